@@ -1,0 +1,27 @@
+//===- TileDialect.h - the kernel dialect: see TileDialect.td -----------------------------------------------------===//
+#ifndef DIALECTS_TILE_TILEDIALECT_H
+#define DIALECTS_TILE_TILEDIALECT_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/tile/TileDialect.h.inc"
+#include "dialects/tile/TileEnums.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/tile/TileOps.h.inc"
+
+namespace braid::tile {
+/// Attributes of a kernel function and of its arguments.
+inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel", kGridAttr = "tile.grid", kNameAttr = "tile.name";
+} // namespace braid::tile
+
+#endif // DIALECTS_TILE_TILEDIALECT_H

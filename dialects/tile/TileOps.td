@@ -1,0 +1,155 @@
+//===- TileOps.td - grid, memory, matrix and row operations on tiles ---------------------------------------------===//
+#ifndef BRAID_TILE_OPS
+#define BRAID_TILE_OPS
+
+include "dialects/tile/TileDialect.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+
+class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
+
+def Tile_AnyTile : AnyVectorOfNonZeroRank;
+def Tile_FloatTile : VectorOfNonZeroRankOf<[F32, F64, BF16]>;
+
+def Tile_ReduceKind : StrEnumAttr<"ReduceKind", "how a reduction combines", [
+  StrEnumAttrCase<"add">, StrEnumAttrCase<"max">, StrEnumAttrCase<"min">]> { let cppNamespace = "::braid::tile"; }
+def Tile_Keep : StrEnumAttr<"Keep", "part of a square tile that survives a mask", [
+  StrEnumAttrCase<"lower">, StrEnumAttrCase<"strict_lower">, StrEnumAttrCase<"upper">, StrEnumAttrCase<"strict_upper">]> {
+  let cppNamespace = "::braid::tile"; }
+
+def Tile_ProgramOp : Tile_Op<"program", [Pure]> {
+  let summary = "this program's grid coordinates, one per name of `tile.grid`";
+  let results = (outs Variadic<Index>:$ids);
+  let assemblyFormat = "attr-dict `:` type($ids)";
+}
+
+def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
+  let summary = "tile <- buffer";
+  let description = [{
+    `indices` (one per buffer dimension) is the buffer element of the tile's first element; tile dimension j runs along
+    buffer dimension `dims[j]` (ascending). With `limit`, rows i of the first tile dimension with
+    `indices[dims[0]] + i >= limit` read 0; rows with a negative index read 0 as well. Other dimensions must be in bounds.
+    With `rows` (i32 tile of the first tile dimension's length) row i reads buffer row `indices[dims[0]] + rows[i]`
+    instead, and a negative `rows[i]` reads 0: a gather.
+    ```mlir
+    %q = tile.load %buf[%b, %lo, %h, %c0] limit %hi {dims = array<i64: 1, 3>} : memref<?x?x2x32xf32>, vector<16x32xf32>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices, Optional<Index>:$limit,
+                   Optional<VectorOfNonZeroRankOf<[I32]>>:$rows, DenseI64ArrayAttr:$dims);
+  let results = (outs Tile_AnyTile:$result);
+  let assemblyFormat = "$source `[` $indices `]` (`limit` $limit^)? (`rows` $rows^ `:` type($rows))? attr-dict `:` type($source) `,` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments]> {
+  let summary = "buffer <- tile";
+  let description = [{ The mirror of load: rows at or past `limit` (and negative rows) are not written. }];
+  let arguments = (ins Tile_AnyTile:$value, Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Index>:$indices,
+                   Optional<Index>:$limit, DenseI64ArrayAttr:$dims);
+  let assemblyFormat = "$value `,` $target `[` $indices `]` (`limit` $limit^)? attr-dict `:` type($value) `,` type($target)";
+  let hasVerifier = 1;
+}
+
+def Tile_DotOp : Tile_Op<"dot", [Pure, AllTypesMatch<["acc", "result"]>]> {
+  let summary = "acc + op(a) op(b); accumulates in the type of acc (f32, or f64)";
+  let description = [{ op(a) is [M, K] (`transpose_a`: a is [K, M]), op(b) is [K, N] (`transpose_b`: b is [N, K]). }];
+  let arguments = (ins Tile_FloatTile:$a, Tile_FloatTile:$b, Tile_FloatTile:$acc, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let results = (outs Tile_FloatTile:$result);
+  let assemblyFormat = "$a `,` $b `,` $acc attr-dict `:` type($a) `,` type($b) `,` type($acc)";
+  let hasVerifier = 1;
+}
+
+def Tile_SolveOp : Tile_Op<"solve", [Pure, AllTypesMatch<["b", "result"]>]> {
+  let summary = "(I + L)^-1 b by substitution, L = strictly lower triangle of a";
+  let description = [{
+    a is [C, C]; entries on and above its diagonal are ignored. `transpose` solves (I + L)^T x = b. Always by blocked
+    forward (backward) substitution, never by powers of a (lsm-family 4.4: powers reach 1e14 on equal keys).
+  }];
+  let arguments = (ins Tile_FloatTile:$a, Tile_FloatTile:$b, UnitAttr:$transpose);
+  let results = (outs Tile_FloatTile:$result);
+  let assemblyFormat = "$a `,` $b attr-dict `:` type($a) `,` type($b)";
+  let hasVerifier = 1;
+}
+
+def Tile_CumsumOp : Tile_Op<"cumsum", [Pure, SameOperandsAndResultType]> {
+  let summary = "inclusive running sum along `axis`; `reverse`: from the end";
+  let arguments = (ins Tile_FloatTile:$source, I64Attr:$axis, UnitAttr:$reverse);
+  let results = (outs Tile_FloatTile:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source)";
+  let hasVerifier = 1;
+}
+
+def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
+  let summary = "combine along `axis`, which disappears (a rank-1 tile gives a scalar)";
+  let arguments = (ins Tile_AnyTile:$source, I64Attr:$axis, Tile_ReduceKind:$kind);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$kind $source attr-dict `:` type($source) `,` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_ExpandOp : Tile_Op<"expand", [Pure]> {
+  let summary = "insert dimension `axis` and repeat along it; its length is the result's";
+  let arguments = (ins Tile_AnyTile:$source, I64Attr:$axis);
+  let results = (outs Tile_AnyTile:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source) `,` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_RowsOp : Tile_Op<"rows", [Pure]> {
+  let summary = "rows [offset, offset + n) of a tile (n = first result dimension); result of one rank less: one row";
+  let arguments = (ins Tile_AnyTile:$source, Index:$offset);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$source `[` $offset `]` attr-dict `:` type($source) `,` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_InsertRowsOp : Tile_Op<"insert_rows", [Pure, AllTypesMatch<["target", "result"]>]> {
+  let summary = "target with rows [offset, offset + n) replaced by value";
+  let arguments = (ins Tile_AnyTile:$value, Tile_AnyTile:$target, Index:$offset);
+  let results = (outs Tile_AnyTile:$result);
+  let assemblyFormat = "$value `,` $target `[` $offset `]` attr-dict `:` type($value) `,` type($target)";
+  let hasVerifier = 1;
+}
+
+def Tile_SliceOp : Tile_Op<"slice", [Pure]> {
+  let summary = "columns [offset, offset + n) of the last dimension, n from the result";
+  let arguments = (ins Tile_AnyTile:$source, I64Attr:$offset);
+  let results = (outs Tile_AnyTile:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source) `,` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_ConcatOp : Tile_Op<"concat", [Pure]> {
+  let summary = "tiles side by side along the last dimension";
+  let arguments = (ins Variadic<Tile_AnyTile>:$sources);
+  let results = (outs Tile_AnyTile:$result);
+  let assemblyFormat = "$sources attr-dict `:` type($sources) `,` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_TransposeOp : Tile_Op<"transpose", [Pure]> {
+  let summary = "rank-2 tile with its dimensions exchanged";
+  let arguments = (ins Tile_AnyTile:$source);
+  let results = (outs Tile_AnyTile:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source) `,` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_IotaOp : Tile_Op<"iota", [Pure]> {
+  let summary = "i32 tile whose element is its own index along `axis`";
+  let arguments = (ins I64Attr:$axis);
+  let results = (outs VectorOfNonZeroRankOf<[I32]>:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_MaskOp : Tile_Op<"mask", [Pure, SameOperandsAndResultType]> {
+  let summary = "0 outside the kept triangle of a square tile (the rest is selected, not multiplied: NaN does not leak)";
+  let arguments = (ins Tile_FloatTile:$source, Tile_Keep:$keep);
+  let results = (outs Tile_FloatTile:$result);
+  let assemblyFormat = "$keep $source attr-dict `:` type($source)";
+  let hasVerifier = 1;
+}
+
+#endif // BRAID_TILE_OPS
