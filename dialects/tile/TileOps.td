@@ -3,19 +3,14 @@
 #define BRAID_TILE_OPS
 
 include "dialects/tile/TileDialect.td"
+include "dialects/tile/TileEnums.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 
 class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
 
-def Tile_AnyTile : AnyVectorOfNonZeroRank;
+def Tile_AnyTile : VectorOfNonZeroRankOf<[AnyType]>;
 def Tile_FloatTile : VectorOfNonZeroRankOf<[F32, F64, BF16]>;
-
-def Tile_ReduceKind : StrEnumAttr<"ReduceKind", "how a reduction combines", [
-  StrEnumAttrCase<"add">, StrEnumAttrCase<"max">, StrEnumAttrCase<"min">]> { let cppNamespace = "::braid::tile"; }
-def Tile_Keep : StrEnumAttr<"Keep", "part of a square tile that survives a mask", [
-  StrEnumAttrCase<"lower">, StrEnumAttrCase<"strict_lower">, StrEnumAttrCase<"upper">, StrEnumAttrCase<"strict_upper">]> {
-  let cppNamespace = "::braid::tile"; }
 
 def Tile_ProgramOp : Tile_Op<"program", [Pure]> {
   let summary = "this program's grid coordinates, one per name of `tile.grid`";
