@@ -1,0 +1,130 @@
+# How a room becomes a library. A room lists its folders; every .cpp in them is taken, so a new source needs no edit.
+
+# Repository root and build root: #include "runtime/Expected.h", #include "dialects/braid/BraidOps.h.inc".
+add_library(braid-common INTERFACE)
+target_include_directories(braid-common INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+target_compile_options(braid-common INTERFACE -Wall -Wextra -Wno-unused-parameter -fvisibility-inlines-hidden
+  -ffunction-sections -fdata-sections)
+target_link_options(braid-common INTERFACE -Wl,--gc-sections)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  # Without the timestamp ccache can hash the precompiled header.
+  target_compile_options(braid-common INTERFACE "SHELL:-Xclang -fno-pch-timestamp" -fcolor-diagnostics)
+endif()
+if(BRAID_WERROR)
+  target_compile_options(braid-common INTERFACE -Werror)
+endif()
+if(BRAID_SANITIZE)
+  target_compile_options(braid-common INTERFACE -fsanitize=${BRAID_SANITIZE} -fno-omit-frame-pointer -g1
+    -fno-sanitize-recover=all)
+  target_link_options(braid-common INTERFACE -fsanitize=${BRAID_SANITIZE})
+endif()
+
+# braid_sources(<variable> <folder>...): the .cpp files of these folders, sorted.
+function(braid_sources variable)
+  set(sources)
+  foreach(folder ${ARGN})
+    file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+    list(APPEND sources ${found})
+  endforeach()
+  list(SORT sources)
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
+# braid_library(<name> FOLDERS <folder>... LINK <library>... [SOURCES <generated or special files>...] [COMPILER])
+# COMPILER: a room that includes MLIR (its flags, its precompiled header). A room without sources is an INTERFACE
+# library, so that everything configures and links while it is empty.
+function(braid_library name)
+  cmake_parse_arguments(ARG "COMPILER" "" "FOLDERS;LINK;SOURCES" ${ARGN})
+  braid_sources(sources ${ARG_FOLDERS})
+  list(APPEND sources ${ARG_SOURCES})
+  if(NOT sources)
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE braid-common ${ARG_LINK})
+    return()
+  endif()
+  add_library(${name} STATIC ${sources})
+  target_link_libraries(${name} PUBLIC braid-common ${ARG_LINK})
+  if(ARG_COMPILER)
+    braid_use_compiler_flags(${name})
+  endif()
+endfunction()
+
+# braid_compiler_flags(): the flags of MLIR as an interface library, and the one precompiled header of all rooms.
+macro(braid_compiler_flags)
+  add_library(braid-mlir INTERFACE)
+  target_include_directories(braid-mlir SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+  separate_arguments(llvm_definitions NATIVE_COMMAND ${LLVM_DEFINITIONS})
+  target_compile_options(braid-mlir INTERFACE ${llvm_definitions})
+  if(NOT LLVM_ENABLE_RTTI)
+    target_compile_options(braid-mlir INTERFACE -fno-rtti)
+  endif()
+  # Only the two shared libraries: mixed with static MLIR archives every type would exist twice.
+  target_link_libraries(braid-mlir INTERFACE MLIR LLVM)
+
+  if(BRAID_USE_PCH)
+    file(WRITE ${PROJECT_BINARY_DIR}/pch/Pch.cpp.in "// The owner of the shared precompiled header.\n")
+    configure_file(${PROJECT_BINARY_DIR}/pch/Pch.cpp.in ${PROJECT_BINARY_DIR}/pch/Pch.cpp COPYONLY)
+    add_library(braid-pch STATIC ${PROJECT_BINARY_DIR}/pch/Pch.cpp)
+    target_link_libraries(braid-pch PUBLIC braid-common braid-mlir)
+    target_compile_options(braid-pch PRIVATE -fno-exceptions)
+    # Headers that nearly every compiler source includes. A header of ours never belongs here: each edit would
+    # rebuild everything.
+    target_precompile_headers(braid-pch PRIVATE
+      <mlir/Dialect/Affine/IR/AffineOps.h> <mlir/Dialect/Arith/IR/Arith.h> <mlir/Dialect/Func/IR/FuncOps.h>
+      <mlir/Dialect/LLVMIR/LLVMDialect.h> <mlir/Dialect/Linalg/IR/Linalg.h> <mlir/Dialect/Math/IR/Math.h>
+      <mlir/Dialect/MemRef/IR/MemRef.h> <mlir/Dialect/SCF/IR/SCF.h> <mlir/Dialect/Tensor/IR/Tensor.h>
+      <mlir/Dialect/Vector/IR/VectorOps.h>
+      <mlir/Bytecode/BytecodeOpInterface.h> <mlir/IR/Builders.h> <mlir/IR/BuiltinOps.h> <mlir/IR/BuiltinTypes.h>
+      <mlir/IR/Dialect.h> <mlir/IR/DialectImplementation.h> <mlir/IR/IRMapping.h> <mlir/IR/Matchers.h>
+      <mlir/IR/OpDefinition.h> <mlir/IR/OpImplementation.h> <mlir/IR/PatternMatch.h> <mlir/IR/SymbolTable.h>
+      <mlir/Interfaces/FunctionInterfaces.h> <mlir/Interfaces/InferTypeOpInterface.h>
+      <mlir/Interfaces/SideEffectInterfaces.h> <mlir/Pass/Pass.h> <mlir/Pass/PassManager.h>
+      <mlir/Transforms/DialectConversion.h> <mlir/Transforms/GreedyPatternRewriteDriver.h>
+      <llvm/ADT/TypeSwitch.h> <llvm/Support/FormatVariadic.h> <llvm/Support/raw_ostream.h>
+      <map> <memory> <optional> <string> <vector>)
+  endif()
+endmacro()
+
+# braid_use_compiler_flags(<target>): no exceptions, and the shared precompiled header.
+function(braid_use_compiler_flags target)
+  target_link_libraries(${target} PUBLIC braid-mlir)
+  target_compile_options(${target} PRIVATE -fno-exceptions)
+  if(BRAID_USE_PCH)
+    target_precompile_headers(${target} REUSE_FROM braid-pch)
+  endif()
+endfunction()
+
+# braid_find_backends(): BRAID_HAVE_{CUDA,MPI,NCCL} in the caller's scope and as compile definitions (0 or 1).
+function(braid_find_backends)
+  set(found_CUDA OFF)
+  set(found_MPI OFF)
+  set(found_NCCL OFF)
+  if(NOT BRAID_ENABLE_CUDA STREQUAL OFF)
+    find_package(CUDAToolkit QUIET)
+    set(found_CUDA ${CUDAToolkit_FOUND})
+  endif()
+  if(NOT BRAID_ENABLE_MPI STREQUAL OFF)
+    find_package(MPI QUIET COMPONENTS C)
+    set(found_MPI ${MPI_C_FOUND})
+  endif()
+  if(found_CUDA AND NOT BRAID_ENABLE_NCCL STREQUAL OFF)
+    find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+    if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
+      set(found_NCCL ON)
+    endif()
+  endif()
+  foreach(backend CUDA MPI NCCL)
+    if(found_${backend})
+      set(have 1)
+    else()
+      set(have 0)
+      if(BRAID_ENABLE_${backend} STREQUAL ON)
+        message(FATAL_ERROR "Braid: BRAID_ENABLE_${backend}=ON, but ${backend} was not found")
+      endif()
+    endif()
+    message(STATUS "Braid: ${backend} backend: ${have}")
+    set(BRAID_HAVE_${backend} ${have} PARENT_SCOPE)
+    target_compile_definitions(braid-common INTERFACE BRAID_HAVE_${backend}=${have})
+  endforeach()
+endfunction()
