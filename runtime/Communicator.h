@@ -1,0 +1,61 @@
+// Communicator: the collectives of one rank on one mesh axis. Calls block until this rank's part is done (a session runs
+// them on the axis's progress thread, see Stream.h) and come in the same order on every rank of the axis. A peer that
+// does not arrive, or failed, ends the call with a Status that names the operation, this rank and the peer; after that
+// the whole group is dead and every later call returns at once.
+#pragma once
+
+#include "runtime/Program.h"
+
+namespace braid::runtime {
+
+class Communicator {
+public:
+  virtual ~Communicator() = default;
+
+  virtual std::string_view axis() const = 0;
+  virtual int size() const = 0; // ranks on this axis
+  virtual int rank() const = 0; // this rank's coordinate on it
+
+  // `name` is what a person reads in errors; it must live as long as the call. Sizes are bytes. Buffers do not overlap
+  // except where said. Sums are taken in rank order: f32 and bf16 in f32, integers exactly.
+  //
+  // recv = sum over ranks of send. recv may be send.
+  virtual Status allReduce(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) = 0;
+  // recv = blocks of all ranks, `bytes` each. send may be this rank's block of recv.
+  virtual Status allGather(const std::byte *send, std::byte *recv, uint64_t bytes, const char *name) = 0;
+  // recv = this rank's block (`bytes`) of the sum over ranks of send (size() blocks). recv may be this rank's block of send.
+  virtual Status reduceScatter(const std::byte *send, std::byte *recv, uint64_t bytes, DType type,
+                               const char *name) = 0;
+
+  // One block per peer. Without counts whole blocks travel. With counts (i32 [size(), countsPerPeer], device data read
+  // when the call starts) the first sum(counts of the peer) * rowBytes bytes of each block do.
+  struct AllToAll {
+    const std::byte *send = nullptr;
+    std::byte *recv = nullptr;
+    uint64_t blockBytes = 0;
+    uint64_t rowBytes = 0;
+    const int32_t *sendCounts = nullptr; // null: whole blocks
+    const int32_t *recvCounts = nullptr;
+    uint32_t countsPerPeer = 1;
+  };
+  virtual Status allToAll(const AllToAll &args, const char *name) = 0;
+};
+
+// The communicators of one rank, one per mesh axis (both views) and per product of axes a program uses ("dp*sp").
+class CommunicatorGroup {
+public:
+  virtual ~CommunicatorGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int worldSize() const = 0;
+  // Creates the communicator at the first call for an axis (collective: every rank asks for the same axes in the same
+  // order, which sessions of one program do), then returns the same one. Owned by the group.
+  virtual Expected<Communicator *> axis(std::string_view name) = 0;
+  // All ranks, for hosts: loss means, checkpoint barriers.
+  virtual Communicator &world() = 0;
+  // Ends the work of all ranks: every pending and later call, here and on the peers, returns an error that quotes
+  // `reason`. Called when this rank cannot go on.
+  virtual void abort(const Status &reason) = 0;
+};
+
+} // namespace braid::runtime

@@ -1,0 +1,147 @@
+// Program: an immutable, verified program file (runtime/schema/Program.fbs), shared by all sessions that execute it.
+// load() checks the flatbuffer and every semantic rule (indices, ranges of buffers over all repeats, arguments, shapes,
+// the hash of the code, CPU features), so that what it returns can be executed without further questions. A malformed
+// file gives an error that names the command and the buffer; it never crashes.
+#pragma once
+
+#include "runtime/Expected.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace braid::schema {
+struct Program;
+}
+
+namespace braid::runtime {
+
+// The values equal those of the schema.
+enum class DType : uint8_t { f32 = 0, bf16 = 1, f64 = 2, i32 = 3, i64 = 4, u8 = 5 };
+enum class Role : uint8_t { parameter = 0, moment = 1, gradient = 2, input = 3, output = 4, cache = 5 };
+
+size_t sizeOf(DType type);
+std::string_view toString(DType type);
+std::string_view toString(Role role);
+
+struct ArenaInfo {
+  std::string name;
+  uint64_t bytes;
+  uint32_t align;
+};
+
+// The rank with coordinate c on `axis` (size n) holds [c * s / n, (c + 1) * s / n) of dimension `dim` (of one layer).
+struct ShardInfo {
+  uint32_t dim;
+  std::string axis;
+};
+
+struct TensorInfo {
+  std::string name; // "{}" stands for the layer index when `layers` is not empty
+  Role role;
+  DType dtype;
+  std::vector<int64_t> shape; // of one layer, on this rank
+  uint32_t arena;
+  uint64_t offset, bytes; // of the whole buffer, all layers
+  std::vector<int32_t> layers;
+  std::vector<ShardInfo> shards;
+  std::string of;   // moment, gradient: the parameter's name
+  std::string slot; // moment: "first" or "second"
+
+  size_t layerCount() const { return layers.empty() ? 1 : layers.size(); }
+  uint64_t layerBytes() const { return bytes / layerCount(); }
+  int64_t layerElements() const; // of one layer
+  // Name with "{}" replaced by the absolute layer index layers[i]; the plain name for a single tensor.
+  std::string layerName(size_t i) const;
+};
+
+struct AxisInfo {
+  std::string name;
+  uint32_t size;
+};
+
+// Two views of the same ranks, numbered slowest to fastest axis. A mesh without axes is one rank.
+struct MeshInfo {
+  std::vector<AxisInfo> dense, expert;
+
+  uint32_t worldSize() const;
+  // Size of an axis of either view; "dp*sp" is the product of axes of one view. Absent: no such axis.
+  std::optional<uint32_t> size(std::string_view axis) const;
+  // The coordinate of `rank` on such an axis.
+  std::optional<uint32_t> coordinate(uint32_t rank, std::string_view axis) const;
+  // All ranks that differ from `rank` on this axis only, by coordinate (`rank` included).
+  std::optional<std::vector<uint32_t>> members(uint32_t rank, std::string_view axis) const;
+};
+
+struct StreamInfo {
+  std::string name, axis; // stream 0 is compute and has no axis
+};
+
+struct EntryInfo {
+  std::string name;
+  std::vector<uint32_t> inputs, outputs; // indices into tensors()
+  uint32_t events;
+  uint64_t commands; // as written in the file, bodies of repeats counted once
+};
+
+class Program {
+public:
+  static Expected<std::shared_ptr<const Program>> load(const std::string &path);
+  // The same on a file's bytes; `name` stands in errors for the path.
+  static Expected<std::shared_ptr<const Program>> parse(std::vector<std::byte> bytes, const std::string &name);
+  ~Program();
+
+  const std::string &path() const { return filePath; }
+  const std::string &name() const { return programName; }
+  const std::string &target() const { return targetName; }
+  uint32_t version() const { return fileVersion; }
+
+  std::span<const ArenaInfo> arenas() const { return arenaTable; }
+  std::span<const TensorInfo> tensors() const { return tensorTable; }
+  std::span<const EntryInfo> entries() const { return entryTable; }
+  std::span<const StreamInfo> streams() const { return streamTable; }
+  std::span<const std::string> kernels() const { return kernelNames; }
+  std::span<const std::string> cpuFeatures() const { return featureNames; }
+  const MeshInfo &mesh() const { return meshInfo; }
+  std::span<const std::pair<std::string, std::string>> metadata() const { return metadataTable; }
+
+  // nullptr when there is none of that name.
+  const TensorInfo *findTensor(std::string_view name) const;
+  const EntryInfo *findEntry(std::string_view name) const;
+  std::optional<std::string_view> metadata(std::string_view key) const;
+  // The moment or gradient that belongs to a parameter; `slot` only for moments.
+  const TensorInfo *findCompanion(std::string_view parameter, Role role, std::string_view slot = {}) const;
+
+  // The shared object with the kernels (empty when the program has none) and its SHA-256 in hexadecimal.
+  std::span<const std::byte> code() const;
+  std::string_view codeHash() const;
+
+  // The verified flatbuffer, for the session that prepares its commands.
+  const schema::Program &file() const { return *root; }
+
+private:
+  Program() = default;
+  Status read();
+
+  std::vector<std::byte> bytes;
+  const schema::Program *root = nullptr;
+  std::string filePath, programName, targetName;
+  uint32_t fileVersion = 0;
+  std::vector<ArenaInfo> arenaTable;
+  std::vector<TensorInfo> tensorTable;
+  std::vector<EntryInfo> entryTable;
+  std::vector<StreamInfo> streamTable;
+  std::vector<std::string> kernelNames, featureNames;
+  MeshInfo meshInfo;
+  std::vector<std::pair<std::string, std::string>> metadataTable;
+  std::unordered_map<std::string_view, uint32_t> tensorIndex, entryIndex; // keys live in the tables
+};
+
+} // namespace braid::runtime

@@ -1,0 +1,81 @@
+// Session: what one rank owns to execute a program: arenas, loaded kernels, library primitives, threads, streams.
+// create() pays for everything; run() allocates nothing, looks nothing up by name and compiles nothing. A session is used
+// by one thread at a time. Arenas start zeroed.
+#pragma once
+
+#include "runtime/Program.h"
+
+#include <cassert>
+#include <cstring>
+
+namespace braid::runtime {
+
+class CommunicatorGroup;
+class TraceSink;
+class ThreadPool;
+
+struct SessionOptions {
+  int threads = 0;                   // worker threads of this rank, the calling thread included; 0: all cores / worldSize
+  int rank = 0;
+  int worldSize = 1;                 // must equal the program's mesh
+  CommunicatorGroup *comm = nullptr; // this rank's communicators; not owned; may be null when worldSize is 1
+};
+
+struct EntryId {
+  uint32_t index = UINT32_MAX;
+};
+
+// A tensor's bytes in this session's arenas; valid as long as the session lives.
+struct TensorView {
+  const TensorInfo *info = nullptr;
+  std::byte *data = nullptr;
+  size_t bytes = 0;
+
+  // All elements (all layers) as T, whose size must be the dtype's.
+  template <class T> std::span<T> as() const {
+    assert(sizeof(T) == sizeOf(info->dtype) && "element type does not fit the tensor's dtype");
+    return {reinterpret_cast<T *>(data), bytes / sizeof(T)};
+  }
+  // Layer i of a stacked tensor (i counts from 0, not the absolute layer index).
+  TensorView layer(size_t i) const {
+    assert(i < info->layerCount());
+    return {info, data + i * info->layerBytes(), info->layerBytes()};
+  }
+  void clear() const { std::memset(data, 0, bytes); }
+};
+
+class Session {
+public:
+  static Expected<std::unique_ptr<Session>> create(std::shared_ptr<const Program> program, SessionOptions options);
+  ~Session();
+  Session(const Session &) = delete;
+  Session &operator=(const Session &) = delete;
+
+  const Program &program() const;
+  int rank() const;
+  int worldSize() const;
+  int threads() const;
+  // Bytes of all arenas of this rank.
+  uint64_t arenaBytes() const;
+
+  Expected<EntryId> entry(std::string_view name) const;
+  // Executes the entry to its end, all streams included. After an error the contents of the arenas are undefined.
+  Status run(EntryId entry);
+
+  Expected<TensorView> tensor(std::string_view name);
+  TensorView tensor(const TensorInfo &info); // of this program
+  // Zeroes every tensor of a role, e.g. Role::cache before a new sequence.
+  void clear(Role role);
+
+  // Calls `sink` for every executed command from now on; nullptr (the default) costs nothing. Not during run().
+  void setTrace(TraceSink *sink);
+
+  ThreadPool &pool();
+
+private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace braid::runtime

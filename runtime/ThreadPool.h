@@ -1,0 +1,51 @@
+// ThreadPool: the worker threads of one rank. parallelFor partitions a range statically, so the same range on the same
+// number of threads is always cut at the same places. Workers have large stacks because kernels keep tiles there; rank
+// threads that execute kernels themselves are started by runOnRanks with the same stacks.
+#pragma once
+
+#include "runtime/Expected.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace braid::runtime {
+
+inline constexpr size_t kernelStackBytes = size_t(64) << 20;
+
+class ThreadPool {
+public:
+  // `threads` counts the thread that calls parallelFor, which takes part 0; threads - 1 are started.
+  static Expected<std::unique_ptr<ThreadPool>> create(int threads, size_t stackBytes = kernelStackBytes);
+  ~ThreadPool();
+
+  int size() const;
+
+  // body(context, begin, end, thread) with thread in [0, size()); must not throw and must not call parallelFor.
+  using Body = void (*)(void *context, int64_t begin, int64_t end, int thread);
+  // Cuts [begin, end) in contiguous parts of whole multiples of `grain`, one per thread at most, and returns when all are
+  // done. Allocates nothing.
+  void parallelFor(int64_t begin, int64_t end, int64_t grain, Body body, void *context);
+
+  // The same with a callable that lives on the caller's stack: f(begin, end, thread).
+  template <class F> void parallelFor(int64_t begin, int64_t end, int64_t grain, F &&f) {
+    parallelFor(
+        begin, end, grain,
+        [](void *context, int64_t b, int64_t e, int thread) {
+          (*static_cast<std::remove_reference_t<F> *>(context))(b, e, thread);
+        },
+        &f);
+  }
+
+private:
+  struct Impl;
+  explicit ThreadPool(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+// Runs body(rank) for ranks [0, ranks) on one thread each (with kernel stacks) and waits for all. Returns the error of
+// the lowest rank that did not merely stop because another one failed.
+Status runOnRanks(int ranks, const std::function<Status(int rank)> &body, size_t stackBytes = kernelStackBytes);
+
+} // namespace braid::runtime
