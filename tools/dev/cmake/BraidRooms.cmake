@@ -3,9 +3,10 @@
 # Repository root and build root: #include "runtime/Expected.h", #include "dialects/braid/BraidOps.h.inc".
 add_library(braid-common INTERFACE)
 target_include_directories(braid-common INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-target_compile_options(braid-common INTERFACE -Wall -Wextra -Wno-unused-parameter -fvisibility-inlines-hidden
+# -fPIC for executables too: the precompiled header serves libraries and tools only if their flags agree.
+target_compile_options(braid-common INTERFACE -fPIC -Wall -Wextra -Wno-unused-parameter -fvisibility-inlines-hidden
   -ffunction-sections -fdata-sections)
-target_link_options(braid-common INTERFACE -Wl,--gc-sections)
+target_link_options(braid-common INTERFACE -Wl,--gc-sections -Wl,--as-needed)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   # Without the timestamp ccache can hash the precompiled header.
   target_compile_options(braid-common INTERFACE "SHELL:-Xclang -fno-pch-timestamp" -fcolor-diagnostics)

@@ -21,10 +21,11 @@ set(BRAID_TABLEGEN_SUFFIXES "Dialect|Ops|Attrs|Types|Enums|OpInterfaces|Interfac
 function(braid_tablegen_one output flags td)
   get_filename_component(folder ${output} DIRECTORY)
   file(MAKE_DIRECTORY ${folder})
+  file(RELATIVE_PATH name ${PROJECT_BINARY_DIR} ${output})
   add_custom_command(OUTPUT ${output}
     COMMAND ${MLIR_TABLEGEN_EXE} ${flags} ${td} -I ${PROJECT_SOURCE_DIR} -I ${CMAKE_CURRENT_SOURCE_DIR}
             -I ${MLIR_INCLUDE_DIR_ONE} --write-if-changed -o ${output} -d ${output}.d
-    DEPENDS ${td} DEPFILE ${output}.d COMMENT "" VERBATIM)
+    DEPENDS ${td} DEPFILE ${output}.d COMMENT "Generating ${name}" VERBATIM)
 endfunction()
 
 function(braid_tablegen td)
