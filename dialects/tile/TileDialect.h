@@ -18,6 +18,8 @@
 #include "dialects/tile/TileEnums.h.inc"
 #define GET_OP_CLASSES
 #include "dialects/tile/TileOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/tile/TileLaunchOps.h.inc"
 
 namespace braid::tile {
 /// Attributes of a kernel function and of its arguments.

@@ -1,0 +1,38 @@
+//===- AttnOps.td - causal softmax attention ---------------------------------------------------------------------===//
+#ifndef BRAID_ATTN_OPS
+#define BRAID_ATTN_OPS
+
+include "dialects/braid/BraidDialect.td"
+include "dialects/braid/BraidInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface>,
+    DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>]> {
+  let summary = "softmax(scale q k^T) v over the keys of the token's own document up to itself; never T x T in memory";
+  let description = [{
+    q, o [B, T, H, D]; k, v [B, S, G, D], head h reads group h G / H; documents [B, T]; residual lse [B, H, T] f32.
+    Key s of token t: without `cache`, keys documents[t] + prefix <= s <= t + prefix (S = prefix + T: the K/V prefix of
+    earlier slices); with `cache`, k and v are caches whose row 0 is the document's first token: 0 <= s <= t - documents[t].
+    `window` w > 0 keeps the last w keys only. Online softmax in f32 (FlashAttention-2).
+  }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents, F64Attr:$scale,
+                   DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix, UnitAttr:$cache);
+  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
+  let hasVerifier = 1;
+}
+def Braid_AttnCausalGradOp : Braid_Op<"attn.causal_grad", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
+  let summary = "cotangents of q, k, v; scores are recomputed from lse";
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents, AnyRankedTensor:$o,
+                   AnyRankedTensor:$lse, AnyRankedTensor:$d_o, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window,
+                   DefaultValuedAttr<I64Attr, "0">:$prefix);
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let hasVerifier = 1;
+}
+def Braid_AttnAppendOp : Braid_Op<"attn.append", [Pure]> {
+  let summary = "cache [B, S, G, D] with rows t - documents[t] replaced by x [B, T, G, D]; works in place";
+  let arguments = (ins AnyRankedTensor:$cache, AnyRankedTensor:$x, AnyRankedTensor:$documents);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
+#endif // BRAID_ATTN_OPS

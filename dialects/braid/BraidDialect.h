@@ -1,0 +1,64 @@
+//===- BraidDialect.h - the model dialect: see BraidDialect.td ----------------------------------------------------===//
+#ifndef DIALECTS_BRAID_BRAIDDIALECT_H
+#define DIALECTS_BRAID_BRAIDDIALECT_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace braid {
+
+/// How an op sees one of its values with respect to tokens; see Braid_TokenOpInterface.
+enum class TokenKind { token, state, whole, rows, piece };
+
+class GradientContext;
+class TileEmitter;
+
+/// Attributes of an entry function's arguments and results: what the value is called outside and who owns it.
+///   braid.name    "layers.{}.lsm.wq", "tokens", ..   ({} = absolute layer index, for values stacked over layers)
+///   braid.role    "parameter" "moment" "gradient" "input" "output" "cache"
+///   braid.layers  array<i32>: the layer indices of a stacked value, in buffer order
+///   braid.of      moment, gradient: name of its parameter;   braid.slot   moment: "first" or "second"
+///   braid.decay   parameter: bool, weight decay applies;     braid.trained  parameter: bool, false = constant
+///   braid.shards  array of [dim, axis] (dims without the layer dimension), from `sharded` on
+///   braid.alias   result: index of the argument whose buffer it is written to
+/// An entry function is public and carries the unit attribute braid.entry.
+namespace attrs {
+inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", layers = "braid.layers", of = "braid.of",
+                                     slot = "braid.slot", decay = "braid.decay", trained = "braid.trained",
+                                     shards = "braid.shards", alias = "braid.alias", entry = "braid.entry",
+                                     phase = "braid.phase", mesh = "braid.mesh", schedule = "braid.schedule",
+                                     metadata = "braid.metadata", maxDocuments = "braid.max_documents";
+} // namespace attrs
+
+} // namespace braid
+
+#include "dialects/braid/BraidDialect.h.inc"
+#include "dialects/braid/BraidEnums.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialects/braid/BraidTypes.h.inc"
+#include "dialects/braid/BraidOpInterfaces.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/braid/StructureOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/braid/RowsOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/braid/LinearOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/braid/LsmOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/braid/AttnOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/braid/MoeOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/braid/CommOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/braid/TrainOps.h.inc"
+
+#endif // DIALECTS_BRAID_BRAIDDIALECT_H

@@ -1,0 +1,78 @@
+//===- LinearOps.td - projections, embedding, convolution, loss --------------------------------------------------===//
+#ifndef BRAID_LINEAR_OPS
+#define BRAID_LINEAR_OPS
+
+include "dialects/braid/BraidBases.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Braid_LinearOp : Braid_DiffOp<"linear"> {
+  let summary = "y_i = x w_i for several weights of one input";
+  let description = [{
+    x [B, T, in] (trailing feature dimensions are flattened: [B, T, H, V] with in = H V), weights [in, out_i]
+    (`transposed`: [out_i, in]), results [B, T, ...] whose trailing dimensions multiply to out_i.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, Variadic<AnyRankedTensor>:$weights, UnitAttr:$transposed);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+}
+def Braid_LinearGradDataOp : Braid_TokenOp<"linear_grad_data", [AttrSizedOperandSegments]> {
+  let summary = "dx = sum_i dy_i w_i^T, summed in f32 in operand order";
+  let arguments = (ins Variadic<AnyRankedTensor>:$dys, Variadic<AnyRankedTensor>:$weights, UnitAttr:$transposed);
+  let results = (outs AnyRankedTensor:$dx);
+}
+def Braid_LinearGradWeightOp : Braid_TokenOp<"linear_grad_weight"> {
+  let summary = "dw_i = x^T dy_i, f32 (`transposed`: dy_i^T x)";
+  let arguments = (ins AnyRankedTensor:$x, Variadic<AnyRankedTensor>:$dys, UnitAttr:$transposed);
+  let results = (outs Variadic<AnyRankedTensor>:$dws);
+}
+
+def Braid_EmbedOp : Braid_DiffOp<"embed"> {
+  let summary = "rows of the table [V, M] by token id";
+  let arguments = (ins AnyRankedTensor:$tokens, AnyRankedTensor:$table);
+  let results = (outs AnyRankedTensor:$result);
+}
+def Braid_EmbedGradOp : Braid_TokenOp<"embed_grad"> {
+  let summary = "dtable [V, M] f32: sum of dy rows per token id, in token order";
+  let arguments = (ins AnyRankedTensor:$tokens, AnyRankedTensor:$dy);
+  let results = (outs AnyRankedTensor:$dtable);
+}
+
+def Braid_ShortConvOp : Braid_DiffOp<"short_conv"> {
+  let summary = "causal depthwise convolution of K taps; tap K - 1 multiplies the current token";
+  let description = [{
+    x [B, T, D], weight [D, K], documents [B, T], tail [B, K - 1, D]: the K - 1 inputs before the row. Taps that reach before
+    the token's document read 0. Results: y [B, T, D] (no activation) and the new tail.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$documents, AnyRankedTensor:$tail);
+  let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$new_tail);
+}
+def Braid_ShortConvGradOp : Braid_TokenOp<"short_conv_grad"> {
+  let summary = "gradient of short_conv: dx, dweight (f32 piece), dtail";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$documents, AnyRankedTensor:$tail,
+                   AnyRankedTensor:$dy, AnyRankedTensor:$dnew_tail);
+  let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dweight, AnyRankedTensor:$dtail);
+}
+
+def Braid_CrossEntropyOp : Braid_DiffOp<"cross_entropy"> {
+  let summary = "sum over tokens of lse(logits) - logits[label], and the number of labels >= 0";
+  let description = [{ logits [B, T, V]; labels [B, T] i32, negative: ignored. Results: sum f32 [1], count f32 [1], residual lse [B, T] f32. }];
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$labels);
+  let results = (outs AnyRankedTensor:$sum, AnyRankedTensor:$count, AnyRankedTensor:$lse);
+}
+def Braid_CrossEntropyGradOp : Braid_TokenOp<"cross_entropy_grad"> {
+  let summary = "(softmax(logits) - onehot(label)) * dsum, 0 for ignored labels";
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$labels, AnyRankedTensor:$lse, AnyRankedTensor:$dsum);
+  let results = (outs AnyRankedTensor:$dlogits);
+}
+
+def Braid_SumOp : Braid_DiffOp<"sum"> {
+  let summary = "sum of all elements, f32 [1], fixed order";
+  let arguments = (ins AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+}
+def Braid_SumGradOp : Braid_TokenOp<"sum_grad"> {
+  let summary = "the scalar [1] in every element";
+  let arguments = (ins AnyRankedTensor:$dsum);
+  let results = (outs AnyRankedTensor:$dx);
+}
+
+#endif // BRAID_LINEAR_OPS

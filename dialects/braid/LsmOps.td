@@ -1,0 +1,99 @@
+//===- LsmOps.td - the affine scan and its chunk forms -----------------------------------------------------------===//
+//
+//   M_t = Theta_t M_{t-1} + k_t^T v_t      o_t = scale q_t M_t      (row-vector convention, lsm-family.md 1, 2, 4)
+//
+//   class  operands beyond q k v                         Theta_t
+//   I      -                                             identity
+//   S0     log_decay [H] (whole)                         exp(g_h)
+//   S      log_decay [B, T, H] f32                       exp(g_t)
+//   V      log_decay [B, T, H, K] f32                    diag(exp g_t)
+//   H      beta [B, T, H]                                I - beta_t k_t^T k_t        write: beta_t k_t^T v_t
+//   GH     log_decay [B, T, H], beta [B, T, H]           (I - beta_t k_t^T k_t) exp(g_t)
+//
+// q, k [B, T, H, K], v, o [B, T, H, V]; states f32 [B, H, K, V]; documents [B, T] (braid.documents): where a document
+// begins inside the row the state restarts from zero; a document that began before the row continues initial_state.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#ifndef BRAID_LSM_OPS
+#define BRAID_LSM_OPS
+
+include "dialects/braid/BraidDialect.td"
+include "dialects/braid/BraidEnums.td"
+include "dialects/braid/BraidInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Braid_LsmOp<string mnemonic, list<Trait> traits = []> : Braid_Op<"lsm." # mnemonic,
+    !listconcat([Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<Braid_TokenOpInterface, ["carryOf", "carryReversed"]>], traits)> {
+  let hasVerifier = 1;
+}
+defvar scanOperands = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay,
+                       Optional<AnyRankedTensor>:$beta);
+defvar scanAttrs = (ins Braid_LsmClass:$class_id, F64Attr:$scale);
+
+def Braid_LsmScanOp : Braid_LsmOp<"scan", [DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>]> {
+  let summary = "the affine scan over tokens";
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$initial_state, AnyRankedTensor:$documents), scanAttrs,
+                       (ins OptionalAttr<I64Attr>:$chunk_size));
+  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$final_state);
+}
+def Braid_LsmScanGradOp : Braid_LsmOp<"scan_grad"> {
+  let summary = "adjoint of the scan (lsm-family 3.1, 3.3): cotangents of q, k, v, log_decay (not S0), beta, initial_state";
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$initial_state, AnyRankedTensor:$documents, AnyRankedTensor:$d_o,
+                       AnyRankedTensor:$dfinal_state), scanAttrs, (ins OptionalAttr<I64Attr>:$chunk_size));
+  // dgates: dlog_decay (classes S, V, GH), then dbeta (H, GH).
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dgates,
+                 AnyRankedTensor:$dinitial_state);
+}
+def Braid_LsmStepOp : Braid_LsmOp<"step"> {
+  let summary = "one token per sequence (T = 1): the scan without chunks, for decoding";
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$initial_state, AnyRankedTensor:$documents), scanAttrs);
+  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$final_state);
+}
+
+// ---- phase `chunked`: n = ceil(T / C) + max_documents rows in the table; unused rows are empty -----------------------
+// chunks [B, n, 4] i32: lo, hi (tokens [lo, hi)), restart (1: the state before lo is zero), next (reserved, 0).
+// Per chunk: X = state from a zero state, P = its transition (I: absent; S0, S: [B, n, H] log; V: [B, n, H, K] log;
+// H, GH: dense [B, n, H, K, K]); in-states M [B, n, H, K, V], all f32.
+class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegments]> : Braid_Op<"lsm." # mnemonic, !listconcat([Pure], traits)>;
+
+def Braid_LsmChunkTableOp : Braid_Op<"lsm.chunk_table", [Pure]> {
+  let summary = "chunk edges: multiples of chunk_size within a document, and document edges";
+  let arguments = (ins AnyRankedTensor:$documents, I64Attr:$chunk_size);
+  let results = (outs AnyRankedTensor:$chunks);
+}
+def Braid_LsmChunkStateOp : Braid_ChunkOp<"chunk_state"> {
+  let summary = "X and P of every chunk";
+  let arguments = (ins AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$beta,
+                   AnyRankedTensor:$chunks, Braid_LsmClass:$class_id, I64Attr:$chunk_size);
+  let results = (outs AnyRankedTensor:$x, Optional<AnyRankedTensor>:$p);
+}
+def Braid_LsmStateScanOp : Braid_ChunkOp<"state_scan", []> {
+  let summary = "in-state of every chunk, and the state after the last token: M <- P M + X";
+  let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$p, AnyRankedTensor:$initial_state,
+                   AnyRankedTensor:$chunks, Braid_LsmClass:$class_id);
+  let results = (outs AnyRankedTensor:$m, AnyRankedTensor:$final_state);
+}
+def Braid_LsmChunkOutputOp : Braid_ChunkOp<"chunk_output"> {
+  let summary = "o of every chunk from its in-state (lsm-family 4.1, 4.2, 4.4)";
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, AnyRankedTensor:$chunks), scanAttrs, (ins I64Attr:$chunk_size));
+  let results = (outs AnyRankedTensor:$o);
+}
+def Braid_LsmChunkOutputGradStateOp : Braid_ChunkOp<"chunk_output_grad_state"> {
+  let summary = "cotangent of every chunk's in-state through its own outputs only";
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$d_o, AnyRankedTensor:$chunks), scanAttrs, (ins I64Attr:$chunk_size));
+  let results = (outs AnyRankedTensor:$dm);
+}
+def Braid_LsmStateScanGradOp : Braid_ChunkOp<"state_scan_grad", []> {
+  let summary = "cotangent D' of every chunk's out-state, and of the initial state: D <- P^T D + dM, last chunk first";
+  let arguments = (ins AnyRankedTensor:$dm, Optional<AnyRankedTensor>:$p, AnyRankedTensor:$dfinal_state,
+                   AnyRankedTensor:$chunks, Braid_LsmClass:$class_id);
+  let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dinitial_state);
+}
+def Braid_LsmChunkGradOp : Braid_ChunkOp<"chunk_grad"> {
+  let summary = "all cotangents inside a chunk, given its in-state M and the cotangent dx = D' of its out-state";
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, AnyRankedTensor:$dx, AnyRankedTensor:$d_o, AnyRankedTensor:$chunks),
+                       scanAttrs, (ins I64Attr:$chunk_size));
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dgates);
+}
+
+#endif // BRAID_LSM_OPS

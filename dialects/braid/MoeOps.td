@@ -1,0 +1,92 @@
+//===- MoeOps.td - routing, plans, rows, experts (moe-family.md) -------------------------------------------------===//
+//
+//   logits --route--> ids --plan--> perm, inverse, counts, offsets
+//   x --dispatch(perm)--> rows --grouped_linear(offsets)--> rows --combine(weights, inverse)--> y
+//
+// N = B T tokens, assignment a = n top_k + j. Rows are sorted by (expert, token, slot). From `sharded` on the plan has one
+// block of peer_rows rows per peer, and rows travel by all_to_all; an index of -1 is an empty row (0).
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#ifndef BRAID_MOE_OPS
+#define BRAID_MOE_OPS
+
+include "dialects/braid/BraidBases.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Braid_MoeOp<string mnemonic, list<Trait> traits = []> : Braid_Op<"moe." # mnemonic, !listconcat([Pure,
+    DeclareOpInterfaceMethods<Braid_TokenOpInterface>], traits)> { let hasVerifier = 1; }
+class Braid_MoeDiffOp<string mnemonic, list<Trait> traits = []> :
+    Braid_MoeOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>], traits)>;
+
+def Braid_MoeRouteOp : Braid_RowsOp<"moe.route"> {
+  let summary = "expert_ids [B, T, k] i32: the k largest logits, larger first, ties to the lower index (moe-family 1.3)";
+  let arguments = (ins AnyRankedTensor:$logits, I64Attr:$top_k);
+}
+def Braid_MoeRouteWeightsOp : Braid_RowsOp<"moe.route_weights"> {
+  let summary = "expert_weights [B, T, k] f32: softmax of the logits at expert_ids, divided by their sum when `normalize`";
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$expert_ids, BoolAttr:$normalize);
+}
+def Braid_MoeRouterLossOp : Braid_RowsOp<"moe.router_loss"> {
+  let summary = "per-token share [B, T] of balance and z losses, to be summed over all tokens";
+  let description = [{
+    balance * E / (k N^2) * sum_i c_i p_ni  +  z / N * lse_n^2, with counts c [E] i32 (whole: totals of the domain, no
+    gradient), p = softmax(logits), N = `tokens` of the whole domain (moe-family 5.1, 5.2).
+  }];
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$counts, I64Attr:$top_k, I64Attr:$tokens, F64Attr:$balance, F64Attr:$z);
+}
+
+def Braid_MoePlanOp : Braid_MoeOp<"plan"> {
+  let summary = "integers only: where every assignment's row stands";
+  let description = [{
+    ids [B, T, k] -> perm [R] i32 (row -> token n k + j, -1: empty), inverse [B, T, k] i32 (assignment -> row), counts [E]
+    i32, offsets [E + 1] i32. peers = 1: R = N k, rows packed. peers > 1: R = peers * peer_rows; experts of
+    peer p stand packed from row p * peer_rows on, `overflow` [1] i32 counts rows beyond a block (they get inverse -1).
+  }];
+  let arguments = (ins AnyRankedTensor:$ids, I64Attr:$num_experts, DefaultValuedAttr<I64Attr, "1">:$peers,
+                   DefaultValuedAttr<I64Attr, "0">:$peer_rows);
+  let results = (outs AnyRankedTensor:$perm, AnyRankedTensor:$inverse, AnyRankedTensor:$counts, AnyRankedTensor:$offsets,
+                 AnyRankedTensor:$overflow);
+}
+def Braid_MoePlanReceivedOp : Braid_MoeOp<"plan_received"> {
+  let summary = "plan of the rows that arrived: blocks (source, local expert) -> sorted by (local expert, source)";
+  let description = [{ counts [peers, El] i32 -> perm [R] (sorted row -> received row, -1: none), inverse [R], offsets [El + 1]. R = peers * peer_rows. }];
+  let arguments = (ins AnyRankedTensor:$counts, I64Attr:$peer_rows);
+  let results = (outs AnyRankedTensor:$perm, AnyRankedTensor:$inverse, AnyRankedTensor:$offsets);
+}
+def Braid_MoeDispatchOp : Braid_MoeDiffOp<"dispatch"> {
+  let summary = "rows [1, R, M]: row r is token perm[r] / k of x (the exchange is explicit from `sharded` on)";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$perm, AnyRankedTensor:$inverse);
+  let results = (outs AnyRankedTensor:$rows);
+}
+def Braid_MoePermuteOp : Braid_MoeDiffOp<"permute"> {
+  let summary = "rows [1, R, M]: row r is row perm[r] of x [1, R', M]; inverse undoes it";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$perm, AnyRankedTensor:$inverse);
+  let results = (outs AnyRankedTensor:$rows);
+}
+def Braid_MoeCombineOp : Braid_MoeDiffOp<"combine"> {
+  let summary = "y_n = sum_j weights[n, j] rows[inverse[n, j]], f32, slot order; without weights: 1 (gradient of dispatch)";
+  let arguments = (ins AnyRankedTensor:$rows, Optional<AnyRankedTensor>:$weights, AnyRankedTensor:$perm, AnyRankedTensor:$inverse);
+  let results = (outs AnyRankedTensor:$y);
+}
+def Braid_MoeCombineGradOp : Braid_MoeOp<"combine_grad"> {
+  let summary = "drows[r] = weights[perm r] dy[perm r / k], dweights[n, j] = <rows[inverse], dy_n>";
+  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$rows, AnyRankedTensor:$weights, AnyRankedTensor:$perm, AnyRankedTensor:$inverse);
+  let results = (outs AnyRankedTensor:$drows, AnyRankedTensor:$dweights);
+}
+def Braid_MoeGroupedLinearOp : Braid_MoeDiffOp<"grouped_linear"> {
+  let summary = "y_i[r] = x[r] w_i[g] for rows r of group g; weights [E, in, out_i]";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$offsets, Variadic<AnyRankedTensor>:$weights);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+}
+def Braid_MoeGroupedLinearGradDataOp : Braid_MoeOp<"grouped_linear_grad_data", [AttrSizedOperandSegments]> {
+  let summary = "dx[r] = sum_i dy_i[r] w_i[g]^T";
+  let arguments = (ins Variadic<AnyRankedTensor>:$dys, AnyRankedTensor:$offsets, Variadic<AnyRankedTensor>:$weights);
+  let results = (outs AnyRankedTensor:$dx);
+}
+def Braid_MoeGroupedLinearGradWeightOp : Braid_MoeOp<"grouped_linear_grad_weight"> {
+  let summary = "dw_i[g] = x_g^T dy_i,g, f32; 0 for empty groups";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$offsets, Variadic<AnyRankedTensor>:$dys);
+  let results = (outs Variadic<AnyRankedTensor>:$dws);
+}
+
+#endif // BRAID_MOE_OPS

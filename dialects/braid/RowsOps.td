@@ -1,0 +1,90 @@
+//===- RowsOps.td - row-wise ops: fused, differentiated and sliced through their tile form ------------------------===//
+#ifndef BRAID_ROWS_OPS
+#define BRAID_ROWS_OPS
+
+include "dialects/braid/BraidBases.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Braid_AddOp : Braid_RowsOp<"add"> {
+  let summary = "sum of equal shapes, in operand order, f32 inside";
+  let arguments = (ins Variadic<AnyRankedTensor>:$sources);
+}
+def Braid_MulOp : Braid_RowsOp<"mul"> {
+  let summary = "elementwise product; b may lack trailing feature dimensions ([B, T, H] times [B, T, H, K])";
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
+}
+def Braid_ScaleOp : Braid_RowsOp<"scale"> {
+  let summary = "x times a constant";
+  let arguments = (ins AnyRankedTensor:$x, F64Attr:$value);
+}
+def Braid_BiasOp : Braid_RowsOp<"bias"> {
+  let summary = "x + bias over the trailing dimensions";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$bias);
+}
+def Braid_WeightedOp : Braid_RowsOp<"weighted"> {
+  let summary = "x times a whole tensor over the trailing dimensions ([H] pads to [H, 1] when x is [B, T, H, K] and weight is [H])";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight);
+}
+def Braid_ActivationOp : Braid_RowsOp<"activation"> {
+  let summary = "silu, sigmoid, tanh, relu, relu2, gelu (erf), gelu_tanh, softplus, elu1 (elu + 1), exp, reciprocal";
+  let arguments = (ins AnyRankedTensor:$x, StrAttr:$kind);
+}
+def Braid_SoftmaxOp : Braid_RowsOp<"softmax"> {
+  let summary = "softmax over the last dimension (feature maps)";
+  let arguments = (ins AnyRankedTensor:$x);
+}
+def Braid_LogSigmoidOp : Braid_RowsOp<"log_sigmoid"> {
+  let summary = "logsigmoid(x) / divide, f32: min(x, 0) - log1p(exp(-|x|))";
+  let arguments = (ins AnyRankedTensor:$x, F64Attr:$divide);
+}
+def Braid_LogDecayOp : Braid_RowsOp<"log_decay"> {
+  let summary = "-exp(a_log) * softplus(x + dt_bias), f32; a_log and dt_bias [H] whole, x [B, T, H]";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$a_log, AnyRankedTensor:$dt_bias);
+}
+def Braid_RmsNormOp : Braid_RowsOp<"rms_norm"> {
+  let summary = "x rsqrt(mean x^2 + eps) weight over the last dimension";
+  let description = [{ `groups` (default 1): the last dimension is cut into that many groups normalised apart (weight covers all). }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, F64Attr:$eps, DefaultValuedAttr<I64Attr, "1">:$groups);
+}
+def Braid_LayerNormOp : Braid_RowsOp<"layer_norm"> {
+  let summary = "(x - mean) rsqrt(var + eps) weight + bias over the last dimension";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$bias, F64Attr:$eps);
+}
+def Braid_L2NormOp : Braid_RowsOp<"l2_norm"> {
+  let summary = "x rsqrt(sum x^2 + eps) over the last dimension";
+  let arguments = (ins AnyRankedTensor:$x, F64Attr:$eps);
+}
+def Braid_GatedNormOp : Braid_RowsOp<"gated_norm"> {
+  let summary = "norm_first: rms_norm(o) weight act(gate); otherwise rms_norm(o act(gate)) weight; last dimension, eps inside the root";
+  let arguments = (ins AnyRankedTensor:$o, AnyRankedTensor:$gate, AnyRankedTensor:$weight, F64Attr:$eps,
+                   StrAttr:$activation, DefaultValuedAttr<BoolAttr, "true">:$norm_first, DefaultValuedAttr<I64Attr, "1">:$groups);
+}
+def Braid_RopeOp : Braid_RowsOp<"rope"> {
+  let summary = "rotary embedding of the first `dim` of the last dimension; position = token index - documents";
+  let description = [{ layout "half": pairs (i, i + dim/2); "interleaved": pairs (2i, 2i + 1). Angle of pair i: position * theta^(-2i/dim). }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$documents, F64Attr:$theta, I64Attr:$dim, StrAttr:$layout);
+}
+def Braid_RepeatHeadsOp : Braid_RowsOp<"repeat_heads"> {
+  let summary = "[B, T, G, K] -> [B, T, H, K]: head j of G serves heads j*H/G .. (grouped heads)";
+  let arguments = (ins AnyRankedTensor:$x);
+}
+def Braid_CastOp : Braid_RowsOp<"cast"> {
+  let summary = "another element type";
+  let arguments = (ins AnyRankedTensor:$x);
+}
+
+def Braid_RowsGradOp : Braid_Op<"rows_grad", [Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
+  let summary = "gradient of a row-wise op, derived from its tile form";
+  let description = [{
+    `op` is the op's name and `op_attributes` its attributes. `inputs` are its operands, `cotangents` one per result. Results:
+    one cotangent for each operand index in `wanted`; those of whole operands are sums over all rows (pieces), accumulated
+    in f32 in row order.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs, Variadic<AnyRankedTensor>:$cotangents, StrAttr:$op,
+                   DictionaryAttr:$op_attributes, DenseI64ArrayAttr:$wanted);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = "$op `(` $inputs `)` `cotangents` `(` $cotangents `)` attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+#endif // BRAID_ROWS_OPS

@@ -1,0 +1,68 @@
+//===- StructureOps.td - layers, views, sums ---------------------------------------------------------------------===//
+#ifndef BRAID_STRUCTURE_OPS
+#define BRAID_STRUCTURE_OPS
+
+include "dialects/braid/BraidDialect.td"
+include "dialects/braid/BraidInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/IR/RegionKindInterface.td"
+
+def Braid_RepeatOp : Braid_Op<"repeat", [SingleBlock, DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>]> {
+  let summary = "equal layers, one after the other";
+  let description = [{
+    Operands: `carried` values, then stacked inputs [count, ...]. The body's arguments: the carried values, then layer i's
+    part of every stacked input, shape [...]. It yields the carried values for layer i + 1, then per-layer results,
+    which the op returns stacked [count, ...]. `reverse` walks from layer count - 1 down to 0 (inputs and results keep
+    their index). The body may use values defined outside (they are the same for all layers). Nested repeats stack twice.
+  }];
+  let arguments = (ins Variadic<AnyType>:$inputs, I64Attr:$count, I64Attr:$carried, UnitAttr:$reverse);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results) $body";
+  let hasVerifier = 1;
+}
+
+def Braid_YieldOp : Braid_Op<"yield", [Pure, Terminator, ReturnLike, HasParent<"RepeatOp">]> {
+  let summary = "end of a repeat body: carried values, then per-layer results";
+  let arguments = (ins Variadic<AnyType>:$values);
+}
+
+def Braid_ReshapeOp : Braid_Op<"reshape", [Pure, DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
+  let summary = "the same elements, row-major, under another shape (a view)";
+  let arguments = (ins AnyRankedTensor:$source);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def Braid_SliceOp : Braid_Op<"slice", [Pure]> {
+  let summary = "indices [begin, begin + size) of dimension `dim`, size from the result";
+  let arguments = (ins AnyRankedTensor:$source, I64Attr:$dim, I64Attr:$begin);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def Braid_ConcatOp : Braid_Op<"concat", [Pure]> {
+  let summary = "tensors one after the other along `dim`";
+  let arguments = (ins Variadic<AnyRankedTensor>:$sources, I64Attr:$dim);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def Braid_DocumentsOp : Braid_Op<"documents", [Pure]> {
+  let summary = "per token, the row index at which its document begins";
+  let description = [{
+    cu_seqlens [B, D + 1] i32, relative to the row, non-decreasing; the largest entry <= 0 is where the current
+    document began (negative: that many tokens before this row), the last entry is the number of valid tokens, unused
+    entries repeat it. Result [B, T] i32 for tokens [begin, begin + T) of the row, relative to `begin`; a token past the
+    last entry gets INT32_MAX: it reads and writes no state and belongs to no document.
+  }];
+  let arguments = (ins AnyRankedTensor:$cu_seqlens, DefaultValuedAttr<I64Attr, "0">:$begin);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
+#endif // BRAID_STRUCTURE_OPS

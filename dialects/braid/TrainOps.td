@@ -1,0 +1,48 @@
+//===- TrainOps.td - initialisation and optimizer ----------------------------------------------------------------===//
+#ifndef BRAID_TRAIN_OPS
+#define BRAID_TRAIN_OPS
+
+include "dialects/braid/BraidDialect.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Braid_InitOp : Braid_Op<"init", [Pure]> {
+  let summary = "initial values by a counter-based generator keyed by (seed, key, logical element index)";
+  let description = [{
+    The same on every mesh, device and thread count. distribution: "normal" (mean 0, standard deviation `scale`), "uniform"
+    (in [low, high)), "log_uniform" (log of a uniform in [low, high)), "softplus_inverse" (y with softplus(y) log-uniform in [low, high)),
+    "constant" (`low`), "values" (the table, repeated over leading dimensions). For stacked layers `keys` has one key per layer
+    (FNV-1a of the logical name), else one. With `coordinate` [1] i32 the tensor is shard `coordinate` of the logical tensor
+    along dimension `shard_dim` (without the layer dimension; logical size = local size * `shard_count`).
+  }];
+  let arguments = (ins AnyRankedTensor:$seed, Optional<AnyRankedTensor>:$coordinate, StrAttr:$distribution, DenseI64ArrayAttr:$keys,
+                   DefaultValuedAttr<F64Attr, "0.0">:$scale, DefaultValuedAttr<F64Attr, "0.0">:$low, DefaultValuedAttr<F64Attr, "0.0">:$high,
+                   OptionalAttr<DenseF64ArrayAttr>:$values, UnitAttr:$stacked, DefaultValuedAttr<I64Attr, "0">:$shard_dim,
+                   DefaultValuedAttr<I64Attr, "1">:$shard_count);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+def Braid_SumSquaresOp : Braid_Op<"sum_squares", [Pure]> {
+  let summary = "sum of squares over all elements of all operands, f32 [1], fixed order";
+  let arguments = (ins Variadic<AnyRankedTensor>:$xs);
+  let results = (outs AnyRankedTensor:$result);
+}
+def Braid_ClipScaleOp : Braid_Op<"clip_scale", [Pure]> {
+  let summary = "norm = sqrt(sum_squares); scale = min(1, max_norm / (norm + 1e-6)) (max_norm 0: always 1)";
+  let arguments = (ins AnyRankedTensor:$sum_squares, F64Attr:$max_norm);
+  let results = (outs AnyRankedTensor:$norm, AnyRankedTensor:$scale);
+}
+def Braid_AdamwOp : Braid_Op<"adamw", [Pure]> {
+  let summary = "AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2), in place";
+  let description = [{
+    g = scale * gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; w -= lr (m^ / (sqrt(v^) + eps) + weight_decay w),
+    m^ = m / (1 - b1^step), v^ = v / (1 - b2^step). step [1] i32 from 1; learning_rate, scale [1] f32. Results share the
+    buffers of parameter, first, second.
+  }];
+  let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$first, AnyRankedTensor:$second,
+                   AnyRankedTensor:$learning_rate, AnyRankedTensor:$step, AnyRankedTensor:$scale,
+                   F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$weight_decay);
+  let results = (outs AnyRankedTensor:$new_parameter, AnyRankedTensor:$new_first, AnyRankedTensor:$new_second);
+  let hasVerifier = 1;
+}
+
+#endif // BRAID_TRAIN_OPS
