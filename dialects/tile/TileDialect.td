@@ -24,6 +24,7 @@ def Tile_Dialect : Dialect {
     One kernel source, lowered once per target. Enters: nothing but what Outline builds. Leaves: LLVM for the CPU,
     NVVM for Hopper. Legal beside it inside a kernel: arith, math, scf, memref, vector.broadcast, vector.shape_cast.
   }];
+  let hasOperationAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect"];
 }
 

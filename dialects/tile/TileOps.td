@@ -16,6 +16,7 @@ def Tile_ProgramOp : Tile_Op<"program", [Pure]> {
   let summary = "this program's grid coordinates, one per name of `tile.grid`";
   let results = (outs Variadic<Index>:$ids);
   let assemblyFormat = "attr-dict `:` type($ids)";
+  let hasVerifier = 1;
 }
 
 def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
@@ -25,7 +26,7 @@ def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments, MemoryEffects<[MemR
     buffer dimension `dims[j]` (ascending). With `limit`, rows i of the first tile dimension with
     `indices[dims[0]] + i >= limit` read 0; rows with a negative index read 0 as well. Other dimensions must be in bounds.
     With `rows` (i32 tile of the first tile dimension's length) row i reads buffer row `indices[dims[0]] + rows[i]`
-    instead, and a negative `rows[i]` reads 0: a gather.
+    instead, and a negative `rows[i]` reads 0: a gather. `limit` then bounds the buffer row that is read.
     ```mlir
     %q = tile.load %buf[%b, %lo, %h, %c0] limit %hi {dims = array<i64: 1, 3>} : memref<?x?x2x32xf32>, vector<16x32xf32>
     ```
@@ -97,6 +98,7 @@ def Tile_RowsOp : Tile_Op<"rows", [Pure]> {
   let results = (outs AnyType:$result);
   let assemblyFormat = "$source `[` $offset `]` attr-dict `:` type($source) `,` type($result)";
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def Tile_InsertRowsOp : Tile_Op<"insert_rows", [Pure, AllTypesMatch<["target", "result"]>]> {
@@ -113,6 +115,7 @@ def Tile_SliceOp : Tile_Op<"slice", [Pure]> {
   let results = (outs Tile_AnyTile:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `,` type($result)";
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def Tile_ConcatOp : Tile_Op<"concat", [Pure]> {
@@ -121,6 +124,7 @@ def Tile_ConcatOp : Tile_Op<"concat", [Pure]> {
   let results = (outs Tile_AnyTile:$result);
   let assemblyFormat = "$sources attr-dict `:` type($sources) `,` type($result)";
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def Tile_TransposeOp : Tile_Op<"transpose", [Pure]> {
@@ -129,6 +133,7 @@ def Tile_TransposeOp : Tile_Op<"transpose", [Pure]> {
   let results = (outs Tile_AnyTile:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `,` type($result)";
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def Tile_IotaOp : Tile_Op<"iota", [Pure]> {

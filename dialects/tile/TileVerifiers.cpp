@@ -1,0 +1,293 @@
+//===- TileVerifiers.cpp - what every tile op checks: shapes and types, with both numbers ------------------------===//
+#include "dialects/tile/TileDialect.h"
+
+using namespace mlir;
+using namespace braid::tile;
+
+static std::string shown(ArrayRef<int64_t> shape) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << '[';
+  llvm::interleaveComma(shape, os);
+  os << ']';
+  return text;
+}
+
+static LogicalResult checkAxis(Operation *op, int64_t axis, int64_t rank) {
+  if (axis < 0 || axis >= rank)
+    return op->emitOpError("axis ") << axis << " is out of range for rank " << rank;
+  return success();
+}
+
+static LogicalResult checkElement(Operation *op, StringRef a, Type ta, StringRef b, Type tb) {
+  if (getElementTypeOrSelf(ta) != getElementTypeOrSelf(tb))
+    return op->emitOpError("element type mismatch: ")
+           << a << " has " << getElementTypeOrSelf(ta) << " but " << b << " has " << getElementTypeOrSelf(tb);
+  return success();
+}
+
+/// What load and store share: one index per buffer dimension, `dims` ascending, one per tile dimension.
+static LogicalResult checkAccess(Operation *op, MemRefType buffer, size_t indices, ArrayRef<int64_t> dims, VectorType tile) {
+  if (indices != static_cast<size_t>(buffer.getRank()))
+    return op->emitOpError("has ") << indices << " indices but the buffer has rank " << buffer.getRank();
+  if (static_cast<int64_t>(dims.size()) != tile.getRank())
+    return op->emitOpError("dims names ") << dims.size() << " dimensions but the tile has rank " << tile.getRank();
+  for (auto [j, dim] : llvm::enumerate(dims)) {
+    if (dim < 0 || dim >= buffer.getRank())
+      return op->emitOpError("dims[") << j << "] = " << dim << " is out of range for a buffer of rank " << buffer.getRank();
+    if (j > 0 && dim <= dims[j - 1])
+      return op->emitOpError("dims must ascend: dims[") << j << "] = " << dim << " follows " << dims[j - 1];
+    if (j > 0 && !buffer.isDynamicDim(dim) && tile.getDimSize(j) > buffer.getDimSize(dim))
+      return op->emitOpError("tile dimension ") << j << " has " << tile.getDimSize(j) << " elements but buffer dimension "
+                                                << dim << " has " << buffer.getDimSize(dim);
+  }
+  return checkElement(op, "the buffer", buffer, "the tile", tile);
+}
+
+LogicalResult LoadOp::verify() {
+  auto buffer = dyn_cast<MemRefType>(getSource().getType());
+  if (!buffer)
+    return emitOpError("needs a ranked buffer, has ") << getSource().getType();
+  auto tile = cast<VectorType>(getType());
+  if (getRows()) {
+    auto rows = cast<VectorType>(getRows().getType());
+    if (rows.getRank() != 1 || rows.getDimSize(0) != tile.getDimSize(0))
+      return emitOpError("rows has shape ") << shown(rows.getShape()) << " but the tile has " << tile.getDimSize(0) << " rows";
+  }
+  return checkAccess(*this, buffer, getIndices().size(), getDims(), tile);
+}
+
+LogicalResult StoreOp::verify() {
+  auto buffer = dyn_cast<MemRefType>(getTarget().getType());
+  if (!buffer)
+    return emitOpError("needs a ranked buffer, has ") << getTarget().getType();
+  return checkAccess(*this, buffer, getIndices().size(), getDims(), cast<VectorType>(getValue().getType()));
+}
+
+LogicalResult ProgramOp::verify() {
+  auto func = (*this)->getParentOfType<func::FuncOp>();
+  auto grid = func ? func->getAttrOfType<ArrayAttr>(kGridAttr) : ArrayAttr();
+  if (!grid)
+    return emitOpError("is outside of a kernel (a func.func with tile.grid)");
+  if (grid.size() != getNumResults())
+    return emitOpError("has ") << getNumResults() << " results but tile.grid has " << grid.size() << " names";
+  return success();
+}
+
+LogicalResult DotOp::verify() {
+  auto a = cast<VectorType>(getA().getType()), b = cast<VectorType>(getB().getType()), acc = cast<VectorType>(getType());
+  for (auto [name, type] : {std::pair("a", a), std::pair("b", b), std::pair("acc", acc)})
+    if (type.getRank() != 2)
+      return emitOpError(name) << " must have rank 2, has rank " << type.getRank();
+  bool ta = getTransposeA(), tb = getTransposeB();
+  int64_t m = a.getDimSize(ta), ka = a.getDimSize(!ta), kb = b.getDimSize(tb), n = b.getDimSize(!tb);
+  if (ka != kb)
+    return emitOpError("inner dimension mismatch: op(a) is ") << shown({m, ka}) << " but op(b) is " << shown({kb, n});
+  if (acc.getDimSize(0) != m)
+    return emitOpError("row mismatch: op(a) has ") << m << " rows but acc has " << acc.getDimSize(0);
+  if (acc.getDimSize(1) != n)
+    return emitOpError("column mismatch: op(b) has ") << n << " columns but acc has " << acc.getDimSize(1);
+  if (failed(checkElement(*this, "a", a, "b", b)))
+    return failure();
+  Type wanted = a.getElementType().isF64() ? a.getElementType() : Float32Type::get(getContext());
+  if (acc.getElementType() != wanted)
+    return emitOpError("accumulates ") << a.getElementType() << " in " << wanted << " but acc has " << acc.getElementType();
+  return success();
+}
+
+LogicalResult SolveOp::verify() {
+  auto a = cast<VectorType>(getA().getType()), b = cast<VectorType>(getB().getType());
+  if (a.getRank() != 2 || a.getDimSize(0) != a.getDimSize(1))
+    return emitOpError("a must be square, is ") << shown(a.getShape());
+  if (b.getRank() != 2)
+    return emitOpError("b must have rank 2, has rank ") << b.getRank();
+  if (a.getDimSize(0) != b.getDimSize(0))
+    return emitOpError("row mismatch: a has ") << a.getDimSize(0) << " rows but b has " << b.getDimSize(0);
+  if (a.getElementType().isF64() != b.getElementType().isF64())
+    return checkElement(*this, "a", a, "b", b);
+  return success();
+}
+
+LogicalResult CumsumOp::verify() { return checkAxis(*this, getAxis(), cast<VectorType>(getType()).getRank()); }
+
+LogicalResult ReduceOp::verify() {
+  auto source = cast<VectorType>(getSource().getType());
+  if (failed(checkAxis(*this, getAxis(), source.getRank())))
+    return failure();
+  SmallVector<int64_t> shape(source.getShape());
+  shape.erase(shape.begin() + getAxis());
+  Type wanted = shape.empty() ? source.getElementType() : VectorType::get(shape, source.getElementType());
+  if (getType() != wanted)
+    return emitOpError("reducing axis ") << getAxis() << " of " << source << " gives " << wanted << ", not " << getType();
+  return success();
+}
+
+LogicalResult ExpandOp::verify() {
+  auto source = cast<VectorType>(getSource().getType()), result = cast<VectorType>(getType());
+  if (failed(checkElement(*this, "the source", source, "the result", result)))
+    return failure();
+  if (result.getRank() != source.getRank() + 1)
+    return emitOpError("result must have rank ") << source.getRank() + 1 << ", has rank " << result.getRank();
+  if (failed(checkAxis(*this, getAxis(), result.getRank())))
+    return failure();
+  SmallVector<int64_t> shape(result.getShape());
+  shape.erase(shape.begin() + getAxis());
+  if (ArrayRef<int64_t>(shape) != source.getShape())
+    return emitOpError("result without axis ") << getAxis() << " is " << shown(shape) << " but the source is " << shown(source.getShape());
+  return success();
+}
+
+/// `part` is rows of `whole`: equal but for the first dimension, or one row.
+static LogicalResult checkRows(Operation *op, VectorType whole, Type part, StringRef partName) {
+  if (failed(checkElement(op, "the tile", whole, partName, part)))
+    return failure();
+  auto vector = dyn_cast<VectorType>(part);
+  ArrayRef<int64_t> shape = vector ? vector.getShape() : ArrayRef<int64_t>();
+  if (static_cast<int64_t>(shape.size()) == whole.getRank()) {
+    if (shape.front() > whole.getDimSize(0))
+      return op->emitOpError() << partName << " has " << shape.front() << " rows but the tile has " << whole.getDimSize(0);
+    shape = shape.drop_front();
+  }
+  if (shape != whole.getShape().drop_front())
+    return op->emitOpError() << "row mismatch: a row of the tile is " << shown(whole.getShape().drop_front()) << " but of "
+                             << partName << " " << shown(shape);
+  return success();
+}
+
+LogicalResult RowsOp::verify() { return checkRows(*this, cast<VectorType>(getSource().getType()), getType(), "the result"); }
+
+LogicalResult InsertRowsOp::verify() {
+  return checkRows(*this, cast<VectorType>(getTarget().getType()), getValue().getType(), "the value");
+}
+
+LogicalResult SliceOp::verify() {
+  auto source = cast<VectorType>(getSource().getType()), result = cast<VectorType>(getType());
+  if (failed(checkElement(*this, "the source", source, "the result", result)))
+    return failure();
+  if (source.getRank() != result.getRank() || source.getShape().drop_back() != result.getShape().drop_back())
+    return emitOpError("only the last dimension may differ: source ") << shown(source.getShape()) << ", result " << shown(result.getShape());
+  int64_t offset = getOffset(), end = offset + result.getShape().back();
+  if (offset < 0 || end > source.getShape().back())
+    return emitOpError("columns [") << offset << ", " << end << ") are outside of a tile with " << source.getShape().back() << " columns";
+  return success();
+}
+
+LogicalResult ConcatOp::verify() {
+  if (getSources().empty())
+    return emitOpError("needs at least one tile");
+  auto result = cast<VectorType>(getType());
+  int64_t columns = 0;
+  for (auto [i, source] : llvm::enumerate(getSources())) {
+    auto type = cast<VectorType>(source.getType());
+    if (failed(checkElement(*this, "a source", type, "the result", result)))
+      return failure();
+    if (type.getRank() != result.getRank() || type.getShape().drop_back() != result.getShape().drop_back())
+      return emitOpError("source ") << i << " is " << shown(type.getShape()) << " but the result is " << shown(result.getShape());
+    columns += type.getShape().back();
+  }
+  if (columns != result.getShape().back())
+    return emitOpError("the sources have ") << columns << " columns but the result has " << result.getShape().back();
+  return success();
+}
+
+LogicalResult TransposeOp::verify() {
+  auto source = cast<VectorType>(getSource().getType()), result = cast<VectorType>(getType());
+  if (source.getRank() != 2)
+    return emitOpError("source must have rank 2, has rank ") << source.getRank();
+  auto wanted = VectorType::get({source.getDimSize(1), source.getDimSize(0)}, source.getElementType());
+  if (result != wanted)
+    return emitOpError("transposing ") << source << " gives " << wanted << ", not " << result;
+  return success();
+}
+
+LogicalResult IotaOp::verify() { return checkAxis(*this, getAxis(), cast<VectorType>(getType()).getRank()); }
+
+LogicalResult MaskOp::verify() {
+  auto type = cast<VectorType>(getType());
+  if (type.getRank() != 2 || type.getDimSize(0) != type.getDimSize(1))
+    return emitOpError("needs a square tile of rank 2, is ") << shown(type.getShape());
+  return success();
+}
+
+//===- Launches ----------------------------------------------------------------------------------------------------===//
+
+LogicalResult LaunchOp::verify() {
+  if (getGrid().size() < 1 || getGrid().size() > 3)
+    return emitOpError("grid must have 1 to 3 extents, has ") << getGrid().size();
+  for (int64_t extent : getGrid())
+    if (extent < 0)
+      return emitOpError("grid extent ") << extent << " is negative";
+  if (getArgNames().size() != getInputs().size())
+    return emitOpError("has ") << getInputs().size() << " operands but " << getArgNames().size() << " arg_names";
+  if (getResultNames().size() != getOutputs().size())
+    return emitOpError("has ") << getOutputs().size() << " results but " << getResultNames().size() << " result_names";
+  if (getInplace().size() != getOutputs().size())
+    return emitOpError("has ") << getOutputs().size() << " results but inplace has " << getInplace().size() << " entries";
+  for (auto [i, operand] : llvm::enumerate(getInplace())) {
+    if (operand >= static_cast<int64_t>(getInputs().size()))
+      return emitOpError("inplace[") << i << "] = " << operand << " but there are " << getInputs().size() << " operands";
+    if (operand >= 0 && getInputs()[operand].getType() != getOutputs()[i].getType())
+      return emitOpError("result ") << i << " is " << getOutputs()[i].getType() << " but shares the buffer of operand "
+                                    << operand << " of type " << getInputs()[operand].getType();
+  }
+  return success();
+}
+
+/// Rows and columns of a tensor whose trailing dimensions, as many as multiply to `columns`, form the columns.
+static LogicalResult matrixOf(Operation *op, StringRef name, Type type, int64_t columns) {
+  auto tensor = cast<RankedTensorType>(type);
+  int64_t product = 1;
+  for (int64_t size : llvm::reverse(tensor.getShape())) {
+    if (product == columns)
+      return success();
+    if (ShapedType::isDynamic(size))
+      break;
+    product *= size;
+  }
+  if (product == columns)
+    return success();
+  return op->emitOpError() << name << "_columns = " << columns << " is no product of trailing dimensions of " << type;
+}
+
+LogicalResult GemmOp::verify() {
+  if (failed(matrixOf(*this, "a", getA().getType(), getAColumns())) ||
+      failed(matrixOf(*this, "b", getB().getType(), getBColumns())) ||
+      failed(matrixOf(*this, "c", getType(), getCColumns())))
+    return failure();
+  if (getC() && getC().getType() != getType())
+    return emitOpError("result is ") << getType() << " but c is " << getC().getType();
+  auto rows = [](Type type, int64_t columns) {
+    auto tensor = cast<RankedTensorType>(type);
+    return tensor.hasStaticShape() ? tensor.getNumElements() / columns : ShapedType::kDynamic;
+  };
+  int64_t ra = rows(getA().getType(), getAColumns()), rb = rows(getB().getType(), getBColumns()), rc = rows(getType(), getCColumns());
+  int64_t m = getTransposeA() ? getAColumns() : ra, ka = getTransposeA() ? ra : getAColumns();
+  int64_t kb = getTransposeB() ? getBColumns() : rb, n = getTransposeB() ? rb : getBColumns();
+  auto differ = [](int64_t x, int64_t y) { return !ShapedType::isDynamic(x) && !ShapedType::isDynamic(y) && x != y; };
+  if (differ(ka, kb))
+    return emitOpError("inner dimension mismatch: op(a) has ") << ka << " columns but op(b) has " << kb << " rows";
+  if (differ(m, rc))
+    return emitOpError("row mismatch: op(a) has ") << m << " rows but the result has " << rc;
+  if (differ(n, getCColumns()))
+    return emitOpError("column mismatch: op(b) has ") << n << " columns but the result has " << getCColumns();
+  return success();
+}
+
+LogicalResult GroupedGemmOp::verify() {
+  auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
+  auto offsets = cast<RankedTensorType>(getOffsets().getType());
+  for (auto [name, type] : {std::pair("a", a), std::pair("b", b)})
+    if (type.getRank() != 3)
+      return emitOpError(name) << " must have rank 3, has rank " << type.getRank();
+  if (!offsets.getElementType().isInteger(32))
+    return emitOpError("offsets must be i32, is ") << offsets.getElementType();
+  if (getC() && getC().getType() != getType())
+    return emitOpError("result is ") << getType() << " but c is " << getC().getType();
+  if (getWeight()) {
+    if (a.getDimSize(1) != b.getDimSize(1))
+      return emitOpError("row mismatch: a has ") << a.getDimSize(1) << " rows but b has " << b.getDimSize(1);
+  } else if (a.getDimSize(2) != b.getDimSize(getTransposeB() ? 2 : 1)) {
+    return emitOpError("inner dimension mismatch: a has ") << a.getDimSize(2) << " columns but op(b) has " << b.getDimSize(getTransposeB() ? 2 : 1) << " rows";
+  }
+  return success();
+}
