@@ -1,0 +1,222 @@
+#include "runtime/Program.h"
+
+#include "runtime/ProgramChecks.h"
+#include "runtime/schema/Program_generated.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+namespace braid::runtime {
+
+size_t sizeOf(DType type) {
+  switch (type) {
+  case DType::f32: return 4;
+  case DType::bf16: return 2;
+  case DType::f64: return 8;
+  case DType::i32: return 4;
+  case DType::i64: return 8;
+  case DType::u8: return 1;
+  }
+  return 1;
+}
+
+std::string_view toString(DType type) {
+  switch (type) {
+  case DType::f32: return "f32";
+  case DType::bf16: return "bf16";
+  case DType::f64: return "f64";
+  case DType::i32: return "i32";
+  case DType::i64: return "i64";
+  case DType::u8: return "u8";
+  }
+  return "unknown";
+}
+
+std::string_view toString(Role role) {
+  switch (role) {
+  case Role::parameter: return "parameter";
+  case Role::moment: return "moment";
+  case Role::gradient: return "gradient";
+  case Role::input: return "input";
+  case Role::output: return "output";
+  case Role::cache: return "cache";
+  }
+  return "unknown";
+}
+
+int64_t TensorInfo::layerElements() const {
+  int64_t count = 1;
+  for (int64_t extent : shape)
+    count *= extent;
+  return count;
+}
+
+std::string TensorInfo::layerName(size_t i) const {
+  std::string result = name;
+  if (size_t at = result.find("{}"); at != std::string::npos && i < layers.size())
+    result.replace(at, 2, std::to_string(layers[i]));
+  return result;
+}
+
+Program::~Program() = default;
+
+Expected<std::shared_ptr<const Program>> Program::load(const std::string &path) try {
+  std::FILE *file = std::fopen(path.c_str(), "rb");
+  if (!file)
+    return Status::error(ErrorCode::ioError, "{}: {}", path, std::strerror(errno));
+  std::vector<std::byte> bytes;
+  size_t used = 0;
+  while (true) {
+    // Doubling from what the file says, so that pipes work too.
+    if (used == bytes.size())
+      bytes.resize(used ? used * 2 : size_t(1) << 20);
+    size_t got = std::fread(bytes.data() + used, 1, bytes.size() - used, file);
+    used += got;
+    if (got == 0)
+      break;
+  }
+  bool failed = std::ferror(file);
+  std::fclose(file);
+  if (failed)
+    return Status::error(ErrorCode::ioError, "{}: cannot read (is it a directory?)", path);
+  bytes.resize(used);
+  bytes.shrink_to_fit();
+  return parse(std::move(bytes), path);
+} catch (const std::exception &error) {
+  return Status::error(ErrorCode::ioError, "{}: {}", path, error.what());
+}
+
+Expected<std::shared_ptr<const Program>> Program::parse(std::vector<std::byte> bytes, const std::string &name) try {
+  std::shared_ptr<Program> program(new Program());
+  program->bytes = std::move(bytes);
+  program->filePath = name;
+  if (Status status = program->read(); !status.ok())
+    return status.withContext(name);
+  return std::shared_ptr<const Program>(std::move(program));
+} catch (const std::exception &error) {
+  return Status::error(ErrorCode::corruptFile, "{}: {}", name, error.what());
+}
+
+Status Program::read() {
+  auto *data = reinterpret_cast<const uint8_t *>(bytes.data());
+  if (bytes.size() < 16)
+    return Status::error(ErrorCode::corruptFile, "not a Braid program: {} bytes", bytes.size());
+  if (bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE)
+    return Status::error(ErrorCode::corruptFile, "{} bytes exceed the format's limit of {}", bytes.size(),
+                         FLATBUFFERS_MAX_BUFFER_SIZE);
+  if (!schema::ProgramBufferHasIdentifier(data))
+    return Status::error(ErrorCode::corruptFile, "not a Braid program: the file identifier is not {}",
+                         schema::ProgramIdentifier());
+  // A table takes at least 8 bytes in an honest file; shared tables may not make the walk longer than that.
+  auto maxTables = static_cast<flatbuffers::uoffset_t>(std::max<size_t>(1 << 16, bytes.size() / 8));
+  flatbuffers::Verifier verifier(data, bytes.size(), 64, maxTables);
+  if (!schema::VerifyProgramBuffer(verifier))
+    return Status::error(ErrorCode::corruptFile, "the file is damaged (flatbuffer verification failed)");
+  root = schema::GetProgram(data);
+  if (root->version() != 1)
+    return Status::error(ErrorCode::unsupported, "program version {}; this runtime reads version 1", root->version());
+
+  auto text = [](const flatbuffers::String *string) { return string ? string->str() : std::string(); };
+  fileVersion = root->version();
+  programName = text(root->name());
+  targetName = text(root->target());
+  if (root->cpu_features())
+    for (const auto *feature : *root->cpu_features())
+      featureNames.push_back(feature->str());
+  for (const auto *arena : *root->arenas())
+    arenaTable.push_back({arena->name()->str(), arena->bytes(), arena->align()});
+  if (root->mesh()) {
+    auto view = [](const auto *axes, std::vector<AxisInfo> &out) {
+      if (axes)
+        for (const auto *axis : *axes)
+          out.push_back({axis->name()->str(), axis->size()});
+    };
+    view(root->mesh()->dense(), meshInfo.dense);
+    view(root->mesh()->expert(), meshInfo.expert);
+  }
+  for (const auto *tensor : *root->tensors()) {
+    TensorInfo &info = tensorTable.emplace_back();
+    info.name = tensor->name()->str();
+    info.role = static_cast<Role>(tensor->role());
+    info.dtype = static_cast<DType>(tensor->dtype());
+    if (tensor->shape())
+      info.shape.assign(tensor->shape()->begin(), tensor->shape()->end());
+    info.arena = tensor->arena();
+    info.offset = tensor->offset();
+    info.bytes = tensor->bytes();
+    if (tensor->layers())
+      info.layers.assign(tensor->layers()->begin(), tensor->layers()->end());
+    if (tensor->shards())
+      for (const auto *shard : *tensor->shards())
+        info.shards.push_back({shard->dim(), shard->axis()->str()});
+    info.of = text(tensor->of());
+    info.slot = text(tensor->slot());
+  }
+  for (const auto *kernel : *root->kernels())
+    kernelNames.push_back(kernel->name()->str());
+  for (const auto *stream : *root->streams())
+    streamTable.push_back({stream->name()->str(), text(stream->axis())});
+  for (const auto *entry : *root->entries()) {
+    EntryInfo &info = entryTable.emplace_back();
+    info.name = entry->name()->str();
+    if (entry->inputs())
+      info.inputs.assign(entry->inputs()->begin(), entry->inputs()->end());
+    if (entry->outputs())
+      info.outputs.assign(entry->outputs()->begin(), entry->outputs()->end());
+    info.events = entry->events();
+    info.commands = 0;
+  }
+  if (root->metadata())
+    for (const auto *pair : *root->metadata())
+      metadataTable.emplace_back(pair->key()->str(), pair->value()->str());
+  for (uint32_t i = 0; i < tensorTable.size(); ++i)
+    tensorIndex.emplace(tensorTable[i].name, i);
+  for (uint32_t i = 0; i < entryTable.size(); ++i)
+    entryIndex.emplace(entryTable[i].name, i);
+
+  BRAID_TRY(checkTables(*this));
+  for (uint32_t i = 0; i < entryTable.size(); ++i) {
+    BRAID_ASSIGN(entryTable[i].commands, checkEntry(*this, i));
+  }
+  return checkCode(*this);
+}
+
+const TensorInfo *Program::findTensor(std::string_view name) const {
+  auto found = tensorIndex.find(name);
+  return found == tensorIndex.end() ? nullptr : &tensorTable[found->second];
+}
+
+const EntryInfo *Program::findEntry(std::string_view name) const {
+  auto found = entryIndex.find(name);
+  return found == entryIndex.end() ? nullptr : &entryTable[found->second];
+}
+
+std::optional<std::string_view> Program::metadata(std::string_view key) const {
+  for (const auto &[name, value] : metadataTable)
+    if (name == key)
+      return value;
+  return std::nullopt;
+}
+
+const TensorInfo *Program::findCompanion(std::string_view parameter, Role role, std::string_view slot) const {
+  for (const TensorInfo &tensor : tensorTable)
+    if (tensor.role == role && tensor.of == parameter && (slot.empty() || tensor.slot == slot))
+      return &tensor;
+  return nullptr;
+}
+
+std::span<const std::byte> Program::code() const {
+  if (!root->code())
+    return {};
+  const auto *code = root->code()->bytes();
+  return {reinterpret_cast<const std::byte *>(code->data()), code->size()};
+}
+
+std::string_view Program::codeHash() const {
+  return root->code() ? std::string_view(root->code()->sha256()->c_str(), root->code()->sha256()->size())
+                      : std::string_view();
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,206 @@
+// Rules about the tables of a program. Commands are checked in CommandChecks.cpp.
+#include "runtime/ProgramChecks.h"
+
+#include "runtime/Sha256.h"
+#include "runtime/cpu/CpuFeatures.h"
+#include "runtime/schema/Program_generated.h"
+
+#include <bit>
+#include <unordered_set>
+
+namespace braid::runtime {
+namespace {
+
+constexpr uint64_t maxArenaBytes = uint64_t(1) << 46;
+constexpr uint32_t maxWorldSize = 1 << 20;
+
+template <class... Args> Status corrupt(fmt::format_string<Args...> format, Args &&...args) {
+  return Status::error(ErrorCode::corruptFile, format, std::forward<Args>(args)...);
+}
+
+using Names = std::unordered_set<std::string_view>;
+
+Status checkArenas(const Program &program) {
+  Names names;
+  for (const ArenaInfo &arena : program.arenas()) {
+    if (!names.insert(arena.name).second)
+      return corrupt("arena '{}' is declared twice", arena.name);
+    if (arena.bytes > maxArenaBytes)
+      return corrupt("arena '{}': {} bytes exceed the limit of {}", arena.name, arena.bytes, maxArenaBytes);
+    if (!std::has_single_bit(arena.align) || arena.align > (1u << 30))
+      return corrupt("arena '{}': alignment {} is not a power of two up to {}", arena.name, arena.align, 1u << 30);
+  }
+  return Status::success();
+}
+
+// The product of the axes' sizes.
+Expected<uint32_t> checkView(const std::vector<AxisInfo> &view, std::string_view viewName) {
+  Names names;
+  uint64_t world = 1;
+  for (const AxisInfo &axis : view) {
+    if (axis.name.empty() || axis.name.find('*') != std::string::npos)
+      return corrupt("mesh {}: '{}' cannot be an axis name", viewName, axis.name);
+    if (!names.insert(axis.name).second)
+      return corrupt("mesh {}: axis '{}' is declared twice", viewName, axis.name);
+    if (axis.size == 0)
+      return corrupt("mesh {}: axis '{}' has size 0", viewName, axis.name);
+    world *= axis.size;
+    if (world > maxWorldSize)
+      return corrupt("mesh {}: more than {} ranks", viewName, maxWorldSize);
+  }
+  return static_cast<uint32_t>(world);
+}
+
+Status checkMesh(const MeshInfo &mesh) {
+  BRAID_ASSIGN(uint32_t dense, checkView(mesh.dense, "dense"));
+  BRAID_ASSIGN(uint32_t expert, checkView(mesh.expert, "expert"));
+  if (!mesh.expert.empty() && dense != expert)
+    return corrupt("the dense mesh has {} ranks but the expert mesh has {}", dense, expert);
+  // An axis of both views (pp) must mean the same ranks.
+  MeshInfo expertOnly{mesh.expert, {}};
+  for (const AxisInfo &axis : mesh.dense)
+    if (auto size = expertOnly.size(axis.name)) {
+      if (*size != axis.size)
+        return corrupt("axis '{}' has size {} in the dense mesh but {} in the expert mesh", axis.name, axis.size,
+                       *size);
+      if (*expertOnly.members(0, axis.name) != *mesh.members(0, axis.name))
+        return corrupt("axis '{}' joins different ranks in the dense and the expert mesh", axis.name);
+    }
+  return Status::success();
+}
+
+Status checkTensor(const Program &program, const TensorInfo &tensor) {
+  if (tensor.dtype > DType::u8)
+    return corrupt("tensor '{}': unknown dtype {}", tensor.name, static_cast<int>(tensor.dtype));
+  if (tensor.role > Role::cache)
+    return corrupt("tensor '{}': unknown role {}", tensor.name, static_cast<int>(tensor.role));
+  if (tensor.arena >= program.arenas().size())
+    return corrupt("tensor '{}': arena {} of {}", tensor.name, tensor.arena, program.arenas().size());
+  unsigned __int128 bytes = sizeOf(tensor.dtype) * tensor.layerCount();
+  for (int64_t extent : tensor.shape) {
+    if (extent < 0)
+      return corrupt("tensor '{}': negative extent {}", tensor.name, extent);
+    bytes *= static_cast<uint64_t>(extent);
+    if (bytes > maxArenaBytes)
+      return corrupt("tensor '{}': its shape is larger than any arena", tensor.name);
+  }
+  if (bytes != tensor.bytes)
+    return corrupt("tensor '{}': its shape needs {} bytes but it declares {}", tensor.name,
+                   static_cast<uint64_t>(bytes), tensor.bytes);
+  const ArenaInfo &arena = program.arenas()[tensor.arena];
+  if (tensor.offset > arena.bytes || tensor.bytes > arena.bytes - tensor.offset)
+    return corrupt("tensor '{}': bytes [{}, {} + {}) leave arena '{}' of {} bytes", tensor.name, tensor.offset,
+                   tensor.offset, tensor.bytes, arena.name, arena.bytes);
+  if (tensor.offset % sizeOf(tensor.dtype))
+    return corrupt("tensor '{}': offset {} is not a multiple of its element size {}", tensor.name, tensor.offset,
+                   sizeOf(tensor.dtype));
+  bool hasBraces = tensor.name.find("{}") != std::string::npos;
+  if (hasBraces != !tensor.layers.empty())
+    return corrupt("tensor '{}': {} layers, so its name must {}hold {{}}", tensor.name, tensor.layers.size(),
+                   hasBraces ? "not " : "");
+  std::unordered_set<int32_t> layers;
+  for (int32_t layer : tensor.layers)
+    if (layer < 0 || !layers.insert(layer).second)
+      return corrupt("tensor '{}': layer {} is negative or listed twice", tensor.name, layer);
+  for (const ShardInfo &shard : tensor.shards) {
+    if (shard.dim >= tensor.shape.size())
+      return corrupt("tensor '{}': shard of dimension {} of {}", tensor.name, shard.dim, tensor.shape.size());
+    if (!program.mesh().size(shard.axis))
+      return corrupt("tensor '{}': the mesh has no axis '{}'", tensor.name, shard.axis);
+  }
+  if (tensor.role == Role::moment && tensor.slot != "first" && tensor.slot != "second")
+    return corrupt("tensor '{}': moment slot '{}' is neither first nor second", tensor.name, tensor.slot);
+  if (tensor.role == Role::moment || !tensor.of.empty()) {
+    const TensorInfo *parameter = program.findTensor(tensor.of);
+    if (!parameter)
+      return corrupt("tensor '{}' belongs to '{}', which does not exist", tensor.name, tensor.of);
+  }
+  return Status::success();
+}
+
+Status checkTensors(const Program &program) {
+  Names names;
+  for (const TensorInfo &tensor : program.tensors()) {
+    if (!names.insert(tensor.name).second)
+      return corrupt("tensor '{}' is declared twice", tensor.name);
+    BRAID_TRY(checkTensor(program, tensor));
+  }
+  return Status::success();
+}
+
+Status checkKernels(const Program &program) {
+  Names kernels;
+  for (const auto *kernel : *program.file().kernels()) {
+    std::string_view name = kernel->name()->string_view();
+    if (!kernels.insert(name).second)
+      return corrupt("kernel '{}' is declared twice", name);
+    Names params;
+    if (kernel->params())
+      for (const auto *param : *kernel->params()) {
+        if (!params.insert(param->name()->string_view()).second)
+          return corrupt("kernel '{}': parameter '{}' is declared twice", name, param->name()->string_view());
+        if (param->kind() > schema::ParamKind::MAX)
+          return corrupt("kernel '{}': parameter '{}' has unknown kind {}", name, param->name()->string_view(),
+                         static_cast<int>(param->kind()));
+      }
+  }
+  if (!kernels.empty() && !program.file().code())
+    return corrupt("{} kernels but no code", kernels.size());
+  return Status::success();
+}
+
+Status checkStreams(const Program &program) {
+  if (program.streams().empty())
+    return corrupt("no streams: stream 0 must be compute");
+  if (!program.streams()[0].axis.empty())
+    return corrupt("stream 0 '{}' must be compute, but has axis '{}'", program.streams()[0].name,
+                   program.streams()[0].axis);
+  Names axes;
+  for (size_t i = 1; i < program.streams().size(); ++i) {
+    const StreamInfo &stream = program.streams()[i];
+    if (!program.mesh().size(stream.axis))
+      return corrupt("stream {} '{}': the mesh has no axis '{}'", i, stream.name, stream.axis);
+    if (!axes.insert(stream.axis).second)
+      return corrupt("stream {} '{}': axis '{}' already has a stream", i, stream.name, stream.axis);
+  }
+  return Status::success();
+}
+
+Status checkEntries(const Program &program) {
+  Names names;
+  for (const EntryInfo &entry : program.entries()) {
+    if (!names.insert(entry.name).second)
+      return corrupt("entry '{}' is declared twice", entry.name);
+    for (const auto *list : {&entry.inputs, &entry.outputs})
+      for (uint32_t tensor : *list)
+        if (tensor >= program.tensors().size())
+          return corrupt("entry '{}': {} tensor {} of {}", entry.name, list == &entry.inputs ? "input" : "output",
+                         tensor, program.tensors().size());
+    if (entry.events > (1u << 20))
+      return corrupt("entry '{}': {} events exceed the limit of {}", entry.name, entry.events, 1u << 20);
+  }
+  return Status::success();
+}
+
+} // namespace
+
+Status checkTables(const Program &program) {
+  BRAID_TRY(checkArenas(program));
+  BRAID_TRY(checkMesh(program.mesh()));
+  BRAID_TRY(checkTensors(program));
+  BRAID_TRY(checkKernels(program));
+  BRAID_TRY(checkStreams(program));
+  return checkEntries(program);
+}
+
+Status checkCode(const Program &program) {
+  if (!program.file().code())
+    return Status::success();
+  std::string hash = sha256(program.code());
+  if (hash != program.codeHash())
+    return corrupt("code '{}': its SHA-256 is {} but the file declares {}", program.file().code()->name()->str(), hash,
+                   program.codeHash());
+  return checkCpuFeatures(program.cpuFeatures());
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,18 @@
+// The semantic rules of a program file, in three parts; Program::load runs all of them on a verified flatbuffer.
+#pragma once
+
+#include "runtime/Program.h"
+
+namespace braid::runtime {
+
+// Deeper nests of repeats are refused: sessions keep iteration counters in fixed arrays.
+inline constexpr size_t maxRepeatDepth = 8;
+
+// Arenas, mesh, tensors, kernels, streams, entry signatures.
+Status checkTables(const Program &program);
+// The command list of one entry; returns the number of commands in it.
+Expected<uint64_t> checkEntry(const Program &program, uint32_t entry);
+// Hash of the code, CPU features of this machine.
+Status checkCode(const Program &program);
+
+} // namespace braid::runtime
