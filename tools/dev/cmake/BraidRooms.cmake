@@ -20,7 +20,7 @@ if(BRAID_SANITIZE)
   target_link_options(braid-common INTERFACE -fsanitize=${BRAID_SANITIZE})
 endif()
 
-# braid_sources(<variable> <folder>...): the .cpp files of these folders, sorted.
+# braid_sources(<variable> <folder>...): the .cpp files of these folders (`*`: every subfolder), sorted.
 function(braid_sources variable)
   set(sources)
   foreach(folder ${ARGN})

@@ -1,0 +1,51 @@
+# The lit suites: test/{dialects,passes,pipeline,frontend,tools,numerics,distributed}. `tools/check` runs them all; one
+# suite or one file by hand:   /usr/lib/llvm-22/bin/lit -v build/test/passes
+#
+# The tools are on the PATH of a RUN line (braid-opt, braid-compile, braid-run, FileCheck, not, split-file, python3,
+# mpirun). Substitutions besides lit's own (%s, %t, %S): %root the repository, %flatc, %python.
+# A test that needs something says `REQUIRES: <feature>`; each feature below carries the reason that is printed when the
+# test is skipped.
+import os
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(config.braid_source_root, "tools", "dev"))
+import braid_lit
+
+bin_dir = os.path.join(config.braid_build_root, "bin")
+python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+
+config.name = "Braid"
+config.suffixes = [".mlir", ".test", ".py"]
+config.excludes = ["lit.cfg.py", "Inputs", "runtime", "kernels", "benchmark", "fuzz"]
+config.test_source_root = os.path.join(config.braid_source_root, "test")
+config.test_exec_root = os.path.join(config.braid_build_root, "test")
+
+config.environment["PATH"] = os.pathsep.join([bin_dir, config.llvm_tools_dir, os.path.dirname(python), "/usr/bin", "/bin"])
+config.environment["PYTHONPATH"] = os.path.join(config.test_source_root, "numerics")
+config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+# One thread per process: tests run side by side, and a result must not depend on the number of cores.
+config.environment["OMP_NUM_THREADS"] = "1"
+for name, value in braid_lit.OPEN_MPI_ENVIRONMENT.items():
+    config.environment[name] = value
+
+config.substitutions += [("%root", config.braid_source_root), ("%flatc", config.flatc), ("%python", python)]
+
+# name: (is it there, why a test is skipped without it)
+full = lit_config.params.get("full", "0") == "1"
+gpu = braid_lit.gpu_count()
+features = {
+    "compiler": (config.have_compiler, "built without the compiler (BRAID_BUILD_COMPILER=OFF)"),
+    "mpi": (config.have_mpi and shutil.which("mpirun") is not None, "built without MPI, or no mpirun"),
+    "cuda-toolkit": (config.have_cuda, "built without the CUDA toolkit"),
+    "nccl": (config.have_nccl and gpu > 0, "built without NCCL, or no GPU in this machine"),
+    "gpu": (config.have_cuda and gpu > 0, "built without CUDA, or no GPU in this machine"),
+    "gpus-2": (config.have_cuda and gpu > 1, "fewer than two GPUs in this machine"),
+    "avx512": (braid_lit.cpu_has("avx512f", "avx512bw", "avx512vl"), "this CPU has no AVX-512"),
+    "amx-bf16": (braid_lit.cpu_has("amx_tile", "amx_bf16"), "this CPU has no AMX"),
+    "cores-4": ((os.cpu_count() or 1) >= 4, "fewer than four cores"),
+    "numpy": (braid_lit.has_numpy(python), "python3-numpy is not installed"),
+    "long": (full, "long test, run by tools/check --full"),
+}
+config.available_features = {name for name, (there, _) in features.items() if there}
+config.test_format = braid_lit.Format({name: why for name, (_, why) in features.items()})
