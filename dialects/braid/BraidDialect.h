@@ -20,6 +20,9 @@ enum class TokenKind { token, state, whole, rows, piece };
 class GradientContext;
 class TileEmitter;
 
+/// Kind of operand `i` of the row-wise op called `op` ("braid.rms_norm").
+TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
+
 /// Attributes of an entry function's arguments and results: what the value is called outside and who owns it.
 ///   braid.name    "layers.{}.lsm.wq", "tokens", ..   ({} = absolute layer index, for values stacked over layers)
 ///   braid.role    "parameter" "moment" "gradient" "input" "output" "cache"

@@ -36,7 +36,9 @@ def Braid_EmbedGradOp : Braid_TokenOp<"embed_grad"> {
   let results = (outs AnyRankedTensor:$dtable);
 }
 
-def Braid_ShortConvOp : Braid_DiffOp<"short_conv"> {
+def Braid_ShortConvOp : Braid_Op<"short_conv", [Pure, DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<Braid_TokenOpInterface, ["carryOf"]>]> {
+  let hasVerifier = 1;
   let summary = "causal depthwise convolution of K taps; tap K - 1 multiplies the current token";
   let description = [{
     x [B, T, D], weight [D, K], documents [B, T], tail [B, K - 1, D]: the K - 1 inputs before the row. Taps that reach before
@@ -45,7 +47,9 @@ def Braid_ShortConvOp : Braid_DiffOp<"short_conv"> {
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$documents, AnyRankedTensor:$tail);
   let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$new_tail);
 }
-def Braid_ShortConvGradOp : Braid_TokenOp<"short_conv_grad"> {
+def Braid_ShortConvGradOp : Braid_Op<"short_conv_grad", [Pure,
+    DeclareOpInterfaceMethods<Braid_TokenOpInterface, ["carryOf", "carryReversed"]>]> {
+  let hasVerifier = 1;
   let summary = "gradient of short_conv: dx, dweight (f32 piece), dtail";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$documents, AnyRankedTensor:$tail,
                    AnyRankedTensor:$dy, AnyRankedTensor:$dnew_tail);

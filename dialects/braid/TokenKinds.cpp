@@ -1,0 +1,106 @@
+//===- TokenKinds.cpp - how every model op meets tokens ------------------------------------------------------------===//
+// One row per op; slicing and sharding read nothing else. See Braid_TokenOpInterface.
+#include "dialects/braid/BraidDialect.h"
+
+using namespace mlir;
+using namespace braid;
+
+#define TOKEN_KINDS(OP, OPERAND, RESULT)                                                                               \
+  TokenKind OP::operandKind(unsigned i) { return OPERAND; }                                                            \
+  TokenKind OP::resultKind(unsigned i) { return RESULT; }
+static constexpr TokenKind token = TokenKind::token, state = TokenKind::state, whole = TokenKind::whole,
+                           rows = TokenKind::rows, piece = TokenKind::piece;
+
+// Row-wise ops: token operands, except those that hold for all rows.
+TOKEN_KINDS(AddOp, token, token)
+TOKEN_KINDS(MulOp, token, token)
+TOKEN_KINDS(ScaleOp, token, token)
+TOKEN_KINDS(BiasOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(WeightedOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(ActivationOp, token, token)
+TOKEN_KINDS(SoftmaxOp, token, token)
+TOKEN_KINDS(LogSigmoidOp, token, token)
+TOKEN_KINDS(LogDecayOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(RmsNormOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(LayerNormOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(L2NormOp, token, token)
+TOKEN_KINDS(GatedNormOp, i < 2 ? token : whole, token)
+TOKEN_KINDS(RopeOp, token, token)
+TOKEN_KINDS(RepeatHeadsOp, token, token)
+TOKEN_KINDS(CastOp, token, token)
+TOKEN_KINDS(MoeRouteOp, token, token)
+TOKEN_KINDS(MoeRouteWeightsOp, token, token)
+TOKEN_KINDS(MoeRouterLossOp, i == 0 ? token : whole, token)
+
+/// Kinds of the operands of a row-wise op by name, without an instance at hand (rows_grad knows only the name).
+TokenKind braid::rowsOperandKind(StringRef op, unsigned i) {
+  if (op == "braid.gated_norm") return i < 2 ? token : whole;
+  static constexpr StringLiteral withWhole[] = {"braid.bias",     "braid.weighted",   "braid.log_decay",
+                                                "braid.rms_norm", "braid.layer_norm", "braid.moe.router_loss"};
+  return i > 0 && llvm::is_contained(withWhole, op) ? whole : token;
+}
+
+TokenKind RowsGradOp::operandKind(unsigned i) {
+  return i < getInputs().size() ? rowsOperandKind(getOp(), i) : token;
+}
+TokenKind RowsGradOp::resultKind(unsigned i) {
+  return rowsOperandKind(getOp(), getWanted()[i]) == whole ? piece : token;
+}
+
+TOKEN_KINDS(ReshapeOp, token, token)
+TOKEN_KINDS(LinearOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(LinearGradDataOp, i < getDys().size() ? token : whole, token)
+TOKEN_KINDS(LinearGradWeightOp, token, piece)
+TOKEN_KINDS(EmbedOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(EmbedGradOp, token, piece)
+TOKEN_KINDS(CrossEntropyOp, token, i < 2 ? piece : token)
+TOKEN_KINDS(CrossEntropyGradOp, i < 3 ? token : whole, token)
+TOKEN_KINDS(SumOp, token, piece)
+TOKEN_KINDS(SumGradOp, whole, token)
+
+// x, weight, documents, tail -> y, new tail
+TOKEN_KINDS(ShortConvOp, (i == 1 ? whole : i == 3 ? state : token), i == 0 ? token : state)
+int ShortConvOp::carryOf(unsigned result) { return result == 1 ? 3 : -1; }
+// x, weight, documents, tail, dy, dnew_tail -> dx, dweight, dtail: dtail is the dnew_tail of the slice before
+TOKEN_KINDS(ShortConvGradOp, (i == 1 ? whole : i == 3 || i == 5 ? state : token), (i == 0 ? token : i == 1 ? piece : state))
+int ShortConvGradOp::carryOf(unsigned result) { return result == 2 ? 5 : -1; }
+bool ShortConvGradOp::carryReversed() { return true; }
+
+// A log_decay without token dimensions ([H], class S0) is whole.
+static TokenKind scanOperandKind(Value value, Value initial, Value dfinal) {
+  if (value == initial || value == dfinal) return state;
+  return cast<ShapedType>(value.getType()).getRank() == 1 ? whole : token;
+}
+TokenKind LsmScanOp::operandKind(unsigned i) { return scanOperandKind(getOperand(i), getInitialState(), {}); }
+TokenKind LsmScanOp::resultKind(unsigned i) { return i == 0 ? token : state; }
+int LsmScanOp::carryOf(unsigned result) {
+  return result == 1 ? static_cast<int>(getInitialStateMutable().getOperandNumber()) : -1;
+}
+bool LsmScanOp::carryReversed() { return false; }
+TokenKind LsmStepOp::operandKind(unsigned i) { return scanOperandKind(getOperand(i), getInitialState(), {}); }
+TokenKind LsmStepOp::resultKind(unsigned i) { return i == 0 ? token : state; }
+int LsmStepOp::carryOf(unsigned result) {
+  return result == 1 ? static_cast<int>(getInitialStateMutable().getOperandNumber()) : -1;
+}
+bool LsmStepOp::carryReversed() { return false; }
+TokenKind LsmScanGradOp::operandKind(unsigned i) {
+  return scanOperandKind(getOperand(i), getInitialState(), getDfinalState());
+}
+TokenKind LsmScanGradOp::resultKind(unsigned i) { return i + 1 == getNumResults() ? state : token; }
+int LsmScanGradOp::carryOf(unsigned result) {
+  return result + 1 == getNumResults() ? static_cast<int>(getDfinalStateMutable().getOperandNumber()) : -1;
+}
+bool LsmScanGradOp::carryReversed() { return true; }
+
+TOKEN_KINDS(AttnCausalOp, token, token)
+TOKEN_KINDS(AttnCausalGradOp, token, token)
+
+TOKEN_KINDS(MoePlanOp, token, (i == 0 ? rows : i == 1 ? token : whole))
+TOKEN_KINDS(MoePlanReceivedOp, whole, i < 2 ? rows : whole)
+TOKEN_KINDS(MoeDispatchOp, (i == 1 ? rows : token), rows)
+TOKEN_KINDS(MoePermuteOp, rows, rows)
+TOKEN_KINDS(MoeCombineOp, (getOperand(i) == getRows() || getOperand(i) == getPerm() ? rows : token), token)
+TOKEN_KINDS(MoeCombineGradOp, (i == 1 || i == 3 ? rows : token), i == 0 ? rows : token)
+TOKEN_KINDS(MoeGroupedLinearOp, i == 0 ? rows : whole, rows)
+TOKEN_KINDS(MoeGroupedLinearGradDataOp, i < getDys().size() ? rows : whole, rows)
+TOKEN_KINDS(MoeGroupedLinearGradWeightOp, getOperand(i) == getOffsets() ? whole : rows, piece)
