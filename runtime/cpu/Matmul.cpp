@@ -1,0 +1,178 @@
+#include "runtime/cpu/Matmul.h"
+
+#include <cstdlib>
+
+namespace braid::runtime {
+namespace {
+
+std::string_view toString(dnnl_status_t status) {
+  switch (status) {
+  case dnnl_success: return "success";
+  case dnnl_out_of_memory: return "out of memory";
+  case dnnl_invalid_arguments: return "invalid arguments";
+  case dnnl_unimplemented: return "unimplemented";
+  case dnnl_iterator_ends: return "no implementation";
+  case dnnl_runtime_error: return "runtime error";
+  case dnnl_not_required: return "not required";
+  }
+  return "unknown";
+}
+
+// dnnl_data_type_undef: oneDNN has no matmul of this type.
+dnnl_data_type_t toDnnl(DType type) {
+  switch (type) {
+  case DType::f32: return dnnl_f32;
+  case DType::bf16: return dnnl_bf16;
+  case DType::f64:
+  case DType::i32:
+  case DType::i64:
+  case DType::u8: return dnnl_data_type_undef;
+  }
+  return dnnl_data_type_undef;
+}
+
+dnnl_status_t describe(dnnl_memory_desc_t &desc, int64_t rows, int64_t cols, int64_t leading, bool transposed,
+                       DType type) {
+  dnnl_dims_t dims = {rows, cols};
+  dnnl_dims_t strides = {leading, 1};
+  if (transposed)
+    std::swap(strides[0], strides[1]);
+  return dnnl_memory_desc_init_by_strides(&desc, 2, dims, toDnnl(type), strides);
+}
+
+} // namespace
+
+Matmul::~Matmul() {
+  for (ThreadArgs &thread : threads)
+    for (dnnl_exec_arg_t &arg : thread.args)
+      if (arg.memory)
+        dnnl_memory_destroy(arg.memory);
+  if (primitive)
+    dnnl_primitive_destroy(primitive);
+}
+
+bool Matmul::run(int thread, const void *a, const void *b, void *c) const {
+  const ThreadArgs &args = threads[thread];
+  return dnnl_memory_set_data_handle(args.args[0].memory, const_cast<void *>(a)) == dnnl_success &&
+         dnnl_memory_set_data_handle(args.args[1].memory, const_cast<void *>(b)) == dnnl_success &&
+         dnnl_memory_set_data_handle(args.args[2].memory, c) == dnnl_success &&
+         dnnl_primitive_execute(primitive, args.stream, args.count, args.args) == dnnl_success;
+}
+
+Expected<std::unique_ptr<MatmulCache>> MatmulCache::create(int threads) {
+  std::unique_ptr<MatmulCache> cache(new MatmulCache());
+  dnnl_status_t status = dnnl_engine_create(&cache->engine, dnnl_cpu, 0);
+  for (int i = 0; i < threads && status == dnnl_success; ++i) {
+    dnnl_stream_t stream = nullptr;
+    status = dnnl_stream_create(&stream, cache->engine, dnnl_stream_default_flags);
+    if (status == dnnl_success)
+      cache->streams.push_back(stream);
+  }
+  if (status != dnnl_success)
+    return Status::error(ErrorCode::unsupported, "oneDNN cannot use this CPU: {}", toString(status));
+  return cache;
+}
+
+MatmulCache::~MatmulCache() {
+  primitives.clear();
+  for (dnnl_stream_t stream : streams)
+    dnnl_stream_destroy(stream);
+  if (engine)
+    dnnl_engine_destroy(engine);
+  for (void *memory : scratch)
+    std::free(memory);
+}
+
+Expected<const Matmul *> MatmulCache::get(const MatmulShape &shape) {
+  if (auto found = primitives.find(shape); found != primitives.end())
+    return found->second.get();
+  auto fail = [&](dnnl_status_t status) {
+    return Status::error(ErrorCode::unsupported, "no matmul of {} x {} -> {} ({} x {} x {}) in oneDNN: {}",
+                         runtime::toString(shape.typeA), runtime::toString(shape.typeB),
+                         runtime::toString(shape.typeC), shape.m, shape.n, shape.k, toString(status));
+  };
+  for (DType type : {shape.typeA, shape.typeB, shape.typeC})
+    if (toDnnl(type) == dnnl_data_type_undef)
+      return fail(dnnl_unimplemented);
+
+  dnnl_memory_desc_t a, b, c;
+  dnnl_status_t status = describe(a, shape.m, shape.k, shape.lda, shape.transposeA, shape.typeA);
+  if (status == dnnl_success)
+    status = describe(b, shape.k, shape.n, shape.ldb, shape.transposeB, shape.typeB);
+  if (status == dnnl_success)
+    status = describe(c, shape.m, shape.n, shape.ldc, false, shape.typeC);
+  if (status != dnnl_success)
+    return fail(status);
+
+  dnnl_primitive_attr_t attributes = nullptr;
+  dnnl_post_ops_t postOps = nullptr;
+  dnnl_primitive_desc_t description = nullptr;
+  dnnl_matmul_desc_t operation;
+  std::unique_ptr<Matmul> matmul(new Matmul());
+  status = dnnl_primitive_attr_create(&attributes);
+  if (status == dnnl_success)
+    status = dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+  if (status == dnnl_success && shape.accumulate) {
+    status = dnnl_post_ops_create(&postOps);
+    if (status == dnnl_success)
+      status = dnnl_post_ops_append_sum(postOps, 1.0f);
+    if (status == dnnl_success)
+      status = dnnl_primitive_attr_set_post_ops(attributes, postOps);
+  }
+  if (status == dnnl_success)
+    status = dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &c);
+  if (status == dnnl_success)
+    status = dnnl_primitive_desc_create(&description, &operation, attributes, engine, nullptr);
+  if (status == dnnl_success)
+    status = dnnl_primitive_create(&matmul->primitive, description);
+
+  const dnnl_memory_desc_t *scratchpad = nullptr;
+  if (status == dnnl_success) {
+    scratchpad = dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    matmul->scratchBytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
+    const char *name = nullptr;
+    if (dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name)
+      matmul->implementationName = name;
+  }
+  for (size_t i = 0; i < streams.size() && status == dnnl_success; ++i) {
+    Matmul::ThreadArgs &thread = matmul->threads.emplace_back();
+    thread.stream = streams[i];
+    thread.count = matmul->scratchBytes ? 4 : 3;
+    const dnnl_memory_desc_t *descriptions[] = {&a, &b, &c, scratchpad};
+    const int kinds[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    for (int arg = 0; arg < thread.count && status == dnnl_success; ++arg) {
+      thread.args[arg].arg = kinds[arg];
+      status = dnnl_memory_create(&thread.args[arg].memory, descriptions[arg], engine, DNNL_MEMORY_NONE);
+    }
+  }
+  if (description)
+    dnnl_primitive_desc_destroy(description);
+  if (postOps)
+    dnnl_post_ops_destroy(postOps);
+  if (attributes)
+    dnnl_primitive_attr_destroy(attributes);
+  if (status != dnnl_success)
+    return fail(status);
+  return primitives.emplace(shape, std::move(matmul)).first->second.get();
+}
+
+Status MatmulCache::finish() {
+  size_t bytes = 0;
+  for (const auto &[shape, matmul] : primitives)
+    bytes = std::max(bytes, matmul->scratchBytes);
+  if (bytes == 0)
+    return Status::success();
+  bytes = (bytes + 4095) / 4096 * 4096;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    void *memory = std::aligned_alloc(4096, bytes);
+    if (!memory)
+      return Status::error(ErrorCode::ioError, "cannot allocate {} bytes of matmul scratch memory", bytes);
+    scratch.push_back(memory);
+    for (const auto &[shape, matmul] : primitives)
+      if (matmul->scratchBytes && dnnl_memory_set_data_handle(matmul->threads[i].args[3].memory, memory) != dnnl_success)
+        return Status::error(ErrorCode::internal, "oneDNN refused its scratch memory");
+  }
+  return Status::success();
+}
+
+} // namespace braid::runtime

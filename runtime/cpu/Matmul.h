@@ -1,0 +1,71 @@
+// Matmul: one oneDNN matmul primitive of a fixed shape, executed by any thread of a rank without allocating arguments.
+// oneDNN runs single-threaded here; Gemm and GroupedGemm split their work over the pool in pieces of prepared shapes.
+#pragma once
+
+#include "runtime/Program.h"
+
+#include <dnnl.h>
+
+#include <compare>
+#include <map>
+
+namespace braid::runtime {
+
+// C = op(A) op(B) (+ C), row-major; leading dimensions in elements of the matrices as stored.
+struct MatmulShape {
+  int64_t m, n, k, lda, ldb, ldc;
+  bool transposeA, transposeB, accumulate;
+  DType typeA, typeB, typeC;
+  auto operator<=>(const MatmulShape &) const = default;
+};
+
+class Matmul {
+public:
+  ~Matmul();
+  Matmul(const Matmul &) = delete;
+  Matmul &operator=(const Matmul &) = delete;
+
+  // Executes on thread `thread` of the cache's count; different threads may do so at the same time.
+  // False: oneDNN refused (a bug; shapes were accepted when the primitive was made).
+  bool run(int thread, const void *a, const void *b, void *c) const;
+  // oneDNN's name of the implementation, e.g. brg:avx512_core_amx_bf16.
+  std::string_view implementation() const { return implementationName; }
+
+private:
+  friend class MatmulCache;
+  Matmul() = default;
+
+  struct ThreadArgs {
+    dnnl_stream_t stream = nullptr; // the cache's
+    dnnl_exec_arg_t args[4] = {};
+    int count = 3;
+  };
+
+  dnnl_primitive_t primitive = nullptr;
+  size_t scratchBytes = 0;
+  std::string implementationName;
+  std::vector<ThreadArgs> threads;
+};
+
+// The primitives of a session, shared by equal shapes. All get() calls come before finish(), all runs after it.
+class MatmulCache {
+public:
+  static Expected<std::unique_ptr<MatmulCache>> create(int threads);
+  ~MatmulCache();
+
+  int threads() const { return static_cast<int>(streams.size()); }
+  Expected<const Matmul *> get(const MatmulShape &shape);
+  // Allocates the scratch memory all primitives of a thread share.
+  Status finish();
+  size_t size() const { return primitives.size(); }
+
+private:
+  MatmulCache() = default;
+
+  dnnl_engine_t engine = nullptr;
+  std::vector<dnnl_stream_t> streams;
+  std::map<MatmulShape, std::unique_ptr<Matmul>> primitives;
+  std::vector<void *> scratch;
+};
+
+} // namespace braid::runtime
