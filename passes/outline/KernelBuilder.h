@@ -164,6 +164,7 @@ public:
 
   Var number(int64_t value); ///< an index constant
   Var constant(mlir::Type scalarType, double value);
+  Var integer(mlir::Type scalarType, uint64_t bits);           ///< every bit kept (a double keeps 53)
   Var tile(Shape shape, mlir::Type element, double value = 0); ///< a splat tile
   Var iota(Shape shape, int64_t axis);                         ///< i32
 

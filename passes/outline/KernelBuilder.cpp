@@ -1,0 +1,168 @@
+//===- KernelBuilder.cpp - parameters, memory and control flow of a tile kernel; arithmetic is in Var.cpp ----------===//
+#include "passes/outline/KernelBuilder.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+
+namespace braid {
+
+Type computeType(Type element) { return element.isF64() ? element : Float32Type::get(element.getContext()); }
+
+KernelBuilder::KernelBuilder(ModuleOp module, StringRef name, ArrayRef<StringRef> grid)
+    : builder(UnknownLoc::get(module.getContext()), module.getContext()) {
+  builder.setInsertionPointToEnd(module.getBody());
+  func = func::FuncOp::create(builder, name, builder.getFunctionType({}, {}));
+  func->setAttr(tile::kKernelAttr, builder.getUnitAttr());
+  func->setAttr(tile::kGridAttr, builder.getStrArrayAttr(grid));
+  builder.setInsertionPointToStart(func.addEntryBlock());
+  SmallVector<Type> indices(grid.size(), builder.getIndexType());
+  auto program = tile::ProgramOp::create(builder, indices);
+  programs.assign(program.getIds().begin(), program.getIds().end());
+}
+
+Var KernelBuilder::parameter(StringRef name, Type type) {
+  names.push_back(builder.getStringAttr(name));
+  return wrap(func.getBody().front().addArgument(type, builder.getLoc()));
+}
+
+Var KernelBuilder::buffer(StringRef name, Type element, Shape shape, bool strided) {
+  MemRefLayoutAttrInterface layout;
+  if (strided) {
+    SmallVector<int64_t> strides(shape.size(), kDynamic);
+    if (!strides.empty())
+      strides.back() = 1;
+    layout = StridedLayoutAttr::get(builder.getContext(), 0, strides);
+  }
+  return parameter(name, MemRefType::get(shape, element, layout));
+}
+
+Var KernelBuilder::index(StringRef name) { return parameter(name, builder.getIndexType()); }
+Var KernelBuilder::scalar(StringRef name, Type type) { return parameter(name, type); }
+Var KernelBuilder::program(unsigned axis) { return wrap(programs[axis]); }
+
+Var KernelBuilder::size(Var buffer, unsigned dim) {
+  auto type = cast<MemRefType>(buffer.type());
+  if (!type.isDynamicDim(dim))
+    return number(type.getDimSize(dim));
+  return wrap(memref::DimOp::create(builder, buffer, static_cast<int64_t>(dim)));
+}
+
+Var KernelBuilder::number(int64_t value) { return wrap(arith::ConstantIndexOp::create(builder, value)); }
+
+Var KernelBuilder::constant(Type scalarType, double value) {
+  if (isa<FloatType>(scalarType))
+    return wrap(arith::ConstantOp::create(builder, builder.getFloatAttr(scalarType, value)));
+  return wrap(arith::ConstantOp::create(builder, builder.getIntegerAttr(scalarType, static_cast<int64_t>(value))));
+}
+
+Var KernelBuilder::integer(Type scalarType, uint64_t bits) {
+  APInt value(scalarType.getIntOrFloatBitWidth(), bits, /*isSigned=*/false, /*implicitTrunc=*/true);
+  return wrap(arith::ConstantOp::create(builder, builder.getIntegerAttr(scalarType, value)));
+}
+
+Var KernelBuilder::tile(Shape shape, Type element, double value) {
+  auto type = VectorType::get(shape, element);
+  Attribute scalar = isa<FloatType>(element) ? Attribute(builder.getFloatAttr(element, value))
+                                             : Attribute(builder.getIntegerAttr(element, static_cast<int64_t>(value)));
+  return wrap(arith::ConstantOp::create(builder, type, DenseElementsAttr::get(type, scalar)));
+}
+
+Var KernelBuilder::iota(Shape shape, int64_t axis) {
+  return wrap(tile::IotaOp::create(builder, VectorType::get(shape, i32()), axis));
+}
+
+Var KernelBuilder::value(Index index) { return index.var ? index.var : number(index.number); }
+
+static SmallVector<Value> values(KernelBuilder &k, Indices at) {
+  return llvm::map_to_vector(at, [&](const Index &i) -> Value { return k.value(i); });
+}
+
+SmallVector<int64_t, 4> KernelBuilder::dimsOf(Var buffer, int64_t tileRank, const AccessOptions &options) {
+  if (!options.dims.empty())
+    return options.dims;
+  int64_t rank = cast<MemRefType>(buffer.type()).getRank();
+  SmallVector<int64_t, 4> dims;
+  for (int64_t i = rank - tileRank; i < rank; ++i)
+    dims.push_back(i);
+  return dims;
+}
+
+Var KernelBuilder::load(Var buffer, Indices at, Shape tile, const AccessOptions &options) {
+  auto type = VectorType::get(tile, buffer.element());
+  return wrap(tile::LoadOp::create(builder, type, buffer, values(*this, at), options.limit, options.rows,
+                                   builder.getDenseI64ArrayAttr(dimsOf(buffer, type.getRank(), options))));
+}
+
+void KernelBuilder::store(Var tile, Var buffer, Indices at, const AccessOptions &options) {
+  tile::StoreOp::create(builder, tile, buffer, values(*this, at), options.limit,
+                        builder.getDenseI64ArrayAttr(dimsOf(buffer, tile.rank(), options)));
+}
+
+Var KernelBuilder::at(Var buffer, Indices at) {
+  return wrap(memref::LoadOp::create(builder, buffer, values(*this, at)));
+}
+
+void KernelBuilder::put(Var scalar, Var buffer, Indices at) {
+  memref::StoreOp::create(builder, scalar, buffer, values(*this, at));
+}
+
+static SmallVector<Value> unwrap(ArrayRef<Var> vars) {
+  return llvm::map_to_vector(vars, [](Var v) -> Value { return v; });
+}
+
+Vars KernelBuilder::loop(Index lo, Index hi, Index step, ArrayRef<Var> carried,
+                         llvm::function_ref<Vars(Var, ArrayRef<Var>)> body) {
+  auto loop = scf::ForOp::create(builder, value(lo), value(hi), value(step), unwrap(carried));
+  OpBuilder::InsertionGuard guard(builder);
+  Block *block = loop.getBody();
+  if (carried.empty())
+    block->getTerminator()->erase();
+  builder.setInsertionPointToEnd(block);
+  Vars inside = llvm::map_to_vector(loop.getRegionIterArgs(), [&](BlockArgument a) { return wrap(a); });
+  Vars next = body(wrap(loop.getInductionVar()), inside);
+  scf::YieldOp::create(builder, unwrap(next));
+  return llvm::map_to_vector(loop.getResults(), [&](OpResult r) { return wrap(r); });
+}
+
+void KernelBuilder::loop(Index lo, Index hi, Index step, llvm::function_ref<void(Var)> body) {
+  loop(lo, hi, step, {}, [&](Var i, ArrayRef<Var>) {
+    body(i);
+    return Vars();
+  });
+}
+
+void KernelBuilder::when(Var condition, llvm::function_ref<void()> then) {
+  auto op = scf::IfOp::create(builder, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(op.thenBlock()->getTerminator());
+  then();
+}
+
+Vars KernelBuilder::when(Var condition, llvm::function_ref<Vars()> then, llvm::function_ref<Vars()> otherwise) {
+  // The result types are known only after the first branch: build both branches, then the op around them.
+  SmallVector<Type> types;
+  Region thenRegion, elseRegion;
+  for (auto [region, branch] : {std::pair(&thenRegion, &then), std::pair(&elseRegion, &otherwise)}) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&region->emplaceBlock());
+    Vars results = (*branch)();
+    scf::YieldOp::create(builder, unwrap(results));
+    types = llvm::map_to_vector(results, [](Var v) { return v.type(); });
+  }
+  auto op = scf::IfOp::create(builder, types, condition, /*addThenBlock=*/false, /*addElseBlock=*/false);
+  op.getThenRegion().takeBody(thenRegion);
+  op.getElseRegion().takeBody(elseRegion);
+  return llvm::map_to_vector(op.getResults(), [&](OpResult r) { return wrap(r); });
+}
+
+func::FuncOp KernelBuilder::finish() {
+  builder.setInsertionPointToEnd(&func.getBody().front());
+  func::ReturnOp::create(builder);
+  Block &block = func.getBody().front();
+  func.setFunctionType(builder.getFunctionType(block.getArgumentTypes(), {}));
+  for (auto [i, name] : llvm::enumerate(names))
+    func.setArgAttr(i, tile::kNameAttr, name);
+  return func;
+}
+
+} // namespace braid
