@@ -8,7 +8,7 @@ using namespace braid;
 #define TOKEN_KINDS(OP, OPERAND, RESULT)                                                                               \
   TokenKind OP::operandKind(unsigned i) { return OPERAND; }                                                            \
   TokenKind OP::resultKind(unsigned i) { return RESULT; }
-static constexpr TokenKind token = TokenKind::token, state = TokenKind::state, whole = TokenKind::whole,
+static constexpr TokenKind token = TokenKind::token, carried = TokenKind::state, whole = TokenKind::whole,
                            rows = TokenKind::rows, piece = TokenKind::piece;
 
 // Row-wise ops: token operands, except those that hold for all rows.
@@ -59,26 +59,26 @@ TOKEN_KINDS(SumOp, token, piece)
 TOKEN_KINDS(SumGradOp, whole, token)
 
 // x, weight, documents, tail -> y, new tail
-TOKEN_KINDS(ShortConvOp, (i == 1 ? whole : i == 3 ? state : token), i == 0 ? token : state)
+TOKEN_KINDS(ShortConvOp, (i == 1 ? whole : i == 3 ? carried : token), i == 0 ? token : carried)
 int ShortConvOp::carryOf(unsigned result) { return result == 1 ? 3 : -1; }
 // x, weight, documents, tail, dy, dnew_tail -> dx, dweight, dtail: dtail is the dnew_tail of the slice before
-TOKEN_KINDS(ShortConvGradOp, (i == 1 ? whole : i == 3 || i == 5 ? state : token), (i == 0 ? token : i == 1 ? piece : state))
+TOKEN_KINDS(ShortConvGradOp, (i == 1 ? whole : i == 3 || i == 5 ? carried : token), (i == 0 ? token : i == 1 ? piece : carried))
 int ShortConvGradOp::carryOf(unsigned result) { return result == 2 ? 5 : -1; }
 bool ShortConvGradOp::carryReversed() { return true; }
 
 // A log_decay without token dimensions ([H], class S0) is whole.
 static TokenKind scanOperandKind(Value value, Value initial, Value dfinal) {
-  if (value == initial || value == dfinal) return state;
+  if (value == initial || value == dfinal) return carried;
   return cast<ShapedType>(value.getType()).getRank() == 1 ? whole : token;
 }
 TokenKind LsmScanOp::operandKind(unsigned i) { return scanOperandKind(getOperand(i), getInitialState(), {}); }
-TokenKind LsmScanOp::resultKind(unsigned i) { return i == 0 ? token : state; }
+TokenKind LsmScanOp::resultKind(unsigned i) { return i == 0 ? token : carried; }
 int LsmScanOp::carryOf(unsigned result) {
   return result == 1 ? static_cast<int>(getInitialStateMutable().getOperandNumber()) : -1;
 }
 bool LsmScanOp::carryReversed() { return false; }
 TokenKind LsmStepOp::operandKind(unsigned i) { return scanOperandKind(getOperand(i), getInitialState(), {}); }
-TokenKind LsmStepOp::resultKind(unsigned i) { return i == 0 ? token : state; }
+TokenKind LsmStepOp::resultKind(unsigned i) { return i == 0 ? token : carried; }
 int LsmStepOp::carryOf(unsigned result) {
   return result == 1 ? static_cast<int>(getInitialStateMutable().getOperandNumber()) : -1;
 }
@@ -86,7 +86,7 @@ bool LsmStepOp::carryReversed() { return false; }
 TokenKind LsmScanGradOp::operandKind(unsigned i) {
   return scanOperandKind(getOperand(i), getInitialState(), getDfinalState());
 }
-TokenKind LsmScanGradOp::resultKind(unsigned i) { return i + 1 == getNumResults() ? state : token; }
+TokenKind LsmScanGradOp::resultKind(unsigned i) { return i + 1 == getNumResults() ? carried : token; }
 int LsmScanGradOp::carryOf(unsigned result) {
   return result + 1 == getNumResults() ? static_cast<int>(getDfinalStateMutable().getOperandNumber()) : -1;
 }
