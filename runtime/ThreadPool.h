@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
 
 namespace braid::runtime {
 
@@ -43,6 +44,9 @@ private:
   explicit ThreadPool(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl;
 };
+
+// Tells the OpenMP library behind oneDNN, if there is one, to stay on the calling thread. Pool threads do so themselves.
+void useOneOpenMpThread();
 
 // Runs body(rank) for ranks [0, ranks) on one thread each (with kernel stacks) and waits for all. Returns the error of
 // the lowest rank that did not merely stop because another one failed.

@@ -1,0 +1,29 @@
+// Arenas: the memory regions of one rank, zeroed, aligned as the program asks.
+#pragma once
+
+#include "runtime/Program.h"
+
+namespace braid::runtime {
+
+class Arenas {
+public:
+  Arenas() = default;
+  Arenas(const Arenas &) = delete;
+  Arenas &operator=(const Arenas &) = delete;
+  ~Arenas();
+
+  Status allocate(std::span<const ArenaInfo> arenas);
+  std::byte *base(uint32_t arena) const { return regions[arena].base; }
+  uint64_t bytes() const { return total; }
+
+private:
+  struct Region {
+    void *mapping;
+    size_t mapped;
+    std::byte *base;
+  };
+  std::vector<Region> regions;
+  uint64_t total = 0;
+};
+
+} // namespace braid::runtime

@@ -1,0 +1,110 @@
+// Prepared commands: what Session::create makes of an entry's command list. Everything is resolved: functions,
+// primitives, communicators, addresses. What is left for run() is adding strides of enclosing repeats.
+#pragma once
+
+#include "runtime/Arenas.h"
+#include "runtime/Communicator.h"
+#include "runtime/ProgramChecks.h"
+#include "runtime/cpu/Gemm.h"
+#include "runtime/cpu/GroupedGemm.h"
+#include "runtime/cpu/KernelLibrary.h"
+
+#include <array>
+#include <deque>
+
+namespace braid::runtime {
+
+using Iterations = std::array<int64_t, maxRepeatDepth>;
+
+struct BufferRef {
+  std::byte *base = nullptr;
+  const int64_t *strides = nullptr; // bytes per iteration, outermost repeat first
+  uint32_t strideCount = 0;
+  uint64_t bytes = 0;
+
+  std::byte *at(const Iterations &iterations) const {
+    std::byte *address = base;
+    for (uint32_t i = 0; i < strideCount; ++i)
+      address += iterations[i] * strides[i];
+    return address;
+  }
+};
+
+struct LaunchCommand {
+  // An argument slot whose address moves with the repeats.
+  struct MovingSlot {
+    uint32_t slot;
+    BufferRef buffer;
+  };
+  KernelFunction function;
+  int64_t programs;
+  std::vector<int64_t> slots; // rewritten in place: launches of a session never run at the same time
+  std::vector<MovingSlot> moving;
+};
+
+struct GemmCommand {
+  Gemm gemm;
+  BufferRef a, b, c;
+};
+
+struct GroupedGemmCommand {
+  GroupedGemm gemm;
+  BufferRef a, b, c, offsets;
+};
+
+struct CollectiveCommand {
+  enum class Kind { allReduce, allGather, reduceScatter, allToAll };
+  Kind kind;
+  Communicator *communicator;
+  uint32_t fifo; // the stream that owns the communicator's FIFO; 0: none, the calling thread executes it
+  DType dtype;
+  BufferRef send, recv, sendCounts, recvCounts;
+  uint64_t blockBytes, rowBytes;
+  uint32_t countsPerPeer;
+  const char *name;
+};
+
+struct CopyCommand {
+  BufferRef source, target;
+};
+
+struct FillCommand {
+  BufferRef target;
+  int value;
+};
+
+struct Command {
+  enum class Kind : uint8_t { launch, gemm, groupedGemm, collective, copy, fill, record, wait, repeat };
+  Kind kind;
+  uint32_t stream;
+  uint32_t index;    // into the vector of its kind; record, wait: the event
+  uint32_t end;      // repeat: one past its body, which starts at the next command
+  int64_t count;     // repeat
+  const char *name;  // for traces
+  const char *where; // for errors: "entry 'train_step' command 3.1 'layers.*.lsm.scan'"
+};
+
+struct PreparedEntry {
+  uint32_t begin, end; // in Commands::list
+  uint32_t events;
+};
+
+// All entries of a session.
+struct Commands {
+  std::vector<Command> list;
+  std::vector<PreparedEntry> entries;
+  std::vector<LaunchCommand> launches;
+  std::vector<GemmCommand> gemms;
+  std::vector<GroupedGemmCommand> groupedGemms;
+  std::vector<CollectiveCommand> collectives;
+  std::vector<CopyCommand> copies;
+  std::vector<FillCommand> fills;
+  std::deque<std::string> texts;                // what `name` and `where` point at
+  std::deque<std::vector<int64_t>> strideLists; // what BufferRef::strides points at
+};
+
+// Creates every primitive and communicator the program needs.
+Status prepareCommands(const Program &program, const Arenas &arenas, const KernelLibrary &kernels,
+                       CommunicatorGroup &group, MatmulCache &matmuls, Commands &commands);
+
+} // namespace braid::runtime

@@ -1,0 +1,242 @@
+// From the verified file to prepared commands. The file was checked when it was loaded, so this only resolves.
+#include "runtime/Commands.h"
+
+#include "runtime/schema/Program_generated.h"
+
+#include <bit>
+#include <cstring>
+#include <unordered_map>
+
+namespace braid::runtime {
+namespace {
+
+class Preparer {
+public:
+  Preparer(const Program &program, const Arenas &arenas, const KernelLibrary &kernels, CommunicatorGroup &group,
+           MatmulCache &matmuls, Commands &out)
+      : program(program), arenas(arenas), kernels(kernels), group(group), matmuls(matmuls), out(out) {}
+
+  Status run() {
+    for (const auto *kernel : *program.file().kernels()) {
+      BRAID_ASSIGN(KernelFunction function, kernels.resolve(kernel->name()->str()));
+      functions.push_back(function);
+    }
+    for (const auto *entry : *program.file().entries()) {
+      entryName = entry->name()->string_view();
+      auto begin = static_cast<uint32_t>(out.list.size());
+      BRAID_TRY(prepareList(*entry->commands(), ""));
+      out.entries.push_back({begin, static_cast<uint32_t>(out.list.size()), entry->events()});
+    }
+    return Status::success();
+  }
+
+private:
+  const Program &program;
+  const Arenas &arenas;
+  const KernelLibrary &kernels;
+  CommunicatorGroup &group;
+  MatmulCache &matmuls;
+  Commands &out;
+  std::vector<KernelFunction> functions;
+  std::string_view entryName;
+
+  BufferRef buffer(const schema::Buffer &buffer) {
+    BufferRef ref;
+    ref.base = arenas.base(buffer.arena()) + buffer.offset();
+    ref.bytes = buffer.bytes();
+    if (buffer.strides()) {
+      // Trailing zeros (an invariant operand of inner repeats) cost nothing at run time.
+      uint32_t count = buffer.strides()->size();
+      while (count > 0 && buffer.strides()->Get(count - 1) == 0)
+        --count;
+      if (count > 0) {
+        auto &list = out.strideLists.emplace_back(buffer.strides()->begin(), buffer.strides()->begin() + count);
+        ref.strides = list.data();
+        ref.strideCount = count;
+      }
+    }
+    return ref;
+  }
+
+  const char *text(std::string string) { return out.texts.emplace_back(std::move(string)).c_str(); }
+
+  Status prepareList(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list, const std::string &path) {
+    for (flatbuffers::uoffset_t i = 0; i < list.size(); ++i) {
+      std::string here = path + std::to_string(i);
+      std::string where = fmt::format("entry '{}' command {}", entryName, here);
+      if (list.Get(i)->name())
+        where += fmt::format(" '{}'", list.Get(i)->name()->string_view());
+      const char *kept = text(where);
+      BRAID_TRY(prepareCommand(*list.Get(i), here, kept).withContext(kept));
+    }
+    return Status::success();
+  }
+
+  Status prepareCommand(const schema::Command &command, const std::string &path, const char *where) {
+    Command result{};
+    result.stream = command.stream();
+    result.where = where;
+    result.name = command.name() ? command.name()->c_str() : schema::EnumNameBody(command.body_type());
+    switch (command.body_type()) {
+    case schema::Body::NONE: break;
+    case schema::Body::Launch: prepareLaunch(*command.body_as_Launch(), result); break;
+    case schema::Body::Gemm: BRAID_TRY(prepareGemm(*command.body_as_Gemm(), result)); break;
+    case schema::Body::GroupedGemm: BRAID_TRY(prepareGroupedGemm(*command.body_as_GroupedGemm(), result)); break;
+    case schema::Body::Collective: BRAID_TRY(prepareCollective(*command.body_as_Collective(), result)); break;
+    case schema::Body::Copy:
+      result.kind = Command::Kind::copy;
+      result.index = static_cast<uint32_t>(out.copies.size());
+      out.copies.push_back({buffer(*command.body_as_Copy()->source()), buffer(*command.body_as_Copy()->target())});
+      break;
+    case schema::Body::Fill:
+      result.kind = Command::Kind::fill;
+      result.index = static_cast<uint32_t>(out.fills.size());
+      out.fills.push_back({buffer(*command.body_as_Fill()->target()), command.body_as_Fill()->value()});
+      break;
+    case schema::Body::Record:
+      result.kind = Command::Kind::record;
+      result.index = command.body_as_Record()->event();
+      break;
+    case schema::Body::Wait:
+      result.kind = Command::Kind::wait;
+      result.index = command.body_as_Wait()->event();
+      break;
+    case schema::Body::Repeat: {
+      result.kind = Command::Kind::repeat;
+      result.count = command.body_as_Repeat()->count();
+      size_t at = out.list.size();
+      out.list.push_back(result);
+      BRAID_TRY(prepareList(*command.body_as_Repeat()->commands(), path + "."));
+      out.list[at].end = static_cast<uint32_t>(out.list.size());
+      return Status::success();
+    }
+    }
+    out.list.push_back(result);
+    return Status::success();
+  }
+
+  void prepareLaunch(const schema::Launch &launch, Command &command) {
+    const schema::Kernel &kernel = *program.file().kernels()->Get(launch.kernel());
+    LaunchCommand result;
+    result.function = functions[launch.kernel()];
+    result.programs = 1;
+    for (uint64_t extent : *launch.grid()) {
+      result.slots.push_back(static_cast<int64_t>(extent));
+      result.programs *= static_cast<int64_t>(extent);
+    }
+    std::unordered_map<std::string_view, const schema::Arg *> args;
+    if (launch.args())
+      for (const auto *arg : *launch.args())
+        args.emplace(arg->name()->string_view(), arg);
+    if (kernel.params())
+      for (const auto *param : *kernel.params()) {
+        auto slot = static_cast<uint32_t>(result.slots.size());
+        const schema::Arg &arg = *args.at(param->name()->string_view());
+        int64_t value = 0;
+        if (const auto *pointer = arg.value_as_BufferValue()) {
+          BufferRef ref = buffer(*pointer->buffer());
+          value = reinterpret_cast<int64_t>(ref.base);
+          if (ref.strideCount)
+            result.moving.push_back({slot, ref});
+        } else if (const auto *integer = arg.value_as_I64Value()) {
+          value = integer->value();
+        } else if (param->kind() == schema::ParamKind::f32) {
+          value = std::bit_cast<uint32_t>(static_cast<float>(arg.value_as_FloatValue()->value()));
+        } else {
+          value = std::bit_cast<int64_t>(arg.value_as_FloatValue()->value());
+        }
+        result.slots.push_back(value);
+      }
+    command.kind = Command::Kind::launch;
+    if (!std::strcmp(command.name, "Launch"))
+      command.name = kernel.name()->c_str();
+    command.index = static_cast<uint32_t>(out.launches.size());
+    out.launches.push_back(std::move(result));
+  }
+
+  Status prepareGemm(const schema::Gemm &gemm, Command &command) {
+    GemmDesc desc;
+    desc.shape = {gemm.m(),           gemm.n(),           gemm.k(),          gemm.lda(),
+                  gemm.ldb(),         gemm.ldc(),         gemm.transpose_a(), gemm.transpose_b(),
+                  gemm.accumulate(),  dtype(gemm.type_a()), dtype(gemm.type_b()), dtype(gemm.type_c())};
+    desc.batch = gemm.batch();
+    desc.batchStrideA = gemm.batch_stride_a();
+    desc.batchStrideB = gemm.batch_stride_b();
+    desc.batchStrideC = gemm.batch_stride_c();
+    BRAID_ASSIGN(Gemm prepared, Gemm::prepare(desc, matmuls));
+    command.kind = Command::Kind::gemm;
+    command.index = static_cast<uint32_t>(out.gemms.size());
+    out.gemms.push_back({std::move(prepared), buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c())});
+    return Status::success();
+  }
+
+  Status prepareGroupedGemm(const schema::GroupedGemm &gemm, Command &command) {
+    GroupedGemmDesc desc{};
+    desc.kind =
+        gemm.kind() == schema::GroupedKind::rows ? GroupedGemmDesc::Kind::rows : GroupedGemmDesc::Kind::weight;
+    desc.groups = gemm.groups();
+    desc.maxRows = gemm.max_rows();
+    desc.m = gemm.m();
+    desc.n = gemm.n();
+    desc.k = gemm.k();
+    desc.lda = gemm.lda();
+    desc.ldb = gemm.ldb();
+    desc.ldc = gemm.ldc();
+    desc.transposeB = gemm.transpose_b();
+    desc.accumulate = gemm.accumulate();
+    desc.typeA = dtype(gemm.type_a());
+    desc.typeB = dtype(gemm.type_b());
+    desc.typeC = dtype(gemm.type_c());
+    BRAID_ASSIGN(GroupedGemm prepared, GroupedGemm::prepare(desc, matmuls));
+    command.kind = Command::Kind::groupedGemm;
+    command.index = static_cast<uint32_t>(out.groupedGemms.size());
+    out.groupedGemms.push_back({std::move(prepared), buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c()),
+                                buffer(*gemm.offsets())});
+    return Status::success();
+  }
+
+  Status prepareCollective(const schema::Collective &collective, Command &command) {
+    CollectiveCommand result{};
+    result.kind = kind(collective.kind());
+    BRAID_ASSIGN(result.communicator, group.axis(collective.axis()->string_view()));
+    for (uint32_t i = 1; i < program.streams().size(); ++i)
+      if (program.streams()[i].axis == collective.axis()->string_view())
+        result.fifo = i;
+    result.dtype = dtype(collective.dtype());
+    result.send = buffer(*collective.send());
+    result.recv = buffer(*collective.recv());
+    if (collective.send_counts()) {
+      result.sendCounts = buffer(*collective.send_counts());
+      result.recvCounts = buffer(*collective.recv_counts());
+    }
+    result.blockBytes = collective.block_bytes();
+    result.rowBytes = collective.row_bytes();
+    result.countsPerPeer = collective.counts_per_peer();
+    result.name = collective.name() ? collective.name()->c_str() : command.name;
+    command.kind = Command::Kind::collective;
+    command.index = static_cast<uint32_t>(out.collectives.size());
+    out.collectives.push_back(result);
+    return Status::success();
+  }
+
+  static DType dtype(schema::DType type) { return static_cast<DType>(type); }
+
+  static CollectiveCommand::Kind kind(schema::CollectiveKind kind) {
+    switch (kind) {
+    case schema::CollectiveKind::all_reduce: return CollectiveCommand::Kind::allReduce;
+    case schema::CollectiveKind::all_gather: return CollectiveCommand::Kind::allGather;
+    case schema::CollectiveKind::reduce_scatter: return CollectiveCommand::Kind::reduceScatter;
+    case schema::CollectiveKind::all_to_all: return CollectiveCommand::Kind::allToAll;
+    }
+    return CollectiveCommand::Kind::allReduce;
+  }
+};
+
+} // namespace
+
+Status prepareCommands(const Program &program, const Arenas &arenas, const KernelLibrary &kernels,
+                       CommunicatorGroup &group, MatmulCache &matmuls, Commands &commands) {
+  return Preparer(program, arenas, kernels, group, matmuls, commands).run();
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,359 @@
+#include "runtime/Session.h"
+
+#include "runtime/Stream.h"
+#include "runtime/Trace.h"
+#include "runtime/comm/ThreadWorld.h"
+#include "runtime/schema/Program_generated.h"
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+namespace braid::runtime {
+namespace {
+
+// Recordings are counted: a wait is for the last recording before it in the order of the command list, so it means the
+// same in every iteration of a repeat. `issued` belongs to the thread that walks the list.
+struct Event {
+  std::atomic<uint64_t> completed{0};
+  uint64_t issued = 0;
+};
+
+int64_t nowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+const char *kindName(Command::Kind kind) {
+  switch (kind) {
+  case Command::Kind::launch: return "launch";
+  case Command::Kind::gemm: return "gemm";
+  case Command::Kind::groupedGemm: return "grouped_gemm";
+  case Command::Kind::collective: return "collective";
+  case Command::Kind::copy: return "copy";
+  case Command::Kind::fill: return "fill";
+  case Command::Kind::record: return "record";
+  case Command::Kind::wait: return "wait";
+  case Command::Kind::repeat: return "repeat";
+  }
+  return "unknown";
+}
+
+} // namespace
+
+// Members are destroyed in reverse order: streams and pool first, while what their threads use still lives.
+struct Session::Impl {
+  std::shared_ptr<const Program> program;
+  SessionOptions options;
+  std::unique_ptr<ThreadWorld> ownWorld; // when the caller gave no communicators
+  CommunicatorGroup *group = nullptr;
+  Arenas arenas;
+  KernelLibrary kernels;
+  std::unique_ptr<MatmulCache> matmuls;
+  Commands commands;
+  std::vector<Event> events;
+  std::mutex eventMutex;
+  std::condition_variable eventChanged;
+
+  TraceSink *trace = nullptr;
+  const char *entryName = "";
+  Iterations iterations{};
+  uint32_t depth = 0;
+
+  std::atomic<bool> failed{false};
+  std::mutex failureMutex;
+  Status failure = Status::success();
+
+  std::unique_ptr<ThreadPool> pool;
+  std::vector<std::unique_ptr<Stream>> streams; // [0] is null: the calling thread
+
+  Status create();
+  Status run(uint32_t entry);
+  void walk(uint32_t begin, uint32_t end);
+  void issue(const Command &command);
+  void execute(const StreamItem &item);
+  Status perform(const StreamItem &item);
+  Status performLaunch(LaunchCommand &launch, const Iterations &at);
+  Status performCollective(const CollectiveCommand &collective, const Iterations &at);
+  void recordEvent(const StreamItem &item);
+  void waitEvent(const StreamItem &item);
+  void fail(const StreamItem &item, const Status &status);
+};
+
+Status Session::Impl::create() {
+  uint32_t world = program->mesh().worldSize();
+  if (!program->target().empty() && program->target() != "cpu")
+    return Status::error(ErrorCode::unsupported, "{}: target '{}', but this session executes cpu programs",
+                         program->path(), program->target());
+  if (options.worldSize < 1 || static_cast<uint32_t>(options.worldSize) != world)
+    return Status::error("{}: the program's mesh has {} ranks but the session is given {}", program->path(), world,
+                         options.worldSize);
+  if (options.rank < 0 || options.rank >= options.worldSize)
+    return Status::error("{}: rank {} of {}", program->path(), options.rank, options.worldSize);
+  group = options.comm;
+  if (!group) {
+    if (world != 1)
+      return Status::error("{}: {} ranks need communicators (SessionOptions::comm)", program->path(), world);
+    BRAID_ASSIGN(ownWorld, ThreadWorld::create(program->mesh()));
+    group = &ownWorld->group(0);
+  }
+  if (group->rank() != options.rank || group->worldSize() != options.worldSize)
+    return Status::error("{}: rank {} of {} is given the communicators of rank {} of {}", program->path(), options.rank,
+                         options.worldSize, group->rank(), group->worldSize());
+
+  int threads = options.threads;
+  if (threads <= 0)
+    threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.worldSize);
+  BRAID_TRY(arenas.allocate(program->arenas()));
+  if (!program->code().empty()) {
+    BRAID_ASSIGN(kernels, KernelLibrary::load(program->code(), program->file().code()->name()->str()));
+  }
+  useOneOpenMpThread(); // primitives remember the number of threads they were made for
+  BRAID_ASSIGN(matmuls, MatmulCache::create(threads));
+  BRAID_TRY(prepareCommands(*program, arenas, kernels, *group, *matmuls, commands));
+  BRAID_TRY(matmuls->finish());
+
+  uint32_t mostEvents = 0;
+  for (const PreparedEntry &entry : commands.entries)
+    mostEvents = std::max(mostEvents, entry.events);
+  events = std::vector<Event>(mostEvents);
+  BRAID_ASSIGN(pool, ThreadPool::create(threads));
+  streams.resize(1);
+  for (size_t i = 1; i < program->streams().size(); ++i) {
+    auto execute = [](void *context, const StreamItem &item) {
+      static_cast<Impl *>(context)->execute(item);
+    };
+    BRAID_ASSIGN(auto stream, Stream::create(execute, this));
+    streams.push_back(std::move(stream));
+  }
+  return Status::success();
+}
+
+Status Session::Impl::run(uint32_t entry) {
+  useOneOpenMpThread();
+  const PreparedEntry &prepared = commands.entries[entry];
+  for (uint32_t i = 0; i < prepared.events; ++i) {
+    events[i].issued = 0;
+    events[i].completed.store(0, std::memory_order_relaxed);
+  }
+  failed.store(false, std::memory_order_relaxed);
+  failure = Status::success();
+  entryName = program->entries()[entry].name.c_str();
+  depth = 0;
+  walk(prepared.begin, prepared.end);
+  for (size_t i = 1; i < streams.size(); ++i)
+    streams[i]->drain();
+  std::lock_guard lock(failureMutex);
+  return failure;
+}
+
+void Session::Impl::walk(uint32_t begin, uint32_t end) {
+  for (uint32_t i = begin; i < end; ++i) {
+    const Command &command = commands.list[i];
+    if (command.kind == Command::Kind::repeat) {
+      for (int64_t iteration = 0; iteration < command.count; ++iteration) {
+        iterations[depth] = iteration;
+        ++depth;
+        walk(i + 1, command.end);
+        --depth;
+        if (failed.load(std::memory_order_relaxed))
+          return;
+      }
+      i = command.end - 1;
+      continue;
+    }
+    if (failed.load(std::memory_order_relaxed))
+      return;
+    issue(command);
+  }
+}
+
+// Executes a compute command; hands any other to its stream.
+void Session::Impl::issue(const Command &command) {
+  StreamItem item{&command, 0, depth, iterations};
+  if (command.kind == Command::Kind::record)
+    item.ticket = ++events[command.index].issued;
+  else if (command.kind == Command::Kind::wait)
+    item.ticket = events[command.index].issued;
+  if (command.stream != 0) {
+    streams[command.stream]->push(item);
+    return;
+  }
+  if (command.kind == Command::Kind::collective)
+    if (uint32_t fifo = commands.collectives[command.index].fifo) {
+      // Collectives of an axis keep their order, so this one waits its turn behind those already in flight.
+      streams[fifo]->push(item);
+      streams[fifo]->drain();
+      return;
+    }
+  execute(item);
+}
+
+void Session::Impl::execute(const StreamItem &item) {
+  // Events are completed and waited for even after a failure, so that no thread is left waiting.
+  if (item.command->kind == Command::Kind::record) {
+    recordEvent(item);
+    return;
+  }
+  int64_t begin = trace ? nowNs() : 0;
+  if (item.command->kind == Command::Kind::wait) {
+    waitEvent(item);
+  } else {
+    if (failed.load(std::memory_order_relaxed))
+      return;
+    if (Status status = perform(item); !status.ok())
+      fail(item, status);
+  }
+  if (trace)
+    trace->command({entryName, item.command->name, kindName(item.command->kind), item.command->stream, begin, nowNs(),
+                    std::span(item.iterations).first(item.depth)});
+}
+
+Status Session::Impl::perform(const StreamItem &item) {
+  const Iterations &at = item.iterations;
+  uint32_t index = item.command->index;
+  switch (item.command->kind) {
+  case Command::Kind::launch: return performLaunch(commands.launches[index], at);
+  case Command::Kind::gemm: {
+    const GemmCommand &command = commands.gemms[index];
+    return command.gemm.run(*pool, command.a.at(at), command.b.at(at), command.c.at(at));
+  }
+  case Command::Kind::groupedGemm: {
+    GroupedGemmCommand &command = commands.groupedGemms[index];
+    return command.gemm.run(*pool, command.a.at(at), command.b.at(at), command.c.at(at),
+                            reinterpret_cast<const int32_t *>(command.offsets.at(at)));
+  }
+  case Command::Kind::collective: return performCollective(commands.collectives[index], at);
+  case Command::Kind::copy: {
+    const CopyCommand &command = commands.copies[index];
+    std::memmove(command.target.at(at), command.source.at(at), command.target.bytes);
+    return Status::success();
+  }
+  case Command::Kind::fill: {
+    const FillCommand &command = commands.fills[index];
+    std::memset(command.target.at(at), command.value, command.target.bytes);
+    return Status::success();
+  }
+  case Command::Kind::record:
+  case Command::Kind::wait:
+  case Command::Kind::repeat: break;
+  }
+  return Status::success();
+}
+
+Status Session::Impl::performLaunch(LaunchCommand &launch, const Iterations &at) {
+  for (const LaunchCommand::MovingSlot &moving : launch.moving)
+    launch.slots[moving.slot] = reinterpret_cast<int64_t>(moving.buffer.at(at));
+  pool->parallelFor(0, launch.programs, 1,
+                    [&](int64_t begin, int64_t end, int) { launch.function(launch.slots.data(), begin, end); });
+  return Status::success();
+}
+
+Status Session::Impl::performCollective(const CollectiveCommand &collective, const Iterations &at) {
+  Communicator &communicator = *collective.communicator;
+  const std::byte *send = collective.send.at(at);
+  std::byte *recv = collective.recv.at(at);
+  switch (collective.kind) {
+  case CollectiveCommand::Kind::allReduce:
+    return communicator.allReduce(send, recv, collective.send.bytes, collective.dtype, collective.name);
+  case CollectiveCommand::Kind::allGather:
+    return communicator.allGather(send, recv, collective.send.bytes, collective.name);
+  case CollectiveCommand::Kind::reduceScatter:
+    return communicator.reduceScatter(send, recv, collective.recv.bytes, collective.dtype, collective.name);
+  case CollectiveCommand::Kind::allToAll: break;
+  }
+  Communicator::AllToAll args;
+  args.send = send;
+  args.recv = recv;
+  args.blockBytes = collective.blockBytes;
+  args.rowBytes = collective.rowBytes;
+  if (collective.sendCounts.base) {
+    args.sendCounts = reinterpret_cast<const int32_t *>(collective.sendCounts.at(at));
+    args.recvCounts = reinterpret_cast<const int32_t *>(collective.recvCounts.at(at));
+    args.countsPerPeer = collective.countsPerPeer;
+  }
+  return communicator.allToAll(args, collective.name);
+}
+
+void Session::Impl::recordEvent(const StreamItem &item) {
+  {
+    std::lock_guard lock(eventMutex);
+    events[item.command->index].completed.store(item.ticket, std::memory_order_release);
+  }
+  eventChanged.notify_all();
+}
+
+void Session::Impl::waitEvent(const StreamItem &item) {
+  const Event &event = events[item.command->index];
+  if (event.completed.load(std::memory_order_acquire) >= item.ticket)
+    return;
+  std::unique_lock lock(eventMutex);
+  eventChanged.wait(lock, [&] { return event.completed.load(std::memory_order_acquire) >= item.ticket; });
+}
+
+// Keeps the first error that is not merely an echo of another rank's, and tells the other ranks.
+void Session::Impl::fail(const StreamItem &item, const Status &status) {
+  Status full = status.withContext(fmt::format("rank {}: {}", options.rank, item.command->where));
+  {
+    std::lock_guard lock(failureMutex);
+    if (failure.ok() || (failure.code() == ErrorCode::aborted && full.code() != ErrorCode::aborted))
+      failure = full;
+    failed.store(true, std::memory_order_relaxed);
+  }
+  if (options.worldSize > 1)
+    group->abort(full);
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
+Session::~Session() = default;
+
+Expected<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Program> program, SessionOptions options) try {
+  auto impl = std::make_unique<Impl>();
+  impl->program = std::move(program);
+  impl->options = options;
+  BRAID_TRY(impl->create());
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+} catch (const std::exception &error) {
+  return Status::error(ErrorCode::internal, "cannot create a session: {}", error.what());
+}
+
+const Program &Session::program() const { return *impl->program; }
+int Session::rank() const { return impl->options.rank; }
+int Session::worldSize() const { return impl->options.worldSize; }
+int Session::threads() const { return impl->pool->size(); }
+uint64_t Session::arenaBytes() const { return impl->arenas.bytes(); }
+ThreadPool &Session::pool() { return *impl->pool; }
+void Session::setTrace(TraceSink *sink) { impl->trace = sink; }
+
+Expected<EntryId> Session::entry(std::string_view name) const {
+  const EntryInfo *info = impl->program->findEntry(name);
+  if (!info)
+    return Status::error(ErrorCode::notFound, "{}: no entry '{}'", impl->program->path(), name);
+  return EntryId{static_cast<uint32_t>(info - impl->program->entries().data())};
+}
+
+Status Session::run(EntryId entry) {
+  if (entry.index >= impl->commands.entries.size())
+    return Status::error("entry id {} of {}", entry.index, impl->commands.entries.size());
+  return impl->run(entry.index);
+}
+
+Expected<TensorView> Session::tensor(std::string_view name) {
+  const TensorInfo *info = impl->program->findTensor(name);
+  if (!info)
+    return Status::error(ErrorCode::notFound, "{}: no tensor '{}'", impl->program->path(), name);
+  return tensor(*info);
+}
+
+TensorView Session::tensor(const TensorInfo &info) {
+  return {&info, impl->arenas.base(info.arena) + info.offset, info.bytes};
+}
+
+void Session::clear(Role role) {
+  for (const TensorInfo &info : impl->program->tensors())
+    if (info.role == role)
+      tensor(info).clear();
+}
+
+} // namespace braid::runtime
