@@ -1,0 +1,57 @@
+// Runs a sequence through the entries prefill_<N> and decode_1 of a program. A prompt of any length is cut in the
+// largest buckets that fit, the rest goes token by token; caches carry the state from one call to the next.
+#pragma once
+
+#include "runtime/Session.h"
+
+#include <functional>
+
+namespace braid::runtime {
+
+class Generator {
+public:
+  static Expected<Generator> bind(Session &session);
+
+  // Forgets the sequence.
+  void reset();
+  // Appends tokens; the logits are those after the last one, valid until the next call.
+  Expected<std::span<const float>> feed(std::span<const int32_t> tokens);
+
+  size_t vocabulary() const { return vocabularySize; }
+  // Tokens of the current sequence.
+  int64_t length() const { return position; }
+  // The most tokens a sequence may have; absent: no bound.
+  std::optional<int64_t> contextLength() const { return contextLimit; }
+  // Lengths of the buckets, longest first; 1 is decode.
+  std::vector<int64_t> buckets() const;
+
+private:
+  explicit Generator(Session &session) : session(&session) {}
+  struct Bucket {
+    int64_t length;
+    EntryId entry;
+    std::span<int32_t> tokens, cuSeqlens;
+    std::span<const float> logits;
+  };
+  Status addBucket(const EntryInfo &entry, int64_t length);
+
+  Session *session;
+  std::vector<Bucket> table;
+  size_t vocabularySize = 0;
+  std::optional<int64_t> contextLimit;
+  int64_t position = 0;
+};
+
+struct GenerateResult {
+  std::string text;
+  double promptSeconds = 0, decodeSeconds = 0;
+};
+
+struct SamplerOptions;
+
+// Feeds the prompt (bytes as tokens) and samples `maxTokens` more; `emit` sees each byte as it comes and ends the
+// generation by returning false.
+Expected<GenerateResult> generateText(Generator &generator, std::string_view prompt, int64_t maxTokens,
+                                      const SamplerOptions &options, const std::function<bool(std::string_view)> &emit);
+
+} // namespace braid::runtime

@@ -1,0 +1,209 @@
+#include "runtime/io/File.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace braid::runtime {
+
+namespace {
+
+Status systemError(const std::string &path, const char *action, int error) {
+  ErrorCode code = error == ENOENT ? ErrorCode::notFound : ErrorCode::ioError;
+  return Status::error(code, "{}: cannot {}: {}", path, action, std::strerror(error));
+}
+
+Status filesystemError(const std::string &path, const char *action, const std::error_code &error) {
+  return Status::error(ErrorCode::ioError, "{}: cannot {}: {}", path, action, error.message());
+}
+
+} // namespace
+
+// ---- Reading
+// ---------------------------------------------------------------------------------------------------------
+
+Expected<InputFile> InputFile::open(const std::string &path) {
+  InputFile file;
+  file.filePath = path;
+  file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file.descriptor < 0)
+    return systemError(path, "open", errno);
+  struct stat info;
+  if (::fstat(file.descriptor, &info) != 0)
+    return systemError(path, "read its size", errno);
+  if (S_ISDIR(info.st_mode))
+    return Status::error(ErrorCode::ioError, "{}: is a directory, not a file", path);
+  file.fileSize = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+InputFile::InputFile(InputFile &&other) noexcept
+    : filePath(std::move(other.filePath)), descriptor(std::exchange(other.descriptor, -1)), fileSize(other.fileSize) {}
+
+InputFile &InputFile::operator=(InputFile &&other) noexcept {
+  std::swap(filePath, other.filePath);
+  std::swap(descriptor, other.descriptor);
+  std::swap(fileSize, other.fileSize);
+  return *this;
+}
+
+InputFile::~InputFile() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
+Status InputFile::read(uint64_t offset, std::span<std::byte> target) const {
+  size_t done = 0;
+  while (done < target.size()) {
+    ssize_t got = ::pread(descriptor, target.data() + done, target.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return systemError(filePath, "read", errno);
+    if (got == 0)
+      return Status::error(ErrorCode::corruptFile, "{}: ends after {} bytes, but bytes {} to {} are needed", filePath,
+                           offset + done, offset, offset + target.size());
+    done += static_cast<size_t>(got);
+  }
+  return Status::success();
+}
+
+Expected<std::vector<std::byte>> readFile(const std::string &path) {
+  BRAID_ASSIGN(InputFile file, InputFile::open(path));
+  std::vector<std::byte> bytes(file.size());
+  BRAID_TRY(file.read(0, bytes));
+  return bytes;
+}
+
+Expected<std::string> readTextFile(const std::string &path) {
+  BRAID_ASSIGN(InputFile file, InputFile::open(path));
+  std::string text(file.size(), '\0');
+  BRAID_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+// ---- Writing
+// ---------------------------------------------------------------------------------------------------------
+
+Expected<OutputFile> OutputFile::open(const std::string &path, int flags) {
+  OutputFile file;
+  file.filePath = path;
+  file.descriptor = ::open(path.c_str(), flags | O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file.descriptor < 0)
+    return systemError(path, "create", errno);
+  return file;
+}
+
+Expected<OutputFile> OutputFile::create(const std::string &path) { return open(path, O_TRUNC); }
+Expected<OutputFile> OutputFile::append(const std::string &path) { return open(path, O_APPEND); }
+
+OutputFile::OutputFile(OutputFile &&other) noexcept
+    : filePath(std::move(other.filePath)), descriptor(std::exchange(other.descriptor, -1)) {}
+
+OutputFile &OutputFile::operator=(OutputFile &&other) noexcept {
+  std::swap(filePath, other.filePath);
+  std::swap(descriptor, other.descriptor);
+  return *this;
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
+Status OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ssize_t put = ::write(descriptor, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR)
+      continue;
+    if (put < 0)
+      return systemError(filePath, "write", errno);
+    bytes = bytes.subspan(static_cast<size_t>(put));
+  }
+  return Status::success();
+}
+
+Status OutputFile::write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
+
+Status OutputFile::sync() {
+  if (::fsync(descriptor) != 0 && errno != EINVAL) // EINVAL: a pipe or device, which has nothing to sync
+    return systemError(filePath, "make durable (fsync)", errno);
+  return Status::success();
+}
+
+Status OutputFile::close() {
+  if (::close(std::exchange(descriptor, -1)) != 0)
+    return systemError(filePath, "close", errno);
+  return Status::success();
+}
+
+Status writeFileAtomic(const std::string &path, std::string_view text) {
+  std::string temporary = path + ".tmp";
+  BRAID_ASSIGN(OutputFile file, OutputFile::create(temporary));
+  BRAID_TRY(file.write(text));
+  BRAID_TRY(file.sync());
+  BRAID_TRY(file.close());
+  BRAID_TRY(renamePath(temporary, path));
+  std::string parent = std::filesystem::path(path).parent_path().string();
+  return syncDirectory(parent.empty() ? "." : parent);
+}
+
+// ---- Directories
+// -----------------------------------------------------------------------------------------------------
+
+Status makeDirectories(const std::string &path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  return error ? filesystemError(path, "create the directory", error) : Status::success();
+}
+
+Status syncDirectory(const std::string &path) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0)
+    return systemError(path, "open the directory", errno);
+  int failed = ::fsync(descriptor);
+  int error = errno;
+  ::close(descriptor);
+  if (failed != 0 && error != EINVAL)
+    return systemError(path, "make durable (fsync)", error);
+  return Status::success();
+}
+
+Status renamePath(const std::string &from, const std::string &to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    return systemError(from, fmt::format("rename to {}", to).c_str(), errno);
+  return Status::success();
+}
+
+Status removeAll(const std::string &path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  return error ? filesystemError(path, "remove", error) : Status::success();
+}
+
+Expected<std::vector<std::string>> listDirectory(const std::string &path) {
+  std::error_code error;
+  std::filesystem::directory_iterator iterator(path, error), end;
+  if (error)
+    return filesystemError(path, "list", error);
+  std::vector<std::string> names;
+  while (iterator != end) {
+    names.push_back(iterator->path().filename().string());
+    iterator.increment(error);
+    if (error)
+      return filesystemError(path, "list", error);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool pathExists(const std::string &path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+} // namespace braid::runtime

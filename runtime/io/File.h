@@ -1,0 +1,77 @@
+// Files as the runtime needs them: whole reads with clear errors, and writes that survive a crash (a file or directory
+// is either the old one or the complete new one).
+#pragma once
+
+#include "runtime/Expected.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace braid::runtime {
+
+Expected<std::vector<std::byte>> readFile(const std::string &path);
+Expected<std::string> readTextFile(const std::string &path);
+
+// A file opened for reading at offsets; closed by the destructor.
+class InputFile {
+public:
+  static Expected<InputFile> open(const std::string &path);
+  InputFile(InputFile &&other) noexcept;
+  InputFile &operator=(InputFile &&other) noexcept;
+  ~InputFile();
+
+  const std::string &path() const { return filePath; }
+  uint64_t size() const { return fileSize; }
+  // Exactly target.size() bytes from `offset`; an end of file before that is an error with both numbers.
+  Status read(uint64_t offset, std::span<std::byte> target) const;
+
+private:
+  InputFile() = default;
+
+  std::string filePath;
+  int descriptor = -1;
+  uint64_t fileSize = 0;
+};
+
+// A new (or truncated) file. close() reports what the destructor cannot; sync() makes the bytes durable.
+class OutputFile {
+public:
+  static Expected<OutputFile> create(const std::string &path);
+  // Opens for appending; creates the file when there is none.
+  static Expected<OutputFile> append(const std::string &path);
+  OutputFile(OutputFile &&other) noexcept;
+  OutputFile &operator=(OutputFile &&other) noexcept;
+  ~OutputFile();
+
+  const std::string &path() const { return filePath; }
+  Status write(std::span<const std::byte> bytes);
+  Status write(std::string_view text);
+  Status sync();
+  Status close();
+
+private:
+  OutputFile() = default;
+  static Expected<OutputFile> open(const std::string &path, int flags);
+
+  std::string filePath;
+  int descriptor = -1;
+};
+
+// Writes beside `path`, makes it durable and renames it over `path`.
+Status writeFileAtomic(const std::string &path, std::string_view text);
+
+Status makeDirectories(const std::string &path);
+// Makes the names in a directory durable (after creating or renaming files in it).
+Status syncDirectory(const std::string &path);
+Status renamePath(const std::string &from, const std::string &to);
+// Removes a file or a directory with all it holds; one that does not exist is success.
+Status removeAll(const std::string &path);
+// Names (not paths) in a directory, sorted.
+Expected<std::vector<std::string>> listDirectory(const std::string &path);
+bool pathExists(const std::string &path);
+
+} // namespace braid::runtime

@@ -1,0 +1,28 @@
+// A file of JSON objects, one per line, that a person can follow while it grows.
+#pragma once
+
+#include "runtime/io/File.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace braid::runtime {
+
+class JsonLinesFile {
+public:
+  // A new file, or the end of an existing one.
+  static Expected<JsonLinesFile> create(const std::string &path);
+  static Expected<JsonLinesFile> append(const std::string &path);
+
+  // One line, handed to the operating system at once. Numbers that JSON does not have (NaN, infinity) become null.
+  Status write(const nlohmann::ordered_json &object);
+
+private:
+  explicit JsonLinesFile(OutputFile file) : file(std::move(file)) {}
+  OutputFile file;
+};
+
+// Drops the lines whose integer `key` is greater than `last`, and a last line that was cut off: what a run wrote after
+// the checkpoint from which it is resumed. A file that does not exist is left alone.
+Status dropLinesAfter(const std::string &path, std::string_view key, uint64_t last);
+
+} // namespace braid::runtime

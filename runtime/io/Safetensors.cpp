@@ -1,0 +1,203 @@
+#include "runtime/io/Safetensors.h"
+
+#include "runtime/io/Shape.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// The reference implementation refuses larger headers too.
+constexpr uint64_t maxHeaderBytes = 100'000'000;
+
+constexpr std::array<DType, 6> dtypes = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8};
+
+} // namespace
+
+std::string_view safetensorsName(DType dtype) {
+  switch (dtype) {
+  case DType::f32: return "F32";
+  case DType::bf16: return "BF16";
+  case DType::f64: return "F64";
+  case DType::i32: return "I32";
+  case DType::i64: return "I64";
+  case DType::u8: return "U8";
+  }
+  return "";
+}
+
+std::optional<DType> dtypeFromSafetensors(std::string_view name) {
+  for (DType dtype : dtypes)
+    if (safetensorsName(dtype) == name)
+      return dtype;
+  return std::nullopt;
+}
+
+// ---- Reading
+// ---------------------------------------------------------------------------------------------------------
+
+Expected<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
+  BRAID_ASSIGN(InputFile input, InputFile::open(path));
+  SafetensorsFile file(std::move(input));
+  BRAID_TRY(file.readHeader().withContext(path));
+  return file;
+}
+
+Status SafetensorsFile::readHeader() {
+  std::array<std::byte, 8> lengthBytes;
+  if (file.size() < lengthBytes.size())
+    return Status::error(ErrorCode::corruptFile, "not a safetensors file: {} bytes, the header length alone takes 8",
+                         file.size());
+  BRAID_TRY(file.read(0, lengthBytes));
+  uint64_t headerBytes = 0;
+  for (size_t i = 0; i < 8; ++i)
+    headerBytes |= std::to_integer<uint64_t>(lengthBytes[i]) << (8 * i);
+  if (headerBytes > maxHeaderBytes || headerBytes > file.size() - 8)
+    return Status::error(ErrorCode::corruptFile,
+                         "the safetensors header claims {} bytes, but the file has {} after it starts", headerBytes,
+                         file.size() - 8);
+  std::string text(headerBytes, '\0');
+  BRAID_TRY(file.read(8, std::as_writable_bytes(std::span(text))));
+  Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!header.is_object())
+    return Status::error(ErrorCode::corruptFile, "the safetensors header is not a JSON object");
+
+  uint64_t dataBegin = 8 + headerBytes, dataBytes = file.size() - dataBegin;
+  std::vector<std::pair<uint64_t, std::string_view>> order; // begin -> name, to find holes and overlaps
+  for (const auto &item : header.items()) {
+    const std::string &name = item.key();
+    const Json &value = item.value();
+    auto broken = [&](std::string_view why) {
+      return Status::error(ErrorCode::corruptFile, "tensor '{}' in the safetensors header: {}", name, why);
+    };
+    if (!value.is_object())
+      return broken("not a JSON object");
+    if (name == "__metadata__") {
+      for (const auto &pair : value.items()) {
+        if (!pair.value().is_string())
+          return broken("a value of the metadata is not a string");
+        metadataTable[pair.key()] = pair.value().get<std::string>();
+      }
+      continue;
+    }
+    SafetensorsEntry entry;
+    if (!value.contains("dtype") || !value["dtype"].is_string())
+      return broken("no dtype");
+    std::string dtype = value["dtype"].get<std::string>();
+    std::optional<DType> known = dtypeFromSafetensors(dtype);
+    if (!known)
+      return Status::error(ErrorCode::unsupported, "tensor '{}': dtype {} is not supported", name, dtype);
+    entry.dtype = *known;
+    if (!value.contains("shape") || !value["shape"].is_array())
+      return broken("no shape");
+    for (const Json &extent : value["shape"]) {
+      if (!extent.is_number_unsigned() || extent.get<uint64_t>() > uint64_t(1) << 62)
+        return broken("a dimension is not a non-negative integer");
+      entry.shape.push_back(extent.get<int64_t>());
+    }
+    std::optional<int64_t> count = elementCount(entry.shape);
+    if (!count)
+      return broken(fmt::format("shape {} is too large", formatShape(entry.shape)));
+    const Json offsets = value.contains("data_offsets") ? value["data_offsets"] : Json();
+    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+        !offsets[1].is_number_unsigned())
+      return broken("no data_offsets");
+    uint64_t begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>();
+    if (begin > end || end > dataBytes)
+      return broken(fmt::format("data_offsets [{}, {}] leave the {} bytes of data in the file (is it truncated?)",
+                                begin, end, dataBytes));
+    uint64_t elementBytes = sizeOf(entry.dtype);
+    if ((end - begin) % elementBytes != 0 || (end - begin) / elementBytes != static_cast<uint64_t>(*count))
+      return broken(fmt::format("{} {} does not take the {} bytes of its data_offsets", dtype, formatShape(entry.shape),
+                                end - begin));
+    entry.offset = dataBegin + begin;
+    entry.bytes = end - begin;
+    auto position = table.emplace(name, entry).first;
+    if (entry.bytes > 0)
+      order.push_back({begin, position->first});
+  }
+
+  std::sort(order.begin(), order.end());
+  uint64_t expected = 0;
+  for (auto [begin, name] : order) {
+    if (begin != expected)
+      return Status::error(ErrorCode::corruptFile,
+                           "tensor '{}' starts at byte {} of the data, but the one before ends at {}", name, begin,
+                           expected);
+    expected = begin + table.find(name)->second.bytes;
+  }
+  if (expected != dataBytes)
+    return Status::error(ErrorCode::corruptFile,
+                         "the safetensors header describes {} bytes of data, but the file has {}", expected, dataBytes);
+  return Status::success();
+}
+
+const SafetensorsEntry *SafetensorsFile::find(std::string_view name) const {
+  auto found = table.find(name);
+  return found == table.end() ? nullptr : &found->second;
+}
+
+Status SafetensorsFile::read(const SafetensorsEntry &entry, std::span<std::byte> target) const {
+  if (target.size() != entry.bytes)
+    return Status::error(ErrorCode::internal, "{}: a tensor of {} bytes was asked into {} bytes", path(), entry.bytes,
+                         target.size());
+  return file.read(entry.offset, target);
+}
+
+// ---- Writing
+// ---------------------------------------------------------------------------------------------------------
+
+void SafetensorsWriter::setMetadata(std::string key, std::string value) { metadata[std::move(key)] = std::move(value); }
+
+Status SafetensorsWriter::add(std::string name, DType dtype, std::vector<int64_t> shape,
+                              std::span<const std::byte> data) {
+  std::optional<int64_t> count = elementCount(shape);
+  if (!count || static_cast<uint64_t>(*count) * sizeOf(dtype) != data.size())
+    return Status::error(ErrorCode::internal, "tensor '{}': {} {} does not take {} bytes", name, toString(dtype),
+                         formatShape(shape), data.size());
+  auto [position, fresh] = tensors.emplace(std::move(name), Tensor{dtype, std::move(shape), data});
+  if (!fresh)
+    return Status::error(ErrorCode::internal, "tensor '{}' is written twice", position->first);
+  return Status::success();
+}
+
+Status SafetensorsWriter::write(const std::string &path) const {
+  std::vector<const std::pair<const std::string, Tensor> *> order;
+  for (const auto &tensor : tensors)
+    order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](auto *a, auto *b) {
+    size_t first = sizeOf(a->second.dtype), second = sizeOf(b->second.dtype);
+    return first != second ? first > second : a->first < b->first;
+  });
+
+  Json header = Json::object();
+  if (!metadata.empty())
+    header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (auto *tensor : order) {
+    uint64_t end = offset + tensor->second.data.size();
+    header[tensor->first] = {{"dtype", safetensorsName(tensor->second.dtype)},
+                             {"shape", tensor->second.shape},
+                             {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.append((64 - (8 + text.size()) % 64) % 64, ' ');
+  std::string length;
+  for (size_t i = 0; i < 8; ++i)
+    length.push_back(static_cast<char>((text.size() >> (8 * i)) & 0xff));
+
+  BRAID_ASSIGN(OutputFile file, OutputFile::create(path));
+  BRAID_TRY(file.write(length + text));
+  for (auto *tensor : order)
+    BRAID_TRY(file.write(tensor->second.data));
+  BRAID_TRY(file.sync());
+  return file.close();
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,65 @@
+// safetensors files: 8 bytes little-endian header length, a JSON header {"name": {"dtype", "shape", "data_offsets"}},
+// then the data without holes. The writer pads the header so that the data starts at a multiple of 64 bytes and puts
+// wide types first, so that every tensor is aligned to its elements.
+#pragma once
+
+#include "runtime/Program.h"
+#include "runtime/io/File.h"
+
+#include <map>
+
+namespace braid::runtime {
+
+struct SafetensorsEntry {
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  uint64_t offset = 0; // from the start of the file
+  uint64_t bytes = 0;
+};
+
+// Reads and checks the header of a file; the tensors are read on demand.
+class SafetensorsFile {
+public:
+  static Expected<SafetensorsFile> open(const std::string &path);
+
+  const std::string &path() const { return file.path(); }
+  const std::map<std::string, SafetensorsEntry, std::less<>> &entries() const { return table; }
+  // nullptr when there is none of that name.
+  const SafetensorsEntry *find(std::string_view name) const;
+  // The "__metadata__" object of the header.
+  const std::map<std::string, std::string, std::less<>> &metadata() const { return metadataTable; }
+  // The whole tensor; `target` must have its size.
+  Status read(const SafetensorsEntry &entry, std::span<std::byte> target) const;
+
+private:
+  explicit SafetensorsFile(InputFile file) : file(std::move(file)) {}
+  Status readHeader();
+
+  InputFile file;
+  std::map<std::string, SafetensorsEntry, std::less<>> table;
+  std::map<std::string, std::string, std::less<>> metadataTable;
+};
+
+// Collects tensors (their bytes must live until write()) and writes them in one durable file.
+class SafetensorsWriter {
+public:
+  void setMetadata(std::string key, std::string value);
+  Status add(std::string name, DType dtype, std::vector<int64_t> shape, std::span<const std::byte> data);
+  bool empty() const { return tensors.empty(); }
+  Status write(const std::string &path) const;
+
+private:
+  struct Tensor {
+    DType dtype;
+    std::vector<int64_t> shape;
+    std::span<const std::byte> data;
+  };
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// "F32", "BF16", "F64", "I32", "I64", "U8".
+std::string_view safetensorsName(DType dtype);
+std::optional<DType> dtypeFromSafetensors(std::string_view name);
+
+} // namespace braid::runtime

@@ -1,0 +1,304 @@
+#include "runtime/train/Checkpoint.h"
+
+#include "runtime/io/Safetensors.h"
+#include "runtime/io/Shape.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+namespace braid::runtime {
+
+namespace {
+
+constexpr std::string_view stepPrefix = "step-";
+constexpr std::string_view temporaryPrefix = ".tmp-";
+
+std::optional<uint64_t> stepOf(std::string_view name) {
+  if (!name.starts_with(stepPrefix))
+    return std::nullopt;
+  name.remove_prefix(stepPrefix.size());
+  uint64_t step = 0;
+  auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size())
+    return std::nullopt;
+  return step;
+}
+
+std::string fileName(Role role, uint32_t rank, uint32_t ranks) {
+  std::string_view stem = role == Role::moment ? "optimizer" : "model";
+  if (ranks == 1)
+    return fmt::format("{}.safetensors", stem);
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", stem, rank + 1, ranks);
+}
+
+} // namespace
+
+std::string checkpointName(uint64_t step) { return fmt::format("{}{:08}", stepPrefix, step); }
+
+Expected<std::vector<uint64_t>> listCheckpoints(const std::string &directory) {
+  std::vector<uint64_t> steps;
+  if (!pathExists(directory))
+    return steps;
+  BRAID_ASSIGN(std::vector<std::string> names, listDirectory(directory));
+  for (const std::string &name : names)
+    if (std::optional<uint64_t> step = stepOf(name))
+      steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Expected<std::string> resolveCheckpoint(const std::string &path) {
+  if (pathExists(path + "/index.json"))
+    return path;
+  std::string pointer = path + "/latest";
+  if (!pathExists(pointer))
+    return Status::error(ErrorCode::notFound, "{}: holds no checkpoint (neither 'index.json' nor 'latest' is there)",
+                         path);
+  BRAID_ASSIGN(std::string name, readTextFile(pointer));
+  while (!name.empty() && (name.back() == '\n' || name.back() == '\r' || name.back() == ' '))
+    name.pop_back();
+  if (!stepOf(name))
+    return Status::error(ErrorCode::corruptFile, "{}: names '{}', which is not a checkpoint", pointer, name);
+  std::string checkpoint = path + "/" + name;
+  if (!pathExists(checkpoint + "/index.json"))
+    return Status::error(ErrorCode::notFound, "{}: names {}, which has no index.json", pointer, checkpoint);
+  return checkpoint;
+}
+
+// ---- Saving
+// ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Status writeRankFiles(Rank &rank, const std::string &directory) {
+  Session &session = rank.session();
+  uint32_t index = static_cast<uint32_t>(rank.index()), ranks = static_cast<uint32_t>(rank.worldSize());
+  BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(rank.program(), index, /*moments=*/true));
+  for (Role role : {Role::parameter, Role::moment}) {
+    SafetensorsWriter writer;
+    writer.setMetadata("format", "pt"); // what safetensors readers of other frameworks expect to find
+    for (const LogicalTensor &tensor : tensors) {
+      if (tensor.info->role != role || !tensor.owned)
+        continue;
+      TensorView view = session.tensor(*tensor.info).layer(tensor.layer);
+      BRAID_TRY(writer.add(tensor.name, tensor.info->dtype, tensor.localShape, {view.data, view.bytes}));
+    }
+    if (!writer.empty())
+      BRAID_TRY(writer.write(directory + "/" + fileName(role, index, ranks)));
+  }
+  return Status::success();
+}
+
+Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointState &state) {
+  CheckpointIndex index;
+  index.state = state;
+  index.program = program.name();
+  index.tokenizer = program.metadata("tokenizer").value_or("bytes");
+  index.modelJson = program.metadata("model_json").value_or("");
+  uint32_t ranks = program.mesh().worldSize();
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(program, rank, /*moments=*/true));
+    for (LogicalTensor &tensor : tensors) {
+      if (!tensor.owned)
+        continue;
+      CheckpointTensor &entry = index.tensors[tensor.name];
+      entry.role = tensor.info->role;
+      entry.dtype = tensor.info->dtype;
+      entry.shape = tensor.shape;
+      entry.pieces.push_back(
+          {fileName(entry.role, rank, ranks), std::move(tensor.offset), std::move(tensor.localShape)});
+    }
+  }
+  return index;
+}
+
+// A directory of the same step can only be left over from a run that was not resumed; it makes room.
+Status publish(const std::string &directory, const std::string &temporary, uint64_t step) {
+  std::string name = checkpointName(step), target = directory + "/" + name;
+  if (pathExists(target)) {
+    std::string old = directory + "/" + std::string(temporaryPrefix) + "old-" + name;
+    BRAID_TRY(removeAll(old));
+    BRAID_TRY(renamePath(target, old));
+    BRAID_TRY(renamePath(temporary, target));
+    BRAID_TRY(removeAll(old));
+  } else {
+    BRAID_TRY(renamePath(temporary, target));
+  }
+  BRAID_TRY(syncDirectory(directory));
+  return writeFileAtomic(directory + "/latest", name + "\n");
+}
+
+Status prune(const std::string &directory, uint64_t newest, int keep) {
+  BRAID_ASSIGN(std::vector<uint64_t> steps, listCheckpoints(directory));
+  std::erase_if(steps, [&](uint64_t step) { return step >= newest; });
+  size_t others = static_cast<size_t>(std::max(keep, 1)) - 1;
+  for (size_t i = 0; i + others < steps.size(); ++i)
+    BRAID_TRY(removeAll(directory + "/" + checkpointName(steps[i])));
+  return Status::success();
+}
+
+} // namespace
+
+Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep) {
+  std::string temporary = directory + "/" + std::string(temporaryPrefix) + checkpointName(state.step);
+  if (rank.isFirst()) {
+    BRAID_TRY(makeDirectories(directory));
+    BRAID_ASSIGN(std::vector<std::string> names, listDirectory(directory));
+    for (const std::string &name : names) // left by runs that were killed while they saved
+      if (name.starts_with(temporaryPrefix))
+        BRAID_TRY(removeAll(directory + "/" + name));
+    BRAID_TRY(makeDirectories(temporary));
+  }
+  BRAID_TRY(rank.barrier("checkpoint directory"));
+  BRAID_TRY(writeRankFiles(rank, temporary));
+  BRAID_TRY(rank.barrier("checkpoint files"));
+  if (rank.isFirst()) {
+    BRAID_ASSIGN(CheckpointIndex index, makeIndex(rank.program(), state));
+    BRAID_TRY(writeFileAtomic(temporary + "/index.json", index.toJson()));
+    BRAID_TRY(syncDirectory(temporary));
+    BRAID_TRY(publish(directory, temporary, state.step));
+    BRAID_TRY(prune(directory, state.step, keep));
+  }
+  return rank.barrier("checkpoint");
+}
+
+// ---- Loading
+// ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Box {
+  std::span<const int64_t> offset, shape;
+};
+
+// Copies the elements that two boxes of one tensor share, row by row.
+void copyShared(const Box &source, const std::byte *from, const Box &target, std::byte *to, size_t elementBytes) {
+  size_t rank = source.shape.size();
+  std::vector<int64_t> begin(rank), extent(rank), position(rank, 0);
+  for (size_t d = 0; d < rank; ++d) {
+    begin[d] = std::max(source.offset[d], target.offset[d]);
+    extent[d] = std::min(source.offset[d] + source.shape[d], target.offset[d] + target.shape[d]) - begin[d];
+    if (extent[d] <= 0)
+      return;
+  }
+  auto address = [&](const Box &box) {
+    int64_t index = 0;
+    for (size_t d = 0; d < rank; ++d)
+      index = index * box.shape[d] + begin[d] + position[d] - box.offset[d];
+    return static_cast<size_t>(index) * elementBytes;
+  };
+  size_t rowBytes = (rank == 0 ? 1 : static_cast<size_t>(extent[rank - 1])) * elementBytes;
+  while (true) {
+    std::memcpy(to + address(target), from + address(source), rowBytes);
+    size_t d = rank < 2 ? 0 : rank - 1; // the last dimension is the row
+    while (d > 0 && ++position[d - 1] == extent[d - 1])
+      position[--d] = 0;
+    if (d == 0)
+      return;
+  }
+}
+
+class Loader {
+public:
+  Loader(Rank &rank, std::string directory) : rank(rank), directory(std::move(directory)) {}
+
+  Expected<CheckpointState> load(bool weightsOnly) {
+    std::string path = directory + "/index.json";
+    BRAID_ASSIGN(std::string text, readTextFile(path));
+    BRAID_ASSIGN(CheckpointIndex index, CheckpointIndex::parse(text, path));
+    uint32_t rankIndex = static_cast<uint32_t>(rank.index());
+    BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(rank.program(), rankIndex, !weightsOnly));
+    BRAID_TRY(checkNames(index, tensors, weightsOnly));
+    for (const LogicalTensor &tensor : tensors)
+      BRAID_TRY(fill(tensor, index.tensors.find(tensor.name)->second));
+    return index.state;
+  }
+
+private:
+  Status checkNames(const CheckpointIndex &index, const std::vector<LogicalTensor> &tensors, bool weightsOnly) {
+    std::set<std::string_view> wanted;
+    std::string_view missing, extra;
+    size_t missingCount = 0, extraCount = 0;
+    for (const LogicalTensor &tensor : tensors) {
+      wanted.insert(tensor.name);
+      if (!index.tensors.count(tensor.name) && ++missingCount == 1)
+        missing = tensor.name;
+    }
+    for (const auto &[name, tensor] : index.tensors)
+      if (!wanted.count(name) && !(weightsOnly && tensor.role == Role::moment) && ++extraCount == 1)
+        extra = name;
+    if (missingCount)
+      return Status::error(ErrorCode::corruptFile, "{}: lacks tensor '{}'{} of program {}", directory, missing,
+                           others(missingCount), rank.program().path());
+    if (extraCount)
+      return Status::error(ErrorCode::corruptFile, "{}: holds tensor '{}'{}, which program {} does not have", directory,
+                           extra, others(extraCount), rank.program().path());
+    return Status::success();
+  }
+
+  static std::string others(size_t count) { return count == 1 ? "" : fmt::format(" (and {} more)", count - 1); }
+
+  Status fill(const LogicalTensor &tensor, const CheckpointTensor &saved) {
+    if (saved.role != tensor.info->role)
+      return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' is saved as a {}, but is a {} of the program",
+                           directory, tensor.name, toString(saved.role), toString(tensor.info->role));
+    if (saved.dtype != tensor.info->dtype)
+      return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' is {} in the checkpoint but {} in the program",
+                           directory, tensor.name, toString(saved.dtype), toString(tensor.info->dtype));
+    if (saved.shape != tensor.shape)
+      return Status::error(ErrorCode::corruptFile,
+                           "{}: tensor '{}' has shape {} in the checkpoint but {} in the program", directory,
+                           tensor.name, formatShape(saved.shape), formatShape(tensor.shape));
+    TensorView view = rank.session().tensor(*tensor.info).layer(tensor.layer);
+    for (const CheckpointPiece &piece : saved.pieces) {
+      BRAID_ASSIGN(const SafetensorsFile *file, open(piece.file));
+      const SafetensorsEntry *entry = file->find(tensor.name);
+      if (!entry)
+        return Status::error(ErrorCode::corruptFile, "{}: lacks tensor '{}', which index.json places there",
+                             file->path(), tensor.name);
+      if (entry->dtype != saved.dtype || entry->shape != piece.shape)
+        return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' is {} {}, but index.json says {} {}",
+                             file->path(), tensor.name, toString(entry->dtype), formatShape(entry->shape),
+                             toString(saved.dtype), formatShape(piece.shape));
+      if (piece.offset == tensor.offset && piece.shape == tensor.localShape) {
+        BRAID_TRY(file->read(*entry, {view.data, view.bytes}));
+        continue;
+      }
+      Box source{piece.offset, piece.shape}, target{tensor.offset, tensor.localShape};
+      bool shared = true;
+      for (size_t d = 0; d < piece.shape.size(); ++d)
+        shared &=
+            piece.offset[d] < target.offset[d] + target.shape[d] && target.offset[d] < piece.offset[d] + piece.shape[d];
+      if (!shared)
+        continue;
+      buffer.resize(entry->bytes);
+      BRAID_TRY(file->read(*entry, buffer));
+      copyShared(source, buffer.data(), target, view.data, sizeOf(saved.dtype));
+    }
+    return Status::success();
+  }
+
+  Expected<const SafetensorsFile *> open(const std::string &name) {
+    auto found = files.find(name);
+    if (found == files.end()) {
+      BRAID_ASSIGN(SafetensorsFile file, SafetensorsFile::open(directory + "/" + name));
+      found = files.emplace(name, std::move(file)).first;
+    }
+    return &found->second;
+  }
+
+  Rank &rank;
+  std::string directory;
+  std::map<std::string, SafetensorsFile> files;
+  std::vector<std::byte> buffer;
+};
+
+} // namespace
+
+Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, bool weightsOnly) {
+  BRAID_ASSIGN(std::string directory, resolveCheckpoint(path));
+  return Loader(rank, directory).load(weightsOnly);
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,24 @@
+// Checkpoints: DIR/step-00000123/ with index.json (CheckpointIndex.h), model*.safetensors (weights alone, readable by
+// any safetensors tool) and optimizer*.safetensors; one pair per rank that owns something. DIR/latest names the newest.
+// A checkpoint appears complete or not at all: it is written to a hidden directory, made durable, then renamed.
+#pragma once
+
+#include "runtime/train/CheckpointIndex.h"
+#include "runtime/train/Rank.h"
+
+namespace braid::runtime {
+
+// The checkpoint that `path` means: a step directory itself, or a directory whose `latest` names one.
+Expected<std::string> resolveCheckpoint(const std::string &path);
+// Steps of the complete checkpoints in a directory, ascending; a directory that does not exist has none.
+Expected<std::vector<uint64_t>> listCheckpoints(const std::string &directory);
+std::string checkpointName(uint64_t step); // step-00000123
+
+// Collective. Writes parameters and moments, moves `latest`, then removes all but the newest `keep` checkpoints.
+Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep);
+
+// Every rank for itself. Fills the parameters, and the moments unless `weightsOnly`. The tensors must be exactly those
+// of the program, with their dtypes and global shapes; the mesh may be another.
+Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, bool weightsOnly);
+
+} // namespace braid::runtime

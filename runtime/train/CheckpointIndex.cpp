@@ -1,0 +1,302 @@
+#include "runtime/train/CheckpointIndex.h"
+
+#include "runtime/io/Shape.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view formatName = "braid-checkpoint";
+constexpr uint64_t formatVersion = 1;
+
+std::optional<DType> parseDType(std::string_view name) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8})
+    if (toString(dtype) == name)
+      return dtype;
+  return std::nullopt;
+}
+
+// Reads typed members of one JSON object; remembers the first thing that was wrong, as a JSON path.
+class Reader {
+public:
+  Reader(const nlohmann::json &object, std::string at, Status &status)
+      : object(object), at(std::move(at)), status(status) {}
+
+  void read(const char *key, uint64_t &value) {
+    if (const nlohmann::json *member = find(key, "a non-negative integer"); member && member->is_number_unsigned())
+      value = member->get<uint64_t>();
+    else if (member)
+      fail(key, "a non-negative integer");
+  }
+  void read(const char *key, double &value) {
+    if (const nlohmann::json *member = find(key, "a number"); member && member->is_number())
+      value = member->get<double>();
+    else if (member)
+      fail(key, "a number");
+  }
+  void read(const char *key, std::string &value) {
+    if (const nlohmann::json *member = find(key, "a string"); member && member->is_string())
+      value = member->get<std::string>();
+    else if (member)
+      fail(key, "a string");
+  }
+  void read(const char *key, std::vector<int64_t> &value) {
+    const nlohmann::json *member = find(key, "an array of non-negative integers");
+    if (!member)
+      return;
+    if (!member->is_array())
+      return fail(key, "an array of non-negative integers");
+    for (const nlohmann::json &element : *member) {
+      if (!element.is_number_unsigned() || element.get<uint64_t>() > uint64_t(1) << 62)
+        return fail(key, "an array of non-negative integers");
+      value.push_back(element.get<int64_t>());
+    }
+  }
+  void fail(const char *key, std::string_view wanted) {
+    if (status.ok())
+      status = Status::error(ErrorCode::corruptFile, "{}{}: must be {}", at, key, wanted);
+  }
+
+private:
+  const nlohmann::json *find(const char *key, std::string_view wanted) {
+    auto found = object.find(key);
+    if (found != object.end())
+      return &*found;
+    fail(key, wanted);
+    return nullptr;
+  }
+
+  const nlohmann::json &object;
+  std::string at;
+  Status &status;
+};
+
+bool isPlainName(std::string_view name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
+}
+
+bool overlap(const CheckpointPiece &a, const CheckpointPiece &b) {
+  for (size_t d = 0; d < a.shape.size(); ++d)
+    if (a.shape[d] == 0 || b.shape[d] == 0 || a.offset[d] + a.shape[d] <= b.offset[d] ||
+        b.offset[d] + b.shape[d] <= a.offset[d])
+      return false;
+  return true;
+}
+
+// Every element of the tensor is in exactly one piece.
+Status checkPieces(const CheckpointTensor &tensor) {
+  std::optional<int64_t> count = elementCount(tensor.shape);
+  if (!count)
+    return Status::error(ErrorCode::corruptFile, "shape {} is too large", formatShape(tensor.shape));
+  int64_t covered = 0;
+  for (size_t i = 0; i < tensor.pieces.size(); ++i) {
+    const CheckpointPiece &piece = tensor.pieces[i];
+    if (!isPlainName(piece.file))
+      return Status::error(ErrorCode::corruptFile, "pieces[{}].file: '{}' is not the plain name of a file", i,
+                           piece.file);
+    if (piece.offset.size() != tensor.shape.size() || piece.shape.size() != tensor.shape.size())
+      return Status::error(ErrorCode::corruptFile, "pieces[{}]: {} dimensions, but the tensor has {}", i,
+                           std::max(piece.shape.size(), piece.offset.size()), tensor.shape.size());
+    int64_t elements = 1;
+    for (size_t d = 0; d < tensor.shape.size(); ++d) {
+      if (piece.offset[d] > tensor.shape[d] || piece.shape[d] > tensor.shape[d] - piece.offset[d])
+        return Status::error(ErrorCode::corruptFile, "pieces[{}]: offset {} and shape {} leave the tensor's shape {}",
+                             i, formatShape(piece.offset), formatShape(piece.shape), formatShape(tensor.shape));
+      elements *= piece.shape[d]; // at most *count
+    }
+    for (size_t j = 0; j < i; ++j)
+      if (overlap(piece, tensor.pieces[j]))
+        return Status::error(ErrorCode::corruptFile, "pieces[{}] and pieces[{}] overlap", j, i);
+    covered += elements;
+  }
+  if (covered != *count)
+    return Status::error(ErrorCode::corruptFile, "its pieces hold {} elements, but the shape {} has {}", covered,
+                         formatShape(tensor.shape), *count);
+  return Status::success();
+}
+
+} // namespace
+
+std::string CheckpointIndex::toJson() const {
+  Json json = {{"format", formatName},
+               {"version", formatVersion},
+               {"program", program},
+               {"tokenizer", tokenizer},
+               {"step", state.step},
+               {"data_position", state.dataPosition},
+               {"seed", state.seed},
+               {"seq_len", state.seqLen},
+               {"corpus_bytes", state.corpusBytes},
+               {"corpus_hash", state.corpusHash},
+               {"learning_rate", state.learningRate},
+               {"min_learning_rate", state.minLearningRate},
+               {"warmup_steps", state.warmupSteps}};
+  // The model as an object when it is one (comments are dropped), so that people and tools can read it.
+  Json model = Json::parse(modelJson, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  json["model"] = model.is_discarded() ? Json(modelJson) : std::move(model);
+  std::map<std::string, Json> table;
+  for (const auto &[name, tensor] : tensors) {
+    Json pieces = Json::array();
+    for (const CheckpointPiece &piece : tensor.pieces)
+      pieces.push_back({{"file", piece.file}, {"offset", piece.offset}, {"shape", piece.shape}});
+    table[name] = {{"role", toString(tensor.role)},
+                   {"dtype", toString(tensor.dtype)},
+                   {"shape", tensor.shape},
+                   {"pieces", std::move(pieces)}};
+  }
+  // One tensor per line: a person can read and compare it. (An ordered object of thousands would be slow to build.)
+  std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace);
+  text.resize(text.size() - 2); // "\n}"
+  text += ",\n \"tensors\": {";
+  const char *separator = "\n  ";
+  for (const auto &[name, tensor] : table) {
+    text += separator + Json(name).dump(-1, ' ', false, Json::error_handler_t::replace) + ": " + tensor.dump();
+    separator = ",\n  ";
+  }
+  return text + "\n }\n}\n";
+}
+
+Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const std::string &path) {
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object())
+    return Status::error(ErrorCode::corruptFile, "{}: not a JSON object", path);
+  CheckpointIndex index;
+  Status status = Status::success();
+  Reader top(json, "", status);
+  std::string format;
+  uint64_t version = 0, seqLen = 0;
+  top.read("format", format);
+  top.read("version", version);
+  if (status.ok() && format != formatName)
+    return Status::error(ErrorCode::corruptFile, "{}: format is '{}', not '{}'", path, format, formatName);
+  if (status.ok() && (version < 1 || version > formatVersion))
+    return Status::error(ErrorCode::unsupported, "{}: version {}, but this build reads 1 to {}", path, version,
+                         formatVersion);
+  CheckpointState &state = index.state;
+  top.read("program", index.program);
+  top.read("tokenizer", index.tokenizer);
+  top.read("step", state.step);
+  top.read("data_position", state.dataPosition);
+  top.read("seed", state.seed);
+  top.read("seq_len", seqLen);
+  top.read("corpus_bytes", state.corpusBytes);
+  top.read("corpus_hash", state.corpusHash);
+  top.read("learning_rate", state.learningRate);
+  top.read("min_learning_rate", state.minLearningRate);
+  top.read("warmup_steps", state.warmupSteps);
+  state.seqLen = static_cast<int64_t>(seqLen & INT64_MAX);
+  if (auto model = json.find("model"); model != json.end())
+    index.modelJson =
+        model->is_string() ? model->get<std::string>() : model->dump(-1, ' ', false, Json::error_handler_t::replace);
+  auto tensors = json.find("tensors");
+  if (tensors == json.end() || !tensors->is_object())
+    top.fail("tensors", "an object");
+  if (!status.ok())
+    return status.withContext(path);
+
+  for (const auto &item : tensors->items()) {
+    std::string at = fmt::format("tensors['{}'].", item.key());
+    const nlohmann::json &value = item.value();
+    if (!value.is_object())
+      return Status::error(ErrorCode::corruptFile, "{}: tensors['{}'] must be an object", path, item.key());
+    CheckpointTensor tensor;
+    std::string role, dtype;
+    Reader reader(value, at, status);
+    reader.read("role", role);
+    reader.read("dtype", dtype);
+    reader.read("shape", tensor.shape);
+    if (role != "parameter" && role != "moment")
+      reader.fail("role", "'parameter' or 'moment'");
+    tensor.role = role == "moment" ? Role::moment : Role::parameter;
+    std::optional<DType> known = parseDType(dtype);
+    if (!known)
+      reader.fail("dtype", "one of f32, bf16, f64, i32, i64, u8");
+    tensor.dtype = known.value_or(DType::f32);
+    auto pieces = value.find("pieces");
+    if (pieces == value.end() || !pieces->is_array()) {
+      reader.fail("pieces", "an array");
+      return status.withContext(path);
+    }
+    for (size_t i = 0; i < pieces->size(); ++i) {
+      const nlohmann::json &piece = (*pieces)[i];
+      if (!piece.is_object()) {
+        reader.fail("pieces", "an array of objects");
+        break;
+      }
+      CheckpointPiece &target = tensor.pieces.emplace_back();
+      Reader pieceReader(piece, fmt::format("{}pieces[{}].", at, i), status);
+      pieceReader.read("file", target.file);
+      pieceReader.read("offset", target.offset);
+      pieceReader.read("shape", target.shape);
+    }
+    if (!status.ok())
+      return status.withContext(path);
+    if (Status covered = checkPieces(tensor); !covered.ok())
+      return covered.withContext(fmt::format("{}: tensors['{}']", path, item.key()));
+    index.tensors.emplace(item.key(), std::move(tensor));
+  }
+  return index;
+}
+
+// ---- Logical tensors
+// -------------------------------------------------------------------------------------------------
+
+namespace {
+
+Expected<LogicalTensor> describe(const Program &program, const TensorInfo &tensor, uint32_t rank) {
+  const MeshInfo &mesh = program.mesh();
+  LogicalTensor logical;
+  logical.info = &tensor;
+  logical.shape = logical.localShape = tensor.shape;
+  logical.offset.assign(tensor.shape.size(), 0);
+  logical.owned = true;
+  // Several axes on one dimension: the first listed is the outermost. `shape` grows from the inside out.
+  for (auto shard = tensor.shards.rbegin(); shard != tensor.shards.rend(); ++shard) {
+    std::optional<uint32_t> size = mesh.size(shard->axis), coordinate = mesh.coordinate(rank, shard->axis);
+    if (!size || !coordinate || shard->dim >= tensor.shape.size())
+      return Status::error(ErrorCode::corruptFile,
+                           "tensor '{}' is sharded on dimension {} over '{}', which does not exist", tensor.name,
+                           shard->dim, shard->axis);
+    logical.offset[shard->dim] += static_cast<int64_t>(*coordinate) * logical.shape[shard->dim];
+    logical.shape[shard->dim] *= static_cast<int64_t>(*size);
+  }
+  for (uint32_t lower = 0; lower < rank && logical.owned; ++lower) {
+    bool same = true;
+    for (const ShardInfo &shard : tensor.shards)
+      same &= mesh.coordinate(lower, shard.axis) == mesh.coordinate(rank, shard.axis);
+    logical.owned = !same;
+  }
+  return logical;
+}
+
+} // namespace
+
+Expected<std::vector<LogicalTensor>> logicalTensors(const Program &program, uint32_t rank, bool moments) {
+  std::vector<LogicalTensor> result;
+  for (const TensorInfo &tensor : program.tensors()) {
+    if (tensor.role != Role::parameter && !(moments && tensor.role == Role::moment))
+      continue;
+    BRAID_ASSIGN(LogicalTensor logical, describe(program, tensor, rank));
+    for (size_t i = 0; i < tensor.layerCount(); ++i) {
+      logical.layer = i;
+      if (tensor.role == Role::moment) {
+        logical.name = tensor.of;
+        if (size_t hole = logical.name.find("{}"); hole != std::string::npos && !tensor.layers.empty())
+          logical.name.replace(hole, 2, std::to_string(tensor.layers[i]));
+        logical.name += "." + tensor.slot;
+      } else {
+        logical.name = tensor.layerName(i);
+      }
+      result.push_back(logical);
+    }
+  }
+  return result;
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,66 @@
+// index.json of a checkpoint: logical tensors (per layer, global shapes) and the pieces that make them up, so that any
+// mesh can read what any other mesh wrote; and where training stood.
+//
+//   {"format": "braid-checkpoint", "version": 1, "program": "...", "step": 123, "data_position": 984, "seed": 1, ...,
+//    "tensors": {"layers.3.lsm.wq": {"role": "parameter", "dtype": "f32", "shape": [64, 64],
+//                                    "pieces": [{"file": "model.safetensors", "offset": [0, 0], "shape": [64, 64]}]},
+//                "layers.3.lsm.wq.first": {"role": "moment", ...}, ...}}
+//
+// Inside its file a piece has the logical name of its tensor.
+#pragma once
+
+#include "runtime/Program.h"
+
+#include <map>
+
+namespace braid::runtime {
+
+// What a resumed run needs besides the tensors.
+struct CheckpointState {
+  uint64_t step = 0;         // completed optimizer steps
+  uint64_t dataPosition = 0; // samples (windows) consumed
+  uint64_t seed = 0;
+  int64_t seqLen = 0;        // of the windows
+  uint64_t corpusBytes = 0; // of the training text, with its 64-bit FNV-1a hash: the position means nothing in another
+  uint64_t corpusHash = 0;
+  double learningRate = 0, minLearningRate = 0;
+  uint64_t warmupSteps = 0;
+};
+
+struct CheckpointPiece {
+  std::string file; // a plain name in the checkpoint's directory
+  std::vector<int64_t> offset, shape;
+};
+
+struct CheckpointTensor {
+  Role role = Role::parameter;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape; // global
+  std::vector<CheckpointPiece> pieces;
+};
+
+struct CheckpointIndex {
+  CheckpointState state;
+  std::string program, tokenizer, modelJson;
+  std::map<std::string, CheckpointTensor, std::less<>> tensors;
+
+  std::string toJson() const;
+  // Checks everything that can be checked without the files: types, bounds, and that the pieces of every tensor cover
+  // it exactly once. `path` is for errors.
+  static Expected<CheckpointIndex> parse(std::string_view text, const std::string &path);
+};
+
+// One logical tensor as a rank of a program holds it.
+struct LogicalTensor {
+  std::string name; // layers.3.lsm.wq; moments: layers.3.lsm.wq.first
+  const TensorInfo *info = nullptr;
+  size_t layer = 0; // position in the stacked buffer
+  std::vector<int64_t> shape; // global
+  std::vector<int64_t> offset, localShape; // this rank's piece
+  bool owned = false; // this rank writes the piece: the lowest rank that holds these bytes
+};
+
+// All parameters, and with `moments` the optimizer's moments, of a rank.
+Expected<std::vector<LogicalTensor>> logicalTensors(const Program &program, uint32_t rank, bool moments);
+
+} // namespace braid::runtime

@@ -1,0 +1,172 @@
+#include "runtime/train/Rank.h"
+
+#include "runtime/ThreadPool.h"
+#include "runtime/comm/ThreadWorld.h"
+#include "runtime/io/Shape.h"
+#include "runtime/io/TensorNames.h"
+
+#include <cmath>
+#include <cstdlib>
+
+namespace braid::runtime {
+
+// ---- Ranks
+// -----------------------------------------------------------------------------------------------------------
+
+int64_t Rank::dpSize() const { return program().mesh().size("dp").value_or(1); }
+
+int64_t Rank::dpCoordinate() const {
+  return program().mesh().coordinate(static_cast<uint32_t>(index()), "dp").value_or(0);
+}
+
+Expected<bool> Rank::any(bool flag, const char *name) {
+  if (!comm || worldSize() == 1)
+    return flag;
+  int32_t value = flag;
+  auto *bytes = reinterpret_cast<std::byte *>(&value);
+  BRAID_TRY(comm->world().allReduce(bytes, bytes, sizeof(value), DType::i32, name));
+  return value != 0;
+}
+
+Status runRanks(std::shared_ptr<const Program> program, const RankOptions &options,
+                const std::function<Status(Rank &)> &body) {
+  uint32_t needed = program->mesh().worldSize();
+  if (options.ranks < 1 || static_cast<uint32_t>(options.ranks) != needed)
+    return Status::error("{} was compiled for a mesh of {} rank{}, but {} were asked for: run it with --ranks={}",
+                         program->path(), needed, needed == 1 ? "" : "s", options.ranks, needed);
+  std::unique_ptr<ThreadWorld> world;
+  if (options.ranks > 1) {
+    // Long enough for rank 0 to write a large checkpoint while the others wait.
+    BRAID_ASSIGN(world, ThreadWorld::create(program->mesh(), {.timeout = std::chrono::minutes(10)}));
+  }
+  return runOnRanks(options.ranks, [&](int index) -> Status {
+    CommunicatorGroup *comm = world ? &world->group(index) : nullptr;
+    auto work = [&]() -> Status {
+      SessionOptions sessionOptions;
+      sessionOptions.threads = options.threads;
+      sessionOptions.rank = index;
+      sessionOptions.worldSize = options.ranks;
+      sessionOptions.comm = comm;
+      BRAID_ASSIGN(std::unique_ptr<Session> session, Session::create(program, sessionOptions));
+      Rank rank(*session, comm);
+      return body(rank);
+    };
+    Status status = work();
+    if (!status.ok() && comm)
+      comm->abort(status);
+    return status;
+  });
+}
+
+// ---- Entry points
+// ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+Expected<TensorView> scalar(Session &session, const EntryInfo &entry, const TensorInfo &tensor, DType dtype) {
+  BRAID_TRY(checkTensor(entry, tensor, dtype, 1));
+  if (tensor.shape[0] != 1)
+    return Status::error(ErrorCode::unsupported, "entry @{}: '{}' has {} elements, but the host needs 1", entry.name,
+                         tensor.name, tensor.shape[0]);
+  return session.tensor(tensor);
+}
+
+} // namespace
+
+Expected<TensorView> scalarInput(Session &session, const EntryInfo &entry, std::string_view name, DType dtype) {
+  BRAID_ASSIGN(const TensorInfo *tensor, entryInput(session.program(), entry, name));
+  return scalar(session, entry, *tensor, dtype);
+}
+
+Expected<TensorView> scalarOutput(Session &session, const EntryInfo &entry, std::string_view name, DType dtype) {
+  BRAID_ASSIGN(const TensorInfo *tensor, entryOutput(session.program(), entry, name));
+  return scalar(session, entry, *tensor, dtype);
+}
+
+Status initialize(Rank &rank, uint64_t seed) {
+  Session &session = rank.session();
+  const Program &program = session.program();
+  BRAID_ASSIGN(const EntryInfo *entry, findEntry(program, "init"));
+  BRAID_ASSIGN(TensorView seedView, scalarInput(session, *entry, "seed", DType::i64));
+  seedView.as<int64_t>()[0] = static_cast<int64_t>(seed);
+  constexpr std::string_view prefix = "coordinate.";
+  for (uint32_t index : entry->inputs) {
+    std::string_view name = program.tensors()[index].name;
+    name = name.substr(name.rfind('/') + 1); // npos + 1 is 0
+    if (!name.starts_with(prefix))
+      continue;
+    std::string_view axis = name.substr(prefix.size());
+    std::optional<uint32_t> coordinate = program.mesh().coordinate(static_cast<uint32_t>(rank.index()), axis);
+    if (!coordinate)
+      return Status::error(ErrorCode::corruptFile, "entry @init asks for '{}', but the mesh has no axis '{}'", name,
+                           axis);
+    BRAID_ASSIGN(TensorView view, scalarInput(session, *entry, name, DType::i32));
+    view.as<int32_t>()[0] = static_cast<int32_t>(*coordinate);
+  }
+  BRAID_ASSIGN(EntryId id, session.entry("init"));
+  BRAID_TRY(session.run(id));
+  session.clear(Role::moment);
+  return Status::success();
+}
+
+Expected<BatchBinding> BatchBinding::bind(Session &session, const EntryInfo &entry) {
+  const Program &program = session.program();
+  BatchBinding binding;
+  BRAID_ASSIGN(const TensorInfo *tokens, entryInput(program, entry, "tokens"));
+  BRAID_ASSIGN(const TensorInfo *labels, entryInput(program, entry, "labels"));
+  BRAID_ASSIGN(const TensorInfo *documents, entryInput(program, entry, "cu_seqlens"));
+  for (const TensorInfo *tensor : {tokens, labels, documents})
+    BRAID_TRY(checkTensor(entry, *tensor, DType::i32, 2));
+  if (labels->shape != tokens->shape)
+    return Status::error(ErrorCode::unsupported, "entry @{}: tokens have shape {} but labels {}", entry.name,
+                         formatShape(tokens->shape), formatShape(labels->shape));
+  if (documents->shape[0] != tokens->shape[0] || documents->shape[1] < 2)
+    return Status::error(ErrorCode::unsupported,
+                         "entry @{}: tokens have shape {}, so cu_seqlens must be [{}, 2 or more], not {}", entry.name,
+                         formatShape(tokens->shape), tokens->shape[0], formatShape(documents->shape));
+  if (tokens->shape[0] < 1 || tokens->shape[1] < 1)
+    return Status::error(ErrorCode::unsupported, "entry @{}: tokens have the empty shape {}", entry.name,
+                         formatShape(tokens->shape));
+  binding.batch = tokens->shape[0];
+  binding.seqLen = tokens->shape[1];
+  binding.documentStride = documents->shape[1];
+  binding.tokens = session.tensor(*tokens).as<int32_t>();
+  binding.labels = session.tensor(*labels).as<int32_t>();
+  binding.cuSeqlens = session.tensor(*documents).as<int32_t>();
+  BRAID_ASSIGN(binding.entry, session.entry(entry.name));
+  return binding;
+}
+
+// ---- Metadata
+// --------------------------------------------------------------------------------------------------------
+
+Expected<std::optional<double>> metadataNumber(const Program &program, std::string_view key) {
+  std::optional<std::string_view> text = program.metadata(key);
+  if (!text)
+    return std::optional<double>();
+  std::string copy(*text);
+  char *end = nullptr;
+  double value = std::strtod(copy.c_str(), &end);
+  if (copy.empty() || *end != '\0' || !std::isfinite(value))
+    return Status::error(ErrorCode::corruptFile, "{}: metadata '{}' is '{}', which is not a number", program.path(),
+                         key, copy);
+  return std::optional<double>(value);
+}
+
+Status checkByteTokens(const Program &program) {
+  std::string_view tokenizer = program.metadata("tokenizer").value_or("bytes");
+  if (tokenizer != "bytes")
+    return Status::error(ErrorCode::unsupported, "{}: its tokenizer is '{}', but only 'bytes' is supported",
+                         program.path(), tokenizer);
+  BRAID_ASSIGN(std::optional<double> vocabulary, metadataNumber(program, "vocab_size"));
+  if (vocabulary && *vocabulary < 256)
+    return Status::error(ErrorCode::unsupported, "{}: its vocabulary has {} entries, but byte tokens need 256",
+                         program.path(), *vocabulary);
+  if (program.mesh().size("sp").value_or(1) > 1)
+    return Status::error(ErrorCode::unsupported,
+                         "{}: the mesh has sp = {}; rows split over ranks are not supported here", program.path(),
+                         *program.mesh().size("sp"));
+  return Status::success();
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,69 @@
+// Rank: what the host code of training and evaluation sees of the world: this rank's session and the agreement of all
+// ranks. Every rank runs the same host code (SPMD); rank 0 alone prints and writes shared files.
+#pragma once
+
+#include "runtime/Communicator.h"
+#include "runtime/Session.h"
+
+#include <functional>
+
+namespace braid::runtime {
+
+class Rank {
+public:
+  Rank(Session &session, CommunicatorGroup *comm) : sessionRef(session), comm(comm) {}
+
+  Session &session() { return sessionRef; }
+  const Program &program() const { return sessionRef.program(); }
+  int index() const { return sessionRef.rank(); }
+  int worldSize() const { return sessionRef.worldSize(); }
+  bool isFirst() const { return index() == 0; }
+  // Data parallelism: the rows of the global batch are split over dp.
+  int64_t dpSize() const;
+  int64_t dpCoordinate() const;
+
+  // Collective. True when `flag` is true on any rank; also a barrier. `name` appears in errors.
+  Expected<bool> any(bool flag, const char *name);
+  Status barrier(const char *name) { return any(false, name).status(); }
+
+private:
+  Session &sessionRef;
+  CommunicatorGroup *comm;
+};
+
+struct RankOptions {
+  int ranks = 1;   // threads of this process that act as ranks; must equal the program's mesh
+  int threads = 0; // worker threads per rank; 0: all cores / ranks
+};
+
+// Creates the sessions and runs `body` on every rank. When one rank fails, the others are told and end too; the error
+// is that of the rank that failed first in rank order.
+Status runRanks(std::shared_ptr<const Program> program, const RankOptions &options,
+                const std::function<Status(Rank &)> &body);
+
+// Runs entry `init`: parameters from the seed (the same on every mesh), optimizer moments zero.
+Status initialize(Rank &rank, uint64_t seed);
+
+// The tokens, labels and cu_seqlens of an entry; this rank's rows.
+struct BatchBinding {
+  EntryId entry;
+  int64_t batch = 0, seqLen = 0;
+  std::span<int32_t> tokens, labels, cuSeqlens;
+  int64_t documentStride = 0; // entries of cu_seqlens per row
+
+  static Expected<BatchBinding> bind(Session &session, const EntryInfo &entry);
+  std::span<int32_t> tokenRow(int64_t row) const { return tokens.subspan(row * seqLen, seqLen); }
+  std::span<int32_t> labelRow(int64_t row) const { return labels.subspan(row * seqLen, seqLen); }
+  std::span<int32_t> documentRow(int64_t row) const { return cuSeqlens.subspan(row * documentStride, documentStride); }
+};
+
+// Named inputs and outputs of one element.
+Expected<TensorView> scalarInput(Session &session, const EntryInfo &entry, std::string_view name, DType dtype);
+Expected<TensorView> scalarOutput(Session &session, const EntryInfo &entry, std::string_view name, DType dtype);
+
+// Success when the program's tokens are bytes and its mesh is one this host feeds.
+Status checkByteTokens(const Program &program);
+// A number from the program's metadata; absent: nothing; not a number: an error that quotes it.
+Expected<std::optional<double>> metadataNumber(const Program &program, std::string_view key);
+
+} // namespace braid::runtime

@@ -1,0 +1,323 @@
+#include "runtime/train/Trainer.h"
+
+#include "runtime/io/ChromeTrace.h"
+#include "runtime/io/JsonLines.h"
+#include "runtime/io/TensorNames.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/Progress.h"
+#include "runtime/train/Schedule.h"
+
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr double defaultLearningRate = 1e-3;
+constexpr double defaultMinimumShare = 0.1; // of the learning rate
+
+uint64_t fnv1a(std::span<const uint8_t> bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (uint8_t byte : bytes)
+    hash = (hash ^ byte) * 0x100000001b3;
+  return hash;
+}
+
+class Trainer {
+public:
+  Trainer(Rank &rank, const TrainOptions &options, const Corpus &corpus, const Corpus &heldout)
+      : rank(rank), session(rank.session()), options(options), corpus(corpus), heldout(heldout) {}
+
+  Expected<TrainResult> run();
+
+private:
+  Status bind();
+  Status start();
+  Status startFromCheckpoint();
+  Status checkResumed() const;
+  Status chooseSettings();
+  Status loop();
+  Status step();
+  Status evaluateHeldout(bool last);
+  Status save();
+  Json expertCounts() const;
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - began).count(); }
+
+  Rank &rank;
+  Session &session;
+  const TrainOptions &options;
+  const Corpus &corpus, &heldout;
+
+  BatchBinding batch;
+  TensorView learningRateInput, stepInput, lossOutput, gradNormOutput;
+  std::optional<TensorView> auxLossOutput, expertCountsOutput;
+  std::optional<Evaluator> evaluator;
+
+  CheckpointState state;
+  LearningRateSchedule schedule;
+  std::optional<WindowOrder> order;
+  bool resumed = false;
+  TrainResult result;
+
+  // Rank 0 only.
+  std::optional<Progress> progress;
+  std::optional<JsonLinesFile> metrics;
+  std::optional<ChromeTrace> trace;
+  Clock::time_point began;
+  uint64_t lastSaved = UINT64_MAX;
+};
+
+// ---- Preparation
+// -----------------------------------------------------------------------------------------------------
+
+Status Trainer::bind() {
+  const Program &program = rank.program();
+  BRAID_TRY(checkByteTokens(program));
+  BRAID_ASSIGN(const EntryInfo *entry, findEntry(program, "train_step"));
+  BRAID_ASSIGN(batch, BatchBinding::bind(session, *entry));
+  BRAID_ASSIGN(learningRateInput, scalarInput(session, *entry, "learning_rate", DType::f32));
+  BRAID_ASSIGN(stepInput, scalarInput(session, *entry, "step", DType::i32));
+  BRAID_ASSIGN(lossOutput, scalarOutput(session, *entry, "loss", DType::f32));
+  BRAID_ASSIGN(gradNormOutput, scalarOutput(session, *entry, "grad_norm", DType::f32));
+  if (findByLastComponent(program, entry->outputs, "aux_loss")) {
+    BRAID_ASSIGN(auxLossOutput, scalarOutput(session, *entry, "aux_loss", DType::f32));
+  }
+  if (const TensorInfo *counts = findByLastComponent(program, entry->outputs, "expert_counts")) {
+    BRAID_TRY(checkTensor(*entry, *counts, DType::i32, 2));
+    expertCountsOutput = session.tensor(*counts);
+  }
+  if (heldout.size() > 0) {
+    BRAID_ASSIGN(evaluator, Evaluator::bind(rank));
+  }
+  return Status::success();
+}
+
+// Command line, then checkpoint, then the program's metadata, then the defaults.
+Status Trainer::chooseSettings() {
+  const Program &program = rank.program();
+  BRAID_ASSIGN(std::optional<double> learningRate, metadataNumber(program, "train.learning_rate"));
+  BRAID_ASSIGN(std::optional<double> minimum, metadataNumber(program, "train.min_learning_rate"));
+  BRAID_ASSIGN(std::optional<double> warmup, metadataNumber(program, "train.warmup_steps"));
+  BRAID_ASSIGN(std::optional<double> seed, metadataNumber(program, "train.seed"));
+  if (!resumed) {
+    state.learningRate = learningRate.value_or(defaultLearningRate);
+    // A minimum of the file belongs to the file's peak; with another peak keep the default share.
+    bool keepsPeak = !options.learningRate || *options.learningRate == state.learningRate;
+    double peak = options.learningRate.value_or(state.learningRate);
+    state.minLearningRate = keepsPeak && minimum ? *minimum : defaultMinimumShare * peak;
+    state.warmupSteps = static_cast<uint64_t>(std::max(warmup.value_or(0), 0.0));
+    state.seed = options.seed.value_or(static_cast<uint64_t>(std::max(seed.value_or(0), 0.0)));
+    state.seqLen = batch.seqLen;
+    state.corpusBytes = corpus.size();
+    state.corpusHash = fnv1a(corpus.bytes());
+  }
+  state.learningRate = options.learningRate.value_or(state.learningRate);
+  state.minLearningRate = options.minLearningRate.value_or(state.minLearningRate);
+  state.warmupSteps = options.warmupSteps.value_or(state.warmupSteps);
+  if (!(state.learningRate > 0) || !(state.minLearningRate >= 0) || state.minLearningRate > state.learningRate)
+    return Status::error("the learning rate must be positive and at least its minimum: {} and {} were given",
+                         state.learningRate, state.minLearningRate);
+  schedule = {state.learningRate, state.minLearningRate, state.warmupSteps, options.steps};
+  return Status::success();
+}
+
+Status Trainer::checkResumed() const {
+  if (options.seed && *options.seed != state.seed)
+    return Status::error("cannot resume: the checkpoint was trained with seed {}, but seed {} was asked for",
+                         state.seed, *options.seed);
+  if (state.seqLen != batch.seqLen)
+    return Status::error("cannot resume: the checkpoint was trained on windows of {} tokens, but the program has {}",
+                         state.seqLen, batch.seqLen);
+  if (state.corpusBytes != corpus.size())
+    return Status::error("cannot resume: the checkpoint was trained on a text of {} bytes, but the text given has {}",
+                         state.corpusBytes, corpus.size());
+  if (uint64_t hash = fnv1a(corpus.bytes()); state.corpusHash != hash)
+    return Status::error(
+        "cannot resume: the checkpoint was trained on another text of the same {} bytes (hash {:016x}, "
+        "the text given has {:016x})",
+        state.corpusBytes, state.corpusHash, hash);
+  if (state.step > INT32_MAX)
+    return Status::error(ErrorCode::corruptFile, "cannot resume: the checkpoint is at step {}, above the limit {}",
+                         state.step, INT32_MAX);
+  return Status::success();
+}
+
+Status Trainer::startFromCheckpoint() {
+  BRAID_ASSIGN(result.checkpoint, resolveCheckpoint(options.checkpointDir));
+  BRAID_ASSIGN(state, loadCheckpoint(rank, result.checkpoint, /*weightsOnly=*/false));
+  BRAID_TRY(checkResumed().withContext(result.checkpoint));
+  resumed = true;
+  lastSaved = state.step;
+  return Status::success();
+}
+
+Status Trainer::start() {
+  if (options.steps == 0 || options.steps > INT32_MAX)
+    return Status::error("the number of steps must be 1 to {}, not {}", INT32_MAX, options.steps);
+  if (options.resume && options.checkpointDir.empty())
+    return Status::error("to resume, name the checkpoint directory");
+  if (!options.checkpointDir.empty()) {
+    BRAID_ASSIGN(std::vector<uint64_t> existing, listCheckpoints(options.checkpointDir));
+    BRAID_TRY(rank.barrier("checkpoint list")); // before rank 0 could write one
+    if (!existing.empty() && !options.resume)
+      return Status::error(
+          "{} already holds a checkpoint of step {}: resume from it (--resume), or choose another directory",
+          options.checkpointDir, existing.back());
+    if (!existing.empty())
+      BRAID_TRY(startFromCheckpoint());
+  }
+  BRAID_TRY(chooseSettings());
+  BRAID_ASSIGN(order, WindowOrder::create(corpus.size(), batch.seqLen, state.seed));
+  if (!resumed)
+    BRAID_TRY(initialize(rank, state.seed));
+  result.firstStep = result.lastStep = state.step;
+
+  if (rank.isFirst()) {
+    progress.emplace(options.progress, state.step, options.steps);
+    if (resumed)
+      progress->message(fmt::format("resumed from {} (step {})", result.checkpoint, state.step));
+    if (!options.metricsPath.empty()) {
+      if (resumed) {
+        BRAID_TRY(dropLinesAfter(options.metricsPath, "step", state.step));
+        BRAID_ASSIGN(metrics, JsonLinesFile::append(options.metricsPath));
+      } else {
+        BRAID_ASSIGN(metrics, JsonLinesFile::create(options.metricsPath));
+      }
+    }
+    if (!options.tracePath.empty())
+      trace.emplace(rank.program());
+  }
+  return Status::success();
+}
+
+// ---- The loop
+// --------------------------------------------------------------------------------------------------------
+
+Json Trainer::expertCounts() const {
+  std::span<const int32_t> counts = expertCountsOutput->as<int32_t>();
+  size_t experts = static_cast<size_t>(expertCountsOutput->info->shape[1]);
+  Json layers = Json::array();
+  for (size_t i = 0; experts > 0 && i < counts.size(); i += experts)
+    layers.push_back(std::vector<int32_t>(counts.begin() + i, counts.begin() + i + experts));
+  return layers;
+}
+
+Status Trainer::step() {
+  uint64_t number = state.step + 1;
+  double learningRate = schedule.at(number);
+  uint64_t globalBatch = static_cast<uint64_t>(batch.batch * rank.dpSize());
+  uint64_t firstRow = static_cast<uint64_t>(batch.batch * rank.dpCoordinate());
+  for (int64_t row = 0; row < batch.batch; ++row) {
+    size_t begin = order->begin(state.dataPosition + firstRow + static_cast<uint64_t>(row));
+    fillRow(corpus.bytes(), begin, batch.tokenRow(row), batch.labelRow(row));
+    fillDocuments(batch.documentRow(row), batch.seqLen);
+  }
+  learningRateInput.as<float>()[0] = static_cast<float>(learningRate);
+  stepInput.as<int32_t>()[0] = static_cast<int32_t>(number);
+  BRAID_TRY(session.run(batch.entry).withContext(fmt::format("step {}", number)));
+
+  double loss = lossOutput.as<float>()[0], gradNorm = gradNormOutput.as<float>()[0];
+  if (!std::isfinite(loss) || !std::isfinite(gradNorm)) {
+    std::string kept =
+        result.checkpoint.empty() ? "there is no checkpoint" : "the last checkpoint is " + result.checkpoint;
+    return Status::error("training diverged at step {}: loss {}, gradient norm {} (learning rate {:.3g}); {}", number,
+                         loss, gradNorm, learningRate, kept);
+  }
+  state.step = number;
+  state.dataPosition += globalBatch;
+  result.lastStep = number;
+  result.loss = loss;
+  if (!rank.isFirst())
+    return Status::success();
+
+  double tokens = static_cast<double>(globalBatch) * static_cast<double>(batch.seqLen), seconds = elapsed();
+  progress->update({number, loss, gradNorm, learningRate, tokens, seconds});
+  if (!metrics)
+    return Status::success();
+  Json line = {{"step", number}, {"loss", lossOutput.as<float>()[0]}};
+  if (auxLossOutput)
+    line["aux_loss"] = auxLossOutput->as<float>()[0];
+  line["grad_norm"] = gradNormOutput.as<float>()[0];
+  line["learning_rate"] = learningRate;
+  line["tokens"] = state.dataPosition * static_cast<uint64_t>(batch.seqLen);
+  line["epoch"] = order->epoch(state.dataPosition - 1);
+  line["tokens_per_second"] = progress->tokensPerSecond();
+  line["seconds"] = seconds;
+  if (expertCountsOutput)
+    line["expert_counts"] = expertCounts();
+  return metrics->write(line);
+}
+
+Status Trainer::evaluateHeldout(bool last) {
+  BRAID_ASSIGN(EvalResult evaluated, evaluator->evaluate(heldout.bytes()));
+  if (rank.isFirst()) {
+    if (!last)
+      progress->message(fmt::format("step {}: held-out loss {:.4f} nats/byte", state.step, evaluated.nats));
+    if (metrics)
+      BRAID_TRY(
+          metrics->write({{"step", state.step}, {"heldout_loss", evaluated.nats}, {"heldout_bytes", evaluated.bytes}}));
+  }
+  if (last)
+    result.heldout = evaluated;
+  return Status::success();
+}
+
+Status Trainer::save() {
+  if (options.checkpointDir.empty() || lastSaved == state.step)
+    return Status::success();
+  BRAID_TRY(saveCheckpoint(rank, options.checkpointDir, state, options.keep));
+  lastSaved = state.step;
+  result.checkpoint = options.checkpointDir + "/" + checkpointName(state.step);
+  return Status::success();
+}
+
+Status Trainer::loop() {
+  began = Clock::now();
+  uint64_t first = state.step;
+  while (state.step < options.steps) {
+    BRAID_ASSIGN(bool stop, rank.any(options.stop && options.stop->load(std::memory_order_relaxed), "stop request"));
+    if (stop) {
+      result.stopped = true;
+      break;
+    }
+    // The first step of a run warms caches: not recorded unless it is the only one.
+    uint64_t done = state.step - first, skip = options.steps - first > 1 ? 1 : 0;
+    bool record = trace && done >= skip && done < skip + options.traceSteps;
+    session.setTrace(record ? &*trace : nullptr);
+    BRAID_TRY(step());
+    session.setTrace(nullptr);
+    bool last = state.step == options.steps;
+    if (options.saveEvery && state.step % options.saveEvery == 0)
+      BRAID_TRY(save());
+    if (!last && evaluator && options.evalEvery && state.step % options.evalEvery == 0)
+      BRAID_TRY(evaluateHeldout(/*last=*/false));
+  }
+  result.seconds = elapsed();
+  if (state.step > first)
+    BRAID_TRY(save());
+  if (trace && trace->size() > 0)
+    BRAID_TRY(trace->write(options.tracePath));
+  if (evaluator && !result.stopped)
+    BRAID_TRY(evaluateHeldout(/*last=*/true));
+  return Status::success();
+}
+
+Expected<TrainResult> Trainer::run() {
+  BRAID_TRY(bind());
+  BRAID_TRY(start());
+  BRAID_TRY(loop());
+  return result;
+}
+
+} // namespace
+
+Expected<TrainResult> train(Rank &rank, const TrainOptions &options, const Corpus &corpus, const Corpus &heldout) {
+  return Trainer(rank, options, corpus, heldout).run();
+}
+
+} // namespace braid::runtime

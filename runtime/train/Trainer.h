@@ -1,0 +1,44 @@
+// The training loop. Every rank runs train() on the same inputs; what it computes depends on the program, the text and
+// the options only, so a run that is stopped and resumed gives the same bits as one that is not.
+#pragma once
+
+#include "runtime/train/Corpus.h"
+#include "runtime/train/Evaluate.h"
+
+#include <atomic>
+#include <cstdio>
+
+namespace braid::runtime {
+
+struct TrainOptions {
+  uint64_t steps = 0; // total; a resumed run goes on to the same number
+  // Absent: what the checkpoint says (resumed), else the program's metadata, else the defaults of Trainer.cpp.
+  std::optional<double> learningRate, minLearningRate;
+  std::optional<uint64_t> warmupSteps, seed;
+
+  std::string checkpointDir; // empty: no checkpoints
+  uint64_t saveEvery = 0;    // 0: only at the end
+  int keep = 3;
+  bool resume = false; // from the newest checkpoint, or from the start when there is none
+  uint64_t evalEvery = 0;
+
+  std::string metricsPath, tracePath;
+  uint64_t traceSteps = 3; // recorded after the first step of the run
+
+  const std::atomic<bool> *stop = nullptr; // set (by a signal handler): save and return
+  std::FILE *progress = nullptr;
+};
+
+struct TrainResult {
+  uint64_t firstStep = 0, lastStep = 0; // completed steps at the begin and the end of this run
+  bool stopped = false;                 // before options.steps
+  double loss = 0;                      // of the last step
+  double seconds = 0;
+  std::string checkpoint; // the last one saved or resumed from; empty: none
+  std::optional<EvalResult> heldout;
+};
+
+// Collective; the result is the same on every rank. `heldout` may be empty.
+Expected<TrainResult> train(Rank &rank, const TrainOptions &options, const Corpus &corpus, const Corpus &heldout);
+
+} // namespace braid::runtime
