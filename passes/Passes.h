@@ -2,6 +2,7 @@
 #ifndef PASSES_PASSES_H
 #define PASSES_PASSES_H
 
+#include "dialects/braid/BraidDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"

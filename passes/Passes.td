@@ -4,6 +4,46 @@
 
 include "mlir/Pass/PassBase.td"
 
+//===- train: differentiation on logical tensors -------------------------------------------------------------------===//
+
+def DifferentiatePass : Pass<"braid-differentiate", "::mlir::ModuleOp"> {
+  let summary = "an entry function with braid.train gains backward, clipping and AdamW";
+  let description = [{
+    Reverse mode over the op interface DifferentiableOpInterface. A repeat's gradient is a second repeat that walks the
+    layers the other way; a layer function `@f` becomes `@f_train` (also returns what the backward reads) and `@f_grad`.
+    Weight gradients are ops of their own; a value used several times gets its cotangents in one sum, in order of use.
+    Before: `func @train_step(params.., tokens, labels) -> (loss_sum, loss_count, aux_loss) attributes {braid.train = {..}}`
+    After:  `func @train_step(params.., tokens, labels, moments.., learning_rate, step) -> (loss, aux_loss, grad_norm,
+             params (in place), moments (in place), gradients)`.
+    Invariant: everything the backward reads is an explicit value; nothing depends on a mesh.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];
+}
+
+//===- chunked: scans -> chunk-parallel matrix forms ---------------------------------------------------------------===//
+
+def DecideChunkSizePass : Pass<"braid-decide-chunk-size", "::mlir::ModuleOp"> {
+  let summary = "writes chunk_size on lsm.scan and lsm.scan_grad that have none";
+  let description = [{
+    The default follows from the class and the dimensions (64; 128 for scalar decays on wide keys), never above the
+    number of tokens rounded up to 16.
+    Before: `lsm.scan .. {class_id = V, scale = 1.0}`. After: `lsm.scan .. {chunk_size = 64, class_id = V, scale = 1.0}`.
+    Invariant: every scan says how it will be cut.
+  }];
+  let options = [Option<"chunkSize", "chunk-size", "int64_t", "0", "tokens per chunk, a multiple of 16; 0: choose">];
+}
+
+def ChunkTilingPass : Pass<"braid-chunk-tiling", "::mlir::ModuleOp"> {
+  let summary = "lsm.scan, lsm.scan_grad -> chunk table, chunk ops and state scans; one token -> lsm.step";
+  let description = [{
+    Before: `%o, %final = lsm.scan %q, %k, %v, %g, %initial, %documents {chunk_size = 64}`
+    After:  `%chunks = lsm.chunk_table %documents;  %x, %p = lsm.chunk_state %k, %v, %g, %chunks`
+            `%m, %final = lsm.state_scan %x, %p, %initial, %chunks;  %o = lsm.chunk_output %q, %k, %v, %g, %m, %chunks`
+    The table has ceil(T / chunk_size) + max_documents rows (module attribute braid.max_documents, default 1).
+    Invariant: no lsm.scan and no lsm.scan_grad is left; the work between two states is a matrix form.
+  }];
+}
+
 //===- kernels -> machine code -------------------------------------------------------------------------------------===//
 
 def TileToLoopsPass : Pass<"braid-tile-to-loops", "::mlir::ModuleOp"> {

@@ -1,0 +1,381 @@
+//===- BlockGradient.cpp - reverse mode over blocks, repeats and layer functions ------------------------------------===//
+#include "passes/autodiff/BlockGradient.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace braid;
+
+//===- Activity ---------------------------------------------------------------------------------------------------===//
+
+bool Activity::mark(Value v) {
+  auto type = dyn_cast<RankedTensorType>(v.getType());
+  return type && isa<FloatType>(type.getElementType()) && active.insert(v).second;
+}
+
+bool Activity::visit(Operation &op) {
+  bool changed = false;
+  if (auto repeat = dyn_cast<RepeatOp>(op)) {
+    Block &body = repeat.getBody().front();
+    auto yield = cast<YieldOp>(body.getTerminator());
+    for (auto [input, argument] : llvm::zip_equal(repeat.getInputs(), body.getArguments()))
+      if (isActive(input)) changed |= mark(argument);
+    analyze(body);
+    for (auto [i, value, result] : llvm::enumerate(yield.getValues(), repeat.getResults()))
+      if (isActive(value)) {
+        changed |= mark(result);
+        if (i < repeat.getCarried() && mark(body.getArgument(i))) changed = true;
+      }
+    return changed;
+  }
+  if (auto call = dyn_cast<func::CallOp>(op)) {
+    auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+    Activity inner(symbols);
+    for (auto [operand, argument] : llvm::zip_equal(call.getOperands(), callee.getArguments()))
+      if (isActive(operand)) inner.mark(argument);
+    inner.analyze(callee.getBody().front());
+    Operation *terminator = callee.getBody().front().getTerminator();
+    for (auto [value, result] : llvm::zip_equal(terminator->getOperands(), call.getResults()))
+      if (inner.isActive(value)) changed |= mark(result);
+    return changed;
+  }
+  if (!isa<DifferentiableOpInterface>(op)) return false;
+  if (llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
+    for (Value result : op.getResults()) changed |= mark(result);
+  return changed;
+}
+
+void Activity::analyze(Block &block) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Operation &op : block) changed |= visit(op);
+  }
+}
+
+//===- Cotangents -------------------------------------------------------------------------------------------------===//
+
+void BlockGradient::add(Value forward, Value cotangent) {
+  if (!activity.isActive(forward)) return;
+  cotangents[forward].push_back(cotangent);
+}
+
+/// Contributions arrive last use first; they are summed in order of use in the forward, once (phases-by-example D8).
+Value BlockGradient::cotangent(Value forward) {
+  auto it = cotangents.find(forward);
+  if (it == cotangents.end()) return {};
+  SmallVector<Value> &parts = it->second;
+  if (parts.size() > 1) {
+    SmallVector<Value> ordered(llvm::reverse(parts));
+    Value sum = AddOp::create(backward, forward.getLoc(), parts[0].getType(), ordered);
+    parts.assign({sum});
+  }
+  return parts[0];
+}
+
+static Value zeroLike(OpBuilder &builder, Location loc, Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return arith::ConstantOp::create(builder, loc, cast<TypedAttr>(builder.getZeroAttr(tensor)));
+}
+
+Value BlockGradient::cotangentOrZero(Value forward) {
+  if (Value value = cotangent(forward)) return value;
+  return zeroLike(backward, forward.getLoc(), forward.getType());
+}
+
+Value BlockGradient::saved(Value forward) {
+  if (Value known = imported.lookup(forward)) return known;
+  Value value;
+  Operation *def = forward.getDefiningOp();
+  if (def && def->hasTrait<OpTrait::ConstantLike>()) {
+    value = backward.clone(*def)->getResult(0);
+  } else if (auto reshape = dyn_cast_or_null<ReshapeOp>(def); reshape && ownsValue(forward) && outer) {
+    // A view is rebuilt, not saved beside its source.
+    value = ReshapeOp::create(backward, reshape.getLoc(), reshape.getType(), saved(reshape.getSource()));
+  } else if (!ownsValue(forward)) {
+    value = outer->saved(forward);
+  } else {
+    value = importValue(forward);
+  }
+  imported[forward] = value;
+  return value;
+}
+
+LogicalResult BlockGradient::run() {
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator()) ops.push_back(&op);
+  for (Operation *op : llvm::reverse(ops)) {
+    bool needed = llvm::any_of(op->getResults(), [&](Value v) { return cotangents.contains(v); });
+    if (!needed) continue;
+    if (auto repeat = dyn_cast<RepeatOp>(op)) {
+      if (failed(differentiateRepeat(repeat))) return failure();
+    } else if (auto call = dyn_cast<func::CallOp>(op)) {
+      if (failed(differentiateCall(call))) return failure();
+    } else if (auto differentiable = dyn_cast<DifferentiableOpInterface>(op)) {
+      if (failed(differentiable.buildGradient(*this))) return failure();
+    } else {
+      return op->emitOpError() << "is needed by the loss but has no gradient";
+    }
+  }
+  return success();
+}
+
+//===- Repeat -----------------------------------------------------------------------------------------------------===//
+
+namespace {
+/// The body of a repeat: values of it reach the backward stacked.
+class BodyGradient : public BlockGradient {
+public:
+  BodyGradient(GradientState &state, Activity &activity, RepeatOp repeat, Block &target, BlockGradient *outer)
+      : BlockGradient(state, activity, repeat.getBody().front(), OpBuilder::atBlockEnd(&target), outer), repeat(repeat), target(target) {}
+
+  RepeatOp repeat;
+  Block &target;
+  SmallVector<Value> extraYields;   ///< values of the body, one more stacked result of the forward each
+  SmallVector<Value> stackedInputs; ///< operands of the backward: known now, or null = the next extra yield
+
+protected:
+  bool ownsValue(Value forward) override { return repeat.getBody().isAncestor(forward.getParentRegion()); }
+  Value importValue(Value forward) override {
+    Value argument = target.addArgument(forward.getType(), forward.getLoc());
+    auto parameter = dyn_cast<BlockArgument>(forward);
+    if (parameter && parameter.getArgNumber() >= repeat.getCarried()) {
+      stackedInputs.push_back(outer->saved(repeat.getInputs()[parameter.getArgNumber()]));
+    } else {
+      stackedInputs.push_back({});
+      extraYields.push_back(forward);
+    }
+    return argument;
+  }
+};
+} // namespace
+
+static RankedTensorType stackedType(int64_t count, Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  SmallVector<int64_t> shape = {count};
+  llvm::append_range(shape, tensor.getShape());
+  return RankedTensorType::get(shape, tensor.getElementType());
+}
+
+LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
+  Location loc = repeat.getLoc();
+  Block &body = repeat.getBody().front();
+  int64_t count = repeat.getCount(), carried = repeat.getCarried();
+  auto yield = cast<YieldOp>(body.getTerminator());
+  WalkResult captures = repeat.walk([&](Operation *op) {
+    for (Value operand : op->getOperands())
+      if (!repeat.getBody().isAncestor(operand.getParentRegion()) && op != repeat && wanted(operand)) {
+        InFlightDiagnostic diagnostic = op->emitOpError() << "uses a trained value from outside of its repeat";
+        diagnostic.attachNote(operand.getLoc()) << "pass it as a stacked input";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  if (captures.wasInterrupted()) return failure();
+
+  // The backward body: cotangents of the active carried values, cotangents of stacked results, then saved values.
+  Region region;
+  Block &target = region.emplaceBlock();
+  BodyGradient inner(state, activity, repeat, target, this);
+  SmallVector<Value> inputs;
+  SmallVector<int64_t> activeCarried;
+  for (int64_t i = 0; i < carried; ++i) {
+    if (!wanted(body.getArgument(i)) && !wanted(yield.getValues()[i])) continue;
+    activeCarried.push_back(i);
+    inputs.push_back(cotangentOrZero(repeat.getResult(i)));
+    inner.add(yield.getValues()[i], target.addArgument(yield.getValues()[i].getType(), loc));
+  }
+  for (int64_t i = carried, e = repeat.getNumResults(); i < e; ++i)
+    if (Value d = cotangent(repeat.getResult(i))) {
+      inputs.push_back(d);
+      inner.add(yield.getValues()[i], target.addArgument(yield.getValues()[i].getType(), loc));
+    }
+  if (failed(inner.run())) return failure();
+
+  SmallVector<Value> yields;
+  SmallVector<Type> types;
+  for (int64_t i : activeCarried) {
+    Value d = inner.cotangentOrZero(body.getArgument(i));
+    yields.push_back(d);
+    types.push_back(d.getType());
+  }
+  SmallVector<Value> wantedInputs;
+  for (int64_t i = carried, e = body.getNumArguments(); i < e; ++i)
+    if (Value d = inner.cotangent(body.getArgument(i))) {
+      wantedInputs.push_back(repeat.getInputs()[i]);
+      yields.push_back(d);
+      types.push_back(stackedType(count, d.getType()));
+    }
+  YieldOp::create(inner.builder(), loc, yields);
+
+  // The forward, with what the backward needs as additional stacked results. Inner layers may have replaced ops of the
+  // body (calls with more results): extraYields are uses, kept up to date through the new yield.
+  RepeatOp forward = repeat;
+  if (!inner.extraYields.empty()) {
+    OpBuilder builder(repeat);
+    SmallVector<Value> all(yield.getValues());
+    SmallVector<Type> resultTypes(repeat.getResultTypes());
+    for (Value extra : inner.extraYields) {
+      all.push_back(inner.replaced(extra));
+      resultTypes.push_back(stackedType(count, extra.getType()));
+    }
+    forward = RepeatOp::create(builder, loc, resultTypes, repeat.getInputs(), repeat.getCount(), repeat.getCarried(), repeat.getReverse());
+    forward->setDiscardableAttrs(repeat->getDiscardableAttrDictionary());
+    forward.getBody().takeBody(repeat.getBody());
+    yield->setOperands(all);
+    replaceForward(repeat, forward->getResults().take_front(repeat.getNumResults()));
+    repeat.erase();
+  }
+  unsigned next = forward.getNumResults() - inner.extraYields.size();
+  for (Value stacked : inner.stackedInputs) inputs.push_back(stacked ? stacked : saved(forward.getResult(next++)));
+  auto grad = RepeatOp::create(backward, loc, types, inputs, count, activeCarried.size(), !forward.getReverse());
+  grad.getBody().takeBody(region);
+  for (auto [n, i] : llvm::enumerate(activeCarried)) add(forward.getInputs()[i], grad.getResult(n));
+  for (auto [n, input] : llvm::enumerate(wantedInputs)) add(input, grad.getResult(activeCarried.size() + n));
+  return success();
+}
+
+//===- Layer functions --------------------------------------------------------------------------------------------===//
+
+namespace {
+/// A layer function: arguments that the backward needs come from the caller, other values as extra results.
+class LayerGradient : public BlockGradient {
+public:
+  LayerGradient(GradientState &state, Activity &activity, func::FuncOp forward, Block &target)
+      : BlockGradient(state, activity, forward.getBody().front(), OpBuilder::atBlockEnd(&target), nullptr), target(target) {
+    outer = this; // a layer has no surroundings; views may still be rebuilt
+  }
+  Block &target;
+  SmallVector<Value> needed; ///< forward values behind the target's leading arguments
+  SmallVector<Value> neededArguments;
+
+protected:
+  Value importValue(Value forward) override {
+    needed.push_back(forward);
+    return target.addArgument(forward.getType(), forward.getLoc());
+  }
+};
+} // namespace
+
+FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call) {
+  auto callee = state.symbols.lookup<func::FuncOp>(call.getCallee());
+  SmallVector<unsigned> cotangentResults, wantedArguments;
+  std::string key = call.getCallee().str() + "/";
+  for (auto [i, result] : llvm::enumerate(call.getResults()))
+    if (cotangents.contains(result)) {
+      cotangentResults.push_back(i);
+      key += std::to_string(i) + ",";
+    }
+  key += "/";
+  for (auto [i, operand] : llvm::enumerate(call.getOperands()))
+    if (wanted(operand)) {
+      wantedArguments.push_back(i);
+      key += std::to_string(i) + ",";
+    }
+  auto [it, isNew] = state.functions.try_emplace(key);
+  FunctionGradient &gradient = it->second;
+  if (!isNew) return &gradient;
+
+  gradient.cotangentResults = cotangentResults;
+  gradient.forward = callee.clone();
+  gradient.forward.setName((callee.getName() + "_train").str());
+  OpBuilder atCallee(callee);
+  state.symbols.insert(gradient.forward, std::next(callee->getIterator()));
+  Block &body = gradient.forward.getBody().front();
+  Activity inner(state.symbols);
+  for (unsigned i : wantedArguments) inner.mark(body.getArgument(i));
+  inner.analyze(body);
+
+  Region region;
+  Block &target = region.emplaceBlock();
+  LayerGradient layer(state, inner, gradient.forward, target);
+  // Cotangents first while building; the final order is needed values, then cotangents.
+  Operation *terminator = body.getTerminator();
+  for (unsigned i : cotangentResults) {
+    Value result = terminator->getOperand(i);
+    layer.add(result, target.addArgument(result.getType(), result.getLoc()));
+  }
+  if (failed(layer.run())) return failure();
+
+  // Split what is needed into arguments of the forward and values inside it.
+  SmallVector<unsigned> order;
+  SmallVector<Value> extra;
+  unsigned first = cotangentResults.size();
+  for (auto [n, value] : llvm::enumerate(layer.needed))
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      gradient.neededArguments.push_back(argument.getArgNumber());
+      order.push_back(first + n);
+    }
+  for (auto [n, value] : llvm::enumerate(layer.needed))
+    if (!isa<BlockArgument>(value)) {
+      extra.push_back(layer.replaced(value));
+      order.push_back(first + n);
+    }
+  gradient.numSaved = extra.size();
+  for (unsigned i = 0; i < first; ++i) order.push_back(i);
+
+  SmallVector<Value> returns(terminator->getOperands());
+  llvm::append_range(returns, extra);
+  terminator->setOperands(returns);
+  gradient.forward.setFunctionType(atCallee.getFunctionType(body.getArgumentTypes(), ValueRange(returns).getTypes()));
+
+  SmallVector<Value> results;
+  for (unsigned i : wantedArguments)
+    if (Value d = layer.cotangent(body.getArgument(i))) {
+      gradient.wantedArguments.push_back(i);
+      results.push_back(d);
+    }
+  func::ReturnOp::create(layer.builder(), callee.getLoc(), results);
+
+  // Reorder the block's arguments: new ones behind, then the old ones go.
+  unsigned old = target.getNumArguments();
+  for (unsigned i : order) {
+    BlockArgument argument = target.getArgument(i);
+    argument.replaceAllUsesWith(target.addArgument(argument.getType(), argument.getLoc()));
+  }
+  target.eraseArguments(0, old);
+  gradient.backward = func::FuncOp::create(atCallee, callee.getLoc(), (callee.getName() + "_grad").str(),
+                                           atCallee.getFunctionType(target.getArgumentTypes(), ValueRange(results).getTypes()));
+  gradient.backward.setPrivate();
+  gradient.backward.getBody().takeBody(region);
+  gradient.backward->remove();
+  state.symbols.insert(gradient.backward, std::next(gradient.forward->getIterator()));
+  return &gradient;
+}
+
+LogicalResult BlockGradient::differentiateCall(func::CallOp call) {
+  FailureOr<FunctionGradient *> found = functionGradient(call);
+  if (failed(found)) return failure();
+  FunctionGradient &gradient = **found;
+  SmallVector<Value> seeds;
+  for (unsigned i : gradient.cotangentResults) seeds.push_back(cotangent(call.getResult(i)));
+
+  OpBuilder builder(call);
+  auto forward = func::CallOp::create(builder, call.getLoc(), gradient.forward, call.getOperands());
+  unsigned results = call.getNumResults();
+  replaceForward(call, forward.getResults().take_front(results));
+  call.erase();
+
+  SmallVector<Value> operands;
+  for (unsigned i : gradient.neededArguments) operands.push_back(saved(forward.getOperand(i)));
+  for (unsigned i = 0; i < gradient.numSaved; ++i) operands.push_back(saved(forward.getResult(results + i)));
+  llvm::append_range(operands, seeds);
+  auto grad = func::CallOp::create(backward, forward.getLoc(), gradient.backward, operands);
+  for (auto [i, d] : llvm::zip_equal(gradient.wantedArguments, grad.getResults())) add(forward.getOperand(i), d);
+  return success();
+}
+
+//===- Replaced forward ops ---------------------------------------------------------------------------------------===//
+
+/// Later bookkeeping may still name the old results.
+void BlockGradient::replaceForward(Operation *op, ValueRange with) {
+  for (auto [from, to] : llvm::zip_equal(op->getResults(), with)) {
+    replacements[from] = to;
+    if (activity.isActive(from)) activity.mark(to);
+    if (Value known = imported.lookup(from)) imported[to] = known;
+  }
+  op->replaceAllUsesWith(with);
+}
+
+Value BlockGradient::replaced(Value v) const {
+  while (Value next = replacements.lookup(v)) v = next;
+  return v;
+}
