@@ -84,7 +84,7 @@ Var cast(Var x, Type element) {
   bool fromFloat = isa<FloatType>(from), toFloat = isa<FloatType>(element);
   unsigned fromBits = from.getIntOrFloatBitWidth(), toBits = element.getIntOrFloatBitWidth();
   if (fromFloat && toFloat)
-    return fromBits < toBits ? x.with(arith::ExtFOp::create(b, type, x)) : x.with(arith::TruncFOp::create(b, type, x));
+    return fromBits < toBits ? x.with(arith::ExtFOp::create(b, type, Value(x))) : x.with(arith::TruncFOp::create(b, type, Value(x)));
   if (fromFloat)
     return x.with(arith::FPToSIOp::create(b, type, x));
   if (toFloat && fromBits == 1)

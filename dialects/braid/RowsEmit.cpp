@@ -1,0 +1,282 @@
+//===- RowsEmit.cpp - what every row-wise op computes, on tiles ---------------------------------------------------===//
+// Token tiles are [R, features..]. Inputs are widened to the type of computation, the result is rounded once.
+#include "dialects/braid/BraidDialect.h"
+#include "dialects/braid/TileEmitter.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace braid;
+
+using Results = SmallVectorImpl<Value>;
+
+/// Rounds to the element type of the op's result.
+static void finish(Operation *op, TileEmitter &e, Value tile, Results &results) {
+  results.push_back(e.cast(tile, cast<RankedTensorType>(op->getResult(0).getType()).getElementType()));
+}
+
+/// The type to compute in: f64 when an operand or the result is f64, otherwise f32.
+static SmallVector<Value> widened(Operation *op, TileEmitter &e, ValueRange operands) {
+  auto isF64 = [](Type t) { return getElementTypeOrSelf(t).isF64(); };
+  bool wide = llvm::any_of(op->getResultTypes(), isF64) || llvm::any_of(operands.getTypes(), isF64);
+  Type element = wide ? Type(e.builder.getF64Type()) : Type(e.builder.getF32Type());
+  return llvm::map_to_vector(operands, [&](Value v) {
+    return isa<FloatType>(TileEmitter::type(v).getElementType()) ? e.cast(v, element) : v;
+  });
+}
+
+/// `small` [R, a..] seen as `large` [R, a.., b..], or a whole [b..] as [R, a.., b..], or a whole [a] as [R, a, 1..].
+static Value alignLeading(TileEmitter &e, Value small, Value large) {
+  for (size_t i = TileEmitter::shape(small).size(); i < TileEmitter::shape(large).size(); ++i)
+    small = e.expandLast(small, TileEmitter::shape(large)[i]);
+  return small;
+}
+static Value alignWhole(TileEmitter &e, Value whole, Value x) {
+  ArrayRef<int64_t> inner = TileEmitter::shape(x), outer = TileEmitter::shape(whole);
+  if (inner.take_back(outer.size()) != outer)
+    whole = alignLeading(e, whole, e.splat(VectorType::get(inner.drop_front(), TileEmitter::type(x).getElementType()), 0));
+  return e.broadcastTo(whole, TileEmitter::type(x));
+}
+
+//===- Elementwise --------------------------------------------------------------------------------------------------===//
+
+void AddOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  Value total = xs.front();
+  for (Value x : llvm::drop_begin(xs)) total = e.add(total, x);
+  finish(*this, e, total, results);
+}
+
+void MulOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  finish(*this, e, e.mul(xs[0], alignLeading(e, xs[1], xs[0])), results);
+}
+
+void ScaleOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0];
+  finish(*this, e, e.mul(x, e.like(x, getValue().convertToDouble())), results);
+}
+
+void BiasOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  finish(*this, e, e.add(xs[0], alignWhole(e, xs[1], xs[0])), results);
+}
+
+void WeightedOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  finish(*this, e, e.mul(xs[0], alignWhole(e, xs[1], xs[0])), results);
+}
+
+void ActivationOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  finish(*this, e, e.activation(widened(*this, e, operands)[0], getKind()), results);
+}
+
+void LogSigmoidOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value g = e.logSigmoid(widened(*this, e, operands)[0]);
+  finish(*this, e, e.mul(g, e.like(g, 1.0 / getDivide().convertToDouble())), results);
+}
+
+void LogDecayOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  Value delta = e.softplus(e.add(xs[0], alignWhole(e, xs[2], xs[0])));
+  finish(*this, e, e.neg(e.mul(alignWhole(e, e.exp(xs[1]), xs[0]), delta)), results);
+}
+
+void CastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) { finish(*this, e, operands[0], results); }
+
+//===- Softmax and norms --------------------------------------------------------------------------------------------===//
+
+/// exp(x - max) and its sum over the last dimension.
+static std::pair<Value, Value> shiftedExp(TileEmitter &e, Value x, Value &shift) {
+  // A row of -inf keeps a finite shift: exp(-inf - shift) is 0, never exp(NaN).
+  Value top = e.maxLast(x);
+  shift = e.maximum(top, e.like(top, -3.0e38));
+  Value p = e.exp(e.sub(x, e.expandLast(shift, TileEmitter::shape(x).back())));
+  return {p, e.sumLast(p)};
+}
+static Value softmax(TileEmitter &e, Value x) {
+  Value shift;
+  auto [p, total] = shiftedExp(e, x, shift);
+  return e.div(p, e.expandLast(total, TileEmitter::shape(x).back()));
+}
+
+void SoftmaxOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  finish(*this, e, softmax(e, widened(*this, e, operands)[0]), results);
+}
+
+/// x rsqrt(mean x^2 + eps) over groups of the last dimension.
+static Value normalise(TileEmitter &e, Value x, double eps, int64_t groups) {
+  SmallVector<int64_t> flat(TileEmitter::shape(x)), cut = flat;
+  int64_t size = flat.back() / groups;
+  if (groups > 1) {
+    cut.back() = groups;
+    cut.push_back(size);
+  }
+  x = e.reshape(x, cut);
+  Value square = e.sumLast(e.mul(x, x));
+  Value inverse = e.rsqrt(e.add(e.mul(square, e.like(square, 1.0 / size)), e.like(square, eps)));
+  return e.reshape(e.mul(x, e.expandLast(inverse, size)), flat);
+}
+
+void RmsNormOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  Value y = normalise(e, xs[0], getEps().convertToDouble(), getGroups());
+  finish(*this, e, e.mul(y, alignWhole(e, xs[1], y)), results);
+}
+
+void LayerNormOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  int64_t size = TileEmitter::shape(xs[0]).back();
+  Value total = e.sumLast(xs[0]);
+  Value mean = e.mul(total, e.like(total, 1.0 / size));
+  Value y = normalise(e, e.sub(xs[0], e.expandLast(mean, size)), getEps().convertToDouble(), 1);
+  finish(*this, e, e.add(e.mul(y, alignWhole(e, xs[1], y)), alignWhole(e, xs[2], y)), results);
+}
+
+void L2NormOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0];
+  Value square = e.sumLast(e.mul(x, x));
+  Value inverse = e.rsqrt(e.add(square, e.like(square, getEps().convertToDouble())));
+  finish(*this, e, e.mul(x, e.expandLast(inverse, TileEmitter::shape(x).back())), results);
+}
+
+void GatedNormOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  Value gate = e.activation(xs[1], getActivation());
+  Value x = getNormFirst() ? xs[0] : e.mul(xs[0], gate);
+  Value y = normalise(e, x, getEps().convertToDouble(), getGroups());
+  y = e.mul(y, alignWhole(e, xs[2], y));
+  finish(*this, e, getNormFirst() ? e.mul(y, gate) : y, results);
+}
+
+//===- Heads --------------------------------------------------------------------------------------------------------===//
+
+/// cos and sin [R, dim / 2] of position * theta^(-2i/dim). The angle is formed and reduced in f64: in f32 a position of
+/// 10^4 would already cost three digits.
+static std::pair<Value, Value> rotations(TileEmitter &e, Value documents, double theta, int64_t dim, Type element) {
+  Value position = arith::SubIOp::create(e.builder, e.loc, e.tokenIndex, documents);
+  Value zero = e.like(position, 0);
+  // Tokens outside of every document (documents = INT32_MAX) are not rotated.
+  position = arith::MaxSIOp::create(e.builder, e.loc, position, zero);
+  auto type = VectorType::get({e.rows, dim / 2}, e.builder.getF64Type());
+  SmallVector<double> frequencies;
+  for (int64_t i = 0; i < dim / 2; ++i) frequencies.push_back(std::pow(theta, -2.0 * i / dim));
+  auto rowType = VectorType::get({dim / 2}, e.builder.getF64Type());
+  Value frequency = arith::ConstantOp::create(e.builder, e.loc, rowType,
+                                              DenseElementsAttr::get(rowType, ArrayRef<double>(frequencies)));
+  Value angle = e.mul(e.expandLast(e.cast(position, e.builder.getF64Type()), dim / 2), e.broadcastTo(frequency, type));
+  Value turns = math::FloorOp::create(e.builder, e.loc,
+                                      e.add(e.mul(angle, e.like(angle, 0.15915494309189533577)), e.like(angle, 0.5)));
+  angle = e.cast(e.sub(angle, e.mul(turns, e.like(turns, 6.2831853071795864769))), element);
+  return {math::CosOp::create(e.builder, e.loc, angle), math::SinOp::create(e.builder, e.loc, angle)};
+}
+
+void RopeOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0];
+  int64_t dim = getDim(), half = dim / 2, size = TileEmitter::shape(x).back();
+  auto [cosine, sine] = rotations(e, operands[1], getTheta().convertToDouble(), dim, TileEmitter::type(x).getElementType());
+  bool interleaved = getLayout() == "interleaved";
+  Value turned = dim < size ? e.slice(x, 0, dim) : x;
+  SmallVector<int64_t> whole(TileEmitter::shape(turned)), pairs = whole, part = whole;
+  part.back() = half;
+  Value a, b;
+  if (interleaved) {
+    pairs.back() = half;
+    pairs.push_back(2);
+    Value cut = e.reshape(turned, pairs);
+    a = e.reshape(e.slice(cut, 0, 1), part);
+    b = e.reshape(e.slice(cut, 1, 1), part);
+  } else {
+    a = e.slice(turned, 0, half);
+    b = e.slice(turned, half, half);
+  }
+  for (size_t axis = 1; axis + 1 < part.size(); ++axis) {
+    cosine = e.expandAt(cosine, axis, part[axis]);
+    sine = e.expandAt(sine, axis, part[axis]);
+  }
+  Value first = e.sub(e.mul(a, cosine), e.mul(b, sine)), second = e.add(e.mul(b, cosine), e.mul(a, sine));
+  if (interleaved) {
+    SmallVector<int64_t> column(part);
+    column.push_back(1);
+    turned = e.reshape(e.concat({e.reshape(first, column), e.reshape(second, column)}), whole);
+  } else {
+    turned = e.concat({first, second});
+  }
+  finish(*this, e, dim < size ? e.concat({turned, e.slice(x, dim, size - dim)}) : turned, results);
+}
+
+void RepeatHeadsOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = operands[0];
+  auto resultShape = cast<RankedTensorType>(getResult().getType()).getShape();
+  SmallVector<int64_t> wanted(TileEmitter::shape(x));
+  int64_t groups = wanted[1], heads = resultShape[2];
+  wanted[1] = heads;
+  finish(*this, e, e.reshape(e.expandAt(x, 2, heads / groups), wanted), results);
+}
+
+//===- Routing ------------------------------------------------------------------------------------------------------===//
+
+static Value expertIndex(TileEmitter &e, int64_t rows, int64_t experts) {
+  auto type = VectorType::get({rows, experts}, e.builder.getI32Type());
+  return tile::IotaOp::create(e.builder, e.loc, type, 1);
+}
+static Value equal(TileEmitter &e, Value a, Value b) {
+  return arith::CmpIOp::create(e.builder, e.loc, arith::CmpIPredicate::eq, a, b);
+}
+
+void MoeRouteOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  // k times: the largest key, of equal keys the lowest index. A NaN gets the key -inf and an index behind all others, a
+  // chosen expert likewise further behind (moe-family 1.3: eligible, then NaN).
+  Value key = operands[0];
+  int64_t rows = TileEmitter::shape(key)[0], experts = TileEmitter::shape(key)[1];
+  Value lowest = e.like(key, -std::numeric_limits<double>::infinity());
+  Value isNan = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::UNO, key, key);
+  Value index = expertIndex(e, rows, experts), size = e.like(index, experts), never = e.like(index, 4 * experts);
+  Value order = e.select(isNan, arith::AddIOp::create(e.builder, e.loc, index, size), index);
+  key = e.select(isNan, lowest, key);
+  SmallVector<Value> columns;
+  for (int64_t j = 0; j < static_cast<int64_t>(getTopK()); ++j) {
+    Value top = e.expandLast(e.maxLast(key), experts);
+    Value isTop = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::OEQ, key, top);
+    Value chosen = e.minLast(e.select(isTop, order, never));
+    Value afterNan = arith::RemSIOp::create(e.builder, e.loc, chosen, e.like(chosen, experts));
+    columns.push_back(e.reshape(afterNan, {rows, 1}));
+    Value taken = equal(e, index, e.expandLast(afterNan, experts));
+    key = e.select(taken, lowest, key);
+    order = e.select(taken, never, order);
+  }
+  results.push_back(columns.size() == 1 ? columns.front() : e.concat(columns));
+}
+
+void MoeRouteWeightsOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value logits = widened(*this, e, operands)[0], ids = operands[1];
+  int64_t rows = TileEmitter::shape(logits)[0], experts = TileEmitter::shape(logits)[1], k = TileEmitter::shape(ids)[1];
+  Value index = expertIndex(e, rows, experts), zero = e.like(logits, 0);
+  SmallVector<Value> columns;
+  for (int64_t j = 0; j < k; ++j) {
+    Value id = e.reshape(e.slice(ids, j, 1), {rows});
+    Value isIt = equal(e, index, e.expandLast(id, experts));
+    columns.push_back(e.reshape(e.sumLast(e.select(isIt, logits, zero)), {rows, 1}));
+  }
+  Value chosen = columns.size() == 1 ? columns.front() : e.concat(columns);
+  if (getNormalize()) return finish(*this, e, softmax(e, chosen), results); // = softmax over all / their sum (moe-family 2.1)
+  Value shift;
+  auto [p, total] = shiftedExp(e, logits, shift);
+  Value weights = e.div(e.exp(e.sub(chosen, e.expandLast(shift, k))), e.expandLast(total, k));
+  finish(*this, e, weights, results);
+}
+
+void MoeRouterLossOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value logits = widened(*this, e, operands)[0];
+  Type element = TileEmitter::type(logits).getElementType();
+  int64_t experts = TileEmitter::shape(logits)[1];
+  double n = getTokens();
+  Value shift;
+  auto [p, total] = shiftedExp(e, logits, shift);
+  Value counts = e.broadcastTo(e.cast(operands[1], element), TileEmitter::type(logits));
+  Value balance = e.div(e.sumLast(e.mul(p, counts)), total);
+  Value lse = e.add(shift, e.log(total));
+  double share = getBalance().convertToDouble() * experts / (getTopK() * n * n);
+  finish(*this, e,
+         e.add(e.mul(balance, e.like(balance, share)), e.mul(e.mul(lse, lse), e.like(lse, getZ().convertToDouble() / n))),
+         results);
+}
