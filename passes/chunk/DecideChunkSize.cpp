@@ -1,0 +1,59 @@
+//===- DecideChunkSize.cpp - writes chunk_size on scans ----------------------------------------------------------===//
+// Decide, record, rewrite: this pass records, ChunkTiling rewrites. A scan that already carries chunk_size keeps it.
+#include "dialects/braid/BraidDialect.h"
+#include "passes/Passes.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace braid {
+#define GEN_PASS_DEF_DECIDECHUNKSIZEPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+using namespace braid;
+
+namespace {
+
+/// Rows of the score tiles (the V sub-chunk), hence the granularity of chunks.
+constexpr int64_t tileRows = 16;
+
+/// Balances 2 C (K + V) flops per token inside a chunk against 4 K V / C words of state traffic: 64 for K, V up to 128.
+/// A scalar decay on wide keys and narrow values affords 128. Never more than the row has, in whole score tiles.
+int64_t defaultChunkSize(LsmClass classId, int64_t tokens, int64_t keys, int64_t values) {
+  bool cheapScores = classId == LsmClass::I || classId == LsmClass::S0 || classId == LsmClass::S;
+  int64_t size = cheapScores && keys >= 128 && keys >= 2 * values ? 128 : 64;
+  return std::min<int64_t>(size, llvm::alignTo(tokens, tileRows));
+}
+
+struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideChunkSizePass> {
+  using DecideChunkSizePassBase::DecideChunkSizePassBase;
+
+  template <typename Op>
+  void decide(Op op) {
+    if (op.getChunkSize())
+      return;
+    auto q = cast<RankedTensorType>(op.getQ().getType()), v = cast<RankedTensorType>(op.getV().getType());
+    int64_t tokens = q.getDimSize(1);
+    int64_t size = chunkSize ? std::min<int64_t>(chunkSize, llvm::alignTo(tokens, tileRows))
+                             : defaultChunkSize(op.getClassId(), tokens, q.getDimSize(3), v.getDimSize(3));
+    op.setChunkSize(size);
+  }
+
+  void runOnOperation() override {
+    if (chunkSize < 0 || chunkSize % tileRows != 0) {
+      getOperation().emitError("chunk-size = ")
+          << chunkSize << " is not a multiple of " << tileRows << " (0 chooses from the class and the dimensions)";
+      return signalPassFailure();
+    }
+    getOperation().walk([&](Operation *op) {
+      if (auto scan = dyn_cast<LsmScanOp>(op))
+        decide(scan);
+      else if (auto grad = dyn_cast<LsmScanGradOp>(op))
+        decide(grad);
+    });
+  }
+};
+
+} // namespace
