@@ -1,0 +1,186 @@
+//===- LsmKernels.cpp - lsm.chunk_*, lsm.state_scan*, lsm.step become launches -------------------------------------===//
+#include "passes/outline/LsmKernels.h"
+#include "passes/outline/OutlineFamilies.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+
+namespace braid {
+
+namespace {
+
+Type elementOf(Value value) { return value ? tensorType(value).getElementType() : Type(); }
+
+/// Class, dimensions and types of a kernel that sees tokens (k, and v or another value tensor).
+LsmShape shapeOfTokens(LsmClass classId, Value keys, Value values, Value gate, Value beta, Type state, int64_t chunk) {
+  Shape k = shapeOf(keys), v = shapeOf(values);
+  Type compute = computeType(state);
+  return {classId, k[2], k[3], v[3], chunk, elementOf(keys), elementOf(gate), elementOf(beta), state, compute};
+}
+
+/// Of a kernel that sees states [B, n, H, K, V] only.
+LsmShape shapeOfStates(LsmClass classId, Value states) {
+  Shape s = shapeOf(states);
+  Type element = elementOf(states);
+  return {classId, s[2], s[3], s[4], 0, {}, {}, {}, element, computeType(element)};
+}
+
+using Grid = llvm::ArrayRef<llvm::StringRef>;
+const llvm::StringRef chunkGrid[] = {"chunk", "head", "batch"}, columnGrid[] = {"columns", "head", "batch"};
+
+class LsmOutline {
+public:
+  LsmOutline(OutlineContext &context, Operation *op) : context(context), op(op) {}
+
+  LogicalResult table(LsmChunkTableOp table) {
+    int64_t size = table.getChunkSize();
+    std::string kernel = context.kernel(llvm::formatv("lsm_chunk_table_c{0}", size).str(), {"batch"},
+                                        [&](KernelBuilder &k) { writeChunkTable(k, size); });
+    context.replace(op, context.launch(op, kernel, {shapeOf(table.getDocuments())[0]})
+                            .arg("documents", table.getDocuments())
+                            .result("chunks", table.getChunks().getType())
+                            .run());
+    return success();
+  }
+
+  LogicalResult state(LsmChunkStateOp state) {
+    LsmShape shape = shapeOfTokens(state.getClassId(), state.getK(), state.getV(), state.getLogDecay(), state.getBeta(),
+                                   elementOf(state.getX()), state.getChunkSize());
+    auto launch = begin("chunk_state", shape, writeChunkState, chunkGrid, chunkExtents(state.getChunks(), shape));
+    launch.arg("k", state.getK()).arg("v", state.getV());
+    optional(launch, "log_decay", state.getLogDecay());
+    optional(launch, "beta", state.getBeta());
+    launch.arg("chunks", state.getChunks()).result("x", state.getX().getType());
+    if (state.getP())
+      launch.result("p", state.getP().getType());
+    context.replace(op, launch.run());
+    return success();
+  }
+
+  LogicalResult scan(LsmStateScanOp scan) {
+    LsmShape shape = shapeOfStates(scan.getClassId(), scan.getX());
+    auto launch = begin("state_scan", shape, writeStateScan, columnGrid, columnExtents(scan.getX(), shape));
+    launch.arg("x", scan.getX());
+    optional(launch, "p", scan.getP());
+    launch.arg("initial_state", scan.getInitialState()).arg("chunks", scan.getChunks());
+    context.replace(op, launch.result("m", scan.getM().getType()).result("final_state", scan.getFinalState().getType()).run());
+    return success();
+  }
+
+  LogicalResult scanGrad(LsmStateScanGradOp scan) {
+    LsmShape shape = shapeOfStates(scan.getClassId(), scan.getDm());
+    auto launch = begin("state_scan_grad", shape, writeStateScanGrad, columnGrid, columnExtents(scan.getDm(), shape));
+    launch.arg("dm", scan.getDm());
+    optional(launch, "p", scan.getP());
+    launch.arg("dfinal_state", scan.getDfinalState()).arg("chunks", scan.getChunks());
+    context.replace(
+        op, launch.result("dx", scan.getDx().getType()).result("dinitial_state", scan.getDinitialState().getType()).run());
+    return success();
+  }
+
+  LogicalResult output(LsmChunkOutputOp output) {
+    LsmShape shape = shapeOfTokens(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(),
+                                   output.getBeta(), elementOf(output.getM()), output.getChunkSize());
+    auto launch = begin("chunk_output", shape, writeChunkOutput, chunkGrid, chunkExtents(output.getChunks(), shape));
+    scanOperands(launch, output);
+    launch.arg("m", output.getM()).arg("chunks", output.getChunks()).result("o", output.getO().getType());
+    context.replace(op, launch.scalar("scale", output.getScale().convertToDouble(), shape.compute).run());
+    return success();
+  }
+
+  LogicalResult outputGradState(LsmChunkOutputGradStateOp grad) {
+    LsmShape shape = shapeOfTokens(grad.getClassId(), grad.getQ(), grad.getDO(), grad.getLogDecay(), grad.getBeta(),
+                                   elementOf(grad.getDm()), grad.getChunkSize());
+    auto launch = begin("chunk_output_grad_state", shape, writeChunkOutputGradState, chunkGrid,
+                        chunkExtents(grad.getChunks(), shape));
+    // Plain classes read neither k nor v here.
+    launch.arg("q", grad.getQ());
+    if (shape.delta())
+      launch.arg("k", grad.getK());
+    optional(launch, "log_decay", grad.getLogDecay());
+    optional(launch, "beta", grad.getBeta());
+    launch.arg("d_o", grad.getDO()).arg("chunks", grad.getChunks()).result("dm", grad.getDm().getType());
+    context.replace(op, launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run());
+    return success();
+  }
+
+  LogicalResult chunkGrad(LsmChunkGradOp grad) {
+    LsmShape shape = shapeOfTokens(grad.getClassId(), grad.getK(), grad.getV(), grad.getLogDecay(), grad.getBeta(),
+                                   elementOf(grad.getM()), grad.getChunkSize());
+    auto launch = begin("chunk_grad", shape, writeChunkGrad, chunkGrid, chunkExtents(grad.getChunks(), shape));
+    scanOperands(launch, grad);
+    launch.arg("m", grad.getM()).arg("dx", grad.getDx()).arg("d_o", grad.getDO()).arg("chunks", grad.getChunks());
+    launch.result("dq", grad.getDq().getType()).result("dk", grad.getDk().getType()).result("dv", grad.getDv().getType());
+    unsigned gate = 0;
+    if (shape.decayGradient())
+      launch.result("dlog_decay", grad.getDgates()[gate++].getType());
+    if (shape.delta())
+      launch.result("dbeta", grad.getDgates()[gate++].getType());
+    if (gate != grad.getDgates().size())
+      return op->emitOpError("class ") << stringifyLsmClass(shape.classId) << " has " << gate << " gate cotangents but dgates has "
+                                       << grad.getDgates().size();
+    context.replace(op, launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run());
+    return success();
+  }
+
+  LogicalResult step(LsmStepOp step) {
+    LsmShape shape = shapeOfTokens(step.getClassId(), step.getK(), step.getV(), step.getLogDecay(), step.getBeta(),
+                                   elementOf(step.getInitialState()), 0);
+    int64_t batch = shapeOf(step.getQ())[0];
+    auto launch = begin("step", shape, writeStep, columnGrid, {shape.valueBlocks(), shape.heads, batch});
+    scanOperands(launch, step);
+    launch.arg("initial_state", step.getInitialState()).arg("documents", step.getDocuments());
+    launch.result("o", step.getO().getType()).result("final_state", step.getFinalState().getType(), "initial_state");
+    context.replace(op, launch.scalar("scale", step.getScale().convertToDouble(), shape.compute).run());
+    return success();
+  }
+
+private:
+  using Extents = llvm::SmallVector<int64_t, 3>;
+
+  OutlineContext::Launch begin(llvm::StringRef what, const LsmShape &shape, void (*write)(KernelBuilder &, const LsmShape &),
+                               Grid grid, const Extents &extents) {
+    std::string kernel =
+        context.kernel(shape.kernelName(what), grid, [&](KernelBuilder &k) { write(k, shape); });
+    return context.launch(op, kernel, extents);
+  }
+  static Extents chunkExtents(Value chunks, const LsmShape &shape) {
+    return {shapeOf(chunks)[1], shape.heads, shapeOf(chunks)[0]};
+  }
+  static Extents columnExtents(Value states, const LsmShape &shape) {
+    return {shape.valueBlocks(), shape.heads, shapeOf(states)[0]};
+  }
+  static void optional(OutlineContext::Launch &launch, llvm::StringRef name, Value value) {
+    if (value)
+      launch.arg(name, value);
+  }
+  template <typename Op>
+  static void scanOperands(OutlineContext::Launch &launch, Op op) {
+    launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV());
+    optional(launch, "log_decay", op.getLogDecay());
+    optional(launch, "beta", op.getBeta());
+  }
+
+  OutlineContext &context;
+  Operation *op;
+};
+
+} // namespace
+
+LogicalResult outlineLsm(Operation *op, OutlineContext &context) {
+  LsmOutline outline(context, op);
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](LsmChunkTableOp table) { return outline.table(table); })
+      .Case([&](LsmChunkStateOp state) { return outline.state(state); })
+      .Case([&](LsmStateScanOp scan) { return outline.scan(scan); })
+      .Case([&](LsmStateScanGradOp scan) { return outline.scanGrad(scan); })
+      .Case([&](LsmChunkOutputOp output) { return outline.output(output); })
+      .Case([&](LsmChunkOutputGradStateOp grad) { return outline.outputGradState(grad); })
+      .Case([&](LsmChunkGradOp grad) { return outline.chunkGrad(grad); })
+      .Case([&](LsmStepOp step) { return outline.step(step); })
+      .Default([](Operation *other) { return other->emitOpError("has no kernel: braid-chunk-tiling must run first"); });
+}
+
+} // namespace braid

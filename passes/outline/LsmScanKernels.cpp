@@ -1,0 +1,159 @@
+//===- LsmScanKernels.cpp - the chunk table, the scans over chunk states, and the decode step ----------------------===//
+#include "passes/outline/LsmKernels.h"
+
+using namespace mlir;
+
+namespace braid {
+
+// ---- chunk_table ------------------------------------------------------------------------------------------------------
+//
+//   Row r = (lo, hi, restart, 0). A chunk begins where a document begins, and every C tokens inside it; restart says that
+//   the document begins at lo. Rows past the last chunk are empty (hi = lo) and stand for the padding tokens, C per row:
+//   chunk kernels write zeros there. Rows without tokens have lo = hi = T. Chunks come first, then the empty rows.
+//   One program per batch row.
+//
+void writeChunkTable(KernelBuilder &k, int64_t chunkSize) {
+  Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), chunks = k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4});
+  Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
+  Type i32 = k.i32();
+  Var zero = k.constant(i32, 0), one = k.constant(i32, 1), last = cast(tokens, i32);
+  auto put = [&](Var value, Var row, int64_t column) { k.put(value, chunks, {b, row, column}); };
+
+  // Carried: the next row, the token at which the current row begins, the current document.
+  Vars end = k.loop(0, tokens, 1, {k.number(0), zero, zero}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
+    Var rowIndex = now[0], begin = now[1], current = now[2];
+    Var token = cast(t, i32), document = k.at(documents, {b, t});
+    Var edge = either(either(eq(token, zero), ne(document, current)),
+                      ge(token - begin, static_cast<double>(chunkSize)));
+    k.when(both(edge, lt(rowIndex, count)), [&] {
+      // Close the row before, unless it stands for padding.
+      Var previous = max(rowIndex - 1.0, 0.0);
+      k.when(both(gt(rowIndex, 0.0), lt(current, INT32_MAX)), [&] { put(token, previous, 1); });
+      put(token, rowIndex, 0);
+      put(select(eq(document, INT32_MAX), token, last), rowIndex, 1);
+      put(select(eq(document, token), one, zero), rowIndex, 2);
+      put(zero, rowIndex, 3);
+    });
+    return {select(edge, rowIndex + 1.0, rowIndex), select(edge, token, begin), document};
+  });
+  k.loop(end[0], count, 1, [&](Var rowIndex) {
+    put(last, rowIndex, 0);
+    put(last, rowIndex, 1);
+    put(zero, rowIndex, 2);
+    put(zero, rowIndex, 3);
+  });
+}
+
+// ---- state_scan -------------------------------------------------------------------------------------------------------
+//
+//   M <- P M + X over the chunks of a row; a chunk that restarts begins from zero. `m` gets the in-state of every chunk.
+//   Backwards: D <- P^T D + dM, last chunk first; `dx` gets D' of every chunk's out-state.
+//   One program per (block of value columns, head, batch): columns are independent.
+//
+namespace {
+
+struct ScanKernel {
+  ScanKernel(KernelBuilder &k, const LsmShape &shape, Var p, Var chunks)
+      : k(k), shape(shape), p(p), chunks(chunks), h(k.program(1)), b(k.program(2)), K(shape.keys),
+        VB(shape.valueBlock()), first(k.program(0) * static_cast<double>(VB)) {}
+
+  /// Chunks with tokens: the first rows of the table.
+  Var used() {
+    return k.loop(0, k.size(chunks, 1), 1, {k.number(0)}, [&](Var n, llvm::ArrayRef<Var> now) -> Vars {
+      Var full = gt(k.at(chunks, {b, n, 1}), k.at(chunks, {b, n, 0}));
+      return {select(full, now[0] + 1.0, now[0])};
+    })[0];
+  }
+  Var load(Var states, Var n) { return cast(k.load(states, {b, n, h, 0, first}, {K, VB}), shape.compute); }
+  Var loadRow(Var states) { return cast(k.load(states, {b, h, 0, first}, {K, VB}), shape.compute); }
+  void store(Var tile, Var states, Var n) { k.store(cast(tile, states.element()), states, {b, n, h, 0, first}); }
+  void storeRow(Var tile, Var states) { k.store(cast(tile, states.element()), states, {b, h, 0, first}); }
+  /// `state`, or zero where chunk n begins a document.
+  Var unlessRestart(Var n, Var state) { return select(ne(k.at(chunks, {b, n, 2}), 0.0), 0.0, state); }
+  /// P m + x, or P^T m + x.
+  Var apply(Var n, Var state, Var x, bool transposed) {
+    if (!p)
+      return state + x;
+    if (shape.delta()) {
+      Var dense = cast(k.load(p, {b, n, h, 0, 0}, {K, K}), shape.compute);
+      return dot(dense, state, x, {.transposeA = transposed});
+    }
+    if (shape.vectorDecay())
+      return state * expand(exp(cast(k.load(p, {b, n, h, 0}, {K}), shape.compute)), 1, VB) + x;
+    return state * exp(cast(k.at(p, {b, n, h}), shape.compute)) + x;
+  }
+
+  KernelBuilder &k;
+  const LsmShape &shape;
+  Var p, chunks, h, b;
+  int64_t K, VB;
+  Var first;
+};
+
+} // namespace
+
+void writeStateScan(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var x = in.states("x"), p = in.transition(), initial = in.rowState("initial_state"), chunks = in.chunks();
+  Var m = in.states("m"), final = in.rowState("final_state");
+  ScanKernel scan(k, shape, p, chunks);
+  Vars out = k.loop(0, scan.used(), 1, {scan.loadRow(initial)}, [&](Var n, llvm::ArrayRef<Var> now) -> Vars {
+    Var state = scan.unlessRestart(n, now[0]);
+    scan.store(state, m, n);
+    return {scan.apply(n, state, scan.load(x, n), /*transposed=*/false)};
+  });
+  scan.storeRow(out[0], final);
+}
+
+void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var dm = in.states("dm"), p = in.transition(), dFinal = in.rowState("dfinal_state"), chunks = in.chunks();
+  Var dx = in.states("dx"), dInitial = in.rowState("dinitial_state");
+  ScanKernel scan(k, shape, p, chunks);
+  Var used = scan.used();
+  Vars out = k.loop(0, used, 1, {scan.loadRow(dFinal)}, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
+    Var n = used - 1.0 - i;
+    scan.store(now[0], dx, n);
+    return {scan.unlessRestart(n, scan.apply(n, now[0], scan.load(dm, n), /*transposed=*/true))};
+  });
+  scan.storeRow(out[0], dInitial);
+}
+
+// ---- step -------------------------------------------------------------------------------------------------------------
+//
+//   M~ = exp(g) M;   plain: M' = M~ + k^T v;   delta: M' = M~ + k^T beta (v - k M~);   o = q M'
+//   A document that begins here starts from zero; a padding token gives o = 0 and leaves the state as it is.
+//   One program per (block of value columns, head, batch). The state may be updated in place.
+//
+void writeStep(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay(), betaIn = in.beta();
+  Var initial = in.rowState("initial_state"), documents = k.buffer("documents", k.i32(), {kDynamic, 1});
+  Var o = in.values("o"), final = in.rowState("final_state"), scale = k.scalar("scale", shape.compute);
+  int64_t K = shape.keys, VB = shape.valueBlock();
+  Var h = k.program(1), b = k.program(2), first = k.program(0) * static_cast<double>(VB);
+  Var document = k.at(documents, {b, 0}), padding = eq(document, INT32_MAX);
+
+  auto vector = [&](Var buffer, Index column, int64_t size) {
+    return cast(k.load(buffer, {b, 0, h, column}, {size}), shape.compute);
+  };
+  Var before = cast(k.load(initial, {b, h, 0, first}, {K, VB}), shape.compute);
+  Var state = select(eq(document, 0.0), 0.0, before);
+  Var keys = vector(keysIn, 0, K), values = vector(valuesIn, first, VB), queries = vector(queriesIn, 0, K) * scale;
+  if (shape.vectorDecay())
+    state = state * expand(exp(vector(decayIn, 0, K)), 1, VB);
+  else if (shape.decays()) {
+    Var g = shape.constantDecay() ? k.at(decayIn, {h}) : k.at(decayIn, {b, 0, h});
+    state = state * exp(cast(g, shape.compute));
+  }
+  if (shape.delta()) {
+    Var read = reshape(dot(reshape(keys, {1, K}), state), {VB});
+    values = (values - read) * splat(cast(k.at(betaIn, {b, 0, h}), shape.compute), {VB});
+  }
+  state = state + expand(keys, 1, VB) * expand(values, 0, K);
+  Var out = reshape(dot(reshape(queries, {1, K}), state), {VB});
+  k.store(cast(select(padding, 0.0, out), o.element()), o, {b, 0, h, first});
+  k.store(cast(select(padding, before, state), final.element()), final, {b, h, 0, first});
+}
+
+} // namespace braid
