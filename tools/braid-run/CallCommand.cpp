@@ -1,0 +1,184 @@
+#include "runtime/io/Npy.h"
+#include "runtime/io/Shape.h"
+#include "runtime/io/TensorNames.h"
+#include "runtime/train/Checkpoint.h"
+#include "tools/braid-run/Commands.h"
+
+#include <set>
+
+namespace braid::run {
+
+using namespace braid::runtime;
+
+namespace {
+
+struct Options {
+  std::string program, function, checkpoint;
+  std::vector<std::string> inputs, outputs;
+  std::optional<uint64_t> seed;
+  RankOptions ranks;
+};
+
+// NAME=FILE, with {rank} in FILE replaced for each rank.
+struct Binding {
+  TensorRef tensor;
+  std::string name, file;
+
+  std::string fileOf(int rank) const {
+    std::string path = file;
+    for (size_t at; (at = path.find("{rank}")) != std::string::npos;)
+      path.replace(at, 6, std::to_string(rank));
+    return path;
+  }
+};
+
+Expected<std::vector<Binding>> parseBindings(const Program &program, const EntryInfo &entry,
+                                             const std::vector<std::string> &texts, std::string_view flag) {
+  std::vector<Binding> bindings;
+  for (const std::string &text : texts) {
+    size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+      return Status::error("{} {}: must be NAME=FILE.npy", flag, text);
+    Binding binding;
+    binding.name = text.substr(0, equals);
+    binding.file = text.substr(equals + 1);
+    BRAID_ASSIGN(binding.tensor, findTensor(program, &entry, binding.name));
+    bindings.push_back(std::move(binding));
+  }
+  return bindings;
+}
+
+// What runs on every rank.
+class Caller {
+public:
+  Caller(const EntryInfo &entry, const Options &options, const std::vector<Binding> &inputs,
+         const std::vector<Binding> &outputs)
+      : entry(entry), options(options), inputs(inputs), outputs(outputs) {}
+
+  Status run(Rank &rank) const {
+    Session &session = rank.session();
+    if (options.seed)
+      BRAID_TRY(initialize(rank, *options.seed));
+    if (!options.checkpoint.empty())
+      BRAID_TRY(loadCheckpoint(rank, options.checkpoint, /*weightsOnly=*/false).status());
+    for (const Binding &input : inputs)
+      BRAID_TRY(set(rank, input));
+    BRAID_TRY(setCoordinates(rank));
+    BRAID_ASSIGN(EntryId id, session.entry(entry.name));
+    BRAID_TRY(session.run(id));
+    for (const Binding &output : outputs) {
+      TensorView view = output.tensor.view(session);
+      BRAID_TRY(writeNpy(output.fileOf(rank.index()), output.tensor.info->dtype, output.tensor.shape(),
+                         {view.data, view.bytes}));
+    }
+    return Status::success();
+  }
+
+  // Every input must come from somewhere: zeros nobody asked for would look like a result.
+  Status checkInputs(const Program &program) const {
+    std::set<const TensorInfo *> given;
+    for (const Binding &input : inputs)
+      given.insert(input.tensor.info);
+    for (uint32_t index : entry.inputs) {
+      const TensorInfo &tensor = program.tensors()[index];
+      if (tensor.role == Role::input && !given.count(&tensor) && !coordinateAxis(tensor))
+        return Status::error("input '{}' ({} {}) of @{} is not given: add --input {}=FILE.npy", tensor.name,
+                             toString(tensor.dtype), formatShape(tensor.shape), entry.name, tensor.name);
+    }
+    return Status::success();
+  }
+
+private:
+  static std::optional<std::string_view> coordinateAxis(const TensorInfo &tensor) {
+    std::string_view name = tensor.name;
+    name = name.substr(name.rfind('/') + 1); // npos + 1 is 0
+    constexpr std::string_view prefix = "coordinate.";
+    return name.starts_with(prefix) ? std::optional(name.substr(prefix.size())) : std::nullopt;
+  }
+
+  Status set(Rank &rank, const Binding &input) const {
+    std::string path = input.fileOf(rank.index());
+    BRAID_ASSIGN(NpyArray array, readNpy(path));
+    const TensorInfo &tensor = *input.tensor.info;
+    if (array.dtype != tensor.dtype || array.shape != input.tensor.shape())
+      return Status::error("{}: holds {} {}, but '{}' is {} {}", path, toString(array.dtype), formatShape(array.shape),
+                           input.name, toString(tensor.dtype), formatShape(input.tensor.shape()));
+    TensorView view = input.tensor.view(rank.session());
+    if (view.bytes != array.data.size())
+      return Status::error(ErrorCode::internal, "'{}' has {} bytes, its file {}", input.name, view.bytes,
+                           array.data.size());
+    std::copy(array.data.begin(), array.data.end(), view.data);
+    return Status::success();
+  }
+
+  // The inputs by which a program learns which rank it is.
+  Status setCoordinates(Rank &rank) const {
+    const Program &program = rank.program();
+    for (uint32_t index : entry.inputs) {
+      const TensorInfo &tensor = program.tensors()[index];
+      std::optional<std::string_view> axis = coordinateAxis(tensor);
+      bool given = false;
+      for (const Binding &input : inputs)
+        given |= input.tensor.info == &tensor;
+      if (!axis || given)
+        continue;
+      std::optional<uint32_t> coordinate = program.mesh().coordinate(static_cast<uint32_t>(rank.index()), *axis);
+      if (!coordinate || tensor.dtype != DType::i32 || tensor.bytes != sizeof(int32_t))
+        return Status::error("input '{}' of @{} cannot be set from the mesh: give it with --input", tensor.name,
+                             entry.name);
+      rank.session().tensor(tensor).as<int32_t>()[0] = static_cast<int32_t>(*coordinate);
+    }
+    return Status::success();
+  }
+
+  const EntryInfo &entry;
+  const Options &options;
+  const std::vector<Binding> &inputs, &outputs;
+};
+
+Status run(const Options &options) {
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  std::string_view function = options.function;
+  if (function.starts_with('@'))
+    function.remove_prefix(1);
+  BRAID_ASSIGN(const EntryInfo *entry, findEntry(*program, function));
+  BRAID_ASSIGN(std::vector<Binding> inputs, parseBindings(*program, *entry, options.inputs, "--input"));
+  BRAID_ASSIGN(std::vector<Binding> outputs, parseBindings(*program, *entry, options.outputs, "--output"));
+  for (const Binding &output : outputs)
+    if (options.ranks.ranks > 1 && output.file.find("{rank}") == std::string::npos)
+      return Status::error("--output {}={}: {} ranks would write the same file; put {{rank}} in its name", output.name,
+                           output.file, options.ranks.ranks);
+  Caller caller(*entry, options, inputs, outputs);
+  BRAID_TRY(caller.checkInputs(*program));
+  return runRanks(program, options.ranks, [&](Rank &rank) { return caller.run(rank); });
+}
+
+} // namespace
+
+Action addCall(CLI::App &command) {
+  auto options = std::make_shared<Options>();
+  addProgramOption(command, options->program);
+  command.add_option("function", options->function, "Function to call (braid-run info lists them)")
+      ->required()
+      ->type_name("@FUNCTION");
+  command
+      .add_option(
+          "--input", options->inputs,
+          "Set a tensor from a NumPy file before the call: an input, or any parameter, moment or cache. layers.3.x is "
+          "one layer, layers.{}.x all of them stacked. bf16 tensors are files of their bits as uint16")
+      ->type_name("NAME=F.npy");
+  command
+      .add_option("--output", options->outputs, "Write a tensor to a NumPy file after the call; names as for --input")
+      ->type_name("NAME=F.npy");
+  CLI::Option *checkpoint =
+      command.add_option("--checkpoint", options->checkpoint, "First load parameters and moments from this checkpoint")
+          ->type_name("DIR");
+  command.add_option("--seed", options->seed, "First run @init with this seed (without it parameters start as zeros)")
+      ->excludes(checkpoint);
+  addThreadsOption(command, options->ranks.threads);
+  addRanksOption(command, options->ranks.ranks);
+  command.footer("With --ranks, {rank} in a file name is replaced by the rank.");
+  return [options] { return run(*options); };
+}
+
+} // namespace braid::run

@@ -1,0 +1,27 @@
+// The commands of braid-run. Each adds its options to the command line and returns what runs when it was chosen.
+#pragma once
+
+#include "runtime/Program.h"
+#include "runtime/train/Rank.h"
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+
+namespace braid::run {
+
+using Action = std::function<runtime::Status()>;
+
+Action addTrain(CLI::App &command);
+Action addEval(CLI::App &command);
+Action addGenerate(CLI::App &command);
+Action addCall(CLI::App &command);
+Action addInfo(CLI::App &command);
+
+// Options several commands share.
+void addProgramOption(CLI::App &command, std::string &path);
+void addThreadsOption(CLI::App &command, int &threads);
+void addRanksOption(CLI::App &command, int &ranks);
+void addDataOption(CLI::App &command, std::vector<std::string> &paths);
+
+} // namespace braid::run

@@ -1,0 +1,49 @@
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/Corpus.h"
+#include "runtime/train/Evaluate.h"
+#include "tools/braid-run/Commands.h"
+
+namespace braid::run {
+
+using namespace braid::runtime;
+
+namespace {
+
+struct Options {
+  std::string program, checkpoint;
+  std::vector<std::string> data;
+  RankOptions ranks;
+};
+
+Status run(const Options &options) {
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  BRAID_ASSIGN(Corpus corpus, Corpus::load(options.data));
+  EvalResult result;
+  BRAID_TRY(runRanks(program, options.ranks, [&](Rank &rank) -> Status {
+    BRAID_ASSIGN(Evaluator evaluator, Evaluator::bind(rank));
+    BRAID_TRY(loadCheckpoint(rank, options.checkpoint, /*weightsOnly=*/true).status());
+    BRAID_ASSIGN(EvalResult own, evaluator.evaluate(corpus.bytes()));
+    if (rank.isFirst())
+      result = own;
+    return Status::success();
+  }));
+  fmt::print("held-out loss  {:>8.4f} nats/byte {:>8.4f} bits/byte  over {} bytes in {:.1f} s\n", result.nats,
+             result.bits(), result.bytes, result.seconds);
+  return Status::success();
+}
+
+} // namespace
+
+Action addEval(CLI::App &command) {
+  auto options = std::make_shared<Options>();
+  addProgramOption(command, options->program);
+  command.add_option("--checkpoint", options->checkpoint, "Checkpoint, or directory of checkpoints (its newest)")
+      ->required()
+      ->type_name("DIR");
+  addDataOption(command, options->data);
+  addThreadsOption(command, options->ranks.threads);
+  addRanksOption(command, options->ranks.ranks);
+  return [options] { return run(*options); };
+}
+
+} // namespace braid::run

@@ -1,0 +1,208 @@
+#include "runtime/io/Shape.h"
+#include "tools/braid-run/Commands.h"
+#include "tools/braid-run/ProgramSummary.h"
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+namespace braid::run {
+
+using namespace braid::runtime;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct Options {
+  std::string program;
+  bool json = false;
+};
+
+uint64_t totalBytes(const Program &program) {
+  uint64_t total = 0;
+  for (const ArenaInfo &arena : program.arenas())
+    total += arena.bytes;
+  return total;
+}
+
+std::string formatBytes(uint64_t bytes) {
+  constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit)
+    value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+std::vector<int64_t> fullShape(const TensorInfo &tensor) {
+  std::vector<int64_t> shape = tensor.shape;
+  if (!tensor.layers.empty())
+    shape.insert(shape.begin(), static_cast<int64_t>(tensor.layers.size()));
+  return shape;
+}
+
+// ---- JSON
+// ------------------------------------------------------------------------------------------------------------
+
+Json axesJson(const std::vector<AxisInfo> &axes) {
+  Json list = Json::array();
+  for (const AxisInfo &axis : axes)
+    list.push_back({{"name", axis.name}, {"size", axis.size}});
+  return list;
+}
+
+Json tensorListJson(const Program &program, const std::vector<uint32_t> &indices) {
+  Json list = Json::array();
+  for (uint32_t index : indices) {
+    const TensorInfo &tensor = program.tensors()[index];
+    list.push_back({{"name", tensor.name}, {"dtype", toString(tensor.dtype)}, {"shape", fullShape(tensor)}});
+  }
+  return list;
+}
+
+Json tensorJson(const Program &program, const TensorInfo &tensor) {
+  Json json = {
+      {"name", tensor.name},     {"role", toString(tensor.role)}, {"dtype", toString(tensor.dtype)},
+      {"shape", tensor.shape},   {"layers", tensor.layers},       {"arena", program.arenas()[tensor.arena].name},
+      {"offset", tensor.offset}, {"bytes", tensor.bytes}};
+  Json shards = Json::array();
+  for (const ShardInfo &shard : tensor.shards)
+    shards.push_back({{"dim", shard.dim}, {"axis", shard.axis}});
+  json["shards"] = std::move(shards);
+  if (!tensor.of.empty())
+    json["of"] = tensor.of;
+  if (!tensor.slot.empty())
+    json["slot"] = tensor.slot;
+  return json;
+}
+
+void printJson(const Program &program, uint64_t parameters) {
+  Json arenas = Json::array(), streams = Json::array(), tensors = Json::array(), entries = Json::array();
+  for (const ArenaInfo &arena : program.arenas())
+    arenas.push_back({{"name", arena.name}, {"bytes", arena.bytes}});
+  for (const StreamInfo &stream : program.streams())
+    streams.push_back({{"name", stream.name}, {"axis", stream.axis}});
+  for (const TensorInfo &tensor : program.tensors())
+    tensors.push_back(tensorJson(program, tensor));
+  for (const EntryInfo &entry : program.entries()) {
+    EntrySummary summary = summarize(program, entry);
+    entries.push_back({{"name", entry.name},
+                       {"inputs", tensorListJson(program, entry.inputs)},
+                       {"outputs", tensorListJson(program, entry.outputs)},
+                       {"commands", entry.commands},
+                       {"executed_commands", summary.commands},
+                       {"launches", summary.launches},
+                       {"kernels", summary.kernels},
+                       {"library_calls", summary.libraryCalls},
+                       {"other_commands", summary.others}});
+  }
+  Json metadata = Json::object();
+  for (const auto &[key, value] : program.metadata())
+    metadata[key] = value;
+  Json json = {{"name", program.name()},
+               {"version", program.version()},
+               {"target", program.target()},
+               {"cpu_features", std::vector<std::string>(program.cpuFeatures().begin(), program.cpuFeatures().end())},
+               {"parameters", parameters},
+               {"mesh",
+                {{"ranks", program.mesh().worldSize()},
+                 {"dense", axesJson(program.mesh().dense)},
+                 {"expert", axesJson(program.mesh().expert)}}},
+               {"streams", std::move(streams)},
+               {"memory", {{"bytes_per_rank", totalBytes(program)}, {"arenas", std::move(arenas)}}},
+               {"kernels", std::vector<std::string>(program.kernels().begin(), program.kernels().end())},
+               {"code", {{"bytes", program.code().size()}, {"sha256", program.codeHash()}}},
+               {"entries", std::move(entries)},
+               {"tensors", std::move(tensors)},
+               {"metadata", std::move(metadata)}};
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+// ---- Text
+// ------------------------------------------------------------------------------------------------------------
+
+std::string meshText(const MeshInfo &mesh) {
+  auto axes = [](const std::vector<AxisInfo> &list) {
+    std::vector<std::string> texts;
+    for (const AxisInfo &axis : list)
+      texts.push_back(fmt::format("{}={}", axis.name, axis.size));
+    return fmt::format("{}", fmt::join(texts, " "));
+  };
+  std::string text = fmt::format("{} rank{}", mesh.worldSize(), mesh.worldSize() == 1 ? "" : "s");
+  if (!mesh.dense.empty())
+    text += fmt::format("; {}", axes(mesh.dense));
+  if (!mesh.expert.empty())
+    text += fmt::format("; experts {}", axes(mesh.expert));
+  return text;
+}
+
+void printTensors(const Program &program, std::string_view title, const std::vector<uint32_t> &indices) {
+  for (uint32_t index : indices) {
+    const TensorInfo &tensor = program.tensors()[index];
+    fmt::print("    {:<6} {} {} {}\n", std::exchange(title, ""), tensor.name, toString(tensor.dtype),
+               formatShape(fullShape(tensor)));
+  }
+}
+
+void printCounts(std::string_view title, const std::map<std::string, uint64_t> &counts) {
+  if (counts.empty())
+    return;
+  fmt::print("    {}\n", title);
+  for (const auto &[name, count] : counts)
+    fmt::print("      {:>8} x {}\n", count, name);
+}
+
+void printText(const Program &program, uint64_t parameters) {
+  fmt::print("program      {}\n", program.name());
+  fmt::print("target       {} {}\n", program.target(), fmt::join(program.cpuFeatures(), " "));
+  fmt::print("mesh         {}\n", meshText(program.mesh()));
+  std::vector<std::string> streams;
+  for (const StreamInfo &stream : program.streams())
+    streams.push_back(stream.name);
+  fmt::print("streams      {}\n", fmt::join(streams, ", "));
+  fmt::print("parameters   {}\n", parameters);
+  fmt::print("kernels      {} in {} of code, sha256 {}\n", program.kernels().size(), formatBytes(program.code().size()),
+             program.codeHash());
+  fmt::print("memory       {} per rank\n", formatBytes(totalBytes(program)));
+  for (const ArenaInfo &arena : program.arenas())
+    fmt::print("  {:<12} {:>12}\n", arena.name, formatBytes(arena.bytes));
+  for (const EntryInfo &entry : program.entries()) {
+    EntrySummary summary = summarize(program, entry);
+    fmt::print("\n@{}\n", entry.name);
+    printTensors(program, "input", entry.inputs);
+    printTensors(program, "output", entry.outputs);
+    fmt::print("    {} commands in the file, {} executed; {} launches\n", entry.commands, summary.commands,
+               summary.launches);
+    printCounts("kernels", summary.kernels);
+    printCounts("library calls", summary.libraryCalls);
+    printCounts("other commands", summary.others);
+  }
+  if (!program.metadata().empty())
+    fmt::print("\nmetadata\n");
+  for (const auto &[key, value] : program.metadata()) {
+    // Long values (the model's JSON) in one line; --json has them whole.
+    std::string text = value.substr(0, 100);
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    fmt::print("  {:<24} {}{}\n", key, text, value.size() > 100 ? " ..." : "");
+  }
+}
+
+Status run(const Options &options) {
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  BRAID_ASSIGN(uint64_t parameters, countParameters(*program));
+  if (options.json)
+    printJson(*program, parameters);
+  else
+    printText(*program, parameters);
+  return Status::success();
+}
+
+} // namespace
+
+Action addInfo(CLI::App &command) {
+  auto options = std::make_shared<Options>();
+  addProgramOption(command, options->program);
+  command.add_flag("--json", options->json, "Print everything as JSON, for programs to read");
+  return [options] { return run(*options); };
+}
+
+} // namespace braid::run

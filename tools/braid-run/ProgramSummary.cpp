@@ -1,0 +1,87 @@
+#include "tools/braid-run/ProgramSummary.h"
+
+#include "runtime/io/Shape.h"
+#include "runtime/schema/Program_generated.h"
+#include "runtime/train/CheckpointIndex.h"
+
+namespace braid::run {
+
+using namespace braid::runtime;
+
+namespace {
+
+using Commands = flatbuffers::Vector<flatbuffers::Offset<schema::Command>>;
+
+const char *nameOf(schema::CollectiveKind kind) {
+  switch (kind) {
+  case schema::CollectiveKind::all_reduce:
+    return "all_reduce";
+  case schema::CollectiveKind::all_gather:
+    return "all_gather";
+  case schema::CollectiveKind::reduce_scatter:
+    return "reduce_scatter";
+  case schema::CollectiveKind::all_to_all:
+    return "all_to_all";
+  }
+  return "collective";
+}
+
+void count(const Program &program, const Commands &commands, uint64_t times, EntrySummary &summary) {
+  for (const schema::Command *command : commands) {
+    if (const schema::Repeat *repeat = command->body_as_Repeat()) {
+      count(program, *repeat->commands(), times * static_cast<uint64_t>(repeat->count()), summary);
+      continue;
+    }
+    summary.commands += times;
+    switch (command->body_type()) {
+    case schema::Body::Launch:
+      summary.launches += times;
+      summary.kernels[program.kernels()[command->body_as_Launch()->kernel()]] += times;
+      break;
+    case schema::Body::Gemm:
+      summary.libraryCalls["gemm"] += times;
+      break;
+    case schema::Body::GroupedGemm:
+      summary.libraryCalls["grouped_gemm"] += times;
+      break;
+    case schema::Body::Collective:
+      summary.libraryCalls[nameOf(command->body_as_Collective()->kind())] += times;
+      break;
+    case schema::Body::Copy:
+      summary.others["copy"] += times;
+      break;
+    case schema::Body::Fill:
+      summary.others["fill"] += times;
+      break;
+    case schema::Body::Record:
+      summary.others["record"] += times;
+      break;
+    case schema::Body::Wait:
+      summary.others["wait"] += times;
+      break;
+    case schema::Body::Repeat:
+    case schema::Body::NONE:
+      break;
+    }
+  }
+}
+
+} // namespace
+
+EntrySummary summarize(const Program &program, const EntryInfo &entry) {
+  EntrySummary summary;
+  for (const schema::Entry *candidate : *program.file().entries())
+    if (candidate->name()->string_view() == entry.name)
+      count(program, *candidate->commands(), 1, summary);
+  return summary;
+}
+
+Expected<uint64_t> countParameters(const Program &program) {
+  BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(program, /*rank=*/0, /*moments=*/false));
+  uint64_t total = 0;
+  for (const LogicalTensor &tensor : tensors)
+    total += static_cast<uint64_t>(elementCount(tensor.shape).value_or(0));
+  return total;
+}
+
+} // namespace braid::run

@@ -1,0 +1,23 @@
+// What `braid-run info` tells about a program beyond its tables: what each entry executes.
+#pragma once
+
+#include "runtime/Program.h"
+
+#include <map>
+
+namespace braid::run {
+
+struct EntrySummary {
+  uint64_t commands = 0; // executed, repeats multiplied
+  uint64_t launches = 0;
+  std::map<std::string, uint64_t> kernels;      // launches of each kernel
+  std::map<std::string, uint64_t> libraryCalls; // gemm, grouped_gemm, all_reduce, ...
+  std::map<std::string, uint64_t> others;       // copy, fill, record, wait
+};
+
+EntrySummary summarize(const runtime::Program &program, const runtime::EntryInfo &entry);
+
+// Elements of all parameters, all layers and all ranks' shards.
+runtime::Expected<uint64_t> countParameters(const runtime::Program &program);
+
+} // namespace braid::run

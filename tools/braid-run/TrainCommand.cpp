@@ -1,0 +1,145 @@
+#include "runtime/train/Bigram.h"
+#include "runtime/train/Trainer.h"
+#include "tools/braid-run/Commands.h"
+
+#include <csignal>
+#include <numbers>
+
+namespace braid::run {
+
+using namespace braid::runtime;
+
+namespace {
+
+std::atomic<bool> stopRequested = false;
+
+// The first signal asks the loop to save and end; a second one ends the process at once.
+void requestStop(int) { stopRequested = true; }
+
+void installSignalHandlers() {
+  struct sigaction action = {};
+  action.sa_handler = requestStop;
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+struct Options {
+  std::string program;
+  std::vector<std::string> data, heldout;
+  RankOptions ranks;
+  TrainOptions train;
+};
+
+void printLoss(std::string_view name, double nats, std::string_view note) {
+  fmt::print("{:<14} {:>8.4f} nats/byte {:>8.4f} bits/byte  {}\n", name, nats, nats / std::numbers::ln2, note);
+}
+
+void printHeldout(const EvalResult &model, const Corpus &training, const Corpus &heldout) {
+  BigramModel::Result bigram = BigramModel(training.bytes()).evaluate(heldout.bytes());
+  printLoss("held-out loss", model.nats, fmt::format("over {} bytes", model.bytes));
+  printLoss("byte bigram", bigram.nats, fmt::format("fitted on the same training text, {}", bigram.smoothing));
+  printLoss("difference", model.nats - bigram.nats,
+            model.nats < bigram.nats ? "the model is better" : "the model is not better");
+}
+
+Status run(Options &options) {
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  if (options.train.steps == 0) {
+    BRAID_ASSIGN(std::optional<double> steps, metadataNumber(*program, "train.steps"));
+    if (!steps || *steps < 1)
+      return Status::error("{} does not say how many steps to train: give --steps", options.program);
+    options.train.steps = static_cast<uint64_t>(*steps);
+  }
+  BRAID_ASSIGN(Corpus corpus, Corpus::load(options.data));
+  BRAID_ASSIGN(Corpus heldout, Corpus::load(options.heldout));
+  if (!options.heldout.empty() && heldout.size() < 2)
+    return Status::error("the held-out text has {} bytes, but at least 2 are needed", heldout.size());
+  installSignalHandlers();
+  options.train.stop = &stopRequested;
+  options.train.progress = stderr;
+
+  TrainResult result;
+  BRAID_TRY(runRanks(program, options.ranks, [&](Rank &rank) -> Status {
+    BRAID_ASSIGN(TrainResult own, train(rank, options.train, corpus, heldout));
+    if (rank.isFirst())
+      result = std::move(own);
+    return Status::success();
+  }));
+
+  if (result.firstStep >= options.train.steps)
+    fmt::print("nothing to do: {} is at step {} of {}\n", result.checkpoint, result.firstStep, options.train.steps);
+  else if (!result.stopped)
+    fmt::print("trained to step {} in {:.1f} s, loss {:.4f}\n", result.lastStep, result.seconds, result.loss);
+  else if (result.checkpoint.empty())
+    fmt::print("stopped at step {} of {}; nothing was saved (no --checkpoint-dir)\n", result.lastStep,
+               options.train.steps);
+  else
+    fmt::print("stopped at step {} of {}; continue with --resume\n", result.lastStep, options.train.steps);
+  if (!result.checkpoint.empty())
+    fmt::print("checkpoint     {}\n", result.checkpoint);
+  if (result.heldout)
+    printHeldout(*result.heldout, corpus, heldout);
+  return Status::success();
+}
+
+} // namespace
+
+Action addTrain(CLI::App &command) {
+  auto options = std::make_shared<Options>();
+  TrainOptions &train = options->train;
+  addProgramOption(command, options->program);
+  addDataOption(command, options->data);
+  command
+      .add_option("--steps", train.steps,
+                  "Optimizer steps in total, those before --resume included (default: the model's)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--lr", train.learningRate, "Peak learning rate, after the warm-up (default: the model's)");
+  command.add_option("--min-lr", train.minLearningRate, "Learning rate of the last step, at the end of the cosine");
+  command.add_option("--warmup", train.warmupSteps, "Steps over which the learning rate rises from 0 to its peak");
+  command.add_option("--seed", train.seed, "Seed of the parameters and of the order of the data");
+  CLI::Option *directory = command
+                               .add_option("--checkpoint-dir", train.checkpointDir,
+                                           "Save checkpoints here: at the end, and when stopped by "
+                                           "Ctrl-C or SIGTERM")
+                               ->type_name("DIR");
+  command.add_option("--save-every", train.saveEvery, "Also save after every N steps")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->needs(directory);
+  command.add_option("--keep", train.keep, "How many checkpoints to keep")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->needs(directory);
+  command
+      .add_flag("--resume", train.resume,
+                "Go on from the newest checkpoint of --checkpoint-dir (from the start if there is none)")
+      ->needs(directory);
+  command.add_option("--metrics", train.metricsPath, "Write one JSON object per step to this file")
+      ->type_name("F.jsonl");
+  CLI::Option *trace = command
+                           .add_option("--trace", train.tracePath,
+                                       "Record the commands of rank 0 for chrome://tracing or ui.perfetto.dev")
+                           ->type_name("F.json");
+  command.add_option("--trace-steps", train.traceSteps, "How many steps to record, from the second on")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->needs(trace);
+  CLI::Option *heldout =
+      command
+          .add_option("--heldout", options->heldout,
+                      "Text files the model does not see: at the end its loss on them is printed, next to that of a "
+                      "byte-bigram model")
+          ->type_name("FILE");
+  command.add_option("--eval-every", train.evalEvery, "Also measure the held-out loss after every N steps")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->needs(heldout);
+  addThreadsOption(command, options->ranks.threads);
+  addRanksOption(command, options->ranks.ranks);
+  return [options] { return run(*options); };
+}
+
+} // namespace braid::run
