@@ -182,8 +182,9 @@ LogicalResult AttnCausalOp::buildGradient(GradientContext &context) {
 LogicalResult MoeDispatchOp::buildGradient(GradientContext &context) {
   Value drows = context.cotangent(getRows());
   if (drows && context.wanted(getX()))
-    context.add(getX(), MoeCombineOp::create(context.builder(), getLoc(), getX().getType(), drows, Value(), context.saved(getPerm()),
-                                             context.saved(getInverse())));
+    context.add(getX(), MoeCombineOp::create(context.builder(), getLoc(), TypeRange{getX().getType(), drows.getType()}, drows, Value(),
+                                             context.saved(getPerm()), context.saved(getInverse()), context.saved(getExchange()))
+                            .getY());
   return success();
 }
 LogicalResult MoePermuteOp::buildGradient(GradientContext &context) {
@@ -197,8 +198,8 @@ LogicalResult MoeCombineOp::buildGradient(GradientContext &context) {
   if (!dy) return success();
   if (!getWeights()) return emitOpError() << "without weights is itself a gradient and has none";
   auto grad = MoeCombineGradOp::create(context.builder(), getLoc(), TypeRange{getRows().getType(), getWeights().getType()}, dy,
-                                       context.saved(getRows()), context.saved(getWeights()), context.saved(getPerm()),
-                                       context.saved(getInverse()));
+                                       context.saved(getReturned()), context.saved(getWeights()), context.saved(getPerm()),
+                                       context.saved(getInverse()), context.saved(getExchange()));
   context.add(getRows(), grad.getDrows());
   context.add(getWeights(), grad.getDweights());
   return success();

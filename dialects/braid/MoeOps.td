@@ -41,6 +41,8 @@ def Braid_MoePlanOp : Braid_MoeOp<"plan"> {
     ids [B, T, k] -> perm [R] i32 (row -> token n k + j, -1: empty), inverse [B, T, k] i32 (assignment -> row), counts [E]
     i32, offsets [E + 1] i32. peers = 1: R = N k, rows packed. peers > 1: R = peers * peer_rows; experts of
     peer p stand packed from row p * peer_rows on, `overflow` [1] i32 counts rows beyond a block (they get inverse -1).
+    `exchange` [1] i32 stands for what the exchange between ranks will need; dispatch and combine hand it on, and ApplySharding
+    refines it (send and receive counts, the order of received rows). Without ranks nobody reads it: it may hold anything.
   }];
   let arguments = (ins AnyRankedTensor:$ids, I64Attr:$num_experts, DefaultValuedAttr<I64Attr, "1">:$peers,
                    DefaultValuedAttr<I64Attr, "0">:$peer_rows);
@@ -55,7 +57,7 @@ def Braid_MoePlanReceivedOp : Braid_MoeOp<"plan_received"> {
 }
 def Braid_MoeDispatchOp : Braid_MoeDiffOp<"dispatch"> {
   let summary = "rows [1, R, M]: row r is token perm[r] / k of x (the exchange is explicit from `sharded` on)";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$perm, AnyRankedTensor:$inverse);
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$perm, AnyRankedTensor:$inverse, AnyRankedTensor:$exchange);
   let results = (outs AnyRankedTensor:$rows);
 }
 def Braid_MoePermuteOp : Braid_MoeDiffOp<"permute"> {
@@ -65,12 +67,18 @@ def Braid_MoePermuteOp : Braid_MoeDiffOp<"permute"> {
 }
 def Braid_MoeCombineOp : Braid_MoeDiffOp<"combine"> {
   let summary = "y_n = sum_j weights[n, j] rows[inverse[n, j]], f32, slot order; without weights: 1 (gradient of dispatch)";
-  let arguments = (ins AnyRankedTensor:$rows, Optional<AnyRankedTensor>:$weights, AnyRankedTensor:$perm, AnyRankedTensor:$inverse);
-  let results = (outs AnyRankedTensor:$y);
+  let description = [{
+    `returned` (residual, read by combine_grad only): the rows as they came back from the experts; the operand itself until
+    `sharded`, where the exchange is explicit.
+  }];
+  let arguments = (ins AnyRankedTensor:$rows, Optional<AnyRankedTensor>:$weights, AnyRankedTensor:$perm, AnyRankedTensor:$inverse,
+                   AnyRankedTensor:$exchange);
+  let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$returned);
 }
 def Braid_MoeCombineGradOp : Braid_MoeOp<"combine_grad"> {
-  let summary = "drows[r] = weights[perm r] dy[perm r / k], dweights[n, j] = <rows[inverse], dy_n>";
-  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$rows, AnyRankedTensor:$weights, AnyRankedTensor:$perm, AnyRankedTensor:$inverse);
+  let summary = "drows[r] = weights[perm r] dy[perm r / k], dweights[n, j] = <returned[inverse], dy_n>";
+  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$returned, AnyRankedTensor:$weights, AnyRankedTensor:$perm, AnyRankedTensor:$inverse,
+                   AnyRankedTensor:$exchange);
   let results = (outs AnyRankedTensor:$drows, AnyRankedTensor:$dweights);
 }
 def Braid_MoeGroupedLinearOp : Braid_MoeDiffOp<"grouped_linear"> {

@@ -181,11 +181,12 @@ LogicalResult MoeCombineOp::verify() {
   CHECK(verifyRows(*this, {"rows", getRows()}, {"perm", getPerm()}));
   CHECK(hasRank(*this, {"inverse", getInverse()}, 3));
   if (getWeights()) CHECK(sameShape(*this, {"weights", getWeights()}, {"inverse", getInverse()}));
+  CHECK(sameShape(*this, {"returned", getReturned()}, {"rows", getRows()}));
   return sameDim(*this, "width", {"y", getY()}, -1, {"rows", getRows()}, 2);
 }
 LogicalResult MoeCombineGradOp::verify() {
-  CHECK(verifyRows(*this, {"rows", getRows()}, {"perm", getPerm()}));
-  CHECK(sameShape(*this, {"drows", getDrows()}, {"rows", getRows()}));
+  CHECK(verifyRows(*this, {"returned", getReturned()}, {"perm", getPerm()}));
+  CHECK(sameShape(*this, {"drows", getDrows()}, {"returned", getReturned()}));
   return sameShape(*this, {"dweights", getDweights()}, {"weights", getWeights()});
 }
 static LogicalResult verifyGroups(Operation *op, Named x, Named offsets, Named weight, Named y) {
