@@ -1,0 +1,125 @@
+#include "runtime/Program.h"
+#include "runtime/Sha256.h"
+#include "runtime/ThreadPool.h"
+#include "runtime/cpu/CpuFeatures.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+
+using namespace braid::runtime;
+
+TEST(Status, CarriesCategoryAndContext) {
+  Status status = Status::error(ErrorCode::notFound, "no tensor '{}'", "q").withContext("p.braid");
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), ErrorCode::notFound);
+  EXPECT_EQ(status.message(), "p.braid: no tensor 'q'");
+  EXPECT_TRUE(Status::success().withContext("x").ok());
+}
+
+static Expected<std::unique_ptr<int>> positive(int value) {
+  if (value <= 0)
+    return Status::error("{} is not positive", value);
+  return std::make_unique<int>(value);
+}
+
+static Expected<int> twice(int value) {
+  BRAID_ASSIGN(auto pointer, positive(value));
+  return *pointer * 2;
+}
+
+TEST(Expected, PassesValuesAndErrorsOn) {
+  EXPECT_EQ(*twice(4), 8);
+  EXPECT_EQ(twice(-1).message(), "-1 is not positive");
+}
+
+TEST(Sha256, KnownDigests) {
+  auto digest = [](const std::string &text) { return sha256(std::as_bytes(std::span(text))); };
+  EXPECT_EQ(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(digest(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(DType, SizesAndNamesOfAll) {
+  const size_t sizes[] = {4, 2, 8, 4, 8, 1};
+  const char *names[] = {"f32", "bf16", "f64", "i32", "i64", "u8"};
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(sizeOf(static_cast<DType>(i)), sizes[i]);
+    EXPECT_EQ(toString(static_cast<DType>(i)), names[i]);
+  }
+}
+
+TEST(Mesh, MembersAndCoordinatesOfBothViews) {
+  MeshInfo mesh;
+  mesh.dense = {{"dp", 2}, {"sp", 2}, {"tp", 2}};
+  mesh.expert = {{"edp", 2}, {"ep", 4}};
+  EXPECT_EQ(mesh.worldSize(), 8u);
+  EXPECT_EQ(*mesh.size("ep"), 4u);
+  EXPECT_EQ(*mesh.size("dp*sp"), 4u);
+  EXPECT_FALSE(mesh.size("dp*ep"));
+  EXPECT_FALSE(mesh.size("pp"));
+  EXPECT_EQ(*mesh.members(5, "tp"), (std::vector<uint32_t>{4, 5}));
+  EXPECT_EQ(*mesh.members(5, "sp"), (std::vector<uint32_t>{5, 7}));
+  EXPECT_EQ(*mesh.members(5, "dp"), (std::vector<uint32_t>{1, 5}));
+  EXPECT_EQ(*mesh.members(5, "ep"), (std::vector<uint32_t>{4, 5, 6, 7}));
+  EXPECT_EQ(*mesh.members(5, "dp*sp"), (std::vector<uint32_t>{1, 3, 5, 7}));
+  EXPECT_EQ(*mesh.coordinate(5, "dp"), 1u);
+  EXPECT_EQ(*mesh.coordinate(5, "sp"), 0u);
+  EXPECT_EQ(*mesh.coordinate(5, "dp*sp"), 2u);
+  for (uint32_t rank = 0; rank < 8; ++rank)
+    for (const char *axis : {"dp", "sp", "tp", "edp", "ep", "dp*sp", "dp*tp"})
+      EXPECT_EQ((*mesh.members(rank, axis))[*mesh.coordinate(rank, axis)], rank) << axis;
+}
+
+TEST(CpuFeatures, NamesMissingAndUnknownOnes) {
+  EXPECT_TRUE(checkCpuFeatures({}).ok());
+  std::vector<std::string> names = {"quantum"};
+  EXPECT_NE(checkCpuFeatures(names).message().find("does not know: quantum"), std::string::npos);
+#if defined(__x86_64__)
+  EXPECT_TRUE(hasCpuFeature("sse2"));
+#endif
+}
+
+TEST(ThreadPool, CoversEveryRangeOnceAndCutsTheSame) {
+  for (int threads : {1, 2, 3, 5}) {
+    auto pool = ThreadPool::create(threads);
+    ASSERT_TRUE(pool) << pool.message();
+    for (int64_t count : {0, 1, 2, 7, 64, 1000})
+      for (int64_t grain : {1, 3, 64}) {
+        std::vector<int> owner(count, -1), again(count, -1), times(count, 0);
+        for (auto *owners : {&owner, &again})
+          (*pool)->parallelFor(0, count, grain, [&](int64_t begin, int64_t end, int thread) {
+            EXPECT_EQ(begin % grain, 0);
+            for (int64_t i = begin; i < end; ++i) {
+              (*owners)[i] = thread;
+              ++times[i];
+            }
+          });
+        EXPECT_EQ(owner, again);
+        EXPECT_EQ(times, std::vector<int>(count, 2));
+      }
+  }
+}
+
+TEST(ThreadPool, ManySmallLoops) {
+  auto pool = ThreadPool::create(3);
+  ASSERT_TRUE(pool);
+  std::atomic<int64_t> sum{0};
+  for (int round = 0; round < 3000; ++round)
+    (*pool)->parallelFor(0, 9, 1, [&](int64_t begin, int64_t end, int) { sum += end - begin; });
+  EXPECT_EQ(sum, 9 * 3000);
+}
+
+TEST(RunOnRanks, ReportsTheCauseNotTheEcho) {
+  Status status = runOnRanks(3, [](int rank) {
+    if (rank == 2)
+      return Status::error(ErrorCode::overflow, "rank 2 overflowed");
+    return Status::error(ErrorCode::aborted, "rank {} stopped because of rank 2", rank);
+  });
+  EXPECT_EQ(status.message(), "rank 2 overflowed");
+  EXPECT_TRUE(runOnRanks(4, [](int) { return Status::success(); }).ok());
+  EXPECT_FALSE(runOnRanks(0, [](int) { return Status::success(); }).ok());
+}
