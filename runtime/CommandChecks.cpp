@@ -1,5 +1,5 @@
-// Rules about command lists: every index in range, every byte a command touches, over all iterations of the repeats around
-// it, inside its arena. Arithmetic is done in 128 bits on values bounded first, so nothing here can overflow.
+// Rules about command lists: every index in range, every byte a command touches, over all iterations of the repeats
+// around it, inside its arena. Arithmetic is done in 128 bits on values bounded first, so nothing here can overflow.
 #include "runtime/ProgramChecks.h"
 #include "runtime/schema/Program_generated.h"
 
@@ -96,8 +96,8 @@ private:
       return corrupt("{}: buffer '{}': arena {} of {}", where, name, buffer.arena(), program.arenas().size());
     const ArenaInfo &arena = program.arenas()[buffer.arena()];
     if (buffer.offset() > arena.bytes || buffer.bytes() > arena.bytes)
-      return corrupt("{}: buffer '{}': {} bytes at offset {} leave arena '{}' of {} bytes", where, name,
-                     buffer.bytes(), buffer.offset(), arena.name, arena.bytes);
+      return corrupt("{}: buffer '{}': {} bytes at offset {} leave arena '{}' of {} bytes", where, name, buffer.bytes(),
+                     buffer.offset(), arena.name, arena.bytes);
     __int128 low = static_cast<__int128>(buffer.offset()), high = low;
     if (buffer.strides()) {
       if (buffer.strides()->size() > counts.size())
@@ -229,10 +229,12 @@ private:
     };
     auto [aRows, aCols] = stored(gemm.transpose_a(), gemm.m(), gemm.k());
     auto [bRows, bCols] = stored(gemm.transpose_b(), gemm.k(), gemm.n());
-    BRAID_TRY(checkMatrix({"a", gemm.a(), gemm.type_a(), aRows, aCols, gemm.lda(), gemm.batch(), gemm.batch_stride_a()}));
-    BRAID_TRY(checkMatrix({"b", gemm.b(), gemm.type_b(), bRows, bCols, gemm.ldb(), gemm.batch(), gemm.batch_stride_b()}));
-    BRAID_TRY(checkMatrix({"c", gemm.c(), gemm.type_c(), gemm.m(), gemm.n(), gemm.ldc(), gemm.batch(),
-                           gemm.batch_stride_c()}));
+    BRAID_TRY(
+        checkMatrix({"a", gemm.a(), gemm.type_a(), aRows, aCols, gemm.lda(), gemm.batch(), gemm.batch_stride_a()}));
+    BRAID_TRY(
+        checkMatrix({"b", gemm.b(), gemm.type_b(), bRows, bCols, gemm.ldb(), gemm.batch(), gemm.batch_stride_b()}));
+    BRAID_TRY(checkMatrix(
+        {"c", gemm.c(), gemm.type_c(), gemm.m(), gemm.n(), gemm.ldc(), gemm.batch(), gemm.batch_stride_c()}));
     if (gemm.batch() > 1 && gemm.batch_stride_c() < gemm.n())
       return corrupt("{}: batch_stride_c is {}, so the {} results of {} columns overlap", where, gemm.batch_stride_c(),
                      gemm.batch(), gemm.n());
@@ -257,16 +259,15 @@ private:
       return corrupt("{}: transpose_b has no meaning for kind weight", where);
     BRAID_TRY(checkTyped("offsets", *gemm.offsets(), schema::DType::i32));
     if (gemm.offsets()->bytes() < (static_cast<uint64_t>(groups) + 1) * 4)
-      return corrupt("{}: 'offsets' of {} groups needs {} bytes but its buffer has {}", where, groups,
-                     (groups + 1) * 4, gemm.offsets()->bytes());
+      return corrupt("{}: 'offsets' of {} groups needs {} bytes but its buffer has {}", where, groups, (groups + 1) * 4,
+                     gemm.offsets()->bytes());
     auto grouped = [&](const char *name, const schema::Buffer *buffer, schema::DType type, int64_t r, int64_t c,
                        int64_t leading) -> Status {
       if (leading > maxExtent || r > maxExtent / std::max<int64_t>(leading, 1))
         return corrupt("{}: '{}' of {} rows with ld {} is too large", where, name, r, leading);
       return checkMatrix({name, buffer, type, r, c, leading, groups, r * leading});
     };
-    BRAID_TRY(checkMatrix(
-        {"a", gemm.a(), gemm.type_a(), gemm.max_rows(), rows ? gemm.k() : gemm.m(), gemm.lda()}));
+    BRAID_TRY(checkMatrix({"a", gemm.a(), gemm.type_a(), gemm.max_rows(), rows ? gemm.k() : gemm.m(), gemm.lda()}));
     if (rows) {
       BRAID_TRY(grouped("b", gemm.b(), gemm.type_b(), bRows, bCols, gemm.ldb()));
       return checkMatrix({"c", gemm.c(), gemm.type_c(), gemm.max_rows(), gemm.n(), gemm.ldc()});
@@ -316,8 +317,8 @@ private:
     if (collective.counts_per_peer() == 0 || collective.row_bytes() == 0)
       return corrupt("{}: all_to_all with counts needs counts_per_peer ({}) and row_bytes ({})", where,
                      collective.counts_per_peer(), collective.row_bytes());
-    for (auto [name, buffer] : {std::pair("send_counts", collective.send_counts()),
-                                std::pair("recv_counts", collective.recv_counts())}) {
+    for (auto [name, buffer] :
+         {std::pair("send_counts", collective.send_counts()), std::pair("recv_counts", collective.recv_counts())}) {
       BRAID_TRY(checkTyped(name, *buffer, schema::DType::i32));
       if (buffer->bytes() < countBytes)
         return corrupt("{}: '{}' needs {} bytes but its buffer has {}", where, name, countBytes, buffer->bytes());

@@ -1,7 +1,7 @@
-// Communicator: the collectives of one rank on one mesh axis. Calls block until this rank's part is done (a session runs
-// them on the axis's progress thread, see Stream.h) and come in the same order on every rank of the axis. A peer that
-// does not arrive, or failed, ends the call with a Status that names the operation, this rank and the peer; after that
-// the whole group is dead and every later call returns at once.
+// Communicator: the collectives of one rank on one mesh axis. Calls block until this rank's part is done (a session
+// runs them on the axis's progress thread, see Stream.h) and come in the same order on every rank of the axis. A peer
+// that does not arrive, or failed, ends the call with a Status that names the operation, this rank and the peer; after
+// that the whole group is dead and every later call returns at once.
 #pragma once
 
 #include "runtime/Program.h"
@@ -23,7 +23,8 @@ public:
   virtual Status allReduce(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) = 0;
   // recv = blocks of all ranks, `bytes` each. send may be this rank's block of recv.
   virtual Status allGather(const std::byte *send, std::byte *recv, uint64_t bytes, const char *name) = 0;
-  // recv = this rank's block (`bytes`) of the sum over ranks of send (size() blocks). recv may be this rank's block of send.
+  // recv = this rank's block (`bytes`) of the sum over ranks of send (size() blocks). recv may be this rank's block of
+  // send.
   virtual Status reduceScatter(const std::byte *send, std::byte *recv, uint64_t bytes, DType type,
                                const char *name) = 0;
 

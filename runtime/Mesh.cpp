@@ -1,5 +1,5 @@
-// MeshInfo: which ranks share an axis. Ranks are numbered slowest to fastest axis; a product "dp*sp" numbers its members
-// in the same order.
+// MeshInfo: which ranks share an axis. Ranks are numbered slowest to fastest axis; a product "dp*sp" numbers its
+// members in the same order.
 #include "runtime/Program.h"
 
 #include <algorithm>

@@ -156,9 +156,18 @@ private:
 
   Status prepareGemm(const schema::Gemm &gemm, Command &command) {
     GemmDesc desc;
-    desc.shape = {gemm.m(),           gemm.n(),           gemm.k(),          gemm.lda(),
-                  gemm.ldb(),         gemm.ldc(),         gemm.transpose_a(), gemm.transpose_b(),
-                  gemm.accumulate(),  dtype(gemm.type_a()), dtype(gemm.type_b()), dtype(gemm.type_c())};
+    desc.shape = {gemm.m(),
+                  gemm.n(),
+                  gemm.k(),
+                  gemm.lda(),
+                  gemm.ldb(),
+                  gemm.ldc(),
+                  gemm.transpose_a(),
+                  gemm.transpose_b(),
+                  gemm.accumulate(),
+                  dtype(gemm.type_a()),
+                  dtype(gemm.type_b()),
+                  dtype(gemm.type_c())};
     desc.batch = gemm.batch();
     desc.batchStrideA = gemm.batch_stride_a();
     desc.batchStrideB = gemm.batch_stride_b();
@@ -172,8 +181,7 @@ private:
 
   Status prepareGroupedGemm(const schema::GroupedGemm &gemm, Command &command) {
     GroupedGemmDesc desc{};
-    desc.kind =
-        gemm.kind() == schema::GroupedKind::rows ? GroupedGemmDesc::Kind::rows : GroupedGemmDesc::Kind::weight;
+    desc.kind = gemm.kind() == schema::GroupedKind::rows ? GroupedGemmDesc::Kind::rows : GroupedGemmDesc::Kind::weight;
     desc.groups = gemm.groups();
     desc.maxRows = gemm.max_rows();
     desc.m = gemm.m();
@@ -190,8 +198,8 @@ private:
     BRAID_ASSIGN(GroupedGemm prepared, GroupedGemm::prepare(desc, matmuls));
     command.kind = Command::Kind::groupedGemm;
     command.index = static_cast<uint32_t>(out.groupedGemms.size());
-    out.groupedGemms.push_back({std::move(prepared), buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c()),
-                                buffer(*gemm.offsets())});
+    out.groupedGemms.push_back(
+        {std::move(prepared), buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c()), buffer(*gemm.offsets())});
     return Status::success();
   }
 

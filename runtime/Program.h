@@ -52,7 +52,7 @@ struct TensorInfo {
   uint64_t offset, bytes; // of the whole buffer, all layers
   std::vector<int32_t> layers;
   std::vector<ShardInfo> shards;
-  std::string of;   // moment, gradient: the parameter's name
+  std::string of; // moment, gradient: the parameter's name
   std::string slot; // moment: "first" or "second"
 
   size_t layerCount() const { return layers.empty() ? 1 : layers.size(); }

@@ -121,9 +121,7 @@ Status Session::Impl::create() {
   BRAID_ASSIGN(pool, ThreadPool::create(threads));
   streams.resize(1);
   for (size_t i = 1; i < program->streams().size(); ++i) {
-    auto execute = [](void *context, const StreamItem &item) {
-      static_cast<Impl *>(context)->execute(item);
-    };
+    auto execute = [](void *context, const StreamItem &item) { static_cast<Impl *>(context)->execute(item); };
     BRAID_ASSIGN(auto stream, Stream::create(execute, this));
     streams.push_back(std::move(stream));
   }

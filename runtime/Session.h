@@ -1,6 +1,6 @@
 // Session: what one rank owns to execute a program: arenas, loaded kernels, library primitives, threads, streams.
-// create() pays for everything; run() allocates nothing, looks nothing up by name and compiles nothing. A session is used
-// by one thread at a time. Arenas start zeroed.
+// create() pays for everything; run() allocates nothing, looks nothing up by name and compiles nothing. A session is
+// used by one thread at a time. Arenas start zeroed.
 #pragma once
 
 #include "runtime/Program.h"
@@ -15,9 +15,9 @@ class TraceSink;
 class ThreadPool;
 
 struct SessionOptions {
-  int threads = 0;                   // worker threads of this rank, the calling thread included; 0: all cores / worldSize
+  int threads = 0; // worker threads of this rank, the calling thread included; 0: all cores / worldSize
   int rank = 0;
-  int worldSize = 1;                 // must equal the program's mesh
+  int worldSize = 1; // must equal the program's mesh
   CommunicatorGroup *comm = nullptr; // this rank's communicators; not owned; may be null when worldSize is 1
 };
 

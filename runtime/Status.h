@@ -29,13 +29,11 @@ class [[nodiscard]] Status {
 public:
   static Status success() { return Status(); }
 
-  template <class... Args>
-  static Status error(ErrorCode code, fmt::format_string<Args...> format, Args &&...args) {
+  template <class... Args> static Status error(ErrorCode code, fmt::format_string<Args...> format, Args &&...args) {
     return Status(code, fmt::format(format, std::forward<Args>(args)...));
   }
   // Without a category: invalidArgument.
-  template <class... Args>
-  static Status error(fmt::format_string<Args...> format, Args &&...args) {
+  template <class... Args> static Status error(fmt::format_string<Args...> format, Args &&...args) {
     return Status(ErrorCode::invalidArgument, fmt::format(format, std::forward<Args>(args)...));
   }
 

@@ -1,5 +1,5 @@
-// Stream: a FIFO of prepared commands and the progress thread that executes them, beside the thread that walks the entry.
-// Every stream but compute is one, for the communicator of a mesh axis. Pushing allocates nothing.
+// Stream: a FIFO of prepared commands and the progress thread that executes them, beside the thread that walks the
+// entry. Every stream but compute is one, for the communicator of a mesh axis. Pushing allocates nothing.
 #pragma once
 
 #include "runtime/Commands.h"

@@ -38,7 +38,8 @@ Status startThread(pthread_t &thread, size_t stackBytes, void *(*main)(void *), 
 } // namespace
 
 // The library behind Gemm parallelises with OpenMP; here a rank's threads are the parallelism, so every thread that may
-// call it is told to use one. Looked up at run time: the build does not choose the OpenMP library, oneDNN's package does.
+// call it is told to use one. Looked up at run time: the build does not choose the OpenMP library, oneDNN's package
+// does.
 void useOneOpenMpThread() {
   using SetThreads = void (*)(int);
   static const SetThreads setThreads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));

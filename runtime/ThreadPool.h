@@ -25,8 +25,8 @@ public:
 
   // body(context, begin, end, thread) with thread in [0, size()); must not throw and must not call parallelFor.
   using Body = void (*)(void *context, int64_t begin, int64_t end, int thread);
-  // Cuts [begin, end) in contiguous parts of whole multiples of `grain`, one per thread at most, and returns when all are
-  // done. Allocates nothing.
+  // Cuts [begin, end) in contiguous parts of whole multiples of `grain`, one per thread at most, and returns when all
+  // are done. Allocates nothing.
   void parallelFor(int64_t begin, int64_t end, int64_t grain, Body body, void *context);
 
   // The same with a callable that lives on the caller's stack: f(begin, end, thread).
@@ -45,7 +45,8 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-// Tells the OpenMP library behind oneDNN, if there is one, to stay on the calling thread. Pool threads do so themselves.
+// Tells the OpenMP library behind oneDNN, if there is one, to stay on the calling thread. Pool threads do so
+// themselves.
 void useOneOpenMpThread();
 
 // Runs body(rank) for ranks [0, ranks) on one thread each (with kernel stacks) and waits for all. Returns the error of

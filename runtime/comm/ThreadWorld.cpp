@@ -123,7 +123,9 @@ void World::abort(const std::string &why) {
         all.push_back(group.get());
   }
   for (Group *group : all) {
-    { std::lock_guard lock(group->mutex); } // a rank between its test of `dead` and its sleep holds the mutex
+    {
+      std::lock_guard lock(group->mutex);
+    } // a rank between its test of `dead` and its sleep holds the mutex
     group->changed.notify_all();
   }
 }
@@ -164,10 +166,9 @@ Status Group::start(size_t self, const Operation &operation) {
   lock.unlock();
   if (inTime)
     return echo();
-  Status status = Status::error(ErrorCode::deadlineExceeded,
-                                "{} '{}' on axis {}: rank {} waited {} ms for peer rank {}, which did not come",
-                                toString(operation.kind), operation.name, axis, members[self],
-                                world.options.timeout.count(), missing);
+  Status status = Status::error(
+      ErrorCode::deadlineExceeded, "{} '{}' on axis {}: rank {} waited {} ms for peer rank {}, which did not come",
+      toString(operation.kind), operation.name, axis, members[self], world.options.timeout.count(), missing);
   world.abort(status.message());
   return status;
 }
@@ -179,7 +180,8 @@ void Group::meet(size_t self) {
   changed.wait(lock, [&] { return generation != mine; });
 }
 
-// ---- Sums in rank order ------------------------------------------------------------------------------------------------
+// ---- Sums in rank order
+// ------------------------------------------------------------------------------------------------
 
 float fromBf16(uint16_t value) {
   uint32_t bits = uint32_t(value) << 16;
@@ -202,8 +204,8 @@ template <class T> T load(const std::byte *from, uint64_t i) {
   return value;
 }
 
-// recv[i] = sum over ranks of send_r[begin + i], i < count. A block is read from everybody before it is written, so recv
-// may be a rank's own send at the same place.
+// recv[i] = sum over ranks of send_r[begin + i], i < count. A block is read from everybody before it is written, so
+// recv may be a rank's own send at the same place.
 template <class Stored, class Sum, class Widen, class Narrow>
 void sumTyped(const std::vector<Operation> &operations, uint64_t begin, uint64_t count, std::byte *recv, Widen widen,
               Narrow narrow) {
@@ -355,8 +357,7 @@ public:
     if (!members)
       return Status::error(ErrorCode::notFound, "the mesh has no axis '{}'", name);
     uint32_t coordinate = *worldState.mesh.coordinate(static_cast<uint32_t>(self), name);
-    auto communicator =
-        std::make_unique<ThreadCommunicator>(worldState.group(std::string(name), *members), coordinate);
+    auto communicator = std::make_unique<ThreadCommunicator>(worldState.group(std::string(name), *members), coordinate);
     return static_cast<Communicator *>(axes.emplace(std::string(name), std::move(communicator)).first->second.get());
   }
 

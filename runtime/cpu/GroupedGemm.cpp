@@ -33,15 +33,14 @@ Expected<GroupedGemm> GroupedGemm::prepare(const GroupedGemmDesc &desc, MatmulCa
   for (int log = 0; log <= gemm.largest; ++log) {
     int64_t size = int64_t(1) << log;
     if (rows) {
-      BRAID_ASSIGN(gemm.first[log],
-                   cache.get({size, desc.n, desc.k, desc.lda, desc.ldb, desc.ldc, false, desc.transposeB,
-                              desc.accumulate, desc.typeA, desc.typeB, desc.typeC}));
+      BRAID_ASSIGN(gemm.first[log], cache.get({size, desc.n, desc.k, desc.lda, desc.ldb, desc.ldc, false,
+                                               desc.transposeB, desc.accumulate, desc.typeA, desc.typeB, desc.typeC}));
       continue;
     }
     // Blocks of rows are the k dimension here; only the first of a group may overwrite C.
     auto get = [&](int64_t m, bool accumulate) {
-      return cache.get({m, desc.n, size, desc.lda, desc.ldb, desc.ldc, true, false, accumulate, desc.typeA, desc.typeB,
-                        desc.typeC});
+      return cache.get(
+          {m, desc.n, size, desc.lda, desc.ldb, desc.ldc, true, false, accumulate, desc.typeA, desc.typeB, desc.typeC});
     };
     int64_t tail = desc.m - (gemm.partCount - 1) * gemm.partLength;
     BRAID_ASSIGN(gemm.first[log], get(gemm.partLength, desc.accumulate));
@@ -93,8 +92,7 @@ void GroupedGemm::planWeight(const int32_t *offsets) {
     }
 }
 
-bool GroupedGemm::runRows(const Piece &piece, int thread, const std::byte *a, const std::byte *b,
-                          std::byte *c) const {
+bool GroupedGemm::runRows(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c) const {
   int64_t groupElements = (desc.transposeB ? desc.n : desc.k) * desc.ldb;
   return first[piece.log]->run(thread, a + piece.begin * desc.lda * sizeOf(desc.typeA),
                                b + piece.group * groupElements * sizeOf(desc.typeB),

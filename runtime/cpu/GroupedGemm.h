@@ -1,6 +1,6 @@
-// GroupedGemm: a prepared `cmd` grouped gemm. The rows of each group are known only when it runs; they are walked in blocks
-// of prepared sizes (powers of two, largest first), so nothing is compiled at run time. Which thread takes which block
-// follows from the offsets alone.
+// GroupedGemm: a prepared `cmd` grouped gemm. The rows of each group are known only when it runs; they are walked in
+// blocks of prepared sizes (powers of two, largest first), so nothing is compiled at run time. Which thread takes which
+// block follows from the offsets alone.
 #pragma once
 
 #include "runtime/ThreadPool.h"

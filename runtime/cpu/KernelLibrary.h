@@ -1,6 +1,6 @@
-// KernelLibrary: the shared object of a program, loaded from memory. The file never touches a disk; its descriptor stays
-// open as long as the library, because the loader recognises libraries by path and a reused descriptor number would
-// give a program the kernels of another.
+// KernelLibrary: the shared object of a program, loaded from memory. The file never touches a disk; its descriptor
+// stays open as long as the library, because the loader recognises libraries by path and a reused descriptor number
+// would give a program the kernels of another.
 #pragma once
 
 #include "runtime/Expected.h"

@@ -88,8 +88,8 @@ Expected<const Matmul *> MatmulCache::get(const MatmulShape &shape) {
     return found->second.get();
   auto fail = [&](dnnl_status_t status) {
     return Status::error(ErrorCode::unsupported, "no matmul of {} x {} -> {} ({} x {} x {}) in oneDNN: {}",
-                         runtime::toString(shape.typeA), runtime::toString(shape.typeB),
-                         runtime::toString(shape.typeC), shape.m, shape.n, shape.k, toString(status));
+                         runtime::toString(shape.typeA), runtime::toString(shape.typeB), runtime::toString(shape.typeC),
+                         shape.m, shape.n, shape.k, toString(status));
   };
   for (DType type : {shape.typeA, shape.typeB, shape.typeC})
     if (toDnnl(type) == dnnl_data_type_undef)
@@ -169,7 +169,8 @@ Status MatmulCache::finish() {
       return Status::error(ErrorCode::ioError, "cannot allocate {} bytes of matmul scratch memory", bytes);
     scratch.push_back(memory);
     for (const auto &[shape, matmul] : primitives)
-      if (matmul->scratchBytes && dnnl_memory_set_data_handle(matmul->threads[i].args[3].memory, memory) != dnnl_success)
+      if (matmul->scratchBytes &&
+          dnnl_memory_set_data_handle(matmul->threads[i].args[3].memory, memory) != dnnl_success)
         return Status::error(ErrorCode::internal, "oneDNN refused its scratch memory");
   }
   return Status::success();

@@ -118,7 +118,8 @@ GemmDesc dense(int64_t m, int64_t n, int64_t k, bool tA, bool tB, bool accumulat
 } // namespace
 
 TEST(Gemm, ShapesTransposesAccumulation) {
-  const int64_t shapes[][3] = {{1, 1, 1}, {1, 70, 33}, {5, 3, 2}, {64, 64, 64}, {33, 17, 129}, {200, 40, 31}, {16, 300, 8}};
+  const int64_t shapes[][3] = {{1, 1, 1},     {1, 70, 33},   {5, 3, 2},   {64, 64, 64},
+                               {33, 17, 129}, {200, 40, 31}, {16, 300, 8}};
   for (auto [m, n, k] : shapes)
     for (int flags = 0; flags < 8; ++flags)
       for (int64_t pad : {0, 5})
@@ -139,7 +140,8 @@ TEST(Gemm, BatchesInterleaved) {
   for (int threads : {1, 2, 3})
     for (int64_t heads : {1, 2, 3, 12}) {
       GemmDesc desc;
-      desc.shape = {40, 24, 16, heads * 16, heads * 16, heads * 24, false, true, false, DType::f32, DType::f32, DType::f32};
+      desc.shape = {40,    24,   16,    heads * 16, heads * 16, heads * 24,
+                    false, true, false, DType::f32, DType::f32, DType::f32};
       desc.batch = heads;
       desc.batchStrideA = 16, desc.batchStrideB = 16, desc.batchStrideC = 24;
       checkGemm(desc, threads);
@@ -227,8 +229,8 @@ GroupedGemmDesc grouped(GroupedGemmDesc::Kind kind, int64_t groups, int64_t maxR
                         DType in, int64_t pad) {
   int64_t m = 72, n = 40, k = 24;
   bool rows = kind == GroupedGemmDesc::Kind::rows;
-  return {kind,           groups,  maxRows, m,          n,          k,  (rows ? k : m) + pad,
-          (rows && transposeB ? k : n) + pad, n + pad, transposeB, accumulate, in, in, DType::f32};
+  return {kind,    groups,     maxRows,    m,  n,  k,         (rows ? k : m) + pad, (rows && transposeB ? k : n) + pad,
+          n + pad, transposeB, accumulate, in, in, DType::f32};
 }
 
 const std::vector<std::vector<int32_t>> offsetCases = {
@@ -262,8 +264,8 @@ TEST(GroupedGemm, Weight) {
 
 TEST(GroupedGemm, RefusesBadOffsets) {
   Machine machine(1);
-  auto gemm = GroupedGemm::prepare(grouped(GroupedGemmDesc::Kind::rows, 2, 16, false, false, DType::f32, 0),
-                                   *machine.cache);
+  auto gemm =
+      GroupedGemm::prepare(grouped(GroupedGemmDesc::Kind::rows, 2, 16, false, false, DType::f32, 0), *machine.cache);
   ASSERT_TRUE(gemm);
   ASSERT_TRUE(machine.cache->finish().ok());
   auto run = [&](std::vector<int32_t> offsets) {

@@ -1,5 +1,5 @@
-// Builds small program files for the runtime tests with the flatbuffers object API. Fields stay accessible, so a test can
-// break exactly one of them.
+// Builds small program files for the runtime tests with the flatbuffers object API. Fields stay accessible, so a test
+// can break exactly one of them.
 #pragma once
 
 #include "runtime/Program.h"
@@ -96,13 +96,13 @@ inline schema::RepeatT repeat(int64_t count, std::vector<CommandPtr> commands) {
   return result;
 }
 
-inline schema::RecordT record(uint32_t event) {
+inline schema::RecordT recordEvent(uint32_t event) {
   schema::RecordT result;
   result.event = event;
   return result;
 }
 
-inline schema::WaitT wait(uint32_t event) {
+inline schema::WaitT waitEvent(uint32_t event) {
   schema::WaitT result;
   result.event = event;
   return result;

@@ -1,0 +1,110 @@
+// run() allocates nothing: every allocation of the process is counted here, operator new and malloc alike.
+#include "TestProgram.h"
+
+#include "runtime/Communicator.h"
+#include "runtime/ThreadPool.h"
+#include "runtime/comm/ThreadWorld.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define BRAID_SANITIZED 1
+#endif
+#endif
+
+using namespace braid::runtime;
+using namespace braid::runtime::test;
+namespace schema = braid::schema;
+
+namespace {
+std::atomic<int64_t> allocations{0};
+}
+
+#if !defined(BRAID_SANITIZED) && defined(__GLIBC__)
+extern "C" {
+void *__libc_malloc(size_t);
+void *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t);
+
+// operator new ends here too.
+void *malloc(size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_malloc(bytes);
+}
+void *calloc(size_t count, size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_calloc(count, bytes);
+}
+void *realloc(void *memory, size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_realloc(memory, bytes);
+}
+}
+#define BRAID_COUNTS_ALLOCATIONS 1
+#endif
+
+namespace {
+
+int64_t allocationsOf(Session &session, const char *entry, int steps) {
+  EntryId id = *session.entry(entry);
+  EXPECT_TRUE(session.run(id).ok()); // first touches of thread-local state
+  int64_t before = allocations.load();
+  bool ok = true;
+  for (int i = 0; i < steps; ++i)
+    ok &= session.run(id).ok();
+  EXPECT_TRUE(ok);
+  return allocations.load() - before;
+}
+
+} // namespace
+
+TEST(Allocation, NoneInTenStepsOfOurOwnCommands) {
+#ifndef BRAID_COUNTS_ALLOCATIONS
+  GTEST_SKIP() << "allocations are counted through glibc's malloc, without sanitizers";
+#endif
+  TestProgram p;
+  p.addKernels();
+  p.axis("dp", 1);
+  p.stream("dp", "dp");
+  p.arena("io", 4096);
+  auto body =
+      list(command(launch(addScaled, {64, 1, 1}, arg("x", buffer(0, 0, 256, {256})), arg("y", buffer(0, 0, 256)),
+                          arg("out", buffer(0, 2048, 256)), arg("scale", 0.5)),
+                   "a command with a long name that does not fit into a short string"),
+           command(recordEvent(0)), command(waitEvent(0), "", 1),
+           command(collective(schema::CollectiveKind::all_reduce, "dp", buffer(0, 2048, 256), buffer(0, 3072, 256)),
+                   "sum", 1),
+           command(recordEvent(1), "", 1), command(waitEvent(1)),
+           command(copy(buffer(0, 3072, 256), buffer(0, 2048, 256))), command(fill(buffer(0, 0, 256), 0)));
+  p.entry("main", list(command(repeat(4, std::move(body)))), 2);
+  for (int threads : {1, 3}) {
+    auto session = p.session(threads);
+    ASSERT_TRUE(session);
+    EXPECT_EQ(allocationsOf(*session, "main", 10), 0) << threads << " threads";
+  }
+}
+
+// oneDNN keeps its arguments of an execution in a hash map: a handful of small blocks per matmul, freed again. The
+// bound here is what it does today; ours is zero.
+TEST(Allocation, OnlyOneDnnsOwnPerMatmul) {
+#ifndef BRAID_COUNTS_ALLOCATIONS
+  GTEST_SKIP() << "allocations are counted through glibc's malloc, without sanitizers";
+#endif
+  TestProgram p;
+  p.arena("io", 1 << 16);
+  schema::GemmT gemm;
+  gemm.m = gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = 48;
+  gemm.a = buffer(0, 0, 48 * 48 * 4);
+  gemm.b = buffer(0, 0, 48 * 48 * 4);
+  gemm.c = buffer(0, 1 << 15, 48 * 48 * 4);
+  p.entry("main", list(command(repeat(5, list(command(std::move(gemm)))))));
+  auto session = p.session();
+  ASSERT_TRUE(session);
+  int64_t count = allocationsOf(*session, "main", 10);
+  EXPECT_LE(count, 50 * 12) << "per matmul: " << count / 50.0;
+  RecordProperty("allocations_per_matmul", static_cast<int>(count / 50));
+  printf("oneDNN allocations per matmul: %g\n", count / 50.0);
+}
