@@ -44,6 +44,35 @@ def ChunkTilingPass : Pass<"braid-chunk-tiling", "::mlir::ModuleOp"> {
   }];
 }
 
+//===- kernels: every op -> a launch, a library call or a view ------------------------------------------------------===//
+
+def FuseRowsPass : Pass<"braid-fuse-rows", "::mlir::ModuleOp"> {
+  let summary = "decides which row-wise ops share a kernel";
+  let description = [{
+    Ops over the same rows that share a value, and whose order allows it, get the same number in `braid.cluster` and stand
+    next to each other.
+    Before: `%s = braid.add %x, %h   ..   %n = braid.rms_norm %s, %w {eps = 1.0e-6}`
+    After:  `%s = braid.add %x, %h {braid.cluster = 0}   %n = braid.rms_norm %s, %w {braid.cluster = 0, eps = 1.0e-6}   ..`
+    Invariant: the members of a cluster are adjacent; nothing between them belongs to another.
+  }];
+  let options = [Option<"maxOps", "max-ops", "int64_t", "12", "ops per cluster">,
+                 Option<"maxValues", "max-values", "int64_t", "32", "operands and results per cluster">];
+}
+
+def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
+  let summary = "model ops -> kernels and launches, library calls and views";
+  let description = [{
+    Kernels are `func.func`s with `tile.kernel`, unique by name, named by what they compute; they depend on feature sizes
+    and element types, never on the number of tokens or layers.
+    Before: `%y = braid.softmax %x : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>`
+    After:  `%0 = braid.reshape %x;  %1 = tile.launch @rows_softmax_.. grid [1] (%0) {..};  %y = braid.reshape %1`
+    Invariant: what is left is tile.launch, tile.gemm, tile.grouped_gemm, views, zero constants, repeat, calls, braid.comm.
+    An op without a kernel is an error that names it.
+  }];
+  let dependentDialects = ["::braid::tile::TileDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect"];
+}
+
 //===- kernels -> machine code -------------------------------------------------------------------------------------===//
 
 def TileToLoopsPass : Pass<"braid-tile-to-loops", "::mlir::ModuleOp"> {

@@ -19,6 +19,9 @@ llvm::LogicalResult outlineLsm(mlir::Operation *op, OutlineContext &context);   
 llvm::LogicalResult outlineAttention(mlir::Operation *op, OutlineContext &context); // AttentionKernels.cpp: attn.*
 llvm::LogicalResult outlineConvolution(mlir::Operation *op, OutlineContext &context); // ConvKernels.cpp: short_conv
 
+/// [programs, shape..] -> [shape..]: adds partial sums in order; a launch before `op`.
+mlir::Value sumOverRows(mlir::Operation *op, mlir::Value partials, OutlineContext &context);
+
 } // namespace braid
 
 #endif // PASSES_OUTLINE_OUTLINEFAMILIES_H

@@ -1,0 +1,170 @@
+//===- FuseRows.cpp - which row-wise ops share a kernel --------------------------------------------------------------===//
+// Greedy, in block order. A cluster stands at one position of its block: an op joins either by moving the cluster down to
+// itself (no outside user of a member stands before it) or by moving up to the cluster (all its other operands are
+// defined before it). Then SSA dominance is the whole legality; a result that is a sum over rows is never used inside.
+#include "passes/Passes.h"
+#include "passes/outline/RowsCluster.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace braid {
+
+TokenKind rowsOperandKind(Operation *op, unsigned index) { return cast<TokenOpInterface>(op).operandKind(index); }
+TokenKind rowsResultKind(Operation *op, unsigned index) { return cast<TokenOpInterface>(op).resultKind(index); }
+
+ArrayRef<int64_t> rowDims(Operation *op) {
+  for (unsigned i = 0; i < op->getNumOperands(); ++i)
+    if (rowsOperandKind(op, i) == TokenKind::token) {
+      auto shape = cast<RankedTensorType>(op->getOperand(i).getType()).getShape();
+      return shape.take_front(2);
+    }
+  return {};
+}
+
+bool isElementwise(Operation *op) {
+  StringRef name = op->getName().getStringRef();
+  if (auto grad = dyn_cast<RowsGradOp>(op)) name = grad.getOp();
+  static constexpr StringLiteral names[] = {"braid.add", "braid.mul", "braid.scale", "braid.activation",
+                                            "braid.log_sigmoid", "braid.cast"};
+  if (!llvm::is_contained(names, name)) return false;
+  auto shape = [](Type type) { return cast<RankedTensorType>(type).getShape(); };
+  ArrayRef<int64_t> first = shape(op->getOperand(0).getType());
+  return llvm::all_of(op->getOperandTypes(), [&](Type t) { return shape(t) == first; }) &&
+         llvm::all_of(op->getResultTypes(), [&](Type t) { return shape(t) == first; });
+}
+
+#define GEN_PASS_DEF_FUSEROWSPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+struct Cluster {
+  SmallVector<Operation *> members; // in block order
+  int64_t position;                 // index of the anchor, a member
+  Operation *anchor;
+  llvm::SetVector<Value> values; // operands and results
+};
+
+class Fuser {
+public:
+  Fuser(Block &block, int64_t maxOps, int64_t maxValues) : block(block), maxOps(maxOps), maxValues(maxValues) {}
+
+  void run(int64_t &nextId) {
+    for (auto [i, op] : llvm::enumerate(block)) index[&op] = i;
+    for (Operation &op : block) {
+      if (isa<CommStartOp, CommAwaitOp, CommAllReduceOp, CommAllToAllOp>(op)) open.clear(); // communication keeps its place
+      if (isRowsOp(&op)) place(&op);
+    }
+    Builder b(block.getParentOp()->getContext());
+    for (auto &cluster : clusters) {
+      if (cluster->members.size() < 2) continue;
+      auto attr = b.getI64IntegerAttr(nextId++);
+      Operation *last = cluster->anchor;
+      bool after = false;
+      for (Operation *op : cluster->members) {
+        op->setAttr(kClusterAttr, attr);
+        if (op == cluster->anchor) {
+          after = true;
+        } else if (after) {
+          op->moveAfter(last);
+          last = op;
+        } else {
+          op->moveBefore(cluster->anchor);
+        }
+      }
+    }
+  }
+
+private:
+  int64_t position(Operation *op) {
+    Cluster *cluster = owner.lookup(op);
+    return cluster ? cluster->position : index.lookup(op);
+  }
+  Operation *producer(Value v) {
+    Operation *op = v.getDefiningOp();
+    return op && op->getBlock() == &block ? op : nullptr;
+  }
+
+  void place(Operation *op) {
+    for (Cluster *cluster : llvm::reverse(open))
+      if (related(op, *cluster) && join(op, *cluster)) return;
+    auto cluster = std::make_unique<Cluster>();
+    cluster->position = index.lookup(op);
+    cluster->anchor = op;
+    adopt(op, *cluster);
+    open.push_back(cluster.get());
+    clusters.push_back(std::move(cluster));
+  }
+
+  void adopt(Operation *op, Cluster &cluster) {
+    cluster.members.push_back(op);
+    cluster.values.insert(op->operand_begin(), op->operand_end());
+    cluster.values.insert(op->result_begin(), op->result_end());
+    owner[op] = &cluster;
+  }
+
+  bool related(Operation *op, Cluster &cluster) {
+    return static_cast<int64_t>(cluster.members.size()) < maxOps &&
+           static_cast<int64_t>(cluster.values.size()) < maxValues && rowDims(op) == rowDims(cluster.anchor) &&
+           llvm::any_of(op->getOperands(), [&](Value v) { return cluster.values.contains(v); });
+  }
+
+  bool join(Operation *op, Cluster &cluster) {
+    // A whole operand and a sum over rows exist only before and after the kernel.
+    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+      Operation *source = producer(operand);
+      if (!source || owner.lookup(source) != &cluster) continue;
+      if (rowsOperandKind(op, i) != TokenKind::token ||
+          rowsResultKind(source, cast<OpResult>(operand).getResultNumber()) == TokenKind::piece)
+        return false;
+    }
+    if (canSink(op, cluster)) {
+      cluster.position = index.lookup(op);
+      cluster.anchor = op;
+    } else if (!canRise(op, cluster)) {
+      return false;
+    }
+    adopt(op, cluster);
+    return true;
+  }
+
+  bool canSink(Operation *op, Cluster &cluster) {
+    int64_t here = index.lookup(op);
+    for (Operation *member : cluster.members)
+      for (Operation *user : member->getUsers()) {
+        Operation *ancestor = block.findAncestorOpInBlock(*user);
+        if (ancestor && ancestor != op && owner.lookup(ancestor) != &cluster && position(ancestor) < here) return false;
+      }
+    return true;
+  }
+
+  bool canRise(Operation *op, Cluster &cluster) {
+    return llvm::all_of(op->getOperands(), [&](Value v) {
+      Operation *source = producer(v);
+      return !source || owner.lookup(source) == &cluster || position(source) < cluster.position;
+    });
+  }
+
+  Block &block;
+  int64_t maxOps, maxValues;
+  llvm::DenseMap<Operation *, int64_t> index;
+  llvm::DenseMap<Operation *, Cluster *> owner;
+  std::vector<std::unique_ptr<Cluster>> clusters;
+  SmallVector<Cluster *> open;
+};
+
+struct FuseRowsPass : impl::FuseRowsPassBase<FuseRowsPass> {
+  using FuseRowsPassBase::FuseRowsPassBase;
+  void runOnOperation() override {
+    int64_t nextId = 0;
+    getOperation().walk([&](func::FuncOp func) {
+      SmallVector<Block *> blocks;
+      func.walk([&](Block *block) { blocks.push_back(block); });
+      for (Block *block : blocks) Fuser(*block, maxOps, maxValues).run(nextId);
+    });
+  }
+};
+
+} // namespace
+} // namespace braid

@@ -1,0 +1,23 @@
+//===- RowsCluster.h - row-wise ops over the same rows ---------------------------------------------------------------===//
+#ifndef PASSES_OUTLINE_ROWSCLUSTER_H
+#define PASSES_OUTLINE_ROWSCLUSTER_H
+
+#include "dialects/braid/BraidDialect.h"
+
+namespace braid {
+
+/// Row-wise ops with equal values of this attribute stand next to each other and become one kernel.
+inline constexpr llvm::StringLiteral kClusterAttr = "braid.cluster";
+
+inline bool isRowsOp(mlir::Operation *op) { return mlir::isa<RowsOpInterface, RowsGradOp>(op); }
+/// How a row-wise op (or the gradient of one) sees an operand and a result.
+TokenKind rowsOperandKind(mlir::Operation *op, unsigned index);
+TokenKind rowsResultKind(mlir::Operation *op, unsigned index);
+/// The dimensions that count rows: the first two of a token value ([B, T, features..]), all of a value with fewer.
+llvm::ArrayRef<int64_t> rowDims(mlir::Operation *op);
+/// No features at all: every element may be a row of its own (elementwise, all shapes equal).
+bool isElementwise(mlir::Operation *op);
+
+} // namespace braid
+
+#endif // PASSES_OUTLINE_ROWSCLUSTER_H

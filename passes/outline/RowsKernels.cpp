@@ -1,0 +1,344 @@
+//===- RowsKernels.cpp - one kernel per cluster of row-wise ops and their gradients ----------------------------------===//
+//
+//   program p: for its rows, R at a time:  load token tiles, emit every op, store what is used outside
+//   a cotangent of a whole operand: summed over the program's rows into partials[p], a second launch adds the partials
+//   in order; the number of programs follows from the shape alone, so the sum is the same on every machine.
+//
+// When every op is elementwise on one shape, elements are rows without features and any shape is one long vector.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/autodiff/TileGradient.h"
+#include "passes/outline/OutlineFamilies.h"
+#include "passes/outline/RowsCluster.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+
+namespace braid {
+namespace {
+
+/// Elements of a row-block that should stay near the core together: half of a 32 KiB L1 in f32.
+constexpr int64_t kBlockElements = 4096;
+constexpr int64_t kFlatRows = 1024, kMaxRows = 32, kSumPrograms = 64;
+
+struct Input {
+  Value value;
+  bool whole;
+  std::string name;
+};
+struct Output {
+  OpResult result;
+  bool piece;
+  std::string name;
+};
+
+class RowsKernel {
+public:
+  RowsKernel(ArrayRef<Operation *> cluster, OutlineContext &context) : cluster(cluster), context(context) {
+    collect();
+  }
+  LogicalResult run();
+
+private:
+  void collect();
+  std::string key();
+  LogicalResult write(KernelBuilder &k);
+  LogicalResult emitBlock(KernelBuilder &k, Var first, Var limit, MutableArrayRef<Var> sums);
+  FailureOr<SmallVector<Value>> emitGradient(RowsGradOp op, TileEmitter &e, ValueRange tiles);
+  SmallVector<int64_t> features(Value v) {
+    Shape shape = shapeOf(v);
+    return flat ? SmallVector<int64_t>() : SmallVector<int64_t>(shape.drop_front(std::min<size_t>(2, shape.size())));
+  }
+  SmallVector<int64_t> bufferShape(Value v) {
+    SmallVector<int64_t> shape = features(v);
+    shape.insert(shape.begin(), kDynamic);
+    return shape;
+  }
+  SmallVector<int64_t> tileShape(Value v) {
+    SmallVector<int64_t> shape = features(v);
+    shape.insert(shape.begin(), rows);
+    return shape;
+  }
+  Value view(Value v) {
+    SmallVector<int64_t> shape = features(v);
+    shape.insert(shape.begin(), product(shapeOf(v)) / product(shape));
+    return context.view(cluster.back(), v, shape);
+  }
+
+  ArrayRef<Operation *> cluster;
+  OutlineContext &context;
+  bool flat = false, positions = false, sums = false;
+  int64_t rows = 1, totalRows = 1, tokens = 1;
+  SmallVector<Input> inputs;
+  SmallVector<Output> outputs;
+  // While the kernel is written:
+  llvm::DenseMap<Value, Var> buffers, wholes;
+  SmallVector<Var> outputBuffers;
+  Var tokensVar;
+};
+
+bool usesPositions(Operation *op) {
+  if (auto grad = dyn_cast<RowsGradOp>(op)) return grad.getOp() == RopeOp::getOperationName();
+  return isa<RopeOp>(op);
+}
+
+void RowsKernel::collect() {
+  llvm::SmallPtrSet<Operation *, 8> members(cluster.begin(), cluster.end());
+  ArrayRef<int64_t> first = shapeOf(cluster.front()->getOperand(0));
+  flat = llvm::all_of(cluster, [&](Operation *op) { return isElementwise(op) && shapeOf(op->getOperand(0)) == first; });
+  llvm::DenseSet<std::pair<Value, unsigned>> seen;
+  int64_t elements = 0, counts[2] = {0, 0};
+  for (Operation *op : cluster) {
+    positions |= usesPositions(op);
+    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+      bool whole = rowsOperandKind(op, i) != TokenKind::token;
+      if (!whole) elements += product(features(operand));
+      if (operand.getDefiningOp() && members.contains(operand.getDefiningOp())) continue;
+      if (seen.insert({operand, whole ? 1u : 0u}).second)
+        inputs.push_back({operand, whole, (whole ? "w" : "x") + std::to_string(counts[whole]++)});
+    }
+  }
+  for (Operation *op : cluster)
+    for (OpResult result : op->getResults()) {
+      bool piece = rowsResultKind(op, result.getResultNumber()) == TokenKind::piece;
+      if (!piece) elements += product(features(result));
+      sums |= piece;
+      if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !members.contains(user); }))
+        outputs.push_back({result, piece, (piece ? "sum" : "y") + std::to_string(outputs.size())});
+    }
+  rows = flat ? kFlatRows : std::clamp<int64_t>(llvm::bit_floor<uint64_t>(kBlockElements / std::max<int64_t>(elements, 1) + 1), 1, kMaxRows);
+  ArrayRef<int64_t> dims = flat ? first : rowDims(cluster.front());
+  totalRows = product(dims);
+  tokens = dims.size() > 1 ? dims[1] : 1;
+}
+
+/// Everything the code depends on: ops, attributes, which value feeds which operand, features, element types.
+std::string RowsKernel::key() {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::DenseMap<Value, int64_t> number;
+  auto describe = [&](Value v, bool whole) {
+    auto [it, isNew] = number.try_emplace(v, number.size());
+    os << '%' << it->second;
+    if (!isNew) return;
+    os << ':';
+    llvm::interleave(whole ? SmallVector<int64_t>(shapeOf(v)) : features(v), os, "x");
+    os << tensorType(v).getElementType();
+  };
+  for (Operation *op : cluster) {
+    os << op->getName() << '(';
+    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+      bool whole = rowsOperandKind(op, i) != TokenKind::token;
+      os << (whole ? 'w' : 'x');
+      describe(operand, whole);
+    }
+    os << ')';
+    for (OpResult result : op->getResults()) describe(result, rowsResultKind(op, result.getResultNumber()) == TokenKind::piece);
+    SmallVector<NamedAttribute> attributes(op->getAttrDictionary().getValue());
+    llvm::erase_if(attributes, [](NamedAttribute a) { return a.getName() == kClusterAttr; });
+    os << DictionaryAttr::get(op->getContext(), attributes) << ';';
+  }
+  for (Output &output : outputs) os << '%' << number.lookup(output.result);
+  os << (flat ? "flat" : "rows") << rows;
+
+  std::string name = "rows";
+  int64_t named = 0;
+  for (Operation *op : cluster) {
+    auto grad = dyn_cast<RowsGradOp>(op);
+    StringRef part = grad ? grad.getOp() : op->getName().getStringRef();
+    part.consume_front("braid.");
+    part.consume_front("moe.");
+    if (named++ < 4) name += "_" + part.str() + (grad ? "_grad" : "");
+  }
+  if (cluster.size() > 4) name += "_and_" + std::to_string(cluster.size() - 4);
+  return name + "_" + llvm::utohexstr(llvm::xxh3_64bits(text) & 0xffffffff, /*LowerCase=*/true);
+}
+
+FailureOr<SmallVector<Value>> RowsKernel::emitGradient(RowsGradOp op, TileEmitter &e, ValueRange tiles) {
+  // The op itself, detached, emits the forward on these very tiles.
+  SmallVector<Type> types(op.getCotangents().getTypes());
+  OperationState state(op.getLoc(), op.getOp());
+  state.addOperands(op.getInputs());
+  state.addTypes(types);
+  state.addAttributes(op.getOpAttributes().getValue());
+  Operation *forward = Operation::create(state);
+  auto iface = dyn_cast<RowsOpInterface>(forward);
+  if (!iface) {
+    forward->destroy();
+    return op.emitOpError() << "'" << op.getOp() << "' is not a row-wise op";
+  }
+  ValueRange inputTiles = tiles.take_front(op.getInputs().size()), dys = tiles.drop_front(op.getInputs().size());
+  Block *block = e.builder.getInsertionBlock();
+  auto point = e.builder.getInsertionPoint();
+  Operation *before = point == block->begin() ? nullptr : &*std::prev(point);
+  SmallVector<Value> results;
+  iface.emitTile(e, inputTiles, results);
+  forward->destroy();
+  SmallVector<Operation *> emitted;
+  for (auto it = before ? std::next(before->getIterator()) : block->begin(); it != e.builder.getInsertionPoint(); ++it)
+    emitted.push_back(&*it);
+  SmallVector<Value> wanted = llvm::map_to_vector(op.getWanted(), [&](int64_t i) { return inputTiles[i]; });
+  auto cotangents = emitTileGradient(e.builder, op.getLoc(), emitted, results, dys, wanted);
+  if (failed(cotangents)) return failure();
+  for (auto [cotangent, tile] : llvm::zip_equal(*cotangents, wanted))
+    if (!cotangent) cotangent = e.like(tile, 0);
+  return cotangents;
+}
+
+/// One block of rows. `sums`: running sums of the piece outputs, updated.
+LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, MutableArrayRef<Var> running) {
+  Var tokenIndex;
+  if (positions)
+    tokenIndex = (k.iota({rows}, 0) + cast(first % tokensVar, k.i32())) % cast(tokensVar, k.i32());
+  TileEmitter e(k.builder, k.builder.getLoc(), rows, tokenIndex);
+  llvm::DenseMap<Value, Value> tiles;
+  for (Input &input : inputs) {
+    if (input.whole) continue;
+    SmallVector<Index> at = {first};
+    at.append(features(input.value).size(), Index(0));
+    tiles[input.value] = k.load(buffers[input.value], at, tileShape(input.value), {.limit = limit});
+  }
+  size_t nextSum = 0, nextOutput = 0;
+  for (Operation *op : cluster) {
+    SmallVector<Value> operands;
+    for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+      operands.push_back(rowsOperandKind(op, i) == TokenKind::token ? tiles.lookup(operand) : Value(wholes.lookup(operand)));
+    SmallVector<Value> results;
+    if (auto grad = dyn_cast<RowsGradOp>(op)) {
+      auto cotangents = emitGradient(grad, e, operands);
+      if (failed(cotangents)) return failure();
+      results = *cotangents;
+    } else {
+      cast<RowsOpInterface>(op).emitTile(e, operands, results);
+    }
+    for (auto [result, tile] : llvm::zip_equal(op->getResults(), results)) {
+      Type element = tensorType(result).getElementType();
+      bool piece = rowsResultKind(op, result.getResultNumber()) == TokenKind::piece;
+      Value rounded = isa<FloatType>(element) ? e.cast(tile, element) : tile;
+      if (!piece) tiles[result] = rounded;
+      if (nextOutput == outputs.size() || outputs[nextOutput].result != result) continue;
+      Var buffer = outputBuffers[nextOutput++];
+      if (piece) {
+        running[nextSum] = running[nextSum] + k.wrap(rounded);
+        ++nextSum;
+        continue;
+      }
+      SmallVector<Index> at = {first};
+      at.append(features(result).size(), Index(0));
+      k.store(k.wrap(rounded), buffer, at, {.limit = limit});
+    }
+  }
+  return success();
+}
+
+LogicalResult RowsKernel::write(KernelBuilder &k) {
+  for (Input &input : inputs) {
+    Type element = tensorType(input.value).getElementType();
+    if (!input.whole) {
+      buffers[input.value] = k.buffer(input.name, element, bufferShape(input.value));
+      continue;
+    }
+    Shape shape = shapeOf(input.value);
+    Var buffer = k.buffer(input.name, element, shape);
+    Var tile = k.load(buffer, SmallVector<Index>(shape.size(), Index(0)), shape);
+    // Widened here, so that sums over rows are not rounded to the operand's type on the way.
+    wholes[input.value] = isa<FloatType>(element) ? cast(tile, computeType(element)) : tile;
+  }
+  for (Output &output : outputs) {
+    SmallVector<int64_t> shape(shapeOf(output.result));
+    shape.insert(shape.begin(), kDynamic);
+    outputBuffers.push_back(
+        k.buffer(output.name, tensorType(output.result).getElementType(), output.piece ? shape : bufferShape(output.result)));
+  }
+  Var limit = k.index("rows");
+  if (positions) tokensVar = k.index("tokens");
+  if (!sums) return emitBlock(k, k.program(0) * rows, limit, {});
+
+  // span: rows of a program, a multiple of R.
+  Var span = k.index("span"), first = k.program(0) * span;
+  Vars zeros;
+  for (Output &output : outputs)
+    if (output.piece) zeros.push_back(k.tile(shapeOf(output.result), tensorType(output.result).getElementType()));
+  LogicalResult status = success();
+  Vars totals = k.loop(first, min(first + span, limit), rows, zeros, [&](Var row, ArrayRef<Var> carried) {
+    Vars running(carried);
+    status = emitBlock(k, row, limit, running);
+    return running;
+  });
+  if (failed(status)) return failure();
+  size_t next = 0;
+  for (auto [output, buffer] : llvm::zip_equal(outputs, outputBuffers)) {
+    if (!output.piece) continue;
+    SmallVector<Index> at = {k.program(0)};
+    at.append(shapeOf(output.result).size(), Index(0));
+    k.store(totals[next++], buffer, at);
+  }
+  return success();
+}
+
+LogicalResult RowsKernel::run() {
+  Operation *last = cluster.back();
+  if (outputs.empty()) { // nobody reads it
+    for (Operation *op : llvm::reverse(cluster)) context.rewriter.eraseOp(op);
+    return success();
+  }
+  LogicalResult status = success();
+  std::string kernel = context.kernel(key(), {"rows"}, [&](KernelBuilder &k) { status = write(k); });
+  if (failed(status)) return failure();
+  int64_t blocks = ceilDiv(totalRows, rows), programs = sums ? std::min(blocks, kSumPrograms) : blocks;
+  int64_t span = ceilDiv(blocks, programs) * rows;
+  if (sums) programs = ceilDiv(totalRows, span);
+
+  SmallVector<Value> views = llvm::map_to_vector(inputs, [&](Input &i) { return i.whole ? i.value : view(i.value); });
+  auto launch = context.launch(last, kernel, {programs});
+  for (auto [input, value] : llvm::zip_equal(inputs, views)) launch.arg(input.name, value);
+  for (Output &output : outputs) {
+    SmallVector<int64_t> shape = output.piece ? SmallVector<int64_t>(shapeOf(output.result)) : features(output.result);
+    shape.insert(shape.begin(), output.piece ? programs : totalRows);
+    launch.result(output.name, tensorType(output.result).clone(shape));
+  }
+  launch.index("rows", totalRows);
+  if (positions) launch.index("tokens", tokens);
+  if (sums) launch.index("span", span);
+  SmallVector<Value> results = launch.run();
+  for (auto [output, value] : llvm::zip_equal(outputs, results)) {
+    if (output.piece) value = sumOverRows(last, value, context);
+    context.rewriter.replaceAllUsesWith(output.result, context.view(last, value, shapeOf(output.result)));
+  }
+  for (Operation *op : llvm::reverse(cluster)) context.rewriter.eraseOp(op);
+  return success();
+}
+
+} // namespace
+
+Value sumOverRows(Operation *op, Value partials, OutlineContext &context) {
+  int64_t programs = shapeOf(partials)[0], size = product(shapeOf(partials).drop_front());
+  SmallVector<int64_t> shape(shapeOf(partials).drop_front());
+  if (programs == 1) return context.view(op, partials, shape);
+  constexpr int64_t width = 256;
+  Type element = tensorType(partials).getElementType();
+  std::string kernel = context.kernel("sum_rows_" + typeName(element), {"column"}, [&](KernelBuilder &k) {
+    // y[c] = sum over p of x[p, c], p ascending
+    Var x = k.buffer("x", element, {kDynamic, kDynamic}), y = k.buffer("y", element, {kDynamic});
+    Var count = k.index("count"), size = k.index("size"), first = k.program(0) * width;
+    Vars total = k.loop(0, count, 1, {k.tile({width}, element)}, [&](Var p, ArrayRef<Var> sum) {
+      return Vars{sum[0] + k.load(x, {p, first}, {width}, {.limit = size})};
+    });
+    k.store(total[0], y, {first}, {.limit = size});
+  });
+  Value flat = context.view(op, partials, {programs, size});
+  auto sum = context.launch(op, kernel, {ceilDiv(size, width)})
+                 .arg("x", flat)
+                 .result("y", RankedTensorType::get({size}, element))
+                 .index("count", programs)
+                 .index("size", size)
+                 .run();
+  return context.view(op, sum[0], shape);
+}
+
+LogicalResult outlineRows(ArrayRef<Operation *> cluster, OutlineContext &context) {
+  return RowsKernel(cluster, context).run();
+}
+
+} // namespace braid
