@@ -1,0 +1,55 @@
+"""Causal softmax attention with grouped heads, windows, a K/V prefix, a cache and packed documents: full score matrices.
+
+q, o [B, T, H, D]; k, v [B, S, G, D]; head h reads group h G / H. Keys of token t: without a cache documents[t] + prefix <= s
+<= t + prefix (S = prefix + T); with a cache 0 <= s <= t - documents[t]. A window w > 0 keeps the last w of them. A token
+without keys (padding) gives 0.
+"""
+import numpy as np
+
+from common import PADDING
+
+
+def mask_of(documents, tokens, keys, window=0, prefix=0, cache=False):
+    """[B, T, S]: key s is seen by token t."""
+    documents = documents.astype(np.int64)[:, :, None]
+    t, s = np.arange(tokens)[None, :, None], np.arange(keys)[None, None, :]
+    first = np.zeros_like(documents) if cache else documents + prefix
+    last = t - documents if cache else t + prefix
+    seen = (s >= first) & (s <= last) & (documents != PADDING)
+    if window:
+        seen &= s > last - window
+    return seen
+
+
+def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False):
+    """-> (o, lse [B, H, T]), pull(do) -> dq, dk, dv."""
+    B, T, H, D = q.shape
+    S, G = k.shape[1:3]
+    seen = mask_of(documents, T, S, window, prefix, cache)[:, None]
+    kh, vh = np.repeat(k, H // G, axis=2), np.repeat(v, H // G, axis=2)
+    scores = np.where(seen, scale * np.einsum("bthd,bshd->bhts", q, kh), -np.inf)
+    top = np.where(seen.any(-1), np.max(np.where(seen, scores, -1e300), axis=-1), 0)
+    p = np.exp(scores - top[..., None])
+    total = p.sum(-1)
+    with np.errstate(divide="ignore"):
+        lse = top + np.log(total)
+    p = p / np.where(total > 0, total, 1)[..., None]
+    o = np.einsum("bhts,bshd->bthd", p, vh)
+
+    def pull(do):
+        dp = np.einsum("bthd,bshd->bhts", do, vh)
+        ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * scale
+        dv = np.einsum("bhts,bthd->bshd", p, do).reshape(B, S, G, H // G, D).sum(3)
+        dk = np.einsum("bhts,bthd->bshd", ds, q).reshape(B, S, G, H // G, D).sum(3)
+        return np.einsum("bhts,bshd->bthd", ds, kh), dk, dv
+    return (o, lse), pull
+
+
+def append(cache, x, documents):
+    """braid.attn.append: rows t - documents[t] of the cache become x[t]; padding tokens write nothing."""
+    out = cache.copy()
+    for b in range(len(x)):
+        for t in range(x.shape[1]):
+            if documents[b, t] != PADDING:
+                out[b, t - documents[b, t]] = x[b, t]
+    return out

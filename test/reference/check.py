@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The references checked by themselves: every `pull` against central differences, invariants of plans and scans.
+
+RUN: python3 %s | FileCheck %s
+REQUIRES: numpy
+CHECK: all references agree with finite differences
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import numpy as np
+
+import attention
+import moe
+import rows
+import train
+from common import ACTIVATIONS, PADDING, check_pull, documents_of, one_document, relative_error
+from instances import DEFAULTS
+from model import Model
+from scan import CLASSES, random_operands, scan
+
+PACKED = documents_of([[-2, 0, 3, 3], [-5, 4, 6, 8]], 8)
+
+
+def check_rows(rng):
+    r = rng.standard_normal
+    x, y, h = r((2, 3, 4, 6)), r((2, 3, 4, 6)), r((2, 3, 4))
+    cases = [("add", (x, y, y), {}), ("mul", (x, y), {}), ("mul", (x, h), {}), ("scale", (x,), {"value": 0.3}),
+             ("bias", (x, r((4, 6))), {}), ("bias", (x, r(6)), {}), ("weighted", (x, r(4)), {}), ("weighted", (x, r(6)), {}),
+             ("softmax", (x,), {}), ("log_sigmoid", (x,), {"divide": 16.0}), ("log_decay", (h, r(4), r(4)), {}),
+             ("rms_norm", (x, r(6)), {"eps": 1e-5}), ("rms_norm", (x, r(6)), {"eps": 1e-5, "groups": 3}),
+             ("layer_norm", (x, r(6), r(6)), {"eps": 1e-5}), ("l2_norm", (x,), {"eps": 1e-6}), ("repeat_heads", (x,), {"heads": 8})]
+    cases += [("activation", (np.abs(x) + 0.1 if kind == "reciprocal" else x,), {"kind": kind}) for kind in ACTIVATIONS]
+    for first in (True, False):
+        cases.append(("gated_norm", (x, y, r(6)), {"eps": 1e-5, "activation": "silu", "norm_first": first, "groups": 2}))
+    for layout in ("half", "interleaved"):
+        cases.append(("rope", (x, one_document(2, 3, -4)), {"theta": 100.0, "dim": 4, "layout": layout}))
+    for name, arguments, attributes in cases:
+        yield from check_pull(f"{name} {attributes}", lambda *a, n=name, at=attributes: rows.ROWS[n](*a, **at), arguments, rng)
+    conv = (r((2, 8, 2, 3)), r((6, 4)), PACKED, r((2, 3, 6)))
+    yield from check_pull("short_conv", rows.short_conv, conv, rng)
+
+
+def check_scan(rng):
+    for kind in CLASSES:
+        q, k, v, g, b = random_operands(kind, rng, 2, 8, 2, 3, 4)
+        initial = rng.standard_normal((2, 2, 3, 4))
+        run = lambda q, k, v, g, b, m, kind=kind: scan(kind, q, k, v, g, b, m, PACKED, 0.7)
+        yield from check_pull(f"scan {kind}", run, (q, k, v, g, b, initial), rng)
+        # A packed row is its documents one by one.
+        (o, _), _ = run(q, k, v, g, b, initial)
+        part = lambda a, lo, hi: a if a is None or a.ndim == 1 else a[1:, lo:hi]
+        alone = scan(kind, *(part(a, 4, 6) for a in (q, k, v, g, b)), initial[1:], one_document(1, 2), 0.7)[0][0]
+        yield f"scan {kind} packed = separate", relative_error(o[1:, 4:6], alone), 1e-13
+
+
+def check_attention(rng):
+    q, k, v = (rng.standard_normal((2, 8, h, 3)) for h in (4, 2, 2))
+    for window in (0, 3):
+        run = lambda q, k, v, w=window: (lambda out: (out[0][0], out[1]))(attention.attention(q, k, v, PACKED, 0.5, w))
+        yield from check_pull(f"attention window {window}", run, (q, k, v), rng)
+    k, v = (rng.standard_normal((2, 13, 2, 3)) for _ in "kv")
+    run = lambda q, k, v: (lambda out: (out[0][0], out[1]))(attention.attention(q, k, v, PACKED, 0.5, 0, 5))
+    yield from check_pull("attention prefix", run, (q, k, v), rng)
+
+
+def check_moe(rng):
+    r = rng.standard_normal
+    logits, x = r((2, 4, 6)), r((2, 4, 3))
+    w1, w3, w2 = r((6, 3, 5)), r((6, 3, 5)), r((6, 5, 3))
+    ids = moe.route(logits, 3)
+    for normalize in (True, False):
+        yield from check_pull("route_weights", lambda l, n=normalize: moe.route_weights(l, ids, n), (logits,), rng)
+        run = lambda *a, n=normalize: (lambda out: (out[0][0], out[1]))(moe.experts(*a, 3, n, ids=ids))
+        yield from check_pull("experts", run, (x, logits, w1, w3, w2), rng)
+    yield from check_pull("router_loss", lambda l: moe.router_loss(l, np.arange(6), 3, 8, 0.1, 0.2), (logits,), rng)
+    perm, inverse, counts, offsets, overflow = moe.plan(ids, 6)
+    yield "plan: counts", float(counts.sum() != ids.size or overflow[0] != 0 or offsets[-1] != ids.size), 0
+    yield "plan: inverse", float(np.any(perm[inverse.reshape(-1)] != np.arange(ids.size))), 0
+    rows_of = moe.dispatch(x, perm, inverse)[0]
+    yield "combine(dispatch(x)) = k x", relative_error(moe.combine(rows_of, None, perm, inverse)[0], 3 * x), 1e-14
+    small = moe.plan(ids, 6, 2, 7)
+    yield "plan: overflow", float(small[4][0] != sum(max(0, n - 7) for n in (counts[:3].sum(), counts[3:].sum()))), 0
+
+
+def check_model(rng):
+    """One layer of every mixer: gradients of the whole model with respect to every weight."""
+    for kind in DEFAULTS:
+        mixer = {"kind": kind, "heads": 2, "head_dim": 4}
+        d = {"num_layers": 1, "layer_pattern": "X", "mixers": {"X": mixer},
+             "ffns": {"M": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 3, "shared_hidden": 2}}}
+        weights = random_weights(d, rng, vocab=7, width=6)
+        tokens, labels = rng.integers(0, 7, (1, 6)), rng.integers(0, 7, (1, 6))
+        documents = documents_of([[0, 4, 6]], 6)
+        result = Model(d, weights).loss(tokens, labels, documents)
+        gradients = result.gradients()
+        for name, array in weights.items():
+            direction = rng.standard_normal(array.shape)
+
+            def loss(h):
+                moved = Model(d, weights | {name: array + h * direction}).loss(tokens, labels, documents, result.ids)
+                return moved.loss + moved.aux
+            difference = (loss(1e-5) - loss(-1e-5)) / 2e-5
+            scale = max(1e-3, np.linalg.norm(gradients[name]))
+            yield f"model {kind} {name}", abs(difference - (gradients[name] * direction).sum()) / scale, 1e-5
+
+
+def random_weights(d, rng, vocab, width):
+    """Weights of a one-layer model with key_heads = kv_heads = heads and default settings."""
+    mixer = next(iter(d["mixers"].values()))
+    kind, H, K = mixer["kind"], mixer["heads"], mixer["head_dim"]
+    V = K * DEFAULTS[kind].get("value_factor", 1)
+    moe_spec = d["ffns"]["M"]
+    E, F, S = moe_spec["num_experts"], moe_spec["expert_hidden"], moe_spec["shared_hidden"]
+    shapes = {"norm1.weight": (width,), "norm2.weight": (width,), "moe.router": (width, E), "moe.w1": (E, width, F),
+              "moe.w3": (E, width, F), "moe.w2": (E, F, width), "shared.w1": (width, S), "shared.w3": (width, S), "shared.w2": (S, width)}
+    if kind == "attention":
+        shapes |= {f"attn.w{n}": (width, H * K) for n in "qkv"} | {"attn.wo": (H * K, width)}
+    else:
+        shapes |= {"lsm.wq": (width, H * K), "lsm.wk": (width, H * K), "lsm.wv": (width, H * V), "lsm.wo": (H * V, width)}
+        shapes["lsm.norm.weight"] = (H * V,) if kind == "mamba2" else (V,)
+        if DEFAULTS[kind]["output_gate"]:
+            shapes["lsm.wg"] = (width, H * V)
+        if DEFAULTS[kind]["conv"]:
+            shapes |= {f"lsm.conv_{n}.weight": (H * size, 4) for n, size in (("q", K), ("k", K), ("v", V))}
+            if DEFAULTS[kind]["conv"].get("bias"):
+                shapes |= {f"lsm.conv_{n}.bias": (H, size) for n, size in (("q", K), ("k", K), ("v", V))}
+        if kind == "gla":
+            shapes |= {"lsm.wf1": (width, 5), "lsm.wf2": (5, H * K), "lsm.bf": (H, K)}
+        if kind in ("deltanet", "gated_deltanet"):
+            shapes["lsm.wb"] = (width, H)
+        if kind in ("mamba2", "gated_deltanet"):
+            shapes |= {"lsm.wa" if kind != "mamba2" else "lsm.wdt": (width, H), "lsm.a_log": (H,), "lsm.dt_bias": (H,)}
+        if kind == "mamba2":
+            shapes["lsm.d"] = (H,)
+    weights = {f"layers.0.{n}": rng.standard_normal(s) * 0.5 for n, s in shapes.items()}
+    return weights | {"embed.weight": rng.standard_normal((vocab, width)), "final_norm.weight": rng.standard_normal(width),
+                      "head.weight": rng.standard_normal((width, vocab))}
+
+
+def check_train(rng):
+    logits, labels = rng.standard_normal((2, 3, 5)), rng.integers(-1, 5, (2, 3))
+    run = lambda l: (lambda out: (np.asarray(out[0][0]), out[1]))(train.cross_entropy(l, labels))
+    yield from check_pull("cross_entropy", run, (logits,), rng)
+    w, m, v = train.adamw(np.ones(1), np.ones(1), np.zeros(1), np.zeros(1), 0.1, 1, 1.0, 0.9, 0.99, 0.0, 0.5)
+    yield "adamw, first step", abs(w[0] - (1 - 0.1 * (1 + 0.5))), 1e-15
+    yield "padding", float(documents_of([[0, 2, 3]], 4).tolist() != [[0, 0, 2, PADDING]]), 0
+
+
+def main():
+    rng, failed, count = np.random.default_rng(0), 0, 0
+    for family in (check_rows, check_scan, check_attention, check_moe, check_train, check_model):
+        for case, error, limit in family(rng):
+            count += 1
+            if not error <= limit:
+                failed += 1
+                print(f"FAILED {case}: {error:.3g} exceeds {limit:g}")
+    print(f"{count} checks, {failed} failed")
+    if not failed:
+        print("all references agree with finite differences")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

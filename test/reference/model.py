@@ -1,0 +1,127 @@
+"""A whole model from its description and its weights: logits, loss, router loss and all gradients, in float64.
+
+    model = Model(read_description("tiny.json"), weights)       weights: "layers.0.lsm.wq" -> array
+    result = model.loss(tokens, labels, documents)               .loss .aux .logits .ids (routes per layer) .gradients()
+
+`routes` fixes the experts of every token, so that values are compared where a compiled program chose them.
+"""
+import json
+import re
+
+import numpy as np
+
+import moe
+import rows
+from instances import mixer
+from tape import Tape, Value
+from train import cross_entropy
+
+GATED = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
+
+
+def read_description(path):
+    """JSON with // comments."""
+    with open(path, encoding="utf-8") as file:
+        return json.loads(re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*', lambda m: m.group(1) or "", file.read()))
+
+
+class Result:
+    def __init__(self, tape, values, loss, aux, count, logits, ids):
+        self.tape, self.values, self.count, self.ids = tape, values, count, ids
+        self.loss, self.aux, self.logits = loss.array / max(count, 1), aux.array if aux else 0.0, logits.array
+        self.seeds = {loss: 1 / max(count, 1)} | ({aux: 1.0} if aux else {})
+
+    def gradients(self):
+        names = list(self.values)
+        return dict(zip(names, self.tape.pull(self.seeds, [self.values[n] for n in names])))
+
+
+class Model:
+    def __init__(self, description, weights):
+        self.d = description
+        self.weights = {n: np.asarray(a, np.float64) for n, a in weights.items()}
+
+    def norm(self, tape, x, w, name):
+        norm = {"kind": "rms", "eps": 1e-6} | self.d.get("norm", {})
+        if norm["kind"] == "rms":
+            return tape.call(rows.rms_norm, x, w[name + ".weight"], eps=norm["eps"])
+        return tape.call(rows.layer_norm, x, w[name + ".weight"], w[name + ".bias"], eps=norm["eps"])
+
+    def dense(self, tape, x, w, prefix, spec):
+        kind = spec.get("activation", "swiglu")
+        biased = lambda y, part: tape.call(rows.bias, y, w[f"{prefix}.{part}"]) if spec.get("bias", False) else y
+        h = tape.call(rows.activation, biased(tape.linear(x, w[prefix + ".w1"]), "b1"), kind=GATED.get(kind, kind))
+        if kind in GATED:
+            h = tape.call(rows.mul, h, biased(tape.linear(x, w[prefix + ".w3"]), "b3"))
+        return biased(tape.linear(h, w[prefix + ".w2"]), "b2")
+
+    def experts(self, tape, x, w, spec, ids):
+        kind, k = spec.get("activation", "swiglu"), spec["top_k"]
+        router = {"normalize": True, "balance_loss": 0.01, "z_loss": 0.001} | spec.get("router", {})
+        logits = tape.linear(x, w["moe.router"])
+        chosen, tokens = [], logits.shape[0] * logits.shape[1]
+
+        def run(x, logits, w1, w3, w2):
+            (y, used, counts), pull = moe.experts(x, logits, w1, w3, w2, k, router["normalize"], GATED.get(kind, kind), ids)
+            chosen.extend((used, counts))
+            return y, pull
+        y = tape.call(run, x, logits, w["moe.w1"], w.get("moe.w3"), w["moe.w2"])
+        if spec.get("shared_hidden", 0):
+            y = tape.call(rows.add, y, self.dense(tape, x, w, "shared", {"activation": kind}))
+        loss = tape.sum(tape.call(moe.router_loss, logits, chosen[1], top_k=k, tokens=tokens, balance=router["balance_loss"], z=router["z_loss"]))
+        return y, loss, chosen[0]
+
+    def layer(self, tape, x, documents, w, i, routes):
+        """-> y, router loss or None, expert ids or None."""
+        d = self.d
+        spec = d["mixers"][d["layer_pattern"][i % len(d["layer_pattern"])]]
+        spec = spec | {"model_eps": d.get("norm", {}).get("eps", 1e-6)}
+        pattern = d.get("ffn_pattern") or next(iter(d["ffns"]))
+        ffn = d["ffns"][pattern[i % len(pattern)]]
+        extra = [None, None]
+
+        def feed(x):
+            if ffn["kind"] == "dense":
+                return self.dense(tape, x, w, "ffn", ffn)
+            y, *extra[:] = self.experts(tape, x, w, ffn, None if routes is None else routes[i])
+            return y
+        post = d.get("norm_placement", "pre") == "post"
+        for name, part in (("norm1", lambda x: mixer(tape, x, documents, w, spec)), ("norm2", feed)):
+            if post:
+                x = self.norm(tape, tape.call(rows.add, x, part(x)), w, name)
+            else:
+                x = tape.call(rows.add, x, part(self.norm(tape, x, w, name)))
+        return x, extra[0], extra[1]
+
+    def loss(self, tokens, labels, documents, routes=None):
+        tape = Tape()
+        values = {n: Value(a) for n, a in self.weights.items()}
+
+        def lookup(table):
+            def pull(dy):
+                d = np.zeros(table.shape)
+                np.add.at(d, tokens, dy)
+                return (d,)
+            return table[tokens], pull
+        x = tape.call(lookup, values["embed.weight"])
+        losses, ids = [], {}
+        for i in range(self.d["num_layers"]):
+            prefix = f"layers.{i}."
+            w = {n[len(prefix):]: v for n, v in values.items() if n.startswith(prefix)}
+            x, loss, chosen = self.layer(tape, x, documents, w, i, routes)
+            if loss is not None:
+                losses.append(loss)
+                ids[i] = chosen
+        if self.d.get("norm_placement", "pre") == "pre":
+            x = self.norm(tape, x, values, "final_norm")
+        tied = self.d.get("tie_embeddings", False)
+        logits = tape.linear(x, tape.transpose(values["embed.weight"]) if tied else values["head.weight"])
+        counted = []
+
+        def loss_of(logits):
+            (total, count, _), pull = cross_entropy(logits, labels)
+            counted.append(count)
+            return total, pull
+        total = tape.call(loss_of, logits)
+        aux = tape.call(rows.add, *losses) if losses else None
+        return Result(tape, values, total, aux, counted[0], logits, ids)

@@ -1,0 +1,155 @@
+"""Mixture of experts on one rank: selection, weights, losses, plans, rows, experts. N = B T tokens, assignment a = n k + j.
+
+Selection order (normative): larger logit first, of equal logits the lower index, NaN behind every number. Integers have no
+gradient; every function of values returns `(value, pull)`.
+"""
+import numpy as np
+
+from common import ACTIVATIONS, log_sum_exp, softmax
+
+
+def route(logits, k):
+    """expert_ids [.., k]."""
+    nan = np.isnan(logits)
+    index = np.broadcast_to(np.arange(logits.shape[-1]), logits.shape)
+    return np.lexsort((index, -np.where(nan, 0, logits), nan), axis=-1)[..., :k].astype(np.int32)
+
+
+def selection_gap(logits, k):
+    """Difference between the last chosen and the first unchosen logit, per token."""
+    order = -np.sort(-logits, axis=-1)
+    return order[..., k - 1] - order[..., k] if k < logits.shape[-1] else np.full(logits.shape[:-1], np.inf)
+
+
+def route_weights(logits, ids, normalize):
+    """Softmax of the logits at ids, divided by their sum when `normalize`."""
+    p = softmax(logits)
+    chosen = np.take_along_axis(p, ids.astype(np.int64), -1)
+    total = chosen.sum(-1, keepdims=True) if normalize else 1.0
+    w = chosen / total
+
+    def pull(dw):
+        dchosen = (dw - (dw * w).sum(-1, keepdims=True)) / total if normalize else dw
+        dp = np.zeros(logits.shape)
+        np.put_along_axis(dp, ids.astype(np.int64), dchosen, -1)
+        return p * (dp - (dp * p).sum(-1, keepdims=True)), None
+    return w, pull
+
+
+def router_loss(logits, counts, top_k, tokens, balance, z):
+    """Share [B, T] of balance * E / (k N^2) sum_i c_i p_ni + z / N lse_n^2; counts are constants."""
+    p, lse = softmax(logits), log_sum_exp(logits)
+    c = balance * logits.shape[-1] / (top_k * float(tokens) ** 2) * np.asarray(counts, np.float64)
+
+    def pull(dy):
+        d = p * (c - (p * c).sum(-1, keepdims=True)) + 2 * z / tokens * lse[..., None] * p
+        return dy[..., None] * d, None
+    return (p * c).sum(-1) + z / tokens * lse ** 2, pull
+
+
+def plan(ids, experts, peers=1, peer_rows=0):
+    """-> perm [R], inverse [.., k], counts [E], offsets [E + 1], overflow [1]; rows sorted by (expert, token, slot).
+
+    peers > 1: R = peers * peer_rows, the experts of peer p stand packed from row p * peer_rows on; rows beyond a block are
+    dropped (inverse -1) and counted. offsets then stay those of the packed rows of all experts."""
+    flat = ids.reshape(-1)
+    counts = np.bincount(flat, minlength=experts)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    order = np.argsort(flat, kind="stable")
+    rows = peers * peer_rows if peers > 1 else len(flat)
+    perm, inverse, overflow = np.full(rows, -1), np.full(len(flat), -1), 0
+    local = experts // peers
+    for packed, assignment in enumerate(order):
+        peer = flat[assignment] // local
+        inside = packed - offsets[peer * local]
+        if peers > 1 and inside >= peer_rows:
+            overflow += 1
+            continue
+        row = peer * peer_rows + inside if peers > 1 else packed
+        perm[row], inverse[assignment] = assignment, row
+    return [a.astype(np.int32) for a in (perm, inverse.reshape(ids.shape), counts, offsets, np.array([overflow]))]
+
+
+def plan_received(counts, peer_rows):
+    """Blocks (source, local expert) -> sorted by (local expert, source). -> perm [R], inverse [R], offsets [El + 1]."""
+    peers, local = counts.shape
+    perm, inverse = np.full(peers * peer_rows, -1), np.full(peers * peer_rows, -1)
+    offsets, row = [0], 0
+    for e in range(local):
+        for p in range(peers):
+            first = p * peer_rows + counts[p, :e].sum()
+            for r in range(first, min(first + counts[p, e], (p + 1) * peer_rows)):
+                perm[row], inverse[r] = r, row
+                row += 1
+        offsets.append(row)
+    return [np.asarray(a, np.int32) for a in (perm, inverse, offsets)]
+
+
+def dispatch(x, perm, inverse):
+    """Rows [1, R, M]: row r is token perm[r] / k of x."""
+    k = inverse.shape[-1]
+    flat = x.reshape(-1, x.shape[-1])
+    rows = np.where(perm[:, None] >= 0, flat[np.maximum(perm, 0) // k], 0)
+
+    def pull(drows):
+        return combine(drows, None, perm, inverse)[0], None, None
+    return rows[None], pull
+
+
+def combine(rows, weights, perm, inverse):
+    """y_n = sum_j w_nj rows[inverse_nj]; without weights 1."""
+    k = inverse.shape[-1]
+    live = inverse >= 0
+    chosen = np.where(live[..., None], rows[0][np.maximum(inverse, 0)], 0)
+    w = np.ones(inverse.shape) if weights is None else weights
+    y = (w[..., None] * chosen).sum(-2)
+
+    def pull(dy):
+        flat, wf = dy.reshape(-1, dy.shape[-1]), w.reshape(-1)
+        drows = np.where(perm[:, None] >= 0, wf[np.maximum(perm, 0)][:, None] * flat[np.maximum(perm, 0) // k], 0)
+        return drows[None], (chosen * dy[..., None, :]).sum(-1), None, None
+    return y, pull
+
+
+def permute(x, perm):
+    """Row r is row perm[r] of x [1, R', M]; -1 gives 0."""
+    return np.where(perm[:, None] >= 0, x[0][np.maximum(perm, 0)], 0)[None]
+
+
+def grouped_linear(x, offsets, weight):
+    """y[r] = x[r] w[g] for rows r of group g; rows behind the last group are 0."""
+    y = np.zeros((1, x.shape[1], weight.shape[2]))
+    groups = [slice(offsets[g], offsets[g + 1]) for g in range(len(weight))]
+    for g, rows in enumerate(groups):
+        y[0, rows] = x[0, rows] @ weight[g]
+
+    def pull(dy):
+        dx, dw = np.zeros(x.shape), np.zeros(weight.shape)
+        for g, rows in enumerate(groups):
+            dx[0, rows], dw[g] = dy[0, rows] @ weight[g].T, x[0, rows].T @ dy[0, rows]
+        return dx, None, dw
+    return y, pull
+
+
+def experts(x, logits, w1, w3, w2, top_k, normalize, activation="silu", ids=None):
+    """The routed part of the layer. -> (y, ids, counts), pull(dy) -> dx, dlogits, dw1, dw3 (None when not gated), dw2."""
+    f, slope = ACTIVATIONS[activation]
+    ids = route(logits, top_k) if ids is None else ids
+    weights, pull_weights = route_weights(logits, ids, normalize)
+    perm, inverse, counts, offsets, _ = plan(ids, len(w1))
+    rows, pull_rows = dispatch(x, perm, inverse)
+    a, pull_a = grouped_linear(rows, offsets, w1)
+    u, pull_u = grouped_linear(rows, offsets, w3) if w3 is not None else (1.0, None)
+    out, pull_out = grouped_linear(f(a) * u, offsets, w2)
+    y, pull_y = combine(out, weights, perm, inverse)
+
+    def pull(dy):
+        dout, dweights = pull_y(dy)[:2]
+        dh, _, dw2 = pull_out(dout)
+        drows, _, dw1 = pull_a(dh * u * slope(a))
+        dw3 = None
+        if w3 is not None:
+            more, _, dw3 = pull_u(dh * f(a))
+            drows = drows + more
+        return pull_rows(drows)[0], pull_weights(dweights)[0], dw1, dw3, dw2
+    return (y, ids, counts), pull

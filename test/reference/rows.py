@@ -1,0 +1,172 @@
+"""Row-wise ops: norms, gates, activations, rotations, heads. Token values are [B, T, features..]; `(y, pull)` as everywhere.
+
+ROWS maps the name of a braid op to a function of its operands and attributes.
+"""
+import numpy as np
+
+from common import ACTIVATIONS, PADDING, log_sigmoid, sigmoid, softmax as softmax_of, softplus, sum_to
+
+
+def _leading(small, large):
+    """[B, T, a..] seen as [B, T, a.., 1..]."""
+    return small.reshape(small.shape + (1,) * (large.ndim - small.ndim))
+
+
+def _trailing(whole, x):
+    """A whole tensor over the trailing dimensions of x; [H] of [B, T, H, K] pads to [H, 1]."""
+    if x.shape[x.ndim - whole.ndim:] != whole.shape:
+        whole = whole.reshape(whole.shape + (1,) * (x.ndim - 2 - whole.ndim))
+    return whole
+
+
+def add(*xs):
+    return sum(xs), lambda dy: tuple(dy for _ in xs)
+
+
+def mul(a, b):
+    wide = _leading(b, a)
+    return a * wide, lambda dy: (dy * wide, sum_to(dy * a, wide.shape).reshape(b.shape))
+
+
+def scale(x, value):
+    return x * value, lambda dy: (dy * value,)
+
+
+def bias(x, bias):
+    wide = _trailing(bias, x)
+    return x + wide, lambda dy: (dy, sum_to(dy, wide.shape).reshape(bias.shape))
+
+
+def weighted(x, weight):
+    wide = _trailing(weight, x)
+    return x * wide, lambda dy: (dy * wide, sum_to(dy * x, wide.shape).reshape(weight.shape))
+
+
+def activation(x, kind):
+    f, slope = ACTIVATIONS[kind]
+    return f(x), lambda dy: (dy * slope(x),)
+
+
+def softmax(x):
+    p = softmax_of(x)
+    return p, lambda dy: (p * (dy - (p * dy).sum(-1, keepdims=True)),)
+
+
+def log_sigmoid_op(x, divide):
+    return log_sigmoid(x) / divide, lambda dy: (dy * sigmoid(-x) / divide,)
+
+
+def log_decay(x, a_log, dt_bias):
+    """-exp(a_log) softplus(x + dt_bias)."""
+    rate, step = -np.exp(a_log), softplus(x + dt_bias)
+
+    def pull(dy):
+        dx = dy * rate * sigmoid(x + dt_bias)
+        return dx, (dy * rate * step).sum((0, 1)), dx.sum((0, 1))
+    return rate * step, pull
+
+
+def _normalise(x, eps, groups=1):
+    cut = x.reshape(x.shape[:-1] + (groups, x.shape[-1] // groups))
+    r = 1 / np.sqrt((cut * cut).mean(-1, keepdims=True) + eps)
+
+    def pull(dn):
+        dn = dn.reshape(cut.shape)
+        return (r * (dn - cut * r * r * (dn * cut).mean(-1, keepdims=True))).reshape(x.shape)
+    return (cut * r).reshape(x.shape), pull
+
+
+def rms_norm(x, weight, eps, groups=1):
+    n, pull_n = _normalise(x, eps, groups)
+    return n * weight, lambda dy: (pull_n(dy * weight), sum_to(dy * n, weight.shape))
+
+
+def layer_norm(x, weight, bias, eps):
+    n, pull_n = _normalise(x - x.mean(-1, keepdims=True), eps)
+
+    def pull(dy):
+        dc = pull_n(dy * weight)
+        return dc - dc.mean(-1, keepdims=True), sum_to(dy * n, weight.shape), sum_to(dy, bias.shape)
+    return n * weight + bias, pull
+
+
+def l2_norm(x, eps):
+    r = 1 / np.sqrt((x * x).sum(-1, keepdims=True) + eps)
+    y = x * r
+    return y, lambda dy: (r * (dy - y * (dy * y).sum(-1, keepdims=True)),)
+
+
+def gated_norm(o, gate, weight, eps, activation, norm_first=True, groups=1):
+    """norm_first: rms_norm(o) weight act(gate); otherwise rms_norm(o act(gate)) weight."""
+    f, slope = ACTIVATIONS[activation]
+    a = f(gate)
+    n, pull_n = _normalise(o if norm_first else o * a, eps, groups)
+
+    def pull(dy):
+        if norm_first:
+            return pull_n(dy * weight * a), dy * n * weight * slope(gate), sum_to(dy * n * a, weight.shape)
+        dx = pull_n(dy * weight)
+        return dx * a, dx * o * slope(gate), sum_to(dy * n, weight.shape)
+    return n * weight * (a if norm_first else 1), pull
+
+
+def rope(x, documents, theta, dim, layout):
+    """Rotates pairs of the first `dim` features by position * theta^(-2i/dim); position = token - documents."""
+    B, T = x.shape[:2]
+    position = np.where(documents == PADDING, 0, np.arange(T)[None] - documents.astype(np.int64))
+    angle = position[..., None] * theta ** (-2.0 * np.arange(dim // 2) / dim)
+    angle = angle.reshape((B, T) + (1,) * (x.ndim - 3) + (dim // 2,))
+    first = np.arange(dim // 2) if layout == "half" else 2 * np.arange(dim // 2)
+    second = first + (dim // 2 if layout == "half" else 1)
+
+    def turn(x, angle):
+        y = x.copy()
+        a, b = x[..., first], x[..., second]
+        y[..., first] = a * np.cos(angle) - b * np.sin(angle)
+        y[..., second] = b * np.cos(angle) + a * np.sin(angle)
+        return y
+    return turn(x, angle), lambda dy: (turn(dy, -angle), None)
+
+
+def repeat_heads(x, heads):
+    B, T, G = x.shape[:3]
+    y = np.repeat(x, heads // G, axis=2)
+    return y, lambda dy: (dy.reshape((B, T, G, heads // G) + x.shape[3:]).sum(3),)
+
+
+def short_conv(x, weight, documents, tail):
+    """Causal depthwise convolution; tap K - 1 meets the current token; taps before the document read 0, before the row `tail`.
+    -> (y, new tail), pull(dy, dnew_tail) -> dx, dweight, None, dtail. The new tail holds the last K - 1 inputs of the row,
+    padding tokens not counted."""
+    B, T = x.shape[:2]
+    flat = x.reshape(B, T, -1)
+    K = weight.shape[1]
+    rows = np.concatenate([tail, flat], 1)  # row index of token t: t + K - 1
+    y = np.zeros(flat.shape)
+    taps = []
+    for j in range(K):
+        source = np.arange(T)[None] - (K - 1 - j)
+        reads = (source >= documents.astype(np.int64)) & (documents != PADDING)
+        part = np.where(reads[..., None], rows[:, j:j + T], 0)
+        taps.append((part, reads))
+        y += part * weight[:, j]
+    length = (documents != PADDING).sum(1)  # padding stands at the end of a row
+    new_tail = np.stack([rows[b, n:n + K - 1] for b, n in enumerate(length)])
+
+    def pull(dy, dnew_tail):
+        dy = dy.reshape(flat.shape)
+        drows, dweight = np.zeros(rows.shape), np.zeros(weight.shape)
+        for j, (part, reads) in enumerate(taps):
+            dweight[:, j] = (part * dy).sum((0, 1))
+            drows[:, j:j + T] += np.where(reads[..., None], dy * weight[:, j], 0)
+        for b, n in enumerate(length):
+            drows[b, n:n + K - 1] += dnew_tail[b]
+        return drows[:, K - 1:].reshape(x.shape), dweight, None, drows[:, :K - 1]
+    return (y.reshape(x.shape), new_tail), pull
+
+
+ROWS = {
+    "add": add, "mul": mul, "scale": scale, "bias": bias, "weighted": weighted, "activation": activation, "softmax": softmax,
+    "log_sigmoid": log_sigmoid_op, "log_decay": log_decay, "rms_norm": rms_norm, "layer_norm": layer_norm, "l2_norm": l2_norm,
+    "gated_norm": gated_norm, "rope": rope, "repeat_heads": repeat_heads,
+}
