@@ -1,0 +1,261 @@
+//===- EntryBuilder.cpp - arguments, results and the walk over the layers
+//------------------------------------------===//
+#include "frontend/EntryBuilder.h"
+
+using namespace mlir;
+using namespace braid;
+
+EntryBuilder::EntryBuilder(const ModelSpec &spec, ModuleOp module, StringRef name)
+    : builder(module.getContext()), element(floatTypeOf(spec, module.getContext())) {
+  builder.setInsertionPointToEnd(module.getBody());
+  function = func::FuncOp::create(builder, loc(name), name, builder.getFunctionType({}, {}));
+  function->setAttr(attrs::entry, builder.getUnitAttr());
+  block = function.addEntryBlock();
+  builder.setInsertionPointToStart(block);
+}
+
+Location EntryBuilder::loc(StringRef name) const { return NameLoc::get(StringAttr::get(builder.getContext(), name)); }
+
+SmallVector<NamedAttribute> EntryBuilder::describe(const NamedTensor &tensor, StringRef role) {
+  SmallVector<NamedAttribute> list = {builder.getNamedAttr(attrs::name, builder.getStringAttr(tensor.name)),
+                                      builder.getNamedAttr(attrs::role, builder.getStringAttr(role))};
+  if (!tensor.layers.empty())
+    list.push_back(builder.getNamedAttr(attrs::layers, builder.getDenseI32ArrayAttr(tensor.layers)));
+  if (role == "parameter") {
+    list.push_back(builder.getNamedAttr(attrs::decay, builder.getBoolAttr(tensor.decay)));
+    list.push_back(builder.getNamedAttr(attrs::trained, builder.getBoolAttr(tensor.trained)));
+  }
+  return list;
+}
+
+Value EntryBuilder::input(StringRef name, Type type) {
+  argumentAttrs.push_back(
+      builder.getDictionaryAttr({builder.getNamedAttr(attrs::name, builder.getStringAttr(name)),
+                                 builder.getNamedAttr(attrs::role, builder.getStringAttr("input"))}));
+  return block->addArgument(type, loc(name));
+}
+
+Value EntryBuilder::argument(const NamedTensor &t, StringRef role) {
+  argumentAttrs.push_back(builder.getDictionaryAttr(describe(t, role)));
+  return block->addArgument(tensor(t.shape), loc(t.name));
+}
+
+void EntryBuilder::output(StringRef name, Value value, ArrayRef<int32_t> layers) {
+  NamedTensor t;
+  t.name = name.str();
+  t.layers.assign(layers.begin(), layers.end());
+  result(t, "output", value);
+}
+
+void EntryBuilder::result(const NamedTensor &t, StringRef role, Value value, std::optional<unsigned> alias) {
+  SmallVector<NamedAttribute> list = describe(t, role);
+  if (alias)
+    list.push_back(builder.getNamedAttr(attrs::alias, builder.getI64IntegerAttr(*alias)));
+  resultAttrs.push_back(builder.getDictionaryAttr(list));
+  results.push_back(value);
+}
+
+func::FuncOp EntryBuilder::finish() {
+  func::ReturnOp::create(builder, loc("return"), results);
+  function.setFunctionType(builder.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
+  function.setAllArgAttrs(argumentAttrs);
+  function.setAllResultAttrs(resultAttrs);
+  return function;
+}
+
+Value EntryBuilder::zeros(RankedTensorType type) {
+  Value &value = constants[type];
+  if (value)
+    return value;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(block);
+  return value = arith::ConstantOp::create(builder, loc("zeros"), cast<TypedAttr>(builder.getZeroAttr(type)));
+}
+
+//===- Layers -----------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+/// What one step of the walk (a call, a run, a group) takes and gives back besides the weights.
+struct Step {
+  SmallVector<Value> carried; ///< x, router loss
+  SmallVector<Value> states; ///< caches (may be none)
+  SmallVector<Value> counts; ///< expert counts
+};
+
+/// Body of a repeat: the parts of one iteration in, the same kinds of values out.
+using Body = function_ref<Step(SmallVector<Value> carried, SmallVector<Value> states, SmallVector<Value> weights)>;
+
+class LayerWalk {
+public:
+  LayerWalk(EntryBuilder &entry, Value documents, bool cached) : entry(entry), documents(documents), cached(cached) {}
+
+  Step group(const LayerGroup &group, ArrayRef<Layer> layers, Step in, ValueRange weights);
+
+private:
+  Step run(const LayerRun &run, const Layer &layer, Step in, ValueRange weights);
+  Step call(const Layer &layer, Step in, ValueRange weights);
+  Step repeat(int64_t count, Step in, ValueRange weights, Body body);
+
+  EntryBuilder &entry;
+  Value documents;
+  bool cached;
+};
+
+} // namespace
+
+Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
+  SmallVector<Value> operands = {in.carried[0], documents};
+  if (layer.routerLoss)
+    operands.push_back(in.carried[1]);
+  if (cached)
+    llvm::append_range(operands, in.states);
+  else
+    for (const StateDecl &s : layer.states)
+      operands.push_back(entry.zeros(entry.tensor(s.shape)));
+  llvm::append_range(operands, weights);
+  func::FuncOp callee = layer.function;
+  auto results = func::CallOp::create(entry.builder, entry.loc(callee.getName()), callee, operands).getResults();
+
+  Step out{in.carried, {}, {}};
+  out.carried[0] = results[0];
+  unsigned next = 1;
+  if (layer.routerLoss)
+    out.carried[1] = results[next++];
+  for (size_t i = 0; i < layer.states.size(); ++i, ++next)
+    if (cached)
+      out.states.push_back(results[next]);
+  if (layer.numExperts)
+    out.counts.push_back(results[next]);
+  return out;
+}
+
+Step LayerWalk::repeat(int64_t count, Step in, ValueRange weights, Body body) {
+  OpBuilder &builder = entry.builder;
+  Location loc = entry.loc("layers");
+  SmallVector<Value> inputs(in.carried);
+  llvm::append_range(inputs, in.states);
+  llvm::append_range(inputs, weights);
+
+  Region region;
+  Block *block = &region.emplaceBlock();
+  Step out;
+  SmallVector<Type> types;
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(block);
+    SmallVector<Value> carried, states, layerWeights;
+    for (auto [i, input] : llvm::enumerate(inputs)) {
+      auto type = cast<RankedTensorType>(input.getType());
+      bool isCarried = i < in.carried.size();
+      Value argument = block->addArgument(
+          isCarried ? type : RankedTensorType::get(type.getShape().drop_front(), type.getElementType()),
+          input.getLoc());
+      (isCarried ? carried : i < in.carried.size() + in.states.size() ? states : layerWeights).push_back(argument);
+    }
+    out = body(carried, states, layerWeights);
+    SmallVector<Value> yielded(out.carried);
+    for (Value v : out.carried)
+      types.push_back(v.getType());
+    for (auto *list : {&out.states, &out.counts})
+      for (Value v : *list) {
+        auto type = cast<RankedTensorType>(v.getType());
+        Shape shape = {count};
+        shape.append(type.getShape().begin(), type.getShape().end());
+        types.push_back(RankedTensorType::get(shape, type.getElementType()));
+        yielded.push_back(v);
+      }
+    YieldOp::create(builder, loc, yielded);
+  }
+  auto op = RepeatOp::create(builder, loc, types, inputs, builder.getI64IntegerAttr(count),
+                             builder.getI64IntegerAttr(static_cast<int64_t>(in.carried.size())), UnitAttr());
+  op.getBody().takeBody(region);
+  auto results = op.getResults();
+  size_t c = out.carried.size(), s = out.states.size();
+  return {SmallVector<Value>(results.take_front(c)), SmallVector<Value>(results.slice(c, s)),
+          SmallVector<Value>(results.drop_front(c + s))};
+}
+
+Step LayerWalk::run(const LayerRun &run, const Layer &layer, Step in, ValueRange weights) {
+  if (run.count == 1)
+    return call(layer, std::move(in), weights);
+  return repeat(run.count, std::move(in), weights,
+                [&](auto carried, auto states, auto weights) { return call(layer, {carried, states, {}}, weights); });
+}
+
+Step LayerWalk::group(const LayerGroup &group, ArrayRef<Layer> layers, Step in, ValueRange weights) {
+  auto round = [&](SmallVector<Value> carried, SmallVector<Value> states, SmallVector<Value> weights) {
+    Step all{std::move(carried), {}, {}};
+    size_t state = 0, weight = 0;
+    for (auto [run, layer] : llvm::zip_equal(group.runs, layers)) {
+      size_t numStates = cached ? layer.states.size() : 0;
+      Step part{all.carried, SmallVector<Value>(ArrayRef(states).slice(state, numStates)), {}};
+      part = this->run(run, layer, std::move(part), ArrayRef(weights).slice(weight, layer.weights.size()));
+      state += numStates;
+      weight += layer.weights.size();
+      all.carried = std::move(part.carried);
+      llvm::append_range(all.states, part.states);
+      llvm::append_range(all.counts, part.counts);
+    }
+    return all;
+  };
+  if (group.rounds == 1)
+    return round(in.carried, in.states, SmallVector<Value>(weights));
+  return repeat(group.rounds, std::move(in), weights, round);
+}
+
+/// Counts of the runs of a group, each [rounds, count, E] without dimensions of 1, as one table [layers, E].
+static Value joinCounts(EntryBuilder &entry, ArrayRef<Value> counts, int64_t rounds, ArrayRef<int64_t> perRound) {
+  OpBuilder &builder = entry.builder;
+  Location loc = entry.loc("expert_counts");
+  SmallVector<Value> parts;
+  int64_t sum = 0, experts = cast<RankedTensorType>(counts[0].getType()).getShape().back();
+  for (auto [value, count] : llvm::zip_equal(counts, perRound)) {
+    RankedTensorType type = entry.integers({rounds, count, experts});
+    parts.push_back(value.getType() == type ? value : ReshapeOp::create(builder, loc, type, value).getResult());
+    sum += count;
+  }
+  Value joined = parts.front();
+  if (parts.size() > 1)
+    joined =
+        ConcatOp::create(builder, loc, entry.integers({rounds, sum, experts}), parts, builder.getI64IntegerAttr(1));
+  return ReshapeOp::create(builder, loc, entry.integers({rounds * sum, experts}), joined);
+}
+
+void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan, const LayerTable &layers,
+                       ValueRange weights, LayerFlow &flow) {
+  bool cached = !flow.states.empty();
+  LayerWalk walk(entry, flow.documents, cached);
+  Step step{{flow.x}, {}, {}};
+  if (flow.routerLoss)
+    step.carried.push_back(flow.routerLoss);
+  SmallVector<Value> newStates;
+  size_t state = 0, weight = 0;
+  for (auto [group, groupLayers] : llvm::zip_equal(plan, layers)) {
+    size_t numStates = 0, numWeights = 0;
+    SmallVector<int64_t> perRound;
+    for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers)) {
+      numStates += cached ? layer.states.size() : 0;
+      numWeights += layer.weights.size();
+      if (layer.numExperts)
+        perRound.push_back(run.count);
+    }
+    step.states.assign(flow.states.begin() + state, flow.states.begin() + state + numStates);
+    step = walk.group(group, groupLayers, {step.carried, step.states, {}}, weights.slice(weight, numWeights));
+    state += numStates;
+    weight += numWeights;
+    llvm::append_range(newStates, step.states);
+    if (perRound.empty())
+      continue;
+    flow.expertCounts.push_back(joinCounts(entry, step.counts, group.rounds, perRound));
+    for (int64_t round = 0; round < group.rounds; ++round)
+      for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
+        if (layer.numExperts)
+          for (int64_t i = 0; i < run.count; ++i)
+            flow.expertLayers.push_back(run.layers[round * run.count + i]);
+  }
+  flow.x = step.carried[0];
+  if (flow.routerLoss)
+    flow.routerLoss = step.carried[1];
+  flow.states = std::move(newStates);
+}

@@ -1,0 +1,61 @@
+//===- EntryBuilder.h - one entry point
+//----------------------------------------------------------------------------===//
+#ifndef FRONTEND_ENTRYBUILDER_H
+#define FRONTEND_ENTRYBUILDER_H
+
+#include "frontend/Parameters.h"
+
+namespace braid {
+
+/// The layers of one entry shape in the order of the plan: layers[group][run].
+using LayerTable = std::vector<std::vector<Layer>>;
+
+/// A public function under construction: named arguments in front, named results at the end.
+class EntryBuilder {
+public:
+  EntryBuilder(const ModelSpec &spec, mlir::ModuleOp module, llvm::StringRef name);
+
+  mlir::Value input(llvm::StringRef name, mlir::Type type);
+  /// A parameter or cache as an argument; returns its value.
+  mlir::Value argument(const NamedTensor &tensor, llvm::StringRef role);
+  void output(llvm::StringRef name, mlir::Value value, llvm::ArrayRef<int32_t> layers = {});
+  void result(const NamedTensor &tensor, llvm::StringRef role, mlir::Value value, std::optional<unsigned> alias = {});
+  mlir::func::FuncOp finish();
+
+  /// Zeros of this type, one constant per type.
+  mlir::Value zeros(mlir::RankedTensorType type);
+  mlir::RankedTensorType tensor(Shape shape) const { return mlir::RankedTensorType::get(shape, element); }
+  mlir::RankedTensorType integers(Shape shape) const {
+    return mlir::RankedTensorType::get(shape, mlir::IntegerType::get(builder.getContext(), 32));
+  }
+  mlir::Location loc(llvm::StringRef name) const;
+
+  mlir::OpBuilder builder;
+
+private:
+  llvm::SmallVector<mlir::NamedAttribute> describe(const NamedTensor &tensor, llvm::StringRef role);
+
+  mlir::func::FuncOp function;
+  mlir::Block *block;
+  mlir::FloatType element;
+  llvm::DenseMap<mlir::Type, mlir::Value> constants;
+  llvm::SmallVector<mlir::DictionaryAttr> argumentAttrs, resultAttrs;
+  llvm::SmallVector<mlir::Value> results;
+};
+
+/// What flows through the layers of an entry, and what they return.
+struct LayerFlow {
+  mlir::Value x, documents, routerLoss;  ///< routerLoss [B, T]: null where nothing is trained
+  llvm::SmallVector<mlir::Value>
+      states; ///< caches, stacked, in plan order; none: states are zeros and their results unused
+  llvm::SmallVector<mlir::Value> expertCounts; ///< per group with experts: [layers, E]
+  std::vector<int32_t> expertLayers;           ///< absolute indices of their rows
+};
+
+/// Calls all layers: groups and runs as braid.repeat over stacked weights. `weights` in plan order.
+void emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan, const LayerTable &layers,
+                mlir::ValueRange weights, LayerFlow &flow);
+
+} // namespace braid
+
+#endif // FRONTEND_ENTRYBUILDER_H

@@ -1,0 +1,330 @@
+//===- Json.cpp - reading and checking JSON without exceptions ----------------------------------------------------===//
+#include "frontend/Json.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <nlohmann/json.hpp>
+
+using namespace braid;
+using namespace braid::json;
+using llvm::StringRef;
+
+const Value *Value::find(StringRef key) const {
+  for (const auto &[name, value] : fields)
+    if (name == key)
+      return &value;
+  return nullptr;
+}
+
+static std::string inQuotes(StringRef text) {
+  std::string out = "\"";
+  llvm::raw_string_ostream os(out);
+  llvm::printEscapedString(text.take_front(40), os);
+  return out + (text.size() > 40 ? "..\"" : "\"");
+}
+
+
+std::string json::describe(const Value &value) {
+  switch (value.kind) {
+  case Kind::null:
+    return "null";
+  case Kind::boolean:
+    return value.boolean ? "true" : "false";
+  case Kind::integer:
+    return std::to_string(value.integer);
+  case Kind::number:
+    return numberText(value.number);
+  case Kind::string:
+    return inQuotes(value.string);
+  case Kind::array:
+    return "a list";
+  case Kind::object:
+    return "an object";
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+std::string json::join(llvm::ArrayRef<StringRef> names) { return llvm::join(names, ", "); }
+
+namespace {
+
+constexpr size_t maxDepth = 32, maxKeys = 1000;
+
+/// Walks the text for nlohmann's lexer and counts lines on the way.
+struct CountingIterator {
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char *;
+  using reference = const char &;
+  using iterator_category = std::input_iterator_tag;
+  const char *at;
+  int64_t *line;
+  reference operator*() const { return *at; }
+  CountingIterator &operator++() {
+    if (*at++ == '\n')
+      ++*line;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator old = *this;
+    ++*this;
+    return old;
+  }
+  bool operator==(const CountingIterator &other) const { return at == other.at; }
+  bool operator!=(const CountingIterator &other) const { return at != other.at; }
+};
+
+/// SAX events -> Value. Returning false stops the parser.
+class TreeBuilder {
+public:
+  TreeBuilder(int64_t &line, StringRef filename, DiagnosticFn error) : line(line), filename(filename), error(error) {}
+
+  Value root;
+  bool failed = false;
+
+  bool null() { return add({}) != nullptr; }
+  bool boolean(bool value) {
+    Value v;
+    v.kind = Kind::boolean, v.boolean = value;
+    return add(std::move(v)) != nullptr;
+  }
+  bool number_integer(int64_t value) {
+    Value v;
+    v.kind = Kind::integer, v.integer = value, v.number = static_cast<double>(value);
+    return add(std::move(v)) != nullptr;
+  }
+  bool number_unsigned(uint64_t value) {
+    if (value > static_cast<uint64_t>(INT64_MAX))
+      return fail("integer " + std::to_string(value) + " is beyond 64 signed bits");
+    return number_integer(static_cast<int64_t>(value));
+  }
+  bool number_float(double value, const std::string &text) {
+    Value v;
+    v.kind = Kind::number, v.number = value;
+    return add(std::move(v)) != nullptr;
+  }
+  bool string(std::string &value) {
+    Value v;
+    v.kind = Kind::string, v.string = std::move(value);
+    return add(std::move(v)) != nullptr;
+  }
+  bool binary(nlohmann::json::binary_t &) { return fail("binary values are not JSON"); }
+  bool start_object(size_t) { return open(Kind::object); }
+  bool start_array(size_t) { return open(Kind::array); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string &name) {
+    const Value &object = *stack.back();
+    if (object.find(name))
+      return fail("key " + inQuotes(name) + " appears twice in one object");
+    if (object.fields.size() >= maxKeys)
+      return fail(llvm::formatv("an object has more than {0} keys", maxKeys).str());
+    pendingKey = std::move(name);
+    keyLine = line;
+    return true;
+  }
+  bool parse_error(size_t, const std::string &token, const nlohmann::detail::exception &reason) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..": our own line is
+    // enough.
+    StringRef text = reason.what();
+    size_t cut = text.find(": ");
+    return fail((cut == StringRef::npos ? text : text.drop_front(cut + 2)).str());
+  }
+
+private:
+  bool fail(const std::string &message) {
+    if (!failed)
+      error(llvm::formatv("{0}:{1}: {2}", filename, line, message).str());
+    failed = true;
+    return false;
+  }
+  Value *add(Value value) {
+    value.line = line;
+    if (stack.empty())
+      return &(root = std::move(value));
+    Value &parent = *stack.back();
+    if (parent.kind == Kind::array)
+      return &parent.items.emplace_back(std::move(value));
+    value.line = keyLine; // the lexer reads one character beyond a number, perhaps the end of its line
+    return &parent.fields.emplace_back(Field{std::move(pendingKey), std::move(value)}).value;
+  }
+  bool open(Kind kind) {
+    if (stack.size() >= maxDepth)
+      return fail(llvm::formatv("nesting is deeper than {0}", maxDepth).str());
+    Value v;
+    v.kind = kind;
+    stack.push_back(add(std::move(v)));
+    return true;
+  }
+  bool close() {
+    stack.pop_back();
+    return true;
+  }
+
+  int64_t &line;
+  StringRef filename;
+  DiagnosticFn error;
+  // A parent's vector may grow only while its last element is complete, so these pointers stay valid.
+  std::vector<Value *> stack;
+  std::string pendingKey;
+  int64_t keyLine = 1;
+};
+
+} // namespace
+
+std::optional<Value> json::parse(StringRef text, StringRef filename, DiagnosticFn error) {
+  int64_t line = 1;
+  TreeBuilder builder(line, filename, error);
+  CountingIterator begin{text.begin(), &line}, end{text.end(), &line};
+  bool ok = nlohmann::json::sax_parse(begin, end, &builder, nlohmann::json::input_format_t::json, /*strict=*/true,
+                                      /*ignore_comments=*/true);
+  if (!ok || builder.failed)
+    return std::nullopt;
+  return std::move(builder.root);
+}
+
+//===- Errors -----------------------------------------------------------------------------------------------------===//
+
+void Errors::report(StringRef path, const std::string &message) {
+  if (++count > 20)
+    return; // one wrong file should not fill the screen
+  const Value *at = &root;
+  llvm::SmallVector<StringRef> parts;
+  path.split(parts, '.', -1, /*KeepEmpty=*/false);
+  for (StringRef part : parts) {
+    const Value *next = at->find(part.take_until([](char c) { return c == '['; }));
+    if (!next)
+      break;
+    at = next;
+  }
+  std::string where = path.empty() ? std::string() : path.str() + ": ";
+  error(llvm::formatv("{0}:{1}: {2}{3}", filename, at->line, where, message).str());
+}
+
+//===- Reader -----------------------------------------------------------------------------------------------------===//
+
+Reader::Reader(const Value &object, std::string path, Errors &errors)
+    : object(object), path(std::move(path)), errors(errors) {}
+
+Reader::~Reader() {
+  if (ignored)
+    return;
+  for (const auto &[name, value] : object.fields) {
+    if (llvm::is_contained(known, name))
+      continue;
+    StringRef nearest;
+    unsigned best = static_cast<unsigned>(name.size()) / 2 + 1;
+    for (const std::string &candidate : known) {
+      unsigned distance = StringRef(name).take_front(64).edit_distance(candidate, true, best);
+      if (distance < best || (distance == best && nearest.empty()))
+        best = distance, nearest = candidate;
+    }
+    std::string message = "unknown key";
+    if (!nearest.empty())
+      message += "; did you mean " + nearest.str() + "?";
+    std::vector<StringRef> valid(known.begin(), known.end());
+    if (valid.empty())
+      message += "; none is accepted here yet";
+    else if (nearest.empty())
+      message += "; valid: " + join(valid);
+    errors.report(pathOf(name.substr(0, 64)), message);
+  }
+}
+
+std::string Reader::pathOf(StringRef key) const { return path.empty() ? key.str() : path + "." + key.str(); }
+void Reader::error(StringRef key, const std::string &message) { errors.report(pathOf(key), message); }
+
+const Value *Reader::take(StringRef key) {
+  known.push_back(key.str());
+  return object.find(key);
+}
+
+const Value *Reader::require(StringRef key, StringRef hint) {
+  const Value *value = take(key);
+  if (!value)
+    error(key, ("is missing; " + hint).str());
+  return value;
+}
+
+const Value *Reader::typed(StringRef key, bool (*test)(const Value &), StringRef what) {
+  const Value *value = take(key);
+  if (!value || test(*value))
+    return value;
+  error(key, describe(*value) + " is not " + what.str());
+  return nullptr;
+}
+
+void Reader::integer(StringRef key, int64_t &value, int64_t least, int64_t most) {
+  const Value *v = typed(key, [](const Value &v) { return v.kind == Kind::integer; }, "an integer");
+  if (!v)
+    return;
+  if (v->integer < least || v->integer > most)
+    return error(key, llvm::formatv("{0} is out of range; valid: {1} to {2}", v->integer, least, most).str());
+  value = v->integer;
+}
+
+void Reader::requireInteger(StringRef key, int64_t &value, int64_t least, int64_t most) {
+  if (!has(key)) {
+    take(key);
+    return error(key, llvm::formatv("is missing; valid: an integer from {0} to {1}", least, most).str());
+  }
+  integer(key, value, least, most);
+}
+
+void Reader::number(StringRef key, double &value, double least, double most, bool leastAllowed) {
+  const Value *v = typed(key, [](const Value &v) { return v.isNumber(); }, "a number");
+  if (!v)
+    return;
+  if (v->number < least || v->number > most || (v->number == least && !leastAllowed))
+    return error(key, llvm::formatv("{0} is out of range; valid: {1}{2} to {3}", numberText(v->number),
+                                    leastAllowed ? "" : "above ", numberText(least), numberText(most))
+                          .str());
+  value = v->number;
+}
+
+void Reader::boolean(StringRef key, bool &value) {
+  if (const Value *v = typed(key, [](const Value &v) { return v.kind == Kind::boolean; }, "true or false"))
+    value = v->boolean;
+}
+
+void Reader::string(StringRef key, std::string &value) {
+  if (const Value *v = typed(key, [](const Value &v) { return v.kind == Kind::string; }, "a string"))
+    value = v->string;
+}
+
+void Reader::choice(StringRef key, std::string &value, llvm::ArrayRef<StringRef> names) {
+  const Value *v = take(key);
+  if (!v)
+    return;
+  if (v->kind == Kind::string && llvm::is_contained(names, v->string))
+    value = v->string;
+  else
+    error(key, describe(*v) + " is not known; valid: " + join(names));
+}
+
+void Reader::range(StringRef key, std::array<double, 2> &value) {
+  const Value *v = take(key);
+  if (!v)
+    return;
+  if (v->kind != Kind::array || v->items.size() != 2 || !v->items[0].isNumber() || !v->items[1].isNumber())
+    return error(key, describe(*v) + " is not a list of two numbers [low, high]");
+  double low = v->items[0].number, high = v->items[1].number;
+  if (!(low > 0 && low < high && high <= 1e6))
+    return error(
+        key,
+        llvm::formatv("[{0}, {1}] is no range; valid: 0 < low < high <= 1e6", numberText(low), numberText(high)).str());
+  value = {low, high};
+}
+
+const Value *Reader::object_(StringRef key, bool nullable, bool *isNull) {
+  const Value *value = take(key);
+  if (!value || value->kind == Kind::object)
+    return value;
+  if (nullable && value->kind == Kind::null) {
+    if (isNull)
+      *isNull = true;
+    return nullptr;
+  }
+  error(key, describe(*value) + " is not an object" + (nullable ? " or null" : ""));
+  return nullptr;
+}

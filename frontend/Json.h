@@ -1,0 +1,95 @@
+//===- Json.h - JSON values that know their line and their path ---------------------------------------------------===//
+// nlohmann's SAX events (no exceptions) build a small tree; readers take keys from it, and a key that nobody took is an
+// error with the nearest valid one.
+#ifndef FRONTEND_JSON_H
+#define FRONTEND_JSON_H
+
+#include "frontend/ModelSpec.h"
+#include <memory>
+
+namespace braid::json {
+
+enum class Kind { null, boolean, integer, number, string, array, object };
+
+struct Field;
+
+struct Value {
+  Kind kind = Kind::null;
+  bool boolean = false;
+  int64_t integer = 0;
+  double number = 0; ///< also set for integers
+  std::string string;
+  std::vector<Value> items; ///< array
+  std::vector<Field> fields; ///< object, in file order
+  int64_t line = 0;
+  bool isNumber() const { return kind == Kind::integer || kind == Kind::number; }
+  const Value *find(llvm::StringRef key) const;
+};
+
+struct Field {
+  std::string name;
+  Value value;
+};
+
+/// How a value looks in a message: 3, "abc", an object.
+std::string describe(const Value &value);
+/// Parses text; reports syntax errors, duplicate keys, integers beyond 64 bits and nesting deeper than 32.
+std::optional<Value> parse(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error);
+/// Joins alternatives: "rms, layer".
+std::string join(llvm::ArrayRef<llvm::StringRef> names);
+
+/// Collects the errors of one file; a path finds its line again ("mixers.N.heads" -> 12).
+class Errors {
+public:
+  Errors(const Value &root, llvm::StringRef filename, DiagnosticFn error)
+      : root(root), filename(filename), error(error) {}
+  void report(llvm::StringRef path, const std::string &message);
+  bool any() const { return count > 0; }
+
+private:
+  const Value &root;
+  llvm::StringRef filename;
+  DiagnosticFn error;
+  int64_t count = 0;
+};
+
+/// Takes the keys of one object. Every reader leaves the default where the key is absent or wrong.
+class Reader {
+public:
+  Reader(const Value &object, std::string path, Errors &errors);
+  /// Reports the keys that nobody took.
+  ~Reader();
+  Reader(const Reader &) = delete;
+
+  const Value *take(llvm::StringRef key);
+  bool has(llvm::StringRef key) const { return object.find(key); }
+  std::string pathOf(llvm::StringRef key) const;
+  void error(llvm::StringRef key, const std::string &message);
+  /// A key that must be there: reports it missing.
+  const Value *require(llvm::StringRef key, llvm::StringRef hint);
+
+  void integer(llvm::StringRef key, int64_t &value, int64_t least, int64_t most);
+  void requireInteger(llvm::StringRef key, int64_t &value, int64_t least, int64_t most);
+  void number(llvm::StringRef key, double &value, double least, double most, bool leastAllowed = true);
+  void boolean(llvm::StringRef key, bool &value);
+  void string(llvm::StringRef key, std::string &value);
+  void choice(llvm::StringRef key, std::string &value, llvm::ArrayRef<llvm::StringRef> names);
+  void range(llvm::StringRef key, std::array<double, 2> &value);
+  /// No message about keys that nobody took (the kind of the object is unknown).
+  void ignoreRest() { ignored = true; }
+  /// The object at `key`, or null: absent, of another type (reported), or null where `nullable`.
+  const Value *object_(llvm::StringRef key, bool nullable = false, bool *isNull = nullptr);
+
+private:
+  const Value *typed(llvm::StringRef key, bool (*test)(const Value &), llvm::StringRef what);
+
+  const Value &object;
+  std::string path;
+  Errors &errors;
+  std::vector<std::string> known;
+  bool ignored = false;
+};
+
+} // namespace braid::json
+
+#endif // FRONTEND_JSON_H

@@ -1,0 +1,27 @@
+//===- LayerPlan.h - which layers are equal and how they repeat ---------------------------------------------------===//
+// LLLNLLLN becomes one group of two rounds: { 3 x L, 1 x N }. Layers of one run share a function; their weights are
+// stacked [rounds, count, ...] (dimensions of 1 left out), so the program does not grow with depth.
+#ifndef FRONTEND_LAYERPLAN_H
+#define FRONTEND_LAYERPLAN_H
+
+#include "frontend/ModelSpec.h"
+
+namespace braid {
+
+struct LayerRun {
+  char mixer, ffn;
+  int64_t count;
+  std::vector<int32_t> layers; ///< absolute indices, row-major over [rounds, count]
+};
+
+struct LayerGroup {
+  int64_t rounds;
+  std::vector<LayerRun> runs;
+};
+
+/// The plan with the fewest runs: layers before, a repeated period, layers after.
+std::vector<LayerGroup> planLayers(const ModelSpec &spec);
+
+} // namespace braid
+
+#endif // FRONTEND_LAYERPLAN_H

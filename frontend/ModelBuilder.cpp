@@ -1,0 +1,287 @@
+//===- ModelBuilder.cpp - entry points over one set of parameters
+//---------------------------------------------------===//
+#include "frontend/ModelBuilder.h"
+#include "frontend/EntryBuilder.h"
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace {
+
+class ModelBuilder {
+public:
+  ModelBuilder(MLIRContext *context, const ModelSpec &spec) : spec(spec), plan(planLayers(spec)) {
+    module = ModuleOp::create(NameLoc::get(StringAttr::get(context, spec.name)));
+  }
+  OwningOpRef<ModuleOp> build();
+
+private:
+  /// The layer functions for one entry shape, built once each.
+  const LayerTable &layersFor(EntryShape entry);
+  void collectParameters();
+  NamedTensor normTensor(StringRef part, double value) const;
+  DictionaryAttr metadata();
+
+  void buildInit();
+  void buildForward(bool training);
+  void buildCached(StringRef name, int64_t tokens);
+
+  /// All parameters as arguments of the entry.
+  SmallVector<Value> parameters(EntryBuilder &entry);
+  ValueRange layerWeights(ArrayRef<Value> all) const { return all.slice(1, numLayerWeights); }
+  Value embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens);
+  Value logits(EntryBuilder &entry, ArrayRef<Value> all, Value x);
+
+  const ModelSpec &spec;
+  std::vector<LayerGroup> plan;
+  OwningOpRef<ModuleOp> module;
+  std::map<std::tuple<int64_t, int64_t, bool>, LayerTable> tables;
+  std::vector<NamedTensor> tensors; ///< embedding, layers in plan order, final norm, head
+  size_t numLayerWeights = 0;
+};
+
+} // namespace
+
+const LayerTable &ModelBuilder::layersFor(EntryShape entry) {
+  auto [it, isNew] = tables.try_emplace({entry.batch, entry.tokens, entry.cached});
+  if (!isNew)
+    return it->second;
+  std::map<std::pair<char, char>, Layer> built;
+  for (const LayerGroup &group : plan) {
+    std::vector<Layer> &layers = it->second.emplace_back();
+    for (const LayerRun &run : group.runs) {
+      auto [layer, first] = built.try_emplace({run.mixer, run.ffn});
+      if (first)
+        layer->second = buildLayer(spec, *module, entry, run.mixer, run.ffn);
+      layers.push_back(layer->second);
+    }
+  }
+  return it->second;
+}
+
+NamedTensor ModelBuilder::normTensor(StringRef part, double value) const {
+  return {("final_norm." + part).str(), {spec.dModel}, {}, Init::constant(value), /*decay=*/false, true};
+}
+
+void ModelBuilder::collectParameters() {
+  const LayerTable &layers = layersFor({spec.train.batch, spec.train.seqLen, false});
+  tensors.push_back({"embed.weight", {spec.vocabSize, spec.dModel}, {}, Init::normal(spec.init.std), true, true});
+  for (auto [group, groupLayers] : llvm::zip_equal(plan, layers))
+    for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
+      for (const WeightDecl &w : layer.weights) {
+        NamedTensor &t = tensors.emplace_back(layerTensor(group, run, "", w.name, w.shape));
+        t.init = w.init;
+        t.decay = w.decay;
+        t.trained = w.trained;
+      }
+  numLayerWeights = tensors.size() - 1;
+  if (spec.normPlacement == NormPlacement::pre) {
+    tensors.push_back(normTensor("weight", 1.0));
+    if (spec.norm.kind == NormKind::layer)
+      tensors.push_back(normTensor("bias", 0.0));
+  }
+  if (!spec.tieEmbeddings)
+    tensors.push_back({"head.weight", {spec.dModel, spec.vocabSize}, {}, Init::normal(spec.init.std), true, true});
+}
+
+//===- Entry points -----------------------------------------------------------------------------------------------===//
+
+SmallVector<Value> ModelBuilder::parameters(EntryBuilder &entry) {
+  SmallVector<Value> values;
+  for (const NamedTensor &t : tensors)
+    values.push_back(entry.argument(t, "parameter"));
+  return values;
+}
+
+Value ModelBuilder::embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens) {
+  auto shape = cast<RankedTensorType>(tokens.getType()).getShape();
+  return EmbedOp::create(entry.builder, entry.loc("x"), entry.tensor({shape[0], shape[1], spec.dModel}), tokens,
+                         all[0]);
+}
+
+Value ModelBuilder::logits(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
+  OpBuilder &builder = entry.builder;
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
+  if (spec.normPlacement == NormPlacement::pre) {
+    size_t at = 1 + numLayerWeights;
+    auto eps = builder.getF64FloatAttr(spec.norm.eps);
+    if (spec.norm.kind == NormKind::rms)
+      x = RmsNormOp::create(builder, entry.loc("final_norm"), x.getType(), x, all[at], eps,
+                            builder.getI64IntegerAttr(1));
+    else
+      x = LayerNormOp::create(builder, entry.loc("final_norm"), x.getType(), x, all[at], all[at + 1], eps);
+  }
+  Value head = spec.tieEmbeddings ? all.front() : all.back();
+  Type type = entry.tensor({shape[0], shape[1], spec.vocabSize});
+  return LinearOp::create(builder, entry.loc("logits"), TypeRange(type), x, head, spec.tieEmbeddings).getResult(0);
+}
+
+void ModelBuilder::buildInit() {
+  EntryBuilder entry(spec, *module, "init");
+  OpBuilder &builder = entry.builder;
+  Value seed = entry.input("seed", RankedTensorType::get({1}, builder.getI64Type()));
+  for (const NamedTensor &t : tensors) {
+    DenseF64ArrayAttr values =
+        t.init.values.empty() ? DenseF64ArrayAttr() : builder.getDenseF64ArrayAttr(t.init.values);
+    Value value = InitOp::create(builder, entry.loc(t.name), entry.tensor(t.shape), seed, Value(),
+                                 builder.getStringAttr(t.init.distribution), builder.getDenseI64ArrayAttr(t.keys()),
+                                 builder.getF64FloatAttr(t.init.scale), builder.getF64FloatAttr(t.init.low),
+                                 builder.getF64FloatAttr(t.init.high), values,
+                                 t.layers.empty() ? UnitAttr() : builder.getUnitAttr(), builder.getI64IntegerAttr(0),
+                                 builder.getI64IntegerAttr(1));
+    entry.result(t, "parameter", value);
+  }
+  entry.finish();
+}
+
+void ModelBuilder::buildForward(bool training) {
+  int64_t B = spec.train.batch, T = spec.train.seqLen;
+  const LayerTable &layers = layersFor({B, T, false});
+  EntryBuilder entry(spec, *module, training ? "train_step" : "eval_step");
+  OpBuilder &builder = entry.builder;
+  SmallVector<Value> all = parameters(entry);
+  Value tokens = entry.input("tokens", entry.integers({B, T})), labels = entry.input("labels", entry.integers({B, T}));
+  Value cuSeqlens = entry.input("cu_seqlens", entry.integers({B, spec.maxDocuments + 1}));
+
+  LayerFlow flow;
+  flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({B, T}), cuSeqlens,
+                                       builder.getI64IntegerAttr(0));
+  flow.x = embed(entry, all, tokens);
+  bool routerLoss =
+      llvm::any_of(layers, [](auto &group) { return llvm::any_of(group, [](auto &l) { return l.routerLoss; }); });
+  if (routerLoss)
+    flow.routerLoss = entry.zeros(entry.tensor({B, T}));
+  emitLayers(entry, plan, layers, layerWeights(all), flow);
+
+  Type one = entry.tensor({1});
+  auto loss = CrossEntropyOp::create(builder, entry.loc("loss"), one, one, entry.tensor({B, T}),
+                                     logits(entry, all, flow.x), labels);
+  entry.output("loss_sum", loss.getSum());
+  entry.output(training ? "loss_count" : "valid_tokens", loss.getCount());
+  if (training) {
+    entry.output("aux_loss", routerLoss
+                                 ? SumOp::create(builder, entry.loc("aux_loss"), one, flow.routerLoss).getResult()
+                                 : entry.zeros(entry.tensor({1})));
+    if (!flow.expertCounts.empty()) {
+      Value counts = flow.expertCounts.front();
+      auto rows = static_cast<int64_t>(flow.expertLayers.size());
+      int64_t experts = cast<RankedTensorType>(counts.getType()).getDimSize(1);
+      if (flow.expertCounts.size() > 1)
+        counts = ConcatOp::create(builder, entry.loc("expert_counts"), entry.integers({rows, experts}),
+                                  flow.expertCounts, builder.getI64IntegerAttr(0));
+      entry.output("expert_counts", counts, flow.expertLayers);
+    }
+  }
+  func::FuncOp function = entry.finish();
+  if (!training)
+    return;
+  auto number = [&](StringRef key, double value) { return builder.getNamedAttr(key, builder.getF64FloatAttr(value)); };
+  const TrainSpec &t = spec.train;
+  function->setAttr("braid.train", builder.getDictionaryAttr(
+                                       {number("beta1", t.beta1), number("beta2", t.beta2), number("eps", t.eps),
+                                        number("weight_decay", t.weightDecay), number("clip_norm", t.clipNorm)}));
+}
+
+void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
+  EntryShape shape{1, tokenCount, true};
+  const LayerTable &layers = layersFor(shape);
+  EntryBuilder entry(spec, *module, name);
+  OpBuilder &builder = entry.builder;
+  SmallVector<Value> all = parameters(entry);
+
+  LayerFlow flow;
+  std::vector<NamedTensor> caches;
+  for (auto [group, groupLayers] : llvm::zip_equal(plan, layers))
+    for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
+      for (const StateDecl &s : layer.states) {
+        caches.push_back(layerTensor(group, run, "cache.", s.name, s.shape));
+        flow.states.push_back(entry.argument(caches.back(), "cache"));
+      }
+  Value tokens = entry.input("tokens", entry.integers({1, tokenCount})),
+        cuSeqlens = entry.input("cu_seqlens", entry.integers({1, 2}));
+  flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({1, tokenCount}), cuSeqlens,
+                                       builder.getI64IntegerAttr(0));
+  flow.x = embed(entry, all, tokens);
+  emitLayers(entry, plan, layers, layerWeights(all), flow);
+
+  // The last valid token: row number cu_seqlens[1] of the rows with a row of zeros in front.
+  Value last = flow.x;
+  if (tokenCount > 1) {
+    Location loc = entry.loc("last_token");
+    Value rows = ConcatOp::create(builder, loc, entry.tensor({1, tokenCount + 1, spec.dModel}),
+                                  ValueRange{entry.zeros(entry.tensor({1, 1, spec.dModel})), flow.x},
+                                  builder.getI64IntegerAttr(1));
+    Value table = ReshapeOp::create(builder, loc, entry.tensor({tokenCount + 1, spec.dModel}), rows);
+    Value count = SliceOp::create(builder, loc, entry.integers({1, 1}), cuSeqlens, builder.getI64IntegerAttr(1),
+                                  builder.getI64IntegerAttr(1));
+    last = EmbedOp::create(builder, loc, entry.tensor({1, 1, spec.dModel}), count, table);
+  }
+  Value out =
+      ReshapeOp::create(builder, entry.loc("logits"), entry.tensor({1, spec.vocabSize}), logits(entry, all, last));
+  for (auto [i, cache, value] : llvm::enumerate(caches, flow.states))
+    entry.result(cache, "cache", value, static_cast<unsigned>(all.size() + i));
+  entry.output("logits", out);
+  entry.finish();
+}
+
+//===- The module -------------------------------------------------------------------------------------------------===//
+
+DictionaryAttr ModelBuilder::metadata() {
+  int64_t count = 0;
+  for (const NamedTensor &t : tensors)
+    count += t.elements();
+  const TrainSpec &t = spec.train;
+  std::vector<std::pair<StringRef, std::string>> entries = {{"model_name", spec.name},
+                                                            {"model_json", spec.source},
+                                                            {"vocab_size", std::to_string(spec.vocabSize)},
+                                                            {"batch", std::to_string(t.batch)},
+                                                            {"seq_len", std::to_string(t.seqLen)},
+                                                            {"context_len", std::to_string(spec.contextLen)},
+                                                            {"parameter_count", std::to_string(count)},
+                                                            {"train.learning_rate", numberText(t.learningRate)},
+                                                            {"train.min_learning_rate", numberText(t.minLearningRate)},
+                                                            {"train.warmup_steps", std::to_string(t.warmupSteps)},
+                                                            {"train.steps", std::to_string(t.steps)},
+                                                            {"train.seed", std::to_string(t.seed)}};
+  if (spec.vocabSize == 256)
+    entries.push_back({"tokenizer", "bytes"});
+  Builder builder(module->getContext());
+  SmallVector<NamedAttribute> list;
+  for (auto &[key, value] : entries)
+    list.push_back(builder.getNamedAttr(key, builder.getStringAttr(value)));
+  return builder.getDictionaryAttr(list);
+}
+
+OwningOpRef<ModuleOp> ModelBuilder::build() {
+  collectParameters();
+  buildInit();
+  buildForward(/*training=*/true);
+  buildForward(/*training=*/false);
+  for (int64_t bucket : {32, 64, 128, 256})
+    if (bucket <= spec.contextLen)
+      buildCached("prefill_" + std::to_string(bucket), bucket);
+  buildCached("decode_1", 1);
+
+  Builder builder(module->getContext());
+  (*module)->setAttr(attrs::phase, builder.getStringAttr("model"));
+  (*module)->setAttr(attrs::maxDocuments, builder.getI64IntegerAttr(spec.maxDocuments));
+  (*module)->setAttr(attrs::metadata, metadata());
+  return std::move(module);
+}
+
+FailureOr<OwningOpRef<ModuleOp>> braid::buildModel(MLIRContext *context, const ModelSpec &spec, DiagnosticFn error) {
+  auto keyError = [&](const std::string &path, const std::string &message) { error(path + ": " + message); };
+  if (failed(checkModelSpec(spec, keyError)))
+    return failure();
+  context->loadDialect<BraidDialect, func::FuncDialect, arith::ArithDialect>();
+  OwningOpRef<ModuleOp> module = ModelBuilder(context, spec).build();
+  // The verifiers speak of ops; what they find here is a fault of the builder, never of the description.
+  ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
+    error("internal error: " + diagnostic.str());
+    return success();
+  });
+  if (failed(verify(*module)))
+    return failure();
+  return module;
+}

@@ -1,0 +1,164 @@
+//===- ModelCheck.cpp - the rules between keys of a model description ---------------------------------------------===//
+#include "frontend/ModelSpec.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace braid;
+using llvm::formatv;
+using llvm::StringRef;
+
+namespace {
+
+class Checker {
+public:
+  Checker(const ModelSpec &spec, KeyErrorFn error) : spec(spec), error(error) {}
+  llvm::LogicalResult run();
+
+private:
+  void report(const std::string &path, const std::string &message) {
+    error(path, message);
+    ok = false;
+  }
+  void pattern(StringRef key, StringRef pattern, StringRef parts, const std::vector<char> &letters);
+  void divides(const std::string &path, StringRef key, int64_t value, StringRef ofKey, int64_t of);
+  void rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim);
+  void mixer(const std::string &path, const AttentionSpec &spec);
+  void mixer(const std::string &path, const LsmSpec &spec);
+  void ffn(const std::string &path, const MoeSpec &moe);
+  void train();
+
+  const ModelSpec &spec;
+  KeyErrorFn error;
+  bool ok = true;
+};
+
+} // namespace
+
+static std::string divisors(int64_t n) {
+  std::vector<std::string> list;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0)
+      list.push_back(std::to_string(d));
+  return llvm::join(list, ", ");
+}
+
+void Checker::divides(const std::string &path, StringRef key, int64_t value, StringRef ofKey, int64_t of) {
+  if (of % value == 0)
+    return;
+  report(path + "." + key.str(),
+         formatv("{0} does not divide {1} {2}; valid: {3}", value, ofKey, of, divisors(of)).str());
+}
+
+void Checker::rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim) {
+  if (!rope)
+    return;
+  int64_t dim = rope->dim(headDim);
+  if (dim >= 2 && dim % 2 == 0)
+    return;
+  report(path + ".rope.fraction",
+         formatv("{0} of head_dim {1} turns {2} features; valid: a fraction that turns an even number, at least 2",
+                 numberText(rope->fraction), headDim, dim)
+             .str());
+}
+
+void Checker::mixer(const std::string &path, const AttentionSpec &attention) {
+  divides(path, "kv_heads", attention.kvHeads, "heads", attention.heads);
+  rope(path, attention.rope, attention.headDim);
+}
+
+void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
+  divides(path, "key_heads", lsm.keyHeads, "heads", lsm.heads);
+  divides(path, "kv_heads", lsm.kvHeads, "heads", lsm.heads);
+  rope(path, lsm.rope, lsm.headDim);
+}
+
+void Checker::ffn(const std::string &path, const MoeSpec &moe) {
+  if (moe.topK > moe.numExperts)
+    report(path + ".top_k", formatv("{0} exceeds num_experts {1}; valid: 1 to {1}", moe.topK, moe.numExperts).str());
+  if (moe.topK == 1 && moe.router.normalize && moe.router.balanceLoss == 0 && moe.router.zLoss == 0)
+    report(path + ".router.normalize",
+           "true with top_k 1 makes every weight 1, so the router never learns; valid: false, or a "
+           "balance_loss or z_loss above 0");
+  int64_t slots = INT32_MAX / moe.topK;
+  if (spec.train.batch * spec.train.seqLen > slots)
+    report("train.batch", formatv("{0} times seq_len {1} times top_k {2} exceeds {3} rows; valid: at most {4}",
+                                  spec.train.batch, spec.train.seqLen, moe.topK, INT32_MAX, slots / spec.train.seqLen)
+                              .str());
+}
+
+void Checker::pattern(StringRef key, StringRef pattern, StringRef parts, const std::vector<char> &letters) {
+  auto list = [&] {
+    std::vector<std::string> names;
+    for (char c : letters)
+      names.emplace_back(1, c);
+    return llvm::join(names, ", ");
+  };
+  if (pattern.empty())
+    return report(key.str(), ("is empty; valid: letters of " + parts + ": " + list()).str());
+  if (pattern.size() > 1024)
+    return report(key.str(), formatv("has {0} letters; valid: at most 1024", pattern.size()).str());
+  for (char c : pattern) {
+    if (llvm::is_contained(letters, c))
+      continue;
+    std::string shown;
+    llvm::raw_string_ostream os(shown);
+    llvm::printEscapedString(StringRef(&c, 1), os);
+    return report(key.str(), formatv("'{0}' is not in {1}; valid: {2}", shown, parts, list()).str());
+  }
+  for (char c : letters)
+    if (!pattern.contains(c))
+      report(formatv("{0}.{1}", parts, StringRef(&c, 1)).str(),
+             formatv("no layer uses it: {0} is \"{1}\"", key, pattern).str());
+}
+
+void Checker::train() {
+  const TrainSpec &t = spec.train;
+  if (t.batch * t.seqLen > INT32_MAX)
+    report("train.batch", formatv("{0} times seq_len {1} exceeds {2} tokens; valid: at most {3}", t.batch, t.seqLen,
+                                  INT32_MAX, INT32_MAX / t.seqLen)
+                              .str());
+  if (spec.maxDocuments > t.seqLen)
+    report("max_documents",
+           formatv("{0} exceeds train.seq_len {1}; valid: 1 to {1}", spec.maxDocuments, t.seqLen).str());
+  if (t.minLearningRate > t.learningRate)
+    report("train.min_learning_rate", formatv("{0} exceeds learning_rate {1}; valid: 0 to {1}",
+                                              numberText(t.minLearningRate), numberText(t.learningRate))
+                                          .str());
+  if (t.warmupSteps > t.steps)
+    report("train.warmup_steps", formatv("{0} exceeds steps {1}; valid: 0 to {1}", t.warmupSteps, t.steps).str());
+}
+
+llvm::LogicalResult Checker::run() {
+  std::vector<char> mixers, ffns;
+  for (auto &[letter, mixer] : spec.mixers)
+    mixers.push_back(letter);
+  for (auto &[letter, ffn] : spec.ffns)
+    ffns.push_back(letter);
+  pattern("layer_pattern", spec.layerPattern, "mixers", mixers);
+  pattern("ffn_pattern", spec.ffnPattern, "ffns", ffns);
+  for (auto &[letter, m] : spec.mixers)
+    std::visit([&, path = std::string("mixers.") + letter](auto &part) { mixer(path, part); }, m);
+
+  std::pair<char, const MoeSpec *> first{0, nullptr};
+  for (auto &[letter, f] : spec.ffns) {
+    auto *moe = std::get_if<MoeSpec>(&f);
+    if (!moe)
+      continue;
+    std::string path = std::string("ffns.") + letter;
+    ffn(path, *moe);
+    if (!first.second)
+      first = {letter, moe};
+    else if (moe->numExperts != first.second->numExperts)
+      report(path + ".num_experts",
+             formatv("{0} differs from {1} of ffns.{2}; valid: {1} (the counts of all layers form one table)",
+                     moe->numExperts, first.second->numExperts, StringRef(&first.first, 1))
+                 .str());
+  }
+  train();
+  return llvm::success(ok);
+}
+
+llvm::LogicalResult braid::checkModelSpec(const ModelSpec &spec, KeyErrorFn error) {
+  return Checker(spec, error).run();
+}

@@ -1,0 +1,264 @@
+//===- ModelReader.cpp - JSON to ModelSpec ------------------------------------------------------------------------===//
+// Types, ranges of single keys, unknown keys. What relates two keys is in ModelCheck.cpp.
+#include "frontend/Json.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace braid;
+using namespace braid::json;
+using llvm::StringRef;
+
+// Bounds that keep every product of dimensions within 64 bits; far above any model.
+static constexpr int64_t maxWidth = 1 << 17, maxHidden = 1 << 19, maxHeads = 1 << 12, maxLayers = 1 << 10,
+                         maxExperts = 1 << 12, maxTokens = int64_t(1) << 24;
+
+static constexpr StringRef gates[] = {"silu", "sigmoid", "tanh", "relu", "gelu"};
+static constexpr StringRef featureMaps[] = {"identity", "elu1", "relu", "relu2", "silu", "exp", "softmax"};
+
+static std::vector<StringRef> activationNames() {
+  std::vector<StringRef> names;
+  for (const Activation &a : ffnActivations())
+    names.push_back(a.name);
+  return names;
+}
+
+static void readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &rope) {
+  bool off = false;
+  const Value *value = parent.object_("rope", /*nullable=*/true, &off);
+  if (off)
+    rope.reset();
+  if (!value)
+    return;
+  rope = RopeSpec{};
+  Reader r(*value, parent.pathOf("rope"), errors);
+  r.number("theta", rope->theta, 1.0, 1e12);
+  r.number("fraction", rope->fraction, 0.0, 1.0, /*leastAllowed=*/false);
+  r.choice("layout", rope->layout, {"half", "interleaved"});
+}
+
+static AttentionSpec readAttention(Reader &r, Errors &errors) {
+  AttentionSpec spec;
+  r.requireInteger("heads", spec.heads, 1, maxHeads);
+  spec.kvHeads = spec.heads;
+  r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
+  r.requireInteger("head_dim", spec.headDim, 1, maxHeads);
+  readRope(r, errors, spec.rope);
+  r.boolean("qk_norm", spec.qkNorm);
+  r.integer("window", spec.window, 0, maxTokens);
+  return spec;
+}
+
+static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
+  LsmSpec spec = traits.defaults;
+  r.requireInteger("heads", spec.heads, 1, maxHeads);
+  spec.keyHeads = spec.kvHeads = spec.heads;
+  if (traits.keyHeads)
+    r.integer("key_heads", spec.keyHeads, 1, maxHeads);
+  if (traits.kvHeads)
+    r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
+  r.requireInteger("head_dim", spec.headDim, 1, maxHeads);
+  spec.valueDim = traits.valueFactor * spec.headDim;
+  r.integer("value_dim", spec.valueDim, 1, maxHeads);
+
+  bool off = false;
+  if (const Value *conv = r.object_("conv", /*nullable=*/true, &off)) {
+    if (!spec.conv)
+      spec.conv = ConvSpec{};
+    Reader c(*conv, r.pathOf("conv"), errors);
+    c.integer("kernel", spec.conv->kernel, 2, 16);
+    c.boolean("bias", spec.conv->bias);
+  }
+  if (off)
+    spec.conv.reset();
+  readRope(r, errors, spec.rope);
+
+  if (traits.featureMap)
+    r.choice("feature_map", spec.featureMap, featureMaps);
+  if (traits.lowRankGate) {
+    r.integer("gate_rank", spec.gateRank, 1, maxWidth);
+    r.number("gate_divisor", spec.gateDivisor, 0.0, 1e6, /*leastAllowed=*/false);
+  }
+  if (traits.negEigval)
+    r.boolean("allow_neg_eigval", spec.allowNegEigval);
+  if (traits.decayRates) {
+    r.range("decay_range", spec.decayRange);
+    r.range("step_range", spec.stepRange);
+  }
+  r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
+  r.boolean("output_norm", spec.outputNorm);
+  if (const Value *gate = r.take("output_gate")) {
+    if (gate->kind == Kind::null)
+      spec.outputGate.reset();
+    else if (gate->kind == Kind::string && llvm::is_contained(gates, gate->string))
+      spec.outputGate = gate->string;
+    else
+      r.error("output_gate", describe(*gate) + " is not known; valid: " + json::join(gates) + ", null");
+  }
+  r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
+  return spec;
+}
+
+static std::optional<MixerSpec> readMixer(const Value &object, const std::string &path, Errors &errors) {
+  std::vector<StringRef> kinds = {"attention"};
+  for (const LsmTraits &traits : lsmInstances())
+    kinds.push_back(traits.name);
+  Reader r(object, path, errors);
+  const Value *kind = r.require("kind", "valid: " + json::join(kinds));
+  if (!kind || kind->kind != Kind::string || !llvm::is_contained(kinds, kind->string)) {
+    if (kind)
+      r.error("kind", describe(*kind) + " is not known; valid: " + json::join(kinds));
+    r.ignoreRest();
+    return std::nullopt;
+  }
+  if (kind->string == "attention")
+    return readAttention(r, errors);
+  for (const LsmTraits &traits : lsmInstances())
+    if (kind->string == traits.name)
+      return readLsm(r, errors, traits);
+  llvm_unreachable("kind is in the list");
+}
+
+static std::optional<FfnSpec> readFfn(const Value &object, const std::string &path, Errors &errors) {
+  Reader r(object, path, errors);
+  const Value *kind = r.require("kind", "valid: dense, moe");
+  if (!kind || kind->kind != Kind::string || (kind->string != "dense" && kind->string != "moe")) {
+    if (kind)
+      r.error("kind", describe(*kind) + " is not known; valid: dense, moe");
+    r.ignoreRest();
+    return std::nullopt;
+  }
+  if (kind->string == "dense") {
+    DenseSpec spec;
+    r.requireInteger("hidden", spec.hidden, 1, maxHidden);
+    r.choice("activation", spec.activation, activationNames());
+    r.boolean("bias", spec.bias);
+    return spec;
+  }
+  MoeSpec spec;
+  r.requireInteger("num_experts", spec.numExperts, 1, maxExperts);
+  r.requireInteger("top_k", spec.topK, 1, maxExperts);
+  r.requireInteger("expert_hidden", spec.expertHidden, 1, maxHidden);
+  r.integer("shared_hidden", spec.sharedHidden, 0, maxHidden);
+  r.choice("activation", spec.activation, activationNames());
+  if (const Value *router = r.object_("router")) {
+    Reader s(*router, r.pathOf("router"), errors);
+    s.boolean("normalize", spec.router.normalize);
+    s.number("balance_loss", spec.router.balanceLoss, 0.0, 1e3);
+    s.number("z_loss", spec.router.zLoss, 0.0, 1e3);
+  }
+  return spec;
+}
+
+/// An object of named parts, each named by one letter of a pattern.
+template <typename Spec, typename Read>
+static void readLetters(Reader &parent, StringRef key, StringRef example, std::map<char, Spec> &parts, Errors &errors,
+                        Read read) {
+  if (!parent.has(key)) {
+    parent.take(key);
+    return parent.error(key, ("is missing; valid: an object such as " + example).str());
+  }
+  const Value *object = parent.object_(key);
+  if (!object)
+    return;
+  if (object->fields.empty())
+    return parent.error(key, ("is empty; valid: an object such as " + example).str());
+  for (const auto &[name, value] : object->fields) {
+    std::string path = parent.pathOf(key) + "." + name.substr(0, 64);
+    if (name.size() != 1 || !llvm::isAlpha(name[0])) {
+      errors.report(path, "is not one letter; valid: a name of one letter, as the pattern uses it");
+    } else if (value.kind != Kind::object) {
+      errors.report(path, describe(value) + " is not an object");
+    } else if (std::optional<Spec> spec = read(value, path, errors)) {
+      parts.emplace(name[0], std::move(*spec));
+    }
+  }
+}
+
+static void readTrain(Reader &r, TrainSpec &train) {
+  r.integer("batch", train.batch, 1, maxTokens);
+  r.integer("seq_len", train.seqLen, 1, maxTokens);
+  r.number("learning_rate", train.learningRate, 0.0, 1e3);
+  train.minLearningRate = train.learningRate / 10;
+  r.number("min_learning_rate", train.minLearningRate, 0.0, 1e3);
+  r.integer("steps", train.steps, 1, int64_t(1) << 40);
+  train.warmupSteps = std::min<int64_t>(train.warmupSteps, train.steps / 10);
+  r.integer("warmup_steps", train.warmupSteps, 0, int64_t(1) << 40);
+  r.number("beta1", train.beta1, 0.0, 0.999999);
+  r.number("beta2", train.beta2, 0.0, 0.999999999);
+  r.number("eps", train.eps, 0.0, 1.0, /*leastAllowed=*/false);
+  r.number("weight_decay", train.weightDecay, 0.0, 1e3);
+  r.number("clip_norm", train.clipNorm, 0.0, 1e9);
+  r.integer("seed", train.seed, INT64_MIN, INT64_MAX);
+}
+
+static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
+  Reader r(root, "", errors);
+  r.string("name", spec.name);
+  r.requireInteger("vocab_size", spec.vocabSize, 2, 1 << 24);
+  r.requireInteger("d_model", spec.dModel, 1, maxWidth);
+  r.requireInteger("num_layers", spec.numLayers, 1, maxLayers);
+  r.integer("max_documents", spec.maxDocuments, 1, maxTokens);
+  r.integer("context_len", spec.contextLen, 1, maxTokens);
+  r.boolean("tie_embeddings", spec.tieEmbeddings);
+  r.choice("dtype", spec.dtype, {"f32", "f64"});
+
+  if (const Value *norm = r.object_("norm")) {
+    std::string kind = "rms";
+    Reader n(*norm, "norm", errors);
+    n.choice("kind", kind, {"rms", "layer"});
+    n.number("eps", spec.norm.eps, 0.0, 1.0, /*leastAllowed=*/false);
+    spec.norm.kind = kind == "rms" ? NormKind::rms : NormKind::layer;
+  }
+  std::string placement = "pre";
+  r.choice("norm_placement", placement, {"pre", "post"});
+  spec.normPlacement = placement == "pre" ? NormPlacement::pre : NormPlacement::post;
+
+  readLetters(r, "mixers", "{\"N\": {\"kind\": \"attention\", \"heads\": 8, \"head_dim\": 64}}", spec.mixers, errors,
+              readMixer);
+  if (r.require("layer_pattern", "valid: letters of mixers, such as \"LLLN\""))
+    r.string("layer_pattern", spec.layerPattern);
+  readLetters(r, "ffns", "{\"D\": {\"kind\": \"dense\", \"hidden\": 1024}}", spec.ffns, errors, readFfn);
+  if (r.has("ffn_pattern"))
+    r.string("ffn_pattern", spec.ffnPattern);
+  else if (spec.ffns.size() == 1)
+    spec.ffnPattern = std::string(1, spec.ffns.begin()->first);
+  else if (spec.ffns.size() > 1)
+    r.error("ffn_pattern", "is missing; valid: letters of ffns, such as \"DMMM\" (only a single one needs no pattern)");
+  r.take("ffn_pattern");
+
+  if (const Value *init = r.object_("init")) {
+    Reader i(*init, "init", errors);
+    i.choice("kind", spec.init.kind, {"scaled", "normal"});
+    i.number("std", spec.init.std, 0.0, 10.0, /*leastAllowed=*/false);
+    i.boolean("scale_output", spec.init.scaleOutput);
+  }
+  if (const Value *train = r.object_("train")) {
+    Reader t(*train, "train", errors);
+    readTrain(t, spec.train);
+  } else {
+    spec.train.minLearningRate = spec.train.learningRate / 10;
+  }
+  if (const Value *schedule = r.object_("schedule"))
+    Reader(*schedule, "schedule", errors); // keys come as they work
+}
+
+llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filename, DiagnosticFn error) {
+  std::optional<Value> root = json::parse(text, filename, error);
+  if (!root)
+    return llvm::failure();
+  Errors errors(*root, filename, error);
+  if (root->kind != Kind::object) {
+    errors.report("", "the file holds " + describe(*root) + "; valid: one object");
+    return llvm::failure();
+  }
+  ModelSpec spec;
+  spec.source = text.str();
+  readModel(*root, spec, errors);
+  // Relations between keys mean something only once every key does.
+  if (!errors.any())
+    (void)checkModelSpec(spec,
+                         [&](const std::string &path, const std::string &message) { errors.report(path, message); });
+  if (errors.any())
+    return llvm::failure();
+  return spec;
+}

@@ -1,0 +1,158 @@
+//===- ModelSpec.h - a model description as plain structs ---------------------------------------------------------===//
+// Members are the keys of the JSON file, in camelBack; models/README.md says what each one means. Readers of other
+// formats fill the same structs; checkModelSpec holds the rules between keys for all of them.
+#ifndef FRONTEND_MODELSPEC_H
+#define FRONTEND_MODELSPEC_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/LogicalResult.h"
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace braid {
+
+enum class NormKind { rms, layer };
+enum class NormPlacement { pre, post };
+enum class LsmKind { bla, retnet, mamba2, gla, deltanet, gated_deltanet };
+
+struct NormSpec {
+  NormKind kind = NormKind::rms;
+  double eps = 1e-6;
+};
+
+struct RopeSpec {
+  double theta = 10000.0;
+  double fraction = 1.0; ///< share of the head that turns; fraction * head_dim is even
+  std::string layout = "half"; ///< half, interleaved
+  int64_t dim(int64_t headDim) const;
+};
+
+struct AttentionSpec {
+  int64_t heads = 0, kvHeads = 0, headDim = 0;
+  std::optional<RopeSpec> rope = RopeSpec{};
+  bool qkNorm = false;
+  int64_t window = 0; ///< keys a query sees; 0: all
+};
+
+struct ConvSpec {
+  int64_t kernel = 4;
+  bool bias = false;
+};
+
+/// A linear sequence model: the keys of all instances. Which ones an instance has, and their defaults: ModelTables.cpp.
+struct LsmSpec {
+  LsmKind kind = LsmKind::gla;
+  int64_t heads = 0; ///< heads of the state
+  int64_t keyHeads = 0; ///< heads of q and k (heads / key_heads state heads share them)
+  int64_t kvHeads = 0; ///< heads of k, v and the decay (heads / kv_heads query heads share them)
+  int64_t headDim = 0, valueDim = 0;
+  std::optional<ConvSpec> conv;
+  std::optional<RopeSpec> rope;
+  std::string featureMap = "identity"; ///< of q and k
+  int64_t gateRank = 16; ///< rank of the decay projection
+  double gateDivisor = 16.0; ///< log_decay = logsigmoid(f) / gate_divisor
+  bool allowNegEigval = false; ///< beta in (0, 2)
+  double scale = 0.0; ///< of q; 0: 1 / sqrt(head_dim)
+  bool outputNorm = true;
+  std::optional<std::string> outputGate; ///< activation of the gate
+  double normEps = 1e-5;
+  std::array<double, 2> decayRange{1.0, 16.0}; ///< initial exp(A_log)
+  std::array<double, 2> stepRange{0.001, 0.1}; ///< initial softplus(dt_bias)
+};
+
+using MixerSpec = std::variant<AttentionSpec, LsmSpec>;
+
+struct DenseSpec {
+  int64_t hidden = 0;
+  std::string activation = "swiglu";
+  bool bias = false;
+};
+
+struct RouterSpec {
+  bool normalize = true;
+  double balanceLoss = 0.01, zLoss = 0.001;
+};
+
+struct MoeSpec {
+  int64_t numExperts = 0, topK = 0, expertHidden = 0, sharedHidden = 0; ///< shared_hidden 0: no shared expert
+  std::string activation = "swiglu";
+  RouterSpec router;
+};
+
+using FfnSpec = std::variant<DenseSpec, MoeSpec>;
+
+struct InitSpec {
+  std::string kind = "scaled"; ///< scaled: standard deviation 1 / sqrt(inputs); normal: std
+  double std = 0.02; ///< of embeddings and head, and of all matrices with kind normal
+  bool scaleOutput = true; ///< projections back to the residual stream: divided by sqrt(2 num_layers)
+};
+
+struct TrainSpec {
+  int64_t batch = 8, seqLen = 256;
+  double learningRate = 1e-3, minLearningRate = 1e-4;
+  int64_t warmupSteps = 100, steps = 1000;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1, clipNorm = 1.0;
+  int64_t seed = 0;
+};
+
+struct ModelSpec {
+  std::string name = "model";
+  int64_t vocabSize = 0, dModel = 0, numLayers = 0, maxDocuments = 1, contextLen = 1024;
+  bool tieEmbeddings = false;
+  NormSpec norm;
+  NormPlacement normPlacement = NormPlacement::pre;
+  std::string dtype = "f32";
+  std::string layerPattern, ffnPattern; ///< letters, repeated over the layers
+  std::map<char, MixerSpec> mixers;
+  std::map<char, FfnSpec> ffns;
+  InitSpec init;
+  TrainSpec train;
+  std::string source; ///< the text it was read from, kept in the program file
+
+  char mixerOf(int64_t layer) const { return layerPattern[layer % layerPattern.size()]; }
+  char ffnOf(int64_t layer) const { return ffnPattern[layer % ffnPattern.size()]; }
+};
+
+/// Gated activations multiply act(x w1) by x w3. `base` is the activation itself: silu for swiglu.
+struct Activation {
+  llvm::StringRef name, base;
+  bool gated;
+};
+llvm::ArrayRef<Activation> ffnActivations();
+const Activation &ffnActivation(llvm::StringRef name);
+
+/// Which keys an instance has, and what they are when the file does not say.
+struct LsmTraits {
+  LsmKind kind;
+  llvm::StringRef name;
+  bool keyHeads, kvHeads, featureMap, lowRankGate, negEigval, decayRates;
+  int64_t valueFactor; ///< value_dim = value_factor * head_dim
+  LsmSpec defaults;
+};
+const LsmTraits &lsmTraits(LsmKind kind);
+llvm::ArrayRef<LsmTraits> lsmInstances();
+
+/// The shortest text that reads back as the same number.
+std::string numberText(double value);
+
+/// Takes one finished message; an error is reported once for each call.
+using DiagnosticFn = llvm::function_ref<void(const std::string &message)>;
+
+/// Reads a model description (JSON with comments). Messages read "tiny.json:12: mixers.N.kv_heads: 3 does not divide
+/// heads 8; valid: 1, 2, 4, 8". All errors are reported, none ends the process, whatever the text holds.
+llvm::FailureOr<ModelSpec> parseModelSpec(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error);
+
+/// The rules between keys ("mixers.N.kv_heads" and what is wrong there).
+using KeyErrorFn = llvm::function_ref<void(const std::string &path, const std::string &message)>;
+llvm::LogicalResult checkModelSpec(const ModelSpec &spec, KeyErrorFn error);
+
+} // namespace braid
+
+#endif // FRONTEND_MODELSPEC_H

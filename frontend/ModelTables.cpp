@@ -1,0 +1,61 @@
+//===- ModelTables.cpp - the instances and activations a description can name -------------------------------------===//
+#include "frontend/ModelSpec.h"
+#include "llvm/ADT/STLExtras.h"
+#include <charconv>
+#include <cmath>
+
+using namespace braid;
+
+llvm::ArrayRef<Activation> braid::ffnActivations() {
+  static constexpr Activation table[] = {
+      {"swiglu", "silu", true}, {"geglu", "gelu", true},           {"reglu", "relu", true}, {"silu", "silu", false},
+      {"gelu", "gelu", false},  {"gelu_tanh", "gelu_tanh", false}, {"relu", "relu", false}, {"relu2", "relu2", false}};
+  return table;
+}
+
+const Activation &braid::ffnActivation(llvm::StringRef name) {
+  return *llvm::find_if(ffnActivations(), [&](const Activation &a) { return a.name == name; });
+}
+
+int64_t RopeSpec::dim(int64_t headDim) const { return std::llround(fraction * static_cast<double>(headDim)); }
+
+// Defaults follow the public implementations of each instance.
+static std::vector<LsmTraits> makeInstances() {
+  auto lsm = [](LsmKind kind, std::optional<ConvSpec> conv, std::optional<std::string> gate) {
+    LsmSpec spec;
+    spec.kind = kind;
+    spec.conv = conv;
+    spec.outputGate = std::move(gate);
+    return spec;
+  };
+  using enum LsmKind;
+  std::vector<LsmTraits> table = {
+      // kind, name, key_heads, kv_heads, feature_map, gate_rank, allow_neg_eigval, decay_range; value_dim / head_dim
+      {bla, "bla", false, true, true, false, false, false, 1, lsm(bla, {}, {})},
+      {retnet, "retnet", false, true, false, false, false, false, 2, lsm(retnet, {}, "silu")},
+      {mamba2, "mamba2", true, false, false, false, false, true, 1, lsm(mamba2, ConvSpec{4, true}, "silu")},
+      {gla, "gla", false, true, false, true, false, false, 2, lsm(gla, {}, "silu")},
+      {deltanet, "deltanet", false, false, false, false, true, false, 1, lsm(deltanet, ConvSpec{}, {})},
+      {gated_deltanet, "gated_deltanet", true, false, false, false, true, true, 2,
+       lsm(gated_deltanet, ConvSpec{}, "silu")}};
+  table[0].defaults.featureMap = "elu1";
+  table[1].defaults.rope = RopeSpec{};
+  table[2].defaults.scale = 1.0;
+  // The public initialisation draws A from (0, 16); 0 itself has no logarithm.
+  table[5].defaults.decayRange = {1e-3, 16.0};
+  return table;
+}
+
+llvm::ArrayRef<LsmTraits> braid::lsmInstances() {
+  static const std::vector<LsmTraits> table = makeInstances();
+  return table;
+}
+
+const LsmTraits &braid::lsmTraits(LsmKind kind) {
+  return *llvm::find_if(lsmInstances(), [&](const LsmTraits &t) { return t.kind == kind; });
+}
+
+std::string braid::numberText(double value) {
+  char buffer[32];
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
+}

@@ -1,0 +1,31 @@
+//===- Parameters.h - the parameters and caches of a model, as its entry points take them
+//--------------------------===//
+#ifndef FRONTEND_PARAMETERS_H
+#define FRONTEND_PARAMETERS_H
+
+#include "frontend/LayerPlan.h"
+#include "frontend/layers/LayerBuilder.h"
+
+namespace braid {
+
+/// A named tensor of the model; stacked over `layers` where there are several.
+struct NamedTensor {
+  std::string name; ///< "layers.{}.lsm.wq", "layers.3.lsm.wq" (one layer), "embed.weight"
+  Shape shape;      ///< with the stacked dimensions
+  std::vector<int32_t> layers;
+  Init init;
+  bool decay = true, trained = true;
+  int64_t elements() const;
+  /// FNV-1a 64 of each layer's logical name: the key of its random numbers.
+  std::vector<int64_t> keys() const;
+};
+
+/// Shape of something that every layer of a run has, stacked.
+Shape stackedShape(const LayerGroup &group, const LayerRun &run, llvm::ArrayRef<int64_t> shape);
+/// "layers.{}.<name>", or with the index of the only layer.
+NamedTensor layerTensor(const LayerGroup &group, const LayerRun &run, llvm::StringRef prefix, llvm::StringRef name,
+                        llvm::ArrayRef<int64_t> shape);
+
+} // namespace braid
+
+#endif // FRONTEND_PARAMETERS_H

@@ -1,0 +1,20 @@
+//===- Deltanet.cpp - the delta rule (class H)
+//---------------------------------------------------------------------===//
+//   M_t = M_{t-1} + k_t^T beta_t (v_t - k_t M_{t-1})      q, k of length 1, beta = sigmoid(x wb)
+#include "frontend/layers/LsmParts.h"
+
+using namespace mlir;
+using namespace braid;
+
+Value braid::buildDeltanet(LayerBuilder &b, Value x, const LsmSpec &spec) {
+  Projections p(b);
+  addQkvg(p, spec, spec.heads, spec.heads, spec.heads);
+  p.add("b", {spec.heads});
+  p.run(x);
+  ScanInputs in;
+  in.q = b.l2Norm("q", shortConv(b, spec, "q", p["q"]));
+  in.k = b.l2Norm("k", shortConv(b, spec, "k", p["k"]));
+  in.v = shortConv(b, spec, "v", p["v"]);
+  in.beta = writeStrength(b, spec, p["b"]);
+  return gatedOutput(b, spec, scan(b, spec, LsmClass::H, in), p["g"]);
+}

@@ -1,0 +1,79 @@
+//===- FeedForward.cpp - dense feed-forward and mixture of experts
+//-------------------------------------------------===//
+// Dense: act(x w1) [* x w3] w2. Experts: f32 router, top-k, dropless rows sorted by expert, grouped linears, weighted
+// sum.
+#include "frontend/layers/LayerBuilder.h"
+
+using namespace mlir;
+using namespace braid;
+
+Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringRef prefix) {
+  const Activation &act = ffnActivation(spec.activation);
+  int64_t M = b.spec.dModel, F = spec.hidden;
+  auto name = [&](StringRef part) { return (prefix + "." + part).str(); };
+  SmallVector<LayerBuilder::Projection> projections = {{"gate", b.matrix(name("w1"), M, F), {F}}};
+  if (act.gated)
+    projections.push_back({"up", b.matrix(name("w3"), M, F), {F}});
+  auto hidden = b.linear(x, projections);
+  auto biased = [&](StringRef label, StringRef part, Value value, int64_t width) {
+    if (!spec.bias)
+      return value;
+    return b.bias(label, value, b.weight(name(part), {width}, Init::constant(0.0)));
+  };
+  Value h = b.activation("hidden", biased("gate", "b1", hidden[0], F), act.base);
+  if (act.gated)
+    h = b.mul("hidden", h, biased("up", "b3", hidden[1], F));
+  Value y = b.linear("ffn_out", h, b.outputMatrix(name("w2"), F, M), {M});
+  return biased("ffn_out", "b2", y, M);
+}
+
+Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
+  OpBuilder &builder = b.builder;
+  const Activation &act = ffnActivation(spec.activation);
+  int64_t M = b.spec.dModel, F = spec.expertHidden, E = spec.numExperts, K = spec.topK;
+  int64_t B = b.entry.batch, T = b.entry.tokens, R = B * T * K;
+
+  Value logits = b.linear("router_logits", x, b.matrix("moe.router", M, E), {E});
+  auto topK = builder.getI64IntegerAttr(K);
+  Value ids = MoeRouteOp::create(builder, b.loc("expert_ids"), b.integers({B, T, K}), logits, topK);
+  Value weights = MoeRouteWeightsOp::create(builder, b.loc("expert_weights"), b.tokens({K}), logits, ids,
+                                            builder.getBoolAttr(spec.router.normalize));
+  auto plan = MoePlanOp::create(builder, b.loc("plan"), b.integers({R}), b.integers({B, T, K}), b.integers({E}),
+                                b.integers({E + 1}), b.integers({1}), ids, builder.getI64IntegerAttr(E),
+                                builder.getI64IntegerAttr(1), builder.getI64IntegerAttr(0));
+  Value exchange = plan.getOverflow();
+  Value rows = MoeDispatchOp::create(builder, b.loc("rows"), b.tensor({1, R, M}), x, plan.getPerm(), plan.getInverse(),
+                                     exchange);
+
+  auto expertMatrix = [&](StringRef name, int64_t in, int64_t out, bool output) {
+    return b.weight(name, {E, in, out}, b.matrixInit(in, output), /*decay=*/true);
+  };
+  auto grouped = [&](StringRef name, Value x, ArrayRef<Value> matrices, int64_t out) {
+    SmallVector<Type> types(matrices.size(), b.tensor({1, R, out}));
+    auto op = MoeGroupedLinearOp::create(builder, b.loc(name), types, x, plan.getOffsets(), matrices);
+    return SmallVector<Value>(op.getResults());
+  };
+  SmallVector<Value> in = {expertMatrix("moe.w1", M, F, false)};
+  if (act.gated)
+    in.push_back(expertMatrix("moe.w3", M, F, false));
+  auto hidden = grouped(act.gated ? "gate_up" : "gate", rows, in, F);
+  Value h = b.activation("hidden", hidden[0], act.base);
+  if (act.gated)
+    h = b.mul("hidden", h, hidden[1]);
+  Value out = grouped("expert_out", h, {expertMatrix("moe.w2", F, M, true)}, M).front();
+  Value y = MoeCombineOp::create(builder, b.loc("routed"), b.tokens({M}), out.getType(), out, weights, plan.getPerm(),
+                                 plan.getInverse(), exchange)
+                .getY();
+  if (spec.sharedHidden)
+    y = b.add("ffn_out", {y, buildDense(b, x, {spec.sharedHidden, spec.activation, false}, "shared")});
+
+  if (b.entry.cached)
+    return y;
+  b.expertCounts = plan.getCounts();
+  if (spec.router.balanceLoss == 0 && spec.router.zLoss == 0)
+    return y;
+  b.addRouterLoss(MoeRouterLossOp::create(
+      builder, b.loc("router_loss"), b.tokens({}), logits, plan.getCounts(), topK, builder.getI64IntegerAttr(B * T),
+      builder.getF64FloatAttr(spec.router.balanceLoss), builder.getF64FloatAttr(spec.router.zLoss)));
+  return y;
+}

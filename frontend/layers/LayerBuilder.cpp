@@ -1,0 +1,207 @@
+//===- LayerBuilder.cpp - weights, states and ops of a layer function ---------------------------------------------===//
+#include "frontend/layers/LayerBuilder.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace braid;
+
+FloatType braid::floatTypeOf(const ModelSpec &spec, MLIRContext *context) {
+  if (spec.dtype == "f64")
+    return Float64Type::get(context);
+  return Float32Type::get(context);
+}
+
+LayerBuilder::LayerBuilder(const ModelSpec &spec, ModuleOp module, EntryShape entry, StringRef name)
+    : spec(spec), entry(entry), builder(module.getContext()), element(floatTypeOf(spec, module.getContext())) {
+  builder.setInsertionPointToEnd(module.getBody());
+  function = func::FuncOp::create(builder, loc(name), name, builder.getFunctionType({}, {}));
+  function.setPrivate();
+  block = function.addEntryBlock();
+  block->addArgument(tokens({spec.dModel}), loc("x"));
+  block->addArgument(integers({entry.batch, entry.tokens}), loc("documents"));
+  builder.setInsertionPointToStart(block);
+}
+
+Layer LayerBuilder::finish(Value y) {
+  SmallVector<Value> results = {y};
+  if (loss)
+    results.push_back(loss);
+  llvm::append_range(results, newStates);
+  if (expertCounts)
+    results.push_back(expertCounts);
+  func::ReturnOp::create(builder, loc("return"), results);
+  function.setFunctionType(builder.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
+
+  unsigned argument = loss ? 3 : 2;
+  auto setName = [&](unsigned i, StringRef name) { function.setArgAttr(i, attrs::name, builder.getStringAttr(name)); };
+  setName(0, "x");
+  setName(1, "documents");
+  if (loss)
+    setName(2, "router_loss");
+  for (const StateDecl &s : states)
+    setName(argument++, s.name);
+  for (const WeightDecl &w : weights)
+    setName(argument++, w.name);
+
+  Layer layer{function, std::move(weights), std::move(states), static_cast<bool>(loss), 0};
+  if (expertCounts)
+    layer.numExperts = cast<RankedTensorType>(expertCounts.getType()).getDimSize(0);
+  return layer;
+}
+
+//===- Weights and states -----------------------------------------------------------------------------------------===//
+
+Value LayerBuilder::weight(StringRef name, Shape shape, Init init, bool decay, bool trained) {
+  Type type = tensor(shape);
+  weights.push_back({name.str(), std::move(shape), std::move(init), decay, trained});
+  return block->addArgument(type, loc(name));
+}
+
+Init LayerBuilder::matrixInit(int64_t in, bool output) const {
+  double std = spec.init.kind == "normal" ? spec.init.std : 1.0 / std::sqrt(static_cast<double>(in));
+  if (output && spec.init.scaleOutput)
+    std /= std::sqrt(2.0 * static_cast<double>(spec.numLayers));
+  return Init::normal(std);
+}
+
+Value LayerBuilder::matrix(StringRef name, int64_t in, int64_t out) {
+  return weight(name, {in, out}, matrixInit(in), /*decay=*/true);
+}
+
+Value LayerBuilder::outputMatrix(StringRef name, int64_t in, int64_t out) {
+  return weight(name, {in, out}, matrixInit(in, /*output=*/true), /*decay=*/true);
+}
+
+Value LayerBuilder::state(StringRef name, Shape shape) {
+  // States stand before all weights.
+  unsigned index = (loss ? 3 : 2) + states.size();
+  Value value = block->insertArgument(index, tensor(shape), loc(name));
+  states.push_back({name.str(), std::move(shape)});
+  newStates.emplace_back();
+  return value;
+}
+
+void LayerBuilder::setState(StringRef name, Value value) {
+  for (auto [decl, slot] : llvm::zip_equal(states, newStates))
+    if (decl.name == name)
+      slot = value;
+}
+
+void LayerBuilder::addRouterLoss(Value perToken) {
+  if (!loss)
+    loss = block->insertArgument(2u, tokens({}), loc("router_loss"));
+  loss = add("router_loss", {loss, perToken});
+}
+
+//===- Ops --------------------------------------------------------------------------------------------------------===//
+
+RankedTensorType LayerBuilder::tokens(Shape features) const {
+  Shape shape = {entry.batch, entry.tokens};
+  shape.append(features);
+  return tensor(shape);
+}
+
+Location LayerBuilder::loc(StringRef name) const { return NameLoc::get(StringAttr::get(builder.getContext(), name)); }
+
+SmallVector<Value> LayerBuilder::linear(Value x, ArrayRef<Projection> projections) {
+  SmallVector<Value> weights;
+  SmallVector<Type> types;
+  std::string names;
+  auto xShape = cast<RankedTensorType>(x.getType()).getShape();
+  for (const Projection &p : projections) {
+    weights.push_back(p.weight);
+    Shape shape(xShape.take_front(2));
+    shape.append(p.features);
+    types.push_back(tensor(shape));
+    names += (names.empty() ? "" : "_") + p.name.str();
+  }
+  auto op = LinearOp::create(builder, loc(names), types, x, weights, /*transposed=*/false);
+  return SmallVector<Value>(op.getResults());
+}
+
+Value LayerBuilder::linear(StringRef name, Value x, Value weight, Shape features) {
+  return linear(x, {{name, weight, std::move(features)}}).front();
+}
+
+Value LayerBuilder::add(StringRef name, ValueRange sources) {
+  return AddOp::create(builder, loc(name), sources.front().getType(), sources);
+}
+Value LayerBuilder::mul(StringRef name, Value a, Value b) {
+  return MulOp::create(builder, loc(name), a.getType(), a, b);
+}
+Value LayerBuilder::scale(StringRef name, Value x, double value) {
+  return ScaleOp::create(builder, loc(name), x.getType(), x, builder.getF64FloatAttr(value));
+}
+Value LayerBuilder::bias(StringRef name, Value x, Value bias) {
+  return BiasOp::create(builder, loc(name), x.getType(), x, bias);
+}
+Value LayerBuilder::weighted(StringRef name, Value x, Value weight) {
+  return WeightedOp::create(builder, loc(name), x.getType(), x, weight);
+}
+Value LayerBuilder::activation(StringRef name, Value x, StringRef kind) {
+  return ActivationOp::create(builder, loc(name), x.getType(), x, builder.getStringAttr(kind));
+}
+Value LayerBuilder::softmax(StringRef name, Value x) { return SoftmaxOp::create(builder, loc(name), x.getType(), x); }
+Value LayerBuilder::l2Norm(StringRef name, Value x) {
+  return L2NormOp::create(builder, loc(name), x.getType(), x, builder.getF64FloatAttr(1e-6));
+}
+Value LayerBuilder::rmsNorm(StringRef name, Value x, Value weight, double eps, int64_t groups) {
+  return RmsNormOp::create(builder, loc(name), x.getType(), x, weight, builder.getF64FloatAttr(eps),
+                           builder.getI64IntegerAttr(groups));
+}
+
+Value LayerBuilder::modelNorm(StringRef name, Value x, StringRef weights) {
+  Value w = weight((weights + ".weight").str(), {spec.dModel}, Init::constant(1.0));
+  if (spec.norm.kind == NormKind::rms)
+    return rmsNorm(name, x, w, spec.norm.eps);
+  Value b = weight((weights + ".bias").str(), {spec.dModel}, Init::constant(0.0));
+  return LayerNormOp::create(builder, loc(name), x.getType(), x, w, b, builder.getF64FloatAttr(spec.norm.eps));
+}
+
+Value LayerBuilder::rope(StringRef name, Value x, const RopeSpec &rope) {
+  int64_t headDim = cast<RankedTensorType>(x.getType()).getShape().back();
+  return RopeOp::create(builder, loc(name), x.getType(), x, documents(), builder.getF64FloatAttr(rope.theta),
+                        builder.getI64IntegerAttr(rope.dim(headDim)), builder.getStringAttr(rope.layout));
+}
+
+Value LayerBuilder::repeatHeads(StringRef name, Value x, int64_t heads) {
+  Shape shape(cast<RankedTensorType>(x.getType()).getShape());
+  if (shape[2] == heads)
+    return x;
+  shape[2] = heads;
+  return RepeatHeadsOp::create(builder, loc(name), tensor(shape), x);
+}
+
+Value LayerBuilder::reshape(StringRef name, Value x, Shape shape) {
+  RankedTensorType type = tensor(shape);
+  if (type == x.getType())
+    return x;
+  return ReshapeOp::create(builder, loc(name), type, x);
+}
+
+//===- The residual block -----------------------------------------------------------------------------------------===//
+
+Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, char mixer, char ffn) {
+  std::string name = "layer_" + std::string(1, mixer) + "_" + std::string(1, ffn) + "_" +
+                     (entry.cached ? "cached_" : "") + std::to_string(entry.batch) + "x" + std::to_string(entry.tokens);
+  LayerBuilder b(spec, module, entry, name);
+  auto mix = [&](Value x) {
+    const MixerSpec &m = spec.mixers.at(mixer);
+    if (auto *attention = std::get_if<AttentionSpec>(&m))
+      return buildAttention(b, x, *attention);
+    return buildLsm(b, x, std::get<LsmSpec>(m));
+  };
+  auto feed = [&](Value x) {
+    const FfnSpec &f = spec.ffns.at(ffn);
+    if (auto *dense = std::get_if<DenseSpec>(&f))
+      return buildDense(b, x, *dense, "ffn");
+    return buildExperts(b, x, std::get<MoeSpec>(f));
+  };
+  auto sublayer = [&](Value x, StringRef norm, StringRef sum, auto &&f) {
+    if (spec.normPlacement == NormPlacement::pre)
+      return b.add(sum, {x, f(b.modelNorm(norm, x, norm))});
+    return b.modelNorm(norm, b.add(sum, {x, f(x)}), norm);
+  };
+  Value x1 = sublayer(b.x(), "norm1", "x1", mix);
+  return b.finish(sublayer(x1, "norm2", "y", feed));
+}

@@ -1,0 +1,140 @@
+//===- LayerBuilder.h - one layer as one function -----------------------------------------------------------------===//
+// A layer is a private function of one layer's weights and states:
+//   (x, documents, [router_loss], states.., weights..) -> (y, [router_loss], new states.., [expert_counts])
+// Weights and states appear where the layer's code first names them; the same code serves training, prefill and decode.
+// Every op carries the name of what it computes as its location ("q", "log_decay").
+#ifndef FRONTEND_LAYERS_LAYERBUILDER_H
+#define FRONTEND_LAYERS_LAYERBUILDER_H
+
+#include "dialects/braid/BraidDialect.h"
+#include "frontend/ModelSpec.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace braid {
+
+using Shape = llvm::SmallVector<int64_t, 4>;
+
+/// Initial values of a weight: the attributes of braid.init.
+struct Init {
+  std::string distribution;
+  double scale = 0, low = 0, high = 0;
+  std::vector<double> values;
+  static Init normal(double std) { return {"normal", std, 0, 0, {}}; }
+  static Init constant(double value) { return {"constant", 0, value, 0, {}}; }
+  static Init uniform(double low, double high) { return {"uniform", 0, low, high, {}}; }
+};
+
+struct WeightDecl {
+  std::string name; ///< "lsm.wq"
+  Shape shape;
+  Init init;
+  bool decay = true, trained = true;
+};
+
+struct StateDecl {
+  std::string name; ///< "lsm.state"
+  Shape shape;
+};
+
+/// A built layer function and the parts of its signature.
+struct Layer {
+  mlir::func::FuncOp function;
+  std::vector<WeightDecl> weights;
+  std::vector<StateDecl> states;
+  bool routerLoss = false; ///< takes and returns the router loss per token [B, T]
+  int64_t numExperts = 0; ///< returns expert counts [num_experts] when not 0
+};
+
+/// The shape and kind of an entry point, as a layer sees it.
+struct EntryShape {
+  int64_t batch, tokens;
+  bool cached; ///< keys and values come from caches; nothing is trained
+};
+
+class LayerBuilder {
+public:
+  LayerBuilder(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, llvm::StringRef name);
+
+  const ModelSpec &spec;
+  EntryShape entry;
+
+  mlir::Value x() const { return block->getArgument(0); }
+  mlir::Value documents() const { return block->getArgument(1); }
+  /// The function with what was declared, returning y.
+  Layer finish(mlir::Value y);
+
+  // ---- weights and states
+  mlir::Value weight(llvm::StringRef name, Shape shape, Init init, bool decay = false, bool trained = true);
+  /// A matrix [in, out] that reads the residual stream (or anything of `in` features).
+  mlir::Value matrix(llvm::StringRef name, int64_t in, int64_t out);
+  /// A matrix that writes to the residual stream.
+  mlir::Value outputMatrix(llvm::StringRef name, int64_t in, int64_t out);
+  Init matrixInit(int64_t in, bool output = false) const;
+  mlir::Value state(llvm::StringRef name, Shape shape);
+  void setState(llvm::StringRef name, mlir::Value value);
+
+  // ---- ops; `name` is what the result is called
+  struct Projection {
+    llvm::StringRef name;
+    mlir::Value weight;
+    Shape features; ///< trailing dimensions of the result
+  };
+  llvm::SmallVector<mlir::Value> linear(mlir::Value x, llvm::ArrayRef<Projection> projections);
+  mlir::Value linear(llvm::StringRef name, mlir::Value x, mlir::Value weight, Shape features);
+  mlir::Value add(llvm::StringRef name, mlir::ValueRange sources);
+  mlir::Value mul(llvm::StringRef name, mlir::Value a, mlir::Value b);
+  mlir::Value scale(llvm::StringRef name, mlir::Value x, double value);
+  mlir::Value bias(llvm::StringRef name, mlir::Value x, mlir::Value bias);
+  mlir::Value weighted(llvm::StringRef name, mlir::Value x, mlir::Value weight);
+  mlir::Value activation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
+  mlir::Value softmax(llvm::StringRef name, mlir::Value x);
+  mlir::Value l2Norm(llvm::StringRef name, mlir::Value x);
+  mlir::Value rmsNorm(llvm::StringRef name, mlir::Value x, mlir::Value weight, double eps, int64_t groups = 1);
+  /// The model's norm over d_model; weights `weights`.weight (and .bias).
+  mlir::Value modelNorm(llvm::StringRef name, mlir::Value x, llvm::StringRef weights);
+  mlir::Value rope(llvm::StringRef name, mlir::Value x, const RopeSpec &rope);
+  mlir::Value repeatHeads(llvm::StringRef name, mlir::Value x, int64_t heads);
+  mlir::Value reshape(llvm::StringRef name, mlir::Value x, Shape shape);
+
+  // ---- types
+  mlir::FloatType floatType() const { return element; }
+  mlir::RankedTensorType tensor(Shape shape) const { return mlir::RankedTensorType::get(shape, element); }
+  mlir::RankedTensorType integers(Shape shape) const {
+    return mlir::RankedTensorType::get(shape, mlir::IntegerType::get(builder.getContext(), 32));
+  }
+  /// [B, T, features...]
+  mlir::RankedTensorType tokens(Shape features) const;
+  mlir::Location loc(llvm::StringRef name) const;
+
+  mlir::OpBuilder builder;
+  /// Set by a mixture of experts.
+  mlir::Value expertCounts;
+  mlir::Value routerLoss() const { return loss; }
+  void addRouterLoss(mlir::Value perToken);
+
+private:
+  mlir::func::FuncOp function;
+  mlir::Block *block;
+  mlir::FloatType element;
+  mlir::Value loss;
+  std::vector<WeightDecl> weights;
+  std::vector<StateDecl> states;
+  std::vector<mlir::Value> newStates;
+};
+
+/// `f64` or `f32`, as the description says.
+mlir::FloatType floatTypeOf(const ModelSpec &spec, mlir::MLIRContext *context);
+
+// ---- the layers: each takes the normed input [B, T, d_model] and returns what is added to the residual stream
+mlir::Value buildAttention(LayerBuilder &b, mlir::Value x, const AttentionSpec &spec);
+mlir::Value buildLsm(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildDense(LayerBuilder &b, mlir::Value x, const DenseSpec &spec, llvm::StringRef prefix);
+mlir::Value buildExperts(LayerBuilder &b, mlir::Value x, const MoeSpec &spec);
+
+/// norm, mixer, norm, feed-forward, with the residual stream around them.
+Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, char mixer, char ffn);
+
+} // namespace braid
+
+#endif // FRONTEND_LAYERS_LAYERBUILDER_H

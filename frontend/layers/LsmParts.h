@@ -1,0 +1,56 @@
+//===- LsmParts.h - what the instances of linear sequence models share --------------------------------------------===//
+// Every instance is: projections of x, perhaps short convolutions, gates, one braid.lsm.scan of its transition class, a
+// norm and a gate on the output, and the projection back. An instance file says only what is its own.
+#ifndef FRONTEND_LAYERS_LSMPARTS_H
+#define FRONTEND_LAYERS_LSMPARTS_H
+
+#include "frontend/layers/LayerBuilder.h"
+
+namespace braid {
+
+/// All projections of one input: one braid.linear, results by name.
+class Projections {
+public:
+  explicit Projections(LayerBuilder &b) : b(b) {}
+  /// Declares weight lsm.w<name> [d_model, product of features].
+  void add(llvm::StringRef name, Shape features);
+  void run(mlir::Value x);
+  mlir::Value operator[](llvm::StringRef name) const;
+
+private:
+  LayerBuilder &b;
+  std::vector<LayerBuilder::Projection> projections;
+  llvm::SmallVector<mlir::Value> values;
+};
+
+struct ScanInputs {
+  mlir::Value q, k, v, logDecay, beta; ///< fewer heads than the state: repeated
+};
+
+/// Projections q, k, v, and g where the output is gated.
+void addQkvg(Projections &p, const LsmSpec &spec, int64_t queryHeads, int64_t keyHeads, int64_t valueHeads);
+/// silu(conv(x)) where the description has a convolution, else x. Weight and state lsm.conv_<name>.
+mlir::Value shortConv(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
+mlir::Value featureMap(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
+mlir::Value rotate(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
+/// beta = sigmoid(raw), twice that with allow_neg_eigval.
+mlir::Value writeStrength(LayerBuilder &b, const LsmSpec &spec, mlir::Value raw);
+/// lsm.a_log [H], exp of it initially in decay_range.
+mlir::Value decayRate(LayerBuilder &b, const LsmSpec &spec);
+/// lsm.dt_bias [H], softplus of it initially in step_range.
+mlir::Value stepBias(LayerBuilder &b, const LsmSpec &spec);
+/// o of the scan over lsm.state.
+mlir::Value scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in);
+/// norm(o) act(gate) wo, norm per head.
+mlir::Value gatedOutput(LayerBuilder &b, const LsmSpec &spec, mlir::Value o, mlir::Value gate);
+
+mlir::Value buildBla(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildRetnet(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildMamba2(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildGla(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildDeltanet(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildGatedDeltanet(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+
+} // namespace braid
+
+#endif // FRONTEND_LAYERS_LSMPARTS_H

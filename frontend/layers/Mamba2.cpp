@@ -1,0 +1,43 @@
+//===- Mamba2.cpp - selective state space with one decay per head (class S)
+//----------------------------------------===//
+//   delta = softplus(x wdt + dt_bias)      g = -exp(a_log) delta      k = B, q = C (key_heads groups), v = delta x
+//   M_t = exp(g_t) M_{t-1} + k_t^T v_t      y = q M + d x      out = norm(y act(z)) wo, norm over each group of heads
+// The gate comes before the norm. d is one skip factor per head.
+#include "frontend/layers/LsmParts.h"
+
+using namespace mlir;
+using namespace braid;
+
+Value braid::buildMamba2(LayerBuilder &b, Value x, const LsmSpec &spec) {
+  int64_t H = spec.heads, G = spec.keyHeads, V = spec.valueDim, inner = H * V;
+  Projections p(b);
+  addQkvg(p, spec, G, G, H);
+  p.add("dt", {H});
+  p.run(x);
+  ScanInputs in;
+  in.q = shortConv(b, spec, "q", p["q"]);
+  in.k = shortConv(b, spec, "k", p["k"]);
+  Value v = shortConv(b, spec, "v", p["v"]);
+  Value aLog = decayRate(b, spec), dtBias = stepBias(b, spec);
+  Value delta = b.activation("delta", b.bias("delta", p["dt"], dtBias), "softplus");
+  in.logDecay = LogDecayOp::create(b.builder, b.loc("log_decay"), p["dt"].getType(), p["dt"], aLog, dtBias);
+  in.v = b.mul("v", v, delta);
+  Value o = scan(b, spec, LsmClass::S, in);
+  Value skip = b.weighted("skip", v, b.weight("lsm.d", {H}, Init::constant(1.0)));
+  Value y = b.reshape("y", b.add("y", {o, skip}), {b.entry.batch, b.entry.tokens, inner});
+
+  OpBuilder &builder = b.builder;
+  Value gate = p["g"] ? b.reshape("g", p["g"], {b.entry.batch, b.entry.tokens, inner}) : Value();
+  if (spec.outputNorm) {
+    Value weight = b.weight("lsm.norm.weight", {inner}, Init::constant(1.0));
+    if (gate)
+      y = GatedNormOp::create(builder, b.loc("o_gated"), y.getType(), y, gate, weight,
+                              builder.getF64FloatAttr(spec.normEps), builder.getStringAttr(*spec.outputGate),
+                              builder.getBoolAttr(false), builder.getI64IntegerAttr(G));
+    else
+      y = b.rmsNorm("o_normed", y, weight, spec.normEps, G);
+  } else if (gate) {
+    y = b.mul("o_gated", y, b.activation("g", gate, *spec.outputGate));
+  }
+  return b.linear("lsm_out", y, b.outputMatrix("lsm.wo", inner, b.spec.dModel), {b.spec.dModel});
+}
