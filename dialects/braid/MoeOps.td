@@ -47,7 +47,7 @@ def Braid_MoePlanOp : Braid_MoeOp<"plan"> {
   let arguments = (ins AnyRankedTensor:$ids, I64Attr:$num_experts, DefaultValuedAttr<I64Attr, "1">:$peers,
                    DefaultValuedAttr<I64Attr, "0">:$peer_rows);
   let results = (outs AnyRankedTensor:$perm, AnyRankedTensor:$inverse, AnyRankedTensor:$counts, AnyRankedTensor:$offsets,
-                 AnyRankedTensor:$overflow);
+                 AnyRankedTensor:$overflow, AnyRankedTensor:$exchange);
 }
 def Braid_MoePlanReceivedOp : Braid_MoeOp<"plan_received"> {
   let summary = "plan of the rows that arrived: blocks (source, local expert) -> sorted by (local expert, source)";
