@@ -1,0 +1,157 @@
+"""lsm.scan, lsm.scan_grad and lsm.step of one class against the recurrence and its adjoint. python3 check_scan.py CLASS
+
+Limits: lsm-family 8.1 (forward 2e-6; gradients 5e-6 for I, S0, S and 1e-5 for V, H, GH); f64 1e-9.
+"""
+import sys
+
+import numpy as np
+
+from harness import Program, Type, rounded
+from common import documents_of, one_document
+from scan import CLASSES, has_beta, has_decay, random_operands, scan, trains_decay
+
+CLASS_IDS = {name: f"{i} : i32" for i, name in enumerate(CLASSES)}
+FORWARD = 2e-6
+
+
+def gradient_limit(kind):
+    return 1e-5 if kind in ("V", "H", "GH") else 5e-6
+
+
+class Scan:
+    """A function that runs the forward and the gradient of one shape."""
+
+    def __init__(self, program, kind, B, T, H, K, V, chunk=None, dtype="f32", step=False):
+        self.program, self.kind, self.dims, self.dtype, self.step = program, kind, (B, T, H, K, V), dtype, step
+        self.scale = K ** -0.5
+        name = f"{'step' if step else 'scan'}_{kind}_b{B}_t{T}_h{H}_k{K}_v{V}_c{chunk or 0}_{dtype}"
+        f = self.function = program.function(name, dtype)
+        q, k, v = f.input("q", (B, T, H, K)), f.input("k", (B, T, H, K)), f.input("v", (B, T, H, V))
+        gate = {"S0": (H,), "S": (B, T, H), "V": (B, T, H, K), "GH": (B, T, H)}.get(kind)
+        g = f.input("log_decay", gate) if gate else None
+        b = f.input("beta", (B, T, H)) if has_beta(kind) else None
+        initial, documents = f.input("initial_state", (B, H, K, V)), f.input("documents", (B, T), "i32")
+        attributes = {"class_id": CLASS_IDS[kind], "scale": float(self.scale)} | ({"chunk_size": chunk} if chunk else {})
+        o, final = f.op("braid.lsm.step" if step else "braid.lsm.scan", [q, k, v, g, b, initial, documents], [v.type, initial.type],
+                        segments=True, **attributes)
+        f.output("o", o)
+        f.output("final_state", final)
+        if step:
+            return
+        do, dfinal = f.input("do", (B, T, H, V)), f.input("dfinal_state", (B, H, K, V))
+        gates = ([g] if trains_decay(kind) else []) + ([b] if b else [])
+        names = ["dq", "dk", "dv"] + (["dlog_decay"] if trains_decay(kind) else []) + (["dbeta"] if b else []) + ["dinitial_state"]
+        results = f.op("braid.lsm.scan_grad", [q, k, v, g, b, initial, documents, do, dfinal],
+                       [x.type for x in (q, k, v, *gates, initial)], segments=True, **attributes)
+        for name, value in zip(names, results):
+            f.output(name, value)
+
+    def reference(self, operands, initial, documents, do, dfinal):
+        """Names -> references of all outputs, in float64 on the rounded inputs."""
+        *operands, initial, do, dfinal = rounded([*operands, initial, do, dfinal], self.dtype)
+        (o, final), pull = scan(self.kind, *operands, initial, documents, self.scale)
+        dq, dk, dv, dg, db, dinitial = pull(do, dfinal)
+        out = {"o": o, "final_state": final, "dq": dq, "dk": dk, "dv": dv, "dlog_decay": dg, "dbeta": db, "dinitial_state": dinitial}
+        return {n: out[n] for n in self.function.outputs}
+
+    def check(self, label, rng, documents, decay=(0.0, 0.3), change=None):
+        B, T, H, K, V = self.dims
+        operands = list(random_operands(self.kind, rng, B, T, H, K, V, decay))
+        if change:
+            change(operands)
+        initial, do, dfinal = (rng.standard_normal(s) for s in ((B, H, K, V), (B, T, H, V), (B, H, K, V)))
+        references = self.reference(operands, initial, documents, do, dfinal)
+        inputs = dict(zip(("q", "k", "v", "log_decay", "beta"), operands)) | {
+            "initial_state": initial, "documents": documents, "do": do, "dfinal_state": dfinal}
+        forward = {"o", "final_state"}
+        limit = {n: 1e-9 if self.dtype == "f64" else FORWARD if n in forward else gradient_limit(self.kind) for n in references}
+        if "dlog_decay" in limit:
+            limit["dlog_decay"] *= self.cancellation(operands, references)
+        self.program.check(self.function, inputs, references, limit, f"{self.function.name} {label}")
+
+    @staticmethod
+    def cancellation(operands, references):
+        """The log-decay gradient is judged against max(|dg|, 1e-2 |q dq|): far below that it is a difference of large numbers."""
+        terms = 1e-2 * np.linalg.norm(operands[0] * references["dq"])
+        norm = np.linalg.norm(references["dlog_decay"])
+        return max(1.0, terms / norm) if norm else 1.0
+
+
+def shapes(kind):
+    """(B, T, H, K, V, chunk): T never a multiple of the chunk, once below it."""
+    return [(2, 37, 2, 16, 16, 16), (1, 100, 3, 32, 48, 32), (1, 150, 1, 64, 32, 64), (2, 11, 2, 16, 16, 32)]
+
+
+def add_scans(program, kind, rng):
+    for i, shape in enumerate(shapes(kind)):
+        B, T, H, K, V, chunk = shape
+        s = Scan(program, kind, *shape)
+        s.check("one document, from zero", rng, one_document(B, T))
+        s.check("continues a state", rng, one_document(B, T, -3))
+        # Row 0: a document that began earlier, then three more; the last row is half padding.
+        cut = [[-4, T // 4, T // 4 + 1, (2 * T) // 3, T], [0, 1, T // 2, T // 2, T // 2]][:B]
+        s.check("packed", rng, documents_of(cut, T))
+        s.check("padding only behind 1 token", rng, documents_of([[-1, 1, 1, 1, 1]] * B, T))
+        if has_decay(kind):
+            s.check("decay -500 per token", rng, one_document(B, T, -1), decay=(499.0, 500.0))
+            s.check("decay -2 per token", rng, one_document(B, T, -1), decay=(1.99, 2.0))
+            s.check("decay from 0 to -30", rng, one_document(B, T, -1), change=mixed_decay(rng))
+            s.check("no decay", rng, one_document(B, T, -1), decay=(0.0, 1e-9))
+        if has_beta(kind):
+            s.check("identical keys, beta 1", rng, one_document(B, T, -1), decay=(0.0, 0.01), change=identical_keys)
+            s.check("beta 2 (reflections)", rng, one_document(B, T, -1), change=lambda x: x.__setitem__(4, np.full(x[4].shape, 2.0)))
+        if i == 0:
+            wide = Scan(program, kind, *shape, dtype="f64")
+            wide.check("packed", rng, documents_of(cut, T))
+            wide.check("continues a state", rng, one_document(B, T, -3))
+
+
+def mixed_decay(rng):
+    def change(operands):
+        operands[3] = -30 * rng.uniform(0, 1, operands[3].shape) ** 6
+    return change
+
+
+def identical_keys(operands):
+    operands[1] = np.broadcast_to(operands[1][:, :1], operands[1].shape).copy()
+    operands[4] = np.ones(operands[4].shape)
+
+
+def add_steps(program, kind, rng):
+    """Prefill of k tokens, then one step per token, equals the full scan; a step at position 0 forgets the state before."""
+    B, T, H, K, V = 2, 24, 2, 16, 16
+    step = Scan(program, kind, B, 1, H, K, V, step=True)
+    single = Scan(program, kind, B, 1, H, K, V, chunk=16)
+    for begin in (-5, 0):
+        single.check(f"scan of one token, begin {begin}", rng, one_document(B, 1, begin))
+    for prefill in (17, 19):
+        first = Scan(program, kind, B, prefill, H, K, V, 16)
+        operands = rounded(random_operands(kind, rng, B, T, H, K, V))
+        initial = rounded([rng.standard_normal((B, H, K, V))])[0]
+
+        def action(program, first=first, operands=operands, initial=initial, prefill=prefill):
+            (o, final), _ = scan(kind, *operands, initial, one_document(B, T, -2), K ** -0.5)
+            names = ("q", "k", "v", "log_decay", "beta")
+            part = lambda lo, hi: {n: a if a is None or a.ndim == 1 else a[:, lo:hi] for n, a in zip(names, operands)}
+            rest = {"do": np.zeros((B, prefill, H, V)), "dfinal_state": np.zeros((B, H, K, V))}
+            out = program.call(first.function, part(0, prefill) | rest | {"initial_state": initial, "documents": one_document(B, prefill, -2)})
+            pieces, state = [out["o"]], out["final_state"]
+            for t in range(prefill, T):
+                out = program.call(step.function, part(t, t + 1) | {"initial_state": state, "documents": one_document(B, 1, -2 - t)})
+                pieces.append(out["o"])
+                state = out["final_state"]
+            program.compare(f"{kind} prefill {prefill}, then steps", {"o": np.concatenate(pieces, 1), "final_state": state},
+                            {"o": o, "final_state": final}, FORWARD)
+        program.then(action)
+
+
+def main(kind):
+    rng = np.random.default_rng(CLASSES.index(kind))
+    program = Program(f"scan-{kind}")
+    add_scans(program, kind, rng)
+    add_steps(program, kind, rng)
+    return program.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,257 @@
+"""Numerics tests: functions in MLIR, compiled once, called with NumPy files, compared with float64 references.
+
+    program = Program("rows")
+    f = program.function("norm")
+    x, w = f.input("x", (2, 3, 8)), f.input("w", (8,))
+    f.output("y", f.op("braid.rms_norm", [x, w], x.type, eps=1e-6))
+    program.check(f, {"x": .., "w": ..}, {"y": reference}, limit=2e-6)
+    sys.exit(program.finish())
+
+All functions of a Program go through one braid-compile; every `check` is one braid-run call and one line of output. Inputs are
+rounded to the type of the argument before the reference sees them: `rounded`.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "reference"))
+import numpy as np
+
+from common import largest_error, relative_error
+
+TYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
+
+
+def tool(name):
+    """braid-compile, braid-run: from BRAID_BIN or the PATH."""
+    folder = os.environ.get("BRAID_BIN")
+    return os.path.join(folder, name) if folder else name
+
+
+def rounded(arrays, dtype="f32"):
+    """Floating-point arrays rounded to `dtype` and held as float64 again; None and integers as they are."""
+    return [np.asarray(a, TYPES[dtype]).astype(np.float64) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in arrays]
+
+
+class Type:
+    def __init__(self, shape, dtype="f32"):
+        self.shape, self.dtype = tuple(shape), dtype
+
+    def __str__(self):
+        return f"tensor<{''.join(f'{d}x' for d in self.shape)}{self.dtype}>"
+
+
+class Operand:
+    def __init__(self, name, type):
+        self.name, self.type = name, type
+
+
+def attribute(value):
+    """MLIR text of a Python value; strings are text already."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"{value} : i64"
+    if isinstance(value, float):
+        return f"{np.format_float_scientific(value, trim='0', exp_digits=1)} : f64"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {attribute(v)}" for k, v in value.items()) + "}"
+    return value
+
+
+def text(value):
+    return json.dumps(value)
+
+
+class Function:
+    """An exported function under construction."""
+
+    def __init__(self, name, dtype):
+        self.name, self.dtype = name, dtype
+        self.inputs, self.outputs, self.lines, self.count = {}, {}, [], 0
+
+    def input(self, name, shape, dtype=None):
+        self.inputs[name] = Operand(f"%{name}", Type(shape, dtype or self.dtype))
+        return self.inputs[name]
+
+    def op(self, name, operands, results, segments=None, **attributes):
+        """Adds an op in generic form. `operands`: Operands; with `segments` a list of lists or None (optional operands)."""
+        if segments:
+            groups = [[] if g is None else g if isinstance(g, list) else [g] for g in operands]
+            attributes["operandSegmentSizes"] = f"array<i32: {', '.join(str(len(g)) for g in groups)}>"
+            operands = [o for g in groups for o in g]
+        several = isinstance(results, (list, tuple))
+        types = list(results) if several else [results]
+        values = [Operand(f"%{self.count + i}", t) for i, t in enumerate(types)]
+        self.count += len(types)
+        properties = ", ".join(k if v is True and k in ("cache", "transposed", "stacked") else f"{k} = {attribute(v)}"
+                               for k, v in attributes.items() if not (v is False and k in ("cache", "transposed", "stacked")))
+        left = f"{', '.join(v.name for v in values)} = " if values else ""
+        self.lines.append(f'    {left}"{name}"({", ".join(o.name for o in operands)}) <{{{properties}}}> : '
+                          f'({", ".join(str(o.type) for o in operands)}) -> ({", ".join(map(str, types))})')
+        return values if several else values[0]
+
+    def rows(self, op, operands, result, **attributes):
+        return self.op(f"braid.{op}", operands, result, **attributes)
+
+    def rows_grad(self, op, operands, cotangent, wanted, whole=(), **attributes):
+        """Gradients of a row-wise op with respect to the operands in `wanted`."""
+        types = [operands[i].type for i in wanted]
+        return self.op("braid.rows_grad", [operands, [cotangent]], types, segments=True, op=text(f"braid.{op}"), op_attributes=attributes,
+                       wanted=f"array<i64: {', '.join(map(str, wanted))}>")
+
+    def output(self, name, value):
+        self.outputs[name] = value
+
+    def mlir(self):
+        named = lambda kind, name, o: f'{o} {{braid.name = "{name}", braid.role = "{kind}"}}'
+        arguments = ", ".join(f"{o.name}: " + named("input", n, o.type) for n, o in self.inputs.items())
+        results = ", ".join(named("output", n, o.type) for n, o in self.outputs.items())
+        values, types = ", ".join(o.name for o in self.outputs.values()), ", ".join(str(o.type) for o in self.outputs.values())
+        body = "\n".join(self.lines)
+        return f"  func.func @{self.name}({arguments}) -> ({results}) attributes {{braid.entry}} {{\n{body}\n    return {values} : {types}\n  }}"
+
+
+class Compiled:
+    """A program file and calls of its functions."""
+
+    def __init__(self, path):
+        self.path, self.folder, self.calls = path, os.path.dirname(path), 0
+
+    def call(self, function, inputs, outputs, options=()):
+        """Inputs {name: array}; -> {name: array} for the names in `outputs`."""
+        self.calls += 1
+        base = os.path.join(self.folder, f"call{self.calls}")
+        command = [tool("braid-run"), "call", self.path, f"@{function}", *options]
+        for i, (name, array) in enumerate(inputs.items()):
+            np.save(f"{base}.in{i}.npy", np.ascontiguousarray(array))
+            command += ["--input", f"{name}={base}.in{i}.npy"]
+        for i, name in enumerate(outputs):
+            command += ["--output", f"{name}={base}.out{i}.npy"]
+        run(command)
+        return {name: np.load(f"{base}.out{i}.npy") for i, name in enumerate(outputs)}
+
+    def info(self):
+        return json.loads(run([tool("braid-run"), "info", self.path, "--json"]))
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done.stdout
+
+
+class Report:
+    """One line per case; finish() is the exit status."""
+
+    def __init__(self, name):
+        self.name, self.count, self.failed = name, 0, 0
+        self.folder = tempfile.mkdtemp(prefix=f"braid-{name}-")
+
+    def line(self, ok, label, words):
+        self.count += 1
+        self.failed += not ok
+        print(f"{'ok    ' if ok else 'FAILED'} {self.name}: {label}: {words}", flush=True)
+
+    def compare(self, label, values, references, limit):
+        """values, references {name: array}; limit: a number, or {name: number} (integers: exact). The worst output is printed."""
+        worst, ok = None, True
+        for name, reference in references.items():
+            value, reference = values[name], np.asarray(reference)
+            if reference.dtype.kind in "iu":
+                bound, error = 0.0, float(np.count_nonzero(value != reference)) if value.shape == reference.shape else np.inf
+                top = error
+            else:
+                bound = limit[name] if isinstance(limit, dict) else limit
+                if value.shape != reference.shape:
+                    error = top = np.inf
+                else:
+                    error, top = relative_error(value, reference), largest_error(value, reference) if np.all(np.isfinite(value)) else np.inf
+            good = error <= bound and top <= 3 * bound
+            excess = max(error, top / 3) / bound if bound else float(not good) * 1e300
+            if worst is None or excess > worst[0]:
+                worst = (excess, name, error, top, bound)
+            if not good and ok is False:
+                self.also.append(f"{name} {error:.2g}")
+            if not good and ok is True:
+                ok, self.also = False, [f"{name} {error:.2g}"]
+        _, name, error, top, bound = worst
+        also = f"; wrong: {', '.join(self.also)}" if not ok else ""
+        self.line(ok, label, f"{len(references)} tensors, worst {name} {error:.2g} (max {top:.2g}, limit {bound:.2g}){also}")
+
+    def finish(self):
+        print(f"{self.name}: {self.count} cases, {self.failed} failed")
+        if self.failed and os.environ.get("BRAID_KEEP"):
+            print(f"kept: {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if not self.failed and self.count:
+            print(f"{self.name}: all cases within their limits")
+        return 1 if self.failed or not self.count else 0
+
+
+class Program(Report):
+    """Functions that are compiled together, and the checks of what they compute."""
+
+    def __init__(self, name, max_documents=4, options=()):
+        super().__init__(name)
+        self.options, self.max_documents = list(options), max_documents
+        self.functions, self.pending, self.compiled = {}, [], None
+
+    def function(self, name, dtype="f32"):
+        if name in self.functions:
+            raise ValueError(f"two functions {name}")
+        self.functions[name] = Function(name, dtype)
+        return self.functions[name]
+
+    def mlir(self):
+        body = "\n".join(f.mlir() for f in self.functions.values())
+        return f"module attributes {{braid.max_documents = {self.max_documents} : i64}} {{\n{body}\n}}\n"
+
+    def compile(self):
+        if self.compiled is None:
+            source, path = os.path.join(self.folder, f"{self.name}.mlir"), os.path.join(self.folder, f"{self.name}.braid")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(self.mlir())
+            run([tool("braid-compile"), source, "-o", path, *self.options])
+            self.compiled = Compiled(path)
+        return self.compiled
+
+    def call(self, function, inputs):
+        """Values of all outputs; inputs are converted to the types of the arguments."""
+        converted = {}
+        for name, operand in function.inputs.items():
+            array = np.asarray(inputs[name], TYPES[operand.type.dtype])
+            if array.shape != operand.type.shape:
+                raise ValueError(f"@{function.name}: {name} is {array.shape}, expected {operand.type.shape}")
+            converted[name] = array
+        return self.compile().call(function.name, converted, list(function.outputs))
+
+    def check(self, function, inputs, references, limit, label=""):
+        """Remembers a case; it runs in finish(), when all functions are known."""
+        self.pending.append((function, inputs, references, limit, label or function.name))
+
+    def then(self, action):
+        """A case of several calls: action(program)."""
+        self.pending.append(action)
+
+    def finish(self):
+        try:
+            self.compile()
+        except RuntimeError as error:
+            self.line(False, "braid-compile", str(error))
+            return super().finish()
+        for case in self.pending:
+            try:
+                if callable(case):
+                    case(self)
+                else:
+                    function, inputs, references, limit, label = case
+                    self.compare(label, self.call(function, inputs), references, limit)
+            except RuntimeError as error:
+                self.line(False, "call" if callable(case) else case[4], str(error))
+        return super().finish()
