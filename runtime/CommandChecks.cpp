@@ -263,8 +263,8 @@ private:
                      gemm.offsets()->bytes());
     auto grouped = [&](const char *name, const schema::Buffer *buffer, schema::DType type, int64_t r, int64_t c,
                        int64_t leading) -> Status {
-      if (leading > maxExtent || r > maxExtent / std::max<int64_t>(leading, 1))
-        return corrupt("{}: '{}' of {} rows with ld {} is too large", where, name, r, leading);
+      if (leading < 0 || leading > maxExtent || r > maxExtent / std::max<int64_t>(leading, 1))
+        return corrupt("{}: '{}' of {} rows with ld {} is out of range", where, name, r, leading);
       return checkMatrix({name, buffer, type, r, c, leading, groups, r * leading});
     };
     BRAID_TRY(checkMatrix({"a", gemm.a(), gemm.type_a(), gemm.max_rows(), rows ? gemm.k() : gemm.m(), gemm.lda()}));

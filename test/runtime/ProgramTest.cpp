@@ -169,6 +169,7 @@ const Case cases[] = {
     {"'b' (4 x 4, ld 4, batch 3) needs 192 bytes but its buffer has 128", [](Sample &p) { p.theGroupedGemm().groups = 3; p.theGroupedGemm().offsets->bytes = 16; }},
     {"'a' (9 x 4, ld 4, batch 1) needs 144 bytes but its buffer has 128", [](Sample &p) { p.theGroupedGemm().max_rows = 9; }},
     {"transpose_b has no meaning for kind weight", [](Sample &p) { p.theGroupedGemm().kind = schema::GroupedKind::weight; p.theGroupedGemm().m = 4; p.theGroupedGemm().transpose_b = true; }},
+    {"'b' of 4 rows with ld -4611686018427387904 is out of range", [](Sample &p) { p.theGroupedGemm().ldb = INT64_MIN / 2; }},
     {"command 6 'sum': the mesh has no axis 'sp'", [](Sample &p) { p.theSum().axis = "sp"; }},
     {"a collective of axis 'ep' on stream 1 of axis 'dp'", [](Sample &p) { p.theSum().axis = "ep"; }},
     {"unknown kind 6 of collective", [](Sample &p) { p.theSum().kind = static_cast<schema::CollectiveKind>(6); }},
