@@ -1,0 +1,201 @@
+//===- CompileKernels.cpp - kernels -> LLVM -> objects -> a shared object -----------------------------------------===//
+#include "compiler/codegen/cpu/CompileKernels.h"
+#include "compiler/codegen/cpu/LinkShared.h"
+#include "dialects/tile/TileDialect.h"
+#include "passes/lower/LowerKernels.h"
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
+#include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MathToLibm/MathToLibm.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Threading.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/DialectConversion.h"
+
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/Transforms/Utils/Cloning.h"
+
+#include <chrono>
+#include <mutex>
+
+using namespace mlir;
+using namespace braid;
+
+void braid::registerCpuCodegen(DialectRegistry &registry) {
+  registry.insert<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
+                  memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+}
+
+//===- To the LLVM dialect -----------------------------------------------------------------------------------------===//
+
+static LogicalResult convertToLLVM(ModuleOp module) {
+  MLIRContext *context = module.getContext();
+  LowerToLLVMOptions options(context);
+  LLVMTypeConverter types(context, options);
+  RewritePatternSet patterns(context);
+  populateSCFToControlFlowConversionPatterns(patterns);
+  cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
+  arith::populateArithToLLVMConversionPatterns(types, patterns);
+  populateMathToLLVMConversionPatterns(types, patterns, /*approximateLog1p=*/false);
+  populateMathToLibmConversionPatterns(patterns);
+  populateVectorToLLVMConversionPatterns(types, patterns);
+  populateFinalizeMemRefToLLVMConversionPatterns(types, patterns);
+  populateFuncToLLVMConversionPatterns(types, patterns);
+  LLVMConversionTarget target(*context);
+  target.addLegalOp<ModuleOp, UnrealizedConversionCastOp>();
+  if (failed(applyFullConversion(module, target, std::move(patterns))))
+    return failure();
+  SmallVector<UnrealizedConversionCastOp> casts;
+  module.walk([&](UnrealizedConversionCastOp op) { casts.push_back(op); });
+  reconcileUnrealizedCasts(casts);
+  return success();
+}
+
+//===- To an object ------------------------------------------------------------------------------------------------===//
+
+static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target, std::string &error) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
+  const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!found)
+    return nullptr;
+  std::string features;
+  for (const std::string &feature : target.features)
+    features += (features.empty() ? "+" : ",+") + feature;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast; // a*b+c may become one fma; nothing is reassociated
+  const char *cpu = target.has("avx512f") ? "x86-64-v4" : target.has("avx2") ? "x86-64-v3" : "x86-64";
+  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt,
+                                                                         llvm::CodeGenOptLevel::Default));
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = tuning.SLPVectorization = tuning.LoopInterleaving = false; // the loops are vectors already
+  llvm::PassBuilder builder(&machine, tuning);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager callGraph;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(callGraph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, callGraph, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+}
+
+static LogicalResult emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType kind, SmallVectorImpl<char> &out) {
+  llvm::raw_svector_ostream stream(out);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, kind))
+    return failure();
+  passes.run(module);
+  return success();
+}
+
+namespace {
+struct Job {
+  OwningOpRef<ModuleOp> module; // one kernel
+  KernelTime time;
+  SmallVector<char, 0> object, assembly;
+};
+} // namespace
+
+static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAssembly) {
+  auto clock = std::chrono::steady_clock::now();
+  auto lap = [&] {
+    auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
+  };
+  ModuleOp module = *job.module;
+  if (failed(lowerTilesToLoops(module, target.vectorBytes())) || failed(expandMath(module, target.has("avx512vl"))) ||
+      failed(convertToLLVM(module)))
+    return failure();
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context, job.time.name);
+  if (!code)
+    return failure();
+  job.time.lowering = lap();
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, error);
+  if (!machine)
+    return module.emitError("no code generator for this machine: ") << error;
+  code->setDataLayout(machine->createDataLayout());
+  code->setTargetTriple(machine->getTargetTriple());
+  for (llvm::Function &function : *code) {
+    if (function.isDeclaration())
+      continue;
+    function.addFnAttr("prefer-vector-width", std::to_string(target.vectorBytes() * 8));
+    function.addFnAttr("target-cpu", machine->getTargetCPU());
+    function.addFnAttr("target-features", machine->getTargetFeatureString());
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+  }
+  optimize(*code, *machine);
+  job.time.optimizing = lap();
+  if (wantAssembly) {
+    std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*code);
+    if (failed(emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, job.assembly)))
+      return failure();
+    lap();
+  }
+  LogicalResult result = emit(*code, *machine, llvm::CodeGenFileType::ObjectFile, job.object);
+  job.time.emitting = lap();
+  return result;
+}
+
+FailureOr<std::vector<char>> braid::compileKernels(ModuleOp kernels, const CpuTarget &target, llvm::raw_ostream *dumpAsm,
+                                                   std::vector<KernelTime> *times) {
+  MLIRContext *context = kernels.getContext();
+  context->loadDialect<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect,
+                       math::MathDialect, memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
+  std::vector<Job> jobs;
+  std::vector<std::string> names;
+  for (auto kernel : kernels.getOps<func::FuncOp>()) {
+    if (!kernel->hasAttr(tile::kKernelAttr) || kernel.isExternal())
+      continue;
+    Job job{ModuleOp::create(kernel.getLoc()), {kernel.getName().str()}, {}, {}};
+    job.module->push_back(kernel.clone());
+    names.push_back(job.time.name);
+    jobs.push_back(std::move(job));
+  }
+  if (failed(failableParallelForEach(context, jobs, [&](Job &job) { return compileOne(job, target, dumpAsm != nullptr); })))
+    return failure();
+  std::vector<ArrayRef<char>> objects;
+  for (Job &job : jobs) {
+    objects.push_back(job.object);
+    if (dumpAsm)
+      *dumpAsm << StringRef(job.assembly.data(), job.assembly.size());
+    if (times)
+      times->push_back(job.time);
+  }
+  llvm::Expected<std::vector<char>> linked = linkShared(objects, names);
+  if (!linked)
+    return kernels.emitError("linking the kernels: ") << llvm::toString(linked.takeError());
+  return std::move(*linked);
+}

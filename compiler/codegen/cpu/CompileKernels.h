@@ -1,0 +1,31 @@
+//===- CompileKernels.h - kernels -> a shared object ---------------------------------------------------------------===//
+#ifndef COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
+#define COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
+
+#include "compiler/codegen/cpu/CpuTarget.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include <vector>
+
+namespace braid {
+
+/// Where the time of one kernel went, in milliseconds.
+struct KernelTime {
+  std::string name;
+  double lowering = 0, optimizing = 0, emitting = 0;
+};
+
+/// Registers the dialects and translations that compileKernels needs; call it before the context is made.
+void registerCpuCodegen(mlir::DialectRegistry &registry);
+
+/// Compiles every func.func with `tile.kernel` (bodies as the tile dialect allows) and links them into one shared object
+/// that exports exactly these symbols and needs nothing but libc and libm. The module is left as it is. Kernels are
+/// compiled in parallel on the context's threads; the result does not depend on their number. `dumpAsm`, if given,
+/// receives the assembly; `times` one entry per kernel, in order.
+mlir::FailureOr<std::vector<char>> compileKernels(mlir::ModuleOp kernels, const CpuTarget &target,
+                                                  llvm::raw_ostream *dumpAsm = nullptr,
+                                                  std::vector<KernelTime> *times = nullptr);
+
+} // namespace braid
+
+#endif // COMPILER_CODEGEN_CPU_COMPILEKERNELS_H

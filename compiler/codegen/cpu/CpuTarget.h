@@ -1,0 +1,27 @@
+//===- CpuTarget.h - which processor kernels are compiled for -----------------------------------------------------===//
+#ifndef COMPILER_CODEGEN_CPU_CPUTARGET_H
+#define COMPILER_CODEGEN_CPU_CPUTARGET_H
+
+#include "llvm/Support/Error.h"
+#include <string>
+#include <vector>
+
+namespace braid {
+
+/// Feature bits of this machine by CPUID (LLVM's names: avx2, fma, avx512f, ..), sorted. The model name is not asked: on
+/// virtual machines it can be that of an older processor.
+std::vector<std::string> hostFeatures();
+
+struct CpuTarget {
+  std::string name;                  ///< native, x86-64-v3 or x86-64-v4
+  std::vector<std::string> features; ///< what the code may use beyond x86-64: the loader checks them
+
+  /// "native": the highest level whose bits this machine has, plus its bfloat16 and float16 instructions.
+  static llvm::Expected<CpuTarget> parse(llvm::StringRef name);
+  bool has(llvm::StringRef feature) const;
+  int64_t vectorBytes() const { return has("avx512f") ? 64 : has("avx2") ? 32 : 16; }
+};
+
+} // namespace braid
+
+#endif // COMPILER_CODEGEN_CPU_CPUTARGET_H

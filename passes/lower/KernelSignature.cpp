@@ -1,0 +1,32 @@
+//===- KernelSignature.cpp - the slots of a kernel ----------------------------------------------------------------===//
+#include "passes/lower/KernelSignature.h"
+
+#include "dialects/tile/TileDialect.h"
+
+using namespace mlir;
+
+braid::KernelSignature braid::KernelSignature::of(func::FuncOp kernel) {
+  KernelSignature signature{kernel.getName().str(), {}};
+  for (auto [i, type] : llvm::enumerate(kernel.getArgumentTypes())) {
+    auto nameAttr = kernel.getArgAttrOfType<StringAttr>(i, tile::kNameAttr);
+    std::string name = nameAttr ? nameAttr.str() : "arg" + std::to_string(i);
+    auto add = [&](std::string slot, SlotKind kind, SlotPart part, int64_t dimension) {
+      signature.slots.push_back({std::move(slot), kind, part, static_cast<unsigned>(i), dimension});
+    };
+    auto buffer = dyn_cast<MemRefType>(type);
+    if (!buffer) {
+      add(name, type.isF32() ? SlotKind::f32 : type.isF64() ? SlotKind::f64 : SlotKind::i64, SlotPart::data, 0);
+      continue;
+    }
+    add(name, SlotKind::pointer, SlotPart::data, 0);
+    for (int64_t d = 0; d < buffer.getRank(); ++d)
+      if (buffer.isDynamicDim(d))
+        add(name + ".dim" + std::to_string(d), SlotKind::i64, SlotPart::size, d);
+    // An identity layout has no strides of its own: they follow from the sizes.
+    if (auto layout = dyn_cast<StridedLayoutAttr>(buffer.getLayout()))
+      for (auto [d, stride] : llvm::enumerate(layout.getStrides()))
+        if (ShapedType::isDynamic(stride))
+          add(name + ".stride" + std::to_string(d), SlotKind::i64, SlotPart::stride, d);
+  }
+  return signature;
+}

@@ -1,0 +1,430 @@
+//===- TileLoops.cpp - writing tiles into buffers and arguments, row by row, strip by strip ----------------------===//
+#include "passes/lower/TileLowering.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+//===- Loop nests --------------------------------------------------------------------------------------------------===//
+
+SmallVector<Value> TileLowering::repeat(Value begin, Value end, Value step, ValueRange carried,
+                                        function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  auto loop = scf::ForOp::create(b, loc, begin, end, step, carried);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> next = body(loop.getInductionVar(), loop.getRegionIterArgs());
+  if (!carried.empty() || loop.getBody()->empty() || !loop.getBody()->back().hasTrait<OpTrait::IsTerminator>()) {
+    b.setInsertionPointToEnd(loop.getBody());
+    scf::YieldOp::create(b, loc, next);
+  }
+  return loop.getResults();
+}
+
+SmallVector<Value> TileLowering::repeat(int64_t begin, int64_t end, int64_t step, ValueRange carried,
+                                        function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  int64_t count = end > begin ? llvm::divideCeil(end - begin, step) : 0;
+  if (count == 0)
+    return SmallVector<Value>(carried);
+  if (count == 1)
+    return body(constant(begin), carried);
+  return repeat(constant(begin), constant(end), constant(step), carried, body);
+}
+
+/// One iteration per index of the leading dimensions `shape`; `guard` decides per index of the first whether to run.
+void TileLowering::forEachRow(ArrayRef<int64_t> shape, function_ref<Value(Value)> guard, function_ref<void(ArrayRef<Value>)> body) {
+  SmallVector<Value> lead;
+  std::function<void(size_t)> nest = [&](size_t depth) {
+    if (depth == shape.size())
+      return body(lead);
+    repeat(0, shape[depth], 1, {}, [&](Value index, ValueRange) -> SmallVector<Value> {
+      lead.push_back(index);
+      if (depth == 0 && guard) {
+        OpBuilder::InsertionGuard restore(b);
+        auto branch = scf::IfOp::create(b, loc, guard(index), false);
+        b.setInsertionPoint(branch.thenBlock()->getTerminator());
+        nest(depth + 1);
+      } else {
+        nest(depth + 1);
+      }
+      lead.pop_back();
+      return {};
+    });
+  };
+  nest(0);
+}
+
+/// Strips of `width` lanes over [0, length), cut at `breaks`; what is left of a piece is one narrower, masked strip.
+void TileLowering::forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t> breaks, function_ref<void(const Strip &)> body) {
+  SmallVector<int64_t> ends(breaks);
+  ends.push_back(length);
+  int64_t lo = 0;
+  auto run = [&](const Strip &strip) {
+    startStrip();
+    body(strip);
+    startStrip();
+  };
+  for (int64_t hi : ends) {
+    int64_t full = (hi - lo) / width * width;
+    repeat(lo, lo + full, width, {}, [&](Value column, ValueRange) -> SmallVector<Value> {
+      run({column, lo, hi, width, width});
+      return {};
+    });
+    if (int64_t rest = hi - lo - full)
+      run({constant(lo + full), lo + full, hi, static_cast<int64_t>(llvm::PowerOf2Ceil(rest)), rest});
+    lo = hi;
+  }
+}
+
+void TileLowering::fill(View target, VectorType type, Value value) {
+  SmallVector<int64_t> cuts = plan.breaks(value);
+  forEachRow(type.getShape().drop_back(), nullptr, [&](ArrayRef<Value> lead) {
+    forEachStrip(type.getShape().back(), widthFor(type), cuts, [&](const Strip &strip) {
+      writeView(target, lead, strip, eval(value, lead, strip), strip.hi != type.getShape().back());
+    });
+  });
+}
+
+void TileLowering::storeGroup(ArrayRef<tile::StoreOp> stores) {
+  tile::StoreOp first = stores.front();
+  auto type = cast<VectorType>(first.getValue().getType());
+  SmallVector<int64_t> cuts;
+  int64_t width = 0;
+  for (tile::StoreOp store : stores) {
+    accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
+    cuts.append(plan.breaks(store.getValue()));
+    width = std::max(width, widthFor(cast<VectorType>(store.getValue().getType())));
+  }
+  llvm::sort(cuts);
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  const Access &at = accesses[first];
+  size_t outerGuards = guards.size();
+  auto guard = [&](Value row) {
+    guards.push_back({at.limit, {at.row, row}});
+    return inBounds(add(at.row, row), at.limit);
+  };
+  bool guarded = at.limit && type.getRank() > 1;
+  forEachRow(type.getShape().drop_back(), guarded ? function_ref<Value(Value)>(guard) : function_ref<Value(Value)>(), [&](ArrayRef<Value> lead) {
+    forEachStrip(type.getShape().back(), width, cuts, [&](const Strip &strip) {
+      SmallVector<Value> values;
+      for (tile::StoreOp store : stores) // all reads of a strip come before its writes: a launch may work in place
+        values.push_back(eval(store.getValue(), lead, strip));
+      for (auto [store, value] : llvm::zip(stores, values))
+        writeArgument(store, lead, strip, value);
+    });
+  });
+  guards.resize(outerGuards);
+}
+
+//===- Reductions --------------------------------------------------------------------------------------------------===//
+
+Value TileLowering::combine(tile::ReduceKind kind, Value x, Value y) {
+  bool isFloat = isa<FloatType>(elementOf(x));
+  switch (kind) {
+  case tile::ReduceKind::add:
+    return isFloat ? Value(arith::AddFOp::create(b, loc, x, y)) : Value(arith::AddIOp::create(b, loc, x, y));
+  case tile::ReduceKind::max:
+    return isFloat ? Value(arith::MaximumFOp::create(b, loc, x, y)) : Value(arith::MaxSIOp::create(b, loc, x, y));
+  case tile::ReduceKind::min:
+    return isFloat ? Value(arith::MinimumFOp::create(b, loc, x, y)) : Value(arith::MinSIOp::create(b, loc, x, y));
+  }
+  llvm_unreachable("unknown reduction");
+}
+
+/// Halves the vector until one lane is left: a fixed order.
+Value TileLowering::horizontal(tile::ReduceKind kind, Value vector) {
+  int64_t width = cast<VectorType>(vector.getType()).getDimSize(0);
+  for (int64_t half = width / 2; half >= 1; half /= 2) {
+    SmallVector<int64_t> low(half), high(half);
+    for (int64_t i = 0; i < half; ++i) {
+      low[i] = i;
+      high[i] = half + i;
+    }
+    vector = combine(kind, vector::ShuffleOp::create(b, loc, vector, vector, low), vector::ShuffleOp::create(b, loc, vector, vector, high));
+  }
+  return vector::ExtractOp::create(b, loc, vector, ArrayRef<int64_t>{0});
+}
+
+static TypedAttr identity(tile::ReduceKind kind, Type element, Builder &b) {
+  if (auto type = dyn_cast<FloatType>(element)) {
+    if (kind == tile::ReduceKind::add)
+      return b.getFloatAttr(type, 0.0);
+    return b.getFloatAttr(type, APFloat::getInf(type.getFloatSemantics(), kind == tile::ReduceKind::max));
+  }
+  unsigned bits = element.getIntOrFloatBitWidth();
+  switch (kind) {
+  case tile::ReduceKind::add: return b.getIntegerAttr(element, 0);
+  case tile::ReduceKind::max: return b.getIntegerAttr(element, APInt::getSignedMinValue(bits));
+  case tile::ReduceKind::min: return b.getIntegerAttr(element, APInt::getSignedMaxValue(bits));
+  }
+  llvm_unreachable("unknown reduction");
+}
+
+/// Along the last dimension: vector accumulators, one horizontal step per row. bf16 is accumulated in f32.
+void TileLowering::reduceLast(tile::ReduceOp op) {
+  auto source = cast<VectorType>(op.getSource().getType());
+  Type element = source.getElementType(), sum = storageType(element);
+  int64_t length = source.getShape().back(), width = widthFor(source);
+  SmallVector<int64_t> ends = plan.breaks(op.getSource());
+  ends.push_back(length);
+  View target;
+  if (isTile(op.getResult()))
+    target = destination(op.getResult());
+  TypedAttr neutral = identity(op.getKind(), sum, b);
+  auto widened = [&](Value v) -> Value {
+    return element == sum ? v : arith::ExtFOp::create(b, loc, typed(sum, width), v).getResult();
+  };
+  Value scalar;
+  forEachRow(source.getShape().drop_back(), nullptr, [&](ArrayRef<Value> lead) {
+    Value start = splat(arith::ConstantOp::create(b, loc, neutral), width);
+    SmallVector<Value> total{start};
+    int64_t lo = 0;
+    for (int64_t hi : ends) {
+      int64_t count = (hi - lo) / width, full = count * width;
+      int64_t ways = count % 4 == 0 && count >= 8 ? 4 : count % 2 == 0 && count >= 4 ? 2 : 1;
+      while (static_cast<int64_t>(total.size()) < ways)
+        total.push_back(start);
+      SmallVector<Value> front(total.begin(), total.begin() + ways);
+      front = repeat(lo, lo + full, ways * width, front, [&](Value column, ValueRange carried) {
+        SmallVector<Value> next;
+        for (auto [way, value] : llvm::enumerate(carried)) {
+          startStrip();
+          next.push_back(combine(op.getKind(), value, widened(eval(op.getSource(), lead, {add(column, way * width), lo, hi, width, width}))));
+        }
+        startStrip();
+        return next;
+      });
+      llvm::copy(front, total.begin());
+      if (int64_t rest = hi - lo - full) {
+        startStrip();
+        Strip strip{constant(lo + full), lo + full, hi, width, rest};
+        Value value = widened(eval(op.getSource(), lead, strip));
+        startStrip();
+        value = arith::SelectOp::create(b, loc, laneMask(strip), value, start);
+        total.front() = combine(op.getKind(), total.front(), value);
+      }
+      lo = hi;
+    }
+    while (total.size() > 1) {
+      size_t half = total.size() / 2;
+      for (size_t i = 0; i < half; ++i)
+        total[i] = combine(op.getKind(), total[i], total[i + half]);
+      total.truncate(half);
+    }
+    scalar = horizontal(op.getKind(), total.front());
+    if (target.memref)
+      writeView(target, lead.empty() ? ArrayRef<Value>() : lead.drop_back(), {lead.empty() ? constant(0) : lead.back(), 0, 0, 0, 1}, scalar, false);
+  });
+  if (target.memref)
+    return own(op.getResult(), target);
+  if (element != sum)
+    scalar = arith::TruncFOp::create(b, loc, element, scalar);
+  scalars.map(op.getResult(), scalar);
+}
+
+/// Reduce or running sum along a dimension that is not the last: a row of accumulators walks along `axis`.
+void TileLowering::scanRows(Operation *op, Value source, int64_t axis, bool reverse, bool everyRow) {
+  Value result = op->getResult(0);
+  auto type = cast<VectorType>(source.getType());
+  Type element = type.getElementType(), sum = storageType(element);
+  int64_t length = type.getShape().back(), count = type.getDimSize(axis);
+  auto kind = everyRow ? tile::ReduceKind::add : cast<tile::ReduceOp>(op).getKind();
+  View target = destination(result);
+  SmallVector<int64_t> outer(type.getShape().drop_back());
+  outer.erase(outer.begin() + axis);
+  SmallVector<int64_t> cuts = plan.breaks(source);
+  forEachRow(outer, nullptr, [&](ArrayRef<Value> lead) {
+    forEachStrip(length, widthFor(type), cuts, [&](const Strip &strip) {
+      bool exact = strip.hi != length;
+      Value start = splat(arith::ConstantOp::create(b, loc, identity(kind, sum, b)), strip.width);
+      SmallVector<Value> total = repeat(0, count, 1, ValueRange{start}, [&](Value step, ValueRange carried) -> SmallVector<Value> {
+        startStrip();
+        Value row = reverse ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
+        SmallVector<Value> at(lead);
+        at.insert(at.begin() + axis, row);
+        Value value = eval(source, at, strip);
+        startStrip();
+        if (element != sum)
+          value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
+        Value next = combine(kind, carried.front(), value);
+        if (everyRow)
+          writeView(target, at, strip, next, exact);
+        return {next};
+      });
+      if (!everyRow)
+        writeView(target, lead, strip, total.front(), exact);
+    });
+  });
+  own(result, target);
+}
+
+/// Running sum along the last dimension: log2(width) shifted additions per strip, and the carry of the strips before.
+void TileLowering::cumsumLast(tile::CumsumOp op) {
+  auto type = cast<VectorType>(op.getType());
+  Type element = type.getElementType(), sum = storageType(element);
+  int64_t length = type.getShape().back(), width = widthFor(type), full = length / width * width;
+  bool reverse = op.getReverse();
+  View target = destination(op.getResult());
+  forEachRow(type.getShape().drop_back(), nullptr, [&](ArrayRef<Value> lead) {
+    auto step = [&](const Strip &strip, Value carry) -> Value {
+      startStrip();
+      Value value = eval(op.getSource(), lead, strip);
+      startStrip();
+      if (element != sum)
+        value = arith::ExtFOp::create(b, loc, typed(sum, width), value);
+      Value none = zero(value.getType());
+      if (strip.valid < width)
+        value = arith::SelectOp::create(b, loc, laneMask(strip), value, none);
+      for (int64_t distance = 1; distance < width; distance *= 2) {
+        SmallVector<int64_t> from(width);
+        for (int64_t i = 0; i < width; ++i) {
+          int64_t lane = reverse ? i + distance : i - distance;
+          from[i] = lane < 0 || lane >= width ? width : lane; // lane 0 of `none`
+        }
+        value = arith::AddFOp::create(b, loc, value, vector::ShuffleOp::create(b, loc, value, none, from));
+      }
+      value = arith::AddFOp::create(b, loc, value, splat(carry, width));
+      writeView(target, lead, strip, value, false);
+      return vector::ExtractOp::create(b, loc, value, ArrayRef<int64_t>{reverse ? 0 : width - 1});
+    };
+    Value carry = zero(sum);
+    Strip rest{constant(full), full, length, width, length - full};
+    if (reverse && rest.valid)
+      carry = step(rest, carry);
+    carry = repeat(0, full, width, ValueRange{carry}, [&](Value at, ValueRange carried) -> SmallVector<Value> {
+      Value column = reverse ? Value(arith::SubIOp::create(b, loc, constant(full - width), at)) : at;
+      return {step({column, 0, full, width, width}, carried.front())};
+    }).front();
+    if (!reverse && rest.valid)
+      step(rest, carry);
+  });
+  own(op.getResult(), target);
+}
+
+//===- Other kept tiles --------------------------------------------------------------------------------------------===//
+
+void TileLowering::insertRows(tile::InsertRowsOp op) {
+  auto type = cast<VectorType>(op.getType());
+  auto valueType = cast<VectorType>(op.getValue().getType());
+  Value value = op.getValue();
+  View target;
+  bool onlySame = true;
+  auto it = views.find(op.getTarget());
+  if (it != views.end() && it->second.buffer && dies(op.getTarget(), 1) && !reads(value, it->second.buffer, false, onlySame)) {
+    target = it->second;
+  } else {
+    target = destination(op.getResult());
+    fill(target, type, op.getTarget());
+  }
+  Value offset = scalars.lookup(op.getOffset());
+  bool oneRow = valueType.getRank() < type.getRank();
+  SmallVector<int64_t> cuts = plan.breaks(value);
+  forEachRow(valueType.getShape().drop_back(), nullptr, [&](ArrayRef<Value> lead) {
+    SmallVector<Value> at(lead);
+    if (oneRow)
+      at.insert(at.begin(), offset);
+    else if (!at.empty())
+      at.front() = add(at.front(), offset);
+    forEachStrip(valueType.getShape().back(), widthFor(valueType), cuts, [&](const Strip &strip) {
+      Strip to = strip;
+      if (type.getRank() == 1)
+        to.column = add(strip.column, offset);
+      writeView(target, at, to, eval(value, lead, strip), type.getRank() == 1 || strip.hi != valueType.getShape().back());
+    });
+  });
+  own(op.getResult(), target);
+}
+
+/// A shape_cast whose last dimensions do not divide each other: element by element.
+void TileLowering::reshape(vector::ShapeCastOp op) {
+  auto type = cast<VectorType>(op.getType());
+  auto from = op.getSourceVectorType().getShape();
+  View target = destination(op.getResult());
+  SmallVector<Buffer *> temporary;
+  View source = packed(op.getSource(), temporary);
+  Type element = type.getElementType();
+  repeat(0, type.getNumElements(), 1, {}, [&](Value linear, ValueRange) -> SmallVector<Value> {
+    auto position = [&](ArrayRef<int64_t> shape) {
+      SmallVector<Value> index(shape.size());
+      Value rest = linear;
+      for (int64_t d = static_cast<int64_t>(shape.size()) - 1; d >= 0; --d) {
+        index[d] = d == 0 ? rest : remainder(rest, shape[d]);
+        rest = divide(rest, shape[d]);
+      }
+      return index;
+    };
+    SmallVector<Value> in = position(from), out = position(type.getShape());
+    Value value = readView(source, element, ArrayRef(in).drop_back(), {in.back(), 0, 0, 0, 1});
+    writeView(target, ArrayRef(out).drop_back(), {out.back(), 0, 0, 0, 1}, value, false);
+    return {};
+  });
+  for (Buffer *buffer : temporary)
+    giveBack(buffer);
+  own(op.getResult(), target);
+}
+
+/// A table: one constant of the module, rows padded like those of a stack buffer.
+void TileLowering::keepConstant(arith::ConstantOp op) {
+  auto type = cast<VectorType>(op.getType());
+  auto dense = cast<DenseElementsAttr>(op.getValue());
+  Type stored = storageType(type.getElementType());
+  int64_t length = type.getShape().back(), padded = paddedLength(length);
+  SmallVector<Attribute> values;
+  int64_t column = 0;
+  for (Attribute value : dense.getValues<Attribute>()) {
+    if (auto number = dyn_cast<FloatAttr>(value))
+      values.push_back(FloatAttr::get(stored, number.getValueAsDouble()));
+    else
+      values.push_back(IntegerAttr::get(stored, cast<IntegerAttr>(value).getValue().zext(stored.isIndex() ? 64 : stored.getIntOrFloatBitWidth())));
+    if (++column == length)
+      for (column = 0; static_cast<int64_t>(values.size()) % padded != 0;)
+        values.push_back(b.getZeroAttr(stored));
+  }
+  for (int i = 0; i < 16; ++i)
+    values.push_back(b.getZeroAttr(stored));
+  auto memref = MemRefType::get({static_cast<int64_t>(values.size())}, stored);
+  std::string name = (kernel.getName() + "__table" + Twine(constantCount++)).str();
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(lowered);
+    memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), memref,
+                             DenseElementsAttr::get(RankedTensorType::get(memref.getShape(), stored), values), true, b.getI64IntegerAttr(64));
+  }
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(entryEnd);
+  Buffer table{memref::GetGlobalOp::create(b, loc, memref, name), 0};
+  View view = viewOf(&table, type);
+  view.buffer = nullptr;
+  views[op.getResult()] = view;
+}
+
+LogicalResult TileLowering::keep(Value v) {
+  Operation *op = v.getDefiningOp();
+  if (auto dotOp = dyn_cast<tile::DotOp>(op)) {
+    dot(dotOp);
+  } else if (auto solveOp = dyn_cast<tile::SolveOp>(op)) {
+    solve(solveOp);
+  } else if (auto transposeOp = dyn_cast<tile::TransposeOp>(op)) {
+    transpose(transposeOp);
+  } else if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
+    if (static_cast<int64_t>(reduce.getAxis()) == tileType(reduce.getSource()).getRank() - 1)
+      reduceLast(reduce);
+    else
+      scanRows(reduce, reduce.getSource(), reduce.getAxis(), false, false);
+  } else if (auto scan = dyn_cast<tile::CumsumOp>(op)) {
+    if (static_cast<int64_t>(scan.getAxis()) == tileType(v).getRank() - 1)
+      cumsumLast(scan);
+    else
+      scanRows(scan, scan.getSource(), scan.getAxis(), scan.getReverse(), true);
+  } else if (auto insert = dyn_cast<tile::InsertRowsOp>(op)) {
+    insertRows(insert);
+  } else if (auto constantOp = dyn_cast<arith::ConstantOp>(op); constantOp && !isa<SplatElementsAttr>(constantOp.getValue())) {
+    keepConstant(constantOp);
+  } else if (auto cast = dyn_cast<vector::ShapeCastOp>(op); cast && !TilePlan::isSimpleCast(cast)) {
+    reshape(cast);
+  } else {
+    View target = destination(v);
+    fill(target, tileType(v), v);
+    own(v, target);
+  }
+  return success(!failedOnce);
+}

@@ -1,0 +1,213 @@
+//===- TileLowering.h - one kernel on its way from tiles to loops (private to TileToLoops) ------------------------===//
+//
+// A tile is either lazy (computed per strip inside the loop of whoever consumes it) or kept in a stack buffer. TilePlan
+// decides which, before anything is emitted; TileEvaluate computes one strip of a lazy tile; TileLoops and TileMatrix
+// write tiles into buffers; TileToLoops walks the kernel, owns control flow and the buffers' lifetimes.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#ifndef PASSES_LOWER_TILELOWERING_H
+#define PASSES_LOWER_TILELOWERING_H
+
+#include "dialects/tile/TileDialect.h"
+#include "passes/lower/KernelSignature.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/Support/MathExtras.h"
+#include <deque>
+
+namespace braid::lower {
+using namespace mlir;
+
+inline VectorType tileType(Value v) { return dyn_cast<VectorType>(v.getType()); }
+inline bool isTile(Value v) { return isa<VectorType>(v.getType()); }
+/// Type in which a stack buffer holds elements: bf16 as f32 (exact both ways), i1 as bytes.
+Type storageType(Type element);
+/// Elements from one row of a stack buffer to the next: full strips of any type may be written.
+inline int64_t paddedLength(int64_t length) {
+  return length <= 16 ? static_cast<int64_t>(llvm::PowerOf2Ceil(length)) : static_cast<int64_t>(llvm::alignTo(length, 16));
+}
+
+/// Which tiles are kept in buffers, and which stores share one loop.
+class TilePlan {
+public:
+  TilePlan(func::FuncOp kernel, int64_t vectorBytes);
+  bool isKept(Value tile) const { return kept.contains(tile); }
+  /// The stores that are emitted together, at the last one; empty for a store that is not the last of its group.
+  ArrayRef<tile::StoreOp> group(tile::StoreOp store) const;
+  /// Columns of the last dimension at which a lazy tile changes its formula (concat, merged dimensions).
+  SmallVector<int64_t> breaks(Value tile) const;
+  int64_t width(Type element) const;
+  static bool isSimpleCast(vector::ShapeCastOp op);
+
+private:
+  bool mustKeep(Operation *op) const;
+  bool neverKept(Value tile) const;
+  void forceOperands(Operation *op);
+  void formGroups(Block &block);
+  void keepHazards(func::FuncOp kernel);
+  int64_t cost(Value tile, DenseMap<Value, int64_t> &known) const;
+  void sinks(Value tile, Operation *home, int64_t repeat, DenseMap<Operation *, int64_t> &found, int depth) const;
+  Operation *leader(Operation *op) const;
+
+  int64_t vectorBytes;
+  DenseSet<Value> kept;
+  DenseMap<Operation *, SmallVector<tile::StoreOp>> groups;
+  DenseMap<Operation *, Operation *> leaders;
+};
+
+/// A stack buffer. Several values may own it one after the other; a loop pins the buffers it carries.
+struct Buffer {
+  Value memref; ///< memref<N x storage>
+  int64_t capacity;
+  int owners = 0, pins = 0;
+};
+
+/// Strided elements of a flat memory: a stack buffer seen as a tile, or a buffer argument.
+struct View {
+  Value memref;
+  SmallVector<Value> strides; ///< in elements
+  Buffer *buffer = nullptr;   ///< null: an argument or a constant
+};
+
+/// Columns of the tile being evaluated: lanes [column, column + width). width 0: the one element at `column`.
+struct Strip {
+  Value column;
+  int64_t lo, hi; ///< all columns of this piece of code lie in [lo, hi)
+  int64_t width;
+  int64_t valid;  ///< live lanes; what the others hold does not matter
+};
+
+class TileLowering {
+public:
+  TileLowering(func::FuncOp kernel, int64_t vectorBytes);
+  /// Replaces the kernel by an llvm.func-compatible func.func of the same name. Emits an error and fails on what it cannot do.
+  LogicalResult run();
+
+private:
+  // TileToLoops.cpp: the function, control flow, lifetimes
+  void buildEntry();
+  LogicalResult lowerBlock(Block &block);
+  LogicalResult lowerOp(Operation *op);
+  LogicalResult lowerFor(scf::ForOp op);
+  LogicalResult lowerIf(scf::IfOp op);
+  LogicalResult lowerScalar(Operation *op);
+  void assignAll(ArrayRef<Value> values, ArrayRef<View> targets, ArrayRef<VectorType> types);
+  void release(Value v, Block *user);
+  void releaseOperands(Operation *op);
+  void useDone(Value v);
+  void drainDeferred(Block *block);
+  Buffer *allocate(VectorType type);
+  void giveBack(Buffer *buffer);
+  View viewOf(Buffer *buffer, VectorType type);
+  void own(Value v, View view);
+  bool dies(Value v, int64_t usesHere);
+  /// A place for the result `v`: the buffer of the loop that yields it if that is free (or read only through `through`,
+  /// element by element), else a new buffer.
+  View destination(Value v, Value through = {});
+  int64_t readsThrough(Value target, Value root, bool &elementwise);
+  bool reads(Value root, Buffer *buffer, bool identity, bool &onlyIdentity);
+
+  // TileLoops.cpp: loops
+  using Body = function_ref<void(ArrayRef<Value> lead, const Strip &strip)>;
+  void forEachRow(ArrayRef<int64_t> shape, function_ref<Value(Value row)> guard, function_ref<void(ArrayRef<Value>)> body);
+  void forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t> breaks, function_ref<void(const Strip &)> body);
+  void fill(View target, VectorType type, Value value);
+  void storeGroup(ArrayRef<tile::StoreOp> stores);
+  LogicalResult keep(Value v);
+  void reduceLast(tile::ReduceOp op);
+  void scanRows(Operation *op, Value source, int64_t axis, bool reverse, bool everyRow);
+  void cumsumLast(tile::CumsumOp op);
+  void insertRows(tile::InsertRowsOp op);
+  void reshape(vector::ShapeCastOp op);
+  void keepConstant(arith::ConstantOp op);
+  Value combine(tile::ReduceKind kind, Value a, Value b);
+  Value horizontal(tile::ReduceKind kind, Value vector);
+  /// Runs `body` `count` times with carried values; no loop when count is 1.
+  SmallVector<Value> repeat(int64_t begin, int64_t end, int64_t step, ValueRange carried,
+                            function_ref<SmallVector<Value>(Value, ValueRange)> body);
+  SmallVector<Value> repeat(Value begin, Value end, Value step, ValueRange carried,
+                            function_ref<SmallVector<Value>(Value, ValueRange)> body);
+
+  // TileMatrix.cpp
+  void dot(tile::DotOp op);
+  void solve(tile::SolveOp op);
+  void transpose(tile::TransposeOp op);
+  void transposeInto(View source, View target, int64_t rows, int64_t columns, Type element);
+  /// The tile as rows in a buffer; `temporary` when the caller must give it back.
+  View packed(Value v, SmallVectorImpl<Buffer *> &temporary);
+
+  // TileEvaluate.cpp
+  Value eval(Value v, ArrayRef<Value> lead, const Strip &strip);
+  Value evalOp(Operation *op, Value v, ArrayRef<Value> lead, const Strip &strip);
+  Value evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip &strip);
+  Value evalShapeCast(vector::ShapeCastOp op, ArrayRef<Value> lead, const Strip &strip);
+  Value evalMask(tile::MaskOp op, ArrayRef<Value> lead, const Strip &strip);
+  Value readView(const View &view, Type element, ArrayRef<Value> lead, const Strip &strip, bool widen = false);
+  void writeView(const View &view, ArrayRef<Value> lead, const Strip &strip, Value value, bool exact);
+  void writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const Strip &strip, Value value);
+  Value laneMask(const Strip &strip);
+  Value rowMask(Value row, Value limit, int64_t width);
+  Value inBounds(Value row, Value limit);
+  void startStrip() { cache.clear(); }
+
+  // Small helpers on index values; constants live in the entry block and fold.
+  Value constant(int64_t value);
+  Value add(Value a, Value b);
+  Value add(Value a, int64_t b) { return b == 0 ? a : add(a, constant(b)); }
+  Value mul(Value a, Value b);
+  Value divide(Value a, int64_t b);
+  Value remainder(Value a, int64_t b);
+  Value zero(Type type);
+  Value splat(Value scalar, int64_t width);
+  Value lanes(int64_t width, Type element);
+  Value number(Type element, double value);
+  Value numberOf(Type type, double value);
+  Value offsetIn(const View &view, ArrayRef<Value> lead, Value column);
+  Type typed(Type element, int64_t width) { return width ? Type(VectorType::get({width}, element)) : element; }
+  Type elementOf(Value v) { return getElementTypeOrSelf(v.getType()); }
+  int64_t widthFor(VectorType type) {
+    return std::min<int64_t>(plan.width(type.getElementType()), llvm::PowerOf2Ceil(type.getShape().back()));
+  }
+  InFlightDiagnostic fail(Operation *op, const Twine &message) {
+    failedOnce = true;
+    return op->emitOpError(message);
+  }
+
+  struct Access { ///< of one load or store: the parts that do not depend on the tile element
+    Value offset, row, limit;
+    SmallVector<Value> strides; ///< per tile dimension
+  };
+  Access access(Value buffer, ValueRange indices, ArrayRef<int64_t> dims, Value limit);
+
+  func::FuncOp kernel, lowered;
+  int64_t vectorBytes;
+  TilePlan plan;
+  OpBuilder b;
+  Location loc;
+  Operation *entryEnd = nullptr; ///< allocations and constants go before it
+  IRMapping scalars;
+  DenseMap<Value, View> arguments; ///< buffer arguments
+  DenseMap<Value, SmallVector<Value>> sizes;
+  DenseMap<Value, View> views;     ///< kept tiles
+  DenseMap<Value, int64_t> usesLeft;
+  DenseMap<Operation *, Access> accesses;
+  DenseMap<Block *, SmallVector<Value>> deferred;
+  DenseMap<Operation *, SmallVector<View>> loopViews; ///< carried buffers, by loop
+  std::deque<Buffer> buffers;
+  SmallVector<Buffer *> freeBuffers;
+  std::map<int64_t, Value> constants;
+  /// Evaluated strips of the loop body being emitted: (tile, indices..., width) -> value.
+  std::map<std::vector<void *>, Value> cache;
+  SmallVector<std::pair<Value, std::pair<Value, Value>>> guards; ///< (limit, (base row, tile row)): known in bounds
+  Block *current = nullptr; ///< block of the kernel being walked
+  bool failedOnce = false;
+  int64_t constantCount = 0;
+};
+
+} // namespace braid::lower
+
+#endif // PASSES_LOWER_TILELOWERING_H

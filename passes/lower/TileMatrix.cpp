@@ -1,0 +1,260 @@
+//===- TileMatrix.cpp - dot, solve and transpose: register blocks over packed operands ---------------------------===//
+//
+// dot holds a block of rows x vectors of accumulators in registers over the whole k loop; b's rows are loaded as vectors,
+// a's elements are broadcast. solve uses the same block for what is left of the diagonal and finishes the block's own
+// triangle in registers.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/TileLowering.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+namespace {
+struct RegisterBlock {
+  int64_t rows, vectors;
+};
+} // namespace
+
+/// Accumulators that fit the register file: 32 registers of 64 bytes, else 16.
+static RegisterBlock chooseBlock(int64_t rows, int64_t vectors, bool wide) {
+  RegisterBlock block{1, std::min<int64_t>(vectors, wide ? 4 : 2)};
+  static constexpr int64_t mostWide[] = {16, 12, 8, 6}, mostNarrow[] = {8, 5};
+  int64_t most = std::min(rows, wide ? mostWide[block.vectors - 1] : mostNarrow[block.vectors - 1]);
+  block.rows = most;
+  for (int64_t candidate = most; candidate >= std::max<int64_t>(most - 4, 2); --candidate)
+    if (rows % candidate == 0) {
+      block.rows = candidate;
+      break;
+    }
+  return block;
+}
+
+View TileLowering::packed(Value v, SmallVectorImpl<Buffer *> &temporary) {
+  if (auto it = views.find(v); it != views.end())
+    return it->second;
+  Buffer *buffer = allocate(tileType(v));
+  temporary.push_back(buffer);
+  View view = viewOf(buffer, tileType(v));
+  fill(view, tileType(v), v);
+  return view;
+}
+
+//===- Transpose ---------------------------------------------------------------------------------------------------===//
+
+/// target[j, i] = source[i, j], in squares of vectors: log2(width) rounds of shuffles.
+void TileLowering::transposeInto(View source, View target, int64_t rows, int64_t columns, Type element) {
+  Type stored = storageType(element);
+  int64_t width = std::min<int64_t>({plan.width(stored), static_cast<int64_t>(llvm::PowerOf2Ceil(rows)), static_cast<int64_t>(llvm::PowerOf2Ceil(columns))});
+  auto square = [&](Value row, int64_t liveRows, Value column, int64_t liveColumns) {
+    SmallVector<Value> v(width);
+    auto type = VectorType::get({width}, stored);
+    for (int64_t i = 0; i < width; ++i)
+      v[i] = i < liveRows ? readView(source, stored, {add(row, i)}, {column, 0, 0, width, width}) : zero(type);
+    for (int64_t d = 1; d < width; d *= 2) {
+      SmallVector<int64_t> low(width), high(width);
+      for (int64_t l = 0; l < width; ++l) {
+        low[l] = (l & d) == 0 ? l : width + l - d;
+        high[l] = (l & d) == 0 ? l + d : width + l;
+      }
+      for (int64_t i = 0; i < width; ++i) {
+        if (i & d)
+          continue;
+        Value x = v[i], y = v[i + d];
+        v[i] = vector::ShuffleOp::create(b, loc, x, y, low);
+        v[i + d] = vector::ShuffleOp::create(b, loc, x, y, high);
+      }
+    }
+    for (int64_t j = 0; j < liveColumns; ++j)
+      writeView(target, {add(column, j)}, {row, 0, 0, width, width}, v[j], false);
+  };
+  int64_t fullRows = rows / width * width, fullColumns = columns / width * width;
+  auto band = [&](Value row, int64_t liveRows) {
+    repeat(0, fullColumns, width, {}, [&](Value column, ValueRange) -> SmallVector<Value> {
+      square(row, liveRows, column, width);
+      return {};
+    });
+    if (columns > fullColumns)
+      square(row, liveRows, constant(fullColumns), columns - fullColumns);
+  };
+  repeat(0, fullRows, width, {}, [&](Value row, ValueRange) -> SmallVector<Value> {
+    band(row, width);
+    return {};
+  });
+  if (rows > fullRows)
+    band(constant(fullRows), rows - fullRows);
+}
+
+void TileLowering::transpose(tile::TransposeOp op) {
+  auto source = cast<VectorType>(op.getSource().getType());
+  SmallVector<Buffer *> temporary;
+  View from = packed(op.getSource(), temporary);
+  View to = destination(op.getResult());
+  transposeInto(from, to, source.getDimSize(0), source.getDimSize(1), source.getElementType());
+  for (Buffer *buffer : temporary)
+    giveBack(buffer);
+  own(op.getResult(), to);
+}
+
+//===- Dot ---------------------------------------------------------------------------------------------------------===//
+
+void TileLowering::dot(tile::DotOp op) {
+  auto type = cast<VectorType>(op.getType());
+  auto typeA = cast<VectorType>(op.getA().getType()), typeB = cast<VectorType>(op.getB().getType());
+  int64_t m = type.getDimSize(0), n = type.getDimSize(1), k = typeA.getDimSize(op.getTransposeA() ? 0 : 1);
+  Type element = type.getElementType();
+  SmallVector<Buffer *> temporary;
+  View a = packed(op.getA(), temporary), packedB = packed(op.getB(), temporary);
+  if (op.getTransposeB()) {
+    auto turned = VectorType::get({k, n}, typeB.getElementType());
+    Buffer *buffer = allocate(turned);
+    temporary.push_back(buffer);
+    View to = viewOf(buffer, turned);
+    transposeInto(packedB, to, n, k, typeB.getElementType());
+    packedB = to;
+  }
+  View target;
+  auto it = views.find(op.getAcc());
+  if (it != views.end() && it->second.buffer && dies(op.getAcc(), 1) && op.getAcc() != op.getA() && op.getAcc() != op.getB())
+    target = it->second;
+  else
+    target = destination(op.getResult(), op.getAcc());
+
+  int64_t width = widthFor(type), vectors = llvm::divideCeil(n, width);
+  auto inner = [&](Value row, int64_t rows, Value column, int64_t columns, int64_t live) {
+    auto vectorType = VectorType::get({width}, element);
+    auto strip = [&](int64_t c) {
+      int64_t valid = std::min(width, live - c * width);
+      return Strip{add(column, c * width), 0, n, width, valid};
+    };
+    SmallVector<Value> sums;
+    startStrip();
+    for (int64_t r = 0; r < rows; ++r) {
+      Value at = add(row, r);
+      for (int64_t c = 0; c < columns; ++c)
+        sums.push_back(eval(op.getAcc(), {at}, strip(c)));
+    }
+    startStrip();
+    sums = repeat(0, k, 1, sums, [&](Value depth, ValueRange carried) {
+      SmallVector<Value> next(carried), fromB(columns);
+      for (int64_t c = 0; c < columns; ++c)
+        fromB[c] = readView(packedB, element, {depth}, strip(c));
+      for (int64_t r = 0; r < rows; ++r) {
+        Value at = add(row, r);
+        Strip one{op.getTransposeA() ? at : depth, 0, 0, 0, 1};
+        Value scalar = readView(a, element, {op.getTransposeA() ? depth : at}, one);
+        Value all = vector::BroadcastOp::create(b, loc, vectorType, scalar);
+        for (int64_t c = 0; c < columns; ++c)
+          next[r * columns + c] = vector::FMAOp::create(b, loc, all, fromB[c], carried[r * columns + c]);
+      }
+      return next;
+    });
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        writeView(target, {add(row, r)}, strip(c), sums[r * columns + c], false);
+  };
+  RegisterBlock block = chooseBlock(m, vectors, vectorBytes == 64);
+  auto across = [&](Value row, int64_t rows) {
+    int64_t step = block.vectors * width, full = n / step * step;
+    repeat(0, full, step, {}, [&](Value column, ValueRange) -> SmallVector<Value> {
+      inner(row, rows, column, block.vectors, step);
+      return {};
+    });
+    if (n > full)
+      inner(row, rows, constant(full), llvm::divideCeil(n - full, width), n - full);
+  };
+  int64_t fullRows = m / block.rows * block.rows;
+  repeat(0, fullRows, block.rows, {}, [&](Value row, ValueRange) -> SmallVector<Value> {
+    across(row, block.rows);
+    return {};
+  });
+  if (m > fullRows)
+    across(constant(fullRows), m - fullRows);
+  for (Buffer *buffer : temporary)
+    giveBack(buffer);
+  own(op.getResult(), target);
+}
+
+//===- Solve -------------------------------------------------------------------------------------------------------===//
+
+void TileLowering::solve(tile::SolveOp op) {
+  auto type = cast<VectorType>(op.getType());
+  int64_t rowsAll = type.getDimSize(0), n = type.getDimSize(1);
+  Type element = storageType(type.getElementType());
+  SmallVector<Buffer *> temporary;
+  View a = packed(op.getA(), temporary);
+  View target;
+  auto it = views.find(op.getB());
+  if (it != views.end() && it->second.buffer && dies(op.getB(), 1) && op.getA() != op.getB()) {
+    target = it->second;
+  } else {
+    target = destination(op.getResult());
+    fill(target, type, op.getB());
+  }
+  bool up = op.getTranspose();
+  int64_t width = widthFor(VectorType::get(type.getShape(), element)), vectors = llvm::divideCeil(n, width);
+  // Coefficient of x[s] in the equation of row r: L[r, s], or of the transposed system L[s, r]; negated for the fma.
+  auto coefficient = [&](Value r, Value s) -> Value {
+    Value scalar = readView(a, element, {up ? s : r}, {up ? r : s, 0, 0, 0, 1});
+    return vector::BroadcastOp::create(b, loc, VectorType::get({width}, element), arith::NegFOp::create(b, loc, scalar));
+  };
+  // Rows [row, row + rows) given all solved rows: [0, row), or [row + rows, C) for the transposed system.
+  auto solveBlock = [&](Value row, int64_t rows, Value column, int64_t columns) {
+    auto strip = [&](int64_t c) { return Strip{add(column, c * width), 0, n, width, width}; };
+    SmallVector<Value> x;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        x.push_back(readView(target, element, {add(row, r)}, strip(c)));
+    Value begin = up ? add(row, rows) : constant(0), end = up ? constant(rowsAll) : row;
+    x = repeat(begin, end, constant(1), x, [&](Value s, ValueRange carried) {
+      SmallVector<Value> next(carried), solved(columns);
+      for (int64_t c = 0; c < columns; ++c)
+        solved[c] = readView(target, element, {s}, strip(c));
+      for (int64_t r = 0; r < rows; ++r) {
+        Value factor = coefficient(add(row, r), s);
+        for (int64_t c = 0; c < columns; ++c)
+          next[r * columns + c] = vector::FMAOp::create(b, loc, factor, solved[c], carried[r * columns + c]);
+      }
+      return next;
+    });
+    for (int64_t i = 0; i < rows; ++i) {
+      int64_t s = up ? rows - 1 - i : i; // solved now; the rest of the block loses its share
+      for (int64_t j = i + 1; j < rows; ++j) {
+        int64_t r = up ? rows - 1 - j : j;
+        Value factor = coefficient(add(row, r), add(row, s));
+        for (int64_t c = 0; c < columns; ++c)
+          x[r * columns + c] = vector::FMAOp::create(b, loc, factor, x[s * columns + c], x[r * columns + c]);
+      }
+    }
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        writeView(target, {add(row, r)}, strip(c), x[r * columns + c], false);
+  };
+  int64_t most = vectorBytes == 64 ? 4 : 2, rows = std::min<int64_t>(rowsAll, 4), full = rowsAll / rows * rows;
+  auto down = [&](Value column, int64_t columns) {
+    if (up && rowsAll > full)
+      solveBlock(constant(full), rowsAll - full, column, columns);
+    repeat(0, full, rows, {}, [&](Value at, ValueRange) -> SmallVector<Value> {
+      Value row = at;
+      if (up) {
+        std::optional<int64_t> known = getConstantIntValue(at);
+        row = known ? constant(full - rows - *known) : Value(arith::SubIOp::create(b, loc, constant(full - rows), at));
+      }
+      solveBlock(row, rows, column, columns);
+      return {};
+    });
+    if (!up && rowsAll > full)
+      solveBlock(constant(full), rowsAll - full, column, columns);
+  };
+  int64_t fullVectors = vectors / most * most;
+  repeat(0, fullVectors * width, most * width, {}, [&](Value column, ValueRange) -> SmallVector<Value> {
+    down(column, most);
+    return {};
+  });
+  if (vectors > fullVectors)
+    down(constant(fullVectors * width), vectors - fullVectors);
+  for (Buffer *buffer : temporary)
+    giveBack(buffer);
+  own(op.getResult(), target);
+}
