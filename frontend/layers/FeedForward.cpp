@@ -38,10 +38,11 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   Value ids = MoeRouteOp::create(builder, b.loc("expert_ids"), b.integers({B, T, K}), logits, topK);
   Value weights = MoeRouteWeightsOp::create(builder, b.loc("expert_weights"), b.tokens({K}), logits, ids,
                                             builder.getBoolAttr(spec.router.normalize));
-  auto plan = MoePlanOp::create(builder, b.loc("plan"), b.integers({R}), b.integers({B, T, K}), b.integers({E}),
-                                b.integers({E + 1}), b.integers({1}), ids, builder.getI64IntegerAttr(E),
-                                builder.getI64IntegerAttr(1), builder.getI64IntegerAttr(0));
-  Value exchange = plan.getOverflow();
+  auto plan =
+      MoePlanOp::create(builder, b.loc("plan"), b.integers({R}), b.integers({B, T, K}), b.integers({E}),
+                        b.integers({E + 1}), b.integers({1}), b.integers({1}), ids, builder.getI64IntegerAttr(E),
+                        builder.getI64IntegerAttr(1), builder.getI64IntegerAttr(0));
+  Value exchange = plan.getExchange();
   Value rows = MoeDispatchOp::create(builder, b.loc("rows"), b.tensor({1, R, M}), x, plan.getPerm(), plan.getInverse(),
                                      exchange);
 
