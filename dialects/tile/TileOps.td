@@ -122,7 +122,7 @@ def Tile_ConcatOp : Tile_Op<"concat", [Pure]> {
   let summary = "tiles side by side along the last dimension";
   let arguments = (ins Variadic<Tile_AnyTile>:$sources);
   let results = (outs Tile_AnyTile:$result);
-  let assemblyFormat = "$sources attr-dict `:` type($sources) `,` type($result)";
+  let assemblyFormat = "$sources attr-dict `:` type($sources) `->` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
 }
