@@ -14,14 +14,10 @@ using Commands = flatbuffers::Vector<flatbuffers::Offset<schema::Command>>;
 
 const char *nameOf(schema::CollectiveKind kind) {
   switch (kind) {
-  case schema::CollectiveKind::all_reduce:
-    return "all_reduce";
-  case schema::CollectiveKind::all_gather:
-    return "all_gather";
-  case schema::CollectiveKind::reduce_scatter:
-    return "reduce_scatter";
-  case schema::CollectiveKind::all_to_all:
-    return "all_to_all";
+  case schema::CollectiveKind::all_reduce: return "all_reduce";
+  case schema::CollectiveKind::all_gather: return "all_gather";
+  case schema::CollectiveKind::reduce_scatter: return "reduce_scatter";
+  case schema::CollectiveKind::all_to_all: return "all_to_all";
   }
   return "collective";
 }
@@ -38,30 +34,15 @@ void count(const Program &program, const Commands &commands, uint64_t times, Ent
       summary.launches += times;
       summary.kernels[program.kernels()[command->body_as_Launch()->kernel()]] += times;
       break;
-    case schema::Body::Gemm:
-      summary.libraryCalls["gemm"] += times;
-      break;
-    case schema::Body::GroupedGemm:
-      summary.libraryCalls["grouped_gemm"] += times;
-      break;
-    case schema::Body::Collective:
-      summary.libraryCalls[nameOf(command->body_as_Collective()->kind())] += times;
-      break;
-    case schema::Body::Copy:
-      summary.others["copy"] += times;
-      break;
-    case schema::Body::Fill:
-      summary.others["fill"] += times;
-      break;
-    case schema::Body::Record:
-      summary.others["record"] += times;
-      break;
-    case schema::Body::Wait:
-      summary.others["wait"] += times;
-      break;
+    case schema::Body::Gemm: summary.libraryCalls["gemm"] += times; break;
+    case schema::Body::GroupedGemm: summary.libraryCalls["grouped_gemm"] += times; break;
+    case schema::Body::Collective: summary.libraryCalls[nameOf(command->body_as_Collective()->kind())] += times; break;
+    case schema::Body::Copy: summary.others["copy"] += times; break;
+    case schema::Body::Fill: summary.others["fill"] += times; break;
+    case schema::Body::Record: summary.others["record"] += times; break;
+    case schema::Body::Wait: summary.others["wait"] += times; break;
     case schema::Body::Repeat:
-    case schema::Body::NONE:
-      break;
+    case schema::Body::NONE: break;
     }
   }
 }

@@ -1,0 +1,77 @@
+#include "TrainFixture.h"
+
+#include "runtime/io/JsonLines.h"
+#include "runtime/io/TensorNames.h"
+
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime::test {
+namespace {
+
+TEST(IoTensorNames, FindsInputsByTheirLastComponent) {
+  auto program = parseProgram(bigramProgram());
+  const EntryInfo &train = *program->findEntry("train_step"), &eval = *program->findEntry("eval_step");
+  auto a = entryInput(*program, train, "tokens"), b = entryInput(*program, eval, "tokens");
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ((*a)->name, "tokens");
+  EXPECT_EQ((*b)->name, "eval_step/tokens");
+  auto missing = entryInput(*program, eval, "step");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.message(), "entry @eval_step has no input 'step'; it has: eval_step/tokens, eval_step/labels, "
+                               "eval_step/cu_seqlens");
+  EXPECT_FALSE(entryOutput(*program, eval, "tokens"));
+  auto entry = findEntry(*program, "decode_9");
+  ASSERT_FALSE(entry);
+  EXPECT_NE(entry.message().find("no entry @decode_9; it has: init, train_step"), std::string::npos) << entry.message();
+}
+
+TEST(IoTensorNames, FindsStackedTensorsAndTheirLayers) {
+  auto program = parseProgram(bigramProgram()); // bias of layers 1 and 4
+  auto whole = findTensor(*program, nullptr, "layers.{}.bias"), layer = findTensor(*program, nullptr, "layers.4.bias");
+  ASSERT_TRUE(whole && layer);
+  EXPECT_EQ(whole->shape(), (std::vector<int64_t>{2, 256}));
+  EXPECT_EQ(layer->shape(), (std::vector<int64_t>{256}));
+  EXPECT_EQ(layer->layer, 1u);
+  EXPECT_EQ(whole->bytes(), 2 * layer->bytes());
+  auto missing = findTensor(*program, nullptr, "layers.2.bias");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.message(), "there is no tensor 'layers.2.bias'; 'layers.{}.bias' has layers 1, 4");
+  const EntryInfo &decode = *program->findEntry("decode_1");
+  auto logits = findTensor(*program, &decode, "logits");
+  ASSERT_TRUE(logits);
+  EXPECT_EQ(logits->info->name, "decode_1/logits");
+  EXPECT_FALSE(findTensor(*program, nullptr, "logits"));
+  EXPECT_FALSE(findTensor(*program, &decode, "nonsense"));
+}
+
+TEST(IoJsonLines, DropsWhatCameAfterTheCheckpoint) {
+  TemporaryDirectory directory;
+  std::string path = directory / "m.jsonl";
+  EXPECT_TRUE(dropLinesAfter(path, "step", 1).ok());
+  auto file = JsonLinesFile::create(path);
+  ASSERT_TRUE(file);
+  for (int step = 1; step <= 4; ++step)
+    ASSERT_TRUE(file->write({{"step", step}, {"loss", 0.5f}}).ok());
+  ASSERT_TRUE(file->write({{"note", NAN}}).ok());
+  writeText(path, readText(path) + "{\"step\": 5, \"lo"); // a killed run
+  ASSERT_TRUE(dropLinesAfter(path, "step", 2).ok());
+  EXPECT_EQ(readText(path), "{\"step\":1,\"loss\":0.5}\n{\"step\":2,\"loss\":0.5}\n{\"note\":null}\n");
+}
+
+TEST(IoFile, WritesAtomicallyAndNamesWhatFails) {
+  TemporaryDirectory directory;
+  std::string path = directory / "f";
+  ASSERT_TRUE(writeFileAtomic(path, "one").ok());
+  ASSERT_TRUE(writeFileAtomic(path, "two").ok());
+  EXPECT_EQ(readText(path), "two");
+  EXPECT_EQ(listDirectory(directory.str())->size(), 1u);
+  EXPECT_NE(readFile(directory / "none").message().find("cannot open: No such file"), std::string::npos);
+  EXPECT_NE(readFile(directory.str()).message().find("is a directory"), std::string::npos);
+  EXPECT_FALSE(writeFileAtomic(directory / "no/such/f", "x").ok());
+  auto file = InputFile::open(path);
+  std::vector<std::byte> more(5);
+  EXPECT_NE(file->read(0, more).message().find("ends after 3 bytes, but bytes 0 to 5"), std::string::npos);
+}
+
+} // namespace
+} // namespace braid::runtime::test

@@ -1,0 +1,95 @@
+#include "TrainFixture.h"
+
+#include "runtime/io/Npy.h"
+
+namespace braid::runtime::test {
+namespace {
+
+std::vector<std::byte> bytesOf(std::string_view text) {
+  auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+// A version 1 file with any header text.
+std::vector<std::byte> fileOf(const std::string &header, size_t dataBytes) {
+  std::string text("\x93NUMPY\x01\x00", 8);
+  text.push_back(static_cast<char>(header.size() & 0xff));
+  text.push_back(static_cast<char>(header.size() >> 8));
+  return bytesOf(text + header + std::string(dataBytes, 'x'));
+}
+
+void expectError(const std::vector<std::byte> &bytes, std::string_view part) {
+  auto array = parseNpy(bytes, "x.npy");
+  ASSERT_FALSE(array);
+  EXPECT_NE(array.message().find(part), std::string::npos) << array.message();
+  EXPECT_TRUE(array.message().starts_with("x.npy: ")) << array.message();
+}
+
+TEST(IoNpy, RoundTripsEveryTypeAndShape) {
+  TemporaryDirectory directory;
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8})
+    for (std::vector<int64_t> shape : {std::vector<int64_t>{}, {1}, {5}, {2, 3}, {0, 4}, {2, 1, 3, 2}}) {
+      size_t count = 1;
+      for (int64_t extent : shape)
+        count *= static_cast<size_t>(extent);
+      std::vector<std::byte> data(count * sizeOf(dtype));
+      for (size_t i = 0; i < data.size(); ++i)
+        data[i] = static_cast<std::byte>(i * 37);
+      std::string path = directory / "a.npy";
+      ASSERT_TRUE(writeNpy(path, dtype, shape, data).ok());
+      EXPECT_EQ((readText(path).size() - data.size()) % 64, 0u);
+      auto array = readNpy(path);
+      ASSERT_TRUE(array) << array.message();
+      EXPECT_EQ(array->dtype, dtype);
+      EXPECT_EQ(array->shape, shape);
+      EXPECT_EQ(array->data, data);
+    }
+}
+
+TEST(IoNpy, ReadsWhatNumpyWrites) {
+  // numpy.save of numpy.arange(3, dtype='<i4'): a shape of one dimension keeps its comma.
+  std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }";
+  auto array = parseNpy(fileOf(header + std::string(60, ' ') + "\n", 12), "x.npy");
+  ASSERT_TRUE(array) << array.message();
+  EXPECT_EQ(array->shape, std::vector<int64_t>{3});
+  // Version 2 has a header length of four bytes.
+  std::string text("\x93NUMPY\x02\x00", 8);
+  text += std::string("\x2d\x00\x00\x00", 4) + "{'shape':(),'fortran_order':False,'descr':'<f8'}";
+  text[8] = static_cast<char>(text.size() - 12);
+  EXPECT_TRUE(parseNpy(bytesOf(text + "12345678"), "x.npy"));
+  // Fortran order is no difference in one dimension.
+  EXPECT_TRUE(parseNpy(fileOf("{'descr': '|u1', 'fortran_order': True, 'shape': (2,), }", 2), "x.npy"));
+}
+
+TEST(IoNpy, RejectsWhatItCannotRead) {
+  expectError(bytesOf("not a numpy file"), "not a NumPy file");
+  expectError(bytesOf(std::string_view("\x93NUMPY\x09\x00\x00\x00", 10)), "version 9 is not supported");
+  expectError(fileOf("{'descr': '<f2', 'fortran_order': False, 'shape': (2,), }", 4), "type '<f2' is not supported");
+  expectError(fileOf("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8), "type '>f4' is not supported");
+  expectError(fileOf("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", 8), "structured");
+  expectError(fileOf("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", 16), "Fortran order");
+  expectError(fileOf("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 20),
+              "shape [2, 3] of type <f4 holds 6 elements, but the file has 20 bytes of data");
+  expectError(fileOf("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", 8), "a dimension");
+  expectError(fileOf("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 9), }", 8), "too large");
+  expectError(fileOf("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", 8), "a dimension");
+  expectError(fileOf("{'descr': '<f4', 'shape': (2,), }", 8), "lacks 'fortran_order'");
+  expectError(fileOf("{'descr': '<f4', 'descr': '<f4', }", 8), "unexpected key 'descr'");
+  expectError(fileOf("{'descr': '<f4", 8), "closing quote");
+}
+
+TEST(IoNpy, EveryTruncationAndFlipIsHarmless) {
+  std::vector<std::byte> file = fileOf("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", 24);
+  ASSERT_TRUE(parseNpy(file, "x.npy"));
+  for (size_t length = 0; length < file.size(); ++length)
+    EXPECT_FALSE(parseNpy(std::span(file).first(length), "x.npy")) << length;
+  for (size_t i = 0; i < file.size(); ++i)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::vector<std::byte> changed = file;
+      changed[i] ^= static_cast<std::byte>(1 << bit);
+      (void)parseNpy(changed, "x.npy").ok();
+    }
+}
+
+} // namespace
+} // namespace braid::runtime::test

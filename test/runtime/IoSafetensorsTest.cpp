@@ -1,0 +1,105 @@
+#include "TrainFixture.h"
+
+#include "runtime/io/Safetensors.h"
+
+namespace braid::runtime::test {
+namespace {
+
+std::string withHeader(const std::string &header, size_t dataBytes) {
+  std::string text;
+  for (size_t i = 0; i < 8; ++i)
+    text.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
+  return text + header + std::string(dataBytes, 'x');
+}
+
+void expectError(const std::string &file, std::string_view part) {
+  TemporaryDirectory directory;
+  std::string path = directory / "x.safetensors";
+  writeText(path, file);
+  auto opened = SafetensorsFile::open(path);
+  ASSERT_FALSE(opened) << part;
+  EXPECT_NE(opened.message().find(part), std::string::npos) << opened.message();
+  EXPECT_TRUE(opened.message().starts_with(path)) << opened.message();
+}
+
+TEST(IoSafetensors, RoundTrip) {
+  TemporaryDirectory directory;
+  std::vector<float> a = {1, 2, 3, 4, 5, 6};
+  std::vector<uint8_t> b = {7, 8, 9};
+  std::vector<double> c = {0.5};
+  SafetensorsWriter writer;
+  writer.setMetadata("format", "pt");
+  // The odd-sized u8 tensor comes first by name, but not in the file: it would misalign the others.
+  ASSERT_TRUE(writer.add("b", DType::u8, {3}, std::as_bytes(std::span(b))).ok());
+  ASSERT_TRUE(writer.add("layers.3.a", DType::f32, {2, 3}, std::as_bytes(std::span(a))).ok());
+  ASSERT_TRUE(writer.add("z", DType::f64, {}, std::as_bytes(std::span(c))).ok());
+  ASSERT_TRUE(writer.add("empty", DType::f32, {0, 4}, {}).ok());
+  EXPECT_FALSE(writer.add("wrong", DType::f32, {2}, std::as_bytes(std::span(a))).ok());
+  EXPECT_FALSE(writer.add("b", DType::u8, {3}, std::as_bytes(std::span(b))).ok());
+  std::string path = directory / "x.safetensors";
+  ASSERT_TRUE(writer.write(path).ok());
+
+  auto file = SafetensorsFile::open(path);
+  ASSERT_TRUE(file) << file.message();
+  EXPECT_EQ(file->entries().size(), 4u);
+  EXPECT_EQ(file->metadata().at("format"), "pt");
+  const SafetensorsEntry *entry = file->find("layers.3.a");
+  ASSERT_TRUE(entry);
+  EXPECT_EQ(entry->shape, (std::vector<int64_t>{2, 3}));
+  for (const auto &[name, any] : file->entries())
+    EXPECT_EQ(any.offset % sizeOf(any.dtype), 0u) << name;
+  std::vector<float> back(6);
+  ASSERT_TRUE(file->read(*entry, std::as_writable_bytes(std::span(back))).ok());
+  EXPECT_EQ(back, a);
+  EXPECT_FALSE(file->read(*entry, std::as_writable_bytes(std::span(back).first(5))).ok());
+  EXPECT_EQ(file->find("nothing"), nullptr);
+}
+
+TEST(IoSafetensors, RejectsBrokenHeaders) {
+  expectError("1234", "4 bytes");
+  expectError(withHeader("{}", 0).substr(0, 9), "claims 2 bytes, but the file has 1");
+  expectError(std::string(8, '\xff') + "{}", "claims 18446744073709551615 bytes");
+  expectError(withHeader("[]", 0), "not a JSON object");
+  expectError(withHeader("{\"a\":", 0), "not a JSON object");
+  expectError(withHeader(std::string(100000, '['), 0), "not a JSON object");
+  expectError(withHeader("{\"a\":1}", 0), "tensor 'a' in the safetensors header: not a JSON object");
+  expectError(withHeader(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}})", 2), "dtype F16 is not supported");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), "non-negative");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4), "non-negative");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", 4),
+              "too large");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[1]}})", 4), "no data_offsets");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4), "data_offsets [4, 0]");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4),
+              "data_offsets [0, 8] leave the 4 bytes of data in the file (is it truncated?)");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
+              "F32 [2] does not take the 4 bytes");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 9), "describes 4 bytes");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                         R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                         4),
+              "starts at byte 0 of the data, but the one before ends at 4");
+}
+
+TEST(IoSafetensors, EveryTruncationIsAnErrorAndEveryFlipIsHarmless) {
+  TemporaryDirectory directory;
+  std::string path = directory / "x.safetensors";
+  std::string file = withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8);
+  for (size_t length = 0; length < file.size(); ++length) {
+    writeText(path, std::string_view(file).substr(0, length));
+    EXPECT_FALSE(SafetensorsFile::open(path)) << length;
+  }
+  for (size_t i = 0; i < file.size(); ++i) {
+    std::string changed = file;
+    changed[i] = static_cast<char>(changed[i] ^ (1 << (i % 8)));
+    writeText(path, changed);
+    if (auto opened = SafetensorsFile::open(path))
+      for (const auto &[name, entry] : opened->entries()) {
+        std::vector<std::byte> data(entry.bytes);
+        EXPECT_TRUE(opened->read(entry, data).ok());
+      }
+  }
+}
+
+} // namespace
+} // namespace braid::runtime::test

@@ -1,0 +1,272 @@
+#include "TrainFixture.h"
+
+#include "runtime/io/Safetensors.h"
+#include "runtime/train/Checkpoint.h"
+
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime::test {
+namespace {
+
+// Parameters sharded in every way, over a mesh of dense <dp, tp> and expert <edp, ep> axes. Not meant to run.
+std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t ep, int64_t width = 12,
+                                              std::vector<int32_t> layers = {0, 3}, bool extra = false) {
+  TestProgram program;
+  program.arena("parameters", 1 << 16);
+  if (dp * tp > 1) {
+    program.axis("dp", dp);
+    program.axis("tp", tp);
+    program.axis("edp", dp * tp / ep, true);
+    program.axis("ep", ep, true);
+  }
+  bool meshed = dp * tp > 1;
+  uint64_t offset = 0;
+  auto add = [&](const std::string &name, std::vector<int64_t> shape, std::vector<int32_t> stacked,
+                 std::vector<std::pair<uint32_t, std::string>> shards) {
+    for (std::string slot : {"", "first", "second"}) {
+      schema::TensorT &tensor =
+          program.tensor(slot.empty() ? name : name + "/" + slot, schema::DType::f32, shape, 0, offset,
+                         slot.empty() ? schema::Role::parameter : schema::Role::moment, stacked);
+      if (!slot.empty()) {
+        tensor.of = name;
+        tensor.slot = slot;
+      }
+      for (auto [dim, axis] : shards) {
+        if (!meshed)
+          continue;
+        tensor.shards.push_back(std::make_unique<schema::ShardT>());
+        tensor.shards.back()->dim = dim;
+        tensor.shards.back()->axis = axis;
+      }
+      offset += (tensor.bytes + 63) / 64 * 64;
+    }
+  };
+  add("embed.weight", {5, width}, {}, {});
+  add("layers.{}.wq", {width, 6 / tp}, layers, {{1, "tp"}});
+  add("layers.{}.experts", {4 / ep, 3, width / tp}, layers, {{0, "ep"}, {2, "tp"}});
+  add("flat", {24 / (dp * tp)}, {}, {{0, "dp*tp"}});
+  add("scale", {}, {}, {});
+  if (extra)
+    add("extra", {1}, {}, {});
+  program.entry("main", {});
+  return parseProgram(program.bytes());
+}
+
+// The value of one element, from its logical name and global index.
+float valueAt(const std::string &name, const std::vector<int64_t> &index) {
+  uint32_t hash = 17;
+  for (char c : name)
+    hash = hash * 31 + static_cast<uint32_t>(c);
+  float value = static_cast<float>(hash % 1000);
+  for (int64_t i : index)
+    value = value * 16 + static_cast<float>(i);
+  return value;
+}
+
+// Calls f(element, name, global index) for each element this rank holds.
+template <class F> void forEach(Rank &rank, F &&f) {
+  auto tensors = logicalTensors(rank.program(), static_cast<uint32_t>(rank.index()), true);
+  ASSERT_TRUE(tensors) << tensors.message();
+  for (const LogicalTensor &tensor : *tensors) {
+    std::span<float> values = rank.session().tensor(*tensor.info).layer(tensor.layer).as<float>();
+    std::vector<int64_t> index = tensor.offset;
+    for (float &value : values) {
+      f(value, tensor.name, index);
+      for (size_t d = index.size(); d-- > 0;) {
+        if (++index[d] < tensor.offset[d] + tensor.localShape[d])
+          break;
+        index[d] = tensor.offset[d];
+      }
+    }
+  }
+}
+
+void fillTensors(Rank &rank) {
+  forEach(rank, [](float &value, const std::string &name, const std::vector<int64_t> &index) {
+    value = valueAt(name, index);
+  });
+}
+
+Status saveFilled(Rank &rank, const std::string &directory, uint64_t step, int keep = 3) {
+  fillTensors(rank);
+  CheckpointState state;
+  state.step = step;
+  state.dataPosition = 8 * step;
+  state.seed = 0xfedcba9876543210;
+  state.corpusHash = UINT64_MAX;
+  state.learningRate = 0.1;
+  return saveCheckpoint(rank, directory, state, keep);
+}
+
+TEST(TrainCheckpoint, AnyMeshReadsWhatAnyMeshWrote) {
+  struct Mesh {
+    uint32_t dp, tp, ep;
+  };
+  constexpr Mesh meshes[] = {{1, 1, 1}, {2, 1, 2}, {1, 2, 1}, {2, 2, 2}, {1, 2, 2}, {2, 2, 4}};
+  for (Mesh from : meshes) {
+    TemporaryDirectory directory;
+    onRanks(shardedProgram(from.dp, from.tp, from.ep),
+            [&](Rank &rank) { return saveFilled(rank, directory.str(), 7); });
+    for (Mesh to : meshes)
+      onRanks(shardedProgram(to.dp, to.tp, to.ep), [&](Rank &rank) -> Status {
+        BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, directory.str(), false));
+        EXPECT_EQ(state.step, 7u);
+        EXPECT_EQ(state.dataPosition, 56u);
+        EXPECT_EQ(state.seed, 0xfedcba9876543210u);
+        EXPECT_EQ(state.corpusHash, UINT64_MAX);
+        EXPECT_EQ(state.learningRate, 0.1);
+        int64_t wrong = 0;
+        forEach(rank, [&](float &value, const std::string &name, const std::vector<int64_t> &index) {
+          wrong += value != valueAt(name, index);
+        });
+        EXPECT_EQ(wrong, 0) << "from " << from.dp << from.tp << from.ep << " to " << to.dp << to.tp << to.ep;
+        return Status::success();
+      });
+  }
+}
+
+TEST(TrainCheckpoint, FilesAreWhatOthersExpect) {
+  TemporaryDirectory directory;
+  onRanks(shardedProgram(1, 1, 1), [&](Rank &rank) { return saveFilled(rank, directory.str(), 123); });
+  std::string step = directory / "step-00000123";
+  EXPECT_EQ(readText(directory / "latest"), "step-00000123\n");
+  auto weights = SafetensorsFile::open(step + "/model.safetensors");
+  auto moments = SafetensorsFile::open(step + "/optimizer.safetensors");
+  ASSERT_TRUE(weights && moments);
+  EXPECT_EQ(weights->entries().size(), 7u);
+  EXPECT_EQ(moments->entries().size(), 14u);
+  ASSERT_TRUE(weights->find("layers.3.wq"));
+  EXPECT_EQ(weights->find("layers.3.wq")->shape, (std::vector<int64_t>{12, 6}));
+  EXPECT_TRUE(moments->find("layers.3.wq.second"));
+  auto json = nlohmann::json::parse(readText(step + "/index.json"));
+  EXPECT_EQ(json["tensors"]["layers.0.experts"]["shape"], (std::vector<int>{4, 3, 12}));
+  EXPECT_EQ(json["step"], 123);
+}
+
+TEST(TrainCheckpoint, WeightsAloneNeedNoMoments) {
+  TemporaryDirectory directory;
+  auto program = shardedProgram(1, 1, 1);
+  onRanks(program, [&](Rank &rank) { return saveFilled(rank, directory.str(), 1); });
+  std::filesystem::remove(directory / "step-00000001/optimizer.safetensors");
+  onRanks(program, [&](Rank &rank) -> Status {
+    BRAID_TRY(loadCheckpoint(rank, directory / "step-00000001", /*weightsOnly=*/true).status());
+    EXPECT_EQ(values<float>(rank.session(), "scale")[0], valueAt("scale", {}));
+    EXPECT_EQ(values<float>(rank.session(), "scale/first")[0], 0);
+    auto all = loadCheckpoint(rank, directory.str(), false);
+    EXPECT_NE(all.message().find("optimizer.safetensors: cannot open"), std::string::npos) << all.message();
+    return Status::success();
+  });
+}
+
+TEST(TrainCheckpoint, KeepsTheNewest) {
+  TemporaryDirectory directory;
+  onRanks(shardedProgram(1, 1, 1), [&](Rank &rank) -> Status {
+    // What a killed run leaves behind.
+    std::filesystem::create_directories(directory / ".tmp-step-00000009");
+    writeText(directory / ".tmp-step-00000009/model.safetensors", "half");
+    for (uint64_t step : {10, 20, 30, 40})
+      BRAID_TRY(saveFilled(rank, directory.str(), step, /*keep=*/2));
+    EXPECT_EQ(*listCheckpoints(directory.str()), (std::vector<uint64_t>{30, 40}));
+    BRAID_TRY(saveFilled(rank, directory.str(), 40, 2)); // over itself
+    EXPECT_EQ(*listDirectory(directory.str()), (std::vector<std::string>{"latest", "step-00000030", "step-00000040"}));
+    return Status::success();
+  });
+  EXPECT_EQ(*resolveCheckpoint(directory.str()), directory / "step-00000040");
+  EXPECT_EQ(*resolveCheckpoint(directory / "step-00000030"), directory / "step-00000030");
+  EXPECT_EQ(listCheckpoints(directory / "none")->size(), 0u);
+  EXPECT_NE(resolveCheckpoint(directory / "none").message().find("holds no checkpoint"), std::string::npos);
+  writeText(directory / "latest", "../elsewhere");
+  EXPECT_NE(resolveCheckpoint(directory.str()).message().find("names '../elsewhere', which is not a checkpoint"),
+            std::string::npos);
+  writeText(directory / "latest", "step-00000077\n");
+  EXPECT_NE(resolveCheckpoint(directory.str()).message().find("has no index.json"), std::string::npos);
+}
+
+std::string loadError(const std::shared_ptr<const Program> &program, const std::string &directory) {
+  std::string message;
+  onRanks(program, [&](Rank &rank) -> Status {
+    auto loaded = loadCheckpoint(rank, directory, false);
+    EXPECT_FALSE(loaded);
+    message = loaded ? "" : loaded.message();
+    return Status::success();
+  });
+  return message;
+}
+
+TEST(TrainCheckpoint, NamesWhatDoesNotFit) {
+  TemporaryDirectory directory;
+  onRanks(shardedProgram(1, 1, 1), [&](Rank &rank) { return saveFilled(rank, directory.str(), 1); });
+  auto expect = [&](const std::shared_ptr<const Program> &program, std::string_view part) {
+    std::string message = loadError(program, directory.str());
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect(shardedProgram(1, 1, 1, 24),
+         "tensor 'embed.weight' has shape [5, 12] in the checkpoint but [5, 24] in the program");
+  expect(shardedProgram(1, 1, 1, 12, {0, 3}, true), "lacks tensor 'extra' (and 2 more) of program");
+  expect(shardedProgram(1, 1, 1, 12, {0}), "holds tensor 'layers.3.experts' (and 5 more), which program");
+}
+
+TEST(TrainCheckpoint, BrokenFilesAreErrors) {
+  TemporaryDirectory directory;
+  auto program = shardedProgram(1, 1, 1);
+  onRanks(program, [&](Rank &rank) { return saveFilled(rank, directory.str(), 1); });
+  std::string indexPath = directory / "step-00000001/index.json",
+              weights = directory / "step-00000001/model.safetensors";
+  const std::string index = readText(indexPath), file = readText(weights);
+
+  auto breakIndex = [&](const std::string &from, const std::string &to, std::string_view part) {
+    std::string changed = index;
+    size_t at = changed.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    changed.replace(at, from.size(), to);
+    writeText(indexPath, changed);
+    std::string message = loadError(program, directory.str());
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_NE(message.find("step-00000001"), std::string::npos) << message;
+  };
+  breakIndex("\"braid-checkpoint\"", "\"other\"", "format is 'other', not 'braid-checkpoint'");
+  breakIndex("\"version\": 1", "\"version\": 9", "version 9, but this build reads 1 to 1");
+  breakIndex("\"step\": 1", "\"step\": -1", "step: must be a non-negative integer");
+  breakIndex("\"step\": 1", "\"stop\": 1", "step: must be a non-negative integer");
+  breakIndex("\"dtype\":\"f32\"", "\"dtype\":\"f16\"", "tensors['embed.weight'].dtype: must be one of f32");
+  breakIndex("\"dtype\":\"f32\"", "\"dtype\":\"i32\"", "tensor 'embed.weight' is i32 in the checkpoint but f32 in");
+  breakIndex("\"role\":\"parameter\"", "\"role\":\"input\"", "tensors['embed.weight'].role: must be 'parameter' or");
+  breakIndex("\"role\":\"parameter\"", "\"role\":\"moment\"",
+             "is saved as a moment, but is a parameter of the program");
+  breakIndex("\"offset\":[0,0]", "\"offset\":[1,0]",
+             "offset [1, 0] and shape [5, 12] leave the tensor's shape [5, 12]");
+  breakIndex("\"offset\":[0,0]", "\"offset\":[0]", "must");
+  breakIndex("\"shape\":[5,12],\"pieces\"", "\"shape\":[6,12],\"pieces\"",
+             "its pieces hold 60 elements, but the shape [6, 12] has 72");
+  breakIndex("\"file\":\"model", "\"file\":\"../model", "'../model.safetensors' is not the plain name of a file");
+  breakIndex("\"file\":\"model", "\"file\":\"optimizer", "optimizer.safetensors: lacks tensor 'embed.weight'");
+  breakIndex("\"pieces\":[{", "\"pieces\":[7,{", "pieces: must be an array of objects");
+  breakIndex("\"tensors\"", "\"tensor\"", "tensors: must be an object");
+  for (size_t length = 0; length < index.size(); length += 97) {
+    writeText(indexPath, std::string_view(index).substr(0, length));
+    EXPECT_NE(loadError(program, directory.str()), "") << length;
+  }
+  writeText(indexPath, index);
+  for (size_t length = 0; length < file.size(); length += 311) {
+    writeText(weights, std::string_view(file).substr(0, length));
+    EXPECT_NE(loadError(program, directory.str()), "") << length;
+  }
+  writeText(weights, file);
+  onRanks(program, [&](Rank &rank) { return loadCheckpoint(rank, directory.str(), false).status(); });
+}
+
+TEST(TrainCheckpoint, OverlappingPiecesAreAnError) {
+  auto piece = [](int64_t offset, int64_t extent) { return CheckpointPiece{"model.safetensors", {offset}, {extent}}; };
+  auto parse = [&](std::vector<CheckpointPiece> pieces) {
+    CheckpointIndex index;
+    index.tensors["x"] = {Role::parameter, DType::f32, {4}, std::move(pieces)};
+    return CheckpointIndex::parse(index.toJson(), "index.json");
+  };
+  EXPECT_TRUE(parse({piece(0, 2), piece(2, 2)}));
+  EXPECT_EQ(parse({piece(0, 2), piece(1, 2)}).message(), "index.json: tensors['x']: pieces[0] and pieces[1] overlap");
+  EXPECT_NE(parse({piece(0, 2), piece(3, 1)}).message().find("hold 3 elements, but the shape [4] has 4"),
+            std::string::npos);
+}
+
+} // namespace
+} // namespace braid::runtime::test

@@ -1,0 +1,47 @@
+// A byte-bigram network (fixture/TrainKernels.c) as a program with every entry point of a language model.
+#pragma once
+
+#include "TestProgram.h"
+
+#include "runtime/train/Rank.h"
+
+#include <filesystem>
+
+namespace braid::runtime::test {
+
+struct BigramOptions {
+  uint32_t dp = 1;
+  int64_t batch = 2; // rows per rank
+  int64_t seqLen = 16;
+  std::vector<int32_t> layers = {1, 4}; // of the stacked bias
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+// Entries init, train_step, eval_step, prefill_4, prefill_8, decode_1. Inputs that several entries share under the same
+// name but with other shapes are called <entry>/tokens, as the compiler does.
+std::vector<std::byte> bigramProgram(const BigramOptions &options = {});
+
+// A fresh directory that is removed with the object.
+class TemporaryDirectory {
+public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  std::string operator/(const std::string &name) const { return (path / name).string(); }
+  std::string str() const { return path.string(); }
+
+private:
+  std::filesystem::path path;
+};
+
+std::string readText(const std::string &path);
+void writeText(const std::string &path, std::string_view text);
+
+// English-like text that a bigram model can learn something about.
+std::string sampleText(size_t bytes, uint32_t seed = 1);
+
+std::shared_ptr<const Program> parseProgram(std::vector<std::byte> bytes);
+
+// Runs `body` on every rank of the program and fails the test when it fails.
+void onRanks(const std::shared_ptr<const Program> &program, const std::function<Status(Rank &)> &body);
+
+} // namespace braid::runtime::test

@@ -1,0 +1,301 @@
+#include "TrainFixture.h"
+
+#include "runtime/train/Bigram.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/Trainer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <sstream>
+#include <thread>
+
+namespace braid::runtime::test {
+namespace {
+
+Corpus corpusOf(std::string_view text) { return Corpus(std::vector<uint8_t>(text.begin(), text.end())); }
+
+struct Trained {
+  Status status = Status::success();
+  TrainResult result;
+};
+
+Trained runTraining(const BigramOptions &program, const TrainOptions &options, const Corpus &corpus,
+                    const Corpus &heldout = Corpus({})) {
+  Trained run;
+  RankOptions ranks;
+  ranks.ranks = static_cast<int>(program.dp);
+  ranks.threads = 1;
+  run.status = runRanks(parseProgram(bigramProgram(program)), ranks, [&](Rank &rank) -> Status {
+    BRAID_ASSIGN(TrainResult result, train(rank, options, corpus, heldout));
+    if (rank.isFirst())
+      run.result = std::move(result);
+    return Status::success();
+  });
+  return run;
+}
+
+std::vector<nlohmann::json> readLines(const std::string &path) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(readText(path));
+  for (std::string line; std::getline(text, line);)
+    lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+std::vector<double> losses(const std::string &path) {
+  std::vector<double> result;
+  for (const nlohmann::json &line : readLines(path))
+    if (line.contains("loss"))
+      result.push_back(line["loss"].get<double>());
+  return result;
+}
+
+TEST(TrainLoop, LearnsAndMeasuresItself) {
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(20000)), heldout = corpusOf(sampleText(3001, 9));
+  TrainOptions options;
+  options.steps = 300;
+  options.learningRate = 0.05;
+  options.warmupSteps = 10;
+  options.evalEvery = 100;
+  options.metricsPath = directory / "m.jsonl";
+  Trained run = runTraining({}, options, corpus, heldout);
+  ASSERT_TRUE(run.status.ok()) << run.status.message();
+  EXPECT_EQ(run.result.lastStep, 300u);
+  EXPECT_FALSE(run.result.stopped);
+  ASSERT_TRUE(run.result.heldout);
+  EXPECT_EQ(run.result.heldout->bytes, 3000u);
+  // The network is a bigram model: it comes near the counted one and cannot be much better.
+  double counted = BigramModel(corpus.bytes()).evaluate(heldout.bytes()).nats;
+  EXPECT_LT(run.result.heldout->nats, counted + 0.15);
+  EXPECT_GT(run.result.heldout->nats, counted - 0.05);
+  EXPECT_NEAR(run.result.heldout->bits(), run.result.heldout->nats / std::log(2.0), 1e-12);
+
+  std::vector<nlohmann::json> lines = readLines(options.metricsPath);
+  std::vector<double> all = losses(options.metricsPath);
+  ASSERT_EQ(all.size(), 300u);
+  EXPECT_NEAR(all.front(), std::log(256.0), 0.05);
+  EXPECT_LT(all.back(), 1.6);
+  EXPECT_EQ(lines.size(), 303u); // and held-out losses at 100, 200 and 300
+  EXPECT_EQ(lines[4]["step"], 5);
+  EXPECT_NEAR(lines[4]["learning_rate"].get<double>(), 0.025, 1e-9);
+  EXPECT_EQ(lines[4]["tokens"], 5 * 2 * 16);
+  for (const char *key : {"loss", "aux_loss", "grad_norm", "tokens_per_second", "seconds", "epoch"})
+    EXPECT_TRUE(lines[4].contains(key)) << key;
+}
+
+TEST(TrainLoop, AResumedRunHasTheSameBits) {
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(1000)); // several epochs
+  TrainOptions options;
+  options.steps = 90;
+  options.seed = 5;
+  options.metricsPath = directory / "whole.jsonl";
+  options.checkpointDir = directory / "whole";
+  ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
+
+  // A run that was killed after step 50 was saved: what it wrote later is dropped and repeated.
+  options.metricsPath = directory / "parts.jsonl";
+  options.checkpointDir = directory / "parts";
+  options.saveEvery = 25;
+  ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
+  EXPECT_EQ(*listCheckpoints(options.checkpointDir), (std::vector<uint64_t>{50, 75, 90}));
+  std::filesystem::remove_all(directory / "parts/step-00000075");
+  std::filesystem::remove_all(directory / "parts/step-00000090");
+  writeText(directory / "parts/latest", "step-00000050\n");
+  options.resume = true;
+  Trained resumed = runTraining({}, options, corpus);
+  ASSERT_TRUE(resumed.status.ok()) << resumed.status.message();
+  EXPECT_EQ(resumed.result.firstStep, 50u);
+  EXPECT_EQ(losses(directory / "parts.jsonl"), losses(directory / "whole.jsonl"));
+  EXPECT_EQ(losses(directory / "parts.jsonl").size(), 90u);
+  for (const char *file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_EQ(readText(directory / "parts/step-00000090/" + file), readText(directory / "whole/step-00000090/" + file));
+
+  // Nothing is left to do.
+  Trained again = runTraining({}, options, corpus);
+  ASSERT_TRUE(again.status.ok());
+  EXPECT_EQ(again.result.firstStep, 90u);
+}
+
+TEST(TrainLoop, StoppedBeforeTheFirstStepItSavesNothing) {
+  TemporaryDirectory directory;
+  std::atomic<bool> stop = true;
+  TrainOptions options;
+  options.steps = 3;
+  options.checkpointDir = directory / "c";
+  options.stop = &stop;
+  Trained run = runTraining({}, options, corpusOf(sampleText(1000)));
+  ASSERT_TRUE(run.status.ok());
+  EXPECT_TRUE(run.result.stopped);
+  EXPECT_EQ(run.result.checkpoint, "");
+  EXPECT_EQ(listCheckpoints(options.checkpointDir)->size(), 0u);
+}
+
+TEST(TrainLoop, StopsWhenAskedAndSaves) {
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(5000));
+  std::atomic<bool> stop = false;
+  TrainOptions options;
+  options.steps = 1000000000;
+  options.checkpointDir = directory / "c";
+  options.metricsPath = directory / "m.jsonl";
+  options.stop = &stop;
+  std::thread asker([&] {
+    while (!std::filesystem::exists(options.metricsPath) || std::filesystem::file_size(options.metricsPath) < 500)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    stop = true;
+  });
+  BigramOptions two;
+  two.dp = 2;
+  Trained run = runTraining(two, options, corpus); // both ranks must stop after the same step
+  asker.join();
+  ASSERT_TRUE(run.status.ok()) << run.status.message();
+  EXPECT_TRUE(run.result.stopped);
+  EXPECT_GT(run.result.lastStep, 0u);
+  EXPECT_EQ(*resolveCheckpoint(options.checkpointDir),
+            options.checkpointDir + "/" + checkpointName(run.result.lastStep));
+}
+
+TEST(TrainLoop, RanksSeeTheRowsOfOneBatch) {
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(1000)), heldout = corpusOf(sampleText(777, 4));
+  TrainOptions options;
+  options.steps = 40;
+  options.learningRate = 0.05;
+  options.metricsPath = directory / "one.jsonl";
+  BigramOptions one, two;
+  one.batch = 4;
+  two.batch = 2;
+  two.dp = 2;
+  Trained alone = runTraining(one, options, corpus, heldout);
+  options.metricsPath = directory / "two.jsonl";
+  Trained both = runTraining(two, options, corpus, heldout);
+  ASSERT_TRUE(alone.status.ok() && both.status.ok()) << both.status.message();
+  std::vector<double> a = losses(directory / "one.jsonl"), b = losses(directory / "two.jsonl");
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i], b[i], 1e-4 * a[i]) << i;
+  EXPECT_NEAR(alone.result.heldout->nats, both.result.heldout->nats, 1e-4);
+  EXPECT_EQ(alone.result.heldout->bytes, both.result.heldout->bytes);
+}
+
+TEST(TrainLoop, DivergenceNamesTheStepAndKeepsTheCheckpoint) {
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(5000));
+  TrainOptions options;
+  options.steps = 3;
+  options.checkpointDir = directory / "c";
+  ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
+  options.steps = 50;
+  options.saveEvery = 1000;
+  options.resume = true;
+  options.learningRate = 3e38;
+  Trained run = runTraining({}, options, corpus);
+  ASSERT_FALSE(run.status.ok());
+  EXPECT_NE(run.status.message().find("training diverged at step "), std::string::npos) << run.status.message();
+  EXPECT_NE(run.status.message().find("the last checkpoint is " + options.checkpointDir + "/step-00000003"),
+            std::string::npos)
+      << run.status.message();
+  EXPECT_EQ(*listCheckpoints(options.checkpointDir), (std::vector<uint64_t>{3}));
+}
+
+TEST(TrainLoop, RefusesToMixRuns) {
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(5000));
+  TrainOptions options;
+  options.steps = 2;
+  options.seed = 1;
+  options.checkpointDir = directory / "c";
+  ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
+  auto expect = [&](const TrainOptions &changed, const Corpus &text, std::string_view part, int64_t seqLen = 16) {
+    BigramOptions program;
+    program.seqLen = seqLen;
+    Trained run = runTraining(program, changed, text);
+    EXPECT_NE(run.status.message().find(part), std::string::npos) << run.status.message();
+  };
+  expect(options, corpus,
+         "already holds a checkpoint of step 2: resume from it (--resume), or choose another directory");
+  options.resume = true;
+  expect(options, corpusOf(sampleText(5001)), "trained on a text of 5000 bytes, but the text given has 5001");
+  expect(options, corpusOf(sampleText(5000, 2)), "trained on another text of the same 5000 bytes");
+  expect(options, corpus, "trained on windows of 16 tokens, but the program has 8", 8);
+  TrainOptions seeded = options;
+  seeded.seed = 2;
+  expect(seeded, corpus, "trained with seed 1, but seed 2 was asked for");
+  TrainOptions endless = options;
+  endless.steps = uint64_t(1) << 40;
+  expect(endless, corpus, "must be 1 to 2147483647, not 1099511627776");
+  TrainOptions rates = options;
+  rates.minLearningRate = 1;
+  expect(rates, corpus, "at least its minimum");
+}
+
+TEST(TrainLoop, SettingsComeFromTheProgramThenTheCommandLine) {
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(2000));
+  BigramOptions program;
+  program.metadata = {{"train.learning_rate", "0.5"}, {"train.min_learning_rate", "0.25"}, {"train.warmup_steps", "2"}};
+  TrainOptions options;
+  options.steps = 4;
+  options.metricsPath = directory / "m.jsonl";
+  auto rates = [&] {
+    Trained run = runTraining(program, options, corpus);
+    EXPECT_TRUE(run.status.ok()) << run.status.message();
+    std::vector<double> result;
+    for (const nlohmann::json &line : readLines(options.metricsPath))
+      result.push_back(line["learning_rate"].get<double>());
+    return result;
+  };
+  EXPECT_EQ(rates(), (std::vector<double>{0.25, 0.5, 0.375, 0.25}));
+  options.learningRate = 1;
+  options.warmupSteps = 1;
+  EXPECT_DOUBLE_EQ(rates()[0], 1);
+  EXPECT_DOUBLE_EQ(rates()[3], 0.1);
+  program.metadata = {{"train.learning_rate", "fast"}};
+  EXPECT_NE(runTraining(program, options, corpus).status.message().find("'train.learning_rate' is 'fast'"),
+            std::string::npos);
+  program.metadata = {{"tokenizer", "bpe"}};
+  EXPECT_NE(runTraining(program, options, corpus).status.message().find("tokenizer is 'bpe'"), std::string::npos);
+}
+
+TEST(TrainLoop, RecordsATrace) {
+  TemporaryDirectory directory;
+  TrainOptions options;
+  options.steps = 5;
+  options.tracePath = directory / "t.json";
+  options.traceSteps = 2;
+  ASSERT_TRUE(runTraining({}, options, corpusOf(sampleText(2000))).status.ok());
+  auto trace = nlohmann::json::parse(readText(options.tracePath));
+  size_t launches = 0;
+  for (const auto &event : trace["traceEvents"])
+    launches += event["ph"] == "X" && event["cat"] == "launch" && event["args"]["entry"] == "train_step";
+  EXPECT_EQ(launches, 2u * 4u); // loss, finish, adam twice
+}
+
+TEST(TrainRanks, AskForTheRightNumber) {
+  BigramOptions two;
+  two.dp = 2;
+  RankOptions options; // one rank
+  Status status = runRanks(parseProgram(bigramProgram(two)), options, [](Rank &) { return Status::success(); });
+  EXPECT_EQ(status.message(),
+            "bigram.braid was compiled for a mesh of 2 ranks, but 1 were asked for: run it with --ranks=2");
+}
+
+TEST(TrainRanks, AFailedRankEndsTheOthers) {
+  BigramOptions two;
+  two.dp = 2;
+  RankOptions options;
+  options.ranks = 2;
+  options.threads = 1;
+  Status status = runRanks(parseProgram(bigramProgram(two)), options, [](Rank &rank) -> Status {
+    if (rank.index() == 1)
+      return Status::error("rank 1 has no paper");
+    return rank.barrier("test");
+  });
+  EXPECT_NE(status.message().find("rank 1 has no paper"), std::string::npos) << status.message();
+}
+
+} // namespace
+} // namespace braid::runtime::test

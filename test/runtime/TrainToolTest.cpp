@@ -1,0 +1,324 @@
+// The command line of braid-run, run as a user runs it, on the bigram network.
+#include "TrainFixture.h"
+
+#include "runtime/io/Npy.h"
+
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+#include <fcntl.h>
+#include <sstream>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace braid::runtime::test {
+namespace {
+
+// Beside the test's own binary.
+std::string toolPath() { return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "braid-run"; }
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+class TrainTool : public testing::Test {
+protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(toolPath()))
+      GTEST_SKIP() << toolPath() << " is not built";
+    write("p.braid", {});
+    writeText(directory / "train.txt", sampleText(4000));
+    writeText(directory / "heldout.txt", sampleText(1000, 9));
+  }
+
+  void write(const std::string &name, const BigramOptions &options) {
+    std::vector<std::byte> bytes = bigramProgram(options);
+    writeText(directory / name, {reinterpret_cast<const char *>(bytes.data()), bytes.size()});
+  }
+
+  pid_t start(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "braid-run");
+    std::vector<char *> pointers;
+    for (std::string &argument : arguments)
+      pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    std::string tool = toolPath(), out = directory / "out", err = directory / "err", home = directory.str();
+    pid_t child = fork();
+    if (child == 0) {
+      dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+      dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+      if (chdir(home.c_str()) == 0)
+        execv(tool.c_str(), pointers.data());
+      _exit(127);
+    }
+    return child;
+  }
+
+  Outcome finish(pid_t child) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), readText(directory / "out"),
+            readText(directory / "err")};
+  }
+
+  Outcome run(std::vector<std::string> arguments) { return finish(start(std::move(arguments))); }
+
+  void expectError(std::vector<std::string> arguments, std::string_view part, int code = 1) {
+    Outcome outcome = run(std::move(arguments));
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_TRUE(outcome.err.starts_with("braid-run: error: ")) << outcome.err;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  }
+
+  template <class T> std::vector<T> load(const std::string &name, std::vector<int64_t> shape) {
+    auto array = readNpy(directory / name);
+    EXPECT_TRUE(array) << array.message();
+    EXPECT_EQ(array->shape, shape);
+    std::vector<T> result(array->data.size() / sizeof(T));
+    std::memcpy(result.data(), array->data.data(), array->data.size());
+    return result;
+  }
+
+  template <class T> void store(const std::string &name, DType dtype, std::vector<int64_t> shape, std::vector<T> data) {
+    EXPECT_TRUE(writeNpy(directory / name, dtype, shape, std::as_bytes(std::span(data))).ok());
+  }
+
+  TemporaryDirectory directory;
+};
+
+TEST_F(TrainTool, TrainsEvaluatesAndGenerates) {
+  Outcome trained = run({"train",
+                         "p.braid",
+                         "--data",
+                         "train.txt",
+                         "--steps",
+                         "120",
+                         "--lr",
+                         "0.05",
+                         "--min-lr",
+                         "0.01",
+                         "--warmup",
+                         "5",
+                         "--seed",
+                         "3",
+                         "--checkpoint-dir",
+                         "c",
+                         "--save-every",
+                         "50",
+                         "--keep",
+                         "2",
+                         "--metrics",
+                         "m.jsonl",
+                         "--trace",
+                         "t.json",
+                         "--trace-steps",
+                         "1",
+                         "--heldout",
+                         "heldout.txt",
+                         "--eval-every",
+                         "100",
+                         "--threads",
+                         "1",
+                         "--ranks",
+                         "1"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find("step   1/120  loss 5.5"), std::string::npos) << trained.err;
+  EXPECT_NE(trained.err.find("step 100: held-out loss "), std::string::npos) << trained.err;
+  for (const char *part : {"trained to step 120 in ", "checkpoint     c/step-00000120\n", "held-out loss ",
+                           "byte bigram ", "difference ", " nats/byte ", " bits/byte "})
+    EXPECT_NE(trained.out.find(part), std::string::npos) << part << "\n" << trained.out;
+  EXPECT_TRUE(std::filesystem::exists(directory / "c/step-00000100/index.json"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "c/step-00000050"));
+
+  Outcome evaluated = run({"eval", "p.braid", "--checkpoint", "c", "--data", "heldout.txt"});
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  auto loss = [](const std::string &text) {
+    size_t at = text.find("held-out loss");
+    return text.substr(at, text.find(" nats/byte") - at);
+  };
+  EXPECT_EQ(loss(evaluated.out), loss(trained.out));
+
+  auto generate = [&](const std::string &seed, const std::string &temperature) {
+    Outcome outcome =
+        run({"generate", "p.braid", "--checkpoint", "c/step-00000120", "--prompt", "the strands", "--max-tokens", "40",
+             "--temperature", temperature, "--top-k", "20", "--top-p", "0.9", "--seed", seed});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.err.find("prompt: 11 tokens, "), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("generated: 40 tokens, "), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.out.size(), 11u + 40 + 1);
+    EXPECT_TRUE(outcome.out.starts_with("the strands")) << outcome.out;
+    return outcome.out;
+  };
+  EXPECT_EQ(generate("1", "1"), generate("1", "1"));
+  EXPECT_NE(generate("1", "1"), generate("2", "1"));
+  EXPECT_EQ(generate("1", "0"), generate("2", "0"));
+}
+
+TEST_F(TrainTool, SignalsSaveAndResumeContinues) {
+  ASSERT_EQ(
+      run({"train", "p.braid", "--data", "train.txt", "--steps", "2000", "--metrics", "whole.jsonl", "--threads", "1"})
+          .code,
+      0);
+  for (int signal : {SIGTERM, SIGINT}) {
+    bool resume = signal == SIGINT;
+    std::vector<std::string> arguments = {"train",     "p.braid", "--data",           "train.txt", "--steps",   "2000",
+                                          "--metrics", "m",       "--checkpoint-dir", "c",         "--threads", "1"};
+    if (resume)
+      arguments.push_back("--resume");
+    uintmax_t before = resume ? std::filesystem::file_size(directory / "m") : 0;
+    pid_t child = start(arguments);
+    while (!std::filesystem::exists(directory / "m") || std::filesystem::file_size(directory / "m") <= before + 2000)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    kill(child, signal);
+    Outcome outcome = finish(child);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("stopped at step "), std::string::npos) << outcome.out;
+    EXPECT_NE(outcome.out.find("continue with --resume"), std::string::npos) << outcome.out;
+  }
+  Outcome last = run({"train", "p.braid", "--data", "train.txt", "--steps", "2000", "--metrics", "m",
+                      "--checkpoint-dir", "c", "--resume", "--threads", "1"});
+  ASSERT_EQ(last.code, 0) << last.err;
+  EXPECT_NE(last.err.find("resumed from c/step-"), std::string::npos) << last.err;
+  auto losses = [&](const std::string &name) {
+    std::string result;
+    std::istringstream lines(readText(directory / name));
+    for (std::string line; std::getline(lines, line);)
+      result += nlohmann::json::parse(line)["loss"].dump() + "\n";
+    return result;
+  };
+  EXPECT_EQ(losses("m"), losses("whole.jsonl"));
+}
+
+TEST_F(TrainTool, CallsAnyFunction) {
+  store<int64_t>("seed.npy", DType::i64, {1}, {7});
+  ASSERT_EQ(run({"call", "p.braid", "@init", "--input", "seed=seed.npy", "--output", "embed.weight=w.npy",
+                 "layers.{}.bias=b.npy", "layers.4.bias=b4.npy"})
+                .code,
+            0);
+  std::vector<float> weight = load<float>("w.npy", {256, 256}), bias = load<float>("b.npy", {2, 256});
+  std::vector<float> layer = load<float>("b4.npy", {256});
+  EXPECT_TRUE(std::equal(layer.begin(), layer.end(), bias.begin() + 256));
+  EXPECT_NE(weight[0], weight[1]);
+
+  // One decode step from given parameters, or from the same made by the seed.
+  store<int32_t>("token.npy", DType::i32, {1, 1}, {65});
+  store<int32_t>("cu.npy", DType::i32, {1, 2}, {-5, 1});
+  store<int32_t>("state.npy", DType::i32, {2}, {99, 5});
+  std::vector<std::string> call = {
+      "call", "p.braid", "decode_1", "--input", "tokens=token.npy", "cu_seqlens=cu.npy", "cache.state=state.npy"};
+  std::vector<std::string> given = call, seeded = call;
+  given.insert(given.end(), {"--input", "embed.weight=w.npy", "--input", "layers.{}.bias=b.npy", "--output",
+                             "logits=l.npy", "cache.state=s.npy"});
+  seeded.insert(seeded.end(), {"--output", "decode_1/logits=m.npy", "--seed", "7"});
+  ASSERT_EQ(run(given).code, 0) << readText(directory / "err");
+  ASSERT_EQ(run(seeded).code, 0) << readText(directory / "err");
+  std::vector<float> logits = load<float>("l.npy", {1, 256});
+  EXPECT_EQ(logits, load<float>("m.npy", {1, 256}));
+  EXPECT_NEAR(logits[3], weight[65 * 256 + 3] + bias[3] + bias[256 + 3], 1.1e-3);
+  EXPECT_EQ(load<int32_t>("s.npy", {2}), (std::vector<int32_t>{99 * 31 + 65, 6}));
+
+  store<float>("short.npy", DType::f32, {255}, std::vector<float>(255));
+  expectError({"call", "p.braid", "@init", "--input", "seed=seed.npy", "layers.4.bias=short.npy"},
+              "short.npy: holds f32 [255], but 'layers.4.bias' is f32 [256]");
+  expectError({"call", "p.braid", "@init", "--input", "seed=token.npy"}, "holds i32 [1, 1], but 'seed' is i64 [1]");
+  expectError({"call", "p.braid", "@init"}, "input 'seed' (i64 [1]) of @init is not given");
+  expectError({"call", "p.braid", "@init", "--input", "seed"}, "--input seed: must be NAME=FILE.npy");
+  expectError({"call", "p.braid", "@init", "--input", "sead=seed.npy"}, "there is no tensor 'sead'");
+  expectError({"call", "p.braid", "@none"}, "no entry @none");
+  expectError({"call", "p.braid", "@init", "--input", "seed=gone.npy"}, "gone.npy: cannot open");
+}
+
+TEST_F(TrainTool, RunsRanksAsThreads) {
+  BigramOptions two;
+  two.dp = 2;
+  two.batch = 1;
+  write("two.braid", two);
+  std::vector<std::string> rest = {"--data", "train.txt", "--steps", "30", "--metrics"};
+  std::vector<std::string> one = {"train", "p.braid"},
+                           both = {"train", "two.braid", "--ranks=2", "--checkpoint-dir", "c"};
+  for (auto *arguments : {&one, &both})
+    arguments->insert(arguments->end(), rest.begin(), rest.end());
+  one.push_back("one.jsonl");
+  both.push_back("both.jsonl");
+  ASSERT_EQ(run(one).code, 0);
+  ASSERT_EQ(run(both).code, 0) << readText(directory / "err");
+  auto last = [&](const std::string &name) {
+    std::istringstream lines(readText(directory / name));
+    std::string line, result;
+    while (std::getline(lines, line))
+      result = line;
+    return nlohmann::json::parse(result)["loss"].get<double>();
+  };
+  EXPECT_NEAR(last("one.jsonl"), last("both.jsonl"), 1e-4);
+  // What two ranks saved, one rank reads.
+  EXPECT_EQ(run({"eval", "p.braid", "--checkpoint", "c", "--data", "heldout.txt"}).code, 0);
+  EXPECT_EQ(run({"eval", "two.braid", "--ranks=2", "--checkpoint", "c", "--data", "heldout.txt"}).code, 0);
+
+  store<int64_t>("seed.npy", DType::i64, {1}, {7});
+  for (std::string rank : {"0", "1"})
+    store<float>("in" + rank + ".npy", DType::f32, {256}, std::vector<float>(256, rank == "0" ? 3.f : 4.f));
+  ASSERT_EQ(run({"call", "two.braid", "@init", "--ranks=2", "--input", "seed=seed.npy", "d.layers.1.bias=in{rank}.npy",
+                 "--output", "coordinate.ep=c{rank}.npy", "d.layers.{}.bias=out{rank}.npy"})
+                .code,
+            0)
+      << readText(directory / "err");
+  EXPECT_EQ(load<int32_t>("c1.npy", {1})[0], 1);
+  EXPECT_EQ(load<float>("out0.npy", {2, 256})[0], 3);
+  EXPECT_EQ(load<float>("out1.npy", {2, 256})[0], 4);
+  expectError({"call", "two.braid", "@init", "--ranks=2", "--input", "seed=seed.npy", "--output", "embed.weight=w.npy"},
+              "2 ranks would write the same file; put {rank} in its name");
+  expectError({"train", "two.braid", "--data", "train.txt", "--steps", "1"}, "run it with --ranks=2");
+  expectError({"generate", "two.braid", "--checkpoint", "c", "--prompt", "a", "--max-tokens", "1"}, "mesh of 2 ranks");
+}
+
+TEST_F(TrainTool, DescribesPrograms) {
+  Outcome json = run({"info", "p.braid", "--json"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  auto info = nlohmann::json::parse(json.out);
+  EXPECT_EQ(info["parameters"], 256 * 256 + 2 * 256);
+  EXPECT_EQ(info["mesh"]["ranks"], 1);
+  EXPECT_EQ(info["metadata"]["tokenizer"], "bytes");
+  auto train = info["entries"][1];
+  EXPECT_EQ(train["name"], "train_step");
+  EXPECT_EQ(train["launches"], 4);
+  EXPECT_EQ(train["kernels"]["bigram_adam"], 2);
+  EXPECT_EQ(train["inputs"][0], (nlohmann::json{{"name", "tokens"}, {"dtype", "i32"}, {"shape", {2, 16}}}));
+  EXPECT_EQ(info["tensors"][1]["name"], "layers.{}.bias");
+  EXPECT_EQ(info["tensors"][1]["layers"], (std::vector<int>{1, 4}));
+  uint64_t sum = 0;
+  for (const auto &arena : info["memory"]["arenas"])
+    sum += arena["bytes"].get<uint64_t>();
+  EXPECT_EQ(info["memory"]["bytes_per_rank"], sum);
+
+  BigramOptions two;
+  two.dp = 2;
+  write("two.braid", two);
+  Outcome text = run({"info", "two.braid"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  for (const char *part :
+       {"2 ranks; dp=2; experts ep=2", "@train_step", "2 x bigram_adam", "3 x all_reduce", "parameters   66048"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+}
+
+TEST_F(TrainTool, SaysWhatIsWrong) {
+  expectError({"info", "none.braid"}, "none.braid");
+  writeText(directory / "junk.braid", "this is not a program");
+  expectError({"info", "junk.braid"}, "junk.braid");
+  expectError({"train", "p.braid"}, "--data is required (see braid-run train --help)", 2);
+  expectError({"train", "p.braid", "--data", "train.txt", "--speed", "9"}, "--speed", 2);
+  expectError({"train", "p.braid", "--data", "train.txt", "--steps", "5", "--save-every", "2"}, "--checkpoint-dir", 2);
+  expectError({"train", "p.braid", "--data", "train.txt"},
+              "p.braid does not say how many steps to train: give --steps");
+  expectError({"train", "p.braid", "--data", "gone.txt", "--steps", "1"}, "gone.txt: cannot open");
+  expectError({"eval", "p.braid", "--checkpoint", "c", "--data", "train.txt"}, "c: holds no checkpoint");
+  expectError({"generate", "p.braid", "--checkpoint", "c", "--prompt", "x", "--max-tokens", "0"}, "--max-tokens", 2);
+  expectError({}, "subcommand", 2);
+  Outcome help = run({"train", "--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_NE(help.out.find("--checkpoint-dir"), std::string::npos);
+}
+
+} // namespace
+} // namespace braid::runtime::test
