@@ -183,17 +183,48 @@ static Value expand(Operation *op, Emitter &e) {
 
 } // namespace
 
-LogicalResult braid::expandMath(ModuleOp module, bool hasScale) {
+/// f32 -> bf16, to nearest even, where the processor has no instruction for it; NaN keeps a quiet bit.
+static Value roundToBf16(OpBuilder &b, arith::TruncFOp op) {
+  Location loc = op.getLoc();
+  auto like = [&](Type element) -> Type {
+    auto vector = dyn_cast<VectorType>(op.getType());
+    return vector ? Type(vector.clone(element)) : element;
+  };
+  Type i32 = like(b.getI32Type());
+  auto number = [&](int32_t value) -> Value {
+    TypedAttr attr = b.getI32IntegerAttr(value);
+    if (auto vector = dyn_cast<VectorType>(i32))
+      attr = DenseElementsAttr::get(vector, Attribute(attr));
+    return arith::ConstantOp::create(b, loc, attr);
+  };
+  Value bits = arith::BitcastOp::create(b, loc, i32, op.getIn());
+  Value odd = arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, bits, number(16)), number(1));
+  Value rounded = arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, bits, number(0x7fff)), odd);
+  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, op.getIn(), op.getIn());
+  Value quiet = arith::OrIOp::create(b, loc, bits, number(0x400000));
+  Value high = arith::ShRUIOp::create(b, loc, arith::SelectOp::create(b, loc, isNan, quiet, rounded), number(16));
+  Value narrow = arith::TruncIOp::create(b, loc, like(b.getI16Type()), high);
+  return arith::BitcastOp::create(b, loc, op.getType(), narrow);
+}
+
+LogicalResult braid::expandMath(ModuleOp module, bool hasScale, bool hasBf16) {
   SmallVector<Operation *> ops;
   bool hasErf = false;
   module->walk([&](Operation *op) {
     if (isa_and_nonnull<math::MathDialect>(op->getDialect()) && op->getNumOperands() > 0)
+      ops.push_back(op);
+    if (auto round = dyn_cast<arith::TruncFOp>(op); round && !hasBf16 && getElementTypeOrSelf(round.getIn()).isF32() && getElementTypeOrSelf(round.getType()).isBF16())
       ops.push_back(op);
     hasErf |= isa<math::ErfOp>(op);
   });
   for (Operation *op : ops) {
     Type type = op->getResult(0).getType();
     OpBuilder b(op);
+    if (auto round = dyn_cast<arith::TruncFOp>(op)) {
+      round.replaceAllUsesWith(roundToBf16(b, round));
+      round.erase();
+      continue;
+    }
     if (isa<math::RsqrtOp>(op)) {
       Value one = arith::ConstantOp::create(b, op->getLoc(), b.getOneAttr(type));
       op->replaceAllUsesWith(ValueRange{arith::DivFOp::create(b, op->getLoc(), one, math::SqrtOp::create(b, op->getLoc(), op->getOperand(0)))});
@@ -221,7 +252,7 @@ namespace {
 struct ExpandMath : braid::impl::ExpandMathPassBase<ExpandMath> {
   using ExpandMathPassBase::ExpandMathPassBase;
   void runOnOperation() override {
-    if (failed(expandMath(getOperation(), hasScale)))
+    if (failed(expandMath(getOperation(), hasScale, hasBf16)))
       signalPassFailure();
   }
 };

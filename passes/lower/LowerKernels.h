@@ -9,7 +9,7 @@ namespace braid {
 /// What braid-tile-to-loops does. `vectorBytes`: 64 (AVX-512), 32 (AVX2) or 16.
 llvm::LogicalResult lowerTilesToLoops(mlir::ModuleOp module, int64_t vectorBytes);
 /// What braid-expand-math does.
-llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale);
+llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale, bool hasBf16);
 
 } // namespace braid
 

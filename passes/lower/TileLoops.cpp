@@ -76,7 +76,7 @@ void TileLowering::forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t>
 }
 
 void TileLowering::fill(View target, VectorType type, Value value) {
-  SmallVector<int64_t> cuts = plan.breaks(value);
+  SmallVector<int64_t> cuts = plan.breaks(value, !views.count(value));
   forEachRow(type.getShape().drop_back(), nullptr, [&](ArrayRef<Value> lead) {
     forEachStrip(type.getShape().back(), widthFor(type), cuts, [&](const Strip &strip) {
       writeView(target, lead, strip, eval(value, lead, strip), strip.hi != type.getShape().back());

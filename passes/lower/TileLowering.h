@@ -39,7 +39,8 @@ public:
   /// The stores that are emitted together, at the last one; empty for a store that is not the last of its group.
   ArrayRef<tile::StoreOp> group(tile::StoreOp store) const;
   /// Columns of the last dimension at which a lazy tile changes its formula (concat, merged dimensions).
-  SmallVector<int64_t> breaks(Value tile) const;
+  /// `definition`: of the formula that fills the buffer of a kept tile.
+  SmallVector<int64_t> breaks(Value tile, bool definition = false) const;
   int64_t width(Type element) const;
   static bool isSimpleCast(vector::ShapeCastOp op);
 

@@ -39,10 +39,10 @@ bool TilePlan::mustKeep(Operation *op) const {
 
 bool TilePlan::neverKept(Value tile) const { return isSplat(tile) || tile.getDefiningOp<tile::IotaOp>(); }
 
-SmallVector<int64_t> TilePlan::breaks(Value tile) const {
+SmallVector<int64_t> TilePlan::breaks(Value tile, bool definition) const {
   Operation *op = tile.getDefiningOp();
   VectorType type = tileType(tile);
-  if (!op || !type || isKept(tile))
+  if (!op || !type || (isKept(tile) && !definition))
     return {};
   SmallVector<int64_t> found;
   int64_t length = type.getShape().back();
@@ -263,6 +263,7 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes) : vectorBytes(vecto
   });
   // From the users to the definitions: how often would each lazy tile be computed?
   DenseMap<Value, DenseMap<Operation *, int64_t>> evaluations;
+  SmallVector<std::pair<Value, int64_t>> chosen;
   for (Operation *op : llvm::reverse(order)) {
     for (Value v : op->getResults()) {
       if (!isTile(v))
@@ -292,10 +293,21 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes) : vectorBytes(vecto
                       (isa<tile::StoreOp>(sink) && overlapsShifted(load, sink, group(cast<tile::StoreOp>(sink))));
         }
         DenseMap<Value, int64_t> known;
-        if (hazard || (times > 1 && (times - 1) * cost(v, known) > times + 3))
+        if (hazard) {
           kept.insert(v);
+        } else if (times > 1 && (times - 1) * cost(v, known) > times + 3) {
+          kept.insert(v);
+          chosen.push_back({v, times});
+        }
       }
       evaluations[v] = std::move(found);
     }
+  }
+  // What a tile is computed from may be kept by now: some are cheap after all.
+  for (auto [v, times] : llvm::reverse(chosen)) {
+    kept.erase(v);
+    DenseMap<Value, int64_t> known;
+    if ((times - 1) * cost(v, known) > times + 3)
+      kept.insert(v);
   }
 }

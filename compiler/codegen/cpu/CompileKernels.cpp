@@ -134,7 +134,7 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
     return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
   };
   ModuleOp module = *job.module;
-  if (failed(lowerTilesToLoops(module, target.vectorBytes())) || failed(expandMath(module, target.has("avx512vl"))) ||
+  if (failed(lowerTilesToLoops(module, target.vectorBytes())) || failed(expandMath(module, target.has("avx512vl"), target.has("avx512bf16"))) ||
       failed(convertToLLVM(module)))
     return failure();
   llvm::LLVMContext context;
