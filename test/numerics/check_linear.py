@@ -1,0 +1,142 @@
+"""Projections, embedding, short convolution, loss, sums, views, documents and repeat, with their gradients.
+
+Limits: values 3e-6, gradients 5e-6 (moe-family 11, one matmul); f64 1e-9.
+"""
+import sys
+
+import numpy as np
+
+from harness import Program, Type, rounded
+from common import documents_of, one_document
+from rows import short_conv
+from train import cross_entropy
+
+VALUE, GRADIENT = 3e-6, 5e-6
+
+
+def limits(dtype, gradients=()):
+    return lambda names: {n: 1e-9 if dtype == "f64" else GRADIENT if n in gradients else VALUE for n in names}
+
+
+def add_linear(program, rng, dtype):
+    B, T, H, V, M = 2, 19, 3, 8, 40
+    for transposed in (False, True):
+        f = program.function(f"linear_{'t_' if transposed else ''}{dtype}", dtype)
+        x, dy1, dy2 = f.input("x", (B, T, H, V)), f.input("dy1", (B, T, M)), f.input("dy2", (B, T, 4, 7))
+        shapes = [(M, H * V), (28, H * V)] if transposed else [(H * V, M), (H * V, 28)]
+        w1, w2 = f.input("w1", shapes[0]), f.input("w2", shapes[1])
+        y1, y2 = f.op("braid.linear", [x, w1, w2], [dy1.type, dy2.type], transposed=transposed)
+        dx = f.op("braid.linear_grad_data", [[dy1, dy2], [w1, w2]], x.type, segments=True, transposed=transposed)
+        dw1, dw2 = f.op("braid.linear_grad_weight", [x, dy1, dy2], [w1.type, w2.type], transposed=transposed)
+        for name, value in {"y1": y1, "y2": y2, "dx": dx, "dw1": dw1, "dw2": dw2}.items():
+            f.output(name, value)
+        arrays = {n: rng.standard_normal(o.type.shape) for n, o in f.inputs.items()}
+        a = dict(zip(arrays, rounded(list(arrays.values()), dtype)))
+        flat, g1, g2 = a["x"].reshape(B, T, -1), a["dy1"], a["dy2"].reshape(B, T, -1)
+        m1, m2 = (a["w1"].T, a["w2"].T) if transposed else (a["w1"], a["w2"])
+        turn = (lambda m: m.T) if transposed else (lambda m: m)
+        references = {"y1": flat @ m1, "y2": (flat @ m2).reshape(B, T, 4, 7), "dx": (g1 @ m1.T + g2 @ m2.T).reshape(B, T, H, V),
+                      "dw1": turn(np.einsum("bti,bto->io", flat, g1)), "dw2": turn(np.einsum("bti,bto->io", flat, g2))}
+        program.check(f, arrays, references, limits(dtype, ("dx", "dw1", "dw2"))(references))
+
+
+def add_embedding(program, rng, dtype):
+    f = program.function(f"embed_{dtype}", dtype)
+    tokens, table, dy = f.input("tokens", (2, 50), "i32"), f.input("table", (11, 24)), f.input("dy", (2, 50, 24))
+    f.output("y", f.op("braid.embed", [tokens, table], dy.type))
+    f.output("dtable", f.op("braid.embed_grad", [tokens, dy], table.type))
+    ids, w, d = rng.integers(0, 9, (2, 50)), *rounded([rng.standard_normal((11, 24)), rng.standard_normal((2, 50, 24))], dtype)
+    dtable = np.zeros((11, 24))
+    np.add.at(dtable, ids, d)
+    references = {"y": w[ids], "dtable": dtable}  # ids 9 and 10 never occur: their gradient is 0
+    program.check(f, {"tokens": ids, "table": w, "dy": d}, references, limits(dtype, ("dtable",))(references))
+
+
+def add_conv(program, rng, dtype):
+    for (B, T, *features), taps in [((2, 37, 24), 4), ((1, 100, 3, 16), 3), ((2, 2, 8), 4), ((1, 1, 16), 4), ((2, 40, 10), 2)]:
+        channels = int(np.prod(features))
+        f = program.function(f"short_conv_t{T}_d{'x'.join(map(str, features))}_k{taps}_{dtype}", dtype)
+        x, w = f.input("x", (B, T, *features)), f.input("weight", (channels, taps))
+        documents, tail = f.input("documents", (B, T), "i32"), f.input("tail", (B, taps - 1, channels))
+        dy, dtail = f.input("dy", (B, T, *features)), f.input("dnew_tail", tail.type.shape)
+        y, new_tail = f.op("braid.short_conv", [x, w, documents, tail], [x.type, tail.type])
+        dx, dw, dt = f.op("braid.short_conv_grad", [x, w, documents, tail, dy, dtail], [x.type, w.type, tail.type])
+        for name, value in {"y": y, "new_tail": new_tail, "dx": dx, "dweight": dw, "dtail": dt}.items():
+            f.output(name, value)
+        rows = {"one document": one_document(B, T), "continues": one_document(B, T, -9), "began 1 before": one_document(B, T, -1)}
+        if T > 10:
+            rows["packed"] = documents_of([[-2, 3, 4, 6, T], [0, 1, 2, 20, 33]][:B], T)
+        if T > 1:
+            rows["padding"] = documents_of([[-5, 1]] * B, T)
+        for label, docs in rows.items():
+            arrays = {n: docs if n == "documents" else rng.standard_normal(o.type.shape) for n, o in f.inputs.items()}
+            a = dict(zip(arrays, rounded(list(arrays.values()), dtype)))
+            (ry, rt), pull = short_conv(a["x"], a["weight"], docs, a["tail"])
+            rdx, rdw, _, rdt = pull(a["dy"], a["dnew_tail"])
+            references = {"y": ry, "new_tail": rt, "dx": rdx, "dweight": rdw, "dtail": rdt}
+            program.check(f, arrays, references, limits(dtype, ("dx", "dweight", "dtail"))(references), f"{f.name} {label}")
+
+
+def add_loss(program, rng, dtype):
+    B, T, V = 2, 21, 70
+    f = program.function(f"cross_entropy_{dtype}", dtype)
+    logits, labels, dsum = f.input("logits", (B, T, V)), f.input("labels", (B, T), "i32"), f.input("dsum", (1,))
+    one = Type((1,), dtype)
+    total, count, lse = f.op("braid.cross_entropy", [logits, labels], [one, one, Type((B, T), dtype)])
+    f.output("sum", total)
+    f.output("count", count)
+    f.output("lse", lse)
+    f.output("dlogits", f.op("braid.cross_entropy_grad", [logits, labels, lse, dsum], logits.type))
+    for label, size, low in (("", 1.0, 0), ("ignored labels", 1.0, -3), ("large logits", 80.0, 0)):
+        x = rounded([rng.standard_normal((B, T, V)) * size], dtype)[0]
+        ids = rng.integers(low, V, (B, T))
+        (s, n, l), pull = cross_entropy(x, ids)
+        references = {"sum": np.array([s]), "count": np.array([float(n)]), "lse": l, "dlogits": pull(0.25)}
+        program.check(f, {"logits": x, "labels": ids, "dsum": [0.25]}, references, limits(dtype, ("dlogits",))(references), f"{f.name} {label}")
+    f = program.function(f"sum_{dtype}", dtype)
+    x, d = f.input("x", (2, 301)), f.input("d", (1,))
+    f.output("s", f.op("braid.sum", [x], one))
+    f.output("dx", f.op("braid.sum_grad", [d], x.type))
+    a = rounded([rng.standard_normal((2, 301)) + 1], dtype)[0]
+    program.check(f, {"x": a, "d": [0.5]}, {"s": np.array([a.sum()]), "dx": np.full((2, 301), 0.5)}, VALUE if dtype == "f32" else 1e-9)
+
+
+def add_views(program, rng):
+    f = program.function("documents")
+    cu = f.input("cu_seqlens", (2, 4), "i32")
+    for begin in (0, 5):
+        f.output(f"at_{begin}", f.op("braid.documents", [cu], Type((2, 11), "i32"), begin=begin))
+    values = np.array([[-3, 4, 6, 14], [0, 8, 9, 9]], np.int32)
+    program.check(f, {"cu_seqlens": values}, {f"at_{b}": documents_of(values, 11, b) for b in (0, 5)}, 0)
+
+    f = program.function("views")
+    x, y = f.input("x", (2, 6, 8)), f.input("y", (2, 5, 8))
+    part = f.op("braid.slice", [x], Type((2, 3, 8)), dim=1, begin=2)
+    last = f.op("braid.slice", [x], Type((2, 6, 3)), dim=2, begin=5)
+    first = f.op("braid.slice", [x], Type((1, 6, 8)), dim=0, begin=1)
+    joined = f.op("braid.concat", [part, y, x], Type((2, 14, 8)), dim=1)
+    wide = f.op("braid.concat", [last, last], Type((2, 6, 6)), dim=2)
+    stacked = f.op("braid.concat", [first, x], Type((3, 6, 8)), dim=0)
+    shaped = f.op("braid.reshape", [joined], Type((4, 7, 2, 4)))
+    for name, value in {"part": part, "last": last, "first": first, "joined": joined, "wide": wide, "stacked": stacked, "shaped": shaped}.items():
+        f.output(name, value)
+    a, b = rounded([rng.standard_normal((2, 6, 8)), rng.standard_normal((2, 5, 8))])
+    j = np.concatenate([a[:, 2:5], b, a], 1)
+    program.check(f, {"x": a, "y": b}, {"part": a[:, 2:5], "last": a[..., 5:], "first": a[1:], "joined": j, "stacked": np.concatenate([a[1:], a]),
+                                        "wide": np.concatenate([a[..., 5:]] * 2, 2), "shaped": j.reshape(4, 7, 2, 4)}, 1e-30)
+
+
+def main():
+    rng = np.random.default_rng(5)
+    program = Program("linear")
+    for dtype in ("f32", "f64"):
+        add_linear(program, rng, dtype)
+        add_embedding(program, rng, dtype)
+        add_conv(program, rng, dtype)
+        add_loss(program, rng, dtype)
+    add_views(program, rng)
+    return program.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

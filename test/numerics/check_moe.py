@@ -1,0 +1,187 @@
+"""Router, plans, dispatch, combine, grouped linears and their gradients. Integers first, exactly; then values.
+
+Limits (moe-family 11): weights and losses 2e-6, outputs 3e-6, gradients 5e-6; f64 1e-9.
+"""
+import sys
+
+import numpy as np
+
+from harness import Program, Type, rounded
+import moe
+from check_rows import RowOp
+
+B, T = 2, 21
+
+
+def add_router(program, rng, E, k):
+    f = program.function(f"route_e{E}_k{k}")
+    logits = f.input("logits", (B, T, E))
+    f.output("ids", f.rows("moe.route", [logits], Type((B, T, k), "i32"), top_k=k))
+    x = rounded([rng.standard_normal((B, T, E))])[0]
+    ties = np.round(x * 2) / 2
+    ties[0, 0], ties[0, 1] = 0.0, -0.0 * np.arange(E)  # all equal; -0 equals +0
+    holes = x.copy()
+    holes[rng.random(x.shape) < 0.2] = np.nan
+    holes[1, 1], holes[1, 2] = np.nan, -np.inf
+    for label, values in (("", x), ("ties", ties), ("NaN behind every number", holes), ("large", x * 1e30)):
+        program.check(f, {"logits": values}, {"ids": moe.route(values, k)}, 0, f"{f.name} {label}")
+    ids = moe.route(x, k)
+    for normalize in (True, False):
+        for dtype in ("f32", "f64"):
+            case = RowOp(program, f"route_weights_e{E}_k{k}_{'sum' if normalize else 'raw'}", "moe.route_weights",
+                         [("logits", (B, T, E)), ("ids", (B, T, k))], {"normalize": normalize}, moe.route_weights, dtype, ("ids",), (B, T, k))
+            case.check("", [x, ids], rng)
+            if dtype == "f32":
+                case.check("large logits", [x * 40, moe.route(x * 40, k)], rng)
+    counts = np.bincount(ids.ravel(), minlength=E)
+    for dtype in ("f32", "f64"):
+        case = RowOp(program, f"router_loss_e{E}_k{k}", "moe.router_loss", [("logits", (B, T, E)), ("counts", (E,))],
+                     {"top_k": k, "tokens": B * T, "balance": 0.01, "z": 0.001}, moe.router_loss, dtype, ("counts",), (B, T))
+        case.check("", [x, counts], rng)
+        case.check("one expert", [x * 10, np.eye(E, dtype=np.int64)[0] * B * T * k], rng)
+
+
+def selections(rng, E, k):
+    """Balanced, skewed to one expert, one expert without a token."""
+    yield "random", moe.route(rng.standard_normal((B, T, E)), k)
+    skewed = rng.standard_normal((B, T, E))
+    skewed[..., 1] += 100
+    yield "skewed", moe.route(skewed, k)
+    missing = rng.standard_normal((B, T, E))
+    missing[..., [0, E - 1]] -= 100
+    yield "empty experts", moe.route(missing, k)
+
+
+def plan_op(f, ids, E, k, rows, peers=1, peer_rows=0):
+    return f.op("braid.moe.plan", [ids], [Type((rows,), "i32"), Type((B, T, k), "i32"), Type((E,), "i32"), Type((E + 1,), "i32"),
+                                          Type((1,), "i32"), Type((1,), "i32")], num_experts=E, peers=peers, peer_rows=peer_rows)
+
+
+def add_plans(program, rng, E, k):
+    for peers, peer_rows in ((1, 0), (2, 24), (2, 84), (4, 13)):
+        if E % peers or (peers > 1 and k == 1):
+            continue
+        rows = peers * peer_rows if peers > 1 else B * T * k
+        f = program.function(f"plan_e{E}_k{k}_p{peers}_r{peer_rows}")
+        results = plan_op(f, f.input("ids", (B, T, k), "i32"), E, k, rows, peers, peer_rows)
+        for name, value in zip(("perm", "inverse", "counts", "offsets", "overflow"), results):
+            if name not in ("offsets", "counts") or peers == 1:
+                f.output(name, value)
+        for label, ids in selections(rng, E, k):
+            references = dict(zip(("perm", "inverse", "counts", "offsets", "overflow"), moe.plan(ids, E, peers, peer_rows)))
+            program.check(f, {"ids": ids}, {n: references[n] for n in f.outputs}, 0, f"{f.name} {label}")
+
+
+def add_received(program, rng):
+    peers, local, peer_rows = 3, 4, 20
+    f = program.function("plan_received")
+    counts = f.input("counts", (peers, local), "i32")
+    R = peers * peer_rows
+    for name, value in zip(("perm", "inverse", "offsets"),
+                           f.op("braid.moe.plan_received", [counts], [Type((R,), "i32"), Type((R,), "i32"), Type((local + 1,), "i32")],
+                                peer_rows=peer_rows)):
+        f.output(name, value)
+    for label, values in (("random", rng.integers(0, 6, (peers, local))), ("full", np.full((peers, local), 5)), ("empty", np.zeros((peers, local), int))):
+        program.check(f, {"counts": values}, dict(zip(("perm", "inverse", "offsets"), moe.plan_received(values, peer_rows))), 0, f"{f.name} {label}")
+
+
+def add_rows(program, rng, E, k, M, F, dtype):
+    """dispatch, two grouped linears, combine, and the gradient of each."""
+    f = program.function(f"rows_e{E}_k{k}_{dtype}", dtype)
+    R = B * T * k
+    x, ids, weights = f.input("x", (B, T, M)), f.input("ids", (B, T, k), "i32"), f.input("weights", (B, T, k))
+    w1, w3, w2 = f.input("w1", (E, M, F)), f.input("w3", (E, M, F)), f.input("w2", (E, F, M))
+    dy, da, du = f.input("dy", (B, T, M)), f.input("da", (1, R, F)), f.input("du", (1, R, F))
+    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, E, k, R)
+    wide, narrow = Type((1, R, M), dtype), Type((1, R, F), dtype)
+    rows = f.op("braid.moe.dispatch", [x, perm, inverse, exchange], wide)
+    a, u = f.op("braid.moe.grouped_linear", [rows, offsets, w1, w3], [narrow, narrow])
+    out = f.op("braid.moe.grouped_linear", [a, offsets, w2], [wide])[0]
+    y, returned = f.op("braid.moe.combine", [out, weights, perm, inverse, exchange], [x.type, wide])
+    drows, dweights = f.op("braid.moe.combine_grad", [dy, returned, weights, perm, inverse, exchange], [wide, weights.type])
+    drows2 = f.op("braid.moe.grouped_linear_grad_data", [[da, du], [offsets], [w1, w3]], wide, segments=True)
+    dw1, dw3 = f.op("braid.moe.grouped_linear_grad_weight", [rows, offsets, da, du], [w1.type, w3.type])
+    dx, _ = f.op("braid.moe.combine", [drows2, perm, inverse, exchange], [x.type, wide])
+    for name, value in {"rows": rows, "a": a, "u": u, "out": out, "y": y, "drows": drows, "dweights": dweights, "drows2": drows2,
+                        "dw1": dw1, "dw3": dw3, "dx": dx}.items():
+        f.output(name, value)
+    shapes = {n: o.type.shape for n, o in f.inputs.items() if n != "ids"}
+    for label, chosen in selections(rng, E, k):
+        arrays = dict(zip(shapes, rounded([rng.standard_normal(s) for s in shapes.values()], dtype)))
+        perm, inverse, counts, offsets, _ = moe.plan(chosen, E)
+        rows_, pull_rows = moe.dispatch(arrays["x"], perm, inverse)
+        a_, pull_a = moe.grouped_linear(rows_, offsets, arrays["w1"])
+        u_, pull_u = moe.grouped_linear(rows_, offsets, arrays["w3"])
+        out_ = moe.grouped_linear(a_, offsets, arrays["w2"])[0]
+        y_, pull_y = moe.combine(out_, arrays["weights"], perm, inverse)
+        drows_, dweights_ = pull_y(arrays["dy"])[:2]
+        (d1, _, dw1_), (d3, _, dw3_) = pull_a(arrays["da"]), pull_u(arrays["du"])
+        references = {"rows": rows_, "a": a_, "u": u_, "out": out_, "y": y_, "drows": drows_, "dweights": dweights_, "drows2": d1 + d3,
+                      "dw1": dw1_, "dw3": dw3_, "dx": pull_rows(d1 + d3)[0]}
+        limit = {n: 1e-9 if dtype == "f64" else 5e-6 if n.startswith("d") else 3e-6 for n in references}
+        program.check(f, arrays | {"ids": chosen}, references, limit, f"{f.name} {label}")
+
+
+def add_permute(program, rng):
+    f = program.function("permute")
+    x, perm, inverse = f.input("x", (1, 30, 16)), f.input("perm", (30,), "i32"), f.input("inverse", (30,), "i32")
+    f.output("rows", f.op("braid.moe.permute", [x, perm, inverse], x.type))
+    order = rng.permutation(30)
+    order[rng.random(30) < 0.3] = -1
+    back = np.full(30, -1)
+    back[order[order >= 0]] = np.flatnonzero(order >= 0)
+    a = rounded([rng.standard_normal((1, 30, 16))])[0]
+    program.check(f, {"x": a, "perm": order, "inverse": back}, {"rows": moe.permute(a, order)}, 1e-30)
+
+
+def add_layer(program, rng):
+    """The whole routed layer: the compiled routes first, then values with the reference following them."""
+    E, k, M, F = 8, 2, 32, 24
+    f = program.function("layer")
+    x, router = f.input("x", (B, T, M)), f.input("router", (M, E))
+    w1, w3, w2 = f.input("w1", (E, M, F)), f.input("w3", (E, M, F)), f.input("w2", (E, F, M))
+    R = B * T * k
+    logits = f.op("braid.linear", [x, router], [Type((B, T, E))])[0]
+    ids = f.rows("moe.route", [logits], Type((B, T, k), "i32"), top_k=k)
+    weights = f.rows("moe.route_weights", [logits, ids], Type((B, T, k)), normalize=True)
+    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, E, k, R)
+    rows = f.op("braid.moe.dispatch", [x, perm, inverse, exchange], Type((1, R, M)))
+    a, u = f.op("braid.moe.grouped_linear", [rows, offsets, w1, w3], [Type((1, R, F))] * 2)
+    h = f.rows("mul", [f.rows("activation", [a], a.type, kind='"silu"'), u], a.type)
+    out = f.op("braid.moe.grouped_linear", [h, offsets, w2], [rows.type])[0]
+    y, _ = f.op("braid.moe.combine", [out, weights, perm, inverse, exchange], [x.type, rows.type])
+    for name, value in {"y": y, "ids": ids, "weights": weights, "counts": counts}.items():
+        f.output(name, value)
+
+    def action(program):
+        arrays = {n: rounded([rng.standard_normal(o.type.shape) * (0.3 if n != "x" else 1)])[0] for n, o in f.inputs.items()}
+        values = program.call(f, arrays)
+        logits = arrays["x"] @ arrays["router"]
+        ids = moe.route(logits, k)
+        # A different choice is legal only where two logits are equal up to rounding.
+        differ = np.any(values["ids"] != ids, axis=-1)
+        illegal = differ & (moe.selection_gap(logits, k) > 8 * np.finfo(np.float32).eps * np.abs(logits).max())
+        program.line(not illegal.any(), "layer routes", f"{int(differ.sum())} of {B * T} tokens differ, {int(illegal.sum())} without a tie")
+        (y, _, counts), _ = moe.experts(arrays["x"], logits, arrays["w1"], arrays["w3"], arrays["w2"], k, True, ids=values["ids"])
+        weights = moe.route_weights(logits, values["ids"], True)[0]
+        program.compare("layer values", values, {"y": y, "weights": weights, "counts": counts.astype(np.int32)}, {"y": 3e-6, "weights": 2e-6})
+    program.then(action)
+
+
+def main():
+    rng = np.random.default_rng(11)
+    program = Program("moe")
+    for E, k in ((8, 2), (16, 1), (12, 5), (4, 4)):
+        add_router(program, rng, E, k)
+        add_plans(program, rng, E, k)
+    add_received(program, rng)
+    add_permute(program, rng)
+    add_rows(program, rng, 8, 2, 32, 24, "f32")
+    add_rows(program, rng, 6, 3, 20, 36, "f32")
+    add_rows(program, rng, 8, 2, 16, 24, "f64")
+    add_layer(program, rng)
+    return program.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

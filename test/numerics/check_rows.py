@@ -1,0 +1,132 @@
+"""Every row-wise op and its braid.rows_grad, against closed forms (which reference/check.py holds against finite differences).
+
+Limits: values 2e-6, gradients 5e-6 (moe-family 11: router and dense quantities in f32); f64 1e-9.
+"""
+import sys
+
+import numpy as np
+
+from harness import Program, rounded
+from common import ACTIVATIONS, documents_of, one_document
+from rows import ROWS
+
+VALUE, GRADIENT = 2e-6, 5e-6
+B, T, H, K = 2, 37, 4, 24
+
+
+class RowOp:
+    """forward and rows_grad of one op in one function. operands: (name, shape, whole) in the op's order."""
+
+    def __init__(self, program, label, op, operands, attributes=(), reference=None, dtype="f32", integers=(), result=None, arguments=None):
+        self.program, self.op, self.dtype, self.attributes = program, op, dtype, dict(attributes)
+        self.reference = reference or ROWS[op]
+        self.arguments = arguments if arguments is not None else self.attributes
+        f = self.function = program.function(f"{label}_{dtype}", dtype)
+        self.names = [name for name, _ in operands]
+        values = [f.input(name, shape, "i32" if name in integers else None) for name, shape in operands]
+        quoted = {k: f'"{v}"' if isinstance(v, str) else v for k, v in self.attributes.items()}
+        shape = result or operands[0][1]
+        y = f.rows(op, values, type(values[0].type)(shape, dtype), **quoted)
+        f.output("y", y)
+        dy = f.input("dy", shape)
+        self.wanted = [i for i, name in enumerate(self.names) if name not in integers]
+        for i, d in zip(self.wanted, f.rows_grad(op, values, dy, self.wanted, **quoted)):
+            f.output(f"d{self.names[i]}", d)
+
+    def check(self, label, arrays, rng):
+        dy = rng.standard_normal(self.function.inputs["dy"].type.shape)
+        *rounds, dy_round = rounded([*arrays, dy], self.dtype)
+        y, pull = self.reference(*rounds, **self.arguments)
+        gradients = pull(dy_round)
+        references = {"y": y} | {f"d{self.names[i]}": gradients[i] for i in self.wanted}
+        limit = {n: 1e-9 if self.dtype == "f64" else VALUE if n == "y" else GRADIENT for n in references}
+        self.program.check(self.function, dict(zip(self.names, arrays)) | {"dy": dy}, references, limit, f"{self.function.name} {label}".strip())
+
+
+X, HEADS, FLAT = (B, T, H, K), (B, T, H), (B, T, H * K)
+CASES = [
+    # label, op, operands, attributes
+    ("add", "add", [("a", X), ("b", X), ("c", X)], {}),
+    ("mul", "mul", [("a", X), ("b", X)], {}),
+    ("mul_heads", "mul", [("a", X), ("b", HEADS)], {}),
+    ("scale", "scale", [("x", X)], {"value": -0.37}),
+    ("bias", "bias", [("x", X), ("bias", (H, K))], {}),
+    ("bias_last", "bias", [("x", FLAT), ("bias", (H * K,))], {}),
+    ("weighted", "weighted", [("x", X), ("weight", (H, K))], {}),
+    ("weighted_heads", "weighted", [("x", X), ("weight", (H,))], {}),
+    ("weighted_last", "weighted", [("x", X), ("weight", (K,))], {}),
+    ("softmax", "softmax", [("x", X)], {}),
+    ("log_sigmoid", "log_sigmoid", [("x", X)], {"divide": 16.0}),
+    ("log_decay", "log_decay", [("x", HEADS), ("a_log", (H,)), ("dt_bias", (H,))], {}),
+    ("rms_norm", "rms_norm", [("x", FLAT), ("weight", (H * K,))], {"eps": 1e-6}),
+    ("rms_norm_heads", "rms_norm", [("x", X), ("weight", (K,))], {"eps": 1e-5}),
+    ("rms_norm_groups", "rms_norm", [("x", FLAT), ("weight", (H * K,))], {"eps": 1e-5, "groups": 2}),
+    ("layer_norm", "layer_norm", [("x", FLAT), ("weight", (H * K,)), ("bias", (H * K,))], {"eps": 1e-5}),
+    ("l2_norm", "l2_norm", [("x", X)], {"eps": 1e-6}),
+    ("gated_norm", "gated_norm", [("o", X), ("gate", X), ("weight", (K,))], {"eps": 1e-5, "activation": "silu"}),
+    ("gated_norm_after", "gated_norm", [("o", FLAT), ("gate", FLAT), ("weight", (H * K,))],
+     {"eps": 1e-5, "activation": "silu", "norm_first": False, "groups": 2}),
+    ("gated_norm_sigmoid", "gated_norm", [("o", X), ("gate", X), ("weight", (K,))], {"eps": 1e-5, "activation": "sigmoid"}),
+]
+
+
+def add_ops(program, rng):
+    r = rng.standard_normal
+    for label, op, operands, attributes in CASES:
+        for dtype in ("f32", "f64"):
+            case = RowOp(program, label, op, operands, attributes, dtype=dtype)
+            case.check("", [r(shape) for _, shape in operands], rng)
+            if dtype == "f32" and op in ("softmax", "log_sigmoid", "rms_norm", "layer_norm"):
+                case.check("wide range", [r(shape) * 30 if i == 0 else r(shape) for i, (_, shape) in enumerate(operands)], rng)
+            if op in ("rms_norm", "l2_norm") and dtype == "f32":
+                case.check("small", [r(shape) * 1e-3 for _, shape in operands], rng)
+    for kind in ACTIVATIONS:
+        for dtype in ("f32", "f64"):
+            case = RowOp(program, f"activation_{kind}", "activation", [("x", X)], {"kind": kind}, dtype=dtype)
+            x = r(X)
+            case.check("", [np.sign(x) * (np.abs(x) + 0.2) if kind == "reciprocal" else x], rng)
+            if kind not in ("reciprocal", "exp", "relu2"):
+                case.check("wide range", [x * 20], rng)
+    documents = documents_of([[-7, 5, 20, 37], [0, 1, 9, 30]], T)
+    for layout in ("half", "interleaved"):
+        for dim in (K, 16):
+            for dtype in ("f32", "f64"):
+                case = RowOp(program, f"rope_{layout}_{dim}", "rope", [("x", X), ("documents", (B, T))],
+                             {"theta": 10000.0, "dim": dim, "layout": layout}, dtype=dtype, integers=("documents",))
+                case.check("packed", [r(X), documents], rng)
+                case.check("far positions", [r(X), one_document(B, T, -100000)], rng)
+    for heads in (H, 3 * H):
+        RowOp(program, f"repeat_heads_{heads}", "repeat_heads", [("x", X)], result=(B, T, heads, K), arguments={"heads": heads}).check("", [r(X)], rng)
+
+
+def add_chain(program, rng):
+    """More ops than fit one kernel, values used twice: what fusion must not change."""
+    f = program.function("chain")
+    x, w, g = f.input("x", FLAT), f.input("w", (H * K,)), f.input("g", FLAT)
+    value, total = x, None
+    for i in range(6):
+        n = f.rows("rms_norm", [value, w], x.type, eps=1e-6)
+        a = f.rows("activation", [f.rows("mul", [n, g], x.type)], x.type, kind='"silu"')
+        value = f.rows("add", [value, a, x], x.type)
+    f.output("y", value)
+    xs, ws, gs = (rng.standard_normal(s) for s in (FLAT, (H * K,), FLAT))
+
+    def reference(x, w, g):
+        value = x
+        for _ in range(6):
+            n = ROWS["rms_norm"](value, w, eps=1e-6)[0]
+            value = value + ROWS["activation"](n * g, kind="silu")[0] + x
+        return value
+    program.check(f, {"x": xs, "w": ws, "g": gs}, {"y": reference(*rounded([xs, ws, gs]))}, VALUE)
+
+
+def main():
+    rng = np.random.default_rng(7)
+    program = Program("rows")
+    add_ops(program, rng)
+    add_chain(program, rng)
+    return program.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
