@@ -1,0 +1,156 @@
+//===- LossKernels.cpp - cross entropy over any vocabulary, sums in a fixed order -----------------------------------===//
+#include "passes/outline/OutlineFamilies.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace braid {
+namespace {
+
+constexpr int64_t kBlock = 256, kTokens = 8, kSumBlock = 1024, kSumPrograms = 64;
+
+/// Two walks over a row's vocabulary in blocks, lanes apart:
+///   m = max x,  lse = m + log sum exp(x - m),  loss = lse - x[label]  (0 for label < 0)
+LogicalResult crossEntropy(CrossEntropyOp op, OutlineContext &context) {
+  int64_t vocabulary = shapeOf(op.getLogits()).back(), count = product(shapeOf(op.getLabels()));
+  Type element = tensorType(op.getLogits()).getElementType(), real = computeType(element);
+  std::string kernel = context.kernel("cross_entropy_" + typeName(element), {"token"}, [&](KernelBuilder &k) {
+    Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
+    Var lse = k.buffer("lse", real, {kDynamic}), loss = k.buffer("loss", real, {kDynamic}), live = k.buffer("live", real, {kDynamic});
+    Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * kTokens;
+    Var lowest = k.tile({kBlock}, real, -3.0e38), lane = k.iota({kBlock}, 0);
+    k.loop(first, min(first + kTokens, count), 1, [&](Var n) {
+      auto block = [&](Var v) {
+        Var x = cast(k.load(logits, {n, v}, {kBlock}, {.limit = size}), real);
+        return select(lt(lane, cast(size - v, k.i32())), x, lowest);
+      };
+      Vars top = k.loop(0, size, kBlock, {lowest}, [&](Var v, ArrayRef<Var> m) { return Vars{max(m[0], block(v))}; });
+      Var m = maximum(top[0], 0);
+      Vars total = k.loop(0, size, kBlock, {lowest.like(0)},
+                          [&](Var v, ArrayRef<Var> s) { return Vars{s[0] + exp(block(v) - m)}; });
+      Var row = m + log(sum(total[0], 0)), label = k.at(labels, {n});
+      Var target = cast(k.at(logits, {n, cast(max(label, 0), k.builder.getIndexType())}), real);
+      Var counts = ge(label, 0);
+      k.put(row, lse, {n});
+      k.put(select(counts, row - target, row.like(0)), loss, {n});
+      k.put(select(counts, row.like(1), row.like(0)), live, {n});
+    });
+  });
+  Value logits = context.view(op, op.getLogits(), {count, vocabulary}), labels = context.view(op, op.getLabels(), {count});
+  auto perToken = RankedTensorType::get({count}, real);
+  auto results = context.launch(op, kernel, {ceilDiv(count, kTokens)})
+                     .arg("logits", logits)
+                     .arg("labels", labels)
+                     .result("lse", perToken)
+                     .result("loss", perToken)
+                     .result("live", perToken)
+                     .index("count", count)
+                     .index("vocabulary", vocabulary)
+                     .run();
+  Value total = sumAll(op, results[1], tensorType(op.getSum()).getElementType(), context);
+  Value live = sumAll(op, results[2], tensorType(op.getCount()).getElementType(), context);
+  context.replace(op, {total, live, results[0]});
+  return success();
+}
+
+/// dlogits = (exp(x - lse) - [v = label]) dsum, 0 for label < 0
+LogicalResult crossEntropyGrad(CrossEntropyGradOp op, OutlineContext &context) {
+  int64_t vocabulary = shapeOf(op.getLogits()).back(), count = product(shapeOf(op.getLabels()));
+  Type element = tensorType(op.getLogits()).getElementType(), real = computeType(element);
+  Type scale = tensorType(op.getDsum()).getElementType();
+  std::string kernel = context.kernel("cross_entropy_grad_" + typeName(element), {"token"}, [&](KernelBuilder &k) {
+    Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
+    Var lse = k.buffer("lse", real, {kDynamic}), dsum = k.buffer("dsum", scale, {1});
+    Var dlogits = k.buffer("dlogits", element, {kDynamic, kDynamic});
+    Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * kTokens;
+    Var factor = cast(k.at(dsum, {0}), real), lane = k.iota({kBlock}, 0);
+    k.loop(first, min(first + kTokens, count), 1, [&](Var n) {
+      Var label = k.at(labels, {n}), row = k.at(lse, {n}), weight = select(ge(label, 0), factor, factor.like(0));
+      k.loop(0, size, kBlock, [&](Var v) {
+        Var p = exp(cast(k.load(logits, {n, v}, {kBlock}, {.limit = size}), real) - row);
+        Var hit = eq(lane, label - cast(v, k.i32()));
+        Var d = (p - select(hit, p.like(1), p.like(0))) * weight;
+        k.store(cast(d, element), dlogits, {n, v}, {.limit = size, .dims = {1}});
+      });
+    });
+  });
+  Value logits = context.view(op, op.getLogits(), {count, vocabulary}), labels = context.view(op, op.getLabels(), {count});
+  Value lse = context.view(op, op.getLse(), {count});
+  context.replace(op, context.launch(op, kernel, {ceilDiv(count, kTokens)})
+                          .arg("logits", logits)
+                          .arg("labels", labels)
+                          .arg("lse", lse)
+                          .arg("dsum", op.getDsum())
+                          .result("dlogits", tensorType(logits))
+                          .index("count", count)
+                          .index("vocabulary", vocabulary)
+                          .run());
+  return success();
+}
+
+/// dx[i] = dsum
+LogicalResult spread(SumGradOp op, OutlineContext &context) {
+  auto type = tensorType(op.getDx());
+  Type from = tensorType(op.getDsum()).getElementType(), to = type.getElementType();
+  int64_t size = product(type.getShape());
+  std::string kernel = context.kernel("spread_" + typeName(from) + "_" + typeName(to), {"block"}, [&](KernelBuilder &k) {
+    Var dsum = k.buffer("dsum", from, {1}), dx = k.buffer("dx", to, {kDynamic}), size = k.index("size");
+    k.store(splat(cast(k.at(dsum, {0}), to), {kSumBlock}), dx, {k.program(0) * kSumBlock}, {.limit = size});
+  });
+  context.replace(op, context.launch(op, kernel, {ceilDiv(size, kSumBlock)})
+                          .arg("dsum", op.getDsum())
+                          .result("dx", type.clone({size}))
+                          .index("size", size)
+                          .run());
+  return success();
+}
+
+} // namespace
+
+Value partialSums(Operation *op, Value x, bool squared, Type sumType, OutlineContext &context) {
+  int64_t size = product(shapeOf(x));
+  Type element = tensorType(x).getElementType();
+  std::string name = std::string(squared ? "sum_squares_" : "sum_") + typeName(element) + "_" + typeName(sumType);
+  std::string kernel = context.kernel(name, {"part"}, [&](KernelBuilder &k) {
+    // Program p adds its span of blocks lane by lane, then the lanes: the same order for any number of threads.
+    Var x = k.buffer("x", element, {kDynamic}), parts = k.buffer("parts", sumType, {kDynamic});
+    Var size = k.index("size"), span = k.index("span"), first = k.program(0) * span;
+    Vars lanes = k.loop(first, min(first + span, size), kSumBlock, {k.tile({kSumBlock}, sumType)}, [&](Var i, ArrayRef<Var> s) {
+      Var tile = cast(k.load(x, {i}, {kSumBlock}, {.limit = size}), sumType);
+      return Vars{s[0] + (squared ? tile * tile : tile)};
+    });
+    k.put(sum(lanes[0], 0), parts, {k.program(0)});
+  });
+  int64_t blocks = std::max<int64_t>(ceilDiv(size, kSumBlock), 1), span = ceilDiv(blocks, kSumPrograms) * kSumBlock;
+  int64_t programs = std::max<int64_t>(ceilDiv(size, span), 1);
+  Value flat = context.view(op, x, {size});
+  return context.launch(op, kernel, {programs})
+      .arg("x", flat)
+      .result("parts", RankedTensorType::get({programs}, sumType))
+      .index("size", size)
+      .index("span", span)
+      .run()[0];
+}
+
+Value sumAll(Operation *op, Value x, Type sumType, OutlineContext &context) {
+  while (product(shapeOf(x)) > 1 || tensorType(x).getElementType() != sumType) {
+    Type wide = tensorType(x).getElementType().isF64() ? tensorType(x).getElementType() : sumType;
+    bool last = product(shapeOf(x)) <= kSumBlock;
+    x = partialSums(op, x, false, last ? sumType : wide, context);
+  }
+  return context.view(op, x, {1});
+}
+
+LogicalResult outlineLoss(Operation *op, OutlineContext &context) {
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](CrossEntropyOp loss) { return crossEntropy(loss, context); })
+      .Case([&](CrossEntropyGradOp grad) { return crossEntropyGrad(grad, context); })
+      .Case([&](SumGradOp grad) { return spread(grad, context); })
+      .Case([&](SumOp sum) {
+        Value total = sumAll(op, sum.getX(), tensorType(sum.getResult()).getElementType(), context);
+        context.replace(op, total);
+        return success();
+      });
+}
+
+} // namespace braid
