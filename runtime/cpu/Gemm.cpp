@@ -40,6 +40,12 @@ Expected<Gemm> Gemm::prepare(const GemmDesc &desc, MatmulCache &cache) {
   if (small || desc.batch % wanted == 0 || desc.batch >= 4 * wanted)
     wanted = 1;
   bool cutM = shape.m >= shape.n || shape.m >= 4 * cutGrain * wanted;
+  if (shape.fastWhileWhole(cache.threads())) {
+    // Rows of A and C stay whole only where m is cut and A is not transposed.
+    cutM = true;
+    if (shape.transposeA || shape.m < 2 * cutGrain)
+      wanted = 1;
+  }
   int64_t extent = cutM ? shape.m : shape.n;
   int64_t length = wanted == 1 ? extent : cutLength(extent, wanted);
   for (int64_t begin = 0; begin < extent; begin += length) {

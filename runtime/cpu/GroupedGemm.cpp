@@ -26,6 +26,10 @@ Expected<GroupedGemm> GroupedGemm::prepare(const GroupedGemmDesc &desc, MatmulCa
     // Groups alone rarely balance: aim at four pieces per thread by cutting m.
     int64_t threads = cache.threads();
     int64_t wanted = threads == 1 ? 1 : (4 * threads + desc.groups - 1) / desc.groups;
+    MatmulShape whole{desc.m, desc.n, 1,     desc.lda,   desc.ldb,   desc.ldc,
+                      true,   false,  false, desc.typeA, desc.typeB, desc.typeC};
+    if (whole.fastWhileWhole(cache.threads()))
+      wanted = 1;
     wanted = std::clamp<int64_t>(desc.m / leastPartOfM, 1, wanted);
     gemm.partLength = std::min(desc.m, ((desc.m + wanted - 1) / wanted + 15) / 16 * 16);
     gemm.partCount = (desc.m + gemm.partLength - 1) / gemm.partLength;

@@ -44,12 +44,12 @@ private:
                  const int32_t *offsets) const;
 
   GroupedGemmDesc desc;
-  int largest = -1;                              // log2 of the largest prepared block
+  int largest = -1; // log2 of the largest prepared block
   std::array<const Matmul *, blockSizes> first{}; // C = .. (rows: per desc.accumulate)
-  std::array<const Matmul *, blockSizes> more{};  // weight: C += ..
+  std::array<const Matmul *, blockSizes> more{}; // weight: C += ..
   std::array<const Matmul *, blockSizes> tailFirst{}, tailMore{}; // weight: the last, shorter part of m
-  int64_t partLength = 0, partCount = 1;         // weight: how m is cut
-  std::vector<Piece> pieces;                     // reserved for the worst case
+  int64_t partLength = 0, partCount = 1; // weight: how m is cut
+  std::vector<Piece> pieces; // reserved for the worst case
   int64_t totalWeight = 0;
 };
 

@@ -17,6 +17,13 @@ struct MatmulShape {
   bool transposeA, transposeB, accumulate;
   DType typeA, typeB, typeC;
   auto operator<=>(const MatmulShape &) const = default;
+
+  // oneDNN 2.6 has its fast bf16 path (AMX) only for operands without gaps between rows. The general one is four times
+  // slower, so cutting such a matmul over a few threads in a way that leaves gaps loses.
+  bool fastWhileWhole(int threads) const {
+    bool dense = lda == (transposeA ? m : k) && ldb == (transposeB ? k : n) && ldc == n;
+    return dense && typeA == DType::bf16 && threads <= 4;
+  }
 };
 
 class Matmul {
