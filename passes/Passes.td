@@ -20,6 +20,56 @@ def DifferentiatePass : Pass<"braid-differentiate", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];
 }
 
+//===- sharded: logical tensors -> local tensors and collectives -----------------------------------------------------===//
+
+def ApplyShardingPass : Pass<"braid-apply-sharding", "::mlir::ModuleOp"> {
+  let summary = "cuts the batch over dp and the experts over ep; what crosses ranks becomes braid.comm ops";
+  let description = [{
+    Inputs with a batch in front lose all but the rank's rows; weights of grouped_linear keep the rank's experts. Dispatch and
+    combine become permute and all_to_all over ep (the plan's `exchange` value carries counts and order to both, forward and
+    backward); sums over tokens that the optimizer or the host reads become all_reduce over dp (dense) or edp (experts).
+    Before: `%rows = moe.dispatch %x, ..`  After: `%send = moe.dispatch %x, ..; %recv = comm.all_to_all %send, %sc, %rc {axis = "ep"};
+    %rows = moe.permute %recv, ..`.
+    Invariant: every shape is local; a value is sharded or replicated; every cross-rank dependence is a braid.comm op.
+  }];
+  let options = [Option<"meshText", "mesh", "std::string", "\"\"", "axes and sizes, e.g. dp=2,ep=2">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];
+}
+
+//===- scheduled: token slices, tasks, futures -----------------------------------------------------------------------===//
+
+def DecideSchedulePass : Pass<"braid-decide-schedule", "::mlir::ModuleOp"> {
+  let summary = "writes braid.schedule on layers whose experts exchange rows: pipeline, direction, slice bounds";
+  let description = [{
+    Before: `func private @layer_L_train(..)`. After: the same with
+    `braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 64, 128>}`.
+    Nothing else changes: the decision is data that ExpandSlices and Weave consume.
+  }];
+  let options = [Option<"pipeline", "pipeline", "std::string", "\"none\"", "none, aAaM or 1A1M (schedules.md section 1)">,
+                 Option<"overlapDegree", "overlap-degree", "int64_t", "1", "token slices of a layer, 1 to 16">];
+}
+
+def ExpandSlicesPass : Pass<"braid-expand-slices", "::mlir::ModuleOp"> {
+  let summary = "every op of a scheduled layer that touches tokens, once per slice";
+  let description = [{
+    States and convolution tails chain from slice to slice (backwards in gradients), attention reads the keys of the slices
+    before it, sums over tokens are added up, values that cross the function's border are packed slice after slice.
+    Before: `%y = braid.rms_norm %x, %w : 2x128x64`. After: two rms_norm on 2x64x64, attribute braid.slice = 0 and 1.
+    Invariant: kernels depend on no slice (lengths are launch arguments); the bodies exist once per layer signature.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];
+}
+
+def WeavePass : Pass<"braid-weave", "::mlir::ModuleOp"> {
+  let summary = "slices in pipeline order; each collective a start and an await of one future";
+  let description = [{
+    Degree 2, 1A1M, forward: A0 start D0, A1 start D1, await D0 M0 start C0, await D1 M1 start C1, shared expert, await C0, C1,
+    combine. Backward: every stream reversed, weight gradients where nothing waits. Ops move only within SSA dependences.
+    Invariant: no braid.schedule, no synchronous collective; the order of starts of an axis is the order of the program.
+  }];
+  let dependentDialects = ["::braid::BraidDialect"];
+}
+
 //===- chunked: scans -> chunk-parallel matrix forms ---------------------------------------------------------------===//
 
 def DecideChunkSizePass : Pass<"braid-decide-chunk-size", "::mlir::ModuleOp"> {
@@ -101,6 +151,35 @@ def ExpandMathPass : Pass<"braid-expand-math", "::mlir::ModuleOp"> {
   let options = [Option<"hasScale", "has-scale", "bool", "true", "the machine scales by a power of two in one instruction (AVX-512)">,
                  Option<"hasBf16", "has-bf16", "bool", "true", "the machine rounds f32 to bf16 in one instruction">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::LLVM::LLVMDialect"];
+}
+
+//===- kernels -> commands -----------------------------------------------------------------------------------------===//
+
+def PlanMemoryPass : Pass<"braid-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "decides where every tensor of every entry function lies";
+  let description = [{
+    Expands calls of layer functions, finds values that can share a buffer (in-place updates, carried and stacked values,
+    named results), and packs the rest by life times. Ops stay; the answer is `cmd.results` on each op, and a cmd.program
+    with arenas and tensors. Where two buffers could not become one a cmd.materialize says so.
+
+    Before: `%o = tile.launch @f grid [4] (%q) ..`
+    After:  `%o = tile.launch @f grid [4] (%q) {cmd.results = [#cmd.buffer<@workspace, 4096, 1024>]} ..`
+    Invariant: no two values with different contents lie on the same bytes at the same moment.
+  }];
+  let options = [Option<"explain", "explain", "bool", "false", "remarks: bytes, lower bound and remaining copies per entry">];
+  let dependentDialects = ["::braid::cmd::CmdDialect"];
+}
+
+def LowerToCommandsPass : Pass<"braid-lower-to-commands", "::mlir::ModuleOp"> {
+  let summary = "entry functions with planned buffers -> cmd.entry";
+  let description = [{
+    Before: `%o = tile.launch @f grid [4] (%q) {arg_names = ["q"], result_names = ["o"], cmd.results = [..]} ..`
+    After:  `cmd.launch @f grid [4, 1, 1] args {q = #cmd.buffer<..>, o = #cmd.buffer<..>}`
+    Collectives go to the stream of their axis, with a record/wait pair on either side. Kernels stay in the module.
+    Invariant: no entry function is left; every op in a cmd.entry is one table of Program.fbs.
+  }];
+  let options = [Option<"explain", "explain", "bool", "false", "remarks: FLOPs and bytes of every command">];
+  let dependentDialects = ["::braid::cmd::CmdDialect"];
 }
 
 #endif // BRAID_PASSES

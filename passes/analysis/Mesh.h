@@ -1,0 +1,28 @@
+//===- Mesh.h - named axes of the ranks ------------------------------------------------------------------------------===//
+// Dense view pp, dp, sp, tp and expert view pp, edp, ep, etp of the same ranks, slowest to fastest:
+// dp sp tp pp = edp ep etp pp = world. edp follows from the others and is never set.
+#ifndef PASSES_ANALYSIS_MESH_H
+#define PASSES_ANALYSIS_MESH_H
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+
+namespace braid {
+
+struct Mesh {
+  struct Axis { std::string name; int64_t size; };
+  llvm::SmallVector<Axis> dense, expert;
+
+  int64_t size(llvm::StringRef axis) const;
+  int64_t world() const;
+  /// "dp=2,ep=2"; axes that are not named have size 1. The error says which product does not fit.
+  static llvm::Expected<Mesh> parse(llvm::StringRef text);
+  /// Module attribute braid.mesh: {dense = [{axis, size}..], expert = [..]}; absent: one rank.
+  static Mesh of(mlir::ModuleOp module);
+  mlir::DictionaryAttr toAttr(mlir::MLIRContext *context) const;
+};
+
+} // namespace braid
+
+#endif // PASSES_ANALYSIS_MESH_H

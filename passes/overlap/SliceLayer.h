@@ -1,0 +1,52 @@
+//===- SliceLayer.h - one layer function, cut along its tokens --------------------------------------------------------===//
+#ifndef PASSES_OVERLAP_SLICELAYER_H
+#define PASSES_OVERLAP_SLICELAYER_H
+
+#include "dialects/braid/BraidDialect.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace braid {
+
+inline constexpr llvm::StringLiteral kSliceAttr = "braid.slice", kFillerAttr = "braid.filler", kSectionAttr = "braid.section";
+
+/// Rebuilds the body of a layer with every op that touches tokens once per slice. Token and row values become lists of
+/// parts; states chain from slice to slice; sums over tokens are added up; packed values cross the function's border.
+class SliceLayer {
+public:
+  SliceLayer(mlir::func::FuncOp from, mlir::Block &to, llvm::ArrayRef<int64_t> bounds)
+      : from(from), to(to), bounds(bounds.begin(), bounds.end()), builder(mlir::OpBuilder::atBlockEnd(&to)) {}
+  llvm::LogicalResult run();
+
+private:
+  struct Cut {
+    TokenKind kind = TokenKind::whole;
+    int64_t dim = 1;                        ///< along which parts stand one after the other
+    llvm::SmallVector<mlir::Value> parts;   ///< empty: not cut
+    mlir::Value merged;                     ///< the whole value, when somebody asked for it
+  };
+  int64_t count() const { return bounds.size() - 1; }
+  /// How an argument is seen by the ops that use it.
+  Cut argumentCut(mlir::BlockArgument argument);
+  bool isCut(mlir::Value v) const { auto it = cuts.find(v); return it != cuts.end() && !it->second.parts.empty(); }
+  mlir::Value part(mlir::Value v, int64_t slice, TokenKind wanted);
+  mlir::Value whole(mlir::Value v);
+  mlir::RankedTensorType partType(mlir::Operation &op, unsigned result, mlir::ValueRange operands);
+  mlir::Operation *clone(mlir::Operation &op, llvm::ArrayRef<mlir::Value> operands, int64_t slice);
+  llvm::LogicalResult sliceOp(mlir::Operation &op);
+  llvm::LogicalResult sliceAttention(AttnCausalOp op);
+  llvm::LogicalResult sliceAttentionGrad(AttnCausalGradOp op);
+  llvm::SmallVector<mlir::Value> incomingStates(mlir::Operation &op);
+  mlir::Value concat(mlir::ValueRange parts, int64_t dim);
+  mlir::Value range(mlir::Value v, int64_t dim, int64_t begin, int64_t size);
+
+  mlir::func::FuncOp from;
+  mlir::Block &to;
+  llvm::SmallVector<int64_t> bounds;
+  mlir::OpBuilder builder;
+  mlir::IRMapping map;                     ///< values that are not cut
+  llvm::DenseMap<mlir::Value, Cut> cuts;
+};
+
+} // namespace braid
+
+#endif // PASSES_OVERLAP_SLICELAYER_H
