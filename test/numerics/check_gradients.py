@@ -1,0 +1,67 @@
+"""A whole model file in f64: loss and every gradient against the reference and against central differences, decoding.
+
+    python3 check_gradients.py MODEL.json
+"""
+import sys
+
+import numpy as np
+
+from harness import Report
+from check_mixer import check_differences, perturbed
+from compiled_model import CompiledModel
+from common import one_document
+from model import read_description
+
+
+def check_reference(report, model, weights, batch, documents):
+    values = model.step(weights, batch, ["loss", "aux_loss", "grad_norm", "expert_counts", *model.gradients.values()])
+    result = model.reference(weights).loss(batch["tokens"], batch["labels"], documents)
+    report.compare("loss", values, {"loss": np.array([result.loss]), "aux_loss": np.atleast_1d(result.aux)}, 1e-9)
+    got, expected = {}, {}
+    gradients = result.gradients()
+    for parameter, name in model.gradients.items():
+        for logical, array in model.logical({parameter: values[name]}).items():
+            got[logical], expected[logical] = array, gradients[logical]
+    report.compare("gradients", got, expected, 1e-8)
+    evaluated = model.program.call("eval_step", dict(weights) | batch, ["loss_sum", "valid_tokens"])
+    report.compare("eval_step", evaluated, {"loss_sum": np.array([result.loss * result.count]), "valid_tokens": np.array([float(result.count)])}, 1e-9)
+    return values
+
+
+def check_decoding(report, model, weights, rng):
+    length = 40
+    tokens = rng.integers(0, model.description["vocab_size"], length)
+    logits = model.reference(weights).loss(tokens[None], np.full((1, length), -1), one_document(1, length)).logits[0]
+    for first in (1, 7, 30):
+        padded = np.zeros(32, np.int32)
+        padded[:first] = tokens[:first]
+        out, caches = model.cached("prefill_32", weights, {}, padded, [0, first])
+        got = [out]
+        for t in range(first, min(first + 6, length)):
+            out, caches = model.cached("decode_1", weights, caches, tokens[t:t + 1], [-t, 1])
+            got.append(out)
+        want = logits[first - 1:first - 1 + len(got)]
+        report.compare(f"decode after prefill {first}", {"logits": np.array(got)}, {"logits": want}, 1e-9)
+        greedy = np.argmax(np.array(got), -1)
+        report.line(np.array_equal(greedy, np.argmax(want, -1)), f"greedy choices after prefill {first}", f"{greedy.tolist()}")
+
+
+def main(path):
+    description = read_description(path)
+    report = Report(f"gradients-{description['name']}")
+    rng = np.random.default_rng(23)
+    try:
+        model = CompiledModel(description, report.folder)
+        weights = perturbed(model.initial(5), rng)
+        T = model.train["seq_len"]
+        batch, documents = model.batch(rng, [[0, T // 3, T], [0, T - 4, T - 4]] + [[0, T, T]] * (model.train["batch"] - 2))
+        values = check_reference(report, model, weights, batch, documents)
+        check_decoding(report, model, weights, rng)
+        check_differences(report, model, weights, batch, values, rng)
+    except RuntimeError as error:
+        report.line(False, "stopped", str(error))
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

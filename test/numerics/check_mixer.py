@@ -1,0 +1,146 @@
+"""One mixer in whole models, against the float64 reference model: python3 check_mixer.py KIND
+
+Two layers of the mixer with different settings, one followed by experts, one by a dense feed-forward. In f64: loss, every
+gradient (1e-9) and central differences of sampled elements; decoding after prefills of several lengths. In f32: loss, every
+gradient, the optimizer's step, decoding. Limits in f32: loss 2e-6, gradients 3e-5 (two layers, scan 1e-5 each), logits 1e-5.
+"""
+import sys
+
+import numpy as np
+
+from harness import Report
+from common import one_document
+from compiled_model import CompiledModel
+from train import adamw
+
+# kind: two variants
+VARIANTS = {
+    "bla": [{"heads": 2, "head_dim": 16}, {"heads": 4, "kv_heads": 2, "head_dim": 16, "value_dim": 8, "feature_map": "softmax", "output_gate": "sigmoid"}],
+    "retnet": [{"heads": 2, "head_dim": 16}, {"heads": 4, "kv_heads": 1, "head_dim": 8, "value_dim": 24, "rope": {"fraction": 0.5, "layout": "interleaved"}}],
+    "mamba2": [{"heads": 2, "head_dim": 16}, {"heads": 4, "key_heads": 2, "head_dim": 16, "value_dim": 8, "conv": {"kernel": 3}}],
+    "gla": [{"heads": 2, "head_dim": 16}, {"heads": 4, "kv_heads": 2, "head_dim": 8, "value_dim": 16, "gate_rank": 5, "gate_divisor": 2.0, "conv": {"kernel": 4}}],
+    "deltanet": [{"heads": 2, "head_dim": 16}, {"heads": 2, "head_dim": 8, "value_dim": 16, "conv": None, "allow_neg_eigval": True, "output_gate": "silu"}],
+    "gated_deltanet": [{"heads": 2, "head_dim": 16}, {"heads": 4, "key_heads": 2, "head_dim": 16, "value_dim": 8, "conv": {"kernel": 2, "bias": True}, "output_norm": False}],
+    "attention": [{"heads": 2, "head_dim": 16}, {"heads": 4, "kv_heads": 2, "head_dim": 8, "window": 6, "qk_norm": True, "rope": {"fraction": 0.5, "layout": "interleaved"}}],
+}
+
+
+def describe(kind, dtype):
+    first, second = ({"kind": kind} | v for v in VARIANTS[kind])
+    return {"name": f"one-{kind}", "vocab_size": 29, "d_model": 24, "num_layers": 2, "layer_pattern": "XY", "ffn_pattern": "MD", "dtype": dtype,
+            "context_len": 63, "max_documents": 3, "mixers": {"X": first, "Y": second}, "init": {"std": 0.5, "scale_output": False},
+            "ffns": {"M": {"kind": "moe", "num_experts": 6, "top_k": 2, "expert_hidden": 16, "shared_hidden": 8},
+                     "D": {"kind": "dense", "hidden": 24, "activation": "geglu", "bias": True}},
+            "train": {"batch": 2, "seq_len": 37, "weight_decay": 0.1, "clip_norm": 0.5}}
+
+
+def perturbed(weights, rng):
+    """Initial values, but nothing that hides a mistake: no weight is exactly 0 or 1."""
+    out = {}
+    for name, array in weights.items():
+        constant = array.size > 1 and np.all(array == array.flat[0])
+        out[name] = (array + 0.3 * rng.standard_normal(array.shape) if constant else array).astype(array.dtype)
+    return out
+
+
+def check_step(report, model, weights, batch, documents, dtype):
+    outputs = ["loss", "aux_loss", "grad_norm", "expert_counts", *model.gradients.values()]
+    values = model.step(weights, batch, outputs)
+    result = model.reference(weights).loss(batch["tokens"], batch["labels"], documents)
+    counts = np.array([np.bincount(ids.ravel(), minlength=6) for ids in result.ids.values()], np.int32)
+    report.compare("expert counts", values, {"expert_counts": counts}, 0)
+    loss_limit, limit = (1e-9, 1e-9) if dtype == "f64" else (2e-6, 3e-5)
+    report.compare("loss", values, {"loss": np.array([result.loss]), "aux_loss": np.atleast_1d(result.aux)}, loss_limit)
+    gradients = result.gradients()
+    got, expected = {}, {}
+    for parameter, name in model.gradients.items():
+        for logical, array in model.logical({parameter: values[name]}).items():
+            got[logical], expected[logical] = array, gradients[logical]
+    report.compare("gradients", got, expected, limit)
+    norm = np.sqrt(sum((g ** 2).sum() for g in expected.values()))
+    report.compare("grad_norm", values, {"grad_norm": np.array([norm])}, limit)
+    return values, norm
+
+
+def check_update(report, model, weights, batch, values, norm, dtype):
+    """The parameters after the step are AdamW of the gradients that the program reports."""
+    new = model.step(weights, batch, list(model.parameters), learning_rate=1e-2)
+    scale = min(1.0, 0.5 / (norm + 1e-6))
+    expected = {}
+    for name, array in weights.items():
+        if name not in model.gradients:
+            expected[name] = array.astype(np.float64)
+            continue
+        last = name.split(".")[-1]
+        decays = not (name.endswith("norm.weight") or "norm" in name or last in ("bias", "a_log", "dt_bias", "d", "bf", "b1", "b2", "b3"))
+        g = values[model.gradients[name]].astype(np.float64)
+        expected[name] = adamw(array.astype(np.float64), g, 0.0, 0.0, 1e-2, 1, scale, 0.9, 0.95, 1e-8, 0.1 if decays else 0.0)[0]
+    report.compare("parameters after a step", new, expected, 1e-9 if dtype == "f64" else 3e-6)
+
+
+def check_differences(report, model, weights, batch, values, rng):
+    """Central differences of loss + aux_loss at the largest and one other element of every gradient."""
+    worst, count, failed = ("", 0.0), 0, []
+    for name, gradient_name in model.gradients.items():
+        gradient = values[gradient_name]
+        top = np.abs(gradient).max()
+        for index in {int(np.abs(gradient).argmax()), int(rng.integers(gradient.size))}:
+            sides = []
+            for h in (1e-5, -1e-5):
+                moved = weights[name].copy()
+                moved.flat[index] += h
+                out = model.step(weights | {name: moved}, batch, ["loss", "aux_loss", "expert_counts"])
+                sides.append((out["loss"] + out["aux_loss"])[0])
+            error = abs((sides[0] - sides[1]) / 2e-5 - gradient.flat[index]) / max(top, 1e-3)
+            count += 1
+            if error > worst[1]:
+                worst = (name, error)
+            if not error <= 1e-6:
+                failed.append(f"{name}[{index}] {error:.2g}")
+    report.line(not failed, "central differences", f"{count} elements, worst {worst[0]} {worst[1]:.2g}" + (f"; wrong: {', '.join(failed)}" if failed else ""))
+
+
+def check_decoding(report, model, weights, rng, dtype):
+    """After a prefill of any length, with or without a second bucket, every step gives the logits of the full forward."""
+    tokens = rng.integers(0, 29, 44)
+    logits = model.reference(weights).loss(tokens[None], np.full((1, 44), -1), one_document(1, 44)).logits[0]
+    limit = 1e-9 if dtype == "f64" else 1e-5
+    for lengths in ((1,), (19,), (32, 5)):
+        caches, position, got, want = {}, 0, [], []
+        for n in lengths:
+            padded = np.zeros(32, np.int32)
+            padded[:n] = tokens[position:position + n]
+            out, caches = model.cached("prefill_32", weights, caches, padded, [-position, n])
+            position += n
+            got.append(out)
+            want.append(logits[position - 1])
+        for _ in range(6):
+            out, caches = model.cached("decode_1", weights, caches, tokens[position:position + 1], [-position, 1])
+            position += 1
+            got.append(out)
+            want.append(logits[position - 1])
+        report.compare(f"decode after prefill {' + '.join(map(str, lengths))}", {"logits": np.array(got)}, {"logits": np.array(want)}, limit)
+
+
+def main(kind):
+    report = Report(f"mixer-{kind}")
+    rng = np.random.default_rng(17)
+    try:
+        for dtype in ("f64", "f32"):
+            report.name = f"mixer-{kind} {dtype}"
+            model = CompiledModel(describe(kind, dtype), report.folder, dtype)
+            weights = perturbed(model.initial(3), rng)
+            batch, documents = model.batch(rng, [[0, 11, 12, 37], [0, 20, 31, 31]])
+            values, norm = check_step(report, model, weights, batch, documents, dtype)
+            check_update(report, model, weights, batch, values, norm, dtype)
+            check_decoding(report, model, weights, rng, dtype)
+            if dtype == "f64":
+                check_differences(report, model, weights, batch, values, rng)
+    except RuntimeError as error:
+        report.line(False, "stopped", str(error))
+    report.name = f"mixer-{kind}"
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
