@@ -155,7 +155,10 @@ Status saveCheckpoint(Rank &rank, const std::string &directory, const Checkpoint
   BRAID_TRY(rank.barrier("checkpoint files"));
   if (rank.isFirst()) {
     BRAID_ASSIGN(CheckpointIndex index, makeIndex(rank.program(), state));
-    BRAID_TRY(writeFileAtomic(temporary + "/index.json", index.toJson()));
+    std::string text = index.toJson();
+    // The rules of loading hold before anything is replaced: shards that do not cover a tensor end here.
+    BRAID_TRY(CheckpointIndex::parse(text, temporary + "/index.json").status());
+    BRAID_TRY(writeFileAtomic(temporary + "/index.json", text));
     BRAID_TRY(syncDirectory(temporary));
     BRAID_TRY(publish(directory, temporary, state.step));
     BRAID_TRY(prune(directory, state.step, keep));

@@ -101,8 +101,9 @@ Status checkPieces(const CheckpointTensor &tensor) {
       return Status::error(ErrorCode::corruptFile, "pieces[{}].file: '{}' is not the plain name of a file", i,
                            piece.file);
     if (piece.offset.size() != tensor.shape.size() || piece.shape.size() != tensor.shape.size())
-      return Status::error(ErrorCode::corruptFile, "pieces[{}]: {} dimensions, but the tensor has {}", i,
-                           std::max(piece.shape.size(), piece.offset.size()), tensor.shape.size());
+      return Status::error(ErrorCode::corruptFile,
+                           "pieces[{}]: offset {} and shape {} do not have the tensor's {} dimensions", i,
+                           formatShape(piece.offset), formatShape(piece.shape), tensor.shape.size());
     int64_t elements = 1;
     for (size_t d = 0; d < tensor.shape.size(); ++d) {
       if (piece.offset[d] > tensor.shape[d] || piece.shape[d] > tensor.shape[d] - piece.offset[d])

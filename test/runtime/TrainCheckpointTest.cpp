@@ -43,7 +43,7 @@ std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t
   };
   add("embed.weight", {5, width}, {}, {});
   add("layers.{}.wq", {width, 6 / tp}, layers, {{1, "tp"}});
-  add("layers.{}.experts", {4 / ep, 3, width / tp}, layers, {{0, "ep"}, {2, "tp"}});
+  add("layers.{}.experts", {4 / ep, 3, width / (dp * tp / ep)}, layers, {{0, "ep"}, {2, "edp"}});
   add("flat", {24 / (dp * tp)}, {}, {{0, "dp*tp"}});
   add("scale", {}, {}, {});
   if (extra)
@@ -235,7 +235,8 @@ TEST(TrainCheckpoint, BrokenFilesAreErrors) {
              "is saved as a moment, but is a parameter of the program");
   breakIndex("\"offset\":[0,0]", "\"offset\":[1,0]",
              "offset [1, 0] and shape [5, 12] leave the tensor's shape [5, 12]");
-  breakIndex("\"offset\":[0,0]", "\"offset\":[0]", "must");
+  breakIndex("\"offset\":[0,0]", "\"offset\":[0]",
+             "offset [0] and shape [5, 12] do not have the tensor's 2 dimensions");
   breakIndex("\"shape\":[5,12],\"pieces\"", "\"shape\":[6,12],\"pieces\"",
              "its pieces hold 60 elements, but the shape [6, 12] has 72");
   breakIndex("\"file\":\"model", "\"file\":\"../model", "'../model.safetensors' is not the plain name of a file");

@@ -1,6 +1,7 @@
 #include "TrainFixture.h"
 
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <unistd.h>
 
@@ -37,17 +38,17 @@ public:
     for (int64_t length : {4, 8})
       addAdvance("prefill_" + std::to_string(length), length);
     addAdvance("decode_1", 1);
-    auto set = [&](const std::string &key, const std::string &value) {
+    std::map<std::string, std::string> metadata = {{"model_name", "bigram"},
+                                                   {"model_json", "{\"name\": \"bigram\" /* comment */}"},
+                                                   {"tokenizer", "bytes"},
+                                                   {"vocab_size", "256"}};
+    for (const auto &[key, value] : options.metadata)
+      metadata[key] = value;
+    for (const auto &[key, value] : metadata) {
       program.metadata.push_back(std::make_unique<schema::KeyValueT>());
       program.metadata.back()->key = key;
       program.metadata.back()->value = value;
-    };
-    set("model_name", "bigram");
-    set("model_json", "{\"name\": \"bigram\" /* comment */}");
-    set("tokenizer", "bytes");
-    set("vocab_size", "256");
-    for (const auto &[key, value] : options.metadata)
-      set(key, value);
+    }
     return program.bytes();
   }
 
