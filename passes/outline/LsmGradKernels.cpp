@@ -5,12 +5,15 @@
 //   dQ = exp(c) (dO M^T) + dS . k exp(c_i - c_j)            dU = S^T dO + (K w) D',  dH = (I + A)^-T dU,  dV = beta dH
 //   dK = w (V D'^T) + dS^T . q exp(c_i - c_j)               Z = (dO U^T) E,  dA = -stril(dH U^T),  Y = beta dA E
 //   dV = S^T dO + (K w) D'                                  dQ = exp(c) (dO M^T) + Z K
-//   dg = rcumsum(q dq - k dk) + tail                        dK = Z^T Q + (Y + Y^T) K - exp(c) (dV M^T) + w (U D'^T)
-//                                                           dbeta = rowsum(dH R) + rowsum(dA stril((K K^T) E))
-//   w = exp(c_C - c), E_ij = exp(c_i - c_j)                 dg = rcumsum(q.dq - v.dv) + tail
+//                                                           dK = Z^T Q + (Y + Y^T) K - exp(c) (dV M^T) + w (U D'^T)
+//   w = exp(c_C - c), E_ij = exp(c_i - c_j)                 dbeta = rowsum(dH R) + rowsum(dA stril((K K^T) E))
 //
-// tail = rowsum(M' D') of the chunk's own out-state, without forming M':
-//   rowsum(M' D') = exp(c_C) rowsum(M D') + colsum((K w) (U D'^T)),   U = V for plain classes.
+// Log decay, class V, by the x dx identity (3.3), restarted at every chunk:
+//   dg_t = sum_{s >= t} (q dq - k dk)_s + rowsum(M' D'),   rowsum(M' D') = exp(c_C) rowsum(M D') + colsum((K w) (V D'^T))
+// Scalar classes afford the same sum term by term, without its cancellation (a token's own read of its own write cancels):
+//   dg_t = sum_{i >= t > j} W_ij + sum_{i >= t} a_i + sum_{j < t} b_j + exp(c_C) <M, D'>
+//   W = dS S (delta: (dO U^T) S + dA A),  a_i = exp(c_i) q_i.(dO M^T)_i (delta: - exp(c_i) k_i.(dV M^T)_i),
+//   b_j = w_j k_j.(U D'^T)_j,   U = V for plain classes
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/LsmKernels.h"
@@ -48,12 +51,13 @@ private:
   void writePlain();
   void writeDelta();
 
-  /// x + value, x possibly the empty start of an accumulation.
   Var zeros(Shape tile) { return k.tile(tile, shape.compute); }
-  /// tail as [K]: `md` = rowsum(M D'), `ud` = U D'^T.
-  Var tail(Var md, Var ud, Var keysToEnd) {
-    Var across = math.acrossChunk();
-    return md * across + sum(keysToEnd * ud, 0);
+  /// dg of the scalar classes: W, a, b as above and rowsum(M D').
+  void storeScalarDecay(Var w, Var a, Var b, Var md) {
+    int64_t C = math.C;
+    Var pairs = cumsum(w, 0, /*reverse=*/true) + expand(b, 0, C);
+    Var inside = cumsum(a, 0, /*reverse=*/true) + sum(mask(pairs, tile::Keep::strict_lower), 1);
+    math.storeGate(inside + splat(math.acrossChunk() * sum(md, 0), {C}), dLogDecay);
   }
 
   KernelBuilder &k;
@@ -79,16 +83,17 @@ void GradKernel::writePlain() {
     return next;
   });
   auto [scores, dqInside, dkInside] = math.scoresAndGradients(queries, keys, sums[0]);
-  Var dQueries = math.fromStart(sums[1]) + dqInside, dKeys = math.toEnd(sums[2]) + dkInside;
-  Var keysToEnd = math.toEnd(keys);
+  Var dQueriesState = math.fromStart(sums[1]), keysToEnd = math.toEnd(keys);
+  Var dQueries = dQueriesState + dqInside, dKeys = math.toEnd(sums[2]) + dkInside;
   math.storeTokens(dQueries * scale, dq, 0);
   math.storeTokens(dKeys, dk, 0);
-  if (dLogDecay) {
-    Var product = queries * dQueries - keys * dKeys, end = tail(sums[3], sums[2], keysToEnd);
-    if (shape.vectorDecay())
-      math.storeTokens(cumsum(product, 0, /*reverse=*/true) + expand(end, 0, C), dLogDecay, 0);
-    else
-      math.storeGate(cumsum(sum(product, 1), 0, /*reverse=*/true) + splat(sum(end, 0), {C}), dLogDecay);
+  if (shape.vectorDecay()) {
+    Var end = sums[3] * math.acrossChunk() + sum(keysToEnd * sums[2], 0);
+    Var suffix = cumsum(queries * dQueries - keys * dKeys, 0, /*reverse=*/true);
+    math.storeTokens(suffix + expand(end, 0, C), dLogDecay, 0);
+  } else if (dLogDecay) {
+    Var w = mask(sums[0] * scores, tile::Keep::strict_lower);
+    storeScalarDecay(w, sum(queries * dQueriesState, 1), sum(keysToEnd * sums[2], 1), sums[3]);
   }
   math.valueLoop([&](Index first) {
     Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);
@@ -102,10 +107,10 @@ void GradKernel::writeDelta() {
   Var scores = math.scores(queries, keys);
   Var similar = math.decayed(dotTB(keys, keys)), a = similar * expand(beta, 1, C); // E-weighted k_i.k_j, and A
   Var keysFromStart = math.fromStart(keys), keysToEnd = math.toEnd(keys);
-  // dO U^T, -dH U^T, dO M^T, dV M^T, U D'^T, rowsum(dH R), then rowsum(M D') and v.dv
+  // dO U^T, -dH U^T, dO M^T, dV M^T, U D'^T, rowsum(dH R), then rowsum(M D')
   Vars sums{zeros({C, C}), zeros({C, C}), zeros({C, K}), zeros({C, K}), zeros({C, K}), zeros({C})};
   if (dLogDecay)
-    sums.append({zeros({K}), zeros({C})});
+    sums.push_back(zeros({K}));
   sums = math.valueLoop(sums, [&](Index first, llvm::ArrayRef<Var> now) -> Vars {
     Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
     Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
@@ -118,22 +123,21 @@ void GradKernel::writeDelta() {
     Vars next{dotTB(d, u, now[0]),       dotTB(-dh, u, now[1]),    dotTB(d, state, now[2]),
               dotTB(dValues, state, now[3]), dotTB(u, dState, now[4]), now[5] + sum(dh * residual, 1)};
     if (dLogDecay)
-      next.append({now[6] + sum(state * dState, 1), now[7] + sum(values * dValues, 1)});
+      next.push_back(now[6] + sum(state * dState, 1));
     return next;
   });
   Var z = math.decayed(sums[0]);
   Var da = mask(sums[1], tile::Keep::strict_lower);
   Var y = math.decayed(da * expand(beta, 1, C));
   math.storeGate(sums[5] + sum(da * similar, 1), dBeta);
-  Var dQueries = dot(z, keys, math.fromStart(sums[2]));
-  Var dKeys = dotTA(z, queries, math.toEnd(sums[4]) - math.fromStart(sums[3]));
-  dKeys = dotTA(y, keys, dot(y, keys, dKeys));
-  math.storeTokens(dQueries * scale, dq, 0);
-  math.storeTokens(dKeys, dk, 0);
+  Var dQueriesState = math.fromStart(sums[2]), dKeysState = math.fromStart(sums[3]);
+  Var dKeys = dotTA(z, queries, math.toEnd(sums[4]) - dKeysState);
+  math.storeTokens(dot(z, keys, dQueriesState) * scale, dq, 0);
+  math.storeTokens(dotTA(y, keys, dot(y, keys, dKeys)), dk, 0);
   if (dLogDecay) {
-    Var end = sum(tail(sums[6], sums[4], keysToEnd), 0);
-    Var product = sum(queries * dQueries, 1) - sums[7];
-    math.storeGate(cumsum(product, 0, /*reverse=*/true) + splat(end, {C}), dLogDecay);
+    Var w = mask(sums[0] * scores + da * a, tile::Keep::strict_lower);
+    Var start = sum(queries * dQueriesState - keys * dKeysState, 1);
+    storeScalarDecay(w, start, sum(keysToEnd * sums[4], 1), sums[6]);
   }
 }
 
