@@ -1,5 +1,5 @@
 // run() allocates nothing: every allocation of the process is counted here, operator new and malloc alike.
-#include "TestProgram.h"
+#include "test/runtime/TestProgram.h"
 
 #include "runtime/Communicator.h"
 #include "runtime/ThreadPool.h"

@@ -1,5 +1,5 @@
 // Ranks as threads: collectives, streams and events, and what happens when a rank fails, disagrees or does not come.
-#include "TestProgram.h"
+#include "test/runtime/TestProgram.h"
 
 #include "runtime/Communicator.h"
 #include "runtime/ThreadPool.h"

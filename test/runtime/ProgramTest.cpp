@@ -1,5 +1,5 @@
 // A catalogue: one malformed program per rule of the file format, each with the sentence a person reads.
-#include "TestProgram.h"
+#include "test/runtime/TestProgram.h"
 
 #include <functional>
 #include <random>

@@ -1,5 +1,5 @@
 // Launches, repeats, gemms, copies and fills of one rank.
-#include "TestProgram.h"
+#include "test/runtime/TestProgram.h"
 
 #include "runtime/Trace.h"
 
