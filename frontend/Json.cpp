@@ -23,23 +23,15 @@ static std::string inQuotes(StringRef text) {
   return out + (text.size() > 40 ? "..\"" : "\"");
 }
 
-
 std::string json::describe(const Value &value) {
   switch (value.kind) {
-  case Kind::null:
-    return "null";
-  case Kind::boolean:
-    return value.boolean ? "true" : "false";
-  case Kind::integer:
-    return std::to_string(value.integer);
-  case Kind::number:
-    return numberText(value.number);
-  case Kind::string:
-    return inQuotes(value.string);
-  case Kind::array:
-    return "a list";
-  case Kind::object:
-    return "an object";
+  case Kind::null: return "null";
+  case Kind::boolean: return value.boolean ? "true" : "false";
+  case Kind::integer: return std::to_string(value.integer);
+  case Kind::number: return numberText(value.number);
+  case Kind::string: return inQuotes(value.string);
+  case Kind::array: return "a list";
+  case Kind::object: return "an object";
   }
   llvm_unreachable("all kinds are above");
 }
@@ -126,9 +118,10 @@ public:
   bool parse_error(size_t, const std::string &token, const nlohmann::detail::exception &reason) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..": our own line is
     // enough.
-    StringRef text = reason.what();
-    size_t cut = text.find(": ");
-    return fail((cut == StringRef::npos ? text : text.drop_front(cut + 2)).str());
+    StringRef text = StringRef(reason.what()).split("] ").second;
+    if (text.starts_with("parse error"))
+      text = text.split(": ").second;
+    return fail(text.str());
   }
 
 private:
@@ -213,7 +206,7 @@ Reader::~Reader() {
     if (llvm::is_contained(known, name))
       continue;
     StringRef nearest;
-    unsigned best = static_cast<unsigned>(name.size()) / 2 + 1;
+    unsigned best = static_cast<unsigned>(name.size()) / 3 + 1;
     for (const std::string &candidate : known) {
       unsigned distance = StringRef(name).take_front(64).edit_distance(candidate, true, best);
       if (distance < best || (distance == best && nearest.empty()))

@@ -1,0 +1,262 @@
+// One wrong description per rule, with the sentence it must get; and texts that are not descriptions at all.
+#include "frontend/ModelSpec.h"
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace braid;
+
+namespace {
+
+const std::string base = R"({
+  // a comment
+  "name": "base", "vocab_size": 256, "d_model": 64, "num_layers": 4, "layer_pattern": "LN", "ffn_pattern": "MD",
+  "mixers": {
+    "L": {"kind": "gla", "heads": 4, "head_dim": 16},
+    "N": {"kind": "attention", "heads": 8, "kv_heads": 2, "head_dim": 8}
+  },
+  "ffns": {
+    "M": {"kind": "moe", "num_experts": 8, "top_k": 2, "expert_hidden": 32},
+    "D": {"kind": "dense", "hidden": 128} /* another */
+  },
+  "train": {"batch": 2, "seq_len": 32}
+})";
+
+struct Parsed {
+  bool ok;
+  ModelSpec spec;
+  std::vector<std::string> errors;
+};
+
+Parsed parse(const std::string &text) {
+  Parsed parsed;
+  auto spec = parseModelSpec(text, "m.json", [&](const std::string &message) { parsed.errors.push_back(message); });
+  parsed.ok = succeeded(spec);
+  if (parsed.ok)
+    parsed.spec = *spec;
+  EXPECT_EQ(parsed.ok, parsed.errors.empty());
+  return parsed;
+}
+
+std::string edited(const std::string &from, const std::string &to) {
+  std::string text = base;
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+} // namespace
+
+TEST(ModelSpec, ReadsKeysAndDefaults) {
+  Parsed parsed = parse(base);
+  ASSERT_TRUE(parsed.ok);
+  const ModelSpec &spec = parsed.spec;
+  EXPECT_EQ(spec.name, "base");
+  EXPECT_EQ(spec.mixerOf(2), 'L');
+  EXPECT_EQ(spec.ffnOf(3), 'D');
+  EXPECT_EQ(spec.contextLen, 1024);
+  EXPECT_EQ(spec.source, base);
+  const auto &gla = std::get<LsmSpec>(spec.mixers.at('L'));
+  EXPECT_EQ(gla.kind, LsmKind::gla);
+  EXPECT_EQ(gla.valueDim, 32); // twice the key dimension unless said otherwise
+  EXPECT_EQ(gla.outputGate, "silu");
+  EXPECT_FALSE(gla.conv);
+  const auto &attention = std::get<AttentionSpec>(spec.mixers.at('N'));
+  EXPECT_EQ(attention.kvHeads, 2);
+  EXPECT_EQ(attention.rope->dim(8), 8);
+  EXPECT_TRUE(std::get<MoeSpec>(spec.ffns.at('M')).router.normalize);
+  EXPECT_DOUBLE_EQ(spec.train.minLearningRate, 1e-4);
+}
+
+TEST(ModelSpec, NonDefaultValues) {
+  Parsed parsed = parse(edited(
+      R"({"kind": "gla", "heads": 4, "head_dim": 16})",
+      R"({"kind": "gated_deltanet", "heads": 4, "key_heads": 2, "head_dim": 16, "value_dim": 8, "conv": null, "rope": {"theta": 5,
+          "fraction": 0.5, "layout": "interleaved"}, "allow_neg_eigval": true, "decay_range": [1, 2], "step_range": [0.5, 1],
+          "scale": 0.25, "output_norm": false, "output_gate": null, "norm_eps": 1e-3})"));
+  ASSERT_TRUE(parsed.ok);
+  const auto &lsm = std::get<LsmSpec>(parsed.spec.mixers.at('L'));
+  EXPECT_EQ(lsm.keyHeads, 2);
+  EXPECT_EQ(lsm.valueDim, 8);
+  EXPECT_FALSE(lsm.conv);
+  EXPECT_EQ(lsm.rope->dim(16), 8);
+  EXPECT_TRUE(lsm.allowNegEigval);
+  EXPECT_EQ(lsm.decayRange[1], 2);
+  EXPECT_EQ(lsm.stepRange[0], 0.5);
+  EXPECT_EQ(lsm.scale, 0.25);
+  EXPECT_FALSE(lsm.outputNorm);
+  EXPECT_FALSE(lsm.outputGate);
+}
+
+TEST(ModelSpec, EveryRuleHasItsSentence) {
+  struct Case {
+    std::string from, to, message;
+  };
+  const Case cases[] = {
+      // ---- single keys
+      {R"("vocab_size": 256, )", "", "m.json:1: vocab_size: is missing; valid: an integer from 2 to 16777216"},
+      {R"("vocab_size": 256)", R"("vocab_size": "256")", "m.json:3: vocab_size: \"256\" is not an integer"},
+      {R"("vocab_size": 256)", R"("vocab_size": 1)", "m.json:3: vocab_size: 1 is out of range; valid: 2 to 16777216"},
+      {R"("d_model": 64)", R"("d_model": 1.5)", "m.json:3: d_model: 1.5 is not an integer"},
+      {R"("d_model": 64)", R"("d_model": 9000000000000000000)",
+       "m.json:3: d_model: 9000000000000000000 is out of range; valid: 1 to 131072"},
+      {R"("name": "base")", R"("name": 7)", "m.json:3: name: 7 is not a string"},
+      {R"("name": "base")", R"("nam": "base")", "m.json:3: nam: unknown key; did you mean name?"},
+      {R"("name": "base")", R"("schedule": {"overlap_degree": 2})",
+       "m.json:3: schedule.overlap_degree: unknown key; none is accepted here yet"},
+      {R"("name": "base")", R"("norm": {"kind": "batch"})",
+       "m.json:3: norm.kind: \"batch\" is not known; valid: rms, layer"},
+      {R"("name": "base")", R"("norm": {"eps": 0})", "m.json:3: norm.eps: 0 is out of range; valid: above 0 to 1"},
+      {R"("name": "base")", R"("norm_placement": "both")",
+       "m.json:3: norm_placement: \"both\" is not known; valid: pre, post"},
+      {R"("name": "base")", R"("dtype": "bf16")", "m.json:3: dtype: \"bf16\" is not known; valid: f32, f64"},
+      {R"("name": "base")", R"("tie_embeddings": 1)", "m.json:3: tie_embeddings: 1 is not true or false"},
+      {R"("name": "base")", R"("init": [])", "m.json:3: init: a list is not an object"},
+      {R"("name": "base")", R"("init": {"kind": "zero"})",
+       "m.json:3: init.kind: \"zero\" is not known; valid: scaled, normal"},
+      {R"("batch": 2)", R"("learning_rate": "fast")", "m.json:12: train.learning_rate: \"fast\" is not a number"},
+      {R"("batch": 2)", R"("beta1": 1)", "m.json:12: train.beta1: 1 is out of range; valid: 0 to 0.999999"},
+      // ---- parts and patterns
+      {R"("layer_pattern": "LN", )", "",
+       "m.json:1: layer_pattern: is missing; valid: letters of mixers, such as \"LLLN\""},
+      {R"("layer_pattern": "LN")", R"("layer_pattern": "LXN")",
+       "m.json:3: layer_pattern: 'X' is not in mixers; valid: L, N"},
+      {R"("layer_pattern": "LN")", R"("layer_pattern": "")",
+       "m.json:3: layer_pattern: is empty; valid: letters of mixers: L, N"},
+      {R"("layer_pattern": "LN")", R"("layer_pattern": "L")",
+       "m.json:6: mixers.N: no layer uses it: layer_pattern is \"L\""},
+      {R"(, "ffn_pattern": "MD")", "",
+       "m.json:1: ffn_pattern: is missing; valid: letters of ffns, such as \"DMMM\" (only a single one needs no "
+       "pattern)"},
+      {R"("ffn_pattern": "MD")", R"("ffn_pattern": "MDE")", "m.json:3: ffn_pattern: 'E' is not in ffns; valid: D, M"},
+      {R"("N": {"kind")", R"("attn": {"kind")",
+       "m.json:6: mixers.attn: is not one letter; valid: a name of one letter, as the pattern uses it"},
+      {R"({"kind": "gla", "heads": 4, "head_dim": 16})", "3", "m.json:5: mixers.L: 3 is not an object"},
+      {R"("kind": "gla")", R"("kind": "glaa")",
+       "m.json:5: mixers.L.kind: \"glaa\" is not known; valid: attention, bla, retnet, mamba2, gla, deltanet, "
+       "gated_deltanet"},
+      {R"("kind": "gla", )", "",
+       "m.json:5: mixers.L.kind: is missing; valid: attention, bla, retnet, mamba2, gla, deltanet, gated_deltanet"},
+      {R"("kind": "dense")", R"("kind": "sparse")",
+       "m.json:10: ffns.D.kind: \"sparse\" is not known; valid: dense, moe"},
+      // ---- mixers
+      {R"("kv_heads": 2)", R"("kv_heads": 3)",
+       "m.json:6: mixers.N.kv_heads: 3 does not divide heads 8; valid: 1, 2, 4, 8"},
+      {R"("kv_heads": 2)", R"("kv_head": 2)", "m.json:6: mixers.N.kv_head: unknown key; did you mean kv_heads?"},
+      {R"("kv_heads": 2)", R"("conv": {"kernel": 4})",
+       "m.json:6: mixers.N.conv: unknown key; valid: kind, heads, kv_heads, head_dim, rope, qk_norm, window"},
+      {R"("kv_heads": 2)", R"("rope": {"fraction": 0.1})",
+       "m.json:6: mixers.N.rope.fraction: 0.1 of head_dim 8 turns 1 features; valid: a fraction that turns an even "
+       "number, "
+       "at least 2"},
+      {R"("kv_heads": 2)", R"("rope": {"layout": "both"})",
+       "m.json:6: mixers.N.rope.layout: \"both\" is not known; valid: half, interleaved"},
+      {R"("kv_heads": 2)", R"("rope": 1)", "m.json:6: mixers.N.rope: 1 is not an object or null"},
+      {R"("heads": 4)", R"("heads": 4, "kv_heads": 3)",
+       "m.json:5: mixers.L.kv_heads: 3 does not divide heads 4; valid: 1, 2, 4"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "key_heads": 4)",
+       "m.json:5: mixers.L.key_heads: 4 does not divide heads 6; valid: 1, 2, 3, 6"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "decay_range": [2, 1])",
+       "m.json:5: mixers.L.decay_range: [2, 1] is no range; valid: 0 < low < high <= 1e6"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "step_range": 3)",
+       "m.json:5: mixers.L.step_range: 3 is not a list of two numbers [low, high]"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "bla", "heads": 4, "feature_map": "cosine")",
+       "m.json:5: mixers.L.feature_map: \"cosine\" is not known; valid: identity, elu1, relu, relu2, silu, exp, "
+       "softmax"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "output_gate": "swish")",
+       "m.json:5: mixers.L.output_gate: \"swish\" is not known; valid: silu, sigmoid, tanh, relu, gelu, null"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "conv": {"kernel": 1})",
+       "m.json:5: mixers.L.conv.kernel: 1 is out of range; valid: 2 to 16"},
+      // ---- feed-forward
+      {R"("top_k": 2)", R"("top_k": 9)", "m.json:9: ffns.M.top_k: 9 exceeds num_experts 8; valid: 1 to 8"},
+      {R"("top_k": 2)", R"("top_k": 1, "router": {"balance_loss": 0, "z_loss": 0})",
+       "m.json:9: ffns.M.router.normalize: true with top_k 1 makes every weight 1, so the router never learns; valid: "
+       "false, or a balance_loss or z_loss above 0"},
+      {R"({"kind": "dense", "hidden": 128})", R"({"kind": "moe", "num_experts": 4, "top_k": 1, "expert_hidden": 8})",
+       "m.json:9: ffns.M.num_experts: 8 differs from 4 of ffns.D; valid: 4 (the counts of all layers form one table)"},
+      {R"("hidden": 128)", R"("hidden": 128, "activation": "swish")",
+       "m.json:10: ffns.D.activation: \"swish\" is not known; valid: swiglu, geglu, reglu, silu, gelu, gelu_tanh, "
+       "relu, "
+       "relu2"},
+      // ---- training
+      {R"("batch": 2, "seq_len": 32)", R"("batch": 16777216, "seq_len": 65536)",
+       "m.json:12: train.batch: 16777216 times seq_len 65536 times top_k 2 exceeds 2147483647 rows; valid: at most "
+       "16383"},
+      {R"("batch": 2, "seq_len": 32)", R"("learning_rate": 1e-3, "min_learning_rate": 0.01)",
+       "m.json:12: train.min_learning_rate: 0.01 exceeds learning_rate 0.001; valid: 0 to 0.001"},
+      {R"("batch": 2, "seq_len": 32)", R"("steps": 10, "warmup_steps": 20)",
+       "m.json:12: train.warmup_steps: 20 exceeds steps 10; valid: 0 to 10"},
+      {R"("name": "base")", R"("max_documents": 64)",
+       "m.json:3: max_documents: 64 exceeds train.seq_len 32; valid: 1 to 32"},
+  };
+  for (const Case &c : cases) {
+    SCOPED_TRACE(c.to);
+    Parsed parsed = parse(edited(c.from, c.to));
+    ASSERT_FALSE(parsed.errors.empty());
+    EXPECT_EQ(parsed.errors.front(), c.message);
+  }
+}
+
+TEST(ModelSpec, AllErrorsAtOnce) {
+  std::string text = edited(R"("kv_heads": 2)", R"("kv_heads": 3)");
+  text.replace(text.find("\"top_k\": 2"), 10, "\"top_k\": 9");
+  Parsed parsed = parse(text);
+  EXPECT_EQ(parsed.errors.size(), 2u);
+}
+
+TEST(ModelSpec, TextThatIsNoDescription) {
+  struct Case {
+    std::string text, message;
+  };
+  std::string manyKeys = "{";
+  for (int i = 0; i < 1200; ++i)
+    manyKeys += (i ? "," : "") + std::string("\"k") + std::to_string(i) + "\": 0";
+  const Case cases[] = {
+      {"", "m.json:1: syntax error"},
+      {"[]", "m.json:1: the file holds a list; valid: one object"},
+      {"3", "m.json:1: the file holds 3; valid: one object"},
+      {"{\n\"name\": }", "m.json:2: syntax error"},
+      {"{\n\"name\": \"a\",\n\"name\": \"b\"}", "m.json:3: key \"name\" appears twice in one object"},
+      {"{\"d_model\": 1e999}", "m.json:1: number overflow"},
+      {"{\"vocab_size\": 99999999999999999999}", "m.json:1: vocab_size: 1e+20 is not an integer"},
+      {"{\"d_model\": 18446744073709551615}", "m.json:1: integer 18446744073709551615 is beyond 64 signed bits"},
+      {"{} {}", "m.json:1: syntax error"},
+      {"{\"name\": \"\xff\"}", "m.json:1: syntax error"},
+      {std::string("{\"a\": \0}", 8), "m.json:1: syntax error"},
+      {std::string(100000, '['), "m.json:1: nesting is deeper than 32"},
+      {manyKeys + "}", "m.json:1: an object has more than 1000 keys"},
+      {"{ /* never closed", "m.json:1: syntax error"},
+  };
+  for (const Case &c : cases) {
+    SCOPED_TRACE(c.text.substr(0, 40));
+    Parsed parsed = parse(c.text);
+    ASSERT_FALSE(parsed.errors.empty());
+    EXPECT_EQ(parsed.errors.front().substr(0, c.message.size()), c.message);
+  }
+}
+
+// Wrong input ends in messages, never in a crash: random edits of a valid text.
+TEST(ModelSpec, RandomEdits) {
+  std::mt19937 random(1);
+  auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  const std::string pieces[] = {"{",      "}",        "[",        "]",     ",",       ":",     "\"",  "null",
+                                "true",   "-1",       "1e99",     "\\u00", "1000000", "\"L\"", "/*",  "//",
+                                "\xc3",   "0",        "NaN",      "-",     "{}",      "[[[[",  "3.5", "\n",
+                                "\"\":1", "\"conv\"", "\"kind\"", "moe",   "gla",     "9"};
+  int valid = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = base;
+    for (size_t edits = 1 + below(4); edits > 0; --edits) {
+      size_t at = below(text.size());
+      switch (below(4)) {
+      case 0: text.erase(at, 1 + below(12)); break;
+      case 1: text.insert(at, pieces[below(std::size(pieces))]); break;
+      case 2: text[at] = static_cast<char>(random()); break;
+      default: text.insert(at, text.substr(below(text.size()), below(40)));
+      }
+      if (text.empty())
+        text = "{";
+    }
+    valid += parse(text).ok;
+  }
+  EXPECT_GT(valid, 100); // names, comments and numbers that may change
+}
