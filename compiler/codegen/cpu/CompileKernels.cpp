@@ -53,12 +53,24 @@ static LogicalResult convertToLLVM(ModuleOp module) {
   MLIRContext *context = module.getContext();
   LowerToLLVMOptions options(context);
   LLVMTypeConverter types(context, options);
+  // Functions without a faithful LLVM intrinsic become calls of libm, lane by lane (f64, and rare ones in f32).
+  auto needsLibm = [](Operation *op) {
+    return isa<math::ExpM1Op, math::Log1pOp, math::ErfOp, math::ErfcOp, math::TanhOp, math::TanOp, math::SinhOp, math::CoshOp, math::AsinOp,
+               math::AcosOp, math::AtanOp, math::Atan2Op, math::AsinhOp, math::AcoshOp, math::AtanhOp, math::CbrtOp>(op);
+  };
+  if (module.walk([&](Operation *op) { return needsLibm(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted()) {
+    RewritePatternSet calls(context);
+    populateMathToLibmConversionPatterns(calls);
+    ConversionTarget scalar(*context);
+    scalar.markUnknownOpDynamicallyLegal([&](Operation *op) { return !needsLibm(op); });
+    if (failed(applyPartialConversion(module, scalar, std::move(calls))))
+      return failure();
+  }
   RewritePatternSet patterns(context);
   populateSCFToControlFlowConversionPatterns(patterns);
   cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
   arith::populateArithToLLVMConversionPatterns(types, patterns);
   populateMathToLLVMConversionPatterns(types, patterns, /*approximateLog1p=*/false);
-  populateMathToLibmConversionPatterns(patterns);
   populateVectorToLLVMConversionPatterns(types, patterns);
   populateFinalizeMemRefToLLVMConversionPatterns(types, patterns);
   populateFuncToLLVMConversionPatterns(types, patterns);
