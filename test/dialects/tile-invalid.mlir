@@ -1,0 +1,385 @@
+// RUN: braid-opt %s --split-input-file --verify-diagnostics
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{has 1 indices but the buffer has rank 2}}
+  %0 = tile.load %m[%c0] {dims = array<i64: 0, 1>} : memref<?x8xf32>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{dims names 1 dimensions but the tile has rank 2}}
+  %0 = tile.load %m[%c0, %c0] {dims = array<i64: 0>} : memref<?x8xf32>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{dims[1] = 2 is out of range for a buffer of rank 2}}
+  %0 = tile.load %m[%c0, %c0] {dims = array<i64: 0, 2>} : memref<?x8xf32>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{dims must ascend: dims[1] = 0 follows 1}}
+  %0 = tile.load %m[%c0, %c0] {dims = array<i64: 1, 0>} : memref<?x8xf32>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{tile dimension 1 has 9 elements but buffer dimension 1 has 8}}
+  %0 = tile.load %m[%c0, %c0] {dims = array<i64: 0, 1>} : memref<?x8xf32>, vector<4x9xf32>
+  return
+}
+
+// -----
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{element type mismatch: the buffer has 'f32' but the tile has 'f64'}}
+  %0 = tile.load %m[%c0, %c0] {dims = array<i64: 0, 1>} : memref<?x8xf32>, vector<4x8xf64>
+  return
+}
+
+// -----
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  %c0 = arith.constant 0 : index
+  %r = arith.constant dense<0> : vector<3xi32>
+  // expected-error @+1 {{rows has shape [3] but the tile has 4 rows}}
+  %0 = tile.load %m[%c0, %c0] rows %r : vector<3xi32> {dims = array<i64: 0, 1>} : memref<?x8xf32>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  %c0 = arith.constant 0 : index
+  %z = arith.constant dense<0.0> : vector<4x8xf32>
+  // expected-error @+1 {{dims names 1 dimensions but the tile has rank 2}}
+  tile.store %z, %m[%c0, %c0] {dims = array<i64: 0>} : vector<4x8xf32>, memref<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  // expected-error @+1 {{has 2 results but tile.grid has 1 names}}
+  %a, %b = tile.program : index, index
+  return
+}
+
+// -----
+
+func.func @k()  {
+  // expected-error @+1 {{is outside of a kernel (a func.func with tile.grid)}}
+  %a = tile.program : index
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
+  // expected-error @+1 {{inner dimension mismatch: op(a) is [4, 8] but op(b) is [16, 8]}}
+  %0 = tile.dot %a, %b, %c {transpose_b} : vector<4x8xf32>, vector<8x16xf32>, vector<4x16xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
+  // expected-error @+1 {{row mismatch: op(a) has 4 rows but acc has 5}}
+  %0 = tile.dot %a, %b, %h : vector<4x8xf32>, vector<8x16xf32>, vector<5x16xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>, %g: vector<8x8xf32>)  {
+  // expected-error @+1 {{column mismatch: op(b) has 8 columns but acc has 16}}
+  %0 = tile.dot %a, %g, %c : vector<4x8xf32>, vector<8x8xf32>, vector<4x16xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
+  // expected-error @+1 {{a must have rank 2, has rank 1}}
+  %0 = tile.dot %e, %b, %c : vector<8xf32>, vector<8x16xf32>, vector<4x16xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
+  // expected-error @+1 {{accumulates 'f32' in 'f32' but acc has 'f64'}}
+  %0 = tile.dot %a, %b, %d : vector<4x8xf32>, vector<8x16xf32>, vector<4x16xf64>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
+  // expected-error @+1 {{element type mismatch: a has 'f32' but b has 'f64'}}
+  %0 = tile.dot %a, %f, %a : vector<4x8xf32>, vector<8x8xf64>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
+  // expected-error @+1 {{a must be square, is [4, 8]}}
+  %0 = tile.solve %a, %c : vector<4x8xf32>, vector<4x16xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<8x8xf32>, %b: vector<4x8xf32>)  {
+  // expected-error @+1 {{row mismatch: a has 8 rows but b has 4}}
+  %0 = tile.solve %a, %b : vector<8x8xf32>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<8x8xf32>, %b: vector<8xf32>)  {
+  // expected-error @+1 {{b must have rank 2, has rank 1}}
+  %0 = tile.solve %a, %b : vector<8x8xf32>, vector<8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<8x8xf64>, %b: vector<8x4xf32>)  {
+  // expected-error @+1 {{element type mismatch: a has 'f64' but b has 'f32'}}
+  %0 = tile.solve %a, %b : vector<8x8xf64>, vector<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{axis 2 is out of range for rank 2}}
+  %0 = tile.cumsum %v {axis = 2 : i64} : vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{axis -1 is out of range for rank 2}}
+  %0 = tile.reduce add %v {axis = -1 : i64} : vector<4x8xf32>, vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{reducing axis 0 of 'vector<4x8xf32>' gives 'vector<8xf32>', not 'vector<4xf32>'}}
+  %0 = tile.reduce add %v {axis = 0 : i64} : vector<4x8xf32>, vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{result must have rank 3, has rank 2}}
+  %0 = tile.expand %v {axis = 0 : i64} : vector<4x8xf32>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{result without axis 1 is [4, 9] but the source is [4, 8]}}
+  %0 = tile.expand %v {axis = 1 : i64} : vector<4x8xf32>, vector<4x3x9xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>, %i: index)  {
+  // expected-error @+1 {{the result has 5 rows but the tile has 4}}
+  %0 = tile.rows %v[%i] : vector<4x8xf32>, vector<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>, %i: index)  {
+  // expected-error @+1 {{row mismatch: a row of the tile is [8] but of the result [7]}}
+  %0 = tile.rows %v[%i] : vector<4x8xf32>, vector<7xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>, %w: vector<2x7xf32>, %i: index)  {
+  // expected-error @+1 {{row mismatch: a row of the tile is [8] but of the value [7]}}
+  %0 = tile.insert_rows %w, %v[%i] : vector<2x7xf32>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{columns [6, 10) are outside of a tile with 8 columns}}
+  %0 = tile.slice %v {offset = 6 : i64} : vector<4x8xf32>, vector<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{only the last dimension may differ: source [4, 8], result [3, 8]}}
+  %0 = tile.slice %v {offset = 0 : i64} : vector<4x8xf32>, vector<3x8xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{the sources have 16 columns but the result has 15}}
+  %0 = tile.concat %v, %v : vector<4x8xf32>, vector<4x8xf32> -> vector<4x15xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>, %h: vector<5x16xf32>)  {
+  // expected-error @+1 {{source 1 is [5, 16] but the result is [4, 24]}}
+  %0 = tile.concat %v, %h : vector<4x8xf32>, vector<5x16xf32> -> vector<4x24xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{transposing 'vector<4x8xf32>' gives 'vector<8x4xf32>', not 'vector<4x8xf32>'}}
+  %0 = tile.transpose %v : vector<4x8xf32>, vector<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @k()  {
+  // expected-error @+1 {{axis 1 is out of range for rank 1}}
+  %0 = tile.iota {axis = 1 : i64} : vector<4xi32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{needs a square tile of rank 2, is [4, 8]}}
+  %0 = tile.mask lower %v : vector<4x8xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{is a tile.kernel without tile.grid}}
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel} {
+
+  return
+}
+
+// -----
+
+// expected-error @+1 {{tile.grid must have 1 to 3 names, has 4}}
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["a", "b", "c", "d"]} {
+
+  return
+}
+
+// -----
+
+// expected-error @+1 {{argument 0 has no tile.name}}
+func.func @k(%m: index) attributes {tile.kernel, tile.grid = ["i"]} {
+
+  return
+}
+
+// -----
+
+// expected-error @+1 {{argument name 'm' is used twice}}
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}, %n: index {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+
+  return
+}
+
+// -----
+
+// expected-error @+1 {{argument 'm' must be a memref, index, f32 or f64, is 'i32'}}
+func.func @k(%m: i32 {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+
+  return
+}
+
+// -----
+
+// expected-error @+1 {{argument 'm' needs a contiguous innermost dimension}}
+func.func @k(%m: memref<4x8xf32, strided<[8, 2]>> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+
+  return
+}
+
+// -----
+
+func.func @k(%t: tensor<2x64xf32>)  {
+  // expected-error @+1 {{has 1 operands but 2 arg_names}}
+  %0 = tile.launch @k grid [1](%t) {arg_names = ["a", "b"], result_names = ["y"], inplace = array<i64: -1>, scalars = {}} : (tensor<2x64xf32>) -> tensor<2x64xf32>
+  return
+}
+
+// -----
+
+func.func @k(%t: tensor<2x64xf32>)  {
+  // expected-error @+1 {{inplace[0] = 1 but there are 1 operands}}
+  %0 = tile.launch @k grid [1](%t) {arg_names = ["a"], result_names = ["y"], inplace = array<i64: 1>, scalars = {}} : (tensor<2x64xf32>) -> tensor<2x64xf32>
+  return
+}
+
+// -----
+
+func.func @k(%t: tensor<2x64xf32>)  {
+  // expected-error @+1 {{grid must have 1 to 3 extents, has 4}}
+  %0 = tile.launch @k grid [1, 1, 1, 1](%t) {arg_names = ["a"], result_names = ["y"], inplace = array<i64: 0>, scalars = {}} : (tensor<2x64xf32>) -> tensor<2x64xf32>
+  return
+}
+
+// -----
+
+func.func @k(%t: tensor<2x64xf32>, %w: tensor<32x16xf32>)  {
+  // expected-error @+1 {{inner dimension mismatch: op(a) has 64 columns but op(b) has 32 rows}}
+  %0 = tile.gemm %t, %w {a_columns = 64 : i64, b_columns = 16 : i64, c_columns = 16 : i64} : (tensor<2x64xf32>, tensor<32x16xf32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+func.func @k(%t: tensor<2x64xf32>, %w: tensor<32x16xf32>)  {
+  // expected-error @+1 {{b_columns = 5 is no product of trailing dimensions}}
+  %0 = tile.gemm %t, %w {a_columns = 64 : i64, b_columns = 5 : i64, c_columns = 16 : i64} : (tensor<2x64xf32>, tensor<32x16xf32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: tensor<1x8x4xf32>, %b: tensor<2x4x4xf32>, %o: tensor<3xf32>)  {
+  // expected-error @+1 {{offsets must be i32, is 'f32'}}
+  %0 = tile.grouped_gemm %a, %b, %o : (tensor<1x8x4xf32>, tensor<2x4x4xf32>, tensor<3xf32>) -> tensor<1x8x4xf32>
+  return
+}

@@ -1,0 +1,90 @@
+// RUN: braid-opt %s --split-input-file --braid-tile-to-loops --canonicalize --cse | FileCheck %s
+// RUN: braid-opt %s --split-input-file --braid-tile-to-loops=vector-bytes=32 --canonicalize --cse | FileCheck %s --check-prefix=AVX2
+
+// An elementwise chain is one loop over strips; the limit is asked once per row; w is read where it is used.
+// CHECK-LABEL: func.func @chain(%{{.*}}: !llvm.ptr, %{{.*}}: i64, %{{.*}}: i64)
+// CHECK-NOT:   memref.alloca
+// CHECK:       scf.for
+// CHECK:         scf.for
+// CHECK:           arith.cmpi ult
+// CHECK:           scf.if
+// CHECK:             scf.for {{.*}} to %c64 step %c16
+// CHECK:               vector.load {{.*}} vector<16xf32>
+// CHECK:               vector.load {{.*}} vector<16xf32>
+// CHECK-NEXT:          arith.mulf
+// CHECK-NEXT:          math.exp
+// CHECK-NEXT:          vector.store
+// CHECK-NOT:   vector.store
+// AVX2-LABEL:  func.func @chain
+// AVX2:        scf.for {{.*}} to %c64 step %c8
+// AVX2:          vector.load {{.*}} vector<8xf32>
+func.func @chain(%x: memref<?x64xf32> {tile.name = "x"}, %y: memref<?x64xf32> {tile.name = "y"}, %w: memref<64xf32> {tile.name = "w"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["row"]} {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %i = tile.program : index
+  %r = arith.muli %i, %c16 : index
+  %a = tile.load %x[%r, %c0] limit %n {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<16x64xf32>
+  %b = tile.load %w[%c0] {dims = array<i64: 0>} : memref<64xf32>, vector<64xf32>
+  %be = tile.expand %b {axis = 0 : i64} : vector<64xf32>, vector<16x64xf32>
+  %s = arith.mulf %a, %be : vector<16x64xf32>
+  %e = math.exp %s : vector<16x64xf32>
+  tile.store %e, %y[%r, %c0] limit %n {dims = array<i64: 0, 1>} : vector<16x64xf32>, memref<?x64xf32>
+  return
+}
+
+// -----
+
+// exp has two readers (the sum and the quotient): it is kept, once; the buffer stands before the loop over programs.
+// CHECK-LABEL: func.func @softmax
+// CHECK:       memref.alloca() {alignment = 64 : i64}
+// CHECK:       scf.for
+// CHECK-NOT:   memref.alloca
+// CHECK:         math.exp
+// CHECK-NOT:     math.exp
+// CHECK:         arith.divf
+// CHECK:       return
+func.func @softmax(%x: memref<?x64xf32> {tile.name = "x"}, %y: memref<?x64xf32> {tile.name = "y"}) attributes {tile.kernel, tile.grid = ["row"]} {
+  %c0 = arith.constant 0 : index
+  %i = tile.program : index
+  %v = tile.load %x[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<4x64xf32>
+  %m = tile.reduce max %v {axis = 1 : i64} : vector<4x64xf32>, vector<4xf32>
+  %me = tile.expand %m {axis = 1 : i64} : vector<4xf32>, vector<4x64xf32>
+  %d = arith.subf %v, %me : vector<4x64xf32>
+  %e = math.exp %d : vector<4x64xf32>
+  %s = tile.reduce add %e {axis = 1 : i64} : vector<4x64xf32>, vector<4xf32>
+  %se = tile.expand %s {axis = 1 : i64} : vector<4xf32>, vector<4x64xf32>
+  %o = arith.divf %e, %se : vector<4x64xf32>
+  tile.store %o, %y[%i, %c0] {dims = array<i64: 0, 1>} : vector<4x64xf32>, memref<?x64xf32>
+  return
+}
+
+// -----
+
+// The micro-kernel: 4 x 4 accumulators live in the k loop; the state of the outer loop is updated in its own buffer.
+// CHECK-LABEL: func.func @state
+// CHECK-COUNT-3: memref.alloca
+// CHECK-NOT:     memref.alloca
+// CHECK:         scf.for {{.*}} iter_args({{((%[a-z0-9_]+ = %[a-z0-9_]+(, )?){16})}}) ->
+// CHECK:           vector.load
+// CHECK:           vector.broadcast {{.*}} : f32 to vector<16xf32>
+// CHECK-COUNT-16:  vector.fma
+// CHECK:           scf.yield
+// CHECK-COUNT-16: vector.store {{.*}} memref<4112xf32>
+// CHECK-NOT:      vector.fma
+func.func @state(%k: memref<?x64xf32> {tile.name = "k"}, %v: memref<?x64xf32> {tile.name = "v"}, %s: memref<64x64xf32> {tile.name = "s"}, %n: index {tile.name = "n"}, %decay: f32 {tile.name = "decay"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %s0 = tile.load %s[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xf32>, vector<64x64xf32>
+  %d = vector.broadcast %decay : f32 to vector<64x64xf32>
+  %r = scf.for %t = %c0 to %n step %c32 iter_args(%state = %s0) -> (vector<64x64xf32>) {
+    %kt = tile.load %k[%t, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<32x64xf32>
+    %vt = tile.load %v[%t, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<32x64xf32>
+    %faded = arith.mulf %state, %d : vector<64x64xf32>
+    %next = tile.dot %kt, %vt, %faded {transpose_a} : vector<32x64xf32>, vector<32x64xf32>, vector<64x64xf32>
+    scf.yield %next : vector<64x64xf32>
+  }
+  tile.store %r, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
+  return
+}
