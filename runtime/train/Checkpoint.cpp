@@ -52,9 +52,14 @@ Expected<std::string> resolveCheckpoint(const std::string &path) {
   if (pathExists(path + "/index.json"))
     return path;
   std::string pointer = path + "/latest";
-  if (!pathExists(pointer))
-    return Status::error(ErrorCode::notFound, "{}: holds no checkpoint (neither 'index.json' nor 'latest' is there)",
-                         path);
+  if (!pathExists(pointer)) {
+    // A run that was killed between its first checkpoint and the pointer: what has its final name is complete.
+    BRAID_ASSIGN(std::vector<uint64_t> steps, listCheckpoints(path));
+    if (steps.empty())
+      return Status::error(ErrorCode::notFound, "{}: holds no checkpoint (neither 'index.json' nor 'latest' is there)",
+                           path);
+    return path + "/" + checkpointName(steps.back());
+  }
   BRAID_ASSIGN(std::string name, readTextFile(pointer));
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r' || name.back() == ' '))
     name.pop_back();
@@ -211,6 +216,9 @@ public:
     BRAID_ASSIGN(std::string text, readTextFile(path));
     BRAID_ASSIGN(CheckpointIndex index, CheckpointIndex::parse(text, path));
     uint32_t rankIndex = static_cast<uint32_t>(rank.index());
+    // A program that only serves has no moments to fill.
+    weightsOnly |= std::none_of(rank.program().tensors().begin(), rank.program().tensors().end(),
+                                [](const TensorInfo &tensor) { return tensor.role == Role::moment; });
     BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(rank.program(), rankIndex, !weightsOnly));
     BRAID_TRY(checkNames(index, tensors, weightsOnly));
     for (const LogicalTensor &tensor : tensors)

@@ -175,6 +175,8 @@ TEST(TrainCheckpoint, KeepsTheNewest) {
   EXPECT_EQ(*resolveCheckpoint(directory / "step-00000030"), directory / "step-00000030");
   EXPECT_EQ(listCheckpoints(directory / "none")->size(), 0u);
   EXPECT_NE(resolveCheckpoint(directory / "none").message().find("holds no checkpoint"), std::string::npos);
+  std::filesystem::remove(directory / "latest"); // killed before it was written
+  EXPECT_EQ(*resolveCheckpoint(directory.str()), directory / "step-00000040");
   writeText(directory / "latest", "../elsewhere");
   EXPECT_NE(resolveCheckpoint(directory.str()).message().find("names '../elsewhere', which is not a checkpoint"),
             std::string::npos);

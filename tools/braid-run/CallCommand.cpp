@@ -174,6 +174,7 @@ Action addCall(CLI::App &command) {
       command.add_option("--checkpoint", options->checkpoint, "First load parameters and moments from this checkpoint")
           ->type_name("DIR");
   command.add_option("--seed", options->seed, "First run @init with this seed (without it parameters start as zeros)")
+      ->type_name("N")
       ->excludes(checkpoint);
   addThreadsOption(command, options->ranks.threads);
   addRanksOption(command, options->ranks.ranks);

@@ -18,6 +18,9 @@ Action addGenerate(CLI::App &command);
 Action addCall(CLI::App &command);
 Action addInfo(CLI::App &command);
 
+// A number above 0, with a short name in the help text.
+CLI::Option *positive(CLI::Option *option);
+
 // Options several commands share.
 void addProgramOption(CLI::App &command, std::string &path);
 void addThreadsOption(CLI::App &command, int &threads);

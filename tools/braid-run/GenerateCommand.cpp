@@ -53,20 +53,20 @@ Action addGenerate(CLI::App &command) {
   command.add_option("--prompt", options->prompt, "Text to continue; it is printed in front of the continuation")
       ->required()
       ->type_name("TEXT");
-  command.add_option("--max-tokens", options->maxTokens, "Tokens (bytes) to generate")
-      ->required()
-      ->check(CLI::PositiveNumber)
-      ->type_name("N");
+  positive(command.add_option("--max-tokens", options->maxTokens, "Tokens (bytes) to generate"))->required();
   SamplerOptions &sampler = options->sampler;
   command
       .add_option("--temperature", sampler.temperature,
                   "0 takes the most likely token; 1 draws from the model's probabilities; above 1 is more random")
+      ->type_name("T")
       ->capture_default_str();
   command.add_option("--top-k", sampler.topK, "Draw only from the K most likely tokens (0: all)")
       ->capture_default_str();
   command.add_option("--top-p", sampler.topP, "Draw only from the most likely tokens that together have probability P")
+      ->type_name("P")
       ->capture_default_str();
   command.add_option("--seed", sampler.seed, "Seed of the draws: the same seed gives the same text")
+      ->type_name("N")
       ->capture_default_str();
   addThreadsOption(command, options->ranks.threads);
   return [options] { return run(*options); };

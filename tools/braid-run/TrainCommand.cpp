@@ -91,25 +91,21 @@ Action addTrain(CLI::App &command) {
   TrainOptions &train = options->train;
   addProgramOption(command, options->program);
   addDataOption(command, options->data);
-  command
-      .add_option("--steps", train.steps,
-                  "Optimizer steps in total, those before --resume included (default: the model's)")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--lr", train.learningRate, "Peak learning rate, after the warm-up (default: the model's)");
-  command.add_option("--min-lr", train.minLearningRate, "Learning rate of the last step, at the end of the cosine");
-  command.add_option("--warmup", train.warmupSteps, "Steps over which the learning rate rises from 0 to its peak");
-  command.add_option("--seed", train.seed, "Seed of the parameters and of the order of the data");
+  positive(command.add_option("--steps", train.steps,
+                              "Optimizer steps in total, those before --resume included (default: the model's)"));
+  command.add_option("--lr", train.learningRate, "Peak learning rate, after the warm-up (default: the model's)")
+      ->type_name("RATE");
+  command.add_option("--min-lr", train.minLearningRate, "Learning rate of the last step, at the end of the cosine")
+      ->type_name("RATE");
+  command.add_option("--warmup", train.warmupSteps, "Steps over which the learning rate rises from 0 to its peak")
+      ->type_name("N");
+  command.add_option("--seed", train.seed, "Seed of the parameters and of the order of the data")->type_name("N");
   CLI::Option *directory = command
                                .add_option("--checkpoint-dir", train.checkpointDir,
-                                           "Save checkpoints here: at the end, and when stopped by "
-                                           "Ctrl-C or SIGTERM")
+                                           "Save checkpoints here: at the end, and when stopped by Ctrl-C or SIGTERM")
                                ->type_name("DIR");
-  command.add_option("--save-every", train.saveEvery, "Also save after every N steps")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->needs(directory);
-  command.add_option("--keep", train.keep, "How many checkpoints to keep")
-      ->check(CLI::PositiveNumber)
+  positive(command.add_option("--save-every", train.saveEvery, "Also save after every N steps"))->needs(directory);
+  positive(command.add_option("--keep", train.keep, "How many checkpoints to keep"))
       ->capture_default_str()
       ->needs(directory);
   command
@@ -122,20 +118,15 @@ Action addTrain(CLI::App &command) {
                            .add_option("--trace", train.tracePath,
                                        "Record the commands of rank 0 for chrome://tracing or ui.perfetto.dev")
                            ->type_name("F.json");
-  command.add_option("--trace-steps", train.traceSteps, "How many steps to record, from the second on")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
+  positive(command.add_option("--trace-steps", train.traceSteps, "How many steps to record, from the second on"))
       ->capture_default_str()
       ->needs(trace);
-  CLI::Option *heldout =
-      command
-          .add_option("--heldout", options->heldout,
-                      "Text files the model does not see: at the end its loss on them is printed, next to that of a "
-                      "byte-bigram model")
-          ->type_name("FILE");
-  command.add_option("--eval-every", train.evalEvery, "Also measure the held-out loss after every N steps")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
+  CLI::Option *heldout = command
+                             .add_option("--heldout", options->heldout,
+                                         "Text files the model does not see: at the end its loss on them is printed, "
+                                         "next to that of a byte-bigram model")
+                             ->type_name("FILE");
+  positive(command.add_option("--eval-every", train.evalEvery, "Also measure the held-out loss after every N steps"))
       ->needs(heldout);
   addThreadsOption(command, options->ranks.threads);
   addRanksOption(command, options->ranks.ranks);

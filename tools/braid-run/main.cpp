@@ -5,20 +5,21 @@
 
 namespace braid::run {
 
+CLI::Option *positive(CLI::Option *option) {
+  return option->check(CLI::PositiveNumber.description(""))->type_name("N");
+}
+
 void addProgramOption(CLI::App &command, std::string &path) {
   command.add_option("program", path, "Program file that braid-compile wrote")->required()->type_name("P.braid");
 }
 
 void addThreadsOption(CLI::App &command, int &threads) {
-  command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)")
-      ->check(CLI::PositiveNumber);
+  positive(command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)"));
 }
 
 void addRanksOption(CLI::App &command, int &ranks) {
-  command
-      .add_option("--ranks", ranks,
-                  "Ranks to run as threads of this process; a program compiled for a mesh needs as many")
-      ->check(CLI::PositiveNumber)
+  positive(command.add_option("--ranks", ranks,
+                              "Ranks to run as threads of this process: as many as the program's mesh has"))
       ->capture_default_str();
 }
 
