@@ -3,6 +3,8 @@
 #define PASSES_PASSES_H
 
 #include "dialects/braid/BraidDialect.h"
+#include "dialects/cmd/CmdDialect.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -1,4 +1,6 @@
 //===- braid-opt.cpp - run passes on a file: braid-opt IN.mlir --braid-... ----------------------------------------===//
+#include "dialects/braid/BraidDialect.h"
+#include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
 
@@ -13,6 +15,8 @@ using namespace mlir;
 int main(int argc, char **argv) {
   DialectRegistry registry;
   // Ours: one line per dialect.
+  registry.insert<braid::BraidDialect>();
+  registry.insert<braid::cmd::CmdDialect>();
   registry.insert<braid::tile::TileDialect>();
   // Upstream, those in use only: registering all costs more than the rest of the program.
   registry.insert<affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect,

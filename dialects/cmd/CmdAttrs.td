@@ -1,0 +1,37 @@
+//===- CmdAttrs.td - buffers and choices of commands -------------------------------------------------------------===//
+#ifndef BRAID_CMD_ATTRS
+#define BRAID_CMD_ATTRS
+
+include "dialects/cmd/CmdDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+def Cmd_BufferAttr : AttrDef<Cmd_Dialect, "Buffer"> {
+  let mnemonic = "buffer";
+  let summary = "bytes [offset, offset + bytes) of an arena, moved by one stride per enclosing repeat";
+  let description = [{
+    `strides` are bytes per iteration of the repeats around the command, outermost first; missing ones are 0. They may
+    be negative: a reversed walk starts at the last element.
+    ```mlir
+    #cmd.buffer<@saved, 4096, 1024, strides = [2048]>
+    ```
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$arena, "int64_t":$offset, "int64_t":$bytes,
+                        OptionalArrayRefParameter<"int64_t">:$strides);
+  let assemblyFormat = "`<` $arena `,` $offset `,` $bytes (`,` `strides` `=` `[` $strides^ `]`)? `>`";
+  let genVerifyDecl = 1;
+}
+
+// The values equal those of the schema.
+def Cmd_Role : I32EnumAttr<"Role", "role of a named tensor", [
+  I32EnumAttrCase<"parameter", 0>, I32EnumAttrCase<"moment", 1>, I32EnumAttrCase<"gradient", 2>,
+  I32EnumAttrCase<"input", 3>, I32EnumAttrCase<"output", 4>, I32EnumAttrCase<"cache", 5>]> {
+  let cppNamespace = "::braid::cmd";
+}
+def Cmd_GroupedKind : I32EnumAttr<"GroupedKind", "what a grouped GEMM computes per group", [
+  I32EnumAttrCase<"rows", 0>, I32EnumAttrCase<"weight", 1>]> { let cppNamespace = "::braid::cmd"; }
+def Cmd_CollectiveKind : I32EnumAttr<"CollectiveKind", "collective", [
+  I32EnumAttrCase<"all_reduce", 0>, I32EnumAttrCase<"all_gather", 1>, I32EnumAttrCase<"reduce_scatter", 2>,
+  I32EnumAttrCase<"all_to_all", 3>]> { let cppNamespace = "::braid::cmd"; }
+
+#endif // BRAID_CMD_ATTRS

@@ -1,0 +1,29 @@
+//===- CmdDialect.h - the command dialect: see CmdDialect.td ------------------------------------------------------===//
+#ifndef DIALECTS_CMD_CMDDIALECT_H
+#define DIALECTS_CMD_CMDDIALECT_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/RegionKindInterface.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/cmd/CmdDialect.h.inc"
+#include "dialects/cmd/CmdEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/cmd/CmdAttrs.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/cmd/CmdOps.h.inc"
+
+namespace braid::cmd {
+/// Bytes of an element as it lies in a buffer (i1 and i8: 1).
+int64_t elementBytes(mlir::Type element);
+/// Bytes of a tensor of static shape, row-major.
+int64_t tensorBytes(mlir::RankedTensorType type);
+} // namespace braid::cmd
+
+#endif // DIALECTS_CMD_CMDDIALECT_H

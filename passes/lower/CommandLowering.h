@@ -1,0 +1,57 @@
+//===- CommandLowering.h - one entry function becoming a command list ------------------------------------------------===//
+#ifndef PASSES_LOWER_COMMANDLOWERING_H
+#define PASSES_LOWER_COMMANDLOWERING_H
+
+#include "dialects/braid/BraidDialect.h"
+#include "dialects/cmd/CmdDialect.h"
+#include "dialects/tile/TileDialect.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace braid {
+
+/// Streams of the program: one per mesh axis that some collective uses, named after it.
+using AxisStreams = llvm::SetVector<mlir::StringAttr>;
+
+class CommandLowering {
+public:
+  CommandLowering(mlir::func::FuncOp entry, mlir::SymbolTable &symbols, AxisStreams &streams, bool explain)
+      : entry(entry), symbols(symbols), streams(streams), explain(explain), builder(entry.getContext()) {}
+
+  /// Appends the cmd.entry to the program.
+  mlir::LogicalResult run(cmd::ProgramOp program);
+
+private:
+  mlir::LogicalResult lower(mlir::Block &block);
+  mlir::LogicalResult lower(mlir::Operation &op);
+  mlir::LogicalResult lower(tile::LaunchOp launch);
+  mlir::LogicalResult lower(tile::GemmOp gemm);
+  mlir::LogicalResult lower(tile::GroupedGemmOp gemm);
+  mlir::LogicalResult lower(RepeatOp repeat);
+  mlir::LogicalResult lower(CommStartOp start);
+  mlir::LogicalResult lower(CommAwaitOp await);
+  void lower(cmd::MaterializeOp copy);
+
+  /// A collective on the stream of its axis, behind all that the compute stream was given so far. Returns the event that
+  /// its end records.
+  int64_t begin(mlir::Operation *op, mlir::StringAttr axis);
+  int64_t end(mlir::Operation *op, mlir::StringAttr axis);
+  mlir::LogicalResult collective(mlir::Operation *op, cmd::CollectiveKind kind, mlir::StringAttr axis, int64_t peers,
+                                 mlir::Value x, mlir::Value result, mlir::Value sendCounts, mlir::Value recvCounts);
+
+  cmd::BufferAttr bufferOf(mlir::Value value) const;
+  mlir::StringAttr nameOf(mlir::Operation *op, llvm::StringRef fallback) const;
+
+  mlir::func::FuncOp entry;
+  mlir::SymbolTable &symbols;
+  AxisStreams &streams;
+  bool explain;
+  mlir::OpBuilder builder;
+  int64_t events = 0;
+  bool zeroFilled = false;
+  llvm::DenseMap<mlir::Operation *, int64_t> ends; ///< of a start: the event of its end
+};
+
+} // namespace braid
+
+#endif // PASSES_LOWER_COMMANDLOWERING_H

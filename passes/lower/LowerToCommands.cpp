@@ -1,0 +1,335 @@
+//===- LowerToCommands.cpp - planned entry functions -> command lists ------------------------------------------------===//
+// Nothing is decided here: PlanMemory said where values lie, the order of ops is the order of commands. Two values that
+// should be one buffer and are not become a copy.
+#include "passes/lower/CommandLowering.h"
+
+#include "passes/Passes.h"
+#include "passes/analysis/Timeline.h"
+#include "passes/analysis/Views.h"
+#include "passes/lower/KernelSignature.h"
+
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace braid {
+#define GEN_PASS_DEF_LOWERTOCOMMANDSPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+//===- Buffers and names -------------------------------------------------------------------------------------------===//
+
+cmd::BufferAttr CommandLowering::bufferOf(Value value) const {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *owner = argument.getOwner()->getParentOp();
+    if (auto function = dyn_cast<func::FuncOp>(owner))
+      return function.getArgAttrOfType<cmd::BufferAttr>(argument.getArgNumber(), "cmd.buffer");
+    return cast<cmd::BufferAttr>(owner->getAttrOfType<ArrayAttr>("cmd.arguments")[argument.getArgNumber()]);
+  }
+  auto result = cast<OpResult>(value);
+  return cast<cmd::BufferAttr>(result.getOwner()->getAttrOfType<ArrayAttr>("cmd.results")[result.getResultNumber()]);
+}
+
+/// "layers.*.lsm scan" from the locations of a call and of the op in the callee, outermost first.
+static void collectNames(Location loc, SmallVectorImpl<StringRef> &names) {
+  if (auto named = dyn_cast<NameLoc>(loc))
+    names.push_back(named.getName());
+  else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
+    collectNames(call.getCaller(), names);
+    collectNames(call.getCallee(), names);
+  } else if (auto fused = dyn_cast<FusedLoc>(loc)) {
+    if (!fused.getLocations().empty())
+      collectNames(fused.getLocations().front(), names);
+  }
+}
+
+StringAttr CommandLowering::nameOf(Operation *op, StringRef fallback) const {
+  SmallVector<StringRef> names;
+  collectNames(op->getLoc(), names);
+  if (auto label = op->getAttrOfType<StringAttr>("label"))
+    names.push_back(label.getValue());
+  else if (!fallback.empty())
+    names.push_back(fallback);
+  return names.empty() ? StringAttr() : StringAttr::get(op->getContext(), llvm::join(names, " "));
+}
+
+//===- Launches ----------------------------------------------------------------------------------------------------===//
+
+/// A tensor as the kernel's buffer parameter sees it: what is static in the parameter's type must be so.
+static LogicalResult checkParameter(Operation *op, StringRef name, MemRefType type, Value value) {
+  auto tensor = cast<RankedTensorType>(value.getType());
+  if (type.getRank() != tensor.getRank())
+    return op->emitOpError("'") << name << "': the kernel's parameter has rank " << type.getRank() << " but the tensor is " << tensor;
+  if (type.getElementType() != tensor.getElementType())
+    return op->emitOpError("'") << name << "': the kernel's parameter holds " << type.getElementType() << " but the tensor is " << tensor;
+  SmallVector<int64_t> strides, actual = elementStrides(value);
+  int64_t offset;
+  if (failed(type.getStridesAndOffset(strides, offset)))
+    return op->emitOpError("'") << name << "': the kernel's parameter " << type << " has no strides";
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    if (!type.isDynamicDim(i) && type.getDimSize(i) != tensor.getDimSize(i))
+      return op->emitOpError("'") << name << "': dimension " << i << " of the kernel's parameter is " << type.getDimSize(i)
+                                  << " but the tensor is " << tensor;
+    // A dynamic stride of an identity layout follows from the sizes.
+    bool fromLayout = !type.getLayout().isIdentity();
+    if (tensor.getDimSize(i) != 1 && fromLayout && !ShapedType::isDynamic(strides[i]) && strides[i] != actual[i])
+      return op->emitOpError("'") << name << "': stride " << i << " of the kernel's parameter is " << strides[i]
+                                  << " but the tensor's is " << actual[i];
+  }
+  if (type.getLayout().isIdentity() && !isContiguous(value))
+    return op->emitOpError("'") << name << "': the kernel wants rows one after the other, but the tensor is a slice with gaps";
+  return success();
+}
+
+LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
+  auto kernel = symbols.lookup<func::FuncOp>(launch.getKernel());
+  if (!kernel || !kernel->hasAttr(tile::kKernelAttr))
+    return launch.emitOpError("@") << launch.getKernel() << " is no kernel of this module";
+  llvm::StringMap<Value> tensors;
+  for (auto [name, value] : llvm::zip(launch.getArgNames().getAsRange<StringAttr>(), launch.getInputs()))
+    tensors[name.getValue()] = value;
+  for (auto [name, value] : llvm::zip(launch.getResultNames().getAsRange<StringAttr>(), launch.getOutputs()))
+    tensors[name.getValue()] = value;
+
+  SmallVector<NamedAttribute> args;
+  llvm::StringSet<> used;
+  int64_t bytes = 0;
+  for (const KernelSlot &slot : KernelSignature::of(kernel).slots) {
+    auto name = kernel.getArgAttrOfType<StringAttr>(slot.argument, tile::kNameAttr);
+    used.insert(name.getValue());
+    Attribute attribute;
+    if (auto memref = dyn_cast<MemRefType>(kernel.getArgumentTypes()[slot.argument])) {
+      auto tensor = tensors.find(name.getValue());
+      if (tensor == tensors.end())
+        return launch.emitOpError("gives no tensor to parameter '") << name.getValue() << "' of @" << launch.getKernel();
+      Value value = tensor->second;
+      switch (slot.part) {
+      case SlotPart::data:
+        if (failed(checkParameter(launch, name.getValue(), memref, value)))
+          return failure();
+        attribute = bufferOf(value);
+        bytes += bufferOf(value).getBytes();
+        break;
+      case SlotPart::size:
+        attribute = builder.getI64IntegerAttr(cast<RankedTensorType>(value.getType()).getDimSize(slot.dimension));
+        break;
+      case SlotPart::stride: attribute = builder.getI64IntegerAttr(elementStrides(value)[slot.dimension]); break;
+      }
+    } else {
+      attribute = launch.getScalars().get(name.getValue());
+      if (!attribute)
+        return launch.emitOpError("gives no value to parameter '") << name.getValue() << "' of @" << launch.getKernel();
+      if ((slot.kind == SlotKind::i64) != isa<IntegerAttr>(attribute) || !isa<IntegerAttr, FloatAttr>(attribute))
+        return launch.emitOpError("parameter '") << name.getValue() << "' of @" << launch.getKernel() << " is "
+                                                 << (slot.kind == SlotKind::i64 ? "an integer" : "a float") << " but gets "
+                                                 << attribute;
+      if (auto integer = dyn_cast<IntegerAttr>(attribute))
+        attribute = builder.getI64IntegerAttr(integer.getInt());
+    }
+    args.push_back(builder.getNamedAttr(slot.name, attribute));
+  }
+  for (auto &given : tensors)
+    if (!used.contains(given.first()))
+      return launch.emitOpError("@") << launch.getKernel() << " has no parameter '" << given.first() << "'";
+  for (NamedAttribute given : launch.getScalars())
+    if (!used.contains(given.getName().getValue()))
+      return launch.emitOpError("@") << launch.getKernel() << " has no parameter '" << given.getName().getValue() << "'";
+
+  SmallVector<int64_t> grid(launch.getGrid());
+  grid.resize(3, 1);
+  cmd::LaunchOp::create(builder, launch.getLoc(), launch.getKernelAttr(), builder.getDenseI64ArrayAttr(grid),
+                        builder.getDictionaryAttr(args), FlatSymbolRefAttr(), nameOf(launch, launch.getKernel()));
+  if (explain)
+    launch.emitRemark() << "@" << launch.getKernel() << ": grid " << grid[0] << " x " << grid[1] << " x " << grid[2] << ", touches up to "
+                        << bytes << " bytes";
+  return success();
+}
+
+//===- Collectives -------------------------------------------------------------------------------------------------===//
+
+int64_t CommandLowering::begin(Operation *op, StringAttr axis) {
+  streams.insert(axis);
+  auto stream = FlatSymbolRefAttr::get(axis);
+  cmd::RecordOp::create(builder, op->getLoc(), events, FlatSymbolRefAttr(), StringAttr());
+  cmd::WaitOp::create(builder, op->getLoc(), events, stream, StringAttr());
+  return events++;
+}
+
+int64_t CommandLowering::end(Operation *op, StringAttr axis) {
+  cmd::RecordOp::create(builder, op->getLoc(), events, FlatSymbolRefAttr::get(axis), StringAttr());
+  return events++;
+}
+
+LogicalResult CommandLowering::collective(Operation *op, cmd::CollectiveKind kind, StringAttr axis, int64_t peers, Value x,
+                                          Value result, Value sendCounts, Value recvCounts) {
+  for (Value value : {x, result})
+    if (!isContiguous(value))
+      return op->emitOpError("cannot send a slice with gaps: ") << value.getType();
+  auto type = cast<RankedTensorType>(x.getType());
+  int64_t block = 0, row = 0, counts = 0;
+  if (kind == cmd::CollectiveKind::all_to_all) {
+    block = cmd::tensorBytes(type) / peers;
+    if (sendCounts) {
+      row = type.getDimSize(type.getRank() - 1) * cmd::elementBytes(type.getElementType());
+      counts = cast<RankedTensorType>(sendCounts.getType()).getNumElements() / peers;
+    }
+  }
+  cmd::CollectiveOp::create(builder, op->getLoc(), cmd::CollectiveKindAttr::get(op->getContext(), kind), axis, bufferOf(x), bufferOf(result), TypeAttr::get(type.getElementType()),
+                            builder.getI64IntegerAttr(block), builder.getI64IntegerAttr(row),
+                            sendCounts ? bufferOf(sendCounts) : cmd::BufferAttr(), recvCounts ? bufferOf(recvCounts) : cmd::BufferAttr(),
+                            builder.getI64IntegerAttr(counts), FlatSymbolRefAttr::get(axis),
+                            nameOf(op, cmd::stringifyCollectiveKind(kind)));
+  if (explain)
+    op->emitRemark() << cmd::stringifyCollectiveKind(kind) << " over '" << axis.getValue() << "': " << cmd::tensorBytes(type) << " bytes";
+  return success();
+}
+
+static cmd::CollectiveKind kindOf(CollectiveKind kind) {
+  switch (kind) {
+  case CollectiveKind::all_reduce: return cmd::CollectiveKind::all_reduce;
+  case CollectiveKind::all_gather: return cmd::CollectiveKind::all_gather;
+  case CollectiveKind::reduce_scatter: return cmd::CollectiveKind::reduce_scatter;
+  case CollectiveKind::all_to_all: return cmd::CollectiveKind::all_to_all;
+  }
+  llvm_unreachable("collective");
+}
+
+LogicalResult CommandLowering::lower(CommStartOp start) {
+  CommAwaitOp await = awaitOf(start);
+  StringAttr axis = start.getAxisAttr();
+  begin(start, axis);
+  cmd::CollectiveKind kind = kindOf(start.getKind());
+  if (kind == cmd::CollectiveKind::all_to_all) {
+    if (start.getInputs().size() != 1 && start.getInputs().size() != 3)
+      return start.emitOpError("all_to_all takes x, or x, send_counts and recv_counts; has ") << start.getInputs().size() << " operands";
+    bool counted = start.getInputs().size() == 3;
+    if (failed(collective(start, kind, axis, start.getPeers(), start.getInputs()[0], await.getResult(0),
+                          counted ? start.getInputs()[1] : Value(), counted ? start.getInputs()[2] : Value())))
+      return failure();
+  } else {
+    for (auto [x, result] : llvm::zip_equal(start.getInputs(), await.getResults()))
+      if (failed(collective(start, kind, axis, start.getPeers(), x, result, {}, {})))
+        return failure();
+  }
+  ends[start] = end(start, axis);
+  return success();
+}
+
+LogicalResult CommandLowering::lower(CommAwaitOp await) {
+  cmd::WaitOp::create(builder, await.getLoc(), ends.lookup(await.getFuture().getDefiningOp()), FlatSymbolRefAttr(), StringAttr());
+  return success();
+}
+
+//===- Structure ---------------------------------------------------------------------------------------------------===//
+
+void CommandLowering::lower(cmd::MaterializeOp copy) {
+  cmd::BufferAttr target = bufferOf(copy.getResult());
+  if (isZero(copy.getSource()))
+    cmd::FillOp::create(builder, copy.getLoc(), target, builder.getI64IntegerAttr(0), FlatSymbolRefAttr(), nameOf(copy, ""));
+  else if (bufferOf(copy.getSource()) != target)
+    cmd::CopyOp::create(builder, copy.getLoc(), bufferOf(copy.getSource()), target, FlatSymbolRefAttr(), nameOf(copy, ""));
+}
+
+LogicalResult CommandLowering::lower(RepeatOp repeat) {
+  auto command = cmd::RepeatOp::create(builder, repeat.getLoc(), builder.getI64IntegerAttr(repeat.getCount()), FlatSymbolRefAttr(), nameOf(repeat, ""));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&command.getBody());
+  return lower(repeat.getBody().front());
+}
+
+LogicalResult CommandLowering::lower(Operation &op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp, RepeatOp, CommStartOp, CommAwaitOp>([&](auto op) { return lower(op); })
+      .Case([&](cmd::MaterializeOp copy) { return lower(copy), success(); })
+      .Case([&](CommAllReduceOp reduce) -> LogicalResult {
+        begin(reduce, reduce.getAxisAttr());
+        if (failed(collective(reduce, cmd::CollectiveKind::all_reduce, reduce.getAxisAttr(), 1, reduce.getX(), reduce.getResult(), {}, {})))
+          return failure();
+        cmd::WaitOp::create(builder, op.getLoc(), end(reduce, reduce.getAxisAttr()), FlatSymbolRefAttr(), StringAttr());
+        return success();
+      })
+      .Case([&](CommAllToAllOp exchange) -> LogicalResult {
+        begin(exchange, exchange.getAxisAttr());
+        if (failed(collective(exchange, cmd::CollectiveKind::all_to_all, exchange.getAxisAttr(), exchange.getPeers(), exchange.getX(),
+                              exchange.getResult(), exchange.getSendCounts(), exchange.getRecvCounts())))
+          return failure();
+        cmd::WaitOp::create(builder, op.getLoc(), end(exchange, exchange.getAxisAttr()), FlatSymbolRefAttr(), StringAttr());
+        return success();
+      })
+      .Case([&](arith::ConstantOp zero) {
+        // The first is the largest; the others are its beginning.
+        if (zero->hasAttr("cmd.results") && !std::exchange(zeroFilled, true))
+          cmd::FillOp::create(builder, zero.getLoc(), bufferOf(zero.getResult()), builder.getI64IntegerAttr(0), FlatSymbolRefAttr(),
+                              builder.getStringAttr("zeros"));
+        return success();
+      })
+      .Case<ReshapeOp, SliceOp, ConcatOp, YieldOp, func::ReturnOp>([](auto) { return success(); })
+      .Default([](Operation *op) { return op->emitOpError("has no command"); });
+}
+
+LogicalResult CommandLowering::lower(Block &block) {
+  for (Operation &op : block)
+    if (failed(lower(op)))
+      return failure();
+  return success();
+}
+
+LogicalResult CommandLowering::run(cmd::ProgramOp program) {
+  auto names = [&](unsigned count, auto get) -> FailureOr<ArrayAttr> {
+    SmallVector<Attribute> list;
+    for (unsigned i = 0; i < count; ++i) {
+      list.push_back(get(i));
+      if (!list.back())
+        return entry.emitOpError("has no planned buffers; run braid-plan-memory first"), failure();
+    }
+    return builder.getArrayAttr(list);
+  };
+  auto inputs = names(entry.getNumArguments(), [&](unsigned i) { return entry.getArgAttrOfType<StringAttr>(i, "cmd.tensor"); });
+  auto outputs = names(entry.getNumResults(), [&](unsigned i) { return entry.getResultAttrOfType<StringAttr>(i, "cmd.tensor"); });
+  if (failed(inputs) || failed(outputs))
+    return failure();
+  builder.setInsertionPointToEnd(&program.getBody().front());
+  auto command = cmd::EntryOp::create(builder, entry.getLoc(), entry.getSymNameAttr(), *inputs, *outputs, builder.getI64IntegerAttr(0));
+  builder.createBlock(&command.getBody());
+  if (failed(lower(entry.getBody().front())))
+    return failure();
+  command.setEvents(events);
+  return success();
+}
+
+namespace {
+class LowerToCommands : public braid::impl::LowerToCommandsPassBase<LowerToCommands> {
+public:
+  using LowerToCommandsPassBase::LowerToCommandsPassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto programs = llvm::to_vector(module.getOps<cmd::ProgramOp>());
+    if (programs.size() != 1) {
+      module.emitError("has ") << programs.size() << " cmd.program, needs one; run braid-plan-memory first";
+      return signalPassFailure();
+    }
+    cmd::ProgramOp program = programs.front();
+    SymbolTable symbols(module);
+    AxisStreams streams;
+    SmallVector<func::FuncOp> entries;
+    for (auto func : module.getOps<func::FuncOp>())
+      if (func->hasAttr(attrs::entry))
+        entries.push_back(func);
+    for (func::FuncOp entry : entries)
+      if (failed(CommandLowering(entry, symbols, streams, explain).run(program)))
+        return signalPassFailure();
+    OpBuilder builder(program.getContext());
+    builder.setInsertionPointToStart(&program.getBody().front());
+    for (Operation &op : program.getBody().front())
+      if (isa<cmd::ArenaOp>(op))
+        builder.setInsertionPointAfter(&op);
+    cmd::StreamOp::create(builder, program.getLoc(), builder.getStringAttr("compute"), StringAttr());
+    for (StringAttr axis : streams)
+      cmd::StreamOp::create(builder, program.getLoc(), axis, axis);
+    for (func::FuncOp entry : entries)
+      entry.erase();
+  }
+};
+} // namespace

@@ -1,0 +1,302 @@
+//===- PlanMemory.cpp - every tensor value gets an arena, an offset and strides -------------------------------------===//
+// Decides only: the functions keep their ops and carry the answer as attributes (`cmd.results` on ops, `cmd.arguments` on
+// repeats, `cmd.buffer` and `cmd.tensor` on arguments and results of entries); arenas and tensors are written down as a
+// cmd.program. LowerToCommands reads both.
+#include "dialects/cmd/CmdDialect.h"
+#include "dialects/tile/TileDialect.h"
+#include "passes/Passes.h"
+#include "passes/analysis/Buffers.h"
+#include "passes/analysis/Packing.h"
+#include "passes/analysis/Views.h"
+#include "passes/lower/NamedTensors.h"
+#include "passes/lower/PrepareBuffers.h"
+
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace braid {
+#define GEN_PASS_DEF_PLANMEMORYPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+namespace {
+
+/// The plan of one entry function.
+class EntryPlan {
+public:
+  EntryPlan(func::FuncOp entry, const NamedTensors &tensors) : entry(entry), tensors(tensors), timeline(entry), buffers(timeline) {}
+
+  LogicalResult run() {
+    addNamed();
+    Block &body = entry.getBody().front();
+    for (BlockArgument argument : body.getArguments()) {
+      const NamedTensor &tensor = tensors.argument(entry, argument.getArgNumber());
+      buffers.addArgument(argument, named.lookup(tensor.name), /*kept=*/!written.contains(tensor.name));
+    }
+    visit(body);
+    merge();
+    place();
+    return annotate();
+  }
+
+  struct Arena {
+    Packing packing;
+    unsigned buffers = 0;
+  };
+  llvm::MapVector<StringRef, Arena> arenas; ///< saved, workspace
+  unsigned copies = 0, merged = 0;
+  int64_t copiedBytes = 0; ///< per run of the entry
+
+private:
+  void addNamed() {
+    auto add = [&](const NamedTensor &tensor) {
+      if (!named.count(tensor.name))
+        named[tensor.name] = buffers.addNamed(tensor.name, tensor.bytes());
+      byName[tensor.name] = &tensor;
+    };
+    for (unsigned i = 0; i < entry.getNumArguments(); ++i)
+      add(tensors.argument(entry, i));
+    for (unsigned i = 0; i < entry.getNumResults(); ++i) {
+      add(tensors.result(entry, i));
+      written.insert(tensors.result(entry, i).name);
+    }
+  }
+
+  static bool needsBuffer(Value value) {
+    if (!isa<RankedTensorType>(value.getType()))
+      return false;
+    // A zero that is only ever materialized becomes fills.
+    return !isZero(value) || llvm::any_of(value.getUsers(), [](Operation *user) { return !isa<cmd::MaterializeOp>(user); });
+  }
+
+  void visit(Block &block) {
+    for (Operation &op : block) {
+      if (auto repeat = dyn_cast<RepeatOp>(op)) {
+        visit(repeat);
+      } else if (auto copy = dyn_cast<cmd::MaterializeOp>(op)) {
+        buffers.addCopy(copy.getResult(), copy.getSource());
+        candidates.push_back(copy);
+      } else if (auto concat = dyn_cast<ConcatOp>(op)) {
+        buffers.add(concat.getResult());
+        for (auto [i, source] : llvm::enumerate(concat.getSources()))
+          buffers.placeInto(source, concat.getResult(), *concatOffset(concat, i));
+      } else if (isa<func::ReturnOp>(op)) {
+        for (auto [i, value] : llvm::enumerate(op.getOperands()))
+          buffers.placeInto(value, named.lookup(tensors.result(entry, i).name));
+      } else if (!isa<YieldOp>(op)) {
+        for (OpResult result : op.getResults())
+          if (needsBuffer(result))
+            visit(result);
+      }
+    }
+  }
+
+  void visit(OpResult result) {
+    if (auto view = viewOf(result))
+      return buffers.addView(result, view->source, view->offset);
+    Operation *op = result.getOwner();
+    if (auto launch = dyn_cast<tile::LaunchOp>(op))
+      if (int64_t operand = launch.getInplace()[result.getResultNumber()]; operand >= 0)
+        return buffers.addAlias(result, launch.getInputs()[operand]);
+    if (auto gemm = dyn_cast<tile::GemmOp>(op); gemm && gemm.getC())
+      return buffers.addAlias(result, gemm.getC());
+    if (auto gemm = dyn_cast<tile::GroupedGemmOp>(op); gemm && gemm.getC())
+      return buffers.addAlias(result, gemm.getC());
+    if (isZero(result)) { // all zeros of an entry are one buffer
+      if (zero)
+        return buffers.addView(result, zero, 0);
+      zero = result;
+    }
+    buffers.add(result);
+    if (auto await = dyn_cast<CommAwaitOp>(op))
+      buffers.reserve(result, timeline.at(await.getFuture().getDefiningOp()));
+  }
+
+  void visit(RepeatOp repeat) {
+    Block &body = repeat.getBody().front();
+    const RepeatScope &scope = *timeline.bodyOf(repeat);
+    unsigned carried = repeat.getCarried();
+    for (unsigned i = 0; i < carried; ++i)
+      buffers.addAlias(body.getArgument(i), repeat.getOperand(i));
+    for (unsigned i = carried; i < repeat.getNumOperands(); ++i)
+      buffers.addSlot(body.getArgument(i), repeat.getOperand(i), scope);
+    visit(body);
+    Operation *yield = body.getTerminator();
+    for (unsigned i = 0; i < repeat.getNumResults(); ++i) {
+      if (i < carried) {
+        buffers.placeInto(yield->getOperand(i), repeat.getOperand(i), 0);
+        buffers.addAlias(repeat.getResult(i), repeat.getOperand(i));
+      } else {
+        buffers.addStacked(repeat.getResult(i), yield->getOperand(i), scope);
+      }
+    }
+  }
+
+  /// Bytes a copy would move in one run of the entry.
+  int64_t weight(cmd::MaterializeOp copy) const {
+    int64_t bytes = extentBytes(copy.getResult());
+    for (const RepeatScope *scope = timeline.scopeOf(copy.getOperation()); scope; scope = scope->parent)
+      bytes *= scope->count();
+    return bytes;
+  }
+
+  /// The most expensive copies first: each merge makes later ones harder.
+  void merge() {
+    llvm::sort(candidates, [&](cmd::MaterializeOp a, cmd::MaterializeOp b) {
+      return std::pair(-weight(a), timeline.at(a)) < std::pair(-weight(b), timeline.at(b));
+    });
+    for (cmd::MaterializeOp copy : candidates) {
+      if (buffers.has(copy.getSource()) && !isZero(copy.getSource()) && buffers.tryMerge(copy.getSource(), copy.getResult())) {
+        ++merged;
+        continue;
+      }
+      ++copies;
+      copiedBytes += weight(copy);
+    }
+  }
+
+  void place() {
+    for (StringRef arena : {"saved", "workspace"}) {
+      std::vector<PackedItem> items;
+      std::vector<unsigned> ids;
+      for (auto [id, buffer] : llvm::enumerate(buffers.all()))
+        if (!buffer.named() && !buffer.members.empty() && buffer.stacked == (arena == "saved")) {
+          items.push_back({buffer.bytes(), buffers.life(buffer)});
+          ids.push_back(id);
+        }
+      arenas[arena] = {pack(items), static_cast<unsigned>(items.size())};
+      for (auto [item, id] : llvm::zip(items, ids))
+        placed[id] = {arena, item.offset - buffers.all()[id].low};
+    }
+  }
+
+  cmd::BufferAttr bufferOf(Value value) const {
+    MLIRContext *context = value.getContext();
+    const BufferPlace &at = buffers.location(value);
+    const Buffers::Buffer &buffer = buffers.all()[at.buffer];
+    auto [arena, base] = buffer.named() ? std::pair(byName.lookup(buffer.name)->arena(), byName.lookup(buffer.name)->offset)
+                                        : placed.lookup(at.buffer);
+    SmallVector<int64_t> strides(at.strides);
+    while (!strides.empty() && strides.back() == 0)
+      strides.pop_back();
+    return cmd::BufferAttr::get(context, FlatSymbolRefAttr::get(context, arena), base + at.offset,
+                                extentBytes(value), strides);
+  }
+
+  LogicalResult annotate() {
+    Builder builder(entry.getContext());
+    for (cmd::MaterializeOp copy : candidates) {
+      Value source = copy.getSource();
+      if (!isContiguous(source) && bufferOf(source) != bufferOf(copy.getResult()))
+        return copy.emitOpError("a slice of ") << viewRoot(source).getType() << " that is not contiguous would have to be copied";
+    }
+    auto list = [&](ValueRange values) {
+      SmallVector<Attribute> attributes;
+      for (Value value : values)
+        attributes.push_back(buffers.has(value) ? Attribute(bufferOf(value)) : Attribute(builder.getUnitAttr()));
+      return builder.getArrayAttr(attributes);
+    };
+    entry.walk([&](Operation *op) {
+      if (op != entry && llvm::any_of(op->getResults(), [&](Value value) { return buffers.has(value); }))
+        op->setAttr("cmd.results", list(op->getResults()));
+      if (auto repeat = dyn_cast<RepeatOp>(op))
+        op->setAttr("cmd.arguments", list(repeat.getBody().front().getArguments()));
+    });
+    for (BlockArgument argument : entry.getArguments()) {
+      entry.setArgAttr(argument.getArgNumber(), "cmd.buffer", bufferOf(argument));
+      entry.setArgAttr(argument.getArgNumber(), "cmd.tensor",
+                       builder.getStringAttr(tensors.argument(entry, argument.getArgNumber()).name));
+    }
+    for (unsigned i = 0; i < entry.getNumResults(); ++i)
+      entry.setResultAttr(i, "cmd.tensor", builder.getStringAttr(tensors.result(entry, i).name));
+    return success();
+  }
+
+  func::FuncOp entry;
+  const NamedTensors &tensors;
+  Timeline timeline;
+  Buffers buffers;
+  llvm::StringMap<unsigned> named;
+  llvm::StringMap<const NamedTensor *> byName;
+  llvm::StringSet<> written;
+  SmallVector<cmd::MaterializeOp> candidates;
+  Value zero;
+  llvm::DenseMap<unsigned, std::pair<StringRef, int64_t>> placed; ///< arena, where offset 0 of the buffer lies
+};
+
+class PlanMemory : public braid::impl::PlanMemoryPassBase<PlanMemory> {
+public:
+  using PlanMemoryPassBase::PlanMemoryPassBase;
+
+  void runOnOperation() override {
+    if (failed(plan()))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult plan() {
+    ModuleOp module = getOperation();
+    SmallVector<func::FuncOp> entries;
+    for (auto func : module.getOps<func::FuncOp>())
+      if (func->hasAttr(attrs::entry)) {
+        if (!func.isPublic() || func.isExternal())
+          return func.emitOpError("is an entry, so it must be public and have a body");
+        entries.push_back(func);
+      }
+    if (entries.empty())
+      return module.emitError("no entry function: a public func.func with the attribute ") << attrs::entry;
+    FailureOr<NamedTensors> tensors = NamedTensors::collect(entries);
+    if (failed(tensors))
+      return failure();
+
+    SymbolTable symbols(module);
+    llvm::StringMap<Packing> planned;
+    for (func::FuncOp entry : entries) {
+      if (failed(prepareBuffers(entry, symbols)))
+        return failure();
+      EntryPlan plan(entry, *tensors);
+      if (failed(plan.run()))
+        return failure();
+      for (auto &[name, arena] : plan.arenas) {
+        Packing &most = planned[name];
+        most.bytes = std::max(most.bytes, arena.packing.bytes);
+        most.lowerBound = std::max(most.lowerBound, arena.packing.lowerBound);
+        if (explain)
+          entry.emitRemark() << "memory of @" << entry.getSymName() << ": " << name << " " << arena.packing.bytes << " bytes in "
+                             << arena.buffers << " buffers, lower bound " << arena.packing.lowerBound;
+      }
+      if (explain)
+        entry.emitRemark() << "memory of @" << entry.getSymName() << ": " << plan.merged << " values share a buffer, "
+                           << plan.copies << " copies or fills of " << plan.copiedBytes << " bytes remain";
+    }
+    for (auto func : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+      if (func.isPrivate() && !func->hasAttr(tile::kKernelAttr))
+        func.erase();
+    writeTables(module, *tensors, planned);
+    return success();
+  }
+
+  void writeTables(ModuleOp module, const NamedTensors &tensors, const llvm::StringMap<Packing> &planned) {
+    OpBuilder builder(module.getContext());
+    builder.setInsertionPointToStart(module.getBody());
+    auto program = cmd::ProgramOp::create(builder, module.getLoc());
+    builder.createBlock(&program.getBody());
+    for (StringRef arena : {"parameters", "optimizer", "gradients", "saved", "workspace", "io", "cache"}) {
+      Packing packing = planned.lookup(arena);
+      int64_t fixed = tensors.arenaBytes(arena);
+      int64_t bytes = fixed ? fixed : packing.bytes, bound = fixed ? fixed : packing.lowerBound;
+      if (bytes)
+        cmd::ArenaOp::create(builder, module.getLoc(), builder.getStringAttr(arena), builder.getI64IntegerAttr(bytes),
+                             builder.getI64IntegerAttr(256), builder.getI64IntegerAttr(bound));
+    }
+    for (const NamedTensor &tensor : tensors.all())
+      cmd::TensorOp::create(builder, tensor.loc, builder.getStringAttr(tensor.name), cmd::RoleAttr::get(module.getContext(), tensor.role), TypeAttr::get(tensor.type),
+                            cmd::BufferAttr::get(module.getContext(), FlatSymbolRefAttr::get(module.getContext(), tensor.arena()),
+                                                 tensor.offset, tensor.bytes(), {}),
+                            tensor.layers, tensor.shards, tensor.of, tensor.slot);
+  }
+};
+
+} // namespace

@@ -1,0 +1,204 @@
+//===- PrepareBuffers.cpp - an entry function made ready for the memory plan ----------------------------------------===//
+#include "passes/lower/PrepareBuffers.h"
+
+#include "dialects/cmd/CmdDialect.h"
+#include "dialects/tile/TileDialect.h"
+#include "passes/analysis/Timeline.h"
+#include "passes/analysis/Views.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace braid;
+
+//===- Calls -------------------------------------------------------------------------------------------------------===//
+
+namespace {
+class Inliner {
+public:
+  explicit Inliner(SymbolTable &symbols) : symbols(symbols) {}
+
+  LogicalResult run(ArrayRef<Operation *> ops) {
+    for (Operation *op : ops) {
+      if (auto repeat = dyn_cast<RepeatOp>(op))
+        if (failed(run(callers(repeat.getBody().front()))))
+          return failure();
+      if (auto call = dyn_cast<func::CallOp>(op))
+        if (failed(expand(call)))
+          return failure();
+    }
+    return success();
+  }
+
+  static SmallVector<Operation *> callers(Block &block) {
+    SmallVector<Operation *> ops;
+    for (Operation &op : block)
+      if (isa<func::CallOp, RepeatOp>(op))
+        ops.push_back(&op);
+    return ops;
+  }
+
+private:
+  LogicalResult expand(func::CallOp call) {
+    auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+    if (!callee || callee.isExternal())
+      return call.emitOpError("@") << call.getCallee() << " has no body in this module";
+    if (llvm::is_contained(open, callee))
+      return call.emitOpError("@") << call.getCallee() << " calls itself";
+    IRMapping mapping;
+    mapping.map(callee.getArguments(), call.getOperands());
+    OpBuilder builder(call);
+    SmallVector<Operation *> copies;
+    Block &body = callee.getBody().front();
+    for (Operation &op : body.without_terminator()) {
+      copies.push_back(builder.clone(op, mapping));
+      copies.back()->setLoc(CallSiteLoc::get(op.getLoc(), call.getLoc()));
+    }
+    for (auto [result, value] : llvm::zip(call.getResults(), body.getTerminator()->getOperands()))
+      result.replaceAllUsesWith(mapping.lookupOrDefault(value));
+    call.erase();
+    open.push_back(callee);
+    LogicalResult inner = run(copies);
+    open.pop_back();
+    return inner;
+  }
+
+  SymbolTable &symbols;
+  SmallVector<func::FuncOp> open;
+};
+} // namespace
+
+//===- Places where a value must lie in a certain buffer -----------------------------------------------------------===//
+
+static Value materialize(OpBuilder &builder, Location loc, Value value) {
+  return cmd::MaterializeOp::create(builder, loc, value.getType(), value);
+}
+
+static void materializeOperand(OpOperand &operand) {
+  OpBuilder builder(operand.getOwner());
+  operand.set(materialize(builder, operand.getOwner()->getLoc(), operand.get()));
+}
+
+/// The operands of a terminator that go into fixed buffers are written one after the other. One that shows a block
+/// argument might be overwritten before it is read: it is saved first.
+static void materializeAll(Operation *terminator, unsigned begin, unsigned end) {
+  OpBuilder builder(terminator);
+  for (unsigned i = begin; i < end; ++i) {
+    OpOperand &operand = terminator->getOpOperand(i);
+    auto argument = dyn_cast<BlockArgument>(viewRoot(operand.get()));
+    bool stays = argument && operand.get() == argument && argument.getArgNumber() == i && isa<YieldOp>(terminator);
+    if (argument && argument.getOwner() == terminator->getBlock() && !stays)
+      operand.set(materialize(builder, terminator->getLoc(), operand.get()));
+  }
+  for (unsigned i = begin; i < end; ++i)
+    materializeOperand(terminator->getOpOperand(i));
+}
+
+static LogicalResult prepare(Operation &op) {
+  if (auto launch = dyn_cast<tile::LaunchOp>(op)) {
+    llvm::SmallDenseSet<int64_t> updated;
+    for (int64_t operand : launch.getInplace())
+      if (operand >= 0) {
+        if (!updated.insert(operand).second)
+          return launch.emitOpError("two results share the buffer of operand ") << operand;
+        materializeOperand(launch->getOpOperand(operand));
+      }
+    return success();
+  }
+  if (auto gemm = dyn_cast<tile::GemmOp>(op)) {
+    if (gemm.getC())
+      materializeOperand(gemm.getCMutable()[0]);
+    return success();
+  }
+  if (auto gemm = dyn_cast<tile::GroupedGemmOp>(op)) {
+    if (gemm.getC())
+      materializeOperand(gemm.getCMutable()[0]);
+    return success();
+  }
+  if (auto concat = dyn_cast<ConcatOp>(op)) {
+    if (!concatOffset(concat, 0))
+      return concat.emitOpError("along dimension ") << concat.getDim() << " of " << concat.getType()
+                                                    << " does not put its sources one after the other; it must be a kernel";
+    for (OpOperand &source : concat->getOpOperands())
+      materializeOperand(source);
+    return success();
+  }
+  if (auto repeat = dyn_cast<RepeatOp>(op)) {
+    for (OpOperand &operand : repeat->getOpOperands().take_front(repeat.getCarried()))
+      materializeOperand(operand);
+    return success();
+  }
+  if (auto yield = dyn_cast<YieldOp>(op)) {
+    unsigned carried = cast<RepeatOp>(yield->getParentOp()).getCarried();
+    for (OpOperand &operand : yield->getOpOperands().drop_front(carried))
+      materializeOperand(operand);
+    materializeAll(yield, 0, carried);
+    return success();
+  }
+  if (isa<func::ReturnOp>(op)) {
+    materializeAll(&op, 0, op.getNumOperands());
+    return success();
+  }
+  if (auto start = dyn_cast<CommStartOp>(op)) {
+    CommAwaitOp await = awaitOf(start);
+    if (!await)
+      return start.emitOpError("its future must be awaited exactly once, by a braid.comm.await");
+    if (await->getBlock() != start->getBlock())
+      return start.emitOpError("is awaited in another block").attachNote(await.getLoc()) << "awaited here";
+    return success();
+  }
+  if (isa<arith::ConstantOp>(op)) {
+    if (!isa<RankedTensorType>(op.getResult(0).getType()) || !isZero(op.getResult(0)))
+      return op.emitOpError("is not a tensor of zeros; other values must come from a kernel");
+    return success();
+  }
+  if (isa<ReshapeOp, SliceOp, CommAwaitOp, CommAllReduceOp, CommAllToAllOp>(op)) {
+    auto reshape = dyn_cast<ReshapeOp>(op);
+    if (reshape && !isContiguous(reshape.getSource()))
+      return reshape.emitOpError("of a slice that is not contiguous");
+    return success();
+  }
+  return op.emitOpError("is not allowed in phase kernels");
+}
+
+/// Zeros that a kernel reads stand at the entry's start, the largest first: all of them share its buffer.
+static void hoistZeros(func::FuncOp entry) {
+  SmallVector<std::tuple<int64_t, unsigned, arith::ConstantOp>> zeros;
+  entry.walk([&](arith::ConstantOp constant) {
+    if (isZero(constant))
+      zeros.push_back({-extentBytes(constant), zeros.size(), constant});
+  });
+  llvm::sort(zeros, [](const auto &a, const auto &b) {
+    return std::pair(std::get<0>(a), std::get<1>(a)) < std::pair(std::get<0>(b), std::get<1>(b));
+  });
+  Block &front = entry.getBody().front();
+  DenseMap<Attribute, arith::ConstantOp> known;
+  Operation *last = nullptr;
+  for (auto [bytes, number, zero] : zeros) {
+    auto [at, fresh] = known.try_emplace(zero.getValue(), zero);
+    if (!fresh) {
+      zero.replaceAllUsesWith(at->second.getResult());
+      zero.erase();
+      continue;
+    }
+    last ? zero->moveAfter(last) : zero->moveBefore(&front, front.begin());
+    last = zero;
+  }
+}
+
+LogicalResult braid::prepareBuffers(func::FuncOp entry, SymbolTable &symbols) {
+  if (!entry.getBody().hasOneBlock())
+    return entry.emitOpError("has ") << entry.getBody().getBlocks().size() << " blocks, an entry has one";
+  if (failed(Inliner(symbols).run(Inliner::callers(entry.getBody().front()))))
+    return failure();
+  hoistZeros(entry);
+  SmallVector<Operation *> ops;
+  entry.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (op != entry)
+      ops.push_back(op);
+  });
+  for (Operation *op : ops)
+    if (failed(prepare(*op)))
+      return failure();
+  return success();
+}
