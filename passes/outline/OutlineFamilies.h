@@ -23,6 +23,8 @@ llvm::LogicalResult outlineConvolution(mlir::Operation *op, OutlineContext &cont
 mlir::Value sumOverRows(mlir::Operation *op, mlir::Value partials, OutlineContext &context);
 /// At most 64 partial sums of the elements (or their squares), each in a fixed order; the number follows from the size.
 mlir::Value partialSums(mlir::Operation *op, mlir::Value x, bool squared, mlir::Type sumType, OutlineContext &context);
+/// A tensor of one value.
+mlir::Value fillWith(mlir::Operation *op, mlir::RankedTensorType type, double value, OutlineContext &context);
 /// The sum of all elements as [1].
 mlir::Value sumAll(mlir::Operation *op, mlir::Value x, mlir::Type sumType, OutlineContext &context);
 

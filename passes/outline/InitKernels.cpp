@@ -1,0 +1,148 @@
+//===- InitKernels.cpp - initial values from a counter-based generator -------------------------------------------===//
+//
+//   bits(seed, key, i) = mix(mix(seed + c) ^ key + i * c),  mix: the finaliser of splitmix64 (Steele, Lea, Flood 2014)
+//
+// i is the index of the element in the logical tensor, so a shard computes exactly its part. The upper 48 bits give two
+// uniforms of 24 bits, which f32 holds exactly; a normal variable is Box and Muller's first.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/outline/OutlineFamilies.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/Support/xxhash.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace braid {
+namespace {
+
+constexpr int64_t kBlock = 256;
+constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
+
+Var mix(KernelBuilder &k, Var z) {
+  auto word = [&](uint64_t bits) { return k.integer(k.i64(), bits); };
+  z = exclusive(z, shiftRight(z, 30)) * word(0xbf58476d1ce4e5b9);
+  z = exclusive(z, shiftRight(z, 27)) * word(0x94d049bb133111eb);
+  return exclusive(z, shiftRight(z, 31));
+}
+
+/// 24 bits of z from `shift` on, as a number in [0, 1).
+Var uniform(KernelBuilder &k, Var z, int64_t shift) {
+  Var bits = cast(both(shiftRight(z, shift), z.like((1 << 24) - 1)), k.i32());
+  return cast(bits, k.f32()) * std::exp2(-24);
+}
+
+/// A value of the distribution with parameters a and b (below) from 64 random bits.
+Var sample(KernelBuilder &k, StringRef distribution, Var bits, Var a, Var b) {
+  Var u = uniform(k, bits, 40);
+  if (distribution == "normal") { // a sqrt(-2 log u) cos(2 pi u'); u > 0
+    Var radius = sqrt(log(u + std::exp2(-25)) * -2.0);
+    Var angle = (uniform(k, bits, 16) - 0.5) * 6.2831853071795864769;
+    return radius * cos(angle) * a;
+  }
+  Var x = u * (b - a) + a;
+  if (distribution == "uniform")
+    return x;
+  if (distribution == "log_uniform")
+    return log(x);
+  // softplus_inverse: y with softplus(y) = d, d log-uniform; a and b are logarithms. y = d + log(1 - exp(-d)).
+  Var d = exp(x);
+  return d + log(-d.with(math::ExpM1Op::create(k.builder, -d)));
+}
+
+struct Layer {
+  int64_t outer, block; ///< the layer is [outer, block]; a shard holds every count-th block of the logical layer
+  int64_t key;
+};
+
+Value initLayer(InitOp op, Layer layer, OutlineContext &context) {
+  Type element = tensorType(op.getResult()).getElementType(), seedType = tensorType(op.getSeed()).getElementType();
+  bool sharded = static_cast<bool>(op.getCoordinate());
+  std::string distribution = op.getDistribution().str();
+  std::string name = "init_" + distribution + "_" + typeName(element) + (sharded ? "_shard" : "");
+  std::string kernel = context.kernel(name, {"block", "row"}, [&](KernelBuilder &k) {
+    Var seed = k.buffer("seed", seedType, {1}), coordinate = sharded ? k.buffer("coordinate", k.i32(), {1}) : Var();
+    Var y = k.buffer("y", element, {kDynamic, kDynamic}), key = k.index("key"), block = k.index("block"), count = k.index("count");
+    Var a = k.scalar("a", k.f32()), b = k.scalar("b", k.f32());
+    Var first = k.program(0) * kBlock, row = k.program(1), part = row * count;
+    if (sharded)
+      part = part + cast(k.at(coordinate, {0}), k.builder.getIndexType());
+    Var stream = exclusive(mix(k, cast(k.at(seed, {0}), k.i64()) + k.integer(k.i64(), kGolden)), cast(key, k.i64()));
+    Var index = cast(k.iota({kBlock}, 0), k.i64()) + cast(part * block + first, k.i64());
+    Var bits = mix(k, index * k.integer(k.i64(), kGolden) + stream);
+    k.store(cast(sample(k, distribution, bits, a, b), element), y, {row, first}, {.limit = block});
+  });
+  double low = op.getLow().convertToDouble(), high = op.getHigh().convertToDouble();
+  if (distribution == "normal")
+    low = op.getScale().convertToDouble();
+  if (distribution == "softplus_inverse") {
+    low = std::log(low);
+    high = std::log(high);
+  }
+  auto f32 = Float32Type::get(op.getContext());
+  auto launch = context.launch(op, kernel, {ceilDiv(layer.block, kBlock), layer.outer});
+  launch.arg("seed", op.getSeed());
+  if (sharded)
+    launch.arg("coordinate", op.getCoordinate());
+  return launch.result("y", RankedTensorType::get({layer.outer, layer.block}, element))
+      .index("key", layer.key)
+      .index("block", layer.block)
+      .index("count", sharded ? static_cast<int64_t>(op.getShardCount()) : 1)
+      .scalar("a", low, f32)
+      .scalar("b", high, f32)
+      .run()[0];
+}
+
+/// The table, repeated: y[r, :] = values
+Value initTable(InitOp op, OutlineContext &context) {
+  ArrayRef<double> values = *op.getValues();
+  auto type = tensorType(op.getResult());
+  int64_t width = values.size(), rows = product(type.getShape()) / width;
+  StringRef bytes(reinterpret_cast<const char *>(values.data()), values.size() * sizeof(double));
+  std::string name = "init_values_" + typeName(type.getElementType()) + "_" +
+                     llvm::utohexstr(llvm::xxh3_64bits(bytes) & 0xffffffff, /*LowerCase=*/true);
+  std::string kernel = context.kernel(name, {"row"}, [&](KernelBuilder &k) {
+    Var y = k.buffer("y", type.getElementType(), {kDynamic, width});
+    for (auto [i, value] : llvm::enumerate(values))
+      k.put(k.constant(type.getElementType(), value), y, {k.program(0), i});
+  });
+  return context.launch(op, kernel, {rows}).result("y", type.clone({rows, width})).run()[0];
+}
+
+} // namespace
+
+LogicalResult outlineInit(Operation *op, OutlineContext &context) {
+  auto init = cast<InitOp>(op);
+  auto type = tensorType(init.getResult());
+  if (init.getDistribution() == "constant") {
+    context.replace(op, fillWith(op, type, init.getLow().convertToDouble(), context));
+    return success();
+  }
+  if (init.getDistribution() == "values") {
+    context.replace(op, initTable(init, context));
+    return success();
+  }
+  ArrayRef<int64_t> keys = init.getKeys();
+  int64_t layers = keys.size();
+  Shape shape = type.getShape();
+  // Leading dimensions that count layers, then the logical tensor.
+  for (int64_t left = init.getStacked() ? layers : 1; left > 1 && !shape.empty(); shape = shape.drop_front())
+    left /= shape.front();
+  if (init.getStacked() && layers == 1)
+    shape = shape.drop_front();
+  int64_t size = product(type.getShape()) / layers;
+  bool sharded = static_cast<bool>(init.getCoordinate());
+  int64_t block = sharded ? product(shape.drop_front(init.getShardDim())) : size;
+  SmallVector<Value> parts;
+  for (int64_t key : keys)
+    parts.push_back(context.view(op, initLayer(init, {size / block, block, key}, context), {1, size}));
+  Value all = parts.front();
+  if (layers > 1) {
+    context.rewriter.setInsertionPoint(op);
+    all = ConcatOp::create(context.rewriter, op->getLoc(), type.clone({layers, size}), parts, 0);
+  }
+  context.replace(op, all);
+  return success();
+}
+
+} // namespace braid

@@ -1,0 +1,142 @@
+//===- StructureKernels.cpp - document starts, copies where a view is not contiguous, constants -----------------------===//
+#include "passes/analysis/Views.h"
+#include "passes/outline/OutlineFamilies.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace braid {
+namespace {
+
+constexpr int64_t kBlock = 256;
+
+/// start(t) = the largest cu_seqlens[d] <= t (they ascend), relative to `begin`; INT32_MAX past the last entry.
+LogicalResult documents(DocumentsOp op, OutlineContext &context) {
+  constexpr int64_t width = 64;
+  int64_t batch = shapeOf(op.getResult())[0], tokens = shapeOf(op.getResult())[1], entries = shapeOf(op.getCuSeqlens())[1];
+  std::string kernel = context.kernel("documents", {"token", "batch"}, [&](KernelBuilder &k) {
+    Var edges = k.buffer("cu_seqlens", k.i32(), {kDynamic, kDynamic}), starts = k.buffer("starts", k.i32(), {kDynamic, kDynamic});
+    Var entries = k.index("entries"), tokens = k.index("tokens"), begin = cast(k.index("begin"), k.i32());
+    Var first = k.program(0) * width, b = k.program(1);
+    Var t = k.iota({width}, 0) + cast(first, k.i32()) + begin;
+    Var none = k.tile({width}, k.i32()) + k.at(edges, {b, 0});
+    Vars start = k.loop(0, entries, 1, {none}, [&](Var d, ArrayRef<Var> found) {
+      Var edge = splat(k.at(edges, {b, d}), {width});
+      return Vars{select(le(edge, t), edge, found[0])};
+    });
+    Var valid = lt(t, k.at(edges, {b, entries - 1}));
+    Var result = select(valid, start[0] - begin, std::numeric_limits<int32_t>::max());
+    k.store(result, starts, {b, first}, {.limit = tokens});
+  });
+  context.replace(op, context.launch(op, kernel, {ceilDiv(tokens, width), batch})
+                          .arg("cu_seqlens", op.getCuSeqlens())
+                          .result("starts", op.getResult().getType())
+                          .index("entries", entries)
+                          .index("tokens", tokens)
+                          .index("begin", op.getBegin())
+                          .run());
+  return success();
+}
+
+/// A tensor cut at `dim`: [dimensions before, everything from dim on].
+SmallVector<int64_t> cutAt(Value v, int64_t dim) {
+  return {product(shapeOf(v).take_front(dim)), product(shapeOf(v).drop_front(dim))};
+}
+
+/// y[o, i] = x[o, begin + i]
+LogicalResult copySlice(SliceOp op, OutlineContext &context) {
+  if (isContiguous(op.getResult()))
+    return success(); // a view
+  int64_t dim = op.getDim(), inner = product(shapeOf(op.getSource()).drop_front(dim + 1));
+  Type element = tensorType(op.getSource()).getElementType();
+  SmallVector<int64_t> from = cutAt(op.getSource(), dim), to = cutAt(op.getResult(), dim);
+  std::string kernel = context.kernel("slice_" + typeName(element), {"block", "row"}, [&](KernelBuilder &k) {
+    Var x = k.buffer("x", element, {kDynamic, kDynamic}), y = k.buffer("y", element, {kDynamic, kDynamic});
+    Var begin = k.index("begin"), size = k.index("size"), first = k.program(0) * kBlock, o = k.program(1);
+    k.store(k.load(x, {o, begin + first}, {kBlock}, {.limit = begin + size}), y, {o, first}, {.limit = size});
+  });
+  Value source = context.view(op, op.getSource(), from);
+  context.replace(op, context.launch(op, kernel, {ceilDiv(to[1], kBlock), to[0]})
+                          .arg("x", source)
+                          .result("y", tensorType(op.getResult()).clone(to))
+                          .index("begin", op.getBegin() * inner)
+                          .index("size", to[1])
+                          .run());
+  return success();
+}
+
+/// y[o, :] = x0[o, :], x1[o, :], ..
+LogicalResult copyConcat(ConcatOp op, OutlineContext &context) {
+  if (concatOffset(op, 0))
+    return success(); // the parts lie one after the other
+  int64_t dim = op.getDim();
+  size_t parts = op.getSources().size();
+  Type element = tensorType(op.getResult()).getElementType();
+  SmallVector<int64_t> to = cutAt(op.getResult(), dim);
+  std::string kernel = context.kernel("concat" + std::to_string(parts) + "_" + typeName(element), {"row"}, [&](KernelBuilder &k) {
+    Vars xs, sizes;
+    for (size_t i = 0; i < parts; ++i)
+      xs.push_back(k.buffer("x" + std::to_string(i), element, {kDynamic, kDynamic}));
+    Var y = k.buffer("y", element, {kDynamic, kDynamic}), o = k.program(0), offset = k.number(0);
+    for (size_t i = 0; i < parts; ++i)
+      sizes.push_back(k.index("size" + std::to_string(i)));
+    for (auto [x, size] : llvm::zip_equal(xs, sizes)) {
+      Var end = offset + size;
+      k.loop(0, size, kBlock, [&](Var i) {
+        k.store(k.load(x, {o, i}, {kBlock}, {.limit = size}), y, {o, offset + i}, {.limit = end});
+      });
+      offset = end;
+    }
+  });
+  SmallVector<Value> sources =
+      llvm::map_to_vector(op.getSources(), [&](Value v) { return context.view(op, v, cutAt(v, dim)); });
+  auto launch = context.launch(op, kernel, {to[0]});
+  for (auto [i, source] : llvm::enumerate(sources))
+    launch.arg("x" + std::to_string(i), source);
+  launch.result("y", tensorType(op.getResult()).clone(to));
+  for (auto [i, source] : llvm::enumerate(sources))
+    launch.index("size" + std::to_string(i), shapeOf(source)[1]);
+  context.replace(op, launch.run());
+  return success();
+}
+
+LogicalResult constant(arith::ConstantOp op, OutlineContext &context) {
+  auto value = dyn_cast<DenseElementsAttr>(op.getValue());
+  if (!value || !value.isSplat())
+    return op.emitOpError("of different values has no kernel");
+  auto type = cast<RankedTensorType>(op.getType());
+  bool isFloat = isa<FloatType>(type.getElementType());
+  double number = isFloat ? value.getSplatValue<APFloat>().convertToDouble() : value.getSplatValue<APInt>().getSExtValue();
+  context.replace(op, fillWith(op, type, number, context));
+  return success();
+}
+
+} // namespace
+
+Value fillWith(Operation *op, RankedTensorType type, double value, OutlineContext &context) {
+  int64_t size = product(type.getShape());
+  Type element = type.getElementType();
+  bool isFloat = isa<FloatType>(element);
+  std::string kernel = context.kernel("fill_" + typeName(element), {"block"}, [&](KernelBuilder &k) {
+    Var y = k.buffer("y", element, {kDynamic}), size = k.index("size");
+    Var value = isFloat ? k.scalar("value", k.f64()) : k.index("value");
+    k.store(splat(cast(value, element), {kBlock}), y, {k.program(0) * kBlock}, {.limit = size});
+  });
+  auto launch = context.launch(op, kernel, {ceilDiv(size, kBlock)});
+  launch.result("y", type.clone({size})).index("size", size);
+  if (isFloat)
+    launch.scalar("value", value, Float64Type::get(op->getContext()));
+  else
+    launch.index("value", static_cast<int64_t>(value));
+  return context.view(op, launch.run()[0], type.getShape());
+}
+
+LogicalResult outlineStructure(Operation *op, OutlineContext &context) {
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](DocumentsOp documentsOp) { return documents(documentsOp, context); })
+      .Case([&](SliceOp slice) { return copySlice(slice, context); })
+      .Case([&](ConcatOp concat) { return copyConcat(concat, context); })
+      .Case([&](arith::ConstantOp constantOp) { return constant(constantOp, context); });
+}
+
+} // namespace braid

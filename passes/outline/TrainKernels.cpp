@@ -1,0 +1,115 @@
+//===- TrainKernels.cpp - gradient norm, clipping, AdamW -----------------------------------------------------------===//
+#include "passes/outline/OutlineFamilies.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace braid {
+namespace {
+
+LogicalResult sumSquares(SumSquaresOp op, OutlineContext &context) {
+  Type element = tensorType(op.getResult()).getElementType();
+  SmallVector<Value> parts =
+      llvm::map_to_vector(op.getXs(), [&](Value x) { return partialSums(op, x, /*squared=*/true, element, context); });
+  Value all = parts.front();
+  if (parts.size() > 1) {
+    int64_t size = 0;
+    for (Value part : parts)
+      size += shapeOf(part)[0];
+    context.rewriter.setInsertionPoint(op);
+    all = ConcatOp::create(context.rewriter, op.getLoc(), RankedTensorType::get({size}, element), parts, 0);
+  }
+  context.replace(op, sumAll(op, all, element, context));
+  return success();
+}
+
+LogicalResult clipScale(ClipScaleOp op, OutlineContext &context) {
+  Type element = tensorType(op.getNorm()).getElementType();
+  std::string kernel = context.kernel("clip_scale_" + typeName(element), {"all"}, [&](KernelBuilder &k) {
+    Var squares = k.buffer("sum_squares", element, {1}), norm = k.buffer("norm", element, {1}), scale = k.buffer("scale", element, {1});
+    Var most = k.scalar("max_norm", element), n = sqrt(k.at(squares, {0}));
+    k.put(n, norm, {0});
+    k.put(select(gt(most, 0), min(most / (n + 1e-6), 1.0), n.like(1)), scale, {0});
+  });
+  context.replace(op, context.launch(op, kernel, {1})
+                          .arg("sum_squares", op.getSumSquares())
+                          .result("norm", op.getNorm().getType())
+                          .result("scale", op.getScale().getType())
+                          .scalar("max_norm", op.getMaxNorm().convertToDouble(), element)
+                          .run());
+  return success();
+}
+
+LogicalResult adamw(AdamwOp op, OutlineContext &context) {
+  constexpr int64_t block = 1024, blocks = 8;
+  Type weight = tensorType(op.getParameter()).getElementType(), gradient = tensorType(op.getGradient()).getElementType();
+  Type moment = tensorType(op.getFirst()).getElementType(), rateType = tensorType(op.getLearningRate()).getElementType();
+  Type scaleType = tensorType(op.getScale()).getElementType();
+  int64_t size = product(shapeOf(op.getParameter()));
+  std::string name = "adamw_" + typeName(weight) + (gradient != weight ? "_" + typeName(gradient) : "");
+  std::string kernel = context.kernel(name, {"block"}, [&](KernelBuilder &k) {
+    Var parameter = k.buffer("parameter", weight, {kDynamic}), grad = k.buffer("gradient", gradient, {kDynamic});
+    Var first = k.buffer("first", moment, {kDynamic}), second = k.buffer("second", moment, {kDynamic});
+    Var rate = k.buffer("learning_rate", rateType, {1}), step = k.buffer("step", k.i32(), {1}), scale = k.buffer("scale", scaleType, {1});
+    Var newParameter = k.buffer("new_parameter", weight, {kDynamic});
+    Var newFirst = k.buffer("new_first", moment, {kDynamic}), newSecond = k.buffer("new_second", moment, {kDynamic});
+    Var size = k.index("size"), beta1 = k.scalar("beta1", moment), beta2 = k.scalar("beta2", moment);
+    Var rest1 = k.scalar("rest1", moment), rest2 = k.scalar("rest2", moment), eps = k.scalar("eps", moment);
+    Var decay = k.scalar("weight_decay", moment), log1 = k.scalar("log_beta1", k.f64()), log2 = k.scalar("log_beta2", k.f64());
+    // 1 / (1 - beta^step) in f64: in f32 the difference loses five digits at step 1.
+    Var t = cast(k.at(step, {0}), k.f64());
+    auto correction = [&](Var logBeta) {
+      Var power = t * logBeta;
+      return cast(-1.0 / power.with(math::ExpM1Op::create(k.builder, power)), moment);
+    };
+    Var correct1 = correction(log1), correct2 = correction(log2);
+    Var lr = cast(k.at(rate, {0}), moment), factor = cast(k.at(scale, {0}), moment), start = k.program(0) * (block * blocks);
+    k.loop(start, min(start + block * blocks, size), block, [&](Var i) {
+      auto read = [&](Var x) { return cast(k.load(x, {i}, {block}, {.limit = size}), moment); };
+      Var w = read(parameter), g = read(grad) * factor;
+      Var m = read(first) * beta1 + g * rest1, v = read(second) * beta2 + g * g * rest2;
+      w = w - (m * correct1 / (sqrt(v * correct2) + eps) + w * decay) * lr;
+      k.store(cast(w, weight), newParameter, {i}, {.limit = size});
+      k.store(m, newFirst, {i}, {.limit = size});
+      k.store(v, newSecond, {i}, {.limit = size});
+    });
+  });
+  auto flat = [&](Value v) { return context.view(op, v, {size}); };
+  Value parameter = flat(op.getParameter()), grad = flat(op.getGradient()), first = flat(op.getFirst()), second = flat(op.getSecond());
+  double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble();
+  context.replace(op, context.launch(op, kernel, {ceilDiv(size, block * blocks)})
+                          .arg("parameter", parameter)
+                          .arg("gradient", grad)
+                          .arg("first", first)
+                          .arg("second", second)
+                          .arg("learning_rate", op.getLearningRate())
+                          .arg("step", op.getStep())
+                          .arg("scale", op.getScale())
+                          .result("new_parameter", parameter.getType(), "parameter")
+                          .result("new_first", first.getType(), "first")
+                          .result("new_second", second.getType(), "second")
+                          .index("size", size)
+                          .scalar("beta1", beta1, moment)
+                          .scalar("beta2", beta2, moment)
+                          .scalar("rest1", 1 - beta1, moment)
+                          .scalar("rest2", 1 - beta2, moment)
+                          .scalar("eps", op.getEps().convertToDouble(), moment)
+                          .scalar("weight_decay", op.getWeightDecay().convertToDouble(), moment)
+                          .scalar("log_beta1", std::log(beta1), Float64Type::get(op.getContext()))
+                          .scalar("log_beta2", std::log(beta2), Float64Type::get(op.getContext()))
+                          .run());
+  return success();
+}
+
+} // namespace
+
+LogicalResult outlineTrain(Operation *op, OutlineContext &context) {
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](SumSquaresOp squares) { return sumSquares(squares, context); })
+      .Case([&](ClipScaleOp clip) { return clipScale(clip, context); })
+      .Case([&](AdamwOp step) { return adamw(step, context); });
+}
+
+} // namespace braid
