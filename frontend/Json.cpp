@@ -42,6 +42,12 @@ namespace {
 
 constexpr size_t maxDepth = 32, maxKeys = 1000;
 
+/// The line of the last character read but one: the lexer reads one character beyond a number, perhaps a line's end.
+struct LineCount {
+  int64_t line = 1;
+  bool endOfLine = false;
+};
+
 /// Walks the text for nlohmann's lexer and counts lines on the way.
 struct CountingIterator {
   using value_type = char;
@@ -50,11 +56,11 @@ struct CountingIterator {
   using reference = const char &;
   using iterator_category = std::input_iterator_tag;
   const char *at;
-  int64_t *line;
+  LineCount *count;
   reference operator*() const { return *at; }
   CountingIterator &operator++() {
-    if (*at++ == '\n')
-      ++*line;
+    count->line += count->endOfLine;
+    count->endOfLine = *at++ == '\n';
     return *this;
   }
   CountingIterator operator++(int) {
@@ -69,7 +75,8 @@ struct CountingIterator {
 /// SAX events -> Value. Returning false stops the parser.
 class TreeBuilder {
 public:
-  TreeBuilder(int64_t &line, StringRef filename, DiagnosticFn error) : line(line), filename(filename), error(error) {}
+  TreeBuilder(const int64_t &line, StringRef filename, DiagnosticFn error)
+      : line(line), filename(filename), error(error) {}
 
   Value root;
   bool failed = false;
@@ -112,7 +119,6 @@ public:
     if (object.fields.size() >= maxKeys)
       return fail(llvm::formatv("an object has more than {0} keys", maxKeys).str());
     pendingKey = std::move(name);
-    keyLine = line;
     return true;
   }
   bool parse_error(size_t, const std::string &token, const nlohmann::detail::exception &reason) {
@@ -138,7 +144,6 @@ private:
     Value &parent = *stack.back();
     if (parent.kind == Kind::array)
       return &parent.items.emplace_back(std::move(value));
-    value.line = keyLine; // the lexer reads one character beyond a number, perhaps the end of its line
     return &parent.fields.emplace_back(Field{std::move(pendingKey), std::move(value)}).value;
   }
   bool open(Kind kind) {
@@ -154,21 +159,20 @@ private:
     return true;
   }
 
-  int64_t &line;
+  const int64_t &line;
   StringRef filename;
   DiagnosticFn error;
   // A parent's vector may grow only while its last element is complete, so these pointers stay valid.
   std::vector<Value *> stack;
   std::string pendingKey;
-  int64_t keyLine = 1;
 };
 
 } // namespace
 
 std::optional<Value> json::parse(StringRef text, StringRef filename, DiagnosticFn error) {
-  int64_t line = 1;
-  TreeBuilder builder(line, filename, error);
-  CountingIterator begin{text.begin(), &line}, end{text.end(), &line};
+  LineCount count;
+  TreeBuilder builder(count.line, filename, error);
+  CountingIterator begin{text.begin(), &count}, end{text.end(), &count};
   bool ok = nlohmann::json::sax_parse(begin, end, &builder, nlohmann::json::input_format_t::json, /*strict=*/true,
                                       /*ignore_comments=*/true);
   if (!ok || builder.failed)
