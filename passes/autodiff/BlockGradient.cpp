@@ -118,6 +118,13 @@ LogicalResult BlockGradient::run() {
   return success();
 }
 
+/// A block that has no parent yet cannot tell its context.
+static OpBuilder atEnd(Block *block, MLIRContext *context) {
+  OpBuilder builder(context);
+  builder.setInsertionPointToEnd(block);
+  return builder;
+}
+
 //===- Repeat -----------------------------------------------------------------------------------------------------===//
 
 namespace {
@@ -125,7 +132,7 @@ namespace {
 class BodyGradient : public BlockGradient {
 public:
   BodyGradient(GradientState &state, Activity &activity, RepeatOp repeat, Block &target, BlockGradient *outer)
-      : BlockGradient(state, activity, repeat.getBody().front(), OpBuilder::atBlockEnd(&target), outer), repeat(repeat), target(target) {}
+      : BlockGradient(state, activity, repeat.getBody().front(), atEnd(&target, repeat.getContext()), outer), repeat(repeat), target(target) {}
 
   RepeatOp repeat;
   Block &target;
@@ -240,7 +247,7 @@ namespace {
 class LayerGradient : public BlockGradient {
 public:
   LayerGradient(GradientState &state, Activity &activity, func::FuncOp forward, Block &target)
-      : BlockGradient(state, activity, forward.getBody().front(), OpBuilder::atBlockEnd(&target), nullptr), target(target) {
+      : BlockGradient(state, activity, forward.getBody().front(), atEnd(&target, forward.getContext()), nullptr), target(target) {
     outer = this; // a layer has no surroundings; views may still be rebuilt
   }
   Block &target;

@@ -14,7 +14,9 @@ inline constexpr llvm::StringLiteral kSliceAttr = "braid.slice", kFillerAttr = "
 class SliceLayer {
 public:
   SliceLayer(mlir::func::FuncOp from, mlir::Block &to, llvm::ArrayRef<int64_t> bounds)
-      : from(from), to(to), bounds(bounds.begin(), bounds.end()), builder(mlir::OpBuilder::atBlockEnd(&to)) {}
+      : from(from), to(to), bounds(bounds.begin(), bounds.end()), builder(from.getContext()) {
+    builder.setInsertionPointToEnd(&to);
+  }
   llvm::LogicalResult run();
 
 private:

@@ -29,7 +29,8 @@ LogicalResult FunctionRewriter::rewriteRepeat(RepeatOp repeat, IRMapping &map, O
     if (i >= repeat.getCarried()) type = RankedTensorType::get(type.getShape().drop_front(), type.getElementType());
     map.map(from.getArgument(i), to.addArgument(type, from.getArgument(i).getLoc()));
   }
-  OpBuilder inner = OpBuilder::atBlockEnd(&to);
+  OpBuilder inner(module.getContext());
+  inner.setInsertionPointToEnd(&to);
   if (failed(rewriteBlock(from, map, inner))) return failure();
   SmallVector<Value> values;
   SmallVector<Type> types;
@@ -54,7 +55,8 @@ LogicalResult FunctionRewriter::rewriteRepeat(RepeatOp repeat, IRMapping &map, O
 }
 
 LogicalResult FunctionRewriter::rewriteLayer(func::FuncOp from, Block &to, IRMapping &map) {
-  OpBuilder builder = OpBuilder::atBlockEnd(&to);
+  OpBuilder builder(module.getContext());
+  builder.setInsertionPointToEnd(&to);
   Block &body = from.getBody().front();
   if (failed(rewriteBlock(body, map, builder))) return failure();
   SmallVector<Value> results;
@@ -105,7 +107,8 @@ LogicalResult FunctionRewriter::rewriteEntry(func::FuncOp entry, TypeRange argum
   IRMapping map;
   for (auto [argument, type] : llvm::zip_equal(from.getArguments(), argumentTypes))
     map.map(argument, to.addArgument(type, argument.getLoc()));
-  OpBuilder builder = OpBuilder::atBlockEnd(&to);
+  OpBuilder builder(module.getContext());
+  builder.setInsertionPointToEnd(&to);
   if (failed(rewriteBlock(from, map, builder)) || failed(beforeReturn(entry, map, builder))) return failure();
   SmallVector<Value> results;
   for (Value value : from.getTerminator()->getOperands()) results.push_back(map.lookup(value));

@@ -8,6 +8,7 @@
 !s = tensor<2x2x8x8xf32>
 !d = tensor<2x8xi32>
 !w = tensor<16x16xf32>
+!d2 = tensor<2x8xf32>
 func.func private @layer(%x: !x, %documents: !d, %state: !s, %norm: tensor<16xf32>, %wq: !w, %wf: !w) -> (!x, !s) {
   %n = braid.rms_norm %x, %norm {eps = 1.0e-6 : f64} : (!x, tensor<16xf32>) -> !x
   %q, %f = braid.linear %n, %wq, %wf : (!x, !w, !w) -> (!h, !h)
@@ -24,9 +25,9 @@ func.func private @layer(%x: !x, %documents: !d, %state: !s, %norm: tensor<16xf3
 // CHECK: func.func private @layer_grad(
 // CHECK: braid.lsm.scan_grad
 // CHECK-SAME: class_id = 3
-// q is used three times: one sum, in order of use.
-// CHECK: braid.add %{{.*}}, %{{.*}}, %{{.*}} :
 // CHECK: braid.rows_grad "braid.log_sigmoid"
+// q is used three times: one sum of three.
+// CHECK: braid.add %{{.*}}, %{{.*}}, %{{.*}} :
 // CHECK: braid.linear_grad_data
 // CHECK: braid.linear_grad_weight
 // CHECK: braid.rows_grad "braid.rms_norm"
@@ -58,7 +59,6 @@ func.func @train_step(%norms: tensor<2x16xf32> {braid.name = "layers.{}.norm", b
   %sum, %count, %lse = braid.cross_entropy %logits, %labels : (tensor<2x8x32xf32>, !d) -> (tensor<1xf32>, tensor<1xf32>, !d2)
   return %sum, %count : tensor<1xf32>, tensor<1xf32>
 }
-!d2 = tensor<2x8xf32>
 // CHECK: braid.activation %{{.*}} {kind = "reciprocal"}
 // CHECK: braid.cross_entropy_grad
 // CHECK: braid.repeat {{.*}}reverse
