@@ -90,7 +90,8 @@ class Function:
         properties = ", ".join(k if v is True and k in ("cache", "transposed", "stacked") else f"{k} = {attribute(v)}"
                                for k, v in attributes.items() if not (v is False and k in ("cache", "transposed", "stacked")))
         left = f"{', '.join(v.name for v in values)} = " if values else ""
-        self.lines.append(f'    {left}"{name}"({", ".join(o.name for o in operands)}) <{{{properties}}}> : '
+        properties = f" <{{{properties}}}>" if properties else ""
+        self.lines.append(f'    {left}"{name}"({", ".join(o.name for o in operands)}){properties} : '
                           f'({", ".join(str(o.type) for o in operands)}) -> ({", ".join(map(str, types))})')
         return values if several else values[0]
 
