@@ -158,12 +158,12 @@ TEST_F(TrainTool, TrainsEvaluatesAndGenerates) {
 
 TEST_F(TrainTool, SignalsSaveAndResumeContinues) {
   ASSERT_EQ(
-      run({"train", "p.braid", "--data", "train.txt", "--steps", "2000", "--metrics", "whole.jsonl", "--threads", "1"})
+      run({"train", "p.braid", "--data", "train.txt", "--steps", "500", "--metrics", "whole.jsonl", "--threads", "1"})
           .code,
       0);
   for (int signal : {SIGTERM, SIGINT}) {
     bool resume = signal == SIGINT;
-    std::vector<std::string> arguments = {"train",     "p.braid", "--data",           "train.txt", "--steps",   "2000",
+    std::vector<std::string> arguments = {"train",     "p.braid", "--data",           "train.txt", "--steps",   "500",
                                           "--metrics", "m",       "--checkpoint-dir", "c",         "--threads", "1"};
     if (resume)
       arguments.push_back("--resume");
@@ -177,7 +177,7 @@ TEST_F(TrainTool, SignalsSaveAndResumeContinues) {
     EXPECT_NE(outcome.out.find("stopped at step "), std::string::npos) << outcome.out;
     EXPECT_NE(outcome.out.find("continue with --resume"), std::string::npos) << outcome.out;
   }
-  Outcome last = run({"train", "p.braid", "--data", "train.txt", "--steps", "2000", "--metrics", "m",
+  Outcome last = run({"train", "p.braid", "--data", "train.txt", "--steps", "500", "--metrics", "m",
                       "--checkpoint-dir", "c", "--resume", "--threads", "1"});
   ASSERT_EQ(last.code, 0) << last.err;
   EXPECT_NE(last.err.find("resumed from c/step-"), std::string::npos) << last.err;
