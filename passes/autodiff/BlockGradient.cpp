@@ -220,8 +220,9 @@ LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
     OpBuilder builder(repeat);
     SmallVector<Value> all(yield.getValues());
     SmallVector<Type> resultTypes(repeat.getResultTypes());
-    for (Value extra : inner.extraYields) {
-      all.push_back(inner.replaced(extra));
+    for (Value old : inner.extraYields) {
+      Value extra = inner.replaced(old);
+      all.push_back(extra);
       resultTypes.push_back(stackedType(count, extra.getType()));
     }
     forward = RepeatOp::create(builder, loc, resultTypes, repeat.getInputs(), repeat.getCount(), repeat.getCarried(), repeat.getReverse());
@@ -229,7 +230,7 @@ LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
     forward.getBody().takeBody(repeat.getBody());
     yield->setOperands(all);
     replaceForward(repeat, forward->getResults().take_front(repeat.getNumResults()));
-    repeat.erase();
+    state.retire(repeat);
   }
   unsigned next = forward.getNumResults() - inner.extraYields.size();
   for (Value stacked : inner.stackedInputs) inputs.push_back(stacked ? stacked : saved(forward.getResult(next++)));
@@ -359,7 +360,7 @@ LogicalResult BlockGradient::differentiateCall(func::CallOp call) {
   auto forward = func::CallOp::create(builder, call.getLoc(), gradient.forward, call.getOperands());
   unsigned results = call.getNumResults();
   replaceForward(call, forward.getResults().take_front(results));
-  call.erase();
+  state.retire(call);
 
   SmallVector<Value> operands;
   for (unsigned i : gradient.neededArguments) operands.push_back(saved(forward.getOperand(i)));

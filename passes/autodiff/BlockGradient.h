@@ -41,6 +41,18 @@ struct GradientState {
   mlir::ModuleOp module;
   mlir::SymbolTable &symbols;
   llvm::StringMap<FunctionGradient> functions;    ///< by name and masks
+  /// Forward ops that were rebuilt with more results. They stay allocated until the end: maps are keyed by their values,
+  /// and a new op at the same address would be taken for an old one.
+  llvm::SmallVector<mlir::Operation *> retired;
+
+  void retire(mlir::Operation *op) {
+    op->remove();
+    op->dropAllReferences();
+    retired.push_back(op);
+  }
+  ~GradientState() {
+    for (mlir::Operation *op : retired) op->destroy();
+  }
 };
 
 class BlockGradient : public GradientContext {

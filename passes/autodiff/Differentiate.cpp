@@ -98,7 +98,7 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
 
   // D9: the seed is one over the number of labels of the whole batch; gradients are summed everywhere, never averaged.
   Value seed = ActivationOp::create(entry.builder, loc, count.getType(), count, "reciprocal");
-  GradientState state{getOperation(), symbols, {}};
+  GradientState state{getOperation(), symbols, {}, {}};
   BlockGradient gradient(state, activity, body, entry.builder, nullptr);
   if (!activity.isActive(sum)) return function.emitOpError() << "loss_sum depends on no trained parameter";
   gradient.add(sum, seed);
