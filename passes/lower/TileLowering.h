@@ -137,6 +137,7 @@ private:
   void dot(tile::DotOp op);
   void solve(tile::SolveOp op);
   void transpose(tile::TransposeOp op);
+  void transposeSquare(MutableArrayRef<Value> v, Type stored);
   void transposeInto(View source, View target, int64_t rows, int64_t columns, Type element);
   /// The tile as rows in a buffer; `temporary` when the caller must give it back.
   View packed(Value v, SmallVectorImpl<Buffer *> &temporary);

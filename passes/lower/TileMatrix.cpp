@@ -43,6 +43,77 @@ View TileLowering::packed(Value v, SmallVectorImpl<Buffer *> &temporary) {
 
 //===- Transpose ---------------------------------------------------------------------------------------------------===//
 
+/// v[j][i] = v[i][j]. Vectors of several 128-bit lanes first turn squares inside the lanes, then the lanes: each step is one
+/// cheap instruction. Short vectors take log2(width) rounds of exchanges.
+void TileLowering::transposeSquare(MutableArrayRef<Value> v, Type stored) {
+  int64_t width = v.size(), inLane = 128 / std::max(stored.isIndex() ? 64u : stored.getIntOrFloatBitWidth(), 8u), lanes = width / inLane;
+  auto shuffle = [&](Value x, Value y, ArrayRef<int64_t> from) -> Value { return vector::ShuffleOp::create(b, loc, x, y, from); };
+  if ((inLane != 2 && inLane != 4) || (lanes != 2 && lanes != 4)) {
+    for (int64_t d = 1; d < width; d *= 2) {
+      SmallVector<int64_t> low(width), high(width);
+      for (int64_t l = 0; l < width; ++l) {
+        low[l] = (l & d) == 0 ? l : width + l - d;
+        high[l] = (l & d) == 0 ? l + d : width + l;
+      }
+      for (int64_t i = 0; i < width; ++i)
+        if ((i & d) == 0) {
+          Value x = v[i], y = v[i + d];
+          v[i] = shuffle(x, y, low);
+          v[i + d] = shuffle(x, y, high);
+        }
+    }
+    return;
+  }
+  // Interleaves `chunk` elements of x and y inside every lane, taken from the low or the high half of the lane.
+  auto unpack = [&](Value x, Value y, int64_t chunk, bool high) {
+    SmallVector<int64_t> from;
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      for (int64_t at = 0; at < inLane / 2; at += chunk)
+        for (int64_t side = 0; side < 2; ++side)
+          for (int64_t e = 0; e < chunk; ++e)
+            from.push_back(side * width + lane * inLane + (high ? inLane / 2 : 0) + at + e);
+    return shuffle(x, y, from);
+  };
+  // Lanes {x0, x1} of x, then the same of y.
+  auto pick = [&](Value x, Value y, ArrayRef<int64_t> which) {
+    SmallVector<int64_t> from;
+    for (int64_t side = 0; side < 2; ++side)
+      for (int64_t lane : which)
+        for (int64_t e = 0; e < inLane; ++e)
+          from.push_back(side * width + lane * inLane + e);
+    return shuffle(x, y, from);
+  };
+  SmallVector<Value> turned(width); // [group of rows][column in lane]
+  for (int64_t g = 0; g < lanes; ++g) {
+    MutableArrayRef<Value> rows = v.slice(g * inLane, inLane), out = MutableArrayRef<Value>(turned).slice(g * inLane, inLane);
+    if (inLane == 2) {
+      out[0] = unpack(rows[0], rows[1], 1, false);
+      out[1] = unpack(rows[0], rows[1], 1, true);
+      continue;
+    }
+    Value low01 = unpack(rows[0], rows[1], 1, false), high01 = unpack(rows[0], rows[1], 1, true);
+    Value low23 = unpack(rows[2], rows[3], 1, false), high23 = unpack(rows[2], rows[3], 1, true);
+    out[0] = unpack(low01, low23, 2, false);
+    out[1] = unpack(low01, low23, 2, true);
+    out[2] = unpack(high01, high23, 2, false);
+    out[3] = unpack(high01, high23, 2, true);
+  }
+  for (int64_t j = 0; j < inLane; ++j) {
+    auto at = [&](int64_t g) { return turned[g * inLane + j]; };
+    if (lanes == 2) {
+      v[j] = pick(at(0), at(1), {0});
+      v[inLane + j] = pick(at(0), at(1), {1});
+      continue;
+    }
+    Value first01 = pick(at(0), at(1), {0, 1}), last01 = pick(at(0), at(1), {2, 3});
+    Value first23 = pick(at(2), at(3), {0, 1}), last23 = pick(at(2), at(3), {2, 3});
+    v[j] = pick(first01, first23, {0, 2});
+    v[inLane + j] = pick(first01, first23, {1, 3});
+    v[2 * inLane + j] = pick(last01, last23, {0, 2});
+    v[3 * inLane + j] = pick(last01, last23, {1, 3});
+  }
+}
+
 /// target[j, i] = source[i, j], in squares of vectors: log2(width) rounds of shuffles.
 void TileLowering::transposeInto(View source, View target, int64_t rows, int64_t columns, Type element) {
   Type stored = storageType(element);
@@ -52,20 +123,7 @@ void TileLowering::transposeInto(View source, View target, int64_t rows, int64_t
     auto type = VectorType::get({width}, stored);
     for (int64_t i = 0; i < width; ++i)
       v[i] = i < liveRows ? readView(source, stored, {add(row, i)}, {column, 0, 0, width, width}) : zero(type);
-    for (int64_t d = 1; d < width; d *= 2) {
-      SmallVector<int64_t> low(width), high(width);
-      for (int64_t l = 0; l < width; ++l) {
-        low[l] = (l & d) == 0 ? l : width + l - d;
-        high[l] = (l & d) == 0 ? l + d : width + l;
-      }
-      for (int64_t i = 0; i < width; ++i) {
-        if (i & d)
-          continue;
-        Value x = v[i], y = v[i + d];
-        v[i] = vector::ShuffleOp::create(b, loc, x, y, low);
-        v[i + d] = vector::ShuffleOp::create(b, loc, x, y, high);
-      }
-    }
+    transposeSquare(v, stored);
     for (int64_t j = 0; j < liveColumns; ++j)
       writeView(target, {add(column, j)}, {row, 0, 0, width, width}, v[j], false);
   };

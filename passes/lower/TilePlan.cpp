@@ -293,6 +293,11 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes) : vectorBytes(vecto
                       (isa<tile::StoreOp>(sink) && overlapsShifted(load, sink, group(cast<tile::StoreOp>(sink))));
         }
         DenseMap<Value, int64_t> known;
+        // A dot unrolls the formula of its accumulator over a block of registers: short ones only.
+        hazard |= cost(v, known) > 4 && llvm::any_of(v.getUsers(), [&](Operation *user) {
+          auto dot = dyn_cast<tile::DotOp>(user);
+          return dot && dot.getAcc() == v;
+        });
         if (hazard) {
           kept.insert(v);
         } else if (times > 1 && (times - 1) * cost(v, known) > times + 3) {
