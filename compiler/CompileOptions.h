@@ -1,22 +1,27 @@
-//===- CompileOptions.h - every choice a user can make, one field per flag ------------------------------------------===//
+//===- CompileOptions.h - what a person can ask of the compiler ------------------------------------------------------===//
 #ifndef COMPILER_COMPILEOPTIONS_H
 #define COMPILER_COMPILEOPTIONS_H
 
-#include <cstdint>
+#include "passes/Phases.h"
+
+#include <optional>
 #include <string>
 
 namespace braid {
 
+/// One member per flag of braid-compile, same name.
 struct CompileOptions {
-  std::string cpu = "native";      ///< --cpu: native, x86-64-v3, x86-64-v4
-  int64_t batch = 0, seqLen = 0;   ///< --batch, --seq-len: instead of the model's train.batch, train.seq_len; 0: the model's
-  std::string mesh;                ///< --mesh: dp=2,ep=2; empty: one rank
-  std::string pipeline = "none";   ///< --pipeline: none, aAaM, 1A1M
-  int64_t overlapDegree = 1;       ///< --overlap-degree: token slices of a layer
-  int64_t chunkSize = 0;           ///< --chunk-size: tokens per chunk of every scan; 0: chosen per class
-  std::string fromPhase, toPhase;  ///< --from-phase, --to-phase: see Pipeline.h
-  std::string dumpPhasesTo;        ///< --dump-phases-to: folder for NN-phase.mlir
-  bool explain = false;            ///< --explain: remarks of the passes, kernels, memory, times
+  std::string cpu = "native";        ///< native, x86-64-v3, x86-64-v4
+  std::optional<int64_t> batch;      ///< instead of the model's train.batch
+  std::optional<int64_t> seqLen;     ///< instead of the model's train.seq_len
+  std::string mesh;                  ///< "dp=2,ep=2"; empty: one rank
+  std::string pipeline = "none";     ///< none, aAaM, 1A1M
+  int64_t overlapDegree = 1;         ///< token slices of a layer
+  int64_t chunkSize = 0;             ///< tokens per chunk of a scan; 0: the compiler chooses
+  std::optional<Phase> fromPhase;    ///< the phase the input has reached
+  std::optional<Phase> toPhase;      ///< stop here; absent: write the program
+  std::string dumpPhasesTo;          ///< directory for NN-phase.mlir; empty: none
+  bool explain = false;
 };
 
 } // namespace braid

@@ -1,133 +1,176 @@
-//===- Pipeline.cpp - the only file that orders passes ---------------------------------------------------------------===//
+//===- Pipeline.cpp - the order of all passes -------------------------------------------------------------------------===//
+// The only place that orders passes. Phases are the named points of passes/Phases.h; each ends with a check of what it
+// promises, so a wrong module stops at the pass that made it.
 #include "compiler/Pipeline.h"
-#include "mlir/IR/AsmState.h"
-#include "mlir/Transforms/Passes.h"
+
+#include "compiler/codegen/cpu/CompileKernels.h"
+#include "compiler/serialize/ProgramWriter.h"
+#include "dialects/braid/BraidDialect.h"
+#include "dialects/cmd/CmdDialect.h"
+#include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
+
+#include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
+
 #include <chrono>
 
 using namespace mlir;
 using namespace braid;
 
-static constexpr StringLiteral kPhases[] = {"model", "train", "sharded", "scheduled", "chunked", "kernels", "commands"};
-
-ArrayRef<StringRef> braid::phaseNames() {
-  static const SmallVector<StringRef> names(std::begin(kPhases), std::end(kPhases));
-  return names;
+void braid::registerCompiler(DialectRegistry &registry) {
+  registry.insert<BraidDialect, cmd::CmdDialect, tile::TileDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect,
+                  memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
+  registerCpuCodegen(registry);
 }
 
-int braid::phaseIndex(StringRef name) {
-  auto found = llvm::find(phaseNames(), name);
-  return found == phaseNames().end() ? -1 : static_cast<int>(found - phaseNames().begin());
+void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &options) {
+  switch (phase) {
+  case Phase::model:
+    // The frontend builds this phase; nothing is left to do.
+    break;
+
+  case Phase::train:
+    // Gradients come first, on logical tensors: they are the same on every mesh, and sharding then treats forward and
+    // backward alike.
+    pm.addPass(createDifferentiatePass());
+    // Cotangents that nobody wants and zeros that the backward built twice end here, before anything pays for them.
+    pm.addPass(createCanonicalizerPass());
+    pm.addPass(createCSEPass());
+    // So do layer functions that only the forward used.
+    pm.addPass(createSymbolDCEPass());
+    break;
+
+  case Phase::sharded:
+    // Shapes become local and exchanges explicit before slices exist: a collective is cut like any op, never invented
+    // later. No CSE from here to the weave: collectives are not pure, but what feeds them is.
+    pm.addPass(createApplyShardingPass({options.mesh}));
+    // Functions are rewritten per caller, so the logical ones are left over.
+    pm.addPass(createSymbolDCEPass());
+    break;
+
+  case Phase::scheduled:
+    // Slice bounds are data before code moves, so that a hand-written decision can be tested.
+    pm.addPass(createDecideSchedulePass({options.pipeline, options.overlapDegree}));
+    // Slices before chunks: chunk tiling must never see a chunk cut by an edge it did not choose.
+    pm.addPass(createExpandSlicesPass());
+    // Only now are all tasks visible that could hide an exchange.
+    pm.addPass(createWeavePass());
+    break;
+
+  case Phase::chunked:
+    // A chunk size may be written by hand; the pass fills in the others.
+    pm.addPass(createDecideChunkSizePass({options.chunkSize}));
+    // The scan becomes matrix products within chunks and a short scan over chunk states.
+    pm.addPass(createChunkTilingPass());
+    // Tiling writes a chunk table per scan; equal ones are one.
+    pm.addPass(createCSEPass());
+    break;
+
+  case Phase::kernels:
+    // Row-wise chains become clusters while they are still model ops that know how to emit themselves.
+    pm.addPass(createFuseRowsPass());
+    // Every op turns into a launch, a library call or a view; equal kernels are one function.
+    pm.addPass(createOutlinePass());
+    // Views of views and equal reshapes would only be noise for the memory plan.
+    pm.addPass(createCanonicalizerPass());
+    pm.addPass(createCSEPass());
+    break;
+
+  case Phase::commands:
+    // Where everything lies is decided with tensors still in SSA, where lifetimes are plain.
+    pm.addPass(createPlanMemoryPass());
+    // What is left is a translation without choices.
+    pm.addPass(createLowerToCommandsPass());
+    break;
+  }
+  pm.addPass(createVerifyPhasePass({phaseName(phase).str()}));
 }
 
-static void cleanUp(OpPassManager &pm) {
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
-  pm.addPass(createSymbolDCEPass());
-}
+//===- Running -----------------------------------------------------------------------------------------------------===//
 
-/// From the logical model to the whole training step. Differentiate comes first: the step must mean the same on any mesh.
-static void buildTrain(OpPassManager &pm, const CompileOptions &) {
-  pm.addPass(createDifferentiatePass());
-  cleanUp(pm); // layers that only the forward used, zeros and views that the backward built twice
-}
+namespace {
+/// Measures a stage of the compilation.
+class StageTimer {
+public:
+  StageTimer(std::vector<StageTime> &times, StringRef stage) : times(times), stage(stage), start(std::chrono::steady_clock::now()) {}
+  ~StageTimer() {
+    std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+    times.push_back({stage, elapsed.count()});
+  }
 
-/// To one rank's program. No CSE between here and the weave: collectives are not pure, but what feeds them is.
-static void buildSharded(OpPassManager &pm, const CompileOptions &options) {
-  ApplyShardingPassOptions sharding;
-  sharding.meshText = options.mesh;
-  pm.addPass(createApplyShardingPass(sharding));
-  pm.addPass(createSymbolDCEPass());
-}
+private:
+  std::vector<StageTime> &times;
+  std::string stage;
+  std::chrono::steady_clock::time_point start;
+};
+} // namespace
 
-/// To slices in woven order: decide, expand, weave, each readable alone.
-static void buildScheduled(OpPassManager &pm, const CompileOptions &options) {
-  DecideSchedulePassOptions schedule;
-  schedule.pipeline = options.pipeline;
-  schedule.overlapDegree = options.overlapDegree;
-  pm.addPass(createDecideSchedulePass(schedule));
-  pm.addPass(createExpandSlicesPass());
-  pm.addPass(createWeavePass());
-}
-
-/// To chunks. Slices come before chunks, so no slice edge cuts a chunk that was chosen.
-static void buildChunked(OpPassManager &pm, const CompileOptions &options) {
-  DecideChunkSizePassOptions chunk;
-  chunk.chunkSize = options.chunkSize;
-  pm.addPass(createDecideChunkSizePass(chunk));
-  pm.addPass(createChunkTilingPass());
-  // Forward and backward of a layer are functions of their own: CSE only shares what one of them computes twice.
-  pm.addPass(createCSEPass());
-}
-
-/// To kernels: fusion decides which row-wise ops share one, outlining writes all of them.
-static void buildKernels(OpPassManager &pm, const CompileOptions &) {
-  pm.addPass(createFuseRowsPass());
-  pm.addPass(createOutlinePass());
-  pm.addPass(createCSEPass()); // views
-}
-
-/// To commands: buffers first, then one command per op.
-static void buildCommands(OpPassManager &pm, const CompileOptions &options) {
-  PlanMemoryPassOptions memory;
-  memory.explain = options.explain;
-  pm.addPass(createPlanMemoryPass(memory));
-  LowerToCommandsPassOptions commands;
-  commands.explain = options.explain;
-  pm.addPass(createLowerToCommandsPass(commands));
-}
-
-static void buildPhase(int phase, OpPassManager &pm, const CompileOptions &options) {
-  using Build = void (*)(OpPassManager &, const CompileOptions &);
-  static constexpr Build builds[] = {[](OpPassManager &, const CompileOptions &) {}, buildTrain, buildSharded, buildScheduled,
-                                     buildChunked, buildKernels, buildCommands};
-  builds[phase](pm, options);
-  VerifyPhasePassOptions verify;
-  verify.phaseText = kPhases[phase].str();
-  pm.addPass(createVerifyPhasePass(verify));
-}
-
-static LogicalResult dumpPhase(ModuleOp module, int phase, StringRef folder) {
-  SmallString<128> path(folder);
-  if (std::error_code error = llvm::sys::fs::create_directories(folder))
-    return module.emitError() << "cannot create folder " << folder << ": " << error.message();
-  llvm::sys::path::append(path, llvm::formatv("{0,0+2}-{1}.mlir", phase, kPhases[phase]).str());
-  std::error_code error;
-  llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
-  if (error) return module.emitError() << "cannot write " << path << ": " << error.message();
-  module.print(file.os());
-  file.keep();
+static LogicalResult dump(ModuleOp module, Phase phase, StringRef directory) {
+  if (directory.empty())
+    return success();
+  llvm::SmallString<128> path(directory);
+  llvm::sys::path::append(path, "0" + std::to_string(static_cast<int>(phase)) + "-" + phaseName(phase) + ".mlir");
+  std::error_code error = llvm::sys::fs::create_directories(directory);
+  if (!error) {
+    llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
+    if (!error) {
+      // Values carry the names the model gave them: %q, %log_decay.
+      module->print(file.os(), OpPrintingFlags().printNameLocAsPrefix());
+      file.os() << '\n';
+      file.os().flush();
+      error = file.os().error();
+      file.os().clear_error();
+      if (!error)
+        file.keep();
+    }
+  }
+  if (error)
+    return module.emitError("cannot write ") << path << ": " << error.message();
   return success();
 }
 
-LogicalResult braid::runPipeline(ModuleOp module, const CompileOptions &options, std::vector<PhaseTime> *times) {
-  auto attr = module->getAttrOfType<StringAttr>(attrs::phase);
-  StringRef from = !options.fromPhase.empty() ? StringRef(options.fromPhase) : attr ? attr.getValue() : StringRef("model");
-  StringRef to = options.toPhase.empty() ? StringRef(kPhases[std::size(kPhases) - 1]) : StringRef(options.toPhase);
-  for (StringRef name : {from, to})
-    if (phaseIndex(name) < 0)
-      return module.emitError() << "phase \"" << name << "\" is not known; valid: " << llvm::join(phaseNames(), ", ");
-  int first = phaseIndex(from), last = phaseIndex(to);
-  if (last < first) return module.emitError() << "the module is in phase " << from << ", which is behind phase " << to;
-  for (int phase = first; phase <= last; ++phase) {
-    auto start = std::chrono::steady_clock::now();
-    PassManager pm(module.getContext());
-    // The phase the module is in is only verified: what leads to it has run.
-    if (phase == first) {
-      VerifyPhasePassOptions verify;
-      verify.phaseText = kPhases[phase].str();
-      pm.addPass(createVerifyPhasePass(verify));
-    } else {
-      buildPhase(phase, pm, options);
-    }
-    if (failed(pm.run(module))) return failure();
-    std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
-    if (times) times->push_back({kPhases[phase].str(), elapsed.count()});
-    if (!options.dumpPhasesTo.empty() && failed(dumpPhase(module, phase, options.dumpPhasesTo))) return failure();
+std::optional<Phase> braid::phaseOf(ModuleOp module) {
+  auto name = module->getAttrOfType<StringAttr>(attrs::phase);
+  return name ? parsePhase(name.getValue()) : std::nullopt;
+}
+
+LogicalResult braid::verifyPhase(ModuleOp module, Phase phase) {
+  PassManager pm(module->getName());
+  pm.addPass(createVerifyPhasePass({phaseName(phase).str()}));
+  return pm.run(module);
+}
+
+LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const CompileOptions &options, std::vector<StageTime> &times) {
+  if (failed(dump(module, from, options.dumpPhasesTo)))
+    return failure();
+  for (Phase phase : allPhases()) {
+    if (phase <= from || phase > to)
+      continue;
+    StageTimer timer(times, phaseName(phase));
+    PassManager pm(module->getName());
+    addPhase(pm, phase, options);
+    if (failed(pm.run(module)) || failed(dump(module, phase, options.dumpPhasesTo)))
+      return failure();
   }
   return success();
+}
+
+FailureOr<std::vector<uint8_t>> braid::compileProgram(ModuleOp module, const CompileOptions &options, std::vector<StageTime> &times) {
+  llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
+  if (!target)
+    return module.emitError(llvm::toString(target.takeError())), failure();
+  std::vector<char> code;
+  bool hasKernels = llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp func) { return func->hasAttr(tile::kKernelAttr); });
+  if (hasKernels) {
+    StageTimer timer(times, "code");
+    FailureOr<std::vector<char>> object = compileKernels(module, *target);
+    if (failed(object))
+      return failure();
+    code = std::move(*object);
+  }
+  StageTimer timer(times, "file");
+  return writeProgram(module, {"cpu", hasKernels ? target->features : std::vector<std::string>(), code});
 }

@@ -1,23 +1,37 @@
-//===- Pipeline.h - phases, and the passes between them --------------------------------------------------------------===//
+//===- Pipeline.h - the order of all passes ---------------------------------------------------------------------------===//
 #ifndef COMPILER_PIPELINE_H
 #define COMPILER_PIPELINE_H
 
 #include "compiler/CompileOptions.h"
+
 #include "mlir/Pass/PassManager.h"
 
 namespace braid {
 
-/// model, train, sharded, scheduled, chunked, kernels, commands.
-llvm::ArrayRef<llvm::StringRef> phaseNames();
-/// Position in phaseNames(), or -1.
-int phaseIndex(llvm::StringRef name);
+/// Dialects of every phase and what code generation needs; call it before the context is made.
+void registerCompiler(mlir::DialectRegistry &registry);
 
-/// Time of one phase, in milliseconds.
-struct PhaseTime { std::string name; double milliseconds; };
+/// The passes that end in `phase`, the last of which verifies it.
+void addPhase(mlir::OpPassManager &pm, Phase phase, const CompileOptions &options);
 
-/// Takes a module from its phase (attribute braid.phase, or options.fromPhase; `model` if neither says) to options.toPhase (default
-/// commands). Every phase ends with braid-verify-phase; with options.dumpPhasesTo each is written to NN-phase.mlir.
-llvm::LogicalResult runPipeline(mlir::ModuleOp module, const CompileOptions &options, std::vector<PhaseTime> *times = nullptr);
+struct StageTime {
+  std::string stage;
+  double milliseconds;
+};
+
+/// Whether a module that says it is in this phase is.
+mlir::LogicalResult verifyPhase(mlir::ModuleOp module, Phase phase);
+
+/// Runs the phases after `from` up to `to`; each is dumped, `from` as well.
+mlir::LogicalResult runPhases(mlir::ModuleOp module, Phase from, Phase to, const CompileOptions &options,
+                              std::vector<StageTime> &times);
+
+/// The phase a module says it is in (braid.phase), if it does.
+std::optional<Phase> phaseOf(mlir::ModuleOp module);
+
+/// Kernels to machine code, commands to a file: the bytes of the program. The module must be in phase `commands`.
+mlir::FailureOr<std::vector<uint8_t>> compileProgram(mlir::ModuleOp module, const CompileOptions &options,
+                                                     std::vector<StageTime> &times);
 
 } // namespace braid
 

@@ -175,11 +175,21 @@ def LowerToCommandsPass : Pass<"braid-lower-to-commands", "::mlir::ModuleOp"> {
   let description = [{
     Before: `%o = tile.launch @f grid [4] (%q) {arg_names = ["q"], result_names = ["o"], cmd.results = [..]} ..`
     After:  `cmd.launch @f grid [4, 1, 1] args {q = #cmd.buffer<..>, o = #cmd.buffer<..>}`
-    Collectives go to the stream of their axis, with a record/wait pair on either side. Kernels stay in the module.
+    Collectives go to the stream of their axis, with a record/wait pair on either side. Kernels stay in the module, those that nobody launches go.
     Invariant: no entry function is left; every op in a cmd.entry is one table of Program.fbs.
   }];
-  let options = [Option<"explain", "explain", "bool", "false", "remarks: FLOPs and bytes of every command">];
   let dependentDialects = ["::braid::cmd::CmdDialect"];
+}
+
+//===- at the end of every phase ------------------------------------------------------------------------------------===//
+
+def VerifyPhasePass : Pass<"braid-verify-phase", "::mlir::ModuleOp"> {
+  let summary = "rejects every op that must be gone, or has not come yet, when a phase ends; sets braid.phase";
+  let description = [{
+    Before: a module that claims to be in a phase. After: the same, with `braid.phase = "chunked"`.
+    Invariant: the table of phases in VerifyPhase.cpp.
+  }];
+  let options = [Option<"phaseText", "phase", "std::string", "\"\"", "model, train, sharded, scheduled, chunked, kernels or commands">];
 }
 
 #endif // BRAID_PASSES

@@ -15,8 +15,8 @@ using AxisStreams = llvm::SetVector<mlir::StringAttr>;
 
 class CommandLowering {
 public:
-  CommandLowering(mlir::func::FuncOp entry, mlir::SymbolTable &symbols, AxisStreams &streams, bool explain)
-      : entry(entry), symbols(symbols), streams(streams), explain(explain), builder(entry.getContext()) {}
+  CommandLowering(mlir::func::FuncOp entry, mlir::SymbolTable &symbols, AxisStreams &streams)
+      : entry(entry), symbols(symbols), streams(streams), builder(entry.getContext()) {}
 
   /// Appends the cmd.entry to the program.
   mlir::LogicalResult run(cmd::ProgramOp program);
@@ -45,7 +45,6 @@ private:
   mlir::func::FuncOp entry;
   mlir::SymbolTable &symbols;
   AxisStreams &streams;
-  bool explain;
   mlir::OpBuilder builder;
   int64_t events = 0;
   bool zeroFilled = false;

@@ -85,11 +85,6 @@ LogicalResult CommandLowering::lower(tile::GemmOp gemm) {
                         accumulate ? builder.getUnitAttr() : UnitAttr(), number(batch), number(batch > 1 ? a.batchStride : 0),
                         number(batch > 1 ? b.batchStride : 0), number(batch > 1 ? c.batchStride : 0), FlatSymbolRefAttr(),
                         nameOf(gemm, "gemm"));
-    if (explain)
-      gemm.emitRemark() << "gemm " << m << " x " << n << " x " << k << (batch > 1 ? " batch " + std::to_string(batch) : std::string())
-                        << ": " << 2 * m * n * k * batch << " FLOPs, "
-                        << bufferOf(gemm.getA()).getBytes() + bufferOf(gemm.getB()).getBytes() + bufferOf(gemm.getResult()).getBytes()
-                        << " bytes";
   };
   bool accumulate = gemm.getC() != nullptr;
   auto irregular = [&](StringRef why) { return gemm.emitOpError("a slice with gaps cannot be multiplied: ") << why; };
@@ -132,8 +127,5 @@ LogicalResult CommandLowering::lower(tile::GroupedGemmOp gemm) {
                              TypeAttr::get(a.getElementType()), TypeAttr::get(b.getElementType()), TypeAttr::get(c.getElementType()),
                              gemm.getTransposeBAttr(), gemm.getC() ? builder.getUnitAttr() : UnitAttr(), FlatSymbolRefAttr(),
                              nameOf(gemm, "grouped_gemm"));
-  if (explain)
-    gemm.emitRemark() << "grouped_gemm of " << groups << " groups, up to " << rows << " rows: up to " << 2 * rows * a.getDimSize(2) * n
-                      << " FLOPs";
   return success();
 }

@@ -94,7 +94,6 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
 
   SmallVector<NamedAttribute> args;
   llvm::StringSet<> used;
-  int64_t bytes = 0;
   for (const KernelSlot &slot : KernelSignature::of(kernel).slots) {
     auto name = kernel.getArgAttrOfType<StringAttr>(slot.argument, tile::kNameAttr);
     used.insert(name.getValue());
@@ -109,7 +108,6 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
         if (failed(checkParameter(launch, name.getValue(), memref, value)))
           return failure();
         attribute = bufferOf(value);
-        bytes += bufferOf(value).getBytes();
         break;
       case SlotPart::size:
         attribute = builder.getI64IntegerAttr(cast<RankedTensorType>(value.getType()).getDimSize(slot.dimension));
@@ -140,9 +138,6 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
   grid.resize(3, 1);
   cmd::LaunchOp::create(builder, launch.getLoc(), launch.getKernelAttr(), builder.getDenseI64ArrayAttr(grid),
                         builder.getDictionaryAttr(args), FlatSymbolRefAttr(), nameOf(launch, launch.getKernel()));
-  if (explain)
-    launch.emitRemark() << "@" << launch.getKernel() << ": grid " << grid[0] << " x " << grid[1] << " x " << grid[2] << ", touches up to "
-                        << bytes << " bytes";
   return success();
 }
 
@@ -180,8 +175,6 @@ LogicalResult CommandLowering::collective(Operation *op, cmd::CollectiveKind kin
                             sendCounts ? bufferOf(sendCounts) : cmd::BufferAttr(), recvCounts ? bufferOf(recvCounts) : cmd::BufferAttr(),
                             builder.getI64IntegerAttr(counts), FlatSymbolRefAttr::get(axis),
                             nameOf(op, cmd::stringifyCollectiveKind(kind)));
-  if (explain)
-    op->emitRemark() << cmd::stringifyCollectiveKind(kind) << " over '" << axis.getValue() << "': " << cmd::tensorBytes(type) << " bytes";
   return success();
 }
 
@@ -318,7 +311,7 @@ public:
       if (func->hasAttr(attrs::entry))
         entries.push_back(func);
     for (func::FuncOp entry : entries)
-      if (failed(CommandLowering(entry, symbols, streams, explain).run(program)))
+      if (failed(CommandLowering(entry, symbols, streams).run(program)))
         return signalPassFailure();
     OpBuilder builder(program.getContext());
     builder.setInsertionPointToStart(&program.getBody().front());
@@ -330,6 +323,11 @@ public:
       cmd::StreamOp::create(builder, program.getLoc(), axis, axis);
     for (func::FuncOp entry : entries)
       entry.erase();
+    llvm::StringSet<> launched;
+    program.walk([&](cmd::LaunchOp launch) { launched.insert(launch.getKernel()); });
+    for (auto kernel : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+      if (kernel->hasAttr(tile::kKernelAttr) && !launched.contains(kernel.getSymName()))
+        kernel.erase();
   }
 };
 } // namespace

@@ -1,0 +1,118 @@
+//===- Driver.cpp - what braid-compile does with its flags -----------------------------------------------------------===//
+#include "compiler/Driver.h"
+
+#include "compiler/Explain.h"
+#include "compiler/Pipeline.h"
+#include "frontend/ModelBuilder.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "mlir/Support/FileUtilities.h"
+
+using namespace mlir;
+using namespace braid;
+
+static bool fail(const Twine &message) {
+  llvm::errs() << "braid-compile: error: " << message << '\n';
+  return false;
+}
+
+/// A model description becomes a module in phase `model`.
+static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJob &job, StringRef text) {
+  auto report = [](const std::string &message) { fail(message); };
+  FailureOr<ModelSpec> spec = parseModelSpec(text, job.input, report);
+  if (failed(spec))
+    return {};
+  if (job.options.batch)
+    spec->train.batch = *job.options.batch;
+  if (job.options.seqLen)
+    spec->train.seqLen = *job.options.seqLen;
+  FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
+  return failed(module) ? OwningOpRef<ModuleOp>() : std::move(*module);
+}
+
+static bool write(StringRef path, StringRef contents) {
+  std::string error;
+  std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(path, &error);
+  if (!file)
+    return fail(error);
+  file->os() << contents;
+  file->os().flush();
+  if (file->os().has_error()) {
+    error = file->os().error().message();
+    file->os().clear_error();
+    return fail("cannot write " + path + ": " + error);
+  }
+  file->keep();
+  return true;
+}
+
+static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, std::vector<StageTime> &times) {
+  const CompileOptions &options = job.options;
+  std::optional<Phase> written = phaseOf(module);
+  Phase from = options.fromPhase.value_or(written.value_or(Phase::model));
+  if (options.fromPhase && written && *options.fromPhase != *written)
+    return fail("--from-phase=" + phaseName(*options.fromPhase) + ", but " + job.input + " says that it is in phase " +
+                phaseName(*written));
+  if (isModel && from != Phase::model)
+    return fail("--from-phase=" + phaseName(from) + ": a model description begins in phase model");
+  Phase to = options.toPhase.value_or(Phase::commands);
+  if (to < from)
+    return fail("cannot go back from phase " + phaseName(from) + " to phase " + phaseName(to));
+  // A module without a claim may hold ops of any model phase, gradients included: the next phase looks at it.
+  if ((options.fromPhase || written) && failed(verifyPhase(module, from)))
+    return false;
+  if (failed(runPhases(module, from, to, options, times)))
+    return false;
+
+  if (options.toPhase) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module->print(stream, OpPrintingFlags().printNameLocAsPrefix());
+    stream << '\n';
+    return write(job.output, text);
+  }
+  FailureOr<std::vector<uint8_t>> program = compileProgram(module, options, times);
+  return succeeded(program) && write(job.output, StringRef(reinterpret_cast<const char *>(program->data()), program->size()));
+}
+
+bool braid::compile(const CompileJob &job) {
+  StringRef input = job.input;
+  bool isModel = input.ends_with(".json");
+  if (!isModel && !input.ends_with(".mlir"))
+    return fail(input + ": the input is a model description (.json) or a module (.mlir)");
+  if (!isModel && (job.options.batch || job.options.seqLen))
+    return fail((job.options.batch ? "--batch" : "--seq-len") + Twine(" belongs to a model description, ") + input +
+                " has its shapes already");
+  if (job.output == "-" && !job.options.toPhase)
+    return fail("-o - prints a module; give --to-phase, or a file for the program");
+
+  DialectRegistry registry;
+  registerCompiler(registry);
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  context.printOpOnDiagnostic(false);
+
+  std::string error;
+  std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(input, &error);
+  if (!file)
+    return fail(error);
+  StringRef text = file->getBuffer();
+  llvm::SourceMgr sources;
+  std::string copy = text.str(); // the source manager takes the buffer
+  if (!isModel)
+    sources.AddNewSourceBuffer(std::move(file), SMLoc());
+  SourceMgrDiagnosticHandler diagnostics(sources, &context, llvm::errs());
+  OwningOpRef<ModuleOp> module = isModel ? buildFromModel(context, job, copy) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
+  if (!module)
+    return false;
+  std::vector<StageTime> times;
+  if (!compileModule(*module, job, isModel, times))
+    return false;
+  if (job.options.explain)
+    explain(*module, times, llvm::outs());
+  return true;
+}
