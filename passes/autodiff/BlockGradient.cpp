@@ -341,7 +341,7 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
   }
   target.eraseArguments(0, old);
   gradient.backward = func::FuncOp::create(atCallee, callee.getLoc(), (callee.getName() + "_grad").str(),
-                                           atCallee.getFunctionType(target.getArgumentTypes(), ValueRange(results).getTypes()));
+                                           atCallee.getFunctionType(target.getArgumentTypes(), target.getTerminator()->getOperandTypes()));
   gradient.backward.setPrivate();
   gradient.backward.getBody().takeBody(region);
   gradient.backward->remove();
