@@ -1,0 +1,24 @@
+// What has no kernel is an error that names the op.
+// RUN: braid-opt %s --split-input-file --verify-diagnostics --braid-outline
+
+func.func @scalar(%x: f32) -> f32 {
+  // expected-error @+1 {{'arith.addf' op has no kernel}}
+  %0 = arith.addf %x, %x : f32
+  return %0 : f32
+}
+
+// -----
+
+func.func @table() -> tensor<2xf32> {
+  // expected-error @+1 {{'arith.constant' op of different values has no kernel}}
+  %0 = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+
+// -----
+
+func.func @gradient(%x: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
+  // expected-error @+1 {{'braid.linear' is not a row-wise op}}
+  %0 = braid.rows_grad "braid.linear"(%x) cotangents(%x) {op_attributes = {}, wanted = array<i64: 0>} : (tensor<1x2x4xf32>, tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
+  return %0 : tensor<1x2x4xf32>
+}

@@ -1,0 +1,140 @@
+// Model ops become launches of named kernels, library calls and views.
+// RUN: braid-opt %s --split-input-file --braid-fuse-rows --braid-outline | FileCheck %s
+// RUN: braid-opt %s --split-input-file --braid-fuse-rows --braid-outline | braid-opt --split-input-file | FileCheck %s
+
+!x = tensor<2x40x64xf32>
+!w = tensor<64xf32>
+
+// Two layers of the same structure share a kernel; what is used only inside never becomes a tensor.
+// CHECK-LABEL: func.func @layers
+// CHECK: %[[A:.*]] = tile.launch @[[NORM:rows_add_rms_norm_[0-9a-f]+]] grid [10]({{.*}}) {arg_names = ["x0", "x1", "w0"]
+// CHECK-SAME: result_names = ["y0"], scalars = {rows = 80 : index}} : (tensor<80x64xf32>, tensor<80x64xf32>, tensor<64xf32>) -> tensor<80x64xf32>
+// CHECK: tile.gemm %{{.*}}, %arg3 {a_columns = 64 : i64, b_columns = 64 : i64, c_columns = 64 : i64}
+// CHECK: tile.launch @[[NORM]]
+// CHECK-NOT: braid.rms_norm
+func.func @layers(%x: !x, %h: !x, %w: !w, %m: tensor<64x64xf32>) -> !x {
+  %0 = braid.add %x, %h : (!x, !x) -> !x
+  %1 = braid.rms_norm %0, %w {eps = 1.0e-6} : (!x, !w) -> !x
+  %2 = braid.linear %1, %m : (!x, tensor<64x64xf32>) -> !x
+  %3 = braid.add %2, %h : (!x, !x) -> !x
+  %4 = braid.rms_norm %3, %w {eps = 1.0e-6} : (!x, !w) -> !x
+  return %4 : !x
+}
+
+// The same features over other rows: the same kernel.
+// CHECK-LABEL: func.func @other_rows
+// CHECK: tile.launch @[[NORM]] {{.*}}scalars = {rows = 7 : index}
+func.func @other_rows(%x: tensor<1x7x64xf32>, %h: tensor<1x7x64xf32>, %w: !w) -> tensor<1x7x64xf32> {
+  %0 = braid.add %x, %h : (tensor<1x7x64xf32>, tensor<1x7x64xf32>) -> tensor<1x7x64xf32>
+  %1 = braid.rms_norm %0, %w {eps = 1.0e-6} : (tensor<1x7x64xf32>, !w) -> tensor<1x7x64xf32>
+  return %1 : tensor<1x7x64xf32>
+}
+
+// Elementwise on one shape: elements are rows, whatever the shape.
+// CHECK-LABEL: func.func @flat
+// CHECK: tile.launch @rows_scale_{{.*}} grid [3](%{{.*}}) {{.*}}rows = 2070 : index}} : (tensor<2070xf32>) -> tensor<2070xf32>
+func.func @flat(%x: tensor<45x46xf32>) -> tensor<45x46xf32> {
+  %0 = braid.scale %x {value = 3.0} : (tensor<45x46xf32>) -> tensor<45x46xf32>
+  return %0 : tensor<45x46xf32>
+}
+
+// The rope knows its tokens: rows modulo 40.
+// CHECK-LABEL: func.func @rope
+// CHECK: tile.launch @rows_rope_{{.*}}scalars = {rows = 80 : index, tokens = 40 : index}
+func.func @rope(%x: tensor<2x40x2x8xf32>, %d: tensor<2x40xi32>) -> tensor<2x40x2x8xf32> {
+  %0 = braid.rope %x, %d {theta = 1.0e4, dim = 8 : i64, layout = "half"} : (tensor<2x40x2x8xf32>, tensor<2x40xi32>) -> tensor<2x40x2x8xf32>
+  return %0 : tensor<2x40x2x8xf32>
+}
+
+// The kernel: load, arithmetic, store; nothing of the model is left in it.
+// CHECK: func.func @[[NORM]](%{{.*}}: memref<?x64xf32> {tile.name = "x0"}, %{{.*}}: memref<?x64xf32> {tile.name = "x1"},
+// CHECK-SAME: memref<64xf32> {tile.name = "w0"}, %{{.*}}: memref<?x64xf32> {tile.name = "y0"}, %[[ROWS:.*]]: index {tile.name = "rows"}) attributes {tile.grid = ["rows"], tile.kernel}
+// CHECK: tile.load {{.*}} limit %[[ROWS]] {{.*}}vector<8x64xf32>
+// CHECK: tile.reduce add
+// CHECK: math.rsqrt
+// CHECK: tile.store {{.*}} limit %[[ROWS]]
+// CHECK-NOT: func.func @[[NORM]]
+
+// -----
+
+// Gradient of a weight: every program sums its rows, a second launch sums the programs.
+// CHECK-LABEL: func.func @weight_gradient
+// CHECK: %[[P:.*]]:2 = tile.launch @[[K:rows_weighted_grad_[0-9a-f]+]] grid [63]
+// CHECK-SAME: result_names = ["y0", "sum1"], scalars = {rows = 2000 : index, span = 32 : index}
+// CHECK-SAME: -> (tensor<2000x16xf32>, tensor<63x16xf32>)
+// CHECK: tile.launch @sum_rows_f32 grid [1](%{{.*}}) {{.*}}count = 63 : index, size = 16 : index
+// CHECK: func.func @[[K]]
+// CHECK: scf.for {{.*}} iter_args
+func.func @weight_gradient(%x: tensor<2x1000x16xf32>, %w: tensor<16xf32>, %dy: tensor<2x1000x16xf32>) -> (tensor<2x1000x16xf32>, tensor<16xf32>) {
+  %0:2 = braid.rows_grad "braid.weighted"(%x, %w) cotangents(%dy) {op_attributes = {}, wanted = array<i64: 0, 1>}
+      : (tensor<2x1000x16xf32>, tensor<16xf32>, tensor<2x1000x16xf32>) -> (tensor<2x1000x16xf32>, tensor<16xf32>)
+  return %0#0, %0#1 : tensor<2x1000x16xf32>, tensor<16xf32>
+}
+
+// -----
+
+// Linears: one call per weight, sums of data gradients accumulate in place; weight gradients run over all tokens.
+// CHECK-LABEL: func.func @linears
+// CHECK: tile.gemm %arg0, %arg1 {a_columns = 16 : i64, b_columns = 32 : i64, c_columns = 32 : i64}
+// CHECK: tile.gemm %arg0, %arg2 {a_columns = 16 : i64, b_columns = 8 : i64, c_columns = 8 : i64}
+// CHECK: %[[DX:.*]] = tile.gemm %{{.*}}, %arg1 {a_columns = 32 : i64, b_columns = 32 : i64, c_columns = 16 : i64, transpose_b}
+// CHECK: tile.gemm %{{.*}}, %arg2, %[[DX]] {a_columns = 8 : i64, b_columns = 8 : i64, c_columns = 16 : i64, transpose_b}
+// CHECK: tile.gemm %arg0, %{{.*}} {a_columns = 16 : i64, b_columns = 32 : i64, c_columns = 32 : i64, transpose_a}
+func.func @linears(%x: tensor<2x8x16xf32>, %a: tensor<16x32xf32>, %b: tensor<16x8xf32>) -> (tensor<2x8x16xf32>, tensor<16x32xf32>) {
+  %0:2 = braid.linear %x, %a, %b : (tensor<2x8x16xf32>, tensor<16x32xf32>, tensor<16x8xf32>) -> (tensor<2x8x4x8xf32>, tensor<2x8x8xf32>)
+  %1 = braid.linear_grad_data %0#0, %0#1, %a, %b {operandSegmentSizes = array<i32: 2, 2>} : (tensor<2x8x4x8xf32>, tensor<2x8x8xf32>, tensor<16x32xf32>, tensor<16x8xf32>) -> tensor<2x8x16xf32>
+  %2 = braid.linear_grad_weight %x, %0#0 : (tensor<2x8x16xf32>, tensor<2x8x4x8xf32>) -> tensor<16x32xf32>
+  return %1, %2 : tensor<2x8x16xf32>, tensor<16x32xf32>
+}
+
+// -----
+
+// f64 has no library: a tile kernel.
+// CHECK-LABEL: func.func @exact
+// CHECK: tile.launch @gemm_f64_n32_k16 grid [1, 1]
+// CHECK-NOT: tile.gemm
+func.func @exact(%x: tensor<2x8x16xf64>, %a: tensor<16x32xf64>) -> tensor<2x8x32xf64> {
+  %0 = braid.linear %x, %a : (tensor<2x8x16xf64>, tensor<16x32xf64>) -> tensor<2x8x32xf64>
+  return %0 : tensor<2x8x32xf64>
+}
+
+// -----
+
+// A slice or concat of leading dimensions is a view; of others a copy. Zeros stay constants, other constants are filled.
+// CHECK-LABEL: func.func @views
+// CHECK: braid.slice %arg0 {begin = 1 : i64, dim = 0 : i64}
+// CHECK: tile.launch @slice_f32 grid [1, 4]
+// CHECK: tile.launch @concat2_f32 grid [4]
+// CHECK: arith.constant dense<0.000000e+00>
+// CHECK: tile.launch @fill_f32 {{.*}}value = 2.500000e+00 : f64
+func.func @views(%x: tensor<4x6xf32>) -> (tensor<1x6xf32>, tensor<4x8xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %0 = braid.slice %x {dim = 0 : i64, begin = 1 : i64} : (tensor<4x6xf32>) -> tensor<1x6xf32>
+  %1 = braid.slice %x {dim = 1 : i64, begin = 4 : i64} : (tensor<4x6xf32>) -> tensor<4x2xf32>
+  %2 = braid.concat %1, %x {dim = 1 : i64} : (tensor<4x2xf32>, tensor<4x6xf32>) -> tensor<4x8xf32>
+  %3 = arith.constant dense<0.0> : tensor<3xf32>
+  %4 = arith.constant dense<2.5> : tensor<3xf32>
+  return %0, %2, %3, %4 : tensor<1x6xf32>, tensor<4x8xf32>, tensor<3xf32>, tensor<3xf32>
+}
+
+// -----
+
+// The optimizer works in place: new values share the buffers of the old ones.
+// CHECK-LABEL: func.func @optimizer
+// CHECK: tile.launch @adamw_f32 grid [1]
+// CHECK-SAME: inplace = array<i64: 0, 2, 3>, result_names = ["new_parameter", "new_first", "new_second"]
+func.func @optimizer(%w: tensor<8x9xf32>, %g: tensor<8x9xf32>, %m: tensor<8x9xf32>, %v: tensor<8x9xf32>, %lr: tensor<1xf32>, %step: tensor<1xi32>) -> (tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>) {
+  %0:3 = braid.adamw %w, %g, %m, %v, %lr, %step, %lr {beta1 = 0.9, beta2 = 0.95, eps = 1.0e-8, weight_decay = 0.1} : (tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>) -> (tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>)
+  return %0#0, %0#1, %0#2 : tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>
+}
+
+// -----
+
+// Layers of one stack: one kernel, a launch per layer with the layer's key.
+// CHECK-LABEL: func.func @init
+// CHECK: tile.launch @init_normal_f32 {{.*}}key = 11 : index
+// CHECK: tile.launch @init_normal_f32 {{.*}}key = 12 : index
+// CHECK: braid.concat
+func.func @init(%seed: tensor<1xi64>) -> tensor<2x4x4xf32> {
+  %0 = braid.init %seed {distribution = "normal", keys = array<i64: 11, 12>, scale = 0.02, stacked} : (tensor<1xi64>) -> tensor<2x4x4xf32>
+  return %0 : tensor<2x4x4xf32>
+}
