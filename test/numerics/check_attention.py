@@ -21,7 +21,7 @@ class Attention:
         for name, value in {"o": o, "lse": lse, "dq": dq, "dk": dk, "dv": dv}.items():
             f.output(name, value)
 
-    def check(self, label, rng, documents, size=1.0):
+    def check(self, label, rng, documents, size=1.0, gradients=1e-5):
         B, T, H, G, D = self.dims
         S = self.settings["prefix"] + T
         q, k, v, do = (rng.standard_normal(s) * size for s in ((B, T, H, D), (B, S, G, D), (B, S, G, D), (B, T, H, D)))
@@ -31,7 +31,7 @@ class Attention:
         references = {"o": o, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
         if np.any(documents == PADDING):
             del references["lse"]  # undefined where a token sees no key
-        limit = {n: 1e-9 if self.dtype == "f64" else 2e-6 if n in ("o", "lse") else 1e-5 for n in references}
+        limit = {n: 1e-9 if self.dtype == "f64" else 2e-6 if n in ("o", "lse") else gradients for n in references}
         self.program.check(self.function, {"q": q, "k": k, "v": v, "do": do, "documents": documents}, references, limit,
                            f"{self.function.name} {label}")
 
@@ -46,7 +46,8 @@ def add_packed(program, rng):
                 a.check("packed", rng, documents_of(cut, T))
                 if dtype == "f32":
                     a.check("padding behind 1 token", rng, documents_of([[0, 1]] * B, T))
-                    a.check("sharp", rng, one_document(B, T), size=5.0)
+                    # Where p is near 1, p (dp - <p, dp>) cancels in f32, whatever the order.
+                    a.check("sharp", rng, one_document(B, T), size=5.0, gradients=1e-3)
     # A K/V prefix of earlier slices: documents that began before the slice, or inside it.
     for window in (0, 20):
         a = Attention(program, 2, 33, 4, 2, 16, window, prefix=31)

@@ -13,7 +13,7 @@ SETTINGS = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}
 
 
 def add_adamw(program, rng, dtype):
-    f = program.function(f"adamw_{dtype}", dtype)
+    f = program.function(f"step_{dtype}", dtype)
     shape = (3, 50, 7)
     w, g, m, v = (f.input(n, shape) for n in ("parameter", "gradient", "first", "second"))
     lr, step, scale = f.input("learning_rate", (1,)), f.input("step", (1,), "i32"), f.input("scale", (1,))

@@ -139,6 +139,19 @@ class Compiled:
         return json.loads(run([tool("braid-run"), "info", self.path, "--json"]))
 
 
+def errors(value, reference, floor=0.0):
+    """|value - reference| / max(|reference|, floor) in the L2 norm, and the same of the largest elements."""
+    if value.shape != reference.shape or not np.all(np.isfinite(value)):
+        return np.inf, np.inf
+    if value.dtype == np.float32:  # what f32 cannot hold is zero
+        reference = np.where(np.abs(reference) < np.finfo(np.float32).tiny, 0.0, reference)
+    if not floor or not reference.size:
+        return relative_error(value, reference), largest_error(value, reference)
+    distance = np.asarray(value, np.float64) - reference
+    typical = floor / np.sqrt(reference.size)
+    return np.linalg.norm(distance) / max(np.linalg.norm(reference), floor), np.abs(distance).max() / max(np.abs(reference).max(), 3 * typical)
+
+
 def run(command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -158,8 +171,10 @@ class Report:
         self.failed += not ok
         print(f"{'ok    ' if ok else 'FAILED'} {self.name}: {label}: {words}", flush=True)
 
-    def compare(self, label, values, references, limit):
-        """values, references {name: array}; limit: a number, or {name: number} (integers: exact). The worst output is printed."""
+    def compare(self, label, values, references, limit, floors=None):
+        """values, references {name: array}; limit: a number, or {name: number} (integers: exact). The worst output is printed.
+
+        floors {name: norm}: that output is judged against max(|reference|, norm), where it is a difference of larger terms."""
         worst, ok = None, True
         for name, reference in references.items():
             value, reference = values[name], np.asarray(reference)
@@ -168,10 +183,7 @@ class Report:
                 top = error
             else:
                 bound = limit[name] if isinstance(limit, dict) else limit
-                if value.shape != reference.shape:
-                    error = top = np.inf
-                else:
-                    error, top = relative_error(value, reference), largest_error(value, reference) if np.all(np.isfinite(value)) else np.inf
+                error, top = errors(value, reference, (floors or {}).get(name, 0.0))
             good = error <= bound and top <= 3 * bound
             excess = max(error, top / 3) / bound if bound else float(not good) * 1e300
             if worst is None or excess > worst[0]:
@@ -232,9 +244,9 @@ class Program(Report):
             converted[name] = array
         return self.compile().call(function.name, converted, list(function.outputs))
 
-    def check(self, function, inputs, references, limit, label=""):
+    def check(self, function, inputs, references, limit, label="", floors=None):
         """Remembers a case; it runs in finish(), when all functions are known."""
-        self.pending.append((function, inputs, references, limit, label or function.name))
+        self.pending.append((function, inputs, references, limit, label or function.name, floors))
 
     def then(self, action):
         """A case of several calls: action(program)."""
@@ -251,8 +263,8 @@ class Program(Report):
                 if callable(case):
                     case(self)
                 else:
-                    function, inputs, references, limit, label = case
-                    self.compare(label, self.call(function, inputs), references, limit)
+                    function, inputs, references, limit, label, floors = case
+                    self.compare(label, self.call(function, inputs), references, limit, floors)
             except RuntimeError as error:
                 self.line(False, "call" if callable(case) else case[4], str(error))
         return super().finish()
