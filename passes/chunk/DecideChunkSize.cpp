@@ -44,7 +44,7 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
   void runOnOperation() override {
     if (chunkSize < 0 || chunkSize % tileRows != 0) {
       getOperation().emitError("chunk-size = ")
-          << chunkSize << " is not a multiple of " << tileRows << " (0 chooses from the class and the dimensions)";
+          << chunkSize.getValue() << " is not a multiple of " << tileRows << " (0 chooses from the class and the dimensions)";
       return signalPassFailure();
     }
     getOperation().walk([&](Operation *op) {

@@ -129,7 +129,7 @@ Var ChunkMath::scores(Var q, Var keys) {
 ChunkMath::Scores ChunkMath::scoresAndGradients(Var q, Var keys, Var ds) {
   if (shape.vectorDecay())
     return vectorScores(q, keys, ds);
-  Var p = decayed(ds);
+  Var p = decayed(mask(ds, tile::Keep::strict_lower));
   return {decayed(dotTB(q, keys)), dot(p, keys), dotTA(p, q)};
 }
 
@@ -165,7 +165,7 @@ ChunkMath::Scores ChunkMath::vectorScores(Var q, Var keys, Var ds) {
     Vars carried{zeros({N, N})};
     Var dsColumns;
     if (gradients) {
-      dsColumns = transpose(mask(slice(dsi, first, N), tile::Keep::lower));
+      dsColumns = transpose(mask(slice(dsi, first, N), tile::Keep::strict_lower));
       carried.append({dqi, zeros({N, K})});
     }
     Vars diagonal = k.loop(0, N, 1, carried, [&](Var j, llvm::ArrayRef<Var> now) -> Vars {

@@ -70,7 +70,8 @@ public:
   struct Scores {
     Var s, dq, dk;
   };
-  /// The scores and, for dS (lower triangle), dq_i = sum_j dS_ij k_j exp(c_i - c_j), dk_j = sum_i dS_ij q_i exp(c_i - c_j).
+  /// The scores and, for the strictly lower triangle of dS, dq_i = sum_j dS_ij k_j exp(c_i - c_j) and
+  /// dk_j = sum_i dS_ij q_i exp(c_i - c_j). The diagonal, where no decay acts, is the caller's.
   Scores scoresAndGradients(Var q, Var k, Var ds);
   /// x * exp(c_i - c_j) below and on the diagonal, 0 above (scalar decays; the mask alone for I and H).
   Var decayed(Var x);

@@ -8,12 +8,12 @@
 //                                                           dK = Z^T Q + (Y + Y^T) K - exp(c) (dV M^T) + w (U D'^T)
 //   w = exp(c_C - c), E_ij = exp(c_i - c_j)                 dbeta = rowsum(dH R) + rowsum(dA stril((K K^T) E))
 //
-// Log decay, class V, by the x dx identity (3.3), restarted at every chunk:
-//   dg_t = sum_{s >= t} (q dq - k dk)_s + rowsum(M' D'),   rowsum(M' D') = exp(c_C) rowsum(M D') + colsum((K w) (V D'^T))
-// Scalar classes afford the same sum term by term, without its cancellation (a token's own read of its own write cancels):
-//   dg_t = sum_{i >= t > j} W_ij + sum_{i >= t} a_i + sum_{j < t} b_j + exp(c_C) <M, D'>
-//   W = dS S (delta: (dO U^T) S + dA A),  a_i = exp(c_i) q_i.(dO M^T)_i (delta: - exp(c_i) k_i.(dV M^T)_i),
-//   b_j = w_j k_j.(U D'^T)_j,   U = V for plain classes
+// Log decay: the x dx identity (3.3), restarted at every chunk and sorted so that nothing large cancels under strong
+// decays. A token's read of its own write meets no decay: dQ~, dK~ are the parts of dQ, dK from the strict triangle of dS.
+//   dg_t = sum_{i >= t} a_i + sum_{j < t} b_j + exp(c_C) rowsum(M D') + pairs_t,  b = (K w) * (U D'^T),  U = V if plain
+//   class V   a = q exp(c) (dO M^T),                  pairs_t = sum_{s >= t} (q dQ~ - k dK~)_s
+//   scalar    all summed over features, delta classes: a = .. - k exp(c) (dV M^T),
+//             pairs_t = sum_{i >= t > j} W_ij,        W = dS S, delta: (dO U^T) S + dA A
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/LsmKernels.h"
@@ -83,17 +83,19 @@ void GradKernel::writePlain() {
     return next;
   });
   auto [scores, dqInside, dkInside] = math.scoresAndGradients(queries, keys, sums[0]);
-  Var dQueriesState = math.fromStart(sums[1]), keysToEnd = math.toEnd(keys);
-  Var dQueries = dQueriesState + dqInside, dKeys = math.toEnd(sums[2]) + dkInside;
-  math.storeTokens(dQueries * scale, dq, 0);
-  math.storeTokens(dKeys, dk, 0);
+  Var fromState = math.fromStart(sums[1]), toState = math.toEnd(sums[2]), keysToEnd = math.toEnd(keys);
+  Var self = select(eq(k.iota({C, C}, 0), k.iota({C, C}, 1)), sums[0], 0.0);
+  Var diagonal = expand(sum(self, 1), 1, K);
+  math.storeTokens((fromState + dqInside + diagonal * keys) * scale, dq, 0);
+  math.storeTokens(toState + dkInside + diagonal * queries, dk, 0);
   if (shape.vectorDecay()) {
-    Var end = sums[3] * math.acrossChunk() + sum(keysToEnd * sums[2], 0);
-    Var suffix = cumsum(queries * dQueries - keys * dKeys, 0, /*reverse=*/true);
-    math.storeTokens(suffix + expand(end, 0, C), dLogDecay, 0);
+    Var suffix = cumsum(queries * (fromState + dqInside) - keys * dkInside, 0, /*reverse=*/true);
+    Var prefix = cumsum(keysToEnd * sums[2]); // of the tokens before: one row down
+    Var before = insertRows(rows(prefix, k.number(0), C - 1), zeros({C, K}), k.number(1));
+    math.storeTokens(suffix + before + expand(sums[3] * math.acrossChunk(), 0, C), dLogDecay, 0);
   } else if (dLogDecay) {
     Var w = mask(sums[0] * scores, tile::Keep::strict_lower);
-    storeScalarDecay(w, sum(queries * dQueriesState, 1), sum(keysToEnd * sums[2], 1), sums[3]);
+    storeScalarDecay(w, sum(queries * fromState, 1), sum(keysToEnd * sums[2], 1), sums[3]);
   }
   math.valueLoop([&](Index first) {
     Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);

@@ -1,0 +1,55 @@
+// RUN: braid-opt %s --braid-decide-chunk-size --split-input-file | FileCheck %s
+// RUN: braid-opt %s --braid-decide-chunk-size=chunk-size=32 --split-input-file | FileCheck %s --check-prefix=OVERRIDE
+// RUN: not braid-opt %s --braid-decide-chunk-size=chunk-size=24 --split-input-file 2>&1 | FileCheck %s --check-prefix=WRONG
+
+// WRONG: error: chunk-size = 24 is not a multiple of 16 (0 chooses from the class and the dimensions)
+
+// The default: 64 tokens.
+// CHECK-LABEL: func.func @vector_decay
+// CHECK: braid.lsm.scan {{.*}}chunk_size = 64
+// OVERRIDE-LABEL: func.func @vector_decay
+// OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
+func.func @vector_decay(%q: tensor<2x256x2x32xf32>, %g: tensor<2x256x2x32xf32>, %m: tensor<2x2x32x32xf32>, %d: tensor<2x256xi32>) -> tensor<2x256x2x32xf32> {
+  %o, %f = braid.lsm.scan %q, %q, %q, %g, %m, %d {class_id = 3 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>}
+      : (tensor<2x256x2x32xf32>, tensor<2x256x2x32xf32>, tensor<2x256x2x32xf32>, tensor<2x256x2x32xf32>, tensor<2x2x32x32xf32>, tensor<2x256xi32>)
+      -> (tensor<2x256x2x32xf32>, tensor<2x2x32x32xf32>)
+  return %o : tensor<2x256x2x32xf32>
+}
+
+// -----
+
+// Never more than the tokens, in whole score tiles; the gradient is cut like the scan.
+// CHECK-LABEL: func.func @short
+// CHECK: braid.lsm.scan {{.*}}chunk_size = 48
+// CHECK: braid.lsm.scan_grad {{.*}}chunk_size = 48
+// OVERRIDE-LABEL: func.func @short
+// OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
+// OVERRIDE: braid.lsm.scan_grad {{.*}}chunk_size = 32
+func.func @short(%q: tensor<1x33x2x8xf32>, %b: tensor<1x33x2xf32>, %m: tensor<1x2x8x8xf32>, %d: tensor<1x33xi32>) -> tensor<1x33x2x8xf32> {
+  %o, %f = braid.lsm.scan %q, %q, %q, %b, %m, %d {class_id = 4 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>}
+      : (tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2xf32>, tensor<1x2x8x8xf32>, tensor<1x33xi32>)
+      -> (tensor<1x33x2x8xf32>, tensor<1x2x8x8xf32>)
+  %g:5 = braid.lsm.scan_grad %q, %q, %q, %b, %m, %d, %o, %f {class_id = 4 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1, 1>}
+      : (tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2xf32>, tensor<1x2x8x8xf32>, tensor<1x33xi32>, tensor<1x33x2x8xf32>, tensor<1x2x8x8xf32>)
+      -> (tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2xf32>, tensor<1x2x8x8xf32>)
+  return %g#0 : tensor<1x33x2x8xf32>
+}
+
+// -----
+
+// Scalar decays on wide keys and narrow values afford longer chunks; a size that is there stays.
+// CHECK-LABEL: func.func @wide
+// CHECK: braid.lsm.scan {{.*}}chunk_size = 128
+// CHECK: braid.lsm.scan {{.*}}chunk_size = 16
+// OVERRIDE-LABEL: func.func @wide
+// OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
+// OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 16
+func.func @wide(%q: tensor<1x256x1x128xf32>, %v: tensor<1x256x1x64xf32>, %g: tensor<1x256x1xf32>, %m: tensor<1x1x128x64xf32>, %d: tensor<1x256xi32>) -> tensor<1x256x1x64xf32> {
+  %o, %f = braid.lsm.scan %q, %q, %v, %g, %m, %d {class_id = 2 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>}
+      : (tensor<1x256x1x128xf32>, tensor<1x256x1x128xf32>, tensor<1x256x1x64xf32>, tensor<1x256x1xf32>, tensor<1x1x128x64xf32>, tensor<1x256xi32>)
+      -> (tensor<1x256x1x64xf32>, tensor<1x1x128x64xf32>)
+  %p, %r = braid.lsm.scan %q, %q, %o, %g, %f, %d {chunk_size = 16 : i64, class_id = 2 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>}
+      : (tensor<1x256x1x128xf32>, tensor<1x256x1x128xf32>, tensor<1x256x1x64xf32>, tensor<1x256x1xf32>, tensor<1x1x128x64xf32>, tensor<1x256xi32>)
+      -> (tensor<1x256x1x64xf32>, tensor<1x1x128x64xf32>)
+  return %p : tensor<1x256x1x64xf32>
+}
