@@ -170,7 +170,7 @@ void ModelBuilder::buildForward(bool training) {
       if (flow.expertCounts.size() > 1)
         counts = ConcatOp::create(builder, entry.loc("expert_counts"), entry.integers({rows, experts}),
                                   flow.expertCounts, builder.getI64IntegerAttr(0));
-      entry.output("expert_counts", counts, flow.expertLayers);
+      entry.output("expert_counts", counts); // [layers, E], one tensor
     }
   }
   func::FuncOp function = entry.finish();

@@ -177,32 +177,42 @@ void writeGradWeight(KernelBuilder &k, const ConvShape &shape, Type result) {
   k.store(cast(concat(columns), result), dWeight, {column, 0});
 }
 
+/// Features may come as heads ([B, T, H, K]); the kernels see channels [B, T, D].
+Value channels(OutlineContext &context, Operation *op, Value v) {
+  return context.view(op, v, {shapeOf(v)[0], shapeOf(v)[1], product(shapeOf(v)) / (shapeOf(v)[0] * shapeOf(v)[1])});
+}
+RankedTensorType channelsType(Value v, Value like) {
+  return RankedTensorType::get(shapeOf(like), tensorType(v).getElementType());
+}
+
 ConvShape shapeOfOp(Value x, Value weight, Value tail) {
   Type token = tensorType(x).getElementType();
-  return {shapeOf(x)[2], shapeOf(weight)[1], token, tensorType(weight).getElementType(), tensorType(tail).getElementType(), computeType(token)};
+  return {shapeOf(weight)[0], shapeOf(weight)[1], token, tensorType(weight).getElementType(), tensorType(tail).getElementType(), computeType(token)};
 }
 
 LogicalResult outlineForward(ShortConvOp op, OutlineContext &context) {
   ConvShape shape = shapeOfOp(op.getX(), op.getWeight(), op.getTail());
-  Shape x = shapeOf(op.getX());
+  Value in = channels(context, op, op.getX());
+  Shape x = shapeOf(in);
   std::string kernel = context.kernel(shape.kernelName("short_conv"), {"rows", "columns", "batch"}, [&](KernelBuilder &k) { writeForward(k, shape); });
   auto launch = context.launch(op, kernel, {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]});
-  launch.arg("x", op.getX()).arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("tail", op.getTail());
-  context.replace(op, launch.result("y", op.getY().getType()).result("new_tail", op.getNewTail().getType()).run());
+  launch.arg("x", in).arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("tail", op.getTail());
+  context.replace(op, launch.result("y", channelsType(op.getY(), in)).result("new_tail", op.getNewTail().getType()).run());
   return success();
 }
 
 LogicalResult outlineGrad(ShortConvGradOp op, OutlineContext &context) {
   ConvShape shape = shapeOfOp(op.getX(), op.getWeight(), op.getTail());
-  Shape x = shapeOf(op.getX());
+  Value in = channels(context, op, op.getX()), dy = channels(context, op, op.getDy());
+  Shape x = shapeOf(in);
   Type result = tensorType(op.getDweight()).getElementType();
   std::string inputs = context.kernel(shape.kernelName("short_conv_grad_x"), {"rows", "columns", "batch"}, [&](KernelBuilder &k) { writeGradInputs(k, shape); });
   auto first = context.launch(op, inputs, {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]});
-  first.arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("dy", op.getDy()).arg("dnew_tail", op.getDnewTail());
-  auto dInputs = first.result("dx", op.getDx().getType()).result("dtail", op.getDtail().getType()).run();
+  first.arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("dy", dy).arg("dnew_tail", op.getDnewTail());
+  auto dInputs = first.result("dx", channelsType(op.getDx(), in)).result("dtail", op.getDtail().getType()).run();
   std::string weights = context.kernel(shape.kernelName("short_conv_grad_weight"), {"columns"}, [&](KernelBuilder &k) { writeGradWeight(k, shape, result); });
   auto second = context.launch(op, weights, {shape.features / shape.weightColumns()});
-  second.arg("x", op.getX()).arg("documents", op.getDocuments()).arg("tail", op.getTail()).arg("dy", op.getDy());
+  second.arg("x", in).arg("documents", op.getDocuments()).arg("tail", op.getTail()).arg("dy", dy);
   Value dWeight = second.result("dweight", op.getDweight().getType()).run()[0];
   context.replace(op, {dInputs[0], dWeight, dInputs[1]});
   return success();
