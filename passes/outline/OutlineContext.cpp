@@ -7,12 +7,17 @@ namespace braid {
 
 std::string OutlineContext::kernel(StringRef name, ArrayRef<StringRef> grid,
                                    llvm::function_ref<void(KernelBuilder &)> body) {
-  if (!module.lookupSymbol(name)) {
-    KernelBuilder k(module, name, grid);
-    body(k);
-    k.finish();
+  // A function of the program may have the name already.
+  std::string symbol = name.str();
+  while (Operation *existing = module.lookupSymbol(symbol)) {
+    if (existing->hasAttr(tile::kKernelAttr))
+      return symbol;
+    symbol += "_kernel";
   }
-  return name.str();
+  KernelBuilder k(module, symbol, grid);
+  body(k);
+  k.finish();
+  return symbol;
 }
 
 OutlineContext::Launch &OutlineContext::Launch::arg(StringRef name, Value value) {
