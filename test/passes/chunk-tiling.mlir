@@ -7,7 +7,7 @@
 !doc = tensor<2x100xi32>
 
 // ceil(100 / 32) + 1 rows: the module says nothing about documents. Forward and gradient cut the row once (CSE).
-// CHECK-LABEL: func.func @gated_delta
+// CHECK-LABEL: func.func @gated_householder
 // CHECK-SAME: (%[[Q:.*]]: tensor<2x100x2x16xf32>, %[[G:.*]]: tensor<2x100x2xf32>, %[[B:.*]]: tensor<2x100x2xf32>, %[[M0:.*]]: tensor<2x2x16x16xf32>, %[[D:.*]]: tensor<2x100xi32>)
 // CHECK: %[[C:.*]] = braid.lsm.chunk_table %[[D]] {chunk_size = 32 : i64} : (tensor<2x100xi32>) -> tensor<2x5x4xi32>
 // CHECK: %[[X:.*]], %[[P:.*]] = braid.lsm.chunk_state %[[Q]], %[[Q]], %[[G]], %[[B]], %[[C]] {{.*}} -> (tensor<2x5x2x16x16xf32>, tensor<2x5x2x16x16xf32>)
@@ -21,13 +21,13 @@
 // CHECK: %[[DQ:.*]], %{{.*}}, %{{.*}}, %[[GATES:.*]]:2 = braid.lsm.chunk_grad %[[Q]], %[[Q]], %[[Q]], %[[G]], %[[B]], %[[M2]], %[[DX]], %[[O]]
 // CHECK: return %[[DQ]], %[[GATES]]#0, %[[GATES]]#1, %[[DM0]]
 // CHECK-NOT: braid.lsm.scan
-// CSE-LABEL: func.func @gated_delta
+// CSE-LABEL: func.func @gated_householder
 // CSE-COUNT-1: braid.lsm.chunk_table
 // CSE-NOT: braid.lsm.chunk_table
 // CSE-COUNT-1: braid.lsm.chunk_state
 // CSE-NOT: braid.lsm.chunk_state
 // CSE: return
-func.func @gated_delta(%q: !tok, %g: !gate, %b: !gate, %m: !state, %d: !doc) -> (!tok, !gate, !gate, !state) {
+func.func @gated_householder(%q: !tok, %g: !gate, %b: !gate, %m: !state, %d: !doc) -> (!tok, !gate, !gate, !state) {
   %o, %f = braid.lsm.scan %q, %q, %q, %g, %b, %m, %d {chunk_size = 32 : i64, class_id = 5 : i32, scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>}
       : (!tok, !tok, !tok, !gate, !gate, !state, !doc) -> (!tok, !state)
   %r:6 = braid.lsm.scan_grad %q, %q, %q, %g, %b, %m, %d, %o, %f {chunk_size = 32 : i64, class_id = 5 : i32, scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>}
