@@ -33,16 +33,19 @@ static Value alignLeading(TileEmitter &e, Value small, Value large) {
 static Value alignWhole(TileEmitter &e, Value whole, Value x) {
   ArrayRef<int64_t> inner = TileEmitter::shape(x), outer = TileEmitter::shape(whole);
   if (inner.take_back(outer.size()) != outer)
-    whole = alignLeading(e, whole, e.splat(VectorType::get(inner.drop_front(), TileEmitter::type(x).getElementType()), 0));
+    whole =
+        alignLeading(e, whole, e.splat(VectorType::get(inner.drop_front(), TileEmitter::type(x).getElementType()), 0));
   return e.broadcastTo(whole, TileEmitter::type(x));
 }
 
-//===- Elementwise --------------------------------------------------------------------------------------------------===//
+//===- Elementwise
+//--------------------------------------------------------------------------------------------------===//
 
 void AddOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   auto xs = widened(*this, e, operands);
   Value total = xs.front();
-  for (Value x : llvm::drop_begin(xs)) total = e.add(total, x);
+  for (Value x : llvm::drop_begin(xs))
+    total = e.add(total, x);
   finish(*this, e, total, results);
 }
 
@@ -83,7 +86,8 @@ void LogDecayOp::emitTile(TileEmitter &e, ValueRange operands, Results &results)
 
 void CastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) { finish(*this, e, operands[0], results); }
 
-//===- Softmax and norms --------------------------------------------------------------------------------------------===//
+//===- Softmax and norms
+//--------------------------------------------------------------------------------------------===//
 
 /// exp(x - max) and its sum over the last dimension.
 static std::pair<Value, Value> shiftedExp(TileEmitter &e, Value x, Value &shift) {
@@ -148,7 +152,8 @@ void GatedNormOp::emitTile(TileEmitter &e, ValueRange operands, Results &results
   finish(*this, e, getNormFirst() ? e.mul(y, gate) : y, results);
 }
 
-//===- Heads --------------------------------------------------------------------------------------------------------===//
+//===- Heads
+//--------------------------------------------------------------------------------------------------------===//
 
 /// cos and sin [R, dim / 2] of position * theta^(-2i/dim). The angle is formed and reduced in f64: in f32 a position of
 /// 10^4 would already cost three digits.
@@ -159,7 +164,8 @@ static std::pair<Value, Value> rotations(TileEmitter &e, Value documents, double
   position = arith::MaxSIOp::create(e.builder, e.loc, position, zero);
   auto type = VectorType::get({e.rows, dim / 2}, e.builder.getF64Type());
   SmallVector<double> frequencies;
-  for (int64_t i = 0; i < dim / 2; ++i) frequencies.push_back(std::pow(theta, -2.0 * i / dim));
+  for (int64_t i = 0; i < dim / 2; ++i)
+    frequencies.push_back(std::pow(theta, -2.0 * i / dim));
   auto rowType = VectorType::get({dim / 2}, e.builder.getF64Type());
   Value frequency = arith::ConstantOp::create(e.builder, e.loc, rowType,
                                               DenseElementsAttr::get(rowType, ArrayRef<double>(frequencies)));
@@ -173,7 +179,8 @@ static std::pair<Value, Value> rotations(TileEmitter &e, Value documents, double
 void RopeOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value x = widened(*this, e, operands)[0];
   int64_t dim = getDim(), half = dim / 2, size = TileEmitter::shape(x).back();
-  auto [cosine, sine] = rotations(e, operands[1], getTheta().convertToDouble(), dim, TileEmitter::type(x).getElementType());
+  auto [cosine, sine] =
+      rotations(e, operands[1], getTheta().convertToDouble(), dim, TileEmitter::type(x).getElementType());
   bool interleaved = getLayout() == "interleaved";
   Value turned = dim < size ? e.slice(x, 0, dim) : x;
   SmallVector<int64_t> whole(TileEmitter::shape(turned)), pairs = whole, part = whole;
@@ -213,7 +220,8 @@ void RepeatHeadsOp::emitTile(TileEmitter &e, ValueRange operands, Results &resul
   finish(*this, e, e.reshape(e.expandAt(x, 2, heads / groups), wanted), results);
 }
 
-//===- Routing ------------------------------------------------------------------------------------------------------===//
+//===- Routing
+//------------------------------------------------------------------------------------------------------===//
 
 static Value expertIndex(TileEmitter &e, int64_t rows, int64_t experts) {
   auto type = VectorType::get({rows, experts}, e.builder.getI32Type());
@@ -258,7 +266,8 @@ void MoeRouteWeightsOp::emitTile(TileEmitter &e, ValueRange operands, Results &r
     columns.push_back(e.reshape(e.sumLast(e.select(isIt, logits, zero)), {rows, 1}));
   }
   Value chosen = columns.size() == 1 ? columns.front() : e.concat(columns);
-  if (getNormalize()) return finish(*this, e, softmax(e, chosen), results); // = softmax over all / their sum (moe-family 2.1)
+  if (getNormalize())
+    return finish(*this, e, softmax(e, chosen), results); // = softmax over all / their sum (moe-family 2.1)
   Value shift;
   auto [p, total] = shiftedExp(e, logits, shift);
   Value weights = e.div(e.exp(e.sub(chosen, e.expandLast(shift, k))), e.expandLast(total, k));
@@ -276,7 +285,8 @@ void MoeRouterLossOp::emitTile(TileEmitter &e, ValueRange operands, Results &res
   Value balance = e.div(e.sumLast(e.mul(p, counts)), total);
   Value lse = e.add(shift, e.log(total));
   double share = getBalance().convertToDouble() * experts / (getTopK() * n * n);
-  finish(*this, e,
-         e.add(e.mul(balance, e.like(balance, share)), e.mul(e.mul(lse, lse), e.like(lse, getZ().convertToDouble() / n))),
-         results);
+  finish(
+      *this, e,
+      e.add(e.mul(balance, e.like(balance, share)), e.mul(e.mul(lse, lse), e.like(lse, getZ().convertToDouble() / n))),
+      results);
 }

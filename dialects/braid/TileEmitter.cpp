@@ -46,10 +46,14 @@ Value TileEmitter::logSigmoid(Value x) { return sub(minimum(x, like(x, 0)), tail
 
 Value TileEmitter::activation(Value x, StringRef kind) {
   Value zero = like(x, 0), one = like(x, 1);
-  if (kind == "silu") return mul(x, sigmoid(x));
-  if (kind == "sigmoid") return sigmoid(x);
-  if (kind == "tanh") return math::TanhOp::create(builder, loc, x);
-  if (kind == "relu") return select(positive(x), x, zero);
+  if (kind == "silu")
+    return mul(x, sigmoid(x));
+  if (kind == "sigmoid")
+    return sigmoid(x);
+  if (kind == "tanh")
+    return math::TanhOp::create(builder, loc, x);
+  if (kind == "relu")
+    return select(positive(x), x, zero);
   if (kind == "relu2") {
     Value r = select(positive(x), x, zero);
     return mul(r, r);
@@ -63,14 +67,20 @@ Value TileEmitter::activation(Value x, StringRef kind) {
     Value inner = mul(like(x, 0.79788456080286535588), add(x, mul(like(x, 0.044715), cube)));
     return mul(mul(like(x, 0.5), x), add(one, math::TanhOp::create(builder, loc, inner)));
   }
-  if (kind == "softplus") return softplus(x);
-  if (kind == "elu1") return select(positive(x), add(x, one), exp(minimum(x, zero)));
-  if (kind == "exp") return exp(x);
-  if (kind == "reciprocal") return div(one, x);
+  if (kind == "softplus")
+    return softplus(x);
+  if (kind == "elu1")
+    return select(positive(x), add(x, one), exp(minimum(x, zero)));
+  if (kind == "exp")
+    return exp(x);
+  if (kind == "reciprocal")
+    return div(one, x);
   llvm_unreachable("an activation that the verifier let through");
 }
 
-static VectorType withoutLast(VectorType type) { return VectorType::get(type.getShape().drop_back(), type.getElementType()); }
+static VectorType withoutLast(VectorType type) {
+  return VectorType::get(type.getShape().drop_back(), type.getElementType());
+}
 static Value reduceLast(TileEmitter &e, Value x, tile::ReduceKind kind) {
   VectorType type = TileEmitter::type(x);
   return tile::ReduceOp::create(e.builder, e.loc, withoutLast(type), x, type.getRank() - 1, kind);
@@ -91,7 +101,8 @@ Value TileEmitter::broadcastTo(Value x, VectorType wanted) {
 }
 
 Value TileEmitter::reshape(Value x, ArrayRef<int64_t> wanted) {
-  if (shape(x) == wanted) return x;
+  if (shape(x) == wanted)
+    return x;
   return vector::ShapeCastOp::create(builder, loc, VectorType::get(wanted, type(x).getElementType()), x);
 }
 
@@ -104,15 +115,18 @@ Value TileEmitter::slice(Value x, int64_t offset, int64_t size) {
 Value TileEmitter::concat(ValueRange xs) {
   SmallVector<int64_t> wanted(shape(xs.front()));
   wanted.back() = 0;
-  for (Value x : xs) wanted.back() += shape(x).back();
+  for (Value x : xs)
+    wanted.back() += shape(x).back();
   return tile::ConcatOp::create(builder, loc, VectorType::get(wanted, type(xs.front()).getElementType()), xs);
 }
 
 Value TileEmitter::cast(Value x, Type element) {
   Type from = type(x).getElementType();
-  if (from == element) return x;
+  if (from == element)
+    return x;
   auto wanted = VectorType::get(shape(x), element);
-  if (!isa<FloatType>(from)) return arith::SIToFPOp::create(builder, loc, wanted, x);
+  if (!isa<FloatType>(from))
+    return arith::SIToFPOp::create(builder, loc, wanted, x);
   if (from.getIntOrFloatBitWidth() < element.getIntOrFloatBitWidth())
     return arith::ExtFOp::create(builder, loc, wanted, x);
   return arith::TruncFOp::create(builder, loc, wanted, x);

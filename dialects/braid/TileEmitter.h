@@ -17,7 +17,7 @@ public:
 
   mlir::OpBuilder &builder;
   mlir::Location loc;
-  int64_t rows;           ///< R: first dimension of every token tile
+  int64_t rows; ///< R: first dimension of every token tile
   mlir::Value tokenIndex; ///< i32 tile [R]: index t of each row within its batch row (positions)
 
   static llvm::ArrayRef<int64_t> shape(mlir::Value v) { return mlir::cast<mlir::VectorType>(v.getType()).getShape(); }
@@ -38,7 +38,7 @@ public:
   mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
   mlir::Value positive(mlir::Value x); ///< i1: x > 0
   mlir::Value sigmoid(mlir::Value x);
-  mlir::Value softplus(mlir::Value x);   ///< max(x, 0) + log1p(exp(-|x|))
+  mlir::Value softplus(mlir::Value x); ///< max(x, 0) + log1p(exp(-|x|))
   mlir::Value logSigmoid(mlir::Value x); ///< min(x, 0) - log1p(exp(-|x|))
   mlir::Value activation(mlir::Value x, llvm::StringRef kind);
   // Shapes.
@@ -50,9 +50,9 @@ public:
   mlir::Value broadcastTo(mlir::Value x, mlir::VectorType type); ///< trailing alignment (whole tiles to token tiles)
   mlir::Value reshape(mlir::Value x, llvm::ArrayRef<int64_t> shape);
   mlir::Value slice(mlir::Value x, int64_t offset, int64_t size); ///< of the last dimension
-  mlir::Value concat(mlir::ValueRange xs);                        ///< along the last dimension
-  mlir::Value cast(mlir::Value x, mlir::Type element);            ///< float <-> float, int -> float
-  mlir::Value wide(mlir::Value x);                                ///< the type to compute in: f64 stays, others f32
+  mlir::Value concat(mlir::ValueRange xs); ///< along the last dimension
+  mlir::Value cast(mlir::Value x, mlir::Type element); ///< float <-> float, int -> float
+  mlir::Value wide(mlir::Value x); ///< the type to compute in: f64 stays, others f32
 
 private:
   mlir::Value tail(mlir::Value x); ///< log1p(exp(-|x|))

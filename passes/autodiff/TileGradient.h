@@ -1,4 +1,5 @@
-//===- TileGradient.h - reverse mode over tile operations ----------------------------------------------------------===//
+//===- TileGradient.h - reverse mode over tile operations
+//----------------------------------------------------------===//
 //
 //   y = f(x) as emitted by a row-wise op, a cotangent dy of y   -->   dx = (df/dx)^T dy, in the same kernel
 //
@@ -14,9 +15,9 @@
 
 namespace braid {
 
-/// Emits, at the builder's insertion point, the cotangents of `inputs` given those of `outputs`. `emitted`: the operations
-/// between them, in order. A null result means that no output depends on the input. An operation without a rule on the
-/// way is an error at `loc`.
+/// Emits, at the builder's insertion point, the cotangents of `inputs` given those of `outputs`. `emitted`: the
+/// operations between them, in order. A null result means that no output depends on the input. An operation without a
+/// rule on the way is an error at `loc`.
 llvm::FailureOr<llvm::SmallVector<mlir::Value>> emitTileGradient(mlir::OpBuilder &builder, mlir::Location loc,
                                                                  llvm::ArrayRef<mlir::Operation *> emitted,
                                                                  mlir::ValueRange outputs, mlir::ValueRange cotangents,

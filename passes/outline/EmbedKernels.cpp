@@ -11,13 +11,14 @@ static LogicalResult outlineGather(EmbedOp op, OutlineContext &context) {
   int64_t width = shapeOf(op.getTable())[1], count = product(shapeOf(op.getTokens()));
   int64_t rows = std::clamp<int64_t>(2048 / width, 1, 16);
   Type element = table.getElementType();
-  std::string kernel = context.kernel("embed_d" + std::to_string(width) + "_" + typeName(element), {"token"}, [&](KernelBuilder &k) {
-    Var tokens = k.buffer("tokens", k.i32(), {kDynamic}), table = k.buffer("table", element, {kDynamic, width});
-    Var y = k.buffer("y", element, {kDynamic, width}), count = k.index("count"), size = k.index("vocabulary");
-    Var first = k.program(0) * rows;
-    Var ids = k.load(tokens, {first}, {rows}, {.limit = count});
-    k.store(k.load(table, {0, 0}, {rows, width}, {.limit = size, .rows = ids}), y, {first, 0}, {.limit = count});
-  });
+  std::string kernel =
+      context.kernel("embed_d" + std::to_string(width) + "_" + typeName(element), {"token"}, [&](KernelBuilder &k) {
+        Var tokens = k.buffer("tokens", k.i32(), {kDynamic}), table = k.buffer("table", element, {kDynamic, width});
+        Var y = k.buffer("y", element, {kDynamic, width}), count = k.index("count"), size = k.index("vocabulary");
+        Var first = k.program(0) * rows;
+        Var ids = k.load(tokens, {first}, {rows}, {.limit = count});
+        k.store(k.load(table, {0, 0}, {rows, width}, {.limit = size, .rows = ids}), y, {first, 0}, {.limit = count});
+      });
   Value tokens = context.view(op, op.getTokens(), {count});
   context.replace(op, context.launch(op, kernel, {ceilDiv(count, rows)})
                           .arg("tokens", tokens)
@@ -30,7 +31,8 @@ static LogicalResult outlineGather(EmbedOp op, OutlineContext &context) {
 }
 
 /// dtable[v, columns] = sum of dy[n, columns] over the tokens n with tokens[n] = v, n ascending. One program owns some
-/// columns of all rows and walks all tokens: no two programs write the same element, and the order is that of the tokens.
+/// columns of all rows and walks all tokens: no two programs write the same element, and the order is that of the
+/// tokens.
 static LogicalResult outlineScatter(EmbedGradOp op, OutlineContext &context) {
   auto type = tensorType(op.getDtable());
   int64_t vocabulary = type.getDimSize(0), width = type.getDimSize(1), count = product(shapeOf(op.getTokens()));

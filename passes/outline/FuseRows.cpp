@@ -1,6 +1,7 @@
-//===- FuseRows.cpp - which row-wise ops share a kernel --------------------------------------------------------------===//
-// Greedy, in block order. A cluster stands at one position of its block: an op joins either by moving the cluster down to
-// itself (no outside user of a member stands before it) or by moving up to the cluster (all its other operands are
+//===- FuseRows.cpp - which row-wise ops share a kernel
+//--------------------------------------------------------------===//
+// Greedy, in block order. A cluster stands at one position of its block: an op joins either by moving the cluster down
+// to itself (no outside user of a member stands before it) or by moving up to the cluster (all its other operands are
 // defined before it). Then SSA dominance is the whole legality; a result that is a sum over rows is never used inside.
 #include "passes/Passes.h"
 #include "passes/outline/RowsCluster.h"
@@ -24,10 +25,12 @@ ArrayRef<int64_t> rowDims(Operation *op) {
 
 bool isElementwise(Operation *op) {
   StringRef name = op->getName().getStringRef();
-  if (auto grad = dyn_cast<RowsGradOp>(op)) name = grad.getOp();
-  static constexpr StringLiteral names[] = {"braid.add", "braid.mul", "braid.scale", "braid.activation",
-                                            "braid.log_sigmoid", "braid.cast"};
-  if (!llvm::is_contained(names, name)) return false;
+  if (auto grad = dyn_cast<RowsGradOp>(op))
+    name = grad.getOp();
+  static constexpr StringLiteral names[] = {"braid.add",        "braid.mul",         "braid.scale",
+                                            "braid.activation", "braid.log_sigmoid", "braid.cast"};
+  if (!llvm::is_contained(names, name))
+    return false;
   auto shape = [](Type type) { return cast<RankedTensorType>(type).getShape(); };
   ArrayRef<int64_t> first = shape(op->getOperand(0).getType());
   return llvm::all_of(op->getOperandTypes(), [&](Type t) { return shape(t) == first; }) &&
@@ -51,14 +54,18 @@ public:
   Fuser(Block &block, int64_t maxOps, int64_t maxValues) : block(block), maxOps(maxOps), maxValues(maxValues) {}
 
   void run(int64_t &nextId) {
-    for (auto [i, op] : llvm::enumerate(block)) index[&op] = i;
+    for (auto [i, op] : llvm::enumerate(block))
+      index[&op] = i;
     for (Operation &op : block) {
-      if (isa<CommStartOp, CommAwaitOp, CommAllReduceOp, CommAllToAllOp>(op)) open.clear(); // communication keeps its place
-      if (isRowsOp(&op)) place(&op);
+      if (isa<CommStartOp, CommAwaitOp, CommAllReduceOp, CommAllToAllOp>(op))
+        open.clear(); // communication keeps its place
+      if (isRowsOp(&op))
+        place(&op);
     }
     Builder b(block.getParentOp()->getContext());
     for (auto &cluster : clusters) {
-      if (cluster->members.size() < 2) continue;
+      if (cluster->members.size() < 2)
+        continue;
       auto attr = b.getI64IntegerAttr(nextId++);
       Operation *last = cluster->anchor;
       bool after = false;
@@ -88,7 +95,8 @@ private:
 
   void place(Operation *op) {
     for (Cluster *cluster : llvm::reverse(open))
-      if (related(op, *cluster) && join(op, *cluster)) return;
+      if (related(op, *cluster) && join(op, *cluster))
+        return;
     auto cluster = std::make_unique<Cluster>();
     cluster->position = index.lookup(op);
     cluster->anchor = op;
@@ -114,7 +122,8 @@ private:
     // A whole operand and a sum over rows exist only before and after the kernel.
     for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       Operation *source = producer(operand);
-      if (!source || owner.lookup(source) != &cluster) continue;
+      if (!source || owner.lookup(source) != &cluster)
+        continue;
       if (rowsOperandKind(op, i) != TokenKind::token ||
           rowsResultKind(source, cast<OpResult>(operand).getResultNumber()) == TokenKind::piece)
         return false;
@@ -134,7 +143,8 @@ private:
     for (Operation *member : cluster.members)
       for (Operation *user : member->getUsers()) {
         Operation *ancestor = block.findAncestorOpInBlock(*user);
-        if (ancestor && ancestor != op && owner.lookup(ancestor) != &cluster && position(ancestor) < here) return false;
+        if (ancestor && ancestor != op && owner.lookup(ancestor) != &cluster && position(ancestor) < here)
+          return false;
       }
     return true;
   }
@@ -161,7 +171,8 @@ struct FuseRowsPass : impl::FuseRowsPassBase<FuseRowsPass> {
     getOperation().walk([&](func::FuncOp func) {
       SmallVector<Block *> blocks;
       func.walk([&](Block *block) { blocks.push_back(block); });
-      for (Block *block : blocks) Fuser(*block, maxOps, maxValues).run(nextId);
+      for (Block *block : blocks)
+        Fuser(*block, maxOps, maxValues).run(nextId);
     });
   }
 };

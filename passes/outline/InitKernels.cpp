@@ -6,8 +6,8 @@
 // uniforms of 24 bits, which f32 holds exactly; a normal variable is Box and Muller's first.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
-#include "passes/outline/OutlineFamilies.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/outline/OutlineFamilies.h"
 #include "llvm/Support/xxhash.h"
 #include <cmath>
 
@@ -62,7 +62,8 @@ Value initLayer(InitOp op, Layer layer, OutlineContext &context) {
   std::string name = "init_" + distribution + "_" + typeName(element) + (sharded ? "_shard" : "");
   std::string kernel = context.kernel(name, {"block", "row"}, [&](KernelBuilder &k) {
     Var seed = k.buffer("seed", seedType, {1}), coordinate = sharded ? k.buffer("coordinate", k.i32(), {1}) : Var();
-    Var y = k.buffer("y", element, {kDynamic, kDynamic}), key = k.index("key"), block = k.index("block"), count = k.index("count");
+    Var y = k.buffer("y", element, {kDynamic, kDynamic}), key = k.index("key"), block = k.index("block"),
+        count = k.index("count");
     Var a = k.scalar("a", k.f32()), b = k.scalar("b", k.f32());
     Var first = k.program(0) * kBlock, row = k.program(1), part = row * count;
     if (sharded)

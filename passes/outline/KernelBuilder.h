@@ -1,4 +1,5 @@
-//===- KernelBuilder.h - writing a tile kernel like its equation ---------------------------------------------------===//
+//===- KernelBuilder.h - writing a tile kernel like its equation
+//---------------------------------------------------===//
 //
 //   KernelBuilder k(module, "scale_add", {"row"});
 //   Var x = k.buffer("x", f32, {kDynamic, 64}), y = k.buffer("y", f32, {kDynamic, 64}), rows = k.index("rows");
@@ -49,7 +50,8 @@ private:
 };
 using Vars = llvm::SmallVector<Var>;
 
-// ---- elementwise (float, integer or index; integers are signed) -------------------------------------------------------
+// ---- elementwise (float, integer or index; integers are signed)
+// -------------------------------------------------------
 Var operator+(Var a, Var b);
 Var operator-(Var a, Var b);
 Var operator*(Var a, Var b);
@@ -112,7 +114,7 @@ struct DotOptions {
 Var dot(Var a, Var b, Var acc = {}, DotOptions options = {});
 inline Var dotTA(Var a, Var b, Var acc = {}) { return dot(a, b, acc, {true, false}); } ///< a^T b
 inline Var dotTB(Var a, Var b, Var acc = {}) { return dot(a, b, acc, {false, true}); } ///< a b^T
-Var solve(Var a, Var b, bool transpose = false);                                       ///< (I + strictlower(a))^-1 b
+Var solve(Var a, Var b, bool transpose = false); ///< (I + strictlower(a))^-1 b
 Var cumsum(Var x, int64_t axis = 0, bool reverse = false);
 Var sum(Var x, int64_t axis); ///< the axis disappears; rank 1 gives a scalar
 Var maximum(Var x, int64_t axis);
@@ -121,14 +123,15 @@ Var expand(Var x, int64_t axis, int64_t size); ///< inserts `axis` and repeats a
 Var splat(Var scalar, Shape shape);
 Var transpose(Var x);
 Var mask(Var x, tile::Keep keep);
-Var rows(Var x, Var offset, int64_t count);    ///< rows [offset, offset + count)
-Var row(Var x, Var offset);                    ///< one row, one rank less
+Var rows(Var x, Var offset, int64_t count); ///< rows [offset, offset + count)
+Var row(Var x, Var offset); ///< one row, one rank less
 Var insertRows(Var value, Var target, Var offset);
 Var slice(Var x, int64_t offset, int64_t size); ///< of the last dimension
-Var concat(llvm::ArrayRef<Var> xs);             ///< along the last dimension
+Var concat(llvm::ArrayRef<Var> xs); ///< along the last dimension
 Var reshape(Var x, Shape shape);
 
-// ---- the kernel -------------------------------------------------------------------------------------------------------
+// ---- the kernel
+// -------------------------------------------------------------------------------------------------------
 
 /// An index operand: a Var or a number.
 struct Index {
@@ -142,8 +145,8 @@ using Indices = llvm::ArrayRef<Index>;
 
 /// How a tile meets a buffer. `dims` empty: the last dimensions of the buffer, as many as the tile has.
 struct AccessOptions {
-  Var limit = {};                        ///< rows at or past it read 0 and are not written
-  Var rows = {};                         ///< loads only: i32 tile of row numbers (gather); negative reads 0
+  Var limit = {}; ///< rows at or past it read 0 and are not written
+  Var rows = {}; ///< loads only: i32 tile of row numbers (gather); negative reads 0
   llvm::SmallVector<int64_t, 4> dims = {}; ///< buffer dimension of each tile dimension, ascending
 };
 
@@ -164,13 +167,13 @@ public:
 
   Var number(int64_t value); ///< an index constant
   Var constant(mlir::Type scalarType, double value);
-  Var integer(mlir::Type scalarType, uint64_t bits);           ///< every bit kept (a double keeps 53)
+  Var integer(mlir::Type scalarType, uint64_t bits); ///< every bit kept (a double keeps 53)
   Var tile(Shape shape, mlir::Type element, double value = 0); ///< a splat tile
-  Var iota(Shape shape, int64_t axis);                         ///< i32
+  Var iota(Shape shape, int64_t axis); ///< i32
 
   Var load(Var buffer, Indices at, Shape tile, const AccessOptions &options = {});
   void store(Var tile, Var buffer, Indices at, const AccessOptions &options = {});
-  Var at(Var buffer, Indices at);              ///< one element
+  Var at(Var buffer, Indices at); ///< one element
   void put(Var scalar, Var buffer, Indices at); ///< one element
   Var value(Index index);
 

@@ -1,4 +1,5 @@
-//===- LinearKernels.cpp - projections and experts: library GEMMs, and tile kernels where the library has none --------===//
+//===- LinearKernels.cpp - projections and experts: library GEMMs, and tile kernels where the library has none
+//--------===//
 // f32 and bf16 go to tile.gemm and tile.grouped_gemm. f64 (exact gradient tests) has no library: blocks of tile.dot.
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -24,9 +25,11 @@ Value gemmF64(Operation *op, const Product &p, RankedTensorType type, OutlineCon
   int64_t k = p.transposeA ? rowsOf(p.a, p.aColumns) : p.aColumns;
   int64_t columns = divisorUpTo(n, kColumns);
   auto f64 = Float64Type::get(op->getContext());
-  std::string name = "gemm_f64_n" + std::to_string(n) + (p.transposeA ? "_m" + std::to_string(m) : "_k" + std::to_string(k)) +
+  std::string name = "gemm_f64_n" + std::to_string(n) +
+                     (p.transposeA ? "_m" + std::to_string(m) : "_k" + std::to_string(k)) +
                      (p.transposeA ? "_ta" : "") + (p.transposeB ? "_tb" : "") + (p.c ? "_add" : "");
-  int64_t rows = p.transposeA ? divisorUpTo(m, kColumns) : kRows, inner = p.transposeA ? kInner : divisorUpTo(k, kInner);
+  int64_t rows = p.transposeA ? divisorUpTo(m, kColumns) : kRows,
+          inner = p.transposeA ? kInner : divisorUpTo(k, kInner);
   std::string kernel = context.kernel(name, {"column", "row"}, [&](KernelBuilder &b) {
     Var x = b.buffer("a", f64, {kDynamic, p.aColumns});
     Var y = b.buffer("b", f64, {p.transposeA ? kDynamic : (p.transposeB ? n : k), p.bColumns});
@@ -35,7 +38,8 @@ Value gemmF64(Operation *op, const Product &p, RankedTensorType type, OutlineCon
     Var row = b.program(1) * rows, column = b.program(0) * columns;
     Var start = c ? b.load(c, {row, column}, {rows, columns}, {.limit = m}) : b.tile({rows, columns}, f64);
     Vars sum = b.loop(0, k, inner, {start}, [&](Var i, ArrayRef<Var> acc) {
-      Var left = p.transposeA ? b.load(x, {i, row}, {inner, rows}, {.limit = k}) : b.load(x, {row, i}, {rows, inner}, {.limit = m});
+      Var left = p.transposeA ? b.load(x, {i, row}, {inner, rows}, {.limit = k})
+                              : b.load(x, {row, i}, {rows, inner}, {.limit = m});
       Var right = p.transposeB ? b.load(y, {column, i}, {columns, inner})
                                : b.load(y, {i, column}, {inner, columns}, {.limit = k});
       return Vars{dot(left, right, acc[0], {p.transposeA, p.transposeB})};
@@ -46,14 +50,16 @@ Value gemmF64(Operation *op, const Product &p, RankedTensorType type, OutlineCon
   Value a = matrix(p.a, p.aColumns), b = matrix(p.b, p.bColumns), c = p.c ? matrix(p.c, n) : Value();
   auto launch = context.launch(op, kernel, {n / columns, ceilDiv(m, rows)});
   launch.arg("a", a).arg("b", b);
-  if (c) launch.arg("c", c);
+  if (c)
+    launch.arg("c", c);
   launch.result("y", type.clone({m, n}), c ? "c" : "").index("m", m).index("k", k);
   return context.view(op, launch.run()[0], type.getShape());
 }
 
 Value gemm(Operation *op, const Product &p, Type type, OutlineContext &context) {
   auto tensor = cast<RankedTensorType>(type);
-  if (tensor.getElementType().isF64()) return gemmF64(op, p, tensor, context);
+  if (tensor.getElementType().isF64())
+    return gemmF64(op, p, tensor, context);
   context.rewriter.setInsertionPoint(op);
   return tile::GemmOp::create(context.rewriter, op->getLoc(), type, p.a, p.b, p.c, p.aColumns, p.bColumns, p.cColumns,
                               p.transposeA, p.transposeB);
@@ -64,7 +70,8 @@ LogicalResult outlineLinearOp(LinearOp op, OutlineContext &context) {
   for (auto [weight, result] : llvm::zip_equal(op.getWeights(), op.getResults())) {
     bool transposed = op.getTransposed();
     int64_t in = shapeOf(weight)[transposed ? 1 : 0], out = shapeOf(weight)[transposed ? 0 : 1];
-    results.push_back(gemm(op, {op.getX(), weight, {}, in, transposed ? in : out, out, false, transposed}, result.getType(), context));
+    results.push_back(gemm(op, {op.getX(), weight, {}, in, transposed ? in : out, out, false, transposed},
+                           result.getType(), context));
   }
   context.rewriter.replaceOp(op, results);
   return success();
@@ -86,14 +93,16 @@ LogicalResult outlineGradWeight(LinearGradWeightOp op, OutlineContext &context) 
   for (auto [dy, dw] : llvm::zip_equal(op.getDys(), op.getDws())) {
     bool transposed = op.getTransposed();
     int64_t in = shapeOf(dw)[transposed ? 1 : 0], out = shapeOf(dw)[transposed ? 0 : 1];
-    Product p = transposed ? Product{dy, op.getX(), {}, out, in, in, true, false} : Product{op.getX(), dy, {}, in, out, out, true, false};
+    Product p = transposed ? Product{dy, op.getX(), {}, out, in, in, true, false}
+                           : Product{op.getX(), dy, {}, in, out, out, true, false};
     results.push_back(gemm(op, p, dw.getType(), context));
   }
   context.rewriter.replaceOp(op, results);
   return success();
 }
 
-//===- Experts ------------------------------------------------------------------------------------------------------===//
+//===- Experts
+//------------------------------------------------------------------------------------------------------===//
 
 /// y[r] = a[r] op(b[g]) (+ c) for the rows of group g, or (weight) y[g] = a_g^T b_g.
 Value groupedF64(Operation *op, Value a, Value b, Value offsets, Value c, bool weight, bool transposeB,
@@ -101,21 +110,24 @@ Value groupedF64(Operation *op, Value a, Value b, Value offsets, Value c, bool w
   auto f64 = Float64Type::get(op->getContext());
   int64_t groups = shapeOf(offsets)[0] - 1, n = type.getShape().back(), k = shapeOf(a)[2];
   int64_t columns = divisorUpTo(n, kColumns), inner = divisorUpTo(k, kInner);
-  std::string name = std::string(weight ? "grouped_gemm_weight_f64" : "grouped_gemm_f64") + "_n" + std::to_string(n) + "_k" +
-                     std::to_string(k) + (transposeB ? "_tb" : "") + (c ? "_add" : "");
+  std::string name = std::string(weight ? "grouped_gemm_weight_f64" : "grouped_gemm_f64") + "_n" + std::to_string(n) +
+                     "_k" + std::to_string(k) + (transposeB ? "_tb" : "") + (c ? "_add" : "");
   std::string kernel = context.kernel(name, {"column", weight ? "row" : "unused", "group"}, [&](KernelBuilder &t) {
-    Var x = t.buffer("a", f64, {kDynamic, k}), y = weight ? t.buffer("b", f64, {kDynamic, n})
-                                                          : t.buffer("b", f64, {kDynamic, transposeB ? n : k, transposeB ? k : n});
+    Var x = t.buffer("a", f64, {kDynamic, k}),
+        y = weight ? t.buffer("b", f64, {kDynamic, n})
+                   : t.buffer("b", f64, {kDynamic, transposeB ? n : k, transposeB ? k : n});
     Var starts = t.buffer("offsets", t.i32(), {kDynamic});
     Var add = !c ? Var() : weight ? t.buffer("c", f64, {kDynamic, k, n}) : t.buffer("c", f64, {kDynamic, n});
     Var z = weight ? t.buffer("y", f64, {kDynamic, k, n}) : t.buffer("y", f64, {kDynamic, n});
     Var g = t.program(2), column = t.program(0) * columns;
-    Var lo = cast(t.at(starts, {g}), t.builder.getIndexType()), hi = cast(t.at(starts, {g + 1}), t.builder.getIndexType());
+    Var lo = cast(t.at(starts, {g}), t.builder.getIndexType()),
+        hi = cast(t.at(starts, {g + 1}), t.builder.getIndexType());
     if (weight) {
       Var row = t.program(1) * inner;
       Var start = add ? t.load(add, {g, row, column}, {inner, columns}) : t.tile({inner, columns}, f64);
       Vars sum = t.loop(lo, hi, kRows, {start}, [&](Var r, ArrayRef<Var> acc) {
-        return Vars{dotTA(t.load(x, {r, row}, {kRows, inner}, {.limit = hi}), t.load(y, {r, column}, {kRows, columns}, {.limit = hi}), acc[0])};
+        return Vars{dotTA(t.load(x, {r, row}, {kRows, inner}, {.limit = hi}),
+                          t.load(y, {r, column}, {kRows, columns}, {.limit = hi}), acc[0])};
       });
       return t.store(sum[0], z, {g, row, column});
     }
@@ -123,27 +135,34 @@ Value groupedF64(Operation *op, Value a, Value b, Value offsets, Value c, bool w
       Var start = add ? t.load(add, {r, column}, {kRows, columns}, {.limit = hi}) : t.tile({kRows, columns}, f64);
       Vars sum = t.loop(0, k, inner, {start}, [&](Var i, ArrayRef<Var> acc) {
         Var left = t.load(x, {r, i}, {kRows, inner}, {.limit = hi});
-        Var right = transposeB ? t.load(y, {g, column, i}, {columns, inner}) : t.load(y, {g, i, column}, {inner, columns});
+        Var right =
+            transposeB ? t.load(y, {g, column, i}, {columns, inner}) : t.load(y, {g, i, column}, {inner, columns});
         return Vars{dot(left, right, acc[0], {false, transposeB})};
       });
       t.store(sum[0], z, {r, column}, {.limit = hi});
     });
   });
-  auto matrix = [&](Value v) { return context.view(op, v, {product(shapeOf(v)) / shapeOf(v).back(), shapeOf(v).back()}); };
+  auto matrix = [&](Value v) {
+    return context.view(op, v, {product(shapeOf(v)) / shapeOf(v).back(), shapeOf(v).back()});
+  };
   Value left = matrix(a), right = weight ? matrix(b) : b;
   SmallVector<int64_t> shape(type.getShape());
-  if (!weight) shape.erase(shape.begin());
-  if (c) c = context.view(op, c, shape);
+  if (!weight)
+    shape.erase(shape.begin());
+  if (c)
+    c = context.view(op, c, shape);
   auto launch = context.launch(op, kernel, {n / columns, weight ? k / inner : 1, groups});
   launch.arg("a", left).arg("b", right).arg("offsets", offsets);
-  if (c) launch.arg("c", c);
+  if (c)
+    launch.arg("c", c);
   return context.view(op, launch.result("y", type.clone(shape), c ? "c" : "").run()[0], type.getShape());
 }
 
 Value grouped(Operation *op, Value a, Value b, Value offsets, Value c, bool weight, bool transposeB, Type type,
               OutlineContext &context) {
   auto tensor = cast<RankedTensorType>(type);
-  if (tensor.getElementType().isF64()) return groupedF64(op, a, b, offsets, c, weight, transposeB, tensor, context);
+  if (tensor.getElementType().isF64())
+    return groupedF64(op, a, b, offsets, c, weight, transposeB, tensor, context);
   context.rewriter.setInsertionPoint(op);
   return tile::GroupedGemmOp::create(context.rewriter, op->getLoc(), type, a, b, offsets, c, weight, transposeB);
 }
@@ -158,7 +177,8 @@ LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
       .Case([&](MoeGroupedLinearOp linear) {
         SmallVector<Value> results;
         for (auto [weight, result] : llvm::zip_equal(linear.getWeights(), linear.getResults()))
-          results.push_back(grouped(op, linear.getX(), weight, linear.getOffsets(), {}, false, false, result.getType(), context));
+          results.push_back(
+              grouped(op, linear.getX(), weight, linear.getOffsets(), {}, false, false, result.getType(), context));
         context.rewriter.replaceOp(op, results);
         return success();
       })

@@ -1,4 +1,5 @@
-//===- LossKernels.cpp - cross entropy over any vocabulary, sums in a fixed order -----------------------------------===//
+//===- LossKernels.cpp - cross entropy over any vocabulary, sums in a fixed order
+//-----------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -16,7 +17,8 @@ LogicalResult crossEntropy(CrossEntropyOp op, OutlineContext &context) {
   Type element = tensorType(op.getLogits()).getElementType(), real = computeType(element);
   std::string kernel = context.kernel("cross_entropy_" + typeName(element), {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
-    Var lse = k.buffer("lse", real, {kDynamic}), loss = k.buffer("loss", real, {kDynamic}), live = k.buffer("live", real, {kDynamic});
+    Var lse = k.buffer("lse", real, {kDynamic}), loss = k.buffer("loss", real, {kDynamic}),
+        live = k.buffer("live", real, {kDynamic});
     Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * kTokens;
     Var lowest = k.tile({kBlock}, real, -3.0e38), lane = k.iota({kBlock}, 0);
     k.loop(first, min(first + kTokens, count), 1, [&](Var n) {
@@ -36,7 +38,8 @@ LogicalResult crossEntropy(CrossEntropyOp op, OutlineContext &context) {
       k.put(select(counts, row.like(1), row.like(0)), live, {n});
     });
   });
-  Value logits = context.view(op, op.getLogits(), {count, vocabulary}), labels = context.view(op, op.getLabels(), {count});
+  Value logits = context.view(op, op.getLogits(), {count, vocabulary}),
+        labels = context.view(op, op.getLabels(), {count});
   auto perToken = RankedTensorType::get({count}, real);
   auto results = context.launch(op, kernel, {ceilDiv(count, kTokens)})
                      .arg("logits", logits)
@@ -74,7 +77,8 @@ LogicalResult crossEntropyGrad(CrossEntropyGradOp op, OutlineContext &context) {
       });
     });
   });
-  Value logits = context.view(op, op.getLogits(), {count, vocabulary}), labels = context.view(op, op.getLabels(), {count});
+  Value logits = context.view(op, op.getLogits(), {count, vocabulary}),
+        labels = context.view(op, op.getLabels(), {count});
   Value lse = context.view(op, op.getLse(), {count});
   context.replace(op, context.launch(op, kernel, {ceilDiv(count, kTokens)})
                           .arg("logits", logits)
@@ -93,10 +97,11 @@ LogicalResult spread(SumGradOp op, OutlineContext &context) {
   auto type = tensorType(op.getDx());
   Type from = tensorType(op.getDsum()).getElementType(), to = type.getElementType();
   int64_t size = product(type.getShape());
-  std::string kernel = context.kernel("spread_" + typeName(from) + "_" + typeName(to), {"block"}, [&](KernelBuilder &k) {
-    Var dsum = k.buffer("dsum", from, {1}), dx = k.buffer("dx", to, {kDynamic}), size = k.index("size");
-    k.store(splat(cast(k.at(dsum, {0}), to), {kSumBlock}), dx, {k.program(0) * kSumBlock}, {.limit = size});
-  });
+  std::string kernel =
+      context.kernel("spread_" + typeName(from) + "_" + typeName(to), {"block"}, [&](KernelBuilder &k) {
+        Var dsum = k.buffer("dsum", from, {1}), dx = k.buffer("dx", to, {kDynamic}), size = k.index("size");
+        k.store(splat(cast(k.at(dsum, {0}), to), {kSumBlock}), dx, {k.program(0) * kSumBlock}, {.limit = size});
+      });
   context.replace(op, context.launch(op, kernel, {ceilDiv(size, kSumBlock)})
                           .arg("dsum", op.getDsum())
                           .result("dx", type.clone({size}))
@@ -115,10 +120,11 @@ Value partialSums(Operation *op, Value x, bool squared, Type sumType, OutlineCon
     // Program p adds its span of blocks lane by lane, then the lanes: the same order for any number of threads.
     Var x = k.buffer("x", element, {kDynamic}), parts = k.buffer("parts", sumType, {kDynamic});
     Var size = k.index("size"), span = k.index("span"), first = k.program(0) * span;
-    Vars lanes = k.loop(first, min(first + span, size), kSumBlock, {k.tile({kSumBlock}, sumType)}, [&](Var i, ArrayRef<Var> s) {
-      Var tile = cast(k.load(x, {i}, {kSumBlock}, {.limit = size}), sumType);
-      return Vars{s[0] + (squared ? tile * tile : tile)};
-    });
+    Vars lanes =
+        k.loop(first, min(first + span, size), kSumBlock, {k.tile({kSumBlock}, sumType)}, [&](Var i, ArrayRef<Var> s) {
+          Var tile = cast(k.load(x, {i}, {kSumBlock}, {.limit = size}), sumType);
+          return Vars{s[0] + (squared ? tile * tile : tile)};
+        });
     k.put(sum(lanes[0], 0), parts, {k.program(0)});
   });
   int64_t blocks = std::max<int64_t>(ceilDiv(size, kSumBlock), 1), span = ceilDiv(blocks, kSumPrograms) * kSumBlock;

@@ -13,7 +13,8 @@ Var toIndex(KernelBuilder &k, Var x) { return cast(x, k.builder.getIndexType());
 /// buffer[0, size) = value
 void fill(KernelBuilder &k, Var buffer, Var size, double value) {
   constexpr int64_t width = 64;
-  k.loop(0, size, width, [&](Var i) { k.store(k.tile({width}, buffer.element(), value), buffer, {i}, {.limit = size}); });
+  k.loop(0, size, width,
+         [&](Var i) { k.store(k.tile({width}, buffer.element(), value), buffer, {i}, {.limit = size}); });
 }
 
 /// A stable counting sort of the assignments by expert, one program:
@@ -87,9 +88,8 @@ LogicalResult planReceived(MoePlanReceivedOp op, OutlineContext &context) {
     Vars total = k.loop(0, local, 1, {k.number(0)}, [&](Var e, ArrayRef<Var> sorted) {
       k.put(cast(sorted[0], k.i32()), offsets, {e});
       return k.loop(0, peers, 1, {sorted[0]}, [&](Var p, ArrayRef<Var> row) {
-        Vars before = k.loop(0, e, 1, {k.number(0)}, [&](Var i, ArrayRef<Var> sum) {
-          return Vars{sum[0] + toIndex(k, k.at(counts, {p, i}))};
-        });
+        Vars before = k.loop(0, e, 1, {k.number(0)},
+                             [&](Var i, ArrayRef<Var> sum) { return Vars{sum[0] + toIndex(k, k.at(counts, {p, i}))}; });
         // Rows that did not fit the block have not travelled.
         Var count = max(min(toIndex(k, k.at(counts, {p, e})), peerRows - before[0]), 0);
         Var first = p * peerRows + before[0];
@@ -146,15 +146,18 @@ LogicalResult gather(Operation *op, Value x, Value perm, int64_t slots, OutlineC
 
 /// y_n = sum_j weights[n, j] rows[inverse[n, j]], j ascending
 LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
-  Type element = tensorType(op.getRows()).getElementType(), real = computeType(element), result = tensorType(op.getY()).getElementType();
-  int64_t width = shapeOf(op.getRows()).back(), slots = shapeOf(op.getInverse()).back(), tokens = rowCount(op.getInverse());
+  Type element = tensorType(op.getRows()).getElementType(), real = computeType(element),
+       result = tensorType(op.getY()).getElementType();
+  int64_t width = shapeOf(op.getRows()).back(), slots = shapeOf(op.getInverse()).back(),
+          tokens = rowCount(op.getInverse());
   int64_t block = rowsPerProgram(width);
   bool weighted = static_cast<bool>(op.getWeights());
   std::string name = std::string(weighted ? "moe_combine" : "moe_sum") + "_k" + std::to_string(slots) + "_d" +
                      std::to_string(width) + "_" + typeName(element);
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var rows = k.buffer("rows", element, {kDynamic, width}), inverse = k.buffer("inverse", k.i32(), {kDynamic, slots});
-    Var weights = weighted ? k.buffer("weights", tensorType(op.getWeights()).getElementType(), {kDynamic, slots}) : Var();
+    Var weights =
+        weighted ? k.buffer("weights", tensorType(op.getWeights()).getElementType(), {kDynamic, slots}) : Var();
     Var y = k.buffer("y", result, {kDynamic, width}), tokens = k.index("tokens"), first = k.program(0) * block;
     Var sum = k.tile({block, width}, real);
     for (int64_t j = 0; j < slots; ++j) {
@@ -184,7 +187,8 @@ LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
 LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   Type element = tensorType(op.getReturned()).getElementType(), real = computeType(element);
   Type cotangent = tensorType(op.getDy()).getElementType(), weightType = tensorType(op.getWeights()).getElementType();
-  int64_t width = shapeOf(op.getDy()).back(), slots = shapeOf(op.getInverse()).back(), tokens = rowCount(op.getInverse());
+  int64_t width = shapeOf(op.getDy()).back(), slots = shapeOf(op.getInverse()).back(),
+          tokens = rowCount(op.getInverse());
   int64_t rows = rowCount(op.getReturned()), block = rowsPerProgram(width);
   std::string suffix = "_k" + std::to_string(slots) + "_d" + std::to_string(width) + "_" + typeName(element);
   std::string rowsKernel = context.kernel("moe_combine_grad_rows" + suffix, {"row"}, [&](KernelBuilder &k) {
@@ -199,7 +203,8 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   });
   std::string weightsKernel = context.kernel("moe_combine_grad_weights" + suffix, {"token"}, [&](KernelBuilder &k) {
     Var dy = k.buffer("dy", cotangent, {kDynamic, width}), returned = k.buffer("returned", element, {kDynamic, width});
-    Var inverse = k.buffer("inverse", k.i32(), {kDynamic, slots}), dweights = k.buffer("dweights", weightType, {kDynamic, slots});
+    Var inverse = k.buffer("inverse", k.i32(), {kDynamic, slots}),
+        dweights = k.buffer("dweights", weightType, {kDynamic, slots});
     Var tokens = k.index("tokens"), first = k.program(0) * block;
     Var d = cast(k.load(dy, {first, 0}, {block, width}, {.limit = tokens}), real);
     for (int64_t j = 0; j < slots; ++j) {
@@ -210,7 +215,8 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   });
   Value dy = context.view(op, op.getDy(), {tokens, width}), perm = context.view(op, op.getPerm(), {rows});
   Value weights = context.view(op, op.getWeights(), {tokens * slots});
-  Value returned = context.view(op, op.getReturned(), {rows, width}), inverse = context.view(op, op.getInverse(), {tokens, slots});
+  Value returned = context.view(op, op.getReturned(), {rows, width}),
+        inverse = context.view(op, op.getInverse(), {tokens, slots});
   Value drows = context.launch(op, rowsKernel, {ceilDiv(rows, block)})
                     .arg("dy", dy)
                     .arg("perm", perm)
@@ -235,7 +241,9 @@ LogicalResult outlineMoe(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](MoePlanOp moe) { return plan(moe, context); })
       .Case([&](MoePlanReceivedOp moe) { return planReceived(moe, context); })
-      .Case([&](MoeDispatchOp moe) { return gather(moe, moe.getX(), moe.getPerm(), shapeOf(moe.getInverse()).back(), context); })
+      .Case([&](MoeDispatchOp moe) {
+        return gather(moe, moe.getX(), moe.getPerm(), shapeOf(moe.getInverse()).back(), context);
+      })
       .Case([&](MoePermuteOp moe) { return gather(moe, moe.getX(), moe.getPerm(), 1, context); })
       .Case([&](MoeCombineOp moe) { return combine(moe, context); })
       .Case([&](MoeCombineGradOp moe) { return combineGrad(moe, context); });

@@ -1,10 +1,11 @@
-//===- Outline.cpp - braid-outline: every model op to a launch, a library call or a view -----------------------------===//
-#include "passes/outline/OutlineFamilies.h"
-#include "passes/Passes.h"
-#include "passes/analysis/Views.h"
-#include "passes/outline/RowsCluster.h"
+//===- Outline.cpp - braid-outline: every model op to a launch, a library call or a view
+//-----------------------------===//
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
+#include "passes/Passes.h"
+#include "passes/analysis/Views.h"
+#include "passes/outline/OutlineFamilies.h"
+#include "passes/outline/RowsCluster.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

@@ -1,4 +1,5 @@
-//===- OutlineContext.cpp - kernels by name, launches, views ---------------------------------------------------------===//
+//===- OutlineContext.cpp - kernels by name, launches, views
+//---------------------------------------------------------===//
 #include "passes/outline/OutlineContext.h"
 
 using namespace mlir;
@@ -49,12 +50,13 @@ OutlineContext::Launch &OutlineContext::Launch::scalar(StringRef name, double va
 SmallVector<Value> OutlineContext::Launch::run() {
   IRRewriter &b = context.rewriter;
   auto strings = [&](ArrayRef<std::string> names) {
-    return b.getArrayAttr(llvm::map_to_vector(names, [&](const std::string &n) -> Attribute { return b.getStringAttr(n); }));
+    return b.getArrayAttr(
+        llvm::map_to_vector(names, [&](const std::string &n) -> Attribute { return b.getStringAttr(n); }));
   };
-  auto launch = tile::LaunchOp::create(
-      b, op->getLoc(), TypeRange(resultTypes), args, FlatSymbolRefAttr::get(b.getContext(), kernel),
-      b.getDenseI64ArrayAttr(grid), strings(argNames), strings(resultNames), b.getDenseI64ArrayAttr(inplace),
-      b.getDictionaryAttr(scalars));
+  auto launch = tile::LaunchOp::create(b, op->getLoc(), TypeRange(resultTypes), args,
+                                       FlatSymbolRefAttr::get(b.getContext(), kernel), b.getDenseI64ArrayAttr(grid),
+                                       strings(argNames), strings(resultNames), b.getDenseI64ArrayAttr(inplace),
+                                       b.getDictionaryAttr(scalars));
   return SmallVector<Value>(launch.getOutputs());
 }
 

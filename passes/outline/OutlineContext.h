@@ -1,23 +1,25 @@
-//===- OutlineContext.h - what every family of kernels uses to outline an op ---------------------------------------===//
+//===- OutlineContext.h - what every family of kernels uses to outline an op
+//---------------------------------------===//
 #ifndef PASSES_OUTLINE_OUTLINECONTEXT_H
 #define PASSES_OUTLINE_OUTLINECONTEXT_H
 
 #include "dialects/braid/BraidDialect.h"
-#include "passes/outline/KernelBuilder.h"
 #include "mlir/IR/PatternMatch.h"
+#include "passes/outline/KernelBuilder.h"
 
 namespace braid {
 
 /// The kernels of a module and the launches that replace model ops.
 ///
-///   auto kernel = context.kernel("lsm_chunk_output_v_c64_k32_v32", {"chunk", "head", "batch"}, [&](KernelBuilder &k) {..});
-///   auto results = context.launch(op, kernel, {chunks, heads, batch}).arg("q", q).result("o", type).scalar("scale", 0.1).run();
+///   auto kernel = context.kernel("lsm_chunk_output_v_c64_k32_v32", {"chunk", "head", "batch"}, [&](KernelBuilder &k)
+///   {..}); auto results = context.launch(op, kernel, {chunks, heads, batch}).arg("q", q).result("o",
+///   type).scalar("scale", 0.1).run();
 class OutlineContext {
 public:
   explicit OutlineContext(mlir::ModuleOp module) : module(module), rewriter(module.getContext()) {}
 
-  /// The kernel called `name`; `body` writes it when it does not exist yet (finish() is called for it). The name says what
-  /// it computes and everything its code depends on (feature sizes, element type), never row counts or depth.
+  /// The kernel called `name`; `body` writes it when it does not exist yet (finish() is called for it). The name says
+  /// what it computes and everything its code depends on (feature sizes, element type), never row counts or depth.
   std::string kernel(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> grid,
                      llvm::function_ref<void(KernelBuilder &)> body);
 

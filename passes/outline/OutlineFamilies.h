@@ -1,4 +1,5 @@
-//===- OutlineFamilies.h - one function per family of model ops ----------------------------------------------------===//
+//===- OutlineFamilies.h - one function per family of model ops
+//----------------------------------------------------===//
 // Each takes an op of its family, builds launches before it, and replaces it. Failure has emitted an error.
 #ifndef PASSES_OUTLINE_OUTLINEFAMILIES_H
 #define PASSES_OUTLINE_OUTLINEFAMILIES_H
@@ -8,14 +9,16 @@
 namespace braid {
 
 llvm::LogicalResult outlineRows(llvm::ArrayRef<mlir::Operation *> cluster, OutlineContext &context); // RowsKernels.cpp
-llvm::LogicalResult outlineLinear(mlir::Operation *op, OutlineContext &context);    // linear, grouped_linear and gradients
-llvm::LogicalResult outlineEmbed(mlir::Operation *op, OutlineContext &context);     // embed, embed_grad
-llvm::LogicalResult outlineLoss(mlir::Operation *op, OutlineContext &context);      // cross_entropy, sum and gradients
-llvm::LogicalResult outlineStructure(mlir::Operation *op, OutlineContext &context); // documents, slice, concat, constants
-llvm::LogicalResult outlineMoe(mlir::Operation *op, OutlineContext &context);       // plans, dispatch, permute, combine
-llvm::LogicalResult outlineTrain(mlir::Operation *op, OutlineContext &context);     // sum_squares, clip_scale, adamw
-llvm::LogicalResult outlineInit(mlir::Operation *op, OutlineContext &context);      // init
-llvm::LogicalResult outlineLsm(mlir::Operation *op, OutlineContext &context);       // LsmKernels*.cpp: lsm.chunk_*, lsm.step, ..
+llvm::LogicalResult outlineLinear(mlir::Operation *op, OutlineContext &context); // linear, grouped_linear and gradients
+llvm::LogicalResult outlineEmbed(mlir::Operation *op, OutlineContext &context); // embed, embed_grad
+llvm::LogicalResult outlineLoss(mlir::Operation *op, OutlineContext &context); // cross_entropy, sum and gradients
+llvm::LogicalResult outlineStructure(mlir::Operation *op,
+                                     OutlineContext &context); // documents, slice, concat, constants
+llvm::LogicalResult outlineMoe(mlir::Operation *op, OutlineContext &context); // plans, dispatch, permute, combine
+llvm::LogicalResult outlineTrain(mlir::Operation *op, OutlineContext &context); // sum_squares, clip_scale, adamw
+llvm::LogicalResult outlineInit(mlir::Operation *op, OutlineContext &context); // init
+llvm::LogicalResult outlineLsm(mlir::Operation *op,
+                               OutlineContext &context); // LsmKernels*.cpp: lsm.chunk_*, lsm.step, ..
 llvm::LogicalResult outlineAttention(mlir::Operation *op, OutlineContext &context); // AttentionKernels.cpp: attn.*
 llvm::LogicalResult outlineConvolution(mlir::Operation *op, OutlineContext &context); // ConvKernels.cpp: short_conv
 

@@ -1,4 +1,5 @@
-//===- RowsCluster.h - row-wise ops over the same rows ---------------------------------------------------------------===//
+//===- RowsCluster.h - row-wise ops over the same rows
+//---------------------------------------------------------------===//
 #ifndef PASSES_OUTLINE_ROWSCLUSTER_H
 #define PASSES_OUTLINE_ROWSCLUSTER_H
 

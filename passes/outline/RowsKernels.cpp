@@ -1,4 +1,5 @@
-//===- RowsKernels.cpp - one kernel per cluster of row-wise ops and their gradients ----------------------------------===//
+//===- RowsKernels.cpp - one kernel per cluster of row-wise ops and their gradients
+//----------------------------------===//
 //
 //   program p: for its rows, R at a time:  load token tiles, emit every op, store what is used outside
 //   a cotangent of a whole operand: summed over the program's rows into partials[p], a second launch adds the partials
@@ -35,9 +36,7 @@ struct Output {
 
 class RowsKernel {
 public:
-  RowsKernel(ArrayRef<Operation *> cluster, OutlineContext &context) : cluster(cluster), context(context) {
-    collect();
-  }
+  RowsKernel(ArrayRef<Operation *> cluster, OutlineContext &context) : cluster(cluster), context(context) { collect(); }
   LogicalResult run();
 
 private:
@@ -79,7 +78,8 @@ private:
 };
 
 bool usesPositions(Operation *op) {
-  if (auto grad = dyn_cast<RowsGradOp>(op)) return grad.getOp() == RopeOp::getOperationName();
+  if (auto grad = dyn_cast<RowsGradOp>(op))
+    return grad.getOp() == RopeOp::getOperationName();
   return isa<RopeOp>(op);
 }
 
@@ -93,8 +93,10 @@ void RowsKernel::collect() {
     positions |= usesPositions(op);
     for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       bool whole = rowsOperandKind(op, i) != TokenKind::token;
-      if (!whole) elements += product(features(operand));
-      if (operand.getDefiningOp() && members.contains(operand.getDefiningOp())) continue;
+      if (!whole)
+        elements += product(features(operand));
+      if (operand.getDefiningOp() && members.contains(operand.getDefiningOp()))
+        continue;
       if (seen.insert({operand, whole ? 1u : 0u}).second)
         inputs.push_back({operand, whole, (whole ? "w" : "x") + std::to_string(counts[whole]++)});
     }
@@ -102,12 +104,15 @@ void RowsKernel::collect() {
   for (Operation *op : cluster)
     for (OpResult result : op->getResults()) {
       bool piece = rowsResultKind(op, result.getResultNumber()) == TokenKind::piece;
-      if (!piece) elements += product(features(result));
+      if (!piece)
+        elements += product(features(result));
       sums |= piece;
       if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !members.contains(user); }))
         outputs.push_back({result, piece, (piece ? "sum" : "y") + std::to_string(outputs.size())});
     }
-  rows = flat ? kFlatRows : std::clamp<int64_t>(llvm::bit_floor<uint64_t>(kBlockElements / std::max<int64_t>(elements, 1) + 1), 1, kMaxRows);
+  rows = flat ? kFlatRows
+              : std::clamp<int64_t>(llvm::bit_floor<uint64_t>(kBlockElements / std::max<int64_t>(elements, 1) + 1), 1,
+                                    kMaxRows);
   ArrayRef<int64_t> dims = flat ? first : rowDims(cluster.front());
   totalRows = product(dims);
   tokens = dims.size() > 1 ? dims[1] : 1;
@@ -121,7 +126,8 @@ std::string RowsKernel::key() {
   auto describe = [&](Value v, bool whole) {
     auto [it, isNew] = number.try_emplace(v, number.size());
     os << '%' << it->second;
-    if (!isNew) return;
+    if (!isNew)
+      return;
     os << ':';
     llvm::interleave(whole ? SmallVector<int64_t>(shapeOf(v)) : features(v), os, "x");
     os << tensorType(v).getElementType();
@@ -134,12 +140,14 @@ std::string RowsKernel::key() {
       describe(operand, whole);
     }
     os << ')';
-    for (OpResult result : op->getResults()) describe(result, rowsResultKind(op, result.getResultNumber()) == TokenKind::piece);
+    for (OpResult result : op->getResults())
+      describe(result, rowsResultKind(op, result.getResultNumber()) == TokenKind::piece);
     SmallVector<NamedAttribute> attributes(op->getAttrDictionary().getValue());
     llvm::erase_if(attributes, [](NamedAttribute a) { return a.getName() == kClusterAttr; });
     os << DictionaryAttr::get(op->getContext(), attributes) << ';';
   }
-  for (Output &output : outputs) os << '%' << number.lookup(output.result);
+  for (Output &output : outputs)
+    os << '%' << number.lookup(output.result);
   os << (flat ? "flat" : "rows") << rows;
 
   std::string name = "rows";
@@ -149,9 +157,11 @@ std::string RowsKernel::key() {
     StringRef part = grad ? grad.getOp() : op->getName().getStringRef();
     part.consume_front("braid.");
     part.consume_front("moe.");
-    if (named++ < 4) name += "_" + part.str() + (grad ? "_grad" : "");
+    if (named++ < 4)
+      name += "_" + part.str() + (grad ? "_grad" : "");
   }
-  if (cluster.size() > 4) name += "_and_" + std::to_string(cluster.size() - 4);
+  if (cluster.size() > 4)
+    name += "_and_" + std::to_string(cluster.size() - 4);
   return name + "_" + llvm::utohexstr(llvm::xxh3_64bits(text) & 0xffffffff, /*LowerCase=*/true);
 }
 
@@ -180,9 +190,11 @@ FailureOr<SmallVector<Value>> RowsKernel::emitGradient(RowsGradOp op, TileEmitte
     emitted.push_back(&*it);
   SmallVector<Value> wanted = llvm::map_to_vector(op.getWanted(), [&](int64_t i) { return inputTiles[i]; });
   auto cotangents = emitTileGradient(e.builder, op.getLoc(), emitted, results, dys, wanted);
-  if (failed(cotangents)) return failure();
+  if (failed(cotangents))
+    return failure();
   for (auto [cotangent, tile] : llvm::zip_equal(*cotangents, wanted))
-    if (!cotangent) cotangent = e.like(tile, 0);
+    if (!cotangent)
+      cotangent = e.like(tile, 0);
   return cotangents;
 }
 
@@ -194,7 +206,8 @@ LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, Muta
   TileEmitter e(k.builder, k.builder.getLoc(), rows, tokenIndex);
   llvm::DenseMap<Value, Value> tiles;
   for (Input &input : inputs) {
-    if (input.whole) continue;
+    if (input.whole)
+      continue;
     SmallVector<Index> at = {first};
     at.append(features(input.value).size(), Index(0));
     tiles[input.value] = k.load(buffers[input.value], at, tileShape(input.value), {.limit = limit});
@@ -203,11 +216,13 @@ LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, Muta
   for (Operation *op : cluster) {
     SmallVector<Value> operands;
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
-      operands.push_back(rowsOperandKind(op, i) == TokenKind::token ? tiles.lookup(operand) : Value(wholes.lookup(operand)));
+      operands.push_back(rowsOperandKind(op, i) == TokenKind::token ? tiles.lookup(operand)
+                                                                    : Value(wholes.lookup(operand)));
     SmallVector<Value> results;
     if (auto grad = dyn_cast<RowsGradOp>(op)) {
       auto cotangents = emitGradient(grad, e, operands);
-      if (failed(cotangents)) return failure();
+      if (failed(cotangents))
+        return failure();
       results = *cotangents;
     } else {
       cast<RowsOpInterface>(op).emitTile(e, operands, results);
@@ -216,8 +231,10 @@ LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, Muta
       Type element = tensorType(result).getElementType();
       bool piece = rowsResultKind(op, result.getResultNumber()) == TokenKind::piece;
       Value rounded = isa<FloatType>(element) ? e.cast(tile, element) : tile;
-      if (!piece) tiles[result] = rounded;
-      if (nextOutput == outputs.size() || outputs[nextOutput].result != result) continue;
+      if (!piece)
+        tiles[result] = rounded;
+      if (nextOutput == outputs.size() || outputs[nextOutput].result != result)
+        continue;
       Var buffer = outputBuffers[nextOutput++];
       if (piece) {
         running[nextSum] = running[nextSum] + k.wrap(rounded);
@@ -248,28 +265,33 @@ LogicalResult RowsKernel::write(KernelBuilder &k) {
   for (Output &output : outputs) {
     SmallVector<int64_t> shape(shapeOf(output.result));
     shape.insert(shape.begin(), kDynamic);
-    outputBuffers.push_back(
-        k.buffer(output.name, tensorType(output.result).getElementType(), output.piece ? shape : bufferShape(output.result)));
+    outputBuffers.push_back(k.buffer(output.name, tensorType(output.result).getElementType(),
+                                     output.piece ? shape : bufferShape(output.result)));
   }
   Var limit = k.index("rows");
-  if (positions) tokensVar = k.index("tokens");
-  if (!sums) return emitBlock(k, k.program(0) * rows, limit, {});
+  if (positions)
+    tokensVar = k.index("tokens");
+  if (!sums)
+    return emitBlock(k, k.program(0) * rows, limit, {});
 
   // span: rows of a program, a multiple of R.
   Var span = k.index("span"), first = k.program(0) * span;
   Vars zeros;
   for (Output &output : outputs)
-    if (output.piece) zeros.push_back(k.tile(shapeOf(output.result), tensorType(output.result).getElementType()));
+    if (output.piece)
+      zeros.push_back(k.tile(shapeOf(output.result), tensorType(output.result).getElementType()));
   LogicalResult status = success();
   Vars totals = k.loop(first, min(first + span, limit), rows, zeros, [&](Var row, ArrayRef<Var> carried) {
     Vars running(carried);
     status = emitBlock(k, row, limit, running);
     return running;
   });
-  if (failed(status)) return failure();
+  if (failed(status))
+    return failure();
   size_t next = 0;
   for (auto [output, buffer] : llvm::zip_equal(outputs, outputBuffers)) {
-    if (!output.piece) continue;
+    if (!output.piece)
+      continue;
     SmallVector<Index> at = {k.program(0)};
     at.append(shapeOf(output.result).size(), Index(0));
     k.store(totals[next++], buffer, at);
@@ -280,33 +302,41 @@ LogicalResult RowsKernel::write(KernelBuilder &k) {
 LogicalResult RowsKernel::run() {
   Operation *last = cluster.back();
   if (outputs.empty()) { // nobody reads it
-    for (Operation *op : llvm::reverse(cluster)) context.rewriter.eraseOp(op);
+    for (Operation *op : llvm::reverse(cluster))
+      context.rewriter.eraseOp(op);
     return success();
   }
   LogicalResult status = success();
   std::string kernel = context.kernel(key(), {"rows"}, [&](KernelBuilder &k) { status = write(k); });
-  if (failed(status)) return failure();
+  if (failed(status))
+    return failure();
   int64_t blocks = ceilDiv(totalRows, rows), programs = sums ? std::min(blocks, kSumPrograms) : blocks;
   int64_t span = ceilDiv(blocks, programs) * rows;
-  if (sums) programs = ceilDiv(totalRows, span);
+  if (sums)
+    programs = ceilDiv(totalRows, span);
 
   SmallVector<Value> views = llvm::map_to_vector(inputs, [&](Input &i) { return i.whole ? i.value : view(i.value); });
   auto launch = context.launch(last, kernel, {programs});
-  for (auto [input, value] : llvm::zip_equal(inputs, views)) launch.arg(input.name, value);
+  for (auto [input, value] : llvm::zip_equal(inputs, views))
+    launch.arg(input.name, value);
   for (Output &output : outputs) {
     SmallVector<int64_t> shape = output.piece ? SmallVector<int64_t>(shapeOf(output.result)) : features(output.result);
     shape.insert(shape.begin(), output.piece ? programs : totalRows);
     launch.result(output.name, tensorType(output.result).clone(shape));
   }
   launch.index("rows", totalRows);
-  if (positions) launch.index("tokens", tokens);
-  if (sums) launch.index("span", span);
+  if (positions)
+    launch.index("tokens", tokens);
+  if (sums)
+    launch.index("span", span);
   SmallVector<Value> results = launch.run();
   for (auto [output, value] : llvm::zip_equal(outputs, results)) {
-    if (output.piece) value = sumOverRows(last, value, context);
+    if (output.piece)
+      value = sumOverRows(last, value, context);
     context.rewriter.replaceAllUsesWith(output.result, context.view(last, value, shapeOf(output.result)));
   }
-  for (Operation *op : llvm::reverse(cluster)) context.rewriter.eraseOp(op);
+  for (Operation *op : llvm::reverse(cluster))
+    context.rewriter.eraseOp(op);
   return success();
 }
 
@@ -315,7 +345,8 @@ LogicalResult RowsKernel::run() {
 Value sumOverRows(Operation *op, Value partials, OutlineContext &context) {
   int64_t programs = shapeOf(partials)[0], size = product(shapeOf(partials).drop_front());
   SmallVector<int64_t> shape(shapeOf(partials).drop_front());
-  if (programs == 1) return context.view(op, partials, shape);
+  if (programs == 1)
+    return context.view(op, partials, shape);
   constexpr int64_t width = 256;
   Type element = tensorType(partials).getElementType();
   std::string kernel = context.kernel("sum_rows_" + typeName(element), {"column"}, [&](KernelBuilder &k) {

@@ -1,4 +1,5 @@
-//===- StructureKernels.cpp - document starts, copies where a view is not contiguous, constants -----------------------===//
+//===- StructureKernels.cpp - document starts, copies where a view is not contiguous, constants
+//-----------------------===//
 #include "passes/analysis/Views.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -13,9 +14,11 @@ constexpr int64_t kBlock = 256;
 /// start(t) = the largest cu_seqlens[d] <= t (they ascend), relative to `begin`; INT32_MAX past the last entry.
 LogicalResult documents(DocumentsOp op, OutlineContext &context) {
   constexpr int64_t width = 64;
-  int64_t batch = shapeOf(op.getResult())[0], tokens = shapeOf(op.getResult())[1], entries = shapeOf(op.getCuSeqlens())[1];
+  int64_t batch = shapeOf(op.getResult())[0], tokens = shapeOf(op.getResult())[1],
+          entries = shapeOf(op.getCuSeqlens())[1];
   std::string kernel = context.kernel("documents", {"token", "batch"}, [&](KernelBuilder &k) {
-    Var edges = k.buffer("cu_seqlens", k.i32(), {kDynamic, kDynamic}), starts = k.buffer("starts", k.i32(), {kDynamic, kDynamic});
+    Var edges = k.buffer("cu_seqlens", k.i32(), {kDynamic, kDynamic}),
+        starts = k.buffer("starts", k.i32(), {kDynamic, kDynamic});
     Var entries = k.index("entries"), tokens = k.index("tokens"), begin = cast(k.index("begin"), k.i32());
     Var first = k.program(0) * width, b = k.program(1);
     Var t = k.iota({width}, 0) + cast(first, k.i32()) + begin;
@@ -73,21 +76,22 @@ LogicalResult copyConcat(ConcatOp op, OutlineContext &context) {
   size_t parts = op.getSources().size();
   Type element = tensorType(op.getResult()).getElementType();
   SmallVector<int64_t> to = cutAt(op.getResult(), dim);
-  std::string kernel = context.kernel("concat" + std::to_string(parts) + "_" + typeName(element), {"row"}, [&](KernelBuilder &k) {
-    Vars xs, sizes;
-    for (size_t i = 0; i < parts; ++i)
-      xs.push_back(k.buffer("x" + std::to_string(i), element, {kDynamic, kDynamic}));
-    Var y = k.buffer("y", element, {kDynamic, kDynamic}), o = k.program(0), offset = k.number(0);
-    for (size_t i = 0; i < parts; ++i)
-      sizes.push_back(k.index("size" + std::to_string(i)));
-    for (auto [x, size] : llvm::zip_equal(xs, sizes)) {
-      Var end = offset + size;
-      k.loop(0, size, kBlock, [&](Var i) {
-        k.store(k.load(x, {o, i}, {kBlock}, {.limit = size}), y, {o, offset + i}, {.limit = end});
+  std::string kernel =
+      context.kernel("concat" + std::to_string(parts) + "_" + typeName(element), {"row"}, [&](KernelBuilder &k) {
+        Vars xs, sizes;
+        for (size_t i = 0; i < parts; ++i)
+          xs.push_back(k.buffer("x" + std::to_string(i), element, {kDynamic, kDynamic}));
+        Var y = k.buffer("y", element, {kDynamic, kDynamic}), o = k.program(0), offset = k.number(0);
+        for (size_t i = 0; i < parts; ++i)
+          sizes.push_back(k.index("size" + std::to_string(i)));
+        for (auto [x, size] : llvm::zip_equal(xs, sizes)) {
+          Var end = offset + size;
+          k.loop(0, size, kBlock, [&](Var i) {
+            k.store(k.load(x, {o, i}, {kBlock}, {.limit = size}), y, {o, offset + i}, {.limit = end});
+          });
+          offset = end;
+        }
       });
-      offset = end;
-    }
-  });
   SmallVector<Value> sources =
       llvm::map_to_vector(op.getSources(), [&](Value v) { return context.view(op, v, cutAt(v, dim)); });
   auto launch = context.launch(op, kernel, {to[0]});
@@ -106,7 +110,8 @@ LogicalResult constant(arith::ConstantOp op, OutlineContext &context) {
     return op.emitOpError("of different values has no kernel");
   auto type = cast<RankedTensorType>(op.getType());
   bool isFloat = isa<FloatType>(type.getElementType());
-  double number = isFloat ? value.getSplatValue<APFloat>().convertToDouble() : value.getSplatValue<APInt>().getSExtValue();
+  double number =
+      isFloat ? value.getSplatValue<APFloat>().convertToDouble() : value.getSplatValue<APInt>().getSExtValue();
   context.replace(op, fillWith(op, type, number, context));
   return success();
 }

@@ -1,6 +1,7 @@
-//===- TrainKernels.cpp - gradient norm, clipping, AdamW -----------------------------------------------------------===//
-#include "passes/outline/OutlineFamilies.h"
+//===- TrainKernels.cpp - gradient norm, clipping, AdamW
+//-----------------------------------------------------------===//
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
@@ -28,7 +29,8 @@ LogicalResult sumSquares(SumSquaresOp op, OutlineContext &context) {
 LogicalResult clipScale(ClipScaleOp op, OutlineContext &context) {
   Type element = tensorType(op.getNorm()).getElementType();
   std::string kernel = context.kernel("clip_scale_" + typeName(element), {"all"}, [&](KernelBuilder &k) {
-    Var squares = k.buffer("sum_squares", element, {1}), norm = k.buffer("norm", element, {1}), scale = k.buffer("scale", element, {1});
+    Var squares = k.buffer("sum_squares", element, {1}), norm = k.buffer("norm", element, {1}),
+        scale = k.buffer("scale", element, {1});
     Var most = k.scalar("max_norm", element), n = sqrt(k.at(squares, {0}));
     k.put(n, norm, {0});
     k.put(select(gt(most, 0), min(most / (n + 1e-6), 1.0), n.like(1)), scale, {0});
@@ -44,20 +46,24 @@ LogicalResult clipScale(ClipScaleOp op, OutlineContext &context) {
 
 LogicalResult adamw(AdamwOp op, OutlineContext &context) {
   constexpr int64_t block = 1024, blocks = 8;
-  Type weight = tensorType(op.getParameter()).getElementType(), gradient = tensorType(op.getGradient()).getElementType();
-  Type moment = tensorType(op.getFirst()).getElementType(), rateType = tensorType(op.getLearningRate()).getElementType();
+  Type weight = tensorType(op.getParameter()).getElementType(),
+       gradient = tensorType(op.getGradient()).getElementType();
+  Type moment = tensorType(op.getFirst()).getElementType(),
+       rateType = tensorType(op.getLearningRate()).getElementType();
   Type scaleType = tensorType(op.getScale()).getElementType();
   int64_t size = product(shapeOf(op.getParameter()));
   std::string name = "adamw_" + typeName(weight) + (gradient != weight ? "_" + typeName(gradient) : "");
   std::string kernel = context.kernel(name, {"block"}, [&](KernelBuilder &k) {
     Var parameter = k.buffer("parameter", weight, {kDynamic}), grad = k.buffer("gradient", gradient, {kDynamic});
     Var first = k.buffer("first", moment, {kDynamic}), second = k.buffer("second", moment, {kDynamic});
-    Var rate = k.buffer("learning_rate", rateType, {1}), step = k.buffer("step", k.i32(), {1}), scale = k.buffer("scale", scaleType, {1});
+    Var rate = k.buffer("learning_rate", rateType, {1}), step = k.buffer("step", k.i32(), {1}),
+        scale = k.buffer("scale", scaleType, {1});
     Var newParameter = k.buffer("new_parameter", weight, {kDynamic});
     Var newFirst = k.buffer("new_first", moment, {kDynamic}), newSecond = k.buffer("new_second", moment, {kDynamic});
     Var size = k.index("size"), beta1 = k.scalar("beta1", moment), beta2 = k.scalar("beta2", moment);
     Var rest1 = k.scalar("rest1", moment), rest2 = k.scalar("rest2", moment), eps = k.scalar("eps", moment);
-    Var decay = k.scalar("weight_decay", moment), log1 = k.scalar("log_beta1", k.f64()), log2 = k.scalar("log_beta2", k.f64());
+    Var decay = k.scalar("weight_decay", moment), log1 = k.scalar("log_beta1", k.f64()),
+        log2 = k.scalar("log_beta2", k.f64());
     // 1 / (1 - beta^step) in f64: in f32 the difference loses five digits at step 1.
     Var t = cast(k.at(step, {0}), k.f64());
     auto correction = [&](Var logBeta) {
@@ -65,7 +71,8 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
       return cast(-1.0 / power.with(math::ExpM1Op::create(k.builder, power)), moment);
     };
     Var correct1 = correction(log1), correct2 = correction(log2);
-    Var lr = cast(k.at(rate, {0}), moment), factor = cast(k.at(scale, {0}), moment), start = k.program(0) * (block * blocks);
+    Var lr = cast(k.at(rate, {0}), moment), factor = cast(k.at(scale, {0}), moment),
+        start = k.program(0) * (block * blocks);
     k.loop(start, min(start + block * blocks, size), block, [&](Var i) {
       auto read = [&](Var x) { return cast(k.load(x, {i}, {block}, {.limit = size}), moment); };
       Var w = read(parameter), g = read(grad) * factor;
@@ -77,7 +84,8 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
     });
   });
   auto flat = [&](Value v) { return context.view(op, v, {size}); };
-  Value parameter = flat(op.getParameter()), grad = flat(op.getGradient()), first = flat(op.getFirst()), second = flat(op.getSecond());
+  Value parameter = flat(op.getParameter()), grad = flat(op.getGradient()), first = flat(op.getFirst()),
+        second = flat(op.getSecond());
   double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble();
   context.replace(op, context.launch(op, kernel, {ceilDiv(size, block * blocks)})
                           .arg("parameter", parameter)

@@ -1,4 +1,5 @@
-//===- Var.cpp - arithmetic of kernel values ------------------------------------------------------------------------===//
+//===- Var.cpp - arithmetic of kernel values
+//------------------------------------------------------------------------===//
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/outline/KernelBuilder.h"
 
@@ -84,7 +85,8 @@ Var cast(Var x, Type element) {
   bool fromFloat = isa<FloatType>(from), toFloat = isa<FloatType>(element);
   unsigned fromBits = from.getIntOrFloatBitWidth(), toBits = element.getIntOrFloatBitWidth();
   if (fromFloat && toFloat)
-    return fromBits < toBits ? x.with(arith::ExtFOp::create(b, type, Value(x))) : x.with(arith::TruncFOp::create(b, type, Value(x)));
+    return fromBits < toBits ? x.with(arith::ExtFOp::create(b, type, Value(x)))
+                             : x.with(arith::TruncFOp::create(b, type, Value(x)));
   if (fromFloat)
     return x.with(arith::FPToSIOp::create(b, type, x));
   if (toFloat && fromBits == 1)
@@ -107,7 +109,8 @@ Var cos(Var x) { return x.with(math::CosOp::create(x.b(), x)); }
 Var tanh(Var x) { return x.with(math::TanhOp::create(x.b(), x)); }
 Var sigmoid(Var x) { return 1.0 / (exp(-x) + 1.0); }
 
-//===- Tiles --------------------------------------------------------------------------------------------------------===//
+//===- Tiles
+//--------------------------------------------------------------------------------------------------------===//
 
 Var dot(Var a, Var b, Var acc, DotOptions options) {
   int64_t m = a.dim(options.transposeA ? 1 : 0), n = b.dim(options.transposeB ? 0 : 1);

@@ -1,4 +1,5 @@
-//===- RowsKernelsTest.cpp - row-wise ops and the gradients derived from them, in f64 against finite differences -----===//
+//===- RowsKernelsTest.cpp - row-wise ops and the gradients derived from them, in f64 against finite differences
+//-----===//
 #include "test/kernels/LaunchRunner.h"
 
 #include <cmath>
@@ -47,11 +48,12 @@ std::string module(const Case &c) {
   }
   std::string y = Tensor(Tensor::Type::f64, c.result).typeText(), n = std::to_string(names.size());
   return "func.func @main(" + list(arguments) + ", %dy: " + y + ") -> (" + y + ", " + list(resultTypes) + ") {\n" +
-         "  %y = \"" + c.op + "\"(" + list(names) + ")" + (c.attributes.empty() ? "" : " <{" + c.attributes + "}>") + " : (" + list(types) + ") -> " + y + "\n" +
-         "  %d:" + std::to_string(wanted.size()) + " = \"braid.rows_grad\"(" + list(names) + ", %dy) <{op = \"" + c.op +
-         "\", op_attributes = {" + c.attributes + "}, wanted = array<i64: " + list(wanted) +
-         ">, operandSegmentSizes = array<i32: " + n + ", 1>}> : (" + list(types) + ", " + y + ") -> (" + list(resultTypes) +
-         ")\n  return %y, " + list(results) + " : " + y + ", " + list(resultTypes) + "\n}\n";
+         "  %y = \"" + c.op + "\"(" + list(names) + ")" + (c.attributes.empty() ? "" : " <{" + c.attributes + "}>") +
+         " : (" + list(types) + ") -> " + y + "\n" + "  %d:" + std::to_string(wanted.size()) +
+         " = \"braid.rows_grad\"(" + list(names) + ", %dy) <{op = \"" + c.op + "\", op_attributes = {" + c.attributes +
+         "}, wanted = array<i64: " + list(wanted) + ">, operandSegmentSizes = array<i32: " + n + ", 1>}> : (" +
+         list(types) + ", " + y + ") -> (" + list(resultTypes) + ")\n  return %y, " + list(results) + " : " + y + ", " +
+         list(resultTypes) + "\n}\n";
 }
 
 double dot(const Tensor &a, const Tensor &b) {
@@ -101,7 +103,9 @@ TEST_P(Rows, GradientIsThatOfFiniteDifferences) {
 std::string activation(const char *kind) { return std::string("kind = \"") + kind + "\""; }
 using Sizes = std::vector<int64_t>;
 const Sizes X = {2, 21, 3, 8}, Flat = {2, 21, 24}, Heads = {2, 21, 3};
-Operand integers(Sizes shape, int low, int high) { return {shape, true, static_cast<double>(low), static_cast<double>(high)}; }
+Operand integers(Sizes shape, int low, int high) {
+  return {shape, true, static_cast<double>(low), static_cast<double>(high)};
+}
 
 const Case cases[] = {
     {"add", "braid.add", "", {{X}, {X}, {X}}, X},
@@ -164,14 +168,16 @@ const Case cases[] = {
      {2, 21}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Ops, Rows, testing::ValuesIn(cases), [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Ops, Rows, testing::ValuesIn(cases),
+                         [](const auto &info) { return std::string(info.param.name); });
 
 TEST(RowsKernels, CotangentsStayFiniteFarOut) {
   // Where exp overflows in one formula and underflows in the other.
   for (const char *kind : {"silu", "sigmoid", "softplus", "gelu", "gelu_tanh", "tanh", "elu1"}) {
     LaunchRunner runner(module({"", "braid.activation", activation(kind), {{{1, 4, 1}}}, {1, 4, 1}}));
     ASSERT_EQ(runner.error(), "");
-    auto out = runner.run({Tensor(Tensor::Type::f64, {1, 4, 1}, {-2000, -100, 100, 2000}), Tensor(Tensor::Type::f64, {1, 4, 1}, {1, 1, 1, 1})});
+    auto out = runner.run({Tensor(Tensor::Type::f64, {1, 4, 1}, {-2000, -100, 100, 2000}),
+                           Tensor(Tensor::Type::f64, {1, 4, 1}, {1, 1, 1, 1})});
     for (double d : out[1].values)
       EXPECT_TRUE(std::isfinite(d) && std::abs(d) < 1.2) << kind;
   }
