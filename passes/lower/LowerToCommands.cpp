@@ -270,16 +270,17 @@ LogicalResult CommandLowering::lower(Block &block) {
 
 LogicalResult CommandLowering::run(cmd::ProgramOp program) {
   auto names = [&](unsigned count, auto get) -> FailureOr<ArrayAttr> {
-    SmallVector<Attribute> list;
+    llvm::SetVector<Attribute> list; // stacks with one name are one tensor of the file
     for (unsigned i = 0; i < count; ++i) {
-      list.push_back(get(i));
-      if (!list.back())
+      ArrayAttr tensors = get(i);
+      if (!tensors)
         return entry.emitOpError("has no planned buffers; run braid-plan-memory first"), failure();
+      list.insert_range(tensors);
     }
-    return builder.getArrayAttr(list);
+    return builder.getArrayAttr(list.getArrayRef());
   };
-  auto inputs = names(entry.getNumArguments(), [&](unsigned i) { return entry.getArgAttrOfType<StringAttr>(i, "cmd.tensor"); });
-  auto outputs = names(entry.getNumResults(), [&](unsigned i) { return entry.getResultAttrOfType<StringAttr>(i, "cmd.tensor"); });
+  auto inputs = names(entry.getNumArguments(), [&](unsigned i) { return entry.getArgAttrOfType<ArrayAttr>(i, "cmd.tensors"); });
+  auto outputs = names(entry.getNumResults(), [&](unsigned i) { return entry.getResultAttrOfType<ArrayAttr>(i, "cmd.tensors"); });
   if (failed(inputs) || failed(outputs))
     return failure();
   builder.setInsertionPointToEnd(&program.getBody().front());

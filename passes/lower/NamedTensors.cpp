@@ -25,7 +25,7 @@ static FailureOr<NamedTensor> read(func::FuncOp entry, bool isResult, unsigned i
   if (!type || !type.hasStaticShape())
     return entry.emitOpError() << where << " must be a tensor of static shape, is " << whole, failure();
   NamedTensor tensor{"", isResult ? cmd::Role::output : cmd::Role::input, type, {}, {}, {}, {}, entry,
-                     isResult ? entry.getLoc() : entry.getArgument(i).getLoc()};
+                     isResult ? entry.getLoc() : entry.getArgument(i).getLoc(), 0, {}};
   auto name = dyn_cast_or_null<StringAttr>(get(attrs::name));
   if (!name)
     return entry.emitOpError() << where << " has no " << attrs::name, failure();
@@ -43,11 +43,18 @@ static FailureOr<NamedTensor> read(func::FuncOp entry, bool isResult, unsigned i
       return entry.emitOpError() << where << " '" << tensor.name << "': " << attrs::layers << " must be array<i32: ..>, is "
                                  << layers,
              failure();
-    if (type.getRank() == 0 || type.getDimSize(0) != tensor.layers.size())
+    // Nested repeats stack twice: the leading dimensions together count the layers.
+    ArrayRef<int64_t> shape = type.getShape();
+    int64_t count = 1;
+    do {
+      count *= shape.empty() ? 0 : shape.front();
+      shape = shape.drop_front(shape.empty() ? 0 : 1);
+    } while (count && count < tensor.layers.size());
+    if (count != tensor.layers.size())
       return entry.emitOpError() << where << " '" << tensor.name << "' is stacked over " << tensor.layers.size()
                                  << " layers but is " << type,
              failure();
-    tensor.type = RankedTensorType::get(type.getShape().drop_front(), type.getElementType());
+    tensor.type = RankedTensorType::get(shape, type.getElementType());
   }
   tensor.shards = dyn_cast_or_null<ArrayAttr>(get(attrs::shards));
   tensor.of = dyn_cast_or_null<StringAttr>(get(attrs::of));
@@ -62,92 +69,167 @@ static std::string shown(const NamedTensor &tensor) {
   return text;
 }
 
-FailureOr<NamedTensors> NamedTensors::collect(ArrayRef<func::FuncOp> entries) {
-  // Every mention, then equal names together.
-  struct Mention {
-    NamedTensor tensor;
-    func::FuncOp entry;
-    Place place;
-  };
-  std::vector<Mention> mentions;
-  for (func::FuncOp entry : entries) {
-    llvm::StringMap<unsigned> seen; // mentions of this entry by name
-    auto mention = [&](bool isResult, unsigned i) -> LogicalResult {
-      FailureOr<NamedTensor> tensor = failure();
-      auto alias = isResult ? entry.getResultAttrOfType<IntegerAttr>(i, attrs::alias) : IntegerAttr();
-      if (alias) {
-        // Written to the argument's buffer: it is that tensor, whatever else it says.
-        if (alias.getInt() < 0 || alias.getInt() >= entry.getNumArguments())
-          return entry.emitOpError("result ") << i << ": " << attrs::alias << " = " << alias.getInt() << " of "
-                                              << entry.getNumArguments() << " arguments";
-        if (entry.getResultTypes()[i] != entry.getArgumentTypes()[alias.getInt()])
-          return entry.emitOpError("result ") << i << " is " << entry.getResultTypes()[i] << " but argument " << alias.getInt()
-                                              << ", whose buffer it takes, is " << entry.getArgumentTypes()[alias.getInt()];
-        tensor = read(entry, false, alias.getInt());
-      } else {
-        tensor = read(entry, isResult, i);
-      }
-      if (failed(tensor))
-        return failure();
-      auto [at, fresh] = seen.try_emplace(tensor->name, mentions.size());
-      if (!fresh) {
-        const Mention &other = mentions[at->second];
-        if (other.place.first == isResult)
-          return entry.emitOpError() << "names two " << (isResult ? "results" : "arguments") << " '" << tensor->name << "'";
-        if (other.tensor.role != tensor->role || !other.tensor.sameShape(*tensor))
-          return entry.emitOpError("argument ") << other.place.second << " and result " << i << " are both called '"
-                                                << tensor->name << "' but are " << shown(other.tensor) << " and "
-                                                << shown(*tensor);
-        at->second = mentions.size();
-      }
-      mentions.push_back({*tensor, entry, {isResult, i}});
-      return success();
-    };
-    for (unsigned i = 0; i < entry.getNumArguments(); ++i)
-      if (failed(mention(false, i)))
-        return failure();
-    for (unsigned i = 0; i < entry.getNumResults(); ++i)
-      if (failed(mention(true, i)))
-        return failure();
-  }
+std::string NamedTensor::key() const {
+  std::string text = name;
+  llvm::raw_string_ostream os(text);
+  for (int32_t layer : layerList())
+    os << ' ' << layer;
+  return text;
+}
 
+LogicalResult NamedTensors::mention(func::FuncOp entry, bool isResult, unsigned i, llvm::StringMap<unsigned> &seen,
+                                    std::vector<Mention> &mentions) {
+  FailureOr<NamedTensor> tensor = failure();
+  if (auto alias = isResult ? entry.getResultAttrOfType<IntegerAttr>(i, attrs::alias) : IntegerAttr()) {
+    // Written to the argument's buffer: it is that tensor, whatever else it says.
+    if (alias.getInt() < 0 || alias.getInt() >= entry.getNumArguments())
+      return entry.emitOpError("result ") << i << ": " << attrs::alias << " = " << alias.getInt() << " of "
+                                          << entry.getNumArguments() << " arguments";
+    if (entry.getResultTypes()[i] != entry.getArgumentTypes()[alias.getInt()])
+      return entry.emitOpError("result ") << i << " is " << entry.getResultTypes()[i] << " but argument " << alias.getInt()
+                                          << ", whose buffer it takes, is " << entry.getArgumentTypes()[alias.getInt()];
+    tensor = read(entry, false, alias.getInt());
+  } else {
+    tensor = read(entry, isResult, i);
+  }
+  if (failed(tensor))
+    return failure();
+  auto [at, fresh] = seen.try_emplace(tensor->key(), mentions.size());
+  if (!fresh) {
+    const Mention &other = mentions[at->second];
+    if (other.isResult == isResult)
+      return entry.emitOpError() << "names two " << (isResult ? "results" : "arguments") << " '" << tensor->name << "'";
+    if (!other.tensor.sameKind(*tensor))
+      return entry.emitOpError("argument ") << other.number << " and result " << i << " are both called '" << tensor->name
+                                            << "' but are " << shown(other.tensor) << " and " << shown(*tensor);
+    at->second = mentions.size();
+  }
+  mentions.push_back({*tensor, entry, isResult, i});
+  return success();
+}
+
+/// Equal names must be equal tensors; inputs and outputs that differ from entry to entry get the entry's name in front.
+LogicalResult NamedTensors::reconcile(std::vector<Mention> &mentions) {
   auto isIo = [](const NamedTensor &tensor) { return tensor.role == cmd::Role::input || tensor.role == cmd::Role::output; };
-  llvm::StringMap<const Mention *> first;
+  llvm::StringMap<const NamedTensor *> first;
   llvm::StringMap<bool> perEntry;
   for (const Mention &mention : mentions) {
-    auto [at, fresh] = first.try_emplace(mention.tensor.name, &mention);
-    const NamedTensor &other = at->second->tensor;
-    if (other.role == mention.tensor.role && other.sameShape(mention.tensor))
+    const NamedTensor &tensor = mention.tensor, &other = *first.try_emplace(tensor.key(), &tensor).first->second;
+    if (other.sameKind(tensor))
       continue;
-    if (!isIo(other) || !isIo(mention.tensor)) {
-      auto error = func::FuncOp(mention.entry).emitOpError("'") << mention.tensor.name << "' is " << shown(mention.tensor)
-                                                                << " but in @" << func::FuncOp(other.entry).getSymName()
-                                                                << " it is " << shown(other);
+    if (!isIo(other) || !isIo(tensor)) {
+      auto error = func::FuncOp(mention.entry).emitOpError("'") << tensor.name << "' is " << shown(tensor) << " but in @"
+                                                                << func::FuncOp(other.entry).getSymName() << " it is "
+                                                                << shown(other);
       error.attachNote(other.loc) << "named here";
       return failure();
     }
-    perEntry[mention.tensor.name] = true;
+    perEntry[tensor.name] = true;
   }
+  for (Mention &mention : mentions)
+    if (perEntry.lookup(mention.tensor.name))
+      mention.tensor.name = mention.entry.getSymName().str() + "/" + mention.tensor.name;
+  return success();
+}
 
-  NamedTensors table;
+static std::string ofLayer(StringRef name, int32_t layer) {
+  auto [before, after] = name.split("{}");
+  return (before + Twine(layer) + after).str();
+}
+
+/// Tensors of one name: their places in the arena, and what the file calls them.
+LogicalResult NamedTensors::group() {
   llvm::StringMap<unsigned> byName;
-  for (Mention &mention : mentions) {
-    NamedTensor &tensor = mention.tensor;
-    if (perEntry.lookup(tensor.name))
-      tensor.name = mention.entry.getSymName().str() + "/" + tensor.name;
-    auto [at, fresh] = byName.try_emplace(tensor.name, table.tensors.size());
-    table.places[{mention.entry.getOperation(), {mention.place.first, mention.place.second}}] = at->second;
-    if (!fresh) {
-      NamedTensor &known = table.tensors[at->second];
-      known.shards = known.shards ? known.shards : tensor.shards;
-      known.of = known.of ? known.of : tensor.of;
-      known.slot = known.slot ? known.slot : tensor.slot;
+  for (auto [id, tensor] : llvm::enumerate(tensors)) {
+    auto [at, fresh] = byName.try_emplace(tensor.name, groups.size());
+    if (fresh)
+      groups.emplace_back();
+    groups[at->second].push_back(id);
+  }
+  for (const std::vector<unsigned> &group : groups) {
+    const NamedTensor &first = tensors[group.front()];
+    llvm::DenseMap<int32_t, const NamedTensor *> owners;
+    bool alike = true;
+    for (unsigned id : group) {
+      NamedTensor &tensor = tensors[id];
+      alike &= tensor.sameKind(first) && tensor.shards == first.shards;
+      for (int32_t layer : tensor.layerList())
+        if (auto [at, fresh] = owners.try_emplace(layer, &tensor); !fresh) {
+          auto error = tensor.entry.emitOpError("layer ") << layer << " of '" << tensor.name << "' is in two stacks";
+          error.attachNote(at->second->loc) << "here in one of " << at->second->layers.size() << " layers";
+          return failure();
+        }
+    }
+    bool aligned = false;
+    for (unsigned id : group) {
+      NamedTensor &tensor = tensors[id];
+      int64_t &end = arenas[tensor.arena()];
+      tensor.offset = alike && aligned ? end : llvm::alignTo(end, 64);
+      end = tensor.offset + tensor.bytes();
+      aligned = true;
+      if (alike)
+        tensor.fileNames = {tensor.name};
+      else
+        for (int32_t layer : tensor.layerList())
+          tensor.fileNames.push_back(ofLayer(tensor.name, layer));
+    }
+  }
+  return success();
+}
+
+std::vector<FileTensor> NamedTensors::fileTensors() const {
+  std::vector<FileTensor> list;
+  for (const std::vector<unsigned> &group : groups) {
+    const NamedTensor &first = tensors[group.front()];
+    std::string of = first.of ? first.of.str() : "";
+    if (first.fileNames.front() == first.name) {
+      FileTensor file{first.name, &first, {}, first.offset, 0, of};
+      for (unsigned id : group) {
+        file.bytes += tensors[id].bytes();
+        llvm::append_range(file.layers, tensors[id].layerList());
+      }
+      list.push_back(file);
       continue;
     }
-    int64_t &end = table.arenas[tensor.arena()];
-    tensor.offset = llvm::alignTo(end, 64);
-    end = tensor.offset + tensor.bytes();
-    table.tensors.push_back(tensor);
+    for (unsigned id : group)
+      for (auto [i, layer] : llvm::enumerate(tensors[id].layerList())) {
+        int64_t bytes = cmd::tensorBytes(tensors[id].type);
+        list.push_back({ofLayer(tensors[id].name, layer), &tensors[id], {}, tensors[id].offset + static_cast<int64_t>(i) * bytes, bytes,
+                        ofLayer(of, layer)});
+      }
   }
+  return list;
+}
+
+FailureOr<NamedTensors> NamedTensors::collect(ArrayRef<func::FuncOp> entries) {
+  std::vector<Mention> mentions;
+  for (func::FuncOp entry : entries) {
+    llvm::StringMap<unsigned> seen; // mentions of this entry by key
+    for (unsigned i = 0; i < entry.getNumArguments(); ++i)
+      if (failed(mention(entry, false, i, seen, mentions)))
+        return failure();
+    for (unsigned i = 0; i < entry.getNumResults(); ++i)
+      if (failed(mention(entry, true, i, seen, mentions)))
+        return failure();
+  }
+  if (failed(reconcile(mentions)))
+    return failure();
+  NamedTensors table;
+  llvm::StringMap<unsigned> byKey;
+  for (const Mention &mention : mentions) {
+    auto [at, fresh] = byKey.try_emplace(mention.tensor.key(), table.tensors.size());
+    table.places[{mention.entry, {mention.isResult, mention.number}}] = at->second;
+    if (fresh) {
+      table.tensors.push_back(mention.tensor);
+      continue;
+    }
+    // One entry may know more than another.
+    NamedTensor &known = table.tensors[at->second];
+    known.shards = known.shards ? known.shards : mention.tensor.shards;
+    known.of = known.of ? known.of : mention.tensor.of;
+    known.slot = known.slot ? known.slot : mention.tensor.slot;
+  }
+  if (failed(table.group()))
+    return failure();
   return table;
 }

@@ -1,6 +1,6 @@
 //===- PlanMemory.cpp - every tensor value gets an arena, an offset and strides -------------------------------------===//
 // Decides only: the functions keep their ops and carry the answer as attributes (`cmd.results` on ops, `cmd.arguments` on
-// repeats, `cmd.buffer` and `cmd.tensor` on arguments and results of entries); arenas and tensors are written down as a
+// repeats, `cmd.buffer` and `cmd.tensors` on arguments and results of entries); arenas and tensors are written down as a
 // cmd.program. LowerToCommands reads both.
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
@@ -33,7 +33,7 @@ public:
     Block &body = entry.getBody().front();
     for (BlockArgument argument : body.getArguments()) {
       const NamedTensor &tensor = tensors.argument(entry, argument.getArgNumber());
-      buffers.addArgument(argument, named.lookup(tensor.name), /*kept=*/!written.contains(tensor.name));
+      buffers.addArgument(argument, named.lookup(tensor.key()), /*kept=*/!written.contains(tensor.key()));
     }
     visit(body);
     merge();
@@ -52,15 +52,15 @@ public:
 private:
   void addNamed() {
     auto add = [&](const NamedTensor &tensor) {
-      if (!named.count(tensor.name))
-        named[tensor.name] = buffers.addNamed(tensor.name, tensor.bytes());
-      byName[tensor.name] = &tensor;
+      std::string key = tensor.key();
+      if (byKey.try_emplace(key, &tensor).second)
+        named[key] = buffers.addNamed(key, tensor.bytes());
     };
     for (unsigned i = 0; i < entry.getNumArguments(); ++i)
       add(tensors.argument(entry, i));
     for (unsigned i = 0; i < entry.getNumResults(); ++i) {
       add(tensors.result(entry, i));
-      written.insert(tensors.result(entry, i).name);
+      written.insert(tensors.result(entry, i).key());
     }
   }
 
@@ -84,7 +84,7 @@ private:
           buffers.placeInto(source, concat.getResult(), *concatOffset(concat, i));
       } else if (isa<func::ReturnOp>(op)) {
         for (auto [i, value] : llvm::enumerate(op.getOperands()))
-          buffers.placeInto(value, named.lookup(tensors.result(entry, i).name));
+          buffers.placeInto(value, named.lookup(tensors.result(entry, i).key()));
       } else if (!isa<YieldOp>(op)) {
         for (OpResult result : op.getResults())
           if (needsBuffer(result))
@@ -176,7 +176,7 @@ private:
     MLIRContext *context = value.getContext();
     const BufferPlace &at = buffers.location(value);
     const Buffers::Buffer &buffer = buffers.all()[at.buffer];
-    auto [arena, base] = buffer.named() ? std::pair(byName.lookup(buffer.name)->arena(), byName.lookup(buffer.name)->offset)
+    auto [arena, base] = buffer.named() ? std::pair(byKey.lookup(buffer.name)->arena(), byKey.lookup(buffer.name)->offset)
                                         : placed.lookup(at.buffer);
     SmallVector<int64_t> strides(at.strides);
     while (!strides.empty() && strides.back() == 0)
@@ -204,13 +204,16 @@ private:
       if (auto repeat = dyn_cast<RepeatOp>(op))
         op->setAttr("cmd.arguments", list(repeat.getBody().front().getArguments()));
     });
+    auto names = [&](const NamedTensor &tensor) {
+      SmallVector<StringRef> list(tensor.fileNames.begin(), tensor.fileNames.end());
+      return builder.getStrArrayAttr(list);
+    };
     for (BlockArgument argument : entry.getArguments()) {
       entry.setArgAttr(argument.getArgNumber(), "cmd.buffer", bufferOf(argument));
-      entry.setArgAttr(argument.getArgNumber(), "cmd.tensor",
-                       builder.getStringAttr(tensors.argument(entry, argument.getArgNumber()).name));
+      entry.setArgAttr(argument.getArgNumber(), "cmd.tensors", names(tensors.argument(entry, argument.getArgNumber())));
     }
     for (unsigned i = 0; i < entry.getNumResults(); ++i)
-      entry.setResultAttr(i, "cmd.tensor", builder.getStringAttr(tensors.result(entry, i).name));
+      entry.setResultAttr(i, "cmd.tensors", names(tensors.result(entry, i)));
     return success();
   }
 
@@ -219,7 +222,7 @@ private:
   Timeline timeline;
   Buffers buffers;
   llvm::StringMap<unsigned> named;
-  llvm::StringMap<const NamedTensor *> byName;
+  llvm::StringMap<const NamedTensor *> byKey;
   llvm::StringSet<> written;
   SmallVector<cmd::MaterializeOp> candidates;
   Value zero;
@@ -291,11 +294,16 @@ private:
         cmd::ArenaOp::create(builder, module.getLoc(), builder.getStringAttr(arena), builder.getI64IntegerAttr(bytes),
                              builder.getI64IntegerAttr(256), builder.getI64IntegerAttr(bound));
     }
-    for (const NamedTensor &tensor : tensors.all())
-      cmd::TensorOp::create(builder, tensor.loc, builder.getStringAttr(tensor.name), cmd::RoleAttr::get(module.getContext(), tensor.role), TypeAttr::get(tensor.type),
-                            cmd::BufferAttr::get(module.getContext(), FlatSymbolRefAttr::get(module.getContext(), tensor.arena()),
-                                                 tensor.offset, tensor.bytes(), {}),
-                            tensor.layers, tensor.shards, tensor.of, tensor.slot);
+    MLIRContext *context = module.getContext();
+    auto text = [&](StringRef value) { return value.empty() ? StringAttr() : builder.getStringAttr(value); };
+    for (const FileTensor &tensor : tensors.fileTensors()) {
+      const NamedTensor &first = *tensor.first;
+      auto buffer = cmd::BufferAttr::get(context, FlatSymbolRefAttr::get(context, first.arena()), tensor.offset, tensor.bytes, {});
+      cmd::TensorOp::create(builder, first.loc, builder.getStringAttr(tensor.name), cmd::RoleAttr::get(context, first.role),
+                            TypeAttr::get(first.type), buffer,
+                            tensor.layers.empty() ? DenseI32ArrayAttr() : builder.getDenseI32ArrayAttr(tensor.layers), first.shards,
+                            text(tensor.of), first.slot);
+    }
   }
 };
 
