@@ -111,19 +111,25 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
   if (tensor.role == Role::moment && tensor.slot != "first" && tensor.slot != "second")
     return corrupt("tensor '{}': moment slot '{}' is neither first nor second", tensor.name, tensor.slot);
   if (tensor.role == Role::moment || !tensor.of.empty()) {
-    const TensorInfo *parameter = program.findTensor(tensor.of);
-    if (!parameter)
+    // Two stacks may share a name ("layers.{}.norm1.weight" of two kinds of layers); the layers tell which is meant.
+    bool known = false;
+    for (const TensorInfo &parameter : program.tensors())
+      known |= parameter.name == tensor.of && parameter.layers == tensor.layers;
+    if (!known)
       return corrupt("tensor '{}' belongs to '{}', which does not exist", tensor.name, tensor.of);
   }
   return Status::success();
 }
 
 Status checkTensors(const Program &program) {
-  Names names;
+  std::unordered_set<std::string> names; // as checkpoints see them, one per layer
   for (const TensorInfo &tensor : program.tensors()) {
-    if (!names.insert(tensor.name).second)
-      return corrupt("tensor '{}' is declared twice", tensor.name);
     BRAID_TRY(checkTensor(program, tensor));
+    if (tensor.layers.empty() && !names.insert(tensor.name).second)
+      return corrupt("tensor '{}' is declared twice", tensor.name);
+    for (size_t i = 0; i < tensor.layers.size(); ++i)
+      if (!names.insert(tensor.layerName(i)).second)
+        return corrupt("tensor '{}' is declared twice", tensor.layerName(i));
   }
   return Status::success();
 }

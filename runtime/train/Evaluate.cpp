@@ -19,7 +19,7 @@ Expected<Evaluator> Evaluator::bind(Rank &rank) {
   Evaluator evaluator(rank);
   BRAID_ASSIGN(evaluator.batch, BatchBinding::bind(session, *entry));
   BRAID_ASSIGN(evaluator.lossSum, scalarOutput(session, *entry, "loss_sum", DType::f32));
-  BRAID_ASSIGN(evaluator.validTokens, scalarOutput(session, *entry, "valid_tokens", DType::i32));
+  BRAID_ASSIGN(evaluator.validTokens, scalarOutput(session, *entry, "valid_tokens", DType::f32));
   return evaluator;
 }
 
@@ -41,8 +41,8 @@ Expected<EvalResult> Evaluator::evaluate(std::span<const uint8_t> text) const {
     }
     BRAID_TRY(rank->session().run(batch.entry));
     uint64_t expected = std::min<uint64_t>((window + globalBatch) * seqLen, text.size() - 1) - window * seqLen;
-    int32_t counted = validTokens.as<int32_t>()[0];
-    if (counted < 0 || static_cast<uint64_t>(counted) != expected)
+    float counted = validTokens.as<float>()[0];
+    if (counted != static_cast<float>(expected))
       return Status::error(ErrorCode::internal,
                            "eval_step counted {} labels in the batch at byte {}, but {} were given", counted,
                            window * seqLen, expected);

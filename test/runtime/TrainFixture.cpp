@@ -213,7 +213,7 @@ private:
     Ref labels = place("eval_step/labels", T::i32, {options.batch, options.seqLen}, 3, R::input);
     Ref documents = place("eval_step/cu_seqlens", T::i32, {options.batch, 3}, 3, R::input);
     Ref lossSum = place("loss_sum", T::f32, {1}, 3, R::output);
-    Ref valid = place("valid_tokens", T::i32, {1}, 3, R::output);
+    Ref valid = place("valid_tokens", T::f32, {1}, 3, R::output);
     auto commands = list(loss(tokens, labels, /*backward=*/false));
     reduce(commands, {sums});
     commands.push_back(command(
