@@ -122,14 +122,24 @@ class Compiled:
     def __init__(self, path):
         self.path, self.folder, self.calls = path, os.path.dirname(path), 0
 
+    def store(self, array):
+        """A file for an array that several calls read."""
+        self.calls += 1
+        path = os.path.join(self.folder, f"stored{self.calls}.npy")
+        np.save(path, np.ascontiguousarray(array))
+        return path
+
     def call(self, function, inputs, outputs, options=()):
-        """Inputs {name: array}; -> {name: array} for the names in `outputs`."""
+        """Inputs {name: array or stored file}; -> {name: array} for the names in `outputs`."""
         self.calls += 1
         base = os.path.join(self.folder, f"call{self.calls}")
         command = [tool("braid-run"), "call", self.path, f"@{function}", *options]
         for i, (name, array) in enumerate(inputs.items()):
-            np.save(f"{base}.in{i}.npy", np.ascontiguousarray(array))
-            command += ["--input", f"{name}={base}.in{i}.npy"]
+            path = array
+            if not isinstance(array, str):
+                path = f"{base}.in{i}.npy"
+                np.save(path, np.ascontiguousarray(array))
+            command += ["--input", f"{name}={path}"]
         for i, name in enumerate(outputs):
             command += ["--output", f"{name}={base}.out{i}.npy"]
         run(command)

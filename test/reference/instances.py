@@ -24,7 +24,10 @@ DEFAULTS = {
 
 def complete(spec):
     """The description of a mixer with every default written out."""
-    full = {"norm_eps": 1e-5, "output_norm": True, "allow_neg_eigval": False} | DEFAULTS[spec["kind"]] | spec
+    defaults = DEFAULTS[spec["kind"]]
+    full = {"norm_eps": 1e-5, "output_norm": True, "allow_neg_eigval": False} | defaults | spec
+    if full.get("conv"):
+        full["conv"] = (defaults["conv"] or {}) | full["conv"]
     full.setdefault("kv_heads", full["heads"])
     full.setdefault("key_heads", full["heads"])
     if spec["kind"] != "attention":
