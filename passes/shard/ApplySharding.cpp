@@ -52,6 +52,7 @@ private:
   LogicalResult rewriteSumSquares(SumSquaresOp op, IRMapping &map, OpBuilder &builder);
   LogicalResult beforeReturn(func::FuncOp entry, IRMapping &map, OpBuilder &builder) override;
   void collectExpertWeights(func::FuncOp entry);
+  TokenKind kindByUse(Value v);
   /// A parameter or moment that is, or belongs to, a weight of experts.
   bool isExpert(func::FuncOp entry, unsigned i) {
     auto of = entry.getArgAttrOfType<StringAttr>(i, attrs::of), name = entry.getArgAttrOfType<StringAttr>(i, attrs::name);
@@ -141,12 +142,40 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
   return success();
 }
 
+/// How the first op that knows sees a value, through calls and repeats.
+TokenKind Sharder::kindByUse(Value v) {
+  for (OpOperand &use : v.getUses()) {
+    unsigned i = use.getOperandNumber();
+    if (auto call = dyn_cast<func::CallOp>(use.getOwner())) {
+      TokenKind kind = kindByUse(symbols.lookup<func::FuncOp>(call.getCallee()).getArgument(i));
+      if (kind != TokenKind::whole) return kind;
+    } else if (auto repeat = dyn_cast<RepeatOp>(use.getOwner())) {
+      TokenKind kind = kindByUse(repeat.getBody().getArgument(i));
+      if (kind != TokenKind::whole && i < repeat.getCarried()) return kind;
+    } else if (auto tokens = dyn_cast<TokenOpInterface>(use.getOwner())) {
+      return tokens.operandKind(i);
+    }
+  }
+  return TokenKind::whole;
+}
+
 //===- Ops --------------------------------------------------------------------------------------------------------===//
 
 LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &builder) {
   Location loc = op.getLoc();
   if (auto plan = dyn_cast<MoePlanOp>(op)) return rewritePlan(plan, map, builder);
   if (auto squares = dyn_cast<SumSquaresOp>(op)) return rewriteSumSquares(squares, map, builder);
+  // A zero that stands for tokens or states (initial states, sums that start, missing cotangents) has the local rows.
+  if (auto constant = dyn_cast<arith::ConstantOp>(op); constant && dp > 1) {
+    auto value = dyn_cast<DenseElementsAttr>(constant.getValue());
+    TokenKind kind = kindByUse(constant);
+    if (value && value.isSplat() && (kind == TokenKind::token || kind == TokenKind::state) && value.getType().getRank() > 1 &&
+        value.getType().getDimSize(0) % dp == 0) {
+      auto type = withDim(cast<RankedTensorType>(constant.getType()), 0, value.getType().getDimSize(0) / dp);
+      map.map(constant.getResult(), arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, value.getSplatValue<Attribute>())).getResult());
+      return success();
+    }
+  }
   auto at = [&](Value v) { return map.lookup(v); };
   auto rowsLike = [&](Value perm, Value width) { return withDim(typeOf(width), 1, typeOf(perm).getDimSize(0)); };
 
@@ -185,21 +214,12 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
   auto tokens = dyn_cast<TokenOpInterface>(op);
   SmallVector<Value> operands;
   Value reference; // an operand whose leading dimension tells the local batch
-  int64_t localRows = -1, logicalRows = -1;
+  int64_t localRows = -1;
   for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
     Value local = at(operand);
     TokenKind kind = tokens ? tokens.operandKind(i) : TokenKind::whole;
     RankedTensorType type = typeOf(local);
-    if ((kind == TokenKind::token || kind == TokenKind::state) && type == operand.getType() && dp > 1) {
-      // A zero that nothing has cut yet (initial states, missing cotangents) is made in the local shape.
-      DenseElementsAttr value;
-      if (matchPattern(local, m_Constant(&value)) && value.isSplat() && type.getRank() > 0 && type.getDimSize(0) % dp == 0)
-        local = arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(withDim(type, 0, type.getDimSize(0) / dp), value.getSplatValue<Attribute>()));
-    }
-    if (kind == TokenKind::rows && type.getRank() == 3 && type != operand.getType()) {
-      localRows = type.getDimSize(1);
-      logicalRows = typeOf(operand).getDimSize(1);
-    }
+    if (kind == TokenKind::rows && type.getRank() == 3 && type != operand.getType()) localRows = type.getDimSize(1);
     if (kind == TokenKind::token && local.getType() != operand.getType()) reference = operand;
     operands.push_back(local);
   }
@@ -208,11 +228,13 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
     RankedTensorType type = typeOf(result);
     TokenKind kind = tokens ? tokens.resultKind(i) : TokenKind::whole;
     bool expertPiece = isa<MoeGroupedLinearGradWeightOp>(op);
-    if (isa<DocumentsOp, EmbedOp>(op) || ((kind == TokenKind::token || kind == TokenKind::state) && reference)) {
-      if (localRows >= 0 && type.getRank() >= 3 && type.getDimSize(0) == 1 && type.getDimSize(1) == logicalRows)
-        type = withDim(type, 1, localRows);
-      else if (dp > 1)
-        type = withDim(type, 0, type.getDimSize(0) / dp);
+    if (isa<DocumentsOp, EmbedOp>(op)) {
+      type = withDim(type, 0, type.getDimSize(0) / dp);
+    } else if ((kind == TokenKind::token || kind == TokenKind::state) && reference) {
+      // Like the operand: fewer rows of the batch, or fewer expert rows ([1, R, M]).
+      RankedTensorType was = typeOf(reference), now = typeOf(at(reference));
+      if (was.getDimSize(0) != now.getDimSize(0)) type = withDim(type, 0, type.getDimSize(0) * now.getDimSize(0) / was.getDimSize(0));
+      else if (type.getRank() > 1 && was.getRank() > 1) type = withDim(type, 1, type.getDimSize(1) * now.getDimSize(1) / was.getDimSize(1));
     } else if (kind == TokenKind::rows && localRows >= 0 && type.getRank() == 3) {
       type = withDim(type, 1, localRows);
     } else if (kind == TokenKind::rows && isa<MoeDispatchOp, MoeCombineOp, MoeCombineGradOp>(op)) {
@@ -371,12 +393,15 @@ public:
     Sharder sharder(getOperation(), *mesh);
     SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
     llvm::erase_if(entries, [](func::FuncOp f) { return !f->hasAttr(attrs::entry); });
-    for (func::FuncOp entry : entries)
-      if (entry.getName().starts_with("prefill_") || entry.getName().starts_with("decode_")) {
-        entry.emitRemark() << "generation runs on one rank: this entry is left out of a program for " << mesh->world() << " ranks";
-        entry.erase();
-      }
-    llvm::erase_if(entries, [](func::FuncOp f) { return f.getName().starts_with("prefill_") || f.getName().starts_with("decode_"); });
+    auto generates = [](func::FuncOp f) { return f.getName().starts_with("prefill_") || f.getName().starts_with("decode_"); };
+    if (llvm::any_of(entries, generates))
+      getOperation().emitRemark() << "generation runs on one rank: prefill and decode are left out of a program for " << mesh->world() << " ranks";
+    SmallVector<func::FuncOp> kept;
+    for (func::FuncOp entry : entries) {
+      if (generates(entry)) entry.erase();
+      else kept.push_back(entry);
+    }
+    entries = kept;
     for (func::FuncOp entry : entries)
       if (entry.getName() != "init" && failed(sharder.shardEntry(entry))) return signalPassFailure();
     for (func::FuncOp entry : entries)
