@@ -14,7 +14,11 @@ Value TileEmitter::splat(VectorType type, double value) {
   return arith::ConstantOp::create(builder, loc, type, DenseElementsAttr::get(type, scalar));
 }
 
-Value TileEmitter::add(Value a, Value b) { return arith::AddFOp::create(builder, loc, a, b); }
+Value TileEmitter::add(Value a, Value b) {
+  if (type(a).getElementType().isInteger())
+    return arith::AddIOp::create(builder, loc, a, b); // counts
+  return arith::AddFOp::create(builder, loc, a, b);
+}
 Value TileEmitter::sub(Value a, Value b) { return arith::SubFOp::create(builder, loc, a, b); }
 Value TileEmitter::mul(Value a, Value b) { return arith::MulFOp::create(builder, loc, a, b); }
 Value TileEmitter::div(Value a, Value b) { return arith::DivFOp::create(builder, loc, a, b); }
