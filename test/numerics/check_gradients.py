@@ -1,6 +1,9 @@
-"""A whole model file in f64: loss and every gradient against the reference and against central differences, decoding.
+"""A whole model file: loss and every gradient against the reference, decoding; in f64 also central differences.
 
     python3 check_gradients.py MODEL.json
+
+f32 models run with 2 rows of 50 tokens; routes are compared first. Limits in f32: loss 2e-6, gradients and logits 1e-4 (the
+errors of single layers add up over the depth), f64: 1e-9, gradients 1e-8.
 """
 import sys
 
@@ -14,17 +17,23 @@ from model import read_description
 
 
 def check_reference(report, model, weights, batch, documents):
-    values = model.step(weights, batch, ["loss", "aux_loss", "grad_norm", "expert_counts", *model.gradients.values()])
+    exact = model.dtype == "f64"
+    experts = ["expert_counts"] if any(f["kind"] == "moe" for f in model.description["ffns"].values()) else []
+    values = model.step(weights, batch, ["loss", "aux_loss", "grad_norm", *experts, *model.gradients.values()])
     result = model.reference(weights).loss(batch["tokens"], batch["labels"], documents)
-    report.compare("loss", values, {"loss": np.array([result.loss]), "aux_loss": np.atleast_1d(result.aux)}, 1e-9)
+    if experts:
+        counts = [np.bincount(ids.ravel(), minlength=values["expert_counts"].shape[-1]) for _, ids in sorted(result.ids.items())]
+        report.compare("expert counts", values, {"expert_counts": np.array(counts, np.int32)}, 0)
+    report.compare("loss", values, {"loss": np.array([result.loss]), "aux_loss": np.atleast_1d(result.aux)}, 1e-9 if exact else 2e-6)
     got, expected = {}, {}
     gradients = result.gradients()
     for parameter, name in model.gradients.items():
         for logical, array in model.logical({parameter: values[name]}).items():
             got[logical], expected[logical] = array, gradients[logical]
-    report.compare("gradients", got, expected, 1e-8)
+    report.compare("gradients", got, expected, 1e-8 if exact else 1e-4)
     evaluated = model.program.call("eval_step", dict(weights) | batch, ["loss_sum", "valid_tokens"])
-    report.compare("eval_step", evaluated, {"loss_sum": np.array([result.loss * result.count]), "valid_tokens": np.array([float(result.count)])}, 1e-9)
+    report.compare("eval_step", evaluated, {"loss_sum": np.array([result.loss * result.count]), "valid_tokens": np.array([float(result.count)])},
+                   1e-9 if exact else 2e-6)
     return values
 
 
@@ -67,23 +76,27 @@ def check_decoding(report, model, weights, rng):
             out, caches = model.cached("decode_1", weights, caches, tokens[t:t + 1], [-t, 1])
             got.append(out)
         want = logits[first - 1:first - 1 + len(got)]
-        report.compare(f"decode after prefill {first}", {"logits": np.array(got)}, {"logits": want}, 1e-9)
+        report.compare(f"decode after prefill {first}", {"logits": np.array(got)}, {"logits": want}, 1e-9 if model.dtype == "f64" else 1e-4)
         greedy = np.argmax(np.array(got), -1)
         report.line(np.array_equal(greedy, np.argmax(want, -1)), f"greedy choices after prefill {first}", f"{greedy.tolist()}")
 
 
 def main(path):
     description = read_description(path)
+    if description.get("dtype", "f32") == "f32":
+        description["train"] = description["train"] | {"batch": 2, "seq_len": 50}
     report = Report(f"gradients-{description['name']}")
     rng = np.random.default_rng(23)
     try:
         model = CompiledModel(description, report.folder)
         weights = perturbed(model.initial(5), rng)
         T = model.train["seq_len"]
-        batch, documents = model.batch(rng, [[0, T // 3, T], [0, T - 4, T - 4]] + [[0, T, T]] * (model.train["batch"] - 2))
+        cuts = [[0, T // 3, T], [0, T - 4, T - 4]] if model.documents > 1 else [[0, T], [0, T - 4]]
+        batch, documents = model.batch(rng, [row + [row[-1]] * (model.documents + 1 - len(row)) for row in cuts])
         values = check_reference(report, model, weights, batch, documents)
         check_decoding(report, model, weights, rng)
-        check_differences(report, model, weights, batch, values)
+        if model.dtype == "f64":
+            check_differences(report, model, weights, batch, values)
     except RuntimeError as error:
         report.line(False, "stopped", str(error))
     return report.finish()

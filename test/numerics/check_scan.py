@@ -71,15 +71,16 @@ class Scan:
         self.program.check(self.function, inputs, references, limit, f"{self.function.name} {label}", floors)
 
 
-def shapes(kind):
-    """(B, T, H, K, V, chunk): T never a multiple of the chunk, once below it."""
-    return [(2, 37, 2, 16, 16, 16), (1, 100, 3, 32, 48, 32), (1, 150, 1, 64, 32, 64), (2, 11, 2, 16, 16, 32)]
+def shapes():
+    """(B, T, H, K, V, chunk): T never a multiple of the chunk, once below it; odd and wide heads."""
+    return [(2, 37, 2, 16, 16, 16), (1, 100, 3, 32, 48, 32), (2, 11, 2, 16, 16, 32), (2, 40, 3, 20, 12, 16),
+            (1, 35, 2, 5, 7, 16), (1, 130, 1, 128, 128, 64)]
 
 
 def add_scans(program, kind, rng):
     long = Scan(program, kind, 1, 701, 1, 32, 48, 32)
     long.check("long row", rng, one_document(1, 701, -1), decay=(0.0, 0.02))
-    for i, shape in enumerate(shapes(kind)):
+    for i, shape in enumerate(shapes()):
         B, T, H, K, V, chunk = shape
         s = Scan(program, kind, *shape)
         s.check("one document, from zero", rng, one_document(B, T))
