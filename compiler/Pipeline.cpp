@@ -82,6 +82,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
   case Phase::commands:
     // Where everything lies is decided with tensors still in SSA, where lifetimes are plain.
     pm.addPass(createPlanMemoryPass());
+    // A solver is proved after it runs, in release builds too: a wrong plan would be a silently wrong number.
+    pm.addPass(createProveMemoryPlanPass());
     // What is left is a translation without choices.
     pm.addPass(createLowerToCommandsPass());
     break;

@@ -166,8 +166,17 @@ def PlanMemoryPass : Pass<"braid-plan-memory", "::mlir::ModuleOp"> {
     After:  `%o = tile.launch @f grid [4] (%q) {cmd.results = [#cmd.buffer<@workspace, 4096, 1024>]} ..`
     Invariant: no two values with different contents lie on the same bytes at the same moment.
   }];
-  let options = [Option<"explain", "explain", "bool", "false", "remarks: bytes, lower bound and remaining copies per entry">];
+  let options = [Option<"explain", "explain", "bool", "false", "remarks: bytes, lower bound and remaining copies per entry">,
+                 Option<"naive", "naive", "bool", "false", "no buffer is shared or used twice: shows whether a wrong number comes from the plan">];
   let dependentDialects = ["::braid::cmd::CmdDialect"];
+}
+
+def ProveMemoryPlanPass : Pass<"braid-prove-memory-plan", "::mlir::ModuleOp"> {
+  let summary = "executes planned entry functions on tags: does every op read what was written for it?";
+  let description = [{
+    Changes nothing. All iterations of all repeats run; collectives under way must find their buffers as they left them.
+    Invariant: no value is overwritten before its last use, results lie apart from operands, named tensors hold their results.
+  }];
 }
 
 def LowerToCommandsPass : Pass<"braid-lower-to-commands", "::mlir::ModuleOp"> {

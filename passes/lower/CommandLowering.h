@@ -5,6 +5,7 @@
 #include "dialects/braid/BraidDialect.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
+#include "passes/lower/PlannedBuffers.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -39,7 +40,7 @@ private:
   mlir::LogicalResult collective(mlir::Operation *op, cmd::CollectiveKind kind, mlir::StringAttr axis, int64_t peers,
                                  mlir::Value x, mlir::Value result, mlir::Value sendCounts, mlir::Value recvCounts);
 
-  cmd::BufferAttr bufferOf(mlir::Value value) const;
+  static cmd::BufferAttr bufferOf(mlir::Value value) { return plannedBuffer(value); }
   mlir::StringAttr nameOf(mlir::Operation *op, llvm::StringRef fallback) const;
 
   mlir::func::FuncOp entry;

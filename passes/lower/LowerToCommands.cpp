@@ -18,18 +18,7 @@ namespace braid {
 #include "passes/Passes.h.inc"
 } // namespace braid
 
-//===- Buffers and names -------------------------------------------------------------------------------------------===//
-
-cmd::BufferAttr CommandLowering::bufferOf(Value value) const {
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    Operation *owner = argument.getOwner()->getParentOp();
-    if (auto function = dyn_cast<func::FuncOp>(owner))
-      return function.getArgAttrOfType<cmd::BufferAttr>(argument.getArgNumber(), "cmd.buffer");
-    return cast<cmd::BufferAttr>(owner->getAttrOfType<ArrayAttr>("cmd.arguments")[argument.getArgNumber()]);
-  }
-  auto result = cast<OpResult>(value);
-  return cast<cmd::BufferAttr>(result.getOwner()->getAttrOfType<ArrayAttr>("cmd.results")[result.getResultNumber()]);
-}
+//===- Names -------------------------------------------------------------------------------------------------------===//
 
 /// "layers.*.lsm scan" from the locations of a call and of the op in the callee, outermost first.
 static void collectNames(Location loc, SmallVectorImpl<StringRef> &names) {

@@ -132,7 +132,10 @@ LogicalResult NamedTensors::reconcile(std::vector<Mention> &mentions) {
   return success();
 }
 
+/// The name of one layer's tensor; a name without braces stays.
 static std::string ofLayer(StringRef name, int32_t layer) {
+  if (!name.contains("{}"))
+    return name.str();
   auto [before, after] = name.split("{}");
   return (before + Twine(layer) + after).str();
 }

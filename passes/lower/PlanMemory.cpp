@@ -26,7 +26,8 @@ namespace {
 /// The plan of one entry function.
 class EntryPlan {
 public:
-  EntryPlan(func::FuncOp entry, const NamedTensors &tensors) : entry(entry), tensors(tensors), timeline(entry), buffers(timeline) {}
+  EntryPlan(func::FuncOp entry, const NamedTensors &tensors, bool naive)
+      : entry(entry), tensors(tensors), naive(naive), timeline(entry), buffers(timeline) {}
 
   LogicalResult run() {
     addNamed();
@@ -148,7 +149,7 @@ private:
       return std::pair(-weight(a), timeline.at(a)) < std::pair(-weight(b), timeline.at(b));
     });
     for (cmd::MaterializeOp copy : candidates) {
-      if (buffers.has(copy.getSource()) && !isZero(copy.getSource()) && buffers.tryMerge(copy.getSource(), copy.getResult())) {
+      if (!naive && buffers.has(copy.getSource()) && !isZero(copy.getSource()) && buffers.tryMerge(copy.getSource(), copy.getResult())) {
         ++merged;
         continue;
       }
@@ -163,7 +164,7 @@ private:
       std::vector<unsigned> ids;
       for (auto [id, buffer] : llvm::enumerate(buffers.all()))
         if (!buffer.named() && !buffer.members.empty() && buffer.stacked == (arena == "saved")) {
-          items.push_back({buffer.bytes(), buffers.life(buffer)});
+          items.push_back({buffer.bytes(), naive ? SmallVector<Segment>{{0, timeline.end()}} : buffers.life(buffer)});
           ids.push_back(id);
         }
       arenas[arena] = {pack(items), static_cast<unsigned>(items.size())};
@@ -212,13 +213,16 @@ private:
       entry.setArgAttr(argument.getArgNumber(), "cmd.buffer", bufferOf(argument));
       entry.setArgAttr(argument.getArgNumber(), "cmd.tensors", names(tensors.argument(entry, argument.getArgNumber())));
     }
-    for (unsigned i = 0; i < entry.getNumResults(); ++i)
+    for (unsigned i = 0; i < entry.getNumResults(); ++i) {
       entry.setResultAttr(i, "cmd.tensors", names(tensors.result(entry, i)));
+      entry.setResultAttr(i, "cmd.buffer", bufferOf(entry.getBody().front().getTerminator()->getOperand(i)));
+    }
     return success();
   }
 
   func::FuncOp entry;
   const NamedTensors &tensors;
+  bool naive;
   Timeline timeline;
   Buffers buffers;
   llvm::StringMap<unsigned> named;
@@ -259,7 +263,7 @@ private:
     for (func::FuncOp entry : entries) {
       if (failed(prepareBuffers(entry, symbols)))
         return failure();
-      EntryPlan plan(entry, *tensors);
+      EntryPlan plan(entry, *tensors, naive);
       if (failed(plan.run()))
         return failure();
       for (auto &[name, arena] : plan.arenas) {
