@@ -39,6 +39,13 @@ int main(int argc, char **argv) {
   addPhase(app, "--to-phase", options.toPhase, "stop at the end of this phase and write the module");
   app.add_option("--dump-phases-to", options.dumpPhasesTo, "write the module at every phase to DIR/NN-phase.mlir")->type_name("DIR");
   app.add_flag("--explain", options.explain, "what every command does, planned memory, compile time");
-  CLI11_PARSE(app, argc, argv);
+  app.failure_message([](const CLI::App *, const CLI::Error &error) {
+    return "braid-compile: error: " + std::string(error.what()) + " (see braid-compile --help)\n";
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   return compile(job) ? 0 : 1;
 }

@@ -6,7 +6,13 @@
 namespace braid::run {
 
 CLI::Option *positive(CLI::Option *option) {
-  return option->check(CLI::PositiveNumber.description(""))->type_name("N");
+  // CLI11's own check answers with the whole range of a double.
+  auto isPositive = [](const std::string &text) {
+    bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    bool good = digits && text.find_first_not_of('0') != std::string::npos;
+    return good ? std::string() : "must be a whole number above 0, not " + text;
+  };
+  return option->check(CLI::Validator(isPositive, ""))->type_name("N");
 }
 
 void addProgramOption(CLI::App &command, std::string &path) {
@@ -37,8 +43,18 @@ int main(int argc, char **argv) {
     const CLI::App *chosen = command;
     for (const CLI::App *sub : command->get_subcommands())
       chosen = sub;
-    std::string name = chosen == command ? "" : chosen->get_name() + " ";
-    return "braid-run: error: " + std::string(error.what()) + " (see braid-run " + name + "--help)\n";
+    std::string name = chosen == command ? "" : chosen->get_name() + " ", message = error.what();
+    if (chosen == command && dynamic_cast<const CLI::RequiredError *>(&error)) {
+      std::vector<std::string> unknown = command->remaining();
+      message = unknown.empty() ? "a subcommand is missing; there are"
+                                : "there is no subcommand '" + unknown[0] + "'; there are";
+      std::string_view separator = " ";
+      for (const CLI::App *sub : command->get_subcommands([](const CLI::App *) { return true; })) {
+        message.append(separator).append(sub->get_name());
+        separator = ", ";
+      }
+    }
+    return "braid-run: error: " + message + " (see braid-run " + name + "--help)\n";
   });
 
   struct Command {
