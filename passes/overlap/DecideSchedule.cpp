@@ -34,7 +34,7 @@ public:
       return signalPassFailure();
     }
     if (overlapDegree < 1 || overlapDegree > 16) {
-      getOperation().emitError() << "overlap degree is " << overlapDegree << "; valid: 1 to 16";
+      getOperation().emitError() << "overlap degree is " << overlapDegree.getValue() << "; valid: 1 to 16";
       return signalPassFailure();
     }
     for (auto layer : getOperation().getOps<func::FuncOp>())

@@ -1,0 +1,75 @@
+// RUN: braid-opt %s --braid-apply-sharding="mesh=dp=2,ep=2" --split-input-file --verify-diagnostics | FileCheck %s
+
+!x = tensor<2x8x16xf32>
+!rows = tensor<1x32x16xf32>
+// A layer with experts on two ranks: the batch is halved, each rank keeps two of four experts; rows travel to the experts and back,
+// counts before them. In the worst case all 16 assignments of a rank go to one peer: 16 rows a peer.
+// CHECK-LABEL: func.func private @layer(
+// CHECK-SAME: tensor<1x8x16xf32>, %{{.*}}: tensor<2x16x16xf32>
+// CHECK: %[[IDS:.*]] = braid.moe.route %{{.*}} -> tensor<1x8x2xi32>
+// CHECK: %[[PERM:.*]], %[[INVERSE:.*]], %[[COUNTS:.*]], %{{.*}}, %{{.*}}, %{{.*}} = braid.moe.plan %[[IDS]] {num_experts = 4 : i64, peer_rows = 16 : i64, peers = 2 : i64} : (tensor<1x8x2xi32>) -> (tensor<32xi32>, tensor<1x8x2xi32>, tensor<4xi32>
+// The totals that a balance loss reads are those of the whole batch.
+// CHECK: braid.comm.all_reduce %[[COUNTS]] {axis = "dp"}
+// CHECK: %[[SEND:.*]] = braid.reshape %[[COUNTS]] : (tensor<4xi32>) -> tensor<2x2xi32>
+// CHECK: %[[RECEIVE:.*]] = braid.comm.all_to_all %[[SEND]] {axis = "ep", label = "moe.counts"
+// CHECK: braid.moe.plan_received %[[RECEIVE]] {peer_rows = 16 : i64} : (tensor<2x2xi32>) -> (tensor<32xi32>, tensor<32xi32>, tensor<3xi32>)
+// CHECK: %[[PACKED:.*]] = braid.moe.dispatch %{{.*}}, %[[PERM]], %[[INVERSE]]
+// CHECK: braid.comm.all_to_all %[[PACKED]], %{{.*}}, %{{.*}} {axis = "ep", label = "moe.dispatch"
+// CHECK: braid.moe.permute
+// CHECK: braid.moe.grouped_linear %{{.*}} : (tensor<1x32x16xf32>, tensor<3xi32>, tensor<2x16x16xf32>)
+// CHECK: braid.moe.permute
+// CHECK: %[[BACK:.*]] = braid.comm.all_to_all {{.*}}label = "moe.combine"
+// CHECK: braid.moe.combine %[[BACK]]
+func.func private @layer(%x: !x, %w: tensor<4x16x16xf32>, %router: tensor<16x4xf32>) -> !x {
+  %logits = braid.linear %x, %router : (!x, tensor<16x4xf32>) -> tensor<2x8x4xf32>
+  %ids = braid.moe.route %logits {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  %weights = braid.moe.route_weights %logits, %ids {normalize = true} : (tensor<2x8x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2xf32>
+  %perm, %inverse, %counts, %offsets, %overflow, %exchange = braid.moe.plan %ids {num_experts = 4 : i64}
+      : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %rows = braid.moe.dispatch %x, %perm, %inverse, %exchange : (!x, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> !rows
+  %out = braid.moe.grouped_linear %rows, %offsets, %w : (!rows, tensor<5xi32>, tensor<4x16x16xf32>) -> !rows
+  %y, %returned = braid.moe.combine %out, %weights, %perm, %inverse, %exchange
+      : (!rows, tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (!x, !rows)
+  return %y : !x
+}
+// Parameters say which rank holds what; the head's gradient is a sum over dp, the experts' over edp (size 1: nothing).
+// CHECK-LABEL: func.func @step(
+// CHECK-SAME: tensor<1x8x16xf32> {braid.name = "x"
+// CHECK-SAME: tensor<2x16x16xf32> {braid.name = "moe.w1", braid.role = "parameter", braid.shards = {{\[}}[0, "ep"]]}
+// CHECK: call @layer
+// CHECK: %[[GRAD:.*]] = braid.linear_grad_weight
+// CHECK: %[[TOTAL:.*]] = braid.comm.all_reduce %[[GRAD]] {axis = "dp"}
+// CHECK: %[[SQUARES:.*]] = braid.sum_squares %[[TOTAL]]
+// CHECK: return %{{.*}}, %[[TOTAL]], %[[SQUARES]]
+func.func @step(%x: !x {braid.name = "x", braid.role = "input"}, %w: tensor<4x16x16xf32> {braid.name = "moe.w1", braid.role = "parameter"},
+                %router: tensor<16x4xf32> {braid.name = "moe.router", braid.role = "parameter"})
+    -> (!x {braid.name = "y"}, tensor<16x16xf32> {braid.name = "g"}, tensor<1xf32> {braid.name = "n"}) attributes {braid.entry} {
+  %y = call @layer(%x, %w, %router) : (!x, tensor<4x16x16xf32>, tensor<16x4xf32>) -> !x
+  %g = braid.linear_grad_weight %x, %y : (!x, !x) -> tensor<16x16xf32>
+  %n = braid.sum_squares %g : (tensor<16x16xf32>) -> tensor<1xf32>
+  return %y, %g, %n : !x, tensor<16x16xf32>, tensor<1xf32>
+}
+
+// -----
+
+// A zero that stands for states or sums of tokens gets the local rows, also when a repeat carries it.
+// CHECK-LABEL: func.func @carried(
+// CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<2x8xf32>
+// CHECK: braid.repeat %[[ZERO]], %{{.*}} : (tensor<2x8xf32>, tensor<3x2x8xf32>) -> tensor<2x8xf32>
+func.func @carried(%a: tensor<4x8xf32> {braid.name = "a", braid.role = "input"}, %w: tensor<3x2x8xf32> {braid.name = "w", braid.role = "parameter"})
+    -> (tensor<4x8xf32> {braid.name = "y"}) attributes {braid.entry} {
+  %zero = arith.constant dense<0.0> : tensor<4x8xf32>
+  %y = braid.repeat %zero, %w {count = 3 : i64, carried = 1 : i64} : (tensor<4x8xf32>, tensor<3x2x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%sum: tensor<4x8xf32>, %l: tensor<2x8xf32>):
+    %next = braid.add %sum, %a : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+    braid.yield %next : (tensor<4x8xf32>) -> ()
+  }
+  return %y : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{argument "x" has batch 3, which dp = 2 does not divide}}
+func.func @odd(%x: tensor<3x8xf32> {braid.name = "x", braid.role = "input"}) -> tensor<3x8xf32> attributes {braid.entry} {
+  return %x : tensor<3x8xf32>
+}

@@ -1,0 +1,38 @@
+// RUN: braid-opt %s --braid-decide-schedule="pipeline=1A1M overlap-degree=4" --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: braid-opt %s --braid-decide-schedule="pipeline=aAaM overlap-degree=2" --split-input-file | FileCheck %s --check-prefix=AAAM
+// RUN: braid-opt %s --braid-decide-schedule --split-input-file | FileCheck %s --check-prefix=NONE
+// RUN: not braid-opt %s --braid-decide-schedule="pipeline=zigzag" --split-input-file 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: not braid-opt %s --braid-decide-schedule="pipeline=1A1M overlap-degree=17" --split-input-file 2>&1 | FileCheck %s --check-prefix=DEGREE
+
+// NAME: error: pipeline "zigzag" is not known; valid: none, aAaM, 1A1M
+// DEGREE: error: overlap degree is 17; valid: 1 to 16
+// NONE-NOT: braid.schedule
+
+!rows = tensor<1x16x8xf32>
+!counts = tensor<2x2xi32>
+// A layer whose rows travel: sliced. The decision is an attribute, no op moves.
+// CHECK: func.func private @experts({{.*}}attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 2, 4, 6, 8>}}
+// AAAM: func.func private @experts({{.*}}attributes {braid.schedule = {direction = "forward", pipeline = "aAaM", token_slices = array<i64: 0, 4, 8>}}
+func.func private @experts(%documents: tensor<1x8xi32>, %rows: !rows, %send: !counts, %receive: !counts) -> !rows {
+  %0 = braid.comm.all_to_all %rows, %send, %receive {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64} : (!rows, !counts, !counts) -> !rows
+  return %0 : !rows
+}
+// A layer without exchanges is left alone: slicing would only cost.
+// CHECK: func.func private @dense(%arg0: tensor<1x8xi32>) -> tensor<1x8xi32> {
+func.func private @dense(%documents: tensor<1x8xi32>) -> tensor<1x8xi32> {
+  return %documents : tensor<1x8xi32>
+}
+// The exchange of counts alone is not one of rows.
+// CHECK: func.func private @counts(%arg0: tensor<1x8xi32>, %arg1: tensor<2x2xi32>) -> tensor<2x2xi32> {
+func.func private @counts(%documents: tensor<1x8xi32>, %send: !counts) -> !counts {
+  %0 = braid.comm.all_to_all %send {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 2 : i64} : (!counts) -> !counts
+  return %0 : !counts
+}
+
+// -----
+
+// expected-error @+1 {{has 6 tokens, which overlap degree 4 does not divide}}
+func.func private @uneven(%documents: tensor<1x6xi32>, %rows: tensor<1x16x8xf32>, %send: tensor<2x2xi32>) -> tensor<1x16x8xf32> {
+  %0 = braid.comm.all_to_all %rows, %send, %send {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64} : (tensor<1x16x8xf32>, tensor<2x2xi32>, tensor<2x2xi32>) -> tensor<1x16x8xf32>
+  return %0 : tensor<1x16x8xf32>
+}

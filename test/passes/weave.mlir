@@ -1,0 +1,107 @@
+// RUN: braid-opt %s --braid-weave --split-input-file | FileCheck %s
+// RUN: braid-opt %s --braid-weave --split-input-file | FileCheck %s --check-prefix=ORDER
+
+// Degree 3, 1A1M: mixer slices A (rms_norm), experts M (silu), combine (tanh); D and C are the exchanges.
+// Compute A0 A1 M0 A2 M1 M2, exchange D0 D1 C0 D2 C1 C2; the op that no exchange needs fills the last combine exchange.
+!x = tensor<1x4x8xf32>
+!c = tensor<2x1xi32>
+// ORDER-LABEL: func.func private @forward(
+// ORDER: braid.rms_norm %[[X0:.*]], %
+// ORDER-NEXT: %[[D0:.*]] = braid.comm.start {{.*}}label = "D0"
+// ORDER-NEXT: braid.rms_norm
+// ORDER-NEXT: %[[D1:.*]] = braid.comm.start {{.*}}label = "D1"
+// ORDER-NEXT: braid.comm.await %[[D0]]
+// ORDER-NEXT: braid.activation {{.*}}silu
+// ORDER-NEXT: %[[C0:.*]] = braid.comm.start {{.*}}label = "C0"
+// ORDER-NEXT: braid.rms_norm
+// ORDER-NEXT: %[[D2:.*]] = braid.comm.start {{.*}}label = "D2"
+// ORDER-NEXT: braid.comm.await %[[D1]]
+// ORDER-NEXT: braid.activation {{.*}}silu
+// ORDER-NEXT: %[[C1:.*]] = braid.comm.start {{.*}}label = "C1"
+// ORDER-NEXT: braid.comm.await %[[D2]]
+// ORDER-NEXT: braid.activation {{.*}}silu
+// ORDER-NEXT: %[[C2:.*]] = braid.comm.start {{.*}}label = "C2"
+// ORDER-NEXT: braid.l2_norm
+// ORDER-NEXT: braid.comm.await %[[C0]]
+// ORDER-NEXT: braid.activation {{.*}}tanh
+// ORDER-NEXT: braid.comm.await %[[C1]]
+// ORDER-NEXT: braid.activation {{.*}}tanh
+// ORDER-NEXT: braid.comm.await %[[C2]]
+// ORDER-NEXT: braid.activation {{.*}}tanh
+// No schedule, no slice numbers, no synchronous collective is left.
+// CHECK-NOT: braid.schedule
+// CHECK-NOT: braid.slice =
+// CHECK-NOT: comm.all_to_all
+func.func private @forward(%x0: !x, %x1: !x, %x2: !x, %w: tensor<8xf32>, %s: !c, %r: !c) -> (!x, !x, !x, !x)
+    attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8, 12>}} {
+  %a0 = braid.rms_norm %x0, %w {eps = 1.0e-6 : f64, braid.slice = 0 : i64} : (!x, tensor<8xf32>) -> !x
+  %a1 = braid.rms_norm %x1, %w {eps = 1.0e-6 : f64, braid.slice = 1 : i64} : (!x, tensor<8xf32>) -> !x
+  %a2 = braid.rms_norm %x2, %w {eps = 1.0e-6 : f64, braid.slice = 2 : i64} : (!x, tensor<8xf32>) -> !x
+  %free = braid.l2_norm %a0 {eps = 1.0e-6 : f64, braid.slice = 0 : i64} : (!x) -> !x
+  %d0 = braid.comm.all_to_all %a0, %s, %r {axis = "ep", label = "D0", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %d1 = braid.comm.all_to_all %a1, %s, %r {axis = "ep", label = "D1", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %d2 = braid.comm.all_to_all %a2, %s, %r {axis = "ep", label = "D2", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 2 : i64} : (!x, !c, !c) -> !x
+  %m0 = braid.activation %d0 {kind = "silu", braid.slice = 0 : i64} : (!x) -> !x
+  %m1 = braid.activation %d1 {kind = "silu", braid.slice = 1 : i64} : (!x) -> !x
+  %m2 = braid.activation %d2 {kind = "silu", braid.slice = 2 : i64} : (!x) -> !x
+  %c0 = braid.comm.all_to_all %m0, %s, %r {axis = "ep", label = "C0", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %c1 = braid.comm.all_to_all %m1, %s, %r {axis = "ep", label = "C1", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %c2 = braid.comm.all_to_all %m2, %s, %r {axis = "ep", label = "C2", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 2 : i64} : (!x, !c, !c) -> !x
+  %y0 = braid.activation %c0 {kind = "tanh", braid.slice = 0 : i64} : (!x) -> !x
+  %y1 = braid.activation %c1 {kind = "tanh", braid.slice = 1 : i64} : (!x) -> !x
+  %y2 = braid.activation %c2 {kind = "tanh", braid.slice = 2 : i64} : (!x) -> !x
+  return %y0, %y1, %y2, %free : !x, !x, !x, !x
+}
+
+// -----
+
+// Backward, degree 2: compute M1 M0 A1 A0, exchange C1 C0 D1 D0 (both combine gradients start at once); the weight gradient whose
+// operands exist stands in front of the last mixer slice, under its exchange.
+!x = tensor<1x4x8xf32>
+!c = tensor<2x1xi32>
+// ORDER-LABEL: func.func private @backward(
+// ORDER: braid.scale %arg1
+// ORDER-NEXT: %[[C1:.*]] = braid.comm.start {{.*}}label = "C1"
+// ORDER-NEXT: braid.scale %arg0
+// ORDER-NEXT: %[[C0:.*]] = braid.comm.start {{.*}}label = "C0"
+// ORDER-NEXT: braid.comm.await %[[C1]]
+// ORDER-NEXT: braid.activation {{.*}}silu
+// ORDER-NEXT: %[[D1:.*]] = braid.comm.start {{.*}}label = "D1"
+// ORDER-NEXT: braid.comm.await %[[C0]]
+// ORDER-NEXT: braid.activation {{.*}}silu
+// ORDER-NEXT: %[[D0:.*]] = braid.comm.start {{.*}}label = "D0"
+// ORDER-NEXT: braid.comm.await %[[D1]]
+// ORDER-NEXT: braid.activation {{.*}}tanh
+// ORDER-NEXT: braid.linear_grad_weight
+// ORDER-NEXT: braid.comm.await %[[D0]]
+// ORDER-NEXT: braid.activation {{.*}}tanh
+func.func private @backward(%dy0: !x, %dy1: !x, %s: !c, %r: !c) -> (!x, !x, tensor<8x8xf32>)
+    attributes {braid.schedule = {direction = "backward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %g0 = braid.scale %dy0 {value = 2.0 : f64, braid.slice = 0 : i64} : (!x) -> !x
+  %g1 = braid.scale %dy1 {value = 2.0 : f64, braid.slice = 1 : i64} : (!x) -> !x
+  %c0 = braid.comm.all_to_all %g0, %s, %r {axis = "ep", label = "C0", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %c1 = braid.comm.all_to_all %g1, %s, %r {axis = "ep", label = "C1", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %m0 = braid.activation %c0 {kind = "silu", braid.slice = 0 : i64} : (!x) -> !x
+  %m1 = braid.activation %c1 {kind = "silu", braid.slice = 1 : i64} : (!x) -> !x
+  %w = braid.linear_grad_weight %c1, %m1 {braid.filler, braid.slice = 1 : i64} : (!x, !x) -> tensor<8x8xf32>
+  %d0 = braid.comm.all_to_all %m0, %s, %r {axis = "ep", label = "D0", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %d1 = braid.comm.all_to_all %m1, %s, %r {axis = "ep", label = "D1", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %a0 = braid.activation %d0 {kind = "tanh", braid.slice = 0 : i64} : (!x) -> !x
+  %a1 = braid.activation %d1 {kind = "tanh", braid.slice = 1 : i64} : (!x) -> !x
+  return %a0, %a1, %w : !x, !x, tensor<8x8xf32>
+}
+
+// -----
+
+// An all-reduce outside of any schedule: started where it stands, awaited in front of its reader.
+// CHECK-LABEL: func.func @reduce(
+// CHECK: %[[F:.*]] = braid.comm.start %arg0 {axis = "dp", kind = 0 : i32} : (tensor<8xf32>) -> !braid.future<tensor<8xf32>>
+// CHECK-NEXT: braid.activation %arg1
+// CHECK-NEXT: braid.comm.await %[[F]]
+// CHECK-NEXT: braid.activation
+func.func @reduce(%g: tensor<8xf32>, %h: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) attributes {braid.entry} {
+  %r = braid.comm.all_reduce %g {axis = "dp"} : (tensor<8xf32>) -> tensor<8xf32>
+  %a = braid.activation %h {kind = "silu"} : (tensor<8xf32>) -> tensor<8xf32>
+  %b = braid.activation %r {kind = "silu"} : (tensor<8xf32>) -> tensor<8xf32>
+  return %a, %b : tensor<8xf32>, tensor<8xf32>
+}
