@@ -63,7 +63,7 @@ def checkpoint(folder):
 def train(program, ranks, data, steps, folder):
     metrics = folder / "metrics.jsonl"
     run("braid-run", "train", program, "--data", data, "--steps", steps, "--ranks", ranks, "--threads", 1, "--checkpoint-dir", folder / "checkpoint",
-        "--metrics", metrics, "--seed", 3, "--warmup", 1)
+        "--metrics", metrics, "--seed", 3, "--warmup", 1, "--lr", 3e-4)
     return [json.loads(line) for line in metrics.read_text().splitlines()], checkpoint(folder / "checkpoint" / f"step-{steps:08d}")
 
 
