@@ -123,12 +123,12 @@ private:
       if (func->hasAttr("braid.train") && phase >= Phase::train)
         return func.emitOpError("still has braid.train in phase ") << phaseName(phase) << "; it must be dissolved by phase train";
     }
-    std::string what = isa<func::FuncOp>(op) ? " '@" + cast<func::FuncOp>(op).getSymName().str() + "'" : "";
+    std::string what = isa<func::FuncOp>(op) ? "'@" + cast<func::FuncOp>(op).getSymName().str() + "' " : "";
     if (phase > span->last)
-      return op->emitOpError() << what << (what.empty() ? "" : " ") << "is left in phase " << phaseName(phase)
+      return op->emitOpError() << what << "is left in phase " << phaseName(phase)
                                << "; the last phase that may hold it is " << phaseName(span->last);
     if (phase < span->first)
-      return op->emitOpError() << what << (what.empty() ? "" : " ") << "is in phase " << phaseName(phase)
+      return op->emitOpError() << what << "is in phase " << phaseName(phase)
                                << " too early; the first phase that may hold it is " << phaseName(span->first);
     return success();
   }

@@ -202,14 +202,16 @@ private:
     if (found == contents.lookup(value))
       return success();
     InFlightDiagnostic error = user->emitOpError("memory plan: ") << value.getType() << " at " << plannedBuffer(value) << ' ' << what;
-    for (Piece piece : found)
-      if (!llvm::is_contained(contents.lookup(value), piece)) {
-        if (piece.tag < 0)
-          error.attachNote(value.getLoc()) << "it was never written";
-        else if (piece.tag > 0)
-          error.attachNote(tags[piece.tag - 1].getLoc()) << "overwritten by " << tags[piece.tag - 1].getType() << " from here";
-        break;
-      }
+    auto wanted = [&](Piece piece) {
+      return llvm::any_of(contents.lookup(value), [&](Piece other) { return other.tag == piece.tag; });
+    };
+    auto stranger = llvm::find_if_not(found, wanted);
+    if (stranger == found.end())
+      return error;
+    if (stranger->tag < 0)
+      error.attachNote(value.getLoc()) << "it was never written";
+    else if (stranger->tag > 0)
+      error.attachNote(tags[stranger->tag - 1].getLoc()) << "overwritten by " << tags[stranger->tag - 1].getType() << " from here";
     return error;
   }
 

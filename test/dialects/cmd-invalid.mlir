@@ -1,0 +1,304 @@
+// One case per sentence of the command verifiers.
+// RUN: braid-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @+1 {{buffer of @a: offset -8 and bytes 4 must not be negative}}
+module attributes {braid.buffer = #cmd.buffer<@a, -8, 4>} {}
+
+// -----
+
+cmd.program {
+  // expected-error @+1 {{'cmd.arena' op align 48 is not a power of two}}
+  cmd.arena @a bytes 64 {align = 48 : i64}
+}
+
+// -----
+
+cmd.program {
+  // expected-error @+1 {{'cmd.arena' op lower_bound 65 exceeds bytes 64}}
+  cmd.arena @a bytes 64 lower_bound 65
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  // expected-error @+1 {{'cmd.tensor' op 'x' needs 32 bytes but its buffer has 16}}
+  cmd.tensor "x" input tensor<2x4xf32> at <@a, 0, 16>
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  // expected-error @+1 {{'cmd.tensor' op 'layers.{}.x' has 0 layers, so its name must not hold {}}}
+  cmd.tensor "layers.{}.x" input tensor<2x4xf32> at <@a, 0, 32>
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  // expected-error @+1 {{'cmd.tensor' op moment 'x' needs slot "first" or "second", has "third"}}
+  cmd.tensor "x" moment tensor<2x4xf32> at <@a, 0, 32> {of = "w", slot = "third"}
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  // expected-error @+1 {{'cmd.tensor' op moment 'x' does not say of which parameter}}
+  cmd.tensor "x" moment tensor<2x4xf32> at <@a, 0, 32> {slot = "first"}
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  // expected-error @+1 {{'cmd.tensor' op 'x': shard of dimension 2 of 2}}
+  cmd.tensor "x" input tensor<2x4xf32> at <@a, 0, 32> {shards = [[2, "ep"]]}
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  // expected-error @+1 {{'cmd.tensor' op 'buffer' reaches byte 72 of arena @a, which has 64}}
+  cmd.tensor "x" input tensor<2x4xf32> at <@a, 40, 32>
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  // expected-note @+1 {{declared here}}
+  cmd.tensor "x" input tensor<2x4xf32> at <@a, 0, 32>
+  // expected-error @+1 {{'cmd.tensor' op 'x' is declared twice}}
+  cmd.tensor "x" output tensor<2x4xf32> at <@a, 32, 32>
+}
+
+// -----
+
+cmd.program {
+  // expected-error @+1 {{'cmd.stream' op is the first stream, so it computes and has no axis}}
+  cmd.stream @ep axis "ep"
+}
+
+// -----
+
+cmd.program {
+  cmd.stream @compute
+  // expected-error @+1 {{'cmd.stream' op is not the first stream, so it needs an axis}}
+  cmd.stream @other
+}
+
+// -----
+
+cmd.program {
+  // expected-error @+1 {{'cmd.entry' op output 'y' is no tensor of the program}}
+  cmd.entry @f inputs [] outputs ["y"] {
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.copy' op 'source': @b is no arena of the program}}
+    cmd.copy <@b, 0, 4> to <@a, 0, 4>
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.copy' op of 4 bytes to 8 bytes}}
+    cmd.copy <@a, 0, 4> to <@a, 8, 8>
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    cmd.repeat 3 {
+      // expected-error @+1 {{'cmd.fill' op 'target' reaches byte 96 of arena @a, which has 64}}
+      cmd.fill <@a, 0, 32, strides = [32]>
+    }
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    cmd.repeat 3 {
+      // expected-error @+1 {{'cmd.fill' op 'target' reaches 32 bytes before arena @a}}
+      cmd.fill <@a, 32, 32, strides = [-32]>
+    }
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.fill' op 'target' has 1 strides but stands in 0 repeats}}
+    cmd.fill <@a, 0, 32, strides = [32]>
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.fill' op value 256 is no byte}}
+    cmd.fill <@a, 0, 32> value 256
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.launch' op a grid has 3 extents, not 1}}
+    cmd.launch @k grid [2] args {}
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.launch' op argument 'x' must be a buffer, an integer or a float, is "a"}}
+    cmd.launch @k grid [2, 1, 1] args {x = "a"}
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.stream @compute
+  cmd.stream @ep axis "ep"
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.launch' op computes, so it cannot be on stream @ep}}
+    cmd.launch @k grid [2, 1, 1] args {} on @ep
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.fill' op stream @ep is no stream of the program}}
+    cmd.fill <@a, 0, 32> on @ep
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.gemm' op 'a' (2 x 4, ld 4, batch 1) needs 32 bytes but its buffer has 16}}
+    cmd.gemm 2 x 2 x 4 a <@a, 0, 16> ld 4 : f32 b <@a, 0, 32> ld 2 : f32 c <@a, 0, 16> ld 2 : f32
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.gemm' op ldb is 1 but a row of 'b' has 2 elements}}
+    cmd.gemm 2 x 2 x 4 a <@a, 0, 32> ld 4 : f32 b <@a, 0, 32> ld 1 : f32 c <@a, 0, 16> ld 2 : f32
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 128
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.gemm' op batch_stride_c is 1, so the 2 results of 2 columns overlap}}
+    cmd.gemm 2 x 2 x 4 a <@a, 0, 64> ld 4 : f32 b <@a, 0, 32> ld 2 : f32 c <@a, 64, 32> ld 2 : f32 {batch = 2 : i64, batch_stride_a = 8 : i64, batch_stride_c = 1 : i64}
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.grouped_gemm' op 'offsets' of 2 groups needs 12 bytes but its buffer has 8}}
+    cmd.grouped_gemm rows groups 2 rows 4 m 0 n 2 k 2 a <@a, 0, 32> ld 2 : f32 b <@a, 0, 32> ld 2 : f32 c <@a, 0, 32> ld 2 : f32 offsets <@a, 0, 8>
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.grouped_gemm' op transpose_b has no meaning for kind weight}}
+    cmd.grouped_gemm weight groups 2 rows 4 m 2 n 2 k 0 a <@a, 0, 32> ld 2 : f32 b <@a, 0, 32> ld 2 : f32 c <@a, 0, 32> ld 2 : f32 offsets <@a, 0, 12> {transpose_b}
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op all_to_all with counts needs row_bytes (0) and counts_per_peer (0)}}
+    cmd.collective all_to_all "ep" send <@a, 0, 32> recv <@a, 32, 32> : f32 send_counts <@a, 0, 8> recv_counts <@a, 0, 8> {block_bytes = 16 : i64}
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op has only one of send_counts and recv_counts}}
+    cmd.collective all_to_all "ep" send <@a, 0, 32> recv <@a, 32, 32> : f32 send_counts <@a, 0, 8> {block_bytes = 16 : i64}
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op all_reduce of 32 bytes into 16}}
+    cmd.collective all_reduce "dp" send <@a, 0, 32> recv <@a, 32, 16> : f32
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.record' op event 0 of 0}}
+    cmd.record 0
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.entry @f inputs [] outputs [] attributes {events = 1 : i64} {
+    // expected-error @+1 {{'cmd.wait' op event 0 is never recorded}}
+    cmd.wait 0
+  }
+}

@@ -1,0 +1,33 @@
+// What a phase must not hold any more.
+// RUN: split-file %s %t
+// RUN: not braid-opt %t/schedule.mlir --braid-verify-phase=phase=scheduled 2>&1 | FileCheck %s --check-prefix=SCHEDULE
+// RUN: not braid-opt %t/train.mlir --braid-verify-phase=phase=train 2>&1 | FileCheck %s --check-prefix=TRAIN
+// RUN: not braid-opt %t/scan.mlir --braid-verify-phase=phase=chunked 2>&1 | FileCheck %s --check-prefix=SCAN
+// RUN: not braid-opt %t/entry.mlir --braid-verify-phase=phase=commands 2>&1 | FileCheck %s --check-prefix=ENTRY
+// RUN: not braid-opt %t/empty.mlir --braid-verify-phase=phase=commands 2>&1 | FileCheck %s --check-prefix=EMPTY
+
+// SCHEDULE: error: 'func.func' op still has braid.schedule in phase scheduled; it must be dissolved by phase scheduled
+//--- schedule.mlir
+func.func private @f() attributes {braid.schedule = {pipeline = "1A1M"}} {
+  return
+}
+// TRAIN: error: 'func.func' op still has braid.train in phase train; it must be dissolved by phase train
+//--- train.mlir
+func.func @f() attributes {braid.entry, braid.train = {}} {
+  return
+}
+// SCAN: error: 'braid.lsm.scan' op is left in phase chunked; the last phase that may hold it is scheduled
+//--- scan.mlir
+func.func @f(%q: tensor<1x4x1x8xf32>, %s: tensor<1x1x8x8xf32>, %d: tensor<1x4xi32>) -> tensor<1x4x1x8xf32> {
+  %o, %f = braid.lsm.scan %q, %q, %q, %s, %d {class_id = 0 : i32, scale = 1.0, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>} : (tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x1x8x8xf32>, tensor<1x4xi32>) -> (tensor<1x4x1x8xf32>, tensor<1x1x8x8xf32>)
+  return %o : tensor<1x4x1x8xf32>
+}
+// ENTRY: error: 'func.func' op '@f' is left in phase commands; the last phase that may hold it is kernels
+//--- entry.mlir
+func.func @f() attributes {braid.entry} {
+  return
+}
+// EMPTY: error: phase commands needs one cmd.program, there are 0
+//--- empty.mlir
+module {
+}
