@@ -2,6 +2,7 @@
 
 The weights come from the checkpoint that braid-run train wrote; the reference runs the full forward for every token.
 """
+
 import os
 import sys
 
@@ -12,15 +13,28 @@ from common import one_document
 from compiled_model import CompiledModel
 
 DESCRIPTION = {
-    "name": "generate", "vocab_size": 256, "d_model": 48, "num_layers": 4, "layer_pattern": "GLSN", "context_len": 160, "max_documents": 2,
-    "mixers": {"G": {"kind": "gated_deltanet", "heads": 2, "head_dim": 16, "value_dim": 16},
-               "L": {"kind": "gla", "heads": 2, "head_dim": 16, "value_dim": 16}, "S": {"kind": "mamba2", "heads": 2, "head_dim": 16},
-               "N": {"kind": "attention", "heads": 4, "kv_heads": 2, "head_dim": 16}},
+    "name": "generate",
+    "vocab_size": 256,
+    "d_model": 48,
+    "num_layers": 4,
+    "layer_pattern": "GLSN",
+    "context_len": 160,
+    "max_documents": 2,
+    "mixers": {
+        "G": {"kind": "gated_deltanet", "heads": 2, "head_dim": 16, "value_dim": 16},
+        "L": {"kind": "gla", "heads": 2, "head_dim": 16, "value_dim": 16},
+        "S": {"kind": "mamba2", "heads": 2, "head_dim": 16},
+        "N": {"kind": "attention", "heads": 4, "kv_heads": 2, "head_dim": 16},
+    },
     "ffns": {"M": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 32, "shared_hidden": 16}},
     "train": {"batch": 4, "seq_len": 64, "steps": 60, "warmup_steps": 5, "learning_rate": 1e-2, "seed": 3},
 }
 TEXT = "The quick brown fox jumps over the lazy dog, and the slow red hen walks around it. A braid has three strands. "
-PROMPTS = ["The quick", "A", "and the slow red hen walks around it. A braid has three strands. The quick brown fox jumps"]
+PROMPTS = [
+    "The quick",
+    "A",
+    "and the slow red hen walks around it. A braid has three strands. The quick brown fox jumps",
+]
 TOKENS = 30
 
 
@@ -31,25 +45,70 @@ def main():
         text, checkpoints = os.path.join(report.folder, "text.txt"), os.path.join(report.folder, "checkpoints")
         with open(text, "w", encoding="utf-8") as file:
             file.write(TEXT * 60)
-        run([tool("braid-run"), "train", model.program.path, "--data", text, "--checkpoint-dir", checkpoints, "--threads", "1"])
+        run(
+            [
+                tool("braid-run"),
+                "train",
+                model.program.path,
+                "--data",
+                text,
+                "--checkpoint-dir",
+                checkpoints,
+                "--threads",
+                "1",
+            ]
+        )
         newest = sorted(os.path.join(checkpoints, d) for d in os.listdir(checkpoints))[-1]
-        weights = model.program.call("eval_step", model.batch(np.random.default_rng(0))[0], list(model.parameters), ["--checkpoint", newest])
+        weights = model.program.call(
+            "eval_step", model.batch(np.random.default_rng(0))[0], list(model.parameters), ["--checkpoint", newest]
+        )
         reference = model.reference(weights)
         for prompt in PROMPTS:
-            out = run([tool("braid-run"), "generate", model.program.path, "--checkpoint", checkpoints, "--prompt", prompt,
-                       "--max-tokens", str(TOKENS), "--threads", "1"])
+            out = run(
+                [
+                    tool("braid-run"),
+                    "generate",
+                    model.program.path,
+                    "--checkpoint",
+                    checkpoints,
+                    "--prompt",
+                    prompt,
+                    "--max-tokens",
+                    str(TOKENS),
+                    "--threads",
+                    "1",
+                ]
+            )
             data = np.frombuffer(out.encode("utf-8", "surrogateescape"), np.uint8).astype(np.int64)
             start, end = len(prompt.encode()), len(prompt.encode()) + TOKENS
             complete = out.startswith(prompt) and len(data) >= end
             tokens = data[:end]
             logits = reference.loss(tokens[None], np.full((1, end), -1), one_document(1, end)).logits[0]
             # At most a tie up to f32 rounding may be decided differently.
-            behind = logits[start - 1:end - 1].max(-1) - logits[np.arange(start - 1, end - 1), tokens[start:]]
-            report.line(complete and behind.max() < 1e-3, f"greedy after {start} bytes",
-                        f"{out[start:start + TOKENS]!r}, at most {behind.max():.2g} behind the best logit")
-        learned = TEXT[len(PROMPTS[0]):len(PROMPTS[0]) + 8]
-        report.line(run([tool("braid-run"), "generate", model.program.path, "--checkpoint", checkpoints, "--prompt", PROMPTS[0], "--max-tokens", "8"])
-                    .startswith(PROMPTS[0] + learned), "the text was learned", repr(learned))
+            behind = logits[start - 1 : end - 1].max(-1) - logits[np.arange(start - 1, end - 1), tokens[start:]]
+            report.line(
+                complete and behind.max() < 1e-3,
+                f"greedy after {start} bytes",
+                f"{out[start:start + TOKENS]!r}, at most {behind.max():.2g} behind the best logit",
+            )
+        learned = TEXT[len(PROMPTS[0]) : len(PROMPTS[0]) + 8]
+        report.line(
+            run(
+                [
+                    tool("braid-run"),
+                    "generate",
+                    model.program.path,
+                    "--checkpoint",
+                    checkpoints,
+                    "--prompt",
+                    PROMPTS[0],
+                    "--max-tokens",
+                    "8",
+                ]
+            ).startswith(PROMPTS[0] + learned),
+            "the text was learned",
+            repr(learned),
+        )
     except RuntimeError as error:
         report.line(False, "stopped", str(error))
     return report.finish()

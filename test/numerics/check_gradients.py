@@ -5,6 +5,7 @@
 f32 models run with 2 rows of 50 tokens; routes are compared first. Limits in f32: loss 2e-6, gradients and logits 1e-4 (the
 errors of single layers add up over the depth), f64: 1e-9, gradients 1e-8.
 """
+
 import sys
 
 import numpy as np
@@ -22,9 +23,17 @@ def check_reference(report, model, weights, batch, documents):
     values = model.step(weights, batch, ["loss", "aux_loss", "grad_norm", *experts, *model.gradients.values()])
     result = model.reference(weights).loss(batch["tokens"], batch["labels"], documents)
     if experts:
-        counts = [np.bincount(ids.ravel(), minlength=values["expert_counts"].shape[-1]) for _, ids in sorted(result.ids.items())]
+        counts = [
+            np.bincount(ids.ravel(), minlength=values["expert_counts"].shape[-1])
+            for _, ids in sorted(result.ids.items())
+        ]
         report.compare("expert counts", values, {"expert_counts": np.array(counts, np.int32)}, 0)
-    report.compare("loss", values, {"loss": np.array([result.loss]), "aux_loss": np.atleast_1d(result.aux)}, 1e-9 if exact else 2e-6)
+    report.compare(
+        "loss",
+        values,
+        {"loss": np.array([result.loss]), "aux_loss": np.atleast_1d(result.aux)},
+        1e-9 if exact else 2e-6,
+    )
     got, expected = {}, {}
     gradients = result.gradients()
     for parameter, name in model.gradients.items():
@@ -32,8 +41,12 @@ def check_reference(report, model, weights, batch, documents):
             got[logical], expected[logical] = array, gradients[logical]
     report.compare("gradients", got, expected, 1e-8 if exact else 1e-4)
     evaluated = model.program.call("eval_step", dict(weights) | batch, ["loss_sum", "valid_tokens"])
-    report.compare("eval_step", evaluated, {"loss_sum": np.array([result.loss * result.count]), "valid_tokens": np.array([float(result.count)])},
-                   1e-9 if exact else 2e-6)
+    report.compare(
+        "eval_step",
+        evaluated,
+        {"loss_sum": np.array([result.loss * result.count]), "valid_tokens": np.array([float(result.count)])},
+        1e-9 if exact else 2e-6,
+    )
     return values
 
 
@@ -59,7 +72,9 @@ def check_differences(report, model, weights, batch, values):
             worst = (name, error)
         if not error <= 1e-6:
             failed.append(f"{name}[{index}] {error:.2g}")
-    words = f"{len(model.gradients)} elements, worst {worst[0]} {worst[1]:.2g}" + (f"; wrong: {', '.join(failed)}" if failed else "")
+    words = f"{len(model.gradients)} elements, worst {worst[0]} {worst[1]:.2g}" + (
+        f"; wrong: {', '.join(failed)}" if failed else ""
+    )
     report.line(not failed, "central differences", words)
 
 
@@ -73,12 +88,19 @@ def check_decoding(report, model, weights, rng):
         out, caches = model.cached("prefill_32", weights, {}, padded, [0, first])
         got = [out]
         for t in range(first, min(first + 6, length)):
-            out, caches = model.cached("decode_1", weights, caches, tokens[t:t + 1], [-t, 1])
+            out, caches = model.cached("decode_1", weights, caches, tokens[t : t + 1], [-t, 1])
             got.append(out)
-        want = logits[first - 1:first - 1 + len(got)]
-        report.compare(f"decode after prefill {first}", {"logits": np.array(got)}, {"logits": want}, 1e-9 if model.dtype == "f64" else 1e-4)
+        want = logits[first - 1 : first - 1 + len(got)]
+        report.compare(
+            f"decode after prefill {first}",
+            {"logits": np.array(got)},
+            {"logits": want},
+            1e-9 if model.dtype == "f64" else 1e-4,
+        )
         greedy = np.argmax(np.array(got), -1)
-        report.line(np.array_equal(greedy, np.argmax(want, -1)), f"greedy choices after prefill {first}", f"{greedy.tolist()}")
+        report.line(
+            np.array_equal(greedy, np.argmax(want, -1)), f"greedy choices after prefill {first}", f"{greedy.tolist()}"
+        )
 
 
 def main(path):

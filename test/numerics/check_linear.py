@@ -2,6 +2,7 @@
 
 Limits: values 3e-6, gradients 5e-6 (moe-family 11, one matmul); f64 1e-9.
 """
+
 import sys
 
 import numpy as np
@@ -35,8 +36,13 @@ def add_linear(program, rng, dtype):
         flat, g1, g2 = a["x"].reshape(B, T, -1), a["dy1"], a["dy2"].reshape(B, T, -1)
         m1, m2 = (a["w1"].T, a["w2"].T) if transposed else (a["w1"], a["w2"])
         turn = (lambda m: m.T) if transposed else (lambda m: m)
-        references = {"y1": flat @ m1, "y2": (flat @ m2).reshape(B, T, 4, 7), "dx": (g1 @ m1.T + g2 @ m2.T).reshape(B, T, H, V),
-                      "dw1": turn(np.einsum("bti,bto->io", flat, g1)), "dw2": turn(np.einsum("bti,bto->io", flat, g2))}
+        references = {
+            "y1": flat @ m1,
+            "y2": (flat @ m2).reshape(B, T, 4, 7),
+            "dx": (g1 @ m1.T + g2 @ m2.T).reshape(B, T, H, V),
+            "dw1": turn(np.einsum("bti,bto->io", flat, g1)),
+            "dw2": turn(np.einsum("bti,bto->io", flat, g2)),
+        }
         program.check(f, arrays, references, limits(dtype, ("dx", "dw1", "dw2"))(references))
 
 
@@ -45,7 +51,9 @@ def add_embedding(program, rng, dtype):
     tokens, table, dy = f.input("tokens", (2, 50), "i32"), f.input("table", (11, 24)), f.input("dy", (2, 50, 24))
     f.output("y", f.op("braid.embed", [tokens, table], dy.type))
     f.output("dtable", f.op("braid.embed_grad", [tokens, dy], table.type))
-    ids, w, d = rng.integers(0, 9, (2, 50)), *rounded([rng.standard_normal((11, 24)), rng.standard_normal((2, 50, 24))], dtype)
+    ids, w, d = rng.integers(0, 9, (2, 50)), *rounded(
+        [rng.standard_normal((11, 24)), rng.standard_normal((2, 50, 24))], dtype
+    )
     dtable = np.zeros((11, 24))
     np.add.at(dtable, ids, d)
     references = {"y": w[ids], "dtable": dtable}  # ids 9 and 10 never occur: their gradient is 0
@@ -53,7 +61,13 @@ def add_embedding(program, rng, dtype):
 
 
 def add_conv(program, rng, dtype):
-    for (B, T, *features), taps in [((2, 37, 24), 4), ((1, 100, 3, 16), 3), ((2, 2, 8), 4), ((1, 1, 16), 4), ((2, 40, 10), 2)]:
+    for (B, T, *features), taps in [
+        ((2, 37, 24), 4),
+        ((1, 100, 3, 16), 3),
+        ((2, 2, 8), 4),
+        ((1, 1, 16), 4),
+        ((2, 40, 10), 2),
+    ]:
         channels = int(np.prod(features))
         f = program.function(f"short_conv_t{T}_d{'x'.join(map(str, features))}_k{taps}_{dtype}", dtype)
         x, w = f.input("x", (B, T, *features)), f.input("weight", (channels, taps))
@@ -63,7 +77,11 @@ def add_conv(program, rng, dtype):
         dx, dw, dt = f.op("braid.short_conv_grad", [x, w, documents, tail, dy, dtail], [x.type, w.type, tail.type])
         for name, value in {"y": y, "new_tail": new_tail, "dx": dx, "dweight": dw, "dtail": dt}.items():
             f.output(name, value)
-        rows = {"one document": one_document(B, T), "continues": one_document(B, T, -9), "began 1 before": one_document(B, T, -1)}
+        rows = {
+            "one document": one_document(B, T),
+            "continues": one_document(B, T, -9),
+            "began 1 before": one_document(B, T, -1),
+        }
         if T > 10:
             rows["packed"] = documents_of([[-2, 3, 4, 6, T], [0, 1, 2, 20, 33]][:B], T)
         if T > 1:
@@ -74,7 +92,9 @@ def add_conv(program, rng, dtype):
             (ry, rt), pull = short_conv(a["x"], a["weight"], docs, a["tail"])
             rdx, rdw, _, rdt = pull(a["dy"], a["dnew_tail"])
             references = {"y": ry, "new_tail": rt, "dx": rdx, "dweight": rdw, "dtail": rdt}
-            program.check(f, arrays, references, limits(dtype, ("dx", "dweight", "dtail"))(references), f"{f.name} {label}")
+            program.check(
+                f, arrays, references, limits(dtype, ("dx", "dweight", "dtail"))(references), f"{f.name} {label}"
+            )
 
 
 def add_loss(program, rng, dtype):
@@ -92,13 +112,24 @@ def add_loss(program, rng, dtype):
         ids = rng.integers(low, V, (B, T))
         (s, n, l), pull = cross_entropy(x, ids)
         references = {"sum": np.array([s]), "count": np.array([float(n)]), "lse": l, "dlogits": pull(0.25)}
-        program.check(f, {"logits": x, "labels": ids, "dsum": [0.25]}, references, limits(dtype, ("dlogits",))(references), f"{f.name} {label}")
+        program.check(
+            f,
+            {"logits": x, "labels": ids, "dsum": [0.25]},
+            references,
+            limits(dtype, ("dlogits",))(references),
+            f"{f.name} {label}",
+        )
     f = program.function(f"sum_{dtype}", dtype)
     x, d = f.input("x", (2, 301)), f.input("d", (1,))
     f.output("s", f.op("braid.sum", [x], one))
     f.output("dx", f.op("braid.sum_grad", [d], x.type))
     a = rounded([rng.standard_normal((2, 301)) + 1], dtype)[0]
-    program.check(f, {"x": a, "d": [0.5]}, {"s": np.array([a.sum()]), "dx": np.full((2, 301), 0.5)}, VALUE if dtype == "f32" else 1e-9)
+    program.check(
+        f,
+        {"x": a, "d": [0.5]},
+        {"s": np.array([a.sum()]), "dx": np.full((2, 301), 0.5)},
+        VALUE if dtype == "f32" else 1e-9,
+    )
 
 
 def add_views(program, rng):
@@ -118,12 +149,32 @@ def add_views(program, rng):
     wide = f.op("braid.concat", [last, last], Type((2, 6, 6)), dim=2)
     stacked = f.op("braid.concat", [first, x], Type((3, 6, 8)), dim=0)
     shaped = f.op("braid.reshape", [joined], Type((4, 7, 2, 4)))
-    for name, value in {"part": part, "last": last, "first": first, "joined": joined, "wide": wide, "stacked": stacked, "shaped": shaped}.items():
+    for name, value in {
+        "part": part,
+        "last": last,
+        "first": first,
+        "joined": joined,
+        "wide": wide,
+        "stacked": stacked,
+        "shaped": shaped,
+    }.items():
         f.output(name, value)
     a, b = rounded([rng.standard_normal((2, 6, 8)), rng.standard_normal((2, 5, 8))])
     j = np.concatenate([a[:, 2:5], b, a], 1)
-    program.check(f, {"x": a, "y": b}, {"part": a[:, 2:5], "last": a[..., 5:], "first": a[1:], "joined": j, "stacked": np.concatenate([a[1:], a]),
-                                        "wide": np.concatenate([a[..., 5:]] * 2, 2), "shaped": j.reshape(4, 7, 2, 4)}, 1e-30)
+    program.check(
+        f,
+        {"x": a, "y": b},
+        {
+            "part": a[:, 2:5],
+            "last": a[..., 5:],
+            "first": a[1:],
+            "joined": j,
+            "stacked": np.concatenate([a[1:], a]),
+            "wide": np.concatenate([a[..., 5:]] * 2, 2),
+            "shaped": j.reshape(4, 7, 2, 4),
+        },
+        1e-30,
+    )
 
 
 def main():

@@ -4,6 +4,7 @@ Two layers of the mixer with different settings, one followed by experts, one by
 gradient, the optimizer's step, decoding after prefills of several lengths, in f64 (1e-9) and in f32: loss 2e-6, gradients
 3e-5 (two layers, scan 1e-5 each), logits 1e-5.
 """
+
 import sys
 
 import numpy as np
@@ -15,23 +16,79 @@ from train import adamw
 
 # kind: two variants
 VARIANTS = {
-    "bla": [{"heads": 2, "head_dim": 16}, {"heads": 4, "kv_heads": 2, "head_dim": 16, "value_dim": 8, "feature_map": "softmax", "output_gate": "sigmoid"}],
-    "retnet": [{"heads": 2, "head_dim": 16}, {"heads": 4, "kv_heads": 1, "head_dim": 8, "value_dim": 24, "rope": {"fraction": 0.5, "layout": "interleaved"}}],
-    "mamba2": [{"heads": 2, "head_dim": 16}, {"heads": 4, "key_heads": 2, "head_dim": 16, "value_dim": 8, "conv": {"kernel": 3}}],
-    "gla": [{"heads": 2, "head_dim": 16}, {"heads": 4, "kv_heads": 2, "head_dim": 8, "value_dim": 16, "gate_rank": 5, "gate_divisor": 2.0, "conv": {"kernel": 4}}],
-    "deltanet": [{"heads": 2, "head_dim": 16}, {"heads": 2, "head_dim": 8, "value_dim": 16, "conv": None, "allow_neg_eigval": True, "output_gate": "silu"}],
-    "gated_deltanet": [{"heads": 2, "head_dim": 16}, {"heads": 4, "key_heads": 2, "head_dim": 16, "value_dim": 8, "conv": {"kernel": 2, "bias": True}, "output_norm": False}],
-    "attention": [{"heads": 2, "head_dim": 16}, {"heads": 4, "kv_heads": 2, "head_dim": 8, "window": 6, "qk_norm": True, "rope": {"fraction": 0.5, "layout": "interleaved"}}],
+    "bla": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 4, "kv_heads": 2, "head_dim": 16, "value_dim": 8, "feature_map": "softmax", "output_gate": "sigmoid"},
+    ],
+    "retnet": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 4, "kv_heads": 1, "head_dim": 8, "value_dim": 24, "rope": {"fraction": 0.5, "layout": "interleaved"}},
+    ],
+    "mamba2": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 4, "key_heads": 2, "head_dim": 16, "value_dim": 8, "conv": {"kernel": 3}},
+    ],
+    "gla": [
+        {"heads": 2, "head_dim": 16},
+        {
+            "heads": 4,
+            "kv_heads": 2,
+            "head_dim": 8,
+            "value_dim": 16,
+            "gate_rank": 5,
+            "gate_divisor": 2.0,
+            "conv": {"kernel": 4},
+        },
+    ],
+    "deltanet": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 2, "head_dim": 8, "value_dim": 16, "conv": None, "allow_neg_eigval": True, "output_gate": "silu"},
+    ],
+    "gated_deltanet": [
+        {"heads": 2, "head_dim": 16},
+        {
+            "heads": 4,
+            "key_heads": 2,
+            "head_dim": 16,
+            "value_dim": 8,
+            "conv": {"kernel": 2, "bias": True},
+            "output_norm": False,
+        },
+    ],
+    "attention": [
+        {"heads": 2, "head_dim": 16},
+        {
+            "heads": 4,
+            "kv_heads": 2,
+            "head_dim": 8,
+            "window": 6,
+            "qk_norm": True,
+            "rope": {"fraction": 0.5, "layout": "interleaved"},
+        },
+    ],
 }
 
 
 def describe(kind, dtype):
     first, second = ({"kind": kind} | v for v in VARIANTS[kind])
-    return {"name": f"one-{kind}", "vocab_size": 29, "d_model": 24, "num_layers": 2, "layer_pattern": "XY", "ffn_pattern": "MD", "dtype": dtype,
-            "context_len": 63, "max_documents": 3, "mixers": {"X": first, "Y": second}, "init": {"std": 0.5, "scale_output": False},
-            "ffns": {"M": {"kind": "moe", "num_experts": 6, "top_k": 2, "expert_hidden": 16, "shared_hidden": 8},
-                     "D": {"kind": "dense", "hidden": 24, "activation": "geglu", "bias": True}},
-            "train": {"batch": 2, "seq_len": 37, "weight_decay": 0.1, "clip_norm": 0.5}}
+    return {
+        "name": f"one-{kind}",
+        "vocab_size": 29,
+        "d_model": 24,
+        "num_layers": 2,
+        "layer_pattern": "XY",
+        "ffn_pattern": "MD",
+        "dtype": dtype,
+        "context_len": 63,
+        "max_documents": 3,
+        "mixers": {"X": first, "Y": second},
+        "init": {"std": 0.5, "scale_output": False},
+        "ffns": {
+            "M": {"kind": "moe", "num_experts": 6, "top_k": 2, "expert_hidden": 16, "shared_hidden": 8},
+            "D": {"kind": "dense", "hidden": 24, "activation": "geglu", "bias": True},
+        },
+        "train": {"batch": 2, "seq_len": 37, "weight_decay": 0.1, "clip_norm": 0.5},
+    }
 
 
 def perturbed(weights, rng):
@@ -57,7 +114,7 @@ def check_step(report, model, weights, batch, documents, dtype):
         for logical, array in model.logical({parameter: values[name]}).items():
             got[logical], expected[logical] = array, gradients[logical]
     report.compare("gradients", got, expected, limit)
-    norm = np.sqrt(sum((g ** 2).sum() for g in expected.values()))
+    norm = np.sqrt(sum((g**2).sum() for g in expected.values()))
     report.compare("grad_norm", values, {"grad_norm": np.array([norm])}, limit)
 
 
@@ -80,9 +137,11 @@ def check_update(report, model, weights, batch, documents, dtype):
         values = model.step(state, batch, outputs, learning_rate=1e-2, number=step)
         if dtype == "f32":
             gradients = {n: values[g].astype(np.float64) for n, g in model.gradients.items()}
-        scale = min(1.0, 0.5 / (np.sqrt(sum((g ** 2).sum() for g in gradients.values())) + 1e-6))
+        scale = min(1.0, 0.5 / (np.sqrt(sum((g**2).sum() for g in gradients.values())) + 1e-6))
         for n, g in gradients.items():
-            expected[n], first[n], second[n] = adamw(expected[n], g, first[n], second[n], 1e-2, step, scale, 0.9, 0.95, 1e-8, 0.1 if decays(n) else 0.0)
+            expected[n], first[n], second[n] = adamw(
+                expected[n], g, first[n], second[n], 1e-2, step, scale, 0.9, 0.95, 1e-8, 0.1 if decays(n) else 0.0
+            )
         state = {n: values[n] for n in (*model.parameters, *moments)}
     report.compare("parameters after 3 steps", state, expected, 1e-8 if dtype == "f64" else 3e-6)
 
@@ -104,17 +163,22 @@ def check_decoding(report, model, weights, rng, dtype):
         caches, position, got, want = {}, 0, [], []
         for n in lengths:
             padded = np.zeros(32, np.int32)
-            padded[:n] = tokens[position:position + n]
+            padded[:n] = tokens[position : position + n]
             out, caches = model.cached("prefill_32", weights, caches, padded, [-position, n])
             position += n
             got.append(out)
             want.append(logits[position - 1])
         for _ in range(6):
-            out, caches = model.cached("decode_1", weights, caches, tokens[position:position + 1], [-position, 1])
+            out, caches = model.cached("decode_1", weights, caches, tokens[position : position + 1], [-position, 1])
             position += 1
             got.append(out)
             want.append(logits[position - 1])
-        report.compare(f"decode after prefill {' + '.join(map(str, lengths))}", {"logits": np.array(got)}, {"logits": np.array(want)}, limit)
+        report.compare(
+            f"decode after prefill {' + '.join(map(str, lengths))}",
+            {"logits": np.array(got)},
+            {"logits": np.array(want)},
+            limit,
+        )
 
 
 def main(kind):

@@ -2,6 +2,7 @@
 
 Limits (moe-family 11): weights and losses 2e-6, outputs 3e-6, gradients 5e-6; f64 1e-9.
 """
+
 import sys
 
 import numpy as np
@@ -28,15 +29,33 @@ def add_router(program, rng, E, k):
     ids = moe.route(x, k)
     for normalize in (True, False):
         for dtype in ("f32", "f64"):
-            case = RowOp(program, f"route_weights_e{E}_k{k}_{'sum' if normalize else 'raw'}", "moe.route_weights",
-                         [("logits", (B, T, E)), ("ids", (B, T, k))], {"normalize": normalize}, moe.route_weights, dtype, ("ids",), (B, T, k))
+            case = RowOp(
+                program,
+                f"route_weights_e{E}_k{k}_{'sum' if normalize else 'raw'}",
+                "moe.route_weights",
+                [("logits", (B, T, E)), ("ids", (B, T, k))],
+                {"normalize": normalize},
+                moe.route_weights,
+                dtype,
+                ("ids",),
+                (B, T, k),
+            )
             case.check("", [x, ids], rng)
             if dtype == "f32":
                 case.check("large logits", [x * 40, moe.route(x * 40, k)], rng)
     counts = np.bincount(ids.ravel(), minlength=E)
     for dtype in ("f32", "f64"):
-        case = RowOp(program, f"router_loss_e{E}_k{k}", "moe.router_loss", [("logits", (B, T, E)), ("counts", (E,))],
-                     {"top_k": k, "tokens": B * T, "balance": 0.01, "z": 0.001}, moe.router_loss, dtype, ("counts",), (B, T))
+        case = RowOp(
+            program,
+            f"router_loss_e{E}_k{k}",
+            "moe.router_loss",
+            [("logits", (B, T, E)), ("counts", (E,))],
+            {"top_k": k, "tokens": B * T, "balance": 0.01, "z": 0.001},
+            moe.router_loss,
+            dtype,
+            ("counts",),
+            (B, T),
+        )
         case.check("", [x, counts], rng)
         case.check("one expert", [x * 10, np.eye(E, dtype=np.int64)[0] * B * T * k], rng)
 
@@ -53,8 +72,21 @@ def selections(rng, E, k):
 
 
 def plan_op(f, ids, E, k, rows, peers=1, peer_rows=0):
-    return f.op("braid.moe.plan", [ids], [Type((rows,), "i32"), Type((B, T, k), "i32"), Type((E,), "i32"), Type((E + 1,), "i32"),
-                                          Type((1,), "i32"), Type((1,), "i32")], num_experts=E, peers=peers, peer_rows=peer_rows)
+    return f.op(
+        "braid.moe.plan",
+        [ids],
+        [
+            Type((rows,), "i32"),
+            Type((B, T, k), "i32"),
+            Type((E,), "i32"),
+            Type((E + 1,), "i32"),
+            Type((1,), "i32"),
+            Type((1,), "i32"),
+        ],
+        num_experts=E,
+        peers=peers,
+        peer_rows=peer_rows,
+    )
 
 
 def add_plans(program, rng, E, k):
@@ -68,7 +100,9 @@ def add_plans(program, rng, E, k):
             if name not in ("offsets", "counts") or peers == 1:
                 f.output(name, value)
         for label, ids in selections(rng, E, k):
-            references = dict(zip(("perm", "inverse", "counts", "offsets", "overflow"), moe.plan(ids, E, peers, peer_rows)))
+            references = dict(
+                zip(("perm", "inverse", "counts", "offsets", "overflow"), moe.plan(ids, E, peers, peer_rows))
+            )
             program.check(f, {"ids": ids}, {n: references[n] for n in f.outputs}, 0, f"{f.name} {label}")
 
 
@@ -77,12 +111,28 @@ def add_received(program, rng):
     f = program.function("plan_received")
     counts = f.input("counts", (peers, local), "i32")
     R = peers * peer_rows
-    for name, value in zip(("perm", "inverse", "offsets"),
-                           f.op("braid.moe.plan_received", [counts], [Type((R,), "i32"), Type((R,), "i32"), Type((local + 1,), "i32")],
-                                peer_rows=peer_rows)):
+    for name, value in zip(
+        ("perm", "inverse", "offsets"),
+        f.op(
+            "braid.moe.plan_received",
+            [counts],
+            [Type((R,), "i32"), Type((R,), "i32"), Type((local + 1,), "i32")],
+            peer_rows=peer_rows,
+        ),
+    ):
         f.output(name, value)
-    for label, values in (("random", rng.integers(0, 6, (peers, local))), ("full", np.full((peers, local), 5)), ("empty", np.zeros((peers, local), int))):
-        program.check(f, {"counts": values}, dict(zip(("perm", "inverse", "offsets"), moe.plan_received(values, peer_rows))), 0, f"{f.name} {label}")
+    for label, values in (
+        ("random", rng.integers(0, 6, (peers, local))),
+        ("full", np.full((peers, local), 5)),
+        ("empty", np.zeros((peers, local), int)),
+    ):
+        program.check(
+            f,
+            {"counts": values},
+            dict(zip(("perm", "inverse", "offsets"), moe.plan_received(values, peer_rows))),
+            0,
+            f"{f.name} {label}",
+        )
 
 
 def add_rows(program, rng, E, k, M, F, dtype):
@@ -98,12 +148,25 @@ def add_rows(program, rng, E, k, M, F, dtype):
     a, u = f.op("braid.moe.grouped_linear", [rows, offsets, w1, w3], [narrow, narrow])
     out = f.op("braid.moe.grouped_linear", [a, offsets, w2], [wide])[0]
     y, returned = f.op("braid.moe.combine", [out, weights, perm, inverse, exchange], [x.type, wide])
-    drows, dweights = f.op("braid.moe.combine_grad", [dy, returned, weights, perm, inverse, exchange], [wide, weights.type])
+    drows, dweights = f.op(
+        "braid.moe.combine_grad", [dy, returned, weights, perm, inverse, exchange], [wide, weights.type]
+    )
     drows2 = f.op("braid.moe.grouped_linear_grad_data", [[da, du], [offsets], [w1, w3]], wide, segments=True)
     dw1, dw3 = f.op("braid.moe.grouped_linear_grad_weight", [rows, offsets, da, du], [w1.type, w3.type])
     dx, _ = f.op("braid.moe.combine", [drows2, perm, inverse, exchange], [x.type, wide])
-    for name, value in {"rows": rows, "a": a, "u": u, "out": out, "y": y, "drows": drows, "dweights": dweights, "drows2": drows2,
-                        "dw1": dw1, "dw3": dw3, "dx": dx}.items():
+    for name, value in {
+        "rows": rows,
+        "a": a,
+        "u": u,
+        "out": out,
+        "y": y,
+        "drows": drows,
+        "dweights": dweights,
+        "drows2": drows2,
+        "dw1": dw1,
+        "dw3": dw3,
+        "dx": dx,
+    }.items():
         f.output(name, value)
     shapes = {n: o.type.shape for n, o in f.inputs.items() if n != "ids"}
     for label, chosen in selections(rng, E, k):
@@ -116,8 +179,19 @@ def add_rows(program, rng, E, k, M, F, dtype):
         y_, pull_y = moe.combine(out_, arrays["weights"], perm, inverse)
         drows_, dweights_ = pull_y(arrays["dy"])[:2]
         (d1, _, dw1_), (d3, _, dw3_) = pull_a(arrays["da"]), pull_u(arrays["du"])
-        references = {"rows": rows_, "a": a_, "u": u_, "out": out_, "y": y_, "drows": drows_, "dweights": dweights_, "drows2": d1 + d3,
-                      "dw1": dw1_, "dw3": dw3_, "dx": pull_rows(d1 + d3)[0]}
+        references = {
+            "rows": rows_,
+            "a": a_,
+            "u": u_,
+            "out": out_,
+            "y": y_,
+            "drows": drows_,
+            "dweights": dweights_,
+            "drows2": d1 + d3,
+            "dw1": dw1_,
+            "dw3": dw3_,
+            "dx": pull_rows(d1 + d3)[0],
+        }
         limit = {n: 1e-9 if dtype == "f64" else 5e-6 if n.startswith("d") else 3e-6 for n in references}
         program.check(f, arrays | {"ids": chosen}, references, limit, f"{f.name} {label}")
 
@@ -154,17 +228,31 @@ def add_layer(program, rng):
         f.output(name, value)
 
     def action(program):
-        arrays = {n: rounded([rng.standard_normal(o.type.shape) * (0.3 if n != "x" else 1)])[0] for n, o in f.inputs.items()}
+        arrays = {
+            n: rounded([rng.standard_normal(o.type.shape) * (0.3 if n != "x" else 1)])[0] for n, o in f.inputs.items()
+        }
         values = program.call(f, arrays)
         logits = arrays["x"] @ arrays["router"]
         ids = moe.route(logits, k)
         # A different choice is legal only where two logits are equal up to rounding.
         differ = np.any(values["ids"] != ids, axis=-1)
         illegal = differ & (moe.selection_gap(logits, k) > 8 * np.finfo(np.float32).eps * np.abs(logits).max())
-        program.line(not illegal.any(), "layer routes", f"{int(differ.sum())} of {B * T} tokens differ, {int(illegal.sum())} without a tie")
-        (y, _, counts), _ = moe.experts(arrays["x"], logits, arrays["w1"], arrays["w3"], arrays["w2"], k, True, ids=values["ids"])
+        program.line(
+            not illegal.any(),
+            "layer routes",
+            f"{int(differ.sum())} of {B * T} tokens differ, {int(illegal.sum())} without a tie",
+        )
+        (y, _, counts), _ = moe.experts(
+            arrays["x"], logits, arrays["w1"], arrays["w3"], arrays["w2"], k, True, ids=values["ids"]
+        )
         weights = moe.route_weights(logits, values["ids"], True)[0]
-        program.compare("layer values", values, {"y": y, "weights": weights, "counts": counts.astype(np.int32)}, {"y": 3e-6, "weights": 2e-6})
+        program.compare(
+            "layer values",
+            values,
+            {"y": y, "weights": weights, "counts": counts.astype(np.int32)},
+            {"y": 3e-6, "weights": 2e-6},
+        )
+
     program.then(action)
 
 

@@ -1,6 +1,7 @@
 """Properties of compiled programs: what runs is a generated kernel or a listed library call, kernels know no instance of the
 family and no depth, the same call on the same number of threads gives the same bits. python3 check_program.py MODEL.json
 """
+
 import re
 import sys
 
@@ -12,7 +13,9 @@ from model import read_description
 
 LIBRARY = {"gemm", "grouped_gemm", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
 OTHERS = {"copy", "fill", "record", "wait"}
-INSTANCES = re.compile(r"(^|[^a-z])(bla|retnet|gla|mamba_?2?|(gated_?)?delta_?net|rwkv\d*|hgrn2?|lightning)([^a-z]|$)", re.IGNORECASE)
+INSTANCES = re.compile(
+    r"(^|[^a-z])(bla|retnet|gla|mamba_?2?|(gated_?)?delta_?net|rwkv\d*|hgrn2?|lightning)([^a-z]|$)", re.IGNORECASE
+)
 
 
 def check_commands(report, info):
@@ -20,31 +23,55 @@ def check_commands(report, info):
         library, others = set(entry["library_calls"]), set(entry["other_commands"])
         unknown = (library - LIBRARY) | (others - OTHERS) | (set(entry["kernels"]) - set(info["kernels"]))
         total = entry["launches"] + sum(entry["library_calls"].values()) + sum(entry["other_commands"].values())
-        report.line(not unknown and total == entry["executed_commands"], f"commands of @{entry['name']}",
-                    f"{entry['launches']} launches of {len(entry['kernels'])} kernels, library {sorted(library)}, others {sorted(others)}"
-                    + (f"; not listed: {sorted(unknown)}" if unknown else ""))
+        report.line(
+            not unknown and total == entry["executed_commands"],
+            f"commands of @{entry['name']}",
+            f"{entry['launches']} launches of {len(entry['kernels'])} kernels, library {sorted(library)}, others {sorted(others)}"
+            + (f"; not listed: {sorted(unknown)}" if unknown else ""),
+        )
     called = set().union(*(e["kernels"] for e in info["entries"]))
-    report.line(called == set(info["kernels"]), "every kernel in the file is called", f"{len(info['kernels'])} kernels, unused {sorted(set(info['kernels']) - called)}")
+    report.line(
+        called == set(info["kernels"]),
+        "every kernel in the file is called",
+        f"{len(info['kernels'])} kernels, unused {sorted(set(info['kernels']) - called)}",
+    )
     named = [k for k in info["kernels"] if INSTANCES.search(k)]
-    report.line(not named, "no kernel knows an instance", f"{len(info['kernels'])} kernels" + (f"; named {named}" if named else ""))
+    report.line(
+        not named,
+        "no kernel knows an instance",
+        f"{len(info['kernels'])} kernels" + (f"; named {named}" if named else ""),
+    )
 
 
 def check_depth(report, description, small):
     """Two and four times the layers: the same kernels, the same number of commands in the file."""
     pattern = len(description["layer_pattern"])
     for factor in (2, 4):
-        deep = CompiledModel(description | {"num_layers": description["num_layers"] * factor}, report.folder, f"deep{factor}")
+        deep = CompiledModel(
+            description | {"num_layers": description["num_layers"] * factor}, report.folder, f"deep{factor}"
+        )
         if factor == 2:
             first = deep
             continue
         same = set(first.info["kernels"]) == set(deep.info["kernels"])
-        report.line(same, f"kernels do not depend on depth (pattern of {pattern}, {first.description['num_layers']} and {deep.description['num_layers']} layers)",
-                    f"{len(first.info['kernels'])} and {len(deep.info['kernels'])}")
+        report.line(
+            same,
+            f"kernels do not depend on depth (pattern of {pattern}, {first.description['num_layers']} and {deep.description['num_layers']} layers)",
+            f"{len(first.info['kernels'])} and {len(deep.info['kernels'])}",
+        )
         # Initial values are drawn layer by layer: every layer has keys of its own.
         counts = [{e["name"]: e["commands"] for e in m.info["entries"] if e["name"] != "init"} for m in (first, deep)]
-        report.line(counts[0] == counts[1], "commands in the file do not depend on depth", f"train_step {counts[0]['train_step']} and {counts[1]['train_step']}")
+        report.line(
+            counts[0] == counts[1],
+            "commands in the file do not depend on depth",
+            f"train_step {counts[0]['train_step']} and {counts[1]['train_step']}",
+        )
         grows = [len(set(m.info["kernels"])) for m in (small, deep)]
-        report.line(grows[1] <= 1.1 * grows[0] + 4, "one round of the pattern needs no fewer kernels", f"{grows[0]} and {grows[1]}")
+        report.line(
+            grows[1] <= 1.1 * grows[0] + 4,
+            "one round of the pattern needs no fewer kernels",
+            f"{grows[0]} and {grows[1]}",
+        )
 
 
 def check_bits(report, model, rng):
@@ -52,8 +79,14 @@ def check_bits(report, model, rng):
     batch, _ = model.batch(rng)
     runs = []
     for threads in (1, 1, 2, 2):
-        inputs = dict(weights) | batch | {"learning_rate": np.array([1e-3], np.float32), "step": np.array([1], np.int32)}
-        runs.append(model.program.call("train_step", inputs, ["loss", "grad_norm", *model.parameters], ["--threads", str(threads)]))
+        inputs = (
+            dict(weights) | batch | {"learning_rate": np.array([1e-3], np.float32), "step": np.array([1], np.int32)}
+        )
+        runs.append(
+            model.program.call(
+                "train_step", inputs, ["loss", "grad_norm", *model.parameters], ["--threads", str(threads)]
+            )
+        )
     same = [all(np.array_equal(a[n], b[n]) for n in a) for a, b in (runs[:2], runs[2:])]
     report.line(all(same), "same bits", f"1 thread {same[0]}, 2 threads {same[1]}")
     far = max(np.abs(runs[0][n] - runs[2][n]).max() for n in ("loss", "grad_norm"))
@@ -62,6 +95,7 @@ def check_bits(report, model, rng):
 
 def main(path):
     description = read_description(path)
+    description["train"] = description["train"] | {"batch": 2, "seq_len": 64}
     report = Report(f"program-{description['name']}")
     try:
         model = CompiledModel(description, report.folder)

@@ -2,6 +2,7 @@
 
 Limits: values 2e-6, gradients 5e-6 (moe-family 11: router and dense quantities in f32); f64 1e-9.
 """
+
 import sys
 
 import numpy as np
@@ -17,7 +18,19 @@ B, T, H, K = 2, 37, 4, 24
 class RowOp:
     """forward and rows_grad of one op in one function. operands: (name, shape, whole) in the op's order."""
 
-    def __init__(self, program, label, op, operands, attributes=(), reference=None, dtype="f32", integers=(), result=None, arguments=None):
+    def __init__(
+        self,
+        program,
+        label,
+        op,
+        operands,
+        attributes=(),
+        reference=None,
+        dtype="f32",
+        integers=(),
+        result=None,
+        arguments=None,
+    ):
         self.program, self.op, self.dtype, self.attributes = program, op, dtype, dict(attributes)
         self.reference = reference or ROWS[op]
         self.arguments = arguments if arguments is not None else self.attributes
@@ -40,10 +53,17 @@ class RowOp:
         gradients = pull(dy_round)
         references = {"y": y} | {f"d{self.names[i]}": gradients[i] for i in self.wanted}
         limit = {n: 1e-9 if self.dtype == "f64" else VALUE if n == "y" else GRADIENT for n in references}
-        self.program.check(self.function, dict(zip(self.names, arrays)) | {"dy": dy}, references, limit, f"{self.function.name} {label}".strip())
+        self.program.check(
+            self.function,
+            dict(zip(self.names, arrays)) | {"dy": dy},
+            references,
+            limit,
+            f"{self.function.name} {label}".strip(),
+        )
 
 
 X, HEADS, FLAT = (B, T, H, K), (B, T, H), (B, T, H * K)
+ODD, WIDE = (1, 9, 3, 5), (2, 5, 1000)
 CASES = [
     # label, op, operands, attributes
     ("add", "add", [("a", X), ("b", X), ("c", X)], {}),
@@ -64,9 +84,30 @@ CASES = [
     ("layer_norm", "layer_norm", [("x", FLAT), ("weight", (H * K,)), ("bias", (H * K,))], {"eps": 1e-5}),
     ("l2_norm", "l2_norm", [("x", X)], {"eps": 1e-6}),
     ("gated_norm", "gated_norm", [("o", X), ("gate", X), ("weight", (K,))], {"eps": 1e-5, "activation": "silu"}),
-    ("gated_norm_after", "gated_norm", [("o", FLAT), ("gate", FLAT), ("weight", (H * K,))],
-     {"eps": 1e-5, "activation": "silu", "norm_first": False, "groups": 2}),
-    ("gated_norm_sigmoid", "gated_norm", [("o", X), ("gate", X), ("weight", (K,))], {"eps": 1e-5, "activation": "sigmoid"}),
+    (
+        "gated_norm_after",
+        "gated_norm",
+        [("o", FLAT), ("gate", FLAT), ("weight", (H * K,))],
+        {"eps": 1e-5, "activation": "silu", "norm_first": False, "groups": 2},
+    ),
+    ("add_odd", "add", [("a", ODD), ("b", ODD)], {}),
+    ("softmax_odd", "softmax", [("x", ODD)], {}),
+    ("l2_norm_odd", "l2_norm", [("x", ODD)], {"eps": 1e-6}),
+    ("weighted_odd", "weighted", [("x", ODD), ("weight", (3,))], {}),
+    ("rms_norm_wide", "rms_norm", [("x", WIDE), ("weight", (1000,))], {"eps": 1e-6}),
+    ("layer_norm_wide", "layer_norm", [("x", WIDE), ("weight", (1000,)), ("bias", (1000,))], {"eps": 1e-6}),
+    (
+        "gated_norm_wide",
+        "gated_norm",
+        [("o", WIDE), ("gate", WIDE), ("weight", (1000,))],
+        {"eps": 1e-6, "activation": "silu", "norm_first": False, "groups": 8},
+    ),
+    (
+        "gated_norm_sigmoid",
+        "gated_norm",
+        [("o", X), ("gate", X), ("weight", (K,))],
+        {"eps": 1e-5, "activation": "sigmoid"},
+    ),
 ]
 
 
@@ -77,7 +118,9 @@ def add_ops(program, rng):
             case = RowOp(program, label, op, operands, attributes, dtype=dtype)
             case.check("", [r(shape) for _, shape in operands], rng)
             if dtype == "f32" and op in ("softmax", "log_sigmoid", "rms_norm", "layer_norm"):
-                case.check("wide range", [r(shape) * 30 if i == 0 else r(shape) for i, (_, shape) in enumerate(operands)], rng)
+                case.check(
+                    "wide range", [r(shape) * 30 if i == 0 else r(shape) for i, (_, shape) in enumerate(operands)], rng
+                )
             if op in ("rms_norm", "l2_norm") and dtype == "f32":
                 case.check("small", [r(shape) * 1e-3 for _, shape in operands], rng)
     for kind in ACTIVATIONS:
@@ -91,12 +134,26 @@ def add_ops(program, rng):
     for layout in ("half", "interleaved"):
         for dim in (K, 16):
             for dtype in ("f32", "f64"):
-                case = RowOp(program, f"rope_{layout}_{dim}", "rope", [("x", X), ("documents", (B, T))],
-                             {"theta": 10000.0, "dim": dim, "layout": layout}, dtype=dtype, integers=("documents",))
+                case = RowOp(
+                    program,
+                    f"rope_{layout}_{dim}",
+                    "rope",
+                    [("x", X), ("documents", (B, T))],
+                    {"theta": 10000.0, "dim": dim, "layout": layout},
+                    dtype=dtype,
+                    integers=("documents",),
+                )
                 case.check("packed", [r(X), documents], rng)
                 case.check("far positions", [r(X), one_document(B, T, -100000)], rng)
     for heads in (H, 3 * H):
-        RowOp(program, f"repeat_heads_{heads}", "repeat_heads", [("x", X)], result=(B, T, heads, K), arguments={"heads": heads}).check("", [r(X)], rng)
+        RowOp(
+            program,
+            f"repeat_heads_{heads}",
+            "repeat_heads",
+            [("x", X)],
+            result=(B, T, heads, K),
+            arguments={"heads": heads},
+        ).check("", [r(X)], rng)
 
 
 def add_chain(program, rng):
@@ -117,6 +174,7 @@ def add_chain(program, rng):
             n = ROWS["rms_norm"](value, w, eps=1e-6)[0]
             value = value + ROWS["activation"](n * g, kind="silu")[0] + x
         return value
+
     program.check(f, {"x": xs, "w": ws, "g": gs}, {"y": reference(*rounded([xs, ws, gs]))}, VALUE)
 
 

@@ -2,6 +2,7 @@
 
 Limits: lsm-family 8.1 (forward 2e-6; gradients 5e-6 for I, S0, S and 1e-5 for V, H, GH); f64 1e-9.
 """
+
 import sys
 
 import numpy as np
@@ -23,7 +24,7 @@ class Scan:
 
     def __init__(self, program, kind, B, T, H, K, V, chunk=None, dtype="f32", step=False):
         self.program, self.kind, self.dims, self.dtype, self.step = program, kind, (B, T, H, K, V), dtype, step
-        self.scale = K ** -0.5
+        self.scale = K**-0.5
         name = f"{'step' if step else 'scan'}_{kind}_b{B}_t{T}_h{H}_k{K}_v{V}_c{chunk or 0}_{dtype}"
         f = self.function = program.function(name, dtype)
         q, k, v = f.input("q", (B, T, H, K)), f.input("k", (B, T, H, K)), f.input("v", (B, T, H, V))
@@ -31,18 +32,35 @@ class Scan:
         g = f.input("log_decay", gate) if gate else None
         b = f.input("beta", (B, T, H)) if has_beta(kind) else None
         initial, documents = f.input("initial_state", (B, H, K, V)), f.input("documents", (B, T), "i32")
-        attributes = {"class_id": CLASS_IDS[kind], "scale": float(self.scale)} | ({"chunk_size": chunk} if chunk else {})
-        o, final = f.op("braid.lsm.step" if step else "braid.lsm.scan", [q, k, v, g, b, initial, documents], [v.type, initial.type],
-                        segments=True, **attributes)
+        attributes = {"class_id": CLASS_IDS[kind], "scale": float(self.scale)} | (
+            {"chunk_size": chunk} if chunk else {}
+        )
+        o, final = f.op(
+            "braid.lsm.step" if step else "braid.lsm.scan",
+            [q, k, v, g, b, initial, documents],
+            [v.type, initial.type],
+            segments=True,
+            **attributes,
+        )
         f.output("o", o)
         f.output("final_state", final)
         if step:
             return
         do, dfinal = f.input("do", (B, T, H, V)), f.input("dfinal_state", (B, H, K, V))
         gates = ([g] if trains_decay(kind) else []) + ([b] if b else [])
-        names = ["dq", "dk", "dv"] + (["dlog_decay"] if trains_decay(kind) else []) + (["dbeta"] if b else []) + ["dinitial_state"]
-        results = f.op("braid.lsm.scan_grad", [q, k, v, g, b, initial, documents, do, dfinal],
-                       [x.type for x in (q, k, v, *gates, initial)], segments=True, **attributes)
+        names = (
+            ["dq", "dk", "dv"]
+            + (["dlog_decay"] if trains_decay(kind) else [])
+            + (["dbeta"] if b else [])
+            + ["dinitial_state"]
+        )
+        results = f.op(
+            "braid.lsm.scan_grad",
+            [q, k, v, g, b, initial, documents, do, dfinal],
+            [x.type for x in (q, k, v, *gates, initial)],
+            segments=True,
+            **attributes,
+        )
         for name, value in zip(names, results):
             f.output(name, value)
 
@@ -51,7 +69,16 @@ class Scan:
         *operands, initial, do, dfinal = rounded([*operands, initial, do, dfinal], self.dtype)
         (o, final), pull = scan(self.kind, *operands, initial, documents, self.scale)
         dq, dk, dv, dg, db, dinitial = pull(do, dfinal)
-        out = {"o": o, "final_state": final, "dq": dq, "dk": dk, "dv": dv, "dlog_decay": dg, "dbeta": db, "dinitial_state": dinitial}
+        out = {
+            "o": o,
+            "final_state": final,
+            "dq": dq,
+            "dk": dk,
+            "dv": dv,
+            "dlog_decay": dg,
+            "dbeta": db,
+            "dinitial_state": dinitial,
+        }
         return {n: out[n] for n in self.function.outputs}
 
     def check(self, label, rng, documents, decay=(0.0, 0.3), change=None):
@@ -62,19 +89,36 @@ class Scan:
         initial, do, dfinal = (rng.standard_normal(s) for s in ((B, H, K, V), (B, T, H, V), (B, H, K, V)))
         references = self.reference(operands, initial, documents, do, dfinal)
         inputs = dict(zip(("q", "k", "v", "log_decay", "beta"), operands)) | {
-            "initial_state": initial, "documents": documents, "do": do, "dfinal_state": dfinal}
+            "initial_state": initial,
+            "documents": documents,
+            "do": do,
+            "dfinal_state": dfinal,
+        }
         forward = {"o", "final_state"}
-        limit = {n: 1e-9 if self.dtype == "f64" else FORWARD if n in forward else gradient_limit(self.kind) for n in references}
+        limit = {
+            n: 1e-9 if self.dtype == "f64" else FORWARD if n in forward else gradient_limit(self.kind)
+            for n in references
+        }
         # Far below q dq the log-decay gradient is a difference of large numbers (lsm-family 8.1): for vector decays of q dq and
         # k dk (the x dx identity), each with its own rounding of 1e-7.
-        floors = {} if self.step else {"dlog_decay": (1e-1 if self.kind == "V" else 1e-2) * np.linalg.norm(operands[0] * references["dq"])}
+        floors = (
+            {}
+            if self.step
+            else {"dlog_decay": (1e-1 if self.kind == "V" else 1e-2) * np.linalg.norm(operands[0] * references["dq"])}
+        )
         self.program.check(self.function, inputs, references, limit, f"{self.function.name} {label}", floors)
 
 
 def shapes():
     """(B, T, H, K, V, chunk): T never a multiple of the chunk, once below it; odd and wide heads."""
-    return [(2, 37, 2, 16, 16, 16), (1, 100, 3, 32, 48, 32), (2, 11, 2, 16, 16, 32), (2, 40, 3, 20, 12, 16),
-            (1, 35, 2, 5, 7, 16), (1, 130, 1, 128, 128, 64)]
+    return [
+        (2, 37, 2, 16, 16, 16),
+        (1, 100, 3, 32, 48, 32),
+        (2, 11, 2, 16, 16, 32),
+        (2, 40, 3, 20, 12, 16),
+        (1, 35, 2, 5, 7, 16),
+        (1, 130, 1, 128, 128, 64),
+    ]
 
 
 def add_scans(program, kind, rng):
@@ -96,7 +140,12 @@ def add_scans(program, kind, rng):
             s.check("no decay", rng, one_document(B, T, -1), decay=(0.0, 1e-9))
         if has_beta(kind):
             s.check("identical keys, beta 1", rng, one_document(B, T, -1), decay=(0.0, 0.01), change=identical_keys)
-            s.check("beta 2 (reflections)", rng, one_document(B, T, -1), change=lambda x: x.__setitem__(4, np.full(x[4].shape, 2.0)))
+            s.check(
+                "beta 2 (reflections)",
+                rng,
+                one_document(B, T, -1),
+                change=lambda x: x.__setitem__(4, np.full(x[4].shape, 2.0)),
+            )
         if i == 0:
             wide = Scan(program, kind, *shape, dtype="f64")
             wide.check("packed", rng, documents_of(cut, T))
@@ -106,6 +155,7 @@ def add_scans(program, kind, rng):
 def mixed_decay(rng):
     def change(operands):
         operands[3] = -30 * rng.uniform(0, 1, operands[3].shape) ** 6
+
     return change
 
 
@@ -127,18 +177,28 @@ def add_steps(program, kind, rng):
         initial = rounded([rng.standard_normal((B, H, K, V))])[0]
 
         def action(program, first=first, operands=operands, initial=initial, prefill=prefill):
-            (o, final), _ = scan(kind, *operands, initial, one_document(B, T, -2), K ** -0.5)
+            (o, final), _ = scan(kind, *operands, initial, one_document(B, T, -2), K**-0.5)
             names = ("q", "k", "v", "log_decay", "beta")
             part = lambda lo, hi: {n: a if a is None or a.ndim == 1 else a[:, lo:hi] for n, a in zip(names, operands)}
             rest = {"do": np.zeros((B, prefill, H, V)), "dfinal_state": np.zeros((B, H, K, V))}
-            out = program.call(first.function, part(0, prefill) | rest | {"initial_state": initial, "documents": one_document(B, prefill, -2)})
+            out = program.call(
+                first.function,
+                part(0, prefill) | rest | {"initial_state": initial, "documents": one_document(B, prefill, -2)},
+            )
             pieces, state = [out["o"]], out["final_state"]
             for t in range(prefill, T):
-                out = program.call(step.function, part(t, t + 1) | {"initial_state": state, "documents": one_document(B, 1, -2 - t)})
+                out = program.call(
+                    step.function, part(t, t + 1) | {"initial_state": state, "documents": one_document(B, 1, -2 - t)}
+                )
                 pieces.append(out["o"])
                 state = out["final_state"]
-            program.compare(f"{kind} prefill {prefill}, then steps", {"o": np.concatenate(pieces, 1), "final_state": state},
-                            {"o": o, "final_state": final}, FORWARD)
+            program.compare(
+                f"{kind} prefill {prefill}, then steps",
+                {"o": np.concatenate(pieces, 1), "final_state": state},
+                {"o": o, "final_state": final},
+                FORWARD,
+            )
+
         program.then(action)
 
 

@@ -2,6 +2,7 @@
 
 Limits: values 2e-6 (f32), 1e-9 (f64).
 """
+
 import sys
 
 import numpy as np
@@ -21,12 +22,24 @@ def add_adamw(program, rng, dtype):
     for name, value in zip(("new_parameter", "new_first", "new_second"), results):
         f.output(name, value)
     for t, factor, size in ((1, 1.0, 1.0), (2, 0.25, 1e-4), (1000, 1.0, 100.0), (100000, 0.5, 0.0)):
-        arrays = rounded([rng.standard_normal(shape), rng.standard_normal(shape) * size, rng.standard_normal(shape) * size, rng.random(shape) * size ** 2], dtype)
+        arrays = rounded(
+            [
+                rng.standard_normal(shape),
+                rng.standard_normal(shape) * size,
+                rng.standard_normal(shape) * size,
+                rng.random(shape) * size**2,
+            ],
+            dtype,
+        )
         if t == 1:
             arrays[2:] = [np.zeros(shape), np.zeros(shape)]
         rate, factor = rounded([np.array([3e-3]), np.array([factor])], dtype)
         references = dict(zip(f.outputs, adamw(*arrays, rate, t, factor, **SETTINGS)))
-        inputs = dict(zip(("parameter", "gradient", "first", "second"), arrays)) | {"learning_rate": rate, "step": [t], "scale": factor}
+        inputs = dict(zip(("parameter", "gradient", "first", "second"), arrays)) | {
+            "learning_rate": rate,
+            "step": [t],
+            "scale": factor,
+        }
         program.check(f, inputs, references, 2e-6 if dtype == "f32" else 1e-9, f"{f.name} step {t}")
 
 
@@ -47,8 +60,14 @@ def add_clipping(program, rng, dtype):
 
 
 def init(f, seed, shape, key, distribution, coordinate=None, **attributes):
-    return f.op("braid.init", [seed] + ([coordinate] if coordinate else []), Type(shape, f.dtype), distribution=text(distribution),
-                keys=f"array<i64: {', '.join(map(str, key))}>", **attributes)
+    return f.op(
+        "braid.init",
+        [seed] + ([coordinate] if coordinate else []),
+        Type(shape, f.dtype),
+        distribution=text(distribution),
+        keys=f"array<i64: {', '.join(map(str, key))}>",
+        **attributes,
+    )
 
 
 def inverse_softplus(y):
@@ -87,9 +106,25 @@ def add_init(program):
     parts = program.function("init_shards")
     seed2, coordinate = parts.input("seed", (1,), "i64"), parts.input("coordinate", (1,), "i32")
     for dim, shape in ((0, (n // 4, m)), (1, (n, m // 4))):
-        parts.output(f"dim{dim}", init(parts, seed2, shape, [12345], "normal", coordinate, scale=0.5, shard_dim=dim, shard_count=4))
-        parts.output(f"stacked{dim}", init(parts, seed2, (2, *shape), [12345, 54321], "normal", coordinate, scale=0.5, shard_dim=dim,
-                                          shard_count=4, stacked=True))
+        parts.output(
+            f"dim{dim}",
+            init(parts, seed2, shape, [12345], "normal", coordinate, scale=0.5, shard_dim=dim, shard_count=4),
+        )
+        parts.output(
+            f"stacked{dim}",
+            init(
+                parts,
+                seed2,
+                (2, *shape),
+                [12345, 54321],
+                "normal",
+                coordinate,
+                scale=0.5,
+                shard_dim=dim,
+                shard_count=4,
+                stacked=True,
+            ),
+        )
 
     def action(program):
         out = program.call(f, {"seed": [7]})
@@ -97,24 +132,55 @@ def add_init(program):
             x = out[name].astype(np.float64)
             inside = bounds is None or (x.min() >= bounds[0] - 1e-5 and x.max() <= bounds[1] + 1e-5)
             u = moments(name, x)
-            mean, deviation = (0.5, 12 ** -0.5) if mean is None else (mean, deviation)
+            mean, deviation = (0.5, 12**-0.5) if mean is None else (mean, deviation)
             tolerance = 5 * max(deviation, 1e-9) / np.sqrt(x.size)
-            good = inside and abs(u.mean() - mean) <= tolerance and abs(u.std() - deviation) <= tolerance and np.all(np.isfinite(x))
-            program.line(good, f"init {name}", f"mean {u.mean():.4f} (expected {mean:.4f}), deviation {u.std():.4f} ({deviation:.4f})")
+            good = (
+                inside
+                and abs(u.mean() - mean) <= tolerance
+                and abs(u.std() - deviation) <= tolerance
+                and np.all(np.isfinite(x))
+            )
+            program.line(
+                good,
+                f"init {name}",
+                f"mean {u.mean():.4f} (expected {mean:.4f}), deviation {u.std():.4f} ({deviation:.4f})",
+            )
         x = out["normal"].astype(np.float64) / 0.5
-        program.line(abs((x ** 4).mean() - 3) < 0.2 and np.abs(x).max() > 3.5, "init normal tails", f"fourth moment {(x ** 4).mean():.3f}, largest {np.abs(x).max():.2f}")
-        rows, columns = (abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) for a, b in ((x[1:], x[:-1]), (x[:, 1:], x[:, :-1])))
+        program.line(
+            abs((x**4).mean() - 3) < 0.2 and np.abs(x).max() > 3.5,
+            "init normal tails",
+            f"fourth moment {(x ** 4).mean():.3f}, largest {np.abs(x).max():.2f}",
+        )
+        rows, columns = (
+            abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) for a, b in ((x[1:], x[:-1]), (x[:, 1:], x[:, :-1]))
+        )
         program.line(max(rows, columns) < 0.04, "init normal neighbours", f"correlation {rows:.4f}, {columns:.4f}")
         again, different = program.call(f, {"seed": [7]}), program.call(f, {"seed": [8]})
         correlation = abs(np.corrcoef(out["normal"].ravel(), different["normal"].ravel())[0, 1])
-        program.line(np.array_equal(out["normal"], again["normal"]) and correlation < 0.04, "init seeds", f"same seed, same bits; other seed correlates {correlation:.4f}")
+        program.line(
+            np.array_equal(out["normal"], again["normal"]) and correlation < 0.04,
+            "init seeds",
+            f"same seed, same bits; other seed correlates {correlation:.4f}",
+        )
         program.compare("init values", out, {"values": np.tile([1.0, 2.0, 4.0], (4, 1))}, 1e-30)
-        program.compare("init stacked = layer by layer", out, {"stacked": np.stack([out["normal"], out["other_key"]])}, 1e-30)
+        program.compare(
+            "init stacked = layer by layer", out, {"stacked": np.stack([out["normal"], out["other_key"]])}, 1e-30
+        )
         for c in range(4):
             part = program.call(parts, {"seed": [7], "coordinate": [c]})
             a, b = slice(c * n // 4, (c + 1) * n // 4), slice(c * m // 4, (c + 1) * m // 4)
-            program.compare(f"init shard {c} = slice of the whole", part, {"dim0": out["normal"][a], "dim1": out["normal"][:, b],
-                                                                        "stacked0": out["stacked"][:, a], "stacked1": out["stacked"][:, :, b]}, 1e-30)
+            program.compare(
+                f"init shard {c} = slice of the whole",
+                part,
+                {
+                    "dim0": out["normal"][a],
+                    "dim1": out["normal"][:, b],
+                    "stacked0": out["stacked"][:, a],
+                    "stacked1": out["stacked"][:, :, b],
+                },
+                1e-30,
+            )
+
     program.then(action)
 
 

@@ -1,4 +1,5 @@
 """A model file compiled, its parameters as NumPy arrays, and its entry points as functions of them."""
+
 import json
 import os
 
@@ -39,7 +40,9 @@ class CompiledModel:
             layers = self.parameters[name]["layers"]
             if not layers:
                 out[name] = array
-            for layer, part in zip(layers, array.reshape((len(layers), *self.parameters[name]["shape"])) if layers else ()):
+            for layer, part in zip(
+                layers, array.reshape((len(layers), *self.parameters[name]["shape"])) if layers else ()
+            ):
                 out[name.replace("{}", str(layer))] = part
         return out
 
@@ -53,14 +56,26 @@ class CompiledModel:
         cu = np.array(cuts if cuts else [[0] + [T] * D] * B, np.int32)
         documents = documents_of(cu, T)
         labels = np.where(documents == PADDING, -1, rng.integers(0, vocab, (B, T))).astype(np.int32)
-        return {"tokens": rng.integers(0, vocab, (B, T)).astype(np.int32), "labels": labels, "cu_seqlens": cu}, documents
+        return {
+            "tokens": rng.integers(0, vocab, (B, T)).astype(np.int32),
+            "labels": labels,
+            "cu_seqlens": cu,
+        }, documents
 
     def step(self, stacked, batch, outputs, learning_rate=0.0, number=1):
-        inputs = dict(stacked) | batch | {"learning_rate": np.array([learning_rate], TYPES[self.dtype]), "step": np.array([number], np.int32)}
+        inputs = (
+            dict(stacked)
+            | batch
+            | {"learning_rate": np.array([learning_rate], TYPES[self.dtype]), "step": np.array([number], np.int32)}
+        )
         return self.program.call("train_step", inputs, outputs)
 
     def cached(self, entry, stacked, caches, tokens, cu_seqlens):
         """prefill_N or decode_1: -> logits [vocab], new caches."""
-        inputs = dict(stacked) | caches | {"tokens": np.asarray([tokens], np.int32), "cu_seqlens": np.asarray([cu_seqlens], np.int32)}
+        inputs = (
+            dict(stacked)
+            | caches
+            | {"tokens": np.asarray([tokens], np.int32), "cu_seqlens": np.asarray([cu_seqlens], np.int32)}
+        )
         out = self.program.call(entry, inputs, ["logits", *self.caches])
         return out.pop("logits")[0], out

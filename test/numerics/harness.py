@@ -10,6 +10,7 @@
 All functions of a Program go through one braid-compile; every `check` is one braid-run call and one line of output. Inputs are
 rounded to the type of the argument before the reference sees them: `rounded`.
 """
+
 import json
 import os
 import shutil
@@ -33,7 +34,10 @@ def tool(name):
 
 def rounded(arrays, dtype="f32"):
     """Floating-point arrays rounded to `dtype` and held as float64 again; None and integers as they are."""
-    return [np.asarray(a, TYPES[dtype]).astype(np.float64) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in arrays]
+    return [
+        np.asarray(a, TYPES[dtype]).astype(np.float64) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a
+        for a in arrays
+    ]
 
 
 class Type:
@@ -87,12 +91,17 @@ class Function:
         types = list(results) if several else [results]
         values = [Operand(f"%{self.count + i}", t) for i, t in enumerate(types)]
         self.count += len(types)
-        properties = ", ".join(k if v is True and k in ("cache", "transposed", "stacked") else f"{k} = {attribute(v)}"
-                               for k, v in attributes.items() if not (v is False and k in ("cache", "transposed", "stacked")))
+        properties = ", ".join(
+            k if v is True and k in ("cache", "transposed", "stacked") else f"{k} = {attribute(v)}"
+            for k, v in attributes.items()
+            if not (v is False and k in ("cache", "transposed", "stacked"))
+        )
         left = f"{', '.join(v.name for v in values)} = " if values else ""
         properties = f" <{{{properties}}}>" if properties else ""
-        self.lines.append(f'    {left}"{name}"({", ".join(o.name for o in operands)}){properties} : '
-                          f'({", ".join(str(o.type) for o in operands)}) -> ({", ".join(map(str, types))})')
+        self.lines.append(
+            f'    {left}"{name}"({", ".join(o.name for o in operands)}){properties} : '
+            f'({", ".join(str(o.type) for o in operands)}) -> ({", ".join(map(str, types))})'
+        )
         return values if several else values[0]
 
     def rows(self, op, operands, result, **attributes):
@@ -101,8 +110,15 @@ class Function:
     def rows_grad(self, op, operands, cotangent, wanted, whole=(), **attributes):
         """Gradients of a row-wise op with respect to the operands in `wanted`."""
         types = [operands[i].type for i in wanted]
-        return self.op("braid.rows_grad", [operands, [cotangent]], types, segments=True, op=text(f"braid.{op}"), op_attributes=attributes,
-                       wanted=f"array<i64: {', '.join(map(str, wanted))}>")
+        return self.op(
+            "braid.rows_grad",
+            [operands, [cotangent]],
+            types,
+            segments=True,
+            op=text(f"braid.{op}"),
+            op_attributes=attributes,
+            wanted=f"array<i64: {', '.join(map(str, wanted))}>",
+        )
 
     def output(self, name, value):
         self.outputs[name] = value
@@ -111,7 +127,9 @@ class Function:
         named = lambda kind, name, o: f'{o} {{braid.name = "{name}", braid.role = "{kind}"}}'
         arguments = ", ".join(f"{o.name}: " + named("input", n, o.type) for n, o in self.inputs.items())
         results = ", ".join(named("output", n, o.type) for n, o in self.outputs.items())
-        values, types = ", ".join(o.name for o in self.outputs.values()), ", ".join(str(o.type) for o in self.outputs.values())
+        values, types = ", ".join(o.name for o in self.outputs.values()), ", ".join(
+            str(o.type) for o in self.outputs.values()
+        )
         body = "\n".join(self.lines)
         return f"  func.func @{self.name}({arguments}) -> ({results}) attributes {{braid.entry}} {{\n{body}\n    return {values} : {types}\n  }}"
 
@@ -159,13 +177,17 @@ def errors(value, reference, floor=0.0):
         return relative_error(value, reference), largest_error(value, reference)
     distance = np.asarray(value, np.float64) - reference
     typical = floor / np.sqrt(reference.size)
-    return np.linalg.norm(distance) / max(np.linalg.norm(reference), floor), np.abs(distance).max() / max(np.abs(reference).max(), 3 * typical)
+    return np.linalg.norm(distance) / max(np.linalg.norm(reference), floor), np.abs(distance).max() / max(
+        np.abs(reference).max(), 3 * typical
+    )
 
 
 def run(command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        raise RuntimeError(
+            f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        )
     return done.stdout
 
 
@@ -184,12 +206,15 @@ class Report:
     def compare(self, label, values, references, limit, floors=None):
         """values, references {name: array}; limit: a number, or {name: number} (integers: exact). The worst output is printed.
 
-        floors {name: norm}: that output is judged against max(|reference|, norm), where it is a difference of larger terms."""
+        floors {name: norm}: that output is judged against max(|reference|, norm), where it is a difference of larger terms.
+        """
         worst, ok = None, True
         for name, reference in references.items():
             value, reference = values[name], np.asarray(reference)
             if reference.dtype.kind in "iu":
-                bound, error = 0.0, float(np.count_nonzero(value != reference)) if value.shape == reference.shape else np.inf
+                bound, error = 0.0, (
+                    float(np.count_nonzero(value != reference)) if value.shape == reference.shape else np.inf
+                )
                 top = error
             else:
                 bound = limit[name] if isinstance(limit, dict) else limit
@@ -204,7 +229,9 @@ class Report:
                 ok, self.also = False, [f"{name} {error:.2g}"]
         _, name, error, top, bound = worst
         also = f"; wrong: {', '.join(self.also)}" if not ok else ""
-        self.line(ok, label, f"{len(references)} tensors, worst {name} {error:.2g} (max {top:.2g}, limit {bound:.2g}){also}")
+        self.line(
+            ok, label, f"{len(references)} tensors, worst {name} {error:.2g} (max {top:.2g}, limit {bound:.2g}){also}"
+        )
 
     def finish(self):
         print(f"{self.name}: {self.count} cases, {self.failed} failed")
@@ -237,7 +264,9 @@ class Program(Report):
 
     def compile(self):
         if self.compiled is None:
-            source, path = os.path.join(self.folder, f"{self.name}.mlir"), os.path.join(self.folder, f"{self.name}.braid")
+            source, path = os.path.join(self.folder, f"{self.name}.mlir"), os.path.join(
+                self.folder, f"{self.name}.braid"
+            )
             with open(source, "w", encoding="utf-8") as file:
                 file.write(self.mlir())
             run([tool("braid-compile"), source, "-o", path, *self.options])

@@ -4,6 +4,7 @@ q, o [B, T, H, D]; k, v [B, S, G, D]; head h reads group h G / H. Keys of token 
 <= t + prefix (S = prefix + T); with a cache 0 <= s <= t - documents[t]. A window w > 0 keeps the last w of them. A token
 without keys (padding) gives 0.
 """
+
 import numpy as np
 
 from common import PADDING
@@ -42,6 +43,7 @@ def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False):
         dv = np.einsum("bhts,bthd->bshd", p, do).reshape(B, S, G, H // G, D).sum(3)
         dk = np.einsum("bhts,bthd->bshd", ds, q).reshape(B, S, G, H // G, D).sum(3)
         return np.einsum("bhts,bshd->bthd", ds, kh), dk, dv
+
     return (o, lse), pull
 
 

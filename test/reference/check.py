@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The references checked by themselves: every `pull` against central differences, invariants of plans and scans."""
+
 import os
 import sys
 
@@ -21,18 +22,35 @@ PACKED = documents_of([[-2, 0, 3, 3], [-5, 4, 6, 8]], 8)
 def check_rows(rng):
     r = rng.standard_normal
     x, y, h = r((2, 3, 4, 6)), r((2, 3, 4, 6)), r((2, 3, 4))
-    cases = [("add", (x, y, y), {}), ("mul", (x, y), {}), ("mul", (x, h), {}), ("scale", (x,), {"value": 0.3}),
-             ("bias", (x, r((4, 6))), {}), ("bias", (x, r(6)), {}), ("weighted", (x, r(4)), {}), ("weighted", (x, r(6)), {}),
-             ("softmax", (x,), {}), ("log_sigmoid", (x,), {"divide": 16.0}), ("log_decay", (h, r(4), r(4)), {}),
-             ("rms_norm", (x, r(6)), {"eps": 1e-5}), ("rms_norm", (x, r(6)), {"eps": 1e-5, "groups": 3}),
-             ("layer_norm", (x, r(6), r(6)), {"eps": 1e-5}), ("l2_norm", (x,), {"eps": 1e-6}), ("repeat_heads", (x,), {"heads": 8})]
+    cases = [
+        ("add", (x, y, y), {}),
+        ("mul", (x, y), {}),
+        ("mul", (x, h), {}),
+        ("scale", (x,), {"value": 0.3}),
+        ("bias", (x, r((4, 6))), {}),
+        ("bias", (x, r(6)), {}),
+        ("weighted", (x, r(4)), {}),
+        ("weighted", (x, r(6)), {}),
+        ("softmax", (x,), {}),
+        ("log_sigmoid", (x,), {"divide": 16.0}),
+        ("log_decay", (h, r(4), r(4)), {}),
+        ("rms_norm", (x, r(6)), {"eps": 1e-5}),
+        ("rms_norm", (x, r(6)), {"eps": 1e-5, "groups": 3}),
+        ("layer_norm", (x, r(6), r(6)), {"eps": 1e-5}),
+        ("l2_norm", (x,), {"eps": 1e-6}),
+        ("repeat_heads", (x,), {"heads": 8}),
+    ]
     cases += [("activation", (np.abs(x) + 0.1 if kind == "reciprocal" else x,), {"kind": kind}) for kind in ACTIVATIONS]
     for first in (True, False):
-        cases.append(("gated_norm", (x, y, r(6)), {"eps": 1e-5, "activation": "silu", "norm_first": first, "groups": 2}))
+        cases.append(
+            ("gated_norm", (x, y, r(6)), {"eps": 1e-5, "activation": "silu", "norm_first": first, "groups": 2})
+        )
     for layout in ("half", "interleaved"):
         cases.append(("rope", (x, one_document(2, 3, -4)), {"theta": 100.0, "dim": 4, "layout": layout}))
     for name, arguments, attributes in cases:
-        yield from check_pull(f"{name} {attributes}", lambda *a, n=name, at=attributes: rows.ROWS[n](*a, **at), arguments, rng)
+        yield from check_pull(
+            f"{name} {attributes}", lambda *a, n=name, at=attributes: rows.ROWS[n](*a, **at), arguments, rng
+        )
     conv = (r((2, 8, 2, 3)), r((6, 4)), PACKED, r((2, 3, 6)))
     yield from check_pull("short_conv", rows.short_conv, conv, rng)
 
@@ -83,8 +101,12 @@ def check_model(rng):
     """One layer of every mixer: gradients of the whole model with respect to every weight."""
     for kind in DEFAULTS:
         mixer = {"kind": kind, "heads": 2, "head_dim": 4}
-        d = {"num_layers": 1, "layer_pattern": "X", "mixers": {"X": mixer},
-             "ffns": {"M": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 3, "shared_hidden": 2}}}
+        d = {
+            "num_layers": 1,
+            "layer_pattern": "X",
+            "mixers": {"X": mixer},
+            "ffns": {"M": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 3, "shared_hidden": 2}},
+        }
         weights = random_weights(d, rng, vocab=7, width=6)
         tokens, labels = rng.integers(0, 7, (1, 6)), rng.integers(0, 7, (1, 6))
         documents = documents_of([[0, 4, 6]], 6)
@@ -96,6 +118,7 @@ def check_model(rng):
             def loss(h):
                 moved = Model(d, weights | {name: array + h * direction}).loss(tokens, labels, documents, result.ids)
                 return moved.loss + moved.aux
+
             difference = (loss(1e-5) - loss(-1e-5)) / 2e-5
             scale = max(1e-3, np.linalg.norm(gradients[name]))
             yield f"model {kind} {name}", abs(difference - (gradients[name] * direction).sum()) / scale, 1e-5
@@ -108,12 +131,26 @@ def random_weights(d, rng, vocab, width):
     V = K * DEFAULTS[kind].get("value_factor", 1)
     moe_spec = d["ffns"]["M"]
     E, F, S = moe_spec["num_experts"], moe_spec["expert_hidden"], moe_spec["shared_hidden"]
-    shapes = {"norm1.weight": (width,), "norm2.weight": (width,), "moe.router": (width, E), "moe.w1": (E, width, F),
-              "moe.w3": (E, width, F), "moe.w2": (E, F, width), "shared.w1": (width, S), "shared.w3": (width, S), "shared.w2": (S, width)}
+    shapes = {
+        "norm1.weight": (width,),
+        "norm2.weight": (width,),
+        "moe.router": (width, E),
+        "moe.w1": (E, width, F),
+        "moe.w3": (E, width, F),
+        "moe.w2": (E, F, width),
+        "shared.w1": (width, S),
+        "shared.w3": (width, S),
+        "shared.w2": (S, width),
+    }
     if kind == "attention":
         shapes |= {f"attn.w{n}": (width, H * K) for n in "qkv"} | {"attn.wo": (H * K, width)}
     else:
-        shapes |= {"lsm.wq": (width, H * K), "lsm.wk": (width, H * K), "lsm.wv": (width, H * V), "lsm.wo": (H * V, width)}
+        shapes |= {
+            "lsm.wq": (width, H * K),
+            "lsm.wk": (width, H * K),
+            "lsm.wv": (width, H * V),
+            "lsm.wo": (H * V, width),
+        }
         shapes["lsm.norm.weight"] = (H * V,) if kind == "mamba2" else (V,)
         if DEFAULTS[kind]["output_gate"]:
             shapes["lsm.wg"] = (width, H * V)
@@ -130,8 +167,11 @@ def random_weights(d, rng, vocab, width):
         if kind == "mamba2":
             shapes["lsm.d"] = (H,)
     weights = {f"layers.0.{n}": rng.standard_normal(s) * 0.5 for n, s in shapes.items()}
-    return weights | {"embed.weight": rng.standard_normal((vocab, width)), "final_norm.weight": rng.standard_normal(width),
-                      "head.weight": rng.standard_normal((width, vocab))}
+    return weights | {
+        "embed.weight": rng.standard_normal((vocab, width)),
+        "final_norm.weight": rng.standard_normal(width),
+        "head.weight": rng.standard_normal((width, vocab)),
+    }
 
 
 def check_train(rng):

@@ -4,6 +4,7 @@ Everything is float64 numpy. A reference function returns `(value, pull)`: `pull
 returns the cotangents of the arguments, in their order (None for integers). Formulas are those of the op descriptions in
 dialects/braid/*.td; none of this code is derived from the compiler's.
 """
+
 import math
 
 import numpy as np
@@ -46,11 +47,11 @@ _C = math.sqrt(2 / math.pi)
 
 
 def _gelu_tanh(x):
-    return 0.5 * x * (1 + np.tanh(_C * (x + 0.044715 * x ** 3)))
+    return 0.5 * x * (1 + np.tanh(_C * (x + 0.044715 * x**3)))
 
 
 def _gelu_tanh_slope(x):
-    t = np.tanh(_C * (x + 0.044715 * x ** 3))
+    t = np.tanh(_C * (x + 0.044715 * x**3))
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _C * (1 + 3 * 0.044715 * x * x)
 
 
@@ -61,11 +62,16 @@ ACTIVATIONS = {
     "tanh": (np.tanh, lambda x: 1 - np.tanh(x) ** 2),
     "relu": (lambda x: np.maximum(x, 0), lambda x: (x > 0).astype(float)),
     "relu2": (lambda x: np.maximum(x, 0) ** 2, lambda x: 2 * np.maximum(x, 0)),
-    "gelu": (lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))),
-             lambda x: 0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)),
+    "gelu": (
+        lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))),
+        lambda x: 0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi),
+    ),
     "gelu_tanh": (_gelu_tanh, _gelu_tanh_slope),
     "softplus": (softplus, sigmoid),
-    "elu1": (lambda x: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))), lambda x: np.where(x > 0, 1, np.exp(np.minimum(x, 0)))),
+    "elu1": (
+        lambda x: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))),
+        lambda x: np.where(x > 0, 1, np.exp(np.minimum(x, 0))),
+    ),
     "exp": (np.exp, np.exp),
     "reciprocal": (lambda x: 1 / x, lambda x: -1 / (x * x)),
 }
@@ -81,6 +87,7 @@ def sum_to(x, shape):
 
 
 # ---- documents
+
 
 def documents_of(cu_seqlens, tokens, begin=0):
     """braid.documents: cu_seqlens [B, D + 1] -> [B, T]: where the document of each token begins, relative to `begin`."""
@@ -99,6 +106,7 @@ def one_document(batch, tokens, begin=0):
 
 
 # ---- comparisons
+
 
 def relative_error(x, reference):
     """|x - reference| / |reference|; of two zeros 0."""
@@ -138,6 +146,7 @@ def check_pull(name, function, arguments, rng, tolerance=1e-6, skip=()):
             moved[i] = argument + step * direction
             out = function(*moved)[0]
             return sum((v * c).sum() for v, c in zip(out if isinstance(out, tuple) else (out,), cotangents))
+
         h = 1e-5
         difference = (loss(h) - loss(-h)) / (2 * h)
         analytic = (gradients[i] * direction).sum()

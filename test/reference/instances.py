@@ -4,6 +4,7 @@
 
 Every call starts from zero states. Weights are called as in a checkpoint, without the layer: lsm.wq, attn.wo, ..
 """
+
 import numpy as np
 
 import attention as attn
@@ -14,7 +15,13 @@ from scan import scan
 DEFAULTS = {
     "bla": {"conv": None, "output_gate": None, "feature_map": "elu1", "value_factor": 1, "rope": None},
     "retnet": {"conv": None, "output_gate": "silu", "value_factor": 2, "rope": {}},
-    "mamba2": {"conv": {"kernel": 4, "bias": True}, "output_gate": "silu", "value_factor": 1, "scale": 1.0, "rope": None},
+    "mamba2": {
+        "conv": {"kernel": 4, "bias": True},
+        "output_gate": "silu",
+        "value_factor": 1,
+        "scale": 1.0,
+        "rope": None,
+    },
     "gla": {"conv": None, "output_gate": "silu", "value_factor": 2, "gate_divisor": 16.0, "rope": None},
     "deltanet": {"conv": {"kernel": 4}, "output_gate": None, "value_factor": 1, "rope": None},
     "gated_deltanet": {"conv": {"kernel": 4}, "output_gate": "silu", "value_factor": 2, "rope": None},
@@ -48,7 +55,9 @@ class Mixer:
         if rope is None:
             return x
         dim = round(rope.get("fraction", 1.0) * x.shape[-1])
-        return self.tape.call(rows.rope, x, self.documents, theta=rope.get("theta", 10000.0), dim=dim, layout=rope.get("layout", "half"))
+        return self.tape.call(
+            rows.rope, x, self.documents, theta=rope.get("theta", 10000.0), dim=dim, layout=rope.get("layout", "half")
+        )
 
     def heads(self, x):
         return self.tape.call(rows.repeat_heads, x, heads=self.spec["heads"])
@@ -81,6 +90,7 @@ class Mixer:
 
         def run(q, k, v, log_decay, beta, documents):
             return scan(kind, q, k, v, log_decay, beta, initial, documents, s["scale"])
+
         return self.tape.call(run, q, k, v, log_decay, beta, self.documents)[0]
 
     def gate_and_project(self, o):
@@ -115,7 +125,7 @@ class Mixer:
     def retnet(self):
         s = self.spec
         q, k, v = self.qkv(s["heads"], s["kv_heads"], s["kv_heads"])
-        slopes = np.log1p(-2.0 ** (-5.0 - np.arange(s["heads"])))
+        slopes = np.log1p(-(2.0 ** (-5.0 - np.arange(s["heads"]))))
         return self.gate_and_project(self.run_scan("S0", q, k, v, slopes))
 
     def mamba2(self):
@@ -124,15 +134,27 @@ class Mixer:
         q, k, v = self.qkv(G, G, H)
         dt = self.project("lsm.wdt", (H,))
         delta = tape.call(rows.activation, tape.call(rows.bias, dt, self.w["lsm.dt_bias"]), kind="softplus")
-        decay = tape.call(lambda d, a: (-np.exp(a) * d, lambda dy: (-np.exp(a) * dy, (-np.exp(a) * d * dy).sum((0, 1)))),
-                          delta, self.w["lsm.a_log"])
+        decay = tape.call(
+            lambda d, a: (-np.exp(a) * d, lambda dy: (-np.exp(a) * dy, (-np.exp(a) * d * dy).sum((0, 1)))),
+            delta,
+            self.w["lsm.a_log"],
+        )
         o = self.run_scan("S", q, k, tape.call(rows.mul, v, delta), decay)
         y = tape.call(rows.add, o, tape.call(rows.weighted, v, self.w["lsm.d"]))
         B, T = y.shape[:2]
         y, gate = tape.reshape(y, (B, T, H * V)), s["output_gate"]
         g = self.project("lsm.wg", (H * V,)) if gate else None
         if s["output_norm"] and gate:  # the gate comes before the norm, the norm over each group of heads
-            y = tape.call(rows.gated_norm, y, g, self.w["lsm.norm.weight"], eps=s["norm_eps"], activation=gate, norm_first=False, groups=G)
+            y = tape.call(
+                rows.gated_norm,
+                y,
+                g,
+                self.w["lsm.norm.weight"],
+                eps=s["norm_eps"],
+                activation=gate,
+                norm_first=False,
+                groups=G,
+            )
         elif s["output_norm"]:
             y = tape.call(rows.rms_norm, y, self.w["lsm.norm.weight"], eps=s["norm_eps"], groups=G)
         elif gate:
@@ -171,8 +193,9 @@ class Mixer:
             k = tape.call(rows.rms_norm, k, self.w["attn.k_norm.weight"], eps=s["model_eps"])
 
         def run(q, k, v, documents):
-            (o, _), pull = attn.attention(q, k, v, documents, D ** -0.5, window=s["window"])
+            (o, _), pull = attn.attention(q, k, v, documents, D**-0.5, window=s["window"])
             return o, pull
+
         return tape.linear(tape.call(run, self.rotate(q), self.rotate(k), v, self.documents), self.w["attn.wo"])
 
 

@@ -5,6 +5,7 @@
 
 `routes` fixes the experts of every token, so that values are compared where a compiled program chose them.
 """
+
 import json
 import re
 
@@ -62,13 +63,26 @@ class Model:
         chosen, tokens = [], logits.shape[0] * logits.shape[1]
 
         def run(x, logits, w1, w3, w2):
-            (y, used, counts), pull = moe.experts(x, logits, w1, w3, w2, k, router["normalize"], GATED.get(kind, kind), ids)
+            (y, used, counts), pull = moe.experts(
+                x, logits, w1, w3, w2, k, router["normalize"], GATED.get(kind, kind), ids
+            )
             chosen.extend((used, counts))
             return y, pull
+
         y = tape.call(run, x, logits, w["moe.w1"], w.get("moe.w3"), w["moe.w2"])
         if spec.get("shared_hidden", 0):
             y = tape.call(rows.add, y, self.dense(tape, x, w, "shared", {"activation": kind}))
-        loss = tape.sum(tape.call(moe.router_loss, logits, chosen[1], top_k=k, tokens=tokens, balance=router["balance_loss"], z=router["z_loss"]))
+        loss = tape.sum(
+            tape.call(
+                moe.router_loss,
+                logits,
+                chosen[1],
+                top_k=k,
+                tokens=tokens,
+                balance=router["balance_loss"],
+                z=router["z_loss"],
+            )
+        )
         return y, loss, chosen[0]
 
     def layer(self, tape, x, documents, w, i, routes):
@@ -85,6 +99,7 @@ class Model:
                 return self.dense(tape, x, w, "ffn", ffn)
             y, *extra[:] = self.experts(tape, x, w, ffn, None if routes is None else routes[i])
             return y
+
         post = d.get("norm_placement", "pre") == "post"
         for name, part in (("norm1", lambda x: mixer(tape, x, documents, w, spec)), ("norm2", feed)):
             if post:
@@ -102,12 +117,14 @@ class Model:
                 d = np.zeros(table.shape)
                 np.add.at(d, tokens, dy)
                 return (d,)
+
             return table[tokens], pull
+
         x = tape.call(lookup, values["embed.weight"])
         losses, ids = [], {}
         for i in range(self.d["num_layers"]):
             prefix = f"layers.{i}."
-            w = {n[len(prefix):]: v for n, v in values.items() if n.startswith(prefix)}
+            w = {n[len(prefix) :]: v for n, v in values.items() if n.startswith(prefix)}
             x, loss, chosen = self.layer(tape, x, documents, w, i, routes)
             if loss is not None:
                 losses.append(loss)
@@ -122,6 +139,7 @@ class Model:
             (total, count, _), pull = cross_entropy(logits, labels)
             counted.append(count)
             return total, pull
+
         total = tape.call(loss_of, logits)
         aux = tape.call(rows.add, *losses) if losses else None
         return Result(tape, values, total, aux, counted[0], logits, ids)

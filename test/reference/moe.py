@@ -3,6 +3,7 @@
 Selection order (normative): larger logit first, of equal logits the lower index, NaN behind every number. Integers have no
 gradient; every function of values returns `(value, pull)`.
 """
+
 import numpy as np
 
 from common import ACTIVATIONS, log_sum_exp, softmax
@@ -33,6 +34,7 @@ def route_weights(logits, ids, normalize):
         dp = np.zeros(logits.shape)
         np.put_along_axis(dp, ids.astype(np.int64), dchosen, -1)
         return p * (dp - (dp * p).sum(-1, keepdims=True)), None
+
     return w, pull
 
 
@@ -44,7 +46,8 @@ def router_loss(logits, counts, top_k, tokens, balance, z):
     def pull(dy):
         d = p * (c - (p * c).sum(-1, keepdims=True)) + 2 * z / tokens * lse[..., None] * p
         return dy[..., None] * d, None
-    return (p * c).sum(-1) + z / tokens * lse ** 2, pull
+
+    return (p * c).sum(-1) + z / tokens * lse**2, pull
 
 
 def plan(ids, experts, peers=1, peer_rows=0):
@@ -93,6 +96,7 @@ def dispatch(x, perm, inverse):
 
     def pull(drows):
         return combine(drows, None, perm, inverse)[0], None, None
+
     return rows[None], pull
 
 
@@ -108,6 +112,7 @@ def combine(rows, weights, perm, inverse):
         flat, wf = dy.reshape(-1, dy.shape[-1]), w.reshape(-1)
         drows = np.where(perm[:, None] >= 0, wf[np.maximum(perm, 0)][:, None] * flat[np.maximum(perm, 0) // k], 0)
         return drows[None], (chosen * dy[..., None, :]).sum(-1), None, None
+
     return y, pull
 
 
@@ -128,6 +133,7 @@ def grouped_linear(x, offsets, weight):
         for g, rows in enumerate(groups):
             dx[0, rows], dw[g] = dy[0, rows] @ weight[g].T, x[0, rows].T @ dy[0, rows]
         return dx, None, dw
+
     return y, pull
 
 
@@ -152,4 +158,5 @@ def experts(x, logits, w1, w3, w2, top_k, normalize, activation="silu", ids=None
             more, _, dw3 = pull_u(dh * f(a))
             drows = drows + more
         return pull_rows(drows)[0], pull_weights(dweights)[0], dw1, dw3, dw2
+
     return (y, ids, counts), pull

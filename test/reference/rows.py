@@ -2,6 +2,7 @@
 
 ROWS maps the name of a braid op to a function of its operands and attributes.
 """
+
 import numpy as np
 
 from common import ACTIVATIONS, PADDING, log_sigmoid, sigmoid, softmax as softmax_of, softplus, sum_to
@@ -14,7 +15,7 @@ def _leading(small, large):
 
 def _trailing(whole, x):
     """A whole tensor over the trailing dimensions of x; [H] of [B, T, H, K] pads to [H, 1]."""
-    if x.shape[x.ndim - whole.ndim:] != whole.shape:
+    if x.shape[x.ndim - whole.ndim :] != whole.shape:
         whole = whole.reshape(whole.shape + (1,) * (x.ndim - 2 - whole.ndim))
     return whole
 
@@ -63,6 +64,7 @@ def log_decay(x, a_log, dt_bias):
     def pull(dy):
         dx = dy * rate * sigmoid(x + dt_bias)
         return dx, (dy * rate * step).sum((0, 1)), dx.sum((0, 1))
+
     return rate * step, pull
 
 
@@ -73,6 +75,7 @@ def _normalise(x, eps, groups=1):
     def pull(dn):
         dn = dn.reshape(cut.shape)
         return (r * (dn - cut * r * r * (dn * cut).mean(-1, keepdims=True))).reshape(x.shape)
+
     return (cut * r).reshape(x.shape), pull
 
 
@@ -87,6 +90,7 @@ def layer_norm(x, weight, bias, eps):
     def pull(dy):
         dc = pull_n(dy * weight)
         return dc - dc.mean(-1, keepdims=True), sum_to(dy * n, weight.shape), sum_to(dy, bias.shape)
+
     return n * weight + bias, pull
 
 
@@ -107,6 +111,7 @@ def gated_norm(o, gate, weight, eps, activation, norm_first=True, groups=1):
             return pull_n(dy * weight * a), dy * n * weight * slope(gate), sum_to(dy * n * a, weight.shape)
         dx = pull_n(dy * weight)
         return dx * a, dx * o * slope(gate), sum_to(dy * n, weight.shape)
+
     return n * weight * (a if norm_first else 1), pull
 
 
@@ -125,6 +130,7 @@ def rope(x, documents, theta, dim, layout):
         y[..., first] = a * np.cos(angle) - b * np.sin(angle)
         y[..., second] = b * np.cos(angle) + a * np.sin(angle)
         return y
+
     return turn(x, angle), lambda dy: (turn(dy, -angle), None)
 
 
@@ -147,26 +153,39 @@ def short_conv(x, weight, documents, tail):
     for j in range(K):
         source = np.arange(T)[None] - (K - 1 - j)
         reads = (source >= documents.astype(np.int64)) & (documents != PADDING)
-        part = np.where(reads[..., None], rows[:, j:j + T], 0)
+        part = np.where(reads[..., None], rows[:, j : j + T], 0)
         taps.append((part, reads))
         y += part * weight[:, j]
     length = (documents != PADDING).sum(1)  # padding stands at the end of a row
-    new_tail = np.stack([rows[b, n:n + K - 1] for b, n in enumerate(length)])
+    new_tail = np.stack([rows[b, n : n + K - 1] for b, n in enumerate(length)])
 
     def pull(dy, dnew_tail):
         dy = dy.reshape(flat.shape)
         drows, dweight = np.zeros(rows.shape), np.zeros(weight.shape)
         for j, (part, reads) in enumerate(taps):
             dweight[:, j] = (part * dy).sum((0, 1))
-            drows[:, j:j + T] += np.where(reads[..., None], dy * weight[:, j], 0)
+            drows[:, j : j + T] += np.where(reads[..., None], dy * weight[:, j], 0)
         for b, n in enumerate(length):
-            drows[b, n:n + K - 1] += dnew_tail[b]
-        return drows[:, K - 1:].reshape(x.shape), dweight, None, drows[:, :K - 1]
+            drows[b, n : n + K - 1] += dnew_tail[b]
+        return drows[:, K - 1 :].reshape(x.shape), dweight, None, drows[:, : K - 1]
+
     return (y.reshape(x.shape), new_tail), pull
 
 
 ROWS = {
-    "add": add, "mul": mul, "scale": scale, "bias": bias, "weighted": weighted, "activation": activation, "softmax": softmax,
-    "log_sigmoid": log_sigmoid_op, "log_decay": log_decay, "rms_norm": rms_norm, "layer_norm": layer_norm, "l2_norm": l2_norm,
-    "gated_norm": gated_norm, "rope": rope, "repeat_heads": repeat_heads,
+    "add": add,
+    "mul": mul,
+    "scale": scale,
+    "bias": bias,
+    "weighted": weighted,
+    "activation": activation,
+    "softmax": softmax,
+    "log_sigmoid": log_sigmoid_op,
+    "log_decay": log_decay,
+    "rms_norm": rms_norm,
+    "layer_norm": layer_norm,
+    "l2_norm": l2_norm,
+    "gated_norm": gated_norm,
+    "rope": rope,
+    "repeat_heads": repeat_heads,
 }

@@ -14,6 +14,7 @@ Adjoint: D_t = q_t^T do_t + Theta_{t+1}^T D_{t+1}, with D_T also receiving the c
 begins at token t of the row starts from a zero state; one that began before the row continues the initial state; a padding
 token reads and writes nothing.
 """
+
 import numpy as np
 
 from common import PADDING
@@ -97,6 +98,7 @@ def scan(kind, q, k, v, log_decay, beta, initial, documents, scale):
             through = _decay_at(kind, log_decay, (B, H), t) * E
             D = np.where(exists, np.where(begins, 0, through), D)
         return dq, dk, dv, dg, db, D
+
     return (o, M), pull
 
 

@@ -5,6 +5,7 @@
 A Value wraps an array. `call` runs a function of arrays that returns (value, pull); a tuple of values becomes a tuple of
 Values. Arguments that are not Values are constants.
 """
+
 import numpy as np
 
 
@@ -30,6 +31,7 @@ class Tape:
 
     def linear(self, x, weight, features=None):
         """x [B, T, ..] (trailing dimensions flattened) times weight [in, out], shaped [B, T, features..]."""
+
         def run(x, weight):
             B, T = x.shape[:2]
             flat = x.reshape(B, T, -1)
@@ -38,7 +40,9 @@ class Tape:
             def pull(dy):
                 dy = dy.reshape(B, T, -1)
                 return (dy @ weight.T).reshape(x.shape), np.einsum("bti,bto->io", flat, dy)
+
             return (flat @ weight).reshape(shape), pull
+
         return self.call(run, x, weight)
 
     def reshape(self, x, shape):

@@ -1,4 +1,5 @@
 """Loss and optimizer: cross entropy, AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2), global-norm clipping."""
+
 import numpy as np
 
 from common import log_sum_exp, softmax
@@ -12,9 +13,14 @@ def cross_entropy(logits, labels):
 
     def pull(dsum, *_):
         d = softmax(logits)
-        np.put_along_axis(d, np.maximum(labels, 0)[..., None].astype(np.int64),
-                          np.take_along_axis(d, np.maximum(labels, 0)[..., None].astype(np.int64), -1) - 1, -1)
+        np.put_along_axis(
+            d,
+            np.maximum(labels, 0)[..., None].astype(np.int64),
+            np.take_along_axis(d, np.maximum(labels, 0)[..., None].astype(np.int64), -1) - 1,
+            -1,
+        )
         return np.where(live[..., None], d, 0) * dsum
+
     return (np.where(live, lse - picked, 0).sum(), live.sum(), lse), pull
 
 
@@ -29,5 +35,5 @@ def adamw(w, gradient, m, v, learning_rate, step, scale, beta1, beta2, eps, weig
     g = scale * gradient
     m = beta1 * m + (1 - beta1) * g
     v = beta2 * v + (1 - beta2) * g * g
-    mean, square = m / (1 - beta1 ** step), v / (1 - beta2 ** step)
+    mean, square = m / (1 - beta1**step), v / (1 - beta2**step)
     return w - learning_rate * (mean / (np.sqrt(square) + eps) + weight_decay * w), m, v
