@@ -3,14 +3,13 @@
 
 #include "compiler/Explain.h"
 #include "compiler/Pipeline.h"
+#include "compiler/codegen/cpu/CpuTarget.h"
 #include "frontend/ModelBuilder.h"
 
-#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
-#include "llvm/Support/FileUtilities.h"
+#include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
-#include "mlir/Support/FileUtilities.h"
 
 using namespace mlir;
 using namespace braid;
@@ -18,6 +17,31 @@ using namespace braid;
 static bool fail(const Twine &message) {
   llvm::errs() << "braid-compile: error: " << message << '\n';
   return false;
+}
+
+/// Modules built from a model have names instead of lines: "braid-compile: error: layers: layer_G: q: ..".
+static LogicalResult printNamed(Diagnostic &diagnostic) {
+  std::string names;
+  bool lines = false;
+  diagnostic.getLocation()->walk([&](Location loc) {
+    lines |= isa<FileLineColLoc>(loc);
+    if (auto name = dyn_cast<NameLoc>(loc))
+      names += name.getName().str() + ": ";
+    return WalkResult::advance();
+  });
+  if (lines)
+    return failure(); // the source manager shows the line
+  StringRef severity = "error";
+  switch (diagnostic.getSeverity()) {
+  case DiagnosticSeverity::Note: severity = "note"; break;
+  case DiagnosticSeverity::Warning: severity = "warning"; break;
+  case DiagnosticSeverity::Error: break;
+  case DiagnosticSeverity::Remark: severity = "remark"; break;
+  }
+  llvm::errs() << "braid-compile: " << severity << ": " << names << diagnostic << '\n';
+  for (Diagnostic &note : diagnostic.getNotes())
+    llvm::errs() << "  note: " << note << '\n';
+  return success();
 }
 
 /// A model description becomes a module in phase `model`.
@@ -90,6 +114,9 @@ bool braid::compile(const CompileJob &job) {
   if (job.output == "-" && !job.options.toPhase)
     return fail("-o - prints a module; give --to-phase, or a file for the program");
 
+  if (llvm::Expected<CpuTarget> target = CpuTarget::parse(job.options.cpu); !target)
+    return fail("--cpu: " + llvm::toString(target.takeError()));
+
   DialectRegistry registry;
   registerCompiler(registry);
   MLIRContext context(registry);
@@ -105,7 +132,8 @@ bool braid::compile(const CompileJob &job) {
   std::string copy = text.str(); // the source manager takes the buffer
   if (!isModel)
     sources.AddNewSourceBuffer(std::move(file), SMLoc());
-  SourceMgrDiagnosticHandler diagnostics(sources, &context, llvm::errs());
+  SourceMgrDiagnosticHandler withLines(sources, &context, llvm::errs());
+  ScopedDiagnosticHandler withNames(&context, [](Diagnostic &diagnostic) { return printNamed(diagnostic); });
   OwningOpRef<ModuleOp> module = isModel ? buildFromModel(context, job, copy) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
   if (!module)
     return false;

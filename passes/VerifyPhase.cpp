@@ -95,10 +95,11 @@ public:
     }
     bool ok = true;
     module->walk<WalkOrder::PreOrder>([&](Operation *op) {
-      ok &= succeeded(checkOp(op, *phase));
+      bool here = succeeded(checkOp(op, *phase));
+      ok &= here;
       auto func = dyn_cast<func::FuncOp>(op);
-      // Kernels have verifiers of their own, and so has a program.
-      bool inside = !isa<cmd::ProgramOp>(op) && !(func && func->hasAttr(tile::kKernelAttr));
+      // Kernels have verifiers of their own, and so has a program; one error is enough for a function and its body.
+      bool inside = here && !isa<cmd::ProgramOp>(op) && !(func && func->hasAttr(tile::kKernelAttr));
       return inside ? WalkResult::advance() : WalkResult::skip();
     });
     if (*phase == Phase::commands && llvm::range_size(module.getOps<cmd::ProgramOp>()) != 1) {

@@ -7,6 +7,7 @@
 #include "passes/analysis/Views.h"
 
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 using namespace braid;
@@ -67,6 +68,78 @@ private:
   SmallVector<func::FuncOp> open;
 };
 } // namespace
+
+//===- Repeats -----------------------------------------------------------------------------------------------------===//
+
+/// Stacked results that nobody reads, or that stack what another one stacks, would cost memory and copies: they go. Returns
+/// the repeat without them.
+static RepeatOp tidyResults(RepeatOp repeat) {
+  Operation *yield = repeat.getBody().front().getTerminator();
+  unsigned carried = repeat.getCarried();
+  llvm::DenseMap<Value, unsigned> first;
+  SmallVector<unsigned> keep;
+  for (unsigned i = 0; i < repeat.getNumResults(); ++i) {
+    if (i >= carried) {
+      if (repeat.getResult(i).use_empty())
+        continue;
+      auto [at, fresh] = first.try_emplace(yield->getOperand(i), i);
+      if (!fresh) {
+        repeat.getResult(i).replaceAllUsesWith(repeat.getResult(at->second));
+        continue;
+      }
+    }
+    keep.push_back(i);
+  }
+  if (keep.size() == repeat.getNumResults())
+    return repeat;
+  SmallVector<Type> types;
+  SmallVector<Value> yielded;
+  for (unsigned i : keep) {
+    types.push_back(repeat.getResult(i).getType());
+    yielded.push_back(yield->getOperand(i));
+  }
+  yield->setOperands(yielded);
+  OpBuilder builder(repeat);
+  auto tidy = RepeatOp::create(builder, repeat.getLoc(), types, repeat.getOperands(), repeat->getAttrs());
+  tidy.getBody().takeBody(repeat.getBody());
+  for (auto [i, result] : llvm::zip(keep, tidy.getResults()))
+    repeat.getResult(i).replaceAllUsesWith(result);
+  repeat.erase();
+  return tidy;
+}
+
+static void eraseDead(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+static void tidyRepeats(Block &block) {
+  // Uses outside decide what a repeat keeps, so inner repeats come after the ones around them, later ones before earlier.
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (auto repeat = dyn_cast<RepeatOp>(op)) {
+      Block &body = tidyResults(repeat).getBody().front();
+      tidyRepeats(body);
+      eraseDead(body);
+    }
+}
+
+/// A carried value that is also stacked (the input of a layer, kept for the backward) is stacked first thing and read
+/// there: the carried buffer is free for the next value at once.
+static void stackEarly(RepeatOp repeat) {
+  Block &body = repeat.getBody().front();
+  unsigned carried = repeat.getCarried();
+  for (OpOperand &operand : body.getTerminator()->getOpOperands().drop_front(carried)) {
+    auto argument = dyn_cast<BlockArgument>(operand.get());
+    if (!argument || argument.getOwner() != &body || argument.getArgNumber() >= carried)
+      continue;
+    if (body.getTerminator()->getOperand(argument.getArgNumber()) == argument)
+      continue; // never changes
+    OpBuilder builder = OpBuilder::atBlockBegin(&body);
+    auto copy = cmd::MaterializeOp::create(builder, argument.getLoc(), argument.getType(), argument);
+    argument.replaceAllUsesExcept(copy.getResult(), copy);
+  }
+}
 
 //===- Places where a value must lie in a certain buffer -----------------------------------------------------------===//
 
@@ -130,8 +203,11 @@ static LogicalResult prepare(Operation &op) {
   }
   if (auto yield = dyn_cast<YieldOp>(op)) {
     unsigned carried = cast<RepeatOp>(yield->getParentOp()).getCarried();
-    for (OpOperand &operand : yield->getOpOperands().drop_front(carried))
-      materializeOperand(operand);
+    for (OpOperand &operand : yield->getOpOperands().drop_front(carried)) {
+      auto early = operand.get().getDefiningOp<cmd::MaterializeOp>(); // of stackEarly: made for this slot
+      if (!early || early->getBlock() != yield->getBlock())
+        materializeOperand(operand);
+    }
     materializeAll(yield, 0, carried);
     return success();
   }
@@ -152,6 +228,8 @@ static LogicalResult prepare(Operation &op) {
       return op.emitOpError("is not a tensor of zeros; other values must come from a kernel");
     return success();
   }
+  if (isa<cmd::MaterializeOp>(op))
+    return success();
   if (isa<ReshapeOp, SliceOp, CommAwaitOp, CommAllReduceOp, CommAllToAllOp>(op)) {
     auto reshape = dyn_cast<ReshapeOp>(op);
     if (reshape && !isContiguous(reshape.getSource()))
@@ -191,6 +269,8 @@ LogicalResult braid::prepareBuffers(func::FuncOp entry, SymbolTable &symbols) {
     return entry.emitOpError("has ") << entry.getBody().getBlocks().size() << " blocks, an entry has one";
   if (failed(Inliner(symbols).run(Inliner::callers(entry.getBody().front()))))
     return failure();
+  tidyRepeats(entry.getBody().front());
+  entry.walk([](RepeatOp repeat) { stackEarly(repeat); });
   hoistZeros(entry);
   SmallVector<Operation *> ops;
   entry.walk<WalkOrder::PreOrder>([&](Operation *op) {

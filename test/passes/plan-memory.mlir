@@ -224,3 +224,30 @@ func.func @first(%x: !t {braid.name = "x"}, %w: !t {braid.name = "w", braid.role
 func.func @second(%x: !u {braid.name = "x"}, %w: !t {braid.name = "w", braid.role = "parameter"}) -> (!t {braid.name = "y"}) attributes {braid.entry} {
   return %w : !t
 }
+
+// -----
+
+!t = tensor<4x16xf32>
+!s = tensor<3x4x16xf32>
+
+// The input of a layer is kept for the backward: it goes to its slot first and is read there, so that the next layer's
+// input is computed where this one's was. Two stacks of one value are one; a stack that nobody reads is none.
+// CHECK: cmd.arena @saved bytes 768
+// CHECK-LABEL: func.func @kept_inputs
+// CHECK: braid.repeat {{.*}} -> (tensor<4x16xf32>, tensor<3x4x16xf32>)
+// CHECK-NEXT: ^bb0(%[[C:.*]]: tensor<4x16xf32>)
+// CHECK-NEXT: %[[X:.*]] = cmd.materialize %[[C]] {cmd.results = [#cmd.buffer<@saved, 0, 256, strides = [256]>]}
+// CHECK-NEXT: %[[Y:.*]] = tile.launch @k grid [4](%[[X]]) {{.*}}cmd.results = [#cmd.buffer<@io, 256, 256>]
+// CHECK-NEXT: %[[T:.*]] = cmd.materialize %[[Y]] {cmd.results = [#cmd.buffer<@io, 256, 256>]}
+// CHECK-NEXT: braid.yield %[[T]], %[[X]] :
+// EXPLAIN: remark: memory of @kept_inputs: {{.*}} 2 copies or fills of 1024 bytes remain
+func.func @kept_inputs(%x: !t {braid.name = "x"}) -> (!t {braid.name = "y"}, !t {braid.name = "z"}) attributes {braid.entry} {
+  %y, %a, %b, %unread = braid.repeat %x {count = 3 : i64, carried = 1 : i64} : (!t) -> (!t, !s, !s, !s) {
+  ^bb0(%c: !t):
+    %0 = tile.launch @k grid [4] (%c) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (!t) -> !t
+    %1 = tile.launch @k grid [4] (%c) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (!t) -> !t
+    braid.yield %0, %c, %c, %1 : (!t, !t, !t, !t) -> ()
+  }
+  %z = tile.launch @reduce grid [1] (%a, %b) {arg_names = ["a", "b"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (!s, !s) -> !t
+  return %y, %z : !t, !t
+}
