@@ -1,4 +1,5 @@
-//===- CompileOptions.h - what a person can ask of the compiler ------------------------------------------------------===//
+//===- CompileOptions.h - what a person can ask of the compiler
+//------------------------------------------------------===//
 #ifndef COMPILER_COMPILEOPTIONS_H
 #define COMPILER_COMPILEOPTIONS_H
 

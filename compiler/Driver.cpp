@@ -1,4 +1,5 @@
-//===- Driver.cpp - what braid-compile does with its flags -----------------------------------------------------------===//
+//===- Driver.cpp - what braid-compile does with its flags
+//-----------------------------------------------------------===//
 #include "compiler/Driver.h"
 
 #include "compiler/Explain.h"
@@ -100,7 +101,8 @@ static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, 
     return write(job.output, text);
   }
   FailureOr<std::vector<uint8_t>> program = compileProgram(module, options, times);
-  return succeeded(program) && write(job.output, StringRef(reinterpret_cast<const char *>(program->data()), program->size()));
+  return succeeded(program) &&
+         write(job.output, StringRef(reinterpret_cast<const char *>(program->data()), program->size()));
 }
 
 bool braid::compile(const CompileJob &job) {
@@ -134,7 +136,8 @@ bool braid::compile(const CompileJob &job) {
     sources.AddNewSourceBuffer(std::move(file), SMLoc());
   SourceMgrDiagnosticHandler withLines(sources, &context, llvm::errs());
   ScopedDiagnosticHandler withNames(&context, [](Diagnostic &diagnostic) { return printNamed(diagnostic); });
-  OwningOpRef<ModuleOp> module = isModel ? buildFromModel(context, job, copy) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
+  OwningOpRef<ModuleOp> module =
+      isModel ? buildFromModel(context, job, copy) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
   if (!module)
     return false;
   std::vector<StageTime> times;

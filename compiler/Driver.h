@@ -1,4 +1,5 @@
-//===- Driver.h - what braid-compile does with its flags -------------------------------------------------------------===//
+//===- Driver.h - what braid-compile does with its flags
+//-------------------------------------------------------------===//
 #ifndef COMPILER_DRIVER_H
 #define COMPILER_DRIVER_H
 

@@ -1,4 +1,5 @@
-//===- Explain.cpp - which kernel, how many FLOPs and bytes, and where the memory goes --------------------------------===//
+//===- Explain.cpp - which kernel, how many FLOPs and bytes, and where the memory goes
+//--------------------------------===//
 #include "compiler/Explain.h"
 
 #include "dialects/cmd/CmdDialect.h"
@@ -35,8 +36,8 @@ public:
     os << "entry @" << entry.getSymName() << "\n";
     os << llvm::formatv("  {0,-44} {1,-52} {2,10} {3,10}\n", "command", "kernel or library call", "FLOPs", "bytes");
     list(entry.getBody().front(), 1, 2);
-    os << llvm::formatv("  {0} commands in one run, {1} FLOPs in library calls, up to {2}B touched\n\n", commands, shortNumber(flops),
-                        shortNumber(bytes));
+    os << llvm::formatv("  {0} commands in one run, {1} FLOPs in library calls, up to {2}B touched\n\n", commands,
+                        shortNumber(flops), shortNumber(bytes));
   }
 
 private:
@@ -63,13 +64,14 @@ private:
       work.what = "gemm";
       work.shape = llvm::formatv("{0} x {1} x {2}{3}{4}{5}{6}", gemm.getM(), gemm.getN(), gemm.getK(),
                                  gemm.getBatch() > 1 ? " batch " + std::to_string(gemm.getBatch()) : std::string(),
-                                 gemm.getTransposeA() ? " a^T" : "", gemm.getTransposeB() ? " b^T" : "", gemm.getAccumulate() ? " +=" : "");
+                                 gemm.getTransposeA() ? " a^T" : "", gemm.getTransposeB() ? " b^T" : "",
+                                 gemm.getAccumulate() ? " +=" : "");
       work.flops = 2.0 * gemm.getM() * gemm.getN() * gemm.getK() * gemm.getBatch();
     } else if (auto gemm = dyn_cast<cmd::GroupedGemmOp>(op)) {
       bool rows = gemm.getKind() == cmd::GroupedKind::rows;
       work.what = "grouped_gemm";
-      work.shape = llvm::formatv("{0} groups, <= {1} rows, {2} x {3}{4}", gemm.getGroups(), gemm.getMaxRows(), rows ? gemm.getK() : gemm.getM(),
-                                 gemm.getN(), rows ? "" : " weight");
+      work.shape = llvm::formatv("{0} groups, <= {1} rows, {2} x {3}{4}", gemm.getGroups(), gemm.getMaxRows(),
+                                 rows ? gemm.getK() : gemm.getM(), gemm.getN(), rows ? "" : " weight");
       work.flops = 2.0 * gemm.getMaxRows() * (rows ? gemm.getK() : gemm.getM()) * gemm.getN();
     } else if (auto collective = dyn_cast<cmd::CollectiveOp>(op)) {
       work.what = cmd::stringifyCollectiveKind(collective.getKind()).str();
@@ -95,7 +97,8 @@ private:
       bytes += times * work.bytes;
       auto name = op.getAttrOfType<StringAttr>("name");
       std::string text = std::string(indent, ' ') + (name ? name.str() : "");
-      os << llvm::formatv("{0,-46} {1,-52} {2,10} {3,10}\n", text, work.what + (work.shape.empty() ? "" : " " + work.shape),
+      os << llvm::formatv("{0,-46} {1,-52} {2,10} {3,10}\n", text,
+                          work.what + (work.shape.empty() ? "" : " " + work.shape),
                           work.flops ? shortNumber(work.flops) : "-", shortNumber(work.bytes));
     }
   }
@@ -115,8 +118,8 @@ void braid::explain(ModuleOp module, ArrayRef<StageTime> times, llvm::raw_ostrea
     for (auto arena : program.getOps<cmd::ArenaOp>()) {
       int64_t bytes = arena.getBytes(), bound = arena.getLowerBound().value_or(bytes);
       total += bytes;
-      os << llvm::formatv("  {0,-12} {1,14} bytes planned, {2,14} at least ({3:f1}% over)\n", arena.getSymName(), bytes, bound,
-                          bound ? 100.0 * (bytes - bound) / bound : 0.0);
+      os << llvm::formatv("  {0,-12} {1,14} bytes planned, {2,14} at least ({3:f1}% over)\n", arena.getSymName(), bytes,
+                          bound, bound ? 100.0 * (bytes - bound) / bound : 0.0);
     }
     os << llvm::formatv("  {0,-12} {1,14} bytes\n\n", "all", total);
   }

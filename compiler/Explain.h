@@ -1,4 +1,5 @@
-//===- Explain.h - which kernel, how many FLOPs and bytes, and where the memory goes ----------------------------------===//
+//===- Explain.h - which kernel, how many FLOPs and bytes, and where the memory goes
+//----------------------------------===//
 #ifndef COMPILER_EXPLAIN_H
 #define COMPILER_EXPLAIN_H
 

@@ -1,4 +1,5 @@
-//===- Pipeline.cpp - the order of all passes -------------------------------------------------------------------------===//
+//===- Pipeline.cpp - the order of all passes
+//-------------------------------------------------------------------------===//
 // The only place that orders passes. Phases are the named points of passes/Phases.h; each ends with a check of what it
 // promises, so a wrong module stops at the pass that made it.
 #include "compiler/Pipeline.h"
@@ -21,8 +22,8 @@ using namespace mlir;
 using namespace braid;
 
 void braid::registerCompiler(DialectRegistry &registry) {
-  registry.insert<BraidDialect, cmd::CmdDialect, tile::TileDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect,
-                  memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
+  registry.insert<BraidDialect, cmd::CmdDialect, tile::TileDialect, arith::ArithDialect, func::FuncDialect,
+                  math::MathDialect, memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
   registerCpuCodegen(registry);
 }
 
@@ -91,13 +92,15 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
   pm.addPass(createVerifyPhasePass({phaseName(phase).str()}));
 }
 
-//===- Running -----------------------------------------------------------------------------------------------------===//
+//===- Running
+//-----------------------------------------------------------------------------------------------------===//
 
 namespace {
 /// Measures a stage of the compilation.
 class StageTimer {
 public:
-  StageTimer(std::vector<StageTime> &times, StringRef stage) : times(times), stage(stage), start(std::chrono::steady_clock::now()) {}
+  StageTimer(std::vector<StageTime> &times, StringRef stage)
+      : times(times), stage(stage), start(std::chrono::steady_clock::now()) {}
   ~StageTimer() {
     std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
     times.push_back({stage, elapsed.count()});
@@ -145,7 +148,8 @@ LogicalResult braid::verifyPhase(ModuleOp module, Phase phase) {
   return pm.run(module);
 }
 
-LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const CompileOptions &options, std::vector<StageTime> &times) {
+LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const CompileOptions &options,
+                               std::vector<StageTime> &times) {
   if (failed(dump(module, from, options.dumpPhasesTo)))
     return failure();
   for (Phase phase : allPhases()) {
@@ -160,12 +164,14 @@ LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const Comp
   return success();
 }
 
-FailureOr<std::vector<uint8_t>> braid::compileProgram(ModuleOp module, const CompileOptions &options, std::vector<StageTime> &times) {
+FailureOr<std::vector<uint8_t>> braid::compileProgram(ModuleOp module, const CompileOptions &options,
+                                                      std::vector<StageTime> &times) {
   llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
   if (!target)
     return module.emitError(llvm::toString(target.takeError())), failure();
   std::vector<char> code;
-  bool hasKernels = llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp func) { return func->hasAttr(tile::kKernelAttr); });
+  bool hasKernels =
+      llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp func) { return func->hasAttr(tile::kKernelAttr); });
   if (hasKernels) {
     StageTimer timer(times, "code");
     FailureOr<std::vector<char>> object = compileKernels(module, *target);

@@ -1,4 +1,5 @@
-//===- Pipeline.h - the order of all passes ---------------------------------------------------------------------------===//
+//===- Pipeline.h - the order of all passes
+//---------------------------------------------------------------------------===//
 #ifndef COMPILER_PIPELINE_H
 #define COMPILER_PIPELINE_H
 

@@ -1,4 +1,5 @@
-//===- Phases.h - the named points of a compilation ------------------------------------------------------------------===//
+//===- Phases.h - the named points of a compilation
+//------------------------------------------------------------------===//
 #ifndef PASSES_PHASES_H
 #define PASSES_PHASES_H
 

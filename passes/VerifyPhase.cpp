@@ -1,4 +1,5 @@
-//===- VerifyPhase.cpp - what may stand in a module when a phase ends ----------------------------------------------===//
+//===- VerifyPhase.cpp - what may stand in a module when a phase ends
+//----------------------------------------------===//
 // One table: the first and the last phase in which an op may stand. Everything else that a phase promises (shapes,
 // operands) is said by the ops' own verifiers.
 #include "dialects/braid/BraidDialect.h"
@@ -58,7 +59,8 @@ static std::optional<Span> spanOf(Operation *op) {
   if (isa<cmd::ProgramOp>(op) || isa<cmd::ProgramOp>(op->getParentOp()))
     return Span{Phase::commands, Phase::commands};
   if (auto func = dyn_cast<func::FuncOp>(op))
-    return func->hasAttr(tile::kKernelAttr) ? Span{Phase::kernels, Phase::commands} : Span{Phase::model, Phase::kernels};
+    return func->hasAttr(tile::kKernelAttr) ? Span{Phase::kernels, Phase::commands}
+                                            : Span{Phase::model, Phase::kernels};
   if (isa<func::CallOp, func::ReturnOp, arith::ConstantOp, RepeatOp, YieldOp, ReshapeOp, SliceOp, ConcatOp>(op))
     return Span{Phase::model, Phase::kernels};
   if (isa<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp>(op))
@@ -103,7 +105,8 @@ public:
       return inside ? WalkResult::advance() : WalkResult::skip();
     });
     if (*phase == Phase::commands && llvm::range_size(module.getOps<cmd::ProgramOp>()) != 1) {
-      module.emitError("phase commands needs one cmd.program, there are ") << llvm::range_size(module.getOps<cmd::ProgramOp>());
+      module.emitError("phase commands needs one cmd.program, there are ")
+          << llvm::range_size(module.getOps<cmd::ProgramOp>());
       ok = false;
     }
     if (!ok)
@@ -119,10 +122,11 @@ private:
              << op->getName().getDialectNamespace() << "' ops";
     if (auto func = dyn_cast<func::FuncOp>(op)) {
       if (func->hasAttr(attrs::schedule) && phase >= Phase::scheduled)
-        return func.emitOpError("still has ") << attrs::schedule << " in phase " << phaseName(phase)
-                                              << "; it must be dissolved by phase scheduled";
+        return func.emitOpError("still has ")
+               << attrs::schedule << " in phase " << phaseName(phase) << "; it must be dissolved by phase scheduled";
       if (func->hasAttr("braid.train") && phase >= Phase::train)
-        return func.emitOpError("still has braid.train in phase ") << phaseName(phase) << "; it must be dissolved by phase train";
+        return func.emitOpError("still has braid.train in phase ")
+               << phaseName(phase) << "; it must be dissolved by phase train";
     }
     std::string what = isa<func::FuncOp>(op) ? "'@" + cast<func::FuncOp>(op).getSymName().str() + "' " : "";
     if (phase > span->last)

@@ -1,4 +1,5 @@
-//===- ProgramWriter.cpp - phase `commands` -> the bytes of a program file -------------------------------------------===//
+//===- ProgramWriter.cpp - phase `commands` -> the bytes of a program file
+//-------------------------------------------===//
 #include "compiler/serialize/ProgramWriter.h"
 
 #include "dialects/braid/BraidDialect.h"
@@ -23,7 +24,8 @@ template <class T> using Offsets = std::vector<fb::Offset<T>>;
 
 class Writer {
 public:
-  Writer(ModuleOp module, cmd::ProgramOp program, const ProgramParts &parts) : module(module), program(program), parts(parts) {}
+  Writer(ModuleOp module, cmd::ProgramOp program, const ProgramParts &parts)
+      : module(module), program(program), parts(parts) {}
 
   FailureOr<std::vector<uint8_t>> run() {
     auto arenaTable = writeArenas();
@@ -87,7 +89,8 @@ private:
     return module.getSymName().value_or("program").str();
   }
 
-  //===- Tables ----------------------------------------------------------------------------------------------------===//
+  //===- Tables
+  //----------------------------------------------------------------------------------------------------===//
 
   Offsets<schema::Arena> writeArenas() {
     Offsets<schema::Arena> table;
@@ -130,8 +133,8 @@ private:
       auto slot = tensor.getSlot() ? string(*tensor.getSlot()) : fb::Offset<fb::String>();
       cmd::BufferAttr buffer = tensor.getBuffer();
       table.push_back(schema::CreateTensor(builder, name, static_cast<schema::Role>(tensor.getRole()), *dtype, shape,
-                                           arenas.lookup(buffer.getArena().getValue()), buffer.getOffset(), buffer.getBytes(),
-                                           layers, shardTable, of, slot));
+                                           arenas.lookup(buffer.getArena().getValue()), buffer.getOffset(),
+                                           buffer.getBytes(), layers, shardTable, of, slot));
     }
     return table;
   }
@@ -179,7 +182,8 @@ private:
     return builder.CreateVector(table);
   }
 
-  //===- Commands --------------------------------------------------------------------------------------------------===//
+  //===- Commands
+  //--------------------------------------------------------------------------------------------------===//
 
   FailureOr<schema::DType> dtypeOf(Operation *op, Type type) {
     if (type.isF32())
@@ -204,7 +208,8 @@ private:
     fb::Offset<fb::Vector<int64_t>> strides;
     if (!attr.getStrides().empty())
       strides = builder.CreateVector(attr.getStrides().data(), attr.getStrides().size());
-    return schema::CreateBuffer(builder, arenas.lookup(attr.getArena().getValue()), attr.getOffset(), attr.getBytes(), strides);
+    return schema::CreateBuffer(builder, arenas.lookup(attr.getArena().getValue()), attr.getOffset(), attr.getBytes(),
+                                strides);
   }
 
   FailureOr<fb::Offset<schema::Entry>> writeEntry(cmd::EntryOp entry) {
@@ -231,7 +236,8 @@ private:
       auto stream = op.getAttrOfType<FlatSymbolRefAttr>("stream");
       auto name = op.getAttrOfType<StringAttr>("name");
       auto text = name ? string(name.getValue()) : fb::Offset<fb::String>();
-      list.push_back(schema::CreateCommand(builder, stream ? streams.lookup(stream.getValue()) : 0, body->first, body->second, text));
+      list.push_back(schema::CreateCommand(builder, stream ? streams.lookup(stream.getValue()) : 0, body->first,
+                                           body->second, text));
     }
     return builder.CreateVector(list);
   }
@@ -240,18 +246,22 @@ private:
 
   FailureOr<Body> writeBody(Operation *op) {
     return llvm::TypeSwitch<Operation *, FailureOr<Body>>(op)
-        .Case<cmd::LaunchOp, cmd::GemmOp, cmd::GroupedGemmOp, cmd::CollectiveOp, cmd::RepeatOp>([&](auto op) { return write(op); })
+        .Case<cmd::LaunchOp, cmd::GemmOp, cmd::GroupedGemmOp, cmd::CollectiveOp, cmd::RepeatOp>(
+            [&](auto op) { return write(op); })
         .Case([&](cmd::CopyOp copy) {
           auto source = buffer(copy.getSource()), target = buffer(copy.getTarget());
           return Body{schema::Body::Copy, schema::CreateCopy(builder, source, target).Union()};
         })
         .Case([&](cmd::FillOp fill) {
-          return Body{schema::Body::Fill, schema::CreateFill(builder, buffer(fill.getTarget()), fill.getValue()).Union()};
+          return Body{schema::Body::Fill,
+                      schema::CreateFill(builder, buffer(fill.getTarget()), fill.getValue()).Union()};
         })
         .Case([&](cmd::RecordOp record) {
           return Body{schema::Body::Record, schema::CreateRecord(builder, record.getEvent()).Union()};
         })
-        .Case([&](cmd::WaitOp wait) { return Body{schema::Body::Wait, schema::CreateWait(builder, wait.getEvent()).Union()}; })
+        .Case([&](cmd::WaitOp wait) {
+          return Body{schema::Body::Wait, schema::CreateWait(builder, wait.getEvent()).Union()};
+        })
         .Default([](Operation *op) -> FailureOr<Body> { return op->emitOpError("is no command"), failure(); });
   }
 
@@ -265,7 +275,8 @@ private:
       if (!value)
         return launch.emitOpError("has no argument '") << slot.name << "' of @" << launch.getKernel(), failure();
       auto bad = [&](StringRef wanted) {
-        launch.emitOpError("argument '") << slot.name << "' of @" << launch.getKernel() << " must be " << wanted << ", is " << value;
+        launch.emitOpError("argument '") << slot.name << "' of @" << launch.getKernel() << " must be " << wanted
+                                         << ", is " << value;
         return failure();
       };
       auto name = string(slot.name);
@@ -273,17 +284,20 @@ private:
         auto attr = dyn_cast<cmd::BufferAttr>(value);
         if (!attr)
           return bad("a buffer");
-        args.push_back(schema::CreateArg(builder, name, schema::Value::BufferValue, schema::CreateBufferValue(builder, buffer(attr)).Union()));
+        args.push_back(schema::CreateArg(builder, name, schema::Value::BufferValue,
+                                         schema::CreateBufferValue(builder, buffer(attr)).Union()));
       } else if (slot.kind == SlotKind::i64) {
         auto attr = dyn_cast<IntegerAttr>(value);
         if (!attr)
           return bad("an integer");
-        args.push_back(schema::CreateArg(builder, name, schema::Value::I64Value, schema::CreateI64Value(builder, attr.getInt()).Union()));
+        args.push_back(schema::CreateArg(builder, name, schema::Value::I64Value,
+                                         schema::CreateI64Value(builder, attr.getInt()).Union()));
       } else {
         auto attr = dyn_cast<FloatAttr>(value);
         if (!attr)
           return bad("a float");
-        args.push_back(schema::CreateArg(builder, name, schema::Value::FloatValue, schema::CreateFloatValue(builder, attr.getValueAsDouble()).Union()));
+        args.push_back(schema::CreateArg(builder, name, schema::Value::FloatValue,
+                                         schema::CreateFloatValue(builder, attr.getValueAsDouble()).Union()));
       }
     }
     std::vector<uint64_t> extents(launch.getGrid().begin(), launch.getGrid().end());
@@ -298,9 +312,10 @@ private:
       return failure();
     auto bufferA = buffer(gemm.getA()), bufferB = buffer(gemm.getB()), bufferC = buffer(gemm.getC());
     return Body{schema::Body::Gemm,
-                schema::CreateGemm(builder, gemm.getM(), gemm.getN(), gemm.getK(), bufferA, bufferB, bufferC, gemm.getLda(), gemm.getLdb(),
-                                   gemm.getLdc(), gemm.getTransposeA(), gemm.getTransposeB(), gemm.getAccumulate(), gemm.getBatch(),
-                                   gemm.getBatchStrideA(), gemm.getBatchStrideB(), gemm.getBatchStrideC(), *a, *b, *c)
+                schema::CreateGemm(builder, gemm.getM(), gemm.getN(), gemm.getK(), bufferA, bufferB, bufferC,
+                                   gemm.getLda(), gemm.getLdb(), gemm.getLdc(), gemm.getTransposeA(),
+                                   gemm.getTransposeB(), gemm.getAccumulate(), gemm.getBatch(), gemm.getBatchStrideA(),
+                                   gemm.getBatchStrideB(), gemm.getBatchStrideC(), *a, *b, *c)
                     .Union()};
   }
 
@@ -308,11 +323,13 @@ private:
     auto a = dtypeOf(gemm, gemm.getTypeA()), b = dtypeOf(gemm, gemm.getTypeB()), c = dtypeOf(gemm, gemm.getTypeC());
     if (failed(a) || failed(b) || failed(c))
       return failure();
-    auto bufferA = buffer(gemm.getA()), bufferB = buffer(gemm.getB()), bufferC = buffer(gemm.getC()), offsets = buffer(gemm.getOffsets());
+    auto bufferA = buffer(gemm.getA()), bufferB = buffer(gemm.getB()), bufferC = buffer(gemm.getC()),
+         offsets = buffer(gemm.getOffsets());
     return Body{schema::Body::GroupedGemm,
-                schema::CreateGroupedGemm(builder, static_cast<schema::GroupedKind>(gemm.getKind()), gemm.getGroups(), gemm.getMaxRows(),
-                                          gemm.getM(), gemm.getN(), gemm.getK(), bufferA, bufferB, bufferC, offsets, gemm.getLda(),
-                                          gemm.getLdb(), gemm.getLdc(), gemm.getTransposeB(), gemm.getAccumulate(), *a, *b, *c)
+                schema::CreateGroupedGemm(builder, static_cast<schema::GroupedKind>(gemm.getKind()), gemm.getGroups(),
+                                          gemm.getMaxRows(), gemm.getM(), gemm.getN(), gemm.getK(), bufferA, bufferB,
+                                          bufferC, offsets, gemm.getLda(), gemm.getLdb(), gemm.getLdc(),
+                                          gemm.getTransposeB(), gemm.getAccumulate(), *a, *b, *c)
                     .Union()};
   }
 
@@ -325,9 +342,9 @@ private:
     auto sendCounts = buffer(collective.getSendCountsAttr()), recvCounts = buffer(collective.getRecvCountsAttr());
     auto name = collective.getName() ? string(*collective.getName()) : fb::Offset<fb::String>();
     return Body{schema::Body::Collective,
-                schema::CreateCollective(builder, static_cast<schema::CollectiveKind>(collective.getKind()), axis, send, recv, *dtype,
-                                         collective.getBlockBytes(), collective.getRowBytes(), sendCounts, recvCounts,
-                                         collective.getCountsPerPeer(), name)
+                schema::CreateCollective(builder, static_cast<schema::CollectiveKind>(collective.getKind()), axis, send,
+                                         recv, *dtype, collective.getBlockBytes(), collective.getRowBytes(), sendCounts,
+                                         recvCounts, collective.getCountsPerPeer(), name)
                     .Union()};
   }
 

@@ -1,4 +1,5 @@
-//===- ProgramWriter.h - phase `commands` -> the bytes of a program file ---------------------------------------------===//
+//===- ProgramWriter.h - phase `commands` -> the bytes of a program file
+//---------------------------------------------===//
 #ifndef COMPILER_SERIALIZE_PROGRAMWRITER_H
 #define COMPILER_SERIALIZE_PROGRAMWRITER_H
 

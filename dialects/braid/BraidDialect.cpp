@@ -70,9 +70,11 @@ void BraidDialect::initialize() {
 //===- Views ------------------------------------------------------------------------------------------------------===//
 
 OpFoldResult ReshapeOp::fold(FoldAdaptor) {
-  if (getSource().getType() == getResult().getType()) return getSource();
+  if (getSource().getType() == getResult().getType())
+    return getSource();
   if (auto inner = getSource().getDefiningOp<ReshapeOp>()) {
-    if (inner.getSource().getType() == getResult().getType()) return inner.getSource();
+    if (inner.getSource().getType() == getResult().getType())
+      return inner.getSource();
     getSourceMutable().assign(inner.getSource());
     return getResult();
   }
@@ -80,12 +82,14 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor) {
 }
 
 OpFoldResult SliceOp::fold(FoldAdaptor) {
-  if (getSource().getType() == getResult().getType()) return getSource();
+  if (getSource().getType() == getResult().getType())
+    return getSource();
   // A slice that is exactly one source of a concat is that source.
   if (auto concat = getSource().getDefiningOp<ConcatOp>(); concat && concat.getDim() == getDim()) {
     int64_t at = 0;
     for (Value source : concat.getSources()) {
-      if (at == static_cast<int64_t>(getBegin()) && source.getType() == getResult().getType()) return source;
+      if (at == static_cast<int64_t>(getBegin()) && source.getType() == getResult().getType())
+        return source;
       at += cast<ShapedType>(source.getType()).getDimSize(getDim());
     }
   }
@@ -93,14 +97,17 @@ OpFoldResult SliceOp::fold(FoldAdaptor) {
 }
 
 OpFoldResult ConcatOp::fold(FoldAdaptor) {
-  if (getSources().size() == 1) return getSources()[0];
+  if (getSources().size() == 1)
+    return getSources()[0];
   // Slices of one value that tile it in order are the value.
   Value whole;
   int64_t at = 0;
   for (Value source : getSources()) {
     auto slice = source.getDefiningOp<SliceOp>();
-    if (!slice || slice.getDim() != getDim() || static_cast<int64_t>(slice.getBegin()) != at) return {};
-    if (whole && slice.getSource() != whole) return {};
+    if (!slice || slice.getDim() != getDim() || static_cast<int64_t>(slice.getBegin()) != at)
+      return {};
+    if (whole && slice.getSource() != whole)
+      return {};
     whole = slice.getSource();
     at += cast<ShapedType>(source.getType()).getDimSize(getDim());
   }

@@ -45,8 +45,8 @@ inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", l
 #include "dialects/braid/BraidDialect.h.inc"
 #include "dialects/braid/BraidEnums.h.inc"
 #define GET_TYPEDEF_CLASSES
-#include "dialects/braid/BraidTypes.h.inc"
 #include "dialects/braid/BraidOpInterfaces.h.inc"
+#include "dialects/braid/BraidTypes.h.inc"
 #define GET_OP_CLASSES
 #include "dialects/braid/StructureOps.h.inc"
 #define GET_OP_CLASSES

@@ -1,6 +1,7 @@
-//===- Gradients.cpp - reverse mode of the model ops ---------------------------------------------------------------===//
-// One function per differentiable op: data gradients and weight gradients are different ops (phases-by-example, `train`),
-// so that the scheduler may move the latter.
+//===- Gradients.cpp - reverse mode of the model ops
+//---------------------------------------------------------------===//
+// One function per differentiable op: data gradients and weight gradients are different ops (phases-by-example,
+// `train`), so that the scheduler may move the latter.
 #include "dialects/braid/GradientContext.h"
 
 using namespace mlir;
@@ -14,26 +15,30 @@ static RankedTensorType pieceType(Value weight) {
   return RankedTensorType::get(type.getShape(), element);
 }
 
-//===- Row-wise: one op for all -------------------------------------------------------------------------------------===//
+//===- Row-wise: one op for all
+//-------------------------------------------------------------------------------------===//
 
 static LogicalResult rowsGradient(Operation *op, GradientContext &context) {
   Value result = op->getResult(0);
   Value dy = context.cotangent(result);
-  if (!dy) return success();
+  if (!dy)
+    return success();
   SmallVector<Value> inputs;
   SmallVector<int64_t> wanted;
   SmallVector<Type> types;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     inputs.push_back(context.saved(operand));
-    if (!isa<FloatType>(typeOf(operand).getElementType()) || !context.wanted(operand)) continue;
+    if (!isa<FloatType>(typeOf(operand).getElementType()) || !context.wanted(operand))
+      continue;
     wanted.push_back(i);
     bool whole = rowsOperandKind(op->getName().getStringRef(), i) == TokenKind::whole;
     types.push_back(whole ? pieceType(operand) : typeOf(operand));
   }
-  if (wanted.empty()) return success();
+  if (wanted.empty())
+    return success();
   auto grad = RowsGradOp::create(context.builder(), op->getLoc(), types, inputs, ValueRange{dy},
-                                 context.builder().getStringAttr(op->getName().getStringRef()),
-                                 op->getAttrDictionary(), context.builder().getDenseI64ArrayAttr(wanted));
+                                 context.builder().getStringAttr(op->getName().getStringRef()), op->getAttrDictionary(),
+                                 context.builder().getDenseI64ArrayAttr(wanted));
   for (auto [operand, cotangent] : llvm::zip_equal(wanted, grad.getResults()))
     context.add(op->getOperand(operand), cotangent);
   return success();
@@ -61,7 +66,8 @@ ROWS_GRADIENT(MoeRouterLossOp)
 /// A sum hands its cotangent on as it is.
 LogicalResult AddOp::buildGradient(GradientContext &context) {
   if (Value dy = context.cotangent(getResult()))
-    for (Value source : getSources()) context.add(source, dy);
+    for (Value source : getSources())
+      context.add(source, dy);
   return success();
 }
 /// Integers only: no gradient flows through a selection (moe-family 2.2).
@@ -95,11 +101,14 @@ static void liveResults(Op op, GradientContext &context, SmallVectorImpl<Value> 
 LogicalResult LinearOp::buildGradient(GradientContext &context) {
   SmallVector<Value> dys, weights, savedWeights;
   liveResults(*this, context, dys, weights);
-  if (dys.empty()) return success();
+  if (dys.empty())
+    return success();
   OpBuilder &builder = context.builder();
-  for (Value weight : weights) savedWeights.push_back(context.saved(weight));
+  for (Value weight : weights)
+    savedWeights.push_back(context.saved(weight));
   if (context.wanted(getX()))
-    context.add(getX(), LinearGradDataOp::create(builder, getLoc(), getX().getType(), dys, savedWeights, getTransposedAttr()));
+    context.add(getX(),
+                LinearGradDataOp::create(builder, getLoc(), getX().getType(), dys, savedWeights, getTransposedAttr()));
   SmallVector<Value> trainedDys, trained;
   SmallVector<Type> types;
   for (auto [dy, weight] : llvm::zip_equal(dys, weights))
@@ -108,24 +117,30 @@ LogicalResult LinearOp::buildGradient(GradientContext &context) {
       trained.push_back(weight);
       types.push_back(pieceType(weight));
     }
-  if (trained.empty()) return success();
-  auto grad = LinearGradWeightOp::create(builder, getLoc(), types, context.saved(getX()), trainedDys, getTransposedAttr());
-  for (auto [weight, dw] : llvm::zip_equal(trained, grad.getResults())) context.add(weight, dw);
+  if (trained.empty())
+    return success();
+  auto grad =
+      LinearGradWeightOp::create(builder, getLoc(), types, context.saved(getX()), trainedDys, getTransposedAttr());
+  for (auto [weight, dw] : llvm::zip_equal(trained, grad.getResults()))
+    context.add(weight, dw);
   return success();
 }
 
 LogicalResult EmbedOp::buildGradient(GradientContext &context) {
   Value dy = context.cotangent(getResult());
   if (dy && context.wanted(getTable()))
-    context.add(getTable(), EmbedGradOp::create(context.builder(), getLoc(), pieceType(getTable()), context.saved(getTokens()), dy));
+    context.add(getTable(), EmbedGradOp::create(context.builder(), getLoc(), pieceType(getTable()),
+                                                context.saved(getTokens()), dy));
   return success();
 }
 
 LogicalResult ShortConvOp::buildGradient(GradientContext &context) {
-  if (!context.cotangent(getY()) && !context.cotangent(getNewTail())) return success();
-  auto grad = ShortConvGradOp::create(context.builder(), getLoc(), TypeRange{getX().getType(), pieceType(getWeight()), getTail().getType()},
-                                      context.saved(getX()), context.saved(getWeight()), context.saved(getDocuments()),
-                                      context.saved(getTail()), context.cotangentOrZero(getY()), context.cotangentOrZero(getNewTail()));
+  if (!context.cotangent(getY()) && !context.cotangent(getNewTail()))
+    return success();
+  auto grad = ShortConvGradOp::create(
+      context.builder(), getLoc(), TypeRange{getX().getType(), pieceType(getWeight()), getTail().getType()},
+      context.saved(getX()), context.saved(getWeight()), context.saved(getDocuments()), context.saved(getTail()),
+      context.cotangentOrZero(getY()), context.cotangentOrZero(getNewTail()));
   context.add(getX(), grad.getDx());
   context.add(getWeight(), grad.getDweight());
   context.add(getTail(), grad.getDtail());
@@ -134,8 +149,9 @@ LogicalResult ShortConvOp::buildGradient(GradientContext &context) {
 
 LogicalResult CrossEntropyOp::buildGradient(GradientContext &context) {
   if (Value dsum = context.cotangent(getSum()))
-    context.add(getLogits(), CrossEntropyGradOp::create(context.builder(), getLoc(), getLogits().getType(), context.saved(getLogits()),
-                                                        context.saved(getLabels()), context.saved(getLse()), dsum));
+    context.add(getLogits(), CrossEntropyGradOp::create(context.builder(), getLoc(), getLogits().getType(),
+                                                        context.saved(getLogits()), context.saved(getLabels()),
+                                                        context.saved(getLse()), dsum));
   return success();
 }
 
@@ -143,63 +159,77 @@ LogicalResult CrossEntropyOp::buildGradient(GradientContext &context) {
 
 /// lsm-family 3: the adjoint is a scan of the same class; its sharding rule is its own (phases-by-example D17).
 LogicalResult LsmScanOp::buildGradient(GradientContext &context) {
-  if (!context.cotangent(getO()) && !context.cotangent(getFinalState())) return success();
+  if (!context.cotangent(getO()) && !context.cotangent(getFinalState()))
+    return success();
   auto savedOrNull = [&](Value v) { return v ? context.saved(v) : Value(); };
   bool decayGradient = getLogDecay() && getClassId() != LsmClass::S0;
   SmallVector<Type> types = {getQ().getType(), getK().getType(), getV().getType()};
-  if (decayGradient) types.push_back(getLogDecay().getType());
-  if (getBeta()) types.push_back(getBeta().getType());
+  if (decayGradient)
+    types.push_back(getLogDecay().getType());
+  if (getBeta())
+    types.push_back(getBeta().getType());
   types.push_back(getInitialState().getType());
-  auto grad = LsmScanGradOp::create(
-      context.builder(), getLoc(), types, context.saved(getQ()), context.saved(getK()), context.saved(getV()),
-      savedOrNull(getLogDecay()), savedOrNull(getBeta()), context.saved(getInitialState()), context.saved(getDocuments()),
-      context.cotangentOrZero(getO()), context.cotangentOrZero(getFinalState()), getClassIdAttr(), getScaleAttr(), getChunkSizeAttr());
+  auto grad = LsmScanGradOp::create(context.builder(), getLoc(), types, context.saved(getQ()), context.saved(getK()),
+                                    context.saved(getV()), savedOrNull(getLogDecay()), savedOrNull(getBeta()),
+                                    context.saved(getInitialState()), context.saved(getDocuments()),
+                                    context.cotangentOrZero(getO()), context.cotangentOrZero(getFinalState()),
+                                    getClassIdAttr(), getScaleAttr(), getChunkSizeAttr());
   context.add(getQ(), grad.getDq());
   context.add(getK(), grad.getDk());
   context.add(getV(), grad.getDv());
   unsigned gate = 0;
-  if (decayGradient) context.add(getLogDecay(), grad.getDgates()[gate++]);
-  if (getBeta()) context.add(getBeta(), grad.getDgates()[gate++]);
+  if (decayGradient)
+    context.add(getLogDecay(), grad.getDgates()[gate++]);
+  if (getBeta())
+    context.add(getBeta(), grad.getDgates()[gate++]);
   context.add(getInitialState(), grad.getDinitialState());
   return success();
 }
 
 LogicalResult AttnCausalOp::buildGradient(GradientContext &context) {
   Value d_o = context.cotangent(getO());
-  if (!d_o) return success();
-  if (getCache()) return emitOpError() << "reads a cache and has no gradient";
-  auto grad = AttnCausalGradOp::create(context.builder(), getLoc(), TypeRange{getQ().getType(), getK().getType(), getV().getType()},
-                                       context.saved(getQ()), context.saved(getK()), context.saved(getV()), context.saved(getDocuments()),
-                                       context.saved(getO()), context.saved(getLse()), d_o, getScaleAttr(), getWindowAttr(), getPrefixAttr());
+  if (!d_o)
+    return success();
+  if (getCache())
+    return emitOpError() << "reads a cache and has no gradient";
+  auto grad = AttnCausalGradOp::create(
+      context.builder(), getLoc(), TypeRange{getQ().getType(), getK().getType(), getV().getType()},
+      context.saved(getQ()), context.saved(getK()), context.saved(getV()), context.saved(getDocuments()),
+      context.saved(getO()), context.saved(getLse()), d_o, getScaleAttr(), getWindowAttr(), getPrefixAttr());
   context.add(getQ(), grad.getDq());
   context.add(getK(), grad.getDk());
   context.add(getV(), grad.getDv());
   return success();
 }
 
-//===- Experts: the backward is the transpose, op by op (moe-family 6) ----------------------------------------------===//
+//===- Experts: the backward is the transpose, op by op (moe-family 6)
+//----------------------------------------------===//
 
 LogicalResult MoeDispatchOp::buildGradient(GradientContext &context) {
   Value drows = context.cotangent(getRows());
   if (drows && context.wanted(getX()))
-    context.add(getX(), MoeCombineOp::create(context.builder(), getLoc(), TypeRange{getX().getType(), drows.getType()}, drows, Value(),
-                                             context.saved(getPerm()), context.saved(getInverse()), context.saved(getExchange()))
+    context.add(getX(), MoeCombineOp::create(context.builder(), getLoc(), TypeRange{getX().getType(), drows.getType()},
+                                             drows, Value(), context.saved(getPerm()), context.saved(getInverse()),
+                                             context.saved(getExchange()))
                             .getY());
   return success();
 }
 LogicalResult MoePermuteOp::buildGradient(GradientContext &context) {
   if (Value drows = context.cotangent(getRows()))
-    context.add(getX(), MoePermuteOp::create(context.builder(), getLoc(), getX().getType(), drows, context.saved(getInverse()),
-                                             context.saved(getPerm())));
+    context.add(getX(), MoePermuteOp::create(context.builder(), getLoc(), getX().getType(), drows,
+                                             context.saved(getInverse()), context.saved(getPerm())));
   return success();
 }
 LogicalResult MoeCombineOp::buildGradient(GradientContext &context) {
   Value dy = context.cotangent(getY());
-  if (!dy) return success();
-  if (!getWeights()) return emitOpError() << "without weights is itself a gradient and has none";
-  auto grad = MoeCombineGradOp::create(context.builder(), getLoc(), TypeRange{getRows().getType(), getWeights().getType()}, dy,
-                                       context.saved(getReturned()), context.saved(getWeights()), context.saved(getPerm()),
-                                       context.saved(getInverse()), context.saved(getExchange()));
+  if (!dy)
+    return success();
+  if (!getWeights())
+    return emitOpError() << "without weights is itself a gradient and has none";
+  auto grad =
+      MoeCombineGradOp::create(context.builder(), getLoc(), TypeRange{getRows().getType(), getWeights().getType()}, dy,
+                               context.saved(getReturned()), context.saved(getWeights()), context.saved(getPerm()),
+                               context.saved(getInverse()), context.saved(getExchange()));
   context.add(getRows(), grad.getDrows());
   context.add(getWeights(), grad.getDweights());
   return success();
@@ -207,18 +237,25 @@ LogicalResult MoeCombineOp::buildGradient(GradientContext &context) {
 LogicalResult MoeGroupedLinearOp::buildGradient(GradientContext &context) {
   SmallVector<Value> dys, weights, savedWeights;
   liveResults(*this, context, dys, weights);
-  if (dys.empty()) return success();
+  if (dys.empty())
+    return success();
   OpBuilder &builder = context.builder();
-  for (Value weight : weights) savedWeights.push_back(context.saved(weight));
+  for (Value weight : weights)
+    savedWeights.push_back(context.saved(weight));
   Value offsets = context.saved(getOffsets());
   if (context.wanted(getX()))
-    context.add(getX(), MoeGroupedLinearGradDataOp::create(builder, getLoc(), getX().getType(), dys, offsets, savedWeights));
+    context.add(getX(),
+                MoeGroupedLinearGradDataOp::create(builder, getLoc(), getX().getType(), dys, offsets, savedWeights));
   SmallVector<Type> types;
-  for (Value weight : weights) types.push_back(pieceType(weight));
+  for (Value weight : weights)
+    types.push_back(pieceType(weight));
   auto grad = MoeGroupedLinearGradWeightOp::create(builder, getLoc(), types, context.saved(getX()), offsets, dys);
-  for (auto [weight, dw] : llvm::zip_equal(weights, grad.getResults())) context.add(weight, dw);
+  for (auto [weight, dw] : llvm::zip_equal(weights, grad.getResults()))
+    context.add(weight, dw);
   return success();
 }
 
 /// Differentiate walks layers itself: the body's gradient is a repeat of its own, in reverse.
-LogicalResult RepeatOp::buildGradient(GradientContext &) { return emitOpError() << "is differentiated by braid-differentiate"; }
+LogicalResult RepeatOp::buildGradient(GradientContext &) {
+  return emitOpError() << "is differentiated by braid-differentiate";
+}

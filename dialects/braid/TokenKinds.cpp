@@ -1,4 +1,5 @@
-//===- TokenKinds.cpp - how every model op meets tokens ------------------------------------------------------------===//
+//===- TokenKinds.cpp - how every model op meets tokens
+//------------------------------------------------------------===//
 // One row per op; slicing and sharding read nothing else. See Braid_TokenOpInterface.
 #include "dialects/braid/BraidDialect.h"
 
@@ -34,15 +35,14 @@ TOKEN_KINDS(MoeRouterLossOp, i == 0 ? token : whole, token)
 
 /// Kinds of the operands of a row-wise op by name, without an instance at hand (rows_grad knows only the name).
 TokenKind braid::rowsOperandKind(StringRef op, unsigned i) {
-  if (op == "braid.gated_norm") return i < 2 ? token : whole;
+  if (op == "braid.gated_norm")
+    return i < 2 ? token : whole;
   static constexpr StringLiteral withWhole[] = {"braid.bias",     "braid.weighted",   "braid.log_decay",
                                                 "braid.rms_norm", "braid.layer_norm", "braid.moe.router_loss"};
   return i > 0 && llvm::is_contained(withWhole, op) ? whole : token;
 }
 
-TokenKind RowsGradOp::operandKind(unsigned i) {
-  return i < getInputs().size() ? rowsOperandKind(getOp(), i) : token;
-}
+TokenKind RowsGradOp::operandKind(unsigned i) { return i < getInputs().size() ? rowsOperandKind(getOp(), i) : token; }
 TokenKind RowsGradOp::resultKind(unsigned i) {
   return rowsOperandKind(getOp(), getWanted()[i]) == whole ? piece : token;
 }
@@ -62,13 +62,20 @@ TOKEN_KINDS(SumGradOp, whole, token)
 TOKEN_KINDS(ShortConvOp, (i == 1 ? whole : i == 3 ? carried : token), i == 0 ? token : carried)
 int ShortConvOp::carryOf(unsigned result) { return result == 1 ? 3 : -1; }
 // x, weight, documents, tail, dy, dnew_tail -> dx, dweight, dtail: dtail is the dnew_tail of the slice before
-TOKEN_KINDS(ShortConvGradOp, (i == 1 ? whole : i == 3 || i == 5 ? carried : token), (i == 0 ? token : i == 1 ? piece : carried))
+TOKEN_KINDS(ShortConvGradOp,
+            (i == 1             ? whole
+             : i == 3 || i == 5 ? carried
+                                : token),
+            (i == 0   ? token
+             : i == 1 ? piece
+                      : carried))
 int ShortConvGradOp::carryOf(unsigned result) { return result == 2 ? 5 : -1; }
 bool ShortConvGradOp::carryReversed() { return true; }
 
 // A log_decay without token dimensions ([H], class S0) is whole.
 static TokenKind scanOperandKind(Value value, Value initial, Value dfinal) {
-  if (value == initial || value == dfinal) return carried;
+  if (value == initial || value == dfinal)
+    return carried;
   return cast<ShapedType>(value.getType()).getRank() == 1 ? whole : token;
 }
 TokenKind LsmScanOp::operandKind(unsigned i) { return scanOperandKind(getOperand(i), getInitialState(), {}); }
@@ -100,7 +107,8 @@ TOKEN_KINDS(MoePlanOp, token, (i == 1 ? token : i == 2 || i == 4 ? piece : rows)
 TOKEN_KINDS(MoePlanReceivedOp, rows, rows)
 TOKEN_KINDS(MoeDispatchOp, (getOperand(i) == getX() || getOperand(i) == getInverse() ? token : rows), rows)
 TOKEN_KINDS(MoePermuteOp, rows, rows)
-TOKEN_KINDS(MoeCombineOp, (getOperand(i) == getInverse() || getOperand(i) == getWeights() ? token : rows), i == 0 ? token : rows)
+TOKEN_KINDS(MoeCombineOp, (getOperand(i) == getInverse() || getOperand(i) == getWeights() ? token : rows),
+            i == 0 ? token : rows)
 TOKEN_KINDS(MoeCombineGradOp, (i == 0 || i == 2 || i == 4 ? token : rows), i == 0 ? rows : token)
 TOKEN_KINDS(MoeGroupedLinearOp, i < 2 ? rows : whole, rows)
 TOKEN_KINDS(MoeGroupedLinearGradDataOp, i <= getDys().size() ? rows : whole, rows)

@@ -13,7 +13,8 @@ std::string braid::shapeText(ShapedType type) {
 
 int64_t braid::elements(ShapedType type, int64_t from) {
   int64_t n = 1;
-  for (int64_t d : type.getShape().drop_front(from)) n *= d;
+  for (int64_t d : type.getShape().drop_front(from))
+    n *= d;
   return n;
 }
 
@@ -23,63 +24,78 @@ static LogicalResult withNote(InFlightDiagnostic diagnostic, Named b) {
 }
 
 LogicalResult braid::sameDim(Operation *op, StringRef what, Named a, int64_t i, Named b, int64_t j) {
-  if (a.dim(i) == b.dim(j)) return success();
+  if (a.dim(i) == b.dim(j))
+    return success();
   return withNote(op->emitOpError() << what << " mismatch: " << a.name << " has " << a.dim(i) << " but " << b.name
-                                    << " has " << b.dim(j), b);
+                                    << " has " << b.dim(j),
+                  b);
 }
 
 LogicalResult braid::sameShape(Operation *op, Named a, Named b) {
-  if (a.type().getShape() == b.type().getShape()) return success();
-  return withNote(op->emitOpError() << "shape mismatch: " << a.name << " is " << shapeText(a.type()) << " but " << b.name
-                                    << " is " << shapeText(b.type()), b);
+  if (a.type().getShape() == b.type().getShape())
+    return success();
+  return withNote(op->emitOpError() << "shape mismatch: " << a.name << " is " << shapeText(a.type()) << " but "
+                                    << b.name << " is " << shapeText(b.type()),
+                  b);
 }
 
 LogicalResult braid::hasRank(Operation *op, Named a, int64_t least, int64_t most) {
-  if (!a.type().hasStaticShape()) return op->emitOpError() << a.name << " has a dynamic shape";
-  if (a.rank() >= least && a.rank() <= (most < 0 ? least : most)) return success();
+  if (!a.type().hasStaticShape())
+    return op->emitOpError() << a.name << " has a dynamic shape";
+  if (a.rank() >= least && a.rank() <= (most < 0 ? least : most))
+    return success();
   InFlightDiagnostic diagnostic = op->emitOpError() << a.name << " has rank " << a.rank() << " but must have " << least;
-  if (most > least) diagnostic << " to " << most;
+  if (most > least)
+    diagnostic << " to " << most;
   return diagnostic;
 }
 
 LogicalResult braid::isInteger(Operation *op, Named a) {
-  if (a.type().getElementType().isInteger(32)) return success();
+  if (a.type().getElementType().isInteger(32))
+    return success();
   return op->emitOpError() << a.name << " must hold i32 but holds " << a.type().getElementType();
 }
 
 #define CHECK(...)                                                                                                     \
-  if (failed(__VA_ARGS__)) return failure()
+  if (failed(__VA_ARGS__))                                                                                             \
+  return failure()
 
 //===- Structure --------------------------------------------------------------------------------------------------===//
 
 LogicalResult RepeatOp::verify() {
   int64_t count = getCount(), carried = getCarried();
-  if (count < 1) return emitOpError() << "count is " << count << " but must be at least 1";
+  if (count < 1)
+    return emitOpError() << "count is " << count << " but must be at least 1";
   if (carried < 0 || carried > static_cast<int64_t>(getInputs().size()))
     return emitOpError() << "carried is " << carried << " but there are " << getInputs().size() << " inputs";
   Block &body = getBody().front();
   if (body.getNumArguments() != getInputs().size())
-    return emitOpError() << "body takes " << body.getNumArguments() << " values but there are " << getInputs().size() << " inputs";
+    return emitOpError() << "body takes " << body.getNumArguments() << " values but there are " << getInputs().size()
+                         << " inputs";
   auto layerType = [&](Type stacked) -> Type {
     auto type = dyn_cast<RankedTensorType>(stacked);
-    if (!type || type.getRank() == 0 || type.getDimSize(0) != count) return {};
+    if (!type || type.getRank() == 0 || type.getDimSize(0) != count)
+      return {};
     return RankedTensorType::get(type.getShape().drop_front(), type.getElementType());
   };
   for (auto [i, input, argument] : llvm::enumerate(getInputs(), body.getArguments())) {
     Type wanted = static_cast<int64_t>(i) < carried ? input.getType() : layerType(input.getType());
-    if (wanted == argument.getType()) continue;
+    if (wanted == argument.getType())
+      continue;
     return emitOpError() << "body argument " << i << " is " << argument.getType() << " but input " << i << " is "
-                         << input.getType() << (static_cast<int64_t>(i) < carried ? " (carried)" : " (stacked)") << " with count "
-                         << count;
+                         << input.getType() << (static_cast<int64_t>(i) < carried ? " (carried)" : " (stacked)")
+                         << " with count " << count;
   }
   auto yield = dyn_cast<YieldOp>(body.getTerminator());
-  if (!yield) return emitOpError() << "body must end with braid.yield";
+  if (!yield)
+    return emitOpError() << "body must end with braid.yield";
   if (yield.getValues().size() != getResults().size() || static_cast<int64_t>(getResults().size()) < carried)
-    return emitOpError() << "body yields " << yield.getValues().size() << " values but there are " << getResults().size()
-                         << " results, " << carried << " of them carried";
+    return emitOpError() << "body yields " << yield.getValues().size() << " values but there are "
+                         << getResults().size() << " results, " << carried << " of them carried";
   for (auto [i, value, result] : llvm::enumerate(yield.getValues(), getResults())) {
     Type wanted = static_cast<int64_t>(i) < carried ? result.getType() : layerType(result.getType());
-    if (wanted == value.getType()) continue;
+    if (wanted == value.getType())
+      continue;
     return emitOpError() << "result " << i << " is " << result.getType() << " but the body yields " << value.getType()
                          << " with count " << count;
   }
@@ -91,7 +107,8 @@ LogicalResult ReshapeOp::verify() {
   if (from.getElementType() != to.getElementType())
     return emitOpError() << "element type changes from " << from.getElementType() << " to " << to.getElementType();
   if (from.getNumElements() != to.getNumElements())
-    return emitOpError() << "source has " << from.getNumElements() << " elements but result has " << to.getNumElements();
+    return emitOpError() << "source has " << from.getNumElements() << " elements but result has "
+                         << to.getNumElements();
   return success();
 }
 
@@ -99,28 +116,34 @@ LogicalResult SliceOp::verify() {
   Named source{"source", getSource()}, result{"result", getResult()};
   CHECK(hasRank(*this, result, source.rank()));
   int64_t dim = getDim(), begin = getBegin();
-  if (dim < 0 || dim >= source.rank()) return emitOpError() << "dim " << dim << " is outside rank " << source.rank();
+  if (dim < 0 || dim >= source.rank())
+    return emitOpError() << "dim " << dim << " is outside rank " << source.rank();
   for (int64_t i = 0; i < source.rank(); ++i)
-    if (i != dim) CHECK(sameDim(*this, "dimension", result, i, source, i));
+    if (i != dim)
+      CHECK(sameDim(*this, "dimension", result, i, source, i));
   if (begin < 0 || begin + result.dim(dim) > source.dim(dim))
-    return emitOpError() << "takes [" << begin << ", " << begin + result.dim(dim) << ") but dimension " << dim << " has "
-                         << source.dim(dim);
+    return emitOpError() << "takes [" << begin << ", " << begin + result.dim(dim) << ") but dimension " << dim
+                         << " has " << source.dim(dim);
   return success();
 }
 
 LogicalResult ConcatOp::verify() {
-  if (getSources().empty()) return emitOpError() << "has no sources";
+  if (getSources().empty())
+    return emitOpError() << "has no sources";
   Named result{"result", getResult()};
   int64_t dim = getDim(), sum = 0;
-  if (dim < 0 || dim >= result.rank()) return emitOpError() << "dim " << dim << " is outside rank " << result.rank();
+  if (dim < 0 || dim >= result.rank())
+    return emitOpError() << "dim " << dim << " is outside rank " << result.rank();
   for (Value value : getSources()) {
     Named source{"source", value};
     CHECK(hasRank(*this, source, result.rank()));
     for (int64_t i = 0; i < result.rank(); ++i)
-      if (i != dim) CHECK(sameDim(*this, "dimension", result, i, source, i));
+      if (i != dim)
+        CHECK(sameDim(*this, "dimension", result, i, source, i));
     sum += source.dim(dim);
   }
-  if (sum != result.dim(dim)) return emitOpError() << "sources have " << sum << " along " << dim << " but result has " << result.dim(dim);
+  if (sum != result.dim(dim))
+    return emitOpError() << "sources have " << sum << " along " << dim << " but result has " << result.dim(dim);
   return success();
 }
 
@@ -130,28 +153,33 @@ LogicalResult DocumentsOp::verify() {
   CHECK(hasRank(*this, result, 2));
   CHECK(isInteger(*this, cu));
   CHECK(isInteger(*this, result));
-  if (cu.dim(1) < 2) return emitOpError() << "cu_seqlens has " << cu.dim(1) << " entries per row but needs at least 2";
+  if (cu.dim(1) < 2)
+    return emitOpError() << "cu_seqlens has " << cu.dim(1) << " entries per row but needs at least 2";
   return sameDim(*this, "batch", result, 0, cu, 0);
 }
 
 //===- Row-wise ---------------------------------------------------------------------------------------------------===//
 
 LogicalResult AddOp::verify() {
-  if (getSources().empty()) return emitOpError() << "has no sources";
-  for (Value source : getSources()) CHECK(sameShape(*this, {"result", getResult()}, {"source", source}));
+  if (getSources().empty())
+    return emitOpError() << "has no sources";
+  for (Value source : getSources())
+    CHECK(sameShape(*this, {"result", getResult()}, {"source", source}));
   return success();
 }
 LogicalResult MulOp::verify() {
   Named a{"a", getA()}, b{"b", getB()};
   CHECK(sameShape(*this, {"result", getResult()}, a));
   CHECK(hasRank(*this, b, 0, a.rank()));
-  for (int64_t i = 0; i < b.rank(); ++i) CHECK(sameDim(*this, "dimension", a, i, b, i));
+  for (int64_t i = 0; i < b.rank(); ++i)
+    CHECK(sameDim(*this, "dimension", a, i, b, i));
   return success();
 }
 LogicalResult ScaleOp::verify() { return sameShape(*this, {"result", getResult()}, {"x", getX()}); }
 static LogicalResult verifyTrailing(Operation *op, Named x, Named w) {
   CHECK(hasRank(op, w, 0, x.rank()));
-  for (int64_t i = 1; i <= w.rank(); ++i) CHECK(sameDim(op, "trailing dimension", x, -i, w, -i));
+  for (int64_t i = 1; i <= w.rank(); ++i)
+    CHECK(sameDim(op, "trailing dimension", x, -i, w, -i));
   return success();
 }
 LogicalResult BiasOp::verify() {
@@ -161,7 +189,8 @@ LogicalResult BiasOp::verify() {
 LogicalResult WeightedOp::verify() {
   Named x{"x", getX()}, w{"weight", getWeight()};
   CHECK(sameShape(*this, {"result", getResult()}, x));
-  if (x.rank() == 4 && w.rank() == 1 && w.dim(0) == x.dim(2)) return success(); // one factor per head
+  if (x.rank() == 4 && w.rank() == 1 && w.dim(0) == x.dim(2))
+    return success(); // one factor per head
   return verifyTrailing(*this, x, w);
 }
 LogicalResult ActivationOp::verify() {
@@ -176,7 +205,8 @@ LogicalResult ActivationOp::verify() {
 }
 LogicalResult SoftmaxOp::verify() { return sameShape(*this, {"result", getResult()}, {"x", getX()}); }
 LogicalResult LogSigmoidOp::verify() {
-  if (getDivide().isZero()) return emitOpError() << "divide is 0";
+  if (getDivide().isZero())
+    return emitOpError() << "divide is 0";
   return sameShape(*this, {"result", getResult()}, {"x", getX()});
 }
 LogicalResult LogDecayOp::verify() {
@@ -227,14 +257,17 @@ LogicalResult RepeatHeadsOp::verify() {
   CHECK(hasRank(*this, x, 3, 4));
   CHECK(hasRank(*this, y, x.rank()));
   for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != 2) CHECK(sameDim(*this, "dimension", y, i, x, i));
-  if (y.dim(2) % x.dim(2)) return emitOpError() << "result has " << y.dim(2) << " heads, no multiple of x's " << x.dim(2);
+    if (i != 2)
+      CHECK(sameDim(*this, "dimension", y, i, x, i));
+  if (y.dim(2) % x.dim(2))
+    return emitOpError() << "result has " << y.dim(2) << " heads, no multiple of x's " << x.dim(2);
   return success();
 }
 LogicalResult CastOp::verify() { return sameShape(*this, {"result", getResult()}, {"x", getX()}); }
 LogicalResult RowsGradOp::verify() {
   if (getWanted().size() != getResults().size())
-    return emitOpError() << "wants " << getWanted().size() << " cotangents but has " << getResults().size() << " results";
+    return emitOpError() << "wants " << getWanted().size() << " cotangents but has " << getResults().size()
+                         << " results";
   for (auto [operand, result] : llvm::zip_equal(getWanted(), getResults())) {
     if (operand < 0 || operand >= static_cast<int64_t>(getInputs().size()))
       return emitOpError() << "wants the cotangent of operand " << operand << " of " << getInputs().size();
@@ -249,9 +282,11 @@ static LogicalResult verifyWeight(Operation *op, Named weight, bool transposed, 
   CHECK(hasRank(op, weight, 2));
   int64_t out = elements(y.type(), 2);
   if (weight.dim(transposed ? 1 : 0) != in)
-    return op->emitOpError() << "input dimension mismatch: weight has " << weight.dim(transposed ? 1 : 0) << " but " << inName << " has " << in;
+    return op->emitOpError() << "input dimension mismatch: weight has " << weight.dim(transposed ? 1 : 0) << " but "
+                             << inName << " has " << in;
   if (weight.dim(transposed ? 0 : 1) != out)
-    return op->emitOpError() << "output dimension mismatch: weight has " << weight.dim(transposed ? 0 : 1) << " but " << y.name << " has " << out;
+    return op->emitOpError() << "output dimension mismatch: weight has " << weight.dim(transposed ? 0 : 1) << " but "
+                             << y.name << " has " << out;
   return success();
 }
 LogicalResult LinearOp::verify() {
@@ -272,7 +307,8 @@ LogicalResult LinearGradDataOp::verify() {
   if (getWeights().size() != getDys().size() || getDys().empty())
     return emitOpError() << "has " << getWeights().size() << " weights but " << getDys().size() << " cotangents";
   for (auto [weight, dy] : llvm::zip_equal(getWeights(), getDys()))
-    CHECK(verifyWeight(*this, {"weight", weight}, getTransposed(), elements(cast<ShapedType>(getDx().getType()), 2), "dx", {"dy", dy}));
+    CHECK(verifyWeight(*this, {"weight", weight}, getTransposed(), elements(cast<ShapedType>(getDx().getType()), 2),
+                       "dx", {"dy", dy}));
   return success();
 }
 LogicalResult LinearGradWeightOp::verify() {
@@ -280,7 +316,8 @@ LogicalResult LinearGradWeightOp::verify() {
     return emitOpError() << "has " << getDys().size() << " cotangents but " << getDws().size() << " results";
   for (auto [dw, dy] : llvm::zip_equal(getDws(), getDys())) {
     CHECK(sameDim(*this, "token", {"x", getX()}, 1, {"dy", dy}, 1));
-    CHECK(verifyWeight(*this, {"weight", dw}, getTransposed(), elements(cast<ShapedType>(getX().getType()), 2), "x", {"dy", dy}));
+    CHECK(verifyWeight(*this, {"weight", dw}, getTransposed(), elements(cast<ShapedType>(getX().getType()), 2), "x",
+                       {"dy", dy}));
   }
   return success();
 }
@@ -303,9 +340,12 @@ static LogicalResult verifyConv(Operation *op, Named x, Named w, Named documents
   CHECK(hasRank(op, documents, 2));
   CHECK(hasRank(op, tail, 3));
   int64_t channels = elements(x.type(), 2);
-  if (w.dim(0) != channels) return op->emitOpError() << "channel mismatch: x has " << channels << " but weight has " << w.dim(0);
-  if (tail.dim(2) != channels) return op->emitOpError() << "channel mismatch: x has " << channels << " but tail has " << tail.dim(2);
-  if (tail.dim(1) != w.dim(1) - 1) return op->emitOpError() << "tail has " << tail.dim(1) << " rows but " << w.dim(1) << " taps need " << w.dim(1) - 1;
+  if (w.dim(0) != channels)
+    return op->emitOpError() << "channel mismatch: x has " << channels << " but weight has " << w.dim(0);
+  if (tail.dim(2) != channels)
+    return op->emitOpError() << "channel mismatch: x has " << channels << " but tail has " << tail.dim(2);
+  if (tail.dim(1) != w.dim(1) - 1)
+    return op->emitOpError() << "tail has " << tail.dim(1) << " rows but " << w.dim(1) << " taps need " << w.dim(1) - 1;
   CHECK(sameDim(op, "batch", x, 0, tail, 0));
   return sameDim(op, "token", x, 1, documents, 1);
 }
@@ -332,7 +372,8 @@ LogicalResult CrossEntropyGradOp::verify() {
   return sameShape(*this, {"lse", getLse()}, {"labels", getLabels()});
 }
 static LogicalResult isScalar(Operation *op, Named a) {
-  if (a.type().getNumElements() == 1) return success();
+  if (a.type().getNumElements() == 1)
+    return success();
   return op->emitOpError() << a.name << " must have one element but is " << shapeText(a.type());
 }
 LogicalResult SumOp::verify() { return isScalar(*this, {"result", getResult()}); }
@@ -343,31 +384,38 @@ LogicalResult SumGradOp::verify() { return isScalar(*this, {"dsum", getDsum()});
 LogicalResult CommAllReduceOp::verify() { return sameShape(*this, {"result", getResult()}, {"x", getX()}); }
 static LogicalResult verifyBlocks(Operation *op, Named x, int64_t peers) {
   int64_t blocks = x.rank() == 3 && x.dim(0) == 1 ? x.dim(1) : x.dim(0);
-  if (peers < 1 || blocks % peers) return op->emitOpError() << peers << " peers do not divide the " << blocks << " rows of " << x.name;
+  if (peers < 1 || blocks % peers)
+    return op->emitOpError() << peers << " peers do not divide the " << blocks << " rows of " << x.name;
   return success();
 }
 LogicalResult CommAllToAllOp::verify() {
   CHECK(sameShape(*this, {"result", getResult()}, {"x", getX()}));
-  if (!getSendCounts() != !getRecvCounts()) return emitOpError() << "needs both send_counts and recv_counts, or neither";
+  if (!getSendCounts() != !getRecvCounts())
+    return emitOpError() << "needs both send_counts and recv_counts, or neither";
   return verifyBlocks(*this, {"x", getX()}, getPeers());
 }
 LogicalResult CommStartOp::verify() {
-  if (getInputs().empty()) return emitOpError() << "has no inputs";
+  if (getInputs().empty())
+    return emitOpError() << "has no inputs";
   ArrayRef<Type> results = getFuture().getType().getResults();
   if (results.size() != 1 || results[0] != getInputs()[0].getType())
-    return emitOpError() << "starts with " << getInputs()[0].getType() << " but its future is " << getFuture().getType();
-  if (getKind() != CollectiveKind::all_to_all) return success();
+    return emitOpError() << "starts with " << getInputs()[0].getType() << " but its future is "
+                         << getFuture().getType();
+  if (getKind() != CollectiveKind::all_to_all)
+    return success();
   return verifyBlocks(*this, {"x", getInputs()[0]}, getPeers());
 }
 LogicalResult CommAwaitOp::verify() {
-  if (llvm::equal(getFuture().getType().getResults(), getResultTypes())) return success();
+  if (llvm::equal(getFuture().getType().getResults(), getResultTypes()))
+    return success();
   return emitOpError() << "awaits " << getFuture().getType() << " but returns " << getResultTypes();
 }
 
 //===- Training ---------------------------------------------------------------------------------------------------===//
 
 LogicalResult InitOp::verify() {
-  static constexpr StringLiteral kinds[] = {"normal", "uniform", "log_uniform", "softplus_inverse", "constant", "values"};
+  static constexpr StringLiteral kinds[] = {"normal",           "uniform",  "log_uniform",
+                                            "softplus_inverse", "constant", "values"};
   if (!llvm::is_contained(kinds, getDistribution())) {
     InFlightDiagnostic diagnostic = emitOpError() << "unknown distribution \"" << getDistribution() << "\"; valid: ";
     llvm::interleaveComma(kinds, diagnostic);
@@ -375,7 +423,8 @@ LogicalResult InitOp::verify() {
   }
   auto type = cast<ShapedType>(getResult().getType());
   int64_t n = type.getNumElements(), keys = getKeys().size();
-  if (keys < 1 || n % keys) return emitOpError() << keys << " keys do not divide " << n << " elements";
+  if (keys < 1 || n % keys)
+    return emitOpError() << keys << " keys do not divide " << n << " elements";
   if (getDistribution() == "values" && (!getValues() || getValues()->empty() || n % getValues()->size()))
     return emitOpError() << "needs a table of values whose length divides " << n;
   return success();

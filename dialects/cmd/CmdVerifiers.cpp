@@ -20,7 +20,8 @@ LogicalResult BufferAttr::verify(function_ref<InFlightDiagnostic()> emitError, F
   return success();
 }
 
-//===- Ops by themselves -------------------------------------------------------------------------------------------===//
+//===- Ops by themselves
+//-------------------------------------------------------------------------------------------===//
 
 LogicalResult ArenaOp::verify() {
   if (static_cast<int64_t>(getBytes()) < 0)
@@ -39,14 +40,15 @@ LogicalResult TensorOp::verify() {
   int64_t layers = getLayers() ? getLayers()->size() : 1;
   int64_t needed = tensorBytes(type) * layers;
   if (needed != getBuffer().getBytes())
-    return emitOpError("'") << getName() << "' needs " << needed << " bytes but its buffer has " << getBuffer().getBytes();
+    return emitOpError("'") << getName() << "' needs " << needed << " bytes but its buffer has "
+                            << getBuffer().getBytes();
   bool braces = getName().contains("{}");
   if (braces != (getLayers() && !getLayers()->empty()))
     return emitOpError("'") << getName() << "' has " << (getLayers() ? getLayers()->size() : 0)
                             << " layers, so its name must " << (braces ? "not " : "") << "hold {}";
   if (getRole() == Role::moment && (!getSlot() || (*getSlot() != "first" && *getSlot() != "second")))
-    return emitOpError("moment '") << getName() << "' needs slot \"first\" or \"second\", has \"" << getSlot().value_or("")
-                                   << '"';
+    return emitOpError("moment '") << getName() << "' needs slot \"first\" or \"second\", has \""
+                                   << getSlot().value_or("") << '"';
   if (getRole() == Role::moment && !getOf())
     return emitOpError("moment '") << getName() << "' does not say of which parameter";
   for (Attribute shard : getShards() ? getShards()->getValue() : ArrayRef<Attribute>()) {
@@ -74,8 +76,8 @@ LogicalResult LaunchOp::verify() {
 }
 
 /// `rows` x `columns` with a leading dimension, `batch` times: inside the buffer?
-static LogicalResult checkMatrix(Operation *op, StringRef name, BufferAttr buffer, Type type, int64_t rows, int64_t columns,
-                                 int64_t leading, int64_t batch = 1, int64_t batchStride = 0) {
+static LogicalResult checkMatrix(Operation *op, StringRef name, BufferAttr buffer, Type type, int64_t rows,
+                                 int64_t columns, int64_t leading, int64_t batch = 1, int64_t batchStride = 0) {
   if (leading < columns)
     return op->emitOpError("ld") << name << " is " << leading << " but a row of '" << name << "' has " << columns
                                  << " elements";
@@ -83,13 +85,14 @@ static LogicalResult checkMatrix(Operation *op, StringRef name, BufferAttr buffe
     return success();
   int64_t needed = ((rows - 1) * leading + columns + (batch - 1) * batchStride) * elementBytes(type);
   if (needed > buffer.getBytes())
-    return op->emitOpError("'") << name << "' (" << rows << " x " << columns << ", ld " << leading << ", batch " << batch
-                                << ") needs " << needed << " bytes but its buffer has " << buffer.getBytes();
+    return op->emitOpError("'") << name << "' (" << rows << " x " << columns << ", ld " << leading << ", batch "
+                                << batch << ") needs " << needed << " bytes but its buffer has " << buffer.getBytes();
   return success();
 }
 
 LogicalResult GemmOp::verify() {
-  for (auto [name, value] : {std::pair<StringRef, int64_t>("m", getM()), {"n", getN()}, {"k", getK()}, {"batch", getBatch()}})
+  for (auto [name, value] :
+       {std::pair<StringRef, int64_t>("m", getM()), {"n", getN()}, {"k", getK()}, {"batch", getBatch()}})
     if (value < 0)
       return emitOpError(name) << " is " << value;
   auto stored = [](bool transposed, int64_t rows, int64_t columns) {
@@ -102,8 +105,8 @@ LogicalResult GemmOp::verify() {
       failed(checkMatrix(*this, "c", getC(), getTypeC(), getM(), getN(), getLdc(), getBatch(), getBatchStrideC())))
     return failure();
   if (getBatch() > 1 && getBatchStrideC() < getN())
-    return emitOpError("batch_stride_c is ") << getBatchStrideC() << ", so the " << getBatch() << " results of " << getN()
-                                             << " columns overlap";
+    return emitOpError("batch_stride_c is ")
+           << getBatchStrideC() << ", so the " << getBatch() << " results of " << getN() << " columns overlap";
   return success();
 }
 
@@ -140,8 +143,8 @@ LogicalResult CollectiveOp::verify() {
   if (getKind() == CollectiveKind::all_to_all && getBlockBytes() == 0)
     return emitOpError("all_to_all needs block_bytes");
   if (getSendCounts() && (getRowBytes() == 0 || getCountsPerPeer() == 0))
-    return emitOpError("all_to_all with counts needs row_bytes (") << getRowBytes() << ") and counts_per_peer ("
-                                                                    << getCountsPerPeer() << ")";
+    return emitOpError("all_to_all with counts needs row_bytes (")
+           << getRowBytes() << ") and counts_per_peer (" << getCountsPerPeer() << ")";
   if (getKind() == CollectiveKind::all_reduce && getSend().getBytes() != getRecv().getBytes())
     return emitOpError("all_reduce of ") << getSend().getBytes() << " bytes into " << getRecv().getBytes();
   return success();
@@ -165,7 +168,8 @@ LogicalResult RepeatOp::verify() {
   return success();
 }
 
-//===- The program -------------------------------------------------------------------------------------------------===//
+//===- The program
+//-------------------------------------------------------------------------------------------------===//
 
 namespace {
 class ProgramChecker {
@@ -276,7 +280,8 @@ private:
     for (auto [stride, count] : llvm::zip(buffer.getStrides(), counts))
       (stride < 0 ? low : high) += stride * std::max<int64_t>(count - 1, 0);
     if (low < 0)
-      return op->emitOpError("'") << name << "' reaches " << -low << " bytes before arena @" << buffer.getArena().getValue();
+      return op->emitOpError("'") << name << "' reaches " << -low << " bytes before arena @"
+                                  << buffer.getArena().getValue();
     if (high + buffer.getBytes() > static_cast<int64_t>(arena->second.getBytes()))
       return op->emitOpError("'") << name << "' reaches byte " << high + buffer.getBytes() << " of arena @"
                                   << buffer.getArena().getValue() << ", which has " << arena->second.getBytes();

@@ -50,7 +50,8 @@ static LogicalResult verifyKernel(func::FuncOp func) {
       if (failed(memref.getStridesAndOffset(strides, offset)) || offset != 0)
         return func.emitOpError("argument '") << name.getValue() << "' needs a strided layout of offset 0: " << type;
       if (!strides.empty() && strides.back() != 1)
-        return func.emitOpError("argument '") << name.getValue() << "' needs a contiguous innermost dimension: " << type;
+        return func.emitOpError("argument '")
+               << name.getValue() << "' needs a contiguous innermost dimension: " << type;
     } else if (!type.isIndex() && !type.isF32() && !type.isF64()) {
       return func.emitOpError("argument '") << name.getValue() << "' must be a memref, index, f32 or f64, is " << type;
     }
@@ -66,7 +67,8 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   return op->emitOpError("tile.kernel belongs on a func.func");
 }
 
-//===- Folders -----------------------------------------------------------------------------------------------------===//
+//===- Folders
+//-----------------------------------------------------------------------------------------------------===//
 
 OpFoldResult TransposeOp::fold(FoldAdaptor) {
   if (auto inner = getSource().getDefiningOp<TransposeOp>())

@@ -27,19 +27,22 @@ static LogicalResult checkElement(Operation *op, StringRef a, Type ta, StringRef
 }
 
 /// What load and store share: one index per buffer dimension, `dims` ascending, one per tile dimension.
-static LogicalResult checkAccess(Operation *op, MemRefType buffer, size_t indices, ArrayRef<int64_t> dims, VectorType tile) {
+static LogicalResult checkAccess(Operation *op, MemRefType buffer, size_t indices, ArrayRef<int64_t> dims,
+                                 VectorType tile) {
   if (indices != static_cast<size_t>(buffer.getRank()))
     return op->emitOpError("has ") << indices << " indices but the buffer has rank " << buffer.getRank();
   if (static_cast<int64_t>(dims.size()) != tile.getRank())
     return op->emitOpError("dims names ") << dims.size() << " dimensions but the tile has rank " << tile.getRank();
   for (auto [j, dim] : llvm::enumerate(dims)) {
     if (dim < 0 || dim >= buffer.getRank())
-      return op->emitOpError("dims[") << j << "] = " << dim << " is out of range for a buffer of rank " << buffer.getRank();
+      return op->emitOpError("dims[") << j << "] = " << dim << " is out of range for a buffer of rank "
+                                      << buffer.getRank();
     if (j > 0 && dim <= dims[j - 1])
       return op->emitOpError("dims must ascend: dims[") << j << "] = " << dim << " follows " << dims[j - 1];
     if (j > 0 && !buffer.isDynamicDim(dim) && tile.getDimSize(j) > buffer.getDimSize(dim))
-      return op->emitOpError("tile dimension ") << j << " has " << tile.getDimSize(j) << " elements but buffer dimension "
-                                                << dim << " has " << buffer.getDimSize(dim);
+      return op->emitOpError("tile dimension ")
+             << j << " has " << tile.getDimSize(j) << " elements but buffer dimension " << dim << " has "
+             << buffer.getDimSize(dim);
   }
   return checkElement(op, "the buffer", buffer, "the tile", tile);
 }
@@ -52,7 +55,8 @@ LogicalResult LoadOp::verify() {
   if (getRows()) {
     auto rows = cast<VectorType>(getRows().getType());
     if (rows.getRank() != 1 || rows.getDimSize(0) != tile.getDimSize(0))
-      return emitOpError("rows has shape ") << shown(rows.getShape()) << " but the tile has " << tile.getDimSize(0) << " rows";
+      return emitOpError("rows has shape ")
+             << shown(rows.getShape()) << " but the tile has " << tile.getDimSize(0) << " rows";
   }
   return checkAccess(*this, buffer, getIndices().size(), getDims(), tile);
 }
@@ -75,7 +79,8 @@ LogicalResult ProgramOp::verify() {
 }
 
 LogicalResult DotOp::verify() {
-  auto a = cast<VectorType>(getA().getType()), b = cast<VectorType>(getB().getType()), acc = cast<VectorType>(getType());
+  auto a = cast<VectorType>(getA().getType()), b = cast<VectorType>(getB().getType()),
+       acc = cast<VectorType>(getType());
   for (auto [name, type] : {std::pair("a", a), std::pair("b", b), std::pair("acc", acc)})
     if (type.getRank() != 2)
       return emitOpError(name) << " must have rank 2, has rank " << type.getRank();
@@ -91,7 +96,8 @@ LogicalResult DotOp::verify() {
     return failure();
   Type wanted = a.getElementType().isF64() ? a.getElementType() : Float32Type::get(getContext());
   if (acc.getElementType() != wanted)
-    return emitOpError("accumulates ") << a.getElementType() << " in " << wanted << " but acc has " << acc.getElementType();
+    return emitOpError("accumulates ") << a.getElementType() << " in " << wanted << " but acc has "
+                                       << acc.getElementType();
   return success();
 }
 
@@ -118,7 +124,8 @@ LogicalResult ReduceOp::verify() {
   shape.erase(shape.begin() + getAxis());
   Type wanted = shape.empty() ? source.getElementType() : VectorType::get(shape, source.getElementType());
   if (getType() != wanted)
-    return emitOpError("reducing axis ") << getAxis() << " of " << source << " gives " << wanted << ", not " << getType();
+    return emitOpError("reducing axis ") << getAxis() << " of " << source << " gives " << wanted << ", not "
+                                         << getType();
   return success();
 }
 
@@ -133,7 +140,8 @@ LogicalResult ExpandOp::verify() {
   SmallVector<int64_t> shape(result.getShape());
   shape.erase(shape.begin() + getAxis());
   if (ArrayRef<int64_t>(shape) != source.getShape())
-    return emitOpError("result without axis ") << getAxis() << " is " << shown(shape) << " but the source is " << shown(source.getShape());
+    return emitOpError("result without axis ")
+           << getAxis() << " is " << shown(shape) << " but the source is " << shown(source.getShape());
   return success();
 }
 
@@ -145,16 +153,19 @@ static LogicalResult checkRows(Operation *op, VectorType whole, Type part, Strin
   ArrayRef<int64_t> shape = vector ? vector.getShape() : ArrayRef<int64_t>();
   if (static_cast<int64_t>(shape.size()) == whole.getRank()) {
     if (shape.front() > whole.getDimSize(0))
-      return op->emitOpError() << partName << " has " << shape.front() << " rows but the tile has " << whole.getDimSize(0);
+      return op->emitOpError() << partName << " has " << shape.front() << " rows but the tile has "
+                               << whole.getDimSize(0);
     shape = shape.drop_front();
   }
   if (shape != whole.getShape().drop_front())
-    return op->emitOpError() << "row mismatch: a row of the tile is " << shown(whole.getShape().drop_front()) << " but of "
-                             << partName << " " << shown(shape);
+    return op->emitOpError() << "row mismatch: a row of the tile is " << shown(whole.getShape().drop_front())
+                             << " but of " << partName << " " << shown(shape);
   return success();
 }
 
-LogicalResult RowsOp::verify() { return checkRows(*this, cast<VectorType>(getSource().getType()), getType(), "the result"); }
+LogicalResult RowsOp::verify() {
+  return checkRows(*this, cast<VectorType>(getSource().getType()), getType(), "the result");
+}
 
 LogicalResult InsertRowsOp::verify() {
   return checkRows(*this, cast<VectorType>(getTarget().getType()), getValue().getType(), "the value");
@@ -165,10 +176,12 @@ LogicalResult SliceOp::verify() {
   if (failed(checkElement(*this, "the source", source, "the result", result)))
     return failure();
   if (source.getRank() != result.getRank() || source.getShape().drop_back() != result.getShape().drop_back())
-    return emitOpError("only the last dimension may differ: source ") << shown(source.getShape()) << ", result " << shown(result.getShape());
+    return emitOpError("only the last dimension may differ: source ")
+           << shown(source.getShape()) << ", result " << shown(result.getShape());
   int64_t offset = getOffset(), end = offset + result.getShape().back();
   if (offset < 0 || end > source.getShape().back())
-    return emitOpError("columns [") << offset << ", " << end << ") are outside of a tile with " << source.getShape().back() << " columns";
+    return emitOpError("columns [") << offset << ", " << end << ") are outside of a tile with "
+                                    << source.getShape().back() << " columns";
   return success();
 }
 
@@ -182,7 +195,8 @@ LogicalResult ConcatOp::verify() {
     if (failed(checkElement(*this, "a source", type, "the result", result)))
       return failure();
     if (type.getRank() != result.getRank() || type.getShape().drop_back() != result.getShape().drop_back())
-      return emitOpError("source ") << i << " is " << shown(type.getShape()) << " but the result is " << shown(result.getShape());
+      return emitOpError("source ") << i << " is " << shown(type.getShape()) << " but the result is "
+                                    << shown(result.getShape());
     columns += type.getShape().back();
   }
   if (columns != result.getShape().back())
@@ -209,7 +223,8 @@ LogicalResult MaskOp::verify() {
   return success();
 }
 
-//===- Launches ----------------------------------------------------------------------------------------------------===//
+//===- Launches
+//----------------------------------------------------------------------------------------------------===//
 
 LogicalResult LaunchOp::verify() {
   if (getGrid().size() < 1 || getGrid().size() > 3)
@@ -222,10 +237,12 @@ LogicalResult LaunchOp::verify() {
   if (getResultNames().size() != getOutputs().size())
     return emitOpError("has ") << getOutputs().size() << " results but " << getResultNames().size() << " result_names";
   if (getInplace().size() != getOutputs().size())
-    return emitOpError("has ") << getOutputs().size() << " results but inplace has " << getInplace().size() << " entries";
+    return emitOpError("has ") << getOutputs().size() << " results but inplace has " << getInplace().size()
+                               << " entries";
   for (auto [i, operand] : llvm::enumerate(getInplace())) {
     if (operand >= static_cast<int64_t>(getInputs().size()))
-      return emitOpError("inplace[") << i << "] = " << operand << " but there are " << getInputs().size() << " operands";
+      return emitOpError("inplace[") << i << "] = " << operand << " but there are " << getInputs().size()
+                                     << " operands";
     if (operand >= 0 && getInputs()[operand].getType() != getOutputs()[i].getType())
       return emitOpError("result ") << i << " is " << getOutputs()[i].getType() << " but shares the buffer of operand "
                                     << operand << " of type " << getInputs()[operand].getType();
@@ -260,7 +277,8 @@ LogicalResult GemmOp::verify() {
     auto tensor = cast<RankedTensorType>(type);
     return tensor.hasStaticShape() ? tensor.getNumElements() / columns : ShapedType::kDynamic;
   };
-  int64_t ra = rows(getA().getType(), getAColumns()), rb = rows(getB().getType(), getBColumns()), rc = rows(getType(), getCColumns());
+  int64_t ra = rows(getA().getType(), getAColumns()), rb = rows(getB().getType(), getBColumns()),
+          rc = rows(getType(), getCColumns());
   int64_t m = getTransposeA() ? getAColumns() : ra, ka = getTransposeA() ? ra : getAColumns();
   int64_t kb = getTransposeB() ? getBColumns() : rb, n = getTransposeB() ? rb : getBColumns();
   auto differ = [](int64_t x, int64_t y) { return !ShapedType::isDynamic(x) && !ShapedType::isDynamic(y) && x != y; };
@@ -287,7 +305,8 @@ LogicalResult GroupedGemmOp::verify() {
     if (a.getDimSize(1) != b.getDimSize(1))
       return emitOpError("row mismatch: a has ") << a.getDimSize(1) << " rows but b has " << b.getDimSize(1);
   } else if (a.getDimSize(2) != b.getDimSize(getTransposeB() ? 2 : 1)) {
-    return emitOpError("inner dimension mismatch: a has ") << a.getDimSize(2) << " columns but op(b) has " << b.getDimSize(getTransposeB() ? 2 : 1) << " rows";
+    return emitOpError("inner dimension mismatch: a has ")
+           << a.getDimSize(2) << " columns but op(b) has " << b.getDimSize(getTransposeB() ? 2 : 1) << " rows";
   }
   return success();
 }

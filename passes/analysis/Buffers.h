@@ -1,8 +1,9 @@
-//===- Buffers.h - which values share a buffer ---------------------------------------------------------------------===//
-// Every value lies at a location: (buffer, offset, one stride per repeat around it). Some values must share: views, what
-// an op updates in place, what a repeat carries, slots of stacked values, results named outside. Between all others that
-// could share stands a cmd.materialize; `tryMerge` makes its source and its result one where nobody notices, and what
-// remains becomes a copy.
+//===- Buffers.h - which values share a buffer
+//---------------------------------------------------------------------===//
+// Every value lies at a location: (buffer, offset, one stride per repeat around it). Some values must share: views,
+// what an op updates in place, what a repeat carries, slots of stacked values, results named outside. Between all
+// others that could share stands a cmd.materialize; `tryMerge` makes its source and its result one where nobody
+// notices, and what remains becomes a copy.
 //
 // Nobody notices when no two values that hold different contents are alive at the same moment on the same bytes. Two
 // values have the same content when both are views or copies of the same part of the same root.

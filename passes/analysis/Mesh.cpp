@@ -1,4 +1,5 @@
-//===- Mesh.cpp - named axes of the ranks ----------------------------------------------------------------------------===//
+//===- Mesh.cpp - named axes of the ranks
+//----------------------------------------------------------------------------===//
 #include "passes/analysis/Mesh.h"
 #include "dialects/braid/BraidDialect.h"
 #include "mlir/IR/Builders.h"
@@ -6,18 +7,22 @@
 using namespace mlir;
 using namespace braid;
 
-static llvm::Error invalid(const llvm::Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), message); }
+static llvm::Error invalid(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
 
 int64_t Mesh::size(StringRef axis) const {
   for (auto *view : {&dense, &expert})
     for (const Axis &a : *view)
-      if (a.name == axis) return a.size;
+      if (a.name == axis)
+        return a.size;
   return 1;
 }
 
 int64_t Mesh::world() const {
   int64_t product = 1;
-  for (const Axis &a : dense) product *= a.size;
+  for (const Axis &a : dense)
+    product *= a.size;
   return product;
 }
 
@@ -32,12 +37,14 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
       return invalid("mesh axis \"" + name + "\" is not supported; valid: dp, ep (edp follows)");
     if (value.getAsInteger(10, size) || size < 1 || size > 4096)
       return invalid("mesh axis " + name + " has size \"" + value + "\"; valid: 1 to 4096");
-    if (!sizes.try_emplace(name, size).second) return invalid("mesh axis " + name + " is given twice");
+    if (!sizes.try_emplace(name, size).second)
+      return invalid("mesh axis " + name + " is given twice");
   }
   auto at = [&](StringRef name) { return sizes.count(name) ? sizes[name] : 1; };
   int64_t dp = at("dp"), ep = at("ep");
   if (dp % ep)
-    return invalid("mesh: ep = " + llvm::Twine(ep) + " does not divide dp = " + llvm::Twine(dp) + "; both views must have the same ranks (dp = edp ep)");
+    return invalid("mesh: ep = " + llvm::Twine(ep) + " does not divide dp = " + llvm::Twine(dp) +
+                   "; both views must have the same ranks (dp = edp ep)");
   Mesh mesh;
   mesh.dense = {{"pp", 1}, {"dp", dp}, {"sp", 1}, {"tp", 1}};
   mesh.expert = {{"pp", 1}, {"edp", dp / ep}, {"ep", ep}, {"etp", 1}};
@@ -47,7 +54,8 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
 Mesh Mesh::of(ModuleOp module) {
   Mesh mesh;
   auto attr = module->getAttrOfType<DictionaryAttr>(attrs::mesh);
-  if (!attr) return mesh;
+  if (!attr)
+    return mesh;
   for (auto [key, view] : {std::pair(StringRef("dense"), &mesh.dense), {StringRef("expert"), &mesh.expert}})
     if (auto axes = attr.getAs<ArrayAttr>(key))
       for (auto axis : axes.getAsRange<DictionaryAttr>())
@@ -60,7 +68,8 @@ DictionaryAttr Mesh::toAttr(MLIRContext *context) const {
   auto view = [&](ArrayRef<Axis> axes) {
     SmallVector<Attribute> list;
     for (const Axis &a : axes)
-      list.push_back(b.getDictionaryAttr({b.getNamedAttr("axis", b.getStringAttr(a.name)), b.getNamedAttr("size", b.getI64IntegerAttr(a.size))}));
+      list.push_back(b.getDictionaryAttr(
+          {b.getNamedAttr("axis", b.getStringAttr(a.name)), b.getNamedAttr("size", b.getI64IntegerAttr(a.size))}));
     return b.getArrayAttr(list);
   };
   return b.getDictionaryAttr({b.getNamedAttr("dense", view(dense)), b.getNamedAttr("expert", view(expert))});

@@ -27,8 +27,9 @@ static int64_t duration(const PackedItem &item) {
 }
 
 /// Places the items in this order, each in the smallest gap that holds it. Returns the bytes used.
-static int64_t place(ArrayRef<PackedItem> items, ArrayRef<unsigned> order, ArrayRef<llvm::SmallVector<unsigned>> neighbours,
-                     int64_t align, llvm::SmallVectorImpl<int64_t> &offsets) {
+static int64_t place(ArrayRef<PackedItem> items, ArrayRef<unsigned> order,
+                     ArrayRef<llvm::SmallVector<unsigned>> neighbours, int64_t align,
+                     llvm::SmallVectorImpl<int64_t> &offsets) {
   offsets.assign(items.size(), -1);
   int64_t total = 0;
   for (unsigned id : order) {
@@ -76,12 +77,15 @@ Packing braid::pack(MutableArrayRef<PackedItem> items, int64_t align) {
   auto bySize = [](const PackedItem &item) { return Key(-item.bytes, -duration(item)); };
   auto byArea = [](const PackedItem &item) { return Key(-item.bytes * duration(item), -item.bytes); };
   auto byDuration = [](const PackedItem &item) { return Key(-duration(item), -item.bytes); };
-  auto byBegin = [](const PackedItem &item) { return Key(item.life.empty() ? 0 : item.life.front().begin, -item.bytes); };
+  auto byBegin = [](const PackedItem &item) {
+    return Key(item.life.empty() ? 0 : item.life.front().begin, -item.bytes);
+  };
   llvm::SmallVector<int64_t> offsets;
   auto attempt = [&](auto key) {
     llvm::SmallVector<unsigned> order(items.size());
     std::iota(order.begin(), order.end(), 0);
-    llvm::sort(order, [&](unsigned a, unsigned b) { return std::pair(key(items[a]), a) < std::pair(key(items[b]), b); });
+    llvm::sort(order,
+               [&](unsigned a, unsigned b) { return std::pair(key(items[a]), a) < std::pair(key(items[b]), b); });
     int64_t bytes = place(items, order, neighbours, align, offsets);
     if (!items.empty() && (items[0].offset < 0 || bytes < result.bytes)) {
       result.bytes = bytes;

@@ -9,16 +9,16 @@ namespace braid {
 struct PackedItem {
   int64_t bytes;
   llvm::SmallVector<Segment> life; ///< disjoint, ascending
-  int64_t offset = -1;             ///< the answer
+  int64_t offset = -1; ///< the answer
 };
 
 struct Packing {
-  int64_t bytes = 0;      ///< of the arena
+  int64_t bytes = 0; ///< of the arena
   int64_t lowerBound = 0; ///< most bytes alive at one moment
 };
 
-/// Gives every item an offset (a multiple of `align`) such that items alive at one moment do not overlap. Greedy best fit
-/// in several orders; the smallest result stays.
+/// Gives every item an offset (a multiple of `align`) such that items alive at one moment do not overlap. Greedy best
+/// fit in several orders; the smallest result stays.
 Packing pack(llvm::MutableArrayRef<PackedItem> items, int64_t align = 64);
 
 } // namespace braid

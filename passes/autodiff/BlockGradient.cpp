@@ -1,4 +1,5 @@
-//===- BlockGradient.cpp - reverse mode over blocks, repeats and layer functions ------------------------------------===//
+//===- BlockGradient.cpp - reverse mode over blocks, repeats and layer functions
+//------------------------------------===//
 #include "passes/autodiff/BlockGradient.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
@@ -18,12 +19,14 @@ bool Activity::visit(Operation &op) {
     Block &body = repeat.getBody().front();
     auto yield = cast<YieldOp>(body.getTerminator());
     for (auto [input, argument] : llvm::zip_equal(repeat.getInputs(), body.getArguments()))
-      if (isActive(input)) changed |= mark(argument);
+      if (isActive(input))
+        changed |= mark(argument);
     analyze(body);
     for (auto [i, value, result] : llvm::enumerate(yield.getValues(), repeat.getResults()))
       if (isActive(value)) {
         changed |= mark(result);
-        if (i < repeat.getCarried() && mark(body.getArgument(i))) changed = true;
+        if (i < repeat.getCarried() && mark(body.getArgument(i)))
+          changed = true;
       }
     return changed;
   }
@@ -31,37 +34,44 @@ bool Activity::visit(Operation &op) {
     auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
     Activity inner(symbols);
     for (auto [operand, argument] : llvm::zip_equal(call.getOperands(), callee.getArguments()))
-      if (isActive(operand)) inner.mark(argument);
+      if (isActive(operand))
+        inner.mark(argument);
     inner.analyze(callee.getBody().front());
     Operation *terminator = callee.getBody().front().getTerminator();
     for (auto [value, result] : llvm::zip_equal(terminator->getOperands(), call.getResults()))
-      if (inner.isActive(value)) changed |= mark(result);
+      if (inner.isActive(value))
+        changed |= mark(result);
     return changed;
   }
-  if (!isa<DifferentiableOpInterface>(op)) return false;
+  if (!isa<DifferentiableOpInterface>(op))
+    return false;
   if (llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
-    for (Value result : op.getResults()) changed |= mark(result);
+    for (Value result : op.getResults())
+      changed |= mark(result);
   return changed;
 }
 
 void Activity::analyze(Block &block) {
   for (bool changed = true; changed;) {
     changed = false;
-    for (Operation &op : block) changed |= visit(op);
+    for (Operation &op : block)
+      changed |= visit(op);
   }
 }
 
 //===- Cotangents -------------------------------------------------------------------------------------------------===//
 
 void BlockGradient::add(Value forward, Value cotangent) {
-  if (!activity.isActive(forward)) return;
+  if (!activity.isActive(forward))
+    return;
   cotangents[forward].push_back(cotangent);
 }
 
 /// Contributions arrive last use first; they are summed in order of use in the forward, once (phases-by-example D8).
 Value BlockGradient::cotangent(Value forward) {
   auto it = cotangents.find(forward);
-  if (it == cotangents.end()) return {};
+  if (it == cotangents.end())
+    return {};
   SmallVector<Value> &parts = it->second;
   if (parts.size() > 1) {
     SmallVector<Value> ordered(llvm::reverse(parts));
@@ -77,12 +87,14 @@ static Value zeroLike(OpBuilder &builder, Location loc, Type type) {
 }
 
 Value BlockGradient::cotangentOrZero(Value forward) {
-  if (Value value = cotangent(forward)) return value;
+  if (Value value = cotangent(forward))
+    return value;
   return zeroLike(backward, forward.getLoc(), forward.getType());
 }
 
 Value BlockGradient::saved(Value forward) {
-  if (Value known = imported.lookup(forward)) return known;
+  if (Value known = imported.lookup(forward))
+    return known;
   Value value;
   Operation *def = forward.getDefiningOp();
   if (def && def->hasTrait<OpTrait::ConstantLike>()) {
@@ -101,16 +113,21 @@ Value BlockGradient::saved(Value forward) {
 
 LogicalResult BlockGradient::run() {
   SmallVector<Operation *> ops;
-  for (Operation &op : block.without_terminator()) ops.push_back(&op);
+  for (Operation &op : block.without_terminator())
+    ops.push_back(&op);
   for (Operation *op : llvm::reverse(ops)) {
     bool needed = llvm::any_of(op->getResults(), [&](Value v) { return cotangents.contains(v); });
-    if (!needed) continue;
+    if (!needed)
+      continue;
     if (auto repeat = dyn_cast<RepeatOp>(op)) {
-      if (failed(differentiateRepeat(repeat))) return failure();
+      if (failed(differentiateRepeat(repeat)))
+        return failure();
     } else if (auto call = dyn_cast<func::CallOp>(op)) {
-      if (failed(differentiateCall(call))) return failure();
+      if (failed(differentiateCall(call)))
+        return failure();
     } else if (auto differentiable = dyn_cast<DifferentiableOpInterface>(op)) {
-      if (failed(differentiable.buildGradient(*this))) return failure();
+      if (failed(differentiable.buildGradient(*this)))
+        return failure();
     } else {
       return op->emitOpError() << "is needed by the loss but has no gradient";
     }
@@ -132,11 +149,12 @@ namespace {
 class BodyGradient : public BlockGradient {
 public:
   BodyGradient(GradientState &state, Activity &activity, RepeatOp repeat, Block &target, BlockGradient *outer)
-      : BlockGradient(state, activity, repeat.getBody().front(), atEnd(&target, repeat.getContext()), outer), repeat(repeat), target(target) {}
+      : BlockGradient(state, activity, repeat.getBody().front(), atEnd(&target, repeat.getContext()), outer),
+        repeat(repeat), target(target) {}
 
   RepeatOp repeat;
   Block &target;
-  SmallVector<Value> extraYields;   ///< values of the body, one more stacked result of the forward each
+  SmallVector<Value> extraYields; ///< values of the body, one more stacked result of the forward each
   SmallVector<Value> stackedInputs; ///< operands of the backward: known now, or null = the next extra yield
 
 protected:
@@ -176,7 +194,8 @@ LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
       }
     return WalkResult::advance();
   });
-  if (captures.wasInterrupted()) return failure();
+  if (captures.wasInterrupted())
+    return failure();
 
   // The backward body: cotangents of the active carried values, cotangents of stacked results, then saved values.
   Region region;
@@ -185,7 +204,8 @@ LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
   SmallVector<Value> inputs;
   SmallVector<int64_t> activeCarried;
   for (int64_t i = 0; i < carried; ++i) {
-    if (!wanted(body.getArgument(i)) && !wanted(yield.getValues()[i])) continue;
+    if (!wanted(body.getArgument(i)) && !wanted(yield.getValues()[i]))
+      continue;
     activeCarried.push_back(i);
     inputs.push_back(cotangentOrZero(repeat.getResult(i)));
     inner.add(yield.getValues()[i], target.addArgument(yield.getValues()[i].getType(), loc));
@@ -195,7 +215,8 @@ LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
       inputs.push_back(d);
       inner.add(yield.getValues()[i], target.addArgument(yield.getValues()[i].getType(), loc));
     }
-  if (failed(inner.run())) return failure();
+  if (failed(inner.run()))
+    return failure();
 
   SmallVector<Value> yields;
   SmallVector<Type> types;
@@ -225,7 +246,8 @@ LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
       all.push_back(extra);
       resultTypes.push_back(stackedType(count, extra.getType()));
     }
-    forward = RepeatOp::create(builder, loc, resultTypes, repeat.getInputs(), repeat.getCount(), repeat.getCarried(), repeat.getReverse());
+    forward = RepeatOp::create(builder, loc, resultTypes, repeat.getInputs(), repeat.getCount(), repeat.getCarried(),
+                               repeat.getReverse());
     forward->setDiscardableAttrs(repeat->getDiscardableAttrDictionary());
     forward.getBody().takeBody(repeat.getBody());
     yield->setOperands(all);
@@ -233,11 +255,14 @@ LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
     state.retire(repeat);
   }
   unsigned next = forward.getNumResults() - inner.extraYields.size();
-  for (Value stacked : inner.stackedInputs) inputs.push_back(stacked ? stacked : saved(forward.getResult(next++)));
+  for (Value stacked : inner.stackedInputs)
+    inputs.push_back(stacked ? stacked : saved(forward.getResult(next++)));
   auto grad = RepeatOp::create(backward, loc, types, inputs, count, activeCarried.size(), !forward.getReverse());
   grad.getBody().takeBody(region);
-  for (auto [n, i] : llvm::enumerate(activeCarried)) add(forward.getInputs()[i], grad.getResult(n));
-  for (auto [n, input] : llvm::enumerate(wantedInputs)) add(input, grad.getResult(activeCarried.size() + n));
+  for (auto [n, i] : llvm::enumerate(activeCarried))
+    add(forward.getInputs()[i], grad.getResult(n));
+  for (auto [n, input] : llvm::enumerate(wantedInputs))
+    add(input, grad.getResult(activeCarried.size() + n));
   return success();
 }
 
@@ -248,7 +273,8 @@ namespace {
 class LayerGradient : public BlockGradient {
 public:
   LayerGradient(GradientState &state, Activity &activity, func::FuncOp forward, Block &target)
-      : BlockGradient(state, activity, forward.getBody().front(), atEnd(&target, forward.getContext()), nullptr), target(target) {
+      : BlockGradient(state, activity, forward.getBody().front(), atEnd(&target, forward.getContext()), nullptr),
+        target(target) {
     outer = this; // a layer has no surroundings; views may still be rebuilt
   }
   Block &target;
@@ -280,7 +306,8 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
     }
   auto [it, isNew] = state.functions.try_emplace(key);
   FunctionGradient &gradient = it->second;
-  if (!isNew) return &gradient;
+  if (!isNew)
+    return &gradient;
 
   gradient.cotangentResults = cotangentResults;
   gradient.forward = callee.clone();
@@ -289,7 +316,8 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
   state.symbols.insert(gradient.forward, std::next(callee->getIterator()));
   Block &body = gradient.forward.getBody().front();
   Activity inner(state.symbols);
-  for (unsigned i : wantedArguments) inner.mark(body.getArgument(i));
+  for (unsigned i : wantedArguments)
+    inner.mark(body.getArgument(i));
   inner.analyze(body);
 
   Region region;
@@ -301,7 +329,8 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
     Value result = terminator->getOperand(i);
     layer.add(result, target.addArgument(result.getType(), result.getLoc()));
   }
-  if (failed(layer.run())) return failure();
+  if (failed(layer.run()))
+    return failure();
 
   // Split what is needed into arguments of the forward and values inside it.
   SmallVector<unsigned> order;
@@ -318,7 +347,8 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
       order.push_back(first + n);
     }
   gradient.numSaved = extra.size();
-  for (unsigned i = 0; i < first; ++i) order.push_back(i);
+  for (unsigned i = 0; i < first; ++i)
+    order.push_back(i);
 
   SmallVector<Value> returns(terminator->getOperands());
   llvm::append_range(returns, extra);
@@ -340,8 +370,9 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
     argument.replaceAllUsesWith(target.addArgument(argument.getType(), argument.getLoc()));
   }
   target.eraseArguments(0, old);
-  gradient.backward = func::FuncOp::create(atCallee, callee.getLoc(), (callee.getName() + "_grad").str(),
-                                           atCallee.getFunctionType(target.getArgumentTypes(), target.getTerminator()->getOperandTypes()));
+  gradient.backward = func::FuncOp::create(
+      atCallee, callee.getLoc(), (callee.getName() + "_grad").str(),
+      atCallee.getFunctionType(target.getArgumentTypes(), target.getTerminator()->getOperandTypes()));
   gradient.backward.setPrivate();
   gradient.backward.getBody().takeBody(region);
   gradient.backward->remove();
@@ -351,10 +382,12 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
 
 LogicalResult BlockGradient::differentiateCall(func::CallOp call) {
   FailureOr<FunctionGradient *> found = functionGradient(call);
-  if (failed(found)) return failure();
+  if (failed(found))
+    return failure();
   FunctionGradient &gradient = **found;
   SmallVector<Value> seeds;
-  for (unsigned i : gradient.cotangentResults) seeds.push_back(cotangent(call.getResult(i)));
+  for (unsigned i : gradient.cotangentResults)
+    seeds.push_back(cotangent(call.getResult(i)));
 
   OpBuilder builder(call);
   auto forward = func::CallOp::create(builder, call.getLoc(), gradient.forward, call.getOperands());
@@ -363,11 +396,14 @@ LogicalResult BlockGradient::differentiateCall(func::CallOp call) {
   state.retire(call);
 
   SmallVector<Value> operands;
-  for (unsigned i : gradient.neededArguments) operands.push_back(saved(forward.getOperand(i)));
-  for (unsigned i = 0; i < gradient.numSaved; ++i) operands.push_back(saved(forward.getResult(results + i)));
+  for (unsigned i : gradient.neededArguments)
+    operands.push_back(saved(forward.getOperand(i)));
+  for (unsigned i = 0; i < gradient.numSaved; ++i)
+    operands.push_back(saved(forward.getResult(results + i)));
   llvm::append_range(operands, seeds);
   auto grad = func::CallOp::create(backward, forward.getLoc(), gradient.backward, operands);
-  for (auto [i, d] : llvm::zip_equal(gradient.wantedArguments, grad.getResults())) add(forward.getOperand(i), d);
+  for (auto [i, d] : llvm::zip_equal(gradient.wantedArguments, grad.getResults()))
+    add(forward.getOperand(i), d);
   return success();
 }
 
@@ -377,13 +413,16 @@ LogicalResult BlockGradient::differentiateCall(func::CallOp call) {
 void BlockGradient::replaceForward(Operation *op, ValueRange with) {
   for (auto [from, to] : llvm::zip_equal(op->getResults(), with)) {
     replacements[from] = to;
-    if (activity.isActive(from)) activity.mark(to);
-    if (Value known = imported.lookup(from)) imported[to] = known;
+    if (activity.isActive(from))
+      activity.mark(to);
+    if (Value known = imported.lookup(from))
+      imported[to] = known;
   }
   op->replaceAllUsesWith(with);
 }
 
 Value BlockGradient::replaced(Value v) const {
-  while (Value next = replacements.lookup(v)) v = next;
+  while (Value next = replacements.lookup(v))
+    v = next;
   return v;
 }

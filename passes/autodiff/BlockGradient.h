@@ -26,23 +26,23 @@ private:
   llvm::DenseSet<mlir::Value> active;
 };
 
-/// Gradient of a layer function for one choice of cotangents and wanted arguments: the forward that also returns what the
-/// backward needs, and the backward.
+/// Gradient of a layer function for one choice of cotangents and wanted arguments: the forward that also returns what
+/// the backward needs, and the backward.
 struct FunctionGradient {
   mlir::func::FuncOp forward, backward;
-  llvm::SmallVector<unsigned> neededArguments;    ///< arguments of the forward that the backward takes first
-  unsigned numSaved = 0;                          ///< extra results of the forward, taken next
-  llvm::SmallVector<unsigned> cotangentResults;   ///< results whose cotangents the backward takes last
-  llvm::SmallVector<unsigned> wantedArguments;    ///< arguments whose cotangents it returns
+  llvm::SmallVector<unsigned> neededArguments; ///< arguments of the forward that the backward takes first
+  unsigned numSaved = 0; ///< extra results of the forward, taken next
+  llvm::SmallVector<unsigned> cotangentResults; ///< results whose cotangents the backward takes last
+  llvm::SmallVector<unsigned> wantedArguments; ///< arguments whose cotangents it returns
 };
 
 /// Shared by all blocks of a module.
 struct GradientState {
   mlir::ModuleOp module;
   mlir::SymbolTable &symbols;
-  llvm::StringMap<FunctionGradient> functions;    ///< by name and masks
-  /// Forward ops that were rebuilt with more results. They stay allocated until the end: maps are keyed by their values,
-  /// and a new op at the same address would be taken for an old one.
+  llvm::StringMap<FunctionGradient> functions; ///< by name and masks
+  /// Forward ops that were rebuilt with more results. They stay allocated until the end: maps are keyed by their
+  /// values, and a new op at the same address would be taken for an old one.
   llvm::SmallVector<mlir::Operation *> retired;
 
   void retire(mlir::Operation *op) {
@@ -51,14 +51,16 @@ struct GradientState {
     retired.push_back(op);
   }
   ~GradientState() {
-    for (mlir::Operation *op : retired) op->destroy();
+    for (mlir::Operation *op : retired)
+      op->destroy();
   }
 };
 
 class BlockGradient : public GradientContext {
 public:
   /// `insertion` is where the backward grows; `outer` resolves values defined outside of the block.
-  BlockGradient(GradientState &state, Activity &activity, mlir::Block &block, mlir::OpBuilder insertion, BlockGradient *outer)
+  BlockGradient(GradientState &state, Activity &activity, mlir::Block &block, mlir::OpBuilder insertion,
+                BlockGradient *outer)
       : state(state), activity(activity), block(block), backward(insertion), outer(outer) {}
 
   mlir::OpBuilder &builder() override { return backward; }

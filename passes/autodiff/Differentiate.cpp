@@ -1,4 +1,5 @@
-//===- Differentiate.cpp - train_step: forward, backward, optimizer -------------------------------------------------===//
+//===- Differentiate.cpp - train_step: forward, backward, optimizer
+//-------------------------------------------------===//
 // Works on logical tensors, before any sharding: nothing here knows of ranks or slices.
 #include "passes/Passes.h"
 #include "passes/autodiff/BlockGradient.h"
@@ -24,7 +25,9 @@ struct Entry {
     Operation *terminator = function.getBody().front().getTerminator();
     builder.setInsertionPoint(terminator);
   }
-  NamedAttribute str(StringRef name, StringRef value) { return builder.getNamedAttr(name, builder.getStringAttr(value)); }
+  NamedAttribute str(StringRef name, StringRef value) {
+    return builder.getNamedAttr(name, builder.getStringAttr(value));
+  }
 
   Value argument(Type type, ArrayRef<NamedAttribute> attributes) {
     unsigned index = function.getNumArguments();
@@ -53,9 +56,11 @@ class DifferentiatePass : public braid::impl::DifferentiatePassBase<Differentiat
   void runOnOperation() override {
     SmallVector<func::FuncOp> entries;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr("braid.train")) entries.push_back(function);
+      if (function->hasAttr("braid.train"))
+        entries.push_back(function);
     for (func::FuncOp function : entries)
-      if (failed(differentiate(function))) return signalPassFailure();
+      if (failed(differentiate(function)))
+        return signalPassFailure();
   }
 
   LogicalResult differentiate(func::FuncOp function);
@@ -65,14 +70,16 @@ class DifferentiatePass : public braid::impl::DifferentiatePassBase<Differentiat
 /// Index of the result with this braid.name, or -1.
 int resultNamed(func::FuncOp function, StringRef name) {
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (auto attr = function.getResultAttrOfType<StringAttr>(i, attrs::name); attr && attr.getValue() == name) return i;
+    if (auto attr = function.getResultAttrOfType<StringAttr>(i, attrs::name); attr && attr.getValue() == name)
+      return i;
   return -1;
 }
 
 LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");
   function->removeAttr("braid.train");
-  int sumIndex = resultNamed(function, "loss_sum"), countIndex = resultNamed(function, "loss_count"), auxIndex = resultNamed(function, "aux_loss");
+  int sumIndex = resultNamed(function, "loss_sum"), countIndex = resultNamed(function, "loss_count"),
+      auxIndex = resultNamed(function, "aux_loss");
   if (sumIndex < 0 || countIndex < 0)
     return function.emitOpError() << "has braid.train but no results named loss_sum and loss_count";
 
@@ -83,7 +90,8 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
     unsigned i = argument.getArgNumber();
     auto role = function.getArgAttrOfType<StringAttr>(i, attrs::role);
     auto trained = function.getArgAttrOfType<BoolAttr>(i, attrs::trained);
-    if (!role || role.getValue() != "parameter" || (trained && !trained.getValue())) continue;
+    if (!role || role.getValue() != "parameter" || (trained && !trained.getValue()))
+      continue;
     parameters.push_back({argument, function.getArgAttrOfType<StringAttr>(i, attrs::name).str(), {}});
     activity.mark(argument);
   }
@@ -100,18 +108,21 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   Value seed = ActivationOp::create(entry.builder, loc, count.getType(), count, "reciprocal");
   GradientState state{getOperation(), symbols, {}, {}};
   BlockGradient gradient(state, activity, body, entry.builder, nullptr);
-  if (!activity.isActive(sum)) return function.emitOpError() << "loss_sum depends on no trained parameter";
+  if (!activity.isActive(sum))
+    return function.emitOpError() << "loss_sum depends on no trained parameter";
   gradient.add(sum, seed);
   if (aux && activity.isActive(aux)) {
     auto type = cast<RankedTensorType>(aux.getType());
     auto one = DenseElementsAttr::get(type, entry.builder.getFloatAttr(type.getElementType(), 1.0));
     gradient.add(aux, arith::ConstantOp::create(entry.builder, loc, one));
   }
-  if (failed(gradient.run())) return failure();
+  if (failed(gradient.run()))
+    return failure();
   for (Parameter &parameter : parameters) {
     parameter.gradient = gradient.cotangent(parameter.value);
     if (!parameter.gradient)
-      return function.emitOpError() << "parameter " << parameter.name << " has no gradient: the loss does not depend on it";
+      return function.emitOpError() << "parameter " << parameter.name
+                                    << " has no gradient: the loss does not depend on it";
   }
 
   // What the host reads: the mean loss instead of sum and count; everything else stays as the frontend named it.
@@ -121,12 +132,14 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   for (auto [i, value] : llvm::enumerate(forward))
     if (static_cast<int>(i) != sumIndex && static_cast<int>(i) != countIndex)
       entry.result(value, function.getResultAttrDict(i).getValue());
-  if (failed(optimize(entry, settings, parameters))) return failure();
+  if (failed(optimize(entry, settings, parameters)))
+    return failure();
   entry.finish();
   return success();
 }
 
-LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableArrayRef<Parameter> parameters) {
+LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
+                                          MutableArrayRef<Parameter> parameters) {
   func::FuncOp function = entry.function;
   OpBuilder &builder = entry.builder;
   Location loc = function.getLoc();
@@ -138,11 +151,14 @@ LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
   auto scalar = RankedTensorType::get({1}, element);
   auto index = RankedTensorType::get({1}, builder.getI32Type());
 
-  struct Moments { Value first, second; };
+  struct Moments {
+    Value first, second;
+  };
   SmallVector<Moments> moments;
   auto moment = [&](Parameter &parameter, StringRef slot) {
-    SmallVector<NamedAttribute> attributes = {entry.str(attrs::name, parameter.name + "." + slot.str()), entry.str(attrs::role, "moment"),
-                                              entry.str(attrs::of, parameter.name), entry.str(attrs::slot, slot)};
+    SmallVector<NamedAttribute> attributes = {entry.str(attrs::name, parameter.name + "." + slot.str()),
+                                              entry.str(attrs::role, "moment"), entry.str(attrs::of, parameter.name),
+                                              entry.str(attrs::slot, slot)};
     if (Attribute layers = function.getArgAttr(parameter.value.getArgNumber(), attrs::layers))
       attributes.push_back(builder.getNamedAttr(attrs::layers, layers));
     return entry.argument(parameter.gradient.getType(), attributes);
@@ -151,23 +167,27 @@ LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
     Value first = moment(parameter, "first");
     moments.push_back({first, moment(parameter, "second")});
   }
-  Value learningRate = entry.argument(scalar, {entry.str(attrs::name, "learning_rate"), entry.str(attrs::role, "input")});
+  Value learningRate =
+      entry.argument(scalar, {entry.str(attrs::name, "learning_rate"), entry.str(attrs::role, "input")});
   Value step = entry.argument(index, {entry.str(attrs::name, "step"), entry.str(attrs::role, "input")});
 
   SmallVector<Value> gradients;
-  for (Parameter &parameter : parameters) gradients.push_back(parameter.gradient);
+  for (Parameter &parameter : parameters)
+    gradients.push_back(parameter.gradient);
   Value squares = SumSquaresOp::create(builder, loc, scalar, gradients);
-  auto clip = ClipScaleOp::create(builder, loc, scalar, scalar, squares, builder.getF64FloatAttr(setting("clip_norm", 0.0)));
+  auto clip =
+      ClipScaleOp::create(builder, loc, scalar, scalar, squares, builder.getF64FloatAttr(setting("clip_norm", 0.0)));
   entry.result(clip.getNorm(), {entry.str(attrs::name, "grad_norm"), entry.str(attrs::role, "output")});
 
   for (auto [parameter, moment] : llvm::zip_equal(parameters, moments)) {
     unsigned i = parameter.value.getArgNumber();
     auto decays = function.getArgAttrOfType<BoolAttr>(i, attrs::decay);
-    auto update = AdamwOp::create(builder, loc, parameter.value.getType(), moment.first.getType(), moment.second.getType(), parameter.value,
-                                  parameter.gradient, moment.first, moment.second, learningRate, step, clip.getScale(),
-                                  builder.getF64FloatAttr(setting("beta1", 0.9)), builder.getF64FloatAttr(setting("beta2", 0.95)),
-                                  builder.getF64FloatAttr(setting("eps", 1e-8)),
-                                  builder.getF64FloatAttr(decays && !decays.getValue() ? 0.0 : setting("weight_decay", 0.1)));
+    auto update =
+        AdamwOp::create(builder, loc, parameter.value.getType(), moment.first.getType(), moment.second.getType(),
+                        parameter.value, parameter.gradient, moment.first, moment.second, learningRate, step,
+                        clip.getScale(), builder.getF64FloatAttr(setting("beta1", 0.9)),
+                        builder.getF64FloatAttr(setting("beta2", 0.95)), builder.getF64FloatAttr(setting("eps", 1e-8)),
+                        builder.getF64FloatAttr(decays && !decays.getValue() ? 0.0 : setting("weight_decay", 0.1)));
     auto alias = [&](Value result, Value argument) {
       unsigned number = cast<BlockArgument>(argument).getArgNumber();
       SmallVector<NamedAttribute> attributes(function.getArgAttrDict(number).getValue());
@@ -177,9 +197,10 @@ LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
     alias(update.getNewParameter(), parameter.value);
     alias(update.getNewFirst(), moment.first);
     alias(update.getNewSecond(), moment.second);
-    SmallVector<NamedAttribute> attributes = {entry.str(attrs::name, "gradient." + parameter.name), entry.str(attrs::role, "gradient"),
-                                              entry.str(attrs::of, parameter.name)};
-    if (Attribute layers = function.getArgAttr(i, attrs::layers)) attributes.push_back(builder.getNamedAttr(attrs::layers, layers));
+    SmallVector<NamedAttribute> attributes = {entry.str(attrs::name, "gradient." + parameter.name),
+                                              entry.str(attrs::role, "gradient"), entry.str(attrs::of, parameter.name)};
+    if (Attribute layers = function.getArgAttr(i, attrs::layers))
+      attributes.push_back(builder.getNamedAttr(attrs::layers, layers));
     entry.result(parameter.gradient, attributes);
   }
   return success();

@@ -23,8 +23,7 @@ using namespace braid;
 namespace {
 
 /// What the chunk ops of one scan have in common: dimensions, types, and the forward's first half.
-template <typename Scan>
-struct Chunked {
+template <typename Scan> struct Chunked {
   Scan scan;
   OpBuilder builder;
   Location loc;
@@ -50,16 +49,12 @@ struct Chunked {
   Type transitionType() {
     int64_t keys = q.getDimSize(3);
     switch (scan.getClassId()) {
-    case LsmClass::I:
-      return {};
+    case LsmClass::I: return {};
     case LsmClass::S0:
-    case LsmClass::S:
-      return perChunk({});
-    case LsmClass::V:
-      return perChunk({keys});
+    case LsmClass::S: return perChunk({});
+    case LsmClass::V: return perChunk({keys});
     case LsmClass::H:
-    case LsmClass::GH:
-      return perChunk({keys, keys});
+    case LsmClass::GH: return perChunk({keys, keys});
     }
     llvm_unreachable("all classes are covered");
   }

@@ -30,8 +30,7 @@ int64_t defaultChunkSize(LsmClass classId, int64_t tokens, int64_t keys, int64_t
 struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideChunkSizePass> {
   using DecideChunkSizePassBase::DecideChunkSizePassBase;
 
-  template <typename Op>
-  void decide(Op op) {
+  template <typename Op> void decide(Op op) {
     if (op.getChunkSize())
       return;
     auto q = cast<RankedTensorType>(op.getQ().getType()), v = cast<RankedTensorType>(op.getV().getType());
@@ -43,8 +42,8 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
 
   void runOnOperation() override {
     if (chunkSize < 0 || chunkSize % tileRows != 0) {
-      getOperation().emitError("chunk-size = ")
-          << chunkSize.getValue() << " is not a multiple of " << tileRows << " (0 chooses from the class and the dimensions)";
+      getOperation().emitError("chunk-size = ") << chunkSize.getValue() << " is not a multiple of " << tileRows
+                                                << " (0 chooses from the class and the dimensions)";
       return signalPassFailure();
     }
     getOperation().walk([&](Operation *op) {

@@ -1,4 +1,5 @@
-//===- CommandLowering.h - one entry function becoming a command list ------------------------------------------------===//
+//===- CommandLowering.h - one entry function becoming a command list
+//------------------------------------------------===//
 #ifndef PASSES_LOWER_COMMANDLOWERING_H
 #define PASSES_LOWER_COMMANDLOWERING_H
 
@@ -33,8 +34,8 @@ private:
   mlir::LogicalResult lower(CommAwaitOp await);
   void lower(cmd::MaterializeOp copy);
 
-  /// A collective on the stream of its axis, behind all that the compute stream was given so far. Returns the event that
-  /// its end records.
+  /// A collective on the stream of its axis, behind all that the compute stream was given so far. Returns the event
+  /// that its end records.
   int64_t begin(mlir::Operation *op, mlir::StringAttr axis);
   int64_t end(mlir::Operation *op, mlir::StringAttr axis);
   mlir::LogicalResult collective(mlir::Operation *op, cmd::CollectiveKind kind, mlir::StringAttr axis, int64_t peers,

@@ -1,6 +1,6 @@
 //===- ExpandMath.cpp - f32 elementary functions as polynomials on vectors ----------------------------------------===//
-// Coefficients are those of the Cephes library (single precision). Reductions use fused multiply-add, so the low parts of
-// the constants are exact where it matters.
+// Coefficients are those of the Cephes library (single precision). Reductions use fused multiply-add, so the low parts
+// of the constants are exact where it matters.
 #include "passes/Passes.h"
 #include "passes/lower/LowerKernels.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr float kLog2e = 1.44269504088896341f;
 constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f; // their sum is ln 2; n * high is exact
-constexpr float kMagic = 12582912.0f;                                // 1.5 * 2^23: adding it rounds to an integer
+constexpr float kMagic = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer
 
 /// Emits f32 arithmetic on one shape: a scalar or a 1-D vector.
 class Emitter {
@@ -64,7 +64,8 @@ public:
   }
   /// e^r - 1 - r over r^2.
   Value expTail(Value r) {
-    return poly(r, {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f});
+    return poly(r, {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
+                    5.0000001201e-1f});
   }
   Value powerOfTwo(Value n) { return number(shl(addI(n, i(127)), 23)); }
   /// x 2^n for integral n in [-152, 130], rounded once.
@@ -119,7 +120,8 @@ public:
     float inf = std::numeric_limits<float>::infinity();
     y = select(cmp(arith::CmpFPredicate::OGE, x, f(inf)), x, y);
     y = select(cmp(arith::CmpFPredicate::OEQ, x, f(0.0f)), f(-inf), y);
-    return select(cmp(arith::CmpFPredicate::UGE, x, f(0.0f)), select(cmp(arith::CmpFPredicate::UNO, x, x), x, y), f(NAN));
+    return select(cmp(arith::CmpFPredicate::UGE, x, f(0.0f)), select(cmp(arith::CmpFPredicate::UNO, x, x), x, y),
+                  f(NAN));
   }
   /// log(1 + x) = log(u) x / (u - 1) with u = 1 + x rounded.
   Value log1p(Value x) {
@@ -145,7 +147,8 @@ public:
       quadrant = addI(quadrant, i(1));
     Value z = mul(r, r);
     Value s = fma(mul(poly(z, {-1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f}), z), r, r);
-    Value c = fma(poly(z, {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f}), mul(z, z), fma(z, f(-0.5f), f(1.0f)));
+    Value c = fma(poly(z, {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f}), mul(z, z),
+                  fma(z, f(-0.5f), f(1.0f)));
     Value odd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, andI(quadrant, i(1)), i(0));
     Value y = select(odd, c, s);
     return number(xorI(bits(y), shl(andI(quadrant, i(2)), 30)));
@@ -213,7 +216,8 @@ LogicalResult braid::expandMath(ModuleOp module, bool hasScale, bool hasBf16) {
   module->walk([&](Operation *op) {
     if (isa_and_nonnull<math::MathDialect>(op->getDialect()) && op->getNumOperands() > 0)
       ops.push_back(op);
-    if (auto round = dyn_cast<arith::TruncFOp>(op); round && !hasBf16 && getElementTypeOrSelf(round.getIn()).isF32() && getElementTypeOrSelf(round.getType()).isBF16())
+    if (auto round = dyn_cast<arith::TruncFOp>(op); round && !hasBf16 && getElementTypeOrSelf(round.getIn()).isF32() &&
+                                                    getElementTypeOrSelf(round.getType()).isBF16())
       ops.push_back(op);
     hasErf |= isa<math::ErfOp>(op);
   });
@@ -227,7 +231,8 @@ LogicalResult braid::expandMath(ModuleOp module, bool hasScale, bool hasBf16) {
     }
     if (isa<math::RsqrtOp>(op)) {
       Value one = arith::ConstantOp::create(b, op->getLoc(), b.getOneAttr(type));
-      op->replaceAllUsesWith(ValueRange{arith::DivFOp::create(b, op->getLoc(), one, math::SqrtOp::create(b, op->getLoc(), op->getOperand(0)))});
+      op->replaceAllUsesWith(ValueRange{
+          arith::DivFOp::create(b, op->getLoc(), one, math::SqrtOp::create(b, op->getLoc(), op->getOperand(0)))});
       op->erase();
       continue;
     }

@@ -1,6 +1,6 @@
 //===- KernelSignature.h - the slots of a kernel, in ABI order ----------------------------------------------------===//
-// `void kernel(const int64_t *args, int64_t begin, int64_t end)`: args[0..2] are the grid extents, then the slots listed
-// here. Both the code generator and the command lowering ask this one function, so they cannot disagree.
+// `void kernel(const int64_t *args, int64_t begin, int64_t end)`: args[0..2] are the grid extents, then the slots
+// listed here. Both the code generator and the command lowering ask this one function, so they cannot disagree.
 #ifndef PASSES_LOWER_KERNELSIGNATURE_H
 #define PASSES_LOWER_KERNELSIGNATURE_H
 
@@ -16,9 +16,9 @@ enum class SlotKind : uint8_t { pointer = 0, i64 = 1, f32 = 2, f64 = 3 };
 enum class SlotPart : uint8_t { data, size, stride };
 
 struct KernelSlot {
-  std::string name;  ///< q, q.dim0, q.stride0: the number is that of the buffer dimension
+  std::string name; ///< q, q.dim0, q.stride0: the number is that of the buffer dimension
   SlotKind kind;
-  SlotPart part;     ///< data: the pointer or the scalar itself
+  SlotPart part; ///< data: the pointer or the scalar itself
   unsigned argument; ///< of the kernel function
   int64_t dimension; ///< of the buffer, for size and stride
 };
@@ -28,7 +28,8 @@ struct KernelSignature {
   std::string name;
   std::vector<KernelSlot> slots; ///< slots[i] is args[kGridSlots + i]
 
-  /// Of a func.func with tile.kernel (verified IR). A buffer is a pointer, then its dynamic sizes, then its dynamic strides.
+  /// Of a func.func with tile.kernel (verified IR). A buffer is a pointer, then its dynamic sizes, then its dynamic
+  /// strides.
   static KernelSignature of(mlir::func::FuncOp kernel);
 };
 

@@ -1,4 +1,5 @@
-//===- LowerLibraryCalls.cpp - gemm and grouped gemm on planned buffers ----------------------------------------------===//
+//===- LowerLibraryCalls.cpp - gemm and grouped gemm on planned buffers
+//----------------------------------------------===//
 #include "passes/lower/CommandLowering.h"
 
 #include "passes/analysis/Views.h"
@@ -22,7 +23,9 @@ static FailureOr<MatrixView> matrixOf(Operation *op, StringRef name, Value value
   while (product < columns && i > 0) {
     --i;
     if (shape[i] != 1 && strides[i] != product)
-      return op->emitOpError("'") << name << "': the columns of a row are not one after the other in " << value.getType(), failure();
+      return op->emitOpError("'") << name << "': the columns of a row are not one after the other in "
+                                  << value.getType(),
+             failure();
     product *= shape[i];
   }
   if (product != columns)
@@ -38,7 +41,8 @@ static FailureOr<MatrixView> matrixOf(Operation *op, StringRef name, Value value
       first = false;
     } else if (strides[i] != span) {
       if (!inRows)
-        return op->emitOpError("'") << name << "': the rows have more than two distances in " << value.getType(), failure();
+        return op->emitOpError("'") << name << "': the rows have more than two distances in " << value.getType(),
+               failure();
       inRows = false;
       view.batchStride = strides[i];
     }
@@ -61,8 +65,8 @@ static LogicalResult cut(MatrixView &view, int64_t batch) {
 }
 
 static cmd::BufferAttr shifted(cmd::BufferAttr buffer, int64_t bytes) {
-  return cmd::BufferAttr::get(buffer.getContext(), buffer.getArena(), buffer.getOffset() + bytes, buffer.getBytes() - bytes,
-                              buffer.getStrides());
+  return cmd::BufferAttr::get(buffer.getContext(), buffer.getArena(), buffer.getOffset() + bytes,
+                              buffer.getBytes() - bytes, buffer.getStrides());
 }
 
 LogicalResult CommandLowering::lower(tile::GemmOp gemm) {
@@ -72,19 +76,20 @@ LogicalResult CommandLowering::lower(tile::GemmOp gemm) {
   if (failed(a) || failed(b) || failed(c))
     return failure();
   auto typeOf = [](Value value) { return TypeAttr::get(cast<RankedTensorType>(value.getType()).getElementType()); };
-  auto emit = [&](const MatrixView &a, const MatrixView &b, const MatrixView &c, int64_t piece, bool accumulate, int64_t batch) {
+  auto emit = [&](const MatrixView &a, const MatrixView &b, const MatrixView &c, int64_t piece, bool accumulate,
+                  int64_t batch) {
     int64_t m = c.rows, n = c.columns, k = gemm.getTransposeA() ? a.rows : a.columns;
     auto number = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
     auto at = [&](Value value, const MatrixView &view) {
-      return shifted(bufferOf(value), piece * view.batchStride * cmd::elementBytes(getElementTypeOrSelf(value.getType())));
+      return shifted(bufferOf(value),
+                     piece * view.batchStride * cmd::elementBytes(getElementTypeOrSelf(value.getType())));
     };
     cmd::GemmOp::create(builder, gemm.getLoc(), number(m), number(n), number(k), at(gemm.getA(), a), at(gemm.getB(), b),
-                        at(gemm.getResult(), c),
-                        number(a.leading), number(b.leading), number(c.leading), typeOf(gemm.getA()), typeOf(gemm.getB()),
-                        typeOf(gemm.getResult()), gemm.getTransposeAAttr(), gemm.getTransposeBAttr(),
-                        accumulate ? builder.getUnitAttr() : UnitAttr(), number(batch), number(batch > 1 ? a.batchStride : 0),
-                        number(batch > 1 ? b.batchStride : 0), number(batch > 1 ? c.batchStride : 0), FlatSymbolRefAttr(),
-                        nameOf(gemm, "gemm"));
+                        at(gemm.getResult(), c), number(a.leading), number(b.leading), number(c.leading),
+                        typeOf(gemm.getA()), typeOf(gemm.getB()), typeOf(gemm.getResult()), gemm.getTransposeAAttr(),
+                        gemm.getTransposeBAttr(), accumulate ? builder.getUnitAttr() : UnitAttr(), number(batch),
+                        number(batch > 1 ? a.batchStride : 0), number(batch > 1 ? b.batchStride : 0),
+                        number(batch > 1 ? c.batchStride : 0), FlatSymbolRefAttr(), nameOf(gemm, "gemm"));
   };
   bool accumulate = gemm.getC() != nullptr;
   auto irregular = [&](StringRef why) { return gemm.emitOpError("a slice with gaps cannot be multiplied: ") << why; };
@@ -121,11 +126,13 @@ LogicalResult CommandLowering::lower(tile::GroupedGemmOp gemm) {
   int64_t m = weight ? a.getDimSize(2) : 0, k = weight ? 0 : a.getDimSize(2);
   int64_t n = weight ? b.getDimSize(2) : b.getDimSize(transposed ? 1 : 2);
   auto number = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
-  cmd::GroupedGemmOp::create(builder, gemm.getLoc(), cmd::GroupedKindAttr::get(gemm.getContext(), weight ? cmd::GroupedKind::weight : cmd::GroupedKind::rows), number(groups), number(rows),
-                             number(m), number(n), number(k), bufferOf(gemm.getA()), bufferOf(gemm.getB()), bufferOf(gemm.getResult()),
-                             bufferOf(gemm.getOffsets()), number(a.getDimSize(2)), number(b.getDimSize(2)), number(c.getDimSize(c.getRank() - 1)),
-                             TypeAttr::get(a.getElementType()), TypeAttr::get(b.getElementType()), TypeAttr::get(c.getElementType()),
-                             gemm.getTransposeBAttr(), gemm.getC() ? builder.getUnitAttr() : UnitAttr(), FlatSymbolRefAttr(),
-                             nameOf(gemm, "grouped_gemm"));
+  cmd::GroupedGemmOp::create(
+      builder, gemm.getLoc(),
+      cmd::GroupedKindAttr::get(gemm.getContext(), weight ? cmd::GroupedKind::weight : cmd::GroupedKind::rows),
+      number(groups), number(rows), number(m), number(n), number(k), bufferOf(gemm.getA()), bufferOf(gemm.getB()),
+      bufferOf(gemm.getResult()), bufferOf(gemm.getOffsets()), number(a.getDimSize(2)), number(b.getDimSize(2)),
+      number(c.getDimSize(c.getRank() - 1)), TypeAttr::get(a.getElementType()), TypeAttr::get(b.getElementType()),
+      TypeAttr::get(c.getElementType()), gemm.getTransposeBAttr(), gemm.getC() ? builder.getUnitAttr() : UnitAttr(),
+      FlatSymbolRefAttr(), nameOf(gemm, "grouped_gemm"));
   return success();
 }

@@ -1,4 +1,5 @@
-//===- LowerToCommands.cpp - planned entry functions -> command lists ------------------------------------------------===//
+//===- LowerToCommands.cpp - planned entry functions -> command lists
+//------------------------------------------------===//
 // Nothing is decided here: PlanMemory said where values lie, the order of ops is the order of commands. Two values that
 // should be one buffer and are not become a copy.
 #include "passes/lower/CommandLowering.h"
@@ -18,7 +19,8 @@ namespace braid {
 #include "passes/Passes.h.inc"
 } // namespace braid
 
-//===- Names -------------------------------------------------------------------------------------------------------===//
+//===- Names
+//-------------------------------------------------------------------------------------------------------===//
 
 /// "layers.*.lsm scan" from the locations of a call and of the op in the callee, outermost first.
 static void collectNames(Location loc, SmallVectorImpl<StringRef> &names) {
@@ -43,23 +45,26 @@ StringAttr CommandLowering::nameOf(Operation *op, StringRef fallback) const {
   return names.empty() ? StringAttr() : StringAttr::get(op->getContext(), llvm::join(names, " "));
 }
 
-//===- Launches ----------------------------------------------------------------------------------------------------===//
+//===- Launches
+//----------------------------------------------------------------------------------------------------===//
 
 /// A tensor as the kernel's buffer parameter sees it: what is static in the parameter's type must be so.
 static LogicalResult checkParameter(Operation *op, StringRef name, MemRefType type, Value value) {
   auto tensor = cast<RankedTensorType>(value.getType());
   if (type.getRank() != tensor.getRank())
-    return op->emitOpError("'") << name << "': the kernel's parameter has rank " << type.getRank() << " but the tensor is " << tensor;
+    return op->emitOpError("'") << name << "': the kernel's parameter has rank " << type.getRank()
+                                << " but the tensor is " << tensor;
   if (type.getElementType() != tensor.getElementType())
-    return op->emitOpError("'") << name << "': the kernel's parameter holds " << type.getElementType() << " but the tensor is " << tensor;
+    return op->emitOpError("'") << name << "': the kernel's parameter holds " << type.getElementType()
+                                << " but the tensor is " << tensor;
   SmallVector<int64_t> strides, actual = elementStrides(value);
   int64_t offset;
   if (failed(type.getStridesAndOffset(strides, offset)))
     return op->emitOpError("'") << name << "': the kernel's parameter " << type << " has no strides";
   for (int64_t i = 0; i < type.getRank(); ++i) {
     if (!type.isDynamicDim(i) && type.getDimSize(i) != tensor.getDimSize(i))
-      return op->emitOpError("'") << name << "': dimension " << i << " of the kernel's parameter is " << type.getDimSize(i)
-                                  << " but the tensor is " << tensor;
+      return op->emitOpError("'") << name << "': dimension " << i << " of the kernel's parameter is "
+                                  << type.getDimSize(i) << " but the tensor is " << tensor;
     // A dynamic stride of an identity layout follows from the sizes.
     bool fromLayout = !type.getLayout().isIdentity();
     if (tensor.getDimSize(i) != 1 && fromLayout && !ShapedType::isDynamic(strides[i]) && strides[i] != actual[i])
@@ -67,7 +72,8 @@ static LogicalResult checkParameter(Operation *op, StringRef name, MemRefType ty
                                   << " but the tensor's is " << actual[i];
   }
   if (type.getLayout().isIdentity() && !isContiguous(value))
-    return op->emitOpError("'") << name << "': the kernel wants rows one after the other, but the tensor is a slice with gaps";
+    return op->emitOpError("'") << name
+                                << "': the kernel wants rows one after the other, but the tensor is a slice with gaps";
   return success();
 }
 
@@ -90,7 +96,8 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
     if (auto memref = dyn_cast<MemRefType>(kernel.getArgumentTypes()[slot.argument])) {
       auto tensor = tensors.find(name.getValue());
       if (tensor == tensors.end())
-        return launch.emitOpError("gives no tensor to parameter '") << name.getValue() << "' of @" << launch.getKernel();
+        return launch.emitOpError("gives no tensor to parameter '")
+               << name.getValue() << "' of @" << launch.getKernel();
       Value value = tensor->second;
       switch (slot.part) {
       case SlotPart::data:
@@ -108,9 +115,9 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
       if (!attribute)
         return launch.emitOpError("gives no value to parameter '") << name.getValue() << "' of @" << launch.getKernel();
       if ((slot.kind == SlotKind::i64) != isa<IntegerAttr>(attribute) || !isa<IntegerAttr, FloatAttr>(attribute))
-        return launch.emitOpError("parameter '") << name.getValue() << "' of @" << launch.getKernel() << " is "
-                                                 << (slot.kind == SlotKind::i64 ? "an integer" : "a float") << " but gets "
-                                                 << attribute;
+        return launch.emitOpError("parameter '")
+               << name.getValue() << "' of @" << launch.getKernel() << " is "
+               << (slot.kind == SlotKind::i64 ? "an integer" : "a float") << " but gets " << attribute;
       if (auto integer = dyn_cast<IntegerAttr>(attribute))
         attribute = builder.getI64IntegerAttr(integer.getInt());
     }
@@ -121,7 +128,8 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
       return launch.emitOpError("@") << launch.getKernel() << " has no parameter '" << given.first() << "'";
   for (NamedAttribute given : launch.getScalars())
     if (!used.contains(given.getName().getValue()))
-      return launch.emitOpError("@") << launch.getKernel() << " has no parameter '" << given.getName().getValue() << "'";
+      return launch.emitOpError("@") << launch.getKernel() << " has no parameter '" << given.getName().getValue()
+                                     << "'";
 
   SmallVector<int64_t> grid(launch.getGrid());
   grid.resize(3, 1);
@@ -130,7 +138,8 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
   return success();
 }
 
-//===- Collectives -------------------------------------------------------------------------------------------------===//
+//===- Collectives
+//-------------------------------------------------------------------------------------------------===//
 
 int64_t CommandLowering::begin(Operation *op, StringAttr axis) {
   streams.insert(axis);
@@ -145,8 +154,8 @@ int64_t CommandLowering::end(Operation *op, StringAttr axis) {
   return events++;
 }
 
-LogicalResult CommandLowering::collective(Operation *op, cmd::CollectiveKind kind, StringAttr axis, int64_t peers, Value x,
-                                          Value result, Value sendCounts, Value recvCounts) {
+LogicalResult CommandLowering::collective(Operation *op, cmd::CollectiveKind kind, StringAttr axis, int64_t peers,
+                                          Value x, Value result, Value sendCounts, Value recvCounts) {
   for (Value value : {x, result})
     if (!isContiguous(value))
       return op->emitOpError("cannot send a slice with gaps: ") << value.getType();
@@ -159,11 +168,11 @@ LogicalResult CommandLowering::collective(Operation *op, cmd::CollectiveKind kin
       counts = cast<RankedTensorType>(sendCounts.getType()).getNumElements() / peers;
     }
   }
-  cmd::CollectiveOp::create(builder, op->getLoc(), cmd::CollectiveKindAttr::get(op->getContext(), kind), axis, bufferOf(x), bufferOf(result), TypeAttr::get(type.getElementType()),
-                            builder.getI64IntegerAttr(block), builder.getI64IntegerAttr(row),
-                            sendCounts ? bufferOf(sendCounts) : cmd::BufferAttr(), recvCounts ? bufferOf(recvCounts) : cmd::BufferAttr(),
-                            builder.getI64IntegerAttr(counts), FlatSymbolRefAttr::get(axis),
-                            nameOf(op, cmd::stringifyCollectiveKind(kind)));
+  cmd::CollectiveOp::create(
+      builder, op->getLoc(), cmd::CollectiveKindAttr::get(op->getContext(), kind), axis, bufferOf(x), bufferOf(result),
+      TypeAttr::get(type.getElementType()), builder.getI64IntegerAttr(block), builder.getI64IntegerAttr(row),
+      sendCounts ? bufferOf(sendCounts) : cmd::BufferAttr(), recvCounts ? bufferOf(recvCounts) : cmd::BufferAttr(),
+      builder.getI64IntegerAttr(counts), FlatSymbolRefAttr::get(axis), nameOf(op, cmd::stringifyCollectiveKind(kind)));
   return success();
 }
 
@@ -184,7 +193,8 @@ LogicalResult CommandLowering::lower(CommStartOp start) {
   cmd::CollectiveKind kind = kindOf(start.getKind());
   if (kind == cmd::CollectiveKind::all_to_all) {
     if (start.getInputs().size() != 1 && start.getInputs().size() != 3)
-      return start.emitOpError("all_to_all takes x, or x, send_counts and recv_counts; has ") << start.getInputs().size() << " operands";
+      return start.emitOpError("all_to_all takes x, or x, send_counts and recv_counts; has ")
+             << start.getInputs().size() << " operands";
     bool counted = start.getInputs().size() == 3;
     if (failed(collective(start, kind, axis, start.getPeers(), start.getInputs()[0], await.getResult(0),
                           counted ? start.getInputs()[1] : Value(), counted ? start.getInputs()[2] : Value())))
@@ -199,22 +209,27 @@ LogicalResult CommandLowering::lower(CommStartOp start) {
 }
 
 LogicalResult CommandLowering::lower(CommAwaitOp await) {
-  cmd::WaitOp::create(builder, await.getLoc(), ends.lookup(await.getFuture().getDefiningOp()), FlatSymbolRefAttr(), StringAttr());
+  cmd::WaitOp::create(builder, await.getLoc(), ends.lookup(await.getFuture().getDefiningOp()), FlatSymbolRefAttr(),
+                      StringAttr());
   return success();
 }
 
-//===- Structure ---------------------------------------------------------------------------------------------------===//
+//===- Structure
+//---------------------------------------------------------------------------------------------------===//
 
 void CommandLowering::lower(cmd::MaterializeOp copy) {
   cmd::BufferAttr target = bufferOf(copy.getResult());
   if (isZero(copy.getSource()))
-    cmd::FillOp::create(builder, copy.getLoc(), target, builder.getI64IntegerAttr(0), FlatSymbolRefAttr(), nameOf(copy, ""));
+    cmd::FillOp::create(builder, copy.getLoc(), target, builder.getI64IntegerAttr(0), FlatSymbolRefAttr(),
+                        nameOf(copy, ""));
   else if (bufferOf(copy.getSource()) != target)
-    cmd::CopyOp::create(builder, copy.getLoc(), bufferOf(copy.getSource()), target, FlatSymbolRefAttr(), nameOf(copy, ""));
+    cmd::CopyOp::create(builder, copy.getLoc(), bufferOf(copy.getSource()), target, FlatSymbolRefAttr(),
+                        nameOf(copy, ""));
 }
 
 LogicalResult CommandLowering::lower(RepeatOp repeat) {
-  auto command = cmd::RepeatOp::create(builder, repeat.getLoc(), builder.getI64IntegerAttr(repeat.getCount()), FlatSymbolRefAttr(), nameOf(repeat, ""));
+  auto command = cmd::RepeatOp::create(builder, repeat.getLoc(), builder.getI64IntegerAttr(repeat.getCount()),
+                                       FlatSymbolRefAttr(), nameOf(repeat, ""));
   OpBuilder::InsertionGuard guard(builder);
   builder.createBlock(&command.getBody());
   return lower(repeat.getBody().front());
@@ -222,28 +237,32 @@ LogicalResult CommandLowering::lower(RepeatOp repeat) {
 
 LogicalResult CommandLowering::lower(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
-      .Case<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp, RepeatOp, CommStartOp, CommAwaitOp>([&](auto op) { return lower(op); })
+      .Case<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp, RepeatOp, CommStartOp, CommAwaitOp>(
+          [&](auto op) { return lower(op); })
       .Case([&](cmd::MaterializeOp copy) { return lower(copy), success(); })
       .Case([&](CommAllReduceOp reduce) -> LogicalResult {
         begin(reduce, reduce.getAxisAttr());
-        if (failed(collective(reduce, cmd::CollectiveKind::all_reduce, reduce.getAxisAttr(), 1, reduce.getX(), reduce.getResult(), {}, {})))
+        if (failed(collective(reduce, cmd::CollectiveKind::all_reduce, reduce.getAxisAttr(), 1, reduce.getX(),
+                              reduce.getResult(), {}, {})))
           return failure();
         cmd::WaitOp::create(builder, op.getLoc(), end(reduce, reduce.getAxisAttr()), FlatSymbolRefAttr(), StringAttr());
         return success();
       })
       .Case([&](CommAllToAllOp exchange) -> LogicalResult {
         begin(exchange, exchange.getAxisAttr());
-        if (failed(collective(exchange, cmd::CollectiveKind::all_to_all, exchange.getAxisAttr(), exchange.getPeers(), exchange.getX(),
-                              exchange.getResult(), exchange.getSendCounts(), exchange.getRecvCounts())))
+        if (failed(collective(exchange, cmd::CollectiveKind::all_to_all, exchange.getAxisAttr(), exchange.getPeers(),
+                              exchange.getX(), exchange.getResult(), exchange.getSendCounts(),
+                              exchange.getRecvCounts())))
           return failure();
-        cmd::WaitOp::create(builder, op.getLoc(), end(exchange, exchange.getAxisAttr()), FlatSymbolRefAttr(), StringAttr());
+        cmd::WaitOp::create(builder, op.getLoc(), end(exchange, exchange.getAxisAttr()), FlatSymbolRefAttr(),
+                            StringAttr());
         return success();
       })
       .Case([&](arith::ConstantOp zero) {
         // The first is the largest; the others are its beginning.
         if (zero->hasAttr("cmd.results") && !std::exchange(zeroFilled, true))
-          cmd::FillOp::create(builder, zero.getLoc(), bufferOf(zero.getResult()), builder.getI64IntegerAttr(0), FlatSymbolRefAttr(),
-                              builder.getStringAttr("zeros"));
+          cmd::FillOp::create(builder, zero.getLoc(), bufferOf(zero.getResult()), builder.getI64IntegerAttr(0),
+                              FlatSymbolRefAttr(), builder.getStringAttr("zeros"));
         return success();
       })
       .Case<ReshapeOp, SliceOp, ConcatOp, YieldOp, func::ReturnOp>([](auto) { return success(); })
@@ -268,12 +287,15 @@ LogicalResult CommandLowering::run(cmd::ProgramOp program) {
     }
     return builder.getArrayAttr(list.getArrayRef());
   };
-  auto inputs = names(entry.getNumArguments(), [&](unsigned i) { return entry.getArgAttrOfType<ArrayAttr>(i, "cmd.tensors"); });
-  auto outputs = names(entry.getNumResults(), [&](unsigned i) { return entry.getResultAttrOfType<ArrayAttr>(i, "cmd.tensors"); });
+  auto inputs =
+      names(entry.getNumArguments(), [&](unsigned i) { return entry.getArgAttrOfType<ArrayAttr>(i, "cmd.tensors"); });
+  auto outputs =
+      names(entry.getNumResults(), [&](unsigned i) { return entry.getResultAttrOfType<ArrayAttr>(i, "cmd.tensors"); });
   if (failed(inputs) || failed(outputs))
     return failure();
   builder.setInsertionPointToEnd(&program.getBody().front());
-  auto command = cmd::EntryOp::create(builder, entry.getLoc(), entry.getSymNameAttr(), *inputs, *outputs, builder.getI64IntegerAttr(0));
+  auto command = cmd::EntryOp::create(builder, entry.getLoc(), entry.getSymNameAttr(), *inputs, *outputs,
+                                      builder.getI64IntegerAttr(0));
   builder.createBlock(&command.getBody());
   if (failed(lower(entry.getBody().front())))
     return failure();

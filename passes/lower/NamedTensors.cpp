@@ -1,4 +1,5 @@
-//===- NamedTensors.cpp - the tensors that are known outside -------------------------------------------------------===//
+//===- NamedTensors.cpp - the tensors that are known outside
+//-------------------------------------------------------===//
 #include "passes/lower/NamedTensors.h"
 
 using namespace mlir;
@@ -24,8 +25,8 @@ static FailureOr<NamedTensor> read(func::FuncOp entry, bool isResult, unsigned i
   auto type = dyn_cast<RankedTensorType>(whole);
   if (!type || !type.hasStaticShape())
     return entry.emitOpError() << where << " must be a tensor of static shape, is " << whole, failure();
-  NamedTensor tensor{"", isResult ? cmd::Role::output : cmd::Role::input, type, {}, {}, {}, {}, entry,
-                     isResult ? entry.getLoc() : entry.getArgument(i).getLoc(), 0, {}};
+  NamedTensor tensor{"",    isResult ? cmd::Role::output : cmd::Role::input,           type, {}, {}, {}, {},
+                     entry, isResult ? entry.getLoc() : entry.getArgument(i).getLoc(), 0,    {}};
   auto name = dyn_cast_or_null<StringAttr>(get(attrs::name));
   if (!name)
     return entry.emitOpError() << where << " has no " << attrs::name, failure();
@@ -40,8 +41,8 @@ static FailureOr<NamedTensor> read(func::FuncOp entry, bool isResult, unsigned i
   if (Attribute layers = get(attrs::layers)) {
     tensor.layers = dyn_cast<DenseI32ArrayAttr>(layers);
     if (!tensor.layers || tensor.layers.empty())
-      return entry.emitOpError() << where << " '" << tensor.name << "': " << attrs::layers << " must be array<i32: ..>, is "
-                                 << layers,
+      return entry.emitOpError() << where << " '" << tensor.name << "': " << attrs::layers
+                                 << " must be array<i32: ..>, is " << layers,
              failure();
     // Nested repeats stack twice: the leading dimensions together count the layers.
     ArrayRef<int64_t> shape = type.getShape();
@@ -86,8 +87,9 @@ LogicalResult NamedTensors::mention(func::FuncOp entry, bool isResult, unsigned 
       return entry.emitOpError("result ") << i << ": " << attrs::alias << " = " << alias.getInt() << " of "
                                           << entry.getNumArguments() << " arguments";
     if (entry.getResultTypes()[i] != entry.getArgumentTypes()[alias.getInt()])
-      return entry.emitOpError("result ") << i << " is " << entry.getResultTypes()[i] << " but argument " << alias.getInt()
-                                          << ", whose buffer it takes, is " << entry.getArgumentTypes()[alias.getInt()];
+      return entry.emitOpError("result ")
+             << i << " is " << entry.getResultTypes()[i] << " but argument " << alias.getInt()
+             << ", whose buffer it takes, is " << entry.getArgumentTypes()[alias.getInt()];
     tensor = read(entry, false, alias.getInt());
   } else {
     tensor = read(entry, isResult, i);
@@ -100,8 +102,9 @@ LogicalResult NamedTensors::mention(func::FuncOp entry, bool isResult, unsigned 
     if (other.isResult == isResult)
       return entry.emitOpError() << "names two " << (isResult ? "results" : "arguments") << " '" << tensor->name << "'";
     if (!other.tensor.sameKind(*tensor))
-      return entry.emitOpError("argument ") << other.number << " and result " << i << " are both called '" << tensor->name
-                                            << "' but are " << shown(other.tensor) << " and " << shown(*tensor);
+      return entry.emitOpError("argument ")
+             << other.number << " and result " << i << " are both called '" << tensor->name << "' but are "
+             << shown(other.tensor) << " and " << shown(*tensor);
     at->second = mentions.size();
   }
   mentions.push_back({*tensor, entry, isResult, i});
@@ -110,7 +113,9 @@ LogicalResult NamedTensors::mention(func::FuncOp entry, bool isResult, unsigned 
 
 /// Equal names must be equal tensors; inputs and outputs that differ from entry to entry get the entry's name in front.
 LogicalResult NamedTensors::reconcile(std::vector<Mention> &mentions) {
-  auto isIo = [](const NamedTensor &tensor) { return tensor.role == cmd::Role::input || tensor.role == cmd::Role::output; };
+  auto isIo = [](const NamedTensor &tensor) {
+    return tensor.role == cmd::Role::input || tensor.role == cmd::Role::output;
+  };
   llvm::StringMap<const NamedTensor *> first;
   llvm::StringMap<bool> perEntry;
   for (const Mention &mention : mentions) {
@@ -118,9 +123,9 @@ LogicalResult NamedTensors::reconcile(std::vector<Mention> &mentions) {
     if (other.sameKind(tensor))
       continue;
     if (!isIo(other) || !isIo(tensor)) {
-      auto error = func::FuncOp(mention.entry).emitOpError("'") << tensor.name << "' is " << shown(tensor) << " but in @"
-                                                                << func::FuncOp(other.entry).getSymName() << " it is "
-                                                                << shown(other);
+      auto error = func::FuncOp(mention.entry).emitOpError("'")
+                   << tensor.name << "' is " << shown(tensor) << " but in @" << func::FuncOp(other.entry).getSymName()
+                   << " it is " << shown(other);
       error.attachNote(other.loc) << "named here";
       return failure();
     }
@@ -197,7 +202,11 @@ std::vector<FileTensor> NamedTensors::fileTensors() const {
     for (unsigned id : group)
       for (auto [i, layer] : llvm::enumerate(tensors[id].layerList())) {
         int64_t bytes = cmd::tensorBytes(tensors[id].type);
-        list.push_back({ofLayer(tensors[id].name, layer), &tensors[id], {}, tensors[id].offset + static_cast<int64_t>(i) * bytes, bytes,
+        list.push_back({ofLayer(tensors[id].name, layer),
+                        &tensors[id],
+                        {},
+                        tensors[id].offset + static_cast<int64_t>(i) * bytes,
+                        bytes,
                         ofLayer(of, layer)});
       }
   }

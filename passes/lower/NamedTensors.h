@@ -1,4 +1,5 @@
-//===- NamedTensors.h - the tensors that are known outside ---------------------------------------------------------===//
+//===- NamedTensors.h - the tensors that are known outside
+//---------------------------------------------------------===//
 // One table for all entry functions: equal names are one tensor, so all entries work on one parameter arena. Inputs and
 // outputs whose names stand for different shapes in different entries are called <entry>/<name>.
 #ifndef PASSES_LOWER_NAMEDTENSORS_H
@@ -11,7 +12,8 @@
 
 namespace braid {
 
-/// One argument or result of entry functions, the same in all that name it: a single tensor, or one stack of equal layers.
+/// One argument or result of entry functions, the same in all that name it: a single tensor, or one stack of equal
+/// layers.
 struct NamedTensor {
   std::string name;
   cmd::Role role;
@@ -21,7 +23,7 @@ struct NamedTensor {
   mlir::StringAttr of, slot;
   mlir::func::FuncOp entry; ///< the first that names it
   mlir::Location loc;
-  int64_t offset = 0;                 ///< in its arena
+  int64_t offset = 0; ///< in its arena
   std::vector<std::string> fileNames; ///< the tensors of the program that cover it
 
   llvm::ArrayRef<int32_t> layerList() const { return layers ? layers.asArrayRef() : llvm::ArrayRef<int32_t>(); }
@@ -31,8 +33,8 @@ struct NamedTensor {
   std::string key() const; ///< name and layers: two stacks may share a name
 };
 
-/// A tensor as the program file lists it. Stacks with one name (the norms of two kinds of layers) lie one after the other
-/// and are one tensor; where their shapes differ, every layer is a tensor of its own.
+/// A tensor as the program file lists it. Stacks with one name (the norms of two kinds of layers) lie one after the
+/// other and are one tensor; where their shapes differ, every layer is a tensor of its own.
 struct FileTensor {
   std::string name;
   const NamedTensor *first; ///< role, type, shards, arena
@@ -59,8 +61,8 @@ private:
     bool isResult;
     unsigned number;
   };
-  static mlir::LogicalResult mention(mlir::func::FuncOp entry, bool isResult, unsigned i, llvm::StringMap<unsigned> &seen,
-                                     std::vector<Mention> &mentions);
+  static mlir::LogicalResult mention(mlir::func::FuncOp entry, bool isResult, unsigned i,
+                                     llvm::StringMap<unsigned> &seen, std::vector<Mention> &mentions);
   static mlir::LogicalResult reconcile(std::vector<Mention> &mentions);
   mlir::LogicalResult group();
   const NamedTensor &lookup(mlir::func::FuncOp entry, unsigned isResult, unsigned i) const {

@@ -1,7 +1,8 @@
-//===- PlanMemory.cpp - every tensor value gets an arena, an offset and strides -------------------------------------===//
-// Decides only: the functions keep their ops and carry the answer as attributes (`cmd.results` on ops, `cmd.arguments` on
-// repeats, `cmd.buffer` and `cmd.tensors` on arguments and results of entries); arenas and tensors are written down as a
-// cmd.program. LowerToCommands reads both.
+//===- PlanMemory.cpp - every tensor value gets an arena, an offset and strides
+//-------------------------------------===//
+// Decides only: the functions keep their ops and carry the answer as attributes (`cmd.results` on ops, `cmd.arguments`
+// on repeats, `cmd.buffer` and `cmd.tensors` on arguments and results of entries); arenas and tensors are written down
+// as a cmd.program. LowerToCommands reads both.
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
@@ -69,7 +70,8 @@ private:
     if (!isa<RankedTensorType>(value.getType()))
       return false;
     // A zero that is only ever materialized becomes fills.
-    return !isZero(value) || llvm::any_of(value.getUsers(), [](Operation *user) { return !isa<cmd::MaterializeOp>(user); });
+    return !isZero(value) ||
+           llvm::any_of(value.getUsers(), [](Operation *user) { return !isa<cmd::MaterializeOp>(user); });
   }
 
   void visit(Block &block) {
@@ -149,7 +151,8 @@ private:
       return std::pair(-weight(a), timeline.at(a)) < std::pair(-weight(b), timeline.at(b));
     });
     for (cmd::MaterializeOp copy : candidates) {
-      if (!naive && buffers.has(copy.getSource()) && !isZero(copy.getSource()) && buffers.tryMerge(copy.getSource(), copy.getResult())) {
+      if (!naive && buffers.has(copy.getSource()) && !isZero(copy.getSource()) &&
+          buffers.tryMerge(copy.getSource(), copy.getResult())) {
         ++merged;
         continue;
       }
@@ -177,13 +180,14 @@ private:
     MLIRContext *context = value.getContext();
     const BufferPlace &at = buffers.location(value);
     const Buffers::Buffer &buffer = buffers.all()[at.buffer];
-    auto [arena, base] = buffer.named() ? std::pair(byKey.lookup(buffer.name)->arena(), byKey.lookup(buffer.name)->offset)
-                                        : placed.lookup(at.buffer);
+    auto [arena, base] = buffer.named()
+                             ? std::pair(byKey.lookup(buffer.name)->arena(), byKey.lookup(buffer.name)->offset)
+                             : placed.lookup(at.buffer);
     SmallVector<int64_t> strides(at.strides);
     while (!strides.empty() && strides.back() == 0)
       strides.pop_back();
-    return cmd::BufferAttr::get(context, FlatSymbolRefAttr::get(context, arena), base + at.offset,
-                                extentBytes(value), strides);
+    return cmd::BufferAttr::get(context, FlatSymbolRefAttr::get(context, arena), base + at.offset, extentBytes(value),
+                                strides);
   }
 
   LogicalResult annotate() {
@@ -191,7 +195,8 @@ private:
     for (cmd::MaterializeOp copy : candidates) {
       Value source = copy.getSource();
       if (!isContiguous(source) && bufferOf(source) != bufferOf(copy.getResult()))
-        return copy.emitOpError("a slice of ") << viewRoot(source).getType() << " that is not contiguous would have to be copied";
+        return copy.emitOpError("a slice of ")
+               << viewRoot(source).getType() << " that is not contiguous would have to be copied";
     }
     auto list = [&](ValueRange values) {
       SmallVector<Attribute> attributes;
@@ -271,8 +276,8 @@ private:
         most.bytes = std::max(most.bytes, arena.packing.bytes);
         most.lowerBound = std::max(most.lowerBound, arena.packing.lowerBound);
         if (explain)
-          entry.emitRemark() << "memory of @" << entry.getSymName() << ": " << name << " " << arena.packing.bytes << " bytes in "
-                             << arena.buffers << " buffers, lower bound " << arena.packing.lowerBound;
+          entry.emitRemark() << "memory of @" << entry.getSymName() << ": " << name << " " << arena.packing.bytes
+                             << " bytes in " << arena.buffers << " buffers, lower bound " << arena.packing.lowerBound;
       }
       if (explain)
         entry.emitRemark() << "memory of @" << entry.getSymName() << ": " << plan.merged << " values share a buffer, "
@@ -302,11 +307,12 @@ private:
     auto text = [&](StringRef value) { return value.empty() ? StringAttr() : builder.getStringAttr(value); };
     for (const FileTensor &tensor : tensors.fileTensors()) {
       const NamedTensor &first = *tensor.first;
-      auto buffer = cmd::BufferAttr::get(context, FlatSymbolRefAttr::get(context, first.arena()), tensor.offset, tensor.bytes, {});
-      cmd::TensorOp::create(builder, first.loc, builder.getStringAttr(tensor.name), cmd::RoleAttr::get(context, first.role),
-                            TypeAttr::get(first.type), buffer,
-                            tensor.layers.empty() ? DenseI32ArrayAttr() : builder.getDenseI32ArrayAttr(tensor.layers), first.shards,
-                            text(tensor.of), first.slot);
+      auto buffer = cmd::BufferAttr::get(context, FlatSymbolRefAttr::get(context, first.arena()), tensor.offset,
+                                         tensor.bytes, {});
+      cmd::TensorOp::create(builder, first.loc, builder.getStringAttr(tensor.name),
+                            cmd::RoleAttr::get(context, first.role), TypeAttr::get(first.type), buffer,
+                            tensor.layers.empty() ? DenseI32ArrayAttr() : builder.getDenseI32ArrayAttr(tensor.layers),
+                            first.shards, text(tensor.of), first.slot);
     }
   }
 };

@@ -1,4 +1,5 @@
-//===- PrepareBuffers.cpp - an entry function made ready for the memory plan ----------------------------------------===//
+//===- PrepareBuffers.cpp - an entry function made ready for the memory plan
+//----------------------------------------===//
 #include "passes/lower/PrepareBuffers.h"
 
 #include "dialects/cmd/CmdDialect.h"
@@ -12,7 +13,8 @@
 using namespace mlir;
 using namespace braid;
 
-//===- Calls -------------------------------------------------------------------------------------------------------===//
+//===- Calls
+//-------------------------------------------------------------------------------------------------------===//
 
 namespace {
 class Inliner {
@@ -69,10 +71,11 @@ private:
 };
 } // namespace
 
-//===- Repeats -----------------------------------------------------------------------------------------------------===//
+//===- Repeats
+//-----------------------------------------------------------------------------------------------------===//
 
-/// Stacked results that nobody reads, or that stack what another one stacks, would cost memory and copies: they go. Returns
-/// the repeat without them.
+/// Stacked results that nobody reads, or that stack what another one stacks, would cost memory and copies: they go.
+/// Returns the repeat without them.
 static RepeatOp tidyResults(RepeatOp repeat) {
   Operation *yield = repeat.getBody().front().getTerminator();
   unsigned carried = repeat.getCarried();
@@ -115,7 +118,8 @@ static void eraseDead(Block &block) {
 }
 
 static void tidyRepeats(Block &block) {
-  // Uses outside decide what a repeat keeps, so inner repeats come after the ones around them, later ones before earlier.
+  // Uses outside decide what a repeat keeps, so inner repeats come after the ones around them, later ones before
+  // earlier.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (auto repeat = dyn_cast<RepeatOp>(op)) {
       Block &body = tidyResults(repeat).getBody().front();
@@ -141,7 +145,8 @@ static void stackEarly(RepeatOp repeat) {
   }
 }
 
-//===- Places where a value must lie in a certain buffer -----------------------------------------------------------===//
+//===- Places where a value must lie in a certain buffer
+//-----------------------------------------------------------===//
 
 static Value materialize(OpBuilder &builder, Location loc, Value value) {
   return cmd::MaterializeOp::create(builder, loc, value.getType(), value);
@@ -190,8 +195,9 @@ static LogicalResult prepare(Operation &op) {
   }
   if (auto concat = dyn_cast<ConcatOp>(op)) {
     if (!concatOffset(concat, 0))
-      return concat.emitOpError("along dimension ") << concat.getDim() << " of " << concat.getType()
-                                                    << " does not put its sources one after the other; it must be a kernel";
+      return concat.emitOpError("along dimension ")
+             << concat.getDim() << " of " << concat.getType()
+             << " does not put its sources one after the other; it must be a kernel";
     for (OpOperand &source : concat->getOpOperands())
       materializeOperand(source);
     return success();

@@ -1,4 +1,5 @@
-//===- PrepareBuffers.h - an entry function made ready for the memory plan ------------------------------------------===//
+//===- PrepareBuffers.h - an entry function made ready for the memory plan
+//------------------------------------------===//
 #ifndef PASSES_LOWER_PREPAREBUFFERS_H
 #define PASSES_LOWER_PREPAREBUFFERS_H
 

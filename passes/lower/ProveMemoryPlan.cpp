@@ -1,7 +1,8 @@
-//===- ProveMemoryPlan.cpp - a memory plan, proved by walking through it -----------------------------------------------===//
-// Executes a planned entry function on tags instead of numbers, all iterations included: whatever an op reads must be what
-// the program wrote for it, results must not lie on operands, named tensors must hold their results at the end. Nothing
-// here knows how the plan was made.
+//===- ProveMemoryPlan.cpp - a memory plan, proved by walking through it
+//-----------------------------------------------===//
+// Executes a planned entry function on tags instead of numbers, all iterations included: whatever an op reads must be
+// what the program wrote for it, results must not lie on operands, named tensors must hold their results at the end.
+// Nothing here knows how the plan was made.
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
@@ -24,7 +25,9 @@ namespace {
 /// `bytes` bytes of what `tag` wrote, from byte `offset` of it on. Tag 0 is zero everywhere.
 struct Piece {
   int64_t tag, offset, bytes;
-  bool operator==(const Piece &other) const { return tag == other.tag && offset == other.offset && bytes == other.bytes; }
+  bool operator==(const Piece &other) const {
+    return tag == other.tag && offset == other.offset && bytes == other.bytes;
+  }
 };
 using Content = SmallVector<Piece, 1>;
 
@@ -141,7 +144,8 @@ public:
     for (unsigned i = 0; i < entry.getNumResults(); ++i)
       written.insert(entry.getResultAttr(i, "cmd.buffer"));
     for (BlockArgument argument : body.getArguments())
-      if (!written.contains(entry.getArgAttr(argument.getArgNumber(), "cmd.buffer")) && failed(check(end, argument, "is not kept")))
+      if (!written.contains(entry.getArgAttr(argument.getArgNumber(), "cmd.buffer")) &&
+          failed(check(end, argument, "is not kept")))
         return failure();
     return success();
   }
@@ -201,7 +205,8 @@ private:
         append(found, piece);
     if (found == contents.lookup(value))
       return success();
-    InFlightDiagnostic error = user->emitOpError("memory plan: ") << value.getType() << " at " << plannedBuffer(value) << ' ' << what;
+    InFlightDiagnostic error = user->emitOpError("memory plan: ")
+                               << value.getType() << " at " << plannedBuffer(value) << ' ' << what;
     auto wanted = [&](Piece piece) {
       return llvm::any_of(contents.lookup(value), [&](Piece other) { return other.tag == piece.tag; });
     };
@@ -211,7 +216,8 @@ private:
     if (stranger->tag < 0)
       error.attachNote(value.getLoc()) << "it was never written";
     else if (stranger->tag > 0)
-      error.attachNote(tags[stranger->tag - 1].getLoc()) << "overwritten by " << tags[stranger->tag - 1].getType() << " from here";
+      error.attachNote(tags[stranger->tag - 1].getLoc())
+          << "overwritten by " << tags[stranger->tag - 1].getType() << " from here";
     return error;
   }
 
@@ -304,7 +310,8 @@ private:
       for (auto [j, other] : llvm::enumerate(reads)) {
         bool same = static_cast<int64_t>(j) == inplace;
         if (same && plannedBuffer(op.getOperand(j)) != plannedBuffer(result))
-          return op.emitOpError("memory plan: result ") << i << " is not in the buffer of operand " << j << ", which it updates";
+          return op.emitOpError("memory plan: result ")
+                 << i << " is not in the buffer of operand " << j << ", which it updates";
         if (!same && runs.overlaps(other))
           return op.emitOpError("memory plan: result ") << i << " lies on operand " << j;
       }
@@ -330,7 +337,8 @@ private:
       outer *= size;
     Content result;
     for (int64_t i = 0; i < outer; ++i)
-      for (Piece piece : part(content, (i * whole.getDimSize(dim) + static_cast<int64_t>(slice.getBegin())) * inner, type.getDimSize(dim) * inner))
+      for (Piece piece : part(content, (i * whole.getDimSize(dim) + static_cast<int64_t>(slice.getBegin())) * inner,
+                              type.getDimSize(dim) * inner))
         append(result, piece);
     return result;
   }

@@ -5,7 +5,8 @@ using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
 
-//===- Index arithmetic --------------------------------------------------------------------------------------------===//
+//===- Index arithmetic
+//--------------------------------------------------------------------------------------------===//
 
 Value TileLowering::constant(int64_t value) {
   Value &known = constants[value];
@@ -51,12 +52,14 @@ Value TileLowering::remainder(Value x, int64_t y) {
   return y == 1 ? constant(0) : arith::RemUIOp::create(b, loc, x, constant(y)).getResult();
 }
 
-//===- Vectors -----------------------------------------------------------------------------------------------------===//
+//===- Vectors
+//-----------------------------------------------------------------------------------------------------===//
 
 Value TileLowering::zero(Type type) { return arith::ConstantOp::create(b, loc, b.getZeroAttr(type)); }
 
 Value TileLowering::number(Type element, double value) {
-  TypedAttr attr = isa<FloatType>(element) ? TypedAttr(b.getFloatAttr(element, value)) : TypedAttr(b.getIntegerAttr(element, static_cast<int64_t>(value)));
+  TypedAttr attr = isa<FloatType>(element) ? TypedAttr(b.getFloatAttr(element, value))
+                                           : TypedAttr(b.getIntegerAttr(element, static_cast<int64_t>(value)));
   return arith::ConstantOp::create(b, loc, attr);
 }
 
@@ -86,7 +89,8 @@ Value TileLowering::laneMask(const Strip &strip) {
   SmallVector<bool> values(strip.width);
   for (int64_t i = 0; i < strip.width; ++i)
     values[i] = i < strip.valid;
-  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(VectorType::get({strip.width}, b.getI1Type()), values));
+  return arith::ConstantOp::create(b, loc,
+                                   DenseElementsAttr::get(VectorType::get({strip.width}, b.getI1Type()), values));
 }
 
 /// 0 <= row < limit, for one row.
@@ -109,7 +113,8 @@ Value TileLowering::rowMask(Value row, Value limit, int64_t width) {
   return arith::AndIOp::create(b, loc, below, above);
 }
 
-//===- Stack buffers -----------------------------------------------------------------------------------------------===//
+//===- Stack buffers
+//-----------------------------------------------------------------------------------------------===//
 
 Value TileLowering::offsetIn(const View &view, ArrayRef<Value> lead, Value column) {
   Value offset = column;
@@ -148,7 +153,8 @@ void TileLowering::writeView(const View &view, ArrayRef<Value> lead, const Strip
     vector::StoreOp::create(b, loc, value, view.memref, ValueRange{offset});
 }
 
-//===- Buffer arguments --------------------------------------------------------------------------------------------===//
+//===- Buffer arguments
+//--------------------------------------------------------------------------------------------===//
 
 TileLowering::Access TileLowering::access(Value buffer, ValueRange indices, ArrayRef<int64_t> dims, Value limit) {
   const View &view = arguments[buffer];
@@ -211,7 +217,8 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
     auto branch = scf::IfOp::create(b, loc, TypeRange{element}, condition, true);
     OpBuilder then = branch.getThenBodyBuilder(), otherwise = branch.getElseBodyBuilder();
     scf::YieldOp::create(then, loc, ValueRange{memref::LoadOp::create(then, loc, memref, ValueRange{offset})});
-    scf::YieldOp::create(otherwise, loc, ValueRange{arith::ConstantOp::create(otherwise, loc, otherwise.getZeroAttr(element))});
+    scf::YieldOp::create(otherwise, loc,
+                         ValueRange{arith::ConstantOp::create(otherwise, loc, otherwise.getZeroAttr(element))});
     return branch.getResult(0);
   }
 
@@ -221,15 +228,17 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
     lanesWanted = laneMask(strip);
   if (rankOne && op.getRows()) {
     Value rows = eval(op.getRows(), {}, strip);
-    lanesWanted = both(lanesWanted, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, rows, zero(rows.getType())));
+    lanesWanted =
+        both(lanesWanted, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, rows, zero(rows.getType())));
     Value wide = arith::ExtSIOp::create(b, loc, typed(b.getI64Type(), strip.width), rows);
     if (at.limit) {
       Value bound = arith::IndexCastOp::create(b, loc, b.getI64Type(), arith::SubIOp::create(b, loc, at.limit, at.row));
-      lanesWanted = both(lanesWanted, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, wide, splat(bound, strip.width)));
+      lanesWanted =
+          both(lanesWanted, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, wide, splat(bound, strip.width)));
     }
     Value stride = splat(arith::IndexCastOp::create(b, loc, b.getI64Type(), columnStride), strip.width);
-    return vector::GatherOp::create(b, loc, vector, memref, ValueRange{offset}, Value(arith::MulIOp::create(b, loc, wide, stride)),
-                                    lanesWanted, zero(vector));
+    return vector::GatherOp::create(b, loc, vector, memref, ValueRange{offset},
+                                    Value(arith::MulIOp::create(b, loc, wide, stride)), lanesWanted, zero(vector));
   }
   if (rankOne && at.limit)
     lanesWanted = both(lanesWanted, rowMask(add(at.row, strip.column), at.limit, strip.width));
@@ -286,7 +295,8 @@ void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const S
   if (getConstantIntValue(columnStride) != 1) {
     Value stride = arith::IndexCastOp::create(b, loc, b.getI32Type(), columnStride);
     Value offsets = arith::MulIOp::create(b, loc, lanes(strip.width, b.getI32Type()), splat(stride, strip.width));
-    vector::ScatterOp::create(b, loc, Type(), memref, ValueRange{offset}, offsets, mask ? mask : laneMask(strip), value);
+    vector::ScatterOp::create(b, loc, Type(), memref, ValueRange{offset}, offsets, mask ? mask : laneMask(strip),
+                              value);
     return;
   }
   if (mask)
@@ -295,14 +305,16 @@ void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const S
     vector::StoreOp::create(b, loc, value, memref, ValueRange{offset});
 }
 
-//===- Lazy tiles --------------------------------------------------------------------------------------------------===//
+//===- Lazy tiles
+//--------------------------------------------------------------------------------------------------===//
 
 Value TileLowering::eval(Value v, ArrayRef<Value> lead, const Strip &strip) {
   VectorType type = tileType(v);
   if (!type)
     return scalars.lookup(v);
   assert(static_cast<int64_t>(lead.size()) == type.getRank() - 1 && "one index per leading dimension");
-  std::vector<void *> key{v.getAsOpaquePointer(), strip.column.getAsOpaquePointer(), reinterpret_cast<void *>(strip.width)};
+  std::vector<void *> key{v.getAsOpaquePointer(), strip.column.getAsOpaquePointer(),
+                          reinterpret_cast<void *>(strip.width)};
   for (Value index : lead)
     key.push_back(index.getAsOpaquePointer());
   if (auto it = cache.find(key); it != cache.end())
@@ -396,14 +408,17 @@ Value TileLowering::evalOp(Operation *op, Value v, ArrayRef<Value> lead, const S
   }
   if (auto slice = dyn_cast<tile::SliceOp>(op)) {
     int64_t offset = slice.getOffset();
-    return eval(slice.getSource(), lead, {add(strip.column, offset), strip.lo + offset, strip.hi + offset, strip.width, strip.valid});
+    return eval(slice.getSource(), lead,
+                {add(strip.column, offset), strip.lo + offset, strip.hi + offset, strip.width, strip.valid});
   }
   if (auto concat = dyn_cast<tile::ConcatOp>(op)) {
     int64_t start = 0;
     for (Value source : concat.getSources()) {
       int64_t end = start + tileType(source).getShape().back();
       if (strip.lo >= start && strip.lo < end)
-        return eval(source, lead, {add(strip.column, -start), strip.lo - start, std::min(strip.hi, end) - start, strip.width, strip.valid});
+        return eval(
+            source, lead,
+            {add(strip.column, -start), strip.lo - start, std::min(strip.hi, end) - start, strip.width, strip.valid});
       start = end;
     }
   }

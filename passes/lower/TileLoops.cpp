@@ -5,7 +5,8 @@ using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
 
-//===- Loop nests --------------------------------------------------------------------------------------------------===//
+//===- Loop nests
+//--------------------------------------------------------------------------------------------------===//
 
 SmallVector<Value> TileLowering::repeat(Value begin, Value end, Value step, ValueRange carried,
                                         function_ref<SmallVector<Value>(Value, ValueRange)> body) {
@@ -31,7 +32,8 @@ SmallVector<Value> TileLowering::repeat(int64_t begin, int64_t end, int64_t step
 }
 
 /// One iteration per index of the leading dimensions `shape`; `guard` decides per index of the first whether to run.
-void TileLowering::forEachRow(ArrayRef<int64_t> shape, function_ref<Value(Value)> guard, function_ref<void(ArrayRef<Value>)> body) {
+void TileLowering::forEachRow(ArrayRef<int64_t> shape, function_ref<Value(Value)> guard,
+                              function_ref<void(ArrayRef<Value>)> body) {
   SmallVector<Value> lead;
   std::function<void(size_t)> nest = [&](size_t depth) {
     if (depth == shape.size())
@@ -54,7 +56,8 @@ void TileLowering::forEachRow(ArrayRef<int64_t> shape, function_ref<Value(Value)
 }
 
 /// Strips of `width` lanes over [0, length), cut at `breaks`; what is left of a piece is one narrower, masked strip.
-void TileLowering::forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t> breaks, function_ref<void(const Strip &)> body) {
+void TileLowering::forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t> breaks,
+                                function_ref<void(const Strip &)> body) {
   SmallVector<int64_t> ends(breaks);
   ends.push_back(length);
   int64_t lo = 0;
@@ -103,19 +106,22 @@ void TileLowering::storeGroup(ArrayRef<tile::StoreOp> stores) {
     return inBounds(add(at.row, row), at.limit);
   };
   bool guarded = at.limit && type.getRank() > 1;
-  forEachRow(type.getShape().drop_back(), guarded ? function_ref<Value(Value)>(guard) : function_ref<Value(Value)>(), [&](ArrayRef<Value> lead) {
-    forEachStrip(type.getShape().back(), width, cuts, [&](const Strip &strip) {
-      SmallVector<Value> values;
-      for (tile::StoreOp store : stores) // all reads of a strip come before its writes: a launch may work in place
-        values.push_back(eval(store.getValue(), lead, strip));
-      for (auto [store, value] : llvm::zip(stores, values))
-        writeArgument(store, lead, strip, value);
-    });
-  });
+  forEachRow(type.getShape().drop_back(), guarded ? function_ref<Value(Value)>(guard) : function_ref<Value(Value)>(),
+             [&](ArrayRef<Value> lead) {
+               forEachStrip(type.getShape().back(), width, cuts, [&](const Strip &strip) {
+                 SmallVector<Value> values;
+                 for (tile::StoreOp store :
+                      stores) // all reads of a strip come before its writes: a launch may work in place
+                   values.push_back(eval(store.getValue(), lead, strip));
+                 for (auto [store, value] : llvm::zip(stores, values))
+                   writeArgument(store, lead, strip, value);
+               });
+             });
   guards.resize(outerGuards);
 }
 
-//===- Reductions --------------------------------------------------------------------------------------------------===//
+//===- Reductions
+//--------------------------------------------------------------------------------------------------===//
 
 Value TileLowering::combine(tile::ReduceKind kind, Value x, Value y) {
   bool isFloat = isa<FloatType>(elementOf(x));
@@ -139,7 +145,8 @@ Value TileLowering::horizontal(tile::ReduceKind kind, Value vector) {
       low[i] = i;
       high[i] = half + i;
     }
-    vector = combine(kind, vector::ShuffleOp::create(b, loc, vector, vector, low), vector::ShuffleOp::create(b, loc, vector, vector, high));
+    vector = combine(kind, vector::ShuffleOp::create(b, loc, vector, vector, low),
+                     vector::ShuffleOp::create(b, loc, vector, vector, high));
   }
   return vector::ExtractOp::create(b, loc, vector, ArrayRef<int64_t>{0});
 }
@@ -188,7 +195,9 @@ void TileLowering::reduceLast(tile::ReduceOp op) {
         SmallVector<Value> next;
         for (auto [way, value] : llvm::enumerate(carried)) {
           startStrip();
-          next.push_back(combine(op.getKind(), value, widened(eval(op.getSource(), lead, {add(column, way * width), lo, hi, width, width}))));
+          next.push_back(
+              combine(op.getKind(), value,
+                      widened(eval(op.getSource(), lead, {add(column, way * width), lo, hi, width, width}))));
         }
         startStrip();
         return next;
@@ -212,7 +221,8 @@ void TileLowering::reduceLast(tile::ReduceOp op) {
     }
     scalar = horizontal(op.getKind(), total.front());
     if (target.memref)
-      writeView(target, lead.empty() ? ArrayRef<Value>() : lead.drop_back(), {lead.empty() ? constant(0) : lead.back(), 0, 0, 0, 1}, scalar, false);
+      writeView(target, lead.empty() ? ArrayRef<Value>() : lead.drop_back(),
+                {lead.empty() ? constant(0) : lead.back(), 0, 0, 0, 1}, scalar, false);
   });
   if (target.memref)
     return own(op.getResult(), target);
@@ -236,20 +246,21 @@ void TileLowering::scanRows(Operation *op, Value source, int64_t axis, bool reve
     forEachStrip(length, widthFor(type), cuts, [&](const Strip &strip) {
       bool exact = strip.hi != length;
       Value start = splat(arith::ConstantOp::create(b, loc, identity(kind, sum, b)), strip.width);
-      SmallVector<Value> total = repeat(0, count, 1, ValueRange{start}, [&](Value step, ValueRange carried) -> SmallVector<Value> {
-        startStrip();
-        Value row = reverse ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
-        SmallVector<Value> at(lead);
-        at.insert(at.begin() + axis, row);
-        Value value = eval(source, at, strip);
-        startStrip();
-        if (element != sum)
-          value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
-        Value next = combine(kind, carried.front(), value);
-        if (everyRow)
-          writeView(target, at, strip, next, exact);
-        return {next};
-      });
+      SmallVector<Value> total =
+          repeat(0, count, 1, ValueRange{start}, [&](Value step, ValueRange carried) -> SmallVector<Value> {
+            startStrip();
+            Value row = reverse ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
+            SmallVector<Value> at(lead);
+            at.insert(at.begin() + axis, row);
+            Value value = eval(source, at, strip);
+            startStrip();
+            if (element != sum)
+              value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
+            Value next = combine(kind, carried.front(), value);
+            if (everyRow)
+              writeView(target, at, strip, next, exact);
+            return {next};
+          });
       if (!everyRow)
         writeView(target, lead, strip, total.front(), exact);
     });
@@ -291,16 +302,17 @@ void TileLowering::cumsumLast(tile::CumsumOp op) {
     if (reverse && rest.valid)
       carry = step(rest, carry);
     carry = repeat(0, full, width, ValueRange{carry}, [&](Value at, ValueRange carried) -> SmallVector<Value> {
-      Value column = reverse ? Value(arith::SubIOp::create(b, loc, constant(full - width), at)) : at;
-      return {step({column, 0, full, width, width}, carried.front())};
-    }).front();
+              Value column = reverse ? Value(arith::SubIOp::create(b, loc, constant(full - width), at)) : at;
+              return {step({column, 0, full, width, width}, carried.front())};
+            }).front();
     if (!reverse && rest.valid)
       step(rest, carry);
   });
   own(op.getResult(), target);
 }
 
-//===- Other kept tiles --------------------------------------------------------------------------------------------===//
+//===- Other kept tiles
+//--------------------------------------------------------------------------------------------===//
 
 void TileLowering::insertRows(tile::InsertRowsOp op) {
   auto type = cast<VectorType>(op.getType());
@@ -309,7 +321,8 @@ void TileLowering::insertRows(tile::InsertRowsOp op) {
   View target;
   bool onlySame = true;
   auto it = views.find(op.getTarget());
-  if (it != views.end() && it->second.buffer && dies(op.getTarget(), 1) && !reads(value, it->second.buffer, false, onlySame)) {
+  if (it != views.end() && it->second.buffer && dies(op.getTarget(), 1) &&
+      !reads(value, it->second.buffer, false, onlySame)) {
     target = it->second;
   } else {
     target = destination(op.getResult());
@@ -328,7 +341,8 @@ void TileLowering::insertRows(tile::InsertRowsOp op) {
       Strip to = strip;
       if (type.getRank() == 1)
         to.column = add(strip.column, offset);
-      writeView(target, at, to, eval(value, lead, strip), type.getRank() == 1 || strip.hi != valueType.getShape().back());
+      writeView(target, at, to, eval(value, lead, strip),
+                type.getRank() == 1 || strip.hi != valueType.getShape().back());
     });
   });
   own(op.getResult(), target);
@@ -374,7 +388,8 @@ void TileLowering::keepConstant(arith::ConstantOp op) {
     if (auto number = dyn_cast<FloatAttr>(value))
       values.push_back(FloatAttr::get(stored, number.getValueAsDouble()));
     else
-      values.push_back(IntegerAttr::get(stored, cast<IntegerAttr>(value).getValue().zext(stored.isIndex() ? 64 : stored.getIntOrFloatBitWidth())));
+      values.push_back(IntegerAttr::get(
+          stored, cast<IntegerAttr>(value).getValue().zext(stored.isIndex() ? 64 : stored.getIntOrFloatBitWidth())));
     if (++column == length)
       for (column = 0; static_cast<int64_t>(values.size()) % padded != 0;)
         values.push_back(b.getZeroAttr(stored));
@@ -387,7 +402,8 @@ void TileLowering::keepConstant(arith::ConstantOp op) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(lowered);
     memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), memref,
-                             DenseElementsAttr::get(RankedTensorType::get(memref.getShape(), stored), values), true, b.getI64IntegerAttr(64));
+                             DenseElementsAttr::get(RankedTensorType::get(memref.getShape(), stored), values), true,
+                             b.getI64IntegerAttr(64));
   }
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(entryEnd);
@@ -417,7 +433,8 @@ LogicalResult TileLowering::keep(Value v) {
       scanRows(scan, scan.getSource(), scan.getAxis(), scan.getReverse(), true);
   } else if (auto insert = dyn_cast<tile::InsertRowsOp>(op)) {
     insertRows(insert);
-  } else if (auto constantOp = dyn_cast<arith::ConstantOp>(op); constantOp && !isa<SplatElementsAttr>(constantOp.getValue())) {
+  } else if (auto constantOp = dyn_cast<arith::ConstantOp>(op);
+             constantOp && !isa<SplatElementsAttr>(constantOp.getValue())) {
     keepConstant(constantOp);
   } else if (auto cast = dyn_cast<vector::ShapeCastOp>(op); cast && !TilePlan::isSimpleCast(cast)) {
     reshape(cast);

@@ -28,7 +28,8 @@ inline bool isTile(Value v) { return isa<VectorType>(v.getType()); }
 Type storageType(Type element);
 /// Elements from one row of a stack buffer to the next: full strips of any type may be written.
 inline int64_t paddedLength(int64_t length) {
-  return length <= 16 ? static_cast<int64_t>(llvm::PowerOf2Ceil(length)) : static_cast<int64_t>(llvm::alignTo(length, 16));
+  return length <= 16 ? static_cast<int64_t>(llvm::PowerOf2Ceil(length))
+                      : static_cast<int64_t>(llvm::alignTo(length, 16));
 }
 
 /// Which tiles are kept in buffers, and which stores share one loop.
@@ -71,7 +72,7 @@ struct Buffer {
 struct View {
   Value memref;
   SmallVector<Value> strides; ///< in elements
-  Buffer *buffer = nullptr;   ///< null: an argument or a constant
+  Buffer *buffer = nullptr; ///< null: an argument or a constant
 };
 
 /// Columns of the tile being evaluated: lanes [column, column + width). width 0: the one element at `column`.
@@ -79,13 +80,14 @@ struct Strip {
   Value column;
   int64_t lo, hi; ///< all columns of this piece of code lie in [lo, hi)
   int64_t width;
-  int64_t valid;  ///< live lanes; what the others hold does not matter
+  int64_t valid; ///< live lanes; what the others hold does not matter
 };
 
 class TileLowering {
 public:
   TileLowering(func::FuncOp kernel, int64_t vectorBytes);
-  /// Replaces the kernel by an llvm.func-compatible func.func of the same name. Emits an error and fails on what it cannot do.
+  /// Replaces the kernel by an llvm.func-compatible func.func of the same name. Emits an error and fails on what it
+  /// cannot do.
   LogicalResult run();
 
 private:
@@ -114,7 +116,8 @@ private:
 
   // TileLoops.cpp: loops
   using Body = function_ref<void(ArrayRef<Value> lead, const Strip &strip)>;
-  void forEachRow(ArrayRef<int64_t> shape, function_ref<Value(Value row)> guard, function_ref<void(ArrayRef<Value>)> body);
+  void forEachRow(ArrayRef<int64_t> shape, function_ref<Value(Value row)> guard,
+                  function_ref<void(ArrayRef<Value>)> body);
   void forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t> breaks, function_ref<void(const Strip &)> body);
   void fill(View target, VectorType type, Value value);
   void storeGroup(ArrayRef<tile::StoreOp> stores);
@@ -194,7 +197,7 @@ private:
   IRMapping scalars;
   DenseMap<Value, View> arguments; ///< buffer arguments
   DenseMap<Value, SmallVector<Value>> sizes;
-  DenseMap<Value, View> views;     ///< kept tiles
+  DenseMap<Value, View> views; ///< kept tiles
   DenseMap<Value, int64_t> usesLeft;
   DenseMap<Operation *, Access> accesses;
   DenseMap<Block *, SmallVector<Value>> deferred;

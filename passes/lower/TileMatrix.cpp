@@ -1,8 +1,8 @@
 //===- TileMatrix.cpp - dot, solve and transpose: register blocks over packed operands ---------------------------===//
 //
-// dot holds a block of rows x vectors of accumulators in registers over the whole k loop; b's rows are loaded as vectors,
-// a's elements are broadcast. solve uses the same block for what is left of the diagonal and finishes the block's own
-// triangle in registers.
+// dot holds a block of rows x vectors of accumulators in registers over the whole k loop; b's rows are loaded as
+// vectors, a's elements are broadcast. solve uses the same block for what is left of the diagonal and finishes the
+// block's own triangle in registers.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/TileLowering.h"
@@ -41,13 +41,17 @@ View TileLowering::packed(Value v, SmallVectorImpl<Buffer *> &temporary) {
   return view;
 }
 
-//===- Transpose ---------------------------------------------------------------------------------------------------===//
+//===- Transpose
+//---------------------------------------------------------------------------------------------------===//
 
-/// v[j][i] = v[i][j]. Vectors of several 128-bit lanes first turn squares inside the lanes, then the lanes: each step is one
-/// cheap instruction. Short vectors take log2(width) rounds of exchanges.
+/// v[j][i] = v[i][j]. Vectors of several 128-bit lanes first turn squares inside the lanes, then the lanes: each step
+/// is one cheap instruction. Short vectors take log2(width) rounds of exchanges.
 void TileLowering::transposeSquare(MutableArrayRef<Value> v, Type stored) {
-  int64_t width = v.size(), inLane = 128 / std::max(stored.isIndex() ? 64u : stored.getIntOrFloatBitWidth(), 8u), lanes = width / inLane;
-  auto shuffle = [&](Value x, Value y, ArrayRef<int64_t> from) -> Value { return vector::ShuffleOp::create(b, loc, x, y, from); };
+  int64_t width = v.size(), inLane = 128 / std::max(stored.isIndex() ? 64u : stored.getIntOrFloatBitWidth(), 8u),
+          lanes = width / inLane;
+  auto shuffle = [&](Value x, Value y, ArrayRef<int64_t> from) -> Value {
+    return vector::ShuffleOp::create(b, loc, x, y, from);
+  };
   if ((inLane != 2 && inLane != 4) || (lanes != 2 && lanes != 4)) {
     for (int64_t d = 1; d < width; d *= 2) {
       SmallVector<int64_t> low(width), high(width);
@@ -85,7 +89,8 @@ void TileLowering::transposeSquare(MutableArrayRef<Value> v, Type stored) {
   };
   SmallVector<Value> turned(width); // [group of rows][column in lane]
   for (int64_t g = 0; g < lanes; ++g) {
-    MutableArrayRef<Value> rows = v.slice(g * inLane, inLane), out = MutableArrayRef<Value>(turned).slice(g * inLane, inLane);
+    MutableArrayRef<Value> rows = v.slice(g * inLane, inLane),
+                           out = MutableArrayRef<Value>(turned).slice(g * inLane, inLane);
     if (inLane == 2) {
       out[0] = unpack(rows[0], rows[1], 1, false);
       out[1] = unpack(rows[0], rows[1], 1, true);
@@ -117,7 +122,8 @@ void TileLowering::transposeSquare(MutableArrayRef<Value> v, Type stored) {
 /// target[j, i] = source[i, j], in squares of vectors: log2(width) rounds of shuffles.
 void TileLowering::transposeInto(View source, View target, int64_t rows, int64_t columns, Type element) {
   Type stored = storageType(element);
-  int64_t width = std::min<int64_t>({plan.width(stored), static_cast<int64_t>(llvm::PowerOf2Ceil(rows)), static_cast<int64_t>(llvm::PowerOf2Ceil(columns))});
+  int64_t width = std::min<int64_t>({plan.width(stored), static_cast<int64_t>(llvm::PowerOf2Ceil(rows)),
+                                     static_cast<int64_t>(llvm::PowerOf2Ceil(columns))});
   auto square = [&](Value row, int64_t liveRows, Value column, int64_t liveColumns) {
     SmallVector<Value> v(width);
     auto type = VectorType::get({width}, stored);
@@ -155,7 +161,8 @@ void TileLowering::transpose(tile::TransposeOp op) {
   own(op.getResult(), to);
 }
 
-//===- Dot ---------------------------------------------------------------------------------------------------------===//
+//===- Dot
+//---------------------------------------------------------------------------------------------------------===//
 
 void TileLowering::dot(tile::DotOp op) {
   auto type = cast<VectorType>(op.getType());
@@ -174,7 +181,8 @@ void TileLowering::dot(tile::DotOp op) {
   }
   View target;
   auto it = views.find(op.getAcc());
-  if (it != views.end() && it->second.buffer && dies(op.getAcc(), 1) && op.getAcc() != op.getA() && op.getAcc() != op.getB())
+  if (it != views.end() && it->second.buffer && dies(op.getAcc(), 1) && op.getAcc() != op.getA() &&
+      op.getAcc() != op.getB())
     target = it->second;
   else
     target = destination(op.getResult(), op.getAcc());
@@ -234,7 +242,8 @@ void TileLowering::dot(tile::DotOp op) {
   own(op.getResult(), target);
 }
 
-//===- Solve -------------------------------------------------------------------------------------------------------===//
+//===- Solve
+//-------------------------------------------------------------------------------------------------------===//
 
 void TileLowering::solve(tile::SolveOp op) {
   auto type = cast<VectorType>(op.getType());
@@ -255,7 +264,8 @@ void TileLowering::solve(tile::SolveOp op) {
   // Coefficient of x[s] in the equation of row r: L[r, s], or of the transposed system L[s, r]; negated for the fma.
   auto coefficient = [&](Value r, Value s) -> Value {
     Value scalar = readView(a, element, {up ? s : r}, {up ? r : s, 0, 0, 0, 1});
-    return vector::BroadcastOp::create(b, loc, VectorType::get({width}, element), arith::NegFOp::create(b, loc, scalar));
+    return vector::BroadcastOp::create(b, loc, VectorType::get({width}, element),
+                                       arith::NegFOp::create(b, loc, scalar));
   };
   // Rows [row, row + rows) given all solved rows: [0, row), or [row + rows, C) for the transposed system.
   auto solveBlock = [&](Value row, int64_t rows, Value column, int64_t columns) {

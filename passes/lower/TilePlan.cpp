@@ -23,7 +23,8 @@ static bool isSplat(Value v) {
   return constant && isa<SplatElementsAttr>(constant.getValue());
 }
 
-/// A shape_cast whose result can be read strip by strip from a lazy source: the last dimensions are equal, split or merged.
+/// A shape_cast whose result can be read strip by strip from a lazy source: the last dimensions are equal, split or
+/// merged.
 bool TilePlan::isSimpleCast(vector::ShapeCastOp op) {
   int64_t source = op.getSourceVectorType().getShape().back(), result = op.getResultVectorType().getShape().back();
   return source % result == 0 || (result % source == 0 && (source % 16 == 0 || result / source <= 4));
@@ -34,7 +35,8 @@ bool TilePlan::mustKeep(Operation *op) const {
     return !isSimpleCast(cast);
   if (auto constant = dyn_cast<arith::ConstantOp>(op))
     return !isa<SplatElementsAttr>(constant.getValue());
-  return isa<tile::DotOp, tile::SolveOp, tile::CumsumOp, tile::ReduceOp, tile::InsertRowsOp, tile::TransposeOp, scf::ForOp, scf::IfOp>(op);
+  return isa<tile::DotOp, tile::SolveOp, tile::CumsumOp, tile::ReduceOp, tile::InsertRowsOp, tile::TransposeOp,
+             scf::ForOp, scf::IfOp>(op);
 }
 
 bool TilePlan::neverKept(Value tile) const { return isSplat(tile) || tile.getDefiningOp<tile::IotaOp>(); }
@@ -115,7 +117,8 @@ void TilePlan::forceOperands(Operation *op) {
   }
 }
 
-//===- Groups of stores --------------------------------------------------------------------------------------------===//
+//===- Groups of stores
+//--------------------------------------------------------------------------------------------===//
 
 static bool sameRows(tile::StoreOp a, tile::StoreOp b) {
   auto first = [](tile::StoreOp op) { return op.getIndices()[op.getDims().front()]; };
@@ -160,12 +163,14 @@ Operation *TilePlan::leader(Operation *op) const {
   return it == leaders.end() ? op : it->second;
 }
 
-//===- Costs -------------------------------------------------------------------------------------------------------===//
+//===- Costs
+//-------------------------------------------------------------------------------------------------------===//
 
 static int64_t ownCost(Operation *op) {
   if (auto load = dyn_cast<tile::LoadOp>(op)) {
     bool contiguous = load.getDims().back() == static_cast<int64_t>(load.getIndices().size()) - 1;
-    return (contiguous && !(load.getRows() && tileType(load).getRank() == 1)) ? 1 + (load.getLimit() || load.getRows()) : 8;
+    return (contiguous && !(load.getRows() && tileType(load).getRank() == 1)) ? 1 + (load.getLimit() || load.getRows())
+                                                                              : 8;
   }
   if (isa<arith::ConstantOp, tile::SliceOp, tile::RowsOp, tile::ExpandOp, vector::BroadcastOp, vector::ShapeCastOp>(op))
     return 0;
@@ -295,9 +300,9 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes) : vectorBytes(vecto
         DenseMap<Value, int64_t> known;
         // A dot unrolls the formula of its accumulator over a block of registers: short ones only.
         hazard |= cost(v, known) > 4 && llvm::any_of(v.getUsers(), [&](Operation *user) {
-          auto dot = dyn_cast<tile::DotOp>(user);
-          return dot && dot.getAcc() == v;
-        });
+                    auto dot = dyn_cast<tile::DotOp>(user);
+                    return dot && dot.getAcc() == v;
+                  });
         if (hazard) {
           kept.insert(v);
         } else if (times > 1 && (times - 1) * cost(v, known) > times + 3) {

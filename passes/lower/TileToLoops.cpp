@@ -4,8 +4,8 @@
 #include "passes/lower/TileLowering.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Transforms/CSE.h"
 #include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
 
 using namespace mlir;
 using namespace braid;
@@ -17,9 +17,11 @@ namespace braid {
 } // namespace braid
 
 TileLowering::TileLowering(func::FuncOp kernel, int64_t vectorBytes)
-    : kernel(kernel), vectorBytes(vectorBytes), plan(kernel, vectorBytes), b(kernel.getContext()), loc(kernel.getLoc()) {}
+    : kernel(kernel), vectorBytes(vectorBytes), plan(kernel, vectorBytes), b(kernel.getContext()),
+      loc(kernel.getLoc()) {}
 
-//===- Buffers and lifetimes ---------------------------------------------------------------------------------------===//
+//===- Buffers and lifetimes
+//---------------------------------------------------------------------------------------===//
 
 Buffer *TileLowering::allocate(VectorType type) {
   Type stored = storageType(type.getElementType());
@@ -123,7 +125,8 @@ int64_t TileLowering::readsThrough(Value target, Value root, bool &elementwise) 
   return count;
 }
 
-/// Whether evaluating `root` reads `buffer`; `onlyIdentity` becomes false when it reads other elements than it computes.
+/// Whether evaluating `root` reads `buffer`; `onlyIdentity` becomes false when it reads other elements than it
+/// computes.
 bool TileLowering::reads(Value root, Buffer *buffer, bool moved, bool &onlyIdentity) {
   if (!isTile(root))
     return false;
@@ -160,7 +163,8 @@ View TileLowering::destination(Value v, Value through) {
   return viewOf(buffer, tileType(v));
 }
 
-//===- The walk ----------------------------------------------------------------------------------------------------===//
+//===- The walk
+//----------------------------------------------------------------------------------------------------===//
 
 LogicalResult TileLowering::lowerBlock(Block &block) {
   Block *outer = std::exchange(current, &block);
@@ -224,10 +228,12 @@ LogicalResult TileLowering::lowerScalar(Operation *op) {
   if (auto extract = dyn_cast<vector::ExtractOp>(op)) {
     SmallVector<Value> at;
     for (OpFoldResult position : extract.getMixedPosition())
-      at.push_back(isa<Attribute>(position) ? constant(*getConstantIntValue(position)) : scalars.lookup(cast<Value>(position)));
+      at.push_back(isa<Attribute>(position) ? constant(*getConstantIntValue(position))
+                                            : scalars.lookup(cast<Value>(position)));
     startStrip();
     auto type = tileType(extract.getSource());
-    scalars.map(extract.getResult(), eval(extract.getSource(), ArrayRef(at).drop_back(), {at.back(), 0, type.getShape().back(), 0, 1}));
+    scalars.map(extract.getResult(),
+                eval(extract.getSource(), ArrayRef(at).drop_back(), {at.back(), 0, type.getShape().back(), 0, 1}));
     startStrip();
     releaseOperands(op);
     return success(!failedOnce);
@@ -405,7 +411,8 @@ LogicalResult TileLowering::lowerIf(scf::IfOp op) {
     types.push_back(tileType(result));
   }
   auto branch = scf::IfOp::create(b, loc, scalarTypes, scalars.lookup(op.getCondition()), !op.getElseRegion().empty());
-  for (auto [from, to] : {std::pair(&op.getThenRegion(), &branch.getThenRegion()), std::pair(&op.getElseRegion(), &branch.getElseRegion())}) {
+  for (auto [from, to] : {std::pair(&op.getThenRegion(), &branch.getThenRegion()),
+                          std::pair(&op.getElseRegion(), &branch.getElseRegion())}) {
     if (from->empty())
       continue;
     OpBuilder::InsertionGuard guard(b);
@@ -444,7 +451,8 @@ LogicalResult TileLowering::lowerIf(scf::IfOp op) {
   return success(!failedOnce);
 }
 
-//===- The function ------------------------------------------------------------------------------------------------===//
+//===- The function
+//------------------------------------------------------------------------------------------------===//
 
 void TileLowering::buildEntry() {
   MLIRContext *context = kernel.getContext();
@@ -459,10 +467,13 @@ void TileLowering::buildEntry() {
 
   Value args = entry->getArgument(0);
   auto slot = [&](unsigned number, Type type) -> Value {
-    Value address = LLVM::GEPOp::create(b, loc, pointer, i64, args, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(number)});
+    Value address =
+        LLVM::GEPOp::create(b, loc, pointer, i64, args, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(number)});
     return LLVM::LoadOp::create(b, loc, type, address);
   };
-  auto indexSlot = [&](unsigned number) -> Value { return arith::IndexCastOp::create(b, loc, index, slot(number, i64)); };
+  auto indexSlot = [&](unsigned number) -> Value {
+    return arith::IndexCastOp::create(b, loc, index, slot(number, i64));
+  };
 
   DenseMap<std::pair<unsigned, int64_t>, Value> size, stride;
   KernelSignature signature = KernelSignature::of(kernel);
@@ -476,7 +487,9 @@ void TileLowering::buildEntry() {
     else if (s.kind == SlotKind::i64)
       data[s.argument] = indexSlot(number);
     else
-      data[s.argument] = slot(number, s.kind == SlotKind::pointer ? Type(pointer) : s.kind == SlotKind::f32 ? Type(b.getF32Type()) : Type(b.getF64Type()));
+      data[s.argument] = slot(number, s.kind == SlotKind::pointer ? Type(pointer)
+                                      : s.kind == SlotKind::f32   ? Type(b.getF32Type())
+                                                                  : Type(b.getF64Type()));
   }
   for (auto [i, argument] : llvm::enumerate(kernel.getArguments())) {
     auto type = dyn_cast<MemRefType>(argument.getType());
@@ -488,9 +501,12 @@ void TileLowering::buildEntry() {
     auto flat = MemRefType::get({ShapedType::kDynamic}, type.getElementType());
     auto descriptor = LLVM::LLVMStructType::getLiteral(
         context, {pointer, pointer, i64, LLVM::LLVMArrayType::get(i64, 1), LLVM::LLVMArrayType::get(i64, 1)});
-    Value none = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(0)), one = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(1));
+    Value none = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(0)),
+          one = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(1));
     Value fields = LLVM::PoisonOp::create(b, loc, descriptor);
-    auto set = [&](Value value, ArrayRef<int64_t> at) { fields = LLVM::InsertValueOp::create(b, loc, fields, value, at); };
+    auto set = [&](Value value, ArrayRef<int64_t> at) {
+      fields = LLVM::InsertValueOp::create(b, loc, fields, value, at);
+    };
     set(data[i], {0});
     set(data[i], {1});
     set(none, {2});
@@ -502,7 +518,8 @@ void TileLowering::buildEntry() {
       lengths.push_back(type.isDynamicDim(d) ? size[{i, d}] : constant(type.getDimSize(d)));
     if (auto layout = dyn_cast<StridedLayoutAttr>(type.getLayout())) {
       for (auto [d, s] : llvm::enumerate(layout.getStrides()))
-        view.strides.push_back(ShapedType::isDynamic(s) ? stride[{static_cast<unsigned>(i), static_cast<int64_t>(d)}] : constant(s));
+        view.strides.push_back(ShapedType::isDynamic(s) ? stride[{static_cast<unsigned>(i), static_cast<int64_t>(d)}]
+                                                        : constant(s));
     } else {
       view.strides.assign(type.getRank(), constant(1));
       for (int64_t d = type.getRank() - 2; d >= 0; --d)
@@ -514,7 +531,8 @@ void TileLowering::buildEntry() {
 
   // One iteration per program of [begin, end).
   Value gridX = indexSlot(0), gridY = indexSlot(1);
-  Value begin = arith::IndexCastOp::create(b, loc, index, entry->getArgument(1)), end = arith::IndexCastOp::create(b, loc, index, entry->getArgument(2));
+  Value begin = arith::IndexCastOp::create(b, loc, index, entry->getArgument(1)),
+        end = arith::IndexCastOp::create(b, loc, index, entry->getArgument(2));
   auto loop = scf::ForOp::create(b, loc, begin, end, constant(1));
   entryEnd = begin.getDefiningOp();
   b.setInsertionPoint(loop.getBody()->getTerminator());
@@ -534,14 +552,19 @@ LogicalResult TileLowering::run() {
     return failure();
   int64_t bytes = 0;
   for (Buffer &buffer : buffers)
-    bytes += (buffer.capacity + 16) * llvm::divideCeil(cast<MemRefType>(buffer.memref.getType()).getElementType().isIndex() ? 64 : cast<MemRefType>(buffer.memref.getType()).getElementTypeBitWidth(), 8);
+    bytes += (buffer.capacity + 16) *
+             llvm::divideCeil(cast<MemRefType>(buffer.memref.getType()).getElementType().isIndex()
+                                  ? 64
+                                  : cast<MemRefType>(buffer.memref.getType()).getElementTypeBitWidth(),
+                              8);
   if (bytes > (1 << 20))
     return kernel.emitOpError("its tiles need ") << bytes << " bytes of stack at a time, more than " << (1 << 20);
   kernel.erase();
   return success();
 }
 
-//===- The pass ----------------------------------------------------------------------------------------------------===//
+//===- The pass
+//----------------------------------------------------------------------------------------------------===//
 
 /// Dots read transposed operands as they are; dead tiles disappear.
 static void prepare(func::FuncOp kernel) {

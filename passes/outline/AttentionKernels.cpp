@@ -1,4 +1,5 @@
-//===- AttentionKernels.cpp - attn.causal, attn.causal_grad, attn.append become launches ---------------------------===//
+//===- AttentionKernels.cpp - attn.causal, attn.causal_grad, attn.append become launches
+//---------------------------===//
 //
 // Keys of a query are an interval (AttnOps.td); with d = documents[t], p = prefix, w = window:
 //   training   max(d + p, 0, t + p - w + 1) <= s <= t + p            cache    max(0, t - d - w + 1) <= s <= t - d
@@ -44,7 +45,9 @@ class Attention {
 public:
   Attention(KernelBuilder &k, const AttentionShape &shape) : k(k), shape(shape) {}
 
-  Var queries(llvm::StringRef name) { return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.heads, shape.size}); }
+  Var queries(llvm::StringRef name) {
+    return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.heads, shape.size});
+  }
   Var keys(llvm::StringRef name) { return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.groups, shape.size}); }
   Var rowNumbers(llvm::StringRef name) { return k.buffer(name, shape.compute, {kDynamic, shape.heads, kDynamic}); }
   Var index(Var number) { return cast(number, k.builder.getIndexType()); }
@@ -126,12 +129,14 @@ public:
   Var prefix; ///< set by kernels that have it as a parameter
 };
 
-//===- Forward -------------------------------------------------------------------------------------------------------===//
+//===- Forward
+//-------------------------------------------------------------------------------------------------------===//
 
 /// Program (block of query rows, head, batch).
 void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   Attention a(k, shape);
-  Var q = a.queries("q"), keys = a.keys("k"), values = a.keys("v"), documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
+  Var q = a.queries("q"), keys = a.keys("k"), values = a.keys("v"),
+      documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
   Var o = a.queries("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
   if (!shape.cache)
     a.prefix = k.index("prefix");
@@ -147,7 +152,8 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
 /// One token: the rows are the heads of a group, so that every key is read once. Program (group, batch).
 void writeDecode(KernelBuilder &k, const AttentionShape &shape) {
   Attention a(k, shape);
-  Var q = a.queries("q"), keys = a.keys("k"), values = a.keys("v"), documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
+  Var q = a.queries("q"), keys = a.keys("k"), values = a.keys("v"),
+      documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
   Var o = a.queries("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
   if (!shape.cache)
     a.prefix = k.index("prefix");
@@ -161,7 +167,8 @@ void writeDecode(KernelBuilder &k, const AttentionShape &shape) {
   k.store(cast(sums, lse.element()), lse, {b, h, 0}, {.dims = {1}});
 }
 
-//===- Backward ------------------------------------------------------------------------------------------------------===//
+//===- Backward
+//------------------------------------------------------------------------------------------------------===//
 
 /// One pair of tiles: P and dS.
 struct GradTiles {
@@ -178,8 +185,8 @@ GradTiles gradTiles(Attention &a, Var q, Var d, Var lse, Var delta, Var ks, Var 
 struct GradBuffers {
   explicit GradBuffers(Attention &a)
       : q(a.queries("q")), keys(a.keys("k")), values(a.keys("v")),
-        documents(a.k.buffer("documents", a.k.i32(), {kDynamic, kDynamic})), o(a.queries("o")), lse(a.rowNumbers("lse")),
-        d(a.queries("d_o")) {}
+        documents(a.k.buffer("documents", a.k.i32(), {kDynamic, kDynamic})), o(a.queries("o")),
+        lse(a.rowNumbers("lse")), d(a.queries("d_o")) {}
   Var q, keys, values, documents, o, lse, d;
 };
 
@@ -191,14 +198,16 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   a.prefix = k.index("prefix");
   Var t0 = k.program(0) * static_cast<double>(kGradRows), h = k.program(1), b = k.program(2);
   Var tokens = k.size(in.q, 1), g = h / static_cast<double>(shape.perGroup());
-  Var queries = a.loadRows(in.q, b, t0, h, kGradRows, tokens) * scale, d = a.loadRows(in.d, b, t0, h, kGradRows, tokens);
+  Var queries = a.loadRows(in.q, b, t0, h, kGradRows, tokens) * scale,
+      d = a.loadRows(in.d, b, t0, h, kGradRows, tokens);
   Var delta = sum(d * a.loadRows(in.o, b, t0, h, kGradRows, tokens), 1);
   Var lse = k.load(in.lse, {b, h, t0}, {kGradRows}, {.limit = tokens, .dims = {2}});
   auto seen = a.rowIntervals(in.documents, b, t0, kGradRows);
   auto [lo, hi] = a.range(seen);
   Vars out = k.loop(lo, hi, kKeyRows, {k.tile({kGradRows, shape.size}, shape.compute)},
                     [&, hi = hi](Var s0, llvm::ArrayRef<Var> now) -> Vars {
-                      Var ks = a.loadRows(in.keys, b, s0, g, kKeyRows, hi), vs = a.loadRows(in.values, b, s0, g, kKeyRows, hi);
+                      Var ks = a.loadRows(in.keys, b, s0, g, kKeyRows, hi),
+                          vs = a.loadRows(in.values, b, s0, g, kKeyRows, hi);
                       auto tiles = gradTiles(a, queries, d, lse, delta, ks, vs, a.visible(seen, s0, kKeyRows), scale);
                       return {dot(tiles.ds, ks, now[0])};
                     });
@@ -224,31 +233,34 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   Var blocks = k.loop(firstQuery, endQuery, R, {k.number(0)}, [&](Var t0, llvm::ArrayRef<Var> now) -> Vars {
     return {select(le(k.at(in.documents, {b, t0}), lastKey), now[0] + 1.0, now[0])};
   })[0];
-  Vars out = k.loop(
-      0, shape.perGroup(), 1, {k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)},
-      [&](Var member, llvm::ArrayRef<Var> sums) -> Vars {
-        Var h = g * static_cast<double>(shape.perGroup()) + member;
-        return k.loop(0, blocks, 1, sums, [&](Var block, llvm::ArrayRef<Var> now) -> Vars {
-          Var t0 = firstQuery + block * static_cast<double>(R);
-          Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
-          Var delta = sum(d * a.loadRows(in.o, b, t0, h, R, tokens), 1);
-          Var lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
-          auto seen = a.rowIntervals(in.documents, b, t0, R);
+  Vars out =
+      k.loop(0, shape.perGroup(), 1, {k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)},
+             [&](Var member, llvm::ArrayRef<Var> sums) -> Vars {
+               Var h = g * static_cast<double>(shape.perGroup()) + member;
+               return k.loop(0, blocks, 1, sums, [&](Var block, llvm::ArrayRef<Var> now) -> Vars {
+                 Var t0 = firstQuery + block * static_cast<double>(R);
+                 Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
+                 Var delta = sum(d * a.loadRows(in.o, b, t0, h, R, tokens), 1);
+                 Var lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
+                 auto seen = a.rowIntervals(in.documents, b, t0, R);
           // q carries the scale once already.
-          auto tiles = gradTiles(a, queries, d, lse, delta, ks, vs, a.visible(seen, s0, R), k.constant(shape.compute, 1));
-          return {dotTA(tiles.ds, queries, now[0]), dotTA(tiles.p, d, now[1])};
-        });
-      });
+                 auto tiles =
+                     gradTiles(a, queries, d, lse, delta, ks, vs, a.visible(seen, s0, R), k.constant(shape.compute, 1));
+                 return {dotTA(tiles.ds, queries, now[0]), dotTA(tiles.p, d, now[1])};
+               });
+             });
   a.storeRows(out[0], dk, b, s0, g);
   a.storeRows(out[1], dv, b, s0, g);
 }
 
-//===- append --------------------------------------------------------------------------------------------------------===//
+//===- append
+//--------------------------------------------------------------------------------------------------------===//
 
 /// Program (token, batch): row t - documents[t] of the cache.
 void writeAppend(KernelBuilder &k, Type element, int64_t groups, int64_t size) {
   k.buffer("cache", element, {kDynamic, kDynamic, groups, size});
-  Var x = k.buffer("x", element, {kDynamic, kDynamic, groups, size}), documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
+  Var x = k.buffer("x", element, {kDynamic, kDynamic, groups, size}),
+      documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
   Var result = k.buffer("result", element, {kDynamic, kDynamic, groups, size});
   Var t = k.program(0), b = k.program(1);
   Var row = cast(t, k.i32()) - k.at(documents, {b, t});
@@ -258,21 +270,25 @@ void writeAppend(KernelBuilder &k, Type element, int64_t groups, int64_t size) {
   });
 }
 
-//===- Launches ------------------------------------------------------------------------------------------------------===//
+//===- Launches
+//------------------------------------------------------------------------------------------------------===//
 
-template <typename Op>
-AttentionShape shapeOfOp(Op op, bool cache) {
+template <typename Op> AttentionShape shapeOfOp(Op op, bool cache) {
   Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());
   Type token = tensorType(op.getQ()).getElementType();
-  return {q[2], keys[2], q[3], static_cast<int64_t>(op.getWindow()), static_cast<int64_t>(op.getPrefix()), cache, token, computeType(token)};
+  return {
+      q[2],  keys[2],           q[3], static_cast<int64_t>(op.getWindow()), static_cast<int64_t>(op.getPrefix()), cache,
+      token, computeType(token)};
 }
 
 LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   AttentionShape shape = shapeOfOp(op, op.getCache());
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1];
   bool decode = tokens == 1;
-  std::string kernel = decode ? context.kernel(shape.kernelName("decode"), {"group", "batch"}, [&](KernelBuilder &k) { writeDecode(k, shape); })
-                              : context.kernel(shape.kernelName("causal"), {"rows", "head", "batch"}, [&](KernelBuilder &k) { writeForward(k, shape); });
+  std::string kernel = decode ? context.kernel(shape.kernelName("decode"), {"group", "batch"},
+                                               [&](KernelBuilder &k) { writeDecode(k, shape); })
+                              : context.kernel(shape.kernelName("causal"), {"rows", "head", "batch"},
+                                               [&](KernelBuilder &k) { writeForward(k, shape); });
   llvm::SmallVector<int64_t, 3> grid{shape.groups, batch};
   if (!decode)
     grid = {ceilDiv(tokens, kQueryRows), shape.heads, batch};
@@ -291,7 +307,8 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1], keys = shapeOf(op.getK())[1];
   auto begin = [&](llvm::StringRef what, llvm::StringRef rows, void (*write)(KernelBuilder &, const AttentionShape &),
                    llvm::ArrayRef<int64_t> grid) {
-    std::string kernel = context.kernel(shape.kernelName(what), {rows, "head", "batch"}, [&](KernelBuilder &k) { write(k, shape); });
+    std::string kernel =
+        context.kernel(shape.kernelName(what), {rows, "head", "batch"}, [&](KernelBuilder &k) { write(k, shape); });
     auto launch = context.launch(op, kernel, grid);
     launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV()).arg("documents", op.getDocuments());
     launch.arg("o", op.getO()).arg("lse", op.getLse()).arg("d_o", op.getDO());
@@ -309,8 +326,9 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
 LogicalResult outlineAppend(AttnAppendOp op, OutlineContext &context) {
   Shape x = shapeOf(op.getX());
   Type element = tensorType(op.getX()).getElementType();
-  std::string kernel = context.kernel(llvm::formatv("attn_append_g{0}_d{1}_{2}", x[2], x[3], typeName(element)).str(), {"token", "batch"},
-                                      [&](KernelBuilder &k) { writeAppend(k, element, x[2], x[3]); });
+  std::string kernel =
+      context.kernel(llvm::formatv("attn_append_g{0}_d{1}_{2}", x[2], x[3], typeName(element)).str(),
+                     {"token", "batch"}, [&](KernelBuilder &k) { writeAppend(k, element, x[2], x[3]); });
   auto launch = context.launch(op, kernel, {x[1], x[0]});
   launch.arg("cache", op.getCache()).arg("x", op.getX()).arg("documents", op.getDocuments());
   context.replace(op, launch.result("result", op.getResult().getType(), "cache").run());

@@ -1,13 +1,14 @@
-//===- ConvKernels.cpp - short_conv and its gradient become launches -----------------------------------------------===//
+//===- ConvKernels.cpp - short_conv and its gradient become launches
+//-----------------------------------------------===//
 //
-//   y_t = sum_j w_j x_{t - s}, s = K - 1 - j, over the taps with t - s >= documents[t]; x_{-i} is row K - 1 - i of `tail`.
-//   L = number of tokens that are not padding; new_tail = the K - 1 inputs before token L.
+//   y_t = sum_j w_j x_{t - s}, s = K - 1 - j, over the taps with t - s >= documents[t]; x_{-i} is row K - 1 - i of
+//   `tail`. L = number of tokens that are not padding; new_tail = the K - 1 inputs before token L.
 //
-//   dx_u    = sum_j w_j dy_{u + s} [u >= documents[u + s]] + dnew_tail_{u - L + K - 1},  u >= -(K - 1); u < 0 gives dtail
-//   dw_j    = sum over b, then t, of dy_t x_{t - s} [t - s >= documents[t]]
+//   dx_u    = sum_j w_j dy_{u + s} [u >= documents[u + s]] + dnew_tail_{u - L + K - 1},  u >= -(K - 1); u < 0 gives
+//   dtail dw_j    = sum over b, then t, of dy_t x_{t - s} [t - s >= documents[t]]
 //
-// Programs own (token rows, feature columns, batch); the first token rows also see the tail. dweight: a program per block
-// of features walks all tokens, so its sum has one order.
+// Programs own (token rows, feature columns, batch); the first token rows also see the tail. dweight: a program per
+// block of features walks all tokens, so its sum has one order.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -53,7 +54,8 @@ public:
     return cast(k.load(buffer, {b, first, column}, {count, columns}, {.limit = k.number(shape.halo())}), shape.compute);
   }
   /// Inputs at tokens [first - shift, ..), from x and, where `withTail`, from the tail.
-  Var inputs(Var x, Var tail, Var b, Var first, int64_t shift, Var column, int64_t count, int64_t columns, bool withTail) {
+  Var inputs(Var x, Var tail, Var b, Var first, int64_t shift, Var column, int64_t count, int64_t columns,
+             bool withTail) {
     Var at = first - static_cast<double>(shift);
     Var rows = load(x, b, at, column, count, columns);
     if (!withTail || shift == 0 || shape.halo() == 0)
@@ -144,9 +146,7 @@ void writeGradInputs(KernelBuilder &k, const ConvShape &shape) {
   k.store(cast(cotangent(u0, R), shape.token), dx, {b, u0, column}, {.limit = k.size(dx, 1)});
   if (halo == 0)
     return;
-  k.when(eq(u0, 0.0), [&] {
-    k.store(cast(cotangent(k.number(-halo), halo), shape.tail), dTail, {b, 0, column});
-  });
+  k.when(eq(u0, 0.0), [&] { k.store(cast(cotangent(k.number(-halo), halo), shape.tail), dTail, {b, 0, column}); });
 }
 
 /// dweight: program (columns).
@@ -169,7 +169,8 @@ void writeGradWeight(KernelBuilder &k, const ConvShape &shape, Type result) {
   };
   sums = k.loop(0, k.size(x, 0), 1, sums, [&](Var b, llvm::ArrayRef<Var> now) -> Vars {
     Vars first = add(b, k.number(0), now, /*withTail=*/true);
-    return k.loop(R, tokens, R, first, [&](Var t0, llvm::ArrayRef<Var> inner) { return add(b, t0, inner, /*withTail=*/false); });
+    return k.loop(R, tokens, R, first,
+                  [&](Var t0, llvm::ArrayRef<Var> inner) { return add(b, t0, inner, /*withTail=*/false); });
   });
   Vars columns;
   for (Var s : sums)
@@ -187,17 +188,24 @@ RankedTensorType channelsType(Value v, Value like) {
 
 ConvShape shapeOfOp(Value x, Value weight, Value tail) {
   Type token = tensorType(x).getElementType();
-  return {shapeOf(weight)[0], shapeOf(weight)[1], token, tensorType(weight).getElementType(), tensorType(tail).getElementType(), computeType(token)};
+  return {shapeOf(weight)[0],
+          shapeOf(weight)[1],
+          token,
+          tensorType(weight).getElementType(),
+          tensorType(tail).getElementType(),
+          computeType(token)};
 }
 
 LogicalResult outlineForward(ShortConvOp op, OutlineContext &context) {
   ConvShape shape = shapeOfOp(op.getX(), op.getWeight(), op.getTail());
   Value in = channels(context, op, op.getX());
   Shape x = shapeOf(in);
-  std::string kernel = context.kernel(shape.kernelName("short_conv"), {"rows", "columns", "batch"}, [&](KernelBuilder &k) { writeForward(k, shape); });
+  std::string kernel = context.kernel(shape.kernelName("short_conv"), {"rows", "columns", "batch"},
+                                      [&](KernelBuilder &k) { writeForward(k, shape); });
   auto launch = context.launch(op, kernel, {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]});
   launch.arg("x", in).arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("tail", op.getTail());
-  context.replace(op, launch.result("y", channelsType(op.getY(), in)).result("new_tail", op.getNewTail().getType()).run());
+  context.replace(op,
+                  launch.result("y", channelsType(op.getY(), in)).result("new_tail", op.getNewTail().getType()).run());
   return success();
 }
 
@@ -206,11 +214,16 @@ LogicalResult outlineGrad(ShortConvGradOp op, OutlineContext &context) {
   Value in = channels(context, op, op.getX()), dy = channels(context, op, op.getDy());
   Shape x = shapeOf(in);
   Type result = tensorType(op.getDweight()).getElementType();
-  std::string inputs = context.kernel(shape.kernelName("short_conv_grad_x"), {"rows", "columns", "batch"}, [&](KernelBuilder &k) { writeGradInputs(k, shape); });
+  std::string inputs = context.kernel(shape.kernelName("short_conv_grad_x"), {"rows", "columns", "batch"},
+                                      [&](KernelBuilder &k) { writeGradInputs(k, shape); });
   auto first = context.launch(op, inputs, {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]});
-  first.arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("dy", dy).arg("dnew_tail", op.getDnewTail());
+  first.arg("weight", op.getWeight())
+      .arg("documents", op.getDocuments())
+      .arg("dy", dy)
+      .arg("dnew_tail", op.getDnewTail());
   auto dInputs = first.result("dx", channelsType(op.getDx(), in)).result("dtail", op.getDtail().getType()).run();
-  std::string weights = context.kernel(shape.kernelName("short_conv_grad_weight"), {"columns"}, [&](KernelBuilder &k) { writeGradWeight(k, shape, result); });
+  std::string weights = context.kernel(shape.kernelName("short_conv_grad_weight"), {"columns"},
+                                       [&](KernelBuilder &k) { writeGradWeight(k, shape, result); });
   auto second = context.launch(op, weights, {shape.features / shape.weightColumns()});
   second.arg("x", in).arg("documents", op.getDocuments()).arg("tail", op.getTail()).arg("dy", dy);
   Value dWeight = second.result("dweight", op.getDweight().getType()).run()[0];

@@ -1,4 +1,5 @@
-//===- LsmChunk.cpp - decay tables and score tiles of a chunk ------------------------------------------------------===//
+//===- LsmChunk.cpp - decay tables and score tiles of a chunk
+//------------------------------------------------------===//
 #include "passes/outline/LsmChunk.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -7,22 +8,17 @@ using namespace mlir;
 
 namespace braid {
 
-//===- The class -----------------------------------------------------------------------------------------------------===//
+//===- The class
+//-----------------------------------------------------------------------------------------------------===//
 
 llvm::StringRef LsmShape::className() const {
   switch (classId) {
-  case LsmClass::I:
-    return "i";
-  case LsmClass::S0:
-    return "s0";
-  case LsmClass::S:
-    return "s";
-  case LsmClass::V:
-    return "v";
-  case LsmClass::H:
-    return "h";
-  case LsmClass::GH:
-    return "gh";
+  case LsmClass::I: return "i";
+  case LsmClass::S0: return "s0";
+  case LsmClass::S: return "s";
+  case LsmClass::V: return "v";
+  case LsmClass::H: return "h";
+  case LsmClass::GH: return "gh";
   }
   llvm_unreachable("all classes are covered");
 }
@@ -39,7 +35,8 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
   return name;
 }
 
-//===- Tiles in memory -----------------------------------------------------------------------------------------------===//
+//===- Tiles in memory
+//-----------------------------------------------------------------------------------------------===//
 
 ChunkMath::ChunkMath(KernelBuilder &k, const LsmShape &shape, Var chunks)
     : k(k), shape(shape), n(k.program(0)), h(k.program(1)), b(k.program(2)),
@@ -71,7 +68,8 @@ void ChunkMath::storeState(Var tile, Var buffer, Index first) {
   k.store(cast(tile, buffer.element()), buffer, {b, n, h, 0, first});
 }
 
-//===- Decays ----------------------------------------------------------------------------------------------------------===//
+//===- Decays
+//----------------------------------------------------------------------------------------------------------===//
 
 void ChunkMath::loadDecay(Var logDecay) {
   if (!shape.decays())
@@ -120,7 +118,8 @@ Var ChunkMath::decayed(Var x) {
   return x * weight;
 }
 
-//===- Scores ----------------------------------------------------------------------------------------------------------===//
+//===- Scores
+//----------------------------------------------------------------------------------------------------------===//
 
 Var ChunkMath::scores(Var q, Var keys) {
   return shape.vectorDecay() ? vectorScores(q, keys, {}).s : decayed(dotTB(q, keys));
@@ -135,7 +134,8 @@ ChunkMath::Scores ChunkMath::scoresAndGradients(Var q, Var keys, Var ds) {
 
 // Row tile I of 16 rows, R the cumulative decay before its first row (lsm-family 4.2):
 //   columns before the tile   S_IJ = (Q_I exp(c_I - R)) (K_J exp(R - c_J))^T, both exponents <= 0
-//   the diagonal tile         S_ij = sum_d q_id k_jd exp(c_id - c_jd), column by column; exp(min(.., 0)) above the diagonal
+//   the diagonal tile         S_ij = sum_d q_id k_jd exp(c_id - c_jd), column by column; exp(min(.., 0)) above the
+//   diagonal
 ChunkMath::Scores ChunkMath::vectorScores(Var q, Var keys, Var ds) {
   constexpr int64_t N = kScoreRows;
   bool gradients = static_cast<bool>(ds);
@@ -191,10 +191,10 @@ ChunkMath::Scores ChunkMath::vectorScores(Var q, Var keys, Var ds) {
   return out;
 }
 
-//===- Loops -----------------------------------------------------------------------------------------------------------===//
+//===- Loops
+//-----------------------------------------------------------------------------------------------------------===//
 
-Vars ChunkMath::valueLoop(llvm::ArrayRef<Var> carried,
-                          llvm::function_ref<Vars(Index, llvm::ArrayRef<Var>)> body) {
+Vars ChunkMath::valueLoop(llvm::ArrayRef<Var> carried, llvm::function_ref<Vars(Index, llvm::ArrayRef<Var>)> body) {
   if (shape.values == VB)
     return body(0, carried);
   return k.loop(0, shape.values, VB, carried, [&](Var first, llvm::ArrayRef<Var> now) { return body(first, now); });

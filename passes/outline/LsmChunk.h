@@ -1,8 +1,9 @@
-//===- LsmChunk.h - what the chunk kernels of all transition classes share -----------------------------------------===//
+//===- LsmChunk.h - what the chunk kernels of all transition classes share
+//-----------------------------------------===//
 //
-//   M_t = Theta_t M_{t-1} + k_t^T v_t, o_t = q_t M_t over one chunk of C tokens, rows of a tile (lsm-family.md section 4):
-//   c_i = g_1 + .. + g_i (inclusive, restarted at every chunk);  exp(c): from the in-state to row i;
-//   exp(c_C - c): from row i to the out-state;  exp(c_i - c_j), j <= i: from row j to row i.  Every exponent is <= 0.
+//   M_t = Theta_t M_{t-1} + k_t^T v_t, o_t = q_t M_t over one chunk of C tokens, rows of a tile (lsm-family.md section
+//   4): c_i = g_1 + .. + g_i (inclusive, restarted at every chunk);  exp(c): from the in-state to row i; exp(c_C - c):
+//   from row i to the out-state;  exp(c_i - c_j), j <= i: from row j to row i.  Every exponent is <= 0.
 //
 // A class is described by LsmShape; ChunkMath turns the description into tiles. Sums of log decays are kept in f64 and
 // only differences are rounded: after a decay of -500 the following ones would otherwise lose four digits.

@@ -1,4 +1,5 @@
-//===- LsmGradKernels.cpp - all cotangents inside a chunk, from M and D' = dL/dM' -----------------------------------===//
+//===- LsmGradKernels.cpp - all cotangents inside a chunk, from M and D' = dL/dM'
+//-----------------------------------===//
 //
 //   plain (I, S0, S, V), lsm-family 4.1, 4.2                delta (H, GH), 4.4
 //   dS = tril(dO V^T)                                       R = V - exp(c) K M,  U = (I + A)^-1 beta R
@@ -9,7 +10,8 @@
 //   w = exp(c_C - c), E_ij = exp(c_i - c_j)                 dbeta = rowsum(dH R) + rowsum(dA stril((K K^T) E))
 //
 // Log decay: the x dx identity (3.3), restarted at every chunk and sorted so that nothing large cancels under strong
-// decays. A token's read of its own write meets no decay: dQ~, dK~ are the parts of dQ, dK from the strict triangle of dS.
+// decays. A token's read of its own write meets no decay: dQ~, dK~ are the parts of dQ, dK from the strict triangle of
+// dS.
 //   dg_t = sum_{i >= t} a_i + sum_{j < t} b_j + exp(c_C) rowsum(M D') + pairs_t,  b = (K w) * (U D'^T),  U = V if plain
 //   class V   a = q exp(c) (dO M^T),                  pairs_t = sum_{s >= t} (q dQ~ - k dK~)_s
 //   scalar    all summed over features, delta classes: a = .. - k exp(c) (dV M^T),
@@ -122,7 +124,7 @@ void GradKernel::writeDelta() {
     Var dh = solve(a, dotTA(scores, d, dot(keysToEnd, dState)), /*transpose=*/true);
     Var dValues = dh * betaRows;
     math.storeTokens(dValues, dv, first);
-    Vars next{dotTB(d, u, now[0]),       dotTB(-dh, u, now[1]),    dotTB(d, state, now[2]),
+    Vars next{dotTB(d, u, now[0]),           dotTB(-dh, u, now[1]),    dotTB(d, state, now[2]),
               dotTB(dValues, state, now[3]), dotTB(u, dState, now[4]), now[5] + sum(dh * residual, 1)};
     if (dLogDecay)
       next.push_back(now[6] + sum(state * dState, 1));

@@ -1,4 +1,5 @@
-//===- LsmKernels.cpp - lsm.chunk_*, lsm.state_scan*, lsm.step become launches -------------------------------------===//
+//===- LsmKernels.cpp - lsm.chunk_*, lsm.state_scan*, lsm.step become launches
+//-------------------------------------===//
 #include "passes/outline/LsmKernels.h"
 #include "passes/outline/OutlineFamilies.h"
 
@@ -65,7 +66,8 @@ public:
     launch.arg("x", scan.getX());
     optional(launch, "p", scan.getP());
     launch.arg("initial_state", scan.getInitialState()).arg("chunks", scan.getChunks());
-    context.replace(op, launch.result("m", scan.getM().getType()).result("final_state", scan.getFinalState().getType()).run());
+    context.replace(
+        op, launch.result("m", scan.getM().getType()).result("final_state", scan.getFinalState().getType()).run());
     return success();
   }
 
@@ -76,7 +78,8 @@ public:
     optional(launch, "p", scan.getP());
     launch.arg("dfinal_state", scan.getDfinalState()).arg("chunks", scan.getChunks());
     context.replace(
-        op, launch.result("dx", scan.getDx().getType()).result("dinitial_state", scan.getDinitialState().getType()).run());
+        op,
+        launch.result("dx", scan.getDx().getType()).result("dinitial_state", scan.getDinitialState().getType()).run());
     return success();
   }
 
@@ -112,15 +115,17 @@ public:
     auto launch = begin("chunk_grad", shape, writeChunkGrad, chunkGrid, chunkExtents(grad.getChunks(), shape));
     scanOperands(launch, grad);
     launch.arg("m", grad.getM()).arg("dx", grad.getDx()).arg("d_o", grad.getDO()).arg("chunks", grad.getChunks());
-    launch.result("dq", grad.getDq().getType()).result("dk", grad.getDk().getType()).result("dv", grad.getDv().getType());
+    launch.result("dq", grad.getDq().getType())
+        .result("dk", grad.getDk().getType())
+        .result("dv", grad.getDv().getType());
     unsigned gate = 0;
     if (shape.decayGradient())
       launch.result("dlog_decay", grad.getDgates()[gate++].getType());
     if (shape.delta())
       launch.result("dbeta", grad.getDgates()[gate++].getType());
     if (gate != grad.getDgates().size())
-      return op->emitOpError("class ") << stringifyLsmClass(shape.classId) << " has " << gate << " gate cotangents but dgates has "
-                                       << grad.getDgates().size();
+      return op->emitOpError("class ") << stringifyLsmClass(shape.classId) << " has " << gate
+                                       << " gate cotangents but dgates has " << grad.getDgates().size();
     context.replace(op, launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run());
     return success();
   }
@@ -140,10 +145,9 @@ public:
 private:
   using Extents = llvm::SmallVector<int64_t, 3>;
 
-  OutlineContext::Launch begin(llvm::StringRef what, const LsmShape &shape, void (*write)(KernelBuilder &, const LsmShape &),
-                               Grid grid, const Extents &extents) {
-    std::string kernel =
-        context.kernel(shape.kernelName(what), grid, [&](KernelBuilder &k) { write(k, shape); });
+  OutlineContext::Launch begin(llvm::StringRef what, const LsmShape &shape,
+                               void (*write)(KernelBuilder &, const LsmShape &), Grid grid, const Extents &extents) {
+    std::string kernel = context.kernel(shape.kernelName(what), grid, [&](KernelBuilder &k) { write(k, shape); });
     return context.launch(op, kernel, extents);
   }
   static Extents chunkExtents(Value chunks, const LsmShape &shape) {
@@ -156,8 +160,7 @@ private:
     if (value)
       launch.arg(name, value);
   }
-  template <typename Op>
-  static void scanOperands(OutlineContext::Launch &launch, Op op) {
+  template <typename Op> static void scanOperands(OutlineContext::Launch &launch, Op op) {
     launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV());
     optional(launch, "log_decay", op.getLogDecay());
     optional(launch, "beta", op.getBeta());

@@ -1,4 +1,5 @@
-//===- LsmKernels.h - the kernel writers behind outlineLsm ---------------------------------------------------------===//
+//===- LsmKernels.h - the kernel writers behind outlineLsm
+//---------------------------------------------------------===//
 // Each writes the body of one kernel for one LsmShape; parameters carry the operand names of the op.
 #ifndef PASSES_OUTLINE_LSMKERNELS_H
 #define PASSES_OUTLINE_LSMKERNELS_H
@@ -42,7 +43,9 @@ struct LsmBuffers {
   Var states(llvm::StringRef name) {
     return k.buffer(name, shape.state, {kDynamic, kDynamic, shape.heads, shape.keys, shape.values});
   }
-  Var rowState(llvm::StringRef name) { return k.buffer(name, shape.state, {kDynamic, shape.heads, shape.keys, shape.values}); }
+  Var rowState(llvm::StringRef name) {
+    return k.buffer(name, shape.state, {kDynamic, shape.heads, shape.keys, shape.values});
+  }
   /// P of every chunk; empty for class I.
   Var transition() {
     if (shape.classId == LsmClass::I)

@@ -1,19 +1,22 @@
-//===- LsmScanKernels.cpp - the chunk table, the scans over chunk states, and the decode step ----------------------===//
+//===- LsmScanKernels.cpp - the chunk table, the scans over chunk states, and the decode step
+//----------------------===//
 #include "passes/outline/LsmKernels.h"
 
 using namespace mlir;
 
 namespace braid {
 
-// ---- chunk_table ------------------------------------------------------------------------------------------------------
+// ---- chunk_table
+// ------------------------------------------------------------------------------------------------------
 //
-//   Row r = (lo, hi, restart, 0). A chunk begins where a document begins, and every C tokens inside it; restart says that
-//   the document begins at lo. Rows past the last chunk are empty (hi = lo) and stand for the padding tokens, C per row:
-//   chunk kernels write zeros there. Rows without tokens have lo = hi = T. Chunks come first, then the empty rows.
-//   One program per batch row.
+//   Row r = (lo, hi, restart, 0). A chunk begins where a document begins, and every C tokens inside it; restart says
+//   that the document begins at lo. Rows past the last chunk are empty (hi = lo) and stand for the padding tokens, C
+//   per row: chunk kernels write zeros there. Rows without tokens have lo = hi = T. Chunks come first, then the empty
+//   rows. One program per batch row.
 //
 void writeChunkTable(KernelBuilder &k, int64_t chunkSize) {
-  Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), chunks = k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4});
+  Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}),
+      chunks = k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4});
   Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
   Type i32 = k.i32();
   Var zero = k.constant(i32, 0), one = k.constant(i32, 1), last = cast(tokens, i32);
@@ -23,8 +26,8 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize) {
   Vars end = k.loop(0, tokens, 1, {k.number(0), zero, zero}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
     Var rowIndex = now[0], begin = now[1], current = now[2];
     Var token = cast(t, i32), document = k.at(documents, {b, t});
-    Var edge = either(either(eq(token, zero), ne(document, current)),
-                      ge(token - begin, static_cast<double>(chunkSize)));
+    Var edge =
+        either(either(eq(token, zero), ne(document, current)), ge(token - begin, static_cast<double>(chunkSize)));
     k.when(both(edge, lt(rowIndex, count)), [&] {
       // Close the row before, unless it stands for padding.
       Var previous = max(rowIndex - 1.0, 0.0);
@@ -44,11 +47,12 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize) {
   });
 }
 
-// ---- state_scan -------------------------------------------------------------------------------------------------------
+// ---- state_scan
+// -------------------------------------------------------------------------------------------------------
 //
-//   M <- P M + X over the chunks of a row; a chunk that restarts begins from zero. `m` gets the in-state of every chunk.
-//   Backwards: D <- P^T D + dM, last chunk first; `dx` gets D' of every chunk's out-state.
-//   One program per (block of value columns, head, batch): columns are independent.
+//   M <- P M + X over the chunks of a row; a chunk that restarts begins from zero. `m` gets the in-state of every
+//   chunk. Backwards: D <- P^T D + dM, last chunk first; `dx` gets D' of every chunk's out-state. One program per
+//   (block of value columns, head, batch): columns are independent.
 //
 namespace {
 
@@ -119,7 +123,8 @@ void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape) {
   scan.storeRow(out[0], dInitial);
 }
 
-// ---- step -------------------------------------------------------------------------------------------------------------
+// ---- step
+// -------------------------------------------------------------------------------------------------------------
 //
 //   M~ = exp(g) M;   plain: M' = M~ + k^T v;   delta: M' = M~ + k^T beta (v - k M~);   o = q M'
 //   A document that begins here starts from zero; a padding token gives o = 0 and leaves the state as it is.
@@ -127,7 +132,8 @@ void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape) {
 //
 void writeStep(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
-  Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay(), betaIn = in.beta();
+  Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay(),
+      betaIn = in.beta();
   Var initial = in.rowState("initial_state"), documents = k.buffer("documents", k.i32(), {kDynamic, 1});
   Var o = in.values("o"), final = in.rowState("final_state"), scale = k.scalar("scale", shape.compute);
   int64_t K = shape.keys, VB = shape.valueBlock();

@@ -1,4 +1,5 @@
-//===- DecideSchedule.cpp - which layers are sliced, how, and in which order their tasks run ---------------------------===//
+//===- DecideSchedule.cpp - which layers are sliced, how, and in which order their tasks run
+//---------------------------===//
 #include "passes/Passes.h"
 
 using namespace mlir;
@@ -19,7 +20,8 @@ bool isDataExchange(Operation *op) {
 /// Tokens of a layer: those of its first token argument.
 int64_t tokensOf(func::FuncOp layer) {
   for (Type type : layer.getArgumentTypes())
-    if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getRank() >= 2 && tensor.getElementType().isInteger(32))
+    if (auto tensor = dyn_cast<RankedTensorType>(type);
+        tensor && tensor.getRank() >= 2 && tensor.getElementType().isInteger(32))
       return tensor.getDimSize(1); // documents [B, T]
   return 0;
 }
@@ -38,23 +40,34 @@ public:
       return signalPassFailure();
     }
     for (auto layer : getOperation().getOps<func::FuncOp>())
-      if (!layer.isPublic() && failed(decide(layer))) return signalPassFailure();
+      if (!layer.isPublic() && failed(decide(layer)))
+        return signalPassFailure();
   }
 
 private:
   LogicalResult decide(func::FuncOp layer) {
-    bool exchanges = layer.walk([](Operation *op) { return isDataExchange(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted();
-    if (!exchanges || overlapDegree == 1 || pipeline == "none") return success();
+    bool exchanges =
+        layer.walk([](Operation *op) { return isDataExchange(op) ? WalkResult::interrupt() : WalkResult::advance(); })
+            .wasInterrupted();
+    if (!exchanges || overlapDegree == 1 || pipeline == "none")
+      return success();
     int64_t tokens = tokensOf(layer), degree = overlapDegree;
     if (tokens % degree || tokens == 0)
-      return layer.emitOpError() << "has " << tokens << " tokens, which overlap degree " << degree << " does not divide";
-    bool backward = layer.walk([](Operation *op) { return isa<MoeCombineGradOp>(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted();
+      return layer.emitOpError() << "has " << tokens << " tokens, which overlap degree " << degree
+                                 << " does not divide";
+    bool backward = layer
+                        .walk([](Operation *op) {
+                          return isa<MoeCombineGradOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+                        })
+                        .wasInterrupted();
     SmallVector<int64_t> bounds;
-    for (int64_t i = 0; i <= degree; ++i) bounds.push_back(tokens / degree * i);
+    for (int64_t i = 0; i <= degree; ++i)
+      bounds.push_back(tokens / degree * i);
     Builder b(&getContext());
-    layer->setAttr(attrs::schedule, b.getDictionaryAttr({b.getNamedAttr("pipeline", b.getStringAttr(pipeline)),
-                                                         b.getNamedAttr("direction", b.getStringAttr(backward ? "backward" : "forward")),
-                                                         b.getNamedAttr("token_slices", b.getDenseI64ArrayAttr(bounds))}));
+    layer->setAttr(attrs::schedule,
+                   b.getDictionaryAttr({b.getNamedAttr("pipeline", b.getStringAttr(pipeline)),
+                                        b.getNamedAttr("direction", b.getStringAttr(backward ? "backward" : "forward")),
+                                        b.getNamedAttr("token_slices", b.getDenseI64ArrayAttr(bounds))}));
     return success();
   }
 };

@@ -1,4 +1,5 @@
-//===- ExpandSlices.cpp - the schedule's token slices become ops ------------------------------------------------------===//
+//===- ExpandSlices.cpp - the schedule's token slices become ops
+//------------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/overlap/SliceLayer.h"
 #include "passes/shard/FunctionRewriter.h"
@@ -21,13 +22,15 @@ protected:
   LogicalResult rewriteOp(Operation &op, IRMapping &map, OpBuilder &builder) override {
     Operation *copy = builder.clone(op, map);
     // Types may have changed: those of rebuilt layers flow through a few ops of the entry.
-    if (isa<AddOp>(copy)) copy->getResult(0).setType(copy->getOperand(0).getType());
+    if (isa<AddOp>(copy))
+      copy->getResult(0).setType(copy->getOperand(0).getType());
     return success();
   }
 
   LogicalResult rewriteLayer(func::FuncOp from, Block &to, IRMapping &map) override {
     auto schedule = from->getAttrOfType<DictionaryAttr>(attrs::schedule);
-    if (!schedule) return FunctionRewriter::rewriteLayer(from, to, map);
+    if (!schedule)
+      return FunctionRewriter::rewriteLayer(from, to, map);
     return SliceLayer(from, to, schedule.getAs<DenseI64ArrayAttr>("token_slices").asArrayRef()).run();
   }
 
@@ -35,18 +38,21 @@ protected:
   Value callOperand(func::FuncOp callee, Value old, Value mapped) override {
     auto schedule = callee->getAttrOfType<DictionaryAttr>(attrs::schedule);
     auto documents = mapped.getDefiningOp<DocumentsOp>();
-    if (!schedule || !documents) return mapped;
+    if (!schedule || !documents)
+      return mapped;
     Value &known = relative[{documents, schedule}];
-    if (known) return known;
+    if (known)
+      return known;
     OpBuilder builder(documents);
     builder.setInsertionPointAfter(documents);
     auto type = cast<RankedTensorType>(documents.getType());
     ArrayRef<int64_t> bounds = schedule.getAs<DenseI64ArrayAttr>("token_slices").asArrayRef();
     SmallVector<Value> parts;
     for (size_t i = 0; i + 1 < bounds.size(); ++i)
-      parts.push_back(DocumentsOp::create(builder, documents.getLoc(),
-                                          RankedTensorType::get({type.getDimSize(0), bounds[i + 1] - bounds[i]}, type.getElementType()),
-                                          documents.getCuSeqlens(), documents.getBegin() + bounds[i]));
+      parts.push_back(DocumentsOp::create(
+          builder, documents.getLoc(),
+          RankedTensorType::get({type.getDimSize(0), bounds[i + 1] - bounds[i]}, type.getElementType()),
+          documents.getCuSeqlens(), documents.getBegin() + bounds[i]));
     return known = ConcatOp::create(builder, documents.getLoc(), type, parts, 1);
   }
 
@@ -57,12 +63,15 @@ private:
 class ExpandSlicesPass : public braid::impl::ExpandSlicesPassBase<ExpandSlicesPass> {
   void runOnOperation() override {
     bool any = false;
-    for (auto layer : getOperation().getOps<func::FuncOp>()) any |= layer->hasAttr(attrs::schedule);
-    if (!any) return;
+    for (auto layer : getOperation().getOps<func::FuncOp>())
+      any |= layer->hasAttr(attrs::schedule);
+    if (!any)
+      return;
     Expander expander(getOperation());
     SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp entry : entries)
-      if (entry->hasAttr(attrs::entry) && failed(expander.rewriteEntry(entry, entry.getArgumentTypes()))) return signalPassFailure();
+      if (entry->hasAttr(attrs::entry) && failed(expander.rewriteEntry(entry, entry.getArgumentTypes())))
+        return signalPassFailure();
     expander.finish();
   }
 };

@@ -1,4 +1,5 @@
-//===- SliceLayer.cpp - one layer function, cut along its tokens -------------------------------------------------------===//
+//===- SliceLayer.cpp - one layer function, cut along its tokens
+//-------------------------------------------------------===//
 #include "passes/overlap/SliceLayer.h"
 #include "mlir/IR/Matchers.h"
 
@@ -16,7 +17,8 @@ static int64_t rowsDim(RankedTensorType type) { return type.getRank() == 3 ? 1 :
 
 Value SliceLayer::concat(ValueRange parts, int64_t dim) {
   int64_t size = 0;
-  for (Value p : parts) size += typeOf(p).getDimSize(dim);
+  for (Value p : parts)
+    size += typeOf(p).getDimSize(dim);
   return ConcatOp::create(builder, parts[0].getLoc(), withDim(typeOf(parts[0]), dim, size), parts, dim);
 }
 Value SliceLayer::range(Value v, int64_t dim, int64_t begin, int64_t size) {
@@ -26,13 +28,18 @@ Value SliceLayer::range(Value v, int64_t dim, int64_t begin, int64_t size) {
 SliceLayer::Cut SliceLayer::argumentCut(BlockArgument argument) {
   for (OpOperand &use : argument.getUses()) {
     Operation *user = use.getOwner();
-    if (auto grad = dyn_cast<AttnCausalGradOp>(user); grad && grad.getLse() == argument) return {TokenKind::token, 2, {}, {}};
-    if (isa<SliceOp>(user) && user->hasAttr(kSectionAttr)) return {TokenKind::rows, 0, {}, {}};
+    if (auto grad = dyn_cast<AttnCausalGradOp>(user); grad && grad.getLse() == argument)
+      return {TokenKind::token, 2, {}, {}};
+    if (isa<SliceOp>(user) && user->hasAttr(kSectionAttr))
+      return {TokenKind::rows, 0, {}, {}};
     auto tokens = dyn_cast<TokenOpInterface>(user);
-    if (!tokens) continue;
+    if (!tokens)
+      continue;
     TokenKind kind = tokens.operandKind(use.getOperandNumber());
-    if (kind == TokenKind::token) return {kind, 1, {}, {}};
-    if (kind == TokenKind::rows) return {kind, rowsDim(typeOf(argument)), {}, {}};
+    if (kind == TokenKind::token)
+      return {kind, 1, {}, {}};
+    if (kind == TokenKind::rows)
+      return {kind, rowsDim(typeOf(argument)), {}, {}};
     return {kind, 0, {}, {}};
   }
   return {};
@@ -40,24 +47,30 @@ SliceLayer::Cut SliceLayer::argumentCut(BlockArgument argument) {
 
 /// The slice's part of a value that an op reads as tokens or rows.
 Value SliceLayer::part(Value v, int64_t slice, TokenKind wanted) {
-  if (isCut(v)) return cuts[v].parts[slice];
+  if (isCut(v))
+    return cuts[v].parts[slice];
   Value local = map.lookup(v);
-  if (wanted != TokenKind::token && wanted != TokenKind::rows) return local;
+  if (wanted != TokenKind::token && wanted != TokenKind::rows)
+    return local;
   int64_t size = bounds[slice + 1] - bounds[slice];
   DenseElementsAttr value;
   if (matchPattern(local, m_Constant(&value)) && value.isSplat())
-    return arith::ConstantOp::create(builder, v.getLoc(), DenseElementsAttr::get(withDim(typeOf(local), 1, size), value.getSplatValue<Attribute>()));
+    return arith::ConstantOp::create(
+        builder, v.getLoc(), DenseElementsAttr::get(withDim(typeOf(local), 1, size), value.getSplatValue<Attribute>()));
   return range(local, 1, bounds[slice], size);
 }
 
 Value SliceLayer::whole(Value v) {
-  if (!isCut(v)) return map.lookup(v);
+  if (!isCut(v))
+    return map.lookup(v);
   Cut &cut = cuts[v];
-  if (cut.merged) return cut.merged;
+  if (cut.merged)
+    return cut.merged;
   if (cut.kind == TokenKind::piece) {
     // Forward counts in slice order, gradients in the order in which their slices run (phases-by-example D21).
     SmallVector<Value> ordered(cut.parts);
-    if (isa<FloatType>(typeOf(v).getElementType())) std::reverse(ordered.begin(), ordered.end());
+    if (isa<FloatType>(typeOf(v).getElementType()))
+      std::reverse(ordered.begin(), ordered.end());
     return cut.merged = AddOp::create(builder, v.getLoc(), ordered[0].getType(), ordered);
   }
   return cut.merged = concat(cut.parts, cut.dim);
@@ -66,16 +79,23 @@ Value SliceLayer::whole(Value v) {
 RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange operands) {
   RankedTensorType type = typeOf(op.getResult(result));
   if (auto plan = dyn_cast<MoePlanOp>(op)) {
-    if (result == 1) return typeOf(operands[0]);
-    if (result == 0) return withDim(type, 0, type.getDimSize(0) / count());
+    if (result == 1)
+      return typeOf(operands[0]);
+    if (result == 0)
+      return withDim(type, 0, type.getDimSize(0) / count());
     return type;
   }
-  if (isa<MoePlanReceivedOp>(op)) return result < 2 ? withDim(type, 0, type.getDimSize(0) / count()) : type;
-  if (isa<CommAllToAllOp>(op)) return typeOf(operands[0]);
-  if (isa<ReshapeOp>(op)) return cuts.lookup(op.getOperand(0)).kind == TokenKind::token ? withDim(type, 1, type.getDimSize(1) / count()) : type;
+  if (isa<MoePlanReceivedOp>(op))
+    return result < 2 ? withDim(type, 0, type.getDimSize(0) / count()) : type;
+  if (isa<CommAllToAllOp>(op))
+    return typeOf(operands[0]);
+  if (isa<ReshapeOp>(op))
+    return cuts.lookup(op.getOperand(0)).kind == TokenKind::token ? withDim(type, 1, type.getDimSize(1) / count())
+                                                                  : type;
   if (isa<ConcatOp>(op)) {
     int64_t size = 0;
-    for (Value v : operands) size += typeOf(v).getDimSize(0);
+    for (Value v : operands)
+      size += typeOf(v).getDimSize(0);
     return withDim(type, 0, size);
   }
   if (isa<SliceOp>(op)) {
@@ -86,20 +106,25 @@ RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange
   switch (tokens.resultKind(result)) {
   case TokenKind::token: return withDim(type, 1, type.getDimSize(1) / count());
   case TokenKind::rows: return withDim(type, rowsDim(type), type.getDimSize(rowsDim(type)) / count());
-  case TokenKind::state: case TokenKind::whole: case TokenKind::piece: return type;
+  case TokenKind::state:
+  case TokenKind::whole:
+  case TokenKind::piece: return type;
   }
   return type;
 }
 
 Operation *SliceLayer::clone(Operation &op, ArrayRef<Value> operands, int64_t slice) {
   SmallVector<Type> types;
-  for (unsigned i = 0; i < op.getNumResults(); ++i) types.push_back(partType(op, i, operands));
+  for (unsigned i = 0; i < op.getNumResults(); ++i)
+    types.push_back(partType(op, i, operands));
   OperationState state(op.getLoc(), op.getName(), operands, types, op.getAttrs());
   state.propertiesAttr = op.getPropertiesAsAttribute();
   Operation *copy = builder.create(state);
   copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(slice));
-  if (auto plan = dyn_cast<MoePlanOp>(copy)) plan.setPeerRows(plan.getPeerRows() / count());
-  if (auto received = dyn_cast<MoePlanReceivedOp>(copy)) received.setPeerRows(received.getPeerRows() / count());
+  if (auto plan = dyn_cast<MoePlanOp>(copy))
+    plan.setPeerRows(plan.getPeerRows() / count());
+  if (auto received = dyn_cast<MoePlanReceivedOp>(copy))
+    received.setPeerRows(received.getPeerRows() / count());
   if (auto section = copy->getAttrOfType<IntegerAttr>(kSectionAttr); section && section.getInt() == 3) {
     // counts, counts, order, inverse: the last begins behind a part's order.
     auto view = cast<SliceOp>(copy);
@@ -118,10 +143,11 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
       auto at = [&](Value v, TokenKind kind) { return v ? part(v, i, kind) : Value(); };
       bool perHead = grad.getLogDecay() && typeOf(grad.getLogDecay()).getRank() == 1;
       Value v = at(grad.getV(), TokenKind::token);
-      auto scan = LsmScanOp::create(builder, op.getLoc(), TypeRange{v.getType(), states.back().getType()}, at(grad.getQ(), TokenKind::token),
-                                    at(grad.getK(), TokenKind::token), v, at(grad.getLogDecay(), perHead ? TokenKind::whole : TokenKind::token),
-                                    at(grad.getBeta(), TokenKind::token), states.back(), at(grad.getDocuments(), TokenKind::token),
-                                    grad.getClassIdAttr(), grad.getScaleAttr(), grad.getChunkSizeAttr());
+      auto scan = LsmScanOp::create(
+          builder, op.getLoc(), TypeRange{v.getType(), states.back().getType()}, at(grad.getQ(), TokenKind::token),
+          at(grad.getK(), TokenKind::token), v, at(grad.getLogDecay(), perHead ? TokenKind::whole : TokenKind::token),
+          at(grad.getBeta(), TokenKind::token), states.back(), at(grad.getDocuments(), TokenKind::token),
+          grad.getClassIdAttr(), grad.getScaleAttr(), grad.getChunkSizeAttr());
       scan->setAttr(kSliceAttr, builder.getI64IntegerAttr(i + 1));
       states.push_back(scan.getFinalState());
     }
@@ -131,7 +157,8 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
     for (int64_t i = 0; i + 1 < count(); ++i) {
       Value x = part(grad.getX(), i, TokenKind::token);
       int64_t tokens = typeOf(x).getDimSize(1), taps = tail.getDimSize(1);
-      if (tokens < taps) return {};
+      if (tokens < taps)
+        return {};
       Value last = range(x, 1, tokens - taps, taps);
       states.push_back(ReshapeOp::create(builder, op.getLoc(), tail, last));
     }
@@ -147,9 +174,9 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
     v.push_back(part(op.getV(), i, TokenKind::token));
     Value q = part(op.getQ(), i, TokenKind::token);
     RankedTensorType lseType = withDim(typeOf(op.getLse()), 2, bounds[i + 1] - bounds[i]);
-    auto copy = AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, concat(k, 1), concat(v, 1),
-                                     part(op.getDocuments(), i, TokenKind::token), op.getScaleAttr(), op.getWindowAttr(),
-                                     builder.getI64IntegerAttr(bounds[i]), UnitAttr());
+    auto copy = AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, concat(k, 1),
+                                     concat(v, 1), part(op.getDocuments(), i, TokenKind::token), op.getScaleAttr(),
+                                     op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i]), UnitAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());
     lse.parts.push_back(copy.getLse());
@@ -171,10 +198,11 @@ LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
       v.push_back(part(op.getV(), j, TokenKind::token));
     }
     Value keys = concat(k, 1), values = concat(v, 1), q = part(op.getQ(), i, TokenKind::token);
-    auto copy = AttnCausalGradOp::create(builder, op.getLoc(), TypeRange{q.getType(), keys.getType(), values.getType()}, q, keys, values,
-                                         part(op.getDocuments(), i, TokenKind::token), part(op.getO(), i, TokenKind::token),
-                                         part(op.getLse(), i, TokenKind::token), part(op.getDO(), i, TokenKind::token), op.getScaleAttr(),
-                                         op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i]));
+    auto copy = AttnCausalGradOp::create(builder, op.getLoc(), TypeRange{q.getType(), keys.getType(), values.getType()},
+                                         q, keys, values, part(op.getDocuments(), i, TokenKind::token),
+                                         part(op.getO(), i, TokenKind::token), part(op.getLse(), i, TokenKind::token),
+                                         part(op.getDO(), i, TokenKind::token), op.getScaleAttr(), op.getWindowAttr(),
+                                         builder.getI64IntegerAttr(bounds[i]));
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     dq[i] = copy.getDq();
     for (int64_t j = 0; j <= i; ++j) {
@@ -185,7 +213,9 @@ LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
   Cut cutQ{TokenKind::token, 1, dq, {}}, cutK{TokenKind::token, 1, {}, {}}, cutV{TokenKind::token, 1, {}, {}};
   for (int64_t j = 0; j < n; ++j)
     for (auto [pieces, cut] : {std::pair(&dk[j], &cutK), {&dv[j], &cutV}})
-      cut->parts.push_back(pieces->size() == 1 ? (*pieces)[0] : AddOp::create(builder, op.getLoc(), (*pieces)[0].getType(), *pieces).getResult());
+      cut->parts.push_back(pieces->size() == 1
+                               ? (*pieces)[0]
+                               : AddOp::create(builder, op.getLoc(), (*pieces)[0].getType(), *pieces).getResult());
   cuts[op.getDq()] = cutQ;
   cuts[op.getDk()] = cutK;
   cuts[op.getDv()] = cutV;
@@ -193,21 +223,26 @@ LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
 }
 
 LogicalResult SliceLayer::sliceOp(Operation &op) {
-  if (auto attention = dyn_cast<AttnCausalOp>(op)) return sliceAttention(attention);
-  if (auto attention = dyn_cast<AttnCausalGradOp>(op)) return sliceAttentionGrad(attention);
+  if (auto attention = dyn_cast<AttnCausalOp>(op))
+    return sliceAttention(attention);
+  if (auto attention = dyn_cast<AttnCausalGradOp>(op))
+    return sliceAttentionGrad(attention);
   auto tokens = dyn_cast<TokenOpInterface>(op);
   bool parallel = isa<SliceOp, ConcatOp, CommAllToAllOp>(op); // follow their operands
   bool touches = isa<SumGradOp>(op);
   for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
-    if (!isCut(operand)) continue;
+    if (!isCut(operand))
+      continue;
     TokenKind kind = cuts[operand].kind;
-    bool localCounts = kind == TokenKind::piece && isa_and_nonnull<MoePlanOp>(operand.getDefiningOp()) && isa<ReshapeOp, ConcatOp>(op);
+    bool localCounts =
+        kind == TokenKind::piece && isa_and_nonnull<MoePlanOp>(operand.getDefiningOp()) && isa<ReshapeOp, ConcatOp>(op);
     touches |= kind == TokenKind::token || kind == TokenKind::rows || localCounts;
   }
   if (!touches || (!tokens && !parallel)) {
     // Once for the whole layer: weights, totals, collectives on totals.
     IRMapping wholes;
-    for (Value operand : op.getOperands()) wholes.map(operand, whole(operand));
+    for (Value operand : op.getOperands())
+      wholes.map(operand, whole(operand));
     Operation *copy = builder.clone(op, wholes);
     map.map(op.getResults(), copy->getResults());
     return success();
@@ -225,9 +260,12 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
       TokenKind kind = tokens && !parallel ? tokens.operandKind(i) : TokenKind::rows;
       Value value;
-      if (kind == TokenKind::whole) value = whole(operand);
-      else if (kind != TokenKind::state) value = isCut(operand) || tokens ? part(operand, slice, kind) : whole(operand);
-      else value = reversed && !incoming.empty() ? incoming[slice] : whole(operand);
+      if (kind == TokenKind::whole)
+        value = whole(operand);
+      else if (kind != TokenKind::state)
+        value = isCut(operand) || tokens ? part(operand, slice, kind) : whole(operand);
+      else
+        value = reversed && !incoming.empty() ? incoming[slice] : whole(operand);
       operands.push_back(value);
     }
     if (tokens)
@@ -241,18 +279,21 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
     TokenKind kind = tokens && !parallel ? tokens.resultKind(result) : TokenKind::rows;
     Value old = op.getResult(result);
     // A view or a sum has the kind of what it reads.
-    if (isa<ReshapeOp>(op) && isCut(op.getOperand(0)) && cuts[op.getOperand(0)].kind != TokenKind::token) kind = TokenKind::rows;
+    if (isa<ReshapeOp>(op) && isCut(op.getOperand(0)) && cuts[op.getOperand(0)].kind != TokenKind::token)
+      kind = TokenKind::rows;
     filler &= kind == TokenKind::piece;
     if (kind == TokenKind::state) {
       map.map(old, copies[reversed ? 0 : count() - 1]->getResult(result));
       continue;
     }
     Cut cut{kind, kind == TokenKind::rows ? rowsDim(typeOf(old)) : 1, {}, {}};
-    for (Operation *copy : copies) cut.parts.push_back(copy->getResult(result));
+    for (Operation *copy : copies)
+      cut.parts.push_back(copy->getResult(result));
     cuts[old] = cut;
   }
   if (filler)
-    for (Operation *copy : copies) copy->setAttr(kFillerAttr, builder.getUnitAttr());
+    for (Operation *copy : copies)
+      copy->setAttr(kFillerAttr, builder.getUnitAttr());
   return success();
 }
 
@@ -261,17 +302,23 @@ LogicalResult SliceLayer::run() {
   for (auto [argument, target] : llvm::zip_equal(body.getArguments(), to.getArguments())) {
     Cut cut = argumentCut(argument);
     map.map(argument, target);
-    if (cut.kind != TokenKind::token && cut.kind != TokenKind::rows) continue;
+    if (cut.kind != TokenKind::token && cut.kind != TokenKind::rows)
+      continue;
     int64_t size = typeOf(target).getDimSize(cut.dim);
-    if (size % count()) return from.emitOpError() << "argument " << argument.getArgNumber() << " has " << size << " rows for " << count() << " slices";
-    for (int64_t i = 0; i < count(); ++i) cut.parts.push_back(range(target, cut.dim, size / count() * i, size / count()));
+    if (size % count())
+      return from.emitOpError() << "argument " << argument.getArgNumber() << " has " << size << " rows for " << count()
+                                << " slices";
+    for (int64_t i = 0; i < count(); ++i)
+      cut.parts.push_back(range(target, cut.dim, size / count() * i, size / count()));
     cut.merged = target;
     cuts[argument] = cut;
   }
   for (Operation &op : body.without_terminator())
-    if (failed(sliceOp(op))) return failure();
+    if (failed(sliceOp(op)))
+      return failure();
   SmallVector<Value> results;
-  for (Value value : body.getTerminator()->getOperands()) results.push_back(whole(value));
+  for (Value value : body.getTerminator()->getOperands())
+    results.push_back(whole(value));
   func::ReturnOp::create(builder, body.getTerminator()->getLoc(), results);
   return success();
 }

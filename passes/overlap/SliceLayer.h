@@ -1,4 +1,5 @@
-//===- SliceLayer.h - one layer function, cut along its tokens --------------------------------------------------------===//
+//===- SliceLayer.h - one layer function, cut along its tokens
+//--------------------------------------------------------===//
 #ifndef PASSES_OVERLAP_SLICELAYER_H
 #define PASSES_OVERLAP_SLICELAYER_H
 
@@ -7,7 +8,8 @@
 
 namespace braid {
 
-inline constexpr llvm::StringLiteral kSliceAttr = "braid.slice", kFillerAttr = "braid.filler", kSectionAttr = "braid.section";
+inline constexpr llvm::StringLiteral kSliceAttr = "braid.slice", kFillerAttr = "braid.filler",
+                                     kSectionAttr = "braid.section";
 
 /// Rebuilds the body of a layer with every op that touches tokens once per slice. Token and row values become lists of
 /// parts; states chain from slice to slice; sums over tokens are added up; packed values cross the function's border.
@@ -29,7 +31,10 @@ private:
   int64_t count() const { return bounds.size() - 1; }
   /// How an argument is seen by the ops that use it.
   Cut argumentCut(mlir::BlockArgument argument);
-  bool isCut(mlir::Value v) const { auto it = cuts.find(v); return it != cuts.end() && !it->second.parts.empty(); }
+  bool isCut(mlir::Value v) const {
+    auto it = cuts.find(v);
+    return it != cuts.end() && !it->second.parts.empty();
+  }
   mlir::Value part(mlir::Value v, int64_t slice, TokenKind wanted);
   mlir::Value whole(mlir::Value v);
   mlir::RankedTensorType partType(mlir::Operation &op, unsigned result, mlir::ValueRange operands);

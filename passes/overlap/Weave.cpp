@@ -1,7 +1,8 @@
-//===- Weave.cpp - slices in pipeline order, collectives as futures ----------------------------------------------------===//
-// A sliced layer is a set of tasks (level, slice): level = how many expert exchanges lie before an op. Forward: 0 mixer and gate (A),
-// 1 experts (M), 2 combine. Backward: 0 combine's gradient, 1 experts (M), 2 gate and mixer (A). Work that no exchange waits
-// for (shared expert) fills the combine exchange; weight gradients fill what is left.
+//===- Weave.cpp - slices in pipeline order, collectives as futures
+//----------------------------------------------------===//
+// A sliced layer is a set of tasks (level, slice): level = how many expert exchanges lie before an op. Forward: 0 mixer
+// and gate (A), 1 experts (M), 2 combine. Backward: 0 combine's gradient, 1 experts (M), 2 gate and mixer (A). Work
+// that no exchange waits for (shared expert) fills the combine exchange; weight gradients fill what is left.
 #include "passes/Passes.h"
 #include "passes/overlap/SliceLayer.h"
 
@@ -20,15 +21,19 @@ bool isDataExchange(Operation *op) {
   return exchange && exchange.getSendCounts();
 }
 
-struct Task { int64_t level, slice; };
+struct Task {
+  int64_t level, slice;
+};
 
 /// schedules.md section 1: compute order of one block, levels as above.
 SmallVector<Task> taskOrder(StringRef pipeline, bool backward, int64_t d) {
   SmallVector<Task> order;
   const int64_t mixer = 0, experts = 1, combine = 2;
   if (pipeline == "aAaM") {
-    for (int64_t i = 0; i < d; ++i) order.push_back({mixer, i});
-    for (int64_t i = 0; i < d; ++i) order.push_back({experts, i});
+    for (int64_t i = 0; i < d; ++i)
+      order.push_back({mixer, i});
+    for (int64_t i = 0; i < d; ++i)
+      order.push_back({experts, i});
   } else {
     order.push_back({mixer, 0});
     for (int64_t i = 1; i < d; ++i) {
@@ -37,11 +42,14 @@ SmallVector<Task> taskOrder(StringRef pipeline, bool backward, int64_t d) {
     }
     order.push_back({experts, d - 1});
   }
-  for (int64_t i = 0; i < d; ++i) order.push_back({combine, i});
-  if (!backward) return order;
+  for (int64_t i = 0; i < d; ++i)
+    order.push_back({combine, i});
+  if (!backward)
+    return order;
   // The transposed graph: every stream reversed, mixer and combine change places.
   std::reverse(order.begin(), order.end());
-  for (Task &task : order) task.level = 2 - task.level;
+  for (Task &task : order)
+    task.level = 2 - task.level;
   return order;
 }
 
@@ -55,16 +63,20 @@ public:
     int64_t d = schedule.getAs<DenseI64ArrayAttr>("token_slices").size() - 1;
     SmallVector<Task> order = taskOrder(schedule.getAs<StringAttr>("pipeline").getValue(), backward, d);
     SmallVector<Operation *> original;
-    for (Operation &op : body.without_terminator()) original.push_back(&op);
+    for (Operation &op : body.without_terminator())
+      original.push_back(&op);
     auto emitIf = [&](auto &&wanted) {
       for (Operation *op : original)
-        if (wanted(op)) emit(op);
+        if (wanted(op))
+          emit(op);
     };
     for (auto [i, task] : llvm::enumerate(order)) {
       // Forward: what no exchange needs goes between the last experts and the first combine. Backward: right after all
       // combine gradients have started.
-      bool fill = backward ? task.level == 1 && i > 0 && order[i - 1].level == 0 : task.level == 2 && order[i - 1].level != 2;
-      if (fill) emitIf([&](Operation *op) { return info[op].independent && !op->hasAttr(kFillerAttr); });
+      bool fill =
+          backward ? task.level == 1 && i > 0 && order[i - 1].level == 0 : task.level == 2 && order[i - 1].level != 2;
+      if (fill)
+        emitIf([&](Operation *op) { return info[op].independent && !op->hasAttr(kFillerAttr); });
       // Weight gradients whose operands exist go in front of the last mixer slice, under its exchange.
       if (backward && i + 1 == order.size())
         emitIf([&](Operation *op) { return op->hasAttr(kFillerAttr) && ready(op); });
@@ -91,26 +103,34 @@ private:
     DenseSet<Operation *> beforeExchange;
     for (Operation &op : body.without_terminator()) {
       Info &o = info[&op];
-      if (auto slice = op.getAttrOfType<IntegerAttr>(kSliceAttr)) o.slice = slice.getInt();
+      if (auto slice = op.getAttrOfType<IntegerAttr>(kSliceAttr))
+        o.slice = slice.getInt();
       for (Value operand : op.getOperands())
-        if (Operation *def = operand.getDefiningOp()) o.level = std::max(o.level, info[def].level + (isDataExchange(def) ? 1 : 0));
+        if (Operation *def = operand.getDefiningOp())
+          o.level = std::max(o.level, info[def].level + (isDataExchange(def) ? 1 : 0));
     }
     for (Operation &op : llvm::reverse(body.without_terminator())) {
       bool needed = isDataExchange(&op);
-      for (Operation *user : op.getUsers()) needed |= beforeExchange.contains(user);
-      if (needed) beforeExchange.insert(&op);
+      for (Operation *user : op.getUsers())
+        needed |= beforeExchange.contains(user);
+      if (needed)
+        beforeExchange.insert(&op);
     }
-    for (Operation &op : body.without_terminator()) info[&op].independent = info[&op].level == 0 && !beforeExchange.contains(&op);
+    for (Operation &op : body.without_terminator())
+      info[&op].independent = info[&op].level == 0 && !beforeExchange.contains(&op);
   }
 
   bool ready(Operation *op) {
-    return llvm::all_of(op->getOperands(), [&](Value v) { return !v.getDefiningOp() || done.contains(v.getDefiningOp()); });
+    return llvm::all_of(op->getOperands(),
+                        [&](Value v) { return !v.getDefiningOp() || done.contains(v.getDefiningOp()); });
   }
 
   void emit(Operation *op) {
-    if (!done.insert(op).second) return;
+    if (!done.insert(op).second)
+      return;
     for (Value operand : op->getOperands())
-      if (Operation *def = operand.getDefiningOp(); def && def->getBlock() == &body && !done.contains(def)) emit(def);
+      if (Operation *def = operand.getDefiningOp(); def && def->getBlock() == &body && !done.contains(def))
+        emit(def);
     op->moveBefore(body.getTerminator());
   }
 
@@ -123,20 +143,23 @@ private:
 void splitCollectives(Block &block) {
   SmallVector<Operation *> collectives;
   for (Operation &op : block)
-    if (isa<CommAllReduceOp, CommAllToAllOp>(op)) collectives.push_back(&op);
+    if (isa<CommAllReduceOp, CommAllToAllOp>(op))
+      collectives.push_back(&op);
   for (Operation *op : collectives) {
     OpBuilder builder(op);
     Type type = op->getResult(0).getType();
     auto future = FutureType::get(op->getContext(), {type});
     auto exchange = dyn_cast<CommAllToAllOp>(op);
-    auto start = CommStartOp::create(builder, op->getLoc(), future, op->getOperands(),
-                                     CollectiveKindAttr::get(op->getContext(), exchange ? CollectiveKind::all_to_all : CollectiveKind::all_reduce),
-                                     op->getAttrOfType<StringAttr>("axis"), builder.getI64IntegerAttr(exchange ? exchange.getPeers() : 1),
-                                     op->getAttrOfType<StringAttr>("label"));
+    auto start = CommStartOp::create(
+        builder, op->getLoc(), future, op->getOperands(),
+        CollectiveKindAttr::get(op->getContext(), exchange ? CollectiveKind::all_to_all : CollectiveKind::all_reduce),
+        op->getAttrOfType<StringAttr>("axis"), builder.getI64IntegerAttr(exchange ? exchange.getPeers() : 1),
+        op->getAttrOfType<StringAttr>("label"));
     Operation *first = nullptr;
     for (Operation *user : op->getUsers()) {
       Operation *here = block.findAncestorOpInBlock(*user);
-      if (!first || here->isBeforeInBlock(first)) first = here;
+      if (!first || here->isBeforeInBlock(first))
+        first = here;
     }
     builder.setInsertionPoint(first ? first : block.getTerminator());
     auto await = CommAwaitOp::create(builder, op->getLoc(), TypeRange{type}, start);

@@ -1,10 +1,12 @@
-//===- ApplySharding.cpp - logical tensors -> local tensors and collectives -------------------------------------------===//
-// Data parallel (dp): rows of the batch; a rank's sums over tokens (gradients, losses, counts) are partial and are resolved by all_reduce
-// on dp, expert weights' on edp. Expert parallel (ep): a rank owns E / ep experts; rows travel by all_to_all.
+//===- ApplySharding.cpp - logical tensors -> local tensors and collectives
+//-------------------------------------------===//
+// Data parallel (dp): rows of the batch; a rank's sums over tokens (gradients, losses, counts) are partial and are
+// resolved by all_reduce on dp, expert weights' on edp. Expert parallel (ep): a rank owns E / ep experts; rows travel
+// by all_to_all.
+#include "mlir/IR/Matchers.h"
 #include "passes/Passes.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/shard/FunctionRewriter.h"
-#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -41,7 +43,9 @@ protected:
 private:
   /// What the ranks exchange for one plan, packed in the plan's `exchange` value: send counts [E], receive counts [E],
   /// order of the received rows [R], its inverse [R].
-  struct Exchange { Value sendCounts, recvCounts, perm, inverse; };
+  struct Exchange {
+    Value sendCounts, recvCounts, perm, inverse;
+  };
   Exchange unpack(OpBuilder &builder, Location loc, Value packed);
   Value toExperts(OpBuilder &builder, Location loc, Value rows, const Exchange &e, StringRef label);
   Value toTokens(OpBuilder &builder, Location loc, Value rows, const Exchange &e, StringRef label);
@@ -55,20 +59,24 @@ private:
   TokenKind kindByUse(Value v);
   /// A parameter or moment that is, or belongs to, a weight of experts.
   bool isExpert(func::FuncOp entry, unsigned i) {
-    auto of = entry.getArgAttrOfType<StringAttr>(i, attrs::of), name = entry.getArgAttrOfType<StringAttr>(i, attrs::name);
+    auto of = entry.getArgAttrOfType<StringAttr>(i, attrs::of),
+         name = entry.getArgAttrOfType<StringAttr>(i, attrs::name);
     return (of && expertNames.contains(of.getValue())) || (name && expertNames.contains(name.getValue()));
   }
   /// Number of leading dimensions that count layers: their product is the number of layers.
   static int64_t leadingLayers(RankedTensorType type, int64_t layers, bool stacked) {
     int64_t dim = 0, product = 1;
-    while (stacked && dim < type.getRank() && product < layers) product *= type.getDimSize(dim++);
+    while (stacked && dim < type.getRank() && product < layers)
+      product *= type.getDimSize(dim++);
     return stacked && layers == 1 ? 1 : dim;
   }
   static int64_t stackedDims(func::FuncOp entry, unsigned i) {
     auto layers = entry.getArgAttrOfType<DenseI32ArrayAttr>(i, attrs::layers);
     return leadingLayers(typeOf(entry.getArgument(i)), layers ? layers.size() : 1, static_cast<bool>(layers));
   }
-  static Attribute expertShard(OpBuilder &b) { return b.getArrayAttr({b.getArrayAttr({b.getI64IntegerAttr(0), b.getStringAttr("ep")})}); }
+  static Attribute expertShard(OpBuilder &b) {
+    return b.getArrayAttr({b.getArrayAttr({b.getI64IntegerAttr(0), b.getStringAttr("ep")})});
+  }
 
   int64_t dp, ep, edp;
   func::FuncOp current;
@@ -84,24 +92,26 @@ Sharder::Exchange Sharder::unpack(OpBuilder &builder, Location loc, Value packed
   auto matrix = RankedTensorType::get({ep, E / ep}, builder.getI32Type());
   auto section = [&](int64_t index, int64_t begin, int64_t size) {
     Value view = sliceRange(builder, loc, packed, begin, size);
-    view.getDefiningOp()->setAttr("braid.section", builder.getI64IntegerAttr(index)); // which part: slicing keeps it apart
+    view.getDefiningOp()->setAttr("braid.section",
+                                  builder.getI64IntegerAttr(index)); // which part: slicing keeps it apart
     return view;
   };
-  Value send = ReshapeOp::create(builder, loc, matrix, section(0, 0, E)), receive = ReshapeOp::create(builder, loc, matrix, section(1, E, E));
+  Value send = ReshapeOp::create(builder, loc, matrix, section(0, 0, E)),
+        receive = ReshapeOp::create(builder, loc, matrix, section(1, E, E));
   return {send, receive, section(2, 2 * E, rows), section(3, 2 * E + rows, rows)};
 }
 
 Value Sharder::toExperts(OpBuilder &builder, Location loc, Value rows, const Exchange &e, StringRef label) {
-  auto received = CommAllToAllOp::create(builder, loc, rows.getType(), rows, e.sendCounts, e.recvCounts, builder.getStringAttr("ep"),
-                                         builder.getI64IntegerAttr(ep));
+  auto received = CommAllToAllOp::create(builder, loc, rows.getType(), rows, e.sendCounts, e.recvCounts,
+                                         builder.getStringAttr("ep"), builder.getI64IntegerAttr(ep));
   received->setAttr("label", builder.getStringAttr(label));
   return MoePermuteOp::create(builder, loc, rows.getType(), received, e.perm, e.inverse);
 }
 
 Value Sharder::toTokens(OpBuilder &builder, Location loc, Value rows, const Exchange &e, StringRef label) {
   Value sent = MoePermuteOp::create(builder, loc, rows.getType(), rows, e.inverse, e.perm);
-  auto returned = CommAllToAllOp::create(builder, loc, rows.getType(), sent, e.recvCounts, e.sendCounts, builder.getStringAttr("ep"),
-                                         builder.getI64IntegerAttr(ep));
+  auto returned = CommAllToAllOp::create(builder, loc, rows.getType(), sent, e.recvCounts, e.sendCounts,
+                                         builder.getStringAttr("ep"), builder.getI64IntegerAttr(ep));
   returned->setAttr("label", builder.getStringAttr(label));
   return returned;
 }
@@ -111,20 +121,23 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
   Type i32 = builder.getI32Type();
   Value ids = map.lookup(op.getIds());
   int64_t E = op.getNumExperts(), assignments = typeOf(ids).getNumElements(), topK = typeOf(ids).getDimSize(2);
-  if (E % ep) return op.emitOpError() << "has " << E << " experts, which ep = " << ep << " does not divide";
+  if (E % ep)
+    return op.emitOpError() << "has " << E << " experts, which ep = " << ep << " does not divide";
   if (numExperts && numExperts != E && ep > 1)
-    return op.emitOpError() << "has " << E << " experts but another layer has " << numExperts << "; under ep all layers must agree";
+    return op.emitOpError() << "has " << E << " experts but another layer has " << numExperts
+                            << "; under ep all layers must agree";
   numExperts = E;
   // Dropless: in the worst case every token sends min(top_k, E / ep) rows to one peer.
   int64_t peerRows = assignments / topK * std::min(topK, E / ep);
   int64_t rows = ep == 1 ? assignments : ep * peerRows;
   auto vec = [&](int64_t n) { return RankedTensorType::get({n}, i32); };
-  auto plan = MoePlanOp::create(builder, loc, TypeRange{vec(rows), ids.getType(), vec(E), vec(E + 1), vec(1), vec(1)}, ids, E, ep,
-                                ep == 1 ? 0 : peerRows);
+  auto plan = MoePlanOp::create(builder, loc, TypeRange{vec(rows), ids.getType(), vec(E), vec(E + 1), vec(1), vec(1)},
+                                ids, E, ep, ep == 1 ? 0 : peerRows);
   map.map(op.getPerm(), plan.getPerm());
   map.map(op.getInverse(), plan.getInverse());
   map.map(op.getOverflow(), plan.getOverflow());
-  map.map(op.getCounts(), allReduce(builder, loc, plan.getCounts(), "dp", dp)); // balance and statistics: the whole batch
+  map.map(op.getCounts(),
+          allReduce(builder, loc, plan.getCounts(), "dp", dp)); // balance and statistics: the whole batch
   if (ep == 1) {
     map.map(op.getOffsets(), plan.getOffsets());
     map.map(op.getExchange(), plan.getExchange());
@@ -132,12 +145,14 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
   }
   auto matrix = RankedTensorType::get({ep, E / ep}, i32);
   Value sendCounts = ReshapeOp::create(builder, loc, matrix, plan.getCounts());
-  auto recvCounts = CommAllToAllOp::create(builder, loc, matrix, sendCounts, Value(), Value(), builder.getStringAttr("ep"),
-                                           builder.getI64IntegerAttr(ep));
+  auto recvCounts = CommAllToAllOp::create(builder, loc, matrix, sendCounts, Value(), Value(),
+                                           builder.getStringAttr("ep"), builder.getI64IntegerAttr(ep));
   recvCounts->setAttr("label", builder.getStringAttr("moe.counts"));
-  auto received = MoePlanReceivedOp::create(builder, loc, TypeRange{vec(rows), vec(rows), vec(E / ep + 1)}, recvCounts, peerRows);
+  auto received =
+      MoePlanReceivedOp::create(builder, loc, TypeRange{vec(rows), vec(rows), vec(E / ep + 1)}, recvCounts, peerRows);
   map.map(op.getOffsets(), received.getOffsets());
-  Value parts[] = {plan.getCounts(), ReshapeOp::create(builder, loc, vec(E), recvCounts), received.getPerm(), received.getInverse()};
+  Value parts[] = {plan.getCounts(), ReshapeOp::create(builder, loc, vec(E), recvCounts), received.getPerm(),
+                   received.getInverse()};
   map.map(op.getExchange(), ConcatOp::create(builder, loc, vec(2 * E + 2 * rows), parts, 0));
   return success();
 }
@@ -148,10 +163,12 @@ TokenKind Sharder::kindByUse(Value v) {
     unsigned i = use.getOperandNumber();
     if (auto call = dyn_cast<func::CallOp>(use.getOwner())) {
       TokenKind kind = kindByUse(symbols.lookup<func::FuncOp>(call.getCallee()).getArgument(i));
-      if (kind != TokenKind::whole) return kind;
+      if (kind != TokenKind::whole)
+        return kind;
     } else if (auto repeat = dyn_cast<RepeatOp>(use.getOwner())) {
       TokenKind kind = kindByUse(repeat.getBody().getArgument(i));
-      if (kind != TokenKind::whole && i < repeat.getCarried()) return kind;
+      if (kind != TokenKind::whole && i < repeat.getCarried())
+        return kind;
     } else if (auto tokens = dyn_cast<TokenOpInterface>(use.getOwner())) {
       return tokens.operandKind(i);
     }
@@ -163,16 +180,20 @@ TokenKind Sharder::kindByUse(Value v) {
 
 LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &builder) {
   Location loc = op.getLoc();
-  if (auto plan = dyn_cast<MoePlanOp>(op)) return rewritePlan(plan, map, builder);
-  if (auto squares = dyn_cast<SumSquaresOp>(op)) return rewriteSumSquares(squares, map, builder);
+  if (auto plan = dyn_cast<MoePlanOp>(op))
+    return rewritePlan(plan, map, builder);
+  if (auto squares = dyn_cast<SumSquaresOp>(op))
+    return rewriteSumSquares(squares, map, builder);
   // A zero that stands for tokens or states (initial states, sums that start, missing cotangents) has the local rows.
   if (auto constant = dyn_cast<arith::ConstantOp>(op); constant && dp > 1) {
     auto value = dyn_cast<DenseElementsAttr>(constant.getValue());
     TokenKind kind = kindByUse(constant);
-    if (value && value.isSplat() && (kind == TokenKind::token || kind == TokenKind::state) && value.getType().getRank() > 1 &&
-        value.getType().getDimSize(0) % dp == 0) {
+    if (value && value.isSplat() && (kind == TokenKind::token || kind == TokenKind::state) &&
+        value.getType().getRank() > 1 && value.getType().getDimSize(0) % dp == 0) {
       auto type = withDim(cast<RankedTensorType>(constant.getType()), 0, value.getType().getDimSize(0) / dp);
-      map.map(constant.getResult(), arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, value.getSplatValue<Attribute>())).getResult());
+      map.map(constant.getResult(),
+              arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, value.getSplatValue<Attribute>()))
+                  .getResult());
       return success();
     }
   }
@@ -190,11 +211,12 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
     }
     if (auto combine = dyn_cast<MoeCombineOp>(op)) {
       Exchange e = unpack(builder, loc, at(combine.getExchange()));
-      Value returned = toTokens(builder, loc, at(combine.getRows()), e, combine.getWeights() ? "moe.combine" : "moe.dispatch_grad");
+      Value returned =
+          toTokens(builder, loc, at(combine.getRows()), e, combine.getWeights() ? "moe.combine" : "moe.dispatch_grad");
       RankedTensorType y = withDim(typeOf(combine.getY()), 0, typeOf(combine.getY()).getDimSize(0) / dp);
       auto rebuilt = MoeCombineOp::create(builder, loc, TypeRange{y, returned.getType()}, returned,
-                                          combine.getWeights() ? at(combine.getWeights()) : Value(), at(combine.getPerm()),
-                                          at(combine.getInverse()), at(combine.getExchange()));
+                                          combine.getWeights() ? at(combine.getWeights()) : Value(),
+                                          at(combine.getPerm()), at(combine.getInverse()), at(combine.getExchange()));
       map.map(combine.getY(), rebuilt.getY());
       map.map(combine.getReturned(), returned);
       return success();
@@ -202,8 +224,9 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
     if (auto grad = dyn_cast<MoeCombineGradOp>(op)) {
       Exchange e = unpack(builder, loc, at(grad.getExchange()));
       Value returned = at(grad.getReturned());
-      auto rebuilt = MoeCombineGradOp::create(builder, loc, TypeRange{returned.getType(), at(grad.getWeights()).getType()}, at(grad.getDy()),
-                                              returned, at(grad.getWeights()), at(grad.getPerm()), at(grad.getInverse()), at(grad.getExchange()));
+      auto rebuilt = MoeCombineGradOp::create(
+          builder, loc, TypeRange{returned.getType(), at(grad.getWeights()).getType()}, at(grad.getDy()), returned,
+          at(grad.getWeights()), at(grad.getPerm()), at(grad.getInverse()), at(grad.getExchange()));
       map.map(grad.getDrows(), toExperts(builder, loc, rebuilt.getDrows(), e, "moe.combine_grad"));
       map.map(grad.getDweights(), rebuilt.getDweights());
       return success();
@@ -219,8 +242,10 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
     Value local = at(operand);
     TokenKind kind = tokens ? tokens.operandKind(i) : TokenKind::whole;
     RankedTensorType type = typeOf(local);
-    if (kind == TokenKind::rows && type.getRank() == 3 && type != operand.getType()) localRows = type.getDimSize(1);
-    if (kind == TokenKind::token && local.getType() != operand.getType()) reference = operand;
+    if (kind == TokenKind::rows && type.getRank() == 3 && type != operand.getType())
+      localRows = type.getDimSize(1);
+    if (kind == TokenKind::token && local.getType() != operand.getType())
+      reference = operand;
     operands.push_back(local);
   }
   SmallVector<Type> types;
@@ -233,8 +258,10 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
     } else if ((kind == TokenKind::token || kind == TokenKind::state) && reference) {
       // Like the operand: fewer rows of the batch, or fewer expert rows ([1, R, M]).
       RankedTensorType was = typeOf(reference), now = typeOf(at(reference));
-      if (was.getDimSize(0) != now.getDimSize(0)) type = withDim(type, 0, type.getDimSize(0) * now.getDimSize(0) / was.getDimSize(0));
-      else if (type.getRank() > 1 && was.getRank() > 1) type = withDim(type, 1, type.getDimSize(1) * now.getDimSize(1) / was.getDimSize(1));
+      if (was.getDimSize(0) != now.getDimSize(0))
+        type = withDim(type, 0, type.getDimSize(0) * now.getDimSize(0) / was.getDimSize(0));
+      else if (type.getRank() > 1 && was.getRank() > 1)
+        type = withDim(type, 1, type.getDimSize(1) * now.getDimSize(1) / was.getDimSize(1));
     } else if (kind == TokenKind::rows && localRows >= 0 && type.getRank() == 3) {
       type = withDim(type, 1, localRows);
     } else if (kind == TokenKind::rows && isa<MoeDispatchOp, MoeCombineOp, MoeCombineGradOp>(op)) {
@@ -242,7 +269,8 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
     } else if (expertPiece && ep > 1) {
       type = withDim(type, 0, type.getDimSize(0) / ep);
     } else if (isa<AddOp, AdamwOp>(op) && i < op.getNumOperands()) {
-      type = RankedTensorType::get(typeOf(operands[isa<AdamwOp>(op) && i > 0 ? i + 1 : 0]).getShape(), type.getElementType());
+      type = RankedTensorType::get(typeOf(operands[isa<AdamwOp>(op) && i > 0 ? i + 1 : 0]).getShape(),
+                                   type.getElementType());
     } else if (isa<SumGradOp>(op) && dp > 1) {
       type = withDim(type, 0, type.getDimSize(0) / dp);
     }
@@ -266,8 +294,10 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
 /// Entry arguments that end as weights of grouped_linear, through repeats and calls.
 void Sharder::collectExpertWeights(func::FuncOp entry) {
   module.walk([&](Operation *op) {
-    if (auto linear = dyn_cast<MoeGroupedLinearOp>(op)) expertWeights.insert(linear.getWeights().begin(), linear.getWeights().end());
-    if (auto linear = dyn_cast<MoeGroupedLinearGradDataOp>(op)) expertWeights.insert(linear.getWeights().begin(), linear.getWeights().end());
+    if (auto linear = dyn_cast<MoeGroupedLinearOp>(op))
+      expertWeights.insert(linear.getWeights().begin(), linear.getWeights().end());
+    if (auto linear = dyn_cast<MoeGroupedLinearGradDataOp>(op))
+      expertWeights.insert(linear.getWeights().begin(), linear.getWeights().end());
   });
   for (bool changed = true; changed;) {
     changed = false;
@@ -275,16 +305,19 @@ void Sharder::collectExpertWeights(func::FuncOp entry) {
       if (auto call = dyn_cast<func::CallOp>(op)) {
         auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
         for (auto [operand, argument] : llvm::zip_equal(call.getOperands(), callee.getArguments()))
-          if (expertWeights.contains(argument)) changed |= expertWeights.insert(operand).second;
+          if (expertWeights.contains(argument))
+            changed |= expertWeights.insert(operand).second;
       } else if (auto repeat = dyn_cast<RepeatOp>(op)) {
         for (auto [input, argument] : llvm::zip_equal(repeat.getInputs(), repeat.getBody().getArguments()))
-          if (expertWeights.contains(argument)) changed |= expertWeights.insert(input).second;
+          if (expertWeights.contains(argument))
+            changed |= expertWeights.insert(input).second;
       }
     });
   }
   for (BlockArgument argument : entry.getArguments())
     if (expertWeights.contains(argument))
-      if (auto name = entry.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attrs::name)) expertNames.insert(name.getValue());
+      if (auto name = entry.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attrs::name))
+        expertNames.insert(name.getValue());
 }
 
 LogicalResult Sharder::shardEntry(func::FuncOp entry) {
@@ -300,20 +333,23 @@ LogicalResult Sharder::shardEntry(func::FuncOp entry) {
     if (isExpert(entry, i) && ep > 1) {
       int64_t dim = stackedDims(entry, i);
       if (type.getDimSize(dim) % ep)
-        return entry.emitOpError() << "argument " << name << " has " << type.getDimSize(dim) << " experts, which ep = " << ep << " does not divide";
+        return entry.emitOpError() << "argument " << name << " has " << type.getDimSize(dim)
+                                   << " experts, which ep = " << ep << " does not divide";
       type = withDim(type, dim, type.getDimSize(dim) / ep);
       entry.setArgAttr(i, attrs::shards, expertShard(b));
     } else if (roleName == "input" && type.getRank() >= 2 && dp > 1) {
       // Inputs with a batch in front are rows of the batch; scalars are [1] and the same on all ranks.
       if (type.getDimSize(0) % dp)
-        return entry.emitOpError() << "argument " << name << " has batch " << type.getDimSize(0) << ", which dp = " << dp << " does not divide";
+        return entry.emitOpError() << "argument " << name << " has batch " << type.getDimSize(0)
+                                   << ", which dp = " << dp << " does not divide";
       type = withDim(type, 0, type.getDimSize(0) / dp);
     }
     types.push_back(type);
   }
   current = entry;
   for (unsigned i = 0; i < entry.getNumResults(); ++i) {
-    auto of = entry.getResultAttrOfType<StringAttr>(i, attrs::of), name = entry.getResultAttrOfType<StringAttr>(i, attrs::name);
+    auto of = entry.getResultAttrOfType<StringAttr>(i, attrs::of),
+         name = entry.getResultAttrOfType<StringAttr>(i, attrs::name);
     if (ep > 1 && ((of && expertNames.contains(of.getValue())) || (name && expertNames.contains(name.getValue()))))
       entry.setResultAttr(i, attrs::shards, expertShard(b));
   }
@@ -333,7 +369,8 @@ LogicalResult Sharder::rewriteSumSquares(SumSquaresOp op, IRMapping &map, OpBuil
   }
   Type type = op.getResult().getType();
   Value total;
-  if (!dense.empty()) total = SumSquaresOp::create(builder, loc, type, dense);
+  if (!dense.empty())
+    total = SumSquaresOp::create(builder, loc, type, dense);
   if (!expert.empty()) {
     Value part = allReduce(builder, loc, SumSquaresOp::create(builder, loc, type, expert), "ep", ep);
     total = total ? AddOp::create(builder, loc, type, ValueRange{total, part}).getResult() : part;
@@ -347,7 +384,8 @@ LogicalResult Sharder::beforeReturn(func::FuncOp entry, IRMapping &map, OpBuilde
   for (auto [i, value] : llvm::enumerate(entry.getBody().front().getTerminator()->getOperands()))
     if (auto name = entry.getResultAttrOfType<StringAttr>(i, attrs::name); name && name.getValue() == "aux_loss") {
       Value local = map.lookup(value);
-      if (!matchPattern(local, m_Constant())) map.map(value, allReduce(builder, entry.getLoc(), local, "dp", dp));
+      if (!matchPattern(local, m_Constant()))
+        map.map(value, allReduce(builder, entry.getLoc(), local, "dp", dp));
     }
   return success();
 }
@@ -360,11 +398,14 @@ LogicalResult Sharder::shardInit(func::FuncOp entry) {
   for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
     auto name = entry.getResultAttrOfType<StringAttr>(i, attrs::name);
     auto init = value.getDefiningOp<InitOp>();
-    if (!init || !name || !expertNames.contains(name.getValue()) || ep == 1) continue;
+    if (!init || !name || !expertNames.contains(name.getValue()) || ep == 1)
+      continue;
     if (!coordinate) {
       unsigned index = entry.getNumArguments();
-      SmallVector<NamedAttribute> attributes = {b.getNamedAttr(attrs::name, b.getStringAttr("coordinate.ep")), b.getNamedAttr(attrs::role, b.getStringAttr("input"))};
-      (void)entry.insertArgument(index, RankedTensorType::get({1}, b.getI32Type()), b.getDictionaryAttr(attributes), entry.getLoc());
+      SmallVector<NamedAttribute> attributes = {b.getNamedAttr(attrs::name, b.getStringAttr("coordinate.ep")),
+                                                b.getNamedAttr(attrs::role, b.getStringAttr("input"))};
+      (void)entry.insertArgument(index, RankedTensorType::get({1}, b.getI32Type()), b.getDictionaryAttr(attributes),
+                                 entry.getLoc());
       coordinate = entry.getArgument(index);
     }
     auto layers = entry.getResultAttrOfType<DenseI32ArrayAttr>(i, attrs::layers);
@@ -389,23 +430,31 @@ public:
       return signalPassFailure();
     }
     getOperation()->setAttr(attrs::mesh, mesh->toAttr(&getContext()));
-    if (mesh->world() == 1) return;
+    if (mesh->world() == 1)
+      return;
     Sharder sharder(getOperation(), *mesh);
     SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
     llvm::erase_if(entries, [](func::FuncOp f) { return !f->hasAttr(attrs::entry); });
-    auto generates = [](func::FuncOp f) { return f.getName().starts_with("prefill_") || f.getName().starts_with("decode_"); };
+    auto generates = [](func::FuncOp f) {
+      return f.getName().starts_with("prefill_") || f.getName().starts_with("decode_");
+    };
     if (llvm::any_of(entries, generates))
-      getOperation().emitRemark() << "generation runs on one rank: prefill and decode are left out of a program for " << mesh->world() << " ranks";
+      getOperation().emitRemark() << "generation runs on one rank: prefill and decode are left out of a program for "
+                                  << mesh->world() << " ranks";
     SmallVector<func::FuncOp> kept;
     for (func::FuncOp entry : entries) {
-      if (generates(entry)) entry.erase();
-      else kept.push_back(entry);
+      if (generates(entry))
+        entry.erase();
+      else
+        kept.push_back(entry);
     }
     entries = kept;
     for (func::FuncOp entry : entries)
-      if (entry.getName() != "init" && failed(sharder.shardEntry(entry))) return signalPassFailure();
+      if (entry.getName() != "init" && failed(sharder.shardEntry(entry)))
+        return signalPassFailure();
     for (func::FuncOp entry : entries)
-      if (entry.getName() == "init" && failed(sharder.shardInit(entry))) return signalPassFailure();
+      if (entry.getName() == "init" && failed(sharder.shardInit(entry)))
+        return signalPassFailure();
     sharder.finish();
   }
 };

@@ -1,7 +1,8 @@
-//===- FunctionRewriter.h - rebuild functions with other tensor types ----------------------------------------------===//
+//===- FunctionRewriter.h - rebuild functions with other tensor types
+//----------------------------------------------===//
 // Sharding and slicing change the shapes of values that run through entry functions, repeats and layer functions. This
-// walks them in program order, hands every model op to the subclass, carries new types through repeats and calls, and makes one layer function
-// per distinct list of argument types.
+// walks them in program order, hands every model op to the subclass, carries new types through repeats and calls, and
+// makes one layer function per distinct list of argument types.
 #ifndef PASSES_SHARD_FUNCTIONREWRITER_H
 #define PASSES_SHARD_FUNCTIONREWRITER_H
 
@@ -28,7 +29,9 @@ protected:
   /// What a rebuilt layer is called with instead of the mapped operand.
   virtual mlir::Value callOperand(mlir::func::FuncOp callee, mlir::Value old, mlir::Value mapped) { return mapped; }
   /// Before the terminator of an entry function is rebuilt.
-  virtual llvm::LogicalResult beforeReturn(mlir::func::FuncOp from, mlir::IRMapping &map, mlir::OpBuilder &builder) { return llvm::success(); }
+  virtual llvm::LogicalResult beforeReturn(mlir::func::FuncOp from, mlir::IRMapping &map, mlir::OpBuilder &builder) {
+    return llvm::success();
+  }
 
   llvm::LogicalResult rewriteBlock(mlir::Block &from, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteRepeat(RepeatOp repeat, mlir::IRMapping &map, mlir::OpBuilder &builder);

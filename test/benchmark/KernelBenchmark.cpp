@@ -131,7 +131,8 @@ static void matrix(benchmark::State &state, const char *name, const char *flags,
   KernelFunction run = harness.function(name);
   for (auto _ : state)
     run(args.data(), 0, 1);
-  state.counters["GFLOPS"] = benchmark::Counter(state.iterations() * repeats * flops * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GFLOPS"] =
+      benchmark::Counter(state.iterations() * repeats * flops * 1e-9, benchmark::Counter::kIsRate);
 }
 BENCHMARK_CAPTURE(matrix, dot_nn, "dot", "", 2.0 * 64 * 64 * 64);
 BENCHMARK_CAPTURE(matrix, dot_nt, "dot", "{transpose_b}", 2.0 * 64 * 64 * 64);

@@ -1,4 +1,5 @@
-//===- AttentionKernelsTest.cpp - softmax attention, its gradient, and the cache -----------------------------------===//
+//===- AttentionKernelsTest.cpp - softmax attention, its gradient, and the cache
+//-----------------------------------===//
 // Against softmax over the visible keys in float64, and its adjoint: documents, grouped heads, window, prefix, cache.
 #include "test/kernels/Compare.h"
 
@@ -30,7 +31,7 @@ Inputs inputsOf(const Case &c) {
   Draw draw(c.type);
   int64_t keys = c.cache ? c.cache : c.prefix + c.T;
   Inputs in{draw.tensor({c.B, c.T, c.H, c.D}), draw.tensor({c.B, keys, c.G, c.D}), draw.tensor({c.B, keys, c.G, c.D}),
-            Tensor(Type::i32, {c.B, c.T}), draw.tensor({c.B, c.T, c.H, c.D}), rounded(1 / std::sqrt(c.D), c.type)};
+            Tensor(Type::i32, {c.B, c.T}),     draw.tensor({c.B, c.T, c.H, c.D}),  rounded(1 / std::sqrt(c.D), c.type)};
   for (int64_t b = 0; b < c.B; ++b) {
     int64_t begin = -(c.cache || c.prefix ? c.past + (c.cache ? b : 0) : 3);
     for (int64_t t = 0; t < c.T; ++t) {
@@ -49,14 +50,16 @@ struct Results {
 
 Results reference(const Case &c, const Inputs &in) {
   int64_t S = in.k.shape[1];
-  Results out{Numbers(in.q.values.size()), Numbers(c.B * c.H * c.T), Numbers(in.q.values.size()), Numbers(in.k.values.size()), Numbers(in.k.values.size())};
+  Results out{Numbers(in.q.values.size()), Numbers(c.B * c.H * c.T), Numbers(in.q.values.size()),
+              Numbers(in.k.values.size()), Numbers(in.k.values.size())};
   for (int64_t b = 0; b < c.B; ++b)
     for (int64_t h = 0; h < c.H; ++h)
       for (int64_t t = 0; t < c.T; ++t) {
         int64_t document = static_cast<int64_t>(in.documents.values[b * c.T + t]);
         if (document == INT32_MAX)
           continue;
-        int64_t last = c.cache ? t - document : t + c.prefix, first = c.cache ? 0 : std::max<int64_t>(0, document + c.prefix);
+        int64_t last = c.cache ? t - document : t + c.prefix,
+                first = c.cache ? 0 : std::max<int64_t>(0, document + c.prefix);
         if (c.window)
           first = std::max(first, last - c.window + 1);
         int64_t row = ((b * c.T + t) * c.H + h) * c.D;
@@ -100,17 +103,22 @@ TEST_P(AttentionKernels, MatchesSoftmax) {
   std::string q = in.q.typeText(), k = in.k.typeText(), documents = in.documents.typeText();
   std::string lse = Tensor(c.type, {c.B, c.H, c.T}).typeText();
   char attributes[160];
-  std::snprintf(attributes, sizeof attributes, "scale = %.17g : f64, window = %ld : i64, prefix = %ld : i64", in.scale, long(c.window), long(c.prefix));
+  std::snprintf(attributes, sizeof attributes, "scale = %.17g : f64, window = %ld : i64, prefix = %ld : i64", in.scale,
+                long(c.window), long(c.prefix));
   std::string types = q + ", " + k + ", " + k + ", " + documents;
-  std::string text = "func.func @main(%q: " + q + ", %k: " + k + ", %v: " + k + ", %documents: " + documents + ", %do: " + q + ") -> (" + q + ", " + lse;
+  std::string text = "func.func @main(%q: " + q + ", %k: " + k + ", %v: " + k + ", %documents: " + documents +
+                     ", %do: " + q + ") -> (" + q + ", " + lse;
   if (!c.cache)
     text += ", " + q + ", " + k + ", " + k;
-  text += ") {\n  %o, %lse = braid.attn.causal %q, %k, %v, %documents {" + std::string(attributes) + (c.cache ? ", cache" : "") + "} : (" + types + ") -> (" + q + ", " + lse + ")\n";
+  text += ") {\n  %o, %lse = braid.attn.causal %q, %k, %v, %documents {" + std::string(attributes) +
+          (c.cache ? ", cache" : "") + "} : (" + types + ") -> (" + q + ", " + lse + ")\n";
   if (c.cache)
     text += "  return %o, %lse : " + q + ", " + lse + "\n}\n";
   else
-    text += "  %dq, %dk, %dv = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %do {" + std::string(attributes) + "} : (" + types + ", " + q + ", " + lse + ", " + q +
-            ") -> (" + q + ", " + k + ", " + k + ")\n  return %o, %lse, %dq, %dk, %dv : " + q + ", " + lse + ", " + q + ", " + k + ", " + k + "\n}\n";
+    text += "  %dq, %dk, %dv = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %do {" +
+            std::string(attributes) + "} : (" + types + ", " + q + ", " + lse + ", " + q + ") -> (" + q + ", " + k +
+            ", " + k + ")\n  return %o, %lse, %dq, %dk, %dv : " + q + ", " + lse + ", " + q + ", " + k + ", " + k +
+            "\n}\n";
   LaunchRunner runner(text);
   ASSERT_EQ(runner.error(), "");
   std::vector<Tensor> out = runner.run({in.q, in.k, in.v, in.documents, in.dO});
@@ -133,11 +141,20 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{.name = "documents", .B = 2, .T = 100, .edges = {0, 7, 8, 70}},
                     Case{.name = "documents_and_padding", .B = 2, .T = 100, .edges = {20, 40}, .valid = 61},
                     Case{.name = "all_padding", .T = 40, .edges = {0}, .valid = 0},
-                    Case{.name = "window", .T = 130, .window = 20}, Case{.name = "window_and_documents", .B = 2, .T = 90, .window = 9, .edges = {0, 30}},
+                    Case{.name = "window", .T = 130, .window = 20},
+                    Case{.name = "window_and_documents", .B = 2, .T = 90, .window = 9, .edges = {0, 30}},
                     Case{.name = "prefix", .T = 40, .prefix = 37, .past = 37},
                     Case{.name = "prefix_begins_late", .T = 70, .H = 4, .prefix = 64, .edges = {30}, .past = 20},
                     Case{.name = "prefix_and_window", .T = 64, .window = 40, .prefix = 64, .past = 64},
-                    Case{.name = "f64", .B = 2, .T = 45, .H = 4, .G = 2, .window = 30, .edges = {0, 11}, .valid = 40, .type = Type::f64},
+                    Case{.name = "f64",
+                         .B = 2,
+                         .T = 45,
+                         .H = 4,
+                         .G = 2,
+                         .window = 30,
+                         .edges = {0, 11},
+                         .valid = 40,
+                         .type = Type::f64},
                     Case{.name = "large_head", .T = 40, .H = 1, .G = 1, .D = 128},
                     Case{.name = "cache_prefill", .B = 2, .T = 40, .edges = {0}, .cache = 64},
                     Case{.name = "cache_continued", .B = 2, .T = 24, .H = 4, .cache = 128, .past = 70},
@@ -149,10 +166,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(AttentionAppend, WritesTheRowsOfItsDocument) {
   Draw draw(Type::f32);
-  Tensor cache = draw.tensor({2, 10, 2, 8}), x = draw.tensor({2, 4, 2, 8}), documents(Type::i32, {2, 4}, {-3, -3, -3, INT32_MAX, 0, 0, 0, 0});
-  LaunchRunner runner("func.func @main(%cache: " + cache.typeText() + ", %x: " + x.typeText() + ", %documents: tensor<2x4xi32>) -> " + cache.typeText() +
-                      " {\n  %r = braid.attn.append %cache, %x, %documents : (" + cache.typeText() + ", " + x.typeText() + ", tensor<2x4xi32>) -> " +
-                      cache.typeText() + "\n  return %r : " + cache.typeText() + "\n}\n");
+  Tensor cache = draw.tensor({2, 10, 2, 8}), x = draw.tensor({2, 4, 2, 8}),
+         documents(Type::i32, {2, 4}, {-3, -3, -3, INT32_MAX, 0, 0, 0, 0});
+  LaunchRunner runner(
+      "func.func @main(%cache: " + cache.typeText() + ", %x: " + x.typeText() + ", %documents: tensor<2x4xi32>) -> " +
+      cache.typeText() + " {\n  %r = braid.attn.append %cache, %x, %documents : (" + cache.typeText() + ", " +
+      x.typeText() + ", tensor<2x4xi32>) -> " + cache.typeText() + "\n  return %r : " + cache.typeText() + "\n}\n");
   ASSERT_EQ(runner.error(), "");
   Numbers wanted = cache.values;
   for (int64_t i = 0; i < 3 * 16; ++i)

@@ -1,4 +1,5 @@
-//===- Compare.h - random inputs and relative errors ----------------------------------------------------------------===//
+//===- Compare.h - random inputs and relative errors
+//----------------------------------------------------------------===//
 #ifndef TEST_KERNELS_COMPARE_H
 #define TEST_KERNELS_COMPARE_H
 
@@ -38,7 +39,8 @@ private:
 
 /// Relative L2 at most `limit`, and no element off by more than three times that of the largest. `floor` replaces a
 /// smaller norm.
-inline void expectClose(const std::string &what, const Tensor &found, const Numbers &wanted, double limit, double floor = 0) {
+inline void expectClose(const std::string &what, const Tensor &found, const Numbers &wanted, double limit,
+                        double floor = 0) {
   ASSERT_EQ(found.values.size(), wanted.size()) << what;
   double error = 0, norm = 0, worst = 0, largest = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {

@@ -1,4 +1,5 @@
-//===- ConvKernelsTest.cpp - the short convolution and its gradient ------------------------------------------------===//
+//===- ConvKernelsTest.cpp - the short convolution and its gradient
+//------------------------------------------------===//
 #include "test/kernels/Compare.h"
 
 #include <climits>
@@ -62,10 +63,14 @@ TEST_P(ConvKernels, MatchesTheSum) {
     }
 
   std::string row = x.typeText(), w = weight.typeText(), t = tail.typeText(), i = documents.typeText();
-  LaunchRunner runner("func.func @main(%x: " + row + ", %w: " + w + ", %documents: " + i + ", %tail: " + t + ", %dy: " + row + ", %dnew: " + t + ") -> (" + row + ", " + t +
-                      ", " + row + ", " + w + ", " + t + ") {\n  %y, %new = braid.short_conv %x, %w, %documents, %tail : (" + row + ", " + w + ", " + i + ", " + t + ") -> (" +
-                      row + ", " + t + ")\n  %dx, %dw, %dtail = braid.short_conv_grad %x, %w, %documents, %tail, %dy, %dnew : (" + row + ", " + w + ", " + i + ", " + t + ", " +
-                      row + ", " + t + ") -> (" + row + ", " + w + ", " + t + ")\n  return %y, %new, %dx, %dw, %dtail : " + row + ", " + t + ", " + row + ", " + w + ", " + t + "\n}\n");
+  LaunchRunner runner("func.func @main(%x: " + row + ", %w: " + w + ", %documents: " + i + ", %tail: " + t +
+                      ", %dy: " + row + ", %dnew: " + t + ") -> (" + row + ", " + t + ", " + row + ", " + w + ", " + t +
+                      ") {\n  %y, %new = braid.short_conv %x, %w, %documents, %tail : (" + row + ", " + w + ", " + i +
+                      ", " + t + ") -> (" + row + ", " + t +
+                      ")\n  %dx, %dw, %dtail = braid.short_conv_grad %x, %w, %documents, %tail, %dy, %dnew : (" + row +
+                      ", " + w + ", " + i + ", " + t + ", " + row + ", " + t + ") -> (" + row + ", " + w + ", " + t +
+                      ")\n  return %y, %new, %dx, %dw, %dtail : " + row + ", " + t + ", " + row + ", " + w + ", " + t +
+                      "\n}\n");
   ASSERT_EQ(runner.error(), "");
   std::vector<Tensor> out = runner.run({x, weight, documents, tail, dy, dNewTail});
   double limit = c.type == Type::f64 ? 1e-13 : 1e-6;
@@ -78,12 +83,15 @@ TEST_P(ConvKernels, MatchesTheSum) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, ConvKernels,
                          testing::Values(Case{.name = "plain"}, Case{.name = "several_blocks", .T = 100, .D = 80},
-                                         Case{.name = "shorter_than_the_taps", .T = 2}, Case{.name = "one_token", .T = 1},
+                                         Case{.name = "shorter_than_the_taps", .T = 2},
+                                         Case{.name = "one_token", .T = 1},
                                          Case{.name = "one_token_padding", .T = 1, .valid = 0},
                                          Case{.name = "documents", .T = 70, .edges = {0, 5, 6, 33}},
                                          Case{.name = "document_begins_in_the_tail", .past = 2},
-                                         Case{.name = "padding", .T = 70, .edges = {20}, .valid = 40}, Case{.name = "nearly_all_padding", .valid = 1},
-                                         Case{.name = "two_taps", .D = 6, .K = 2}, Case{.name = "f64", .D = 10, .edges = {3}, .type = Type::f64}),
+                                         Case{.name = "padding", .T = 70, .edges = {20}, .valid = 40},
+                                         Case{.name = "nearly_all_padding", .valid = 1},
+                                         Case{.name = "two_taps", .D = 6, .K = 2},
+                                         Case{.name = "f64", .D = 10, .edges = {3}, .type = Type::f64}),
                          [](const auto &info) { return info.param.name; });
 
 } // namespace

@@ -83,7 +83,8 @@ KernelFunction KernelHarness::function(const std::string &kernel) const {
   return reinterpret_cast<KernelFunction>(symbol);
 }
 
-std::vector<int64_t> KernelHarness::arguments(const std::string &kernel, std::vector<int64_t> grid, const Slots &slots) const {
+std::vector<int64_t> KernelHarness::arguments(const std::string &kernel, std::vector<int64_t> grid,
+                                              const Slots &slots) const {
   grid.resize(KernelSignature::kGridSlots, 1);
   std::vector<int64_t> arguments(grid);
   const KernelSignature *signature = this->signature(kernel);

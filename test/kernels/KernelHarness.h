@@ -1,10 +1,10 @@
 //===- KernelHarness.h - compile a kernel in process and run it over a grid ---------------------------------------===//
 //
-//   KernelHarness kernels(R"(func.func @scale(%x: memref<?xf32> {tile.name = "x"}, ..) attributes {tile.kernel, ..} {..})");
-//   kernels.run("scale", {4}, {{"x", x}, {"x.dim0", 64}, {"factor", 2.0}});
+//   KernelHarness kernels(R"(func.func @scale(%x: memref<?xf32> {tile.name = "x"}, ..) attributes {tile.kernel, ..}
+//   {..})"); kernels.run("scale", {4}, {{"x", x}, {"x.dim0", 64}, {"factor", 2.0}});
 //
-// Slots are given by name (passes/lower/KernelSignature.h); vectors and pointers for buffers, numbers for the rest. Sizes
-// that are left out are 0, other missing or unknown names fail the test.
+// Slots are given by name (passes/lower/KernelSignature.h); vectors and pointers for buffers, numbers for the rest.
+// Sizes that are left out are 0, other missing or unknown names fail the test.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef TEST_KERNELS_KERNELHARNESS_H

@@ -1,4 +1,5 @@
-//===- LaunchRunner.cpp - the launches of a function, one after the other ------------------------------------------===//
+//===- LaunchRunner.cpp - the launches of a function, one after the other
+//------------------------------------------===//
 #include "test/kernels/LaunchRunner.h"
 
 #include "dialects/braid/BraidDialect.h"

@@ -1,10 +1,11 @@
-//===- LaunchRunner.h - runs a function of model ops through its kernels -------------------------------------------===//
+//===- LaunchRunner.h - runs a function of model ops through its kernels
+//-------------------------------------------===//
 //
-//   LaunchRunner runner(text);                   // text: a module with @main over model ops (lsm.scan_grad, attn.causal, ..)
-//   std::vector<Tensor> out = runner.run(inputs);
+//   LaunchRunner runner(text);                   // text: a module with @main over model ops (lsm.scan_grad,
+//   attn.causal, ..) std::vector<Tensor> out = runner.run(inputs);
 //
-// The module goes through chunk tiling, outlining and code generation; then the launches of @main are executed one after
-// the other, every program on this thread. What a session does with a plan, without the plan.
+// The module goes through chunk tiling, outlining and code generation; then the launches of @main are executed one
+// after the other, every program on this thread. What a session does with a plan, without the plan.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef TEST_KERNELS_LAUNCHRUNNER_H

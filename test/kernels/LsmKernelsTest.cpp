@@ -1,4 +1,5 @@
-//===- LsmKernelsTest.cpp - every transition class against the recurrence ------------------------------------------===//
+//===- LsmKernelsTest.cpp - every transition class against the recurrence
+//------------------------------------------===//
 // Forward and all cotangents of lsm.scan through its kernels, against LsmReference.h on the same rounded inputs. The
 // limits are those of lsm-family.md 8.1: relative L2 per tensor, and three times that for the largest element.
 #include "test/kernels/Compare.h"
@@ -63,7 +64,9 @@ Scan scanOf(const Case &c) {
 
 /// A module whose @main computes o, final and every cotangent.
 std::string moduleOf(const Scan &x, const Case &c, std::vector<Tensor> &inputs) {
-  auto tensor = [&](std::vector<int64_t> shape, const Numbers &values) { return Tensor(c.type, std::move(shape), values); };
+  auto tensor = [&](std::vector<int64_t> shape, const Numbers &values) {
+    return Tensor(c.type, std::move(shape), values);
+  };
   std::vector<std::pair<std::string, Tensor>> args{{"q", tensor({c.B, c.T, c.H, c.K}, x.q)},
                                                    {"k", tensor({c.B, c.T, c.H, c.K}, x.k)},
                                                    {"v", tensor({c.B, c.T, c.H, c.V}, x.v)}};
@@ -106,12 +109,16 @@ std::string moduleOf(const Scan &x, const Case &c, std::vector<Tensor> &inputs) 
     ++kind;
   char attributes[256], segments[64];
   std::snprintf(segments, sizeof segments, "1, 1, 1, %d, %d, 1, 1", x.decays(), x.delta());
-  std::snprintf(attributes, sizeof attributes, "chunk_size = %ld : i64, class_id = %ld : i32, scale = %.17g : f64", long(c.chunk), long(kind), x.scale);
+  std::snprintf(attributes, sizeof attributes, "chunk_size = %ld : i64, class_id = %ld : i32, scale = %.17g : f64",
+                long(c.chunk), long(kind), x.scale);
   size_t results = 4 + gates.size();
   std::string text = "module attributes {braid.max_documents = " + std::to_string(c.edges.size() + 2) + " : i64} {\n";
   text += "func.func @main(" + parameters + ") -> (" + o + ", " + state + ", " + gradTypes + ") {\n";
-  text += "  %o, %final = braid.lsm.scan " + forwardNames + " {" + attributes + ", operandSegmentSizes = array<i32: " + segments + ">} : (" + forwardTypes + ") -> (" + o + ", " + state + ")\n";
-  text += "  %d:" + std::to_string(results) + " = braid.lsm.scan_grad " + names + " {" + attributes + ", operandSegmentSizes = array<i32: " + segments + ", 1, 1>} : (" + types + ") -> (" + gradTypes + ")\n";
+  text += "  %o, %final = braid.lsm.scan " + forwardNames + " {" + attributes +
+          ", operandSegmentSizes = array<i32: " + segments + ">} : (" + forwardTypes + ") -> (" + o + ", " + state +
+          ")\n";
+  text += "  %d:" + std::to_string(results) + " = braid.lsm.scan_grad " + names + " {" + attributes +
+          ", operandSegmentSizes = array<i32: " + segments + ", 1, 1>} : (" + types + ") -> (" + gradTypes + ")\n";
   text += "  return %o, %final";
   for (size_t i = 0; i < results; ++i)
     text += ", %d#" + std::to_string(i);
@@ -136,7 +143,9 @@ TEST_P(LsmKernels, MatchesTheRecurrence) {
   std::vector<Tensor> out = runner.run(inputs);
   ScanResults wanted = referenceScan(x);
   bool plainScalar = c.kind == "I" || c.kind == "S0" || c.kind == "S";
-  double forward = c.type == Type::f64 ? 1e-10 : 2e-6, gradient = c.type == Type::f64 ? 1e-10 : plainScalar ? 5e-6 : 1e-5;
+  double forward = c.type == Type::f64 ? 1e-10 : 2e-6, gradient = c.type == Type::f64 ? 1e-10
+                                                                  : plainScalar       ? 5e-6
+                                                                                      : 1e-5;
   expectClose("o", out[0], wanted.o, forward);
   expectClose("final", out[1], wanted.final, forward);
   expectClose("dq", out[2], wanted.dq, gradient);
@@ -178,6 +187,7 @@ std::vector<Case> cases() {
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Classes, LsmKernels, testing::ValuesIn(cases()), [](const auto &info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Classes, LsmKernels, testing::ValuesIn(cases()),
+                         [](const auto &info) { return info.param.name; });
 
 } // namespace

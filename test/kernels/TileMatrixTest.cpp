@@ -16,7 +16,8 @@ std::string fill(std::string text, const std::map<std::string, std::string> &val
 template <typename T> std::string typeName() { return sizeof(T) == 4 ? "f32" : "f64"; }
 
 template <typename T> void checkDot(int m, int n, int k, bool ta, bool tb, const char *cpu) {
-  std::string text = fill(R"(
+  std::string text =
+      fill(R"(
 func.func @dot(%a: memref<$arx$acx$t> {tile.name = "a"}, %b: memref<$brx$bcx$t> {tile.name = "b"}, %c: memref<$mx$nx$t> {tile.name = "c"})
     attributes {tile.kernel, tile.grid = ["one"]} {
   %c0 = arith.constant 0 : index
@@ -28,9 +29,15 @@ func.func @dot(%a: memref<$arx$acx$t> {tile.name = "a"}, %b: memref<$brx$bcx$t> 
   %s = tile.dot %x, %y, %zh {$flags} : vector<$arx$acx$t>, vector<$brx$bcx$t>, vector<$mx$nx$t>
   tile.store %s, %c[%c0, %c0] {dims = array<i64: 0, 1>} : vector<$mx$nx$t>, memref<$mx$nx$t>
   return
-})", {{"ar", std::to_string(ta ? k : m)}, {"ac", std::to_string(ta ? m : k)}, {"br", std::to_string(tb ? n : k)}, {"bc", std::to_string(tb ? k : n)},
-      {"m", std::to_string(m)}, {"n", std::to_string(n)}, {"t", typeName<T>()},
-      {"flags", std::string(ta ? "transpose_a" : "") + (ta && tb ? ", " : "") + (tb ? "transpose_b" : "")}});
+})",
+           {{"ar", std::to_string(ta ? k : m)},
+            {"ac", std::to_string(ta ? m : k)},
+            {"br", std::to_string(tb ? n : k)},
+            {"bc", std::to_string(tb ? k : n)},
+            {"m", std::to_string(m)},
+            {"n", std::to_string(n)},
+            {"t", typeName<T>()},
+            {"flags", std::string(ta ? "transpose_a" : "") + (ta && tb ? ", " : "") + (tb ? "transpose_b" : "")}});
   KernelHarness kernels(text, cpu);
   auto a = randoms<T>(m * k), b = randoms<T>(k * n), c = randoms<T>(m * n), c0 = c;
   kernels.run("dot", {1}, {{"a", a}, {"b", b}, {"c", c}});
@@ -44,7 +51,9 @@ func.func @dot(%a: memref<$arx$acx$t> {tile.name = "a"}, %b: memref<$brx$bcx$t> 
 }
 
 TEST(TileMatrix, DotShapesAndTransposes) {
-  struct { int m, n, k; } shapes[] = {{16, 16, 16}, {64, 64, 64}, {5, 7, 3}, {33, 20, 17}, {1, 64, 8}, {64, 1, 9}, {13, 100, 31}};
+  struct {
+    int m, n, k;
+  } shapes[] = {{16, 16, 16}, {64, 64, 64}, {5, 7, 3}, {33, 20, 17}, {1, 64, 8}, {64, 1, 9}, {13, 100, 31}};
   for (const char *cpu : {"native", "x86-64-v3"})
     for (auto s : shapes)
       for (int t = 0; t < 4; ++t) {
@@ -69,8 +78,14 @@ func.func @k(%a: memref<18x24xbf16> {tile.name = "a"}, %b: memref<18x20xbf16> {t
 })");
   auto af = randoms<float>(18 * 24), bf = randoms<float>(18 * 20);
   std::vector<uint16_t> a, b;
-  for (float &v : af) { a.push_back(toBf16(v)); v = fromBf16(a.back()); }
-  for (float &v : bf) { b.push_back(toBf16(v)); v = fromBf16(b.back()); }
+  for (float &v : af) {
+    a.push_back(toBf16(v));
+    v = fromBf16(a.back());
+  }
+  for (float &v : bf) {
+    b.push_back(toBf16(v));
+    v = fromBf16(b.back());
+  }
   std::vector<float> c(24 * 20);
   kernels.run("k", {1}, {{"a", a}, {"b", b}, {"c", c}});
   for (int i = 0; i < 24; ++i)
@@ -92,7 +107,11 @@ func.func @k(%a: memref<$cx$cx$t> {tile.name = "a"}, %b: memref<$cx$nx$t> {tile.
   %s = tile.solve %av, %bv {$flags} : vector<$cx$cx$t>, vector<$cx$nx$t>
   tile.store %s, %x[%c0, %c0] {dims = array<i64: 0, 1>} : vector<$cx$nx$t>, memref<$cx$nx$t>
   return
-})", {{"c", std::to_string(c)}, {"n", std::to_string(n)}, {"t", typeName<T>()}, {"flags", transpose ? "transpose" : ""}});
+})",
+                          {{"c", std::to_string(c)},
+                           {"n", std::to_string(n)},
+                           {"t", typeName<T>()},
+                           {"flags", transpose ? "transpose" : ""}});
   KernelHarness kernels(text, cpu);
   auto a = randoms<T>(c * c, 1, 0.5), b = randoms<T>(c * n);
   std::vector<T> x(c * n);
@@ -109,11 +128,14 @@ func.func @k(%a: memref<$cx$cx$t> {tile.name = "a"}, %b: memref<$cx$nx$t> {tile.
       largest = std::max(largest, std::abs(want[r * n + j]));
   }
   for (int i = 0; i < c * n; ++i)
-    ASSERT_NEAR(x[i], want[i], 100 * tolerance<T>() * largest) << c << "x" << n << (transpose ? "T" : "") << " at " << i;
+    ASSERT_NEAR(x[i], want[i], 100 * tolerance<T>() * largest)
+        << c << "x" << n << (transpose ? "T" : "") << " at " << i;
 }
 
 TEST(TileMatrix, Solve) {
-  struct { int c, n; } shapes[] = {{16, 16}, {64, 64}, {17, 5}, {3, 40}, {1, 1}, {30, 100}};
+  struct {
+    int c, n;
+  } shapes[] = {{16, 16}, {64, 64}, {17, 5}, {3, 40}, {1, 1}, {30, 100}};
   for (const char *cpu : {"native", "x86-64-v3"})
     for (auto s : shapes)
       for (bool transpose : {false, true}) {
@@ -144,7 +166,8 @@ func.func @k(%x: memref<$rx$cx$t> {tile.name = "x"}, %d: memref<$rx$cx$t> {tile.
   tile.store %5, %m[%c0] {dims = array<i64: 0>} : vector<$rx$t>, memref<$rx$t>
   tile.store %6, %n[%c0] {dims = array<i64: 0>} : vector<$rx$t>, memref<$rx$t>
   return
-})", {{"c", std::to_string(c)}, {"r", std::to_string(r)}, {"t", typeName<T>()}});
+})",
+                          {{"c", std::to_string(c)}, {"r", std::to_string(r)}, {"t", typeName<T>()}});
   KernelHarness kernels(text, cpu);
   auto x = randoms<T>(r * c);
   std::vector<T> d(r * c), u(r * c), f(r * c), g(r * c), s(c), m(r), n(r);
@@ -220,8 +243,8 @@ func.func @k(%x: memref<45xf32> {tile.name = "x"}, %y: memref<45xf32> {tile.name
   EXPECT_EQ(o[2], -20);
 }
 
-// A state that decays and takes a rank-k update per step, as linear attention does, and an output per step; the loop also
-// swaps two small tiles and counts.
+// A state that decays and takes a rank-k update per step, as linear attention does, and an output per step; the loop
+// also swaps two small tiles and counts.
 TEST(TileMatrix, LoopCarriedTiles) {
   for (const char *cpu : {"native", "x86-64-v3"}) {
     KernelHarness kernels(R"(
@@ -253,9 +276,11 @@ func.func @k(%q: memref<?x24xf32> {tile.name = "q"}, %v: memref<?x20xf32> {tile.
   %bc = arith.addf %r#3, %cb : vector<5xf32>
   tile.store %bc, %ab[%c1, %c0] {dims = array<i64: 1>} : vector<5xf32>, memref<2x5xf32>
   return
-})", cpu);
+})",
+                          cpu);
     int n = 21;
-    auto q = randoms<float>(n * 24), v = randoms<float>(n * 20), s = randoms<float>(480), ab = randoms<float>(10), ab0 = ab;
+    auto q = randoms<float>(n * 24), v = randoms<float>(n * 20), s = randoms<float>(480), ab = randoms<float>(10),
+         ab0 = ab;
     std::vector<double> state(s.begin(), s.end());
     std::vector<float> o(24 * 20, 7);
     kernels.run("k", {1}, {{"q", q}, {"v", v}, {"o", o}, {"s", s}, {"ab", ab}, {"n", n}, {"decay", 0.5}});

@@ -1,4 +1,5 @@
-//===- TileTest.h - helpers of the tile tests ----------------------------------------------------------------------===//
+//===- TileTest.h - helpers of the tile tests
+//----------------------------------------------------------------------===//
 #ifndef TEST_KERNELS_TILETEST_H
 #define TEST_KERNELS_TILETEST_H
 

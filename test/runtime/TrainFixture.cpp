@@ -1,4 +1,4 @@
-#include "TrainFixture.h"
+#include "test/runtime/TrainFixture.h"
 
 #include <fstream>
 #include <map>

@@ -1,7 +1,7 @@
 // A byte-bigram network (fixture/TrainKernels.c) as a program with every entry point of a language model.
 #pragma once
 
-#include "TestProgram.h"
+#include "test/runtime/TestProgram.h"
 
 #include "runtime/train/Rank.h"
 

@@ -1,5 +1,5 @@
 // The command line of braid-run, run as a user runs it, on the bigram network.
-#include "TrainFixture.h"
+#include "test/runtime/TrainFixture.h"
 
 #include "runtime/io/Npy.h"
 
@@ -177,8 +177,8 @@ TEST_F(TrainTool, SignalsSaveAndResumeContinues) {
     EXPECT_NE(outcome.out.find("stopped at step "), std::string::npos) << outcome.out;
     EXPECT_NE(outcome.out.find("continue with --resume"), std::string::npos) << outcome.out;
   }
-  Outcome last = run({"train", "p.braid", "--data", "train.txt", "--steps", "500", "--metrics", "m",
-                      "--checkpoint-dir", "c", "--resume", "--threads", "1"});
+  Outcome last = run({"train", "p.braid", "--data", "train.txt", "--steps", "500", "--metrics", "m", "--checkpoint-dir",
+                      "c", "--resume", "--threads", "1"});
   ASSERT_EQ(last.code, 0) << last.err;
   EXPECT_NE(last.err.find("resumed from c/step-"), std::string::npos) << last.err;
   auto losses = [&](const std::string &name) {

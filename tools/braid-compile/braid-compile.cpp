@@ -1,4 +1,5 @@
-//===- braid-compile.cpp - a model description or a module -> a program file ------------------------------------------===//
+//===- braid-compile.cpp - a model description or a module -> a program file
+//------------------------------------------===//
 #include "compiler/Driver.h"
 
 #include <CLI/CLI.hpp>
@@ -7,7 +8,8 @@ using namespace braid;
 
 /// A flag that names a phase.
 static void addPhase(CLI::App &app, const char *flag, std::optional<Phase> &phase, const char *help) {
-  app.add_option_function<std::string>(flag, [&phase](const std::string &name) { phase = parsePhase(name); }, help)
+  app.add_option_function<std::string>(
+         flag, [&phase](const std::string &name) { phase = parsePhase(name); }, help)
       ->type_name("PHASE")
       ->check([](const std::string &name) {
         return parsePhase(name) ? std::string() : "there is no phase '" + name + "'; there are " + phaseNames();
@@ -16,28 +18,41 @@ static void addPhase(CLI::App &app, const char *flag, std::optional<Phase> &phas
 
 int main(int argc, char **argv) {
   CLI::App app("Compiles a model description (.json) or a module (.mlir) into one executable program file.\n"
-               "Phases: " + phaseNames() + ".",
+               "Phases: " +
+                   phaseNames() + ".",
                "braid-compile");
   app.get_formatter()->column_width(36);
   CompileJob job;
   CompileOptions &options = job.options;
-  app.add_option("input", job.input, "model description (.json) or module (.mlir)")->required()->type_name("MODEL.json|FILE.mlir");
-  app.add_option("-o,--output", job.output, "program; with --to-phase a module, - for standard output")->required()->type_name("P.braid");
-  app.add_option("--cpu", options.cpu, "native, x86-64-v3 or x86-64-v4: what the kernels may use (default native)")->type_name("CPU");
-  app.add_option("--batch", options.batch, "rows per training step, instead of train.batch")->check(CLI::Range(1, 1 << 20))->type_name("N");
-  app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len")->check(CLI::Range(1, 1 << 24))->type_name("N");
-  app.add_option("--mesh", options.mesh, "ranks by axis, e.g. dp=2,ep=2 (experts over the same ranks)")->type_name("AXIS=N,..");
+  app.add_option("input", job.input, "model description (.json) or module (.mlir)")
+      ->required()
+      ->type_name("MODEL.json|FILE.mlir");
+  app.add_option("-o,--output", job.output, "program; with --to-phase a module, - for standard output")
+      ->required()
+      ->type_name("P.braid");
+  app.add_option("--cpu", options.cpu, "native, x86-64-v3 or x86-64-v4: what the kernels may use (default native)")
+      ->type_name("CPU");
+  app.add_option("--batch", options.batch, "rows per training step, instead of train.batch")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len")
+      ->check(CLI::Range(1, 1 << 24))
+      ->type_name("N");
+  app.add_option("--mesh", options.mesh, "ranks by axis, e.g. dp=2,ep=2 (experts over the same ranks)")
+      ->type_name("AXIS=N,..");
   app.add_option("--pipeline", options.pipeline, "order of mixer and expert slices: none, aAaM or 1A1M (default none)")
       ->check(CLI::IsMember({"none", "aAaM", "1A1M"}))
       ->type_name("NAME");
   app.add_option("--overlap-degree", options.overlapDegree, "token slices of a layer, 1 to 16 (default 1)")
       ->check(CLI::Range(1, 16))
       ->type_name("N");
-  app.add_option("--chunk-size", options.chunkSize, "tokens per chunk of every scan, a multiple of 16 (default: by transition class)")
+  app.add_option("--chunk-size", options.chunkSize,
+                 "tokens per chunk of every scan, a multiple of 16 (default: by transition class)")
       ->type_name("N");
   addPhase(app, "--from-phase", options.fromPhase, "the phase FILE.mlir is in, if it does not say so itself");
   addPhase(app, "--to-phase", options.toPhase, "stop at the end of this phase and write the module");
-  app.add_option("--dump-phases-to", options.dumpPhasesTo, "write the module at every phase to DIR/NN-phase.mlir")->type_name("DIR");
+  app.add_option("--dump-phases-to", options.dumpPhasesTo, "write the module at every phase to DIR/NN-phase.mlir")
+      ->type_name("DIR");
   app.add_flag("--explain", options.explain, "what every command does, planned memory, compile time");
   app.failure_message([](const CLI::App *, const CLI::Error &error) {
     return "braid-compile: error: " + std::string(error.what()) + " (see braid-compile --help)\n";

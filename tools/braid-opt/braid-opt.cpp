@@ -19,8 +19,9 @@ int main(int argc, char **argv) {
   registry.insert<braid::cmd::CmdDialect>();
   registry.insert<braid::tile::TileDialect>();
   // Upstream, those in use only: registering all costs more than the rest of the program.
-  registry.insert<affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect,
-                  math::MathDialect, memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
+  registry.insert<affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+                  LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
+                  vector::VectorDialect>();
   braid::registerBraidPasses();
   registerCanonicalizerPass();
   registerCSEPass();

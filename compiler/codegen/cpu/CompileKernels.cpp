@@ -25,6 +25,8 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/DialectConversion.h"
 
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -41,13 +43,14 @@ using namespace mlir;
 using namespace braid;
 
 void braid::registerCpuCodegen(DialectRegistry &registry) {
-  registry.insert<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
-                  memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
+  registry.insert<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect,
+                  math::MathDialect, memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
 }
 
-//===- To the LLVM dialect -----------------------------------------------------------------------------------------===//
+//===- To the LLVM dialect
+//-----------------------------------------------------------------------------------------===//
 
 static LogicalResult convertToLLVM(ModuleOp module) {
   MLIRContext *context = module.getContext();
@@ -55,10 +58,12 @@ static LogicalResult convertToLLVM(ModuleOp module) {
   LLVMTypeConverter types(context, options);
   // Functions without a faithful LLVM intrinsic become calls of libm, lane by lane (f64, and rare ones in f32).
   auto needsLibm = [](Operation *op) {
-    return isa<math::ExpM1Op, math::Log1pOp, math::ErfOp, math::ErfcOp, math::TanhOp, math::TanOp, math::SinhOp, math::CoshOp, math::AsinOp,
-               math::AcosOp, math::AtanOp, math::Atan2Op, math::AsinhOp, math::AcoshOp, math::AtanhOp, math::CbrtOp>(op);
+    return isa<math::ExpM1Op, math::Log1pOp, math::ErfOp, math::ErfcOp, math::TanhOp, math::TanOp, math::SinhOp,
+               math::CoshOp, math::AsinOp, math::AcosOp, math::AtanOp, math::Atan2Op, math::AsinhOp, math::AcoshOp,
+               math::AtanhOp, math::CbrtOp>(op);
   };
-  if (module.walk([&](Operation *op) { return needsLibm(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted()) {
+  if (module.walk([&](Operation *op) { return needsLibm(op) ? WalkResult::interrupt() : WalkResult::advance(); })
+          .wasInterrupted()) {
     RewritePatternSet calls(context);
     populateMathToLibmConversionPatterns(calls);
     ConversionTarget scalar(*context);
@@ -84,7 +89,8 @@ static LogicalResult convertToLLVM(ModuleOp module) {
   return success();
 }
 
-//===- To an object ------------------------------------------------------------------------------------------------===//
+//===- To an object
+//------------------------------------------------------------------------------------------------===//
 
 static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target, std::string &error) {
   static std::once_flag once;
@@ -102,8 +108,8 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target,
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast; // a*b+c may become one fma; nothing is reassociated
   const char *cpu = target.has("avx512f") ? "x86-64-v4" : target.has("avx2") ? "x86-64-v3" : "x86-64";
-  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt,
-                                                                         llvm::CodeGenOptLevel::Default));
+  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
+      triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
@@ -123,7 +129,34 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
-static LogicalResult emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType kind, SmallVectorImpl<char> &out) {
+/// A result below the smallest normal number is zero inside a kernel (the FTZ bit of MXCSR, put back before it returns;
+/// operands are read as they are). Products of decays come there, and each instruction that meets such a number traps
+/// into microcode: a chunk of strong decays took twenty times as long.
+static void flushDenormals(llvm::Module &module) {
+  if (!module.getTargetTriple().isX86())
+    return;
+  for (llvm::Function &function : module) {
+    if (function.isDeclaration() || function.hasLocalLinkage())
+      continue;
+    llvm::IRBuilder<> builder(&function.getEntryBlock(), function.getEntryBlock().getFirstInsertionPt());
+    llvm::Type *i32 = builder.getInt32Ty();
+    llvm::Value *callers = builder.CreateAlloca(i32), *ours = builder.CreateAlloca(i32);
+    auto call = [&](llvm::Intrinsic::ID id, llvm::Value *place) {
+      builder.CreateIntrinsic(builder.getVoidTy(), id, {place});
+    };
+    call(llvm::Intrinsic::x86_sse_stmxcsr, callers);
+    builder.CreateStore(builder.CreateOr(builder.CreateLoad(i32, callers), 0x8000), ours);
+    call(llvm::Intrinsic::x86_sse_ldmxcsr, ours);
+    for (llvm::BasicBlock &block : function)
+      if (auto *exit = llvm::dyn_cast<llvm::ReturnInst>(block.getTerminator())) {
+        builder.SetInsertPoint(exit);
+        call(llvm::Intrinsic::x86_sse_ldmxcsr, callers);
+      }
+  }
+}
+
+static LogicalResult emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType kind,
+                          SmallVectorImpl<char> &out) {
   llvm::raw_svector_ostream stream(out);
   llvm::legacy::PassManager passes;
   if (machine.addPassesToEmitFile(passes, stream, nullptr, kind))
@@ -147,8 +180,8 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
     return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
   };
   ModuleOp module = *job.module;
-  if (failed(lowerTilesToLoops(module, target.vectorBytes())) || failed(expandMath(module, target.has("avx512vl"), target.has("avx512bf16"))) ||
-      failed(convertToLLVM(module)))
+  if (failed(lowerTilesToLoops(module, target.vectorBytes())) ||
+      failed(expandMath(module, target.has("avx512vl"), target.has("avx512bf16"))) || failed(convertToLLVM(module)))
     return failure();
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context, job.time.name);
@@ -170,6 +203,7 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
   optimize(*code, *machine);
+  flushDenormals(*code); // after the optimizer, which moves floating-point operations freely
   job.time.optimizing = lap();
   if (wantAssembly) {
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*code);
@@ -182,11 +216,12 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
   return result;
 }
 
-FailureOr<std::vector<char>> braid::compileKernels(ModuleOp kernels, const CpuTarget &target, llvm::raw_ostream *dumpAsm,
-                                                   std::vector<KernelTime> *times) {
+FailureOr<std::vector<char>> braid::compileKernels(ModuleOp kernels, const CpuTarget &target,
+                                                   llvm::raw_ostream *dumpAsm, std::vector<KernelTime> *times) {
   MLIRContext *context = kernels.getContext();
-  context->loadDialect<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect,
-                       math::MathDialect, memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
+  context->loadDialect<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+                       LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+                       vector::VectorDialect>();
   std::vector<Job> jobs;
   std::vector<std::string> names;
   for (auto kernel : kernels.getOps<func::FuncOp>()) {
@@ -197,7 +232,8 @@ FailureOr<std::vector<char>> braid::compileKernels(ModuleOp kernels, const CpuTa
     names.push_back(job.time.name);
     jobs.push_back(std::move(job));
   }
-  if (failed(failableParallelForEach(context, jobs, [&](Job &job) { return compileOne(job, target, dumpAsm != nullptr); })))
+  if (failed(failableParallelForEach(context, jobs,
+                                     [&](Job &job) { return compileOne(job, target, dumpAsm != nullptr); })))
     return failure();
   std::vector<ArrayRef<char>> objects;
   for (Job &job : jobs) {

@@ -1,4 +1,5 @@
-//===- CompileKernels.h - kernels -> a shared object ---------------------------------------------------------------===//
+//===- CompileKernels.h - kernels -> a shared object
+//---------------------------------------------------------------===//
 #ifndef COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 #define COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 
@@ -18,9 +19,9 @@ struct KernelTime {
 /// Registers the dialects and translations that compileKernels needs; call it before the context is made.
 void registerCpuCodegen(mlir::DialectRegistry &registry);
 
-/// Compiles every func.func with `tile.kernel` (bodies as the tile dialect allows) and links them into one shared object
-/// that exports exactly these symbols and needs nothing but libc and libm. The module is left as it is. Kernels are
-/// compiled in parallel on the context's threads; the result does not depend on their number. `dumpAsm`, if given,
+/// Compiles every func.func with `tile.kernel` (bodies as the tile dialect allows) and links them into one shared
+/// object that exports exactly these symbols and needs nothing but libc and libm. The module is left as it is. Kernels
+/// are compiled in parallel on the context's threads; the result does not depend on their number. `dumpAsm`, if given,
 /// receives the assembly; `times` one entry per kernel, in order.
 mlir::FailureOr<std::vector<char>> compileKernels(mlir::ModuleOp kernels, const CpuTarget &target,
                                                   llvm::raw_ostream *dumpAsm = nullptr,

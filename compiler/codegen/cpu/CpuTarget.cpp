@@ -7,7 +7,8 @@
 
 using namespace braid;
 
-static const std::vector<std::string> kV3 = {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3"};
+static const std::vector<std::string> kV3 = {"avx",   "avx2",   "bmi",  "bmi2",   "f16c",   "fma",  "lzcnt",
+                                             "movbe", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3"};
 static const std::vector<std::string> kV4 = {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"};
 
 std::vector<std::string> braid::hostFeatures() {

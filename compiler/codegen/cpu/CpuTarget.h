@@ -8,12 +8,12 @@
 
 namespace braid {
 
-/// Feature bits of this machine by CPUID (LLVM's names: avx2, fma, avx512f, ..), sorted. The model name is not asked: on
-/// virtual machines it can be that of an older processor.
+/// Feature bits of this machine by CPUID (LLVM's names: avx2, fma, avx512f, ..), sorted. The model name is not asked:
+/// on virtual machines it can be that of an older processor.
 std::vector<std::string> hostFeatures();
 
 struct CpuTarget {
-  std::string name;                  ///< native, x86-64-v3 or x86-64-v4
+  std::string name; ///< native, x86-64-v3 or x86-64-v4
   std::vector<std::string> features; ///< what the code may use beyond x86-64: the loader checks them
 
   /// "native": the highest level whose bits this machine has, plus its bfloat16 and float16 instructions.

@@ -1,4 +1,5 @@
-//===- LinkShared.cpp - object files -> a shared object, by ld.lld -------------------------------------------------===//
+//===- LinkShared.cpp - object files -> a shared object, by ld.lld
+//-------------------------------------------------===//
 #include "compiler/codegen/cpu/LinkShared.h"
 
 #include "llvm/ADT/ScopeExit.h"
@@ -19,7 +20,8 @@ static Expected<std::string> findLinker() {
   for (const std::string &name : {"ld.lld-" + major, std::string("ld.lld")})
     if (ErrorOr<std::string> found = sys::findProgramByName(name))
       return *found;
-  return createStringError("ld.lld was not found in " + beside + ", beside this program, or in PATH; install lld-" + major);
+  return createStringError("ld.lld was not found in " + beside + ", beside this program, or in PATH; install lld-" +
+                           major);
 }
 
 static Error writeFile(StringRef path, StringRef text) {
@@ -54,8 +56,9 @@ Expected<std::vector<char>> braid::linkShared(ArrayRef<ArrayRef<char>> objects, 
   if (Error error = writeFile(at("exports"), exports))
     return std::move(error);
   std::string output = at("kernels.so"), messages = at("messages");
-  std::vector<std::string> arguments{*linker, "-shared", "--build-id=none", "-soname", "braid-kernels.so", "-z", "noexecstack",
-                                     "--version-script", at("exports"), "-o", output};
+  std::vector<std::string> arguments{*linker, "-shared",     "--build-id=none",  "-soname",     "braid-kernels.so",
+                                     "-z",    "noexecstack", "--version-script", at("exports"), "-o",
+                                     output};
   for (auto [i, object] : enumerate(objects)) {
     arguments.push_back(at(Twine(i) + ".o"));
     if (Error error = writeFile(arguments.back(), StringRef(object.data(), object.size())))
