@@ -1,5 +1,4 @@
-//===- CompileOptions.h - what a person can ask of the compiler
-//------------------------------------------------------===//
+//===- CompileOptions.h - what a person can ask of the compiler ---------------------------------------------------===//
 #ifndef COMPILER_COMPILEOPTIONS_H
 #define COMPILER_COMPILEOPTIONS_H
 
@@ -12,16 +11,16 @@ namespace braid {
 
 /// One member per flag of braid-compile, same name.
 struct CompileOptions {
-  std::string cpu = "native";        ///< native, x86-64-v3, x86-64-v4
-  std::optional<int64_t> batch;      ///< instead of the model's train.batch
-  std::optional<int64_t> seqLen;     ///< instead of the model's train.seq_len
-  std::string mesh;                  ///< "dp=2,ep=2"; empty: one rank
-  std::string pipeline = "none";     ///< none, aAaM, 1A1M
-  int64_t overlapDegree = 1;         ///< token slices of a layer
-  int64_t chunkSize = 0;             ///< tokens per chunk of a scan; 0: the compiler chooses
-  std::optional<Phase> fromPhase;    ///< the phase the input has reached
-  std::optional<Phase> toPhase;      ///< stop here; absent: write the program
-  std::string dumpPhasesTo;          ///< directory for NN-phase.mlir; empty: none
+  std::string cpu = "native"; ///< native, x86-64-v3, x86-64-v4
+  std::optional<int64_t> batch; ///< instead of the model's train.batch
+  std::optional<int64_t> seqLen; ///< instead of the model's train.seq_len
+  std::string mesh; ///< "dp=2,ep=2"; empty: one rank
+  std::string pipeline = "none"; ///< none, aAaM, 1A1M
+  int64_t overlapDegree = 1; ///< token slices of a layer
+  int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the compiler chooses
+  std::optional<Phase> fromPhase; ///< the phase the input has reached
+  std::optional<Phase> toPhase; ///< stop here; absent: write the program
+  std::string dumpPhasesTo; ///< directory for NN-phase.mlir; empty: none
   bool explain = false;
 };
 

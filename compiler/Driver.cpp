@@ -1,5 +1,4 @@
-//===- Driver.cpp - what braid-compile does with its flags
-//-----------------------------------------------------------===//
+//===- Driver.cpp - what braid-compile does with its flags --------------------------------------------------------===//
 #include "compiler/Driver.h"
 
 #include "compiler/Explain.h"

@@ -1,5 +1,4 @@
-//===- Driver.h - what braid-compile does with its flags
-//-------------------------------------------------------------===//
+//===- Driver.h - what braid-compile does with its flags ----------------------------------------------------------===//
 #ifndef COMPILER_DRIVER_H
 #define COMPILER_DRIVER_H
 
@@ -8,7 +7,7 @@
 namespace braid {
 
 struct CompileJob {
-  std::string input;  ///< MODEL.json or FILE.mlir
+  std::string input; ///< MODEL.json or FILE.mlir
   std::string output; ///< P.braid; with toPhase FILE.mlir or - for standard output
   CompileOptions options;
 };

@@ -1,5 +1,4 @@
-//===- Explain.cpp - which kernel, how many FLOPs and bytes, and where the memory goes
-//--------------------------------===//
+//===- Explain.cpp - which kernel, how many FLOPs and bytes, and where the memory goes ----------------------------===//
 #include "compiler/Explain.h"
 
 #include "dialects/cmd/CmdDialect.h"

@@ -1,5 +1,4 @@
-//===- Explain.h - which kernel, how many FLOPs and bytes, and where the memory goes
-//----------------------------------===//
+//===- Explain.h - which kernel, how many FLOPs and bytes, and where the memory goes ------------------------------===//
 #ifndef COMPILER_EXPLAIN_H
 #define COMPILER_EXPLAIN_H
 

@@ -1,5 +1,4 @@
-//===- Pipeline.cpp - the order of all passes
-//-------------------------------------------------------------------------===//
+//===- Pipeline.cpp - the order of all passes ---------------------------------------------------------------------===//
 // The only place that orders passes. Phases are the named points of passes/Phases.h; each ends with a check of what it
 // promises, so a wrong module stops at the pass that made it.
 #include "compiler/Pipeline.h"
@@ -92,8 +91,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
   pm.addPass(createVerifyPhasePass({phaseName(phase).str()}));
 }
 
-//===- Running
-//-----------------------------------------------------------------------------------------------------===//
+//===- Running ----------------------------------------------------------------------------------------------------===//
 
 namespace {
 /// Measures a stage of the compilation.

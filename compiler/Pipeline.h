@@ -1,5 +1,4 @@
-//===- Pipeline.h - the order of all passes
-//---------------------------------------------------------------------------===//
+//===- Pipeline.h - the order of all passes -----------------------------------------------------------------------===//
 #ifndef COMPILER_PIPELINE_H
 #define COMPILER_PIPELINE_H
 

@@ -1,5 +1,4 @@
-//===- Phases.h - the named points of a compilation
-//------------------------------------------------------------------===//
+//===- Phases.h - the named points of a compilation ---------------------------------------------------------------===//
 #ifndef PASSES_PHASES_H
 #define PASSES_PHASES_H
 

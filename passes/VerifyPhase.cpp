@@ -1,5 +1,4 @@
-//===- VerifyPhase.cpp - what may stand in a module when a phase ends
-//----------------------------------------------===//
+//===- VerifyPhase.cpp - what may stand in a module when a phase ends ---------------------------------------------===//
 // One table: the first and the last phase in which an op may stand. Everything else that a phase promises (shapes,
 // operands) is said by the ops' own verifiers.
 #include "dialects/braid/BraidDialect.h"

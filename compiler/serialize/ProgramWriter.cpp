@@ -1,5 +1,4 @@
-//===- ProgramWriter.cpp - phase `commands` -> the bytes of a program file
-//-------------------------------------------===//
+//===- ProgramWriter.cpp - phase `commands` -> the bytes of a program file ----------------------------------------===//
 #include "compiler/serialize/ProgramWriter.h"
 
 #include "dialects/braid/BraidDialect.h"

@@ -1,5 +1,4 @@
-//===- ProgramWriter.h - phase `commands` -> the bytes of a program file
-//---------------------------------------------===//
+//===- ProgramWriter.h - phase `commands` -> the bytes of a program file ------------------------------------------===//
 #ifndef COMPILER_SERIALIZE_PROGRAMWRITER_H
 #define COMPILER_SERIALIZE_PROGRAMWRITER_H
 
@@ -13,7 +12,7 @@ namespace braid {
 struct ProgramParts {
   std::string target = "cpu";
   std::vector<std::string> cpuFeatures; ///< what the code needs of the machine
-  llvm::ArrayRef<char> code;            ///< shared object with every kernel; empty when there is none
+  llvm::ArrayRef<char> code; ///< shared object with every kernel; empty when there is none
 };
 
 /// Writes the module's cmd.program. One op is one table, in the order of the module: equal modules and code give equal

@@ -20,8 +20,7 @@ LogicalResult BufferAttr::verify(function_ref<InFlightDiagnostic()> emitError, F
   return success();
 }
 
-//===- Ops by themselves
-//-------------------------------------------------------------------------------------------===//
+//===- Ops by themselves ------------------------------------------------------------------------------------------===//
 
 LogicalResult ArenaOp::verify() {
   if (static_cast<int64_t>(getBytes()) < 0)
@@ -168,8 +167,7 @@ LogicalResult RepeatOp::verify() {
   return success();
 }
 
-//===- The program
-//-------------------------------------------------------------------------------------------------===//
+//===- The program ------------------------------------------------------------------------------------------------===//
 
 namespace {
 class ProgramChecker {

@@ -1,4 +1,4 @@
-//===- Buffers.cpp - which values share a buffer --------------------------------------------------------------------===//
+//===- Buffers.cpp - which values share a buffer ------------------------------------------------------------------===//
 #include "passes/analysis/Buffers.h"
 
 #include "dialects/cmd/CmdDialect.h"
@@ -22,7 +22,7 @@ static bool sameStrides(const BufferPlace &a, const BufferPlace &b) {
   return true;
 }
 
-//===- Values get locations ----------------------------------------------------------------------------------------===//
+//===- Values get locations ---------------------------------------------------------------------------------------===//
 
 Buffers::Member Buffers::describe(Value value) const {
   Member member;
@@ -154,7 +154,7 @@ void Buffers::reserve(Value value, int64_t begin) {
   add(reservation);
 }
 
-//===- Buffers become one ------------------------------------------------------------------------------------------===//
+//===- Buffers become one -----------------------------------------------------------------------------------------===//
 
 void Buffers::relocate(unsigned from, unsigned to, int64_t offset, ArrayRef<int64_t> strides) {
   Buffer &source = buffers[from], &target = buffers[to];
@@ -228,7 +228,7 @@ bool Buffers::tryMerge(Value source, Value result) {
   return false;
 }
 
-//===- Who notices -------------------------------------------------------------------------------------------------===//
+//===- Who notices ------------------------------------------------------------------------------------------------===//
 
 Segment Buffers::range(const Member &member, unsigned depth) {
   Segment bytes{member.at.offset, member.at.offset + member.bytes};
@@ -255,7 +255,8 @@ bool Buffers::sameContent(const Member &a, const Member &b) {
     return true;
   if (a.root != b.root || a.at.offset - a.inRoot.offset != b.at.offset - b.inRoot.offset)
     return false;
-  for (unsigned i = 0, e = std::max({a.at.strides.size(), b.at.strides.size(), a.inRoot.strides.size(), b.inRoot.strides.size()});
+  for (unsigned i = 0, e = std::max({a.at.strides.size(), b.at.strides.size(), a.inRoot.strides.size(),
+                                     b.inRoot.strides.size()});
        i < e; ++i)
     if (a.at.stride(i) - a.inRoot.stride(i) != b.at.stride(i) - b.inRoot.stride(i))
       return false;

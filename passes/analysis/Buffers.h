@@ -1,5 +1,4 @@
-//===- Buffers.h - which values share a buffer
-//---------------------------------------------------------------------===//
+//===- Buffers.h - which values share a buffer --------------------------------------------------------------------===//
 // Every value lies at a location: (buffer, offset, one stride per repeat around it). Some values must share: views,
 // what an op updates in place, what a repeat carries, slots of stacked values, results named outside. Between all
 // others that could share stands a cmd.materialize; `tryMerge` makes its source and its result one where nobody

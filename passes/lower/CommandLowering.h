@@ -1,5 +1,4 @@
-//===- CommandLowering.h - one entry function becoming a command list
-//------------------------------------------------===//
+//===- CommandLowering.h - one entry function becoming a command list ---------------------------------------------===//
 #ifndef PASSES_LOWER_COMMANDLOWERING_H
 #define PASSES_LOWER_COMMANDLOWERING_H
 

@@ -1,5 +1,4 @@
-//===- LowerLibraryCalls.cpp - gemm and grouped gemm on planned buffers
-//----------------------------------------------===//
+//===- LowerLibraryCalls.cpp - gemm and grouped gemm on planned buffers -------------------------------------------===//
 #include "passes/lower/CommandLowering.h"
 
 #include "passes/analysis/Views.h"

@@ -1,5 +1,4 @@
-//===- LowerToCommands.cpp - planned entry functions -> command lists
-//------------------------------------------------===//
+//===- LowerToCommands.cpp - planned entry functions -> command lists ---------------------------------------------===//
 // Nothing is decided here: PlanMemory said where values lie, the order of ops is the order of commands. Two values that
 // should be one buffer and are not become a copy.
 #include "passes/lower/CommandLowering.h"
@@ -19,8 +18,7 @@ namespace braid {
 #include "passes/Passes.h.inc"
 } // namespace braid
 
-//===- Names
-//-------------------------------------------------------------------------------------------------------===//
+//===- Names ------------------------------------------------------------------------------------------------------===//
 
 /// "layers.*.lsm scan" from the locations of a call and of the op in the callee, outermost first.
 static void collectNames(Location loc, SmallVectorImpl<StringRef> &names) {
@@ -45,8 +43,7 @@ StringAttr CommandLowering::nameOf(Operation *op, StringRef fallback) const {
   return names.empty() ? StringAttr() : StringAttr::get(op->getContext(), llvm::join(names, " "));
 }
 
-//===- Launches
-//----------------------------------------------------------------------------------------------------===//
+//===- Launches ---------------------------------------------------------------------------------------------------===//
 
 /// A tensor as the kernel's buffer parameter sees it: what is static in the parameter's type must be so.
 static LogicalResult checkParameter(Operation *op, StringRef name, MemRefType type, Value value) {
@@ -138,8 +135,7 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
   return success();
 }
 
-//===- Collectives
-//-------------------------------------------------------------------------------------------------===//
+//===- Collectives ------------------------------------------------------------------------------------------------===//
 
 int64_t CommandLowering::begin(Operation *op, StringAttr axis) {
   streams.insert(axis);
@@ -214,8 +210,7 @@ LogicalResult CommandLowering::lower(CommAwaitOp await) {
   return success();
 }
 
-//===- Structure
-//---------------------------------------------------------------------------------------------------===//
+//===- Structure --------------------------------------------------------------------------------------------------===//
 
 void CommandLowering::lower(cmd::MaterializeOp copy) {
   cmd::BufferAttr target = bufferOf(copy.getResult());

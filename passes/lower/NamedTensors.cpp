@@ -1,5 +1,4 @@
-//===- NamedTensors.cpp - the tensors that are known outside
-//-------------------------------------------------------===//
+//===- NamedTensors.cpp - the tensors that are known outside ------------------------------------------------------===//
 #include "passes/lower/NamedTensors.h"
 
 using namespace mlir;

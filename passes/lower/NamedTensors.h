@@ -1,5 +1,4 @@
-//===- NamedTensors.h - the tensors that are known outside
-//---------------------------------------------------------===//
+//===- NamedTensors.h - the tensors that are known outside --------------------------------------------------------===//
 // One table for all entry functions: equal names are one tensor, so all entries work on one parameter arena. Inputs and
 // outputs whose names stand for different shapes in different entries are called <entry>/<name>.
 #ifndef PASSES_LOWER_NAMEDTENSORS_H

@@ -1,5 +1,4 @@
-//===- PlanMemory.cpp - every tensor value gets an arena, an offset and strides
-//-------------------------------------===//
+//===- PlanMemory.cpp - every tensor value gets an arena, an offset and strides -----------------------------------===//
 // Decides only: the functions keep their ops and carry the answer as attributes (`cmd.results` on ops, `cmd.arguments`
 // on repeats, `cmd.buffer` and `cmd.tensors` on arguments and results of entries); arenas and tensors are written down
 // as a cmd.program. LowerToCommands reads both.

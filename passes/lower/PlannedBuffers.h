@@ -1,5 +1,4 @@
-//===- PlannedBuffers.h - the attributes that carry a memory plan
-//------------------------------------------------------===//
+//===- PlannedBuffers.h - the attributes that carry a memory plan -------------------------------------------------===//
 // cmd.results on an op and cmd.arguments on a repeat: one #cmd.buffer per value (unit where a value needs none);
 // cmd.buffer on arguments of an entry; cmd.tensors on arguments and results: what the program file calls them.
 #ifndef PASSES_LOWER_PLANNEDBUFFERS_H

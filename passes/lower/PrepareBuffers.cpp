@@ -1,5 +1,4 @@
-//===- PrepareBuffers.cpp - an entry function made ready for the memory plan
-//----------------------------------------===//
+//===- PrepareBuffers.cpp - an entry function made ready for the memory plan --------------------------------------===//
 #include "passes/lower/PrepareBuffers.h"
 
 #include "dialects/cmd/CmdDialect.h"
@@ -13,8 +12,7 @@
 using namespace mlir;
 using namespace braid;
 
-//===- Calls
-//-------------------------------------------------------------------------------------------------------===//
+//===- Calls ------------------------------------------------------------------------------------------------------===//
 
 namespace {
 class Inliner {
@@ -71,8 +69,7 @@ private:
 };
 } // namespace
 
-//===- Repeats
-//-----------------------------------------------------------------------------------------------------===//
+//===- Repeats ----------------------------------------------------------------------------------------------------===//
 
 /// Stacked results that nobody reads, or that stack what another one stacks, would cost memory and copies: they go.
 /// Returns the repeat without them.
@@ -145,8 +142,7 @@ static void stackEarly(RepeatOp repeat) {
   }
 }
 
-//===- Places where a value must lie in a certain buffer
-//-----------------------------------------------------------===//
+//===- Places where a value must lie in a certain buffer ----------------------------------------------------------===//
 
 static Value materialize(OpBuilder &builder, Location loc, Value value) {
   return cmd::MaterializeOp::create(builder, loc, value.getType(), value);

@@ -1,5 +1,4 @@
-//===- PrepareBuffers.h - an entry function made ready for the memory plan
-//------------------------------------------===//
+//===- PrepareBuffers.h - an entry function made ready for the memory plan ----------------------------------------===//
 #ifndef PASSES_LOWER_PREPAREBUFFERS_H
 #define PASSES_LOWER_PREPAREBUFFERS_H
 

@@ -1,5 +1,4 @@
-//===- ProveMemoryPlan.cpp - a memory plan, proved by walking through it
-//-----------------------------------------------===//
+//===- ProveMemoryPlan.cpp - a memory plan, proved by walking through it ------------------------------------------===//
 // Executes a planned entry function on tags instead of numbers, all iterations included: whatever an op reads must be
 // what the program wrote for it, results must not lie on operands, named tensors must hold their results at the end.
 // Nothing here knows how the plan was made.
@@ -115,7 +114,7 @@ struct Runs {
   StringRef arena;
   int64_t base;
   SmallVector<int64_t, 1> offsets; ///< from base
-  int64_t bytes;                   ///< of each run
+  int64_t bytes; ///< of each run
 
   bool overlaps(const Runs &other) const {
     if (arena != other.arena || offsets.empty() || other.offsets.empty())

@@ -1,5 +1,4 @@
-//===- braid-compile.cpp - a model description or a module -> a program file
-//------------------------------------------===//
+//===- braid-compile.cpp - a model description or a module -> a program file --------------------------------------===//
 #include "compiler/Driver.h"
 
 #include <CLI/CLI.hpp>
