@@ -1,5 +1,4 @@
-//===- EntryBuilder.cpp - arguments, results and the walk over the layers
-//------------------------------------------===//
+//===- EntryBuilder.cpp - arguments, results and the walk over the layers -----------------------------------------===//
 #include "frontend/EntryBuilder.h"
 
 using namespace mlir;

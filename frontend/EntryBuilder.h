@@ -1,5 +1,4 @@
-//===- EntryBuilder.h - one entry point
-//----------------------------------------------------------------------------===//
+//===- EntryBuilder.h - one entry point ---------------------------------------------------------------------------===//
 #ifndef FRONTEND_ENTRYBUILDER_H
 #define FRONTEND_ENTRYBUILDER_H
 
@@ -45,11 +44,11 @@ private:
 
 /// What flows through the layers of an entry, and what they return.
 struct LayerFlow {
-  mlir::Value x, documents, routerLoss;  ///< routerLoss [B, T]: null where nothing is trained
+  mlir::Value x, documents, routerLoss; ///< routerLoss [B, T]: null where nothing is trained
   llvm::SmallVector<mlir::Value>
       states; ///< caches, stacked, in plan order; none: states are zeros and their results unused
   llvm::SmallVector<mlir::Value> expertCounts; ///< per group with experts: [layers, E]
-  std::vector<int32_t> expertLayers;           ///< absolute indices of their rows
+  std::vector<int32_t> expertLayers; ///< absolute indices of their rows
 };
 
 /// Calls all layers: groups and runs as braid.repeat over stacked weights. `weights` in plan order.

@@ -1,5 +1,4 @@
-//===- ModelBuilder.cpp - entry points over one set of parameters
-//---------------------------------------------------===//
+//===- ModelBuilder.cpp - entry points over one set of parameters -------------------------------------------------===//
 #include "frontend/ModelBuilder.h"
 #include "frontend/EntryBuilder.h"
 #include "mlir/IR/Verifier.h"

@@ -1,5 +1,4 @@
-//===- Parameters.cpp - names, stacked shapes and keys
-//--------------------------------------------------------------===//
+//===- Parameters.cpp - names, stacked shapes and keys ------------------------------------------------------------===//
 #include "frontend/Parameters.h"
 
 using namespace braid;

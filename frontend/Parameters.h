@@ -1,5 +1,4 @@
-//===- Parameters.h - the parameters and caches of a model, as its entry points take them
-//--------------------------===//
+//===- Parameters.h - the parameters and caches of a model, as its entry points take them -------------------------===//
 #ifndef FRONTEND_PARAMETERS_H
 #define FRONTEND_PARAMETERS_H
 
@@ -11,7 +10,7 @@ namespace braid {
 /// A named tensor of the model; stacked over `layers` where there are several.
 struct NamedTensor {
   std::string name; ///< "layers.{}.lsm.wq", "layers.3.lsm.wq" (one layer), "embed.weight"
-  Shape shape;      ///< with the stacked dimensions
+  Shape shape; ///< with the stacked dimensions
   std::vector<int32_t> layers;
   Init init;
   bool decay = true, trained = true;

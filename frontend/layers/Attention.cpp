@@ -1,5 +1,4 @@
-//===- Attention.cpp - causal softmax attention with grouped heads and rotary positions
-//----------------------------===//
+//===- Attention.cpp - causal softmax attention with grouped heads and rotary positions ---------------------------===//
 // q, k, v = x wq, x wk, x wv; [norm]; [rope]; o = softmax(q k^T / sqrt(D)) v; o wo. Cached: k and v join the caches
 // first.
 #include "frontend/layers/LayerBuilder.h"

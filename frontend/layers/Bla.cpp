@@ -1,5 +1,4 @@
-//===- Bla.cpp - basic linear attention (class I)
-//------------------------------------------------------------------===//
+//===- Bla.cpp - basic linear attention (class I) -----------------------------------------------------------------===//
 //   M_t = M_{t-1} + phi(k_t)^T v_t      o_t = scale phi(q_t) M_t
 // Not normalised by the sum of keys: the norm per head takes that role.
 #include "frontend/layers/LsmParts.h"

@@ -1,5 +1,4 @@
-//===- Deltanet.cpp - the delta rule (class H)
-//---------------------------------------------------------------------===//
+//===- Deltanet.cpp - the delta rule (class H) --------------------------------------------------------------------===//
 //   M_t = M_{t-1} + k_t^T beta_t (v_t - k_t M_{t-1})      q, k of length 1, beta = sigmoid(x wb)
 #include "frontend/layers/LsmParts.h"
 

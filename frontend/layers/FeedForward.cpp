@@ -1,5 +1,4 @@
-//===- FeedForward.cpp - dense feed-forward and mixture of experts
-//-------------------------------------------------===//
+//===- FeedForward.cpp - dense feed-forward and mixture of experts ------------------------------------------------===//
 // Dense: act(x w1) [* x w3] w2. Experts: f32 router, top-k, dropless rows sorted by expert, grouped linears, weighted
 // sum.
 #include "frontend/layers/LayerBuilder.h"

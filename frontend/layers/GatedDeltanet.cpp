@@ -1,5 +1,4 @@
-//===- GatedDeltanet.cpp - the delta rule on a decaying state (class GH)
-//-------------------------------------------===//
+//===- GatedDeltanet.cpp - the delta rule on a decaying state (class GH) ------------------------------------------===//
 //   M~ = exp(g_t) M_{t-1}      M_t = M~ + k_t^T beta_t (v_t - k_t M~)      g = -exp(a_log) softplus(x wa + dt_bias)
 // q, k of length 1; key_heads may be fewer than heads.
 #include "frontend/layers/LsmParts.h"

@@ -1,5 +1,4 @@
-//===- Gla.cpp - gated linear attention (class V)
-//------------------------------------------------------------------===//
+//===- Gla.cpp - gated linear attention (class V) -----------------------------------------------------------------===//
 //   M_t = diag(exp g_t) M_{t-1} + k_t^T v_t      g = logsigmoid(x wf1 wf2 + bf) / gate_divisor, per key channel
 #include "frontend/layers/LsmParts.h"
 

@@ -1,5 +1,4 @@
-//===- LsmParts.cpp - projections, convolutions, gates, scan and output of linear sequence models
-//------------------===//
+//===- LsmParts.cpp - projections, convolutions, gates, scan and output of linear sequence models -----------------===//
 #include "frontend/layers/LsmParts.h"
 #include <cmath>
 

@@ -1,5 +1,4 @@
-//===- Mamba2.cpp - selective state space with one decay per head (class S)
-//----------------------------------------===//
+//===- Mamba2.cpp - selective state space with one decay per head (class S) ---------------------------------------===//
 //   delta = softplus(x wdt + dt_bias)      g = -exp(a_log) delta      k = B, q = C (key_heads groups), v = delta x
 //   M_t = exp(g_t) M_{t-1} + k_t^T v_t      y = q M + d x      out = norm(y act(z)) wo, norm over each group of heads
 // The gate comes before the norm. d is one skip factor per head.

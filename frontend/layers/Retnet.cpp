@@ -1,5 +1,4 @@
-//===- Retnet.cpp - retention (class S0)
-//---------------------------------------------------------------------------===//
+//===- Retnet.cpp - retention (class S0) --------------------------------------------------------------------------===//
 //   M_t = gamma_h M_{t-1} + k_t^T v_t      gamma_h = 1 - 2^(-5-h)      q, k rotated
 // The log decays are an untrained entry of the weights: data, so that layers share one function and files can differ.
 #include "frontend/layers/LsmParts.h"

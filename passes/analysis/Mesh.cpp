@@ -1,5 +1,4 @@
-//===- Mesh.cpp - named axes of the ranks
-//----------------------------------------------------------------------------===//
+//===- Mesh.cpp - named axes of the ranks -------------------------------------------------------------------------===//
 #include "passes/analysis/Mesh.h"
 #include "dialects/braid/BraidDialect.h"
 #include "mlir/IR/Builders.h"

@@ -1,5 +1,4 @@
-//===- BlockGradient.cpp - reverse mode over blocks, repeats and layer functions
-//------------------------------------===//
+//===- BlockGradient.cpp - reverse mode over blocks, repeats and layer functions ----------------------------------===//
 #include "passes/autodiff/BlockGradient.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 

@@ -1,5 +1,4 @@
-//===- Differentiate.cpp - train_step: forward, backward, optimizer
-//-------------------------------------------------===//
+//===- Differentiate.cpp - train_step: forward, backward, optimizer -----------------------------------------------===//
 // Works on logical tensors, before any sharding: nothing here knows of ranks or slices.
 #include "passes/Passes.h"
 #include "passes/autodiff/BlockGradient.h"

@@ -1,5 +1,4 @@
-//===- TileGradient.cpp - one rule per operation
-//-------------------------------------------------------------------===//
+//===- TileGradient.cpp - one rule per operation ------------------------------------------------------------------===//
 #include "passes/autodiff/TileGradient.h"
 #include "dialects/tile/TileDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"

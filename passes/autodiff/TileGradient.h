@@ -1,5 +1,4 @@
-//===- TileGradient.h - reverse mode over tile operations
-//----------------------------------------------------------===//
+//===- TileGradient.h - reverse mode over tile operations ---------------------------------------------------------===//
 //
 //   y = f(x) as emitted by a row-wise op, a cotangent dy of y   -->   dx = (df/dx)^T dy, in the same kernel
 //

@@ -5,8 +5,7 @@ using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
 
-//===- Index arithmetic
-//--------------------------------------------------------------------------------------------===//
+//===- Index arithmetic -------------------------------------------------------------------------------------------===//
 
 Value TileLowering::constant(int64_t value) {
   Value &known = constants[value];
@@ -52,8 +51,7 @@ Value TileLowering::remainder(Value x, int64_t y) {
   return y == 1 ? constant(0) : arith::RemUIOp::create(b, loc, x, constant(y)).getResult();
 }
 
-//===- Vectors
-//-----------------------------------------------------------------------------------------------------===//
+//===- Vectors ----------------------------------------------------------------------------------------------------===//
 
 Value TileLowering::zero(Type type) { return arith::ConstantOp::create(b, loc, b.getZeroAttr(type)); }
 
@@ -113,8 +111,7 @@ Value TileLowering::rowMask(Value row, Value limit, int64_t width) {
   return arith::AndIOp::create(b, loc, below, above);
 }
 
-//===- Stack buffers
-//-----------------------------------------------------------------------------------------------===//
+//===- Stack buffers ----------------------------------------------------------------------------------------------===//
 
 Value TileLowering::offsetIn(const View &view, ArrayRef<Value> lead, Value column) {
   Value offset = column;
@@ -153,8 +150,7 @@ void TileLowering::writeView(const View &view, ArrayRef<Value> lead, const Strip
     vector::StoreOp::create(b, loc, value, view.memref, ValueRange{offset});
 }
 
-//===- Buffer arguments
-//--------------------------------------------------------------------------------------------===//
+//===- Buffer arguments -------------------------------------------------------------------------------------------===//
 
 TileLowering::Access TileLowering::access(Value buffer, ValueRange indices, ArrayRef<int64_t> dims, Value limit) {
   const View &view = arguments[buffer];
@@ -305,8 +301,7 @@ void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const S
     vector::StoreOp::create(b, loc, value, memref, ValueRange{offset});
 }
 
-//===- Lazy tiles
-//--------------------------------------------------------------------------------------------------===//
+//===- Lazy tiles -------------------------------------------------------------------------------------------------===//
 
 Value TileLowering::eval(Value v, ArrayRef<Value> lead, const Strip &strip) {
   VectorType type = tileType(v);

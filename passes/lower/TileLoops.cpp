@@ -5,8 +5,7 @@ using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
 
-//===- Loop nests
-//--------------------------------------------------------------------------------------------------===//
+//===- Loop nests -------------------------------------------------------------------------------------------------===//
 
 SmallVector<Value> TileLowering::repeat(Value begin, Value end, Value step, ValueRange carried,
                                         function_ref<SmallVector<Value>(Value, ValueRange)> body) {
@@ -120,8 +119,7 @@ void TileLowering::storeGroup(ArrayRef<tile::StoreOp> stores) {
   guards.resize(outerGuards);
 }
 
-//===- Reductions
-//--------------------------------------------------------------------------------------------------===//
+//===- Reductions -------------------------------------------------------------------------------------------------===//
 
 Value TileLowering::combine(tile::ReduceKind kind, Value x, Value y) {
   bool isFloat = isa<FloatType>(elementOf(x));
@@ -311,8 +309,7 @@ void TileLowering::cumsumLast(tile::CumsumOp op) {
   own(op.getResult(), target);
 }
 
-//===- Other kept tiles
-//--------------------------------------------------------------------------------------------===//
+//===- Other kept tiles -------------------------------------------------------------------------------------------===//
 
 void TileLowering::insertRows(tile::InsertRowsOp op) {
   auto type = cast<VectorType>(op.getType());

@@ -41,8 +41,7 @@ View TileLowering::packed(Value v, SmallVectorImpl<Buffer *> &temporary) {
   return view;
 }
 
-//===- Transpose
-//---------------------------------------------------------------------------------------------------===//
+//===- Transpose --------------------------------------------------------------------------------------------------===//
 
 /// v[j][i] = v[i][j]. Vectors of several 128-bit lanes first turn squares inside the lanes, then the lanes: each step
 /// is one cheap instruction. Short vectors take log2(width) rounds of exchanges.
@@ -161,8 +160,7 @@ void TileLowering::transpose(tile::TransposeOp op) {
   own(op.getResult(), to);
 }
 
-//===- Dot
-//---------------------------------------------------------------------------------------------------------===//
+//===- Dot --------------------------------------------------------------------------------------------------------===//
 
 void TileLowering::dot(tile::DotOp op) {
   auto type = cast<VectorType>(op.getType());
@@ -242,8 +240,7 @@ void TileLowering::dot(tile::DotOp op) {
   own(op.getResult(), target);
 }
 
-//===- Solve
-//-------------------------------------------------------------------------------------------------------===//
+//===- Solve ------------------------------------------------------------------------------------------------------===//
 
 void TileLowering::solve(tile::SolveOp op) {
   auto type = cast<VectorType>(op.getType());

@@ -117,8 +117,7 @@ void TilePlan::forceOperands(Operation *op) {
   }
 }
 
-//===- Groups of stores
-//--------------------------------------------------------------------------------------------===//
+//===- Groups of stores -------------------------------------------------------------------------------------------===//
 
 static bool sameRows(tile::StoreOp a, tile::StoreOp b) {
   auto first = [](tile::StoreOp op) { return op.getIndices()[op.getDims().front()]; };
@@ -163,8 +162,7 @@ Operation *TilePlan::leader(Operation *op) const {
   return it == leaders.end() ? op : it->second;
 }
 
-//===- Costs
-//-------------------------------------------------------------------------------------------------------===//
+//===- Costs ------------------------------------------------------------------------------------------------------===//
 
 static int64_t ownCost(Operation *op) {
   if (auto load = dyn_cast<tile::LoadOp>(op)) {

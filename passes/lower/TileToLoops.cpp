@@ -20,8 +20,7 @@ TileLowering::TileLowering(func::FuncOp kernel, int64_t vectorBytes)
     : kernel(kernel), vectorBytes(vectorBytes), plan(kernel, vectorBytes), b(kernel.getContext()),
       loc(kernel.getLoc()) {}
 
-//===- Buffers and lifetimes
-//---------------------------------------------------------------------------------------===//
+//===- Buffers and lifetimes --------------------------------------------------------------------------------------===//
 
 Buffer *TileLowering::allocate(VectorType type) {
   Type stored = storageType(type.getElementType());
@@ -163,8 +162,7 @@ View TileLowering::destination(Value v, Value through) {
   return viewOf(buffer, tileType(v));
 }
 
-//===- The walk
-//----------------------------------------------------------------------------------------------------===//
+//===- The walk ---------------------------------------------------------------------------------------------------===//
 
 LogicalResult TileLowering::lowerBlock(Block &block) {
   Block *outer = std::exchange(current, &block);
@@ -451,8 +449,7 @@ LogicalResult TileLowering::lowerIf(scf::IfOp op) {
   return success(!failedOnce);
 }
 
-//===- The function
-//------------------------------------------------------------------------------------------------===//
+//===- The function -----------------------------------------------------------------------------------------------===//
 
 void TileLowering::buildEntry() {
   MLIRContext *context = kernel.getContext();
@@ -563,8 +560,7 @@ LogicalResult TileLowering::run() {
   return success();
 }
 
-//===- The pass
-//----------------------------------------------------------------------------------------------------===//
+//===- The pass ---------------------------------------------------------------------------------------------------===//
 
 /// Dots read transposed operands as they are; dead tiles disappear.
 static void prepare(func::FuncOp kernel) {

@@ -1,5 +1,4 @@
-//===- AttentionKernels.cpp - attn.causal, attn.causal_grad, attn.append become launches
-//---------------------------===//
+//===- AttentionKernels.cpp - attn.causal, attn.causal_grad, attn.append become launches --------------------------===//
 //
 // Keys of a query are an interval (AttnOps.td); with d = documents[t], p = prefix, w = window:
 //   training   max(d + p, 0, t + p - w + 1) <= s <= t + p            cache    max(0, t - d - w + 1) <= s <= t - d
@@ -129,8 +128,7 @@ public:
   Var prefix; ///< set by kernels that have it as a parameter
 };
 
-//===- Forward
-//-------------------------------------------------------------------------------------------------------===//
+//===- Forward ----------------------------------------------------------------------------------------------------===//
 
 /// Program (block of query rows, head, batch).
 void writeForward(KernelBuilder &k, const AttentionShape &shape) {
@@ -167,8 +165,7 @@ void writeDecode(KernelBuilder &k, const AttentionShape &shape) {
   k.store(cast(sums, lse.element()), lse, {b, h, 0}, {.dims = {1}});
 }
 
-//===- Backward
-//------------------------------------------------------------------------------------------------------===//
+//===- Backward ---------------------------------------------------------------------------------------------------===//
 
 /// One pair of tiles: P and dS.
 struct GradTiles {
@@ -243,7 +240,7 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
                  Var delta = sum(d * a.loadRows(in.o, b, t0, h, R, tokens), 1);
                  Var lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
                  auto seen = a.rowIntervals(in.documents, b, t0, R);
-          // q carries the scale once already.
+                 // q carries the scale once already.
                  auto tiles =
                      gradTiles(a, queries, d, lse, delta, ks, vs, a.visible(seen, s0, R), k.constant(shape.compute, 1));
                  return {dotTA(tiles.ds, queries, now[0]), dotTA(tiles.p, d, now[1])};
@@ -253,8 +250,7 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   a.storeRows(out[1], dv, b, s0, g);
 }
 
-//===- append
-//--------------------------------------------------------------------------------------------------------===//
+//===- append -----------------------------------------------------------------------------------------------------===//
 
 /// Program (token, batch): row t - documents[t] of the cache.
 void writeAppend(KernelBuilder &k, Type element, int64_t groups, int64_t size) {
@@ -270,8 +266,7 @@ void writeAppend(KernelBuilder &k, Type element, int64_t groups, int64_t size) {
   });
 }
 
-//===- Launches
-//------------------------------------------------------------------------------------------------------===//
+//===- Launches ---------------------------------------------------------------------------------------------------===//
 
 template <typename Op> AttentionShape shapeOfOp(Op op, bool cache) {
   Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());

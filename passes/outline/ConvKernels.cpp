@@ -1,5 +1,4 @@
-//===- ConvKernels.cpp - short_conv and its gradient become launches
-//-----------------------------------------------===//
+//===- ConvKernels.cpp - short_conv and its gradient become launches ----------------------------------------------===//
 //
 //   y_t = sum_j w_j x_{t - s}, s = K - 1 - j, over the taps with t - s >= documents[t]; x_{-i} is row K - 1 - i of
 //   `tail`. L = number of tokens that are not padding; new_tail = the K - 1 inputs before token L.

@@ -1,5 +1,4 @@
-//===- FuseRows.cpp - which row-wise ops share a kernel
-//--------------------------------------------------------------===//
+//===- FuseRows.cpp - which row-wise ops share a kernel -----------------------------------------------------------===//
 // Greedy, in block order. A cluster stands at one position of its block: an op joins either by moving the cluster down
 // to itself (no outside user of a member stands before it) or by moving up to the cluster (all its other operands are
 // defined before it). Then SSA dominance is the whole legality; a result that is a sum over rows is never used inside.
@@ -44,7 +43,7 @@ namespace {
 
 struct Cluster {
   SmallVector<Operation *> members; // in block order
-  int64_t position;                 // index of the anchor, a member
+  int64_t position; // index of the anchor, a member
   Operation *anchor;
   llvm::SetVector<Value> values; // operands and results
 };

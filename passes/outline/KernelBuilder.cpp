@@ -1,5 +1,4 @@
-//===- KernelBuilder.cpp - parameters, memory and control flow of a tile kernel; arithmetic is in Var.cpp
-//----------===//
+//===- KernelBuilder.cpp - parameters, memory and control flow of a tile kernel; arithmetic is in Var.cpp ---------===//
 #include "passes/outline/KernelBuilder.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 

@@ -1,5 +1,4 @@
-//===- KernelBuilder.h - writing a tile kernel like its equation
-//---------------------------------------------------===//
+//===- KernelBuilder.h - writing a tile kernel like its equation --------------------------------------------------===//
 //
 //   KernelBuilder k(module, "scale_add", {"row"});
 //   Var x = k.buffer("x", f32, {kDynamic, 64}), y = k.buffer("y", f32, {kDynamic, 64}), rows = k.index("rows");
@@ -50,8 +49,7 @@ private:
 };
 using Vars = llvm::SmallVector<Var>;
 
-// ---- elementwise (float, integer or index; integers are signed)
-// -------------------------------------------------------
+// ---- elementwise (float, integer or index; integers are signed) -----------------------------------------------------
 Var operator+(Var a, Var b);
 Var operator-(Var a, Var b);
 Var operator*(Var a, Var b);
@@ -84,7 +82,7 @@ BRAID_VAR_NUMBER(ne)
 BRAID_VAR_NUMBER(gt)
 BRAID_VAR_NUMBER(ge)
 #undef BRAID_VAR_NUMBER
-Var both(Var a, Var b);   ///< bitwise and
+Var both(Var a, Var b); ///< bitwise and
 Var either(Var a, Var b); ///< bitwise or
 Var exclusive(Var a, Var b); ///< bitwise exclusive or
 Var shiftLeft(Var a, int64_t bits);
@@ -130,8 +128,7 @@ Var slice(Var x, int64_t offset, int64_t size); ///< of the last dimension
 Var concat(llvm::ArrayRef<Var> xs); ///< along the last dimension
 Var reshape(Var x, Shape shape);
 
-// ---- the kernel
-// -------------------------------------------------------------------------------------------------------
+// ---- the kernel -----------------------------------------------------------------------------------------------------
 
 /// An index operand: a Var or a number.
 struct Index {

@@ -1,5 +1,4 @@
-//===- LinearKernels.cpp - projections and experts: library GEMMs, and tile kernels where the library has none
-//--------===//
+//===- LinearKernels.cpp - projections and experts: library GEMMs, and tile kernels where the library has none ----===//
 // f32 and bf16 go to tile.gemm and tile.grouped_gemm. f64 (exact gradient tests) has no library: blocks of tile.dot.
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -101,8 +100,7 @@ LogicalResult outlineGradWeight(LinearGradWeightOp op, OutlineContext &context) 
   return success();
 }
 
-//===- Experts
-//------------------------------------------------------------------------------------------------------===//
+//===- Experts ----------------------------------------------------------------------------------------------------===//
 
 /// y[r] = a[r] op(b[g]) (+ c) for the rows of group g, or (weight) y[g] = a_g^T b_g.
 Value groupedF64(Operation *op, Value a, Value b, Value offsets, Value c, bool weight, bool transposeB,

@@ -1,5 +1,4 @@
-//===- LossKernels.cpp - cross entropy over any vocabulary, sums in a fixed order
-//-----------------------------------===//
+//===- LossKernels.cpp - cross entropy over any vocabulary, sums in a fixed order ---------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -1,5 +1,4 @@
-//===- LsmChunk.cpp - decay tables and score tiles of a chunk
-//------------------------------------------------------===//
+//===- LsmChunk.cpp - decay tables and score tiles of a chunk -----------------------------------------------------===//
 #include "passes/outline/LsmChunk.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -8,8 +7,7 @@ using namespace mlir;
 
 namespace braid {
 
-//===- The class
-//-----------------------------------------------------------------------------------------------------===//
+//===- The class --------------------------------------------------------------------------------------------------===//
 
 llvm::StringRef LsmShape::className() const {
   switch (classId) {
@@ -35,8 +33,7 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
   return name;
 }
 
-//===- Tiles in memory
-//-----------------------------------------------------------------------------------------------===//
+//===- Tiles in memory --------------------------------------------------------------------------------------------===//
 
 ChunkMath::ChunkMath(KernelBuilder &k, const LsmShape &shape, Var chunks)
     : k(k), shape(shape), n(k.program(0)), h(k.program(1)), b(k.program(2)),
@@ -68,8 +65,7 @@ void ChunkMath::storeState(Var tile, Var buffer, Index first) {
   k.store(cast(tile, buffer.element()), buffer, {b, n, h, 0, first});
 }
 
-//===- Decays
-//----------------------------------------------------------------------------------------------------------===//
+//===- Decays -----------------------------------------------------------------------------------------------------===//
 
 void ChunkMath::loadDecay(Var logDecay) {
   if (!shape.decays())
@@ -118,8 +114,7 @@ Var ChunkMath::decayed(Var x) {
   return x * weight;
 }
 
-//===- Scores
-//----------------------------------------------------------------------------------------------------------===//
+//===- Scores -----------------------------------------------------------------------------------------------------===//
 
 Var ChunkMath::scores(Var q, Var keys) {
   return shape.vectorDecay() ? vectorScores(q, keys, {}).s : decayed(dotTB(q, keys));
@@ -191,8 +186,7 @@ ChunkMath::Scores ChunkMath::vectorScores(Var q, Var keys, Var ds) {
   return out;
 }
 
-//===- Loops
-//-----------------------------------------------------------------------------------------------------------===//
+//===- Loops ------------------------------------------------------------------------------------------------------===//
 
 Vars ChunkMath::valueLoop(llvm::ArrayRef<Var> carried, llvm::function_ref<Vars(Index, llvm::ArrayRef<Var>)> body) {
   if (shape.values == VB)

@@ -1,5 +1,4 @@
-//===- LsmChunk.h - what the chunk kernels of all transition classes share
-//-----------------------------------------===//
+//===- LsmChunk.h - what the chunk kernels of all transition classes share ----------------------------------------===//
 //
 //   M_t = Theta_t M_{t-1} + k_t^T v_t, o_t = q_t M_t over one chunk of C tokens, rows of a tile (lsm-family.md section
 //   4): c_i = g_1 + .. + g_i (inclusive, restarted at every chunk);  exp(c): from the in-state to row i; exp(c_C - c):
@@ -20,9 +19,9 @@ namespace braid {
 struct LsmShape {
   LsmClass classId;
   int64_t heads, keys, values;
-  int64_t chunk = 0;                  ///< C; 0 in kernels that see no tokens
+  int64_t chunk = 0; ///< C; 0 in kernels that see no tokens
   mlir::Type token, gate, beta, state; ///< element types in memory
-  mlir::Type compute;                 ///< f32, or f64 where the state is f64
+  mlir::Type compute; ///< f32, or f64 where the state is f64
 
   bool decays() const { return classId != LsmClass::I && classId != LsmClass::H; }
   bool constantDecay() const { return classId == LsmClass::S0; }
@@ -60,7 +59,7 @@ public:
   /// Reads the log decays; the decay functions below need it. Does nothing for classes without decay.
   void loadDecay(Var logDecay);
   Var fromStart(Var x); ///< x * exp(c), x [C, K]
-  Var toEnd(Var x);     ///< x * exp(c_C - c)
+  Var toEnd(Var x); ///< x * exp(c_C - c)
   /// exp(c_C) as [K] (class V), a scalar (S0, S, GH) or nothing (I, H).
   Var acrossChunk();
   /// c_C: [K] (V) or a scalar.
@@ -84,8 +83,8 @@ public:
 
   KernelBuilder &k;
   const LsmShape &shape;
-  Var n, h, b;             ///< program coordinates
-  Var lo, hi;              ///< tokens of the chunk
+  Var n, h, b; ///< program coordinates
+  Var lo, hi; ///< tokens of the chunk
   int64_t C, K, VB;
 
 private:
@@ -94,7 +93,7 @@ private:
   struct RowTile;
   Scores vectorScores(Var q, Var k, Var ds);
 
-  Var c;      ///< cumulative log decay, f64: [C] or [C, K]
+  Var c; ///< cumulative log decay, f64: [C] or [C, K]
   Var weight; ///< exp(c_i - c_j) as [C, C], scalar decays
 };
 

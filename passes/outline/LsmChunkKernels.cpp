@@ -1,5 +1,4 @@
-//===- LsmChunkKernels.cpp - states and outputs of chunks, and the cotangent of the in-state
-//-----------------------===//
+//===- LsmChunkKernels.cpp - states and outputs of chunks, and the cotangent of the in-state ----------------------===//
 //
 //   plain classes (I, S0, S, V)            delta classes (H, GH), lsm-family 4.4
 //   X  = (K exp(c_C - c))^T V              X = (K exp(c_C - c))^T U0,  U0 = (I + A)^-1 beta V

@@ -1,5 +1,4 @@
-//===- LsmKernels.cpp - lsm.chunk_*, lsm.state_scan*, lsm.step become launches
-//-------------------------------------===//
+//===- LsmKernels.cpp - lsm.chunk_*, lsm.state_scan*, lsm.step become launches ------------------------------------===//
 #include "passes/outline/LsmKernels.h"
 #include "passes/outline/OutlineFamilies.h"
 

@@ -1,5 +1,4 @@
-//===- LsmKernels.h - the kernel writers behind outlineLsm
-//---------------------------------------------------------===//
+//===- LsmKernels.h - the kernel writers behind outlineLsm --------------------------------------------------------===//
 // Each writes the body of one kernel for one LsmShape; parameters carry the operand names of the op.
 #ifndef PASSES_OUTLINE_LSMKERNELS_H
 #define PASSES_OUTLINE_LSMKERNELS_H

@@ -1,13 +1,11 @@
-//===- LsmScanKernels.cpp - the chunk table, the scans over chunk states, and the decode step
-//----------------------===//
+//===- LsmScanKernels.cpp - the chunk table, the scans over chunk states, and the decode step ---------------------===//
 #include "passes/outline/LsmKernels.h"
 
 using namespace mlir;
 
 namespace braid {
 
-// ---- chunk_table
-// ------------------------------------------------------------------------------------------------------
+// ---- chunk_table ----------------------------------------------------------------------------------------------------
 //
 //   Row r = (lo, hi, restart, 0). A chunk begins where a document begins, and every C tokens inside it; restart says
 //   that the document begins at lo. Rows past the last chunk are empty (hi = lo) and stand for the padding tokens, C
@@ -47,8 +45,7 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize) {
   });
 }
 
-// ---- state_scan
-// -------------------------------------------------------------------------------------------------------
+// ---- state_scan -----------------------------------------------------------------------------------------------------
 //
 //   M <- P M + X over the chunks of a row; a chunk that restarts begins from zero. `m` gets the in-state of every
 //   chunk. Backwards: D <- P^T D + dM, last chunk first; `dx` gets D' of every chunk's out-state. One program per
@@ -123,8 +120,7 @@ void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape) {
   scan.storeRow(out[0], dInitial);
 }
 
-// ---- step
-// -------------------------------------------------------------------------------------------------------------
+// ---- step -----------------------------------------------------------------------------------------------------------
 //
 //   M~ = exp(g) M;   plain: M' = M~ + k^T v;   delta: M' = M~ + k^T beta (v - k M~);   o = q M'
 //   A document that begins here starts from zero; a padding token gives o = 0 and leaves the state as it is.

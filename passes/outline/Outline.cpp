@@ -1,5 +1,4 @@
-//===- Outline.cpp - braid-outline: every model op to a launch, a library call or a view
-//-----------------------------===//
+//===- Outline.cpp - braid-outline: every model op to a launch, a library call or a view --------------------------===//
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
 #include "passes/Passes.h"

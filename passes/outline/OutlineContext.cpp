@@ -1,5 +1,4 @@
-//===- OutlineContext.cpp - kernels by name, launches, views
-//---------------------------------------------------------===//
+//===- OutlineContext.cpp - kernels by name, launches, views ------------------------------------------------------===//
 #include "passes/outline/OutlineContext.h"
 
 using namespace mlir;

@@ -1,5 +1,4 @@
-//===- OutlineContext.h - what every family of kernels uses to outline an op
-//---------------------------------------===//
+//===- OutlineContext.h - what every family of kernels uses to outline an op --------------------------------------===//
 #ifndef PASSES_OUTLINE_OUTLINECONTEXT_H
 #define PASSES_OUTLINE_OUTLINECONTEXT_H
 

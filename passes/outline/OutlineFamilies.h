@@ -1,5 +1,4 @@
-//===- OutlineFamilies.h - one function per family of model ops
-//----------------------------------------------------===//
+//===- OutlineFamilies.h - one function per family of model ops ---------------------------------------------------===//
 // Each takes an op of its family, builds launches before it, and replaces it. Failure has emitted an error.
 #ifndef PASSES_OUTLINE_OUTLINEFAMILIES_H
 #define PASSES_OUTLINE_OUTLINEFAMILIES_H

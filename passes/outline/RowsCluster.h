@@ -1,5 +1,4 @@
-//===- RowsCluster.h - row-wise ops over the same rows
-//---------------------------------------------------------------===//
+//===- RowsCluster.h - row-wise ops over the same rows ------------------------------------------------------------===//
 #ifndef PASSES_OUTLINE_ROWSCLUSTER_H
 #define PASSES_OUTLINE_ROWSCLUSTER_H
 

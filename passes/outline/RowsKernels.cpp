@@ -1,5 +1,4 @@
-//===- RowsKernels.cpp - one kernel per cluster of row-wise ops and their gradients
-//----------------------------------===//
+//===- RowsKernels.cpp - one kernel per cluster of row-wise ops and their gradients -------------------------------===//
 //
 //   program p: for its rows, R at a time:  load token tiles, emit every op, store what is used outside
 //   a cotangent of a whole operand: summed over the program's rows into partials[p], a second launch adds the partials
@@ -173,11 +172,7 @@ FailureOr<SmallVector<Value>> RowsKernel::emitGradient(RowsGradOp op, TileEmitte
   state.addTypes(types);
   state.addAttributes(op.getOpAttributes().getValue());
   Operation *forward = Operation::create(state);
-  auto iface = dyn_cast<RowsOpInterface>(forward);
-  if (!iface) {
-    forward->destroy();
-    return op.emitOpError() << "'" << op.getOp() << "' is not a row-wise op";
-  }
+  auto iface = cast<RowsOpInterface>(forward);
   ValueRange inputTiles = tiles.take_front(op.getInputs().size()), dys = tiles.drop_front(op.getInputs().size());
   Block *block = e.builder.getInsertionBlock();
   auto point = e.builder.getInsertionPoint();

@@ -1,5 +1,4 @@
-//===- StructureKernels.cpp - document starts, copies where a view is not contiguous, constants
-//-----------------------===//
+//===- StructureKernels.cpp - document starts, copies where a view is not contiguous, constants -------------------===//
 #include "passes/analysis/Views.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -1,5 +1,4 @@
-//===- Var.cpp - arithmetic of kernel values
-//------------------------------------------------------------------------===//
+//===- Var.cpp - arithmetic of kernel values ----------------------------------------------------------------------===//
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/outline/KernelBuilder.h"
 
@@ -109,8 +108,7 @@ Var cos(Var x) { return x.with(math::CosOp::create(x.b(), x)); }
 Var tanh(Var x) { return x.with(math::TanhOp::create(x.b(), x)); }
 Var sigmoid(Var x) { return 1.0 / (exp(-x) + 1.0); }
 
-//===- Tiles
-//--------------------------------------------------------------------------------------------------------===//
+//===- Tiles ------------------------------------------------------------------------------------------------------===//
 
 Var dot(Var a, Var b, Var acc, DotOptions options) {
   int64_t m = a.dim(options.transposeA ? 1 : 0), n = b.dim(options.transposeB ? 0 : 1);

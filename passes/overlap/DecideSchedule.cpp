@@ -1,5 +1,4 @@
-//===- DecideSchedule.cpp - which layers are sliced, how, and in which order their tasks run
-//---------------------------===//
+//===- DecideSchedule.cpp - which layers are sliced, how, and in which order their tasks run ----------------------===//
 #include "passes/Passes.h"
 
 using namespace mlir;
@@ -42,9 +41,14 @@ public:
     for (auto layer : getOperation().getOps<func::FuncOp>())
       if (!layer.isPublic() && failed(decide(layer)))
         return signalPassFailure();
+    if (pipeline != "none" && overlapDegree > 1 && scheduled == 0)
+      getOperation().emitWarning() << "no layer exchanges expert rows between ranks: pipeline " << pipeline
+                                   << " has nothing to overlap (--mesh=dp=N,ep=N gives it something)";
   }
 
 private:
+  int64_t scheduled = 0;
+
   LogicalResult decide(func::FuncOp layer) {
     bool exchanges =
         layer.walk([](Operation *op) { return isDataExchange(op) ? WalkResult::interrupt() : WalkResult::advance(); })
@@ -63,6 +67,7 @@ private:
     SmallVector<int64_t> bounds;
     for (int64_t i = 0; i <= degree; ++i)
       bounds.push_back(tokens / degree * i);
+    ++scheduled;
     Builder b(&getContext());
     layer->setAttr(attrs::schedule,
                    b.getDictionaryAttr({b.getNamedAttr("pipeline", b.getStringAttr(pipeline)),

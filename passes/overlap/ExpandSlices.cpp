@@ -1,5 +1,4 @@
-//===- ExpandSlices.cpp - the schedule's token slices become ops
-//------------------------------------------------------===//
+//===- ExpandSlices.cpp - the schedule's token slices become ops --------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/overlap/SliceLayer.h"
 #include "passes/shard/FunctionRewriter.h"

@@ -1,5 +1,4 @@
-//===- SliceLayer.cpp - one layer function, cut along its tokens
-//-------------------------------------------------------===//
+//===- SliceLayer.cpp - one layer function, cut along its tokens --------------------------------------------------===//
 #include "passes/overlap/SliceLayer.h"
 #include "mlir/IR/Matchers.h"
 

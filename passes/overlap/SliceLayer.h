@@ -1,5 +1,4 @@
-//===- SliceLayer.h - one layer function, cut along its tokens
-//--------------------------------------------------------===//
+//===- SliceLayer.h - one layer function, cut along its tokens ----------------------------------------------------===//
 #ifndef PASSES_OVERLAP_SLICELAYER_H
 #define PASSES_OVERLAP_SLICELAYER_H
 
@@ -24,9 +23,9 @@ public:
 private:
   struct Cut {
     TokenKind kind = TokenKind::whole;
-    int64_t dim = 1;                        ///< along which parts stand one after the other
-    llvm::SmallVector<mlir::Value> parts;   ///< empty: not cut
-    mlir::Value merged;                     ///< the whole value, when somebody asked for it
+    int64_t dim = 1; ///< along which parts stand one after the other
+    llvm::SmallVector<mlir::Value> parts; ///< empty: not cut
+    mlir::Value merged; ///< the whole value, when somebody asked for it
   };
   int64_t count() const { return bounds.size() - 1; }
   /// How an argument is seen by the ops that use it.
@@ -50,7 +49,7 @@ private:
   mlir::Block &to;
   llvm::SmallVector<int64_t> bounds;
   mlir::OpBuilder builder;
-  mlir::IRMapping map;                     ///< values that are not cut
+  mlir::IRMapping map; ///< values that are not cut
   llvm::DenseMap<mlir::Value, Cut> cuts;
 };
 

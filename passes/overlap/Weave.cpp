@@ -1,5 +1,4 @@
-//===- Weave.cpp - slices in pipeline order, collectives as futures
-//----------------------------------------------------===//
+//===- Weave.cpp - slices in pipeline order, collectives as futures -----------------------------------------------===//
 // A sliced layer is a set of tasks (level, slice): level = how many expert exchanges lie before an op. Forward: 0 mixer
 // and gate (A), 1 experts (M), 2 combine. Backward: 0 combine's gradient, 1 experts (M), 2 gate and mixer (A). Work
 // that no exchange waits for (shared expert) fills the combine exchange; weight gradients fill what is left.

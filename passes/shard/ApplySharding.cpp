@@ -1,5 +1,4 @@
-//===- ApplySharding.cpp - logical tensors -> local tensors and collectives
-//-------------------------------------------===//
+//===- ApplySharding.cpp - logical tensors -> local tensors and collectives ---------------------------------------===//
 // Data parallel (dp): rows of the batch; a rank's sums over tokens (gradients, losses, counts) are partial and are
 // resolved by all_reduce on dp, expert weights' on edp. Expert parallel (ep): a rank owns E / ep experts; rows travel
 // by all_to_all.

@@ -1,5 +1,4 @@
-//===- FunctionRewriter.cpp - new types through entries, repeats and layer functions
-//---------------------------------===//
+//===- FunctionRewriter.cpp - new types through entries, repeats and layer functions ------------------------------===//
 #include "passes/shard/FunctionRewriter.h"
 
 using namespace mlir;

@@ -1,5 +1,4 @@
-//===- FunctionRewriter.h - rebuild functions with other tensor types
-//----------------------------------------------===//
+//===- FunctionRewriter.h - rebuild functions with other tensor types ---------------------------------------------===//
 // Sharding and slicing change the shapes of values that run through entry functions, repeats and layer functions. This
 // walks them in program order, hands every model op to the subclass, carries new types through repeats and calls, and
 // makes one layer function per distinct list of argument types.

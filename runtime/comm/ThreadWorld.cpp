@@ -180,8 +180,7 @@ void Group::meet(size_t self) {
   changed.wait(lock, [&] { return generation != mine; });
 }
 
-// ---- Sums in rank order
-// ------------------------------------------------------------------------------------------------
+// ---- Sums in rank order ---------------------------------------------------------------------------------------------
 
 float fromBf16(uint16_t value) {
   uint32_t bits = uint32_t(value) << 16;

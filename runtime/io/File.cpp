@@ -23,8 +23,7 @@ Status filesystemError(const std::string &path, const char *action, const std::e
 
 } // namespace
 
-// ---- Reading
-// ---------------------------------------------------------------------------------------------------------
+// ---- Reading --------------------------------------------------------------------------------------------------------
 
 Expected<InputFile> InputFile::open(const std::string &path) {
   InputFile file;
@@ -86,8 +85,7 @@ Expected<std::string> readTextFile(const std::string &path) {
   return text;
 }
 
-// ---- Writing
-// ---------------------------------------------------------------------------------------------------------
+// ---- Writing --------------------------------------------------------------------------------------------------------
 
 Expected<OutputFile> OutputFile::open(const std::string &path, int flags) {
   OutputFile file;
@@ -152,8 +150,7 @@ Status writeFileAtomic(const std::string &path, std::string_view text) {
   return syncDirectory(parent.empty() ? "." : parent);
 }
 
-// ---- Directories
-// -----------------------------------------------------------------------------------------------------
+// ---- Directories ----------------------------------------------------------------------------------------------------
 
 Status makeDirectories(const std::string &path) {
   std::error_code error;

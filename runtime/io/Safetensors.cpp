@@ -38,8 +38,7 @@ std::optional<DType> dtypeFromSafetensors(std::string_view name) {
   return std::nullopt;
 }
 
-// ---- Reading
-// ---------------------------------------------------------------------------------------------------------
+// ---- Reading --------------------------------------------------------------------------------------------------------
 
 Expected<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
   BRAID_ASSIGN(InputFile input, InputFile::open(path));
@@ -149,8 +148,7 @@ Status SafetensorsFile::read(const SafetensorsEntry &entry, std::span<std::byte>
   return file.read(entry.offset, target);
 }
 
-// ---- Writing
-// ---------------------------------------------------------------------------------------------------------
+// ---- Writing --------------------------------------------------------------------------------------------------------
 
 void SafetensorsWriter::setMetadata(std::string key, std::string value) { metadata[std::move(key)] = std::move(value); }
 

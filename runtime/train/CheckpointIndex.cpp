@@ -245,8 +245,7 @@ Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const st
   return index;
 }
 
-// ---- Logical tensors
-// -------------------------------------------------------------------------------------------------
+// ---- Logical tensors ------------------------------------------------------------------------------------------------
 
 namespace {
 

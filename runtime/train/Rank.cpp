@@ -10,8 +10,7 @@
 
 namespace braid::runtime {
 
-// ---- Ranks
-// -----------------------------------------------------------------------------------------------------------
+// ---- Ranks ----------------------------------------------------------------------------------------------------------
 
 int64_t Rank::dpSize() const { return program().mesh().size("dp").value_or(1); }
 
@@ -58,8 +57,7 @@ Status runRanks(std::shared_ptr<const Program> program, const RankOptions &optio
   });
 }
 
-// ---- Entry points
-// ----------------------------------------------------------------------------------------------------
+// ---- Entry points ---------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -137,8 +135,7 @@ Expected<BatchBinding> BatchBinding::bind(Session &session, const EntryInfo &ent
   return binding;
 }
 
-// ---- Metadata
-// --------------------------------------------------------------------------------------------------------
+// ---- Metadata -------------------------------------------------------------------------------------------------------
 
 Expected<std::optional<double>> metadataNumber(const Program &program, std::string_view key) {
   std::optional<std::string_view> text = program.metadata(key);

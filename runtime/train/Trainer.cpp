@@ -1,6 +1,7 @@
 #include "runtime/train/Trainer.h"
 
 #include "runtime/io/ChromeTrace.h"
+#include "runtime/io/File.h"
 #include "runtime/io/JsonLines.h"
 #include "runtime/io/TensorNames.h"
 #include "runtime/train/Checkpoint.h"
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace braid::runtime {
 
@@ -72,8 +74,7 @@ private:
   uint64_t lastSaved = UINT64_MAX;
 };
 
-// ---- Preparation
-// -----------------------------------------------------------------------------------------------------
+// ---- Preparation ----------------------------------------------------------------------------------------------------
 
 Status Trainer::bind() {
   const Program &program = rank.program();
@@ -164,6 +165,14 @@ Status Trainer::start() {
   if (!options.checkpointDir.empty()) {
     BRAID_ASSIGN(std::vector<uint64_t> existing, listCheckpoints(options.checkpointDir));
     BRAID_TRY(rank.barrier("checkpoint list")); // before rank 0 could write one
+    // A directory that cannot be written must show now, not after the last step.
+    if (rank.isFirst()) {
+      BRAID_TRY(makeDirectories(options.checkpointDir));
+      BRAID_TRY(syncDirectory(options.checkpointDir));
+      if (::access(options.checkpointDir.c_str(), W_OK) != 0)
+        return Status::error(ErrorCode::ioError, "{}: checkpoints cannot be written there: permission denied",
+                             options.checkpointDir);
+    }
     if (!existing.empty() && !options.resume)
       return Status::error(
           "{} already holds a checkpoint of step {}: resume from it (--resume), or choose another directory",
@@ -195,8 +204,7 @@ Status Trainer::start() {
   return Status::success();
 }
 
-// ---- The loop
-// --------------------------------------------------------------------------------------------------------
+// ---- The loop -------------------------------------------------------------------------------------------------------
 
 Json Trainer::expertCounts() const {
   std::span<const int32_t> counts = expertCountsOutput->as<int32_t>();

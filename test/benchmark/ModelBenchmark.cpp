@@ -36,8 +36,7 @@ constexpr double gateLearningRate = 1e-3;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// ---- Compile time
-// ----------------------------------------------------------------------------------------------------
+// ---- Compile time ---------------------------------------------------------------------------------------------------
 
 // Lines "  <phase>  <number> ms" that --explain ends with.
 Json phaseTimes(const std::string &explanation) {
@@ -80,8 +79,7 @@ Expected<Json> compileModel(const Options &options, const std::string &model, co
               {"program_bytes", std::filesystem::file_size(program)}};
 }
 
-// ---- Training
-// --------------------------------------------------------------------------------------------------------
+// ---- Training -------------------------------------------------------------------------------------------------------
 
 // One batch of synthetic text: 64 symbols, the low ones more often, each leaning on the one before.
 void fillBatch(BatchBinding &batch) {
@@ -218,8 +216,7 @@ Expected<Json> measureTraining(const Options &options, Session &session, Trainin
   return result;
 }
 
-// ---- Other entries
-// ---------------------------------------------------------------------------------------------------
+// ---- Other entries --------------------------------------------------------------------------------------------------
 
 Expected<Json> measureEvaluation(const Options &options, Session &session) {
   const EntryInfo *entry = session.program().findEntry("eval_step");
@@ -307,8 +304,7 @@ Json measureMachine(Session &session) {
   return result;
 }
 
-// ---- A model
-// ---------------------------------------------------------------------------------------------------------
+// ---- A model --------------------------------------------------------------------------------------------------------
 
 Json plannedMemory(const Program &program) {
   Json arenas = Json::object();

@@ -1,5 +1,4 @@
-//===- AttentionKernelsTest.cpp - softmax attention, its gradient, and the cache
-//-----------------------------------===//
+//===- AttentionKernelsTest.cpp - softmax attention, its gradient, and the cache ----------------------------------===//
 // Against softmax over the visible keys in float64, and its adjoint: documents, grouped heads, window, prefix, cache.
 #include "test/kernels/Compare.h"
 
@@ -15,9 +14,9 @@ struct Case {
   std::string name;
   int64_t B = 1, T = 50, H = 2, G = 2, D = 16, window = 0, prefix = 0;
   std::vector<int64_t> edges = {}; ///< where documents begin; empty: before the row
-  int64_t valid = -1;              ///< tokens that are not padding
-  int64_t cache = 0;               ///< rows of the cache; 0: no cache
-  int64_t past = 0;                ///< tokens of the document before the row
+  int64_t valid = -1; ///< tokens that are not padding
+  int64_t cache = 0; ///< rows of the cache; 0: no cache
+  int64_t past = 0; ///< tokens of the document before the row
   Type type = Type::f32;
 };
 void PrintTo(const Case &c, std::ostream *os) { *os << c.name; }

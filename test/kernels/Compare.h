@@ -1,5 +1,4 @@
-//===- Compare.h - random inputs and relative errors
-//----------------------------------------------------------------===//
+//===- Compare.h - random inputs and relative errors --------------------------------------------------------------===//
 #ifndef TEST_KERNELS_COMPARE_H
 #define TEST_KERNELS_COMPARE_H
 

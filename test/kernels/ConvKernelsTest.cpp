@@ -1,5 +1,4 @@
-//===- ConvKernelsTest.cpp - the short convolution and its gradient
-//------------------------------------------------===//
+//===- ConvKernelsTest.cpp - the short convolution and its gradient -----------------------------------------------===//
 #include "test/kernels/Compare.h"
 
 #include <climits>
@@ -14,8 +13,8 @@ struct Case {
   std::string name;
   int64_t B = 2, T = 50, D = 16, K = 4;
   std::vector<int64_t> edges = {}; ///< where documents begin; empty: before the row
-  int64_t past = 9;                ///< tokens of the first document before the row
-  int64_t valid = -1;              ///< tokens that are not padding
+  int64_t past = 9; ///< tokens of the first document before the row
+  int64_t valid = -1; ///< tokens that are not padding
   Type type = Type::f32;
 };
 void PrintTo(const Case &c, std::ostream *os) { *os << c.name; }

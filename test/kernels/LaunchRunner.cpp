@@ -1,5 +1,4 @@
-//===- LaunchRunner.cpp - the launches of a function, one after the other
-//------------------------------------------===//
+//===- LaunchRunner.cpp - the launches of a function, one after the other -----------------------------------------===//
 #include "test/kernels/LaunchRunner.h"
 
 #include "dialects/braid/BraidDialect.h"

@@ -1,5 +1,4 @@
-//===- LaunchRunner.h - runs a function of model ops through its kernels
-//-------------------------------------------===//
+//===- LaunchRunner.h - runs a function of model ops through its kernels ------------------------------------------===//
 //
 //   LaunchRunner runner(text);                   // text: a module with @main over model ops (lsm.scan_grad,
 //   attn.causal, ..) std::vector<Tensor> out = runner.run(inputs);

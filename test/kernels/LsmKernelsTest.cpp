@@ -1,5 +1,4 @@
-//===- LsmKernelsTest.cpp - every transition class against the recurrence
-//------------------------------------------===//
+//===- LsmKernelsTest.cpp - every transition class against the recurrence -----------------------------------------===//
 // Forward and all cotangents of lsm.scan through its kernels, against LsmReference.h on the same rounded inputs. The
 // limits are those of lsm-family.md 8.1: relative L2 per tensor, and three times that for the largest element.
 #include "test/kernels/Compare.h"
@@ -15,11 +14,11 @@ using Type = Tensor::Type;
 struct Case {
   std::string name, kind;
   int64_t B = 1, T = 40, H = 2, K = 16, V = 16, chunk = 16;
-  double decay = -0.3;          ///< mean log decay; a tenth of the tokens has `extreme`
+  double decay = -0.3; ///< mean log decay; a tenth of the tokens has `extreme`
   double extreme = 0;
   std::vector<int64_t> edges = {}; ///< where documents begin; empty: one that began before the row
-  int64_t valid = -1;           ///< tokens that are not padding
-  bool equalKeys = false;       ///< the same unit key everywhere, beta = 1
+  int64_t valid = -1; ///< tokens that are not padding
+  bool equalKeys = false; ///< the same unit key everywhere, beta = 1
   Type type = Type::f32;
 };
 void PrintTo(const Case &c, std::ostream *os) { *os << c.name; }

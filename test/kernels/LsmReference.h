@@ -1,5 +1,4 @@
-//===- LsmReference.h - the scan as a float64 recurrence over single tokens, and its adjoint
-//-----------------------===//
+//===- LsmReference.h - the scan as a float64 recurrence over single tokens, and its adjoint ----------------------===//
 //
 //   M~ = exp(g_t) M_{t-1};   u_t = v_t, or beta_t (v_t - k_t M~) for H and GH;   M_t = M~ + k_t^T u_t;   o_t = scale
 //   q_t M_t D_t = scale q_t^T do_t + ..;  p = k D;  plain: dk = v D^T, dv = p; delta: r = v - k M~, dv = beta p, dbeta

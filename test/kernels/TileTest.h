@@ -1,5 +1,4 @@
-//===- TileTest.h - helpers of the tile tests
-//----------------------------------------------------------------------===//
+//===- TileTest.h - helpers of the tile tests ---------------------------------------------------------------------===//
 #ifndef TEST_KERNELS_TILETEST_H
 #define TEST_KERNELS_TILETEST_H
 

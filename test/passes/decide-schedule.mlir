@@ -31,6 +31,16 @@ func.func private @counts(%documents: tensor<1x8xi32>, %send: !counts) -> !count
 
 // -----
 
+// A schedule without anything to overlap is said, not ignored.
+// expected-warning @below {{no layer exchanges expert rows between ranks: pipeline 1A1M has nothing to overlap}}
+module {
+  func.func private @alone(%documents: tensor<1x8xi32>) -> tensor<1x8xi32> {
+    return %documents : tensor<1x8xi32>
+  }
+}
+
+// -----
+
 // expected-error @+1 {{has 6 tokens, which overlap degree 4 does not divide}}
 func.func private @uneven(%documents: tensor<1x6xi32>, %rows: tensor<1x16x8xf32>, %send: tensor<2x2xi32>) -> tensor<1x16x8xf32> {
   %0 = braid.comm.all_to_all %rows, %send, %send {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64} : (tensor<1x16x8xf32>, tensor<2x2xi32>, tensor<2x2xi32>) -> tensor<1x16x8xf32>

@@ -14,11 +14,3 @@ func.func @table() -> tensor<2xf32> {
   %0 = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
   return %0 : tensor<2xf32>
 }
-
-// -----
-
-func.func @gradient(%x: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
-  // expected-error @+1 {{'braid.linear' is not a row-wise op}}
-  %0 = braid.rows_grad "braid.linear"(%x) cotangents(%x) {op_attributes = {}, wanted = array<i64: 0>} : (tensor<1x2x4xf32>, tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
-  return %0 : tensor<1x2x4xf32>
-}

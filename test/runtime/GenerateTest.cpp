@@ -9,8 +9,7 @@
 namespace braid::runtime::test {
 namespace {
 
-// ---- Sampler
-// ---------------------------------------------------------------------------------------------------------
+// ---- Sampler --------------------------------------------------------------------------------------------------------
 
 int32_t sampleOne(SamplerOptions options, std::vector<float> logits, uint64_t position = 0) {
   auto sampler = Sampler::create(options, logits.size(), logits.size());
@@ -97,8 +96,7 @@ TEST(GenerateSampler, RejectsNonsense) {
   EXPECT_EQ(*limited->sample(std::vector<float>{0, 1, NAN}, 0), 1);
 }
 
-// ---- Generator
-// -------------------------------------------------------------------------------------------------------
+// ---- Generator ------------------------------------------------------------------------------------------------------
 
 // Runs `body` with a generator over the bigram network with random parameters.
 void withGenerator(const std::function<void(Generator &)> &body,

@@ -40,8 +40,7 @@ std::vector<int64_t> fullShape(const TensorInfo &tensor) {
   return shape;
 }
 
-// ---- JSON
-// ------------------------------------------------------------------------------------------------------------
+// ---- JSON -----------------------------------------------------------------------------------------------------------
 
 Json axesJson(const std::vector<AxisInfo> &axes) {
   Json list = Json::array();
@@ -117,8 +116,7 @@ void printJson(const Program &program, uint64_t parameters) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-// ---- Text
-// ------------------------------------------------------------------------------------------------------------
+// ---- Text -----------------------------------------------------------------------------------------------------------
 
 std::string meshText(const MeshInfo &mesh) {
   auto axes = [](const std::vector<AxisInfo> &list) {

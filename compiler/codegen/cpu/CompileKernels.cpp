@@ -49,8 +49,7 @@ void braid::registerCpuCodegen(DialectRegistry &registry) {
   registerLLVMDialectTranslation(registry);
 }
 
-//===- To the LLVM dialect
-//-----------------------------------------------------------------------------------------===//
+//===- To the LLVM dialect ----------------------------------------------------------------------------------------===//
 
 static LogicalResult convertToLLVM(ModuleOp module) {
   MLIRContext *context = module.getContext();
@@ -89,8 +88,7 @@ static LogicalResult convertToLLVM(ModuleOp module) {
   return success();
 }
 
-//===- To an object
-//------------------------------------------------------------------------------------------------===//
+//===- To an object -----------------------------------------------------------------------------------------------===//
 
 static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target, std::string &error) {
   static std::once_flag once;

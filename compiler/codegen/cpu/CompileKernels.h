@@ -1,5 +1,4 @@
-//===- CompileKernels.h - kernels -> a shared object
-//---------------------------------------------------------------===//
+//===- CompileKernels.h - kernels -> a shared object --------------------------------------------------------------===//
 #ifndef COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 #define COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 

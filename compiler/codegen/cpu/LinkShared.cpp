@@ -1,5 +1,4 @@
-//===- LinkShared.cpp - object files -> a shared object, by ld.lld
-//-------------------------------------------------===//
+//===- LinkShared.cpp - object files -> a shared object, by ld.lld ------------------------------------------------===//
 #include "compiler/codegen/cpu/LinkShared.h"
 
 #include "llvm/ADT/ScopeExit.h"

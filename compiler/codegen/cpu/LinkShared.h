@@ -1,5 +1,4 @@
-//===- LinkShared.h - object files -> a shared object, by ld.lld
-//---------------------------------------------------===//
+//===- LinkShared.h - object files -> a shared object, by ld.lld --------------------------------------------------===//
 #ifndef COMPILER_CODEGEN_CPU_LINKSHARED_H
 #define COMPILER_CODEGEN_CPU_LINKSHARED_H
 
