@@ -1,4 +1,4 @@
-# The lit suites: test/{dialects,passes,pipeline,frontend,tools,numerics,distributed}. `tools/check` runs them all; one
+# The lit suites: test/{dialects,passes,pipeline,frontend,tools,numerics,distributed,fuzz}. `tools/check` runs them all; one
 # suite or one file by hand:   /usr/lib/llvm-22/bin/lit -v build/test/passes
 #
 # The tools are on the PATH of a RUN line (braid-opt, braid-compile, braid-run, FileCheck, not, split-file, python3,
@@ -17,7 +17,7 @@ python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.execu
 
 config.name = "Braid"
 config.suffixes = [".mlir", ".test", ".py"]
-config.excludes = ["lit.cfg.py", "Inputs", "runtime", "kernels", "benchmark", "fuzz"]
+config.excludes = ["lit.cfg.py", "Inputs", "runtime", "kernels", "benchmark"]
 config.test_source_root = os.path.join(config.braid_source_root, "test")
 config.test_exec_root = os.path.join(config.braid_build_root, "test")
 

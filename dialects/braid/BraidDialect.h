@@ -17,6 +17,13 @@ namespace braid {
 /// How an op sees one of its values with respect to tokens; see Braid_TokenOpInterface.
 enum class TokenKind { token, state, whole, rows, piece };
 
+/// Trait of all model ops: operands and results have static shapes.
+mlir::LogicalResult verifyStaticShapes(mlir::Operation *op);
+template <typename Op> class StaticShapes : public mlir::OpTrait::TraitBase<Op, StaticShapes> {
+public:
+  static mlir::LogicalResult verifyTrait(mlir::Operation *op) { return verifyStaticShapes(op); }
+};
+
 class GradientContext;
 class TileEmitter;
 

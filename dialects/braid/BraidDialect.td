@@ -29,7 +29,11 @@ def Braid_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
 }
 
-class Braid_Op<string mnemonic, list<Trait> traits = []> : Op<Braid_Dialect, mnemonic, traits> {
+// No `?` in any operand or result: every verifier and pass behind it may read sizes.
+def Braid_StaticShapes : NativeOpTrait<"StaticShapes"> { let cppNamespace = "::braid"; }
+
+class Braid_Op<string mnemonic, list<Trait> traits = []> :
+    Op<Braid_Dialect, mnemonic, !listconcat([Braid_StaticShapes], traits)> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 

@@ -1,5 +1,4 @@
-//===- Gradients.cpp - reverse mode of the model ops
-//---------------------------------------------------------------===//
+//===- Gradients.cpp - reverse mode of the model ops --------------------------------------------------------------===//
 // One function per differentiable op: data gradients and weight gradients are different ops (phases-by-example,
 // `train`), so that the scheduler may move the latter.
 #include "dialects/braid/GradientContext.h"
@@ -15,8 +14,7 @@ static RankedTensorType pieceType(Value weight) {
   return RankedTensorType::get(type.getShape(), element);
 }
 
-//===- Row-wise: one op for all
-//-------------------------------------------------------------------------------------===//
+//===- Row-wise: one op for all -----------------------------------------------------------------------------------===//
 
 static LogicalResult rowsGradient(Operation *op, GradientContext &context) {
   Value result = op->getResult(0);
@@ -202,8 +200,7 @@ LogicalResult AttnCausalOp::buildGradient(GradientContext &context) {
   return success();
 }
 
-//===- Experts: the backward is the transpose, op by op (moe-family 6)
-//----------------------------------------------===//
+//===- Experts: the backward is the transpose, op by op (moe-family 6) --------------------------------------------===//
 
 LogicalResult MoeDispatchOp::buildGradient(GradientContext &context) {
   Value drows = context.cotangent(getRows());

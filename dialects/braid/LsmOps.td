@@ -54,12 +54,15 @@ def Braid_LsmStepOp : Braid_LsmOp<"step"> {
 // chunks [B, n, 4] i32: lo, hi (tokens [lo, hi)), restart (1: the state before lo is zero), next (reserved, 0).
 // Per chunk: X = state from a zero state, P = its transition (I: absent; S0, S: [B, n, H] log; V: [B, n, H, K] log;
 // H, GH: dense [B, n, H, K, K]); in-states M [B, n, H, K, V], all f32.
-class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegments]> : Braid_Op<"lsm." # mnemonic, !listconcat([Pure], traits)>;
+class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegments]> : Braid_Op<"lsm." # mnemonic, !listconcat([Pure], traits)> {
+  let hasVerifier = 1;
+}
 
 def Braid_LsmChunkTableOp : Braid_Op<"lsm.chunk_table", [Pure]> {
   let summary = "chunk edges: multiples of chunk_size within a document, and document edges";
   let arguments = (ins AnyRankedTensor:$documents, I64Attr:$chunk_size);
   let results = (outs AnyRankedTensor:$chunks);
+  let hasVerifier = 1;
 }
 def Braid_LsmChunkStateOp : Braid_ChunkOp<"chunk_state"> {
   let summary = "X and P of every chunk";

@@ -38,8 +38,7 @@ static Value alignWhole(TileEmitter &e, Value whole, Value x) {
   return e.broadcastTo(whole, TileEmitter::type(x));
 }
 
-//===- Elementwise
-//--------------------------------------------------------------------------------------------------===//
+//===- Elementwise ------------------------------------------------------------------------------------------------===//
 
 void AddOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   auto xs = widened(*this, e, operands);
@@ -86,8 +85,7 @@ void LogDecayOp::emitTile(TileEmitter &e, ValueRange operands, Results &results)
 
 void CastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) { finish(*this, e, operands[0], results); }
 
-//===- Softmax and norms
-//--------------------------------------------------------------------------------------------===//
+//===- Softmax and norms ------------------------------------------------------------------------------------------===//
 
 /// exp(x - max) and its sum over the last dimension.
 static std::pair<Value, Value> shiftedExp(TileEmitter &e, Value x, Value &shift) {
@@ -152,8 +150,7 @@ void GatedNormOp::emitTile(TileEmitter &e, ValueRange operands, Results &results
   finish(*this, e, getNormFirst() ? e.mul(y, gate) : y, results);
 }
 
-//===- Heads
-//--------------------------------------------------------------------------------------------------------===//
+//===- Heads ------------------------------------------------------------------------------------------------------===//
 
 /// cos and sin [R, dim / 2] of position * theta^(-2i/dim). The angle is formed and reduced in f64: in f32 a position of
 /// 10^4 would already cost three digits.
@@ -220,8 +217,7 @@ void RepeatHeadsOp::emitTile(TileEmitter &e, ValueRange operands, Results &resul
   finish(*this, e, e.reshape(e.expandAt(x, 2, heads / groups), wanted), results);
 }
 
-//===- Routing
-//------------------------------------------------------------------------------------------------------===//
+//===- Routing ----------------------------------------------------------------------------------------------------===//
 
 static Value expertIndex(TileEmitter &e, int64_t rows, int64_t experts) {
   auto type = VectorType::get({rows, experts}, e.builder.getI32Type());

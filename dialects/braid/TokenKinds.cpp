@@ -1,5 +1,4 @@
-//===- TokenKinds.cpp - how every model op meets tokens
-//------------------------------------------------------------===//
+//===- TokenKinds.cpp - how every model op meets tokens -----------------------------------------------------------===//
 // One row per op; slicing and sharding read nothing else. See Braid_TokenOpInterface.
 #include "dialects/braid/BraidDialect.h"
 

@@ -25,11 +25,13 @@ def Braid_SumSquaresOp : Braid_Op<"sum_squares", [Pure]> {
   let summary = "sum of squares over all elements of all operands, f32 [1], fixed order";
   let arguments = (ins Variadic<AnyRankedTensor>:$xs);
   let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
 }
 def Braid_ClipScaleOp : Braid_Op<"clip_scale", [Pure]> {
   let summary = "norm = sqrt(sum_squares); scale = min(1, max_norm / (norm + 1e-6)) (max_norm 0: always 1)";
   let arguments = (ins AnyRankedTensor:$sum_squares, F64Attr:$max_norm);
   let results = (outs AnyRankedTensor:$norm, AnyRankedTensor:$scale);
+  let hasVerifier = 1;
 }
 def Braid_AdamwOp : Braid_Op<"adamw", [Pure]> {
   let summary = "AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2), in place";

@@ -1,4 +1,9 @@
 //===- Verifiers.h - one way to say that two operands disagree ----------------------------------------------------===//
+//
+// The generated checks and the trait StaticShapes run first: when `verify` starts, operands are ranked tensors without
+// `?`. Nothing else is known; every function here that reads a dimension says which rank it needs.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
 #ifndef DIALECTS_BRAID_VERIFIERS_H
 #define DIALECTS_BRAID_VERIFIERS_H
 
@@ -11,21 +16,47 @@ struct Named {
   llvm::StringRef name;
   mlir::Value value;
   mlir::ShapedType type() const { return mlir::cast<mlir::ShapedType>(value.getType()); }
+  mlir::Type element() const { return type().getElementType(); }
   int64_t rank() const { return type().getRank(); }
+  /// The rank must have been checked.
   int64_t dim(int64_t i) const { return type().getDimSize(i < 0 ? rank() + i : i); }
 };
 
-/// a.dim(i) == b.dim(j), or: "<what> mismatch: a has X but b has Y", with a note at b.
+/// The error with "<name> defined here" at b.
+mlir::LogicalResult withNote(mlir::InFlightDiagnostic diagnostic, Named b);
+
+/// a.dim(i) == b.dim(j), or: "<what> mismatch: a has X but b has Y", with a note at b. Checked ranks.
 mlir::LogicalResult sameDim(mlir::Operation *op, llvm::StringRef what, Named a, int64_t i, Named b, int64_t j);
+/// Both begin with the same batch and token dimensions. Ranks of at least 2.
+mlir::LogicalResult sameTokens(mlir::Operation *op, Named a, Named b);
 /// Equal shapes, or: "shape mismatch: a is 2x3 but b is 2x4", with a note at b.
 mlir::LogicalResult sameShape(mlir::Operation *op, Named a, Named b);
+/// Equal element types, or: "element type mismatch: a holds f32 but b holds bf16", with a note at b.
+mlir::LogicalResult sameElement(mlir::Operation *op, Named a, Named b);
+mlir::LogicalResult sameType(mlir::Operation *op, Named a, Named b);
 /// Rank between least and most, or: "a has rank R but must have N".
 mlir::LogicalResult hasRank(mlir::Operation *op, Named a, int64_t least, int64_t most = -1);
 /// Element type i32, or an error naming it.
 mlir::LogicalResult isInteger(mlir::Operation *op, Named a);
+/// A floating-point element type, or an error naming the type.
+mlir::LogicalResult isFloat(mlir::Operation *op, Named a);
+/// One element, or an error with the shape.
+mlir::LogicalResult isScalar(mlir::Operation *op, Named a);
+/// documents [B, T] i32 for the tokens of x.
+mlir::LogicalResult isDocuments(mlir::Operation *op, Named documents, Named x);
+/// An attribute that must be at least `least`: "<name> is V but must be at least L".
+mlir::LogicalResult isAtLeast(mlir::Operation *op, llvm::StringRef name, int64_t value, int64_t least);
+/// An attribute with a fixed list of words: 'unknown <name> "w"; valid: a, b'.
+mlir::LogicalResult isOneOf(mlir::Operation *op, llvm::StringRef name, llvm::StringRef word,
+                            llvm::ArrayRef<llvm::StringLiteral> valid);
 std::string shapeText(mlir::ShapedType type);
+/// Product of the dimensions from `from` on. Checked rank.
 int64_t elements(mlir::ShapedType type, int64_t from = 0);
 
 } // namespace braid
+
+#define CHECK(...)                                                                                                     \
+  if (failed(__VA_ARGS__))                                                                                             \
+  return failure()
 
 #endif // DIALECTS_BRAID_VERIFIERS_H

@@ -223,8 +223,7 @@ LogicalResult MaskOp::verify() {
   return success();
 }
 
-//===- Launches
-//----------------------------------------------------------------------------------------------------===//
+//===- Launches ---------------------------------------------------------------------------------------------------===//
 
 LogicalResult LaunchOp::verify() {
   if (getGrid().size() < 1 || getGrid().size() > 3)
@@ -253,6 +252,8 @@ LogicalResult LaunchOp::verify() {
 /// Rows and columns of a tensor whose trailing dimensions, as many as multiply to `columns`, form the columns.
 static LogicalResult matrixOf(Operation *op, StringRef name, Type type, int64_t columns) {
   auto tensor = cast<RankedTensorType>(type);
+  if (columns < 1)
+    return op->emitOpError() << name << "_columns = " << columns << " but must be at least 1";
   int64_t product = 1;
   for (int64_t size : llvm::reverse(tensor.getShape())) {
     if (product == columns)
@@ -293,20 +294,32 @@ LogicalResult GemmOp::verify() {
 
 LogicalResult GroupedGemmOp::verify() {
   auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
-  auto offsets = cast<RankedTensorType>(getOffsets().getType());
-  for (auto [name, type] : {std::pair("a", a), std::pair("b", b)})
+  auto offsets = cast<RankedTensorType>(getOffsets().getType()), result = cast<RankedTensorType>(getType());
+  for (auto [name, type] : {std::pair("a", a), std::pair("b", b), std::pair("result", result)})
     if (type.getRank() != 3)
       return emitOpError(name) << " must have rank 3, has rank " << type.getRank();
+  if (offsets.getRank() != 1)
+    return emitOpError("offsets must have rank 1, has rank ") << offsets.getRank();
   if (!offsets.getElementType().isInteger(32))
     return emitOpError("offsets must be i32, is ") << offsets.getElementType();
   if (getC() && getC().getType() != getType())
     return emitOpError("result is ") << getType() << " but c is " << getC().getType();
+  if (getWeight() && getTransposeB())
+    return emitOpError("transpose_b has no meaning for weight");
+  // The groups are the first dimension of the weights: b, or the result when it is their gradient.
+  int64_t groups = getWeight() ? result.getDimSize(0) : b.getDimSize(0);
+  if (offsets.getDimSize(0) != groups + 1)
+    return emitOpError("offsets has ") << offsets.getDimSize(0) << " entries but there are " << groups << " groups";
+  auto wanted = SmallVector<int64_t>{1, a.getDimSize(1), b.getDimSize(getTransposeB() ? 1 : 2)};
   if (getWeight()) {
     if (a.getDimSize(1) != b.getDimSize(1))
       return emitOpError("row mismatch: a has ") << a.getDimSize(1) << " rows but b has " << b.getDimSize(1);
-  } else if (a.getDimSize(2) != b.getDimSize(getTransposeB() ? 2 : 1)) {
+    wanted = {groups, a.getDimSize(2), b.getDimSize(2)};
+  } else if (int64_t inner = b.getDimSize(getTransposeB() ? 2 : 1); a.getDimSize(2) != inner) {
     return emitOpError("inner dimension mismatch: a has ")
-           << a.getDimSize(2) << " columns but op(b) has " << b.getDimSize(getTransposeB() ? 2 : 1) << " rows";
+           << a.getDimSize(2) << " columns but op(b) has " << inner << " rows";
   }
+  if (result.getShape() != ArrayRef(wanted))
+    return emitOpError("result is ") << shown(result.getShape()) << " but the product is " << shown(wanted);
   return success();
 }

@@ -1,0 +1,160 @@
+//===- VerifiersLinear.cpp - projections, embedding, convolution, loss
+//----------------------------------------------===//
+#include "dialects/braid/Verifiers.h"
+
+using namespace mlir;
+using namespace braid;
+
+//===- Projections ------------------------------------------------------------------------------------------------===//
+
+/// [B, T, ..] of numbers.
+static LogicalResult verifyTokens(Operation *op, Named x) {
+  CHECK(hasRank(op, x, 3, 4));
+  return isFloat(op, x);
+}
+
+/// weight takes the features of x to those of y. Both are token tensors.
+static LogicalResult verifyWeight(Operation *op, Named weight, bool transposed, Named x, Named y) {
+  CHECK(hasRank(op, weight, 2));
+  CHECK(isFloat(op, weight));
+  CHECK(sameTokens(op, y, x));
+  int64_t from = weight.dim(transposed ? 1 : 0), to = weight.dim(transposed ? 0 : 1);
+  if (int64_t in = elements(x.type(), 2); from != in)
+    return withNote(op->emitOpError() << "input dimension mismatch: " << weight.name << " has " << from << " but "
+                                      << x.name << " has " << in,
+                    x);
+  if (int64_t out = elements(y.type(), 2); to != out)
+    return withNote(op->emitOpError() << "output dimension mismatch: " << weight.name << " has " << to << " but "
+                                      << y.name << " has " << out,
+                    y);
+  return success();
+}
+
+LogicalResult LinearOp::verify() {
+  if (getWeights().size() != getResults().size() || getWeights().empty())
+    return emitOpError() << "has " << getWeights().size() << " weights but " << getResults().size() << " results";
+  Named x{"x", getX()};
+  CHECK(verifyTokens(*this, x));
+  for (auto [weight, result] : llvm::zip_equal(getWeights(), getResults())) {
+    CHECK(verifyTokens(*this, {"result", result}));
+    CHECK(verifyWeight(*this, {"weight", weight}, getTransposed(), x, {"result", result}));
+  }
+  return success();
+}
+LogicalResult LinearGradDataOp::verify() {
+  if (getWeights().size() != getDys().size() || getDys().empty())
+    return emitOpError() << "has " << getWeights().size() << " weights but " << getDys().size() << " cotangents";
+  Named dx{"dx", getDx()};
+  CHECK(verifyTokens(*this, dx));
+  for (auto [weight, dy] : llvm::zip_equal(getWeights(), getDys())) {
+    CHECK(verifyTokens(*this, {"dy", dy}));
+    CHECK(verifyWeight(*this, {"weight", weight}, getTransposed(), dx, {"dy", dy}));
+  }
+  return success();
+}
+LogicalResult LinearGradWeightOp::verify() {
+  if (getDys().size() != getDws().size() || getDys().empty())
+    return emitOpError() << "has " << getDys().size() << " cotangents but " << getDws().size() << " results";
+  Named x{"x", getX()};
+  CHECK(verifyTokens(*this, x));
+  for (auto [dw, dy] : llvm::zip_equal(getDws(), getDys())) {
+    CHECK(verifyTokens(*this, {"dy", dy}));
+    CHECK(verifyWeight(*this, {"dw", dw}, getTransposed(), x, {"dy", dy}));
+  }
+  return success();
+}
+
+//===- Embedding --------------------------------------------------------------------------------------------------===//
+
+static LogicalResult verifyEmbed(Operation *op, Named tokens, Named table, Named y) {
+  CHECK(hasRank(op, tokens, 2));
+  CHECK(isInteger(op, tokens));
+  CHECK(hasRank(op, table, 2));
+  CHECK(isFloat(op, table));
+  CHECK(hasRank(op, y, 3));
+  CHECK(isFloat(op, y));
+  CHECK(sameTokens(op, y, tokens));
+  return sameDim(op, "width", y, 2, table, 1);
+}
+LogicalResult EmbedOp::verify() {
+  Named table{"table", getTable()}, y{"result", getResult()};
+  CHECK(verifyEmbed(*this, {"tokens", getTokens()}, table, y));
+  return sameElement(*this, y, table);
+}
+LogicalResult EmbedGradOp::verify() {
+  return verifyEmbed(*this, {"tokens", getTokens()}, {"dtable", getDtable()}, {"dy", getDy()});
+}
+
+//===- Convolution ------------------------------------------------------------------------------------------------===//
+
+static LogicalResult verifyConv(Operation *op, Named x, Named w, Named documents, Named tail) {
+  CHECK(hasRank(op, x, 3, 4));
+  CHECK(hasRank(op, w, 2));
+  CHECK(hasRank(op, tail, 3));
+  for (Named v : {x, w, tail})
+    CHECK(isFloat(op, v));
+  CHECK(isDocuments(op, documents, x));
+  int64_t channels = elements(x.type(), 2), taps = w.dim(1);
+  if (w.dim(0) != channels)
+    return withNote(op->emitOpError() << "channel mismatch: x has " << channels << " but weight has " << w.dim(0), w);
+  if (tail.dim(2) != channels)
+    return withNote(op->emitOpError() << "channel mismatch: x has " << channels << " but tail has " << tail.dim(2),
+                    tail);
+  if (tail.dim(1) != taps - 1)
+    return withNote(op->emitOpError() << "tail has " << tail.dim(1) << " rows but weight has " << taps << " taps", w);
+  return sameDim(op, "batch", x, 0, tail, 0);
+}
+LogicalResult ShortConvOp::verify() {
+  Named x{"x", getX()}, tail{"tail", getTail()};
+  CHECK(verifyConv(*this, x, {"weight", getWeight()}, {"documents", getDocuments()}, tail));
+  CHECK(sameShape(*this, {"y", getY()}, x));
+  CHECK(isFloat(*this, {"y", getY()}));
+  return sameType(*this, {"new_tail", getNewTail()}, tail);
+}
+LogicalResult ShortConvGradOp::verify() {
+  Named x{"x", getX()}, w{"weight", getWeight()}, tail{"tail", getTail()};
+  CHECK(verifyConv(*this, x, w, {"documents", getDocuments()}, tail));
+  for (auto [d, of] : {std::pair(Named{"dy", getDy()}, x),
+                       {{"dnew_tail", getDnewTail()}, tail},
+                       {{"dx", getDx()}, x},
+                       {{"dweight", getDweight()}, w},
+                       {{"dtail", getDtail()}, tail}}) {
+    CHECK(sameShape(*this, d, of));
+    CHECK(isFloat(*this, d));
+  }
+  return success();
+}
+
+//===- Loss -------------------------------------------------------------------------------------------------------===//
+
+static LogicalResult verifyLoss(Operation *op, Named logits, Named labels, Named lse) {
+  CHECK(hasRank(op, logits, 3));
+  CHECK(hasRank(op, labels, 2));
+  CHECK(isFloat(op, logits));
+  CHECK(isInteger(op, labels));
+  CHECK(isFloat(op, lse));
+  CHECK(sameTokens(op, logits, labels));
+  return sameShape(op, lse, labels);
+}
+static LogicalResult isNumber(Operation *op, Named a) {
+  CHECK(isScalar(op, a));
+  return isFloat(op, a);
+}
+LogicalResult CrossEntropyOp::verify() {
+  CHECK(verifyLoss(*this, {"logits", getLogits()}, {"labels", getLabels()}, {"lse", getLse()}));
+  CHECK(isNumber(*this, {"sum", getSum()}));
+  return isNumber(*this, {"count", getCount()});
+}
+LogicalResult CrossEntropyGradOp::verify() {
+  CHECK(verifyLoss(*this, {"logits", getLogits()}, {"labels", getLabels()}, {"lse", getLse()}));
+  CHECK(isNumber(*this, {"dsum", getDsum()}));
+  return sameType(*this, {"dlogits", getDlogits()}, {"logits", getLogits()});
+}
+LogicalResult SumOp::verify() {
+  CHECK(isFloat(*this, {"x", getX()}));
+  return isNumber(*this, {"result", getResult()});
+}
+LogicalResult SumGradOp::verify() {
+  CHECK(isFloat(*this, {"dx", getDx()}));
+  return isNumber(*this, {"dsum", getDsum()});
+}

@@ -1,0 +1,242 @@
+//===- VerifiersLsm.cpp - the affine scan and its chunk forms
+//-------------------------------------------------------===//
+#include "dialects/braid/Verifiers.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace braid;
+
+//===- Tokens and gates of a class
+//----------------------------------------------------------------------------------===//
+
+static bool takesDecay(LsmClass kind) { return kind != LsmClass::I && kind != LsmClass::H; }
+static bool takesBeta(LsmClass kind) { return kind == LsmClass::H || kind == LsmClass::GH; }
+
+static LogicalResult hasOperand(Operation *op, LsmClass kind, StringRef name, bool wanted, Value value) {
+  if (wanted == static_cast<bool>(value))
+    return success();
+  return op->emitOpError() << "class " << stringifyLsmClass(kind) << (wanted ? " needs " : " takes no ") << name;
+}
+
+/// Dimensions [0, rank) of a gate are those of k [B, T, H, K].
+static LogicalResult verifyGate(Operation *op, Named k, Named gate, int64_t rank) {
+  static constexpr StringLiteral words[] = {"batch", "token", "head", "key dimension"};
+  CHECK(hasRank(op, gate, rank));
+  CHECK(isFloat(op, gate));
+  for (int64_t i = 0; i < rank; ++i)
+    CHECK(sameDim(op, words[i], k, i, gate, i));
+  return success();
+}
+
+/// k, v and, where there are, q and d_o [B, T, H, ..], and the gates that the class takes.
+static LogicalResult verifyTokens(Operation *op, LsmClass kind, Value q, Value keys, Value values, Value decay,
+                                  Value beta) {
+  Named k{"k", keys}, v{"v", values};
+  CHECK(hasRank(op, k, 4));
+  CHECK(isFloat(op, k));
+  if (q) {
+    CHECK(hasRank(op, {"q", q}, 4));
+    CHECK(isFloat(op, {"q", q}));
+    CHECK(sameTokens(op, {"q", q}, k));
+    CHECK(sameDim(op, "head", {"q", q}, 2, k, 2));
+    CHECK(sameDim(op, "key dimension", {"q", q}, 3, k, 3));
+  }
+  CHECK(hasRank(op, v, 4));
+  CHECK(isFloat(op, v));
+  CHECK(sameTokens(op, k, v));
+  CHECK(sameDim(op, "head", k, 2, v, 2));
+  CHECK(hasOperand(op, kind, "log_decay", takesDecay(kind), decay));
+  CHECK(hasOperand(op, kind, "beta", takesBeta(kind), beta));
+  if (decay && kind == LsmClass::S0) {
+    CHECK(hasRank(op, {"log_decay", decay}, 1));
+    CHECK(isFloat(op, {"log_decay", decay}));
+    CHECK(sameDim(op, "head", k, 2, {"log_decay", decay}, 0));
+  } else if (decay) {
+    CHECK(verifyGate(op, k, {"log_decay", decay}, kind == LsmClass::V ? 4 : 3));
+  }
+  return beta ? verifyGate(op, k, {"beta", beta}, 3) : success();
+}
+
+/// Cotangents of the gates: log_decay (not S0), then beta.
+template <typename Op> static LogicalResult verifyGateCotangents(Op op) {
+  SmallVector<Named> gates;
+  if (op.getLogDecay() && op.getClassId() != LsmClass::S0)
+    gates.push_back({"log_decay", op.getLogDecay()});
+  if (op.getBeta())
+    gates.push_back({"beta", op.getBeta()});
+  if (gates.size() != op.getDgates().size())
+    return op.emitOpError() << "class " << stringifyLsmClass(op.getClassId()) << " has " << gates.size()
+                            << " gate cotangents but there are " << op.getDgates().size();
+  for (auto [gate, dgate] : llvm::zip_equal(gates, op.getDgates())) {
+    CHECK(isFloat(op, {"gate cotangent", dgate}));
+    CHECK(sameShape(op, {"gate cotangent", dgate}, gate));
+  }
+  return success();
+}
+
+/// d has the shape of `of` and holds numbers.
+static LogicalResult isLike(Operation *op, Named d, Named of) {
+  CHECK(isFloat(op, d));
+  return sameShape(op, d, of);
+}
+
+//===- The scan
+//-----------------------------------------------------------------------------------------------------===//
+
+template <typename Op> static LogicalResult verifyScan(Op op) {
+  Named k{"k", op.getK()}, v{"v", op.getV()}, initial{"initial_state", op.getInitialState()};
+  CHECK(verifyTokens(op, op.getClassId(), op.getQ(), op.getK(), op.getV(), op.getLogDecay(), op.getBeta()));
+  CHECK(isDocuments(op, {"documents", op.getDocuments()}, k));
+  CHECK(hasRank(op, initial, 4));
+  CHECK(isFloat(op, initial));
+  CHECK(sameDim(op, "batch", k, 0, initial, 0));
+  CHECK(sameDim(op, "head", k, 2, initial, 1));
+  CHECK(sameDim(op, "key dimension", k, 3, initial, 2));
+  return sameDim(op, "value dimension", v, 3, initial, 3);
+}
+template <typename Op> static LogicalResult verifyScanResults(Op op) {
+  CHECK(isLike(op, {"o", op.getO()}, {"v", op.getV()}));
+  return sameType(op, {"final_state", op.getFinalState()}, {"initial_state", op.getInitialState()});
+}
+/// Absent until the chunk size is decided.
+static LogicalResult verifyChunkSize(Operation *op, std::optional<uint64_t> size) {
+  return size ? isAtLeast(op, "chunk_size", *size, 1) : success();
+}
+
+LogicalResult LsmScanOp::verify() {
+  CHECK(verifyScan(*this));
+  CHECK(verifyChunkSize(*this, getChunkSize()));
+  return verifyScanResults(*this);
+}
+LogicalResult LsmStepOp::verify() {
+  CHECK(verifyScan(*this));
+  if (int64_t t = Named{"k", getK()}.dim(1); t != 1)
+    return emitOpError() << "takes one token but k has " << t;
+  return verifyScanResults(*this);
+}
+LogicalResult LsmScanGradOp::verify() {
+  CHECK(verifyScan(*this));
+  CHECK(verifyChunkSize(*this, getChunkSize()));
+  Named initial{"initial_state", getInitialState()};
+  CHECK(isLike(*this, {"d_o", getDO()}, {"v", getV()}));
+  CHECK(isLike(*this, {"dfinal_state", getDfinalState()}, initial));
+  CHECK(isLike(*this, {"dq", getDq()}, {"q", getQ()}));
+  CHECK(isLike(*this, {"dk", getDk()}, {"k", getK()}));
+  CHECK(isLike(*this, {"dv", getDv()}, {"v", getV()}));
+  CHECK(verifyGateCotangents(*this));
+  return isLike(*this, {"dinitial_state", getDinitialState()}, initial);
+}
+
+//===- Chunk forms
+//--------------------------------------------------------------------------------------------------===//
+
+/// chunks [B, n, 4] i32 for a batch-first value of the same op.
+static LogicalResult verifyChunks(Operation *op, Named chunks, Named x) {
+  CHECK(hasRank(op, chunks, 3));
+  CHECK(isInteger(op, chunks));
+  if (chunks.dim(2) != 4)
+    return op->emitOpError() << "chunks has " << chunks.dim(2) << " entries per chunk but must have 4";
+  return sameDim(op, "batch", x, 0, chunks, 0);
+}
+
+/// [B, n, H, K, V] for the tokens of k and v.
+static LogicalResult verifyStates(Operation *op, Named m, Named k, Named v, Named chunks) {
+  CHECK(hasRank(op, m, 5));
+  CHECK(isFloat(op, m));
+  CHECK(sameDim(op, "batch", m, 0, k, 0));
+  CHECK(sameDim(op, "chunk", m, 1, chunks, 1));
+  CHECK(sameDim(op, "head", m, 2, k, 2));
+  CHECK(sameDim(op, "key dimension", m, 3, k, 3));
+  return sameDim(op, "value dimension", m, 4, v, 3);
+}
+
+/// The transition of every chunk as the class stores it, for states x [B, n, H, K, V].
+static LogicalResult verifyTransition(Operation *op, LsmClass kind, Value value, Named x) {
+  CHECK(hasOperand(op, kind, "p", kind != LsmClass::I, value));
+  if (!value)
+    return success();
+  Named p{"p", value};
+  bool dense = takesBeta(kind);
+  CHECK(hasRank(op, p, dense ? 5 : kind == LsmClass::V ? 4 : 3));
+  CHECK(isFloat(op, p));
+  static constexpr StringLiteral words[] = {"batch", "chunk", "head", "key dimension"};
+  for (int64_t i = 0; i < std::min<int64_t>(p.rank(), 4); ++i)
+    CHECK(sameDim(op, words[i], p, i, x, i));
+  return dense ? sameDim(op, "key dimension", p, 4, x, 3) : success();
+}
+
+LogicalResult LsmChunkTableOp::verify() {
+  Named documents{"documents", getDocuments()}, chunks{"chunks", getChunks()};
+  CHECK(hasRank(*this, documents, 2));
+  CHECK(isInteger(*this, documents));
+  CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
+  CHECK(verifyChunks(*this, chunks, documents));
+  int64_t tokens = documents.dim(1), size = getChunkSize();
+  if (int64_t least = llvm::divideCeil(static_cast<uint64_t>(tokens), static_cast<uint64_t>(size));
+      chunks.dim(1) < least)
+    return withNote(emitOpError() << "chunks has " << chunks.dim(1) << " rows but " << tokens << " tokens in chunks of "
+                                  << size << " need " << least,
+                    documents);
+  return success();
+}
+LogicalResult LsmChunkStateOp::verify() {
+  Named k{"k", getK()}, chunks{"chunks", getChunks()}, x{"x", getX()};
+  CHECK(verifyTokens(*this, getClassId(), Value(), getK(), getV(), getLogDecay(), getBeta()));
+  CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
+  CHECK(verifyChunks(*this, chunks, k));
+  CHECK(verifyStates(*this, x, k, {"v", getV()}, chunks));
+  return verifyTransition(*this, getClassId(), getP(), x);
+}
+
+/// Shared by the state scan and its adjoint: per-chunk states in and out, a state in and out.
+static LogicalResult verifyStateScan(Operation *op, LsmClass kind, Value p, Named x, Named state, Named chunks, Named m,
+                                     Named out) {
+  CHECK(hasRank(op, x, 5));
+  CHECK(isFloat(op, x));
+  CHECK(hasRank(op, state, 4));
+  CHECK(isFloat(op, state));
+  CHECK(verifyChunks(op, chunks, x));
+  CHECK(sameDim(op, "chunk", x, 1, chunks, 1));
+  CHECK(sameDim(op, "batch", x, 0, state, 0));
+  CHECK(sameDim(op, "head", x, 2, state, 1));
+  CHECK(sameDim(op, "key dimension", x, 3, state, 2));
+  CHECK(sameDim(op, "value dimension", x, 4, state, 3));
+  CHECK(verifyTransition(op, kind, p, x));
+  CHECK(isLike(op, m, x));
+  return isLike(op, out, state);
+}
+LogicalResult LsmStateScanOp::verify() {
+  return verifyStateScan(*this, getClassId(), getP(), {"x", getX()}, {"initial_state", getInitialState()},
+                         {"chunks", getChunks()}, {"m", getM()}, {"final_state", getFinalState()});
+}
+LogicalResult LsmStateScanGradOp::verify() {
+  return verifyStateScan(*this, getClassId(), getP(), {"dm", getDm()}, {"dfinal_state", getDfinalState()},
+                         {"chunks", getChunks()}, {"dx", getDx()}, {"dinitial_state", getDinitialState()});
+}
+
+/// Shared by the ops on tokens and per-chunk states.
+template <typename Op> static LogicalResult verifyChunkTokens(Op op, ArrayRef<Named> states) {
+  Named k{"k", op.getK()}, chunks{"chunks", op.getChunks()};
+  CHECK(verifyTokens(op, op.getClassId(), op.getQ(), op.getK(), op.getV(), op.getLogDecay(), op.getBeta()));
+  CHECK(isAtLeast(op, "chunk_size", op.getChunkSize(), 1));
+  CHECK(verifyChunks(op, chunks, k));
+  for (Named state : states)
+    CHECK(verifyStates(op, state, k, {"v", op.getV()}, chunks));
+  return success();
+}
+LogicalResult LsmChunkOutputOp::verify() {
+  CHECK(verifyChunkTokens(*this, {{"m", getM()}}));
+  return isLike(*this, {"o", getO()}, {"v", getV()});
+}
+LogicalResult LsmChunkOutputGradStateOp::verify() {
+  CHECK(verifyChunkTokens(*this, {{"dm", getDm()}}));
+  return isLike(*this, {"d_o", getDO()}, {"v", getV()});
+}
+LogicalResult LsmChunkGradOp::verify() {
+  CHECK(verifyChunkTokens(*this, {{"m", getM()}, {"dx", getDx()}}));
+  CHECK(isLike(*this, {"d_o", getDO()}, {"v", getV()}));
+  CHECK(isLike(*this, {"dq", getDq()}, {"q", getQ()}));
+  CHECK(isLike(*this, {"dk", getDk()}, {"k", getK()}));
+  CHECK(isLike(*this, {"dv", getDv()}, {"v", getV()}));
+  return verifyGateCotangents(*this);
+}

@@ -1,0 +1,204 @@
+//===- VerifiersRows.cpp - row-wise ops ---------------------------------------------------------------------------===//
+#include "dialects/braid/Verifiers.h"
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+using namespace braid;
+
+/// An op that computes in floating point on x: result and x have one shape and at least one dimension.
+static LogicalResult verifyElementwise(Operation *op, Named result, Named x) {
+  CHECK(hasRank(op, x, 1, 8));
+  CHECK(isFloat(op, x));
+  CHECK(isFloat(op, result));
+  return sameShape(op, result, x);
+}
+
+/// w has the trailing dimensions of x.
+static LogicalResult verifyTrailing(Operation *op, Named x, Named w) {
+  CHECK(isFloat(op, w));
+  CHECK(hasRank(op, w, 1, x.rank()));
+  for (int64_t i = 1; i <= w.rank(); ++i)
+    CHECK(sameDim(op, "trailing dimension", x, -i, w, -i));
+  return success();
+}
+
+static LogicalResult verifyGroups(Operation *op, Named x, int64_t groups) {
+  if (groups < 1 || x.dim(-1) % groups)
+    return op->emitOpError() << "groups " << groups << " does not divide the last dimension " << x.dim(-1);
+  return success();
+}
+
+static LogicalResult verifyKind(Operation *op, StringRef name, StringRef kind) {
+  return isOneOf(
+      op, name, kind,
+      {"silu", "sigmoid", "tanh", "relu", "relu2", "gelu", "gelu_tanh", "softplus", "elu1", "exp", "reciprocal"});
+}
+
+LogicalResult AddOp::verify() {
+  if (getSources().empty())
+    return emitOpError() << "has no sources";
+  Named result{"result", getResult()};
+  CHECK(hasRank(*this, result, 1, 8));
+  bool isFloating = isa<FloatType>(result.element());
+  for (Value value : getSources()) {
+    Named source{"source", value};
+    CHECK(sameShape(*this, result, source));
+    // Floating-point numbers are widened and rounded; counts are added as they are.
+    CHECK(isFloating ? isFloat(*this, source) : sameElement(*this, result, source));
+  }
+  return success();
+}
+LogicalResult MulOp::verify() {
+  Named a{"a", getA()}, b{"b", getB()};
+  CHECK(verifyElementwise(*this, {"result", getResult()}, a));
+  CHECK(isFloat(*this, b));
+  CHECK(hasRank(*this, b, 1, a.rank()));
+  for (int64_t i = 0; i < b.rank(); ++i)
+    CHECK(sameDim(*this, "dimension", a, i, b, i));
+  return success();
+}
+LogicalResult ScaleOp::verify() { return verifyElementwise(*this, {"result", getResult()}, {"x", getX()}); }
+LogicalResult BiasOp::verify() {
+  CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));
+  return verifyTrailing(*this, {"x", getX()}, {"bias", getBias()});
+}
+LogicalResult WeightedOp::verify() {
+  Named x{"x", getX()}, w{"weight", getWeight()};
+  CHECK(verifyElementwise(*this, {"result", getResult()}, x));
+  if (x.rank() == 4 && w.rank() == 1 && w.dim(0) == x.dim(2))
+    return isFloat(*this, w); // one factor per head
+  return verifyTrailing(*this, x, w);
+}
+LogicalResult ActivationOp::verify() {
+  CHECK(verifyKind(*this, "kind", getKind()));
+  return verifyElementwise(*this, {"result", getResult()}, {"x", getX()});
+}
+LogicalResult SoftmaxOp::verify() { return verifyElementwise(*this, {"result", getResult()}, {"x", getX()}); }
+LogicalResult LogSigmoidOp::verify() {
+  if (getDivide().isZero())
+    return emitOpError() << "divide is 0";
+  return verifyElementwise(*this, {"result", getResult()}, {"x", getX()});
+}
+LogicalResult LogDecayOp::verify() {
+  Named x{"x", getX()};
+  CHECK(verifyElementwise(*this, {"result", getResult()}, x));
+  CHECK(verifyTrailing(*this, x, {"a_log", getALog()}));
+  return verifyTrailing(*this, x, {"dt_bias", getDtBias()});
+}
+LogicalResult RmsNormOp::verify() {
+  CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));
+  CHECK(verifyGroups(*this, {"x", getX()}, getGroups()));
+  return verifyTrailing(*this, {"x", getX()}, {"weight", getWeight()});
+}
+LogicalResult LayerNormOp::verify() {
+  CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));
+  CHECK(verifyTrailing(*this, {"x", getX()}, {"weight", getWeight()}));
+  return verifyTrailing(*this, {"x", getX()}, {"bias", getBias()});
+}
+LogicalResult L2NormOp::verify() { return verifyElementwise(*this, {"result", getResult()}, {"x", getX()}); }
+LogicalResult GatedNormOp::verify() {
+  Named o{"o", getO()}, gate{"gate", getGate()};
+  CHECK(verifyKind(*this, "activation", getActivation()));
+  CHECK(verifyElementwise(*this, {"result", getResult()}, o));
+  CHECK(isFloat(*this, gate));
+  CHECK(sameShape(*this, o, gate));
+  CHECK(verifyGroups(*this, o, getGroups()));
+  return verifyTrailing(*this, o, {"weight", getWeight()});
+}
+LogicalResult RopeOp::verify() {
+  Named x{"x", getX()};
+  CHECK(hasRank(*this, x, 3, 4));
+  CHECK(verifyElementwise(*this, {"result", getResult()}, x));
+  CHECK(isDocuments(*this, {"documents", getDocuments()}, x));
+  int64_t dim = getDim();
+  if (dim < 2 || dim % 2 || dim > x.dim(-1))
+    return emitOpError() << "dim is " << dim << " but must be even, positive and at most the head dimension "
+                         << x.dim(-1);
+  return isOneOf(*this, "layout", getLayout(), {"half", "interleaved"});
+}
+LogicalResult RepeatHeadsOp::verify() {
+  Named x{"x", getX()}, y{"result", getResult()};
+  CHECK(hasRank(*this, x, 3, 4));
+  CHECK(hasRank(*this, y, x.rank()));
+  CHECK(sameElement(*this, y, x));
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != 2)
+      CHECK(sameDim(*this, "dimension", y, i, x, i));
+  if (x.dim(2) == 0 || y.dim(2) % x.dim(2))
+    return emitOpError() << "result has " << y.dim(2) << " heads, no multiple of x's " << x.dim(2);
+  return success();
+}
+LogicalResult CastOp::verify() {
+  Named x{"x", getX()}, result{"result", getResult()};
+  CHECK(sameShape(*this, result, x));
+  return x.element() == result.element() ? success() : isFloat(*this, result);
+}
+
+LogicalResult MoeRouteOp::verify() {
+  Named logits{"logits", getLogits()}, ids{"result", getResult()};
+  CHECK(hasRank(*this, logits, 3));
+  CHECK(hasRank(*this, ids, 3));
+  CHECK(isFloat(*this, logits));
+  CHECK(isInteger(*this, ids));
+  CHECK(sameTokens(*this, ids, logits));
+  int64_t k = getTopK();
+  if (k < 1 || k > logits.dim(2))
+    return emitOpError() << "top_k is " << k << " but there are " << logits.dim(2) << " experts";
+  if (ids.dim(2) != k)
+    return emitOpError() << "result has " << ids.dim(2) << " slots but top_k is " << k;
+  return success();
+}
+LogicalResult MoeRouteWeightsOp::verify() {
+  Named logits{"logits", getLogits()}, ids{"expert_ids", getExpertIds()}, result{"result", getResult()};
+  CHECK(hasRank(*this, logits, 3));
+  CHECK(hasRank(*this, ids, 3));
+  CHECK(isFloat(*this, logits));
+  CHECK(isInteger(*this, ids));
+  CHECK(isFloat(*this, result));
+  CHECK(sameTokens(*this, logits, ids));
+  return sameShape(*this, result, ids);
+}
+LogicalResult MoeRouterLossOp::verify() {
+  Named logits{"logits", getLogits()}, counts{"counts", getCounts()}, result{"result", getResult()};
+  CHECK(hasRank(*this, logits, 3));
+  CHECK(hasRank(*this, counts, 1));
+  CHECK(hasRank(*this, result, 2));
+  CHECK(isFloat(*this, logits));
+  CHECK(isInteger(*this, counts));
+  CHECK(isFloat(*this, result));
+  CHECK(sameTokens(*this, result, logits));
+  CHECK(isAtLeast(*this, "top_k", getTopK(), 1));
+  CHECK(isAtLeast(*this, "tokens", getTokens(), 1));
+  return sameDim(*this, "expert", logits, 2, counts, 0);
+}
+
+/// The op whose gradient this is, detached: passes build it from the name and the attributes as well.
+static LogicalResult verifyForward(RowsGradOp op) {
+  OperationState state(op.getLoc(), op.getOp());
+  state.addOperands(op.getInputs());
+  state.addTypes(llvm::to_vector(op.getCotangents().getTypes()));
+  state.addAttributes(op.getOpAttributes().getValue());
+  Operation *forward = Operation::create(state);
+  LogicalResult result = mlir::verify(forward, /*verifyRecursively=*/false);
+  forward->destroy();
+  return result;
+}
+LogicalResult RowsGradOp::verify() {
+  OperationName name(getOp(), getContext());
+  if (!name.hasInterface<RowsOpInterface>())
+    return emitOpError() << "\"" << getOp() << "\" is not a row-wise op";
+  if (failed(verifyForward(*this)))
+    return emitOpError() << "has inputs, cotangents and attributes that " << getOp() << " does not take";
+  if (getWanted().size() != getResults().size())
+    return emitOpError() << "wants " << getWanted().size() << " cotangents but has " << getResults().size()
+                         << " results";
+  for (auto [operand, result] : llvm::zip_equal(getWanted(), getResults())) {
+    if (operand < 0 || operand >= static_cast<int64_t>(getInputs().size()))
+      return emitOpError() << "wants the cotangent of operand " << operand << " of " << getInputs().size();
+    Named input{"input", getInputs()[operand]};
+    CHECK(isFloat(*this, input));
+    CHECK(isFloat(*this, {"result", result}));
+    CHECK(sameShape(*this, {"result", result}, input));
+  }
+  return success();
+}

@@ -1,0 +1,327 @@
+// RUN: braid-opt %s --split-input-file --verify-diagnostics
+// What the verifiers of attention ops say.
+
+func.func @f(%q: tensor<2x8x64xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{q has rank 3 but must have 4}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x64xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x32xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{k has rank 3 but must have 4}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x32xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xi32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{v must hold floating-point numbers but holds 'i32'}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xi32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<8xi32>) {
+  // expected-error @+1 {{documents has rank 1 but must have 2}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xf32>) {
+  // expected-error @+1 {{documents must hold i32 but holds 'f32'}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{documents defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<3x8xi32>) {
+  // expected-error @+1 {{batch mismatch: q has 2 but documents has 3}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<3x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{documents defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x9xi32>) {
+  // expected-error @+1 {{token mismatch: q has 8 but documents has 9}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x9xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{v defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x8xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{shape mismatch: k is 2x8x2x16 but v is 2x8x2x8}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x8xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<3x8x2x16xf32>, %v: tensor<3x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{batch mismatch: q has 2 but k has 3}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<3x8x2x16xf32>, tensor<3x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x8xf32>, %v: tensor<2x8x2x8xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{head dimension mismatch: q has 16 but k has 8}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x8xf32>, tensor<2x8x2x8xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x3x16xf32>, %v: tensor<2x8x3x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{q has 4 heads, no multiple of the 3 key/value heads}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x3x16xf32>, tensor<2x8x3x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x0x16xf32>, %v: tensor<2x8x0x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{q has 4 heads, no multiple of the 0 key/value heads}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x0x16xf32>, tensor<2x8x0x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{prefix is -1 but must be at least 0}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {prefix = -1 : i64, scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{window is -1 but must be at least 0}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64, window = -1 : i64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{k has 8 tokens but a prefix of 4 and q's 8 are needed}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {prefix = 4 : i64, scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{o must hold floating-point numbers but holds 'i32'}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xi32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{q defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{shape mismatch: o is 2x8x4x8 but q is 2x8x4x16}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x8xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{lse has rank 2 but must have 3}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{lse must hold floating-point numbers but holds 'i32'}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xi32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{q defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{batch mismatch: lse has 3 but q has 2}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<3x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{q defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{head mismatch: lse has 8 but q has 4}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{q defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{token mismatch: lse has 9 but q has 8}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x9xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{documents defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<3x8xi32>, %o: tensor<2x8x4x16xf32>, %lse: tensor<2x4x8xf32>, %d_o: tensor<2x8x4x16xf32>) {
+  // expected-error @+1 {{batch mismatch: q has 2 but documents has 3}}
+  %0:3 = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %d_o {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<3x8xi32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{o defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>, %o: tensor<2x8x4x16xf32>, %lse: tensor<2x4x8xf32>, %d_o: tensor<2x8x4x8xf32>) {
+  // expected-error @+1 {{shape mismatch: d_o is 2x8x4x8 but o is 2x8x4x16}}
+  %0:3 = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %d_o {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x8xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>, %o: tensor<2x8x4x16xf32>, %lse: tensor<2x4x8xf32>, %d_o: tensor<2x8x4x16xi32>) {
+  // expected-error @+1 {{d_o must hold floating-point numbers but holds 'i32'}}
+  %0:3 = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %d_o {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{q defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>, %o: tensor<2x8x4x16xf32>, %lse: tensor<2x4x8xf32>, %d_o: tensor<2x8x4x16xf32>) {
+  // expected-error @+1 {{shape mismatch: dq is 2x8x4x8 but q is 2x8x4x16}}
+  %0:3 = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %d_o {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>) -> (tensor<2x8x4x8xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>, %o: tensor<2x8x4x16xf32>, %lse: tensor<2x4x8xf32>, %d_o: tensor<2x8x4x16xf32>) {
+  // expected-error @+1 {{shape mismatch: dk is 2x8x4x16 but k is 2x8x2x16}}
+  %0:3 = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %d_o {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{v defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>, %o: tensor<2x8x4x16xf32>, %lse: tensor<2x4x8xf32>, %d_o: tensor<2x8x4x16xf32>) {
+  // expected-error @+1 {{shape mismatch: dv is 2x8x4x16 but v is 2x8x2x16}}
+  %0:3 = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %d_o {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x4x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%cache: tensor<2x64x32xf32>, %x: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{cache has rank 3 but must have 4}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x32xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> tensor<2x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x32xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{x has rank 3 but must have 4}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xf32>, tensor<2x8x32xf32>, tensor<2x8xi32>) -> tensor<2x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%cache: tensor<2x64x2x16xi32>, %x: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{cache must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xi32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> tensor<2x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x2x16xi32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{x must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xf32>, tensor<2x8x2x16xi32>, tensor<2x8xi32>) -> tensor<2x64x2x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{cache defined here}}
+func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{shape mismatch: result is 2x65x2x16 but cache is 2x64x2x16}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> tensor<2x65x2x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{cache defined here}}
+func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{element type mismatch: result holds 'bf16' but cache holds 'f32'}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> tensor<2x64x2x16xbf16>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<3x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{batch mismatch: cache has 2 but x has 3}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xf32>, tensor<3x8x2x16xf32>, tensor<2x8xi32>) -> tensor<2x64x2x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x4x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{head mismatch: cache has 2 but x has 4}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xf32>, tensor<2x8x4x16xf32>, tensor<2x8xi32>) -> tensor<2x64x2x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x2x8xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{head dimension mismatch: cache has 16 but x has 8}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xf32>, tensor<2x8x2x8xf32>, tensor<2x8xi32>) -> tensor<2x64x2x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{documents defined here}}
+func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x2x16xf32>, %documents: tensor<2x9xi32>) {
+  // expected-error @+1 {{token mismatch: x has 8 but documents has 9}}
+  %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x9xi32>) -> tensor<2x64x2x16xf32>
+  return
+}

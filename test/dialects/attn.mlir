@@ -1,0 +1,41 @@
+// RUN: braid-opt %s | braid-opt | FileCheck %s
+// RUN: braid-opt %s --mlir-print-op-generic | braid-opt | FileCheck %s
+// Causal attention: grouped heads, a window, a prefix of earlier keys, a cache. The printed form and the generic form parse
+// back to the same.
+
+!q = tensor<2x8x4x16xf32>
+!kv = tensor<2x8x2x16xf32>
+!long = tensor<2x12x2x16xf32>
+!lse = tensor<2x4x8xf32>
+!d = tensor<2x8xi32>
+
+// CHECK-LABEL: func.func @causal(
+func.func @causal(%q: !q, %k: !kv, %v: !kv, %documents: !d) {
+  // CHECK: braid.attn.causal %arg0, %arg1, %arg2, %arg3 {scale = 2.500000e-01 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  %o, %lse = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (!q, !kv, !kv, !d) -> (!q, !lse)
+  // CHECK: braid.attn.causal_grad %arg0, %arg1, %arg2, %arg3, %o, %lse, %o {scale = 2.500000e-01 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>)
+  %dq, %dk, %dv = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %o {scale = 0.25 : f64}
+      : (!q, !kv, !kv, !d, !q, !lse, !q) -> (!q, !kv, !kv)
+  return
+}
+
+// CHECK-LABEL: func.func @prefix(
+func.func @prefix(%q: !q, %k: !long, %v: !long, %documents: !d) {
+  // CHECK: braid.attn.causal %arg0, %arg1, %arg2, %arg3 {prefix = 4 : i64, scale = 2.500000e-01 : f64, window = 5 : i64} : (tensor<2x8x4x16xf32>, tensor<2x12x2x16xf32>, tensor<2x12x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  %o, %lse = braid.attn.causal %q, %k, %v, %documents {prefix = 4 : i64, scale = 0.25 : f64, window = 5 : i64} : (!q, !long, !long, !d) -> (!q, !lse)
+  // CHECK: braid.attn.causal_grad %arg0, %arg1, %arg2, %arg3, %o, %lse, %o {prefix = 4 : i64, scale = 2.500000e-01 : f64, window = 5 : i64} : (tensor<2x8x4x16xf32>, tensor<2x12x2x16xf32>, tensor<2x12x2x16xf32>, tensor<2x8xi32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x12x2x16xf32>, tensor<2x12x2x16xf32>)
+  %dq, %dk, %dv = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %o {prefix = 4 : i64, scale = 0.25 : f64, window = 5 : i64}
+      : (!q, !long, !long, !d, !q, !lse, !q) -> (!q, !long, !long)
+  return
+}
+
+// A cache holds as many rows as it likes.
+// CHECK-LABEL: func.func @cache(
+func.func @cache(%q: tensor<2x1x4x16xbf16>, %x: tensor<2x1x2x16xbf16>, %cache: tensor<2x64x2x16xbf16>, %documents: tensor<2x1xi32>) {
+  // CHECK: braid.attn.append %arg2, %arg1, %arg3 : (tensor<2x64x2x16xbf16>, tensor<2x1x2x16xbf16>, tensor<2x1xi32>) -> tensor<2x64x2x16xbf16>
+  %k = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xbf16>, tensor<2x1x2x16xbf16>, tensor<2x1xi32>) -> tensor<2x64x2x16xbf16>
+  // CHECK: braid.attn.causal %arg0, %{{.*}}, %{{.*}}, %arg3 {cache, scale = 2.500000e-01 : f64} : (tensor<2x1x4x16xbf16>, tensor<2x64x2x16xbf16>, tensor<2x64x2x16xbf16>, tensor<2x1xi32>) -> (tensor<2x1x4x16xbf16>, tensor<2x4x1xf32>)
+  %o, %lse = braid.attn.causal %q, %k, %k, %documents {cache, scale = 0.25 : f64}
+      : (tensor<2x1x4x16xbf16>, tensor<2x64x2x16xbf16>, tensor<2x64x2x16xbf16>, tensor<2x1xi32>) -> (tensor<2x1x4x16xbf16>, tensor<2x4x1xf32>)
+  return
+}

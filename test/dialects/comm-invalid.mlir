@@ -1,0 +1,157 @@
+// RUN: braid-opt %s --split-input-file --verify-diagnostics
+// What the verifiers of collectives say.
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{shape mismatch: result is 4x9 but x is 4x8}}
+  %0 = braid.comm.all_reduce %x {axis = "dp"} : (tensor<4x8xf32>) -> tensor<4x9xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{element type mismatch: result holds 'bf16' but x holds 'f32'}}
+  %0 = braid.comm.all_reduce %x {axis = "dp"} : (tensor<4x8xf32>) -> tensor<4x8xbf16>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{shape mismatch: result is 8x4 but x is 4x8}}
+  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{peers is 0 but must be at least 1}}
+  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 0 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<f32>) {
+  // expected-error @+1 {{x has rank 0 but must have 1 to 8}}
+  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (tensor<f32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<5x8xf32>) {
+  // expected-error @+1 {{4 peers do not divide the 5 rows of x}}
+  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (tensor<5x8xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x30x8xf32>) {
+  // expected-error @+1 {{4 peers do not divide the 30 rows of x}}
+  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (tensor<1x30x8xf32>) -> tensor<1x30x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi32>) {
+  // expected-error @+1 {{needs both send_counts and recv_counts, or neither}}
+  %0 = braid.comm.all_to_all %x, %s {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 0>, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %s: tensor<4xi32>, %r: tensor<4x2xi32>) {
+  // expected-error @+1 {{send_counts has rank 1 but must have 2}}
+  %0 = braid.comm.all_to_all %x, %s, %r {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4xi32>, tensor<4x2xi32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi64>, %r: tensor<4x2xi32>) {
+  // expected-error @+1 {{send_counts must hold i32 but holds 'i64'}}
+  %0 = braid.comm.all_to_all %x, %s, %r {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi64>, tensor<4x2xi32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi32>, %r: tensor<2x2xi32>) {
+  // expected-error @+1 {{recv_counts has 2 rows for 4 peers}}
+  %0 = braid.comm.all_to_all %x, %s, %r {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>, tensor<2x2xi32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{has no inputs}}
+  %0 = "braid.comm.start"() {axis = "dp", kind = 0 : i32} : () -> !braid.future<tensor<4xf32>>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{starts with 'tensor<4x8xf32>' but its future is '!braid.future<tensor<4xf32>>'}}
+  %0 = braid.comm.start %x {axis = "ep", kind = 0 : i32} : (tensor<4x8xf32>) -> !braid.future<tensor<4xf32>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) {
+  // expected-error @+1 {{all_reduce takes 1 inputs but there are 2}}
+  %0 = braid.comm.start %x, %y {axis = "ep", kind = 0 : i32} : (tensor<4x8xf32>, tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %y: tensor<4x2xi32>) {
+  // expected-error @+1 {{all_to_all takes 1 or 3 inputs but there are 2}}
+  %0 = braid.comm.start %x, %y {axis = "ep", kind = 3 : i32, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>) -> !braid.future<tensor<4x8xf32>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{3 peers do not divide the 4 rows of x}}
+  %0 = braid.comm.start %x {axis = "ep", kind = 3 : i32, peers = 3 : i64} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi32>, %r: tensor<3x2xi32>) {
+  // expected-error @+1 {{recv_counts has 3 rows for 4 peers}}
+  %0 = braid.comm.start %x, %s, %r {axis = "ep", kind = 3 : i32, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>, tensor<3x2xi32>) -> !braid.future<tensor<4x8xf32>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xf32>, %r: tensor<4x2xi32>) {
+  // expected-error @+1 {{send_counts must hold i32 but holds 'f32'}}
+  %0 = braid.comm.start %x, %s, %r {axis = "ep", kind = 3 : i32, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xf32>, tensor<4x2xi32>) -> !braid.future<tensor<4x8xf32>>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{future defined here}}
+func.func @f(%future: !braid.future<tensor<4x8xf32>>) {
+  // expected-error @+1 {{awaits '!braid.future<tensor<4x8xf32>>' but returns 'tensor<4xf32>'}}
+  %0 = braid.comm.await %future : (!braid.future<tensor<4x8xf32>>) -> tensor<4xf32>
+  return
+}

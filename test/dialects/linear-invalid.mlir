@@ -1,0 +1,678 @@
+// RUN: braid-opt %s --split-input-file --verify-diagnostics
+// What the verifiers of projections, embedding, convolution and loss say.
+
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{has 1 weights but 2 results}}
+  %0:2 = braid.linear %x, %w : (tensor<2x8x16xf32>, tensor<16x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x8x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>) {
+  // expected-error @+1 {{has 0 weights but 0 results}}
+  braid.linear %x : (tensor<2x8x16xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8x16xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{x has rank 2 but must have 3 to 4}}
+  %0 = braid.linear %x, %w : (tensor<8x16xf32>, tensor<16x24xf32>) -> tensor<2x8x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xi32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{x must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.linear %x, %w : (tensor<2x8x16xi32>, tensor<16x24xf32>) -> tensor<2x8x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{result has rank 2 but must have 3 to 4}}
+  %0 = braid.linear %x, %w : (tensor<2x8x16xf32>, tensor<16x24xf32>) -> tensor<16x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<24xf32>) {
+  // expected-error @+1 {{weight has rank 1 but must have 2}}
+  %0 = braid.linear %x, %w : (tensor<2x8x16xf32>, tensor<24xf32>) -> tensor<2x8x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x24xi32>) {
+  // expected-error @+1 {{weight must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.linear %x, %w : (tensor<2x8x16xf32>, tensor<16x24xi32>) -> tensor<2x8x24xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{batch mismatch: result has 3 but x has 2}}
+  %0 = braid.linear %x, %w : (tensor<2x8x16xf32>, tensor<16x24xf32>) -> tensor<3x8x24xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{token mismatch: result has 9 but x has 8}}
+  %0 = braid.linear %x, %w : (tensor<2x8x16xf32>, tensor<16x24xf32>) -> tensor<2x9x24xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<15x24xf32>) {
+  // expected-error @+1 {{input dimension mismatch: weight has 15 but x has 16}}
+  %0 = braid.linear %x, %w : (tensor<2x8x16xf32>, tensor<15x24xf32>) -> tensor<2x8x24xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{input dimension mismatch: weight has 24 but x has 16}}
+  %0 = braid.linear %x, %w {transposed} : (tensor<2x8x16xf32>, tensor<16x24xf32>) -> tensor<2x8x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x24xf32>) {
+  // expected-note @+2 {{result defined here}}
+  // expected-error @+1 {{output dimension mismatch: weight has 24 but result has 25}}
+  %0 = braid.linear %x, %w : (tensor<2x8x16xf32>, tensor<16x24xf32>) -> tensor<2x8x5x5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%dy: tensor<2x8x24xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{has 2 weights but 1 cotangents}}
+  %0 = braid.linear_grad_data %dy, %w, %w {operandSegmentSizes = array<i32: 1, 2>} : (tensor<2x8x24xf32>, tensor<16x24xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%dy: tensor<2x8x24xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{dx has rank 1 but must have 3 to 4}}
+  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x8x24xf32>, tensor<16x24xf32>) -> tensor<16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%dy: tensor<24xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{dy has rank 1 but must have 3 to 4}}
+  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<24xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%dy: tensor<2x9x24xf32>, %w: tensor<16x24xf32>) {
+  // expected-note @+2 {{dx defined here}}
+  // expected-error @+1 {{token mismatch: dy has 9 but dx has 8}}
+  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x9x24xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%dy: tensor<2x8x24xf32>, %w: tensor<15x24xf32>) {
+  // expected-note @+2 {{dx defined here}}
+  // expected-error @+1 {{input dimension mismatch: weight has 15 but dx has 16}}
+  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x8x24xf32>, tensor<15x24xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{dy defined here}}
+func.func @f(%dy: tensor<2x8x25xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{output dimension mismatch: weight has 24 but dy has 25}}
+  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x8x25xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>) {
+  // expected-error @+1 {{has 1 cotangents but 2 results}}
+  %0:2 = braid.linear_grad_weight %x, %dy : (tensor<2x8x16xf32>, tensor<2x8x24xf32>) -> (tensor<16x24xf32>, tensor<16x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<16xf32>, %dy: tensor<2x8x24xf32>) {
+  // expected-error @+1 {{x has rank 1 but must have 3 to 4}}
+  %0 = braid.linear_grad_weight %x, %dy : (tensor<16xf32>, tensor<2x8x24xf32>) -> tensor<16x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<24xf32>) {
+  // expected-error @+1 {{dy has rank 1 but must have 3 to 4}}
+  %0 = braid.linear_grad_weight %x, %dy : (tensor<2x8x16xf32>, tensor<24xf32>) -> tensor<16x24xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<3x8x24xf32>) {
+  // expected-error @+1 {{batch mismatch: dy has 3 but x has 2}}
+  %0 = braid.linear_grad_weight %x, %dy : (tensor<2x8x16xf32>, tensor<3x8x24xf32>) -> tensor<16x24xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>) {
+  // expected-error @+1 {{input dimension mismatch: dw has 24 but x has 16}}
+  %0 = braid.linear_grad_weight %x, %dy : (tensor<2x8x16xf32>, tensor<2x8x24xf32>) -> tensor<24x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>) {
+  // expected-error @+1 {{input dimension mismatch: dw has 24 but x has 16}}
+  %0 = braid.linear_grad_weight %x, %dy {transposed} : (tensor<2x8x16xf32>, tensor<2x8x24xf32>) -> tensor<16x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%t: tensor<8xi32>, %table: tensor<50x16xf32>) {
+  // expected-error @+1 {{tokens has rank 1 but must have 2}}
+  %0 = braid.embed %t, %table : (tensor<8xi32>, tensor<50x16xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%t: tensor<2x8xf32>, %table: tensor<50x16xf32>) {
+  // expected-error @+1 {{tokens must hold i32 but holds 'f32'}}
+  %0 = braid.embed %t, %table : (tensor<2x8xf32>, tensor<50x16xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%t: tensor<2x8xi32>, %table: tensor<50xf32>) {
+  // expected-error @+1 {{table has rank 1 but must have 2}}
+  %0 = braid.embed %t, %table : (tensor<2x8xi32>, tensor<50xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%t: tensor<2x8xi32>, %table: tensor<50x16xi32>) {
+  // expected-error @+1 {{table must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.embed %t, %table : (tensor<2x8xi32>, tensor<50x16xi32>) -> tensor<2x8x16xi32>
+  return
+}
+
+// -----
+
+func.func @f(%t: tensor<2x8xi32>, %table: tensor<50x16xf32>) {
+  // expected-error @+1 {{result has rank 2 but must have 3}}
+  %0 = braid.embed %t, %table : (tensor<2x8xi32>, tensor<50x16xf32>) -> tensor<16x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%t: tensor<2x8xi32>, %table: tensor<50x16xf32>) {
+  // expected-error @+1 {{result must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.embed %t, %table : (tensor<2x8xi32>, tensor<50x16xf32>) -> tensor<2x8x16xi32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{tokens defined here}}
+func.func @f(%tokens: tensor<3x8xi32>, %table: tensor<50x16xf32>) {
+  // expected-error @+1 {{batch mismatch: result has 2 but tokens has 3}}
+  %0 = braid.embed %tokens, %table : (tensor<3x8xi32>, tensor<50x16xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{tokens defined here}}
+func.func @f(%tokens: tensor<2x9xi32>, %table: tensor<50x16xf32>) {
+  // expected-error @+1 {{token mismatch: result has 8 but tokens has 9}}
+  %0 = braid.embed %tokens, %table : (tensor<2x9xi32>, tensor<50x16xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{table defined here}}
+func.func @f(%t: tensor<2x8xi32>, %table: tensor<50x15xf32>) {
+  // expected-error @+1 {{width mismatch: result has 16 but table has 15}}
+  %0 = braid.embed %t, %table : (tensor<2x8xi32>, tensor<50x15xf32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{table defined here}}
+func.func @f(%t: tensor<2x8xi32>, %table: tensor<50x16xf32>) {
+  // expected-error @+1 {{element type mismatch: result holds 'bf16' but table holds 'f32'}}
+  %0 = braid.embed %t, %table : (tensor<2x8xi32>, tensor<50x16xf32>) -> tensor<2x8x16xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%t: tensor<2x8xi32>, %dy: tensor<2x8x16xf32>) {
+  // expected-error @+1 {{dtable has rank 1 but must have 2}}
+  %0 = braid.embed_grad %t, %dy : (tensor<2x8xi32>, tensor<2x8x16xf32>) -> tensor<50xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{tokens defined here}}
+func.func @f(%tokens: tensor<2x9xi32>, %dy: tensor<2x8x16xf32>) {
+  // expected-error @+1 {{token mismatch: dy has 8 but tokens has 9}}
+  %0 = braid.embed_grad %tokens, %dy : (tensor<2x9xi32>, tensor<2x8x16xf32>) -> tensor<50x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%t: tensor<2x8xi32>, %dy: tensor<2x8x16xf32>) {
+  // expected-note @+2 {{dtable defined here}}
+  // expected-error @+1 {{width mismatch: dy has 16 but dtable has 15}}
+  %0 = braid.embed_grad %t, %dy : (tensor<2x8xi32>, tensor<2x8x16xf32>) -> tensor<50x15xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{x has rank 2 but must have 3 to 4}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{weight has rank 1 but must have 2}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<3x24xf32>) {
+  // expected-error @+1 {{tail has rank 2 but must have 3}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x24xi32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{x must hold floating-point numbers but holds 'i32'}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xi32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xi32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{weight must hold floating-point numbers but holds 'i32'}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xi32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xi32>) {
+  // expected-error @+1 {{tail must hold floating-point numbers but holds 'i32'}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xi32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{documents has rank 1 but must have 2}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xf32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{documents must hold i32 but holds 'f32'}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xf32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{documents defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<3x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{batch mismatch: x has 2 but documents has 3}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<3x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{documents defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x9xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{token mismatch: x has 8 but documents has 9}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x9xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{weight defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<23x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{channel mismatch: x has 24 but weight has 23}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<23x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{tail defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x23xf32>) {
+  // expected-error @+1 {{channel mismatch: x has 24 but tail has 23}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x23xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{weight defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x4x24xf32>) {
+  // expected-error @+1 {{tail has 4 rows but weight has 4 taps}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x4x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{tail defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<3x3x24xf32>) {
+  // expected-error @+1 {{batch mismatch: x has 2 but tail has 3}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<3x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{shape mismatch: y is 2x8x25 but x is 2x8x24}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x25xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{y must hold floating-point numbers but holds 'i32'}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xi32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{tail defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{shape mismatch: new_tail is 2x2x24 but tail is 2x3x24}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x2x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{tail defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{element type mismatch: new_tail holds 'bf16' but tail holds 'f32'}}
+  %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xbf16>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{documents defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x9xi32>, %tail: tensor<2x3x24xf32>, %dy: tensor<2x8x24xf32>, %dnew_tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{token mismatch: x has 8 but documents has 9}}
+  %0:3 = braid.short_conv_grad %x, %weight, %documents, %tail, %dy, %dnew_tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x9xi32>, tensor<2x3x24xf32>, tensor<2x8x24xf32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>, %dy: tensor<2x7x24xf32>, %dnew_tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{shape mismatch: dy is 2x7x24 but x is 2x8x24}}
+  %0:3 = braid.short_conv_grad %x, %weight, %documents, %tail, %dy, %dnew_tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>, tensor<2x7x24xf32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>, %dy: tensor<2x8x24xi32>, %dnew_tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{dy must hold floating-point numbers but holds 'i32'}}
+  %0:3 = braid.short_conv_grad %x, %weight, %documents, %tail, %dy, %dnew_tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>, tensor<2x8x24xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{tail defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>, %dy: tensor<2x8x24xf32>, %dnew_tail: tensor<2x4x24xf32>) {
+  // expected-error @+1 {{shape mismatch: dnew_tail is 2x4x24 but tail is 2x3x24}}
+  %0:3 = braid.short_conv_grad %x, %weight, %documents, %tail, %dy, %dnew_tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>, tensor<2x8x24xf32>, tensor<2x4x24xf32>) -> (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>, %dy: tensor<2x8x24xf32>, %dnew_tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{shape mismatch: dx is 2x8x25 but x is 2x8x24}}
+  %0:3 = braid.short_conv_grad %x, %weight, %documents, %tail, %dy, %dnew_tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>, tensor<2x8x24xf32>, tensor<2x3x24xf32>) -> (tensor<2x8x25xf32>, tensor<24x4xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{weight defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>, %dy: tensor<2x8x24xf32>, %dnew_tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{shape mismatch: dweight is 24x3 but weight is 24x4}}
+  %0:3 = braid.short_conv_grad %x, %weight, %documents, %tail, %dy, %dnew_tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>, tensor<2x8x24xf32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<24x3xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{tail defined here}}
+func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>, %dy: tensor<2x8x24xf32>, %dnew_tail: tensor<2x3x24xf32>) {
+  // expected-error @+1 {{shape mismatch: dtail is 2x3x23 but tail is 2x3x24}}
+  %0:3 = braid.short_conv_grad %x, %weight, %documents, %tail, %dy, %dnew_tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>, tensor<2x8x24xf32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x3x23xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<8x50xf32>, %labels: tensor<2x8xi32>) {
+  // expected-error @+1 {{logits has rank 2 but must have 3}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<8x50xf32>, tensor<2x8xi32>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<8xi32>) {
+  // expected-error @+1 {{labels has rank 1 but must have 2}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<2x8x50xf32>, tensor<8xi32>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x50xi32>, %labels: tensor<2x8xi32>) {
+  // expected-error @+1 {{logits must hold floating-point numbers but holds 'i32'}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<2x8x50xi32>, tensor<2x8xi32>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x8xi64>) {
+  // expected-error @+1 {{labels must hold i32 but holds 'i64'}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<2x8x50xf32>, tensor<2x8xi64>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x8xi32>) {
+  // expected-error @+1 {{lse must hold floating-point numbers but holds 'i32'}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<2x8x50xf32>, tensor<2x8xi32>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xi32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{labels defined here}}
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<3x8xi32>) {
+  // expected-error @+1 {{batch mismatch: logits has 2 but labels has 3}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<2x8x50xf32>, tensor<3x8xi32>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{labels defined here}}
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x9xi32>) {
+  // expected-error @+1 {{token mismatch: logits has 8 but labels has 9}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<2x8x50xf32>, tensor<2x9xi32>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{labels defined here}}
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x8xi32>) {
+  // expected-error @+1 {{shape mismatch: lse is 2x7 but labels is 2x8}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<2x8x50xf32>, tensor<2x8xi32>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x7xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x8xi32>) {
+  // expected-error @+1 {{sum must have one element but is 2}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<2x8x50xf32>, tensor<2x8xi32>) -> (tensor<2xf32>, tensor<1xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x8xi32>) {
+  // expected-error @+1 {{count must hold floating-point numbers but holds 'i32'}}
+  %0:3 = braid.cross_entropy %logits, %labels : (tensor<2x8x50xf32>, tensor<2x8xi32>) -> (tensor<1xf32>, tensor<1xi32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{labels defined here}}
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x8xi32>, %lse: tensor<2x7xf32>, %dsum: tensor<1xf32>) {
+  // expected-error @+1 {{shape mismatch: lse is 2x7 but labels is 2x8}}
+  %0 = braid.cross_entropy_grad %logits, %labels, %lse, %dsum : (tensor<2x8x50xf32>, tensor<2x8xi32>, tensor<2x7xf32>, tensor<1xf32>) -> tensor<2x8x50xf32>
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x8xi32>, %lse: tensor<2x8xf32>, %dsum: tensor<2x8xf32>) {
+  // expected-error @+1 {{dsum must have one element but is 2x8}}
+  %0 = braid.cross_entropy_grad %logits, %labels, %lse, %dsum : (tensor<2x8x50xf32>, tensor<2x8xi32>, tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8x50xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{logits defined here}}
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x8xi32>, %lse: tensor<2x8xf32>, %dsum: tensor<1xf32>) {
+  // expected-error @+1 {{shape mismatch: dlogits is 2x8x49 but logits is 2x8x50}}
+  %0 = braid.cross_entropy_grad %logits, %labels, %lse, %dsum : (tensor<2x8x50xf32>, tensor<2x8xi32>, tensor<2x8xf32>, tensor<1xf32>) -> tensor<2x8x49xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{logits defined here}}
+func.func @f(%logits: tensor<2x8x50xf32>, %labels: tensor<2x8xi32>, %lse: tensor<2x8xf32>, %dsum: tensor<1xf32>) {
+  // expected-error @+1 {{element type mismatch: dlogits holds 'bf16' but logits holds 'f32'}}
+  %0 = braid.cross_entropy_grad %logits, %labels, %lse, %dsum : (tensor<2x8x50xf32>, tensor<2x8xi32>, tensor<2x8xf32>, tensor<1xf32>) -> tensor<2x8x50xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8xi32>) {
+  // expected-error @+1 {{x must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.sum %x : (tensor<2x8xi32>) -> tensor<1xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{result must have one element but is 2}}
+  %0 = braid.sum %x : (tensor<2x8xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @f(%dsum: tensor<1xf32>) {
+  // expected-error @+1 {{dx must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.sum_grad %dsum : (tensor<1xf32>) -> tensor<2x8xi32>
+  return
+}
+
+// -----
+
+func.func @f(%dsum: tensor<2xf32>) {
+  // expected-error @+1 {{dsum must have one element but is 2}}
+  %0 = braid.sum_grad %dsum : (tensor<2xf32>) -> tensor<2x8xf32>
+  return
+}

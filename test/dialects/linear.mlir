@@ -1,0 +1,58 @@
+// RUN: braid-opt %s | braid-opt | FileCheck %s
+// RUN: braid-opt %s --mlir-print-op-generic | braid-opt | FileCheck %s
+// Projections, embedding, convolution, loss. The printed form and the generic form parse back to the same.
+
+!x = tensor<2x8x16xf32>
+!h = tensor<2x8x4x6xf32>
+!d = tensor<2x8xi32>
+!one = tensor<1xf32>
+
+// Trailing dimensions are features: 4 x 6 = 24.
+// CHECK-LABEL: func.func @linear(
+func.func @linear(%x: !x, %h: !h, %w: tensor<16x24xf32>, %v: tensor<16x10xf32>, %t: tensor<32x16xf32>, %dl: tensor<2x8x32xf32>) {
+  // CHECK: braid.linear %arg0, %arg2, %arg3 : (tensor<2x8x16xf32>, tensor<16x24xf32>, tensor<16x10xf32>) -> (tensor<2x8x4x6xf32>, tensor<2x8x10xf32>)
+  %0:2 = braid.linear %x, %w, %v : (!x, tensor<16x24xf32>, tensor<16x10xf32>) -> (!h, tensor<2x8x10xf32>)
+  // CHECK: braid.linear %arg0, %arg4 {transposed} : (tensor<2x8x16xf32>, tensor<32x16xf32>) -> tensor<2x8x32xf32>
+  %1 = braid.linear %x, %t {transposed} : (!x, tensor<32x16xf32>) -> tensor<2x8x32xf32>
+  // CHECK: braid.linear_grad_data %arg1, %arg2 {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x8x4x6xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  %2 = braid.linear_grad_data %h, %w {operandSegmentSizes = array<i32: 1, 1>} : (!h, tensor<16x24xf32>) -> !x
+  // CHECK: braid.linear_grad_data %arg5, %arg4 {operandSegmentSizes = array<i32: 1, 1>, transposed} : (tensor<2x8x32xf32>, tensor<32x16xf32>) -> tensor<2x8x16xf32>
+  %3 = braid.linear_grad_data %dl, %t {operandSegmentSizes = array<i32: 1, 1>, transposed} : (tensor<2x8x32xf32>, tensor<32x16xf32>) -> !x
+  // CHECK: braid.linear_grad_weight %arg0, %arg1, %{{.*}}#1 : (tensor<2x8x16xf32>, tensor<2x8x4x6xf32>, tensor<2x8x10xf32>) -> (tensor<16x24xf32>, tensor<16x10xf32>)
+  %4:2 = braid.linear_grad_weight %x, %h, %0#1 : (!x, !h, tensor<2x8x10xf32>) -> (tensor<16x24xf32>, tensor<16x10xf32>)
+  // CHECK: braid.linear_grad_weight %arg0, %arg5 {transposed} : (tensor<2x8x16xf32>, tensor<2x8x32xf32>) -> tensor<32x16xf32>
+  %5 = braid.linear_grad_weight %x, %dl {transposed} : (!x, tensor<2x8x32xf32>) -> tensor<32x16xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @embed(
+func.func @embed(%tokens: !d, %table: tensor<50x16xbf16>) {
+  // CHECK: braid.embed %arg0, %arg1 : (tensor<2x8xi32>, tensor<50x16xbf16>) -> tensor<2x8x16xbf16>
+  %y = braid.embed %tokens, %table : (!d, tensor<50x16xbf16>) -> tensor<2x8x16xbf16>
+  // CHECK: braid.embed_grad %arg0, %{{.*}} : (tensor<2x8xi32>, tensor<2x8x16xbf16>) -> tensor<50x16xf32>
+  %dtable = braid.embed_grad %tokens, %y : (!d, tensor<2x8x16xbf16>) -> tensor<50x16xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @conv(
+func.func @conv(%x: !h, %w: tensor<24x4xf32>, %documents: !d, %tail: tensor<2x3x24xf32>) {
+  // CHECK: braid.short_conv %arg0, %arg1, %arg2, %arg3 : (tensor<2x8x4x6xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x4x6xf32>, tensor<2x3x24xf32>)
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (!h, tensor<24x4xf32>, !d, tensor<2x3x24xf32>) -> (!h, tensor<2x3x24xf32>)
+  // CHECK: braid.short_conv_grad %arg0, %arg1, %arg2, %arg3, %y, %new_tail : (tensor<2x8x4x6xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>, tensor<2x8x4x6xf32>, tensor<2x3x24xf32>) -> (tensor<2x8x4x6xf32>, tensor<24x4xf32>, tensor<2x3x24xf32>)
+  %dx, %dw, %dtail = braid.short_conv_grad %x, %w, %documents, %tail, %y, %new
+      : (!h, tensor<24x4xf32>, !d, tensor<2x3x24xf32>, !h, tensor<2x3x24xf32>) -> (!h, tensor<24x4xf32>, tensor<2x3x24xf32>)
+  return
+}
+
+// CHECK-LABEL: func.func @loss(
+func.func @loss(%logits: tensor<2x8x50xbf16>, %labels: !d, %x: !x) {
+  // CHECK: braid.cross_entropy %arg0, %arg1 : (tensor<2x8x50xbf16>, tensor<2x8xi32>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
+  %sum, %count, %lse = braid.cross_entropy %logits, %labels : (tensor<2x8x50xbf16>, !d) -> (!one, !one, tensor<2x8xf32>)
+  // CHECK: braid.cross_entropy_grad %arg0, %arg1, %lse, %sum : (tensor<2x8x50xbf16>, tensor<2x8xi32>, tensor<2x8xf32>, tensor<1xf32>) -> tensor<2x8x50xbf16>
+  %dlogits = braid.cross_entropy_grad %logits, %labels, %lse, %sum : (tensor<2x8x50xbf16>, !d, tensor<2x8xf32>, !one) -> tensor<2x8x50xbf16>
+  // CHECK: braid.sum %arg2 : (tensor<2x8x16xf32>) -> tensor<1xf32>
+  %s = braid.sum %x : (!x) -> !one
+  // CHECK: braid.sum_grad %{{.*}} : (tensor<1xf32>) -> tensor<2x8x16xf32>
+  %dx = braid.sum_grad %s : (!one) -> !x
+  return
+}

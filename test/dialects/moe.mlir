@@ -1,0 +1,66 @@
+// RUN: braid-opt %s | braid-opt | FileCheck %s
+// RUN: braid-opt %s --mlir-print-op-generic | braid-opt | FileCheck %s
+// Routing, plans, rows of experts. The printed form and the generic form parse back to the same.
+// B T = 16 tokens, 2 slots, 4 experts: 32 rows.
+
+!x = tensor<2x8x16xf32>
+!logits = tensor<2x8x4xf32>
+!ids = tensor<2x8x2xi32>
+!k = tensor<2x8x2xf32>
+!rows = tensor<1x32x16xf32>
+!wide = tensor<1x32x24xf32>
+!perm = tensor<32xi32>
+!off = tensor<5xi32>
+!w = tensor<4x16x24xf32>
+!i = tensor<1xi32>
+
+// CHECK-LABEL: func.func @route(
+func.func @route(%logits: !logits, %counts: tensor<4xi32>) {
+  // CHECK: braid.moe.route %arg0 {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  %ids = braid.moe.route %logits {top_k = 2 : i64} : (!logits) -> !ids
+  // CHECK: braid.moe.route_weights %arg0, %{{.*}} {normalize = true} : (tensor<2x8x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2xf32>
+  %weights = braid.moe.route_weights %logits, %ids {normalize = true} : (!logits, !ids) -> !k
+  // CHECK: braid.moe.router_loss %arg0, %arg1 {balance = 1.000000e-02 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 1.000000e-03 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>) -> tensor<2x8xf32>
+  %loss = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (!logits, tensor<4xi32>) -> tensor<2x8xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @plan(
+func.func @plan(%ids: !ids) {
+  // CHECK: braid.moe.plan %arg0 {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %r:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (!ids) -> (!perm, !ids, tensor<4xi32>, !off, !i, !i)
+  // Two peers, a block of 24 rows each.
+  // CHECK: braid.moe.plan %arg0 {num_experts = 4 : i64, peer_rows = 24 : i64, peers = 2 : i64} : (tensor<2x8x2xi32>) -> (tensor<48xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %s:6 = braid.moe.plan %ids {num_experts = 4 : i64, peer_rows = 24 : i64, peers = 2 : i64} : (!ids) -> (tensor<48xi32>, !ids, tensor<4xi32>, !off, !i, !i)
+  // CHECK: braid.reshape %counts_2 : (tensor<4xi32>) -> tensor<2x2xi32>
+  %counts = braid.reshape %s#2 : (tensor<4xi32>) -> tensor<2x2xi32>
+  // CHECK: braid.moe.plan_received %{{.*}} {peer_rows = 24 : i64} : (tensor<2x2xi32>) -> (tensor<48xi32>, tensor<48xi32>, tensor<3xi32>)
+  %t:3 = braid.moe.plan_received %counts {peer_rows = 24 : i64} : (tensor<2x2xi32>) -> (tensor<48xi32>, tensor<48xi32>, tensor<3xi32>)
+  return
+}
+
+// CHECK-LABEL: func.func @rows(
+func.func @rows(%x: !x, %weights: !k, %perm: !perm, %inverse: !ids, %back: !perm, %exchange: !i) {
+  // CHECK: braid.moe.dispatch %arg0, %arg2, %arg3, %arg5 : (tensor<2x8x16xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> tensor<1x32x16xf32>
+  %rows = braid.moe.dispatch %x, %perm, %inverse, %exchange : (!x, !perm, !ids, !i) -> !rows
+  // CHECK: braid.moe.permute %{{.*}}, %arg2, %arg4 : (tensor<1x32x16xf32>, tensor<32xi32>, tensor<32xi32>) -> tensor<1x32x16xf32>
+  %p = braid.moe.permute %rows, %perm, %back : (!rows, !perm, !perm) -> !rows
+  // CHECK: braid.moe.combine %{{.*}}, %arg1, %arg2, %arg3, %arg5 : (tensor<1x32x16xf32>, tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<2x8x16xf32>, tensor<1x32x16xf32>)
+  %y, %returned = braid.moe.combine %p, %weights, %perm, %inverse, %exchange : (!rows, !k, !perm, !ids, !i) -> (!x, !rows)
+  // CHECK: braid.moe.combine %{{.*}}, %arg2, %arg3, %arg5 : (tensor<1x32x16xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<2x8x16xf32>, tensor<1x32x16xf32>)
+  %dx, %unused = braid.moe.combine %p, %perm, %inverse, %exchange : (!rows, !perm, !ids, !i) -> (!x, !rows)
+  // CHECK: braid.moe.combine_grad %y, %returned, %arg1, %arg2, %arg3, %arg5 : (tensor<2x8x16xf32>, tensor<1x32x16xf32>, tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<1x32x16xf32>, tensor<2x8x2xf32>)
+  %drows, %dweights = braid.moe.combine_grad %y, %returned, %weights, %perm, %inverse, %exchange : (!x, !rows, !k, !perm, !ids, !i) -> (!rows, !k)
+  return
+}
+
+// CHECK-LABEL: func.func @experts(
+func.func @experts(%x: !rows, %offsets: !off, %up: !w, %gate: !w) {
+  // CHECK: braid.moe.grouped_linear %arg0, %arg1, %arg2, %arg3 : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<4x16x24xf32>, tensor<4x16x24xf32>) -> (tensor<1x32x24xf32>, tensor<1x32x24xf32>)
+  %y:2 = braid.moe.grouped_linear %x, %offsets, %up, %gate : (!rows, !off, !w, !w) -> (!wide, !wide)
+  // CHECK: braid.moe.grouped_linear_grad_data %{{.*}}#0, %{{.*}}#1, %arg1, %arg2, %arg3 {operandSegmentSizes = array<i32: 2, 1, 2>} : (tensor<1x32x24xf32>, tensor<1x32x24xf32>, tensor<5xi32>, tensor<4x16x24xf32>, tensor<4x16x24xf32>) -> tensor<1x32x16xf32>
+  %dx = braid.moe.grouped_linear_grad_data %y#0, %y#1, %offsets, %up, %gate {operandSegmentSizes = array<i32: 2, 1, 2>} : (!wide, !wide, !off, !w, !w) -> !rows
+  // CHECK: braid.moe.grouped_linear_grad_weight %arg0, %arg1, %{{.*}}#0, %{{.*}}#1 : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<1x32x24xf32>, tensor<1x32x24xf32>) -> (tensor<4x16x24xf32>, tensor<4x16x24xf32>)
+  %dw:2 = braid.moe.grouped_linear_grad_weight %x, %offsets, %y#0, %y#1 : (!rows, !off, !wide, !wide) -> (!w, !w)
+  return
+}

@@ -1,0 +1,105 @@
+// RUN: braid-opt %s | braid-opt | FileCheck %s
+// RUN: braid-opt %s --mlir-print-op-generic | braid-opt | FileCheck %s
+// Row-wise ops and their gradient. The printed form and the generic form parse back to the same.
+
+!x = tensor<2x8x16xf32>
+!h = tensor<2x8x4x6xf32>
+!w = tensor<16xf32>
+
+// CHECK-LABEL: func.func @elementwise(
+func.func @elementwise(%x: !x, %w: !w, %h: !h, %heads: tensor<2x8x4xf32>, %perHead: tensor<4xf32>, %counts: tensor<4xi32>) {
+  // CHECK: braid.add %arg0, %arg0, %arg0 : (tensor<2x8x16xf32>, tensor<2x8x16xf32>, tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %0 = braid.add %x, %x, %x : (!x, !x, !x) -> !x
+  // CHECK: braid.add %arg5, %arg5 : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
+  %1 = braid.add %counts, %counts : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
+  // CHECK: braid.mul %arg0, %arg0 : (tensor<2x8x16xf32>, tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %2 = braid.mul %x, %x : (!x, !x) -> !x
+  // CHECK: braid.mul %arg2, %arg3 : (tensor<2x8x4x6xf32>, tensor<2x8x4xf32>) -> tensor<2x8x4x6xf32>
+  %3 = braid.mul %h, %heads : (!h, tensor<2x8x4xf32>) -> !h
+  // CHECK: braid.scale %arg0 {value = 5.000000e-01 : f64} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %4 = braid.scale %x {value = 0.5 : f64} : (!x) -> !x
+  // CHECK: braid.bias %arg0, %arg1 : (tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
+  %5 = braid.bias %x, %w : (!x, !w) -> !x
+  // CHECK: braid.weighted %arg0, %arg1 : (tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
+  %6 = braid.weighted %x, %w : (!x, !w) -> !x
+  // CHECK: braid.weighted %arg2, %arg4 : (tensor<2x8x4x6xf32>, tensor<4xf32>) -> tensor<2x8x4x6xf32>
+  %7 = braid.weighted %h, %perHead : (!h, tensor<4xf32>) -> !h
+  // CHECK: braid.cast %arg0 : (tensor<2x8x16xf32>) -> tensor<2x8x16xbf16>
+  %8 = braid.cast %x : (!x) -> tensor<2x8x16xbf16>
+  return
+}
+
+// CHECK-LABEL: func.func @functions(
+func.func @functions(%x: !x, %heads: tensor<2x8x4xf32>, %perHead: tensor<4xf32>) {
+  // CHECK: braid.activation %arg0 {kind = "silu"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %0 = braid.activation %x {kind = "silu"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "sigmoid"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %1 = braid.activation %x {kind = "sigmoid"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "tanh"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %2 = braid.activation %x {kind = "tanh"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "relu"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %3 = braid.activation %x {kind = "relu"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "relu2"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %4 = braid.activation %x {kind = "relu2"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "gelu"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %5 = braid.activation %x {kind = "gelu"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "gelu_tanh"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %6 = braid.activation %x {kind = "gelu_tanh"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "softplus"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %7 = braid.activation %x {kind = "softplus"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "elu1"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %8 = braid.activation %x {kind = "elu1"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "exp"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %9 = braid.activation %x {kind = "exp"} : (!x) -> !x
+  // CHECK: braid.activation %arg0 {kind = "reciprocal"} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %10 = braid.activation %x {kind = "reciprocal"} : (!x) -> !x
+  // CHECK: braid.softmax %arg0 : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %11 = braid.softmax %x : (!x) -> !x
+  // CHECK: braid.log_sigmoid %arg0 {divide = 1.600000e+01 : f64} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %12 = braid.log_sigmoid %x {divide = 16.0 : f64} : (!x) -> !x
+  // CHECK: braid.log_decay %arg1, %arg2, %arg2 : (tensor<2x8x4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<2x8x4xf32>
+  %13 = braid.log_decay %heads, %perHead, %perHead : (tensor<2x8x4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<2x8x4xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @norms(
+func.func @norms(%x: !x, %w: !w, %half: tensor<2x8x16xbf16>) {
+  // CHECK: braid.rms_norm %arg0, %arg1 {eps = 9.9999999999999995E-7 : f64} : (tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
+  %0 = braid.rms_norm %x, %w {eps = 1.0e-6 : f64} : (!x, !w) -> !x
+  // CHECK: braid.rms_norm %arg0, %arg1 {eps = 9.9999999999999995E-7 : f64, groups = 4 : i64} : (tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
+  %1 = braid.rms_norm %x, %w {eps = 1.0e-6 : f64, groups = 4 : i64} : (!x, !w) -> !x
+  // CHECK: braid.rms_norm %arg2, %arg1 {eps = 9.9999999999999995E-7 : f64} : (tensor<2x8x16xbf16>, tensor<16xf32>) -> tensor<2x8x16xbf16>
+  %2 = braid.rms_norm %half, %w {eps = 1.0e-6 : f64} : (tensor<2x8x16xbf16>, !w) -> tensor<2x8x16xbf16>
+  // CHECK: braid.layer_norm %arg0, %arg1, %arg1 {eps = 1.000000e-05 : f64} : (tensor<2x8x16xf32>, tensor<16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
+  %3 = braid.layer_norm %x, %w, %w {eps = 1.0e-5 : f64} : (!x, !w, !w) -> !x
+  // CHECK: braid.l2_norm %arg0 {eps = 9.9999999999999995E-7 : f64} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %4 = braid.l2_norm %x {eps = 1.0e-6 : f64} : (!x) -> !x
+  // CHECK: braid.gated_norm %arg0, %arg0, %arg1 {activation = "silu", eps = 1.000000e-05 : f64} : (tensor<2x8x16xf32>, tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
+  %5 = braid.gated_norm %x, %x, %w {activation = "silu", eps = 1.0e-5 : f64} : (!x, !x, !w) -> !x
+  // CHECK: braid.gated_norm %arg0, %arg0, %arg1 {activation = "sigmoid", eps = 1.000000e-05 : f64, groups = 2 : i64, norm_first = false} : (tensor<2x8x16xf32>, tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
+  %6 = braid.gated_norm %x, %x, %w {activation = "sigmoid", eps = 1.0e-5 : f64, groups = 2 : i64, norm_first = false} : (!x, !x, !w) -> !x
+  return
+}
+
+// CHECK-LABEL: func.func @heads(
+func.func @heads(%q: !h, %documents: tensor<2x8xi32>) {
+  // CHECK: braid.rope %arg0, %arg1 {dim = 6 : i64, layout = "half", theta = 1.000000e+04 : f64} : (tensor<2x8x4x6xf32>, tensor<2x8xi32>) -> tensor<2x8x4x6xf32>
+  %0 = braid.rope %q, %documents {dim = 6 : i64, layout = "half", theta = 1.0e+4 : f64} : (!h, tensor<2x8xi32>) -> !h
+  // CHECK: braid.rope %arg0, %arg1 {dim = 4 : i64, layout = "interleaved", theta = 5.000000e+05 : f64} : (tensor<2x8x4x6xf32>, tensor<2x8xi32>) -> tensor<2x8x4x6xf32>
+  %1 = braid.rope %q, %documents {dim = 4 : i64, layout = "interleaved", theta = 5.0e+5 : f64} : (!h, tensor<2x8xi32>) -> !h
+  // CHECK: braid.repeat_heads %arg0 : (tensor<2x8x4x6xf32>) -> tensor<2x8x12x6xf32>
+  %2 = braid.repeat_heads %q : (!h) -> tensor<2x8x12x6xf32>
+  return
+}
+
+// Whole operands (the weight) get sums over all rows, in f32.
+// CHECK-LABEL: func.func @gradient(
+func.func @gradient(%x: tensor<2x8x16xbf16>, %w: tensor<16xbf16>, %dy: tensor<2x8x16xbf16>) {
+  // CHECK: braid.rows_grad "braid.rms_norm"(%arg0, %arg1) cotangents(%arg2) {op_attributes = {eps = 9.9999999999999995E-7 : f64, groups = 1 : i64}, wanted = array<i64: 0, 1>} : (tensor<2x8x16xbf16>, tensor<16xbf16>, tensor<2x8x16xbf16>) -> (tensor<2x8x16xbf16>, tensor<16xf32>)
+  %dx, %dw = braid.rows_grad "braid.rms_norm"(%x, %w) cotangents(%dy) {op_attributes = {eps = 1.0e-6 : f64, groups = 1 : i64}, operandSegmentSizes = array<i32: 2, 1>, wanted = array<i64: 0, 1>}
+      : (tensor<2x8x16xbf16>, tensor<16xbf16>, tensor<2x8x16xbf16>) -> (tensor<2x8x16xbf16>, tensor<16xf32>)
+  // CHECK: braid.rows_grad "braid.activation"(%arg0) cotangents(%arg2) {op_attributes = {kind = "silu"}, wanted = array<i64: 0>} : (tensor<2x8x16xbf16>, tensor<2x8x16xbf16>) -> tensor<2x8x16xbf16>
+  %da = braid.rows_grad "braid.activation"(%x) cotangents(%dy) {op_attributes = {kind = "silu"}, operandSegmentSizes = array<i32: 1, 1>, wanted = array<i64: 0>}
+      : (tensor<2x8x16xbf16>, tensor<2x8x16xbf16>) -> tensor<2x8x16xbf16>
+  return
+}
