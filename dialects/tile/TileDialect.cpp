@@ -67,8 +67,7 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   return op->emitOpError("tile.kernel belongs on a func.func");
 }
 
-//===- Folders
-//-----------------------------------------------------------------------------------------------------===//
+//===- Folders ----------------------------------------------------------------------------------------------------===//
 
 OpFoldResult TransposeOp::fold(FoldAdaptor) {
   if (auto inner = getSource().getDefiningOp<TransposeOp>())

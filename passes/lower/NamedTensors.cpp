@@ -22,8 +22,9 @@ static FailureOr<NamedTensor> read(func::FuncOp entry, bool isResult, unsigned i
   auto get = [&](StringRef name) { return isResult ? entry.getResultAttr(i, name) : entry.getArgAttr(i, name); };
   Type whole = isResult ? entry.getResultTypes()[i] : entry.getArgumentTypes()[i];
   auto type = dyn_cast<RankedTensorType>(whole);
-  if (!type || !type.hasStaticShape())
-    return entry.emitOpError() << where << " must be a tensor of static shape, is " << whole, failure();
+  if (!type || !type.hasStaticShape() || !type.getElementType().isIntOrFloat())
+    return entry.emitOpError() << where << " must be a tensor of static shape and of integers or floats, is " << whole,
+           failure();
   NamedTensor tensor{"",    isResult ? cmd::Role::output : cmd::Role::input,           type, {}, {}, {}, {},
                      entry, isResult ? entry.getLoc() : entry.getArgument(i).getLoc(), 0,    {}};
   auto name = dyn_cast_or_null<StringAttr>(get(attrs::name));

@@ -169,6 +169,11 @@ static void materializeAll(Operation *terminator, unsigned begin, unsigned end) 
 }
 
 static LogicalResult prepare(Operation &op) {
+  for (Value result : op.getResults()) {
+    auto type = dyn_cast<RankedTensorType>(result.getType());
+    if (type && (!type.hasStaticShape() || !type.getElementType().isIntOrFloat()))
+      return op.emitOpError("needs a static shape and integers or floats to have a buffer, is ") << type;
+  }
   if (auto launch = dyn_cast<tile::LaunchOp>(op)) {
     llvm::SmallDenseSet<int64_t> updated;
     for (int64_t operand : launch.getInplace())

@@ -18,7 +18,7 @@ func.func @f(%x: tensor<4xf32>) attributes {braid.entry} {
 
 // -----
 
-// expected-error @+1 {{'func.func' op argument 0 must be a tensor of static shape, is 'tensor<?xf32>'}}
+// expected-error @+1 {{'func.func' op argument 0 must be a tensor of static shape and of integers or floats, is 'tensor<?xf32>'}}
 func.func @f(%x: tensor<?xf32> {braid.name = "x"}) attributes {braid.entry} {
   return
 }
@@ -149,4 +149,26 @@ func.func @f(%x: tensor<4xf32> {braid.name = "x"}) attributes {braid.entry} {
   // expected-error @+1 {{'braid.comm.start' op its future must be awaited exactly once, by a braid.comm.await}}
   %f = braid.comm.start %x {kind = 0 : i32, axis = "dp"} : (tensor<4xf32>) -> !braid.future<tensor<4xf32>>
   return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32> {braid.name = "x"}) attributes {braid.entry} {
+  // expected-error @+1 {{'tile.launch' op needs a static shape and integers or floats to have a buffer, is 'tensor<?xf32>'}}
+  %y = tile.launch @k grid [4] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (tensor<4xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32> {braid.name = "x"}) -> (tensor<4xf32> {braid.name = "y"}) attributes {braid.entry} {
+  // expected-error @+1 {{'braid.comm.start' op is awaited in another block}}
+  %f = braid.comm.start %x {kind = 0 : i32, axis = "dp"} : (tensor<4xf32>) -> !braid.future<tensor<4xf32>>
+  %y = braid.repeat %x {count = 2 : i64, carried = 1 : i64} : (tensor<4xf32>) -> tensor<4xf32> {
+  ^bb0(%c: tensor<4xf32>):
+    // expected-note @+1 {{awaited here}}
+    %r = braid.comm.await %f : (!braid.future<tensor<4xf32>>) -> tensor<4xf32>
+    braid.yield %r : (tensor<4xf32>) -> ()
+  }
+  return %y : tensor<4xf32>
 }
