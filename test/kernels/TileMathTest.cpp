@@ -63,8 +63,8 @@ TEST(TileMath, FloatFunctionsNearLibm) {
       std::vector<float> x;
       for (int i = 0; i <= 40000; ++i)
         x.push_back(static_cast<float>(f.low + (f.high - f.low) * i / 40000));
-      // Small and large magnitudes. Kernels flush denormals (DenormalResultsAreZero), so what lies within a mantissa of the
-      // smallest normal number loses its intermediate results: that range is left out.
+      // Small and large magnitudes. Kernels flush denormals (DenormalResultsAreZero), so what lies within a mantissa of
+      // the smallest normal number loses its intermediate results: that range is left out.
       for (int e = -100; e < 20; ++e)
         for (double m : {1.0, 1.37, 1.9})
           for (double sign : {1.0, -1.0})
