@@ -1,6 +1,6 @@
 //===- MoeOps.td - routing, plans, rows, experts (moe-family.md) -------------------------------------------------===//
 //
-//   logits --route--> ids --plan--> perm, inverse, counts, offsets
+//   logits --route--> ids, documents --plan--> perm, inverse, counts, offsets
 //   x --dispatch(perm)--> rows --grouped_linear(offsets)--> rows --combine(weights, inverse)--> y
 //
 // N = B T tokens, assignment a = n top_k + j. Rows are sorted by (expert, token, slot). From `sharded` on the plan has one
@@ -29,23 +29,26 @@ def Braid_MoeRouteWeightsOp : Braid_RowsOp<"moe.route_weights"> {
 def Braid_MoeRouterLossOp : Braid_RowsOp<"moe.router_loss"> {
   let summary = "per-token share [B, T] of balance and z losses, to be summed over all tokens";
   let description = [{
-    balance * E / (k N^2) * sum_i c_i p_ni  +  z / N * lse_n^2, with counts c [E] i32 (whole: totals of the domain, no
-    gradient), p = softmax(logits), N = `tokens` of the whole domain (moe-family 5.1, 5.2).
+    balance * E / (k N^2) * sum_i c_i p_ni  +  z / N * lse_n^2, with counts c [E] i32 (whole: totals of the domain before
+    anything is dropped, no gradient), p = softmax(logits), N = sum_i c_i / k: the tokens of the whole domain that are no
+    padding (moe-family 5.1, 5.2). 0 for padding (`documents`).
   }];
-  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$counts, I64Attr:$top_k, I64Attr:$tokens, F64Attr:$balance, F64Attr:$z);
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$counts, AnyRankedTensor:$documents, I64Attr:$top_k,
+                   F64Attr:$balance, F64Attr:$z);
 }
 
 def Braid_MoePlanOp : Braid_MoeOp<"plan"> {
   let summary = "integers only: where every assignment's row stands";
   let description = [{
-    ids [B, T, k] -> perm [R] i32 (row -> token n k + j, -1: empty), inverse [B, T, k] i32 (assignment -> row), counts [E]
-    i32, offsets [E + 1] i32. peers = 1: R = N k, rows packed. peers > 1: R = peers * peer_rows; experts of
-    peer p stand packed from row p * peer_rows on, `overflow` [1] i32 counts rows beyond a block (they get inverse -1).
+    ids [B, T, k] -> perm [R] i32 (row -> token n k + j, -1: empty), inverse [B, T, k] i32 (assignment -> row, -1: none),
+    counts [E] i32, offsets [E + 1] i32. Padding (`documents`) has no rows and is not counted. peers = 1: R = N k, rows
+    packed. peers > 1: R = peers * peer_rows; experts of peer p stand packed from row p * peer_rows on, `overflow` [1] i32
+    counts rows beyond a block (they get inverse -1).
     `exchange` [1] i32 stands for what the exchange between ranks will need; dispatch and combine hand it on, and ApplySharding
     refines it (send and receive counts, the order of received rows). Without ranks nobody reads it: it may hold anything.
   }];
-  let arguments = (ins AnyRankedTensor:$ids, I64Attr:$num_experts, DefaultValuedAttr<I64Attr, "1">:$peers,
-                   DefaultValuedAttr<I64Attr, "0">:$peer_rows);
+  let arguments = (ins AnyRankedTensor:$ids, AnyRankedTensor:$documents, I64Attr:$num_experts,
+                   DefaultValuedAttr<I64Attr, "1">:$peers, DefaultValuedAttr<I64Attr, "0">:$peer_rows);
   let results = (outs AnyRankedTensor:$perm, AnyRankedTensor:$inverse, AnyRankedTensor:$counts, AnyRankedTensor:$offsets,
                  AnyRankedTensor:$overflow, AnyRankedTensor:$exchange);
 }

@@ -274,15 +274,17 @@ void MoeRouterLossOp::emitTile(TileEmitter &e, ValueRange operands, Results &res
   Value logits = widened(*this, e, operands)[0];
   Type element = TileEmitter::type(logits).getElementType();
   int64_t experts = TileEmitter::shape(logits)[1];
-  double n = getTokens();
+  double k = getTopK();
   Value shift;
   auto [p, total] = shiftedExp(e, logits, shift);
   Value counts = e.broadcastTo(e.cast(operands[1], element), TileEmitter::type(logits));
   Value balance = e.div(e.sumLast(e.mul(p, counts)), total);
   Value lse = e.add(shift, e.log(total));
-  double share = getBalance().convertToDouble() * experts / (getTopK() * n * n);
-  finish(
-      *this, e,
-      e.add(e.mul(balance, e.like(balance, share)), e.mul(e.mul(lse, lse), e.like(lse, getZ().convertToDouble() / n))),
-      results);
+  // N = tokens that are routed; without one every share is 0 and only the division must not fail.
+  Value tokens = e.sumLast(e.mul(counts, e.like(counts, 1 / k)));
+  tokens = e.maximum(tokens, e.like(tokens, 1));
+  balance = e.div(e.mul(balance, e.like(balance, getBalance().convertToDouble() * experts / k)), e.mul(tokens, tokens));
+  Value z = e.div(e.mul(e.mul(lse, lse), e.like(lse, getZ().convertToDouble())), tokens);
+  Value padding = equal(e, operands[2], e.like(operands[2], INT32_MAX));
+  finish(*this, e, e.select(padding, e.like(z, 0), e.add(balance, z)), results);
 }

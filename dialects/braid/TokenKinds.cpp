@@ -30,14 +30,16 @@ TOKEN_KINDS(RepeatHeadsOp, token, token)
 TOKEN_KINDS(CastOp, token, token)
 TOKEN_KINDS(MoeRouteOp, token, token)
 TOKEN_KINDS(MoeRouteWeightsOp, token, token)
-TOKEN_KINDS(MoeRouterLossOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(MoeRouterLossOp, i == 1 ? whole : token, token)
 
 /// Kinds of the operands of a row-wise op by name, without an instance at hand (rows_grad knows only the name).
 TokenKind braid::rowsOperandKind(StringRef op, unsigned i) {
   if (op == "braid.gated_norm")
     return i < 2 ? token : whole;
-  static constexpr StringLiteral withWhole[] = {"braid.bias",     "braid.weighted",   "braid.log_decay",
-                                                "braid.rms_norm", "braid.layer_norm", "braid.moe.router_loss"};
+  if (op == "braid.moe.router_loss")
+    return i == 1 ? whole : token;
+  static constexpr StringLiteral withWhole[] = {"braid.bias", "braid.weighted", "braid.log_decay", "braid.rms_norm",
+                                                "braid.layer_norm"};
   return i > 0 && llvm::is_contained(withWhole, op) ? whole : token;
 }
 

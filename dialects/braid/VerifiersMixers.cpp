@@ -77,6 +77,7 @@ LogicalResult MoePlanOp::verify() {
   Named ids{"ids", getIds()};
   CHECK(hasRank(*this, ids, 3));
   CHECK(isInteger(*this, ids));
+  CHECK(isDocuments(*this, {"documents", getDocuments()}, ids));
   CHECK(sameType(*this, {"inverse", getInverse()}, ids));
   int64_t experts = getNumExperts(), peers = getPeers(), peerRows = getPeerRows();
   CHECK(isAtLeast(*this, "num_experts", experts, 1));

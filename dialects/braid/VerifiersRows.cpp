@@ -167,8 +167,8 @@ LogicalResult MoeRouterLossOp::verify() {
   CHECK(isInteger(*this, counts));
   CHECK(isFloat(*this, result));
   CHECK(sameTokens(*this, result, logits));
+  CHECK(isDocuments(*this, {"documents", getDocuments()}, logits));
   CHECK(isAtLeast(*this, "top_k", getTopK(), 1));
-  CHECK(isAtLeast(*this, "tokens", getTokens(), 1));
   return sameDim(*this, "expert", logits, 2, counts, 0);
 }
 

@@ -39,8 +39,8 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
                                             builder.getBoolAttr(spec.router.normalize));
   auto plan =
       MoePlanOp::create(builder, b.loc("plan"), b.integers({R}), b.integers({B, T, K}), b.integers({E}),
-                        b.integers({E + 1}), b.integers({1}), b.integers({1}), ids, builder.getI64IntegerAttr(E),
-                        builder.getI64IntegerAttr(1), builder.getI64IntegerAttr(0));
+                        b.integers({E + 1}), b.integers({1}), b.integers({1}), ids, b.documents(),
+                        builder.getI64IntegerAttr(E), builder.getI64IntegerAttr(1), builder.getI64IntegerAttr(0));
   Value exchange = plan.getExchange();
   Value rows = MoeDispatchOp::create(builder, b.loc("rows"), b.tensor({1, R, M}), x, plan.getPerm(), plan.getInverse(),
                                      exchange);
@@ -72,8 +72,8 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   b.expertCounts = plan.getCounts();
   if (spec.router.balanceLoss == 0 && spec.router.zLoss == 0)
     return y;
-  b.addRouterLoss(MoeRouterLossOp::create(
-      builder, b.loc("router_loss"), b.tokens({}), logits, plan.getCounts(), topK, builder.getI64IntegerAttr(B * T),
-      builder.getF64FloatAttr(spec.router.balanceLoss), builder.getF64FloatAttr(spec.router.zLoss)));
+  b.addRouterLoss(MoeRouterLossOp::create(builder, b.loc("router_loss"), b.tokens({}), logits, plan.getCounts(),
+                                          b.documents(), topK, builder.getF64FloatAttr(spec.router.balanceLoss),
+                                          builder.getF64FloatAttr(spec.router.zLoss)));
   return y;
 }

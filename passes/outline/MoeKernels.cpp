@@ -19,22 +19,29 @@ void fill(KernelBuilder &k, Var buffer, Var size, double value) {
 
 /// A stable counting sort of the assignments by expert, one program:
 ///   counts[e], offsets = exclusive sums, packed place of an assignment = offsets[e] + earlier assignments of e
-/// and the packed place inside the experts of its peer moves to the peer's block of rows.
+/// and the packed place inside the experts of its peer moves to the peer's block of rows. Padding is passed over.
 LogicalResult plan(MoePlanOp op, OutlineContext &context) {
-  int64_t assignments = product(shapeOf(op.getIds())), experts = op.getNumExperts(), peers = op.getPeers();
+  int64_t tokens = product(shapeOf(op.getDocuments())), slots = shapeOf(op.getIds()).back();
+  int64_t assignments = tokens * slots, experts = op.getNumExperts(), peers = op.getPeers();
   int64_t rows = shapeOf(op.getPerm())[0], peerRows = peers > 1 ? static_cast<int64_t>(op.getPeerRows()) : rows;
   std::string kernel = context.kernel("moe_plan", {"all"}, [&](KernelBuilder &k) {
     Var ids = k.buffer("ids", k.i32(), {kDynamic}), perm = k.buffer("perm", k.i32(), {kDynamic});
     Var inverse = k.buffer("inverse", k.i32(), {kDynamic}), counts = k.buffer("counts", k.i32(), {kDynamic});
     Var offsets = k.buffer("offsets", k.i32(), {kDynamic}), overflow = k.buffer("overflow", k.i32(), {1});
     Var exchange = k.buffer("exchange", k.i32(), {1}), cursor = k.buffer("cursor", k.i32(), {kDynamic});
-    Var assignments = k.index("assignments"), experts = k.index("experts"), rows = k.index("rows");
+    Var documents = k.buffer("documents", k.i32(), {kDynamic});
+    Var tokens = k.index("tokens"), slots = k.index("slots"), experts = k.index("experts"), rows = k.index("rows");
     Var local = k.index("local_experts"), peerRows = k.index("peer_rows"), zero = k.constant(k.i32(), 0);
     fill(k, counts, experts, 0);
     fill(k, perm, rows, -1);
-    k.loop(0, assignments, 1, [&](Var a) {
-      Var e = toIndex(k, k.at(ids, {a}));
-      k.put(k.at(counts, {e}) + 1, counts, {e});
+    auto isPadding = [&](Var n) { return eq(k.at(documents, {n}), INT32_MAX); };
+    // A token of padding has no assignments to walk over.
+    auto end = [&](Var n) { return select(isPadding(n), n * slots, n * slots + slots); };
+    k.loop(0, tokens, 1, [&](Var n) {
+      k.loop(n * slots, end(n), 1, [&](Var a) {
+        Var e = toIndex(k, k.at(ids, {a}));
+        k.put(k.at(counts, {e}) + 1, counts, {e});
+      });
     });
     Vars total = k.loop(0, experts, 1, {zero}, [&](Var e, ArrayRef<Var> sum) {
       k.put(sum[0], offsets, {e});
@@ -42,22 +49,26 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
       return Vars{sum[0] + k.at(counts, {e})};
     });
     k.put(total[0], offsets, {experts});
-    Vars beyond = k.loop(0, assignments, 1, {zero}, [&](Var a, ArrayRef<Var> count) {
-      Var e = toIndex(k, k.at(ids, {a})), packed = k.at(cursor, {e}), peer = e / local;
-      k.put(packed + 1, cursor, {e});
-      Var inside = toIndex(k, packed - k.at(offsets, {peer * local})), row = peer * peerRows + inside;
-      Var fits = lt(inside, peerRows);
-      k.put(select(fits, cast(row, k.i32()), zero.like(-1)), inverse, {a});
-      k.when(fits, [&] { k.put(cast(a, k.i32()), perm, {row}); });
-      return Vars{count[0] + select(fits, zero, zero.like(1))};
+    Vars beyond = k.loop(0, tokens, 1, {zero}, [&](Var n, ArrayRef<Var> before) {
+      k.loop(end(n), n * slots + slots, 1, [&](Var a) { k.put(zero.like(-1), inverse, {a}); });
+      return k.loop(n * slots, end(n), 1, {before[0]}, [&](Var a, ArrayRef<Var> count) {
+        Var e = toIndex(k, k.at(ids, {a})), packed = k.at(cursor, {e}), peer = e / local;
+        k.put(packed + 1, cursor, {e});
+        Var inside = toIndex(k, packed - k.at(offsets, {peer * local})), row = peer * peerRows + inside;
+        Var fits = lt(inside, peerRows);
+        k.put(select(fits, cast(row, k.i32()), zero.like(-1)), inverse, {a});
+        k.when(fits, [&] { k.put(cast(a, k.i32()), perm, {row}); });
+        return Vars{count[0] + select(fits, zero, zero.like(1))};
+      });
     });
     k.put(beyond[0], overflow, {0});
     k.put(zero, exchange, {0});
   });
   auto i32 = IntegerType::get(op.getContext(), 32);
-  Value ids = context.view(op, op.getIds(), {assignments});
+  Value ids = context.view(op, op.getIds(), {assignments}), documents = context.view(op, op.getDocuments(), {tokens});
   auto results = context.launch(op, kernel, {1})
                      .arg("ids", ids)
+                     .arg("documents", documents)
                      .result("perm", op.getPerm().getType())
                      .result("inverse", RankedTensorType::get({assignments}, i32))
                      .result("counts", op.getCounts().getType())
@@ -65,7 +76,8 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
                      .result("overflow", op.getOverflow().getType())
                      .result("exchange", op.getExchange().getType())
                      .result("cursor", RankedTensorType::get({experts}, i32))
-                     .index("assignments", assignments)
+                     .index("tokens", tokens)
+                     .index("slots", slots)
                      .index("experts", experts)
                      .index("rows", rows)
                      .index("local_experts", experts / peers)

@@ -118,7 +118,7 @@ Value Sharder::toTokens(OpBuilder &builder, Location loc, Value rows, const Exch
 LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &builder) {
   Location loc = op.getLoc();
   Type i32 = builder.getI32Type();
-  Value ids = map.lookup(op.getIds());
+  Value ids = map.lookup(op.getIds()), documents = map.lookup(op.getDocuments());
   int64_t E = op.getNumExperts(), assignments = typeOf(ids).getNumElements(), topK = typeOf(ids).getDimSize(2);
   if (E % ep)
     return op.emitOpError() << "has " << E << " experts, which ep = " << ep << " does not divide";
@@ -131,7 +131,7 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
   int64_t rows = ep == 1 ? assignments : ep * peerRows;
   auto vec = [&](int64_t n) { return RankedTensorType::get({n}, i32); };
   auto plan = MoePlanOp::create(builder, loc, TypeRange{vec(rows), ids.getType(), vec(E), vec(E + 1), vec(1), vec(1)},
-                                ids, E, ep, ep == 1 ? 0 : peerRows);
+                                ids, documents, E, ep, ep == 1 ? 0 : peerRows);
   map.map(op.getPerm(), plan.getPerm());
   map.map(op.getInverse(), plan.getInverse());
   map.map(op.getOverflow(), plan.getOverflow());

@@ -133,221 +133,238 @@ func.func @f(%logits: tensor<2x8x4xf32>, %expert_ids: tensor<2x8x2xi32>) {
 
 // -----
 
-func.func @f(%logits: tensor<16x4xf32>, %counts: tensor<4xi32>) {
+func.func @f(%logits: tensor<16x4xf32>, %counts: tensor<4xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{logits has rank 2 but must have 3}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<16x4xf32>, tensor<4xi32>) -> tensor<2x8xf32>
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<16x4xf32>, tensor<4xi32>, tensor<2x8xi32>) -> tensor<2x8xf32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4x1xi32>) {
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4x1xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{counts has rank 2 but must have 1}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4x1xi32>) -> tensor<2x8xf32>
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4x1xi32>, tensor<2x8xi32>) -> tensor<2x8xf32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>) {
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{result has rank 1 but must have 2}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>) -> tensor<16xf32>
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>, tensor<2x8xi32>) -> tensor<16xf32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xi32>, %counts: tensor<4xi32>) {
+func.func @f(%logits: tensor<2x8x4xi32>, %counts: tensor<4xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{logits must hold floating-point numbers but holds 'i32'}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xi32>, tensor<4xi32>) -> tensor<2x8xf32>
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xi32>, tensor<4xi32>, tensor<2x8xi32>) -> tensor<2x8xf32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xf32>) {
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xf32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{counts must hold i32 but holds 'f32'}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xf32>) -> tensor<2x8xf32>
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>) {
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{result must hold floating-point numbers but holds 'i32'}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>) -> tensor<2x8xi32>
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>, tensor<2x8xi32>) -> tensor<2x8xi32>
   return
 }
 
 // -----
 
 // expected-note @+1 {{logits defined here}}
-func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>) {
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{token mismatch: result has 9 but logits has 8}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>) -> tensor<2x9xf32>
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>, tensor<2x8xi32>) -> tensor<2x9xf32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>) {
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{top_k is 0 but must be at least 1}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 0 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>) -> tensor<2x8xf32>
-  return
-}
-
-// -----
-
-func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>) {
-  // expected-error @+1 {{tokens is 0 but must be at least 1}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 0 : i64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>) -> tensor<2x8xf32>
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 0 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>, tensor<2x8xi32>) -> tensor<2x8xf32>
   return
 }
 
 // -----
 
 // expected-note @+1 {{counts defined here}}
-func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<5xi32>) {
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<5xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{expert mismatch: logits has 4 but counts has 5}}
-  %0 = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<5xi32>) -> tensor<2x8xf32>
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<5xi32>, tensor<2x8xi32>) -> tensor<2x8xf32>
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<16x2xi32>) {
+// expected-note @+1 {{documents defined here}}
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>, %documents: tensor<2x9xi32>) {
+  // expected-error @+1 {{token mismatch: logits has 8 but documents has 9}}
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>, tensor<2x9xi32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>, %documents: tensor<2x8xf32>) {
+  // expected-error @+1 {{documents must hold i32 but holds 'f32'}}
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<16xi32>) {
+  // expected-error @+1 {{documents has rank 1 but must have 2}}
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<16xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<16x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{ids has rank 2 but must have 3}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<16x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<16x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi64>) {
+func.func @f(%ids: tensor<2x8x2xi64>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{ids must hold i32 but holds 'i64'}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi64>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi64>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
 // expected-note @+1 {{ids defined here}}
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{shape mismatch: inverse is 2x8x3 but ids is 2x8x2}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x3xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x3xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
 // expected-note @+1 {{ids defined here}}
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{element type mismatch: inverse holds 'i64' but ids holds 'i32'}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi64>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi64>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{num_experts is 0 but must be at least 1}}
-  %0:6 = braid.moe.plan %ids {num_experts = 0 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 0 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{peers is 0 but must be at least 1}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64, peers = 0 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64, peers = 0 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{peer_rows is 0 but must be at least 1}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64, peers = 2 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64, peers = 2 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{peer_rows is -1 but must be at least 0}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64, peer_rows = -1 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64, peer_rows = -1 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{3 peers do not divide 4 experts}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64, peers = 3 : i64, peer_rows = 16 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64, peers = 3 : i64, peer_rows = 16 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{perm has 31 entries but every assignment needs 32}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<31xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<31xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{perm has 32 entries but peers * peer_rows needs 48}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64, peers = 2 : i64, peer_rows = 24 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64, peers = 2 : i64, peer_rows = 24 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{perm has rank 2 but must have 1}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<1x32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<1x32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{perm must hold i32 but holds 'i64'}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi64>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi64>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{counts has 5 entries but num_experts needs 4}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<5xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<5xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{offsets has 4 entries but num_experts + 1 needs 5}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<1xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<1xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{overflow has 2 entries but the plan needs 1}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<2xi32>, tensor<1xi32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<2xi32>, tensor<1xi32>)
   return
 }
 
 // -----
 
-func.func @f(%ids: tensor<2x8x2xi32>) {
+func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{exchange must hold i32 but holds 'f32'}}
-  %0:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xf32>)
+  %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xf32>)
   return
 }
 

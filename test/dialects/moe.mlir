@@ -6,6 +6,7 @@
 !x = tensor<2x8x16xf32>
 !logits = tensor<2x8x4xf32>
 !ids = tensor<2x8x2xi32>
+!docs = tensor<2x8xi32>
 !k = tensor<2x8x2xf32>
 !rows = tensor<1x32x16xf32>
 !wide = tensor<1x32x24xf32>
@@ -15,23 +16,23 @@
 !i = tensor<1xi32>
 
 // CHECK-LABEL: func.func @route(
-func.func @route(%logits: !logits, %counts: tensor<4xi32>) {
+func.func @route(%logits: !logits, %counts: tensor<4xi32>, %documents: !docs) {
   // CHECK: braid.moe.route %arg0 {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
   %ids = braid.moe.route %logits {top_k = 2 : i64} : (!logits) -> !ids
   // CHECK: braid.moe.route_weights %arg0, %{{.*}} {normalize = true} : (tensor<2x8x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2xf32>
   %weights = braid.moe.route_weights %logits, %ids {normalize = true} : (!logits, !ids) -> !k
-  // CHECK: braid.moe.router_loss %arg0, %arg1 {balance = 1.000000e-02 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 1.000000e-03 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>) -> tensor<2x8xf32>
-  %loss = braid.moe.router_loss %logits, %counts {balance = 0.01 : f64, tokens = 16 : i64, top_k = 2 : i64, z = 0.001 : f64} : (!logits, tensor<4xi32>) -> tensor<2x8xf32>
+  // CHECK: braid.moe.router_loss %arg0, %arg1, %arg2 {balance = 1.000000e-02 : f64, top_k = 2 : i64, z = 1.000000e-03 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>, tensor<2x8xi32>) -> tensor<2x8xf32>
+  %loss = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (!logits, tensor<4xi32>, !docs) -> tensor<2x8xf32>
   return
 }
 
 // CHECK-LABEL: func.func @plan(
-func.func @plan(%ids: !ids) {
-  // CHECK: braid.moe.plan %arg0 {num_experts = 4 : i64} : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
-  %r:6 = braid.moe.plan %ids {num_experts = 4 : i64} : (!ids) -> (!perm, !ids, tensor<4xi32>, !off, !i, !i)
+func.func @plan(%ids: !ids, %documents: !docs) {
+  // CHECK: braid.moe.plan %arg0, %arg1 {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %r:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (!ids, !docs) -> (!perm, !ids, tensor<4xi32>, !off, !i, !i)
   // Two peers, a block of 24 rows each.
-  // CHECK: braid.moe.plan %arg0 {num_experts = 4 : i64, peer_rows = 24 : i64, peers = 2 : i64} : (tensor<2x8x2xi32>) -> (tensor<48xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
-  %s:6 = braid.moe.plan %ids {num_experts = 4 : i64, peer_rows = 24 : i64, peers = 2 : i64} : (!ids) -> (tensor<48xi32>, !ids, tensor<4xi32>, !off, !i, !i)
+  // CHECK: braid.moe.plan %arg0, %arg1 {num_experts = 4 : i64, peer_rows = 24 : i64, peers = 2 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<48xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %s:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64, peer_rows = 24 : i64, peers = 2 : i64} : (!ids, !docs) -> (tensor<48xi32>, !ids, tensor<4xi32>, !off, !i, !i)
   // CHECK: braid.reshape %counts_2 : (tensor<4xi32>) -> tensor<2x2xi32>
   %counts = braid.reshape %s#2 : (tensor<4xi32>) -> tensor<2x2xi32>
   // CHECK: braid.moe.plan_received %{{.*}} {peer_rows = 24 : i64} : (tensor<2x2xi32>) -> (tensor<48xi32>, tensor<48xi32>, tensor<3xi32>)

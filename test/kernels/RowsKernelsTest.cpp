@@ -163,8 +163,8 @@ const Case cases[] = {
      {2, 21, 3}},
     {"router_loss",
      "braid.moe.router_loss",
-     "top_k = 2 : i64, tokens = 42 : i64, balance = 1.0 : f64, z = 0.5 : f64",
-     {{{2, 21, 8}}, integers({8}, 0, 20)},
+     "top_k = 2 : i64, balance = 1.0 : f64, z = 0.5 : f64",
+     {{{2, 21, 8}}, integers({8}, 0, 20), integers({2, 21}, INT32_MAX - 1, INT32_MAX)},
      {2, 21}},
 };
 

@@ -13,7 +13,7 @@ import numpy as np
 from harness import Report
 from check_mixer import perturbed
 from compiled_model import CompiledModel
-from common import one_document
+from common import PADDING, one_document
 from model import read_description
 
 
@@ -24,7 +24,7 @@ def check_reference(report, model, weights, batch, documents):
     result = model.reference(weights).loss(batch["tokens"], batch["labels"], documents)
     if experts:
         counts = [
-            np.bincount(ids.ravel(), minlength=values["expert_counts"].shape[-1])
+            np.bincount(ids[documents != PADDING].ravel(), minlength=values["expert_counts"].shape[-1])
             for _, ids in sorted(result.ids.items())
         ]
         report.compare("expert counts", values, {"expert_counts": np.array(counts, np.int32)}, 0)

@@ -10,8 +10,15 @@ import numpy as np
 from harness import Program, Type, rounded
 import moe
 from check_rows import RowOp
+from common import PADDING, documents_of, one_document
 
 B, T = 2, 21
+# Full rows; rows that end in padding, the second after one token; nothing but padding.
+ROWS_OF_DOCUMENTS = {
+    "whole": one_document(B, T),
+    "padded": documents_of([[0, 7, 16], [0, 1, 1]], T),
+    "only padding": documents_of([[0, 0, 0], [-3, 0, 0]], T),
+}
 
 
 def add_router(program, rng, E, k):
@@ -43,21 +50,22 @@ def add_router(program, rng, E, k):
             case.check("", [x, ids], rng)
             if dtype == "f32":
                 case.check("large logits", [x * 40, moe.route(x * 40, k)], rng)
-    counts = np.bincount(ids.ravel(), minlength=E)
     for dtype in ("f32", "f64"):
         case = RowOp(
             program,
             f"router_loss_e{E}_k{k}",
             "moe.router_loss",
-            [("logits", (B, T, E)), ("counts", (E,))],
-            {"top_k": k, "tokens": B * T, "balance": 0.01, "z": 0.001},
+            [("logits", (B, T, E)), ("counts", (E,)), ("documents", (B, T))],
+            {"top_k": k, "balance": 0.01, "z": 0.001},
             moe.router_loss,
             dtype,
-            ("counts",),
+            ("counts", "documents"),
             (B, T),
         )
-        case.check("", [x, counts], rng)
-        case.check("one expert", [x * 10, np.eye(E, dtype=np.int64)[0] * B * T * k], rng)
+        for label, documents in ROWS_OF_DOCUMENTS.items():
+            counts = np.bincount(ids[documents != PADDING].ravel(), minlength=E)
+            case.check(label, [x, counts, documents], rng if label == "whole" else np.random.default_rng(5))
+        case.check("one expert", [x * 10, np.eye(E, dtype=np.int64)[0] * B * T * k, ROWS_OF_DOCUMENTS["whole"]], rng)
 
 
 def selections(rng, E, k):
@@ -71,10 +79,10 @@ def selections(rng, E, k):
     yield "empty experts", moe.route(missing, k)
 
 
-def plan_op(f, ids, E, k, rows, peers=1, peer_rows=0):
+def plan_op(f, ids, documents, E, k, rows, peers=1, peer_rows=0):
     return f.op(
         "braid.moe.plan",
-        [ids],
+        [ids, documents],
         [
             Type((rows,), "i32"),
             Type((B, T, k), "i32"),
@@ -95,15 +103,23 @@ def add_plans(program, rng, E, k):
             continue
         rows = peers * peer_rows if peers > 1 else B * T * k
         f = program.function(f"plan_e{E}_k{k}_p{peers}_r{peer_rows}")
-        results = plan_op(f, f.input("ids", (B, T, k), "i32"), E, k, rows, peers, peer_rows)
+        ids, documents = f.input("ids", (B, T, k), "i32"), f.input("documents", (B, T), "i32")
+        results = plan_op(f, ids, documents, E, k, rows, peers, peer_rows)
         for name, value in zip(("perm", "inverse", "counts", "offsets", "overflow"), results):
             if name not in ("offsets", "counts") or peers == 1:
                 f.output(name, value)
         for label, ids in selections(rng, E, k):
-            references = dict(
-                zip(("perm", "inverse", "counts", "offsets", "overflow"), moe.plan(ids, E, peers, peer_rows))
-            )
-            program.check(f, {"ids": ids}, {n: references[n] for n in f.outputs}, 0, f"{f.name} {label}")
+            for rows, documents in ROWS_OF_DOCUMENTS.items():
+                if rows != "whole" and label == "empty experts":
+                    continue
+                references = dict(
+                    zip(
+                        ("perm", "inverse", "counts", "offsets", "overflow"),
+                        moe.plan(ids, documents, E, peers, peer_rows),
+                    )
+                )
+                inputs = {"ids": ids, "documents": documents}
+                program.check(f, inputs, {n: references[n] for n in f.outputs}, 0, f"{f.name} {label}, {rows}")
 
 
 def add_received(program, rng):
@@ -140,9 +156,10 @@ def add_rows(program, rng, E, k, M, F, dtype):
     f = program.function(f"rows_e{E}_k{k}_{dtype}", dtype)
     R = B * T * k
     x, ids, weights = f.input("x", (B, T, M)), f.input("ids", (B, T, k), "i32"), f.input("weights", (B, T, k))
+    documents = f.input("documents", (B, T), "i32")
     w1, w3, w2 = f.input("w1", (E, M, F)), f.input("w3", (E, M, F)), f.input("w2", (E, F, M))
     dy, da, du = f.input("dy", (B, T, M)), f.input("da", (1, R, F)), f.input("du", (1, R, F))
-    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, E, k, R)
+    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, documents, E, k, R)
     wide, narrow = Type((1, R, M), dtype), Type((1, R, F), dtype)
     rows = f.op("braid.moe.dispatch", [x, perm, inverse, exchange], wide)
     a, u = f.op("braid.moe.grouped_linear", [rows, offsets, w1, w3], [narrow, narrow])
@@ -168,10 +185,12 @@ def add_rows(program, rng, E, k, M, F, dtype):
         "dx": dx,
     }.items():
         f.output(name, value)
-    shapes = {n: o.type.shape for n, o in f.inputs.items() if n != "ids"}
-    for label, chosen in selections(rng, E, k):
+    shapes = {n: o.type.shape for n, o in f.inputs.items() if n not in ("ids", "documents")}
+    cases = [(label, chosen, ROWS_OF_DOCUMENTS["whole"]) for label, chosen in selections(rng, E, k)]
+    cases += [(rows, cases[0][1], ROWS_OF_DOCUMENTS[rows]) for rows in ("padded", "only padding")]
+    for label, chosen, documents in cases:
         arrays = dict(zip(shapes, rounded([rng.standard_normal(s) for s in shapes.values()], dtype)))
-        perm, inverse, counts, offsets, _ = moe.plan(chosen, E)
+        perm, inverse, counts, offsets, _ = moe.plan(chosen, documents, E)
         rows_, pull_rows = moe.dispatch(arrays["x"], perm, inverse)
         a_, pull_a = moe.grouped_linear(rows_, offsets, arrays["w1"])
         u_, pull_u = moe.grouped_linear(rows_, offsets, arrays["w3"])
@@ -193,7 +212,7 @@ def add_rows(program, rng, E, k, M, F, dtype):
             "dx": pull_rows(d1 + d3)[0],
         }
         limit = {n: 1e-9 if dtype == "f64" else 5e-6 if n.startswith("d") else 3e-6 for n in references}
-        program.check(f, arrays | {"ids": chosen}, references, limit, f"{f.name} {label}")
+        program.check(f, arrays | {"ids": chosen, "documents": documents}, references, limit, f"{f.name} {label}")
 
 
 def add_permute(program, rng):
@@ -212,13 +231,13 @@ def add_layer(program, rng):
     """The whole routed layer: the compiled routes first, then values with the reference following them."""
     E, k, M, F = 8, 2, 32, 24
     f = program.function("layer")
-    x, router = f.input("x", (B, T, M)), f.input("router", (M, E))
+    x, router, documents = f.input("x", (B, T, M)), f.input("router", (M, E)), f.input("documents", (B, T), "i32")
     w1, w3, w2 = f.input("w1", (E, M, F)), f.input("w3", (E, M, F)), f.input("w2", (E, F, M))
     R = B * T * k
     logits = f.op("braid.linear", [x, router], [Type((B, T, E))])[0]
     ids = f.rows("moe.route", [logits], Type((B, T, k), "i32"), top_k=k)
     weights = f.rows("moe.route_weights", [logits, ids], Type((B, T, k)), normalize=True)
-    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, E, k, R)
+    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, documents, E, k, R)
     rows = f.op("braid.moe.dispatch", [x, perm, inverse, exchange], Type((1, R, M)))
     a, u = f.op("braid.moe.grouped_linear", [rows, offsets, w1, w3], [Type((1, R, F))] * 2)
     h = f.rows("mul", [f.rows("activation", [a], a.type, kind='"silu"'), u], a.type)
@@ -229,8 +248,11 @@ def add_layer(program, rng):
 
     def action(program):
         arrays = {
-            n: rounded([rng.standard_normal(o.type.shape) * (0.3 if n != "x" else 1)])[0] for n, o in f.inputs.items()
+            n: rounded([rng.standard_normal(o.type.shape) * (0.3 if n != "x" else 1)])[0]
+            for n, o in f.inputs.items()
+            if n != "documents"
         }
+        arrays["documents"] = ROWS_OF_DOCUMENTS["padded"]
         values = program.call(f, arrays)
         logits = arrays["x"] @ arrays["router"]
         ids = moe.route(logits, k)
@@ -243,7 +265,7 @@ def add_layer(program, rng):
             f"{int(differ.sum())} of {B * T} tokens differ, {int(illegal.sum())} without a tie",
         )
         (y, _, counts), _ = moe.experts(
-            arrays["x"], logits, arrays["w1"], arrays["w3"], arrays["w2"], k, True, ids=values["ids"]
+            arrays["x"], logits, arrays["documents"], arrays["w1"], arrays["w3"], arrays["w2"], k, True, ids=values["ids"]
         )
         weights = moe.route_weights(logits, values["ids"], True)[0]
         program.compare(

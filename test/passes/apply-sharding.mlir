@@ -5,9 +5,9 @@
 // A layer with experts on two ranks: the batch is halved, each rank keeps two of four experts; rows travel to the experts and back,
 // counts before them. In the worst case all 16 assignments of a rank go to one peer: 16 rows a peer.
 // CHECK-LABEL: func.func private @layer(
-// CHECK-SAME: tensor<1x8x16xf32>, %{{.*}}: tensor<2x16x16xf32>
+// CHECK-SAME: tensor<1x8x16xf32>, %[[DOCUMENTS:[^:]*]]: tensor<1x8xi32>, %{{.*}}: tensor<2x16x16xf32>
 // CHECK: %[[IDS:.*]] = braid.moe.route %{{.*}} -> tensor<1x8x2xi32>
-// CHECK: %[[PERM:.*]], %[[INVERSE:.*]], %[[COUNTS:.*]], %{{.*}}, %{{.*}}, %{{.*}} = braid.moe.plan %[[IDS]] {num_experts = 4 : i64, peer_rows = 16 : i64, peers = 2 : i64} : (tensor<1x8x2xi32>) -> (tensor<32xi32>, tensor<1x8x2xi32>, tensor<4xi32>
+// CHECK: %[[PERM:.*]], %[[INVERSE:.*]], %[[COUNTS:.*]], %{{.*}}, %{{.*}}, %{{.*}} = braid.moe.plan %[[IDS]], %[[DOCUMENTS]] {num_experts = 4 : i64, peer_rows = 16 : i64, peers = 2 : i64} : (tensor<1x8x2xi32>, tensor<1x8xi32>) -> (tensor<32xi32>, tensor<1x8x2xi32>, tensor<4xi32>
 // The totals that a balance loss reads are those of the whole batch.
 // CHECK: braid.comm.all_reduce %[[COUNTS]] {axis = "dp"}
 // CHECK: %[[SEND:.*]] = braid.reshape %[[COUNTS]] : (tensor<4xi32>) -> tensor<2x2xi32>
@@ -20,12 +20,12 @@
 // CHECK: braid.moe.permute
 // CHECK: %[[BACK:.*]] = braid.comm.all_to_all {{.*}}label = "moe.combine"
 // CHECK: braid.moe.combine %[[BACK]]
-func.func private @layer(%x: !x, %w: tensor<4x16x16xf32>, %router: tensor<16x4xf32>) -> !x {
+func.func private @layer(%x: !x, %documents: tensor<2x8xi32>, %w: tensor<4x16x16xf32>, %router: tensor<16x4xf32>) -> !x {
   %logits = braid.linear %x, %router : (!x, tensor<16x4xf32>) -> tensor<2x8x4xf32>
   %ids = braid.moe.route %logits {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
   %weights = braid.moe.route_weights %logits, %ids {normalize = true} : (tensor<2x8x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2xf32>
-  %perm, %inverse, %counts, %offsets, %overflow, %exchange = braid.moe.plan %ids {num_experts = 4 : i64}
-      : (tensor<2x8x2xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %perm, %inverse, %counts, %offsets, %overflow, %exchange = braid.moe.plan %ids, %documents {num_experts = 4 : i64}
+      : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   %rows = braid.moe.dispatch %x, %perm, %inverse, %exchange : (!x, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> !rows
   %out = braid.moe.grouped_linear %rows, %offsets, %w : (!rows, tensor<5xi32>, tensor<4x16x16xf32>) -> !rows
   %y, %returned = braid.moe.combine %out, %weights, %perm, %inverse, %exchange
@@ -41,10 +41,11 @@ func.func private @layer(%x: !x, %w: tensor<4x16x16xf32>, %router: tensor<16x4xf
 // CHECK: %[[TOTAL:.*]] = braid.comm.all_reduce %[[GRAD]] {axis = "dp"}
 // CHECK: %[[SQUARES:.*]] = braid.sum_squares %[[TOTAL]]
 // CHECK: return %{{.*}}, %[[TOTAL]], %[[SQUARES]]
-func.func @step(%x: !x {braid.name = "x", braid.role = "input"}, %w: tensor<4x16x16xf32> {braid.name = "moe.w1", braid.role = "parameter"},
+func.func @step(%x: !x {braid.name = "x", braid.role = "input"}, %documents: tensor<2x8xi32> {braid.name = "documents", braid.role = "input"},
+                %w: tensor<4x16x16xf32> {braid.name = "moe.w1", braid.role = "parameter"},
                 %router: tensor<16x4xf32> {braid.name = "moe.router", braid.role = "parameter"})
     -> (!x {braid.name = "y"}, tensor<16x16xf32> {braid.name = "g"}, tensor<1xf32> {braid.name = "n"}) attributes {braid.entry} {
-  %y = call @layer(%x, %w, %router) : (!x, tensor<4x16x16xf32>, tensor<16x4xf32>) -> !x
+  %y = call @layer(%x, %documents, %w, %router) : (!x, tensor<2x8xi32>, tensor<4x16x16xf32>, tensor<16x4xf32>) -> !x
   %g = braid.linear_grad_weight %x, %y : (!x, !x) -> tensor<16x16xf32>
   %n = braid.sum_squares %g : (tensor<16x16xf32>) -> tensor<1xf32>
   return %y, %g, %n : !x, tensor<16x16xf32>, tensor<1xf32>

@@ -82,19 +82,31 @@ def check_moe(rng):
     r = rng.standard_normal
     logits, x = r((2, 4, 6)), r((2, 4, 3))
     w1, w3, w2 = r((6, 3, 5)), r((6, 3, 5)), r((6, 5, 3))
-    ids = moe.route(logits, 3)
+    ids, whole, padded = moe.route(logits, 3), one_document(2, 4), documents_of([[0, 3], [0, 1]], 4)
     for normalize in (True, False):
         yield from check_pull("route_weights", lambda l, n=normalize: moe.route_weights(l, ids, n), (logits,), rng)
         run = lambda *a, n=normalize: (lambda out: (out[0][0], out[1]))(moe.experts(*a, 3, n, ids=ids))
-        yield from check_pull("experts", run, (x, logits, w1, w3, w2), rng)
-    yield from check_pull("router_loss", lambda l: moe.router_loss(l, np.arange(6), 3, 8, 0.1, 0.2), (logits,), rng)
-    perm, inverse, counts, offsets, overflow = moe.plan(ids, 6)
+        yield from check_pull("experts", run, (x, logits, whole, w1, w3, w2), rng)
+        yield from check_pull("experts, padding", run, (x, logits, padded, w1, w3, w2), rng)
+    for documents in (whole, padded):
+        loss = lambda l, d=documents: moe.router_loss(l, np.arange(6), d, 3, 0.1, 0.2)
+        yield from check_pull("router_loss", loss, (logits,), rng)
+    perm, inverse, counts, offsets, overflow = moe.plan(ids, whole, 6)
     yield "plan: counts", float(counts.sum() != ids.size or overflow[0] != 0 or offsets[-1] != ids.size), 0
     yield "plan: inverse", float(np.any(perm[inverse.reshape(-1)] != np.arange(ids.size))), 0
     rows_of = moe.dispatch(x, perm, inverse)[0]
     yield "combine(dispatch(x)) = k x", relative_error(moe.combine(rows_of, None, perm, inverse)[0], 3 * x), 1e-14
-    small = moe.plan(ids, 6, 2, 7)
+    small = moe.plan(ids, whole, 6, 2, 7)
     yield "plan: overflow", float(small[4][0] != sum(max(0, n - 7) for n in (counts[:3].sum(), counts[3:].sum()))), 0
+    # Padding changes nothing: the same as its row without it (moe-family 11, 8).
+    cut = lambda a: np.concatenate([a[0, :3], a[1, :1]])[None]
+    (y, _, counts), _ = moe.experts(x, logits, padded, w1, w3, w2, 3, True)
+    (alone, _, counts_alone), _ = moe.experts(cut(x), cut(logits), one_document(1, 4), w1, w3, w2, 3, True)
+    yield "padding = compacted", relative_error(cut(y), alone), 0
+    yield "padding: counts", float(np.any(counts != counts_alone)), 0
+    loss = moe.router_loss(logits, counts, padded, 3, 0.1, 0.2)[0].sum()
+    alone = moe.router_loss(cut(logits), counts, one_document(1, 4), 3, 0.1, 0.2)[0].sum()
+    yield "padding: router loss", relative_error(loss, alone), 1e-14
 
 
 def check_model(rng):

@@ -56,20 +56,18 @@ class Model:
             h = tape.call(rows.mul, h, biased(tape.linear(x, w[prefix + ".w3"]), "b3"))
         return biased(tape.linear(h, w[prefix + ".w2"]), "b2")
 
-    def experts(self, tape, x, w, spec, ids):
+    def experts(self, tape, x, documents, w, spec, ids):
         kind, k = spec.get("activation", "swiglu"), spec["top_k"]
         router = {"normalize": True, "balance_loss": 0.01, "z_loss": 0.001} | spec.get("router", {})
         logits = tape.linear(x, w["moe.router"])
-        chosen, tokens = [], logits.shape[0] * logits.shape[1]
+        chosen = []
 
-        def run(x, logits, w1, w3, w2):
-            (y, used, counts), pull = moe.experts(
-                x, logits, w1, w3, w2, k, router["normalize"], GATED.get(kind, kind), ids
-            )
+        def run(*operands):
+            (y, used, counts), pull = moe.experts(*operands, k, router["normalize"], GATED.get(kind, kind), ids)
             chosen.extend((used, counts))
             return y, pull
 
-        y = tape.call(run, x, logits, w["moe.w1"], w.get("moe.w3"), w["moe.w2"])
+        y = tape.call(run, x, logits, documents, w["moe.w1"], w.get("moe.w3"), w["moe.w2"])
         if spec.get("shared_hidden", 0):
             y = tape.call(rows.add, y, self.dense(tape, x, w, "shared", {"activation": kind}))
         loss = tape.sum(
@@ -77,8 +75,8 @@ class Model:
                 moe.router_loss,
                 logits,
                 chosen[1],
+                documents,
                 top_k=k,
-                tokens=tokens,
                 balance=router["balance_loss"],
                 z=router["z_loss"],
             )
@@ -97,7 +95,7 @@ class Model:
         def feed(x):
             if ffn["kind"] == "dense":
                 return self.dense(tape, x, w, "ffn", ffn)
-            y, *extra[:] = self.experts(tape, x, w, ffn, None if routes is None else routes[i])
+            y, *extra[:] = self.experts(tape, x, documents, w, ffn, None if routes is None else routes[i])
             return y
 
         post = d.get("norm_placement", "pre") == "post"

@@ -6,7 +6,7 @@ gradient; every function of values returns `(value, pull)`.
 
 import numpy as np
 
-from common import ACTIVATIONS, log_sum_exp, softmax
+from common import ACTIVATIONS, PADDING, log_sum_exp, softmax
 
 
 def route(logits, k):
@@ -38,27 +38,33 @@ def route_weights(logits, ids, normalize):
     return w, pull
 
 
-def router_loss(logits, counts, top_k, tokens, balance, z):
-    """Share [B, T] of balance * E / (k N^2) sum_i c_i p_ni + z / N lse_n^2; counts are constants."""
-    p, lse = softmax(logits), log_sum_exp(logits)
-    c = balance * logits.shape[-1] / (top_k * float(tokens) ** 2) * np.asarray(counts, np.float64)
+def router_loss(logits, counts, documents, top_k, balance, z):
+    """Share [B, T] of balance * E / (k N^2) sum_i c_i p_ni + z / N lse_n^2, 0 for padding; counts are constants.
+
+    N, the tokens that are no padding, is sum_i c_i / k."""
+    p, lse, live = softmax(logits), log_sum_exp(logits), np.asarray(documents) != PADDING
+    tokens = max(1.0, float(np.sum(counts)) / top_k)
+    c = balance * logits.shape[-1] / (top_k * tokens**2) * np.asarray(counts, np.float64)
 
     def pull(dy):
         d = p * (c - (p * c).sum(-1, keepdims=True)) + 2 * z / tokens * lse[..., None] * p
-        return dy[..., None] * d, None
+        return np.where(live, dy, 0)[..., None] * d, None, None
 
-    return (p * c).sum(-1) + z / tokens * lse**2, pull
+    return np.where(live, (p * c).sum(-1) + z / tokens * lse**2, 0), pull
 
 
-def plan(ids, experts, peers=1, peer_rows=0):
+def plan(ids, documents, experts, peers=1, peer_rows=0):
     """-> perm [R], inverse [.., k], counts [E], offsets [E + 1], overflow [1]; rows sorted by (expert, token, slot).
 
+    Padding has no rows (inverse -1) and is not counted; the rows behind the last one are empty (perm -1).
     peers > 1: R = peers * peer_rows, the experts of peer p stand packed from row p * peer_rows on; rows beyond a block are
     dropped (inverse -1) and counted. offsets then stay those of the packed rows of all experts."""
+    live = np.repeat(np.asarray(documents).reshape(-1) != PADDING, ids.shape[-1])
     flat = ids.reshape(-1)
-    counts = np.bincount(flat, minlength=experts)
+    counts = np.bincount(flat[live], minlength=experts)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     order = np.argsort(flat, kind="stable")
+    order = order[live[order]]
     rows = peers * peer_rows if peers > 1 else len(flat)
     perm, inverse, overflow = np.full(rows, -1), np.full(len(flat), -1), 0
     local = experts // peers
@@ -137,12 +143,12 @@ def grouped_linear(x, offsets, weight):
     return y, pull
 
 
-def experts(x, logits, w1, w3, w2, top_k, normalize, activation="silu", ids=None):
-    """The routed part of the layer. -> (y, ids, counts), pull(dy) -> dx, dlogits, dw1, dw3 (None when not gated), dw2."""
+def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu", ids=None):
+    """The routed part of the layer. -> (y, ids, counts), pull(dy) -> dx, dlogits, None, dw1, dw3 (None: not gated), dw2."""
     f, slope = ACTIVATIONS[activation]
     ids = route(logits, top_k) if ids is None else ids
     weights, pull_weights = route_weights(logits, ids, normalize)
-    perm, inverse, counts, offsets, _ = plan(ids, len(w1))
+    perm, inverse, counts, offsets, _ = plan(ids, documents, len(w1))
     rows, pull_rows = dispatch(x, perm, inverse)
     a, pull_a = grouped_linear(rows, offsets, w1)
     u, pull_u = grouped_linear(rows, offsets, w3) if w3 is not None else (1.0, None)
@@ -157,6 +163,6 @@ def experts(x, logits, w1, w3, w2, top_k, normalize, activation="silu", ids=None
         if w3 is not None:
             more, _, dw3 = pull_u(dh * f(a))
             drows = drows + more
-        return pull_rows(drows)[0], pull_weights(dweights)[0], dw1, dw3, dw2
+        return pull_rows(drows)[0], pull_weights(dweights)[0], None, dw1, dw3, dw2
 
     return (y, ids, counts), pull
