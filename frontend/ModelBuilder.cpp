@@ -30,6 +30,8 @@ private:
   SmallVector<Value> parameters(EntryBuilder &entry);
   ValueRange layerWeights(ArrayRef<Value> all) const { return all.slice(1, numLayerWeights); }
   Value embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens);
+  Value finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x);
+  Value head(ArrayRef<Value> all) const { return spec.tieEmbeddings ? all.front() : all.back(); }
   Value logits(EntryBuilder &entry, ArrayRef<Value> all, Value x);
 
   const ModelSpec &spec;
@@ -99,9 +101,8 @@ Value ModelBuilder::embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens
                          all[0]);
 }
 
-Value ModelBuilder::logits(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
+Value ModelBuilder::finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
   OpBuilder &builder = entry.builder;
-  auto shape = cast<RankedTensorType>(x.getType()).getShape();
   if (spec.normPlacement == NormPlacement::pre) {
     size_t at = 1 + numLayerWeights;
     auto eps = builder.getF64FloatAttr(spec.norm.eps);
@@ -111,9 +112,15 @@ Value ModelBuilder::logits(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
     else
       x = LayerNormOp::create(builder, entry.loc("final_norm"), x.getType(), x, all[at], all[at + 1], eps);
   }
-  Value head = spec.tieEmbeddings ? all.front() : all.back();
+  return x;
+}
+
+Value ModelBuilder::logits(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
   Type type = entry.tensor({shape[0], shape[1], spec.vocabSize});
-  return LinearOp::create(builder, entry.loc("logits"), TypeRange(type), x, head, spec.tieEmbeddings).getResult(0);
+  return LinearOp::create(entry.builder, entry.loc("logits"), TypeRange(type), finalNorm(entry, all, x), head(all),
+                          spec.tieEmbeddings)
+      .getResult(0);
 }
 
 void ModelBuilder::buildInit() {
@@ -154,8 +161,8 @@ void ModelBuilder::buildForward(bool training) {
   emitLayers(entry, plan, layers, layerWeights(all), flow);
 
   Type one = entry.tensor({1});
-  auto loss = CrossEntropyOp::create(builder, entry.loc("loss"), one, one, entry.tensor({B, T}),
-                                     logits(entry, all, flow.x), labels);
+  auto loss = LinearCrossEntropyOp::create(builder, entry.loc("loss"), one, one, finalNorm(entry, all, flow.x),
+                                           head(all), labels, spec.tieEmbeddings);
   entry.output("loss_sum", loss.getSum());
   entry.output(training ? "loss_count" : "valid_tokens", loss.getCount());
   if (training) {

@@ -153,6 +153,19 @@ LogicalResult CrossEntropyOp::buildGradient(GradientContext &context) {
   return success();
 }
 
+LogicalResult LinearCrossEntropyOp::buildGradient(GradientContext &context) {
+  Value dsum = context.cotangent(getSum());
+  if (!dsum)
+    return success();
+  auto grad = LinearCrossEntropyGradOp::create(
+      context.builder(), getLoc(), TypeRange{getX().getType(), pieceType(getWeight()), getSum().getType()},
+      context.saved(getX()), context.saved(getWeight()), context.saved(getLabels()), dsum, getTransposedAttr());
+  context.add(getX(), grad.getDx());
+  if (context.wanted(getWeight()))
+    context.add(getWeight(), grad.getDweight());
+  return success();
+}
+
 //===- Sequence mixers --------------------------------------------------------------------------------------------===//
 
 /// lsm-family 3: the adjoint is a scan of the same class; its sharding rule is its own (phases-by-example D17).

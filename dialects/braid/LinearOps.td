@@ -68,6 +68,27 @@ def Braid_CrossEntropyGradOp : Braid_TokenOp<"cross_entropy_grad"> {
   let results = (outs AnyRankedTensor:$dlogits);
 }
 
+def Braid_LinearCrossEntropyOp : Braid_DiffOp<"linear_cross_entropy"> {
+  let summary = "cross entropy of the logits x w, which never exist as a whole";
+  let description = [{
+    x [B, T, M], weight [M, V] (`transposed`: [V, M]), labels [B, T] i32, negative: ignored. Results: the sum over tokens of
+    lse(logits) - logits[label] and the number of labels >= 0, both [1]. Logits are computed in f32 (f64), a block of
+    rows at a time.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, UnitAttr:$transposed);
+  let results = (outs AnyRankedTensor:$sum, AnyRankedTensor:$count);
+}
+def Braid_LinearCrossEntropyGradOp : Braid_TokenOp<"linear_cross_entropy_grad"> {
+  let summary = "gradient of linear_cross_entropy, and its sum, from one walk over the logits";
+  let description = [{
+    dlogits = (softmax(x w) - onehot(label)) dsum, 0 for ignored labels; dx = dlogits w^T; dweight = x^T dlogits (f32 piece).
+    With `sum` from here a training step computes each logit once.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, AnyRankedTensor:$dsum,
+                   UnitAttr:$transposed);
+  let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dweight, AnyRankedTensor:$sum);
+}
+
 def Braid_SumOp : Braid_DiffOp<"sum"> {
   let summary = "sum of all elements, f32 [1], fixed order";
   let arguments = (ins AnyRankedTensor:$x);

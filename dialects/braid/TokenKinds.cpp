@@ -56,6 +56,8 @@ TOKEN_KINDS(EmbedOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(EmbedGradOp, token, piece)
 TOKEN_KINDS(CrossEntropyOp, token, i < 2 ? piece : token)
 TOKEN_KINDS(CrossEntropyGradOp, i < 3 ? token : whole, token)
+TOKEN_KINDS(LinearCrossEntropyOp, i == 1 ? whole : token, piece)
+TOKEN_KINDS(LinearCrossEntropyGradOp, i == 1 || i == 3 ? whole : token, i == 0 ? token : piece)
 TOKEN_KINDS(SumOp, token, piece)
 TOKEN_KINDS(SumGradOp, whole, token)
 

@@ -150,6 +150,30 @@ LogicalResult CrossEntropyGradOp::verify() {
   CHECK(isNumber(*this, {"dsum", getDsum()}));
   return sameType(*this, {"dlogits", getDlogits()}, {"logits", getLogits()});
 }
+static LogicalResult verifyLinearLoss(Operation *op, Named x, Named weight, bool transposed, Named labels, Named sum) {
+  CHECK(hasRank(op, x, 3));
+  CHECK(isFloat(op, x));
+  CHECK(hasRank(op, weight, 2));
+  CHECK(isFloat(op, weight));
+  CHECK(hasRank(op, labels, 2));
+  CHECK(isInteger(op, labels));
+  CHECK(sameTokens(op, x, labels));
+  CHECK(sameDim(op, "width", x, 2, weight, transposed ? 1 : 0));
+  return isNumber(op, sum);
+}
+LogicalResult LinearCrossEntropyOp::verify() {
+  CHECK(verifyLinearLoss(*this, {"x", getX()}, {"weight", getWeight()}, getTransposed(), {"labels", getLabels()},
+                         {"sum", getSum()}));
+  return isNumber(*this, {"count", getCount()});
+}
+LogicalResult LinearCrossEntropyGradOp::verify() {
+  Named x{"x", getX()}, weight{"weight", getWeight()}, dweight{"dweight", getDweight()};
+  CHECK(verifyLinearLoss(*this, x, weight, getTransposed(), {"labels", getLabels()}, {"sum", getSum()}));
+  CHECK(isNumber(*this, {"dsum", getDsum()}));
+  CHECK(sameType(*this, {"dx", getDx()}, x));
+  CHECK(sameShape(*this, dweight, weight));
+  return isFloat(*this, dweight);
+}
 LogicalResult SumOp::verify() {
   CHECK(isFloat(*this, {"x", getX()}));
   return isNumber(*this, {"result", getResult()});

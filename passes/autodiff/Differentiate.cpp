@@ -126,6 +126,11 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
 
   // What the host reads: the mean loss instead of sum and count; everything else stays as the frontend named it.
   forward.assign(terminator->operand_begin(), terminator->operand_end()); // rebuilt forward ops have new results
+  // The gradient of the loss finds the sum on its way: the forward's sum is then read by nobody and not computed.
+  if (auto loss = forward[sumIndex].getDefiningOp<LinearCrossEntropyOp>())
+    for (Operation *user : loss.getLabels().getUsers())
+      if (auto grad = dyn_cast<LinearCrossEntropyGradOp>(user); grad && grad.getX() == loss.getX())
+        forward[sumIndex] = grad.getSum();
   auto mean = MulOp::create(entry.builder, loc, sum.getType(), forward[sumIndex], seed);
   entry.result(mean, {entry.str(attrs::name, "loss"), entry.str(attrs::role, "output")});
   for (auto [i, value] : llvm::enumerate(forward))

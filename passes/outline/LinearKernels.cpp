@@ -10,13 +10,6 @@ namespace {
 
 constexpr int64_t kRows = 16, kColumns = 32, kInner = 32;
 
-/// op(a) op(b) (+ c), operands read as matrices of that many columns.
-struct Product {
-  Value a, b, c;
-  int64_t aColumns, bColumns, cColumns;
-  bool transposeA = false, transposeB = false;
-};
-
 int64_t rowsOf(Value v, int64_t columns) { return product(shapeOf(v)) / columns; }
 
 Value gemmF64(Operation *op, const Product &p, RankedTensorType type, OutlineContext &context) {
@@ -55,22 +48,13 @@ Value gemmF64(Operation *op, const Product &p, RankedTensorType type, OutlineCon
   return context.view(op, launch.run()[0], type.getShape());
 }
 
-Value gemm(Operation *op, const Product &p, Type type, OutlineContext &context) {
-  auto tensor = cast<RankedTensorType>(type);
-  if (tensor.getElementType().isF64())
-    return gemmF64(op, p, tensor, context);
-  context.rewriter.setInsertionPoint(op);
-  return tile::GemmOp::create(context.rewriter, op->getLoc(), type, p.a, p.b, p.c, p.aColumns, p.bColumns, p.cColumns,
-                              p.transposeA, p.transposeB);
-}
-
 LogicalResult outlineLinearOp(LinearOp op, OutlineContext &context) {
   SmallVector<Value> results;
   for (auto [weight, result] : llvm::zip_equal(op.getWeights(), op.getResults())) {
     bool transposed = op.getTransposed();
     int64_t in = shapeOf(weight)[transposed ? 1 : 0], out = shapeOf(weight)[transposed ? 0 : 1];
-    results.push_back(gemm(op, {op.getX(), weight, {}, in, transposed ? in : out, out, false, transposed},
-                           result.getType(), context));
+    results.push_back(matrixProduct(op, {op.getX(), weight, {}, in, transposed ? in : out, out, false, transposed},
+                                    result.getType(), context));
   }
   context.rewriter.replaceOp(op, results);
   return success();
@@ -81,7 +65,8 @@ LogicalResult outlineGradData(LinearGradDataOp op, OutlineContext &context) {
   bool transposed = op.getTransposed();
   for (auto [dy, weight] : llvm::zip_equal(op.getDys(), op.getWeights())) {
     int64_t in = shapeOf(weight)[transposed ? 1 : 0], out = shapeOf(weight)[transposed ? 0 : 1];
-    dx = gemm(op, {dy, weight, dx, out, transposed ? in : out, in, false, !transposed}, op.getDx().getType(), context);
+    dx = matrixProduct(op, {dy, weight, dx, out, transposed ? in : out, in, false, !transposed}, op.getDx().getType(),
+                       context);
   }
   context.rewriter.replaceOp(op, dx);
   return success();
@@ -94,7 +79,7 @@ LogicalResult outlineGradWeight(LinearGradWeightOp op, OutlineContext &context) 
     int64_t in = shapeOf(dw)[transposed ? 1 : 0], out = shapeOf(dw)[transposed ? 0 : 1];
     Product p = transposed ? Product{dy, op.getX(), {}, out, in, in, true, false}
                            : Product{op.getX(), dy, {}, in, out, out, true, false};
-    results.push_back(gemm(op, p, dw.getType(), context));
+    results.push_back(matrixProduct(op, p, dw.getType(), context));
   }
   context.rewriter.replaceOp(op, results);
   return success();
@@ -166,6 +151,15 @@ Value grouped(Operation *op, Value a, Value b, Value offsets, Value c, bool weig
 }
 
 } // namespace
+
+Value matrixProduct(Operation *op, const Product &p, Type type, OutlineContext &context) {
+  auto tensor = cast<RankedTensorType>(type);
+  if (tensor.getElementType().isF64())
+    return gemmF64(op, p, tensor, context);
+  context.rewriter.setInsertionPoint(op);
+  return tile::GemmOp::create(context.rewriter, op->getLoc(), type, p.a, p.b, p.c, p.aColumns, p.bColumns, p.cColumns,
+                              p.transposeA, p.transposeB);
+}
 
 LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)

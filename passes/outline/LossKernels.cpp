@@ -5,15 +5,14 @@
 using namespace mlir;
 
 namespace braid {
-namespace {
 
-constexpr int64_t kBlock = 256, kTokens = 8, kSumBlock = 1024, kSumPrograms = 64;
+static constexpr int64_t kBlock = 256, kTokens = 8, kSumBlock = 1024, kSumPrograms = 64;
 
 /// Two walks over a row's vocabulary in blocks, lanes apart:
 ///   m = max x,  lse = m + log sum exp(x - m),  loss = lse - x[label]  (0 for label < 0)
-LogicalResult crossEntropy(CrossEntropyOp op, OutlineContext &context) {
-  int64_t vocabulary = shapeOf(op.getLogits()).back(), count = product(shapeOf(op.getLabels()));
-  Type element = tensorType(op.getLogits()).getElementType(), real = computeType(element);
+SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineContext &context) {
+  int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
+  Type element = tensorType(logits).getElementType(), real = computeType(element);
   std::string kernel = context.kernel("cross_entropy_" + typeName(element), {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
     Var lse = k.buffer("lse", real, {kDynamic}), loss = k.buffer("loss", real, {kDynamic}),
@@ -37,33 +36,29 @@ LogicalResult crossEntropy(CrossEntropyOp op, OutlineContext &context) {
       k.put(select(counts, row.like(1), row.like(0)), live, {n});
     });
   });
-  Value logits = context.view(op, op.getLogits(), {count, vocabulary}),
-        labels = context.view(op, op.getLabels(), {count});
   auto perToken = RankedTensorType::get({count}, real);
-  auto results = context.launch(op, kernel, {ceilDiv(count, kTokens)})
-                     .arg("logits", logits)
-                     .arg("labels", labels)
-                     .result("lse", perToken)
-                     .result("loss", perToken)
-                     .result("live", perToken)
-                     .index("count", count)
-                     .index("vocabulary", vocabulary)
-                     .run();
-  Value total = sumAll(op, results[1], tensorType(op.getSum()).getElementType(), context);
-  Value live = sumAll(op, results[2], tensorType(op.getCount()).getElementType(), context);
-  context.replace(op, {total, live, results[0]});
-  return success();
+  return context.launch(op, kernel, {ceilDiv(count, kTokens)})
+      .arg("logits", logits)
+      .arg("labels", labels)
+      .result("lse", perToken)
+      .result("loss", perToken)
+      .result("live", perToken)
+      .index("count", count)
+      .index("vocabulary", vocabulary)
+      .run();
 }
 
 /// dlogits = (exp(x - lse) - [v = label]) dsum, 0 for label < 0
-LogicalResult crossEntropyGrad(CrossEntropyGradOp op, OutlineContext &context) {
-  int64_t vocabulary = shapeOf(op.getLogits()).back(), count = product(shapeOf(op.getLabels()));
-  Type element = tensorType(op.getLogits()).getElementType(), real = computeType(element);
-  Type scale = tensorType(op.getDsum()).getElementType();
-  std::string kernel = context.kernel("cross_entropy_grad_" + typeName(element), {"token"}, [&](KernelBuilder &k) {
+Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value dsum, Type result,
+                   OutlineContext &context) {
+  int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
+  Type element = tensorType(logits).getElementType(), real = computeType(element);
+  Type scale = tensorType(dsum).getElementType();
+  std::string name = "cross_entropy_grad_" + typeName(element) + (result != element ? "_" + typeName(result) : "");
+  std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
     Var lse = k.buffer("lse", real, {kDynamic}), dsum = k.buffer("dsum", scale, {1});
-    Var dlogits = k.buffer("dlogits", element, {kDynamic, kDynamic});
+    Var dlogits = k.buffer("dlogits", result, {kDynamic, kDynamic});
     Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * kTokens;
     Var factor = cast(k.at(dsum, {0}), real), lane = k.iota({kBlock}, 0);
     k.loop(first, min(first + kTokens, count), 1, [&](Var n) {
@@ -72,22 +67,59 @@ LogicalResult crossEntropyGrad(CrossEntropyGradOp op, OutlineContext &context) {
         Var p = exp(cast(k.load(logits, {n, v}, {kBlock}, {.limit = size}), real) - row);
         Var hit = eq(lane, label - cast(v, k.i32()));
         Var d = (p - select(hit, p.like(1), p.like(0))) * weight;
-        k.store(cast(d, element), dlogits, {n, v}, {.limit = size, .dims = {1}});
+        k.store(cast(d, result), dlogits, {n, v}, {.limit = size, .dims = {1}});
       });
     });
   });
+  // The cotangent takes the place of its logits: nothing reads them afterwards where they fit.
+  return context.launch(op, kernel, {ceilDiv(count, kTokens)})
+      .arg("logits", logits)
+      .arg("labels", labels)
+      .arg("lse", lse)
+      .arg("dsum", dsum)
+      .result("dlogits", RankedTensorType::get({count, vocabulary}, result), result == element ? "logits" : "")
+      .index("count", count)
+      .index("vocabulary", vocabulary)
+      .run()[0];
+}
+
+Value countLabels(Operation *op, Value labels, Type type, OutlineContext &context) {
+  int64_t count = product(shapeOf(labels));
+  std::string kernel = context.kernel("count_labels_" + typeName(type), {"all"}, [&](KernelBuilder &k) {
+    Var labels = k.buffer("labels", k.i32(), {kDynamic}), result = k.buffer("count", type, {1}), size = k.index("size");
+    Var lane = k.iota({kSumBlock}, 0);
+    Vars lanes = k.loop(0, size, kSumBlock, {k.tile({kSumBlock}, k.i32())}, [&](Var i, ArrayRef<Var> s) {
+      Var live = both(ge(k.load(labels, {i}, {kSumBlock}, {.limit = size}), 0), lt(lane, cast(size - i, k.i32())));
+      return Vars{s[0] + cast(live, k.i32())};
+    });
+    k.put(cast(sum(lanes[0], 0), type), result, {0});
+  });
+  return context.launch(op, kernel, {1})
+      .arg("labels", context.view(op, labels, {count}))
+      .result("count", RankedTensorType::get({1}, type))
+      .index("size", count)
+      .run()[0];
+}
+
+namespace {
+
+LogicalResult crossEntropy(CrossEntropyOp op, OutlineContext &context) {
+  int64_t vocabulary = shapeOf(op.getLogits()).back(), count = product(shapeOf(op.getLabels()));
   Value logits = context.view(op, op.getLogits(), {count, vocabulary}),
         labels = context.view(op, op.getLabels(), {count});
-  Value lse = context.view(op, op.getLse(), {count});
-  context.replace(op, context.launch(op, kernel, {ceilDiv(count, kTokens)})
-                          .arg("logits", logits)
-                          .arg("labels", labels)
-                          .arg("lse", lse)
-                          .arg("dsum", op.getDsum())
-                          .result("dlogits", tensorType(logits))
-                          .index("count", count)
-                          .index("vocabulary", vocabulary)
-                          .run());
+  SmallVector<Value> rows = rowLosses(op, logits, labels, context);
+  Value total = sumAll(op, rows[1], tensorType(op.getSum()).getElementType(), context);
+  Value live = sumAll(op, rows[2], tensorType(op.getCount()).getElementType(), context);
+  context.replace(op, {total, live, rows[0]});
+  return success();
+}
+
+LogicalResult crossEntropyGrad(CrossEntropyGradOp op, OutlineContext &context) {
+  int64_t vocabulary = shapeOf(op.getLogits()).back(), count = product(shapeOf(op.getLabels()));
+  Value logits = context.view(op, op.getLogits(), {count, vocabulary}),
+        labels = context.view(op, op.getLabels(), {count}), lse = context.view(op, op.getLse(), {count});
+  context.replace(
+      op, rowGradients(op, logits, labels, lse, op.getDsum(), tensorType(op.getDlogits()).getElementType(), context));
   return success();
 }
 
@@ -150,6 +182,8 @@ LogicalResult outlineLoss(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](CrossEntropyOp loss) { return crossEntropy(loss, context); })
       .Case([&](CrossEntropyGradOp grad) { return crossEntropyGrad(grad, context); })
+      .Case([&](LinearCrossEntropyOp loss) { return outlineLinearLoss(loss, context); })
+      .Case([&](LinearCrossEntropyGradOp grad) { return outlineLinearLossGrad(grad, context); })
       .Case([&](SumGradOp grad) { return spread(grad, context); })
       .Case([&](SumOp sum) {
         Value total = sumAll(op, sum.getX(), tensorType(sum.getResult()).getElementType(), context);

@@ -33,7 +33,8 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<LinearOp, LinearGradDataOp, LinearGradWeightOp, MoeGroupedLinearOp, MoeGroupedLinearGradDataOp,
                 MoeGroupedLinearGradWeightOp>([](auto) { return outlineLinear; })
           .Case<EmbedOp, EmbedGradOp>([](auto) { return outlineEmbed; })
-          .Case<CrossEntropyOp, CrossEntropyGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })
+          .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, SumOp, SumGradOp>(
+              [](auto) { return outlineLoss; })
           .Case<DocumentsOp, SliceOp, ConcatOp, arith::ConstantOp>([](auto) { return outlineStructure; })
           .Case<MoePlanOp, MoePlanReceivedOp, MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp>(
               [](auto) { return outlineMoe; })

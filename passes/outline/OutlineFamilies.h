@@ -10,7 +10,10 @@ namespace braid {
 llvm::LogicalResult outlineRows(llvm::ArrayRef<mlir::Operation *> cluster, OutlineContext &context); // RowsKernels.cpp
 llvm::LogicalResult outlineLinear(mlir::Operation *op, OutlineContext &context); // linear, grouped_linear and gradients
 llvm::LogicalResult outlineEmbed(mlir::Operation *op, OutlineContext &context); // embed, embed_grad
-llvm::LogicalResult outlineLoss(mlir::Operation *op, OutlineContext &context); // cross_entropy, sum and gradients
+llvm::LogicalResult outlineLoss(mlir::Operation *op,
+                                OutlineContext &context); // (linear_)cross_entropy, sum and gradients
+llvm::LogicalResult outlineLinearLoss(LinearCrossEntropyOp op, OutlineContext &context); // LinearLoss.cpp
+llvm::LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext &context);
 llvm::LogicalResult outlineStructure(mlir::Operation *op,
                                      OutlineContext &context); // documents, slice, concat, constants
 llvm::LogicalResult outlineMoe(mlir::Operation *op, OutlineContext &context); // plans, dispatch, permute, combine
@@ -21,10 +24,26 @@ llvm::LogicalResult outlineLsm(mlir::Operation *op,
 llvm::LogicalResult outlineAttention(mlir::Operation *op, OutlineContext &context); // AttentionKernels.cpp: attn.*
 llvm::LogicalResult outlineConvolution(mlir::Operation *op, OutlineContext &context); // ConvKernels.cpp: short_conv
 
+/// op(a) op(b) (+ c), operands read as matrices of that many columns.
+struct Product {
+  mlir::Value a, b, c;
+  int64_t aColumns, bColumns, cColumns;
+  bool transposeA = false, transposeB = false;
+};
+/// The product as a library call (f64: a launch) before `op`.
+mlir::Value matrixProduct(mlir::Operation *op, const Product &p, mlir::Type type, OutlineContext &context);
+/// Cross entropy of every row of logits [rows, words] with labels [rows]: lse, loss and live (1 for label >= 0).
+llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits, mlir::Value labels,
+                                         OutlineContext &context);
+/// Its gradient [rows, words] of element type `result`, in the place of `logits` if it has their type.
+mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value labels, mlir::Value lse, mlir::Value dsum,
+                         mlir::Type result, OutlineContext &context);
 /// [programs, shape..] -> [shape..]: adds partial sums in order; a launch before `op`.
 mlir::Value sumOverRows(mlir::Operation *op, mlir::Value partials, OutlineContext &context);
 /// At most 64 partial sums of the elements (or their squares), each in a fixed order; the number follows from the size.
 mlir::Value partialSums(mlir::Operation *op, mlir::Value x, bool squared, mlir::Type sumType, OutlineContext &context);
+/// How many labels are >= 0, as [1].
+mlir::Value countLabels(mlir::Operation *op, mlir::Value labels, mlir::Type type, OutlineContext &context);
 /// A tensor of one value.
 mlir::Value fillWith(mlir::Operation *op, mlir::RankedTensorType type, double value, OutlineContext &context);
 /// The sum of all elements as [1].

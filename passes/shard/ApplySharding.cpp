@@ -281,9 +281,18 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
   map.map(op.getResults(), rebuilt->getResults());
 
   // Sums over tokens that the host or the seed reads are sums over the whole batch.
+  auto overBatch = [&](Value sum, Value local) {
+    if (!sum.use_empty())
+      map.map(sum, allReduce(builder, loc, local, "dp", dp));
+  };
   if (auto loss = dyn_cast<CrossEntropyOp>(op)) {
-    map.map(loss.getSum(), allReduce(builder, loc, cast<CrossEntropyOp>(rebuilt).getSum(), "dp", dp));
-    map.map(loss.getCount(), allReduce(builder, loc, cast<CrossEntropyOp>(rebuilt).getCount(), "dp", dp));
+    overBatch(loss.getSum(), cast<CrossEntropyOp>(rebuilt).getSum());
+    overBatch(loss.getCount(), cast<CrossEntropyOp>(rebuilt).getCount());
+  } else if (auto loss = dyn_cast<LinearCrossEntropyOp>(op)) {
+    overBatch(loss.getSum(), cast<LinearCrossEntropyOp>(rebuilt).getSum());
+    overBatch(loss.getCount(), cast<LinearCrossEntropyOp>(rebuilt).getCount());
+  } else if (auto grad = dyn_cast<LinearCrossEntropyGradOp>(op)) {
+    overBatch(grad.getSum(), cast<LinearCrossEntropyGradOp>(rebuilt).getSum());
   }
   return success();
 }

@@ -132,6 +132,37 @@ def add_loss(program, rng, dtype):
     )
 
 
+def add_linear_loss(program, rng, dtype):
+    """Few rows: one block of logits; 300 rows of 4100 words: blocks of 112, 112 and 76 rows."""
+    one = Type((1,), dtype)
+    for B, T, M, V, transposed in ((2, 21, 12, 70, False), (2, 150, 8, 4100, False), (2, 150, 8, 4100, True)):
+        f = program.function(f"linear_cross_entropy_v{V}_{'t_' if transposed else ''}{dtype}", dtype)
+        x, w = f.input("x", (B, T, M)), f.input("w", (V, M) if transposed else (M, V))
+        labels, dsum = f.input("labels", (B, T), "i32"), f.input("dsum", (1,))
+        total, count = f.op("braid.linear_cross_entropy", [x, w, labels], [one, one], transposed=transposed)
+        dx, dw, again = f.op(
+            "braid.linear_cross_entropy_grad", [x, w, labels, dsum], [x.type, w.type, one], transposed=transposed
+        )
+        for name, value in {"sum": total, "count": count, "dx": dx, "dw": dw, "again": again}.items():
+            f.output(name, value)
+        for label, size, low in (("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 20.0, 0)):
+            a, b = rounded([rng.standard_normal((B, T, M)) * size, rng.standard_normal(w.type.shape)], dtype)
+            ids = rng.integers(low, V, (B, T))
+            matrix = b.T if transposed else b
+            (s, n, _), pull = cross_entropy(a @ matrix, ids)
+            d = pull(0.25)
+            dmatrix = np.einsum("btm,btv->mv", a, d)
+            references = {
+                "sum": np.array([s]),
+                "count": np.array([float(n)]),
+                "again": np.array([s]),
+                "dx": d @ matrix.T,
+                "dw": dmatrix.T if transposed else dmatrix,
+            }
+            arrays = {"x": a, "w": b, "labels": ids, "dsum": [0.25]}
+            program.check(f, arrays, references, limits(dtype, ("dx", "dw"))(references), f"{f.name} {label}")
+
+
 def add_views(program, rng):
     f = program.function("documents")
     cu = f.input("cu_seqlens", (2, 4), "i32")
@@ -185,6 +216,7 @@ def main():
         add_embedding(program, rng, dtype)
         add_conv(program, rng, dtype)
         add_loss(program, rng, dtype)
+        add_linear_loss(program, rng, dtype)
     add_views(program, rng)
     return program.finish()
 

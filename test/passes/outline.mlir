@@ -118,6 +118,30 @@ func.func @views(%x: tensor<4x6xf32>) -> (tensor<1x6xf32>, tensor<4x8xf32>, tens
 
 // -----
 
+// 300 rows of 4100 words are cut at 112 rows; the repeat walks over views of x and labels, and the weight gradient adds up
+// in one buffer. No tensor holds all logits.
+// CHECK-LABEL: func.func @blocked_loss
+// CHECK-NOT: 300x4100
+// CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<8x4100xf32>
+// CHECK: braid.slice %{{.*}} {begin = 0 : i64, dim = 0 : i64} : (tensor<300x8xf32>) -> tensor<224x8xf32>
+// CHECK: %[[R:.*]]:3 = braid.repeat %[[ZERO]], %{{.*}}, %{{.*}} {carried = 1 : i64, count = 2 : i64} : (tensor<8x4100xf32>, tensor<2x112x8xf32>, tensor<2x112xi32>) -> (tensor<8x4100xf32>, tensor<2x112x8xf32>, tensor<2x112xf32>)
+// CHECK: ^bb0(%[[DW:.*]]: tensor<8x4100xf32>, %[[X:.*]]: tensor<112x8xf32>, %[[LABELS:.*]]: tensor<112xi32>):
+// CHECK:   %[[L:.*]] = tile.gemm %[[X]], %arg1 {{.*}} -> tensor<112x4100xf32>
+// CHECK:   %[[ROWS:.*]]:3 = tile.launch @cross_entropy_f32 {{.*}}(%[[L]], %[[LABELS]])
+// CHECK:   %[[D:.*]] = tile.launch @cross_entropy_grad_f32 {{.*}}(%[[L]], %[[LABELS]], %[[ROWS]]#0, %arg3) {{.*}}inplace = array<i64: 0>
+// CHECK:   tile.gemm %[[X]], %[[D]], %[[DW]] {{.*}}transpose_a} {{.*}} -> tensor<8x4100xf32>
+// CHECK:   tile.gemm %[[D]], %arg1 {{.*}}transpose_b} {{.*}} -> tensor<112x8xf32>
+// CHECK: tile.gemm {{.*}} -> tensor<76x4100xf32>
+// CHECK: tile.gemm %{{.*}}, %{{.*}}, %[[R]]#0
+// CHECK: braid.concat %{{.*}}, %{{.*}} {dim = 0 : i64} : (tensor<224x8xf32>, tensor<76x8xf32>) -> tensor<300x8xf32>
+func.func @blocked_loss(%x: tensor<2x150x8xf32>, %w: tensor<8x4100xf32>, %labels: tensor<2x150xi32>, %dsum: tensor<1xf32>)
+    -> (tensor<2x150x8xf32>, tensor<8x4100xf32>, tensor<1xf32>) {
+  %dx, %dw, %sum = braid.linear_cross_entropy_grad %x, %w, %labels, %dsum : (tensor<2x150x8xf32>, tensor<8x4100xf32>, tensor<2x150xi32>, tensor<1xf32>) -> (tensor<2x150x8xf32>, tensor<8x4100xf32>, tensor<1xf32>)
+  return %dx, %dw, %sum : tensor<2x150x8xf32>, tensor<8x4100xf32>, tensor<1xf32>
+}
+
+// -----
+
 // The optimizer works in place: new values share the buffers of the old ones.
 // CHECK-LABEL: func.func @optimizer
 // CHECK: tile.launch @adamw_f32 grid [1]
