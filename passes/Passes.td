@@ -77,7 +77,7 @@ def DecideChunkSizePass : Pass<"braid-decide-chunk-size", "::mlir::ModuleOp"> {
   let description = [{
     The default follows from the class and the dimensions (64; 128 for scalar decays on wide keys), never above the
     number of tokens rounded up to 16.
-    Before: `lsm.scan .. {class_id = V, scale = 1.0}`. After: `lsm.scan .. {chunk_size = 64, class_id = V, scale = 1.0}`.
+    Before: `lsm.scan V .. {scale = 1.0}`. After: `lsm.scan V .. {chunk_size = 64, scale = 1.0}`.
     Invariant: every scan says how it will be cut.
   }];
   let options = [Option<"chunkSize", "chunk-size", "int64_t", "0", "tokens per chunk, a multiple of 16; 0: choose">];

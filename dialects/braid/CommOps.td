@@ -27,6 +27,7 @@ def Braid_CommAllToAllOp : Braid_Op<"comm.all_to_all", [AttrSizedOperandSegments
                    StrAttr:$axis, I64Attr:$peers);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
+  let assemblyFormat = "$x (`send_counts` `(` $send_counts^ `)`)? (`recv_counts` `(` $recv_counts^ `)`)? attr-dict `:` functional-type(operands, results)";
 }
 def Braid_CommStartOp : Braid_Op<"comm.start"> {
   let summary = "begin a collective; operands and attributes of `kind`'s op";
@@ -34,6 +35,7 @@ def Braid_CommStartOp : Braid_Op<"comm.start"> {
                    DefaultValuedAttr<I64Attr, "1">:$peers, OptionalAttr<StrAttr>:$label);
   let results = (outs Braid_Future:$future);
   let hasVerifier = 1;
+  let assemblyFormat = "$kind $inputs attr-dict `:` functional-type(operands, results)";
 }
 def Braid_CommAwaitOp : Braid_Op<"comm.await"> {
   let summary = "the tensors of a collective, when it has ended";

@@ -18,11 +18,13 @@ def Braid_LinearGradDataOp : Braid_TokenOp<"linear_grad_data", [AttrSizedOperand
   let summary = "dx = sum_i dy_i w_i^T, summed in f32 in operand order";
   let arguments = (ins Variadic<AnyRankedTensor>:$dys, Variadic<AnyRankedTensor>:$weights, UnitAttr:$transposed);
   let results = (outs AnyRankedTensor:$dx);
+  let assemblyFormat = "`cotangents` `(` $dys `)` `weights` `(` $weights `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_LinearGradWeightOp : Braid_TokenOp<"linear_grad_weight"> {
   let summary = "dw_i = x^T dy_i, f32 (`transposed`: dy_i^T x)";
   let arguments = (ins AnyRankedTensor:$x, Variadic<AnyRankedTensor>:$dys, UnitAttr:$transposed);
   let results = (outs Variadic<AnyRankedTensor>:$dws);
+  let assemblyFormat = "$x `cotangents` `(` $dys `)` attr-dict `:` functional-type(operands, results)";
 }
 
 def Braid_EmbedOp : Braid_DiffOp<"embed"> {

@@ -30,11 +30,19 @@ defvar scanOperands = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTens
                        Optional<AnyRankedTensor>:$beta);
 defvar scanAttrs = (ins Braid_LsmClass:$class_id, F64Attr:$scale);
 
+// Text form: the class, the tokens, then every other operand under its name.
+defvar gatesFormat = "(`log_decay` `(` $log_decay^ `)`)? (`beta` `(` $beta^ `)`)?";
+defvar tokensFormat = !strconcat("$class_id $q `,` $k `,` $v ", gatesFormat);
+defvar stateFormat = "`initial_state` `(` $initial_state `)` `documents` `(` $documents `)`";
+defvar chunksFormat = "`chunks` `(` $chunks `)`";
+defvar typesFormat = "attr-dict `:` functional-type(operands, results)";
+
 def Braid_LsmScanOp : Braid_LsmOp<"scan", [DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>]> {
   let summary = "the affine scan over tokens";
   let arguments = !con(scanOperands, (ins AnyRankedTensor:$initial_state, AnyRankedTensor:$documents), scanAttrs,
                        (ins OptionalAttr<I64Attr>:$chunk_size));
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$final_state);
+  let assemblyFormat = !strconcat(tokensFormat, " ", stateFormat, " ", typesFormat);
 }
 def Braid_LsmScanGradOp : Braid_LsmOp<"scan_grad"> {
   let summary = "adjoint of the scan (lsm-family 3.1, 3.3): cotangents of q, k, v, log_decay (not S0), beta, initial_state";
@@ -43,11 +51,13 @@ def Braid_LsmScanGradOp : Braid_LsmOp<"scan_grad"> {
   // dgates: dlog_decay (classes S, V, GH), then dbeta (H, GH).
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dgates,
                  AnyRankedTensor:$dinitial_state);
+  let assemblyFormat = !strconcat(tokensFormat, " ", stateFormat, " `cotangents` `(` $d_o `,` $dfinal_state `)` ", typesFormat);
 }
 def Braid_LsmStepOp : Braid_LsmOp<"step"> {
   let summary = "one token per sequence (T = 1): the scan without chunks, for decoding";
   let arguments = !con(scanOperands, (ins AnyRankedTensor:$initial_state, AnyRankedTensor:$documents), scanAttrs);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$final_state);
+  let assemblyFormat = !strconcat(tokensFormat, " ", stateFormat, " ", typesFormat);
 }
 
 // ---- phase `chunked`: n = ceil(T / C) + max_documents rows in the table; unused rows are empty -----------------------
@@ -69,34 +79,40 @@ def Braid_LsmChunkStateOp : Braid_ChunkOp<"chunk_state"> {
   let arguments = (ins AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$beta,
                    AnyRankedTensor:$chunks, Braid_LsmClass:$class_id, I64Attr:$chunk_size);
   let results = (outs AnyRankedTensor:$x, Optional<AnyRankedTensor>:$p);
+  let assemblyFormat = !strconcat("$class_id $k `,` $v ", gatesFormat, " ", chunksFormat, " ", typesFormat);
 }
 def Braid_LsmStateScanOp : Braid_ChunkOp<"state_scan", []> {
   let summary = "in-state of every chunk, and the state after the last token: M <- P M + X";
   let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$p, AnyRankedTensor:$initial_state,
                    AnyRankedTensor:$chunks, Braid_LsmClass:$class_id);
   let results = (outs AnyRankedTensor:$m, AnyRankedTensor:$final_state);
+  let assemblyFormat = !strconcat("$class_id $x (`transition` `(` $p^ `)`)? `initial_state` `(` $initial_state `)` ", chunksFormat, " ", typesFormat);
 }
 def Braid_LsmChunkOutputOp : Braid_ChunkOp<"chunk_output"> {
   let summary = "o of every chunk from its in-state (lsm-family 4.1, 4.2, 4.4)";
   let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, AnyRankedTensor:$chunks), scanAttrs, (ins I64Attr:$chunk_size));
   let results = (outs AnyRankedTensor:$o);
+  let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` ", chunksFormat, " ", typesFormat);
 }
 def Braid_LsmChunkOutputGradStateOp : Braid_ChunkOp<"chunk_output_grad_state"> {
   let summary = "cotangent of every chunk's in-state through its own outputs only";
   let arguments = !con(scanOperands, (ins AnyRankedTensor:$d_o, AnyRankedTensor:$chunks), scanAttrs, (ins I64Attr:$chunk_size));
   let results = (outs AnyRankedTensor:$dm);
+  let assemblyFormat = !strconcat(tokensFormat, " `cotangents` `(` $d_o `)` ", chunksFormat, " ", typesFormat);
 }
 def Braid_LsmStateScanGradOp : Braid_ChunkOp<"state_scan_grad", []> {
   let summary = "cotangent D' of every chunk's out-state, and of the initial state: D <- P^T D + dM, last chunk first";
   let arguments = (ins AnyRankedTensor:$dm, Optional<AnyRankedTensor>:$p, AnyRankedTensor:$dfinal_state,
                    AnyRankedTensor:$chunks, Braid_LsmClass:$class_id);
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dinitial_state);
+  let assemblyFormat = !strconcat("$class_id (`transition` `(` $p^ `)`)? `cotangents` `(` $dm `,` $dfinal_state `)` ", chunksFormat, " ", typesFormat);
 }
 def Braid_LsmChunkGradOp : Braid_ChunkOp<"chunk_grad"> {
   let summary = "all cotangents inside a chunk, given its in-state M and the cotangent dx = D' of its out-state";
   let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, AnyRankedTensor:$dx, AnyRankedTensor:$d_o, AnyRankedTensor:$chunks),
                        scanAttrs, (ins I64Attr:$chunk_size));
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dgates);
+  let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` `cotangents` `(` $dx `,` $d_o `)` ", chunksFormat, " ", typesFormat);
 }
 
 #endif // BRAID_LSM_OPS

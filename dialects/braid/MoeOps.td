@@ -62,11 +62,13 @@ def Braid_MoeDispatchOp : Braid_MoeDiffOp<"dispatch"> {
   let summary = "rows [1, R, M]: row r is token perm[r] / k of x (the exchange is explicit from `sharded` on)";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$perm, AnyRankedTensor:$inverse, AnyRankedTensor:$exchange);
   let results = (outs AnyRankedTensor:$rows);
+  let assemblyFormat = "$x `plan` `(` $perm `,` $inverse `,` $exchange `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_MoePermuteOp : Braid_MoeDiffOp<"permute"> {
   let summary = "rows [1, R, M]: row r is row perm[r] of x [1, R', M]; inverse undoes it";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$perm, AnyRankedTensor:$inverse);
   let results = (outs AnyRankedTensor:$rows);
+  let assemblyFormat = "$x `plan` `(` $perm `,` $inverse `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_MoeCombineOp : Braid_MoeDiffOp<"combine"> {
   let summary = "y_n = sum_j weights[n, j] rows[inverse[n, j]], f32, slot order; without weights: 1 (gradient of dispatch)";
@@ -77,27 +79,32 @@ def Braid_MoeCombineOp : Braid_MoeDiffOp<"combine"> {
   let arguments = (ins AnyRankedTensor:$rows, Optional<AnyRankedTensor>:$weights, AnyRankedTensor:$perm, AnyRankedTensor:$inverse,
                    AnyRankedTensor:$exchange);
   let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$returned);
+  let assemblyFormat = "$rows (`weights` `(` $weights^ `)`)? `plan` `(` $perm `,` $inverse `,` $exchange `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_MoeCombineGradOp : Braid_MoeOp<"combine_grad"> {
   let summary = "drows[r] = weights[perm r] dy[perm r / k], dweights[n, j] = <returned[inverse], dy_n>";
   let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$returned, AnyRankedTensor:$weights, AnyRankedTensor:$perm, AnyRankedTensor:$inverse,
                    AnyRankedTensor:$exchange);
   let results = (outs AnyRankedTensor:$drows, AnyRankedTensor:$dweights);
+  let assemblyFormat = "`cotangents` `(` $dy `)` `returned` `(` $returned `)` `weights` `(` $weights `)` `plan` `(` $perm `,` $inverse `,` $exchange `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_MoeGroupedLinearOp : Braid_MoeDiffOp<"grouped_linear"> {
   let summary = "y_i[r] = x[r] w_i[g] for rows r of group g; weights [E, in, out_i]";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$offsets, Variadic<AnyRankedTensor>:$weights);
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = "$x `offsets` `(` $offsets `)` `weights` `(` $weights `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_MoeGroupedLinearGradDataOp : Braid_MoeOp<"grouped_linear_grad_data", [AttrSizedOperandSegments]> {
   let summary = "dx[r] = sum_i dy_i[r] w_i[g]^T";
   let arguments = (ins Variadic<AnyRankedTensor>:$dys, AnyRankedTensor:$offsets, Variadic<AnyRankedTensor>:$weights);
   let results = (outs AnyRankedTensor:$dx);
+  let assemblyFormat = "`cotangents` `(` $dys `)` `offsets` `(` $offsets `)` `weights` `(` $weights `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_MoeGroupedLinearGradWeightOp : Braid_MoeOp<"grouped_linear_grad_weight"> {
   let summary = "dw_i[g] = x_g^T dy_i,g, f32; 0 for empty groups";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$offsets, Variadic<AnyRankedTensor>:$dys);
   let results = (outs Variadic<AnyRankedTensor>:$dws);
+  let assemblyFormat = "$x `offsets` `(` $offsets `)` `cotangents` `(` $dys `)` attr-dict `:` functional-type(operands, results)";
 }
 
 #endif // BRAID_MOE_OPS

@@ -22,7 +22,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 // expected-note @+1 {{x defined here}}
 func.func @f(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{shape mismatch: result is 8x4 but x is 4x8}}
-  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+  %0 = braid.comm.all_to_all %x {axis = "ep", peers = 4 : i64} : (tensor<4x8xf32>) -> tensor<8x4xf32>
   return
 }
 
@@ -30,7 +30,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 
 func.func @f(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{peers is 0 but must be at least 1}}
-  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 0 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %0 = braid.comm.all_to_all %x {axis = "ep", peers = 0 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
 
@@ -38,7 +38,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 
 func.func @f(%x: tensor<f32>) {
   // expected-error @+1 {{x has rank 0 but must have 1 to 8}}
-  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (tensor<f32>) -> tensor<f32>
+  %0 = braid.comm.all_to_all %x {axis = "ep", peers = 4 : i64} : (tensor<f32>) -> tensor<f32>
   return
 }
 
@@ -46,7 +46,7 @@ func.func @f(%x: tensor<f32>) {
 
 func.func @f(%x: tensor<5x8xf32>) {
   // expected-error @+1 {{4 peers do not divide the 5 rows of x}}
-  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (tensor<5x8xf32>) -> tensor<5x8xf32>
+  %0 = braid.comm.all_to_all %x {axis = "ep", peers = 4 : i64} : (tensor<5x8xf32>) -> tensor<5x8xf32>
   return
 }
 
@@ -54,7 +54,7 @@ func.func @f(%x: tensor<5x8xf32>) {
 
 func.func @f(%x: tensor<1x30x8xf32>) {
   // expected-error @+1 {{4 peers do not divide the 30 rows of x}}
-  %0 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (tensor<1x30x8xf32>) -> tensor<1x30x8xf32>
+  %0 = braid.comm.all_to_all %x {axis = "ep", peers = 4 : i64} : (tensor<1x30x8xf32>) -> tensor<1x30x8xf32>
   return
 }
 
@@ -62,7 +62,7 @@ func.func @f(%x: tensor<1x30x8xf32>) {
 
 func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi32>) {
   // expected-error @+1 {{needs both send_counts and recv_counts, or neither}}
-  %0 = braid.comm.all_to_all %x, %s {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 0>, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x8xf32>
+  %0 = braid.comm.all_to_all %x send_counts(%s) {axis = "ep", peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x8xf32>
   return
 }
 
@@ -70,7 +70,7 @@ func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi32>) {
 
 func.func @f(%x: tensor<4x8xf32>, %s: tensor<4xi32>, %r: tensor<4x2xi32>) {
   // expected-error @+1 {{send_counts has rank 1 but must have 2}}
-  %0 = braid.comm.all_to_all %x, %s, %r {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4xi32>, tensor<4x2xi32>) -> tensor<4x8xf32>
+  %0 = braid.comm.all_to_all %x send_counts(%s) recv_counts(%r) {axis = "ep", peers = 4 : i64} : (tensor<4x8xf32>, tensor<4xi32>, tensor<4x2xi32>) -> tensor<4x8xf32>
   return
 }
 
@@ -78,7 +78,7 @@ func.func @f(%x: tensor<4x8xf32>, %s: tensor<4xi32>, %r: tensor<4x2xi32>) {
 
 func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi64>, %r: tensor<4x2xi32>) {
   // expected-error @+1 {{send_counts must hold i32 but holds 'i64'}}
-  %0 = braid.comm.all_to_all %x, %s, %r {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi64>, tensor<4x2xi32>) -> tensor<4x8xf32>
+  %0 = braid.comm.all_to_all %x send_counts(%s) recv_counts(%r) {axis = "ep", peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi64>, tensor<4x2xi32>) -> tensor<4x8xf32>
   return
 }
 
@@ -86,7 +86,7 @@ func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi64>, %r: tensor<4x2xi32>) {
 
 func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi32>, %r: tensor<2x2xi32>) {
   // expected-error @+1 {{recv_counts has 2 rows for 4 peers}}
-  %0 = braid.comm.all_to_all %x, %s, %r {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>, tensor<2x2xi32>) -> tensor<4x8xf32>
+  %0 = braid.comm.all_to_all %x send_counts(%s) recv_counts(%r) {axis = "ep", peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>, tensor<2x2xi32>) -> tensor<4x8xf32>
   return
 }
 
@@ -103,7 +103,7 @@ func.func @f() {
 // expected-note @+1 {{x defined here}}
 func.func @f(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{starts with 'tensor<4x8xf32>' but its future is '!braid.future<tensor<4xf32>>'}}
-  %0 = braid.comm.start %x {axis = "ep", kind = 0 : i32} : (tensor<4x8xf32>) -> !braid.future<tensor<4xf32>>
+  %0 = braid.comm.start all_reduce %x {axis = "ep"} : (tensor<4x8xf32>) -> !braid.future<tensor<4xf32>>
   return
 }
 
@@ -111,7 +111,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 
 func.func @f(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) {
   // expected-error @+1 {{all_reduce takes 1 inputs but there are 2}}
-  %0 = braid.comm.start %x, %y {axis = "ep", kind = 0 : i32} : (tensor<4x8xf32>, tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
+  %0 = braid.comm.start all_reduce %x, %y {axis = "ep"} : (tensor<4x8xf32>, tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
   return
 }
 
@@ -119,7 +119,7 @@ func.func @f(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) {
 
 func.func @f(%x: tensor<4x8xf32>, %y: tensor<4x2xi32>) {
   // expected-error @+1 {{all_to_all takes 1 or 3 inputs but there are 2}}
-  %0 = braid.comm.start %x, %y {axis = "ep", kind = 3 : i32, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>) -> !braid.future<tensor<4x8xf32>>
+  %0 = braid.comm.start all_to_all %x, %y {axis = "ep", peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>) -> !braid.future<tensor<4x8xf32>>
   return
 }
 
@@ -127,7 +127,7 @@ func.func @f(%x: tensor<4x8xf32>, %y: tensor<4x2xi32>) {
 
 func.func @f(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{3 peers do not divide the 4 rows of x}}
-  %0 = braid.comm.start %x {axis = "ep", kind = 3 : i32, peers = 3 : i64} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
+  %0 = braid.comm.start all_to_all %x {axis = "ep", peers = 3 : i64} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
   return
 }
 
@@ -135,7 +135,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 
 func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi32>, %r: tensor<3x2xi32>) {
   // expected-error @+1 {{recv_counts has 3 rows for 4 peers}}
-  %0 = braid.comm.start %x, %s, %r {axis = "ep", kind = 3 : i32, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>, tensor<3x2xi32>) -> !braid.future<tensor<4x8xf32>>
+  %0 = braid.comm.start all_to_all %x, %s, %r {axis = "ep", peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xi32>, tensor<3x2xi32>) -> !braid.future<tensor<4x8xf32>>
   return
 }
 
@@ -143,7 +143,7 @@ func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xi32>, %r: tensor<3x2xi32>) {
 
 func.func @f(%x: tensor<4x8xf32>, %s: tensor<4x2xf32>, %r: tensor<4x2xi32>) {
   // expected-error @+1 {{send_counts must hold i32 but holds 'f32'}}
-  %0 = braid.comm.start %x, %s, %r {axis = "ep", kind = 3 : i32, peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xf32>, tensor<4x2xi32>) -> !braid.future<tensor<4x8xf32>>
+  %0 = braid.comm.start all_to_all %x, %s, %r {axis = "ep", peers = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xf32>, tensor<4x2xi32>) -> !braid.future<tensor<4x8xf32>>
   return
 }
 

@@ -10,19 +10,19 @@
 func.func @whole(%x: !x, %rows: !rows, %send: !c, %recv: !c) {
   // CHECK: braid.comm.all_reduce %arg0 {axis = "dp"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %0 = braid.comm.all_reduce %x {axis = "dp"} : (!x) -> !x
-  // CHECK: braid.comm.all_to_all %arg0 {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %1 = braid.comm.all_to_all %x {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 4 : i64} : (!x) -> !x
-  // CHECK: braid.comm.all_to_all %arg1, %arg2, %arg3 {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64} : (tensor<1x32x16xbf16>, tensor<2x3xi32>, tensor<2x3xi32>) -> tensor<1x32x16xbf16>
-  %2 = braid.comm.all_to_all %rows, %send, %recv {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64} : (!rows, !c, !c) -> !rows
+  // CHECK: braid.comm.all_to_all %arg0 {axis = "ep", peers = 4 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = braid.comm.all_to_all %x {axis = "ep", peers = 4 : i64} : (!x) -> !x
+  // CHECK: braid.comm.all_to_all %arg1 send_counts(%arg2) recv_counts(%arg3) {axis = "ep", peers = 2 : i64} : (tensor<1x32x16xbf16>, tensor<2x3xi32>, tensor<2x3xi32>) -> tensor<1x32x16xbf16>
+  %2 = braid.comm.all_to_all %rows send_counts(%send) recv_counts(%recv) {axis = "ep", peers = 2 : i64} : (!rows, !c, !c) -> !rows
   return
 }
 
 // CHECK-LABEL: func.func @halves(
 func.func @halves(%x: !x, %rows: !rows, %send: !c, %recv: !c) {
-  // CHECK: braid.comm.start %arg0 {axis = "dp", kind = 0 : i32, label = "gradient"} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
-  %f = braid.comm.start %x {axis = "dp", kind = 0 : i32, label = "gradient"} : (!x) -> !braid.future<tensor<4x8xf32>>
-  // CHECK: braid.comm.start %arg1, %arg2, %arg3 {axis = "ep", kind = 3 : i32, peers = 2 : i64} : (tensor<1x32x16xbf16>, tensor<2x3xi32>, tensor<2x3xi32>) -> !braid.future<tensor<1x32x16xbf16>>
-  %g = braid.comm.start %rows, %send, %recv {axis = "ep", kind = 3 : i32, peers = 2 : i64} : (!rows, !c, !c) -> !braid.future<tensor<1x32x16xbf16>>
+  // CHECK: braid.comm.start all_reduce %arg0 {axis = "dp", label = "gradient"} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
+  %f = braid.comm.start all_reduce %x {axis = "dp", label = "gradient"} : (!x) -> !braid.future<tensor<4x8xf32>>
+  // CHECK: braid.comm.start all_to_all %arg1, %arg2, %arg3 {axis = "ep", peers = 2 : i64} : (tensor<1x32x16xbf16>, tensor<2x3xi32>, tensor<2x3xi32>) -> !braid.future<tensor<1x32x16xbf16>>
+  %g = braid.comm.start all_to_all %rows, %send, %recv {axis = "ep", peers = 2 : i64} : (!rows, !c, !c) -> !braid.future<tensor<1x32x16xbf16>>
   // CHECK: braid.comm.await %{{.*}} : (!braid.future<tensor<4x8xf32>>) -> tensor<4x8xf32>
   %0 = braid.comm.await %f : (!braid.future<tensor<4x8xf32>>) -> !x
   // CHECK: braid.comm.await %{{.*}} : (!braid.future<tensor<1x32x16xbf16>>) -> tensor<1x32x16xbf16>

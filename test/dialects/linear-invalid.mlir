@@ -104,7 +104,7 @@ func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x24xf32>) {
 
 func.func @f(%dy: tensor<2x8x24xf32>, %w: tensor<16x24xf32>) {
   // expected-error @+1 {{has 2 weights but 1 cotangents}}
-  %0 = braid.linear_grad_data %dy, %w, %w {operandSegmentSizes = array<i32: 1, 2>} : (tensor<2x8x24xf32>, tensor<16x24xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  %0 = braid.linear_grad_data cotangents(%dy) weights(%w, %w) : (tensor<2x8x24xf32>, tensor<16x24xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
   return
 }
 
@@ -112,7 +112,7 @@ func.func @f(%dy: tensor<2x8x24xf32>, %w: tensor<16x24xf32>) {
 
 func.func @f(%dy: tensor<2x8x24xf32>, %w: tensor<16x24xf32>) {
   // expected-error @+1 {{dx has rank 1 but must have 3 to 4}}
-  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x8x24xf32>, tensor<16x24xf32>) -> tensor<16xf32>
+  %0 = braid.linear_grad_data cotangents(%dy) weights(%w) : (tensor<2x8x24xf32>, tensor<16x24xf32>) -> tensor<16xf32>
   return
 }
 
@@ -120,7 +120,7 @@ func.func @f(%dy: tensor<2x8x24xf32>, %w: tensor<16x24xf32>) {
 
 func.func @f(%dy: tensor<24xf32>, %w: tensor<16x24xf32>) {
   // expected-error @+1 {{dy has rank 1 but must have 3 to 4}}
-  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<24xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  %0 = braid.linear_grad_data cotangents(%dy) weights(%w) : (tensor<24xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
   return
 }
 
@@ -129,7 +129,7 @@ func.func @f(%dy: tensor<24xf32>, %w: tensor<16x24xf32>) {
 func.func @f(%dy: tensor<2x9x24xf32>, %w: tensor<16x24xf32>) {
   // expected-note @+2 {{dx defined here}}
   // expected-error @+1 {{token mismatch: dy has 9 but dx has 8}}
-  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x9x24xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  %0 = braid.linear_grad_data cotangents(%dy) weights(%w) : (tensor<2x9x24xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
   return
 }
 
@@ -138,7 +138,7 @@ func.func @f(%dy: tensor<2x9x24xf32>, %w: tensor<16x24xf32>) {
 func.func @f(%dy: tensor<2x8x24xf32>, %w: tensor<15x24xf32>) {
   // expected-note @+2 {{dx defined here}}
   // expected-error @+1 {{input dimension mismatch: weight has 15 but dx has 16}}
-  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x8x24xf32>, tensor<15x24xf32>) -> tensor<2x8x16xf32>
+  %0 = braid.linear_grad_data cotangents(%dy) weights(%w) : (tensor<2x8x24xf32>, tensor<15x24xf32>) -> tensor<2x8x16xf32>
   return
 }
 
@@ -147,7 +147,7 @@ func.func @f(%dy: tensor<2x8x24xf32>, %w: tensor<15x24xf32>) {
 // expected-note @+1 {{dy defined here}}
 func.func @f(%dy: tensor<2x8x25xf32>, %w: tensor<16x24xf32>) {
   // expected-error @+1 {{output dimension mismatch: weight has 24 but dy has 25}}
-  %0 = braid.linear_grad_data %dy, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x8x25xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  %0 = braid.linear_grad_data cotangents(%dy) weights(%w) : (tensor<2x8x25xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
   return
 }
 
@@ -155,7 +155,7 @@ func.func @f(%dy: tensor<2x8x25xf32>, %w: tensor<16x24xf32>) {
 
 func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>) {
   // expected-error @+1 {{has 1 cotangents but 2 results}}
-  %0:2 = braid.linear_grad_weight %x, %dy : (tensor<2x8x16xf32>, tensor<2x8x24xf32>) -> (tensor<16x24xf32>, tensor<16x24xf32>)
+  %0:2 = braid.linear_grad_weight %x cotangents(%dy) : (tensor<2x8x16xf32>, tensor<2x8x24xf32>) -> (tensor<16x24xf32>, tensor<16x24xf32>)
   return
 }
 
@@ -163,7 +163,7 @@ func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>) {
 
 func.func @f(%x: tensor<16xf32>, %dy: tensor<2x8x24xf32>) {
   // expected-error @+1 {{x has rank 1 but must have 3 to 4}}
-  %0 = braid.linear_grad_weight %x, %dy : (tensor<16xf32>, tensor<2x8x24xf32>) -> tensor<16x24xf32>
+  %0 = braid.linear_grad_weight %x cotangents(%dy) : (tensor<16xf32>, tensor<2x8x24xf32>) -> tensor<16x24xf32>
   return
 }
 
@@ -171,7 +171,7 @@ func.func @f(%x: tensor<16xf32>, %dy: tensor<2x8x24xf32>) {
 
 func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<24xf32>) {
   // expected-error @+1 {{dy has rank 1 but must have 3 to 4}}
-  %0 = braid.linear_grad_weight %x, %dy : (tensor<2x8x16xf32>, tensor<24xf32>) -> tensor<16x24xf32>
+  %0 = braid.linear_grad_weight %x cotangents(%dy) : (tensor<2x8x16xf32>, tensor<24xf32>) -> tensor<16x24xf32>
   return
 }
 
@@ -180,7 +180,7 @@ func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<24xf32>) {
 // expected-note @+1 {{x defined here}}
 func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<3x8x24xf32>) {
   // expected-error @+1 {{batch mismatch: dy has 3 but x has 2}}
-  %0 = braid.linear_grad_weight %x, %dy : (tensor<2x8x16xf32>, tensor<3x8x24xf32>) -> tensor<16x24xf32>
+  %0 = braid.linear_grad_weight %x cotangents(%dy) : (tensor<2x8x16xf32>, tensor<3x8x24xf32>) -> tensor<16x24xf32>
   return
 }
 
@@ -189,7 +189,7 @@ func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<3x8x24xf32>) {
 // expected-note @+1 {{x defined here}}
 func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>) {
   // expected-error @+1 {{input dimension mismatch: dw has 24 but x has 16}}
-  %0 = braid.linear_grad_weight %x, %dy : (tensor<2x8x16xf32>, tensor<2x8x24xf32>) -> tensor<24x16xf32>
+  %0 = braid.linear_grad_weight %x cotangents(%dy) : (tensor<2x8x16xf32>, tensor<2x8x24xf32>) -> tensor<24x16xf32>
   return
 }
 
@@ -198,7 +198,7 @@ func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>) {
 // expected-note @+1 {{x defined here}}
 func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>) {
   // expected-error @+1 {{input dimension mismatch: dw has 24 but x has 16}}
-  %0 = braid.linear_grad_weight %x, %dy {transposed} : (tensor<2x8x16xf32>, tensor<2x8x24xf32>) -> tensor<16x24xf32>
+  %0 = braid.linear_grad_weight %x cotangents(%dy) {transposed} : (tensor<2x8x16xf32>, tensor<2x8x24xf32>) -> tensor<16x24xf32>
   return
 }
 

@@ -14,14 +14,14 @@ func.func @linear(%x: !x, %h: !h, %w: tensor<16x24xf32>, %v: tensor<16x10xf32>, 
   %0:2 = braid.linear %x, %w, %v : (!x, tensor<16x24xf32>, tensor<16x10xf32>) -> (!h, tensor<2x8x10xf32>)
   // CHECK: braid.linear %arg0, %arg4 {transposed} : (tensor<2x8x16xf32>, tensor<32x16xf32>) -> tensor<2x8x32xf32>
   %1 = braid.linear %x, %t {transposed} : (!x, tensor<32x16xf32>) -> tensor<2x8x32xf32>
-  // CHECK: braid.linear_grad_data %arg1, %arg2 {operandSegmentSizes = array<i32: 1, 1>} : (tensor<2x8x4x6xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
-  %2 = braid.linear_grad_data %h, %w {operandSegmentSizes = array<i32: 1, 1>} : (!h, tensor<16x24xf32>) -> !x
-  // CHECK: braid.linear_grad_data %arg5, %arg4 {operandSegmentSizes = array<i32: 1, 1>, transposed} : (tensor<2x8x32xf32>, tensor<32x16xf32>) -> tensor<2x8x16xf32>
-  %3 = braid.linear_grad_data %dl, %t {operandSegmentSizes = array<i32: 1, 1>, transposed} : (tensor<2x8x32xf32>, tensor<32x16xf32>) -> !x
-  // CHECK: braid.linear_grad_weight %arg0, %arg1, %{{.*}}#1 : (tensor<2x8x16xf32>, tensor<2x8x4x6xf32>, tensor<2x8x10xf32>) -> (tensor<16x24xf32>, tensor<16x10xf32>)
-  %4:2 = braid.linear_grad_weight %x, %h, %0#1 : (!x, !h, tensor<2x8x10xf32>) -> (tensor<16x24xf32>, tensor<16x10xf32>)
-  // CHECK: braid.linear_grad_weight %arg0, %arg5 {transposed} : (tensor<2x8x16xf32>, tensor<2x8x32xf32>) -> tensor<32x16xf32>
-  %5 = braid.linear_grad_weight %x, %dl {transposed} : (!x, tensor<2x8x32xf32>) -> tensor<32x16xf32>
+  // CHECK: braid.linear_grad_data cotangents(%arg1) weights(%arg2) : (tensor<2x8x4x6xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
+  %2 = braid.linear_grad_data cotangents(%h) weights(%w) : (!h, tensor<16x24xf32>) -> !x
+  // CHECK: braid.linear_grad_data cotangents(%arg5) weights(%arg4) {transposed} : (tensor<2x8x32xf32>, tensor<32x16xf32>) -> tensor<2x8x16xf32>
+  %3 = braid.linear_grad_data cotangents(%dl) weights(%t) {transposed} : (tensor<2x8x32xf32>, tensor<32x16xf32>) -> !x
+  // CHECK: braid.linear_grad_weight %arg0 cotangents(%arg1, %{{.*}}#1) : (tensor<2x8x16xf32>, tensor<2x8x4x6xf32>, tensor<2x8x10xf32>) -> (tensor<16x24xf32>, tensor<16x10xf32>)
+  %4:2 = braid.linear_grad_weight %x cotangents(%h, %0#1) : (!x, !h, tensor<2x8x10xf32>) -> (tensor<16x24xf32>, tensor<16x10xf32>)
+  // CHECK: braid.linear_grad_weight %arg0 cotangents(%arg5) {transposed} : (tensor<2x8x16xf32>, tensor<2x8x32xf32>) -> tensor<32x16xf32>
+  %5 = braid.linear_grad_weight %x cotangents(%dl) {transposed} : (!x, tensor<2x8x32xf32>) -> tensor<32x16xf32>
   return
 }
 

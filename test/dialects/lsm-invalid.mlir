@@ -1,9 +1,9 @@
 // RUN: braid-opt %s --split-input-file --verify-diagnostics
-// What the verifiers of the scan and its chunk forms say. B = 2, T = 40, H = 3, K = 8, V = 4; chunks of 16: 4 rows.
+// What the verifiers of the scan, its adjoint and its step say. B = 2, T = 40, H = 3, K = 8, V = 4.
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x24xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{k has rank 3 but must have 4}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x24xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x24xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -11,7 +11,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x24xf32>, %v: tensor<2x40x
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xi32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{k must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -19,7 +19,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xi32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x24xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{q has rank 3 but must have 4}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x24xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x24xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -27,7 +27,7 @@ func.func @f(%q: tensor<2x40x24xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x
 
 func.func @f(%q: tensor<2x40x3x8xi32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{q must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xi32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xi32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -36,7 +36,7 @@ func.func @f(%q: tensor<2x40x3x8xi32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{k defined here}}
 func.func @f(%q: tensor<3x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{batch mismatch: q has 3 but k has 2}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<3x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<3x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -45,7 +45,7 @@ func.func @f(%q: tensor<3x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{k defined here}}
 func.func @f(%q: tensor<2x39x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{token mismatch: q has 39 but k has 40}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x39x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x39x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -54,7 +54,7 @@ func.func @f(%q: tensor<2x39x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{k defined here}}
 func.func @f(%q: tensor<2x40x6x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{head mismatch: q has 6 but k has 3}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x6x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x6x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -63,7 +63,7 @@ func.func @f(%q: tensor<2x40x6x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{k defined here}}
 func.func @f(%q: tensor<2x40x3x16xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{key dimension mismatch: q has 16 but k has 8}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x16xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x16xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -71,7 +71,7 @@ func.func @f(%q: tensor<2x40x3x16xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x4
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x24xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{v has rank 3 but must have 4}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x24xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x24xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -79,7 +79,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xi32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{v must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xi32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xi32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -88,7 +88,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{v defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x39x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{token mismatch: k has 40 but v has 39}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x39x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x39x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -97,7 +97,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x39
 // expected-note @+1 {{v defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x6x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{head mismatch: k has 3 but v has 6}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x6x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x6x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -105,7 +105,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{class I takes no log_decay}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -113,7 +113,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{class S needs log_decay}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan S %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -121,7 +121,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{class H takes no log_decay}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %beta, %initial_state, %documents {class_id = 4 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan H %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -129,7 +129,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{class GH needs beta}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan GH %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -137,7 +137,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{class V takes no beta}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %beta, %initial_state, %documents {class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan V %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -145,7 +145,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{log_decay has rank 3 but must have 1}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan S0 %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -153,7 +153,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<3xi32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{log_decay must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3xi32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan S0 %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3xi32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -162,7 +162,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{log_decay defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{head mismatch: k has 3 but log_decay has 4}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan S0 %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -170,7 +170,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{log_decay has rank 4 but must have 3}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan S %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -178,7 +178,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xi32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{log_decay must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xi32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan S %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xi32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -187,7 +187,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{log_decay defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x41x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{token mismatch: k has 40 but log_decay has 41}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x41x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan S %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x41x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -196,7 +196,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{log_decay defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{key dimension mismatch: k has 8 but log_decay has 4}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan V %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -205,7 +205,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{beta defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %beta: tensor<2x40x1xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{head mismatch: k has 3 but beta has 1}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %beta, %initial_state, %documents {class_id = 4 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x1xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan H %q, %k, %v beta(%beta) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x1xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -213,7 +213,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<40xi32>) {
   // expected-error @+1 {{documents has rank 1 but must have 2}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -221,7 +221,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xf32>) {
   // expected-error @+1 {{documents must hold i32 but holds 'f32'}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xf32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xf32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -230,7 +230,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{documents defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x41xi32>) {
   // expected-error @+1 {{token mismatch: k has 40 but documents has 41}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x41xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x41xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -238,7 +238,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{initial_state has rank 3 but must have 4}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -246,7 +246,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xi32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{initial_state must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xi32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xi32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -255,7 +255,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{initial_state defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<1x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{batch mismatch: k has 2 but initial_state has 1}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<1x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<1x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -264,7 +264,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{initial_state defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x1x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{head mismatch: k has 3 but initial_state has 1}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x1x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x1x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -273,7 +273,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{initial_state defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x4x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{key dimension mismatch: k has 8 but initial_state has 4}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x4x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x4x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -282,7 +282,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{initial_state defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<3xf32>, %initial_state: tensor<2x3x8x8xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{value dimension mismatch: v has 4 but initial_state has 8}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %log_decay, %initial_state, %documents {class_id = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3xf32>, tensor<2x3x8x8xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan S0 %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3xf32>, tensor<2x3x8x8xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -290,7 +290,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{chunk_size is 0 but must be at least 1}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {chunk_size = 0 : i64, class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {chunk_size = 0 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -298,7 +298,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{o must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xi32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xi32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -307,7 +307,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{v defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{shape mismatch: o is 2x40x3x8 but v is 2x40x3x4}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -316,7 +316,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{initial_state defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{shape mismatch: final_state is 2x3x4x8 but initial_state is 2x3x8x4}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x4x8xf32>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x4x8xf32>)
   return
 }
 
@@ -325,7 +325,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{initial_state defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
   // expected-error @+1 {{element type mismatch: final_state holds 'bf16' but initial_state holds 'f32'}}
-  %0:2 = braid.lsm.scan %q, %k, %v, %initial_state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xbf16>)
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xbf16>)
   return
 }
 
@@ -333,7 +333,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %s: tensor<2x3x8x4xf32>, %d: tensor<2x40xi32>) {
   // expected-error @+1 {{takes one token but k has 40}}
-  %0:2 = braid.lsm.step %q, %k, %v, %s, %d {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.step I %q, %k, %v initial_state(%s) documents(%d) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -342,7 +342,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{v defined here}}
 func.func @f(%q: tensor<2x1x3x8xf32>, %k: tensor<2x1x3x8xf32>, %v: tensor<2x1x3x4xf32>, %s: tensor<2x3x8x4xf32>, %d: tensor<2x1xi32>) {
   // expected-error @+1 {{shape mismatch: o is 2x1x3x8 but v is 2x1x3x4}}
-  %0:2 = braid.lsm.step %q, %k, %v, %s, %d {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x1x3x8xf32>, tensor<2x1x3x8xf32>, tensor<2x1x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x1xi32>) -> (tensor<2x1x3x8xf32>, tensor<2x3x8x4xf32>)
+  %0:2 = braid.lsm.step I %q, %k, %v initial_state(%s) documents(%d) {scale = 1.0 : f64} : (tensor<2x1x3x8xf32>, tensor<2x1x3x8xf32>, tensor<2x1x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x1xi32>) -> (tensor<2x1x3x8xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -351,7 +351,7 @@ func.func @f(%q: tensor<2x1x3x8xf32>, %k: tensor<2x1x3x8xf32>, %v: tensor<2x1x3x
 // expected-note @+1 {{initial_state defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x8xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{value dimension mismatch: v has 4 but initial_state has 8}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x8xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x8xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -359,7 +359,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{chunk_size is -16 but must be at least 1}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {chunk_size = -16 : i64, class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {chunk_size = -16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -368,7 +368,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{v defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x8xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{shape mismatch: d_o is 2x40x3x8 but v is 2x40x3x4}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -376,7 +376,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xi32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{d_o must hold floating-point numbers but holds 'i32'}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xi32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xi32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -385,7 +385,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{initial_state defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x4x8xf32>) {
   // expected-error @+1 {{shape mismatch: dfinal_state is 2x3x4x8 but initial_state is 2x3x8x4}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x4x8xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x4x8xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -394,7 +394,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{q defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{shape mismatch: dq is 2x40x3x4 but q is 2x40x3x8}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -403,7 +403,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{k defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{shape mismatch: dk is 2x40x3x4 but k is 2x40x3x8}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -412,7 +412,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{v defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{shape mismatch: dv is 2x40x3x8 but v is 2x40x3x4}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -420,7 +420,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{class GH has 2 gate cotangents but there are 1}}
-  %0:5 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:5 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -428,7 +428,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{gate cotangent must hold floating-point numbers but holds 'i32'}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xi32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xi32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -437,7 +437,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{beta defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{shape mismatch: gate cotangent is 2x40x1 but beta is 2x40x3}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x1xf32>, tensor<2x3x8x4xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x1xf32>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -446,536 +446,6 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
 // expected-note @+1 {{initial_state defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>, %d_o: tensor<2x40x3x4xf32>, %dfinal_state: tensor<2x3x8x4xf32>) {
   // expected-error @+1 {{shape mismatch: dinitial_state is 2x3x4x8 but initial_state is 2x3x8x4}}
-  %0:6 = braid.lsm.scan_grad %q, %k, %v, %log_decay, %beta, %initial_state, %documents, %d_o, %dfinal_state {class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x4x8xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%documents: tensor<40xi32>) {
-  // expected-error @+1 {{documents has rank 1 but must have 2}}
-  %0 = braid.lsm.chunk_table %documents {chunk_size = 16 : i64} : (tensor<40xi32>) -> tensor<2x4x4xi32>
-  return
-}
-
-// -----
-
-func.func @f(%documents: tensor<2x40xf32>) {
-  // expected-error @+1 {{documents must hold i32 but holds 'f32'}}
-  %0 = braid.lsm.chunk_table %documents {chunk_size = 16 : i64} : (tensor<2x40xf32>) -> tensor<2x4x4xi32>
-  return
-}
-
-// -----
-
-func.func @f(%documents: tensor<2x40xi32>) {
-  // expected-error @+1 {{chunk_size is 0 but must be at least 1}}
-  %0 = braid.lsm.chunk_table %documents {chunk_size = 0 : i64} : (tensor<2x40xi32>) -> tensor<2x4x4xi32>
-  return
-}
-
-// -----
-
-func.func @f(%documents: tensor<2x40xi32>) {
-  // expected-error @+1 {{chunks has rank 2 but must have 3}}
-  %0 = braid.lsm.chunk_table %documents {chunk_size = 16 : i64} : (tensor<2x40xi32>) -> tensor<4x4xi32>
-  return
-}
-
-// -----
-
-func.func @f(%documents: tensor<2x40xi32>) {
-  // expected-error @+1 {{chunks must hold i32 but holds 'i64'}}
-  %0 = braid.lsm.chunk_table %documents {chunk_size = 16 : i64} : (tensor<2x40xi32>) -> tensor<2x4x4xi64>
-  return
-}
-
-// -----
-
-func.func @f(%documents: tensor<2x40xi32>) {
-  // expected-error @+1 {{chunks has 3 entries per chunk but must have 4}}
-  %0 = braid.lsm.chunk_table %documents {chunk_size = 16 : i64} : (tensor<2x40xi32>) -> tensor<2x4x3xi32>
-  return
-}
-
-// -----
-
-func.func @f(%d: tensor<2x40xi32>) {
-  // expected-note @+2 {{chunks defined here}}
-  // expected-error @+1 {{batch mismatch: documents has 2 but chunks has 3}}
-  %0 = braid.lsm.chunk_table %d {chunk_size = 16 : i64} : (tensor<2x40xi32>) -> tensor<3x4x4xi32>
-  return
-}
-
-// -----
-
-// expected-note @+1 {{documents defined here}}
-func.func @f(%documents: tensor<2x40xi32>) {
-  // expected-error @+1 {{chunks has 2 rows but 40 tokens in chunks of 16 need 3}}
-  %0 = braid.lsm.chunk_table %documents {chunk_size = 16 : i64} : (tensor<2x40xi32>) -> tensor<2x2x4xi32>
-  return
-}
-
-// -----
-
-// expected-note @+1 {{v defined here}}
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x41x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{token mismatch: k has 40 but v has 41}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x41x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{chunk_size is 0 but must be at least 1}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 0 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{chunks defined here}}
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<1x4x4xi32>) {
-  // expected-error @+1 {{batch mismatch: k has 2 but chunks has 1}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<1x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{x has rank 4 but must have 5}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x3x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{x must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xi32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{k defined here}}
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{batch mismatch: x has 1 but k has 2}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<1x4x3x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{chunks defined here}}
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{chunk mismatch: x has 5 but chunks has 4}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x5x3x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{k defined here}}
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{head mismatch: x has 6 but k has 3}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x6x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{k defined here}}
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{key dimension mismatch: x has 4 but k has 8}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x4x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{v defined here}}
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{value dimension mismatch: x has 8 but v has 4}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x8xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{class V needs p}}
-  %0 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> tensor<2x4x3x8x4xf32>
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{class I takes no p}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %chunks {chunk_size = 16 : i64, class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 0, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{p has rank 4 but must have 3}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{p has rank 3 but must have 4}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %beta: tensor<2x40x3xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{p has rank 4 but must have 5}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %beta, %chunks {chunk_size = 16 : i64, class_id = 5 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{p must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xi32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-note @+2 {{x defined here}}
-  // expected-error @+1 {{key dimension mismatch: p has 4 but x has 8}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x4xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %beta: tensor<2x40x3xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-note @+2 {{x defined here}}
-  // expected-error @+1 {{key dimension mismatch: p has 4 but x has 8}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %beta, %chunks {chunk_size = 16 : i64, class_id = 4 : i32, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<3xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-note @+2 {{x defined here}}
-  // expected-error @+1 {{chunk mismatch: p has 5 but x has 4}}
-  %0:2 = braid.lsm.chunk_state %k, %v, %log_decay, %chunks {chunk_size = 16 : i64, class_id = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x5x3xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<2x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{x has rank 4 but must have 5}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<2x4x3x8x4xi32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{x must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xi32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x4x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{initial_state has rank 5 but must have 4}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x4xi32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{initial_state must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xi32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xf32>) {
-  // expected-error @+1 {{chunks must hold i32 but holds 'f32'}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xf32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{chunks defined here}}
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x5x4xi32>) {
-  // expected-error @+1 {{chunk mismatch: x has 4 but chunks has 5}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x5x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{initial_state defined here}}
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<1x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{batch mismatch: x has 2 but initial_state has 1}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<1x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{initial_state defined here}}
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x1x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{head mismatch: x has 3 but initial_state has 1}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x1x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{initial_state defined here}}
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x4x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{key dimension mismatch: x has 8 but initial_state has 4}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x4x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{initial_state defined here}}
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{value dimension mismatch: x has 4 but initial_state has 8}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{class I takes no p}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 0 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{x defined here}}
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x1xf32>, %initial_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{head mismatch: p has 1 but x has 3}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x1xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{x defined here}}
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: m is 2x3x8x4 but x is 2x4x3x8x4}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{m must hold floating-point numbers but holds 'i32'}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xi32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{initial_state defined here}}
-func.func @f(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: final_state is 2x4x3x8x4 but initial_state is 2x3x8x4}}
-  %0:2 = braid.lsm.state_scan %x, %p, %initial_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{dfinal_state defined here}}
-func.func @f(%dm: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %dfinal_state: tensor<2x3x8x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{value dimension mismatch: dm has 4 but dfinal_state has 8}}
-  %0:2 = braid.lsm.state_scan_grad %dm, %p, %dfinal_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%dm: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %dfinal_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{p has rank 3 but must have 5}}
-  %0:2 = braid.lsm.state_scan_grad %dm, %p, %dfinal_state, %chunks {class_id = 4 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{dm defined here}}
-func.func @f(%dm: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %dfinal_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: dx is 2x3x8x4 but dm is 2x4x3x8x4}}
-  %0:2 = braid.lsm.state_scan_grad %dm, %p, %dfinal_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x3x8x4xf32>, tensor<2x3x8x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{dfinal_state defined here}}
-func.func @f(%dm: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3xf32>, %dfinal_state: tensor<2x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: dinitial_state is 2x3x4x8 but dfinal_state is 2x3x8x4}}
-  %0:2 = braid.lsm.state_scan_grad %dm, %p, %dfinal_state, %chunks {class_id = 2 : i32} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x4x8xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{k defined here}}
-func.func @f(%q: tensor<2x40x3x4xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{key dimension mismatch: q has 4 but k has 8}}
-  %0 = braid.lsm.chunk_output %q, %k, %v, %log_decay, %m, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x4xi32>) -> tensor<2x40x3x4xf32>
-  return
-}
-
-// -----
-
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{chunk_size is 0 but must be at least 1}}
-  %0 = braid.lsm.chunk_output %q, %k, %v, %log_decay, %m, %chunks {chunk_size = 0 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x4xi32>) -> tensor<2x40x3x4xf32>
-  return
-}
-
-// -----
-
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %chunks: tensor<2x4x3xi32>) {
-  // expected-error @+1 {{chunks has 3 entries per chunk but must have 4}}
-  %0 = braid.lsm.chunk_output %q, %k, %v, %log_decay, %m, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3xi32>) -> tensor<2x40x3x4xf32>
-  return
-}
-
-// -----
-
-// expected-note @+1 {{chunks defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x5x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{chunk mismatch: m has 5 but chunks has 4}}
-  %0 = braid.lsm.chunk_output %q, %k, %v, %log_decay, %m, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x5x3x8x4xf32>, tensor<2x4x4xi32>) -> tensor<2x40x3x4xf32>
-  return
-}
-
-// -----
-
-// expected-note @+1 {{v defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: o is 2x40x3x8 but v is 2x40x3x4}}
-  %0 = braid.lsm.chunk_output %q, %k, %v, %log_decay, %m, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x4xi32>) -> tensor<2x40x3x8xf32>
-  return
-}
-
-// -----
-
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{o must hold floating-point numbers but holds 'i32'}}
-  %0 = braid.lsm.chunk_output %q, %k, %v, %log_decay, %m, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x4xi32>) -> tensor<2x40x3x4xi32>
-  return
-}
-
-// -----
-
-// expected-note @+1 {{v defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %d_o: tensor<2x40x3x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{value dimension mismatch: dm has 8 but v has 4}}
-  %0 = braid.lsm.chunk_output_grad_state %q, %k, %v, %log_decay, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> tensor<2x4x3x8x8xf32>
-  return
-}
-
-// -----
-
-// expected-note @+1 {{v defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %d_o: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: d_o is 2x40x3x8 but v is 2x40x3x4}}
-  %0 = braid.lsm.chunk_output_grad_state %q, %k, %v, %log_decay, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> tensor<2x4x3x8x4xf32>
-  return
-}
-
-// -----
-
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x3x8x4xf32>, %dx: tensor<2x4x3x8x4xf32>, %d_o: tensor<2x40x3x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{m has rank 4 but must have 5}}
-  %0:4 = braid.lsm.chunk_grad %q, %k, %v, %log_decay, %m, %dx, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{k defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %dx: tensor<2x4x3x4x4xf32>, %d_o: tensor<2x40x3x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{key dimension mismatch: dx has 4 but k has 8}}
-  %0:4 = braid.lsm.chunk_grad %q, %k, %v, %log_decay, %m, %dx, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3x4x4xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{v defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %dx: tensor<2x4x3x8x4xf32>, %d_o: tensor<2x40x3x8xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: d_o is 2x40x3x8 but v is 2x40x3x4}}
-  %0:4 = braid.lsm.chunk_grad %q, %k, %v, %log_decay, %m, %dx, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{q defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %dx: tensor<2x4x3x8x4xf32>, %d_o: tensor<2x40x3x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: dq is 2x40x3x4 but q is 2x40x3x8}}
-  %0:4 = braid.lsm.chunk_grad %q, %k, %v, %log_decay, %m, %dx, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{k defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %dx: tensor<2x4x3x8x4xf32>, %d_o: tensor<2x40x3x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: dk is 2x40x3x4 but k is 2x40x3x8}}
-  %0:4 = braid.lsm.chunk_grad %q, %k, %v, %log_decay, %m, %dx, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{v defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %dx: tensor<2x4x3x8x4xf32>, %d_o: tensor<2x40x3x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: dv is 2x40x3x8 but v is 2x40x3x4}}
-  %0:4 = braid.lsm.chunk_grad %q, %k, %v, %log_decay, %m, %dx, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>)
-  return
-}
-
-// -----
-
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %dx: tensor<2x4x3x8x4xf32>, %d_o: tensor<2x40x3x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{class S has 1 gate cotangents but there are 0}}
-  %0:3 = braid.lsm.chunk_grad %q, %k, %v, %log_decay, %m, %dx, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>)
-  return
-}
-
-// -----
-
-// expected-note @+1 {{log_decay defined here}}
-func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3xf32>, %m: tensor<2x4x3x8x4xf32>, %dx: tensor<2x4x3x8x4xf32>, %d_o: tensor<2x40x3x4xf32>, %chunks: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{shape mismatch: gate cotangent is 2x40x3x8 but log_decay is 2x40x3}}
-  %0:4 = braid.lsm.chunk_grad %q, %k, %v, %log_decay, %m, %dx, %d_o, %chunks {chunk_size = 16 : i64, class_id = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 1, 1>, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>)
+  %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x4x8xf32>)
   return
 }

@@ -42,26 +42,26 @@ func.func @plan(%ids: !ids, %documents: !docs) {
 
 // CHECK-LABEL: func.func @rows(
 func.func @rows(%x: !x, %weights: !k, %perm: !perm, %inverse: !ids, %back: !perm, %exchange: !i) {
-  // CHECK: braid.moe.dispatch %arg0, %arg2, %arg3, %arg5 : (tensor<2x8x16xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> tensor<1x32x16xf32>
-  %rows = braid.moe.dispatch %x, %perm, %inverse, %exchange : (!x, !perm, !ids, !i) -> !rows
-  // CHECK: braid.moe.permute %{{.*}}, %arg2, %arg4 : (tensor<1x32x16xf32>, tensor<32xi32>, tensor<32xi32>) -> tensor<1x32x16xf32>
-  %p = braid.moe.permute %rows, %perm, %back : (!rows, !perm, !perm) -> !rows
-  // CHECK: braid.moe.combine %{{.*}}, %arg1, %arg2, %arg3, %arg5 : (tensor<1x32x16xf32>, tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<2x8x16xf32>, tensor<1x32x16xf32>)
-  %y, %returned = braid.moe.combine %p, %weights, %perm, %inverse, %exchange : (!rows, !k, !perm, !ids, !i) -> (!x, !rows)
-  // CHECK: braid.moe.combine %{{.*}}, %arg2, %arg3, %arg5 : (tensor<1x32x16xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<2x8x16xf32>, tensor<1x32x16xf32>)
-  %dx, %unused = braid.moe.combine %p, %perm, %inverse, %exchange : (!rows, !perm, !ids, !i) -> (!x, !rows)
-  // CHECK: braid.moe.combine_grad %y, %returned, %arg1, %arg2, %arg3, %arg5 : (tensor<2x8x16xf32>, tensor<1x32x16xf32>, tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<1x32x16xf32>, tensor<2x8x2xf32>)
-  %drows, %dweights = braid.moe.combine_grad %y, %returned, %weights, %perm, %inverse, %exchange : (!x, !rows, !k, !perm, !ids, !i) -> (!rows, !k)
+  // CHECK: braid.moe.dispatch %arg0 plan(%arg2, %arg3, %arg5) : (tensor<2x8x16xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> tensor<1x32x16xf32>
+  %rows = braid.moe.dispatch %x plan(%perm, %inverse, %exchange) : (!x, !perm, !ids, !i) -> !rows
+  // CHECK: braid.moe.permute %{{.*}} plan(%arg2, %arg4) : (tensor<1x32x16xf32>, tensor<32xi32>, tensor<32xi32>) -> tensor<1x32x16xf32>
+  %p = braid.moe.permute %rows plan(%perm, %back) : (!rows, !perm, !perm) -> !rows
+  // CHECK: braid.moe.combine %{{.*}} weights(%arg1) plan(%arg2, %arg3, %arg5) : (tensor<1x32x16xf32>, tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<2x8x16xf32>, tensor<1x32x16xf32>)
+  %y, %returned = braid.moe.combine %p weights(%weights) plan(%perm, %inverse, %exchange) : (!rows, !k, !perm, !ids, !i) -> (!x, !rows)
+  // CHECK: braid.moe.combine %{{.*}} plan(%arg2, %arg3, %arg5) : (tensor<1x32x16xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<2x8x16xf32>, tensor<1x32x16xf32>)
+  %dx, %unused = braid.moe.combine %p plan(%perm, %inverse, %exchange) : (!rows, !perm, !ids, !i) -> (!x, !rows)
+  // CHECK: braid.moe.combine_grad cotangents(%y) returned(%returned) weights(%arg1) plan(%arg2, %arg3, %arg5) : (tensor<2x8x16xf32>, tensor<1x32x16xf32>, tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<1x32x16xf32>, tensor<2x8x2xf32>)
+  %drows, %dweights = braid.moe.combine_grad cotangents(%y) returned(%returned) weights(%weights) plan(%perm, %inverse, %exchange) : (!x, !rows, !k, !perm, !ids, !i) -> (!rows, !k)
   return
 }
 
 // CHECK-LABEL: func.func @experts(
 func.func @experts(%x: !rows, %offsets: !off, %up: !w, %gate: !w) {
-  // CHECK: braid.moe.grouped_linear %arg0, %arg1, %arg2, %arg3 : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<4x16x24xf32>, tensor<4x16x24xf32>) -> (tensor<1x32x24xf32>, tensor<1x32x24xf32>)
-  %y:2 = braid.moe.grouped_linear %x, %offsets, %up, %gate : (!rows, !off, !w, !w) -> (!wide, !wide)
-  // CHECK: braid.moe.grouped_linear_grad_data %{{.*}}#0, %{{.*}}#1, %arg1, %arg2, %arg3 {operandSegmentSizes = array<i32: 2, 1, 2>} : (tensor<1x32x24xf32>, tensor<1x32x24xf32>, tensor<5xi32>, tensor<4x16x24xf32>, tensor<4x16x24xf32>) -> tensor<1x32x16xf32>
-  %dx = braid.moe.grouped_linear_grad_data %y#0, %y#1, %offsets, %up, %gate {operandSegmentSizes = array<i32: 2, 1, 2>} : (!wide, !wide, !off, !w, !w) -> !rows
-  // CHECK: braid.moe.grouped_linear_grad_weight %arg0, %arg1, %{{.*}}#0, %{{.*}}#1 : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<1x32x24xf32>, tensor<1x32x24xf32>) -> (tensor<4x16x24xf32>, tensor<4x16x24xf32>)
-  %dw:2 = braid.moe.grouped_linear_grad_weight %x, %offsets, %y#0, %y#1 : (!rows, !off, !wide, !wide) -> (!w, !w)
+  // CHECK: braid.moe.grouped_linear %arg0 offsets(%arg1) weights(%arg2, %arg3) : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<4x16x24xf32>, tensor<4x16x24xf32>) -> (tensor<1x32x24xf32>, tensor<1x32x24xf32>)
+  %y:2 = braid.moe.grouped_linear %x offsets(%offsets) weights(%up, %gate) : (!rows, !off, !w, !w) -> (!wide, !wide)
+  // CHECK: braid.moe.grouped_linear_grad_data cotangents(%{{.*}}#0, %{{.*}}#1) offsets(%arg1) weights(%arg2, %arg3) : (tensor<1x32x24xf32>, tensor<1x32x24xf32>, tensor<5xi32>, tensor<4x16x24xf32>, tensor<4x16x24xf32>) -> tensor<1x32x16xf32>
+  %dx = braid.moe.grouped_linear_grad_data cotangents(%y#0, %y#1) offsets(%offsets) weights(%up, %gate) : (!wide, !wide, !off, !w, !w) -> !rows
+  // CHECK: braid.moe.grouped_linear_grad_weight %arg0 offsets(%arg1) cotangents(%{{.*}}#0, %{{.*}}#1) : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<1x32x24xf32>, tensor<1x32x24xf32>) -> (tensor<4x16x24xf32>, tensor<4x16x24xf32>)
+  %dw:2 = braid.moe.grouped_linear_grad_weight %x offsets(%offsets) cotangents(%y#0, %y#1) : (!rows, !off, !wide, !wide) -> (!w, !w)
   return
 }

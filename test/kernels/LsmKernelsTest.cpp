@@ -113,11 +113,11 @@ std::string moduleOf(const Scan &x, const Case &c, std::vector<Tensor> &inputs) 
   size_t results = 4 + gates.size();
   std::string text = "module attributes {braid.max_documents = " + std::to_string(c.edges.size() + 2) + " : i64} {\n";
   text += "func.func @main(" + parameters + ") -> (" + o + ", " + state + ", " + gradTypes + ") {\n";
-  text += "  %o, %final = braid.lsm.scan " + forwardNames + " {" + attributes +
-          ", operandSegmentSizes = array<i32: " + segments + ">} : (" + forwardTypes + ") -> (" + o + ", " + state +
+  text += "  %o, %final = \"braid.lsm.scan\"(" + forwardNames + ") <{" + attributes +
+          ", operandSegmentSizes = array<i32: " + segments + ">}> : (" + forwardTypes + ") -> (" + o + ", " + state +
           ")\n";
-  text += "  %d:" + std::to_string(results) + " = braid.lsm.scan_grad " + names + " {" + attributes +
-          ", operandSegmentSizes = array<i32: " + segments + ", 1, 1>} : (" + types + ") -> (" + gradTypes + ")\n";
+  text += "  %d:" + std::to_string(results) + " = \"braid.lsm.scan_grad\"(" + names + ") <{" + attributes +
+          ", operandSegmentSizes = array<i32: " + segments + ", 1, 1>}> : (" + types + ") -> (" + gradTypes + ")\n";
   text += "  return %o, %final";
   for (size_t i = 0; i < results; ++i)
     text += ", %d#" + std::to_string(i);

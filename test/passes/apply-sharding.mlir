@@ -13,10 +13,10 @@
 // CHECK: %[[SEND:.*]] = braid.reshape %[[COUNTS]] : (tensor<4xi32>) -> tensor<2x2xi32>
 // CHECK: %[[RECEIVE:.*]] = braid.comm.all_to_all %[[SEND]] {axis = "ep", label = "moe.counts"
 // CHECK: braid.moe.plan_received %[[RECEIVE]] {peer_rows = 16 : i64} : (tensor<2x2xi32>) -> (tensor<32xi32>, tensor<32xi32>, tensor<3xi32>)
-// CHECK: %[[PACKED:.*]] = braid.moe.dispatch %{{.*}}, %[[PERM]], %[[INVERSE]]
-// CHECK: braid.comm.all_to_all %[[PACKED]], %{{.*}}, %{{.*}} {axis = "ep", label = "moe.dispatch"
+// CHECK: %[[PACKED:.*]] = braid.moe.dispatch %{{.*}} plan(%[[PERM]], %[[INVERSE]],
+// CHECK: braid.comm.all_to_all %[[PACKED]] send_counts(%{{.*}}) recv_counts(%{{.*}}) {axis = "ep", label = "moe.dispatch"
 // CHECK: braid.moe.permute
-// CHECK: braid.moe.grouped_linear %{{.*}} : (tensor<1x32x16xf32>, tensor<3xi32>, tensor<2x16x16xf32>)
+// CHECK: braid.moe.grouped_linear %{{.*}}   : (tensor<1x32x16xf32>, tensor<3xi32>, tensor<2x16x16xf32>)
 // CHECK: braid.moe.permute
 // CHECK: %[[BACK:.*]] = braid.comm.all_to_all {{.*}}label = "moe.combine"
 // CHECK: braid.moe.combine %[[BACK]]
@@ -26,9 +26,9 @@ func.func private @layer(%x: !x, %documents: tensor<2x8xi32>, %w: tensor<4x16x16
   %weights = braid.moe.route_weights %logits, %ids {normalize = true} : (tensor<2x8x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2xf32>
   %perm, %inverse, %counts, %offsets, %overflow, %exchange = braid.moe.plan %ids, %documents {num_experts = 4 : i64}
       : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
-  %rows = braid.moe.dispatch %x, %perm, %inverse, %exchange : (!x, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> !rows
-  %out = braid.moe.grouped_linear %rows, %offsets, %w : (!rows, tensor<5xi32>, tensor<4x16x16xf32>) -> !rows
-  %y, %returned = braid.moe.combine %out, %weights, %perm, %inverse, %exchange
+  %rows = braid.moe.dispatch %x plan(%perm, %inverse, %exchange) : (!x, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> !rows
+  %out = braid.moe.grouped_linear %rows offsets(%offsets) weights(%w) : (!rows, tensor<5xi32>, tensor<4x16x16xf32>) -> !rows
+  %y, %returned = braid.moe.combine %out weights(%weights) plan(%perm, %inverse, %exchange)
       : (!rows, tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (!x, !rows)
   return %y : !x
 }
@@ -46,7 +46,7 @@ func.func @step(%x: !x {braid.name = "x", braid.role = "input"}, %documents: ten
                 %router: tensor<16x4xf32> {braid.name = "moe.router", braid.role = "parameter"})
     -> (!x {braid.name = "y"}, tensor<16x16xf32> {braid.name = "g"}, tensor<1xf32> {braid.name = "n"}) attributes {braid.entry} {
   %y = call @layer(%x, %documents, %w, %router) : (!x, tensor<2x8xi32>, tensor<4x16x16xf32>, tensor<16x4xf32>) -> !x
-  %g = braid.linear_grad_weight %x, %y : (!x, !x) -> tensor<16x16xf32>
+  %g = braid.linear_grad_weight %x cotangents(%y) : (!x, !x) -> tensor<16x16xf32>
   %n = braid.sum_squares %g : (tensor<16x16xf32>) -> tensor<1xf32>
   return %y, %g, %n : !x, tensor<16x16xf32>, tensor<1xf32>
 }

@@ -10,15 +10,15 @@
 // CHECK-LABEL: func.func @gated_householder
 // CHECK-SAME: (%[[Q:.*]]: tensor<2x100x2x16xf32>, %[[G:.*]]: tensor<2x100x2xf32>, %[[B:.*]]: tensor<2x100x2xf32>, %[[M0:.*]]: tensor<2x2x16x16xf32>, %[[D:.*]]: tensor<2x100xi32>)
 // CHECK: %[[C:.*]] = braid.lsm.chunk_table %[[D]] {chunk_size = 32 : i64} : (tensor<2x100xi32>) -> tensor<2x5x4xi32>
-// CHECK: %[[X:.*]], %[[P:.*]] = braid.lsm.chunk_state %[[Q]], %[[Q]], %[[G]], %[[B]], %[[C]] {{.*}} -> (tensor<2x5x2x16x16xf32>, tensor<2x5x2x16x16xf32>)
-// CHECK: %[[M:.*]], %[[FINAL:.*]] = braid.lsm.state_scan %[[X]], %[[P]], %[[M0]], %[[C]]
-// CHECK: %[[O:.*]] = braid.lsm.chunk_output %[[Q]], %[[Q]], %[[Q]], %[[G]], %[[B]], %[[M]], %[[C]] {{.*}}scale = 5.000000e-01
+// CHECK: %[[X:.*]], %[[P:.*]] = braid.lsm.chunk_state GH %[[Q]], %[[Q]] log_decay(%[[G]]) beta(%[[B]]) chunks(%[[C]]) {{.*}} -> (tensor<2x5x2x16x16xf32>, tensor<2x5x2x16x16xf32>)
+// CHECK: %[[M:.*]], %[[FINAL:.*]] = braid.lsm.state_scan GH %[[X]] transition(%[[P]]) initial_state(%[[M0]]) chunks(%[[C]])
+// CHECK: %[[O:.*]] = braid.lsm.chunk_output GH %[[Q]], %[[Q]], %[[Q]] log_decay(%[[G]]) beta(%[[B]]) in_state(%[[M]]) chunks(%[[C]]) {{.*}}scale = 5.000000e-01
 // CHECK: braid.lsm.chunk_table
 // CHECK: %[[X2:.*]], %[[P2:.*]] = braid.lsm.chunk_state
 // CHECK: %[[M2:.*]], %{{.*}} = braid.lsm.state_scan
-// CHECK: %[[DM:.*]] = braid.lsm.chunk_output_grad_state %[[Q]], %[[Q]], %[[Q]], %[[G]], %[[B]], %[[O]]
-// CHECK: %[[DX:.*]], %[[DM0:.*]] = braid.lsm.state_scan_grad %[[DM]], %[[P2]], %[[FINAL]]
-// CHECK: %[[DQ:.*]], %{{.*}}, %{{.*}}, %[[GATES:.*]]:2 = braid.lsm.chunk_grad %[[Q]], %[[Q]], %[[Q]], %[[G]], %[[B]], %[[M2]], %[[DX]], %[[O]]
+// CHECK: %[[DM:.*]] = braid.lsm.chunk_output_grad_state GH %[[Q]], %[[Q]], %[[Q]] log_decay(%[[G]]) beta(%[[B]]) cotangents(%[[O]])
+// CHECK: %[[DX:.*]], %[[DM0:.*]] = braid.lsm.state_scan_grad GH transition(%[[P2]]) cotangents(%[[DM]], %[[FINAL]]) chunks
+// CHECK: %[[DQ:.*]], %{{.*}}, %{{.*}}, %[[GATES:.*]]:2 = braid.lsm.chunk_grad GH %[[Q]], %[[Q]], %[[Q]] log_decay(%[[G]]) beta(%[[B]]) in_state(%[[M2]]) cotangents(%[[DX]], %[[O]])
 // CHECK: return %[[DQ]], %[[GATES]]#0, %[[GATES]]#1, %[[DM0]]
 // CHECK-NOT: braid.lsm.scan
 // CSE-LABEL: func.func @gated_householder
@@ -28,9 +28,9 @@
 // CSE-NOT: braid.lsm.chunk_state
 // CSE: return
 func.func @gated_householder(%q: !tok, %g: !gate, %b: !gate, %m: !state, %d: !doc) -> (!tok, !gate, !gate, !state) {
-  %o, %f = braid.lsm.scan %q, %q, %q, %g, %b, %m, %d {chunk_size = 32 : i64, class_id = 5 : i32, scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>}
+  %o, %f = braid.lsm.scan GH %q, %q, %q log_decay(%g) beta(%b) initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 0.5 : f64}
       : (!tok, !tok, !tok, !gate, !gate, !state, !doc) -> (!tok, !state)
-  %r:6 = braid.lsm.scan_grad %q, %q, %q, %g, %b, %m, %d, %o, %f {chunk_size = 32 : i64, class_id = 5 : i32, scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>}
+  %r:6 = braid.lsm.scan_grad GH %q, %q, %q log_decay(%g) beta(%b) initial_state(%m) documents(%d) cotangents(%o, %f) {chunk_size = 32 : i64, scale = 0.5 : f64}
       : (!tok, !tok, !tok, !gate, !gate, !state, !doc, !tok, !state) -> (!tok, !tok, !tok, !gate, !gate, !state)
   return %r#0, %r#3, %r#4, %r#5 : !tok, !gate, !gate, !state
 }
@@ -48,7 +48,7 @@ module attributes {braid.max_documents = 3 : i64} {
   // CHECK: braid.lsm.chunk_table {{.*}} -> tensor<2x5x4xi32>
   // CHECK: braid.lsm.chunk_state {{.*}} -> (tensor<2x5x2x16x16xf32>, tensor<2x5x2x16xf32>)
   func.func @documents(%q: !tok, %g: !vec, %m: !state, %d: !doc) -> !tok {
-    %o, %f = braid.lsm.scan %q, %q, %q, %g, %m, %d {chunk_size = 64 : i64, class_id = 3 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>}
+    %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 1.0 : f64}
         : (!tok, !tok, !tok, !vec, !state, !doc) -> (!tok, !state)
     return %o : !tok
   }
@@ -59,12 +59,12 @@ module attributes {braid.max_documents = 3 : i64} {
 // Class I has no transition; a scalar per head has one number per chunk and head.
 // CHECK-LABEL: func.func @no_decay
 // CHECK: %[[X:.*]] = braid.lsm.chunk_state {{.*}} -> tensor<1x2x1x8x8xf32>
-// CHECK: braid.lsm.state_scan %[[X]], %{{.*}}, %{{.*}} {
+// CHECK: braid.lsm.state_scan I %[[X]] initial_state(%{{.*}}) chunks(%{{.*}}) : (tensor
 // CHECK: braid.lsm.chunk_state {{.*}} -> (tensor<1x2x1x8x8xf32>, tensor<1x2x1xf32>)
 func.func @no_decay(%q: tensor<1x16x1x8xf32>, %g: tensor<1xf32>, %m: tensor<1x1x8x8xf32>, %d: tensor<1x16xi32>) -> tensor<1x16x1x8xf32> {
-  %o, %f = braid.lsm.scan %q, %q, %q, %m, %d {chunk_size = 16 : i64, class_id = 0 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>}
+  %o, %f = braid.lsm.scan I %q, %q, %q initial_state(%m) documents(%d) {chunk_size = 16 : i64, scale = 1.0 : f64}
       : (tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>, tensor<1x16xi32>) -> (tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>)
-  %p, %r = braid.lsm.scan %q, %q, %o, %g, %f, %d {chunk_size = 16 : i64, class_id = 1 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>}
+  %p, %r = braid.lsm.scan S0 %q, %q, %o log_decay(%g) initial_state(%f) documents(%d) {chunk_size = 16 : i64, scale = 1.0 : f64}
       : (tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1xf32>, tensor<1x1x8x8xf32>, tensor<1x16xi32>) -> (tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>)
   return %p : tensor<1x16x1x8xf32>
 }
@@ -76,7 +76,7 @@ func.func @no_decay(%q: tensor<1x16x1x8xf32>, %g: tensor<1xf32>, %m: tensor<1x1x
 // CHECK-NEXT: %[[O:.*]], %[[M:.*]] = braid.lsm.step
 // CHECK-NEXT: return %[[O]], %[[M]]
 func.func @decode(%q: tensor<2x1x1x8xf32>, %b: tensor<2x1x1xf32>, %m: tensor<2x1x8x8xf32>, %d: tensor<2x1xi32>) -> (tensor<2x1x1x8xf32>, tensor<2x1x8x8xf32>) {
-  %o, %f = braid.lsm.scan %q, %q, %q, %b, %m, %d {class_id = 4 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>}
+  %o, %f = braid.lsm.scan H %q, %q, %q beta(%b) initial_state(%m) documents(%d) {scale = 1.0 : f64}
       : (tensor<2x1x1x8xf32>, tensor<2x1x1x8xf32>, tensor<2x1x1x8xf32>, tensor<2x1x1xf32>, tensor<2x1x8x8xf32>, tensor<2x1xi32>) -> (tensor<2x1x1x8xf32>, tensor<2x1x8x8xf32>)
   return %o, %f : tensor<2x1x1x8xf32>, tensor<2x1x8x8xf32>
 }
@@ -85,7 +85,7 @@ func.func @decode(%q: tensor<2x1x1x8xf32>, %b: tensor<2x1x1xf32>, %m: tensor<2x1
 
 func.func @undecided(%q: tensor<1x16x1x8xf32>, %m: tensor<1x1x8x8xf32>, %d: tensor<1x16xi32>) -> tensor<1x16x1x8xf32> {
   // expected-error @below {{'braid.lsm.scan' op has no chunk_size; braid-decide-chunk-size writes it}}
-  %o, %f = braid.lsm.scan %q, %q, %q, %m, %d {class_id = 0 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>}
+  %o, %f = braid.lsm.scan I %q, %q, %q initial_state(%m) documents(%d) {scale = 1.0 : f64}
       : (tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>, tensor<1x16xi32>) -> (tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>)
   return %o : tensor<1x16x1x8xf32>
 }
@@ -94,7 +94,7 @@ func.func @undecided(%q: tensor<1x16x1x8xf32>, %m: tensor<1x1x8x8xf32>, %d: tens
 
 func.func @uneven(%q: tensor<1x16x1x8xf32>, %m: tensor<1x1x8x8xf32>, %d: tensor<1x16xi32>) -> tensor<1x16x1x8xf32> {
   // expected-error @below {{'braid.lsm.scan' op chunk_size must be a positive multiple of 16, is 24}}
-  %o, %f = braid.lsm.scan %q, %q, %q, %m, %d {chunk_size = 24 : i64, class_id = 0 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>}
+  %o, %f = braid.lsm.scan I %q, %q, %q initial_state(%m) documents(%d) {chunk_size = 24 : i64, scale = 1.0 : f64}
       : (tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>, tensor<1x16xi32>) -> (tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>)
   return %o : tensor<1x16x1x8xf32>
 }

@@ -10,7 +10,7 @@
 // OVERRIDE-LABEL: func.func @vector_decay
 // OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
 func.func @vector_decay(%q: tensor<2x256x2x32xf32>, %g: tensor<2x256x2x32xf32>, %m: tensor<2x2x32x32xf32>, %d: tensor<2x256xi32>) -> tensor<2x256x2x32xf32> {
-  %o, %f = braid.lsm.scan %q, %q, %q, %g, %m, %d {class_id = 3 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>}
+  %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64}
       : (tensor<2x256x2x32xf32>, tensor<2x256x2x32xf32>, tensor<2x256x2x32xf32>, tensor<2x256x2x32xf32>, tensor<2x2x32x32xf32>, tensor<2x256xi32>)
       -> (tensor<2x256x2x32xf32>, tensor<2x2x32x32xf32>)
   return %o : tensor<2x256x2x32xf32>
@@ -26,10 +26,10 @@ func.func @vector_decay(%q: tensor<2x256x2x32xf32>, %g: tensor<2x256x2x32xf32>, 
 // OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
 // OVERRIDE: braid.lsm.scan_grad {{.*}}chunk_size = 32
 func.func @short(%q: tensor<1x33x2x8xf32>, %b: tensor<1x33x2xf32>, %m: tensor<1x2x8x8xf32>, %d: tensor<1x33xi32>) -> tensor<1x33x2x8xf32> {
-  %o, %f = braid.lsm.scan %q, %q, %q, %b, %m, %d {class_id = 4 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>}
+  %o, %f = braid.lsm.scan H %q, %q, %q beta(%b) initial_state(%m) documents(%d) {scale = 1.0 : f64}
       : (tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2xf32>, tensor<1x2x8x8xf32>, tensor<1x33xi32>)
       -> (tensor<1x33x2x8xf32>, tensor<1x2x8x8xf32>)
-  %g:5 = braid.lsm.scan_grad %q, %q, %q, %b, %m, %d, %o, %f {class_id = 4 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1, 1>}
+  %g:5 = braid.lsm.scan_grad H %q, %q, %q beta(%b) initial_state(%m) documents(%d) cotangents(%o, %f) {scale = 1.0 : f64}
       : (tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2xf32>, tensor<1x2x8x8xf32>, tensor<1x33xi32>, tensor<1x33x2x8xf32>, tensor<1x2x8x8xf32>)
       -> (tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2x8xf32>, tensor<1x33x2xf32>, tensor<1x2x8x8xf32>)
   return %g#0 : tensor<1x33x2x8xf32>
@@ -45,10 +45,10 @@ func.func @short(%q: tensor<1x33x2x8xf32>, %b: tensor<1x33x2xf32>, %m: tensor<1x
 // OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
 // OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 16
 func.func @wide(%q: tensor<1x256x1x128xf32>, %v: tensor<1x256x1x64xf32>, %g: tensor<1x256x1xf32>, %m: tensor<1x1x128x64xf32>, %d: tensor<1x256xi32>) -> tensor<1x256x1x64xf32> {
-  %o, %f = braid.lsm.scan %q, %q, %v, %g, %m, %d {class_id = 2 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>}
+  %o, %f = braid.lsm.scan S %q, %q, %v log_decay(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64}
       : (tensor<1x256x1x128xf32>, tensor<1x256x1x128xf32>, tensor<1x256x1x64xf32>, tensor<1x256x1xf32>, tensor<1x1x128x64xf32>, tensor<1x256xi32>)
       -> (tensor<1x256x1x64xf32>, tensor<1x1x128x64xf32>)
-  %p, %r = braid.lsm.scan %q, %q, %o, %g, %f, %d {chunk_size = 16 : i64, class_id = 2 : i32, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>}
+  %p, %r = braid.lsm.scan S %q, %q, %o log_decay(%g) initial_state(%f) documents(%d) {chunk_size = 16 : i64, scale = 1.0 : f64}
       : (tensor<1x256x1x128xf32>, tensor<1x256x1x128xf32>, tensor<1x256x1x64xf32>, tensor<1x256x1xf32>, tensor<1x1x128x64xf32>, tensor<1x256xi32>)
       -> (tensor<1x256x1x64xf32>, tensor<1x1x128x64xf32>)
   return %p : tensor<1x256x1x64xf32>

@@ -14,7 +14,7 @@
 // CHECK: func.func private @experts({{.*}}attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 2, 4, 6, 8>}}
 // AAAM: func.func private @experts({{.*}}attributes {braid.schedule = {direction = "forward", pipeline = "aAaM", token_slices = array<i64: 0, 4, 8>}}
 func.func private @experts(%documents: tensor<1x8xi32>, %rows: !rows, %send: !counts, %receive: !counts) -> !rows {
-  %0 = braid.comm.all_to_all %rows, %send, %receive {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64} : (!rows, !counts, !counts) -> !rows
+  %0 = braid.comm.all_to_all %rows send_counts(%send) recv_counts(%receive) {axis = "ep", peers = 2 : i64} : (!rows, !counts, !counts) -> !rows
   return %0 : !rows
 }
 // A layer without exchanges is left alone: slicing would only cost.
@@ -25,7 +25,7 @@ func.func private @dense(%documents: tensor<1x8xi32>) -> tensor<1x8xi32> {
 // The exchange of counts alone is not one of rows.
 // CHECK: func.func private @counts(%arg0: tensor<1x8xi32>, %arg1: tensor<2x2xi32>) -> tensor<2x2xi32> {
 func.func private @counts(%documents: tensor<1x8xi32>, %send: !counts) -> !counts {
-  %0 = braid.comm.all_to_all %send {axis = "ep", operandSegmentSizes = array<i32: 1, 0, 0>, peers = 2 : i64} : (!counts) -> !counts
+  %0 = braid.comm.all_to_all %send {axis = "ep", peers = 2 : i64} : (!counts) -> !counts
   return %0 : !counts
 }
 
@@ -43,6 +43,6 @@ module {
 
 // expected-error @+1 {{has 6 tokens, which overlap degree 4 does not divide}}
 func.func private @uneven(%documents: tensor<1x6xi32>, %rows: tensor<1x16x8xf32>, %send: tensor<2x2xi32>) -> tensor<1x16x8xf32> {
-  %0 = braid.comm.all_to_all %rows, %send, %send {axis = "ep", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64} : (tensor<1x16x8xf32>, tensor<2x2xi32>, tensor<2x2xi32>) -> tensor<1x16x8xf32>
+  %0 = braid.comm.all_to_all %rows send_counts(%send) recv_counts(%send) {axis = "ep", peers = 2 : i64} : (tensor<1x16x8xf32>, tensor<2x2xi32>, tensor<2x2xi32>) -> tensor<1x16x8xf32>
   return %0 : tensor<1x16x8xf32>
 }

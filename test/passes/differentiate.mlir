@@ -13,7 +13,7 @@ func.func private @layer(%x: !x, %documents: !d, %state: !s, %norm: tensor<16xf3
   %n = braid.rms_norm %x, %norm {eps = 1.0e-6 : f64} : (!x, tensor<16xf32>) -> !x
   %q, %f = braid.linear %n, %wq, %wf : (!x, !w, !w) -> (!h, !h)
   %g = braid.log_sigmoid %f {divide = 16.0 : f64} : (!h) -> !hf
-  %o, %final = braid.lsm.scan %q, %q, %q, %g, %state, %documents {class_id = 3 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>, scale = 1.0 : f64} : (!h, !h, !h, !hf, !s, !d) -> (!h, !s)
+  %o, %final = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%state) documents(%documents) {scale = 1.0 : f64} : (!h, !h, !h, !hf, !s, !d) -> (!h, !s)
   %a = braid.reshape %o : (!h) -> !x
   %y = braid.add %x, %a : (!x, !x) -> !x
   return %y, %final : !x, !s
@@ -23,8 +23,7 @@ func.func private @layer(%x: !x, %documents: !d, %state: !s, %norm: tensor<16xf3
 // What the backward reads: norm's result, q, f, the decay.
 // CHECK: return %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} :
 // CHECK: func.func private @layer_grad(
-// CHECK: braid.lsm.scan_grad
-// CHECK-SAME: class_id = 3
+// CHECK: braid.lsm.scan_grad V
 // CHECK: braid.rows_grad "braid.log_sigmoid"
 // q is used three times: one sum of three.
 // CHECK: braid.add %{{.*}}, %{{.*}}, %{{.*}} :

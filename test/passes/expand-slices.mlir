@@ -10,7 +10,7 @@
 // CHECK: braid.rms_norm {{.*}}braid.slice = 0{{.*}} -> tensor<2x4x16xf32>
 // CHECK: braid.rms_norm {{.*}}braid.slice = 1{{.*}} -> tensor<2x4x16xf32>
 // CHECK: %[[O0:[a-z0-9_]+]], %[[S0:[a-z0-9_]+]] = braid.lsm.scan {{.*}}braid.slice = 0
-// CHECK: %[[O1:[a-z0-9_]+]], %[[S1:[a-z0-9_]+]] = braid.lsm.scan {{.*}}%[[S0]], {{.*}}braid.slice = 1
+// CHECK: %[[O1:[a-z0-9_]+]], %[[S1:[a-z0-9_]+]] = braid.lsm.scan {{.*}}initial_state(%[[S0]]) {{.*}}braid.slice = 1
 // CHECK: braid.attn.causal {{.*}}braid.slice = 0{{.*}}(tensor<2x4x2x8xf32>, tensor<2x4x2x8xf32>
 // CHECK: braid.attn.causal {{.*}}braid.slice = 1{{.*}}prefix = 4{{.*}}(tensor<2x4x2x8xf32>, tensor<2x8x2x8xf32>
 // CHECK: return %{{.*}}, %[[S1]]
@@ -18,7 +18,7 @@ func.func private @mixer(%x: !x, %documents: !d, %state: !s, %norm: tensor<16xf3
     attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
   %n = braid.rms_norm %x, %norm {eps = 1.0e-6 : f64} : (!x, tensor<16xf32>) -> !x
   %q = braid.linear %n, %wq : (!x, !w) -> !h
-  %o, %final = braid.lsm.scan %q, %q, %q, %state, %documents {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>, scale = 1.0 : f64} : (!h, !h, !h, !s, !d) -> (!h, !s)
+  %o, %final = braid.lsm.scan I %q, %q, %q initial_state(%state) documents(%documents) {scale = 1.0 : f64} : (!h, !h, !h, !s, !d) -> (!h, !s)
   %a, %lse = braid.attn.causal %o, %q, %q, %documents {scale = 1.0 : f64} : (!h, !h, !h, !d) -> (!h, tensor<2x2x8xf32>)
   %y = braid.reshape %a : (!h) -> !x
   return %y, %final : !x, !s
@@ -46,15 +46,15 @@ func.func @step(%x: !x, %cu: tensor<2x2xi32>, %state: !s, %norm: tensor<16xf32>,
 // slices are rebuilt; weight gradients are one piece per slice, summed in the order in which the slices run.
 // CHECK-LABEL: func.func private @mixer_grad(
 // CHECK: %{{.*}}, %[[M1:[a-z0-9_]+]] = braid.lsm.scan
-// CHECK: braid.lsm.scan_grad {{.*}}%[[M1]]{{.*}}braid.slice = 1
+// CHECK: braid.lsm.scan_grad {{.*}}initial_state(%[[M1]]){{.*}}braid.slice = 1
 // CHECK: braid.lsm.scan_grad {{.*}}braid.slice = 0
 // CHECK: %[[W0:.*]] = braid.linear_grad_weight {{.*}}{braid.filler, braid.slice = 0 : i64}
 // CHECK: %[[W1:.*]] = braid.linear_grad_weight {{.*}}{braid.filler, braid.slice = 1 : i64}
 // CHECK: braid.add %[[W1]], %[[W0]] : (tensor<16x16xf32>, tensor<16x16xf32>)
 func.func private @mixer_grad(%x: !x, %q: !h, %documents: !d, %state: !s, %d_o: !h, %dfinal: !s) -> (!s, !w)
     attributes {braid.schedule = {direction = "backward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
-  %dq, %dk, %dv, %dinitial = braid.lsm.scan_grad %q, %q, %q, %state, %documents, %d_o, %dfinal {class_id = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 1, 1>, scale = 1.0 : f64} : (!h, !h, !h, !s, !d, !h, !s) -> (!h, !h, !h, !s)
-  %dw = braid.linear_grad_weight %x, %dq : (!x, !h) -> !w
+  %dq, %dk, %dv, %dinitial = braid.lsm.scan_grad I %q, %q, %q initial_state(%state) documents(%documents) cotangents(%d_o, %dfinal) {scale = 1.0 : f64} : (!h, !h, !h, !s, !d, !h, !s) -> (!h, !h, !h, !s)
+  %dw = braid.linear_grad_weight %x cotangents(%dq) : (!x, !h) -> !w
   return %dinitial, %dw : !s, !w
 }
 func.func @step(%x: !x, %q: !h, %cu: tensor<2x2xi32>, %state: !s, %d_o: !h) -> (!s, !w) attributes {braid.entry} {

@@ -98,7 +98,7 @@ func.func private @k(%x: memref<?x16xf32> {tile.name = "x"}, %o: memref<?x16xf32
 }
 func.func @collectives(%x: !t {braid.name = "x"}, %sc: !c {braid.name = "send_counts"}, %rc: !c {braid.name = "recv_counts"})
     -> (!t {braid.name = "y"}, !t {braid.name = "z"}) attributes {braid.entry} {
-  %f = braid.comm.start %x, %sc, %rc {kind = 3 : i32, axis = "ep", peers = 2 : i64, label = "moe.dispatch.0"} : (!t, !c, !c) -> !braid.future<!t>
+  %f = braid.comm.start all_to_all %x, %sc, %rc {axis = "ep", peers = 2 : i64, label = "moe.dispatch.0"} : (!t, !c, !c) -> !braid.future<!t>
   %z = tile.launch @k grid [4] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (!t) -> !t
   %0 = braid.comm.await %f : (!braid.future<!t>) -> !t
   %y = braid.comm.all_reduce %0 {axis = "dp"} : (!t) -> !t

@@ -82,8 +82,8 @@ func.func @weight_gradient(%x: tensor<2x1000x16xf32>, %w: tensor<16xf32>, %dy: t
 // CHECK: tile.gemm %arg0, %{{.*}} {a_columns = 16 : i64, b_columns = 32 : i64, c_columns = 32 : i64, transpose_a}
 func.func @linears(%x: tensor<2x8x16xf32>, %a: tensor<16x32xf32>, %b: tensor<16x8xf32>) -> (tensor<2x8x16xf32>, tensor<16x32xf32>) {
   %0:2 = braid.linear %x, %a, %b : (tensor<2x8x16xf32>, tensor<16x32xf32>, tensor<16x8xf32>) -> (tensor<2x8x4x8xf32>, tensor<2x8x8xf32>)
-  %1 = braid.linear_grad_data %0#0, %0#1, %a, %b {operandSegmentSizes = array<i32: 2, 2>} : (tensor<2x8x4x8xf32>, tensor<2x8x8xf32>, tensor<16x32xf32>, tensor<16x8xf32>) -> tensor<2x8x16xf32>
-  %2 = braid.linear_grad_weight %x, %0#0 : (tensor<2x8x16xf32>, tensor<2x8x4x8xf32>) -> tensor<16x32xf32>
+  %1 = braid.linear_grad_data cotangents(%0#0, %0#1) weights(%a, %b) : (tensor<2x8x4x8xf32>, tensor<2x8x8xf32>, tensor<16x32xf32>, tensor<16x8xf32>) -> tensor<2x8x16xf32>
+  %2 = braid.linear_grad_weight %x cotangents(%0#0) : (tensor<2x8x16xf32>, tensor<2x8x4x8xf32>) -> tensor<16x32xf32>
   return %1, %2 : tensor<2x8x16xf32>, tensor<16x32xf32>
 }
 

@@ -147,7 +147,7 @@ func.func @f(%x: tensor<4xf32> {braid.name = "x"}) -> (tensor<4xf32> {braid.name
 
 func.func @f(%x: tensor<4xf32> {braid.name = "x"}) attributes {braid.entry} {
   // expected-error @+1 {{'braid.comm.start' op its future must be awaited exactly once, by a braid.comm.await}}
-  %f = braid.comm.start %x {kind = 0 : i32, axis = "dp"} : (tensor<4xf32>) -> !braid.future<tensor<4xf32>>
+  %f = braid.comm.start all_reduce %x {axis = "dp"} : (tensor<4xf32>) -> !braid.future<tensor<4xf32>>
   return
 }
 
@@ -163,7 +163,7 @@ func.func @f(%x: tensor<4xf32> {braid.name = "x"}) attributes {braid.entry} {
 
 func.func @f(%x: tensor<4xf32> {braid.name = "x"}) -> (tensor<4xf32> {braid.name = "y"}) attributes {braid.entry} {
   // expected-error @+1 {{'braid.comm.start' op is awaited in another block}}
-  %f = braid.comm.start %x {kind = 0 : i32, axis = "dp"} : (tensor<4xf32>) -> !braid.future<tensor<4xf32>>
+  %f = braid.comm.start all_reduce %x {axis = "dp"} : (tensor<4xf32>) -> !braid.future<tensor<4xf32>>
   %y = braid.repeat %x {count = 2 : i64, carried = 1 : i64} : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%c: tensor<4xf32>):
     // expected-note @+1 {{awaited here}}

@@ -182,7 +182,7 @@ func.func @zeros() -> (!t {braid.name = "y"}, !t {braid.name = "z"}, !h {braid.n
 // CHECK: braid.comm.await {{.*}}cmd.results
 func.func @exchange(%x: !t {braid.name = "x"}) -> (!t {braid.name = "y"}, !t {braid.name = "z"}) attributes {braid.entry} {
   %0 = tile.launch @k grid [4] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (!t) -> !t
-  %f = braid.comm.start %0 {kind = 3 : i32, axis = "ep", peers = 2 : i64} : (!t) -> !braid.future<!t>
+  %f = braid.comm.start all_to_all %0 {axis = "ep", peers = 2 : i64} : (!t) -> !braid.future<!t>
   %1 = tile.launch @k grid [4] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (!t) -> !t
   %2 = tile.launch @k grid [4] (%1) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (!t) -> !t
   %3 = braid.comm.await %f : (!braid.future<!t>) -> !t

@@ -80,7 +80,7 @@ func.func @slots(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>}) -> (!s {cmd.buff
 
 func.func @sent(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>}) -> (!t {cmd.buffer = #cmd.buffer<@io, 16, 16>}) attributes {braid.entry} {
   %0 = tile.launch @k grid [1] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}, cmd.results = [#cmd.buffer<@w, 0, 16>]} : (!t) -> !t
-  %f = braid.comm.start %0 {kind = 0 : i32, axis = "dp"} : (!t) -> !braid.future<!t>
+  %f = braid.comm.start all_reduce %0 {axis = "dp"} : (!t) -> !braid.future<!t>
   // expected-note @+1 {{overwritten by}}
   %1 = tile.launch @k grid [1] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}, cmd.results = [#cmd.buffer<@w, 0, 16>]} : (!t) -> !t
   // expected-error @+1 {{'braid.comm.await' op memory plan: 'tensor<4xf32>' at #cmd.buffer<@w, 0, 16> was overwritten while it was sent}}
@@ -93,7 +93,7 @@ func.func @sent(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>}) -> (!t {cmd.buffe
 !t = tensor<4xf32>
 
 func.func @received(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>}) -> (!t {cmd.buffer = #cmd.buffer<@io, 16, 16>}) attributes {braid.entry} {
-  %f = braid.comm.start %x {kind = 0 : i32, axis = "dp"} : (!t) -> !braid.future<!t>
+  %f = braid.comm.start all_reduce %x {axis = "dp"} : (!t) -> !braid.future<!t>
   // expected-note @+1 {{overwritten by}}
   %1 = tile.launch @k grid [1] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}, cmd.results = [#cmd.buffer<@io, 16, 16>]} : (!t) -> !t
   // expected-error @+1 {{'braid.comm.await' op memory plan: 'tensor<4xf32>' at #cmd.buffer<@io, 16, 16> was overwritten while it was received}}

@@ -3,7 +3,7 @@
 
 func.func @grad(%x: tensor<1x4x8xf32>, %w: tensor<8x8xf32>) -> tensor<1x4x8xf32> {
   // expected-error @+1 {{'braid.linear_grad_data' op is in phase model too early; the first phase that may hold it is train}}
-  %y = braid.linear_grad_data %x, %w {operandSegmentSizes = array<i32: 1, 1>} : (tensor<1x4x8xf32>, tensor<8x8xf32>) -> tensor<1x4x8xf32>
+  %y = braid.linear_grad_data cotangents(%x) weights(%w) : (tensor<1x4x8xf32>, tensor<8x8xf32>) -> tensor<1x4x8xf32>
   return %y : tensor<1x4x8xf32>
 }
 

@@ -19,7 +19,7 @@ func.func @f() attributes {braid.entry, braid.train = {}} {
 // SCAN: error: 'braid.lsm.scan' op is left in phase chunked; the last phase that may hold it is scheduled
 //--- scan.mlir
 func.func @f(%q: tensor<1x4x1x8xf32>, %s: tensor<1x1x8x8xf32>, %d: tensor<1x4xi32>) -> tensor<1x4x1x8xf32> {
-  %o, %f = braid.lsm.scan %q, %q, %q, %s, %d {class_id = 0 : i32, scale = 1.0, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1>} : (tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x1x8x8xf32>, tensor<1x4xi32>) -> (tensor<1x4x1x8xf32>, tensor<1x1x8x8xf32>)
+  %o, %f = braid.lsm.scan I %q, %q, %q initial_state(%s) documents(%d) {scale = 1.0} : (tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x1x8x8xf32>, tensor<1x4xi32>) -> (tensor<1x4x1x8xf32>, tensor<1x1x8x8xf32>)
   return %o : tensor<1x4x1x8xf32>
 }
 // ENTRY: error: 'func.func' op '@f' is left in phase commands; the last phase that may hold it is kernels

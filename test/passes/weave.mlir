@@ -38,15 +38,15 @@ func.func private @forward(%x0: !x, %x1: !x, %x2: !x, %w: tensor<8xf32>, %s: !c,
   %a1 = braid.rms_norm %x1, %w {eps = 1.0e-6 : f64, braid.slice = 1 : i64} : (!x, tensor<8xf32>) -> !x
   %a2 = braid.rms_norm %x2, %w {eps = 1.0e-6 : f64, braid.slice = 2 : i64} : (!x, tensor<8xf32>) -> !x
   %free = braid.l2_norm %a0 {eps = 1.0e-6 : f64, braid.slice = 0 : i64} : (!x) -> !x
-  %d0 = braid.comm.all_to_all %a0, %s, %r {axis = "ep", label = "D0", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
-  %d1 = braid.comm.all_to_all %a1, %s, %r {axis = "ep", label = "D1", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
-  %d2 = braid.comm.all_to_all %a2, %s, %r {axis = "ep", label = "D2", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 2 : i64} : (!x, !c, !c) -> !x
+  %d0 = braid.comm.all_to_all %a0 send_counts(%s) recv_counts(%r) {axis = "ep", label = "D0", peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %d1 = braid.comm.all_to_all %a1 send_counts(%s) recv_counts(%r) {axis = "ep", label = "D1", peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %d2 = braid.comm.all_to_all %a2 send_counts(%s) recv_counts(%r) {axis = "ep", label = "D2", peers = 2 : i64, braid.slice = 2 : i64} : (!x, !c, !c) -> !x
   %m0 = braid.activation %d0 {kind = "silu", braid.slice = 0 : i64} : (!x) -> !x
   %m1 = braid.activation %d1 {kind = "silu", braid.slice = 1 : i64} : (!x) -> !x
   %m2 = braid.activation %d2 {kind = "silu", braid.slice = 2 : i64} : (!x) -> !x
-  %c0 = braid.comm.all_to_all %m0, %s, %r {axis = "ep", label = "C0", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
-  %c1 = braid.comm.all_to_all %m1, %s, %r {axis = "ep", label = "C1", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
-  %c2 = braid.comm.all_to_all %m2, %s, %r {axis = "ep", label = "C2", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 2 : i64} : (!x, !c, !c) -> !x
+  %c0 = braid.comm.all_to_all %m0 send_counts(%s) recv_counts(%r) {axis = "ep", label = "C0", peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %c1 = braid.comm.all_to_all %m1 send_counts(%s) recv_counts(%r) {axis = "ep", label = "C1", peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %c2 = braid.comm.all_to_all %m2 send_counts(%s) recv_counts(%r) {axis = "ep", label = "C2", peers = 2 : i64, braid.slice = 2 : i64} : (!x, !c, !c) -> !x
   %y0 = braid.activation %c0 {kind = "tanh", braid.slice = 0 : i64} : (!x) -> !x
   %y1 = braid.activation %c1 {kind = "tanh", braid.slice = 1 : i64} : (!x) -> !x
   %y2 = braid.activation %c2 {kind = "tanh", braid.slice = 2 : i64} : (!x) -> !x
@@ -79,13 +79,13 @@ func.func private @backward(%dy0: !x, %dy1: !x, %s: !c, %r: !c) -> (!x, !x, tens
     attributes {braid.schedule = {direction = "backward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
   %g0 = braid.scale %dy0 {value = 2.0 : f64, braid.slice = 0 : i64} : (!x) -> !x
   %g1 = braid.scale %dy1 {value = 2.0 : f64, braid.slice = 1 : i64} : (!x) -> !x
-  %c0 = braid.comm.all_to_all %g0, %s, %r {axis = "ep", label = "C0", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
-  %c1 = braid.comm.all_to_all %g1, %s, %r {axis = "ep", label = "C1", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %c0 = braid.comm.all_to_all %g0 send_counts(%s) recv_counts(%r) {axis = "ep", label = "C0", peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %c1 = braid.comm.all_to_all %g1 send_counts(%s) recv_counts(%r) {axis = "ep", label = "C1", peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
   %m0 = braid.activation %c0 {kind = "silu", braid.slice = 0 : i64} : (!x) -> !x
   %m1 = braid.activation %c1 {kind = "silu", braid.slice = 1 : i64} : (!x) -> !x
-  %w = braid.linear_grad_weight %c1, %m1 {braid.filler, braid.slice = 1 : i64} : (!x, !x) -> tensor<8x8xf32>
-  %d0 = braid.comm.all_to_all %m0, %s, %r {axis = "ep", label = "D0", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
-  %d1 = braid.comm.all_to_all %m1, %s, %r {axis = "ep", label = "D1", operandSegmentSizes = array<i32: 1, 1, 1>, peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %w = braid.linear_grad_weight %c1 cotangents(%m1) {braid.filler, braid.slice = 1 : i64} : (!x, !x) -> tensor<8x8xf32>
+  %d0 = braid.comm.all_to_all %m0 send_counts(%s) recv_counts(%r) {axis = "ep", label = "D0", peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %d1 = braid.comm.all_to_all %m1 send_counts(%s) recv_counts(%r) {axis = "ep", label = "D1", peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
   %a0 = braid.activation %d0 {kind = "tanh", braid.slice = 0 : i64} : (!x) -> !x
   %a1 = braid.activation %d1 {kind = "tanh", braid.slice = 1 : i64} : (!x) -> !x
   return %a0, %a1, %w : !x, !x, tensor<8x8xf32>
@@ -95,7 +95,7 @@ func.func private @backward(%dy0: !x, %dy1: !x, %s: !c, %r: !c) -> (!x, !x, tens
 
 // An all-reduce outside of any schedule: started where it stands, awaited in front of its reader.
 // CHECK-LABEL: func.func @reduce(
-// CHECK: %[[F:.*]] = braid.comm.start %arg0 {axis = "dp", kind = 0 : i32} : (tensor<8xf32>) -> !braid.future<tensor<8xf32>>
+// CHECK: %[[F:.*]] = braid.comm.start all_reduce %arg0 {axis = "dp"} : (tensor<8xf32>) -> !braid.future<tensor<8xf32>>
 // CHECK-NEXT: braid.activation %arg1
 // CHECK-NEXT: braid.comm.await %[[F]]
 // CHECK-NEXT: braid.activation

@@ -64,7 +64,7 @@ class Entry:
             elif kind < 0.82:
                 x, rows = self.rng.choice(values)
                 future = self.name()
-                self.emit(f'{future} = braid.comm.start {x} {{kind = 0 : i32, axis = "dp"}} : ({tensor(rows)}) -> !braid.future<{tensor(rows)}>', depth)
+                self.emit(f'{future} = braid.comm.start all_reduce {x} {{axis = "dp"}} : ({tensor(rows)}) -> !braid.future<{tensor(rows)}>', depth)
                 pending.append((future, rows))
             elif kind < 0.88 and pending:
                 values.append(self.wait(pending.pop(0), depth))
