@@ -58,6 +58,16 @@ void Activity::analyze(Block &block) {
   }
 }
 
+//===- Names ------------------------------------------------------------------------------------------------------===//
+
+/// What belongs to the backward of `norm1` is called `norm1.grad`.
+static Location gradientLoc(Location forward) {
+  auto named = dyn_cast<NameLoc>(forward);
+  if (!named || named.getName().getValue().ends_with(".grad"))
+    return forward;
+  return NameLoc::get(StringAttr::get(forward.getContext(), named.getName().getValue() + ".grad"), named.getChildLoc());
+}
+
 //===- Cotangents -------------------------------------------------------------------------------------------------===//
 
 void BlockGradient::add(Value forward, Value cotangent) {
@@ -74,7 +84,7 @@ Value BlockGradient::cotangent(Value forward) {
   SmallVector<Value> &parts = it->second;
   if (parts.size() > 1) {
     SmallVector<Value> ordered(llvm::reverse(parts));
-    Value sum = AddOp::create(backward, forward.getLoc(), parts[0].getType(), ordered);
+    Value sum = AddOp::create(backward, gradientLoc(forward.getLoc()), parts[0].getType(), ordered);
     parts.assign({sum});
   }
   return parts[0];
@@ -88,7 +98,7 @@ static Value zeroLike(OpBuilder &builder, Location loc, Type type) {
 Value BlockGradient::cotangentOrZero(Value forward) {
   if (Value value = cotangent(forward))
     return value;
-  return zeroLike(backward, forward.getLoc(), forward.getType());
+  return zeroLike(backward, gradientLoc(forward.getLoc()), forward.getType());
 }
 
 Value BlockGradient::saved(Value forward) {
@@ -125,8 +135,13 @@ LogicalResult BlockGradient::run() {
       if (failed(differentiateCall(call)))
         return failure();
     } else if (auto differentiable = dyn_cast<DifferentiableOpInterface>(op)) {
+      Block &target = *backward.getInsertionBlock();
+      Operation *last = target.empty() ? nullptr : &target.back();
       if (failed(differentiable.buildGradient(*this)))
         return failure();
+      for (Operation &built : llvm::make_range(last ? std::next(last->getIterator()) : target.begin(), target.end()))
+        if (built.getLoc() == op->getLoc())
+          built.setLoc(gradientLoc(op->getLoc()));
     } else {
       return op->emitOpError() << "is needed by the loss but has no gradient";
     }
@@ -207,12 +222,14 @@ LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
       continue;
     activeCarried.push_back(i);
     inputs.push_back(cotangentOrZero(repeat.getResult(i)));
-    inner.add(yield.getValues()[i], target.addArgument(yield.getValues()[i].getType(), loc));
+    Value value = yield.getValues()[i];
+    inner.add(value, target.addArgument(value.getType(), gradientLoc(value.getLoc())));
   }
   for (int64_t i = carried, e = repeat.getNumResults(); i < e; ++i)
     if (Value d = cotangent(repeat.getResult(i))) {
       inputs.push_back(d);
-      inner.add(yield.getValues()[i], target.addArgument(yield.getValues()[i].getType(), loc));
+      Value value = yield.getValues()[i];
+      inner.add(value, target.addArgument(value.getType(), gradientLoc(value.getLoc())));
     }
   if (failed(inner.run()))
     return failure();
@@ -256,7 +273,8 @@ LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
   unsigned next = forward.getNumResults() - inner.extraYields.size();
   for (Value stacked : inner.stackedInputs)
     inputs.push_back(stacked ? stacked : saved(forward.getResult(next++)));
-  auto grad = RepeatOp::create(backward, loc, types, inputs, count, activeCarried.size(), !forward.getReverse());
+  auto grad =
+      RepeatOp::create(backward, gradientLoc(loc), types, inputs, count, activeCarried.size(), !forward.getReverse());
   grad.getBody().takeBody(region);
   for (auto [n, i] : llvm::enumerate(activeCarried))
     add(forward.getInputs()[i], grad.getResult(n));
@@ -326,7 +344,7 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
   Operation *terminator = body.getTerminator();
   for (unsigned i : cotangentResults) {
     Value result = terminator->getOperand(i);
-    layer.add(result, target.addArgument(result.getType(), result.getLoc()));
+    layer.add(result, target.addArgument(result.getType(), gradientLoc(result.getLoc())));
   }
   if (failed(layer.run()))
     return failure();
@@ -400,7 +418,7 @@ LogicalResult BlockGradient::differentiateCall(func::CallOp call) {
   for (unsigned i = 0; i < gradient.numSaved; ++i)
     operands.push_back(saved(forward.getResult(results + i)));
   llvm::append_range(operands, seeds);
-  auto grad = func::CallOp::create(backward, forward.getLoc(), gradient.backward, operands);
+  auto grad = func::CallOp::create(backward, gradientLoc(forward.getLoc()), gradient.backward, operands);
   for (auto [i, d] : llvm::zip_equal(gradient.wantedArguments, grad.getResults()))
     add(forward.getOperand(i), d);
   return success();

@@ -371,7 +371,7 @@ LogicalResult Sharder::rewriteSumSquares(SumSquaresOp op, IRMapping &map, OpBuil
   for (Value gradient : op.getXs()) {
     Value local = map.lookup(gradient);
     bool sharded = local.getType() != gradient.getType();
-    Value reduced = allReduce(builder, loc, local, sharded ? "edp" : "dp", sharded ? edp : dp);
+    Value reduced = allReduce(builder, gradient.getLoc(), local, sharded ? "edp" : "dp", sharded ? edp : dp);
     (sharded ? expert : dense).push_back(reduced);
     map.map(gradient, reduced);
   }

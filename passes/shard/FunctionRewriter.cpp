@@ -93,6 +93,7 @@ LogicalResult FunctionRewriter::rewriteCall(func::CallOp call, IRMapping &map, O
     IRMapping inner;
     for (auto [argument, operand, old] : llvm::zip_equal(body->getArguments(), operands, callee.getArguments())) {
       argument.setType(operand.getType());
+      argument.setLoc(old.getLoc());
       inner.map(old, argument);
     }
     if (failed(rewriteLayer(callee, *body, inner))) {
