@@ -44,6 +44,31 @@ static LogicalResult printNamed(Diagnostic &diagnostic) {
   return success();
 }
 
+/// A flag that would change nothing is a mistake, not a wish: each belongs to the phase whose passes read it.
+static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
+  struct Flag {
+    const char *name;
+    bool given;
+    Phase phase;
+  };
+  const Flag flags[] = {{"--mesh", !options.mesh.empty(), Phase::sharded},
+                        {"--pipeline", options.pipeline != "none", Phase::scheduled},
+                        {"--overlap-degree", options.overlapDegree != 1, Phase::scheduled},
+                        {"--chunk-size", options.chunkSize != 0, Phase::chunked}};
+  for (const Flag &flag : flags) {
+    if (!flag.given || (from < flag.phase && flag.phase <= to))
+      continue;
+    return fail(Twine(flag.name) + " is read on the way to phase " + phaseName(flag.phase) + ", but this compilation " +
+                (from < flag.phase ? "stops at phase " + phaseName(to) : "begins in phase " + phaseName(from)));
+  }
+  if (options.pipeline != "none" && options.overlapDegree == 1)
+    return fail("--pipeline=" + options.pipeline + " orders slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
+  if (options.pipeline == "none" && options.overlapDegree != 1)
+    return fail("--overlap-degree=" + Twine(options.overlapDegree) +
+                " cuts slices that no --pipeline orders; valid: aAaM, 1A1M");
+  return true;
+}
+
 /// A model description becomes a module in phase `model`.
 static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJob &job, StringRef text) {
   auto report = [](const std::string &message) { fail(message); };
@@ -86,6 +111,8 @@ static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, 
   Phase to = options.toPhase.value_or(Phase::commands);
   if (to < from)
     return fail("cannot go back from phase " + phaseName(from) + " to phase " + phaseName(to));
+  if (!checkFlags(options, from, to))
+    return false;
   // A module without a claim may hold ops of any model phase, gradients included: the next phase looks at it.
   if ((options.fromPhase || written) && failed(verifyPhase(module, from)))
     return false;

@@ -56,9 +56,9 @@ private:
     if (!exchanges || overlapDegree == 1 || pipeline == "none")
       return success();
     int64_t tokens = tokensOf(layer), degree = overlapDegree;
-    if (tokens % degree || tokens == 0)
-      return layer.emitOpError() << "has " << tokens << " tokens, which overlap degree " << degree
-                                 << " does not divide";
+    if (tokens < degree)
+      return layer.emitOpError() << "has " << tokens << " tokens in a row, too few for overlap degree " << degree
+                                 << "; valid: 1 to " << tokens;
     bool backward = layer
                         .walk([](Operation *op) {
                           return isa<MoeCombineGradOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
@@ -66,7 +66,7 @@ private:
                         .wasInterrupted();
     SmallVector<int64_t> bounds;
     for (int64_t i = 0; i <= degree; ++i)
-      bounds.push_back(tokens / degree * i);
+      bounds.push_back(tokens * i / degree);
     ++scheduled;
     Builder b(&getContext());
     layer->setAttr(attrs::schedule,

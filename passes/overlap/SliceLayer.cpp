@@ -75,21 +75,21 @@ Value SliceLayer::whole(Value v) {
   return cut.merged = concat(cut.parts, cut.dim);
 }
 
-RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange operands) {
+RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange operands, int64_t slice) {
   RankedTensorType type = typeOf(op.getResult(result));
   if (auto plan = dyn_cast<MoePlanOp>(op)) {
     if (result == 1)
       return typeOf(operands[0]);
     if (result == 0)
-      return withDim(type, 0, type.getDimSize(0) / count());
+      return withDim(type, 0, share(type.getDimSize(0), slice));
     return type;
   }
   if (isa<MoePlanReceivedOp>(op))
-    return result < 2 ? withDim(type, 0, type.getDimSize(0) / count()) : type;
+    return result < 2 ? withDim(type, 0, share(type.getDimSize(0), slice)) : type;
   if (isa<CommAllToAllOp>(op))
     return typeOf(operands[0]);
   if (isa<ReshapeOp>(op))
-    return cuts.lookup(op.getOperand(0)).kind == TokenKind::token ? withDim(type, 1, type.getDimSize(1) / count())
+    return cuts.lookup(op.getOperand(0)).kind == TokenKind::token ? withDim(type, 1, share(type.getDimSize(1), slice))
                                                                   : type;
   if (isa<ConcatOp>(op)) {
     int64_t size = 0;
@@ -99,12 +99,12 @@ RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange
   }
   if (isa<SliceOp>(op)) {
     int64_t section = cast<IntegerAttr>(op.getAttr(kSectionAttr)).getInt();
-    return section < 2 ? type : withDim(type, 0, type.getDimSize(0) / count());
+    return section < 2 ? type : withDim(type, 0, share(type.getDimSize(0), slice));
   }
   auto tokens = cast<TokenOpInterface>(op);
   switch (tokens.resultKind(result)) {
-  case TokenKind::token: return withDim(type, 1, type.getDimSize(1) / count());
-  case TokenKind::rows: return withDim(type, rowsDim(type), type.getDimSize(rowsDim(type)) / count());
+  case TokenKind::token: return withDim(type, 1, share(type.getDimSize(1), slice));
+  case TokenKind::rows: return withDim(type, rowsDim(type), share(type.getDimSize(rowsDim(type)), slice));
   case TokenKind::state:
   case TokenKind::whole:
   case TokenKind::piece: return type;
@@ -115,15 +115,15 @@ RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange
 Operation *SliceLayer::clone(Operation &op, ArrayRef<Value> operands, int64_t slice) {
   SmallVector<Type> types;
   for (unsigned i = 0; i < op.getNumResults(); ++i)
-    types.push_back(partType(op, i, operands));
+    types.push_back(partType(op, i, operands, slice));
   OperationState state(op.getLoc(), op.getName(), operands, types, op.getAttrs());
   state.propertiesAttr = op.getPropertiesAsAttribute();
   Operation *copy = builder.create(state);
   copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(slice));
   if (auto plan = dyn_cast<MoePlanOp>(copy))
-    plan.setPeerRows(plan.getPeerRows() / count());
+    plan.setPeerRows(share(plan.getPeerRows(), slice));
   if (auto received = dyn_cast<MoePlanReceivedOp>(copy))
-    received.setPeerRows(received.getPeerRows() / count());
+    received.setPeerRows(share(received.getPeerRows(), slice));
   if (auto section = copy->getAttrOfType<IntegerAttr>(kSectionAttr); section && section.getInt() == 3) {
     // counts, counts, order, inverse: the last begins behind a part's order.
     auto view = cast<SliceOp>(copy);
@@ -303,12 +303,17 @@ LogicalResult SliceLayer::run() {
     map.map(argument, target);
     if (cut.kind != TokenKind::token && cut.kind != TokenKind::rows)
       continue;
-    int64_t size = typeOf(target).getDimSize(cut.dim);
-    if (size % count())
-      return from.emitOpError() << "argument " << argument.getArgNumber() << " has " << size << " rows for " << count()
-                                << " slices";
-    for (int64_t i = 0; i < count(); ++i)
-      cut.parts.push_back(range(target, cut.dim, size / count() * i, size / count()));
+    // What a sliced forward saved stands part by part, each with its own `fixed` head (the counts of an exchange).
+    int64_t unsliced = typeOf(argument).getDimSize(cut.dim), size = typeOf(target).getDimSize(cut.dim);
+    int64_t fixed = count() > 1 ? (size - unsliced) / (count() - 1) : 0;
+    if ((unsliced - fixed) % bounds.back() || unsliced + fixed * (count() - 1) != size)
+      return from.emitOpError() << "argument " << argument.getArgNumber() << " has " << size << " rows for "
+                                << bounds.back() << " tokens in " << count() << " slices";
+    for (int64_t i = 0, begin = 0; i < count(); ++i) {
+      int64_t length = fixed + share(unsliced - fixed, i);
+      cut.parts.push_back(range(target, cut.dim, begin, length));
+      begin += length;
+    }
     cut.merged = target;
     cuts[argument] = cut;
   }

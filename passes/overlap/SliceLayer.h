@@ -28,6 +28,10 @@ private:
     mlir::Value merged; ///< the whole value, when somebody asked for it
   };
   int64_t count() const { return bounds.size() - 1; }
+  /// The slice's share of what is `size` long for all tokens of a row: a multiple of their number.
+  int64_t share(int64_t size, int64_t slice) const {
+    return size / bounds.back() * (bounds[slice + 1] - bounds[slice]);
+  }
   /// How an argument is seen by the ops that use it.
   Cut argumentCut(mlir::BlockArgument argument);
   bool isCut(mlir::Value v) const {
@@ -36,7 +40,7 @@ private:
   }
   mlir::Value part(mlir::Value v, int64_t slice, TokenKind wanted);
   mlir::Value whole(mlir::Value v);
-  mlir::RankedTensorType partType(mlir::Operation &op, unsigned result, mlir::ValueRange operands);
+  mlir::RankedTensorType partType(mlir::Operation &op, unsigned result, mlir::ValueRange operands, int64_t slice);
   mlir::Operation *clone(mlir::Operation &op, llvm::ArrayRef<mlir::Value> operands, int64_t slice);
   llvm::LogicalResult sliceOp(mlir::Operation &op);
   llvm::LogicalResult sliceAttention(AttnCausalOp op);

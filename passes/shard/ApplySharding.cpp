@@ -348,8 +348,9 @@ LogicalResult Sharder::shardEntry(func::FuncOp entry) {
     } else if (roleName == "input" && type.getRank() >= 2 && dp > 1) {
       // Inputs with a batch in front are rows of the batch; scalars are [1] and the same on all ranks.
       if (type.getDimSize(0) % dp)
-        return entry.emitOpError() << "argument " << name << " has batch " << type.getDimSize(0)
-                                   << ", which dp = " << dp << " does not divide";
+        return entry.emitOpError() << "argument " << name << " has " << type.getDimSize(0)
+                                   << " rows (train.batch, --batch), which dp = " << dp
+                                   << " ranks do not divide; valid: a multiple of " << dp;
       type = withDim(type, 0, type.getDimSize(0) / dp);
     }
     types.push_back(type);

@@ -14,12 +14,13 @@ import tempfile
 
 import numpy as np
 
+# 64 tokens in 3 or 5 slices: slices of different lengths.
 VARIANTS = [
     ("dp2", 2, ["--mesh=dp=2"]),
     ("dp2-ep2", 2, ["--mesh=dp=2,ep=2"]),
     ("1A1M-2", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
-    ("1A1M-4", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=4"]),
-    ("aAaM-2", 2, ["--mesh=dp=2,ep=2", "--pipeline=aAaM", "--overlap-degree=2"]),
+    ("1A1M-5", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=5"]),
+    ("aAaM-3", 2, ["--mesh=dp=2,ep=2", "--pipeline=aAaM", "--overlap-degree=3"]),
     ("dp4-ep2", 4, ["--mesh=dp=4,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
 ]
 # After several steps AdamW has divided by |gradient|: elements whose gradient is rounding noise move by the full learning rate in either direction,

@@ -42,7 +42,8 @@ int main(int argc, char **argv) {
   app.add_option("--pipeline", options.pipeline, "order of mixer and expert slices: none, aAaM or 1A1M (default none)")
       ->check(CLI::IsMember({"none", "aAaM", "1A1M"}))
       ->type_name("NAME");
-  app.add_option("--overlap-degree", options.overlapDegree, "token slices of a layer, 1 to 16 (default 1)")
+  app.add_option("--overlap-degree", options.overlapDegree,
+                 "token slices of a layer, 1 to 16 (default 1), equal but for one token")
       ->check(CLI::Range(1, 16))
       ->type_name("N");
   app.add_option("--chunk-size", options.chunkSize,
