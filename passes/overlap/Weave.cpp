@@ -167,6 +167,26 @@ void splitCollectives(Block &block) {
   }
 }
 
+/// Counts travel while rows are packed: what needs no count, and stands between their await and the next collective, goes
+/// in front of the await. The order of tasks is the pipeline's, so exchanges of rows are left where they are.
+void overlapCounts(Block &block) {
+  SmallVector<CommAwaitOp> awaits(block.getOps<CommAwaitOp>());
+  for (CommAwaitOp await : awaits) {
+    auto start = await.getFuture().getDefiningOp<CommStartOp>();
+    if (!start || start.getKind() != CollectiveKind::all_to_all || start.getInputs().size() > 1)
+      continue;
+    DenseSet<Operation *> waiting = {await};
+    for (Operation &op : llvm::make_early_inc_range(llvm::make_range(std::next(await->getIterator()), block.end()))) {
+      if (isa<CommStartOp, CommAwaitOp>(op) || op.hasTrait<OpTrait::IsTerminator>() || op.getNumRegions())
+        break;
+      if (llvm::any_of(op.getOperands(), [&](Value v) { return waiting.contains(v.getDefiningOp()); }))
+        waiting.insert(&op);
+      else
+        op.moveBefore(await);
+    }
+  }
+}
+
 class WeavePass : public braid::impl::WeavePassBase<WeavePass> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -174,7 +194,10 @@ class WeavePass : public braid::impl::WeavePassBase<WeavePass> {
         Weaver(function).run(schedule);
         function->removeAttr(attrs::schedule);
       }
-      function.walk([](Block *block) { splitCollectives(*block); });
+      function.walk([](Block *block) {
+        splitCollectives(*block);
+        overlapCounts(*block);
+      });
     }
   }
 };

@@ -202,9 +202,12 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
   if (ep > 1) {
     if (auto dispatch = dyn_cast<MoeDispatchOp>(op)) {
       Exchange e = unpack(builder, loc, at(dispatch.getExchange()));
-      Value perm = at(dispatch.getPerm());
+      Value perm = at(dispatch.getPerm()), exchange = at(dispatch.getExchange());
+      // Packing rows does not wait for the counts of other ranks: only the rank's own plan is read.
+      if (auto plan = perm.getDefiningOp<MoePlanOp>())
+        exchange = plan.getExchange();
       Value sent = MoeDispatchOp::create(builder, loc, rowsLike(perm, dispatch.getRows()), at(dispatch.getX()), perm,
-                                         at(dispatch.getInverse()), at(dispatch.getExchange()));
+                                         at(dispatch.getInverse()), exchange);
       map.map(dispatch.getRows(), toExperts(builder, loc, sent, e, "moe.dispatch"));
       return success();
     }

@@ -105,3 +105,26 @@ func.func @reduce(%g: tensor<8xf32>, %h: tensor<8xf32>) -> (tensor<8xf32>, tenso
   %b = braid.activation %r {kind = "silu"} : (tensor<8xf32>) -> tensor<8xf32>
   return %a, %b : tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// Rows are packed while the counts travel; what reads the counts waits, and so does what comes after the next start.
+!x = tensor<1x4x8xf32>
+!c = tensor<2x1xi32>
+// ORDER-LABEL: func.func private @counts(
+// ORDER: %[[COUNTS:.*]] = braid.comm.start all_to_all {{.*}}label = "moe.counts"
+// ORDER-NEXT: %[[PACKED:.*]] = braid.rms_norm
+// ORDER-NEXT: %[[RECEIVED:.*]] = braid.comm.await %[[COUNTS]]
+// ORDER-NEXT: %[[SUM:.*]] = braid.add %[[RECEIVED]], %
+// ORDER-NEXT: %[[ROWS:.*]] = braid.comm.start all_to_all %[[PACKED]], %{{.*}}, %[[SUM]] {{.*}}label = "moe.dispatch"
+// ORDER-NEXT: braid.l2_norm
+// ORDER-NEXT: braid.comm.await %[[ROWS]]
+func.func private @counts(%x: !x, %w: tensor<8xf32>, %s: !c) -> (!x, !x) {
+  %received = braid.comm.all_to_all %s {axis = "ep", label = "moe.counts", peers = 2 : i64} : (!c) -> !c
+  %sum = braid.add %received, %s : (!c, !c) -> !c
+  %packed = braid.rms_norm %x, %w {eps = 1.0e-6 : f64} : (!x, tensor<8xf32>) -> !x
+  %rows = braid.comm.all_to_all %packed send_counts(%s) recv_counts(%sum) {axis = "ep", label = "moe.dispatch", peers = 2 : i64} : (!x, !c, !c) -> !x
+  %other = braid.l2_norm %x {eps = 1.0e-6 : f64} : (!x) -> !x
+  %y = braid.activation %rows {kind = "silu"} : (!x) -> !x
+  return %y, %other : !x, !x
+}
