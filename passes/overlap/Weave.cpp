@@ -167,8 +167,8 @@ void splitCollectives(Block &block) {
   }
 }
 
-/// Counts travel while rows are packed: what needs no count, and stands between their await and the next collective, goes
-/// in front of the await. The order of tasks is the pipeline's, so exchanges of rows are left where they are.
+/// Counts travel while rows are packed: what needs no count, and stands between their await and the next collective,
+/// goes in front of the await. The order of tasks is the pipeline's, so exchanges of rows are left where they are.
 void overlapCounts(Block &block) {
   SmallVector<CommAwaitOp> awaits(block.getOps<CommAwaitOp>());
   for (CommAwaitOp await : awaits) {

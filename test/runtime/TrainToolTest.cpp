@@ -56,6 +56,12 @@ protected:
     return child;
   }
 
+  /// False once the child has ended (it is still to be finished).
+  static bool isRunning(pid_t child) {
+    siginfo_t info = {};
+    return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+  }
+
   Outcome finish(pid_t child) {
     int status = 0;
     waitpid(child, &status, 0);
@@ -156,31 +162,29 @@ TEST_F(TrainTool, TrainsEvaluatesAndGenerates) {
   EXPECT_EQ(generate("1", "0"), generate("2", "0"));
 }
 
+// The runs are far too long to end by themselves, so that the signals always meet a running one.
 TEST_F(TrainTool, SignalsSaveAndResumeContinues) {
-  ASSERT_EQ(
-      run({"train", "p.braid", "--data", "train.txt", "--steps", "500", "--metrics", "whole.jsonl", "--threads", "1"})
-          .code,
-      0);
-  for (int signal : {SIGTERM, SIGINT}) {
-    bool resume = signal == SIGINT;
-    std::vector<std::string> arguments = {"train",     "p.braid", "--data",           "train.txt", "--steps",   "500",
-                                          "--metrics", "m",       "--checkpoint-dir", "c",         "--threads", "1"};
+  auto stopped = [&](int signal, const std::string &metrics, const std::string &folder, uintmax_t bytes, bool resume) {
+    std::vector<std::string> arguments = {"train",     "p.braid",   "--data", "train.txt",        "--steps",
+                                          "1000000",   "--metrics", metrics,  "--checkpoint-dir", folder,
+                                          "--threads", "1"};
     if (resume)
       arguments.push_back("--resume");
-    uintmax_t before = resume ? std::filesystem::file_size(directory / "m") : 0;
+    std::filesystem::path file = directory / metrics;
     pid_t child = start(arguments);
-    while (!std::filesystem::exists(directory / "m") || std::filesystem::file_size(directory / "m") <= before + 2000)
+    while (isRunning(child) && (!std::filesystem::exists(file) || std::filesystem::file_size(file) <= bytes))
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     kill(child, signal);
     Outcome outcome = finish(child);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find("stopped at step "), std::string::npos) << outcome.out;
     EXPECT_NE(outcome.out.find("continue with --resume"), std::string::npos) << outcome.out;
-  }
-  Outcome last = run({"train", "p.braid", "--data", "train.txt", "--steps", "500", "--metrics", "m", "--checkpoint-dir",
-                      "c", "--resume", "--threads", "1"});
-  ASSERT_EQ(last.code, 0) << last.err;
-  EXPECT_NE(last.err.find("resumed from c/step-"), std::string::npos) << last.err;
+    EXPECT_EQ(outcome.err.find("resumed from " + folder + "/step-") != std::string::npos, resume) << outcome.err;
+    return std::filesystem::file_size(file);
+  };
+  uintmax_t size = stopped(SIGTERM, "m", "c", 2000, false);
+  size = stopped(SIGINT, "m", "c", size + 2000, true);
+  stopped(SIGTERM, "whole", "d", size + 2000, false);
   auto losses = [&](const std::string &name) {
     std::string result;
     std::istringstream lines(readText(directory / name));
@@ -188,7 +192,10 @@ TEST_F(TrainTool, SignalsSaveAndResumeContinues) {
       result += nlohmann::json::parse(line)["loss"].dump() + "\n";
     return result;
   };
-  EXPECT_EQ(losses("m"), losses("whole.jsonl"));
+  std::string twice = losses("m"), once = losses("whole");
+  size_t common = std::min(twice.size(), once.size());
+  EXPECT_GT(common, 200u);
+  EXPECT_EQ(twice.substr(0, common), once.substr(0, common));
 }
 
 TEST_F(TrainTool, CallsAnyFunction) {
