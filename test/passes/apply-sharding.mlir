@@ -16,7 +16,7 @@
 // CHECK: %[[PACKED:.*]] = braid.moe.dispatch %{{.*}} plan(%[[PERM]], %[[INVERSE]],
 // CHECK: braid.comm.all_to_all %[[PACKED]] send_counts(%{{.*}}) recv_counts(%{{.*}}) {axis = "ep", label = "moe.dispatch"
 // CHECK: braid.moe.permute
-// CHECK: braid.moe.grouped_linear %{{.*}}   : (tensor<1x32x16xf32>, tensor<3xi32>, tensor<2x16x16xf32>)
+// CHECK: braid.moe.grouped_linear {{.*}} : (tensor<1x32x16xf32>, tensor<3xi32>, tensor<2x16x16xf32>)
 // CHECK: braid.moe.permute
 // CHECK: %[[BACK:.*]] = braid.comm.all_to_all {{.*}}label = "moe.combine"
 // CHECK: braid.moe.combine %[[BACK]]
