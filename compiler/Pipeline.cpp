@@ -72,6 +72,9 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
   case Phase::kernels:
     // Row-wise chains become clusters while they are still model ops that know how to emit themselves.
     pm.addPass(createFuseRowsPass());
+    // FLOPs and bytes follow from model ops and their shapes: counted before kernels exist, so that no kernel is its
+    // own judge.
+    pm.addPass(createCountWorkPass());
     // Every op turns into a launch, a library call or a view; equal kernels are one function.
     pm.addPass(createOutlinePass());
     // Views of views and equal reshapes would only be noise for the memory plan.

@@ -109,6 +109,18 @@ def FuseRowsPass : Pass<"braid-fuse-rows", "::mlir::ModuleOp"> {
                  Option<"maxValues", "max-values", "int64_t", "32", "operands and results per cluster">];
 }
 
+def CountWorkPass : Pass<"braid-count-work", "::mlir::ModuleOp"> {
+  let summary = "writes on every op what it must do at least: FLOPs and bytes, from its shapes";
+  let description = [{
+    A cluster of row-wise ops is counted as one op: values between its members cost nothing. Also says in words why the op is
+    done the way it is. Outline shares the numbers among the launches and library calls that the op becomes.
+    Before: `%y = braid.linear %x, %w`
+    After:  `%y = braid.linear %x, %w {cmd.work = #cmd.work<"linear", flops = 65536, bytes = 12288, "library: a dense matrix product">}`
+    Invariant: no kernel is asked, so a floor made of these numbers does not depend on how good the kernels are.
+  }];
+  let dependentDialects = ["::braid::cmd::CmdDialect"];
+}
+
 def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
   let summary = "model ops -> kernels and launches, library calls and views";
   let description = [{
@@ -119,7 +131,7 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
     Invariant: what is left is tile.launch, tile.gemm, tile.grouped_gemm, views, zero constants, repeat, calls, braid.comm.
     An op without a kernel is an error that names it.
   }];
-  let dependentDialects = ["::braid::tile::TileDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+  let dependentDialects = ["::braid::tile::TileDialect", "::braid::cmd::CmdDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect"];
 }
 

@@ -95,7 +95,8 @@ private:
     Offsets<schema::Arena> table;
     for (auto arena : program.getOps<cmd::ArenaOp>()) {
       arenas[arena.getSymName()] = table.size();
-      table.push_back(schema::CreateArena(builder, string(arena.getSymName()), arena.getBytes(), arena.getAlign()));
+      table.push_back(schema::CreateArena(builder, string(arena.getSymName()), arena.getBytes(), arena.getAlign(),
+                                          arena.getLowerBound().value_or(0)));
     }
     return table;
   }
@@ -235,10 +236,21 @@ private:
       auto stream = op.getAttrOfType<FlatSymbolRefAttr>("stream");
       auto name = op.getAttrOfType<StringAttr>("name");
       auto text = name ? string(name.getValue()) : fb::Offset<fb::String>();
+      auto work = writeWork(op.getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr));
+      fb::Offset<fb::Vector<int32_t>> layers;
+      if (auto attr = op.getAttrOfType<DenseI32ArrayAttr>(cmd::kLayersAttr))
+        layers = builder.CreateVector(attr.asArrayRef().data(), attr.size());
       list.push_back(schema::CreateCommand(builder, stream ? streams.lookup(stream.getValue()) : 0, body->first,
-                                           body->second, text));
+                                           body->second, text, work, layers));
     }
     return builder.CreateVector(list);
+  }
+
+  fb::Offset<schema::Work> writeWork(cmd::WorkAttr work) {
+    if (!work)
+      return {};
+    auto op = builder.CreateSharedString(work.getOp().data(), work.getOp().size());
+    return schema::CreateWork(builder, op, work.getFlops(), work.getBytes());
   }
 
   using Body = std::pair<schema::Body, fb::Offset<void>>;

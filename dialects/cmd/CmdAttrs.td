@@ -22,6 +22,22 @@ def Cmd_BufferAttr : AttrDef<Cmd_Dialect, "Buffer"> {
   let genVerifyDecl = 1;
 }
 
+def Cmd_WorkAttr : AttrDef<Cmd_Dialect, "Work"> {
+  let mnemonic = "work";
+  let summary = "what an op must do at least, counted from its shapes: FLOPs, bytes; and how it was decided to do it";
+  let description = [{
+    CountWork writes it as `cmd.work` on model ops, Outline shares it among the launches and library calls that an op becomes,
+    LowerToCommands hands it on to the commands.
+    ```mlir
+    #cmd.work<"add + rms_norm", flops = 655360, bytes = 1573376, "2 row-wise ops fused: one pass over 1024 rows">
+    ```
+  }];
+  let parameters = (ins StringRefParameter<"the op">:$op, "int64_t":$flops, "int64_t":$bytes,
+                        StringRefParameter<"why this kernel">:$choice);
+  let assemblyFormat = "`<` $op `,` `flops` `=` $flops `,` `bytes` `=` $bytes `,` $choice `>`";
+  let genVerifyDecl = 1;
+}
+
 // The values equal those of the schema.
 def Cmd_Role : I32EnumAttr<"Role", "role of a named tensor", [
   I32EnumAttrCase<"parameter", 0>, I32EnumAttrCase<"moment", 1>, I32EnumAttrCase<"gradient", 2>,

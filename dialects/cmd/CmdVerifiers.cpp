@@ -20,6 +20,15 @@ LogicalResult BufferAttr::verify(function_ref<InFlightDiagnostic()> emitError, F
   return success();
 }
 
+LogicalResult WorkAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef op, int64_t flops, int64_t bytes,
+                               StringRef) {
+  if (op.empty())
+    return emitError() << "work needs the name of an op";
+  if (flops < 0 || bytes < 0)
+    return emitError() << "work of " << op << ": " << flops << " FLOPs and " << bytes << " bytes must not be negative";
+  return success();
+}
+
 //===- Ops by themselves ------------------------------------------------------------------------------------------===//
 
 LogicalResult ArenaOp::verify() {

@@ -264,10 +264,38 @@ LogicalResult CommandLowering::lower(Operation &op) {
       .Default([](Operation *op) { return op->emitOpError("has no command"); });
 }
 
+/// The commands that an op became know its layer; what it must do at least is shared evenly, they are equal pieces.
+static void describe(Operation &op, ArrayRef<Operation *> commands) {
+  if (commands.empty())
+    return;
+  auto work = op.getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
+  int64_t flops = work ? work.getFlops() : 0, bytes = work ? work.getBytes() : 0, left = commands.size();
+  for (Operation *command : commands) {
+    if (Attribute layers = op.getAttr(cmd::kLayersAttr))
+      command->setAttr(cmd::kLayersAttr, layers);
+    if (work)
+      command->setAttr(cmd::kWorkAttr,
+                       cmd::WorkAttr::get(op.getContext(), work.getOp(), flops / left, bytes / left, work.getChoice()));
+    flops -= flops / left;
+    bytes -= bytes / left--;
+  }
+}
+
 LogicalResult CommandLowering::lower(Block &block) {
-  for (Operation &op : block)
+  for (Operation &op : block) {
+    Block *commands = builder.getInsertionBlock();
+    Operation *before = commands->empty() ? nullptr : &commands->back();
     if (failed(lower(op)))
       return failure();
+    SmallVector<Operation *> made;
+    for (Operation *command = before              ? before->getNextNode()
+                              : commands->empty() ? nullptr
+                                                  : &commands->front();
+         command; command = command->getNextNode())
+      if (!isa<cmd::RepeatOp, cmd::RecordOp, cmd::WaitOp>(command))
+        made.push_back(command);
+    describe(op, made);
+  }
   return success();
 }
 

@@ -14,6 +14,45 @@ using namespace braid;
 
 //===- Calls ------------------------------------------------------------------------------------------------------===//
 
+/// The layers whose weights a value holds: in entries an argument says it (braid.layers, or a name with a number), in
+/// the body of a repeat it is a part of what the repeat stacks. In the order of execution; empty: not of layers.
+static SmallVector<int32_t> layersOf(Value value) {
+  value = viewRoot(value);
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument)
+    return {};
+  Operation *parent = argument.getOwner()->getParentOp();
+  if (auto repeat = dyn_cast<RepeatOp>(parent)) {
+    if (argument.getArgNumber() < repeat.getCarried())
+      return {};
+    SmallVector<int32_t> layers = layersOf(repeat.getInputs()[argument.getArgNumber()]);
+    size_t count = repeat.getCount(), outer = 1;
+    for (Operation *op = repeat; auto around = dyn_cast_or_null<RepeatOp>(op->getParentOp()); op = around)
+      outer *= around.getCount();
+    if (layers.empty() || layers.size() % (outer * count))
+      return {};
+    size_t inner = layers.size() / outer, step = inner / count;
+    if (repeat.getReverse()) // every outer iteration walks its part backwards
+      for (size_t begin = 0; begin < layers.size(); begin += inner) {
+        SmallVector<int32_t> part(layers.begin() + begin, layers.begin() + begin + inner);
+        for (size_t i = 0; i < count; ++i)
+          std::copy_n(part.begin() + (count - 1 - i) * step, step, layers.begin() + begin + i * step);
+      }
+    return layers;
+  }
+  auto entry = dyn_cast<func::FuncOp>(parent);
+  if (!entry)
+    return {};
+  if (auto layers = entry.getArgAttrOfType<DenseI32ArrayAttr>(argument.getArgNumber(), attrs::layers))
+    return SmallVector<int32_t>(layers.asArrayRef());
+  auto name = entry.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attrs::name);
+  StringRef rest = name ? name.getValue() : StringRef();
+  int32_t layer = 0;
+  if (rest.consume_front("layers.") && !rest.consumeInteger(10, layer) && rest.starts_with("."))
+    return {layer};
+  return {};
+}
+
 namespace {
 class Inliner {
 public:
@@ -49,11 +88,14 @@ private:
     IRMapping mapping;
     mapping.map(callee.getArguments(), call.getOperands());
     OpBuilder builder(call);
+    Attribute layers = layersAttr(call);
     SmallVector<Operation *> copies;
     Block &body = callee.getBody().front();
     for (Operation &op : body.without_terminator()) {
       copies.push_back(builder.clone(op, mapping));
       copies.back()->setLoc(CallSiteLoc::get(op.getLoc(), call.getLoc()));
+      if (layers && !copies.back()->hasAttr(cmd::kLayersAttr))
+        copies.back()->setAttr(cmd::kLayersAttr, layers);
     }
     for (auto [result, value] : llvm::zip(call.getResults(), body.getTerminator()->getOperands()))
       result.replaceAllUsesWith(mapping.lookupOrDefault(value));
@@ -62,6 +104,19 @@ private:
     LogicalResult inner = run(copies);
     open.pop_back();
     return inner;
+  }
+
+  /// Which layer every iteration around the call computes, from the first weight that says it.
+  static Attribute layersAttr(func::CallOp call) {
+    if (Attribute known = call->getAttr(cmd::kLayersAttr))
+      return known; // of a call inside a layer function
+    int64_t iterations = 1;
+    for (Operation *op = call; auto repeat = dyn_cast_or_null<RepeatOp>(op->getParentOp()); op = repeat)
+      iterations *= repeat.getCount();
+    for (Value operand : call.getOperands())
+      if (SmallVector<int32_t> layers = layersOf(operand); static_cast<int64_t>(layers.size()) == iterations)
+        return DenseI32ArrayAttr::get(call.getContext(), layers);
+    return {};
   }
 
   SymbolTable &symbols;

@@ -1,11 +1,14 @@
 //===- Outline.cpp - braid-outline: every model op to a launch, a library call or a view --------------------------===//
+#include "dialects/cmd/CmdDialect.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
 #include "passes/Passes.h"
 #include "passes/analysis/Views.h"
 #include "passes/outline/OutlineFamilies.h"
-#include "passes/outline/RowsCluster.h"
+#include "passes/outline/Units.h"
 #include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -25,6 +28,28 @@ bool stays(Operation *op) {
   return isa<RepeatOp, YieldOp, ReshapeOp, CommStartOp, CommAwaitOp, CommAllReduceOp, CommAllToAllOp, tile::LaunchOp,
              tile::GemmOp, tile::GroupedGemmOp, func::CallOp, func::ReturnOp>(op);
 }
+
+} // namespace
+
+SmallVector<OutlineUnit> outlineUnits(Block &block) {
+  // A cluster is a run of equal cluster numbers; everything else stands alone.
+  SmallVector<OutlineUnit> units;
+  Attribute current;
+  for (Operation &op : block) {
+    if (stays(&op)) {
+      current = {};
+      continue;
+    }
+    Attribute cluster = isRowsOp(&op) ? op.getAttr(kClusterAttr) : Attribute();
+    if (!cluster || cluster != current)
+      units.emplace_back();
+    units.back().push_back(&op);
+    current = cluster;
+  }
+  return units;
+}
+
+namespace {
 
 LogicalResult outlineOne(Operation *op, OutlineContext &context) {
   using Family = LogicalResult (*)(Operation *, OutlineContext &);
@@ -50,24 +75,58 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
   return family(op, context);
 }
 
-LogicalResult outlineBlock(Block &block, OutlineContext &context) {
-  // A cluster is a run of equal cluster numbers; everything else stands alone.
-  SmallVector<SmallVector<Operation *>> units;
-  Attribute current;
-  for (Operation &op : block) {
-    if (stays(&op)) {
-      current = {};
-      continue;
-    }
-    Attribute cluster = isRowsOp(&op) ? op.getAttr(kClusterAttr) : Attribute();
-    if (!cluster || cluster != current)
-      units.emplace_back();
-    units.back().push_back(&op);
-    current = cluster;
+/// The launches and library calls that stand between two ops share what CountWork counted for the op they came from:
+/// FLOPs by the sizes of the products where there are library calls, all else by the bytes that each touches. The
+/// shares add up to the whole.
+void shareWork(cmd::WorkAttr work, Operation *before, Operation *after, Block &block) {
+  SmallVector<Operation *> made;
+  for (Operation *op = before ? before->getNextNode() : &block.front(); op && op != after; op = op->getNextNode())
+    if (isa<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp>(op))
+      made.push_back(op);
+  auto touched = [](Operation *op) {
+    int64_t bytes = 0;
+    for (Value value : llvm::concat<Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())))
+      bytes += cmd::tensorBytes(cast<RankedTensorType>(value.getType()));
+    return bytes;
+  };
+  bool library = llvm::any_of(made, [](Operation *op) { return !isa<tile::LaunchOp>(op); });
+  // m k, k n and m n elements: the root of their product is m n k (times the root of the number of groups, equal for
+  // all).
+  auto volume = [](Operation *op) {
+    return isa<tile::LaunchOp>(op)
+               ? 0.0
+               : std::sqrt(double(product(shapeOf(op->getOperand(0)))) * double(product(shapeOf(op->getOperand(1)))) *
+                           double(product(shapeOf(op->getResult(0)))));
+  };
+  double allBytes = 0, allVolume = 0;
+  for (Operation *op : made) {
+    allBytes += touched(op);
+    allVolume += volume(op);
   }
-  for (ArrayRef<Operation *> unit : units)
+  int64_t flops = work.getFlops(), bytes = work.getBytes();
+  for (Operation *op : made) {
+    bool last = op == made.back();
+    double part = library ? volume(op) / std::max(allVolume, 1.0) : touched(op) / std::max(allBytes, 1.0);
+    int64_t ownFlops = last ? flops : std::min<int64_t>(flops, std::llround(part * work.getFlops()));
+    int64_t ownBytes =
+        last ? bytes : std::min<int64_t>(bytes, std::llround(touched(op) / std::max(allBytes, 1.0) * work.getBytes()));
+    flops -= ownFlops;
+    bytes -= ownBytes;
+    op->setAttr(cmd::kWorkAttr,
+                cmd::WorkAttr::get(op->getContext(), work.getOp(), ownFlops, ownBytes, work.getChoice()));
+  }
+}
+
+LogicalResult outlineBlock(Block &block, OutlineContext &context) {
+  for (ArrayRef<Operation *> unit : outlineUnits(block)) {
+    auto work = unit.front()->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
+    unit.front()->removeAttr(cmd::kWorkAttr); // the attributes of row-wise ops are part of their kernel's name
+    Operation *before = unit.front()->getPrevNode(), *after = unit.back()->getNextNode();
     if (failed(isRowsOp(unit.front()) ? outlineRows(unit, context) : outlineOne(unit.front(), context)))
       return failure();
+    if (work)
+      shareWork(work, before, after, block);
+  }
   return success();
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace braid::benchmark {
 
@@ -54,11 +55,39 @@ GroupedGemmDesc describe(const schema::GroupedGemm &gemm) {
           dtype(gemm.type_c())};
 }
 
-double bytesOf(const schema::Buffer *buffer) { return buffer ? static_cast<double>(buffer->bytes()) : 0; }
+// Bytes [begin, end) of arenas, any of them several times; counted once.
+class Footprint {
+public:
+  void add(const schema::Buffer *buffer, const std::vector<int64_t> &iterations) {
+    if (!buffer)
+      return;
+    auto begin = static_cast<int64_t>(buffer->offset());
+    for (size_t i = 0; buffer->strides() && i < buffer->strides()->size() && i < iterations.size(); ++i)
+      begin += buffer->strides()->Get(static_cast<flatbuffers::uoffset_t>(i)) * iterations[i];
+    spans.push_back({buffer->arena(), begin, begin + static_cast<int64_t>(buffer->bytes())});
+  }
+
+  double bytes() {
+    std::sort(spans.begin(), spans.end());
+    int64_t sum = 0, end = 0;
+    uint32_t arena = UINT32_MAX;
+    for (const auto &[spanArena, begin, spanEnd] : spans) {
+      if (spanArena != arena)
+        end = 0;
+      arena = spanArena;
+      sum += std::max<int64_t>(0, spanEnd - std::max(begin, end));
+      end = std::max(end, spanEnd);
+    }
+    return static_cast<double>(sum);
+  }
+
+private:
+  std::vector<std::tuple<uint32_t, int64_t, int64_t>> spans;
+};
 
 class Unroller {
 public:
-  Unroller(const Program &program, std::vector<ExecutedCommand> &out) : program(program), out(out) {}
+  explicit Unroller(const Program &program) : program(program) {}
 
   Status add(const CommandList &list) {
     for (const schema::Command *command : list) {
@@ -66,8 +95,12 @@ public:
         return Status::error(ErrorCode::unsupported, "{}: has communication; programs of one rank are measured",
                              program.path());
       if (const schema::Repeat *repeat = command->body_as_Repeat()) {
-        for (int64_t i = 0; i < repeat->count(); ++i)
-          BRAID_TRY(add(*repeat->commands()));
+        for (int64_t i = 0; i < repeat->count(); ++i) {
+          iterations.push_back(i);
+          Status status = add(*repeat->commands());
+          iterations.pop_back();
+          BRAID_TRY(status);
+        }
         continue;
       }
       if (command->body_type() != schema::Body::Record) // not traced
@@ -76,7 +109,14 @@ public:
     return Status::success();
   }
 
+  EntryCommands finish() { return {std::move(out), footprint.bytes()}; }
+
 private:
+  double touch(const schema::Buffer *buffer) {
+    footprint.add(buffer, iterations);
+    return buffer ? static_cast<double>(buffer->bytes()) : 0;
+  }
+
   ExecutedCommand describeCommand(const schema::Command &command) {
     ExecutedCommand result;
     if (const schema::Launch *launch = command.body_as_Launch()) {
@@ -85,31 +125,39 @@ private:
       if (launch->args())
         for (const schema::Arg *arg : *launch->args())
           if (const schema::BufferValue *value = arg->value_as_BufferValue())
-            result.bytes += bytesOf(value->buffer());
+            result.touched += touch(value->buffer());
     } else if (const schema::Gemm *gemm = command.body_as_Gemm()) {
       result.kind = "gemm";
       result.work = "oneDNN gemm";
       result.product.gemm = describe(*gemm);
-      result.bytes = bytesOf(gemm->a()) + bytesOf(gemm->b()) + bytesOf(gemm->c());
+      result.touched = touch(gemm->a()) + touch(gemm->b()) + touch(gemm->c());
     } else if (const schema::GroupedGemm *grouped = command.body_as_GroupedGemm()) {
       result.kind = "grouped_gemm";
       result.work = "oneDNN grouped_gemm";
       result.product.grouped = describe(*grouped);
-      result.bytes = bytesOf(grouped->a()) + bytesOf(grouped->b()) + bytesOf(grouped->c());
+      result.touched = touch(grouped->a()) + touch(grouped->b()) + touch(grouped->c());
     } else if (const schema::Copy *copy = command.body_as_Copy()) {
       result.kind = result.work = "copy";
-      result.bytes = 2 * bytesOf(copy->target());
+      result.touched = touch(copy->source()) + touch(copy->target());
     } else if (const schema::Fill *fill = command.body_as_Fill()) {
       result.kind = result.work = "fill";
-      result.bytes = bytesOf(fill->target());
+      result.touched = touch(fill->target());
     } else {
       result.kind = result.work = command.body_type() == schema::Body::Wait ? "wait" : "collective";
+    }
+    result.op = result.kind;
+    if (const schema::Work *work = command.work()) {
+      result.op = work->op()->str();
+      result.flops = static_cast<double>(work->flops());
+      result.bytes = static_cast<double>(work->bytes());
     }
     return result;
   }
 
   const Program &program;
-  std::vector<ExecutedCommand> &out;
+  std::vector<ExecutedCommand> out;
+  std::vector<int64_t> iterations;
+  Footprint footprint;
 };
 
 // Allocates nothing while it records.
@@ -144,12 +192,12 @@ std::string family(const ExecutedCommand &command) {
 
 } // namespace
 
-Expected<std::vector<ExecutedCommand>> executedCommands(const Program &program, const std::string &entry) {
-  std::vector<ExecutedCommand> commands;
+Expected<EntryCommands> executedCommands(const Program &program, const std::string &entry) {
+  Unroller unroller(program);
   for (const schema::Entry *candidate : *program.file().entries())
     if (candidate->name()->string_view() == entry) {
-      BRAID_TRY(Unroller(program, commands).add(*candidate->commands()));
-      return commands;
+      BRAID_TRY(unroller.add(*candidate->commands()));
+      return unroller.finish();
     }
   return Status::error(ErrorCode::notFound, "{}: no entry '{}'", program.path(), entry);
 }
@@ -157,7 +205,9 @@ Expected<std::vector<ExecutedCommand>> executedCommands(const Program &program, 
 Expected<EntryProfile> profileEntry(Session &session, const std::string &entry, int runs,
                                     const std::function<Status()> &run) {
   EntryProfile profile;
-  BRAID_ASSIGN(profile.commands, executedCommands(session.program(), entry));
+  BRAID_ASSIGN(EntryCommands commands, executedCommands(session.program(), entry));
+  profile.commands = std::move(commands.list);
+  profile.footprint = commands.footprint;
   size_t count = profile.commands.size();
   profile.seconds.resize(count);
   for (int i = 0; i < runs; ++i) {
@@ -190,11 +240,18 @@ double EntryProfile::productFlops() const {
   return flops;
 }
 
-Json EntryProfile::grouped(const std::function<std::string(const ExecutedCommand &)> &key) const {
+double EntryProfile::floorSeconds(const Rates &rates) const {
+  double sum = 0;
+  for (const ExecutedCommand &command : commands)
+    sum += rates.floor(command);
+  return sum;
+}
+
+Json EntryProfile::grouped(const std::function<std::string(const ExecutedCommand &)> &key, const Rates &rates) const {
   struct Sum {
     std::string key;
     int64_t calls = 0;
-    double seconds = 0, fastest = 0, bytes = 0;
+    double seconds = 0, fastest = 0, flops = 0, bytes = 0, floor = 0;
   };
   std::map<std::string, Sum> sums;
   double total = 0;
@@ -204,7 +261,9 @@ Json EntryProfile::grouped(const std::function<std::string(const ExecutedCommand
     ++sum.calls;
     sum.seconds += medianSeconds(i);
     sum.fastest += fastestSeconds(i);
+    sum.flops += commands[i].flops;
     sum.bytes += commands[i].bytes;
+    sum.floor += rates.floor(commands[i]);
     total += medianSeconds(i);
   }
   std::vector<Sum> sorted;
@@ -218,16 +277,23 @@ Json EntryProfile::grouped(const std::function<std::string(const ExecutedCommand
                     {"ms", 1e3 * sum.seconds},
                     {"fastest_ms", 1e3 * sum.fastest},
                     {"share", sum.seconds / std::max(total, 1e-12)},
+                    {"flops", sum.flops},
                     {"bytes", sum.bytes},
-                    {"gbytes_per_s", 1e-9 * sum.bytes / std::max(sum.seconds, 1e-12)}});
+                    {"floor_ms", 1e3 * sum.floor},
+                    {"of_floor", sum.floor / std::max(sum.seconds, 1e-12)},
+                    {"bound", sum.flops / rates.flopRate > sum.bytes / rates.byteRate ? "FLOPs" : "bytes"}});
   return list;
 }
 
-Json EntryProfile::byWork() const {
-  return grouped([](const ExecutedCommand &command) { return command.work; });
+Json EntryProfile::byWork(const Rates &rates) const {
+  return grouped([](const ExecutedCommand &command) { return command.work; }, rates);
 }
 
-Json EntryProfile::byFamily() const { return grouped(family); }
+Json EntryProfile::byFamily(const Rates &rates) const { return grouped(family, rates); }
+
+Json EntryProfile::byOp(const Rates &rates) const {
+  return grouped([](const ExecutedCommand &command) { return command.op; }, rates);
+}
 
 std::vector<Product> EntryProfile::distinctProducts() const {
   std::map<std::string, Product> distinct;

@@ -28,6 +28,7 @@ struct Options {
   std::vector<std::string> models;
   std::string json, commit;
   int threads = 0, compiles = 3, steps = 60, traced = 20, decoded = 128;
+  int64_t positions = 131072;
   std::string directory; // of this program, and of braid-compile
 };
 
@@ -159,9 +160,11 @@ Status checkGate(const Bits &first, const Bits &second) {
   return Status::success();
 }
 
-// The probes of one entry, and what share of their rate it reaches.
+// The probes of one entry, what share of their rate it reaches, and its time against its floor. The GEMM rate of floors
+// is that of the products of the training step, each alone, weighted by FLOPs (`flopRate`; 0: of this entry's); the
+// copy rate is probed with as many bytes as the entry touches, so that caches serve the copy as they serve the entry.
 Expected<Json> describeProfile(const EntryProfile &profile, Session &session, double medianSeconds,
-                               double fastestSeconds) {
+                               double fastestSeconds, double flopRate) {
   std::vector<Product> distinct = profile.distinctProducts();
   BRAID_ASSIGN(std::vector<Rate> alone, probeProducts(distinct, session.pool()));
   Json products = profile.products(distinct, alone);
@@ -174,6 +177,25 @@ Expected<Json> describeProfile(const EntryProfile &profile, Session &session, do
     inCommands += profile.medianSeconds(i);
     fastestCommands += profile.fastestSeconds(i);
   }
+  Rates rates{flopRate > 0 ? flopRate : flops / std::max(aloneSeconds, 1e-12), 0};
+  if (flops == 0 && flopRate == 0)
+    return Status::error("the program calls no library product, so there is no GEMM rate");
+  auto copied = static_cast<size_t>(std::max(profile.footprint / 2, double(1 << 16)));
+  rates.byteRate = 2 * static_cast<double>(copied) / probeCopy(copied, session.pool()).median;
+  double floor = profile.floorSeconds(rates), allFlops = 0, allBytes = 0;
+  for (const ExecutedCommand &command : profile.commands) {
+    allFlops += command.flops;
+    allBytes += command.bytes;
+  }
+  Json floors = {{"flops", allFlops},
+                 {"bytes", allBytes},
+                 {"flop_rate", rates.flopRate},
+                 {"byte_rate", rates.byteRate},
+                 {"footprint_bytes", profile.footprint},
+                 {"floor_ms", 1e3 * floor},
+                 {"byte_floor_ms", 1e3 * allBytes / rates.byteRate},
+                 {"of_floor", floor / medianSeconds},
+                 {"of_floor_fastest", floor / fastestSeconds}};
   Json gemm = {{"flops", flops},
                {"probe_gflops", 1e-9 * flops / aloneSeconds},
                {"probe_fastest_gflops", 1e-9 * flops / aloneFastest},
@@ -184,9 +206,11 @@ Expected<Json> describeProfile(const EntryProfile &profile, Session &session, do
   return Json{{"commands", profile.commands.size()},
               {"traced_ms", 1e3 * inCommands},
               {"traced_fastest_ms", 1e3 * fastestCommands},
+              {"floors", floors},
               {"gemm", gemm},
-              {"by_family", profile.byFamily()},
-              {"by_work", profile.byWork()}};
+              {"by_op", profile.byOp(rates)},
+              {"by_family", profile.byFamily(rates)},
+              {"by_work", profile.byWork(rates)}};
 }
 
 Expected<Json> measureTraining(const Options &options, Session &session, Training &training) {
@@ -212,7 +236,7 @@ Expected<Json> measureTraining(const Options &options, Session &session, Trainin
                  {"interference", interference(begin, end)}};
   BRAID_ASSIGN(EntryProfile profile, profileEntry(session, "train_step", options.traced, step));
   BRAID_ASSIGN(result["profile"],
-               describeProfile(profile, session, median(times), *std::min_element(times.begin(), times.end())));
+               describeProfile(profile, session, median(times), *std::min_element(times.begin(), times.end()), 0));
   return result;
 }
 
@@ -235,7 +259,41 @@ Expected<Json> measureEvaluation(const Options &options, Session &session) {
               {"tokens_per_s", static_cast<double>(batch.batch * batch.seqLen) / median(times)}};
 }
 
-Expected<Json> measureGeneration(const Options &options, Session &session) {
+// Time and memory of a token behind long sequences: the state of a linear model does not grow.
+Expected<Json> measurePositions(const Options &options, Session &session, Generator &generator) {
+  Json list = Json::array();
+  std::vector<int32_t> text(static_cast<size_t>(generator.buckets().front()));
+  for (size_t i = 0; i < text.size(); ++i)
+    text[i] = static_cast<int32_t>(32 + i * 7 % 64);
+  generator.reset();
+  constexpr int64_t decoded = 64;
+  auto began = Clock::now();
+  for (int64_t position = 1024; position <= options.positions; position *= 2) {
+    if (position + decoded > generator.contextLength().value_or(INT64_MAX))
+      break;
+    while (generator.length() < position) {
+      auto count = std::min<size_t>(text.size(), static_cast<size_t>(position - generator.length()));
+      BRAID_TRY(generator.feed(std::span(text).first(count)).status());
+    }
+    std::vector<double> times;
+    for (int64_t i = 0; i < decoded; ++i) {
+      int32_t token = static_cast<int32_t>(32 + i * 5 % 64);
+      auto start = Clock::now();
+      BRAID_ASSIGN(std::span<const float> logits, generator.feed(std::span(&token, 1)));
+      times.push_back(since(start));
+      if (!std::isfinite(logits[0]))
+        return Status::error("decode gives logits that are not finite at position {}", generator.length());
+    }
+    list.push_back({{"position", position},
+                    {"ms", milliseconds(times)},
+                    {"resident_bytes", memoryStatus("VmRSS")},
+                    {"arena_bytes", session.arenaBytes()},
+                    {"seconds_so_far", since(began)}});
+  }
+  return list;
+}
+
+Expected<Json> measureGeneration(const Options &options, Session &session, double flopRate) {
   if (!session.program().findEntry("decode_1"))
     return Json();
   BRAID_ASSIGN(Generator generator, Generator::bind(session));
@@ -275,10 +333,12 @@ Expected<Json> measureGeneration(const Options &options, Session &session) {
   double fastest = *std::min_element(times.begin(), times.end());
   BRAID_ASSIGN(EntryProfile profile,
                profileEntry(session, "decode_1", 8, [&] { return generator.feed(std::span(&token, 1)).status(); }));
-  BRAID_ASSIGN(Json described, describeProfile(profile, session, median(times), fastest));
+  BRAID_ASSIGN(Json described, describeProfile(profile, session, median(times), fastest, flopRate));
+  BRAID_ASSIGN(Json positions, measurePositions(options, session, generator));
   return Json{{"prefill", prefills},
               {"decode_ms", milliseconds(times)},
               {"decode_tokens_per_s", 1 / median(times)},
+              {"positions", positions},
               {"profile", described}};
 }
 
@@ -356,7 +416,8 @@ Expected<Json> measureModel(const Options &options, const std::string &model, co
     BRAID_ASSIGN(result["train"], measureTraining(options, session, training));
     fmt::print(stderr, "{}: other entries and probes\n", model);
     BRAID_ASSIGN(result["eval"], measureEvaluation(options, session));
-    BRAID_ASSIGN(result["generate"], measureGeneration(options, session));
+    BRAID_ASSIGN(result["generate"],
+                 measureGeneration(options, session, result["train"]["profile"]["floors"]["flop_rate"]));
     result["probes"] = measureMachine(session);
     return Status::success();
   }));
@@ -421,6 +482,10 @@ int main(int argc, char **argv) {
       ->type_name("N");
   app.add_option("--traced-steps", options.traced, "training steps with a time for every command")
       ->check(CLI::Range(1, 10000))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--positions", options.positions, "decode is measured behind 1024, 2048, .. up to so many tokens")
+      ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str()
       ->type_name("N");
   CLI11_PARSE(app, argc, argv);

@@ -65,36 +65,55 @@ std::string machineText(const Json &report) {
                      report["commit"].get<std::string>());
 }
 
-std::string profileText(const Json &profile, bool kernels) {
-  Table families({"family", "calls", "ms", "fastest ms", "share"});
-  for (const Json &row : profile["by_family"])
-    families.add({row["work"].get<std::string>(), row["calls"].dump(), fixed(number(row, "ms"), 3),
-                  fixed(number(row, "fastest_ms"), 3), percent(number(row, "share"))});
-  std::string out = families.text();
-  if (!kernels)
-    return out;
-  Table works({"kernel or library call", "calls", "ms", "fastest ms", "share", "GB/s at most"});
+// Time against floor of one kind of row; `most` rows, the others in one.
+std::string floorTable(const std::string &title, const Json &rows, size_t most) {
+  Table table({title, "calls", "ms", "share", "floor ms", "of floor", "bound", "MFLOP", "MB"});
   size_t shown = 0;
-  double rest = 0, restFastest = 0, restShare = 0;
-  int64_t restCalls = 0;
-  for (const Json &row : profile["by_work"]) {
-    if (shown++ < shownKernels) {
-      works.add({row["work"].get<std::string>(), row["calls"].dump(), fixed(number(row, "ms"), 3),
-                 fixed(number(row, "fastest_ms"), 3), percent(number(row, "share")),
-                 fixed(number(row, "gbytes_per_s"), 1)});
+  double ms = 0, share = 0, floor = 0, flops = 0, bytes = 0;
+  int64_t calls = 0;
+  for (const Json &row : rows) {
+    if (shown++ < most) {
+      table.add({row["work"].get<std::string>(), row["calls"].dump(), fixed(number(row, "ms"), 3),
+                 percent(number(row, "share")), fixed(number(row, "floor_ms"), 3), percent(number(row, "of_floor")),
+                 number(row, "floor_ms") > 0 ? row["bound"].get<std::string>() : "",
+                 fixed(1e-6 * number(row, "flops"), 2), fixed(1e-6 * number(row, "bytes"), 3)});
       continue;
     }
-    rest += number(row, "ms");
-    restFastest += number(row, "fastest_ms");
-    restShare += number(row, "share");
-    restCalls += row["calls"].get<int64_t>();
+    ms += number(row, "ms");
+    share += number(row, "share");
+    floor += number(row, "floor_ms");
+    flops += number(row, "flops");
+    bytes += number(row, "bytes");
+    calls += row["calls"].get<int64_t>();
   }
-  works.add(
-      {"all others", fmt::format("{}", restCalls), fixed(rest, 3), fixed(restFastest, 3), percent(restShare), ""});
-  out += works.text();
+  if (shown > most)
+    table.add({"all others", fmt::format("{}", calls), fixed(ms, 3), percent(share), fixed(floor, 3),
+               percent(floor / std::max(ms, 1e-9)), "", fixed(1e-6 * flops, 2), fixed(1e-6 * bytes, 3)});
+  return table.text();
+}
+
+std::string floorText(const Json &floors) {
+  return fmt::format(
+      "Floors: {:.3f} GFLOP at {:.1f} GFLOP/s (the products of the training step, each alone) or {:.2f} MB at {:.1f} "
+      "GB/s (a "
+      "copy of the {:.1f} MB the entry touches), whichever is longer for each op: {:.3f} ms in all. Time against the "
+      "sum of "
+      "floors: **{}** (fastest: {}); against the bytes alone: {}.\n\n",
+      1e-9 * number(floors, "flops"), 1e-9 * number(floors, "flop_rate"), 1e-6 * number(floors, "bytes"),
+      1e-9 * number(floors, "byte_rate"), 1e-6 * number(floors, "footprint_bytes"), number(floors, "floor_ms"),
+      percent(number(floors, "of_floor")), percent(number(floors, "of_floor_fastest")),
+      percent(number(floors, "of_floor") * number(floors, "byte_floor_ms") / number(floors, "floor_ms")));
+}
+
+std::string profileText(const Json &profile, bool kernels) {
+  std::string out = floorText(profile["floors"]) + floorTable("op", profile["by_op"], shownKernels) +
+                    floorTable("family", profile["by_family"], 100);
+  if (!kernels)
+    return out;
+  out += floorTable("kernel or library call", profile["by_work"], shownKernels);
 
   Table shapes({"product", "calls", "GFLOP/s alone", "fastest", "in the step", "fastest", "ms in the step"});
-  shown = 0;
+  size_t shown = 0;
   for (const Json &row : profile["gemm"]["shapes"])
     if (shown++ < shownShapes)
       shapes.add({row["shape"].get<std::string>(), row["calls"].dump(), fixed(number(row, "alone_gflops"), 1),
@@ -107,8 +126,8 @@ std::string profileText(const Json &profile, bool kernels) {
 std::string gemmText(const Json &gemm) {
   return fmt::format(
       "Matrix products: {:.3f} GFLOP, {:.1f} GFLOP/s over the whole time. Each shape alone: {:.1f} GFLOP/s (fastest "
-      "{:.1f}). Share of that rate: **{}** (fastest against fastest: **{}**). Only library calls are counted; the "
-      "FLOPs inside kernels are not.\n\n",
+      "{:.1f}). Share of that rate: **{}** (fastest against fastest: **{}**). Only library calls are "
+      "counted here.\n\n",
       1e-9 * number(gemm, "flops"), number(gemm, "achieved_gflops"), number(gemm, "probe_gflops"),
       number(gemm, "probe_fastest_gflops"), percent(number(gemm, "share_of_probe")),
       percent(number(gemm, "share_of_probe_fastest")));
@@ -182,6 +201,14 @@ std::string modelText(const Json &model) {
     out += fmt::format("{} commands; their medians add up to {:.3f} ms.\n\n", profile["commands"].dump(),
                        number(profile, "traced_ms"));
     out += profileText(profile, false);
+    if (const Json &positions = model["generate"]["positions"]; !positions.empty()) {
+      Table table({"decode behind", "median ms", "fastest", "p10", "p90", "resident MiB"});
+      for (const Json &row : positions)
+        table.add({row["position"].dump() + " tokens", fixed(number(row["ms"], "median"), 3),
+                   fixed(number(row["ms"], "fastest"), 3), fixed(number(row["ms"], "p10"), 3),
+                   fixed(number(row["ms"], "p90"), 3), fixed(number(row, "resident_bytes") / (1 << 20), 1)});
+      out += table.text();
+    }
   }
   return out;
 }

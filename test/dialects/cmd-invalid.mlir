@@ -302,3 +302,13 @@ cmd.program {
     cmd.wait 0
   }
 }
+
+// -----
+
+// expected-error @+1 {{work needs the name of an op}}
+module attributes {cmd.work = #cmd.work<"", flops = 1, bytes = 1, "generated">} {}
+
+// -----
+
+// expected-error @+1 {{work of add: -1 FLOPs and 4 bytes must not be negative}}
+module attributes {cmd.work = #cmd.work<"add", flops = -1, bytes = 4, "generated">} {}

@@ -132,3 +132,37 @@ func.func @layers(%x: !t {braid.name = "x"}, %w: !s {braid.name = "layers.{}.w",
   }
   return %y : !t
 }
+
+// -----
+
+// What an op must do and the layer it belongs to go to its commands. Weights say which layers a call computes, in the order
+// of execution; two products of a call that became two commands share its work.
+// CHECK-LABEL: cmd.entry @numbered
+// CHECK: cmd.repeat 2
+// CHECK: cmd.gemm {{.*}}cmd.layers = array<i32: 3, 5>, cmd.work = #cmd.work<"linear", flops = 64, bytes = 32, "library">, name = "forward gemm"
+// CHECK: cmd.repeat 2
+// CHECK: cmd.gemm {{.*}}cmd.layers = array<i32: 5, 3>
+// CHECK: cmd.gemm {{.*}}cmd.layers = array<i32: 7>, name = "last gemm"
+func.func private @layer(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
+  %y = tile.gemm %x, %w {a_columns = 4 : i64, b_columns = 4 : i64, c_columns = 4 : i64, cmd.work = #cmd.work<"linear", flops = 64, bytes = 32, "library">} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  return %y : tensor<2x4xf32>
+}
+func.func private @other(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
+  %y = tile.gemm %x, %w {a_columns = 4 : i64, b_columns = 4 : i64, c_columns = 4 : i64} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  return %y : tensor<2x4xf32>
+}
+func.func @numbered(%x: tensor<2x4xf32> {braid.name = "x"}, %w: tensor<2x4x4xf32> {braid.layers = array<i32: 3, 5>, braid.name = "layers.{}.w", braid.role = "parameter"},
+                  %last: tensor<4x4xf32> {braid.name = "layers.7.v", braid.role = "parameter"}) -> (tensor<2x4xf32> {braid.name = "y"}) attributes {braid.entry} {
+  %a = braid.repeat %x, %w {count = 2 : i64, carried = 1 : i64} : (tensor<2x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4xf32> {
+  ^bb0(%h: tensor<2x4xf32>, %u: tensor<4x4xf32>):
+    %n = func.call @layer(%h, %u) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> loc("forward")
+    braid.yield %n : (tensor<2x4xf32>) -> ()
+  }
+  %b = braid.repeat %a, %w {count = 2 : i64, carried = 1 : i64, reverse} : (tensor<2x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4xf32> {
+  ^bb0(%h: tensor<2x4xf32>, %u: tensor<4x4xf32>):
+    %n = func.call @layer(%h, %u) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+    braid.yield %n : (tensor<2x4xf32>) -> ()
+  }
+  %y = call @other(%b, %last) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> loc("last")
+  return %y : tensor<2x4xf32>
+}

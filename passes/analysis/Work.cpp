@@ -1,0 +1,253 @@
+//===- Work.cpp - FLOPs and bytes of model ops from their shapes
+//----------------------------------------------------===//
+#include "passes/analysis/Work.h"
+
+#include "passes/analysis/Views.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace braid;
+
+static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+static int64_t elements(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
+static int64_t bytesOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+}
+static int64_t elements(ValueRange values) {
+  int64_t sum = 0;
+  for (Value value : values)
+    sum += elements(value);
+  return sum;
+}
+
+//===- Scans ------------------------------------------------------------------------------------------------------===//
+
+namespace {
+/// Matrix products of one token and head, in FLOPs: a chunk of C tokens has C (C + 1) / 2 pairs j <= i and C (C - 1) /
+/// 2 pairs j < i, so a token has (C + 1) / 2 and (C - 1) / 2 of them; a pair costs 2 K or 2 V.
+struct ChunkCosts {
+  int64_t C, K, V;
+  int64_t lowerK() const { return (C + 1) * K; }
+  int64_t lowerV() const { return (C + 1) * V; }
+  int64_t strictK() const { return (C - 1) * K; }
+  int64_t strictV() const { return (C - 1) * V; } // also: forward or backward substitution on V columns
+  int64_t state() const { return 2 * K * V; }
+};
+} // namespace
+
+static bool isDelta(LsmClass id) { return id == LsmClass::H || id == LsmClass::GH; }
+
+/// Of q or k [B, T, H, K] and v [B, T, H, V] (or their gradients) in chunks.
+template <typename Op> static int64_t inChunks(Op op, Value keys, Value values, auto &&perToken) {
+  ArrayRef<int64_t> shape = shapeOf(keys);
+  ChunkCosts costs{std::min<int64_t>(op.getChunkSize(), shape[1]), shape[3], shapeOf(values)[3]};
+  return shape[0] * shape[1] * shape[2] * perToken(costs);
+}
+
+/// x or dm [B, n, H, K, V]: M <- P M + X for the chunks that hold tokens.
+static int64_t stateScan(LsmClass id, Value states, int64_t maxDocuments) {
+  ArrayRef<int64_t> s = shapeOf(states);
+  int64_t chunks = std::max<int64_t>(s[1] - maxDocuments, 1), K = s[3], V = s[4];
+  int64_t each = isDelta(id) ? (2 * K + 1) * K * V : id == LsmClass::I ? K * V : 2 * K * V;
+  return s[0] * chunks * s[2] * each;
+}
+
+static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
+  return llvm::TypeSwitch<Operation *, int64_t>(op)
+      .Case([](LsmChunkStateOp s) {
+        return inChunks(s, s.getK(), s.getV(), [&](ChunkCosts c) {
+          // K^T V; delta: A = K K^T, (I + A)^-1 applied to V and K, K^T W.
+          int64_t delta = 2 * c.strictK() + c.strictV() + 2 * c.K * c.K;
+          return c.state() + (isDelta(s.getClassId()) ? delta : 0);
+        });
+      })
+      .Case([](LsmChunkOutputOp o) {
+        return inChunks(o, o.getQ(), o.getV(), [&](ChunkCosts c) {
+          // Q K^T, S V, Q M; delta: A, K M, substitution.
+          int64_t delta = c.strictK() + c.state() + c.strictV();
+          return c.lowerK() + c.lowerV() + c.state() + (isDelta(o.getClassId()) ? delta : 0);
+        });
+      })
+      .Case([](LsmChunkOutputGradStateOp g) {
+        return inChunks(g, g.getQ(), g.getV(), [&](ChunkCosts c) {
+          // Q^T dO; delta: Q K^T, S^T dO, A, substitution, K^T dR.
+          int64_t delta = c.lowerK() + c.lowerV() + c.strictK() + c.strictV() + c.state();
+          return c.state() + (isDelta(g.getClassId()) ? delta : 0);
+        });
+      })
+      .Case([](LsmChunkGradOp g) {
+        return inChunks(g, g.getQ(), g.getV(), [&](ChunkCosts c) {
+          // S = Q K^T, dS = dO V^T, dV = S^T dO + K dX, dQ = dS K + dO M^T, dK = dS^T Q + V dX^T; delta: A, R from K M
+          // and a substitution, dR from one, dA = dR R^T, K and K^T with dA, dR M^T.
+          int64_t delta = 3 * c.strictK() + 3 * c.strictV() + 2 * c.state();
+          return 3 * c.lowerK() + 2 * c.lowerV() + 3 * c.state() + (isDelta(g.getClassId()) ? delta : 0);
+        });
+      })
+      .Case([&](LsmStateScanOp s) { return stateScan(s.getClassId(), s.getX(), maxDocuments); })
+      .Case([&](LsmStateScanGradOp s) { return stateScan(s.getClassId(), s.getDm(), maxDocuments); })
+      .Case([](LsmStepOp s) {
+        // M <- Theta M + k^T v, o = q M; delta: k M.
+        int64_t each = (s.getClassId() == LsmClass::I ? 4 : 5) + (isDelta(s.getClassId()) ? 2 : 0);
+        return shapeOf(s.getQ())[1] * elements(s.getInitialState()) * each;
+      })
+      .Default([](Operation *) { return int64_t(0); });
+}
+
+//===- Attention --------------------------------------------------------------------------------------------------===//
+
+/// Keys that the queries of one head and row see. How many a cache holds is known only while running: only the keys
+/// that the call itself brings are counted.
+static int64_t pairs(int64_t tokens, int64_t prefix, int64_t window) {
+  int64_t sum = 0;
+  for (int64_t t = 0; t < tokens; ++t)
+    sum += window ? std::min(window, prefix + t + 1) : prefix + t + 1;
+  return sum;
+}
+
+/// 2 D per pair and matrix product: q k^T and p v; the gradient has five.
+template <typename Op> static int64_t attention(Op op, int64_t products, int64_t prefix) {
+  ArrayRef<int64_t> q = shapeOf(op.getQ());
+  return q[0] * q[2] * pairs(q[1], prefix, op.getWindow()) * 2 * q[3] * products;
+}
+
+//===- Row-wise ops -----------------------------------------------------------------------------------------------===//
+
+/// Arithmetic of a row-wise op per element of its widest value.
+static int64_t rowsFlops(StringRef op) {
+  return llvm::StringSwitch<int64_t>(op)
+      .Cases({"braid.add", "braid.mul", "braid.scale", "braid.bias", "braid.weighted"}, 1)
+      .Cases({"braid.activation", "braid.softmax", "braid.rms_norm", "braid.log_decay", "braid.moe.router_loss"}, 4)
+      .Cases({"braid.log_sigmoid", "braid.layer_norm"}, 6)
+      .Cases({"braid.l2_norm", "braid.rope"}, 3)
+      .Case("braid.gated_norm", 8)
+      .Cases({"braid.moe.route", "braid.moe.route_weights"}, 2)
+      .Default(0);
+}
+
+static int64_t widest(Operation *op) {
+  int64_t most = 0;
+  for (Value value : llvm::concat<Value>(llvm::to_vector(op->getOperands()), llvm::to_vector<4>(op->getResults())))
+    most = std::max(most, elements(value));
+  return most;
+}
+
+//===- All ops ----------------------------------------------------------------------------------------------------===//
+
+/// x times weights [.., in, out]: 2 in out per row.
+static int64_t products(int64_t rows, ValueRange weights, int64_t groups = 1) {
+  return 2 * rows * (elements(weights) / groups);
+}
+
+int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
+  auto rowsOf = [](Value x) { return shapeOf(x)[0] * shapeOf(x)[1]; };
+  return llvm::TypeSwitch<Operation *, int64_t>(op)
+      .Case([&](LinearOp l) { return products(rowsOf(l.getX()), l.getWeights()); })
+      .Case([&](LinearGradDataOp l) { return products(rowsOf(l.getDx()), l.getWeights()); })
+      .Case([&](LinearGradWeightOp l) { return products(rowsOf(l.getX()), l.getDws()); })
+      .Case([&](MoeGroupedLinearOp l) {
+        return products(rowsOf(l.getX()), l.getWeights(), shapeOf(l.getOffsets())[0] - 1);
+      })
+      .Case([&](MoeGroupedLinearGradDataOp l) {
+        return products(rowsOf(l.getDx()), l.getWeights(), shapeOf(l.getOffsets())[0] - 1);
+      })
+      .Case([&](MoeGroupedLinearGradWeightOp l) {
+        return products(rowsOf(l.getX()), l.getDws(), shapeOf(l.getOffsets())[0] - 1);
+      })
+      .Case([](AttnCausalOp a) { return attention(a, 2, a.getCache() ? 0 : a.getPrefix()); })
+      .Case([](AttnCausalGradOp a) { return attention(a, 5, a.getPrefix()); })
+      .Case([](ShortConvOp c) { return 2 * elements(c.getX()) * shapeOf(c.getWeight())[1]; })
+      .Case([](ShortConvGradOp c) { return 4 * elements(c.getX()) * shapeOf(c.getWeight())[1]; })
+      .Case(
+          [](MoeCombineOp c) { return elements(c.getY()) * (c.getWeights() ? 2 : 1) * shapeOf(c.getInverse()).back(); })
+      .Case([](MoeCombineGradOp c) { return 3 * elements(c.getDrows()); })
+      .Case([](CrossEntropyOp c) { return 4 * elements(c.getLogits()); })
+      .Case([](CrossEntropyGradOp c) { return 4 * elements(c.getLogits()); })
+      .Case([](EmbedGradOp e) { return elements(e.getDy()); })
+      .Case([](SumOp s) { return elements(s.getX()); })
+      .Case([](SumSquaresOp s) { return 2 * elements(s.getXs()); })
+      .Case([](AdamwOp a) { return 14 * elements(a.getParameter()); })
+      // Every cotangent meets the derivative of what it came from, which is about the forward again.
+      .Case([](RowsGradOp g) { return 3 * rowsFlops(g.getOp()) * widest(g); })
+      .Case([](AddOp a) { return elements(a->getResult(0)) * (int64_t(a.getSources().size()) - 1); })
+      .Default([&](Operation *op) {
+        return isa<RowsOpInterface>(op) ? rowsFlops(op->getName().getStringRef()) * widest(op)
+                                        : scanFlops(op, maxDocuments);
+      });
+}
+
+/// Values with one part per chunk: states and transitions.
+static bool holdsChunks(Operation *op, Value value) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case([&](LsmChunkStateOp s) { return value == s.getX() || value == s.getP(); })
+      .Case([&](LsmStateScanOp s) { return value == s.getX() || value == s.getP() || value == s.getM(); })
+      .Case([&](LsmStateScanGradOp s) { return value == s.getDm() || value == s.getP() || value == s.getDx(); })
+      .Case([&](LsmChunkOutputOp o) { return value == o.getM(); })
+      .Case([&](LsmChunkOutputGradStateOp g) { return value == g.getDm(); })
+      .Case([&](LsmChunkGradOp g) { return value == g.getM() || value == g.getDx(); })
+      .Default([](Operation *) { return false; });
+}
+
+/// Bytes of an operand or a result that the op needs, where that is not all of them.
+static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t maxDocuments) {
+  int64_t all = bytesOf(value);
+  // States of chunks without tokens are neither written nor read.
+  if (holdsChunks(op, value)) {
+    int64_t chunks = shapeOf(value)[1];
+    return all / chunks * std::max<int64_t>(chunks - maxDocuments, 1);
+  }
+  return llvm::TypeSwitch<Operation *, int64_t>(op)
+      // Rows of the table that tokens name, at most one each.
+      .Case([&](EmbedOp e) { return value == e.getTable() ? std::min(all, bytesOf(e.getResult())) : all; })
+      // The cache stays where it is; rows of x go in.
+      .Case([&](AttnAppendOp a) { return isResult                ? bytesOf(a.getX())
+                                         : value == a.getCache() ? 0
+                                                                 : all; })
+      // Of a cache only the rows that this call brought: how many there are is known only while running.
+      .Case([&](AttnCausalOp a) {
+        bool cached = a.getCache() && !isResult && (value == a.getK() || value == a.getV());
+        return cached ? all / shapeOf(value)[1] * std::min(shapeOf(value)[1], shapeOf(a.getQ())[1]) : all;
+      })
+      // Experts that no row goes to are not read.
+      .Case<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp>([&](auto linear) {
+        bool weight = !isResult && llvm::is_contained(linear.getWeights(), value);
+        Value rows = linear->getOperand(0);
+        return weight ? all / shapeOf(value)[0] * std::min(shapeOf(value)[0], shapeOf(rows)[1]) : all;
+      })
+      // `returned` is the operand itself, `exchange` stands for what ranks need.
+      .Case([&](MoeCombineOp c) { return value == c.getReturned() || value == c.getExchange() ? 0 : all; })
+      .Default([&](Operation *) { return all; });
+}
+
+Work braid::workOf(ArrayRef<Operation *> unit, int64_t maxDocuments) {
+  Work work;
+  llvm::SmallPtrSet<Operation *, 16> members(unit.begin(), unit.end());
+  llvm::SmallDenseSet<Value> read;
+  for (Operation *op : unit) {
+    work.flops += flopsOf(op, maxDocuments);
+    for (Value operand : op->getOperands())
+      if (isa<RankedTensorType>(operand.getType()) && !members.contains(operand.getDefiningOp()) && !isZero(operand) &&
+          read.insert(operand).second)
+        work.bytes += neededBytes(op, operand, /*isResult=*/false, maxDocuments);
+    for (Value result : op->getResults())
+      if (isa<RankedTensorType>(result.getType()) &&
+          (unit.size() == 1 ||
+           llvm::any_of(result.getUsers(), [&](Operation *user) { return !members.contains(user); })))
+        work.bytes += neededBytes(op, result, /*isResult=*/true, maxDocuments);
+  }
+  return work;
+}
+
+std::string braid::workName(ArrayRef<Operation *> unit) {
+  std::string name;
+  for (Operation *op : unit) {
+    StringRef own = op->getName().stripDialect();
+    std::string text = own.str();
+    if (auto grad = dyn_cast<RowsGradOp>(op))
+      text = grad.getOp().drop_front(StringRef("braid.").size()).str() + "_grad";
+    name += (name.empty() ? "" : " + ") + text;
+  }
+  return name;
+}

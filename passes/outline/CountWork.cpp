@@ -1,0 +1,74 @@
+//===- CountWork.cpp - braid-count-work: FLOPs, bytes and the reasons for a kernel, written on the op
+//-----------------===//
+#include "dialects/cmd/CmdDialect.h"
+#include "dialects/tile/TileDialect.h"
+#include "passes/Passes.h"
+#include "passes/analysis/Work.h"
+#include "passes/outline/Units.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+
+namespace braid {
+
+#define GEN_PASS_DEF_COUNTWORKPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+bool isF64(Operation *op) {
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  return type && type.getElementType().isF64();
+}
+
+/// How it was decided to do the op, in the words of the pass that decided.
+std::string choiceOf(ArrayRef<Operation *> unit) {
+  Operation *op = unit.front();
+  auto chunked = [](auto op) {
+    return llvm::formatv("chunks of {0} tokens (braid-decide-chunk-size), class {1}: matrix products inside a chunk",
+                         op.getChunkSize(), stringifyLsmClass(op.getClassId()))
+        .str();
+  };
+  if (isRowsOp(op)) {
+    if (unit.size() > 1)
+      return llvm::formatv("{0} row-wise ops fused (braid-fuse-rows): one pass over the rows", unit.size());
+    return "row-wise, alone: no neighbour over the same rows could join";
+  }
+  return llvm::TypeSwitch<Operation *, std::string>(op)
+      .Case<LinearOp, LinearGradDataOp, LinearGradWeightOp>([&](auto) -> std::string {
+        return isF64(op) ? "generated: the library has no f64" : "library: a dense matrix product";
+      })
+      .Case<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>([&](auto) -> std::string {
+        return isF64(op) ? "generated: the library has no f64"
+                         : "library: one product per expert, rows known on the device";
+      })
+      .Case<LsmChunkStateOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>(chunked)
+      .Case<LsmStateScanOp, LsmStateScanGradOp>([](auto) { return "the only part in order: one step per chunk"; })
+      .Case([](LsmStepOp) { return "one token: the recurrence itself, no chunks"; })
+      .Case<AttnCausalOp, AttnCausalGradOp>(
+          [](auto) { return "online softmax over tiles of keys: no scores in memory"; })
+      .Default([](Operation *) { return "generated"; });
+}
+
+struct CountWorkPass : impl::CountWorkPassBase<CountWorkPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    int64_t maxDocuments = 1;
+    if (auto attr = module->getAttrOfType<IntegerAttr>(attrs::maxDocuments))
+      maxDocuments = attr.getInt();
+    for (auto func : module.getOps<func::FuncOp>())
+      if (!func->hasAttr(tile::kKernelAttr))
+        func.walk([&](Block *block) {
+          for (const OutlineUnit &unit : outlineUnits(*block)) {
+            Work work = workOf(unit, maxDocuments);
+            unit.front()->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(module.getContext(), workName(unit), work.flops,
+                                                                     work.bytes, choiceOf(unit)));
+          }
+        });
+  }
+};
+
+} // namespace
+} // namespace braid

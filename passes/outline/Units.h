@@ -1,0 +1,18 @@
+//===- Units.h - what Outline turns into kernels at once
+//------------------------------------------------------------===//
+#ifndef PASSES_OUTLINE_UNITS_H
+#define PASSES_OUTLINE_UNITS_H
+
+#include "passes/outline/RowsCluster.h"
+
+namespace braid {
+
+/// One model op, or the row-wise ops of one cluster.
+using OutlineUnit = llvm::SmallVector<mlir::Operation *>;
+
+/// The units of a block in order; what stays as it is in phase `kernels` is in none.
+llvm::SmallVector<OutlineUnit> outlineUnits(mlir::Block &block);
+
+} // namespace braid
+
+#endif // PASSES_OUTLINE_UNITS_H

@@ -1,0 +1,86 @@
+// FLOPs and bytes of ops from their shapes; then Outline shares them among what an op becomes.
+// RUN: braid-opt %s --split-input-file --braid-count-work | FileCheck %s
+// RUN: braid-opt %s --split-input-file --braid-count-work --braid-outline | FileCheck %s --check-prefix=SHARED
+
+// x [1, 8, 16] times [16, 32] and [16, 8]: 2 * 8 * 16 * 40 FLOPs; x once, both weights, both results: 4 * (128 + 640 + 320).
+// A weight gradient reads what the forward read and wrote, and writes both weights.
+// CHECK-LABEL: func.func @linear
+// CHECK: braid.linear %arg0, %arg1, %arg2 {cmd.work = #cmd.work<"linear", flops = 10240, bytes = 4352, "library: a dense matrix product">}
+// CHECK: braid.linear_grad_weight {{.*}} #cmd.work<"linear_grad_weight", flops = 10240, bytes = 4352,
+// The parts add up to the op; FLOPs go by the products' sizes.
+// SHARED-LABEL: func.func @linear
+// SHARED: tile.gemm %arg0, %arg1 {{.*}}#cmd.work<"linear", flops = 8192, bytes = [[B0:[0-9]+]], "library
+// SHARED: tile.gemm %arg0, %arg2 {{.*}}#cmd.work<"linear", flops = 2048, bytes = [[B1:[0-9]+]], "library
+// SHARED: tile.gemm {{.*}}#cmd.work<"linear_grad_weight", flops = 8192,
+// SHARED: tile.gemm {{.*}}#cmd.work<"linear_grad_weight", flops = 2048,
+func.func @linear(%x: tensor<1x8x16xf32>, %a: tensor<16x32xf32>, %b: tensor<16x8xf32>) -> (tensor<16x32xf32>, tensor<16x8xf32>) {
+  %y:2 = braid.linear %x, %a, %b : (tensor<1x8x16xf32>, tensor<16x32xf32>, tensor<16x8xf32>) -> (tensor<1x8x32xf32>, tensor<1x8x8xf32>)
+  %dw:2 = braid.linear_grad_weight %x cotangents(%y#0, %y#1) : (tensor<1x8x16xf32>, tensor<1x8x32xf32>, tensor<1x8x8xf32>) -> (tensor<16x32xf32>, tensor<16x8xf32>)
+  return %dw#0, %dw#1 : tensor<16x32xf32>, tensor<16x8xf32>
+}
+
+// -----
+
+// A cluster counts what enters and leaves it: x, h, w and the norm, 4 * (3 * 128 + 16); the sum stays inside. Alone, an op
+// counts all it reads and writes. The kernel is the same with and without the numbers.
+// CHECK-LABEL: func.func @rows
+// CHECK: braid.add {{.*}}cmd.work = #cmd.work<"add + rms_norm", flops = 640, bytes = 1600, "2 row-wise ops fused (braid-fuse-rows): one pass over the rows">
+// CHECK: braid.rms_norm
+// CHECK-NOT: cmd.work
+// CHECK: braid.scale {{.*}}#cmd.work<"scale", flops = 128, bytes = 1024, "row-wise, alone
+// SHARED-LABEL: func.func @rows
+// SHARED: tile.launch @rows_add_rms_norm_{{.*}}#cmd.work<"add + rms_norm", flops = 640, bytes = 1600,
+// SHARED: tile.launch @rows_scale_{{.*}}#cmd.work<"scale", flops = 128, bytes = 1024,
+func.func @rows(%x: tensor<1x8x16xf32>, %h: tensor<1x8x16xf32>, %w: tensor<16xf32>) -> tensor<1x8x16xf32> {
+  %s = braid.add %x, %h {braid.cluster = 0} : (tensor<1x8x16xf32>, tensor<1x8x16xf32>) -> tensor<1x8x16xf32>
+  %n = braid.rms_norm %s, %w {braid.cluster = 0, eps = 1.0e-6} : (tensor<1x8x16xf32>, tensor<16xf32>) -> tensor<1x8x16xf32>
+  %y = braid.scale %n {value = 2.0} : (tensor<1x8x16xf32>) -> tensor<1x8x16xf32>
+  return %y : tensor<1x8x16xf32>
+}
+
+// -----
+
+// Experts that get no row are not read: 2 rows, 8 experts of 16 x 4. Rows of an embedding, not its table.
+// CHECK-LABEL: func.func @sparse
+// CHECK: braid.embed {{.*}}#cmd.work<"embed", flops = 0, bytes = 264,
+// CHECK: braid.moe.grouped_linear {{.*}}#cmd.work<"moe.grouped_linear", flops = 256, bytes = 708, "library: one product per expert, rows known on the device">
+func.func @sparse(%tokens: tensor<1x2xi32>, %table: tensor<1000x16xf32>, %offsets: tensor<9xi32>, %w: tensor<8x16x4xf32>) -> tensor<1x2x4xf32> {
+  %x = braid.embed %tokens, %table : (tensor<1x2xi32>, tensor<1000x16xf32>) -> tensor<1x2x16xf32>
+  %y = braid.moe.grouped_linear %x offsets(%offsets) weights(%w) : (tensor<1x2x16xf32>, tensor<9xi32>, tensor<8x16x4xf32>) -> tensor<1x2x4xf32>
+  return %y : tensor<1x2x4xf32>
+}
+
+// -----
+
+// A scan of class V in one chunk of 16: K^T V is 2 K V a token; chunk_output has Q K^T and S V over (C + 1) / 2 pairs a token and
+// Q M. A table row without tokens costs nothing: one of two. In order is only 2 K V per chunk.
+// CHECK-LABEL: func.func @scan
+// CHECK: braid.lsm.chunk_state {{.*}}#cmd.work<"lsm.chunk_state", flops = 8192, {{.*}}"chunks of 16 tokens (braid-decide-chunk-size), class V: matrix products inside a chunk">
+// CHECK: braid.lsm.state_scan {{.*}}#cmd.work<"lsm.state_scan", flops = 512, bytes = 4192,
+// CHECK: braid.lsm.chunk_output {{.*}}#cmd.work<"lsm.chunk_output", flops = 21248,
+func.func @scan(%q: tensor<1x16x2x8xf32>, %v: tensor<1x16x2x16xf32>, %g: tensor<1x16x2x8xf32>, %m0: tensor<1x2x8x16xf32>, %c: tensor<1x2x4xi32>)
+    -> (tensor<1x16x2x16xf32>, tensor<1x2x8x16xf32>) {
+  %x, %p = braid.lsm.chunk_state V %q, %v log_decay(%g) chunks(%c) {chunk_size = 16 : i64} : (tensor<1x16x2x8xf32>, tensor<1x16x2x16xf32>, tensor<1x16x2x8xf32>, tensor<1x2x4xi32>) -> (tensor<1x2x2x8x16xf32>, tensor<1x2x2x8xf32>)
+  %m, %final = braid.lsm.state_scan V %x transition(%p) initial_state(%m0) chunks(%c) : (tensor<1x2x2x8x16xf32>, tensor<1x2x2x8xf32>, tensor<1x2x8x16xf32>, tensor<1x2x4xi32>) -> (tensor<1x2x2x8x16xf32>, tensor<1x2x8x16xf32>)
+  %o = braid.lsm.chunk_output V %q, %q, %v log_decay(%g) in_state(%m) chunks(%c) {chunk_size = 16 : i64, scale = 1.0} : (tensor<1x16x2x8xf32>, tensor<1x16x2x8xf32>, tensor<1x16x2x16xf32>, tensor<1x16x2x8xf32>, tensor<1x2x2x8x16xf32>, tensor<1x2x4xi32>) -> tensor<1x16x2x16xf32>
+  return %o, %final : tensor<1x16x2x16xf32>, tensor<1x2x8x16xf32>
+}
+
+// -----
+
+// Causal attention: 8 * 9 / 2 pairs a head, 4 D FLOPs each; a window of 2 leaves 15. Of a cache only the rows that came with the
+// call are counted, how full it is shows while running: 4 * (q 16 + k, v 2 * 8 + o 16 + lse 2) + 4.
+// CHECK-LABEL: func.func @attention
+// CHECK: braid.attn.causal {{.*}}#cmd.work<"attn.causal", flops = 2304,
+// CHECK: braid.attn.causal {{.*}}#cmd.work<"attn.causal", flops = 960,
+// CHECK: braid.attn.causal {{.*}}#cmd.work<"attn.causal", flops = 64, bytes = 204, "online softmax over tiles of keys: no scores in memory">
+// CHECK: braid.attn.append {{.*}}#cmd.work<"attn.append", flops = 0, bytes = 68,
+func.func @attention(%q: tensor<1x8x2x8xf32>, %k: tensor<1x8x1x8xf32>, %d: tensor<1x8xi32>, %q1: tensor<1x1x2x8xf32>, %x1: tensor<1x1x1x8xf32>, %cache: tensor<1x64x1x8xf32>,
+                     %d1: tensor<1x1xi32>) -> (tensor<1x8x2x8xf32>, tensor<1x8x2x8xf32>, tensor<1x1x2x8xf32>, tensor<1x64x1x8xf32>) {
+  %o, %lse = braid.attn.causal %q, %k, %k, %d {scale = 1.0} : (tensor<1x8x2x8xf32>, tensor<1x8x1x8xf32>, tensor<1x8x1x8xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x8xf32>, tensor<1x2x8xf32>)
+  %w, %lse1 = braid.attn.causal %q, %k, %k, %d {scale = 1.0, window = 2 : i64} : (tensor<1x8x2x8xf32>, tensor<1x8x1x8xf32>, tensor<1x8x1x8xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x8xf32>, tensor<1x2x8xf32>)
+  %values = braid.scale %cache {value = 1.0} : (tensor<1x64x1x8xf32>) -> tensor<1x64x1x8xf32>
+  %c, %lse2 = braid.attn.causal %q1, %cache, %values, %d1 {scale = 1.0, cache} : (tensor<1x1x2x8xf32>, tensor<1x64x1x8xf32>, tensor<1x64x1x8xf32>, tensor<1x1xi32>) -> (tensor<1x1x2x8xf32>, tensor<1x2x1xf32>)
+  %a = braid.attn.append %cache, %x1, %d1 : (tensor<1x64x1x8xf32>, tensor<1x1x1x8xf32>, tensor<1x1xi32>) -> tensor<1x64x1x8xf32>
+  return %o, %w, %c, %a : tensor<1x8x2x8xf32>, tensor<1x8x2x8xf32>, tensor<1x1x2x8xf32>, tensor<1x64x1x8xf32>
+}
