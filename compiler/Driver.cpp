@@ -83,8 +83,20 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJ
   return failed(module) ? OwningOpRef<ModuleOp>() : std::move(*module);
 }
 
+/// A file appears complete or not at all: what an earlier compilation wrote stays until the new one is whole.
 static bool write(StringRef path, StringRef contents) {
   std::string error;
+  if (llvm::sys::fs::is_regular_file(path) || (path != "-" && !llvm::sys::fs::exists(path))) {
+    llvm::Error failed = llvm::writeToOutput(path, [&](llvm::raw_ostream &stream) -> llvm::Error {
+      auto &file = static_cast<llvm::raw_fd_ostream &>(stream);
+      file << contents;
+      file.flush();
+      std::error_code code = file.error();
+      file.clear_error();
+      return code ? llvm::createFileError(path, code) : llvm::Error::success();
+    });
+    return failed ? fail("cannot write " + llvm::toString(std::move(failed))) : true;
+  }
   std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(path, &error);
   if (!file)
     return fail(error);

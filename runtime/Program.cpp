@@ -1,6 +1,8 @@
 #include "runtime/Program.h"
 
+#include "runtime/ContentHash.h"
 #include "runtime/ProgramChecks.h"
+#include "runtime/schema/ProgramTrailer.h"
 #include "runtime/schema/Program_generated.h"
 
 #include <cerrno>
@@ -99,6 +101,34 @@ Expected<std::shared_ptr<const Program>> Program::parse(std::vector<std::byte> b
   return Status::error(ErrorCode::corruptFile, "{}: {}", name, error.what());
 }
 
+void Program::seal(std::vector<std::byte> &flatbuffer) {
+  ContentHash hash = contentHash(flatbuffer);
+  for (uint8_t byte : schema::ProgramTrailer{flatbuffer.size(), hash.high, hash.low}.encode())
+    flatbuffer.push_back(static_cast<std::byte>(byte));
+}
+
+// The flatbuffer rules find damage to the structure; only a hash finds damage to numbers and code.
+Status Program::checkTrailer() {
+  constexpr size_t trailerBytes = schema::ProgramTrailer::bytes;
+  schema::ProgramTrailer trailer;
+  if (bytes.size() < 16 + trailerBytes ||
+      !schema::ProgramTrailer::decode(reinterpret_cast<const uint8_t *>(bytes.data()) + bytes.size() - trailerBytes,
+                                      trailer))
+    return Status::error(ErrorCode::corruptFile,
+                         "the file of {} bytes does not end with its content hash: it is truncated, or was written by "
+                         "an older braid-compile",
+                         bytes.size());
+  if (trailer.size != bytes.size() - trailerBytes)
+    return Status::error(ErrorCode::corruptFile, "the file is damaged: it has {} bytes, but was written with {}",
+                         bytes.size(), trailer.size + trailerBytes);
+  bytes.resize(bytes.size() - trailerBytes);
+  ContentHash written{trailer.hashHigh, trailer.hashLow}, found = contentHash(bytes);
+  if (found != written)
+    return Status::error(ErrorCode::corruptFile, "the file is damaged: its content hash is {}, but was {} when written",
+                         found.hex(), written.hex());
+  return Status::success();
+}
+
 Status Program::read() {
   auto *data = reinterpret_cast<const uint8_t *>(bytes.data());
   if (bytes.size() < 16)
@@ -109,6 +139,8 @@ Status Program::read() {
   if (!schema::ProgramBufferHasIdentifier(data))
     return Status::error(ErrorCode::corruptFile, "not a Braid program: the file identifier is not {}",
                          schema::ProgramIdentifier());
+  BRAID_TRY(checkTrailer());
+  data = reinterpret_cast<const uint8_t *>(bytes.data());
   // A table takes at least 8 bytes in an honest file; shared tables may not make the walk longer than that.
   auto maxTables = static_cast<flatbuffers::uoffset_t>(std::max<size_t>(1 << 16, bytes.size() / 8));
   flatbuffers::Verifier verifier(data, bytes.size(), 64, maxTables);

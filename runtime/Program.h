@@ -1,7 +1,7 @@
 // Program: an immutable, verified program file (runtime/schema/Program.fbs), shared by all sessions that execute it.
-// load() checks the flatbuffer and every semantic rule (indices, ranges of buffers over all repeats, arguments, shapes,
-// the hash of the code, CPU features), so that what it returns can be executed without further questions. A malformed
-// file gives an error that names the command and the buffer; it never crashes.
+// load() checks the content hash of the file, the flatbuffer and every semantic rule (indices, ranges of buffers over
+// all repeats, arguments, shapes, the hash of the code, CPU features), so that what it returns can be executed without
+// further questions. A malformed file gives an error that names the command and the buffer; it never crashes.
 #pragma once
 
 #include "runtime/Expected.h"
@@ -96,6 +96,8 @@ public:
   static Expected<std::shared_ptr<const Program>> load(const std::string &path);
   // The same on a file's bytes; `name` stands in errors for the path.
   static Expected<std::shared_ptr<const Program>> parse(std::vector<std::byte> bytes, const std::string &name);
+  // Appends the trailer of a complete file to a flatbuffer (the compiler does it for the files it writes).
+  static void seal(std::vector<std::byte> &flatbuffer);
   ~Program();
 
   const std::string &path() const { return filePath; }
@@ -129,8 +131,9 @@ public:
 private:
   Program() = default;
   Status read();
+  Status checkTrailer();
 
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> bytes; // the flatbuffer, its trailer removed
   const schema::Program *root = nullptr;
   std::string filePath, programName, targetName;
   uint32_t fileVersion = 0;

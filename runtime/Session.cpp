@@ -104,7 +104,8 @@ Status Session::Impl::create() {
 
   int threads = options.threads;
   if (threads <= 0)
-    threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.worldSize);
+    threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / options.worldSize, 1,
+                         ThreadPool::maxThreads);
   BRAID_TRY(arenas.allocate(program->arenas()));
   if (!program->code().empty()) {
     BRAID_ASSIGN(kernels, KernelLibrary::load(program->code(), program->file().code()->name()->str()));

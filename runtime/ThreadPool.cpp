@@ -110,8 +110,8 @@ struct ThreadPool::Impl {
 ThreadPool::ThreadPool(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
 
 Expected<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, size_t stackBytes) {
-  if (threads < 1 || threads > 4096)
-    return Status::error("a thread pool needs 1 to 4096 threads, not {}", threads);
+  if (threads < 1 || threads > maxThreads)
+    return Status::error("{} threads per rank; valid: 1 to {}", threads, maxThreads);
   auto impl = std::make_unique<Impl>();
   impl->threads = threads;
   impl->workers.reserve(threads - 1);

@@ -17,6 +17,8 @@ inline constexpr size_t kernelStackBytes = size_t(64) << 20;
 
 class ThreadPool {
 public:
+  static constexpr int maxThreads = 256; // a stack each; more than the cores of one socket
+
   // `threads` counts the thread that calls parallelFor, which takes part 0; threads - 1 are started.
   static Expected<std::unique_ptr<ThreadPool>> create(int threads, size_t stackBytes = kernelStackBytes);
   ~ThreadPool();

@@ -6,11 +6,13 @@
 #include "dialects/tile/TileDialect.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/lower/KernelSignature.h"
+#include "runtime/schema/ProgramTrailer.h"
 #include "runtime/schema/Program_generated.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/SHA256.h"
+#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 using namespace braid;
@@ -386,5 +388,7 @@ FailureOr<std::vector<uint8_t>> braid::writeProgram(ModuleOp module, const Progr
   fb::Verifier verifier(bytes->data(), bytes->size(), /*max_depth=*/64, /*max_tables=*/1u << 28);
   if (!schema::VerifyProgramBuffer(verifier))
     return module.emitError("the written program does not verify"), failure();
+  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(*bytes);
+  llvm::append_range(*bytes, schema::ProgramTrailer{bytes->size(), hash.high64, hash.low64}.encode());
   return bytes;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,6 +86,18 @@ Expected<std::string> readTextFile(const std::string &path) {
   return text;
 }
 
+Expected<FileContent> fileContent(const std::string &path) {
+  BRAID_ASSIGN(InputFile file, InputFile::open(path));
+  std::vector<std::byte> block(std::min<uint64_t>(file.size(), 1 << 20));
+  ContentHasher hasher;
+  for (uint64_t at = 0; at < file.size(); at += block.size()) {
+    auto part = std::span(block).first(std::min<uint64_t>(block.size(), file.size() - at));
+    BRAID_TRY(file.read(at, part));
+    hasher.add(part);
+  }
+  return FileContent{file.size(), hasher.hash()};
+}
+
 // ---- Writing --------------------------------------------------------------------------------------------------------
 
 Expected<OutputFile> OutputFile::open(const std::string &path, int flags) {
@@ -150,6 +163,39 @@ Status writeFileAtomic(const std::string &path, std::string_view text) {
   return syncDirectory(parent.empty() ? "." : parent);
 }
 
+// ---- Locks ----------------------------------------------------------------------------------------------------------
+
+Expected<DirectoryLock> DirectoryLock::acquire(const std::string &directory) {
+  std::string path = directory + "/.lock";
+  int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0)
+    return systemError(path, "create", errno);
+  DirectoryLock lock(descriptor);
+  int failed;
+  do
+    failed = ::flock(descriptor, LOCK_EX | LOCK_NB);
+  while (failed != 0 && errno == EINTR);
+  if (failed != 0 && errno == EWOULDBLOCK) {
+    char text[32] = {};
+    ssize_t length = ::pread(descriptor, text, sizeof(text) - 1, 0);
+    long holder = length > 0 ? std::strtol(text, nullptr, 10) : 0;
+    return Status::error(ErrorCode::ioError, "{}: another training run{} writes its checkpoints there", directory,
+                         holder > 0 ? fmt::format(" (process {})", holder) : "");
+  }
+  // A file system without locks cannot help; refusing to train on it would not either.
+  if (failed != 0 && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
+    return systemError(path, "lock", errno);
+  // Who holds it, for the message above. Only that: an error here costs nothing.
+  std::string holder = fmt::format("{:<20}\n", ::getpid());
+  [[maybe_unused]] ssize_t put = ::pwrite(descriptor, holder.data(), holder.size(), 0);
+  return lock;
+}
+
+DirectoryLock::~DirectoryLock() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
 // ---- Directories ----------------------------------------------------------------------------------------------------
 
 Status makeDirectories(const std::string &path) {
@@ -174,6 +220,18 @@ Status renamePath(const std::string &from, const std::string &to) {
   if (::rename(from.c_str(), to.c_str()) != 0)
     return systemError(from, fmt::format("rename to {}", to).c_str(), errno);
   return Status::success();
+}
+
+Status exchangePaths(const std::string &fresh, const std::string &old) {
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) == 0)
+    return Status::success();
+  if (errno != EINVAL && errno != ENOSYS)
+    return systemError(fresh, fmt::format("exchange with {}", old).c_str(), errno);
+  std::string aside = fresh + ".old";
+  BRAID_TRY(removeAll(aside));
+  BRAID_TRY(renamePath(old, aside));
+  BRAID_TRY(renamePath(fresh, old));
+  return renamePath(aside, fresh);
 }
 
 Status removeAll(const std::string &path) {

@@ -2,6 +2,7 @@
 // is either the old one or the complete new one).
 #pragma once
 
+#include "runtime/ContentHash.h"
 #include "runtime/Expected.h"
 
 #include <cstddef>
@@ -37,6 +38,13 @@ private:
   uint64_t fileSize = 0;
 };
 
+// What a file should hold, or does.
+struct FileContent {
+  uint64_t bytes = 0;
+  ContentHash hash;
+};
+Expected<FileContent> fileContent(const std::string &path);
+
 // A new (or truncated) file. close() reports what the destructor cannot; sync() makes the bytes durable.
 class OutputFile {
 public:
@@ -64,10 +72,32 @@ private:
 // Writes beside `path`, makes it durable and renames it over `path`.
 Status writeFileAtomic(const std::string &path, std::string_view text);
 
+// Keeps other processes from writing a directory: a lock on its file `.lock`, which the kernel drops when the holder
+// ends, however it ends. The file itself stays.
+class DirectoryLock {
+public:
+  // An error when another process (or another lock of this one) holds it.
+  static Expected<DirectoryLock> acquire(const std::string &directory);
+  DirectoryLock(DirectoryLock &&other) noexcept : descriptor(std::exchange(other.descriptor, -1)) {}
+  DirectoryLock &operator=(DirectoryLock &&other) noexcept {
+    std::swap(descriptor, other.descriptor);
+    return *this;
+  }
+  ~DirectoryLock();
+
+private:
+  explicit DirectoryLock(int descriptor) : descriptor(descriptor) {}
+
+  int descriptor;
+};
+
 Status makeDirectories(const std::string &path);
 // Makes the names in a directory durable (after creating or renaming files in it).
 Status syncDirectory(const std::string &path);
 Status renamePath(const std::string &from, const std::string &to);
+// Puts `fresh` in the place of `old`, which ends up at the name of `fresh`. At once where the file system can do that;
+// otherwise `old` is away for a moment.
+Status exchangePaths(const std::string &fresh, const std::string &old);
 // Removes a file or a directory with all it holds; one that does not exist is success.
 Status removeAll(const std::string &path);
 // Names (not paths) in a directory, sorted.

@@ -164,7 +164,7 @@ Status SafetensorsWriter::add(std::string name, DType dtype, std::vector<int64_t
   return Status::success();
 }
 
-Status SafetensorsWriter::write(const std::string &path) const {
+Expected<FileContent> SafetensorsWriter::write(const std::string &path) const {
   std::vector<const std::pair<const std::string, Tensor> *> order;
   for (const auto &tensor : tensors)
     order.push_back(&tensor);
@@ -191,11 +191,21 @@ Status SafetensorsWriter::write(const std::string &path) const {
     length.push_back(static_cast<char>((text.size() >> (8 * i)) & 0xff));
 
   BRAID_ASSIGN(OutputFile file, OutputFile::create(path));
-  BRAID_TRY(file.write(length + text));
+  FileContent content;
+  ContentHasher hasher;
+  auto write = [&](std::span<const std::byte> bytes) {
+    content.bytes += bytes.size();
+    hasher.add(bytes);
+    return file.write(bytes);
+  };
+  length += text;
+  BRAID_TRY(write(std::as_bytes(std::span(length))));
   for (auto *tensor : order)
-    BRAID_TRY(file.write(tensor->second.data));
+    BRAID_TRY(write(tensor->second.data));
   BRAID_TRY(file.sync());
-  return file.close();
+  BRAID_TRY(file.close());
+  content.hash = hasher.hash();
+  return content;
 }
 
 } // namespace braid::runtime

@@ -3,6 +3,7 @@
 // wide types first, so that every tensor is aligned to its elements.
 #pragma once
 
+#include "runtime/ContentHash.h"
 #include "runtime/Program.h"
 #include "runtime/io/File.h"
 
@@ -46,7 +47,8 @@ public:
   void setMetadata(std::string key, std::string value);
   Status add(std::string name, DType dtype, std::vector<int64_t> shape, std::span<const std::byte> data);
   bool empty() const { return tensors.empty(); }
-  Status write(const std::string &path) const;
+  // Returns the size and hash of what it wrote.
+  Expected<FileContent> write(const std::string &path) const;
 
 private:
   struct Tensor {

@@ -4,7 +4,9 @@
 #include "runtime/io/Shape.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <filesystem>
 #include <set>
 
 namespace braid::runtime {
@@ -75,11 +77,18 @@ Expected<std::string> resolveCheckpoint(const std::string &path) {
 
 namespace {
 
-Status writeRankFiles(Rank &rank, const std::string &directory) {
+constexpr Role savedRoles[] = {Role::parameter, Role::moment};
+
+// The contents of a rank's files, as ranks tell each other; without bytes: no such file.
+using RankFiles = std::array<FileContent, std::size(savedRoles)>;
+
+Expected<RankFiles> writeRankFiles(Rank &rank, const std::string &directory) {
   Session &session = rank.session();
   uint32_t index = static_cast<uint32_t>(rank.index()), ranks = static_cast<uint32_t>(rank.worldSize());
   BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(rank.program(), index, /*moments=*/true));
-  for (Role role : {Role::parameter, Role::moment}) {
+  RankFiles files;
+  for (size_t i = 0; i < files.size(); ++i) {
+    Role role = savedRoles[i];
     SafetensorsWriter writer;
     writer.setMetadata("format", "pt"); // what safetensors readers of other frameworks expect to find
     for (const LogicalTensor &tensor : tensors) {
@@ -88,13 +97,15 @@ Status writeRankFiles(Rank &rank, const std::string &directory) {
       TensorView view = session.tensor(*tensor.info).layer(tensor.layer);
       BRAID_TRY(writer.add(tensor.name, tensor.info->dtype, tensor.localShape, {view.data, view.bytes}));
     }
-    if (!writer.empty())
-      BRAID_TRY(writer.write(directory + "/" + fileName(role, index, ranks)));
+    if (!writer.empty()) {
+      BRAID_ASSIGN(files[i], writer.write(directory + "/" + fileName(role, index, ranks)));
+    }
   }
-  return Status::success();
+  return files;
 }
 
-Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointState &state) {
+Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointState &state,
+                                    std::span<const RankFiles> files) {
   CheckpointIndex index;
   index.state = state;
   index.program = program.name();
@@ -102,6 +113,9 @@ Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointStat
   index.modelJson = program.metadata("model_json").value_or("");
   uint32_t ranks = program.mesh().worldSize();
   for (uint32_t rank = 0; rank < ranks; ++rank) {
+    for (size_t i = 0; i < std::size(savedRoles); ++i)
+      if (files[rank][i].bytes > 0)
+        index.files.emplace(fileName(savedRoles[i], rank, ranks), files[rank][i]);
     BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(program, rank, /*moments=*/true));
     for (LogicalTensor &tensor : tensors) {
       if (!tensor.owned)
@@ -117,15 +131,12 @@ Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointStat
   return index;
 }
 
-// A directory of the same step can only be left over from a run that was not resumed; it makes room.
+// A directory of the same step is left over from a run that was killed before `latest` named it; it makes room.
 Status publish(const std::string &directory, const std::string &temporary, uint64_t step) {
   std::string name = checkpointName(step), target = directory + "/" + name;
   if (pathExists(target)) {
-    std::string old = directory + "/" + std::string(temporaryPrefix) + "old-" + name;
-    BRAID_TRY(removeAll(old));
-    BRAID_TRY(renamePath(target, old));
-    BRAID_TRY(renamePath(temporary, target));
-    BRAID_TRY(removeAll(old));
+    BRAID_TRY(exchangePaths(temporary, target));
+    BRAID_TRY(removeAll(temporary));
   } else {
     BRAID_TRY(renamePath(temporary, target));
   }
@@ -137,28 +148,30 @@ Status prune(const std::string &directory, uint64_t newest, int keep) {
   BRAID_ASSIGN(std::vector<uint64_t> steps, listCheckpoints(directory));
   std::erase_if(steps, [&](uint64_t step) { return step >= newest; });
   size_t others = static_cast<size_t>(std::max(keep, 1)) - 1;
-  for (size_t i = 0; i + others < steps.size(); ++i)
-    BRAID_TRY(removeAll(directory + "/" + checkpointName(steps[i])));
+  for (size_t i = 0; i + others < steps.size(); ++i) {
+    // What has the name of a checkpoint is complete, also while it is being removed.
+    std::string name = checkpointName(steps[i]), old = directory + "/" + std::string(temporaryPrefix) + "old-" + name;
+    BRAID_TRY(removeAll(old));
+    BRAID_TRY(renamePath(directory + "/" + name, old));
+    BRAID_TRY(removeAll(old));
+  }
   return Status::success();
 }
 
-} // namespace
-
-Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep) {
-  std::string temporary = directory + "/" + std::string(temporaryPrefix) + checkpointName(state.step);
+Status writeCheckpoint(Rank &rank, const std::string &directory, const std::string &temporary,
+                       const CheckpointState &state, int keep) {
   if (rank.isFirst()) {
     BRAID_TRY(makeDirectories(directory));
-    BRAID_ASSIGN(std::vector<std::string> names, listDirectory(directory));
-    for (const std::string &name : names) // left by runs that were killed while they saved
-      if (name.starts_with(temporaryPrefix))
-        BRAID_TRY(removeAll(directory + "/" + name));
+    BRAID_TRY(removeUnfinished(directory));
     BRAID_TRY(makeDirectories(temporary));
   }
   BRAID_TRY(rank.barrier("checkpoint directory"));
-  BRAID_TRY(writeRankFiles(rank, temporary));
-  BRAID_TRY(rank.barrier("checkpoint files"));
+  BRAID_ASSIGN(RankFiles own, writeRankFiles(rank, temporary));
+  std::vector<RankFiles> files(static_cast<size_t>(rank.worldSize()));
+  BRAID_TRY(
+      rank.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(files)), "checkpoint files"));
   if (rank.isFirst()) {
-    BRAID_ASSIGN(CheckpointIndex index, makeIndex(rank.program(), state));
+    BRAID_ASSIGN(CheckpointIndex index, makeIndex(rank.program(), state, files));
     std::string text = index.toJson();
     // The rules of loading hold before anything is replaced: shards that do not cover a tensor end here.
     BRAID_TRY(CheckpointIndex::parse(text, temporary + "/index.json").status());
@@ -168,6 +181,25 @@ Status saveCheckpoint(Rank &rank, const std::string &directory, const Checkpoint
     BRAID_TRY(prune(directory, state.step, keep));
   }
   return rank.barrier("checkpoint");
+}
+
+} // namespace
+
+Status removeUnfinished(const std::string &directory) {
+  BRAID_ASSIGN(std::vector<std::string> names, listDirectory(directory));
+  for (const std::string &name : names)
+    if (name.starts_with(temporaryPrefix) || name == "latest.tmp")
+      BRAID_TRY(removeAll(directory + "/" + name));
+  return Status::success();
+}
+
+Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep) {
+  std::string temporary = directory + "/" + std::string(temporaryPrefix) + checkpointName(state.step);
+  Status status = writeCheckpoint(rank, directory, temporary, state, keep);
+  // What was begun takes room that a full disk does not have.
+  if (!status.ok() && rank.isFirst())
+    (void)removeAll(temporary).ok();
+  return status;
 }
 
 // ---- Loading --------------------------------------------------------------------------------------------------------
@@ -210,9 +242,10 @@ public:
   Loader(Rank &rank, std::string directory) : rank(rank), directory(std::move(directory)) {}
 
   Expected<CheckpointState> load(bool weightsOnly) {
-    std::string path = directory + "/index.json";
-    BRAID_ASSIGN(std::string text, readTextFile(path));
-    BRAID_ASSIGN(CheckpointIndex index, CheckpointIndex::parse(text, path));
+    auto parsed = readIndex();
+    if (!parsed)
+      return withEarlier(parsed.status());
+    CheckpointIndex index = *std::move(parsed);
     uint32_t rankIndex = static_cast<uint32_t>(rank.index());
     // A program that only serves has no moments to fill.
     weightsOnly |= std::none_of(rank.program().tensors().begin(), rank.program().tensors().end(),
@@ -220,11 +253,35 @@ public:
     BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(rank.program(), rankIndex, !weightsOnly));
     BRAID_TRY(checkNames(index, tensors, weightsOnly));
     for (const LogicalTensor &tensor : tensors)
-      BRAID_TRY(fill(tensor, index.tensors.find(tensor.name)->second));
+      BRAID_TRY(fill(tensor, index, index.tensors.find(tensor.name)->second));
     return index.state;
   }
 
 private:
+  Expected<CheckpointIndex> readIndex() const {
+    std::string path = directory + "/index.json";
+    BRAID_ASSIGN(std::string text, readTextFile(path));
+    return CheckpointIndex::parse(text, path);
+  }
+
+  // A damaged checkpoint is not the end when an earlier one is beside it.
+  Status withEarlier(const Status &status) const {
+    std::filesystem::path own = directory;
+    if (!own.has_filename())
+      own = own.parent_path(); // "c/step-00000100/"
+    std::optional<uint64_t> step = stepOf(own.filename().string());
+    std::string parent = own.has_parent_path() ? own.parent_path().string() : ".";
+    auto all = listCheckpoints(parent);
+    if (!step || !all)
+      return status;
+    std::erase_if(*all, [&](uint64_t other) { return other >= *step; });
+    if (all->empty())
+      return status;
+    return Status::error(status.code(),
+                         "{}; an earlier checkpoint is {}/{}: to go on from it, move {} and {}/latest away",
+                         status.message(), parent, checkpointName(all->back()), own.string(), parent);
+  }
+
   Status checkNames(const CheckpointIndex &index, const std::vector<LogicalTensor> &tensors, bool weightsOnly) {
     std::set<std::string_view> wanted;
     std::string_view missing, extra;
@@ -248,7 +305,7 @@ private:
 
   static std::string others(size_t count) { return count == 1 ? "" : fmt::format(" (and {} more)", count - 1); }
 
-  Status fill(const LogicalTensor &tensor, const CheckpointTensor &saved) {
+  Status fill(const LogicalTensor &tensor, const CheckpointIndex &index, const CheckpointTensor &saved) {
     if (saved.role != tensor.info->role)
       return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' is saved as a {}, but is a {} of the program",
                            directory, tensor.name, toString(saved.role), toString(tensor.info->role));
@@ -261,7 +318,7 @@ private:
                            tensor.name, formatShape(saved.shape), formatShape(tensor.shape));
     TensorView view = rank.session().tensor(*tensor.info).layer(tensor.layer);
     for (const CheckpointPiece &piece : saved.pieces) {
-      BRAID_ASSIGN(const SafetensorsFile *file, open(piece.file));
+      BRAID_ASSIGN(const SafetensorsFile *file, open(piece.file, index.files.find(piece.file)->second));
       const SafetensorsEntry *entry = file->find(tensor.name);
       if (!entry)
         return Status::error(ErrorCode::corruptFile, "{}: lacks tensor '{}', which index.json places there",
@@ -288,10 +345,24 @@ private:
     return Status::success();
   }
 
-  Expected<const SafetensorsFile *> open(const std::string &name) {
+  Expected<const SafetensorsFile *> open(const std::string &name, const FileContent &written) {
+    auto opened = openFile(name, written);
+    return opened ? opened : withEarlier(opened.status());
+  }
+
+  // Each file is read once to check its hash; the tensors come out of the page cache then.
+  Expected<const SafetensorsFile *> openFile(const std::string &name, const FileContent &written) {
     auto found = files.find(name);
     if (found == files.end()) {
-      BRAID_ASSIGN(SafetensorsFile file, SafetensorsFile::open(directory + "/" + name));
+      std::string path = directory + "/" + name;
+      BRAID_ASSIGN(FileContent content, fileContent(path));
+      if (content.bytes != written.bytes)
+        return Status::error(ErrorCode::corruptFile, "{}: has {} bytes, but index.json says {}", path, content.bytes,
+                             written.bytes);
+      if (content.hash != written.hash)
+        return Status::error(ErrorCode::corruptFile, "{}: is damaged: its content hash is {}, but index.json says {}",
+                             path, content.hash.hex(), written.hash.hex());
+      BRAID_ASSIGN(SafetensorsFile file, SafetensorsFile::open(path));
       found = files.emplace(name, std::move(file)).first;
     }
     return &found->second;

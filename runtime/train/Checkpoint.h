@@ -14,6 +14,9 @@ Expected<std::string> resolveCheckpoint(const std::string &path);
 Expected<std::vector<uint64_t>> listCheckpoints(const std::string &directory);
 std::string checkpointName(uint64_t step); // step-00000123
 
+// Removes what runs left behind that were killed while they saved. The caller is the only writer of the directory.
+Status removeUnfinished(const std::string &directory);
+
 // Collective. Writes parameters and moments, moves `latest`, then removes all but the newest `keep` checkpoints.
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep);
 

@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view formatName = "braid-checkpoint";
-constexpr uint64_t formatVersion = 1;
+constexpr uint64_t formatVersion = 2; // 1 had no hashes
 
 std::optional<DType> parseDType(std::string_view name) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8})
@@ -160,7 +160,36 @@ std::string CheckpointIndex::toJson() const {
     text += separator + Json(name).dump(-1, ' ', false, Json::error_handler_t::replace) + ": " + tensor.dump();
     separator = ",\n  ";
   }
-  return text + "\n }\n}\n";
+  text += "\n },\n \"files\": {";
+  separator = "\n  ";
+  for (const auto &[name, content] : files) {
+    text +=
+        fmt::format("{}{}: {{\"bytes\":{},\"hash\":\"{}\"}}", separator,
+                    Json(name).dump(-1, ' ', false, Json::error_handler_t::replace), content.bytes, content.hash.hex());
+    separator = ",\n  ";
+  }
+  return seal(text + "\n }\n}\n");
+}
+
+constexpr std::string_view sealBegin = ",\n \"content_hash\": \"", sealEnd = "\"\n}\n";
+
+std::string CheckpointIndex::seal(std::string json) {
+  json.resize(json.size() - 3); // "\n}\n"
+  std::string hash = contentHash(std::as_bytes(std::span(json))).hex();
+  return fmt::format("{}{}{}{}", json, sealBegin, hash, sealEnd);
+}
+
+static Status checkSeal(std::string_view text) {
+  constexpr size_t digits = 32, sealBytes = sealBegin.size() + digits + sealEnd.size();
+  std::string_view sealed = text.size() < sealBytes ? "" : text.substr(text.size() - sealBytes);
+  if (!sealed.starts_with(sealBegin) || !sealed.ends_with(sealEnd))
+    return Status::error(ErrorCode::corruptFile, "does not end with its content_hash: it is truncated or was changed");
+  std::string_view content = text.substr(0, text.size() - sealBytes), written = sealed.substr(sealBegin.size(), digits);
+  std::string found = contentHash(std::as_bytes(std::span(content))).hex();
+  if (found != written)
+    return Status::error(ErrorCode::corruptFile, "is damaged or was changed: its content hash is {}, but was {}", found,
+                         written);
+  return Status::success();
 }
 
 Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const std::string &path) {
@@ -176,9 +205,11 @@ Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const st
   top.read("version", version);
   if (status.ok() && format != formatName)
     return Status::error(ErrorCode::corruptFile, "{}: format is '{}', not '{}'", path, format, formatName);
-  if (status.ok() && (version < 1 || version > formatVersion))
-    return Status::error(ErrorCode::unsupported, "{}: version {}, but this build reads 1 to {}", path, version,
+  if (status.ok() && version != formatVersion)
+    return Status::error(ErrorCode::unsupported, "{}: version {}, but this build reads version {}", path, version,
                          formatVersion);
+  if (Status intact = checkSeal(text); status.ok() && !intact.ok())
+    return intact.withContext(path);
   CheckpointState &state = index.state;
   top.read("program", index.program);
   top.read("tokenizer", index.tokenizer);
@@ -195,12 +226,30 @@ Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const st
   if (auto model = json.find("model"); model != json.end())
     index.modelJson =
         model->is_string() ? model->get<std::string>() : model->dump(-1, ' ', false, Json::error_handler_t::replace);
+  auto files = json.find("files");
+  if (files == json.end() || !files->is_object())
+    top.fail("files", "an object");
   auto tensors = json.find("tensors");
   if (tensors == json.end() || !tensors->is_object())
     top.fail("tensors", "an object");
   if (!status.ok())
     return status.withContext(path);
 
+  for (const auto &item : files->items()) {
+    uint64_t bytes = 0;
+    std::string hash;
+    if (!item.value().is_object())
+      return Status::error(ErrorCode::corruptFile, "{}: files['{}'] must be an object", path, item.key());
+    Reader reader(item.value(), fmt::format("files['{}'].", item.key()), status);
+    reader.read("bytes", bytes);
+    reader.read("hash", hash);
+    std::optional<ContentHash> known = ContentHash::parse(hash);
+    if (!known)
+      reader.fail("hash", "32 hexadecimal digits");
+    if (!status.ok())
+      return status.withContext(path);
+    index.files.emplace(item.key(), FileContent{bytes, *known});
+  }
   for (const auto &item : tensors->items()) {
     std::string at = fmt::format("tensors['{}'].", item.key());
     const nlohmann::json &value = item.value();
@@ -238,6 +287,10 @@ Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const st
     }
     if (!status.ok())
       return status.withContext(path);
+    for (const CheckpointPiece &piece : tensor.pieces)
+      if (isPlainName(piece.file) && !index.files.count(piece.file))
+        return Status::error(ErrorCode::corruptFile, "{}: tensors['{}']: its file '{}' is not among the files", path,
+                             item.key(), piece.file);
     if (Status covered = checkPieces(tensor); !covered.ok())
       return covered.withContext(fmt::format("{}: tensors['{}']", path, item.key()));
     index.tensors.emplace(item.key(), std::move(tensor));

@@ -1,15 +1,19 @@
 // index.json of a checkpoint: logical tensors (per layer, global shapes) and the pieces that make them up, so that any
 // mesh can read what any other mesh wrote; and where training stood.
 //
-//   {"format": "braid-checkpoint", "version": 1, "program": "...", "step": 123, "data_position": 984, "seed": 1, ...,
+//   {"format": "braid-checkpoint", "version": 2, "program": "...", "step": 123, "data_position": 984, "seed": 1, ...,
 //    "tensors": {"layers.3.lsm.wq": {"role": "parameter", "dtype": "f32", "shape": [64, 64],
 //                                    "pieces": [{"file": "model.safetensors", "offset": [0, 0], "shape": [64, 64]}]},
-//                "layers.3.lsm.wq.first": {"role": "moment", ...}, ...}}
+//                "layers.3.lsm.wq.first": {"role": "moment", ...}, ...},
+//    "files": {"model.safetensors": {"bytes": 16520, "hash": "99aa06d3014798d86001c324468d497f"}, ...},
+//    "content_hash": "06b05ab6733a618578af5f94892f3950"}
 //
-// Inside its file a piece has the logical name of its tensor.
+// Inside its file a piece has the logical name of its tensor. Hashes are XXH3 with 128 bits, as `xxhsum -H2` prints
+// them: of the files, and in the last line of all that stands before it.
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/io/File.h"
 
 #include <map>
 
@@ -43,8 +47,11 @@ struct CheckpointIndex {
   CheckpointState state;
   std::string program, tokenizer, modelJson;
   std::map<std::string, CheckpointTensor, std::less<>> tensors;
+  std::map<std::string, FileContent, std::less<>> files; // every file that a piece names
 
   std::string toJson() const;
+  // Adds the line with the content hash to a JSON object whose last line is "}".
+  static std::string seal(std::string json);
   // Checks everything that can be checked without the files: types, bounds, and that the pieces of every tensor cover
   // it exactly once. `path` is for errors.
   static Expected<CheckpointIndex> parse(std::string_view text, const std::string &path);

@@ -27,6 +27,14 @@ Expected<bool> Rank::any(bool flag, const char *name) {
   return value != 0;
 }
 
+Status Rank::gather(std::span<const std::byte> own, std::span<std::byte> all, const char *name) {
+  assert(all.size() == own.size() * static_cast<size_t>(worldSize()));
+  if (comm && worldSize() > 1)
+    return comm->world().allGather(own.data(), all.data(), own.size(), name);
+  std::copy(own.begin(), own.end(), all.begin());
+  return Status::success();
+}
+
 Status runRanks(std::shared_ptr<const Program> program, const RankOptions &options,
                 const std::function<Status(Rank &)> &body) {
   uint32_t needed = program->mesh().worldSize();

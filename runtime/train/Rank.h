@@ -24,6 +24,8 @@ public:
 
   // Collective. True when `flag` is true on any rank; also a barrier. `name` appears in errors.
   Expected<bool> any(bool flag, const char *name);
+  // Collective. `all` receives the bytes of every rank, in rank order.
+  Status gather(std::span<const std::byte> own, std::span<std::byte> all, const char *name);
   Status barrier(const char *name) { return any(false, name).status(); }
 
 private:

@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double defaultLearningRate = 1e-3;
 constexpr double defaultMinimumShare = 0.1; // of the learning rate
+constexpr double maxLearningRate = 100;     // a step of AdamW moves a weight by about as much
 
 uint64_t fnv1a(std::span<const uint8_t> bytes) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -60,6 +61,7 @@ private:
   std::optional<TensorView> auxLossOutput, expertCountsOutput;
   std::optional<Evaluator> evaluator;
 
+  std::optional<DirectoryLock> lock; // rank 0, while it may write checkpoints
   CheckpointState state;
   LearningRateSchedule schedule;
   std::optional<WindowOrder> order;
@@ -120,9 +122,11 @@ Status Trainer::chooseSettings() {
   state.learningRate = options.learningRate.value_or(state.learningRate);
   state.minLearningRate = options.minLearningRate.value_or(state.minLearningRate);
   state.warmupSteps = options.warmupSteps.value_or(state.warmupSteps);
-  if (!(state.learningRate > 0) || !(state.minLearningRate >= 0) || state.minLearningRate > state.learningRate)
-    return Status::error("the learning rate must be positive and at least its minimum: {} and {} were given",
-                         state.learningRate, state.minLearningRate);
+  if (!(state.learningRate > 0) || !(state.learningRate <= maxLearningRate))
+    return Status::error("the learning rate is {}; valid: above 0, up to {}", state.learningRate, maxLearningRate);
+  if (!(state.minLearningRate >= 0) || state.minLearningRate > state.learningRate)
+    return Status::error("the minimum of the learning rate is {}; valid: 0 to the learning rate, {}",
+                         state.minLearningRate, state.learningRate);
   schedule = {state.learningRate, state.minLearningRate, state.warmupSteps, options.steps};
   return Status::success();
 }
@@ -163,16 +167,16 @@ Status Trainer::start() {
   if (options.resume && options.checkpointDir.empty())
     return Status::error("to resume, name the checkpoint directory");
   if (!options.checkpointDir.empty()) {
-    BRAID_ASSIGN(std::vector<uint64_t> existing, listCheckpoints(options.checkpointDir));
-    BRAID_TRY(rank.barrier("checkpoint list")); // before rank 0 could write one
-    // A directory that cannot be written must show now, not after the last step.
+    // A directory that cannot be written, or that another run writes, must show now, not after the last step.
     if (rank.isFirst()) {
       BRAID_TRY(makeDirectories(options.checkpointDir));
       BRAID_TRY(syncDirectory(options.checkpointDir));
-      if (::access(options.checkpointDir.c_str(), W_OK) != 0)
-        return Status::error(ErrorCode::ioError, "{}: checkpoints cannot be written there: permission denied",
-                             options.checkpointDir);
+      BRAID_ASSIGN(lock, DirectoryLock::acquire(options.checkpointDir));
+      BRAID_TRY(removeUnfinished(options.checkpointDir));
     }
+    BRAID_TRY(rank.barrier("checkpoint directory")); // the list is read under the lock,
+    BRAID_ASSIGN(std::vector<uint64_t> existing, listCheckpoints(options.checkpointDir));
+    BRAID_TRY(rank.barrier("checkpoint list")); // and before rank 0 could write one
     if (!existing.empty() && !options.resume)
       return Status::error(
           "{} already holds a checkpoint of step {}: resume from it (--resume), or choose another directory",
@@ -278,7 +282,12 @@ Status Trainer::evaluateHeldout(bool last) {
 Status Trainer::save() {
   if (options.checkpointDir.empty() || lastSaved == state.step)
     return Status::success();
-  BRAID_TRY(saveCheckpoint(rank, options.checkpointDir, state, options.keep));
+  if (Status saved = saveCheckpoint(rank, options.checkpointDir, state, options.keep); !saved.ok()) {
+    std::string kept =
+        result.checkpoint.empty() ? "no checkpoint was saved before" : "the last checkpoint is " + result.checkpoint;
+    return Status::error(saved.code(), "the checkpoint of step {} was not saved: {}; {}", state.step, saved.message(),
+                         kept);
+  }
   lastSaved = state.step;
   result.checkpoint = options.checkpointDir + "/" + checkpointName(state.step);
   return Status::success();

@@ -1,3 +1,4 @@
+#include "runtime/ContentHash.h"
 #include "runtime/Program.h"
 #include "runtime/Sha256.h"
 #include "runtime/ThreadPool.h"
@@ -41,6 +42,22 @@ TEST(Sha256, KnownDigests) {
   EXPECT_EQ(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   EXPECT_EQ(digest(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(ContentHash, KnownHashes) {
+  auto hash = [](const std::string &text) { return contentHash(std::as_bytes(std::span(text))).hex(); };
+  EXPECT_EQ(hash(""), "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(hash("abc"), "06b05ab6733a618578af5f94892f3950");
+  // In pieces of any size it is the same.
+  std::string text;
+  for (int i = 0; i < 5000; ++i)
+    text += static_cast<char>(i * 7);
+  for (size_t piece : {1, 63, 1024, 5000}) {
+    ContentHasher hasher;
+    for (size_t at = 0; at < text.size(); at += piece)
+      hasher.add(std::as_bytes(std::span(text).subspan(at, std::min(piece, text.size() - at))));
+    EXPECT_EQ(hasher.hash().hex(), hash(text)) << piece;
+  }
 }
 
 TEST(DType, SizesAndNamesOfAll) {

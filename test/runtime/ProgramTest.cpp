@@ -1,6 +1,8 @@
 // A catalogue: one malformed program per rule of the file format, each with the sentence a person reads.
 #include "test/runtime/TestProgram.h"
 
+#include "runtime/schema/ProgramTrailer.h"
+
 #include <functional>
 #include <random>
 
@@ -233,25 +235,46 @@ TEST(Program, RefusesWhatIsNoProgram) {
   EXPECT_EQ(parse({}), "f: not a Braid program: 0 bytes");
   EXPECT_EQ(parse(std::vector<std::byte>(100)), "f: not a Braid program: the file identifier is not BRD1");
   std::vector<std::byte> bytes = Sample().bytes();
-  bytes.resize(bytes.size() / 2);
-  EXPECT_EQ(parse(bytes), "f: the file is damaged (flatbuffer verification failed)");
+  std::vector<std::byte> half(bytes.begin(), bytes.begin() + bytes.size() / 2);
+  EXPECT_EQ(parse(half), fmt::format("f: the file of {} bytes does not end with its content hash: it is truncated, or "
+                                     "was written by an older braid-compile",
+                                     half.size()));
+  Program::seal(half);
+  EXPECT_EQ(parse(half), "f: the file is damaged (flatbuffer verification failed)");
+  std::vector<std::byte> hole = bytes;
+  hole.erase(hole.begin() + 20);
+  EXPECT_EQ(parse(hole),
+            fmt::format("f: the file is damaged: it has {} bytes, but was written with {}", hole.size(), bytes.size()));
   EXPECT_EQ(Program::load("/does/not/exist.braid").message(), "/does/not/exist.braid: No such file or directory");
   EXPECT_EQ(Program::load("/").status().code(), ErrorCode::ioError);
 }
 
-// Flipped bytes are refused or harmless; the sanitizers see the rest. The code is left out: its hash would catch all.
+// Any changed bit is found, wherever it is.
+TEST(Program, FindsEveryFlippedBit) {
+  const std::vector<std::byte> good = Sample().bytes();
+  for (size_t i = 0; i < good.size(); i += 7) {
+    std::vector<std::byte> bad = good;
+    bad[i] ^= static_cast<std::byte>(1 << i % 8);
+    EXPECT_EQ(Program::parse(std::move(bad), "f").status().code(), ErrorCode::corruptFile) << "byte " << i;
+  }
+}
+
+// Flipped bytes below a hash that fits are refused or harmless; the sanitizers see the rest. The code is left out: its
+// hash would catch all.
 TEST(Program, SurvivesRandomDamage) {
   Sample sample;
   sample.code->bytes.resize(16);
   sample.code->sha256 = sha256(std::as_bytes(std::span(sample.code->bytes)));
-  const std::vector<std::byte> good = sample.bytes();
+  std::vector<std::byte> good = sample.bytes();
   ASSERT_TRUE(Program::parse(good, "f"));
+  good.resize(good.size() - schema::ProgramTrailer::bytes);
   std::mt19937 random(3);
   int accepted = 0;
   for (int round = 0; round < 20000; ++round) {
     std::vector<std::byte> bad = good;
     for (unsigned flips = 1 + random() % 4; flips-- > 0;)
       bad[random() % bad.size()] = static_cast<std::byte>(random() % 4 ? random() : random() % 2 * 255);
+    Program::seal(bad);
     accepted += Program::parse(std::move(bad), "f").ok();
   }
   EXPECT_LT(accepted, 20000);

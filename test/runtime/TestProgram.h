@@ -207,7 +207,9 @@ struct TestProgram : schema::ProgramT {
     flatbuffers::FlatBufferBuilder builder;
     schema::FinishProgramBuffer(builder, schema::Program::Pack(builder, this));
     auto *data = reinterpret_cast<const std::byte *>(builder.GetBufferPointer());
-    return {data, data + builder.GetSize()};
+    std::vector<std::byte> result(data, data + builder.GetSize());
+    Program::seal(result);
+    return result;
   }
 
   Expected<std::shared_ptr<const Program>> parse() const { return Program::parse(bytes(), "test.braid"); }

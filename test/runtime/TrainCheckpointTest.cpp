@@ -4,6 +4,7 @@
 #include "runtime/train/Checkpoint.h"
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace braid::runtime::test {
 namespace {
@@ -221,13 +222,14 @@ TEST(TrainCheckpoint, BrokenFilesAreErrors) {
     size_t at = changed.find(from);
     ASSERT_NE(at, std::string::npos) << from;
     changed.replace(at, from.size(), to);
-    writeText(indexPath, changed);
+    changed.resize(changed.rfind(",\n \"content_hash\""));
+    writeText(indexPath, CheckpointIndex::seal(changed + "\n}\n")); // below a hash that fits
     std::string message = loadError(program, directory.str());
     EXPECT_NE(message.find(part), std::string::npos) << message;
     EXPECT_NE(message.find("step-00000001"), std::string::npos) << message;
   };
   breakIndex("\"braid-checkpoint\"", "\"other\"", "format is 'other', not 'braid-checkpoint'");
-  breakIndex("\"version\": 1", "\"version\": 9", "version 9, but this build reads 1 to 1");
+  breakIndex("\"version\": 2", "\"version\": 9", "version 9, but this build reads version 2");
   breakIndex("\"step\": 1", "\"step\": -1", "step: must be a non-negative integer");
   breakIndex("\"step\": 1", "\"stop\": 1", "step: must be a non-negative integer");
   breakIndex("\"dtype\":\"f32\"", "\"dtype\":\"f16\"", "tensors['embed.weight'].dtype: must be one of f32");
@@ -245,6 +247,11 @@ TEST(TrainCheckpoint, BrokenFilesAreErrors) {
   breakIndex("\"file\":\"model", "\"file\":\"optimizer", "optimizer.safetensors: lacks tensor 'embed.weight'");
   breakIndex("\"pieces\":[{", "\"pieces\":[7,{", "pieces: must be an array of objects");
   breakIndex("\"tensors\"", "\"tensor\"", "tensors: must be an object");
+  breakIndex("\"files\"", "\"file\"", "files: must be an object");
+  breakIndex("\"bytes\":", "\"size\":", "files['model.safetensors'].bytes: must be a non-negative integer");
+  breakIndex("\"hash\":\"", "\"hash\":\"x", "files['model.safetensors'].hash: must be 32 hexadecimal digits");
+  breakIndex("\"model.safetensors\": {", "\"m.safetensors\": {",
+             "tensors['embed.weight']: its file 'model.safetensors' is not among the files");
   for (size_t length = 0; length < index.size(); length += 97) {
     writeText(indexPath, std::string_view(index).substr(0, length));
     EXPECT_NE(loadError(program, directory.str()), "") << length;
@@ -254,14 +261,80 @@ TEST(TrainCheckpoint, BrokenFilesAreErrors) {
     writeText(weights, std::string_view(file).substr(0, length));
     EXPECT_NE(loadError(program, directory.str()), "") << length;
   }
+  // A flipped bit anywhere, also where the structure stays whole.
+  auto flip = [&](const std::string &path, const std::string &good, size_t at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1 << at % 8);
+    writeText(path, bad);
+    std::string message = loadError(program, directory.str());
+    writeText(path, good);
+    return message;
+  };
+  writeText(weights, file);
+  EXPECT_NE(flip(weights, file, file.size() - 5).find("model.safetensors: is damaged: its content hash is "),
+            std::string::npos);
+  std::string later = index; // a plausible lie
+  later.replace(later.find("\"step\": 1"), 9, "\"step\": 3");
+  writeText(indexPath, later);
+  EXPECT_NE(loadError(program, directory.str()).find("is damaged or was changed: its content hash is "),
+            std::string::npos);
+  writeText(indexPath, index);
+  for (size_t at = 0; at < index.size(); at += 61)
+    EXPECT_NE(flip(indexPath, index, at), "") << at;
+  for (size_t at = 0; at < file.size(); at += 203)
+    EXPECT_NE(flip(weights, file, at), "") << at;
+  writeText(weights, file + "x");
+  EXPECT_NE(loadError(program, directory.str())
+                .find(fmt::format("has {} bytes, but index.json says {}", file.size() + 1, file.size())),
+            std::string::npos);
   writeText(weights, file);
   onRanks(program, [&](Rank &rank) { return loadCheckpoint(rank, directory.str(), false).status(); });
+}
+
+TEST(TrainCheckpoint, ADamagedOneNamesAnEarlierOne) {
+  TemporaryDirectory directory;
+  auto program = shardedProgram(1, 1, 1);
+  onRanks(program, [&](Rank &rank) -> Status {
+    BRAID_TRY(saveFilled(rank, directory.str(), 1));
+    return saveFilled(rank, directory.str(), 2);
+  });
+  std::string weights = directory / "step-00000002/model.safetensors", file = readText(weights);
+  writeText(weights, std::string_view(file).substr(0, file.size() / 2));
+  std::string message = loadError(program, directory.str());
+  EXPECT_NE(message.find(fmt::format("an earlier checkpoint is {}", directory / "step-00000001")), std::string::npos)
+      << message;
+  // What the message says to do works.
+  std::filesystem::rename(directory / "step-00000002", directory / "away");
+  std::filesystem::remove(directory / "latest");
+  onRanks(program, [&](Rank &rank) -> Status {
+    BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, directory.str(), false));
+    EXPECT_EQ(state.step, 1u);
+    return Status::success();
+  });
+}
+
+TEST(TrainCheckpoint, OneWriterAtATime) {
+  TemporaryDirectory directory;
+  auto first = DirectoryLock::acquire(directory.str());
+  ASSERT_TRUE(first) << first.message();
+  auto second = DirectoryLock::acquire(directory.str());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.message(), fmt::format("{}: another training run (process {}) writes its checkpoints there",
+                                          directory.str(), getpid()));
+  {
+    DirectoryLock moved = *std::move(first);
+    EXPECT_FALSE(DirectoryLock::acquire(directory.str()));
+  }
+  EXPECT_TRUE(DirectoryLock::acquire(directory.str())); // the file is still there, its holder is not
+  EXPECT_NE(DirectoryLock::acquire(directory / "none").message().find("none/.lock: cannot create: No such file"),
+            std::string::npos);
 }
 
 TEST(TrainCheckpoint, OverlappingPiecesAreAnError) {
   auto piece = [](int64_t offset, int64_t extent) { return CheckpointPiece{"model.safetensors", {offset}, {extent}}; };
   auto parse = [&](std::vector<CheckpointPiece> pieces) {
     CheckpointIndex index;
+    index.files["model.safetensors"] = {};
     index.tensors["x"] = {Role::parameter, DType::f32, {4}, std::move(pieces)};
     return CheckpointIndex::parse(index.toJson(), "index.json");
   };

@@ -1,7 +1,10 @@
 // braid-run: trains, evaluates, generates from, calls and describes compiled programs (.braid). Contains no compiler.
+#include "runtime/ThreadPool.h"
 #include "tools/braid-run/Commands.h"
 
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 namespace braid::run {
 
@@ -20,7 +23,14 @@ void addProgramOption(CLI::App &command, std::string &path) {
 }
 
 void addThreadsOption(CLI::App &command, int &threads) {
-  positive(command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)"));
+  using runtime::ThreadPool;
+  auto inRange = [](const std::string &text) {
+    unsigned long long value = std::strtoull(text.c_str(), nullptr, 10); // the largest one when it is too large
+    return value <= ThreadPool::maxThreads ? std::string()
+                                           : fmt::format("{} threads; valid: 1 to {}", text, ThreadPool::maxThreads);
+  };
+  positive(command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)"))
+      ->check(CLI::Validator(inRange, ""));
 }
 
 void addRanksOption(CLI::App &command, int &ranks) {
@@ -31,6 +41,23 @@ void addRanksOption(CLI::App &command, int &ranks) {
 
 void addDataOption(CLI::App &command, std::vector<std::string> &paths) {
   command.add_option("--data", paths, "Text files, read one after the other as bytes")->required()->type_name("FILE");
+}
+
+// What a command printed must have arrived: on a full disk its end is missing.
+static runtime::Status runAction(const Action &action) {
+  using runtime::ErrorCode, runtime::Status;
+  try {
+    BRAID_TRY(action());
+  } catch (const std::system_error &error) { // of fmt::print
+    return Status::error(ErrorCode::ioError, "cannot write: {}", error.code().message());
+  } catch (const std::bad_alloc &) {
+    return Status::error(ErrorCode::ioError, "out of memory");
+  }
+  if (std::fflush(stdout) != 0)
+    return Status::error(ErrorCode::ioError, "standard output: cannot write: {}", std::strerror(errno));
+  if (std::ferror(stdout))
+    return Status::error(ErrorCode::ioError, "standard output: cannot write all of it");
+  return Status::success();
 }
 
 } // namespace braid::run
@@ -78,10 +105,12 @@ int main(int argc, char **argv) {
   } catch (const CLI::ParseError &error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  std::signal(SIGXFSZ, SIG_IGN); // a file over the limit of its size is an error of write() that names the file
   for (auto &[command, action] : actions) {
     if (!command->parsed())
       continue;
-    if (braid::runtime::Status status = action(); !status.ok()) {
+    braid::runtime::Status status = braid::run::runAction(action);
+    if (!status.ok()) {
       std::fflush(stdout);
       fmt::print(stderr, "braid-run: error: {}\n", status.message());
       return 1;

@@ -1,0 +1,251 @@
+// Training that is killed, or whose disk fails, at any call that changes a file: the checkpoints that are there are
+// whole, and the run that resumes ends with the bits of a run that nothing happened to. Moments are chosen by counting
+// calls (fixture/FaultInjector.c), not by a clock.
+#include "test/runtime/ToolFixture.h"
+
+#include "runtime/train/Checkpoint.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <linux/capability.h>
+#include <random>
+#include <sstream>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+namespace braid::runtime::test {
+namespace {
+
+class TrainFault : public TrainTool {
+protected:
+  void SetUp() override {
+    TrainTool::SetUp();
+    if (IsSkipped())
+      return;
+    whole = runTo("whole");
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    ASSERT_EQ(listCheckpoints(directory / "whole")->back(), 6u);
+    calls = countCalls();
+    ASSERT_GT(calls, 40) << "the fault injector saw too few calls: was it loaded?";
+  }
+
+  std::vector<std::string> arguments(const std::string &name, bool resume = true) const {
+    std::vector<std::string> result = {"train",        program,     "--data",           "train.txt", "--steps", "6",
+                                       "--save-every", "2",         "--checkpoint-dir", name,        "--keep",  "1",
+                                       "--metrics",    name + ".m", "--threads",        "1",         "--lr",    "0.05",
+                                       "--ranks",      ranks};
+    if (resume)
+      result.push_back("--resume");
+    return result;
+  }
+
+  // Always with the injector, so that fsync costs nothing.
+  Outcome runTo(const std::string &name, int call = 0, const std::string &kind = "none", bool log = false) {
+    std::vector<std::string> environment = {std::string("LD_PRELOAD=") + BRAID_TEST_FAULTS,
+                                            "BRAID_FAULT_AT=" + std::to_string(call), "BRAID_FAULT=" + kind};
+    if (log)
+      environment.push_back("BRAID_FAULT_LOG=" + (directory / "calls"));
+    return run(arguments(name), {.environment = std::move(environment), .out = "", .prepare = nullptr});
+  }
+
+  int countCalls() {
+    Outcome counted = runTo("counted", 0, "none", /*log=*/true);
+    EXPECT_EQ(counted.code, 0) << counted.err;
+    std::string log = readText(directory / "calls");
+    return static_cast<int>(std::count(log.begin(), log.end(), '\n'));
+  }
+
+  // Every one in the full tier, else some that a fixed seed chooses and both ends.
+  std::vector<int> someCalls(size_t count, uint32_t seed) const {
+    std::vector<int> all(static_cast<size_t>(calls));
+    for (int i = 0; i < calls; ++i)
+      all[static_cast<size_t>(i)] = i + 1;
+    const char *full = std::getenv("BRAID_FULL");
+    if (full && std::string_view(full) == "1")
+      return all;
+    std::shuffle(all.begin(), all.end(), std::mt19937(seed));
+    all.resize(std::min(count, all.size()));
+    all.push_back(calls);
+    return all;
+  }
+
+  // Whatever has the name of a checkpoint can be loaded.
+  void expectWholeCheckpoints(const std::string &name) {
+    auto parsed = Program::load(directory / program);
+    ASSERT_TRUE(parsed) << parsed.message();
+    auto steps = listCheckpoints(directory / name);
+    ASSERT_TRUE(steps) << steps.message();
+    for (uint64_t step : *steps)
+      onRanks(*parsed, [&](Rank &rank) -> Status {
+        BRAID_ASSIGN(CheckpointState state,
+                     loadCheckpoint(rank, directory / (name + "/" + checkpointName(step)), /*weightsOnly=*/false));
+        EXPECT_EQ(state.step, step);
+        return Status::success();
+      });
+    if (!steps->empty())
+      EXPECT_TRUE(resolveCheckpoint(directory / name)) << resolveCheckpoint(directory / name).message();
+  }
+
+  std::vector<double> losses(const std::string &name) {
+    std::vector<double> result;
+    std::istringstream lines(readText(directory / (name + ".m")));
+    for (std::string line; std::getline(lines, line);)
+      result.push_back(nlohmann::json::parse(line)["loss"].get<double>());
+    return result;
+  }
+
+  // The end of a run is that of the run that nothing happened to, in every byte.
+  void expectSameEnd(const std::string &name) {
+    std::string step = checkpointName(6);
+    EXPECT_EQ(*listDirectory(directory / name), *listDirectory(directory / "whole"));
+    std::vector<std::string> files = *listDirectory(directory / ("whole/" + step));
+    EXPECT_EQ(*listDirectory(directory / (name + "/" + step)), files);
+    for (const std::string &file : files)
+      EXPECT_TRUE(readText(directory / ("whole/" + step + "/" + file)) ==
+                  readText(directory / (name + "/" + step + "/" + file)))
+          << file;
+    EXPECT_EQ(losses(name), losses("whole"));
+  }
+
+  void forget(const std::string &name) {
+    std::filesystem::remove_all(directory / name);
+    std::filesystem::remove(directory / (name + ".m"));
+    std::filesystem::remove(directory / "calls");
+  }
+
+  std::string program = "p.braid", ranks = "1";
+  Outcome whole;
+  int calls = 0;
+};
+
+TEST_F(TrainFault, KilledAtAnyCallItResumesWithTheSameBits) {
+  for (int call : someCalls(24, 1)) {
+    SCOPED_TRACE("killed at call " + std::to_string(call));
+    Outcome killed = runTo("c", call, "kill");
+    EXPECT_EQ(killed.code, 128 + SIGKILL) << killed.err;
+    expectWholeCheckpoints("c");
+    Outcome resumed = runTo("c");
+    ASSERT_EQ(resumed.code, 0) << resumed.err;
+    expectSameEnd("c");
+    forget("c");
+  }
+}
+
+// Also while it recovers, and with two ranks that write at the same time.
+TEST_F(TrainFault, KilledAgainAndAgainItEndsWithTheSameBits) {
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    std::mt19937 random(seed);
+    int kills = 0;
+    Outcome outcome;
+    do {
+      outcome = runTo("c", 1 + static_cast<int>(random() % static_cast<uint32_t>(calls)), "kill");
+      ASSERT_TRUE(outcome.code == 0 || outcome.code == 128 + SIGKILL) << outcome.code << outcome.err;
+      kills += outcome.code != 0;
+      expectWholeCheckpoints("c");
+    } while (outcome.code != 0 && kills < 12);
+    ASSERT_EQ(runTo("c").code, 0);
+    expectSameEnd("c");
+    forget("c");
+  }
+}
+
+TEST_F(TrainFault, TwoRanksKilledResumeWithTheSameBits) {
+  BigramOptions two;
+  two.dp = 2;
+  two.batch = 1;
+  write("two.braid", two);
+  program = "two.braid";
+  ranks = "2";
+  forget("whole");
+  forget("counted");
+  ASSERT_EQ(runTo("whole").code, 0);
+  calls = countCalls();
+  for (int call : someCalls(8, 2)) {
+    SCOPED_TRACE("killed at call " + std::to_string(call));
+    Outcome killed = runTo("c", call, "kill");
+    EXPECT_EQ(killed.code, 128 + SIGKILL) << killed.err;
+    expectWholeCheckpoints("c");
+    ASSERT_EQ(runTo("c").code, 0);
+    expectSameEnd("c");
+    forget("c");
+  }
+}
+
+TEST_F(TrainFault, AFailingDiskIsAnErrorAndLosesNothing) {
+  for (const char *kind : {"error", "full"}) {
+    int failed = 0;
+    for (int call : someCalls(12, 3)) {
+      SCOPED_TRACE(std::string(kind) + " at call " + std::to_string(call));
+      Outcome outcome = runTo("c", call, kind);
+      // What only names the holder of a lock, or tidies up after an error, may fail unseen.
+      if (outcome.code != 0) {
+        ++failed;
+        EXPECT_EQ(outcome.code, 1);
+        EXPECT_NE(outcome.err.find("braid-run: error: "), std::string::npos) << outcome.err;
+        const char *reason = std::string_view(kind) == "full" ? "No space left on device" : "Input/output error";
+        EXPECT_NE(outcome.err.find(reason), std::string::npos) << outcome.err;
+      }
+      expectWholeCheckpoints("c");
+      Outcome resumed = runTo("c");
+      ASSERT_EQ(resumed.code, 0) << resumed.err;
+      expectSameEnd("c");
+      forget("c");
+    }
+    EXPECT_GE(failed, 6) << kind;
+  }
+}
+
+// A limit on the size of files, by the kernel instead of the injector: no signal, an error with the file's name.
+TEST_F(TrainFault, AFileTooLargeIsAnError) {
+  Outcome outcome = run(arguments("c"), {.environment = {}, .out = "", .prepare = [] {
+                                           rlimit limit{100 << 10, 100 << 10}; // the weights have 260 kB
+                                           setrlimit(RLIMIT_FSIZE, &limit);
+                                         }});
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("the checkpoint of step 2 was not saved: "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("model.safetensors: cannot write: File too large"), std::string::npos) << outcome.err;
+  EXPECT_EQ(listCheckpoints(directory / "c")->size(), 0u);
+  ASSERT_EQ(runTo("c").code, 0);
+  expectSameEnd("c");
+}
+
+TEST_F(TrainFault, ADirectoryThatCannotBeWrittenShowsAtOnce) {
+  writeText(directory / "file", "x");
+  expectError(arguments("file"), "file: cannot create the directory");
+  expectError(arguments("file/c"), "file/c: cannot create the directory");
+  expectError(arguments("/proc/none"), "/proc/none: cannot create the directory");
+  std::filesystem::create_directory(directory / "c");
+  std::filesystem::permissions(directory / "c", std::filesystem::perms(0555));
+  // Root may write it too, unless that right is taken away.
+  auto asOthers = [] { prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE); };
+  Outcome outcome = run(arguments("c"), {.environment = {}, .out = "", .prepare = asOthers});
+  if (outcome.code == 0 && geteuid() == 0)
+    GTEST_SKIP() << "root writes read-only directories here";
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.err, "braid-run: error: c/.lock: cannot create: Permission denied\n");
+}
+
+TEST_F(TrainFault, TwoRunsDoNotShareADirectory) {
+  auto lock = DirectoryLock::acquire(directory / "whole");
+  ASSERT_TRUE(lock) << lock.message();
+  expectError(arguments("whole"),
+              fmt::format("whole: another training run (process {}) writes its checkpoints there", getpid()));
+}
+
+TEST_F(TrainFault, WhatWasPrintedHasArrived) {
+  for (std::vector<std::string> command :
+       {std::vector<std::string>{"info", "p.braid"}, {"info", "p.braid", "--json"}, arguments("full")}) {
+    Outcome outcome = run(command, {.environment = {}, .out = "/dev/full", .prepare = nullptr});
+    EXPECT_EQ(outcome.code, 1) << command[0];
+    EXPECT_NE(outcome.err.find("cannot write: No space left on device"), std::string::npos) << outcome.err;
+  }
+  Outcome outcome = run({"train", "p.braid", "--data", "train.txt", "--steps", "2", "--metrics", "/dev/full"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("braid-run: error: /dev/full: cannot write: No space left on device"), std::string::npos)
+      << outcome.err;
+}
+
+} // namespace
+} // namespace braid::runtime::test
