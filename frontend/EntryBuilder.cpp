@@ -23,6 +23,8 @@ SmallVector<NamedAttribute> EntryBuilder::describe(const NamedTensor &tensor, St
   if (role == "parameter") {
     list.push_back(builder.getNamedAttr(attrs::decay, builder.getBoolAttr(tensor.decay)));
     list.push_back(builder.getNamedAttr(attrs::trained, builder.getBoolAttr(tensor.trained)));
+    if (tensor.rateScale != 1.0)
+      list.push_back(builder.getNamedAttr(attrs::rateScale, builder.getF64FloatAttr(tensor.rateScale)));
   }
   return list;
 }

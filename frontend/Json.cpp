@@ -232,7 +232,8 @@ std::string Reader::pathOf(StringRef key) const { return path.empty() ? key.str(
 void Reader::error(StringRef key, const std::string &message) { errors.report(pathOf(key), message); }
 
 const Value *Reader::take(StringRef key) {
-  known.push_back(key.str());
+  if (!llvm::is_contained(known, key))
+    known.push_back(key.str());
   return object.find(key);
 }
 

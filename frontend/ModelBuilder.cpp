@@ -29,6 +29,7 @@ private:
   /// All parameters as arguments of the entry.
   SmallVector<Value> parameters(EntryBuilder &entry);
   ValueRange layerWeights(ArrayRef<Value> all) const { return all.slice(1, numLayerWeights); }
+  Value scaled(EntryBuilder &entry, StringRef name, Value x, double factor);
   Value embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens);
   Value finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x);
   Value head(ArrayRef<Value> all) const { return spec.tieEmbeddings ? all.front() : all.back(); }
@@ -75,9 +76,10 @@ void ModelBuilder::collectParameters() {
         t.init = w.init;
         t.decay = w.decay;
         t.trained = w.trained;
+        t.rateScale = w.rateScale;
       }
   numLayerWeights = tensors.size() - 1;
-  if (spec.normPlacement == NormPlacement::pre) {
+  if (spec.normPlacement != NormPlacement::post) {
     tensors.push_back(normTensor("weight", 1.0));
     if (spec.norm.kind == NormKind::layer)
       tensors.push_back(normTensor("bias", 0.0));
@@ -95,15 +97,22 @@ SmallVector<Value> ModelBuilder::parameters(EntryBuilder &entry) {
   return values;
 }
 
+Value ModelBuilder::scaled(EntryBuilder &entry, StringRef name, Value x, double factor) {
+  if (factor == 1.0)
+    return x;
+  return ScaleOp::create(entry.builder, entry.loc(name), x.getType(), x, entry.builder.getF64FloatAttr(factor));
+}
+
 Value ModelBuilder::embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens) {
   auto shape = cast<RankedTensorType>(tokens.getType()).getShape();
-  return EmbedOp::create(entry.builder, entry.loc("x"), entry.tensor({shape[0], shape[1], spec.dModel}), tokens,
-                         all[0]);
+  Value x =
+      EmbedOp::create(entry.builder, entry.loc("x"), entry.tensor({shape[0], shape[1], spec.dModel}), tokens, all[0]);
+  return scaled(entry, "x", x, spec.embeddingMultiplier);
 }
 
 Value ModelBuilder::finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
   OpBuilder &builder = entry.builder;
-  if (spec.normPlacement == NormPlacement::pre) {
+  if (spec.normPlacement != NormPlacement::post) {
     size_t at = 1 + numLayerWeights;
     auto eps = builder.getF64FloatAttr(spec.norm.eps);
     if (spec.norm.kind == NormKind::rms)
@@ -112,7 +121,8 @@ Value ModelBuilder::finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x)
     else
       x = LayerNormOp::create(builder, entry.loc("final_norm"), x.getType(), x, all[at], all[at + 1], eps);
   }
-  return x;
+  // The smaller side of the product; under a base width logits shrink with the width.
+  return scaled(entry, "head_input", x, spec.logitsMultiplier / spec.widthRatio());
 }
 
 Value ModelBuilder::logits(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
@@ -264,9 +274,8 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
   buildInit();
   buildForward(/*training=*/true);
   buildForward(/*training=*/false);
-  for (int64_t bucket : {32, 64, 128, 256})
-    if (bucket <= spec.contextLen)
-      buildCached("prefill_" + std::to_string(bucket), bucket);
+  for (int64_t bucket : spec.prefillBuckets())
+    buildCached("prefill_" + std::to_string(bucket), bucket);
   buildCached("decode_1", 1);
 
   Builder builder(module->getContext());

@@ -3,6 +3,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 using namespace braid;
 using llvm::formatv;
@@ -26,6 +27,7 @@ private:
   void mixer(const std::string &path, const AttentionSpec &spec);
   void mixer(const std::string &path, const LsmSpec &spec);
   void ffn(const std::string &path, const MoeSpec &moe);
+  void blocks();
   void train();
 
   const ModelSpec &spec;
@@ -129,6 +131,18 @@ void Checker::train() {
     report("train.warmup_steps", formatv("{0} exceeds steps {1}; valid: 0 to {1}", t.warmupSteps, t.steps).str());
 }
 
+void Checker::blocks() {
+  if (spec.normPlacement == NormPlacement::post && spec.residual.from == "normed")
+    report("residual.from", "\"normed\" has no norm before the part with norm_placement \"post\"; valid: \"input\", or "
+                            "norm_placement \"pre\" or \"sandwich\"");
+  if (spec.init.kind == "deepnorm" && spec.init.scaleOutput)
+    report("init.scale_output",
+           formatv("true with kind \"deepnorm\", whose gain {0} of {1} layers takes its place; valid: "
+                   "false",
+                   numberText(std::pow(8.0 * static_cast<double>(spec.numLayers), -0.25)), spec.numLayers)
+               .str());
+}
+
 llvm::LogicalResult Checker::run() {
   std::vector<char> mixers, ffns;
   for (auto &[letter, mixer] : spec.mixers)
@@ -155,6 +169,7 @@ llvm::LogicalResult Checker::run() {
                      moe->numExperts, first.second->numExperts, StringRef(&first.first, 1))
                  .str());
   }
+  blocks();
   train();
   return llvm::success(ok);
 }

@@ -3,6 +3,7 @@
 #include "frontend/Json.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 using namespace braid;
 using namespace braid::json;
@@ -36,6 +37,42 @@ static void readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &ro
   r.choice("layout", rope->layout, {"half", "interleaved"});
 }
 
+/// One of the gates, or null; leaves the default where the key is absent or wrong.
+static void readGate(Reader &r, std::optional<std::string> &activation) {
+  const Value *gate = r.take("output_gate");
+  if (!gate)
+    return;
+  if (gate->kind == Kind::null)
+    activation.reset();
+  else if (gate->kind == Kind::string && llvm::is_contained(gates, gate->string))
+    activation = gate->string;
+  else
+    r.error("output_gate", describe(*gate) + " is not known; valid: " + json::join(gates) + ", null");
+}
+
+/// alpha and beta of an object; alpha may be the word "deepnorm": (2 num_layers)^(1/4) (Wang et al. 2022).
+static void readScale(Reader &r, ResidualScale &scale, int64_t numLayers) {
+  const Value *alpha = r.take("alpha");
+  if (alpha && alpha->kind == Kind::string && alpha->string == "deepnorm")
+    scale.alpha = std::pow(2.0 * static_cast<double>(std::max<int64_t>(numLayers, 1)), 0.25);
+  else if (alpha && !alpha->isNumber())
+    r.error("alpha", describe(*alpha) + " is not a number or \"deepnorm\"");
+  else
+    r.number("alpha", scale.alpha, 0.0, 1e6, /*leastAllowed=*/false);
+  r.number("beta", scale.beta, 0.0, 1e6, /*leastAllowed=*/false);
+}
+
+/// The factors of one part, over those of the model.
+static std::optional<ResidualScale> readResidual(Reader &r, Errors &errors, const ModelSpec &model) {
+  const Value *value = r.object_("residual");
+  if (!value)
+    return std::nullopt;
+  ResidualScale scale = model.residual;
+  Reader s(*value, r.pathOf("residual"), errors);
+  readScale(s, scale, model.numLayers);
+  return scale;
+}
+
 static AttentionSpec readAttention(Reader &r, Errors &errors) {
   AttentionSpec spec;
   r.requireInteger("heads", spec.heads, 1, maxHeads);
@@ -45,6 +82,11 @@ static AttentionSpec readAttention(Reader &r, Errors &errors) {
   readRope(r, errors, spec.rope);
   r.boolean("qk_norm", spec.qkNorm);
   r.integer("window", spec.window, 0, maxTokens);
+  r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
+  readGate(r, spec.outputGate);
+  r.choice("output_gate_per", spec.outputGatePer, {"feature", "head"});
+  if (r.has("output_gate_per") && !spec.outputGate)
+    r.error("output_gate_per", "has no gate to shape; valid: together with output_gate, one of " + json::join(gates));
   return spec;
 }
 
@@ -86,19 +128,13 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   }
   r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
   r.boolean("output_norm", spec.outputNorm);
-  if (const Value *gate = r.take("output_gate")) {
-    if (gate->kind == Kind::null)
-      spec.outputGate.reset();
-    else if (gate->kind == Kind::string && llvm::is_contained(gates, gate->string))
-      spec.outputGate = gate->string;
-    else
-      r.error("output_gate", describe(*gate) + " is not known; valid: " + json::join(gates) + ", null");
-  }
+  readGate(r, spec.outputGate);
   r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
   return spec;
 }
 
-static std::optional<MixerSpec> readMixer(const Value &object, const std::string &path, Errors &errors) {
+static std::optional<MixerSpec> readMixer(const Value &object, const std::string &path, Errors &errors,
+                                          const ModelSpec &model) {
   std::vector<StringRef> kinds = {"attention"};
   for (const LsmTraits &traits : lsmInstances())
     kinds.push_back(traits.name);
@@ -110,15 +146,21 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
     r.ignoreRest();
     return std::nullopt;
   }
+  std::optional<ResidualScale> residual = readResidual(r, errors, model);
+  auto with = [&](auto spec) {
+    spec.residual = residual;
+    return spec;
+  };
   if (kind->string == "attention")
-    return readAttention(r, errors);
+    return with(readAttention(r, errors));
   for (const LsmTraits &traits : lsmInstances())
     if (kind->string == traits.name)
-      return readLsm(r, errors, traits);
+      return with(readLsm(r, errors, traits));
   llvm_unreachable("kind is in the list");
 }
 
-static std::optional<FfnSpec> readFfn(const Value &object, const std::string &path, Errors &errors) {
+static std::optional<FfnSpec> readFfn(const Value &object, const std::string &path, Errors &errors,
+                                      const ModelSpec &model) {
   Reader r(object, path, errors);
   const Value *kind = r.require("kind", "valid: dense, moe");
   if (!kind || kind->kind != Kind::string || (kind->string != "dense" && kind->string != "moe")) {
@@ -132,6 +174,7 @@ static std::optional<FfnSpec> readFfn(const Value &object, const std::string &pa
     r.requireInteger("hidden", spec.hidden, 1, maxHidden);
     r.choice("activation", spec.activation, activationNames());
     r.boolean("bias", spec.bias);
+    spec.residual = readResidual(r, errors, model);
     return spec;
   }
   MoeSpec spec;
@@ -146,13 +189,14 @@ static std::optional<FfnSpec> readFfn(const Value &object, const std::string &pa
     s.number("balance_loss", spec.router.balanceLoss, 0.0, 1e3);
     s.number("z_loss", spec.router.zLoss, 0.0, 1e3);
   }
+  spec.residual = readResidual(r, errors, model);
   return spec;
 }
 
 /// An object of named parts, each named by one letter of a pattern.
 template <typename Spec, typename Read>
 static void readLetters(Reader &parent, StringRef key, StringRef example, std::map<char, Spec> &parts, Errors &errors,
-                        Read read) {
+                        const ModelSpec &model, Read read) {
   if (!parent.has(key)) {
     parent.take(key);
     return parent.error(key, ("is missing; valid: an object such as " + example).str());
@@ -168,7 +212,7 @@ static void readLetters(Reader &parent, StringRef key, StringRef example, std::m
       errors.report(path, "is not one letter; valid: a name of one letter, as the pattern uses it");
     } else if (value.kind != Kind::object) {
       errors.report(path, describe(value) + " is not an object");
-    } else if (std::optional<Spec> spec = read(value, path, errors)) {
+    } else if (std::optional<Spec> spec = read(value, path, errors, model)) {
       parts.emplace(name[0], std::move(*spec));
     }
   }
@@ -210,14 +254,23 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     spec.norm.kind = kind == "rms" ? NormKind::rms : NormKind::layer;
   }
   std::string placement = "pre";
-  r.choice("norm_placement", placement, {"pre", "post"});
-  spec.normPlacement = placement == "pre" ? NormPlacement::pre : NormPlacement::post;
+  r.choice("norm_placement", placement, {"pre", "post", "sandwich"});
+  spec.normPlacement = placement == "pre"    ? NormPlacement::pre
+                       : placement == "post" ? NormPlacement::post
+                                             : NormPlacement::sandwich;
+  if (const Value *residual = r.object_("residual")) {
+    Reader s(*residual, "residual", errors);
+    s.choice("from", spec.residual.from, {"input", "normed"});
+    readScale(s, spec.residual, spec.numLayers);
+  }
+  r.number("embedding_multiplier", spec.embeddingMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
+  r.number("logits_multiplier", spec.logitsMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
 
   readLetters(r, "mixers", "{\"N\": {\"kind\": \"attention\", \"heads\": 8, \"head_dim\": 64}}", spec.mixers, errors,
-              readMixer);
+              spec, readMixer);
   if (r.require("layer_pattern", "valid: letters of mixers, such as \"LLLN\""))
     r.string("layer_pattern", spec.layerPattern);
-  readLetters(r, "ffns", "{\"D\": {\"kind\": \"dense\", \"hidden\": 1024}}", spec.ffns, errors, readFfn);
+  readLetters(r, "ffns", "{\"D\": {\"kind\": \"dense\", \"hidden\": 1024}}", spec.ffns, errors, spec, readFfn);
   if (r.has("ffn_pattern"))
     r.string("ffn_pattern", spec.ffnPattern);
   else if (spec.ffns.size() == 1)
@@ -228,9 +281,15 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
 
   if (const Value *init = r.object_("init")) {
     Reader i(*init, "init", errors);
-    i.choice("kind", spec.init.kind, {"scaled", "normal"});
+    i.choice("kind", spec.init.kind, {"scaled", "normal", "xavier_uniform", "xavier_normal", "deepnorm"});
     i.number("std", spec.init.std, 0.0, 10.0, /*leastAllowed=*/false);
+    i.number("gain", spec.init.gain, 0.0, 1e3, /*leastAllowed=*/false);
+    if (i.has("gain") && !StringRef(spec.init.kind).starts_with("xavier"))
+      i.error("gain",
+              "changes nothing with kind \"" + spec.init.kind + "\"; valid: with xavier_uniform, xavier_normal");
+    spec.init.scaleOutput = spec.init.kind == "scaled" || spec.init.kind == "normal";
     i.boolean("scale_output", spec.init.scaleOutput);
+    i.integer("base_width", spec.init.baseWidth, 1, maxWidth);
   }
   if (const Value *train = r.object_("train")) {
     Reader t(*train, "train", errors);

@@ -19,7 +19,7 @@
 namespace braid {
 
 enum class NormKind { rms, layer };
-enum class NormPlacement { pre, post };
+enum class NormPlacement { pre, post, sandwich };
 enum class LsmKind { bla, retnet, mamba2, gla, deltanet, gated_deltanet };
 
 struct NormSpec {
@@ -34,11 +34,20 @@ struct RopeSpec {
   int64_t dim(int64_t headDim) const;
 };
 
+/// alpha times what passes by, beta times what a mixer or feed-forward adds.
+struct ResidualScale {
+  double alpha = 1.0, beta = 1.0;
+};
+
 struct AttentionSpec {
   int64_t heads = 0, kvHeads = 0, headDim = 0;
   std::optional<RopeSpec> rope = RopeSpec{};
   bool qkNorm = false;
   int64_t window = 0; ///< keys a query sees; 0: all
+  double scale = 0.0; ///< of the scores; 0: 1 / sqrt(head_dim)
+  std::optional<std::string> outputGate; ///< activation of the gate on o
+  std::string outputGatePer = "feature"; ///< feature, head
+  std::optional<ResidualScale> residual;
 };
 
 struct ConvSpec {
@@ -65,6 +74,7 @@ struct LsmSpec {
   double normEps = 1e-5;
   std::array<double, 2> decayRange{1.0, 16.0}; ///< initial exp(A_log)
   std::array<double, 2> stepRange{0.001, 0.1}; ///< initial softplus(dt_bias)
+  std::optional<ResidualScale> residual;
 };
 
 using MixerSpec = std::variant<AttentionSpec, LsmSpec>;
@@ -73,6 +83,7 @@ struct DenseSpec {
   int64_t hidden = 0;
   std::string activation = "swiglu";
   bool bias = false;
+  std::optional<ResidualScale> residual;
 };
 
 struct RouterSpec {
@@ -84,14 +95,24 @@ struct MoeSpec {
   int64_t numExperts = 0, topK = 0, expertHidden = 0, sharedHidden = 0; ///< shared_hidden 0: no shared expert
   std::string activation = "swiglu";
   RouterSpec router;
+  std::optional<ResidualScale> residual;
 };
 
 using FfnSpec = std::variant<DenseSpec, MoeSpec>;
 
+/// What passes by a mixer or feed-forward, and the factors of the parts that do not say their own.
+struct ResidualSpec : ResidualScale {
+  std::string from = "input"; ///< input: x; normed: norm(x)
+};
+
 struct InitSpec {
-  std::string kind = "scaled"; ///< scaled: standard deviation 1 / sqrt(inputs); normal: std
+  /// scaled: standard deviation 1 / sqrt(inputs); normal: std; xavier_*: from inputs + outputs; deepnorm: xavier_normal
+  /// with gain (8 num_layers)^-1/4 on values, outputs and feed-forwards
+  std::string kind = "scaled";
   double std = 0.02; ///< of embeddings and head, and of all matrices with kind normal
+  double gain = 1.0; ///< xavier_*
   bool scaleOutput = true; ///< projections back to the residual stream: divided by sqrt(2 num_layers)
+  int64_t baseWidth = 0; ///< mu-parametrisation relative to a model of this d_model; 0: none
 };
 
 struct TrainSpec {
@@ -108,6 +129,8 @@ struct ModelSpec {
   bool tieEmbeddings = false;
   NormSpec norm;
   NormPlacement normPlacement = NormPlacement::pre;
+  ResidualSpec residual;
+  double embeddingMultiplier = 1.0, logitsMultiplier = 1.0;
   std::string dtype = "f32";
   std::string layerPattern, ffnPattern; ///< letters, repeated over the layers
   std::map<char, MixerSpec> mixers;
@@ -116,6 +139,15 @@ struct ModelSpec {
   TrainSpec train;
   std::string source; ///< the text it was read from, kept in the program file
 
+  /// d_model relative to init.base_width (1 without one).
+  double widthRatio() const {
+    return init.baseWidth ? static_cast<double>(dModel) / static_cast<double>(init.baseWidth) : 1.0;
+  }
+  /// Lengths of the prefill entries, ascending; at most context_len tokens.
+  std::vector<int64_t> prefillBuckets() const;
+  /// Rows of the caches of an attention with this window: all of a context, or a ring that holds what the window and
+  /// the longest prefill need.
+  int64_t cacheRows(int64_t window) const;
   char mixerOf(int64_t layer) const { return layerPattern[layer % layerPattern.size()]; }
   char ffnOf(int64_t layer) const { return ffnPattern[layer % ffnPattern.size()]; }
 };

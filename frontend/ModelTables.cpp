@@ -1,6 +1,7 @@
 //===- ModelTables.cpp - the instances and activations a description can name -------------------------------------===//
 #include "frontend/ModelSpec.h"
 #include "llvm/ADT/STLExtras.h"
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -18,6 +19,21 @@ const Activation &braid::ffnActivation(llvm::StringRef name) {
 }
 
 int64_t RopeSpec::dim(int64_t headDim) const { return std::llround(fraction * static_cast<double>(headDim)); }
+
+std::vector<int64_t> ModelSpec::prefillBuckets() const {
+  std::vector<int64_t> buckets;
+  for (int64_t bucket : {32, 64, 128, 256})
+    if (bucket <= contextLen)
+      buckets.push_back(bucket);
+  return buckets;
+}
+
+int64_t ModelSpec::cacheRows(int64_t window) const {
+  if (window == 0)
+    return contextLen;
+  std::vector<int64_t> buckets = prefillBuckets();
+  return std::min(contextLen, window + (buckets.empty() ? 1 : buckets.back()) - 1);
+}
 
 // Defaults follow the public implementations of each instance.
 static std::vector<LsmTraits> makeInstances() {

@@ -14,6 +14,7 @@ struct NamedTensor {
   std::vector<int32_t> layers;
   Init init;
   bool decay = true, trained = true;
+  double rateScale = 1.0;
   int64_t elements() const;
   /// FNV-1a 64 of each layer's logical name: the key of its random numbers.
   std::vector<int64_t> keys() const;

@@ -14,9 +14,12 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, DeclareOpInterfaceMethod
     Key s of token t: without `cache`, keys documents[t] + prefix <= s <= t + prefix (S = prefix + T: the K/V prefix of
     earlier slices); with `cache`, k and v are caches whose row 0 is the document's first token: 0 <= s <= t - documents[t].
     `window` w > 0 keeps the last w keys only. Online softmax in f32 (FlashAttention-2).
+    `ring` (with `cache` and a window): row p mod S holds the key at position p of the document. The rows of these T tokens
+    have been appended, so S >= w + T - 1 keeps every key that the first of them still sees.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents, F64Attr:$scale,
-                   DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix, UnitAttr:$cache);
+                   DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix, UnitAttr:$cache,
+                   UnitAttr:$ring);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
   let hasVerifier = 1;
 }
@@ -29,8 +32,8 @@ def Braid_AttnCausalGradOp : Braid_Op<"attn.causal_grad", [Pure, DeclareOpInterf
   let hasVerifier = 1;
 }
 def Braid_AttnAppendOp : Braid_Op<"attn.append", [Pure]> {
-  let summary = "cache [B, S, G, D] with rows t - documents[t] replaced by x [B, T, G, D]; works in place";
-  let arguments = (ins AnyRankedTensor:$cache, AnyRankedTensor:$x, AnyRankedTensor:$documents);
+  let summary = "cache [B, S, G, D] with rows t - documents[t] (`ring`: modulo S, T <= S) replaced by x [B, T, G, D]; works in place";
+  let arguments = (ins AnyRankedTensor:$cache, AnyRankedTensor:$x, AnyRankedTensor:$documents, UnitAttr:$ring);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
 }

@@ -36,15 +36,17 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 ///   braid.layers  array<i32>: the layer indices of a stacked value, in buffer order
 ///   braid.of      moment, gradient: name of its parameter;   braid.slot   moment: "first" or "second"
 ///   braid.decay   parameter: bool, weight decay applies;     braid.trained  parameter: bool, false = constant
+///   braid.rate_scale  parameter: f64, its learning rate is this times the step's (1 when absent)
 ///   braid.shards  array of [dim, axis] (dims without the layer dimension), from `sharded` on
 ///   braid.alias   result: index of the argument whose buffer it is written to
 /// An entry function is public and carries the unit attribute braid.entry.
 namespace attrs {
 inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", layers = "braid.layers", of = "braid.of",
                                      slot = "braid.slot", decay = "braid.decay", trained = "braid.trained",
-                                     shards = "braid.shards", alias = "braid.alias", entry = "braid.entry",
-                                     phase = "braid.phase", mesh = "braid.mesh", schedule = "braid.schedule",
-                                     metadata = "braid.metadata", maxDocuments = "braid.max_documents";
+                                     rateScale = "braid.rate_scale", shards = "braid.shards", alias = "braid.alias",
+                                     entry = "braid.entry", phase = "braid.phase", mesh = "braid.mesh",
+                                     schedule = "braid.schedule", metadata = "braid.metadata",
+                                     maxDocuments = "braid.max_documents";
 } // namespace attrs
 
 } // namespace braid

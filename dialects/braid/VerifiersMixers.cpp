@@ -6,6 +6,17 @@ using namespace braid;
 
 //===- Attention --------------------------------------------------------------------------------------------------===//
 
+/// A ring of S rows holds the keys that T new tokens and those before them see.
+static LogicalResult verifyRing(Operation *op, Named rows, int64_t window, int64_t tokens) {
+  if (window == 0)
+    return op->emitOpError() << "has a ring but no window; a ring forgets what is behind the window";
+  int64_t needed = std::min<int64_t>(window, INT32_MAX) + tokens - 1;
+  if (rows.dim(1) >= needed)
+    return success();
+  return op->emitOpError() << "ring of " << rows.dim(1) << " rows is too small: a window of " << window << " and "
+                           << tokens << " tokens need " << needed;
+}
+
 template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
   Named q{"q", op.getQ()}, k{"k", op.getK()}, v{"v", op.getV()}, o{"o", op.getO()}, lse{"lse", op.getLse()};
   for (Named x : {q, k, v}) {
@@ -34,7 +45,14 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
   CHECK(sameDim(op, "head", lse, 1, q, 2));
   return sameDim(op, "token", lse, 2, q, 1);
 }
-LogicalResult AttnCausalOp::verify() { return verifyAttention(*this, getCache()); }
+LogicalResult AttnCausalOp::verify() {
+  CHECK(verifyAttention(*this, getCache()));
+  if (!getRing())
+    return success();
+  if (!getCache())
+    return emitOpError() << "has a ring but reads no cache";
+  return verifyRing(*this, {"k", getK()}, getWindow(), Named{"q", getQ()}.dim(1));
+}
 LogicalResult AttnCausalGradOp::verify() {
   CHECK(verifyAttention(*this, /*cache=*/false));
   for (auto [d, of] : {std::pair(Named{"d_o", getDO()}, Named{"o", getO()}),
@@ -56,6 +74,9 @@ LogicalResult AttnAppendOp::verify() {
   CHECK(sameDim(*this, "batch", cache, 0, x, 0));
   CHECK(sameDim(*this, "head", cache, 2, x, 2));
   CHECK(sameDim(*this, "head dimension", cache, 3, x, 3));
+  if (getRing() && x.dim(1) > cache.dim(1))
+    return withNote(emitOpError() << "x has " << x.dim(1) << " tokens for a ring of " << cache.dim(1) << " rows",
+                    cache);
   return isDocuments(*this, {"documents", getDocuments()}, x);
 }
 

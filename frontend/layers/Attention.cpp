@@ -1,6 +1,6 @@
 //===- Attention.cpp - causal softmax attention with grouped heads and rotary positions ---------------------------===//
-// q, k, v = x wq, x wk, x wv; [norm]; [rope]; o = softmax(q k^T / sqrt(D)) v; o wo. Cached: k and v join the caches
-// first.
+// q, k, v, [g] = x wq, x wk, x wv, [x wg]; [norm]; [rope]; o = softmax(scale q k^T) v; [o act(g)]; o wo. Cached: k and
+// v join the caches first; with a window the caches are rings, as long as the window and the longest prefill need.
 #include "frontend/layers/LayerBuilder.h"
 #include <cmath>
 
@@ -9,9 +9,15 @@ using namespace braid;
 
 Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec) {
   int64_t H = spec.heads, G = spec.kvHeads, D = spec.headDim, model = b.spec.dModel;
-  auto projected = b.linear(x, {{"q", b.matrix("attn.wq", model, H * D), {H, D}},
-                                {"k", b.matrix("attn.wk", model, G * D), {G, D}},
-                                {"v", b.matrix("attn.wv", model, G * D), {G, D}}});
+  SmallVector<LayerBuilder::Projection> projections = {
+      {"q", b.matrix("attn.wq", model, H * D), {H, D}},
+      {"k", b.matrix("attn.wk", model, G * D), {G, D}},
+      {"v", b.matrix("attn.wv", model, G * D, MatrixRole::value), {G, D}}};
+  if (spec.outputGate) {
+    Shape features = spec.outputGatePer == "head" ? Shape{H} : Shape{H, D};
+    projections.push_back({"g", b.matrix("attn.wg", model, features.size() == 1 ? H : H * D), features});
+  }
+  auto projected = b.linear(x, projections);
   Value q = projected[0], k = projected[1], v = projected[2];
   if (spec.qkNorm) {
     q = b.rmsNorm("q", q, b.weight("attn.q_norm.weight", {D}, Init::constant(1.0)), b.spec.norm.eps);
@@ -21,10 +27,13 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
     q = b.rope("q", q, *spec.rope);
     k = b.rope("k", k, *spec.rope);
   }
+  int64_t rows = b.spec.cacheRows(spec.window);
+  bool isRing = b.entry.cached && rows < b.spec.contextLen;
+  UnitAttr ring = isRing ? b.builder.getUnitAttr() : UnitAttr();
   if (b.entry.cached) {
-    auto append = [&](StringRef name, StringRef label, Value rows) {
-      Value cache = b.state(name, {b.entry.batch, b.spec.contextLen, G, D});
-      Value joined = AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, rows, b.documents());
+    auto append = [&](StringRef name, StringRef label, Value x) {
+      Value cache = b.state(name, {b.entry.batch, rows, G, D});
+      Value joined = AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, x, b.documents(), ring);
       b.setState(name, joined);
       return joined;
     };
@@ -32,9 +41,13 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
     v = append("attn.v", "v_cache", v);
   }
   auto lse = b.tensor({b.entry.batch, H, b.entry.tokens});
-  auto o = AttnCausalOp::create(b.builder, b.loc("o"), q.getType(), lse, q, k, v, b.documents(),
-                                b.builder.getF64FloatAttr(1.0 / std::sqrt(static_cast<double>(D))),
-                                b.builder.getI64IntegerAttr(spec.window), b.builder.getI64IntegerAttr(0),
-                                b.entry.cached ? b.builder.getUnitAttr() : UnitAttr());
-  return b.linear("attn_out", o.getO(), b.outputMatrix("attn.wo", H * D, model), {model});
+  double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(D));
+  Value o =
+      AttnCausalOp::create(b.builder, b.loc("o"), q.getType(), lse, q, k, v, b.documents(),
+                           b.builder.getF64FloatAttr(scale), b.builder.getI64IntegerAttr(spec.window),
+                           b.builder.getI64IntegerAttr(0), b.entry.cached ? b.builder.getUnitAttr() : UnitAttr(), ring)
+          .getO();
+  if (spec.outputGate)
+    o = b.mul("o_gated", o, b.activation("g", projected[3], *spec.outputGate));
+  return b.linear("attn_out", o, b.matrix("attn.wo", H * D, model, MatrixRole::output), {model});
 }

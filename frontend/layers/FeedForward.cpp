@@ -10,9 +10,9 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
   const Activation &act = ffnActivation(spec.activation);
   int64_t M = b.spec.dModel, F = spec.hidden;
   auto name = [&](StringRef part) { return (prefix + "." + part).str(); };
-  SmallVector<LayerBuilder::Projection> projections = {{"gate", b.matrix(name("w1"), M, F), {F}}};
+  SmallVector<LayerBuilder::Projection> projections = {{"gate", b.matrix(name("w1"), M, F, MatrixRole::value), {F}}};
   if (act.gated)
-    projections.push_back({"up", b.matrix(name("w3"), M, F), {F}});
+    projections.push_back({"up", b.matrix(name("w3"), M, F, MatrixRole::value), {F}});
   auto hidden = b.linear(x, projections);
   auto biased = [&](StringRef label, StringRef part, Value value, int64_t width) {
     if (!spec.bias)
@@ -22,7 +22,7 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
   Value h = b.activation("hidden", biased("gate", "b1", hidden[0], F), act.base);
   if (act.gated)
     h = b.mul("hidden", h, biased("up", "b3", hidden[1], F));
-  Value y = b.linear("ffn_out", h, b.outputMatrix(name("w2"), F, M), {M});
+  Value y = b.linear("ffn_out", h, b.matrix(name("w2"), F, M, MatrixRole::output), {M});
   return biased("ffn_out", "b2", y, M);
 }
 
@@ -45,27 +45,28 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   Value rows = MoeDispatchOp::create(builder, b.loc("rows"), b.tensor({1, R, M}), x, plan.getPerm(), plan.getInverse(),
                                      exchange);
 
-  auto expertMatrix = [&](StringRef name, int64_t in, int64_t out, bool output) {
-    return b.weight(name, {E, in, out}, b.matrixInit(in, output), /*decay=*/true);
-  };
   auto grouped = [&](StringRef name, Value x, ArrayRef<Value> matrices, int64_t out) {
     SmallVector<Type> types(matrices.size(), b.tensor({1, R, out}));
     auto op = MoeGroupedLinearOp::create(builder, b.loc(name), types, x, plan.getOffsets(), matrices);
     return SmallVector<Value>(op.getResults());
   };
-  SmallVector<Value> in = {expertMatrix("moe.w1", M, F, false)};
+  SmallVector<Value> in = {b.matrix("moe.w1", M, F, MatrixRole::value, E)};
   if (act.gated)
-    in.push_back(expertMatrix("moe.w3", M, F, false));
+    in.push_back(b.matrix("moe.w3", M, F, MatrixRole::value, E));
   auto hidden = grouped(act.gated ? "gate_up" : "gate", rows, in, F);
   Value h = b.activation("hidden", hidden[0], act.base);
   if (act.gated)
     h = b.mul("hidden", h, hidden[1]);
-  Value out = grouped("expert_out", h, {expertMatrix("moe.w2", F, M, true)}, M).front();
+  Value out = grouped("expert_out", h, {b.matrix("moe.w2", F, M, MatrixRole::output, E)}, M).front();
   Value y = MoeCombineOp::create(builder, b.loc("routed"), b.tokens({M}), out.getType(), out, weights, plan.getPerm(),
                                  plan.getInverse(), exchange)
                 .getY();
-  if (spec.sharedHidden)
-    y = b.add("ffn_out", {y, buildDense(b, x, {spec.sharedHidden, spec.activation, false}, "shared")});
+  if (spec.sharedHidden) {
+    DenseSpec shared;
+    shared.hidden = spec.sharedHidden;
+    shared.activation = spec.activation;
+    y = b.add("ffn_out", {y, buildDense(b, x, shared, "shared")});
+  }
 
   if (b.entry.cached)
     return y;

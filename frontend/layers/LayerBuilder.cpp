@@ -51,25 +51,39 @@ Layer LayerBuilder::finish(Value y) {
 
 //===- Weights and states -----------------------------------------------------------------------------------------===//
 
-Value LayerBuilder::weight(StringRef name, Shape shape, Init init, bool decay, bool trained) {
+Value LayerBuilder::weight(StringRef name, Shape shape, Init init, bool decay, bool trained, double rateScale) {
   Type type = tensor(shape);
-  weights.push_back({name.str(), std::move(shape), std::move(init), decay, trained});
+  weights.push_back({name.str(), std::move(shape), std::move(init), decay, trained, rateScale});
   return block->addArgument(type, loc(name));
 }
 
-Init LayerBuilder::matrixInit(int64_t in, bool output) const {
-  double std = spec.init.kind == "normal" ? spec.init.std : 1.0 / std::sqrt(static_cast<double>(in));
-  if (output && spec.init.scaleOutput)
+/// Glorot and Bengio 2010; DeepNorm: Wang et al. 2022; `base_width`: Yang et al. 2022, in the form in which standard
+/// deviations and learning rates of a base model are scaled by its width (with `scaled` and `xavier_*` the former
+/// already are).
+static Init matrixInit(const ModelSpec &spec, int64_t in, int64_t out, MatrixRole role) {
+  const InitSpec &init = spec.init;
+  double inputs = static_cast<double>(in), fans = static_cast<double>(in + out);
+  bool wide = role != MatrixRole::narrow;
+  double std = 1.0 / std::sqrt(inputs), gain = init.gain;
+  if (init.kind == "normal")
+    std = init.std / (wide ? std::sqrt(spec.widthRatio()) : 1.0);
+  if (init.kind == "deepnorm" && (role == MatrixRole::value || role == MatrixRole::output))
+    gain = std::pow(8.0 * static_cast<double>(spec.numLayers), -0.25);
+  if (init.kind == "xavier_normal" || init.kind == "xavier_uniform" || init.kind == "deepnorm")
+    std = gain * std::sqrt(2.0 / fans);
+  if (role == MatrixRole::output && init.scaleOutput)
     std /= std::sqrt(2.0 * static_cast<double>(spec.numLayers));
+  if (init.kind == "xavier_uniform")
+    return Init::uniform(-std::sqrt(3.0) * std, std::sqrt(3.0) * std);
   return Init::normal(std);
 }
 
-Value LayerBuilder::matrix(StringRef name, int64_t in, int64_t out) {
-  return weight(name, {in, out}, matrixInit(in), /*decay=*/true);
-}
-
-Value LayerBuilder::outputMatrix(StringRef name, int64_t in, int64_t out) {
-  return weight(name, {in, out}, matrixInit(in, /*output=*/true), /*decay=*/true);
+Value LayerBuilder::matrix(StringRef name, int64_t in, int64_t out, MatrixRole role, int64_t experts) {
+  Shape shape = {in, out};
+  if (experts)
+    shape.insert(shape.begin(), experts);
+  double rateScale = role == MatrixRole::narrow ? 1.0 : 1.0 / spec.widthRatio();
+  return weight(name, shape, matrixInit(spec, in, out, role), /*decay=*/true, /*trained=*/true, rateScale);
 }
 
 Value LayerBuilder::state(StringRef name, Shape shape) {
@@ -132,6 +146,9 @@ Value LayerBuilder::mul(StringRef name, Value a, Value b) {
 Value LayerBuilder::scale(StringRef name, Value x, double value) {
   return ScaleOp::create(builder, loc(name), x.getType(), x, builder.getF64FloatAttr(value));
 }
+Value LayerBuilder::scaled(StringRef name, Value x, double factor) {
+  return factor == 1.0 ? x : scale(name, x, factor);
+}
 Value LayerBuilder::bias(StringRef name, Value x, Value bias) {
   return BiasOp::create(builder, loc(name), x.getType(), x, bias);
 }
@@ -181,27 +198,49 @@ Value LayerBuilder::reshape(StringRef name, Value x, Shape shape) {
 
 //===- The residual block -----------------------------------------------------------------------------------------===//
 
+namespace {
+/// One mixer or feed-forward with its norms and the sum around it.
+struct Sublayer {
+  StringRef norm, sum;
+  ResidualScale scale;
+  function_ref<Value(Value)> part;
+
+  Value build(LayerBuilder &b, Value x) const {
+    auto join = [&](Value past, Value added) {
+      return b.add(sum, {b.scaled("past", past, scale.alpha), b.scaled("added", added, scale.beta)});
+    };
+    NormPlacement placement = b.spec.normPlacement;
+    if (placement == NormPlacement::post)
+      return b.modelNorm(norm, join(x, part(x)), norm);
+    Value normed = b.modelNorm(norm, x, norm), y = part(normed);
+    if (placement == NormPlacement::sandwich)
+      y = b.modelNorm((norm + "_post").str(), y, (norm + "_post").str());
+    return join(b.spec.residual.from == "normed" ? normed : x, y);
+  }
+};
+} // namespace
+
+/// The factors of a part: its own, or the model's.
+template <typename Parts> static ResidualScale scaleOf(const ModelSpec &spec, const Parts &parts) {
+  return std::visit([&](auto &part) { return part.residual.value_or(spec.residual); }, parts);
+}
+
 Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, char mixer, char ffn) {
   std::string name = "layer_" + std::string(1, mixer) + "_" + std::string(1, ffn) + "_" +
                      (entry.cached ? "cached_" : "") + std::to_string(entry.batch) + "x" + std::to_string(entry.tokens);
   LayerBuilder b(spec, module, entry, name);
+  const MixerSpec &m = spec.mixers.at(mixer);
+  const FfnSpec &f = spec.ffns.at(ffn);
   auto mix = [&](Value x) {
-    const MixerSpec &m = spec.mixers.at(mixer);
     if (auto *attention = std::get_if<AttentionSpec>(&m))
       return buildAttention(b, x, *attention);
     return buildLsm(b, x, std::get<LsmSpec>(m));
   };
   auto feed = [&](Value x) {
-    const FfnSpec &f = spec.ffns.at(ffn);
     if (auto *dense = std::get_if<DenseSpec>(&f))
       return buildDense(b, x, *dense, "ffn");
     return buildExperts(b, x, std::get<MoeSpec>(f));
   };
-  auto sublayer = [&](Value x, StringRef norm, StringRef sum, auto &&f) {
-    if (spec.normPlacement == NormPlacement::pre)
-      return b.add(sum, {x, f(b.modelNorm(norm, x, norm))});
-    return b.modelNorm(norm, b.add(sum, {x, f(x)}), norm);
-  };
-  Value x1 = sublayer(b.x(), "norm1", "x1", mix);
-  return b.finish(sublayer(x1, "norm2", "y", feed));
+  Value x1 = Sublayer{"norm1", "x1", scaleOf(spec, m), mix}.build(b, b.x());
+  return b.finish(Sublayer{"norm2", "y", scaleOf(spec, f), feed}.build(b, x1));
 }

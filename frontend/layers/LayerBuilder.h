@@ -25,11 +25,16 @@ struct Init {
   static Init uniform(double low, double high) { return {"uniform", 0, low, high, {}}; }
 };
 
+/// What a matrix does, as far as initial values ask: `value` and `output` write what the residual stream receives.
+/// `narrow`: its inputs do not grow with d_model.
+enum class MatrixRole { query, value, output, narrow };
+
 struct WeightDecl {
   std::string name; ///< "lsm.wq"
   Shape shape;
   Init init;
   bool decay = true, trained = true;
+  double rateScale = 1.0; ///< learning rate relative to the step's
 };
 
 struct StateDecl {
@@ -65,12 +70,11 @@ public:
   Layer finish(mlir::Value y);
 
   // ---- weights and states
-  mlir::Value weight(llvm::StringRef name, Shape shape, Init init, bool decay = false, bool trained = true);
-  /// A matrix [in, out] that reads the residual stream (or anything of `in` features).
-  mlir::Value matrix(llvm::StringRef name, int64_t in, int64_t out);
-  /// A matrix that writes to the residual stream.
-  mlir::Value outputMatrix(llvm::StringRef name, int64_t in, int64_t out);
-  Init matrixInit(int64_t in, bool output = false) const;
+  mlir::Value weight(llvm::StringRef name, Shape shape, Init init, bool decay = false, bool trained = true,
+                     double rateScale = 1.0);
+  /// A matrix [in, out] of what stands there, initialised by its role; with `experts` one for each: [experts, in, out].
+  mlir::Value matrix(llvm::StringRef name, int64_t in, int64_t out, MatrixRole role = MatrixRole::query,
+                     int64_t experts = 0);
   mlir::Value state(llvm::StringRef name, Shape shape);
   void setState(llvm::StringRef name, mlir::Value value);
 
@@ -91,6 +95,8 @@ public:
   mlir::Value softmax(llvm::StringRef name, mlir::Value x);
   mlir::Value l2Norm(llvm::StringRef name, mlir::Value x);
   mlir::Value rmsNorm(llvm::StringRef name, mlir::Value x, mlir::Value weight, double eps, int64_t groups = 1);
+  /// x times a factor; x itself when that is 1.
+  mlir::Value scaled(llvm::StringRef name, mlir::Value x, double factor);
   /// The model's norm over d_model; weights `weights`.weight (and .bias).
   mlir::Value modelNorm(llvm::StringRef name, mlir::Value x, llvm::StringRef weights);
   mlir::Value rope(llvm::StringRef name, mlir::Value x, const RopeSpec &rope);

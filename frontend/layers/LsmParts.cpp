@@ -9,7 +9,8 @@ void Projections::add(StringRef name, Shape features) {
   int64_t out = 1;
   for (int64_t d : features)
     out *= d;
-  projections.push_back({name, b.matrix(("lsm.w" + name).str(), b.spec.dModel, out), std::move(features)});
+  MatrixRole role = name == "v" ? MatrixRole::value : MatrixRole::query;
+  projections.push_back({name, b.matrix(("lsm.w" + name).str(), b.spec.dModel, out, role), std::move(features)});
 }
 
 void Projections::run(Value x) { values = b.linear(x, projections); }
@@ -101,7 +102,8 @@ Value braid::gatedOutput(LayerBuilder &b, const LsmSpec &spec, Value o, Value ga
   } else if (gate) {
     o = b.mul("o_gated", o, b.activation("g", gate, *spec.outputGate));
   }
-  return b.linear("lsm_out", o, b.outputMatrix("lsm.wo", spec.heads * spec.valueDim, b.spec.dModel), {b.spec.dModel});
+  return b.linear("lsm_out", o, b.matrix("lsm.wo", spec.heads * spec.valueDim, b.spec.dModel, MatrixRole::output),
+                  {b.spec.dModel});
 }
 
 Value braid::buildLsm(LayerBuilder &b, Value x, const LsmSpec &spec) {

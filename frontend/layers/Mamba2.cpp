@@ -38,5 +38,5 @@ Value braid::buildMamba2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   } else if (gate) {
     y = b.mul("o_gated", y, b.activation("g", gate, *spec.outputGate));
   }
-  return b.linear("lsm_out", y, b.outputMatrix("lsm.wo", inner, b.spec.dModel), {b.spec.dModel});
+  return b.linear("lsm_out", y, b.matrix("lsm.wo", inner, b.spec.dModel, MatrixRole::output), {b.spec.dModel});
 }

@@ -2,6 +2,7 @@
 // Works on logical tensors, before any sharding: nothing here knows of ranks or slices.
 #include "passes/Passes.h"
 #include "passes/autodiff/BlockGradient.h"
+#include <map>
 
 using namespace mlir;
 using namespace braid;
@@ -183,12 +184,21 @@ LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
       ClipScaleOp::create(builder, loc, scalar, scalar, squares, builder.getF64FloatAttr(setting("clip_norm", 0.0)));
   entry.result(clip.getNorm(), {entry.str(attrs::name, "grad_norm"), entry.str(attrs::role, "output")});
 
+  // Parameters whose learning rate is a multiple of the step's: one scalar per multiple.
+  std::map<double, Value> rates = {{1.0, learningRate}};
+  auto rateOf = [&](unsigned argument) {
+    auto scale = function.getArgAttrOfType<FloatAttr>(argument, attrs::rateScale);
+    Value &rate = rates[scale ? scale.getValueAsDouble() : 1.0];
+    if (!rate)
+      rate = ScaleOp::create(builder, loc, scalar, learningRate, builder.getF64FloatAttr(scale.getValueAsDouble()));
+    return rate;
+  };
   for (auto [parameter, moment] : llvm::zip_equal(parameters, moments)) {
     unsigned i = parameter.value.getArgNumber();
     auto decays = function.getArgAttrOfType<BoolAttr>(i, attrs::decay);
     auto update =
         AdamwOp::create(builder, loc, parameter.value.getType(), moment.first.getType(), moment.second.getType(),
-                        parameter.value, parameter.gradient, moment.first, moment.second, learningRate, step,
+                        parameter.value, parameter.gradient, moment.first, moment.second, rateOf(i), step,
                         clip.getScale(), builder.getF64FloatAttr(setting("beta1", 0.9)),
                         builder.getF64FloatAttr(setting("beta2", 0.95)), builder.getF64FloatAttr(setting("eps", 1e-8)),
                         builder.getF64FloatAttr(decays && !decays.getValue() ? 0.0 : setting("weight_decay", 0.1)));

@@ -2,7 +2,9 @@
 //
 // Keys of a query are an interval (AttnOps.td); with d = documents[t], p = prefix, w = window:
 //   training   max(d + p, 0, t + p - w + 1) <= s <= t + p            cache    max(0, t - d - w + 1) <= s <= t - d
-// A padding token (d = INT32_MAX) has none: o = 0, lse = 0. Programs read only the key blocks their rows can see.
+// In a ring of S rows the key at position s stands in row s mod S: its rows are gathered in the order of positions, so
+// that a ring gives the bits of a cache that holds everything. A padding token (d = INT32_MAX) has none: o = 0, lse =
+// 0. Programs read only the key blocks their rows can see.
 //
 //   forward   m' = max(m, rowmax S), P = exp(S - m'), a = exp(m - m'):  l' = a l + rowsum P,  O' = a O + P V;
 //             o = O / l, lse = m + log l                                                   (S = scale Q K^T)
@@ -24,14 +26,14 @@ namespace {
 struct AttentionShape {
   int64_t heads, groups, size; ///< H, G, D
   int64_t window, prefix;
-  bool cache;
+  bool cache, ring;
   Type token, compute;
   int64_t perGroup() const { return heads / groups; }
   std::string kernelName(llvm::StringRef what) const {
     std::string name = llvm::formatv("attn_{0}_h{1}_g{2}_d{3}_{4}", what, heads, groups, size, typeName(token));
     if (window)
       name += llvm::formatv("_w{0}", window);
-    return name + (cache ? "_cache" : "");
+    return name + (ring ? "_ring" : cache ? "_cache" : "");
   }
 };
 
@@ -97,6 +99,14 @@ public:
   Var loadRows(Var buffer, Var b, Var first, Var h, int64_t count, Var limit) {
     return cast(k.load(buffer, {b, first, h, 0}, {count, shape.size}, {.limit = limit, .dims = {1, 3}}), shape.compute);
   }
+  /// Keys or values at positions first, first + 1, ..; those at or past `limit` read 0.
+  Var loadKeys(Var buffer, Var b, Var first, Var g, int64_t count, Var limit) {
+    if (!shape.ring)
+      return loadRows(buffer, b, first, g, count, limit);
+    Var position = k.iota({count}, 0) + cast(first, k.i32()), size = cast(k.size(buffer, 1), k.i32());
+    Var row = select(lt(position, cast(limit, k.i32())), position % size, -1.0);
+    return cast(k.load(buffer, {b, 0, g, 0}, {count, shape.size}, {.rows = row, .dims = {1, 3}}), shape.compute);
+  }
   void storeRows(Var tile, Var buffer, Var b, Var first, Var h) {
     k.store(cast(tile, buffer.element()), buffer, {b, first, h, 0}, {.limit = k.size(buffer, 1), .dims = {1, 3}});
   }
@@ -105,12 +115,12 @@ public:
   std::pair<Var, Var> attend(Var q, const Interval &seen, Var keyBuffer, Var valueBuffer, Var b, Var g, int64_t block) {
     int64_t rows = q.dim(0), D = shape.size;
     auto [lo, end] = range(seen);
-    Var hi = min(end, k.size(keyBuffer, 1));
+    Var hi = shape.ring ? end : min(end, k.size(keyBuffer, 1));
     Vars out = k.loop(
         lo, hi, block,
         {k.tile({rows}, shape.compute, kLowest), k.tile({rows}, shape.compute), k.tile({rows, D}, shape.compute)},
         [&](Var s0, llvm::ArrayRef<Var> now) -> Vars {
-          Var ks = loadRows(keyBuffer, b, s0, g, block, hi), vs = loadRows(valueBuffer, b, s0, g, block, hi);
+          Var ks = loadKeys(keyBuffer, b, s0, g, block, hi), vs = loadKeys(valueBuffer, b, s0, g, block, hi);
           Var live = visible(seen, s0, block);
           Var scores = select(live, dotTB(q, ks), kLowest);
           Var highest = max(now[0], maximum(scores, 1));
@@ -252,32 +262,39 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
 
 //===- append -----------------------------------------------------------------------------------------------------===//
 
-/// Program (token, batch): row t - documents[t] of the cache.
-void writeAppend(KernelBuilder &k, Type element, int64_t groups, int64_t size) {
+/// Program (token, batch): row t - documents[t] of the cache, modulo its rows in a ring.
+void writeAppend(KernelBuilder &k, Type element, int64_t groups, int64_t size, bool ring) {
   k.buffer("cache", element, {kDynamic, kDynamic, groups, size});
   Var x = k.buffer("x", element, {kDynamic, kDynamic, groups, size}),
       documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
   Var result = k.buffer("result", element, {kDynamic, kDynamic, groups, size});
   Var t = k.program(0), b = k.program(1);
-  Var row = cast(t, k.i32()) - k.at(documents, {b, t});
-  // Padding tokens have a negative row.
-  k.when(both(ge(row, 0.0), lt(row, cast(k.size(result, 1), k.i32()))), [&] {
+  Var position = cast(t, k.i32()) - k.at(documents, {b, t}), rows = cast(k.size(result, 1), k.i32());
+  // Padding tokens have a negative position.
+  Var row = ring ? position % rows : position;
+  k.when(both(ge(position, 0.0), lt(row, rows)), [&] {
     k.store(k.load(x, {b, t, 0, 0}, {groups, size}), result, {b, cast(row, k.builder.getIndexType()), 0, 0});
   });
 }
 
 //===- Launches ---------------------------------------------------------------------------------------------------===//
 
-template <typename Op> AttentionShape shapeOfOp(Op op, bool cache) {
+template <typename Op> AttentionShape shapeOfOp(Op op, bool cache, bool ring = false) {
   Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());
   Type token = tensorType(op.getQ()).getElementType();
-  return {
-      q[2],  keys[2],           q[3], static_cast<int64_t>(op.getWindow()), static_cast<int64_t>(op.getPrefix()), cache,
-      token, computeType(token)};
+  return {q[2],
+          keys[2],
+          q[3],
+          static_cast<int64_t>(op.getWindow()),
+          static_cast<int64_t>(op.getPrefix()),
+          cache,
+          ring,
+          token,
+          computeType(token)};
 }
 
 LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
-  AttentionShape shape = shapeOfOp(op, op.getCache());
+  AttentionShape shape = shapeOfOp(op, op.getCache(), op.getRing());
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1];
   bool decode = tokens == 1;
   std::string kernel = decode ? context.kernel(shape.kernelName("decode"), {"group", "batch"},
@@ -321,9 +338,9 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
 LogicalResult outlineAppend(AttnAppendOp op, OutlineContext &context) {
   Shape x = shapeOf(op.getX());
   Type element = tensorType(op.getX()).getElementType();
-  std::string kernel =
-      context.kernel(llvm::formatv("attn_append_g{0}_d{1}_{2}", x[2], x[3], typeName(element)).str(),
-                     {"token", "batch"}, [&](KernelBuilder &k) { writeAppend(k, element, x[2], x[3]); });
+  std::string kernel = context.kernel(
+      llvm::formatv("attn_append_g{0}_d{1}_{2}{3}", x[2], x[3], typeName(element), op.getRing() ? "_ring" : "").str(),
+      {"token", "batch"}, [&](KernelBuilder &k) { writeAppend(k, element, x[2], x[3], op.getRing()); });
   auto launch = context.launch(op, kernel, {x[1], x[0]});
   launch.arg("cache", op.getCache()).arg("x", op.getX()).arg("documents", op.getDocuments());
   context.replace(op, launch.result("result", op.getResult().getType(), "cache").run());

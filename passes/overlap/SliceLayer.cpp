@@ -175,7 +175,7 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
     RankedTensorType lseType = withDim(typeOf(op.getLse()), 2, bounds[i + 1] - bounds[i]);
     auto copy = AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, concat(k, 1),
                                      concat(v, 1), part(op.getDocuments(), i, TokenKind::token), op.getScaleAttr(),
-                                     op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i]), UnitAttr());
+                                     op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i]), UnitAttr(), UnitAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());
     lse.parts.push_back(copy.getLse());

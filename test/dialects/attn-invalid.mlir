@@ -325,3 +325,36 @@ func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x2x16xf32>, %documents
   %0 = braid.attn.append %cache, %x, %documents : (tensor<2x64x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x9xi32>) -> tensor<2x64x2x16xf32>
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x10x2x16xf32>, %documents: tensor<2x4xi32>) {
+  // expected-error @+1 {{ring of 10 rows is too small: a window of 8 and 4 tokens need 11}}
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{cache, ring, scale = 0.25 : f64, window = 8 : i64}> : (tensor<2x4x4x16xf32>, tensor<2x10x2x16xf32>, tensor<2x10x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x64x2x16xf32>, %documents: tensor<2x4xi32>) {
+  // expected-error @+1 {{has a ring but no window; a ring forgets what is behind the window}}
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{cache, ring, scale = 0.25 : f64}> : (tensor<2x4x4x16xf32>, tensor<2x64x2x16xf32>, tensor<2x64x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{has a ring but reads no cache}}
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{ring, scale = 0.25 : f64, window = 1 : i64}> : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{cache defined here}}
+func.func @f(%cache: tensor<2x6x2x16xf32>, %x: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{x has 8 tokens for a ring of 6 rows}}
+  %0 = "braid.attn.append"(%cache, %x, %documents) <{ring}> : (tensor<2x6x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> tensor<2x6x2x16xf32>
+  return
+}

@@ -39,3 +39,14 @@ func.func @cache(%q: tensor<2x1x4x16xbf16>, %x: tensor<2x1x2x16xbf16>, %cache: t
       : (tensor<2x1x4x16xbf16>, tensor<2x64x2x16xbf16>, tensor<2x64x2x16xbf16>, tensor<2x1xi32>) -> (tensor<2x1x4x16xbf16>, tensor<2x4x1xf32>)
   return
 }
+
+// A ring of 8 + 4 - 1 rows for a window of 8 and 4 tokens at once.
+// CHECK-LABEL: func.func @ring(
+func.func @ring(%q: tensor<2x4x4x16xf32>, %x: tensor<2x4x2x16xf32>, %cache: tensor<2x11x2x16xf32>, %documents: tensor<2x4xi32>) {
+  // CHECK: braid.attn.append {{.*}}ring
+  %k = "braid.attn.append"(%cache, %x, %documents) <{ring}> : (tensor<2x11x2x16xf32>, tensor<2x4x2x16xf32>, tensor<2x4xi32>) -> tensor<2x11x2x16xf32>
+  // CHECK: braid.attn.causal {{.*}}ring
+  %o, %lse = "braid.attn.causal"(%q, %k, %k, %documents) <{cache, ring, scale = 0.25 : f64, window = 8 : i64}>
+      : (tensor<2x4x4x16xf32>, tensor<2x11x2x16xf32>, tensor<2x11x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
+  return
+}

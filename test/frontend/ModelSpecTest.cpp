@@ -1,5 +1,6 @@
 // One wrong description per rule, with the sentence it must get; and texts that are not descriptions at all.
 #include "frontend/ModelSpec.h"
+#include <cmath>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -87,6 +88,36 @@ TEST(ModelSpec, NonDefaultValues) {
   EXPECT_FALSE(lsm.outputGate);
 }
 
+TEST(ModelSpec, BlocksAndInitialValues) {
+  std::string text =
+      edited(R"("name": "base")", R"("norm_placement": "sandwich", "residual": {"alpha": "deepnorm", "beta": 0.5},
+      "embedding_multiplier": 12, "logits_multiplier": 0.25, "init": {"kind": "xavier_uniform", "gain": 2, "base_width": 16})");
+  text.replace(
+      text.find(R"("kv_heads": 2)"), 13,
+      R"("residual": {"beta": 2}, "output_gate": "sigmoid", "output_gate_per": "head", "scale": 0.125, "window": 100)");
+  Parsed parsed = parse(text);
+  ASSERT_TRUE(parsed.ok);
+  const ModelSpec &spec = parsed.spec;
+  EXPECT_EQ(spec.normPlacement, NormPlacement::sandwich);
+  EXPECT_DOUBLE_EQ(spec.residual.alpha, std::pow(8.0, 0.25));
+  EXPECT_EQ(spec.residual.beta, 0.5);
+  EXPECT_EQ(spec.embeddingMultiplier, 12);
+  EXPECT_EQ(spec.logitsMultiplier, 0.25);
+  EXPECT_EQ(spec.init.gain, 2);
+  EXPECT_FALSE(spec.init.scaleOutput); // the default of the Xavier kinds
+  EXPECT_EQ(spec.widthRatio(), 4);
+  const auto &attention = std::get<AttentionSpec>(spec.mixers.at('N'));
+  EXPECT_EQ(attention.outputGate, "sigmoid");
+  EXPECT_EQ(attention.outputGatePer, "head");
+  EXPECT_EQ(attention.scale, 0.125);
+  EXPECT_DOUBLE_EQ(attention.residual->alpha, spec.residual.alpha); // of the model
+  EXPECT_EQ(attention.residual->beta, 2);
+  EXPECT_FALSE(std::get<LsmSpec>(spec.mixers.at('L')).residual);
+  EXPECT_EQ(spec.cacheRows(attention.window), 355); // the window and a prefill of 256
+  EXPECT_EQ(spec.cacheRows(0), 1024);
+  EXPECT_EQ(spec.cacheRows(1000), 1024); // a ring as long as the context is none
+}
+
 TEST(ModelSpec, EveryRuleHasItsSentence) {
   struct Case {
     std::string from, to, message;
@@ -107,12 +138,34 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:3: norm.kind: \"batch\" is not known; valid: rms, layer"},
       {R"("name": "base")", R"("norm": {"eps": 0})", "m.json:3: norm.eps: 0 is out of range; valid: above 0 to 1"},
       {R"("name": "base")", R"("norm_placement": "both")",
-       "m.json:3: norm_placement: \"both\" is not known; valid: pre, post"},
+       "m.json:3: norm_placement: \"both\" is not known; valid: pre, post, sandwich"},
+      {R"("name": "base")", R"("residual": {"alpha": 0})",
+       "m.json:3: residual.alpha: 0 is out of range; valid: above 0 to 1e+06"},
+      {R"("name": "base")", R"("residual": {"alpha": "deep"})",
+       "m.json:3: residual.alpha: \"deep\" is not a number or \"deepnorm\""},
+      {R"("name": "base")", R"("residual": {"beta": -1})",
+       "m.json:3: residual.beta: -1 is out of range; valid: above 0 to 1e+06"},
+      {R"("name": "base")", R"("residual": {"from": "output"})",
+       "m.json:3: residual.from: \"output\" is not known; valid: input, normed"},
+      {R"("name": "base")", R"("norm_placement": "post", "residual": {"from": "normed"})",
+       "m.json:3: residual.from: \"normed\" has no norm before the part with norm_placement \"post\"; valid: "
+       "\"input\", or "
+       "norm_placement \"pre\" or \"sandwich\""},
+      {R"("name": "base")", R"("embedding_multiplier": 0)",
+       "m.json:3: embedding_multiplier: 0 is out of range; valid: above 0 to 1e+06"},
+      {R"("name": "base")", R"("logits_multiplier": "1")", "m.json:3: logits_multiplier: \"1\" is not a number"},
+      {R"("name": "base")", R"("init": {"gain": 2})",
+       "m.json:3: init.gain: changes nothing with kind \"scaled\"; valid: with xavier_uniform, xavier_normal"},
+      {R"("name": "base")", R"("init": {"kind": "deepnorm", "scale_output": true})",
+       "m.json:3: init.scale_output: true with kind \"deepnorm\", whose gain 0.42044820762685725 of 4 layers takes its "
+       "place; valid: false"},
+      {R"("name": "base")", R"("init": {"base_width": 0})",
+       "m.json:3: init.base_width: 0 is out of range; valid: 1 to 131072"},
       {R"("name": "base")", R"("dtype": "bf16")", "m.json:3: dtype: \"bf16\" is not known; valid: f32, f64"},
       {R"("name": "base")", R"("tie_embeddings": 1)", "m.json:3: tie_embeddings: 1 is not true or false"},
       {R"("name": "base")", R"("init": [])", "m.json:3: init: a list is not an object"},
       {R"("name": "base")", R"("init": {"kind": "zero"})",
-       "m.json:3: init.kind: \"zero\" is not known; valid: scaled, normal"},
+       "m.json:3: init.kind: \"zero\" is not known; valid: scaled, normal, xavier_uniform, xavier_normal, deepnorm"},
       {R"("batch": 2)", R"("learning_rate": "fast")", "m.json:12: train.learning_rate: \"fast\" is not a number"},
       {R"("batch": 2)", R"("beta1": 1)", "m.json:12: train.beta1: 1 is out of range; valid: 0 to 0.999999"},
       // ---- parts and patterns
@@ -143,7 +196,17 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:6: mixers.N.kv_heads: 3 does not divide heads 8; valid: 1, 2, 4, 8"},
       {R"("kv_heads": 2)", R"("kv_head": 2)", "m.json:6: mixers.N.kv_head: unknown key; did you mean kv_heads?"},
       {R"("kv_heads": 2)", R"("conv": {"kernel": 4})",
-       "m.json:6: mixers.N.conv: unknown key; valid: kind, heads, kv_heads, head_dim, rope, qk_norm, window"},
+       "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, heads, kv_heads, head_dim, rope, qk_norm, "
+       "window, scale, output_gate, output_gate_per"},
+      {R"("kv_heads": 2)", R"("output_gate_per": "head")",
+       "m.json:6: mixers.N.output_gate_per: has no gate to shape; valid: together with output_gate, one of silu, "
+       "sigmoid, "
+       "tanh, relu, gelu"},
+      {R"("kv_heads": 2)", R"("output_gate": "silu", "output_gate_per": "token")",
+       "m.json:6: mixers.N.output_gate_per: \"token\" is not known; valid: feature, head"},
+      {R"("kv_heads": 2)", R"("scale": 0)", "m.json:6: mixers.N.scale: 0 is out of range; valid: above 0 to 1e+06"},
+      {R"("kv_heads": 2)", R"("residual": {"from": "normed"})",
+       "m.json:6: mixers.N.residual.from: unknown key; valid: alpha, beta"},
       {R"("kv_heads": 2)", R"("rope": {"fraction": 0.1})",
        "m.json:6: mixers.N.rope.fraction: 0.1 of head_dim 8 turns 1 features; valid: a fraction that turns an even "
        "number, "

@@ -149,11 +149,66 @@ def add_cache(program, rng):
     program.then(padded)
 
 
+def add_ring(program, rng):
+    """A ring of fewer rows than there are tokens, filled by calls of 8, 1 and padded calls: the windows of the whole row."""
+    B, H, G, D, T, window, bucket = 2, 4, 2, 16, 61, 13, 8
+    S = window + bucket - 1
+    functions = {}
+    for tokens in (1, bucket):
+        f = functions[tokens] = program.function(f"ring_{tokens}")
+        q, k, v = f.input("q", (B, tokens, H, D)), f.input("k", (B, tokens, G, D)), f.input("v", (B, tokens, G, D))
+        kc, vc = f.input("k_cache", (B, S, G, D)), f.input("v_cache", (B, S, G, D))
+        documents = f.input("documents", (B, tokens), "i32")
+        nk = f.op("braid.attn.append", [kc, k, documents], kc.type, ring=True)
+        nv = f.op("braid.attn.append", [vc, v, documents], vc.type, ring=True)
+        lse = Type((B, H, tokens))
+        o, _ = f.op(
+            "braid.attn.causal",
+            [q, nk, nv, documents],
+            [q.type, lse],
+            scale=D**-0.5,
+            window=window,
+            prefix=0,
+            cache=True,
+            ring=True,
+        )
+        for name, value in {"o": o, "new_k": nk, "new_v": nv}.items():
+            f.output(name, value)
+    q, k, v = rounded([rng.standard_normal((B, T, h, D)) for h in (H, G, G)])
+
+    def action(program):
+        (o, _), _ = attention(q, k, v, one_document(B, T), D**-0.5, window=window)
+        kc, vc = (np.full((B, S, G, D), np.nan) for _ in "kv")  # nothing reads what no token wrote
+        pieces, begin = [], 0
+        # (tokens of the call, valid ones)
+        for tokens, valid in [(8, 8), (8, 3), (1, 1), (8, 8), (8, 8), (8, 8), (1, 1), (8, 8), (8, 8), (1, 1), (8, 7)]:
+            part = slice(begin, begin + valid)
+            pad = lambda x: np.concatenate([x[:, part], np.full((B, tokens - valid) + x.shape[2:], 7.0)], 1)
+            documents = one_document(B, tokens, -begin)
+            documents[:, valid:] = PADDING
+            out = program.call(
+                functions[tokens],
+                {"q": pad(q), "k": pad(k), "v": pad(v), "k_cache": kc, "v_cache": vc, "documents": documents},
+            )
+            pieces.append(out["o"][:, :valid])
+            kc, vc, begin = out["new_k"], out["new_v"], begin + valid
+        last = [T - 1 - (T - 1 - r) % S for r in range(S)]  # the position that row r holds
+        program.compare(
+            f"ring of {S} rows, {T} tokens",
+            {"o": np.concatenate(pieces, 1), "k_cache": kc, "v_cache": vc},
+            {"o": o, "k_cache": k[:, last], "v_cache": v[:, last]},
+            2e-6,
+        )
+
+    program.then(action)
+
+
 def main():
     rng = np.random.default_rng(3)
     program = Program("attention")
     add_packed(program, rng)
     add_cache(program, rng)
+    add_ring(program, rng)
     return program.finish()
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from common import largest_error, relative_error
 
+UNITS = ("cache", "ring", "transposed", "stacked")
 TYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
 
 
@@ -92,9 +93,9 @@ class Function:
         values = [Operand(f"%{self.count + i}", t) for i, t in enumerate(types)]
         self.count += len(types)
         properties = ", ".join(
-            k if v is True and k in ("cache", "transposed", "stacked") else f"{k} = {attribute(v)}"
+            k if v is True and k in UNITS else f"{k} = {attribute(v)}"
             for k, v in attributes.items()
-            if not (v is False and k in ("cache", "transposed", "stacked"))
+            if not (v is False and k in UNITS)
         )
         left = f"{', '.join(v.name for v in values)} = " if values else ""
         properties = f" <{{{properties}}}>" if properties else ""

@@ -25,7 +25,7 @@ DEFAULTS = {
     "gla": {"conv": None, "output_gate": "silu", "value_factor": 2, "gate_divisor": 16.0, "rope": None},
     "deltanet": {"conv": {"kernel": 4}, "output_gate": None, "value_factor": 1, "rope": None},
     "gated_deltanet": {"conv": {"kernel": 4}, "output_gate": "silu", "value_factor": 2, "rope": None},
-    "attention": {"rope": {}, "qk_norm": False, "window": 0},
+    "attention": {"rope": {}, "qk_norm": False, "window": 0, "output_gate": None, "output_gate_per": "feature"},
 }
 
 
@@ -39,7 +39,7 @@ def complete(spec):
     full.setdefault("key_heads", full["heads"])
     if spec["kind"] != "attention":
         full.setdefault("value_dim", full["value_factor"] * full["head_dim"])
-        full.setdefault("scale", full["head_dim"] ** -0.5)
+    full.setdefault("scale", full["head_dim"] ** -0.5)
     return full
 
 
@@ -193,10 +193,14 @@ class Mixer:
             k = tape.call(rows.rms_norm, k, self.w["attn.k_norm.weight"], eps=s["model_eps"])
 
         def run(q, k, v, documents):
-            (o, _), pull = attn.attention(q, k, v, documents, D**-0.5, window=s["window"])
+            (o, _), pull = attn.attention(q, k, v, documents, s["scale"], window=s["window"])
             return o, pull
 
-        return tape.linear(tape.call(run, self.rotate(q), self.rotate(k), v, self.documents), self.w["attn.wo"])
+        o = tape.call(run, self.rotate(q), self.rotate(k), v, self.documents)
+        if s["output_gate"]:
+            g = self.project("attn.wg", (H,) if s["output_gate_per"] == "head" else (H, D))
+            o = tape.call(rows.mul, o, tape.call(rows.activation, g, kind=s["output_gate"]))
+        return tape.linear(o, self.w["attn.wo"])
 
 
 def mixer(tape, x, documents, w, spec):

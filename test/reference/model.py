@@ -98,13 +98,30 @@ class Model:
             y, *extra[:] = self.experts(tape, x, documents, w, ffn, None if routes is None else routes[i])
             return y
 
-        post = d.get("norm_placement", "pre") == "post"
-        for name, part in (("norm1", lambda x: mixer(tape, x, documents, w, spec)), ("norm2", feed)):
-            if post:
-                x = self.norm(tape, tape.call(rows.add, x, part(x)), w, name)
-            else:
-                x = tape.call(rows.add, x, part(self.norm(tape, x, w, name)))
+        placement = d.get("norm_placement", "pre")
+        for name, keys, part in (("norm1", spec, lambda x: mixer(tape, x, documents, w, spec)), ("norm2", ffn, feed)):
+            join = lambda past, added, keys=keys: self.join(tape, past, added, *self.residual(keys))
+            if placement == "post":
+                x = self.norm(tape, join(x, part(x)), w, name)
+                continue
+            normed = self.norm(tape, x, w, name)
+            y = part(normed)
+            if placement == "sandwich":
+                y = self.norm(tape, y, w, name + "_post")
+            x = join(normed if d.get("residual", {}).get("from", "input") == "normed" else x, y)
         return x, extra[0], extra[1]
+
+    def residual(self, keys):
+        """alpha and beta of a part: its own keys over the model's."""
+        scale = {"alpha": 1.0, "beta": 1.0} | self.d.get("residual", {}) | keys.get("residual", {})
+        deep = scale["alpha"] == "deepnorm"
+        return (2 * self.d["num_layers"]) ** 0.25 if deep else scale["alpha"], scale["beta"]
+
+    def join(self, tape, past, added, alpha, beta):
+        return tape.call(lambda a, b: (alpha * a + beta * b, lambda dy: (alpha * dy, beta * dy)), past, added)
+
+    def scaled(self, tape, x, factor):
+        return tape.call(rows.scale, x, value=factor)
 
     def loss(self, tokens, labels, documents, routes=None):
         tape = Tape()
@@ -118,7 +135,7 @@ class Model:
 
             return table[tokens], pull
 
-        x = tape.call(lookup, values["embed.weight"])
+        x = self.scaled(tape, tape.call(lookup, values["embed.weight"]), self.d.get("embedding_multiplier", 1.0))
         losses, ids = [], {}
         for i in range(self.d["num_layers"]):
             prefix = f"layers.{i}."
@@ -127,8 +144,11 @@ class Model:
             if loss is not None:
                 losses.append(loss)
                 ids[i] = chosen
-        if self.d.get("norm_placement", "pre") == "pre":
+        if self.d.get("norm_placement", "pre") != "post":
             x = self.norm(tape, x, values, "final_norm")
+        base = self.d.get("init", {}).get("base_width")
+        ratio = self.d["d_model"] / base if base else 1.0
+        x = self.scaled(tape, x, self.d.get("logits_multiplier", 1.0) / ratio)
         tied = self.d.get("tie_embeddings", False)
         logits = tape.linear(x, tape.transpose(values["embed.weight"]) if tied else values["head.weight"])
         counted = []
