@@ -14,6 +14,8 @@ struct CompileOptions {
   std::string cpu = "native"; ///< native, x86-64-v3, x86-64-v4
   std::optional<int64_t> batch; ///< instead of the model's train.batch
   std::optional<int64_t> seqLen; ///< instead of the model's train.seq_len
+  std::optional<std::string> recompute; ///< instead of the model's schedule.recompute: none, all, or layers "0,4-7"
+  std::optional<int64_t> activationBudget; ///< bytes per rank, instead of the model's schedule.activation_budget
   std::string mesh; ///< "dp=2,ep=2"; empty: one rank
   std::string pipeline = "none"; ///< none, aAaM, 1A1M
   int64_t overlapDegree = 1; ///< token slices of a layer

@@ -80,6 +80,13 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJ
     spec->train.batch = *job.options.batch;
   if (job.options.seqLen)
     spec->train.seqLen = *job.options.seqLen;
+  std::string message;
+  if (job.options.recompute && failed(parseRecompute(*job.options.recompute, spec->schedule, message))) {
+    fail("--recompute: " + message);
+    return {};
+  }
+  if (job.options.activationBudget)
+    spec->schedule.activationBudget = job.options.activationBudget;
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   return failed(module) ? OwningOpRef<ModuleOp>() : std::move(*module);
 }
@@ -152,6 +159,9 @@ bool braid::compile(const CompileJob &job) {
   if (!isModel && (job.options.batch || job.options.seqLen))
     return fail((job.options.batch ? "--batch" : "--seq-len") + Twine(" belongs to a model description, ") + input +
                 " has its shapes already");
+  if (!isModel && (job.options.recompute || job.options.activationBudget))
+    return fail((job.options.recompute ? "--recompute" : "--activation-budget") +
+                Twine(" belongs to a model description, ") + input + " has its layers already");
   if (job.output == "-" && !job.options.toPhase)
     return fail("-o - prints a module; give --to-phase, or a file for the program");
 

@@ -9,6 +9,7 @@
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
+#include "passes/analysis/Mesh.h"
 
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
@@ -26,6 +27,19 @@ void braid::registerCompiler(DialectRegistry &registry) {
   registerCpuCodegen(registry);
 }
 
+/// Experts on several ranks make rows travel, and the activations of a batch are spread over all ranks. A mesh that is
+/// wrong is reported by ApplySharding.
+static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options) {
+  DecideRecomputePassOptions recompute;
+  if (llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh)) {
+    recompute.exchanges = mesh->size("ep") > 1;
+    recompute.ranks = mesh->world();
+  } else {
+    llvm::consumeError(mesh.takeError());
+  }
+  return recompute;
+}
+
 void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &options) {
   switch (phase) {
   case Phase::model:
@@ -33,6 +47,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     break;
 
   case Phase::train:
+    // What the backward makes again is chosen on the forward, where the choice can be read and written by hand.
+    pm.addPass(createDecideRecomputePass(recomputeOptions(options)));
     // Gradients come first, on logical tensors: they are the same on every mesh, and sharding then treats forward and
     // backward alike.
     pm.addPass(createDifferentiatePass());

@@ -4,7 +4,7 @@
 
 using namespace braid;
 
-using Signature = std::pair<char, char>;
+using Signature = std::tuple<char, char, bool>;
 
 /// Runs of equal neighbours in [begin, end).
 static int64_t countRuns(const std::vector<Signature> &layers, int64_t begin, int64_t end) {
@@ -21,7 +21,8 @@ static LayerGroup makeGroup(const std::vector<Signature> &layers, int64_t begin,
     int64_t end = i;
     while (end < begin + period && layers[end] == layers[i])
       ++end;
-    LayerRun run{layers[i].first, layers[i].second, end - i, {}};
+    auto [mixer, ffn, recompute] = layers[i];
+    LayerRun run{mixer, ffn, recompute, end - i, {}};
     for (int64_t round = 0; round < rounds; ++round)
       for (int64_t l = i; l < end; ++l)
         run.layers.push_back(static_cast<int32_t>(l + round * period));
@@ -31,17 +32,14 @@ static LayerGroup makeGroup(const std::vector<Signature> &layers, int64_t begin,
   return group;
 }
 
-std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec) {
-  int64_t n = spec.numLayers;
-  std::vector<Signature> layers;
-  for (int64_t l = 0; l < n; ++l)
-    layers.emplace_back(spec.mixerOf(l), spec.ffnOf(l));
-
+/// Appends the groups of layers [first, n).
+static void planFrom(const std::vector<Signature> &layers, int64_t first, std::vector<LayerGroup> &groups) {
+  auto n = static_cast<int64_t>(layers.size());
   struct Choice {
     int64_t cost, prefix, period, rounds;
-  } best{countRuns(layers, 0, n), 0, n, 1};
+  } best{countRuns(layers, first, n), first, n - first, 1};
   // Models begin with a few special layers at most, and periods are short: bounded search.
-  for (int64_t prefix = 0; prefix < std::min<int64_t>(n, 16); ++prefix) {
+  for (int64_t prefix = first; prefix < std::min<int64_t>(n, first + 16); ++prefix) {
     for (int64_t period = 1; period <= std::min<int64_t>((n - prefix) / 2, 128); ++period) {
       int64_t end = prefix + period;
       while (end < n && layers[end] == layers[end - period])
@@ -51,16 +49,24 @@ std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec) {
         continue;
       int64_t after = prefix + rounds * period;
       int64_t cost =
-          countRuns(layers, 0, prefix) + countRuns(layers, prefix, prefix + period) + countRuns(layers, after, n);
+          countRuns(layers, first, prefix) + countRuns(layers, prefix, prefix + period) + countRuns(layers, after, n);
       if (cost < best.cost)
         best = {cost, prefix, period, rounds};
     }
   }
-  std::vector<LayerGroup> groups;
-  if (best.prefix)
-    groups.push_back(makeGroup(layers, 0, best.prefix, 1));
+  if (best.prefix > first)
+    groups.push_back(makeGroup(layers, first, best.prefix - first, 1));
   groups.push_back(makeGroup(layers, best.prefix, best.period, best.rounds));
+  // What follows may have a period of its own: half of a deep stack recomputes, the other half does not.
   if (int64_t after = best.prefix + best.period * best.rounds; after < n)
-    groups.push_back(makeGroup(layers, after, n - after, 1));
+    planFrom(layers, after, groups);
+}
+
+std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec) {
+  std::vector<Signature> layers;
+  for (int64_t l = 0; l < spec.numLayers; ++l)
+    layers.emplace_back(spec.mixerOf(l), spec.ffnOf(l), spec.schedule.recomputes(l));
+  std::vector<LayerGroup> groups;
+  planFrom(layers, 0, groups);
   return groups;
 }

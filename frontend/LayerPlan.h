@@ -10,6 +10,7 @@ namespace braid {
 
 struct LayerRun {
   char mixer, ffn;
+  bool recompute; ///< the backward computes the layer's activations again
   int64_t count;
   std::vector<int32_t> layers; ///< absolute indices, row-major over [rounds, count]
 };
@@ -19,7 +20,7 @@ struct LayerGroup {
   std::vector<LayerRun> runs;
 };
 
-/// The plan with the fewest runs: layers before, a repeated period, layers after.
+/// The plan with the fewest runs: layers before, a repeated period, the same again for the layers after.
 std::vector<LayerGroup> planLayers(const ModelSpec &spec);
 
 } // namespace braid

@@ -49,13 +49,15 @@ const LayerTable &ModelBuilder::layersFor(EntryShape entry) {
   auto [it, isNew] = tables.try_emplace({entry.batch, entry.tokens, entry.cached});
   if (!isNew)
     return it->second;
-  std::map<std::pair<char, char>, Layer> built;
+  std::map<std::tuple<char, char, bool>, Layer> built;
   for (const LayerGroup &group : plan) {
     std::vector<Layer> &layers = it->second.emplace_back();
     for (const LayerRun &run : group.runs) {
-      auto [layer, first] = built.try_emplace({run.mixer, run.ffn});
+      // Without a backward there is nothing to compute again.
+      bool recompute = run.recompute && !entry.cached;
+      auto [layer, first] = built.try_emplace({run.mixer, run.ffn, recompute});
       if (first)
-        layer->second = buildLayer(spec, *module, entry, run.mixer, run.ffn);
+        layer->second = buildLayer(spec, *module, entry, run.mixer, run.ffn, recompute);
       layers.push_back(layer->second);
     }
   }
@@ -194,9 +196,12 @@ void ModelBuilder::buildForward(bool training) {
     return;
   auto number = [&](StringRef key, double value) { return builder.getNamedAttr(key, builder.getF64FloatAttr(value)); };
   const TrainSpec &t = spec.train;
-  function->setAttr("braid.train", builder.getDictionaryAttr(
-                                       {number("beta1", t.beta1), number("beta2", t.beta2), number("eps", t.eps),
-                                        number("weight_decay", t.weightDecay), number("clip_norm", t.clipNorm)}));
+  SmallVector<NamedAttribute> settings = {number("beta1", t.beta1), number("beta2", t.beta2), number("eps", t.eps),
+                                          number("weight_decay", t.weightDecay), number("clip_norm", t.clipNorm)};
+  if (spec.schedule.activationBudget)
+    settings.push_back(
+        builder.getNamedAttr("activation_budget", builder.getI64IntegerAttr(*spec.schedule.activationBudget)));
+  function->setAttr("braid.train", builder.getDictionaryAttr(settings));
 }
 
 void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {

@@ -29,6 +29,7 @@ private:
   void ffn(const std::string &path, const MoeSpec &moe);
   void blocks();
   void train();
+  void schedule();
 
   const ModelSpec &spec;
   KeyErrorFn error;
@@ -143,6 +144,20 @@ void Checker::blocks() {
                .str());
 }
 
+void Checker::schedule() {
+  const ScheduleSpec &s = spec.schedule;
+  for (int64_t layer : s.recompute)
+    if (layer >= spec.numLayers)
+      return report("schedule.recompute", formatv("there is no layer {0} of {1}; valid: none, all, or layers 0 to {2}",
+                                                  layer, spec.numLayers, spec.numLayers - 1)
+                                              .str());
+  if (s.recomputeAll && s.activationBudget)
+    report("schedule.activation_budget",
+           formatv("{0} bytes leave nothing to choose with recompute \"all\"; valid: recompute \"none\" or some layers",
+                   *s.activationBudget)
+               .str());
+}
+
 llvm::LogicalResult Checker::run() {
   std::vector<char> mixers, ffns;
   for (auto &[letter, mixer] : spec.mixers)
@@ -171,6 +186,7 @@ llvm::LogicalResult Checker::run() {
   }
   blocks();
   train();
+  schedule();
   return llvm::success(ok);
 }
 

@@ -297,8 +297,17 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   } else {
     spec.train.minLearningRate = spec.train.learningRate / 10;
   }
-  if (const Value *schedule = r.object_("schedule"))
-    Reader(*schedule, "schedule", errors); // keys come as they work
+  if (const Value *schedule = r.object_("schedule")) {
+    Reader s(*schedule, "schedule", errors);
+    std::string layers = "none", message;
+    s.string("recompute", layers);
+    if (failed(parseRecompute(layers, spec.schedule, message)))
+      s.error("recompute", message);
+    int64_t budget = -1;
+    s.integer("activation_budget", budget, 0, INT64_MAX);
+    if (budget >= 0)
+      spec.schedule.activationBudget = budget;
+  }
 }
 
 llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filename, DiagnosticFn error) {

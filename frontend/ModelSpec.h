@@ -5,6 +5,7 @@
 #define FRONTEND_MODELSPEC_H
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/LogicalResult.h"
@@ -123,6 +124,15 @@ struct TrainSpec {
   int64_t seed = 0;
 };
 
+/// How the program spends time and memory; none of it changes what is computed.
+struct ScheduleSpec {
+  bool recomputeAll = false;
+  std::vector<int64_t> recompute; ///< layers whose activations are computed again in the backward
+  std::optional<int64_t> activationBudget; ///< bytes per rank of activations kept for the backward
+
+  bool recomputes(int64_t layer) const { return recomputeAll || llvm::is_contained(recompute, layer); }
+};
+
 struct ModelSpec {
   std::string name = "model";
   int64_t vocabSize = 0, dModel = 0, numLayers = 0, maxDocuments = 1, contextLen = 1024;
@@ -137,6 +147,7 @@ struct ModelSpec {
   std::map<char, FfnSpec> ffns;
   InitSpec init;
   TrainSpec train;
+  ScheduleSpec schedule;
   std::string source; ///< the text it was read from, kept in the program file
 
   /// d_model relative to init.base_width (1 without one).
@@ -180,6 +191,10 @@ using DiagnosticFn = llvm::function_ref<void(const std::string &message)>;
 /// Reads a model description (JSON with comments). Messages read "tiny.json:12: mixers.N.kv_heads: 3 does not divide
 /// heads 8; valid: 1, 2, 4, 8". All errors are reported, none ends the process, whatever the text holds.
 llvm::FailureOr<ModelSpec> parseModelSpec(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error);
+
+/// "none", "all", or layers such as "0,4-7": what `schedule.recompute` and --recompute say. The message of a failure
+/// says what would be valid; layers are compared with the model by checkModelSpec.
+llvm::LogicalResult parseRecompute(llvm::StringRef text, ScheduleSpec &schedule, std::string &message);
 
 /// The rules between keys ("mixers.N.kv_heads" and what is wrong there).
 using KeyErrorFn = llvm::function_ref<void(const std::string &path, const std::string &message)>;

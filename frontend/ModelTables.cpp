@@ -71,6 +71,30 @@ const LsmTraits &braid::lsmTraits(LsmKind kind) {
   return *llvm::find_if(lsmInstances(), [&](const LsmTraits &t) { return t.kind == kind; });
 }
 
+llvm::LogicalResult braid::parseRecompute(llvm::StringRef text, ScheduleSpec &schedule, std::string &message) {
+  schedule.recomputeAll = text == "all";
+  schedule.recompute.clear();
+  if (text == "none" || text == "all")
+    return llvm::success();
+  llvm::SmallVector<llvm::StringRef> parts;
+  text.split(parts, ',');
+  for (llvm::StringRef part : parts) {
+    auto [first, last] = part.split('-');
+    int64_t begin = 0, end = 0;
+    bool single = !part.contains('-');
+    if (first.getAsInteger(10, begin) || (single ? (end = begin, false) : last.getAsInteger(10, end)) || begin < 0 ||
+        end < begin || end >= (1 << 20)) {
+      message =
+          "\"" + part.str() + "\" is neither a layer nor a range of layers; valid: none, all, or layers such as 0,4-7";
+      return llvm::failure();
+    }
+    for (int64_t layer = begin; layer <= end; ++layer)
+      if (!llvm::is_contained(schedule.recompute, layer))
+        schedule.recompute.push_back(layer);
+  }
+  return llvm::success();
+}
+
 std::string braid::numberText(double value) {
   char buffer[32];
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);

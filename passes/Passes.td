@@ -6,11 +6,26 @@ include "mlir/Pass/PassBase.td"
 
 //===- train: differentiation on logical tensors -------------------------------------------------------------------===//
 
+def DecideRecomputePass : Pass<"braid-decide-recompute", "::mlir::ModuleOp"> {
+  let summary = "marks the ops of layer functions that the backward executes again instead of keeping their results";
+  let description = [{
+    A layer function with `braid.recompute` keeps its inputs and its routes only; with `activation_budget` (bytes per rank)
+    in braid.train ops are marked until what all layers keep fits, those first that free most bytes for their time.
+    Before: `func private @layer_L(..) attributes {braid.recompute}`. After: the same without it, and
+    `%norm1 = braid.rms_norm %x, %w {braid.recompute, ..}`. Written by hand, the marks are the decision.
+    Invariant: no route, plan or exchange between ranks is marked; no layer function and no entry carries the wish any more.
+  }];
+  let options = [Option<"exchanges", "exchanges", "bool", "false", "rows of experts will travel between ranks: not executed again">,
+                 Option<"ranks", "ranks", "int64_t", "1", "ranks that share the activations">,
+                 Option<"explain", "explain", "bool", "false", "remark: bytes kept, share of the forward executed again">];
+}
+
 def DifferentiatePass : Pass<"braid-differentiate", "::mlir::ModuleOp"> {
   let summary = "an entry function with braid.train gains backward, clipping and AdamW";
   let description = [{
     Reverse mode over the op interface DifferentiableOpInterface. A repeat's gradient is a second repeat that walks the
     layers the other way; a layer function `@f` becomes `@f_train` (also returns what the backward reads) and `@f_grad`.
+    Marked ops (DecideRecompute) stand in `@f_grad` once more, right before what reads them.
     Weight gradients are ops of their own; a value used several times gets its cotangents in one sum, in order of use.
     Before: `func @train_step(params.., tokens, labels) -> (loss_sum, loss_count, aux_loss) attributes {braid.train = {..}}`
     After:  `func @train_step(params.., tokens, labels, moments.., learning_rate, step) -> (loss, aux_loss, grad_norm,

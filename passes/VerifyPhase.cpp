@@ -119,6 +119,9 @@ private:
     if (!span)
       return op->emitOpError("belongs to no phase: an entry or layer function holds model ops, not '")
              << op->getName().getDialectNamespace() << "' ops";
+    if (op->hasAttr("braid.recompute") && phase >= Phase::train)
+      return op->emitOpError("still has braid.recompute in phase ")
+             << phaseName(phase) << "; it must be dissolved by phase train";
     if (auto func = dyn_cast<func::FuncOp>(op)) {
       if (func->hasAttr(attrs::schedule) && phase >= Phase::scheduled)
         return func.emitOpError("still has ")

@@ -225,9 +225,11 @@ template <typename Parts> static ResidualScale scaleOf(const ModelSpec &spec, co
   return std::visit([&](auto &part) { return part.residual.value_or(spec.residual); }, parts);
 }
 
-Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, char mixer, char ffn) {
+Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, char mixer, char ffn,
+                        bool recompute) {
   std::string name = "layer_" + std::string(1, mixer) + "_" + std::string(1, ffn) + "_" +
-                     (entry.cached ? "cached_" : "") + std::to_string(entry.batch) + "x" + std::to_string(entry.tokens);
+                     (entry.cached ? "cached_" : "") + (recompute ? "recompute_" : "") + std::to_string(entry.batch) +
+                     "x" + std::to_string(entry.tokens);
   LayerBuilder b(spec, module, entry, name);
   const MixerSpec &m = spec.mixers.at(mixer);
   const FfnSpec &f = spec.ffns.at(ffn);
@@ -242,5 +244,8 @@ Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry
     return buildExperts(b, x, std::get<MoeSpec>(f));
   };
   Value x1 = Sublayer{"norm1", "x1", scaleOf(spec, m), mix}.build(b, b.x());
-  return b.finish(Sublayer{"norm2", "y", scaleOf(spec, f), feed}.build(b, x1));
+  Layer layer = b.finish(Sublayer{"norm2", "y", scaleOf(spec, f), feed}.build(b, x1));
+  if (recompute)
+    layer.function->setAttr("braid.recompute", b.builder.getUnitAttr());
+  return layer;
 }

@@ -138,8 +138,9 @@ mlir::Value buildLsm(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildDense(LayerBuilder &b, mlir::Value x, const DenseSpec &spec, llvm::StringRef prefix);
 mlir::Value buildExperts(LayerBuilder &b, mlir::Value x, const MoeSpec &spec);
 
-/// norm, mixer, norm, feed-forward, with the residual stream around them.
-Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, char mixer, char ffn);
+/// norm, mixer, norm, feed-forward, with the residual stream around them. `recompute` marks the function: its backward
+/// computes the activations again.
+Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, char mixer, char ffn, bool recompute);
 
 } // namespace braid
 

@@ -1,6 +1,7 @@
 //===- BlockGradient.cpp - reverse mode over blocks, repeats and layer functions ----------------------------------===//
 #include "passes/autodiff/BlockGradient.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "passes/autodiff/Recompute.h"
 
 using namespace mlir;
 using namespace braid;
@@ -293,10 +294,17 @@ public:
       : BlockGradient(state, activity, forward.getBody().front(), atEnd(&target, forward.getContext()), nullptr),
         target(target) {
     outer = this; // a layer has no surroundings; views may still be rebuilt
+    // Gradient ops copy the attributes of their forward: the marks must not be among them.
+    for (Operation &op : block)
+      if (op.removeAttr(kRecomputeAttr))
+        marked.insert(&op);
   }
   Block &target;
-  SmallVector<Value> needed; ///< forward values behind the target's leading arguments
-  SmallVector<Value> neededArguments;
+  llvm::DenseSet<Operation *> marked; ///< forward ops that are executed again
+  SmallVector<Value> needed; ///< forward values behind the target's arguments; null: made again instead
+
+  /// Executes marked forward ops again, in front of the backward. `first`: the target's argument of needed[0].
+  void remakeMarked(unsigned first);
 
 protected:
   Value importValue(Value forward) override {
@@ -305,6 +313,85 @@ protected:
   }
 };
 } // namespace
+
+void LayerGradient::remakeMarked(unsigned first) {
+  DenseMap<Value, Value> made; // forward value -> its twin in the backward
+  for (auto [n, value] : llvm::enumerate(needed))
+    made[value] = target.getArgument(first + n);
+  auto isMarked = [&](Value value) { return marked.contains(value.getDefiningOp()); };
+  SmallVector<unsigned> replacedArguments;
+  for (auto [n, value] : llvm::enumerate(needed))
+    if (isMarked(value)) {
+      made.erase(value);
+      replacedArguments.push_back(n);
+    }
+  OpBuilder front(backward.getContext());
+  front.setInsertionPointToStart(&target);
+  SmallVector<Operation *> copies;
+  // Forward order: operands come before their users, and only what is asked for is copied.
+  llvm::DenseSet<Operation *> asked;
+  SmallVector<Value> open;
+  for (unsigned n : replacedArguments)
+    open.push_back(needed[n]);
+  while (!open.empty()) {
+    Value value = open.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    bool copied = op && (op->hasTrait<OpTrait::ConstantLike>() || isMarked(value));
+    if (copied) {
+      if (asked.insert(op).second)
+        llvm::append_range(open, op->getOperands());
+    } else if (!made.contains(value)) {
+      made[value] = importValue(value);
+    }
+  }
+  for (Operation &op : block) {
+    if (!asked.contains(&op))
+      continue;
+    IRMapping map;
+    for (Value operand : op.getOperands())
+      map.map(operand, made.lookup(operand));
+    Operation *copy = front.clone(op, map);
+    copies.push_back(copy);
+    for (auto [from, to] : llvm::zip_equal(op.getResults(), copy->getResults()))
+      made[from] = to;
+  }
+  for (unsigned n : replacedArguments) {
+    target.getArgument(first + n).replaceAllUsesWith(made.lookup(needed[n]));
+    needed[n] = {};
+  }
+  // As late as possible: what only the mixer's backward reads is not alive during the feed-forward's.
+  for (Operation *copy : llvm::reverse(copies)) {
+    Operation *user = nullptr;
+    for (Operation *candidate : copy->getUsers())
+      if (!user || candidate->isBeforeInBlock(user))
+        user = candidate;
+    if (user)
+      copy->moveBefore(user);
+  }
+}
+
+/// Results of a call that carry cotangents, and arguments whose cotangents somebody wants.
+FailureOr<SmallVector<Value>> braid::readByGradient(func::CallOp call, Activity &activity, SymbolTable &symbols) {
+  auto layer = symbols.lookup<func::FuncOp>(call.getCallee());
+  Block &body = layer.getBody().front();
+  if (llvm::any_of(body, [](Operation &op) { return isa<func::CallOp, RepeatOp>(op); }))
+    return SmallVector<Value>();
+  GradientState state{layer->getParentOfType<ModuleOp>(), symbols, {}, {}};
+  Activity inner(symbols);
+  for (auto [operand, argument] : llvm::zip_equal(call.getOperands(), body.getArguments()))
+    if (activity.isActive(operand))
+      inner.mark(argument);
+  inner.analyze(body);
+  Region region;
+  Block &target = region.emplaceBlock();
+  LayerGradient gradient(state, inner, layer, target);
+  for (auto [result, value] : llvm::zip_equal(call.getResults(), body.getTerminator()->getOperands()))
+    if (activity.isActive(result) && !result.use_empty())
+      gradient.add(value, target.addArgument(value.getType(), value.getLoc()));
+  if (failed(gradient.run()))
+    return failure();
+  return std::move(gradient.needed);
+}
 
 FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call) {
   auto callee = state.symbols.lookup<func::FuncOp>(call.getCallee());
@@ -349,17 +436,26 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
   if (failed(layer.run()))
     return failure();
 
+  SmallVector<Value> results;
+  for (unsigned i : wantedArguments)
+    if (Value d = layer.cotangent(body.getArgument(i))) {
+      gradient.wantedArguments.push_back(i);
+      results.push_back(d);
+    }
+  func::ReturnOp::create(layer.builder(), callee.getLoc(), results);
+  unsigned first = cotangentResults.size();
+  layer.remakeMarked(first);
+
   // Split what is needed into arguments of the forward and values inside it.
   SmallVector<unsigned> order;
   SmallVector<Value> extra;
-  unsigned first = cotangentResults.size();
   for (auto [n, value] : llvm::enumerate(layer.needed))
-    if (auto argument = dyn_cast<BlockArgument>(value)) {
+    if (auto argument = dyn_cast_or_null<BlockArgument>(value)) {
       gradient.neededArguments.push_back(argument.getArgNumber());
       order.push_back(first + n);
     }
   for (auto [n, value] : llvm::enumerate(layer.needed))
-    if (!isa<BlockArgument>(value)) {
+    if (value && !isa<BlockArgument>(value)) {
       extra.push_back(layer.replaced(value));
       order.push_back(first + n);
     }
@@ -371,14 +467,6 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
   llvm::append_range(returns, extra);
   terminator->setOperands(returns);
   gradient.forward.setFunctionType(atCallee.getFunctionType(body.getArgumentTypes(), ValueRange(returns).getTypes()));
-
-  SmallVector<Value> results;
-  for (unsigned i : wantedArguments)
-    if (Value d = layer.cotangent(body.getArgument(i))) {
-      gradient.wantedArguments.push_back(i);
-      results.push_back(d);
-    }
-  func::ReturnOp::create(layer.builder(), callee.getLoc(), results);
 
   // Reorder the block's arguments: new ones behind, then the old ones go.
   unsigned old = target.getNumArguments();

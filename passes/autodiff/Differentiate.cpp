@@ -2,6 +2,7 @@
 // Works on logical tensors, before any sharding: nothing here knows of ranks or slices.
 #include "passes/Passes.h"
 #include "passes/autodiff/BlockGradient.h"
+#include "passes/autodiff/Recompute.h"
 #include <map>
 
 using namespace mlir;
@@ -61,6 +62,7 @@ class DifferentiatePass : public braid::impl::DifferentiatePassBase<Differentiat
     for (func::FuncOp function : entries)
       if (failed(differentiate(function)))
         return signalPassFailure();
+    getOperation()->walk([](Operation *op) { op->removeAttr(kRecomputeAttr); });
   }
 
   LogicalResult differentiate(func::FuncOp function);

@@ -21,6 +21,7 @@ VARIANTS = [
     ("1A1M-2", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
     ("1A1M-5", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=5"]),
     ("aAaM-3", 2, ["--mesh=dp=2,ep=2", "--pipeline=aAaM", "--overlap-degree=3"]),
+    ("again-2", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2", "--recompute=all"]),
     ("dp4-ep2", 4, ["--mesh=dp=4,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
 ]
 # After several steps AdamW has divided by |gradient|: elements whose gradient is rounding noise move by the full learning rate in either direction,

@@ -164,8 +164,10 @@ TEST(ModelBuilder, TiedEmbeddingsPostNormAndLayerNorm) {
 }
 
 TEST(LayerPlan, Periods) {
-  auto plan = [](llvm::StringRef pattern, int64_t layers) {
+  auto plan = [](llvm::StringRef pattern, int64_t layers, llvm::StringRef recompute = "none") {
     ModelSpec spec;
+    std::string message;
+    EXPECT_TRUE(succeeded(parseRecompute(recompute, spec.schedule, message))) << message;
     spec.layerPattern = pattern.str();
     spec.ffnPattern = "D";
     spec.numLayers = layers;
@@ -173,7 +175,7 @@ TEST(LayerPlan, Periods) {
     for (const LayerGroup &group : planLayers(spec)) {
       text += std::to_string(group.rounds) + "{";
       for (const LayerRun &run : group.runs)
-        text += " " + std::to_string(run.count) + run.mixer;
+        text += " " + std::to_string(run.count) + run.mixer + (run.recompute ? "*" : "");
       text += " } ";
     }
     return text;
@@ -186,6 +188,9 @@ TEST(LayerPlan, Periods) {
   EXPECT_EQ(plan("NLLNLLNLLN", 10), "3{ 1N 2L } 1{ 1N } ");
   EXPECT_EQ(plan("DDLDLDLDL", 9), "1{ 1D } 4{ 1D 1L } ");
   EXPECT_EQ(plan("NNLLLLLL", 8), "1{ 2N 6L } ");
+  EXPECT_EQ(plan("LLLN", 80, "all"), "20{ 3L* 1N* } ");
+  EXPECT_EQ(plan("LLLN", 80, "0-39"), "10{ 3L* 1N* } 10{ 3L 1N } ");
+  EXPECT_EQ(plan("LN", 6, "1,3,5"), "3{ 1L 1N* } ");
 
   ModelSpec spec;
   spec.layerPattern = "LLLN";

@@ -133,7 +133,18 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("name": 7)", "m.json:3: name: 7 is not a string"},
       {R"("name": "base")", R"("nam": "base")", "m.json:3: nam: unknown key; did you mean name?"},
       {R"("name": "base")", R"("schedule": {"overlap_degree": 2})",
-       "m.json:3: schedule.overlap_degree: unknown key; none is accepted here yet"},
+       "m.json:3: schedule.overlap_degree: unknown key; valid: recompute, activation_budget"},
+      {R"("name": "base")", R"("schedule": {"recompute": "0,2-4"})",
+       "m.json:3: schedule.recompute: there is no layer 4 of 4; valid: none, all, or layers 0 to 3"},
+      {R"("name": "base")", R"("schedule": {"recompute": "0,3-2"})",
+       "m.json:3: schedule.recompute: \"3-2\" is neither a layer nor a range of layers; valid: none, all, or layers "
+       "such "
+       "as 0,4-7"},
+      {R"("name": "base")", R"("schedule": {"activation_budget": -1})",
+       "m.json:3: schedule.activation_budget: -1 is out of range; valid: 0 to 9223372036854775807"},
+      {R"("name": "base")", R"("schedule": {"recompute": "all", "activation_budget": 5})",
+       "m.json:3: schedule.activation_budget: 5 bytes leave nothing to choose with recompute \"all\"; valid: recompute "
+       "\"none\" or some layers"},
       {R"("name": "base")", R"("norm": {"kind": "batch"})",
        "m.json:3: norm.kind: \"batch\" is not known; valid: rms, layer"},
       {R"("name": "base")", R"("norm": {"eps": 0})", "m.json:3: norm.eps: 0 is out of range; valid: above 0 to 1"},

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <limits>
+
 using namespace braid;
 
 /// A flag that names a phase.
@@ -37,6 +39,13 @@ int main(int argc, char **argv) {
   app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");
+  app.add_option("--recompute", options.recompute,
+                 "layers whose activations the backward computes again: none, all, or 0,4-7 (default: the model's)")
+      ->type_name("LAYERS");
+  app.add_option("--activation-budget", options.activationBudget,
+                 "bytes per rank of activations kept for the backward; the rest is computed again")
+      ->check(CLI::Range(int64_t(0), std::numeric_limits<int64_t>::max()))
+      ->type_name("BYTES");
   app.add_option("--mesh", options.mesh, "ranks by axis, e.g. dp=2,ep=2 (experts over the same ranks)")
       ->type_name("AXIS=N,..");
   app.add_option("--pipeline", options.pipeline, "order of mixer and expert slices: none, aAaM or 1A1M (default none)")

@@ -1,0 +1,296 @@
+//===- DecideRecompute.cpp - what the backward makes again instead of keeping -------------------------------------===//
+// Layers marked as a whole keep their inputs, their routes and what other ranks sent. With a byte budget more ops are
+// marked, in all calls of a layer function at once, those first that free most bytes for their time.
+#include "passes/Passes.h"
+#include "passes/autodiff/BlockGradient.h"
+#include "passes/autodiff/Recompute.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace braid {
+#define GEN_PASS_DEF_DECIDERECOMPUTEPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+bool braid::canRecompute(Operation *op, bool exchanges) {
+  if (isa<MoeRouteOp, MoePlanOp, func::CallOp, RepeatOp>(op) || op->hasTrait<OpTrait::IsTerminator>())
+    return false;
+  return !exchanges || !isa<MoeDispatchOp, MoeCombineOp>(op);
+}
+
+static int64_t bytesOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return type.getNumElements() * static_cast<int64_t>(type.getElementType().getIntOrFloatBitWidth()) / 8;
+}
+
+/// Time of one execution, in multiply-adds of a matrix product. Row-wise ops wait for memory: 64 per element.
+static double timeOf(Operation *op) {
+  double elements = 0, weights = 0;
+  for (Value value : op->getOperands())
+    elements += static_cast<double>(cast<RankedTensorType>(value.getType()).getNumElements());
+  for (Value value : op->getResults())
+    elements += static_cast<double>(cast<RankedTensorType>(value.getType()).getNumElements());
+  double time = 64 * elements;
+  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  auto product = [&](Value x, ValueRange matrices, bool perExpert) {
+    for (Value matrix : matrices)
+      weights += static_cast<double>(cast<RankedTensorType>(matrix.getType()).getNumElements()) /
+                 static_cast<double>(perExpert ? shapeOf(matrix)[0] : 1);
+    auto shape = shapeOf(x);
+    time += weights * static_cast<double>(shape[0] * shape[1]);
+  };
+  if (auto linear = dyn_cast<LinearOp>(op))
+    product(linear.getX(), linear.getWeights(), false);
+  else if (auto grouped = dyn_cast<MoeGroupedLinearOp>(op))
+    product(grouped.getX(), grouped.getWeights(), true);
+  else if (auto attention = dyn_cast<AttnCausalOp>(op)) {
+    auto q = shapeOf(attention.getQ());
+    double keys = static_cast<double>(q[1]) / 2;
+    if (attention.getWindow() > 0)
+      keys = std::min(keys, static_cast<double>(attention.getWindow()));
+    time += 2 * keys * static_cast<double>(q[0] * q[1] * q[2] * q[3]);
+  } else if (auto scan = dyn_cast<LsmScanOp>(op)) {
+    auto v = shapeOf(scan.getV());
+    time += 4 * static_cast<double>(v[0] * v[1] * v[2] * v[3] * shapeOf(scan.getQ()).back());
+  }
+  return time;
+}
+
+namespace {
+
+/// A layer function, what its backward reads, and which of its ops are executed again.
+struct LayerChoice {
+  func::FuncOp layer;
+  int64_t calls = 0; ///< in one step
+  SmallVector<Value> read;
+  BitVector freeArguments; ///< held for other reasons: weights, constants, integers of the whole batch
+  llvm::DenseSet<Operation *> again;
+
+  /// What must be kept, and the time of what is executed again, when `again` and `more` are marked.
+  struct Outcome {
+    int64_t bytes = 0;
+    double time = 0;
+    llvm::SetVector<Value> kept;
+    llvm::SetVector<Operation *> executed;
+  };
+  Outcome outcome(const llvm::DenseSet<Operation *> &more = {}) const {
+    Outcome result;
+    SmallVector<Value> open(read);
+    llvm::DenseSet<Value> seen;
+    while (!open.empty()) {
+      Value value = open.pop_back_val();
+      if (!seen.insert(value).second)
+        continue;
+      Operation *op = value.getDefiningOp();
+      if (op && op->hasTrait<OpTrait::ConstantLike>())
+        continue;
+      if (op && (isa<ReshapeOp>(op) || again.contains(op) || more.contains(op))) {
+        if (result.executed.insert(op)) {
+          result.time += isa<ReshapeOp>(op) ? 0.0 : timeOf(op) * static_cast<double>(calls);
+          llvm::append_range(open, op->getOperands());
+        }
+        continue;
+      }
+      result.kept.insert(value);
+      auto argument = dyn_cast<BlockArgument>(value);
+      if (!argument || !freeArguments.test(argument.getArgNumber()))
+        result.bytes += bytesOf(value) * calls;
+    }
+    return result;
+  }
+
+  /// `op` and whatever is neither kept nor executed again on the way to it.
+  llvm::DenseSet<Operation *> with(Operation *op, const llvm::SetVector<Value> &kept, bool exchanges) const {
+    llvm::DenseSet<Operation *> more;
+    SmallVector<Operation *> open = {op};
+    while (!open.empty()) {
+      Operation *next = open.pop_back_val();
+      if (again.contains(next) || !more.insert(next).second)
+        continue;
+      for (Value operand : next->getOperands())
+        if (Operation *def = operand.getDefiningOp();
+            def && !kept.contains(operand) && !def->hasTrait<OpTrait::ConstantLike>() && canRecompute(def, exchanges))
+          open.push_back(def);
+    }
+    return more;
+  }
+};
+
+class DecideRecomputePass : public braid::impl::DecideRecomputePassBase<DecideRecomputePass> {
+public:
+  using DecideRecomputePassBase::DecideRecomputePassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function->hasAttr("braid.train") && failed(decide(function)))
+        return signalPassFailure();
+    for (auto function : module.getOps<func::FuncOp>())
+      function->removeAttr(kRecomputeAttr);
+  }
+
+private:
+  using Layers = llvm::MapVector<Operation *, LayerChoice>;
+
+  LogicalResult collect(Block &block, int64_t times, Activity &activity, SymbolTable &symbols, Layers &layers);
+  LogicalResult meetBudget(func::FuncOp function, Layers &layers, int64_t budget);
+  LogicalResult decide(func::FuncOp function);
+  void report(func::FuncOp function, const Layers &layers, int64_t withoutMarks);
+
+  static int64_t keptBytes(const Layers &layers) {
+    int64_t sum = 0;
+    for (auto &[op, choice] : layers)
+      sum += choice.outcome().bytes;
+    return sum;
+  }
+};
+
+/// Bytes that exist anyway: parameters (a repeat's stacked inputs are slots of them), constants, integers of the batch.
+bool isFree(Value operand) {
+  if (!isa<FloatType>(cast<RankedTensorType>(operand.getType()).getElementType()))
+    return true;
+  if (Operation *def = operand.getDefiningOp())
+    return def->hasTrait<OpTrait::ConstantLike>();
+  auto argument = cast<BlockArgument>(operand);
+  auto repeat = dyn_cast<RepeatOp>(argument.getOwner()->getParentOp());
+  return !repeat ||
+         (argument.getArgNumber() >= repeat.getCarried() && isFree(repeat.getInputs()[argument.getArgNumber()]));
+}
+
+} // namespace
+
+LogicalResult DecideRecomputePass::collect(Block &block, int64_t times, Activity &activity, SymbolTable &symbols,
+                                           Layers &layers) {
+  for (Operation &op : block) {
+    if (auto repeat = dyn_cast<RepeatOp>(op))
+      if (failed(collect(repeat.getBody().front(), times * static_cast<int64_t>(repeat.getCount()), activity, symbols,
+                         layers)))
+        return failure();
+    auto call = dyn_cast<func::CallOp>(op);
+    if (!call || llvm::none_of(call.getResults(), [&](Value v) { return activity.isActive(v); }))
+      continue;
+    auto layer = symbols.lookup<func::FuncOp>(call.getCallee());
+    auto [at, isNew] = layers.try_emplace(layer);
+    LayerChoice &choice = at->second;
+    choice.calls += times;
+    if (isNew) {
+      choice.layer = layer;
+      for (Operation &marked : layer.getBody().front()) // by hand
+        if (marked.hasAttr(kRecomputeAttr))
+          choice.again.insert(&marked);
+      choice.freeArguments.resize(layer.getNumArguments(), true);
+      FailureOr<SmallVector<Value>> read = readByGradient(call, activity, symbols);
+      if (failed(read))
+        return failure();
+      choice.read = std::move(*read);
+    }
+    for (auto [i, operand] : llvm::enumerate(call.getOperands()))
+      if (!isFree(operand))
+        choice.freeArguments.reset(i);
+  }
+  return success();
+}
+
+LogicalResult DecideRecomputePass::meetBudget(func::FuncOp function, Layers &layers, int64_t budget) {
+  int64_t total = keptBytes(layers);
+  while (total > budget) {
+    LayerChoice *best = nullptr;
+    llvm::DenseSet<Operation *> bestOps;
+    double bestRatio = 0;
+    int64_t bestBytes = 0;
+    for (auto &[op, choice] : layers) {
+      LayerChoice::Outcome now = choice.outcome();
+      llvm::SetVector<Operation *> candidates;
+      for (Value value : now.kept)
+        if (Operation *def = value.getDefiningOp(); def && canRecompute(def, exchanges))
+          candidates.insert(def);
+      for (Operation *candidate : candidates) {
+        llvm::DenseSet<Operation *> more = choice.with(candidate, now.kept, exchanges);
+        LayerChoice::Outcome then = choice.outcome(more);
+        int64_t freed = now.bytes - then.bytes;
+        double ratio = static_cast<double>(freed) / std::max(then.time - now.time, 1.0);
+        if (freed > 0 && ratio > bestRatio)
+          best = &choice, bestOps = std::move(more), bestRatio = ratio, bestBytes = freed;
+      }
+    }
+    if (!best) {
+      int64_t least = (total + ranks - 1) / ranks;
+      return function.emitError() << "activation budget is " << budget / ranks << " bytes per rank, but " << least
+                                  << " bytes of activations cannot be computed again (inputs of layers, routes"
+                                  << (exchanges ? ", what other ranks sent" : "") << "); valid: at least " << least;
+    }
+    best->again.insert(bestOps.begin(), bestOps.end());
+    total -= bestBytes;
+  }
+  return success();
+}
+
+LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
+  SymbolTable symbols(getOperation());
+  Activity activity(symbols);
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned i = argument.getArgNumber();
+    auto role = function.getArgAttrOfType<StringAttr>(i, attrs::role);
+    auto trained = function.getArgAttrOfType<BoolAttr>(i, attrs::trained);
+    if (role && role.getValue() == "parameter" && (!trained || trained.getValue()))
+      activity.mark(argument);
+  }
+  activity.analyze(function.getBody().front());
+  Layers layers;
+  if (failed(collect(function.getBody().front(), 1, activity, symbols, layers)))
+    return failure();
+  int64_t withoutMarks = keptBytes(layers);
+
+  for (auto &[op, choice] : layers)
+    if (op->hasAttr(kRecomputeAttr))
+      for (Operation &inner : choice.layer.getBody().front())
+        if (canRecompute(&inner, exchanges) && !inner.hasTrait<OpTrait::ConstantLike>())
+          choice.again.insert(&inner);
+  auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");
+  if (auto budget = settings.getAs<IntegerAttr>("activation_budget")) {
+    // The budget is one rank's; shapes are still those of all ranks together.
+    int64_t all;
+    if (llvm::MulOverflow(budget.getInt(), static_cast<int64_t>(ranks), all))
+      all = std::numeric_limits<int64_t>::max();
+    if (failed(meetBudget(function, layers, all)))
+      return failure();
+    NamedAttrList rest(settings);
+    rest.erase("activation_budget");
+    function->setAttr("braid.train", rest.getDictionary(&getContext()));
+  }
+  report(function, layers, withoutMarks);
+  for (auto &[op, choice] : layers)
+    for (Operation *executed : choice.outcome().executed)
+      executed->setAttr(kRecomputeAttr, UnitAttr::get(&getContext()));
+  return success();
+}
+
+/// The program file says what the decision costs and saves; braid-run info prints it.
+void DecideRecomputePass::report(func::FuncOp function, const Layers &layers, int64_t withoutMarks) {
+  int64_t kept = keptBytes(layers);
+  double time = 0, all = 0;
+  for (auto &[op, choice] : layers) {
+    time += choice.outcome().time;
+    for (Operation &inner : func::FuncOp(choice.layer).getBody().front())
+      if (!inner.hasTrait<OpTrait::IsTerminator>() && !isa<ReshapeOp>(inner))
+        all += timeOf(&inner) * static_cast<double>(choice.calls);
+  }
+  int64_t percent = all > 0 ? std::llround(100 * time / all) : 0;
+  if (explain)
+    function.emitRemark() << "activations of @" << function.getSymName() << ": " << kept << " of " << withoutMarks
+                          << " bytes kept for the backward, " << percent
+                          << "% of the layers' forward is executed again";
+  auto metadata = getOperation()->getAttrOfType<DictionaryAttr>(attrs::metadata);
+  if (!metadata)
+    return;
+  Builder builder(&getContext());
+  NamedAttrList entries(metadata);
+  entries.set("activations.kept_bytes", builder.getStringAttr(std::to_string(kept / ranks)));
+  entries.set("activations.all_bytes", builder.getStringAttr(std::to_string(withoutMarks / ranks)));
+  entries.set("activations.recomputed_percent", builder.getStringAttr(std::to_string(percent)));
+  getOperation()->setAttr(attrs::metadata, entries.getDictionary(&getContext()));
+}

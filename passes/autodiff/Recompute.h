@@ -1,0 +1,28 @@
+//===- Recompute.h - which forward ops the backward may execute again ---------------------------------------------===//
+// The mark `braid.recompute` on an op of a layer function says that the backward makes its results again instead of
+// keeping them; DecideRecompute writes it, Differentiate consumes it. On a whole layer function it stands for all ops
+// that can be executed again, and DecideRecompute spells it out.
+#ifndef PASSES_AUTODIFF_RECOMPUTE_H
+#define PASSES_AUTODIFF_RECOMPUTE_H
+
+#include "dialects/braid/BraidDialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace braid {
+
+class Activity;
+
+inline constexpr llvm::StringLiteral kRecomputeAttr = "braid.recompute";
+
+/// Routes are chosen once (two tilings of one product may break a tie differently), and what crosses ranks crosses them
+/// once: with `exchanges`, rows of experts travel. Everything else is a function of its operands.
+bool canRecompute(mlir::Operation *op, bool exchanges);
+
+/// The values of a layer function that its backward reads, as the call that stands in a training step asks for it:
+/// arguments and results of ops, each once. None where the function has calls or repeats of its own.
+llvm::FailureOr<llvm::SmallVector<mlir::Value>> readByGradient(mlir::func::CallOp call, Activity &activity,
+                                                               mlir::SymbolTable &symbols);
+
+} // namespace braid
+
+#endif // PASSES_AUTODIFF_RECOMPUTE_H
