@@ -47,12 +47,12 @@
 // GRAD-LABEL: func.func private @layer_grad(
 // GRAD:         %[[NORM:.*]] = braid.rms_norm
 // GRAD:         %[[ROWS:.*]] = braid.moe.dispatch %[[NORM]]
-// GRAD:         %[[UP:.*]] = braid.moe.grouped_linear %[[ROWS]]  
+// GRAD:         %[[UP:.*]] = braid.moe.grouped_linear %[[ROWS]]
 // GRAD:         %[[HIDDEN:.*]] = braid.activation %[[UP]]
-// GRAD:         %[[OUT:.*]] = braid.moe.grouped_linear %[[HIDDEN]]  
+// GRAD:         %[[OUT:.*]] = braid.moe.grouped_linear %[[HIDDEN]]
 // GRAD:         %{{.*}}, %[[BACK:.*]] = braid.moe.combine %[[OUT]]
 // GRAD:         braid.moe.combine_grad {{.*}}%[[BACK]]
-// GRAD:         braid.moe.grouped_linear_grad_weight %[[HIDDEN]]  
+// GRAD:         braid.moe.grouped_linear_grad_weight %[[HIDDEN]]
 
 // Cheap bytes first: the activation and what comes from the norm, while the experts' products are kept.
 // BUDGET: remark: activations of @train_step: {{[0-9]+}} of {{[0-9]+}} bytes kept for the backward, {{[1-9][0-9]*}}% of the layers' forward is executed again
