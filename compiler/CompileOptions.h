@@ -11,11 +11,13 @@ namespace braid {
 
 /// One member per flag of braid-compile, same name.
 struct CompileOptions {
-  std::string cpu = "native"; ///< native, x86-64-v3, x86-64-v4
+  std::string cpu = "native"; ///< native, x86-64-v3, x86-64-v4; then features to add: "x86-64-v4,avx512bf16"
   std::optional<int64_t> batch; ///< instead of the model's train.batch
   std::optional<int64_t> seqLen; ///< instead of the model's train.seq_len
   std::optional<std::string> recompute; ///< instead of the model's schedule.recompute: none, all, or layers "0,4-7"
   std::optional<int64_t> activationBudget; ///< bytes per rank, instead of the model's schedule.activation_budget
+  std::string dtype; ///< instead of the model's dtype; empty: the model's
+  std::string gradientDtype; ///< instead of the model's train.gradient_dtype; empty: the model's
   std::string mesh; ///< "dp=2,ep=2"; empty: one rank
   std::string pipeline = "none"; ///< none, aAaM, 1A1M
   int64_t overlapDegree = 1; ///< token slices of a layer

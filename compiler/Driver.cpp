@@ -87,6 +87,10 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJ
   }
   if (job.options.activationBudget)
     spec->schedule.activationBudget = job.options.activationBudget;
+  if (!job.options.dtype.empty())
+    spec->dtype = job.options.dtype;
+  if (!job.options.gradientDtype.empty())
+    spec->train.gradientDtype = job.options.gradientDtype;
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   return failed(module) ? OwningOpRef<ModuleOp>() : std::move(*module);
 }
@@ -162,6 +166,9 @@ bool braid::compile(const CompileJob &job) {
   if (!isModel && (job.options.recompute || job.options.activationBudget))
     return fail((job.options.recompute ? "--recompute" : "--activation-budget") +
                 Twine(" belongs to a model description, ") + input + " has its layers already");
+  if (!isModel && !(job.options.dtype.empty() && job.options.gradientDtype.empty()))
+    return fail((job.options.dtype.empty() ? "--gradient-dtype" : "--dtype") +
+                Twine(" belongs to a model description, ") + input + " has its types already");
   if (job.output == "-" && !job.options.toPhase)
     return fail("-o - prints a module; give --to-phase, or a file for the program");
 

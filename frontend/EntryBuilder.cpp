@@ -5,7 +5,7 @@ using namespace mlir;
 using namespace braid;
 
 EntryBuilder::EntryBuilder(const ModelSpec &spec, ModuleOp module, StringRef name)
-    : builder(module.getContext()), element(floatTypeOf(spec, module.getContext())) {
+    : builder(module.getContext()), types(floatTypesOf(spec, module.getContext())) {
   builder.setInsertionPointToEnd(module.getBody());
   function = func::FuncOp::create(builder, loc(name), name, builder.getFunctionType({}, {}));
   function->setAttr(attrs::entry, builder.getUnitAttr());
@@ -38,7 +38,7 @@ Value EntryBuilder::input(StringRef name, Type type) {
 
 Value EntryBuilder::argument(const NamedTensor &t, StringRef role) {
   argumentAttrs.push_back(builder.getDictionaryAttr(describe(t, role)));
-  return block->addArgument(tensor(t.shape), loc(t.name));
+  return block->addArgument(t.type(), loc(t.name));
 }
 
 void EntryBuilder::output(StringRef name, Value value, ArrayRef<int32_t> layers) {
@@ -52,6 +52,16 @@ void EntryBuilder::result(const NamedTensor &t, StringRef role, Value value, std
   SmallVector<NamedAttribute> list = describe(t, role);
   if (alias)
     list.push_back(builder.getNamedAttr(attrs::alias, builder.getI64IntegerAttr(*alias)));
+  resultAttrs.push_back(builder.getDictionaryAttr(list));
+  results.push_back(value);
+}
+
+void EntryBuilder::master(const NamedTensor &parameter, Value value) {
+  NamedTensor t = parameter;
+  t.name += ".master";
+  SmallVector<NamedAttribute> list = describe(t, "moment");
+  list.push_back(builder.getNamedAttr(attrs::of, builder.getStringAttr(parameter.name)));
+  list.push_back(builder.getNamedAttr(attrs::slot, builder.getStringAttr("master")));
   resultAttrs.push_back(builder.getDictionaryAttr(list));
   results.push_back(value);
 }
@@ -113,7 +123,7 @@ Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
     llvm::append_range(operands, in.states);
   else
     for (const StateDecl &s : layer.states)
-      operands.push_back(entry.zeros(entry.tensor(s.shape)));
+      operands.push_back(entry.zeros(s.type));
   llvm::append_range(operands, weights);
   func::FuncOp callee = layer.function;
   auto results = func::CallOp::create(entry.builder, entry.loc(callee.getName()), callee, operands).getResults();

@@ -19,11 +19,14 @@ public:
   mlir::Value argument(const NamedTensor &tensor, llvm::StringRef role);
   void output(llvm::StringRef name, mlir::Value value, llvm::ArrayRef<int32_t> layers = {});
   void result(const NamedTensor &tensor, llvm::StringRef role, mlir::Value value, std::optional<unsigned> alias = {});
+  /// The f32 master of a parameter: part of the optimizer's state.
+  void master(const NamedTensor &parameter, mlir::Value value);
   mlir::func::FuncOp finish();
 
   /// Zeros of this type, one constant per type.
   mlir::Value zeros(mlir::RankedTensorType type);
-  mlir::RankedTensorType tensor(Shape shape) const { return mlir::RankedTensorType::get(shape, element); }
+  mlir::RankedTensorType tensor(Shape shape) const { return mlir::RankedTensorType::get(shape, types.element); }
+  mlir::RankedTensorType wide(Shape shape) const { return mlir::RankedTensorType::get(shape, types.wide); }
   mlir::RankedTensorType integers(Shape shape) const {
     return mlir::RankedTensorType::get(shape, mlir::IntegerType::get(builder.getContext(), 32));
   }
@@ -36,7 +39,7 @@ private:
 
   mlir::func::FuncOp function;
   mlir::Block *block;
-  mlir::FloatType element;
+  FloatTypes types;
   llvm::DenseMap<mlir::Type, mlir::Value> constants;
   llvm::SmallVector<mlir::DictionaryAttr> argumentAttrs, resultAttrs;
   llvm::SmallVector<mlir::Value> results;

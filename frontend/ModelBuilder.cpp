@@ -10,7 +10,8 @@ namespace {
 
 class ModelBuilder {
 public:
-  ModelBuilder(MLIRContext *context, const ModelSpec &spec) : spec(spec), plan(planLayers(spec)) {
+  ModelBuilder(MLIRContext *context, const ModelSpec &spec)
+      : spec(spec), types(floatTypesOf(spec, context)), plan(planLayers(spec)) {
     module = ModuleOp::create(NameLoc::get(StringAttr::get(context, spec.name)));
   }
   OwningOpRef<ModuleOp> build();
@@ -36,6 +37,7 @@ private:
   Value logits(EntryBuilder &entry, ArrayRef<Value> all, Value x);
 
   const ModelSpec &spec;
+  FloatTypes types;
   std::vector<LayerGroup> plan;
   OwningOpRef<ModuleOp> module;
   std::map<std::tuple<int64_t, int64_t, bool>, LayerTable> tables;
@@ -65,16 +67,20 @@ const LayerTable &ModelBuilder::layersFor(EntryShape entry) {
 }
 
 NamedTensor ModelBuilder::normTensor(StringRef part, double value) const {
-  return {("final_norm." + part).str(), {spec.dModel}, {}, Init::constant(value), /*decay=*/false, true};
+  return {("final_norm." + part).str(), {spec.dModel}, types.wide, {}, Init::constant(value), /*decay=*/false, true};
 }
 
 void ModelBuilder::collectParameters() {
   const LayerTable &layers = layersFor({spec.train.batch, spec.train.seqLen, false});
-  tensors.push_back({"embed.weight", {spec.vocabSize, spec.dModel}, {}, Init::normal(spec.init.std), true, true});
+  auto table = [&](StringRef name, Shape shape) {
+    tensors.push_back({name.str(), std::move(shape), types.element, {}, Init::normal(spec.init.std), true, true});
+  };
+  table("embed.weight", {spec.vocabSize, spec.dModel});
   for (auto [group, groupLayers] : llvm::zip_equal(plan, layers))
     for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
       for (const WeightDecl &w : layer.weights) {
-        NamedTensor &t = tensors.emplace_back(layerTensor(group, run, "", w.name, w.shape));
+        NamedTensor &t =
+            tensors.emplace_back(layerTensor(group, run, "", w.name, RankedTensorType::get(w.shape, w.element)));
         t.init = w.init;
         t.decay = w.decay;
         t.trained = w.trained;
@@ -87,7 +93,7 @@ void ModelBuilder::collectParameters() {
       tensors.push_back(normTensor("bias", 0.0));
   }
   if (!spec.tieEmbeddings)
-    tensors.push_back({"head.weight", {spec.dModel, spec.vocabSize}, {}, Init::normal(spec.init.std), true, true});
+    table("head.weight", {spec.dModel, spec.vocabSize});
 }
 
 //===- Entry points -----------------------------------------------------------------------------------------------===//
@@ -127,9 +133,10 @@ Value ModelBuilder::finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x)
   return scaled(entry, "head_input", x, spec.logitsMultiplier / spec.widthRatio());
 }
 
+/// What the host samples from: not rounded.
 Value ModelBuilder::logits(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
   auto shape = cast<RankedTensorType>(x.getType()).getShape();
-  Type type = entry.tensor({shape[0], shape[1], spec.vocabSize});
+  Type type = entry.wide({shape[0], shape[1], spec.vocabSize});
   return LinearOp::create(entry.builder, entry.loc("logits"), TypeRange(type), finalNorm(entry, all, x), head(all),
                           spec.tieEmbeddings)
       .getResult(0);
@@ -139,17 +146,25 @@ void ModelBuilder::buildInit() {
   EntryBuilder entry(spec, *module, "init");
   OpBuilder &builder = entry.builder;
   Value seed = entry.input("seed", RankedTensorType::get({1}, builder.getI64Type()));
+  SmallVector<std::pair<const NamedTensor *, Value>> masters;
   for (const NamedTensor &t : tensors) {
     DenseF64ArrayAttr values =
         t.init.values.empty() ? DenseF64ArrayAttr() : builder.getDenseF64ArrayAttr(t.init.values);
-    Value value = InitOp::create(builder, entry.loc(t.name), entry.tensor(t.shape), seed, Value(),
-                                 builder.getStringAttr(t.init.distribution), builder.getDenseI64ArrayAttr(t.keys()),
-                                 builder.getF64FloatAttr(t.init.scale), builder.getF64FloatAttr(t.init.low),
-                                 builder.getF64FloatAttr(t.init.high), values,
-                                 t.layers.empty() ? UnitAttr() : builder.getUnitAttr(), builder.getI64IntegerAttr(0),
-                                 builder.getI64IntegerAttr(1));
-    entry.result(t, "parameter", value);
+    auto init = [&](FloatType element) {
+      return InitOp::create(builder, entry.loc(t.name), RankedTensorType::get(t.shape, element), seed, Value(),
+                            builder.getStringAttr(t.init.distribution), builder.getDenseI64ArrayAttr(t.keys()),
+                            builder.getF64FloatAttr(t.init.scale), builder.getF64FloatAttr(t.init.low),
+                            builder.getF64FloatAttr(t.init.high), values,
+                            t.layers.empty() ? UnitAttr() : builder.getUnitAttr(), builder.getI64IntegerAttr(0),
+                            builder.getI64IntegerAttr(1));
+    };
+    entry.result(t, "parameter", init(t.element));
+    // The generator computes in f32: the parameter is exactly its master, rounded.
+    if (t.trained && t.element != types.wide)
+      masters.push_back({&t, init(types.wide)});
   }
+  for (auto &[parameter, value] : masters)
+    entry.master(*parameter, value);
   entry.finish();
 }
 
@@ -169,10 +184,10 @@ void ModelBuilder::buildForward(bool training) {
   bool routerLoss =
       llvm::any_of(layers, [](auto &group) { return llvm::any_of(group, [](auto &l) { return l.routerLoss; }); });
   if (routerLoss)
-    flow.routerLoss = entry.zeros(entry.tensor({B, T}));
+    flow.routerLoss = entry.zeros(entry.wide({B, T}));
   emitLayers(entry, plan, layers, layerWeights(all), flow);
 
-  Type one = entry.tensor({1});
+  Type one = entry.wide({1});
   auto loss = LinearCrossEntropyOp::create(builder, entry.loc("loss"), one, one, finalNorm(entry, all, flow.x),
                                            head(all), labels, spec.tieEmbeddings);
   entry.output("loss_sum", loss.getSum());
@@ -180,7 +195,7 @@ void ModelBuilder::buildForward(bool training) {
   if (training) {
     entry.output("aux_loss", routerLoss
                                  ? SumOp::create(builder, entry.loc("aux_loss"), one, flow.routerLoss).getResult()
-                                 : entry.zeros(entry.tensor({1})));
+                                 : entry.zeros(entry.wide({1})));
     if (!flow.expertCounts.empty()) {
       Value counts = flow.expertCounts.front();
       auto rows = static_cast<int64_t>(flow.expertLayers.size());
@@ -201,6 +216,8 @@ void ModelBuilder::buildForward(bool training) {
   if (spec.schedule.activationBudget)
     settings.push_back(
         builder.getNamedAttr("activation_budget", builder.getI64IntegerAttr(*spec.schedule.activationBudget)));
+  if (t.gradientDtype != "f32")
+    settings.push_back(builder.getNamedAttr("gradient_dtype", builder.getStringAttr(t.gradientDtype)));
   function->setAttr("braid.train", builder.getDictionaryAttr(settings));
 }
 
@@ -216,7 +233,7 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
   for (auto [group, groupLayers] : llvm::zip_equal(plan, layers))
     for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
       for (const StateDecl &s : layer.states) {
-        caches.push_back(layerTensor(group, run, "cache.", s.name, s.shape));
+        caches.push_back(layerTensor(group, run, "cache.", s.name, s.type));
         flow.states.push_back(entry.argument(caches.back(), "cache"));
       }
   Value tokens = entry.input("tokens", entry.integers({1, tokenCount})),
@@ -239,7 +256,7 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
     last = EmbedOp::create(builder, loc, entry.tensor({1, 1, spec.dModel}), count, table);
   }
   Value out =
-      ReshapeOp::create(builder, entry.loc("logits"), entry.tensor({1, spec.vocabSize}), logits(entry, all, last));
+      ReshapeOp::create(builder, entry.loc("logits"), entry.wide({1, spec.vocabSize}), logits(entry, all, last));
   for (auto [i, cache, value] : llvm::enumerate(caches, flow.states))
     entry.result(cache, "cache", value, static_cast<unsigned>(all.size() + i));
   entry.output("logits", out);
@@ -256,6 +273,7 @@ DictionaryAttr ModelBuilder::metadata() {
   std::vector<std::pair<StringRef, std::string>> entries = {{"model_name", spec.name},
                                                             {"model_json", spec.source},
                                                             {"vocab_size", std::to_string(spec.vocabSize)},
+                                                            {"dtype", spec.dtype},
                                                             {"batch", std::to_string(t.batch)},
                                                             {"seq_len", std::to_string(t.seqLen)},
                                                             {"context_len", std::to_string(spec.contextLen)},

@@ -128,6 +128,10 @@ void Checker::train() {
     report("train.min_learning_rate", formatv("{0} exceeds learning_rate {1}; valid: 0 to {1}",
                                               numberText(t.minLearningRate), numberText(t.learningRate))
                                           .str());
+  if (t.gradientDtype == "bf16" && spec.dtype != "bf16")
+    report("train.gradient_dtype",
+           formatv("\"bf16\" with dtype \"{0}\": only gradients of bf16 weights can be; valid: \"f32\"", spec.dtype)
+               .str());
   if (t.warmupSteps > t.steps)
     report("train.warmup_steps", formatv("{0} exceeds steps {1}; valid: 0 to {1}", t.warmupSteps, t.steps).str());
 }

@@ -233,6 +233,7 @@ static void readTrain(Reader &r, TrainSpec &train) {
   r.number("weight_decay", train.weightDecay, 0.0, 1e3);
   r.number("clip_norm", train.clipNorm, 0.0, 1e9);
   r.integer("seed", train.seed, INT64_MIN, INT64_MAX);
+  r.choice("gradient_dtype", train.gradientDtype, {"f32", "bf16"});
 }
 
 static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
@@ -244,7 +245,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   r.integer("max_documents", spec.maxDocuments, 1, maxTokens);
   r.integer("context_len", spec.contextLen, 1, maxTokens);
   r.boolean("tie_embeddings", spec.tieEmbeddings);
-  r.choice("dtype", spec.dtype, {"f32", "f64"});
+  r.choice("dtype", spec.dtype, {"f32", "bf16", "f64"});
 
   if (const Value *norm = r.object_("norm")) {
     std::string kind = "rms";

@@ -122,6 +122,7 @@ struct TrainSpec {
   int64_t warmupSteps = 100, steps = 1000;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1, clipNorm = 1.0;
   int64_t seed = 0;
+  std::string gradientDtype = "f32"; ///< of weights that are bf16: f32, bf16
 };
 
 /// How the program spends time and memory; none of it changes what is computed.
@@ -141,7 +142,7 @@ struct ModelSpec {
   NormPlacement normPlacement = NormPlacement::pre;
   ResidualSpec residual;
   double embeddingMultiplier = 1.0, logitsMultiplier = 1.0;
-  std::string dtype = "f32";
+  std::string dtype = "f32"; ///< f32, bf16, f64: what floatTypesOf makes of it
   std::string layerPattern, ffnPattern; ///< letters, repeated over the layers
   std::map<char, MixerSpec> mixers;
   std::map<char, FfnSpec> ffns;

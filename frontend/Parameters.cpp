@@ -38,12 +38,13 @@ Shape braid::stackedShape(const LayerGroup &group, const LayerRun &run, llvm::Ar
 }
 
 NamedTensor braid::layerTensor(const LayerGroup &group, const LayerRun &run, llvm::StringRef prefix,
-                               llvm::StringRef name, llvm::ArrayRef<int64_t> shape) {
+                               llvm::StringRef name, mlir::RankedTensorType type) {
   NamedTensor t;
   bool single = run.layers.size() == 1;
   std::string index = single ? std::to_string(run.layers.front()) : "{}";
   t.name = (prefix + "layers." + index + "." + name).str();
-  t.shape = stackedShape(group, run, shape);
+  t.shape = stackedShape(group, run, type.getShape());
+  t.element = mlir::cast<mlir::FloatType>(type.getElementType());
   if (!single)
     t.layers = run.layers;
   return t;

@@ -11,6 +11,7 @@ namespace braid {
 struct NamedTensor {
   std::string name; ///< "layers.{}.lsm.wq", "layers.3.lsm.wq" (one layer), "embed.weight"
   Shape shape; ///< with the stacked dimensions
+  mlir::FloatType element;
   std::vector<int32_t> layers;
   Init init;
   bool decay = true, trained = true;
@@ -18,13 +19,14 @@ struct NamedTensor {
   int64_t elements() const;
   /// FNV-1a 64 of each layer's logical name: the key of its random numbers.
   std::vector<int64_t> keys() const;
+  mlir::RankedTensorType type() const { return mlir::RankedTensorType::get(shape, element); }
 };
 
 /// Shape of something that every layer of a run has, stacked.
 Shape stackedShape(const LayerGroup &group, const LayerRun &run, llvm::ArrayRef<int64_t> shape);
 /// "layers.{}.<name>", or with the index of the only layer.
 NamedTensor layerTensor(const LayerGroup &group, const LayerRun &run, llvm::StringRef prefix, llvm::StringRef name,
-                        llvm::ArrayRef<int64_t> shape);
+                        mlir::RankedTensorType type);
 
 } // namespace braid
 

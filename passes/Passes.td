@@ -174,6 +174,8 @@ def ExpandMathPass : Pass<"braid-expand-math", "::mlir::ModuleOp"> {
   let description = [{
     Before: `math.exp %x : vector<16xf32>`. After: range reduction, a polynomial, scaling by a power of two.
     Special values are those of libm: exp(-inf) = 0, log(0) = -inf, NaN stays NaN. f64 is left to libm.
+    Without bf16 instructions conversions become integer arithmetic and bf16 values their 16 bits:
+    `memref<8xbf16>` is `memref<8xi16>` afterwards.
   }];
   let options = [Option<"hasScale", "has-scale", "bool", "true", "the machine scales by a power of two in one instruction (AVX-512)">,
                  Option<"hasBf16", "has-bf16", "bool", "true", "the machine rounds f32 to bf16 in one instruction">];

@@ -239,6 +239,14 @@ const TensorInfo *Program::findCompanion(std::string_view parameter, Role role, 
   return nullptr;
 }
 
+const TensorInfo *Program::masterOf(const TensorInfo &parameter) const {
+  for (const TensorInfo &tensor : tensorTable)
+    if (tensor.role == Role::moment && tensor.slot == "master" && tensor.of == parameter.name &&
+        tensor.layers == parameter.layers)
+      return &tensor;
+  return nullptr;
+}
+
 std::span<const std::byte> Program::code() const {
   if (!root->code())
     return {};

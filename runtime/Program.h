@@ -1,7 +1,8 @@
 // Program: an immutable, verified program file (runtime/schema/Program.fbs), shared by all sessions that execute it.
 // load() checks the content hash of the file, the flatbuffer and every semantic rule (indices, ranges of buffers over
-// all repeats, arguments, shapes, the hash of the code, CPU features), so that what it returns can be executed without
-// further questions. A malformed file gives an error that names the command and the buffer; it never crashes.
+// all repeats, arguments, shapes, the hash of the code), so that what it returns can be executed without further
+// questions on a machine that has its CPU features; a session asks for those. A malformed file gives an error that
+// names the command and the buffer; it never crashes.
 #pragma once
 
 #include "runtime/Expected.h"
@@ -53,7 +54,7 @@ struct TensorInfo {
   std::vector<int32_t> layers;
   std::vector<ShardInfo> shards;
   std::string of; // moment, gradient: the parameter's name
-  std::string slot; // moment: "first" or "second"
+  std::string slot; // moment: "first", "second" or "master"
 
   size_t layerCount() const { return layers.empty() ? 1 : layers.size(); }
   uint64_t layerBytes() const { return bytes / layerCount(); }
@@ -120,6 +121,9 @@ public:
   std::optional<std::string_view> metadata(std::string_view key) const;
   // The moment or gradient that belongs to a parameter; `slot` only for moments.
   const TensorInfo *findCompanion(std::string_view parameter, Role role, std::string_view slot = {}) const;
+
+  // The f32 master of a bf16 parameter of this program (moment slot "master"); nullptr when there is none.
+  const TensorInfo *masterOf(const TensorInfo &parameter) const;
 
   // The shared object with the kernels (empty when the program has none) and its SHA-256 in hexadecimal.
   std::span<const std::byte> code() const;

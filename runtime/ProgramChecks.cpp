@@ -2,9 +2,10 @@
 #include "runtime/ProgramChecks.h"
 
 #include "runtime/Sha256.h"
-#include "runtime/cpu/CpuFeatures.h"
+#include "runtime/io/Shape.h"
 #include "runtime/schema/Program_generated.h"
 
+#include <algorithm>
 #include <bit>
 #include <unordered_set>
 
@@ -108,15 +109,25 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
     if (!program.mesh().size(shard.axis))
       return corrupt("tensor '{}': the mesh has no axis '{}'", tensor.name, shard.axis);
   }
-  if (tensor.role == Role::moment && tensor.slot != "first" && tensor.slot != "second")
-    return corrupt("tensor '{}': moment slot '{}' is neither first nor second", tensor.name, tensor.slot);
+  bool isMaster = tensor.role == Role::moment && tensor.slot == "master";
+  if (tensor.role == Role::moment && tensor.slot != "first" && tensor.slot != "second" && !isMaster)
+    return corrupt("tensor '{}': moment slot '{}' is none of first, second, master", tensor.name, tensor.slot);
   if (tensor.role == Role::moment || !tensor.of.empty()) {
     // Two stacks may share a name ("layers.{}.norm1.weight" of two kinds of layers); the layers tell which is meant.
-    bool known = false;
-    for (const TensorInfo &parameter : program.tensors())
-      known |= parameter.name == tensor.of && parameter.layers == tensor.layers;
-    if (!known)
+    const TensorInfo *parameter = nullptr;
+    for (const TensorInfo &other : program.tensors())
+      if (other.name == tensor.of && other.layers == tensor.layers)
+        parameter = &other;
+    if (!parameter)
       return corrupt("tensor '{}' belongs to '{}', which does not exist", tensor.name, tensor.of);
+    auto sameShard = [](const ShardInfo &a, const ShardInfo &b) { return a.dim == b.dim && a.axis == b.axis; };
+    if (isMaster && (parameter->role != Role::parameter || parameter->dtype != DType::bf16 ||
+                     tensor.dtype != DType::f32 || parameter->shape != tensor.shape ||
+                     !std::equal(parameter->shards.begin(), parameter->shards.end(), tensor.shards.begin(),
+                                 tensor.shards.end(), sameShard)))
+      return corrupt("tensor '{}' is {} {}, but the master of '{}' ({} {}) must be f32 and of a bf16 parameter's shape",
+                     tensor.name, toString(tensor.dtype), formatShape(tensor.shape), parameter->name,
+                     toString(parameter->dtype), formatShape(parameter->shape));
   }
   return Status::success();
 }
@@ -206,7 +217,7 @@ Status checkCode(const Program &program) {
   if (hash != program.codeHash())
     return corrupt("code '{}': its SHA-256 is {} but the file declares {}", program.file().code()->name()->str(), hash,
                    program.codeHash());
-  return checkCpuFeatures(program.cpuFeatures());
+  return Status::success();
 }
 
 } // namespace braid::runtime

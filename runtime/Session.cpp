@@ -3,6 +3,7 @@
 #include "runtime/Stream.h"
 #include "runtime/Trace.h"
 #include "runtime/comm/ThreadWorld.h"
+#include "runtime/cpu/CpuFeatures.h"
 #include "runtime/schema/Program_generated.h"
 
 #include <atomic>
@@ -86,6 +87,8 @@ Status Session::Impl::create() {
   if (!program->target().empty() && program->target() != "cpu")
     return Status::error(ErrorCode::unsupported, "{}: target '{}', but this session executes cpu programs",
                          program->path(), program->target());
+  if (Status status = checkCpuFeatures(program->cpuFeatures()); !status.ok())
+    return status.withContext(program->path());
   if (options.worldSize < 1 || static_cast<uint32_t>(options.worldSize) != world)
     return Status::error("{}: the program's mesh has {} ranks but the session is given {}", program->path(), world,
                          options.worldSize);

@@ -21,6 +21,8 @@ public:
   /// Whether anybody needs the cotangent of this forward value.
   virtual bool wanted(mlir::Value forward) = 0;
   virtual void add(mlir::Value forward, mlir::Value cotangent) = 0;
+  /// Element type of the gradient of a weight: f32 (f64 in f64 programs); by option that of the weight.
+  virtual mlir::Type gradientElement(mlir::Type weight) = 0;
 };
 
 } // namespace braid

@@ -7,11 +7,22 @@ using namespace mlir;
 using namespace braid;
 
 static RankedTensorType typeOf(Value v) { return cast<RankedTensorType>(v.getType()); }
-/// Weight gradients accumulate in f32, or in f64 programs in f64.
-static RankedTensorType pieceType(Value weight) {
+static Type elementOf(Value v) { return typeOf(v).getElementType(); }
+/// Weight gradients accumulate in f32, or in f64 programs in f64; this is the type in which they are kept.
+static RankedTensorType pieceType(GradientContext &context, Value weight) {
+  RankedTensorType type = typeOf(weight);
+  return RankedTensorType::get(type.getShape(), context.gradientElement(type.getElementType()));
+}
+/// The type in which a weight gradient is summed in place, whatever it is kept in.
+static RankedTensorType summedType(Value weight) {
   RankedTensorType type = typeOf(weight);
   Type element = type.getElementType().isF64() ? type.getElementType() : Float32Type::get(type.getContext());
-  return RankedTensorType::get(type.getShape(), element);
+  return type.clone(element);
+}
+static Value castTo(GradientContext &context, Location loc, Value v, Type element) {
+  if (elementOf(v) == element)
+    return v;
+  return CastOp::create(context.builder(), loc, RankedTensorType::get(typeOf(v).getShape(), element), v);
 }
 
 //===- Row-wise: one op for all -----------------------------------------------------------------------------------===//
@@ -30,7 +41,7 @@ static LogicalResult rowsGradient(Operation *op, GradientContext &context) {
       continue;
     wanted.push_back(i);
     bool whole = rowsOperandKind(op->getName().getStringRef(), i) == TokenKind::whole;
-    types.push_back(whole ? pieceType(operand) : typeOf(operand));
+    types.push_back(whole ? pieceType(context, operand) : typeOf(operand));
   }
   if (wanted.empty())
     return success();
@@ -102,6 +113,9 @@ LogicalResult LinearOp::buildGradient(GradientContext &context) {
   if (dys.empty())
     return success();
   OpBuilder &builder = context.builder();
+  // Products have operands of one type: the cotangent of a wider result (gates, logits in f32) is rounded first.
+  for (auto [dy, weight] : llvm::zip_equal(dys, weights))
+    dy = castTo(context, getLoc(), dy, elementOf(weight));
   for (Value weight : weights)
     savedWeights.push_back(context.saved(weight));
   if (context.wanted(getX()))
@@ -113,7 +127,7 @@ LogicalResult LinearOp::buildGradient(GradientContext &context) {
     if (context.wanted(weight)) {
       trainedDys.push_back(dy);
       trained.push_back(weight);
-      types.push_back(pieceType(weight));
+      types.push_back(pieceType(context, weight));
     }
   if (trained.empty())
     return success();
@@ -126,9 +140,11 @@ LogicalResult LinearOp::buildGradient(GradientContext &context) {
 
 LogicalResult EmbedOp::buildGradient(GradientContext &context) {
   Value dy = context.cotangent(getResult());
-  if (dy && context.wanted(getTable()))
-    context.add(getTable(), EmbedGradOp::create(context.builder(), getLoc(), pieceType(getTable()),
-                                                context.saved(getTokens()), dy));
+  if (!dy || !context.wanted(getTable()))
+    return success();
+  Value dtable =
+      EmbedGradOp::create(context.builder(), getLoc(), summedType(getTable()), context.saved(getTokens()), dy);
+  context.add(getTable(), castTo(context, getLoc(), dtable, pieceType(context, getTable()).getElementType()));
   return success();
 }
 
@@ -136,7 +152,7 @@ LogicalResult ShortConvOp::buildGradient(GradientContext &context) {
   if (!context.cotangent(getY()) && !context.cotangent(getNewTail()))
     return success();
   auto grad = ShortConvGradOp::create(
-      context.builder(), getLoc(), TypeRange{getX().getType(), pieceType(getWeight()), getTail().getType()},
+      context.builder(), getLoc(), TypeRange{getX().getType(), pieceType(context, getWeight()), getTail().getType()},
       context.saved(getX()), context.saved(getWeight()), context.saved(getDocuments()), context.saved(getTail()),
       context.cotangentOrZero(getY()), context.cotangentOrZero(getNewTail()));
   context.add(getX(), grad.getDx());
@@ -158,11 +174,12 @@ LogicalResult LinearCrossEntropyOp::buildGradient(GradientContext &context) {
   if (!dsum)
     return success();
   auto grad = LinearCrossEntropyGradOp::create(
-      context.builder(), getLoc(), TypeRange{getX().getType(), pieceType(getWeight()), getSum().getType()},
+      context.builder(), getLoc(), TypeRange{getX().getType(), summedType(getWeight()), getSum().getType()},
       context.saved(getX()), context.saved(getWeight()), context.saved(getLabels()), dsum, getTransposedAttr());
   context.add(getX(), grad.getDx());
   if (context.wanted(getWeight()))
-    context.add(getWeight(), grad.getDweight());
+    context.add(getWeight(),
+                castTo(context, getLoc(), grad.getDweight(), pieceType(context, getWeight()).getElementType()));
   return success();
 }
 
@@ -258,7 +275,7 @@ LogicalResult MoeGroupedLinearOp::buildGradient(GradientContext &context) {
                 MoeGroupedLinearGradDataOp::create(builder, getLoc(), getX().getType(), dys, offsets, savedWeights));
   SmallVector<Type> types;
   for (Value weight : weights)
-    types.push_back(pieceType(weight));
+    types.push_back(pieceType(context, weight));
   auto grad = MoeGroupedLinearGradWeightOp::create(builder, getLoc(), types, context.saved(getX()), offsets, dys);
   for (auto [weight, dw] : llvm::zip_equal(weights, grad.getResults()))
     context.add(weight, dw);

@@ -15,7 +15,7 @@ def Braid_LinearOp : Braid_DiffOp<"linear"> {
   let results = (outs Variadic<AnyRankedTensor>:$results);
 }
 def Braid_LinearGradDataOp : Braid_TokenOp<"linear_grad_data", [AttrSizedOperandSegments]> {
-  let summary = "dx = sum_i dy_i w_i^T, summed in f32 in operand order";
+  let summary = "dx = sum_i dy_i w_i^T, summed in f32 in operand order, rounded once";
   let arguments = (ins Variadic<AnyRankedTensor>:$dys, Variadic<AnyRankedTensor>:$weights, UnitAttr:$transposed);
   let results = (outs AnyRankedTensor:$dx);
   let assemblyFormat = "`cotangents` `(` $dys `)` `weights` `(` $weights `)` attr-dict `:` functional-type(operands, results)";

@@ -37,13 +37,15 @@ def Braid_AdamwOp : Braid_Op<"adamw", [Pure]> {
   let summary = "AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2), in place";
   let description = [{
     g = scale * gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; w -= lr (m^ / (sqrt(v^) + eps) + weight_decay w),
-    m^ = m / (1 - b1^step), v^ = v / (1 - b2^step). step [1] i32 from 1; learning_rate, scale [1] f32. Results share the
-    buffers of parameter, first, second.
+    m^ = m / (1 - b1^step), v^ = v / (1 - b2^step). step [1] i32 from 1; learning_rate, scale [1] f32. With `master` (f32) w is
+    the master, and the parameter (bf16) becomes the master rounded; its old value is not read. Results share the buffers of
+    parameter, first, second, master.
   }];
   let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$first, AnyRankedTensor:$second,
                    AnyRankedTensor:$learning_rate, AnyRankedTensor:$step, AnyRankedTensor:$scale,
-                   F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$weight_decay);
-  let results = (outs AnyRankedTensor:$new_parameter, AnyRankedTensor:$new_first, AnyRankedTensor:$new_second);
+                   Optional<AnyRankedTensor>:$master, F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$weight_decay);
+  let results = (outs AnyRankedTensor:$new_parameter, AnyRankedTensor:$new_first, AnyRankedTensor:$new_second,
+                 Optional<AnyRankedTensor>:$new_master);
   let hasVerifier = 1;
 }
 

@@ -354,5 +354,13 @@ LogicalResult AdamwOp::verify() {
   CHECK(isFloat(*this, {"scale", getScale()}));
   CHECK(sameType(*this, {"new_parameter", getNewParameter()}, parameter));
   CHECK(sameType(*this, {"new_first", getNewFirst()}, first));
-  return sameType(*this, {"new_second", getNewSecond()}, second);
+  CHECK(sameType(*this, {"new_second", getNewSecond()}, second));
+  if (!getMaster() != !getNewMaster())
+    return emitOpError() << "needs both master and new_master, or neither";
+  if (!getMaster())
+    return success();
+  Named master{"master", getMaster()};
+  CHECK(sameShape(*this, parameter, master));
+  CHECK(isFloat(*this, master));
+  return sameType(*this, {"new_master", getNewMaster()}, master);
 }

@@ -32,7 +32,7 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
   UnitAttr ring = isRing ? b.builder.getUnitAttr() : UnitAttr();
   if (b.entry.cached) {
     auto append = [&](StringRef name, StringRef label, Value x) {
-      Value cache = b.state(name, {b.entry.batch, rows, G, D});
+      Value cache = b.state(name, b.tensor({b.entry.batch, rows, G, D}));
       Value joined = AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, x, b.documents(), ring);
       b.setState(name, joined);
       return joined;
@@ -40,7 +40,7 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
     k = append("attn.k", "k_cache", k);
     v = append("attn.v", "v_cache", v);
   }
-  auto lse = b.tensor({b.entry.batch, H, b.entry.tokens});
+  auto lse = b.wide({b.entry.batch, H, b.entry.tokens});
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(D));
   Value o =
       AttnCausalOp::create(b.builder, b.loc("o"), q.getType(), lse, q, k, v, b.documents(),

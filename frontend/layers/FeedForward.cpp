@@ -32,10 +32,11 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   int64_t M = b.spec.dModel, F = spec.expertHidden, E = spec.numExperts, K = spec.topK;
   int64_t B = b.entry.batch, T = b.entry.tokens, R = B * T * K;
 
-  Value logits = b.linear("router_logits", x, b.matrix("moe.router", M, E), {E});
+  Value router = b.matrix("moe.router", M, E, MatrixRole::router);
+  Value logits = b.linear("router_logits", b.widen("router_input", x), router, {E}, /*wide=*/true);
   auto topK = builder.getI64IntegerAttr(K);
   Value ids = MoeRouteOp::create(builder, b.loc("expert_ids"), b.integers({B, T, K}), logits, topK);
-  Value weights = MoeRouteWeightsOp::create(builder, b.loc("expert_weights"), b.tokens({K}), logits, ids,
+  Value weights = MoeRouteWeightsOp::create(builder, b.loc("expert_weights"), b.wideTokens({K}), logits, ids,
                                             builder.getBoolAttr(spec.router.normalize));
   auto plan =
       MoePlanOp::create(builder, b.loc("plan"), b.integers({R}), b.integers({B, T, K}), b.integers({E}),
@@ -73,7 +74,7 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   b.expertCounts = plan.getCounts();
   if (spec.router.balanceLoss == 0 && spec.router.zLoss == 0)
     return y;
-  b.addRouterLoss(MoeRouterLossOp::create(builder, b.loc("router_loss"), b.tokens({}), logits, plan.getCounts(),
+  b.addRouterLoss(MoeRouterLossOp::create(builder, b.loc("router_loss"), b.wideTokens({}), logits, plan.getCounts(),
                                           b.documents(), topK, builder.getF64FloatAttr(spec.router.balanceLoss),
                                           builder.getF64FloatAttr(spec.router.zLoss)));
   return y;

@@ -5,14 +5,17 @@
 using namespace mlir;
 using namespace braid;
 
-FloatType braid::floatTypeOf(const ModelSpec &spec, MLIRContext *context) {
+FloatTypes braid::floatTypesOf(const ModelSpec &spec, MLIRContext *context) {
   if (spec.dtype == "f64")
-    return Float64Type::get(context);
-  return Float32Type::get(context);
+    return {Float64Type::get(context), Float64Type::get(context)};
+  auto f32 = Float32Type::get(context);
+  if (spec.dtype == "bf16")
+    return {BFloat16Type::get(context), f32};
+  return {f32, f32};
 }
 
 LayerBuilder::LayerBuilder(const ModelSpec &spec, ModuleOp module, EntryShape entry, StringRef name)
-    : spec(spec), entry(entry), builder(module.getContext()), element(floatTypeOf(spec, module.getContext())) {
+    : spec(spec), entry(entry), builder(module.getContext()), types(floatTypesOf(spec, module.getContext())) {
   builder.setInsertionPointToEnd(module.getBody());
   function = func::FuncOp::create(builder, loc(name), name, builder.getFunctionType({}, {}));
   function.setPrivate();
@@ -51,9 +54,9 @@ Layer LayerBuilder::finish(Value y) {
 
 //===- Weights and states -----------------------------------------------------------------------------------------===//
 
-Value LayerBuilder::weight(StringRef name, Shape shape, Init init, bool decay, bool trained, double rateScale) {
-  Type type = tensor(shape);
-  weights.push_back({name.str(), std::move(shape), std::move(init), decay, trained, rateScale});
+Value LayerBuilder::weight(StringRef name, Shape shape, Init init, bool decay, bool trained) {
+  Type type = wide(shape);
+  weights.push_back({name.str(), std::move(shape), types.wide, std::move(init), decay, trained, 1.0});
   return block->addArgument(type, loc(name));
 }
 
@@ -83,14 +86,18 @@ Value LayerBuilder::matrix(StringRef name, int64_t in, int64_t out, MatrixRole r
   if (experts)
     shape.insert(shape.begin(), experts);
   double rateScale = role == MatrixRole::narrow ? 1.0 : 1.0 / spec.widthRatio();
-  return weight(name, shape, matrixInit(spec, in, out, role), /*decay=*/true, /*trained=*/true, rateScale);
+  FloatType element = role == MatrixRole::router ? types.wide : types.element;
+  Type type = RankedTensorType::get(shape, element);
+  weights.push_back({name.str(), std::move(shape), element, matrixInit(spec, in, out, role), /*decay=*/true,
+                     /*trained=*/true, rateScale});
+  return block->addArgument(type, loc(name));
 }
 
-Value LayerBuilder::state(StringRef name, Shape shape) {
+Value LayerBuilder::state(StringRef name, RankedTensorType type) {
   // States stand before all weights.
   unsigned index = (loss ? 3 : 2) + states.size();
-  Value value = block->insertArgument(index, tensor(shape), loc(name));
-  states.push_back({name.str(), std::move(shape)});
+  Value value = block->insertArgument(index, type, loc(name));
+  states.push_back({name.str(), type});
   newStates.emplace_back();
   return value;
 }
@@ -103,7 +110,7 @@ void LayerBuilder::setState(StringRef name, Value value) {
 
 void LayerBuilder::addRouterLoss(Value perToken) {
   if (!loss)
-    loss = block->insertArgument(2u, tokens({}), loc("router_loss"));
+    loss = block->insertArgument(2u, wideTokens({}), loc("router_loss"));
   loss = add("router_loss", {loss, perToken});
 }
 
@@ -115,26 +122,35 @@ RankedTensorType LayerBuilder::tokens(Shape features) const {
   return tensor(shape);
 }
 
+RankedTensorType LayerBuilder::wideTokens(Shape features) const { return tokens(features).clone(types.wide); }
+
 Location LayerBuilder::loc(StringRef name) const { return NameLoc::get(StringAttr::get(builder.getContext(), name)); }
 
 SmallVector<Value> LayerBuilder::linear(Value x, ArrayRef<Projection> projections) {
   SmallVector<Value> weights;
-  SmallVector<Type> types;
+  SmallVector<Type> resultTypes;
   std::string names;
   auto xShape = cast<RankedTensorType>(x.getType()).getShape();
   for (const Projection &p : projections) {
     weights.push_back(p.weight);
     Shape shape(xShape.take_front(2));
     shape.append(p.features);
-    types.push_back(tensor(shape));
+    resultTypes.push_back(p.wide ? wide(shape) : tensor(shape));
     names += (names.empty() ? "" : "_") + p.name.str();
   }
-  auto op = LinearOp::create(builder, loc(names), types, x, weights, /*transposed=*/false);
+  auto op = LinearOp::create(builder, loc(names), resultTypes, x, weights, /*transposed=*/false);
   return SmallVector<Value>(op.getResults());
 }
 
-Value LayerBuilder::linear(StringRef name, Value x, Value weight, Shape features) {
-  return linear(x, {{name, weight, std::move(features)}}).front();
+Value LayerBuilder::linear(StringRef name, Value x, Value weight, Shape features, bool wide) {
+  return linear(x, {{name, weight, std::move(features), wide}}).front();
+}
+
+Value LayerBuilder::widen(StringRef name, Value x) {
+  auto type = cast<RankedTensorType>(x.getType());
+  if (type.getElementType() == types.wide)
+    return x;
+  return CastOp::create(builder, loc(name), type.clone(types.wide), x);
 }
 
 Value LayerBuilder::add(StringRef name, ValueRange sources) {
@@ -157,6 +173,10 @@ Value LayerBuilder::weighted(StringRef name, Value x, Value weight) {
 }
 Value LayerBuilder::activation(StringRef name, Value x, StringRef kind) {
   return ActivationOp::create(builder, loc(name), x.getType(), x, builder.getStringAttr(kind));
+}
+Value LayerBuilder::wideActivation(StringRef name, Value x, StringRef kind) {
+  Type type = cast<RankedTensorType>(x.getType()).clone(types.wide);
+  return ActivationOp::create(builder, loc(name), type, x, builder.getStringAttr(kind));
 }
 Value LayerBuilder::softmax(StringRef name, Value x) { return SoftmaxOp::create(builder, loc(name), x.getType(), x); }
 Value LayerBuilder::l2Norm(StringRef name, Value x) {
@@ -186,11 +206,11 @@ Value LayerBuilder::repeatHeads(StringRef name, Value x, int64_t heads) {
   if (shape[2] == heads)
     return x;
   shape[2] = heads;
-  return RepeatHeadsOp::create(builder, loc(name), tensor(shape), x);
+  return RepeatHeadsOp::create(builder, loc(name), cast<RankedTensorType>(x.getType()).clone(shape), x);
 }
 
 Value LayerBuilder::reshape(StringRef name, Value x, Shape shape) {
-  RankedTensorType type = tensor(shape);
+  auto type = cast<RankedTensorType>(x.getType()).clone(shape);
   if (type == x.getType())
     return x;
   return ReshapeOp::create(builder, loc(name), type, x);

@@ -26,12 +26,13 @@ struct Init {
 };
 
 /// What a matrix does, as far as initial values ask: `value` and `output` write what the residual stream receives.
-/// `narrow`: its inputs do not grow with d_model.
-enum class MatrixRole { query, value, output, narrow };
+/// `narrow`: its inputs do not grow with d_model. `router`: initialised as query, and not rounded in bf16 models.
+enum class MatrixRole { query, value, output, narrow, router };
 
 struct WeightDecl {
   std::string name; ///< "lsm.wq"
   Shape shape;
+  mlir::FloatType element;
   Init init;
   bool decay = true, trained = true;
   double rateScale = 1.0; ///< learning rate relative to the step's
@@ -39,8 +40,15 @@ struct WeightDecl {
 
 struct StateDecl {
   std::string name; ///< "lsm.state"
-  Shape shape;
+  mlir::RankedTensorType type;
 };
+
+/// The two element types of a model (the same but for bf16).
+struct FloatTypes {
+  mlir::FloatType element; ///< matrices and activations: bf16, f32 or f64
+  mlir::FloatType wide; ///< states, decays and other gates, router, losses, vectors: f32 or f64
+};
+FloatTypes floatTypesOf(const ModelSpec &spec, mlir::MLIRContext *context);
 
 /// A built layer function and the parts of its signature.
 struct Layer {
@@ -70,12 +78,13 @@ public:
   Layer finish(mlir::Value y);
 
   // ---- weights and states
-  mlir::Value weight(llvm::StringRef name, Shape shape, Init init, bool decay = false, bool trained = true,
-                     double rateScale = 1.0);
+  /// A vector, a table, a convolution: read by kernels, so wide.
+  mlir::Value weight(llvm::StringRef name, Shape shape, Init init, bool decay = false, bool trained = true);
   /// A matrix [in, out] of what stands there, initialised by its role; with `experts` one for each: [experts, in, out].
+  /// Matrix products read it: of the model's element type, but for the router.
   mlir::Value matrix(llvm::StringRef name, int64_t in, int64_t out, MatrixRole role = MatrixRole::query,
                      int64_t experts = 0);
-  mlir::Value state(llvm::StringRef name, Shape shape);
+  mlir::Value state(llvm::StringRef name, mlir::RankedTensorType type);
   void setState(llvm::StringRef name, mlir::Value value);
 
   // ---- ops; `name` is what the result is called
@@ -83,15 +92,19 @@ public:
     llvm::StringRef name;
     mlir::Value weight;
     Shape features; ///< trailing dimensions of the result
+    bool wide = false; ///< the result is not rounded to the model's element type
   };
   llvm::SmallVector<mlir::Value> linear(mlir::Value x, llvm::ArrayRef<Projection> projections);
-  mlir::Value linear(llvm::StringRef name, mlir::Value x, mlir::Value weight, Shape features);
+  mlir::Value linear(llvm::StringRef name, mlir::Value x, mlir::Value weight, Shape features, bool wide = false);
+  /// x with elements of the wide type.
+  mlir::Value widen(llvm::StringRef name, mlir::Value x);
   mlir::Value add(llvm::StringRef name, mlir::ValueRange sources);
   mlir::Value mul(llvm::StringRef name, mlir::Value a, mlir::Value b);
   mlir::Value scale(llvm::StringRef name, mlir::Value x, double value);
   mlir::Value bias(llvm::StringRef name, mlir::Value x, mlir::Value bias);
   mlir::Value weighted(llvm::StringRef name, mlir::Value x, mlir::Value weight);
   mlir::Value activation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
+  mlir::Value wideActivation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
   mlir::Value softmax(llvm::StringRef name, mlir::Value x);
   mlir::Value l2Norm(llvm::StringRef name, mlir::Value x);
   mlir::Value rmsNorm(llvm::StringRef name, mlir::Value x, mlir::Value weight, double eps, int64_t groups = 1);
@@ -104,13 +117,16 @@ public:
   mlir::Value reshape(llvm::StringRef name, mlir::Value x, Shape shape);
 
   // ---- types
-  mlir::FloatType floatType() const { return element; }
-  mlir::RankedTensorType tensor(Shape shape) const { return mlir::RankedTensorType::get(shape, element); }
+  mlir::FloatType elementType() const { return types.element; }
+  mlir::FloatType wideType() const { return types.wide; }
+  mlir::RankedTensorType tensor(Shape shape) const { return mlir::RankedTensorType::get(shape, types.element); }
+  mlir::RankedTensorType wide(Shape shape) const { return mlir::RankedTensorType::get(shape, types.wide); }
   mlir::RankedTensorType integers(Shape shape) const {
     return mlir::RankedTensorType::get(shape, mlir::IntegerType::get(builder.getContext(), 32));
   }
   /// [B, T, features...]
   mlir::RankedTensorType tokens(Shape features) const;
+  mlir::RankedTensorType wideTokens(Shape features) const;
   mlir::Location loc(llvm::StringRef name) const;
 
   mlir::OpBuilder builder;
@@ -122,15 +138,12 @@ public:
 private:
   mlir::func::FuncOp function;
   mlir::Block *block;
-  mlir::FloatType element;
+  FloatTypes types;
   mlir::Value loss;
   std::vector<WeightDecl> weights;
   std::vector<StateDecl> states;
   std::vector<mlir::Value> newStates;
 };
-
-/// `f64` or `f32`, as the description says.
-mlir::FloatType floatTypeOf(const ModelSpec &spec, mlir::MLIRContext *context);
 
 // ---- the layers: each takes the normed input [B, T, d_model] and returns what is added to the residual stream
 mlir::Value buildAttention(LayerBuilder &b, mlir::Value x, const AttentionSpec &spec);

@@ -5,12 +5,12 @@
 using namespace mlir;
 using namespace braid;
 
-void Projections::add(StringRef name, Shape features) {
+void Projections::add(StringRef name, Shape features, bool wide) {
   int64_t out = 1;
   for (int64_t d : features)
     out *= d;
   MatrixRole role = name == "v" ? MatrixRole::value : MatrixRole::query;
-  projections.push_back({name, b.matrix(("lsm.w" + name).str(), b.spec.dModel, out, role), std::move(features)});
+  projections.push_back({name, b.matrix(("lsm.w" + name).str(), b.spec.dModel, out, role), std::move(features), wide});
 }
 
 void Projections::run(Value x) { values = b.linear(x, projections); }
@@ -39,7 +39,7 @@ Value braid::shortConv(LayerBuilder &b, const LsmSpec &spec, StringRef name, Val
     channels *= d;
   double bound = 1.0 / std::sqrt(static_cast<double>(taps));
   std::string key = ("lsm.conv_" + name).str();
-  Value tail = b.state(key, {b.entry.batch, taps - 1, channels});
+  Value tail = b.state(key, b.tensor({b.entry.batch, taps - 1, channels}));
   Value weight = b.weight(key + ".weight", {channels, taps}, Init::uniform(-bound, bound), /*decay=*/true);
   auto conv = ShortConvOp::create(b.builder, b.loc(name), type, tail.getType(), x, weight, b.documents(), tail);
   b.setState(key, conv.getNewTail());
@@ -62,7 +62,7 @@ Value braid::rotate(LayerBuilder &b, const LsmSpec &spec, StringRef name, Value 
 }
 
 Value braid::writeStrength(LayerBuilder &b, const LsmSpec &spec, Value raw) {
-  Value beta = b.activation("beta", raw, "sigmoid");
+  Value beta = b.wideActivation("beta", raw, "sigmoid");
   return spec.allowNegEigval ? b.scale("beta", beta, 2.0) : beta;
 }
 
@@ -77,7 +77,7 @@ Value braid::stepBias(LayerBuilder &b, const LsmSpec &spec) {
 Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in) {
   int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(K));
-  Value state = b.state("lsm.state", {b.entry.batch, H, K, V});
+  Value state = b.state("lsm.state", b.wide({b.entry.batch, H, K, V}));
   Value q = b.repeatHeads("q", rotate(b, spec, "q", in.q), H), k = b.repeatHeads("k", rotate(b, spec, "k", in.k), H);
   Value v = b.repeatHeads("v", in.v, H), logDecay = in.logDecay;
   if (logDecay && kind == LsmClass::V)

@@ -13,7 +13,7 @@ class Projections {
 public:
   explicit Projections(LayerBuilder &b) : b(b) {}
   /// Declares weight lsm.w<name> [d_model, product of features].
-  void add(llvm::StringRef name, Shape features);
+  void add(llvm::StringRef name, Shape features, bool wide = false);
   void run(mlir::Value x);
   mlir::Value operator[](llvm::StringRef name) const;
 

@@ -11,7 +11,7 @@ Value braid::buildMamba2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t H = spec.heads, G = spec.keyHeads, V = spec.valueDim, inner = H * V;
   Projections p(b);
   addQkvg(p, spec, G, G, H);
-  p.add("dt", {H});
+  p.add("dt", {H}, /*wide=*/true);
   p.run(x);
   ScanInputs in;
   in.q = shortConv(b, spec, "q", p["q"]);

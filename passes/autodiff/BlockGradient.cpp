@@ -77,6 +77,12 @@ void BlockGradient::add(Value forward, Value cotangent) {
   cotangents[forward].push_back(cotangent);
 }
 
+Type BlockGradient::gradientElement(Type weight) {
+  if (weight.isF64() || (weight.isBF16() && state.bf16Gradients))
+    return weight;
+  return Float32Type::get(weight.getContext());
+}
+
 /// Contributions arrive last use first; they are summed in order of use in the forward, once (phases-by-example D8).
 Value BlockGradient::cotangent(Value forward) {
   auto it = cotangents.find(forward);
@@ -102,6 +108,11 @@ Value BlockGradient::cotangentOrZero(Value forward) {
   return zeroLike(backward, gradientLoc(forward.getLoc()), forward.getType());
 }
 
+static bool isWidening(CastOp cast) {
+  Type from = getElementTypeOrSelf(cast.getX().getType()), to = getElementTypeOrSelf(cast.getType());
+  return isa<FloatType>(from) && isa<FloatType>(to) && from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
+}
+
 Value BlockGradient::saved(Value forward) {
   if (Value known = imported.lookup(forward))
     return known;
@@ -112,6 +123,9 @@ Value BlockGradient::saved(Value forward) {
   } else if (auto reshape = dyn_cast_or_null<ReshapeOp>(def); reshape && ownsValue(forward) && outer) {
     // A view is rebuilt, not saved beside its source.
     value = ReshapeOp::create(backward, reshape.getLoc(), reshape.getType(), saved(reshape.getSource()));
+  } else if (auto cast = dyn_cast_or_null<CastOp>(def); cast && isWidening(cast) && ownsValue(forward) && outer) {
+    // So is an exact copy in a wider type.
+    value = CastOp::create(backward, cast.getLoc(), cast.getType(), saved(cast.getX()));
   } else if (!ownsValue(forward)) {
     value = outer->saved(forward);
   } else {

@@ -44,6 +44,7 @@ struct GradientState {
   /// Forward ops that were rebuilt with more results. They stay allocated until the end: maps are keyed by their
   /// values, and a new op at the same address would be taken for an old one.
   llvm::SmallVector<mlir::Operation *> retired;
+  bool bf16Gradients = false; ///< gradients of bf16 weights are bf16
 
   void retire(mlir::Operation *op) {
     op->remove();
@@ -69,6 +70,7 @@ public:
   mlir::Value cotangentOrZero(mlir::Value forward) override;
   bool wanted(mlir::Value forward) override { return activity.isActive(forward); }
   void add(mlir::Value forward, mlir::Value cotangent) override;
+  mlir::Type gradientElement(mlir::Type weight) override;
 
   /// Walks the block backwards; cotangents of its results must have been added.
   llvm::LogicalResult run();

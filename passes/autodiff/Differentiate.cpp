@@ -109,6 +109,8 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   // D9: the seed is one over the number of labels of the whole batch; gradients are summed everywhere, never averaged.
   Value seed = ActivationOp::create(entry.builder, loc, count.getType(), count, "reciprocal");
   GradientState state{getOperation(), symbols, {}, {}};
+  if (auto dtype = settings.getAs<StringAttr>("gradient_dtype"))
+    state.bf16Gradients = dtype.getValue() == "bf16";
   BlockGradient gradient(state, activity, body, entry.builder, nullptr);
   if (!activity.isActive(sum))
     return function.emitOpError() << "loss_sum depends on no trained parameter";
@@ -154,12 +156,18 @@ LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
     auto attr = settings.getAs<FloatAttr>(name);
     return attr ? attr.getValueAsDouble() : fallback;
   };
-  Type element = cast<RankedTensorType>(parameters[0].gradient.getType()).getElementType();
+  // The optimizer computes in f32 (f64 programs: f64), whatever weights and gradients are kept in.
+  auto wide = [&](Type type) {
+    auto tensor = cast<RankedTensorType>(type);
+    bool isF64 = tensor.getElementType().isF64();
+    return RankedTensorType::get(tensor.getShape(), isF64 ? tensor.getElementType() : Type(builder.getF32Type()));
+  };
+  Type element = wide(parameters[0].gradient.getType()).getElementType();
   auto scalar = RankedTensorType::get({1}, element);
   auto index = RankedTensorType::get({1}, builder.getI32Type());
 
   struct Moments {
-    Value first, second;
+    Value first, second, master; ///< master: null where the parameter itself is f32 or f64
   };
   SmallVector<Moments> moments;
   auto moment = [&](Parameter &parameter, StringRef slot) {
@@ -168,11 +176,13 @@ LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
                                               entry.str(attrs::slot, slot)};
     if (Attribute layers = function.getArgAttr(parameter.value.getArgNumber(), attrs::layers))
       attributes.push_back(builder.getNamedAttr(attrs::layers, layers));
-    return entry.argument(parameter.gradient.getType(), attributes);
+    return entry.argument(wide(parameter.gradient.getType()), attributes);
   };
   for (Parameter &parameter : parameters) {
     Value first = moment(parameter, "first");
-    moments.push_back({first, moment(parameter, "second")});
+    Value second = moment(parameter, "second");
+    bool rounded = cast<RankedTensorType>(parameter.value.getType()).getElementType().isBF16();
+    moments.push_back({first, second, rounded ? moment(parameter, "master") : Value()});
   }
   Value learningRate =
       entry.argument(scalar, {entry.str(attrs::name, "learning_rate"), entry.str(attrs::role, "input")});
@@ -198,12 +208,12 @@ LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
   for (auto [parameter, moment] : llvm::zip_equal(parameters, moments)) {
     unsigned i = parameter.value.getArgNumber();
     auto decays = function.getArgAttrOfType<BoolAttr>(i, attrs::decay);
-    auto update =
-        AdamwOp::create(builder, loc, parameter.value.getType(), moment.first.getType(), moment.second.getType(),
-                        parameter.value, parameter.gradient, moment.first, moment.second, rateOf(i), step,
-                        clip.getScale(), builder.getF64FloatAttr(setting("beta1", 0.9)),
-                        builder.getF64FloatAttr(setting("beta2", 0.95)), builder.getF64FloatAttr(setting("eps", 1e-8)),
-                        builder.getF64FloatAttr(decays && !decays.getValue() ? 0.0 : setting("weight_decay", 0.1)));
+    auto update = AdamwOp::create(
+        builder, loc, parameter.value.getType(), moment.first.getType(), moment.second.getType(),
+        moment.master ? moment.master.getType() : Type(), parameter.value, parameter.gradient, moment.first,
+        moment.second, rateOf(i), step, clip.getScale(), moment.master, builder.getF64FloatAttr(setting("beta1", 0.9)),
+        builder.getF64FloatAttr(setting("beta2", 0.95)), builder.getF64FloatAttr(setting("eps", 1e-8)),
+        builder.getF64FloatAttr(decays && !decays.getValue() ? 0.0 : setting("weight_decay", 0.1)));
     auto alias = [&](Value result, Value argument) {
       unsigned number = cast<BlockArgument>(argument).getArgNumber();
       SmallVector<NamedAttribute> attributes(function.getArgAttrDict(number).getValue());
@@ -213,6 +223,8 @@ LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
     alias(update.getNewParameter(), parameter.value);
     alias(update.getNewFirst(), moment.first);
     alias(update.getNewSecond(), moment.second);
+    if (moment.master)
+      alias(update.getNewMaster(), moment.master);
     SmallVector<NamedAttribute> attributes = {entry.str(attrs::name, "gradient." + parameter.name),
                                               entry.str(attrs::role, "gradient"), entry.str(attrs::of, parameter.name)};
     if (Attribute layers = function.getArgAttr(i, attrs::layers))

@@ -200,14 +200,60 @@ static Value roundToBf16(OpBuilder &b, arith::TruncFOp op) {
       attr = DenseElementsAttr::get(vector, Attribute(attr));
     return arith::ConstantOp::create(b, loc, attr);
   };
-  Value bits = arith::BitcastOp::create(b, loc, i32, op.getIn());
+  Value in = op.getIn();
+  if (!getElementTypeOrSelf(in).isF32())
+    in = arith::TruncFOp::create(b, loc, like(b.getF32Type()), in);
+  Value bits = arith::BitcastOp::create(b, loc, i32, in);
   Value odd = arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, bits, number(16)), number(1));
   Value rounded = arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, bits, number(0x7fff)), odd);
-  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, op.getIn(), op.getIn());
+  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, in, in);
   Value quiet = arith::OrIOp::create(b, loc, bits, number(0x400000));
   Value high = arith::ShRUIOp::create(b, loc, arith::SelectOp::create(b, loc, isNan, quiet, rounded), number(16));
   Value narrow = arith::TruncIOp::create(b, loc, like(b.getI16Type()), high);
   return arith::BitcastOp::create(b, loc, op.getType(), narrow);
+}
+
+/// bf16 -> f32: the bits, shifted up.
+static Value widenBf16(OpBuilder &b, arith::ExtFOp op) {
+  Location loc = op.getLoc();
+  auto like = [&](Type element) -> Type {
+    auto vector = dyn_cast<VectorType>(op.getType());
+    return vector ? Type(vector.clone(element)) : element;
+  };
+  Type i32 = like(b.getI32Type());
+  TypedAttr sixteen = b.getI32IntegerAttr(16);
+  if (auto vector = dyn_cast<VectorType>(i32))
+    sixteen = DenseElementsAttr::get(vector, Attribute(sixteen));
+  Value bits = arith::BitcastOp::create(b, loc, like(b.getI16Type()), op.getIn());
+  Value high = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, i32, bits),
+                                     arith::ConstantOp::create(b, loc, sixteen));
+  Value wide = arith::BitcastOp::create(b, loc, like(b.getF32Type()), high);
+  return wide.getType() == op.getType() ? wide : arith::ExtFOp::create(b, loc, op.getType(), wide).getResult();
+}
+
+/// What is left of bf16 is moved, never computed with. Without bf16 instructions LLVM moves it as promoted f32, with a
+/// library call for each rounding back, so everything that held bf16 holds its 16 bits from here on.
+static void keepBf16AsBits(ModuleOp module) {
+  auto i16 = IntegerType::get(module.getContext(), 16);
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([=](BFloat16Type) -> Type { return i16; });
+  replacer.addReplacement([=](FloatAttr attr) -> std::optional<Attribute> {
+    if (!attr.getType().isBF16())
+      return std::nullopt;
+    return IntegerAttr::get(i16, attr.getValue().bitcastToAPInt());
+  });
+  replacer.addReplacement([=](DenseElementsAttr attr) -> std::optional<Attribute> {
+    if (!attr.getElementType().isBF16())
+      return std::nullopt;
+    return attr.bitcast(i16);
+  });
+  replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false, /*replaceTypes=*/true);
+  module->walk([](arith::BitcastOp op) {
+    if (op.getIn().getType() != op.getType())
+      return;
+    op.replaceAllUsesWith(op.getIn());
+    op.erase();
+  });
 }
 
 LogicalResult braid::expandMath(ModuleOp module, bool hasScale, bool hasBf16) {
@@ -216,8 +262,10 @@ LogicalResult braid::expandMath(ModuleOp module, bool hasScale, bool hasBf16) {
   module->walk([&](Operation *op) {
     if (isa_and_nonnull<math::MathDialect>(op->getDialect()) && op->getNumOperands() > 0)
       ops.push_back(op);
-    if (auto round = dyn_cast<arith::TruncFOp>(op); round && !hasBf16 && getElementTypeOrSelf(round.getIn()).isF32() &&
-                                                    getElementTypeOrSelf(round.getType()).isBF16())
+    if (auto round = dyn_cast<arith::TruncFOp>(op); round && !hasBf16 && getElementTypeOrSelf(round.getType()).isBF16())
+      ops.push_back(op);
+    if (auto wide = dyn_cast<arith::ExtFOp>(op);
+        wide && !hasBf16 && getElementTypeOrSelf(wide.getIn().getType()).isBF16())
       ops.push_back(op);
     hasErf |= isa<math::ErfOp>(op);
   });
@@ -227,6 +275,11 @@ LogicalResult braid::expandMath(ModuleOp module, bool hasScale, bool hasBf16) {
     if (auto round = dyn_cast<arith::TruncFOp>(op)) {
       round.replaceAllUsesWith(roundToBf16(b, round));
       round.erase();
+      continue;
+    }
+    if (auto wide = dyn_cast<arith::ExtFOp>(op)) {
+      wide.replaceAllUsesWith(widenBf16(b, wide));
+      wide.erase();
       continue;
     }
     if (isa<math::RsqrtOp>(op)) {
@@ -250,6 +303,8 @@ LogicalResult braid::expandMath(ModuleOp module, bool hasScale, bool hasBf16) {
     if (failed(applyPatternsGreedily(module, std::move(patterns))))
       return failure();
   }
+  if (!hasBf16)
+    keepBf16AsBits(module);
   return success();
 }
 

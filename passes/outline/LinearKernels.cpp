@@ -60,15 +60,41 @@ LogicalResult outlineLinearOp(LinearOp op, OutlineContext &context) {
   return success();
 }
 
+/// Products that are added up stay in f32 until the sum is complete.
+RankedTensorType sumType(Value result, size_t products) {
+  auto type = tensorType(result);
+  return products > 1 && type.getElementType().isBF16() ? type.clone(Float32Type::get(type.getContext())) : type;
+}
+
+/// x, rounded to the type's elements.
+Value roundTo(Operation *op, Value x, Type type, OutlineContext &context) {
+  if (x.getType() == type)
+    return x;
+  constexpr int64_t block = 1024, blocks = 8;
+  auto wanted = cast<RankedTensorType>(type);
+  Type from = tensorType(x).getElementType(), to = wanted.getElementType();
+  int64_t size = product(wanted.getShape());
+  std::string kernel = context.kernel("round_" + typeName(from) + "_" + typeName(to), {"block"}, [&](KernelBuilder &k) {
+    Var x = k.buffer("x", from, {kDynamic}), y = k.buffer("y", to, {kDynamic}), size = k.index("size");
+    Var first = k.program(0) * (block * blocks);
+    k.loop(first, min(first + block * blocks, size), block,
+           [&](Var i) { k.store(cast(k.load(x, {i}, {block}, {.limit = size}), to), y, {i}, {.limit = size}); });
+  });
+  Value flat = context.view(op, x, {size});
+  auto launch = context.launch(op, kernel, {ceilDiv(size, block * blocks)});
+  launch.arg("x", flat).result("y", RankedTensorType::get({size}, to)).index("size", size);
+  return context.view(op, launch.run()[0], wanted.getShape());
+}
+
 LogicalResult outlineGradData(LinearGradDataOp op, OutlineContext &context) {
   Value dx;
   bool transposed = op.getTransposed();
+  Type type = sumType(op.getDx(), op.getDys().size());
   for (auto [dy, weight] : llvm::zip_equal(op.getDys(), op.getWeights())) {
     int64_t in = shapeOf(weight)[transposed ? 1 : 0], out = shapeOf(weight)[transposed ? 0 : 1];
-    dx = matrixProduct(op, {dy, weight, dx, out, transposed ? in : out, in, false, !transposed}, op.getDx().getType(),
-                       context);
+    dx = matrixProduct(op, {dy, weight, dx, out, transposed ? in : out, in, false, !transposed}, type, context);
   }
-  context.rewriter.replaceOp(op, dx);
+  context.rewriter.replaceOp(op, roundTo(op, dx, op.getDx().getType(), context));
   return success();
 }
 
@@ -176,15 +202,19 @@ LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
       })
       .Case([&](MoeGroupedLinearGradDataOp grad) {
         Value dx;
+        Type type = sumType(grad.getDx(), grad.getDys().size());
         for (auto [dy, weight] : llvm::zip_equal(grad.getDys(), grad.getWeights()))
-          dx = grouped(op, dy, weight, grad.getOffsets(), dx, false, true, grad.getDx().getType(), context);
-        context.rewriter.replaceOp(op, dx);
+          dx = grouped(op, dy, weight, grad.getOffsets(), dx, false, true, type, context);
+        context.rewriter.replaceOp(op, roundTo(op, dx, grad.getDx().getType(), context));
         return success();
       })
       .Case([&](MoeGroupedLinearGradWeightOp grad) {
         SmallVector<Value> results;
-        for (auto [dy, dw] : llvm::zip_equal(grad.getDys(), grad.getDws()))
-          results.push_back(grouped(op, grad.getX(), dy, grad.getOffsets(), {}, true, false, dw.getType(), context));
+        for (auto [dy, dw] : llvm::zip_equal(grad.getDys(), grad.getDws())) {
+          // The library walks a group's rows in blocks: several products.
+          Value sum = grouped(op, grad.getX(), dy, grad.getOffsets(), {}, true, false, sumType(dw, 2), context);
+          results.push_back(roundTo(op, sum, dw.getType(), context));
+        }
         context.rewriter.replaceOp(op, results);
         return success();
       });

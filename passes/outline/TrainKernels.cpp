@@ -51,14 +51,19 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
        rateType = tensorType(op.getLearningRate()).getElementType();
   Type scaleType = tensorType(op.getScale()).getElementType();
   int64_t size = product(shapeOf(op.getParameter()));
-  std::string name = "adamw_" + typeName(weight) + (gradient != weight ? "_" + typeName(gradient) : "");
+  // With a master the parameter is written only: the master, rounded.
+  Type held = op.getMaster() ? tensorType(op.getMaster()).getElementType() : weight;
+  std::string name = "adamw_" + typeName(weight) + (gradient != weight ? "_" + typeName(gradient) : "") +
+                     (op.getMaster() ? "_master" : "");
   std::string kernel = context.kernel(name, {"block"}, [&](KernelBuilder &k) {
     Var parameter = k.buffer("parameter", weight, {kDynamic}), grad = k.buffer("gradient", gradient, {kDynamic});
     Var first = k.buffer("first", moment, {kDynamic}), second = k.buffer("second", moment, {kDynamic});
     Var rate = k.buffer("learning_rate", rateType, {1}), step = k.buffer("step", k.i32(), {1}),
         scale = k.buffer("scale", scaleType, {1});
+    Var master = op.getMaster() ? k.buffer("master", held, {kDynamic}) : Var();
     Var newParameter = k.buffer("new_parameter", weight, {kDynamic});
     Var newFirst = k.buffer("new_first", moment, {kDynamic}), newSecond = k.buffer("new_second", moment, {kDynamic});
+    Var newMaster = op.getMaster() ? k.buffer("new_master", held, {kDynamic}) : Var();
     Var size = k.index("size"), beta1 = k.scalar("beta1", moment), beta2 = k.scalar("beta2", moment);
     Var rest1 = k.scalar("rest1", moment), rest2 = k.scalar("rest2", moment), eps = k.scalar("eps", moment);
     Var decay = k.scalar("weight_decay", moment), log1 = k.scalar("log_beta1", k.f64()),
@@ -74,38 +79,45 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
         start = k.program(0) * (block * blocks);
     k.loop(start, min(start + block * blocks, size), block, [&](Var i) {
       auto read = [&](Var x) { return cast(k.load(x, {i}, {block}, {.limit = size}), moment); };
-      Var w = read(parameter), g = read(grad) * factor;
+      Var w = read(master ? master : parameter), g = read(grad) * factor;
       Var m = read(first) * beta1 + g * rest1, v = read(second) * beta2 + g * g * rest2;
       w = w - (m * correct1 / (sqrt(v * correct2) + eps) + w * decay) * lr;
       k.store(cast(w, weight), newParameter, {i}, {.limit = size});
+      if (newMaster)
+        k.store(cast(w, held), newMaster, {i}, {.limit = size});
       k.store(m, newFirst, {i}, {.limit = size});
       k.store(v, newSecond, {i}, {.limit = size});
     });
   });
   auto flat = [&](Value v) { return context.view(op, v, {size}); };
   Value parameter = flat(op.getParameter()), grad = flat(op.getGradient()), first = flat(op.getFirst()),
-        second = flat(op.getSecond());
+        second = flat(op.getSecond()), master = op.getMaster() ? flat(op.getMaster()) : Value();
   double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble();
-  context.replace(op, context.launch(op, kernel, {ceilDiv(size, block * blocks)})
-                          .arg("parameter", parameter)
-                          .arg("gradient", grad)
-                          .arg("first", first)
-                          .arg("second", second)
-                          .arg("learning_rate", op.getLearningRate())
-                          .arg("step", op.getStep())
-                          .arg("scale", op.getScale())
-                          .result("new_parameter", parameter.getType(), "parameter")
-                          .result("new_first", first.getType(), "first")
-                          .result("new_second", second.getType(), "second")
-                          .index("size", size)
+  auto launch = context.launch(op, kernel, {ceilDiv(size, block * blocks)});
+  launch.arg("parameter", parameter)
+      .arg("gradient", grad)
+      .arg("first", first)
+      .arg("second", second)
+      .arg("learning_rate", op.getLearningRate())
+      .arg("step", op.getStep())
+      .arg("scale", op.getScale());
+  if (master)
+    launch.arg("master", master);
+  launch.result("new_parameter", parameter.getType(), "parameter")
+      .result("new_first", first.getType(), "first")
+      .result("new_second", second.getType(), "second");
+  if (master)
+    launch.result("new_master", master.getType(), "master");
+  auto f64 = Float64Type::get(op.getContext());
+  context.replace(op, launch.index("size", size)
                           .scalar("beta1", beta1, moment)
                           .scalar("beta2", beta2, moment)
                           .scalar("rest1", 1 - beta1, moment)
                           .scalar("rest2", 1 - beta2, moment)
                           .scalar("eps", op.getEps().convertToDouble(), moment)
                           .scalar("weight_decay", op.getWeightDecay().convertToDouble(), moment)
-                          .scalar("log_beta1", std::log(beta1), Float64Type::get(op.getContext()))
-                          .scalar("log_beta2", std::log(beta2), Float64Type::get(op.getContext()))
+                          .scalar("log_beta1", std::log(beta1), f64)
+                          .scalar("log_beta2", std::log(beta2), f64)
                           .run());
   return success();
 }

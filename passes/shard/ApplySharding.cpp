@@ -271,8 +271,7 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
     } else if (expertPiece && ep > 1) {
       type = withDim(type, 0, type.getDimSize(0) / ep);
     } else if (isa<AddOp, AdamwOp>(op) && i < op.getNumOperands()) {
-      type = RankedTensorType::get(typeOf(operands[isa<AdamwOp>(op) && i > 0 ? i + 1 : 0]).getShape(),
-                                   type.getElementType());
+      type = RankedTensorType::get(typeOf(operands[0]).getShape(), type.getElementType());
     } else if (isa<SumGradOp>(op) && dp > 1) {
       type = withDim(type, 0, type.getDimSize(0) / dp);
     }
@@ -408,7 +407,10 @@ LogicalResult Sharder::shardInit(func::FuncOp entry) {
   OpBuilder b(entry.getContext());
   Value coordinate;
   for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
-    auto name = entry.getResultAttrOfType<StringAttr>(i, attrs::name);
+    // A master belongs to its parameter.
+    auto name = entry.getResultAttrOfType<StringAttr>(i, attrs::of);
+    if (!name)
+      name = entry.getResultAttrOfType<StringAttr>(i, attrs::name);
     auto init = value.getDefiningOp<InitOp>();
     if (!init || !name || !expertNames.contains(name.getValue()) || ep == 1)
       continue;

@@ -3,6 +3,8 @@
 // which is bounded work, so no rank returns (and perhaps frees its arenas) while another still reads from it.
 #include "runtime/comm/ThreadWorld.h"
 
+#include "runtime/Bf16.h"
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -181,21 +183,6 @@ void Group::meet(size_t self) {
 }
 
 // ---- Sums in rank order ---------------------------------------------------------------------------------------------
-
-float fromBf16(uint16_t value) {
-  uint32_t bits = uint32_t(value) << 16;
-  float result;
-  std::memcpy(&result, &bits, 4);
-  return result;
-}
-
-uint16_t toBf16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  if ((bits & 0x7fffffff) > 0x7f800000) // a NaN stays one
-    return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 template <class T> T load(const std::byte *from, uint64_t i) {
   T value;

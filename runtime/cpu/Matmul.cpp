@@ -1,4 +1,4 @@
-#include "runtime/cpu/Matmul.h"
+#include "runtime/cpu/WidenedMatmul.h"
 
 #include <cstdlib>
 
@@ -42,6 +42,8 @@ dnnl_status_t describe(dnnl_memory_desc_t &desc, int64_t rows, int64_t cols, int
 
 } // namespace
 
+Matmul::Matmul() = default;
+
 Matmul::~Matmul() {
   for (ThreadArgs &thread : threads)
     for (dnnl_exec_arg_t &arg : thread.args)
@@ -52,6 +54,8 @@ Matmul::~Matmul() {
 }
 
 bool Matmul::run(int thread, const void *a, const void *b, void *c) const {
+  if (widened)
+    return widened->run(thread, a, b, c);
   const ThreadArgs &args = threads[thread];
   return dnnl_memory_set_data_handle(args.args[0].memory, const_cast<void *>(a)) == dnnl_success &&
          dnnl_memory_set_data_handle(args.args[1].memory, const_cast<void *>(b)) == dnnl_success &&
@@ -59,8 +63,9 @@ bool Matmul::run(int thread, const void *a, const void *b, void *c) const {
          dnnl_primitive_execute(primitive, args.stream, args.count, args.args) == dnnl_success;
 }
 
-Expected<std::unique_ptr<MatmulCache>> MatmulCache::create(int threads) {
+Expected<std::unique_ptr<MatmulCache>> MatmulCache::create(int threads, bool widenBf16) {
   std::unique_ptr<MatmulCache> cache(new MatmulCache());
+  cache->widenBf16 = widenBf16;
   dnnl_status_t status = dnnl_engine_create(&cache->engine, dnnl_cpu, 0);
   for (int i = 0; i < threads && status == dnnl_success; ++i) {
     dnnl_stream_t stream = nullptr;
@@ -79,22 +84,12 @@ MatmulCache::~MatmulCache() {
     dnnl_stream_destroy(stream);
   if (engine)
     dnnl_engine_destroy(engine);
-  for (void *memory : scratch)
-    std::free(memory);
+  for (auto *list : {&scratch, &widenedScratch})
+    for (void *memory : *list)
+      std::free(memory);
 }
 
-Expected<const Matmul *> MatmulCache::get(const MatmulShape &shape) {
-  if (auto found = primitives.find(shape); found != primitives.end())
-    return found->second.get();
-  auto fail = [&](dnnl_status_t status) {
-    return Status::error(ErrorCode::unsupported, "no matmul of {} x {} -> {} ({} x {} x {}) in oneDNN: {}",
-                         runtime::toString(shape.typeA), runtime::toString(shape.typeB), runtime::toString(shape.typeC),
-                         shape.m, shape.n, shape.k, toString(status));
-  };
-  for (DType type : {shape.typeA, shape.typeB, shape.typeC})
-    if (toDnnl(type) == dnnl_data_type_undef)
-      return fail(dnnl_unimplemented);
-
+dnnl_status_t MatmulCache::makePrimitive(const MatmulShape &shape, Matmul &matmul) {
   dnnl_memory_desc_t a, b, c;
   dnnl_status_t status = describe(a, shape.m, shape.k, shape.lda, shape.transposeA, shape.typeA);
   if (status == dnnl_success)
@@ -102,13 +97,12 @@ Expected<const Matmul *> MatmulCache::get(const MatmulShape &shape) {
   if (status == dnnl_success)
     status = describe(c, shape.m, shape.n, shape.ldc, false, shape.typeC);
   if (status != dnnl_success)
-    return fail(status);
+    return status;
 
   dnnl_primitive_attr_t attributes = nullptr;
   dnnl_post_ops_t postOps = nullptr;
   dnnl_primitive_desc_t description = nullptr;
   dnnl_matmul_desc_t operation;
-  std::unique_ptr<Matmul> matmul(new Matmul());
   status = dnnl_primitive_attr_create(&attributes);
   if (status == dnnl_success)
     status = dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
@@ -124,20 +118,20 @@ Expected<const Matmul *> MatmulCache::get(const MatmulShape &shape) {
   if (status == dnnl_success)
     status = dnnl_primitive_desc_create(&description, &operation, attributes, engine, nullptr);
   if (status == dnnl_success)
-    status = dnnl_primitive_create(&matmul->primitive, description);
+    status = dnnl_primitive_create(&matmul.primitive, description);
 
   const dnnl_memory_desc_t *scratchpad = nullptr;
   if (status == dnnl_success) {
     scratchpad = dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
-    matmul->scratchBytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
+    matmul.scratchBytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
     const char *name = nullptr;
     if (dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name)
-      matmul->implementationName = name;
+      matmul.implementationName = name;
   }
   for (size_t i = 0; i < streams.size() && status == dnnl_success; ++i) {
-    Matmul::ThreadArgs &thread = matmul->threads.emplace_back();
+    Matmul::ThreadArgs &thread = matmul.threads.emplace_back();
     thread.stream = streams[i];
-    thread.count = matmul->scratchBytes ? 4 : 3;
+    thread.count = matmul.scratchBytes ? 4 : 3;
     const dnnl_memory_desc_t *descriptions[] = {&a, &b, &c, scratchpad};
     const int kinds[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
     for (int arg = 0; arg < thread.count && status == dnnl_success; ++arg) {
@@ -151,28 +145,65 @@ Expected<const Matmul *> MatmulCache::get(const MatmulShape &shape) {
     dnnl_post_ops_destroy(postOps);
   if (attributes)
     dnnl_primitive_attr_destroy(attributes);
+  return status;
+}
+
+Expected<const Matmul *> MatmulCache::get(const MatmulShape &shape) {
+  if (auto found = primitives.find(shape); found != primitives.end())
+    return found->second.get();
+  auto fail = [&](dnnl_status_t status) {
+    return Status::error(ErrorCode::unsupported, "no matmul of {} x {} -> {} ({} x {} x {}) in oneDNN: {}",
+                         runtime::toString(shape.typeA), runtime::toString(shape.typeB), runtime::toString(shape.typeC),
+                         shape.m, shape.n, shape.k, toString(status));
+  };
+  for (DType type : {shape.typeA, shape.typeB, shape.typeC})
+    if (toDnnl(type) == dnnl_data_type_undef)
+      return fail(dnnl_unimplemented);
+
+  auto isBf16 = [](DType type) { return type == DType::bf16; };
+  bool halves = isBf16(shape.typeA) || isBf16(shape.typeB) || isBf16(shape.typeC);
+  std::unique_ptr<Matmul> matmul(new Matmul());
+  dnnl_status_t status = widenBf16 && halves ? dnnl_unimplemented : makePrimitive(shape, *matmul);
+  // oneDNN has bf16 for AVX-512 and AMX only; its reference loops are a hundred times slower than widening.
+  bool reference = matmul->implementationName.starts_with("ref");
+  if (halves && (status == dnnl_unimplemented || reference)) {
+    matmul.reset(new Matmul());
+    BRAID_ASSIGN(matmul->widened, WidenedMatmul::create(shape, *this, widenedScratch));
+    matmul->implementationName = "widened";
+    status = dnnl_success;
+  }
   if (status != dnnl_success)
     return fail(status);
   return primitives.emplace(shape, std::move(matmul)).first->second.get();
 }
 
-Status MatmulCache::finish() {
-  size_t bytes = 0;
-  for (const auto &[shape, matmul] : primitives)
-    bytes = std::max(bytes, matmul->scratchBytes);
-  if (bytes == 0)
-    return Status::success();
+Status MatmulCache::allocate(std::vector<void *> &perThread, size_t bytes) {
   bytes = (bytes + 4095) / 4096 * 4096;
   for (size_t i = 0; i < streams.size(); ++i) {
     void *memory = std::aligned_alloc(4096, bytes);
     if (!memory)
       return Status::error(ErrorCode::ioError, "cannot allocate {} bytes of matmul scratch memory", bytes);
-    scratch.push_back(memory);
-    for (const auto &[shape, matmul] : primitives)
-      if (matmul->scratchBytes &&
-          dnnl_memory_set_data_handle(matmul->threads[i].args[3].memory, memory) != dnnl_success)
-        return Status::error(ErrorCode::internal, "oneDNN refused its scratch memory");
+    perThread.push_back(memory);
   }
+  return Status::success();
+}
+
+Status MatmulCache::finish() {
+  size_t bytes = 0;
+  bool anyWidened = false;
+  for (const auto &[shape, matmul] : primitives) {
+    bytes = std::max(bytes, matmul->scratchBytes);
+    anyWidened |= matmul->widened != nullptr;
+  }
+  if (anyWidened)
+    BRAID_TRY(allocate(widenedScratch, WidenedMatmul::scratchBytes));
+  if (bytes == 0)
+    return Status::success();
+  BRAID_TRY(allocate(scratch, bytes));
+  for (const auto &[shape, matmul] : primitives)
+    for (size_t i = 0; matmul->scratchBytes && i < streams.size(); ++i)
+      if (dnnl_memory_set_data_handle(matmul->threads[i].args[3].memory, scratch[i]) != dnnl_success)
+        return Status::error(ErrorCode::internal, "oneDNN refused its scratch memory");
   return Status::success();
 }
 

@@ -26,6 +26,9 @@ struct MatmulShape {
   }
 };
 
+class MatmulCache;
+class WidenedMatmul;
+
 class Matmul {
 public:
   ~Matmul();
@@ -35,12 +38,12 @@ public:
   // Executes on thread `thread` of the cache's count; different threads may do so at the same time.
   // False: oneDNN refused (a bug; shapes were accepted when the primitive was made).
   bool run(int thread, const void *a, const void *b, void *c) const;
-  // oneDNN's name of the implementation, e.g. brg:avx512_core_amx_bf16.
+  // oneDNN's name of the implementation, e.g. brg:avx512_core_amx_bf16; "widened": oneDNN has none for this CPU.
   std::string_view implementation() const { return implementationName; }
 
 private:
   friend class MatmulCache;
-  Matmul() = default;
+  Matmul();
 
   struct ThreadArgs {
     dnnl_stream_t stream = nullptr; // the cache's
@@ -52,12 +55,14 @@ private:
   size_t scratchBytes = 0;
   std::string implementationName;
   std::vector<ThreadArgs> threads;
+  std::unique_ptr<WidenedMatmul> widened; // instead of a primitive
 };
 
 // The primitives of a session, shared by equal shapes. All get() calls come before finish(), all runs after it.
 class MatmulCache {
 public:
-  static Expected<std::unique_ptr<MatmulCache>> create(int threads);
+  // `widenBf16`: as on a CPU for which oneDNN has no bf16 (tests).
+  static Expected<std::unique_ptr<MatmulCache>> create(int threads, bool widenBf16 = false);
   ~MatmulCache();
 
   int threads() const { return static_cast<int>(streams.size()); }
@@ -68,11 +73,14 @@ public:
 
 private:
   MatmulCache() = default;
+  dnnl_status_t makePrimitive(const MatmulShape &shape, Matmul &matmul);
+  Status allocate(std::vector<void *> &perThread, size_t bytes);
 
+  bool widenBf16 = false;
   dnnl_engine_t engine = nullptr;
   std::vector<dnnl_stream_t> streams;
   std::map<MatmulShape, std::unique_ptr<Matmul>> primitives;
-  std::vector<void *> scratch;
+  std::vector<void *> scratch, widenedScratch;
 };
 
 } // namespace braid::runtime

@@ -1,5 +1,6 @@
 #include "runtime/train/Checkpoint.h"
 
+#include "runtime/Bf16.h"
 #include "runtime/io/Safetensors.h"
 #include "runtime/io/Shape.h"
 
@@ -92,7 +93,7 @@ Expected<RankFiles> writeRankFiles(Rank &rank, const std::string &directory) {
     SafetensorsWriter writer;
     writer.setMetadata("format", "pt"); // what safetensors readers of other frameworks expect to find
     for (const LogicalTensor &tensor : tensors) {
-      if (tensor.info->role != role || !tensor.owned)
+      if (tensor.role != role || !tensor.owned)
         continue;
       TensorView view = session.tensor(*tensor.info).layer(tensor.layer);
       BRAID_TRY(writer.add(tensor.name, tensor.info->dtype, tensor.localShape, {view.data, view.bytes}));
@@ -121,7 +122,7 @@ Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointStat
       if (!tensor.owned)
         continue;
       CheckpointTensor &entry = index.tensors[tensor.name];
-      entry.role = tensor.info->role;
+      entry.role = tensor.role;
       entry.dtype = tensor.info->dtype;
       entry.shape = tensor.shape;
       entry.pieces.push_back(
@@ -237,6 +238,32 @@ void copyShared(const Box &source, const std::byte *from, const Box &target, std
   }
 }
 
+std::span<const uint16_t> asBf16(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const uint16_t *>(bytes.data()), bytes.size() / 2};
+}
+std::span<const float> asF32(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const float *>(bytes.data()), bytes.size() / 4};
+}
+
+// f32 and bf16 stand for each other: programs of both kinds read each other's checkpoints.
+bool converts(DType from, DType to) {
+  return from == to || (from == DType::f32 && to == DType::bf16) || (from == DType::bf16 && to == DType::f32);
+}
+
+void convert(DType from, std::span<const std::byte> source, DType to, std::byte *target) {
+  if (from == to) {
+    std::memcpy(target, source.data(), source.size());
+  } else if (from == DType::bf16) {
+    auto *out = reinterpret_cast<float *>(target);
+    for (uint16_t value : asBf16(source))
+      *out++ = fromBf16(value);
+  } else {
+    auto *out = reinterpret_cast<uint16_t *>(target);
+    for (float value : asF32(source))
+      *out++ = toBf16(value);
+  }
+}
+
 class Loader {
 public:
   Loader(Rank &rank, std::string directory) : rank(rank), directory(std::move(directory)) {}
@@ -306,12 +333,13 @@ private:
   static std::string others(size_t count) { return count == 1 ? "" : fmt::format(" (and {} more)", count - 1); }
 
   Status fill(const LogicalTensor &tensor, const CheckpointIndex &index, const CheckpointTensor &saved) {
-    if (saved.role != tensor.info->role)
+    if (saved.role != tensor.role)
       return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' is saved as a {}, but is a {} of the program",
-                           directory, tensor.name, toString(saved.role), toString(tensor.info->role));
-    if (saved.dtype != tensor.info->dtype)
+                           directory, tensor.name, toString(saved.role), toString(tensor.role));
+    DType wanted = tensor.info->dtype;
+    if (!converts(saved.dtype, wanted))
       return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' is {} in the checkpoint but {} in the program",
-                           directory, tensor.name, toString(saved.dtype), toString(tensor.info->dtype));
+                           directory, tensor.name, toString(saved.dtype), toString(wanted));
     if (saved.shape != tensor.shape)
       return Status::error(ErrorCode::corruptFile,
                            "{}: tensor '{}' has shape {} in the checkpoint but {} in the program", directory,
@@ -327,7 +355,8 @@ private:
         return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' is {} {}, but index.json says {} {}",
                              file->path(), tensor.name, toString(entry->dtype), formatShape(entry->shape),
                              toString(saved.dtype), formatShape(piece.shape));
-      if (piece.offset == tensor.offset && piece.shape == tensor.localShape) {
+      bool whole = piece.offset == tensor.offset && piece.shape == tensor.localShape;
+      if (whole && saved.dtype == wanted) {
         BRAID_TRY(file->read(*entry, {view.data, view.bytes}));
         continue;
       }
@@ -340,8 +369,19 @@ private:
         continue;
       buffer.resize(entry->bytes);
       BRAID_TRY(file->read(*entry, buffer));
-      copyShared(source, buffer.data(), target, view.data, sizeOf(saved.dtype));
+      if (whole) {
+        convert(saved.dtype, buffer, wanted, view.data);
+      } else if (saved.dtype == wanted) {
+        copyShared(source, buffer.data(), target, view.data, sizeOf(wanted));
+      } else {
+        converted.resize(entry->bytes / sizeOf(saved.dtype) * sizeOf(wanted));
+        convert(saved.dtype, buffer, wanted, converted.data());
+        copyShared(source, converted.data(), target, view.data, sizeOf(wanted));
+      }
     }
+    if (tensor.rounded)
+      convert(wanted, {view.data, view.bytes}, tensor.rounded->dtype,
+              rank.session().tensor(*tensor.rounded).layer(tensor.layer).data);
     return Status::success();
   }
 
@@ -371,7 +411,7 @@ private:
   Rank &rank;
   std::string directory;
   std::map<std::string, SafetensorsFile> files;
-  std::vector<std::byte> buffer;
+  std::vector<std::byte> buffer, converted;
 };
 
 } // namespace

@@ -21,7 +21,7 @@ Status removeUnfinished(const std::string &directory);
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep);
 
 // Every rank for itself. Fills the parameters, and the moments unless `weightsOnly`. The tensors must be exactly those
-// of the program, with their dtypes and global shapes; the mesh may be another.
+// of the program, with their global shapes and dtypes; the mesh may be another, and f32 and bf16 stand for each other.
 Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, bool weightsOnly);
 
 } // namespace braid::runtime

@@ -333,9 +333,14 @@ Expected<LogicalTensor> describe(const Program &program, const TensorInfo &tenso
 Expected<std::vector<LogicalTensor>> logicalTensors(const Program &program, uint32_t rank, bool moments) {
   std::vector<LogicalTensor> result;
   for (const TensorInfo &tensor : program.tensors()) {
-    if (tensor.role != Role::parameter && !(moments && tensor.role == Role::moment))
+    if (tensor.role != Role::parameter && !(moments && tensor.role == Role::moment && tensor.slot != "master"))
       continue;
     BRAID_ASSIGN(LogicalTensor logical, describe(program, tensor, rank));
+    logical.role = tensor.role;
+    if (const TensorInfo *master = moments && tensor.dtype == DType::bf16 ? program.masterOf(tensor) : nullptr) {
+      logical.info = master;
+      logical.rounded = &tensor;
+    }
     for (size_t i = 0; i < tensor.layerCount(); ++i) {
       logical.layer = i;
       if (tensor.role == Role::moment) {

@@ -60,14 +60,17 @@ struct CheckpointIndex {
 // One logical tensor as a rank of a program holds it.
 struct LogicalTensor {
   std::string name; // layers.3.lsm.wq; moments: layers.3.lsm.wq.first
-  const TensorInfo *info = nullptr;
+  Role role = Role::parameter;
+  const TensorInfo *info = nullptr; // where its values are; of a bf16 parameter with moments: the f32 master
+  const TensorInfo *rounded = nullptr; // then: the parameter, which is the master rounded
   size_t layer = 0; // position in the stacked buffer
   std::vector<int64_t> shape; // global
   std::vector<int64_t> offset, localShape; // this rank's piece
   bool owned = false; // this rank writes the piece: the lowest rank that holds these bytes
 };
 
-// All parameters, and with `moments` the optimizer's moments, of a rank.
+// All parameters, and with `moments` the optimizer's moments, of a rank. With moments a bf16 parameter stands for its
+// master, so that checkpoints of f32 and bf16 programs hold the same tensors.
 Expected<std::vector<LogicalTensor>> logicalTensors(const Program &program, uint32_t rank, bool moments);
 
 } // namespace braid::runtime

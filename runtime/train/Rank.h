@@ -43,7 +43,7 @@ struct RankOptions {
 Status runRanks(std::shared_ptr<const Program> program, const RankOptions &options,
                 const std::function<Status(Rank &)> &body);
 
-// Runs entry `init`: parameters from the seed (the same on every mesh), optimizer moments zero.
+// Runs entry `init`: parameters (and masters) from the seed, the same on every mesh; other moments zero.
 Status initialize(Rank &rank, uint64_t seed);
 
 // The tokens, labels and cu_seqlens of an entry; this rank's rows.

@@ -309,3 +309,29 @@ func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: t
   %0:3 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xbf16>)
   return
 }
+
+// -----
+
+func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %master: tensor<6x8xf32>) {
+  // expected-error @+1 {{needs both master and new_master, or neither}}
+  %0:3 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %master {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<6x8xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{master defined here}}
+func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %master: tensor<8x6xf32>) {
+  // expected-error @+1 {{shape mismatch: parameter is 6x8 but master is 8x6}}
+  %0:4 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %master {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<8x6xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<8x6xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{master defined here}}
+func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %master: tensor<6x8xf32>) {
+  // expected-error @+1 {{element type mismatch: new_master holds 'bf16' but master holds 'f32'}}
+  %0:4 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %master {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<6x8xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xbf16>)
+  return
+}

@@ -36,5 +36,8 @@ func.func @optimizer(%p: !p, %g: !m, %m: !m, %v: !m, %rate: !one, %step: !i) {
   // CHECK: braid.adamw %arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %scale {beta1 = 9.000000e-01 : f64, beta2 = 0.94999999999999996 : f64, eps = 1.000000e-08 : f64, weight_decay = 1.000000e-01 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>)
   %r:3 = braid.adamw %p, %g, %m, %v, %rate, %step, %scale {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64}
       : (!p, !m, !m, !m, !one, !i, !one) -> (!p, !m, !m)
+  // CHECK: braid.adamw %arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %scale, %arg1 {{.*}}tensor<6x8xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>)
+  %master:4 = braid.adamw %p, %g, %m, %v, %rate, %step, %scale, %g {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64}
+      : (!p, !m, !m, !m, !one, !i, !one, !m) -> (!p, !m, !m, !m)
   return
 }

@@ -172,12 +172,17 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "place; valid: false"},
       {R"("name": "base")", R"("init": {"base_width": 0})",
        "m.json:3: init.base_width: 0 is out of range; valid: 1 to 131072"},
-      {R"("name": "base")", R"("dtype": "bf16")", "m.json:3: dtype: \"bf16\" is not known; valid: f32, f64"},
+      {R"("name": "base")", R"("dtype": "f16")", "m.json:3: dtype: \"f16\" is not known; valid: f32, bf16, f64"},
       {R"("name": "base")", R"("tie_embeddings": 1)", "m.json:3: tie_embeddings: 1 is not true or false"},
       {R"("name": "base")", R"("init": [])", "m.json:3: init: a list is not an object"},
       {R"("name": "base")", R"("init": {"kind": "zero"})",
        "m.json:3: init.kind: \"zero\" is not known; valid: scaled, normal, xavier_uniform, xavier_normal, deepnorm"},
       {R"("batch": 2)", R"("learning_rate": "fast")", "m.json:12: train.learning_rate: \"fast\" is not a number"},
+      {R"("batch": 2)", R"("gradient_dtype": "f64")",
+       "m.json:12: train.gradient_dtype: \"f64\" is not known; valid: f32, bf16"},
+      {R"("batch": 2)", R"("gradient_dtype": "bf16")",
+       "m.json:12: train.gradient_dtype: \"bf16\" with dtype \"f32\": only gradients of bf16 weights can be; valid: "
+       "\"f32\""},
       {R"("batch": 2)", R"("beta1": 1)", "m.json:12: train.beta1: 1 is out of range; valid: 0 to 0.999999"},
       // ---- parts and patterns
       {R"("layer_pattern": "LN", )", "",

@@ -40,7 +40,7 @@ def check_reference(report, model, weights, batch, documents):
         for logical, array in model.logical({parameter: values[name]}).items():
             got[logical], expected[logical] = array, gradients[logical]
     report.compare("gradients", got, expected, 1e-8 if exact else 1e-4)
-    evaluated = model.program.call("eval_step", dict(weights) | batch, ["loss_sum", "valid_tokens"])
+    evaluated = model.call("eval_step", dict(weights) | batch, ["loss_sum", "valid_tokens"])
     report.compare(
         "eval_step",
         evaluated,

@@ -1,6 +1,6 @@
 """Projections, embedding, short convolution, loss, sums, views, documents and repeat, with their gradients.
 
-Limits: values 3e-6, gradients 5e-6 (moe-family 11, one matmul); f64 1e-9.
+Limits: values 3e-6, gradients 5e-6 (moe-family 11, one matmul); f64 1e-9; bf16 4e-3, one rounding of the result (2^-9).
 """
 
 import sys
@@ -16,7 +16,8 @@ VALUE, GRADIENT = 3e-6, 5e-6
 
 
 def limits(dtype, gradients=()):
-    return lambda names: {n: 1e-9 if dtype == "f64" else GRADIENT if n in gradients else VALUE for n in names}
+    fixed = {"f64": 1e-9, "bf16": 4e-3}.get(dtype)
+    return lambda names: {n: fixed or (GRADIENT if n in gradients else VALUE) for n in names}
 
 
 def add_linear(program, rng, dtype):
@@ -217,6 +218,8 @@ def main():
         add_conv(program, rng, dtype)
         add_loss(program, rng, dtype)
         add_linear_loss(program, rng, dtype)
+    add_linear(program, rng, "bf16")
+    add_conv(program, rng, "bf16")
     add_views(program, rng)
     return program.finish()
 

@@ -1,6 +1,7 @@
 """lsm.scan, lsm.scan_grad and lsm.step of one class against the recurrence and its adjoint. python3 check_scan.py CLASS
 
 Limits: lsm-family 8.1 (forward 2e-6; gradients 5e-6 for I, S0, S and 1e-5 for V, H, GH); f64 1e-9.
+bf16 tokens: kernels compute in f32, so what is stored in f32 (states, gates) keeps these limits and the rest is rounded once: 4e-3.
 """
 
 import sys
@@ -27,11 +28,12 @@ class Scan:
         self.scale = K**-0.5
         name = f"{'step' if step else 'scan'}_{kind}_b{B}_t{T}_h{H}_k{K}_v{V}_c{chunk or 0}_{dtype}"
         f = self.function = program.function(name, dtype)
+        wide = "f32" if dtype == "bf16" else dtype  # gates and states
         q, k, v = f.input("q", (B, T, H, K)), f.input("k", (B, T, H, K)), f.input("v", (B, T, H, V))
         gate = {"S0": (H,), "S": (B, T, H), "V": (B, T, H, K), "GH": (B, T, H)}.get(kind)
-        g = f.input("log_decay", gate) if gate else None
-        b = f.input("beta", (B, T, H)) if has_beta(kind) else None
-        initial, documents = f.input("initial_state", (B, H, K, V)), f.input("documents", (B, T), "i32")
+        g = f.input("log_decay", gate, wide) if gate else None
+        b = f.input("beta", (B, T, H), wide) if has_beta(kind) else None
+        initial, documents = f.input("initial_state", (B, H, K, V), wide), f.input("documents", (B, T), "i32")
         attributes = {"class_id": CLASS_IDS[kind], "scale": float(self.scale)} | (
             {"chunk_size": chunk} if chunk else {}
         )
@@ -46,7 +48,7 @@ class Scan:
         f.output("final_state", final)
         if step:
             return
-        do, dfinal = f.input("do", (B, T, H, V)), f.input("dfinal_state", (B, H, K, V))
+        do, dfinal = f.input("do", (B, T, H, V)), f.input("dfinal_state", (B, H, K, V), wide)
         gates = ([g] if trains_decay(kind) else []) + ([b] if b else [])
         names = (
             ["dq", "dk", "dv"]
@@ -66,7 +68,10 @@ class Scan:
 
     def reference(self, operands, initial, documents, do, dfinal):
         """Names -> references of all outputs, in float64 on the rounded inputs."""
-        *operands, initial, do, dfinal = rounded([*operands, initial, do, dfinal], self.dtype)
+        tokens = self.dtype
+        wide = "f32" if tokens == "bf16" else tokens
+        operands = [*rounded(operands[:3], tokens), *rounded(operands[3:], wide)]
+        do, (initial, dfinal) = rounded([do], tokens)[0], rounded([initial, dfinal], wide)
         (o, final), pull = scan(self.kind, *operands, initial, documents, self.scale)
         dq, dk, dv, dg, db, dinitial = pull(do, dfinal)
         out = {
@@ -96,7 +101,12 @@ class Scan:
         }
         forward = {"o", "final_state"}
         limit = {
-            n: 1e-9 if self.dtype == "f64" else FORWARD if n in forward else gradient_limit(self.kind)
+            n: (
+                1e-9
+                if self.dtype == "f64"
+                else 4e-3 if self.function.outputs[n].type.dtype == "bf16"
+                else FORWARD if n in forward else gradient_limit(self.kind)
+            )
             for n in references
         }
         # Far below q dq the log-decay gradient is a difference of large numbers (lsm-family 8.1): for vector decays of q dq and
@@ -147,9 +157,10 @@ def add_scans(program, kind, rng):
                 change=lambda x: x.__setitem__(4, np.full(x[4].shape, 2.0)),
             )
         if i == 0:
-            wide = Scan(program, kind, *shape, dtype="f64")
-            wide.check("packed", rng, documents_of(cut, T))
-            wide.check("continues a state", rng, one_document(B, T, -3))
+            for dtype in ("f64", "bf16"):
+                other = Scan(program, kind, *shape, dtype=dtype)
+                other.check("packed", rng, documents_of(cut, T))
+                other.check("continues a state", rng, one_document(B, T, -3))
 
 
 def mixed_decay(rng):

@@ -43,6 +43,37 @@ def add_adamw(program, rng, dtype):
         program.check(f, inputs, references, 2e-6 if dtype == "f32" else 1e-9, f"{f.name} step {t}")
 
 
+def add_master(program, rng):
+    """A bf16 parameter with an f32 master: the master takes the step, the parameter is the master rounded."""
+    for gradient in ("f32", "bf16"):
+        f = program.function(f"step_master_{gradient}")
+        shape = (3, 50, 7)
+        w, g = f.input("parameter", shape, "bf16"), f.input("gradient", shape, gradient)
+        m, v = f.input("first", shape), f.input("second", shape)
+        lr, step, scale = f.input("learning_rate", (1,)), f.input("step", (1,), "i32"), f.input("scale", (1,))
+        master = f.input("master", shape)
+        results = f.op("braid.adamw", [w, g, m, v, lr, step, scale, master], [w.type, *[m.type] * 3], **SETTINGS)
+        for name, value in zip(("new_parameter", "new_first", "new_second", "new_master"), results):
+            f.output(name, value)
+        # The step is smaller than the distance of bf16 numbers: without a master nothing would change.
+        arrays = rounded([1 + rng.random(shape), rng.standard_normal(shape), rng.standard_normal(shape), rng.random(shape)])
+        arrays[1] = rounded([arrays[1]], gradient)[0]
+        rate, factor = np.array([1e-5]), np.array([0.5])
+        reference = adamw(*arrays, *rounded([rate]), 3, 0.5, **SETTINGS)
+        names = ("parameter", "gradient", "first", "second")
+        inputs = dict(zip(names, arrays)) | {"learning_rate": rate, "step": [3], "scale": factor, "master": arrays[0]}
+        inputs["parameter"] = np.zeros(shape)  # its old value is not read
+
+        def action(program, f=f, inputs=inputs, reference=reference):
+            out = program.call(f, inputs)
+            expected = dict(zip(("new_master", "new_first", "new_second"), reference))
+            program.compare(f.name, out, expected, 2e-6)
+            same = np.array_equal(out["new_parameter"], rounded([out["new_master"]], "bf16")[0])
+            program.line(same, f.name, "the parameter is the master, rounded")
+
+        program.then(action)
+
+
 def add_clipping(program, rng, dtype):
     for limit in (1.0, 0.0):
         f = program.function(f"clip_{limit:g}_{dtype}", dtype)
@@ -190,6 +221,7 @@ def main():
     for dtype in ("f32", "f64"):
         add_adamw(program, rng, dtype)
         add_clipping(program, rng, dtype)
+    add_master(program, rng)
     add_init(program)
     return program.finish()
 

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from harness import Compiled, TYPES, run, tool
+from harness import Compiled, TYPES, loaded, run, stored, tool
 from common import PADDING, documents_of
 from model import Model
 
@@ -22,6 +22,7 @@ class CompiledModel:
         self.program = Compiled(path)
         self.info = self.program.info()
         self.dtype = description.get("dtype", "f32")
+        self.wide = "f32" if self.dtype == "bf16" else self.dtype  # of scalars and everything that is not rounded
         self.tensors = {t["name"]: t for t in self.info["tensors"]}
         self.parameters = {n: t for n, t in self.tensors.items() if t["role"] == "parameter"}
         self.gradients = {t["of"]: n for n, t in self.tensors.items() if t["role"] == "gradient"}
@@ -29,9 +30,19 @@ class CompiledModel:
         self.train = {"batch": 8, "seq_len": 256} | description.get("train", {})
         self.documents = description.get("max_documents", 1)
 
+    def call(self, entry, inputs, outputs):
+        """A call with values: bf16 tensors travel as float32 that bf16 can hold."""
+        dtype = lambda name: self.tensors[name]["dtype"] if name in self.tensors else None
+        files = {n: a if isinstance(a, str) or not dtype(n) else stored(a, dtype(n)) for n, a in inputs.items()}
+        return {n: loaded(a, dtype(n)) for n, a in self.program.call(entry, files, outputs).items()}
+
     def initial(self, seed):
         """Stacked parameters by name: what @init writes."""
-        return self.program.call("init", {"seed": np.array([seed], np.int64)}, list(self.parameters))
+        return self.call("init", {"seed": np.array([seed], np.int64)}, list(self.parameters))
+
+    def rounded(self, stacked):
+        """Parameters as the program can hold them."""
+        return {n: loaded(stored(a, t), t) for n, a in stacked.items() for t in [self.parameters[n]["dtype"]]}
 
     def logical(self, stacked):
         """Stacked tensors -> "layers.3.lsm.wq": array."""
@@ -66,9 +77,9 @@ class CompiledModel:
         inputs = (
             dict(stacked)
             | batch
-            | {"learning_rate": np.array([learning_rate], TYPES[self.dtype]), "step": np.array([number], np.int32)}
+            | {"learning_rate": np.array([learning_rate], TYPES[self.wide]), "step": np.array([number], np.int32)}
         )
-        return self.program.call("train_step", inputs, outputs)
+        return self.call("train_step", inputs, outputs)
 
     def cached(self, entry, stacked, caches, tokens, cu_seqlens):
         """prefill_N or decode_1: -> logits [vocab], new caches."""
@@ -77,5 +88,5 @@ class CompiledModel:
             | caches
             | {"tokens": np.asarray([tokens], np.int32), "cu_seqlens": np.asarray([cu_seqlens], np.int32)}
         )
-        out = self.program.call(entry, inputs, ["logits", *self.caches])
+        out = self.call(entry, inputs, ["logits", *self.caches])
         return out.pop("logits")[0], out

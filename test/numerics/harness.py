@@ -24,7 +24,21 @@ import numpy as np
 from common import largest_error, relative_error
 
 UNITS = ("cache", "ring", "transposed", "stacked")
-TYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
+TYPES = {"f32": np.float32, "bf16": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
+
+
+def stored(array, dtype):
+    """An array as braid-run's files hold it: bf16 as its 16 bits, rounded to nearest even."""
+    array = np.ascontiguousarray(array, TYPES[dtype])
+    if dtype != "bf16":
+        return array
+    bits = array.view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def loaded(array, dtype):
+    """The reverse: bf16 bits as float32."""
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else array
 
 
 def tool(name):
@@ -36,7 +50,7 @@ def tool(name):
 def rounded(arrays, dtype="f32"):
     """Floating-point arrays rounded to `dtype` and held as float64 again; None and integers as they are."""
     return [
-        np.asarray(a, TYPES[dtype]).astype(np.float64) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a
+        loaded(stored(a, dtype), dtype).astype(np.float64) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a
         for a in arrays
     ]
 
@@ -278,11 +292,12 @@ class Program(Report):
         """Values of all outputs; inputs are converted to the types of the arguments."""
         converted = {}
         for name, operand in function.inputs.items():
-            array = np.asarray(inputs[name], TYPES[operand.type.dtype])
+            array = stored(inputs[name], operand.type.dtype)
             if array.shape != operand.type.shape:
                 raise ValueError(f"@{function.name}: {name} is {array.shape}, expected {operand.type.shape}")
             converted[name] = array
-        return self.compile().call(function.name, converted, list(function.outputs))
+        values = self.compile().call(function.name, converted, list(function.outputs))
+        return {name: loaded(array, function.outputs[name].type.dtype) for name, array in values.items()}
 
     def check(self, function, inputs, references, limit, label="", floors=None):
         """Remembers a case; it runs in finish(), when all functions are known."""

@@ -31,3 +31,27 @@ func.func @round(%x: vector<16xf32>) -> vector<16xbf16> {
   %y = arith.truncf %x : vector<16xf32> to vector<16xbf16>
   return %y : vector<16xbf16>
 }
+
+// Where the machine knows no bf16 nothing is of that type: memory, constants, values that are only moved.
+// CHECK-LABEL: func.func @move
+// CHECK:       vector.maskedload {{.*}} memref<40xbf16>
+// CHECK:       arith.extf
+// PLAIN-LABEL: func.func @move(%arg0: memref<40xi16>
+// PLAIN-NOT:   bf16
+// PLAIN:       arith.constant dense<16256> : vector<8xi16>
+// PLAIN:       %[[X:.*]] = vector.maskedload {{.*}} memref<40xi16>, vector<8xi1>, vector<8xi16> into vector<8xi16>
+// PLAIN:       %[[WIDE:.*]] = arith.extui %[[X]] : vector<8xi16> to vector<8xi32>
+// PLAIN:       %[[HIGH:.*]] = arith.shli %[[WIDE]]
+// PLAIN:       arith.bitcast %[[HIGH]] : vector<8xi32> to vector<8xf32>
+// PLAIN:       memref.load {{.*}} memref<40xi16>
+// PLAIN:       vector.maskedstore {{.*}} vector<8xi16>
+// PLAIN-NOT:   bf16
+func.func @move(%m: memref<40xbf16>, %mask: vector<8xi1>, %i: index) -> (vector<8xf32>, f64) {
+  %one = arith.constant dense<1.0> : vector<8xbf16>
+  %x = vector.maskedload %m[%i], %mask, %one : memref<40xbf16>, vector<8xi1>, vector<8xbf16> into vector<8xbf16>
+  %y = arith.extf %x : vector<8xbf16> to vector<8xf32>
+  %s = memref.load %m[%i] : memref<40xbf16>
+  %d = arith.extf %s : bf16 to f64
+  vector.maskedstore %m[%i], %mask, %x : memref<40xbf16>, vector<8xi1>, vector<8xbf16>
+  return %y, %d : vector<8xf32>, f64
+}

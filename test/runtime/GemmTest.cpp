@@ -53,10 +53,10 @@ struct Storage {
 struct Machine {
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<MatmulCache> cache;
-  explicit Machine(int threads) {
+  explicit Machine(int threads, bool widenBf16 = false) {
     useOneOpenMpThread();
     pool = *ThreadPool::create(threads);
-    cache = *MatmulCache::create(threads);
+    cache = *MatmulCache::create(threads, widenBf16);
   }
 };
 
@@ -66,7 +66,7 @@ void expectClose(float expected, float actual, DType type, const std::string &wh
   ASSERT_NEAR(expected, actual, tolerance) << where;
 }
 
-void checkGemm(const GemmDesc &desc, int threads) {
+void checkGemm(const GemmDesc &desc, int threads, bool widenBf16 = false) {
   const MatmulShape &s = desc.shape;
   std::string where = fmt::format("m {} n {} k {} lda {} ldb {} ldc {} tA {} tB {} acc {} batch {} threads {} {}->{}",
                                   s.m, s.n, s.k, s.lda, s.ldb, s.ldc, s.transposeA, s.transposeB, s.accumulate,
@@ -83,7 +83,7 @@ void checkGemm(const GemmDesc &desc, int threads) {
   c.randomize(random);
   Storage before = c;
 
-  Machine machine(threads);
+  Machine machine(threads, widenBf16);
   auto gemm = Gemm::prepare(desc, *machine.cache);
   ASSERT_TRUE(gemm) << gemm.message();
   ASSERT_TRUE(machine.cache->finish().ok());
@@ -135,6 +135,15 @@ TEST(Gemm, Bf16Inputs) {
         checkGemm(dense(m, n, k, flags & 1, flags & 2, flags & 4, DType::bf16, out, flags & 1 ? 8 : 0), 2);
 }
 
+// What a CPU without bf16 in oneDNN does, on any CPU. Larger than one block in every direction, and tails.
+TEST(Gemm, Bf16WidenedInBlocks) {
+  const int64_t shapes[][3] = {{1, 64, 32}, {33, 17, 130}, {128, 256, 512}, {150, 300, 1030}};
+  for (auto [m, n, k] : shapes)
+    for (int flags = 0; flags < 8; ++flags)
+      for (DType out : {DType::f32, DType::bf16})
+        checkGemm(dense(m, n, k, flags & 1, flags & 2, flags & 4, DType::bf16, out, flags & 1 ? 8 : 0), 2, true);
+}
+
 TEST(Gemm, BatchesInterleaved) {
   // As attention heads lie: [tokens, heads, width], so that a batch stride is shorter than a row.
   for (int threads : {1, 2, 3})
@@ -177,7 +186,7 @@ TEST(Gemm, EqualShapesShareAPrimitive) {
 
 namespace {
 
-void checkGrouped(GroupedGemmDesc desc, const std::vector<int32_t> &offsets, int threads) {
+void checkGrouped(GroupedGemmDesc desc, const std::vector<int32_t> &offsets, int threads, bool widenBf16 = false) {
   bool rows = desc.kind == GroupedGemmDesc::Kind::rows;
   std::string where = fmt::format("{} groups {} m {} n {} k {} tB {} acc {} threads {}", rows ? "rows" : "weight",
                                   desc.groups, desc.m, desc.n, desc.k, desc.transposeB, desc.accumulate, threads);
@@ -192,7 +201,7 @@ void checkGrouped(GroupedGemmDesc desc, const std::vector<int32_t> &offsets, int
   c.randomize(random);
   Storage before = c;
 
-  Machine machine(threads);
+  Machine machine(threads, widenBf16);
   auto gemm = GroupedGemm::prepare(desc, *machine.cache);
   ASSERT_TRUE(gemm) << gemm.message();
   ASSERT_TRUE(machine.cache->finish().ok());
@@ -260,6 +269,11 @@ TEST(GroupedGemm, Weight) {
                      threads);
   checkGrouped(grouped(GroupedGemmDesc::Kind::weight, 4, 300, false, false, DType::bf16, 0), offsetCases[1], 2);
   checkGrouped(grouped(GroupedGemmDesc::Kind::weight, 2, 5000, false, false, DType::f32, 0), {0, 2333, 4999}, 2);
+}
+
+TEST(GroupedGemm, Bf16WidenedInBlocks) {
+  checkGrouped(grouped(GroupedGemmDesc::Kind::rows, 4, 300, true, true, DType::bf16, 0), offsetCases[1], 2, true);
+  checkGrouped(grouped(GroupedGemmDesc::Kind::weight, 4, 300, false, false, DType::bf16, 0), offsetCases[1], 2, true);
 }
 
 TEST(GroupedGemm, RefusesBadOffsets) {

@@ -111,7 +111,8 @@ const Case cases[] = {
     {"tensor 'layers.{}.w': layer 2 is negative or listed twice", [](Sample &p) { p.tensors[0]->layers = {2, 2}; }},
     {"tensor 'layers.{}.w': shard of dimension 2 of 2", [](Sample &p) { p.tensors[0]->shards[0]->dim = 2; }},
     {"tensor 'layers.{}.w': the mesh has no axis 'pp'", [](Sample &p) { p.tensors[0]->shards[0]->axis = "pp"; }},
-    {"moment slot 'third' is neither first nor second", [](Sample &p) { p.tensors[2]->slot = "third"; }},
+    {"moment slot 'third' is none of first, second, master", [](Sample &p) { p.tensors[2]->slot = "third"; }},
+    {"the master of 'layers.{}.w' (f32 ", [](Sample &p) { p.tensors[2]->slot = "master"; }},
     {"tensor 'layers.{}.w.first' belongs to 'v', which does not exist", [](Sample &p) { p.tensors[2]->of = "v"; }},
     {"kernel 'ranges' is declared twice", [](Sample &p) { p.kernels[0]->name = "ranges"; }},
     {"kernel 'add_scaled': parameter 'x' is declared twice", [](Sample &p) { p.kernels[0]->params[1]->name = "x"; }},
@@ -190,7 +191,6 @@ const Case cases[] = {
     {"command 8: event 1 is never recorded", [](Sample &p) { p.at(7).body.AsRecord()->event = 0; p.at(7).stream = 0; }},
     // Code
     {"code 'kernels.so': its SHA-256 is ", [](Sample &p) { p.code->bytes[1000] ^= 1; }},
-    {"the program needs CPU features this runtime does not know: quantum", [](Sample &p) { p.cpu_features = {"quantum"}; }},
 };
 
 } // namespace

@@ -224,6 +224,10 @@ TEST(Session, CreateErrors) {
   p.axis("dp", 2);
   EXPECT_EQ(message(p, two), "test.braid: 2 ranks need communicators (SessionOptions::comm)");
 
+  TestProgram quantum;
+  quantum.cpu_features = {"quantum"};
+  EXPECT_EQ(message(quantum, {}), "test.braid: the program needs CPU features this runtime does not know: quantum");
+
   TestProgram missing;
   missing.addKernels();
   missing.kernels[0]->name = "no_such_symbol";

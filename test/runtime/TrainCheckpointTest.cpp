@@ -1,5 +1,6 @@
 #include "test/runtime/TrainFixture.h"
 
+#include "runtime/Bf16.h"
 #include "runtime/io/Safetensors.h"
 #include "runtime/train/Checkpoint.h"
 
@@ -9,9 +10,12 @@
 namespace braid::runtime::test {
 namespace {
 
+enum class Kept { f32, bf16WithMaster, bf16Alone }; // bf16Alone: no moments either
+
 // Parameters sharded in every way, over a mesh of dense <dp, tp> and expert <edp, ep> axes. Not meant to run.
 std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t ep, int64_t width = 12,
-                                              std::vector<int32_t> layers = {0, 3}, bool extra = false) {
+                                              std::vector<int32_t> layers = {0, 3}, bool extra = false,
+                                              Kept kept = Kept::f32) {
   TestProgram program;
   program.arena("parameters", 1 << 16);
   if (dp * tp > 1) {
@@ -24,10 +28,12 @@ std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t
   uint64_t offset = 0;
   auto add = [&](const std::string &name, std::vector<int64_t> shape, std::vector<int32_t> stacked,
                  std::vector<std::pair<uint32_t, std::string>> shards) {
-    for (std::string slot : {"", "first", "second"}) {
-      schema::TensorT &tensor =
-          program.tensor(slot.empty() ? name : name + "/" + slot, schema::DType::f32, shape, 0, offset,
-                         slot.empty() ? schema::Role::parameter : schema::Role::moment, stacked);
+    std::vector<std::string> slots = {"", "first", "second", "master"};
+    slots.resize(kept == Kept::f32 ? 3 : kept == Kept::bf16WithMaster ? 4 : 1);
+    for (const std::string &slot : slots) {
+      schema::DType dtype = slot.empty() && kept != Kept::f32 ? schema::DType::bf16 : schema::DType::f32;
+      schema::TensorT &tensor = program.tensor(slot.empty() ? name : name + "/" + slot, dtype, shape, 0, offset,
+                                               slot.empty() ? schema::Role::parameter : schema::Role::moment, stacked);
       if (!slot.empty()) {
         tensor.of = name;
         tensor.slot = slot;
@@ -69,10 +75,14 @@ template <class F> void forEach(Rank &rank, F &&f) {
   auto tensors = logicalTensors(rank.program(), static_cast<uint32_t>(rank.index()), true);
   ASSERT_TRUE(tensors) << tensors.message();
   for (const LogicalTensor &tensor : *tensors) {
-    std::span<float> values = rank.session().tensor(*tensor.info).layer(tensor.layer).as<float>();
+    TensorView view = rank.session().tensor(*tensor.info).layer(tensor.layer);
+    bool half = tensor.info->dtype == DType::bf16;
     std::vector<int64_t> index = tensor.offset;
-    for (float &value : values) {
-      f(value, tensor.name, index);
+    for (size_t i = 0; i < view.bytes / sizeOf(tensor.info->dtype); ++i) {
+      float wide = half ? fromBf16(view.as<uint16_t>()[i]) : 0;
+      f(half ? wide : view.as<float>()[i], tensor.name, index);
+      if (half)
+        view.as<uint16_t>()[i] = toBf16(wide);
       for (size_t d = index.size(); d-- > 0;) {
         if (++index[d] < tensor.offset[d] + tensor.localShape[d])
           break;
@@ -124,6 +134,51 @@ TEST(TrainCheckpoint, AnyMeshReadsWhatAnyMeshWrote) {
         return Status::success();
       });
   }
+}
+
+// The files of an f32 program and of a bf16 program with masters hold the same; each reads the other's, on any mesh.
+TEST(TrainCheckpoint, Bf16AndF32ReadEachOther) {
+  struct Mesh {
+    uint32_t dp, tp, ep;
+  };
+  auto program = [](Mesh mesh, Kept kept) {
+    return shardedProgram(mesh.dp, mesh.tp, mesh.ep, 12, {0, 3}, false, kept);
+  };
+  for (Mesh from : {Mesh{1, 1, 1}, {2, 2, 4}})
+    for (Mesh to : {Mesh{1, 1, 1}, {2, 2, 2}})
+      for (Kept writer : {Kept::f32, Kept::bf16WithMaster, Kept::bf16Alone})
+        for (Kept reader : {Kept::f32, Kept::bf16WithMaster, Kept::bf16Alone}) {
+          TemporaryDirectory directory;
+          onRanks(program(from, writer), [&](Rank &rank) { return saveFilled(rank, directory.str(), 7); });
+          bool weightsOnly = writer == Kept::bf16Alone;
+          onRanks(program(to, reader), [&](Rank &rank) -> Status {
+            BRAID_TRY(loadCheckpoint(rank, directory.str(), weightsOnly).status());
+            int64_t wrong = 0, moments = 0;
+            forEach(rank, [&](float &value, const std::string &name, const std::vector<int64_t> &index) {
+              bool moment = name.ends_with(".first") || name.ends_with(".second");
+              moments += moment;
+              bool master = reader == Kept::bf16WithMaster && weightsOnly; // not filled: only the weights are
+              float exact = valueAt(name, index), rounded = fromBf16(toBf16(exact));
+              bool half = writer == Kept::bf16Alone || reader == Kept::bf16Alone;
+              if (!master && !(moment && weightsOnly))
+                wrong += value != (half ? rounded : exact);
+            });
+            EXPECT_EQ(wrong, 0) << static_cast<int>(writer) << " read by " << static_cast<int>(reader);
+            EXPECT_EQ(moments > 0, reader != Kept::bf16Alone);
+            // The weights themselves, whatever stands for them in the files.
+            for (const TensorInfo &tensor : rank.program().tensors()) {
+              const TensorInfo *master = rank.program().masterOf(tensor);
+              if (!master || weightsOnly)
+                continue;
+              std::span<uint16_t> weights = rank.session().tensor(tensor).as<uint16_t>();
+              std::span<float> masters = rank.session().tensor(*master).as<float>();
+              for (size_t i = 0; i < weights.size(); ++i)
+                wrong += weights[i] != toBf16(masters[i]);
+            }
+            EXPECT_EQ(wrong, 0) << "weights are masters, rounded";
+            return Status::success();
+          });
+        }
 }
 
 TEST(TrainCheckpoint, FilesAreWhatOthersExpect) {

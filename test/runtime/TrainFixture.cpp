@@ -20,6 +20,7 @@ public:
 
   std::vector<std::byte> build() {
     program.name = "bigram";
+    program.cpu_features = options.cpuFeatures;
     program.arena("parameters", 1 << 20);
     program.arena("optimizer", 1 << 21);
     program.arena("gradients", 1 << 20);

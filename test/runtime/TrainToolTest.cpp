@@ -1,6 +1,7 @@
 // The command line of braid-run, run as a user runs it, on the bigram network.
 #include "test/runtime/ToolFixture.h"
 
+#include "runtime/cpu/CpuFeatures.h"
 #include "runtime/train/Checkpoint.h"
 
 #include <nlohmann/json.hpp>
@@ -227,6 +228,27 @@ TEST_F(TrainTool, DescribesPrograms) {
   for (const char *part :
        {"2 ranks; dp=2; experts ep=2", "@train_step", "2 x bigram_adam", "3 x all_reduce", "parameters   66048"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+}
+
+// A program for another machine can be looked at, but not run.
+TEST_F(TrainTool, ProgramsForOtherProcessors) {
+  std::string absent;
+  for (const char *feature : {"amx-fp16", "avx512fp16", "amx-bf16", "avx512bf16", "avxvnni", "avx512f"})
+    if (absent.empty() && !hasCpuFeature(feature))
+      absent = feature;
+  if (absent.empty())
+    GTEST_SKIP() << "this CPU has every feature the test knows";
+  BigramOptions options;
+  options.cpuFeatures = {"sse2", absent};
+  write("other.braid", options);
+  std::string said = "the program needs CPU features this machine lacks: " + absent + ";";
+  expectError({"train", "other.braid", "--data", "train.txt", "--steps", "1"}, said);
+  expectError({"eval", "other.braid", "--checkpoint", "c", "--data", "train.txt"}, said);
+  Outcome text = run({"info", "other.braid"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("cannot run here: this machine lacks " + absent + "\n"), std::string::npos) << text.out;
+  Outcome json = run({"info", "other.braid", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(json.out)["missing_cpu_features"], (std::vector<std::string>{absent}));
 }
 
 TEST_F(TrainTool, SaysWhatIsWrong) {

@@ -31,8 +31,17 @@ int main(int argc, char **argv) {
   app.add_option("-o,--output", job.output, "program; with --to-phase a module, - for standard output")
       ->required()
       ->type_name("P.braid");
-  app.add_option("--cpu", options.cpu, "native, x86-64-v3 or x86-64-v4: what the kernels may use (default native)")
+  app.add_option("--cpu", options.cpu,
+                 "what the kernels may use: native, x86-64-v3 or x86-64-v4, with features to add, as in "
+                 "x86-64-v4,avx512bf16 (default native)")
       ->type_name("CPU");
+  app.add_option("--dtype", options.dtype, "matrices and activations, instead of the model's dtype: f32, bf16 or f64")
+      ->check(CLI::IsMember({"f32", "bf16", "f64"}))
+      ->type_name("TYPE");
+  app.add_option("--gradient-dtype", options.gradientDtype,
+                 "gradients of bf16 matrices, instead of train.gradient_dtype: f32 or bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->type_name("TYPE");
   app.add_option("--batch", options.batch, "rows per training step, instead of train.batch")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");

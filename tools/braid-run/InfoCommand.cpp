@@ -1,3 +1,4 @@
+#include "runtime/cpu/CpuFeatures.h"
 #include "runtime/io/Shape.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/braid-run/ProgramSummary.h"
@@ -22,6 +23,15 @@ uint64_t totalBytes(const Program &program) {
   for (const ArenaInfo &arena : program.arenas())
     total += arena.bytes;
   return total;
+}
+
+// What the program needs and this machine lacks: it can be looked at, but not run.
+std::vector<std::string> missingFeatures(const Program &program) {
+  std::vector<std::string> missing;
+  for (const std::string &feature : program.cpuFeatures())
+    if (!hasCpuFeature(feature))
+      missing.push_back(feature);
+  return missing;
 }
 
 std::string formatBytes(uint64_t bytes) {
@@ -101,6 +111,7 @@ void printJson(const Program &program, uint64_t parameters) {
                {"version", program.version()},
                {"target", program.target()},
                {"cpu_features", std::vector<std::string>(program.cpuFeatures().begin(), program.cpuFeatures().end())},
+               {"missing_cpu_features", missingFeatures(program)},
                {"parameters", parameters},
                {"mesh",
                 {{"ranks", program.mesh().worldSize()},
@@ -152,6 +163,10 @@ void printCounts(std::string_view title, const std::map<std::string, uint64_t> &
 void printText(const Program &program, uint64_t parameters) {
   fmt::print("program      {}\n", program.name());
   fmt::print("target       {} {}\n", program.target(), fmt::join(program.cpuFeatures(), " "));
+  if (std::vector<std::string> missing = missingFeatures(program); !missing.empty())
+    fmt::print("             cannot run here: this machine lacks {}\n", fmt::join(missing, " "));
+  if (auto dtype = program.metadata("dtype"))
+    fmt::print("dtype        {}\n", *dtype);
   fmt::print("mesh         {}\n", meshText(program.mesh()));
   std::vector<std::string> streams;
   for (const StreamInfo &stream : program.streams())

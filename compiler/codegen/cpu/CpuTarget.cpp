@@ -2,6 +2,8 @@
 #include "compiler/codegen/cpu/CpuTarget.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/TargetParser/Host.h"
 
@@ -22,27 +24,41 @@ std::vector<std::string> braid::hostFeatures() {
 
 bool CpuTarget::has(llvm::StringRef feature) const { return llvm::is_contained(features, feature); }
 
+/// What kernels can make use of beyond a level.
+static const std::vector<std::string> kExtra = {"avx512bf16", "avx512vnni"};
+
 llvm::Expected<CpuTarget> CpuTarget::parse(llvm::StringRef name) {
+  auto [level, added] = name.split(',');
   CpuTarget target{name.str(), kV3};
-  if (name == "x86-64-v3")
-    return target;
-  if (name == "x86-64-v4") {
-    llvm::append_range(target.features, kV4);
-    return target;
-  }
-  if (name != "native")
-    return llvm::createStringError("unknown CPU target '" + name + "': native, x86-64-v3 or x86-64-v4");
   std::vector<std::string> host = hostFeatures();
   auto covers = [&](const std::vector<std::string> &wanted) {
     return llvm::all_of(wanted, [&](const std::string &feature) { return llvm::is_contained(host, feature); });
   };
-  if (!covers(kV3))
-    target.features.clear();
-  else if (covers(kV4)) {
+  if (level == "x86-64-v4") {
     llvm::append_range(target.features, kV4);
-    for (const char *extra : {"avx512bf16", "avx512vnni"})
-      if (llvm::is_contained(host, extra))
-        target.features.push_back(extra);
+  } else if (level == "native") {
+    if (!covers(kV3))
+      target.features.clear();
+    else if (covers(kV4)) {
+      llvm::append_range(target.features, kV4);
+      for (const std::string &extra : kExtra)
+        if (llvm::is_contained(host, extra))
+          target.features.push_back(extra);
+    }
+  } else if (level != "x86-64-v3") {
+    return llvm::createStringError("unknown CPU target '" + level + "': native, x86-64-v3 or x86-64-v4");
+  }
+  llvm::SmallVector<llvm::StringRef> names;
+  if (level.size() < name.size())
+    added.split(names, ',');
+  for (llvm::StringRef feature : names) {
+    if (!llvm::is_contained(kExtra, feature))
+      return llvm::createStringError("unknown CPU feature '" + feature + "'; valid: " + llvm::join(kExtra, ", "));
+    if (!target.has("avx512f"))
+      return llvm::createStringError("CPU feature '" + feature + "' needs AVX-512, which " + level + " lacks" +
+                                     (level == "native" ? " here" : "") + "; valid: x86-64-v4," + feature);
+    if (!target.has(feature))
+      target.features.push_back(feature.str());
   }
   return target;
 }

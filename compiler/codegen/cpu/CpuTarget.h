@@ -13,10 +13,11 @@ namespace braid {
 std::vector<std::string> hostFeatures();
 
 struct CpuTarget {
-  std::string name; ///< native, x86-64-v3 or x86-64-v4
+  std::string name; ///< native, x86-64-v3 or x86-64-v4, and features added to it
   std::vector<std::string> features; ///< what the code may use beyond x86-64: the loader checks them
 
-  /// "native": the highest level whose bits this machine has, plus its bfloat16 and float16 instructions.
+  /// "native": the highest level whose bits this machine has, plus its bfloat16 and dot product instructions.
+  /// "x86-64-v4,avx512bf16": a level and features to add, whatever this machine has.
   static llvm::Expected<CpuTarget> parse(llvm::StringRef name);
   bool has(llvm::StringRef feature) const;
   int64_t vectorBytes() const { return has("avx512f") ? 64 : has("avx2") ? 32 : 16; }

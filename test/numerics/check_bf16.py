@@ -1,0 +1,201 @@
+"""Whole models in bf16 against the float64 reference on the same rounded weights: python3 check_bf16.py
+
+Every mixer, dense and expert feed-forward (all experts are chosen, so that no rounding can change a route). How much rounding
+a model's gradients bear depends on the model, so the limit is made from a second reference, in float64 too, that rounds every
+intermediate value and cotangent to bf16: all gradients together are at most twice as far from the exact ones as that one's (they
+are as far), a single tensor or the logits at most four times. Also: what is bf16 and what is f32, masters, gradients in bf16, and decoding.
+"""
+
+import sys
+from functools import partial
+
+import numpy as np
+
+from harness import Report, rounded
+from check_gradients import perturbed
+from compiled_model import CompiledModel
+from common import one_document
+from tape import Tape
+import model as reference_model
+
+MIXERS = {
+    "B": {"kind": "bla", "heads": 2, "head_dim": 16},
+    "R": {"kind": "retnet", "heads": 2, "kv_heads": 1, "head_dim": 8},
+    "M": {"kind": "mamba2", "heads": 2, "head_dim": 16},
+    "L": {"kind": "gla", "heads": 2, "head_dim": 16, "gate_rank": 8},
+    "D": {"kind": "deltanet", "heads": 2, "head_dim": 16},
+    "G": {"kind": "gated_deltanet", "heads": 2, "key_heads": 1, "head_dim": 16},
+    "N": {"kind": "attention", "heads": 4, "kv_heads": 2, "head_dim": 8},
+}
+
+
+def describe(pattern):
+    return {
+        "name": f"bf16-{pattern}",
+        "vocab_size": 48,
+        "d_model": 32,
+        "num_layers": len(pattern),
+        "layer_pattern": pattern,
+        "ffn_pattern": "ED",
+        "dtype": "bf16",
+        "context_len": 64,
+        "max_documents": 2,
+        "mixers": {letter: MIXERS[letter] for letter in sorted(set(pattern))},
+        "ffns": {
+            "E": {"kind": "moe", "num_experts": 2, "top_k": 2, "expert_hidden": 16, "shared_hidden": 16},
+            "D": {"kind": "dense", "hidden": 48, "bias": True},
+        },
+        "train": {"batch": 2, "seq_len": 40, "clip_norm": 0.5},
+    }
+
+
+def halved(array):
+    """Rounded to bf16; numbers and integers as they are."""
+    return rounded([array], "bf16")[0] if isinstance(array, np.ndarray) and array.ndim else array
+
+
+class RoundingTape(Tape):
+    """Every value and every cotangent of a value (not of a weight) is rounded."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = set()
+
+    def call(self, function, *arguments, **attributes):
+        activations = [id(a) in self.made for a in arguments]
+
+        def run(*arrays, **attributes):
+            value, pull = function(*arrays, **attributes)
+
+            def rounding(*cotangents):
+                parts = pull(*cotangents)
+                parts = parts if isinstance(parts, tuple) else (parts,)
+                return tuple(halved(p) if made else p for p, made in zip(parts, activations))
+
+            return tuple(map(halved, value)) if isinstance(value, tuple) else halved(value), rounding
+
+        results = super().call(run, *arguments, **attributes)
+        self.made.update(id(r) for r in (results if isinstance(results, tuple) else (results,)))
+        return results
+
+
+def rounding_reference(model, weights, *batch):
+    exact, reference_model.Tape = reference_model.Tape, RoundingTape
+    try:
+        return model.reference(weights).loss(*batch)
+    finally:
+        reference_model.Tape = exact
+
+
+def is_wide(name):
+    """Vectors, convolutions, the router: kept in f32."""
+    last = name.split(".")[-1]
+    return "norm" in name or "conv" in name or name.endswith("moe.router") or last in (
+        "a_log", "dt_bias", "d", "bf", "b1", "b2", "b3", "log_decay"
+    )
+
+
+def check_types(report, model, gradients):
+    wrong = [n for n, t in model.parameters.items() if t["dtype"] != ("f32" if is_wide(n) else "bf16")]
+    wrong += [n for n, t in model.tensors.items() if t["role"] == "moment" and t["dtype"] != "f32"]
+    wrong += [
+        n
+        for p, n in model.gradients.items()
+        if model.tensors[n]["dtype"] != (gradients if model.parameters[p]["dtype"] == "bf16" else "f32")
+    ]
+    wrong += [n for n in model.caches if model.tensors[n]["dtype"] != ("f32" if n.endswith("lsm.state") else "bf16")]
+    masters = {t["of"] for t in model.tensors.values() if t.get("slot") == "master"}
+    wrong += [n for n, t in model.parameters.items() if (t["dtype"] == "bf16") != (n in masters)]
+    report.line(not wrong, "types", f"{len(model.tensors)} tensors{'; wrong: ' + ', '.join(wrong) if wrong else ''}")
+
+
+def check_init(report, model):
+    masters = {t["of"]: n for n, t in model.tensors.items() if t.get("slot") == "master"}
+    out = model.call("init", {"seed": np.array([5], np.int64)}, [*model.parameters, *masters.values()])
+    wrong = [p for p, m in masters.items() if not np.array_equal(out[p], rounded([out[m]], "bf16")[0])]
+    exact = [m for m in masters.values() if out[m].size > 100 and np.array_equal(out[m], rounded([out[m]], "bf16")[0])]
+    report.line(not wrong and not exact, "init", f"{len(masters)} parameters are their masters, rounded")
+
+
+def check_gradients(report, model, weights, batch, documents):
+    values = model.step(weights, batch, ["loss", "aux_loss", "grad_norm", *model.gradients.values()])
+    result = model.reference(weights).loss(batch["tokens"], batch["labels"], documents)
+    report.compare("loss", values, {"loss": np.array([result.loss])}, 2e-3)
+    report.compare("router loss", values, {"aux_loss": np.atleast_1d(result.aux)}, 1e-2)
+    rounding = rounding_reference(model, weights, batch["tokens"], batch["labels"], documents)
+    exact, emulated = result.gradients(), rounding.gradients()
+    distance, allowed, far, worst = 0.0, 0.0, [], (0.0, "")
+    for parameter, name in model.gradients.items():
+        for logical, array in model.logical({parameter: values[name]}).items():
+            own = np.linalg.norm(array - exact[logical])
+            limit = np.linalg.norm(emulated[logical] - exact[logical])
+            distance, allowed = distance + own**2, allowed + limit**2
+            # Small tensors are a few random numbers: what all elements bear counts, too.
+            limit = 4 * limit + 2e-2 * np.linalg.norm(exact[logical])
+            worst = max(worst, (own / limit, logical))
+            if not own <= limit:
+                far.append(f"{logical} {own / limit:.2g}")
+    size = np.sqrt(sum(np.sum(g**2) for g in exact.values()))
+    distance, allowed = np.sqrt(distance) / size, np.sqrt(allowed) / size
+    good = distance <= 2 * allowed and not far
+    report.line(
+        good,
+        "gradients",
+        f"{len(exact)} tensors, together off by {distance:.2g} (rounding reference {allowed:.2g}), worst {worst[1]} at "
+        f"{worst[0]:.2g} of its limit{'; too far: ' + ', '.join(far) if far else ''}",
+    )
+
+
+def check_update(report, model, weights, batch):
+    """Three steps: every parameter stays its master, rounded."""
+    moments = {n: t for n, t in model.tensors.items() if t["role"] == "moment"}
+    masters = {t["of"]: n for n, t in moments.items() if t["slot"] == "master"}
+    state = dict(weights) | {m: weights[p] for p, m in masters.items()}
+    for step in (1, 2, 3):
+        state = model.step(state, batch, [*model.parameters, *moments], learning_rate=1e-3, number=step)
+    wrong = [p for p, m in masters.items() if not np.array_equal(state[p], rounded([state[m]], "bf16")[0])]
+    moved = [p for p in masters if np.array_equal(state[p], weights[p])]
+    report.line(not wrong and not moved, "update", f"{len(masters)} masters{'; wrong: ' if wrong else ''}{wrong or ''}")
+
+
+def check_decoding(report, model, weights, rng):
+    length = 40
+    tokens = rng.integers(0, 48, length)
+    row = tokens[None], np.full((1, length), -1), one_document(1, length)
+    logits, emulated = (f(*row).logits[0] for f in (model.reference(weights).loss, partial(rounding_reference, model, weights)))
+    limit = 4 * np.linalg.norm(emulated - logits) / np.linalg.norm(logits)
+    for first in (7, 30):
+        padded = np.zeros(32, np.int32)
+        padded[:first] = tokens[:first]
+        out, caches = model.cached("prefill_32", weights, {}, padded, [0, first])
+        got = [out]
+        for t in range(first, first + 6):
+            out, caches = model.cached("decode_1", weights, caches, tokens[t : t + 1], [-t, 1])
+            got.append(out)
+        want = logits[first - 1 : first - 1 + len(got)]
+        report.compare(f"decode after prefill {first}", {"logits": np.array(got)}, {"logits": want}, limit)
+
+
+def main():
+    report = Report("bf16")
+    rng = np.random.default_rng(29)
+    try:
+        for pattern, gradients, cpu in (("BRMN", "f32", "native"), ("LDGN", "bf16", "x86-64-v3")):
+            report.name = f"bf16 {pattern}"
+            options = [f"--cpu={cpu}", f"--gradient-dtype={gradients}"]
+            model = CompiledModel(describe(pattern), report.folder, pattern, options)
+            weights = model.rounded(perturbed(model.initial(5), rng))
+            batch, documents = model.batch(rng, [[0, 13, 40], [0, 36, 36]])
+            check_types(report, model, gradients)
+            check_init(report, model)
+            check_gradients(report, model, weights, batch, documents)
+            check_update(report, model, weights, batch)
+            check_decoding(report, model, weights, rng)
+    except RuntimeError as error:
+        report.line(False, "stopped", str(error))
+    report.name = "bf16"
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
