@@ -99,35 +99,42 @@ Expected<std::span<const float>> Generator::feed(std::span<const int32_t> tokens
   return logits;
 }
 
-Expected<GenerateResult> generateText(Generator &generator, std::string_view prompt, int64_t maxTokens,
-                                      const SamplerOptions &options,
-                                      const std::function<bool(std::string_view)> &emit) {
+std::vector<int32_t> byteTokens(std::string_view text) {
+  std::vector<int32_t> tokens;
+  for (char c : text)
+    tokens.push_back(static_cast<unsigned char>(c));
+  return tokens;
+}
+
+Expected<GenerateResult> generate(Generator &generator, std::span<const int32_t> prompt, int64_t maxTokens,
+                                  const SamplerOptions &options, size_t choices,
+                                  const std::function<bool(int32_t)> &emit) {
   using Clock = std::chrono::steady_clock;
   auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
   if (prompt.empty())
-    return Status::error("the prompt is empty: it needs at least one byte");
+    return Status::error("the prompt is empty: the model continues a text and needs at least one token of it");
   if (maxTokens < 0)
     return Status::error("the number of tokens to generate must not be negative: {}", maxTokens);
+  for (size_t i = 0; i < prompt.size(); ++i)
+    if (prompt[i] < 0 || static_cast<size_t>(prompt[i]) >= generator.vocabulary())
+      return Status::error("token {} of the prompt is {}, but the vocabulary has 0 to {}", i, prompt[i],
+                           generator.vocabulary() - 1);
   // The last token is sampled but not fed.
   int64_t needed = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(maxTokens - 1, 0);
   if (std::optional<int64_t> limit = generator.contextLength(); limit && generator.length() + needed > *limit)
     return Status::error("a prompt of {} tokens and {} more need a context of {}, but the program was compiled for {}",
                          prompt.size(), maxTokens, generator.length() + needed, *limit);
-  BRAID_ASSIGN(Sampler sampler, Sampler::create(options, generator.vocabulary(), 256));
+  BRAID_ASSIGN(Sampler sampler, Sampler::create(options, generator.vocabulary(), choices));
 
-  std::vector<int32_t> tokens;
-  for (char c : prompt)
-    tokens.push_back(static_cast<unsigned char>(c));
   GenerateResult result;
   Clock::time_point start = Clock::now();
-  BRAID_ASSIGN(std::span<const float> logits, generator.feed(tokens));
+  BRAID_ASSIGN(std::span<const float> logits, generator.feed(prompt));
   result.promptSeconds = since(start);
   start = Clock::now();
   for (int64_t i = 0; i < maxTokens; ++i) {
     BRAID_ASSIGN(int32_t token, sampler.sample(logits, static_cast<uint64_t>(i)));
-    char byte = static_cast<char>(token);
-    result.text.push_back(byte);
-    if (!emit({&byte, 1}))
+    result.tokens.push_back(token);
+    if (!emit(token))
       break;
     if (i + 1 < maxTokens) {
       BRAID_ASSIGN(logits, generator.feed(std::span(&token, 1)));

@@ -43,15 +43,18 @@ private:
 };
 
 struct GenerateResult {
-  std::string text;
+  std::vector<int32_t> tokens;
   double promptSeconds = 0, decodeSeconds = 0;
 };
 
 struct SamplerOptions;
 
-// Feeds the prompt (bytes as tokens) and samples `maxTokens` more; `emit` sees each byte as it comes and ends the
+// Feeds the prompt and samples `maxTokens` more, all below `choices`; `emit` sees each as it comes and ends the
 // generation by returning false.
-Expected<GenerateResult> generateText(Generator &generator, std::string_view prompt, int64_t maxTokens,
-                                      const SamplerOptions &options, const std::function<bool(std::string_view)> &emit);
+Expected<GenerateResult> generate(Generator &generator, std::span<const int32_t> prompt, int64_t maxTokens,
+                                  const SamplerOptions &options, size_t choices,
+                                  const std::function<bool(int32_t)> &emit);
+// The bytes of a text as tokens.
+std::vector<int32_t> byteTokens(std::string_view text);
 
 } // namespace braid::runtime

@@ -29,7 +29,8 @@ Status filesystemError(const std::string &path, const char *action, const std::e
 Expected<InputFile> InputFile::open(const std::string &path) {
   InputFile file;
   file.filePath = path;
-  file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK the opening of a FIFO would wait for its writer.
+  file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.descriptor < 0)
     return systemError(path, "open", errno);
   struct stat info;
@@ -37,6 +38,12 @@ Expected<InputFile> InputFile::open(const std::string &path) {
     return systemError(path, "read its size", errno);
   if (S_ISDIR(info.st_mode))
     return Status::error(ErrorCode::ioError, "{}: is a directory, not a file", path);
+  if (!S_ISREG(info.st_mode))
+    return Status::error(ErrorCode::ioError,
+                         "{}: is {}, not a regular file: its size must be known and any part readable", path,
+                         S_ISFIFO(info.st_mode)   ? "a pipe"
+                         : S_ISSOCK(info.st_mode) ? "a socket"
+                                                  : "a device");
   file.fileSize = static_cast<uint64_t>(info.st_size);
   return file;
 }

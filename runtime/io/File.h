@@ -17,7 +17,7 @@ namespace braid::runtime {
 Expected<std::vector<std::byte>> readFile(const std::string &path);
 Expected<std::string> readTextFile(const std::string &path);
 
-// A file opened for reading at offsets; closed by the destructor.
+// A regular file opened for reading at offsets; closed by the destructor.
 class InputFile {
 public:
   static Expected<InputFile> open(const std::string &path);

@@ -3,6 +3,7 @@
 #include "runtime/io/File.h"
 #include "runtime/io/Shape.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -142,53 +143,75 @@ std::string_view npyDescr(DType dtype) {
   return "";
 }
 
-Expected<NpyArray> parseNpy(std::span<const std::byte> bytes, const std::string &name) {
-  std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-  if (text.size() < 10 || text.substr(0, 6) != magic)
+namespace {
+
+constexpr size_t maxHeaderBytes = size_t(1) << 20; // of the format's 4 GiB; no array has that many dimensions
+
+// `begin`: the first bytes of a file of `size` bytes, its whole header or maxHeaderBytes of it at least.
+Expected<NpyHeader> parseHeader(std::string_view begin, uint64_t size, const std::string &name) {
+  if (begin.size() < 10 || begin.substr(0, 6) != magic)
     return Status::error(ErrorCode::corruptFile, "{}: not a NumPy file", name);
-  int major = static_cast<unsigned char>(text[6]);
+  int major = static_cast<unsigned char>(begin[6]);
   if (major < 1 || major > 3)
     return Status::error(ErrorCode::unsupported, "{}: NumPy format version {} is not supported (1 to 3 are)", name,
                          major);
   size_t lengthBytes = major == 1 ? 2 : 4;
-  if (text.size() < 8 + lengthBytes)
+  if (begin.size() < 8 + lengthBytes)
     return Status::error(ErrorCode::corruptFile, "{}: not a NumPy file", name);
   size_t headerBytes = 0;
   for (size_t i = 0; i < lengthBytes; ++i)
-    headerBytes |= size_t(static_cast<unsigned char>(text[8 + i])) << (8 * i);
-  size_t dataBegin = 8 + lengthBytes + headerBytes;
-  if (dataBegin > text.size())
+    headerBytes |= size_t(static_cast<unsigned char>(begin[8 + i])) << (8 * i);
+  NpyHeader header;
+  header.dataBegin = 8 + lengthBytes + headerBytes;
+  if (header.dataBegin > size)
     return Status::error(ErrorCode::corruptFile, "{}: the NumPy header ends at byte {}, but the file has {} bytes",
-                         name, dataBegin, text.size());
+                         name, header.dataBegin, size);
+  if (header.dataBegin > begin.size())
+    return Status::error(ErrorCode::unsupported, "{}: the NumPy header has {} bytes; at most {} are read", name,
+                         headerBytes, maxHeaderBytes);
 
-  NpyArray array;
-  std::string descr;
   bool fortranOrder = false;
-  HeaderParser parser(text.substr(8 + lengthBytes, headerBytes), name);
-  BRAID_TRY(parser.parse(descr, fortranOrder, array.shape));
-  const Descr *found = nullptr;
-  for (const Descr &candidate : descrs)
-    if (candidate.text == descr)
-      found = &candidate;
-  if (!found)
-    return Status::error(ErrorCode::unsupported,
-                         "{}: NumPy type '{}' is not supported (<f4, <f8, <i4, <i8, |u1, and <u2 for bf16 bits are)",
-                         name, descr);
-  array.dtype = found->dtype;
-  std::optional<int64_t> count = elementCount(array.shape);
+  HeaderParser parser(begin.substr(8 + lengthBytes, headerBytes), name);
+  BRAID_TRY(parser.parse(header.descr, fortranOrder, header.shape));
+  std::optional<int64_t> count = elementCount(header.shape);
   if (!count)
-    return Status::error(ErrorCode::corruptFile, "{}: shape {} is too large", name, formatShape(array.shape));
-  if (fortranOrder && array.shape.size() > 1)
+    return Status::error(ErrorCode::corruptFile, "{}: shape {} is too large", name, formatShape(header.shape));
+  if (fortranOrder && header.shape.size() > 1)
     return Status::error(ErrorCode::unsupported,
                          "{}: the array is in Fortran order; save numpy.ascontiguousarray(x) instead", name);
-  // Division, because count * size could overflow.
-  size_t available = text.size() - dataBegin;
-  size_t elementBytes = sizeOf(array.dtype);
-  if (available % elementBytes != 0 || available / elementBytes != static_cast<uint64_t>(*count))
+  // The type's size is its number; division, because count * size could overflow.
+  uint64_t elementBytes = 0;
+  for (char c : header.descr)
+    elementBytes =
+        c >= '0' && c <= '9' ? std::min<uint64_t>(elementBytes * 10 + static_cast<uint64_t>(c - '0'), 1 << 20) : 0;
+  uint64_t available = size - header.dataBegin;
+  if (elementBytes && (available % elementBytes != 0 || available / elementBytes != static_cast<uint64_t>(*count)))
     return Status::error(ErrorCode::corruptFile,
                          "{}: shape {} of type {} holds {} elements, but the file has {} bytes of data", name,
-                         formatShape(array.shape), descr, *count, available);
-  array.data.assign(bytes.begin() + static_cast<ptrdiff_t>(dataBegin), bytes.end());
+                         formatShape(header.shape), header.descr, *count, available);
+  return header;
+}
+
+} // namespace
+
+Expected<NpyHeader> readNpyHeader(const InputFile &file) {
+  std::string begin(std::min<uint64_t>(file.size(), maxHeaderBytes), '\0');
+  BRAID_TRY(file.read(0, std::as_writable_bytes(std::span(begin))));
+  return parseHeader(begin, file.size(), file.path());
+}
+
+Expected<NpyArray> parseNpy(std::span<const std::byte> bytes, const std::string &name) {
+  std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  BRAID_ASSIGN(NpyHeader header, parseHeader(text, text.size(), name));
+  auto found = std::find_if(descrs.begin(), descrs.end(), [&](const Descr &d) { return d.text == header.descr; });
+  if (found == descrs.end())
+    return Status::error(ErrorCode::unsupported,
+                         "{}: NumPy type '{}' is not supported (<f4, <f8, <i4, <i8, |u1, and <u2 for bf16 bits are)",
+                         name, header.descr);
+  NpyArray array;
+  array.dtype = found->dtype;
+  array.shape = std::move(header.shape);
+  array.data.assign(bytes.begin() + static_cast<ptrdiff_t>(header.dataBegin), bytes.end());
   return array;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/io/File.h"
 
 namespace braid::runtime {
 
@@ -12,6 +13,14 @@ struct NpyArray {
   std::vector<int64_t> shape;
   std::vector<std::byte> data;
 };
+
+// Where the data of a file begins and what it is; its bytes are those that shape and type need, in C order.
+struct NpyHeader {
+  std::string descr; // "<u2"
+  std::vector<int64_t> shape;
+  uint64_t dataBegin = 0;
+};
+Expected<NpyHeader> readNpyHeader(const InputFile &file);
 
 Expected<NpyArray> readNpy(const std::string &path);
 // The same on a file's bytes; `name` stands in errors for the path.

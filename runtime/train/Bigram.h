@@ -1,35 +1,41 @@
-// The baseline every language model must beat: P(byte | previous byte), counted on the training text. Two ways of
-// smoothing are tried and the better one on the held-out text is taken (the choice favours the baseline):
-//   add-one        (n(a, b) + 1) / (n(a) + 256)
-//   interpolated   w * n(a, b) / n(a) + (1 - w) * (n(b) + 1) / (n + 256), for several w
+// The baseline every language model must beat: P(token | previous token), counted on the training data within its
+// documents, V tokens in the vocabulary. Two ways of smoothing are tried and the better one on the held-out data is
+// taken (the choice favours the baseline):
+//   add-one        (n(a, b) + 1) / (n(a) + V)
+//   interpolated   w * n(a, b) / n(a) + (1 - w) * (n(b) + 1) / (n + V), for several w
 #pragma once
 
-#include <cstdint>
-#include <span>
+#include "runtime/data/Corpus.h"
+
 #include <string>
-#include <vector>
+#include <unordered_map>
 
 namespace braid::runtime {
 
 class BigramModel {
 public:
-  explicit BigramModel(std::span<const uint8_t> training);
+  explicit BigramModel(const Corpus &training);
 
   struct Result {
-    double nats = 0;      // mean cross-entropy per predicted byte
-    uint64_t bytes = 0;   // predicted: all but the first
+    double nats = 0;       // mean cross-entropy per predicted token
+    uint64_t tokens = 0;   // predicted: all but the first of each document
     std::string smoothing; // "add-one", "interpolated (0.99)"
   };
-  Result evaluate(std::span<const uint8_t> heldout) const;
+  Result evaluate(const Corpus &heldout) const;
 
 private:
-  double addOne(uint8_t previous, uint8_t next) const;
-  double interpolated(uint8_t previous, uint8_t next, double weight) const;
+  // Pairs of neighbours in a document, as previous << 32 | next, and how often each comes.
+  using Pairs = std::unordered_map<uint64_t, uint64_t>;
+  static Pairs count(const Corpus &corpus);
+  double addOne(uint64_t pair) const;
+  double interpolated(uint64_t pair, double weight) const;
+  uint64_t pairCount(uint64_t pair) const;
 
-  std::vector<uint64_t> pairs;   // [previous][next]
-  std::vector<uint64_t> totals;  // of each previous byte
-  std::vector<uint64_t> singles; // of each byte
-  uint64_t total = 0;
+  Pairs pairs;
+  std::vector<uint64_t> totals;  // of each token with a successor
+  std::vector<uint64_t> singles; // of each token
+  double vocabulary;
+  double total;
 };
 
 } // namespace braid::runtime

@@ -133,7 +133,9 @@ std::string CheckpointIndex::toJson() const {
                {"data_position", state.dataPosition},
                {"seed", state.seed},
                {"seq_len", state.seqLen},
-               {"corpus_bytes", state.corpusBytes},
+               {"max_documents", state.maxDocuments},
+               {"corpus_tokens", state.corpusTokens},
+               {"corpus_documents", state.corpusDocuments},
                {"corpus_hash", state.corpusHash},
                {"learning_rate", state.learningRate},
                {"min_learning_rate", state.minLearningRate},
@@ -200,7 +202,7 @@ Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const st
   Status status = Status::success();
   Reader top(json, "", status);
   std::string format;
-  uint64_t version = 0, seqLen = 0;
+  uint64_t version = 0, seqLen = 0, maxDocuments = 0;
   top.read("format", format);
   top.read("version", version);
   if (status.ok() && format != formatName)
@@ -217,12 +219,15 @@ Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const st
   top.read("data_position", state.dataPosition);
   top.read("seed", state.seed);
   top.read("seq_len", seqLen);
-  top.read("corpus_bytes", state.corpusBytes);
+  top.read("max_documents", maxDocuments);
+  top.read("corpus_tokens", state.corpusTokens);
+  top.read("corpus_documents", state.corpusDocuments);
   top.read("corpus_hash", state.corpusHash);
   top.read("learning_rate", state.learningRate);
   top.read("min_learning_rate", state.minLearningRate);
   top.read("warmup_steps", state.warmupSteps);
   state.seqLen = static_cast<int64_t>(seqLen & INT64_MAX);
+  state.maxDocuments = static_cast<int64_t>(maxDocuments & INT64_MAX);
   if (auto model = json.find("model"); model != json.end())
     index.modelJson =
         model->is_string() ? model->get<std::string>() : model->dump(-1, ' ', false, Json::error_handler_t::replace);

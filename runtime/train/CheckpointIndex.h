@@ -22,11 +22,11 @@ namespace braid::runtime {
 // What a resumed run needs besides the tensors.
 struct CheckpointState {
   uint64_t step = 0;         // completed optimizer steps
-  uint64_t dataPosition = 0; // samples (windows) consumed
+  uint64_t dataPosition = 0; // samples (rows) consumed
   uint64_t seed = 0;
-  int64_t seqLen = 0;        // of the windows
-  uint64_t corpusBytes = 0; // of the training text, with its 64-bit FNV-1a hash: the position means nothing in another
-  uint64_t corpusHash = 0;
+  // What the rows were packed from and how: the position means nothing in others.
+  int64_t seqLen = 0, maxDocuments = 0;
+  uint64_t corpusTokens = 0, corpusDocuments = 0, corpusHash = 0;
   double learningRate = 0, minLearningRate = 0;
   uint64_t warmupSteps = 0;
 };

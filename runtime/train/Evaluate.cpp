@@ -1,7 +1,7 @@
 #include "runtime/train/Evaluate.h"
 
+#include "runtime/data/PackedRows.h"
 #include "runtime/io/TensorNames.h"
-#include "runtime/train/Corpus.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,6 @@ double EvalResult::bits() const { return nats / std::numbers::ln2; }
 
 Expected<Evaluator> Evaluator::bind(Rank &rank) {
   Session &session = rank.session();
-  BRAID_TRY(checkByteTokens(session.program()));
   BRAID_ASSIGN(const EntryInfo *entry, findEntry(session.program(), "eval_step"));
   Evaluator evaluator(rank);
   BRAID_ASSIGN(evaluator.batch, BatchBinding::bind(session, *entry));
@@ -23,37 +22,39 @@ Expected<Evaluator> Evaluator::bind(Rank &rank) {
   return evaluator;
 }
 
-Expected<EvalResult> Evaluator::evaluate(std::span<const uint8_t> text) const {
-  if (text.size() < 2)
-    return Status::error("the held-out text has {} bytes, but at least 2 are needed", text.size());
+Expected<EvalResult> Evaluator::evaluate(const Corpus &corpus) const {
+  BRAID_TRY(checkTokens(rank->program(), corpus));
   auto start = std::chrono::steady_clock::now();
-  size_t seqLen = static_cast<size_t>(batch.seqLen);
-  uint64_t windows = (text.size() - 1 + seqLen - 1) / seqLen;
+  Expected<PackedRows> packed = PackedRows::pack(corpus, batch.seqLen, batch.documentStride - 1);
+  if (!packed)
+    return packed.status().withContext("held-out data");
+  const PackedRows &rows = *packed;
   uint64_t globalBatch = static_cast<uint64_t>(batch.batch * rank->dpSize());
-  uint64_t firstRow = static_cast<uint64_t>(batch.batch * rank->dpCoordinate());
   double sum = 0;
-  for (uint64_t window = 0; window < windows; window += globalBatch) {
-    for (int64_t row = 0; row < batch.batch; ++row) {
-      // Past the end of the text a row is all padding: labels -1.
-      uint64_t begin = (window + firstRow + static_cast<uint64_t>(row)) * seqLen;
-      fillRow(text, begin, batch.tokenRow(row), batch.labelRow(row));
-      fillDocuments(batch.documentRow(row), batch.seqLen);
+  for (uint64_t first = 0; first < rows.size(); first += globalBatch) {
+    for (int64_t i = 0; i < batch.batch; ++i) {
+      uint64_t row = SampleOrder::sample(first, rank->dpCoordinate(), batch.batch, i);
+      if (row < rows.size())
+        rows.fill(corpus, row, batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
+      else
+        PackedRows::fillPadding(batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
     }
     BRAID_TRY(rank->session().run(batch.entry));
-    uint64_t expected = std::min<uint64_t>((window + globalBatch) * seqLen, text.size() - 1) - window * seqLen;
+    uint64_t expected = 0;
+    for (uint64_t row = first; row < std::min(first + globalBatch, rows.size()); ++row)
+      expected += rows.labels(row);
     float counted = validTokens.as<float>()[0];
     if (counted != static_cast<float>(expected))
-      return Status::error(ErrorCode::internal,
-                           "eval_step counted {} labels in the batch at byte {}, but {} were given", counted,
-                           window * seqLen, expected);
+      return Status::error(ErrorCode::internal, "eval_step counted {} labels in the batch at row {}, but {} were given",
+                           counted, first, expected);
     double loss = lossSum.as<float>()[0];
     if (!std::isfinite(loss))
-      return Status::error(ErrorCode::invalidArgument, "the loss is {} in the batch at byte {}", loss, window * seqLen);
+      return Status::error(ErrorCode::invalidArgument, "the loss is {} in the batch at row {}", loss, first);
     sum += loss;
   }
   EvalResult result;
-  result.bytes = text.size() - 1;
-  result.nats = sum / static_cast<double>(result.bytes);
+  result.tokens = rows.labels();
+  result.nats = sum / static_cast<double>(result.tokens);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

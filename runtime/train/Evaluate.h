@@ -1,14 +1,15 @@
-// Mean cross-entropy of a model on a text, over consecutive windows: every byte but the first is predicted once, from
-// the bytes before it in its window.
+// Mean cross-entropy of a model on some documents: every token but the first of a document is predicted once, from the
+// tokens before it in its row (runtime/data/PackedRows.h).
 #pragma once
 
+#include "runtime/data/Corpus.h"
 #include "runtime/train/Rank.h"
 
 namespace braid::runtime {
 
 struct EvalResult {
-  double nats = 0;     // per predicted byte
-  uint64_t bytes = 0;  // predicted
+  double nats = 0;     // per predicted token
+  uint64_t tokens = 0; // predicted
   double seconds = 0;
   double bits() const;
 };
@@ -17,7 +18,7 @@ struct EvalResult {
 class Evaluator {
 public:
   static Expected<Evaluator> bind(Rank &rank);
-  Expected<EvalResult> evaluate(std::span<const uint8_t> text) const;
+  Expected<EvalResult> evaluate(const Corpus &corpus) const;
 
 private:
   explicit Evaluator(Rank &rank) : rank(&rank) {}

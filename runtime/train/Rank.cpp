@@ -158,15 +158,36 @@ Expected<std::optional<double>> metadataNumber(const Program &program, std::stri
   return std::optional<double>(value);
 }
 
-Status checkByteTokens(const Program &program) {
-  std::string_view tokenizer = program.metadata("tokenizer").value_or("bytes");
-  if (tokenizer != "bytes")
-    return Status::error(ErrorCode::unsupported, "{}: its tokenizer is '{}', but only 'bytes' is supported",
-                         program.path(), tokenizer);
+Expected<int64_t> vocabularyOf(const Program &program) {
   BRAID_ASSIGN(std::optional<double> vocabulary, metadataNumber(program, "vocab_size"));
-  if (vocabulary && *vocabulary < 256)
-    return Status::error(ErrorCode::unsupported, "{}: its vocabulary has {} entries, but byte tokens need 256",
-                         program.path(), *vocabulary);
+  if (vocabulary && !(*vocabulary >= 1 && *vocabulary <= INT32_MAX))
+    return Status::error(ErrorCode::corruptFile, "{}: metadata 'vocab_size' is {}; valid: 1 to {}", program.path(),
+                         *vocabulary, INT32_MAX);
+  return static_cast<int64_t>(vocabulary.value_or(256));
+}
+
+Expected<bool> readsBytes(const Program &program) {
+  BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
+  return vocabulary >= 256 && program.metadata("tokenizer").value_or("bytes") == "bytes";
+}
+
+Status checkTokens(const Program &program, const Corpus &corpus) {
+  BRAID_TRY(checkMesh(program));
+  BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
+  BRAID_ASSIGN(bool bytes, readsBytes(program));
+  if (corpus.isText() && !bytes)
+    return Status::error(
+        ErrorCode::unsupported,
+        "{}: its tokenizer is '{}' and its vocabulary has {} entries, but the data is text, which needs "
+        "the tokenizer 'bytes' and 256 entries",
+        program.path(), program.metadata("tokenizer").value_or("bytes"), vocabulary);
+  if (!corpus.isText() && corpus.vocabulary() > vocabulary)
+    return Status::error("{}: its vocabulary has {} entries, but the data was read for {}", program.path(), vocabulary,
+                         corpus.vocabulary());
+  return Status::success();
+}
+
+Status checkMesh(const Program &program) {
   if (program.mesh().size("sp").value_or(1) > 1)
     return Status::error(ErrorCode::unsupported,
                          "{}: the mesh has sp = {}; rows split over ranks are not supported here", program.path(),

@@ -4,6 +4,7 @@
 
 #include "runtime/Communicator.h"
 #include "runtime/Session.h"
+#include "runtime/data/Corpus.h"
 
 #include <functional>
 
@@ -63,8 +64,13 @@ struct BatchBinding {
 Expected<TensorView> scalarInput(Session &session, const EntryInfo &entry, std::string_view name, DType dtype);
 Expected<TensorView> scalarOutput(Session &session, const EntryInfo &entry, std::string_view name, DType dtype);
 
-// Success when the program's tokens are bytes and its mesh is one this host feeds.
-Status checkByteTokens(const Program &program);
+// Tokens of the program, from its metadata; 256 when it does not say.
+Expected<int64_t> vocabularyOf(const Program &program);
+// True when the program reads bytes, or tokens of which the first 256 can be bytes.
+Expected<bool> readsBytes(const Program &program);
+// Success when the program can read this data and its mesh is one this host feeds.
+Status checkTokens(const Program &program, const Corpus &corpus);
+Status checkMesh(const Program &program);
 // A number from the program's metadata; absent: nothing; not a number: an error that quotes it.
 Expected<std::optional<double>> metadataNumber(const Program &program, std::string_view key);
 

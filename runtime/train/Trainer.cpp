@@ -1,5 +1,6 @@
 #include "runtime/train/Trainer.h"
 
+#include "runtime/data/PackedRows.h"
 #include "runtime/io/ChromeTrace.h"
 #include "runtime/io/File.h"
 #include "runtime/io/JsonLines.h"
@@ -24,13 +25,6 @@ constexpr double defaultLearningRate = 1e-3;
 constexpr double defaultMinimumShare = 0.1; // of the learning rate
 constexpr double maxLearningRate = 100;     // a step of AdamW moves a weight by about as much
 
-uint64_t fnv1a(std::span<const uint8_t> bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (uint8_t byte : bytes)
-    hash = (hash ^ byte) * 0x100000001b3;
-  return hash;
-}
-
 class Trainer {
 public:
   Trainer(Rank &rank, const TrainOptions &options, const Corpus &corpus, const Corpus &heldout)
@@ -43,6 +37,7 @@ private:
   Status start();
   Status startFromCheckpoint();
   Status checkResumed() const;
+  Status packRows();
   Status chooseSettings();
   Status loop();
   Status step();
@@ -64,7 +59,9 @@ private:
   std::optional<DirectoryLock> lock; // rank 0, while it may write checkpoints
   CheckpointState state;
   LearningRateSchedule schedule;
-  std::optional<WindowOrder> order;
+  std::optional<PackedRows> rows;
+  std::optional<SampleOrder> order;
+  uint64_t tokensSeen = 0; // labels that counted, from step 0 on
   bool resumed = false;
   TrainResult result;
 
@@ -80,7 +77,7 @@ private:
 
 Status Trainer::bind() {
   const Program &program = rank.program();
-  BRAID_TRY(checkByteTokens(program));
+  BRAID_TRY(checkTokens(program, corpus));
   BRAID_ASSIGN(const EntryInfo *entry, findEntry(program, "train_step"));
   BRAID_ASSIGN(batch, BatchBinding::bind(session, *entry));
   BRAID_ASSIGN(learningRateInput, scalarInput(session, *entry, "learning_rate", DType::f32));
@@ -116,8 +113,10 @@ Status Trainer::chooseSettings() {
     state.warmupSteps = static_cast<uint64_t>(std::max(warmup.value_or(0), 0.0));
     state.seed = options.seed.value_or(static_cast<uint64_t>(std::max(seed.value_or(0), 0.0)));
     state.seqLen = batch.seqLen;
-    state.corpusBytes = corpus.size();
-    state.corpusHash = fnv1a(corpus.bytes());
+    state.maxDocuments = batch.documentStride - 1;
+    state.corpusTokens = corpus.size();
+    state.corpusDocuments = corpus.documents();
+    state.corpusHash = corpus.hash();
   }
   state.learningRate = options.learningRate.value_or(state.learningRate);
   state.minLearningRate = options.minLearningRate.value_or(state.minLearningRate);
@@ -127,6 +126,9 @@ Status Trainer::chooseSettings() {
   if (!(state.minLearningRate >= 0) || state.minLearningRate > state.learningRate)
     return Status::error("the minimum of the learning rate is {}; valid: 0 to the learning rate, {}",
                          state.minLearningRate, state.learningRate);
+  if (options.warmupSteps && *options.warmupSteps > options.steps)
+    return Status::error("a warm-up of {} steps does not fit into the {} steps of the training: valid: 0 to {}",
+                         *options.warmupSteps, options.steps, options.steps);
   schedule = {state.learningRate, state.minLearningRate, state.warmupSteps, options.steps};
   return Status::success();
 }
@@ -136,19 +138,43 @@ Status Trainer::checkResumed() const {
     return Status::error("cannot resume: the checkpoint was trained with seed {}, but seed {} was asked for",
                          state.seed, *options.seed);
   if (state.seqLen != batch.seqLen)
-    return Status::error("cannot resume: the checkpoint was trained on windows of {} tokens, but the program has {}",
+    return Status::error("cannot resume: the checkpoint was trained on rows of {} tokens, but the program has {}",
                          state.seqLen, batch.seqLen);
-  if (state.corpusBytes != corpus.size())
-    return Status::error("cannot resume: the checkpoint was trained on a text of {} bytes, but the text given has {}",
-                         state.corpusBytes, corpus.size());
-  if (uint64_t hash = fnv1a(corpus.bytes()); state.corpusHash != hash)
+  if (state.maxDocuments != batch.documentStride - 1)
+    return Status::error("cannot resume: the checkpoint was trained on rows of at most {} documents, but the program "
+                         "has {} (max_documents)",
+                         state.maxDocuments, batch.documentStride - 1);
+  if (state.corpusTokens != corpus.size() || state.corpusDocuments != corpus.documents())
     return Status::error(
-        "cannot resume: the checkpoint was trained on another text of the same {} bytes (hash {:016x}, "
-        "the text given has {:016x})",
-        state.corpusBytes, state.corpusHash, hash);
+        "cannot resume: the checkpoint was trained on {} tokens in {} documents, but the data given has "
+        "{} in {}",
+        state.corpusTokens, state.corpusDocuments, corpus.size(), corpus.documents());
+  if (uint64_t hash = corpus.hash(); state.corpusHash != hash)
+    return Status::error("cannot resume: the checkpoint was trained on other data of the same {} tokens (hash {:016x}, "
+                         "the data given has {:016x})",
+                         state.corpusTokens, state.corpusHash, hash);
   if (state.step > INT32_MAX)
     return Status::error(ErrorCode::corruptFile, "cannot resume: the checkpoint is at step {}, above the limit {}",
                          state.step, INT32_MAX);
+  if (state.step > options.steps)
+    return Status::error("cannot resume: the checkpoint is at step {}, behind the {} steps asked for (steps count from "
+                         "the start of training): valid: {} or more",
+                         state.step, options.steps, state.step);
+  return Status::success();
+}
+
+// The rows of the data, and where this run stands in them.
+Status Trainer::packRows() {
+  BRAID_ASSIGN(rows, PackedRows::pack(corpus, batch.seqLen, batch.documentStride - 1));
+  order.emplace(rows->size(), state.seed);
+  uint64_t position = state.dataPosition;
+  if (position < state.step || position >= order->limit())
+    return Status::error(ErrorCode::corruptFile, "cannot resume: data_position is {} at step {}; valid: {} to {}",
+                         position, state.step, state.step, order->limit() - 1);
+  uint64_t begun = order->epoch(position) * rows->size(); // where the epoch of the next sample begins
+  tokensSeen = order->epoch(position) * rows->labels();
+  for (uint64_t sample = begun; sample < position; ++sample)
+    tokensSeen += rows->labels(order->row(sample));
   return Status::success();
 }
 
@@ -185,7 +211,7 @@ Status Trainer::start() {
       BRAID_TRY(startFromCheckpoint());
   }
   BRAID_TRY(chooseSettings());
-  BRAID_ASSIGN(order, WindowOrder::create(corpus.size(), batch.seqLen, state.seed));
+  BRAID_TRY(packRows());
   if (!resumed)
     BRAID_TRY(initialize(rank, state.seed));
   result.firstStep = result.lastStep = state.step;
@@ -194,6 +220,14 @@ Status Trainer::start() {
     progress.emplace(options.progress, state.step, options.steps);
     if (resumed)
       progress->message(fmt::format("resumed from {} (step {})", result.checkpoint, state.step));
+    double slots = static_cast<double>(rows->size()) * static_cast<double>(batch.seqLen);
+    progress->message(fmt::format("data: {} {}s in {} document{}; {} rows of {}, {:.1f}% padding", corpus.size(),
+                                  corpus.unit(), corpus.documents(), corpus.documents() == 1 ? "" : "s", rows->size(),
+                                  batch.seqLen, 100 * (1 - static_cast<double>(rows->labels()) / slots)));
+    if (state.warmupSteps > options.steps)
+      progress->message(
+          fmt::format("the warm-up of {} steps is longer than the training: the learning rate ends at {:.3g}",
+                      state.warmupSteps, schedule.at(options.steps)));
     if (!options.metricsPath.empty()) {
       if (resumed) {
         BRAID_TRY(dropLinesAfter(options.metricsPath, "step", state.step));
@@ -223,11 +257,9 @@ Status Trainer::step() {
   uint64_t number = state.step + 1;
   double learningRate = schedule.at(number);
   uint64_t globalBatch = static_cast<uint64_t>(batch.batch * rank.dpSize());
-  uint64_t firstRow = static_cast<uint64_t>(batch.batch * rank.dpCoordinate());
-  for (int64_t row = 0; row < batch.batch; ++row) {
-    size_t begin = order->begin(state.dataPosition + firstRow + static_cast<uint64_t>(row));
-    fillRow(corpus.bytes(), begin, batch.tokenRow(row), batch.labelRow(row));
-    fillDocuments(batch.documentRow(row), batch.seqLen);
+  for (int64_t i = 0; i < batch.batch; ++i) {
+    uint64_t sample = SampleOrder::sample(state.dataPosition, rank.dpCoordinate(), batch.batch, i);
+    rows->fill(corpus, order->row(sample), batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
   }
   learningRateInput.as<float>()[0] = static_cast<float>(learningRate);
   stepInput.as<int32_t>()[0] = static_cast<int32_t>(number);
@@ -240,6 +272,10 @@ Status Trainer::step() {
     return Status::error("training diverged at step {}: loss {}, gradient norm {} (learning rate {:.3g}); {}", number,
                          loss, gradNorm, learningRate, kept);
   }
+  uint64_t tokens = 0;
+  for (uint64_t sample = 0; sample < globalBatch; ++sample)
+    tokens += rows->labels(order->row(state.dataPosition + sample));
+  tokensSeen += tokens;
   state.step = number;
   state.dataPosition += globalBatch;
   result.lastStep = number;
@@ -247,8 +283,8 @@ Status Trainer::step() {
   if (!rank.isFirst())
     return Status::success();
 
-  double tokens = static_cast<double>(globalBatch) * static_cast<double>(batch.seqLen), seconds = elapsed();
-  progress->update({number, loss, gradNorm, learningRate, tokens, seconds});
+  double seconds = elapsed();
+  progress->update({number, loss, gradNorm, learningRate, static_cast<double>(tokens), seconds});
   if (!metrics)
     return Status::success();
   Json line = {{"step", number}, {"loss", lossOutput.as<float>()[0]}};
@@ -256,7 +292,7 @@ Status Trainer::step() {
     line["aux_loss"] = auxLossOutput->as<float>()[0];
   line["grad_norm"] = gradNormOutput.as<float>()[0];
   line["learning_rate"] = learningRate;
-  line["tokens"] = state.dataPosition * static_cast<uint64_t>(batch.seqLen);
+  line["tokens"] = tokensSeen;
   line["epoch"] = order->epoch(state.dataPosition - 1);
   line["tokens_per_second"] = progress->tokensPerSecond();
   line["seconds"] = seconds;
@@ -266,13 +302,14 @@ Status Trainer::step() {
 }
 
 Status Trainer::evaluateHeldout(bool last) {
-  BRAID_ASSIGN(EvalResult evaluated, evaluator->evaluate(heldout.bytes()));
+  BRAID_ASSIGN(EvalResult evaluated, evaluator->evaluate(heldout));
   if (rank.isFirst()) {
     if (!last)
-      progress->message(fmt::format("step {}: held-out loss {:.4f} nats/byte", state.step, evaluated.nats));
+      progress->message(
+          fmt::format("step {}: held-out loss {:.4f} nats/{}", state.step, evaluated.nats, heldout.unit()));
     if (metrics)
-      BRAID_TRY(
-          metrics->write({{"step", state.step}, {"heldout_loss", evaluated.nats}, {"heldout_bytes", evaluated.bytes}}));
+      BRAID_TRY(metrics->write(
+          {{"step", state.step}, {"heldout_loss", evaluated.nats}, {"heldout_tokens", evaluated.tokens}}));
   }
   if (last)
     result.heldout = evaluated;

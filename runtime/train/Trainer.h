@@ -2,7 +2,6 @@
 // the options only, so a run that is stopped and resumed gives the same bits as one that is not.
 #pragma once
 
-#include "runtime/train/Corpus.h"
 #include "runtime/train/Evaluate.h"
 
 #include <atomic>
@@ -14,6 +13,7 @@ struct TrainOptions {
   uint64_t steps = 0; // total; a resumed run goes on to the same number
   // Absent: what the checkpoint says (resumed), else the program's metadata, else the defaults of Trainer.cpp.
   std::optional<double> learningRate, minLearningRate;
+  // Warm-up steps given here must not exceed `steps`.
   std::optional<uint64_t> warmupSteps, seed;
 
   std::string checkpointDir; // empty: no checkpoints

@@ -93,8 +93,11 @@ void fillBatch(BatchBinding &batch) {
     text[i] = static_cast<uint8_t>(previous + 32);
   }
   for (int64_t row = 0; row < batch.batch; ++row) {
-    fillRow(text, static_cast<size_t>(row * batch.seqLen), batch.tokenRow(row), batch.labelRow(row));
-    fillDocuments(batch.documentRow(row), batch.seqLen);
+    auto first = text.begin() + row * batch.seqLen;
+    std::copy_n(first, batch.seqLen, batch.tokenRow(row).begin());
+    std::copy_n(first + 1, batch.seqLen, batch.labelRow(row).begin());
+    std::ranges::fill(batch.documentRow(row), static_cast<int32_t>(batch.seqLen));
+    batch.documentRow(row)[0] = 0;
   }
 }
 

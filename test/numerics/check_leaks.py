@@ -24,8 +24,14 @@ from harness import Compiled, Report, run, tool
 
 BATCH, TOKENS, WIDTH, VOCAB = 2, 150, 16, 11
 CU_SEQLENS = np.array([[0, 5, 6, 64, 140, 150], [-7, 70, 131, 131, 131, 131]], np.int32)
-FEATURES = {"rope": {"fraction": 0.5}, "conv": {"kernel": 4, "bias": True}, "window": 9, "qk_norm": True}
-OFF = {"rope": None, "conv": None, "window": 0, "qk_norm": False}
+FEATURES = {
+    "rope": {"fraction": 0.5},
+    "conv": {"kernel": 4, "bias": True},
+    "window": 9,
+    "qk_norm": True,
+    "output_gate": "sigmoid",
+}
+OFF = {"rope": None, "conv": None, "window": 0, "qk_norm": False, "output_gate": None}
 # x is small: the sum with the mixer's output, of size 1, keeps every bit of it.
 SMALL = 1e-3
 
@@ -273,7 +279,7 @@ class LeakCheck:
                 self.same(layer, f"{words}: {name}", before[name], after[name])
 
     def change_states(self, base):
-        """States from before the row reach only the document that the row continues: the first one of the second row."""
+        """States from before a row reach only the document that the row continues: the first of the second row."""
         states = {layer.name(s): layer for layer in self.layers for s in layer.states}
         mask = np.zeros((BATCH, TOKENS), bool)
         mask[1, :70] = True
@@ -314,7 +320,7 @@ class LeakCheck:
         self.report.line(self.comparisons > 0, "comparisons", words)
 
     def check_decoding(self):
-        """A prompt on the caches of another sequence is a prompt on new ones, whatever stands behind it in its bucket."""
+        """A prompt on the caches of another sequence is one on new ones, whatever stands behind it in its bucket."""
         info = self.program.info()
         tensors = {t["name"]: t for t in info["tensors"]}
         caches = [n for n, t in tensors.items() if t["role"] == "cache"]

@@ -153,11 +153,11 @@ TEST(Generate, ContextIsBounded) {
                   "the sequence would have 13 tokens, but the program was compiled for a context of 12");
         EXPECT_TRUE(generator.feed(someTokens(3)));
         generator.reset();
-        auto text = generateText(generator, "prompt", 8, {}, [](auto) { return true; });
+        auto text = generate(generator, byteTokens("prompt"), 8, {}, 256, [](auto) { return true; });
         ASSERT_FALSE(text);
         EXPECT_EQ(text.message(),
                   "a prompt of 6 tokens and 8 more need a context of 13, but the program was compiled for 12");
-        EXPECT_EQ(generateText(generator, "prompt", 7, {}, [](auto) { return true; })->text.size(), 7u);
+        EXPECT_EQ(generate(generator, byteTokens("prompt"), 7, {}, 256, [](auto) { return true; })->tokens.size(), 7u);
       },
       {{"context_len", "12"}});
 }
@@ -166,13 +166,14 @@ TEST(Generate, TextIsReproducible) {
   withGenerator([](Generator &generator) {
     auto text = [&](double temperature, uint64_t seed) {
       generator.reset();
-      std::string streamed;
-      auto result = generateText(generator, "braid", 20, {.temperature = temperature, .seed = seed}, [&](auto piece) {
-        streamed += piece;
+      std::vector<int32_t> streamed;
+      SamplerOptions options{.temperature = temperature, .seed = seed};
+      auto result = generate(generator, byteTokens("braid"), 20, options, 256, [&](int32_t token) {
+        streamed.push_back(token);
         return true;
       });
       EXPECT_TRUE(result) << result.message();
-      EXPECT_EQ(result->text, streamed);
+      EXPECT_EQ(result->tokens, streamed);
       EXPECT_EQ(streamed.size(), 20u);
       return streamed;
     };
@@ -180,9 +181,13 @@ TEST(Generate, TextIsReproducible) {
     EXPECT_EQ(text(1, 1), text(1, 1));
     EXPECT_NE(text(1, 1), text(1, 2));
     generator.reset();
-    EXPECT_EQ(generateText(generator, "", 3, {}, [](auto) { return true; }).message(),
-              "the prompt is empty: it needs at least one byte");
-    EXPECT_EQ(generateText(generator, "a", 9, {}, [](auto) { return false; })->text.size(), 1u); // the reader left
+    auto tokens = [&](std::vector<int32_t> prompt, bool more) {
+      return generate(generator, prompt, 9, {}, 256, [=](int32_t) { return more; });
+    };
+    EXPECT_EQ(tokens({}, true).message(),
+              "the prompt is empty: the model continues a text and needs at least one token of it");
+    EXPECT_EQ(tokens({1, 256}, true).message(), "token 1 of the prompt is 256, but the vocabulary has 0 to 255");
+    EXPECT_EQ(tokens({97}, false)->tokens.size(), 1u); // the reader left
   });
 }
 

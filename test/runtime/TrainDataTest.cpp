@@ -1,7 +1,7 @@
 #include "test/runtime/TrainFixture.h"
 
+#include "runtime/data/Corpus.h"
 #include "runtime/train/Bigram.h"
-#include "runtime/train/Corpus.h"
 #include "runtime/train/Progress.h"
 #include "runtime/train/Random.h"
 #include "runtime/train/Schedule.h"
@@ -48,51 +48,6 @@ TEST(TrainRandom, PermutationsDependOnSeedAndEpochAndLookRandom) {
   EXPECT_LT(std::abs(correlation / (1000 * 83333.25)), 0.15);
 }
 
-TEST(TrainCorpus, EveryWindowOncePerEpoch) {
-  auto order = WindowOrder::create(101, 10, 3); // windows start at 0, 10, ..., 90
-  ASSERT_TRUE(order);
-  EXPECT_EQ(order->windows(), 10u);
-  for (uint64_t epoch = 0; epoch < 3; ++epoch) {
-    std::set<size_t> begins;
-    for (uint64_t i = 0; i < 10; ++i)
-      begins.insert(order->begin(epoch * 10 + i));
-    EXPECT_EQ(begins.size(), 10u);
-    EXPECT_EQ(*begins.rbegin(), 90u);
-  }
-  EXPECT_EQ(WindowOrder::create(100, 10, 3)->windows(), 9u);
-  auto small = WindowOrder::create(10, 10, 3);
-  ASSERT_FALSE(small);
-  EXPECT_EQ(small.message(),
-            "the training text has 10 bytes, but one window of the program's sequence length needs 11");
-}
-
-TEST(TrainCorpus, RowsEndWithTheText) {
-  std::vector<uint8_t> text = {10, 20, 30, 40, 250};
-  std::vector<int32_t> tokens(3), labels(3);
-  EXPECT_EQ(fillRow(text, 0, tokens, labels), 3);
-  EXPECT_EQ(tokens, (std::vector<int32_t>{10, 20, 30}));
-  EXPECT_EQ(labels, (std::vector<int32_t>{20, 30, 40}));
-  EXPECT_EQ(fillRow(text, 3, tokens, labels), 1);
-  EXPECT_EQ(tokens, (std::vector<int32_t>{40, 250, 0}));
-  EXPECT_EQ(labels, (std::vector<int32_t>{250, -1, -1}));
-  EXPECT_EQ(fillRow(text, 99, tokens, labels), 0);
-  std::vector<int32_t> documents(4, -5);
-  fillDocuments(documents, 3);
-  EXPECT_EQ(documents, (std::vector<int32_t>{0, 3, 3, 3}));
-}
-
-TEST(TrainCorpus, JoinsFiles) {
-  TemporaryDirectory directory;
-  writeText(directory / "a", "one ");
-  writeText(directory / "b", "two");
-  std::vector<std::string> paths = {directory / "a", directory / "b"};
-  auto corpus = Corpus::load(paths);
-  ASSERT_TRUE(corpus);
-  EXPECT_EQ(std::string(corpus->bytes().begin(), corpus->bytes().end()), "one two");
-  paths.push_back(directory / "c");
-  EXPECT_NE(Corpus::load(paths).message().find("/c: cannot open"), std::string::npos);
-}
-
 TEST(TrainSchedule, WarmsUpAndFollowsTheCosine) {
   LearningRateSchedule schedule{1.0, 0.1, 10, 110};
   EXPECT_DOUBLE_EQ(schedule.at(1), 0.1);
@@ -107,20 +62,32 @@ TEST(TrainSchedule, WarmsUpAndFollowsTheCosine) {
 
 TEST(TrainBigram, AgreesWithCountingByHand) {
   std::vector<uint8_t> text = {'a', 'b', 'a', 'b', 'a', 'c'}; // ab ab ba ba ac
-  BigramModel model(text);
-  std::vector<uint8_t> heldout = {'a', 'b'};
-  BigramModel::Result result = model.evaluate(heldout);
+  BigramModel model((Corpus(text)));
+  auto evaluate = [&](std::vector<uint8_t> heldout) { return model.evaluate(Corpus(std::move(heldout))); };
+  BigramModel::Result result = evaluate({'a', 'b'});
   // n(a, b) = 2 of n(a) = 3: add-one gives 3 / 259; interpolation with the largest weight is best here.
   double interpolated = 0.999 * 2 / 3 + 0.001 * 3 / 262;
   EXPECT_NEAR(result.nats, -std::log(interpolated), 1e-12);
   EXPECT_EQ(result.smoothing, "interpolated (0.999)");
-  EXPECT_EQ(result.bytes, 1u);
+  EXPECT_EQ(result.tokens, 1u);
   // A pair that was never seen, after a byte that was: add-one wins.
-  result = model.evaluate(std::vector<uint8_t>{'a', 'z'});
+  result = evaluate({'a', 'z'});
   EXPECT_NEAR(result.nats, std::log(259.0), 1e-12);
   EXPECT_EQ(result.smoothing, "add-one");
   // After a byte that was never seen there is only the unigram.
-  EXPECT_TRUE(std::isfinite(model.evaluate(std::vector<uint8_t>{'x', 'y'}).nats));
+  EXPECT_TRUE(std::isfinite(evaluate({'x', 'y'}).nats));
+}
+
+TEST(TrainBigram, DoesNotCountAcrossDocuments) {
+  Corpus corpus(1000, /*text=*/false);
+  for (std::vector<uint32_t> document : {std::vector<uint32_t>{900, 5}, {900, 5, 5}}) {
+    corpus.append(std::span<const uint32_t>(document));
+    corpus.endDocument();
+  }
+  BigramModel::Result result = BigramModel(corpus).evaluate(corpus);
+  EXPECT_EQ(result.tokens, 3u);
+  // n(900, 5) = 2 of 2, n(5, 5) = 1 of 1, and 5 is four of 5 tokens: nothing but 5 ever follows.
+  EXPECT_NEAR(result.nats, -std::log(0.999 + 0.001 * 4 / 1005), 1e-12);
 }
 
 TEST(TrainProgress, FormatsQuantities) {

@@ -1,5 +1,6 @@
 #include "test/runtime/TrainFixture.h"
 
+#include "runtime/data/PackedRows.h"
 #include "runtime/train/Bigram.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/Trainer.h"
@@ -21,7 +22,7 @@ struct Trained {
 };
 
 Trained runTraining(const BigramOptions &program, const TrainOptions &options, const Corpus &corpus,
-                    const Corpus &heldout = Corpus({})) {
+                    const Corpus &heldout = Corpus()) {
   Trained run;
   RankOptions ranks;
   ranks.ranks = static_cast<int>(program.dp);
@@ -65,9 +66,9 @@ TEST(TrainLoop, LearnsAndMeasuresItself) {
   EXPECT_EQ(run.result.lastStep, 300u);
   EXPECT_FALSE(run.result.stopped);
   ASSERT_TRUE(run.result.heldout);
-  EXPECT_EQ(run.result.heldout->bytes, 3000u);
+  EXPECT_EQ(run.result.heldout->tokens, 3000u);
   // The network is a bigram model: it comes near the counted one and cannot be much better.
-  double counted = BigramModel(corpus.bytes()).evaluate(heldout.bytes()).nats;
+  double counted = BigramModel(corpus).evaluate(heldout).nats;
   EXPECT_LT(run.result.heldout->nats, counted + 0.15);
   EXPECT_GT(run.result.heldout->nats, counted - 0.05);
   EXPECT_NEAR(run.result.heldout->bits(), run.result.heldout->nats / std::log(2.0), 1e-12);
@@ -117,6 +118,89 @@ TEST(TrainLoop, AResumedRunHasTheSameBits) {
   Trained again = runTraining({}, options, corpus);
   ASSERT_TRUE(again.status.ok());
   EXPECT_EQ(again.result.firstStep, 90u);
+}
+
+TEST(TrainLoop, ARunOnDocumentsIsTheSameResumedAndOnRanks) {
+  // Documents of all lengths, two to a row at most: 40 steps are several epochs, the break is inside one.
+  TemporaryDirectory directory;
+  std::string text = sampleText(700);
+  Corpus corpus;
+  for (size_t at = 0, length = 1; at < text.size(); at += length, length = length % 37 + 1) {
+    std::string_view part = std::string_view(text).substr(at, length);
+    corpus.append(std::span(reinterpret_cast<const uint8_t *>(part.data()), part.size()));
+    corpus.endDocument();
+  }
+  TrainOptions options;
+  options.steps = 40;
+  options.learningRate = 0.05;
+  options.checkpointDir = directory / "whole";
+  options.metricsPath = directory / "whole.jsonl";
+  BigramOptions one, two;
+  one.batch = 4;
+  two.batch = 2;
+  two.dp = 2;
+  ASSERT_TRUE(runTraining(one, options, corpus).status.ok());
+
+  options.checkpointDir = directory / "parts";
+  options.metricsPath = directory / "parts.jsonl";
+  options.saveEvery = 23;
+  ASSERT_TRUE(runTraining(one, options, corpus).status.ok());
+  std::filesystem::remove_all(directory / "parts/step-00000040");
+  writeText(directory / "parts/latest", "step-00000023\n");
+  options.resume = true;
+  Trained resumed = runTraining(one, options, corpus);
+  ASSERT_TRUE(resumed.status.ok()) << resumed.status.message();
+  EXPECT_EQ(resumed.result.firstStep, 23u);
+  EXPECT_EQ(losses(directory / "parts.jsonl"), losses(directory / "whole.jsonl"));
+  EXPECT_EQ(readText(directory / "parts/step-00000040/model.safetensors"),
+            readText(directory / "whole/step-00000040/model.safetensors"));
+  std::vector<nlohmann::json> whole = readLines(directory / "whole.jsonl"),
+                              parts = readLines(directory / "parts.jsonl");
+  ASSERT_EQ(whole.size(), parts.size());
+  for (size_t i = 0; i < whole.size(); ++i)
+    EXPECT_EQ(whole[i]["tokens"], parts[i]["tokens"]);
+  EXPECT_GT(whole.back()["epoch"].get<int>(), 1);
+
+  // Two ranks take over: the same rows, sums in another order.
+  options.checkpointDir = directory / "ranks";
+  options.metricsPath = directory / "ranks.jsonl";
+  options.resume = false;
+  Trained both = runTraining(two, options, corpus);
+  ASSERT_TRUE(both.status.ok()) << both.status.message();
+  std::vector<double> a = losses(directory / "whole.jsonl"), b = losses(directory / "ranks.jsonl");
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i], b[i], 1e-4 * a[i]) << i;
+}
+
+TEST(TrainLoop, APositionThatCannotBeIsRefused) {
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(1000));
+  TrainOptions options;
+  options.steps = 5;
+  options.checkpointDir = directory / "c";
+  ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
+  int made = 0;
+  auto expect = [&](const std::function<void(CheckpointState &)> &change, std::string_view part) {
+    std::string other = directory / ("c" + std::to_string(++made));
+    onRanks(parseProgram(bigramProgram()), [&](Rank &rank) -> Status {
+      BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, directory / "c/step-00000005", /*weightsOnly=*/false));
+      change(state);
+      return saveCheckpoint(rank, other, state, 1);
+    });
+    TrainOptions resumed = options;
+    resumed.checkpointDir = other;
+    resumed.resume = true;
+    resumed.steps = 6;
+    Trained run = runTraining({}, resumed, corpus);
+    EXPECT_NE(run.status.message().find(part), std::string::npos) << run.status.message();
+  };
+  expect([](CheckpointState &state) { state.dataPosition = 4; }, "data_position is 4 at step 5; valid: 5 to ");
+  expect([](CheckpointState &state) { state.dataPosition = 99999999999999; },
+         "data_position is 99999999999999 at step 5; valid: 5 to ");
+  expect([](CheckpointState &state) { state.maxDocuments = 3; }, "at most 3 documents, but the program has 2");
+  expect([](CheckpointState &state) { state.corpusDocuments = 2; },
+         "1000 tokens in 2 documents, but the data given has 1000 in 1");
 }
 
 TEST(TrainLoop, StoppedBeforeTheFirstStepItSavesNothing) {
@@ -178,14 +262,16 @@ TEST(TrainLoop, RanksSeeTheRowsOfOneBatch) {
   for (size_t i = 0; i < a.size(); ++i)
     EXPECT_NEAR(a[i], b[i], 1e-4 * a[i]) << i;
   EXPECT_NEAR(alone.result.heldout->nats, both.result.heldout->nats, 1e-4);
-  EXPECT_EQ(alone.result.heldout->bytes, both.result.heldout->bytes);
+  EXPECT_EQ(alone.result.heldout->tokens, both.result.heldout->tokens);
 }
 
 TEST(TrainLoop, DivergenceNamesTheStepAndKeepsTheCheckpoint) {
   TemporaryDirectory directory;
   // Sample 13 (of step 7) is broken.
   std::string text = sampleText(5000);
-  text[WindowOrder::create(text.size(), 16, 0)->begin(13) + 3] = '\xff';
+  auto rows = PackedRows::pack(corpusOf(text), 16, 2);
+  ASSERT_TRUE(rows) << rows.message();
+  text[rows->pieces(SampleOrder(rows->size(), 0).row(13)).front().begin + 3] = '\xff';
   Corpus corpus = corpusOf(text);
   TrainOptions options;
   options.steps = 3;
@@ -220,9 +306,16 @@ TEST(TrainLoop, RefusesToMixRuns) {
   expect(options, corpus,
          "already holds a checkpoint of step 2: resume from it (--resume), or choose another directory");
   options.resume = true;
-  expect(options, corpusOf(sampleText(5001)), "trained on a text of 5000 bytes, but the text given has 5001");
-  expect(options, corpusOf(sampleText(5000, 2)), "trained on another text of the same 5000 bytes");
-  expect(options, corpus, "trained on windows of 16 tokens, but the program has 8", 8);
+  expect(options, corpusOf(sampleText(5001)),
+         "trained on 5000 tokens in 1 documents, but the data given has 5001 in 1");
+  expect(options, corpusOf(sampleText(5000, 2)), "trained on other data of the same 5000 tokens");
+  expect(options, corpus, "trained on rows of 16 tokens, but the program has 8", 8);
+  TrainOptions shorter = options;
+  shorter.steps = 1;
+  expect(shorter, corpus, "the checkpoint is at step 2, behind the 1 steps asked for");
+  TrainOptions warm = options;
+  warm.warmupSteps = 3;
+  expect(warm, corpus, "a warm-up of 3 steps does not fit into the 2 steps of the training: valid: 0 to 2");
   TrainOptions seeded = options;
   seeded.seed = 2;
   expect(seeded, corpus, "trained with seed 1, but seed 2 was asked for");
@@ -264,7 +357,10 @@ TEST(TrainLoop, SettingsComeFromTheProgramThenTheCommandLine) {
   EXPECT_NE(runTraining(program, options, corpus).status.message().find("'train.learning_rate' is 'fast'"),
             std::string::npos);
   program.metadata = {{"tokenizer", "bpe"}};
-  EXPECT_NE(runTraining(program, options, corpus).status.message().find("tokenizer is 'bpe'"), std::string::npos);
+  EXPECT_NE(runTraining(program, options, corpus)
+                .status.message()
+                .find("its tokenizer is 'bpe' and its vocabulary has 256 entries, but the data is text"),
+            std::string::npos);
 }
 
 TEST(TrainLoop, RecordsATrace) {

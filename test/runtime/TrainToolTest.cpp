@@ -147,6 +147,32 @@ TEST_F(TrainTool, CallsAnyFunction) {
   EXPECT_NEAR(logits[3], weight[65 * 256 + 3] + bias[3] + bias[256 + 3], 1.1e-3);
   EXPECT_EQ(load<int32_t>("s.npy", {2}), (std::vector<int32_t>{99 * 31 + 65, 6}));
 
+  // Indices are checked before a kernel follows them.
+  auto callError = [&](const std::string &input, const std::string &message) {
+    std::vector<std::string> wrong = call;
+    wrong.push_back(input);
+    expectError(wrong, message);
+  };
+  store<int32_t>("token256.npy", DType::i32, {1, 1}, {256});
+  store<int32_t>("cu_long.npy", DType::i32, {1, 2}, {-5, 2});
+  store<int32_t>("cu_late.npy", DType::i32, {1, 2}, {1, 1});
+  callError("tokens=token256.npy", "token256.npy: tokens[0, 0] is 256, but the vocabulary has 0 to 255");
+  callError("cu_seqlens=cu_long.npy", "cu_long.npy: cu_seqlens[0, 1] is 2, but a row has 1 tokens");
+  callError("cu_seqlens=cu_late.npy", "cu_late.npy: cu_seqlens[0, 0] is 1: the first entry must be 0");
+  store<int32_t>("labels.npy", DType::i32, {2, 16}, std::vector<int32_t>(32, -2));
+  expectError(
+      {"call", "p.braid", "eval_step", "--input", "tokens=gone.npy", "labels=labels.npy", "cu_seqlens=gone.npy"},
+      "gone.npy: cannot open");
+  store<int32_t>("tokens.npy", DType::i32, {2, 16}, std::vector<int32_t>(32, 7));
+  expectError(
+      {"call", "p.braid", "eval_step", "--input", "tokens=tokens.npy", "labels=labels.npy", "cu_seqlens=gone.npy"},
+      "labels.npy: labels[0, 0] is -2, but the vocabulary has 0 to 255 (-1: not counted)");
+
+  // --seed of @init is its input.
+  ASSERT_EQ(run({"call", "p.braid", "@init", "--seed", "7", "--output", "embed.weight=w2.npy"}).code, 0)
+      << readText(directory / "err");
+  EXPECT_EQ(weight, load<float>("w2.npy", {256, 256}));
+
   store<float>("short.npy", DType::f32, {255}, std::vector<float>(255));
   expectError({"call", "p.braid", "@init", "--input", "seed=seed.npy", "layers.4.bias=short.npy"},
               "short.npy: holds f32 [255], but 'layers.4.bias' is f32 [256]");
@@ -156,6 +182,67 @@ TEST_F(TrainTool, CallsAnyFunction) {
   expectError({"call", "p.braid", "@init", "--input", "sead=seed.npy"}, "there is no tensor 'sead'");
   expectError({"call", "p.braid", "@none"}, "no entry @none");
   expectError({"call", "p.braid", "@init", "--input", "seed=gone.npy"}, "gone.npy: cannot open");
+}
+
+TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
+  // The network holds 256 tokens; a program that does not call them bytes reads and writes numbers.
+  BigramOptions numbers;
+  numbers.metadata = {{"tokenizer", "none"}, {"vocab_size", "200"}};
+  write("n.braid", numbers);
+  std::string tokens, lines;
+  for (int i = 0; i < 3000; ++i) {
+    char token = static_cast<char>(i * i % 199);
+    tokens += {token, '\0'};
+    lines += i % 50 == 0 ? (i ? "]}\n{\"ids\": [" : "{\"ids\": [") : ",";
+    lines += std::to_string(static_cast<unsigned char>(token));
+  }
+  writeText(directory / "t.u16", tokens);
+  writeText(directory / "t.jsonl", lines + "]}\n");
+  std::vector<std::string> rest = {"--steps", "20", "--threads", "1"};
+  auto train = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"train", "n.braid"});
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    return arguments;
+  };
+  Outcome trained = run(train({"--data", "t.u16", "--checkpoint-dir", "c", "--heldout", "t.u16"}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find("data: 3000 tokens in 1 document; 188 rows of 16, "), std::string::npos) << trained.err;
+  for (const char *part : {" nats/token ", "over 2999 tokens", "token bigram "})
+    EXPECT_NE(trained.out.find(part), std::string::npos) << part << "\n" << trained.out;
+  trained = run(train({"--data", "t.jsonl", "--field", "ids"}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find("data: 3000 tokens in 60 documents; "), std::string::npos) << trained.err;
+  Outcome evaluated = run({"eval", "n.braid", "--checkpoint", "c", "--data", "t.u16", "--separator", "4"});
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+
+  Outcome generated =
+      run({"generate", "n.braid", "--checkpoint", "c", "--prompt-tokens", "1,2,198", "--max-tokens", "4"});
+  ASSERT_EQ(generated.code, 0) << generated.err;
+  EXPECT_TRUE(generated.out.starts_with("1,2,198,")) << generated.out;
+  EXPECT_EQ(std::count(generated.out.begin(), generated.out.end(), ','), 6) << generated.out;
+  EXPECT_EQ(generated.out.find_first_not_of("0123456789,\n"), std::string::npos) << generated.out;
+  Outcome bytes = run({"generate", "p.braid", "--checkpoint", "c", "--prompt-tokens", "104,105", "--max-tokens", "1"});
+  EXPECT_TRUE(bytes.out.starts_with("104,105,")) << bytes.out << bytes.err;
+
+  std::vector<std::string> generate = {"generate", "n.braid", "--checkpoint", "c", "--max-tokens", "4"};
+  auto generateError = [&](std::vector<std::string> more, std::string_view part, int code = 1) {
+    more.insert(more.begin(), generate.begin(), generate.end());
+    expectError(more, part, code);
+  };
+  generateError({"--prompt", "a"}, "its 200 tokens are not bytes: give the prompt as --prompt-tokens 1,2,3");
+  generateError({"--prompt-tokens", "1,200"}, "--prompt-tokens: token 1 is 200, but the vocabulary has 0 to 199");
+  generateError({"--prompt-tokens", "1,x"}, "--prompt-tokens", 2);
+  generateError({}, "--prompt", 2);
+  generateError({"--prompt", "a", "--prompt-tokens", "1"}, "--prompt", 2);
+  expectError(train({"--data", "train.txt"}),
+              "train.txt: text is read as bytes, which need a vocabulary of 256 or more");
+  writeText(directory / "big.u16", std::string("\x01\x00\xc8\x00", 4));
+  expectError(train({"--data", "big.u16"}), "big.u16: byte 2: token 1 is 200, but the vocabulary has 0 to 199");
+  expectError(train({"--data", "t.u16", "--format", "u8"}), "--format=u8: valid: text, jsonl, u16, u32, npy");
+  expectError({"train", "p.braid", "--data", "train.txt", "--heldout", "t.jsonl", "--steps", "1"},
+              "t.jsonl:1: has no field 'text'");
+  expectError({"train", "p.braid", "--data", "/dev/zero", "--steps", "1"},
+              "/dev/zero: is a device, not a regular file");
 }
 
 TEST_F(TrainTool, RunsRanksAsThreads) {
@@ -263,6 +350,16 @@ TEST_F(TrainTool, SaysWhatIsWrong) {
   expectError({"train", "p.braid", "--data", "gone.txt", "--steps", "1"}, "gone.txt: cannot open");
   expectError({"eval", "p.braid", "--checkpoint", "c", "--data", "train.txt"}, "c: holds no checkpoint");
   expectError({"generate", "p.braid", "--checkpoint", "c", "--prompt", "x", "--max-tokens", "0"}, "--max-tokens", 2);
+  expectError({"train", "p.braid", "--data", "train.txt", "--steps", "5", "--warmup", "6"},
+              "a warm-up of 6 steps does not fit into the 5 steps of the training: valid: 0 to 5");
+  ASSERT_EQ(run({"train", "p.braid", "--data", "train.txt", "--steps", "5", "--checkpoint-dir", "c"}).code, 0);
+  expectError({"train", "p.braid", "--data", "train.txt", "--steps", "3", "--checkpoint-dir", "c", "--resume"},
+              "cannot resume: the checkpoint is at step 5, behind the 3 steps asked for (steps count from the start of "
+              "training): valid: 5 or more");
+  Outcome done = run({"train", "p.braid", "--data", "train.txt", "--steps", "5", "--checkpoint-dir", "c", "--resume"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("nothing to do: c/step-00000005 is at step 5 of 5"), std::string::npos) << done.out;
+  expectError({"generate", "p.braid", "--checkpoint", "c", "--prompt", "", "--max-tokens", "1"}, "the prompt is empty");
   expectError({}, "subcommand", 2);
   expectError({"train", "p.braid", "--data", "train.txt", "--steps", "1", "--threads", "257"},
               "--threads: 257 threads; valid: 1 to 256", 2);

@@ -1,3 +1,4 @@
+#include "runtime/data/BatchChecks.h"
 #include "runtime/io/Npy.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
@@ -64,8 +65,11 @@ public:
     for (const Binding &input : inputs)
       BRAID_TRY(set(rank, input));
     BRAID_TRY(setCoordinates(rank));
-    BRAID_ASSIGN(EntryId id, session.entry(entry.name));
-    BRAID_TRY(session.run(id));
+    // @init with --seed has run.
+    if (!seedsItself()) {
+      BRAID_ASSIGN(EntryId id, session.entry(entry.name));
+      BRAID_TRY(session.run(id));
+    }
     for (const Binding &output : outputs) {
       TensorView view = output.tensor.view(session);
       BRAID_TRY(writeNpy(output.fileOf(rank.index()), output.tensor.info->dtype, output.tensor.shape(),
@@ -81,7 +85,7 @@ public:
       given.insert(input.tensor.info);
     for (uint32_t index : entry.inputs) {
       const TensorInfo &tensor = program.tensors()[index];
-      if (tensor.role == Role::input && !given.count(&tensor) && !coordinateAxis(tensor))
+      if (tensor.role == Role::input && !given.count(&tensor) && !coordinateAxis(tensor) && !seedsItself())
         return Status::error("input '{}' ({} {}) of @{} is not given: add --input {}=FILE.npy", tensor.name,
                              toString(tensor.dtype), formatShape(tensor.shape), entry.name, tensor.name);
     }
@@ -89,11 +93,40 @@ public:
   }
 
 private:
-  static std::optional<std::string_view> coordinateAxis(const TensorInfo &tensor) {
+  static std::string_view lastComponent(const TensorInfo &tensor) {
     std::string_view name = tensor.name;
-    name = name.substr(name.rfind('/') + 1); // npos + 1 is 0
+    return name.substr(name.rfind('/') + 1); // npos + 1 is 0
+  }
+  static std::optional<std::string_view> coordinateAxis(const TensorInfo &tensor) {
+    std::string_view name = lastComponent(tensor);
     constexpr std::string_view prefix = "coordinate.";
     return name.starts_with(prefix) ? std::optional(name.substr(prefix.size())) : std::nullopt;
+  }
+
+  // --seed of a call of @init is its input.
+  bool seedsItself() const { return options.seed && inputs.empty() && entry.name == "init"; }
+
+  // Inputs that kernels use as indices. Programs that are no language models have no vocabulary.
+  Status checkValues(const Program &program, const TensorInfo &tensor, std::span<const int32_t> values) const {
+    std::string_view name = lastComponent(tensor);
+    int64_t columns = tensor.shape.back();
+    if (name == "tokens" || name == "labels") {
+      if (!program.metadata("vocab_size"))
+        return Status::success();
+      BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
+      return checkTokenValues(name, values, columns, name == "labels" ? -1 : 0, vocabulary);
+    }
+    std::optional<int64_t> tokens, context;
+    for (uint32_t index : entry.inputs)
+      if (const TensorInfo &other = program.tensors()[index];
+          lastComponent(other) == "tokens" && other.shape.size() == 2)
+        tokens = other.shape[1];
+    if (entry.name.starts_with("prefill_") || entry.name.starts_with("decode_")) {
+      BRAID_ASSIGN(std::optional<double> length, metadataNumber(program, "context_len"));
+      if (length)
+        context = static_cast<int64_t>(*length);
+    }
+    return checkCuSeqlens(values, columns, tokens, context);
   }
 
   Status set(Rank &rank, const Binding &input) const {
@@ -108,6 +141,10 @@ private:
       return Status::error(ErrorCode::internal, "'{}' has {} bytes, its file {}", input.name, view.bytes,
                            array.data.size());
     std::copy(array.data.begin(), array.data.end(), view.data);
+    std::string_view name = lastComponent(tensor);
+    if (tensor.role == Role::input && tensor.dtype == DType::i32 && tensor.shape.size() == 2 &&
+        (name == "tokens" || name == "labels" || name == "cu_seqlens"))
+      return checkValues(rank.program(), tensor, view.as<int32_t>()).withContext(path);
     return Status::success();
   }
 
@@ -173,7 +210,10 @@ Action addCall(CLI::App &command) {
   CLI::Option *checkpoint =
       command.add_option("--checkpoint", options->checkpoint, "First load parameters and moments from this checkpoint")
           ->type_name("DIR");
-  command.add_option("--seed", options->seed, "First run @init with this seed (without it parameters start as zeros)")
+  command
+      .add_option("--seed", options->seed,
+                  "First run @init with this seed (without it parameters start as zeros); @init itself takes it "
+                  "as its input")
       ->type_name("N")
       ->excludes(checkpoint);
   addThreadsOption(command, options->ranks.threads);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/data/ReadCorpus.h"
 #include "runtime/train/Rank.h"
 
 #include <CLI/CLI.hpp>
@@ -25,6 +26,17 @@ CLI::Option *positive(CLI::Option *option);
 void addProgramOption(CLI::App &command, std::string &path);
 void addThreadsOption(CLI::App &command, int &threads);
 void addRanksOption(CLI::App &command, int &ranks);
-void addDataOption(CLI::App &command, std::vector<std::string> &paths);
+
+// --data and how its files are read.
+struct DataFlags {
+  std::vector<std::string> paths;
+  std::string format; // empty: by the files' endings
+  std::optional<std::string> field;
+  std::optional<int64_t> separator;
+};
+void addDataOptions(CLI::App &command, DataFlags &flags);
+// The files of `paths`, read for the program as the flags say.
+runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, const DataFlags &flags,
+                                            const std::vector<std::string> &paths);
 
 } // namespace braid::run

@@ -1,5 +1,4 @@
 #include "runtime/train/Checkpoint.h"
-#include "runtime/train/Corpus.h"
 #include "runtime/train/Evaluate.h"
 #include "tools/braid-run/Commands.h"
 
@@ -11,24 +10,24 @@ namespace {
 
 struct Options {
   std::string program, checkpoint;
-  std::vector<std::string> data;
+  DataFlags data;
   RankOptions ranks;
 };
 
 Status run(const Options &options) {
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
-  BRAID_ASSIGN(Corpus corpus, Corpus::load(options.data));
+  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
   EvalResult result;
   BRAID_TRY(runRanks(program, options.ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Evaluator evaluator, Evaluator::bind(rank));
     BRAID_TRY(loadCheckpoint(rank, options.checkpoint, /*weightsOnly=*/true).status());
-    BRAID_ASSIGN(EvalResult own, evaluator.evaluate(corpus.bytes()));
+    BRAID_ASSIGN(EvalResult own, evaluator.evaluate(corpus));
     if (rank.isFirst())
       result = own;
     return Status::success();
   }));
-  fmt::print("held-out loss  {:>8.4f} nats/byte {:>8.4f} bits/byte  over {} bytes in {:.1f} s\n", result.nats,
-             result.bits(), result.bytes, result.seconds);
+  fmt::print("held-out loss  {:>8.4f} nats/{} {:>8.4f} bits/{}  over {} {}s in {:.1f} s\n", result.nats, corpus.unit(),
+             result.bits(), corpus.unit(), result.tokens, corpus.unit(), result.seconds);
   return Status::success();
 }
 
@@ -40,7 +39,7 @@ Action addEval(CLI::App &command) {
   command.add_option("--checkpoint", options->checkpoint, "Checkpoint, or directory of checkpoints (its newest)")
       ->required()
       ->type_name("DIR");
-  addDataOption(command, options->data);
+  addDataOptions(command, options->data);
   addThreadsOption(command, options->ranks.threads);
   addRanksOption(command, options->ranks.ranks);
   return [options] { return run(*options); };

@@ -10,34 +10,68 @@ using namespace braid::runtime;
 namespace {
 
 struct Options {
-  std::string program, checkpoint, prompt;
+  std::string program, checkpoint;
+  std::optional<std::string> prompt;
+  std::vector<int64_t> promptTokens;
   int64_t maxTokens = 0;
   SamplerOptions sampler;
   RankOptions ranks;
 };
 
+// The prompt as tokens: bytes of --prompt, or --prompt-tokens.
+Expected<std::vector<int32_t>> promptOf(const Options &options, const Program &program) {
+  BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
+  if (options.prompt) {
+    BRAID_ASSIGN(bool bytes, readsBytes(program));
+    if (!bytes)
+      return Status::error(ErrorCode::unsupported,
+                           "{}: its {} tokens are not bytes: give the prompt as --prompt-tokens 1,2,3", program.path(),
+                           vocabulary);
+    return byteTokens(*options.prompt);
+  }
+  std::vector<int32_t> tokens;
+  for (int64_t token : options.promptTokens) {
+    if (token < 0 || token >= vocabulary)
+      return Status::error("--prompt-tokens: token {} is {}, but the vocabulary has 0 to {}", tokens.size(), token,
+                           vocabulary - 1);
+    tokens.push_back(static_cast<int32_t>(token));
+  }
+  return tokens;
+}
+
 Status run(const Options &options) {
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  BRAID_ASSIGN(std::vector<int32_t> prompt, promptOf(options, *program));
   return runRanks(program, options.ranks, [&](Rank &rank) -> Status {
-    BRAID_TRY(checkByteTokens(rank.program()));
+    BRAID_TRY(checkMesh(rank.program()));
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
     BRAID_TRY(loadCheckpoint(rank, options.checkpoint, /*weightsOnly=*/true).status());
-    bool begun = false;
-    auto emit = [&](std::string_view text) {
-      if (!std::exchange(begun, true))
-        std::fwrite(options.prompt.data(), 1, options.prompt.size(), stdout);
-      std::fwrite(text.data(), 1, text.size(), stdout);
+    bool text = options.prompt.has_value();
+    size_t written = 0;
+    // Bytes as they are, other tokens as numbers: 1,2,3.
+    auto write = [&](int32_t token) {
+      if (text)
+        std::fputc(token, stdout);
+      else
+        fmt::print("{}{}", written ? "," : "", token);
+      ++written;
+    };
+    auto emit = [&](int32_t token) {
+      if (written == 0)
+        for (int32_t given : prompt)
+          write(given);
+      write(token);
       return std::fflush(stdout) == 0;
     };
-    BRAID_ASSIGN(GenerateResult result,
-                 generateText(generator, options.prompt, options.maxTokens, options.sampler, emit));
+    size_t choices = text ? 256 : generator.vocabulary();
+    BRAID_ASSIGN(GenerateResult result, generate(generator, prompt, options.maxTokens, options.sampler, choices, emit));
     std::fputc('\n', stdout);
     if (std::fflush(stdout) != 0)
       return Status::error(ErrorCode::ioError, "cannot write the text to standard output");
     auto rate = [](size_t tokens, double seconds) { return static_cast<double>(tokens) / std::max(seconds, 1e-9); };
-    fmt::print(stderr, "prompt: {} tokens, {:.0f} tokens/s; generated: {} tokens, {:.1f} tokens/s\n",
-               options.prompt.size(), rate(options.prompt.size(), result.promptSeconds), result.text.size(),
-               rate(result.text.size(), result.decodeSeconds));
+    fmt::print(stderr, "prompt: {} tokens, {:.0f} tokens/s; generated: {} tokens, {:.1f} tokens/s\n", prompt.size(),
+               rate(prompt.size(), result.promptSeconds), result.tokens.size(),
+               rate(result.tokens.size(), result.decodeSeconds));
     return Status::success();
   });
 }
@@ -50,10 +84,19 @@ Action addGenerate(CLI::App &command) {
   command.add_option("--checkpoint", options->checkpoint, "Checkpoint, or directory of checkpoints (its newest)")
       ->required()
       ->type_name("DIR");
-  command.add_option("--prompt", options->prompt, "Text to continue; it is printed in front of the continuation")
-      ->required()
+  CLI::Option_group *prompt = command.add_option_group("prompt");
+  prompt
+      ->add_option("--prompt", options->prompt,
+                   "Text to continue, at least one byte; it is printed in front of the continuation")
       ->type_name("TEXT");
-  positive(command.add_option("--max-tokens", options->maxTokens, "Tokens (bytes) to generate"))->required();
+  prompt
+      ->add_option(
+          "--prompt-tokens", options->promptTokens,
+          "The same as token numbers, for models whose vocabulary is not bytes; all tokens are printed as numbers")
+      ->delimiter(',')
+      ->type_name("1,2,3");
+  prompt->require_option(1);
+  positive(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"))->required();
   SamplerOptions &sampler = options->sampler;
   command
       .add_option("--temperature", sampler.temperature,

@@ -27,20 +27,23 @@ void installSignalHandlers() {
 
 struct Options {
   std::string program;
-  std::vector<std::string> data, heldout;
+  DataFlags data;
+  std::vector<std::string> heldout;
   RankOptions ranks;
   TrainOptions train;
 };
 
-void printLoss(std::string_view name, double nats, std::string_view note) {
-  fmt::print("{:<14} {:>8.4f} nats/byte {:>8.4f} bits/byte  {}\n", name, nats, nats / std::numbers::ln2, note);
+void printLoss(std::string_view name, double nats, std::string_view unit, std::string_view note) {
+  fmt::print("{:<14} {:>8.4f} nats/{} {:>8.4f} bits/{}  {}\n", name, nats, unit, nats / std::numbers::ln2, unit, note);
 }
 
 void printHeldout(const EvalResult &model, const Corpus &training, const Corpus &heldout) {
-  BigramModel::Result bigram = BigramModel(training.bytes()).evaluate(heldout.bytes());
-  printLoss("held-out loss", model.nats, fmt::format("over {} bytes", model.bytes));
-  printLoss("byte bigram", bigram.nats, fmt::format("fitted on the same training text, {}", bigram.smoothing));
-  printLoss("difference", model.nats - bigram.nats,
+  BigramModel::Result bigram = BigramModel(training).evaluate(heldout);
+  std::string_view unit = heldout.unit();
+  printLoss("held-out loss", model.nats, unit, fmt::format("over {} {}s", model.tokens, unit));
+  printLoss(fmt::format("{} bigram", unit), bigram.nats, unit,
+            fmt::format("fitted on the same training {}, {}", heldout.isText() ? "text" : "data", bigram.smoothing));
+  printLoss("difference", model.nats - bigram.nats, unit,
             model.nats < bigram.nats ? "the model is better" : "the model is not better");
 }
 
@@ -52,10 +55,11 @@ Status run(Options &options) {
       return Status::error("{} does not say how many steps to train: give --steps", options.program);
     options.train.steps = static_cast<uint64_t>(*steps);
   }
-  BRAID_ASSIGN(Corpus corpus, Corpus::load(options.data));
-  BRAID_ASSIGN(Corpus heldout, Corpus::load(options.heldout));
-  if (!options.heldout.empty() && heldout.size() < 2)
-    return Status::error("the held-out text has {} bytes, but at least 2 are needed", heldout.size());
+  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
+  BRAID_ASSIGN(Corpus heldout, readData(*program, options.data, options.heldout));
+  if (!options.heldout.empty() && heldout.isText() != corpus.isText())
+    return Status::error("--data holds {}s but --heldout {}s: losses per byte and per token do not compare",
+                         corpus.unit(), heldout.unit());
   installSignalHandlers();
   options.train.stop = &stopRequested;
   options.train.progress = stderr;
@@ -90,7 +94,7 @@ Action addTrain(CLI::App &command) {
   auto options = std::make_shared<Options>();
   TrainOptions &train = options->train;
   addProgramOption(command, options->program);
-  addDataOption(command, options->data);
+  addDataOptions(command, options->data);
   positive(command.add_option("--steps", train.steps,
                               "Optimizer steps in total, those before --resume included (default: the model's)"));
   command.add_option("--lr", train.learningRate, "Peak learning rate, after the warm-up (default: the model's)")
@@ -123,9 +127,9 @@ Action addTrain(CLI::App &command) {
       ->needs(trace);
   CLI::Option *heldout = command
                              .add_option("--heldout", options->heldout,
-                                         "Text files the model does not see: at the end its loss on them is printed, "
-                                         "next to that of a byte-bigram model")
-                             ->type_name("FILE");
+                                         "Files the model does not see, read like --data: at the end its loss on them "
+                                         "is printed, next to that of a bigram model")
+                             ->type_name("PATH");
   positive(command.add_option("--eval-every", train.evalEvery, "Also measure the held-out loss after every N steps"))
       ->needs(heldout);
   addThreadsOption(command, options->ranks.threads);

@@ -39,8 +39,36 @@ void addRanksOption(CLI::App &command, int &ranks) {
       ->capture_default_str();
 }
 
-void addDataOption(CLI::App &command, std::vector<std::string> &paths) {
-  command.add_option("--data", paths, "Text files, read one after the other as bytes")->required()->type_name("FILE");
+void addDataOptions(CLI::App &command, DataFlags &flags) {
+  command.add_option("--data", flags.paths, "Files, or directories of files; every file ends a document")
+      ->required()
+      ->type_name("PATH");
+  command
+      .add_option(
+          "--format", flags.format,
+          "How files are read: text (bytes), jsonl (one object per line), u16, u32 (raw tokens, little endian), npy "
+          "(default: by their ending .jsonl, .npy, .u16, .u32; others are text)")
+      ->type_name("NAME");
+  command.add_option("--field", flags.field, "Field of JSON Lines: a string, or an array of tokens (default: text)")
+      ->type_name("NAME");
+  command.add_option("--separator", flags.separator, "This token ends a document, of which it is the last one")
+      ->type_name("TOKEN");
+}
+
+runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, const DataFlags &flags,
+                                            const std::vector<std::string> &paths) {
+  using namespace runtime;
+  DataOptions options;
+  options.field = flags.field;
+  options.separator = flags.separator;
+  if (!flags.format.empty()) {
+    options.format = parseDataFormat(flags.format);
+    if (!options.format)
+      return Status::error("--format={}: valid: text, jsonl, u16, u32, npy", flags.format);
+  }
+  BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
+  BRAID_ASSIGN(options.bytes, readsBytes(program));
+  return readCorpus(paths, vocabulary, options);
 }
 
 // What a command printed must have arrived: on a full disk its end is missing.
@@ -89,8 +117,8 @@ int main(int argc, char **argv) {
     Action (*add)(CLI::App &);
   };
   constexpr Command commands[] = {
-      {"train", "Train a model on text", addTrain},
-      {"eval", "Measure the loss of a trained model on text", addEval},
+      {"train", "Train a model on text or tokens", addTrain},
+      {"eval", "Measure the loss of a trained model on text or tokens", addEval},
       {"generate", "Continue a text with a trained model", addGenerate},
       {"call", "Call one function with NumPy files", addCall},
       {"info", "Describe a program: functions, memory, kernels, mesh", addInfo},

@@ -1,0 +1,132 @@
+#include "runtime/data/JsonRecord.h"
+
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Events of one line: nothing is built but the field's value, nothing throws, nesting needs no stack.
+class FieldReader : public nlohmann::json_sax<Json> {
+public:
+  FieldReader(const std::string &field, int64_t vocabulary) : field(field), vocabulary(vocabulary) {}
+
+  bool null() override { return value("null"); }
+  bool boolean(bool) override { return value("true or false"); }
+  bool number_integer(number_integer_t number) override { return integer(number, std::to_string(number)); }
+  bool number_unsigned(number_unsigned_t number) override {
+    return integer(number > INT64_MAX ? INT64_MAX : static_cast<int64_t>(number), std::to_string(number));
+  }
+  bool number_float(number_float_t, const string_t &digits) override {
+    return inTokens ? wrongToken(digits) : value("a number");
+  }
+  bool string(string_t &text) override {
+    if (!wanted)
+      return inTokens ? wrongToken("a string") : value("a string");
+    wanted = false;
+    record.text = std::move(text);
+    return true;
+  }
+  bool binary(binary_t &) override { return value("binary data"); }
+  bool start_object(std::size_t) override {
+    if (depth == 0)
+      isObject = true;
+    else if (!value("an object"))
+      return false;
+    ++depth;
+    return true;
+  }
+  bool key(string_t &name) override {
+    if (depth != 1 || name != field)
+      return true;
+    if (seen)
+      return fail(fmt::format("has the field '{}' twice", field));
+    return seen = wanted = true;
+  }
+  bool end_object() override {
+    --depth;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (std::exchange(wanted, false)) {
+      inTokens = true;
+      record.tokens.emplace();
+    } else if (!value("an array")) {
+      return false;
+    }
+    ++depth;
+    return true;
+  }
+  bool end_array() override {
+    inTokens = false;
+    --depth;
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string &, const nlohmann::detail::exception &error) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while .."
+    std::string_view words = error.what();
+    if (size_t end = words.find("] "); end != std::string_view::npos)
+      words.remove_prefix(end + 2);
+    if (size_t colon = words.find(": "); words.starts_with("parse error") && colon != std::string_view::npos)
+      words.remove_prefix(colon + 2);
+    return fail(fmt::format("is not JSON, at character {}: {}", position, words));
+  }
+
+  Expected<JsonRecord> finish() {
+    if (!message.empty())
+      return Status::error(ErrorCode::corruptFile, "{}", message);
+    if (!isObject)
+      return Status::error(ErrorCode::corruptFile, "is no JSON object");
+    if (!seen)
+      return Status::error(ErrorCode::corruptFile, "has no field '{}'", field);
+    return std::move(record);
+  }
+
+private:
+  bool fail(std::string words) {
+    if (message.empty())
+      message = std::move(words);
+    return false;
+  }
+  // Any value that is not the wanted one's text or tokens.
+  bool value(std::string_view what) {
+    if (depth == 0)
+      return fail(fmt::format("holds {}, not an object", what));
+    if (wanted)
+      return fail(fmt::format("field '{}' is {}, not a string or an array of tokens", field, what));
+    return inTokens ? wrongToken(what) : true;
+  }
+  bool wrongToken(std::string_view what) {
+    return fail(
+        fmt::format("{}[{}] is {}, not a token from 0 to {}", field, record.tokens->size(), what, vocabulary - 1));
+  }
+  bool integer(int64_t number, const std::string &digits) {
+    if (!inTokens)
+      return value("a number");
+    if (number < 0 || number >= vocabulary)
+      return wrongToken(digits);
+    record.tokens->push_back(static_cast<uint32_t>(number));
+    return true;
+  }
+
+  const std::string &field;
+  int64_t vocabulary;
+  JsonRecord record;
+  std::string message;
+  size_t depth = 0;
+  bool isObject = false, seen = false;
+  bool wanted = false;   // the next value is the field's
+  bool inTokens = false; // inside its array
+};
+
+} // namespace
+
+Expected<JsonRecord> parseJsonRecord(std::string_view line, const std::string &field, int64_t vocabulary) {
+  FieldReader reader(field, vocabulary);
+  Json::sax_parse(line.begin(), line.end(), &reader);
+  return reader.finish();
+}
+
+} // namespace braid::runtime

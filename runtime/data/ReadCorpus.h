@@ -1,0 +1,35 @@
+// Files to documents.
+//
+//   text   bytes; a file is a document
+//   jsonl  JSON Lines: one object per line, its field a string (bytes) or an array of tokens; a line is a document
+//   u16, u32  raw little-endian tokens; a file is a document
+//   npy    a NumPy array of u1, u2, u4, i4 or i8: [tokens] is a document, [documents, tokens] one per row
+//
+// A separator token ends a document and belongs to it, in every format.
+#pragma once
+
+#include "runtime/Expected.h"
+#include "runtime/data/Corpus.h"
+
+#include <optional>
+#include <string>
+
+namespace braid::runtime {
+
+enum class DataFormat : uint8_t { text, jsonl, u16, u32, npy };
+std::string_view toString(DataFormat format);
+std::optional<DataFormat> parseDataFormat(std::string_view name);
+
+struct DataOptions {
+  // Absent: from the files' endings (.jsonl, .npy, .u16, .u32; others are text).
+  std::optional<DataFormat> format = std::nullopt;
+  std::optional<std::string> field = std::nullopt; // of JSON Lines; absent: "text"
+  std::optional<int64_t> separator = std::nullopt;
+  bool bytes = true; // the program's tokens can be the bytes of a text
+};
+
+// All files, in the order given; a directory stands for the files in it and below, sorted by path, without those whose
+// name begins with a dot. Every token is below `vocabulary`. No paths: an empty corpus.
+Expected<Corpus> readCorpus(std::span<const std::string> paths, int64_t vocabulary, const DataOptions &options);
+
+} // namespace braid::runtime
