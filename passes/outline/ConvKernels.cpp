@@ -7,7 +7,8 @@
 //   dtail dw_j    = sum over b, then t, of dy_t x_{t - s} [t - s >= documents[t]]
 //
 // Programs own (token rows, feature columns, batch); the first token rows also see the tail. dweight: a program per
-// block of features walks all tokens, so its sum has one order.
+// block of features walks all tokens, so its sum has one order. Rows whose taps all lie in one document and in the row
+// of the batch, most of them, are plain sums of products: nothing is compared per element.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -27,7 +28,7 @@ struct ConvShape {
   int64_t halo() const { return taps - 1; }
   int64_t rows() const { return std::max<int64_t>(32, halo()); } ///< only the first rows may reach the tail
   int64_t columns() const { return divisorUpTo(features, 64); }
-  int64_t weightColumns() const { return divisorUpTo(features, 16); }
+  int64_t weightColumns() const { return divisorUpTo(features, features >= 256 ? 64 : 16); }
   std::string kernelName(llvm::StringRef what) const {
     std::string name = llvm::formatv("{0}_d{1}_k{2}_{3}", what, features, taps, typeName(token));
     if (weight != token)
@@ -65,6 +66,16 @@ public:
   Var inDocument(Var x, Var document, Var source) {
     Var token = k.iota({x.dim(0)}, 0) + cast(source, k.i32());
     return select(expand(ge(token, document), 1, x.dim(1)), x, 0.0);
+  }
+  /// Whether the taps [first - halo, last] of tokens up to `last` belong to one document: starts ascend, and padding
+  /// has the largest. `last` may be past the end; then they do not.
+  Var inOneDocument(Var documents, Var b, Var first, Var last) {
+    Var tokens = k.size(documents, 1), start = k.at(documents, {b, min(last, tokens - 1.0)});
+    return both(lt(last, tokens), le(cast(start, k.builder.getIndexType()), first));
+  }
+  /// The rows of a buffer where all of them exist.
+  Var inner(Var buffer, Var b, Var first, Var column, int64_t count, int64_t columns) {
+    return cast(k.load(buffer, {b, first, column}, {count, columns}), shape.compute);
   }
   Var documentRows(Var documents, Var b, Var first, int64_t count) {
     return k.load(documents, {b, first}, {count}, {.limit = k.size(documents, 1)});
@@ -107,7 +118,22 @@ void writeForward(KernelBuilder &k, const ConvShape &shape) {
     }
     k.store(cast(out, shape.token), y, {b, t0, column}, {.limit = k.size(y, 1)});
   };
-  k.when(gt(t0, 0.0), [&] { write(false); });
+  k.when(gt(t0, 0.0), [&] {
+    Var plain = conv.inOneDocument(documents, b, t0 - static_cast<double>(halo), t0 + static_cast<double>(R - 1));
+    auto sums = [&] {
+      Var out;
+      for (int64_t j = 0; j < shape.taps; ++j) {
+        Var term = conv.inner(x, b, t0 - static_cast<double>(halo - j), column, R, F) * expand(w[j], 0, R);
+        out = out ? out + term : term;
+      }
+      k.store(cast(out, shape.token), y, {b, t0, column});
+      return Vars();
+    };
+    k.when(plain, sums, [&] {
+      write(false);
+      return Vars();
+    });
+  });
   k.when(eq(t0, 0.0), [&] {
     write(true);
     if (halo == 0)
@@ -142,7 +168,21 @@ void writeGradInputs(KernelBuilder &k, const ConvShape &shape) {
     Var inTail = first + static_cast<double>(halo) - conv.length(documents, b);
     return out + conv.loadTail(dNewTail, b, inTail, column, count, F);
   };
-  k.store(cast(cotangent(u0, R), shape.token), dx, {b, u0, column}, {.limit = k.size(dx, 1)});
+  // One document that goes on for another halo: no cotangent comes through the new tail either.
+  Var plain = conv.inOneDocument(documents, b, u0, u0 + static_cast<double>(R + halo - 1));
+  auto sums = [&] {
+    Var out;
+    for (int64_t j = 0; j < shape.taps; ++j) {
+      Var term = conv.inner(dy, b, u0 + static_cast<double>(halo - j), column, R, F) * expand(w[j], 0, R);
+      out = out ? out + term : term;
+    }
+    k.store(cast(out, shape.token), dx, {b, u0, column});
+    return Vars();
+  };
+  k.when(plain, sums, [&] {
+    k.store(cast(cotangent(u0, R), shape.token), dx, {b, u0, column}, {.limit = k.size(dx, 1)});
+    return Vars();
+  });
   if (halo == 0)
     return;
   k.when(eq(u0, 0.0), [&] { k.store(cast(cotangent(k.number(-halo), halo), shape.tail), dTail, {b, 0, column}); });
@@ -168,8 +208,21 @@ void writeGradWeight(KernelBuilder &k, const ConvShape &shape, Type result) {
   };
   sums = k.loop(0, k.size(x, 0), 1, sums, [&](Var b, llvm::ArrayRef<Var> now) -> Vars {
     Vars first = add(b, k.number(0), now, /*withTail=*/true);
-    return k.loop(R, tokens, R, first,
-                  [&](Var t0, llvm::ArrayRef<Var> inner) { return add(b, t0, inner, /*withTail=*/false); });
+    return k.loop(R, tokens, R, first, [&](Var t0, llvm::ArrayRef<Var> inner) {
+      Var plain = conv.inOneDocument(documents, b, t0 - static_cast<double>(halo), t0 + static_cast<double>(R - 1));
+      return k.when(
+          plain,
+          [&] {
+            Var d = conv.inner(dy, b, t0, column, R, F);
+            Vars next;
+            for (int64_t j = 0; j < shape.taps; ++j) {
+              Var source = conv.inner(x, b, t0 - static_cast<double>(halo - j), column, R, F);
+              next.push_back(inner[j] + sum(source * d, 0));
+            }
+            return next;
+          },
+          [&] { return add(b, t0, inner, /*withTail=*/false); });
+    });
   });
   Vars columns;
   for (Var s : sums)
