@@ -32,6 +32,16 @@ inline int64_t paddedLength(int64_t length) {
                       : static_cast<int64_t>(llvm::alignTo(length, 16));
 }
 
+/// The two halves of a square tile, the diagonal in neither: where it may differ from 0, or where it is read.
+struct Triangles {
+  bool above = true, below = true;
+  Triangles operator&(Triangles other) const { return {above && other.above, below && other.below}; }
+  Triangles operator|(Triangles other) const { return {above || other.above, below || other.below}; }
+};
+// TileTriangle.cpp; other tiles are full.
+Triangles triangleOf(Value tile);
+Triangles triangleRead(Value tile);
+
 /// Which tiles are kept in buffers, and which stores share one loop.
 class TilePlan {
 public:

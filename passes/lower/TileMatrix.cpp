@@ -1,8 +1,9 @@
 //===- TileMatrix.cpp - dot, solve and transpose: register blocks over packed operands ---------------------------===//
 //
 // dot holds a block of rows x vectors of accumulators in registers over the whole k loop; b's rows are loaded as
-// vectors, a's elements are broadcast. solve uses the same block for what is left of the diagonal and finishes the
-// block's own triangle in registers.
+// vectors, a's elements are broadcast. A triangular a shortens that loop, a result that is read below its diagonal only
+// is computed in bands of rows, each up to the columns that its last row reaches. solve uses the same block for what is
+// left of the diagonal and finishes the block's own triangle in registers.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/TileLowering.h"
@@ -186,6 +187,9 @@ void TileLowering::dot(tile::DotOp op) {
     target = destination(op.getResult(), op.getAcc());
 
   int64_t width = widthFor(type), vectors = llvm::divideCeil(n, width);
+  Triangles left = triangleOf(op.getA());
+  if (op.getTransposeA())
+    std::swap(left.above, left.below);
   auto inner = [&](Value row, int64_t rows, Value column, int64_t columns, int64_t live) {
     auto vectorType = VectorType::get({width}, element);
     auto strip = [&](int64_t c) {
@@ -200,7 +204,7 @@ void TileLowering::dot(tile::DotOp op) {
         sums.push_back(eval(op.getAcc(), {at}, strip(c)));
     }
     startStrip();
-    sums = repeat(0, k, 1, sums, [&](Value depth, ValueRange carried) {
+    auto step = [&](Value depth, ValueRange carried) {
       SmallVector<Value> next(carried), fromB(columns);
       for (int64_t c = 0; c < columns; ++c)
         fromB[c] = readView(packedB, element, {depth}, strip(c));
@@ -213,28 +217,50 @@ void TileLowering::dot(tile::DotOp op) {
           next[r * columns + c] = vector::FMAOp::create(b, loc, all, fromB[c], carried[r * columns + c]);
       }
       return next;
-    });
+    };
+    if (left.above && left.below)
+      sums = repeat(0, k, 1, sums, step);
+    else // a[r, s] is 0 for s > r, or for s < r
+      sums = repeat(left.below ? constant(0) : row, left.above ? constant(k) : add(row, rows), constant(1), sums, step);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < columns; ++c)
         writeView(target, {add(row, r)}, strip(c), sums[r * columns + c], false);
   };
-  RegisterBlock block = chooseBlock(m, vectors, vectorBytes == 64);
-  auto across = [&](Value row, int64_t rows) {
-    int64_t step = block.vectors * width, full = n / step * step;
+  auto across = [&](Value row, int64_t rows, const RegisterBlock &block, int64_t columns) {
+    int64_t step = block.vectors * width, full = columns / step * step;
     repeat(0, full, step, {}, [&](Value column, ValueRange) -> SmallVector<Value> {
       inner(row, rows, column, block.vectors, step);
       return {};
     });
-    if (n > full)
-      inner(row, rows, constant(full), llvm::divideCeil(n - full, width), n - full);
+    if (columns > full)
+      inner(row, rows, constant(full), llvm::divideCeil(columns - full, width), columns - full);
   };
-  int64_t fullRows = m / block.rows * block.rows;
-  repeat(0, fullRows, block.rows, {}, [&](Value row, ValueRange) -> SmallVector<Value> {
-    across(row, block.rows);
-    return {};
-  });
-  if (m > fullRows)
-    across(constant(fullRows), m - fullRows);
+  // Rows [first, last) up to column `columns`.
+  auto band = [&](int64_t first, int64_t last, int64_t columns) {
+    RegisterBlock block = chooseBlock(last - first, llvm::divideCeil(columns, width), vectorBytes == 64);
+    int64_t full = first + (last - first) / block.rows * block.rows;
+    repeat(first, full, block.rows, {}, [&](Value row, ValueRange) -> SmallVector<Value> {
+      across(row, block.rows, block, columns);
+      return {};
+    });
+    if (last > full)
+      across(constant(full), last - full, block, columns);
+  };
+  constexpr int64_t bandRows = 16;
+  if (triangleRead(op.getResult()).above || n % bandRows != 0 || n == bandRows || n > 8 * bandRows) {
+    band(0, m, n);
+  } else {
+    for (int64_t first = 0; first < m; first += bandRows) {
+      band(first, first + bandRows, first + bandRows);
+      repeat(first, first + bandRows, 1, {}, [&](Value row, ValueRange) -> SmallVector<Value> {
+        forEachStrip(n, width, {first + bandRows}, [&](const Strip &strip) {
+          if (strip.lo >= first + bandRows)
+            writeView(target, {row}, strip, zero(VectorType::get({strip.width}, element)), false);
+        });
+        return {};
+      });
+    }
+  }
   for (Buffer *buffer : temporary)
     giveBack(buffer);
   own(op.getResult(), target);

@@ -413,4 +413,73 @@ func.func @triple(%q: memref<16x32xf32> {tile.name = "q"}, %c: memref<16x32xf32>
     }
 }
 
+// Scores of a causal chunk: dots that give them skip what is above the diagonal, dots that take them too. What is
+// skipped is 0 for whoever still looks (the row sums), and a NaN of the weights that a mask removes stays away.
+TEST(TileMatrix, TriangularDots) {
+  const char *text = R"(
+func.func @causal(%q: memref<48x20xT> {tile.name = "q"}, %w: memref<48x48xT> {tile.name = "w"}, %v: memref<48x24xT> {tile.name = "v"}, %s: memref<48x48xT> {tile.name = "s"}, %r: memref<48xT> {tile.name = "r"}, %o: memref<48x24xT> {tile.name = "o"}, %t: memref<48x24xT> {tile.name = "t"}, %u: memref<48x24xT> {tile.name = "u"}) attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %x = tile.load %q[%c0, %c0] {dims = array<i64: 0, 1>} : memref<48x20xT>, vector<48x20xT>
+  %weights = tile.load %w[%c0, %c0] {dims = array<i64: 0, 1>} : memref<48x48xT>, vector<48x48xT>
+  %values = tile.load %v[%c0, %c0] {dims = array<i64: 0, 1>} : memref<48x24xT>, vector<48x24xT>
+  %zero = arith.constant dense<0.0> : vector<48x48xT>
+  %none = arith.constant dense<0.0> : vector<48x24xT>
+  %decay = tile.mask lower %weights : vector<48x48xT>
+  %sums = scf.for %i = %c0 to %c2 step %c1 iter_args(%now = %zero) -> (vector<48x48xT>) {
+    %next = tile.dot %x, %x, %now {transpose_b} : vector<48x20xT>, vector<48x20xT>, vector<48x48xT>
+    scf.yield %next : vector<48x48xT>
+  }
+  %scores = arith.mulf %sums, %decay : vector<48x48xT>
+  tile.store %scores, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<48x48xT>, memref<48x48xT>
+  %rows = tile.reduce add %scores {axis = 1 : i64} : vector<48x48xT>, vector<48xT>
+  tile.store %rows, %r[%c0] {dims = array<i64: 0>} : vector<48xT>, memref<48xT>
+  %out = tile.dot %scores, %values, %none : vector<48x48xT>, vector<48x24xT>, vector<48x24xT>
+  tile.store %out, %o[%c0, %c0] {dims = array<i64: 0, 1>} : vector<48x24xT>, memref<48x24xT>
+  %turned = tile.dot %scores, %values, %none {transpose_a} : vector<48x48xT>, vector<48x24xT>, vector<48x24xT>
+  tile.store %turned, %t[%c0, %c0] {dims = array<i64: 0, 1>} : vector<48x24xT>, memref<48x24xT>
+  %upper = tile.mask strict_upper %scores : vector<48x48xT>
+  %difference = arith.subf %upper, %scores : vector<48x48xT>
+  %below = tile.mask strict_lower %difference : vector<48x48xT>
+  %strict = tile.dot %below, %values, %out : vector<48x48xT>, vector<48x24xT>, vector<48x24xT>
+  tile.store %strict, %u[%c0, %c0] {dims = array<i64: 0, 1>} : vector<48x24xT>, memref<48x24xT>
+  return
+})";
+  for (const char *cpu : {"native", "x86-64-v3"}) {
+    KernelHarness kernels(withType(text, "f32"), cpu);
+    constexpr int C = 48, K = 20, V = 24;
+    auto q = randoms<float>(C * K), w = randoms<float>(C * C), v = randoms<float>(C * V);
+    for (int i = 0; i < C; ++i)
+      for (int j = i + 1; j < C; ++j)
+        w[i * C + j] = std::nanf("");
+    std::vector<float> s(C * C, 7), r(C, 7), o(C * V, 7), t(C * V, 7), u(C * V, 7);
+    kernels.run("causal", {1}, {{"q", q}, {"w", w}, {"v", v}, {"s", s}, {"r", r}, {"o", o}, {"t", t}, {"u", u}});
+    std::vector<double> scores(C * C), out(C * V), turned(C * V), strict(C * V);
+    for (int i = 0; i < C; ++i) {
+      double row = 0;
+      for (int j = 0; j <= i; ++j) {
+        double dot = 0;
+        for (int k = 0; k < K; ++k)
+          dot += 2.0 * q[i * K + k] * q[j * K + k];
+        scores[i * C + j] = dot * w[i * C + j];
+        row += scores[i * C + j];
+        for (int c = 0; c < V; ++c) {
+          out[i * V + c] += scores[i * C + j] * v[j * V + c];
+          turned[j * V + c] += scores[i * C + j] * v[i * V + c];
+          strict[i * V + c] += j == i ? scores[i * C + j] * v[j * V + c] : 0;
+        }
+      }
+      EXPECT_NEAR(r[i], row, 1e-4) << i;
+      for (int j = 0; j < C; ++j)
+        ASSERT_NEAR(s[i * C + j], scores[i * C + j], 1e-5) << i << " " << j;
+    }
+    for (int i = 0; i < C * V; ++i) {
+      ASSERT_NEAR(o[i], out[i], 1e-4) << i;
+      ASSERT_NEAR(t[i], turned[i], 1e-4) << i;
+      ASSERT_NEAR(u[i], strict[i], 1e-4) << i;
+    }
+  }
+}
+
 } // namespace

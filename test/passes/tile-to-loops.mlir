@@ -88,3 +88,28 @@ func.func @state(%k: memref<?x64xf32> {tile.name = "k"}, %v: memref<?x64xf32> {t
   tile.store %r, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
   return
 }
+
+// -----
+
+// Scores below the diagonal: the rows of a band reach as far as its last one, and the product with them ends there.
+// CHECK-LABEL: func.func @causal
+// CHECK:       scf.for %{{.*}} = %c0 to %c20 {{.*}} iter_args({{((%[a-z0-9_]+ = %[a-z0-9_]+(, )?){16})}}) ->
+// CHECK-COUNT-16: vector.fma
+// CHECK-NOT:   vector.fma
+// CHECK:       scf.for %{{.*}} = %c0 to %c20
+// CHECK-COUNT-16: vector.fma
+// CHECK-NOT:   vector.fma
+// CHECK:       scf.for %{{.*}} = %c0 to %{{[0-9]+}} step %c1
+func.func @causal(%q: memref<32x20xf32> {tile.name = "q"}, %v: memref<32x16xf32> {tile.name = "v"}, %o: memref<32x16xf32> {tile.name = "o"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %x = tile.load %q[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x20xf32>, vector<32x20xf32>
+  %values = tile.load %v[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x16xf32>, vector<32x16xf32>
+  %zero = arith.constant dense<0.0> : vector<32x32xf32>
+  %none = arith.constant dense<0.0> : vector<32x16xf32>
+  %all = tile.dot %x, %x, %zero {transpose_b} : vector<32x20xf32>, vector<32x20xf32>, vector<32x32xf32>
+  %scores = tile.mask lower %all : vector<32x32xf32>
+  %out = tile.dot %scores, %values, %none : vector<32x32xf32>, vector<32x16xf32>, vector<32x16xf32>
+  tile.store %out, %o[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x16xf32>, memref<32x16xf32>
+  return
+}
