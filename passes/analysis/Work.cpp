@@ -143,6 +143,7 @@ static int64_t products(int64_t rows, ValueRange weights, int64_t groups = 1) {
 
 int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
   auto rowsOf = [](Value x) { return shapeOf(x)[0] * shapeOf(x)[1]; };
+  auto logits = [&](Value x, Value head) { return rowsOf(x) * (elements(head) / shapeOf(x)[2]); };
   return llvm::TypeSwitch<Operation *, int64_t>(op)
       .Case([&](LinearOp l) { return products(rowsOf(l.getX()), l.getWeights()); })
       .Case([&](LinearGradDataOp l) { return products(rowsOf(l.getDx()), l.getWeights()); })
@@ -165,6 +166,12 @@ int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
       .Case([](MoeCombineGradOp c) { return 3 * elements(c.getDrows()); })
       .Case([](CrossEntropyOp c) { return 4 * elements(c.getLogits()); })
       .Case([](CrossEntropyGradOp c) { return 4 * elements(c.getLogits()); })
+      .Case([&](LinearCrossEntropyOp c) { // without its sum it counts labels
+        return c.getSum().use_empty() ? elements(c.getLabels())
+                                      : (2 * shapeOf(c.getX())[2] + 4) * logits(c.getX(), c.getWeight());
+      })
+      .Case(
+          [&](LinearCrossEntropyGradOp c) { return (6 * shapeOf(c.getX())[2] + 8) * logits(c.getX(), c.getWeight()); })
       .Case([](EmbedGradOp e) { return elements(e.getDy()); })
       .Case([](SumOp s) { return elements(s.getX()); })
       .Case([](SumSquaresOp s) { return 2 * elements(s.getXs()); })

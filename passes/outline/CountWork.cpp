@@ -46,6 +46,8 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
       })
       .Case<LsmChunkStateOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>(chunked)
       .Case<LsmStateScanOp, LsmStateScanGradOp>([](auto) { return "the only part in order: one step per chunk"; })
+      .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp>(
+          [](auto) { return "blocks of rows: the logits of one block exist at a time"; })
       .Case([](LsmStepOp) { return "one token: the recurrence itself, no chunks"; })
       .Case<AttnCausalOp, AttnCausalGradOp>(
           [](auto) { return "online softmax over tiles of keys: no scores in memory"; })

@@ -77,26 +77,35 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
 
 /// The launches and library calls that stand between two ops share what CountWork counted for the op they came from:
 /// FLOPs by the sizes of the products where there are library calls, all else by the bytes that each touches. The
-/// shares add up to the whole.
+/// shares add up to the whole; a command of a repeat carries the part of one iteration.
 void shareWork(cmd::WorkAttr work, Operation *before, Operation *after, Block &block) {
   SmallVector<Operation *> made;
-  for (Operation *op = before ? before->getNextNode() : &block.front(); op && op != after; op = op->getNextNode())
-    if (isa<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp>(op))
+  auto isWork = [](Operation &op) { return isa<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp>(op); };
+  for (Operation *op = before ? before->getNextNode() : &block.front(); op && op != after; op = op->getNextNode()) {
+    if (isWork(*op))
       made.push_back(op);
-  auto touched = [](Operation *op) {
+    else if (auto repeat = dyn_cast<RepeatOp>(op))
+      for (Operation &inner : repeat.getBody().front())
+        if (isWork(inner))
+          made.push_back(&inner);
+  }
+  auto times = [&](Operation *op) -> int64_t {
+    return op->getBlock() == &block ? 1 : cast<RepeatOp>(op->getParentOp()).getCount();
+  };
+  auto touched = [&](Operation *op) {
     int64_t bytes = 0;
     for (Value value : llvm::concat<Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())))
       bytes += cmd::tensorBytes(cast<RankedTensorType>(value.getType()));
-    return bytes;
+    return bytes * times(op);
   };
   bool library = llvm::any_of(made, [](Operation *op) { return !isa<tile::LaunchOp>(op); });
   // m k, k n and m n elements: the root of their product is m n k (times the root of the number of groups, equal for
   // all).
-  auto volume = [](Operation *op) {
-    return isa<tile::LaunchOp>(op)
-               ? 0.0
-               : std::sqrt(double(product(shapeOf(op->getOperand(0)))) * double(product(shapeOf(op->getOperand(1)))) *
-                           double(product(shapeOf(op->getResult(0)))));
+  auto volume = [&](Operation *op) {
+    return isa<tile::LaunchOp>(op) ? 0.0
+                                   : double(times(op)) * std::sqrt(double(product(shapeOf(op->getOperand(0)))) *
+                                                                   double(product(shapeOf(op->getOperand(1)))) *
+                                                                   double(product(shapeOf(op->getResult(0)))));
   };
   double allBytes = 0, allVolume = 0;
   for (Operation *op : made) {
@@ -112,8 +121,8 @@ void shareWork(cmd::WorkAttr work, Operation *before, Operation *after, Block &b
         last ? bytes : std::min<int64_t>(bytes, std::llround(touched(op) / std::max(allBytes, 1.0) * work.getBytes()));
     flops -= ownFlops;
     bytes -= ownBytes;
-    op->setAttr(cmd::kWorkAttr,
-                cmd::WorkAttr::get(op->getContext(), work.getOp(), ownFlops, ownBytes, work.getChoice()));
+    op->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(op->getContext(), work.getOp(), ownFlops / times(op),
+                                                   ownBytes / times(op), work.getChoice()));
   }
 }
 

@@ -52,6 +52,25 @@ func.func @sparse(%tokens: tensor<1x2xi32>, %table: tensor<1000x16xf32>, %offset
 
 // -----
 
+// The loss of 300 rows of 8 over 4100 words: 2 M + 4 FLOPs a logit, 6 M + 8 with the gradient; logits are no bytes: 4 * (2 * 2400
+// + 2 * 32800 + 300 + 1 + 1). The parts of an iteration, twice, and those of the rest add up.
+// CHECK-LABEL: func.func @loss
+// CHECK: braid.linear_cross_entropy {{.*}}#cmd.work<"linear_cross_entropy", flops = 24600000, bytes = 142008,
+// CHECK: braid.linear_cross_entropy_grad {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = 68880000, bytes = 282808, "blocks of rows: the logits of one block exist at a time">
+// SHARED-LABEL: func.func @loss
+// SHARED: braid.repeat
+// SHARED: tile.gemm {{.*}}#cmd.work<"linear_cross_entropy", flops = 9184000,
+// SHARED: tile.gemm {{.*}}#cmd.work<"linear_cross_entropy", flops = 6232000,
+// SHARED: braid.repeat
+// SHARED: tile.gemm {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = 8571733,
+func.func @loss(%x: tensor<2x150x8xf32>, %w: tensor<8x4100xf32>, %labels: tensor<2x150xi32>) -> (tensor<1xf32>, tensor<2x150x8xf32>, tensor<8x4100xf32>, tensor<1xf32>) {
+  %sum, %count = braid.linear_cross_entropy %x, %w, %labels : (tensor<2x150x8xf32>, tensor<8x4100xf32>, tensor<2x150xi32>) -> (tensor<1xf32>, tensor<1xf32>)
+  %dx, %dw, %again = braid.linear_cross_entropy_grad %x, %w, %labels, %count : (tensor<2x150x8xf32>, tensor<8x4100xf32>, tensor<2x150xi32>, tensor<1xf32>) -> (tensor<2x150x8xf32>, tensor<8x4100xf32>, tensor<1xf32>)
+  return %sum, %dx, %dw, %again : tensor<1xf32>, tensor<2x150x8xf32>, tensor<8x4100xf32>, tensor<1xf32>
+}
+
+// -----
+
 // A scan of class V in one chunk of 16: K^T V is 2 K V a token; chunk_output has Q K^T and S V over (C + 1) / 2 pairs a token and
 // Q M. A table row without tokens costs nothing: one of two. In order is only 2 K V per chunk.
 // CHECK-LABEL: func.func @scan
