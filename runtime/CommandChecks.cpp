@@ -68,6 +68,7 @@ private:
       return corrupt("{}: stream {} of {}", where, command.stream(), program.streams().size());
     if (command.body_type() == schema::Body::NONE || command.body_type() > schema::Body::MAX || !command.body())
       return corrupt("{}: unknown or missing command body (type {})", where, static_cast<int>(command.body_type()));
+    BRAID_TRY(checkLayers(command));
     bool compute = command.stream() == 0;
     switch (command.body_type()) {
     case schema::Body::NONE: return Status::success();
@@ -82,6 +83,20 @@ private:
     case schema::Body::Wait: return checkWait(*command.body_as_Wait());
     case schema::Body::Repeat: return checkRepeat(*command.body_as_Repeat(), path);
     }
+    return Status::success();
+  }
+
+  // One layer per iteration of the enclosing repeats.
+  Status checkLayers(const schema::Command &command) {
+    if (!command.layers() || command.layers()->size() == 0)
+      return Status::success();
+    uint64_t size = command.layers()->size(), iterations = 1;
+    for (int64_t count : counts)
+      if (iterations <= size)
+        iterations *= std::min(static_cast<uint64_t>(count), size + 1);
+    if (iterations != size)
+      return corrupt("{}: {} layers, but not as many iterations of its {} enclosing repeats", where, size,
+                     counts.size());
     return Status::success();
   }
 

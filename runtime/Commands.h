@@ -11,6 +11,7 @@
 
 #include <array>
 #include <deque>
+#include <span>
 
 namespace braid::runtime {
 
@@ -82,6 +83,17 @@ struct Command {
   int64_t count;     // repeat
   const char *name;  // for traces
   const char *where; // for errors: "entry 'train_step' command 3.1 'layers.*.lsm.scan'"
+  const char *op;    // for traces: the model's op, or ""
+  std::span<const int32_t> layers; // for traces: of every iteration of the enclosing repeats, whose counts are:
+  const int64_t *counts;
+
+  // The absolute layer that one execution belongs to, or -1.
+  int32_t layerAt(const Iterations &iterations, uint32_t depth) const {
+    uint64_t index = 0;
+    for (uint32_t i = 0; i < depth; ++i)
+      index = index * static_cast<uint64_t>(counts[i]) + static_cast<uint64_t>(iterations[i]);
+    return index < layers.size() ? layers[index] : -1;
+  }
 };
 
 struct PreparedEntry {
@@ -100,7 +112,7 @@ struct Commands {
   std::vector<CopyCommand> copies;
   std::vector<FillCommand> fills;
   std::deque<std::string> texts;                // what `name` and `where` point at
-  std::deque<std::vector<int64_t>> strideLists; // what BufferRef::strides points at
+  std::deque<std::vector<int64_t>> strideLists; // what BufferRef::strides and Command::counts point at
 };
 
 // Creates every primitive and communicator the program needs.

@@ -24,7 +24,7 @@ public:
     for (const auto *entry : *program.file().entries()) {
       entryName = entry->name()->string_view();
       auto begin = static_cast<uint32_t>(out.list.size());
-      BRAID_TRY(prepareList(*entry->commands(), ""));
+      BRAID_TRY(prepareList(*entry->commands(), "", {}));
       out.entries.push_back({begin, static_cast<uint32_t>(out.list.size()), entry->events()});
     }
     return Status::success();
@@ -60,23 +60,31 @@ private:
 
   const char *text(std::string string) { return out.texts.emplace_back(std::move(string)).c_str(); }
 
-  Status prepareList(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list, const std::string &path) {
+  // `counts`: of the repeats around the list.
+  Status prepareList(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list, const std::string &path,
+                     std::vector<int64_t> counts) {
+    const std::vector<int64_t> &keptCounts = out.strideLists.emplace_back(std::move(counts));
     for (flatbuffers::uoffset_t i = 0; i < list.size(); ++i) {
       std::string here = path + std::to_string(i);
       std::string where = fmt::format("entry '{}' command {}", entryName, here);
       if (list.Get(i)->name())
         where += fmt::format(" '{}'", list.Get(i)->name()->string_view());
       const char *kept = text(where);
-      BRAID_TRY(prepareCommand(*list.Get(i), here, kept).withContext(kept));
+      BRAID_TRY(prepareCommand(*list.Get(i), here, kept, keptCounts).withContext(kept));
     }
     return Status::success();
   }
 
-  Status prepareCommand(const schema::Command &command, const std::string &path, const char *where) {
+  Status prepareCommand(const schema::Command &command, const std::string &path, const char *where,
+                        const std::vector<int64_t> &counts) {
     Command result{};
     result.stream = command.stream();
     result.where = where;
     result.name = command.name() ? command.name()->c_str() : schema::EnumNameBody(command.body_type());
+    result.op = command.work() ? command.work()->op()->c_str() : "";
+    if (command.layers())
+      result.layers = {command.layers()->data(), command.layers()->size()};
+    result.counts = counts.data();
     switch (command.body_type()) {
     case schema::Body::NONE: break;
     case schema::Body::Launch: prepareLaunch(*command.body_as_Launch(), result); break;
@@ -106,7 +114,9 @@ private:
       result.count = command.body_as_Repeat()->count();
       size_t at = out.list.size();
       out.list.push_back(result);
-      BRAID_TRY(prepareList(*command.body_as_Repeat()->commands(), path + "."));
+      std::vector<int64_t> inner = counts;
+      inner.push_back(result.count);
+      BRAID_TRY(prepareList(*command.body_as_Repeat()->commands(), path + ".", std::move(inner)));
       out.list[at].end = static_cast<uint32_t>(out.list.size());
       return Status::success();
     }

@@ -209,7 +209,8 @@ void Session::Impl::execute(const StreamItem &item) {
   }
   if (trace)
     trace->command({entryName, item.command->name, kindName(item.command->kind), item.command->stream, begin, nowNs(),
-                    std::span(item.iterations).first(item.depth)});
+                    std::span(item.iterations).first(item.depth), item.command->op,
+                    item.command->layerAt(item.iterations, item.depth)});
 }
 
 Status Session::Impl::perform(const StreamItem &item) {

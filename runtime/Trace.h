@@ -13,6 +13,8 @@ struct TraceEvent {
   uint32_t stream;     // index into Program::streams()
   int64_t beginNs, endNs;              // steady clock
   std::span<const int64_t> iterations; // of the enclosing repeats, outermost first; valid during the call
+  const char *op; // what the model asks for: lsm.chunk_output, linear; empty: nothing (copies, events)
+  int32_t layer; // absolute index; -1: of no layer
 };
 
 // Called from the thread that executed the command: the caller of run() for stream 0, a progress thread for the others.

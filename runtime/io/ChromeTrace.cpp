@@ -1,7 +1,5 @@
 #include "runtime/io/ChromeTrace.h"
 
-#include "runtime/io/File.h"
-
 #include <algorithm>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -10,38 +8,69 @@ namespace braid::runtime {
 
 using Json = nlohmann::ordered_json;
 
-void ChromeTrace::command(const TraceEvent &event) {
-  std::lock_guard lock(mutex);
-  events.push_back({event.entry, event.command, event.kind, event.stream, event.beginNs, event.endNs,
-                    fmt::format("{}", fmt::join(event.iterations, ", "))});
+Expected<std::unique_ptr<ChromeTrace>> ChromeTrace::create(const std::string &path, const Program &program) {
+  BRAID_ASSIGN(OutputFile file, OutputFile::create(path));
+  std::unique_ptr<ChromeTrace> trace(new ChromeTrace(std::move(file)));
+  for (const StreamInfo &stream : program.streams())
+    trace->streams.push_back(stream.axis.empty() ? stream.name : "communication over " + stream.axis);
+  trace->sinks.resize(program.mesh().worldSize());
+  return trace;
 }
 
-Status ChromeTrace::write(const std::string &path) const {
-  Json list = Json::array();
-  for (size_t i = 0; i < program.streams().size(); ++i)
-    list.push_back({{"name", "thread_name"},
-                    {"ph", "M"},
-                    {"pid", 0},
-                    {"tid", i},
-                    {"args", {{"name", program.streams()[i].name}}}});
-  int64_t origin = INT64_MAX;
-  for (const Event &event : events)
-    origin = std::min(origin, event.beginNs);
-  for (const Event &event : events) {
-    Json args = {{"entry", event.entry}};
-    if (!event.iterations.empty())
-      args["iterations"] = event.iterations;
-    list.push_back({{"name", event.command},
-                    {"cat", event.kind},
-                    {"ph", "X"},
-                    {"pid", 0},
-                    {"tid", event.stream},
-                    {"ts", static_cast<double>(event.beginNs - origin) / 1000}, // microseconds
-                    {"dur", static_cast<double>(event.endNs - event.beginNs) / 1000},
-                    {"args", std::move(args)}});
+// A command of a layer is named "<function> <op> <kernel>"; which of the function's layers it is stands in front
+// instead.
+void ChromeTrace::Sink::command(const TraceEvent &event) {
+  Event kept{
+      event.command, event.kind,  event.entry,   event.op,   "", fmt::format("{}", fmt::join(event.iterations, ", ")),
+      event.stream,  event.layer, event.beginNs, event.endNs};
+  if (event.layer >= 0) {
+    size_t space = kept.name.find(' ');
+    kept.function = kept.name.substr(0, space);
+    kept.name = fmt::format("layers.{}{}", event.layer, space == std::string::npos ? "" : kept.name.substr(space));
   }
+  std::lock_guard lock(mutex);
+  events.push_back(std::move(kept));
+}
+
+Status ChromeTrace::write() {
+  Json list = Json::array();
+  auto describe = [&](const char *what, size_t rank, size_t stream, Json args) {
+    list.push_back({{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", stream}, {"args", std::move(args)}});
+  };
+  int64_t origin = INT64_MAX;
+  for (size_t rank = 0; rank < sinks.size(); ++rank) {
+    describe("process_name", rank, 0, {{"name", fmt::format("rank {}", rank)}});
+    describe("process_sort_index", rank, 0, {{"sort_index", rank}});
+    for (size_t stream = 0; stream < streams.size(); ++stream) {
+      describe("thread_name", rank, stream, {{"name", streams[stream]}});
+      describe("thread_sort_index", rank, stream, {{"sort_index", stream}});
+    }
+    for (const Event &event : sinks[rank].events)
+      origin = std::min(origin, event.beginNs);
+  }
+  for (size_t rank = 0; rank < sinks.size(); ++rank)
+    for (const Event &event : sinks[rank].events) {
+      Json args = {{"entry", event.entry}};
+      if (!event.op.empty())
+        args["op"] = event.op;
+      if (event.layer >= 0) {
+        args["layer"] = event.layer;
+        args["function"] = event.function;
+      }
+      if (!event.iterations.empty())
+        args["iterations"] = event.iterations;
+      list.push_back({{"name", event.name},
+                      {"cat", event.kind},
+                      {"ph", "X"},
+                      {"pid", rank},
+                      {"tid", event.stream},
+                      {"ts", static_cast<double>(event.beginNs - origin) / 1000}, // microseconds
+                      {"dur", static_cast<double>(event.endNs - event.beginNs) / 1000},
+                      {"args", std::move(args)}});
+    }
   Json trace = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(list)}};
-  return writeFileAtomic(path, trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  BRAID_TRY(file.write(trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
+  return file.close();
 }
 
 } // namespace braid::runtime

@@ -1,32 +1,46 @@
-// What ran, as a file for chrome://tracing or ui.perfetto.dev: one row per stream, one box per command.
+// What ran, as a file for chrome://tracing or ui.perfetto.dev: one group per rank, in it one row per stream (compute,
+// communication over an axis), one box per command, named by layer and op.
 #pragma once
 
 #include "runtime/Program.h"
 #include "runtime/Trace.h"
+#include "runtime/io/File.h"
 
+#include <deque>
+#include <memory>
 #include <mutex>
 
 namespace braid::runtime {
 
-class ChromeTrace : public TraceSink {
+class ChromeTrace {
 public:
-  explicit ChromeTrace(const Program &program) : program(program) {}
+  // Opens the file at once: a path that cannot be written shows before anything has run. The file is written where it
+  // is, never replaced: a device stays a device and a link a link.
+  static Expected<std::unique_ptr<ChromeTrace>> create(const std::string &path, const Program &program);
 
-  void command(const TraceEvent &event) override;
-  size_t size() const { return events.size(); }
-  Status write(const std::string &path) const;
+  // Where rank `index` reports; any number of its streams at once.
+  TraceSink &rank(int index) { return sinks[static_cast<size_t>(index)]; }
+  // Writes what all ranks reported and closes the file. When no session reports any more.
+  Status write();
 
 private:
   struct Event {
-    const char *entry, *command, *kind; // text of the session, which outlives the trace
+    std::string name, kind, entry, op, function, iterations;
     uint32_t stream;
+    int32_t layer;
     int64_t beginNs, endNs;
-    std::string iterations;
+  };
+  struct Sink : TraceSink {
+    void command(const TraceEvent &event) override;
+    std::mutex mutex; // streams report from their own threads
+    std::vector<Event> events;
   };
 
-  const Program &program;
-  std::mutex mutex; // streams report from their own threads
-  std::vector<Event> events;
+  explicit ChromeTrace(OutputFile file) : file(std::move(file)) {}
+
+  OutputFile file;
+  std::vector<std::string> streams; // what their rows are called
+  std::deque<Sink> sinks; // one per rank of the program's mesh
 };
 
 } // namespace braid::runtime

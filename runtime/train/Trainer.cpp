@@ -68,7 +68,6 @@ private:
   // Rank 0 only.
   std::optional<Progress> progress;
   std::optional<JsonLinesFile> metrics;
-  std::optional<ChromeTrace> trace;
   Clock::time_point began;
   uint64_t lastSaved = UINT64_MAX;
 };
@@ -236,8 +235,6 @@ Status Trainer::start() {
         BRAID_ASSIGN(metrics, JsonLinesFile::create(options.metricsPath));
       }
     }
-    if (!options.tracePath.empty())
-      trace.emplace(rank.program());
   }
   return Status::success();
 }
@@ -341,8 +338,8 @@ Status Trainer::loop() {
     }
     // The first step of a run warms caches: not recorded unless it is the only one.
     uint64_t done = state.step - first, skip = options.steps - first > 1 ? 1 : 0;
-    bool record = trace && done >= skip && done < skip + options.traceSteps;
-    session.setTrace(record ? &*trace : nullptr);
+    bool record = options.trace && done >= skip && done < skip + options.traceSteps;
+    session.setTrace(record ? &options.trace->rank(rank.index()) : nullptr);
     BRAID_TRY(step());
     session.setTrace(nullptr);
     bool last = state.step == options.steps;
@@ -354,8 +351,6 @@ Status Trainer::loop() {
   result.seconds = elapsed();
   if (state.step > first)
     BRAID_TRY(save());
-  if (trace && trace->size() > 0)
-    BRAID_TRY(trace->write(options.tracePath));
   if (evaluator && !result.stopped)
     BRAID_TRY(evaluateHeldout(/*last=*/true));
   return Status::success();

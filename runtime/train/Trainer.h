@@ -9,6 +9,8 @@
 
 namespace braid::runtime {
 
+class ChromeTrace;
+
 struct TrainOptions {
   uint64_t steps = 0; // total; a resumed run goes on to the same number
   // Absent: what the checkpoint says (resumed), else the program's metadata, else the defaults of Trainer.cpp.
@@ -22,8 +24,9 @@ struct TrainOptions {
   bool resume = false; // from the newest checkpoint, or from the start when there is none
   uint64_t evalEvery = 0;
 
-  std::string metricsPath, tracePath;
-  uint64_t traceSteps = 3; // recorded after the first step of the run
+  std::string metricsPath;
+  ChromeTrace *trace = nullptr; // every rank reports to it; whoever made it writes it
+  uint64_t traceSteps = 3;      // recorded after the first step of the run
 
   const std::atomic<bool> *stop = nullptr; // set (by a signal handler): save and return
   std::FILE *progress = nullptr;

@@ -1,6 +1,7 @@
 #include "test/runtime/TrainFixture.h"
 
 #include "runtime/data/PackedRows.h"
+#include "runtime/io/ChromeTrace.h"
 #include "runtime/train/Bigram.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/Trainer.h"
@@ -367,10 +368,13 @@ TEST(TrainLoop, RecordsATrace) {
   TemporaryDirectory directory;
   TrainOptions options;
   options.steps = 5;
-  options.tracePath = directory / "t.json";
+  auto recorder = ChromeTrace::create(directory / "t.json", *parseProgram(bigramProgram()));
+  ASSERT_TRUE(recorder) << recorder.message();
+  options.trace = recorder->get();
   options.traceSteps = 2;
   ASSERT_TRUE(runTraining({}, options, corpusOf(sampleText(2000))).status.ok());
-  auto trace = nlohmann::json::parse(readText(options.tracePath));
+  ASSERT_TRUE((*recorder)->write().ok());
+  auto trace = nlohmann::json::parse(readText(directory / "t.json"));
   size_t launches = 0;
   for (const auto &event : trace["traceEvents"])
     launches += event["ph"] == "X" && event["cat"] == "launch" && event["args"]["entry"] == "train_step";

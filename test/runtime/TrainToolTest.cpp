@@ -81,6 +81,37 @@ TEST_F(TrainTool, TrainsEvaluatesAndGenerates) {
   EXPECT_EQ(generate("1", "0"), generate("2", "0"));
 }
 
+TEST_F(TrainTool, TracesAreWrittenWhereTheyAre) {
+  auto train = [&](const std::string &trace, const std::string &metrics) {
+    return run({"train", "p.braid", "--data", "train.txt", "--steps", "3", "--threads", "1", "--trace", trace,
+                "--metrics", metrics});
+  };
+  // A bad path shows before anything is trained.
+  Outcome refused = train("none/t.json", "m");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("braid-run: error: none/t.json: "), std::string::npos) << refused.err;
+  EXPECT_EQ(refused.err.find("step "), std::string::npos) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(directory / "m"));
+  EXPECT_NE(train("m", "m").err.find("--trace and --metrics both name m"), std::string::npos);
+
+  // A link stays a link, what it names is written.
+  std::filesystem::create_symlink("target.json", directory / "link.json");
+  ASSERT_EQ(train("link.json", "m").code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(directory / "link.json"));
+  EXPECT_TRUE(nlohmann::json::parse(readText(directory / "target.json")).contains("traceEvents"));
+
+  // So does a device; one that takes nothing is an error after the training that it was to show.
+  EXPECT_EQ(train("/dev/null", "m").code, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  if (!std::filesystem::is_character_file("/dev/full"))
+    GTEST_SKIP() << "no /dev/full here";
+  Outcome full = train("/dev/full", "m");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_NE(full.out.find("trained to step 3"), std::string::npos) << full.out;
+  EXPECT_NE(full.err.find("/dev/full: "), std::string::npos) << full.err;
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
 TEST_F(TrainTool, SignalsSaveAndResumeContinues) {
   // A constant rate: the losses do not depend on --steps, and no run ends before its signal comes.
   auto arguments = [&](const std::string &metrics, const std::string &steps) {

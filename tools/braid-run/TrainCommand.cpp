@@ -1,3 +1,4 @@
+#include "runtime/io/ChromeTrace.h"
 #include "runtime/train/Bigram.h"
 #include "runtime/train/Trainer.h"
 #include "tools/braid-run/Commands.h"
@@ -31,6 +32,7 @@ struct Options {
   std::vector<std::string> heldout;
   RankOptions ranks;
   TrainOptions train;
+  std::string trace;
 };
 
 void printLoss(std::string_view name, double nats, std::string_view unit, std::string_view note) {
@@ -64,13 +66,24 @@ Status run(Options &options) {
   options.train.stop = &stopRequested;
   options.train.progress = stderr;
 
+  std::unique_ptr<ChromeTrace> trace;
+  if (!options.trace.empty()) {
+    if (options.trace == options.train.metricsPath)
+      return Status::error("--trace and --metrics both name {}", options.trace);
+    BRAID_ASSIGN(trace, ChromeTrace::create(options.trace, *program));
+    options.train.trace = trace.get();
+  }
+
   TrainResult result;
-  BRAID_TRY(runRanks(program, options.ranks, [&](Rank &rank) -> Status {
+  Status trained = runRanks(program, options.ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(TrainResult own, train(rank, options.train, corpus, heldout));
     if (rank.isFirst())
       result = std::move(own);
     return Status::success();
-  }));
+  });
+  // What was recorded before something failed is worth the most.
+  Status traced = trace ? trace->write() : Status::success();
+  BRAID_TRY(trained);
 
   if (result.firstStep >= options.train.steps)
     fmt::print("nothing to do: {} is at step {} of {}\n", result.checkpoint, result.firstStep, options.train.steps);
@@ -85,7 +98,7 @@ Status run(Options &options) {
     fmt::print("checkpoint     {}\n", result.checkpoint);
   if (result.heldout)
     printHeldout(*result.heldout, corpus, heldout);
-  return Status::success();
+  return traced;
 }
 
 } // namespace
@@ -119,8 +132,9 @@ Action addTrain(CLI::App &command) {
   command.add_option("--metrics", train.metricsPath, "Write one JSON object per step to this file")
       ->type_name("F.jsonl");
   CLI::Option *trace = command
-                           .add_option("--trace", train.tracePath,
-                                       "Record the commands of rank 0 for chrome://tracing or ui.perfetto.dev")
+                           .add_option("--trace", options->trace,
+                                       "Record what every rank and stream executes, for chrome://tracing or "
+                                       "ui.perfetto.dev")
                            ->type_name("F.json");
   positive(command.add_option("--trace-steps", train.traceSteps, "How many steps to record, from the second on"))
       ->capture_default_str()
