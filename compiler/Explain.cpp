@@ -2,6 +2,9 @@
 #include "compiler/Explain.h"
 
 #include "dialects/cmd/CmdDialect.h"
+#include "dialects/tile/TileDialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -21,22 +24,33 @@ static std::string shortNumber(double value) {
 }
 
 namespace {
-/// What one command does: the library call or kernel, its shape, its work in one execution.
-struct Work {
-  std::string what, shape;
+/// FLOPs that a CPU core of today does in the time it moves one byte: all that shares of floors need to know of a
+/// machine.
+constexpr double flopsPerByte = 5;
+
+/// What one command does: the library call or kernel, the shapes it works on, the work of one execution.
+struct CommandFacts {
+  std::string what, shapes, choice;
   double flops = 0, bytes = 0;
+  bool asked = true; ///< by the model; copies and fills of the memory plan are not
+
+  double floor() const { return asked ? std::max(flops, flopsPerByte * bytes) : 0; }
 };
 
 class EntryPage {
 public:
-  explicit EntryPage(llvm::raw_ostream &os) : os(os) {}
+  EntryPage(ModuleOp module, llvm::raw_ostream &os) : symbols(module), os(os) {}
 
   void print(cmd::EntryOp entry) {
+    flops = bytes = floors = 0;
+    commands = 0;
+    count(entry.getBody().front(), 1);
     os << "entry @" << entry.getSymName() << "\n";
-    os << llvm::formatv("  {0,-44} {1,-52} {2,10} {3,10}\n", "command", "kernel or library call", "FLOPs", "bytes");
+    os << llvm::formatv("  {0,-44} {1,-52} {2,10} {3,10} {4,7}  {5}\n", "command", "kernel or library call", "FLOPs",
+                        "bytes", "share", "shapes; why");
     list(entry.getBody().front(), 1, 2);
-    os << llvm::formatv("  {0} commands in one run, {1} FLOPs in library calls, up to {2}B touched\n\n", commands,
-                        shortNumber(flops), shortNumber(bytes));
+    os << llvm::formatv("  {0} commands in one run, {1} FLOPs, {2}B\n\n", commands, shortNumber(flops),
+                        shortNumber(bytes));
   }
 
 private:
@@ -53,32 +67,75 @@ private:
     return sum;
   }
 
-  static Work workOf(Operation *op) {
-    Work work;
-    work.bytes = bytesOf(op);
+  /// "q 8x128x4x32, k 8x128x4x32, ..": parameters of the kernel with the sizes of this launch.
+  std::string shapesOf(cmd::LaunchOp launch) {
+    auto kernel = symbols.lookup<func::FuncOp>(launch.getKernel());
+    std::string text;
+    for (unsigned i = 0; kernel && i < kernel.getNumArguments(); ++i) {
+      auto type = dyn_cast<MemRefType>(kernel.getArgumentTypes()[i]);
+      auto name = kernel.getArgAttrOfType<StringAttr>(i, tile::kNameAttr);
+      if (!type || !name)
+        continue;
+      text += (text.empty() ? "" : ", ") + name.str() + " ";
+      for (auto [d, size] : llvm::enumerate(type.getShape())) {
+        auto given = launch.getArgs().getAs<IntegerAttr>((name.getValue() + ".dim" + Twine(d)).str());
+        text += (d ? "x" : "") +
+                (ShapedType::isDynamic(size) ? given ? std::to_string(given.getInt()) : "?" : std::to_string(size));
+      }
+    }
+    return text;
+  }
+
+  CommandFacts factsOf(Operation *op) {
+    CommandFacts facts;
+    facts.bytes = bytesOf(op);
     if (auto launch = dyn_cast<cmd::LaunchOp>(op)) {
-      work.what = "@" + launch.getKernel().str();
-      work.shape = llvm::formatv("grid {0}", llvm::make_range(launch.getGrid().begin(), launch.getGrid().end())).str();
+      facts.what = "@" + launch.getKernel().str() +
+                   llvm::formatv(" grid {0}", llvm::make_range(launch.getGrid().begin(), launch.getGrid().end())).str();
+      facts.shapes = shapesOf(launch);
     } else if (auto gemm = dyn_cast<cmd::GemmOp>(op)) {
-      work.what = "gemm";
-      work.shape = llvm::formatv("{0} x {1} x {2}{3}{4}{5}{6}", gemm.getM(), gemm.getN(), gemm.getK(),
+      facts.what = llvm::formatv("gemm {0} x {1} x {2}{3}{4}{5}{6}", gemm.getM(), gemm.getN(), gemm.getK(),
                                  gemm.getBatch() > 1 ? " batch " + std::to_string(gemm.getBatch()) : std::string(),
                                  gemm.getTransposeA() ? " a^T" : "", gemm.getTransposeB() ? " b^T" : "",
                                  gemm.getAccumulate() ? " +=" : "");
-      work.flops = 2.0 * gemm.getM() * gemm.getN() * gemm.getK() * gemm.getBatch();
+      facts.flops = 2.0 * gemm.getM() * gemm.getN() * gemm.getK() * gemm.getBatch();
     } else if (auto gemm = dyn_cast<cmd::GroupedGemmOp>(op)) {
       bool rows = gemm.getKind() == cmd::GroupedKind::rows;
-      work.what = "grouped_gemm";
-      work.shape = llvm::formatv("{0} groups, <= {1} rows, {2} x {3}{4}", gemm.getGroups(), gemm.getMaxRows(),
-                                 rows ? gemm.getK() : gemm.getM(), gemm.getN(), rows ? "" : " weight");
-      work.flops = 2.0 * gemm.getMaxRows() * (rows ? gemm.getK() : gemm.getM()) * gemm.getN();
+      facts.what =
+          llvm::formatv("grouped_gemm {0} groups, <= {1} rows, {2} x {3}{4}", gemm.getGroups(), gemm.getMaxRows(),
+                        rows ? gemm.getK() : gemm.getM(), gemm.getN(), rows ? "" : " weight");
+      facts.flops = 2.0 * gemm.getMaxRows() * (rows ? gemm.getK() : gemm.getM()) * gemm.getN();
     } else if (auto collective = dyn_cast<cmd::CollectiveOp>(op)) {
-      work.what = cmd::stringifyCollectiveKind(collective.getKind()).str();
-      work.shape = "over " + collective.getAxis().str();
+      facts.what = cmd::stringifyCollectiveKind(collective.getKind()).str() + " over " + collective.getAxis().str();
+      facts.choice = "what another rank has or needs";
     } else {
-      work.what = op->getName().stripDialect().str();
+      facts.what = op->getName().stripDialect().str();
+      facts.choice =
+          isa<cmd::CopyOp>(op) ? "braid-plan-memory: two values that could not share a buffer" : "zeros to start from";
+      facts.asked = false;
     }
-    return work;
+    if (auto work = op->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr)) {
+      facts.flops = work.getFlops();
+      facts.bytes = work.getBytes();
+      facts.choice = (work.getOp() + ": " + work.getChoice()).str();
+    }
+    return facts;
+  }
+
+  void count(Block &block, double times) {
+    for (Operation &op : block) {
+      if (auto repeat = dyn_cast<cmd::RepeatOp>(op)) {
+        count(repeat.getBody().front(), times * repeat.getCount());
+        continue;
+      }
+      commands += times;
+      if (isa<cmd::RecordOp, cmd::WaitOp>(op))
+        continue;
+      CommandFacts facts = factsOf(&op);
+      floors += times * facts.floor();
+      flops += times * facts.flops;
+      bytes += times * facts.bytes;
+    }
   }
 
   void list(Block &block, double times, unsigned indent) {
@@ -88,30 +145,43 @@ private:
         list(repeat.getBody().front(), times * repeat.getCount(), indent + 2);
         continue;
       }
-      commands += times;
       if (isa<cmd::RecordOp, cmd::WaitOp>(op))
         continue;
-      Work work = workOf(&op);
-      flops += times * work.flops;
-      bytes += times * work.bytes;
+      CommandFacts facts = factsOf(&op);
       auto name = op.getAttrOfType<StringAttr>("name");
-      std::string text = std::string(indent, ' ') + (name ? name.str() : "");
-      os << llvm::formatv("{0,-46} {1,-52} {2,10} {3,10}\n", text,
-                          work.what + (work.shape.empty() ? "" : " " + work.shape),
-                          work.flops ? shortNumber(work.flops) : "-", shortNumber(work.bytes));
+      std::string text = std::string(indent, ' ') + (name ? name.str() : ""), share, why = facts.shapes;
+      llvm::raw_string_ostream(share) << llvm::format("%.2f %%", floors ? 100 * times * facts.floor() / floors : 0.0);
+      if (!facts.choice.empty())
+        why += (why.empty() ? "" : "; ") + facts.choice;
+      if (auto layers = op.getAttrOfType<DenseI32ArrayAttr>(cmd::kLayersAttr)) {
+        llvm::raw_string_ostream stream(text);
+        stream << " [";
+        llvm::interleave(layers.asArrayRef(), stream, " ");
+        stream << "]";
+      }
+      os << llvm::formatv("{0,-46} {1,-52} {2,10} {3,10} {4,7}  {5}\n", text, facts.what,
+                          facts.flops ? shortNumber(facts.flops) : "-", shortNumber(facts.bytes), share, why);
     }
   }
 
+  SymbolTable symbols;
   llvm::raw_ostream &os;
-  double flops = 0, bytes = 0;
+  double flops = 0, bytes = 0, floors = 0;
   int64_t commands = 0;
 };
 } // namespace
 
 void braid::explain(ModuleOp module, ArrayRef<StageTime> times, llvm::raw_ostream &os) {
   for (auto program : module.getOps<cmd::ProgramOp>()) {
+    os << llvm::formatv(
+        "FLOPs and bytes of one execution are counted from the shapes of the model's ops (braid-count-work). share: "
+        "the "
+        "command's part,\nall iterations together, of the entry's floor, the sum of max(FLOPs, {0} x bytes). [..]: the "
+        "layers it computes, in order.\n\n",
+        flopsPerByte);
+    EntryPage page(module, os);
     for (auto entry : program.getOps<cmd::EntryOp>())
-      EntryPage(os).print(entry);
+      page.print(entry);
     os << "memory per rank\n";
     int64_t total = 0;
     for (auto arena : program.getOps<cmd::ArenaOp>()) {

@@ -158,7 +158,7 @@ Status Program::read() {
     for (const auto *feature : *root->cpu_features())
       featureNames.push_back(feature->str());
   for (const auto *arena : *root->arenas())
-    arenaTable.push_back({arena->name()->str(), arena->bytes(), arena->align()});
+    arenaTable.push_back({arena->name()->str(), arena->bytes(), arena->align(), arena->lower_bound()});
   if (root->mesh()) {
     auto view = [](const auto *axes, std::vector<AxisInfo> &out) {
       if (axes)

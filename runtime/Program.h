@@ -36,6 +36,7 @@ struct ArenaInfo {
   std::string name;
   uint64_t bytes;
   uint32_t align;
+  uint64_t lowerBound = 0; // bytes alive at the worst moment; 0: not known
 };
 
 // The rank with coordinate c on `axis` (size n) holds [c * s / n, (c + 1) * s / n) of dimension `dim` (of one layer).

@@ -223,6 +223,9 @@ static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t ma
         Value rows = linear->getOperand(0);
         return weight ? all / shapeOf(value)[0] * std::min(shapeOf(value)[0], shapeOf(rows)[1]) : all;
       })
+      .Case([&](LinearCrossEntropyOp c) {
+        return c.getSum().use_empty() && (value == c.getX() || value == c.getWeight() || value == c.getSum()) ? 0 : all;
+      })
       // `returned` is the operand itself, `exchange` stands for what ranks need.
       .Case([&](MoeCombineOp c) { return value == c.getReturned() || value == c.getExchange() ? 0 : all; })
       .Default([&](Operation *) { return all; });

@@ -75,54 +75,62 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
   return family(op, context);
 }
 
-/// The launches and library calls that stand between two ops share what CountWork counted for the op they came from:
-/// FLOPs by the sizes of the products where there are library calls, all else by the bytes that each touches. The
-/// shares add up to the whole; a command of a repeat carries the part of one iteration.
-void shareWork(cmd::WorkAttr work, Operation *before, Operation *after, Block &block) {
-  SmallVector<Operation *> made;
-  auto isWork = [](Operation &op) { return isa<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp>(op); };
-  for (Operation *op = before ? before->getNextNode() : &block.front(); op && op != after; op = op->getNextNode()) {
-    if (isWork(*op))
-      made.push_back(op);
-    else if (auto repeat = dyn_cast<RepeatOp>(op))
-      for (Operation &inner : repeat.getBody().front())
-        if (isWork(inner))
-          made.push_back(&inner);
-  }
-  auto times = [&](Operation *op) -> int64_t {
-    return op->getBlock() == &block ? 1 : cast<RepeatOp>(op->getParentOp()).getCount();
-  };
-  auto touched = [&](Operation *op) {
-    int64_t bytes = 0;
+/// A launch or library call that an op became, and how often a run of the op executes it.
+struct Piece {
+  Operation *op;
+  int64_t times;
+};
+
+void collectPieces(Operation *op, Operation *end, int64_t times, SmallVectorImpl<Piece> &pieces) {
+  for (; op && op != end; op = op->getNextNode())
+    if (auto repeat = dyn_cast<RepeatOp>(op))
+      collectPieces(&repeat.getBody().front().front(), nullptr, times * repeat.getCount(), pieces);
+    else if (isa<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp>(op))
+      pieces.push_back({op, times});
+}
+
+/// The launches and library calls from `begin` to `end` share what CountWork counted for the op they came from: FLOPs
+/// by the sizes of the products where there are library calls, all else by the bytes that each touches. The shares add
+/// up to the whole (but for rounding in repeats).
+void shareWork(cmd::WorkAttr work, Operation *begin, Operation *end) {
+  SmallVector<Piece> pieces;
+  collectPieces(begin, end, 1, pieces);
+  auto touched = [](Operation *op) {
+    double bytes = 0;
     for (Value value : llvm::concat<Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())))
       bytes += cmd::tensorBytes(cast<RankedTensorType>(value.getType()));
-    return bytes * times(op);
+    return bytes;
   };
-  bool library = llvm::any_of(made, [](Operation *op) { return !isa<tile::LaunchOp>(op); });
+  bool library = llvm::any_of(pieces, [](const Piece &piece) { return !isa<tile::LaunchOp>(piece.op); });
   // m k, k n and m n elements: the root of their product is m n k (times the root of the number of groups, equal for
   // all).
-  auto volume = [&](Operation *op) {
-    return isa<tile::LaunchOp>(op) ? 0.0
-                                   : double(times(op)) * std::sqrt(double(product(shapeOf(op->getOperand(0)))) *
-                                                                   double(product(shapeOf(op->getOperand(1)))) *
-                                                                   double(product(shapeOf(op->getResult(0)))));
+  auto size = [&](Operation *op) {
+    if (!library)
+      return touched(op);
+    return isa<tile::LaunchOp>(op)
+               ? 0.0
+               : std::sqrt(double(product(shapeOf(op->getOperand(0)))) * double(product(shapeOf(op->getOperand(1)))) *
+                           double(product(shapeOf(op->getResult(0)))));
   };
-  double allBytes = 0, allVolume = 0;
-  for (Operation *op : made) {
-    allBytes += touched(op);
-    allVolume += volume(op);
+  double allSizes = 0, allTouched = 0;
+  for (const Piece &piece : pieces) {
+    allSizes += size(piece.op) * piece.times;
+    allTouched += touched(piece.op) * piece.times;
   }
   int64_t flops = work.getFlops(), bytes = work.getBytes();
-  for (Operation *op : made) {
-    bool last = op == made.back();
-    double part = library ? volume(op) / std::max(allVolume, 1.0) : touched(op) / std::max(allBytes, 1.0);
-    int64_t ownFlops = last ? flops : std::min<int64_t>(flops, std::llround(part * work.getFlops()));
-    int64_t ownBytes =
-        last ? bytes : std::min<int64_t>(bytes, std::llround(touched(op) / std::max(allBytes, 1.0) * work.getBytes()));
-    flops -= ownFlops;
-    bytes -= ownBytes;
-    op->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(op->getContext(), work.getOp(), ownFlops / times(op),
-                                                   ownBytes / times(op), work.getChoice()));
+  auto take = [](int64_t &left, double part, bool last, int64_t whole) {
+    int64_t own = last ? left : std::min<int64_t>(left, std::llround(part * whole));
+    left -= own;
+    return own;
+  };
+  for (const Piece &piece : pieces) {
+    bool last = piece.op == pieces.back().op;
+    double ofSizes = size(piece.op) * piece.times / std::max(allSizes, 1.0);
+    double ofTouched = touched(piece.op) * piece.times / std::max(allTouched, 1.0);
+    int64_t ownFlops = take(flops, ofSizes, last && (!library || ofSizes > 0), work.getFlops());
+    int64_t ownBytes = take(bytes, ofTouched, last, work.getBytes());
+    piece.op->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(piece.op->getContext(), work.getOp(), ownFlops / piece.times,
+                                                         ownBytes / piece.times, work.getChoice()));
   }
 }
 
@@ -134,7 +142,7 @@ LogicalResult outlineBlock(Block &block, OutlineContext &context) {
     if (failed(isRowsOp(unit.front()) ? outlineRows(unit, context) : outlineOne(unit.front(), context)))
       return failure();
     if (work)
-      shareWork(work, before, after, block);
+      shareWork(work, before ? before->getNextNode() : &block.front(), after);
   }
   return success();
 }

@@ -103,3 +103,20 @@ func.func @attention(%q: tensor<1x8x2x8xf32>, %k: tensor<1x8x1x8xf32>, %d: tenso
   %a = braid.attn.append %cache, %x1, %d1 : (tensor<1x64x1x8xf32>, tensor<1x1x1x8xf32>, tensor<1x1xi32>) -> tensor<1x64x1x8xf32>
   return %o, %w, %c, %a : tensor<1x8x2x8xf32>, tensor<1x8x2x8xf32>, tensor<1x1x2x8xf32>, tensor<1x64x1x8xf32>
 }
+
+// -----
+
+// 300 rows of 16 features, 5000 words: 300 * 5000 logits, 6 * 16 + 8 FLOPs each (the product, and two with its gradient). Blocks of
+// rows are a repeat: its commands get the part of one iteration. The forward's sum is not read: it only counts labels.
+// CHECK-LABEL: func.func @loss
+// CHECK: braid.linear_cross_entropy {{.*}}#cmd.work<"linear_cross_entropy", flops = 300, bytes = 1204,
+// CHECK: braid.linear_cross_entropy_grad {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = 156000000, bytes = 679608, "library, a block of rows
+// SHARED-LABEL: func.func @loss
+// SHARED: braid.repeat {{.*}}count = [[N:[0-9]+]]
+// SHARED: tile.gemm {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = {{[1-9][0-9]*}}, bytes = {{[1-9][0-9]*}},
+// SHARED: tile.launch {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = 0, bytes = {{[1-9][0-9]*}},
+func.func @loss(%x: tensor<1x300x16xf32>, %w: tensor<16x5000xf32>, %l: tensor<1x300xi32>, %d: tensor<1xf32>) -> (tensor<1xf32>, tensor<1x300x16xf32>, tensor<16x5000xf32>, tensor<1xf32>) {
+  %sum, %count = braid.linear_cross_entropy %x, %w, %l : (tensor<1x300x16xf32>, tensor<16x5000xf32>, tensor<1x300xi32>) -> (tensor<1xf32>, tensor<1xf32>)
+  %dx, %dw, %s = braid.linear_cross_entropy_grad %x, %w, %l, %d : (tensor<1x300x16xf32>, tensor<16x5000xf32>, tensor<1x300xi32>, tensor<1xf32>) -> (tensor<1x300x16xf32>, tensor<16x5000xf32>, tensor<1xf32>)
+  return %count, %dx, %dw, %s : tensor<1xf32>, tensor<1x300x16xf32>, tensor<16x5000xf32>, tensor<1xf32>
+}

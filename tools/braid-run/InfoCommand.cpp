@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <set>
+
 namespace braid::run {
 
 using namespace braid::runtime;
@@ -15,7 +17,7 @@ namespace {
 
 struct Options {
   std::string program;
-  bool json = false;
+  bool functions = false, kernels = false, all = false, json = false;
 };
 
 uint64_t totalBytes(const Program &program) {
@@ -33,6 +35,9 @@ std::vector<std::string> missingFeatures(const Program &program) {
       missing.push_back(feature);
   return missing;
 }
+
+// Older files do not say; no plan is then known to be smaller.
+uint64_t lowerBound(const ArenaInfo &arena) { return arena.lowerBound ? arena.lowerBound : arena.bytes; }
 
 std::string formatBytes(uint64_t bytes) {
   constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -87,7 +92,7 @@ Json tensorJson(const Program &program, const TensorInfo &tensor) {
 void printJson(const Program &program, uint64_t parameters) {
   Json arenas = Json::array(), streams = Json::array(), tensors = Json::array(), entries = Json::array();
   for (const ArenaInfo &arena : program.arenas())
-    arenas.push_back({{"name", arena.name}, {"bytes", arena.bytes}});
+    arenas.push_back({{"name", arena.name}, {"bytes", arena.bytes}, {"lower_bound", lowerBound(arena)}});
   for (const StreamInfo &stream : program.streams())
     streams.push_back({{"name", stream.name}, {"axis", stream.axis}});
   for (const TensorInfo &tensor : program.tensors())
@@ -99,6 +104,8 @@ void printJson(const Program &program, uint64_t parameters) {
                        {"outputs", tensorListJson(program, entry.outputs)},
                        {"commands", entry.commands},
                        {"executed_commands", summary.commands},
+                       {"flops", summary.flops},
+                       {"bytes", summary.bytes},
                        {"launches", summary.launches},
                        {"kernels", summary.kernels},
                        {"library_calls", summary.libraryCalls},
@@ -160,24 +167,44 @@ void printCounts(std::string_view title, const std::map<std::string, uint64_t> &
     fmt::print("      {:>8} x {}\n", count, name);
 }
 
-void printText(const Program &program, uint64_t parameters) {
-  fmt::print("program      {}\n", program.name());
-  fmt::print("target       {} {}\n", program.target(), fmt::join(program.cpuFeatures(), " "));
-  if (std::vector<std::string> missing = missingFeatures(program); !missing.empty())
-    fmt::print("             cannot run here: this machine lacks {}\n", fmt::join(missing, " "));
-  if (auto dtype = program.metadata("dtype"))
-    fmt::print("dtype        {}\n", *dtype);
-  fmt::print("mesh         {}\n", meshText(program.mesh()));
-  std::vector<std::string> streams;
-  for (const StreamInfo &stream : program.streams())
-    streams.push_back(stream.name);
-  fmt::print("streams      {}\n", fmt::join(streams, ", "));
-  fmt::print("parameters   {}\n", parameters);
-  fmt::print("kernels      {} in {} of code, sha256 {}\n", program.kernels().size(), formatBytes(program.code().size()),
-             program.codeHash());
+// Element types of the parameters: "f32".
+std::string parameterTypes(const Program &program) {
+  std::set<std::string_view> types;
+  for (const TensorInfo &tensor : program.tensors())
+    if (tensor.role == Role::parameter)
+      types.insert(toString(tensor.dtype));
+  return fmt::format("{}", fmt::join(types, ", "));
+}
+
+void printMemory(const Program &program) {
   fmt::print("memory       {} per rank\n", formatBytes(totalBytes(program)));
-  for (const ArenaInfo &arena : program.arenas())
-    fmt::print("  {:<12} {:>12}\n", arena.name, formatBytes(arena.bytes));
+  for (const ArenaInfo &arena : program.arenas()) {
+    uint64_t bound = lowerBound(arena);
+    fmt::print("  {:<12} {:>12}, at least {:>12}", arena.name, formatBytes(arena.bytes), formatBytes(bound));
+    if (bound > 0 && arena.bytes > bound)
+      fmt::print(" (+{:.1f} %)", 100.0 * static_cast<double>(arena.bytes - bound) / static_cast<double>(bound));
+    fmt::print("\n");
+  }
+}
+
+void printFunctionTable(const Program &program) {
+  size_t width = 8;
+  for (const EntryInfo &entry : program.entries())
+    width = std::max(width, entry.name.size());
+  fmt::print("{:<{}}  {:>8} {:>8} {:>8} {:>8} {:>10} {:>10}\n", "functions", width + 1, "commands", "launches",
+             "library", "kernels", "MFLOP", "MB");
+  for (const EntryInfo &entry : program.entries()) {
+    EntrySummary summary = summarize(program, entry);
+    uint64_t calls = 0;
+    for (const auto &[name, count] : summary.libraryCalls)
+      calls += count;
+    fmt::print("  @{:<{}} {:>8} {:>8} {:>8} {:>8} {:>10.2f} {:>10.2f}\n", entry.name, width - 1, summary.commands,
+               summary.launches, calls, summary.kernels.size(), 1e-6 * static_cast<double>(summary.flops),
+               1e-6 * static_cast<double>(summary.bytes));
+  }
+}
+
+void printFunctions(const Program &program) {
   for (const EntryInfo &entry : program.entries()) {
     EntrySummary summary = summarize(program, entry);
     fmt::print("\n@{}\n", entry.name);
@@ -189,8 +216,42 @@ void printText(const Program &program, uint64_t parameters) {
     printCounts("library calls", summary.libraryCalls);
     printCounts("other commands", summary.others);
   }
+}
+
+// Every kernel with its launches per call of a function.
+void printKernels(const Program &program) {
+  std::map<std::string, std::vector<std::string>> uses;
+  for (const EntryInfo &entry : program.entries())
+    for (const auto &[kernel, count] : summarize(program, entry).kernels)
+      uses[kernel].push_back(fmt::format("{} x @{}", count, entry.name));
+  fmt::print("\nkernels\n");
+  for (const std::string &kernel : program.kernels())
+    fmt::print("  {:<60} {}\n", kernel, fmt::join(uses[kernel], ", "));
+}
+
+void printText(const Program &program, uint64_t parameters, const Options &options) {
+  fmt::print("program      {}\n", program.name());
+  fmt::print("target       {} {}\n", program.target(), fmt::join(program.cpuFeatures(), " "));
+  if (std::vector<std::string> missing = missingFeatures(program); !missing.empty())
+    fmt::print("             cannot run here: this machine lacks {}\n", fmt::join(missing, " "));
+  if (auto dtype = program.metadata("dtype"))
+    fmt::print("dtype        {}\n", *dtype);
+  fmt::print("mesh         {}\n", meshText(program.mesh()));
+  std::vector<std::string> streams;
+  for (const StreamInfo &stream : program.streams())
+    streams.push_back(stream.name);
+  fmt::print("streams      {}\n", fmt::join(streams, ", "));
+  fmt::print("parameters   {} {}\n", parameters, parameterTypes(program));
+  fmt::print("kernels      {} in {} of code, sha256 {}\n", program.kernels().size(), formatBytes(program.code().size()),
+             program.codeHash());
+  printMemory(program);
+  printFunctionTable(program);
+  if (options.functions || options.all)
+    printFunctions(program);
+  if (options.kernels || options.all)
+    printKernels(program);
   if (!program.metadata().empty())
-    fmt::print("\nmetadata\n");
+    fmt::print("metadata\n");
   for (const auto &[key, value] : program.metadata()) {
     // Long values (the model's JSON) in one line; --json has them whole.
     std::string text = value.substr(0, 100);
@@ -205,7 +266,7 @@ Status run(const Options &options) {
   if (options.json)
     printJson(*program, parameters);
   else
-    printText(*program, parameters);
+    printText(*program, parameters, options);
   return Status::success();
 }
 
@@ -214,7 +275,15 @@ Status run(const Options &options) {
 Action addInfo(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
-  command.add_flag("--json", options->json, "Print everything as JSON, for programs to read");
+  CLI::Option *functions = command.add_flag("--functions", options->functions,
+                                            "Also list inputs, outputs and executed commands of every function");
+  CLI::Option *kernels =
+      command.add_flag("--kernels", options->kernels, "Also list every kernel and which functions launch it");
+  CLI::Option *all = command.add_flag("--all", options->all, "Also list both");
+  command.add_flag("--json", options->json, "Print everything as JSON, for programs to read")
+      ->excludes(functions)
+      ->excludes(kernels)
+      ->excludes(all);
   return [options] { return run(*options); };
 }
 

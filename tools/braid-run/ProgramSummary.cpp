@@ -29,6 +29,10 @@ void count(const Program &program, const Commands &commands, uint64_t times, Ent
       continue;
     }
     summary.commands += times;
+    if (const schema::Work *work = command->work()) {
+      summary.flops += times * work->flops();
+      summary.bytes += times * work->bytes();
+    }
     switch (command->body_type()) {
     case schema::Body::Launch:
       summary.launches += times;

@@ -10,6 +10,7 @@ namespace braid::run {
 struct EntrySummary {
   uint64_t commands = 0; // executed, repeats multiplied
   uint64_t launches = 0;
+  uint64_t flops = 0, bytes = 0; // what the model's ops must do at least (Program.fbs, Work)
   std::map<std::string, uint64_t> kernels;      // launches of each kernel
   std::map<std::string, uint64_t> libraryCalls; // gemm, grouped_gemm, all_reduce, ...
   std::map<std::string, uint64_t> others;       // copy, fill, record, wait
