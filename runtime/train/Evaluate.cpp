@@ -1,6 +1,5 @@
 #include "runtime/train/Evaluate.h"
 
-#include "runtime/data/PackedRows.h"
 #include "runtime/io/TensorNames.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // tokens before it in its row (runtime/data/PackedRows.h).
 #pragma once
 
-#include "runtime/data/Corpus.h"
+#include "runtime/data/PackedRows.h"
 #include "runtime/train/Rank.h"
 
 namespace braid::runtime {

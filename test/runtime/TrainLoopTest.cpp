@@ -1,6 +1,5 @@
 #include "test/runtime/TrainFixture.h"
 
-#include "runtime/data/PackedRows.h"
 #include "runtime/io/ChromeTrace.h"
 #include "runtime/train/Bigram.h"
 #include "runtime/train/Checkpoint.h"
