@@ -80,6 +80,8 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJ
     spec->train.batch = *job.options.batch;
   if (job.options.seqLen)
     spec->train.seqLen = *job.options.seqLen;
+  if (job.options.accumulationSteps)
+    spec->train.accumulationSteps = *job.options.accumulationSteps;
   std::string message;
   if (job.options.recompute && failed(parseRecompute(*job.options.recompute, spec->schedule, message))) {
     fail("--recompute: " + message);
@@ -163,6 +165,8 @@ bool braid::compile(const CompileJob &job) {
   if (!isModel && (job.options.batch || job.options.seqLen))
     return fail((job.options.batch ? "--batch" : "--seq-len") + Twine(" belongs to a model description, ") + input +
                 " has its shapes already");
+  if (!isModel && job.options.accumulationSteps)
+    return fail("--accumulation-steps belongs to a model description, " + input + " has its entry points already");
   if (!isModel && (job.options.recompute || job.options.activationBudget))
     return fail((job.options.recompute ? "--recompute" : "--activation-budget") +
                 Twine(" belongs to a model description, ") + input + " has its layers already");

@@ -171,7 +171,8 @@ void ModelBuilder::buildInit() {
 void ModelBuilder::buildForward(bool training) {
   int64_t B = spec.train.batch, T = spec.train.seqLen;
   const LayerTable &layers = layersFor({B, T, false});
-  EntryBuilder entry(spec, *module, training ? "train_step" : "eval_step");
+  bool accumulates = training && spec.train.accumulationSteps > 1;
+  EntryBuilder entry(spec, *module, accumulates ? "accumulate_step" : training ? "train_step" : "eval_step");
   OpBuilder &builder = entry.builder;
   SmallVector<Value> all = parameters(entry);
   Value tokens = entry.input("tokens", entry.integers({B, T})), labels = entry.input("labels", entry.integers({B, T}));
@@ -213,6 +214,8 @@ void ModelBuilder::buildForward(bool training) {
   const TrainSpec &t = spec.train;
   SmallVector<NamedAttribute> settings = {number("beta1", t.beta1), number("beta2", t.beta2), number("eps", t.eps),
                                           number("weight_decay", t.weightDecay), number("clip_norm", t.clipNorm)};
+  if (accumulates)
+    settings.push_back(builder.getNamedAttr("accumulate", builder.getUnitAttr()));
   if (spec.schedule.activationBudget)
     settings.push_back(
         builder.getNamedAttr("activation_budget", builder.getI64IntegerAttr(*spec.schedule.activationBudget)));
@@ -270,19 +273,21 @@ DictionaryAttr ModelBuilder::metadata() {
   for (const NamedTensor &t : tensors)
     count += t.elements();
   const TrainSpec &t = spec.train;
-  std::vector<std::pair<StringRef, std::string>> entries = {{"model_name", spec.name},
-                                                            {"model_json", spec.source},
-                                                            {"vocab_size", std::to_string(spec.vocabSize)},
-                                                            {"dtype", spec.dtype},
-                                                            {"batch", std::to_string(t.batch)},
-                                                            {"seq_len", std::to_string(t.seqLen)},
-                                                            {"context_len", std::to_string(spec.contextLen)},
-                                                            {"parameter_count", std::to_string(count)},
-                                                            {"train.learning_rate", numberText(t.learningRate)},
-                                                            {"train.min_learning_rate", numberText(t.minLearningRate)},
-                                                            {"train.warmup_steps", std::to_string(t.warmupSteps)},
-                                                            {"train.steps", std::to_string(t.steps)},
-                                                            {"train.seed", std::to_string(t.seed)}};
+  std::vector<std::pair<StringRef, std::string>> entries = {
+      {"model_name", spec.name},
+      {"model_json", spec.source},
+      {"vocab_size", std::to_string(spec.vocabSize)},
+      {"dtype", spec.dtype},
+      {"batch", std::to_string(t.batch)},
+      {"seq_len", std::to_string(t.seqLen)},
+      {"context_len", std::to_string(spec.contextLen)},
+      {"parameter_count", std::to_string(count)},
+      {"train.learning_rate", numberText(t.learningRate)},
+      {"train.min_learning_rate", numberText(t.minLearningRate)},
+      {"train.warmup_steps", std::to_string(t.warmupSteps)},
+      {"train.steps", std::to_string(t.steps)},
+      {"train.accumulation_steps", std::to_string(t.accumulationSteps)},
+      {"train.seed", std::to_string(t.seed)}};
   if (spec.vocabSize == 256)
     entries.push_back({"tokenizer", "bytes"});
   Builder builder(module->getContext());

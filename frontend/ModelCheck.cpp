@@ -128,6 +128,11 @@ void Checker::train() {
     report("train.min_learning_rate", formatv("{0} exceeds learning_rate {1}; valid: 0 to {1}",
                                               numberText(t.minLearningRate), numberText(t.learningRate))
                                           .str());
+  if (t.gradientDtype == "bf16" && t.accumulationSteps > 1)
+    report("train.gradient_dtype",
+           formatv("bf16 loses what {0} accumulation_steps add up; valid: f32, or accumulation_steps 1",
+                   t.accumulationSteps)
+               .str());
   if (t.gradientDtype == "bf16" && spec.dtype != "bf16")
     report("train.gradient_dtype",
            formatv("\"bf16\" with dtype \"{0}\": only gradients of bf16 weights can be; valid: \"f32\"", spec.dtype)

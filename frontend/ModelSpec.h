@@ -118,6 +118,7 @@ struct InitSpec {
 
 struct TrainSpec {
   int64_t batch = 8, seqLen = 256;
+  int64_t accumulationSteps = 1; ///< batches whose gradients make one update
   double learningRate = 1e-3, minLearningRate = 1e-4;
   int64_t warmupSteps = 100, steps = 1000;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1, clipNorm = 1.0;

@@ -30,6 +30,8 @@ def DifferentiatePass : Pass<"braid-differentiate", "::mlir::ModuleOp"> {
     Before: `func @train_step(params.., tokens, labels) -> (loss_sum, loss_count, aux_loss) attributes {braid.train = {..}}`
     After:  `func @train_step(params.., tokens, labels, moments.., learning_rate, step) -> (loss, aux_loss, grad_norm,
              params (in place), moments (in place), gradients)`.
+    With `accumulate` in braid.train the optimizer is an entry of its own, `@update_step`; this one takes `loss_scale` and `aux_scale`
+    instead of counting labels, and adds its gradients to those it is given.
     Invariant: everything the backward reads is an explicit value; nothing depends on a mesh.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];

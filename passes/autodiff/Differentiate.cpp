@@ -3,6 +3,7 @@
 #include "passes/Passes.h"
 #include "passes/autodiff/BlockGradient.h"
 #include "passes/autodiff/Recompute.h"
+#include "passes/outline/RowsCluster.h"
 #include <map>
 
 using namespace mlir;
@@ -66,8 +67,19 @@ class DifferentiatePass : public braid::impl::DifferentiatePassBase<Differentiat
   }
 
   LogicalResult differentiate(func::FuncOp function);
-  LogicalResult optimize(Entry &entry, DictionaryAttr settings, MutableArrayRef<Parameter> parameters);
+  void accumulate(Entry &entry, ArrayRef<Parameter> parameters);
+  void addUpdate(func::FuncOp step, DictionaryAttr settings, ArrayRef<Parameter> parameters);
+  void optimize(Entry &entry, DictionaryAttr settings, MutableArrayRef<Parameter> parameters);
 };
+
+/// How the outside knows the gradient of a parameter.
+SmallVector<NamedAttribute> gradientAttrs(Entry &entry, const Parameter &parameter, Attribute layers) {
+  SmallVector<NamedAttribute> attributes = {entry.str(attrs::name, "gradient." + parameter.name),
+                                            entry.str(attrs::role, "gradient"), entry.str(attrs::of, parameter.name)};
+  if (layers)
+    attributes.push_back(entry.builder.getNamedAttr(attrs::layers, layers));
+  return attributes;
+}
 
 /// Index of the result with this braid.name, or -1.
 int resultNamed(func::FuncOp function, StringRef name) {
@@ -107,7 +119,16 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   Value sum = forward[sumIndex], count = forward[countIndex], aux = auxIndex >= 0 ? forward[auxIndex] : Value();
 
   // D9: the seed is one over the number of labels of the whole batch; gradients are summed everywhere, never averaged.
-  Value seed = ActivationOp::create(entry.builder, loc, count.getType(), count, "reciprocal");
+  // A step that is one of several before an update does not see the other labels: the host says the scales.
+  bool accumulates = settings.contains("accumulate");
+  Value seed, auxScale;
+  if (accumulates) {
+    seed = entry.argument(count.getType(), {entry.str(attrs::name, "loss_scale"), entry.str(attrs::role, "input")});
+    if (aux)
+      auxScale = entry.argument(aux.getType(), {entry.str(attrs::name, "aux_scale"), entry.str(attrs::role, "input")});
+  } else {
+    seed = ActivationOp::create(entry.builder, loc, count.getType(), count, "reciprocal");
+  }
   GradientState state{getOperation(), symbols, {}, {}};
   if (auto dtype = settings.getAs<StringAttr>("gradient_dtype"))
     state.bf16Gradients = dtype.getValue() == "bf16";
@@ -118,7 +139,7 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   if (aux && activity.isActive(aux)) {
     auto type = cast<RankedTensorType>(aux.getType());
     auto one = DenseElementsAttr::get(type, entry.builder.getFloatAttr(type.getElementType(), 1.0));
-    gradient.add(aux, arith::ConstantOp::create(entry.builder, loc, one));
+    gradient.add(aux, auxScale ? auxScale : arith::ConstantOp::create(entry.builder, loc, one).getResult());
   }
   if (failed(gradient.run()))
     return failure();
@@ -138,17 +159,63 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
         forward[sumIndex] = grad.getSum();
   auto mean = MulOp::create(entry.builder, loc, sum.getType(), forward[sumIndex], seed);
   entry.result(mean, {entry.str(attrs::name, "loss"), entry.str(attrs::role, "output")});
-  for (auto [i, value] : llvm::enumerate(forward))
+  for (auto [i, value] : llvm::enumerate(forward)) {
+    if (static_cast<int>(i) == auxIndex && auxScale)
+      value = MulOp::create(entry.builder, loc, value.getType(), value, auxScale);
     if (static_cast<int>(i) != sumIndex && static_cast<int>(i) != countIndex)
       entry.result(value, function.getResultAttrDict(i).getValue());
-  if (failed(optimize(entry, settings, parameters)))
-    return failure();
+  }
+  if (accumulates)
+    accumulate(entry, parameters);
+  else
+    optimize(entry, settings, parameters);
   entry.finish();
+  if (accumulates)
+    addUpdate(function, settings, parameters);
   return success();
 }
 
-LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
-                                          MutableArrayRef<Parameter> parameters) {
+/// Gradients are added to what earlier steps left, in place, in the order of the steps.
+void DifferentiatePass::accumulate(Entry &entry, ArrayRef<Parameter> parameters) {
+  OpBuilder &builder = entry.builder;
+  for (const Parameter &parameter : parameters) {
+    Attribute layers = entry.function.getArgAttr(parameter.value.getArgNumber(), attrs::layers);
+    SmallVector<NamedAttribute> attributes = gradientAttrs(entry, parameter, layers);
+    Value before = entry.argument(parameter.gradient.getType(), attributes);
+    auto sum =
+        AddOp::create(builder, entry.function.getLoc(), before.getType(), ValueRange{before, parameter.gradient});
+    sum->setAttr(kInPlaceAttr, builder.getUnitAttr());
+    unsigned number = cast<BlockArgument>(before).getArgNumber();
+    attributes.push_back(builder.getNamedAttr(attrs::alias, builder.getI64IntegerAttr(number)));
+    entry.result(sum, attributes);
+  }
+}
+
+/// The entry that follows the last of these steps: clipping and AdamW on the accumulated gradients.
+void DifferentiatePass::addUpdate(func::FuncOp step, DictionaryAttr settings, ArrayRef<Parameter> parameters) {
+  OpBuilder builder(step);
+  builder.setInsertionPointAfter(step);
+  auto loc = NameLoc::get(builder.getStringAttr("update_step"));
+  auto function = func::FuncOp::create(builder, loc, "update_step", builder.getFunctionType({}, {}));
+  function->setAttr(attrs::entry, builder.getUnitAttr());
+  builder.setInsertionPointToEnd(function.addEntryBlock());
+  func::ReturnOp::create(builder, loc);
+  Entry update(function);
+  SmallVector<Parameter> own;
+  for (const Parameter &parameter : parameters) {
+    unsigned i = parameter.value.getArgNumber();
+    Value value = update.argument(parameter.value.getType(), step.getArgAttrDict(i).getValue());
+    own.push_back({cast<BlockArgument>(value), parameter.name, {}});
+  }
+  for (auto [parameter, there] : llvm::zip_equal(own, parameters)) {
+    Attribute layers = step.getArgAttr(there.value.getArgNumber(), attrs::layers);
+    parameter.gradient = update.argument(there.gradient.getType(), gradientAttrs(update, parameter, layers));
+  }
+  optimize(update, settings, own);
+  update.finish();
+}
+
+void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableArrayRef<Parameter> parameters) {
   func::FuncOp function = entry.function;
   OpBuilder &builder = entry.builder;
   Location loc = function.getLoc();
@@ -225,13 +292,9 @@ LogicalResult DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings,
     alias(update.getNewSecond(), moment.second);
     if (moment.master)
       alias(update.getNewMaster(), moment.master);
-    SmallVector<NamedAttribute> attributes = {entry.str(attrs::name, "gradient." + parameter.name),
-                                              entry.str(attrs::role, "gradient"), entry.str(attrs::of, parameter.name)};
-    if (Attribute layers = function.getArgAttr(i, attrs::layers))
-      attributes.push_back(builder.getNamedAttr(attrs::layers, layers));
-    entry.result(parameter.gradient, attributes);
+    if (!isa<BlockArgument>(parameter.gradient))
+      entry.result(parameter.gradient, gradientAttrs(entry, parameter, function.getArgAttr(i, attrs::layers)));
   }
-  return success();
 }
 
 } // namespace

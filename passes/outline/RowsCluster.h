@@ -9,7 +9,12 @@ namespace braid {
 /// Row-wise ops with equal values of this attribute stand next to each other and become one kernel.
 inline constexpr llvm::StringLiteral kClusterAttr = "braid.cluster";
 
-inline bool isRowsOp(mlir::Operation *op) { return mlir::isa<RowsOpInterface, RowsGradOp>(op); }
+/// On braid.add of two values: the sum takes the place of the first one (gradients of several steps). It stands alone.
+inline constexpr llvm::StringLiteral kInPlaceAttr = "braid.in_place";
+
+inline bool isRowsOp(mlir::Operation *op) {
+  return mlir::isa<RowsOpInterface, RowsGradOp>(op) && !op->hasAttr(kInPlaceAttr);
+}
 /// How a row-wise op (or the gradient of one) sees an operand and a result.
 TokenKind rowsOperandKind(mlir::Operation *op, unsigned index);
 TokenKind rowsResultKind(mlir::Operation *op, unsigned index);

@@ -1,4 +1,5 @@
-//===- TrainKernels.cpp - gradient norm, clipping, AdamW ----------------------------------------------------------===//
+//===- TrainKernels.cpp - gradient norm, clipping, AdamW, accumulation
+//----------------------------------------------------------===//
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -39,6 +40,32 @@ LogicalResult clipScale(ClipScaleOp op, OutlineContext &context) {
                           .result("norm", op.getNorm().getType())
                           .result("scale", op.getScale().getType())
                           .scalar("max_norm", op.getMaxNorm().convertToDouble(), element)
+                          .run());
+  return success();
+}
+
+/// sum += part
+LogicalResult accumulate(AddOp op, OutlineContext &context) {
+  constexpr int64_t block = 1024, blocks = 8;
+  Value sum = op.getSources()[0], part = op.getSources()[1];
+  Type element = tensorType(sum).getElementType(), added = tensorType(part).getElementType();
+  int64_t size = product(shapeOf(sum));
+  std::string name = "accumulate_" + typeName(element) + (added != element ? "_" + typeName(added) : "");
+  std::string kernel = context.kernel(name, {"block"}, [&](KernelBuilder &k) {
+    Var before = k.buffer("sum", element, {kDynamic}), x = k.buffer("part", added, {kDynamic});
+    Var after = k.buffer("new_sum", element, {kDynamic}), size = k.index("size");
+    Var start = k.program(0) * (block * blocks);
+    k.loop(start, min(start + block * blocks, size), block, [&](Var i) {
+      Var y = k.load(before, {i}, {block}, {.limit = size}) + cast(k.load(x, {i}, {block}, {.limit = size}), element);
+      k.store(y, after, {i}, {.limit = size});
+    });
+  });
+  Value flatSum = context.view(op, sum, {size}), flatPart = context.view(op, part, {size});
+  context.replace(op, context.launch(op, kernel, {ceilDiv(size, block * blocks)})
+                          .arg("sum", flatSum)
+                          .arg("part", flatPart)
+                          .result("new_sum", flatSum.getType(), "sum")
+                          .index("size", size)
                           .run());
   return success();
 }
@@ -127,6 +154,7 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
 LogicalResult outlineTrain(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](SumSquaresOp squares) { return sumSquares(squares, context); })
+      .Case([&](AddOp add) { return accumulate(add, context); })
       .Case([&](ClipScaleOp clip) { return clipScale(clip, context); })
       .Case([&](AdamwOp step) { return adamw(step, context); });
 }

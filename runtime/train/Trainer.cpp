@@ -9,8 +9,10 @@
 #include "runtime/train/Progress.h"
 #include "runtime/train/Schedule.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double defaultLearningRate = 1e-3;
 constexpr double defaultMinimumShare = 0.1; // of the learning rate
 constexpr double maxLearningRate = 100;     // a step of AdamW moves a weight by about as much
+constexpr uint64_t mostParts = 1 << 16;     // accumulation steps
 
 class Trainer {
 public:
@@ -39,8 +42,11 @@ private:
   Status checkResumed() const;
   Status packRows();
   Status chooseSettings();
+  Status chooseAccumulation();
   Status loop();
   Status step();
+  void fillBatch(uint64_t position);
+  void prepareAccumulation(uint64_t globalBatch);
   Status evaluateHeldout(bool last);
   Status save();
   Json expertCounts() const;
@@ -54,6 +60,12 @@ private:
   BatchBinding batch;
   TensorView learningRateInput, stepInput, lossOutput, gradNormOutput;
   std::optional<TensorView> auxLossOutput, expertCountsOutput;
+  // An update is one run of @train_step, or several of @accumulate_step and one of @update_step.
+  std::optional<EntryId> update;
+  std::optional<TensorView> lossScaleInput, auxScaleInput;
+  uint64_t parts = 1; // runs before an update
+  double auxLoss = 0; // of the last update, as the counts
+  std::vector<int32_t> expertTotals;
   std::optional<Evaluator> evaluator;
 
   std::optional<DirectoryLock> lock; // rank 0, while it may write checkpoints
@@ -77,22 +89,51 @@ private:
 Status Trainer::bind() {
   const Program &program = rank.program();
   BRAID_TRY(checkTokens(program, corpus));
-  BRAID_ASSIGN(const EntryInfo *entry, findEntry(program, "train_step"));
+  bool accumulates = session.entry("accumulate_step").ok();
+  BRAID_ASSIGN(const EntryInfo *entry, findEntry(program, accumulates ? "accumulate_step" : "train_step"));
+  BRAID_ASSIGN(const EntryInfo *updating, findEntry(program, accumulates ? "update_step" : "train_step"));
   BRAID_ASSIGN(batch, BatchBinding::bind(session, *entry));
-  BRAID_ASSIGN(learningRateInput, scalarInput(session, *entry, "learning_rate", DType::f32));
-  BRAID_ASSIGN(stepInput, scalarInput(session, *entry, "step", DType::i32));
+  BRAID_ASSIGN(learningRateInput, scalarInput(session, *updating, "learning_rate", DType::f32));
+  BRAID_ASSIGN(stepInput, scalarInput(session, *updating, "step", DType::i32));
   BRAID_ASSIGN(lossOutput, scalarOutput(session, *entry, "loss", DType::f32));
-  BRAID_ASSIGN(gradNormOutput, scalarOutput(session, *entry, "grad_norm", DType::f32));
+  BRAID_ASSIGN(gradNormOutput, scalarOutput(session, *updating, "grad_norm", DType::f32));
+  if (accumulates) {
+    BRAID_ASSIGN(update, session.entry("update_step"));
+    BRAID_ASSIGN(lossScaleInput, scalarInput(session, *entry, "loss_scale", DType::f32));
+  }
+  BRAID_TRY(chooseAccumulation());
   if (findByLastComponent(program, entry->outputs, "aux_loss")) {
     BRAID_ASSIGN(auxLossOutput, scalarOutput(session, *entry, "aux_loss", DType::f32));
+    if (accumulates) {
+      BRAID_ASSIGN(auxScaleInput, scalarInput(session, *entry, "aux_scale", DType::f32));
+    }
   }
   if (const TensorInfo *counts = findByLastComponent(program, entry->outputs, "expert_counts")) {
     BRAID_TRY(checkTensor(*entry, *counts, DType::i32, 2));
     expertCountsOutput = session.tensor(*counts);
+    expertTotals.resize(expertCountsOutput->as<int32_t>().size());
   }
   if (heldout.size() > 0) {
     BRAID_ASSIGN(evaluator, Evaluator::bind(rank));
   }
+  return Status::success();
+}
+
+// Command line, then the program's metadata.
+Status Trainer::chooseAccumulation() {
+  const Program &program = rank.program();
+  BRAID_ASSIGN(std::optional<double> compiled, metadataNumber(program, "train.accumulation_steps"));
+  if (!update) {
+    if (options.accumulationSteps)
+      return Status::error(
+          "{} updates the parameters after every batch: to add up the gradients of {} batches, compile "
+          "the model with --accumulation-steps={}",
+          program.path(), *options.accumulationSteps, *options.accumulationSteps);
+    return Status::success();
+  }
+  parts = options.accumulationSteps.value_or(static_cast<uint64_t>(std::max(compiled.value_or(1), 1.0)));
+  if (parts < 1 || parts > mostParts)
+    return Status::error("the number of accumulation steps must be 1 to {}, not {}", mostParts, parts);
   return Status::success();
 }
 
@@ -242,7 +283,7 @@ Status Trainer::start() {
 // ---- The loop -------------------------------------------------------------------------------------------------------
 
 Json Trainer::expertCounts() const {
-  std::span<const int32_t> counts = expertCountsOutput->as<int32_t>();
+  std::span<const int32_t> counts = expertTotals;
   size_t experts = static_cast<size_t>(expertCountsOutput->info->shape[1]);
   Json layers = Json::array();
   for (size_t i = 0; experts > 0 && i < counts.size(); i += experts)
@@ -250,19 +291,51 @@ Json Trainer::expertCounts() const {
   return layers;
 }
 
+// This rank's rows of the global batch that begins at a sample.
+void Trainer::fillBatch(uint64_t position) {
+  for (int64_t i = 0; i < batch.batch; ++i) {
+    uint64_t sample = SampleOrder::sample(position, rank.dpCoordinate(), batch.batch, i);
+    rows->fill(corpus, order->row(sample), batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
+  }
+}
+
+// Every label of an update weighs the same, whichever batch it is in, so all are counted before the first batch runs.
+void Trainer::prepareAccumulation(uint64_t globalBatch) {
+  uint64_t labels = 0;
+  for (uint64_t sample = 0; sample < parts * globalBatch; ++sample)
+    labels += rows->labels(order->row(state.dataPosition + sample));
+  lossScaleInput->as<float>()[0] = labels ? static_cast<float>(1.0 / static_cast<double>(labels)) : 0.0f;
+  if (auxScaleInput)
+    auxScaleInput->as<float>()[0] = static_cast<float>(1.0 / static_cast<double>(parts));
+  session.clear(Role::gradient);
+}
+
 Status Trainer::step() {
   uint64_t number = state.step + 1;
   double learningRate = schedule.at(number);
   uint64_t globalBatch = static_cast<uint64_t>(batch.batch * rank.dpSize());
-  for (int64_t i = 0; i < batch.batch; ++i) {
-    uint64_t sample = SampleOrder::sample(state.dataPosition, rank.dpCoordinate(), batch.batch, i);
-    rows->fill(corpus, order->row(sample), batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
-  }
+  if (update)
+    prepareAccumulation(globalBatch);
   learningRateInput.as<float>()[0] = static_cast<float>(learningRate);
   stepInput.as<int32_t>()[0] = static_cast<int32_t>(number);
-  BRAID_TRY(session.run(batch.entry).withContext(fmt::format("step {}", number)));
+  double loss = 0;
+  auxLoss = 0;
+  std::fill(expertTotals.begin(), expertTotals.end(), 0);
+  for (uint64_t part = 0; part < parts; ++part) {
+    fillBatch(state.dataPosition + part * globalBatch);
+    BRAID_TRY(session.run(batch.entry).withContext(fmt::format("step {}", number)));
+    loss += lossOutput.as<float>()[0];
+    if (auxLossOutput)
+      auxLoss += auxLossOutput->as<float>()[0];
+    if (expertCountsOutput)
+      std::transform(expertTotals.begin(), expertTotals.end(), expertCountsOutput->as<int32_t>().begin(),
+                     expertTotals.begin(), std::plus<>());
+  }
+  if (update)
+    BRAID_TRY(session.run(*update).withContext(fmt::format("step {}", number)));
+  globalBatch *= parts;
 
-  double loss = lossOutput.as<float>()[0], gradNorm = gradNormOutput.as<float>()[0];
+  double gradNorm = gradNormOutput.as<float>()[0];
   if (!std::isfinite(loss) || !std::isfinite(gradNorm)) {
     std::string kept =
         result.checkpoint.empty() ? "there is no checkpoint" : "the last checkpoint is " + result.checkpoint;
@@ -284,9 +357,9 @@ Status Trainer::step() {
   progress->update({number, loss, gradNorm, learningRate, static_cast<double>(tokens), seconds});
   if (!metrics)
     return Status::success();
-  Json line = {{"step", number}, {"loss", lossOutput.as<float>()[0]}};
+  Json line = {{"step", number}, {"loss", static_cast<float>(loss)}};
   if (auxLossOutput)
-    line["aux_loss"] = auxLossOutput->as<float>()[0];
+    line["aux_loss"] = static_cast<float>(auxLoss);
   line["grad_norm"] = gradNormOutput.as<float>()[0];
   line["learning_rate"] = learningRate;
   line["tokens"] = tokensSeen;

@@ -17,9 +17,11 @@ struct TrainOptions {
   std::optional<double> learningRate, minLearningRate;
   // Warm-up steps given here must not exceed `steps`.
   std::optional<uint64_t> warmupSteps, seed;
+  // Batches whose gradients make one update; absent: the program's. Only programs with @accumulate_step have a choice.
+  std::optional<uint64_t> accumulationSteps;
 
   std::string checkpointDir; // empty: no checkpoints
-  uint64_t saveEvery = 0;    // 0: only at the end
+  uint64_t saveEvery = 0; // 0: only at the end
   int keep = 3;
   bool resume = false; // from the newest checkpoint, or from the start when there is none
   uint64_t evalEvery = 0;
@@ -34,8 +36,8 @@ struct TrainOptions {
 
 struct TrainResult {
   uint64_t firstStep = 0, lastStep = 0; // completed steps at the begin and the end of this run
-  bool stopped = false;                 // before options.steps
-  double loss = 0;                      // of the last step
+  bool stopped = false; // before options.steps
+  double loss = 0; // of the last step
   double seconds = 0;
   std::string checkpoint; // the last one saved or resumed from; empty: none
   std::optional<EvalResult> heldout;

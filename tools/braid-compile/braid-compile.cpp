@@ -48,6 +48,10 @@ int main(int argc, char **argv) {
   app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");
+  app.add_option("--accumulation-steps", options.accumulationSteps,
+                 "batches whose gradients make one update, instead of train.accumulation_steps")
+      ->check(CLI::Range(1, 1 << 16))
+      ->type_name("N");
   app.add_option("--recompute", options.recompute,
                  "layers whose activations the backward computes again: none, all, or 0,4-7 (default: the model's)")
       ->type_name("LAYERS");

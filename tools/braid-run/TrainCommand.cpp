@@ -110,6 +110,9 @@ Action addTrain(CLI::App &command) {
   addDataOptions(command, options->data);
   positive(command.add_option("--steps", train.steps,
                               "Optimizer steps in total, those before --resume included (default: the model's)"));
+  positive(command.add_option("--accumulation-steps", train.accumulationSteps,
+                              "Batches whose gradients make one step, of a program compiled with --accumulation-steps "
+                              "(default: as compiled)"));
   command.add_option("--lr", train.learningRate, "Peak learning rate, after the warm-up (default: the model's)")
       ->type_name("RATE");
   command.add_option("--min-lr", train.minLearningRate, "Learning rate of the last step, at the end of the cosine")

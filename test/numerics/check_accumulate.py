@@ -1,0 +1,140 @@
+"""Gradients of several batches make one update: the same as one large batch, on one rank and on two, and after a resume.
+
+    python3 check_accumulate.py
+
+The text is so short that windows with few labels are among the batches: every label must weigh the same, whichever batch it is in.
+Experts have no balance loss (it is not a sum over tokens), but a z loss, which is one. Limits: loss and z loss of every step and the
+first gradient norm 2e-6, later ones 2e-4 (AdamW divides rounding noise by itself where a gradient is close to 0), expert counts exact;
+parameters after three updates 1e-4; a resumed run is bit-identical.
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+
+from harness import Report, run, tool
+
+MODEL = {
+    "name": "accumulate",
+    "vocab_size": 256,
+    "d_model": 32,
+    "num_layers": 3,
+    "layer_pattern": "L",
+    "ffn_pattern": "MMD",
+    "context_len": 16,
+    "mixers": {"L": {"kind": "gla", "heads": 2, "head_dim": 8}},
+    "ffns": {
+        "M": {
+            "kind": "moe",
+            "num_experts": 4,
+            "top_k": 2,
+            "expert_hidden": 16,
+            "router": {"balance_loss": 0, "z_loss": 0.01},
+        },
+        "D": {"kind": "dense", "hidden": 32},
+    },
+    "train": {"batch": 8, "seq_len": 32, "steps": 10, "warmup_steps": 1, "learning_rate": 0.001},
+}
+STEPS = 3
+
+
+def compiled(folder, name, *options):
+    source, path = os.path.join(folder, "model.json"), os.path.join(folder, f"{name}.braid")
+    with open(source, "w", encoding="utf-8") as file:
+        json.dump(MODEL, file)
+    run([tool("braid-compile"), source, "-o", path, *options])
+    return path
+
+
+def train(folder, name, program, steps, *options):
+    """-> what each step reported, and the checkpoint's folder."""
+    log, checkpoints = os.path.join(folder, f"{name}.jsonl"), os.path.join(folder, f"{name}.checkpoints")
+    run(
+        [tool("braid-run"), "train", program, "--data", os.path.join(folder, "text.txt"), "--steps", str(steps)]
+        + ["--threads", "1", "--metrics", log, "--checkpoint-dir", checkpoints, *options]
+    )
+    with open(log, encoding="utf-8") as file:
+        return [json.loads(line) for line in file], os.path.join(checkpoints, f"step-{steps:08d}")
+
+
+def tensors(folder):
+    """Logical tensors of a checkpoint, put together from the ranks' pieces."""
+    with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
+        index = json.load(file)
+    out = {}
+    for name, entry in index["tensors"].items():
+        whole = np.full(entry["shape"], np.nan, np.float32)
+        for piece in entry["pieces"]:
+            with open(os.path.join(folder, piece["file"]), "rb") as file:
+                size = int.from_bytes(file.read(8), "little")
+                begin, end = json.loads(file.read(size))[name]["data_offsets"]
+                file.seek(8 + size + begin)
+                part = np.frombuffer(file.read(end - begin), np.float32).reshape(piece["shape"])
+            whole[tuple(slice(b, b + n) for b, n in zip(piece["offset"], piece["shape"]))] = part
+        out[name] = whole
+    return out
+
+
+def check(report, name, large, parts):
+    (large_log, large_checkpoint), (log, checkpoint) = large, parts
+    first = [abs(steps[0]["grad_norm"]) for steps in (log, large_log)]
+    error = abs(first[0] / first[1] - 1)
+    report.line(error <= 2e-6, f"{name}: gradient norm of the first step", f"{error:.2g} (limit 2e-06)")
+    for key, limit in {"loss": 2e-6, "aux_loss": 2e-6, "grad_norm": 2e-4, "expert_counts": 0}.items():
+        a, b = (np.array([step[key] for step in steps], np.float64) for steps in (log, large_log))
+        error = float(np.abs(a - b).max() / np.abs(b).max())
+        report.line(a.shape == b.shape and error <= limit, f"{name}: {key} of {STEPS} steps", f"{error:.2g} (limit {limit:g})")
+    same = [[step[key] for key in ("step", "tokens", "epoch", "learning_rate")] for step in log]
+    report.line(
+        same == [[step[key] for key in ("step", "tokens", "epoch", "learning_rate")] for step in large_log],
+        f"{name}: samples seen and learning rates",
+        f"{same[-1]}",
+    )
+    got, expected = tensors(checkpoint), tensors(large_checkpoint)
+    expected = {n: a for n, a in expected.items() if not n.endswith((".first", ".second"))}
+    report.compare(f"{name}: parameters", got, expected, 1e-4)
+
+
+def main():
+    report = Report("accumulate")
+    folder = report.folder
+    with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
+        file.write(("sphinx of black quartz, judge my vow; " * 10)[: 32 * 9 + 6])  # nine windows of 32 labels, one of 5
+    try:
+        large = train(folder, "large", compiled(folder, "large"), STEPS)
+        four = compiled(folder, "four", "--batch=2", "--accumulation-steps=4")
+        parts = train(folder, "four", four, STEPS)
+        check(report, "4 batches of 2", large, parts)
+        two = train(folder, "two", compiled(folder, "two", "--batch=4", "--accumulation-steps=2"), STEPS)
+        check(report, "2 batches of 4", large, two)
+        one = train(folder, "one", four, STEPS, "--accumulation-steps", "1")
+        ratio = large[0][0]["tokens"] / one[0][0]["tokens"]
+        report.line(ratio > 3, "the number of batches is the run's choice", f"a step of 1 batch sees 1/{ratio:.3g}")
+        ranks = compiled(folder, "ranks", "--batch=4", "--mesh=dp=2,ep=2", "--accumulation-steps=2")
+        check(report, "2 ranks, 2 batches of 4", large, train(folder, "ranks", ranks, STEPS, "--ranks", "2"))
+        try:
+            train(folder, "refused", os.path.join(folder, "large.braid"), STEPS, "--accumulation-steps", "2")
+            message = "no error"
+        except RuntimeError as error:
+            message = str(error).strip().splitlines()[-1]
+        wanted = "updates the parameters after every batch: to add up the gradients of 2 batches, compile the model with --acc"
+        report.line(wanted in message, "a program that updates after every batch says so", message)
+        train(folder, "resumed", four, 1)
+        log, checkpoint = train(folder, "resumed", four, STEPS, "--resume")
+        for file in ("index.json", "model.safetensors", "optimizer.safetensors"):
+            contents = []
+            for where in (checkpoint, parts[1]):
+                with open(os.path.join(where, file), "rb") as stream:
+                    contents.append(stream.read())
+            report.line(contents[0] == contents[1], f"resumed: {file}", f"{len(contents[0])} bytes")
+        losses = [step["loss"] for step in log]
+        report.line(losses == [step["loss"] for step in parts[0]], "resumed: losses", f"{losses}")
+    except RuntimeError as error:
+        report.line(False, "stopped", str(error))
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
