@@ -3,6 +3,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 using namespace braid;
@@ -253,12 +254,18 @@ const Value *Reader::typed(StringRef key, bool (*test)(const Value &), StringRef
 }
 
 void Reader::integer(StringRef key, int64_t &value, int64_t least, int64_t most) {
-  const Value *v = typed(key, [](const Value &v) { return v.kind == Kind::integer; }, "an integer");
+  // 48.0 and 4.8e1 are the integer 48; beyond 2^53 not every integer has such a text.
+  auto isInteger = [](const Value &v) {
+    return v.kind == Kind::integer ||
+           (v.kind == Kind::number && std::abs(v.number) <= 0x1p53 && std::trunc(v.number) == v.number);
+  };
+  const Value *v = typed(key, isInteger, "an integer");
   if (!v)
     return;
-  if (v->integer < least || v->integer > most)
-    return error(key, llvm::formatv("{0} is out of range; valid: {1} to {2}", v->integer, least, most).str());
-  value = v->integer;
+  int64_t integer = v->kind == Kind::integer ? v->integer : static_cast<int64_t>(v->number);
+  if (integer < least || integer > most)
+    return error(key, llvm::formatv("{0} is out of range; valid: {1} to {2}", integer, least, most).str());
+  value = integer;
 }
 
 void Reader::requireInteger(StringRef key, int64_t &value, int64_t least, int64_t most) {

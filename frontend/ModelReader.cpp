@@ -11,7 +11,7 @@ using llvm::StringRef;
 
 // Bounds that keep every product of dimensions within 64 bits; far above any model.
 static constexpr int64_t maxWidth = 1 << 17, maxHidden = 1 << 19, maxHeads = 1 << 12, maxLayers = 1 << 10,
-                         maxExperts = 1 << 12, maxTokens = int64_t(1) << 24, maxAccumulation = 1 << 16;
+                         maxExperts = 1 << 12;
 
 static constexpr StringRef gates[] = {"silu", "sigmoid", "tanh", "relu", "gelu"};
 static constexpr StringRef featureMaps[] = {"identity", "elu1", "relu", "relu2", "silu", "exp", "softmax"};
@@ -221,7 +221,7 @@ static void readLetters(Reader &parent, StringRef key, StringRef example, std::m
 static void readTrain(Reader &r, TrainSpec &train) {
   r.integer("batch", train.batch, 1, maxTokens);
   r.integer("seq_len", train.seqLen, 1, maxTokens);
-  r.integer("accumulation_steps", train.accumulationSteps, 1, maxAccumulation);
+  r.integer("accumulation_steps", train.accumulationSteps, 1, maxAccumulationSteps);
   r.number("learning_rate", train.learningRate, 0.0, 1e3);
   train.minLearningRate = train.learningRate / 10;
   r.number("min_learning_rate", train.minLearningRate, 0.0, 1e3);

@@ -19,6 +19,10 @@
 
 namespace braid {
 
+/// Rows and tokens of a batch, tokens of a row, documents, keys: the same for descriptions and flags.
+inline constexpr int64_t maxTokens = int64_t(1) << 24;
+inline constexpr int64_t maxAccumulationSteps = 1 << 16;
+
 enum class NormKind { rms, layer };
 enum class NormPlacement { pre, post, sandwich };
 enum class LsmKind { bla, retnet, mamba2, gla, deltanet, gated_deltanet };

@@ -18,6 +18,8 @@ namespace {
 
 /// Rows of the score tiles (the V sub-chunk), hence the granularity of chunks.
 constexpr int64_t tileRows = 16;
+/// A chunk's scores are values of one kernel; twice as many no longer fit its stack.
+constexpr int64_t mostRows = 128;
 
 /// Balances 2 C (K + V) flops per token inside a chunk against 4 K V / C words of state traffic: 64 for K, V up to 128.
 /// A scalar decay on wide keys and narrow values affords 128. Never more than the row has, in whole score tiles.
@@ -41,9 +43,10 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
   }
 
   void runOnOperation() override {
-    if (chunkSize < 0 || chunkSize % tileRows != 0) {
-      getOperation().emitError("chunk-size = ") << chunkSize.getValue() << " is not a multiple of " << tileRows
-                                                << " (0 chooses from the class and the dimensions)";
+    if (chunkSize < 0 || chunkSize > mostRows || chunkSize % tileRows != 0) {
+      getOperation().emitError("chunk-size = ")
+          << chunkSize.getValue() << " is not a multiple of " << tileRows << " from " << tileRows << " to " << mostRows
+          << " (0 chooses from the class and the dimensions)";
       return signalPassFailure();
     }
     getOperation().walk([&](Operation *op) {

@@ -188,6 +188,12 @@ Status checkTokens(const Program &program, const Corpus &corpus) {
 }
 
 Status checkMesh(const Program &program) {
+  for (const TensorInfo &tensor : program.tensors())
+    if (tensor.role == Role::parameter && tensor.dtype == DType::f64)
+      return Status::error(ErrorCode::unsupported,
+                           "{}: '{}' is f64 (dtype of the model), but training, evaluation and generation take f32 "
+                           "and bf16 programs; 'braid-run call' takes any",
+                           program.path(), tensor.name);
   if (program.mesh().size("sp").value_or(1) > 1)
     return Status::error(ErrorCode::unsupported,
                          "{}: the mesh has sp = {}; rows split over ranks are not supported here", program.path(),

@@ -118,6 +118,22 @@ TEST(ModelSpec, BlocksAndInitialValues) {
   EXPECT_EQ(spec.cacheRows(1000), 1024); // a ring as long as the context is none
 }
 
+TEST(ModelSpec, IntegersMayBeWrittenAsNumbers) {
+  for (const char *text : {"4.8e1", "48.0", "480e-1"})
+    EXPECT_EQ(parse(edited(R"("d_model": 64)", std::string(R"("d_model": )") + text)).spec.dModel, 48) << text;
+}
+
+TEST(ModelSpec, ValidKeysAreListedOnce) {
+  Parsed parsed = parse(edited(R"("name": "base")", R"("quantisation": 4)"));
+  ASSERT_EQ(parsed.errors.size(), 1u);
+  const std::string &message = parsed.errors.front();
+  for (const char *key : {" layer_pattern,", " ffn_pattern,", " vocab_size,"}) {
+    size_t first = message.find(key);
+    EXPECT_NE(first, std::string::npos) << message;
+    EXPECT_EQ(first, message.rfind(key)) << message;
+  }
+}
+
 TEST(ModelSpec, EveryRuleHasItsSentence) {
   struct Case {
     std::string from, to, message;
@@ -130,6 +146,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("d_model": 64)", R"("d_model": 1.5)", "m.json:3: d_model: 1.5 is not an integer"},
       {R"("d_model": 64)", R"("d_model": 9000000000000000000)",
        "m.json:3: d_model: 9000000000000000000 is out of range; valid: 1 to 131072"},
+      {R"("d_model": 64)", R"("d_model": 4.85e1)", "m.json:3: d_model: 48.5 is not an integer"},
+      {R"("d_model": 64)", R"("d_model": 1e18)", "m.json:3: d_model: 1e+18 is not an integer"},
       {R"("name": "base")", R"("name": 7)", "m.json:3: name: 7 is not a string"},
       {R"("name": "base")", R"("nam": "base")", "m.json:3: nam: unknown key; did you mean name?"},
       {R"("name": "base")", R"("schedule": {"overlap_degree": 2})",

@@ -6,11 +6,12 @@ f32 models run with 2 rows of 50 tokens; routes are compared first. Limits in f3
 errors of single layers add up over the depth), f64: 1e-9, gradients 1e-8.
 """
 
+import os
 import sys
 
 import numpy as np
 
-from harness import Report
+from harness import Report, run, tool
 from check_mixer import perturbed
 from compiled_model import CompiledModel
 from common import PADDING, one_document
@@ -103,6 +104,19 @@ def check_decoding(report, model, weights, rng):
         )
 
 
+def check_refusal(report, model):
+    """Training takes f32 programs, and says so before anything else is wrong."""
+    data = os.path.join(report.folder, "text.txt")
+    with open(data, "w", encoding="utf-8") as file:
+        file.write("text " * 100)
+    try:
+        message = run([tool("braid-run"), "train", model.program.path, "--data", data, "--steps", "1"])
+    except RuntimeError as error:
+        message = str(error).strip().splitlines()[-1]
+    wanted = "is f64 (dtype of the model), but training, evaluation and generation take f32 and bf16"
+    report.line(wanted in message, "braid-run train refuses f64", message)
+
+
 def main(path):
     description = read_description(path)
     if description.get("dtype", "f32") == "f32":
@@ -119,6 +133,7 @@ def main(path):
         check_decoding(report, model, weights, rng)
         if model.dtype == "f64":
             check_differences(report, model, weights, batch, values)
+            check_refusal(report, model)
     except RuntimeError as error:
         report.line(False, "stopped", str(error))
     return report.finish()

@@ -2,7 +2,7 @@
 // RUN: braid-opt %s --braid-decide-chunk-size=chunk-size=32 --split-input-file | FileCheck %s --check-prefix=OVERRIDE
 // RUN: not braid-opt %s --braid-decide-chunk-size=chunk-size=24 --split-input-file 2>&1 | FileCheck %s --check-prefix=WRONG
 
-// WRONG: error: chunk-size = 24 is not a multiple of 16 (0 chooses from the class and the dimensions)
+// WRONG: error: chunk-size = 24 is not a multiple of 16 from 16 to 128 (0 chooses from the class and the dimensions)
 
 // The default: 64 tokens.
 // CHECK-LABEL: func.func @vector_decay

@@ -1,5 +1,6 @@
 //===- braid-compile.cpp - a model description or a module -> a program file --------------------------------------===//
 #include "compiler/Driver.h"
+#include "frontend/ModelSpec.h"
 
 #include <CLI/CLI.hpp>
 
@@ -43,14 +44,14 @@ int main(int argc, char **argv) {
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->type_name("TYPE");
   app.add_option("--batch", options.batch, "rows per training step, instead of train.batch")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(CLI::Range(int64_t(1), maxTokens))
       ->type_name("N");
   app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len")
-      ->check(CLI::Range(1, 1 << 24))
+      ->check(CLI::Range(int64_t(1), maxTokens))
       ->type_name("N");
   app.add_option("--accumulation-steps", options.accumulationSteps,
                  "batches whose gradients make one update, instead of train.accumulation_steps")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(CLI::Range(int64_t(1), maxAccumulationSteps))
       ->type_name("N");
   app.add_option("--recompute", options.recompute,
                  "layers whose activations the backward computes again: none, all, or 0,4-7 (default: the model's)")
