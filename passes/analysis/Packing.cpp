@@ -53,18 +53,22 @@ static int64_t place(ArrayRef<PackedItem> items, ArrayRef<unsigned> order,
   return total;
 }
 
-Packing braid::pack(MutableArrayRef<PackedItem> items, int64_t align) {
-  Packing result;
+int64_t braid::mostAlive(ArrayRef<PackedItem> items, int64_t align) {
   std::map<int64_t, int64_t> changes; // moment -> bytes that begin (positive) or have ended (negative)
   for (const PackedItem &item : items)
     for (Segment segment : item.life) {
       changes[segment.begin] += llvm::alignTo(item.bytes, align);
       changes[segment.end + 1] -= llvm::alignTo(item.bytes, align);
     }
-  int64_t alive = 0;
+  int64_t alive = 0, most = 0;
   for (auto [moment, change] : changes)
-    result.lowerBound = std::max(result.lowerBound, alive += change);
+    most = std::max(most, alive += change);
+  return most;
+}
 
+Packing braid::pack(MutableArrayRef<PackedItem> items, int64_t align) {
+  Packing result;
+  result.lowerBound = mostAlive(items, align);
   llvm::SmallVector<llvm::SmallVector<unsigned>> neighbours(items.size());
   for (unsigned i = 0; i < items.size(); ++i)
     for (unsigned j = 0; j < i; ++j)

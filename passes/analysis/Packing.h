@@ -17,6 +17,9 @@ struct Packing {
   int64_t lowerBound = 0; ///< most bytes alive at one moment
 };
 
+/// Most bytes alive at one moment, each item rounded up to `align`: no placement needs less.
+int64_t mostAlive(llvm::ArrayRef<PackedItem> items, int64_t align = 64);
+
 /// Gives every item an offset (a multiple of `align`) such that items alive at one moment do not overlap. Greedy best
 /// fit in several orders; the smallest result stays.
 Packing pack(llvm::MutableArrayRef<PackedItem> items, int64_t align = 64);

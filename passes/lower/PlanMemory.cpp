@@ -47,6 +47,7 @@ public:
     unsigned buffers = 0;
   };
   llvm::MapVector<StringRef, Arena> arenas; ///< saved, workspace
+  int64_t lowerBound = 0; ///< most bytes of both alive at one moment
   unsigned copies = 0, merged = 0;
   int64_t copiedBytes = 0; ///< per run of the entry
 
@@ -161,6 +162,7 @@ private:
   }
 
   void place() {
+    std::vector<PackedItem> everything;
     for (StringRef arena : {"saved", "workspace"}) {
       std::vector<PackedItem> items;
       std::vector<unsigned> ids;
@@ -169,10 +171,12 @@ private:
           items.push_back({buffer.bytes(), naive ? SmallVector<Segment>{{0, timeline.end()}} : buffers.life(buffer)});
           ids.push_back(id);
         }
+      llvm::append_range(everything, items);
       arenas[arena] = {pack(items), static_cast<unsigned>(items.size())};
       for (auto [item, id] : llvm::zip(items, ids))
         placed[id] = {arena, item.offset - buffers.all()[id].low};
     }
+    lowerBound = mostAlive(everything);
   }
 
   cmd::BufferAttr bufferOf(Value value) const {
@@ -264,12 +268,19 @@ private:
 
     SymbolTable symbols(module);
     llvm::StringMap<Packing> planned;
+    SmallVector<std::pair<std::string, int64_t>> facts;
     for (func::FuncOp entry : entries) {
       if (failed(prepareBuffers(entry, symbols)))
         return failure();
       EntryPlan plan(entry, *tensors, naive);
       if (failed(plan.run()))
         return failure();
+      int64_t bytes = 0;
+      for (auto &[name, arena] : plan.arenas)
+        bytes += arena.packing.bytes;
+      std::string key = "memory." + entry.getSymName().str();
+      facts.push_back({key + ".planned_bytes", bytes});
+      facts.push_back({key + ".lower_bound_bytes", plan.lowerBound});
       for (auto &[name, arena] : plan.arenas) {
         Packing &most = planned[name];
         most.bytes = std::max(most.bytes, arena.packing.bytes);
@@ -286,7 +297,19 @@ private:
       if (func.isPrivate() && !func->hasAttr(tile::kKernelAttr))
         func.erase();
     writeTables(module, *tensors, planned);
+    writeFacts(module, facts);
     return success();
+  }
+
+  /// For those who look at the program file: braid-run info.
+  static void writeFacts(ModuleOp module, ArrayRef<std::pair<std::string, int64_t>> facts) {
+    auto metadata = module->getAttrOfType<DictionaryAttr>(attrs::metadata);
+    if (!metadata)
+      return;
+    NamedAttrList entries(metadata);
+    for (auto &[key, bytes] : facts)
+      entries.set(key, StringAttr::get(module.getContext(), std::to_string(bytes)));
+    module->setAttr(attrs::metadata, entries.getDictionary(module.getContext()));
   }
 
   void writeTables(ModuleOp module, const NamedTensors &tensors, const llvm::StringMap<Packing> &planned) {

@@ -1,5 +1,6 @@
 #include "runtime/cpu/CpuFeatures.h"
 #include "runtime/io/Shape.h"
+#include "runtime/train/Rank.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/braid-run/ProgramSummary.h"
 
@@ -46,6 +47,23 @@ std::string formatBytes(uint64_t bytes) {
   for (; value >= 1024 && unit < 4; ++unit)
     value /= 1024;
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+/// What the compiler noted about the memory of an entry: planned bytes, and those alive at the worst moment.
+struct EntryMemory {
+  uint64_t planned, lowerBound;
+};
+std::optional<EntryMemory> memoryOf(const Program &program, const std::string &entry) {
+  auto read = [&](const char *what) { return metadataNumber(program, fmt::format("memory.{}.{}", entry, what)); };
+  Expected<std::optional<double>> planned = read("planned_bytes"), bound = read("lower_bound_bytes");
+  if (!planned.ok() || !bound.ok() || !*planned || !*bound)
+    return std::nullopt;
+  return EntryMemory{static_cast<uint64_t>(**planned), static_cast<uint64_t>(**bound)};
+}
+
+double percentOver(const EntryMemory &memory) {
+  double bound = static_cast<double>(memory.lowerBound);
+  return bound > 0 ? 100 * (static_cast<double>(memory.planned) / bound - 1) : 0;
 }
 
 std::vector<int64_t> fullShape(const TensorInfo &tensor) {
@@ -110,6 +128,8 @@ void printJson(const Program &program, uint64_t parameters) {
                        {"kernels", summary.kernels},
                        {"library_calls", summary.libraryCalls},
                        {"other_commands", summary.others}});
+    if (std::optional<EntryMemory> memory = memoryOf(program, entry.name))
+      entries.back()["memory"] = {{"planned_bytes", memory->planned}, {"lower_bound_bytes", memory->lowerBound}};
   }
   Json metadata = Json::object();
   for (const auto &[key, value] : program.metadata())
@@ -187,6 +207,15 @@ void printMemory(const Program &program) {
   }
 }
 
+void printActivations(const Program &program) {
+  Expected<std::optional<double>> kept = metadataNumber(program, "activations.kept_bytes"),
+                                  all = metadataNumber(program, "activations.all_bytes"),
+                                  again = metadataNumber(program, "activations.recomputed_percent");
+  if (kept.ok() && all.ok() && again.ok() && *kept && *all && *again)
+    fmt::print("activations  {} of {} per rank kept for the backward, {:.0f}% of the layers' forward computed again\n",
+               formatBytes(static_cast<uint64_t>(**kept)), formatBytes(static_cast<uint64_t>(**all)), **again);
+}
+
 void printFunctionTable(const Program &program) {
   size_t width = 8;
   for (const EntryInfo &entry : program.entries())
@@ -212,6 +241,9 @@ void printFunctions(const Program &program) {
     printTensors(program, "output", entry.outputs);
     fmt::print("    {} commands in the file, {} executed; {} launches\n", entry.commands, summary.commands,
                summary.launches);
+    if (std::optional<EntryMemory> memory = memoryOf(program, entry.name))
+      fmt::print("    {} saved and workspace, at least {} alive at the worst moment ({:.1f}% over)\n",
+                 formatBytes(memory->planned), formatBytes(memory->lowerBound), percentOver(*memory));
     printCounts("kernels", summary.kernels);
     printCounts("library calls", summary.libraryCalls);
     printCounts("other commands", summary.others);
@@ -245,6 +277,7 @@ void printText(const Program &program, uint64_t parameters, const Options &optio
   fmt::print("kernels      {} in {} of code, sha256 {}\n", program.kernels().size(), formatBytes(program.code().size()),
              program.codeHash());
   printMemory(program);
+  printActivations(program);
   printFunctionTable(program);
   if (options.functions || options.all)
     printFunctions(program);
