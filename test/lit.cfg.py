@@ -36,6 +36,7 @@ full = lit_config.params.get("full", "0") == "1"
 gpu = braid_lit.gpu_count()
 features = {
     "compiler": (config.have_compiler, "built without the compiler (BRAID_BUILD_COMPILER=OFF)"),
+    "fuzzer": (config.have_fuzzer, "this compiler has no libFuzzer (package libclang-rt-22-dev)"),
     "mpi": (config.have_mpi and shutil.which("mpirun") is not None, "built without MPI, or no mpirun"),
     "cuda-toolkit": (config.have_cuda, "built without the CUDA toolkit"),
     "nccl": (config.have_nccl and gpu > 0, "built without NCCL, or no GPU in this machine"),

@@ -1,0 +1,135 @@
+"""Runs the libFuzzer targets of braid-fuzz-runtime and braid-fuzz-compiler, a counted number of inputs each.
+
+  run_fuzz.py [--runs=N] [--seed=N] [--work=DIR] [TARGET..]
+
+The programs are looked up on PATH. Seeds are made here: small valid files of every kind. Prints a line per target; exit
+status 1, with the end of the output, when one crashes, takes a minute for one input, or allocates too much. Bounded by
+counts, never by time, and with the same seed the same inputs in a build without coverage of the libraries.
+"""
+import argparse
+import glob
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TRAILER = 32  # of a program file: runtime/schema/ProgramTrailer.h
+TARGETS = {"npy": "runtime", "safetensors": "runtime", "checkpoint-index": "runtime", "program": "runtime",
+           "text": "runtime", "description": "compiler", "module": "compiler"}
+# Modules and descriptions are slower to read.
+SHARE = {"description": 0.25, "module": 0.1}
+LIMITS = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-timeout=60", "-max_len=65536", "-print_final_stats=1"]
+
+MODULE = """func.func @main(%x: tensor<8x16xf32>, %w: tensor<16x16xf32>) -> tensor<8x16xf32> {
+  %y = braid.linear %x, %w : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+  return %y : tensor<8x16xf32>
+}
+"""
+
+
+def npy_seeds():
+    for descr, shape, size in (("<f4", "(2, 3)", 24), ("<i8", "(1,)", 8), ("|u1", "()", 1), ("<f8", "(0, 4)", 0)):
+        header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+        header += " " * (63 - (10 + len(header)) % 64) + "\n"
+        yield b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(range(size))
+
+
+def safetensors_seeds():
+    for header in ({"x": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}},
+                   {"__metadata__": {"format": "pt"}, "a": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]},
+                    "b": {"dtype": "U8", "shape": [16], "data_offsets": [8, 24]}}):
+        text = json.dumps(header).encode()
+        yield struct.pack("<Q", len(text)) + text + bytes(24)
+
+
+def index_seeds():
+    index = {"format": "braid-checkpoint", "version": 2, "program": "p", "tokenizer": "bytes", "step": 3,
+             "data_position": 24, "seed": 1, "seq_len": 16, "corpus_bytes": 100, "corpus_hash": 5, "learning_rate": 0.1,
+             "min_learning_rate": 0.01, "warmup_steps": 2, "model": {"name": "p"},
+             "tensors": {"w": {"role": "parameter", "dtype": "f32", "shape": [4, 2],
+                               "pieces": [{"file": "m", "offset": [0, 0], "shape": [2, 2]},
+                                          {"file": "m", "offset": [2, 0], "shape": [2, 2]}]}},
+             "files": {"m": {"bytes": 99, "hash": "0" * 32}}}
+    yield (json.dumps(index, indent=1) + "\n").encode()
+
+
+def text_seeds():
+    yield b"\x08" + b"the braid of three strands. " * 9
+    yield b"\x01" + b'{"step": 1, "loss": 2}\n{"step": 9}\n{"st'
+
+
+def program_seeds(work):
+    source, program = os.path.join(work, "seed.mlir"), os.path.join(work, "seed.braid")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(MODULE)
+    subprocess.run(["braid-compile", source, "-o", program], check=True)
+    with open(program, "rb") as file:
+        yield file.read()[:-TRAILER]
+
+
+def description_seeds():
+    for path in sorted(glob.glob(os.path.join(ROOT, "models", "*.json"))):
+        with open(path, "rb") as file:
+            yield file.read()
+
+
+def module_seeds():
+    yield MODULE.encode()
+    for path in sorted(glob.glob(os.path.join(ROOT, "test", "dialects", "*.mlir"))):
+        if path.endswith("-invalid.mlir"):
+            continue
+        with open(path, "rb") as file:
+            for part in file.read().split(b"// -----")[:4]:
+                yield part
+
+
+def seeds(target, work):
+    made = {"npy": npy_seeds, "safetensors": safetensors_seeds, "checkpoint-index": index_seeds, "text": text_seeds,
+            "program": lambda: program_seeds(work), "description": description_seeds, "module": module_seeds}
+    corpus = os.path.join(work, target)
+    shutil.rmtree(corpus, ignore_errors=True)
+    os.makedirs(corpus)
+    for i, content in enumerate(made[target]()):
+        with open(os.path.join(corpus, f"seed-{i:03}"), "wb") as file:
+            file.write(content)
+    return corpus
+
+
+def run(target, arguments):
+    corpus = seeds(target, arguments.work)
+    runs = max(1, int(arguments.runs * SHARE.get(target, 1)))
+    command = [f"braid-fuzz-{TARGETS[target]}", f"--target={target}", corpus, f"-runs={runs}", f"-seed={arguments.seed}",
+               f"-artifact_prefix={arguments.work}/{target}-", *LIMITS]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    output = (done.stdout + done.stderr).decode(errors="replace")
+    executed = re.search(r"number_of_executed_units: (\d+)", output)
+    if done.returncode != 0 or not executed:
+        print(f"{target}: exit status {done.returncode}\n{output[-4000:]}")
+        return False
+    peak = re.search(r"peak_rss_mb: *(\d+)", output)
+    coverage = re.findall(r"cov: (\d+)", output)
+    print(f"{target}: {executed.group(1)} inputs, no crash, hang or large allocation "
+          f"(coverage {coverage[-1] if coverage else '?'}, peak memory {peak.group(1) if peak else '?'} MB)", flush=True)
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--work", default="fuzz")
+    parser.add_argument("targets", nargs="*")
+    arguments = parser.parse_args()
+    arguments.targets = arguments.targets or list(TARGETS)
+    unknown = [t for t in arguments.targets if t not in TARGETS]
+    if unknown:
+        parser.error(f"no target {unknown[0]}; there are {', '.join(TARGETS)}")
+    os.makedirs(arguments.work, exist_ok=True)
+    return 0 if all([run(target, arguments) for target in arguments.targets]) else 1
+
+
+sys.exit(main())
