@@ -4,6 +4,7 @@
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
 #include "passes/analysis/Work.h"
+#include "passes/outline/OutlineFamilies.h"
 #include "passes/outline/Units.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -36,6 +37,11 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
       return llvm::formatv("{0} row-wise ops fused (braid-fuse-rows): one pass over the rows", unit.size());
     return "row-wise, alone: no neighbour over the same rows could join";
   }
+  auto rowsOf = [](Value x) { return shapeOf(x)[0] * shapeOf(x)[1]; };
+  if (auto linear = dyn_cast<LinearOp>(op); linear && rowsOf(linear.getX()) <= kFewRows)
+    return "generated: so few rows that the weights stream by once";
+  if (auto linear = dyn_cast<MoeGroupedLinearOp>(op); linear && rowsOf(linear.getX()) <= kFewExpertRows)
+    return "generated: so few rows that the weights of their experts stream by once";
   return llvm::TypeSwitch<Operation *, std::string>(op)
       .Case<LinearOp, LinearGradDataOp, LinearGradWeightOp>([&](auto) -> std::string {
         return isF64(op) ? "generated: the library has no f64" : "library: a dense matrix product";

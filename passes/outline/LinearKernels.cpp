@@ -1,5 +1,6 @@
 //===- LinearKernels.cpp - projections and experts: library GEMMs, and tile kernels where the library has none ----===//
-// f32 and bf16 go to tile.gemm and tile.grouped_gemm. f64 (exact gradient tests) has no library: blocks of tile.dot.
+// A few rows go to FewRows.cpp. f32 and bf16 go to tile.gemm and tile.grouped_gemm. f64 (exact gradient tests) has no
+// library: blocks of tile.dot.
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -170,6 +171,9 @@ Value groupedF64(Operation *op, Value a, Value b, Value offsets, Value c, bool w
 Value grouped(Operation *op, Value a, Value b, Value offsets, Value c, bool weight, bool transposeB, Type type,
               OutlineContext &context) {
   auto tensor = cast<RankedTensorType>(type);
+  if (!c && !weight && !transposeB)
+    if (Value few = fewExpertRows(op, a, b, offsets, tensor, context))
+      return few;
   if (tensor.getElementType().isF64())
     return groupedF64(op, a, b, offsets, c, weight, transposeB, tensor, context);
   context.rewriter.setInsertionPoint(op);
@@ -180,6 +184,8 @@ Value grouped(Operation *op, Value a, Value b, Value offsets, Value c, bool weig
 
 Value matrixProduct(Operation *op, const Product &p, Type type, OutlineContext &context) {
   auto tensor = cast<RankedTensorType>(type);
+  if (Value few = fewRowsProduct(op, p, tensor, context))
+    return few;
   if (tensor.getElementType().isF64())
     return gemmF64(op, p, tensor, context);
   context.rewriter.setInsertionPoint(op);

@@ -32,6 +32,13 @@ struct Product {
 };
 /// The product as a library call (f64: a launch) before `op`.
 mlir::Value matrixProduct(mlir::Operation *op, const Product &p, mlir::Type type, OutlineContext &context);
+/// Up to here products are best computed while their weights stream by; the library's GEMM first packs them.
+inline constexpr int64_t kFewRows = 4, kFewExpertRows = 16;
+/// The product of so few rows (FewRows.cpp); nothing for others.
+mlir::Value fewRowsProduct(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
+/// The same for rows sorted by expert: y[r] = a[r] weights[expert of r].
+mlir::Value fewExpertRows(mlir::Operation *op, mlir::Value a, mlir::Value weights, mlir::Value offsets,
+                          mlir::RankedTensorType type, OutlineContext &context);
 /// Cross entropy of every row of logits [rows, words] with labels [rows]: lse, loss and live (1 for label >= 0).
 llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits, mlir::Value labels,
                                          OutlineContext &context);

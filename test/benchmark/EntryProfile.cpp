@@ -181,7 +181,7 @@ public:
 std::string family(const ExecutedCommand &command) {
   if (command.kind != "launch")
     return command.work;
-  for (const char *prefix : {"lsm_", "attn_", "moe_", "rows_", "short_conv", "embed", "cross_entropy"})
+  for (const char *prefix : {"lsm_", "attn_", "moe_", "rows_", "short_conv", "embed", "cross_entropy", "few_rows"})
     if (command.work.starts_with(prefix))
       return std::string(prefix) + "*";
   for (const char *prefix : {"adamw", "sum_squares", "clip_scale"})

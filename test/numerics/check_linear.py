@@ -47,6 +47,18 @@ def add_linear(program, rng, dtype):
         program.check(f, arrays, references, limits(dtype, ("dx", "dw1", "dw2"))(references))
 
 
+def add_few_rows(program, rng, dtype):
+    """Decoding: products of one to four rows, of widths that no block divides."""
+    for B, T, width, out, transposed in ((1, 1, 64, 256, False), (1, 3, 37, 70, False), (2, 2, 12, 5, False),
+                                         (1, 1, 64, 256, True), (1, 3, 37, 70, True), (2, 2, 12, 5, True)):
+        f = program.function(f"few_rows_{B * T}x{width}x{out}{'_t' if transposed else ''}_{dtype}", dtype)
+        x, w = f.input("x", (B, T, width)), f.input("w", (out, width) if transposed else (width, out))
+        f.output("y", f.op("braid.linear", [x, w], [Type((B, T, out), dtype)], transposed=transposed)[0])
+        a, b = rounded([rng.standard_normal(x.type.shape), rng.standard_normal(w.type.shape)], dtype)
+        references = {"y": a @ (b.T if transposed else b)}
+        program.check(f, {"x": a, "w": b}, references, limits(dtype)(references))
+
+
 def add_embedding(program, rng, dtype):
     f = program.function(f"embed_{dtype}", dtype)
     tokens, table, dy = f.input("tokens", (2, 50), "i32"), f.input("table", (11, 24)), f.input("dy", (2, 50, 24))
@@ -214,6 +226,7 @@ def main():
     program = Program("linear")
     for dtype in ("f32", "f64"):
         add_linear(program, rng, dtype)
+        add_few_rows(program, rng, dtype)
         add_embedding(program, rng, dtype)
         add_conv(program, rng, dtype)
         add_loss(program, rng, dtype)

@@ -217,6 +217,20 @@ def add_rows(program, rng, E, k, M, F, dtype):
         program.check(f, arrays | {"ids": chosen, "documents": documents}, references, limit, f"{f.name} {label}")
 
 
+def add_few_rows(program, rng, dtype):
+    """Decoding: one or two rows for each of a few experts, widths that no block divides."""
+    E, R, M, F = 5, 6, 37, 70
+    f = program.function(f"few_rows_{dtype}", dtype)
+    x, offsets, w = f.input("x", (1, R, M)), f.input("offsets", (E + 1,), "i32"), f.input("w", (E, M, F))
+    f.output("y", f.op("braid.moe.grouped_linear", [x, offsets, w], [Type((1, R, F), dtype)])[0])
+    for label, ends in (("spread", [0, 1, 1, 3, 4, 6]), ("one expert", [0, 0, 0, 0, 6, 6])):
+        arrays = dict(zip("xw", rounded([rng.standard_normal(x.type.shape), rng.standard_normal(w.type.shape)], dtype)))
+        bounds = np.array(ends, np.int32)
+        references = {"y": moe.grouped_linear(arrays["x"], bounds, arrays["w"])[0]}
+        limit = 1e-9 if dtype == "f64" else 3e-6
+        program.check(f, arrays | {"offsets": bounds}, references, limit, f"{f.name} {label}")
+
+
 def add_permute(program, rng):
     f = program.function("permute")
     x, perm, inverse = f.input("x", (1, 30, 16)), f.input("perm", (30,), "i32"), f.input("inverse", (30,), "i32")
@@ -294,6 +308,8 @@ def main():
     add_rows(program, rng, 6, 3, 20, 36, "f32")
     add_rows(program, rng, 8, 2, 16, 24, "f64")
     add_rows(program, rng, 8, 2, 32, 24, "bf16")
+    add_few_rows(program, rng, "f32")
+    add_few_rows(program, rng, "f64")
     add_layer(program, rng)
     return received.finish() | program.finish()
 

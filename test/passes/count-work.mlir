@@ -43,7 +43,7 @@ func.func @rows(%x: tensor<1x8x16xf32>, %h: tensor<1x8x16xf32>, %w: tensor<16xf3
 // Experts that get no row are not read: 2 rows, 8 experts of 16 x 4. Rows of an embedding, not its table.
 // CHECK-LABEL: func.func @sparse
 // CHECK: braid.embed {{.*}}#cmd.work<"embed", flops = 0, bytes = 264,
-// CHECK: braid.moe.grouped_linear {{.*}}#cmd.work<"moe.grouped_linear", flops = 256, bytes = 708, "library: one product per expert, rows known on the device">
+// CHECK: braid.moe.grouped_linear {{.*}}#cmd.work<"moe.grouped_linear", flops = 256, bytes = 708, "generated: so few rows that the weights of their experts stream by once">
 func.func @sparse(%tokens: tensor<1x2xi32>, %table: tensor<1000x16xf32>, %offsets: tensor<9xi32>, %w: tensor<8x16x4xf32>) -> tensor<1x2x4xf32> {
   %x = braid.embed %tokens, %table : (tensor<1x2xi32>, tensor<1000x16xf32>) -> tensor<1x2x16xf32>
   %y = braid.moe.grouped_linear %x offsets(%offsets) weights(%w) : (tensor<1x2x16xf32>, tensor<9xi32>, tensor<8x16x4xf32>) -> tensor<1x2x4xf32>

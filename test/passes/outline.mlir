@@ -89,6 +89,23 @@ func.func @linears(%x: tensor<2x8x16xf32>, %a: tensor<16x32xf32>, %b: tensor<16x
 
 // -----
 
+// One token: weights stream through a kernel; five rows are the library's.
+// CHECK-LABEL: func.func @one_token
+// CHECK: tile.launch @few_rows_k16_n70_f32 grid [1, 2]
+// CHECK: tile.launch @few_rows_t_k16_n70_f32 grid [1, 9]
+// CHECK: tile.launch @few_rows_experts_k16_n70_f32 grid [2, 2]
+// CHECK: tile.gemm
+func.func @one_token(%x: tensor<1x1x16xf32>, %w: tensor<16x70xf32>, %t: tensor<70x16xf32>, %rows: tensor<1x2x16xf32>, %offsets: tensor<5xi32>, %e: tensor<4x16x70xf32>, %y: tensor<1x5x16xf32>)
+    -> (tensor<1x1x70xf32>, tensor<1x1x70xf32>, tensor<1x2x70xf32>, tensor<1x5x70xf32>) {
+  %0 = braid.linear %x, %w : (tensor<1x1x16xf32>, tensor<16x70xf32>) -> tensor<1x1x70xf32>
+  %1 = braid.linear %x, %t {transposed} : (tensor<1x1x16xf32>, tensor<70x16xf32>) -> tensor<1x1x70xf32>
+  %2 = braid.moe.grouped_linear %rows offsets(%offsets) weights(%e) : (tensor<1x2x16xf32>, tensor<5xi32>, tensor<4x16x70xf32>) -> tensor<1x2x70xf32>
+  %3 = braid.linear %y, %w : (tensor<1x5x16xf32>, tensor<16x70xf32>) -> tensor<1x5x70xf32>
+  return %0, %1, %2, %3 : tensor<1x1x70xf32>, tensor<1x1x70xf32>, tensor<1x2x70xf32>, tensor<1x5x70xf32>
+}
+
+// -----
+
 // f64 has no library: a tile kernel.
 // CHECK-LABEL: func.func @exact
 // CHECK: tile.launch @gemm_f64_n32_k16 grid [1, 1]
