@@ -51,8 +51,6 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
                          : "library: one product per expert, rows known on the device";
       })
       .Case<LsmChunkStateOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>(chunked)
-      .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp>(
-          [](auto) { return "library, a block of rows at a time: the logits never lie in memory as a whole"; })
       .Case<LsmStateScanOp, LsmStateScanGradOp>([](auto) { return "the only part in order: one step per chunk"; })
       .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp>(
           [](auto) { return "blocks of rows: the logits of one block exist at a time"; })

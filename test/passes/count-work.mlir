@@ -110,7 +110,7 @@ func.func @attention(%q: tensor<1x8x2x8xf32>, %k: tensor<1x8x1x8xf32>, %d: tenso
 // rows are a repeat: its commands get the part of one iteration. The forward's sum is not read: it only counts labels.
 // CHECK-LABEL: func.func @loss
 // CHECK: braid.linear_cross_entropy {{.*}}#cmd.work<"linear_cross_entropy", flops = 300, bytes = 1204,
-// CHECK: braid.linear_cross_entropy_grad {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = 156000000, bytes = 679608, "library, a block of rows
+// CHECK: braid.linear_cross_entropy_grad {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = 156000000, bytes = 679608, "blocks of rows
 // SHARED-LABEL: func.func @loss
 // SHARED: braid.repeat {{.*}}count = [[N:[0-9]+]]
 // SHARED: tile.gemm {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = {{[1-9][0-9]*}}, bytes = {{[1-9][0-9]*}},

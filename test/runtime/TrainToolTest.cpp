@@ -341,7 +341,7 @@ TEST_F(TrainTool, DescribesPrograms) {
   BigramOptions two;
   two.dp = 2;
   write("two.braid", two);
-  Outcome text = run({"info", "two.braid"});
+  Outcome text = run({"info", "two.braid", "--functions"});
   ASSERT_EQ(text.code, 0) << text.err;
   for (const char *part :
        {"2 ranks; dp=2; experts ep=2", "@train_step", "2 x bigram_adam", "3 x all_reduce", "parameters   66048"})
