@@ -2,7 +2,7 @@
 // it trains (losses finite and falling, two runs equal in every bit), and only then reports times.
 #include "runtime/generate/Generator.h"
 #include "runtime/io/TensorNames.h"
-#include "runtime/train/Corpus.h"
+#include "runtime/data/Corpus.h"
 #include "runtime/train/Random.h"
 #include "runtime/train/Rank.h"
 #include "test/benchmark/EntryProfile.h"

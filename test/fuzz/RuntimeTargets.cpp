@@ -1,13 +1,15 @@
-// What the runtime reads: program files, checkpoint indices, safetensors and NumPy files, text as training data.
+// What the runtime reads: program files, checkpoint indices, safetensors and NumPy files, training data.
 #include "test/fuzz/FuzzTargets.h"
 
 #include "runtime/Program.h"
+#include "runtime/data/PackedRows.h"
+#include "runtime/data/ReadCorpus.h"
 #include "runtime/io/JsonLines.h"
 #include "runtime/io/Npy.h"
 #include "runtime/io/Safetensors.h"
 #include "runtime/train/CheckpointIndex.h"
-#include "runtime/train/Corpus.h"
 
+#include <algorithm>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -74,17 +76,31 @@ void npy(std::span<const uint8_t> bytes) {
     std::abort();
 }
 
-// The first byte is the length of a window, the rest the text; then lines of metrics of a run that is resumed.
-void text(std::span<const uint8_t> bytes) {
-  if (bytes.empty())
+// Three bytes choose the format, the shape of rows and the vocabulary; the rest is the file. Then lines of metrics of a
+// run that is resumed.
+void data(std::span<const uint8_t> bytes) {
+  if (bytes.size() < 3)
     return;
-  int64_t length = 1 + bytes[0] % 32;
-  std::span<const uint8_t> rest = bytes.subspan(1);
-  if (auto order = WindowOrder::create(rest.size(), length, bytes[0])) {
-    std::vector<int32_t> tokens(static_cast<size_t>(length)), labels(tokens);
-    for (uint64_t sample = 0; sample < std::min<uint64_t>(order->windows(), 64); ++sample)
-      if (fillRow(rest, order->begin(sample), tokens, labels) != length)
+  std::span<const uint8_t> rest = bytes.subspan(3);
+  int64_t length = 1 + bytes[1] % 32, documents = 1 + bytes[1] / 64;
+  DataOptions options;
+  options.format = static_cast<DataFormat>(bytes[0] % 5);
+  options.bytes = bytes[2] % 2 == 0;
+  if (bytes[2] % 4 > 1)
+    options.separator = bytes[2] / 4;
+  const std::string paths[] = {fileWith(rest)};
+  if (auto corpus = readCorpus(paths, options.bytes ? 256 : 70000, options)) {
+    if (auto rows = PackedRows::pack(*corpus, length, documents)) {
+      std::vector<int32_t> tokens(static_cast<size_t>(length)), labels(tokens);
+      std::vector<int32_t> starts(static_cast<size_t>(documents) + 1);
+      uint64_t labelled = 0;
+      for (uint64_t row = 0; row < rows->size(); ++row) {
+        rows->fill(*corpus, row, tokens, labels, starts);
+        labelled += static_cast<uint64_t>(std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l >= 0; }));
+      }
+      if (labelled != rows->labels())
         std::abort();
+    }
   }
   (void)dropLinesAfter(fileWith(rest), "step", 3).ok();
 }
@@ -93,7 +109,7 @@ constexpr Target table[] = {{"program", program},
                             {"checkpoint-index", checkpointIndex},
                             {"safetensors", safetensors},
                             {"npy", npy},
-                            {"text", text}};
+                            {"data", data}};
 
 } // namespace
 

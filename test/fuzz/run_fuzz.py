@@ -19,14 +19,14 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TRAILER = 32  # of a program file: runtime/schema/ProgramTrailer.h
 TARGETS = {"npy": "runtime", "safetensors": "runtime", "checkpoint-index": "runtime", "program": "runtime",
-           "text": "runtime", "description": "compiler", "module": "compiler"}
+           "data": "runtime", "description": "compiler", "module": "compiler"}
 # Modules and descriptions are slower to read.
 SHARE = {"description": 0.25, "module": 0.1}
 LIMITS = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-timeout=60", "-max_len=65536", "-print_final_stats=1"]
 
-MODULE = """func.func @main(%x: tensor<8x16xf32>, %w: tensor<16x16xf32>) -> tensor<8x16xf32> {
-  %y = braid.linear %x, %w : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
-  return %y : tensor<8x16xf32>
+MODULE = """func.func @main(%x: tensor<1x8x16xf32>, %w: tensor<16x16xf32>) -> tensor<1x8x16xf32> {
+  %y = braid.linear %x, %w : (tensor<1x8x16xf32>, tensor<16x16xf32>) -> tensor<1x8x16xf32>
+  return %y : tensor<1x8x16xf32>
 }
 """
 
@@ -48,7 +48,7 @@ def safetensors_seeds():
 
 def index_seeds():
     index = {"format": "braid-checkpoint", "version": 2, "program": "p", "tokenizer": "bytes", "step": 3,
-             "data_position": 24, "seed": 1, "seq_len": 16, "corpus_bytes": 100, "corpus_hash": 5, "learning_rate": 0.1,
+             "data_position": 24, "seed": 1, "seq_len": 16, "max_documents": 1, "corpus_tokens": 100, "corpus_documents": 1, "corpus_hash": 5, "learning_rate": 0.1,
              "min_learning_rate": 0.01, "warmup_steps": 2, "model": {"name": "p"},
              "tensors": {"w": {"role": "parameter", "dtype": "f32", "shape": [4, 2],
                                "pieces": [{"file": "m", "offset": [0, 0], "shape": [2, 2]},
@@ -57,9 +57,13 @@ def index_seeds():
     yield (json.dumps(index, indent=1) + "\n").encode()
 
 
-def text_seeds():
-    yield b"\x08" + b"the braid of three strands. " * 9
-    yield b"\x01" + b'{"step": 1, "loss": 2}\n{"step": 9}\n{"st'
+def data_seeds():
+    yield b"\x00\x08\x00" + b"the braid of three strands. " * 9
+    yield b"\x01\x48\x82" + b'{"text": "one"}\n{"text": [1, 2, 3]}\n\n{"text": "t\\u00e9"}\n'
+    yield b"\x02\x04\x03" + struct.pack("<8H", *range(8))
+    yield b"\x03\x04\x01" + struct.pack("<8I", *range(8))
+    yield from (b"\x04\x04\x01" + array for array in npy_seeds())
+    yield b"\x00\x01\x00" + b'{"step": 1, "loss": 2}\n{"step": 9}\n{"st'
 
 
 def program_seeds(work):
@@ -88,7 +92,7 @@ def module_seeds():
 
 
 def seeds(target, work):
-    made = {"npy": npy_seeds, "safetensors": safetensors_seeds, "checkpoint-index": index_seeds, "text": text_seeds,
+    made = {"npy": npy_seeds, "safetensors": safetensors_seeds, "checkpoint-index": index_seeds, "data": data_seeds,
             "program": lambda: program_seeds(work), "description": description_seeds, "module": module_seeds}
     corpus = os.path.join(work, target)
     shutil.rmtree(corpus, ignore_errors=True)
