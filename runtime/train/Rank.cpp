@@ -158,6 +158,16 @@ Expected<std::optional<double>> metadataNumber(const Program &program, std::stri
   return std::optional<double>(value);
 }
 
+Status checkDType(const Program &program) {
+  for (const TensorInfo &tensor : program.tensors())
+    if (tensor.role == Role::parameter && tensor.dtype == DType::f64)
+      return Status::error(ErrorCode::unsupported,
+                           "{}: '{}' is f64 (dtype of the model), but training, evaluation and generation take f32 "
+                           "and bf16 programs; 'braid-run call' takes any",
+                           program.path(), tensor.name);
+  return Status::success();
+}
+
 Expected<int64_t> vocabularyOf(const Program &program) {
   BRAID_ASSIGN(std::optional<double> vocabulary, metadataNumber(program, "vocab_size"));
   if (vocabulary && !(*vocabulary >= 1 && *vocabulary <= INT32_MAX))
@@ -188,12 +198,6 @@ Status checkTokens(const Program &program, const Corpus &corpus) {
 }
 
 Status checkMesh(const Program &program) {
-  for (const TensorInfo &tensor : program.tensors())
-    if (tensor.role == Role::parameter && tensor.dtype == DType::f64)
-      return Status::error(ErrorCode::unsupported,
-                           "{}: '{}' is f64 (dtype of the model), but training, evaluation and generation take f32 "
-                           "and bf16 programs; 'braid-run call' takes any",
-                           program.path(), tensor.name);
   if (program.mesh().size("sp").value_or(1) > 1)
     return Status::error(ErrorCode::unsupported,
                          "{}: the mesh has sp = {}; rows split over ranks are not supported here", program.path(),

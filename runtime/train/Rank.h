@@ -68,6 +68,8 @@ Expected<TensorView> scalarOutput(Session &session, const EntryInfo &entry, std:
 Expected<int64_t> vocabularyOf(const Program &program);
 // True when the program reads bytes, or tokens of which the first 256 can be bytes.
 Expected<bool> readsBytes(const Program &program);
+// Success when the host can feed the program: it knows f32 scalars.
+Status checkDType(const Program &program);
 // Success when the program can read this data and its mesh is one this host feeds.
 Status checkTokens(const Program &program, const Corpus &corpus);
 Status checkMesh(const Program &program);

@@ -47,6 +47,7 @@ private:
   Status step();
   void fillBatch(uint64_t position);
   void prepareAccumulation(uint64_t globalBatch);
+  uint64_t labelsOf(uint64_t position, uint64_t samples) const; // of all ranks
   Status evaluateHeldout(bool last);
   Status save();
   Json expertCounts() const;
@@ -65,6 +66,7 @@ private:
   std::optional<TensorView> lossScaleInput, auxScaleInput;
   uint64_t parts = 1; // runs before an update
   double auxLoss = 0; // of the last update, as the counts
+  double labelShare = 0; // 1 / labels of an update
   std::vector<int32_t> expertTotals;
   std::optional<Evaluator> evaluator;
 
@@ -300,13 +302,17 @@ void Trainer::fillBatch(uint64_t position) {
 }
 
 // Every label of an update weighs the same, whichever batch it is in, so all are counted before the first batch runs.
-void Trainer::prepareAccumulation(uint64_t globalBatch) {
+uint64_t Trainer::labelsOf(uint64_t position, uint64_t samples) const {
   uint64_t labels = 0;
-  for (uint64_t sample = 0; sample < parts * globalBatch; ++sample)
-    labels += rows->labels(order->row(state.dataPosition + sample));
-  lossScaleInput->as<float>()[0] = labels ? static_cast<float>(1.0 / static_cast<double>(labels)) : 0.0f;
-  if (auxScaleInput)
-    auxScaleInput->as<float>()[0] = static_cast<float>(1.0 / static_cast<double>(parts));
+  for (uint64_t sample = 0; sample < samples; ++sample)
+    labels += rows->labels(order->row(position + sample));
+  return labels;
+}
+
+void Trainer::prepareAccumulation(uint64_t globalBatch) {
+  uint64_t labels = labelsOf(state.dataPosition, parts * globalBatch);
+  labelShare = labels ? 1.0 / static_cast<double>(labels) : 0.0;
+  lossScaleInput->as<float>()[0] = static_cast<float>(labelShare);
   session.clear(Role::gradient);
 }
 
@@ -322,7 +328,12 @@ Status Trainer::step() {
   auxLoss = 0;
   std::fill(expertTotals.begin(), expertTotals.end(), 0);
   for (uint64_t part = 0; part < parts; ++part) {
-    fillBatch(state.dataPosition + part * globalBatch);
+    uint64_t position = state.dataPosition + part * globalBatch;
+    fillBatch(position);
+    // Router losses are means over the tokens of a batch, which are its labels.
+    if (auxScaleInput)
+      auxScaleInput->as<float>()[0] =
+          static_cast<float>(static_cast<double>(labelsOf(position, globalBatch)) * labelShare);
     BRAID_TRY(session.run(batch.entry).withContext(fmt::format("step {}", number)));
     loss += lossOutput.as<float>()[0];
     if (auxLossOutput)
@@ -342,9 +353,7 @@ Status Trainer::step() {
     return Status::error("training diverged at step {}: loss {}, gradient norm {} (learning rate {:.3g}); {}", number,
                          loss, gradNorm, learningRate, kept);
   }
-  uint64_t tokens = 0;
-  for (uint64_t sample = 0; sample < globalBatch; ++sample)
-    tokens += rows->labels(order->row(state.dataPosition + sample));
+  uint64_t tokens = labelsOf(state.dataPosition, globalBatch);
   tokensSeen += tokens;
   state.step = number;
   state.dataPosition += globalBatch;

@@ -20,6 +20,7 @@ struct Options {
 
 // The prompt as tokens: bytes of --prompt, or --prompt-tokens.
 Expected<std::vector<int32_t>> promptOf(const Options &options, const Program &program) {
+  BRAID_TRY(checkDType(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
   if (options.prompt) {
     BRAID_ASSIGN(bool bytes, readsBytes(program));

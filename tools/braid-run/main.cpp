@@ -66,6 +66,7 @@ runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, con
     if (!options.format)
       return Status::error("--format={}: valid: text, jsonl, u16, u32, npy", flags.format);
   }
+  BRAID_TRY(checkDType(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
   BRAID_ASSIGN(options.bytes, readsBytes(program));
   return readCorpus(paths, vocabulary, options);
