@@ -62,7 +62,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
   case Phase::sharded:
     // Shapes become local and exchanges explicit before slices exist: a collective is cut like any op, never invented
     // later. No CSE from here to the weave: collectives are not pure, but what feeds them is.
-    pm.addPass(createApplyShardingPass({options.mesh}));
+    pm.addPass(createApplyShardingPass({options.mesh, options.pipeline != "none" && options.overlapDegree > 1}));
     // Functions are rewritten per caller, so the logical ones are left over.
     pm.addPass(createSymbolDCEPass());
     break;

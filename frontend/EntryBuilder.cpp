@@ -92,6 +92,7 @@ struct Step {
   SmallVector<Value> carried; ///< x, router loss
   SmallVector<Value> states; ///< caches (may be none)
   SmallVector<Value> counts; ///< expert counts
+  SmallVector<Value> dropped; ///< of the same layers, where any layer drops
 };
 
 /// Body of a repeat: the parts of one iteration in, the same kinds of values out.
@@ -99,7 +100,8 @@ using Body = function_ref<Step(SmallVector<Value> carried, SmallVector<Value> st
 
 class LayerWalk {
 public:
-  LayerWalk(EntryBuilder &entry, Value documents, bool cached) : entry(entry), documents(documents), cached(cached) {}
+  LayerWalk(EntryBuilder &entry, Value documents, bool cached, bool drops)
+      : entry(entry), documents(documents), cached(cached), drops(drops) {}
 
   Step group(const LayerGroup &group, ArrayRef<Layer> layers, Step in, ValueRange weights);
 
@@ -110,7 +112,7 @@ private:
 
   EntryBuilder &entry;
   Value documents;
-  bool cached;
+  bool cached, drops;
 };
 
 } // namespace
@@ -128,7 +130,7 @@ Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
   func::FuncOp callee = layer.function;
   auto results = func::CallOp::create(entry.builder, entry.loc(callee.getName()), callee, operands).getResults();
 
-  Step out{in.carried, {}, {}};
+  Step out{in.carried, {}, {}, {}};
   out.carried[0] = results[0];
   unsigned next = 1;
   if (layer.routerLoss)
@@ -137,7 +139,9 @@ Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
     if (cached)
       out.states.push_back(results[next]);
   if (layer.numExperts)
-    out.counts.push_back(results[next]);
+    out.counts.push_back(results[next++]);
+  if (layer.numExperts && drops)
+    out.dropped.push_back(layer.drops ? results[next] : entry.zeros(entry.integers({layer.numExperts})));
   return out;
 }
 
@@ -168,7 +172,7 @@ Step LayerWalk::repeat(int64_t count, Step in, ValueRange weights, Body body) {
     SmallVector<Value> yielded(out.carried);
     for (Value v : out.carried)
       types.push_back(v.getType());
-    for (auto *list : {&out.states, &out.counts})
+    for (auto *list : {&out.states, &out.counts, &out.dropped})
       for (Value v : *list) {
         auto type = cast<RankedTensorType>(v.getType());
         Shape shape = {count};
@@ -182,31 +186,33 @@ Step LayerWalk::repeat(int64_t count, Step in, ValueRange weights, Body body) {
                              builder.getI64IntegerAttr(static_cast<int64_t>(in.carried.size())), UnitAttr());
   op.getBody().takeBody(region);
   auto results = op.getResults();
-  size_t c = out.carried.size(), s = out.states.size();
+  size_t c = out.carried.size(), s = out.states.size(), n = out.counts.size();
   return {SmallVector<Value>(results.take_front(c)), SmallVector<Value>(results.slice(c, s)),
-          SmallVector<Value>(results.drop_front(c + s))};
+          SmallVector<Value>(results.slice(c + s, n)), SmallVector<Value>(results.drop_front(c + s + n))};
 }
 
 Step LayerWalk::run(const LayerRun &run, const Layer &layer, Step in, ValueRange weights) {
   if (run.count == 1)
     return call(layer, std::move(in), weights);
-  return repeat(run.count, std::move(in), weights,
-                [&](auto carried, auto states, auto weights) { return call(layer, {carried, states, {}}, weights); });
+  return repeat(run.count, std::move(in), weights, [&](auto carried, auto states, auto weights) {
+    return call(layer, {carried, states, {}, {}}, weights);
+  });
 }
 
 Step LayerWalk::group(const LayerGroup &group, ArrayRef<Layer> layers, Step in, ValueRange weights) {
   auto round = [&](SmallVector<Value> carried, SmallVector<Value> states, SmallVector<Value> weights) {
-    Step all{std::move(carried), {}, {}};
+    Step all{std::move(carried), {}, {}, {}};
     size_t state = 0, weight = 0;
     for (auto [run, layer] : llvm::zip_equal(group.runs, layers)) {
       size_t numStates = cached ? layer.states.size() : 0;
-      Step part{all.carried, SmallVector<Value>(ArrayRef(states).slice(state, numStates)), {}};
+      Step part{all.carried, SmallVector<Value>(ArrayRef(states).slice(state, numStates)), {}, {}};
       part = this->run(run, layer, std::move(part), ArrayRef(weights).slice(weight, layer.weights.size()));
       state += numStates;
       weight += layer.weights.size();
       all.carried = std::move(part.carried);
       llvm::append_range(all.states, part.states);
       llvm::append_range(all.counts, part.counts);
+      llvm::append_range(all.dropped, part.dropped);
     }
     return all;
   };
@@ -216,9 +222,10 @@ Step LayerWalk::group(const LayerGroup &group, ArrayRef<Layer> layers, Step in, 
 }
 
 /// Counts of the runs of a group, each [rounds, count, E] without dimensions of 1, as one table [layers, E].
-static Value joinCounts(EntryBuilder &entry, ArrayRef<Value> counts, int64_t rounds, ArrayRef<int64_t> perRound) {
+static Value joinCounts(EntryBuilder &entry, StringRef name, ArrayRef<Value> counts, int64_t rounds,
+                        ArrayRef<int64_t> perRound) {
   OpBuilder &builder = entry.builder;
-  Location loc = entry.loc("expert_counts");
+  Location loc = entry.loc(name);
   SmallVector<Value> parts;
   int64_t sum = 0, experts = cast<RankedTensorType>(counts[0].getType()).getShape().back();
   for (auto [value, count] : llvm::zip_equal(counts, perRound)) {
@@ -236,8 +243,9 @@ static Value joinCounts(EntryBuilder &entry, ArrayRef<Value> counts, int64_t rou
 void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan, const LayerTable &layers,
                        ValueRange weights, LayerFlow &flow) {
   bool cached = !flow.states.empty();
-  LayerWalk walk(entry, flow.documents, cached);
-  Step step{{flow.x}, {}, {}};
+  bool drops = llvm::any_of(layers, [](auto &group) { return llvm::any_of(group, [](auto &l) { return l.drops; }); });
+  LayerWalk walk(entry, flow.documents, cached, drops);
+  Step step{{flow.x}, {}, {}, {}};
   if (flow.routerLoss)
     step.carried.push_back(flow.routerLoss);
   SmallVector<Value> newStates;
@@ -252,18 +260,15 @@ void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan,
         perRound.push_back(run.count);
     }
     step.states.assign(flow.states.begin() + state, flow.states.begin() + state + numStates);
-    step = walk.group(group, groupLayers, {step.carried, step.states, {}}, weights.slice(weight, numWeights));
+    step = walk.group(group, groupLayers, {step.carried, step.states, {}, {}}, weights.slice(weight, numWeights));
     state += numStates;
     weight += numWeights;
     llvm::append_range(newStates, step.states);
     if (perRound.empty())
       continue;
-    flow.expertCounts.push_back(joinCounts(entry, step.counts, group.rounds, perRound));
-    for (int64_t round = 0; round < group.rounds; ++round)
-      for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
-        if (layer.numExperts)
-          for (int64_t i = 0; i < run.count; ++i)
-            flow.expertLayers.push_back(run.layers[round * run.count + i]);
+    flow.expertCounts.push_back(joinCounts(entry, "expert_counts", step.counts, group.rounds, perRound));
+    if (drops)
+      flow.expertDropped.push_back(joinCounts(entry, "expert_dropped", step.dropped, group.rounds, perRound));
   }
   flow.x = step.carried[0];
   if (flow.routerLoss)

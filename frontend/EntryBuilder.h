@@ -51,7 +51,7 @@ struct LayerFlow {
   llvm::SmallVector<mlir::Value>
       states; ///< caches, stacked, in plan order; none: states are zeros and their results unused
   llvm::SmallVector<mlir::Value> expertCounts; ///< per group with experts: [layers, E]
-  std::vector<int32_t> expertLayers; ///< absolute indices of their rows
+  llvm::SmallVector<mlir::Value> expertDropped; ///< the same where any layer has a capacity
 };
 
 /// Calls all layers: groups and runs as braid.repeat over stacked weights. `weights` in plan order.

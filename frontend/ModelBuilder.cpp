@@ -168,6 +168,18 @@ void ModelBuilder::buildInit() {
   entry.finish();
 }
 
+/// Tables [layers, E] of groups as one.
+static Value joinLayers(EntryBuilder &entry, StringRef name, ArrayRef<Value> tables) {
+  if (tables.size() == 1)
+    return tables.front();
+  int64_t rows = 0;
+  for (Value table : tables)
+    rows += cast<RankedTensorType>(table.getType()).getDimSize(0);
+  int64_t experts = cast<RankedTensorType>(tables.front().getType()).getDimSize(1);
+  return ConcatOp::create(entry.builder, entry.loc(name), entry.integers({rows, experts}), tables,
+                          entry.builder.getI64IntegerAttr(0));
+}
+
 void ModelBuilder::buildForward(bool training) {
   int64_t B = spec.train.batch, T = spec.train.seqLen;
   const LayerTable &layers = layersFor({B, T, false});
@@ -197,15 +209,13 @@ void ModelBuilder::buildForward(bool training) {
     entry.output("aux_loss", routerLoss
                                  ? SumOp::create(builder, entry.loc("aux_loss"), one, flow.routerLoss).getResult()
                                  : entry.zeros(entry.wide({1})));
-    if (!flow.expertCounts.empty()) {
-      Value counts = flow.expertCounts.front();
-      auto rows = static_cast<int64_t>(flow.expertLayers.size());
-      int64_t experts = cast<RankedTensorType>(counts.getType()).getDimSize(1);
-      if (flow.expertCounts.size() > 1)
-        counts = ConcatOp::create(builder, entry.loc("expert_counts"), entry.integers({rows, experts}),
-                                  flow.expertCounts, builder.getI64IntegerAttr(0));
-      entry.output("expert_counts", counts); // [layers, E], one tensor
-    }
+    if (!flow.expertCounts.empty())
+      entry.output("expert_counts", joinLayers(entry, "expert_counts", flow.expertCounts));
+  }
+  if (!flow.expertDropped.empty()) {
+    if (!training) // evaluation says what it dropped, and of how much
+      entry.output("expert_counts", joinLayers(entry, "expert_counts", flow.expertCounts));
+    entry.output("expert_dropped", joinLayers(entry, "expert_dropped", flow.expertDropped));
   }
   func::FuncOp function = entry.finish();
   if (!training)

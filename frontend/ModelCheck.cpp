@@ -83,6 +83,15 @@ void Checker::ffn(const std::string &path, const MoeSpec &moe) {
     report(path + ".router.normalize",
            "true with top_k 1 makes every weight 1, so the router never learns; valid: false, or a "
            "balance_loss or z_loss above 0");
+  if (moe.capacityFactor && moe.paddedSlots) {
+    int64_t slots = expertCapacity(moe, spec.train.seqLen), rows = INT32_MAX / spec.train.batch / moe.numExperts;
+    if (slots > rows)
+      report(path + ".padded_slots",
+             formatv("{0} slots of {1} experts in {2} rows of the batch exceed {3} expert rows; valid: a smaller "
+                     "capacity_factor {4} or batch",
+                     slots, moe.numExperts, spec.train.batch, INT32_MAX, numberText(*moe.capacityFactor))
+                 .str());
+  }
   int64_t slots = INT32_MAX / moe.topK;
   if (spec.train.batch * spec.train.seqLen > slots)
     report("train.batch", formatv("{0} times seq_len {1} times top_k {2} exceeds {3} rows; valid: at most {4}",

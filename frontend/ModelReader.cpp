@@ -159,6 +159,22 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
   llvm_unreachable("kind is in the list");
 }
 
+/// capacity_factor, and what it gives a meaning to.
+static void readCapacity(Reader &r, MoeSpec &spec) {
+  if (r.has("capacity_factor")) {
+    double factor = 1.0;
+    r.number("capacity_factor", factor, 0.0, 1e6, /*leastAllowed=*/false);
+    spec.capacityFactor = factor;
+  }
+  r.choice("capacity_rule", spec.capacityRule, {"megatron", "switch", "megablocks", "tutel"});
+  r.choice("drop_policy", spec.dropPolicy, {"token", "slot", "score", "bpr"});
+  r.boolean("padded_slots", spec.paddedSlots);
+  r.take("capacity_factor");
+  for (StringRef key : {"capacity_rule", "drop_policy", "padded_slots"})
+    if (!spec.capacityFactor && r.has(key))
+      r.error(key, "changes nothing without capacity_factor; valid: together with a capacity_factor above 0");
+}
+
 static std::optional<FfnSpec> readFfn(const Value &object, const std::string &path, Errors &errors,
                                       const ModelSpec &model) {
   Reader r(object, path, errors);
@@ -189,6 +205,7 @@ static std::optional<FfnSpec> readFfn(const Value &object, const std::string &pa
     s.number("balance_loss", spec.router.balanceLoss, 0.0, 1e3);
     s.number("z_loss", spec.router.zLoss, 0.0, 1e3);
   }
+  readCapacity(r, spec);
   spec.residual = readResidual(r, errors, model);
   return spec;
 }

@@ -100,8 +100,15 @@ struct MoeSpec {
   int64_t numExperts = 0, topK = 0, expertHidden = 0, sharedHidden = 0; ///< shared_hidden 0: no shared expert
   std::string activation = "swiglu";
   RouterSpec router;
+  std::optional<double> capacityFactor; ///< none: dropless
+  std::string capacityRule = "megatron"; ///< megatron, switch, megablocks, tutel
+  std::string dropPolicy = "token"; ///< token, slot, score, bpr
+  bool paddedSlots = false; ///< every expert gets all its slots as rows
   std::optional<ResidualScale> residual;
 };
+
+/// Slots of an expert for each row of `tokens` tokens; capacity_factor is set.
+int64_t expertCapacity(const MoeSpec &spec, int64_t tokens);
 
 using FfnSpec = std::variant<DenseSpec, MoeSpec>;
 

@@ -35,6 +35,23 @@ int64_t ModelSpec::cacheRows(int64_t window) const {
   return std::min(contextLen, window + (buckets.empty() ? 1 : buckets.back()) - 1);
 }
 
+// moe-family 3.1. Rounding is part of the model: the rules differ for small numbers.
+int64_t braid::expertCapacity(const MoeSpec &spec, int64_t tokens) {
+  double factor = *spec.capacityFactor, all = static_cast<double>(tokens),
+         experts = static_cast<double>(spec.numExperts);
+  double chosen = static_cast<double>(tokens * spec.topK), slots = 0;
+  if (spec.capacityRule == "megatron")
+    slots = std::ceil(factor * chosen / experts);
+  else if (spec.capacityRule == "switch")
+    slots = std::floor(factor * all / experts);
+  else if (spec.capacityRule == "megablocks")
+    slots = std::floor(factor * chosen / experts);
+  else
+    slots = static_cast<double>(spec.topK) * std::floor(factor * std::ceil(all / experts));
+  // More than one slot for every token is never used.
+  return static_cast<int64_t>(std::clamp(slots, 1.0, all));
+}
+
 // Defaults follow the public implementations of each instance.
 static std::vector<LsmTraits> makeInstances() {
   auto lsm = [](LsmKind kind, std::optional<ConvSpec> conv, std::optional<std::string> gate) {

@@ -49,7 +49,8 @@ def ApplyShardingPass : Pass<"braid-apply-sharding", "::mlir::ModuleOp"> {
     %rows = moe.permute %recv, ..`.
     Invariant: every shape is local; a value is sharded or replicated; every cross-rank dependence is a braid.comm op.
   }];
-  let options = [Option<"meshText", "mesh", "std::string", "\"\"", "axes and sizes, e.g. dp=2,ep=2">];
+  let options = [Option<"meshText", "mesh", "std::string", "\"\"", "axes and sizes, e.g. dp=2,ep=2">,
+                 Option<"sliced", "sliced", "bool", "false", "tokens will be sliced: no bound of expert rows by capacity">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];
 }
 

@@ -1,6 +1,6 @@
 //===- MoeOps.td - routing, plans, rows, experts (moe-family.md) -------------------------------------------------===//
 //
-//   logits --route--> ids, documents --plan--> perm, inverse, counts, offsets
+//   logits --route--> ids, documents [--drop--> ids] --plan--> perm, inverse, counts, offsets
 //   x --dispatch(perm)--> rows --grouped_linear(offsets)--> rows --combine(weights, inverse)--> y
 //
 // N = B T tokens, assignment a = n top_k + j. Rows are sorted by (expert, token, slot). From `sharded` on the plan has one
@@ -37,6 +37,22 @@ def Braid_MoeRouterLossOp : Braid_RowsOp<"moe.router_loss"> {
                    F64Attr:$balance, F64Attr:$z);
 }
 
+def Braid_MoeDropOp : Braid_Op<"moe.drop", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface, ["carryOf"]>]> {
+  let hasVerifier = 1;
+  let summary = "what the capacity of the experts leaves of the chosen ones (moe-family 3)";
+  let description = [{
+    ids [B, T, k] i32, documents [B, T] -> kept [B, T, k]: the id, or -1 where the assignment is dropped or the token is
+    padding. Each row of the batch gives each of E experts `capacity` slots; who gets them is an order of the row's
+    assignments (n, j):  "token"  n, j;  "slot"  j, n;  "score"  -w, n, j;  "bpr"  j, -max_j w, n (batch prioritised).
+    `weights` [B, T, k] only where the order reads them. load [E] i32 counts assignments before dropping, dropped [E] those
+    without a slot; padding is in neither. taken [B, E] i32 are the slots in use when these tokens begin (token slices:
+    order "token" only), new_taken those in use behind them.
+  }];
+  let arguments = (ins AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$weights, AnyRankedTensor:$documents, AnyRankedTensor:$taken,
+                   I64Attr:$capacity, StrAttr:$policy);
+  let results = (outs AnyRankedTensor:$kept, AnyRankedTensor:$load, AnyRankedTensor:$dropped, AnyRankedTensor:$new_taken);
+  let assemblyFormat = "$ids (`weights` `(` $weights^ `)`)? `documents` `(` $documents `)` `taken` `(` $taken `)` attr-dict `:` functional-type(operands, results)";
+}
 def Braid_MoePlanOp : Braid_MoeOp<"plan"> {
   let summary = "integers only: where every assignment's row stands";
   let description = [{
@@ -46,9 +62,13 @@ def Braid_MoePlanOp : Braid_MoeOp<"plan"> {
     counts rows beyond a block (they get inverse -1).
     `exchange` [1] i32 stands for what the exchange between ranks will need; dispatch and combine hand it on, and ApplySharding
     refines it (send and receive counts, the order of received rows). Without ranks nobody reads it: it may hold anything.
+    An id of -1 (dropped) has no row and is not counted. `expert_rows`: every expert has that many rows, filled from the
+    front and empty behind (R = E expert_rows, peer_rows = E / peers expert_rows, offsets[e] = e expert_rows), so that the
+    sizes of groups are known before anything runs; assignments beyond them are counted in `overflow`.
   }];
   let arguments = (ins AnyRankedTensor:$ids, AnyRankedTensor:$documents, I64Attr:$num_experts,
-                   DefaultValuedAttr<I64Attr, "1">:$peers, DefaultValuedAttr<I64Attr, "0">:$peer_rows);
+                   DefaultValuedAttr<I64Attr, "1">:$peers, DefaultValuedAttr<I64Attr, "0">:$peer_rows,
+                   OptionalAttr<I64Attr>:$expert_rows);
   let results = (outs AnyRankedTensor:$perm, AnyRankedTensor:$inverse, AnyRankedTensor:$counts, AnyRankedTensor:$offsets,
                  AnyRankedTensor:$overflow, AnyRankedTensor:$exchange);
 }

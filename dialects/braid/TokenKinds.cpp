@@ -107,6 +107,10 @@ TOKEN_KINDS(AttnCausalGradOp, token, token)
 
 // What a plan says of its rows is cut with them: perm, offsets and exchange are `rows`; counts are sums over tokens.
 TOKEN_KINDS(MoePlanOp, token, (i == 1 ? token : i == 2 || i == 4 ? piece : rows))
+TOKEN_KINDS(MoeDropOp, (getOperand(i) == getTaken() ? carried : token), (i == 0 ? token : i == 3 ? carried : piece))
+int MoeDropOp::carryOf(unsigned result) {
+  return result == 3 ? static_cast<int>(getTakenMutable().getOperandNumber()) : -1;
+}
 TOKEN_KINDS(MoePlanReceivedOp, rows, rows)
 TOKEN_KINDS(MoeDispatchOp, (getOperand(i) == getX() || getOperand(i) == getInverse() ? token : rows), rows)
 TOKEN_KINDS(MoePermuteOp, rows, rows)

@@ -94,6 +94,28 @@ static LogicalResult hasEntries(Operation *op, Named a, int64_t wanted, StringRe
   return op->emitOpError() << a.name << " has " << a.dim(0) << " entries but " << why << " needs " << wanted;
 }
 
+LogicalResult MoeDropOp::verify() {
+  Named ids{"ids", getIds()}, taken{"taken", getTaken()}, load{"load", getLoad()};
+  CHECK(hasRank(*this, ids, 3));
+  CHECK(isInteger(*this, ids));
+  CHECK(isDocuments(*this, {"documents", getDocuments()}, ids));
+  CHECK(hasRank(*this, taken, 2));
+  CHECK(isInteger(*this, taken));
+  CHECK(sameDim(*this, "batch", taken, 0, ids, 0));
+  CHECK(isAtLeast(*this, "capacity", getCapacity(), 1));
+  CHECK(isOneOf(*this, "policy", getPolicy(), {"token", "slot", "score", "bpr"}));
+  bool weighted = getPolicy() == "score" || getPolicy() == "bpr";
+  if (weighted != static_cast<bool>(getWeights()))
+    return emitOpError() << "policy \"" << getPolicy() << "\" " << (weighted ? "needs" : "reads no") << " weights";
+  if (weighted) {
+    CHECK(isFloat(*this, {"weights", getWeights()}));
+    CHECK(sameShape(*this, {"weights", getWeights()}, ids));
+  }
+  CHECK(sameType(*this, {"kept", getKept()}, ids));
+  CHECK(hasEntries(*this, load, taken.dim(1), "taken"));
+  CHECK(hasEntries(*this, {"dropped", getDropped()}, taken.dim(1), "taken"));
+  return sameType(*this, {"new_taken", getNewTaken()}, taken);
+}
 LogicalResult MoePlanOp::verify() {
   Named ids{"ids", getIds()};
   CHECK(hasRank(*this, ids, 3));
@@ -106,8 +128,18 @@ LogicalResult MoePlanOp::verify() {
   CHECK(isAtLeast(*this, "peer_rows", peerRows, peers > 1 ? 1 : 0));
   if (experts % peers)
     return emitOpError() << peers << " peers do not divide " << experts << " experts";
-  CHECK(hasEntries(*this, {"perm", getPerm()}, peers > 1 ? peers * peerRows : ids.type().getNumElements(),
-                   peers > 1 ? "peers * peer_rows" : "every assignment"));
+  if (std::optional<int64_t> rows = getExpertRows()) {
+    CHECK(isAtLeast(*this, "expert_rows", *rows, 1));
+    if (*rows > INT32_MAX / experts)
+      return emitOpError() << *rows << " rows of each of " << experts << " experts exceed " << INT32_MAX << " rows";
+    if (peers > 1 && peerRows != experts / peers * *rows)
+      return emitOpError() << "peer_rows is " << peerRows << " but " << experts / peers << " experts of " << *rows
+                           << " rows need " << experts / peers * *rows;
+    CHECK(hasEntries(*this, {"perm", getPerm()}, experts * *rows, "experts * expert_rows"));
+  } else {
+    CHECK(hasEntries(*this, {"perm", getPerm()}, peers > 1 ? peers * peerRows : ids.type().getNumElements(),
+                     peers > 1 ? "peers * peer_rows" : "every assignment"));
+  }
   CHECK(hasEntries(*this, {"counts", getCounts()}, experts, "num_experts"));
   CHECK(hasEntries(*this, {"offsets", getOffsets()}, experts + 1, "num_experts + 1"));
   CHECK(hasEntries(*this, {"overflow", getOverflow()}, 1, "the plan"));

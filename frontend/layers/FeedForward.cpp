@@ -1,6 +1,6 @@
 //===- FeedForward.cpp - dense feed-forward and mixture of experts ------------------------------------------------===//
-// Dense: act(x w1) [* x w3] w2. Experts: f32 router, top-k, dropless rows sorted by expert, grouped linears, weighted
-// sum.
+// Dense: act(x w1) [* x w3] w2. Experts: f32 router, top-k, [capacity], rows sorted by expert, grouped linears,
+// weighted sum. Capacity belongs to training and evaluation: generation routes token by token and drops nothing.
 #include "frontend/layers/LayerBuilder.h"
 
 using namespace mlir;
@@ -38,10 +38,30 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   Value ids = MoeRouteOp::create(builder, b.loc("expert_ids"), b.integers({B, T, K}), logits, topK);
   Value weights = MoeRouteWeightsOp::create(builder, b.loc("expert_weights"), b.wideTokens({K}), logits, ids,
                                             builder.getBoolAttr(spec.router.normalize));
-  auto plan =
-      MoePlanOp::create(builder, b.loc("plan"), b.integers({R}), b.integers({B, T, K}), b.integers({E}),
-                        b.integers({E + 1}), b.integers({1}), b.integers({1}), ids, b.documents(),
-                        builder.getI64IntegerAttr(E), builder.getI64IntegerAttr(1), builder.getI64IntegerAttr(0));
+  // Capacity counts rows of the batch: the same whatever ranks and slices the tokens are on.
+  bool bounded = spec.capacityFactor && !b.entry.cached;
+  Value routed = ids;
+  IntegerAttr expertRows;
+  if (bounded) {
+    int64_t capacity = expertCapacity(spec, T);
+    bool ranked = spec.dropPolicy == "score" || spec.dropPolicy == "bpr";
+    auto used = b.integers({B, E});
+    Value none = arith::ConstantOp::create(builder, b.loc("none"), cast<TypedAttr>(builder.getZeroAttr(used)));
+    auto drop = MoeDropOp::create(builder, b.loc("kept_ids"), ids.getType(), b.integers({E}), b.integers({E}), used,
+                                  ids, ranked ? weights : Value(), b.documents(), none,
+                                  builder.getI64IntegerAttr(capacity), builder.getStringAttr(spec.dropPolicy));
+    routed = drop.getKept();
+    b.expertCounts = drop.getLoad();
+    b.expertDropped = drop.getDropped();
+    if (spec.paddedSlots) {
+      expertRows = builder.getI64IntegerAttr(B * capacity);
+      R = E * B * capacity;
+    }
+  }
+  auto plan = MoePlanOp::create(builder, b.loc("plan"), b.integers({R}), b.integers({B, T, K}), b.integers({E}),
+                                b.integers({E + 1}), b.integers({1}), b.integers({1}), routed, b.documents(),
+                                builder.getI64IntegerAttr(E), builder.getI64IntegerAttr(1),
+                                builder.getI64IntegerAttr(0), expertRows);
   Value exchange = plan.getExchange();
   Value rows = MoeDispatchOp::create(builder, b.loc("rows"), b.tensor({1, R, M}), x, plan.getPerm(), plan.getInverse(),
                                      exchange);
@@ -71,10 +91,11 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
 
   if (b.entry.cached)
     return y;
-  b.expertCounts = plan.getCounts();
+  if (!bounded)
+    b.expertCounts = plan.getCounts();
   if (spec.router.balanceLoss == 0 && spec.router.zLoss == 0)
     return y;
-  b.addRouterLoss(MoeRouterLossOp::create(builder, b.loc("router_loss"), b.wideTokens({}), logits, plan.getCounts(),
+  b.addRouterLoss(MoeRouterLossOp::create(builder, b.loc("router_loss"), b.wideTokens({}), logits, b.expertCounts,
                                           b.documents(), topK, builder.getF64FloatAttr(spec.router.balanceLoss),
                                           builder.getF64FloatAttr(spec.router.zLoss)));
   return y;

@@ -32,6 +32,8 @@ Layer LayerBuilder::finish(Value y) {
   llvm::append_range(results, newStates);
   if (expertCounts)
     results.push_back(expertCounts);
+  if (expertDropped)
+    results.push_back(expertDropped);
   func::ReturnOp::create(builder, loc("return"), results);
   function.setFunctionType(builder.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
 
@@ -49,6 +51,7 @@ Layer LayerBuilder::finish(Value y) {
   Layer layer{function, std::move(weights), std::move(states), static_cast<bool>(loss), 0};
   if (expertCounts)
     layer.numExperts = cast<RankedTensorType>(expertCounts.getType()).getDimSize(0);
+  layer.drops = static_cast<bool>(expertDropped);
   return layer;
 }
 

@@ -1,6 +1,7 @@
 //===- LayerBuilder.h - one layer as one function -----------------------------------------------------------------===//
 // A layer is a private function of one layer's weights and states:
-//   (x, documents, [router_loss], states.., weights..) -> (y, [router_loss], new states.., [expert_counts])
+//   (x, documents, [router_loss], states.., weights..)
+//     -> (y, [router_loss], new states.., [expert_counts], [expert_dropped])
 // Weights and states appear where the layer's code first names them; the same code serves training, prefill and decode.
 // Every op carries the name of what it computes as its location ("q", "log_decay").
 #ifndef FRONTEND_LAYERS_LAYERBUILDER_H
@@ -57,6 +58,7 @@ struct Layer {
   std::vector<StateDecl> states;
   bool routerLoss = false; ///< takes and returns the router loss per token [B, T]
   int64_t numExperts = 0; ///< returns expert counts [num_experts] when not 0
+  bool drops = false; ///< returns expert_dropped [num_experts] as well
 };
 
 /// The shape and kind of an entry point, as a layer sees it.
@@ -130,8 +132,8 @@ public:
   mlir::Location loc(llvm::StringRef name) const;
 
   mlir::OpBuilder builder;
-  /// Set by a mixture of experts.
-  mlir::Value expertCounts;
+  /// Set by a mixture of experts: assignments of each expert, and, where it has a capacity, those without a slot.
+  mlir::Value expertCounts, expertDropped;
   mlir::Value routerLoss() const { return loss; }
   void addRouterLoss(mlir::Value perToken);
 

@@ -17,7 +17,7 @@ namespace braid {
 } // namespace braid
 
 bool braid::canRecompute(Operation *op, bool exchanges) {
-  if (isa<MoeRouteOp, MoePlanOp, func::CallOp, RepeatOp>(op) || op->hasTrait<OpTrait::IsTerminator>())
+  if (isa<MoeRouteOp, MoeDropOp, MoePlanOp, func::CallOp, RepeatOp>(op) || op->hasTrait<OpTrait::IsTerminator>())
     return false;
   return !exchanges || !isa<MoeDispatchOp, MoeCombineOp>(op);
 }

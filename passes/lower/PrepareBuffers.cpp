@@ -322,6 +322,7 @@ static void hoistZeros(func::FuncOp entry) {
       continue;
     }
     last ? zero->moveAfter(last) : zero->moveBefore(&front, front.begin());
+    zero->removeAttr(cmd::kLayersAttr); // it stands before all layers now
     last = zero;
   }
 }

@@ -19,7 +19,8 @@ void fill(KernelBuilder &k, Var buffer, Var size, double value) {
 
 /// A stable counting sort of the assignments by expert, one program:
 ///   counts[e], offsets = exclusive sums, packed place of an assignment = offsets[e] + earlier assignments of e
-/// and the packed place inside the experts of its peer moves to the peer's block of rows. Padding is passed over.
+/// and the packed place inside the experts of its peer moves to the peer's block of rows. Padding and dropped
+/// assignments (id -1) are passed over. With expert_rows > 0 experts stand that far apart instead of packed.
 LogicalResult plan(MoePlanOp op, OutlineContext &context) {
   int64_t tokens = product(shapeOf(op.getDocuments())), slots = shapeOf(op.getIds()).back();
   int64_t assignments = tokens * slots, experts = op.getNumExperts(), peers = op.getPeers();
@@ -32,6 +33,7 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
     Var documents = k.buffer("documents", k.i32(), {kDynamic});
     Var tokens = k.index("tokens"), slots = k.index("slots"), experts = k.index("experts"), rows = k.index("rows");
     Var local = k.index("local_experts"), peerRows = k.index("peer_rows"), zero = k.constant(k.i32(), 0);
+    Var expertRows = k.index("expert_rows");
     fill(k, counts, experts, 0);
     fill(k, perm, rows, -1);
     auto isPadding = [&](Var n) { return eq(k.at(documents, {n}), INT32_MAX); };
@@ -39,26 +41,30 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
     auto end = [&](Var n) { return select(isPadding(n), n * slots, n * slots + slots); };
     k.loop(0, tokens, 1, [&](Var n) {
       k.loop(n * slots, end(n), 1, [&](Var a) {
-        Var e = toIndex(k, k.at(ids, {a}));
-        k.put(k.at(counts, {e}) + 1, counts, {e});
+        Var id = k.at(ids, {a});
+        k.when(ge(id, 0), [&] {
+          Var e = toIndex(k, id);
+          k.put(k.at(counts, {e}) + 1, counts, {e});
+        });
       });
     });
     Vars total = k.loop(0, experts, 1, {zero}, [&](Var e, ArrayRef<Var> sum) {
       k.put(sum[0], offsets, {e});
       k.put(sum[0], cursor, {e});
-      return Vars{sum[0] + k.at(counts, {e})};
+      return Vars{sum[0] + select(gt(expertRows, 0), cast(expertRows, k.i32()), k.at(counts, {e}))};
     });
     k.put(total[0], offsets, {experts});
     Vars beyond = k.loop(0, tokens, 1, {zero}, [&](Var n, ArrayRef<Var> before) {
       k.loop(end(n), n * slots + slots, 1, [&](Var a) { k.put(zero.like(-1), inverse, {a}); });
       return k.loop(n * slots, end(n), 1, {before[0]}, [&](Var a, ArrayRef<Var> count) {
-        Var e = toIndex(k, k.at(ids, {a})), packed = k.at(cursor, {e}), peer = e / local;
-        k.put(packed + 1, cursor, {e});
+        Var id = k.at(ids, {a}), live = ge(id, 0), one = zero.like(1);
+        Var e = toIndex(k, max(id, 0)), packed = k.at(cursor, {e}), peer = e / local;
+        k.put(packed + select(live, one, zero), cursor, {e});
         Var inside = toIndex(k, packed - k.at(offsets, {peer * local})), row = peer * peerRows + inside;
-        Var fits = lt(inside, peerRows);
+        Var fits = both(live, both(lt(inside, peerRows), lt(packed, k.at(offsets, {e + 1}))));
         k.put(select(fits, cast(row, k.i32()), zero.like(-1)), inverse, {a});
         k.when(fits, [&] { k.put(cast(a, k.i32()), perm, {row}); });
-        return Vars{count[0] + select(fits, zero, zero.like(1))};
+        return Vars{count[0] + select(fits, zero, select(live, one, zero))};
       });
     });
     k.put(beyond[0], overflow, {0});
@@ -82,6 +88,7 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
                      .index("rows", rows)
                      .index("local_experts", experts / peers)
                      .index("peer_rows", peerRows)
+                     .index("expert_rows", op.getExpertRows().value_or(0))
                      .run();
   results.pop_back();
   context.replace(op, results);

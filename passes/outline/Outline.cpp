@@ -63,6 +63,7 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<DocumentsOp, SliceOp, ConcatOp, arith::ConstantOp>([](auto) { return outlineStructure; })
           .Case<MoePlanOp, MoePlanReceivedOp, MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp>(
               [](auto) { return outlineMoe; })
+          .Case<MoeDropOp>([](auto) { return outlineMoeDrop; })
           .Case<SumSquaresOp, ClipScaleOp, AdamwOp, AddOp>([](auto) { return outlineTrain; })
           .Case<InitOp>([](auto) { return outlineInit; })
           .Case<ShortConvOp, ShortConvGradOp>([](auto) { return outlineConvolution; })

@@ -17,6 +17,7 @@ llvm::LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineCo
 llvm::LogicalResult outlineStructure(mlir::Operation *op,
                                      OutlineContext &context); // documents, slice, concat, constants
 llvm::LogicalResult outlineMoe(mlir::Operation *op, OutlineContext &context); // plans, dispatch, permute, combine
+llvm::LogicalResult outlineMoeDrop(mlir::Operation *op, OutlineContext &context); // MoeDropKernels.cpp: drop
 llvm::LogicalResult outlineTrain(mlir::Operation *op, OutlineContext &context); // sum_squares, clip_scale, adamw
 llvm::LogicalResult outlineInit(mlir::Operation *op, OutlineContext &context); // init
 llvm::LogicalResult outlineLsm(mlir::Operation *op,

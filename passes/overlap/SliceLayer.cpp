@@ -221,7 +221,33 @@ LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
   return success();
 }
 
+/// Orders that later tokens change cannot hand out slots slice by slice (moe-family 9).
+static LogicalResult checkSlices(Operation &op) {
+  if (auto drop = dyn_cast<MoeDropOp>(op); drop && drop.getPolicy() != "token")
+    return drop.emitOpError()
+           << "drop policy \"" << drop.getPolicy()
+           << "\" orders all tokens of a row before the first is sent, which token slices (pipeline, "
+              "overlap degree) do not wait for; valid with slices: \"token\"";
+  auto plan = dyn_cast<MoePlanOp>(op);
+  if (!plan)
+    return success();
+  if (plan.getExpertRows())
+    return plan.emitOpError()
+           << "pads every expert to " << *plan.getExpertRows()
+           << " rows for all tokens, which token slices (pipeline, overlap degree) cannot share; valid with "
+              "slices: packed rows";
+  RankedTensorType ids = typeOf(plan.getIds());
+  int64_t peers = plan.getPeers(), perToken = std::min<int64_t>(ids.getDimSize(2), plan.getNumExperts() / peers);
+  int64_t needed = ids.getDimSize(0) * ids.getDimSize(1) * perToken;
+  if (peers > 1 && static_cast<int64_t>(plan.getPeerRows()) < needed)
+    return plan.emitOpError() << "has " << plan.getPeerRows() << " rows for a peer but slices may fill " << needed
+                              << "; shard with the pipeline and overlap degree that cut the tokens";
+  return success();
+}
+
 LogicalResult SliceLayer::sliceOp(Operation &op) {
+  if (failed(checkSlices(op)))
+    return failure();
   if (auto attention = dyn_cast<AttnCausalOp>(op))
     return sliceAttention(attention);
   if (auto attention = dyn_cast<AttnCausalGradOp>(op))

@@ -30,8 +30,8 @@ Value sliceRange(OpBuilder &builder, Location loc, Value source, int64_t begin, 
 
 class Sharder : public FunctionRewriter {
 public:
-  Sharder(ModuleOp module, const Mesh &mesh)
-      : FunctionRewriter(module), dp(mesh.size("dp")), ep(mesh.size("ep")), edp(mesh.size("edp")) {}
+  Sharder(ModuleOp module, const Mesh &mesh, bool sliced)
+      : FunctionRewriter(module), dp(mesh.size("dp")), ep(mesh.size("ep")), edp(mesh.size("edp")), sliced(sliced) {}
 
   LogicalResult shardEntry(func::FuncOp entry);
   LogicalResult shardInit(func::FuncOp entry);
@@ -78,6 +78,7 @@ private:
   }
 
   int64_t dp, ep, edp;
+  bool sliced; ///< tokens will be cut into slices
   func::FuncOp current;
   DenseSet<Value> expertWeights; ///< weights of grouped_linear and what they come from, old values
   llvm::StringSet<> expertNames; ///< their parameters
@@ -126,31 +127,54 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
     return op.emitOpError() << "has " << E << " experts but another layer has " << numExperts
                             << "; under ep all layers must agree";
   numExperts = E;
-  // Dropless: in the worst case every token sends min(top_k, E / ep) rows to one peer.
+  // Dropless: in the worst case every token sends min(top_k, E / ep) rows to one peer. A capacity bounds what one row
+  // of the batch gives an expert; token slices share rows by their number of tokens, which that bound does not allow.
   int64_t peerRows = assignments / topK * std::min(topK, E / ep);
+  auto drop = op.getIds().getDefiningOp<MoeDropOp>();
+  if (drop && !sliced)
+    peerRows = std::min<int64_t>(peerRows, typeOf(ids).getDimSize(0) * (E / ep) *
+                                               std::min<int64_t>(drop.getCapacity(), typeOf(ids).getDimSize(1)));
   int64_t rows = ep == 1 ? assignments : ep * peerRows;
+  IntegerAttr expertRows = op.getExpertRowsAttr();
+  if (expertRows) {
+    expertRows = builder.getI64IntegerAttr(expertRows.getInt() / dp);
+    peerRows = E / ep * expertRows.getInt();
+    rows = E * expertRows.getInt();
+  }
   auto vec = [&](int64_t n) { return RankedTensorType::get({n}, i32); };
   auto plan = MoePlanOp::create(builder, loc, TypeRange{vec(rows), ids.getType(), vec(E), vec(E + 1), vec(1), vec(1)},
-                                ids, documents, E, ep, ep == 1 ? 0 : peerRows);
+                                ids, documents, E, ep, ep == 1 ? 0 : peerRows, expertRows);
   map.map(op.getPerm(), plan.getPerm());
   map.map(op.getInverse(), plan.getInverse());
   map.map(op.getOverflow(), plan.getOverflow());
-  map.map(op.getCounts(),
-          allReduce(builder, loc, plan.getCounts(), "dp", dp)); // balance and statistics: the whole batch
+  if (!drop || !op.getCounts().use_empty()) // balance and statistics: the whole batch; where some drop, their op counts
+    map.map(op.getCounts(), allReduce(builder, loc, plan.getCounts(), "dp", dp));
   if (ep == 1) {
     map.map(op.getOffsets(), plan.getOffsets());
     map.map(op.getExchange(), plan.getExchange());
     return success();
   }
   auto matrix = RankedTensorType::get({ep, E / ep}, i32);
-  Value sendCounts = ReshapeOp::create(builder, loc, matrix, plan.getCounts());
-  auto recvCounts = CommAllToAllOp::create(builder, loc, matrix, sendCounts, Value(), Value(),
-                                           builder.getStringAttr("ep"), builder.getI64IntegerAttr(ep));
-  recvCounts->setAttr("label", builder.getStringAttr("moe.counts"));
+  Value counts = plan.getCounts(), recvCounts;
+  if (expertRows) {
+    // Every expert gets the same number of rows from everyone: nothing to tell each other.
+    auto all = [&](RankedTensorType type) -> Value {
+      auto value = builder.getI32IntegerAttr(static_cast<int32_t>(expertRows.getInt()));
+      return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, Attribute(value)));
+    };
+    counts = all(vec(E));
+    recvCounts = all(matrix);
+  } else {
+    Value sendCounts = ReshapeOp::create(builder, loc, matrix, counts);
+    auto exchanged = CommAllToAllOp::create(builder, loc, matrix, sendCounts, Value(), Value(),
+                                            builder.getStringAttr("ep"), builder.getI64IntegerAttr(ep));
+    exchanged->setAttr("label", builder.getStringAttr("moe.counts"));
+    recvCounts = exchanged;
+  }
   auto received =
       MoePlanReceivedOp::create(builder, loc, TypeRange{vec(rows), vec(rows), vec(E / ep + 1)}, recvCounts, peerRows);
   map.map(op.getOffsets(), received.getOffsets());
-  Value parts[] = {plan.getCounts(), ReshapeOp::create(builder, loc, vec(E), recvCounts), received.getPerm(),
+  Value parts[] = {counts, ReshapeOp::create(builder, loc, vec(E), recvCounts), received.getPerm(),
                    received.getInverse()};
   map.map(op.getExchange(), ConcatOp::create(builder, loc, vec(2 * E + 2 * rows), parts, 0));
   return success();
@@ -287,7 +311,10 @@ LogicalResult Sharder::rewriteOp(Operation &op, IRMapping &map, OpBuilder &build
     if (!sum.use_empty())
       map.map(sum, allReduce(builder, loc, local, "dp", dp));
   };
-  if (auto loss = dyn_cast<CrossEntropyOp>(op)) {
+  if (auto drop = dyn_cast<MoeDropOp>(op)) {
+    overBatch(drop.getLoad(), cast<MoeDropOp>(rebuilt).getLoad());
+    overBatch(drop.getDropped(), cast<MoeDropOp>(rebuilt).getDropped());
+  } else if (auto loss = dyn_cast<CrossEntropyOp>(op)) {
     overBatch(loss.getSum(), cast<CrossEntropyOp>(rebuilt).getSum());
     overBatch(loss.getCount(), cast<CrossEntropyOp>(rebuilt).getCount());
   } else if (auto loss = dyn_cast<LinearCrossEntropyOp>(op)) {
@@ -446,7 +473,7 @@ public:
     getOperation()->setAttr(attrs::mesh, mesh->toAttr(&getContext()));
     if (mesh->world() == 1)
       return;
-    Sharder sharder(getOperation(), *mesh);
+    Sharder sharder(getOperation(), *mesh, sliced);
     SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
     llvm::erase_if(entries, [](func::FuncOp f) { return !f->hasAttr(attrs::entry); });
     auto generates = [](func::FuncOp f) {

@@ -18,6 +18,15 @@ Expected<Evaluator> Evaluator::bind(Rank &rank) {
   BRAID_ASSIGN(evaluator.batch, BatchBinding::bind(session, *entry));
   BRAID_ASSIGN(evaluator.lossSum, scalarOutput(session, *entry, "loss_sum", DType::f32));
   BRAID_ASSIGN(evaluator.validTokens, scalarOutput(session, *entry, "valid_tokens", DType::f32));
+  auto table = [&](const char *name, std::optional<TensorView> &view) -> Status {
+    if (const TensorInfo *tensor = findByLastComponent(session.program(), entry->outputs, name)) {
+      BRAID_TRY(checkTensor(*entry, *tensor, DType::i32, 2));
+      view = session.tensor(*tensor);
+    }
+    return Status::success();
+  };
+  BRAID_TRY(table("expert_counts", evaluator.expertCounts));
+  BRAID_TRY(table("expert_dropped", evaluator.expertDropped));
   return evaluator;
 }
 
@@ -30,6 +39,14 @@ Expected<EvalResult> Evaluator::evaluate(const Corpus &corpus) const {
   const PackedRows &rows = *packed;
   uint64_t globalBatch = static_cast<uint64_t>(batch.batch * rank->dpSize());
   double sum = 0;
+  EvalResult result;
+  auto total = [](const std::optional<TensorView> &table) {
+    uint64_t all = 0;
+    if (table)
+      for (int32_t count : table->as<int32_t>())
+        all += static_cast<uint64_t>(count);
+    return all;
+  };
   for (uint64_t first = 0; first < rows.size(); first += globalBatch) {
     for (int64_t i = 0; i < batch.batch; ++i) {
       uint64_t row = SampleOrder::sample(first, rank->dpCoordinate(), batch.batch, i);
@@ -50,8 +67,9 @@ Expected<EvalResult> Evaluator::evaluate(const Corpus &corpus) const {
     if (!std::isfinite(loss))
       return Status::error(ErrorCode::invalidArgument, "the loss is {} in the batch at row {}", loss, first);
     sum += loss;
+    result.assignments += total(expertCounts);
+    result.dropped += total(expertDropped);
   }
-  EvalResult result;
   result.tokens = rows.labels();
   result.nats = sum / static_cast<double>(result.tokens);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -11,6 +11,8 @@ struct EvalResult {
   double nats = 0;     // per predicted token
   uint64_t tokens = 0; // predicted
   double seconds = 0;
+  // Where experts have a capacity: assignments of tokens to experts in all layers, and those that found no slot.
+  uint64_t assignments = 0, dropped = 0;
   double bits() const;
 };
 
@@ -26,6 +28,7 @@ private:
   Rank *rank;
   BatchBinding batch;
   TensorView lossSum, validTokens;
+  std::optional<TensorView> expertCounts, expertDropped;
 };
 
 } // namespace braid::runtime

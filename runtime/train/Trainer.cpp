@@ -50,7 +50,7 @@ private:
   uint64_t labelsOf(uint64_t position, uint64_t samples) const; // of all ranks
   Status evaluateHeldout(bool last);
   Status save();
-  Json expertCounts() const;
+  static Json expertTable(const TensorView &table, std::span<const int32_t> counts);
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - began).count(); }
 
   Rank &rank;
@@ -60,14 +60,14 @@ private:
 
   BatchBinding batch;
   TensorView learningRateInput, stepInput, lossOutput, gradNormOutput;
-  std::optional<TensorView> auxLossOutput, expertCountsOutput;
+  std::optional<TensorView> auxLossOutput, expertCountsOutput, expertDroppedOutput;
   // An update is one run of @train_step, or several of @accumulate_step and one of @update_step.
   std::optional<EntryId> update;
   std::optional<TensorView> lossScaleInput, auxScaleInput;
   uint64_t parts = 1; // runs before an update
   double auxLoss = 0; // of the last update, as the counts
   double labelShare = 0; // 1 / labels of an update
-  std::vector<int32_t> expertTotals;
+  std::vector<int32_t> expertTotals, droppedTotals;
   std::optional<Evaluator> evaluator;
 
   std::optional<DirectoryLock> lock; // rank 0, while it may write checkpoints
@@ -114,6 +114,11 @@ Status Trainer::bind() {
     BRAID_TRY(checkTensor(*entry, *counts, DType::i32, 2));
     expertCountsOutput = session.tensor(*counts);
     expertTotals.resize(expertCountsOutput->as<int32_t>().size());
+  }
+  if (const TensorInfo *dropped = findByLastComponent(program, entry->outputs, "expert_dropped")) {
+    BRAID_TRY(checkTensor(*entry, *dropped, DType::i32, 2));
+    expertDroppedOutput = session.tensor(*dropped);
+    droppedTotals.resize(expertDroppedOutput->as<int32_t>().size());
   }
   if (heldout.size() > 0) {
     BRAID_ASSIGN(evaluator, Evaluator::bind(rank));
@@ -284,9 +289,9 @@ Status Trainer::start() {
 
 // ---- The loop -------------------------------------------------------------------------------------------------------
 
-Json Trainer::expertCounts() const {
-  std::span<const int32_t> counts = expertTotals;
-  size_t experts = static_cast<size_t>(expertCountsOutput->info->shape[1]);
+/// Counts in the shape of the output they are sums of, [layers, E]: a list of lists.
+Json Trainer::expertTable(const TensorView &table, std::span<const int32_t> counts) {
+  size_t experts = static_cast<size_t>(table.info->shape[1]);
   Json layers = Json::array();
   for (size_t i = 0; experts > 0 && i < counts.size(); i += experts)
     layers.push_back(std::vector<int32_t>(counts.begin() + i, counts.begin() + i + experts));
@@ -327,6 +332,11 @@ Status Trainer::step() {
   double loss = 0;
   auxLoss = 0;
   std::fill(expertTotals.begin(), expertTotals.end(), 0);
+  std::fill(droppedTotals.begin(), droppedTotals.end(), 0);
+  auto add = [](const std::optional<TensorView> &table, std::vector<int32_t> &totals) {
+    if (table)
+      std::transform(totals.begin(), totals.end(), table->as<int32_t>().begin(), totals.begin(), std::plus<>());
+  };
   for (uint64_t part = 0; part < parts; ++part) {
     uint64_t position = state.dataPosition + part * globalBatch;
     fillBatch(position);
@@ -338,9 +348,8 @@ Status Trainer::step() {
     loss += lossOutput.as<float>()[0];
     if (auxLossOutput)
       auxLoss += auxLossOutput->as<float>()[0];
-    if (expertCountsOutput)
-      std::transform(expertTotals.begin(), expertTotals.end(), expertCountsOutput->as<int32_t>().begin(),
-                     expertTotals.begin(), std::plus<>());
+    add(expertCountsOutput, expertTotals);
+    add(expertDroppedOutput, droppedTotals);
   }
   if (update)
     BRAID_TRY(session.run(*update).withContext(fmt::format("step {}", number)));
@@ -376,7 +385,9 @@ Status Trainer::step() {
   line["tokens_per_second"] = progress->tokensPerSecond();
   line["seconds"] = seconds;
   if (expertCountsOutput)
-    line["expert_counts"] = expertCounts();
+    line["expert_counts"] = expertTable(*expertCountsOutput, expertTotals);
+  if (expertDroppedOutput)
+    line["expert_dropped"] = expertTable(*expertDroppedOutput, droppedTotals);
   return metrics->write(line);
 }
 

@@ -28,7 +28,7 @@ struct TrainOptions {
 
   std::string metricsPath;
   ChromeTrace *trace = nullptr; // every rank reports to it; whoever made it writes it
-  uint64_t traceSteps = 3;      // recorded after the first step of the run
+  uint64_t traceSteps = 3; // recorded after the first step of the run
 
   const std::atomic<bool> *stop = nullptr; // set (by a signal handler): save and return
   std::FILE *progress = nullptr;

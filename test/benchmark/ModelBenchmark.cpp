@@ -1,8 +1,8 @@
 // braid-benchmark: what whole models reach on this machine. Compiles each with the braid-compile beside it, checks that
 // it trains (losses finite and falling, two runs equal in every bit), and only then reports times.
+#include "runtime/data/Corpus.h"
 #include "runtime/generate/Generator.h"
 #include "runtime/io/TensorNames.h"
-#include "runtime/data/Corpus.h"
 #include "runtime/train/Random.h"
 #include "runtime/train/Rank.h"
 #include "test/benchmark/EntryProfile.h"

@@ -77,6 +77,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--variants", default=",".join(v[0] for v in VARIANTS), help="those to compare, comma-separated")
     arguments = parser.parse_args()
     failures = 0
 
@@ -104,11 +105,16 @@ def main():
 
         (one_log, one_first), (many_log, many) = result("one", 1, [])
         for name, ranks, flags in VARIANTS:
+            if name not in arguments.variants.split(","):
+                continue
             (first_log, first), (log, last) = result(name, ranks, flags)
             if first_log[0].get("expert_counts") != one_log[0].get("expert_counts"):
                 check(name, "routes of the first step", 1.0, 0.0)
                 continue
             check(name, "routes of the first step", 0.0, 0.0)
+            if dropped := one_log[0].get("expert_dropped"):
+                number = int(np.sum(dropped))
+                check(name, f"{number} dropped in the first step", float(number == 0 or first_log[0]["expert_dropped"] != dropped), 0.0)
             check(name, "loss, step 1", abs(first_log[0]["loss"] / one_log[0]["loss"] - 1), TOLERANCE["loss"])
             check(name, "router losses, step 1", abs(first_log[0]["aux_loss"] / max(one_log[0]["aux_loss"], 1e-30) - 1), 1e-5)
             gradients = [key for key in one_first if key.endswith(".first")]

@@ -134,6 +134,22 @@ TEST(ModelSpec, ValidKeysAreListedOnce) {
   }
 }
 
+// 13 tokens, 2 of 8 experts (moe-family 3.1), and the bounds.
+TEST(ModelSpec, SlotsOfExperts) {
+  MoeSpec moe;
+  moe.numExperts = 8;
+  moe.topK = 2;
+  moe.capacityFactor = 1.0;
+  for (auto [rule, slots] : {std::pair("megatron", 4), {"switch", 1}, {"tutel", 4}, {"megablocks", 3}}) {
+    moe.capacityRule = rule;
+    EXPECT_EQ(expertCapacity(moe, 13), slots) << rule;
+  }
+  moe.capacityFactor = 1e6;
+  EXPECT_EQ(expertCapacity(moe, 13), 13); // a token chooses an expert once
+  moe.capacityFactor = 1e-6;
+  EXPECT_EQ(expertCapacity(moe, 13), 1);
+}
+
 TEST(ModelSpec, EveryRuleHasItsSentence) {
   struct Case {
     std::string from, to, message;
@@ -268,6 +284,15 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("top_k": 2)", R"("top_k": 1, "router": {"balance_loss": 0, "z_loss": 0})",
        "m.json:9: ffns.M.router.normalize: true with top_k 1 makes every weight 1, so the router never learns; valid: "
        "false, or a balance_loss or z_loss above 0"},
+      {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 0)",
+       "m.json:9: ffns.M.capacity_factor: 0 is out of range; valid: above 0 to 1e+06"},
+      {R"("top_k": 2)", R"("top_k": 2, "drop_policy": "token")",
+       "m.json:9: ffns.M.drop_policy: changes nothing without capacity_factor; valid: together with a capacity_factor "
+       "above 0"},
+      {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 1, "drop_policy": "last")",
+       "m.json:9: ffns.M.drop_policy: \"last\" is not known; valid: token, slot, score, bpr"},
+      {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 1, "capacity_rule": "half")",
+       "m.json:9: ffns.M.capacity_rule: \"half\" is not known; valid: megatron, switch, megablocks, tutel"},
       {R"({"kind": "dense", "hidden": 128})", R"({"kind": "moe", "num_experts": 4, "top_k": 1, "expert_hidden": 8})",
        "m.json:9: ffns.M.num_experts: 8 differs from 4 of ffns.D; valid: 4 (the counts of all layers form one table)"},
       {R"("hidden": 128)", R"("hidden": 128, "activation": "swish")",

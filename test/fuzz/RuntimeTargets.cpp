@@ -96,7 +96,8 @@ void data(std::span<const uint8_t> bytes) {
       uint64_t labelled = 0;
       for (uint64_t row = 0; row < rows->size(); ++row) {
         rows->fill(*corpus, row, tokens, labels, starts);
-        labelled += static_cast<uint64_t>(std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l >= 0; }));
+        labelled +=
+            static_cast<uint64_t>(std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l >= 0; }));
       }
       if (labelled != rows->labels())
         std::abort();

@@ -24,7 +24,9 @@ TARGETS = {"npy": "runtime", "safetensors": "runtime", "checkpoint-index": "runt
 SHARE = {"description": 0.25, "module": 0.1}
 LIMITS = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-timeout=60", "-max_len=65536", "-print_final_stats=1"]
 
-MODULE = """func.func @main(%x: tensor<1x8x16xf32>, %w: tensor<16x16xf32>) -> tensor<1x8x16xf32> {
+MODULE = """func.func @main(%x: tensor<1x8x16xf32> {braid.name = "x", braid.role = "input"},
+                %w: tensor<16x16xf32> {braid.name = "w", braid.role = "parameter"})
+    -> (tensor<1x8x16xf32> {braid.name = "y"}) attributes {braid.entry} {
   %y = braid.linear %x, %w : (tensor<1x8x16xf32>, tensor<16x16xf32>) -> tensor<1x8x16xf32>
   return %y : tensor<1x8x16xf32>
 }

@@ -280,7 +280,7 @@ def add_layer(program, rng):
             "layer routes",
             f"{int(differ.sum())} of {B * T} tokens differ, {int(illegal.sum())} without a tie",
         )
-        (y, _, counts), _ = moe.experts(
+        (y, _, counts, _), _ = moe.experts(
             arrays["x"], logits, arrays["documents"], arrays["w1"], arrays["w3"], arrays["w2"], k, True, ids=values["ids"]
         )
         weights = moe.route_weights(logits, values["ids"], True)[0]

@@ -100,13 +100,23 @@ def check_moe(rng):
     yield "plan: overflow", float(small[4][0] != sum(max(0, n - 7) for n in (counts[:3].sum(), counts[3:].sum()))), 0
     # Padding changes nothing: the same as its row without it (moe-family 11, 8).
     cut = lambda a: np.concatenate([a[0, :3], a[1, :1]])[None]
-    (y, _, counts), _ = moe.experts(x, logits, padded, w1, w3, w2, 3, True)
-    (alone, _, counts_alone), _ = moe.experts(cut(x), cut(logits), one_document(1, 4), w1, w3, w2, 3, True)
+    (y, _, counts, _), _ = moe.experts(x, logits, padded, w1, w3, w2, 3, True)
+    (alone, _, counts_alone, _), _ = moe.experts(cut(x), cut(logits), one_document(1, 4), w1, w3, w2, 3, True)
     yield "padding = compacted", relative_error(cut(y), alone), 0
     yield "padding: counts", float(np.any(counts != counts_alone)), 0
     loss = moe.router_loss(logits, counts, padded, 3, 0.1, 0.2)[0].sum()
     alone = moe.router_loss(cut(logits), counts, one_document(1, 4), 3, 0.1, 0.2)[0].sum()
     yield "padding: router loss", relative_error(loss, alone), 1e-14
+    own = np.random.default_rng(1)
+    for policy in ("token", "slot", "score", "bpr"):
+        limited = lambda *a, p=policy: (lambda out: (out[0][0], out[1]))(moe.experts(*a, 3, True, ids=ids, limit=(2, p)))
+        yield from check_pull(f"experts, drop {policy}", limited, (x, logits, whole, w1, w3, w2), own)
+        kept, load, dropped, used = moe.drop(ids, moe.route_weights(logits, ids, True)[0], whole, 6, 2, policy)
+        alive = (kept >= 0).sum()
+        yield f"drop {policy}: counts", float(alive + dropped.sum() != load.sum() or used.sum() != alive or used.max() > 2), 0
+        yield f"drop {policy}: enough", float(np.any(moe.drop(ids, logits[..., :3], whole, 6, 9, policy)[0] != ids)), 0
+    for rule, slots in (("megatron", 4), ("switch", 1), ("tutel", 4), ("megablocks", 3)):  # moe-family 3.1
+        yield f"capacity {rule}", float(moe.capacity(rule, 1.0, 13, 2, 8) != slots), 0
 
 
 def check_model(rng):

@@ -27,8 +27,8 @@ def read_description(path):
 
 
 class Result:
-    def __init__(self, tape, values, loss, aux, count, logits, ids):
-        self.tape, self.values, self.count, self.ids = tape, values, count, ids
+    def __init__(self, tape, values, loss, aux, count, logits, ids, statistics):
+        self.tape, self.values, self.count, self.ids, self.statistics = tape, values, count, ids, statistics
         self.loss, self.aux, self.logits = loss.array / max(count, 1), aux.array if aux else 0.0, logits.array
         self.seeds = {loss: 1 / max(count, 1)} | ({aux: 1.0} if aux else {})
 
@@ -60,11 +60,18 @@ class Model:
         kind, k = spec.get("activation", "swiglu"), spec["top_k"]
         router = {"normalize": True, "balance_loss": 0.01, "z_loss": 0.001} | spec.get("router", {})
         logits = tape.linear(x, w["moe.router"])
-        chosen = []
+        chosen, limit = [], None
+        if spec.get("capacity_factor"):
+            rule = spec.get("capacity_rule", "megatron")
+            slots = moe.capacity(rule, spec["capacity_factor"], x.shape[1], k, spec["num_experts"])
+            limit = (slots, spec.get("drop_policy", "token"))
 
         def run(*operands):
-            (y, used, counts), pull = moe.experts(*operands, k, router["normalize"], GATED.get(kind, kind), ids)
+            (y, used, counts, dropped), pull = moe.experts(
+                *operands, k, router["normalize"], GATED.get(kind, kind), ids, limit
+            )
             chosen.extend((used, counts))
+            self.statistics.append((counts, dropped))
             return y, pull
 
         y = tape.call(run, x, logits, documents, w["moe.w1"], w.get("moe.w3"), w["moe.w2"])
@@ -137,6 +144,7 @@ class Model:
 
         x = self.scaled(tape, tape.call(lookup, values["embed.weight"]), self.d.get("embedding_multiplier", 1.0))
         losses, ids = [], {}
+        self.statistics = []  # (assignments, dropped ones) per expert, of each layer with experts
         for i in range(self.d["num_layers"]):
             prefix = f"layers.{i}."
             w = {n[len(prefix) :]: v for n, v in values.items() if n.startswith(prefix)}
@@ -160,4 +168,4 @@ class Model:
 
         total = tape.call(loss_of, logits)
         aux = tape.call(rows.add, *losses) if losses else None
-        return Result(tape, values, total, aux, counted[0], logits, ids)
+        return Result(tape, values, total, aux, counted[0], logits, ids, self.statistics)

@@ -4,6 +4,8 @@ Selection order (normative): larger logit first, of equal logits the lower index
 gradient; every function of values returns `(value, pull)`.
 """
 
+import math
+
 import numpy as np
 
 from common import ACTIVATIONS, PADDING, log_sum_exp, softmax
@@ -53,30 +55,72 @@ def router_loss(logits, counts, documents, top_k, balance, z):
     return np.where(live, (p * c).sum(-1) + z / tokens * lse**2, 0), pull
 
 
-def plan(ids, documents, experts, peers=1, peer_rows=0):
+def capacity(rule, factor, tokens, top_k, experts):
+    """Slots of an expert for `tokens` tokens (moe-family 3.1)."""
+    slots = {
+        "megatron": lambda: math.ceil(factor * (tokens * top_k) / experts),
+        "switch": lambda: int(factor * tokens / experts),
+        "megablocks": lambda: int(factor * (tokens * top_k) / experts),
+        "tutel": lambda: top_k * int(factor * math.ceil(tokens / experts)),
+    }[rule]()
+    return min(max(slots, 1), tokens)
+
+
+def drop(ids, weights, documents, experts, slots, policy="token", taken=None):
+    """Who gets the `slots` of each expert in each row of the batch: sort by the policy's order, hand out, first come first.
+
+    -> kept [B, T, k] (id, or -1), load [E] before dropping, dropped [E], slots in use [B, E]."""
+    B, T, k = ids.shape
+    used = np.zeros((B, experts), np.int64) if taken is None else np.array(taken, np.int64)
+    kept, load, dropped = np.full(ids.shape, -1), np.zeros(experts, np.int64), np.zeros(experts, np.int64)
+    for b in range(B):
+        w = None if weights is None else np.where(np.isnan(weights[b]), -1.0, weights[b])
+        order = {
+            "token": lambda n, j: (n, j),
+            "slot": lambda n, j: (j, n),
+            "score": lambda n, j: (-w[n, j], n, j),
+            "bpr": lambda n, j: (j, -w[n].max(), n),
+        }[policy]
+        live = [(n, j) for n in range(T) if documents[b, n] != PADDING for j in range(k)]
+        for n, j in sorted(live, key=lambda a: order(*a)):
+            e = ids[b, n, j]
+            load[e] += 1
+            if used[b, e] < slots:
+                used[b, e] += 1
+                kept[b, n, j] = e
+            else:
+                dropped[e] += 1
+    return [a.astype(np.int32) for a in (kept, load, dropped, used)]
+
+
+def plan(ids, documents, experts, peers=1, peer_rows=0, expert_rows=None):
     """-> perm [R], inverse [.., k], counts [E], offsets [E + 1], overflow [1]; rows sorted by (expert, token, slot).
 
-    Padding has no rows (inverse -1) and is not counted; the rows behind the last one are empty (perm -1).
+    Padding and dropped assignments (id -1) have no rows (inverse -1) and are not counted; the rows behind the last one are
+    empty (perm -1). expert_rows: every expert has that many rows, the filled ones in front.
     peers > 1: R = peers * peer_rows, the experts of peer p stand packed from row p * peer_rows on; rows beyond a block are
     dropped (inverse -1) and counted. offsets then stay those of the packed rows of all experts."""
     live = np.repeat(np.asarray(documents).reshape(-1) != PADDING, ids.shape[-1])
     flat = ids.reshape(-1)
+    live &= flat >= 0
     counts = np.bincount(flat[live], minlength=experts)
     offsets = np.concatenate([[0], np.cumsum(counts)])
+    starts = offsets if expert_rows is None else expert_rows * np.arange(experts + 1)
     order = np.argsort(flat, kind="stable")
     order = order[live[order]]
-    rows = peers * peer_rows if peers > 1 else len(flat)
+    rows = peers * peer_rows if peers > 1 else len(flat) if expert_rows is None else experts * expert_rows
     perm, inverse, overflow = np.full(rows, -1), np.full(len(flat), -1), 0
     local = experts // peers
     for packed, assignment in enumerate(order):
-        peer = flat[assignment] // local
-        inside = packed - offsets[peer * local]
-        if peers > 1 and inside >= peer_rows:
+        expert = flat[assignment]
+        peer, place = expert // local, packed - offsets[expert]
+        inside = starts[expert] + place - starts[peer * local]
+        if (peers > 1 and inside >= peer_rows) or (expert_rows is not None and place >= expert_rows):
             overflow += 1
             continue
-        row = peer * peer_rows + inside if peers > 1 else packed
+        row = peer * peer_rows + inside
         perm[row], inverse[assignment] = assignment, row
-    return [a.astype(np.int32) for a in (perm, inverse.reshape(ids.shape), counts, offsets, np.array([overflow]))]
+    return [a.astype(np.int32) for a in (perm, inverse.reshape(ids.shape), counts, starts, np.array([overflow]))]
 
 
 def plan_received(counts, peer_rows):
@@ -143,12 +187,18 @@ def grouped_linear(x, offsets, weight):
     return y, pull
 
 
-def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu", ids=None):
-    """The routed part of the layer. -> (y, ids, counts), pull(dy) -> dx, dlogits, None, dw1, dw3 (None: not gated), dw2."""
+def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu", ids=None, limit=None):
+    """The routed part of the layer. -> (y, ids, counts, dropped), pull(dy) -> dx, dlogits, None, dw1, dw3 (None: not gated), dw2.
+
+    limit: (slots, policy) of the experts' capacity; counts are those before dropping."""
     f, slope = ACTIVATIONS[activation]
     ids = route(logits, top_k) if ids is None else ids
     weights, pull_weights = route_weights(logits, ids, normalize)
-    perm, inverse, counts, offsets, _ = plan(ids, documents, len(w1))
+    kept, dropped = ids, np.zeros(len(w1), np.int32)
+    if limit:
+        kept, load, dropped, _ = drop(ids, weights, documents, len(w1), *limit)
+    perm, inverse, counts, offsets, _ = plan(kept, documents, len(w1))
+    counts = load if limit else counts
     rows, pull_rows = dispatch(x, perm, inverse)
     a, pull_a = grouped_linear(rows, offsets, w1)
     u, pull_u = grouped_linear(rows, offsets, w3) if w3 is not None else (1.0, None)
@@ -165,4 +215,4 @@ def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu
             drows = drows + more
         return pull_rows(drows)[0], pull_weights(dweights)[0], None, dw1, dw3, dw2
 
-    return (y, ids, counts), pull
+    return (y, ids, counts, dropped), pull

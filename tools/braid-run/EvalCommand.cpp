@@ -28,6 +28,10 @@ Status run(const Options &options) {
   }));
   fmt::print("held-out loss  {:>8.4f} nats/{} {:>8.4f} bits/{}  over {} {}s in {:.1f} s\n", result.nats, corpus.unit(),
              result.bits(), corpus.unit(), result.tokens, corpus.unit(), result.seconds);
+  if (result.assignments > 0)
+    fmt::print("experts        {:>8.2f} % of {} assignments found no slot\n",
+               100.0 * static_cast<double>(result.dropped) / static_cast<double>(result.assignments),
+               result.assignments);
   return Status::success();
 }
 
