@@ -13,6 +13,10 @@
 #include <deque>
 #include <span>
 
+namespace braid::schema {
+struct Command;
+}
+
 namespace braid::runtime {
 
 using Iterations = std::array<int64_t, maxRepeatDepth>;
@@ -83,6 +87,8 @@ struct Command {
   int64_t count;     // repeat
   const char *name;  // for traces
   const char *where; // for errors: "entry 'train_step' command 3.1 'layers.*.lsm.scan'"
+  const schema::Command *source; // in the file
+  bool updates;      // touches optimizer state: a command of the update, not of the gradient
   const char *op;    // for traces: the model's op, or ""
   std::span<const int32_t> layers; // for traces: of every iteration of the enclosing repeats, whose counts are:
   const int64_t *counts;

@@ -17,6 +17,10 @@ public:
       : program(program), arenas(arenas), kernels(kernels), group(group), matmuls(matmuls), out(out) {}
 
   Status run() {
+    momentArenas.resize(program.arenas().size());
+    for (const TensorInfo &tensor : program.tensors())
+      if (tensor.role == Role::moment)
+        momentArenas[tensor.arena] = true;
     for (const auto *kernel : *program.file().kernels()) {
       BRAID_ASSIGN(KernelFunction function, kernels.resolve(kernel->name()->str()));
       functions.push_back(function);
@@ -39,8 +43,11 @@ private:
   Commands &out;
   std::vector<KernelFunction> functions;
   std::string_view entryName;
+  std::vector<bool> momentArenas; // by arena: it holds a moment
+  bool touchesMoments = false;    // the command that is prepared
 
   BufferRef buffer(const schema::Buffer &buffer) {
+    touchesMoments |= momentArenas[buffer.arena()];
     BufferRef ref;
     ref.base = arenas.base(buffer.arena()) + buffer.offset();
     ref.bytes = buffer.bytes();
@@ -78,6 +85,8 @@ private:
   Status prepareCommand(const schema::Command &command, const std::string &path, const char *where,
                         const std::vector<int64_t> &counts) {
     Command result{};
+    touchesMoments = false;
+    result.source = &command;
     result.stream = command.stream();
     result.where = where;
     result.name = command.name() ? command.name()->c_str() : schema::EnumNameBody(command.body_type());
@@ -121,6 +130,7 @@ private:
       return Status::success();
     }
     }
+    result.updates = touchesMoments;
     out.list.push_back(result);
     return Status::success();
   }

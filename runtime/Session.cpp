@@ -1,5 +1,6 @@
 #include "runtime/Session.h"
 
+#include "runtime/RunWatcher.h"
 #include "runtime/Stream.h"
 #include "runtime/Trace.h"
 #include "runtime/comm/ThreadWorld.h"
@@ -58,6 +59,8 @@ struct Session::Impl {
   std::condition_variable eventChanged;
 
   TraceSink *trace = nullptr;
+  RunWatcher *watcher = nullptr;
+  bool updating = false, ended = false; // of this run, as the watcher was told and as it answered
   const char *entryName = "";
   Iterations iterations{};
   uint32_t depth = 0;
@@ -141,6 +144,7 @@ Status Session::Impl::run(uint32_t entry) {
   }
   failed.store(false, std::memory_order_relaxed);
   failure = Status::success();
+  updating = ended = false;
   entryName = program->entries()[entry].name.c_str();
   depth = 0;
   walk(prepared.begin, prepared.end);
@@ -159,13 +163,19 @@ void Session::Impl::walk(uint32_t begin, uint32_t end) {
         ++depth;
         walk(i + 1, command.end);
         --depth;
-        if (failed.load(std::memory_order_relaxed))
+        if (ended || failed.load(std::memory_order_relaxed))
           return;
       }
       i = command.end - 1;
       continue;
     }
     if (failed.load(std::memory_order_relaxed))
+      return;
+    if (watcher && command.updates && !updating) {
+      updating = true;
+      ended = !watcher->beforeUpdate();
+    }
+    if (ended)
       return;
     issue(command);
   }
@@ -189,7 +199,14 @@ void Session::Impl::issue(const Command &command) {
       streams[fifo]->drain();
       return;
     }
+  if (!watcher) {
+    execute(item);
+    return;
+  }
+  WatchedCommand watched{*command.source, std::span(item.iterations).first(item.depth), command.where};
+  watcher->before(watched);
   execute(item);
+  watcher->after(watched);
 }
 
 void Session::Impl::execute(const StreamItem &item) {
@@ -328,6 +345,8 @@ int Session::threads() const { return impl->pool->size(); }
 uint64_t Session::arenaBytes() const { return impl->arenas.bytes(); }
 ThreadPool &Session::pool() { return *impl->pool; }
 void Session::setTrace(TraceSink *sink) { impl->trace = sink; }
+void Session::setWatcher(RunWatcher *watcher) { impl->watcher = watcher; }
+std::byte *Session::arena(uint32_t index) { return impl->arenas.base(index); }
 
 Expected<EntryId> Session::entry(std::string_view name) const {
   const EntryInfo *info = impl->program->findEntry(name);

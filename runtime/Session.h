@@ -11,6 +11,7 @@
 namespace braid::runtime {
 
 class CommunicatorGroup;
+class RunWatcher;
 class TraceSink;
 class ThreadPool;
 
@@ -69,6 +70,10 @@ public:
 
   // Calls `sink` for every executed command from now on; nullptr (the default) costs nothing. Not during run().
   void setTrace(TraceSink *sink);
+
+  // Asks `watcher` from now on; nullptr (the default) costs nothing. Not during run().
+  void setWatcher(RunWatcher *watcher);
+  std::byte *arena(uint32_t index);
 
   ThreadPool &pool();
 

@@ -9,6 +9,7 @@
 #include "runtime/schema/ProgramTrailer.h"
 #include "runtime/schema/Program_generated.h"
 
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/SHA256.h"
@@ -149,8 +150,15 @@ private:
       signatures.push_back(KernelSignature::of(kernel));
       kernels[kernel.getSymName()] = table.size();
       Offsets<schema::Param> params;
-      for (const KernelSlot &slot : signatures.back().slots)
-        params.push_back(schema::CreateParam(builder, string(slot.name), static_cast<schema::ParamKind>(slot.kind)));
+      for (const KernelSlot &slot : signatures.back().slots) {
+        BlockArgument argument = kernel.getArgument(slot.argument);
+        auto buffer = dyn_cast<MemRefType>(argument.getType());
+        bool pointer = slot.kind == SlotKind::pointer && buffer;
+        params.push_back(schema::CreateParam(builder, string(slot.name), static_cast<schema::ParamKind>(slot.kind),
+                                             pointer ? elementType(buffer.getElementType()).value_or(schema::DType::u8)
+                                                     : schema::DType::u8,
+                                             pointer && isWritten(argument)));
+      }
       auto list = builder.CreateVector(params);
       table.push_back(schema::CreateKernel(builder, string(kernel.getSymName()), list));
     }
@@ -187,7 +195,16 @@ private:
   //===- Commands
   //--------------------------------------------------------------------------------------------------===//
 
-  FailureOr<schema::DType> dtypeOf(Operation *op, Type type) {
+  /// Directly or through a view.
+  static bool isWritten(Value buffer) {
+    return llvm::any_of(buffer.getUsers(), [&](Operation *user) {
+      if (auto view = dyn_cast<ViewLikeOpInterface>(user))
+        return view.getViewSource() == buffer && llvm::any_of(user->getResults(), isWritten);
+      return hasEffect<MemoryEffects::Write>(user, buffer);
+    });
+  }
+
+  static std::optional<schema::DType> elementType(Type type) {
     if (type.isF32())
       return schema::DType::f32;
     if (type.isBF16())
@@ -200,6 +217,12 @@ private:
       return schema::DType::i64;
     if (type.isInteger(8))
       return schema::DType::u8;
+    return std::nullopt;
+  }
+
+  FailureOr<schema::DType> dtypeOf(Operation *op, Type type) {
+    if (std::optional<schema::DType> known = elementType(type))
+      return *known;
     op->emitOpError("the program file has no element type ") << type;
     return failure();
   }

@@ -6,6 +6,7 @@
 #include "runtime/io/JsonLines.h"
 #include "runtime/io/TensorNames.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/FiniteCheck.h"
 #include "runtime/train/Progress.h"
 #include "runtime/train/Schedule.h"
 
@@ -45,7 +46,9 @@ private:
   Status chooseAccumulation();
   Status loop();
   Status step();
-  void fillBatch(uint64_t position);
+  void fillBatch(uint64_t position, std::optional<uint64_t> only);
+  Status runUpdate(RunWatcher *watcher, std::optional<uint64_t> only = std::nullopt);
+  Expected<std::string> explainDivergence(uint64_t number);
   void prepareAccumulation(uint64_t globalBatch);
   uint64_t labelsOf(uint64_t position, uint64_t samples) const; // of all ranks
   Status evaluateHeldout(bool last);
@@ -65,10 +68,11 @@ private:
   std::optional<EntryId> update;
   std::optional<TensorView> lossScaleInput, auxScaleInput;
   uint64_t parts = 1; // runs before an update
-  double auxLoss = 0; // of the last update, as the counts
   double labelShare = 0; // 1 / labels of an update
+  double loss = 0, auxLoss = 0; // of the last update, as the counts
   std::vector<int32_t> expertTotals, droppedTotals;
   std::optional<Evaluator> evaluator;
+  std::optional<UpdateGuard> guard;
 
   std::optional<DirectoryLock> lock; // rank 0, while it may write checkpoints
   CheckpointState state;
@@ -103,6 +107,7 @@ Status Trainer::bind() {
     BRAID_ASSIGN(update, session.entry("update_step"));
     BRAID_ASSIGN(lossScaleInput, scalarInput(session, *entry, "loss_scale", DType::f32));
   }
+  guard.emplace(loss, lossOutput, gradNormOutput);
   BRAID_TRY(chooseAccumulation());
   if (findByLastComponent(program, entry->outputs, "aux_loss")) {
     BRAID_ASSIGN(auxLossOutput, scalarOutput(session, *entry, "aux_loss", DType::f32));
@@ -298,10 +303,10 @@ Json Trainer::expertTable(const TensorView &table, std::span<const int32_t> coun
   return layers;
 }
 
-// This rank's rows of the global batch that begins at a sample.
-void Trainer::fillBatch(uint64_t position) {
+// This rank's rows of the global batch that begins at a sample; or sample `only` in each of them.
+void Trainer::fillBatch(uint64_t position, std::optional<uint64_t> only) {
   for (int64_t i = 0; i < batch.batch; ++i) {
-    uint64_t sample = SampleOrder::sample(position, rank.dpCoordinate(), batch.batch, i);
+    uint64_t sample = only.value_or(SampleOrder::sample(position, rank.dpCoordinate(), batch.batch, i));
     rows->fill(corpus, order->row(sample), batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
   }
 }
@@ -321,46 +326,111 @@ void Trainer::prepareAccumulation(uint64_t globalBatch) {
   session.clear(Role::gradient);
 }
 
-Status Trainer::step() {
-  uint64_t number = state.step + 1;
-  double learningRate = schedule.at(number);
+// The batches of the next step and its update, seen by `watcher`; or a step of nothing but sample `only`.
+Status Trainer::runUpdate(RunWatcher *watcher, std::optional<uint64_t> only) {
   uint64_t globalBatch = static_cast<uint64_t>(batch.batch * rank.dpSize());
   if (update)
     prepareAccumulation(globalBatch);
-  learningRateInput.as<float>()[0] = static_cast<float>(learningRate);
-  stepInput.as<int32_t>()[0] = static_cast<int32_t>(number);
-  double loss = 0;
-  auxLoss = 0;
+  loss = auxLoss = 0;
   std::fill(expertTotals.begin(), expertTotals.end(), 0);
   std::fill(droppedTotals.begin(), droppedTotals.end(), 0);
   auto add = [](const std::optional<TensorView> &table, std::vector<int32_t> &totals) {
     if (table)
       std::transform(totals.begin(), totals.end(), table->as<int32_t>().begin(), totals.begin(), std::plus<>());
   };
-  for (uint64_t part = 0; part < parts; ++part) {
+  session.setWatcher(watcher);
+  Status status = Status::success();
+  for (uint64_t part = 0; part < (only ? 1 : parts) && status.ok(); ++part) {
     uint64_t position = state.dataPosition + part * globalBatch;
-    fillBatch(position);
+    fillBatch(position, only);
     // Router losses are means over the tokens of a batch, which are its labels.
     if (auxScaleInput)
       auxScaleInput->as<float>()[0] =
           static_cast<float>(static_cast<double>(labelsOf(position, globalBatch)) * labelShare);
-    BRAID_TRY(session.run(batch.entry).withContext(fmt::format("step {}", number)));
+    status = session.run(batch.entry);
     loss += lossOutput.as<float>()[0];
     if (auxLossOutput)
       auxLoss += auxLossOutput->as<float>()[0];
     add(expertCountsOutput, expertTotals);
     add(expertDroppedOutput, droppedTotals);
   }
-  if (update)
-    BRAID_TRY(session.run(*update).withContext(fmt::format("step {}", number)));
-  globalBatch *= parts;
+  if (update && status.ok())
+    status = session.run(*update);
+  session.setWatcher(nullptr);
+  return status;
+}
+
+// Collective; the text is that of rank 0. No run of it changes a parameter: all end before the update.
+Expected<std::string> Trainer::explainDivergence(uint64_t number) {
+  std::string context = fmt::format("step {}, repeated", number);
+  FiniteSearch search(session);
+  search.clearScratch();
+  BRAID_TRY(runUpdate(&search).withContext(context));
+
+  // The first of all ranks, in the order of the commands.
+  struct Report {
+    uint64_t order = UINT64_MAX;
+    char text[1016] = {};
+  } own;
+  own.order = search.found().order;
+  search.found().text.copy(own.text, sizeof(own.text) - 1);
+  std::vector<Report> reports(static_cast<size_t>(rank.worldSize()));
+  BRAID_TRY(
+      rank.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(reports)), "finite search"));
+  auto first = std::min_element(reports.begin(), reports.end(), [](auto &a, auto &b) { return a.order < b.order; });
+  std::string text =
+      first->order == UINT64_MAX ? "repeated, the step wrote only finite values" : std::string(first->text);
+  if (reports.size() > 1 && first->order != UINT64_MAX)
+    text += fmt::format(" (rank {})", first - reports.begin());
+
+  // Which samples: each alone, in every row of every rank.
+  constexpr uint64_t mostSamples = 64;
+  uint64_t samples = parts * static_cast<uint64_t>(batch.batch * rank.dpSize()), tried = std::min(samples, mostSamples),
+           bad = 0;
+  std::string list;
+  for (uint64_t i = 0; i < tried; ++i) {
+    uint64_t sample = state.dataPosition + i;
+    guard->reset();
+    guard->endAlways();
+    BRAID_TRY(runUpdate(&*guard, sample).withContext(context));
+    if (guard->tripped() && ++bad <= 8)
+      list += fmt::format("{}{} (from token {} of the data)", bad == 1 ? "" : ", ", sample,
+                          rows->pieces(order->row(sample)).front().begin);
+  }
+  text += fmt::format("; the step's samples are {} to {}: ", state.dataPosition, state.dataPosition + samples - 1);
+  if (bad == 0)
+    text += "none of them alone does this";
+  else if (bad == tried)
+    text += "each of them alone does this, so it is not the data";
+  else
+    text += fmt::format("alone {} this {}{}", bad == 1 ? "does" : "do", list,
+                        bad > 8 ? fmt::format(", and {} more", bad - 8) : "");
+  if (tried < samples)
+    text += fmt::format(" (the first {} were tried)", tried);
+  return text;
+}
+
+Status Trainer::step() {
+  uint64_t number = state.step + 1;
+  double learningRate = schedule.at(number);
+  uint64_t globalBatch = parts * static_cast<uint64_t>(batch.batch * rank.dpSize());
+  learningRateInput.as<float>()[0] = static_cast<float>(learningRate);
+  stepInput.as<int32_t>()[0] = static_cast<int32_t>(number);
+  guard->reset();
+  BRAID_TRY(runUpdate(options.checkFinite ? &*guard : nullptr).withContext(fmt::format("step {}", number)));
 
   double gradNorm = gradNormOutput.as<float>()[0];
-  if (!std::isfinite(loss) || !std::isfinite(gradNorm)) {
+  if (options.checkFinite && (!std::isfinite(loss) || !std::isfinite(gradNorm))) {
+    double diverged = loss;
     std::string kept =
         result.checkpoint.empty() ? "there is no checkpoint" : "the last checkpoint is " + result.checkpoint;
-    return Status::error("training diverged at step {}: loss {}, gradient norm {} (learning rate {:.3g}); {}", number,
-                         loss, gradNorm, learningRate, kept);
+    std::string why = "the update was applied";
+    if (guard->tripped()) {
+      BRAID_ASSIGN(why, explainDivergence(number));
+      why = "the update was not applied; " + why;
+    }
+    return Status::error("training diverged at step {}: loss {}, gradient norm {} (learning rate {:.3g}); {}; {}",
+                         number, diverged, gradNorm, learningRate, kept, why);
   }
   uint64_t tokens = labelsOf(state.dataPosition, globalBatch);
   tokensSeen += tokens;

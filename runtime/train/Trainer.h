@@ -25,6 +25,7 @@ struct TrainOptions {
   int keep = 3;
   bool resume = false; // from the newest checkpoint, or from the start when there is none
   uint64_t evalEvery = 0;
+  bool checkFinite = true; // a step whose loss or gradient norm is not finite ends the run and is not applied
 
   std::string metricsPath;
   ChromeTrace *trace = nullptr; // every rank reports to it; whoever made it writes it

@@ -104,6 +104,11 @@ private:
       program.kernels.back()->params.push_back(std::make_unique<schema::ParamT>());
       program.kernels.back()->params.back()->name = param;
       program.kernels.back()->params.back()->kind = kind;
+      // What the tripwire looks at.
+      bool integer = std::string_view(param) == "tokens" || std::string_view(param) == "labels";
+      program.kernels.back()->params.back()->type = integer ? T::i32 : T::f32;
+      program.kernels.back()->params.back()->written =
+          name == "bigram_loss" && (std::string_view(param).starts_with("d") || std::string_view(param) == "sums");
     }
   }
 

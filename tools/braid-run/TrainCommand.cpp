@@ -132,6 +132,12 @@ Action addTrain(CLI::App &command) {
       .add_flag("--resume", train.resume,
                 "Go on from the newest checkpoint of --checkpoint-dir (from the start if there is none)")
       ->needs(directory);
+  command
+      .add_flag(
+          "--check-finite,!--no-check-finite", train.checkFinite,
+          "End the run at a loss or gradient norm that is not finite, before its update is applied, and say which "
+          "command and which samples made it (on; --no-check-finite goes on)")
+      ->default_str("true");
   command.add_option("--metrics", train.metricsPath, "Write one JSON object per step to this file")
       ->type_name("F.jsonl");
   CLI::Option *trace = command

@@ -1,0 +1,32 @@
+// RunWatcher: what may look into a running entry. Session::setWatcher(nullptr), the default, costs nothing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace braid::schema {
+struct Command;
+}
+
+namespace braid::runtime {
+
+// A command and the iterations of the repeats around it, outermost first; valid during the call.
+struct WatchedCommand {
+  const schema::Command &command;
+  std::span<const int64_t> iterations;
+  const char *where; // "entry 'train_step' command 3.1 'layers.*.lsm.scan'"
+};
+
+// Called on the thread that calls run().
+class RunWatcher {
+public:
+  virtual ~RunWatcher() = default;
+  // Once per run, before the first command that touches the arena of a moment: everything an update reads is there,
+  // nothing it changes has changed. False ends the run here, without an error.
+  virtual bool beforeUpdate() { return true; }
+  // Around every command of stream 0.
+  virtual void before(const WatchedCommand &) {}
+  virtual void after(const WatchedCommand &) {}
+};
+
+} // namespace braid::runtime

@@ -1,0 +1,161 @@
+#include "runtime/train/FiniteCheck.h"
+
+#include "runtime/schema/Program_generated.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace braid::runtime {
+
+bool UpdateGuard::beforeUpdate() {
+  ended = !std::isfinite(earlier) || !std::isfinite(loss.as<float>()[0]) || !std::isfinite(gradNorm.as<float>()[0]);
+  return !ended && !always;
+}
+
+namespace {
+
+// Calls f(buffer, written argument's name or nullptr, type) for the buffers of a command.
+template <class F> void forEachBuffer(const Program &program, const schema::Command &command, F &&f) {
+  auto type = [](schema::DType dtype) { return static_cast<DType>(dtype); };
+  if (const auto *launch = command.body_as_Launch()) {
+    const auto *kernel = program.file().kernels()->Get(launch->kernel());
+    if (!launch->args() || !kernel->params())
+      return;
+    for (const auto *arg : *launch->args()) {
+      const auto *pointer = arg->value_as_BufferValue();
+      if (!pointer)
+        continue;
+      for (const auto *param : *kernel->params())
+        if (param->name()->string_view() == arg->name()->string_view())
+          f(*pointer->buffer(), param->written() ? arg->name()->c_str() : nullptr, type(param->type()));
+    }
+  } else if (const auto *gemm = command.body_as_Gemm()) {
+    f(*gemm->a(), nullptr, type(gemm->type_a()));
+    f(*gemm->b(), nullptr, type(gemm->type_b()));
+    f(*gemm->c(), "", type(gemm->type_c()));
+  } else if (const auto *grouped = command.body_as_GroupedGemm()) {
+    f(*grouped->a(), nullptr, type(grouped->type_a()));
+    f(*grouped->b(), nullptr, type(grouped->type_b()));
+    f(*grouped->c(), "", type(grouped->type_c()));
+  } else if (const auto *collective = command.body_as_Collective()) {
+    f(*collective->recv(), "", type(collective->dtype()));
+  }
+}
+
+uint64_t offsetAt(const schema::Buffer &buffer, std::span<const int64_t> iterations) {
+  auto offset = static_cast<int64_t>(buffer.offset());
+  if (buffer.strides())
+    for (size_t i = 0; i < std::min<size_t>(buffer.strides()->size(), iterations.size()); ++i)
+      offset += buffer.strides()->Get(static_cast<flatbuffers::uoffset_t>(i)) * iterations[i];
+  return static_cast<uint64_t>(offset);
+}
+
+template <class T> T valueAt(std::span<const std::byte> bytes, size_t element) {
+  T value;
+  std::memcpy(&value, bytes.data() + element * sizeof(T), sizeof(T));
+  return value;
+}
+
+double elementAt(DType type, std::span<const std::byte> bytes, size_t element) {
+  switch (type) {
+  case DType::f32: return valueAt<float>(bytes, element);
+  case DType::f64: return valueAt<double>(bytes, element);
+  case DType::bf16: return std::bit_cast<float>(uint32_t(valueAt<uint16_t>(bytes, element)) << 16);
+  case DType::i32:
+  case DType::i64:
+  case DType::u8: break;
+  }
+  return 0;
+}
+
+bool isFloat(DType type) { return type == DType::f32 || type == DType::f64 || type == DType::bf16; }
+
+} // namespace
+
+void FiniteSearch::clearScratch() {
+  const Program &program = session.program();
+  std::vector<bool> kept(program.arenas().size());
+  for (const TensorInfo &tensor : program.tensors())
+    kept[tensor.arena] = kept[tensor.arena] || tensor.role != Role::gradient;
+  for (uint32_t i = 0; i < kept.size(); ++i)
+    if (!kept[i])
+      std::memset(session.arena(i), 0, program.arenas()[i].bytes);
+}
+
+void FiniteSearch::collect(const WatchedCommand &watched) {
+  outputs.clear();
+  layer.clear();
+  const Program &program = session.program();
+  forEachBuffer(program, watched.command, [&](const schema::Buffer &buffer, const char *written, DType type) {
+    uint64_t offset = offsetAt(buffer, watched.iterations);
+    // Equal layers are executed by the same command; the parameters and gradients it touches say which one this is.
+    for (const TensorInfo &tensor : program.tensors())
+      if (layer.empty() && !tensor.layers.empty() && tensor.arena == buffer.arena() && tensor.role != Role::cache &&
+          buffer.bytes() <= tensor.layerBytes() && offset >= tensor.offset && offset < tensor.offset + tensor.bytes) {
+        std::string_view pattern = tensor.name;
+        size_t hole = pattern.find("{}");
+        size_t begin = pattern.rfind('.', hole == 0 ? 0 : hole - 2);
+        begin = begin == std::string_view::npos ? 0 : begin + 1;
+        layer = fmt::format("{}{}", pattern.substr(begin, hole - begin),
+                            tensor.layers[(offset - tensor.offset) / tensor.layerBytes()]);
+      }
+    if (written && isFloat(type))
+      outputs.push_back({written, type, {session.arena(buffer.arena()) + offset, buffer.bytes()}, {}});
+  });
+}
+
+void FiniteSearch::before(const WatchedCommand &watched) {
+  collect(watched);
+  for (Written &output : outputs)
+    output.old.assign(output.bytes.begin(), output.bytes.end());
+}
+
+void FiniteSearch::after(const WatchedCommand &watched) {
+  for (const Written &output : outputs) {
+    size_t size = sizeOf(output.type), count = output.bytes.size() / size;
+    for (size_t i = 0; i < count && firstNan.text.empty(); ++i) {
+      double value = elementAt(output.type, output.bytes, i);
+      if (std::isfinite(value))
+        continue;
+      // A buffer may be larger than what the command fills; what it left alone may be anything.
+      if (std::memcmp(output.bytes.data() + i * size, output.old.data() + i * size, size) == 0)
+        continue;
+      Found &first = std::isnan(value) ? firstNan : firstInfinity;
+      if (first.text.empty())
+        first = {describe(watched, output, i, value), executed};
+    }
+  }
+  if (!layer.empty()) {
+    lastLayer = layer;
+    lastIterations.assign(watched.iterations.begin(), watched.iterations.end());
+  }
+  ++executed;
+}
+
+// The scan of a layer reads no parameter; the projection before it, in the same iteration, does.
+std::string FiniteSearch::layerOf(const WatchedCommand &watched) const {
+  if (!layer.empty())
+    return layer;
+  bool same = !watched.iterations.empty() && std::equal(watched.iterations.begin(), watched.iterations.end(),
+                                                        lastIterations.begin(), lastIterations.end());
+  return same ? lastLayer : "";
+}
+
+std::string FiniteSearch::describe(const WatchedCommand &watched, const Written &written, size_t element,
+                                   double value) const {
+  std::string where = watched.where, inLayer = layerOf(watched);
+  for (size_t i = 0; i < watched.iterations.size(); ++i)
+    where += fmt::format("{}{}", i == 0 ? " (iteration " : ", ", watched.iterations[i]);
+  if (!watched.iterations.empty())
+    where += ")";
+  std::string kernel;
+  if (const auto *launch = watched.command.body_as_Launch())
+    kernel = fmt::format(", kernel {}", session.program().kernels()[launch->kernel()]);
+  std::string tensor = written.name.empty() ? "its result" : fmt::format("'{}'", written.name);
+  return fmt::format("the first {} is element {} of {} in {}, {}{}{}", std::isnan(value) ? "NaN" : "infinity", element,
+                     written.bytes.size() / sizeOf(written.type), tensor, inLayer.empty() ? "" : inLayer + ", ", where,
+                     kernel);
+}
+
+} // namespace braid::runtime
