@@ -57,53 +57,72 @@ struct ThreadPool::Impl {
   int threads = 1;
   std::vector<Worker> workers;
 
-  // One piece of work at a time: written before `generation` grows, read after.
+  // One piece of work at a time: written before `ticket` changes, read by whoever has claimed a part of it.
   Body body = nullptr;
   void *context = nullptr;
   int64_t begin = 0, end = 0, grain = 1, units = 0;
-  int parts = 1;
 
-  std::atomic<uint64_t> generation{0};
-  std::atomic<int> pending{0};
+  // A number of the work above its number of parts, so that both are read at once: a thread that wakes up late then
+  // asks for parts that its ticket had, all of them claimed, and never for one of later work.
+  static constexpr int partBits = 16;
+  std::atomic<uint64_t> ticket{0};
+  std::unique_ptr<std::atomic<uint64_t>[]> claimed; // by part: the number of the last work of which it was taken
+  std::atomic<int> pending{0}; // parts not done
   std::atomic<bool> stop{false};
   std::mutex mutex;
   std::condition_variable wake, done;
 
-  void runPart(int part) {
+  // Of the work, and the parts that it is cut into, which depend on the sizes alone: who runs a part is another matter.
+  void runPart(int part, int parts) {
     int64_t first = begin + units * part / parts * grain;
     int64_t last = std::min(end, begin + units * (part + 1) / parts * grain);
     if (first < last)
       body(context, first, last, part);
   }
 
-  void work(int index) {
-    useOneOpenMpThread();
-    uint64_t seen = 0;
-    while (true) {
-      for (int i = 0; i < spins && generation.load(std::memory_order_acquire) == seen; ++i)
-        pauseCpu();
-      if (generation.load(std::memory_order_acquire) == seen) {
-        std::unique_lock lock(mutex);
-        wake.wait(lock, [&] { return generation.load(std::memory_order_acquire) != seen; });
-      }
-      seen = generation.load(std::memory_order_acquire);
-      if (stop.load(std::memory_order_relaxed))
-        return;
-      if (index < parts)
-        runPart(index);
-      if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+  // Takes the part of its own, whose data its core saw last, then those whose threads have not come: a thread that the
+  // system has put aside delays nobody unless it holds a part.
+  void takeParts(uint64_t seen, int index) {
+    uint64_t number = seen >> partBits;
+    int parts = static_cast<int>(seen & ((uint64_t(1) << partBits) - 1));
+    for (int i = 0; i < parts; ++i) {
+      int part = (index + i) % parts;
+      uint64_t last = claimed[part].load(std::memory_order_relaxed);
+      if (last >= number || !claimed[part].compare_exchange_strong(last, number, std::memory_order_acq_rel))
+        continue;
+      runPart(part, parts);
+      if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1 && index != 0) {
         std::lock_guard lock(mutex);
         done.notify_one();
       }
     }
   }
 
-  void publish() {
+  void work(int index) {
+    useOneOpenMpThread();
+    uint64_t seen = 0;
+    while (true) {
+      for (int i = 0; i < spins && ticket.load(std::memory_order_acquire) == seen; ++i)
+        pauseCpu();
+      if (ticket.load(std::memory_order_acquire) == seen) {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [&] { return ticket.load(std::memory_order_acquire) != seen; });
+      }
+      seen = ticket.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_relaxed))
+        return;
+      takeParts(seen, index);
+    }
+  }
+
+  uint64_t publish(int parts) {
+    uint64_t next = ((ticket.load(std::memory_order_relaxed) >> partBits) + 1) << partBits | uint64_t(parts);
     {
       std::lock_guard lock(mutex);
-      generation.fetch_add(1, std::memory_order_release);
+      ticket.store(next, std::memory_order_release);
     }
     wake.notify_all();
+    return next;
   }
 };
 
@@ -115,6 +134,7 @@ Expected<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, size_t sta
   auto impl = std::make_unique<Impl>();
   impl->threads = threads;
   impl->workers.reserve(threads - 1);
+  impl->claimed = std::make_unique<std::atomic<uint64_t>[]>(threads);
   std::unique_ptr<ThreadPool> pool(new ThreadPool(std::move(impl)));
   for (int i = 1; i < threads; ++i) {
     Impl::Worker &worker = pool->impl->workers.emplace_back();
@@ -135,7 +155,7 @@ Expected<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, size_t sta
 
 ThreadPool::~ThreadPool() {
   impl->stop.store(true, std::memory_order_relaxed);
-  impl->publish();
+  impl->publish(0);
   for (Impl::Worker &worker : impl->workers)
     pthread_join(worker.thread, nullptr);
 }
@@ -159,13 +179,12 @@ void ThreadPool::parallelFor(int64_t begin, int64_t end, int64_t grain, Body bod
   pool.end = end;
   pool.grain = grain;
   pool.units = units;
-  pool.parts = parts;
-  pool.pending.store(static_cast<int>(pool.workers.size()), std::memory_order_relaxed);
-  pool.publish();
-  pool.runPart(0);
+  pool.pending.store(parts, std::memory_order_relaxed);
+  pool.takeParts(pool.publish(parts), 0);
   for (int i = 0; i < spins && pool.pending.load(std::memory_order_acquire) != 0; ++i)
     pauseCpu();
-  // The last worker notifies under the mutex, so taking it here also keeps the pool alive until that worker let go.
+  if (pool.pending.load(std::memory_order_acquire) == 0)
+    return;
   std::unique_lock lock(pool.mutex);
   pool.done.wait(lock, [&] { return pool.pending.load(std::memory_order_acquire) == 0; });
 }

@@ -7,7 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
+#include <fstream>
 #include <numeric>
+#include <thread>
+#include <unistd.h>
 
 using namespace braid::runtime;
 
@@ -128,6 +133,71 @@ TEST(ThreadPool, ManySmallLoops) {
   for (int round = 0; round < 3000; ++round)
     (*pool)->parallelFor(0, 9, 1, [&](int64_t begin, int64_t end, int) { sum += end - begin; });
   EXPECT_EQ(sum, 9 * 3000);
+}
+
+namespace {
+
+std::atomic<int> held{0};
+std::atomic<bool> release{false};
+
+void holdThread(int) {
+  held = 1;
+  while (!release)
+    usleep(100);
+  held = 2;
+}
+
+// Of a thread of this process: 'S' sleeps, 'R' runs.
+char stateOf(pid_t thread) {
+  std::ifstream stat(fmt::format("/proc/self/task/{}/stat", thread));
+  std::string text((std::istreambuf_iterator<char>(stat)), {});
+  size_t name = text.rfind(')'); // of the command, which may hold anything
+  return name + 2 < text.size() ? text[name + 2] : '?';
+}
+
+} // namespace
+
+TEST(ThreadPool, AThreadThatDoesNotComeDelaysNobody) {
+  auto pool = ThreadPool::create(2);
+  ASSERT_TRUE(pool) << pool.message();
+  pthread_t caller = pthread_self(), worker = caller;
+  std::atomic<pid_t> workerId{0};
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  // Both parts wait for each other, so the second thread has one.
+  std::atomic<int> begun{0};
+  (*pool)->parallelFor(0, 2, 1, [&](int64_t, int64_t, int) {
+    if (!pthread_equal(pthread_self(), caller)) {
+      worker = pthread_self();
+      workerId = gettid();
+    }
+    ++begun;
+    while (begun < 2 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::yield();
+  });
+  ASSERT_EQ(begun, 2);
+
+  // It is held where it sleeps, so not with the pool's mutex.
+  while (stateOf(workerId) != 'S' && std::chrono::steady_clock::now() < deadline)
+    usleep(1000);
+  struct sigaction action = {}, before = {};
+  action.sa_handler = holdThread;
+  ASSERT_EQ(sigaction(SIGUSR2, &action, &before), 0);
+  ASSERT_EQ(pthread_kill(worker, SIGUSR2), 0);
+  while (held == 0 && std::chrono::steady_clock::now() < deadline)
+    usleep(100);
+  ASSERT_EQ(held, 1);
+  std::vector<int> times(100);
+  for (int round = 0; round < 3; ++round)
+    (*pool)->parallelFor(0, 100, 1, [&](int64_t begin, int64_t end, int) {
+      EXPECT_TRUE(pthread_equal(pthread_self(), caller));
+      for (int64_t i = begin; i < end; ++i)
+        ++times[i];
+    });
+  EXPECT_EQ(times, std::vector<int>(100, 3));
+  release = true;
+  while (held != 2 && std::chrono::steady_clock::now() < deadline)
+    usleep(100);
+  sigaction(SIGUSR2, &before, nullptr);
 }
 
 TEST(RunOnRanks, ReportsTheCauseNotTheEcho) {
