@@ -153,6 +153,8 @@ private:
       llvm::raw_string_ostream(share) << llvm::format("%.2f %%", floors ? 100 * times * facts.floor() / floors : 0.0);
       if (!facts.choice.empty())
         why += (why.empty() ? "" : "; ") + facts.choice;
+      if (op.hasAttr(cmd::kJoinedAttr))
+        why += "; starts with the launch before it";
       if (auto layers = op.getAttrOfType<DenseI32ArrayAttr>(cmd::kLayersAttr)) {
         llvm::raw_string_ostream stream(text);
         stream << " [";
@@ -199,4 +201,7 @@ void braid::explain(ModuleOp module, ArrayRef<StageTime> times, llvm::raw_ostrea
     os << llvm::formatv("  {0,-12} {1,9:f1} ms\n", time.stage, time.milliseconds);
   }
   os << llvm::formatv("  {0,-12} {1,9:f1} ms\n", "all", sum);
+  for (const StageTime &time : times)
+    if (!time.detail.empty())
+      os << "  " << time.stage << ": " << time.detail << "\n";
 }

@@ -13,6 +13,7 @@
 
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
 
@@ -105,6 +106,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createProveMemoryPlanPass());
     // What is left is a translation without choices.
     pm.addPass(createLowerToCommandsPass());
+    // Who depends on whom is plain only where every buffer has its address.
+    pm.addPass(createJoinLaunchesPass());
     break;
   }
   pm.addPass(createVerifyPhasePass({phaseName(phase).str()}));
@@ -120,8 +123,9 @@ public:
       : times(times), stage(stage), start(std::chrono::steady_clock::now()) {}
   ~StageTimer() {
     std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
-    times.push_back({stage, elapsed.count()});
+    times.push_back({stage, elapsed.count(), detail});
   }
+  std::string detail;
 
 private:
   std::vector<StageTime> &times;
@@ -181,6 +185,25 @@ LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const Comp
   return success();
 }
 
+/// CPU time of all kernels by step, and the three kernels that took longest.
+static std::string summary(MutableArrayRef<KernelTime> kernels) {
+  KernelTime sum;
+  for (const KernelTime &time : kernels) {
+    sum.lowering += time.lowering;
+    sum.optimizing += time.optimizing;
+    sum.emitting += time.emitting;
+  }
+  auto all = [](const KernelTime &time) { return time.lowering + time.optimizing + time.emitting; };
+  llvm::stable_sort(kernels, [&](const KernelTime &a, const KernelTime &b) { return all(a) > all(b); });
+  std::string text = llvm::formatv("{0} kernels: to LLVM {1:f0} ms, its optimizer {2:f0} ms, machine code {3:f0} ms of "
+                                   "CPU; longest:",
+                                   kernels.size(), sum.lowering, sum.optimizing, sum.emitting);
+  for (const KernelTime &time : kernels.take_front(3))
+    text += llvm::formatv(" {0} {1:f0} ms,", time.name, all(time));
+  text.pop_back();
+  return text;
+}
+
 FailureOr<std::vector<uint8_t>> braid::compileProgram(ModuleOp module, const CompileOptions &options,
                                                       std::vector<StageTime> &times) {
   llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
@@ -191,9 +214,11 @@ FailureOr<std::vector<uint8_t>> braid::compileProgram(ModuleOp module, const Com
       llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp func) { return func->hasAttr(tile::kKernelAttr); });
   if (hasKernels) {
     StageTimer timer(times, "code");
-    FailureOr<std::vector<char>> object = compileKernels(module, *target);
+    std::vector<KernelTime> kernels;
+    FailureOr<std::vector<char>> object = compileKernels(module, *target, nullptr, &kernels);
     if (failed(object))
       return failure();
+    timer.detail = summary(kernels);
     code = std::move(*object);
   }
   StageTimer timer(times, "file");

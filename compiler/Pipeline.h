@@ -17,6 +17,7 @@ void addPhase(mlir::OpPassManager &pm, Phase phase, const CompileOptions &option
 struct StageTime {
   std::string stage;
   double milliseconds;
+  std::string detail; ///< what of it took long, or ""
 };
 
 /// Whether a module that says it is in this phase is.

@@ -222,6 +222,17 @@ def LowerToCommandsPass : Pass<"braid-lower-to-commands", "::mlir::ModuleOp"> {
   let dependentDialects = ["::braid::cmd::CmdDialect"];
 }
 
+def JoinLaunchesPass : Pass<"braid-join-launches", "::mlir::ModuleOp"> {
+  let summary = "launches of one kind of op that do not depend on each other start together";
+  let description = [{
+    Before: `cmd.launch @adamw_f32 ..` per tensor. After: the same, all but the first with `cmd.joined`: the runtime
+    starts its threads once for all of them. A launch is joined to those right before it that came from the same kind of op
+    (`cmd.work`), when it writes nothing that they read or write and reads nothing that they write.
+    Invariant: the order of commands is as it was; executed one by one they compute the same bits.
+  }];
+  let dependentDialects = ["::braid::cmd::CmdDialect"];
+}
+
 //===- at the end of every phase ------------------------------------------------------------------------------------===//
 
 def VerifyPhasePass : Pass<"braid-verify-phase", "::mlir::ModuleOp"> {

@@ -58,6 +58,9 @@ private:
       if (command.name())
         where += fmt::format(" '{}'", command.name()->string_view());
       ++commands;
+      if (command.joined() && (command.body_type() != schema::Body::Launch || i == 0 ||
+                               list.Get(i - 1)->body_type() != schema::Body::Launch))
+        return corrupt("{}: only a launch right behind a launch can be joined to it", where);
       BRAID_TRY(checkCommand(command, here));
     }
     return Status::success();

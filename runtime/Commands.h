@@ -43,8 +43,21 @@ struct LaunchCommand {
   };
   KernelFunction function;
   int64_t programs;
+  uint64_t touched = 0; // bytes of its buffers
   std::vector<int64_t> slots; // rewritten in place: launches of a session never run at the same time
   std::vector<MovingSlot> moving;
+};
+
+// Launches that may run at the same time (schema: Command.joined), started once. Who executes what is decided when they
+// are prepared: a launch of many programs is cut like any, so a thread meets the rows it worked on before; programs of
+// small ones go to the thread that has least to do.
+struct JoinedLaunches {
+  struct Piece {
+    uint32_t launch; // in Commands::launches
+    int64_t begin, end; // programs
+  };
+  uint32_t first, count; // in Commands::launches
+  std::vector<std::vector<Piece>> pieces; // per thread; of one thread only: the caller
 };
 
 struct GemmCommand {
@@ -82,14 +95,16 @@ struct Command {
   enum class Kind : uint8_t { launch, gemm, groupedGemm, collective, copy, fill, record, wait, repeat };
   Kind kind;
   uint32_t stream;
-  uint32_t index;    // into the vector of its kind; record, wait: the event
-  uint32_t end;      // repeat: one past its body, which starts at the next command
-  int64_t count;     // repeat
-  const char *name;  // for traces
+  uint32_t index; // into the vector of its kind; record, wait: the event
+  uint32_t end; // repeat: one past its body, which starts at the next command
+  int64_t count; // repeat
+  const char *name; // for traces
   const char *where; // for errors: "entry 'train_step' command 3.1 'layers.*.lsm.scan'"
   const schema::Command *source; // in the file
-  bool updates;      // touches optimizer state: a command of the update, not of the gradient
-  const char *op;    // for traces: the model's op, or ""
+  bool updates; // touches optimizer state: a command of the update, not of the gradient
+  uint32_t joined; // launch: so many commands from here on are one start of the threads, all of them if > 1
+  uint32_t start; // joined > 1: into Commands::joined
+  const char *op; // for traces: the model's op, or ""
   std::span<const int32_t> layers; // for traces: of every iteration of the enclosing repeats, whose counts are:
   const int64_t *counts;
 
@@ -112,12 +127,13 @@ struct Commands {
   std::vector<Command> list;
   std::vector<PreparedEntry> entries;
   std::vector<LaunchCommand> launches;
+  std::vector<JoinedLaunches> joined;
   std::vector<GemmCommand> gemms;
   std::vector<GroupedGemmCommand> groupedGemms;
   std::vector<CollectiveCommand> collectives;
   std::vector<CopyCommand> copies;
   std::vector<FillCommand> fills;
-  std::deque<std::string> texts;                // what `name` and `where` point at
+  std::deque<std::string> texts; // what `name` and `where` point at
   std::deque<std::vector<int64_t>> strideLists; // what BufferRef::strides and Command::counts point at
 };
 

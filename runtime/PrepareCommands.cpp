@@ -3,12 +3,15 @@
 
 #include "runtime/schema/Program_generated.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <unordered_map>
 
 namespace braid::runtime {
 namespace {
+
+constexpr double leastSharedBytes = 64 * 1024;
 
 class Preparer {
 public:
@@ -31,6 +34,8 @@ public:
       BRAID_TRY(prepareList(*entry->commands(), "", {}));
       out.entries.push_back({begin, static_cast<uint32_t>(out.list.size()), entry->events()});
     }
+    for (JoinedLaunches &joined : out.joined)
+      share(joined, matmuls.threads());
     return Status::success();
   }
 
@@ -71,15 +76,71 @@ private:
   Status prepareList(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list, const std::string &path,
                      std::vector<int64_t> counts) {
     const std::vector<int64_t> &keptCounts = out.strideLists.emplace_back(std::move(counts));
+    size_t head = 0; // the launch that joined ones start with
     for (flatbuffers::uoffset_t i = 0; i < list.size(); ++i) {
       std::string here = path + std::to_string(i);
       std::string where = fmt::format("entry '{}' command {}", entryName, here);
       if (list.Get(i)->name())
         where += fmt::format(" '{}'", list.Get(i)->name()->string_view());
       const char *kept = text(where);
+      size_t at = out.list.size();
       BRAID_TRY(prepareCommand(*list.Get(i), here, kept, keptCounts).withContext(kept));
+      if (list.Get(i)->joined())
+        join(head, at);
+      else
+        head = at;
     }
     return Status::success();
+  }
+
+  // The launch at `at` starts with the one at `head`.
+  void join(size_t head, size_t at) {
+    Command &first = out.list[head];
+    if (first.joined == 0) {
+      first.joined = 1;
+      first.start = static_cast<uint32_t>(out.joined.size());
+      out.joined.push_back({first.index, 1, {}});
+    }
+    ++first.joined;
+    ++out.joined[first.start].count;
+    first.updates |= out.list[at].updates;
+  }
+
+  // Bytes that a program of the launch touches, about: all there is to know of its cost.
+  static double programCost(const LaunchCommand &launch) {
+    return static_cast<double>(launch.touched) / static_cast<double>(std::max<int64_t>(launch.programs, 1)) + 64;
+  }
+
+  void share(JoinedLaunches &joined, int threads) {
+    double total = 0;
+    for (uint32_t i = 0; i < joined.count; ++i)
+      total += static_cast<double>(out.launches[joined.first + i].touched);
+    // As little work as that is done before another thread is awake.
+    if (total < leastSharedBytes)
+      threads = 1;
+    joined.pieces.resize(static_cast<size_t>(threads));
+    std::vector<double> load(joined.pieces.size());
+    auto give = [&](size_t thread, uint32_t launch, int64_t begin, int64_t end) {
+      if (begin >= end)
+        return;
+      auto &pieces = joined.pieces[thread];
+      if (!pieces.empty() && pieces.back().launch == launch && pieces.back().end == begin)
+        pieces.back().end = end;
+      else
+        pieces.push_back({launch, begin, end});
+      load[thread] += programCost(out.launches[launch]) * static_cast<double>(end - begin);
+    };
+    for (uint32_t i = 0; i < joined.count; ++i) {
+      uint32_t launch = joined.first + i;
+      int64_t programs = out.launches[launch].programs;
+      if (programs >= 4 * threads)
+        for (int64_t thread = 0; thread < threads; ++thread)
+          give(static_cast<size_t>(thread), launch, programs * thread / threads, programs * (thread + 1) / threads);
+      else
+        for (int64_t program = 0; program < programs; ++program)
+          give(static_cast<size_t>(std::min_element(load.begin(), load.end()) - load.begin()), launch, program,
+               program + 1);
+    }
   }
 
   Status prepareCommand(const schema::Command &command, const std::string &path, const char *where,
@@ -155,6 +216,7 @@ private:
         int64_t value = 0;
         if (const auto *pointer = arg.value_as_BufferValue()) {
           BufferRef ref = buffer(*pointer->buffer());
+          result.touched += ref.bytes;
           value = reinterpret_cast<int64_t>(ref.base);
           if (ref.strideCount)
             result.moving.push_back({slot, ref});

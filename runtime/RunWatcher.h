@@ -24,7 +24,9 @@ public:
   // Once per run, before the first command that touches the arena of a moment: everything an update reads is there,
   // nothing it changes has changed. False ends the run here, without an error.
   virtual bool beforeUpdate() { return true; }
-  // Around every command of stream 0.
+  // Wants to see every command: joined launches are executed one by one, and these two are called around every command
+  // of stream 0.
+  virtual bool everyCommand() const { return false; }
   virtual void before(const WatchedCommand &) {}
   virtual void after(const WatchedCommand &) {}
 };

@@ -79,6 +79,7 @@ struct Session::Impl {
   void execute(const StreamItem &item);
   Status perform(const StreamItem &item);
   Status performLaunch(LaunchCommand &launch, const Iterations &at);
+  Status performJoined(const JoinedLaunches &joined, const Iterations &at);
   Status performCollective(const CollectiveCommand &collective, const Iterations &at);
   void recordEvent(const StreamItem &item);
   void waitEvent(const StreamItem &item);
@@ -177,6 +178,11 @@ void Session::Impl::walk(uint32_t begin, uint32_t end) {
     }
     if (ended)
       return;
+    if (command.joined > 1 && !(watcher && watcher->everyCommand())) {
+      execute({&command, 0, depth, iterations});
+      i += command.joined - 1;
+      continue;
+    }
     issue(command);
   }
 }
@@ -199,7 +205,7 @@ void Session::Impl::issue(const Command &command) {
       streams[fifo]->drain();
       return;
     }
-  if (!watcher) {
+  if (!watcher || !watcher->everyCommand()) {
     execute(item);
     return;
   }
@@ -234,7 +240,10 @@ Status Session::Impl::perform(const StreamItem &item) {
   const Iterations &at = item.iterations;
   uint32_t index = item.command->index;
   switch (item.command->kind) {
-  case Command::Kind::launch: return performLaunch(commands.launches[index], at);
+  case Command::Kind::launch:
+    if (item.command->joined > 1 && !(watcher && watcher->everyCommand()))
+      return performJoined(commands.joined[item.command->start], at);
+    return performLaunch(commands.launches[index], at);
   case Command::Kind::gemm: {
     const GemmCommand &command = commands.gemms[index];
     return command.gemm.run(*pool, command.a.at(at), command.b.at(at), command.c.at(at));
@@ -262,9 +271,26 @@ Status Session::Impl::perform(const StreamItem &item) {
   return Status::success();
 }
 
-Status Session::Impl::performLaunch(LaunchCommand &launch, const Iterations &at) {
+static void moveSlots(LaunchCommand &launch, const Iterations &at) {
   for (const LaunchCommand::MovingSlot &moving : launch.moving)
     launch.slots[moving.slot] = reinterpret_cast<int64_t>(moving.buffer.at(at));
+}
+
+Status Session::Impl::performJoined(const JoinedLaunches &joined, const Iterations &at) {
+  for (uint32_t i = 0; i < joined.count; ++i)
+    moveSlots(commands.launches[joined.first + i], at);
+  pool->parallelFor(0, static_cast<int64_t>(joined.pieces.size()), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t thread = begin; thread < end; ++thread)
+      for (const JoinedLaunches::Piece &piece : joined.pieces[static_cast<size_t>(thread)]) {
+        LaunchCommand &launch = commands.launches[piece.launch];
+        launch.function(launch.slots.data(), piece.begin, piece.end);
+      }
+  });
+  return Status::success();
+}
+
+Status Session::Impl::performLaunch(LaunchCommand &launch, const Iterations &at) {
+  moveSlots(launch, at);
   pool->parallelFor(0, launch.programs, 1,
                     [&](int64_t begin, int64_t end, int) { launch.function(launch.slots.data(), begin, end); });
   return Status::success();

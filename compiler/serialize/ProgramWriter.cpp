@@ -9,7 +9,6 @@
 #include "runtime/schema/ProgramTrailer.h"
 #include "runtime/schema/Program_generated.h"
 
-#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/SHA256.h"
@@ -157,7 +156,7 @@ private:
         params.push_back(schema::CreateParam(builder, string(slot.name), static_cast<schema::ParamKind>(slot.kind),
                                              pointer ? elementType(buffer.getElementType()).value_or(schema::DType::u8)
                                                      : schema::DType::u8,
-                                             pointer && isWritten(argument)));
+                                             pointer && isWrittenByKernel(argument)));
       }
       auto list = builder.CreateVector(params);
       table.push_back(schema::CreateKernel(builder, string(kernel.getSymName()), list));
@@ -194,15 +193,6 @@ private:
 
   //===- Commands
   //--------------------------------------------------------------------------------------------------===//
-
-  /// Directly or through a view.
-  static bool isWritten(Value buffer) {
-    return llvm::any_of(buffer.getUsers(), [&](Operation *user) {
-      if (auto view = dyn_cast<ViewLikeOpInterface>(user))
-        return view.getViewSource() == buffer && llvm::any_of(user->getResults(), isWritten);
-      return hasEffect<MemoryEffects::Write>(user, buffer);
-    });
-  }
 
   static std::optional<schema::DType> elementType(Type type) {
     if (type.isF32())
@@ -266,7 +256,7 @@ private:
       if (auto attr = op.getAttrOfType<DenseI32ArrayAttr>(cmd::kLayersAttr))
         layers = builder.CreateVector(attr.asArrayRef().data(), attr.size());
       list.push_back(schema::CreateCommand(builder, stream ? streams.lookup(stream.getValue()) : 0, body->first,
-                                           body->second, text, work, layers));
+                                           body->second, text, work, layers, op.hasAttr(cmd::kJoinedAttr)));
     }
     return builder.CreateVector(list);
   }

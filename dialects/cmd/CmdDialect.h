@@ -23,7 +23,9 @@ namespace braid::cmd {
 /// Attributes of ops on their way to commands, and of commands.
 ///   cmd.work    #cmd.work: FLOPs and bytes of the op, and why it is done like this
 ///   cmd.layers  array<i32>: the absolute layer in every iteration of the enclosing repeats, in the order of execution
-inline constexpr llvm::StringLiteral kWorkAttr = "cmd.work", kLayersAttr = "cmd.layers";
+///   cmd.joined  unit, on a launch: it may run at the same time as the launches right before it, up to the first
+///   without
+inline constexpr llvm::StringLiteral kWorkAttr = "cmd.work", kLayersAttr = "cmd.layers", kJoinedAttr = "cmd.joined";
 
 /// Bytes of an element as it lies in a buffer (i1 and i8: 1).
 int64_t elementBytes(mlir::Type element);

@@ -3,6 +3,9 @@
 
 #include "dialects/tile/TileDialect.h"
 
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
 using namespace mlir;
 
 braid::KernelSignature braid::KernelSignature::of(func::FuncOp kernel) {
@@ -29,4 +32,12 @@ braid::KernelSignature braid::KernelSignature::of(func::FuncOp kernel) {
           add(name + ".stride" + std::to_string(d), SlotKind::i64, SlotPart::stride, d);
   }
   return signature;
+}
+
+bool braid::isWrittenByKernel(Value buffer) {
+  return llvm::any_of(buffer.getUsers(), [&](Operation *user) {
+    if (auto view = dyn_cast<ViewLikeOpInterface>(user))
+      return view.getViewSource() == buffer && llvm::any_of(user->getResults(), isWrittenByKernel);
+    return hasEffect<MemoryEffects::Write>(user, buffer);
+  });
 }

@@ -33,6 +33,9 @@ struct KernelSignature {
   static KernelSignature of(mlir::func::FuncOp kernel);
 };
 
+/// Does the kernel write through this buffer, directly or through a view?
+bool isWrittenByKernel(mlir::Value buffer);
+
 } // namespace braid
 
 #endif // PASSES_LOWER_KERNELSIGNATURE_H

@@ -40,7 +40,8 @@ Expected<Gemm> Gemm::prepare(const GemmDesc &desc, MatmulCache &cache) {
   if (small || desc.batch % wanted == 0 || desc.batch >= 4 * wanted)
     wanted = 1;
   bool cutM = shape.m >= shape.n || shape.m >= 4 * cutGrain * wanted;
-  if (shape.fastWhileWhole(cache.threads())) {
+  BRAID_ASSIGN(bool whole, cache.fastWhileWhole(shape));
+  if (whole) {
     // Rows of A and C stay whole only where m is cut and A is not transposed.
     cutM = true;
     if (shape.transposeA || shape.m < 2 * cutGrain)

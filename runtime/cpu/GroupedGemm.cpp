@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <tuple>
 
 namespace braid::runtime {
 namespace {
 
-// Shorter blocks repeat the packing of B too often.
-constexpr int64_t leastLargestBlock = 128;
 constexpr int64_t leastPartOfM = 64;
+// Rows left of a cut are a multiple of this: whole tiles of every vector width oneDNN uses.
+constexpr int64_t cutGrain = 32;
+// Below this many multiplications waking another thread costs more than it saves.
+constexpr int64_t smallWork = int64_t(1) << 18;
 
 int floorLog2(int64_t value) { return std::bit_width(static_cast<uint64_t>(value)) - 1; }
 
@@ -26,9 +29,10 @@ Expected<GroupedGemm> GroupedGemm::prepare(const GroupedGemmDesc &desc, MatmulCa
     // Groups alone rarely balance: aim at four pieces per thread by cutting m.
     int64_t threads = cache.threads();
     int64_t wanted = threads == 1 ? 1 : (4 * threads + desc.groups - 1) / desc.groups;
-    MatmulShape whole{desc.m, desc.n, 1,     desc.lda,   desc.ldb,   desc.ldc,
-                      true,   false,  false, desc.typeA, desc.typeB, desc.typeC};
-    if (whole.fastWhileWhole(cache.threads()))
+    BRAID_ASSIGN(bool whole,
+                 cache.fastWhileWhole({desc.m, desc.n, std::clamp<int64_t>(desc.maxRows, 1, 256), desc.lda, desc.ldb,
+                                       desc.ldc, true, false, desc.accumulate, desc.typeA, desc.typeB, desc.typeC}));
+    if (whole)
       wanted = 1;
     wanted = std::clamp<int64_t>(desc.m / leastPartOfM, 1, wanted);
     gemm.partLength = std::min(desc.m, ((desc.m + wanted - 1) / wanted + 15) / 16 * 16);
@@ -52,13 +56,12 @@ Expected<GroupedGemm> GroupedGemm::prepare(const GroupedGemmDesc &desc, MatmulCa
     BRAID_ASSIGN(gemm.tailFirst[log], get(tail, desc.accumulate));
     BRAID_ASSIGN(gemm.tailMore[log], get(tail, true));
   }
-  // A group of r rows has r / 2^largest whole blocks and at most `largest` smaller ones; planRows may choose blocks as
-  // small as leastLargestBlock.
+  // r rows of a group have r / 2^largest whole blocks and at most `largest` smaller ones, on each side of a cut.
   if (rows && gemm.largest >= 0)
-    gemm.pieces.reserve(desc.maxRows / std::min<int64_t>(leastLargestBlock, int64_t(1) << gemm.largest) +
-                        desc.groups * (gemm.largest + 1));
+    gemm.pieces.reserve((desc.maxRows >> gemm.largest) + (desc.groups + cache.threads()) * (gemm.largest + 1));
   else
     gemm.pieces.reserve(desc.groups * gemm.partCount);
+  gemm.loads.reserve(cache.threads());
   return gemm;
 }
 
@@ -75,25 +78,49 @@ Status GroupedGemm::checkOffsets(const int32_t *offsets) const {
   return Status::success();
 }
 
+// Every thread takes as many rows as any other, one after the other. A cut inside a group leaves whole tiles on its
+// left.
 void GroupedGemm::planRows(const int32_t *offsets, int threads) {
-  // Blocks small enough that all threads get some, large enough that packing B does not dominate.
-  int64_t total = offsets[desc.groups] - offsets[0];
-  int limit = std::min(largest, floorLog2(std::max(leastLargestBlock, total / threads)));
-  for (int64_t group = 0; group < desc.groups; ++group)
-    for (int64_t row = offsets[group], end = offsets[group + 1]; row < end;) {
-      int log = std::min(limit, floorLog2(end - row));
-      pieces.push_back({static_cast<int32_t>(group), log, row, totalWeight});
-      row += int64_t(1) << log;
-      totalWeight += (int64_t(1) << log) + 16;
+  int64_t first = offsets[0], total = offsets[desc.groups] - first;
+  if (total * desc.n <= smallWork / desc.k)
+    threads = 1;
+  int thread = 0;
+  for (int64_t group = 0; group < desc.groups; ++group) {
+    int64_t start = offsets[group], end = offsets[group + 1];
+    for (int64_t row = start; row < end;) {
+      int64_t stop = end;
+      if (thread + 1 < threads) {
+        int64_t share = first + total * (thread + 1) / threads;
+        int64_t cut = start + (std::max(share - start, int64_t(0)) + cutGrain / 2) / cutGrain * cutGrain;
+        if (cut <= row) {
+          ++thread;
+          continue;
+        }
+        stop = std::min(end, cut);
+      }
+      while (row < stop) {
+        int log = std::min(largest, floorLog2(stop - row));
+        pieces.push_back({static_cast<int32_t>(group), log, row, 0, thread});
+        row += int64_t(1) << log;
+      }
     }
+  }
 }
 
-void GroupedGemm::planWeight(const int32_t *offsets) {
+// The largest pieces first, each to the thread that has least to do: groups are uneven.
+void GroupedGemm::planWeight(const int32_t *offsets, int threads) {
   for (int64_t group = 0; group < desc.groups; ++group)
-    for (int64_t part = 0; part < partCount; ++part) {
-      pieces.push_back({static_cast<int32_t>(group), 0, part, totalWeight});
-      totalWeight += offsets[group + 1] - offsets[group] + 16;
-    }
+    for (int64_t part = 0; part < partCount; ++part)
+      pieces.push_back({static_cast<int32_t>(group), 0, part, offsets[group + 1] - offsets[group] + 16, 0});
+  std::sort(pieces.begin(), pieces.end(), [](const Piece &a, const Piece &b) {
+    return std::tuple(-a.cost, a.group, a.begin) < std::tuple(-b.cost, b.group, b.begin);
+  });
+  loads.assign(static_cast<size_t>(threads), 0);
+  for (Piece &piece : pieces) {
+    auto least = std::min_element(loads.begin(), loads.end());
+    piece.thread = static_cast<int32_t>(least - loads.begin());
+    *least += piece.cost;
+  }
 }
 
 bool GroupedGemm::runRows(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c) const {
@@ -130,25 +157,21 @@ Status GroupedGemm::run(ThreadPool &pool, const std::byte *a, const std::byte *b
                         const int32_t *offsets) {
   BRAID_TRY(checkOffsets(offsets));
   pieces.clear();
-  totalWeight = 0;
   bool rows = desc.kind == GroupedGemmDesc::Kind::rows;
   if (rows)
     planRows(offsets, pool.size());
   else
-    planWeight(offsets);
+    planWeight(offsets, pool.size());
 
-  // Thread t takes the pieces whose accumulated cost starts in its share: contiguous, balanced, the same every time.
   std::atomic<bool> failed{false};
-  int64_t shares = pool.size();
+  int64_t shares = pieces.empty() ? 0 : 1;
+  for (const Piece &piece : pieces)
+    shares = std::max<int64_t>(shares, piece.thread + 1);
   pool.parallelFor(0, shares, 1, [&](int64_t firstShare, int64_t lastShare, int thread) {
-    auto starts = [&](int64_t share) {
-      int64_t cost = totalWeight * share / shares;
-      return std::lower_bound(pieces.begin(), pieces.end(), cost,
-                              [](const Piece &piece, int64_t value) { return piece.weight < value; });
-    };
-    for (auto piece = starts(firstShare); piece != starts(lastShare); ++piece)
-      if (!(rows ? runRows(*piece, thread, a, b, c) : runWeight(*piece, thread, a, b, c, offsets)))
-        failed.store(true, std::memory_order_relaxed);
+    for (const Piece &piece : pieces)
+      if (piece.thread >= firstShare && piece.thread < lastShare)
+        if (!(rows ? runRows(piece, thread, a, b, c) : runWeight(piece, thread, a, b, c, offsets)))
+          failed.store(true, std::memory_order_relaxed);
   });
   if (failed.load(std::memory_order_relaxed))
     return Status::error(ErrorCode::internal, "oneDNN failed to execute a matmul it had prepared");

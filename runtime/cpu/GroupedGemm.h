@@ -29,16 +29,18 @@ public:
 private:
   static constexpr int blockSizes = 11; // 1, 2, 4, .. 1024
 
-  // A piece of work. rows: rows [begin, begin + 2^log) of the operands. weight: columns part of group's C.
+  // A piece of work. rows: rows [begin, begin + 2^log) of the operands. weight: part `begin` of the rows of the group's
+  // C.
   struct Piece {
     int32_t group, log;
     int64_t begin;
-    int64_t weight; // cost of all pieces before this one
+    int64_t cost; // weight: rows
+    int32_t thread;
   };
 
   Status checkOffsets(const int32_t *offsets) const;
   void planRows(const int32_t *offsets, int threads);
-  void planWeight(const int32_t *offsets);
+  void planWeight(const int32_t *offsets, int threads);
   bool runRows(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c) const;
   bool runWeight(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c,
                  const int32_t *offsets) const;
@@ -50,7 +52,7 @@ private:
   std::array<const Matmul *, blockSizes> tailFirst{}, tailMore{}; // weight: the last, shorter part of m
   int64_t partLength = 0, partCount = 1; // weight: how m is cut
   std::vector<Piece> pieces; // reserved for the worst case
-  int64_t totalWeight = 0;
+  std::vector<int64_t> loads; // weight: what each thread has to do
 };
 
 } // namespace braid::runtime

@@ -177,6 +177,13 @@ Expected<const Matmul *> MatmulCache::get(const MatmulShape &shape) {
   return primitives.emplace(shape, std::move(matmul)).first->second.get();
 }
 
+Expected<bool> MatmulCache::fastWhileWhole(const MatmulShape &shape) {
+  if (!shape.dense() || shape.typeA != DType::bf16 || threads() > 4)
+    return false;
+  BRAID_ASSIGN(const Matmul *matmul, get(shape));
+  return matmul->implementation().find("amx") != std::string_view::npos;
+}
+
 Status MatmulCache::allocate(std::vector<void *> &perThread, size_t bytes) {
   bytes = (bytes + 4095) / 4096 * 4096;
   for (size_t i = 0; i < streams.size(); ++i) {

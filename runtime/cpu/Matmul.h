@@ -18,12 +18,8 @@ struct MatmulShape {
   DType typeA, typeB, typeC;
   auto operator<=>(const MatmulShape &) const = default;
 
-  // oneDNN 2.6 has its fast bf16 path (AMX) only for operands without gaps between rows. The general one is four times
-  // slower, so cutting such a matmul over a few threads in a way that leaves gaps loses.
-  bool fastWhileWhole(int threads) const {
-    bool dense = lda == (transposeA ? m : k) && ldb == (transposeB ? k : n) && ldc == n;
-    return dense && typeA == DType::bf16 && threads <= 4;
-  }
+  // No gaps between rows.
+  bool dense() const { return lda == (transposeA ? m : k) && ldb == (transposeB ? k : n) && ldc == n; }
 };
 
 class MatmulCache;
@@ -67,6 +63,9 @@ public:
 
   int threads() const { return static_cast<int>(streams.size()); }
   Expected<const Matmul *> get(const MatmulShape &shape);
+  // oneDNN 2.6 multiplies with AMX only where operands have no gaps between rows. Its other path for bf16 is four times
+  // slower there, so cutting such a matmul over a few threads in a way that leaves gaps loses.
+  Expected<bool> fastWhileWhole(const MatmulShape &shape);
   // Allocates the scratch memory all primitives of a thread share.
   Status finish();
   size_t size() const { return primitives.size(); }

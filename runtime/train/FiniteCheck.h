@@ -36,6 +36,7 @@ public:
   // Zeroes the arenas that hold nothing between runs, so that old values are not taken for new ones.
   void clearScratch();
   bool beforeUpdate() override { return false; }
+  bool everyCommand() const override { return true; }
   void before(const WatchedCommand &watched) override;
   void after(const WatchedCommand &watched) override;
 

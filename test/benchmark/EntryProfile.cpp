@@ -103,8 +103,17 @@ public:
         }
         continue;
       }
-      if (command->body_type() != schema::Body::Record) // not traced
-        out.push_back(describeCommand(*command));
+      if (command->body_type() == schema::Body::Record) // not traced
+        continue;
+      ExecutedCommand described = describeCommand(*command);
+      if (!command->joined()) {
+        out.push_back(std::move(described));
+        continue;
+      }
+      // Joined launches are one start of the threads, and one event of the trace.
+      out.back().flops += described.flops;
+      out.back().bytes += described.bytes;
+      out.back().touched += described.touched;
     }
     return Status::success();
   }

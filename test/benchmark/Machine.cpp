@@ -65,6 +65,13 @@ Json describeMachine() {
           {"load_average", loadAverage()}};
 }
 
+uint64_t lastLevelCacheBytes() {
+  for (int level : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
+    if (long bytes = sysconf(level); bytes > 0)
+      return static_cast<uint64_t>(bytes);
+  return 0;
+}
+
 uint64_t memoryStatus(const std::string &key) {
   std::string text = firstLineAfter("/proc/self/status", key);
   return text.empty() ? 0 : std::stoull(text) * 1024; // kB

@@ -1,10 +1,10 @@
 // braid-benchmark: what whole models reach on this machine. Compiles each with the braid-compile beside it, checks that
 // it trains (losses finite and falling, two runs equal in every bit), and only then reports times.
 #include "runtime/data/Corpus.h"
-#include "runtime/generate/Generator.h"
 #include "runtime/io/TensorNames.h"
 #include "runtime/train/Random.h"
 #include "runtime/train/Rank.h"
+#include "test/benchmark/Decode.h"
 #include "test/benchmark/EntryProfile.h"
 #include "test/benchmark/Report.h"
 
@@ -27,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   std::vector<std::string> models;
   std::string json, commit;
-  int threads = 0, compiles = 3, steps = 60, traced = 20, decoded = 128;
-  int64_t positions = 131072;
+  int threads = 0, compiles = 3, steps = 60, traced = 20;
+  DecodeOptions decode;
   std::string directory; // of this program, and of braid-compile
 };
 
@@ -52,14 +52,23 @@ Json phaseTimes(const std::string &explanation) {
   return phases;
 }
 
+// "MODEL.json@bf16" is MODEL.json with --dtype=bf16.
+std::vector<std::string> compileCommand(const Options &options, const std::string &model, const std::string &program) {
+  size_t at = model.rfind('@');
+  std::vector<std::string> command = {options.directory + "/braid-compile", model.substr(0, at), "-o", program,
+                                      "--explain"};
+  if (at != std::string::npos)
+    command.push_back("--dtype=" + model.substr(at + 1));
+  return command;
+}
+
 Expected<Json> compileModel(const Options &options, const std::string &model, const std::string &program) {
   std::vector<double> wall, cpu;
   std::map<std::string, std::vector<double>> phases;
   std::vector<std::string> order;
   uint64_t peak = 0;
   for (int i = 0; i < options.compiles; ++i) {
-    BRAID_ASSIGN(ChildResult child,
-                 runChild({options.directory + "/braid-compile", model, "-o", program, "--explain"}, program + ".txt"));
+    BRAID_ASSIGN(ChildResult child, runChild(compileCommand(options, model, program), program + ".txt"));
     wall.push_back(child.wall);
     cpu.push_back(child.cpu);
     peak = std::max(peak, child.peakBytes);
@@ -165,9 +174,10 @@ Status checkGate(const Bits &first, const Bits &second) {
 
 // The probes of one entry, what share of their rate it reaches, and its time against its floor. The GEMM rate of floors
 // is that of the products of the training step, each alone, weighted by FLOPs (`flopRate`; 0: of this entry's); the
-// copy rate is probed with as many bytes as the entry touches, so that caches serve the copy as they serve the entry.
+// byte rate (`byteRate`) is 0 for that of a copy of as many bytes as the entry touches, so that caches serve the copy
+// as they serve the entry.
 Expected<Json> describeProfile(const EntryProfile &profile, Session &session, double medianSeconds,
-                               double fastestSeconds, double flopRate) {
+                               double fastestSeconds, double flopRate, double byteRate) {
   std::vector<Product> distinct = profile.distinctProducts();
   BRAID_ASSIGN(std::vector<Rate> alone, probeProducts(distinct, session.pool()));
   Json products = profile.products(distinct, alone);
@@ -180,11 +190,12 @@ Expected<Json> describeProfile(const EntryProfile &profile, Session &session, do
     inCommands += profile.medianSeconds(i);
     fastestCommands += profile.fastestSeconds(i);
   }
-  Rates rates{flopRate > 0 ? flopRate : flops / std::max(aloneSeconds, 1e-12), 0};
+  Rates rates{flopRate > 0 ? flopRate : flops / std::max(aloneSeconds, 1e-12), byteRate};
   if (flops == 0 && flopRate == 0)
     return Status::error("the program calls no library product, so there is no GEMM rate");
   auto copied = static_cast<size_t>(std::max(profile.footprint / 2, double(1 << 16)));
-  rates.byteRate = 2 * static_cast<double>(copied) / probeCopy(copied, session.pool()).median;
+  if (byteRate == 0)
+    rates.byteRate = 2 * static_cast<double>(copied) / probeCopy(copied, session.pool()).median;
   double floor = profile.floorSeconds(rates), allFlops = 0, allBytes = 0;
   for (const ExecutedCommand &command : profile.commands) {
     allFlops += command.flops;
@@ -200,8 +211,8 @@ Expected<Json> describeProfile(const EntryProfile &profile, Session &session, do
                  {"of_floor", floor / medianSeconds},
                  {"of_floor_fastest", floor / fastestSeconds}};
   Json gemm = {{"flops", flops},
-               {"probe_gflops", 1e-9 * flops / aloneSeconds},
-               {"probe_fastest_gflops", 1e-9 * flops / aloneFastest},
+               {"probe_gflops", 1e-9 * flops / std::max(aloneSeconds, 1e-12)},
+               {"probe_fastest_gflops", 1e-9 * flops / std::max(aloneFastest, 1e-12)},
                {"achieved_gflops", 1e-9 * flops / medianSeconds},
                {"share_of_probe", aloneSeconds / medianSeconds},
                {"share_of_probe_fastest", aloneFastest / fastestSeconds},
@@ -239,7 +250,7 @@ Expected<Json> measureTraining(const Options &options, Session &session, Trainin
                  {"interference", interference(begin, end)}};
   BRAID_ASSIGN(EntryProfile profile, profileEntry(session, "train_step", options.traced, step));
   BRAID_ASSIGN(result["profile"],
-               describeProfile(profile, session, median(times), *std::min_element(times.begin(), times.end()), 0));
+               describeProfile(profile, session, median(times), *std::min_element(times.begin(), times.end()), 0, 0));
   return result;
 }
 
@@ -260,89 +271,6 @@ Expected<Json> measureEvaluation(const Options &options, Session &session) {
   }
   return Json{{"step_ms", milliseconds(times)},
               {"tokens_per_s", static_cast<double>(batch.batch * batch.seqLen) / median(times)}};
-}
-
-// Time and memory of a token behind long sequences: the state of a linear model does not grow.
-Expected<Json> measurePositions(const Options &options, Session &session, Generator &generator) {
-  Json list = Json::array();
-  std::vector<int32_t> text(static_cast<size_t>(generator.buckets().front()));
-  for (size_t i = 0; i < text.size(); ++i)
-    text[i] = static_cast<int32_t>(32 + i * 7 % 64);
-  generator.reset();
-  constexpr int64_t decoded = 64;
-  auto began = Clock::now();
-  for (int64_t position = 1024; position <= options.positions; position *= 2) {
-    if (position + decoded > generator.contextLength().value_or(INT64_MAX))
-      break;
-    while (generator.length() < position) {
-      auto count = std::min<size_t>(text.size(), static_cast<size_t>(position - generator.length()));
-      BRAID_TRY(generator.feed(std::span(text).first(count)).status());
-    }
-    std::vector<double> times;
-    for (int64_t i = 0; i < decoded; ++i) {
-      int32_t token = static_cast<int32_t>(32 + i * 5 % 64);
-      auto start = Clock::now();
-      BRAID_ASSIGN(std::span<const float> logits, generator.feed(std::span(&token, 1)));
-      times.push_back(since(start));
-      if (!std::isfinite(logits[0]))
-        return Status::error("decode gives logits that are not finite at position {}", generator.length());
-    }
-    list.push_back({{"position", position},
-                    {"ms", milliseconds(times)},
-                    {"resident_bytes", memoryStatus("VmRSS")},
-                    {"arena_bytes", session.arenaBytes()},
-                    {"seconds_so_far", since(began)}});
-  }
-  return list;
-}
-
-Expected<Json> measureGeneration(const Options &options, Session &session, double flopRate) {
-  if (!session.program().findEntry("decode_1"))
-    return Json();
-  BRAID_ASSIGN(Generator generator, Generator::bind(session));
-  Json prefills = Json::array();
-  for (int64_t length : generator.buckets()) {
-    if (length == 1)
-      continue;
-    std::vector<int32_t> prompt(static_cast<size_t>(length));
-    for (size_t i = 0; i < prompt.size(); ++i)
-      prompt[i] = static_cast<int32_t>(32 + i * 7 % 64);
-    std::vector<double> times;
-    for (int i = 0; i < 12; ++i) {
-      generator.reset();
-      auto start = Clock::now();
-      BRAID_TRY(generator.feed(prompt).status());
-      if (i >= 2)
-        times.push_back(since(start));
-    }
-    prefills.push_back({{"tokens", length},
-                        {"ms", milliseconds(times)},
-                        {"tokens_per_s", static_cast<double>(length) / median(times)}});
-  }
-  // Decode behind a short prompt; the context bounds how far.
-  generator.reset();
-  int64_t count = std::min<int64_t>(options.decoded, generator.contextLength().value_or(INT32_MAX) - 8);
-  std::vector<double> times;
-  int32_t token = 40;
-  for (int64_t i = 0; i < count; ++i) {
-    auto start = Clock::now();
-    BRAID_ASSIGN(std::span<const float> logits, generator.feed(std::span(&token, 1)));
-    if (i >= 4)
-      times.push_back(since(start));
-    token = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    if (!std::isfinite(logits[static_cast<size_t>(token)]))
-      return Status::error("decode gives logits that are not finite at position {}", i);
-  }
-  double fastest = *std::min_element(times.begin(), times.end());
-  BRAID_ASSIGN(EntryProfile profile,
-               profileEntry(session, "decode_1", 8, [&] { return generator.feed(std::span(&token, 1)).status(); }));
-  BRAID_ASSIGN(Json described, describeProfile(profile, session, median(times), fastest, flopRate));
-  BRAID_ASSIGN(Json positions, measurePositions(options, session, generator));
-  return Json{{"prefill", prefills},
-              {"decode_ms", milliseconds(times)},
-              {"decode_tokens_per_s", 1 / median(times)},
-              {"positions", positions},
-              {"profile", described}};
 }
 
 Json measureMachine(Session &session) {
@@ -419,8 +347,12 @@ Expected<Json> measureModel(const Options &options, const std::string &model, co
     BRAID_ASSIGN(result["train"], measureTraining(options, session, training));
     fmt::print(stderr, "{}: other entries and probes\n", model);
     BRAID_ASSIGN(result["eval"], measureEvaluation(options, session));
+    double flopRate = result["train"]["profile"]["floors"]["flop_rate"];
     BRAID_ASSIGN(result["generate"],
-                 measureGeneration(options, session, result["train"]["profile"]["floors"]["flop_rate"]));
+                 measureGeneration(options.decode, session,
+                                   [&](const EntryProfile &profile, double medianSeconds, double fastest, double rate) {
+                                     return describeProfile(profile, session, medianSeconds, fastest, flopRate, rate);
+                                   }));
     result["probes"] = measureMachine(session);
     return Status::success();
   }));
@@ -471,7 +403,9 @@ int main(int argc, char **argv) {
   std::error_code ignored;
   options.directory = std::filesystem::canonical("/proc/self/exe", ignored).parent_path().string();
   options.models = {"models/tiny-hybrid.json"};
-  app.add_option("models", options.models, "model descriptions")->type_name("MODEL.json")->capture_default_str();
+  app.add_option("models", options.models, "model descriptions; MODEL.json@bf16: with --dtype=bf16")
+      ->type_name("MODEL.json")
+      ->capture_default_str();
   app.add_option("--json", options.json, "also write everything that was measured to this file")->type_name("FILE");
   app.add_option("--commit", options.commit, "what the report calls the state of the sources")->type_name("TEXT");
   app.add_option("--threads", options.threads, "worker threads (default: all cores)")->type_name("N");
@@ -487,7 +421,8 @@ int main(int argc, char **argv) {
       ->check(CLI::Range(1, 10000))
       ->capture_default_str()
       ->type_name("N");
-  app.add_option("--positions", options.positions, "decode is measured behind 1024, 2048, .. up to so many tokens")
+  app.add_option("--positions", options.decode.positions,
+                 "decode is measured behind 1024, 8192, 32768 and 131072 tokens, up to so many")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str()
       ->type_name("N");

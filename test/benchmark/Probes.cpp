@@ -1,6 +1,7 @@
 #include "test/benchmark/Probes.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
@@ -146,6 +147,23 @@ Rate probeCopy(size_t bytes, ThreadPool &pool) {
   return measure([&] {
     pool.parallelFor(0, count, 1024, [&](int64_t begin, int64_t end, int) {
       std::memcpy(target.data + begin * 4, source.data + begin * 4, static_cast<size_t>(end - begin) * 4);
+    });
+  });
+}
+
+Rate probeRead(size_t bytes, ThreadPool &pool) {
+  auto count = static_cast<int64_t>(bytes / 64) * 16;
+  Matrix source(count, DType::f32);
+  const auto *values = reinterpret_cast<const uint32_t *>(source.data);
+  std::atomic<uint32_t> sum{0}; // so that nothing is left out
+  return measure([&] {
+    pool.parallelFor(0, count, 1024, [&](int64_t begin, int64_t end, int) {
+      uint32_t lanes[16] = {};
+      for (int64_t i = begin; i + 16 <= end; i += 16)
+        for (int64_t lane = 0; lane < 16; ++lane)
+          lanes[lane] ^= values[i + lane];
+      for (uint32_t lane : lanes)
+        sum.fetch_xor(lane, std::memory_order_relaxed);
     });
   });
 }

@@ -29,6 +29,8 @@ struct Rate {
 Expected<std::vector<Rate>> probeProducts(const std::vector<Product> &products, runtime::ThreadPool &pool);
 // One copy of `bytes`, split over all threads: read + written bytes are twice that.
 Rate probeCopy(size_t bytes, runtime::ThreadPool &pool);
+// One pass that reads `bytes`, split over all threads.
+Rate probeRead(size_t bytes, runtime::ThreadPool &pool);
 // Seconds to start all threads on nothing and wait for them.
 Rate probeForkJoin(runtime::ThreadPool &pool);
 

@@ -92,21 +92,34 @@ std::string floorTable(const std::string &title, const Json &rows, size_t most) 
   return table.text();
 }
 
-std::string floorText(const Json &floors) {
+std::string floorText(const Json &floors, const std::string &byteRateOf) {
   return fmt::format(
       "Floors: {:.3f} GFLOP at {:.1f} GFLOP/s (the products of the training step, each alone) or {:.2f} MB at {:.1f} "
-      "GB/s (a "
-      "copy of the {:.1f} MB the entry touches), whichever is longer for each op: {:.3f} ms in all. Time against the "
-      "sum of "
+      "GB/s ({}), whichever is longer for each op: {:.3f} ms in all. Time against the sum of "
       "floors: **{}** (fastest: {}); against the bytes alone: {}.\n\n",
       1e-9 * number(floors, "flops"), 1e-9 * number(floors, "flop_rate"), 1e-6 * number(floors, "bytes"),
-      1e-9 * number(floors, "byte_rate"), 1e-6 * number(floors, "footprint_bytes"), number(floors, "floor_ms"),
-      percent(number(floors, "of_floor")), percent(number(floors, "of_floor_fastest")),
+      1e-9 * number(floors, "byte_rate"), byteRateOf, number(floors, "floor_ms"), percent(number(floors, "of_floor")),
+      percent(number(floors, "of_floor_fastest")),
       percent(number(floors, "of_floor") * number(floors, "byte_floor_ms") / number(floors, "floor_ms")));
 }
 
+// What bounds decoding: weights that a cache keeps from token to token are read from there.
+std::string weightsText(const Json &weights) {
+  bool fit = weights["fit"].get<bool>();
+  return fmt::format(
+      "Weights: {:.1f} MB, of which a token reads {:.1f} MB; the last-level cache has {:.1f} MB, so they {} it. "
+      "Reading all "
+      "of them: {:.1f} GB/s; reading what a token needs, again and again: {:.1f} GB/s. Floors take the {} rate.\n\n",
+      1e-6 * number(weights, "bytes"), 1e-6 * number(weights, "token_bytes"),
+      1e-6 * number(weights, "last_level_cache_bytes"), fit ? "fit" : "do not fit", 1e-9 * number(weights, "read_rate"),
+      1e-9 * number(weights, "token_read_rate"), fit ? "second" : "first");
+}
+
 std::string profileText(const Json &profile, bool kernels) {
-  std::string out = floorText(profile["floors"]) + floorTable("op", profile["by_op"], shownKernels) +
+  std::string byteRateOf = kernels ? fmt::format("a copy of the {:.1f} MB the entry touches",
+                                                 1e-6 * number(profile["floors"], "footprint_bytes"))
+                                   : std::string("reading weights");
+  std::string out = floorText(profile["floors"], byteRateOf) + floorTable("op", profile["by_op"], shownKernels) +
                     floorTable("family", profile["by_family"], 100);
   if (!kernels)
     return out;
@@ -197,16 +210,19 @@ std::string modelText(const Json &model) {
   out += profileText(train["profile"], true);
   if (!model["generate"].is_null()) {
     const Json &profile = model["generate"]["profile"];
-    out += "### decode_1\n\n" + gemmText(profile["gemm"]);
+    out += "### decode_1\n\n";
+    if (number(profile["gemm"], "flops") > 0)
+      out += gemmText(profile["gemm"]);
     out += fmt::format("{} commands; their medians add up to {:.3f} ms.\n\n", profile["commands"].dump(),
                        number(profile, "traced_ms"));
-    out += profileText(profile, false);
+    out += weightsText(model["generate"]["weights"]) + profileText(profile, false);
     if (const Json &positions = model["generate"]["positions"]; !positions.empty()) {
       Table table({"decode behind", "median ms", "fastest", "p10", "p90", "resident MiB"});
       for (const Json &row : positions)
-        table.add({row["position"].dump() + " tokens", fixed(number(row["ms"], "median"), 3),
-                   fixed(number(row["ms"], "fastest"), 3), fixed(number(row["ms"], "p10"), 3),
-                   fixed(number(row["ms"], "p90"), 3), fixed(number(row, "resident_bytes") / (1 << 20), 1)});
+        table.add({row["position"].dump() + (row["tokens_read"].get<bool>() ? " tokens" : " cached tokens"),
+                   fixed(number(row["ms"], "median"), 3), fixed(number(row["ms"], "fastest"), 3),
+                   fixed(number(row["ms"], "p10"), 3), fixed(number(row["ms"], "p90"), 3),
+                   fixed(number(row, "resident_bytes") / (1 << 20), 1)});
       out += table.text();
     }
   }

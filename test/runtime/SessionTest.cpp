@@ -1,6 +1,7 @@
 // Launches, repeats, gemms, copies and fills of one rank.
 #include "test/runtime/TestProgram.h"
 
+#include "runtime/RunWatcher.h"
 #include "runtime/Trace.h"
 
 #include "runtime/ThreadPool.h"
@@ -63,6 +64,56 @@ TEST(Session, RangesCoverTheGridOnce) {
     }
     EXPECT_EQ(begins.size(), std::min<uint64_t>(programs, 3));
   }
+}
+
+namespace {
+
+// Counts what a watcher of every command, and a trace, are told.
+struct Counter : RunWatcher, TraceSink {
+  explicit Counter(bool every) : every(every) {}
+  bool everyCommand() const override { return every; }
+  void before(const WatchedCommand &) override { ++watched; }
+  void command(const TraceEvent &) override { ++traced; }
+  bool every;
+  int watched = 0, traced = 0;
+};
+
+} // namespace
+
+// Joined launches of 1, 700, 3, 0 and 200 programs, in a repeat that moves their buffers: every program once, in one
+// start.
+TEST(Session, JoinedLaunchesCoverTheirGridsOnce) {
+  const std::vector<uint64_t> grids = {1, 700, 3, 0, 200};
+  constexpr uint64_t most = 700, rounds = 2;
+  TestProgram p;
+  p.addKernels();
+  uint64_t bytes = most * 8, all = grids.size() * rounds * bytes;
+  p.arena("io", 2 * all);
+  p.tensor("begin", schema::DType::i64, {static_cast<int64_t>(all / 8)}, 0, 0);
+  p.tensor("counts", schema::DType::i64, {static_cast<int64_t>(all / 8)}, 0, all);
+  std::vector<CommandPtr> commands;
+  for (uint64_t i = 0; i < grids.size(); ++i) {
+    auto stride = static_cast<int64_t>(grids.size() * bytes);
+    commands.push_back(command(launch(ranges, {grids[i], 1, 1}, arg("out", buffer(0, i * bytes, bytes, {stride})),
+                                      arg("counts", buffer(0, all + i * bytes, bytes, {stride})))));
+    commands.back()->joined = i > 0;
+  }
+  p.entry("main", list(command(repeat(rounds, std::move(commands)))));
+  for (int threads : {1, 2, 5})
+    for (bool every : {false, true}) {
+      auto session = p.session(threads);
+      ASSERT_TRUE(session);
+      Counter counter(every);
+      session->setWatcher(&counter);
+      session->setTrace(&counter);
+      runEntry(*session);
+      for (uint64_t i = 0; i < all / 8; ++i)
+        EXPECT_EQ(values<int64_t>(*session, "counts")[i], i % most < grids[i / most % grids.size()] ? 1 : 0) << i;
+      EXPECT_EQ(counter.traced, int(every ? grids.size() * rounds : rounds));
+      EXPECT_EQ(counter.watched, int(every ? grids.size() * rounds : 0));
+      session->setWatcher(nullptr);
+      session->setTrace(nullptr);
+    }
 }
 
 TEST(Session, KernelsHaveLargeStacks) {
