@@ -1,7 +1,7 @@
 //===- ProveMemoryPlan.cpp - a memory plan, proved by walking through it ------------------------------------------===//
 // Executes a planned entry function on tags instead of numbers, all iterations included: whatever an op reads must be
-// what the program wrote for it, results must not lie on operands, named tensors must hold their results at the end.
-// Nothing here knows how the plan was made.
+// what the program wrote for it, results must not lie on operands, named tensors must hold their results at the end,
+// values stay inside of their buffers and those inside of their arenas. Nothing here knows how the plan was made.
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
@@ -127,14 +127,39 @@ struct Runs {
   }
 };
 
+/// Arenas and named tensors of the module, where it has a table of them.
+struct Tables {
+  llvm::StringMap<int64_t> arenas; ///< bytes
+  llvm::StringMap<cmd::BufferAttr> tensors;
+
+  explicit Tables(ModuleOp module) {
+    module.walk([&](cmd::ArenaOp arena) { arenas[arena.getSymName()] = static_cast<int64_t>(arena.getBytes()); });
+    module.walk([&](cmd::TensorOp tensor) { tensors[tensor.getName()] = tensor.getBuffer(); });
+  }
+};
+
 class Prover {
 public:
-  explicit Prover(func::FuncOp entry) : entry(entry) {}
+  Prover(func::FuncOp entry, const Tables &tables) : entry(entry), tables(tables) {}
 
   LogicalResult run() {
     Block &body = entry.getBody().front();
-    for (BlockArgument argument : body.getArguments())
-      create(argument);
+    for (BlockArgument argument : body.getArguments()) {
+      unsigned i = argument.getArgNumber();
+      if (failed(
+              checkNames("argument", i, plannedBuffer(argument), entry.getArgAttrOfType<ArrayAttr>(i, "cmd.tensors"))))
+        return failure();
+      if (failed(create(entry, argument)))
+        return failure();
+    }
+    for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
+      auto buffer = entry.getResultAttrOfType<cmd::BufferAttr>(i, "cmd.buffer");
+      if (plannedBuffer(value) != buffer)
+        return entry.emitOpError("memory plan: result ")
+               << i << " is said to be at " << buffer << " but lies at " << plannedBuffer(value);
+      if (failed(checkNames("result", i, buffer, entry.getResultAttrOfType<ArrayAttr>(i, "cmd.tensors"))))
+        return failure();
+    }
     if (failed(walk(body)))
       return failure();
     // What the entry does not return it must leave alone.
@@ -150,6 +175,48 @@ public:
   }
 
 private:
+  /// An argument or result of the entry is where the file's tensors of these names are: in one of them, or all of them.
+  LogicalResult checkNames(StringRef what, unsigned i, cmd::BufferAttr buffer, ArrayAttr names) {
+    int64_t begin = INT64_MAX, end = 0, bytes = 0;
+    for (auto name : (names ? names : ArrayAttr::get(entry.getContext(), {})).getAsRange<StringAttr>()) {
+      cmd::BufferAttr tensor = tables.tensors.lookup(name);
+      if (!tensor || tensor.getArena() != buffer.getArena())
+        return entry.emitOpError("memory plan: ")
+               << what << ' ' << i << " is at " << buffer << " but there is no tensor " << name << " in that arena";
+      begin = std::min(begin, tensor.getOffset());
+      end = std::max(end, tensor.getOffset() + tensor.getBytes());
+      bytes += tensor.getBytes();
+    }
+    if (!names || names.empty())
+      return success();
+    bool inside = begin <= buffer.getOffset() && buffer.getOffset() + buffer.getBytes() <= end;
+    if (inside && (names.size() == 1 ? bytes >= buffer.getBytes() : bytes == buffer.getBytes()))
+      return success();
+    return entry.emitOpError("memory plan: ")
+           << what << ' ' << i << " is at " << buffer << " but " << names[0]
+           << (names.size() > 1 ? " and the other layers are at bytes " : " is at bytes ") << begin << " to " << end;
+  }
+
+  /// A value does not leave its buffer, nor that its arena, and is aligned to its elements.
+  LogicalResult checkPlace(Operation *user, Value value) {
+    cmd::BufferAttr buffer = plannedBuffer(value);
+    Runs runs = runsOf(value);
+    if (runs.offsets.empty())
+      return success();
+    auto error = [&]() { return user->emitOpError("memory plan: ") << value.getType() << " at " << buffer; };
+    int64_t extent = *llvm::max_element(runs.offsets) + runs.bytes;
+    int64_t element = cmd::elementBytes(cast<RankedTensorType>(value.getType()).getElementType());
+    if (extent > buffer.getBytes())
+      return error() << " needs " << extent << " bytes";
+    if (runs.base % element)
+      return error() << " begins at byte " << runs.base << ", no multiple of its elements' " << element;
+    auto arena = tables.arenas.find(runs.arena);
+    int64_t size = arena == tables.arenas.end() ? INT64_MAX : arena->second;
+    if (runs.base < 0 || runs.base > size - extent)
+      return error() << " holds bytes " << runs.base << " to " << runs.base + extent << " of an arena of " << size;
+    return success();
+  }
+
   Runs runsOf(Value value) const {
     cmd::BufferAttr buffer = plannedBuffer(value);
     int64_t base = buffer.getOffset();
@@ -189,14 +256,19 @@ private:
   }
 
   /// New bytes for a value.
-  void create(Value value) {
+  LogicalResult create(Operation *op, Value value) {
+    if (failed(checkPlace(op, value)))
+      return failure();
     tags.push_back(value);
     Content content;
     append(content, {static_cast<int64_t>(tags.size()), 0, cmd::tensorBytes(cast<RankedTensorType>(value.getType()))});
     write(value, content);
+    return success();
   }
 
   LogicalResult check(Operation *user, Value value, StringRef what) {
+    if (failed(checkPlace(user, value)))
+      return failure();
     Runs runs = runsOf(value);
     Content found;
     for (int64_t offset : runs.offsets)
@@ -236,8 +308,11 @@ private:
       Content zeros;
       append(zeros, {0, 0, extentBytes(constant)});
       contents[constant] = zeros;
-      if (planned(constant))
-        write(constant, zeros);
+      if (!planned(constant))
+        return success();
+      if (failed(checkPlace(constant, constant)))
+        return failure();
+      write(constant, zeros);
       return success();
     }
     if (auto view = op.getNumResults() == 1 ? viewOf(op.getResult(0)) : std::nullopt) {
@@ -248,6 +323,8 @@ private:
       Content content = contents.lookup(copy.getSource());
       if (isZero(copy.getSource()) || plannedBuffer(copy.getSource()) != plannedBuffer(copy.getResult())) {
         if (!isZero(copy.getSource()) && failed(check(copy, copy.getSource(), "is copied but was overwritten")))
+          return failure();
+        if (failed(checkPlace(copy, copy.getResult())))
           return failure();
         write(copy.getResult(), content);
       } else {
@@ -271,7 +348,8 @@ private:
       for (Value result : await.getResults()) {
         if (failed(check(await, result, "was overwritten while it was received")))
           return failure();
-        create(result);
+        if (failed(create(await, result)))
+          return failure();
       }
       return success();
     }
@@ -280,7 +358,8 @@ private:
         return failure();
     if (auto start = dyn_cast<CommStartOp>(op)) {
       for (Value result : awaitOf(start).getResults())
-        create(result); // from now on somebody else writes here
+        if (failed(create(start, result))) // from now on somebody else writes here
+          return failure();
       return success();
     }
     if (isa<func::ReturnOp, YieldOp>(op))
@@ -288,7 +367,8 @@ private:
     if (failed(checkApart(op)))
       return failure();
     for (Value result : op.getResults())
-      create(result);
+      if (failed(create(&op, result)))
+        return failure();
     return success();
   }
 
@@ -384,6 +464,7 @@ private:
   }
 
   func::FuncOp entry;
+  const Tables &tables;
   std::map<StringRef, Shadow> memory;
   llvm::DenseMap<Value, Content> contents; ///< what a value should hold, in this iteration
   std::vector<Value> tags;
@@ -395,8 +476,9 @@ public:
   using ProveMemoryPlanPassBase::ProveMemoryPlanPassBase;
 
   void runOnOperation() override {
+    Tables tables(getOperation());
     for (auto func : getOperation().getOps<func::FuncOp>())
-      if (func->hasAttr(attrs::entry) && failed(Prover(func).run()))
+      if (func->hasAttr(attrs::entry) && failed(Prover(func, tables).run()))
         return signalPassFailure();
   }
 };
