@@ -148,8 +148,7 @@ static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, 
   if (options.toPhase) {
     std::string text;
     llvm::raw_string_ostream stream(text);
-    module->print(stream, OpPrintingFlags().printNameLocAsPrefix());
-    stream << '\n';
+    printPhase(module, stream, /*locations=*/job.output != "-"); // a terminal is for reading
     return write(job.output, text);
   }
   FailureOr<std::vector<uint8_t>> program = compileProgram(module, options, times);

@@ -134,6 +134,14 @@ private:
 };
 } // namespace
 
+void braid::printPhase(ModuleOp module, llvm::raw_ostream &stream, bool locations) {
+  // Values carry the names the model gave them: %q, %log_decay. What a resumed compilation calls its commands follows
+  // from the whole locations; commands have their names as attributes.
+  locations &= phaseOf(module) != Phase::commands;
+  module->print(stream, OpPrintingFlags().printNameLocAsPrefix().enableDebugInfo(locations));
+  stream << '\n';
+}
+
 static LogicalResult dump(ModuleOp module, Phase phase, StringRef directory) {
   if (directory.empty())
     return success();
@@ -143,9 +151,7 @@ static LogicalResult dump(ModuleOp module, Phase phase, StringRef directory) {
   if (!error) {
     llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
     if (!error) {
-      // Values carry the names the model gave them: %q, %log_decay.
-      module->print(file.os(), OpPrintingFlags().printNameLocAsPrefix());
-      file.os() << '\n';
+      printPhase(module, file.os(), /*locations=*/true);
       file.os().flush();
       error = file.os().error();
       file.os().clear_error();

@@ -27,6 +27,9 @@ mlir::LogicalResult verifyPhase(mlir::ModuleOp module, Phase phase);
 mlir::LogicalResult runPhases(mlir::ModuleOp module, Phase from, Phase to, const CompileOptions &options,
                               std::vector<StageTime> &times);
 
+/// Writes a module; with `locations` a compilation resumed from it gives the same program.
+void printPhase(mlir::ModuleOp module, llvm::raw_ostream &stream, bool locations);
+
 /// The phase a module says it is in (braid.phase), if it does.
 std::optional<Phase> phaseOf(mlir::ModuleOp module);
 
