@@ -1,4 +1,4 @@
-"""Packed documents: nothing crosses their borders, not one bit.
+"""Packed documents: nothing crosses their borders, not one bit: python3 check_leaks.py f32|bf16
 
 Every mixer that braid-compile knows (it lists them itself, so a new one is tested without a line here), once bare and
 once with every further part it takes of FEATURES. A row holds several documents: one of a single token, one longer than
@@ -20,7 +20,7 @@ import sys
 
 import numpy as np
 
-from harness import Compiled, Report, run, tool
+from harness import Compiled, Report, loaded, run, stored, tool
 
 BATCH, TOKENS, WIDTH, VOCAB = 2, 150, 16, 11
 CU_SEQLENS = np.array([[0, 5, 6, 64, 140, 150], [-7, 70, 131, 131, 131, 131]], np.int32)
@@ -36,8 +36,9 @@ OFF = {"rope": None, "conv": None, "window": 0, "qk_norm": False, "output_gate":
 SMALL = 1e-3
 
 
-def description(mixers):
+def description(mixers, dtype):
     return {
+        "dtype": dtype,
         "vocab_size": VOCAB,
         "d_model": WIDTH,
         "num_layers": len(mixers),
@@ -53,8 +54,8 @@ def description(mixers):
 class Source:
     """Model files in a folder."""
 
-    def __init__(self, folder):
-        self.path = os.path.join(folder, "leaks.json")
+    def __init__(self, folder, dtype):
+        self.path, self.dtype = os.path.join(folder, "leaks.json"), dtype
 
     def errors(self, mixers):
         self.write(mixers)
@@ -63,7 +64,7 @@ class Source:
 
     def write(self, mixers):
         with open(self.path, "w", encoding="utf-8") as file:
-            json.dump(description(mixers), file)
+            json.dump(description(mixers, self.dtype), file)
 
     def kinds(self):
         found = re.search(r'"none" is not known; valid: ([\w, ]+)', self.errors({"A": {"kind": "none"}}))
@@ -88,6 +89,7 @@ class Argument:
     def __init__(self, name, type, attributes):
         self.name, self.type = name, type
         self.shape = tuple(int(d) for d in type[len("tensor<") : type.rindex("x")].split("x"))
+        self.dtype = type[type.rindex("x") + 1 : -1]
         self.trained = "braid.trained = false" not in attributes
 
 
@@ -126,7 +128,8 @@ def split(text):
 
 def leak_entry(layers):
     """An entry that trains all layers beside each other, each on its own x: loss = sum of <y, dy>."""
-    token, rows = f"tensor<{BATCH}x{TOKENS}x{WIDTH}xf32>", f"tensor<{BATCH}x{TOKENS}xf32>"
+    element = layers[0].arguments[0].dtype
+    token, rows = f"tensor<{BATCH}x{TOKENS}x{WIDTH}x{element}>", f"tensor<{BATCH}x{TOKENS}xf32>"
     one, documents = f"tensor<{BATCH}x{TOKENS}x1xf32>", f"tensor<{BATCH}x{TOKENS}xi32>"
     cu = f"tensor<{'x'.join(map(str, CU_SEQLENS.shape))}xi32>"
     args, lines, results = [], [], []
@@ -139,7 +142,7 @@ def leak_entry(layers):
         results.append((value, type, f'{type} {{braid.name = "{name}", braid.role = "output"}}'))
 
     cu_seqlens = argument("cu_seqlens", cu, "input")
-    dy, ones = argument("dy", token, "input"), argument("ones", f"tensor<{WIDTH}x1xf32>", "input")
+    dy, ones = argument("dy", token, "input"), argument("ones", f"tensor<{WIDTH}x1x{element}>", "input")
     lines.append(f'%documents = "braid.documents"({cu_seqlens}) : ({cu}) -> {documents}')
     lines.append('%unit = "arith.constant"() <{value = dense<1.0> : tensor<1xf32>}> : () -> tensor<1xf32>')
     losses = []
@@ -162,7 +165,7 @@ def leak_entry(layers):
         for n, state in enumerate(layer.states):
             result(f"{layer.name(state)}.final", value(n + 1), state.type)
         lines.append(f'%p{i} = "braid.mul"({value(0)}, {dy}) : ({token}, {token}) -> {token}')
-        lines.append(f'%r{i} = "braid.linear"(%p{i}, {ones}) : ({token}, tensor<{WIDTH}x1xf32>) -> {one}')
+        lines.append(f'%r{i} = "braid.linear"(%p{i}, {ones}) : ({token}, tensor<{WIDTH}x1x{element}>) -> {one}')
         lines.append(f'%l{i} = "braid.reshape"(%r{i}) : ({one}) -> {rows}')
         losses.append(f"%l{i}")
     lines.append(f'%all = "braid.add"({", ".join(losses)}) : ({", ".join([rows] * len(losses))}) -> {rows}')
@@ -178,14 +181,12 @@ def leak_entry(layers):
     )
 
 
-def compile_layers(report):
+def compile_layers(report, dtype):
     """-> layers, the program with @leak, and prefill_32 and decode_1 of a model of all layers."""
-    source = Source(report.folder)
+    source = Source(report.folder, dtype)
     mixers = source.mixers()
     printed, program = (os.path.join(report.folder, "leaks" + end) for end in (".mlir", ".braid"))
-    run([tool("braid-compile"), source.path, "--to-phase=model", "-o", printed])
-    with open(printed, encoding="utf-8") as file:
-        header, module = split(file.read())
+    header, module = split(run([tool("braid-compile"), source.path, "--to-phase=model", "-o", "-"]))
     step = arguments(module["train_step"])
     layers = [Layer(letter, settings, module, step) for letter, settings in mixers.items()]
     wanted = re.compile(rf"_({BATCH}x{TOKENS}|cached_1x32|cached_1x1)$|^(prefill_32|decode_1)$")
@@ -217,13 +218,17 @@ class Groups:
 
 
 class LeakCheck:
-    def __init__(self, report, rng):
+    def __init__(self, report, rng, dtype):
         self.report, self.rng = report, rng
-        self.layers, self.program = compile_layers(report)
+        self.layers, self.program = compile_layers(report, dtype)
+        self.dtypes = {"dy": dtype, "ones": dtype}
         normal = rng.standard_normal
         self.values = {"cu_seqlens": CU_SEQLENS, "ones": np.ones((WIDTH, 1)), "dy": normal((BATCH, TOKENS, WIDTH))}
         for layer in self.layers:
             self.values[f"{layer.letter}.x"] = SMALL * normal((BATCH, TOKENS, WIDTH))
+            for end in (".x", ".y"):
+                self.dtypes[layer.letter + end] = self.dtypes[f"gradient.{layer.letter}{end}"] = dtype
+            self.dtypes |= {layer.name(a): a.dtype for a in layer.states + layer.weights}
             for state in layer.states:
                 self.values[layer.name(state)] = normal(state.shape)
             for w in layer.weights:
@@ -233,9 +238,16 @@ class LeakCheck:
         convert = lambda a: a if a.dtype.kind == "i" else a.astype(np.float32)
         self.values = {name: convert(a) for name, a in self.values.items()}
         self.values |= {"learning_rate": np.zeros(1, np.float32), "step": np.ones(1, np.int32)}
-        self.stored = {name: self.program.store(a) for name, a in self.values.items()}
+        self.stored = {name: self.program.store(self.bits_of(name, a)) for name, a in self.values.items()}
         self.failures = {layer.letter: [] for layer in self.layers}
         self.comparisons = 0
+
+    def bits_of(self, name, array):
+        """As the program holds it: bf16 as 16 bits."""
+        return stored(array, "bf16") if self.dtypes.get(name) == "bf16" else array
+
+    def numbers(self, name, array):
+        return loaded(array, self.dtypes.get(name, "f32"))
 
     def weight_gradients(self, layer):
         return [f"gradient.{layer.name(w)}" for w in layer.weights if w.trained]
@@ -245,7 +257,7 @@ class LeakCheck:
         for layer in self.layers:
             names += [f"{layer.letter}.y", f"gradient.{layer.letter}.x", *self.weight_gradients(layer)]
             names += [f"{layer.name(s)}.final" for s in layer.states]
-        return self.program.call("leak", self.stored | changed, names)
+        return self.program.call("leak", self.stored | {n: self.bits_of(n, a) for n, a in changed.items()}, names)
 
     def same(self, layer, what, a, b, where=None):
         """Bits of a and b outside of the mask `where` [B, T]."""
@@ -301,7 +313,7 @@ class LeakCheck:
         before, after = self.call({"cu_seqlens": cu}), self.call({"cu_seqlens": cu} | x)
         for layer in self.layers:
             for name, side in ((f"{layer.letter}.y", np.s_[:, 64:]), (f"gradient.{layer.letter}.x", np.s_[:, :63])):
-                if not np.all(np.isfinite(before[name])) or np.array_equal(before[name][side], after[name][side]):
+                if not np.all(np.isfinite(self.numbers(name, before[name]))) or np.array_equal(before[name][side], after[name][side]):
                     words = f"{name} is not finite, or token 63 has no effect without borders"
                     self.failures[layer.letter].append(words)
 
@@ -329,7 +341,8 @@ class LeakCheck:
             if t["role"] == "parameter" and not re.match(r"\w\.", name):
                 value = rng.standard_normal(t["shape"]) * 0.4
                 inputs[name] = (-np.abs(value) if "log_decay" in name else value).astype(np.float32)
-        inputs = {n: self.program.store(a) for n, a in inputs.items()}
+        store = lambda n, a: self.program.store(stored(a, tensors[n]["dtype"]) if tensors[n]["dtype"] == "bf16" else a)
+        inputs = {n: store(n, a) for n, a in inputs.items()}
 
         def cached(entry, held, tokens, cu_seqlens):
             values = {"tokens": np.array([tokens], np.int32), "cu_seqlens": np.array([cu_seqlens], np.int32)}
@@ -355,16 +368,14 @@ class LeakCheck:
         self.report.line(different == 0 and moved, "prefill and decode", f"{different} logits differ in a bit")
 
 
-def main():
-    report = Report("leaks")
-    try:
-        check = LeakCheck(report, np.random.default_rng(31))
+def main(dtype):
+    report = Report(f"leaks-{dtype}")
+    with report:
+        check = LeakCheck(report, np.random.default_rng(31), dtype)
         check.run()
         check.check_decoding()
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
     return report.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))
