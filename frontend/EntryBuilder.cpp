@@ -89,7 +89,7 @@ namespace {
 
 /// What one step of the walk (a call, a run, a group) takes and gives back besides the weights.
 struct Step {
-  SmallVector<Value> carried; ///< x, router loss
+  SmallVector<Value> carried; ///< x, router loss, draw keys (the last two where there are any)
   SmallVector<Value> states; ///< caches (may be none)
   SmallVector<Value> counts; ///< expert counts
   SmallVector<Value> dropped; ///< of the same layers, where any layer drops
@@ -121,6 +121,8 @@ Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
   SmallVector<Value> operands = {in.carried[0], documents};
   if (layer.routerLoss)
     operands.push_back(in.carried[1]);
+  if (layer.draws)
+    operands.push_back(in.carried.back());
   if (cached)
     llvm::append_range(operands, in.states);
   else
@@ -135,6 +137,8 @@ Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
   unsigned next = 1;
   if (layer.routerLoss)
     out.carried[1] = results[next++];
+  if (layer.draws)
+    out.carried.back() = results[next++];
   for (size_t i = 0; i < layer.states.size(); ++i, ++next)
     if (cached)
       out.states.push_back(results[next]);
@@ -248,6 +252,8 @@ void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan,
   Step step{{flow.x}, {}, {}, {}};
   if (flow.routerLoss)
     step.carried.push_back(flow.routerLoss);
+  if (flow.drawKeys)
+    step.carried.push_back(flow.drawKeys);
   SmallVector<Value> newStates;
   size_t state = 0, weight = 0;
   for (auto [group, groupLayers] : llvm::zip_equal(plan, layers)) {

@@ -48,6 +48,7 @@ private:
 /// What flows through the layers of an entry, and what they return.
 struct LayerFlow {
   mlir::Value x, documents, routerLoss; ///< routerLoss [B, T]: null where nothing is trained
+  mlir::Value drawKeys; ///< [B, 3]: null where no layer draws
   llvm::SmallVector<mlir::Value>
       states; ///< caches, stacked, in plan order; none: states are zeros and their results unused
   llvm::SmallVector<mlir::Value> expertCounts; ///< per group with experts: [layers, E]

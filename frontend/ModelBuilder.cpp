@@ -194,10 +194,12 @@ void ModelBuilder::buildForward(bool training) {
   flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({B, T}), cuSeqlens,
                                        builder.getI64IntegerAttr(0));
   flow.x = embed(entry, all, tokens);
-  bool routerLoss =
-      llvm::any_of(layers, [](auto &group) { return llvm::any_of(group, [](auto &l) { return l.routerLoss; }); });
+  auto any = [&](auto has) { return llvm::any_of(layers, [&](auto &group) { return llvm::any_of(group, has); }); };
+  bool routerLoss = any([](const Layer &l) { return l.routerLoss; });
   if (routerLoss)
     flow.routerLoss = entry.zeros(entry.wide({B, T}));
+  if (any([](const Layer &l) { return l.draws; }))
+    flow.drawKeys = entry.input("draw_keys", drawKeysType(builder, B));
   emitLayers(entry, plan, layers, layerWeights(all), flow);
 
   Type one = entry.wide({1});

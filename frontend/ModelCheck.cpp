@@ -83,7 +83,12 @@ void Checker::ffn(const std::string &path, const MoeSpec &moe) {
     report(path + ".router.normalize",
            "true with top_k 1 makes every weight 1, so the router never learns; valid: false, or a "
            "balance_loss or z_loss above 0");
-  if (moe.capacityFactor && moe.paddedSlots) {
+  if (moe.dropPolicy == "device") {
+    divides(path, "devices", moe.devices, "num_experts", moe.numExperts);
+    if (moe.paddedSlots)
+      report(path + ".padded_slots", "true gives every expert slots of its own, which drop_policy \"device\" hands to "
+                                     "groups of experts; valid: false");
+  } else if (moe.capacityFactor && moe.paddedSlots) {
     int64_t slots = expertCapacity(moe, spec.train.seqLen), rows = INT32_MAX / spec.train.batch / moe.numExperts;
     if (slots > rows)
       report(path + ".padded_slots",

@@ -167,12 +167,23 @@ static void readCapacity(Reader &r, MoeSpec &spec) {
     spec.capacityFactor = factor;
   }
   r.choice("capacity_rule", spec.capacityRule, {"megatron", "switch", "megablocks", "tutel"});
-  r.choice("drop_policy", spec.dropPolicy, {"token", "slot", "score", "bpr"});
+  r.choice("drop_policy", spec.dropPolicy, {"token", "slot", "score", "bpr", "random", "device"});
   r.boolean("padded_slots", spec.paddedSlots);
+  r.boolean("renormalize", spec.renormalize);
   r.take("capacity_factor");
-  for (StringRef key : {"capacity_rule", "drop_policy", "padded_slots"})
+  for (StringRef key : {"capacity_rule", "drop_policy", "padded_slots", "renormalize"})
     if (!spec.capacityFactor && r.has(key))
       r.error(key, "changes nothing without capacity_factor; valid: together with a capacity_factor above 0");
+  if (spec.dropPolicy == "device") {
+    r.requireInteger("devices", spec.devices, 1, maxExperts);
+    r.number("protect", spec.protect, 0.0, 1.0);
+    return;
+  }
+  for (StringRef key : {"devices", "protect"}) {
+    if (r.has(key))
+      r.error(key, "changes nothing without drop_policy \"device\"; valid: together with it");
+    r.take(key);
+  }
 }
 
 static std::optional<FfnSpec> readFfn(const Value &object, const std::string &path, Errors &errors,

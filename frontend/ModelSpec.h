@@ -102,12 +102,16 @@ struct MoeSpec {
   RouterSpec router;
   std::optional<double> capacityFactor; ///< none: dropless
   std::string capacityRule = "megatron"; ///< megatron, switch, megablocks, tutel
-  std::string dropPolicy = "token"; ///< token, slot, score, bpr
+  std::string dropPolicy = "token"; ///< token, slot, score, bpr, random, device
+  int64_t devices = 0; ///< with policy device: so many groups of neighbouring experts share slots
+  double protect = 0; ///< with policy device: share of the documents of which nothing is dropped
   bool paddedSlots = false; ///< every expert gets all its slots as rows
+  bool renormalize = false; ///< weights of what is left sum to what they did
   std::optional<ResidualScale> residual;
+  bool draws() const { return capacityFactor && (dropPolicy == "random" || protect > 0); }
 };
 
-/// Slots of an expert for each row of `tokens` tokens; capacity_factor is set.
+/// Slots of an expert (policy device: of a device) for each row of `tokens` tokens; capacity_factor is set.
 int64_t expertCapacity(const MoeSpec &spec, int64_t tokens);
 
 using FfnSpec = std::variant<DenseSpec, MoeSpec>;

@@ -37,8 +37,8 @@ int64_t ModelSpec::cacheRows(int64_t window) const {
 
 // moe-family 3.1. Rounding is part of the model: the rules differ for small numbers.
 int64_t braid::expertCapacity(const MoeSpec &spec, int64_t tokens) {
-  double factor = *spec.capacityFactor, all = static_cast<double>(tokens),
-         experts = static_cast<double>(spec.numExperts);
+  int64_t holders = spec.devices ? spec.devices : spec.numExperts, each = spec.numExperts / holders;
+  double factor = *spec.capacityFactor, all = static_cast<double>(tokens), experts = static_cast<double>(holders);
   double chosen = static_cast<double>(tokens * spec.topK), slots = 0;
   if (spec.capacityRule == "megatron")
     slots = std::ceil(factor * chosen / experts);
@@ -48,8 +48,8 @@ int64_t braid::expertCapacity(const MoeSpec &spec, int64_t tokens) {
     slots = std::floor(factor * chosen / experts);
   else
     slots = static_cast<double>(spec.topK) * std::floor(factor * std::ceil(all / experts));
-  // More than one slot for every token is never used.
-  return static_cast<int64_t>(std::clamp(slots, 1.0, all));
+  // More than one slot for every token and expert it can choose there is never used.
+  return static_cast<int64_t>(std::clamp(slots, 1.0, all * static_cast<double>(std::min(spec.topK, each))));
 }
 
 // Defaults follow the public implementations of each instance.

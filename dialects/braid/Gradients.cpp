@@ -71,6 +71,7 @@ ROWS_GRADIENT(RepeatHeadsOp)
 ROWS_GRADIENT(CastOp)
 ROWS_GRADIENT(MoeRouteWeightsOp)
 ROWS_GRADIENT(MoeRouterLossOp)
+ROWS_GRADIENT(MoeRenormalizeOp)
 
 /// A sum hands its cotangent on as it is.
 LogicalResult AddOp::buildGradient(GradientContext &context) {

@@ -1,6 +1,7 @@
 //===- MoeOps.td - routing, plans, rows, experts (moe-family.md) -------------------------------------------------===//
 //
 //   logits --route--> ids, documents [--drop--> ids] --plan--> perm, inverse, counts, offsets
+//   logits --route_weights--> weights [--renormalize--> weights]
 //   x --dispatch(perm)--> rows --grouped_linear(offsets)--> rows --combine(weights, inverse)--> y
 //
 // N = B T tokens, assignment a = n top_k + j. Rows are sorted by (expert, token, slot). From `sharded` on the plan has one
@@ -37,21 +38,42 @@ def Braid_MoeRouterLossOp : Braid_RowsOp<"moe.router_loss"> {
                    F64Attr:$balance, F64Attr:$z);
 }
 
-def Braid_MoeDropOp : Braid_Op<"moe.drop", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface, ["carryOf"]>]> {
+def Braid_MoeRenormalizeOp : Braid_RowsOp<"moe.renormalize"> {
+  let summary = "weights [B, T, k] of what a drop left (kept id >= 0), rescaled to the sum of all k; 0 elsewhere";
+  let description = [{ w_j sum_i w_i / sum_{i kept} w_i (moe-family 3.2). A token that keeps nothing has weights 0. }];
+  let arguments = (ins AnyRankedTensor:$weights, AnyRankedTensor:$kept);
+}
+
+def Braid_MoeDropOp : Braid_Op<"moe.drop", [Pure, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<Braid_TokenOpInterface, ["carryOf"]>]> {
   let hasVerifier = 1;
   let summary = "what the capacity of the experts leaves of the chosen ones (moe-family 3)";
   let description = [{
     ids [B, T, k] i32, documents [B, T] -> kept [B, T, k]: the id, or -1 where the assignment is dropped or the token is
     padding. Each row of the batch gives each of E experts `capacity` slots; who gets them is an order of the row's
-    assignments (n, j):  "token"  n, j;  "slot"  j, n;  "score"  -w, n, j;  "bpr"  j, -max_j w, n (batch prioritised).
-    `weights` [B, T, k] only where the order reads them. load [E] i32 counts assignments before dropping, dropped [E] those
-    without a slot; padding is in neither. taken [B, E] i32 are the slots in use when these tokens begin (token slices:
-    order "token" only), new_taken those in use behind them.
+    assignments (n, j):  "token"  n, j;  "slot"  j, n;  "score"  -w, n, j;  "bpr"  j, -max_j w, n (batch prioritised);
+    "random"  j, u_n, n;  "device"  -w, n, j, where `bucket` neighbouring experts share the slots (else every expert has
+    its own: bucket 1), and the documents that draw less than `protect` come first and are never dropped, though they
+    occupy slots. `weights` [B, T, k] only where the order reads them. load [E] i32 counts assignments before dropping,
+    dropped [E] those without a slot; padding is in neither. taken [B, E / bucket] i32 are the slots in use when these
+    tokens begin (token slices: order "token" only), new_taken those in use behind them.
+
+    What is drawn, u of a token and of a document, are the upper 24 bits of mix(mix(r ^ l) + i c), with r = mix(mix(seed +
+    c) ^ sample), mix and c those of splitmix64; for a token i is its number in the row and l the layer's number plus 1,
+    for a document its first token's number and 0 (the same documents are protected in all layers). draw_keys [B, 3]
+    i64 holds sample, seed and layer of each row of the batch, new_draw_keys those of the next op that draws.
   }];
   let arguments = (ins AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$weights, AnyRankedTensor:$documents, AnyRankedTensor:$taken,
-                   I64Attr:$capacity, StrAttr:$policy);
-  let results = (outs AnyRankedTensor:$kept, AnyRankedTensor:$load, AnyRankedTensor:$dropped, AnyRankedTensor:$new_taken);
-  let assemblyFormat = "$ids (`weights` `(` $weights^ `)`)? `documents` `(` $documents `)` `taken` `(` $taken `)` attr-dict `:` functional-type(operands, results)";
+                   Optional<AnyRankedTensor>:$draw_keys, I64Attr:$capacity, StrAttr:$policy,
+                   DefaultValuedAttr<I64Attr, "1">:$bucket, DefaultValuedAttr<F64Attr, "0.0">:$protect);
+  let results = (outs AnyRankedTensor:$kept, AnyRankedTensor:$load, AnyRankedTensor:$dropped, AnyRankedTensor:$new_taken,
+                 Optional<AnyRankedTensor>:$new_draw_keys);
+  let assemblyFormat = [{$ids (`weights` `(` $weights^ `)`)? `documents` `(` $documents `)` `taken` `(` $taken `)`
+    (`draw_keys` `(` $draw_keys^ `)`)? attr-dict `:` functional-type(operands, results)}];
+  let extraClassDeclaration = [{
+    /// Whether an order, or what it protects, is drawn.
+    bool draws() { return getPolicy() == "random" || getProtect().convertToDouble() > 0; }
+  }];
 }
 def Braid_MoePlanOp : Braid_MoeOp<"plan"> {
   let summary = "integers only: where every assignment's row stands";

@@ -270,6 +270,17 @@ void MoeRouteWeightsOp::emitTile(TileEmitter &e, ValueRange operands, Results &r
   finish(*this, e, weights, results);
 }
 
+void MoeRenormalizeOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value weights = widened(*this, e, operands)[0], kept = operands[1];
+  int64_t k = TileEmitter::shape(weights)[1];
+  Value isKept = arith::CmpIOp::create(e.builder, e.loc, arith::CmpIPredicate::sge, kept, e.like(kept, 0));
+  Value left = e.select(isKept, weights, e.like(weights, 0));
+  Value sum = e.sumLast(left), some = e.positive(sum), one = e.like(sum, 1);
+  // Where all are kept the factor is 1, and no weight changes.
+  Value factor = e.select(some, e.div(e.sumLast(weights), e.select(some, sum, one)), e.like(sum, 0));
+  finish(*this, e, e.mul(left, e.expandLast(factor, k)), results);
+}
+
 void MoeRouterLossOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value logits = widened(*this, e, operands)[0];
   Type element = TileEmitter::type(logits).getElementType();

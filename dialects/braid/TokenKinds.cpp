@@ -31,6 +31,7 @@ TOKEN_KINDS(CastOp, token, token)
 TOKEN_KINDS(MoeRouteOp, token, token)
 TOKEN_KINDS(MoeRouteWeightsOp, token, token)
 TOKEN_KINDS(MoeRouterLossOp, i == 1 ? whole : token, token)
+TOKEN_KINDS(MoeRenormalizeOp, token, token)
 
 /// Kinds of the operands of a row-wise op by name, without an instance at hand (rows_grad knows only the name).
 TokenKind braid::rowsOperandKind(StringRef op, unsigned i) {
@@ -107,7 +108,11 @@ TOKEN_KINDS(AttnCausalGradOp, token, token)
 
 // What a plan says of its rows is cut with them: perm, offsets and exchange are `rows`; counts are sums over tokens.
 TOKEN_KINDS(MoePlanOp, token, (i == 1 ? token : i == 2 || i == 4 ? piece : rows))
-TOKEN_KINDS(MoeDropOp, (getOperand(i) == getTaken() ? carried : token), (i == 0 ? token : i == 3 ? carried : piece))
+// draw_keys belong to rows of the batch; what draws is never sliced.
+TOKEN_KINDS(MoeDropOp, (getOperand(i) == getTaken() || getOperand(i) == getDrawKeys() ? carried : token),
+            (i == 0   ? token
+             : i >= 3 ? carried
+                      : piece))
 int MoeDropOp::carryOf(unsigned result) {
   return result == 3 ? static_cast<int>(getTakenMutable().getOperandNumber()) : -1;
 }

@@ -103,17 +103,38 @@ LogicalResult MoeDropOp::verify() {
   CHECK(isInteger(*this, taken));
   CHECK(sameDim(*this, "batch", taken, 0, ids, 0));
   CHECK(isAtLeast(*this, "capacity", getCapacity(), 1));
-  CHECK(isOneOf(*this, "policy", getPolicy(), {"token", "slot", "score", "bpr"}));
-  bool weighted = getPolicy() == "score" || getPolicy() == "bpr";
+  CHECK(isOneOf(*this, "policy", getPolicy(), {"token", "slot", "score", "bpr", "random", "device"}));
+  bool device = getPolicy() == "device", weighted = device || getPolicy() == "score" || getPolicy() == "bpr";
   if (weighted != static_cast<bool>(getWeights()))
     return emitOpError() << "policy \"" << getPolicy() << "\" " << (weighted ? "needs" : "reads no") << " weights";
   if (weighted) {
     CHECK(isFloat(*this, {"weights", getWeights()}));
     CHECK(sameShape(*this, {"weights", getWeights()}, ids));
   }
+  int64_t bucket = getBucket();
+  double protect = getProtect().convertToDouble();
+  CHECK(isAtLeast(*this, "bucket", bucket, 1));
+  if (!(protect >= 0 && protect <= 1))
+    return emitOpError() << "protect is " << protect << " but must be 0 to 1";
+  if (!device && (bucket != 1 || protect != 0))
+    return emitOpError() << "policy \"" << getPolicy() << "\" reads no " << (bucket != 1 ? "bucket" : "protect")
+                         << "; only \"device\" does";
+  if (draws() != static_cast<bool>(getDrawKeys()) || draws() != static_cast<bool>(getNewDrawKeys()))
+    return emitOpError() << "policy \"" << getPolicy() << "\""
+                         << (draws() ? " needs draw_keys and new_draw_keys" : " draws nothing but has draw_keys");
+  if (draws()) {
+    Named keys{"draw_keys", getDrawKeys()};
+    CHECK(hasRank(*this, keys, 2));
+    if (!keys.element().isInteger(64) || keys.dim(1) != 3)
+      return emitOpError() << "draw_keys is " << keys.type()
+                           << " but must hold sample, seed and layer of each row: " << ids.dim(0) << " x 3 x i64";
+    CHECK(sameDim(*this, "batch", keys, 0, ids, 0));
+    CHECK(sameType(*this, {"new_draw_keys", getNewDrawKeys()}, keys));
+  }
   CHECK(sameType(*this, {"kept", getKept()}, ids));
-  CHECK(hasEntries(*this, load, taken.dim(1), "taken"));
-  CHECK(hasEntries(*this, {"dropped", getDropped()}, taken.dim(1), "taken"));
+  StringRef entries = device ? "taken * bucket" : "taken";
+  CHECK(hasEntries(*this, load, taken.dim(1) * bucket, entries));
+  CHECK(hasEntries(*this, {"dropped", getDropped()}, taken.dim(1) * bucket, entries));
   return sameType(*this, {"new_taken", getNewTaken()}, taken);
 }
 LogicalResult MoePlanOp::verify() {

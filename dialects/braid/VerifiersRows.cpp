@@ -158,6 +158,14 @@ LogicalResult MoeRouteWeightsOp::verify() {
   CHECK(sameTokens(*this, logits, ids));
   return sameShape(*this, result, ids);
 }
+LogicalResult MoeRenormalizeOp::verify() {
+  Named weights{"weights", getWeights()}, kept{"kept", getKept()};
+  CHECK(hasRank(*this, weights, 3));
+  CHECK(isFloat(*this, weights));
+  CHECK(isInteger(*this, kept));
+  CHECK(sameShape(*this, kept, weights));
+  return sameType(*this, {"result", getResult()}, weights);
+}
 LogicalResult MoeRouterLossOp::verify() {
   Named logits{"logits", getLogits()}, counts{"counts", getCounts()}, result{"result", getResult()};
   CHECK(hasRank(*this, logits, 3));

@@ -43,14 +43,21 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   Value routed = ids;
   IntegerAttr expertRows;
   if (bounded) {
-    int64_t capacity = expertCapacity(spec, T);
-    bool ranked = spec.dropPolicy == "score" || spec.dropPolicy == "bpr";
-    auto used = b.integers({B, E});
+    int64_t capacity = expertCapacity(spec, T), devices = spec.devices ? spec.devices : E;
+    bool weighted = spec.dropPolicy == "score" || spec.dropPolicy == "bpr" || spec.dropPolicy == "device";
+    auto used = b.integers({B, devices});
     Value none = arith::ConstantOp::create(builder, b.loc("none"), cast<TypedAttr>(builder.getZeroAttr(used)));
-    auto drop = MoeDropOp::create(builder, b.loc("kept_ids"), ids.getType(), b.integers({E}), b.integers({E}), used,
-                                  ids, ranked ? weights : Value(), b.documents(), none,
-                                  builder.getI64IntegerAttr(capacity), builder.getStringAttr(spec.dropPolicy));
+    Value keys = spec.draws() ? b.drawKeys() : Value();
+    auto drop =
+        MoeDropOp::create(builder, b.loc("kept_ids"), ids.getType(), b.integers({E}), b.integers({E}), used,
+                          keys ? keys.getType() : Type(), ids, weighted ? weights : Value(), b.documents(), none, keys,
+                          builder.getI64IntegerAttr(capacity), builder.getStringAttr(spec.dropPolicy),
+                          builder.getI64IntegerAttr(E / devices), builder.getF64FloatAttr(spec.protect));
     routed = drop.getKept();
+    if (keys)
+      b.setDrawKeys(drop.getNewDrawKeys());
+    if (spec.renormalize)
+      weights = MoeRenormalizeOp::create(builder, b.loc("kept_weights"), weights.getType(), weights, routed);
     b.expertCounts = drop.getLoad();
     b.expertDropped = drop.getDropped();
     if (spec.paddedSlots) {

@@ -14,6 +14,10 @@ FloatTypes braid::floatTypesOf(const ModelSpec &spec, MLIRContext *context) {
   return {f32, f32};
 }
 
+RankedTensorType braid::drawKeysType(Builder builder, int64_t batch) {
+  return RankedTensorType::get({batch, 3}, builder.getI64Type());
+}
+
 LayerBuilder::LayerBuilder(const ModelSpec &spec, ModuleOp module, EntryShape entry, StringRef name)
     : spec(spec), entry(entry), builder(module.getContext()), types(floatTypesOf(spec, module.getContext())) {
   builder.setInsertionPointToEnd(module.getBody());
@@ -29,6 +33,8 @@ Layer LayerBuilder::finish(Value y) {
   SmallVector<Value> results = {y};
   if (loss)
     results.push_back(loss);
+  if (draws)
+    results.push_back(draws);
   llvm::append_range(results, newStates);
   if (expertCounts)
     results.push_back(expertCounts);
@@ -37,18 +43,20 @@ Layer LayerBuilder::finish(Value y) {
   func::ReturnOp::create(builder, loc("return"), results);
   function.setFunctionType(builder.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
 
-  unsigned argument = loss ? 3 : 2;
+  unsigned argument = statesBegin();
   auto setName = [&](unsigned i, StringRef name) { function.setArgAttr(i, attrs::name, builder.getStringAttr(name)); };
   setName(0, "x");
   setName(1, "documents");
   if (loss)
     setName(2, "router_loss");
+  if (draws)
+    setName(argument - 1, "draw_keys");
   for (const StateDecl &s : states)
     setName(argument++, s.name);
   for (const WeightDecl &w : weights)
     setName(argument++, w.name);
 
-  Layer layer{function, std::move(weights), std::move(states), static_cast<bool>(loss), 0};
+  Layer layer{function, std::move(weights), std::move(states), static_cast<bool>(loss), static_cast<bool>(draws), 0};
   if (expertCounts)
     layer.numExperts = cast<RankedTensorType>(expertCounts.getType()).getDimSize(0);
   layer.drops = static_cast<bool>(expertDropped);
@@ -98,7 +106,7 @@ Value LayerBuilder::matrix(StringRef name, int64_t in, int64_t out, MatrixRole r
 
 Value LayerBuilder::state(StringRef name, RankedTensorType type) {
   // States stand before all weights.
-  unsigned index = (loss ? 3 : 2) + states.size();
+  unsigned index = statesBegin() + states.size();
   Value value = block->insertArgument(index, type, loc(name));
   states.push_back({name.str(), type});
   newStates.emplace_back();
@@ -109,6 +117,14 @@ void LayerBuilder::setState(StringRef name, Value value) {
   for (auto [decl, slot] : llvm::zip_equal(states, newStates))
     if (decl.name == name)
       slot = value;
+}
+
+unsigned LayerBuilder::statesBegin() const { return 2 + (loss ? 1 : 0) + (draws ? 1 : 0); }
+
+Value LayerBuilder::drawKeys() {
+  if (!draws)
+    draws = block->insertArgument(loss ? 3u : 2u, drawKeysType(builder, entry.batch), loc("draw_keys"));
+  return draws;
 }
 
 void LayerBuilder::addRouterLoss(Value perToken) {

@@ -1,7 +1,7 @@
 //===- LayerBuilder.h - one layer as one function -----------------------------------------------------------------===//
 // A layer is a private function of one layer's weights and states:
-//   (x, documents, [router_loss], states.., weights..)
-//     -> (y, [router_loss], new states.., [expert_counts], [expert_dropped])
+//   (x, documents, [router_loss], [draw_keys], states.., weights..)
+//     -> (y, [router_loss], [draw_keys], new states.., [expert_counts], [expert_dropped])
 // Weights and states appear where the layer's code first names them; the same code serves training, prefill and decode.
 // Every op carries the name of what it computes as its location ("q", "log_decay").
 #ifndef FRONTEND_LAYERS_LAYERBUILDER_H
@@ -51,12 +51,16 @@ struct FloatTypes {
 };
 FloatTypes floatTypesOf(const ModelSpec &spec, mlir::MLIRContext *context);
 
+/// draw_keys of so many rows of the batch: sample, seed and layer of each (braid.moe.drop).
+mlir::RankedTensorType drawKeysType(mlir::Builder builder, int64_t batch);
+
 /// A built layer function and the parts of its signature.
 struct Layer {
   mlir::func::FuncOp function;
   std::vector<WeightDecl> weights;
   std::vector<StateDecl> states;
   bool routerLoss = false; ///< takes and returns the router loss per token [B, T]
+  bool draws = false; ///< takes and returns draw_keys [B, 3]
   int64_t numExperts = 0; ///< returns expert counts [num_experts] when not 0
   bool drops = false; ///< returns expert_dropped [num_experts] as well
 };
@@ -136,12 +140,16 @@ public:
   mlir::Value expertCounts, expertDropped;
   mlir::Value routerLoss() const { return loss; }
   void addRouterLoss(mlir::Value perToken);
+  /// What a layer that draws reads (braid.moe.drop), and what the next one reads instead.
+  mlir::Value drawKeys();
+  void setDrawKeys(mlir::Value value) { draws = value; }
 
 private:
   mlir::func::FuncOp function;
   mlir::Block *block;
   FloatTypes types;
-  mlir::Value loss;
+  unsigned statesBegin() const; ///< number of the first state among the arguments
+  mlir::Value loss, draws;
   std::vector<WeightDecl> weights;
   std::vector<StateDecl> states;
   std::vector<mlir::Value> newStates;

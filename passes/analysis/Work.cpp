@@ -121,7 +121,7 @@ static int64_t rowsFlops(StringRef op) {
       .Cases({"braid.add", "braid.mul", "braid.scale", "braid.bias", "braid.weighted"}, 1)
       .Cases({"braid.activation", "braid.softmax", "braid.rms_norm", "braid.log_decay", "braid.moe.router_loss"}, 4)
       .Cases({"braid.log_sigmoid", "braid.layer_norm"}, 6)
-      .Cases({"braid.l2_norm", "braid.rope"}, 3)
+      .Cases({"braid.l2_norm", "braid.rope", "braid.moe.renormalize"}, 3)
       .Case("braid.gated_norm", 8)
       .Cases({"braid.moe.route", "braid.moe.route_weights"}, 2)
       .Default(0);

@@ -7,6 +7,7 @@
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/outline/CounterRandom.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/Support/xxhash.h"
 #include <cmath>
@@ -17,19 +18,10 @@ namespace braid {
 namespace {
 
 constexpr int64_t kBlock = 256;
-constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
-Var mix(KernelBuilder &k, Var z) {
-  auto word = [&](uint64_t bits) { return k.integer(k.i64(), bits); };
-  z = exclusive(z, shiftRight(z, 30)) * word(0xbf58476d1ce4e5b9);
-  z = exclusive(z, shiftRight(z, 27)) * word(0x94d049bb133111eb);
-  return exclusive(z, shiftRight(z, 31));
-}
-
-/// 24 bits of z from `shift` on, as a number in [0, 1).
+/// Bits of z from `shift` on, as a number in [0, 1).
 Var uniform(KernelBuilder &k, Var z, int64_t shift) {
-  Var bits = cast(both(shiftRight(z, shift), z.like((1 << 24) - 1)), k.i32());
-  return cast(bits, k.f32()) * std::exp2(-24);
+  return cast(uniformInteger(k, z, shift), k.f32()) * std::exp2(-kUniformBits);
 }
 
 /// A value of the distribution with parameters a and b (below) from 64 random bits.
@@ -68,9 +60,9 @@ Value initLayer(InitOp op, Layer layer, OutlineContext &context) {
     Var first = k.program(0) * kBlock, row = k.program(1), part = row * count;
     if (sharded)
       part = part + cast(k.at(coordinate, {0}), k.builder.getIndexType());
-    Var stream = exclusive(mix(k, cast(k.at(seed, {0}), k.i64()) + k.integer(k.i64(), kGolden)), cast(key, k.i64()));
+    Var stream = exclusive(mixSeed(k, cast(k.at(seed, {0}), k.i64())), cast(key, k.i64()));
     Var index = cast(k.iota({kBlock}, 0), k.i64()) + cast(part * block + first, k.i64());
-    Var bits = mix(k, index * k.integer(k.i64(), kGolden) + stream);
+    Var bits = streamBits(k, stream, index);
     k.store(cast(sample(k, distribution, bits, a, b), element), y, {row, first}, {.limit = block});
   });
   double low = op.getLow().convertToDouble(), high = op.getHigh().convertToDouble();

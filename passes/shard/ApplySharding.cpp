@@ -116,6 +116,18 @@ Value Sharder::toTokens(OpBuilder &builder, Location loc, Value rows, const Exch
   return returned;
 }
 
+/// How many rows one row of the batch can send to `local` neighbouring experts of a peer: slots of the buckets that
+/// these are in (protected documents keep more than there are), and never more than one row of a token for an expert.
+static int64_t rowsOfPeer(MoeDropOp drop, int64_t local) {
+  int64_t bucket = drop.getBucket(), tokens = typeOf(drop.getIds()).getDimSize(1);
+  if (drop.getProtect().convertToDouble() > 0)
+    return tokens * local;
+  int64_t buckets = 0, experts = typeOf(drop.getLoad()).getDimSize(0);
+  for (int64_t first = 0; first < experts; first += local)
+    buckets = std::max(buckets, (first + local - 1) / bucket - first / bucket + 1);
+  return std::min<int64_t>(buckets * std::min<int64_t>(drop.getCapacity(), tokens * bucket), tokens * local);
+}
+
 LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &builder) {
   Location loc = op.getLoc();
   Type i32 = builder.getI32Type();
@@ -132,8 +144,7 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
   int64_t peerRows = assignments / topK * std::min(topK, E / ep);
   auto drop = op.getIds().getDefiningOp<MoeDropOp>();
   if (drop && !sliced)
-    peerRows = std::min<int64_t>(peerRows, typeOf(ids).getDimSize(0) * (E / ep) *
-                                               std::min<int64_t>(drop.getCapacity(), typeOf(ids).getDimSize(1)));
+    peerRows = std::min(peerRows, typeOf(ids).getDimSize(0) * rowsOfPeer(drop, E / ep));
   int64_t rows = ep == 1 ? assignments : ep * peerRows;
   IntegerAttr expertRows = op.getExpertRowsAttr();
   if (expertRows) {

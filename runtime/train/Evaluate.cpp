@@ -54,6 +54,7 @@ Expected<EvalResult> Evaluator::evaluate(const Corpus &corpus) const {
         rows.fill(corpus, row, batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
       else
         PackedRows::fillPadding(batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
+      batch.setDraw(i, row, /*seed=*/0); // the same in every evaluation
     }
     BRAID_TRY(rank->session().run(batch.entry));
     uint64_t expected = 0;

@@ -115,6 +115,8 @@ Status initialize(Rank &rank, uint64_t seed) {
   return session.run(id);
 }
 
+constexpr int64_t drawKeysPerRow = 3; // sample, seed, layer
+
 Expected<BatchBinding> BatchBinding::bind(Session &session, const EntryInfo &entry) {
   const Program &program = session.program();
   BatchBinding binding;
@@ -139,8 +141,24 @@ Expected<BatchBinding> BatchBinding::bind(Session &session, const EntryInfo &ent
   binding.tokens = session.tensor(*tokens).as<int32_t>();
   binding.labels = session.tensor(*labels).as<int32_t>();
   binding.cuSeqlens = session.tensor(*documents).as<int32_t>();
+  if (const TensorInfo *keys = findByLastComponent(program, entry.inputs, "draw_keys")) {
+    BRAID_TRY(checkTensor(entry, *keys, DType::i64, 2));
+    if (keys->shape[0] != binding.batch || keys->shape[1] != drawKeysPerRow)
+      return Status::error(ErrorCode::unsupported, "entry @{}: draw_keys have shape {}, not [{}, {}]", entry.name,
+                           formatShape(keys->shape), binding.batch, drawKeysPerRow);
+    binding.drawKeys = session.tensor(*keys).as<int64_t>();
+  }
   BRAID_ASSIGN(binding.entry, session.entry(entry.name));
   return binding;
+}
+
+void BatchBinding::setDraw(int64_t row, uint64_t sample, uint64_t seed) const {
+  if (drawKeys.empty())
+    return;
+  std::span<int64_t> keys = drawKeys.subspan(row * drawKeysPerRow, drawKeysPerRow);
+  keys[0] = static_cast<int64_t>(sample);
+  keys[1] = static_cast<int64_t>(seed);
+  keys[2] = 0; // the first layer that draws
 }
 
 // ---- Metadata -------------------------------------------------------------------------------------------------------

@@ -47,17 +47,20 @@ Status runRanks(std::shared_ptr<const Program> program, const RankOptions &optio
 // Runs entry `init`: parameters (and masters) from the seed, the same on every mesh; other moments zero.
 Status initialize(Rank &rank, uint64_t seed);
 
-// The tokens, labels and cu_seqlens of an entry; this rank's rows.
+// The tokens, labels, cu_seqlens and draw_keys of an entry; this rank's rows.
 struct BatchBinding {
   EntryId entry;
   int64_t batch = 0, seqLen = 0;
   std::span<int32_t> tokens, labels, cuSeqlens;
   int64_t documentStride = 0; // entries of cu_seqlens per row
+  std::span<int64_t> drawKeys; // empty: the entry draws nothing
 
   static Expected<BatchBinding> bind(Session &session, const EntryInfo &entry);
   std::span<int32_t> tokenRow(int64_t row) const { return tokens.subspan(row * seqLen, seqLen); }
   std::span<int32_t> labelRow(int64_t row) const { return labels.subspan(row * seqLen, seqLen); }
   std::span<int32_t> documentRow(int64_t row) const { return cuSeqlens.subspan(row * documentStride, documentStride); }
+  // What layers that draw (experts with drop_policy "random") draw for the sample in this row, whichever rank holds it.
+  void setDraw(int64_t row, uint64_t sample, uint64_t seed) const;
 };
 
 // Named inputs and outputs of one element.

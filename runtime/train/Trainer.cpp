@@ -308,6 +308,7 @@ void Trainer::fillBatch(uint64_t position, std::optional<uint64_t> only) {
   for (int64_t i = 0; i < batch.batch; ++i) {
     uint64_t sample = only.value_or(SampleOrder::sample(position, rank.dpCoordinate(), batch.batch, i));
     rows->fill(corpus, order->row(sample), batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
+    batch.setDraw(i, sample, state.seed);
   }
 }
 

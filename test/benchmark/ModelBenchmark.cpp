@@ -107,6 +107,7 @@ void fillBatch(BatchBinding &batch) {
     std::copy_n(first + 1, batch.seqLen, batch.labelRow(row).begin());
     std::ranges::fill(batch.documentRow(row), static_cast<int32_t>(batch.seqLen));
     batch.documentRow(row)[0] = 0;
+    batch.setDraw(row, static_cast<uint64_t>(row), 0);
   }
 }
 

@@ -3,7 +3,7 @@
 
 func.func @f(%ids: tensor<16x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{ids has rank 2 but must have 3}}
-  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "token"}> : (tensor<16x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "token", operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<16x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
   return
 }
 
@@ -11,15 +11,15 @@ func.func @f(%ids: tensor<16x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
 
 func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{capacity is 0 but must be at least 1}}
-  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 0 : i64, policy = "token"}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 0 : i64, policy = "token", operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
   return
 }
 
 // -----
 
 func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
-  // expected-error @+1 {{unknown policy "first"; valid: token, slot, score, bpr}}
-  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "first"}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  // expected-error @+1 {{unknown policy "first"; valid: token, slot, score, bpr, random, device}}
+  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "first", operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
   return
 }
 
@@ -27,7 +27,7 @@ func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) 
 
 func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{policy "score" needs weights}}
-  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "score"}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "score", operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
   return
 }
 
@@ -35,7 +35,7 @@ func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) 
 
 func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{policy "slot" reads no weights}}
-  %0:4 = "braid.moe.drop"(%ids, %w, %d, %t) <{capacity = 3 : i64, policy = "slot"}> : (tensor<2x8x2xi32>, tensor<2x8x2xf32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  %0:4 = "braid.moe.drop"(%ids, %w, %d, %t) <{capacity = 3 : i64, policy = "slot", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8x2xf32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
   return
 }
 
@@ -43,7 +43,7 @@ func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>
 
 func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{load has 5 entries but taken needs 4}}
-  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "token"}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<5xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "token", operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<5xi32>, tensor<4xi32>, tensor<2x4xi32>)
   return
 }
 
@@ -51,7 +51,113 @@ func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) 
 
 func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{dropped has 3 entries but taken needs 4}}
-  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "token"}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<3xi32>, tensor<2x4xi32>)
+  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "token", operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<3xi32>, tensor<2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
+  // expected-error @+1 {{policy "random" needs draw_keys and new_draw_keys}}
+  %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "random", operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>, %k: tensor<2x3xi64>) {
+  // expected-error @+1 {{policy "random" needs draw_keys and new_draw_keys}}
+  %0:4 = "braid.moe.drop"(%ids, %d, %t, %k) <{capacity = 3 : i64, policy = "random", operandSegmentSizes = array<i32: 1, 0, 1, 1, 1>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>, tensor<2x3xi64>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>, %k: tensor<2x3xi64>) {
+  // expected-error @+1 {{policy "slot" draws nothing but has draw_keys}}
+  %0:5 = "braid.moe.drop"(%ids, %d, %t, %k) <{capacity = 3 : i64, policy = "slot", operandSegmentSizes = array<i32: 1, 0, 1, 1, 1>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>, tensor<2x3xi64>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>, tensor<2x3xi64>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>, %k: tensor<2x2xi64>) {
+  // expected-error @+1 {{draw_keys is 'tensor<2x2xi64>' but must hold sample, seed and layer of each row: 2 x 3 x i64}}
+  %0:5 = "braid.moe.drop"(%ids, %d, %t, %k) <{capacity = 3 : i64, policy = "random", operandSegmentSizes = array<i32: 1, 0, 1, 1, 1>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>, tensor<2x2xi64>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>, tensor<2x2xi64>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>, %k: tensor<2x3xi32>) {
+  // expected-error @+1 {{draw_keys is 'tensor<2x3xi32>' but must hold sample, seed and layer of each row: 2 x 3 x i64}}
+  %0:5 = "braid.moe.drop"(%ids, %d, %t, %k) <{capacity = 3 : i64, policy = "random", operandSegmentSizes = array<i32: 1, 0, 1, 1, 1>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>, tensor<2x3xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>, tensor<2x3xi32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{ids defined here}}
+func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>, %k: tensor<3x3xi64>) {
+  // expected-error @+1 {{batch mismatch: draw_keys has 3 but ids has 2}}
+  %0:5 = "braid.moe.drop"(%ids, %d, %t, %k) <{capacity = 3 : i64, policy = "random", operandSegmentSizes = array<i32: 1, 0, 1, 1, 1>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>, tensor<3x3xi64>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>, tensor<3x3xi64>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
+  // expected-error @+1 {{policy "score" reads no bucket; only "device" does}}
+  %0:4 = "braid.moe.drop"(%ids, %w, %d, %t) <{capacity = 3 : i64, policy = "score", bucket = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8x2xf32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
+  // expected-error @+1 {{policy "score" reads no protect; only "device" does}}
+  %0:4 = "braid.moe.drop"(%ids, %w, %d, %t) <{capacity = 3 : i64, policy = "score", protect = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8x2xf32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
+  // expected-error @+1 {{protect is 1.500000e+00 but must be 0 to 1}}
+  %0:4 = "braid.moe.drop"(%ids, %w, %d, %t) <{capacity = 3 : i64, policy = "device", protect = 1.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8x2xf32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
+  // expected-error @+1 {{bucket is 0 but must be at least 1}}
+  %0:4 = "braid.moe.drop"(%ids, %w, %d, %t) <{capacity = 3 : i64, policy = "device", bucket = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8x2xf32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
+  // expected-error @+1 {{load has 4 entries but taken * bucket needs 8}}
+  %0:4 = "braid.moe.drop"(%ids, %w, %d, %t) <{capacity = 3 : i64, policy = "device", bucket = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8x2xf32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{weights defined here}}
+func.func @f(%w: tensor<2x8x2xf32>, %k: tensor<2x8x3xi32>) {
+  // expected-error @+1 {{shape mismatch: kept is 2x8x3 but weights is 2x8x2}}
+  %0 = "braid.moe.renormalize"(%w, %k) : (tensor<2x8x2xf32>, tensor<2x8x3xi32>) -> tensor<2x8x2xf32>
+  return
+}
+
+// -----
+
+func.func @f(%w: tensor<2x8x2xf32>, %k: tensor<2x8x2xf32>) {
+  // expected-error @+1 {{kept must hold i32 but holds 'f32'}}
+  %0 = "braid.moe.renormalize"(%w, %k) : (tensor<2x8x2xf32>, tensor<2x8x2xf32>) -> tensor<2x8x2xf32>
   return
 }
 

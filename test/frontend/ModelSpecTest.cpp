@@ -144,7 +144,13 @@ TEST(ModelSpec, SlotsOfExperts) {
     moe.capacityRule = rule;
     EXPECT_EQ(expertCapacity(moe, 13), slots) << rule;
   }
+  // Slots that half of the experts share: all 26 assignments of 13 tokens may be to four experts.
+  moe.capacityRule = "megatron";
+  moe.devices = 2;
+  EXPECT_EQ(expertCapacity(moe, 13), 13);
   moe.capacityFactor = 1e6;
+  EXPECT_EQ(expertCapacity(moe, 13), 26);
+  moe.devices = 0;
   EXPECT_EQ(expertCapacity(moe, 13), 13); // a token chooses an expert once
   moe.capacityFactor = 1e-6;
   EXPECT_EQ(expertCapacity(moe, 13), 1);
@@ -290,7 +296,22 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:9: ffns.M.drop_policy: changes nothing without capacity_factor; valid: together with a capacity_factor "
        "above 0"},
       {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 1, "drop_policy": "last")",
-       "m.json:9: ffns.M.drop_policy: \"last\" is not known; valid: token, slot, score, bpr"},
+       "m.json:9: ffns.M.drop_policy: \"last\" is not known; valid: token, slot, score, bpr, random, device"},
+      {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 1, "devices": 2)",
+       "m.json:9: ffns.M.devices: changes nothing without drop_policy \"device\"; valid: together with it"},
+      {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 1, "drop_policy": "random", "protect": 0.1)",
+       "m.json:9: ffns.M.protect: changes nothing without drop_policy \"device\"; valid: together with it"},
+      {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 1, "drop_policy": "device", "devices": 3)",
+       "m.json:9: ffns.M.devices: 3 does not divide num_experts 8; valid: 1, 2, 4, 8"},
+      {R"("top_k": 2)",
+       R"("top_k": 2, "capacity_factor": 1, "drop_policy": "device", "devices": 2, "padded_slots": true)",
+       "m.json:9: ffns.M.padded_slots: true gives every expert slots of its own, which drop_policy \"device\" hands to "
+       "groups of experts; valid: false"},
+      {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 1, "drop_policy": "device", "devices": 2, "protect": 2)",
+       "m.json:9: ffns.M.protect: 2 is out of range; valid: 0 to 1"},
+      {R"("top_k": 2)", R"("top_k": 2, "renormalize": true)",
+       "m.json:9: ffns.M.renormalize: changes nothing without capacity_factor; valid: together with a capacity_factor "
+       "above 0"},
       {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 1, "capacity_rule": "half")",
        "m.json:9: ffns.M.capacity_rule: \"half\" is not known; valid: megatron, switch, megablocks, tutel"},
       {R"({"kind": "dense", "hidden": 128})", R"({"kind": "moe", "num_experts": 4, "top_k": 1, "expert_hidden": 8})",

@@ -161,6 +161,7 @@ const Case cases[] = {
      "normalize = true",
      {{{2, 21, 8}}, integers({2, 21, 3}, 0, 7)},
      {2, 21, 3}},
+    {"renormalize", "braid.moe.renormalize", "", {{{2, 21, 3}}, integers({2, 21, 3}, -1, 7)}, {2, 21, 3}},
     {"router_loss",
      "braid.moe.router_loss",
      "top_k = 2 : i64, balance = 1.0 : f64, z = 0.5 : f64",

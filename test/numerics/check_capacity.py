@@ -9,51 +9,86 @@ import sys
 import numpy as np
 
 from harness import Program, Report, Type, rounded
-from check_gradients import check_decoding, check_reference
-from check_mixer import perturbed
+from compiled_model import CompiledModel, check_decoding, check_reference, perturbed
 from check_moe import selections
-from compiled_model import CompiledModel
 from common import documents_of, one_document
 import moe
 
 B, T = 2, 21
-POLICIES = ("token", "slot", "score", "bpr")
+POLICIES = {
+    "token": {},
+    "slot": {},
+    "score": {},
+    "bpr": {},
+    "random": {},
+    "device": {"bucket": 2},
+    "protected": {"policy": "device", "bucket": 4, "protect": 0.4},
+}
+
+
+def drop_cases(rng, E, k, slots, dtype, policy, bucket, protect):
+    """Selections with one document to a row, and packed and padded, as rows of one batch: rows have nothing to do with each other."""
+    packed = documents_of([[0, 7, 21], [0, 15, 15]], T)
+    parts = []
+    for _, chosen in selections(rng, E, k):
+        for documents, begin in ((one_document(B, T), 0), (packed, 2 if policy == "token" else 0)):
+            w = rounded([rng.random((B, T, k))], dtype)[0]
+            w[0] = np.round(w[0] * 3) / 3  # ties
+            w[1, 3, 0] = np.nan
+            used = np.minimum(rng.integers(0, begin + 1, (B, E // bucket)), slots)
+            parts.append((chosen, w, documents, used))
+    ids, weights, documents, taken = (np.concatenate(part) for part in zip(*parts))
+    keys = np.stack([np.arange(len(ids)) * 3 - 1, np.full(len(ids), -(2**62)), np.arange(len(ids)) % 4], -1)
+    return ids, weights, documents, taken, keys
 
 
 def add_drops(program, rng, E, k, capacities, dtype):
-    packed = documents_of([[0, 7, 21], [0, 15, 15]], T)
-    for policy in POLICIES:
-        weighted = policy in ("score", "bpr")
+    rows = 6 * B
+    for name, options in POLICIES.items():
+        policy, bucket, protect = options.get("policy", name), options.get("bucket", 1), options.get("protect", 0.0)
+        weighted, draws = policy in ("score", "bpr", "device"), policy == "random" or protect > 0
         for slots in capacities:
-            f = program.function(f"{policy}_e{E}_k{k}_c{slots}_{dtype}", dtype)
-            ids, documents = f.input("ids", (B, T, k), "i32"), f.input("documents", (B, T), "i32")
-            taken = f.input("taken", (B, E), "i32")
-            weights = f.input("weights", (B, T, k)) if weighted else None
+            f = program.function(f"{name}_e{E}_k{k}_c{slots}_{dtype}", dtype)
+            ids, weights, documents, taken, keys = drop_cases(rng, E, k, slots, dtype, policy, bucket, protect)
+            inputs = {"ids": ids, "documents": documents, "taken": taken}
+            operands = [f.input("ids", ids.shape, "i32"), None, f.input("documents", documents.shape, "i32")]
+            operands += [f.input("taken", taken.shape, "i32"), None]
+            if weighted:
+                inputs["weights"], operands[1] = weights, f.input("weights", weights.shape)
+            if draws:
+                inputs["draw_keys"], operands[4] = keys, f.input("draw_keys", keys.shape, "i64")
+            assert len(ids) == rows
+            types = [Type(ids.shape, "i32"), Type((E,), "i32"), Type((E,), "i32"), Type(taken.shape, "i32")]
+            attributes = {"bucket": bucket, "protect": protect} if policy == "device" else {}
             results = f.op(
                 "braid.moe.drop",
-                [ids, weights, documents, taken] if weighted else [ids, documents, taken],
-                [Type((B, T, k), "i32"), Type((E,), "i32"), Type((E,), "i32"), Type((B, E), "i32")],
+                operands,
+                types + ([Type(keys.shape, "i64")] if draws else []),
+                segments=True,
                 capacity=slots,
                 policy=f'"{policy}"',
+                **attributes,
             )
-            for name, value in zip(("kept", "load", "dropped", "new_taken"), results):
-                f.output(name, value)
-            for label, chosen in selections(rng, E, k):
-                w = rounded([rng.random((B, T, k))], dtype)[0]
-                w[0] = np.round(w[0] * 3) / 3  # ties
-                w[1, 3, 0] = np.nan
-                for documents, begin in ((one_document(B, T), 0), (packed, 2 if policy == "token" else 0)):
-                    used = rng.integers(0, begin + 1, (B, E))
-                    inputs = {"ids": chosen, "documents": documents, "taken": np.minimum(used, slots)}
-                    inputs |= {"weights": w} if weighted else {}
-                    expected = moe.drop(chosen, w, documents, E, slots, policy, inputs["taken"])
-                    program.check(
-                        f,
-                        inputs,
-                        dict(zip(("kept", "load", "dropped", "new_taken"), expected)),
-                        0,
-                        f"{f.name} {label}{'' if documents is not packed else ', packed and padded'}",
-                    )
+            expected = moe.drop(ids, weights, documents, E, slots, policy, taken, bucket, protect, keys)
+            expected += [keys + [0, 0, 1]] if draws else []
+            outputs = ("kept", "load", "dropped", "new_taken", "new_draw_keys")
+            for output, value in zip(outputs, results):
+                f.output(output, value)
+            program.check(f, inputs, dict(zip(outputs, expected)), 0)
+
+
+def add_renormalize(program, rng, k, dtype, limit):
+    f = program.function(f"renormalize_k{k}_{dtype}", dtype)
+    weights, kept = f.input("weights", (B, T, k)), f.input("kept", (B, T, k), "i32")
+    f.output("y", f.rows("moe.renormalize", [weights, kept], weights.type))
+    dy = f.input("dy", (B, T, k))
+    f.output("dweights", f.rows_grad("moe.renormalize", [weights, kept], dy, [0])[0])
+    w, d = rounded([rng.random((B, T, k)), rng.standard_normal((B, T, k))], dtype)
+    choice = np.where(rng.random((B, T, k)) < 0.4, -1, rng.integers(0, 9, (B, T, k)))
+    choice[0, 0], choice[0, 1], w[0, 2] = -1, np.arange(k), 0
+    y, pull = moe.renormalize(w, choice)
+    references = {"y": y, "dweights": pull(d)[0]}
+    program.check(f, {"weights": w, "kept": choice, "dy": d}, references, limit)
 
 
 def add_plans(program, rng, E, k):
@@ -97,48 +132,69 @@ MODEL = {
 EXPERTS = {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 8}
 
 
-def described(first, second):
-    return MODEL | {"ffns": {"A": EXPERTS | first, "B": EXPERTS | second, "D": EXPERTS | {"shared_hidden": 8}}}
+ATTENTION = {"layer_pattern": "N", "mixers": {"N": MODEL["mixers"]["N"]}, "context_len": 16}
+
+
+def described(changes, *bounded):
+    """A model of these feed-forwards and a last one without a bound."""
+    ffns = {letter: EXPERTS | keys for letter, keys in zip("ABCE", bounded)} | {"D": EXPERTS | {"shared_hidden": 8}}
+    return MODEL | {"ffns": ffns, "ffn_pattern": "".join(ffns), "num_layers": len(ffns)} | changes
 
 
 MODELS = {
     "token-slot": described(
-        {"capacity_factor": 0.75, "drop_policy": "token"},
+        {},
+        {"capacity_factor": 0.75, "drop_policy": "token", "renormalize": True, "router": {"normalize": False}},
         {"capacity_factor": 0.5, "drop_policy": "slot", "padded_slots": True, "router": {"normalize": False}},
     ),
-    "score-bpr": described(
+    # Two rounds of one repeat.
+    "sorted": described(
+        ATTENTION | {"num_layers": 10},
         {"capacity_factor": 1.0, "drop_policy": "score", "capacity_rule": "switch", "padded_slots": True},
-        {"capacity_factor": 0.75, "drop_policy": "bpr", "top_k": 3},
-    )
-    | {"num_layers": 6, "layer_pattern": "N", "mixers": {"N": MODEL["mixers"]["N"]}},  # two rounds of one repeat
+        {"capacity_factor": 0.75, "drop_policy": "random", "renormalize": True},
+        {"capacity_factor": 0.75, "drop_policy": "bpr", "top_k": 3, "renormalize": True},
+        {"capacity_factor": 0.5, "drop_policy": "device", "devices": 2, "protect": 0.5},
+    ),
 }
 
 
 def check_statistics(report, model, batch, weights, documents):
     """Load and drops of a step are those of the reference, and something was dropped."""
     values = model.step(weights, batch, ["expert_counts", "expert_dropped"])
-    result = model.reference(weights).loss(batch["tokens"], batch["labels"], documents)
+    result = model.expected(weights, batch, documents)
     expected = {
         "expert_counts": np.array([c for c, _ in result.statistics], np.int32),
         "expert_dropped": np.array([d for _, d in result.statistics], np.int32),
     }
     dropped = values["expert_dropped"].sum(-1)
     report.compare(f"load and drops, {dropped.tolist()} of {values['expert_counts'].sum(-1).tolist()}", values, expected, 0)
-    bounded = np.arange(len(dropped)) % 3 < 2
+    pattern = model.description["ffn_pattern"]
+    bounded = np.array([pattern[i % len(pattern)] != "D" for i in range(len(dropped))])
     some = (dropped[bounded] > 0).all() and not dropped[~bounded].any()
     report.line(bool(some), "bounded layers drop, the others do not", f"{dropped.tolist()}")
     evaluated = model.program.call("eval_step", dict(weights) | batch, list(expected))
     report.compare("statistics of eval_step", evaluated, expected, 0)
 
 
+def check_draws(report, model, batch, weights):
+    """What is drawn follows from sample and seed, layer by layer: not from the row, the other rows or the number of threads."""
+    dropped = lambda **changes: model.program.call(
+        "train_step", model.step_inputs(weights, batch | changes), ["expert_dropped", "loss"], ["--threads", "2"]
+    )
+    first = dropped()
+    swapped = dropped(**{name: array[::-1] for name, array in batch.items()})
+    same = np.array_equal(first["expert_dropped"], swapped["expert_dropped"])
+    report.line(same, "draws belong to samples", "rows changed places, the same is dropped")
+    keys = batch["draw_keys"]
+    others = [dropped(draw_keys=keys + change)["loss"][0] for change in ([1, 0, 0], [0, 1, 0], [0, 0, 1])]
+    report.line(len({first["loss"][0], *others}) == 4, "draws follow sample, seed and layer", f"losses {others}")
+
+
 def check_enough(report, rng):
-    """A slot for every assignment: the bits of the dropless model, in f32 and with one thread or two."""
-    small = {"dtype": "f32", "num_layers": 2, "ffn_pattern": "A"}
-    variants = {
-        "dropless": {},
-        "token": {"capacity_factor": 2.0},
-        "padded": {"capacity_factor": 2.0, "padded_slots": True},
-    }
+    """A slot for every assignment: the bits of the dropless model, in f32."""
+    small = ATTENTION | {"dtype": "f32", "num_layers": 2, "ffn_pattern": "A"}
+    enough = {"capacity_factor": 2.0}
+    variants = {"dropless": {}, "token": enough, "padded": enough | {"padded_slots": True, "renormalize": True}}
     results = {}
     for name, keys in variants.items():
         model = CompiledModel(MODEL | small | {"ffns": {"A": EXPERTS | keys}}, report.folder, f"enough-{name}")
@@ -157,26 +213,28 @@ def main():
     program = Program("capacity")
     add_drops(program, rng, 8, 2, (1, 4, T), "f32")
     add_drops(program, rng, 4, 3, (7,), "f64")
+    add_renormalize(program, rng, 3, "f32", 2e-6)
+    add_renormalize(program, rng, 3, "f64", 1e-9)
     add_plans(program, rng, 8, 2)
     report = Report("capacity-models")
-    try:
+    with report:
         for name, description in MODELS.items():
             report.name = f"capacity {name}"
+            decodes = name == "token-slot"
             model = CompiledModel(description | {"name": name}, report.folder, name)
             weights = perturbed(model.initial(5), rng)
             batch, documents = model.batch(rng, [[0, 9, 24], [0, 20, 20]])
             check_reference(report, model, weights, batch, documents)
             check_statistics(report, model, batch, weights, documents)
-            if name == "token-slot":
+            if "draw_keys" in batch:
+                check_draws(report, model, batch, weights)
+            if decodes:
                 # Generation routes token by token and drops nothing.
                 experts = {n: {k: v for k, v in f.items() if k != "capacity_factor"} for n, f in description["ffns"].items()}
                 model.description = description | {"ffns": experts}
                 check_decoding(report, model, weights, rng)
         report.name = "capacity"
         check_enough(report, rng)
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
-    report.name = "capacity-models"
     return program.finish() | report.finish()
 
 

@@ -6,8 +6,22 @@ import os
 import numpy as np
 
 from harness import Compiled, TYPES, loaded, run, stored, tool
-from common import PADDING, documents_of
+from common import PADDING, documents_of, one_document
 from model import Model
+
+
+def perturbed(weights, rng):
+    """Initial values, but nothing that hides a mistake: no weight is exactly 0 or 1."""
+    out = {}
+    for name, array in weights.items():
+        constant = array.size > 1 and np.all(array == array.flat[0])
+        out[name] = (array + 0.3 * rng.standard_normal(array.shape) if constant else array).astype(array.dtype)
+    return out
+
+
+def decays(name):
+    """Weight decay applies to matrices, embeddings and convolutions."""
+    return "norm" not in name and name.split(".")[-1] not in ("bias", "a_log", "dt_bias", "d", "bf", "b1", "b2", "b3")
 
 
 class CompiledModel:
@@ -67,19 +81,25 @@ class CompiledModel:
         cu = np.array(cuts if cuts else [[0] + [T] * D] * B, np.int32)
         documents = documents_of(cu, T)
         labels = np.where(documents == PADDING, -1, rng.integers(0, vocab, (B, T))).astype(np.int32)
-        return {
+        batch = {
             "tokens": rng.integers(0, vocab, (B, T)).astype(np.int32),
             "labels": labels,
             "cu_seqlens": cu,
-        }, documents
+        }
+        if any(name.split("/")[-1] == "draw_keys" for name in self.tensors):
+            batch["draw_keys"] = np.array([[1000 + b, -5, 0] for b in range(B)], np.int64)
+        return batch, documents
+
+    def expected(self, stacked, batch, documents):
+        """What the reference makes of a batch."""
+        return self.reference(stacked).loss(batch["tokens"], batch["labels"], documents, draw_keys=batch.get("draw_keys"))
+
+    def step_inputs(self, stacked, batch, learning_rate=0.0, number=1):
+        scalars = {"learning_rate": np.array([learning_rate], TYPES[self.wide]), "step": np.array([number], np.int32)}
+        return dict(stacked) | batch | scalars
 
     def step(self, stacked, batch, outputs, learning_rate=0.0, number=1):
-        inputs = (
-            dict(stacked)
-            | batch
-            | {"learning_rate": np.array([learning_rate], TYPES[self.wide]), "step": np.array([number], np.int32)}
-        )
-        return self.call("train_step", inputs, outputs)
+        return self.call("train_step", self.step_inputs(stacked, batch, learning_rate, number), outputs)
 
     def cached(self, entry, stacked, caches, tokens, cu_seqlens):
         """prefill_N or decode_1: -> logits [vocab], new caches."""
@@ -90,3 +110,66 @@ class CompiledModel:
         )
         out = self.call(entry, inputs, ["logits", *self.caches])
         return out.pop("logits")[0], out
+
+    def decoded(self, stacked, tokens, prefills, end):
+        """Logits after prefills of these lengths and then after each token up to position `end`, and those of the whole forward."""
+        vocab, length = self.description["vocab_size"], len(tokens)
+        whole = self.reference(stacked).loss(tokens[None], np.full((1, length), -1), one_document(1, length)).logits[0]
+        caches, position, got, want = {}, 0, [], []
+        for n in (*prefills, *[1] * (end - sum(prefills))):
+            prefill = len(got) < len(prefills)
+            chunk = np.zeros(32 if prefill else 1, np.int32)
+            chunk[:n] = tokens[position : position + n]
+            entry = "prefill_32" if prefill else "decode_1"
+            logits, caches = self.cached(entry, stacked, caches, chunk, [-position, n])
+            position += n
+            got.append(logits)
+            want.append(whole[position - 1])
+        return np.array(got).reshape(-1, vocab), np.array(want)
+
+
+def check_reference(report, model, weights, batch, documents, limit=None):
+    """Loss, statistics and gradients of train_step and the loss of eval_step; -> values. limit: of gradients, else 1e-8 in f64, 1e-4."""
+    exact = model.dtype == "f64"
+    limit = limit or (1e-8 if exact else 1e-4)
+    experts = ["expert_counts"] if any(f["kind"] == "moe" for f in model.description["ffns"].values()) else []
+    values = model.step(weights, batch, ["loss", "aux_loss", "grad_norm", *experts, *model.gradients.values()])
+    result = model.expected(weights, batch, documents)
+    if experts:
+        counts = [
+            np.bincount(ids[documents != PADDING].ravel(), minlength=values["expert_counts"].shape[-1])
+            for _, ids in sorted(result.ids.items())
+        ]
+        report.compare("expert counts", values, {"expert_counts": np.array(counts, np.int32)}, 0)
+    losses = {"loss": np.array([result.loss]), "aux_loss": np.atleast_1d(result.aux)}
+    report.compare("loss", values, losses, 1e-9 if exact else 2e-6)
+    got, expected = {}, {}
+    gradients = result.gradients()
+    for parameter, name in model.gradients.items():
+        for logical, array in model.logical({parameter: values[name]}).items():
+            got[logical], expected[logical] = array, gradients[logical]
+    report.compare("gradients", got, expected, limit)
+    norm = np.sqrt(sum((g**2).sum() for g in expected.values()))
+    report.compare("grad_norm", values, {"grad_norm": np.array([norm])}, limit)
+    evaluated = model.call("eval_step", dict(weights) | batch, ["loss_sum", "valid_tokens"])
+    report.compare(
+        "eval_step",
+        evaluated,
+        {"loss_sum": np.array([result.loss * result.count]), "valid_tokens": np.array([float(result.count)])},
+        1e-9 if exact else 2e-6,
+    )
+    return values
+
+
+def check_decoding(report, model, weights, rng, prefills=((1,), (7,), (30,)), steps=6, limit=None):
+    """After a prefill of any length, or several, every step gives the logits of the full forward."""
+    ends = [sum(p) + steps for p in prefills]
+    tokens = rng.integers(0, model.description["vocab_size"], max(ends))
+    for lengths, end in zip(prefills, ends):
+        label = " + ".join(map(str, lengths))
+        got, want = model.decoded(weights, tokens, lengths, end)
+        bound = limit or (1e-9 if model.dtype == "f64" else 1e-4)
+        report.compare(f"decode to {end} after prefill {label}", {"logits": got}, {"logits": want}, bound)
+        greedy = np.argmax(got, -1)
+        same = np.array_equal(greedy, np.argmax(want, -1))
+        report.line(same, f"greedy choices after prefill {label}", f"{greedy.tolist()}")

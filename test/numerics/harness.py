@@ -207,11 +207,24 @@ def run(command):
 
 
 class Report:
-    """One line per case; finish() is the exit status."""
+    """One line per case; finish() is the exit status.
+
+    `with report:` a tool that fails ends the checks inside with a failed case. `name` may change on the way: lines begin with it.
+    """
 
     def __init__(self, name):
-        self.name, self.count, self.failed = name, 0, 0
+        self.title, self.name, self.count, self.failed = name, name, 0, 0
         self.folder = tempfile.mkdtemp(prefix=f"braid-{name}-")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        stopped = kind is not None and issubclass(kind, RuntimeError)
+        if stopped:
+            self.line(False, "stopped", str(error))
+        self.name = self.title
+        return stopped
 
     def line(self, ok, label, words):
         self.count += 1

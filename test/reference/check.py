@@ -108,13 +108,29 @@ def check_moe(rng):
     alone = moe.router_loss(cut(logits), counts, one_document(1, 4), 3, 0.1, 0.2)[0].sum()
     yield "padding: router loss", relative_error(loss, alone), 1e-14
     own = np.random.default_rng(1)
-    for policy in ("token", "slot", "score", "bpr"):
-        limited = lambda *a, p=policy: (lambda out: (out[0][0], out[1]))(moe.experts(*a, 3, True, ids=ids, limit=(2, p)))
-        yield from check_pull(f"experts, drop {policy}", limited, (x, logits, whole, w1, w3, w2), own)
-        kept, load, dropped, used = moe.drop(ids, moe.route_weights(logits, ids, True)[0], whole, 6, 2, policy)
+    keys = np.array([[7, 3, 0], [8, 3, 0]])
+    for policy in ("token", "slot", "score", "bpr", "random", "device"):
+        limit = {"policy": policy, "keys": keys} | ({"bucket": 3} if policy == "device" else {})
+        for more in ({}, {"renormalize": True}):
+            limited = lambda *a, l=limit | more: (lambda out: (out[0][0], out[1]))(
+                moe.experts(*a, 3, not l.get("renormalize"), ids=ids, limit=l | {"slots": 2})
+            )
+            label = f"experts, drop {policy} {' '.join(more)}"
+            yield from check_pull(label, limited, (x, logits, whole, w1, w3, w2), own)
+        kept, load, dropped, used = moe.drop(ids, moe.route_weights(logits, ids, True)[0], whole, 6, 2, **limit)
         alive = (kept >= 0).sum()
         yield f"drop {policy}: counts", float(alive + dropped.sum() != load.sum() or used.sum() != alive or used.max() > 2), 0
-        yield f"drop {policy}: enough", float(np.any(moe.drop(ids, logits[..., :3], whole, 6, 9, policy)[0] != ids)), 0
+        yield f"drop {policy}: enough", float(np.any(moe.drop(ids, logits[..., :3], whole, 6, 12, **limit)[0] != ids)), 0
+    for protect, wanted in ((0.0, 2), (1.0, 12)):
+        used = moe.drop(ids, logits[..., :3], whole, 6, 2, "device", None, 6, protect, keys)[3]
+        yield f"protect {protect}: slots", float(np.any(used != wanted)), 0
+    w = moe.route_weights(logits, ids, False)[0]
+    kept = np.where(own.random(ids.shape) < 0.5, ids, -1)
+    kept[0, 0], kept[0, 1] = -1, ids[0, 1]
+    scaled, some = moe.renormalize(w, kept)[0], (kept >= 0).any(-1)
+    yield "renormalize keeps the sum", relative_error(scaled.sum(-1)[some], w.sum(-1)[some]), 1e-14
+    yield "renormalize: all dropped gives 0", float(np.abs(scaled[~some]).max()), 0
+    yield from check_pull("renormalize", lambda a: moe.renormalize(a, kept), (w,), own)
     for rule, slots in (("megatron", 4), ("switch", 1), ("tutel", 4), ("megablocks", 3)):  # moe-family 3.1
         yield f"capacity {rule}", float(moe.capacity(rule, 1.0, 13, 2, 8) != slots), 0
 

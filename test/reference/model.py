@@ -63,8 +63,15 @@ class Model:
         chosen, limit = [], None
         if spec.get("capacity_factor"):
             rule = spec.get("capacity_rule", "megatron")
-            slots = moe.capacity(rule, spec["capacity_factor"], x.shape[1], k, spec["num_experts"])
-            limit = (slots, spec.get("drop_policy", "token"))
+            experts, policy = spec["num_experts"], spec.get("drop_policy", "token")
+            holders = spec["devices"] if policy == "device" else experts
+            slots = moe.capacity(rule, spec["capacity_factor"], x.shape[1], k, holders, experts // holders)
+            limit = {"slots": slots, "policy": policy, "bucket": experts // holders, "protect": spec.get("protect", 0.0)}
+            limit["renormalize"] = spec.get("renormalize", False)
+            if policy == "random" or limit["protect"] > 0:
+                B = x.shape[0]
+                limit["keys"] = np.concatenate([self.draw_keys[:, :2], np.full((B, 1), self.drawn)], 1)
+                self.drawn += 1
 
         def run(*operands):
             (y, used, counts, dropped), pull = moe.experts(
@@ -130,7 +137,9 @@ class Model:
     def scaled(self, tape, x, factor):
         return tape.call(rows.scale, x, value=factor)
 
-    def loss(self, tokens, labels, documents, routes=None):
+    def loss(self, tokens, labels, documents, routes=None, draw_keys=None):
+        """draw_keys [B, 3]: what layers that draw are given; each adds 1 to the last column."""
+        self.draw_keys, self.drawn = draw_keys, 0
         tape = Tape()
         values = {n: Value(a) for n, a in self.weights.items()}
 

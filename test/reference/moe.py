@@ -55,42 +55,87 @@ def router_loss(logits, counts, documents, top_k, balance, z):
     return np.where(live, (p * c).sum(-1) + z / tokens * lse**2, 0), pull
 
 
-def capacity(rule, factor, tokens, top_k, experts):
-    """Slots of an expert for `tokens` tokens (moe-family 3.1)."""
+def capacity(rule, factor, tokens, top_k, experts, bucket=1):
+    """Slots of an expert for `tokens` tokens (moe-family 3.1); of one of so many groups of `bucket` experts each."""
     slots = {
         "megatron": lambda: math.ceil(factor * (tokens * top_k) / experts),
         "switch": lambda: int(factor * tokens / experts),
         "megablocks": lambda: int(factor * (tokens * top_k) / experts),
         "tutel": lambda: top_k * int(factor * math.ceil(tokens / experts)),
     }[rule]()
-    return min(max(slots, 1), tokens)
+    return min(max(slots, 1), tokens * min(top_k, bucket))
 
 
-def drop(ids, weights, documents, experts, slots, policy="token", taken=None):
+def mix(z):
+    """The finaliser of splitmix64 on a Python integer."""
+    z &= 2**64 - 1
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & 2**64 - 1
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & 2**64 - 1
+    return z ^ z >> 31
+
+
+class Draws:
+    """What a row of the batch draws in a layer: numbers in [0, 1) of 24 bits, for tokens and for documents."""
+
+    def __init__(self, sample, seed, layer):
+        row = mix(mix(int(seed) + GOLDEN) ^ int(sample))
+        self.tokens, self.documents = mix(row ^ int(layer) + 1), mix(row)
+
+    def token(self, n):
+        return (mix(self.tokens + int(n) * GOLDEN) >> 40) / 2**24
+
+    def document(self, first):
+        return (mix(self.documents + int(first) * GOLDEN) >> 40) / 2**24
+
+
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def drop(ids, weights, documents, experts, slots, policy="token", taken=None, bucket=1, protect=0.0, keys=None):
     """Who gets the `slots` of each expert in each row of the batch: sort by the policy's order, hand out, first come first.
 
-    -> kept [B, T, k] (id, or -1), load [E] before dropping, dropped [E], slots in use [B, E]."""
+    `bucket` neighbouring experts share slots; documents that draw less than `protect` come first and keep everything;
+    keys [B, 3]: sample, seed and layer of what is drawn.
+    -> kept [B, T, k] (id, or -1), load [E] before dropping, dropped [E], slots in use [B, E / bucket]."""
     B, T, k = ids.shape
-    used = np.zeros((B, experts), np.int64) if taken is None else np.array(taken, np.int64)
+    used = np.zeros((B, experts // bucket), np.int64) if taken is None else np.array(taken, np.int64)
     kept, load, dropped = np.full(ids.shape, -1), np.zeros(experts, np.int64), np.zeros(experts, np.int64)
     for b in range(B):
+        draws = None if keys is None else Draws(*keys[b])
+        safe = lambda n: protect > 0 and draws.document(documents[b, n]) < protect
         w = None if weights is None else np.where(np.isnan(weights[b]), -1.0, weights[b])
         order = {
             "token": lambda n, j: (n, j),
             "slot": lambda n, j: (j, n),
             "score": lambda n, j: (-w[n, j], n, j),
             "bpr": lambda n, j: (j, -w[n].max(), n),
+            "random": lambda n, j: (j, draws.token(n), n),
+            "device": lambda n, j: (not safe(n), -w[n, j], n, j),
         }[policy]
         live = [(n, j) for n in range(T) if documents[b, n] != PADDING for j in range(k)]
         for n, j in sorted(live, key=lambda a: order(*a)):
             e = ids[b, n, j]
             load[e] += 1
-            if used[b, e] < slots:
-                used[b, e] += 1
+            if used[b, e // bucket] < slots or safe(n):
+                used[b, e // bucket] += 1
                 kept[b, n, j] = e
             else:
                 dropped[e] += 1
     return [a.astype(np.int32) for a in (kept, load, dropped, used)]
+
+
+def renormalize(w, kept):
+    """Weights of what is kept (id >= 0), rescaled to the sum of all k; a token that keeps nothing has weights 0."""
+    alive = kept >= 0
+    total, left = w.sum(-1, keepdims=True), np.where(alive, w, 0).sum(-1, keepdims=True)
+    some = left > 0
+    part = np.where(some, 1 / np.where(some, left, 1), 0)  # 1 / left
+
+    def pull(dy):
+        along = np.where(alive, dy * w, 0).sum(-1, keepdims=True)
+        return along * part + np.where(alive, (dy - along * part) * total * part, 0), None
+
+    return np.where(alive, w, 0) * total * part, pull
 
 
 def plan(ids, documents, experts, peers=1, peer_rows=0, expert_rows=None):
@@ -190,13 +235,18 @@ def grouped_linear(x, offsets, weight):
 def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu", ids=None, limit=None):
     """The routed part of the layer. -> (y, ids, counts, dropped), pull(dy) -> dx, dlogits, None, dw1, dw3 (None: not gated), dw2.
 
-    limit: (slots, policy) of the experts' capacity; counts are those before dropping."""
+    limit: what `drop` takes of the experts' capacity, and `renormalize`; counts are those before dropping."""
     f, slope = ACTIVATIONS[activation]
     ids = route(logits, top_k) if ids is None else ids
     weights, pull_weights = route_weights(logits, ids, normalize)
     kept, dropped = ids, np.zeros(len(w1), np.int32)
+    keep_sum = None
     if limit:
-        kept, load, dropped, _ = drop(ids, weights, documents, len(w1), *limit)
+        limit = dict(limit)
+        renormalizes = limit.pop("renormalize", False)
+        kept, load, dropped, _ = drop(ids, weights, documents, len(w1), **limit)
+        if renormalizes:
+            weights, keep_sum = renormalize(weights, kept)
     perm, inverse, counts, offsets, _ = plan(kept, documents, len(w1))
     counts = load if limit else counts
     rows, pull_rows = dispatch(x, perm, inverse)
@@ -207,6 +257,7 @@ def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu
 
     def pull(dy):
         dout, dweights = pull_y(dy)[:2]
+        dweights = keep_sum(dweights)[0] if keep_sum else dweights
         dh, _, dw2 = pull_out(dout)
         drows, _, dw1 = pull_a(dh * u * slope(a))
         dw3 = None
