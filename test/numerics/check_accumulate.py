@@ -102,7 +102,7 @@ def main():
     folder = report.folder
     with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
         file.write(("sphinx of black quartz, judge my vow; " * 10)[: 32 * 9 + 6])  # nine windows of 32 labels, one of 5
-    try:
+    with report:
         large = train(folder, "large", compiled(folder, "large"), STEPS)
         four = compiled(folder, "four", "--batch=2", "--accumulation-steps=4")
         parts = train(folder, "four", four, STEPS)
@@ -131,8 +131,6 @@ def main():
             report.line(contents[0] == contents[1], f"resumed: {file}", f"{len(contents[0])} bytes")
         losses = [step["loss"] for step in log]
         report.line(losses == [step["loss"] for step in parts[0]], "resumed: losses", f"{losses}")
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
     return report.finish()
 
 

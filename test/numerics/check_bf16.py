@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 
 from harness import Report, rounded
-from check_gradients import perturbed
-from compiled_model import CompiledModel
+from compiled_model import CompiledModel, perturbed
 from common import one_document
 from tape import Tape
 import model as reference_model
@@ -165,21 +164,14 @@ def check_decoding(report, model, weights, rng):
     logits, emulated = (f(*row).logits[0] for f in (model.reference(weights).loss, partial(rounding_reference, model, weights)))
     limit = 4 * np.linalg.norm(emulated - logits) / np.linalg.norm(logits)
     for first in (7, 30):
-        padded = np.zeros(32, np.int32)
-        padded[:first] = tokens[:first]
-        out, caches = model.cached("prefill_32", weights, {}, padded, [0, first])
-        got = [out]
-        for t in range(first, first + 6):
-            out, caches = model.cached("decode_1", weights, caches, tokens[t : t + 1], [-t, 1])
-            got.append(out)
-        want = logits[first - 1 : first - 1 + len(got)]
-        report.compare(f"decode after prefill {first}", {"logits": np.array(got)}, {"logits": want}, limit)
+        got, want = model.decoded(weights, tokens, (first,), first + 6)
+        report.compare(f"decode after prefill {first}", {"logits": got}, {"logits": want}, limit)
 
 
 def main():
     report = Report("bf16")
     rng = np.random.default_rng(29)
-    try:
+    with report:
         for pattern, gradients, cpu in (("BRMN", "f32", "native"), ("LDGN", "bf16", "x86-64-v3")):
             report.name = f"bf16 {pattern}"
             options = [f"--cpu={cpu}", f"--gradient-dtype={gradients}"]
@@ -191,9 +183,6 @@ def main():
             check_gradients(report, model, weights, batch, documents)
             check_update(report, model, weights, batch)
             check_decoding(report, model, weights, rng)
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
-    report.name = "bf16"
     return report.finish()
 
 

@@ -9,10 +9,8 @@ import sys
 import numpy as np
 
 from harness import Report
-from check_gradients import check_differences, check_reference
-from check_mixer import decays, perturbed
-from common import one_document
-from compiled_model import CompiledModel
+from check_gradients import check_differences
+from compiled_model import CompiledModel, check_decoding, check_reference, decays, perturbed
 from train import adamw
 
 BASE = {
@@ -88,30 +86,14 @@ def check_ring(report, model, weights, rng, window, prefills):
     length = 60
     rows = {t["shape"][-3] for n, t in model.tensors.items() if t["role"] == "cache" and ".attn." in n}
     report.line(rows == {window + 31}, "rows of the caches", f"{sorted(rows)}, context {length}, window {window}")
-    tokens = rng.integers(0, 23, length)
-    logits = model.reference(weights).loss(tokens[None], np.full((1, length), -1), one_document(1, length)).logits[0]
     for lengths in prefills:
-        caches, position, got, want = {}, 0, [], []
-        for n in lengths:
-            padded = np.zeros(32, np.int32)
-            padded[:n] = tokens[position : position + n]
-            out, caches = model.cached("prefill_32", weights, caches, padded, [-position, n])
-            position += n
-            got.append(out)
-            want.append(logits[position - 1])
-        while position < length:
-            out, caches = model.cached("decode_1", weights, caches, tokens[position : position + 1], [-position, 1])
-            position += 1
-            got.append(out)
-            want.append(logits[position - 1])
-        label = f"decode to {length} after prefills of {' and '.join(map(str, lengths))}"
-        report.compare(label, {"logits": np.array(got)}, {"logits": np.array(want)}, 1e-9)
+        check_decoding(report, model, weights, rng, [lengths], length - sum(lengths))
 
 
 def main():
     report = Report("blocks")
     rng = np.random.default_rng(29)
-    try:
+    with report:
         for name, description in MODELS.items():
             report.name = f"blocks {name}"
             model = CompiledModel(description | {"name": name}, report.folder, name)
@@ -124,9 +106,6 @@ def main():
             check_ring(report, model, weights, rng, description["mixers"]["W"]["window"], prefills)
             if name == "sandwich":
                 check_differences(report, model, weights, batch, values)
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
-    report.name = "blocks"
     return report.finish()
 
 

@@ -40,7 +40,7 @@ TOKENS = 30
 
 def main():
     report = Report("generate")
-    try:
+    with report:
         model = CompiledModel(DESCRIPTION, report.folder)
         text, checkpoints = os.path.join(report.folder, "text.txt"), os.path.join(report.folder, "checkpoints")
         with open(text, "w", encoding="utf-8") as file:
@@ -109,8 +109,6 @@ def main():
             "the text was learned",
             repr(learned),
         )
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
     return report.finish()
 
 

@@ -12,43 +12,8 @@ import sys
 import numpy as np
 
 from harness import Report, run, tool
-from check_mixer import perturbed
-from compiled_model import CompiledModel
-from common import PADDING, one_document
+from compiled_model import CompiledModel, check_decoding, check_reference, perturbed
 from model import read_description
-
-
-def check_reference(report, model, weights, batch, documents):
-    exact = model.dtype == "f64"
-    experts = ["expert_counts"] if any(f["kind"] == "moe" for f in model.description["ffns"].values()) else []
-    values = model.step(weights, batch, ["loss", "aux_loss", "grad_norm", *experts, *model.gradients.values()])
-    result = model.reference(weights).loss(batch["tokens"], batch["labels"], documents)
-    if experts:
-        counts = [
-            np.bincount(ids[documents != PADDING].ravel(), minlength=values["expert_counts"].shape[-1])
-            for _, ids in sorted(result.ids.items())
-        ]
-        report.compare("expert counts", values, {"expert_counts": np.array(counts, np.int32)}, 0)
-    report.compare(
-        "loss",
-        values,
-        {"loss": np.array([result.loss]), "aux_loss": np.atleast_1d(result.aux)},
-        1e-9 if exact else 2e-6,
-    )
-    got, expected = {}, {}
-    gradients = result.gradients()
-    for parameter, name in model.gradients.items():
-        for logical, array in model.logical({parameter: values[name]}).items():
-            got[logical], expected[logical] = array, gradients[logical]
-    report.compare("gradients", got, expected, 1e-8 if exact else 1e-4)
-    evaluated = model.call("eval_step", dict(weights) | batch, ["loss_sum", "valid_tokens"])
-    report.compare(
-        "eval_step",
-        evaluated,
-        {"loss_sum": np.array([result.loss * result.count]), "valid_tokens": np.array([float(result.count)])},
-        1e-9 if exact else 2e-6,
-    )
-    return values
 
 
 def check_differences(report, model, weights, batch, values):
@@ -79,31 +44,6 @@ def check_differences(report, model, weights, batch, values):
     report.line(not failed, "central differences", words)
 
 
-def check_decoding(report, model, weights, rng):
-    length = 40
-    tokens = rng.integers(0, model.description["vocab_size"], length)
-    logits = model.reference(weights).loss(tokens[None], np.full((1, length), -1), one_document(1, length)).logits[0]
-    for first in (1, 7, 30):
-        padded = np.zeros(32, np.int32)
-        padded[:first] = tokens[:first]
-        out, caches = model.cached("prefill_32", weights, {}, padded, [0, first])
-        got = [out]
-        for t in range(first, min(first + 6, length)):
-            out, caches = model.cached("decode_1", weights, caches, tokens[t : t + 1], [-t, 1])
-            got.append(out)
-        want = logits[first - 1 : first - 1 + len(got)]
-        report.compare(
-            f"decode after prefill {first}",
-            {"logits": np.array(got)},
-            {"logits": want},
-            1e-9 if model.dtype == "f64" else 1e-4,
-        )
-        greedy = np.argmax(np.array(got), -1)
-        report.line(
-            np.array_equal(greedy, np.argmax(want, -1)), f"greedy choices after prefill {first}", f"{greedy.tolist()}"
-        )
-
-
 def check_refusal(report, model):
     """Training takes f32 programs, and says so before anything else is wrong."""
     data = os.path.join(report.folder, "text.txt")
@@ -123,7 +63,7 @@ def main(path):
         description["train"] = description["train"] | {"batch": 2, "seq_len": 50}
     report = Report(f"gradients-{description['name']}")
     rng = np.random.default_rng(23)
-    try:
+    with report:
         model = CompiledModel(description, report.folder)
         weights = perturbed(model.initial(5), rng)
         T = model.train["seq_len"]
@@ -134,8 +74,6 @@ def main(path):
         if model.dtype == "f64":
             check_differences(report, model, weights, batch, values)
             check_refusal(report, model)
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
     return report.finish()
 
 

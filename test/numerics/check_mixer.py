@@ -10,8 +10,7 @@ import sys
 import numpy as np
 
 from harness import Report
-from common import PADDING, one_document
-from compiled_model import CompiledModel
+from compiled_model import CompiledModel, check_decoding, check_reference, decays, perturbed
 from train import adamw
 
 # kind: two variants
@@ -91,39 +90,6 @@ def describe(kind, dtype):
     }
 
 
-def perturbed(weights, rng):
-    """Initial values, but nothing that hides a mistake: no weight is exactly 0 or 1."""
-    out = {}
-    for name, array in weights.items():
-        constant = array.size > 1 and np.all(array == array.flat[0])
-        out[name] = (array + 0.3 * rng.standard_normal(array.shape) if constant else array).astype(array.dtype)
-    return out
-
-
-def check_step(report, model, weights, batch, documents, dtype):
-    outputs = ["loss", "aux_loss", "grad_norm", "expert_counts", *model.gradients.values()]
-    values = model.step(weights, batch, outputs)
-    result = model.reference(weights).loss(batch["tokens"], batch["labels"], documents)
-    routed = documents != PADDING
-    counts = np.array([np.bincount(ids[routed].ravel(), minlength=6) for ids in result.ids.values()], np.int32)
-    report.compare("expert counts", values, {"expert_counts": counts}, 0)
-    loss_limit, limit = (1e-9, 1e-9) if dtype == "f64" else (2e-6, 3e-5)
-    report.compare("loss", values, {"loss": np.array([result.loss]), "aux_loss": np.atleast_1d(result.aux)}, loss_limit)
-    gradients = result.gradients()
-    got, expected = {}, {}
-    for parameter, name in model.gradients.items():
-        for logical, array in model.logical({parameter: values[name]}).items():
-            got[logical], expected[logical] = array, gradients[logical]
-    report.compare("gradients", got, expected, limit)
-    norm = np.sqrt(sum((g**2).sum() for g in expected.values()))
-    report.compare("grad_norm", values, {"grad_norm": np.array([norm])}, limit)
-
-
-def decays(name):
-    """Weight decay applies to matrices, embeddings and convolutions."""
-    return "norm" not in name and name.split(".")[-1] not in ("bias", "a_log", "dt_bias", "d", "bf", "b1", "b2", "b3")
-
-
 def check_update(report, model, weights, batch, documents, dtype):
     """Three steps of clipping and AdamW equal the reference's; in f32 each step follows the gradients that the program reports."""
     moments = {n: t for n, t in model.tensors.items() if t["role"] == "moment"}
@@ -133,7 +99,7 @@ def check_update(report, model, weights, batch, documents, dtype):
     first, second = ({t["of"]: 0.0 for t in moments.values()} for _ in range(2))
     for step in (1, 2, 3):
         if dtype == "f64":
-            result = model.reference(expected).loss(batch["tokens"], batch["labels"], documents).gradients()
+            result = model.expected(expected, batch, documents).gradients()
             gradients = {n: stack(model, n, result) for n in model.gradients}
         values = model.step(state, batch, outputs, learning_rate=1e-2, number=step)
         if dtype == "f32":
@@ -155,48 +121,18 @@ def stack(model, parameter, gradients):
     return np.stack([gradients[parameter.replace("{}", str(i))] for i in tensor["layers"]])
 
 
-def check_decoding(report, model, weights, rng, dtype):
-    """After a prefill of any length, with or without a second bucket, every step gives the logits of the full forward."""
-    tokens = rng.integers(0, 29, 44)
-    logits = model.reference(weights).loss(tokens[None], np.full((1, 44), -1), one_document(1, 44)).logits[0]
-    limit = 1e-9 if dtype == "f64" else 1e-5
-    for lengths in ((1,), (19,), (32, 5)):
-        caches, position, got, want = {}, 0, [], []
-        for n in lengths:
-            padded = np.zeros(32, np.int32)
-            padded[:n] = tokens[position : position + n]
-            out, caches = model.cached("prefill_32", weights, caches, padded, [-position, n])
-            position += n
-            got.append(out)
-            want.append(logits[position - 1])
-        for _ in range(6):
-            out, caches = model.cached("decode_1", weights, caches, tokens[position : position + 1], [-position, 1])
-            position += 1
-            got.append(out)
-            want.append(logits[position - 1])
-        report.compare(
-            f"decode after prefill {' + '.join(map(str, lengths))}",
-            {"logits": np.array(got)},
-            {"logits": np.array(want)},
-            limit,
-        )
-
-
 def main(kind):
     report = Report(f"mixer-{kind}")
     rng = np.random.default_rng(17)
-    try:
+    with report:
         for dtype in ("f64", "f32"):
             report.name = f"mixer-{kind} {dtype}"
             model = CompiledModel(describe(kind, dtype), report.folder, dtype)
             weights = perturbed(model.initial(3), rng)
             batch, documents = model.batch(rng, [[0, 11, 12, 37], [0, 20, 31, 31]])
-            check_step(report, model, weights, batch, documents, dtype)
+            check_reference(report, model, weights, batch, documents, 1e-9 if dtype == "f64" else 3e-5)
             check_update(report, model, weights, batch, documents, dtype)
-            check_decoding(report, model, weights, rng, dtype)
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
-    report.name = f"mixer-{kind}"
+            check_decoding(report, model, weights, rng, ((1,), (19,), (32, 5)), limit=1e-9 if dtype == "f64" else 1e-5)
     return report.finish()
 
 

@@ -79,14 +79,8 @@ def check_bits(report, model, rng):
     batch, _ = model.batch(rng)
     runs = []
     for threads in (1, 1, 2, 2):
-        inputs = (
-            dict(weights) | batch | {"learning_rate": np.array([1e-3], np.float32), "step": np.array([1], np.int32)}
-        )
-        runs.append(
-            model.program.call(
-                "train_step", inputs, ["loss", "grad_norm", *model.parameters], ["--threads", str(threads)]
-            )
-        )
+        inputs, outputs = model.step_inputs(weights, batch, 1e-3), ["loss", "grad_norm", *model.parameters]
+        runs.append(model.program.call("train_step", inputs, outputs, ["--threads", str(threads)]))
     same = [all(np.array_equal(a[n], b[n]) for n in a) for a, b in (runs[:2], runs[2:])]
     report.line(all(same), "same bits", f"1 thread {same[0]}, 2 threads {same[1]}")
     far = max(np.abs(runs[0][n] - runs[2][n]).max() for n in ("loss", "grad_norm"))
@@ -97,13 +91,11 @@ def main(path):
     description = read_description(path)
     description["train"] = description["train"] | {"batch": 2, "seq_len": 64}
     report = Report(f"program-{description['name']}")
-    try:
+    with report:
         model = CompiledModel(description, report.folder)
         check_commands(report, model.info)
         check_depth(report, description, model)
         check_bits(report, model, np.random.default_rng(1))
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
     return report.finish()
 
 

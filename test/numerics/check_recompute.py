@@ -14,8 +14,7 @@ import sys
 
 import numpy as np
 
-from check_mixer import perturbed
-from compiled_model import CompiledModel
+from compiled_model import CompiledModel, perturbed
 from harness import Report, run, tool
 
 MODEL = {
@@ -87,7 +86,7 @@ def check_resume(report, folder, programs):
 def main():
     report = Report("recompute")
     rng = np.random.default_rng(17)
-    try:
+    with report:
         models = {"none": CompiledModel(MODEL, report.folder, "none")}
         none = models["none"]
         everything = activations(none)["activations.all_bytes"]
@@ -123,8 +122,6 @@ def main():
                 abs(planned - kept) <= 0.05 * kept, f"{name}: saved arena as predicted", f"{planned} bytes, {kept} predicted"
             )
         check_resume(report, report.folder, {name: model.program.path for name, model in models.items()})
-    except RuntimeError as error:
-        report.line(False, "stopped", str(error))
     return report.finish()
 
 
