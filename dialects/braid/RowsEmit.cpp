@@ -2,6 +2,7 @@
 // Token tiles are [R, features..]. Inputs are widened to the type of computation, the result is rounded once.
 #include "dialects/braid/BraidDialect.h"
 #include "dialects/braid/TileEmitter.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include <cmath>
 
 using namespace mlir;
@@ -227,41 +228,74 @@ static Value equal(TileEmitter &e, Value a, Value b) {
   return arith::CmpIOp::create(e.builder, e.loc, arith::CmpIPredicate::eq, a, b);
 }
 
-void MoeRouteOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
-  // k times: the largest key, of equal keys the lowest index. A NaN gets the key -inf and an index behind all others, a
-  // chosen expert likewise further behind (moe-family 1.3: eligible, then NaN).
-  Value key = operands[0];
-  int64_t rows = TileEmitter::shape(key)[0], experts = TileEmitter::shape(key)[1];
-  Value lowest = e.like(key, -std::numeric_limits<double>::infinity());
-  Value isNan = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::UNO, key, key);
-  Value index = expertIndex(e, rows, experts), size = e.like(index, experts), never = e.like(index, 4 * experts);
-  Value order = e.select(isNan, arith::AddIOp::create(e.builder, e.loc, index, size), index);
-  key = e.select(isNan, lowest, key);
-  SmallVector<Value> columns;
-  for (int64_t j = 0; j < static_cast<int64_t>(getTopK()); ++j) {
-    Value top = e.expandLast(e.maxLast(key), experts);
+/// Choices that are written one after the other; more become a loop, so that the kernel's size does not grow with k.
+static constexpr int64_t kUnrolledChoices = 8;
+
+namespace {
+/// The keys that are left to choose from. A NaN has the key -inf and an index behind all others, a chosen expert
+/// likewise further behind (moe-family 1.3: eligible, then NaN).
+struct RouteChoice {
+  RouteChoice(TileEmitter &e, Value logits)
+      : e(e), experts(TileEmitter::shape(logits)[1]), index(expertIndex(e, TileEmitter::shape(logits)[0], experts)) {
+    Value isNan = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::UNO, logits, logits);
+    order = e.select(isNan, e.add(index, e.like(index, experts)), index);
+    key = e.select(isNan, lowest(logits), logits);
+  }
+  /// The largest key, of equal keys the lowest index: its expert, [R]. It is not chosen again.
+  Value next() {
+    Value top = e.expandLast(e.maxLast(key), experts), never = e.like(index, 4 * experts);
     Value isTop = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::OEQ, key, top);
     Value chosen = e.minLast(e.select(isTop, order, never));
-    Value afterNan = arith::RemSIOp::create(e.builder, e.loc, chosen, e.like(chosen, experts));
-    columns.push_back(e.reshape(afterNan, {rows, 1}));
-    Value taken = equal(e, index, e.expandLast(afterNan, experts));
-    key = e.select(taken, lowest, key);
+    Value expert = arith::RemSIOp::create(e.builder, e.loc, chosen, e.like(chosen, experts));
+    Value taken = equal(e, index, e.expandLast(expert, experts));
+    key = e.select(taken, lowest(key), key);
     order = e.select(taken, never, order);
+    return expert;
   }
-  results.push_back(columns.size() == 1 ? columns.front() : e.concat(columns));
+  Value lowest(Value like) { return e.like(like, -std::numeric_limits<double>::infinity()); }
+
+  TileEmitter &e;
+  int64_t experts;
+  Value index, order, key;
+};
+} // namespace
+
+void MoeRouteOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  RouteChoice choice(e, operands[0]);
+  int64_t rows = TileEmitter::shape(operands[0])[0], k = getTopK();
+  if (k <= kUnrolledChoices) {
+    SmallVector<Value> columns;
+    for (int64_t j = 0; j < k; ++j)
+      columns.push_back(e.reshape(choice.next(), {rows, 1}));
+    results.push_back(columns.size() == 1 ? columns.front() : e.concat(columns));
+    return;
+  }
+  auto type = VectorType::get({rows, k}, e.builder.getI32Type());
+  auto number = [&](int64_t value) { return arith::ConstantIndexOp::create(e.builder, e.loc, value).getResult(); };
+  Value slot = tile::IotaOp::create(e.builder, e.loc, type, 1);
+  auto loop = scf::ForOp::create(e.builder, e.loc, number(0), number(k), number(1),
+                                 ValueRange{choice.key, choice.order, e.splat(type, 0)});
+  {
+    OpBuilder::InsertionGuard guard(e.builder);
+    e.builder.setInsertionPointToEnd(loop.getBody());
+    choice.key = loop.getRegionIterArg(0);
+    choice.order = loop.getRegionIterArg(1);
+    Value j = arith::IndexCastOp::create(e.builder, e.loc, e.builder.getI32Type(), loop.getInductionVar());
+    Value here = equal(e, slot, vector::BroadcastOp::create(e.builder, e.loc, type, j));
+    Value ids = e.select(here, e.expandLast(choice.next(), k), loop.getRegionIterArg(2));
+    scf::YieldOp::create(e.builder, e.loc, ValueRange{choice.key, choice.order, ids});
+  }
+  results.push_back(loop.getResult(2));
 }
 
 void MoeRouteWeightsOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value logits = widened(*this, e, operands)[0], ids = operands[1];
   int64_t rows = TileEmitter::shape(logits)[0], experts = TileEmitter::shape(logits)[1], k = TileEmitter::shape(ids)[1];
-  Value index = expertIndex(e, rows, experts), zero = e.like(logits, 0);
-  SmallVector<Value> columns;
-  for (int64_t j = 0; j < k; ++j) {
-    Value id = e.reshape(e.slice(ids, j, 1), {rows});
-    Value isIt = equal(e, index, e.expandLast(id, experts));
-    columns.push_back(e.reshape(e.sumLast(e.select(isIt, logits, zero)), {rows, 1}));
-  }
-  Value chosen = columns.size() == 1 ? columns.front() : e.concat(columns);
+  // [R, k, E]: one logit per choice, the others 0. Sums over it are exact in any order.
+  Value all = e.expandAt(logits, 1, k);
+  auto index = VectorType::get({rows, k, experts}, e.builder.getI32Type());
+  Value isIt = equal(e, tile::IotaOp::create(e.builder, e.loc, index, 2), e.expandLast(ids, experts));
+  Value chosen = e.sumLast(e.select(isIt, all, e.like(all, 0)));
   if (getNormalize())
     return finish(*this, e, softmax(e, chosen), results); // = softmax over all / their sum (moe-family 2.1)
   Value shift;

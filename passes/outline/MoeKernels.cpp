@@ -163,6 +163,17 @@ LogicalResult gather(Operation *op, Value x, Value perm, int64_t slots, OutlineC
   return success();
 }
 
+/// Runs `body` for every slot j of a token in ascending order: written one after the other where they are few, so that
+/// their loads and sums meet, else as a loop.
+Vars forSlots(KernelBuilder &k, int64_t slots, Vars carried, llvm::function_ref<Vars(Index, ArrayRef<Var>)> body) {
+  constexpr int64_t mostUnrolled = 8;
+  if (slots > mostUnrolled)
+    return k.loop(0, slots, 1, carried, body);
+  for (int64_t j = 0; j < slots; ++j)
+    carried = body(j, carried);
+  return carried;
+}
+
 /// y_n = sum_j weights[n, j] rows[inverse[n, j]], j ascending
 LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
   Type element = tensorType(op.getRows()).getElementType(), real = computeType(element),
@@ -178,16 +189,15 @@ LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
     Var weights =
         weighted ? k.buffer("weights", tensorType(op.getWeights()).getElementType(), {kDynamic, slots}) : Var();
     Var y = k.buffer("y", result, {kDynamic, width}), tokens = k.index("tokens"), first = k.program(0) * block;
-    Var sum = k.tile({block, width}, real);
-    for (int64_t j = 0; j < slots; ++j) {
+    Var sum = forSlots(k, slots, {k.tile({block, width}, real)}, [&](Index j, ArrayRef<Var> now) -> Vars {
       Var source = k.load(inverse, {first, j}, {block}, {.limit = tokens, .dims = {0}});
       Var row = cast(k.load(rows, {0, 0}, {block, width}, {.rows = source}), real);
       if (weighted) {
         Var weight = k.load(weights, {first, j}, {block}, {.limit = tokens, .dims = {0}});
         row = row * expand(cast(weight, real), 1, width);
       }
-      sum = sum + row;
-    }
+      return {now[0] + row};
+    })[0];
     k.store(cast(sum, result), y, {first, 0}, {.limit = tokens});
   });
   Value rows = context.view(op, op.getRows(), {rowCount(op.getRows()), width});
@@ -226,11 +236,12 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
         dweights = k.buffer("dweights", weightType, {kDynamic, slots});
     Var tokens = k.index("tokens"), first = k.program(0) * block;
     Var d = cast(k.load(dy, {first, 0}, {block, width}, {.limit = tokens}), real);
-    for (int64_t j = 0; j < slots; ++j) {
+    forSlots(k, slots, {}, [&](Index j, ArrayRef<Var>) -> Vars {
       Var source = k.load(inverse, {first, j}, {block}, {.limit = tokens, .dims = {0}});
       Var row = cast(k.load(returned, {0, 0}, {block, width}, {.rows = source}), real);
       k.store(cast(sum(row * d, 1), weightType), dweights, {first, j}, {.limit = tokens, .dims = {0}});
-    }
+      return {};
+    });
   });
   Value dy = context.view(op, op.getDy(), {tokens, width}), perm = context.view(op, op.getPerm(), {rows});
   Value weights = context.view(op, op.getWeights(), {tokens * slots});

@@ -301,11 +301,12 @@ def main():
     add_received(received, rng)
     add_permute(received, rng)
     program = Program("moe")
-    for E, k in ((8, 2), (16, 1), (12, 5), (4, 4)):
+    for E, k in ((8, 2), (16, 1), (12, 5), (4, 4), (12, 11)):  # beyond 8 choices kernels loop
         add_router(program, rng, E, k)
         add_plans(program, rng, E, k)
     add_rows(program, rng, 8, 2, 32, 24, "f32")
     add_rows(program, rng, 6, 3, 20, 36, "f32")
+    add_rows(program, rng, 10, 9, 8, 8, "f32")
     add_rows(program, rng, 8, 2, 16, 24, "f64")
     add_rows(program, rng, 8, 2, 32, 24, "bf16")
     add_few_rows(program, rng, "f32")
