@@ -18,14 +18,20 @@ namespace {
 
 /// Rows of the score tiles (the V sub-chunk), hence the granularity of chunks.
 constexpr int64_t tileRows = 16;
-/// A chunk's scores are values of one kernel; twice as many no longer fit its stack.
+/// A chunk's scores are values of one kernel.
 constexpr int64_t mostRows = 128;
+/// What the kernel with most tiles of a chunk (the gradient of class V) may keep on its stack, and how many of [C, K].
+constexpr int64_t stackBytes = int64_t(24) << 20, widestTiles = 20;
 
 /// Balances 2 C (K + V) flops per token inside a chunk against 4 K V / C words of state traffic: 64 for K, V up to 128.
-/// A scalar decay on wide keys and narrow values affords 128. Never more than the row has, in whole score tiles.
-int64_t defaultChunkSize(LsmClass classId, int64_t tokens, int64_t keys, int64_t values) {
+/// A scalar decay on wide keys and narrow values affords 128; the widest keys leave room for fewer rows. Never more
+/// than the row of the batch has, in whole score tiles.
+int64_t defaultChunkSize(LsmClass classId, int64_t tokens, int64_t keys, int64_t values, Type state) {
   bool cheapScores = classId == LsmClass::I || classId == LsmClass::S0 || classId == LsmClass::S;
   int64_t size = cheapScores && keys >= 128 && keys >= 2 * values ? 128 : 64;
+  int64_t bytesPerRow = widestTiles * keys * (state.isF64() ? 8 : 4);
+  while (size > tileRows && size * bytesPerRow > stackBytes)
+    size /= 2;
   return std::min<int64_t>(size, llvm::alignTo(tokens, tileRows));
 }
 
@@ -38,7 +44,8 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
     auto q = cast<RankedTensorType>(op.getQ().getType()), v = cast<RankedTensorType>(op.getV().getType());
     int64_t tokens = q.getDimSize(1);
     int64_t size = chunkSize ? std::min<int64_t>(chunkSize, llvm::alignTo(tokens, tileRows))
-                             : defaultChunkSize(op.getClassId(), tokens, q.getDimSize(3), v.getDimSize(3));
+                             : defaultChunkSize(op.getClassId(), tokens, q.getDimSize(3), v.getDimSize(3),
+                                                getElementTypeOrSelf(op.getInitialState().getType()));
     op.setChunkSize(size);
   }
 

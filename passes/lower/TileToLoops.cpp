@@ -543,6 +543,9 @@ void TileLowering::buildEntry() {
   kernel.walk([&](tile::ProgramOp op) { scalars.map(op.getResults(), ids); });
 }
 
+/// A kernel runs on a stack of 64 MiB (kernelStackBytes in runtime/ThreadPool.h): half of it is for tiles.
+static constexpr int64_t maxStackBytes = int64_t(32) << 20;
+
 LogicalResult TileLowering::run() {
   buildEntry();
   if (failed(lowerBlock(kernel.front())))
@@ -554,8 +557,10 @@ LogicalResult TileLowering::run() {
                                   ? 64
                                   : cast<MemRefType>(buffer.memref.getType()).getElementTypeBitWidth(),
                               8);
-  if (bytes > (1 << 20))
-    return kernel.emitOpError("its tiles need ") << bytes << " bytes of stack at a time, more than " << (1 << 20);
+  if (bytes > maxStackBytes)
+    return kernel.emitError() << "the tiles of @" << kernel.getName() << " need " << bytes
+                              << " bytes of stack at a time; valid: at most " << maxStackBytes
+                              << ", with smaller chunks (--chunk-size) or heads (head_dim, value_dim)";
   kernel.erase();
   return success();
 }

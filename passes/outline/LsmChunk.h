@@ -36,6 +36,8 @@ struct LsmShape {
   llvm::StringRef className() const;
 };
 
+/// Rows or columns of a K x K transition in a kernel at a time: of wide keys it fits no stack.
+inline constexpr int64_t kDenseRows = 128;
 /// Row tiles of the scores of class V.
 inline constexpr int64_t kScoreRows = 16;
 

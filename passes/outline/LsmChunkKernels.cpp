@@ -52,10 +52,18 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
         k.put(total, p, {math.b, math.n, math.h});
       return;
     }
-    Var w = solve(a, math.fromStart(keys) * expand(beta, 1, math.K));
-    Var diagonal = eq(k.iota({math.K, math.K}, 0), k.iota({math.K, math.K}, 1));
     Var across = shape.decays() ? math.acrossChunk() : k.constant(shape.compute, 1);
-    math.storeState(select(diagonal, splat(across, {math.K, math.K}), 0.0) - dotTA(keysToEnd, w), p, 0);
+    auto columns = [&](Index first, Var block) {
+      int64_t size = block.dim(1);
+      Var w = solve(a, math.fromStart(block) * expand(beta, 1, size));
+      Var column = k.iota({math.K, size}, 1) + cast(k.value(first), k.i32());
+      Var diagonal = eq(k.iota({math.K, size}, 0), column);
+      math.storeState(select(diagonal, splat(across, {math.K, size}), 0.0) - dotTA(keysToEnd, w), p, first);
+    };
+    if (math.K <= kDenseRows)
+      return columns(0, keys);
+    int64_t block = divisorUpTo(math.K, kDenseRows);
+    k.loop(0, math.K, block, [&](Var first) { columns(first, math.tokens(keysIn, first, block)); });
   });
 }
 

@@ -75,13 +75,27 @@ struct ScanKernel {
   Var apply(Var n, Var state, Var x, bool transposed) {
     if (!p)
       return state + x;
-    if (shape.delta()) {
-      Var dense = cast(k.load(p, {b, n, h, 0, 0}, {K, K}), shape.compute);
-      return dot(dense, state, x, {.transposeA = transposed});
-    }
+    if (shape.delta())
+      return applyDense(n, state, x, transposed);
     if (shape.vectorDecay())
       return state * expand(exp(cast(k.load(p, {b, n, h, 0}, {K}), shape.compute)), 1, VB) + x;
     return state * exp(cast(k.at(p, {b, n, h}), shape.compute)) + x;
+  }
+
+  /// Class H and GH: P is a matrix, read whole where it is small, else in blocks of rows.
+  Var applyDense(Var n, Var state, Var x, bool transposed) {
+    auto rowsOfP = [&](Index first, int64_t count) {
+      return cast(k.load(p, {b, n, h, first, 0}, {count, K}), shape.compute);
+    };
+    if (K <= kDenseRows)
+      return dot(rowsOfP(0, K), state, x, {.transposeA = transposed});
+    int64_t block = divisorUpTo(K, kDenseRows);
+    return k.loop(0, K, block, {x}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+      Var part = rowsOfP(first, block);
+      if (transposed)
+        return {dotTA(part, rows(state, first, block), now[0])};
+      return {insertRows(dot(part, state, rows(now[0], first, block)), now[0], first)};
+    })[0];
   }
 
   KernelBuilder &k;

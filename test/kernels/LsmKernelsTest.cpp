@@ -181,8 +181,11 @@ std::vector<Case> cases() {
       add({.name = "strong_decay", .kind = "", .T = 70, .chunk = 64, .decay = -250});
       add({.name = "weak_decay", .kind = "", .T = 70, .chunk = 64, .decay = -1e-4});
     }
-    if (kind == "H" || kind == "GH")
+    if (kind == "H" || kind == "GH") {
       add({.name = "equal_keys", .kind = "", .T = 128, .chunk = 64, .decay = -1e-3, .equalKeys = true});
+      // Transitions in blocks: two of 96 rows.
+      add({.name = "wider_keys", .kind = "", .T = 40, .H = 1, .K = 192, .V = 8, .chunk = 16, .edges = {0, 23}});
+    }
   }
   return all;
 }

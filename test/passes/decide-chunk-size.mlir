@@ -53,3 +53,16 @@ func.func @wide(%q: tensor<1x256x1x128xf32>, %v: tensor<1x256x1x64xf32>, %g: ten
       -> (tensor<1x256x1x64xf32>, tensor<1x1x128x64xf32>)
   return %p : tensor<1x256x1x64xf32>
 }
+
+// -----
+
+// Chunks of the widest keys have fewer tokens: the tiles of their gradient must fit a stack.
+// CHECK-LABEL: func.func @widest
+// CHECK: braid.lsm.scan {{.*}}chunk_size = 32
+// OVERRIDE-LABEL: func.func @widest
+func.func @widest(%q: tensor<1x256x1x4096xf64>, %g: tensor<1x256x1x4096xf64>, %m: tensor<1x1x4096x4096xf64>, %d: tensor<1x256xi32>) -> tensor<1x256x1x4096xf64> {
+  %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x256x1x4096xf64>, tensor<1x256x1x4096xf64>, tensor<1x256x1x4096xf64>, tensor<1x256x1x4096xf64>, tensor<1x1x4096x4096xf64>, tensor<1x256xi32>)
+      -> (tensor<1x256x1x4096xf64>, tensor<1x1x4096x4096xf64>)
+  return %o : tensor<1x256x1x4096xf64>
+}
