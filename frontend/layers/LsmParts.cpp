@@ -89,16 +89,17 @@ Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInput
   return op.getO();
 }
 
-Value braid::gatedOutput(LayerBuilder &b, const LsmSpec &spec, Value o, Value gate) {
+Value braid::gatedOutput(LayerBuilder &b, const LsmSpec &spec, Value o, Value gate, OutputNorm norm) {
   OpBuilder &builder = b.builder;
   if (spec.outputNorm) {
-    Value weight = b.weight("lsm.norm.weight", {spec.valueDim}, Init::constant(1.0));
+    int64_t width = cast<RankedTensorType>(o.getType()).getShape().back();
+    Value weight = b.weight("lsm.norm.weight", {width}, Init::constant(1.0));
     if (gate)
       o = GatedNormOp::create(builder, b.loc("o_gated"), o.getType(), o, gate, weight,
                               builder.getF64FloatAttr(spec.normEps), builder.getStringAttr(*spec.outputGate),
-                              builder.getBoolAttr(true), builder.getI64IntegerAttr(1));
+                              builder.getBoolAttr(norm.beforeGate), builder.getI64IntegerAttr(norm.groups));
     else
-      o = b.rmsNorm("o_normed", o, weight, spec.normEps);
+      o = b.rmsNorm("o_normed", o, weight, spec.normEps, norm.groups);
   } else if (gate) {
     o = b.mul("o_gated", o, b.activation("g", gate, *spec.outputGate));
   }

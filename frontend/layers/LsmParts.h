@@ -31,7 +31,9 @@ struct ScanInputs {
 void addQkvg(Projections &p, const LsmSpec &spec, int64_t queryHeads, int64_t keyHeads, int64_t valueHeads);
 /// silu(conv(x)) where the description has a convolution, else x. Weight and state lsm.conv_<name>.
 mlir::Value shortConv(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
+/// feature_map of q or k.
 mlir::Value featureMap(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
+/// Rotary positions where the description has them, else x.
 mlir::Value rotate(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
 /// beta = sigmoid(raw), twice that with allow_neg_eigval.
 mlir::Value writeStrength(LayerBuilder &b, const LsmSpec &spec, mlir::Value raw);
@@ -41,8 +43,13 @@ mlir::Value decayRate(LayerBuilder &b, const LsmSpec &spec);
 mlir::Value stepBias(LayerBuilder &b, const LsmSpec &spec);
 /// o of the scan over lsm.state.
 mlir::Value scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in);
-/// norm(o) act(gate) wo, norm per head.
-mlir::Value gatedOutput(LayerBuilder &b, const LsmSpec &spec, mlir::Value o, mlir::Value gate);
+/// The norm of an output: before its gate or after it, over each of `groups` equal parts of the last dimension.
+struct OutputNorm {
+  bool beforeGate = true;
+  int64_t groups = 1;
+};
+/// norm(o) act(gate) wo, or norm(o act(gate)) wo; with o [B, T, H, V] the norm is per head. No gate: norm(o) wo.
+mlir::Value gatedOutput(LayerBuilder &b, const LsmSpec &spec, mlir::Value o, mlir::Value gate, OutputNorm norm = {});
 
 mlir::Value buildBla(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRetnet(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);

@@ -24,19 +24,6 @@ Value braid::buildMamba2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value o = scan(b, spec, LsmClass::S, in);
   Value skip = b.weighted("skip", v, b.weight("lsm.d", {H}, Init::constant(1.0)));
   Value y = b.reshape("y", b.add("y", {o, skip}), {b.entry.batch, b.entry.tokens, inner});
-
-  OpBuilder &builder = b.builder;
   Value gate = p["g"] ? b.reshape("g", p["g"], {b.entry.batch, b.entry.tokens, inner}) : Value();
-  if (spec.outputNorm) {
-    Value weight = b.weight("lsm.norm.weight", {inner}, Init::constant(1.0));
-    if (gate)
-      y = GatedNormOp::create(builder, b.loc("o_gated"), y.getType(), y, gate, weight,
-                              builder.getF64FloatAttr(spec.normEps), builder.getStringAttr(*spec.outputGate),
-                              builder.getBoolAttr(false), builder.getI64IntegerAttr(G));
-    else
-      y = b.rmsNorm("o_normed", y, weight, spec.normEps, G);
-  } else if (gate) {
-    y = b.mul("o_gated", y, b.activation("g", gate, *spec.outputGate));
-  }
-  return b.linear("lsm_out", y, b.matrix("lsm.wo", inner, b.spec.dModel, MatrixRole::output), {b.spec.dModel});
+  return gatedOutput(b, spec, y, gate, {.beforeGate = false, .groups = G});
 }
