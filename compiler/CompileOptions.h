@@ -17,8 +17,8 @@ struct CompileOptions {
   std::optional<int64_t> accumulationSteps; ///< instead of the model's train.accumulation_steps
   std::optional<std::string> recompute; ///< instead of the model's schedule.recompute: none, all, or layers "0,4-7"
   std::optional<int64_t> activationBudget; ///< bytes per rank, instead of the model's schedule.activation_budget
-  std::string dtype; ///< instead of the model's dtype; empty: the model's
-  std::string gradientDtype; ///< instead of the model's train.gradient_dtype; empty: the model's
+  std::optional<std::string> dtype; ///< instead of the model's dtype
+  std::optional<std::string> gradientDtype; ///< instead of the model's train.gradient_dtype
   std::string mesh; ///< "dp=2,ep=2"; empty: one rank
   std::string pipeline = "none"; ///< none, aAaM, 1A1M
   int64_t overlapDegree = 1; ///< token slices of a layer

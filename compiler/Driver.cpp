@@ -1,48 +1,26 @@
 //===- Driver.cpp - what braid-compile does with its flags --------------------------------------------------------===//
 #include "compiler/Driver.h"
 
+#include "compiler/Diagnostics.h"
 #include "compiler/Explain.h"
+#include "compiler/OutputFile.h"
 #include "compiler/Pipeline.h"
 #include "compiler/codegen/cpu/CpuTarget.h"
 #include "frontend/ModelBuilder.h"
+#include "passes/analysis/Mesh.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
-#include "llvm/Support/FileSystem.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/SourceMgr.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 using namespace braid;
 
 static bool fail(const Twine &message) {
-  llvm::errs() << "braid-compile: error: " << message << '\n';
+  printError(message);
   return false;
-}
-
-/// Modules built from a model have names instead of lines: "braid-compile: error: layers: layer_G: q: ..".
-static LogicalResult printNamed(Diagnostic &diagnostic) {
-  std::string names;
-  bool lines = false;
-  diagnostic.getLocation()->walk([&](Location loc) {
-    lines |= isa<FileLineColLoc>(loc);
-    if (auto name = dyn_cast<NameLoc>(loc))
-      names += name.getName().str() + ": ";
-    return WalkResult::advance();
-  });
-  if (lines)
-    return failure(); // the source manager shows the line
-  StringRef severity = "error";
-  switch (diagnostic.getSeverity()) {
-  case DiagnosticSeverity::Note: severity = "note"; break;
-  case DiagnosticSeverity::Warning: severity = "warning"; break;
-  case DiagnosticSeverity::Error: break;
-  case DiagnosticSeverity::Remark: severity = "remark"; break;
-  }
-  llvm::errs() << "braid-compile: " << severity << ": " << names << diagnostic << '\n';
-  for (Diagnostic &note : diagnostic.getNotes())
-    llvm::errs() << "  note: " << note << '\n';
-  return success();
 }
 
 /// A flag that would change nothing is a mistake, not a wish: each belongs to the phase whose passes read it.
@@ -70,59 +48,45 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
   return true;
 }
 
-/// A model description becomes a module in phase `model`.
+/// A model description, with flags in the place of its keys, becomes a module in phase `model`.
 static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJob &job, StringRef text) {
   auto report = [](const std::string &message) { fail(message); };
-  FailureOr<ModelSpec> spec = parseModelSpec(text, job.input, report);
+  const CompileOptions &options = job.options;
+  std::vector<KeyOverride> overrides;
+  auto take = [&](StringRef flag, StringRef path, const auto &value) {
+    if (value)
+      overrides.push_back({flag, path, *value});
+  };
+  take("--batch", "train.batch", options.batch);
+  take("--seq-len", "train.seq_len", options.seqLen);
+  take("--accumulation-steps", "train.accumulation_steps", options.accumulationSteps);
+  take("--recompute", "schedule.recompute", options.recompute);
+  take("--activation-budget", "schedule.activation_budget", options.activationBudget);
+  take("--dtype", "dtype", options.dtype);
+  take("--gradient-dtype", "train.gradient_dtype", options.gradientDtype);
+  FailureOr<ModelSpec> spec = parseModelSpec(text, job.input, report, overrides);
   if (failed(spec))
     return {};
-  if (job.options.batch)
-    spec->train.batch = *job.options.batch;
-  if (job.options.seqLen)
-    spec->train.seqLen = *job.options.seqLen;
-  if (job.options.accumulationSteps)
-    spec->train.accumulationSteps = *job.options.accumulationSteps;
-  std::string message;
-  if (job.options.recompute && failed(parseRecompute(*job.options.recompute, spec->schedule, message))) {
-    fail("--recompute: " + message);
-    return {};
-  }
-  if (job.options.activationBudget)
-    spec->schedule.activationBudget = job.options.activationBudget;
-  if (!job.options.dtype.empty())
-    spec->dtype = job.options.dtype;
-  if (!job.options.gradientDtype.empty())
-    spec->train.gradientDtype = job.options.gradientDtype;
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   return failed(module) ? OwningOpRef<ModuleOp>() : std::move(*module);
 }
 
-/// A file appears complete or not at all: what an earlier compilation wrote stays until the new one is whole.
 static bool write(StringRef path, StringRef contents) {
-  std::string error;
-  if (llvm::sys::fs::is_regular_file(path) || (path != "-" && !llvm::sys::fs::exists(path))) {
-    llvm::Error failed = llvm::writeToOutput(path, [&](llvm::raw_ostream &stream) -> llvm::Error {
-      auto &file = static_cast<llvm::raw_fd_ostream &>(stream);
-      file << contents;
-      file.flush();
-      std::error_code code = file.error();
-      file.clear_error();
-      return code ? llvm::createFileError(path, code) : llvm::Error::success();
-    });
-    return failed ? fail("cannot write " + llvm::toString(std::move(failed))) : true;
-  }
-  std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(path, &error);
-  if (!file)
-    return fail(error);
-  file->os() << contents;
-  file->os().flush();
-  if (file->os().has_error()) {
-    error = file->os().error().message();
-    file->os().clear_error();
-    return fail("cannot write " + path + ": " + error);
-  }
-  file->keep();
-  return true;
+  llvm::Error failed = writeOutput(path, contents);
+  return failed ? fail(llvm::toString(std::move(failed))) : true;
+}
+
+/// Everything the command writes, before anything is: no file may take the place of the input or of another one.
+static bool checkFiles(const CompileJob &job, Phase from, Phase to) {
+  std::vector<NamedFile> outputs = {{"-o " + job.output, job.output}};
+  if (job.options.explain)
+    outputs.push_back({"--explain", "-"});
+  if (!job.options.dumpPhasesTo.empty())
+    for (Phase phase : allPhases())
+      if (from <= phase && phase <= to)
+        outputs.push_back({"--dump-phases-to=" + job.options.dumpPhasesTo, dumpPath(job.options.dumpPhasesTo, phase)});
+  llvm::Error same = checkOutputs({"the input " + job.input, job.input}, outputs);
+  return same ? fail(llvm::toString(std::move(same))) : true;
 }
 
 static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, std::vector<StageTime> &times) {
@@ -137,7 +101,7 @@ static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, 
   Phase to = options.toPhase.value_or(Phase::commands);
   if (to < from)
     return fail("cannot go back from phase " + phaseName(from) + " to phase " + phaseName(to));
-  if (!checkFlags(options, from, to))
+  if (!checkFlags(options, from, to) || !checkFiles(job, from, to))
     return false;
   // A module without a claim may hold ops of any model phase, gradients included: the next phase looks at it.
   if ((options.fromPhase || written) && failed(verifyPhase(module, from)))
@@ -145,15 +109,33 @@ static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, 
   if (failed(runPhases(module, from, to, options, times)))
     return false;
 
+  std::string contents;
+  llvm::raw_string_ostream stream(contents);
   if (options.toPhase) {
-    std::string text;
-    llvm::raw_string_ostream stream(text);
     printPhase(module, stream, /*locations=*/job.output != "-"); // a terminal is for reading
-    return write(job.output, text);
+  } else {
+    FailureOr<std::vector<uint8_t>> program = compileProgram(module, options, times);
+    if (failed(program))
+      return false;
+    contents.assign(program->begin(), program->end());
   }
-  FailureOr<std::vector<uint8_t>> program = compileProgram(module, options, times);
-  return succeeded(program) &&
-         write(job.output, StringRef(reinterpret_cast<const char *>(program->data()), program->size()));
+  // First the page: should nobody be able to read it, the command fails and leaves no file.
+  if (options.explain) {
+    std::string page;
+    llvm::raw_string_ostream pageStream(page);
+    explain(module, times, pageStream);
+    if (!write("-", page))
+      return false;
+  }
+  return write(job.output, contents);
+}
+
+/// Where the file is no text, as a message: "byte 0x7f at offset 0".
+static std::optional<std::string> findBinary(StringRef text) {
+  for (auto [offset, c] : llvm::enumerate(text))
+    if ((static_cast<unsigned char>(c) < 0x20 && !llvm::isSpace(c)) || c == 0x7f)
+      return llvm::formatv("byte {0:x2} at offset {1}", static_cast<unsigned char>(c), offset).str();
+  return std::nullopt;
 }
 
 bool braid::compile(const CompileJob &job) {
@@ -169,14 +151,16 @@ bool braid::compile(const CompileJob &job) {
   if (!isModel && (job.options.recompute || job.options.activationBudget))
     return fail((job.options.recompute ? "--recompute" : "--activation-budget") +
                 Twine(" belongs to a model description, ") + input + " has its layers already");
-  if (!isModel && !(job.options.dtype.empty() && job.options.gradientDtype.empty()))
-    return fail((job.options.dtype.empty() ? "--gradient-dtype" : "--dtype") +
-                Twine(" belongs to a model description, ") + input + " has its types already");
+  if (!isModel && (job.options.dtype || job.options.gradientDtype))
+    return fail((job.options.dtype ? "--dtype" : "--gradient-dtype") + Twine(" belongs to a model description, ") +
+                input + " has its types already");
   if (job.output == "-" && !job.options.toPhase)
     return fail("-o - prints a module; give --to-phase, or a file for the program");
 
   if (llvm::Expected<CpuTarget> target = CpuTarget::parse(job.options.cpu); !target)
     return fail("--cpu: " + llvm::toString(target.takeError()));
+  if (llvm::Expected<Mesh> mesh = Mesh::parse(job.options.mesh); !mesh)
+    return fail("--mesh=" + job.options.mesh + ": " + llvm::toString(mesh.takeError()));
 
   DialectRegistry registry;
   registerCompiler(registry);
@@ -188,21 +172,16 @@ bool braid::compile(const CompileJob &job) {
   std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(input, &error);
   if (!file)
     return fail(error);
-  StringRef text = file->getBuffer();
-  llvm::SourceMgr sources;
-  std::string copy = text.str(); // the source manager takes the buffer
+  std::string text = file->getBuffer().str();
+  if (std::optional<std::string> binary = findBinary(text); binary && !isModel)
+    return fail(input + ": " + *binary + " is no text; valid: a module as text");
+  llvm::SourceMgr sources; // takes the buffer
   if (!isModel)
     sources.AddNewSourceBuffer(std::move(file), SMLoc());
-  SourceMgrDiagnosticHandler withLines(sources, &context, llvm::errs());
-  ScopedDiagnosticHandler withNames(&context, [](Diagnostic &diagnostic) { return printNamed(diagnostic); });
+  ScopedDiagnosticHandler print(
+      &context, [&](Diagnostic &diagnostic) { printDiagnostic(diagnostic, isModel ? StringRef() : text); });
   OwningOpRef<ModuleOp> module =
-      isModel ? buildFromModel(context, job, copy) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
-  if (!module)
-    return false;
+      isModel ? buildFromModel(context, job, text) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
   std::vector<StageTime> times;
-  if (!compileModule(*module, job, isModel, times))
-    return false;
-  if (job.options.explain)
-    explain(*module, times, llvm::outs());
-  return true;
+  return module && compileModule(*module, job, isModel, times);
 }

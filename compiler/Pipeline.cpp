@@ -3,6 +3,7 @@
 // promises, so a wrong module stops at the pass that made it.
 #include "compiler/Pipeline.h"
 
+#include "compiler/OutputFile.h"
 #include "compiler/codegen/cpu/CompileKernels.h"
 #include "compiler/serialize/ProgramWriter.h"
 #include "dialects/braid/BraidDialect.h"
@@ -15,7 +16,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 #include <chrono>
 
@@ -142,25 +142,22 @@ void braid::printPhase(ModuleOp module, llvm::raw_ostream &stream, bool location
   stream << '\n';
 }
 
+std::string braid::dumpPath(StringRef directory, Phase phase) {
+  llvm::SmallString<128> path(directory);
+  llvm::sys::path::append(path, "0" + std::to_string(static_cast<int>(phase)) + "-" + phaseName(phase) + ".mlir");
+  return path.str().str();
+}
+
 static LogicalResult dump(ModuleOp module, Phase phase, StringRef directory) {
   if (directory.empty())
     return success();
-  llvm::SmallString<128> path(directory);
-  llvm::sys::path::append(path, "0" + std::to_string(static_cast<int>(phase)) + "-" + phaseName(phase) + ".mlir");
-  std::error_code error = llvm::sys::fs::create_directories(directory);
-  if (!error) {
-    llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
-    if (!error) {
-      printPhase(module, file.os(), /*locations=*/true);
-      file.os().flush();
-      error = file.os().error();
-      file.os().clear_error();
-      if (!error)
-        file.keep();
-    }
-  }
-  if (error)
-    return module.emitError("cannot write ") << path << ": " << error.message();
+  std::string path = dumpPath(directory, phase), text;
+  llvm::raw_string_ostream stream(text);
+  printPhase(module, stream, /*locations=*/true);
+  if (std::error_code error = llvm::sys::fs::create_directories(directory))
+    return emitError(UnknownLoc::get(module.getContext()), "cannot write ") << path << ": " << error.message();
+  if (llvm::Error failed = writeOutput(path, text))
+    return emitError(UnknownLoc::get(module.getContext()), llvm::toString(std::move(failed)));
   return success();
 }
 

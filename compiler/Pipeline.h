@@ -14,6 +14,9 @@ void registerCompiler(mlir::DialectRegistry &registry);
 /// The passes that end in `phase`, the last of which verifies it.
 void addPhase(mlir::OpPassManager &pm, Phase phase, const CompileOptions &options);
 
+/// The file of `directory` that --dump-phases-to writes at the end of a phase: DIR/03-scheduled.mlir.
+std::string dumpPath(llvm::StringRef directory, Phase phase);
+
 struct StageTime {
   std::string stage;
   double milliseconds;

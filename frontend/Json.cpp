@@ -4,6 +4,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 using namespace braid;
@@ -17,19 +18,14 @@ const Value *Value::find(StringRef key) const {
   return nullptr;
 }
 
-static std::string inQuotes(StringRef text) {
-  std::string out = "\"";
-  llvm::raw_string_ostream os(out);
-  llvm::printEscapedString(text.take_front(40), os);
-  return out + (text.size() > 40 ? "..\"" : "\"");
-}
+static std::string inQuotes(StringRef text) { return "\"" + shownText(text, 40) + "\""; }
 
 std::string json::describe(const Value &value) {
   switch (value.kind) {
   case Kind::null: return "null";
   case Kind::boolean: return value.boolean ? "true" : "false";
   case Kind::integer: return std::to_string(value.integer);
-  case Kind::number: return numberText(value.number);
+  case Kind::number: return value.string.empty() ? numberText(value.number) : shownText(value.string, 40);
   case Kind::string: return inQuotes(value.string);
   case Kind::array: return "a list";
   case Kind::object: return "an object";
@@ -95,12 +91,14 @@ public:
   }
   bool number_unsigned(uint64_t value) {
     if (value > static_cast<uint64_t>(INT64_MAX))
-      return fail("integer " + std::to_string(value) + " is beyond 64 signed bits");
+      return number_float(static_cast<double>(value), std::to_string(value));
     return number_integer(static_cast<int64_t>(value));
   }
   bool number_float(double value, const std::string &text) {
     Value v;
     v.kind = Kind::number, v.number = value;
+    if (std::abs(value) >= 0x1p53)
+      v.string = text;
     return add(std::move(v)) != nullptr;
   }
   bool string(std::string &value) {
@@ -126,9 +124,11 @@ public:
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..": our own line is
     // enough.
     StringRef text = StringRef(reason.what()).split("] ").second;
+    if (text.starts_with("number overflow"))
+      return fail(pathOfNext() + shownText(token, 40) + " is too large for a number; valid: at most 1e308");
     if (text.starts_with("parse error"))
       text = text.split(": ").second;
-    return fail(text.str());
+    return fail(shownText(text, 160));
   }
 
 private:
@@ -159,6 +159,18 @@ private:
     stack.pop_back();
     return true;
   }
+  /// "mixers.L.decay_range[1]: ", where the value that comes next stands; nothing for the whole text.
+  std::string pathOfNext() const {
+    std::string path;
+    for (auto [depth, value] : llvm::enumerate(stack)) {
+      bool last = depth + 1 == stack.size();
+      if (value->kind == Kind::array)
+        path += "[" + std::to_string(last ? value->items.size() : value->items.size() - 1) + "]";
+      else
+        path += (path.empty() ? "" : ".") + shownText(last ? pendingKey : value->fields.back().name, 64);
+    }
+    return path.empty() ? path : path + ": ";
+  }
 
   const int64_t &line;
   StringRef filename;
@@ -181,6 +193,37 @@ std::optional<Value> json::parse(StringRef text, StringRef filename, DiagnosticF
   return std::move(builder.root);
 }
 
+void json::applyOverride(Value &root, const KeyOverride &key) {
+  if (root.kind != Kind::object)
+    return;
+  llvm::SmallVector<StringRef> parts;
+  key.path.split(parts, '.');
+  Value *at = &root;
+  for (auto [i, part] : llvm::enumerate(parts)) {
+    auto field = llvm::find_if(at->fields, [&](const Field &f) { return f.name == part; });
+    if (field == at->fields.end()) {
+      Field fresh{part.str(), {}};
+      fresh.value.kind = Kind::object;
+      fresh.value.line = at->line;
+      at->fields.push_back(std::move(fresh));
+      field = std::prev(at->fields.end());
+    }
+    bool last = i + 1 == parts.size();
+    if (!last && field->value.kind != Kind::object)
+      return;
+    at = &field->value;
+  }
+  Value value;
+  value.line = at->line;
+  value.flag = key.flag;
+  if (const auto *integer = std::get_if<int64_t>(&key.value)) {
+    value.kind = Kind::integer, value.integer = *integer, value.number = static_cast<double>(*integer);
+  } else {
+    value.kind = Kind::string, value.string = std::get<std::string>(key.value);
+  }
+  *at = std::move(value);
+}
+
 //===- Errors -----------------------------------------------------------------------------------------------------===//
 
 void Errors::report(StringRef path, const std::string &message) {
@@ -195,7 +238,9 @@ void Errors::report(StringRef path, const std::string &message) {
       break;
     at = next;
   }
-  std::string where = path.empty() ? std::string() : path.str() + ": ";
+  if (!at->flag.empty())
+    return error((at->flag + ": " + message).str());
+  std::string where = path.empty() ? std::string() : shownText(path, 256) + ": ";
   error(llvm::formatv("{0}:{1}: {2}{3}", filename, at->line, where, message).str());
 }
 
@@ -225,7 +270,7 @@ Reader::~Reader() {
       message += "; none is accepted here yet";
     else if (nearest.empty())
       message += "; valid: " + join(valid);
-    errors.report(pathOf(name.substr(0, 64)), message);
+    errors.report(pathOf(name), message);
   }
 }
 
@@ -254,17 +299,18 @@ const Value *Reader::typed(StringRef key, bool (*test)(const Value &), StringRef
 }
 
 void Reader::integer(StringRef key, int64_t &value, int64_t least, int64_t most) {
-  // 48.0 and 4.8e1 are the integer 48; beyond 2^53 not every integer has such a text.
+  // 48.0 and 4.8e1 are the integer 48.
   auto isInteger = [](const Value &v) {
-    return v.kind == Kind::integer ||
-           (v.kind == Kind::number && std::abs(v.number) <= 0x1p53 && std::trunc(v.number) == v.number);
+    return v.kind == Kind::integer || (v.kind == Kind::number && std::trunc(v.number) == v.number);
   };
   const Value *v = typed(key, isInteger, "an integer");
   if (!v)
     return;
-  int64_t integer = v->kind == Kind::integer ? v->integer : static_cast<int64_t>(v->number);
-  if (integer < least || integer > most)
-    return error(key, llvm::formatv("{0} is out of range; valid: {1} to {2}", integer, least, most).str());
+  // Beyond 2^53 a double has lost digits of the text: such a number must be written as an integer of 64 bits.
+  bool exact = v->kind == Kind::integer || v->string.empty();
+  int64_t integer = v->kind == Kind::integer ? v->integer : exact ? static_cast<int64_t>(v->number) : 0;
+  if (!exact || integer < least || integer > most)
+    return error(key, llvm::formatv("{0} is out of range; valid: {1} to {2}", describe(*v), least, most).str());
   value = integer;
 }
 
@@ -284,7 +330,21 @@ void Reader::number(StringRef key, double &value, double least, double most, boo
     return error(key, llvm::formatv("{0} is out of range; valid: {1}{2} to {3}", numberText(v->number),
                                     leastAllowed ? "" : "above ", numberText(least), numberText(most))
                           .str());
-  value = v->number;
+  if (survives(key, v->number, most, least <= 0 && leastAllowed))
+    value = v->number;
+}
+
+bool Reader::survives(StringRef key, double value, double most, bool zeroAllowed) {
+  bool wide = errors.doublePrecision;
+  double kept = wide ? value : static_cast<float>(value);
+  double smallest = wide ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  if (value == 0 || std::abs(kept) >= smallest)
+    return true;
+  error(key, llvm::formatv("{0} becomes {1} in {2}, whose normal numbers begin at {3}; valid: {4}{3} to {5}",
+                           numberText(value), numberText(kept), wide ? "f64" : "f32", numberText(smallest),
+                           zeroAllowed ? "0, or " : "", numberText(most))
+                 .str());
+  return false;
 }
 
 void Reader::boolean(StringRef key, bool &value) {
@@ -297,14 +357,34 @@ void Reader::string(StringRef key, std::string &value) {
     value = v->string;
 }
 
+bool Reader::isOneOf(StringRef key, const Value &value, llvm::ArrayRef<StringRef> names, bool nullable) {
+  if ((value.kind == Kind::string && llvm::is_contained(names, value.string)) || (nullable && value.kind == Kind::null))
+    return true;
+  StringRef wrong = value.kind == Kind::string ? " is not known"
+                    : nullable                 ? " is not a string or null"
+                                               : " is not a string";
+  error(key, (describe(value) + wrong + "; valid: " + join(names) + (nullable ? ", null" : "")).str());
+  return false;
+}
+
 void Reader::choice(StringRef key, std::string &value, llvm::ArrayRef<StringRef> names) {
-  const Value *v = take(key);
-  if (!v)
-    return;
-  if (v->kind == Kind::string && llvm::is_contained(names, v->string))
+  if (const Value *v = take(key); v && isOneOf(key, *v, names, /*nullable=*/false))
     value = v->string;
+}
+
+void Reader::choice(StringRef key, std::optional<std::string> &value, llvm::ArrayRef<StringRef> names) {
+  const Value *v = take(key);
+  if (!v || !isOneOf(key, *v, names, /*nullable=*/true))
+    return;
+  if (v->kind == Kind::null)
+    value.reset();
   else
-    error(key, describe(*v) + " is not known; valid: " + join(names));
+    value = v->string;
+}
+
+const std::string *Reader::requireChoice(StringRef key, llvm::ArrayRef<StringRef> names) {
+  const Value *v = require(key, "valid: " + join(names));
+  return v && isOneOf(key, *v, names, /*nullable=*/false) ? &v->string : nullptr;
 }
 
 void Reader::range(StringRef key, std::array<double, 2> &value) {
@@ -318,10 +398,11 @@ void Reader::range(StringRef key, std::array<double, 2> &value) {
     return error(
         key,
         llvm::formatv("[{0}, {1}] is no range; valid: 0 < low < high <= 1e6", numberText(low), numberText(high)).str());
-  value = {low, high};
+  if (survives(key, low, 1e6, /*zeroAllowed=*/false) && survives(key, high, 1e6, /*zeroAllowed=*/false))
+    value = {low, high};
 }
 
-const Value *Reader::object_(StringRef key, bool nullable, bool *isNull) {
+const Value *Reader::objectAt(StringRef key, bool nullable, bool *isNull) {
   const Value *value = take(key);
   if (!value || value->kind == Kind::object)
     return value;

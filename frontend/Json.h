@@ -18,10 +18,11 @@ struct Value {
   bool boolean = false;
   int64_t integer = 0;
   double number = 0; ///< also set for integers
-  std::string string;
+  std::string string; ///< of a number beyond 2^53: its text, of which `number` may have lost digits
   std::vector<Value> items; ///< array
   std::vector<Field> fields; ///< object, in file order
   int64_t line = 0;
+  llvm::StringRef flag; ///< the flag that put it in the place of what the file says; messages name it
   bool isNumber() const { return kind == Kind::integer || kind == Kind::number; }
   const Value *find(llvm::StringRef key) const;
 };
@@ -33,18 +34,24 @@ struct Field {
 
 /// How a value looks in a message: 3, "abc", an object.
 std::string describe(const Value &value);
-/// Parses text; reports syntax errors, duplicate keys, integers beyond 64 bits and nesting deeper than 32.
+/// Parses text; reports syntax errors, duplicate keys, numbers beyond a double and nesting deeper than 32.
 std::optional<Value> parse(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error);
+/// Puts the flag's value where the key is or would be. Nothing happens where the file has no object around the key: the
+/// reader says what is wrong there.
+void applyOverride(Value &root, const KeyOverride &key);
 /// Joins alternatives: "rms, layer".
 std::string join(llvm::ArrayRef<llvm::StringRef> names);
 
-/// Collects the errors of one file; a path finds its line again ("mixers.N.heads" -> 12).
+/// What the readers of one file share: its errors, in which a path finds its line again ("mixers.N.heads" -> 12), and
+/// the type that its numbers end up in.
 class Errors {
 public:
   Errors(const Value &root, llvm::StringRef filename, DiagnosticFn error)
       : root(root), filename(filename), error(error) {}
   void report(llvm::StringRef path, const std::string &message);
   bool any() const { return count > 0; }
+
+  bool doublePrecision = false; ///< kernels compute in f64, else in f32
 
 private:
   const Value &root;
@@ -67,21 +74,28 @@ public:
   void error(llvm::StringRef key, const std::string &message);
   /// A key that must be there: reports it missing.
   const Value *require(llvm::StringRef key, llvm::StringRef hint);
+  /// The name at `key`, which must be there and be one of `names`; else null.
+  const std::string *requireChoice(llvm::StringRef key, llvm::ArrayRef<llvm::StringRef> names);
 
   void integer(llvm::StringRef key, int64_t &value, int64_t least, int64_t most);
   void requireInteger(llvm::StringRef key, int64_t &value, int64_t least, int64_t most);
+  /// A number that stays what it is in the type kernels compute in: neither 0 nor subnormal nor infinite.
   void number(llvm::StringRef key, double &value, double least, double most, bool leastAllowed = true);
   void boolean(llvm::StringRef key, bool &value);
   void string(llvm::StringRef key, std::string &value);
   void choice(llvm::StringRef key, std::string &value, llvm::ArrayRef<llvm::StringRef> names);
+  /// One of the names, or null for none.
+  void choice(llvm::StringRef key, std::optional<std::string> &value, llvm::ArrayRef<llvm::StringRef> names);
   void range(llvm::StringRef key, std::array<double, 2> &value);
   /// No message about keys that nobody took (the kind of the object is unknown).
   void ignoreRest() { ignored = true; }
   /// The object at `key`, or null: absent, of another type (reported), or null where `nullable`.
-  const Value *object_(llvm::StringRef key, bool nullable = false, bool *isNull = nullptr);
+  const Value *objectAt(llvm::StringRef key, bool nullable = false, bool *isNull = nullptr);
 
 private:
   const Value *typed(llvm::StringRef key, bool (*test)(const Value &), llvm::StringRef what);
+  bool isOneOf(llvm::StringRef key, const Value &value, llvm::ArrayRef<llvm::StringRef> names, bool nullable);
+  bool survives(llvm::StringRef key, double value, double most, bool zeroAllowed);
 
   const Value &object;
   std::string path;

@@ -2,8 +2,10 @@
 #include "frontend/ModelSpec.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/ConvertUTF.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
+#include <limits>
 
 using namespace braid;
 using llvm::formatv;
@@ -23,6 +25,7 @@ private:
   }
   void pattern(StringRef key, StringRef pattern, StringRef parts, const std::vector<char> &letters);
   void divides(const std::string &path, StringRef key, int64_t value, StringRef ofKey, int64_t of);
+  void features(const std::string &path, int64_t heads, StringRef ofKey, int64_t width);
   void rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim);
   void mixer(const std::string &path, const AttentionSpec &spec);
   void mixer(const std::string &path, const LsmSpec &spec);
@@ -46,11 +49,25 @@ static std::string divisors(int64_t n) {
   return llvm::join(list, ", ");
 }
 
+/// The whole first letter, not only its first byte.
+static std::string firstLetter(StringRef text) {
+  size_t bytes = std::clamp<size_t>(llvm::getNumBytesForUTF8(static_cast<llvm::UTF8>(text.front())), 1, text.size());
+  return shownText(text.take_front(bytes), 1);
+}
+
 void Checker::divides(const std::string &path, StringRef key, int64_t value, StringRef ofKey, int64_t of) {
   if (of % value == 0)
     return;
   report(path + "." + key.str(),
          formatv("{0} does not divide {1} {2}; valid: {3}", value, ofKey, of, divisors(of)).str());
+}
+
+/// All heads of a token together are rows of one kernel, as its d_model features are.
+void Checker::features(const std::string &path, int64_t heads, StringRef ofKey, int64_t width) {
+  if (heads * width > maxWidth)
+    report(path + ".heads", formatv("{0} times {1} {2} exceeds {3} features of a token; valid: at most {4}", heads,
+                                    ofKey, width, maxWidth, maxWidth / width)
+                                .str());
 }
 
 void Checker::rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim) {
@@ -67,12 +84,15 @@ void Checker::rope(const std::string &path, const std::optional<RopeSpec> &rope,
 
 void Checker::mixer(const std::string &path, const AttentionSpec &attention) {
   divides(path, "kv_heads", attention.kvHeads, "heads", attention.heads);
+  features(path, attention.heads, "head_dim", attention.headDim);
   rope(path, attention.rope, attention.headDim);
 }
 
 void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
   divides(path, "key_heads", lsm.keyHeads, "heads", lsm.heads);
   divides(path, "kv_heads", lsm.kvHeads, "heads", lsm.heads);
+  bool wideValues = lsm.valueDim > lsm.headDim;
+  features(path, lsm.heads, wideValues ? "value_dim" : "head_dim", wideValues ? lsm.valueDim : lsm.headDim);
   rope(path, lsm.rope, lsm.headDim);
 }
 
@@ -115,18 +135,24 @@ void Checker::pattern(StringRef key, StringRef pattern, StringRef parts, const s
     return report(key.str(), ("is empty; valid: letters of " + parts + ": " + list()).str());
   if (pattern.size() > 1024)
     return report(key.str(), formatv("has {0} letters; valid: at most 1024", pattern.size()).str());
-  for (char c : pattern) {
-    if (llvm::is_contained(letters, c))
+  for (size_t i = 0; i < pattern.size(); ++i)
+    if (!llvm::is_contained(letters, pattern[i]))
+      return report(key.str(),
+                    formatv("'{0}' is not in {1}; valid: {2}", firstLetter(pattern.substr(i)), parts, list()).str());
+  // A pattern longer than the model is cut: what is behind its end is unused like what no letter names.
+  StringRef used = pattern.take_front(static_cast<size_t>(spec.numLayers));
+  for (char c : letters) {
+    if (used.contains(c))
       continue;
-    std::string shown;
-    llvm::raw_string_ostream os(shown);
-    llvm::printEscapedString(StringRef(&c, 1), os);
-    return report(key.str(), formatv("'{0}' is not in {1}; valid: {2}", shown, parts, list()).str());
+    std::string path = formatv("{0}.{1}", parts, StringRef(&c, 1)).str();
+    if (size_t at = pattern.find(c); at != StringRef::npos)
+      report(path, formatv("no layer uses it: num_layers {0} takes \"{1}\" of {2} \"{3}\"; valid: num_layers of at "
+                           "least {4}, or no such part",
+                           spec.numLayers, used, key, pattern, at + 1)
+                       .str());
+    else
+      report(path, formatv("no layer uses it: {0} is \"{1}\"", key, pattern).str());
   }
-  for (char c : letters)
-    if (!pattern.contains(c))
-      report(formatv("{0}.{1}", parts, StringRef(&c, 1)).str(),
-             formatv("no layer uses it: {0} is \"{1}\"", key, pattern).str());
 }
 
 void Checker::train() {
@@ -159,6 +185,16 @@ void Checker::blocks() {
   if (spec.normPlacement == NormPlacement::post && spec.residual.from == "normed")
     report("residual.from", "\"normed\" has no norm before the part with norm_placement \"post\"; valid: \"input\", or "
                             "norm_placement \"pre\" or \"sandwich\"");
+  // Single numbers have been looked at where they were read; this quotient is one more constant of the program.
+  double ratio = spec.widthRatio(),
+         smallest = spec.dtype == "f64" ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  if (double quotient = spec.logitsMultiplier / ratio; quotient < smallest)
+    report("logits_multiplier",
+           formatv("{0} divided by d_model / init.base_width {1} becomes {2} in {3}; valid: at least {4}",
+                   numberText(spec.logitsMultiplier), numberText(ratio),
+                   numberText(spec.dtype == "f64" ? quotient : static_cast<float>(quotient)),
+                   spec.dtype == "f64" ? "f64" : "f32", numberText(smallest * ratio))
+               .str());
   if (spec.init.kind == "deepnorm" && spec.init.scaleOutput)
     report("init.scale_output",
            formatv("true with kind \"deepnorm\", whose gain {0} of {1} layers takes its place; valid: "

@@ -3,6 +3,7 @@
 #include "frontend/Json.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Unicode.h"
 #include <cmath>
 
 using namespace braid;
@@ -10,8 +11,9 @@ using namespace braid::json;
 using llvm::StringRef;
 
 // Bounds that keep every product of dimensions within 64 bits; far above any model.
-static constexpr int64_t maxWidth = 1 << 17, maxHidden = 1 << 19, maxHeads = 1 << 12, maxLayers = 1 << 10,
+static constexpr int64_t maxHidden = 1 << 19, maxHeads = 1 << 12, maxHeadDim = 1 << 12, maxLayers = 1 << 10,
                          maxExperts = 1 << 12;
+static constexpr int maxNameWidth = 100;
 
 static constexpr StringRef gates[] = {"silu", "sigmoid", "tanh", "relu", "gelu"};
 static constexpr StringRef featureMaps[] = {"identity", "elu1", "relu", "relu2", "silu", "exp", "softmax"};
@@ -25,7 +27,7 @@ static std::vector<StringRef> activationNames() {
 
 static void readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &rope) {
   bool off = false;
-  const Value *value = parent.object_("rope", /*nullable=*/true, &off);
+  const Value *value = parent.objectAt("rope", /*nullable=*/true, &off);
   if (off)
     rope.reset();
   if (!value)
@@ -35,19 +37,6 @@ static void readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &ro
   r.number("theta", rope->theta, 1.0, 1e12);
   r.number("fraction", rope->fraction, 0.0, 1.0, /*leastAllowed=*/false);
   r.choice("layout", rope->layout, {"half", "interleaved"});
-}
-
-/// One of the gates, or null; leaves the default where the key is absent or wrong.
-static void readGate(Reader &r, std::optional<std::string> &activation) {
-  const Value *gate = r.take("output_gate");
-  if (!gate)
-    return;
-  if (gate->kind == Kind::null)
-    activation.reset();
-  else if (gate->kind == Kind::string && llvm::is_contained(gates, gate->string))
-    activation = gate->string;
-  else
-    r.error("output_gate", describe(*gate) + " is not known; valid: " + json::join(gates) + ", null");
 }
 
 /// alpha and beta of an object; alpha may be the word "deepnorm": (2 num_layers)^(1/4) (Wang et al. 2022).
@@ -64,7 +53,7 @@ static void readScale(Reader &r, ResidualScale &scale, int64_t numLayers) {
 
 /// The factors of one part, over those of the model.
 static std::optional<ResidualScale> readResidual(Reader &r, Errors &errors, const ModelSpec &model) {
-  const Value *value = r.object_("residual");
+  const Value *value = r.objectAt("residual");
   if (!value)
     return std::nullopt;
   ResidualScale scale = model.residual;
@@ -78,12 +67,12 @@ static AttentionSpec readAttention(Reader &r, Errors &errors) {
   r.requireInteger("heads", spec.heads, 1, maxHeads);
   spec.kvHeads = spec.heads;
   r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
-  r.requireInteger("head_dim", spec.headDim, 1, maxHeads);
+  r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
   readRope(r, errors, spec.rope);
   r.boolean("qk_norm", spec.qkNorm);
   r.integer("window", spec.window, 0, maxTokens);
   r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
-  readGate(r, spec.outputGate);
+  r.choice("output_gate", spec.outputGate, gates);
   r.choice("output_gate_per", spec.outputGatePer, {"feature", "head"});
   if (r.has("output_gate_per") && !spec.outputGate)
     r.error("output_gate_per", "has no gate to shape; valid: together with output_gate, one of " + json::join(gates));
@@ -98,12 +87,12 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.integer("key_heads", spec.keyHeads, 1, maxHeads);
   if (traits.kvHeads)
     r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
-  r.requireInteger("head_dim", spec.headDim, 1, maxHeads);
+  r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
   spec.valueDim = traits.valueFactor * spec.headDim;
-  r.integer("value_dim", spec.valueDim, 1, maxHeads);
+  r.integer("value_dim", spec.valueDim, 1, traits.valueFactor * maxHeadDim);
 
   bool off = false;
-  if (const Value *conv = r.object_("conv", /*nullable=*/true, &off)) {
+  if (const Value *conv = r.objectAt("conv", /*nullable=*/true, &off)) {
     if (!spec.conv)
       spec.conv = ConvSpec{};
     Reader c(*conv, r.pathOf("conv"), errors);
@@ -128,7 +117,7 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   }
   r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
   r.boolean("output_norm", spec.outputNorm);
-  readGate(r, spec.outputGate);
+  r.choice("output_gate", spec.outputGate, gates);
   r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
   return spec;
 }
@@ -139,10 +128,8 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
   for (const LsmTraits &traits : lsmInstances())
     kinds.push_back(traits.name);
   Reader r(object, path, errors);
-  const Value *kind = r.require("kind", "valid: " + json::join(kinds));
-  if (!kind || kind->kind != Kind::string || !llvm::is_contained(kinds, kind->string)) {
-    if (kind)
-      r.error("kind", describe(*kind) + " is not known; valid: " + json::join(kinds));
+  const std::string *kind = r.requireChoice("kind", kinds);
+  if (!kind) {
     r.ignoreRest();
     return std::nullopt;
   }
@@ -151,10 +138,10 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
     spec.residual = residual;
     return spec;
   };
-  if (kind->string == "attention")
+  if (*kind == "attention")
     return with(readAttention(r, errors));
   for (const LsmTraits &traits : lsmInstances())
-    if (kind->string == traits.name)
+    if (*kind == traits.name)
       return with(readLsm(r, errors, traits));
   llvm_unreachable("kind is in the list");
 }
@@ -189,14 +176,12 @@ static void readCapacity(Reader &r, MoeSpec &spec) {
 static std::optional<FfnSpec> readFfn(const Value &object, const std::string &path, Errors &errors,
                                       const ModelSpec &model) {
   Reader r(object, path, errors);
-  const Value *kind = r.require("kind", "valid: dense, moe");
-  if (!kind || kind->kind != Kind::string || (kind->string != "dense" && kind->string != "moe")) {
-    if (kind)
-      r.error("kind", describe(*kind) + " is not known; valid: dense, moe");
+  const std::string *kind = r.requireChoice("kind", {"dense", "moe"});
+  if (!kind) {
     r.ignoreRest();
     return std::nullopt;
   }
-  if (kind->string == "dense") {
+  if (*kind == "dense") {
     DenseSpec spec;
     r.requireInteger("hidden", spec.hidden, 1, maxHidden);
     r.choice("activation", spec.activation, activationNames());
@@ -210,7 +195,7 @@ static std::optional<FfnSpec> readFfn(const Value &object, const std::string &pa
   r.requireInteger("expert_hidden", spec.expertHidden, 1, maxHidden);
   r.integer("shared_hidden", spec.sharedHidden, 0, maxHidden);
   r.choice("activation", spec.activation, activationNames());
-  if (const Value *router = r.object_("router")) {
+  if (const Value *router = r.objectAt("router")) {
     Reader s(*router, r.pathOf("router"), errors);
     s.boolean("normalize", spec.router.normalize);
     s.number("balance_loss", spec.router.balanceLoss, 0.0, 1e3);
@@ -229,13 +214,13 @@ static void readLetters(Reader &parent, StringRef key, StringRef example, std::m
     parent.take(key);
     return parent.error(key, ("is missing; valid: an object such as " + example).str());
   }
-  const Value *object = parent.object_(key);
+  const Value *object = parent.objectAt(key);
   if (!object)
     return;
   if (object->fields.empty())
     return parent.error(key, ("is empty; valid: an object such as " + example).str());
   for (const auto &[name, value] : object->fields) {
-    std::string path = parent.pathOf(key) + "." + name.substr(0, 64);
+    std::string path = parent.pathOf(key) + "." + name;
     if (name.size() != 1 || !llvm::isAlpha(name[0])) {
       errors.report(path, "is not one letter; valid: a name of one letter, as the pattern uses it");
     } else if (value.kind != Kind::object) {
@@ -250,33 +235,44 @@ static void readTrain(Reader &r, TrainSpec &train) {
   r.integer("batch", train.batch, 1, maxTokens);
   r.integer("seq_len", train.seqLen, 1, maxTokens);
   r.integer("accumulation_steps", train.accumulationSteps, 1, maxAccumulationSteps);
-  r.number("learning_rate", train.learningRate, 0.0, 1e3);
+  r.number("learning_rate", train.learningRate, 0.0, maxLearningRate, /*leastAllowed=*/false);
   train.minLearningRate = train.learningRate / 10;
-  r.number("min_learning_rate", train.minLearningRate, 0.0, 1e3);
-  r.integer("steps", train.steps, 1, int64_t(1) << 40);
+  r.number("min_learning_rate", train.minLearningRate, 0.0, maxLearningRate);
+  r.integer("steps", train.steps, 1, maxTrainSteps);
   train.warmupSteps = std::min<int64_t>(train.warmupSteps, train.steps / 10);
-  r.integer("warmup_steps", train.warmupSteps, 0, int64_t(1) << 40);
+  r.integer("warmup_steps", train.warmupSteps, 0, maxTrainSteps);
+  // The largest of these is still below 1 in f32.
   r.number("beta1", train.beta1, 0.0, 0.999999);
-  r.number("beta2", train.beta2, 0.0, 0.999999999);
+  r.number("beta2", train.beta2, 0.0, 0.9999999);
   r.number("eps", train.eps, 0.0, 1.0, /*leastAllowed=*/false);
   r.number("weight_decay", train.weightDecay, 0.0, 1e3);
   r.number("clip_norm", train.clipNorm, 0.0, 1e9);
-  r.integer("seed", train.seed, INT64_MIN, INT64_MAX);
+  // Program files carry settings as numbers that a double holds.
+  r.integer("seed", train.seed, 0, int64_t(1) << 53);
   r.choice("gradient_dtype", train.gradientDtype, {"f32", "bf16"});
 }
 
 static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   Reader r(root, "", errors);
+  r.choice("dtype", spec.dtype, {"f32", "bf16", "f64"});
+  errors.doublePrecision = spec.dtype == "f64";
   r.string("name", spec.name);
+  // It is printed, and an entry of program files and checkpoints.
+  if (int width = llvm::sys::unicode::columnWidthUTF8(spec.name); width < 1 || width > maxNameWidth)
+    r.error("name", llvm::formatv("\"{0}\" {1}; valid: 1 to {2} printable letters", shownText(spec.name, 40),
+                                  width < 0    ? "has letters that cannot be printed"
+                                  : width == 0 ? "is empty"
+                                               : llvm::formatv("has {0} letters", width).str(),
+                                  maxNameWidth)
+                        .str());
   r.requireInteger("vocab_size", spec.vocabSize, 2, 1 << 24);
   r.requireInteger("d_model", spec.dModel, 1, maxWidth);
   r.requireInteger("num_layers", spec.numLayers, 1, maxLayers);
   r.integer("max_documents", spec.maxDocuments, 1, maxTokens);
   r.integer("context_len", spec.contextLen, 1, maxTokens);
   r.boolean("tie_embeddings", spec.tieEmbeddings);
-  r.choice("dtype", spec.dtype, {"f32", "bf16", "f64"});
 
-  if (const Value *norm = r.object_("norm")) {
+  if (const Value *norm = r.objectAt("norm")) {
     std::string kind = "rms";
     Reader n(*norm, "norm", errors);
     n.choice("kind", kind, {"rms", "layer"});
@@ -288,7 +284,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   spec.normPlacement = placement == "pre"    ? NormPlacement::pre
                        : placement == "post" ? NormPlacement::post
                                              : NormPlacement::sandwich;
-  if (const Value *residual = r.object_("residual")) {
+  if (const Value *residual = r.objectAt("residual")) {
     Reader s(*residual, "residual", errors);
     s.choice("from", spec.residual.from, {"input", "normed"});
     readScale(s, spec.residual, spec.numLayers);
@@ -309,7 +305,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     r.error("ffn_pattern", "is missing; valid: letters of ffns, such as \"DMMM\" (only a single one needs no pattern)");
   r.take("ffn_pattern");
 
-  if (const Value *init = r.object_("init")) {
+  if (const Value *init = r.objectAt("init")) {
     Reader i(*init, "init", errors);
     i.choice("kind", spec.init.kind, {"scaled", "normal", "xavier_uniform", "xavier_normal", "deepnorm"});
     i.number("std", spec.init.std, 0.0, 10.0, /*leastAllowed=*/false);
@@ -321,13 +317,11 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     i.boolean("scale_output", spec.init.scaleOutput);
     i.integer("base_width", spec.init.baseWidth, 1, maxWidth);
   }
-  if (const Value *train = r.object_("train")) {
+  if (const Value *train = r.objectAt("train")) {
     Reader t(*train, "train", errors);
     readTrain(t, spec.train);
-  } else {
-    spec.train.minLearningRate = spec.train.learningRate / 10;
   }
-  if (const Value *schedule = r.object_("schedule")) {
+  if (const Value *schedule = r.objectAt("schedule")) {
     Reader s(*schedule, "schedule", errors);
     std::string layers = "none", message;
     s.string("recompute", layers);
@@ -340,10 +334,13 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   }
 }
 
-llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filename, DiagnosticFn error) {
+llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filename, DiagnosticFn error,
+                                                 llvm::ArrayRef<KeyOverride> overrides) {
   std::optional<Value> root = json::parse(text, filename, error);
   if (!root)
     return llvm::failure();
+  for (const KeyOverride &key : overrides)
+    json::applyOverride(*root, key);
   Errors errors(*root, filename, error);
   if (root->kind != Kind::object) {
     errors.report("", "the file holds " + describe(*root) + "; valid: one object");

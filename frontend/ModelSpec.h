@@ -4,6 +4,8 @@
 #ifndef FRONTEND_MODELSPEC_H
 #define FRONTEND_MODELSPEC_H
 
+#include "runtime/schema/Limits.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -19,9 +21,11 @@
 
 namespace braid {
 
-/// Rows and tokens of a batch, tokens of a row, documents, keys: the same for descriptions and flags.
+/// Rows and tokens of a batch, tokens of a row, documents, keys: the same for descriptions and flags. What the runtime
+/// must agree with stands in runtime/schema/Limits.h.
 inline constexpr int64_t maxTokens = int64_t(1) << 24;
-inline constexpr int64_t maxAccumulationSteps = 1 << 16;
+/// Features of a token: d_model, and all heads of a mixer together.
+inline constexpr int64_t maxWidth = 1 << 17;
 
 enum class NormKind { rms, layer };
 enum class NormPlacement { pre, post, sandwich };
@@ -202,15 +206,27 @@ llvm::ArrayRef<LsmTraits> lsmInstances();
 /// The shortest text that reads back as the same number.
 std::string numberText(double value);
 
+/// Text of a stranger for a message: whole UTF-8 letters, what a terminal does not show as \XX, ".." after `most`
+/// letters.
+std::string shownText(llvm::StringRef text, size_t most);
+
 /// Takes one finished message; an error is reported once for each call.
 using DiagnosticFn = llvm::function_ref<void(const std::string &message)>;
 
+/// A flag that takes the place of the key at `path`, whether the file has it or not. Messages about the key name the
+/// flag: "--batch: 0 is out of range; valid: 1 to 16777216".
+struct KeyOverride {
+  llvm::StringRef flag, path; ///< "--batch", "train.batch"
+  std::variant<int64_t, std::string> value;
+};
+
 /// Reads a model description (JSON with comments). Messages read "tiny.json:12: mixers.N.kv_heads: 3 does not divide
 /// heads 8; valid: 1, 2, 4, 8". All errors are reported, none ends the process, whatever the text holds.
-llvm::FailureOr<ModelSpec> parseModelSpec(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error);
+llvm::FailureOr<ModelSpec> parseModelSpec(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error,
+                                          llvm::ArrayRef<KeyOverride> overrides = {});
 
-/// "none", "all", or layers such as "0,4-7": what `schedule.recompute` and --recompute say. The message of a failure
-/// says what would be valid; layers are compared with the model by checkModelSpec.
+/// "none", "all", or layers such as "0,4-7": what `schedule.recompute` says. The message of a failure says what would
+/// be valid; layers are compared with the model by checkModelSpec.
 llvm::LogicalResult parseRecompute(llvm::StringRef text, ScheduleSpec &schedule, std::string &message);
 
 /// The rules between keys ("mixers.N.kv_heads" and what is wrong there).

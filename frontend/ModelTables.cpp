@@ -1,6 +1,10 @@
 //===- ModelTables.cpp - the instances and activations a description can name -------------------------------------===//
 #include "frontend/ModelSpec.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/ConvertUTF.h"
+#include "llvm/Support/Unicode.h"
+#include "llvm/Support/raw_ostream.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -110,6 +114,27 @@ llvm::LogicalResult braid::parseRecompute(llvm::StringRef text, ScheduleSpec &sc
         schedule.recompute.push_back(layer);
   }
   return llvm::success();
+}
+
+std::string braid::shownText(llvm::StringRef text, size_t most) {
+  std::string out;
+  llvm::raw_string_ostream os(out);
+  for (size_t letters = 0; !text.empty(); ++letters) {
+    if (letters == most)
+      return out + "..";
+    const auto *begin = reinterpret_cast<const llvm::UTF8 *>(text.data()), *at = begin;
+    llvm::UTF32 letter = 0;
+    bool valid =
+        llvm::convertUTF8Sequence(&at, begin + text.size(), &letter, llvm::strictConversion) == llvm::conversionOK;
+    size_t bytes = valid ? at - begin : 1;
+    if (valid && llvm::sys::unicode::isPrintable(static_cast<int>(letter)))
+      os << text.take_front(bytes);
+    else
+      for (char byte : text.take_front(bytes))
+        os << '\\' << llvm::toHex(llvm::StringRef(&byte, 1));
+    text = text.drop_front(bytes);
+  }
+  return out;
 }
 
 std::string braid::numberText(double value) {

@@ -33,17 +33,17 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
     auto [name, value] = part.split('=');
     int64_t size = 0;
     if (name != "dp" && name != "ep")
-      return invalid("mesh axis \"" + name + "\" is not supported; valid: dp, ep (edp follows)");
+      return invalid("there is no axis \"" + name + "\"; valid: dp=N, ep=N (edp follows)");
     if (value.getAsInteger(10, size) || size < 1 || size > 4096)
-      return invalid("mesh axis " + name + " has size \"" + value + "\"; valid: 1 to 4096");
+      return invalid("axis " + name + " has size \"" + value + "\"; valid: 1 to 4096");
     if (!sizes.try_emplace(name, size).second)
-      return invalid("mesh axis " + name + " is given twice");
+      return invalid("axis " + name + " is given twice; valid: once");
   }
   auto at = [&](StringRef name) { return sizes.count(name) ? sizes[name] : 1; };
   int64_t dp = at("dp"), ep = at("ep");
   if (dp % ep)
-    return invalid("mesh: ep = " + llvm::Twine(ep) + " does not divide dp = " + llvm::Twine(dp) +
-                   "; both views must have the same ranks (dp = edp ep)");
+    return invalid("ep = " + llvm::Twine(ep) + " does not divide dp = " + llvm::Twine(dp) +
+                   "; valid: a divisor of dp, so that both views have the same ranks (dp = edp ep)");
   Mesh mesh;
   mesh.dense = {{"pp", 1}, {"dp", dp}, {"sp", 1}, {"tp", 1}};
   mesh.expert = {{"pp", 1}, {"edp", dp / ep}, {"ep", ep}, {"etp", 1}};

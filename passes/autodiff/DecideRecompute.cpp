@@ -219,7 +219,8 @@ LogicalResult DecideRecomputePass::meetBudget(func::FuncOp function, Layers &lay
     }
     if (!best) {
       int64_t least = (total + ranks - 1) / ranks;
-      return function.emitError() << "activation budget is " << budget / ranks << " bytes per rank, but " << least
+      return function.emitError() << "the activation budget (--activation-budget, schedule.activation_budget) is "
+                                  << budget / ranks << " bytes per rank, but " << least
                                   << " bytes of activations cannot be computed again (inputs of layers, routes"
                                   << (exchanges ? ", what other ranks sent" : "") << "); valid: at least " << least;
     }

@@ -134,7 +134,8 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
   Value ids = map.lookup(op.getIds()), documents = map.lookup(op.getDocuments());
   int64_t E = op.getNumExperts(), assignments = typeOf(ids).getNumElements(), topK = typeOf(ids).getDimSize(2);
   if (E % ep)
-    return op.emitOpError() << "has " << E << " experts, which ep = " << ep << " does not divide";
+    return op.emitOpError() << "has " << E << " experts (num_experts), which ep = " << ep
+                            << " ranks (--mesh) do not divide; valid: a divisor of " << E;
   if (numExperts && numExperts != E && ep > 1)
     return op.emitOpError() << "has " << E << " experts but another layer has " << numExperts
                             << "; under ep all layers must agree";
@@ -368,6 +369,16 @@ void Sharder::collectExpertWeights(func::FuncOp entry) {
         expertNames.insert(name.getValue());
 }
 
+/// "layers.3.moe.w1": of several layers, which are one argument, the first.
+static std::string shownName(func::FuncOp entry, unsigned i) {
+  auto name = entry.getArgAttrOfType<StringAttr>(i, attrs::name);
+  auto layers = entry.getArgAttrOfType<DenseI32ArrayAttr>(i, attrs::layers);
+  std::string text = name ? name.str() : "#" + std::to_string(i);
+  if (size_t at = text.find("{}"); at != std::string::npos && layers && !layers.empty())
+    text.replace(at, 2, std::to_string(layers[0]));
+  return "\"" + text + "\"";
+}
+
 LogicalResult Sharder::shardEntry(func::FuncOp entry) {
   collectExpertWeights(entry);
   OpBuilder b(entry.getContext());
@@ -376,21 +387,22 @@ LogicalResult Sharder::shardEntry(func::FuncOp entry) {
     unsigned i = argument.getArgNumber();
     RankedTensorType type = typeOf(argument);
     auto role = entry.getArgAttrOfType<StringAttr>(i, attrs::role);
-    auto name = entry.getArgAttrOfType<StringAttr>(i, attrs::name);
     StringRef roleName = role ? role.getValue() : "input";
     if (isExpert(entry, i) && ep > 1) {
       int64_t dim = stackedDims(entry, i);
       if (type.getDimSize(dim) % ep)
-        return entry.emitOpError() << "argument " << name << " has " << type.getDimSize(dim)
-                                   << " experts, which ep = " << ep << " does not divide";
+        return entry.emitOpError() << "argument " << shownName(entry, i) << " has " << type.getDimSize(dim)
+                                   << " experts (num_experts), which ep = " << ep
+                                   << " ranks (--mesh) do not divide; valid: a divisor of " << type.getDimSize(dim);
       type = withDim(type, dim, type.getDimSize(dim) / ep);
       entry.setArgAttr(i, attrs::shards, expertShard(b));
     } else if (roleName == "input" && type.getRank() >= 2 && dp > 1) {
       // Inputs with a batch in front are rows of the batch; scalars are [1] and the same on all ranks.
       if (type.getDimSize(0) % dp)
-        return entry.emitOpError() << "argument " << name << " has " << type.getDimSize(0)
+        return entry.emitOpError() << "argument " << shownName(entry, i) << " has " << type.getDimSize(0)
                                    << " rows (train.batch, --batch), which dp = " << dp
-                                   << " ranks do not divide; valid: a multiple of " << dp;
+                                   << " ranks (--mesh) do not divide; valid: a divisor of " << type.getDimSize(0)
+                                   << ", or a multiple of " << dp << " rows";
       type = withDim(type, 0, type.getDimSize(0) / dp);
     }
     types.push_back(type);
@@ -478,7 +490,7 @@ public:
   void runOnOperation() override {
     llvm::Expected<Mesh> mesh = Mesh::parse(meshText);
     if (!mesh) {
-      getOperation().emitError(llvm::toString(mesh.takeError()));
+      getOperation().emitError("mesh: ") << llvm::toString(mesh.takeError());
       return signalPassFailure();
     }
     getOperation()->setAttr(attrs::mesh, mesh->toAttr(&getContext()));

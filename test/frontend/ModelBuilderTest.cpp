@@ -145,8 +145,8 @@ TEST(ModelBuilder, BucketsFitTheContext) {
 TEST(ModelBuilder, ExtremeDimensions) {
   Built built(
       R"({"vocab_size": 16777216, "d_model": 131072, "num_layers": 1024, "layer_pattern": "LN", "ffn_pattern": "ED",
-    "context_len": 16777216, "mixers": {"L": {"kind": "gated_deltanet", "heads": 4096, "head_dim": 4096, "value_dim": 4096},
-    "N": {"kind": "attention", "heads": 4096, "head_dim": 4096}}, "ffns": {"D": {"kind": "dense", "hidden": 524288},
+    "context_len": 16777216, "mixers": {"L": {"kind": "gated_deltanet", "heads": 32, "head_dim": 4096, "value_dim": 4096},
+    "N": {"kind": "attention", "heads": 4096, "head_dim": 32}}, "ffns": {"D": {"kind": "dense", "hidden": 524288},
     "E": {"kind": "moe", "num_experts": 4096, "top_k": 1, "expert_hidden": 524288}},
     "train": {"batch": 127, "seq_len": 16777216}})");
   EXPECT_TRUE(built.module);

@@ -169,7 +169,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("d_model": 64)", R"("d_model": 9000000000000000000)",
        "m.json:3: d_model: 9000000000000000000 is out of range; valid: 1 to 131072"},
       {R"("d_model": 64)", R"("d_model": 4.85e1)", "m.json:3: d_model: 48.5 is not an integer"},
-      {R"("d_model": 64)", R"("d_model": 1e18)", "m.json:3: d_model: 1e+18 is not an integer"},
+      {R"("d_model": 64)", R"("d_model": 1e18)", "m.json:3: d_model: 1e18 is out of range; valid: 1 to 131072"},
       {R"("name": "base")", R"("name": 7)", "m.json:3: name: 7 is not a string"},
       {R"("name": "base")", R"("nam": "base")", "m.json:3: nam: unknown key; did you mean name?"},
       {R"("name": "base")", R"("schedule": {"overlap_degree": 2})",
@@ -213,11 +213,39 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("init": {"base_width": 0})",
        "m.json:3: init.base_width: 0 is out of range; valid: 1 to 131072"},
       {R"("name": "base")", R"("dtype": "f16")", "m.json:3: dtype: \"f16\" is not known; valid: f32, bf16, f64"},
+      {R"("name": "base")", R"("dtype": 32)", "m.json:3: dtype: 32 is not a string; valid: f32, bf16, f64"},
+      {R"("name": "base")", R"("name": "")", "m.json:3: name: \"\" is empty; valid: 1 to 100 printable letters"},
+      {R"("name": "base")", R"("name": "a\u001b[31mb\n")",
+       "m.json:3: name: \"a\\1B[31mb\\0A\" has letters that cannot be printed; valid: 1 to 100 printable letters"},
+      {R"("name": "base")", "\"name\": \"" + std::string(101, 'x') + '"',
+       "m.json:3: name: \"" + std::string(40, 'x') + "..\" has 101 letters; valid: 1 to 100 printable letters"},
+      // ---- numbers that f32 does not hold
+      {R"("name": "base")", R"("norm": {"eps": 1e-300})",
+       "m.json:3: norm.eps: 1e-300 becomes 0 in f32, whose normal numbers begin at 1.1754943508222875e-38; valid: "
+       "1.1754943508222875e-38 to 1"},
+      {R"("name": "base")", R"("residual": {"alpha": 1e-39})",
+       "m.json:3: residual.alpha: 1e-39 becomes 1.0000002153053333e-39 in f32, whose normal numbers begin at "
+       "1.1754943508222875e-38; valid: 1.1754943508222875e-38 to 1e+06"},
+      {R"("batch": 2)", R"("weight_decay": 1e-60)",
+       "m.json:12: train.weight_decay: 1e-60 becomes 0 in f32, whose normal numbers begin at 1.1754943508222875e-38; "
+       "valid: 0, or 1.1754943508222875e-38 to 1000"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 4, "step_range": [1e-50, 1])",
+       "m.json:5: mixers.L.step_range: 1e-50 becomes 0 in f32, whose normal numbers begin at 1.1754943508222875e-38; "
+       "valid: 1.1754943508222875e-38 to 1e+06"},
+      {R"("name": "base")", R"("logits_multiplier": 2e-38, "init": {"base_width": 16})",
+       "m.json:3: logits_multiplier: 2e-38 divided by d_model / init.base_width 4 becomes 4.999999675228202e-39 in "
+       "f32; "
+       "valid: at least 4.70197740328915e-38"},
       {R"("name": "base")", R"("tie_embeddings": 1)", "m.json:3: tie_embeddings: 1 is not true or false"},
       {R"("name": "base")", R"("init": [])", "m.json:3: init: a list is not an object"},
       {R"("name": "base")", R"("init": {"kind": "zero"})",
        "m.json:3: init.kind: \"zero\" is not known; valid: scaled, normal, xavier_uniform, xavier_normal, deepnorm"},
       {R"("batch": 2)", R"("learning_rate": "fast")", "m.json:12: train.learning_rate: \"fast\" is not a number"},
+      {R"("batch": 2)", R"("learning_rate": 0)",
+       "m.json:12: train.learning_rate: 0 is out of range; valid: above 0 to 100"},
+      {R"("batch": 2)", R"("learning_rate": 500)",
+       "m.json:12: train.learning_rate: 500 is out of range; valid: above 0 to 100"},
+      {R"("batch": 2)", R"("seed": -1)", "m.json:12: train.seed: -1 is out of range; valid: 0 to 9007199254740992"},
       {R"("batch": 2)", R"("gradient_dtype": "f64")",
        "m.json:12: train.gradient_dtype: \"f64\" is not known; valid: f32, bf16"},
       {R"("batch": 2)", R"("gradient_dtype": "bf16")",
@@ -233,6 +261,12 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:3: layer_pattern: is empty; valid: letters of mixers: L, N"},
       {R"("layer_pattern": "LN")", R"("layer_pattern": "L")",
        "m.json:6: mixers.N: no layer uses it: layer_pattern is \"L\""},
+      {R"("num_layers": 4)", R"("num_layers": 1)",
+       "m.json:6: mixers.N: no layer uses it: num_layers 1 takes \"L\" of layer_pattern \"LN\"; valid: num_layers of "
+       "at "
+       "least 2, or no such part"},
+      {R"("layer_pattern": "LN")", R"("layer_pattern": "LñN")",
+       "m.json:3: layer_pattern: 'ñ' is not in mixers; valid: L, N"},
       {R"(, "ffn_pattern": "MD")", "",
        "m.json:1: ffn_pattern: is missing; valid: letters of ffns, such as \"DMMM\" (only a single one needs no "
        "pattern)"},
@@ -283,8 +317,17 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "softmax"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "output_gate": "swish")",
        "m.json:5: mixers.L.output_gate: \"swish\" is not known; valid: silu, sigmoid, tanh, relu, gelu, null"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "output_gate": true)",
+       "m.json:5: mixers.L.output_gate: true is not a string or null; valid: silu, sigmoid, tanh, relu, gelu, null"},
+      {R"("kind": "gla", )", R"("kind": 2, )",
+       "m.json:5: mixers.L.kind: 2 is not a string; valid: attention, bla, retnet, mamba2, gla, deltanet, "
+       "gated_deltanet"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "conv": {"kernel": 1})",
        "m.json:5: mixers.L.conv.kernel: 1 is out of range; valid: 2 to 16"},
+      {R"("heads": 8, "kv_heads": 2, "head_dim": 8)", R"("heads": 4096, "head_dim": 64)",
+       "m.json:6: mixers.N.heads: 4096 times head_dim 64 exceeds 131072 features of a token; valid: at most 2048"},
+      {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "gla", "heads": 128, "head_dim": 1024)",
+       "m.json:5: mixers.L.heads: 128 times value_dim 2048 exceeds 131072 features of a token; valid: at most 64"},
       // ---- feed-forward
       {R"("top_k": 2)", R"("top_k": 9)", "m.json:9: ffns.M.top_k: 9 exceeds num_experts 8; valid: 1 to 8"},
       {R"("top_k": 2)", R"("top_k": 1, "router": {"balance_loss": 0, "z_loss": 0})",
@@ -339,6 +382,38 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
   }
 }
 
+// A flag takes the place of a key, whether the file has it or not, and of its value only: what else is said of the key
+// is said of the flag.
+TEST(ModelSpec, Overrides) {
+  std::vector<std::string> errors;
+  auto parse = [&](const std::string &text, std::vector<KeyOverride> overrides) {
+    errors.clear();
+    return parseModelSpec(text, "m.json", [&](const std::string &message) { errors.push_back(message); }, overrides);
+  };
+  auto spec = parse(base, {{"--batch", "train.batch", int64_t(7)},
+                           {"--dtype", "dtype", "f64"},
+                           {"--recompute", "schedule.recompute", "1-2"}});
+  ASSERT_TRUE(succeeded(spec));
+  EXPECT_EQ(spec->train.batch, 7);
+  EXPECT_EQ(spec->train.seqLen, 32);
+  EXPECT_EQ(spec->dtype, "f64");
+  EXPECT_EQ(spec->schedule.recompute, std::vector<int64_t>({1, 2}));
+  EXPECT_EQ(spec->source, base);
+  // What the file says in its place is not looked at.
+  EXPECT_TRUE(succeeded(parse(edited(R"("batch": 2)", R"("batch": "all")"), {{"--batch", "train.batch", int64_t(7)}})));
+  EXPECT_TRUE(
+      succeeded(parse(edited(R"("name": "base")", R"("norm": {"eps": 1e-300})"), {{"--dtype", "dtype", "f64"}})));
+
+  (void)parse(base, {{"--recompute", "schedule.recompute", "4"}});
+  EXPECT_EQ(errors,
+            std::vector<std::string>({"--recompute: there is no layer 4 of 4; valid: none, all, or layers 0 to 3"}));
+  (void)parse(base, {{"--gradient-dtype", "train.gradient_dtype", "bf16"}});
+  EXPECT_EQ(errors, std::vector<std::string>({"--gradient-dtype: \"bf16\" with dtype \"f32\": only gradients of bf16 "
+                                              "weights can be; valid: \"f32\""}));
+  (void)parse(edited(R"({"batch": 2, "seq_len": 32})", "3"), {{"--batch", "train.batch", int64_t(7)}});
+  EXPECT_EQ(errors, std::vector<std::string>({"m.json:12: train: 3 is not an object"}));
+}
+
 TEST(ModelSpec, AllErrorsAtOnce) {
   std::string text = edited(R"("kv_heads": 2)", R"("kv_heads": 3)");
   text.replace(text.find("\"top_k\": 2"), 10, "\"top_k\": 9");
@@ -359,11 +434,24 @@ TEST(ModelSpec, TextThatIsNoDescription) {
       {"3", "m.json:1: the file holds 3; valid: one object"},
       {"{\n\"name\": }", "m.json:2: syntax error"},
       {"{\n\"name\": \"a\",\n\"name\": \"b\"}", "m.json:3: key \"name\" appears twice in one object"},
-      {"{\"d_model\": 1e999}", "m.json:1: number overflow"},
-      {"{\"vocab_size\": 99999999999999999999}", "m.json:1: vocab_size: 1e+20 is not an integer"},
-      {"{\"d_model\": 18446744073709551615}", "m.json:1: integer 18446744073709551615 is beyond 64 signed bits"},
+      {"{\"d_model\": 1e999}", "m.json:1: d_model: 1e999 is too large for a number; valid: at most 1e308"},
+      {"{\"mixers\": {\"L\": {\"decay_range\": [1,\n-1e400]}}}",
+       "m.json:2: mixers.L.decay_range[1]: -1e400 is too large for a number; valid: at most 1e308"},
+      {"{\"vocab_size\": 99999999999999999999}",
+       "m.json:1: vocab_size: 99999999999999999999 is out of range; valid: 2 to 16777216"},
+      {"{\"vocab_size\": 18446744073709551615}",
+       "m.json:1: vocab_size: 18446744073709551615 is out of range; valid: 2 to 16777216"},
+      {"{\"vocab_size\": 9223372036854775808}",
+       "m.json:1: vocab_size: 9223372036854775808 is out of range; valid: 2 to 16777216"},
+      {"{\"vocab_size\": -9223372036854775809}",
+       "m.json:1: vocab_size: -9223372036854775809 is out of range; valid: 2 to 16777216"},
+      {"{\"vocab_size\": 9007199254740993.0}",
+       "m.json:1: vocab_size: 9007199254740993.0 is out of range; valid: 2 to 16777216"},
       {"{} {}", "m.json:1: syntax error"},
-      {"{\"name\": \"\xff\"}", "m.json:1: syntax error"},
+      {"{\"name\": \"\xff\"}", "m.json:1: syntax error while parsing value - invalid string: ill-formed UTF-8 byte; "
+                               "last read: '\"\\FF'"},
+      {"{\"name\": \"a\xc3\"}", "m.json:1: syntax error while parsing value - invalid string: ill-formed UTF-8 byte; "
+                                "last read: '\"a\\C3\"'"},
       {std::string("{\"a\": \0}", 8), "m.json:1: syntax error"},
       {std::string(100000, '['), "m.json:1: nesting is deeper than 32"},
       {manyKeys + "}", "m.json:1: an object has more than 1000 keys"},

@@ -4,10 +4,10 @@
 // RUN: not braid-opt %s --braid-apply-sharding="mesh=dp=2,dp=2" 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: braid-opt %s --braid-apply-sharding | FileCheck %s --check-prefix=ONE
 
-// EP: error: mesh: ep = 2 does not divide dp = 3; both views must have the same ranks (dp = edp ep)
-// AXIS: error: mesh axis "tp" is not supported; valid: dp, ep (edp follows)
-// SIZE: error: mesh axis dp has size "0"; valid: 1 to 4096
-// TWICE: error: mesh axis dp is given twice
+// EP: error: mesh: ep = 2 does not divide dp = 3; valid: a divisor of dp, so that both views have the same ranks (dp = edp ep)
+// AXIS: error: mesh: there is no axis "tp"; valid: dp=N, ep=N (edp follows)
+// SIZE: error: mesh: axis dp has size "0"; valid: 1 to 4096
+// TWICE: error: mesh: axis dp is given twice; valid: once
 // One rank: nothing but the mesh is written.
 // ONE: module attributes {braid.mesh = {dense = [{axis = "pp", size = 1 : i64}, {axis = "dp", size = 1 : i64}
 // ONE: return %arg0 : tensor<4x8xf32>

@@ -70,7 +70,7 @@ func.func @carried(%a: tensor<4x8xf32> {braid.name = "a", braid.role = "input"},
 
 // -----
 
-// expected-error @+1 {{argument "x" has 3 rows (train.batch, --batch), which dp = 2 ranks do not divide; valid: a multiple of 2}}
+// expected-error @+1 {{argument "x" has 3 rows (train.batch, --batch), which dp = 2 ranks (--mesh) do not divide; valid: a divisor of 3, or a multiple of 2 rows}}
 func.func @odd(%x: tensor<3x8xf32> {braid.name = "x", braid.role = "input"}) -> tensor<3x8xf32> attributes {braid.entry} {
   return %x : tensor<3x8xf32>
 }

@@ -65,8 +65,8 @@
 // The budget has done its work.
 // BUDGET-NOT:   activation_budget
 
-// SMALL:  error: activation budget is 3666 bytes per rank, but [[LEAST:[0-9]+]] bytes of activations cannot be computed again (inputs of layers, routes); valid: at least [[LEAST]]
-// TRAVEL: error: activation budget is 3666 bytes per rank, but {{[0-9]+}} bytes of activations cannot be computed again (inputs of layers, routes, what other ranks sent); valid: at least
+// SMALL:  error: the activation budget (--activation-budget, schedule.activation_budget) is 3666 bytes per rank, but [[LEAST:[0-9]+]] bytes of activations cannot be computed again (inputs of layers, routes); valid: at least [[LEAST]]
+// TRAVEL: error: the activation budget (--activation-budget, schedule.activation_budget) is 3666 bytes per rank, but {{[0-9]+}} bytes of activations cannot be computed again (inputs of layers, routes, what other ranks sent); valid: at least
 
 //--- layer.mlir
 !x = tensor<2x16x32xf32>

@@ -1,10 +1,12 @@
 //===- braid-compile.cpp - a model description or a module -> a program file --------------------------------------===//
 #include "compiler/Driver.h"
 #include "frontend/ModelSpec.h"
+#include "tools/common/IntegerFlag.h"
 
-#include <CLI/CLI.hpp>
+#include "llvm/Support/Process.h"
 
-#include <limits>
+#include <csignal>
+#include <iostream>
 
 using namespace braid;
 
@@ -19,6 +21,12 @@ static void addPhase(CLI::App &app, const char *flag, std::optional<Phase> &phas
 }
 
 int main(int argc, char **argv) {
+  // A closed standard output would give its number to the first file that is opened.
+  if (std::error_code error = llvm::sys::Process::FixupStandardFileDescriptors()) {
+    std::cerr << "braid-compile: error: standard files: " << error.message() << '\n';
+    return 1;
+  }
+  std::signal(SIGXFSZ, SIG_IGN); // a file over the limit of its size is an error of write() that names the file
   CLI::App app("Compiles a model description (.json) or a module (.mlir) into one executable program file.\n"
                "Phases: " +
                    phaseNames() + ".",
@@ -43,34 +51,36 @@ int main(int argc, char **argv) {
                  "gradients of bf16 matrices, instead of train.gradient_dtype: f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->type_name("TYPE");
-  app.add_option("--batch", options.batch, "rows per training step, instead of train.batch")
-      ->check(CLI::Range(int64_t(1), maxTokens))
-      ->type_name("N");
-  app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len")
-      ->check(CLI::Range(int64_t(1), maxTokens))
-      ->type_name("N");
-  app.add_option("--accumulation-steps", options.accumulationSteps,
-                 "batches whose gradients make one update, instead of train.accumulation_steps")
-      ->check(CLI::Range(int64_t(1), maxAccumulationSteps))
-      ->type_name("N");
+  integerIn(app.add_option("--batch", options.batch, "rows per training step, instead of train.batch"), 1, maxTokens);
+  integerIn(app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len"), 1, maxTokens);
+  integerIn(app.add_option("--accumulation-steps", options.accumulationSteps,
+                           "batches whose gradients make one update, instead of train.accumulation_steps"),
+            1, maxAccumulationSteps);
   app.add_option("--recompute", options.recompute,
                  "layers whose activations the backward computes again: none, all, or 0,4-7 (default: the model's)")
       ->type_name("LAYERS");
-  app.add_option("--activation-budget", options.activationBudget,
-                 "bytes per rank of activations kept for the backward; the rest is computed again")
-      ->check(CLI::Range(int64_t(0), std::numeric_limits<int64_t>::max()))
+  integerIn(app.add_option("--activation-budget", options.activationBudget,
+                           "bytes per rank of activations kept for the backward; the rest is computed again"),
+            0, INT64_MAX, " bytes")
       ->type_name("BYTES");
   app.add_option("--mesh", options.mesh, "ranks by axis, e.g. dp=2,ep=2 (experts over the same ranks)")
       ->type_name("AXIS=N,..");
   app.add_option("--pipeline", options.pipeline, "order of mixer and expert slices: none, aAaM or 1A1M (default none)")
       ->check(CLI::IsMember({"none", "aAaM", "1A1M"}))
       ->type_name("NAME");
-  app.add_option("--overlap-degree", options.overlapDegree,
-                 "token slices of a layer, 1 to 16 (default 1), equal but for one token")
-      ->check(CLI::Range(1, 16))
-      ->type_name("N");
+  integerIn(app.add_option("--overlap-degree", options.overlapDegree,
+                           "token slices of a layer, 1 to 16 (default 1), equal but for one token"),
+            1, 16);
   app.add_option("--chunk-size", options.chunkSize,
-                 "tokens per chunk of every scan, a multiple of 16 (default: by transition class)")
+                 "tokens per chunk of every scan, 16 to 128, a multiple of 16 (default: by transition class)")
+      ->check(CLI::Validator(
+          [](const std::string &text) {
+            std::string message = checkInteger(text, 16, 128);
+            if (message.empty() && std::stoi(text) % 16 != 0)
+              message = text + " is not a multiple of 16; valid: 16, 32, .. 128";
+            return message;
+          },
+          ""))
       ->type_name("N");
   addPhase(app, "--from-phase", options.fromPhase, "the phase FILE.mlir is in, if it does not say so itself");
   addPhase(app, "--to-phase", options.toPhase, "stop at the end of this phase and write the module");
@@ -83,7 +93,11 @@ int main(int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    int code = app.exit(error) == 0 ? 0 : 2;
+    if (std::cout.flush())
+      return code;
+    std::cerr << "braid-compile: error: cannot write standard output\n";
+    return 1;
   }
   return compile(job) ? 0 : 1;
 }

@@ -9,6 +9,8 @@
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <sys/resource.h>
+
 using namespace llvm;
 
 static Expected<std::string> findLinker() {
@@ -27,9 +29,12 @@ static Error writeFile(StringRef path, StringRef text) {
   std::error_code code;
   raw_fd_ostream stream(path, code);
   if (code)
-    return createStringError(code, "cannot write " + path);
+    return createStringError(code, "cannot write " + path + ": " + code.message());
   stream << text;
-  return Error::success();
+  stream.flush();
+  code = stream.error();
+  stream.clear_error(); // at its end LLVM would take it for a bug
+  return code ? createStringError(code, "cannot write " + path + ": " + code.message()) : Error::success();
 }
 
 Expected<std::vector<char>> braid::linkShared(ArrayRef<ArrayRef<char>> objects, ArrayRef<std::string> symbols) {
@@ -76,6 +81,12 @@ Expected<std::vector<char>> braid::linkShared(ArrayRef<ArrayRef<char>> objects, 
   if (status != 0) {
     if (ErrorOr<std::unique_ptr<MemoryBuffer>> text = MemoryBuffer::getFile(messages))
       error += (*text)->getBuffer();
+    // The linker takes the signal of a file that grows over the limit for a bug of its own.
+    rlimit limit{};
+    bool limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    if (limited && StringRef(error).contains("Stack dump:"))
+      return createStringError("cannot write " + output + ": " +
+                               std::make_error_code(std::errc::file_too_large).message());
     return createStringError(*linker + " failed: " + error);
   }
   ErrorOr<std::unique_ptr<MemoryBuffer>> result = MemoryBuffer::getFile(output);

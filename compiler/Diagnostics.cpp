@@ -1,0 +1,73 @@
+//===- Diagnostics.cpp - messages of the compiler on standard error -----------------------------------------------===//
+#include "compiler/Diagnostics.h"
+
+#include "frontend/ModelSpec.h"
+
+#include "mlir/IR/Location.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace braid;
+
+/// Columns of a line that a message repeats; a module's attributes can be one line of many thousands.
+static constexpr size_t maxColumns = 160;
+/// Letters of a line of a message.
+static constexpr size_t maxLetters = 4096;
+
+void braid::printError(const Twine &message) { llvm::errs() << "braid-compile: error: " << message << '\n'; }
+
+static StringRef severityName(DiagnosticSeverity severity) {
+  switch (severity) {
+  case DiagnosticSeverity::Note: return "note";
+  case DiagnosticSeverity::Warning: return "warning";
+  case DiagnosticSeverity::Error: return "error";
+  case DiagnosticSeverity::Remark: return "remark";
+  }
+  llvm_unreachable("all severities are above");
+}
+
+/// "x.mlir:3:5: " and "layers: layer_G: ", as far as the location has them.
+static std::string placeOf(Location location, FileLineColLoc &file) {
+  std::string names;
+  location->walk([&](Location part) {
+    if (auto line = dyn_cast<FileLineColLoc>(part); line && !file)
+      file = line;
+    if (auto name = dyn_cast<NameLoc>(part))
+      names += name.getName().str() + ": ";
+    return WalkResult::advance();
+  });
+  if (!file)
+    return names;
+  return (file.getFilename().getValue() + ":" + Twine(file.getLine()) + ":" + Twine(file.getColumn()) + ": ").str();
+}
+
+static void printLine(FileLineColLoc file, StringRef source) {
+  for (unsigned line = 1; line < file.getLine(); ++line)
+    source = source.split('\n').second;
+  StringRef text = source.split('\n').first;
+  if (text.empty() || text.size() > maxColumns || file.getColumn() > text.size() + 1)
+    return;
+  llvm::errs() << shownText(text, maxColumns) << '\n';
+  // Letters that are escaped would move the mark.
+  if (llvm::all_of(text, [](char c) { return llvm::isPrint(c); }))
+    llvm::errs().indent(file.getColumn() - 1) << "^\n";
+}
+
+void braid::printDiagnostic(Diagnostic &diagnostic, StringRef source) {
+  auto print = [&](Diagnostic &one, StringRef prefix) {
+    FileLineColLoc file;
+    std::string place = placeOf(one.getLocation(), file);
+    llvm::errs() << prefix << severityName(one.getSeverity()) << ": " << place;
+    std::string text = one.str();
+    SmallVector<StringRef> lines;
+    StringRef(text).split(lines, '\n');
+    for (StringRef line : lines)
+      llvm::errs() << shownText(line, maxLetters) << '\n';
+    if (file && !source.empty())
+      printLine(file, source);
+  };
+  print(diagnostic, "braid-compile: ");
+  for (Diagnostic &note : diagnostic.getNotes())
+    print(note, "  ");
+}

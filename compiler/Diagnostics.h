@@ -1,0 +1,19 @@
+//===- Diagnostics.h - messages of the compiler on standard error -------------------------------------------------===//
+#ifndef COMPILER_DIAGNOSTICS_H
+#define COMPILER_DIAGNOSTICS_H
+
+#include "mlir/IR/Diagnostics.h"
+
+namespace braid {
+
+/// "braid-compile: error: <message>".
+void printError(const llvm::Twine &message);
+
+/// Prints what MLIR reports in the same form. Modules built from a description have names instead of lines:
+/// "braid-compile: error: layers: layer_G: q: .."; those read from a file have both: "braid-compile: error:
+/// x.mlir:3:5: ..", with the line of `source` and a mark where it fits a screen.
+void printDiagnostic(mlir::Diagnostic &diagnostic, llvm::StringRef source);
+
+} // namespace braid
+
+#endif // COMPILER_DIAGNOSTICS_H

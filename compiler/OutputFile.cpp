@@ -1,0 +1,117 @@
+//===- OutputFile.cpp - files that a compilation writes -----------------------------------------------------------===//
+#include "compiler/OutputFile.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <climits>
+#include <csignal>
+#include <unistd.h>
+
+using namespace llvm;
+using namespace braid;
+
+/// The file that opening `path` for writing would make or change: links followed, also to what does not exist yet.
+static std::string resolveLinks(StringRef path) {
+  SmallString<256> at = path;
+  char link[PATH_MAX];
+  for (int i = 0; i < 40; ++i) { // as many as the kernel follows
+    ssize_t length = ::readlink(at.c_str(), link, sizeof link);
+    if (length < 0)
+      break;
+    StringRef target(link, static_cast<size_t>(length));
+    if (!sys::path::is_absolute(target))
+      sys::path::remove_filename(at);
+    else
+      at.clear();
+    sys::path::append(at, target);
+  }
+  return at.str().str();
+}
+
+/// One spelling of a path: of the directory the real path, then the name.
+static std::string canonical(StringRef path) {
+  std::string file = resolveLinks(path);
+  StringRef parent = sys::path::parent_path(file);
+  SmallString<256> real;
+  if (sys::fs::real_path(parent.empty() ? "." : parent, real))
+    return file;
+  sys::path::append(real, sys::path::filename(file));
+  return real.str().str();
+}
+
+static bool isSameFile(StringRef a, StringRef b) {
+  if (a == "-" || b == "-")
+    return a == b;
+  bool same = false;
+  if (!sys::fs::equivalent(a, b, same)) // by device and inode: hard links too
+    return same;
+  return canonical(a) == canonical(b);
+}
+
+/// Where every output can go at once: terminals, pipes, /dev/null.
+static bool isShared(StringRef path) { return path != "-" && sys::fs::exists(path) && !sys::fs::is_regular_file(path); }
+
+Error braid::checkOutputs(const NamedFile &input, ArrayRef<NamedFile> outputs) {
+  for (auto [i, output] : enumerate(outputs)) {
+    if (isShared(output.path))
+      continue;
+    if (isSameFile(output.path, input.path))
+      return createStringError(output.name + " would overwrite " + input.name);
+    for (const NamedFile &other : outputs.take_front(i))
+      if (isSameFile(output.path, other.path))
+        return createStringError(output.name + " and " + other.name + " both write " +
+                                 (output.path == "-" ? "standard output" : output.path));
+  }
+  return Error::success();
+}
+
+static Error cannotWrite(StringRef path, std::error_code code) {
+  return createStringError(code, "cannot write " + (path == "-" ? "standard output" : path) + ": " + code.message());
+}
+
+/// All of it, or why not. The stream forgets its error: at its end LLVM would take it for a bug.
+static std::error_code writeAll(raw_fd_ostream &stream, StringRef contents) {
+  stream << contents;
+  stream.flush();
+  std::error_code code = stream.error();
+  stream.clear_error();
+  return code;
+}
+
+Error braid::writeOutput(StringRef path, StringRef contents) {
+  std::error_code code;
+  if (path == "-") {
+    code = writeAll(outs(), contents);
+    return code ? cannotWrite(path, code) : Error::success();
+  }
+  sys::fs::file_status status;
+  bool exists = !sys::fs::status(path, status);
+  if (exists && status.type() != sys::fs::file_type::regular_file) {
+    raw_fd_ostream stream(path, code);
+    if (!code)
+      code = writeAll(stream, contents);
+    return code ? cannotWrite(path, code) : Error::success();
+  }
+  std::string target = resolveLinks(path);
+  // Removed should a signal end the process.
+  Expected<sys::fs::TempFile> file =
+      sys::fs::TempFile::create(target + ".%%%%%%.tmp", sys::fs::all_read | sys::fs::all_write);
+  if (!file)
+    return cannotWrite(path, errorToErrorCode(file.takeError()));
+  std::signal(SIGXFSZ,
+              SIG_IGN); // a file over the limit of its size is an error of write(), and TempFile brought handlers
+  if (exists)
+    (void)sys::fs::setPermissions(file->FD, status.permissions());
+  {
+    raw_fd_ostream stream(file->FD, /*shouldClose=*/false);
+    code = writeAll(stream, contents);
+  }
+  if (!code)
+    code = errorToErrorCode(file->keep(target));
+  else
+    consumeError(file->discard());
+  return code ? cannotWrite(path, code) : Error::success();
+}

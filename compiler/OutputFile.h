@@ -1,0 +1,29 @@
+//===- OutputFile.h - files that a compilation writes -------------------------------------------------------------===//
+// A file appears complete or not at all, and never in the place of another one that the same command names.
+#ifndef COMPILER_OUTPUTFILE_H
+#define COMPILER_OUTPUTFILE_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace braid {
+
+/// A file and what a message calls it: "the input m.json", "-o P.braid", "--dump-phases-to=DIR".
+struct NamedFile {
+  std::string name, path;
+};
+
+/// An error that says both names where an output is the input, or another output, by whatever path, link or hard link.
+/// "-" is standard output.
+llvm::Error checkOutputs(const NamedFile &input, llvm::ArrayRef<NamedFile> outputs);
+
+/// Writes a whole file: beside the one it replaces (where a link points), then in its place; what stood there stays
+/// until then. Devices, pipes and "-" (standard output) are written to directly.
+llvm::Error writeOutput(llvm::StringRef path, llvm::StringRef contents);
+
+} // namespace braid
+
+#endif // COMPILER_OUTPUTFILE_H

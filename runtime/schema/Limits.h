@@ -1,0 +1,13 @@
+// Limits.h: ranges of settings that a model description gives, a program file carries and the runtime lets a person
+// override: one number for all three.
+#pragma once
+
+#include <cstdint>
+
+namespace braid {
+
+inline constexpr double maxLearningRate = 100; // a step of AdamW moves a weight by about as much
+inline constexpr int64_t maxTrainSteps = INT32_MAX; // programs count them in i32
+inline constexpr int64_t maxAccumulationSteps = 1 << 16; // batches whose gradients make one update
+
+} // namespace braid
