@@ -2,6 +2,7 @@
 
 Gradients are read from the first moment after one step (first = (1 - beta1) * clip scale * gradient), as checkpoints hold it:
 logical tensors, put together from the ranks' pieces. Routes (tokens per expert and layer) are compared before any value.
+The data are packed documents of 3 to 130 bytes, several to a row, so that borders fall into slices and onto ranks.
 Usage: ranks_equal.py MODEL.json [--steps N]; needs braid-compile and braid-run in PATH.
 """
 import argparse
@@ -24,9 +25,9 @@ VARIANTS = [
     ("again-2", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2", "--recompute=all"]),
     ("dp4-ep2", 4, ["--mesh=dp=4,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
 ]
-# After several steps AdamW has divided by |gradient|: elements whose gradient is rounding noise move by the full learning rate in either direction,
-# which is why parameters (worst: biases that start at 0) and later losses agree less closely than the gradients they come from.
-TOLERANCE = {"loss": 2e-6, "gradient": 2e-5, "parameter": 5e-2, "losses": 5e-4}
+# Parameters: the distance over how far training moved the tensor since its first step. AdamW divides by |gradient|: elements whose gradient is
+# rounding noise move by the full learning rate in either direction, which is why they agree less closely than the gradients they come from.
+TOLERANCE = {"loss": 2e-6, "gradient": 2e-5, "parameter": 2e-2, "losses": 1e-5}
 SHAPE = ["--batch=4", "--seq-len=64"]
 
 
@@ -65,12 +66,18 @@ def checkpoint(folder):
 def train(program, ranks, data, steps, folder):
     metrics = folder / "metrics.jsonl"
     run("braid-run", "train", program, "--data", data, "--steps", steps, "--ranks", ranks, "--threads", 1, "--checkpoint-dir", folder / "checkpoint",
-        "--metrics", metrics, "--seed", 3, "--warmup", 1, "--lr", 3e-4)
-    return [json.loads(line) for line in metrics.read_text().splitlines()], checkpoint(folder / "checkpoint" / f"step-{steps:08d}")
+        "--metrics", metrics, "--seed", 3, "--warmup", 1, "--lr", 3e-4, "--save-every", 1, "--keep", steps)
+    first, last = (checkpoint(folder / "checkpoint" / f"step-{step:08d}") for step in (1, steps))
+    return [json.loads(line) for line in metrics.read_text().splitlines()], first, last
 
 
 def relative(a, b):
     return float(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-12))
+
+
+def moved(a, b, before):
+    """The distance of two parameters over how far the second has moved."""
+    return float(np.linalg.norm(a - b) / max(np.linalg.norm(b - before), 1e-12))
 
 
 def main():
@@ -91,40 +98,40 @@ def main():
         folder = pathlib.Path(temporary)
         rng = np.random.default_rng(0)
         words = [bytes(rng.integers(97, 123, rng.integers(2, 9)).astype(np.uint8)) for _ in range(300)]
-        data = folder / "text.txt"
-        data.write_bytes(b" ".join(words[i] for i in rng.integers(0, len(words), 20000)))
+        data = folder / "documents"
+        data.mkdir()
+        for i in range(300):
+            text = b" ".join(words[j] for j in rng.integers(0, len(words), 30))
+            (data / f"{i:03}.txt").write_bytes(text[:rng.integers(3, 131)])
 
         def result(name, ranks, flags):
             program = folder / f"{name}.braid"
             run("braid-compile", arguments.model, "-o", program, *SHAPE, *flags)
-            parts = []
-            for steps in (1, arguments.steps):
-                (folder / f"{name}-{steps}").mkdir()
-                parts.append(train(program, ranks, data, steps, folder / f"{name}-{steps}"))
-            return parts
+            (folder / name).mkdir()
+            return train(program, ranks, data, arguments.steps, folder / name)
 
-        (one_log, one_first), (many_log, many) = result("one", 1, [])
+        one_log, one_first, many = result("one", 1, [])
         for name, ranks, flags in VARIANTS:
             if name not in arguments.variants.split(","):
                 continue
-            (first_log, first), (log, last) = result(name, ranks, flags)
-            if first_log[0].get("expert_counts") != one_log[0].get("expert_counts"):
+            log, first, last = result(name, ranks, flags)
+            if log[0].get("expert_counts") != one_log[0].get("expert_counts"):
                 check(name, "routes of the first step", 1.0, 0.0)
                 continue
             check(name, "routes of the first step", 0.0, 0.0)
             if dropped := one_log[0].get("expert_dropped"):
                 number = int(np.sum(dropped))
-                check(name, f"{number} dropped in the first step", float(number == 0 or first_log[0]["expert_dropped"] != dropped), 0.0)
-            check(name, "loss, step 1", abs(first_log[0]["loss"] / one_log[0]["loss"] - 1), TOLERANCE["loss"])
-            check(name, "router losses, step 1", abs(first_log[0]["aux_loss"] / max(one_log[0]["aux_loss"], 1e-30) - 1), 1e-5)
+                check(name, f"{number} dropped in the first step", float(number == 0 or log[0]["expert_dropped"] != dropped), 0.0)
+            check(name, "loss, step 1", abs(log[0]["loss"] / one_log[0]["loss"] - 1), TOLERANCE["loss"])
+            check(name, "router losses, step 1", abs(log[0]["aux_loss"] / max(one_log[0]["aux_loss"], 1e-30) - 1), 1e-5)
             gradients = [key for key in one_first if key.endswith(".first")]
             assert gradients and set(first) == set(one_first)
             worst = max(gradients, key=lambda key: relative(first[key], one_first[key]))
             check(name, f"gradients ({len(gradients)}), worst {worst[:-6]}"[:60], relative(first[worst], one_first[worst]), TOLERANCE["gradient"])
             parameters = [key for key in many if not key.endswith((".first", ".second"))]
-            worst = max(parameters, key=lambda key: relative(last[key], many[key]))
-            check(name, f"parameters after {arguments.steps} steps, worst {worst}"[:60], relative(last[worst], many[worst]), TOLERANCE["parameter"])
-            check(name, f"losses of {arguments.steps} steps", max(abs(a["loss"] / b["loss"] - 1) for a, b in zip(log, many_log)), TOLERANCE["losses"])
+            worst, error = max(((key, moved(last[key], many[key], one_first[key])) for key in parameters), key=lambda pair: pair[1])
+            check(name, f"parameters after {arguments.steps} steps, worst {worst}"[:60], error, TOLERANCE["parameter"])
+            check(name, f"losses of {arguments.steps} steps", max(abs(a["loss"] / b["loss"] - 1) for a, b in zip(log, one_log)), TOLERANCE["losses"])
     print(f"{failures} failed")
     return 1 if failures else 0
 
