@@ -78,6 +78,11 @@ Expected<std::shared_ptr<const Program>> Program::load(const std::string &path) 
     used += got;
     if (got == 0)
       break;
+    // A device has no end; what is no program needs none.
+    if (used >= 16 && !schema::ProgramBufferHasIdentifier(bytes.data()))
+      break;
+    if (used >= FLATBUFFERS_MAX_BUFFER_SIZE)
+      break;
   }
   bool failed = std::ferror(file);
   std::fclose(file);

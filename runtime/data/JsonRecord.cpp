@@ -1,6 +1,6 @@
 #include "runtime/data/JsonRecord.h"
 
-#include <nlohmann/json.hpp>
+#include "runtime/io/JsonText.h"
 
 namespace braid::runtime {
 
@@ -65,13 +65,7 @@ public:
     return true;
   }
   bool parse_error(std::size_t position, const std::string &, const nlohmann::detail::exception &error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while .."
-    std::string_view words = error.what();
-    if (size_t end = words.find("] "); end != std::string_view::npos)
-      words.remove_prefix(end + 2);
-    if (size_t colon = words.find(": "); words.starts_with("parse error") && colon != std::string_view::npos)
-      words.remove_prefix(colon + 2);
-    return fail(fmt::format("is not JSON, at character {}: {}", position, words));
+    return fail(fmt::format("is not JSON, at character {}: {}", position, jsonReason(error)));
   }
 
   Expected<JsonRecord> finish() {

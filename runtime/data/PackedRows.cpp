@@ -60,52 +60,70 @@ private:
 Expected<PackedRows> PackedRows::pack(const Corpus &corpus, int64_t seqLen, int64_t maxDocuments) {
   assert(seqLen > 0 && seqLen <= INT32_MAX && maxDocuments > 0);
   PackedRows rows;
-  std::vector<Piece> full, shorter;
-  for (uint64_t document = 0; document < corpus.documents(); ++document)
-    for (uint64_t at = corpus.begin(document), last = corpus.end(document) - 1; at < last;) {
-      uint64_t pairs = std::min<uint64_t>(last - at, static_cast<uint64_t>(seqLen));
-      (pairs == static_cast<uint64_t>(seqLen) ? full : shorter).push_back({at, static_cast<uint32_t>(pairs)});
-      rows.total += pairs;
-      at += pairs;
-    }
+  rows.seqLen = static_cast<uint64_t>(seqLen);
+  std::vector<Piece> shorter;
+  for (uint64_t document = 0; document < corpus.documents(); ++document) {
+    uint64_t begin = corpus.begin(document), pairs = corpus.end(document) - 1 - begin, full = pairs / rows.seqLen;
+    if (full > 0)
+      rows.runs.push_back({begin, rows.fullRows});
+    rows.fullRows += full;
+    if (uint64_t rest = pairs % rows.seqLen)
+      shorter.push_back({begin + full * rows.seqLen, static_cast<uint32_t>(rest)});
+    rows.total += pairs;
+  }
   if (rows.total == 0)
     return Status::error("the data has {} {}s in {} documents, but no document has the 2 that a prediction needs",
                          corpus.size(), corpus.unit(), corpus.documents());
 
   BestFit fit(seqLen, maxDocuments);
   std::vector<uint64_t> rowOf = fit.pack(shorter);
-  // Counting sort of the pieces by row; a row's pieces stay in the order of the corpus.
-  std::vector<uint64_t> next(fit.rows() + 1);
-  for (uint64_t row : rowOf)
-    ++next[row + 1];
-  for (uint64_t row = 0; row < fit.rows(); ++row)
-    next[row + 1] += next[row];
-  std::vector<Piece> packed(shorter.size());
-  std::vector<uint64_t> starts(next.begin(), next.end());
-  for (uint64_t i = 0; i < shorter.size(); ++i)
-    packed[next[rowOf[i]]++] = shorter[i];
-
-  // All rows in the order of their first tokens.
-  std::vector<uint64_t> order(fit.rows());
-  for (uint64_t row = 0; row < order.size(); ++row)
-    order[row] = row;
-  std::sort(order.begin(), order.end(),
-            [&](uint64_t a, uint64_t b) { return packed[starts[a]].begin < packed[starts[b]].begin; });
-  rows.all.reserve(full.size() + packed.size());
-  rows.ends.reserve(full.size() + order.size());
-  auto piece = full.begin();
-  auto row = order.begin();
-  while (piece != full.end() || row != order.end()) {
-    if (row == order.end() || (piece != full.end() && piece->begin < packed[starts[*row]].begin)) {
-      rows.all.push_back(*piece++);
-    } else {
-      rows.all.insert(rows.all.end(), packed.begin() + static_cast<ptrdiff_t>(starts[*row]),
-                      packed.begin() + static_cast<ptrdiff_t>(starts[*row + 1]));
-      ++row;
+  // Packed rows in the order of their first tokens: pieces ascend, so a row's first piece is the first one seen.
+  std::vector<uint64_t> rank(fit.rows(), UINT64_MAX), next;
+  for (uint64_t i = 0; i < shorter.size(); ++i) {
+    uint64_t &place = rank[rowOf[i]];
+    if (place == UINT64_MAX) {
+      place = next.size();
+      next.push_back(0);
+      rows.packedAt.push_back(place + rows.fullBefore(shorter[i].begin));
     }
-    rows.ends.push_back(rows.all.size());
+    ++next[place];
   }
+  // Counting sort of the pieces by row; a row's pieces stay in the order of the corpus.
+  uint64_t sum = 0;
+  for (uint64_t &pieces : next) {
+    sum += pieces;
+    rows.ends.push_back(sum);
+    pieces = sum - pieces; // where the row begins
+  }
+  rows.shorter.resize(shorter.size());
+  for (uint64_t i = 0; i < shorter.size(); ++i)
+    rows.shorter[next[rank[rowOf[i]]]++] = shorter[i];
   return rows;
+}
+
+// Full pieces that begin before a token.
+uint64_t PackedRows::fullBefore(uint64_t token) const {
+  auto next =
+      std::lower_bound(runs.begin(), runs.end(), token, [](const FullRun &run, uint64_t at) { return run.begin < at; });
+  if (next == runs.begin())
+    return 0;
+  const FullRun &run = *std::prev(next);
+  uint64_t end = next == runs.end() ? fullRows : next->first;
+  return std::min(end, run.first + (token - run.begin + seqLen - 1) / seqLen);
+}
+
+RowPieces PackedRows::pieces(uint64_t row) const {
+  assert(row < size());
+  auto packed = std::lower_bound(packedAt.begin(), packedAt.end(), row);
+  auto before = static_cast<size_t>(packed - packedAt.begin()); // packed rows
+  if (packed != packedAt.end() && *packed == row) {
+    uint64_t begin = before ? ends[before - 1] : 0;
+    return RowPieces(std::span(shorter).subspan(begin, ends[before] - begin));
+  }
+  uint64_t full = row - before;
+  auto run = std::prev(std::upper_bound(runs.begin(), runs.end(), full,
+                                        [](uint64_t number, const FullRun &run) { return number < run.first; }));
+  return RowPieces(Piece{run->begin + (full - run->first) * seqLen, static_cast<uint32_t>(seqLen)});
 }
 
 uint64_t PackedRows::labels(uint64_t row) const {
@@ -115,17 +133,20 @@ uint64_t PackedRows::labels(uint64_t row) const {
   return sum;
 }
 
-void PackedRows::fill(const Corpus &corpus, uint64_t row, std::span<int32_t> tokens, std::span<int32_t> labels,
-                      std::span<int32_t> cuSeqlens) const {
+Status PackedRows::fill(const Corpus &corpus, uint64_t row, std::span<int32_t> tokens, std::span<int32_t> labels,
+                        std::span<int32_t> cuSeqlens) const {
   fillPadding(tokens, labels, cuSeqlens);
   size_t at = 0, document = 0;
   for (const Piece &piece : pieces(row)) {
-    corpus.copy(piece.begin, tokens.subspan(at, piece.pairs));
-    corpus.copy(piece.begin + 1, labels.subspan(at, piece.pairs));
+    // Labels are the tokens one further on.
+    BRAID_TRY(corpus.copy(piece.begin, tokens.subspan(at, 1)));
+    BRAID_TRY(corpus.copy(piece.begin + 1, labels.subspan(at, piece.pairs)));
+    std::copy_n(labels.data() + at, piece.pairs - 1, tokens.data() + at + 1);
     at += piece.pairs;
     cuSeqlens[++document] = static_cast<int32_t>(at);
   }
   std::fill(cuSeqlens.begin() + static_cast<ptrdiff_t>(document), cuSeqlens.end(), static_cast<int32_t>(at));
+  return Status::success();
 }
 
 void PackedRows::fillPadding(std::span<int32_t> tokens, std::span<int32_t> labels, std::span<int32_t> cuSeqlens) {

@@ -16,28 +16,53 @@ struct Piece {
   uint32_t pairs;  // tokens [begin, begin + pairs); the last one's label is token begin + pairs
 };
 
+// The pieces of one row, in the order of the corpus.
+class RowPieces {
+public:
+  explicit RowPieces(Piece only) : only(only) {}
+  explicit RowPieces(std::span<const Piece> shared) : shared(shared) {}
+
+  const Piece *begin() const { return shared.empty() ? &only : shared.data(); }
+  const Piece *end() const { return begin() + size(); }
+  size_t size() const { return shared.empty() ? 1 : shared.size(); }
+  const Piece &front() const { return *begin(); }
+
+private:
+  Piece only{};
+  std::span<const Piece> shared;
+};
+
+// Rows are numbered in the order of their first tokens. A full row is found from where its document begins and is not
+// stored: memory grows with the number of documents, not of tokens.
 class PackedRows {
 public:
   static Expected<PackedRows> pack(const Corpus &corpus, int64_t seqLen, int64_t maxDocuments);
 
-  uint64_t size() const { return ends.size(); }
-  std::span<const Piece> pieces(uint64_t row) const {
-    uint64_t first = row ? ends[row - 1] : 0;
-    return std::span(all).subspan(first, ends[row] - first);
-  }
+  uint64_t size() const { return fullRows + packedAt.size(); }
+  RowPieces pieces(uint64_t row) const;
   // Labels that count: of one row, of all rows.
   uint64_t labels(uint64_t row) const;
   uint64_t labels() const { return total; }
 
   // One row of a batch: every piece is a document of cu_seqlens; behind the last one tokens are 0 and labels -1.
-  void fill(const Corpus &corpus, uint64_t row, std::span<int32_t> tokens, std::span<int32_t> labels,
-            std::span<int32_t> cuSeqlens) const;
+  Status fill(const Corpus &corpus, uint64_t row, std::span<int32_t> tokens, std::span<int32_t> labels,
+              std::span<int32_t> cuSeqlens) const;
   // A row of padding alone.
   static void fillPadding(std::span<int32_t> tokens, std::span<int32_t> labels, std::span<int32_t> cuSeqlens);
 
 private:
-  std::vector<Piece> all;     // row after row, in a row as in the corpus
-  std::vector<uint64_t> ends; // of each row, in `all`
+  // The full pieces of one document: number `first` of all full pieces begins at token `begin`, and so on.
+  struct FullRun {
+    uint64_t begin, first;
+  };
+  uint64_t fullBefore(uint64_t token) const;
+
+  uint64_t seqLen = 1;
+  std::vector<FullRun> runs;      // of documents that have full pieces
+  uint64_t fullRows = 0;
+  std::vector<uint64_t> packedAt; // the number of every packed row
+  std::vector<uint64_t> ends;     // of every packed row, in `shorter`
+  std::vector<Piece> shorter;     // packed row after packed row, in a row as in the corpus
   uint64_t total = 0;
 };
 

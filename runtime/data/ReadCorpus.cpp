@@ -1,16 +1,15 @@
 #include "runtime/data/ReadCorpus.h"
 
+#include "runtime/MachineMemory.h"
 #include "runtime/data/JsonRecord.h"
-#include "runtime/io/File.h"
+#include "runtime/io/LineReader.h"
 #include "runtime/io/Npy.h"
 #include "runtime/io/Shape.h"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <filesystem>
 #include <new>
-#include <unistd.h>
 
 namespace braid::runtime {
 
@@ -38,7 +37,9 @@ Status addFiles(const std::string &path, std::vector<std::string> &files) {
   return Status::success();
 }
 
-Expected<std::vector<std::string>> listFiles(std::span<const std::string> paths) {
+} // namespace
+
+Expected<std::vector<std::string>> listDataFiles(std::span<const std::string> paths) {
   std::vector<std::string> files;
   for (const std::string &path : paths) {
     size_t before = files.size();
@@ -48,6 +49,8 @@ Expected<std::vector<std::string>> listFiles(std::span<const std::string> paths)
   }
   return files;
 }
+
+namespace {
 
 Expected<DataFormat> formatOf(const std::string &path) {
   std::string ending = std::filesystem::path(path).extension().string();
@@ -76,7 +79,9 @@ Expected<DataFormat> chooseFormat(const std::vector<std::string> &files) {
 
 class Reader {
 public:
-  Reader(Corpus &corpus, const DataOptions &options) : corpus(corpus), separator(options.separator) {
+  // Tokens are kept in memory, or only checked and left where they are.
+  Reader(Corpus &corpus, const DataOptions &options, bool inMemory)
+      : corpus(corpus), separator(options.separator), inMemory(inMemory), memory(machineMemoryBytes()) {
     field = options.field.value_or("text");
   }
 
@@ -85,10 +90,10 @@ public:
     if (file.size() == 0)
       return Status::error(ErrorCode::corruptFile, "{}: is empty", path);
     switch (format) {
-    case DataFormat::text: return readText(file);
+    case DataFormat::text: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u8, "text");
     case DataFormat::jsonl: return readLines(file);
-    case DataFormat::u16: return readTokens<uint16_t>(file, 0, file.size(), UINT64_MAX, "u16");
-    case DataFormat::u32: return readTokens<uint32_t>(file, 0, file.size(), UINT64_MAX, "u32");
+    case DataFormat::u16: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u16, "u16");
+    case DataFormat::u32: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u32, "u32");
     case DataFormat::npy: return readArray(file);
     }
     return Status::success();
@@ -108,55 +113,27 @@ private:
     corpus.append(tokens);
   }
 
-  // Tokens are held in memory; what cannot fit is said before the machine is out of it.
-  Status reserve(const InputFile &file, uint64_t tokens) {
-    uint64_t memory = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-    uint64_t fits = memory / corpus.width();
-    if (corpus.size() > fits || tokens > fits - corpus.size())
+  // What cannot fit is said before the machine is out of memory.
+  Status checkMemory(const InputFile &file) {
+    if (corpus.size() > memory / corpus.width())
       return Status::error(ErrorCode::unsupported,
-                           "{}: with its {} tokens the data needs {} bytes each for {} tokens, but the machine has {} "
-                           "bytes of memory",
-                           file.path(), tokens, corpus.width(), corpus.size() + tokens, memory);
-    corpus.reserve(tokens);
-    return Status::success();
-  }
-
-  Status readText(const InputFile &file) {
-    BRAID_TRY(reserve(file, file.size()));
-    std::vector<uint8_t> chunk;
-    for (uint64_t at = 0; at < file.size(); at += chunk.size()) {
-      chunk.resize(std::min(chunkBytes, file.size() - at));
-      BRAID_TRY(file.read(at, std::as_writable_bytes(std::span(chunk))));
-      add<uint8_t>(chunk);
-    }
-    corpus.endDocument();
+                           "{}: up to here the data has {} tokens of {} bytes, but the machine has {} bytes of "
+                           "memory; token files (u16, u32, npy) and text are not held in memory",
+                           file.path(), corpus.size(), corpus.width(), memory);
     return Status::success();
   }
 
   Status readLines(const InputFile &file) {
-    std::string text; // of the current line, and what was read beyond it
-    uint64_t at = 0, line = 0;
-    size_t begin = 0, searched = 0;
+    LineReader lines(file);
+    std::string_view line;
     while (true) {
-      size_t end = text.find('\n', searched);
-      if (end == std::string::npos && at < file.size()) {
-        text.erase(0, begin);
-        begin = 0;
-        searched = text.size();
-        text.resize(searched + std::min(chunkBytes, file.size() - at));
-        BRAID_TRY(file.read(at, std::as_writable_bytes(std::span(text).subspan(searched))));
-        at += text.size() - searched;
-        continue;
-      }
-      if (end == std::string::npos)
-        end = text.size();
-      std::string_view words(text.data() + begin, end - begin);
-      ++line;
-      if (words.find_first_not_of(" \t\r") != std::string_view::npos) // an empty line holds no document
-        BRAID_TRY(addRecord(words).withContext(fmt::format("{}:{}", file.path(), line)));
-      if (end == text.size())
+      BRAID_ASSIGN(bool more, lines.next(line));
+      if (!more)
         return Status::success();
-      begin = searched = end + 1;
+      if (line.find_first_not_of(" \t\r") == std::string_view::npos) // an empty line holds no document
+        continue;
+      BRAID_TRY(addRecord(line).withContext(fmt::format("{}:{}", file.path(), lines.number())));
+      BRAID_TRY(checkMemory(file));
     }
   }
 
@@ -177,26 +154,31 @@ private:
     return Status::success();
   }
 
-  // `rowTokens` tokens are a document.
-  template <class T>
-  Status readTokens(const InputFile &file, uint64_t begin, uint64_t bytes, uint64_t rowTokens, std::string_view type) {
-    if (bytes % sizeof(T))
+  // `rowTokens` tokens are a document; `name` is what messages call the type.
+  Status readTokens(const InputFile &file, uint64_t begin, uint64_t bytes, uint64_t rowTokens, TokenType type,
+                    std::string_view name) {
+    size_t width = sizeOf(type);
+    if (bytes % width)
       return Status::error(ErrorCode::corruptFile, "{}: has {} bytes, no multiple of the {} of {}", file.path(), bytes,
-                           sizeof(T), type);
-    BRAID_TRY(reserve(file, bytes / sizeof(T)));
-    std::vector<T> chunk;
+                           width, name);
+    if (inMemory)
+      corpus.reserve(bytes / width);
+    else
+      corpus.beginFile(file, begin, type);
+    std::vector<std::byte> chunk(std::min(chunkBytes, bytes));
     std::vector<uint32_t> tokens;
     uint64_t inRow = 0;
-    for (uint64_t at = 0; at < bytes; at += chunk.size() * sizeof(T)) {
-      chunk.resize(std::min(chunkBytes, bytes - at) / sizeof(T));
-      BRAID_TRY(file.read(begin + at, std::as_writable_bytes(std::span(chunk))));
-      tokens.resize(chunk.size());
-      for (size_t i = 0; i < chunk.size(); ++i) {
-        if (std::cmp_less(chunk[i], 0) || std::cmp_greater_equal(chunk[i], corpus.vocabulary()))
-          return Status::error(
-              ErrorCode::corruptFile, "{}: byte {}: token {} is {}, but the vocabulary has 0 to {} (read as {})",
-              file.path(), begin + at + i * sizeof(T), at / sizeof(T) + i, +chunk[i], corpus.vocabulary() - 1, type);
-        tokens[i] = static_cast<uint32_t>(chunk[i]);
+    for (uint64_t at = 0; at < bytes; at += chunk.size()) {
+      chunk.resize(std::min<uint64_t>(chunk.size(), bytes - at));
+      BRAID_TRY(file.read(begin + at, chunk));
+      tokens.resize(chunk.size() / width);
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        int64_t token = tokenAt(type, chunk.data() + i * width);
+        if (token < 0 || token >= corpus.vocabulary())
+          return Status::error(ErrorCode::corruptFile,
+                               "{}: byte {}: token {} is {}, but the vocabulary has 0 to {} (read as {})", file.path(),
+                               begin + at + i * width, at / width + i, token, corpus.vocabulary() - 1, name);
+        tokens[i] = static_cast<uint32_t>(token);
       }
       for (std::span<const uint32_t> rest = tokens; !rest.empty();) {
         size_t count = static_cast<size_t>(std::min<uint64_t>(rest.size(), rowTokens - inRow));
@@ -218,21 +200,15 @@ private:
     if (header.shape.empty() || header.shape.size() > 2)
       return Status::error(ErrorCode::unsupported, "{}: holds shape {}; valid: [tokens], or [documents, tokens]",
                            file.path(), formatShape(header.shape));
-    uint64_t bytes = file.size() - header.dataBegin;
     // 0 tokens in a row: there are no bytes to cut.
     uint64_t row =
         header.shape.size() == 2 ? std::max<uint64_t>(static_cast<uint64_t>(header.shape[1]), 1) : UINT64_MAX;
-    auto read = [&]<class T>(T) { return readTokens<T>(file, header.dataBegin, bytes, row, header.descr); };
-    if (header.descr == "|u1" || header.descr == "<u1")
-      return read(uint8_t());
-    if (header.descr == "<u2")
-      return read(uint16_t());
-    if (header.descr == "<u4")
-      return read(uint32_t());
-    if (header.descr == "<i4")
-      return read(int32_t());
-    if (header.descr == "<i8")
-      return read(int64_t());
+    constexpr std::pair<std::string_view, TokenType> types[] = {{"|u1", TokenType::u8},  {"<u1", TokenType::u8},
+                                                                {"<u2", TokenType::u16}, {"<u4", TokenType::u32},
+                                                                {"<i4", TokenType::i32}, {"<i8", TokenType::i64}};
+    for (auto [descr, type] : types)
+      if (descr == header.descr)
+        return readTokens(file, header.dataBegin, file.size() - header.dataBegin, row, type, descr);
     return Status::error(ErrorCode::unsupported, "{}: holds type {}; tokens are |u1, <u2, <u4, <i4 or <i8", file.path(),
                          header.descr);
   }
@@ -240,34 +216,43 @@ private:
   Corpus &corpus;
   std::optional<int64_t> separator;
   std::string field;
+  bool inMemory;
+  uint64_t memory; // of the machine
 };
 
 // The first document of JSON Lines says whether its units are bytes or tokens.
 Expected<bool> firstLineIsText(const std::string &path, const std::string &field, int64_t vocabulary) {
   BRAID_ASSIGN(InputFile file, InputFile::open(path));
-  std::string text;
-  for (uint64_t line = 1, at = 0; at < file.size() || !text.empty(); ++line) {
-    size_t end;
-    while ((end = text.find('\n')) == std::string::npos && at < file.size()) {
-      size_t had = text.size();
-      text.resize(had + std::min(chunkBytes, file.size() - at));
-      BRAID_TRY(file.read(at, std::as_writable_bytes(std::span(text).subspan(had))));
-      at += text.size() - had;
-    }
-    std::string words = text.substr(0, end);
-    if (words.find_first_not_of(" \t\r") != std::string::npos) {
-      Expected<JsonRecord> record = parseJsonRecord(words, field, vocabulary);
-      if (!record)
-        return record.status().withContext(fmt::format("{}:{}", path, line));
-      return record->text.has_value();
-    }
-    text.erase(0, end == std::string::npos ? end : end + 1);
+  LineReader lines(file);
+  std::string_view line;
+  while (true) {
+    BRAID_ASSIGN(bool more, lines.next(line));
+    if (!more)
+      return Status::error(ErrorCode::corruptFile, "{}: holds no document", path);
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos)
+      continue;
+    Expected<JsonRecord> record = parseJsonRecord(line, field, vocabulary);
+    if (!record)
+      return record.status().withContext(fmt::format("{}:{}", path, lines.number()));
+    return record->text.has_value();
   }
-  return Status::error(ErrorCode::corruptFile, "{}: holds no document", path);
+}
+
+// Small data is kept in memory: it costs nothing there, and what happens to its files then does not matter. JSON has no
+// tokens to go back to.
+Expected<bool> fitsMemory(const std::vector<std::string> &files, DataFormat format, uint64_t limit) {
+  if (format == DataFormat::jsonl)
+    return true;
+  uint64_t bytes = 0;
+  for (const std::string &path : files) {
+    BRAID_ASSIGN(InputFile file, InputFile::open(path));
+    bytes += file.size();
+  }
+  return bytes <= limit;
 }
 
 Expected<Corpus> readAll(std::span<const std::string> paths, int64_t vocabulary, const DataOptions &options) {
-  BRAID_ASSIGN(std::vector<std::string> files, listFiles(paths));
+  BRAID_ASSIGN(std::vector<std::string> files, listDataFiles(paths));
   BRAID_ASSIGN(DataFormat format, options.format ? Expected<DataFormat>(*options.format) : chooseFormat(files));
   if (options.field && format != DataFormat::jsonl)
     return Status::error("--field={}: only JSON Lines have fields, but {} is read as {}", *options.field, files.front(),
@@ -285,8 +270,9 @@ Expected<Corpus> readAll(std::span<const std::string> paths, int64_t vocabulary,
   if (options.separator && (*options.separator < 0 || *options.separator >= (text ? 256 : vocabulary)))
     return Status::error("--separator={}: must be a token from 0 to {}", *options.separator,
                          (text ? 256 : vocabulary) - 1);
+  BRAID_ASSIGN(bool inMemory, fitsMemory(files, format, options.memoryBytes));
   Corpus corpus(text ? 256 : vocabulary, text);
-  Reader reader(corpus, options);
+  Reader reader(corpus, options, inMemory);
   for (const std::string &file : files)
     BRAID_TRY(reader.read(file, format));
   return corpus;

@@ -26,10 +26,17 @@ struct DataOptions {
   std::optional<std::string> field = std::nullopt; // of JSON Lines; absent: "text"
   std::optional<int64_t> separator = std::nullopt;
   bool bytes = true; // the program's tokens can be the bytes of a text
+  // Files of more bytes together than this stay where they are (not JSON Lines) and are read where they are needed.
+  // They are read with pread and not mapped: a file that becomes shorter, or a disk that fails, is then an error with
+  // the file's name and not the signal SIGBUS in the middle of a step.
+  uint64_t memoryBytes = uint64_t(1) << 28;
 };
 
-// All files, in the order given; a directory stands for the files in it and below, sorted by path, without those whose
-// name begins with a dot. Every token is below `vocabulary`. No paths: an empty corpus.
+// The files that `paths` mean; a directory stands for those in it and below, sorted by path, without those whose name
+// begins with a dot.
+Expected<std::vector<std::string>> listDataFiles(std::span<const std::string> paths);
+
+// All of listDataFiles(), in that order. Every token is below `vocabulary`. No paths: an empty corpus.
 Expected<Corpus> readCorpus(std::span<const std::string> paths, int64_t vocabulary, const DataOptions &options);
 
 } // namespace braid::runtime

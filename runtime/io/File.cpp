@@ -13,16 +13,16 @@ namespace braid::runtime {
 
 namespace {
 
-Status systemError(const std::string &path, const char *action, int error) {
+Status readError(const std::string &path, const char *action, int error) {
   ErrorCode code = error == ENOENT ? ErrorCode::notFound : ErrorCode::ioError;
   return Status::error(code, "{}: cannot {}: {}", path, action, std::strerror(error));
 }
 
-Status filesystemError(const std::string &path, const char *action, const std::error_code &error) {
-  return Status::error(ErrorCode::ioError, "{}: cannot {}: {}", path, action, error.message());
-}
-
 } // namespace
+
+Status writeError(std::string_view name, int error) {
+  return Status::error(ErrorCode::ioError, "cannot write {}: {}", name, std::strerror(error));
+}
 
 // ---- Reading --------------------------------------------------------------------------------------------------------
 
@@ -32,10 +32,10 @@ Expected<InputFile> InputFile::open(const std::string &path) {
   // Without O_NONBLOCK the opening of a FIFO would wait for its writer.
   file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.descriptor < 0)
-    return systemError(path, "open", errno);
+    return readError(path, "open", errno);
   struct stat info;
   if (::fstat(file.descriptor, &info) != 0)
-    return systemError(path, "read its size", errno);
+    return readError(path, "read its size", errno);
   if (S_ISDIR(info.st_mode))
     return Status::error(ErrorCode::ioError, "{}: is a directory, not a file", path);
   if (!S_ISREG(info.st_mode))
@@ -44,17 +44,18 @@ Expected<InputFile> InputFile::open(const std::string &path) {
                          S_ISFIFO(info.st_mode)   ? "a pipe"
                          : S_ISSOCK(info.st_mode) ? "a socket"
                                                   : "a device");
-  file.fileSize = static_cast<uint64_t>(info.st_size);
+  file.known = {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
+                info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
   return file;
 }
 
 InputFile::InputFile(InputFile &&other) noexcept
-    : filePath(std::move(other.filePath)), descriptor(std::exchange(other.descriptor, -1)), fileSize(other.fileSize) {}
+    : filePath(std::move(other.filePath)), descriptor(std::exchange(other.descriptor, -1)), known(other.known) {}
 
 InputFile &InputFile::operator=(InputFile &&other) noexcept {
   std::swap(filePath, other.filePath);
   std::swap(descriptor, other.descriptor);
-  std::swap(fileSize, other.fileSize);
+  std::swap(known, other.known);
   return *this;
 }
 
@@ -70,7 +71,7 @@ Status InputFile::read(uint64_t offset, std::span<std::byte> target) const {
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
-      return systemError(filePath, "read", errno);
+      return readError(filePath, "read", errno);
     if (got == 0)
       return Status::error(ErrorCode::corruptFile, "{}: ends after {} bytes, but bytes {} to {} are needed", filePath,
                            offset + done, offset, offset + target.size());
@@ -79,15 +80,10 @@ Status InputFile::read(uint64_t offset, std::span<std::byte> target) const {
   return Status::success();
 }
 
-Expected<std::vector<std::byte>> readFile(const std::string &path) {
+Expected<std::string> readTextFile(const std::string &path, uint64_t limit) {
   BRAID_ASSIGN(InputFile file, InputFile::open(path));
-  std::vector<std::byte> bytes(file.size());
-  BRAID_TRY(file.read(0, bytes));
-  return bytes;
-}
-
-Expected<std::string> readTextFile(const std::string &path) {
-  BRAID_ASSIGN(InputFile file, InputFile::open(path));
+  if (file.size() > limit)
+    return Status::error(ErrorCode::corruptFile, "{}: has {} bytes; at most {} are read", path, file.size(), limit);
   std::string text(file.size(), '\0');
   BRAID_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
   return text;
@@ -112,7 +108,7 @@ Expected<OutputFile> OutputFile::open(const std::string &path, int flags) {
   file.filePath = path;
   file.descriptor = ::open(path.c_str(), flags | O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file.descriptor < 0)
-    return systemError(path, "create", errno);
+    return writeError(path, errno);
   return file;
 }
 
@@ -139,7 +135,7 @@ Status OutputFile::write(std::span<const std::byte> bytes) {
     if (put < 0 && errno == EINTR)
       continue;
     if (put < 0)
-      return systemError(filePath, "write", errno);
+      return writeError(filePath, errno);
     bytes = bytes.subspan(static_cast<size_t>(put));
   }
   return Status::success();
@@ -149,13 +145,13 @@ Status OutputFile::write(std::string_view text) { return write(std::as_bytes(std
 
 Status OutputFile::sync() {
   if (::fsync(descriptor) != 0 && errno != EINVAL) // EINVAL: a pipe or device, which has nothing to sync
-    return systemError(filePath, "make durable (fsync)", errno);
+    return writeError(filePath, errno);
   return Status::success();
 }
 
 Status OutputFile::close() {
   if (::close(std::exchange(descriptor, -1)) != 0)
-    return systemError(filePath, "close", errno);
+    return writeError(filePath, errno);
   return Status::success();
 }
 
@@ -165,6 +161,10 @@ Status writeFileAtomic(const std::string &path, std::string_view text) {
   BRAID_TRY(file.write(text));
   BRAID_TRY(file.sync());
   BRAID_TRY(file.close());
+  return replaceFile(temporary, path);
+}
+
+Status replaceFile(const std::string &temporary, const std::string &path) {
   BRAID_TRY(renamePath(temporary, path));
   std::string parent = std::filesystem::path(path).parent_path().string();
   return syncDirectory(parent.empty() ? "." : parent);
@@ -176,7 +176,7 @@ Expected<DirectoryLock> DirectoryLock::acquire(const std::string &directory) {
   std::string path = directory + "/.lock";
   int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor < 0)
-    return systemError(path, "create", errno);
+    return writeError(path, errno);
   DirectoryLock lock(descriptor);
   int failed;
   do
@@ -191,7 +191,7 @@ Expected<DirectoryLock> DirectoryLock::acquire(const std::string &directory) {
   }
   // A file system without locks cannot help; refusing to train on it would not either.
   if (failed != 0 && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
-    return systemError(path, "lock", errno);
+    return writeError(path, errno);
   // Who holds it, for the message above. Only that: an error here costs nothing.
   std::string holder = fmt::format("{:<20}\n", ::getpid());
   [[maybe_unused]] ssize_t put = ::pwrite(descriptor, holder.data(), holder.size(), 0);
@@ -208,24 +208,24 @@ DirectoryLock::~DirectoryLock() {
 Status makeDirectories(const std::string &path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  return error ? filesystemError(path, "create the directory", error) : Status::success();
+  return error ? writeError(path, error.value()) : Status::success();
 }
 
 Status syncDirectory(const std::string &path) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0)
-    return systemError(path, "open the directory", errno);
+    return writeError(path, errno);
   int failed = ::fsync(descriptor);
   int error = errno;
   ::close(descriptor);
   if (failed != 0 && error != EINVAL)
-    return systemError(path, "make durable (fsync)", error);
+    return writeError(path, error);
   return Status::success();
 }
 
 Status renamePath(const std::string &from, const std::string &to) {
   if (::rename(from.c_str(), to.c_str()) != 0)
-    return systemError(from, fmt::format("rename to {}", to).c_str(), errno);
+    return writeError(to, errno);
   return Status::success();
 }
 
@@ -233,7 +233,7 @@ Status exchangePaths(const std::string &fresh, const std::string &old) {
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) == 0)
     return Status::success();
   if (errno != EINVAL && errno != ENOSYS)
-    return systemError(fresh, fmt::format("exchange with {}", old).c_str(), errno);
+    return writeError(old, errno);
   std::string aside = fresh + ".old";
   BRAID_TRY(removeAll(aside));
   BRAID_TRY(renamePath(old, aside));
@@ -244,20 +244,20 @@ Status exchangePaths(const std::string &fresh, const std::string &old) {
 Status removeAll(const std::string &path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);
-  return error ? filesystemError(path, "remove", error) : Status::success();
+  return error ? writeError(path, error.value()) : Status::success();
 }
 
 Expected<std::vector<std::string>> listDirectory(const std::string &path) {
   std::error_code error;
   std::filesystem::directory_iterator iterator(path, error), end;
   if (error)
-    return filesystemError(path, "list", error);
+    return readError(path, "list", error.value());
   std::vector<std::string> names;
   while (iterator != end) {
     names.push_back(iterator->path().filename().string());
     iterator.increment(error);
     if (error)
-      return filesystemError(path, "list", error);
+      return readError(path, "list", error.value());
   }
   std::sort(names.begin(), names.end());
   return names;

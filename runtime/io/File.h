@@ -1,5 +1,5 @@
 // Files as the runtime needs them: whole reads with clear errors, and writes that survive a crash (a file or directory
-// is either the old one or the complete new one).
+// is either the old one or the complete new one). Whatever cannot be written is said in one way, by writeError().
 #pragma once
 
 #include "runtime/ContentHash.h"
@@ -14,8 +14,18 @@
 
 namespace braid::runtime {
 
-Expected<std::vector<std::byte>> readFile(const std::string &path);
-Expected<std::string> readTextFile(const std::string &path);
+// "cannot write FILE: No space left on device": every call that changes a file, a directory or its names.
+Status writeError(std::string_view name, int error);
+
+// The whole of a regular file; one of more than `limit` bytes is an error, so that nothing is allocated without bound.
+Expected<std::string> readTextFile(const std::string &path, uint64_t limit = uint64_t(1) << 30);
+
+// Which file a path means, and whether it is as it was.
+struct FileIdentity {
+  uint64_t device = 0, inode = 0, size = 0;
+  int64_t changedNs = 0; // when its content was last changed
+  bool operator==(const FileIdentity &) const = default;
+};
 
 // A regular file opened for reading at offsets; closed by the destructor.
 class InputFile {
@@ -26,7 +36,8 @@ public:
   ~InputFile();
 
   const std::string &path() const { return filePath; }
-  uint64_t size() const { return fileSize; }
+  uint64_t size() const { return known.size; }
+  const FileIdentity &identity() const { return known; } // when it was opened
   // Exactly target.size() bytes from `offset`; an end of file before that is an error with both numbers.
   Status read(uint64_t offset, std::span<std::byte> target) const;
 
@@ -35,7 +46,7 @@ private:
 
   std::string filePath;
   int descriptor = -1;
-  uint64_t fileSize = 0;
+  FileIdentity known;
 };
 
 // What a file should hold, or does.
@@ -71,6 +82,8 @@ private:
 
 // Writes beside `path`, makes it durable and renames it over `path`.
 Status writeFileAtomic(const std::string &path, std::string_view text);
+// The rename alone, made durable.
+Status replaceFile(const std::string &temporary, const std::string &path);
 
 // Keeps other processes from writing a directory: a lock on its file `.lock`, which the kernel drops when the holder
 // ends, however it ends. The file itself stays.

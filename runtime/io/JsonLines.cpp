@@ -1,6 +1,11 @@
 #include "runtime/io/JsonLines.h"
 
+#include "runtime/io/LineReader.h"
+
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace braid::runtime {
 
@@ -18,24 +23,51 @@ Status JsonLinesFile::write(const nlohmann::ordered_json &object) {
   return file.write(object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
+// Copies the first `bytes` of a file.
+static Status copyBegin(const InputFile &file, uint64_t bytes, OutputFile &target) {
+  std::vector<std::byte> block(std::min<uint64_t>(bytes, 1 << 20));
+  for (uint64_t at = 0; at < bytes; at += block.size()) {
+    auto part = std::span(block).first(std::min<uint64_t>(block.size(), bytes - at));
+    BRAID_TRY(file.read(at, part));
+    BRAID_TRY(target.write(part));
+  }
+  return Status::success();
+}
+
 Status dropLinesAfter(const std::string &path, std::string_view key, uint64_t last) {
-  if (!pathExists(path))
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) // a device or a pipe keeps nothing
     return Status::success();
-  BRAID_ASSIGN(std::string text, readTextFile(path));
-  std::string kept;
-  for (size_t begin = 0; begin < text.size();) {
-    size_t end = text.find('\n', begin);
-    if (end == std::string::npos)
-      break;
-    std::string_view line(text.data() + begin, end - begin);
+  auto isKept = [&](std::string_view line) {
     nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     auto found = object.is_object() ? object.find(key) : object.end();
-    bool later = found != object.end() && found->is_number_unsigned() && found->get<uint64_t>() > last;
-    if (!later)
-      kept.append(line).push_back('\n');
-    begin = end + 1;
+    return found == object.end() || !found->is_number_unsigned() || found->get<uint64_t>() <= last;
+  };
+  // A link stays a link: what it names is written anew.
+  std::string target = std::filesystem::canonical(path, error).string(), temporary = target + ".tmp";
+  if (error)
+    return writeError(path, error.value());
+  BRAID_ASSIGN(InputFile file, InputFile::open(path));
+  LineReader reader(file);
+  std::string_view line;
+  std::optional<OutputFile> kept; // once there is a line to drop
+  while (true) {
+    BRAID_ASSIGN(bool more, reader.next(line));
+    if (!more)
+      break;
+    bool keep = reader.complete() && isKept(line);
+    if (!keep && !kept) {
+      BRAID_ASSIGN(kept, OutputFile::create(temporary));
+      BRAID_TRY(copyBegin(file, reader.begin(), *kept));
+    } else if (keep && kept) {
+      BRAID_TRY(kept->write(std::string(line) + "\n"));
+    }
   }
-  return kept == text ? Status::success() : writeFileAtomic(path, kept);
+  if (!kept)
+    return Status::success();
+  BRAID_TRY(kept->sync());
+  BRAID_TRY(kept->close());
+  return replaceFile(temporary, target);
 }
 
 } // namespace braid::runtime

@@ -200,24 +200,29 @@ Expected<NpyHeader> readNpyHeader(const InputFile &file) {
   return parseHeader(begin, file.size(), file.path());
 }
 
-Expected<NpyArray> parseNpy(std::span<const std::byte> bytes, const std::string &name) {
-  std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-  BRAID_ASSIGN(NpyHeader header, parseHeader(text, text.size(), name));
+Expected<NpyFile> NpyFile::open(const std::string &path) {
+  BRAID_ASSIGN(InputFile file, InputFile::open(path));
+  BRAID_ASSIGN(NpyHeader header, readNpyHeader(file));
   auto found = std::find_if(descrs.begin(), descrs.end(), [&](const Descr &d) { return d.text == header.descr; });
   if (found == descrs.end())
     return Status::error(ErrorCode::unsupported,
                          "{}: NumPy type '{}' is not supported (<f4, <f8, <i4, <i8, |u1, and <u2 for bf16 bits are)",
-                         name, header.descr);
-  NpyArray array;
-  array.dtype = found->dtype;
-  array.shape = std::move(header.shape);
-  array.data.assign(bytes.begin() + static_cast<ptrdiff_t>(header.dataBegin), bytes.end());
-  return array;
+                         path, header.descr);
+  return NpyFile(std::move(file), std::move(header), found->dtype);
+}
+
+Status NpyFile::read(std::span<std::byte> target) const {
+  if (target.size() != bytes())
+    return Status::error(ErrorCode::internal, "{}: {} bytes of data were asked into {} bytes", file.path(), bytes(),
+                         target.size());
+  return file.read(header.dataBegin, target);
 }
 
 Expected<NpyArray> readNpy(const std::string &path) {
-  BRAID_ASSIGN(std::vector<std::byte> bytes, readFile(path));
-  return parseNpy(bytes, path);
+  BRAID_ASSIGN(NpyFile file, NpyFile::open(path));
+  NpyArray array{file.dtype(), file.shape(), std::vector<std::byte>(file.bytes())};
+  BRAID_TRY(file.read(array.data));
+  return array;
 }
 
 Status writeNpy(const std::string &path, DType dtype, std::span<const int64_t> shape, std::span<const std::byte> data) {

@@ -22,9 +22,27 @@ struct NpyHeader {
 };
 Expected<NpyHeader> readNpyHeader(const InputFile &file);
 
+// A file opened: what it holds is known, its data is read on demand.
+class NpyFile {
+public:
+  static Expected<NpyFile> open(const std::string &path);
+
+  DType dtype() const { return type; }
+  const std::vector<int64_t> &shape() const { return header.shape; }
+  uint64_t bytes() const { return file.size() - header.dataBegin; }
+  // All of it; `target` must have its size.
+  Status read(std::span<std::byte> target) const;
+
+private:
+  NpyFile(InputFile file, NpyHeader header, DType type)
+      : file(std::move(file)), header(std::move(header)), type(type) {}
+
+  InputFile file;
+  NpyHeader header;
+  DType type;
+};
+
 Expected<NpyArray> readNpy(const std::string &path);
-// The same on a file's bytes; `name` stands in errors for the path.
-Expected<NpyArray> parseNpy(std::span<const std::byte> bytes, const std::string &name);
 
 Status writeNpy(const std::string &path, DType dtype, std::span<const int64_t> shape, std::span<const std::byte> data);
 

@@ -1,10 +1,10 @@
 #include "runtime/io/Safetensors.h"
 
+#include "runtime/io/JsonText.h"
 #include "runtime/io/Shape.h"
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 namespace braid::runtime {
 
@@ -62,9 +62,10 @@ Status SafetensorsFile::readHeader() {
                          file.size() - 8);
   std::string text(headerBytes, '\0');
   BRAID_TRY(file.read(8, std::as_writable_bytes(std::span(text))));
-  Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object())
-    return Status::error(ErrorCode::corruptFile, "the safetensors header is not a JSON object");
+  Expected<Json> parsed = parseJsonObject(text);
+  if (!parsed)
+    return parsed.status().withContext("the safetensors header");
+  const Json &header = *parsed;
 
   uint64_t dataBegin = 8 + headerBytes, dataBytes = file.size() - dataBegin;
   std::vector<std::pair<uint64_t, std::string_view>> order; // begin -> name, to find holes and overlaps

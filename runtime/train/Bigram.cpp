@@ -6,26 +6,46 @@
 
 namespace braid::runtime {
 
-BigramModel::Pairs BigramModel::count(const Corpus &corpus) {
-  Pairs pairs;
-  for (uint64_t document = 0; document < corpus.documents(); ++document) {
-    uint64_t previous = static_cast<uint64_t>(corpus[corpus.begin(document)]);
-    for (uint64_t i = corpus.begin(document) + 1; i < corpus.end(document); ++i) {
-      uint64_t next = static_cast<uint64_t>(corpus[i]);
-      ++pairs[previous << 32 | next];
-      previous = next;
+namespace {
+
+// Calls f(token, the one before it in its document or -1) for every token, in order.
+template <class F> Status forEachPair(const Corpus &corpus, F &&f) {
+  uint64_t at = 0, document = 0;
+  int64_t previous = -1;
+  return corpus.forEach(0, corpus.size(), [&](std::span<const int32_t> tokens) {
+    for (int32_t token : tokens) {
+      if (document < corpus.documents() && at == corpus.end(document)) {
+        previous = -1;
+        ++document;
+      }
+      f(token, previous);
+      previous = token;
+      ++at;
     }
-  }
-  return pairs;
+  });
 }
 
+uint64_t pairOf(int64_t previous, int32_t next) {
+  return static_cast<uint64_t>(previous) << 32 | static_cast<uint64_t>(next);
+}
+
+} // namespace
+
 BigramModel::BigramModel(const Corpus &training)
-    : pairs(count(training)), totals(static_cast<size_t>(training.vocabulary())), singles(totals.size()),
-      vocabulary(static_cast<double>(training.vocabulary())), total(static_cast<double>(training.size())) {
-  for (uint64_t i = 0; i < training.size(); ++i)
-    ++singles[static_cast<size_t>(training[i])];
-  for (auto [pair, times] : pairs)
-    totals[pair >> 32] += times;
+    : totals(static_cast<size_t>(training.vocabulary())), singles(totals.size()),
+      vocabulary(static_cast<double>(training.vocabulary())), total(static_cast<double>(training.size())) {}
+
+Status BigramModel::count(const Corpus &training, const Pairs &asked) {
+  for (const auto &[pair, times] : asked)
+    pairs.emplace(pair, 0);
+  return forEachPair(training, [&](int32_t token, int64_t previous) {
+    ++singles[static_cast<size_t>(token)];
+    if (previous < 0)
+      return;
+    ++totals[static_cast<size_t>(previous)];
+    if (auto found = pairs.find(pairOf(previous, token)); found != pairs.end())
+      ++found->second;
+  });
 }
 
 uint64_t BigramModel::pairCount(uint64_t pair) const {
@@ -45,10 +65,20 @@ double BigramModel::interpolated(uint64_t pair, double weight) const {
   return weight * static_cast<double>(pairCount(pair)) / static_cast<double>(times) + (1 - weight) * single;
 }
 
-BigramModel::Result BigramModel::evaluate(const Corpus &heldout) const {
+Expected<BigramModel::Result> BigramModel::evaluate(const Corpus &training, const Corpus &heldout) {
+  Pairs counted;
+  BRAID_TRY(forEachPair(heldout, [&](int32_t token, int64_t previous) {
+    if (previous >= 0)
+      ++counted[pairOf(previous, token)];
+  }));
+  BigramModel model(training);
+  BRAID_TRY(model.count(training, counted));
+  return model.bestOf(counted);
+}
+
+BigramModel::Result BigramModel::bestOf(const Pairs &counted) const {
   Result best;
   // The data enters only through the counts of its pairs; sorted, so that sums do not depend on a hash.
-  Pairs counted = count(heldout);
   std::vector<std::pair<uint64_t, uint64_t>> counts(counted.begin(), counted.end());
   std::sort(counts.begin(), counts.end());
   for (auto [pair, times] : counts)

@@ -5,6 +5,7 @@
 //   interpolated   w * n(a, b) / n(a) + (1 - w) * (n(b) + 1) / (n + V), for several w
 #pragma once
 
+#include "runtime/Expected.h"
 #include "runtime/data/Corpus.h"
 
 #include <string>
@@ -14,19 +15,21 @@ namespace braid::runtime {
 
 class BigramModel {
 public:
-  explicit BigramModel(const Corpus &training);
-
   struct Result {
     double nats = 0;       // mean cross-entropy per predicted token
     uint64_t tokens = 0;   // predicted: all but the first of each document
     std::string smoothing; // "add-one", "interpolated (0.99)"
   };
-  Result evaluate(const Corpus &heldout) const;
+  // Of the model counted on `training`. Memory grows with the pairs of `heldout`, not of `training`.
+  static Expected<Result> evaluate(const Corpus &training, const Corpus &heldout);
 
 private:
   // Pairs of neighbours in a document, as previous << 32 | next, and how often each comes.
   using Pairs = std::unordered_map<uint64_t, uint64_t>;
-  static Pairs count(const Corpus &corpus);
+  explicit BigramModel(const Corpus &training);
+  // Only the pairs that are in `asked`: no other is ever looked up.
+  Status count(const Corpus &training, const Pairs &asked);
+  Result bestOf(const Pairs &counted) const;
   double addOne(uint64_t pair) const;
   double interpolated(uint64_t pair, double weight) const;
   uint64_t pairCount(uint64_t pair) const;

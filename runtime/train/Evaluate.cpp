@@ -51,7 +51,7 @@ Expected<EvalResult> Evaluator::evaluate(const Corpus &corpus) const {
     for (int64_t i = 0; i < batch.batch; ++i) {
       uint64_t row = SampleOrder::sample(first, rank->dpCoordinate(), batch.batch, i);
       if (row < rows.size())
-        rows.fill(corpus, row, batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
+        BRAID_TRY(rows.fill(corpus, row, batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i)));
       else
         PackedRows::fillPadding(batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
       batch.setDraw(i, row, /*seed=*/0); // the same in every evaluation

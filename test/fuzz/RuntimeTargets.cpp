@@ -66,7 +66,7 @@ void safetensors(std::span<const uint8_t> bytes) {
 }
 
 void npy(std::span<const uint8_t> bytes) {
-  auto array = parseNpy(std::as_bytes(bytes), "fuzz");
+  auto array = readNpy(fileWith(bytes));
   if (!array)
     return;
   uint64_t elements = 1;
@@ -76,8 +76,8 @@ void npy(std::span<const uint8_t> bytes) {
     std::abort();
 }
 
-// Three bytes choose the format, the shape of rows and the vocabulary; the rest is the file. Then lines of metrics of a
-// run that is resumed.
+// Three bytes choose the format and where tokens are kept, the shape of rows and the vocabulary; the rest is the file.
+// Then lines of metrics of a run that is resumed.
 void data(std::span<const uint8_t> bytes) {
   if (bytes.size() < 3)
     return;
@@ -88,6 +88,8 @@ void data(std::span<const uint8_t> bytes) {
   options.bytes = bytes[2] % 2 == 0;
   if (bytes[2] % 4 > 1)
     options.separator = bytes[2] / 4;
+  if (bytes[0] >= 128)
+    options.memoryBytes = 0;
   const std::string paths[] = {fileWith(rest)};
   if (auto corpus = readCorpus(paths, options.bytes ? 256 : 70000, options)) {
     if (auto rows = PackedRows::pack(*corpus, length, documents)) {
@@ -95,7 +97,8 @@ void data(std::span<const uint8_t> bytes) {
       std::vector<int32_t> starts(static_cast<size_t>(documents) + 1);
       uint64_t labelled = 0;
       for (uint64_t row = 0; row < rows->size(); ++row) {
-        rows->fill(*corpus, row, tokens, labels, starts);
+        if (!rows->fill(*corpus, row, tokens, labels, starts).ok())
+          std::abort(); // nobody changes the file
         labelled +=
             static_cast<uint64_t>(std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l >= 0; }));
       }

@@ -63,6 +63,7 @@ def data_seeds():
     yield b"\x00\x08\x00" + b"the braid of three strands. " * 9
     yield b"\x01\x48\x82" + b'{"text": "one"}\n{"text": [1, 2, 3]}\n\n{"text": "t\\u00e9"}\n'
     yield b"\x02\x04\x03" + struct.pack("<8H", *range(8))
+    yield b"\x82\x08\x00" + b"text that stays in its file. " * 3
     yield b"\x03\x04\x01" + struct.pack("<8I", *range(8))
     yield from (b"\x04\x04\x01" + array for array in npy_seeds())
     yield b"\x00\x01\x00" + b'{"step": 1, "loss": 2}\n{"step": 9}\n{"st'

@@ -26,7 +26,7 @@ struct Row {
   std::vector<int32_t> tokens, labels, cu;
   Row(const Corpus &corpus, const PackedRows &rows, uint64_t row, int64_t seqLen, int64_t maxDocuments)
       : tokens(static_cast<size_t>(seqLen), 77), labels(tokens), cu(static_cast<size_t>(maxDocuments) + 1, 77) {
-    rows.fill(corpus, row, tokens, labels, cu);
+    EXPECT_TRUE(rows.fill(corpus, row, tokens, labels, cu).ok());
   }
 };
 
@@ -70,6 +70,71 @@ TEST(DataPack, EveryPairStandsInOneRow) {
     }
     EXPECT_EQ(seen.size(), pairs);
     EXPECT_EQ(rows->labels(), pairs);
+  }
+}
+
+// The rule of PackedRows.h by the simplest code: all rows made, then sorted by their first token.
+std::vector<std::vector<Piece>> plainRows(const Corpus &corpus, uint64_t seqLen, size_t maxDocuments) {
+  std::vector<std::vector<Piece>> rows;
+  std::vector<Piece> shorter;
+  for (uint64_t d = 0; d < corpus.documents(); ++d)
+    for (uint64_t at = corpus.begin(d), last = corpus.end(d) - 1; at < last; at += seqLen) {
+      Piece piece{at, static_cast<uint32_t>(std::min(last - at, seqLen))};
+      if (piece.pairs == seqLen)
+        rows.push_back({piece});
+      else
+        shorter.push_back(piece);
+    }
+  std::sort(shorter.begin(), shorter.end(),
+            [](auto &a, auto &b) { return a.pairs != b.pairs ? a.pairs > b.pairs : a.begin < b.begin; });
+  std::vector<std::pair<uint64_t, std::vector<Piece>>> open; // free space; of equal ones the last opened is taken
+  uint64_t clock = 0;
+  std::vector<uint64_t> touched;
+  for (const Piece &piece : shorter) {
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < open.size(); ++i)
+      if (open[i].first >= piece.pairs && open[i].second.size() < maxDocuments &&
+          (best == SIZE_MAX || open[i].first < open[best].first ||
+           (open[i].first == open[best].first && touched[i] > touched[best])))
+        best = i;
+    if (best == SIZE_MAX) {
+      best = open.size();
+      open.push_back({seqLen, {}});
+      touched.push_back(0);
+    }
+    open[best].first -= piece.pairs;
+    open[best].second.push_back(piece);
+    touched[best] = ++clock;
+  }
+  for (auto &[space, row] : open) {
+    std::sort(row.begin(), row.end(), [](auto &a, auto &b) { return a.begin < b.begin; });
+    rows.push_back(row);
+  }
+  std::sort(rows.begin(), rows.end(), [](auto &a, auto &b) { return a[0].begin < b[0].begin; });
+  return rows;
+}
+
+TEST(DataPack, RowsAreThoseOfThePlainRule) {
+  std::mt19937 random(21);
+  for (int round = 0; round < 150; ++round) {
+    int64_t seqLen = 1 + random() % 20, maxDocuments = 1 + random() % 5;
+    std::vector<uint64_t> lengths(random() % 40);
+    for (uint64_t &length : lengths)
+      length = random() % 4 ? random() % 30 : random() % 150;
+    lengths.push_back(2 + random() % 90);
+    Corpus corpus = corpusOf(lengths);
+    auto rows = PackedRows::pack(corpus, seqLen, maxDocuments);
+    ASSERT_TRUE(rows) << rows.message();
+    auto plain = plainRows(corpus, static_cast<uint64_t>(seqLen), static_cast<size_t>(maxDocuments));
+    ASSERT_EQ(rows->size(), plain.size());
+    for (uint64_t r = 0; r < plain.size(); ++r) {
+      RowPieces pieces = rows->pieces(r);
+      ASSERT_EQ(pieces.size(), plain[r].size()) << "round " << round << " row " << r;
+      for (size_t i = 0; i < plain[r].size(); ++i) {
+        EXPECT_EQ(pieces.begin()[i].begin, plain[r][i].begin);
+        EXPECT_EQ(pieces.begin()[i].pairs, plain[r][i].pairs);
+      }
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // Files as documents: every format, and what is said of files that are none.
 #include "test/runtime/TrainFixture.h"
 
+#include "runtime/data/PackedRows.h"
 #include "runtime/data/ReadCorpus.h"
 #include "runtime/io/Npy.h"
 
@@ -16,7 +17,7 @@ Documents documentsOf(const Corpus &corpus) {
   Documents documents;
   for (uint64_t i = 0; i < corpus.documents(); ++i) {
     documents.emplace_back(corpus.end(i) - corpus.begin(i));
-    corpus.copy(corpus.begin(i), documents.back());
+    EXPECT_TRUE(corpus.copy(corpus.begin(i), documents.back()).ok());
   }
   return documents;
 }
@@ -200,6 +201,70 @@ TEST_F(DataRead, NumpyTokens) {
   expectError(read({npy("h.npy", "<u2", "(5,)", two)}, {}, 5),
               directory / "h.npy" + ": shape [5] of type <u2 holds 5 elements, but the file has 8 bytes of data");
   expectError(read({text("i.npy", "no array")}, {}, 5), directory / "i.npy" + ": not a NumPy file");
+}
+
+// Data that stays in its files is the same data: documents, hash, rows.
+TEST_F(DataRead, FilesAreReadWhereTheyAre) {
+  std::string two("\x01\x00\x02\x00\x03\x00\x04\x00", 8);
+  std::vector<uint32_t> many((1 << 19) + 77);
+  std::vector<int32_t> wide(3000);
+  for (size_t i = 0; i < many.size(); ++i)
+    many[i] = static_cast<uint32_t>(i * 2654435761u % 65536);
+  for (size_t i = 0; i < wide.size(); ++i)
+    wide[i] = static_cast<int32_t>(i % 777);
+  std::vector<std::vector<std::string>> cases = {
+      {text("a.txt", "one\ntwo\nthree"), text("b.txt", std::string(40000, 'x') + "\n" + std::string(77, 'y'))},
+      {raw("c.u16", std::vector<uint16_t>(many.begin(), many.end())), raw<uint16_t>("d.u16", {4, 10, 5})},
+      {raw("e.u32", many), raw<uint32_t>("f.u32", {10, 10, 65535})},
+      {npy("g.npy", "<u2", "(2, 2)", two), npy("h.npy", "|u1", "(8,)", two),
+       npy("i.npy", "<i4", "(30, 100)", {reinterpret_cast<const char *>(wide.data()), 12000})}};
+  for (const std::vector<std::string> &files : cases)
+    for (std::optional<int64_t> separator : {std::optional<int64_t>(), std::optional<int64_t>(10)}) {
+      DataOptions options{.separator = separator};
+      auto held = read(files, options, 70000);
+      options.memoryBytes = 0;
+      auto left = read(files, options, 70000);
+      ASSERT_TRUE(held && left) << held.message() << left.message();
+      EXPECT_EQ(documentsOf(*left), documentsOf(*held)) << files[0];
+      EXPECT_EQ(left->hash(), held->hash());
+      EXPECT_EQ(left->size(), held->size());
+      std::vector<int32_t> across(held->size()), same(across); // over the borders of files
+      EXPECT_TRUE(held->copy(0, across).ok() && left->copy(0, same).ok());
+      EXPECT_EQ(same, across);
+      auto rows = PackedRows::pack(*held, 24, 3), leftRows = PackedRows::pack(*left, 24, 3);
+      ASSERT_EQ(rows->size(), leftRows->size());
+      std::vector<int32_t> a(24), b(24), c(4), d(24), e(24), f(4);
+      for (uint64_t row = 0; row < rows->size(); row += 1 + row / 50) {
+        ASSERT_TRUE(rows->fill(*held, row, a, b, c).ok() && leftRows->fill(*left, row, d, e, f).ok());
+        EXPECT_TRUE(a == d && b == e && c == f) << row;
+      }
+    }
+}
+
+// What was checked once is no longer there: an error with the file's name, no signal and no wrong token.
+TEST_F(DataRead, FilesThatChangeWhileTheyAreReadAreNoticed) {
+  std::vector<uint16_t> tokens(9000, 7);
+  std::vector<int32_t> target(5);
+  auto expectChanged = [&](const std::function<void()> &change, std::string_view part) {
+    raw("a.u16", tokens);
+    auto corpus = read({directory / "a.u16"}, {.memoryBytes = 0}, 300);
+    ASSERT_TRUE(corpus) << corpus.message();
+    ASSERT_TRUE(corpus->copy(8990, target).ok());
+    change();
+    Status status = corpus->copy(8990, target);
+    EXPECT_TRUE(status.message().starts_with(directory / "a.u16" + ": ")) << status.message();
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+  };
+  expectChanged([&] { std::filesystem::resize_file(directory / "a.u16", 100); },
+                "was changed while it was being read: its 100 bytes are not the 18000 that were checked before");
+  expectChanged([&] { std::filesystem::remove(directory / "a.u16"); }, "cannot open: No such file or directory");
+  expectChanged(
+      [&] {
+        std::vector<uint16_t> others(9000, 8);
+        raw("b.u16", others);
+        std::filesystem::rename(directory / "b.u16", directory / "a.u16");
+      },
+      "was changed while it was being read");
 }
 
 TEST_F(DataRead, DamagedFilesAreRefusedOrRead) {

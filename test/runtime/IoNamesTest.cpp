@@ -1,6 +1,7 @@
 #include "test/runtime/TrainFixture.h"
 
 #include "runtime/io/JsonLines.h"
+#include "runtime/io/LineReader.h"
 #include "runtime/io/TensorNames.h"
 
 #include <nlohmann/json.hpp>
@@ -58,6 +59,42 @@ TEST(IoJsonLines, DropsWhatCameAfterTheCheckpoint) {
   EXPECT_EQ(readText(path), "{\"step\":1,\"loss\":0.5}\n{\"step\":2,\"loss\":0.5}\n{\"note\":null}\n");
 }
 
+TEST(IoJsonLines, DroppingLeavesLinksAndDevicesAlone) {
+  TemporaryDirectory directory;
+  std::string lines = "{\"step\":1}\n{\"step\":9}\n{\"step\":2}\n";
+  writeText(directory / "m", lines);
+  std::filesystem::create_symlink("m", directory / "link");
+  ASSERT_TRUE(dropLinesAfter(directory / "link", "step", 2).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(directory / "link"));
+  EXPECT_EQ(readText(directory / "m"), "{\"step\":1}\n{\"step\":2}\n");
+  EXPECT_EQ(listDirectory(directory.str())->size(), 2u);
+  EXPECT_TRUE(dropLinesAfter("/dev/null", "step", 2).ok());
+}
+
+TEST(IoLineReader, GivesEveryLineAndBoundsThem) {
+  TemporaryDirectory directory;
+  std::string long1((1 << 20) + 5, 'a'), long2((2 << 20) - 3, 'b');
+  writeText(directory / "f", "\n" + long1 + "\n\nx\n" + long2);
+  auto file = InputFile::open(directory / "f");
+  ASSERT_TRUE(file);
+  LineReader reader(*file);
+  std::string_view line;
+  uint64_t begin = 0, number = 0;
+  for (const std::string &expected : {std::string(), long1, std::string(), std::string("x"), long2}) {
+    auto more = reader.next(line);
+    ASSERT_TRUE(more && *more);
+    EXPECT_TRUE(line == expected);
+    EXPECT_EQ(reader.number(), ++number);
+    EXPECT_EQ(reader.begin(), begin);
+    EXPECT_EQ(reader.complete(), number < 5);
+    begin += expected.size() + 1;
+  }
+  EXPECT_FALSE(*reader.next(line));
+  LineReader bounded(*file, 1000);
+  ASSERT_TRUE(*bounded.next(line));
+  EXPECT_EQ(bounded.next(line).message(), directory / "f" + ":2: the line has more than 1000 bytes");
+}
+
 TEST(IoFile, WritesAtomicallyAndNamesWhatFails) {
   TemporaryDirectory directory;
   std::string path = directory / "f";
@@ -65,8 +102,8 @@ TEST(IoFile, WritesAtomicallyAndNamesWhatFails) {
   ASSERT_TRUE(writeFileAtomic(path, "two").ok());
   EXPECT_EQ(readText(path), "two");
   EXPECT_EQ(listDirectory(directory.str())->size(), 1u);
-  EXPECT_NE(readFile(directory / "none").message().find("cannot open: No such file"), std::string::npos);
-  EXPECT_NE(readFile(directory.str()).message().find("is a directory"), std::string::npos);
+  EXPECT_NE(readTextFile(directory / "none").message().find("cannot open: No such file"), std::string::npos);
+  EXPECT_NE(readTextFile(directory.str()).message().find("is a directory"), std::string::npos);
   EXPECT_FALSE(writeFileAtomic(directory / "no/such/f", "x").ok());
   auto file = InputFile::open(path);
   std::vector<std::byte> more(5);

@@ -18,11 +18,18 @@ std::vector<std::byte> fileOf(const std::string &header, size_t dataBytes) {
   return bytesOf(text + header + std::string(dataBytes, 'x'));
 }
 
+// What readNpy() says of a file that holds `bytes`.
+Expected<NpyArray> parse(std::span<const std::byte> bytes) {
+  static const TemporaryDirectory directory;
+  writeText(directory / "x.npy", {reinterpret_cast<const char *>(bytes.data()), bytes.size()});
+  return readNpy(directory / "x.npy");
+}
+
 void expectError(const std::vector<std::byte> &bytes, std::string_view part) {
-  auto array = parseNpy(bytes, "x.npy");
+  auto array = parse(bytes);
   ASSERT_FALSE(array);
   EXPECT_NE(array.message().find(part), std::string::npos) << array.message();
-  EXPECT_TRUE(array.message().starts_with("x.npy: ")) << array.message();
+  EXPECT_NE(array.message().find("/x.npy: "), std::string::npos) << array.message();
 }
 
 TEST(IoNpy, RoundTripsEveryTypeAndShape) {
@@ -49,16 +56,16 @@ TEST(IoNpy, RoundTripsEveryTypeAndShape) {
 TEST(IoNpy, ReadsWhatNumpyWrites) {
   // numpy.save of numpy.arange(3, dtype='<i4'): a shape of one dimension keeps its comma.
   std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }";
-  auto array = parseNpy(fileOf(header + std::string(60, ' ') + "\n", 12), "x.npy");
+  auto array = parse(fileOf(header + std::string(60, ' ') + "\n", 12));
   ASSERT_TRUE(array) << array.message();
   EXPECT_EQ(array->shape, std::vector<int64_t>{3});
   // Version 2 has a header length of four bytes.
   std::string text("\x93NUMPY\x02\x00", 8);
   text += std::string("\x2d\x00\x00\x00", 4) + "{'shape':(),'fortran_order':False,'descr':'<f8'}";
   text[8] = static_cast<char>(text.size() - 12);
-  EXPECT_TRUE(parseNpy(bytesOf(text + "12345678"), "x.npy"));
+  EXPECT_TRUE(parse(bytesOf(text + "12345678")));
   // Fortran order is no difference in one dimension.
-  EXPECT_TRUE(parseNpy(fileOf("{'descr': '|u1', 'fortran_order': True, 'shape': (2,), }", 2), "x.npy"));
+  EXPECT_TRUE(parse(fileOf("{'descr': '|u1', 'fortran_order': True, 'shape': (2,), }", 2)));
 }
 
 TEST(IoNpy, RejectsWhatItCannotRead) {
@@ -80,14 +87,14 @@ TEST(IoNpy, RejectsWhatItCannotRead) {
 
 TEST(IoNpy, EveryTruncationAndFlipIsHarmless) {
   std::vector<std::byte> file = fileOf("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", 24);
-  ASSERT_TRUE(parseNpy(file, "x.npy"));
+  ASSERT_TRUE(parse(file));
   for (size_t length = 0; length < file.size(); ++length)
-    EXPECT_FALSE(parseNpy(std::span(file).first(length), "x.npy")) << length;
+    EXPECT_FALSE(parse(std::span(file).first(length))) << length;
   for (size_t i = 0; i < file.size(); ++i)
     for (int bit = 0; bit < 8; ++bit) {
       std::vector<std::byte> changed = file;
       changed[i] ^= static_cast<std::byte>(1 << bit);
-      (void)parseNpy(changed, "x.npy").ok();
+      (void)parse(changed).ok();
     }
 }
 

@@ -62,8 +62,10 @@ TEST(TrainSchedule, WarmsUpAndFollowsTheCosine) {
 
 TEST(TrainBigram, AgreesWithCountingByHand) {
   std::vector<uint8_t> text = {'a', 'b', 'a', 'b', 'a', 'c'}; // ab ab ba ba ac
-  BigramModel model((Corpus(text)));
-  auto evaluate = [&](std::vector<uint8_t> heldout) { return model.evaluate(Corpus(std::move(heldout))); };
+  Corpus training(text);
+  auto evaluate = [&](std::vector<uint8_t> heldout) {
+    return *BigramModel::evaluate(training, Corpus(std::move(heldout)));
+  };
   BigramModel::Result result = evaluate({'a', 'b'});
   // n(a, b) = 2 of n(a) = 3: add-one gives 3 / 259; interpolation with the largest weight is best here.
   double interpolated = 0.999 * 2 / 3 + 0.001 * 3 / 262;
@@ -84,7 +86,7 @@ TEST(TrainBigram, DoesNotCountAcrossDocuments) {
     corpus.append(std::span<const uint32_t>(document));
     corpus.endDocument();
   }
-  BigramModel::Result result = BigramModel(corpus).evaluate(corpus);
+  BigramModel::Result result = *BigramModel::evaluate(corpus, corpus);
   EXPECT_EQ(result.tokens, 3u);
   // n(900, 5) = 2 of 2, n(5, 5) = 1 of 1, and 5 is four of 5 tokens: nothing but 5 ever follows.
   EXPECT_NEAR(result.nats, -std::log(0.999 + 0.001 * 4 / 1005), 1e-12);

@@ -1,0 +1,39 @@
+#include "runtime/io/JsonText.h"
+
+#include <algorithm>
+
+namespace braid::runtime {
+
+// "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while .."
+std::string_view jsonReason(const nlohmann::json::exception &error) {
+  std::string_view words = error.what();
+  if (size_t end = words.find("] "); end != std::string_view::npos)
+    words.remove_prefix(end + 2);
+  if (size_t colon = words.find(": "); words.starts_with("parse error") && colon != std::string_view::npos)
+    words.remove_prefix(colon + 2);
+  return words;
+}
+
+Expected<nlohmann::json> parseJsonObject(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return Status::error(ErrorCode::corruptFile, "is empty: {} bytes and no JSON", text.size());
+  try {
+    nlohmann::json json = nlohmann::json::parse(text);
+    if (!json.is_object())
+      return Status::error(ErrorCode::corruptFile, "holds JSON, but {} instead of an object", json.type_name());
+    return json;
+  } catch (const nlohmann::json::parse_error &error) {
+    size_t at = std::min(error.byte, text.size()); // counted from 1; one more at the end
+    std::string_view before = text.substr(0, at ? at - 1 : 0);
+    size_t newline = before.rfind('\n');
+    size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+    size_t column = before.size() - (newline == std::string_view::npos ? 0 : newline + 1) + 1;
+    return Status::error(ErrorCode::corruptFile, "is not JSON, at byte {} of {} (line {}, column {}): {}{}", at,
+                         text.size(), line, column, jsonReason(error),
+                         error.byte > text.size() ? ": the file looks truncated" : "");
+  } catch (const nlohmann::json::exception &error) { // a number that no double holds
+    return Status::error(ErrorCode::corruptFile, "is not JSON: {}", jsonReason(error));
+  }
+}
+
+} // namespace braid::runtime

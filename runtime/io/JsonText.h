@@ -1,0 +1,17 @@
+// JSON that must be one object: what is wrong with a text that is not, and where.
+#pragma once
+
+#include "runtime/Expected.h"
+
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime {
+
+// "is not JSON, at byte 812 (line 9, column 4): unexpected end of input: the file looks truncated". The caller adds the
+// name.
+Expected<nlohmann::json> parseJsonObject(std::string_view text);
+
+// The library's sentence without its number and its own idea of the place.
+std::string_view jsonReason(const nlohmann::json::exception &error);
+
+} // namespace braid::runtime
