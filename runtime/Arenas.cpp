@@ -1,5 +1,7 @@
 #include "runtime/Arenas.h"
 
+#include "runtime/MachineMemory.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -12,7 +14,40 @@ Arenas::~Arenas() {
     munmap(region.mapping, region.mapped);
 }
 
-Status Arenas::allocate(std::span<const ArenaInfo> arenas) {
+namespace {
+
+// What is needed, what there is, and what makes it less.
+Status tooLarge(std::span<const ArenaInfo> arenas, int ranks, std::string_view reason) {
+  uint64_t all = 0;
+  std::vector<const ArenaInfo *> order;
+  for (const ArenaInfo &arena : arenas) {
+    all += arena.bytes;
+    order.push_back(&arena);
+  }
+  std::sort(order.begin(), order.end(), [](auto *a, auto *b) { return a->bytes > b->bytes; });
+  order.resize(std::min<size_t>(order.size(), 3));
+  std::string largest;
+  for (const ArenaInfo *arena : order)
+    largest += fmt::format("{}'{}' {}", largest.empty() ? "" : ", ", arena->name, formatBytes(arena->bytes));
+  return Status::error(
+      ErrorCode::ioError,
+      "out of memory: the program needs {} bytes ({}{}; the largest arenas are {}), but the machine has "
+      "{} bytes ({}){}; compile it with a smaller --batch or --seq-len, or with --activation-budget or "
+      "--recompute (fewer saved activations), or a smaller model",
+      all * static_cast<uint64_t>(ranks), formatBytes(all),
+      ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", largest, machineMemoryBytes(),
+      formatBytes(machineMemoryBytes()), reason);
+}
+
+} // namespace
+
+Status Arenas::allocate(std::span<const ArenaInfo> arenas, int ranks) {
+  // The kernel gives out addresses for more than it has, and kills the process when they are used.
+  unsigned __int128 needed = 0;
+  for (const ArenaInfo &arena : arenas)
+    needed += arena.bytes;
+  if (needed * static_cast<unsigned>(ranks) > machineMemoryBytes())
+    return tooLarge(arenas, ranks, "");
   constexpr size_t page = 4096, hugePage = size_t(2) << 20;
   for (const ArenaInfo &arena : arenas) {
     // Large arenas start on a huge page, so that the kernel may use them.
@@ -20,8 +55,8 @@ Status Arenas::allocate(std::span<const ArenaInfo> arenas) {
     size_t mapped = (arena.bytes + page) / page * page + (align > page ? align : 0);
     void *mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED)
-      return Status::error(ErrorCode::ioError, "arena '{}': cannot allocate {} bytes: {}", arena.name, arena.bytes,
-                           std::strerror(errno));
+      return tooLarge(arenas, ranks,
+                      fmt::format("; arena '{}' of {} bytes: {}", arena.name, arena.bytes, std::strerror(errno)));
     auto address = reinterpret_cast<uintptr_t>(mapping);
     auto *base = reinterpret_cast<std::byte *>((address + align - 1) / align * align);
     regions.push_back({mapping, mapped, base});

@@ -12,7 +12,8 @@ public:
   Arenas &operator=(const Arenas &) = delete;
   ~Arenas();
 
-  Status allocate(std::span<const ArenaInfo> arenas);
+  // For this rank, one of `ranks` in this process.
+  Status allocate(std::span<const ArenaInfo> arenas, int ranks);
   std::byte *base(uint32_t arena) const { return regions[arena].base; }
   uint64_t bytes() const { return total; }
 

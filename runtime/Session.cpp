@@ -113,7 +113,7 @@ Status Session::Impl::create() {
   if (threads <= 0)
     threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / options.worldSize, 1,
                          ThreadPool::maxThreads);
-  BRAID_TRY(arenas.allocate(program->arenas()));
+  BRAID_TRY(arenas.allocate(program->arenas(), options.worldSize).withContext(program->path()));
   if (!program->code().empty()) {
     BRAID_ASSIGN(kernels, KernelLibrary::load(program->code(), program->file().code()->name()->str()));
   }
@@ -360,6 +360,8 @@ Expected<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Program
   impl->options = options;
   BRAID_TRY(impl->create());
   return std::unique_ptr<Session>(new Session(std::move(impl)));
+} catch (const std::bad_alloc &) {
+  return Status::error(ErrorCode::ioError, "cannot create a session: out of memory");
 } catch (const std::exception &error) {
   return Status::error(ErrorCode::internal, "cannot create a session: {}", error.what());
 }

@@ -196,8 +196,8 @@ Status runOnRanks(int ranks, const std::function<Status(int rank)> &body, size_t
     Status status = Status::success();
     pthread_t thread{};
   };
-  if (ranks < 1 || ranks > 4096)
-    return Status::error("the number of ranks must be 1 to 4096, not {}", ranks);
+  if (ranks < 1 || ranks > maxThreadRanks)
+    return Status::error("{} ranks as threads; valid: 1 to {}", ranks, maxThreadRanks);
   std::vector<Rank> all(ranks);
   int started = 0;
   Status result = Status::success();

@@ -53,6 +53,7 @@ private:
 // themselves.
 void useOneOpenMpThread();
 
+constexpr int maxThreadRanks = 4096;
 // Runs body(rank) for ranks [0, ranks) on one thread each (with kernel stacks) and waits for all. Returns the error of
 // the lowest rank that did not merely stop because another one failed.
 Status runOnRanks(int ranks, const std::function<Status(int rank)> &body, size_t stackBytes = kernelStackBytes);

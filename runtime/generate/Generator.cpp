@@ -57,7 +57,7 @@ Expected<Generator> Generator::bind(Session &session) {
   std::sort(generator.table.begin(), generator.table.end(), [](auto &a, auto &b) { return a.length > b.length; });
   BRAID_ASSIGN(std::optional<double> limit, metadataNumber(program, "context_len"));
   if (limit)
-    generator.contextLimit = static_cast<int64_t>(*limit);
+    generator.contextLimit = static_cast<int64_t>(std::clamp(*limit, 0.0, static_cast<double>(INT32_MAX)));
   generator.reset();
   return generator;
 }
@@ -78,11 +78,9 @@ Expected<std::span<const float>> Generator::feed(std::span<const int32_t> tokens
   int64_t count = static_cast<int64_t>(tokens.size());
   if (count == 0)
     return Status::error("a sequence needs at least one token before there are logits");
-  // cu_seqlens counts in i32.
-  int64_t limit = contextLimit.value_or(INT32_MAX);
-  if (position + count > limit)
+  if (position + count > contextLimit)
     return Status::error("the sequence would have {} tokens, but the program was compiled for a context of {}",
-                         position + count, limit);
+                         position + count, contextLimit);
   std::span<const float> logits;
   while (!tokens.empty()) {
     const Bucket &bucket = *std::find_if(table.begin(), table.end(), [&](const Bucket &candidate) {
@@ -121,9 +119,9 @@ Expected<GenerateResult> generate(Generator &generator, std::span<const int32_t>
                            generator.vocabulary() - 1);
   // The last token is sampled but not fed.
   int64_t needed = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(maxTokens - 1, 0);
-  if (std::optional<int64_t> limit = generator.contextLength(); limit && generator.length() + needed > *limit)
+  if (generator.length() + needed > generator.contextLength())
     return Status::error("a prompt of {} tokens and {} more need a context of {}, but the program was compiled for {}",
-                         prompt.size(), maxTokens, generator.length() + needed, *limit);
+                         prompt.size(), maxTokens, generator.length() + needed, generator.contextLength());
   BRAID_ASSIGN(Sampler sampler, Sampler::create(options, generator.vocabulary(), choices));
 
   GenerateResult result;

@@ -20,8 +20,8 @@ public:
   size_t vocabulary() const { return vocabularySize; }
   // Tokens of the current sequence.
   int64_t length() const { return position; }
-  // The most tokens a sequence may have; absent: no bound.
-  std::optional<int64_t> contextLength() const { return contextLimit; }
+  // The most tokens a sequence may have.
+  int64_t contextLength() const { return contextLimit; }
   // Lengths of the buckets, longest first; 1 is decode.
   std::vector<int64_t> buckets() const;
 
@@ -38,7 +38,7 @@ private:
   Session *session;
   std::vector<Bucket> table;
   size_t vocabularySize = 0;
-  std::optional<int64_t> contextLimit;
+  int64_t contextLimit = INT32_MAX; // what cu_seqlens can count
   int64_t position = 0;
 };
 

@@ -8,12 +8,12 @@
 namespace braid::runtime {
 
 Expected<Sampler> Sampler::create(const SamplerOptions &options, size_t vocabulary, size_t limit) {
-  if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
-    return Status::error("temperature must be 0 (greedy) or positive, not {}", options.temperature);
+  if (!(options.temperature >= 0 && options.temperature <= maxTemperature))
+    return Status::error("temperature: {}; valid: 0 (greedy) to {}", options.temperature, maxTemperature);
   if (options.topK < 0)
-    return Status::error("top-k must be 0 (all tokens) or positive, not {}", options.topK);
+    return Status::error("top-k: {}; valid: 0 (all tokens) or above", options.topK);
   if (!(options.topP > 0 && options.topP <= 1))
-    return Status::error("top-p must be above 0 and at most 1, not {}", options.topP);
+    return Status::error("top-p: {}; valid: above 0, up to 1", options.topP);
   Sampler sampler(options, std::min(limit, vocabulary));
   sampler.candidates.reserve(sampler.limit);
   return sampler;

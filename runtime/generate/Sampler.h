@@ -18,6 +18,8 @@ struct SamplerOptions {
 
 class Sampler {
 public:
+  static constexpr double maxTemperature = 1e6; // all tokens are as likely long before
+
   // `limit`: tokens at and above it are never chosen (a vocabulary padded beyond the tokenizer's).
   static Expected<Sampler> create(const SamplerOptions &options, size_t vocabulary, size_t limit);
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <fmt/ranges.h>
 #include <set>
 
 namespace braid::runtime {
@@ -35,6 +36,28 @@ std::string fileName(Role role, uint32_t rank, uint32_t ranks) {
   return fmt::format("{}-{:05}-of-{:05}.safetensors", stem, rank + 1, ranks);
 }
 
+// "c/step-00000100" or "c/step-00000100/": its parent and its step; no step: another directory.
+std::pair<std::string, std::optional<uint64_t>> splitCheckpoint(std::filesystem::path path) {
+  if (!path.has_filename())
+    path = path.parent_path();
+  return {path.has_parent_path() ? path.parent_path().string() : ".", stepOf(path.filename().string())};
+}
+
+Expected<CheckpointIndex> readIndex(const std::string &checkpoint) {
+  std::string path = checkpoint + "/index.json";
+  BRAID_ASSIGN(std::string text, readTextFile(path));
+  return CheckpointIndex::parse(text, path);
+}
+
+// The index is whole and every file has its size; hashes are looked at when it is loaded.
+bool looksComplete(const std::string &checkpoint) {
+  Expected<CheckpointIndex> index = readIndex(checkpoint);
+  return index && std::all_of(index->files.begin(), index->files.end(), [&](const auto &file) {
+           Expected<InputFile> opened = InputFile::open(checkpoint + "/" + file.first);
+           return opened && opened->size() == file.second.bytes;
+         });
+}
+
 } // namespace
 
 std::string checkpointName(uint64_t step) { return fmt::format("{}{:08}", stepPrefix, step); }
@@ -51,9 +74,29 @@ Expected<std::vector<uint64_t>> listCheckpoints(const std::string &directory) {
   return steps;
 }
 
+std::string describeComplete(const std::string &directory, uint64_t below) {
+  Expected<std::vector<uint64_t>> steps = listCheckpoints(directory);
+  if (!steps)
+    return "";
+  constexpr size_t most = 8; // the newest; each is read
+  std::vector<uint64_t> complete;
+  for (auto step = steps->rbegin(); step != steps->rend() && complete.size() < most; ++step)
+    if (*step < below && looksComplete(directory + "/" + checkpointName(*step)))
+      complete.push_back(*step);
+  if (complete.empty())
+    return fmt::format("; no {}checkpoint in {} is complete", below == UINT64_MAX ? "" : "earlier ", directory);
+  return fmt::format("; complete {}checkpoints in {}: {}; go on from one with train --resume-step={}, or name it with "
+                     "--checkpoint={}/{}",
+                     below == UINT64_MAX ? "" : "earlier ", directory, fmt::join(complete, ", "), complete.front(),
+                     directory, checkpointName(complete.front()));
+}
+
 Expected<std::string> resolveCheckpoint(const std::string &path) {
   if (pathExists(path + "/index.json"))
     return path;
+  if (auto [parent, step] = splitCheckpoint(path); step && pathExists(path))
+    return Status::error(ErrorCode::notFound, "{}: has no index.json, so it is no whole checkpoint{}", path,
+                         describeComplete(parent, *step));
   std::string pointer = path + "/latest";
   if (!pathExists(pointer)) {
     // A run that was killed between its first checkpoint and the pointer: what has its final name is complete.
@@ -63,14 +106,16 @@ Expected<std::string> resolveCheckpoint(const std::string &path) {
                            path);
     return path + "/" + checkpointName(steps.back());
   }
-  BRAID_ASSIGN(std::string name, readTextFile(pointer));
+  BRAID_ASSIGN(std::string name, readTextFile(pointer, 4096));
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r' || name.back() == ' '))
     name.pop_back();
   if (!stepOf(name))
-    return Status::error(ErrorCode::corruptFile, "{}: names '{}', which is not a checkpoint", pointer, name);
+    return Status::error(ErrorCode::corruptFile, "{}: holds '{}', which is not the name of a checkpoint{}", pointer,
+                         name.substr(0, 40), describeComplete(path));
   std::string checkpoint = path + "/" + name;
   if (!pathExists(checkpoint + "/index.json"))
-    return Status::error(ErrorCode::notFound, "{}: names {}, which has no index.json", pointer, checkpoint);
+    return Status::error(ErrorCode::notFound, "{}: names {}, which has no index.json{}", pointer, checkpoint,
+                         describeComplete(path));
   return checkpoint;
 }
 
@@ -269,7 +314,7 @@ public:
   Loader(Rank &rank, std::string directory) : rank(rank), directory(std::move(directory)) {}
 
   Expected<CheckpointState> load(bool weightsOnly) {
-    auto parsed = readIndex();
+    auto parsed = readIndex(directory);
     if (!parsed)
       return withEarlier(parsed.status());
     CheckpointIndex index = *std::move(parsed);
@@ -285,28 +330,12 @@ public:
   }
 
 private:
-  Expected<CheckpointIndex> readIndex() const {
-    std::string path = directory + "/index.json";
-    BRAID_ASSIGN(std::string text, readTextFile(path));
-    return CheckpointIndex::parse(text, path);
-  }
-
   // A damaged checkpoint is not the end when an earlier one is beside it.
   Status withEarlier(const Status &status) const {
-    std::filesystem::path own = directory;
-    if (!own.has_filename())
-      own = own.parent_path(); // "c/step-00000100/"
-    std::optional<uint64_t> step = stepOf(own.filename().string());
-    std::string parent = own.has_parent_path() ? own.parent_path().string() : ".";
-    auto all = listCheckpoints(parent);
-    if (!step || !all)
+    auto [parent, step] = splitCheckpoint(directory);
+    if (!step)
       return status;
-    std::erase_if(*all, [&](uint64_t other) { return other >= *step; });
-    if (all->empty())
-      return status;
-    return Status::error(status.code(),
-                         "{}; an earlier checkpoint is {}/{}: to go on from it, move {} and {}/latest away",
-                         status.message(), parent, checkpointName(all->back()), own.string(), parent);
+    return Status::error(status.code(), "{}{}", status.message(), describeComplete(parent, *step));
   }
 
   Status checkNames(const CheckpointIndex &index, const std::vector<LogicalTensor> &tensors, bool weightsOnly) {

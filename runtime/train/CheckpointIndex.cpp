@@ -1,9 +1,7 @@
 #include "runtime/train/CheckpointIndex.h"
 
+#include "runtime/io/JsonText.h"
 #include "runtime/io/Shape.h"
-
-#include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace braid::runtime {
 
@@ -195,9 +193,10 @@ static Status checkSeal(std::string_view text) {
 }
 
 Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const std::string &path) {
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object())
-    return Status::error(ErrorCode::corruptFile, "{}: not a JSON object", path);
+  Expected<nlohmann::json> parsed = parseJsonObject(text);
+  if (!parsed)
+    return parsed.status().withContext(path);
+  const nlohmann::json &json = *parsed;
   CheckpointIndex index;
   Status status = Status::success();
   Reader top(json, "", status);

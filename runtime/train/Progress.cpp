@@ -1,6 +1,7 @@
 #include "runtime/train/Progress.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -38,7 +39,15 @@ Progress::Progress(std::FILE *out, uint64_t first, uint64_t total)
 
 Progress::~Progress() {
   if (lineOpen)
-    std::fputc('\n', out);
+    write("\n");
+}
+
+void Progress::write(std::string_view text) {
+  if (firstError)
+    return;
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), out) != text.size() || std::fflush(out) != 0)
+    firstError = errno ? errno : EIO;
 }
 
 std::string Progress::render(const Step &step) const {
@@ -65,25 +74,19 @@ void Progress::update(const Step &step) {
   lastPrinted = step.seconds;
   std::string line = render(step);
   if (terminal) {
-    fmt::print(out, "\r{}\x1b[K", line);
-    lineOpen = true;
-    if (last) {
-      std::fputc('\n', out);
-      lineOpen = false;
-    }
+    write(fmt::format("\r{}\x1b[K{}", line, last ? "\n" : ""));
+    lineOpen = !last;
   } else {
-    fmt::print(out, "{}\n", line);
+    write(line + "\n");
   }
-  std::fflush(out);
 }
 
 void Progress::message(std::string_view text) {
   if (!out)
     return;
-  fmt::print(out, "{}{}\n", lineOpen ? "\r\x1b[K" : "", text);
+  write(fmt::format("{}{}\n", lineOpen ? "\r\x1b[K" : "", text));
   lineOpen = false;
   lastPrinted = -1; // draw the line again at the next step
-  std::fflush(out);
 }
 
 } // namespace braid::runtime

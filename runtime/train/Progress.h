@@ -1,5 +1,5 @@
 // What a person watches while a model trains: one line that redraws itself on a terminal, a line now and then
-// elsewhere.
+// elsewhere. Nobody who watches (a closed pipe, a full disk) is no reason to end a training: error() tells in the end.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,12 @@ public:
   // A whole line of its own.
   void message(std::string_view text);
   double tokensPerSecond() const { return rate; }
+  // errno of the first write that failed; 0: none. Nothing is written after it.
+  int error() const { return firstError; }
 
 private:
   std::string render(const Step &step) const;
+  void write(std::string_view text);
 
   std::FILE *out;
   bool terminal;
@@ -35,6 +38,7 @@ private:
   double rate = 0, secondsPerStep = 0;
   double lastSeconds = 0, lastPrinted = -1;
   bool lineOpen = false;
+  int firstError = 0;
 };
 
 // "42s", "3m 20s", "2h 05m".

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <new>
 
 namespace braid::runtime {
 
@@ -58,7 +59,14 @@ Status runRanks(std::shared_ptr<const Program> program, const RankOptions &optio
       Rank rank(*session, comm);
       return body(rank);
     };
-    Status status = work();
+    Status status = Status::success();
+    try {
+      status = work();
+    } catch (const std::bad_alloc &) {
+      status = Status::error(ErrorCode::ioError, "rank {}: out of memory", index);
+    } catch (const std::exception &error) { // nothing may leave the function of a thread
+      status = Status::error(ErrorCode::internal, "rank {}: {}", index, error.what());
+    }
     if (!status.ok() && comm)
       comm->abort(status);
     return status;

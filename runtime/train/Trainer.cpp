@@ -26,8 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double defaultLearningRate = 1e-3;
 constexpr double defaultMinimumShare = 0.1; // of the learning rate
-constexpr double maxLearningRate = 100;     // a step of AdamW moves a weight by about as much
-constexpr uint64_t mostParts = 1 << 16;     // accumulation steps
 
 class Trainer {
 public:
@@ -46,7 +44,7 @@ private:
   Status chooseAccumulation();
   Status loop();
   Status step();
-  void fillBatch(uint64_t position, std::optional<uint64_t> only);
+  Status fillBatch(uint64_t position, std::optional<uint64_t> only);
   Status runUpdate(RunWatcher *watcher, std::optional<uint64_t> only = std::nullopt);
   Expected<std::string> explainDivergence(uint64_t number);
   void prepareAccumulation(uint64_t globalBatch);
@@ -79,6 +77,7 @@ private:
   LearningRateSchedule schedule;
   std::optional<PackedRows> rows;
   std::optional<SampleOrder> order;
+  bool minimumIsScaled = false; // of the learning rate, to keep its share of the peak
   uint64_t tokensSeen = 0; // labels that counted, from step 0 on
   bool resumed = false;
   TrainResult result;
@@ -144,8 +143,9 @@ Status Trainer::chooseAccumulation() {
     return Status::success();
   }
   parts = options.accumulationSteps.value_or(static_cast<uint64_t>(std::max(compiled.value_or(1), 1.0)));
-  if (parts < 1 || parts > mostParts)
-    return Status::error("the number of accumulation steps must be 1 to {}, not {}", mostParts, parts);
+  if (parts < 1 || parts > maxAccumulationSteps)
+    return Status::error("the number of accumulation steps (--accumulation-steps) is {}; valid: 1 to {}", parts,
+                         maxAccumulationSteps);
   return Status::success();
 }
 
@@ -158,10 +158,7 @@ Status Trainer::chooseSettings() {
   BRAID_ASSIGN(std::optional<double> seed, metadataNumber(program, "train.seed"));
   if (!resumed) {
     state.learningRate = learningRate.value_or(defaultLearningRate);
-    // A minimum of the file belongs to the file's peak; with another peak keep the default share.
-    bool keepsPeak = !options.learningRate || *options.learningRate == state.learningRate;
-    double peak = options.learningRate.value_or(state.learningRate);
-    state.minLearningRate = keepsPeak && minimum ? *minimum : defaultMinimumShare * peak;
+    state.minLearningRate = minimum.value_or(defaultMinimumShare * state.learningRate);
     state.warmupSteps = static_cast<uint64_t>(std::max(warmup.value_or(0), 0.0));
     state.seed = options.seed.value_or(static_cast<uint64_t>(std::max(seed.value_or(0), 0.0)));
     state.seqLen = batch.seqLen;
@@ -170,25 +167,35 @@ Status Trainer::chooseSettings() {
     state.corpusDocuments = corpus.documents();
     state.corpusHash = corpus.hash();
   }
+  // A minimum belongs to the peak it was given with: another peak keeps its share of it, in a new run and in a resumed
+  // one.
+  if (options.learningRate && *options.learningRate != state.learningRate && !options.minLearningRate) {
+    double share = state.learningRate > 0 ? state.minLearningRate / state.learningRate : defaultMinimumShare;
+    state.minLearningRate = share * *options.learningRate;
+    minimumIsScaled = state.minLearningRate > 0;
+  }
   state.learningRate = options.learningRate.value_or(state.learningRate);
   state.minLearningRate = options.minLearningRate.value_or(state.minLearningRate);
   state.warmupSteps = options.warmupSteps.value_or(state.warmupSteps);
   if (!(state.learningRate > 0) || !(state.learningRate <= maxLearningRate))
-    return Status::error("the learning rate is {}; valid: above 0, up to {}", state.learningRate, maxLearningRate);
+    return Status::error("the learning rate (--lr) is {}; valid: above 0, up to {}", state.learningRate,
+                         maxLearningRate);
   if (!(state.minLearningRate >= 0) || state.minLearningRate > state.learningRate)
-    return Status::error("the minimum of the learning rate is {}; valid: 0 to the learning rate, {}",
+    return Status::error("the minimum of the learning rate (--min-lr) is {}; valid: 0 to the learning rate (--lr), {}",
                          state.minLearningRate, state.learningRate);
   if (options.warmupSteps && *options.warmupSteps > options.steps)
-    return Status::error("a warm-up of {} steps does not fit into the {} steps of the training: valid: 0 to {}",
-                         *options.warmupSteps, options.steps, options.steps);
+    return Status::error(
+        "a warm-up of {} steps (--warmup) does not fit into the {} of the training (--steps); valid: 0 "
+        "to {}",
+        *options.warmupSteps, options.steps, options.steps);
   schedule = {state.learningRate, state.minLearningRate, state.warmupSteps, options.steps};
   return Status::success();
 }
 
 Status Trainer::checkResumed() const {
   if (options.seed && *options.seed != state.seed)
-    return Status::error("cannot resume: the checkpoint was trained with seed {}, but seed {} was asked for",
-                         state.seed, *options.seed);
+    return Status::error("cannot resume: the checkpoint was trained with seed {}, but --seed asks for {}", state.seed,
+                         *options.seed);
   if (state.seqLen != batch.seqLen)
     return Status::error("cannot resume: the checkpoint was trained on rows of {} tokens, but the program has {}",
                          state.seqLen, batch.seqLen);
@@ -209,9 +216,10 @@ Status Trainer::checkResumed() const {
     return Status::error(ErrorCode::corruptFile, "cannot resume: the checkpoint is at step {}, above the limit {}",
                          state.step, INT32_MAX);
   if (state.step > options.steps)
-    return Status::error("cannot resume: the checkpoint is at step {}, behind the {} steps asked for (steps count from "
-                         "the start of training): valid: {} or more",
-                         state.step, options.steps, state.step);
+    return Status::error(
+        "cannot resume: the checkpoint is at step {}, past the {} steps that --steps asks for (counted "
+        "from the start of training); valid: {} or more",
+        state.step, options.steps, state.step);
   return Status::success();
 }
 
@@ -231,7 +239,11 @@ Status Trainer::packRows() {
 }
 
 Status Trainer::startFromCheckpoint() {
-  BRAID_ASSIGN(result.checkpoint, resolveCheckpoint(options.checkpointDir));
+  if (options.resumeStep) {
+    result.checkpoint = options.checkpointDir + "/" + checkpointName(*options.resumeStep);
+  } else {
+    BRAID_ASSIGN(result.checkpoint, resolveCheckpoint(options.checkpointDir));
+  }
   BRAID_ASSIGN(state, loadCheckpoint(rank, result.checkpoint, /*weightsOnly=*/false));
   BRAID_TRY(checkResumed().withContext(result.checkpoint));
   resumed = true;
@@ -241,7 +253,7 @@ Status Trainer::startFromCheckpoint() {
 
 Status Trainer::start() {
   if (options.steps == 0 || options.steps > INT32_MAX)
-    return Status::error("the number of steps must be 1 to {}, not {}", INT32_MAX, options.steps);
+    return Status::error("the number of steps (--steps) is {}; valid: 1 to {}", options.steps, INT32_MAX);
   if (options.resume && options.checkpointDir.empty())
     return Status::error("to resume, name the checkpoint directory");
   if (!options.checkpointDir.empty()) {
@@ -259,6 +271,9 @@ Status Trainer::start() {
       return Status::error(
           "{} already holds a checkpoint of step {}: resume from it (--resume), or choose another directory",
           options.checkpointDir, existing.back());
+    if (options.resumeStep && !std::binary_search(existing.begin(), existing.end(), *options.resumeStep))
+      return Status::error(ErrorCode::notFound, "{}: there is no checkpoint of step {} (--resume-step){}",
+                           options.checkpointDir, *options.resumeStep, describeComplete(options.checkpointDir));
     if (!existing.empty())
       BRAID_TRY(startFromCheckpoint());
   }
@@ -276,6 +291,10 @@ Status Trainer::start() {
     progress->message(fmt::format("data: {} {}s in {} document{}; {} rows of {}, {:.1f}% padding", corpus.size(),
                                   corpus.unit(), corpus.documents(), corpus.documents() == 1 ? "" : "s", rows->size(),
                                   batch.seqLen, 100 * (1 - static_cast<double>(rows->labels()) / slots)));
+    if (minimumIsScaled)
+      progress->message(fmt::format("the minimum of the learning rate is {:.3g}: it keeps its share of the peak (give "
+                                    "--min-lr for another)",
+                                    state.minLearningRate));
     if (state.warmupSteps > options.steps)
       progress->message(
           fmt::format("the warm-up of {} steps is longer than the training: the learning rate ends at {:.3g}",
@@ -304,12 +323,13 @@ Json Trainer::expertTable(const TensorView &table, std::span<const int32_t> coun
 }
 
 // This rank's rows of the global batch that begins at a sample; or sample `only` in each of them.
-void Trainer::fillBatch(uint64_t position, std::optional<uint64_t> only) {
+Status Trainer::fillBatch(uint64_t position, std::optional<uint64_t> only) {
   for (int64_t i = 0; i < batch.batch; ++i) {
     uint64_t sample = only.value_or(SampleOrder::sample(position, rank.dpCoordinate(), batch.batch, i));
-    rows->fill(corpus, order->row(sample), batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
+    BRAID_TRY(rows->fill(corpus, order->row(sample), batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i)));
     batch.setDraw(i, sample, state.seed);
   }
+  return Status::success();
 }
 
 // Every label of an update weighs the same, whichever batch it is in, so all are counted before the first batch runs.
@@ -343,7 +363,8 @@ Status Trainer::runUpdate(RunWatcher *watcher, std::optional<uint64_t> only) {
   Status status = Status::success();
   for (uint64_t part = 0; part < (only ? 1 : parts) && status.ok(); ++part) {
     uint64_t position = state.dataPosition + part * globalBatch;
-    fillBatch(position, only);
+    if (status = fillBatch(position, only); !status.ok())
+      break;
     // Router losses are means over the tokens of a batch, which are its labels.
     if (auxScaleInput)
       auxScaleInput->as<float>()[0] =
@@ -513,6 +534,8 @@ Status Trainer::loop() {
       BRAID_TRY(evaluateHeldout(/*last=*/false));
   }
   result.seconds = elapsed();
+  if (rank.isFirst())
+    result.progressError = progress->error();
   if (state.step > first)
     BRAID_TRY(save());
   if (evaluator && !result.stopped)

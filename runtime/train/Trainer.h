@@ -11,6 +11,9 @@ namespace braid::runtime {
 
 class ChromeTrace;
 
+constexpr double maxLearningRate = 100;           // a step of AdamW moves a weight by about as much
+constexpr uint64_t maxAccumulationSteps = 1 << 16;
+
 struct TrainOptions {
   uint64_t steps = 0; // total; a resumed run goes on to the same number
   // Absent: what the checkpoint says (resumed), else the program's metadata, else the defaults of Trainer.cpp.
@@ -24,6 +27,8 @@ struct TrainOptions {
   uint64_t saveEvery = 0; // 0: only at the end
   int keep = 3;
   bool resume = false; // from the newest checkpoint, or from the start when there is none
+  std::optional<uint64_t>
+      resumeStep; // from the checkpoint of this step instead; later ones stay until they are reached
   uint64_t evalEvery = 0;
   bool checkFinite = true; // a step whose loss or gradient norm is not finite ends the run and is not applied
 
@@ -42,6 +47,7 @@ struct TrainResult {
   double seconds = 0;
   std::string checkpoint; // the last one saved or resumed from; empty: none
   std::optional<EvalResult> heldout;
+  int progressError = 0; // errno of the first write to `progress` that failed; the training went on
 };
 
 // Collective; the result is the same on every rank. `heldout` may be empty.

@@ -86,7 +86,7 @@ Expected<Json> measurePositions(const DecodeOptions &options, Session &session, 
     for (int64_t extent : tensor.shape)
       jumps |= tensor.role == Role::cache && extent == generator.contextLength();
   for (int64_t position : {1 << 10, 1 << 13, 1 << 15, 1 << 17}) {
-    if (position > options.positions || position + decoded + warm > generator.contextLength().value_or(INT64_MAX))
+    if (position > options.positions || position + decoded + warm > generator.contextLength())
       break;
     while (!jumps && generator.length() < position) {
       auto count = std::min<size_t>(text.size(), static_cast<size_t>(position - generator.length()));
@@ -141,7 +141,7 @@ Expected<Json> measureGeneration(const DecodeOptions &options, Session &session,
   BRAID_ASSIGN(Json prefills, measurePrefills(generator));
   // Decode behind a short prompt; the context bounds how far.
   generator.reset();
-  int64_t count = std::min<int64_t>(options.decoded, generator.contextLength().value_or(INT32_MAX) - 8);
+  int64_t count = std::min<int64_t>(options.decoded, generator.contextLength() - 8);
   std::vector<double> times;
   int32_t token = 40;
   for (int64_t i = 0; i < count; ++i) {

@@ -387,7 +387,7 @@ Status run(const Options &options) {
   }
   fmt::print("{}", toMarkdown(report));
   if (!options.json.empty() && !(std::ofstream(options.json) << report.dump(1) << "\n"))
-    return Status::error(ErrorCode::ioError, "cannot write {}", options.json);
+    return writeError(options.json, errno);
   return failure;
 }
 

@@ -85,10 +85,10 @@ TEST(GenerateSampler, DependsOnSeedAndPositionOnly) {
 
 TEST(GenerateSampler, RejectsNonsense) {
   auto message = [](SamplerOptions options) { return Sampler::create(options, 4, 4).message(); };
-  EXPECT_EQ(message({.temperature = -1}), "temperature must be 0 (greedy) or positive, not -1");
-  EXPECT_EQ(message({.temperature = NAN}), "temperature must be 0 (greedy) or positive, not nan");
-  EXPECT_EQ(message({.topK = -2}), "top-k must be 0 (all tokens) or positive, not -2");
-  EXPECT_EQ(message({.topP = 0}), "top-p must be above 0 and at most 1, not 0");
+  EXPECT_EQ(message({.temperature = -1}), "temperature: -1; valid: 0 (greedy) to 1000000");
+  EXPECT_EQ(message({.temperature = NAN}), "temperature: nan; valid: 0 (greedy) to 1000000");
+  EXPECT_EQ(message({.topK = -2}), "top-k: -2; valid: 0 (all tokens) or above");
+  EXPECT_EQ(message({.topP = 0}), "top-p: 0; valid: above 0, up to 1");
   auto sampler = Sampler::create({}, 3, 3);
   EXPECT_EQ(sampler->sample(std::vector<float>{0, NAN, 0}, 7).message(),
             "the logit of token 1 at generated position 7 is nan");

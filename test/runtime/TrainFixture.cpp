@@ -26,6 +26,8 @@ public:
     program.arena("gradients", 1 << 20);
     program.arena("io", 1 << 20);
     program.arena("cache", 4096);
+    if (options.workspaceBytes)
+      program.arena("workspace", options.workspaceBytes);
     if (options.dp > 1) {
       program.axis("dp", options.dp);
       program.axis("ep", options.dp, /*expert=*/true);

@@ -68,7 +68,7 @@ TEST(TrainLoop, LearnsAndMeasuresItself) {
   ASSERT_TRUE(run.result.heldout);
   EXPECT_EQ(run.result.heldout->tokens, 3000u);
   // The network is a bigram model: it comes near the counted one and cannot be much better.
-  double counted = BigramModel(corpus).evaluate(heldout).nats;
+  double counted = BigramModel::evaluate(corpus, heldout)->nats;
   EXPECT_LT(run.result.heldout->nats, counted + 0.15);
   EXPECT_GT(run.result.heldout->nats, counted - 0.05);
   EXPECT_NEAR(run.result.heldout->bits(), run.result.heldout->nats / std::log(2.0), 1e-12);
@@ -354,23 +354,25 @@ TEST(TrainLoop, RefusesToMixRuns) {
   expect(options, corpus, "trained on rows of 16 tokens, but the program has 8", 8);
   TrainOptions shorter = options;
   shorter.steps = 1;
-  expect(shorter, corpus, "the checkpoint is at step 2, behind the 1 steps asked for");
+  expect(shorter, corpus, "the checkpoint is at step 2, past the 1 steps that --steps asks for");
   TrainOptions warm = options;
   warm.warmupSteps = 3;
-  expect(warm, corpus, "a warm-up of 3 steps does not fit into the 2 steps of the training: valid: 0 to 2");
+  expect(warm, corpus,
+         "a warm-up of 3 steps (--warmup) does not fit into the 2 of the training (--steps); valid: 0 to 2");
   TrainOptions seeded = options;
   seeded.seed = 2;
-  expect(seeded, corpus, "trained with seed 1, but seed 2 was asked for");
+  expect(seeded, corpus, "trained with seed 1, but --seed asks for 2");
   TrainOptions endless = options;
   endless.steps = uint64_t(1) << 40;
-  expect(endless, corpus, "must be 1 to 2147483647, not 1099511627776");
+  expect(endless, corpus, "(--steps) is 1099511627776; valid: 1 to 2147483647");
   TrainOptions rates = options;
   rates.minLearningRate = 1;
-  expect(rates, corpus, "the minimum of the learning rate is 1; valid: 0 to the learning rate, 0.001");
+  expect(rates, corpus,
+         "the minimum of the learning rate (--min-lr) is 1; valid: 0 to the learning rate (--lr), 0.001");
   rates.minLearningRate.reset();
   for (double rate : {0.0, -1.0, 101.0, HUGE_VAL, std::nan("")}) {
     rates.learningRate = rate;
-    expect(rates, corpus, fmt::format("the learning rate is {}; valid: above 0, up to 100", rate));
+    expect(rates, corpus, fmt::format("the learning rate (--lr) is {}; valid: above 0, up to 100", rate));
   }
 }
 
@@ -393,8 +395,24 @@ TEST(TrainLoop, SettingsComeFromTheProgramThenTheCommandLine) {
   EXPECT_EQ(rates(), (std::vector<double>{0.25, 0.5, 0.375, 0.25}));
   options.learningRate = 1;
   options.warmupSteps = 1;
+  // The minimum keeps its share of the peak, also in a run that is resumed with another one.
   EXPECT_DOUBLE_EQ(rates()[0], 1);
-  EXPECT_DOUBLE_EQ(rates()[3], 0.1);
+  EXPECT_DOUBLE_EQ(rates()[3], 0.5);
+  options.checkpointDir = directory / "c";
+  rates();
+  options.resume = true;
+  options.steps = 8;
+  options.learningRate = 0.125; // below the minimum of before
+  EXPECT_DOUBLE_EQ(rates()[7], 0.0625);
+  options.steps = 12;
+  options.minLearningRate = 0.25;
+  EXPECT_NE(
+      runTraining(program, options, corpus)
+          .status.message()
+          .find("the minimum of the learning rate (--min-lr) is 0.25; valid: 0 to the learning rate (--lr), 0.125"),
+      std::string::npos);
+  options = {};
+  options.steps = 4;
   program.metadata = {{"train.learning_rate", "fast"}};
   EXPECT_NE(runTraining(program, options, corpus).status.message().find("'train.learning_rate' is 'fast'"),
             std::string::npos);

@@ -89,10 +89,13 @@ TEST_F(TrainTool, TracesAreWrittenWhereTheyAre) {
   // A bad path shows before anything is trained.
   Outcome refused = train("none/t.json", "m");
   EXPECT_EQ(refused.code, 1);
-  EXPECT_NE(refused.err.find("braid-run: error: none/t.json: "), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("braid-run: error: cannot write none/t.json: No such file or directory"),
+            std::string::npos)
+      << refused.err;
   EXPECT_EQ(refused.err.find("step "), std::string::npos) << refused.err;
   EXPECT_FALSE(std::filesystem::exists(directory / "m"));
-  EXPECT_NE(train("m", "m").err.find("--trace and --metrics both name m"), std::string::npos);
+  EXPECT_NE(train("m", "m").err.find("--trace and --metrics both name m: what one needs the other would overwrite"),
+            std::string::npos);
 
   // A link stays a link, what it names is written.
   std::filesystem::create_symlink("target.json", directory / "link.json");
@@ -382,22 +385,22 @@ TEST_F(TrainTool, SaysWhatIsWrong) {
   expectError({"eval", "p.braid", "--checkpoint", "c", "--data", "train.txt"}, "c: holds no checkpoint");
   expectError({"generate", "p.braid", "--checkpoint", "c", "--prompt", "x", "--max-tokens", "0"}, "--max-tokens", 2);
   expectError({"train", "p.braid", "--data", "train.txt", "--steps", "5", "--warmup", "6"},
-              "a warm-up of 6 steps does not fit into the 5 steps of the training: valid: 0 to 5");
+              "a warm-up of 6 steps (--warmup) does not fit into the 5 of the training (--steps); valid: 0 to 5");
   ASSERT_EQ(run({"train", "p.braid", "--data", "train.txt", "--steps", "5", "--checkpoint-dir", "c"}).code, 0);
   expectError({"train", "p.braid", "--data", "train.txt", "--steps", "3", "--checkpoint-dir", "c", "--resume"},
-              "cannot resume: the checkpoint is at step 5, behind the 3 steps asked for (steps count from the start of "
-              "training): valid: 5 or more");
+              "cannot resume: the checkpoint is at step 5, past the 3 steps that --steps asks for (counted from the "
+              "start of training); valid: 5 or more");
   Outcome done = run({"train", "p.braid", "--data", "train.txt", "--steps", "5", "--checkpoint-dir", "c", "--resume"});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_NE(done.out.find("nothing to do: c/step-00000005 is at step 5 of 5"), std::string::npos) << done.out;
   expectError({"generate", "p.braid", "--checkpoint", "c", "--prompt", "", "--max-tokens", "1"}, "the prompt is empty");
   expectError({}, "subcommand", 2);
   expectError({"train", "p.braid", "--data", "train.txt", "--steps", "1", "--threads", "257"},
-              "--threads: 257 threads; valid: 1 to 256", 2);
+              "--threads: must be a whole number, not '257'; valid: 1 to 256", 2);
   expectError({"train", "p.braid", "--data", "train.txt", "--steps", "1", "--threads", "99999999999999999999"},
-              "99999999999999999999 threads; valid: 1 to 256", 2);
+              "not '99999999999999999999'; valid: 1 to 256", 2);
   expectError({"train", "p.braid", "--data", "train.txt", "--steps", "1", "--lr", "inf"},
-              "the learning rate is inf; valid: above 0, up to 100");
+              "--lr: must be a number, not 'inf'; valid: above 0, up to 100", 2);
   Outcome help = run({"train", "--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_NE(help.out.find("--checkpoint-dir"), std::string::npos);

@@ -58,15 +58,16 @@ public:
 
   Status run(Rank &rank) const {
     Session &session = rank.session();
-    if (options.seed)
+    if (options.seed && !seedsItself())
       BRAID_TRY(initialize(rank, *options.seed));
     if (!options.checkpoint.empty())
       BRAID_TRY(loadCheckpoint(rank, options.checkpoint, /*weightsOnly=*/false).status());
     for (const Binding &input : inputs)
       BRAID_TRY(set(rank, input));
-    BRAID_TRY(setCoordinates(rank));
-    // @init with --seed has run.
-    if (!seedsItself()) {
+    if (seedsItself()) {
+      BRAID_TRY(initialize(rank, *options.seed));
+    } else {
+      BRAID_TRY(setCoordinates(rank));
       BRAID_ASSIGN(EntryId id, session.entry(entry.name));
       BRAID_TRY(session.run(id));
     }
@@ -85,6 +86,9 @@ public:
       given.insert(input.tensor.info);
     for (uint32_t index : entry.inputs) {
       const TensorInfo &tensor = program.tensors()[index];
+      if (given.count(&tensor) && seedsItself())
+        return Status::error("--seed={} sets the inputs of @{}: leave --input {} away, or --seed", *options.seed,
+                             entry.name, tensor.name);
       if (tensor.role == Role::input && !given.count(&tensor) && !coordinateAxis(tensor) && !seedsItself())
         return Status::error("input '{}' ({} {}) of @{} is not given: add --input {}=FILE.npy", tensor.name,
                              toString(tensor.dtype), formatShape(tensor.shape), entry.name, tensor.name);
@@ -104,7 +108,7 @@ private:
   }
 
   // --seed of a call of @init is its input.
-  bool seedsItself() const { return options.seed && inputs.empty() && entry.name == "init"; }
+  bool seedsItself() const { return options.seed && entry.name == "init"; }
 
   // Inputs that kernels use as indices. Programs that are no language models have no vocabulary.
   Status checkValues(const Program &program, const TensorInfo &tensor, std::span<const int32_t> values) const {
@@ -131,16 +135,14 @@ private:
 
   Status set(Rank &rank, const Binding &input) const {
     std::string path = input.fileOf(rank.index());
-    BRAID_ASSIGN(NpyArray array, readNpy(path));
+    BRAID_ASSIGN(NpyFile file, NpyFile::open(path));
     const TensorInfo &tensor = *input.tensor.info;
-    if (array.dtype != tensor.dtype || array.shape != input.tensor.shape())
-      return Status::error("{}: holds {} {}, but '{}' is {} {}", path, toString(array.dtype), formatShape(array.shape),
-                           input.name, toString(tensor.dtype), formatShape(input.tensor.shape()));
+    if (file.dtype() != tensor.dtype || file.shape() != input.tensor.shape())
+      return Status::error("{}: holds {} {}, but '{}' is {} {}", path, toString(file.dtype()),
+                           formatShape(file.shape()), input.name, toString(tensor.dtype),
+                           formatShape(input.tensor.shape()));
     TensorView view = input.tensor.view(rank.session());
-    if (view.bytes != array.data.size())
-      return Status::error(ErrorCode::internal, "'{}' has {} bytes, its file {}", input.name, view.bytes,
-                           array.data.size());
-    std::copy(array.data.begin(), array.data.end(), view.data);
+    BRAID_TRY(file.read({view.data, view.bytes}));
     std::string_view name = lastComponent(tensor);
     if (tensor.role == Role::input && tensor.dtype == DType::i32 && tensor.shape.size() == 2 &&
         (name == "tokens" || name == "labels" || name == "cu_seqlens"))
@@ -173,6 +175,21 @@ private:
   const std::vector<Binding> &inputs, &outputs;
 };
 
+// No file may stand for two things; nothing is created before that is known.
+Status checkFiles(const Options &options, const std::vector<Binding> &inputs, const std::vector<Binding> &outputs) {
+  FileUses uses;
+  uses.reads("the program", options.program);
+  if (!options.checkpoint.empty())
+    uses.readsCheckpoints("--checkpoint", options.checkpoint);
+  for (int rank = 0; rank < options.ranks.ranks; ++rank) {
+    for (const Binding &input : inputs)
+      uses.reads("--input " + input.name, input.fileOf(rank));
+    for (const Binding &output : outputs)
+      uses.writes("--output " + output.name, output.fileOf(rank));
+  }
+  return uses.check();
+}
+
 Status run(const Options &options) {
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   std::string_view function = options.function;
@@ -185,6 +202,7 @@ Status run(const Options &options) {
     if (options.ranks.ranks > 1 && output.file.find("{rank}") == std::string::npos)
       return Status::error("--output {}={}: {} ranks would write the same file; put {{rank}} in its name", output.name,
                            output.file, options.ranks.ranks);
+  BRAID_TRY(checkFiles(options, inputs, outputs));
   Caller caller(*entry, options, inputs, outputs);
   BRAID_TRY(caller.checkInputs(*program));
   return runRanks(program, options.ranks, [&](Rank &rank) { return caller.run(rank); });
@@ -210,11 +228,10 @@ Action addCall(CLI::App &command) {
   CLI::Option *checkpoint =
       command.add_option("--checkpoint", options->checkpoint, "First load parameters and moments from this checkpoint")
           ->type_name("DIR");
-  command
-      .add_option("--seed", options->seed,
-                  "First run @init with this seed (without it parameters start as zeros); @init itself takes it "
-                  "as its input")
-      ->type_name("N")
+  inRange(command.add_option("--seed", options->seed,
+                             "First run @init with this seed (without it parameters start as zeros); @init itself "
+                             "takes it as its input"),
+          0, UINT64_MAX)
       ->excludes(checkpoint);
   addThreadsOption(command, options->ranks.threads);
   addRanksOption(command, options->ranks.ranks);

@@ -4,6 +4,7 @@
 #include "runtime/Program.h"
 #include "runtime/data/ReadCorpus.h"
 #include "runtime/train/Rank.h"
+#include "tools/braid-run/FileUses.h"
 
 #include <CLI/CLI.hpp>
 
@@ -19,8 +20,13 @@ Action addGenerate(CLI::App &command);
 Action addCall(CLI::App &command);
 Action addInfo(CLI::App &command);
 
-// A number above 0, with a short name in the help text.
-CLI::Option *positive(CLI::Option *option);
+// A whole number from `least` to `most`; anything else is refused with the flag, what was given and the range.
+CLI::Option *inRange(CLI::Option *option, uint64_t least, uint64_t most);
+// A number from `least` (or only above it) to `most`.
+enum class From : uint8_t { least, above };
+CLI::Option *inRange(CLI::Option *option, From from, double least, double most);
+
+constexpr uint64_t maxCount = INT32_MAX; // of steps and tokens: programs count them in i32
 
 // Options several commands share.
 void addProgramOption(CLI::App &command, std::string &path);
@@ -35,6 +41,8 @@ struct DataFlags {
   std::optional<int64_t> separator;
 };
 void addDataOptions(CLI::App &command, DataFlags &flags);
+// Which files those are.
+void addDataUses(FileUses &uses, const std::string &flag, const std::vector<std::string> &paths);
 // The files of `paths`, read for the program as the flags say.
 runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, const DataFlags &flags,
                                             const std::vector<std::string> &paths);

@@ -16,6 +16,10 @@ struct Options {
 
 Status run(const Options &options) {
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  FileUses uses; // of a command that writes nothing but what it prints
+  addDataUses(uses, "--data", options.data.paths);
+  uses.readsCheckpoints("--checkpoint", options.checkpoint);
+  BRAID_TRY(uses.check());
   BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
   EvalResult result;
   BRAID_TRY(runRanks(program, options.ranks, [&](Rank &rank) -> Status {

@@ -68,7 +68,7 @@ Status run(const Options &options) {
     BRAID_ASSIGN(GenerateResult result, generate(generator, prompt, options.maxTokens, options.sampler, choices, emit));
     std::fputc('\n', stdout);
     if (std::fflush(stdout) != 0)
-      return Status::error(ErrorCode::ioError, "cannot write the text to standard output");
+      return writeError("standard output", errno);
     auto rate = [](size_t tokens, double seconds) { return static_cast<double>(tokens) / std::max(seconds, 1e-9); };
     fmt::print(stderr, "prompt: {} tokens, {:.0f} tokens/s; generated: {} tokens, {:.1f} tokens/s\n", prompt.size(),
                rate(prompt.size(), result.promptSeconds), result.tokens.size(),
@@ -97,20 +97,24 @@ Action addGenerate(CLI::App &command) {
       ->delimiter(',')
       ->type_name("1,2,3");
   prompt->require_option(1);
-  positive(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"))->required();
+  inRange(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxCount)->required();
   SamplerOptions &sampler = options->sampler;
-  command
-      .add_option("--temperature", sampler.temperature,
-                  "0 takes the most likely token; 1 draws from the model's probabilities; above 1 is more random")
+  inRange(command.add_option(
+              "--temperature", sampler.temperature,
+              "0 takes the most likely token; 1 draws from the model's probabilities; above 1 is more random"),
+          From::least, 0, Sampler::maxTemperature)
       ->type_name("T")
       ->capture_default_str();
-  command.add_option("--top-k", sampler.topK, "Draw only from the K most likely tokens (0: all)")
+  inRange(command.add_option("--top-k", sampler.topK, "Draw only from the K most likely tokens (0: all)"), 0, maxCount)
+      ->type_name("K")
       ->capture_default_str();
-  command.add_option("--top-p", sampler.topP, "Draw only from the most likely tokens that together have probability P")
+  inRange(command.add_option("--top-p", sampler.topP,
+                             "Draw only from the most likely tokens that together have probability P"),
+          From::above, 0, 1)
       ->type_name("P")
       ->capture_default_str();
-  command.add_option("--seed", sampler.seed, "Seed of the draws: the same seed gives the same text")
-      ->type_name("N")
+  inRange(command.add_option("--seed", sampler.seed, "Seed of the draws: the same seed gives the same text"), 0,
+          UINT64_MAX)
       ->capture_default_str();
   addThreadsOption(command, options->ranks.threads);
   return [options] { return run(*options); };

@@ -1,3 +1,4 @@
+#include "runtime/MachineMemory.h"
 #include "runtime/cpu/CpuFeatures.h"
 #include "runtime/io/Shape.h"
 #include "runtime/train/Rank.h"
@@ -39,15 +40,6 @@ std::vector<std::string> missingFeatures(const Program &program) {
 
 // Older files do not say; no plan is then known to be smaller.
 uint64_t lowerBound(const ArenaInfo &arena) { return arena.lowerBound ? arena.lowerBound : arena.bytes; }
-
-std::string formatBytes(uint64_t bytes) {
-  constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit)
-    value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
-}
 
 /// What the compiler noted about the memory of an entry: planned bytes, and those alive at the worst moment.
 struct EntryMemory {

@@ -39,14 +39,30 @@ void printLoss(std::string_view name, double nats, std::string_view unit, std::s
   fmt::print("{:<14} {:>8.4f} nats/{} {:>8.4f} bits/{}  {}\n", name, nats, unit, nats / std::numbers::ln2, unit, note);
 }
 
-void printHeldout(const EvalResult &model, const Corpus &training, const Corpus &heldout) {
-  BigramModel::Result bigram = BigramModel(training).evaluate(heldout);
+Status printHeldout(const EvalResult &model, const Corpus &training, const Corpus &heldout) {
+  BRAID_ASSIGN(BigramModel::Result bigram, BigramModel::evaluate(training, heldout));
   std::string_view unit = heldout.unit();
   printLoss("held-out loss", model.nats, unit, fmt::format("over {} {}s", model.tokens, unit));
   printLoss(fmt::format("{} bigram", unit), bigram.nats, unit,
             fmt::format("fitted on the same training {}, {}", heldout.isText() ? "text" : "data", bigram.smoothing));
   printLoss("difference", model.nats - bigram.nats, unit,
             model.nats < bigram.nats ? "the model is better" : "the model is not better");
+  return Status::success();
+}
+
+// No file may stand for two things; nothing is created before that is known.
+Status checkFiles(const Options &options) {
+  FileUses uses;
+  uses.reads("the program", options.program);
+  addDataUses(uses, "--data", options.data.paths);
+  addDataUses(uses, "--heldout", options.heldout);
+  if (!options.train.checkpointDir.empty())
+    uses.writesCheckpoints("--checkpoint-dir", options.train.checkpointDir);
+  if (!options.train.metricsPath.empty())
+    uses.writes("--metrics", options.train.metricsPath);
+  if (!options.trace.empty())
+    uses.writes("--trace", options.trace);
+  return uses.check();
 }
 
 Status run(Options &options) {
@@ -57,6 +73,8 @@ Status run(Options &options) {
       return Status::error("{} does not say how many steps to train: give --steps", options.program);
     options.train.steps = static_cast<uint64_t>(*steps);
   }
+  options.train.resume |= options.train.resumeStep.has_value();
+  BRAID_TRY(checkFiles(options));
   BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
   BRAID_ASSIGN(Corpus heldout, readData(*program, options.data, options.heldout));
   if (!options.heldout.empty() && heldout.isText() != corpus.isText())
@@ -68,8 +86,6 @@ Status run(Options &options) {
 
   std::unique_ptr<ChromeTrace> trace;
   if (!options.trace.empty()) {
-    if (options.trace == options.train.metricsPath)
-      return Status::error("--trace and --metrics both name {}", options.trace);
     BRAID_ASSIGN(trace, ChromeTrace::create(options.trace, *program));
     options.train.trace = trace.get();
   }
@@ -97,7 +113,10 @@ Status run(Options &options) {
   if (!result.checkpoint.empty())
     fmt::print("checkpoint     {}\n", result.checkpoint);
   if (result.heldout)
-    printHeldout(*result.heldout, corpus, heldout);
+    BRAID_TRY(printHeldout(*result.heldout, corpus, heldout));
+  // The training went on without anybody to watch it, but what was asked for was not all done.
+  if (result.progressError && traced.ok())
+    return writeError("standard error", result.progressError);
   return traced;
 }
 
@@ -108,30 +127,47 @@ Action addTrain(CLI::App &command) {
   TrainOptions &train = options->train;
   addProgramOption(command, options->program);
   addDataOptions(command, options->data);
-  positive(command.add_option("--steps", train.steps,
-                              "Optimizer steps in total, those before --resume included (default: the model's)"));
-  positive(command.add_option("--accumulation-steps", train.accumulationSteps,
-                              "Batches whose gradients make one step, of a program compiled with --accumulation-steps "
-                              "(default: as compiled)"));
-  command.add_option("--lr", train.learningRate, "Peak learning rate, after the warm-up (default: the model's)")
+  inRange(command.add_option("--steps", train.steps,
+                             "Optimizer steps in total, those before --resume included (default: the model's)"),
+          1, maxCount);
+  inRange(command.add_option("--accumulation-steps", train.accumulationSteps,
+                             "Batches whose gradients make one step, of a program compiled with --accumulation-steps "
+                             "(default: as compiled)"),
+          1, maxAccumulationSteps);
+  inRange(command.add_option("--lr", train.learningRate,
+                             "Peak learning rate, after the warm-up (default: the model's); the minimum keeps its "
+                             "share of it"),
+          From::above, 0, maxLearningRate)
       ->type_name("RATE");
-  command.add_option("--min-lr", train.minLearningRate, "Learning rate of the last step, at the end of the cosine")
+  inRange(command.add_option("--min-lr", train.minLearningRate,
+                             "Learning rate of the last step, at the end of the cosine (default: the model's)"),
+          From::least, 0, maxLearningRate)
       ->type_name("RATE");
-  command.add_option("--warmup", train.warmupSteps, "Steps over which the learning rate rises from 0 to its peak")
-      ->type_name("N");
-  command.add_option("--seed", train.seed, "Seed of the parameters and of the order of the data")->type_name("N");
+  inRange(
+      command.add_option("--warmup", train.warmupSteps, "Steps over which the learning rate rises from 0 to its peak"),
+      0, maxCount);
+  inRange(command.add_option("--seed", train.seed, "Seed of the parameters and of the order of the data"), 0,
+          UINT64_MAX);
   CLI::Option *directory = command
                                .add_option("--checkpoint-dir", train.checkpointDir,
                                            "Save checkpoints here: at the end, and when stopped by Ctrl-C or SIGTERM")
                                ->type_name("DIR");
-  positive(command.add_option("--save-every", train.saveEvery, "Also save after every N steps"))->needs(directory);
-  positive(command.add_option("--keep", train.keep, "How many checkpoints to keep"))
+  inRange(command.add_option("--save-every", train.saveEvery, "Also save after every N steps"), 1, maxCount)
+      ->needs(directory);
+  inRange(command.add_option("--keep", train.keep, "How many checkpoints to keep"), 1, maxCount)
       ->capture_default_str()
       ->needs(directory);
-  command
-      .add_flag("--resume", train.resume,
-                "Go on from the newest checkpoint of --checkpoint-dir (from the start if there is none)")
-      ->needs(directory);
+  CLI::Option *resume = command
+                            .add_flag("--resume", train.resume,
+                                      "Go on from the newest checkpoint of --checkpoint-dir (from the start if there "
+                                      "is none)")
+                            ->needs(directory);
+  inRange(command.add_option("--resume-step", train.resumeStep,
+                             "Go on from the checkpoint of step N instead, when a newer one is damaged or its end "
+                             "was a wrong turn; newer ones are replaced as their steps are reached"),
+          0, maxCount)
+      ->needs(directory)
+      ->excludes(resume);
   command
       .add_flag(
           "--check-finite,!--no-check-finite", train.checkFinite,
@@ -145,7 +181,8 @@ Action addTrain(CLI::App &command) {
                                        "Record what every rank and stream executes, for chrome://tracing or "
                                        "ui.perfetto.dev")
                            ->type_name("F.json");
-  positive(command.add_option("--trace-steps", train.traceSteps, "How many steps to record, from the second on"))
+  inRange(command.add_option("--trace-steps", train.traceSteps, "How many steps to record, from the second on"), 1,
+          maxCount)
       ->capture_default_str()
       ->needs(trace);
   CLI::Option *heldout = command
@@ -153,7 +190,8 @@ Action addTrain(CLI::App &command) {
                                          "Files the model does not see, read like --data: at the end its loss on them "
                                          "is printed, next to that of a bigram model")
                              ->type_name("PATH");
-  positive(command.add_option("--eval-every", train.evalEvery, "Also measure the held-out loss after every N steps"))
+  inRange(command.add_option("--eval-every", train.evalEvery, "Also measure the held-out loss after every N steps"), 1,
+          maxCount)
       ->needs(heldout);
   addThreadsOption(command, options->ranks.threads);
   addRanksOption(command, options->ranks.ranks);

@@ -2,20 +2,42 @@
 #include "runtime/ThreadPool.h"
 #include "tools/braid-run/Commands.h"
 
+#include <charconv>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
+#include <iostream>
 
 namespace braid::run {
 
-CLI::Option *positive(CLI::Option *option) {
-  // CLI11's own check answers with the whole range of a double.
-  auto isPositive = [](const std::string &text) {
-    bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-    bool good = digits && text.find_first_not_of('0') != std::string::npos;
-    return good ? std::string() : "must be a whole number above 0, not " + text;
+// CLI11's own checks answer with the range of a type, and digits that do not fit it with "could not convert".
+static CLI::Option *checkNumber(CLI::Option *option, const char *what, std::string range, std::string typeName,
+                                std::function<bool(const std::string &)> good) {
+  auto check = [=](const std::string &text) {
+    return good(text) ? std::string() : fmt::format("must be {}, not '{}'; valid: {}", what, text, range);
   };
-  return option->check(CLI::Validator(isPositive, ""))->type_name("N");
+  return option->check(CLI::Validator(check, ""))->type_name(typeName);
+}
+
+template <class T> static std::optional<T> parseNumber(const std::string &text) {
+  T value{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+CLI::Option *inRange(CLI::Option *option, uint64_t least, uint64_t most) {
+  return checkNumber(option, "a whole number", fmt::format("{} to {}", least, most), "N", [=](const std::string &text) {
+    std::optional<uint64_t> value = parseNumber<uint64_t>(text);
+    return value && *value >= least && *value <= most;
+  });
+}
+
+CLI::Option *inRange(CLI::Option *option, From from, double least, double most) {
+  std::string range =
+      from == From::least ? fmt::format("{} to {}", least, most) : fmt::format("above {}, up to {}", least, most);
+  return checkNumber(option, "a number", range, "X", [=](const std::string &text) {
+    std::optional<double> value = parseNumber<double>(text);
+    return value && (from == From::least ? *value >= least : *value > least) && *value <= most;
+  });
 }
 
 void addProgramOption(CLI::App &command, std::string &path) {
@@ -24,18 +46,14 @@ void addProgramOption(CLI::App &command, std::string &path) {
 
 void addThreadsOption(CLI::App &command, int &threads) {
   using runtime::ThreadPool;
-  auto inRange = [](const std::string &text) {
-    unsigned long long value = std::strtoull(text.c_str(), nullptr, 10); // the largest one when it is too large
-    return value <= ThreadPool::maxThreads ? std::string()
-                                           : fmt::format("{} threads; valid: 1 to {}", text, ThreadPool::maxThreads);
-  };
-  positive(command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)"))
-      ->check(CLI::Validator(inRange, ""));
+  inRange(command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)"), 1,
+          ThreadPool::maxThreads);
 }
 
 void addRanksOption(CLI::App &command, int &ranks) {
-  positive(command.add_option("--ranks", ranks,
-                              "Ranks to run as threads of this process: as many as the program's mesh has"))
+  inRange(command.add_option("--ranks", ranks,
+                             "Ranks to run as threads of this process: as many as the program's mesh has"),
+          1, runtime::maxThreadRanks)
       ->capture_default_str();
 }
 
@@ -51,8 +69,17 @@ void addDataOptions(CLI::App &command, DataFlags &flags) {
       ->type_name("NAME");
   command.add_option("--field", flags.field, "Field of JSON Lines: a string, or an array of tokens (default: text)")
       ->type_name("NAME");
-  command.add_option("--separator", flags.separator, "This token ends a document, of which it is the last one")
+  inRange(command.add_option("--separator", flags.separator, "This token ends a document, of which it is the last one"),
+          0, maxCount)
       ->type_name("TOKEN");
+}
+
+void addDataUses(FileUses &uses, const std::string &flag, const std::vector<std::string> &paths) {
+  for (const std::string &path : paths)
+    uses.readsAll(flag, path);
+  if (auto files = runtime::listDataFiles(paths)) // else reading them says what is wrong
+    for (const std::string &file : *files)
+      uses.reads(flag, file);
 }
 
 runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, const DataFlags &flags,
@@ -72,21 +99,35 @@ runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, con
   return readCorpus(paths, vocabulary, options);
 }
 
-// What a command printed must have arrived: on a full disk its end is missing.
+// What was printed must have arrived: on a full disk, or when nobody reads a pipe any more, its end is missing.
+static runtime::Status flushOutput() {
+  errno = 0;
+  std::cout.flush(); // the help
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) || std::cout.bad())
+    return runtime::writeError("standard output", errno ? errno : EIO); // 0: an earlier one, its reason is gone
+  return runtime::Status::success();
+}
+
 static runtime::Status runAction(const Action &action) {
   using runtime::ErrorCode, runtime::Status;
   try {
     BRAID_TRY(action());
   } catch (const std::system_error &error) { // of fmt::print
-    return Status::error(ErrorCode::ioError, "cannot write: {}", error.code().message());
+    return runtime::writeError("standard output", error.code().value());
   } catch (const std::bad_alloc &) {
     return Status::error(ErrorCode::ioError, "out of memory");
   }
-  if (std::fflush(stdout) != 0)
-    return Status::error(ErrorCode::ioError, "standard output: cannot write: {}", std::strerror(errno));
-  if (std::ferror(stdout))
-    return Status::error(ErrorCode::ioError, "standard output: cannot write all of it");
-  return Status::success();
+  return flushOutput();
+}
+
+// 0, or 1 with the error on standard error.
+static int report(const runtime::Status &status) {
+  if (status.ok())
+    return 0;
+  std::fflush(stdout);
+  std::string line = fmt::format("braid-run: error: {}\n", status.message());
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  return 1;
 }
 
 } // namespace braid::run
@@ -129,21 +170,20 @@ int main(int argc, char **argv) {
     CLI::App *sub = app.add_subcommand(command.name, command.description);
     actions.emplace_back(sub, command.add(*sub));
   }
+  // A file over the limit of its size, or a pipe that nobody reads any more, is an error of write() that names it, and
+  // no signal that ends a training before it could save.
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return app.exit(error) == 0 ? report(flushOutput()) : 2;
   }
-  std::signal(SIGXFSZ, SIG_IGN); // a file over the limit of its size is an error of write() that names the file
   for (auto &[command, action] : actions) {
     if (!command->parsed())
       continue;
-    braid::runtime::Status status = braid::run::runAction(action);
-    if (!status.ok()) {
-      std::fflush(stdout);
-      fmt::print(stderr, "braid-run: error: {}\n", status.message());
-      return 1;
-    }
+    if (int code = report(runAction(action)))
+      return code;
   }
   return 0;
 }
