@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view formatName = "braid-checkpoint";
-constexpr uint64_t formatVersion = 2; // 1 had no hashes
+constexpr uint64_t formatVersion = 3; // 1 had no hashes, 2 no steps and batches
 
 std::optional<DType> parseDType(std::string_view name) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8})
@@ -137,7 +137,10 @@ std::string CheckpointIndex::toJson() const {
                {"corpus_hash", state.corpusHash},
                {"learning_rate", state.learningRate},
                {"min_learning_rate", state.minLearningRate},
-               {"warmup_steps", state.warmupSteps}};
+               {"warmup_steps", state.warmupSteps},
+               {"steps", state.steps},
+               {"accumulation_steps", state.accumulationSteps},
+               {"step_samples", state.stepSamples}};
   // The model as an object when it is one (comments are dropped), so that people and tools can read it.
   Json model = Json::parse(modelJson, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   json["model"] = model.is_discarded() ? Json(modelJson) : std::move(model);
@@ -225,6 +228,9 @@ Expected<CheckpointIndex> CheckpointIndex::parse(std::string_view text, const st
   top.read("learning_rate", state.learningRate);
   top.read("min_learning_rate", state.minLearningRate);
   top.read("warmup_steps", state.warmupSteps);
+  top.read("steps", state.steps);
+  top.read("accumulation_steps", state.accumulationSteps);
+  top.read("step_samples", state.stepSamples);
   state.seqLen = static_cast<int64_t>(seqLen & INT64_MAX);
   state.maxDocuments = static_cast<int64_t>(maxDocuments & INT64_MAX);
   if (auto model = json.find("model"); model != json.end())

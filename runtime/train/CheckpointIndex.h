@@ -1,7 +1,7 @@
 // index.json of a checkpoint: logical tensors (per layer, global shapes) and the pieces that make them up, so that any
 // mesh can read what any other mesh wrote; and where training stood.
 //
-//   {"format": "braid-checkpoint", "version": 2, "program": "...", "step": 123, "data_position": 984, "seed": 1, ...,
+//   {"format": "braid-checkpoint", "version": 3, "program": "...", "step": 123, "data_position": 984, "seed": 1, ...,
 //    "tensors": {"layers.3.lsm.wq": {"role": "parameter", "dtype": "f32", "shape": [64, 64],
 //                                    "pieces": [{"file": "model.safetensors", "offset": [0, 0], "shape": [64, 64]}]},
 //                "layers.3.lsm.wq.first": {"role": "moment", ...}, ...},
@@ -28,7 +28,9 @@ struct CheckpointState {
   int64_t seqLen = 0, maxDocuments = 0;
   uint64_t corpusTokens = 0, corpusDocuments = 0, corpusHash = 0;
   double learningRate = 0, minLearningRate = 0;
-  uint64_t warmupSteps = 0;
+  uint64_t warmupSteps = 0, steps = 0; // steps: of the whole training, the length of the schedule
+  uint64_t accumulationSteps = 1;      // batches of a step
+  uint64_t stepSamples = 0;            // samples of a step, of all its batches and ranks
 };
 
 struct CheckpointPiece {

@@ -42,6 +42,8 @@ private:
   Status packRows();
   Status chooseSettings();
   Status chooseAccumulation();
+  Status chooseSteps();
+  void sayWhatChanged(const CheckpointState &before);
   Status loop();
   Status step();
   Status fillBatch(uint64_t position, std::optional<uint64_t> only);
@@ -65,7 +67,7 @@ private:
   // An update is one run of @train_step, or several of @accumulate_step and one of @update_step.
   std::optional<EntryId> update;
   std::optional<TensorView> lossScaleInput, auxScaleInput;
-  uint64_t parts = 1; // runs before an update
+  uint64_t parts = 1, compiledParts = 1; // runs before an update; those that the program says
   double labelShare = 0; // 1 / labels of an update
   double loss = 0, auxLoss = 0; // of the last update, as the counts
   std::vector<int32_t> expertTotals, droppedTotals;
@@ -107,7 +109,6 @@ Status Trainer::bind() {
     BRAID_ASSIGN(lossScaleInput, scalarInput(session, *entry, "loss_scale", DType::f32));
   }
   guard.emplace(loss, lossOutput, gradNormOutput);
-  BRAID_TRY(chooseAccumulation());
   if (findByLastComponent(program, entry->outputs, "aux_loss")) {
     BRAID_ASSIGN(auxLossOutput, scalarOutput(session, *entry, "aux_loss", DType::f32));
     if (accumulates) {
@@ -130,22 +131,37 @@ Status Trainer::bind() {
   return Status::success();
 }
 
-// Command line, then the program's metadata.
+// Command line, then checkpoint, then the program's metadata.
 Status Trainer::chooseAccumulation() {
   const Program &program = rank.program();
   BRAID_ASSIGN(std::optional<double> compiled, metadataNumber(program, "train.accumulation_steps"));
-  if (!update) {
-    if (options.accumulationSteps)
-      return Status::error(
-          "{} updates the parameters after every batch: to add up the gradients of {} batches, compile "
-          "the model with --accumulation-steps={}",
-          program.path(), *options.accumulationSteps, *options.accumulationSteps);
-    return Status::success();
-  }
-  parts = options.accumulationSteps.value_or(static_cast<uint64_t>(std::max(compiled.value_or(1), 1.0)));
+  if (!update && options.accumulationSteps)
+    return Status::error("{} updates the parameters after every batch: to add up the gradients of {} batches, compile "
+                         "the model with --accumulation-steps={}",
+                         program.path(), *options.accumulationSteps, *options.accumulationSteps);
+  compiledParts = static_cast<uint64_t>(std::max(compiled.value_or(1), 1.0));
+  parts = update ? options.accumulationSteps.value_or(resumed ? state.accumulationSteps : compiledParts) : 1;
   if (parts < 1 || parts > maxAccumulationSteps)
     return Status::error("the number of accumulation steps (--accumulation-steps) is {}; valid: 1 to {}", parts,
                          maxAccumulationSteps);
+  state.accumulationSteps = parts;
+  state.stepSamples = parts * static_cast<uint64_t>(batch.batch * rank.dpSize());
+  return Status::success();
+}
+
+// Command line, then checkpoint, then the program's metadata.
+Status Trainer::chooseSteps() {
+  if (options.steps) {
+    state.steps = *options.steps;
+  } else if (!resumed) {
+    BRAID_ASSIGN(std::optional<double> steps, metadataNumber(rank.program(), "train.steps"));
+    if (!steps || *steps < 1)
+      return Status::error("{} does not say how many steps to train: give --steps", rank.program().path());
+    state.steps = static_cast<uint64_t>(*steps);
+  }
+  if (state.steps == 0 || state.steps > INT32_MAX)
+    return Status::error("the number of steps (--steps) is {}; valid: 1 to {}", state.steps, INT32_MAX);
+  result.steps = state.steps;
   return Status::success();
 }
 
@@ -183,12 +199,12 @@ Status Trainer::chooseSettings() {
   if (!(state.minLearningRate >= 0) || state.minLearningRate > state.learningRate)
     return Status::error("the minimum of the learning rate (--min-lr) is {}; valid: 0 to the learning rate (--lr), {}",
                          state.minLearningRate, state.learningRate);
-  if (options.warmupSteps && *options.warmupSteps > options.steps)
+  if (options.warmupSteps && *options.warmupSteps > state.steps)
     return Status::error(
         "a warm-up of {} steps (--warmup) does not fit into the {} of the training (--steps); valid: 0 "
         "to {}",
-        *options.warmupSteps, options.steps, options.steps);
-  schedule = {state.learningRate, state.minLearningRate, state.warmupSteps, options.steps};
+        *options.warmupSteps, state.steps, state.steps);
+  schedule = {state.learningRate, state.minLearningRate, state.warmupSteps, state.steps};
   return Status::success();
 }
 
@@ -215,11 +231,11 @@ Status Trainer::checkResumed() const {
   if (state.step > INT32_MAX)
     return Status::error(ErrorCode::corruptFile, "cannot resume: the checkpoint is at step {}, above the limit {}",
                          state.step, INT32_MAX);
-  if (state.step > options.steps)
+  if (options.steps && state.step > *options.steps)
     return Status::error(
         "cannot resume: the checkpoint is at step {}, past the {} steps that --steps asks for (counted "
         "from the start of training); valid: {} or more",
-        state.step, options.steps, state.step);
+        state.step, *options.steps, state.step);
   return Status::success();
 }
 
@@ -251,9 +267,23 @@ Status Trainer::startFromCheckpoint() {
   return Status::success();
 }
 
+// A resumed run goes on as it was begun; what the command line or the program has changed makes it another run.
+void Trainer::sayWhatChanged(const CheckpointState &before) {
+  progress->message(fmt::format("resumed from {} (step {})", result.checkpoint, state.step));
+  auto say = [&](const char *what, uint64_t was, uint64_t is) {
+    if (was != is)
+      progress->message(fmt::format("{}: {}, {} before", what, is, was));
+  };
+  say("steps of the training", before.steps, state.steps);
+  say("accumulation steps", before.accumulationSteps, state.accumulationSteps);
+  if (!options.accumulationSteps && update && parts != compiledParts)
+    progress->message(fmt::format("accumulation steps: {} as before; the program says {} (--accumulation-steps "
+                                  "chooses)",
+                                  parts, compiledParts));
+  say("rows in a step", before.stepSamples, state.stepSamples);
+}
+
 Status Trainer::start() {
-  if (options.steps == 0 || options.steps > INT32_MAX)
-    return Status::error("the number of steps (--steps) is {}; valid: 1 to {}", options.steps, INT32_MAX);
   if (options.resume && options.checkpointDir.empty())
     return Status::error("to resume, name the checkpoint directory");
   if (!options.checkpointDir.empty()) {
@@ -277,6 +307,9 @@ Status Trainer::start() {
     if (!existing.empty())
       BRAID_TRY(startFromCheckpoint());
   }
+  CheckpointState before = state;
+  BRAID_TRY(chooseSteps());
+  BRAID_TRY(chooseAccumulation());
   BRAID_TRY(chooseSettings());
   BRAID_TRY(packRows());
   if (!resumed)
@@ -284,9 +317,9 @@ Status Trainer::start() {
   result.firstStep = result.lastStep = state.step;
 
   if (rank.isFirst()) {
-    progress.emplace(options.progress, state.step, options.steps);
+    progress.emplace(options.progress, state.step, state.steps);
     if (resumed)
-      progress->message(fmt::format("resumed from {} (step {})", result.checkpoint, state.step));
+      sayWhatChanged(before);
     double slots = static_cast<double>(rows->size()) * static_cast<double>(batch.seqLen);
     progress->message(fmt::format("data: {} {}s in {} document{}; {} rows of {}, {:.1f}% padding", corpus.size(),
                                   corpus.unit(), corpus.documents(), corpus.documents() == 1 ? "" : "s", rows->size(),
@@ -295,10 +328,10 @@ Status Trainer::start() {
       progress->message(fmt::format("the minimum of the learning rate is {:.3g}: it keeps its share of the peak (give "
                                     "--min-lr for another)",
                                     state.minLearningRate));
-    if (state.warmupSteps > options.steps)
+    if (state.warmupSteps > state.steps)
       progress->message(
           fmt::format("the warm-up of {} steps is longer than the training: the learning rate ends at {:.3g}",
-                      state.warmupSteps, schedule.at(options.steps)));
+                      state.warmupSteps, schedule.at(state.steps)));
     if (!options.metricsPath.empty()) {
       if (resumed) {
         BRAID_TRY(dropLinesAfter(options.metricsPath, "step", state.step));
@@ -515,19 +548,19 @@ Status Trainer::save() {
 Status Trainer::loop() {
   began = Clock::now();
   uint64_t first = state.step;
-  while (state.step < options.steps) {
+  while (state.step < state.steps) {
     BRAID_ASSIGN(bool stop, rank.any(options.stop && options.stop->load(std::memory_order_relaxed), "stop request"));
     if (stop) {
       result.stopped = true;
       break;
     }
     // The first step of a run warms caches: not recorded unless it is the only one.
-    uint64_t done = state.step - first, skip = options.steps - first > 1 ? 1 : 0;
+    uint64_t done = state.step - first, skip = state.steps - first > 1 ? 1 : 0;
     bool record = options.trace && done >= skip && done < skip + options.traceSteps;
     session.setTrace(record ? &options.trace->rank(rank.index()) : nullptr);
     BRAID_TRY(step());
     session.setTrace(nullptr);
-    bool last = state.step == options.steps;
+    bool last = state.step == state.steps;
     if (options.saveEvery && state.step % options.saveEvery == 0)
       BRAID_TRY(save());
     if (!last && evaluator && options.evalEvery && state.step % options.evalEvery == 0)

@@ -15,12 +15,14 @@ constexpr double maxLearningRate = 100;           // a step of AdamW moves a wei
 constexpr uint64_t maxAccumulationSteps = 1 << 16;
 
 struct TrainOptions {
-  uint64_t steps = 0; // total; a resumed run goes on to the same number
+  // In total; a resumed run goes on to the same number. Absent: what the checkpoint says (resumed), else the program.
+  std::optional<uint64_t> steps;
   // Absent: what the checkpoint says (resumed), else the program's metadata, else the defaults of Trainer.cpp.
   std::optional<double> learningRate, minLearningRate;
   // Warm-up steps given here must not exceed `steps`.
   std::optional<uint64_t> warmupSteps, seed;
-  // Batches whose gradients make one update; absent: the program's. Only programs with @accumulate_step have a choice.
+  // Batches whose gradients make one update; absent: the checkpoint's (resumed), else the program's. Only programs with
+  // @accumulate_step have a choice.
   std::optional<uint64_t> accumulationSteps;
 
   std::string checkpointDir; // empty: no checkpoints
@@ -42,7 +44,8 @@ struct TrainOptions {
 
 struct TrainResult {
   uint64_t firstStep = 0, lastStep = 0; // completed steps at the begin and the end of this run
-  bool stopped = false; // before options.steps
+  uint64_t steps = 0; // of the whole training
+  bool stopped = false; // before them
   double loss = 0; // of the last step
   double seconds = 0;
   std::string checkpoint; // the last one saved or resumed from; empty: none

@@ -52,8 +52,9 @@ def train(folder, name, program, steps, *options):
     """-> what each step reported, and the checkpoint's folder."""
     log, checkpoints = os.path.join(folder, f"{name}.jsonl"), os.path.join(folder, f"{name}.checkpoints")
     run(
-        [tool("braid-run"), "train", program, "--data", os.path.join(folder, "text.txt"), "--steps", str(steps)]
-        + ["--threads", "1", "--metrics", log, "--checkpoint-dir", checkpoints, *options]
+        [tool("braid-run"), "train", program, "--data", os.path.join(folder, "text.txt"), "--threads", "1", "--metrics", log, "--checkpoint-dir", checkpoints]
+        + (["--steps", str(steps)] if "--resume-step" not in options else [])
+        + list(options)
     )
     with open(log, encoding="utf-8") as file:
         return [json.loads(line) for line in file], os.path.join(checkpoints, f"step-{steps:08d}")
@@ -97,6 +98,15 @@ def check(report, name, large, parts):
     report.compare(f"{name}: parameters", got, expected, 1e-4)
 
 
+def contents(checkpoint):
+    """The files of a checkpoint as bytes, by name."""
+    files = {}
+    for name in ("index.json", "model.safetensors", "optimizer.safetensors"):
+        with open(os.path.join(checkpoint, name), "rb") as stream:
+            files[name] = stream.read()
+    return files
+
+
 def main():
     report = Report("accumulate")
     folder = report.folder
@@ -123,14 +133,22 @@ def main():
         report.line(wanted in message, "a program that updates after every batch says so", message)
         train(folder, "resumed", four, 1)
         log, checkpoint = train(folder, "resumed", four, STEPS, "--resume")
-        for file in ("index.json", "model.safetensors", "optimizer.safetensors"):
-            contents = []
-            for where in (checkpoint, parts[1]):
-                with open(os.path.join(where, file), "rb") as stream:
-                    contents.append(stream.read())
-            report.line(contents[0] == contents[1], f"resumed: {file}", f"{len(contents[0])} bytes")
+        for file, got in contents(checkpoint).items():
+            report.line(got == contents(parts[1])[file], f"resumed: {file}", f"{len(got)} bytes")
         losses = [step["loss"] for step in log]
         report.line(losses == [step["loss"] for step in parts[0]], "resumed: losses", f"{losses}")
+        # What the command line chose stands in the checkpoint: batches of a step, and the steps the learning rate falls over.
+        three = ["--accumulation-steps", "3", "--save-every", "1"]
+        log, checkpoint = train(folder, "three", four, STEPS, *three)
+        whole = contents(checkpoint)
+        again, checkpoint = train(folder, "three", four, STEPS, "--resume-step", "1")
+        for file, got in contents(checkpoint).items():
+            report.line(got == whole[file], f"3 batches of 2, resumed without a flag: {file}", f"{len(got)} bytes")
+        report.line(
+            [step["loss"] for step in again] == [step["loss"] for step in log] and log[1]["loss"] != parts[0][1]["loss"],
+            "3 batches of 2, resumed without a flag: losses",
+            f"{[step['loss'] for step in again]}",
+        )
     return report.finish()
 
 

@@ -285,7 +285,7 @@ TEST(TrainCheckpoint, BrokenFilesAreErrors) {
     EXPECT_NE(message.find("step-00000001"), std::string::npos) << message;
   };
   breakIndex("\"braid-checkpoint\"", "\"other\"", "format is 'other', not 'braid-checkpoint'");
-  breakIndex("\"version\": 2", "\"version\": 9", "version 9, but this build reads version 2");
+  breakIndex("\"version\": 3", "\"version\": 9", "version 9, but this build reads version 3");
   breakIndex("\"step\": 1", "\"step\": -1", "step: must be a non-negative integer");
   breakIndex("\"step\": 1", "\"stop\": 1", "step: must be a non-negative integer");
   breakIndex("\"dtype\":\"f32\"", "\"dtype\":\"f16\"", "tensors['embed.weight'].dtype: must be one of f32");

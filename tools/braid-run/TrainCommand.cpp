@@ -67,12 +67,6 @@ Status checkFiles(const Options &options) {
 
 Status run(Options &options) {
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
-  if (options.train.steps == 0) {
-    BRAID_ASSIGN(std::optional<double> steps, metadataNumber(*program, "train.steps"));
-    if (!steps || *steps < 1)
-      return Status::error("{} does not say how many steps to train: give --steps", options.program);
-    options.train.steps = static_cast<uint64_t>(*steps);
-  }
   options.train.resume |= options.train.resumeStep.has_value();
   BRAID_TRY(checkFiles(options));
   BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
@@ -101,15 +95,14 @@ Status run(Options &options) {
   Status traced = trace ? trace->write() : Status::success();
   BRAID_TRY(trained);
 
-  if (result.firstStep >= options.train.steps)
-    fmt::print("nothing to do: {} is at step {} of {}\n", result.checkpoint, result.firstStep, options.train.steps);
+  if (result.firstStep >= result.steps)
+    fmt::print("nothing to do: {} is at step {} of {}\n", result.checkpoint, result.firstStep, result.steps);
   else if (!result.stopped)
     fmt::print("trained to step {} in {:.1f} s, loss {:.4f}\n", result.lastStep, result.seconds, result.loss);
   else if (result.checkpoint.empty())
-    fmt::print("stopped at step {} of {}; nothing was saved (no --checkpoint-dir)\n", result.lastStep,
-               options.train.steps);
+    fmt::print("stopped at step {} of {}; nothing was saved (no --checkpoint-dir)\n", result.lastStep, result.steps);
   else
-    fmt::print("stopped at step {} of {}; continue with --resume\n", result.lastStep, options.train.steps);
+    fmt::print("stopped at step {} of {}; continue with --resume\n", result.lastStep, result.steps);
   if (!result.checkpoint.empty())
     fmt::print("checkpoint     {}\n", result.checkpoint);
   if (result.heldout)
@@ -127,12 +120,13 @@ Action addTrain(CLI::App &command) {
   TrainOptions &train = options->train;
   addProgramOption(command, options->program);
   addDataOptions(command, options->data);
-  inRange(command.add_option("--steps", train.steps,
-                             "Optimizer steps in total, those before --resume included (default: the model's)"),
+  inRange(command.add_option(
+              "--steps", train.steps,
+              "Optimizer steps in total, those before --resume included (default: the checkpoint's, else the model's)"),
           1, maxCount);
   inRange(command.add_option("--accumulation-steps", train.accumulationSteps,
                              "Batches whose gradients make one step, of a program compiled with --accumulation-steps "
-                             "(default: as compiled)"),
+                             "(default: the checkpoint's, else as compiled)"),
           1, maxAccumulationSteps);
   inRange(command.add_option("--lr", train.learningRate,
                              "Peak learning rate, after the warm-up (default: the model's); the minimum keeps its "
