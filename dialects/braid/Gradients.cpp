@@ -285,5 +285,5 @@ LogicalResult MoeGroupedLinearOp::buildGradient(GradientContext &context) {
 
 /// Differentiate walks layers itself: the body's gradient is a repeat of its own, in reverse.
 LogicalResult RepeatOp::buildGradient(GradientContext &) {
-  return emitOpError() << "is differentiated by braid-differentiate";
+  llvm_unreachable("only Differentiate may ask, and it does not");
 }

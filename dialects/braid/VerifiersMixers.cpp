@@ -87,11 +87,16 @@ static LogicalResult isList(Operation *op, Named a) {
   CHECK(hasRank(op, a, 1));
   return isInteger(op, a);
 }
-static LogicalResult hasEntries(Operation *op, Named a, int64_t wanted, StringRef why) {
+/// `cause`: the operand that makes it `wanted`, if one does.
+static LogicalResult hasEntries(Operation *op, Named a, int64_t wanted, StringRef why, Named cause = {}) {
   CHECK(isList(op, a));
   if (a.dim(0) == wanted)
     return success();
-  return op->emitOpError() << a.name << " has " << a.dim(0) << " entries but " << why << " needs " << wanted;
+  InFlightDiagnostic diagnostic = op->emitOpError()
+                                  << a.name << " has " << a.dim(0) << " entries but " << why << " needs " << wanted;
+  if (cause.value)
+    diagnostic.attachNote(cause.value.getLoc()) << cause.name << " defined here";
+  return diagnostic;
 }
 
 LogicalResult MoeDropOp::verify() {
@@ -133,8 +138,8 @@ LogicalResult MoeDropOp::verify() {
   }
   CHECK(sameType(*this, {"kept", getKept()}, ids));
   StringRef entries = device ? "taken * bucket" : "taken";
-  CHECK(hasEntries(*this, load, taken.dim(1) * bucket, entries));
-  CHECK(hasEntries(*this, {"dropped", getDropped()}, taken.dim(1) * bucket, entries));
+  CHECK(hasEntries(*this, load, taken.dim(1) * bucket, entries, taken));
+  CHECK(hasEntries(*this, {"dropped", getDropped()}, taken.dim(1) * bucket, entries, taken));
   return sameType(*this, {"new_taken", getNewTaken()}, taken);
 }
 LogicalResult MoePlanOp::verify() {
@@ -159,7 +164,7 @@ LogicalResult MoePlanOp::verify() {
     CHECK(hasEntries(*this, {"perm", getPerm()}, experts * *rows, "experts * expert_rows"));
   } else {
     CHECK(hasEntries(*this, {"perm", getPerm()}, peers > 1 ? peers * peerRows : ids.type().getNumElements(),
-                     peers > 1 ? "peers * peer_rows" : "every assignment"));
+                     peers > 1 ? "peers * peer_rows" : "every assignment", peers > 1 ? Named() : ids));
   }
   CHECK(hasEntries(*this, {"counts", getCounts()}, experts, "num_experts"));
   CHECK(hasEntries(*this, {"offsets", getOffsets()}, experts + 1, "num_experts + 1"));

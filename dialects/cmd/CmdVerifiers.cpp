@@ -12,8 +12,7 @@ using namespace braid::cmd;
 
 LogicalResult BufferAttr::verify(function_ref<InFlightDiagnostic()> emitError, FlatSymbolRefAttr arena, int64_t offset,
                                  int64_t bytes, ArrayRef<int64_t>) {
-  if (!arena)
-    return emitError() << "a buffer needs an arena";
+  assert(arena && "the parser and every builder give an arena");
   if (offset < 0 || bytes < 0)
     return emitError() << "buffer of @" << arena.getValue() << ": offset " << offset << " and bytes " << bytes
                        << " must not be negative";
@@ -286,12 +285,17 @@ private:
     int64_t low = buffer.getOffset(), high = buffer.getOffset();
     for (auto [stride, count] : llvm::zip(buffer.getStrides(), counts))
       (stride < 0 ? low : high) += stride * std::max<int64_t>(count - 1, 0);
+    auto outside = [&](InFlightDiagnostic diagnostic) {
+      diagnostic.attachNote(arena->second.getLoc()) << "declared here";
+      return diagnostic;
+    };
     if (low < 0)
-      return op->emitOpError("'") << name << "' reaches " << -low << " bytes before arena @"
-                                  << buffer.getArena().getValue();
+      return outside(op->emitOpError("'")
+                     << name << "' reaches " << -low << " bytes before arena @" << buffer.getArena().getValue());
     if (high + buffer.getBytes() > static_cast<int64_t>(arena->second.getBytes()))
-      return op->emitOpError("'") << name << "' reaches byte " << high + buffer.getBytes() << " of arena @"
-                                  << buffer.getArena().getValue() << ", which has " << arena->second.getBytes();
+      return outside(op->emitOpError("'")
+                     << name << "' reaches byte " << high + buffer.getBytes() << " of arena @"
+                     << buffer.getArena().getValue() << ", which has " << arena->second.getBytes());
     return success();
   }
 

@@ -19,53 +19,58 @@ static LogicalResult checkAxis(Operation *op, int64_t axis, int64_t rank) {
   return success();
 }
 
-static LogicalResult checkElement(Operation *op, StringRef a, Type ta, StringRef b, Type tb) {
-  if (getElementTypeOrSelf(ta) != getElementTypeOrSelf(tb))
-    return op->emitOpError("element type mismatch: ")
-           << a << " has " << getElementTypeOrSelf(ta) << " but " << b << " has " << getElementTypeOrSelf(tb);
+/// The error with "<name> defined here" at the other value of a disagreement.
+static LogicalResult withNote(InFlightDiagnostic diagnostic, StringRef name, Value other) {
+  diagnostic.attachNote(other.getLoc()) << name << " defined here";
+  return diagnostic;
+}
+
+static LogicalResult checkElement(Operation *op, StringRef a, Value va, StringRef b, Type tb) {
+  if (getElementTypeOrSelf(va) != getElementTypeOrSelf(tb))
+    return withNote(op->emitOpError("element type mismatch: ") << a << " has " << getElementTypeOrSelf(va) << " but "
+                                                               << b << " has " << getElementTypeOrSelf(tb),
+                    a.starts_with("the ") ? a.drop_front(4) : a, va);
   return success();
 }
 
 /// What load and store share: one index per buffer dimension, `dims` ascending, one per tile dimension.
-static LogicalResult checkAccess(Operation *op, MemRefType buffer, size_t indices, ArrayRef<int64_t> dims,
-                                 VectorType tile) {
+static LogicalResult checkAccess(Operation *op, Value source, size_t indices, ArrayRef<int64_t> dims, VectorType tile) {
+  auto buffer = cast<MemRefType>(source.getType());
   if (indices != static_cast<size_t>(buffer.getRank()))
-    return op->emitOpError("has ") << indices << " indices but the buffer has rank " << buffer.getRank();
+    return withNote(op->emitOpError("has ") << indices << " indices but the buffer has rank " << buffer.getRank(),
+                    "buffer", source);
   if (static_cast<int64_t>(dims.size()) != tile.getRank())
     return op->emitOpError("dims names ") << dims.size() << " dimensions but the tile has rank " << tile.getRank();
   for (auto [j, dim] : llvm::enumerate(dims)) {
     if (dim < 0 || dim >= buffer.getRank())
-      return op->emitOpError("dims[") << j << "] = " << dim << " is out of range for a buffer of rank "
-                                      << buffer.getRank();
+      return withNote(op->emitOpError("dims[")
+                          << j << "] = " << dim << " is out of range for a buffer of rank " << buffer.getRank(),
+                      "buffer", source);
     if (j > 0 && dim <= dims[j - 1])
       return op->emitOpError("dims must ascend: dims[") << j << "] = " << dim << " follows " << dims[j - 1];
     if (j > 0 && !buffer.isDynamicDim(dim) && tile.getDimSize(j) > buffer.getDimSize(dim))
-      return op->emitOpError("tile dimension ")
-             << j << " has " << tile.getDimSize(j) << " elements but buffer dimension " << dim << " has "
-             << buffer.getDimSize(dim);
+      return withNote(op->emitOpError("tile dimension ")
+                          << j << " has " << tile.getDimSize(j) << " elements but buffer dimension " << dim << " has "
+                          << buffer.getDimSize(dim),
+                      "buffer", source);
   }
-  return checkElement(op, "the buffer", buffer, "the tile", tile);
+  return checkElement(op, "the buffer", source, "the tile", tile);
 }
 
 LogicalResult LoadOp::verify() {
-  auto buffer = dyn_cast<MemRefType>(getSource().getType());
-  if (!buffer)
-    return emitOpError("needs a ranked buffer, has ") << getSource().getType();
   auto tile = cast<VectorType>(getType());
   if (getRows()) {
     auto rows = cast<VectorType>(getRows().getType());
     if (rows.getRank() != 1 || rows.getDimSize(0) != tile.getDimSize(0))
-      return emitOpError("rows has shape ")
-             << shown(rows.getShape()) << " but the tile has " << tile.getDimSize(0) << " rows";
+      return withNote(emitOpError("rows has shape ")
+                          << shown(rows.getShape()) << " but the tile has " << tile.getDimSize(0) << " rows",
+                      "rows", getRows());
   }
-  return checkAccess(*this, buffer, getIndices().size(), getDims(), tile);
+  return checkAccess(*this, getSource(), getIndices().size(), getDims(), tile);
 }
 
 LogicalResult StoreOp::verify() {
-  auto buffer = dyn_cast<MemRefType>(getTarget().getType());
-  if (!buffer)
-    return emitOpError("needs a ranked buffer, has ") << getTarget().getType();
-  return checkAccess(*this, buffer, getIndices().size(), getDims(), cast<VectorType>(getValue().getType()));
+  return checkAccess(*this, getTarget(), getIndices().size(), getDims(), cast<VectorType>(getValue().getType()));
 }
 
 LogicalResult ProgramOp::verify() {
@@ -87,17 +92,22 @@ LogicalResult DotOp::verify() {
   bool ta = getTransposeA(), tb = getTransposeB();
   int64_t m = a.getDimSize(ta), ka = a.getDimSize(!ta), kb = b.getDimSize(tb), n = b.getDimSize(!tb);
   if (ka != kb)
-    return emitOpError("inner dimension mismatch: op(a) is ") << shown({m, ka}) << " but op(b) is " << shown({kb, n});
+    return withNote(emitOpError("inner dimension mismatch: op(a) is ")
+                        << shown({m, ka}) << " but op(b) is " << shown({kb, n}),
+                    "b", getB());
   if (acc.getDimSize(0) != m)
-    return emitOpError("row mismatch: op(a) has ") << m << " rows but acc has " << acc.getDimSize(0);
+    return withNote(emitOpError("row mismatch: op(a) has ") << m << " rows but acc has " << acc.getDimSize(0), "acc",
+                    getAcc());
   if (acc.getDimSize(1) != n)
-    return emitOpError("column mismatch: op(b) has ") << n << " columns but acc has " << acc.getDimSize(1);
-  if (failed(checkElement(*this, "a", a, "b", b)))
+    return withNote(emitOpError("column mismatch: op(b) has ") << n << " columns but acc has " << acc.getDimSize(1),
+                    "acc", getAcc());
+  if (failed(checkElement(*this, "a", getA(), "b", b)))
     return failure();
   Type wanted = a.getElementType().isF64() ? a.getElementType() : Float32Type::get(getContext());
   if (acc.getElementType() != wanted)
-    return emitOpError("accumulates ") << a.getElementType() << " in " << wanted << " but acc has "
-                                       << acc.getElementType();
+    return withNote(emitOpError("accumulates ")
+                        << a.getElementType() << " in " << wanted << " but acc has " << acc.getElementType(),
+                    "acc", getAcc());
   return success();
 }
 
@@ -108,9 +118,10 @@ LogicalResult SolveOp::verify() {
   if (b.getRank() != 2)
     return emitOpError("b must have rank 2, has rank ") << b.getRank();
   if (a.getDimSize(0) != b.getDimSize(0))
-    return emitOpError("row mismatch: a has ") << a.getDimSize(0) << " rows but b has " << b.getDimSize(0);
+    return withNote(emitOpError("row mismatch: a has ") << a.getDimSize(0) << " rows but b has " << b.getDimSize(0),
+                    "b", getB());
   if (a.getElementType().isF64() != b.getElementType().isF64())
-    return checkElement(*this, "a", a, "b", b);
+    return checkElement(*this, "a", getA(), "b", b);
   return success();
 }
 
@@ -131,7 +142,7 @@ LogicalResult ReduceOp::verify() {
 
 LogicalResult ExpandOp::verify() {
   auto source = cast<VectorType>(getSource().getType()), result = cast<VectorType>(getType());
-  if (failed(checkElement(*this, "the source", source, "the result", result)))
+  if (failed(checkElement(*this, "the source", getSource(), "the result", result)))
     return failure();
   if (result.getRank() != source.getRank() + 1)
     return emitOpError("result must have rank ") << source.getRank() + 1 << ", has rank " << result.getRank();
@@ -146,42 +157,42 @@ LogicalResult ExpandOp::verify() {
 }
 
 /// `part` is rows of `whole`: equal but for the first dimension, or one row.
-static LogicalResult checkRows(Operation *op, VectorType whole, Type part, StringRef partName) {
-  if (failed(checkElement(op, "the tile", whole, partName, part)))
+static LogicalResult checkRows(Operation *op, Value tile, Type part, StringRef partName) {
+  auto whole = cast<VectorType>(tile.getType());
+  if (failed(checkElement(op, "the tile", tile, partName, part)))
     return failure();
   auto vector = dyn_cast<VectorType>(part);
   ArrayRef<int64_t> shape = vector ? vector.getShape() : ArrayRef<int64_t>();
   if (static_cast<int64_t>(shape.size()) == whole.getRank()) {
     if (shape.front() > whole.getDimSize(0))
-      return op->emitOpError() << partName << " has " << shape.front() << " rows but the tile has "
-                               << whole.getDimSize(0);
+      return withNote(op->emitOpError() << partName << " has " << shape.front() << " rows but the tile has "
+                                        << whole.getDimSize(0),
+                      "tile", tile);
     shape = shape.drop_front();
   }
   if (shape != whole.getShape().drop_front())
-    return op->emitOpError() << "row mismatch: a row of the tile is " << shown(whole.getShape().drop_front())
-                             << " but of " << partName << " " << shown(shape);
+    return withNote(op->emitOpError() << "row mismatch: a row of the tile is " << shown(whole.getShape().drop_front())
+                                      << " but of " << partName << " " << shown(shape),
+                    "tile", tile);
   return success();
 }
 
-LogicalResult RowsOp::verify() {
-  return checkRows(*this, cast<VectorType>(getSource().getType()), getType(), "the result");
-}
+LogicalResult RowsOp::verify() { return checkRows(*this, getSource(), getType(), "the result"); }
 
-LogicalResult InsertRowsOp::verify() {
-  return checkRows(*this, cast<VectorType>(getTarget().getType()), getValue().getType(), "the value");
-}
+LogicalResult InsertRowsOp::verify() { return checkRows(*this, getTarget(), getValue().getType(), "the value"); }
 
 LogicalResult SliceOp::verify() {
   auto source = cast<VectorType>(getSource().getType()), result = cast<VectorType>(getType());
-  if (failed(checkElement(*this, "the source", source, "the result", result)))
+  if (failed(checkElement(*this, "the source", getSource(), "the result", result)))
     return failure();
   if (source.getRank() != result.getRank() || source.getShape().drop_back() != result.getShape().drop_back())
     return emitOpError("only the last dimension may differ: source ")
            << shown(source.getShape()) << ", result " << shown(result.getShape());
   int64_t offset = getOffset(), end = offset + result.getShape().back();
   if (offset < 0 || end > source.getShape().back())
-    return emitOpError("columns [") << offset << ", " << end << ") are outside of a tile with "
-                                    << source.getShape().back() << " columns";
+    return withNote(emitOpError("columns [") << offset << ", " << end << ") are outside of a tile with "
+                                             << source.getShape().back() << " columns",
+                    "source", getSource());
   return success();
 }
 
@@ -192,11 +203,12 @@ LogicalResult ConcatOp::verify() {
   int64_t columns = 0;
   for (auto [i, source] : llvm::enumerate(getSources())) {
     auto type = cast<VectorType>(source.getType());
-    if (failed(checkElement(*this, "a source", type, "the result", result)))
+    if (failed(checkElement(*this, "source " + std::to_string(i), source, "the result", result)))
       return failure();
     if (type.getRank() != result.getRank() || type.getShape().drop_back() != result.getShape().drop_back())
-      return emitOpError("source ") << i << " is " << shown(type.getShape()) << " but the result is "
-                                    << shown(result.getShape());
+      return withNote(emitOpError("source ")
+                          << i << " is " << shown(type.getShape()) << " but the result is " << shown(result.getShape()),
+                      "source " + std::to_string(i), source);
     columns += type.getShape().back();
   }
   if (columns != result.getShape().back())
@@ -243,15 +255,17 @@ LogicalResult LaunchOp::verify() {
       return emitOpError("inplace[") << i << "] = " << operand << " but there are " << getInputs().size()
                                      << " operands";
     if (operand >= 0 && getInputs()[operand].getType() != getOutputs()[i].getType())
-      return emitOpError("result ") << i << " is " << getOutputs()[i].getType() << " but shares the buffer of operand "
-                                    << operand << " of type " << getInputs()[operand].getType();
+      return withNote(emitOpError("result ")
+                          << i << " is " << getOutputs()[i].getType() << " but shares the buffer of operand " << operand
+                          << " of type " << getInputs()[operand].getType(),
+                      "operand " + std::to_string(operand), getInputs()[operand]);
   }
   return success();
 }
 
 /// Rows and columns of a tensor whose trailing dimensions, as many as multiply to `columns`, form the columns.
-static LogicalResult matrixOf(Operation *op, StringRef name, Type type, int64_t columns) {
-  auto tensor = cast<RankedTensorType>(type);
+static LogicalResult matrixOf(Operation *op, StringRef name, Value value, int64_t columns) {
+  auto tensor = cast<RankedTensorType>(value.getType());
   if (columns < 1)
     return op->emitOpError() << name << "_columns = " << columns << " but must be at least 1";
   int64_t product = 1;
@@ -264,16 +278,19 @@ static LogicalResult matrixOf(Operation *op, StringRef name, Type type, int64_t 
   }
   if (product == columns)
     return success();
-  return op->emitOpError() << name << "_columns = " << columns << " is no product of trailing dimensions of " << type;
+  InFlightDiagnostic diagnostic = op->emitOpError() << name << "_columns = " << columns
+                                                    << " is no product of trailing dimensions of " << tensor;
+  if (value.getDefiningOp() != op)
+    diagnostic.attachNote(value.getLoc()) << name << " defined here";
+  return diagnostic;
 }
 
 LogicalResult GemmOp::verify() {
-  if (failed(matrixOf(*this, "a", getA().getType(), getAColumns())) ||
-      failed(matrixOf(*this, "b", getB().getType(), getBColumns())) ||
-      failed(matrixOf(*this, "c", getType(), getCColumns())))
+  if (failed(matrixOf(*this, "a", getA(), getAColumns())) || failed(matrixOf(*this, "b", getB(), getBColumns())) ||
+      failed(matrixOf(*this, "c", getResult(), getCColumns())))
     return failure();
   if (getC() && getC().getType() != getType())
-    return emitOpError("result is ") << getType() << " but c is " << getC().getType();
+    return withNote(emitOpError("result is ") << getType() << " but c is " << getC().getType(), "c", getC());
   auto rows = [](Type type, int64_t columns) {
     auto tensor = cast<RankedTensorType>(type);
     return tensor.hasStaticShape() ? tensor.getNumElements() / columns : ShapedType::kDynamic;
@@ -284,11 +301,14 @@ LogicalResult GemmOp::verify() {
   int64_t kb = getTransposeB() ? getBColumns() : rb, n = getTransposeB() ? rb : getBColumns();
   auto differ = [](int64_t x, int64_t y) { return !ShapedType::isDynamic(x) && !ShapedType::isDynamic(y) && x != y; };
   if (differ(ka, kb))
-    return emitOpError("inner dimension mismatch: op(a) has ") << ka << " columns but op(b) has " << kb << " rows";
+    return withNote(emitOpError("inner dimension mismatch: op(a) has ")
+                        << ka << " columns but op(b) has " << kb << " rows",
+                    "b", getB());
   if (differ(m, rc))
-    return emitOpError("row mismatch: op(a) has ") << m << " rows but the result has " << rc;
+    return withNote(emitOpError("row mismatch: op(a) has ") << m << " rows but the result has " << rc, "a", getA());
   if (differ(n, getCColumns()))
-    return emitOpError("column mismatch: op(b) has ") << n << " columns but the result has " << getCColumns();
+    return withNote(emitOpError("column mismatch: op(b) has ") << n << " columns but the result has " << getCColumns(),
+                    "b", getB());
   return success();
 }
 
@@ -303,21 +323,25 @@ LogicalResult GroupedGemmOp::verify() {
   if (!offsets.getElementType().isInteger(32))
     return emitOpError("offsets must be i32, is ") << offsets.getElementType();
   if (getC() && getC().getType() != getType())
-    return emitOpError("result is ") << getType() << " but c is " << getC().getType();
+    return withNote(emitOpError("result is ") << getType() << " but c is " << getC().getType(), "c", getC());
   if (getWeight() && getTransposeB())
     return emitOpError("transpose_b has no meaning for weight");
   // The groups are the first dimension of the weights: b, or the result when it is their gradient.
   int64_t groups = getWeight() ? result.getDimSize(0) : b.getDimSize(0);
   if (offsets.getDimSize(0) != groups + 1)
-    return emitOpError("offsets has ") << offsets.getDimSize(0) << " entries but there are " << groups << " groups";
+    return withNote(emitOpError("offsets has ")
+                        << offsets.getDimSize(0) << " entries but there are " << groups << " groups",
+                    "offsets", getOffsets());
   auto wanted = SmallVector<int64_t>{1, a.getDimSize(1), b.getDimSize(getTransposeB() ? 1 : 2)};
   if (getWeight()) {
     if (a.getDimSize(1) != b.getDimSize(1))
-      return emitOpError("row mismatch: a has ") << a.getDimSize(1) << " rows but b has " << b.getDimSize(1);
+      return withNote(emitOpError("row mismatch: a has ") << a.getDimSize(1) << " rows but b has " << b.getDimSize(1),
+                      "b", getB());
     wanted = {groups, a.getDimSize(2), b.getDimSize(2)};
   } else if (int64_t inner = b.getDimSize(getTransposeB() ? 2 : 1); a.getDimSize(2) != inner) {
-    return emitOpError("inner dimension mismatch: a has ")
-           << a.getDimSize(2) << " columns but op(b) has " << inner << " rows";
+    return withNote(emitOpError("inner dimension mismatch: a has ")
+                        << a.getDimSize(2) << " columns but op(b) has " << inner << " rows",
+                    "b", getB());
   }
   if (result.getShape() != ArrayRef(wanted))
     return emitOpError("result is ") << shown(result.getShape()) << " but the product is " << shown(wanted);

@@ -61,6 +61,7 @@ cmd.program {
 // -----
 
 cmd.program {
+  // expected-note @+1 {{declared here}}
   cmd.arena @a bytes 64
   // expected-error @+1 {{'cmd.tensor' op 'buffer' reaches byte 72 of arena @a, which has 64}}
   cmd.tensor "x" input tensor<2x4xf32> at <@a, 40, 32>
@@ -122,6 +123,7 @@ cmd.program {
 // -----
 
 cmd.program {
+  // expected-note @+1 {{declared here}}
   cmd.arena @a bytes 64
   cmd.entry @f inputs [] outputs [] {
     cmd.repeat 3 {
@@ -134,6 +136,7 @@ cmd.program {
 // -----
 
 cmd.program {
+  // expected-note @+1 {{declared here}}
   cmd.arena @a bytes 64
   cmd.entry @f inputs [] outputs [] {
     cmd.repeat 3 {
@@ -312,3 +315,49 @@ module attributes {cmd.work = #cmd.work<"", flops = 1, bytes = 1, "generated">} 
 
 // expected-error @+1 {{work of add: -1 FLOPs and 4 bytes must not be negative}}
 module attributes {cmd.work = #cmd.work<"add", flops = -1, bytes = 4, "generated">} {}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op counts belong to all_to_all, not to all_reduce}}
+    cmd.collective all_reduce "ep" send <@a, 0, 32> recv <@a, 32, 32> : f32 send_counts <@a, 0, 8> recv_counts <@a, 0, 8>
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op all_to_all needs block_bytes}}
+    cmd.collective all_to_all "ep" send <@a, 0, 32> recv <@a, 32, 32> : f32
+  }
+}
+
+// -----
+
+cmd.program {
+  // expected-error @+1 {{'arith.constant' op cannot stand in a cmd.program}}
+  %0 = arith.constant 1 : i64
+}
+
+// -----
+
+cmd.program {
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'arith.constant' op is no command}}
+    %0 = arith.constant 1 : i64
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.repeat' op count -1 is negative}}
+    cmd.repeat -1 {
+    }
+  }
+}

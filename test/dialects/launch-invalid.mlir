@@ -57,6 +57,7 @@ func.func @f(%a: tensor<2x64xf32>) {
 
 // -----
 
+// expected-note @+1 {{operand 0 defined here}}
 func.func @f(%a: tensor<2x64xf32>) {
   // expected-error @+1 {{result 0 is 'tensor<2x32xf32>' but shares the buffer of operand 0 of type 'tensor<2x64xf32>'}}
   %0 = tile.launch @k grid [1](%a) {arg_names = ["a"], inplace = array<i64: 0>, result_names = ["y"], scalars = {}} : (tensor<2x64xf32>) -> tensor<2x32xf32>
@@ -81,6 +82,7 @@ func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
 
 // -----
 
+// expected-note @+1 {{a defined here}}
 func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
   // expected-error @+1 {{a_columns = 63 is no product of trailing dimensions of 'tensor<2x64xf32>'}}
   %0 = tile.gemm %a, %b {a_columns = 63 : i64, b_columns = 16 : i64, c_columns = 16 : i64} : (tensor<2x64xf32>, tensor<64x16xf32>) -> tensor<2x16xf32>
@@ -89,6 +91,7 @@ func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
 
 // -----
 
+// expected-note @+1 {{b defined here}}
 func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
   // expected-error @+1 {{b_columns = 5 is no product of trailing dimensions of 'tensor<64x16xf32>'}}
   %0 = tile.gemm %a, %b {a_columns = 64 : i64, b_columns = 5 : i64, c_columns = 16 : i64} : (tensor<2x64xf32>, tensor<64x16xf32>) -> tensor<2x16xf32>
@@ -105,6 +108,7 @@ func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
 
 // -----
 
+// expected-note @+1 {{c defined here}}
 func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>, %c: tensor<16x2xf32>) {
   // expected-error @+1 {{result is 'tensor<2x16xf32>' but c is 'tensor<16x2xf32>'}}
   %0 = tile.gemm %a, %b, %c {a_columns = 64 : i64, b_columns = 16 : i64, c_columns = 16 : i64} : (tensor<2x64xf32>, tensor<64x16xf32>, tensor<16x2xf32>) -> tensor<2x16xf32>
@@ -113,6 +117,7 @@ func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>, %c: tensor<16x2xf32>) 
 
 // -----
 
+// expected-note @+1 {{b defined here}}
 func.func @f(%a: tensor<2x64xf32>, %b: tensor<32x16xf32>) {
   // expected-error @+1 {{inner dimension mismatch: op(a) has 64 columns but op(b) has 32 rows}}
   %0 = tile.gemm %a, %b {a_columns = 64 : i64, b_columns = 16 : i64, c_columns = 16 : i64} : (tensor<2x64xf32>, tensor<32x16xf32>) -> tensor<2x16xf32>
@@ -121,6 +126,7 @@ func.func @f(%a: tensor<2x64xf32>, %b: tensor<32x16xf32>) {
 
 // -----
 
+// expected-note @+1 {{b defined here}}
 func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
   // expected-error @+1 {{inner dimension mismatch: op(a) has 64 columns but op(b) has 16 rows}}
   %0 = tile.gemm %a, %b {a_columns = 64 : i64, b_columns = 16 : i64, c_columns = 16 : i64, transpose_b} : (tensor<2x64xf32>, tensor<64x16xf32>) -> tensor<2x16xf32>
@@ -129,6 +135,7 @@ func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
 
 // -----
 
+// expected-note @+1 {{a defined here}}
 func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
   // expected-error @+1 {{row mismatch: op(a) has 2 rows but the result has 3}}
   %0 = tile.gemm %a, %b {a_columns = 64 : i64, b_columns = 16 : i64, c_columns = 16 : i64} : (tensor<2x64xf32>, tensor<64x16xf32>) -> tensor<3x16xf32>
@@ -137,6 +144,7 @@ func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
 
 // -----
 
+// expected-note @+1 {{b defined here}}
 func.func @f(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
   // expected-error @+1 {{column mismatch: op(b) has 16 columns but the result has 8}}
   %0 = tile.gemm %a, %b {a_columns = 64 : i64, b_columns = 16 : i64, c_columns = 8 : i64} : (tensor<2x64xf32>, tensor<64x16xf32>) -> tensor<2x8xf32>
@@ -185,6 +193,7 @@ func.func @f(%a: tensor<1x32x16xf32>, %b: tensor<4x16x24xf32>, %offsets: tensor<
 
 // -----
 
+// expected-note @+1 {{c defined here}}
 func.func @f(%a: tensor<1x32x16xf32>, %b: tensor<4x16x24xf32>, %offsets: tensor<5xi32>, %c: tensor<1x32x24xbf16>) {
   // expected-error @+1 {{result is 'tensor<1x32x24xf32>' but c is 'tensor<1x32x24xbf16>'}}
   %0 = tile.grouped_gemm %a, %b, %offsets, %c : (tensor<1x32x16xf32>, tensor<4x16x24xf32>, tensor<5xi32>, tensor<1x32x24xbf16>) -> tensor<1x32x24xf32>
@@ -201,6 +210,7 @@ func.func @f(%a: tensor<1x32x16xf32>, %b: tensor<4x16x24xf32>, %offsets: tensor<
 
 // -----
 
+// expected-note @+1 {{offsets defined here}}
 func.func @f(%a: tensor<1x32x16xf32>, %b: tensor<4x16x24xf32>, %offsets: tensor<4xi32>) {
   // expected-error @+1 {{offsets has 4 entries but there are 4 groups}}
   %0 = tile.grouped_gemm %a, %b, %offsets : (tensor<1x32x16xf32>, tensor<4x16x24xf32>, tensor<4xi32>) -> tensor<1x32x24xf32>
@@ -209,6 +219,7 @@ func.func @f(%a: tensor<1x32x16xf32>, %b: tensor<4x16x24xf32>, %offsets: tensor<
 
 // -----
 
+// expected-note @+1 {{b defined here}}
 func.func @f(%a: tensor<1x32x16xf32>, %b: tensor<1x31x24xf32>, %offsets: tensor<5xi32>) {
   // expected-error @+1 {{row mismatch: a has 32 rows but b has 31}}
   %0 = tile.grouped_gemm %a, %b, %offsets {weight} : (tensor<1x32x16xf32>, tensor<1x31x24xf32>, tensor<5xi32>) -> tensor<4x16x24xf32>
@@ -217,6 +228,7 @@ func.func @f(%a: tensor<1x32x16xf32>, %b: tensor<1x31x24xf32>, %offsets: tensor<
 
 // -----
 
+// expected-note @+1 {{b defined here}}
 func.func @f(%a: tensor<1x32x16xf32>, %b: tensor<4x16x24xf32>, %offsets: tensor<5xi32>) {
   // expected-error @+1 {{inner dimension mismatch: a has 16 columns but op(b) has 24 rows}}
   %0 = tile.grouped_gemm %a, %b, %offsets {transpose_b} : (tensor<1x32x16xf32>, tensor<4x16x24xf32>, tensor<5xi32>) -> tensor<1x32x24xf32>

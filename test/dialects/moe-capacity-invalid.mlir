@@ -41,6 +41,7 @@ func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>
 
 // -----
 
+// expected-note @+1 {{taken defined here}}
 func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{load has 5 entries but taken needs 4}}
   %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "token", operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<5xi32>, tensor<4xi32>, tensor<2x4xi32>)
@@ -49,6 +50,7 @@ func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) 
 
 // -----
 
+// expected-note @+1 {{taken defined here}}
 func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{dropped has 3 entries but taken needs 4}}
   %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "token", operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<3xi32>, tensor<2x4xi32>)
@@ -138,6 +140,7 @@ func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>
 
 // -----
 
+// expected-note @+1 {{taken defined here}}
 func.func @f(%ids: tensor<2x8x2xi32>, %w: tensor<2x8x2xf32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{load has 4 entries but taken * bucket needs 8}}
   %0:4 = "braid.moe.drop"(%ids, %w, %d, %t) <{capacity = 3 : i64, policy = "device", bucket = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8x2xf32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)

@@ -306,6 +306,7 @@ func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
 
 // -----
 
+// expected-note @+1 {{ids defined here}}
 func.func @f(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{perm has 31 entries but every assignment needs 32}}
   %0:6 = braid.moe.plan %ids, %documents {num_experts = 4 : i64} : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<31xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)

@@ -1,5 +1,6 @@
 // RUN: braid-opt %s --split-input-file --verify-diagnostics
 
+// expected-note @+1 {{buffer defined here}}
 func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
   %c0 = arith.constant 0 : index
   // expected-error @+1 {{has 1 indices but the buffer has rank 2}}
@@ -18,6 +19,7 @@ func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, til
 
 // -----
 
+// expected-note @+1 {{buffer defined here}}
 func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
   %c0 = arith.constant 0 : index
   // expected-error @+1 {{dims[1] = 2 is out of range for a buffer of rank 2}}
@@ -36,6 +38,7 @@ func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, til
 
 // -----
 
+// expected-note @+1 {{buffer defined here}}
 func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
   %c0 = arith.constant 0 : index
   // expected-error @+1 {{tile dimension 1 has 9 elements but buffer dimension 1 has 8}}
@@ -45,6 +48,7 @@ func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, til
 
 // -----
 
+// expected-note @+1 {{buffer defined here}}
 func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
   %c0 = arith.constant 0 : index
   // expected-error @+1 {{element type mismatch: the buffer has 'f32' but the tile has 'f64'}}
@@ -56,6 +60,7 @@ func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, til
 
 func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
   %c0 = arith.constant 0 : index
+  // expected-note @+1 {{rows defined here}}
   %r = arith.constant dense<0> : vector<3xi32>
   // expected-error @+1 {{rows has shape [3] but the tile has 4 rows}}
   %0 = tile.load %m[%c0, %c0] rows %r : vector<3xi32> {dims = array<i64: 0, 1>} : memref<?x8xf32>, vector<4x8xf32>
@@ -90,6 +95,7 @@ func.func @k()  {
 
 // -----
 
+// expected-note @+1 {{b defined here}}
 func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
   // expected-error @+1 {{inner dimension mismatch: op(a) is [4, 8] but op(b) is [16, 8]}}
   %0 = tile.dot %a, %b, %c {transpose_b} : vector<4x8xf32>, vector<8x16xf32>, vector<4x16xf32>
@@ -98,6 +104,7 @@ func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d
 
 // -----
 
+// expected-note @+1 {{acc defined here}}
 func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
   // expected-error @+1 {{row mismatch: op(a) has 4 rows but acc has 5}}
   %0 = tile.dot %a, %b, %h : vector<4x8xf32>, vector<8x16xf32>, vector<5x16xf32>
@@ -106,6 +113,7 @@ func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d
 
 // -----
 
+// expected-note @+1 {{acc defined here}}
 func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>, %g: vector<8x8xf32>)  {
   // expected-error @+1 {{column mismatch: op(b) has 8 columns but acc has 16}}
   %0 = tile.dot %a, %g, %c : vector<4x8xf32>, vector<8x8xf32>, vector<4x16xf32>
@@ -122,6 +130,7 @@ func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d
 
 // -----
 
+// expected-note @+1 {{acc defined here}}
 func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
   // expected-error @+1 {{accumulates 'f32' in 'f32' but acc has 'f64'}}
   %0 = tile.dot %a, %b, %d : vector<4x8xf32>, vector<8x16xf32>, vector<4x16xf64>
@@ -130,6 +139,7 @@ func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d
 
 // -----
 
+// expected-note @+1 {{a defined here}}
 func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d: vector<4x16xf64>, %e: vector<8xf32>, %f: vector<8x8xf64>, %h: vector<5x16xf32>)  {
   // expected-error @+1 {{element type mismatch: a has 'f32' but b has 'f64'}}
   %0 = tile.dot %a, %f, %a : vector<4x8xf32>, vector<8x8xf64>, vector<4x8xf32>
@@ -146,6 +156,7 @@ func.func @k(%a: vector<4x8xf32>, %b: vector<8x16xf32>, %c: vector<4x16xf32>, %d
 
 // -----
 
+// expected-note @+1 {{b defined here}}
 func.func @k(%a: vector<8x8xf32>, %b: vector<4x8xf32>)  {
   // expected-error @+1 {{row mismatch: a has 8 rows but b has 4}}
   %0 = tile.solve %a, %b : vector<8x8xf32>, vector<4x8xf32>
@@ -162,6 +173,7 @@ func.func @k(%a: vector<8x8xf32>, %b: vector<8xf32>)  {
 
 // -----
 
+// expected-note @+1 {{a defined here}}
 func.func @k(%a: vector<8x8xf64>, %b: vector<8x4xf32>)  {
   // expected-error @+1 {{element type mismatch: a has 'f64' but b has 'f32'}}
   %0 = tile.solve %a, %b : vector<8x8xf64>, vector<8x4xf32>
@@ -210,6 +222,7 @@ func.func @k(%v: vector<4x8xf32>)  {
 
 // -----
 
+// expected-note @+1 {{tile defined here}}
 func.func @k(%v: vector<4x8xf32>, %i: index)  {
   // expected-error @+1 {{the result has 5 rows but the tile has 4}}
   %0 = tile.rows %v[%i] : vector<4x8xf32>, vector<5x8xf32>
@@ -218,6 +231,7 @@ func.func @k(%v: vector<4x8xf32>, %i: index)  {
 
 // -----
 
+// expected-note @+1 {{tile defined here}}
 func.func @k(%v: vector<4x8xf32>, %i: index)  {
   // expected-error @+1 {{row mismatch: a row of the tile is [8] but of the result [7]}}
   %0 = tile.rows %v[%i] : vector<4x8xf32>, vector<7xf32>
@@ -226,6 +240,7 @@ func.func @k(%v: vector<4x8xf32>, %i: index)  {
 
 // -----
 
+// expected-note @+1 {{tile defined here}}
 func.func @k(%v: vector<4x8xf32>, %w: vector<2x7xf32>, %i: index)  {
   // expected-error @+1 {{row mismatch: a row of the tile is [8] but of the value [7]}}
   %0 = tile.insert_rows %w, %v[%i] : vector<2x7xf32>, vector<4x8xf32>
@@ -234,6 +249,7 @@ func.func @k(%v: vector<4x8xf32>, %w: vector<2x7xf32>, %i: index)  {
 
 // -----
 
+// expected-note @+1 {{source defined here}}
 func.func @k(%v: vector<4x8xf32>)  {
   // expected-error @+1 {{columns [6, 10) are outside of a tile with 8 columns}}
   %0 = tile.slice %v {offset = 6 : i64} : vector<4x8xf32>, vector<4x4xf32>
@@ -258,6 +274,7 @@ func.func @k(%v: vector<4x8xf32>)  {
 
 // -----
 
+// expected-note @+1 {{source 1 defined here}}
 func.func @k(%v: vector<4x8xf32>, %h: vector<5x16xf32>)  {
   // expected-error @+1 {{source 1 is [5, 16] but the result is [4, 24]}}
   %0 = tile.concat %v, %h : vector<4x8xf32>, vector<5x16xf32> -> vector<4x24xf32>
@@ -333,5 +350,60 @@ func.func @k(%m: i32 {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i
 // expected-error @+1 {{argument 'm' needs a contiguous innermost dimension}}
 func.func @k(%m: memref<4x8xf32, strided<[8, 2]>> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
 
+  return
+}
+
+// -----
+
+// expected-error @+1 {{tile.grid must hold strings, has 1 : i64}}
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = [1]} {
+
+  return
+}
+
+// -----
+
+// expected-error @+1 {{a kernel has no results, has 1}}
+func.func @k(%m: index {tile.name = "m"}) -> index attributes {tile.kernel, tile.grid = ["i"]} {
+
+  return %m : index
+}
+
+// -----
+
+// expected-error @+1 {{tile.kernel belongs on a func.func}}
+module attributes {tile.kernel} {
+}
+
+// -----
+
+// expected-error @+1 {{argument 'm' needs a strided layout of offset 0: 'memref<4x8xf32, strided<[8, 1], offset: 4>>'}}
+func.func @k(%m: memref<4x8xf32, strided<[8, 1], offset: 4>> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+
+  return
+}
+
+// -----
+
+func.func @k()  {
+  // expected-error @+1 {{needs at least one tile}}
+  %0 = "tile.concat"() : () -> vector<4x8xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{source 1 defined here}}
+func.func @k(%v: vector<4x8xf32>, %d: vector<4x8xf64>)  {
+  // expected-error @+1 {{element type mismatch: source 1 has 'f64' but the result has 'f32'}}
+  %0 = tile.concat %v, %d : vector<4x8xf32>, vector<4x8xf64> -> vector<4x16xf32>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<8xf32>)  {
+  // expected-error @+1 {{source must have rank 2, has rank 1}}
+  %0 = tile.transpose %v : vector<8xf32>, vector<8xf32>
   return
 }
