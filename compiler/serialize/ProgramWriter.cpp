@@ -288,7 +288,7 @@ private:
         .Case([&](cmd::WaitOp wait) {
           return Body{schema::Body::Wait, schema::CreateWait(builder, wait.getEvent()).Union()};
         })
-        .Default([](Operation *op) -> FailureOr<Body> { return op->emitOpError("is no command"), failure(); });
+        .DefaultUnreachable("the verifier of cmd.program knows the commands");
   }
 
   FailureOr<Body> write(cmd::LaunchOp launch) {
@@ -393,8 +393,7 @@ private:
 
 FailureOr<std::vector<uint8_t>> braid::writeProgram(ModuleOp module, const ProgramParts &parts) {
   auto programs = llvm::to_vector(module.getOps<cmd::ProgramOp>());
-  if (programs.size() != 1)
-    return module.emitError("has ") << programs.size() << " cmd.program, a file holds one", failure();
+  assert(programs.size() == 1 && "VerifyPhase counts them");
   FailureOr<std::vector<uint8_t>> bytes = Writer(module, programs.front(), parts).run();
   if (failed(bytes))
     return failure();

@@ -43,11 +43,12 @@ bool Activity::visit(Operation &op) {
         changed |= mark(result);
     return changed;
   }
-  if (!isa<DifferentiableOpInterface>(op))
-    return false;
+  // Integers (routes, plans, counts) end the path; a number made of trained values by an op that has no gradient does
+  // not, so that a loss that needs it is refused instead of losing a part of its gradient.
   if (llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
     for (Value result : op.getResults())
-      changed |= mark(result);
+      if (isa<DifferentiableOpInterface>(op) || isa<FloatType>(getElementTypeOrSelf(result.getType())))
+        changed |= mark(result);
   return changed;
 }
 

@@ -62,8 +62,11 @@ private:
 class ExpandSlicesPass : public braid::impl::ExpandSlicesPassBase<ExpandSlicesPass> {
   void runOnOperation() override {
     bool any = false;
-    for (auto layer : getOperation().getOps<func::FuncOp>())
+    for (auto layer : getOperation().getOps<func::FuncOp>()) {
+      if (failed(checkSchedule(layer)))
+        return signalPassFailure();
       any |= layer->hasAttr(attrs::schedule);
+    }
     if (!any)
       return;
     Expander expander(getOperation());

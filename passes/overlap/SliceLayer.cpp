@@ -5,6 +5,27 @@
 using namespace mlir;
 using namespace braid;
 
+LogicalResult braid::checkSchedule(func::FuncOp layer) {
+  Attribute attribute = layer->getAttr(attrs::schedule);
+  if (!attribute)
+    return success();
+  auto schedule = dyn_cast<DictionaryAttr>(attribute);
+  auto word = [&](StringRef key) {
+    auto text = schedule ? schedule.getAs<StringAttr>(key) : StringAttr();
+    return text ? text.getValue() : StringRef();
+  };
+  auto bounds = schedule ? schedule.getAs<DenseI64ArrayAttr>("token_slices") : DenseI64ArrayAttr();
+  bool ascends =
+      bounds && bounds.size() > 1 && bounds[0] == 0 && llvm::is_sorted(bounds.asArrayRef(), std::less_equal());
+  bool known = (word("direction") == "forward" || word("direction") == "backward") &&
+               (word("pipeline") == "aAaM" || word("pipeline") == "1A1M");
+  if (ascends && known)
+    return success();
+  return layer.emitOpError() << "has the schedule " << attribute
+                             << "; valid: direction \"forward\" or \"backward\", pipeline \"aAaM\" or \"1A1M\", "
+                                "token_slices ascending from 0";
+}
+
 static RankedTensorType typeOf(Value v) { return cast<RankedTensorType>(v.getType()); }
 static RankedTensorType withDim(RankedTensorType type, int64_t dim, int64_t size) {
   SmallVector<int64_t> shape(type.getShape());
@@ -275,8 +296,14 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
 
   bool reversed = tokens && tokens.carryReversed();
   SmallVector<Value> incoming = incomingStates(op);
-  if (isa<LsmScanGradOp, ShortConvGradOp>(op) && incoming.empty())
-    return op.emitOpError() << "needs slices at least as long as its tail";
+  if (isa<LsmScanGradOp, ShortConvGradOp>(op) && incoming.empty()) {
+    int64_t shortest = std::numeric_limits<int64_t>::max();
+    for (int64_t i = 0; i + 1 < count(); ++i)
+      shortest = std::min(shortest, bounds[i + 1] - bounds[i]);
+    int64_t taps = typeOf(cast<ShortConvGradOp>(op).getTail()).getDimSize(1);
+    return op.emitOpError() << "has a tail of " << taps << " tokens but a slice of " << shortest
+                            << "; valid: overlap degree " << std::max<int64_t>(bounds.back() / taps, 1) << " or less";
+  }
   SmallVector<Operation *> copies(count());
   for (int64_t step = 0; step < count(); ++step) {
     int64_t slice = reversed ? count() - 1 - step : step;

@@ -10,6 +10,10 @@ namespace braid {
 inline constexpr llvm::StringLiteral kSliceAttr = "braid.slice", kFillerAttr = "braid.filler",
                                      kSectionAttr = "braid.section";
 
+/// The schedule of a layer (phases-by-example: written by DecideSchedule, or by hand) says a direction, a pipeline and
+/// ascending slice bounds from 0; an error otherwise. Layers without a schedule are right.
+llvm::LogicalResult checkSchedule(mlir::func::FuncOp layer);
+
 /// Rebuilds the body of a layer with every op that touches tokens once per slice. Token and row values become lists of
 /// parts; states chain from slice to slice; sums over tokens are added up; packed values cross the function's border.
 class SliceLayer {

@@ -190,6 +190,8 @@ void overlapCounts(Block &block) {
 class WeavePass : public braid::impl::WeavePassBase<WeavePass> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (failed(checkSchedule(function)))
+        return signalPassFailure();
       if (auto schedule = function->getAttrOfType<DictionaryAttr>(attrs::schedule)) {
         Weaver(function).run(schedule);
         function->removeAttr(attrs::schedule);

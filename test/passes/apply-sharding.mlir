@@ -1,4 +1,5 @@
 // RUN: braid-opt %s --braid-apply-sharding="mesh=dp=2,ep=2" --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: braid-opt %s --braid-apply-sharding="mesh=dp=2,ep=2 sliced=true" --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=SLICED
 
 !x = tensor<2x8x16xf32>
 !rows = tensor<1x32x16xf32>
@@ -63,6 +64,40 @@ func.func @carried(%a: tensor<4x8xf32> {braid.name = "a", braid.role = "input"},
   %y = braid.repeat %zero, %w {count = 3 : i64, carried = 1 : i64} : (tensor<4x8xf32>, tensor<3x2x8xf32>) -> tensor<4x8xf32> {
   ^bb0(%sum: tensor<4x8xf32>, %l: tensor<2x8xf32>):
     %next = braid.add %sum, %a : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+    braid.yield %next : (tensor<4x8xf32>) -> ()
+  }
+  return %y : tensor<4x8xf32>
+}
+
+// -----
+
+// A capacity of 3 bounds what a rank's one row gives the two experts of a peer: 6 rows. Slices cannot share that bound: all 16
+// assignments of 8 tokens may go to one peer.
+// CHECK-LABEL: func.func private @capacity(
+// CHECK: braid.moe.plan {{.*}}peer_rows = 6 : i64, peers = 2 : i64} : {{.*}} -> (tensor<12xi32>
+// SLICED-LABEL: func.func private @capacity(
+// SLICED: braid.moe.plan {{.*}}peer_rows = 16 : i64, peers = 2 : i64} : {{.*}} -> (tensor<32xi32>
+func.func private @capacity(%ids: tensor<2x8x2xi32>, %documents: tensor<2x8xi32>, %taken: tensor<2x4xi32>) -> tensor<2x8x2xi32> {
+  %kept, %load, %dropped, %new = braid.moe.drop %ids documents(%documents) taken(%taken) {capacity = 3 : i64, policy = "token"}
+      : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
+  %perm, %inverse, %counts, %offsets, %overflow, %exchange = braid.moe.plan %kept, %documents {num_experts = 4 : i64}
+      : (tensor<2x8x2xi32>, tensor<2x8xi32>) -> (tensor<32xi32>, tensor<2x8x2xi32>, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  return %inverse : tensor<2x8x2xi32>
+}
+func.func @routes(%ids: tensor<2x8x2xi32> {braid.name = "ids", braid.role = "input"}, %documents: tensor<2x8xi32> {braid.name = "documents", braid.role = "input"},
+                  %taken: tensor<2x4xi32> {braid.name = "taken", braid.role = "input"}) -> (tensor<2x8x2xi32> {braid.name = "y"}) attributes {braid.entry} {
+  %y = call @capacity(%ids, %documents, %taken) : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> tensor<2x8x2xi32>
+  return %y : tensor<2x8x2xi32>
+}
+
+// -----
+
+func.func @replicated(%a: tensor<4x8xf32> {braid.name = "a", braid.role = "input"}, %w: tensor<4x8xf32> {braid.name = "w", braid.role = "parameter"})
+    -> (tensor<4x8xf32> {braid.name = "y"}) attributes {braid.entry} {
+  // expected-error @+1 {{'braid.repeat' op carries value 0 in as 'tensor<4x8xf32>' but out as 'tensor<2x8xf32>'}}
+  %y = braid.repeat %w {count = 3 : i64, carried = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%c: tensor<4x8xf32>):
+    %next = braid.activation %a {kind = "silu"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
     braid.yield %next : (tensor<4x8xf32>) -> ()
   }
   return %y : tensor<4x8xf32>

@@ -1,4 +1,4 @@
-// FLOPs and bytes of ops from their shapes; then Outline shares them among what an op becomes.
+// FLOPs and bytes of ops from their shapes; then Outline shares them among what an op becomes. Every number stands beside its formula.
 // RUN: braid-opt %s --split-input-file --braid-count-work | FileCheck %s
 // RUN: braid-opt %s --split-input-file --braid-count-work --braid-outline | FileCheck %s --check-prefix=SHARED
 
@@ -7,7 +7,7 @@
 // CHECK-LABEL: func.func @linear
 // CHECK: braid.linear %arg0, %arg1, %arg2 {cmd.work = #cmd.work<"linear", flops = 10240, bytes = 4352, "library: a dense matrix product">}
 // CHECK: braid.linear_grad_weight {{.*}} #cmd.work<"linear_grad_weight", flops = 10240, bytes = 4352,
-// The parts add up to the op; FLOPs go by the products' sizes.
+// The parts add up to the op; FLOPs go by the products' sizes: 2 * 8 * 16 * 32 and 2 * 8 * 16 * 8.
 // SHARED-LABEL: func.func @linear
 // SHARED: tile.gemm %arg0, %arg1 {{.*}}#cmd.work<"linear", flops = 8192, bytes = [[B0:[0-9]+]], "library
 // SHARED: tile.gemm %arg0, %arg2 {{.*}}#cmd.work<"linear", flops = 2048, bytes = [[B1:[0-9]+]], "library
@@ -22,7 +22,8 @@ func.func @linear(%x: tensor<1x8x16xf32>, %a: tensor<16x32xf32>, %b: tensor<16x8
 // -----
 
 // A cluster counts what enters and leaves it: x, h, w and the norm, 4 * (3 * 128 + 16); the sum stays inside. Alone, an op
-// counts all it reads and writes. The kernel is the same with and without the numbers.
+// counts all it reads and writes: 4 * (128 + 128). An add is 1 FLOP an element, a norm 4: 128 * (1 + 4). The kernel is the same with and
+// without the numbers.
 // CHECK-LABEL: func.func @rows
 // CHECK: braid.add {{.*}}cmd.work = #cmd.work<"add + rms_norm", flops = 640, bytes = 1600, "2 row-wise ops fused (braid-fuse-rows): one pass over the rows">
 // CHECK: braid.rms_norm
@@ -40,7 +41,8 @@ func.func @rows(%x: tensor<1x8x16xf32>, %h: tensor<1x8x16xf32>, %w: tensor<16xf3
 
 // -----
 
-// Experts that get no row are not read: 2 rows, 8 experts of 16 x 4. Rows of an embedding, not its table.
+// Experts that get no row are not read: 2 rows, 8 experts of 16 x 4: 2 * 2 * 16 * 4 FLOPs; 4 * (2 * 16 + 9 offsets + 2 experts * 64 + 2 * 4).
+// Rows of an embedding, not its table: 4 * (2 tokens + 2 * 16 read + 2 * 16 written).
 // CHECK-LABEL: func.func @sparse
 // CHECK: braid.embed {{.*}}#cmd.work<"embed", flops = 0, bytes = 264,
 // CHECK: braid.moe.grouped_linear {{.*}}#cmd.work<"moe.grouped_linear", flops = 256, bytes = 708, "generated: so few rows that the weights of their experts stream by once">
@@ -53,7 +55,8 @@ func.func @sparse(%tokens: tensor<1x2xi32>, %table: tensor<1000x16xf32>, %offset
 // -----
 
 // The loss of 300 rows of 8 over 4100 words: 2 M + 4 FLOPs a logit, 6 M + 8 with the gradient; logits are no bytes: 4 * (2 * 2400
-// + 2 * 32800 + 300 + 1 + 1). The parts of an iteration, twice, and those of the rest add up.
+// + 2 * 32800 + 300 + 1 + 1); the forward without gradients half of the tensors: 4 * (2400 + 32800 + 300 + 1 + 1). 300 rows are two blocks of
+// 112 and one of 76, each a product of 20 * 4100 FLOPs a row; a gradient has three, so a block of 112 rows is 56 * 4100 * 112 / 3 each.
 // CHECK-LABEL: func.func @loss
 // CHECK: braid.linear_cross_entropy {{.*}}#cmd.work<"linear_cross_entropy", flops = 24600000, bytes = 142008,
 // CHECK: braid.linear_cross_entropy_grad {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = 68880000, bytes = 282808, "blocks of rows: the logits of one block exist at a time">
@@ -72,7 +75,9 @@ func.func @loss(%x: tensor<2x150x8xf32>, %w: tensor<8x4100xf32>, %labels: tensor
 // -----
 
 // A scan of class V in one chunk of 16: K^T V is 2 K V a token; chunk_output has Q K^T and S V over (C + 1) / 2 pairs a token and
-// Q M. A table row without tokens costs nothing: one of two. In order is only 2 K V per chunk.
+// Q M, for 2 heads: 2 * 8 * 16 * 16 * 2; (17 * (8 + 16) + 2 * 8 * 16) * 16 * 2. A table row without tokens costs nothing: one of two. In order is
+// only 2 K V per chunk and head, 2 * 8 * 16 * 2; it reads and writes the states of one chunk, 4 * 2 * (8 * 16 + 8 + 8 * 16), the state before and
+// after, 4 * 2 * 2 * 8 * 16, and the table, 4 * 2 * 4.
 // CHECK-LABEL: func.func @scan
 // CHECK: braid.lsm.chunk_state {{.*}}#cmd.work<"lsm.chunk_state", flops = 8192, {{.*}}"chunks of 16 tokens (braid-decide-chunk-size), class V: matrix products inside a chunk">
 // CHECK: braid.lsm.state_scan {{.*}}#cmd.work<"lsm.state_scan", flops = 512, bytes = 4192,
@@ -87,8 +92,9 @@ func.func @scan(%q: tensor<1x16x2x8xf32>, %v: tensor<1x16x2x16xf32>, %g: tensor<
 
 // -----
 
-// Causal attention: 8 * 9 / 2 pairs a head, 4 D FLOPs each; a window of 2 leaves 15. Of a cache only the rows that came with the
-// call are counted, how full it is shows while running: 4 * (q 16 + k, v 2 * 8 + o 16 + lse 2) + 4.
+// Causal attention: 8 * 9 / 2 pairs a head, 4 D FLOPs each: 2 * 36 * 4 * 8; a window of 2 leaves 15: 2 * 15 * 4 * 8. Of a cache only the rows that
+// came with the call are counted, how full it is shows while running: 2 * 1 * 4 * 8 FLOPs, 4 * (q 16 + k, v 2 * 8 + o 16 + lse 2) + 4 bytes. To
+// append is to read and to write a row of 8 and one document start: 4 * (8 + 8 + 1).
 // CHECK-LABEL: func.func @attention
 // CHECK: braid.attn.causal {{.*}}#cmd.work<"attn.causal", flops = 2304,
 // CHECK: braid.attn.causal {{.*}}#cmd.work<"attn.causal", flops = 960,
@@ -106,8 +112,9 @@ func.func @attention(%q: tensor<1x8x2x8xf32>, %k: tensor<1x8x1x8xf32>, %d: tenso
 
 // -----
 
-// 300 rows of 16 features, 5000 words: 300 * 5000 logits, 6 * 16 + 8 FLOPs each (the product, and two with its gradient). Blocks of
-// rows are a repeat: its commands get the part of one iteration. The forward's sum is not read: it only counts labels.
+// 300 rows of 16 features, 5000 words: 300 * 5000 logits, 6 * 16 + 8 FLOPs each (the product, and two with its gradient); bytes
+// 4 * (2 * 4800 + 2 * 80000 + 300 + 1 + 1). Blocks of rows are a repeat: its commands get the part of one iteration. The forward's sum is not
+// read: it only counts labels, 4 * (300 + 1).
 // CHECK-LABEL: func.func @loss
 // CHECK: braid.linear_cross_entropy {{.*}}#cmd.work<"linear_cross_entropy", flops = 300, bytes = 1204,
 // CHECK: braid.linear_cross_entropy_grad {{.*}}#cmd.work<"linear_cross_entropy_grad", flops = 156000000, bytes = 679608, "blocks of rows

@@ -1,6 +1,7 @@
 // Clusters: neighbours over the same rows, kept apart by dependences, sums over rows and limits.
 // RUN: braid-opt %s --braid-fuse-rows | FileCheck %s
 // RUN: braid-opt %s --braid-fuse-rows=max-ops=2 | FileCheck %s --check-prefix=TWO
+// RUN: braid-opt %s --braid-fuse-rows=max-values=4 | FileCheck %s --check-prefix=VALUES
 
 !x = tensor<2x8x16xf32>
 !w = tensor<16xf32>
@@ -16,6 +17,11 @@
 // TWO: braid.add {{.*}}{braid.cluster = [[A:[0-9]+]] : i64}
 // TWO-NEXT: braid.rms_norm {{.*}}braid.cluster = [[A]]
 // TWO-NEXT: braid.activation %{{[0-9]+}} {kind = "tanh"}
+// a, b, the sum, the weight and the norm are five values: a cluster of four takes no third op.
+// VALUES-LABEL: func @chain
+// VALUES: braid.add {{.*}}{braid.cluster = [[A:[0-9]+]] : i64}
+// VALUES-NEXT: braid.rms_norm {{.*}}braid.cluster = [[A]]
+// VALUES-NEXT: braid.activation %{{[0-9]+}} {kind = "tanh"}
 func.func @chain(%a: !x, %b: !x, %w: !w, %m: tensor<16x16xf32>) -> !x {
   %0 = braid.add %a, %b : (!x, !x) -> !x
   %1 = braid.rms_norm %0, %w {eps = 1.0e-6} : (!x, !w) -> !x

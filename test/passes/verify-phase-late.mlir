@@ -5,6 +5,8 @@
 // RUN: not braid-opt %t/scan.mlir --braid-verify-phase=phase=chunked 2>&1 | FileCheck %s --check-prefix=SCAN
 // RUN: not braid-opt %t/entry.mlir --braid-verify-phase=phase=commands 2>&1 | FileCheck %s --check-prefix=ENTRY
 // RUN: not braid-opt %t/empty.mlir --braid-verify-phase=phase=commands 2>&1 | FileCheck %s --check-prefix=EMPTY
+// RUN: not braid-opt %t/recompute.mlir --braid-verify-phase=phase=train 2>&1 | FileCheck %s --check-prefix=RECOMPUTE
+// RUN: not braid-opt %t/foreign.mlir --braid-verify-phase=phase=model 2>&1 | FileCheck %s --check-prefix=FOREIGN
 
 // SCHEDULE: error: 'func.func' op still has braid.schedule in phase scheduled; it must be dissolved by phase scheduled
 //--- schedule.mlir
@@ -30,4 +32,16 @@ func.func @f() attributes {braid.entry} {
 // EMPTY: error: phase commands needs one cmd.program, there are 0
 //--- empty.mlir
 module {
+}
+// RECOMPUTE: error: 'braid.activation' op still has braid.recompute in phase train; it must be dissolved by phase train
+//--- recompute.mlir
+func.func private @f(%x: tensor<1x4x8xf32>) -> tensor<1x4x8xf32> {
+  %y = braid.activation %x {braid.recompute, kind = "silu"} : (tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+  return %y : tensor<1x4x8xf32>
+}
+// FOREIGN: error: 'math.exp' op belongs to no phase: an entry or layer function holds model ops, not 'math' ops
+//--- foreign.mlir
+func.func private @f(%x: f32) -> f32 {
+  %y = math.exp %x : f32
+  return %y : f32
 }

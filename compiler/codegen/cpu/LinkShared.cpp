@@ -43,7 +43,7 @@ Expected<std::vector<char>> braid::linkShared(ArrayRef<ArrayRef<char>> objects, 
     return linker.takeError();
   SmallString<128> folder;
   if (std::error_code code = sys::fs::createUniqueDirectory("braid-kernels", folder))
-    return createStringError(code, "cannot make a temporary folder");
+    return createStringError(code, "cannot make the temporary folder " + folder + ": " + code.message());
   scope_exit cleanUp([&] { sys::fs::remove_directories(folder); });
   auto at = [&](const Twine &name) {
     SmallString<128> path = folder;
