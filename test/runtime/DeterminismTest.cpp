@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <random>
@@ -32,24 +31,37 @@ std::vector<std::byte> randomValues(DType type, size_t count, uint32_t seed) {
 struct Machine {
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<MatmulCache> cache;
-  explicit Machine(int threads) {
+  Machine(int threads, bool widenBf16) {
     useOneOpenMpThread();
     pool = *ThreadPool::create(threads);
-    cache = *MatmulCache::create(threads);
+    cache = *MatmulCache::create(threads, widenBf16);
   }
 };
 
-// run(machine, c) again and again, on two sets of primitives and threads.
+// Operand and result types, and how bf16 is multiplied: by oneDNN where it can, or widened in blocks (WidenedMatmul),
+// as on CPUs for which it cannot.
+struct Kind {
+  DType in, out;
+  bool widen;
+};
+constexpr Kind kinds[] = {{DType::f32, DType::f32, false},
+                          {DType::bf16, DType::f32, false},
+                          {DType::bf16, DType::bf16, false},
+                          {DType::bf16, DType::f32, true},
+                          {DType::bf16, DType::bf16, true}};
+
+// run(machine, c) again and again, on two sets of primitives and threads; c starts as `before` every time.
 template <class Desc, class Library, class F>
-void expectSameBits(const Desc &desc, int threads, size_t resultBytes, const std::string &where, F &&run) {
+void expectSameBits(const Desc &desc, int threads, bool widen, const std::vector<std::byte> &before,
+                    const std::string &where, F &&run) {
   std::vector<std::byte> first;
   for (int made = 0; made < 2; ++made) {
-    Machine machine(threads);
+    Machine machine(threads, widen);
     auto gemm = Library::prepare(desc, *machine.cache);
     ASSERT_TRUE(gemm) << gemm.message();
     ASSERT_TRUE(machine.cache->finish().ok());
     for (int i = 0; i < repetitions; ++i) {
-      std::vector<std::byte> c(resultBytes);
+      std::vector<std::byte> c = before;
       Status status = run(*gemm, *machine.pool, c.data());
       ASSERT_TRUE(status.ok()) << status.message();
       if (first.empty())
@@ -57,21 +69,25 @@ void expectSameBits(const Desc &desc, int threads, size_t resultBytes, const std
       ASSERT_TRUE(c == first) << where << ", " << threads << " threads, repetition " << i;
     }
   }
-  EXPECT_TRUE(std::any_of(first.begin(), first.end(), [](std::byte byte) { return byte != std::byte(); })) << where;
+  EXPECT_NE(first, before) << where << ": nothing was written";
 }
 
 TEST(Determinism, Gemm) {
   const int64_t shapes[][3] = {{257, 65, 70}, {48, 1000, 70}, {64, 128, 1024}, {1, 70, 33}};
-  for (DType type : {DType::f32, DType::bf16})
+  for (auto [in, out, widen] : kinds)
     for (auto [m, n, k] : shapes)
-      for (int flags = 0; flags < 4; ++flags)
+      for (int flags = 0; flags < 8; ++flags)
         for (int threads : {1, 2, 5}) {
-          bool tA = flags & 1, tB = flags & 2;
+          bool tA = flags & 1, tB = flags & 2, accumulate = flags & 4;
+          if (accumulate && (threads == 1 || tA != tB))
+            continue; // the sums are the same, only what they start from differs
           GemmDesc desc;
-          desc.shape = {m, n, k, tA ? m : k, tB ? k : n, n, tA, tB, false, type, type, DType::f32};
-          auto a = randomValues(type, m * k, 1), b = randomValues(type, k * n, 2);
+          desc.shape = {m, n, k, tA ? m : k, tB ? k : n, n, tA, tB, accumulate, in, in, out};
+          auto a = randomValues(in, m * k, 1), b = randomValues(in, k * n, 2), c = randomValues(out, m * n, 5);
           expectSameBits<GemmDesc, Gemm>(
-              desc, threads, m * n * 4, fmt::format("gemm {} x {} x {}", m, n, k),
+              desc, threads, widen, c,
+              fmt::format("gemm {} x {} x {} accumulate {} {} -> {} widened {}", m, n, k, accumulate, toString(in),
+                          toString(out), widen),
               [&](Gemm &gemm, ThreadPool &pool, std::byte *c) { return gemm.run(pool, a.data(), b.data(), c); });
         }
 }
@@ -79,24 +95,38 @@ TEST(Determinism, Gemm) {
 TEST(Determinism, GroupedGemm) {
   constexpr int64_t groups = 5, rows = 700, m = 72, n = 40, k = 24;
   const std::vector<int32_t> offsets = {0, 7, 7, 300, 513, 700};
-  for (DType type : {DType::f32, DType::bf16})
-    for (auto kind : {GroupedGemmDesc::Kind::rows, GroupedGemmDesc::Kind::weight})
+  for (auto [in, out, widen] : kinds)
+    for (bool byRows : {true, false})
       for (bool transposeB : {false, true})
-        for (int threads : {1, 2, 5}) {
-          bool byRows = kind == GroupedGemmDesc::Kind::rows;
-          if (!byRows && transposeB)
-            continue; // a weight's B is rows
-          GroupedGemmDesc desc = {
-              kind, groups,     rows,  m,    n,    k,         byRows ? k : m, byRows && transposeB ? k : n,
-              n,    transposeB, false, type, type, DType::f32};
-          auto a = randomValues(type, rows * (byRows ? k : m), 3);
-          auto b = randomValues(type, byRows ? groups * k * n : rows * n, 4);
-          size_t bytes = static_cast<size_t>(byRows ? rows * n : groups * m * n) * 4;
-          expectSameBits<GroupedGemmDesc, GroupedGemm>(desc, threads, bytes, byRows ? "rows" : "weight",
-                                                       [&](GroupedGemm &gemm, ThreadPool &pool, std::byte *c) {
-                                                         return gemm.run(pool, a.data(), b.data(), c, offsets.data());
-                                                       });
-        }
+        for (bool accumulate : {false, true})
+          for (int threads : {1, 2, 5}) {
+            if (!byRows && transposeB)
+              continue; // a weight's B is rows
+            GroupedGemmDesc desc = {byRows ? GroupedGemmDesc::Kind::rows : GroupedGemmDesc::Kind::weight,
+                                    groups,
+                                    rows,
+                                    m,
+                                    n,
+                                    k,
+                                    byRows ? k : m,
+                                    byRows && transposeB ? k : n,
+                                    n,
+                                    transposeB,
+                                    accumulate,
+                                    in,
+                                    in,
+                                    out};
+            auto a = randomValues(in, rows * (byRows ? k : m), 3);
+            auto b = randomValues(in, byRows ? groups * k * n : rows * n, 4);
+            auto c = randomValues(out, byRows ? rows * n : groups * m * n, 5);
+            expectSameBits<GroupedGemmDesc, GroupedGemm>(desc, threads, widen, c,
+                                                         fmt::format("{} accumulate {} {} -> {} widened {}",
+                                                                     byRows ? "rows" : "weight", accumulate,
+                                                                     toString(in), toString(out), widen),
+                                                         [&](GroupedGemm &gemm, ThreadPool &pool, std::byte *c) {
+                                                           return gemm.run(pool, a.data(), b.data(), c, offsets.data());
+                                                         });
+          }
 }
 
 } // namespace
