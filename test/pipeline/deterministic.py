@@ -1,4 +1,8 @@
-"""Same program, threads and seed: same bits. A run that was stopped and resumed is the run that was not."""
+"""Same program, threads and seed: same bits. A run that was stopped and resumed is the run that was not.
+
+Three programs: the model of the quickstart with all of it; the other linear mixers in bf16; and two ranks whose slices are woven, which
+wait for each other in whatever order the machine gives.
+"""
 import json
 import pathlib
 import subprocess
@@ -13,11 +17,50 @@ def run(*command):
     return result.stdout
 
 
+OTHERS = {
+    "name": "others",
+    "vocab_size": 256,
+    "d_model": 48,
+    "num_layers": 5,
+    "layer_pattern": "MRBDW",
+    "ffn_pattern": "ED",
+    "dtype": "bf16",
+    "mixers": {
+        "M": {"kind": "mamba2", "heads": 3, "head_dim": 16},
+        "R": {"kind": "retnet", "heads": 3, "head_dim": 16},
+        "B": {"kind": "bla", "heads": 3, "head_dim": 16},
+        "D": {"kind": "deltanet", "heads": 3, "head_dim": 16},
+        "W": {"kind": "attention", "heads": 3, "kv_heads": 1, "head_dim": 16, "window": 40},
+    },
+    "ffns": {
+        "E": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 32, "shared_hidden": 32},
+        "D": {"kind": "dense", "hidden": 96},
+    },
+    "train": {"batch": 4, "seq_len": 64, "learning_rate": 3e-3, "warmup_steps": 1, "steps": 10},
+}
+
+
+def others(folder, text):
+    model = folder / "others.json"
+    model.write_text(json.dumps(OTHERS))
+    woven = ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]
+    for name, flags, ranks in (("other mixers in bf16", [], 1), ("two ranks, woven", woven, 2)):
+        run("braid-compile", model, "-o", folder / "others.braid", *flags)
+        found = []
+        for again in range(3):
+            checkpoint = folder / f"{name}-{again}"
+            run("braid-run", "train", folder / "others.braid", "--data", text, "--steps", 4, "--checkpoint-dir", checkpoint,
+                "--seed", 5, "--ranks", ranks, "--threads", 2)
+            found.append({p.name: p.read_bytes() for p in sorted((checkpoint / "step-00000004").glob("*.safetensors"))})
+        print(f"{name}, {len(found[0])} files three times:", "equal" if found[0] and found[0] == found[1] == found[2] else "DIFFERENT")
+
+
 def main(model):
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         text = folder / "text.txt"
         text.write_text("".join(f"{n} times {n} is {n * n}.\n" for n in range(2000)))
+        others(folder, text)
         for name in ("a", "b"):
             run("braid-compile", model, "-o", folder / f"{name}.braid", "--batch=4", "--seq-len=64")
         same = (folder / "a.braid").read_bytes() == (folder / "b.braid").read_bytes()
