@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from harness import Report, rounded
+from check_program import check_commands
 from compiled_model import CompiledModel, perturbed
 from common import one_document
 from tape import Tape
@@ -178,6 +179,7 @@ def main():
             model = CompiledModel(describe(pattern), report.folder, pattern, options)
             weights = model.rounded(perturbed(model.initial(5), rng))
             batch, documents = model.batch(rng, [[0, 13, 40], [0, 36, 36]])
+            check_commands(report, model.info)
             check_types(report, model, gradients)
             check_init(report, model)
             check_gradients(report, model, weights, batch, documents)

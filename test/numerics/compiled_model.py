@@ -112,15 +112,18 @@ class CompiledModel:
         return out.pop("logits")[0], out
 
     def decoded(self, stacked, tokens, prefills, end):
-        """Logits after prefills of these lengths and then after each token up to position `end`, and those of the whole forward."""
+        """Logits after prefills of these lengths and then after each token up to position `end`, and those of the whole forward.
+
+        A prefill is a number of tokens, in a block of 32, or (block, tokens).
+        """
         vocab, length = self.description["vocab_size"], len(tokens)
         whole = self.reference(stacked).loss(tokens[None], np.full((1, length), -1), one_document(1, length)).logits[0]
         caches, position, got, want = {}, 0, [], []
-        for n in (*prefills, *[1] * (end - sum(prefills))):
-            prefill = len(got) < len(prefills)
-            chunk = np.zeros(32 if prefill else 1, np.int32)
+        blocks = [p if isinstance(p, tuple) else (32, p) for p in prefills]
+        for block, n in (*blocks, *[(1, 1)] * (end - sum(n for _, n in blocks))):
+            chunk = np.zeros(block, np.int32)
             chunk[:n] = tokens[position : position + n]
-            entry = "prefill_32" if prefill else "decode_1"
+            entry = f"prefill_{block}" if block > 1 else "decode_1"
             logits, caches = self.cached(entry, stacked, caches, chunk, [-position, n])
             position += n
             got.append(logits)
