@@ -1,4 +1,8 @@
 //===- ProgramWriter.h - phase `commands` -> the bytes of a program file ------------------------------------------===//
+// The other end is runtime/Program.h; the tables between them are runtime/schema/Program.fbs. Names, offsets (bytes in
+// an arena) and strides (bytes per iteration of a repeat) are copied as they stand; nothing is decided here. Errors
+// name the op: a kernel that the module does not have, an argument of the wrong kind, an element type that the file
+// cannot say.
 #ifndef COMPILER_SERIALIZE_PROGRAMWRITER_H
 #define COMPILER_SERIALIZE_PROGRAMWRITER_H
 

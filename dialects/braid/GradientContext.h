@@ -1,4 +1,8 @@
 //===- GradientContext.h - what an op sees while its gradient is built --------------------------------------------===//
+// Reverse mode: from the cotangents of its results, dy, an op adds J^T dy to the cotangent of every operand that
+// somebody wants (wanted), with J the derivative at the forward's values. A cotangent has the shape of its value; that
+// of a weight is summed over all tokens and may be wider than the weight (gradientElement). An op that cannot says so
+// with emitOpError and fails.
 #ifndef DIALECTS_BRAID_GRADIENTCONTEXT_H
 #define DIALECTS_BRAID_GRADIENTCONTEXT_H
 

@@ -1,4 +1,8 @@
 //===- CommandLowering.h - one entry function becoming a command list ---------------------------------------------===//
+// Ops with planned buffers (cmd.results) become commands in their order. Kernels and products run on the stream
+// `compute`; a collective on the stream of its mesh axis, between an event that compute records before it and one that
+// the await waits for. Errors: a kernel that is not there, operands that do not fit its parameters, slices with gaps
+// that a library product or a collective cannot take.
 #ifndef PASSES_LOWER_COMMANDLOWERING_H
 #define PASSES_LOWER_COMMANDLOWERING_H
 

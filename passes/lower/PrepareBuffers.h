@@ -1,4 +1,7 @@
 //===- PrepareBuffers.h - an entry function made ready for the memory plan ----------------------------------------===//
+// Errors name the op: no static shape, a call of a function without a body or of itself, two results in one operand's
+// buffer, parts of a concat that would not lie one after the other, a future awaited in another block. Every copy that
+// the plan will need is an op afterwards.
 #ifndef PASSES_LOWER_PREPAREBUFFERS_H
 #define PASSES_LOWER_PREPAREBUFFERS_H
 

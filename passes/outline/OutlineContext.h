@@ -1,4 +1,7 @@
 //===- OutlineContext.h - what every family of kernels uses to outline an op --------------------------------------===//
+// A kernel is one function per name, whatever number of layers launches it; a launch names the tensors it gives to each
+// parameter. Sizes that differ between launches (rows, chunks) are read from the buffers (`?` in the parameter's
+// shape); those in the name are constants of the code.
 #ifndef PASSES_OUTLINE_OUTLINECONTEXT_H
 #define PASSES_OUTLINE_OUTLINECONTEXT_H
 

@@ -1,4 +1,7 @@
 //===- RowsCluster.h - row-wise ops over the same rows ------------------------------------------------------------===//
+// Row-wise: element or row i of every result follows from row i of the operands (norms, activations, gates, rotations,
+// sums over features). FuseRows decides clusters, RowsKernels writes one kernel for each: rows are loaded once, what
+// stays inside a cluster never reaches memory.
 #ifndef PASSES_OUTLINE_ROWSCLUSTER_H
 #define PASSES_OUTLINE_ROWSCLUSTER_H
 

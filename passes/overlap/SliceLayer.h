@@ -1,4 +1,8 @@
 //===- SliceLayer.h - one layer function, cut along its tokens ----------------------------------------------------===//
+// A layer of B x T tokens with bounds 0 = b_0 < .. < b_n = T (tokens of a row) becomes n copies of what touches tokens,
+// [B, b_i .. b_(i+1), ..]; TokenKind (BraidInterfaces.td) says of every operand and result whether it is tokens, expert
+// rows, a state or whole. Not cut, so an error: drop policies other than "token", padded experts, peers' buffers too
+// small for all slices, slices shorter than a convolution's tail.
 #ifndef PASSES_OVERLAP_SLICELAYER_H
 #define PASSES_OVERLAP_SLICELAYER_H
 

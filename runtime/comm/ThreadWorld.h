@@ -1,4 +1,7 @@
 // ThreadWorld: N ranks as threads of one process. The reference for collective semantics, and what `--ranks=N` uses.
+// Sums run in rank order on every rank, so all of them get the same bits, every time. A rank that does not come within
+// the timeout, or brings another operation than its peers, ends the world: every rank's call returns an error that
+// names the collective, the axis and the rank, and so does every later one.
 #pragma once
 
 #include "runtime/Communicator.h"

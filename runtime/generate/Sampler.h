@@ -1,4 +1,7 @@
 // From logits to a token. The random number of position i depends on (seed, i) only: the same seed gives the same text.
+// Probabilities are softmax(logits / temperature) in double precision over what topK and then topP leave (Holtzman et
+// al. 2020, nucleus sampling). Errors: a negative or infinite temperature, topK < 0, topP outside (0, 1]; logits that
+// are not finite.
 #pragma once
 
 #include "runtime/Expected.h"

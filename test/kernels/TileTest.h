@@ -1,4 +1,6 @@
 //===- TileTest.h - helpers of the tile tests ---------------------------------------------------------------------===//
+// Kernels as MLIR text, compiled in process (KernelHarness.h) and run on vectors. A text says T where the element type
+// stands, so that one test covers f32 and f64; random values differ from call to call but not from run to run.
 #ifndef TEST_KERNELS_TILETEST_H
 #define TEST_KERNELS_TILETEST_H
 

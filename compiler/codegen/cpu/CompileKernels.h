@@ -1,4 +1,8 @@
 //===- CompileKernels.h - kernels -> a shared object --------------------------------------------------------------===//
+// tile -> loops -> LLVM -> machine code, each kernel in a module of its own. A kernel is a C function of one pointer to
+// 64-bit slots (pointers, sizes, strides, scalars in the order of passes/lower/KernelSignature.h) and a range of
+// programs of its grid. What goes wrong is an error at the kernel or the module: a tile op without a lowering, too many
+// bytes of tiles for the stack, no ld.lld.
 #ifndef COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 #define COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 
