@@ -5,15 +5,9 @@ using namespace mlir;
 using namespace braid;
 
 EntryBuilder::EntryBuilder(const ModelSpec &spec, ModuleOp module, StringRef name)
-    : builder(module.getContext()), types(floatTypesOf(spec, module.getContext())) {
-  builder.setInsertionPointToEnd(module.getBody());
-  function = func::FuncOp::create(builder, loc(name), name, builder.getFunctionType({}, {}));
+    : FunctionBuilder(spec, module, name) {
   function->setAttr(attrs::entry, builder.getUnitAttr());
-  block = function.addEntryBlock();
-  builder.setInsertionPointToStart(block);
 }
-
-Location EntryBuilder::loc(StringRef name) const { return NameLoc::get(StringAttr::get(builder.getContext(), name)); }
 
 SmallVector<NamedAttribute> EntryBuilder::describe(const NamedTensor &tensor, StringRef role) {
   SmallVector<NamedAttribute> list = {builder.getNamedAttr(attrs::name, builder.getStringAttr(tensor.name)),
@@ -41,10 +35,9 @@ Value EntryBuilder::argument(const NamedTensor &t, StringRef role) {
   return block->addArgument(t.type(), loc(t.name));
 }
 
-void EntryBuilder::output(StringRef name, Value value, ArrayRef<int32_t> layers) {
+void EntryBuilder::output(StringRef name, Value value) {
   NamedTensor t;
   t.name = name.str();
-  t.layers.assign(layers.begin(), layers.end());
   result(t, "output", value);
 }
 
@@ -67,8 +60,7 @@ void EntryBuilder::master(const NamedTensor &parameter, Value value) {
 }
 
 func::FuncOp EntryBuilder::finish() {
-  func::ReturnOp::create(builder, loc("return"), results);
-  function.setFunctionType(builder.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
+  close(results);
   function.setAllArgAttrs(argumentAttrs);
   function.setAllResultAttrs(resultAttrs);
   return function;

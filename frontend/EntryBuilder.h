@@ -10,36 +10,29 @@ namespace braid {
 using LayerTable = std::vector<std::vector<Layer>>;
 
 /// A public function under construction: named arguments in front, named results at the end.
-class EntryBuilder {
+class EntryBuilder : public FunctionBuilder {
 public:
   EntryBuilder(const ModelSpec &spec, mlir::ModuleOp module, llvm::StringRef name);
 
+  /// What the host gives.
   mlir::Value input(llvm::StringRef name, mlir::Type type);
   /// A parameter or cache as an argument; returns its value.
   mlir::Value argument(const NamedTensor &tensor, llvm::StringRef role);
-  void output(llvm::StringRef name, mlir::Value value, llvm::ArrayRef<int32_t> layers = {});
+  /// What the host reads.
+  void output(llvm::StringRef name, mlir::Value value);
+  /// A parameter or cache as a result; `alias` is the number of the argument whose place it takes.
   void result(const NamedTensor &tensor, llvm::StringRef role, mlir::Value value, std::optional<unsigned> alias = {});
   /// The f32 master of a parameter: part of the optimizer's state.
   void master(const NamedTensor &parameter, mlir::Value value);
+  /// The function with all that was declared.
   mlir::func::FuncOp finish();
 
   /// Zeros of this type, one constant per type.
   mlir::Value zeros(mlir::RankedTensorType type);
-  mlir::RankedTensorType tensor(Shape shape) const { return mlir::RankedTensorType::get(shape, types.element); }
-  mlir::RankedTensorType wide(Shape shape) const { return mlir::RankedTensorType::get(shape, types.wide); }
-  mlir::RankedTensorType integers(Shape shape) const {
-    return mlir::RankedTensorType::get(shape, mlir::IntegerType::get(builder.getContext(), 32));
-  }
-  mlir::Location loc(llvm::StringRef name) const;
-
-  mlir::OpBuilder builder;
 
 private:
   llvm::SmallVector<mlir::NamedAttribute> describe(const NamedTensor &tensor, llvm::StringRef role);
 
-  mlir::func::FuncOp function;
-  mlir::Block *block;
-  FloatTypes types;
   llvm::DenseMap<mlir::Type, mlir::Value> constants;
   llvm::SmallVector<mlir::DictionaryAttr> argumentAttrs, resultAttrs;
   llvm::SmallVector<mlir::Value> results;

@@ -30,7 +30,6 @@ private:
   /// All parameters as arguments of the entry.
   SmallVector<Value> parameters(EntryBuilder &entry);
   ValueRange layerWeights(ArrayRef<Value> all) const { return all.slice(1, numLayerWeights); }
-  Value scaled(EntryBuilder &entry, StringRef name, Value x, double factor);
   Value embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens);
   Value finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x);
   Value head(ArrayRef<Value> all) const { return spec.tieEmbeddings ? all.front() : all.back(); }
@@ -105,32 +104,19 @@ SmallVector<Value> ModelBuilder::parameters(EntryBuilder &entry) {
   return values;
 }
 
-Value ModelBuilder::scaled(EntryBuilder &entry, StringRef name, Value x, double factor) {
-  if (factor == 1.0)
-    return x;
-  return ScaleOp::create(entry.builder, entry.loc(name), x.getType(), x, entry.builder.getF64FloatAttr(factor));
-}
-
 Value ModelBuilder::embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens) {
   auto shape = cast<RankedTensorType>(tokens.getType()).getShape();
   Value x =
       EmbedOp::create(entry.builder, entry.loc("x"), entry.tensor({shape[0], shape[1], spec.dModel}), tokens, all[0]);
-  return scaled(entry, "x", x, spec.embeddingMultiplier);
+  return entry.scaled("x", x, spec.embeddingMultiplier);
 }
 
 Value ModelBuilder::finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
-  OpBuilder &builder = entry.builder;
-  if (spec.normPlacement != NormPlacement::post) {
-    size_t at = 1 + numLayerWeights;
-    auto eps = builder.getF64FloatAttr(spec.norm.eps);
-    if (spec.norm.kind == NormKind::rms)
-      x = RmsNormOp::create(builder, entry.loc("final_norm"), x.getType(), x, all[at], eps,
-                            builder.getI64IntegerAttr(1));
-    else
-      x = LayerNormOp::create(builder, entry.loc("final_norm"), x.getType(), x, all[at], all[at + 1], eps);
-  }
+  size_t at = 1 + numLayerWeights;
+  if (spec.normPlacement != NormPlacement::post)
+    x = entry.norm("final_norm", x, all[at], spec.norm.kind == NormKind::layer ? all[at + 1] : Value());
   // The smaller side of the product; under a base width logits shrink with the width.
-  return scaled(entry, "head_input", x, spec.logitsMultiplier / spec.widthRatio());
+  return entry.scaled("head_input", x, spec.logitsMultiplier / spec.widthRatio());
 }
 
 /// What the host samples from: not rounded.

@@ -5,28 +5,15 @@
 using namespace mlir;
 using namespace braid;
 
-FloatTypes braid::floatTypesOf(const ModelSpec &spec, MLIRContext *context) {
-  if (spec.dtype == "f64")
-    return {Float64Type::get(context), Float64Type::get(context)};
-  auto f32 = Float32Type::get(context);
-  if (spec.dtype == "bf16")
-    return {BFloat16Type::get(context), f32};
-  return {f32, f32};
-}
-
 RankedTensorType braid::drawKeysType(Builder builder, int64_t batch) {
   return RankedTensorType::get({batch, 3}, builder.getI64Type());
 }
 
 LayerBuilder::LayerBuilder(const ModelSpec &spec, ModuleOp module, EntryShape entry, StringRef name)
-    : spec(spec), entry(entry), builder(module.getContext()), types(floatTypesOf(spec, module.getContext())) {
-  builder.setInsertionPointToEnd(module.getBody());
-  function = func::FuncOp::create(builder, loc(name), name, builder.getFunctionType({}, {}));
+    : FunctionBuilder(spec, module, name), entry(entry) {
   function.setPrivate();
-  block = function.addEntryBlock();
   block->addArgument(tokens({spec.dModel}), loc("x"));
   block->addArgument(integers({entry.batch, entry.tokens}), loc("documents"));
-  builder.setInsertionPointToStart(block);
 }
 
 Layer LayerBuilder::finish(Value y) {
@@ -40,8 +27,7 @@ Layer LayerBuilder::finish(Value y) {
     results.push_back(expertCounts);
   if (expertDropped)
     results.push_back(expertDropped);
-  func::ReturnOp::create(builder, loc("return"), results);
-  function.setFunctionType(builder.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
+  close(results);
 
   unsigned argument = statesBegin();
   auto setName = [&](unsigned i, StringRef name) { function.setArgAttr(i, attrs::name, builder.getStringAttr(name)); };
@@ -143,8 +129,6 @@ RankedTensorType LayerBuilder::tokens(Shape features) const {
 
 RankedTensorType LayerBuilder::wideTokens(Shape features) const { return tokens(features).clone(types.wide); }
 
-Location LayerBuilder::loc(StringRef name) const { return NameLoc::get(StringAttr::get(builder.getContext(), name)); }
-
 SmallVector<Value> LayerBuilder::linear(Value x, ArrayRef<Projection> projections) {
   SmallVector<Value> weights;
   SmallVector<Type> resultTypes;
@@ -178,12 +162,6 @@ Value LayerBuilder::add(StringRef name, ValueRange sources) {
 Value LayerBuilder::mul(StringRef name, Value a, Value b) {
   return MulOp::create(builder, loc(name), a.getType(), a, b);
 }
-Value LayerBuilder::scale(StringRef name, Value x, double value) {
-  return ScaleOp::create(builder, loc(name), x.getType(), x, builder.getF64FloatAttr(value));
-}
-Value LayerBuilder::scaled(StringRef name, Value x, double factor) {
-  return factor == 1.0 ? x : scale(name, x, factor);
-}
 Value LayerBuilder::bias(StringRef name, Value x, Value bias) {
   return BiasOp::create(builder, loc(name), x.getType(), x, bias);
 }
@@ -201,17 +179,13 @@ Value LayerBuilder::softmax(StringRef name, Value x) { return SoftmaxOp::create(
 Value LayerBuilder::l2Norm(StringRef name, Value x) {
   return L2NormOp::create(builder, loc(name), x.getType(), x, builder.getF64FloatAttr(1e-6));
 }
-Value LayerBuilder::rmsNorm(StringRef name, Value x, Value weight, double eps, int64_t groups) {
-  return RmsNormOp::create(builder, loc(name), x.getType(), x, weight, builder.getF64FloatAttr(eps),
-                           builder.getI64IntegerAttr(groups));
-}
 
 Value LayerBuilder::modelNorm(StringRef name, Value x, StringRef weights) {
   Value w = weight((weights + ".weight").str(), {spec.dModel}, Init::constant(1.0));
-  if (spec.norm.kind == NormKind::rms)
-    return rmsNorm(name, x, w, spec.norm.eps);
-  Value b = weight((weights + ".bias").str(), {spec.dModel}, Init::constant(0.0));
-  return LayerNormOp::create(builder, loc(name), x.getType(), x, w, b, builder.getF64FloatAttr(spec.norm.eps));
+  Value bias;
+  if (spec.norm.kind == NormKind::layer)
+    bias = weight((weights + ".bias").str(), {spec.dModel}, Init::constant(0.0));
+  return norm(name, x, w, bias);
 }
 
 Value LayerBuilder::rope(StringRef name, Value x, const RopeSpec &rope) {

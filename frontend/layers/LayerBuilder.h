@@ -3,18 +3,12 @@
 //   (x, documents, [router_loss], [draw_keys], states.., weights..)
 //     -> (y, [router_loss], [draw_keys], new states.., [expert_counts], [expert_dropped])
 // Weights and states appear where the layer's code first names them; the same code serves training, prefill and decode.
-// Every op carries the name of what it computes as its location ("q", "log_decay").
 #ifndef FRONTEND_LAYERS_LAYERBUILDER_H
 #define FRONTEND_LAYERS_LAYERBUILDER_H
 
-#include "dialects/braid/BraidDialect.h"
-#include "frontend/ModelSpec.h"
-#include "mlir/IR/Builders.h"
-#include "mlir/IR/BuiltinOps.h"
+#include "frontend/FunctionBuilder.h"
 
 namespace braid {
-
-using Shape = llvm::SmallVector<int64_t, 4>;
 
 /// Initial values of a weight: the attributes of braid.init.
 struct Init {
@@ -44,13 +38,6 @@ struct StateDecl {
   mlir::RankedTensorType type;
 };
 
-/// The two element types of a model (the same but for bf16).
-struct FloatTypes {
-  mlir::FloatType element; ///< matrices and activations: bf16, f32 or f64
-  mlir::FloatType wide; ///< states, decays and other gates, router, losses, vectors: f32 or f64
-};
-FloatTypes floatTypesOf(const ModelSpec &spec, mlir::MLIRContext *context);
-
 /// draw_keys of so many rows of the batch: sample, seed and layer of each (braid.moe.drop).
 mlir::RankedTensorType drawKeysType(mlir::Builder builder, int64_t batch);
 
@@ -71,11 +58,10 @@ struct EntryShape {
   bool cached; ///< keys and values come from caches; nothing is trained
 };
 
-class LayerBuilder {
+class LayerBuilder : public FunctionBuilder {
 public:
   LayerBuilder(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, llvm::StringRef name);
 
-  const ModelSpec &spec;
   EntryShape entry;
 
   mlir::Value x() const { return block->getArgument(0); }
@@ -90,6 +76,7 @@ public:
   /// Matrix products read it: of the model's element type, but for the router.
   mlir::Value matrix(llvm::StringRef name, int64_t in, int64_t out, MatrixRole role = MatrixRole::query,
                      int64_t experts = 0);
+  /// What the layer keeps from one call to the next, as it comes in; setState says how it goes out.
   mlir::Value state(llvm::StringRef name, mlir::RankedTensorType type);
   void setState(llvm::StringRef name, mlir::Value value);
 
@@ -106,16 +93,12 @@ public:
   mlir::Value widen(llvm::StringRef name, mlir::Value x);
   mlir::Value add(llvm::StringRef name, mlir::ValueRange sources);
   mlir::Value mul(llvm::StringRef name, mlir::Value a, mlir::Value b);
-  mlir::Value scale(llvm::StringRef name, mlir::Value x, double value);
   mlir::Value bias(llvm::StringRef name, mlir::Value x, mlir::Value bias);
   mlir::Value weighted(llvm::StringRef name, mlir::Value x, mlir::Value weight);
   mlir::Value activation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
   mlir::Value wideActivation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
   mlir::Value softmax(llvm::StringRef name, mlir::Value x);
   mlir::Value l2Norm(llvm::StringRef name, mlir::Value x);
-  mlir::Value rmsNorm(llvm::StringRef name, mlir::Value x, mlir::Value weight, double eps, int64_t groups = 1);
-  /// x times a factor; x itself when that is 1.
-  mlir::Value scaled(llvm::StringRef name, mlir::Value x, double factor);
   /// The model's norm over d_model; weights `weights`.weight (and .bias).
   mlir::Value modelNorm(llvm::StringRef name, mlir::Value x, llvm::StringRef weights);
   mlir::Value rope(llvm::StringRef name, mlir::Value x, const RopeSpec &rope);
@@ -123,19 +106,10 @@ public:
   mlir::Value reshape(llvm::StringRef name, mlir::Value x, Shape shape);
 
   // ---- types
-  mlir::FloatType elementType() const { return types.element; }
-  mlir::FloatType wideType() const { return types.wide; }
-  mlir::RankedTensorType tensor(Shape shape) const { return mlir::RankedTensorType::get(shape, types.element); }
-  mlir::RankedTensorType wide(Shape shape) const { return mlir::RankedTensorType::get(shape, types.wide); }
-  mlir::RankedTensorType integers(Shape shape) const {
-    return mlir::RankedTensorType::get(shape, mlir::IntegerType::get(builder.getContext(), 32));
-  }
   /// [B, T, features...]
   mlir::RankedTensorType tokens(Shape features) const;
   mlir::RankedTensorType wideTokens(Shape features) const;
-  mlir::Location loc(llvm::StringRef name) const;
 
-  mlir::OpBuilder builder;
   /// Set by a mixture of experts: assignments of each expert, and, where it has a capacity, those without a slot.
   mlir::Value expertCounts, expertDropped;
   mlir::Value routerLoss() const { return loss; }
@@ -145,9 +119,6 @@ public:
   void setDrawKeys(mlir::Value value) { draws = value; }
 
 private:
-  mlir::func::FuncOp function;
-  mlir::Block *block;
-  FloatTypes types;
   unsigned statesBegin() const; ///< number of the first state among the arguments
   mlir::Value loss, draws;
   std::vector<WeightDecl> weights;
