@@ -58,6 +58,7 @@ private:
     int64_t tokens = tokensOf(layer), degree = overlapDegree;
     if (tokens < degree)
       return layer.emitOpError() << "has " << tokens << " tokens in a row, too few for overlap degree " << degree
+                                 << " (--overlap-degree)"
                                  << "; valid: 1 to " << tokens;
     bool backward = layer
                         .walk([](Operation *op) {

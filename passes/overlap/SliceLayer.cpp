@@ -247,16 +247,16 @@ static LogicalResult checkSlices(Operation &op) {
   if (auto drop = dyn_cast<MoeDropOp>(op); drop && drop.getPolicy() != "token")
     return drop.emitOpError()
            << "drop policy \"" << drop.getPolicy()
-           << "\" orders all tokens of a row before the first is sent, which token slices (pipeline, "
-              "overlap degree) do not wait for; valid with slices: \"token\"";
+           << "\" orders all tokens of a row before the first is sent, which token slices (--pipeline, "
+              "--overlap-degree) do not wait for; valid with slices: \"token\"";
   auto plan = dyn_cast<MoePlanOp>(op);
   if (!plan)
     return success();
   if (plan.getExpertRows())
     return plan.emitOpError()
            << "pads every expert to " << *plan.getExpertRows()
-           << " rows for all tokens, which token slices (pipeline, overlap degree) cannot share; valid with "
-              "slices: packed rows";
+           << " rows for all tokens, which token slices (--pipeline, --overlap-degree) cannot share; valid with "
+              "slices: padded_slots false";
   RankedTensorType ids = typeOf(plan.getIds());
   int64_t peers = plan.getPeers(), perToken = std::min<int64_t>(ids.getDimSize(2), plan.getNumExperts() / peers);
   int64_t needed = ids.getDimSize(0) * ids.getDimSize(1) * perToken;

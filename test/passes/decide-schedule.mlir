@@ -41,7 +41,7 @@ module {
 
 // -----
 
-// expected-error @+1 {{has 3 tokens in a row, too few for overlap degree 4; valid: 1 to 3}}
+// expected-error @+1 {{has 3 tokens in a row, too few for overlap degree 4 (--overlap-degree); valid: 1 to 3}}
 func.func private @short(%documents: tensor<1x3xi32>, %rows: tensor<1x16x8xf32>, %send: tensor<2x2xi32>) -> tensor<1x16x8xf32> {
   %0 = braid.comm.all_to_all %rows send_counts(%send) recv_counts(%send) {axis = "ep", peers = 2 : i64} : (tensor<1x16x8xf32>, tensor<2x2xi32>, tensor<2x2xi32>) -> tensor<1x16x8xf32>
   return %0 : tensor<1x16x8xf32>
