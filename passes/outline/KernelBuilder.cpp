@@ -155,6 +155,25 @@ Vars KernelBuilder::when(Var condition, llvm::function_ref<Vars()> then, llvm::f
   return llvm::map_to_vector(op.getResults(), [&](OpResult r) { return wrap(r); });
 }
 
+void KernelBuilder::roundProducts() {
+  OpBuilder::InsertionGuard guard(builder);
+  Type bf16 = builder.getBF16Type();
+  func.walk([&](tile::DotOp dot) {
+    builder.setInsertionPoint(dot);
+    for (OpOperand *operand : {&dot.getAMutable(), &dot.getBMutable()}) {
+      Value tile = operand->get();
+      auto type = cast<VectorType>(tile.getType());
+      if (!type.getElementType().isF32())
+        continue;
+      auto widened = tile.getDefiningOp<arith::ExtFOp>();
+      if (widened && getElementTypeOrSelf(widened.getIn()).isBF16())
+        operand->set(widened.getIn());
+      else
+        operand->set(arith::TruncFOp::create(builder, type.clone(bf16), tile));
+    }
+  });
+}
+
 func::FuncOp KernelBuilder::finish() {
   builder.setInsertionPointToEnd(&func.getBody().front());
   func::ReturnOp::create(builder);

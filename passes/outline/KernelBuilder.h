@@ -181,6 +181,9 @@ public:
   void when(Var condition, llvm::function_ref<void()> then);
   Vars when(Var condition, llvm::function_ref<Vars()> then, llvm::function_ref<Vars()> otherwise);
 
+  /// Products so far read their operands rounded to bf16; sums stay as they are. For kernels on bf16 tokens.
+  void roundProducts();
+
   mlir::Type f32() { return builder.getF32Type(); }
   mlir::Type f64() { return builder.getF64Type(); }
   mlir::Type i1() { return builder.getI1Type(); }

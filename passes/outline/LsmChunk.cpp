@@ -36,7 +36,7 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
 //===- Tiles in memory --------------------------------------------------------------------------------------------===//
 
 ChunkMath::ChunkMath(KernelBuilder &k, const LsmShape &shape, Var chunks)
-    : k(k), shape(shape), n(k.program(0)), h(k.program(1)), b(k.program(2)),
+    : k(k), shape(shape), n(k.program(1)), h(k.program(0)), b(k.program(2)),
       lo(cast(k.at(chunks, {b, n, 0}), k.builder.getIndexType())),
       hi(cast(k.at(chunks, {b, n, 1}), k.builder.getIndexType())), C(shape.chunk), K(shape.keys),
       VB(shape.valueBlock()) {}
@@ -78,7 +78,12 @@ void ChunkMath::loadDecay(Var logDecay) {
     Var count = min(k.iota({C}, 0) + 1.0, splat(length, {C}));
     c = cast(count, wide) * g;
   } else if (shape.vectorDecay()) {
-    c = cumsum(cast(k.load(logDecay, {b, lo, h, 0}, {C, K}, {.limit = hi, .dims = {1, 3}}), wide));
+    auto from = [&](Var first) {
+      return cast(k.load(logDecay, {b, first, h, 0}, {C, K}, {.limit = hi, .dims = {1, 3}}), shape.compute);
+    };
+    g = from(lo);
+    gNext = from(lo + 1.0);
+    c = cumsum(g);
   } else {
     c = cumsum(cast(k.load(logDecay, {b, lo, h}, {C}, {.limit = hi, .dims = {1}}), wide));
   }
@@ -86,7 +91,7 @@ void ChunkMath::loadDecay(Var logDecay) {
 
 Var ChunkMath::exponential(Var difference) { return exp(cast(min(difference, 0.0), shape.compute)); }
 
-Var ChunkMath::total() { return row(c, k.number(C - 1)); }
+Var ChunkMath::total() { return shape.vectorDecay() ? sum(g, 0) : row(c, k.number(C - 1)); }
 
 Var ChunkMath::acrossChunk() { return shape.decays() ? exponential(total()) : Var(); }
 
@@ -101,7 +106,7 @@ Var ChunkMath::toEnd(Var x) {
   if (!shape.decays())
     return x;
   if (shape.vectorDecay())
-    return x * exponential(expand(total(), 0, C) - c);
+    return x * exponential(cumsum(gNext, 0, /*reverse=*/true));
   return x * expand(exponential(splat(total(), {C}) - c), 1, x.dim(1));
 }
 
@@ -127,63 +132,104 @@ ChunkMath::Scores ChunkMath::scoresAndGradients(Var q, Var keys, Var ds) {
   return {decayed(dotTB(q, keys)), dot(p, keys), dotTA(p, q)};
 }
 
-// Row tile I of 16 rows, R the cumulative decay before its first row (lsm-family 4.2):
-//   columns before the tile   S_IJ = (Q_I exp(c_I - R)) (K_J exp(R - c_J))^T, both exponents <= 0
-//   the diagonal tile         S_ij = sum_d q_id k_jd exp(c_id - c_jd), column by column; exp(min(.., 0)) above the
-//   diagonal
+/// exp(R - c_j) of rows [first, first + count), R the cumulative decay of the last of them.
+Var ChunkMath::toLast(Var first, int64_t count) {
+  Var before = exponential(cumsum(rows(gNext, first, count - 1), 0, /*reverse=*/true));
+  return insertRows(before, k.tile({count, K}, shape.compute, 1), k.number(0));
+}
+
+// R: the cumulative decay before a row I starts at. Columns J before it are products of decayed rows, both exponents
+// <= 0 (lsm-family 4.2):   S_IJ = (Q_I exp(c_I - R)) (K_J exp(R - c_J))^T
+// for every tile of 16 rows and all columns before it, then for the second 8 rows of a tile and its first 8 columns.
+// exp(R - c_J) goes from tile to tile by a factor exp(R' - R). Blocks of 8 x 8 on the diagonal walk their columns from
+// right to left: exp(c_i - c_j) = exp(c_i - c_j+1) exp(g_j+1), so that no pair of tokens takes an exponential.
 ChunkMath::Scores ChunkMath::vectorScores(Var q, Var keys, Var ds) {
   constexpr int64_t N = kScoreRows;
   bool gradients = static_cast<bool>(ds);
-  Scores out{zeros({C, C}), {}, {}};
   if (gradients)
-    out.dq = zeros({C, K}), out.dk = zeros({C, K});
+    ds = mask(ds, tile::Keep::strict_lower);
+  Scores near = nearScores(q, keys, ds);
+  Scores out{zeros({C, C}), near.dq, near.dk};
+  Var ek = zeros({C, K}), eq; // exp(R - c_j), exp(c_i - R)
   for (int64_t first = 0; first < C; first += N) {
     Var at = k.number(first);
-    Var qi = rows(q, at, N), ki = rows(keys, at, N), ci = rows(c, at, N);
-    Var dsi = gradients ? rows(ds, at, N) : Var();
     Vars tiles;
-    Var dqi = gradients ? zeros({N, K}) : Var();
     if (first) {
-      Var start = row(c, k.number(first - 1));
-      Var eq = exponential(ci - expand(start, 0, N));
-      Var before = rows(keys, k.number(0), first);
-      Var ek = exponential(expand(start, 0, first) - rows(c, k.number(0), first));
-      Var qDecayed = qi * eq, kDecayed = before * ek;
+      Var last = k.number(first - N);
+      if (first > N) // eq of the tile before ends with exp(R' - R)
+        ek = insertRows(rows(ek, k.number(0), first - N) * expand(row(eq, k.number(N - 1)), 0, first - N), ek,
+                        k.number(0));
+      ek = insertRows(toLast(last, N), ek, last);
+      eq = exponential(cumsum(rows(g, at, N)));
+      Var qDecayed = rows(q, at, N) * eq;
+      Var eBefore = rows(ek, k.number(0), first), kDecayed = rows(keys, k.number(0), first) * eBefore;
       tiles.push_back(dotTB(qDecayed, kDecayed));
       if (gradients) {
-        Var d = slice(dsi, 0, first);
-        dqi = dqi + eq * dot(d, kDecayed);
-        Var dkBefore = rows(out.dk, k.number(0), first) + ek * dotTA(d, qDecayed);
+        Var d = slice(rows(ds, at, N), 0, first);
+        out.dq = insertRows(rows(out.dq, at, N) + eq * dot(d, kDecayed), out.dq, at);
+        Var dkBefore = rows(out.dk, k.number(0), first) + eBefore * dotTA(d, qDecayed);
         out.dk = insertRows(dkBefore, out.dk, k.number(0));
       }
     }
-    Vars carried{zeros({N, N})};
-    Var dsColumns;
-    if (gradients) {
-      dsColumns = transpose(mask(slice(dsi, first, N), tile::Keep::strict_lower));
-      carried.append({dqi, zeros({N, K})});
-    }
-    Vars diagonal = k.loop(0, N, 1, carried, [&](Var j, llvm::ArrayRef<Var> now) -> Vars {
-      Var kj = expand(row(ki, j), 0, N);
-      Var e = exponential(ci - expand(row(ci, j), 0, N));
-      Var column = sum(qi * kj * e, 1);
-      Vars next{insertRows(column, now[0], j)};
-      if (gradients) {
-        Var d = expand(row(dsColumns, j), 1, K) * e;
-        next.append({now[1] + d * kj, insertRows(sum(d * qi, 0), now[2], j)});
-      }
-      return next;
-    });
-    tiles.push_back(mask(transpose(diagonal[0]), tile::Keep::lower));
+    tiles.push_back(mask(rows(near.s, at, N), tile::Keep::lower));
     if (first + N < C)
       tiles.push_back(zeros({N, C - first - N}));
     out.s = insertRows(concat(tiles), out.s, at);
-    if (gradients) {
-      out.dq = insertRows(diagonal[1], out.dq, at);
-      out.dk = insertRows(rows(out.dk, at, N) + diagonal[2], out.dk, at);
-    }
   }
   return out;
+}
+
+/// What stays inside a tile of 16 rows: s [C, 16], row i for the columns of its own tile.
+ChunkMath::Scores ChunkMath::nearScores(Var q, Var keys, Var ds) {
+  constexpr int64_t N = kScoreRows, B = N / 2;
+  bool gradients = static_cast<bool>(ds);
+  Var dsNear, decays = exponential(gNext);
+  Vars sums{zeros({C, N})};
+  if (gradients) {
+    sums.append({zeros({C, K}), zeros({C, K})});
+    dsNear = zeros({C, N});
+    for (int64_t first = 0; first < C; first += N)
+      dsNear = insertRows(slice(rows(ds, k.number(first), N), first, N), dsNear, k.number(first));
+  }
+  auto blockAt = [&](Var first, Var dsBlock) -> Vars { // S^T, dq, dk of 8 tokens
+    Var qi = rows(q, first, B), ki = rows(keys, first, B);
+    Var dsColumns = gradients ? transpose(dsBlock) : Var();
+    Vars carried{zeros({B, K}), zeros({B, B})};
+    if (gradients)
+      carried.append({zeros({B, K}), zeros({B, K})});
+    Vars found = k.loop(0, B, 1, carried, [&](Var step, llvm::ArrayRef<Var> now) -> Vars {
+      Var j = k.number(B - 1) - step;
+      // Rows before j are 0, row j itself meets no decay.
+      Var w = insertRows(k.tile({K}, shape.compute, 1), now[0] * expand(row(decays, first + j), 0, B), j);
+      Var weighted = expand(row(ki, j), 0, B) * w;
+      Vars next{w, insertRows(sum(qi * weighted, 1), now[1], j)};
+      if (gradients) {
+        Var d = expand(row(dsColumns, j), 1, K);
+        next.append({now[2] + d * weighted, insertRows(sum(d * w * qi, 0), now[3], j)});
+      }
+      return next;
+    });
+    found.erase(found.begin());
+    return found;
+  };
+  sums = k.loop(0, C, N, sums, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+    Var middle = first + static_cast<double>(B);
+    Var eq = exponential(cumsum(rows(g, middle, B))), qDecayed = rows(q, middle, B) * eq;
+    Var ek = toLast(first, B), kDecayed = rows(keys, first, B) * ek;
+    Var upper = gradients ? rows(dsNear, first, B) : Var(), lower = gradients ? rows(dsNear, middle, B) : Var();
+    Vars one = blockAt(first, gradients ? slice(upper, 0, B) : Var());
+    Vars two = blockAt(middle, gradients ? slice(lower, B, B) : Var());
+    Var s = insertRows(concat({transpose(one[0]), zeros({B, B})}), now[0], first);
+    Vars next{insertRows(concat({dotTB(qDecayed, kDecayed), transpose(two[0])}), s, middle)};
+    if (gradients) {
+      Var d = slice(lower, 0, B);
+      Var dq = insertRows(one[1], now[1], first), dk = insertRows(two[2], now[2], middle);
+      next.append({insertRows(two[1] + eq * dot(d, kDecayed), dq, middle),
+                   insertRows(one[2] + ek * dotTA(d, qDecayed), dk, first)});
+    }
+    return next;
+  });
+  return {sums[0], gradients ? sums[1] : Var(), gradients ? sums[2] : Var()};
 }
 
 //===- Loops ------------------------------------------------------------------------------------------------------===//

@@ -4,8 +4,10 @@
 //   4): c_i = g_1 + .. + g_i (inclusive, restarted at every chunk);  exp(c): from the in-state to row i; exp(c_C - c):
 //   from row i to the out-state;  exp(c_i - c_j), j <= i: from row j to row i.  Every exponent is <= 0.
 //
-// A class is described by LsmShape; ChunkMath turns the description into tiles. Sums of log decays are kept in f64 and
-// only differences are rounded: after a decay of -500 the following ones would otherwise lose four digits.
+// A class is described by LsmShape; ChunkMath turns the description into tiles. Sums of scalar log decays are kept in
+// f64 and only differences are rounded: after a decay of -500 the following ones would otherwise lose four digits.
+// Class V never subtracts: each exponent is a sum of its own, from a row forwards or backwards to the row that it
+// refers to.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef PASSES_OUTLINE_LSMCHUNK_H
@@ -92,10 +94,12 @@ public:
 private:
   Var exponential(Var difference); ///< exp of a difference of cumulative decays, clamped at 0
   Var zeros(Shape tile) { return k.tile(tile, shape.compute); }
-  struct RowTile;
   Scores vectorScores(Var q, Var k, Var ds);
+  Scores nearScores(Var q, Var k, Var ds);
+  Var toLast(Var first, int64_t count);
 
-  Var c; ///< cumulative log decay, f64: [C] or [C, K]
+  Var c; ///< cumulative log decay: [C] in f64, or [C, K]
+  Var g, gNext; ///< class V: the log decay of row i and of the row after it, [C, K]
   Var weight; ///< exp(c_i - c_j) as [C, C], scalar decays
 };
 

@@ -71,32 +71,32 @@ private:
 
 void GradKernel::writePlain() {
   int64_t C = math.C, K = math.K, VB = math.VB;
-  // dS, dO M^T, V D'^T, rowsum(M D')
-  Vars sums{zeros({C, C}), zeros({C, K}), zeros({C, K})};
+  // dS, dO M^T, V D'^T, the diagonal of dS, rowsum(M D')
+  Vars sums{zeros({C, C}), zeros({C, K}), zeros({C, K}), zeros({C})};
   if (dLogDecay)
     sums.push_back(zeros({K}));
   sums = math.valueLoop(sums, [&](Index first, llvm::ArrayRef<Var> now) -> Vars {
     Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
     Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
-    Vars next{dotTB(d, values, now[0]), dotTB(d, state, now[1]), dotTB(values, dState, now[2])};
+    Vars next{dotTB(d, values, now[0]), dotTB(d, state, now[1]), dotTB(values, dState, now[2]),
+              now[3] + sum(d * values, 1)};
     if (dLogDecay)
-      next.push_back(now[3] + sum(state * dState, 1));
+      next.push_back(now[4] + sum(state * dState, 1));
     return next;
   });
   auto [scores, dqInside, dkInside] = math.scoresAndGradients(queries, keys, sums[0]);
   Var fromState = math.fromStart(sums[1]), toState = math.toEnd(sums[2]), keysToEnd = math.toEnd(keys);
-  Var self = select(eq(k.iota({C, C}, 0), k.iota({C, C}, 1)), sums[0], 0.0);
-  Var diagonal = expand(sum(self, 1), 1, K);
+  Var diagonal = expand(sums[3], 1, K);
   math.storeTokens((fromState + dqInside + diagonal * keys) * scale, dq, 0);
   math.storeTokens(toState + dkInside + diagonal * queries, dk, 0);
   if (shape.vectorDecay()) {
     Var suffix = cumsum(queries * (fromState + dqInside) - keys * dkInside, 0, /*reverse=*/true);
     Var prefix = cumsum(keysToEnd * sums[2]); // of the tokens before: one row down
     Var before = insertRows(rows(prefix, k.number(0), C - 1), zeros({C, K}), k.number(1));
-    math.storeTokens(suffix + before + expand(sums[3] * math.acrossChunk(), 0, C), dLogDecay, 0);
+    math.storeTokens(suffix + before + expand(sums[4] * math.acrossChunk(), 0, C), dLogDecay, 0);
   } else if (dLogDecay) {
     Var w = mask(sums[0] * scores, tile::Keep::strict_lower);
-    storeScalarDecay(w, sum(queries * fromState, 1), sum(keysToEnd * sums[2], 1), sums[3]);
+    storeScalarDecay(w, sum(queries * fromState, 1), sum(keysToEnd * sums[2], 1), sums[4]);
   }
   math.valueLoop([&](Index first) {
     Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);

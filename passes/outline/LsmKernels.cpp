@@ -28,7 +28,7 @@ LsmShape shapeOfStates(LsmClass classId, Value states) {
 }
 
 using Grid = llvm::ArrayRef<llvm::StringRef>;
-const llvm::StringRef chunkGrid[] = {"chunk", "head", "batch"}, columnGrid[] = {"columns", "head", "batch"};
+const llvm::StringRef chunkGrid[] = {"head", "chunk", "batch"}, columnGrid[] = {"columns", "head", "batch"};
 
 class LsmOutline {
 public:
@@ -146,11 +146,15 @@ private:
 
   OutlineContext::Launch begin(llvm::StringRef what, const LsmShape &shape,
                                void (*write)(KernelBuilder &, const LsmShape &), Grid grid, const Extents &extents) {
-    std::string kernel = context.kernel(shape.kernelName(what), grid, [&](KernelBuilder &k) { write(k, shape); });
+    std::string kernel = context.kernel(shape.kernelName(what), grid, [&](KernelBuilder &k) {
+      write(k, shape);
+      if (shape.token && shape.token.isBF16() && shape.chunk)
+        k.roundProducts();
+    });
     return context.launch(op, kernel, extents);
   }
   static Extents chunkExtents(Value chunks, const LsmShape &shape) {
-    return {shapeOf(chunks)[1], shape.heads, shapeOf(chunks)[0]};
+    return {shape.heads, shapeOf(chunks)[1], shapeOf(chunks)[0]}; // heads of a token are neighbours in memory
   }
   static Extents columnExtents(Value states, const LsmShape &shape) {
     return {shape.valueBlocks(), shape.heads, shapeOf(states)[0]};
