@@ -161,13 +161,16 @@ def TileToLoopsPass : Pass<"braid-tile-to-loops", "::mlir::ModuleOp"> {
     Every `func.func` with `tile.kernel` becomes `@name(%args: !llvm.ptr, %begin: i64, %end: i64)`: slots are read once,
     a loop walks the linear program numbers. Elementwise chains are evaluated strip by strip inside the loop of the op
     that consumes them; dot and solve become register-blocked loops; what must be kept lives in stack buffers allocated
-    once per call and shared by tiles that are not alive together.
+    once per call and shared by tiles that are not alive together. A dot of bf16 tiles works on f32
+    copies of them, not rounded where they are computed; or, with `bf16-dots`, on pairs of elements that are neighbours
+    along the dimension summed over.
 
     Before: `%y = arith.addf %a, %b : vector<4x32xf32>  tile.store %y, %o[%i, %c0] ..`
     After:  one loop over 4 rows and two strips: load, load, add, store.
     Invariant: no `tile` op is left, no vector has more than one dimension, no allocation is inside a loop.
   }];
-  let options = [Option<"vectorBytes", "vector-bytes", "int64_t", "64", "bytes of a vector register: 64 (AVX-512), 32 or 16">];
+  let options = [Option<"vectorBytes", "vector-bytes", "int64_t", "64", "bytes of a vector register: 64 (AVX-512), 32 or 16">,
+                 Option<"bf16Dots", "bf16-dots", "bool", "false", "the machine adds products of pairs of bf16 to f32 (AVX512-BF16)">];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
                            "::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect", "::mlir::math::MathDialect"];
 }

@@ -6,8 +6,8 @@
 
 namespace braid {
 
-/// What braid-tile-to-loops does. `vectorBytes`: 64 (AVX-512), 32 (AVX2) or 16.
-llvm::LogicalResult lowerTilesToLoops(mlir::ModuleOp module, int64_t vectorBytes);
+/// What braid-tile-to-loops does. `vectorBytes`: 64 (AVX-512), 32 (AVX2) or 16; `bf16Dots`: AVX512-BF16.
+llvm::LogicalResult lowerTilesToLoops(mlir::ModuleOp module, int64_t vectorBytes, bool bf16Dots);
 /// What braid-expand-math does.
 llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale, bool hasBf16);
 

@@ -229,41 +229,88 @@ void TileLowering::reduceLast(tile::ReduceOp op) {
   scalars.map(op.getResult(), scalar);
 }
 
-/// Reduce or running sum along a dimension that is not the last: a row of accumulators walks along `axis`.
-void TileLowering::scanRows(Operation *op, Value source, int64_t axis, bool reverse, bool everyRow) {
-  Value result = op->getResult(0);
-  auto type = cast<VectorType>(source.getType());
+/// Reductions along a dimension that is not the last: rows of accumulators walk along it, two for each result, so that
+/// sums do not wait for each other.
+void TileLowering::reduceRows(ArrayRef<tile::ReduceOp> ops) {
+  tile::ReduceOp front = ops.front();
+  auto type = cast<VectorType>(front.getSource().getType());
   Type element = type.getElementType(), sum = storageType(element);
+  auto axis = static_cast<int64_t>(front.getAxis());
   int64_t length = type.getShape().back(), count = type.getDimSize(axis);
-  auto kind = everyRow ? tile::ReduceKind::add : cast<tile::ReduceOp>(op).getKind();
-  View target = destination(result);
-  SmallVector<int64_t> outer(type.getShape().drop_back());
+  size_t ways = count % 2 == 0 && count >= 16 ? 2 : 1;
+  SmallVector<View> targets;
+  SmallVector<int64_t> outer(type.getShape().drop_back()), cuts;
   outer.erase(outer.begin() + axis);
-  SmallVector<int64_t> cuts = plan.breaks(source);
+  for (tile::ReduceOp op : ops) {
+    targets.push_back(destination(op.getResult()));
+    cuts.append(plan.breaks(op.getSource()));
+  }
+  llvm::sort(cuts);
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   forEachRow(outer, nullptr, [&](ArrayRef<Value> lead) {
     forEachStrip(length, widthFor(type), cuts, [&](const Strip &strip) {
-      bool exact = strip.hi != length;
-      Value start = splat(arith::ConstantOp::create(b, loc, identity(kind, sum, b)), strip.width);
-      SmallVector<Value> total =
-          repeat(0, count, 1, ValueRange{start}, [&](Value step, ValueRange carried) -> SmallVector<Value> {
-            startStrip();
-            Value row = reverse ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
-            SmallVector<Value> at(lead);
-            at.insert(at.begin() + axis, row);
-            Value value = eval(source, at, strip);
-            startStrip();
+      SmallVector<Value> starts;
+      for (tile::ReduceOp op : ops)
+        starts.append(ways, splat(arith::ConstantOp::create(b, loc, identity(op.getKind(), sum, b)), strip.width));
+      SmallVector<Value> totals = repeat(0, count, ways, starts, [&](Value step, ValueRange carried) {
+        SmallVector<Value> next(carried);
+        for (size_t way = 0; way < ways; ++way) {
+          startStrip();
+          SmallVector<Value> at(lead);
+          at.insert(at.begin() + axis, add(step, way));
+          for (size_t i = 0; i < ops.size(); ++i) {
+            tile::ReduceOp op = ops[i];
+            Value value = eval(op.getSource(), at, strip);
             if (element != sum)
               value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
-            Value next = combine(kind, carried.front(), value);
-            if (everyRow)
-              writeView(target, at, strip, next, exact);
-            return {next};
-          });
-      if (!everyRow)
-        writeView(target, lead, strip, total.front(), exact);
+            Value &total = next[i * ways + way];
+            total = combine(op.getKind(), total, value);
+          }
+        }
+        startStrip();
+        return next;
+      });
+      for (size_t i = 0; i < ops.size(); ++i) {
+        tile::ReduceKind kind = tile::ReduceOp(ops[i]).getKind();
+        ArrayRef<Value> parts = ArrayRef(totals).slice(i * ways, ways);
+        Value total = ways == 2 ? combine(kind, parts[0], parts[1]) : parts[0];
+        writeView(targets[i], lead, strip, total, strip.hi != length);
+      }
     });
   });
-  own(result, target);
+  for (size_t i = 0; i < ops.size(); ++i)
+    own(tile::ReduceOp(ops[i]).getResult(), targets[i]);
+}
+
+/// Running sum along a dimension that is not the last: a row of accumulators walks along it.
+void TileLowering::cumsumRows(tile::CumsumOp op) {
+  auto type = cast<VectorType>(op.getType());
+  Type element = type.getElementType(), sum = storageType(element);
+  auto axis = static_cast<int64_t>(op.getAxis());
+  int64_t length = type.getShape().back(), count = type.getDimSize(axis);
+  View target = destination(op.getResult());
+  SmallVector<int64_t> outer(type.getShape().drop_back());
+  outer.erase(outer.begin() + axis);
+  SmallVector<int64_t> cuts = plan.breaks(op.getSource());
+  forEachRow(outer, nullptr, [&](ArrayRef<Value> lead) {
+    forEachStrip(length, widthFor(type), cuts, [&](const Strip &strip) {
+      Value start = zero(typed(sum, strip.width));
+      repeat(0, count, 1, ValueRange{start}, [&](Value step, ValueRange carried) -> SmallVector<Value> {
+        startStrip();
+        Value row = op.getReverse() ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
+        SmallVector<Value> at(lead);
+        at.insert(at.begin() + axis, row);
+        Value value = eval(op.getSource(), at, strip);
+        startStrip();
+        if (element != sum)
+          value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
+        value = arith::AddFOp::create(b, loc, carried.front(), value);
+        writeView(target, at, strip, value, strip.hi != length);
+        return {value};
+      });
+    });
+  });
+  own(op.getResult(), target);
 }
 
 /// Running sum along the last dimension: log2(width) shifted additions per strip, and the carry of the strips before.
@@ -322,7 +369,7 @@ void TileLowering::insertRows(tile::InsertRowsOp op) {
       !reads(value, it->second.buffer, false, onlySame)) {
     target = it->second;
   } else {
-    target = destination(op.getResult());
+    target = destination(op.getResult(), op.getTarget());
     fill(target, type, op.getTarget());
   }
   Value offset = scalars.lookup(op.getOffset());
@@ -419,15 +466,12 @@ LogicalResult TileLowering::keep(Value v) {
   } else if (auto transposeOp = dyn_cast<tile::TransposeOp>(op)) {
     transpose(transposeOp);
   } else if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
-    if (static_cast<int64_t>(reduce.getAxis()) == tileType(reduce.getSource()).getRank() - 1)
-      reduceLast(reduce);
-    else
-      scanRows(reduce, reduce.getSource(), reduce.getAxis(), false, false);
+    reduceLast(reduce); // those along rows: lowerOp
   } else if (auto scan = dyn_cast<tile::CumsumOp>(op)) {
     if (static_cast<int64_t>(scan.getAxis()) == tileType(v).getRank() - 1)
       cumsumLast(scan);
     else
-      scanRows(scan, scan.getSource(), scan.getAxis(), scan.getReverse(), true);
+      cumsumRows(scan);
   } else if (auto insert = dyn_cast<tile::InsertRowsOp>(op)) {
     insertRows(insert);
   } else if (auto constantOp = dyn_cast<arith::ConstantOp>(op);

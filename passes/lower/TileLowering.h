@@ -49,6 +49,9 @@ public:
   bool isKept(Value tile) const { return kept.contains(tile); }
   /// The stores that are emitted together, at the last one; empty for a store that is not the last of its group.
   ArrayRef<tile::StoreOp> group(tile::StoreOp store) const;
+  /// The same for reductions along the rows of tiles of one shape.
+  ArrayRef<tile::ReduceOp> group(tile::ReduceOp reduce) const;
+  static bool isAlongRows(tile::ReduceOp reduce);
   /// Columns of the last dimension at which a lazy tile changes its formula (concat, merged dimensions).
   /// `definition`: of the formula that fills the buffer of a kept tile.
   SmallVector<int64_t> breaks(Value tile, bool definition = false) const;
@@ -60,6 +63,7 @@ private:
   bool neverKept(Value tile) const;
   void forceOperands(Operation *op);
   void formGroups(Block &block);
+  void groupReductions(Block &block);
   void keepHazards(func::FuncOp kernel);
   int64_t cost(Value tile, DenseMap<Value, int64_t> &known) const;
   void sinks(Value tile, Operation *home, int64_t repeat, DenseMap<Operation *, int64_t> &found, int depth) const;
@@ -68,6 +72,7 @@ private:
   int64_t vectorBytes;
   DenseSet<Value> kept;
   DenseMap<Operation *, SmallVector<tile::StoreOp>> groups;
+  DenseMap<Operation *, SmallVector<tile::ReduceOp>> reductions;
   DenseMap<Operation *, Operation *> leaders;
 };
 
@@ -95,7 +100,7 @@ struct Strip {
 
 class TileLowering {
 public:
-  TileLowering(func::FuncOp kernel, int64_t vectorBytes);
+  TileLowering(func::FuncOp kernel, int64_t vectorBytes, bool bf16Dots);
   /// Replaces the kernel by an llvm.func-compatible func.func of the same name. Emits an error and fails on what it
   /// cannot do.
   LogicalResult run();
@@ -133,7 +138,8 @@ private:
   void storeGroup(ArrayRef<tile::StoreOp> stores);
   LogicalResult keep(Value v);
   void reduceLast(tile::ReduceOp op);
-  void scanRows(Operation *op, Value source, int64_t axis, bool reverse, bool everyRow);
+  void reduceRows(ArrayRef<tile::ReduceOp> ops);
+  void cumsumRows(tile::CumsumOp op);
   void cumsumLast(tile::CumsumOp op);
   void insertRows(tile::InsertRowsOp op);
   void reshape(vector::ShapeCastOp op);
@@ -148,6 +154,10 @@ private:
 
   // TileMatrix.cpp
   void dot(tile::DotOp op);
+  bool takesPairs(tile::DotOp op);
+  View pairsInRows(Value v, SmallVectorImpl<Buffer *> &temporary);
+  View pairsOfRows(Value v, SmallVectorImpl<Buffer *> &temporary);
+  Value multiplyPairs(Value a, Value b, Value sum);
   void solve(tile::SolveOp op);
   void transpose(tile::TransposeOp op);
   void transposeSquare(MutableArrayRef<Value> v, Type stored);
@@ -200,6 +210,7 @@ private:
 
   func::FuncOp kernel, lowered;
   int64_t vectorBytes;
+  bool bf16Dots;
   TilePlan plan;
   OpBuilder b;
   Location loc;

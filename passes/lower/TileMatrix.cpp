@@ -1,12 +1,14 @@
 //===- TileMatrix.cpp - dot, solve and transpose: register blocks over packed operands ---------------------------===//
 //
 // dot holds a block of rows x vectors of accumulators in registers over the whole k loop; b's rows are loaded as
-// vectors, a's elements are broadcast. A triangular a shortens that loop, a result that is read below its diagonal only
-// is computed in bands of rows, each up to the columns that its last row reaches. solve uses the same block for what is
-// left of the diagonal and finishes the block's own triangle in registers.
+// vectors, a's elements are broadcast. A triangular a shortens that loop, a result that is read on one side of its
+// diagonal only is computed in bands of rows, each in the columns that its rows reach. solve uses the same block for
+// what is left of the diagonal and finishes the block's own triangle in registers.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/TileLowering.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 using namespace braid;
@@ -161,6 +163,75 @@ void TileLowering::transpose(tile::TransposeOp op) {
   own(op.getResult(), to);
 }
 
+//===- Pairs of bf16
+//-----------------------------------------------------------------------------------------------===//
+// An i32 holds two elements of an operand that are neighbours along the dimension summed over, the first in its low
+// half.
+
+bool TileLowering::takesPairs(tile::DotOp op) {
+  auto type = cast<VectorType>(op.getType());
+  int64_t depth = tileType(op.getA()).getDimSize(op.getTransposeA() ? 0 : 1);
+  return bf16Dots && elementOf(op.getA()).isBF16() && elementOf(op.getB()).isBF16() && type.getElementType().isF32() &&
+         depth % 2 == 0 && widthFor(type) >= 4;
+}
+
+/// [rows, 2 c] as i32 [rows, c]: neighbours of a row.
+View TileLowering::pairsInRows(Value v, SmallVectorImpl<Buffer *> &temporary) {
+  VectorType type = tileType(v);
+  int64_t columns = type.getDimSize(1);
+  View source;
+  if (!plan.breaks(v).empty())
+    source = packed(v, temporary);
+  auto half = VectorType::get({type.getDimSize(0), columns / 2}, b.getI32Type());
+  temporary.push_back(allocate(half));
+  View target = viewOf(temporary.back(), half);
+  forEachRow(type.getShape().drop_back(), nullptr, [&](ArrayRef<Value> lead) {
+    forEachStrip(columns, widthFor(type), {}, [&](const Strip &strip) {
+      Value value = source.memref ? readView(source, type.getElementType(), lead, strip) : eval(v, lead, strip);
+      Strip to{divide(strip.column, 2), 0, 0, strip.width / 2, strip.width / 2};
+      writeView(target, lead, to, vector::BitCastOp::create(b, loc, VectorType::get({to.width}, b.getI32Type()), value),
+                false);
+    });
+  });
+  return target;
+}
+
+/// [2 r, columns] as i32 [r, columns]: neighbours of a column.
+View TileLowering::pairsOfRows(Value v, SmallVectorImpl<Buffer *> &temporary) {
+  VectorType type = tileType(v);
+  auto half = VectorType::get({type.getDimSize(0) / 2, type.getDimSize(1)}, b.getI32Type());
+  temporary.push_back(allocate(half));
+  View target = viewOf(temporary.back(), half);
+  auto it = views.find(v);
+  // The element in the upper half of each lane, the lower half 0.
+  auto bits = [&](Value row, const Strip &strip) -> Value {
+    auto wide = VectorType::get({strip.width}, b.getI32Type());
+    if (it != views.end()) // kept as f32
+      return arith::BitcastOp::create(b, loc, wide,
+                                      readView(it->second, type.getElementType(), {row}, strip, /*widen=*/true));
+    Value narrow =
+        arith::BitcastOp::create(b, loc, VectorType::get({strip.width}, b.getI16Type()), eval(v, {row}, strip));
+    return arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, wide, narrow), numberOf(wide, 16));
+  };
+  forEachRow({half.getDimSize(0)}, nullptr, [&](ArrayRef<Value> lead) {
+    forEachStrip(half.getDimSize(1), widthFor(type), plan.breaks(v), [&](const Strip &strip) {
+      Value row = mul(lead.front(), constant(2)), first = bits(row, strip), second = bits(add(row, 1), strip);
+      Value low = arith::ShRUIOp::create(b, loc, first, numberOf(first.getType(), 16));
+      writeView(target, lead, strip, arith::OrIOp::create(b, loc, low, second), strip.hi != half.getDimSize(1));
+    });
+  });
+  return target;
+}
+
+Value TileLowering::multiplyPairs(Value x, Value y, Value sum) {
+  auto type = cast<VectorType>(sum.getType());
+  auto pairs = VectorType::get({2 * type.getDimSize(0)}, b.getBF16Type());
+  SmallVector<Value> operands{sum, vector::BitCastOp::create(b, loc, pairs, x),
+                              vector::BitCastOp::create(b, loc, pairs, y)};
+  std::string name = "llvm.x86.avx512bf16.dpbf16ps." + std::to_string(32 * type.getDimSize(0));
+  return LLVM::CallIntrinsicOp::create(b, loc, type, b.getStringAttr(name), operands).getResults();
+}
+
 //===- Dot --------------------------------------------------------------------------------------------------------===//
 
 void TileLowering::dot(tile::DotOp op) {
@@ -169,13 +240,23 @@ void TileLowering::dot(tile::DotOp op) {
   int64_t m = type.getDimSize(0), n = type.getDimSize(1), k = typeA.getDimSize(op.getTransposeA() ? 0 : 1);
   Type element = type.getElementType();
   SmallVector<Buffer *> temporary;
-  View a = packed(op.getA(), temporary), packedB = packed(op.getB(), temporary);
+  bool pairs = takesPairs(op);
+  Type operand = pairs ? b.getI32Type() : element;
+  View a, packedB;
+  if (pairs) {
+    a = op.getTransposeA() ? pairsOfRows(op.getA(), temporary) : pairsInRows(op.getA(), temporary);
+    packedB = op.getTransposeB() ? pairsInRows(op.getB(), temporary) : pairsOfRows(op.getB(), temporary);
+    k /= 2;
+  } else {
+    a = packed(op.getA(), temporary);
+    packedB = packed(op.getB(), temporary);
+  }
   if (op.getTransposeB()) {
-    auto turned = VectorType::get({k, n}, typeB.getElementType());
+    auto turned = VectorType::get({k, n}, pairs ? operand : typeB.getElementType());
     Buffer *buffer = allocate(turned);
     temporary.push_back(buffer);
     View to = viewOf(buffer, turned);
-    transposeInto(packedB, to, n, k, typeB.getElementType());
+    transposeInto(packedB, to, n, k, turned.getElementType());
     packedB = to;
   }
   View target;
@@ -186,12 +267,11 @@ void TileLowering::dot(tile::DotOp op) {
   else
     target = destination(op.getResult(), op.getAcc());
 
-  int64_t width = widthFor(type), vectors = llvm::divideCeil(n, width);
+  int64_t width = widthFor(type);
   Triangles left = triangleOf(op.getA());
   if (op.getTransposeA())
     std::swap(left.above, left.below);
   auto inner = [&](Value row, int64_t rows, Value column, int64_t columns, int64_t live) {
-    auto vectorType = VectorType::get({width}, element);
     auto strip = [&](int64_t c) {
       int64_t valid = std::min(width, live - c * width);
       return Strip{add(column, c * width), 0, n, width, valid};
@@ -207,54 +287,59 @@ void TileLowering::dot(tile::DotOp op) {
     auto step = [&](Value depth, ValueRange carried) {
       SmallVector<Value> next(carried), fromB(columns);
       for (int64_t c = 0; c < columns; ++c)
-        fromB[c] = readView(packedB, element, {depth}, strip(c));
+        fromB[c] = readView(packedB, operand, {depth}, strip(c));
       for (int64_t r = 0; r < rows; ++r) {
         Value at = add(row, r);
         Strip one{op.getTransposeA() ? at : depth, 0, 0, 0, 1};
-        Value scalar = readView(a, element, {op.getTransposeA() ? depth : at}, one);
-        Value all = vector::BroadcastOp::create(b, loc, vectorType, scalar);
-        for (int64_t c = 0; c < columns; ++c)
-          next[r * columns + c] = vector::FMAOp::create(b, loc, all, fromB[c], carried[r * columns + c]);
+        Value scalar = readView(a, operand, {op.getTransposeA() ? depth : at}, one);
+        Value all = vector::BroadcastOp::create(b, loc, VectorType::get({width}, operand), scalar);
+        for (int64_t c = 0; c < columns; ++c) {
+          Value &sum = next[r * columns + c];
+          sum = pairs ? multiplyPairs(all, fromB[c], sum) : Value(vector::FMAOp::create(b, loc, all, fromB[c], sum));
+        }
       }
       return next;
     };
     if (left.above && left.below)
       sums = repeat(0, k, 1, sums, step);
-    else // a[r, s] is 0 for s > r, or for s < r
-      sums = repeat(left.below ? constant(0) : row, left.above ? constant(k) : add(row, rows), constant(1), sums, step);
+    else // a[r, s] is 0 for s > r, or for s < r; of a pair one half may be
+      sums = repeat(left.below ? constant(0) : divide(row, pairs ? 2 : 1),
+                    left.above ? constant(k) : divide(add(row, rows + pairs), pairs ? 2 : 1), constant(1), sums, step);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < columns; ++c)
         writeView(target, {add(row, r)}, strip(c), sums[r * columns + c], false);
   };
-  auto across = [&](Value row, int64_t rows, const RegisterBlock &block, int64_t columns) {
-    int64_t step = block.vectors * width, full = columns / step * step;
-    repeat(0, full, step, {}, [&](Value column, ValueRange) -> SmallVector<Value> {
+  auto across = [&](Value row, int64_t rows, const RegisterBlock &block, int64_t begin, int64_t end) {
+    int64_t step = block.vectors * width, full = begin + (end - begin) / step * step;
+    repeat(begin, full, step, {}, [&](Value column, ValueRange) -> SmallVector<Value> {
       inner(row, rows, column, block.vectors, step);
       return {};
     });
-    if (columns > full)
-      inner(row, rows, constant(full), llvm::divideCeil(columns - full, width), columns - full);
+    if (end > full)
+      inner(row, rows, constant(full), llvm::divideCeil(end - full, width), end - full);
   };
-  // Rows [first, last) up to column `columns`.
-  auto band = [&](int64_t first, int64_t last, int64_t columns) {
-    RegisterBlock block = chooseBlock(last - first, llvm::divideCeil(columns, width), vectorBytes == 64);
+  // Rows [first, last), columns [begin, end).
+  auto band = [&](int64_t first, int64_t last, int64_t begin, int64_t end) {
+    RegisterBlock block = chooseBlock(last - first, llvm::divideCeil(end - begin, width), vectorBytes == 64);
     int64_t full = first + (last - first) / block.rows * block.rows;
     repeat(first, full, block.rows, {}, [&](Value row, ValueRange) -> SmallVector<Value> {
-      across(row, block.rows, block, columns);
+      across(row, block.rows, block, begin, end);
       return {};
     });
     if (last > full)
-      across(constant(full), last - full, block, columns);
+      across(constant(full), last - full, block, begin, end);
   };
   constexpr int64_t bandRows = 16;
-  if (triangleRead(op.getResult()).above || n % bandRows != 0 || n == bandRows || n > 8 * bandRows) {
-    band(0, m, n);
+  Triangles read = triangleRead(op.getResult());
+  if ((read.above && read.below) || n % bandRows != 0 || n == bandRows || n > 8 * bandRows) {
+    band(0, m, 0, n);
   } else {
     for (int64_t first = 0; first < m; first += bandRows) {
-      band(first, first + bandRows, first + bandRows);
+      int64_t begin = read.above ? first : 0, end = read.above ? n : first + bandRows;
+      band(first, first + bandRows, begin, end);
       repeat(first, first + bandRows, 1, {}, [&](Value row, ValueRange) -> SmallVector<Value> {
-        forEachStrip(n, width, {first + bandRows}, [&](const Strip &strip) {
-          if (strip.lo >= first + bandRows)
+        forEachStrip(n, width, {read.above ? begin : end}, [&](const Strip &strip) {
+          if (strip.hi <= begin || strip.lo >= end)
             writeView(target, {row}, strip, zero(VectorType::get({strip.width}, element)), false);
         });
         return {};

@@ -152,6 +152,47 @@ void TilePlan::formGroups(Block &block) {
   close();
 }
 
+bool TilePlan::isAlongRows(tile::ReduceOp reduce) {
+  return static_cast<int64_t>(reduce.getAxis()) != tileType(reduce.getSource()).getRank() - 1;
+}
+
+/// Reductions of one shape run in one loop, which reads what they share once, when nothing between them writes memory
+/// or reads their results.
+void TilePlan::groupReductions(Block &block) {
+  SmallVector<tile::ReduceOp> open;
+  auto close = [&] {
+    if (open.empty())
+      return;
+    for (tile::ReduceOp reduce : open)
+      leaders[reduce] = open.back();
+    reductions[open.back()] = open;
+    open.clear();
+  };
+  for (Operation &op : block) {
+    bool reads = llvm::any_of(op.getOperands(), [&](Value v) {
+      auto reduce = v.getDefiningOp<tile::ReduceOp>();
+      return reduce && llvm::is_contained(open, reduce);
+    });
+    if (reads || op.getNumRegions() != 0 || !(isMemoryEffectFree(&op) || isa<tile::LoadOp>(op)))
+      close();
+    if (auto reduce = dyn_cast<tile::ReduceOp>(op); reduce && isTile(reduce.getResult()) && isAlongRows(reduce)) {
+      if (!open.empty() && (open.front().getSource().getType() != reduce.getSource().getType() ||
+                            open.front().getAxis() != reduce.getAxis() || open.size() == 8))
+        close();
+      open.push_back(reduce);
+    }
+    for (Region &region : op.getRegions())
+      for (Block &inner : region)
+        groupReductions(inner);
+  }
+  close();
+}
+
+ArrayRef<tile::ReduceOp> TilePlan::group(tile::ReduceOp reduce) const {
+  auto it = reductions.find(reduce);
+  return it == reductions.end() ? ArrayRef<tile::ReduceOp>() : ArrayRef<tile::ReduceOp>(it->second);
+}
+
 ArrayRef<tile::StoreOp> TilePlan::group(tile::StoreOp store) const {
   auto it = groups.find(store);
   return it == groups.end() ? ArrayRef<tile::StoreOp>() : ArrayRef<tile::StoreOp>(it->second);
@@ -256,6 +297,7 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes) : vectorBytes(vecto
   if (kernel.isExternal())
     return;
   formGroups(kernel.front());
+  groupReductions(kernel.front());
   SmallVector<Operation *> order;
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
     order.push_back(op);

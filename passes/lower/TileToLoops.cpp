@@ -16,8 +16,8 @@ namespace braid {
 #include "passes/Passes.h.inc"
 } // namespace braid
 
-TileLowering::TileLowering(func::FuncOp kernel, int64_t vectorBytes)
-    : kernel(kernel), vectorBytes(vectorBytes), plan(kernel, vectorBytes), b(kernel.getContext()),
+TileLowering::TileLowering(func::FuncOp kernel, int64_t vectorBytes, bool bf16Dots)
+    : kernel(kernel), vectorBytes(vectorBytes), bf16Dots(bf16Dots), plan(kernel, vectorBytes), b(kernel.getContext()),
       loc(kernel.getLoc()) {}
 
 //===- Buffers and lifetimes --------------------------------------------------------------------------------------===//
@@ -194,6 +194,14 @@ LogicalResult TileLowering::lowerOp(Operation *op) {
   if (auto load = dyn_cast<tile::LoadOp>(op))
     accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
   bool tileResult = op->getNumResults() == 1 && isTile(op->getResult(0));
+  if (auto reduce = dyn_cast<tile::ReduceOp>(op); reduce && tileResult && TilePlan::isAlongRows(reduce)) {
+    ArrayRef<tile::ReduceOp> group = plan.group(reduce);
+    if (!group.empty())
+      reduceRows(group);
+    for (tile::ReduceOp member : group)
+      releaseOperands(member);
+    return success(!failedOnce);
+  }
   if (tileResult && !plan.isKept(op->getResult(0))) {
     if (op->getResult(0).use_empty())
       for (Value operand : op->getOperands())
@@ -567,8 +575,44 @@ LogicalResult TileLowering::run() {
 
 //===- The pass ---------------------------------------------------------------------------------------------------===//
 
+/// What a dot in a loop reads transposed and no iteration changes is turned once, before the loop.
+static void turnInvariants(func::FuncOp kernel) {
+  DenseMap<Value, SmallVector<tile::TransposeOp>> turned;
+  kernel.walk([&](tile::DotOp dot) {
+    if (!dot.getTransposeB())
+      return;
+    Value source = dot.getB();
+    Operation *at = source.getParentBlock()->findAncestorOpInBlock(*dot);
+    SmallVector<tile::TransposeOp> &known = turned[source];
+    auto before = llvm::find_if(known, [&](tile::TransposeOp op) { return op->isBeforeInBlock(at); });
+    bool repeated = false;
+    for (Operation *op = dot; op != at; op = op->getParentOp())
+      repeated |= isa<scf::ForOp>(op->getParentOp());
+    if (before == known.end() && !repeated)
+      return;
+    if (before == known.end()) {
+      OpBuilder builder(at);
+      auto type = cast<VectorType>(source.getType());
+      known.push_back(tile::TransposeOp::create(
+          builder, dot.getLoc(), VectorType::get({type.getDimSize(1), type.getDimSize(0)}, type.getElementType()),
+          source));
+      before = std::prev(known.end());
+    }
+    dot.getBMutable().assign(*before);
+    dot.setTransposeB(false);
+  });
+}
+
 /// Dots read transposed operands as they are; dead tiles disappear.
-static void prepare(func::FuncOp kernel) {
+static void prepare(func::FuncOp kernel, bool bf16Dots) {
+  // Rounding operands that are multiplied as f32 would cost time and digits.
+  if (!bf16Dots)
+    kernel.walk([](tile::DotOp dot) {
+      for (OpOperand *operand : {&dot.getAMutable(), &dot.getBMutable()})
+        if (auto round = operand->get().getDefiningOp<arith::TruncFOp>();
+            round && getElementTypeOrSelf(round.getIn()) == getElementTypeOrSelf(dot.getType()))
+          operand->set(round.getIn());
+    });
   kernel.walk([](tile::DotOp dot) {
     if (auto a = dot.getA().getDefiningOp<tile::TransposeOp>()) {
       dot.getAMutable().assign(a.getSource());
@@ -579,6 +623,7 @@ static void prepare(func::FuncOp kernel) {
       dot.setTransposeB(!dot.getTransposeB());
     }
   });
+  turnInvariants(kernel);
   SmallVector<Operation *> order;
   kernel.walk([&](Operation *op) { order.push_back(op); });
   for (Operation *op : llvm::reverse(order))
@@ -586,7 +631,7 @@ static void prepare(func::FuncOp kernel) {
       op->erase();
 }
 
-LogicalResult braid::lowerTilesToLoops(ModuleOp module, int64_t vectorBytes) {
+LogicalResult braid::lowerTilesToLoops(ModuleOp module, int64_t vectorBytes, bool bf16Dots) {
   IRRewriter rewriter(module.getContext());
   DominanceInfo dominance(module);
   eliminateCommonSubExpressions(rewriter, dominance, module);
@@ -595,8 +640,8 @@ LogicalResult braid::lowerTilesToLoops(ModuleOp module, int64_t vectorBytes) {
     if (kernel->hasAttr(tile::kKernelAttr) && !kernel.isExternal())
       kernels.push_back(kernel);
   for (func::FuncOp kernel : kernels) {
-    prepare(kernel);
-    if (failed(TileLowering(kernel, vectorBytes).run()))
+    prepare(kernel, bf16Dots);
+    if (failed(TileLowering(kernel, vectorBytes, bf16Dots).run()))
       return failure();
   }
   return success();
@@ -606,7 +651,7 @@ namespace {
 struct TileToLoops : braid::impl::TileToLoopsPassBase<TileToLoops> {
   using TileToLoopsPassBase::TileToLoopsPassBase;
   void runOnOperation() override {
-    if (failed(lowerTilesToLoops(getOperation(), vectorBytes)))
+    if (failed(lowerTilesToLoops(getOperation(), vectorBytes, bf16Dots)))
       signalPassFailure();
   }
 };

@@ -11,6 +11,10 @@
 //   backward  P = exp(S - lse), delta = rowsum(dO * O), dS = P * (dO V^T - delta) scale:
 //             dQ = dS K;   dK = sum over the group's heads of dS^T Q, dV = .. P^T dO, in head order
 //
+// Tiles are square. In training the keys of a tile of queries are the tiles before its first row and the diagonal tile,
+// of which every product does one half. Where queries stay and keys pass by, scores stand transposed, [keys, rows]: the
+// tile that stays is the one that is turned, and statistics of rows run along vectors.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
 
@@ -29,6 +33,11 @@ struct AttentionShape {
   bool cache, ring;
   Type token, compute;
   int64_t perGroup() const { return heads / groups; }
+  int64_t tileRows() const { return size <= 128 ? 64 : 32; } ///< queries, and keys, of a tile
+  void round(KernelBuilder &k) const {
+    if (token.isBF16())
+      k.roundProducts();
+  }
   std::string kernelName(llvm::StringRef what) const {
     std::string name = llvm::formatv("attn_{0}_h{1}_g{2}_d{3}_{4}", what, heads, groups, size, typeName(token));
     if (window)
@@ -39,7 +48,7 @@ struct AttentionShape {
 
 /// Scores start here: finite, so that exp(m - m') of an empty row is exp(0), never NaN.
 constexpr double kLowest = -1e30;
-constexpr int64_t kQueryRows = 32, kKeyRows = 64, kGradRows = 32;
+constexpr int64_t kDecodeKeys = 64;
 
 /// What the kernels share: parameters, intervals, masked scores.
 class Attention {
@@ -76,19 +85,21 @@ public:
       last = select(live, last, -1.0);
     return {first, last};
   }
-  /// Of query rows [t0, t0 + count); rows at or past T have no keys.
+  /// Of query rows [t0, t0 + count); rows outside of [0, T) have no keys.
   Interval rowIntervals(Var documents, Var b, Var t0, int64_t count) {
     Var tokens = k.size(documents, 1);
     Var document = k.load(documents, {b, t0}, {count}, {.limit = tokens, .dims = {1}});
     Var token = k.iota({count}, 0) + cast(t0, k.i32());
-    return interval(document, token, lt(token, cast(tokens, k.i32())));
+    return interval(document, token, both(ge(token, 0.0), lt(token, cast(tokens, k.i32()))));
   }
-  /// Whether key s0 + column is one of the row's, [rows, count].
-  Var visible(const Interval &keys, Var s0, int64_t count) {
-    int64_t rows = keys.first.dim(0);
-    Var s = k.iota({rows, count}, 1) + cast(s0, k.i32());
-    return both(ge(s, expand(keys.first, 1, count)), le(s, expand(keys.last, 1, count)));
+  /// Whether key s0 + i is one of the row's: [rows, count], or [count, rows] if `turned`.
+  Var visible(const Interval &keys, Var s0, int64_t count, bool turned = false) {
+    int64_t rows = keys.first.dim(0), axis = turned ? 0 : 1;
+    Var s = k.iota(turned ? Shape({count, rows}) : Shape({rows, count}), axis) + cast(s0, k.i32());
+    return both(ge(s, expand(keys.first, axis, count)), le(s, expand(keys.last, axis, count)));
   }
+  /// The part of the intervals before key `end`.
+  Interval before(const Interval &keys, Var end) { return {keys.first, min(keys.last, cast(end, k.i32()) - 1.0)}; }
   /// The keys any row sees: [lo, hi).
   std::pair<Var, Var> range(const Interval &keys) {
     Var none = lt(keys.last, 0.0);
@@ -111,26 +122,41 @@ public:
     k.store(cast(tile, buffer.element()), buffer, {b, first, h, 0}, {.limit = k.size(buffer, 1), .dims = {1, 3}});
   }
 
-  /// Online softmax of `q` [rows, D], already scaled, over its keys of group g. Result: o and lse.
+  /// Online softmax of a few rows, already scaled, over their keys of group g. Result: o and lse.
   std::pair<Var, Var> attend(Var q, const Interval &seen, Var keyBuffer, Var valueBuffer, Var b, Var g, int64_t block) {
     int64_t rows = q.dim(0), D = shape.size;
     auto [lo, end] = range(seen);
     Var hi = shape.ring ? end : min(end, k.size(keyBuffer, 1));
-    Vars out = k.loop(
-        lo, hi, block,
-        {k.tile({rows}, shape.compute, kLowest), k.tile({rows}, shape.compute), k.tile({rows, D}, shape.compute)},
-        [&](Var s0, llvm::ArrayRef<Var> now) -> Vars {
-          Var ks = loadKeys(keyBuffer, b, s0, g, block, hi), vs = loadKeys(valueBuffer, b, s0, g, block, hi);
-          Var live = visible(seen, s0, block);
-          Var scores = select(live, dotTB(q, ks), kLowest);
-          Var highest = max(now[0], maximum(scores, 1));
-          Var p = select(live, exp(scores - expand(highest, 1, block)), 0.0);
-          Var keep = exp(now[0] - highest);
-          return {highest, now[1] * keep + sum(p, 1), dot(p, vs, now[2] * expand(keep, 1, D))};
-        });
+    return attended(k.loop(lo, hi, block, attendNothing(rows), [&](Var s0, llvm::ArrayRef<Var> now) -> Vars {
+      Var ks = loadKeys(keyBuffer, b, s0, g, block, hi), vs = loadKeys(valueBuffer, b, s0, g, block, hi);
+      Var live = visible(seen, s0, block);
+      Var scores = select(live, dotTB(q, ks), kLowest);
+      Var highest = max(now[0], maximum(scores, 1));
+      Var p = select(live, exp(scores - expand(highest, 1, block)), 0.0);
+      Var keep = exp(now[0] - highest);
+      return {highest, now[1] * keep + sum(p, 1), dot(p, vs, now[2] * expand(keep, 1, D))};
+    }));
+  }
+
+  /// One tile of keys in the online softmax of `q` [rows, D], already scaled; `now`: m, l, O'.
+  Vars attendTile(Var q, Var ks, Var vs, Var live, bool diagonal, llvm::ArrayRef<Var> now) {
+    int64_t count = ks.dim(0);
+    auto half = [&](Var x) { return diagonal ? mask(x, tile::Keep::upper) : x; };
+    Var scores = select(live, half(dotTB(ks, q)), kLowest);
+    Var highest = max(now[0], maximum(scores, 0));
+    Var p = half(select(live, exp(scores - expand(highest, 0, count)), 0.0));
+    Var keep = exp(now[0] - highest);
+    return {highest, now[1] * keep + sum(p, 0), dotTA(p, vs, now[2] * expand(keep, 1, shape.size))};
+  }
+  Vars attendNothing(int64_t rows) {
+    return {k.tile({rows}, shape.compute, kLowest), k.tile({rows}, shape.compute),
+            k.tile({rows, shape.size}, shape.compute)};
+  }
+  /// o and lse from m, l, O'.
+  std::pair<Var, Var> attended(llvm::ArrayRef<Var> out) {
     Var empty = le(out[1], 0.0), total = select(empty, 1.0, out[1]);
     Var lse = select(empty, 0.0, out[0] + log(total));
-    return {out[2] * expand(1.0 / total, 1, D), lse};
+    return {out[2] * expand(1.0 / total, 1, shape.size), lse};
   }
 
   KernelBuilder &k;
@@ -148,11 +174,28 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   Var o = a.queries("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
   if (!shape.cache)
     a.prefix = k.index("prefix");
-  Var t0 = k.program(0) * static_cast<double>(kQueryRows), h = k.program(1), b = k.program(2);
-  Var tokens = k.size(q, 1);
-  Var queries = a.loadRows(q, b, t0, h, kQueryRows, tokens) * scale;
-  auto seen = a.rowIntervals(documents, b, t0, kQueryRows);
-  auto [out, sums] = a.attend(queries, seen, keys, values, b, h / static_cast<double>(shape.perGroup()), kKeyRows);
+  int64_t R = shape.tileRows();
+  Var t0 = k.program(0) * static_cast<double>(R), h = k.program(1), b = k.program(2);
+  Var tokens = k.size(q, 1), keyCount = k.size(keys, 1), g = h / static_cast<double>(shape.perGroup());
+  Var queries = a.loadRows(q, b, t0, h, R, tokens) * scale;
+  auto seen = a.rowIntervals(documents, b, t0, R);
+  auto [lo, end] = a.range(seen);
+  Var hi = shape.ring ? end : min(end, keyCount), diagonal;
+  auto before = seen;
+  if (!shape.cache) {
+    diagonal = t0 + a.prefix;
+    before = a.before(seen, diagonal);
+    hi = diagonal;
+  }
+  Vars state = k.loop(lo, hi, R, a.attendNothing(R), [&](Var s0, llvm::ArrayRef<Var> now) {
+    Var ks = a.loadKeys(keys, b, s0, g, R, hi), vs = a.loadKeys(values, b, s0, g, R, hi);
+    return a.attendTile(queries, ks, vs, a.visible(before, s0, R, /*turned=*/true), /*diagonal=*/false, now);
+  });
+  if (!shape.cache) {
+    Var ks = a.loadRows(keys, b, diagonal, g, R, keyCount), vs = a.loadRows(values, b, diagonal, g, R, keyCount);
+    state = a.attendTile(queries, ks, vs, a.visible(seen, diagonal, R, /*turned=*/true), /*diagonal=*/true, state);
+  }
+  auto [out, sums] = a.attended(state);
   a.storeRows(out, o, b, t0, h);
   k.store(cast(sums, lse.element()), lse, {b, h, t0}, {.limit = tokens, .dims = {2}});
 }
@@ -170,92 +213,105 @@ void writeDecode(KernelBuilder &k, const AttentionShape &shape) {
   Var queries = cast(k.load(q, {b, 0, h, 0}, {rows, shape.size}), shape.compute) * scale;
   auto one = a.interval(k.at(documents, {b, 0}), k.constant(k.i32(), 0));
   Attention::Interval seen{splat(one.first, {rows}), splat(one.last, {rows})};
-  auto [out, sums] = a.attend(queries, seen, keys, values, b, g, kKeyRows);
+  auto [out, sums] = a.attend(queries, seen, keys, values, b, g, kDecodeKeys);
   k.store(cast(out, o.element()), o, {b, 0, h, 0});
   k.store(cast(sums, lse.element()), lse, {b, h, 0}, {.dims = {1}});
 }
 
 //===- Backward ---------------------------------------------------------------------------------------------------===//
 
-/// One pair of tiles: P and dS.
-struct GradTiles {
-  Var p, ds;
-};
-GradTiles gradTiles(Attention &a, Var q, Var d, Var lse, Var delta, Var ks, Var vs, Var live, Var scale) {
-  int64_t columns = ks.dim(0);
-  // Rows and keys that do not meet are selected, not multiplied: exp may overflow there.
-  Var exponent = select(live, dotTB(q, ks) - expand(lse, 1, columns), kLowest);
-  Var p = exp(exponent);
-  return {p, p * (dotTB(d, vs) - expand(delta, 1, columns)) * scale};
-}
-
 struct GradBuffers {
   explicit GradBuffers(Attention &a)
       : q(a.queries("q")), keys(a.keys("k")), values(a.keys("v")),
-        documents(a.k.buffer("documents", a.k.i32(), {kDynamic, kDynamic})), o(a.queries("o")),
-        lse(a.rowNumbers("lse")), d(a.queries("d_o")) {}
-  Var q, keys, values, documents, o, lse, d;
+        documents(a.k.buffer("documents", a.k.i32(), {kDynamic, kDynamic})), lse(a.rowNumbers("lse")),
+        d(a.queries("d_o")) {}
+  Var q, keys, values, documents, lse, d;
 };
 
-/// dq: program (block of query rows, head, batch).
+/// One pair of tiles: P, and dS without its factor.
+struct GradTiles {
+  Var p, ds;
+};
+/// `scores`, `dp`: Q K^T and dO V^T, or both transposed; lse and delta are repeated along `axis`. `half`: what a
+/// diagonal tile keeps.
+GradTiles gradTiles(Var scores, Var dp, Var lse, Var delta, Var live, int64_t axis, std::optional<tile::Keep> half) {
+  auto keep = [&](Var x) { return half ? mask(x, *half) : x; };
+  int64_t count = scores.dim(axis);
+  // Rows and keys that do not meet are selected, not multiplied: exp may overflow there.
+  Var p = keep(exp(select(live, keep(scores) - expand(lse, axis, count), kLowest)));
+  return {p, keep(p * (keep(dp) - expand(delta, axis, count)))};
+}
+
+/// dq, and delta for the keys: program (block of query rows, head, batch).
 void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   Attention a(k, shape);
   GradBuffers in(a);
-  Var dq = a.queries("dq"), scale = k.scalar("scale", shape.compute);
+  Var o = a.queries("o"), dq = a.queries("dq"), deltas = a.rowNumbers("delta"),
+      scale = k.scalar("scale", shape.compute);
   a.prefix = k.index("prefix");
-  Var t0 = k.program(0) * static_cast<double>(kGradRows), h = k.program(1), b = k.program(2);
-  Var tokens = k.size(in.q, 1), g = h / static_cast<double>(shape.perGroup());
-  Var queries = a.loadRows(in.q, b, t0, h, kGradRows, tokens) * scale,
-      d = a.loadRows(in.d, b, t0, h, kGradRows, tokens);
-  Var delta = sum(d * a.loadRows(in.o, b, t0, h, kGradRows, tokens), 1);
-  Var lse = k.load(in.lse, {b, h, t0}, {kGradRows}, {.limit = tokens, .dims = {2}});
-  auto seen = a.rowIntervals(in.documents, b, t0, kGradRows);
-  auto [lo, hi] = a.range(seen);
-  Vars out = k.loop(lo, hi, kKeyRows, {k.tile({kGradRows, shape.size}, shape.compute)},
-                    [&, hi = hi](Var s0, llvm::ArrayRef<Var> now) -> Vars {
-                      Var ks = a.loadRows(in.keys, b, s0, g, kKeyRows, hi),
-                          vs = a.loadRows(in.values, b, s0, g, kKeyRows, hi);
-                      auto tiles = gradTiles(a, queries, d, lse, delta, ks, vs, a.visible(seen, s0, kKeyRows), scale);
-                      return {dot(tiles.ds, ks, now[0])};
-                    });
-  a.storeRows(out[0], dq, b, t0, h);
+  int64_t R = shape.tileRows();
+  Var t0 = k.program(0) * static_cast<double>(R), h = k.program(1), b = k.program(2);
+  Var tokens = k.size(in.q, 1), keyCount = k.size(in.keys, 1), g = h / static_cast<double>(shape.perGroup());
+  Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
+  Var delta = sum(d * a.loadRows(o, b, t0, h, R, tokens), 1);
+  k.store(delta, deltas, {b, h, t0}, {.limit = tokens, .dims = {2}});
+  Var lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
+  auto seen = a.rowIntervals(in.documents, b, t0, R);
+  Var lo = a.range(seen).first, diagonal = t0 + a.prefix;
+  auto before = a.before(seen, diagonal);
+  auto add = [&](Var s0, Var limit, const Attention::Interval &keys, std::optional<tile::Keep> half, Var sum) {
+    Var ks = a.loadRows(in.keys, b, s0, g, R, limit), vs = a.loadRows(in.values, b, s0, g, R, limit);
+    Var live = a.visible(keys, s0, R, /*turned=*/true);
+    return dotTA(gradTiles(dotTB(ks, queries), dotTB(vs, d), lse, delta, live, 0, half).ds, ks, sum);
+  };
+  Vars out = k.loop(lo, diagonal, R, {k.tile({R, shape.size}, shape.compute)},
+                    [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, diagonal, before, {}, now[0])}; });
+  a.storeRows(add(diagonal, keyCount, seen, tile::Keep::upper, out[0]) * scale, dq, b, t0, h);
 }
 
 /// dk, dv: program (block of keys, key head, batch); the group's heads and their query blocks in order.
 void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   Attention a(k, shape);
   GradBuffers in(a);
-  Var dk = a.keys("dk"), dv = a.keys("dv"), scale = k.scalar("scale", shape.compute);
+  Var deltas = a.rowNumbers("delta"), dk = a.keys("dk"), dv = a.keys("dv"), scale = k.scalar("scale", shape.compute);
   a.prefix = k.index("prefix");
-  int64_t R = kGradRows, D = shape.size;
+  int64_t R = shape.tileRows(), D = shape.size;
   Var s0 = k.program(0) * static_cast<double>(R), g = k.program(1), b = k.program(2);
   Var tokens = k.size(in.q, 1), keyCount = k.size(in.keys, 1);
   Var ks = a.loadRows(in.keys, b, s0, g, R, keyCount), vs = a.loadRows(in.values, b, s0, g, R, keyCount);
-  // Query t sees a key of the block only if t + prefix >= s0, and t + prefix - window < s0 + R. Documents begin in
-  // ascending order: blocks of queries end where the first row's document begins past the block.
-  Var firstQuery = max(s0 - a.prefix, 0.0), endQuery = tokens;
+  // Blocks of queries count from the diagonal tile, whose first row is `origin`; it is before all rows where the block
+  // of keys begins in the prefix. Query t sees a key of the block only if t + prefix >= s0, and t + prefix - window <
+  // s0 + R. Documents begin in ascending order: blocks end where the first row's document begins past the keys.
+  Var origin = s0 - a.prefix, endQuery = tokens;
   if (shape.window)
-    endQuery = min(endQuery, max(s0 + static_cast<double>(R - 1 + shape.window) - a.prefix, 0.0));
-  Var lastKey = cast(s0 + static_cast<double>(R - 1) - a.prefix, k.i32());
-  Var blocks = k.loop(firstQuery, endQuery, R, {k.number(0)}, [&](Var t0, llvm::ArrayRef<Var> now) -> Vars {
+    endQuery = min(endQuery, origin + static_cast<double>(R - 1 + shape.window));
+  Var hasDiagonal = ge(origin, 0.0);
+  Var firstBlock = select(hasDiagonal, 1.0, max(-origin, 0.0) / static_cast<double>(R));
+  Var countBlocks = (max(endQuery - origin, 0.0) + static_cast<double>(R - 1)) / static_cast<double>(R);
+  Var lastKey = cast(origin + static_cast<double>(R - 1), k.i32());
+  Var blocks = k.loop(firstBlock, countBlocks, 1, {firstBlock}, [&](Var block, llvm::ArrayRef<Var> now) -> Vars {
+    Var t0 = max(origin + block * static_cast<double>(R), 0.0);
     return {select(le(k.at(in.documents, {b, t0}), lastKey), now[0] + 1.0, now[0])};
   })[0];
-  Vars out =
-      k.loop(0, shape.perGroup(), 1, {k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)},
-             [&](Var member, llvm::ArrayRef<Var> sums) -> Vars {
-               Var h = g * static_cast<double>(shape.perGroup()) + member;
-               return k.loop(0, blocks, 1, sums, [&](Var block, llvm::ArrayRef<Var> now) -> Vars {
-                 Var t0 = firstQuery + block * static_cast<double>(R);
-                 Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
-                 Var delta = sum(d * a.loadRows(in.o, b, t0, h, R, tokens), 1);
-                 Var lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
-                 auto seen = a.rowIntervals(in.documents, b, t0, R);
-                 // q carries the scale once already.
-                 auto tiles =
-                     gradTiles(a, queries, d, lse, delta, ks, vs, a.visible(seen, s0, R), k.constant(shape.compute, 1));
-                 return {dotTA(tiles.ds, queries, now[0]), dotTA(tiles.p, d, now[1])};
-               });
-             });
+  auto add = [&](Var t0, Var h, std::optional<tile::Keep> half, llvm::ArrayRef<Var> now) -> Vars {
+    Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
+    auto numbers = [&](Var buffer) { return k.load(buffer, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}}); };
+    auto seen = a.rowIntervals(in.documents, b, t0, R);
+    // q carries the scale already.
+    auto tiles =
+        gradTiles(dotTB(queries, ks), dotTB(d, vs), numbers(in.lse), numbers(deltas), a.visible(seen, s0, R), 1, half);
+    return {dotTA(tiles.ds, queries, now[0]), dotTA(tiles.p, d, now[1])};
+  };
+  Vars out = k.loop(0, shape.perGroup(), 1, {k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)},
+                    [&](Var member, llvm::ArrayRef<Var> sums) -> Vars {
+                      Var h = g * static_cast<double>(shape.perGroup()) + member;
+                      Vars first =
+                          k.loop(0, select(hasDiagonal, k.number(1), k.number(0)), 1, sums,
+                                 [&](Var, llvm::ArrayRef<Var> now) { return add(origin, h, tile::Keep::lower, now); });
+                      return k.loop(firstBlock, blocks, 1, first, [&](Var block, llvm::ArrayRef<Var> now) {
+                        return add(origin + block * static_cast<double>(R), h, {}, now);
+                      });
+                    });
   a.storeRows(out[0], dk, b, s0, g);
   a.storeRows(out[1], dv, b, s0, g);
 }
@@ -297,13 +353,16 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   AttentionShape shape = shapeOfOp(op, op.getCache(), op.getRing());
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1];
   bool decode = tokens == 1;
-  std::string kernel = decode ? context.kernel(shape.kernelName("decode"), {"group", "batch"},
-                                               [&](KernelBuilder &k) { writeDecode(k, shape); })
-                              : context.kernel(shape.kernelName("causal"), {"rows", "head", "batch"},
-                                               [&](KernelBuilder &k) { writeForward(k, shape); });
+  std::string kernel =
+      decode ? context.kernel(shape.kernelName("decode"), {"group", "batch"},
+                              [&](KernelBuilder &k) { writeDecode(k, shape); })
+             : context.kernel(shape.kernelName("causal"), {"rows", "head", "batch"}, [&](KernelBuilder &k) {
+                 writeForward(k, shape);
+                 shape.round(k);
+               });
   llvm::SmallVector<int64_t, 3> grid{shape.groups, batch};
   if (!decode)
-    grid = {ceilDiv(tokens, kQueryRows), shape.heads, batch};
+    grid = {ceilDiv(tokens, shape.tileRows()), shape.heads, batch};
   auto launch = context.launch(op, kernel, grid);
   launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV()).arg("documents", op.getDocuments());
   launch.result("o", op.getO().getType()).result("lse", op.getLse().getType());
@@ -319,19 +378,23 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1], keys = shapeOf(op.getK())[1];
   auto begin = [&](llvm::StringRef what, llvm::StringRef rows, void (*write)(KernelBuilder &, const AttentionShape &),
                    llvm::ArrayRef<int64_t> grid) {
-    std::string kernel =
-        context.kernel(shape.kernelName(what), {rows, "head", "batch"}, [&](KernelBuilder &k) { write(k, shape); });
+    std::string kernel = context.kernel(shape.kernelName(what), {rows, "head", "batch"}, [&](KernelBuilder &k) {
+      write(k, shape);
+      shape.round(k);
+    });
     auto launch = context.launch(op, kernel, grid);
     launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV()).arg("documents", op.getDocuments());
-    launch.arg("o", op.getO()).arg("lse", op.getLse()).arg("d_o", op.getDO());
+    launch.arg("lse", op.getLse()).arg("d_o", op.getDO());
     launch.scalar("scale", op.getScale().convertToDouble(), shape.compute).index("prefix", shape.prefix);
     return launch;
   };
-  auto queries = begin("grad_q", "rows", writeGradQueries, {ceilDiv(tokens, kGradRows), shape.heads, batch});
-  Value dq = queries.result("dq", op.getDq().getType()).run()[0];
-  auto keyed = begin("grad_kv", "keys", writeGradKeys, {ceilDiv(keys, kGradRows), shape.groups, batch});
-  auto dkv = keyed.result("dk", op.getDk().getType()).result("dv", op.getDv().getType()).run();
-  context.replace(op, {dq, dkv[0], dkv[1]});
+  auto queries = begin("grad_q", "rows", writeGradQueries, {ceilDiv(tokens, shape.tileRows()), shape.heads, batch});
+  queries.arg("o", op.getO()).result("dq", op.getDq().getType()).result("delta", op.getLse().getType());
+  auto dqDelta = queries.run();
+  auto keyed = begin("grad_kv", "keys", writeGradKeys, {ceilDiv(keys, shape.tileRows()), shape.groups, batch});
+  keyed.arg("delta", dqDelta[1]).result("dk", op.getDk().getType()).result("dv", op.getDv().getType());
+  auto dkv = keyed.run();
+  context.replace(op, {dqDelta[0], dkv[0], dkv[1]});
   return success();
 }
 

@@ -198,13 +198,15 @@ void writeGradWeight(KernelBuilder &k, const ConvShape &shape, Type result) {
   Vars sums(shape.taps, k.tile({F}, shape.compute));
   auto add = [&](Var b, Var t0, llvm::ArrayRef<Var> now, bool withTail) {
     Var d = conv.load(dy, b, t0, column, R, F), document = conv.documentRows(documents, b, t0, R);
-    Vars next;
+    Vars taps; // all of them before they are added: one loop over the rows
     for (int64_t j = 0; j < shape.taps; ++j) {
       int64_t shift = halo - j;
       Var source = conv.inputs(x, tail, b, t0, shift, column, R, F, withTail);
-      next.push_back(now[j] + sum(conv.inDocument(source, document, t0 - static_cast<double>(shift)) * d, 0));
+      taps.push_back(sum(conv.inDocument(source, document, t0 - static_cast<double>(shift)) * d, 0));
     }
-    return next;
+    for (int64_t j = 0; j < shape.taps; ++j)
+      taps[j] = now[j] + taps[j];
+    return taps;
   };
   sums = k.loop(0, k.size(x, 0), 1, sums, [&](Var b, llvm::ArrayRef<Var> now) -> Vars {
     Vars first = add(b, k.number(0), now, /*withTail=*/true);
@@ -214,12 +216,12 @@ void writeGradWeight(KernelBuilder &k, const ConvShape &shape, Type result) {
           plain,
           [&] {
             Var d = conv.inner(dy, b, t0, column, R, F);
-            Vars next;
-            for (int64_t j = 0; j < shape.taps; ++j) {
-              Var source = conv.inner(x, b, t0 - static_cast<double>(halo - j), column, R, F);
-              next.push_back(inner[j] + sum(source * d, 0));
-            }
-            return next;
+            Vars taps;
+            for (int64_t j = 0; j < shape.taps; ++j)
+              taps.push_back(sum(conv.inner(x, b, t0 - static_cast<double>(halo - j), column, R, F) * d, 0));
+            for (int64_t j = 0; j < shape.taps; ++j)
+              taps[j] = inner[j] + taps[j];
+            return taps;
           },
           [&] { return add(b, t0, inner, /*withTail=*/false); });
     });

@@ -63,6 +63,73 @@ TEST(TileMatrix, DotShapesAndTransposes) {
       }
 }
 
+/// bf16 operands, one of them computed, the left one full or a triangle: sums in f32 of exact products.
+void checkBf16Dots(const char *cpu) {
+  struct {
+    int m, n, k;
+    const char *keep;
+  } shapes[] = {{64, 64, 64, "lower"}, {32, 32, 32, "strict_upper"},
+                {20, 40, 36, ""},      {7, 24, 18, ""},
+                {33, 8, 50, ""},       {9, 3, 16, ""},
+                {18, 20, 15, ""}};
+  for (auto [m, n, k, keep] : shapes)
+    for (int t = 0; t < 4; ++t) {
+      bool ta = t & 1, tb = t & 2, half = *keep;
+      std::string text = fill(
+          R"(
+func.func @dot(%a: memref<$arx$acxbf16> {tile.name = "a"}, %b: memref<$brx$bcxf32> {tile.name = "b"}, %c: memref<$mx$nxf32> {tile.name = "c"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %x = tile.load %a[%c0, %c0] {dims = array<i64: 0, 1>} : memref<$arx$acxbf16>, vector<$arx$acxbf16>
+  %y = tile.load %b[%c0, %c0] {dims = array<i64: 0, 1>} : memref<$brx$bcxf32>, vector<$brx$bcxf32>
+  $mask
+  %z = arith.constant dense<1.0> : vector<$mx$nxf32>
+  %narrow = arith.truncf %y : vector<$brx$bcxf32> to vector<$brx$bcxbf16>
+  %s = tile.dot $left, %narrow, %z {$flags} : vector<$arx$acxbf16>, vector<$brx$bcxbf16>, vector<$mx$nxf32>
+  tile.store %s, %c[%c0, %c0] {dims = array<i64: 0, 1>} : vector<$mx$nxf32>, memref<$mx$nxf32>
+  return
+})",
+          {{"ar", std::to_string(ta ? k : m)},
+           {"ac", std::to_string(ta ? m : k)},
+           {"br", std::to_string(tb ? n : k)},
+           {"bc", std::to_string(tb ? k : n)},
+           {"m", std::to_string(m)},
+           {"n", std::to_string(n)},
+           {"left", half ? "%part" : "%x"},
+           {"mask", half ? "%part = tile.mask " + std::string(keep) + " %x : vector<" + std::to_string(m) + "x" +
+                               std::to_string(k) + "xbf16>"
+                         : ""},
+           {"flags", std::string(ta ? "transpose_a" : "") + (ta && tb ? ", " : "") + (tb ? "transpose_b" : "")}});
+      KernelHarness kernels(text, cpu);
+      auto b = randoms<float>(k * n), left = randoms<float>(m * k);
+      std::vector<float> c(m * n);
+      std::vector<uint16_t> a(m * k);
+      std::transform(left.begin(), left.end(), a.begin(), toBf16);
+      for (float &x : b) // whether the kernel rounds what is bf16 or not
+        x = fromBf16(toBf16(x));
+      kernels.run("dot", {1}, {{"a", a}, {"b", b}, {"c", c}});
+      for (int i = 0; i < m; ++i)
+        for (int j = 0; j < n; ++j) {
+          double sum = 1;
+          for (int l = 0; l < k; ++l) {
+            int row = ta ? l : i, column = ta ? i : l;
+            bool kept = !half || (keep[0] == 'l' ? column <= row : column > row);
+            if (kept)
+              sum += double(fromBf16(a[row * (ta ? m : k) + column])) * (tb ? b[j * k + l] : b[l * n + j]);
+          }
+          ASSERT_NEAR(c[i * n + j], sum, 2e-5) << m << "x" << n << "x" << k << " " << t << " at " << i << "," << j;
+        }
+    }
+}
+
+TEST(TileMatrix, DotOfBf16) { checkBf16Dots("x86-64-v3"); }
+
+TEST(TileMatrix, DotOfPairsOfBf16) {
+  if (!llvm::is_contained(braid::hostFeatures(), "avx512bf16"))
+    GTEST_SKIP() << "this CPU has no avx512bf16";
+  checkBf16Dots("native");
+}
+
 TEST(TileMatrix, DotOfBf16WithTransposeOp) {
   KernelHarness kernels(R"(
 func.func @k(%a: memref<18x24xbf16> {tile.name = "a"}, %b: memref<18x20xbf16> {tile.name = "b"}, %c: memref<24x20xf32> {tile.name = "c"})
@@ -417,7 +484,7 @@ func.func @triple(%q: memref<16x32xf32> {tile.name = "q"}, %c: memref<16x32xf32>
 // skipped is 0 for whoever still looks (the row sums), and a NaN of the weights that a mask removes stays away.
 TEST(TileMatrix, TriangularDots) {
   const char *text = R"(
-func.func @causal(%q: memref<48x20xT> {tile.name = "q"}, %w: memref<48x48xT> {tile.name = "w"}, %v: memref<48x24xT> {tile.name = "v"}, %s: memref<48x48xT> {tile.name = "s"}, %r: memref<48xT> {tile.name = "r"}, %o: memref<48x24xT> {tile.name = "o"}, %t: memref<48x24xT> {tile.name = "t"}, %u: memref<48x24xT> {tile.name = "u"}) attributes {tile.kernel, tile.grid = ["one"]} {
+func.func @causal(%q: memref<48x20xT> {tile.name = "q"}, %w: memref<48x48xT> {tile.name = "w"}, %v: memref<48x24xT> {tile.name = "v"}, %s: memref<48x48xT> {tile.name = "s"}, %p: memref<48x24xT> {tile.name = "p"}, %r: memref<48xT> {tile.name = "r"}, %o: memref<48x24xT> {tile.name = "o"}, %t: memref<48x24xT> {tile.name = "t"}, %u: memref<48x24xT> {tile.name = "u"}) attributes {tile.kernel, tile.grid = ["one"]} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
@@ -443,6 +510,10 @@ func.func @causal(%q: memref<48x20xT> {tile.name = "q"}, %w: memref<48x48xT> {ti
   %difference = arith.subf %upper, %scores : vector<48x48xT>
   %below = tile.mask strict_lower %difference : vector<48x48xT>
   %strict = tile.dot %below, %values, %out : vector<48x48xT>, vector<48x24xT>, vector<48x24xT>
+  %products = tile.dot %x, %x, %zero {transpose_b} : vector<48x20xT>, vector<48x20xT>, vector<48x48xT>
+  %above = tile.mask upper %products : vector<48x48xT>
+  %upwards = tile.dot %above, %values, %none {transpose_a} : vector<48x48xT>, vector<48x24xT>, vector<48x24xT>
+  tile.store %upwards, %p[%c0, %c0] {dims = array<i64: 0, 1>} : vector<48x24xT>, memref<48x24xT>
   tile.store %strict, %u[%c0, %c0] {dims = array<i64: 0, 1>} : vector<48x24xT>, memref<48x24xT>
   return
 })";
@@ -453,9 +524,10 @@ func.func @causal(%q: memref<48x20xT> {tile.name = "q"}, %w: memref<48x48xT> {ti
     for (int i = 0; i < C; ++i)
       for (int j = i + 1; j < C; ++j)
         w[i * C + j] = std::nanf("");
-    std::vector<float> s(C * C, 7), r(C, 7), o(C * V, 7), t(C * V, 7), u(C * V, 7);
-    kernels.run("causal", {1}, {{"q", q}, {"w", w}, {"v", v}, {"s", s}, {"r", r}, {"o", o}, {"t", t}, {"u", u}});
-    std::vector<double> scores(C * C), out(C * V), turned(C * V), strict(C * V);
+    std::vector<float> s(C * C, 7), p(C * V, 7), r(C, 7), o(C * V, 7), t(C * V, 7), u(C * V, 7);
+    kernels.run("causal", {1},
+                {{"q", q}, {"w", w}, {"v", v}, {"s", s}, {"p", p}, {"r", r}, {"o", o}, {"t", t}, {"u", u}});
+    std::vector<double> scores(C * C), out(C * V), turned(C * V), strict(C * V), upwards(C * V);
     for (int i = 0; i < C; ++i) {
       double row = 0;
       for (int j = 0; j <= i; ++j) {
@@ -468,6 +540,7 @@ func.func @causal(%q: memref<48x20xT> {tile.name = "q"}, %w: memref<48x48xT> {ti
           out[i * V + c] += scores[i * C + j] * v[j * V + c];
           turned[j * V + c] += scores[i * C + j] * v[i * V + c];
           strict[i * V + c] += j == i ? scores[i * C + j] * v[j * V + c] : 0;
+          upwards[i * V + c] += dot / 2 * v[j * V + c];
         }
       }
       EXPECT_NEAR(r[i], row, 1e-4) << i;
@@ -478,6 +551,7 @@ func.func @causal(%q: memref<48x20xT> {tile.name = "q"}, %w: memref<48x48xT> {ti
       ASSERT_NEAR(o[i], out[i], 1e-4) << i;
       ASSERT_NEAR(t[i], turned[i], 1e-4) << i;
       ASSERT_NEAR(u[i], strict[i], 1e-4) << i;
+      ASSERT_NEAR(p[i], upwards[i], 1e-4) << i;
     }
   }
 }

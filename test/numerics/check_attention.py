@@ -1,6 +1,6 @@
 """attn.causal, its gradient and attn.append against full score matrices. Limits: forward 2e-6, gradients 1e-5; f64 1e-9.
 
-bf16: computed in f32 and rounded once, 4e-3; gradients read the rounded o, 1e-2.
+bf16: operands of products rounded where the CPU multiplies bf16, sums in f32: 5e-3; gradients read the rounded o too, 1.5e-2.
 """
 
 import sys
@@ -38,7 +38,7 @@ class Attention:
         if np.any(documents == PADDING):
             del references["lse"]  # undefined where a token sees no key
         if self.dtype == "bf16":
-            values, gradients = 4e-3, 1e-2
+            values, gradients = 5e-3, 1.5e-2
         limit = {n: 1e-9 if self.dtype == "f64" else values if n in ("o", "lse") else gradients for n in references}
         self.program.check(
             self.function,

@@ -1,5 +1,6 @@
 // RUN: braid-opt %s --split-input-file --braid-tile-to-loops --canonicalize --cse | FileCheck %s
 // RUN: braid-opt %s --split-input-file --braid-tile-to-loops=vector-bytes=32 --canonicalize --cse | FileCheck %s --check-prefix=AVX2
+// RUN: braid-opt %s --split-input-file --braid-tile-to-loops=bf16-dots=true --canonicalize --cse | FileCheck %s --check-prefix=PAIRS
 
 // An elementwise chain is one loop over strips; the limit is asked once per row; w is read where it is used.
 // CHECK-LABEL: func.func @chain(%{{.*}}: !llvm.ptr, %{{.*}}: i64, %{{.*}}: i64)
@@ -111,5 +112,51 @@ func.func @causal(%q: memref<32x20xf32> {tile.name = "q"}, %v: memref<32x16xf32>
   %scores = tile.mask lower %all : vector<32x32xf32>
   %out = tile.dot %scores, %values, %none : vector<32x32xf32>, vector<32x16xf32>, vector<32x16xf32>
   tile.store %out, %o[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x16xf32>, memref<32x16xf32>
+  return
+}
+
+// -----
+
+// bf16: f32 copies, without rounding what was computed; or half as many steps over pairs of elements.
+// CHECK-LABEL: func.func @narrow
+// CHECK-NOT:   arith.truncf
+// CHECK:       scf.for %{{.*}} = %c0 to %c32
+// CHECK-COUNT-8: vector.fma
+// CHECK-NOT:   vector.fma
+// PAIRS-LABEL: func.func @narrow
+// PAIRS:       arith.truncf %{{.*}} : vector<16xf32> to vector<16xbf16>
+// PAIRS:       scf.for %{{.*}} = %c0 to %c16
+// PAIRS-COUNT-8: llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"
+// PAIRS-NOT:   dpbf16ps
+// PAIRS-NOT:   vector.fma
+func.func @narrow(%a: memref<8x32xbf16> {tile.name = "a"}, %b: memref<32x16xf32> {tile.name = "b"}, %c: memref<8x16xf32> {tile.name = "c"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %x = tile.load %a[%c0, %c0] {dims = array<i64: 0, 1>} : memref<8x32xbf16>, vector<8x32xbf16>
+  %y = tile.load %b[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x16xf32>, vector<32x16xf32>
+  %e = math.exp %y : vector<32x16xf32>
+  %narrow = arith.truncf %e : vector<32x16xf32> to vector<32x16xbf16>
+  %none = arith.constant dense<0.0> : vector<8x16xf32>
+  %out = tile.dot %x, %narrow, %none : vector<8x32xbf16>, vector<32x16xbf16>, vector<8x16xf32>
+  tile.store %out, %c[%c0, %c0] {dims = array<i64: 0, 1>} : vector<8x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+// Two sums along the same rows are one loop with two parts of each.
+// CHECK-LABEL: func.func @sums
+// CHECK:       scf.for %{{.*}} = %c0 to %c32 step %c2 iter_args({{((%[a-z0-9_]+ = %[a-z0-9_]+(, )?){4})}})
+// CHECK-COUNT-4: arith.addf
+// CHECK-NOT:   scf.for
+func.func @sums(%x: memref<32x16xf32> {tile.name = "x"}, %s: memref<16xf32> {tile.name = "s"}, %t: memref<16xf32> {tile.name = "t"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %v = tile.load %x[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x16xf32>, vector<32x16xf32>
+  %one = tile.reduce add %v {axis = 0 : i64} : vector<32x16xf32>, vector<16xf32>
+  %square = arith.mulf %v, %v : vector<32x16xf32>
+  %two = tile.reduce add %square {axis = 0 : i64} : vector<32x16xf32>, vector<16xf32>
+  tile.store %one, %s[%c0] {dims = array<i64: 0>} : vector<16xf32>, memref<16xf32>
+  tile.store %two, %t[%c0] {dims = array<i64: 0>} : vector<16xf32>, memref<16xf32>
   return
 }

@@ -178,7 +178,7 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
     return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
   };
   ModuleOp module = *job.module;
-  if (failed(lowerTilesToLoops(module, target.vectorBytes())) ||
+  if (failed(lowerTilesToLoops(module, target.vectorBytes(), target.has("avx512bf16"))) ||
       failed(expandMath(module, target.has("avx512vl"), target.has("avx512bf16"))) || failed(convertToLLVM(module)))
     return failure();
   llvm::LLVMContext context;
