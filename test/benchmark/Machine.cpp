@@ -65,11 +65,20 @@ Json describeMachine() {
           {"load_average", loadAverage()}};
 }
 
+// Of the caches that the kernel lists for the first core. sysconf() counts all of a socket's, of which a virtual
+// machine has a part.
 uint64_t lastLevelCacheBytes() {
-  for (int level : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
-    if (long bytes = sysconf(level); bytes > 0)
-      return static_cast<uint64_t>(bytes);
-  return 0;
+  uint64_t level = 0, kilobytes = 0;
+  for (int index = 0; index < 8; ++index) {
+    std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    std::ifstream levelFile(folder + "level"), sizeFile(folder + "size"); // "3", "32768K"
+    uint64_t thisLevel = 0, size = 0;
+    if (levelFile >> thisLevel && sizeFile >> size && thisLevel >= level) {
+      level = thisLevel;
+      kilobytes = size;
+    }
+  }
+  return kilobytes * 1024;
 }
 
 uint64_t memoryStatus(const std::string &key) {

@@ -110,11 +110,15 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target,
       triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
+/// What a kernel gains from O2, without the rest: loops are vectors already, there is one function and nothing to
+/// inline. Loops of few iterations unroll whole, so that the tiles they index become registers; after that nothing is
+/// worth its time (test/benchmark/results/README.md).
+static constexpr llvm::StringLiteral kOptimizer =
+    "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm),"
+    "early-cse<memssa>,instcombine<no-verify-fixpoint>,loop(loop-unroll-full),sroa,early-cse<memssa>,adce,simplifycfg)";
+
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = tuning.SLPVectorization = tuning.LoopInterleaving = false; // the loops are vectors already
-  tuning.LoopUnrolling = false; // little gain for a fifth of the compile time
-  llvm::PassBuilder builder(&machine, tuning);
+  llvm::PassBuilder builder(&machine);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager callGraph;
@@ -124,7 +128,9 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, callGraph, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+  llvm::ModulePassManager passes;
+  llvm::cantFail(builder.parsePassPipeline(passes, kOptimizer));
+  passes.run(module, modules);
 }
 
 /// A result below the smallest normal number is zero inside a kernel (the FTZ bit of MXCSR, put back before it returns;
