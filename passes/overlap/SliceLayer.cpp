@@ -1,6 +1,7 @@
 //===- SliceLayer.cpp - one layer function, cut along its tokens --------------------------------------------------===//
 #include "passes/overlap/SliceLayer.h"
 #include "mlir/IR/Matchers.h"
+#include "passes/analysis/Tensors.h"
 
 using namespace mlir;
 using namespace braid;
@@ -26,12 +27,6 @@ LogicalResult braid::checkSchedule(func::FuncOp layer) {
                                 "token_slices ascending from 0";
 }
 
-static RankedTensorType typeOf(Value v) { return cast<RankedTensorType>(v.getType()); }
-static RankedTensorType withDim(RankedTensorType type, int64_t dim, int64_t size) {
-  SmallVector<int64_t> shape(type.getShape());
-  shape[dim] = size;
-  return RankedTensorType::get(shape, type.getElementType());
-}
 /// Expert rows stand in dimension 1 ([1, R, M]), what a plan says of them in dimension 0.
 static int64_t rowsDim(RankedTensorType type) { return type.getRank() == 3 ? 1 : 0; }
 

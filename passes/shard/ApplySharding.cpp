@@ -5,6 +5,8 @@
 #include "mlir/IR/Matchers.h"
 #include "passes/Passes.h"
 #include "passes/analysis/Mesh.h"
+#include "passes/analysis/Tensors.h"
+#include "passes/overlap/SliceLayer.h"
 #include "passes/shard/FunctionRewriter.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -18,12 +20,6 @@ namespace braid {
 
 namespace {
 
-RankedTensorType typeOf(Value v) { return cast<RankedTensorType>(v.getType()); }
-RankedTensorType withDim(RankedTensorType type, int64_t dim, int64_t size) {
-  SmallVector<int64_t> shape(type.getShape());
-  shape[dim] = size;
-  return RankedTensorType::get(shape, type.getElementType());
-}
 Value sliceRange(OpBuilder &builder, Location loc, Value source, int64_t begin, int64_t size) {
   return SliceOp::create(builder, loc, withDim(typeOf(source), 0, size), source, 0, begin);
 }
@@ -92,8 +88,7 @@ Sharder::Exchange Sharder::unpack(OpBuilder &builder, Location loc, Value packed
   auto matrix = RankedTensorType::get({ep, E / ep}, builder.getI32Type());
   auto section = [&](int64_t index, int64_t begin, int64_t size) {
     Value view = sliceRange(builder, loc, packed, begin, size);
-    view.getDefiningOp()->setAttr("braid.section",
-                                  builder.getI64IntegerAttr(index)); // which part: slicing keeps it apart
+    view.getDefiningOp()->setAttr(kSectionAttr, builder.getI64IntegerAttr(index)); // which part: slicing keeps it apart
     return view;
   };
   Value send = ReshapeOp::create(builder, loc, matrix, section(0, 0, E)),

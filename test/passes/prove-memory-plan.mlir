@@ -100,3 +100,75 @@ func.func @received(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>}) -> (!t {cmd.b
   %2 = braid.comm.await %f {cmd.results = [#cmd.buffer<@io, 16, 16>]} : (!braid.future<!t>) -> !t
   return %2 : !t
 }
+
+// -----
+
+!t = tensor<4xf32>
+
+func.func @too_small(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>}) -> (!t {cmd.buffer = #cmd.buffer<@io, 16, 12>}) attributes {braid.entry} {
+  // expected-error @+1 {{'tile.launch' op memory plan: 'tensor<4xf32>' at #cmd.buffer<@io, 16, 12> needs 16 bytes}}
+  %0 = tile.launch @k grid [1] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}, cmd.results = [#cmd.buffer<@io, 16, 12>]} : (!t) -> !t
+  return %0 : !t
+}
+
+// -----
+
+!t = tensor<4xf32>
+
+func.func @misaligned(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>}) -> (!t {cmd.buffer = #cmd.buffer<@io, 18, 16>}) attributes {braid.entry} {
+  // expected-error @+1 {{'tile.launch' op memory plan: 'tensor<4xf32>' at #cmd.buffer<@io, 18, 16> begins at byte 18, no multiple of its elements' 4}}
+  %0 = tile.launch @k grid [1] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}, cmd.results = [#cmd.buffer<@io, 18, 16>]} : (!t) -> !t
+  return %0 : !t
+}
+
+// -----
+
+!t = tensor<4xf32>
+
+// expected-error @+1 {{'func.func' op memory plan: result 0 is said to be at #cmd.buffer<@io, 32, 16> but lies at #cmd.buffer<@io, 16, 16>}}
+func.func @said_elsewhere(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>}) -> (!t {cmd.buffer = #cmd.buffer<@io, 32, 16>}) attributes {braid.entry} {
+  %0 = tile.launch @k grid [1] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}, cmd.results = [#cmd.buffer<@io, 16, 16>]} : (!t) -> !t
+  return %0 : !t
+}
+
+// -----
+
+!t = tensor<4xf32>
+
+cmd.program {
+  cmd.arena @io bytes 24
+  cmd.tensor "x" input tensor<4xf32> at <@io, 0, 16>
+}
+func.func @outside(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>}) -> (!t {cmd.buffer = #cmd.buffer<@io, 16, 16>}) attributes {braid.entry} {
+  // expected-error @+1 {{'tile.launch' op memory plan: 'tensor<4xf32>' at #cmd.buffer<@io, 16, 16> holds bytes 16 to 32 of an arena of 24}}
+  %0 = tile.launch @k grid [1] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}, cmd.results = [#cmd.buffer<@io, 16, 16>]} : (!t) -> !t
+  return %0 : !t
+}
+
+// -----
+
+!t = tensor<4xf32>
+
+cmd.program {
+  cmd.arena @io bytes 24
+  cmd.tensor "x" input tensor<4xf32> at <@io, 0, 16>
+}
+// expected-error @+1 {{'func.func' op memory plan: argument 0 is at #cmd.buffer<@io, 8, 16> but "x" is at bytes 0 to 16}}
+func.func @beside_its_tensor(%x: !t {cmd.buffer = #cmd.buffer<@io, 8, 16>, cmd.tensors = ["x"]}) -> (!t {cmd.buffer = #cmd.buffer<@w, 16, 16>}) attributes {braid.entry} {
+  %0 = tile.launch @k grid [1] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}, cmd.results = [#cmd.buffer<@w, 16, 16>]} : (!t) -> !t
+  return %0 : !t
+}
+
+// -----
+
+!t = tensor<4xf32>
+
+cmd.program {
+  cmd.arena @io bytes 24
+  cmd.tensor "x" input tensor<4xf32> at <@io, 0, 16>
+}
+// expected-error @+1 {{'func.func' op memory plan: argument 0 is at #cmd.buffer<@io, 0, 16> but there is no tensor "y" in that arena}}
+func.func @no_tensor(%x: !t {cmd.buffer = #cmd.buffer<@io, 0, 16>, cmd.tensors = ["y"]}) -> (!t {cmd.buffer = #cmd.buffer<@w, 16, 16>}) attributes {braid.entry} {
+  %0 = tile.launch @k grid [1] (%x) {arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}, cmd.results = [#cmd.buffer<@w, 16, 16>]} : (!t) -> !t
+  return %0 : !t
+}
