@@ -154,6 +154,8 @@ bool braid::compile(const CompileJob &job) {
   if (!isModel && (job.options.dtype || job.options.gradientDtype))
     return fail((job.options.dtype ? "--dtype" : "--gradient-dtype") + Twine(" belongs to a model description, ") +
                 input + " has its types already");
+  if (job.output.empty())
+    return fail("-o is empty; valid: a file, or - for standard output");
   if (job.output == "-" && !job.options.toPhase)
     return fail("-o - prints a module; give --to-phase, or a file for the program");
 

@@ -5,10 +5,24 @@
 
 #include "llvm/Support/Process.h"
 
+#include <algorithm>
 #include <csignal>
 #include <iostream>
 
 using namespace braid;
+
+/// Restricts a flag to some words.
+static CLI::Option *oneOf(CLI::Option *option, std::vector<std::string> names) {
+  auto check = [=](const std::string &text) {
+    if (std::find(names.begin(), names.end(), text) != names.end())
+      return std::string();
+    std::string message = "\"" + text + "\" is not known; valid: " + names.front();
+    for (size_t i = 1; i < names.size(); ++i)
+      message += ", " + names[i];
+    return message;
+  };
+  return option->check(CLI::Validator(check, ""));
+}
 
 /// A flag that names a phase.
 static void addPhase(CLI::App &app, const char *flag, std::optional<Phase> &phase, const char *help) {
@@ -44,12 +58,13 @@ int main(int argc, char **argv) {
                  "what the kernels may use: native, x86-64-v3 or x86-64-v4, with features to add, as in "
                  "x86-64-v4,avx512bf16 (default native)")
       ->type_name("CPU");
-  app.add_option("--dtype", options.dtype, "matrices and activations, instead of the model's dtype: f32, bf16 or f64")
-      ->check(CLI::IsMember({"f32", "bf16", "f64"}))
+  oneOf(app.add_option("--dtype", options.dtype,
+                       "matrices and activations, instead of the model's dtype: f32, bf16 or f64"),
+        {"f32", "bf16", "f64"})
       ->type_name("TYPE");
-  app.add_option("--gradient-dtype", options.gradientDtype,
-                 "gradients of bf16 matrices, instead of train.gradient_dtype: f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+  oneOf(app.add_option("--gradient-dtype", options.gradientDtype,
+                       "gradients of bf16 matrices, instead of train.gradient_dtype: f32 or bf16"),
+        {"f32", "bf16"})
       ->type_name("TYPE");
   integerIn(app.add_option("--batch", options.batch, "rows per training step, instead of train.batch"), 1, maxTokens);
   integerIn(app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len"), 1, maxTokens);
@@ -65,8 +80,9 @@ int main(int argc, char **argv) {
       ->type_name("BYTES");
   app.add_option("--mesh", options.mesh, "ranks by axis, e.g. dp=2,ep=2 (experts over the same ranks)")
       ->type_name("AXIS=N,..");
-  app.add_option("--pipeline", options.pipeline, "order of mixer and expert slices: none, aAaM or 1A1M (default none)")
-      ->check(CLI::IsMember({"none", "aAaM", "1A1M"}))
+  oneOf(app.add_option("--pipeline", options.pipeline,
+                       "order of mixer and expert slices: none, aAaM or 1A1M (default none)"),
+        {"none", "aAaM", "1A1M"})
       ->type_name("NAME");
   integerIn(app.add_option("--overlap-degree", options.overlapDegree,
                            "token slices of a layer, 1 to 16 (default 1), equal but for one token"),
