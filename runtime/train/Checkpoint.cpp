@@ -190,20 +190,6 @@ Status publish(const std::string &directory, const std::string &temporary, uint6
   return writeFileAtomic(directory + "/latest", name + "\n");
 }
 
-Status prune(const std::string &directory, uint64_t newest, int keep) {
-  BRAID_ASSIGN(std::vector<uint64_t> steps, listCheckpoints(directory));
-  std::erase_if(steps, [&](uint64_t step) { return step >= newest; });
-  size_t others = static_cast<size_t>(std::max(keep, 1)) - 1;
-  for (size_t i = 0; i + others < steps.size(); ++i) {
-    // What has the name of a checkpoint is complete, also while it is being removed.
-    std::string name = checkpointName(steps[i]), old = directory + "/" + std::string(temporaryPrefix) + "old-" + name;
-    BRAID_TRY(removeAll(old));
-    BRAID_TRY(renamePath(directory + "/" + name, old));
-    BRAID_TRY(removeAll(old));
-  }
-  return Status::success();
-}
-
 Status writeCheckpoint(Rank &rank, const std::string &directory, const std::string &temporary,
                        const CheckpointState &state, int keep) {
   if (rank.isFirst()) {
@@ -224,7 +210,7 @@ Status writeCheckpoint(Rank &rank, const std::string &directory, const std::stri
     BRAID_TRY(writeFileAtomic(temporary + "/index.json", text));
     BRAID_TRY(syncDirectory(temporary));
     BRAID_TRY(publish(directory, temporary, state.step));
-    BRAID_TRY(prune(directory, state.step, keep));
+    BRAID_TRY(pruneCheckpoints(directory, state.step, keep));
   }
   return rank.barrier("checkpoint");
 }
@@ -236,6 +222,20 @@ Status removeUnfinished(const std::string &directory) {
   for (const std::string &name : names)
     if (name.starts_with(temporaryPrefix) || name == "latest.tmp")
       BRAID_TRY(removeAll(directory + "/" + name));
+  return Status::success();
+}
+
+Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep) {
+  BRAID_ASSIGN(std::vector<uint64_t> steps, listCheckpoints(directory));
+  std::erase_if(steps, [&](uint64_t step) { return step >= newest; });
+  size_t others = static_cast<size_t>(std::max(keep, 1)) - 1;
+  for (size_t i = 0; i + others < steps.size(); ++i) {
+    // What has the name of a checkpoint is complete, also while it is being removed.
+    std::string name = checkpointName(steps[i]), old = directory + "/" + std::string(temporaryPrefix) + "old-" + name;
+    BRAID_TRY(removeAll(old));
+    BRAID_TRY(renamePath(directory + "/" + name, old));
+    BRAID_TRY(removeAll(old));
+  }
   return Status::success();
 }
 

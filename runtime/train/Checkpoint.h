@@ -20,6 +20,9 @@ std::string describeComplete(const std::string &directory, uint64_t below = UINT
 // Removes what runs left behind that were killed while they saved. The caller is the only writer of the directory.
 Status removeUnfinished(const std::string &directory);
 
+// Removes all but the newest `keep` of the checkpoints up to step `newest`. The caller is the only writer.
+Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep);
+
 // Collective. Writes parameters and moments, moves `latest`, then removes all but the newest `keep` checkpoints.
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep);
 

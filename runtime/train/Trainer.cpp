@@ -306,6 +306,9 @@ Status Trainer::start() {
                            options.checkpointDir, *options.resumeStep, describeComplete(options.checkpointDir));
     if (!existing.empty())
       BRAID_TRY(startFromCheckpoint());
+    // A run that was killed between a checkpoint and the removal of older ones left one too many.
+    if (resumed && rank.isFirst())
+      BRAID_TRY(pruneCheckpoints(options.checkpointDir, state.step, options.keep));
   }
   CheckpointState before = state;
   BRAID_TRY(chooseSteps());

@@ -32,8 +32,8 @@ protected:
   }
 
   std::vector<std::string> arguments(const std::string &name, bool resume = true) const {
-    std::vector<std::string> result = {"train",        program,     "--data",           "train.txt", "--steps", "6",
-                                       "--save-every", "2",         "--checkpoint-dir", name,        "--keep",  "1",
+    std::vector<std::string> result = {"train",        program,     "--data",           "train.txt", "--steps", steps,
+                                       "--save-every", saveEvery,   "--checkpoint-dir", name,        "--keep",  "1",
                                        "--metrics",    name + ".m", "--threads",        "1",         "--lr",    "0.05",
                                        "--ranks",      ranks};
     if (resume)
@@ -43,11 +43,14 @@ protected:
 
   // Always with the injector, so that fsync costs nothing.
   Outcome runTo(const std::string &name, int call = 0, const std::string &kind = "none", bool log = false) {
+    return finish(startTo(name, call, kind, log));
+  }
+  pid_t startTo(const std::string &name, int call = 0, const std::string &kind = "none", bool log = false) {
     std::vector<std::string> environment = {std::string("LD_PRELOAD=") + BRAID_TEST_FAULTS,
                                             "BRAID_FAULT_AT=" + std::to_string(call), "BRAID_FAULT=" + kind};
     if (log)
       environment.push_back("BRAID_FAULT_LOG=" + (directory / "calls"));
-    return run(arguments(name), {.environment = std::move(environment), .out = "", .prepare = nullptr});
+    return start(arguments(name), {.environment = std::move(environment), .out = "", .prepare = nullptr});
   }
 
   int countCalls() {
@@ -98,7 +101,7 @@ protected:
 
   // The end of a run is that of the run that nothing happened to, in every byte.
   void expectSameEnd(const std::string &name) {
-    std::string step = checkpointName(6);
+    std::string step = checkpointName(std::stoull(steps));
     EXPECT_EQ(*listDirectory(directory / name), *listDirectory(directory / "whole"));
     std::vector<std::string> files = *listDirectory(directory / ("whole/" + step));
     EXPECT_EQ(*listDirectory(directory / (name + "/" + step)), files);
@@ -115,7 +118,7 @@ protected:
     std::filesystem::remove(directory / "calls");
   }
 
-  std::string program = "p.braid", ranks = "1";
+  std::string program = "p.braid", ranks = "1", steps = "6", saveEvery = "2";
   Outcome whole;
   int calls = 0;
 };
@@ -149,6 +152,39 @@ TEST_F(TrainFault, KilledAgainAndAgainItEndsWithTheSameBits) {
     expectSameEnd("c");
     forget("c");
   }
+}
+
+// From outside, at any moment and not only at calls: BRAID_KILLS of them (a few when it is not set). Whatever moment the
+// delay hits, the same must hold, so the test does not depend on how fast the machine is.
+TEST_F(TrainFault, KilledFromOutsideAtAnyMomentItEndsWithTheSameBits) {
+  forget("whole");
+  steps = "30";
+  saveEvery = "1";
+  whole = runTo("whole");
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const char *wanted = std::getenv("BRAID_KILLS");
+  long kills = wanted ? std::strtol(wanted, nullptr, 10) : 6;
+  long killed = 0, ended = 0, most = 20 * kills + 20;
+  std::mt19937 random(7);
+  for (long run = 0; killed < kills && run < most; ++run) {
+    pid_t child = startTo("c");
+    usleep(static_cast<useconds_t>(random() % 120000));
+    kill(child, SIGKILL);
+    Outcome outcome = finish(child);
+    ASSERT_TRUE(outcome.code == 0 || outcome.code == 128 + SIGKILL) << outcome.code << outcome.err;
+    killed += outcome.code != 0;
+    expectWholeCheckpoints("c");
+    if (outcome.code == 0) {
+      ++ended;
+      expectSameEnd("c");
+      forget("c");
+    }
+    if (HasFailure())
+      return;
+  }
+  ASSERT_EQ(runTo("c").code, 0);
+  expectSameEnd("c");
+  std::printf("%ld kills, %ld trainings came to their end between them\n", killed, ended + 1);
 }
 
 TEST_F(TrainFault, TwoRanksKilledResumeWithTheSameBits) {
