@@ -3,6 +3,7 @@
 #
 # The tools are on the PATH of a RUN line (braid-opt, braid-compile, braid-run, FileCheck, not, split-file, python3,
 # mpirun). Substitutions besides lit's own (%s, %t, %S): %root the repository, %flatc, %python.
+# `--param=run_tools=DIR` takes braid-run from DIR (a build under a sanitizer).
 # A test that needs something says `REQUIRES: <feature>`; each feature below carries the reason that is printed when the
 # test is skipped.
 import os
@@ -21,6 +22,16 @@ config.excludes = ["lit.cfg.py", "Inputs", "runtime", "kernels", "benchmark"]
 config.test_source_root = os.path.join(config.braid_source_root, "test")
 config.test_exec_root = os.path.join(config.braid_build_root, "test")
 
+run_tools = lit_config.params.get("run_tools")
+if run_tools:
+    # A folder of links, so that only braid-run comes from there.
+    first = os.path.join(config.braid_build_root, "test", "run-tools")
+    os.makedirs(first, exist_ok=True)
+    link = os.path.join(first, "braid-run")
+    if os.path.lexists(link):
+        os.remove(link)
+    os.symlink(os.path.join(run_tools, "braid-run"), link)
+    bin_dir = first + os.pathsep + bin_dir
 config.environment["PATH"] = os.pathsep.join([bin_dir, config.llvm_tools_dir, os.path.dirname(python), "/usr/bin", "/bin"])
 config.environment["PYTHONPATH"] = os.path.join(config.test_source_root, "numerics")
 config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
