@@ -1,5 +1,6 @@
-"""lsm.scan, lsm.scan_grad and lsm.step of one class against the recurrence and its adjoint. python3 check_scan.py CLASS
+"""lsm.scan, lsm.scan_grad and lsm.step of one class against the recurrence and its adjoint. python3 check_scan.py CLASS [wide]
 
+A second program is compiled for the baseline CPU, x86-64-v3, wherever the test runs. `wide`: every long chunk and wide head instead.
 Limits: lsm-family 8.1 (forward 2e-6; gradients 5e-6 for I, S0, S and 1e-5 for V, H, GH); f64 1e-9.
 bf16 tokens: limits of lsm-family 8.1 for operands of products rounded to bf16, which a CPU with AVX512-BF16 does; it sums in f32.
 """
@@ -93,7 +94,8 @@ class Scan:
         }
         return {n: out[n] for n in self.function.outputs}
 
-    def check(self, label, rng, documents, decay=(0.0, 0.3), change=None):
+    def check(self, label, rng, documents, decay=(0.0, 0.3), change=None, cancels=False):
+        """`cancels`: gradients of log decays are differences of much larger terms."""
         B, T, H, K, V = self.dims
         operands = list(random_operands(self.kind, rng, B, T, H, K, V, decay))
         if change:
@@ -117,13 +119,10 @@ class Scan:
             )
             for n in references
         }
-        # Far below q dq the log-decay gradient is a difference of large numbers (lsm-family 8.1): for vector decays of q dq and
-        # k dk (the x dx identity), each with its own rounding of 1e-7.
-        floors = (
-            {}
-            if self.step
-            else {"dlog_decay": (1e-1 if self.kind == "V" else 1e-2) * np.linalg.norm(operands[0] * references["dq"])}
-        )
+        # Far below q dq the log-decay gradient is a difference of large numbers (lsm-family 8.1), where all but nothing is left
+        # of a state: for vector decays of q dq and k dk (the x dx identity), each with its own rounding of 1e-7.
+        share = 1e-1 if self.kind == "V" and cancels else 1e-2
+        floors = {} if self.step else {"dlog_decay": share * np.linalg.norm(operands[0] * references["dq"])}
         self.program.check(self.function, inputs, references, limit, f"{self.function.name} {label}", floors)
 
 
@@ -139,9 +138,37 @@ def shapes():
     ]
 
 
+def add_extremes(scan, kind, rng, T, packed):
+    """What a chunk must survive: rows of documents, states that vanish at once or never, writes that undo each other."""
+    scan.check("packed", rng, packed)
+    if has_decay(kind):
+        scan.check("decay -500 per token", rng, one_document(1, T, -1), decay=(499.0, 500.0), cancels=True)
+        scan.check("decay from 0 to -30", rng, one_document(1, T, -1), change=mixed_decay(rng))
+    if has_beta(kind):
+        scan.check("identical keys, beta 1", rng, one_document(1, T, -1), decay=(0.0, 0.01), change=identical_keys)
+
+
+# (B, T, H, K, V, chunk, type) and the classes that check it every time: long chunks where they are the default, heads as wide as
+# published models have them, bf16 on the widths of its models.
+WIDE = [
+    ((1, 150, 1, 128, 64, 128, "f32"), ("S",)),
+    ((1, 130, 1, 128, 128, 64, "bf16"), ("S", "V", "GH")),
+    ((1, 40, 1, 256, 256, 32, "f32"), ("GH",)),
+    ((1, 150, 1, 256, 256, 64, "f32"), ()),
+    ((1, 70, 1, 256, 512, 64, "f32"), ()),
+]
+
+
+def add_wide(program, kind, rng, everything=False):
+    for (B, T, H, K, V, chunk, dtype), kinds in WIDE:
+        if everything or kind in kinds:
+            packed = documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]], T)
+            add_extremes(Scan(program, kind, B, T, H, K, V, chunk, dtype), kind, rng, T, packed)
+
+
 def add_scans(program, kind, rng):
     long = Scan(program, kind, 1, 701, 1, 32, 48, 32)
-    long.check("long row", rng, one_document(1, 701, -1), decay=(0.0, 0.02))
+    long.check("long row", rng, one_document(1, 701, -1), decay=(0.0, 0.02), cancels=True)
     for i, shape in enumerate(shapes()):
         B, T, H, K, V, chunk = shape
         s = Scan(program, kind, *shape)
@@ -152,7 +179,7 @@ def add_scans(program, kind, rng):
         s.check("packed", rng, documents_of(cut, T))
         s.check("padding only behind 1 token", rng, documents_of([[-1, 1, 1, 1, 1]] * B, T))
         if has_decay(kind):
-            s.check("decay -500 per token", rng, one_document(B, T, -1), decay=(499.0, 500.0))
+            s.check("decay -500 per token", rng, one_document(B, T, -1), decay=(499.0, 500.0), cancels=True)
             s.check("decay -2 per token", rng, one_document(B, T, -1), decay=(1.99, 2.0))
             s.check("decay from 0 to -30", rng, one_document(B, T, -1), change=mixed_decay(rng))
             s.check("no decay", rng, one_document(B, T, -1), decay=(0.0, 1e-9))
@@ -221,13 +248,22 @@ def add_steps(program, kind, rng):
         program.then(action)
 
 
-def main(kind):
+def main(kind, wide=""):
     rng = np.random.default_rng(CLASSES.index(kind))
+    if wide:
+        program = Program(f"scan-{kind}-wide")
+        add_wide(program, kind, rng, everything=True)
+        return program.finish()
     program = Program(f"scan-{kind}")
     add_scans(program, kind, rng)
+    add_wide(program, kind, rng)
     add_steps(program, kind, rng)
-    return program.finish()
+    baseline = Program(f"scan-{kind}-x86-64-v3", options=["--cpu=x86-64-v3"])
+    B, T, H, K, V, chunk = shapes()[1]
+    packed = documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]], T)
+    add_extremes(Scan(baseline, kind, B, T, H, K, V, chunk), kind, rng, T, packed)
+    return program.finish() | baseline.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
