@@ -18,7 +18,7 @@ func.func private @empty_slice() attributes {braid.schedule = {direction = "forw
 !ids = tensor<2x8x2xi32>
 func.func private @slots(%ids: !ids, %documents: tensor<2x8xi32>, %taken: tensor<2x4xi32>) -> !ids
     attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
-  // expected-error @+1 {{'braid.moe.drop' op drop policy "slot" orders all tokens of a row before the first is sent, which token slices (pipeline, overlap degree) do not wait for; valid with slices: "token"}}
+  // expected-error @+1 {{'braid.moe.drop' op drop policy "slot" orders all tokens of a row before the first is sent, which token slices (--pipeline, --overlap-degree) do not wait for; valid with slices: "token"}}
   %kept, %load, %dropped, %new = braid.moe.drop %ids documents(%documents) taken(%taken) {capacity = 3 : i64, policy = "slot"} : (!ids, tensor<2x8xi32>, tensor<2x4xi32>) -> (!ids, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
   return %kept : !ids
 }
@@ -32,7 +32,7 @@ func.func @step(%ids: !ids, %documents: tensor<2x8xi32>, %taken: tensor<2x4xi32>
 !ids = tensor<2x8x2xi32>
 func.func private @padded(%ids: !ids, %documents: tensor<2x8xi32>) -> !ids
     attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
-  // expected-error @+1 {{'braid.moe.plan' op pads every expert to 6 rows for all tokens, which token slices (pipeline, overlap degree) cannot share; valid with slices: packed rows}}
+  // expected-error @+1 {{'braid.moe.plan' op pads every expert to 6 rows for all tokens, which token slices (--pipeline, --overlap-degree) cannot share; valid with slices: padded_slots false}}
   %perm, %inverse, %counts, %offsets, %overflow, %exchange = braid.moe.plan %ids, %documents {num_experts = 4 : i64, expert_rows = 6 : i64}
       : (!ids, tensor<2x8xi32>) -> (tensor<24xi32>, !ids, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
   return %inverse : !ids
