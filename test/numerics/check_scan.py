@@ -94,8 +94,8 @@ class Scan:
         }
         return {n: out[n] for n in self.function.outputs}
 
-    def check(self, label, rng, documents, decay=(0.0, 0.3), change=None, cancels=False):
-        """`cancels`: gradients of log decays are differences of much larger terms."""
+    def check(self, label, rng, documents, decay=(0.0, 0.3), change=None, cancels=False, bf16_share=1):
+        """`cancels`: gradients of log decays are differences of much larger terms. `bf16_share`: of the limits of bf16."""
         B, T, H, K, V = self.dims
         operands = list(random_operands(self.kind, rng, B, T, H, K, V, decay))
         if change:
@@ -113,7 +113,7 @@ class Scan:
             n: (
                 1e-9
                 if self.dtype == "f64"
-                else bf16_limit(self.kind, n) if self.dtype == "bf16" and not self.step
+                else bf16_share * bf16_limit(self.kind, n) if self.dtype == "bf16" and not self.step
                 else 4e-3 if self.function.outputs[n].type.dtype == "bf16"
                 else FORWARD if n in forward else gradient_limit(self.kind)
             )
@@ -145,7 +145,9 @@ def add_extremes(scan, kind, rng, T, packed):
         scan.check("decay -500 per token", rng, one_document(1, T, -1), decay=(499.0, 500.0), cancels=True)
         scan.check("decay from 0 to -30", rng, one_document(1, T, -1), change=mixed_decay(rng))
     if has_beta(kind):
-        scan.check("identical keys, beta 1", rng, one_document(1, T, -1), decay=(0.0, 0.01), change=identical_keys)
+        # Every write undoes the one before it: gradients are differences of values that were rounded to bf16 (worst seen 0.023 of beta's).
+        keys = dict(decay=(0.0, 0.01), change=identical_keys, bf16_share=2)
+        scan.check("identical keys, beta 1", rng, one_document(1, T, -1), **keys)
 
 
 # (B, T, H, K, V, chunk, type) and the classes that check it every time: long chunks where they are the default, heads as wide as

@@ -81,3 +81,15 @@ func.func @unweighted(%w: tensor<16xf32> {braid.name = "w", braid.role = "parame
   %sum = braid.sum %y : (!x) -> !s
   return %sum, %sum : !s, !s
 }
+
+// -----
+
+!x = tensor<2x8x16xf32>
+!s = tensor<1xf32>
+func.func @through_squares(%w: tensor<16xf32> {braid.name = "w", braid.role = "parameter"}, %x: !x {braid.name = "x", braid.role = "input"})
+    -> (!s {braid.name = "loss_sum"}, !s {braid.name = "loss_count"}) attributes {braid.entry, braid.train = {}} {
+  %y = braid.weighted %x, %w : (!x, tensor<16xf32>) -> !x
+  // expected-error @+1 {{'braid.sum_squares' op is needed by the loss but has no gradient}}
+  %sum = braid.sum_squares %y : (!x) -> !s
+  return %sum, %sum : !s, !s
+}

@@ -154,8 +154,8 @@ TEST_F(TrainFault, KilledAgainAndAgainItEndsWithTheSameBits) {
   }
 }
 
-// From outside, at any moment and not only at calls: BRAID_KILLS of them (a few when it is not set). Whatever moment the
-// delay hits, the same must hold, so the test does not depend on how fast the machine is.
+// From outside, at any moment and not only at calls: BRAID_KILLS of them (a few when it is not set). Whatever moment
+// the delay hits, the same must hold, so the test does not depend on how fast the machine is.
 TEST_F(TrainFault, KilledFromOutsideAtAnyMomentItEndsWithTheSameBits) {
   forget("whole");
   steps = "30";
