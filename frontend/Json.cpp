@@ -331,7 +331,7 @@ void Reader::number(StringRef key, double &value, double least, double most, boo
                                     leastAllowed ? "" : "above ", numberText(least), numberText(most))
                           .str());
   if (survives(key, v->number, most, least <= 0 && leastAllowed))
-    value = v->number;
+    value = v->number + 0.0; // -0.0 is 0
 }
 
 bool Reader::survives(StringRef key, double value, double most, bool zeroAllowed) {

@@ -123,6 +123,13 @@ TEST(ModelSpec, IntegersMayBeWrittenAsNumbers) {
     EXPECT_EQ(parse(edited(R"("d_model": 64)", std::string(R"("d_model": )") + text)).spec.dModel, 48) << text;
 }
 
+TEST(ModelSpec, MinusZeroIsZero) {
+  Parsed parsed = parse(edited(R"("batch": 2)", R"("batch": 2, "clip_norm": -0.0)"));
+  ASSERT_TRUE(parsed.ok);
+  EXPECT_EQ(parsed.spec.train.clipNorm, 0);
+  EXPECT_FALSE(std::signbit(parsed.spec.train.clipNorm));
+}
+
 TEST(ModelSpec, ValidKeysAreListedOnce) {
   Parsed parsed = parse(edited(R"("name": "base")", R"("quantisation": 4)"));
   ASSERT_EQ(parsed.errors.size(), 1u);

@@ -127,8 +127,9 @@ TEST_F(TrainTool, SignalsSaveAndResumeContinues) {
     result.insert(result.end(), {"--checkpoint-dir", "c", "--resume"});
     return result;
   };
-  for (int signal : {SIGTERM, SIGINT}) {
-    uintmax_t before = signal == SIGINT ? std::filesystem::file_size(directory / "m") : 0;
+  std::signal(SIGHUP, SIG_DFL); // inherited; these tests may run under nohup
+  for (int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    uintmax_t before = signal != SIGTERM ? std::filesystem::file_size(directory / "m") : 0;
     pid_t child = start(resumed("1000000000"));
     while (!std::filesystem::exists(directory / "m") || std::filesystem::file_size(directory / "m") <= before + 2000)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -264,8 +265,10 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
     expectError(more, part, code);
   };
   generateError({"--prompt", "a"}, "its 200 tokens are not bytes: give the prompt as --prompt-tokens 1,2,3");
-  generateError({"--prompt-tokens", "1,200"}, "--prompt-tokens: token 1 is 200, but the vocabulary has 0 to 199");
-  generateError({"--prompt-tokens", "1,x"}, "--prompt-tokens", 2);
+  generateError({"--prompt-tokens", "1,200"}, "--prompt-tokens: token 1 is '200', but the vocabulary has 0 to 199");
+  for (const char *wrong : {"1,x", "1,", "1,-1", "1,99999999999999999999"})
+    generateError({"--prompt-tokens", wrong}, "--prompt-tokens: token 1 is '");
+  generateError({"--prompt-tokens", ""}, "--prompt-tokens: ");
   generateError({}, "--prompt", 2);
   generateError({"--prompt", "a", "--prompt-tokens", "1"}, "--prompt", 2);
   expectError(train({"--data", "train.txt"}),
@@ -395,6 +398,9 @@ TEST_F(TrainTool, SaysWhatIsWrong) {
   EXPECT_NE(done.out.find("nothing to do: c/step-00000005 is at step 5 of 5"), std::string::npos) << done.out;
   expectError({"generate", "p.braid", "--checkpoint", "c", "--prompt", "", "--max-tokens", "1"}, "the prompt is empty");
   expectError({}, "subcommand", 2);
+  for (const char *flag : {"--checkpoint-dir", "--metrics", "--trace"})
+    expectError({"train", "p.braid", "--data", "train.txt", "--steps", "1", flag, ""}, std::string(flag) + ": is empty",
+                2);
   expectError({"train", "p.braid", "--data", "train.txt", "--steps", "1", "--threads", "257"},
               "--threads: must be a whole number, not '257'; valid: 1 to 256", 2);
   expectError({"train", "p.braid", "--data", "train.txt", "--steps", "1", "--threads", "99999999999999999999"},

@@ -220,7 +220,8 @@ Action addCall(CLI::App &command) {
       .add_option(
           "--input", options->inputs,
           "Set a tensor from a NumPy file before the call: an input, or any parameter, moment or cache. layers.3.x is "
-          "one layer, layers.{}.x all of them stacked. bf16 tensors are files of their bits as uint16")
+          "one layer, layers.{}.x those that the program stacks (info --functions). bf16 tensors are files of their "
+          "bits as uint16")
       ->type_name("NAME=F.npy");
   command
       .add_option("--output", options->outputs, "Write a tensor to a NumPy file after the call; names as for --input")

@@ -3,6 +3,8 @@
 #include "runtime/train/Checkpoint.h"
 #include "tools/braid-run/Commands.h"
 
+#include <charconv>
+
 namespace braid::run {
 
 using namespace braid::runtime;
@@ -12,7 +14,7 @@ namespace {
 struct Options {
   std::string program, checkpoint;
   std::optional<std::string> prompt;
-  std::vector<int64_t> promptTokens;
+  std::string promptTokens; // 1,2,3
   int64_t maxTokens = 0;
   SamplerOptions sampler;
   RankOptions ranks;
@@ -31,13 +33,18 @@ Expected<std::vector<int32_t>> promptOf(const Options &options, const Program &p
     return byteTokens(*options.prompt);
   }
   std::vector<int32_t> tokens;
-  for (int64_t token : options.promptTokens) {
-    if (token < 0 || token >= vocabulary)
-      return Status::error("--prompt-tokens: token {} is {}, but the vocabulary has 0 to {}", tokens.size(), token,
+  for (std::string_view rest = options.promptTokens;;) {
+    std::string_view text = rest.substr(0, rest.find(','));
+    int32_t token = -1;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), token);
+    if (error != std::errc() || end != text.data() + text.size() || token < 0 || token >= vocabulary)
+      return Status::error("--prompt-tokens: token {} is '{}', but the vocabulary has 0 to {}", tokens.size(), text,
                            vocabulary - 1);
-    tokens.push_back(static_cast<int32_t>(token));
+    tokens.push_back(token);
+    if (text.size() == rest.size())
+      return tokens;
+    rest.remove_prefix(text.size() + 1);
   }
-  return tokens;
 }
 
 Status run(const Options &options) {
@@ -94,7 +101,6 @@ Action addGenerate(CLI::App &command) {
       ->add_option(
           "--prompt-tokens", options->promptTokens,
           "The same as token numbers, for models whose vocabulary is not bytes; all tokens are printed as numbers")
-      ->delimiter(',')
       ->type_name("1,2,3");
   prompt->require_option(1);
   inRange(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxCount)->required();

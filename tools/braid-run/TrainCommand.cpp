@@ -24,6 +24,10 @@ void installSignalHandlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // The terminal was closed. Under nohup, which ignores that, it stays ignored.
+  struct sigaction before = {};
+  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
+    sigaction(SIGHUP, &action, nullptr);
 }
 
 struct Options {
@@ -142,10 +146,11 @@ Action addTrain(CLI::App &command) {
       0, maxCount);
   inRange(command.add_option("--seed", train.seed, "Seed of the parameters and of the order of the data"), 0,
           UINT64_MAX);
-  CLI::Option *directory = command
-                               .add_option("--checkpoint-dir", train.checkpointDir,
-                                           "Save checkpoints here: at the end, and when stopped by Ctrl-C or SIGTERM")
-                               ->type_name("DIR");
+  CLI::Option *directory =
+      command
+          .add_option("--checkpoint-dir", train.checkpointDir,
+                      "Save checkpoints here: at the end, and when stopped by Ctrl-C, SIGTERM or SIGHUP")
+          ->type_name("DIR");
   inRange(command.add_option("--save-every", train.saveEvery, "Also save after every N steps"), 1, maxCount)
       ->needs(directory);
   inRange(command.add_option("--keep", train.keep, "How many checkpoints to keep"), 1, maxCount)

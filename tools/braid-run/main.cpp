@@ -5,7 +5,9 @@
 #include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <fcntl.h>
 #include <iostream>
+#include <unistd.h>
 
 namespace braid::run {
 
@@ -132,8 +134,16 @@ static int report(const runtime::Status &status) {
 
 } // namespace braid::run
 
+// A standard stream that is closed would be the next file that is opened, and get what is meant for people.
+static void holdStandardStreams() {
+  for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) == -1 && errno == EBADF && open("/dev/null", O_RDONLY) != stream)
+      _exit(1);
+}
+
 int main(int argc, char **argv) {
   using namespace braid::run;
+  holdStandardStreams();
   CLI::App app("Runs programs that braid-compile wrote.", "braid-run");
   app.require_subcommand(1);
   app.failure_message([](const CLI::App *command, const CLI::Error &error) {
@@ -169,6 +179,10 @@ int main(int argc, char **argv) {
   for (const Command &command : commands) {
     CLI::App *sub = app.add_subcommand(command.name, command.description);
     actions.emplace_back(sub, command.add(*sub));
+    // A script whose variable is not set must not lose its checkpoints.
+    for (CLI::Option *option : sub->get_options())
+      if (option->get_items_expected_max() > 0 && option->get_name() != "--prompt")
+        option->check(CLI::Validator([](std::string &value) { return value.empty() ? "is empty" : ""; }, ""));
   }
   // A file over the limit of its size, or a pipe that nobody reads any more, is an error of write() that names it, and
   // no signal that ends a training before it could save.
