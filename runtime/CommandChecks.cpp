@@ -117,6 +117,8 @@ private:
       return corrupt("{}: buffer '{}': {} bytes at offset {} leave arena '{}' of {} bytes", where, name, buffer.bytes(),
                      buffer.offset(), arena.name, arena.bytes);
     __int128 low = static_cast<__int128>(buffer.offset()), high = low;
+    if (!elementsAligned(buffer.strides()))
+      return corrupt("{}: buffer '{}': its strides are not aligned", where, name);
     if (buffer.strides()) {
       if (buffer.strides()->size() > counts.size())
         return corrupt("{}: buffer '{}': {} strides but {} enclosing repeats", where, name, buffer.strides()->size(),
@@ -161,6 +163,8 @@ private:
       return corrupt("{}: kernel {} of {}", where, launch.kernel(), file.kernels()->size());
     const schema::Kernel &kernel = *file.kernels()->Get(launch.kernel());
     where += fmt::format(" (kernel '{}')", kernel.name()->string_view());
+    if (!elementsAligned(launch.grid()))
+      return corrupt("{}: the extents of its grid are not aligned", where);
     if (!launch.grid() || launch.grid()->size() != 3)
       return corrupt("{}: a grid has 3 extents, not {}", where, launch.grid() ? launch.grid()->size() : 0);
     unsigned __int128 programs = 1;

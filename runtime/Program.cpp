@@ -178,6 +178,8 @@ Status Program::read() {
     info.name = tensor->name()->str();
     info.role = static_cast<Role>(tensor->role());
     info.dtype = static_cast<DType>(tensor->dtype());
+    if (!elementsAligned(tensor->shape()))
+      return Status::error(ErrorCode::corruptFile, "tensor '{}': the numbers of its shape are not aligned", info.name);
     if (tensor->shape())
       info.shape.assign(tensor->shape()->begin(), tensor->shape()->end());
     info.arena = tensor->arena();
