@@ -64,6 +64,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     // Shapes become local and exchanges explicit before slices exist: a collective is cut like any op, never invented
     // later. No CSE from here to the weave: collectives are not pure, but what feeds them is.
     pm.addPass(createApplyShardingPass({options.mesh, options.pipeline != "none" && options.overlapDegree > 1}));
+    // Sharding writes what a mesh with every axis needs; axes of one rank need nothing.
+    pm.addPass(createDropIdleCollectivesPass());
     // Functions are rewritten per caller, so the logical ones are left over.
     pm.addPass(createSymbolDCEPass());
     break;

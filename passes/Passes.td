@@ -54,6 +54,17 @@ def ApplyShardingPass : Pass<"braid-apply-sharding", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];
 }
 
+def DropIdleCollectivesPass : Pass<"braid-drop-idle-collectives", "::mlir::ModuleOp"> {
+  let summary = "a collective over one rank is its operand";
+  let description = [{
+    What writes collectives need not ask whether an axis, or a product of axes, of the mesh has more than one rank.
+    Before: `%y = braid.comm.all_reduce %x {axis = "tp"}`, tp = 1.   After: `%x`.
+    A shift that is not cyclic becomes zeros: its only rank is the first.
+    Invariant: every collective has at least two ranks.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 //===- scheduled: token slices, tasks, futures -----------------------------------------------------------------------===//
 
 def DecideSchedulePass : Pass<"braid-decide-schedule", "::mlir::ModuleOp"> {

@@ -6,6 +6,7 @@
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
 #include "passes/Phases.h"
+#include "passes/analysis/Mesh.h"
 
 using namespace mlir;
 using namespace braid;
@@ -64,7 +65,7 @@ static std::optional<Span> spanOf(Operation *op) {
     return Span{Phase::model, Phase::kernels};
   if (isa<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp>(op))
     return Span{Phase::kernels, Phase::kernels};
-  if (isa<CommAllReduceOp, CommAllToAllOp>(op))
+  if (isa<CollectiveOpInterface>(op))
     return Span{Phase::sharded, Phase::kernels};
   if (isa<CommStartOp, CommAwaitOp>(op))
     return Span{Phase::scheduled, Phase::kernels};
@@ -137,6 +138,42 @@ private:
     if (phase < span->first)
       return op->emitOpError() << what << "is in phase " << phaseName(phase)
                                << " too early; the first phase that may hold it is " << phaseName(span->first);
+    if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+      return checkRanks(op, collective.getKind(), collective.getAxisAttr().getValue());
+    if (auto start = dyn_cast<CommStartOp>(op))
+      return checkRanks(op, start.getKind(), start.getAxis());
+    return success();
+  }
+
+  /// A collective fits the mesh that the module was sharded for.
+  static LogicalResult checkRanks(Operation *op, CollectiveKind kind, StringRef axis) {
+    auto module = op->getParentOfType<ModuleOp>();
+    if (!module->hasAttr(attrs::mesh))
+      return success();
+    Mesh mesh = Mesh::of(module);
+    if (!mesh.has(axis))
+      return op->emitOpError("axis \"") << axis << "\" is no axis or product of axes of the mesh";
+    auto elements = [](Type type) { return cast<RankedTensorType>(type).getNumElements(); };
+    auto future = dyn_cast<FutureType>(op->getResult(0).getType());
+    int64_t sent = elements(op->getOperand(0).getType()),
+            received = elements(future ? future.getResults()[0] : op->getResult(0).getType()), ranks = mesh.size(axis);
+    bool fits = true;
+    switch (kind) {
+    case CollectiveKind::all_reduce:
+    case CollectiveKind::shift: break;
+    case CollectiveKind::all_gather: fits = received == sent * ranks; break;
+    case CollectiveKind::reduce_scatter: fits = sent == received * ranks; break;
+    case CollectiveKind::all_to_all: {
+      auto attribute = op->getAttrOfType<IntegerAttr>("peers");
+      int64_t peers = attribute ? attribute.getInt() : 1;
+      if (peers != ranks)
+        return op->emitOpError("has ") << peers << " peers but axis \"" << axis << "\" has " << ranks << " ranks";
+      break;
+    }
+    }
+    if (!fits)
+      return op->emitOpError() << stringifyCollectiveKind(kind) << " of " << sent << " elements to " << received
+                               << " does not fit axis \"" << axis << "\" of " << ranks << " ranks";
     return success();
   }
 };

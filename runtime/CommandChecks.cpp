@@ -317,6 +317,9 @@ private:
       return corrupt("{}: {} over {} ranks of '{}': '{}' has {} bytes, expected {}", where, what, *peers, axis, name,
                      clamp(static_cast<__int128>(bytes)), clamp(static_cast<__int128>(wanted)));
     };
+    if ((collective.cyclic() || collective.reverse()) && collective.kind() != schema::CollectiveKind::shift)
+      return corrupt("{}: cyclic and reverse belong to shift, not to {}", where,
+                     schema::EnumNameCollectiveKind(collective.kind()));
     switch (collective.kind()) {
     case schema::CollectiveKind::all_reduce:
       BRAID_TRY(checkSum(collective, send));
@@ -325,6 +328,7 @@ private:
     case schema::CollectiveKind::reduce_scatter:
       BRAID_TRY(checkSum(collective, recv));
       return need("reduce_scatter", recv * *peers, "send", send);
+    case schema::CollectiveKind::shift: return need("shift", send, "recv", recv);
     case schema::CollectiveKind::all_to_all: break;
     }
     unsigned __int128 blocks = static_cast<unsigned __int128>(collective.block_bytes()) * *peers;

@@ -71,14 +71,14 @@ struct GroupedGemmCommand {
 };
 
 struct CollectiveCommand {
-  enum class Kind { allReduce, allGather, reduceScatter, allToAll };
-  Kind kind;
+  CollectiveKind kind;
   Communicator *communicator;
   uint32_t fifo; // the stream that owns the communicator's FIFO; 0: none, the calling thread executes it
   DType dtype;
   BufferRef send, recv, sendCounts, recvCounts;
   uint64_t blockBytes, rowBytes;
   uint32_t countsPerPeer;
+  bool cyclic, reverse;
   const char *name;
 };
 

@@ -1,12 +1,14 @@
-// Communicator: the collectives of one rank on one mesh axis. Calls block until this rank's part is done (a session
-// runs them on the axis's progress thread, see Stream.h) and come in the same order on every rank of the axis. A peer
-// that does not arrive, or failed, ends the call with a Status that names the operation, this rank and the peer; after
-// that the whole group is dead and every later call returns at once.
+// Communicator: the collectives of one rank on one mesh axis or product of axes. Calls block until this rank's part is
+// done (a session runs them on the axis's progress thread, see Stream.h) and come in the same order on every rank of
+// the axis. A peer that does not arrive, or failed, ends the call with a Status that names the operation, this rank and
+// the peer; after that the whole group is dead and every later call returns at once.
 #pragma once
 
 #include "runtime/Program.h"
 
 namespace braid::runtime {
+
+enum class CollectiveKind : uint8_t { allReduce, allGather, reduceScatter, allToAll, shift };
 
 class Communicator {
 public:
@@ -27,6 +29,27 @@ public:
   // send.
   virtual Status reduceScatter(const std::byte *send, std::byte *recv, uint64_t bytes, DType type,
                                const char *name) = 0;
+
+  // What the previous rank on the axis sends (`reverse`: the next one) goes to recv; this rank's goes to the other
+  // neighbour. At the end of the axis nothing is sent and zeros are received, unless `cyclic`.
+  struct Shift {
+    const std::byte *send = nullptr;
+    std::byte *recv = nullptr;
+    uint64_t bytes = 0;
+    bool cyclic = false, reverse = false;
+    // The coordinates of the ranks that send to and receive from the one with coordinate `rank`; -1: none.
+    int source(int rank, int size) const { return neighbour(rank, size, !reverse); }
+    int target(int rank, int size) const { return neighbour(rank, size, reverse); }
+
+  private:
+    int neighbour(int rank, int size, bool before) const {
+      int at = before ? rank - 1 : rank + 1;
+      if (at >= 0 && at < size)
+        return at;
+      return cyclic ? (at + size) % size : -1;
+    }
+  };
+  virtual Status shift(const Shift &args, const char *name) = 0;
 
   // One block per peer. Without counts whole blocks travel. With counts (i32 [size(), countsPerPeer], device data read
   // when the call starts) the first sum(counts of the peer) * rowBytes bytes of each block do.

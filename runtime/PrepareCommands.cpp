@@ -302,6 +302,8 @@ private:
     result.blockBytes = collective.block_bytes();
     result.rowBytes = collective.row_bytes();
     result.countsPerPeer = collective.counts_per_peer();
+    result.cyclic = collective.cyclic();
+    result.reverse = collective.reverse();
     result.name = collective.name() ? collective.name()->c_str() : command.name;
     command.kind = Command::Kind::collective;
     command.index = static_cast<uint32_t>(out.collectives.size());
@@ -311,14 +313,15 @@ private:
 
   static DType dtype(schema::DType type) { return static_cast<DType>(type); }
 
-  static CollectiveCommand::Kind kind(schema::CollectiveKind kind) {
+  static CollectiveKind kind(schema::CollectiveKind kind) {
     switch (kind) {
-    case schema::CollectiveKind::all_reduce: return CollectiveCommand::Kind::allReduce;
-    case schema::CollectiveKind::all_gather: return CollectiveCommand::Kind::allGather;
-    case schema::CollectiveKind::reduce_scatter: return CollectiveCommand::Kind::reduceScatter;
-    case schema::CollectiveKind::all_to_all: return CollectiveCommand::Kind::allToAll;
+    case schema::CollectiveKind::all_reduce: return CollectiveKind::allReduce;
+    case schema::CollectiveKind::all_gather: return CollectiveKind::allGather;
+    case schema::CollectiveKind::reduce_scatter: return CollectiveKind::reduceScatter;
+    case schema::CollectiveKind::all_to_all: return CollectiveKind::allToAll;
+    case schema::CollectiveKind::shift: return CollectiveKind::shift;
     }
-    return CollectiveCommand::Kind::allReduce;
+    return CollectiveKind::allReduce;
   }
 };
 

@@ -301,13 +301,15 @@ Status Session::Impl::performCollective(const CollectiveCommand &collective, con
   const std::byte *send = collective.send.at(at);
   std::byte *recv = collective.recv.at(at);
   switch (collective.kind) {
-  case CollectiveCommand::Kind::allReduce:
+  case CollectiveKind::allReduce:
     return communicator.allReduce(send, recv, collective.send.bytes, collective.dtype, collective.name);
-  case CollectiveCommand::Kind::allGather:
-    return communicator.allGather(send, recv, collective.send.bytes, collective.name);
-  case CollectiveCommand::Kind::reduceScatter:
+  case CollectiveKind::allGather: return communicator.allGather(send, recv, collective.send.bytes, collective.name);
+  case CollectiveKind::reduceScatter:
     return communicator.reduceScatter(send, recv, collective.recv.bytes, collective.dtype, collective.name);
-  case CollectiveCommand::Kind::allToAll: break;
+  case CollectiveKind::shift:
+    return communicator.shift({send, recv, collective.send.bytes, collective.cyclic, collective.reverse},
+                              collective.name);
+  case CollectiveKind::allToAll: break;
   }
   Communicator::AllToAll args;
   args.send = send;

@@ -370,7 +370,8 @@ private:
     return Body{schema::Body::Collective,
                 schema::CreateCollective(builder, static_cast<schema::CollectiveKind>(collective.getKind()), axis, send,
                                          recv, *dtype, collective.getBlockBytes(), collective.getRowBytes(), sendCounts,
-                                         recvCounts, collective.getCountsPerPeer(), name)
+                                         recvCounts, collective.getCountsPerPeer(), name, collective.getCyclic(),
+                                         collective.getReverse())
                     .Union()};
   }
 

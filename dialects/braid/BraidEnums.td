@@ -11,6 +11,6 @@ def Braid_LsmClass : I32EnumAttr<"LsmClass", "transition class of a scan", [
 
 def Braid_CollectiveKind : I32EnumAttr<"CollectiveKind", "collective", [
   I32EnumAttrCase<"all_reduce", 0>, I32EnumAttrCase<"all_gather", 1>, I32EnumAttrCase<"reduce_scatter", 2>,
-  I32EnumAttrCase<"all_to_all", 3>]> { let cppNamespace = "::braid"; }
+  I32EnumAttrCase<"all_to_all", 3>, I32EnumAttrCase<"shift", 4>]> { let cppNamespace = "::braid"; }
 
 #endif // BRAID_ENUMS

@@ -47,4 +47,16 @@ def Braid_DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
   ];
 }
 
+def Braid_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
+  let cppNamespace = "::braid";
+  let description = [{
+    A whole collective: operand 0 travels over the ranks of `axis` ("tp", or a product "dp*sp"), result 0 is what this rank gets.
+    Attributes beyond kind and axis have the names of those of braid.comm.start, which is its first half.
+  }];
+  let methods = [
+    InterfaceMethod<"which collective it is", "::braid::CollectiveKind", "getKind">,
+    InterfaceMethod<"the axis, or product of axes", "::mlir::StringAttr", "getAxisAttr">,
+  ];
+}
+
 #endif // BRAID_INTERFACES

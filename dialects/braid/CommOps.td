@@ -9,15 +9,40 @@
 
 include "dialects/braid/BraidDialect.td"
 include "dialects/braid/BraidEnums.td"
+include "dialects/braid/BraidInterfaces.td"
 include "dialects/braid/BraidTypes.td"
 
-def Braid_CommAllReduceOp : Braid_Op<"comm.all_reduce"> {
-  let summary = "sum over the ranks of `axis`, in rank order";
-  let arguments = (ins AnyRankedTensor:$x, StrAttr:$axis);
+// `axis` names one axis of the mesh or a product of axes of one view ("dp*sp"), whose ranks are numbered as the mesh numbers them.
+class Braid_Collective<string kind, list<Trait> traits = []> :
+    Braid_Op<"comm." # kind, !listconcat([Braid_CollectiveOpInterface], traits)> {
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = "static ::braid::CollectiveKind getKind() { return ::braid::CollectiveKind::" # kind # "; }";
 }
-def Braid_CommAllToAllOp : Braid_Op<"comm.all_to_all", [AttrSizedOperandSegments]> {
+
+def Braid_CommAllReduceOp : Braid_Collective<"all_reduce"> {
+  let summary = "sum over the ranks of `axis`, in rank order";
+  let arguments = (ins AnyRankedTensor:$x, StrAttr:$axis);
+}
+def Braid_CommAllGatherOp : Braid_Collective<"all_gather"> {
+  let summary = "the x of all ranks of `axis`, one after the other along dimension `dim`, in rank order";
+  let description = [{
+    ```mlir
+    %w = braid.comm.all_gather %shard {axis = "dp*sp", dim = 0 : i64} : (tensor<16x64xf32>) -> tensor<64x64xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$x, StrAttr:$axis, I64Attr:$dim);
+}
+def Braid_CommReduceScatterOp : Braid_Collective<"reduce_scatter"> {
+  let summary = "this rank's part, along dimension `dim`, of the sum over the ranks of `axis`, in rank order";
+  let description = [{
+    ```mlir
+    %shard = braid.comm.reduce_scatter %gradient {axis = "dp*sp", dim = 0 : i64} : (tensor<64x64xf32>) -> tensor<16x64xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$x, StrAttr:$axis, I64Attr:$dim);
+}
+def Braid_CommAllToAllOp : Braid_Collective<"all_to_all", [AttrSizedOperandSegments]> {
   let summary = "block p of x goes to peer p; block p of the result came from peer p";
   let description = [{
     x is cut into `peers` equal blocks along its rows ([1, peers * peer_rows, M]) or its first dimension ([peers, ...]).
@@ -25,14 +50,21 @@ def Braid_CommAllToAllOp : Braid_Op<"comm.all_to_all", [AttrSizedOperandSegments
   }];
   let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$send_counts, Optional<AnyRankedTensor>:$recv_counts,
                    StrAttr:$axis, I64Attr:$peers);
-  let results = (outs AnyRankedTensor:$result);
-  let hasVerifier = 1;
   let assemblyFormat = "$x (`send_counts` `(` $send_counts^ `)`)? (`recv_counts` `(` $recv_counts^ `)`)? attr-dict `:` functional-type(operands, results)";
+}
+def Braid_CommShiftOp : Braid_Collective<"shift"> {
+  let summary = "x goes to the next rank of `axis`; the result came from the previous one";
+  let description = [{
+    The first rank gets zeros, and what the last one sends is dropped, unless `cyclic`. `reverse` sends to the previous rank and
+    receives from the next: the last one gets zeros.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, StrAttr:$axis, UnitAttr:$cyclic, UnitAttr:$reverse);
 }
 def Braid_CommStartOp : Braid_Op<"comm.start"> {
   let summary = "begin a collective; operands and attributes of `kind`'s op";
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, Braid_CollectiveKind:$kind, StrAttr:$axis,
-                   DefaultValuedAttr<I64Attr, "1">:$peers, OptionalAttr<StrAttr>:$label);
+                   DefaultValuedAttr<I64Attr, "1">:$peers, DefaultValuedAttr<I64Attr, "0">:$dim, UnitAttr:$cyclic, UnitAttr:$reverse,
+                   OptionalAttr<StrAttr>:$label);
   let results = (outs Braid_Future:$future);
   let hasVerifier = 1;
   let assemblyFormat = "$kind $inputs attr-dict `:` functional-type(operands, results)";

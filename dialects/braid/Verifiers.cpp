@@ -226,6 +226,36 @@ LogicalResult DocumentsOp::verify() {
 //===- Collectives ------------------------------------------------------------------------------------------------===//
 
 LogicalResult CommAllReduceOp::verify() { return sameType(*this, {"result", getResult()}, {"x", getX()}); }
+LogicalResult CommShiftOp::verify() { return sameType(*this, {"result", getResult()}, {"x", getX()}); }
+
+/// One of the ranks' parts: equal to the whole but along `dim`, which it divides.
+static LogicalResult verifyParts(Operation *op, int64_t dim, StringRef wholeName, Type wholeType, StringRef partName,
+                                 Type partType) {
+  auto whole = cast<ShapedType>(wholeType), part = cast<ShapedType>(partType);
+  CHECK(isAtLeast(op, "dim", dim, 0));
+  if (dim >= whole.getRank())
+    return op->emitOpError() << "dim is " << dim << " but " << wholeName << " has rank " << whole.getRank();
+  if (whole.getElementType() != part.getElementType())
+    return op->emitOpError() << wholeName << " holds " << whole.getElementType() << " but " << partName << " holds "
+                             << part.getElementType();
+  bool fits = part.getRank() == whole.getRank();
+  for (int64_t i = 0; fits && i < whole.getRank(); ++i) {
+    int64_t w = whole.getDimSize(i), p = part.getDimSize(i);
+    fits = i == dim ? p > 0 && w % p == 0 : w == p;
+  }
+  if (!fits)
+    return op->emitOpError() << partName << " is " << shapeText(part) << ", which is no part along dimension " << dim
+                             << " of " << wholeName << ", which is " << shapeText(whole);
+  return success();
+}
+
+LogicalResult CommAllGatherOp::verify() {
+  return verifyParts(*this, getDim(), "result", getResult().getType(), "x", getX().getType());
+}
+
+LogicalResult CommReduceScatterOp::verify() {
+  return verifyParts(*this, getDim(), "x", getX().getType(), "result", getResult().getType());
+}
 
 static LogicalResult verifyBlocks(Operation *op, Named x, int64_t peers) {
   CHECK(isAtLeast(op, "peers", peers, 1));
@@ -260,7 +290,8 @@ LogicalResult CommStartOp::verify() {
     return emitOpError() << "has no inputs";
   Named x{"x", getInputs()[0]};
   ArrayRef<Type> results = getFuture().getType().getResults();
-  if (results.size() != 1 || results[0] != x.value.getType())
+  bool parts = getKind() == CollectiveKind::all_gather || getKind() == CollectiveKind::reduce_scatter;
+  if (results.size() != 1 || (parts ? !isa<RankedTensorType>(results[0]) : results[0] != x.value.getType()))
     return withNote(
         emitOpError() << "starts with " << x.value.getType() << " but its future is " << getFuture().getType(), x);
   size_t inputs = getInputs().size();
@@ -268,6 +299,15 @@ LogicalResult CommStartOp::verify() {
   if (inputs != 1 && !(exchange && inputs == 3))
     return emitOpError() << stringifyCollectiveKind(getKind()) << " takes " << (exchange ? "1 or 3" : "1")
                          << " inputs but there are " << inputs;
+  if (parts)
+    return getKind() == CollectiveKind::all_gather
+               ? verifyParts(*this, getDim(), "its future's tensor", results[0], "x", x.value.getType())
+               : verifyParts(*this, getDim(), "x", x.value.getType(), "its future's tensor", results[0]);
+  if (getDim() != 0)
+    return emitOpError() << "dim belongs to all_gather and reduce_scatter, not to "
+                         << stringifyCollectiveKind(getKind());
+  if ((getCyclic() || getReverse()) && getKind() != CollectiveKind::shift)
+    return emitOpError() << "cyclic and reverse belong to shift, not to " << stringifyCollectiveKind(getKind());
   if (!exchange)
     return success();
   CHECK(verifyBlocks(*this, x, getPeers()));

@@ -48,6 +48,6 @@ def Cmd_GroupedKind : I32EnumAttr<"GroupedKind", "what a grouped GEMM computes p
   I32EnumAttrCase<"rows", 0>, I32EnumAttrCase<"weight", 1>]> { let cppNamespace = "::braid::cmd"; }
 def Cmd_CollectiveKind : I32EnumAttr<"CollectiveKind", "collective", [
   I32EnumAttrCase<"all_reduce", 0>, I32EnumAttrCase<"all_gather", 1>, I32EnumAttrCase<"reduce_scatter", 2>,
-  I32EnumAttrCase<"all_to_all", 3>]> { let cppNamespace = "::braid::cmd"; }
+  I32EnumAttrCase<"all_to_all", 3>, I32EnumAttrCase<"shift", 4>]> { let cppNamespace = "::braid::cmd"; }
 
 #endif // BRAID_CMD_ATTRS

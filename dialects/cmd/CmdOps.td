@@ -110,11 +110,11 @@ def Cmd_GroupedGemmOp : Cmd_Command<"grouped_gemm"> {
 }
 
 def Cmd_CollectiveOp : Cmd_Command<"collective"> {
-  let summary = "all ranks of an axis; counts name the live rows of the blocks of an all_to_all";
+  let summary = "all ranks of an axis or a product of axes; counts name the live rows of the blocks of an all_to_all";
   let arguments = !con((ins Cmd_CollectiveKind:$kind, StrAttr:$axis, Cmd_BufferAttr:$send, Cmd_BufferAttr:$recv, TypeAttr:$dtype,
                    DefaultValuedAttr<I64Attr, "0">:$block_bytes, DefaultValuedAttr<I64Attr, "0">:$row_bytes,
                    OptionalAttr<Cmd_BufferAttr>:$send_counts, OptionalAttr<Cmd_BufferAttr>:$recv_counts,
-                   DefaultValuedAttr<I64Attr, "0">:$counts_per_peer), commandFields);
+                   DefaultValuedAttr<I64Attr, "0">:$counts_per_peer, UnitAttr:$cyclic, UnitAttr:$reverse), commandFields);
   let assemblyFormat = [{
     $kind $axis `send` $send `recv` $recv `:` $dtype (`send_counts` $send_counts^)? (`recv_counts` $recv_counts^)? (`on` $stream^)? attr-dict
   }];

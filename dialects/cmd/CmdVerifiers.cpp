@@ -152,8 +152,19 @@ LogicalResult CollectiveOp::verify() {
   if (getSendCounts() && (getRowBytes() == 0 || getCountsPerPeer() == 0))
     return emitOpError("all_to_all with counts needs row_bytes (")
            << getRowBytes() << ") and counts_per_peer (" << getCountsPerPeer() << ")";
-  if (getKind() == CollectiveKind::all_reduce && getSend().getBytes() != getRecv().getBytes())
-    return emitOpError("all_reduce of ") << getSend().getBytes() << " bytes into " << getRecv().getBytes();
+  if ((getCyclic() || getReverse()) && getKind() != CollectiveKind::shift)
+    return emitOpError("cyclic and reverse belong to shift, not to ") << stringifyCollectiveKind(getKind());
+  int64_t send = getSend().getBytes(), recv = getRecv().getBytes();
+  bool fits = true;
+  switch (getKind()) {
+  case CollectiveKind::all_reduce:
+  case CollectiveKind::shift: fits = send == recv; break;
+  case CollectiveKind::all_gather: fits = send ? recv % send == 0 : recv == 0; break;
+  case CollectiveKind::reduce_scatter: fits = recv ? send % recv == 0 : send == 0; break;
+  case CollectiveKind::all_to_all: break;
+  }
+  if (!fits)
+    return emitOpError() << stringifyCollectiveKind(getKind()) << " of " << send << " bytes into " << recv;
   return success();
 }
 

@@ -10,11 +10,26 @@ static llvm::Error invalid(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
+/// Ranks of a product of axes of one view; nothing when it lacks one of them.
+static std::optional<int64_t> sizeIn(ArrayRef<Mesh::Axis> view, StringRef product) {
+  int64_t size = 1;
+  SmallVector<StringRef> names;
+  product.split(names, '*');
+  for (StringRef name : names) {
+    const auto *axis = llvm::find_if(view, [&](const Mesh::Axis &a) { return a.name == name; });
+    if (axis == view.end() || llvm::count(names, name) != 1)
+      return std::nullopt;
+    size *= axis->size;
+  }
+  return size;
+}
+
+bool Mesh::has(StringRef axis) const { return sizeIn(dense, axis) || sizeIn(expert, axis); }
+
 int64_t Mesh::size(StringRef axis) const {
   for (auto *view : {&dense, &expert})
-    for (const Axis &a : *view)
-      if (a.name == axis)
-        return a.size;
+    if (auto size = sizeIn(*view, axis))
+      return *size;
   return 1;
 }
 

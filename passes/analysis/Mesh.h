@@ -17,7 +17,10 @@ struct Mesh {
   };
   llvm::SmallVector<Axis> dense, expert;
 
+  /// Ranks of an axis, or of a product of axes of one view ("dp*sp"). An axis that is not named has one.
   int64_t size(llvm::StringRef axis) const;
+  /// Whether a view names the axis, or all axes of the product.
+  bool has(llvm::StringRef axis) const;
   int64_t world() const;
   /// "dp=2,ep=2"; axes that are not named have size 1. The error says which product does not fit.
   static llvm::Expected<Mesh> parse(llvm::StringRef text);

@@ -59,13 +59,16 @@ Value braid::viewRoot(Value value) {
 }
 
 std::optional<int64_t> braid::concatOffset(ConcatOp concat, unsigned index) {
-  for (int64_t size : cast<RankedTensorType>(concat.getType()).getShape().take_front(concat.getDim()))
-    if (size != 1)
-      return std::nullopt;
+  if (!isLeading(cast<RankedTensorType>(concat.getType()), concat.getDim()))
+    return std::nullopt;
   int64_t offset = 0;
   for (Value source : concat.getSources().take_front(index))
     offset += cmd::tensorBytes(tensorOf(source));
   return offset;
+}
+
+bool braid::isLeading(RankedTensorType type, int64_t dim) {
+  return llvm::all_of(type.getShape().take_front(dim), [](int64_t size) { return size == 1; });
 }
 
 bool braid::isZero(Value value) {

@@ -37,6 +37,9 @@ mlir::Value viewRoot(mlir::Value value);
 /// dimensions before `dim` are not all 1).
 std::optional<int64_t> concatOffset(ConcatOp concat, unsigned index);
 
+/// Equal parts of the type along `dim` lie one after the other: the dimensions before it are all 1.
+bool isLeading(mlir::RankedTensorType type, int64_t dim);
+
 /// A constant whose bytes are all zero.
 bool isZero(mlir::Value value);
 

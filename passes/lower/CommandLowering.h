@@ -35,14 +35,15 @@ private:
   mlir::LogicalResult lower(RepeatOp repeat);
   mlir::LogicalResult lower(CommStartOp start);
   mlir::LogicalResult lower(CommAwaitOp await);
+  mlir::LogicalResult lower(CollectiveOpInterface op);
   void lower(cmd::MaterializeOp copy);
 
   /// A collective on the stream of its axis, behind all that the compute stream was given so far. Returns the event
   /// that its end records.
-  int64_t begin(mlir::Operation *op, mlir::StringAttr axis);
-  int64_t end(mlir::Operation *op, mlir::StringAttr axis);
-  mlir::LogicalResult collective(mlir::Operation *op, cmd::CollectiveKind kind, mlir::StringAttr axis, int64_t peers,
-                                 mlir::Value x, mlir::Value result, mlir::Value sendCounts, mlir::Value recvCounts);
+  int64_t collective(mlir::Operation *op, CollectiveKind kind, mlir::StringAttr axis, mlir::ValueRange inputs,
+                     mlir::Value result);
+  /// Whether what it sends and receives lies in one piece, in rank order.
+  static mlir::LogicalResult checkCollective(mlir::Operation *op, mlir::ValueRange inputs, mlir::Value result);
 
   static cmd::BufferAttr bufferOf(mlir::Value value) { return plannedBuffer(value); }
   mlir::StringAttr nameOf(mlir::Operation *op, llvm::StringRef fallback) const;

@@ -137,67 +137,74 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
 
 //===- Collectives ------------------------------------------------------------------------------------------------===//
 
-int64_t CommandLowering::begin(Operation *op, StringAttr axis) {
-  streams.insert(axis);
-  auto stream = FlatSymbolRefAttr::get(axis);
-  cmd::RecordOp::create(builder, op->getLoc(), events, FlatSymbolRefAttr(), StringAttr());
-  cmd::WaitOp::create(builder, op->getLoc(), events, stream, StringAttr());
-  return events++;
-}
-
-int64_t CommandLowering::end(Operation *op, StringAttr axis) {
-  cmd::RecordOp::create(builder, op->getLoc(), events, FlatSymbolRefAttr::get(axis), StringAttr());
-  return events++;
-}
-
-LogicalResult CommandLowering::collective(Operation *op, cmd::CollectiveKind kind, StringAttr axis, int64_t peers,
-                                          Value x, Value result, Value sendCounts, Value recvCounts) {
-  for (Value value : {x, result})
-    if (!isContiguous(value))
-      return op->emitOpError("cannot send a slice with gaps: ") << value.getType();
-  auto type = cast<RankedTensorType>(x.getType());
-  int64_t block = 0, row = 0, counts = 0;
-  if (kind == cmd::CollectiveKind::all_to_all) {
-    block = cmd::tensorBytes(type) / peers;
-    if (sendCounts) {
-      row = type.getDimSize(type.getRank() - 1) * cmd::elementBytes(type.getElementType());
-      counts = cast<RankedTensorType>(sendCounts.getType()).getNumElements() / peers;
-    }
-  }
-  cmd::CollectiveOp::create(
-      builder, op->getLoc(), cmd::CollectiveKindAttr::get(op->getContext(), kind), axis, bufferOf(x), bufferOf(result),
-      TypeAttr::get(type.getElementType()), builder.getI64IntegerAttr(block), builder.getI64IntegerAttr(row),
-      sendCounts ? bufferOf(sendCounts) : cmd::BufferAttr(), recvCounts ? bufferOf(recvCounts) : cmd::BufferAttr(),
-      builder.getI64IntegerAttr(counts), FlatSymbolRefAttr::get(axis), nameOf(op, cmd::stringifyCollectiveKind(kind)));
-  return success();
-}
-
 static cmd::CollectiveKind kindOf(CollectiveKind kind) {
   switch (kind) {
   case CollectiveKind::all_reduce: return cmd::CollectiveKind::all_reduce;
   case CollectiveKind::all_gather: return cmd::CollectiveKind::all_gather;
   case CollectiveKind::reduce_scatter: return cmd::CollectiveKind::reduce_scatter;
   case CollectiveKind::all_to_all: return cmd::CollectiveKind::all_to_all;
+  case CollectiveKind::shift: return cmd::CollectiveKind::shift;
   }
   llvm_unreachable("collective");
 }
 
-LogicalResult CommandLowering::lower(CommStartOp start) {
-  CommAwaitOp await = awaitOf(start);
-  StringAttr axis = start.getAxisAttr();
-  begin(start, axis);
-  cmd::CollectiveKind kind = kindOf(start.getKind());
-  if (kind == cmd::CollectiveKind::all_to_all) {
-    bool counted = start.getInputs().size() == 3;
-    if (failed(collective(start, kind, axis, start.getPeers(), start.getInputs()[0], await.getResult(0),
-                          counted ? start.getInputs()[1] : Value(), counted ? start.getInputs()[2] : Value())))
-      return failure();
-  } else {
-    for (auto [x, result] : llvm::zip_equal(start.getInputs(), await.getResults()))
-      if (failed(collective(start, kind, axis, start.getPeers(), x, result, {}, {})))
-        return failure();
+int64_t CommandLowering::collective(Operation *op, CollectiveKind kind, StringAttr axis, ValueRange inputs,
+                                    Value result) {
+  streams.insert(axis);
+  auto stream = FlatSymbolRefAttr::get(axis);
+  Location loc = op->getLoc();
+  cmd::RecordOp::create(builder, loc, events, FlatSymbolRefAttr(), StringAttr());
+  cmd::WaitOp::create(builder, loc, events++, stream, StringAttr());
+  Value x = inputs[0];
+  auto type = cast<RankedTensorType>(x.getType());
+  int64_t block = 0, row = 0, counts = 0;
+  bool counted = inputs.size() == 3;
+  if (kind == CollectiveKind::all_to_all) {
+    auto peers = op->getAttrOfType<IntegerAttr>("peers");
+    int64_t ranks = peers ? peers.getInt() : 1;
+    block = cmd::tensorBytes(type) / ranks;
+    if (counted) {
+      row = type.getDimSize(type.getRank() - 1) * cmd::elementBytes(type.getElementType());
+      counts = cast<RankedTensorType>(inputs[1].getType()).getNumElements() / ranks;
+    }
   }
-  ends[start] = end(start, axis);
+  auto unit = [&](StringRef name) { return op->getAttrOfType<UnitAttr>(name); };
+  cmd::CollectiveOp::create(builder, loc, cmd::CollectiveKindAttr::get(op->getContext(), kindOf(kind)), axis,
+                            bufferOf(x), bufferOf(result), TypeAttr::get(type.getElementType()),
+                            builder.getI64IntegerAttr(block), builder.getI64IntegerAttr(row),
+                            counted ? bufferOf(inputs[1]) : cmd::BufferAttr(),
+                            counted ? bufferOf(inputs[2]) : cmd::BufferAttr(), builder.getI64IntegerAttr(counts),
+                            unit("cyclic"), unit("reverse"), stream, nameOf(op, stringifyCollectiveKind(kind)));
+  cmd::RecordOp::create(builder, loc, events, stream, StringAttr());
+  return events++;
+}
+
+LogicalResult CommandLowering::checkCollective(Operation *op, ValueRange inputs, Value result) {
+  for (Value value : {inputs[0], result})
+    if (!isContiguous(value))
+      return op->emitOpError("cannot send a slice with gaps: ") << value.getType();
+  if (auto dim = op->getAttrOfType<IntegerAttr>("dim"))
+    for (Value value : {inputs[0], result})
+      if (!isLeading(cast<RankedTensorType>(value.getType()), dim.getInt()))
+        return op->emitOpError("along dimension ")
+               << dim.getInt() << " of " << value.getType() << ": its parts do not lie one after the other";
+  return success();
+}
+
+LogicalResult CommandLowering::lower(CommStartOp start) {
+  Value result = awaitOf(start).getResult(0);
+  if (failed(checkCollective(start, start.getInputs(), result)))
+    return failure();
+  ends[start] = collective(start, start.getKind(), start.getAxisAttr(), start.getInputs(), result);
+  return success();
+}
+
+LogicalResult CommandLowering::lower(CollectiveOpInterface op) {
+  Value result = op->getResult(0);
+  if (failed(checkCollective(op, op->getOperands(), result)))
+    return failure();
+  int64_t end = collective(op, op.getKind(), op.getAxisAttr(), op->getOperands(), result);
+  cmd::WaitOp::create(builder, op.getLoc(), end, FlatSymbolRefAttr(), StringAttr());
   return success();
 }
 
@@ -229,27 +236,9 @@ LogicalResult CommandLowering::lower(RepeatOp repeat) {
 
 LogicalResult CommandLowering::lower(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
-      .Case<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp, RepeatOp, CommStartOp, CommAwaitOp>(
-          [&](auto op) { return lower(op); })
+      .Case<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp, RepeatOp, CommStartOp, CommAwaitOp,
+            CollectiveOpInterface>([&](auto op) { return lower(op); })
       .Case([&](cmd::MaterializeOp copy) { return lower(copy), success(); })
-      .Case([&](CommAllReduceOp reduce) -> LogicalResult {
-        begin(reduce, reduce.getAxisAttr());
-        if (failed(collective(reduce, cmd::CollectiveKind::all_reduce, reduce.getAxisAttr(), 1, reduce.getX(),
-                              reduce.getResult(), {}, {})))
-          return failure();
-        cmd::WaitOp::create(builder, op.getLoc(), end(reduce, reduce.getAxisAttr()), FlatSymbolRefAttr(), StringAttr());
-        return success();
-      })
-      .Case([&](CommAllToAllOp exchange) -> LogicalResult {
-        begin(exchange, exchange.getAxisAttr());
-        if (failed(collective(exchange, cmd::CollectiveKind::all_to_all, exchange.getAxisAttr(), exchange.getPeers(),
-                              exchange.getX(), exchange.getResult(), exchange.getSendCounts(),
-                              exchange.getRecvCounts())))
-          return failure();
-        cmd::WaitOp::create(builder, op.getLoc(), end(exchange, exchange.getAxisAttr()), FlatSymbolRefAttr(),
-                            StringAttr());
-        return success();
-      })
       .Case([&](arith::ConstantOp zero) {
         // The first is the largest; the others are its beginning.
         if (zero->hasAttr("cmd.results") && !std::exchange(zeroFilled, true))

@@ -292,7 +292,7 @@ static LogicalResult prepare(Operation &op) {
   }
   if (isa<cmd::MaterializeOp>(op))
     return success();
-  if (isa<ReshapeOp, SliceOp, CommAwaitOp, CommAllReduceOp, CommAllToAllOp>(op)) {
+  if (isa<ReshapeOp, SliceOp, CommAwaitOp, CollectiveOpInterface>(op)) {
     auto reshape = dyn_cast<ReshapeOp>(op);
     if (reshape && !isContiguous(reshape.getSource()))
       return reshape.emitOpError("of a slice that is not contiguous");

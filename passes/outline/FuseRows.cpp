@@ -56,7 +56,7 @@ public:
     for (auto [i, op] : llvm::enumerate(block))
       index[&op] = i;
     for (Operation &op : block) {
-      if (isa<CommStartOp, CommAwaitOp, CommAllReduceOp, CommAllToAllOp>(op))
+      if (isa<CommStartOp, CommAwaitOp, CollectiveOpInterface>(op))
         open.clear(); // communication keeps its place
       if (isRowsOp(&op))
         place(&op);

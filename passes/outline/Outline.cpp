@@ -25,7 +25,7 @@ bool isKernel(func::FuncOp func) { return func->hasAttr(tile::kKernelAttr); }
 bool stays(Operation *op) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op))
     return !isa<TensorType>(constant.getType()) || isZero(constant.getResult());
-  return isa<RepeatOp, YieldOp, ReshapeOp, CommStartOp, CommAwaitOp, CommAllReduceOp, CommAllToAllOp, tile::LaunchOp,
+  return isa<RepeatOp, YieldOp, ReshapeOp, CommStartOp, CommAwaitOp, CollectiveOpInterface, tile::LaunchOp,
              tile::GemmOp, tile::GroupedGemmOp, func::CallOp, func::ReturnOp>(op);
 }
 
@@ -136,6 +136,7 @@ void shareWork(cmd::WorkAttr work, Operation *begin, Operation *end) {
 }
 
 LogicalResult outlineBlock(Block &block, OutlineContext &context) {
+  packCollectives(block, context);
   for (ArrayRef<Operation *> unit : outlineUnits(block)) {
     auto work = unit.front()->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
     unit.front()->removeAttr(cmd::kWorkAttr); // the attributes of row-wise ops are part of their kernel's name

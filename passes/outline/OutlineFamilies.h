@@ -25,6 +25,10 @@ llvm::LogicalResult outlineLsm(mlir::Operation *op,
 llvm::LogicalResult outlineAttention(mlir::Operation *op, OutlineContext &context); // AttentionKernels.cpp: attn.*
 llvm::LogicalResult outlineConvolution(mlir::Operation *op, OutlineContext &context); // ConvKernels.cpp: short_conv
 
+/// Collectives of a block along a dimension that is not the leading one: kernels pack what they send or receive
+/// (CommKernels.cpp).
+void packCollectives(mlir::Block &block, OutlineContext &context);
+
 /// op(a) op(b) (+ c), operands read as matrices of that many columns.
 struct Product {
   mlir::Value a, b, c;

@@ -102,8 +102,14 @@ RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange
   }
   if (isa<MoePlanReceivedOp>(op))
     return result < 2 ? withDim(type, 0, share(type.getDimSize(0), slice)) : type;
-  if (isa<CommAllToAllOp>(op))
-    return typeOf(operands[0]);
+  if (isa<CollectiveOpInterface>(op)) {
+    // A gathered or scattered dimension stays as many times the part as it was.
+    RankedTensorType x = typeOf(op.getOperand(0)), now = typeOf(operands[0]);
+    SmallVector<int64_t> shape(now.getShape());
+    for (auto [i, size] : llvm::enumerate(shape))
+      size = size * type.getDimSize(i) / x.getDimSize(i);
+    return now.clone(shape);
+  }
   if (isa<ReshapeOp>(op))
     return cuts.lookup(op.getOperand(0)).kind == TokenKind::token ? withDim(type, 1, share(type.getDimSize(1), slice))
                                                                   : type;
@@ -269,7 +275,7 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
   if (auto attention = dyn_cast<AttnCausalGradOp>(op))
     return sliceAttentionGrad(attention);
   auto tokens = dyn_cast<TokenOpInterface>(op);
-  bool parallel = isa<SliceOp, ConcatOp, CommAllToAllOp>(op); // follow their operands
+  bool parallel = isa<SliceOp, ConcatOp, CollectiveOpInterface>(op); // follow their operands
   bool touches = isa<SumGradOp>(op);
   for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
     if (!isCut(operand))
@@ -306,6 +312,8 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
     SmallVector<Value> operands;
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
       TokenKind kind = tokens && !parallel ? tokens.operandKind(i) : TokenKind::rows;
+      if (isa<CollectiveOpInterface>(op) && isCut(operand))
+        kind = cuts[operand].kind;
       Value value;
       if (kind == TokenKind::whole)
         value = whole(operand);
@@ -325,6 +333,8 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
   for (unsigned result = 0; result < op.getNumResults(); ++result) {
     TokenKind kind = tokens && !parallel ? tokens.resultKind(result) : TokenKind::rows;
     Value old = op.getResult(result);
+    if (isa<CollectiveOpInterface>(op) && isCut(op.getOperand(0)))
+      kind = cuts[op.getOperand(0)].kind;
     // A view or a sum has the kind of what it reads.
     if (isa<ReshapeOp>(op) && isCut(op.getOperand(0)) && cuts[op.getOperand(0)].kind != TokenKind::token)
       kind = TokenKind::rows;

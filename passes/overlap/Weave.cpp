@@ -142,18 +142,19 @@ private:
 void splitCollectives(Block &block) {
   SmallVector<Operation *> collectives;
   for (Operation &op : block)
-    if (isa<CommAllReduceOp, CommAllToAllOp>(op))
+    if (isa<CollectiveOpInterface>(op))
       collectives.push_back(&op);
   for (Operation *op : collectives) {
     OpBuilder builder(op);
     Type type = op->getResult(0).getType();
     auto future = FutureType::get(op->getContext(), {type});
-    auto exchange = dyn_cast<CommAllToAllOp>(op);
-    auto start = CommStartOp::create(
-        builder, op->getLoc(), future, op->getOperands(),
-        CollectiveKindAttr::get(op->getContext(), exchange ? CollectiveKind::all_to_all : CollectiveKind::all_reduce),
-        op->getAttrOfType<StringAttr>("axis"), builder.getI64IntegerAttr(exchange ? exchange.getPeers() : 1),
-        op->getAttrOfType<StringAttr>("label"));
+    auto collective = cast<CollectiveOpInterface>(op);
+    NamedAttrList attributes;
+    for (NamedAttribute attribute : op->getAttrs())
+      if (llvm::is_contained(CommStartOp::getAttributeNames(), attribute.getName().getValue()))
+        attributes.append(attribute);
+    attributes.set("kind", CollectiveKindAttr::get(op->getContext(), collective.getKind()));
+    auto start = CommStartOp::create(builder, op->getLoc(), TypeRange{future}, op->getOperands(), attributes);
     Operation *first = nullptr;
     for (Operation *user : op->getUsers()) {
       Operation *here = block.findAncestorOpInBlock(*user);

@@ -3,7 +3,7 @@
 // which is bounded work, so no rank returns (and perhaps frees its arenas) while another still reads from it.
 #include "runtime/comm/ThreadWorld.h"
 
-#include "runtime/Bf16.h"
+#include "runtime/comm/Collectives.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,27 +16,12 @@
 namespace braid::runtime {
 namespace {
 
-enum class Kind { allReduce, allGather, reduceScatter, allToAll };
-
-const char *toString(Kind kind) {
-  switch (kind) {
-  case Kind::allReduce: return "all_reduce";
-  case Kind::allGather: return "all_gather";
-  case Kind::reduceScatter: return "reduce_scatter";
-  case Kind::allToAll: return "all_to_all";
-  }
-  return "unknown";
-}
-
 // What a rank brings to one operation.
 struct Operation {
-  Kind kind;
-  const char *name;
-  const std::byte *send;
-  std::byte *recv;
-  uint64_t bytes; // all_to_all: of a block
-  DType dtype;
-  const Communicator::AllToAll *blocks; // all_to_all
+  CollectiveCall call;
+  const std::byte *send = nullptr;
+  std::byte *recv = nullptr;
+  const Communicator::AllToAll *blocks = nullptr; // all_to_all
 };
 
 struct Group;
@@ -92,15 +77,10 @@ private:
   }
 
   std::string compare() const {
-    for (size_t i = 1; i < members.size(); ++i) {
-      const Operation &a = operations[0], &b = operations[i];
-      if (a.kind != b.kind || a.bytes != b.bytes || a.dtype != b.dtype)
-        return fmt::format("ranks disagree on axis {}: rank {} calls {} '{}' of {} bytes {}, rank {} calls {} '{}' of "
-                           "{} bytes {}",
-                           axis, members[0], toString(a.kind), a.name, a.bytes, runtime::toString(a.dtype), members[i],
-                           toString(b.kind), b.name, b.bytes, runtime::toString(b.dtype));
-    }
-    return {};
+    std::string verdict;
+    for (size_t i = 1; i < members.size() && verdict.empty(); ++i)
+      verdict = runtime::disagreement(axis, members[0], operations[0].call, members[i], operations[i].call);
+    return verdict;
   }
 };
 
@@ -134,8 +114,8 @@ void World::abort(const std::string &why) {
 
 Status Group::start(size_t self, const Operation &operation) {
   auto echo = [&] {
-    return Status::error(ErrorCode::aborted, "{} '{}' on axis {}: rank {} stopped because {}", toString(operation.kind),
-                         operation.name, axis, members[self], world.whyDead());
+    return Status::error(ErrorCode::aborted, "{}: rank {} stopped because {}", operation.call.on(axis), members[self],
+                         world.whyDead());
   };
   std::unique_lock lock(mutex);
   if (world.dead.load()) {
@@ -168,9 +148,9 @@ Status Group::start(size_t self, const Operation &operation) {
   lock.unlock();
   if (inTime)
     return echo();
-  Status status = Status::error(
-      ErrorCode::deadlineExceeded, "{} '{}' on axis {}: rank {} waited {} ms for peer rank {}, which did not come",
-      toString(operation.kind), operation.name, axis, members[self], world.options.timeout.count(), missing);
+  Status status =
+      Status::error(ErrorCode::deadlineExceeded, "{}: rank {} waited {} ms for peer rank {}, which did not come",
+                    operation.call.on(axis), members[self], world.options.timeout.count(), missing);
   world.abort(status.message());
   return status;
 }
@@ -182,52 +162,6 @@ void Group::meet(size_t self) {
   changed.wait(lock, [&] { return generation != mine; });
 }
 
-// ---- Sums in rank order ---------------------------------------------------------------------------------------------
-
-template <class T> T load(const std::byte *from, uint64_t i) {
-  T value;
-  std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-  return value;
-}
-
-// recv[i] = sum over ranks of send_r[begin + i], i < count. A block is read from everybody before it is written, so
-// recv may be a rank's own send at the same place.
-template <class Stored, class Sum, class Widen, class Narrow>
-void sumTyped(const std::vector<Operation> &operations, uint64_t begin, uint64_t count, std::byte *recv, Widen widen,
-              Narrow narrow) {
-  constexpr uint64_t blockLength = 512;
-  Sum block[blockLength];
-  for (uint64_t first = 0; first < count; first += blockLength) {
-    uint64_t length = std::min(blockLength, count - first);
-    for (size_t rank = 0; rank < operations.size(); ++rank) {
-      const std::byte *from = operations[rank].send + (begin + first) * sizeof(Stored);
-      if (rank == 0)
-        for (uint64_t i = 0; i < length; ++i)
-          block[i] = widen(load<Stored>(from, i));
-      else
-        for (uint64_t i = 0; i < length; ++i)
-          block[i] += widen(load<Stored>(from, i));
-    }
-    for (uint64_t i = 0; i < length; ++i) {
-      Stored value = narrow(block[i]);
-      std::memcpy(recv + (first + i) * sizeof(Stored), &value, sizeof(Stored));
-    }
-  }
-}
-
-void sum(const std::vector<Operation> &operations, DType type, uint64_t begin, uint64_t count, std::byte *recv) {
-  auto same = [](auto value) { return value; };
-  switch (type) {
-  case DType::f32: return sumTyped<float, float>(operations, begin, count, recv, same, same);
-  case DType::bf16: return sumTyped<uint16_t, float>(operations, begin, count, recv, fromBf16, toBf16);
-  case DType::f64: return sumTyped<double, double>(operations, begin, count, recv, same, same);
-  // Unsigned: a sum that does not fit wraps, which signed integers may not.
-  case DType::i32: return sumTyped<uint32_t, uint32_t>(operations, begin, count, recv, same, same);
-  case DType::i64: return sumTyped<uint64_t, uint64_t>(operations, begin, count, recv, same, same);
-  case DType::u8: return;
-  }
-}
-
 void copyBytes(std::byte *to, const std::byte *from, uint64_t bytes) {
   if (to != from && bytes)
     std::memcpy(to, from, bytes);
@@ -235,19 +169,19 @@ void copyBytes(std::byte *to, const std::byte *from, uint64_t bytes) {
 
 class ThreadCommunicator : public Communicator {
 public:
-  ThreadCommunicator(Group &group, size_t self) : group(group), self(self) {}
+  ThreadCommunicator(Group &group, size_t self) : group(group), self(self), parts(group.members.size()) {}
 
   std::string_view axis() const override { return group.axis; }
   int size() const override { return static_cast<int>(group.members.size()); }
   int rank() const override { return static_cast<int>(self); }
 
   Status allReduce(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
-    BRAID_TRY(group.start(self, {Kind::allReduce, name, send, recv, bytes, type, nullptr}));
+    BRAID_TRY(group.start(self, {{CollectiveKind::allReduce, name, bytes, type}, send, recv}));
     // Each rank sums one stripe, then takes the others' stripes from them.
     uint64_t count = bytes / sizeOf(type), peers = group.members.size();
     auto stripe = [&](uint64_t rank) { return count * rank / peers; };
     auto offset = [&](uint64_t rank) { return stripe(rank) * sizeOf(type); };
-    sum(group.operations, type, stripe(self), stripe(self + 1) - stripe(self), recv + offset(self));
+    sum(type, offset(self), stripe(self + 1) - stripe(self), recv + offset(self));
     group.meet(self);
     for (uint64_t peer = 0; peer < peers; ++peer)
       if (peer != self)
@@ -257,7 +191,7 @@ public:
   }
 
   Status allGather(const std::byte *send, std::byte *recv, uint64_t bytes, const char *name) override {
-    BRAID_TRY(group.start(self, {Kind::allGather, name, send, recv, bytes, DType::u8, nullptr}));
+    BRAID_TRY(group.start(self, {{CollectiveKind::allGather, name, bytes, DType::u8}, send, recv}));
     for (size_t peer = 0; peer < group.members.size(); ++peer)
       copyBytes(recv + peer * bytes, group.operations[peer].send, bytes);
     group.meet(self);
@@ -265,18 +199,30 @@ public:
   }
 
   Status reduceScatter(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
-    BRAID_TRY(group.start(self, {Kind::reduceScatter, name, send, recv, bytes, type, nullptr}));
-    uint64_t count = bytes / sizeOf(type);
-    sum(group.operations, type, self * count, count, recv);
+    BRAID_TRY(group.start(self, {{CollectiveKind::reduceScatter, name, bytes, type}, send, recv}));
+    sum(type, self * bytes, bytes / sizeOf(type), recv);
+    group.meet(self);
+    return Status::success();
+  }
+
+  Status shift(const Shift &args, const char *name) override {
+    CollectiveCall call{CollectiveKind::shift, name, args.bytes, DType::u8, args.cyclic, args.reverse};
+    BRAID_TRY(group.start(self, {call, args.send, args.recv}));
+    int source = args.source(rank(), size());
+    if (source >= 0)
+      copyBytes(args.recv, group.operations[static_cast<size_t>(source)].send, args.bytes);
+    else if (args.bytes)
+      std::memset(args.recv, 0, args.bytes);
     group.meet(self);
     return Status::success();
   }
 
   Status allToAll(const AllToAll &args, const char *name) override {
-    BRAID_TRY(group.start(self, {Kind::allToAll, name, args.send, args.recv, args.blockBytes, DType::u8, &args}));
+    CollectiveCall call{CollectiveKind::allToAll, name, args.blockBytes, DType::u8};
+    BRAID_TRY(group.start(self, {call, args.send, args.recv, &args}));
     Status status = Status::success();
     for (size_t peer = 0; peer < group.members.size() && status.ok(); ++peer)
-      status = takeBlock(args, peer, name);
+      status = takeBlock(args, peer, call);
     group.meet(self);
     return status;
   }
@@ -285,40 +231,23 @@ private:
   Group &group;
   size_t self;
 
-  static int64_t rows(const int32_t *counts, size_t peer, uint32_t countsPerPeer) {
-    int64_t total = 0;
-    for (uint32_t i = 0; i < countsPerPeer; ++i) {
-      int32_t count = counts[peer * countsPerPeer + i];
-      if (count < 0)
-        return count;
-      total += count;
-    }
-    return total;
+  std::vector<const std::byte *> parts; // of the sum under way
+
+  // recv = sum over the ranks of what they send from `offset` on.
+  void sum(DType type, uint64_t offset, uint64_t count, std::byte *recv) {
+    for (size_t rank = 0; rank < parts.size(); ++rank)
+      parts[rank] = group.operations[rank].send + offset;
+    sumInOrder(parts, type, count, recv);
   }
 
-  Status takeBlock(const AllToAll &args, size_t peer, const char *name) {
+  Status takeBlock(const AllToAll &args, size_t peer, const CollectiveCall &call) {
     const AllToAll &theirs = *group.operations[peer].blocks;
-    uint64_t bytes = args.blockBytes;
-    auto fail = [&](ErrorCode code, const std::string &what) {
-      return Status::error(code, "all_to_all '{}' on axis {}: rank {} from peer rank {}: {}", name, group.axis,
-                           group.members[self], group.members[peer], what);
-    };
-    if (!args.recvCounts != !theirs.sendCounts)
-      return fail(ErrorCode::invalidArgument, "only one of them has counts");
-    if (args.recvCounts) {
-      int64_t wanted = rows(args.recvCounts, peer, args.countsPerPeer);
-      int64_t sent = rows(theirs.sendCounts, self, theirs.countsPerPeer);
-      if (wanted != sent || wanted < 0 || args.rowBytes != theirs.rowBytes)
-        return fail(ErrorCode::invalidArgument, fmt::format("expects {} rows of {} bytes but {} rows of {} bytes come",
-                                                            wanted, args.rowBytes, sent, theirs.rowBytes));
-      bytes = static_cast<uint64_t>(wanted) * args.rowBytes;
-      if (args.rowBytes && bytes / args.rowBytes != static_cast<uint64_t>(wanted))
-        return fail(ErrorCode::overflow, "the number of bytes overflows");
-      if (bytes > args.blockBytes)
-        return fail(ErrorCode::overflow, fmt::format("{} rows of {} bytes exceed the block of {} bytes", wanted,
-                                                     args.rowBytes, args.blockBytes));
-    }
-    copyBytes(args.recv + peer * args.blockBytes, theirs.send + self * args.blockBytes, bytes);
+    auto bytes =
+        bytesToReceive(rowsToReceive(args, static_cast<int>(peer)), rowsToSend(theirs, rank()), args.blockBytes);
+    if (!bytes)
+      return bytes.status().withContext(
+          fmt::format("{}: rank {} from peer rank {}", call.on(group.axis), group.members[self], group.members[peer]));
+    copyBytes(args.recv + peer * args.blockBytes, theirs.send + self * args.blockBytes, *bytes);
     return Status::success();
   }
 };

@@ -361,3 +361,43 @@ cmd.program {
     }
   }
 }
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op all_gather of 24 bytes into 32}}
+    cmd.collective all_gather "dp" send <@a, 0, 24> recv <@a, 32, 32> : f32
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op reduce_scatter of 32 bytes into 24}}
+    cmd.collective reduce_scatter "dp" send <@a, 0, 32> recv <@a, 32, 24> : f32
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op shift of 32 bytes into 16}}
+    cmd.collective shift "sp" send <@a, 0, 32> recv <@a, 32, 16> : f32
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op cyclic and reverse belong to shift, not to all_gather}}
+    cmd.collective all_gather "dp" send <@a, 0, 16> recv <@a, 32, 32> : f32 {cyclic}
+  }
+}

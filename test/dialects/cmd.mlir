@@ -40,6 +40,12 @@ cmd.program {
     cmd.wait 0 on @ep
     // CHECK-NEXT: cmd.collective all_to_all "ep" send <@workspace, 0, 64> recv <@workspace, 64, 64> : f32 send_counts <@workspace, 512, 8> recv_counts <@workspace, 520, 8> on @ep {block_bytes = 32 : i64, counts_per_peer = 1 : i64, name = "dispatch", row_bytes = 8 : i64}
     cmd.collective all_to_all "ep" send <@workspace, 0, 64> recv <@workspace, 64, 64> : f32 send_counts <@workspace, 512, 8> recv_counts <@workspace, 520, 8> on @ep {block_bytes = 32 : i64, row_bytes = 8 : i64, counts_per_peer = 1 : i64, name = "dispatch"}
+    // CHECK-NEXT: cmd.collective all_gather "dp*ep" send <@workspace, 0, 32> recv <@workspace, 64, 128> : f32 on @ep
+    cmd.collective all_gather "dp*ep" send <@workspace, 0, 32> recv <@workspace, 64, 128> : f32 on @ep
+    // CHECK-NEXT: cmd.collective reduce_scatter "ep" send <@workspace, 64, 128> recv <@workspace, 0, 64> : f32 on @ep
+    cmd.collective reduce_scatter "ep" send <@workspace, 64, 128> recv <@workspace, 0, 64> : f32 on @ep
+    // CHECK-NEXT: cmd.collective shift "ep" send <@workspace, 0, 64> recv <@workspace, 64, 64> : bf16 on @ep {cyclic, reverse}
+    cmd.collective shift "ep" send <@workspace, 0, 64> recv <@workspace, 64, 64> : bf16 on @ep {cyclic, reverse}
     cmd.record 1 on @ep
     cmd.wait 1
     // CHECK: cmd.copy <@workspace, 0, 32> to <@io, 64, 32>

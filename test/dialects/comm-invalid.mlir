@@ -155,3 +155,109 @@ func.func @f(%future: !braid.future<tensor<4x8xf32>>) {
   %0 = braid.comm.await %future : (!braid.future<tensor<4x8xf32>>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{dim is -1 but must be at least 0}}
+  %0 = braid.comm.all_gather %x {axis = "tp", dim = -1 : i64} : (tensor<4x8xf32>) -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{dim is 2 but result has rank 2}}
+  %0 = braid.comm.all_gather %x {axis = "tp", dim = 2 : i64} : (tensor<4x8xf32>) -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{result holds 'bf16' but x holds 'f32'}}
+  %0 = braid.comm.all_gather %x {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x16xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{x is 4x8, which is no part along dimension 1 of result, which is 4x12}}
+  %0 = braid.comm.all_gather %x {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x12xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{x is 4x8, which is no part along dimension 1 of result, which is 8x16}}
+  %0 = braid.comm.all_gather %x {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{x is 4x8, which is no part along dimension 1 of result, which is 1x4x16}}
+  %0 = braid.comm.all_gather %x {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{result is 3x8, which is no part along dimension 0 of x, which is 4x8}}
+  %0 = braid.comm.reduce_scatter %x {axis = "tp", dim = 0 : i64} : (tensor<4x8xf32>) -> tensor<3x8xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{shape mismatch: result is 4x9 but x is 4x8}}
+  %0 = braid.comm.shift %x {axis = "sp"} : (tensor<4x8xf32>) -> tensor<4x9xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{x is 4x8, which is no part along dimension 0 of its future's tensor, which is 4x16}}
+  %0 = braid.comm.start all_gather %x {axis = "tp"} : (tensor<4x8xf32>) -> !braid.future<tensor<4x16xf32>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{its future's tensor is 8x8, which is no part along dimension 0 of x, which is 4x8}}
+  %0 = braid.comm.start reduce_scatter %x {axis = "tp"} : (tensor<4x8xf32>) -> !braid.future<tensor<8x8xf32>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{dim belongs to all_gather and reduce_scatter, not to shift}}
+  %0 = braid.comm.start shift %x {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{cyclic and reverse belong to shift, not to all_reduce}}
+  %0 = braid.comm.start all_reduce %x {axis = "tp", reverse} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{starts with 'tensor<4x8xf32>' but its future is '!braid.future<tensor<8xf32>>'}}
+  %0 = braid.comm.start shift %x {axis = "sp"} : (tensor<4x8xf32>) -> !braid.future<tensor<8xf32>>
+  return
+}

@@ -11,7 +11,7 @@ from harness import Report
 from compiled_model import CompiledModel
 from model import read_description
 
-LIBRARY = {"gemm", "grouped_gemm", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
+LIBRARY = {"gemm", "grouped_gemm", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shift"}
 OTHERS = {"copy", "fill", "record", "wait"}
 INSTANCES = re.compile(
     r"(^|[^a-z])(bla|retnet|gla|mamba_?2?|(gated_?)?delta_?net|rwkv\d*|hgrn2?|lightning)([^a-z]|$)", re.IGNORECASE

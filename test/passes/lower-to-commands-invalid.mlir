@@ -106,6 +106,14 @@ func.func @f(%x: tensor<4x16xf32> {braid.name = "x"}) -> (tensor<4x8xf32> {braid
 
 // -----
 
+func.func @f(%x: tensor<4x16xf32> {braid.name = "x"}) -> (tensor<4x32xf32> {braid.name = "y"}) attributes {braid.entry} {
+  // expected-error @+1 {{'braid.comm.all_gather' op along dimension 1 of 'tensor<4x16xf32>': its parts do not lie one after the other}}
+  %y = braid.comm.all_gather %x {axis = "dp", dim = 1 : i64} : (tensor<4x16xf32>) -> tensor<4x32xf32>
+  return %y : tensor<4x32xf32>
+}
+
+// -----
+
 func.func private @k(%x: memref<?xf32> {tile.name = "x"}, %o: memref<?xf32> {tile.name = "o"}, %p: memref<?xf32> {tile.name = "p"}) attributes {tile.kernel, tile.grid = ["row"]} {
   return
 }

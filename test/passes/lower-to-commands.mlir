@@ -108,6 +108,28 @@ func.func @collectives(%x: !t {braid.name = "x"}, %sc: !c {braid.name = "send_co
 // -----
 
 !t = tensor<4x16xf32>
+
+// A product of axes is a stream of its own. Rows of 4 ranks are gathered, summed up and divided among them, and passed on.
+// CHECK: cmd.stream @"dp*sp" axis "dp*sp"
+// CHECK-NEXT: cmd.stream @sp axis "sp"
+// CHECK-LABEL: cmd.entry @parts
+// CHECK: cmd.collective all_gather "dp*sp" send <@io, 0, 256> recv <@workspace, [[G:[0-9]+]], 1024> : f32 on @"dp*sp" {name = "all_gather"}
+// CHECK: cmd.collective reduce_scatter "dp*sp" send <@workspace, [[G]], 1024> recv <@workspace, [[S:[0-9]+]], 256> : f32 on @"dp*sp" {name = "gradient"}
+// CHECK: cmd.collective shift "sp" send <@workspace, [[S]], 256> recv <@workspace, [[P:[0-9]+]], 256> : f32 on @sp {name = "state", reverse}
+// CHECK: cmd.collective shift "sp" send <@workspace, [[P]], 256> recv <@io, 256, 256> : f32 on @sp {cyclic, name = "shift"}
+func.func @parts(%x: !t {braid.name = "x"}) -> (!t {braid.name = "y"}) attributes {braid.entry} {
+  %0 = braid.comm.all_gather %x {axis = "dp*sp", dim = 0 : i64} : (!t) -> tensor<16x16xf32>
+  %f = braid.comm.start reduce_scatter %0 {axis = "dp*sp", label = "gradient"} : (tensor<16x16xf32>) -> !braid.future<!t>
+  %1 = braid.comm.await %f : (!braid.future<!t>) -> !t
+  %g = braid.comm.start shift %1 {axis = "sp", label = "state", reverse} : (!t) -> !braid.future<!t>
+  %2 = braid.comm.await %g : (!braid.future<!t>) -> !t
+  %3 = braid.comm.shift %2 {axis = "sp", cyclic} : (!t) -> !t
+  return %3 : !t
+}
+
+// -----
+
+!t = tensor<4x16xf32>
 !s = tensor<3x4x16xf32>
 
 // CHECK-LABEL: cmd.entry @layers

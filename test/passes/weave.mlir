@@ -128,3 +128,23 @@ func.func private @counts(%x: !x, %w: tensor<8xf32>, %s: !c) -> (!x, !x) {
   %y = braid.activation %rows {kind = "silu"} : (!x) -> !x
   return %y, %other : !x, !x
 }
+
+// -----
+
+// Every kind of collective keeps its attributes, and is awaited in front of its first reader.
+// CHECK-LABEL: func.func @kinds(
+// CHECK: %[[G:.*]] = braid.comm.start all_gather %arg0 {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> !braid.future<tensor<4x16xf32>>
+// CHECK-NEXT: %[[S:.*]] = braid.comm.start reduce_scatter %arg0 {axis = "dp*sp", label = "gradient"} : (tensor<4x8xf32>) -> !braid.future<tensor<1x8xf32>>
+// CHECK-NEXT: %[[H:.*]] = braid.comm.start shift %arg0 {axis = "sp", reverse} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
+// CHECK-NEXT: braid.comm.await %[[H]]
+// CHECK-NEXT: braid.reshape
+// CHECK-NEXT: braid.comm.await %[[G]]
+// CHECK-NEXT: braid.comm.await %[[S]]
+// CHECK-NEXT: return
+func.func @kinds(%x: tensor<4x8xf32>) -> (tensor<4x16xf32>, tensor<1x8xf32>, tensor<32xf32>) {
+  %0 = braid.comm.all_gather %x {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x16xf32>
+  %1 = braid.comm.reduce_scatter %x {axis = "dp*sp", dim = 0 : i64, label = "gradient"} : (tensor<4x8xf32>) -> tensor<1x8xf32>
+  %2 = braid.comm.shift %x {axis = "sp", reverse} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %3 = braid.reshape %2 : (tensor<4x8xf32>) -> tensor<32xf32>
+  return %0, %1, %3 : tensor<4x16xf32>, tensor<1x8xf32>, tensor<32xf32>
+}

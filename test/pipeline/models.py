@@ -20,7 +20,7 @@ KERNEL = "launch"
 LIBRARY = {"gemm", "grouped_gemm", "collective"}
 OTHERS = {"copy", "fill", "record", "wait", "repeat"}
 DECLARATIONS = {"program", "arena", "tensor", "stream", "entry"}
-COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
+COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shift"}
 INSTANCES = re.compile(
     r"(^|[^a-z])(bla|retnet|gla|mamba_?2?|(gated_?)?delta_?net|rwkv\d*|hgrn2?|lightning)([^a-z]|$)", re.IGNORECASE
 )

@@ -127,6 +127,24 @@ TEST(Collective, ReduceScatterInPlace) {
   });
 }
 
+TEST(Collective, ShiftToBothSides) {
+  for (int ranks : {1, 2, 4})
+    onRanks(ranks, [&](Communicator &dp) {
+      for (bool cyclic : {false, true})
+        for (bool reverse : {false, true}) {
+          std::vector<int32_t> mine = {dp.rank() + 1, -dp.rank()}, got = {77, 77};
+          BRAID_TRY(dp.shift({in(mine), out(got), 8, cyclic, reverse}, "state"));
+          int from = dp.rank() + (reverse ? 1 : -1);
+          if (cyclic)
+            from = (from + ranks) % ranks;
+          bool none = from < 0 || from >= ranks;
+          EXPECT_EQ(got, none ? (std::vector<int32_t>{0, 0}) : (std::vector<int32_t>{from + 1, -from}));
+          BRAID_TRY(dp.shift({nullptr, nullptr, 0, cyclic, reverse}, "nothing"));
+        }
+      return Status::success();
+    });
+}
+
 TEST(Collective, AllToAllWholeBlocksAndCountedRows) {
   onRanks(3, [](Communicator &dp) {
     int me = dp.rank();

@@ -18,6 +18,7 @@ const char *nameOf(schema::CollectiveKind kind) {
   case schema::CollectiveKind::all_gather: return "all_gather";
   case schema::CollectiveKind::reduce_scatter: return "reduce_scatter";
   case schema::CollectiveKind::all_to_all: return "all_to_all";
+  case schema::CollectiveKind::shift: return "shift";
   }
   return "collective";
 }

@@ -1,0 +1,35 @@
+//===- DropIdleCollectives.cpp - an axis of one rank exchanges nothing --------------------------------------------===//
+#include "passes/Passes.h"
+#include "passes/analysis/Mesh.h"
+#include "passes/analysis/Tensors.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace braid {
+#define GEN_PASS_DEF_DROPIDLECOLLECTIVESPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+namespace {
+class DropIdleCollectives : public braid::impl::DropIdleCollectivesPassBase<DropIdleCollectives> {
+public:
+  using DropIdleCollectivesPassBase::DropIdleCollectivesPassBase;
+
+  void runOnOperation() override {
+    Mesh mesh = Mesh::of(getOperation());
+    getOperation().walk([&](CollectiveOpInterface op) {
+      Value x = op->getOperand(0), result = op->getResult(0);
+      if (mesh.size(op.getAxisAttr().getValue()) != 1 || x.getType() != result.getType())
+        return;
+      auto shift = dyn_cast<CommShiftOp>(op.getOperation());
+      if (shift && !shift.getCyclic()) {
+        OpBuilder builder(op);
+        x = arith::ConstantOp::create(builder, op.getLoc(), builder.getZeroAttr(typeOf(result)));
+      }
+      result.replaceAllUsesWith(x);
+      op.erase();
+    });
+  }
+};
+} // namespace

@@ -1,0 +1,122 @@
+#include "runtime/comm/Collectives.h"
+
+#include "runtime/Bf16.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace braid::runtime {
+
+const char *toString(CollectiveKind kind) {
+  switch (kind) {
+  case CollectiveKind::allReduce: return "all_reduce";
+  case CollectiveKind::allGather: return "all_gather";
+  case CollectiveKind::reduceScatter: return "reduce_scatter";
+  case CollectiveKind::allToAll: return "all_to_all";
+  case CollectiveKind::shift: return "shift";
+  }
+  return "unknown";
+}
+
+std::string CollectiveCall::on(std::string_view axis) const {
+  return fmt::format("{} '{}' on axis {}", toString(kind), name, axis);
+}
+
+std::string disagreement(std::string_view axis, uint32_t rankA, const CollectiveCall &a, uint32_t rankB,
+                         const CollectiveCall &b) {
+  auto describe = [](const CollectiveCall &call) {
+    return fmt::format("{}{}{} '{}' of {} bytes {}", call.cyclic ? "cyclic " : "", call.reverse ? "reverse " : "",
+                       toString(call.kind), call.name, call.bytes, toString(call.dtype));
+  };
+  if (a.kind == b.kind && a.bytes == b.bytes && a.dtype == b.dtype && a.cyclic == b.cyclic && a.reverse == b.reverse)
+    return {};
+  return fmt::format("ranks disagree on axis {}: rank {} calls {}, rank {} calls {}", axis, rankA, describe(a), rankB,
+                     describe(b));
+}
+
+// ---- Rows -----------------------------------------------------------------------------------------------------------
+
+static BlockRows rowsOf(const int32_t *counts, const Communicator::AllToAll &args, int peer) {
+  if (!counts)
+    return {};
+  BlockRows result{true, 0, args.rowBytes};
+  for (uint32_t i = 0; i < args.countsPerPeer; ++i) {
+    int32_t count = counts[static_cast<uint32_t>(peer) * args.countsPerPeer + i];
+    if (count < 0) {
+      result.rows = count;
+      break;
+    }
+    result.rows += count;
+  }
+  return result;
+}
+
+BlockRows rowsToSend(const Communicator::AllToAll &args, int peer) { return rowsOf(args.sendCounts, args, peer); }
+BlockRows rowsToReceive(const Communicator::AllToAll &args, int peer) { return rowsOf(args.recvCounts, args, peer); }
+
+Expected<uint64_t> bytesToReceive(const BlockRows &expected, const BlockRows &sent, uint64_t blockBytes) {
+  if (expected.counted != sent.counted)
+    return Status::error("only one of them has counts");
+  if (!expected.counted)
+    return blockBytes;
+  if (expected.rows != sent.rows || expected.rows < 0 || expected.rowBytes != sent.rowBytes)
+    return Status::error("expects {} rows of {} bytes but {} rows of {} bytes come", expected.rows, expected.rowBytes,
+                         sent.rows, sent.rowBytes);
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<uint64_t>(expected.rows), expected.rowBytes, &bytes))
+    return Status::error(ErrorCode::overflow, "the number of bytes overflows");
+  if (bytes > blockBytes)
+    return Status::error(ErrorCode::overflow, "{} rows of {} bytes exceed the block of {} bytes", expected.rows,
+                         expected.rowBytes, blockBytes);
+  return bytes;
+}
+
+// ---- Sums in rank order ---------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class T> T load(const std::byte *from, uint64_t i) {
+  T value;
+  std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+// A block is read from every part before it is written.
+template <class Stored, class Sum, class Widen, class Narrow>
+void sumTyped(std::span<const std::byte *const> parts, uint64_t count, std::byte *recv, Widen widen, Narrow narrow) {
+  constexpr uint64_t blockLength = 512;
+  Sum block[blockLength];
+  for (uint64_t first = 0; first < count; first += blockLength) {
+    uint64_t length = std::min(blockLength, count - first);
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      const std::byte *from = parts[rank] + first * sizeof(Stored);
+      if (rank == 0)
+        for (uint64_t i = 0; i < length; ++i)
+          block[i] = widen(load<Stored>(from, i));
+      else
+        for (uint64_t i = 0; i < length; ++i)
+          block[i] += widen(load<Stored>(from, i));
+    }
+    for (uint64_t i = 0; i < length; ++i) {
+      Stored value = narrow(block[i]);
+      std::memcpy(recv + (first + i) * sizeof(Stored), &value, sizeof(Stored));
+    }
+  }
+}
+
+} // namespace
+
+void sumInOrder(std::span<const std::byte *const> parts, DType type, uint64_t count, std::byte *recv) {
+  auto same = [](auto value) { return value; };
+  switch (type) {
+  case DType::f32: return sumTyped<float, float>(parts, count, recv, same, same);
+  case DType::bf16: return sumTyped<uint16_t, float>(parts, count, recv, fromBf16, toBf16);
+  case DType::f64: return sumTyped<double, double>(parts, count, recv, same, same);
+  // Unsigned: a sum that does not fit wraps, which signed integers may not.
+  case DType::i32: return sumTyped<uint32_t, uint32_t>(parts, count, recv, same, same);
+  case DType::i64: return sumTyped<uint64_t, uint64_t>(parts, count, recv, same, same);
+  case DType::u8: return;
+  }
+}
+
+} // namespace braid::runtime

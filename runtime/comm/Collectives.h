@@ -1,0 +1,43 @@
+// Collectives: what every communicator has in common, so that all of them give the same bits and say the same words:
+// sums in rank order, the comparison of what the ranks of an axis call, and of the rows that two of them exchange.
+#pragma once
+
+#include "runtime/Communicator.h"
+
+namespace braid::runtime {
+
+const char *toString(CollectiveKind kind);
+
+// A collective as a rank's peers see it.
+struct CollectiveCall {
+  CollectiveKind kind;
+  const char *name;
+  uint64_t bytes; // all_reduce, shift: of send; all_gather, reduce_scatter, all_to_all: of a rank's block
+  DType dtype;    // of sums, else u8
+  bool cyclic = false, reverse = false; // shift
+
+  // "all_reduce 'gradients' on axis dp"
+  std::string on(std::string_view axis) const;
+};
+
+// Empty when both ranks call the same; else the sentence that says what each of them (numbers in the world) calls.
+std::string disagreement(std::string_view axis, uint32_t rankA, const CollectiveCall &a, uint32_t rankB,
+                         const CollectiveCall &b);
+
+// The rows of a block that an all_to_all exchanges with one peer; `counted` false: whole blocks travel.
+struct BlockRows {
+  bool counted = false;
+  int64_t rows = 0; // negative: a count was
+  uint64_t rowBytes = 0;
+};
+BlockRows rowsToSend(const Communicator::AllToAll &args, int peer);
+BlockRows rowsToReceive(const Communicator::AllToAll &args, int peer);
+
+// Bytes of the block that comes, or why what this rank expects and what the peer sends do not fit.
+Expected<uint64_t> bytesToReceive(const BlockRows &expected, const BlockRows &sent, uint64_t blockBytes);
+
+// recv[i] = sum over `parts`, in their order, of part[i], for `count` elements: f32 and bf16 in f32, integers wrap.
+// recv may be one of the parts. Not for u8.
+void sumInOrder(std::span<const std::byte *const> parts, DType type, uint64_t count, std::byte *recv);
+
+} // namespace braid::runtime
