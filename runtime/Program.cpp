@@ -55,6 +55,19 @@ int64_t TensorInfo::layerElements() const {
   return count;
 }
 
+std::string_view TensorInfo::lastComponent() const {
+  std::string_view whole = name;
+  return whole.substr(whole.rfind('/') + 1); // npos + 1 is 0
+}
+
+std::optional<std::string_view> TensorInfo::coordinateAxis() const {
+  constexpr std::string_view prefix = "coordinate.";
+  std::string_view component = lastComponent();
+  if (role != Role::input || !component.starts_with(prefix))
+    return std::nullopt;
+  return component.substr(prefix.size());
+}
+
 std::string TensorInfo::layerName(size_t i) const {
   std::string result = name;
   if (size_t at = result.find("{}"); at != std::string::npos && i < layers.size())

@@ -62,6 +62,11 @@ struct TensorInfo {
   int64_t layerElements() const; // of one layer
   // Name with "{}" replaced by the absolute layer index layers[i]; the plain name for a single tensor.
   std::string layerName(size_t i) const;
+  // The name without the entry in front of it: "train_step/tokens" is called "tokens" there.
+  std::string_view lastComponent() const;
+  // Of an input "coordinate.<axis>": the axis, or product of axes. A session puts the rank's coordinate on it there,
+  // [1] i32, before it runs an entry; by nothing else a program learns which rank it is.
+  std::optional<std::string_view> coordinateAxis() const;
 };
 
 struct AxisInfo {

@@ -103,6 +103,13 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
   for (int32_t layer : tensor.layers)
     if (layer < 0 || !layers.insert(layer).second)
       return corrupt("tensor '{}': layer {} is negative or listed twice", tensor.name, layer);
+  if (auto axis = tensor.coordinateAxis()) {
+    if (!program.mesh().size(*axis))
+      return corrupt("tensor '{}': the mesh has no axis '{}'", tensor.name, *axis);
+    if (tensor.dtype != DType::i32 || tensor.bytes != sizeof(int32_t))
+      return corrupt("tensor '{}' is {} {}, but a coordinate is i32 [1]", tensor.name, toString(tensor.dtype),
+                     formatShape(tensor.shape));
+  }
   for (const ShardInfo &shard : tensor.shards) {
     if (shard.dim >= tensor.shape.size())
       return corrupt("tensor '{}': shard of dimension {} of {}", tensor.name, shard.dim, tensor.shape.size());

@@ -54,6 +54,11 @@ struct Session::Impl {
   KernelLibrary kernels;
   std::unique_ptr<MatmulCache> matmuls;
   Commands commands;
+  struct Coordinate {
+    std::byte *at;
+    int32_t value;
+  };
+  std::vector<std::vector<Coordinate>> coordinates; // by entry
   std::vector<Event> events;
   std::mutex eventMutex;
   std::condition_variable eventChanged;
@@ -122,6 +127,15 @@ Status Session::Impl::create() {
   BRAID_TRY(prepareCommands(*program, arenas, kernels, *group, *matmuls, commands));
   BRAID_TRY(matmuls->finish());
 
+  for (const EntryInfo &entry : program->entries()) {
+    auto &list = coordinates.emplace_back();
+    for (uint32_t input : entry.inputs) {
+      const TensorInfo &tensor = program->tensors()[input];
+      if (auto axis = tensor.coordinateAxis())
+        list.push_back({arenas.base(tensor.arena) + tensor.offset,
+                        static_cast<int32_t>(*program->mesh().coordinate(static_cast<uint32_t>(options.rank), *axis))});
+    }
+  }
   uint32_t mostEvents = 0;
   for (const PreparedEntry &entry : commands.entries)
     mostEvents = std::max(mostEvents, entry.events);
@@ -143,6 +157,8 @@ Status Session::Impl::run(uint32_t entry) {
     events[i].issued = 0;
     events[i].completed.store(0, std::memory_order_relaxed);
   }
+  for (const Coordinate &coordinate : coordinates[entry])
+    std::memcpy(coordinate.at, &coordinate.value, sizeof(coordinate.value));
   failed.store(false, std::memory_order_relaxed);
   failure = Status::success();
   updating = ended = false;

@@ -1,6 +1,6 @@
 // Session: what one rank owns to execute a program: arenas, loaded kernels, library primitives, threads, streams.
 // create() pays for everything; run() allocates nothing, looks nothing up by name and compiles nothing. A session is
-// used by one thread at a time. Arenas start zeroed.
+// used by one thread at a time. Arenas start zeroed. Inputs "coordinate.<axis>" are set before every run (Program.h).
 #pragma once
 
 #include "runtime/Program.h"

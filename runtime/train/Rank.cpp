@@ -103,20 +103,6 @@ Status initialize(Rank &rank, uint64_t seed) {
   BRAID_ASSIGN(const EntryInfo *entry, findEntry(program, "init"));
   BRAID_ASSIGN(TensorView seedView, scalarInput(session, *entry, "seed", DType::i64));
   seedView.as<int64_t>()[0] = static_cast<int64_t>(seed);
-  constexpr std::string_view prefix = "coordinate.";
-  for (uint32_t index : entry->inputs) {
-    std::string_view name = program.tensors()[index].name;
-    name = name.substr(name.rfind('/') + 1); // npos + 1 is 0
-    if (!name.starts_with(prefix))
-      continue;
-    std::string_view axis = name.substr(prefix.size());
-    std::optional<uint32_t> coordinate = program.mesh().coordinate(static_cast<uint32_t>(rank.index()), axis);
-    if (!coordinate)
-      return Status::error(ErrorCode::corruptFile, "entry @init asks for '{}', but the mesh has no axis '{}'", name,
-                           axis);
-    BRAID_ASSIGN(TensorView view, scalarInput(session, *entry, name, DType::i32));
-    view.as<int32_t>()[0] = static_cast<int32_t>(*coordinate);
-  }
   BRAID_ASSIGN(EntryId id, session.entry("init"));
   // Entry init writes the masters of bf16 parameters, which are moments too.
   session.clear(Role::moment);

@@ -97,6 +97,8 @@ const Case cases[] = {
     {"the dense mesh has 2 ranks but the expert mesh has 6", [](Sample &p) { p.mesh->expert[0]->size = 3; }},
     {"axis 'tp' has size 1 in the dense mesh but 2 in the expert mesh", [](Sample &p) { p.mesh->expert[1]->name = "tp"; }},
     {"tensor 'x' is declared twice", [](Sample &p) { p.tensor("x", schema::DType::f32, {1}, 1, 0); }},
+    {"tensor 'coordinate.sp': the mesh has no axis 'sp'", [](Sample &p) { p.tensor("coordinate.sp", schema::DType::i32, {1}, 1, 0, schema::Role::input); }},
+    {"tensor 'f/coordinate.dp' is i64 [1], but a coordinate is i32 [1]", [](Sample &p) { p.tensor("f/coordinate.dp", schema::DType::i64, {1}, 1, 0, schema::Role::input); }},
     {"tensor 'x': unknown dtype 77", [](Sample &p) { p.tensors[1]->dtype = static_cast<schema::DType>(77); }},
     {"tensor 'x': unknown role 9", [](Sample &p) { p.tensors[1]->role = static_cast<schema::Role>(9); }},
     {"tensor 'x': arena 2 of 2", [](Sample &p) { p.tensors[1]->arena = 2; }},

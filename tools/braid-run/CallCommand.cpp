@@ -67,7 +67,6 @@ public:
     if (seedsItself()) {
       BRAID_TRY(initialize(rank, *options.seed));
     } else {
-      BRAID_TRY(setCoordinates(rank));
       BRAID_ASSIGN(EntryId id, session.entry(entry.name));
       BRAID_TRY(session.run(id));
     }
@@ -82,14 +81,17 @@ public:
   // Every input must come from somewhere: zeros nobody asked for would look like a result.
   Status checkInputs(const Program &program) const {
     std::set<const TensorInfo *> given;
-    for (const Binding &input : inputs)
+    for (const Binding &input : inputs) {
+      if (auto axis = input.tensor.info->coordinateAxis())
+        return Status::error("--input {}: every rank knows its coordinate on '{}' itself", input.name, *axis);
       given.insert(input.tensor.info);
+    }
     for (uint32_t index : entry.inputs) {
       const TensorInfo &tensor = program.tensors()[index];
       if (given.count(&tensor) && seedsItself())
         return Status::error("--seed={} sets the inputs of @{}: leave --input {} away, or --seed", *options.seed,
                              entry.name, tensor.name);
-      if (tensor.role == Role::input && !given.count(&tensor) && !coordinateAxis(tensor) && !seedsItself())
+      if (tensor.role == Role::input && !given.count(&tensor) && !tensor.coordinateAxis() && !seedsItself())
         return Status::error("input '{}' ({} {}) of @{} is not given: add --input {}=FILE.npy", tensor.name,
                              toString(tensor.dtype), formatShape(tensor.shape), entry.name, tensor.name);
     }
@@ -97,22 +99,12 @@ public:
   }
 
 private:
-  static std::string_view lastComponent(const TensorInfo &tensor) {
-    std::string_view name = tensor.name;
-    return name.substr(name.rfind('/') + 1); // npos + 1 is 0
-  }
-  static std::optional<std::string_view> coordinateAxis(const TensorInfo &tensor) {
-    std::string_view name = lastComponent(tensor);
-    constexpr std::string_view prefix = "coordinate.";
-    return name.starts_with(prefix) ? std::optional(name.substr(prefix.size())) : std::nullopt;
-  }
-
   // --seed of a call of @init is its input.
   bool seedsItself() const { return options.seed && entry.name == "init"; }
 
   // Inputs that kernels use as indices. Programs that are no language models have no vocabulary.
   Status checkValues(const Program &program, const TensorInfo &tensor, std::span<const int32_t> values) const {
-    std::string_view name = lastComponent(tensor);
+    std::string_view name = tensor.lastComponent();
     int64_t columns = tensor.shape.back();
     if (name == "tokens" || name == "labels") {
       if (!program.metadata("vocab_size"))
@@ -123,7 +115,7 @@ private:
     std::optional<int64_t> tokens, context;
     for (uint32_t index : entry.inputs)
       if (const TensorInfo &other = program.tensors()[index];
-          lastComponent(other) == "tokens" && other.shape.size() == 2)
+          other.lastComponent() == "tokens" && other.shape.size() == 2)
         tokens = other.shape[1];
     if (entry.name.starts_with("prefill_") || entry.name.starts_with("decode_")) {
       BRAID_ASSIGN(std::optional<double> length, metadataNumber(program, "context_len"));
@@ -143,30 +135,10 @@ private:
                            formatShape(input.tensor.shape()));
     TensorView view = input.tensor.view(rank.session());
     BRAID_TRY(file.read({view.data, view.bytes}));
-    std::string_view name = lastComponent(tensor);
+    std::string_view name = tensor.lastComponent();
     if (tensor.role == Role::input && tensor.dtype == DType::i32 && tensor.shape.size() == 2 &&
         (name == "tokens" || name == "labels" || name == "cu_seqlens"))
       return checkValues(rank.program(), tensor, view.as<int32_t>()).withContext(path);
-    return Status::success();
-  }
-
-  // The inputs by which a program learns which rank it is.
-  Status setCoordinates(Rank &rank) const {
-    const Program &program = rank.program();
-    for (uint32_t index : entry.inputs) {
-      const TensorInfo &tensor = program.tensors()[index];
-      std::optional<std::string_view> axis = coordinateAxis(tensor);
-      bool given = false;
-      for (const Binding &input : inputs)
-        given |= input.tensor.info == &tensor;
-      if (!axis || given)
-        continue;
-      std::optional<uint32_t> coordinate = program.mesh().coordinate(static_cast<uint32_t>(rank.index()), *axis);
-      if (!coordinate || tensor.dtype != DType::i32 || tensor.bytes != sizeof(int32_t))
-        return Status::error("input '{}' of @{} cannot be set from the mesh: give it with --input", tensor.name,
-                             entry.name);
-      rank.session().tensor(tensor).as<int32_t>()[0] = static_cast<int32_t>(*coordinate);
-    }
     return Status::success();
   }
 
