@@ -70,6 +70,17 @@ Status checkMesh(const MeshInfo &mesh) {
   return Status::success();
 }
 
+// Of the logical tensor that the ranks' pieces make up; its own shards have been checked. Of a file that makes no sense
+// the sizes saturate.
+std::vector<int64_t> globalShape(const Program &program, const TensorInfo &tensor) {
+  std::vector<int64_t> shape = tensor.shape;
+  for (const ShardInfo &shard : tensor.shards)
+    if (shard.dim < shape.size() &&
+        __builtin_mul_overflow(shape[shard.dim], program.mesh().size(shard.axis).value_or(1), &shape[shard.dim]))
+      shape[shard.dim] = INT64_MAX;
+  return shape;
+}
+
 Status checkTensor(const Program &program, const TensorInfo &tensor) {
   if (tensor.dtype > DType::u8)
     return corrupt("tensor '{}': unknown dtype {}", tensor.name, static_cast<int>(tensor.dtype));
@@ -127,14 +138,14 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
         parameter = &other;
     if (!parameter)
       return corrupt("tensor '{}' belongs to '{}', which does not exist", tensor.name, tensor.of);
-    auto sameShard = [](const ShardInfo &a, const ShardInfo &b) { return a.dim == b.dim && a.axis == b.axis; };
+    // Ranks may share the master of a parameter that each of them holds whole: only the shapes over all ranks are
+    // equal.
+    std::vector<int64_t> own = globalShape(program, tensor), whole = globalShape(program, *parameter);
     if (isMaster && (parameter->role != Role::parameter || parameter->dtype != DType::bf16 ||
-                     tensor.dtype != DType::f32 || parameter->shape != tensor.shape ||
-                     !std::equal(parameter->shards.begin(), parameter->shards.end(), tensor.shards.begin(),
-                                 tensor.shards.end(), sameShard)))
+                     tensor.dtype != DType::f32 || own != whole))
       return corrupt("tensor '{}' is {} {}, but the master of '{}' ({} {}) must be f32 and of a bf16 parameter's shape",
-                     tensor.name, toString(tensor.dtype), formatShape(tensor.shape), parameter->name,
-                     toString(parameter->dtype), formatShape(parameter->shape));
+                     tensor.name, toString(tensor.dtype), formatShape(own), parameter->name, toString(parameter->dtype),
+                     formatShape(whole));
   }
   return Status::success();
 }

@@ -408,9 +408,18 @@ private:
         copyShared(source, converted.data(), target, view.data, sizeOf(wanted));
       }
     }
-    if (tensor.rounded)
-      convert(wanted, {view.data, view.bytes}, tensor.rounded->dtype,
-              rank.session().tensor(*tensor.rounded).layer(tensor.layer).data);
+    if (!tensor.rounded)
+      return Status::success();
+    if (tensor.roundedOffset != tensor.offset || tensor.roundedShape != tensor.localShape) {
+      // Other ranks hold parts of its master: it is rounded from what is saved, as the master is its own.
+      LogicalTensor rounded = tensor;
+      rounded.info = std::exchange(rounded.rounded, nullptr);
+      rounded.offset = tensor.roundedOffset;
+      rounded.localShape = tensor.roundedShape;
+      return fill(rounded, index, saved);
+    }
+    convert(wanted, {view.data, view.bytes}, tensor.rounded->dtype,
+            rank.session().tensor(*tensor.rounded).layer(tensor.layer).data);
     return Status::success();
   }
 

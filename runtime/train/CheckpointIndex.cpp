@@ -348,8 +348,12 @@ Expected<std::vector<LogicalTensor>> logicalTensors(const Program &program, uint
     BRAID_ASSIGN(LogicalTensor logical, describe(program, tensor, rank));
     logical.role = tensor.role;
     if (const TensorInfo *master = moments && tensor.dtype == DType::bf16 ? program.masterOf(tensor) : nullptr) {
-      logical.info = master;
+      LogicalTensor rounded = std::move(logical);
+      BRAID_ASSIGN(logical, describe(program, *master, rank));
+      logical.role = tensor.role;
       logical.rounded = &tensor;
+      logical.roundedOffset = std::move(rounded.offset);
+      logical.roundedShape = std::move(rounded.localShape);
     }
     for (size_t i = 0; i < tensor.layerCount(); ++i) {
       logical.layer = i;

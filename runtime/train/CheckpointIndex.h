@@ -64,10 +64,12 @@ struct LogicalTensor {
   std::string name; // layers.3.lsm.wq; moments: layers.3.lsm.wq.first
   Role role = Role::parameter;
   const TensorInfo *info = nullptr; // where its values are; of a bf16 parameter with moments: the f32 master
-  const TensorInfo *rounded = nullptr; // then: the parameter, which is the master rounded
   size_t layer = 0; // position in the stacked buffer
   std::vector<int64_t> shape; // global
   std::vector<int64_t> offset, localShape; // this rank's piece
+  // Of a master: the bf16 parameter, which is the master rounded. This rank may hold more of it than of the master.
+  const TensorInfo *rounded = nullptr;
+  std::vector<int64_t> roundedOffset, roundedShape;
   bool owned = false; // this rank writes the piece: the lowest rank that holds these bytes
 };
 
