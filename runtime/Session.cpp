@@ -118,7 +118,8 @@ Status Session::Impl::create() {
   if (threads <= 0)
     threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / options.worldSize, 1,
                          ThreadPool::maxThreads);
-  BRAID_TRY(arenas.allocate(program->arenas(), options.worldSize).withContext(program->path()));
+  int sharing = options.onThisMachine ? options.onThisMachine : options.worldSize;
+  BRAID_TRY(arenas.allocate(program->arenas(), sharing).withContext(program->path()));
   if (!program->code().empty()) {
     BRAID_ASSIGN(kernels, KernelLibrary::load(program->code(), program->file().code()->name()->str()));
   }

@@ -17,6 +17,7 @@ class ThreadPool;
 
 struct SessionOptions {
   int threads = 0; // worker threads of this rank, the calling thread included; 0: all cores / worldSize
+  int onThisMachine = 0; // ranks that share its memory; 0: all
   int rank = 0;
   int worldSize = 1; // must equal the program's mesh
   CommunicatorGroup *comm = nullptr; // this rank's communicators; not owned; may be null when worldSize is 1

@@ -6,8 +6,11 @@
 #include "runtime/io/TensorNames.h"
 
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <new>
+#include <thread>
 
 namespace braid::runtime {
 
@@ -36,39 +39,132 @@ Status Rank::gather(std::span<const std::byte> own, std::span<std::byte> all, co
   return Status::success();
 }
 
+namespace {
+
+// Watches over ranks that are threads: after one has failed the others end soon, or `stuck` is called.
+class RankWatch {
+public:
+  explicit RankWatch(const RankOptions &options) : options(options), left(options.ranks) {
+    if (options.stuck && options.ranks > 1)
+      watcher = std::thread([this] { watch(); });
+  }
+  ~RankWatch() {
+    if (watcher.joinable())
+      watcher.join();
+  }
+  void ended(const Status &status) {
+    {
+      std::lock_guard lock(mutex);
+      --left;
+      // A rank that stopped because of another one says less than that other one.
+      if (!status.ok() && (failure.ok() || failure.code() == ErrorCode::aborted))
+        failure = status;
+    }
+    changed.notify_all();
+  }
+
+private:
+  static constexpr std::chrono::seconds grace{2};
+
+  void watch() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return left == 0 || !failure.ok(); });
+    if (!changed.wait_for(lock, options.timeout + grace, [&] { return left == 0; }))
+      options.stuck(failure);
+  }
+
+  const RankOptions &options;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int left;
+  Status failure = Status::success();
+  std::thread watcher; // last: it uses the others
+};
+
+// "dp=2, ep=2": the axes that have more than one rank, without edp, which follows from the others.
+std::string describeMesh(const MeshInfo &mesh) {
+  std::string text;
+  for (const auto *view : {&mesh.dense, &mesh.expert})
+    for (const AxisInfo &axis : *view)
+      if (axis.size > 1 && axis.name != "edp" && text.find(axis.name + "=") == std::string::npos)
+        text += fmt::format("{}{}={}", text.empty() ? "" : ", ", axis.name, axis.size);
+  return text.empty() ? text : " (" + text + ")";
+}
+
+Status checkRanks(const Program &program, const RankOptions &options) {
+  uint32_t needed = program.mesh().worldSize();
+  std::string mesh = fmt::format("{} was compiled for a mesh of {} rank{}{}", program.path(), needed,
+                                 needed == 1 ? "" : "s", describeMesh(program.mesh()));
+  if (Processes *processes = options.processes) {
+    if (static_cast<uint32_t>(processes->size()) != needed)
+      return Status::error(
+          "{}, but {} started {} processes: start {} (mpirun -n {}, srun -n {}), or ranks as threads of "
+          "one process (--ranks={})",
+          mesh, processes->startedBy(), processes->size(), needed, needed, needed, needed);
+    return Status::success();
+  }
+  if (options.ranks < 1 || static_cast<uint32_t>(options.ranks) != needed)
+    return Status::error("{}, but {} were asked for: run it with --ranks={}{}", mesh, options.ranks, needed,
+                         needed == 1 ? "" : fmt::format(", or as processes with mpirun -n {}", needed));
+  return Status::success();
+}
+
+// One rank: its session, and the function on it. `comm` is told when they fail.
+Status runRank(std::shared_ptr<const Program> program, const SessionOptions &options,
+               const std::function<Status(Rank &)> &body) {
+  auto work = [&]() -> Status {
+    BRAID_ASSIGN(std::unique_ptr<Session> session, Session::create(program, options));
+    Rank rank(*session, options.comm);
+    return body(rank);
+  };
+  Status status = Status::success();
+  try {
+    status = work();
+  } catch (const std::bad_alloc &) {
+    status = Status::error(ErrorCode::ioError, "rank {}: out of memory", options.rank);
+  } catch (const std::exception &error) { // nothing may leave the function of a thread
+    status = Status::error(ErrorCode::internal, "rank {}: {}", options.rank, error.what());
+  }
+  if (!status.ok() && options.comm)
+    options.comm->abort(status);
+  return status;
+}
+
+Status runProcess(std::shared_ptr<const Program> program, const RankOptions &options,
+                  const std::function<Status(Rank &)> &body) {
+  Processes &processes = *options.processes;
+  BRAID_ASSIGN(std::unique_ptr<CommunicatorGroup> group, processes.connect(program->mesh(), options.timeout));
+  SessionOptions session;
+  session.threads = options.threads ? options.threads : std::min(processes.cores(), ThreadPool::maxThreads);
+  session.rank = processes.rank();
+  session.worldSize = processes.size();
+  session.onThisMachine = processes.onThisMachine();
+  session.comm = group.get();
+  BRAID_TRY(runRank(program, session, body));
+  // A process that ended would look lost to those that still work.
+  return group->world().allReduce(nullptr, nullptr, 0, DType::i32, "end");
+}
+
+} // namespace
+
 Status runRanks(std::shared_ptr<const Program> program, const RankOptions &options,
                 const std::function<Status(Rank &)> &body) {
-  uint32_t needed = program->mesh().worldSize();
-  if (options.ranks < 1 || static_cast<uint32_t>(options.ranks) != needed)
-    return Status::error("{} was compiled for a mesh of {} rank{}, but {} were asked for: run it with --ranks={}",
-                         program->path(), needed, needed == 1 ? "" : "s", options.ranks, needed);
+  BRAID_TRY(checkRanks(*program, options));
+  if (options.processes)
+    return runProcess(std::move(program), options, body);
   std::unique_ptr<ThreadWorld> world;
   if (options.ranks > 1) {
-    // Long enough for rank 0 to write a large checkpoint while the others wait.
-    BRAID_ASSIGN(world, ThreadWorld::create(program->mesh(), {.timeout = std::chrono::minutes(10)}));
+    BRAID_ASSIGN(world, ThreadWorld::create(program->mesh(), {.timeout = options.timeout}));
   }
+  RankWatch watch(options);
   return runOnRanks(options.ranks, [&](int index) -> Status {
-    CommunicatorGroup *comm = world ? &world->group(index) : nullptr;
-    auto work = [&]() -> Status {
-      SessionOptions sessionOptions;
-      sessionOptions.threads = options.threads;
-      sessionOptions.rank = index;
-      sessionOptions.worldSize = options.ranks;
-      sessionOptions.comm = comm;
-      BRAID_ASSIGN(std::unique_ptr<Session> session, Session::create(program, sessionOptions));
-      Rank rank(*session, comm);
-      return body(rank);
-    };
-    Status status = Status::success();
-    try {
-      status = work();
-    } catch (const std::bad_alloc &) {
-      status = Status::error(ErrorCode::ioError, "rank {}: out of memory", index);
-    } catch (const std::exception &error) { // nothing may leave the function of a thread
-      status = Status::error(ErrorCode::internal, "rank {}: {}", index, error.what());
-    }
-    if (!status.ok() && comm)
-      comm->abort(status);
+    SessionOptions session;
+    session.threads = options.threads;
+    session.rank = index;
+    session.worldSize = options.ranks;
+    session.comm = world ? &world->group(index) : nullptr;
+    Status status = runRank(program, session, body);
+    watch.ended(status);
     return status;
   });
 }

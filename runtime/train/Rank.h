@@ -4,6 +4,7 @@
 
 #include "runtime/Communicator.h"
 #include "runtime/Session.h"
+#include "runtime/comm/Processes.h"
 #include "runtime/data/Corpus.h"
 
 #include <functional>
@@ -37,10 +38,21 @@ private:
 struct RankOptions {
   int ranks = 1;   // threads of this process that act as ranks; must equal the program's mesh
   int threads = 0; // worker threads per rank; 0: all cores / ranks
+  // How long a rank waits for another in one collective: by then a rank is lost. Long enough for rank 0 to write a
+  // large checkpoint while the others wait.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  // Ranks are processes, this one is one of them, and `ranks` means nothing; null: ranks are threads. Not owned.
+  Processes *processes = nullptr;
+  // Ranks that are threads: called when one has failed and another does not return within `timeout` plus `grace`, so
+  // that a function that hangs does not hold the process. Not called: what hangs is waited for.
+  std::function<void(const Status &)> stuck;
+
+  // Whether this process speaks for all of them: prints and writes files that exist once.
+  bool speaks() const { return !processes || processes->rank() == 0; }
 };
 
-// Creates the sessions and runs `body` on every rank. When one rank fails, the others are told and end too; the error
-// is that of the rank that failed first in rank order.
+// Creates the sessions and runs `body` on every rank of this process. When one rank fails, the others are told and end
+// too; the error is that of the rank that failed first in rank order.
 Status runRanks(std::shared_ptr<const Program> program, const RankOptions &options,
                 const std::function<Status(Rank &)> &body);
 

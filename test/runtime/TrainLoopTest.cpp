@@ -445,8 +445,10 @@ TEST(TrainRanks, AskForTheRightNumber) {
   two.dp = 2;
   RankOptions options; // one rank
   Status status = runRanks(parseProgram(bigramProgram(two)), options, [](Rank &) { return Status::success(); });
-  EXPECT_EQ(status.message(),
-            "bigram.braid was compiled for a mesh of 2 ranks, but 1 were asked for: run it with --ranks=2");
+  EXPECT_EQ(
+      status.message(),
+      "bigram.braid was compiled for a mesh of 2 ranks (dp=2), but 1 were asked for: run it with --ranks=2, or as "
+      "processes with mpirun -n 2");
 }
 
 TEST(TrainRanks, AFailedRankEndsTheOthers) {
@@ -461,6 +463,28 @@ TEST(TrainRanks, AFailedRankEndsTheOthers) {
     return rank.barrier("test");
   });
   EXPECT_NE(status.message().find("rank 1 has no paper"), std::string::npos) << status.message();
+}
+
+// A thread cannot be ended; the process can.
+TEST(TrainRanks, AThreadThatHangsIsNotWaitedFor) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  BigramOptions two;
+  two.dp = 2;
+  RankOptions options;
+  options.ranks = 2;
+  options.threads = 1;
+  options.timeout = std::chrono::milliseconds(200);
+  options.stuck = [](const Status &status) {
+    fmt::print(stderr, "{}\n", status.message());
+    std::_Exit(3);
+  };
+  auto hang = [](Rank &rank) -> Status {
+    while (rank.index() == 1)
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    return rank.barrier("the end");
+  };
+  EXPECT_EXIT((void)runRanks(parseProgram(bigramProgram(two)), options, hang).ok(), testing::ExitedWithCode(3),
+              "all_reduce 'the end' on axis world: rank 0 waited 200 ms for peer rank 1, which did not come");
 }
 
 } // namespace

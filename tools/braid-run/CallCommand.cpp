@@ -17,7 +17,7 @@ struct Options {
   std::string program, function, checkpoint;
   std::vector<std::string> inputs, outputs;
   std::optional<uint64_t> seed;
-  RankOptions ranks;
+  RankFlags ranks;
 };
 
 // NAME=FILE, with {rank} in FILE replaced for each rank.
@@ -148,12 +148,13 @@ private:
 };
 
 // No file may stand for two things; nothing is created before that is known.
-Status checkFiles(const Options &options, const std::vector<Binding> &inputs, const std::vector<Binding> &outputs) {
+Status checkFiles(const Options &options, int ranks, const std::vector<Binding> &inputs,
+                  const std::vector<Binding> &outputs) {
   FileUses uses;
   uses.reads("the program", options.program);
   if (!options.checkpoint.empty())
     uses.readsCheckpoints("--checkpoint", options.checkpoint);
-  for (int rank = 0; rank < options.ranks.ranks; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     for (const Binding &input : inputs)
       uses.reads("--input " + input.name, input.fileOf(rank));
     for (const Binding &output : outputs)
@@ -163,21 +164,23 @@ Status checkFiles(const Options &options, const std::vector<Binding> &inputs, co
 }
 
 Status run(const Options &options) {
+  BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   std::string_view function = options.function;
   if (function.starts_with('@'))
     function.remove_prefix(1);
   BRAID_ASSIGN(const EntryInfo *entry, findEntry(*program, function));
   BRAID_ASSIGN(std::vector<Binding> inputs, parseBindings(*program, *entry, options.inputs, "--input"));
+  int all = ranks.processes ? ranks.processes->size() : ranks.ranks;
   BRAID_ASSIGN(std::vector<Binding> outputs, parseBindings(*program, *entry, options.outputs, "--output"));
   for (const Binding &output : outputs)
-    if (options.ranks.ranks > 1 && output.file.find("{rank}") == std::string::npos)
+    if (all > 1 && output.file.find("{rank}") == std::string::npos)
       return Status::error("--output {}={}: {} ranks would write the same file; put {{rank}} in its name", output.name,
-                           output.file, options.ranks.ranks);
-  BRAID_TRY(checkFiles(options, inputs, outputs));
+                           output.file, all);
+  BRAID_TRY(checkFiles(options, all, inputs, outputs));
   Caller caller(*entry, options, inputs, outputs);
   BRAID_TRY(caller.checkInputs(*program));
-  return runRanks(program, options.ranks, [&](Rank &rank) { return caller.run(rank); });
+  return runRanks(program, ranks, [&](Rank &rank) { return caller.run(rank); });
 }
 
 } // namespace
@@ -206,8 +209,7 @@ Action addCall(CLI::App &command) {
                              "takes it as its input"),
           0, UINT64_MAX)
       ->excludes(checkpoint);
-  addThreadsOption(command, options->ranks.threads);
-  addRanksOption(command, options->ranks.ranks);
+  addRankOptions(command, options->ranks);
   command.footer("With --ranks, {rank} in a file name is replaced by the rank.");
   return [options] { return run(*options); };
 }

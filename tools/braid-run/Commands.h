@@ -31,7 +31,17 @@ constexpr uint64_t maxCount = INT32_MAX; // of steps and tokens: programs count 
 // Options several commands share.
 void addProgramOption(CLI::App &command, std::string &path);
 void addThreadsOption(CLI::App &command, int &threads);
-void addRanksOption(CLI::App &command, int &ranks);
+
+// --ranks, --threads, --launcher, --timeout: how many ranks there are, and what they are.
+struct RankFlags {
+  std::optional<int> ranks;
+  int threads = 0;
+  std::string launcher = "auto";
+  double timeout = 600; // seconds
+};
+void addRankOptions(CLI::App &command, RankFlags &flags);
+// Joins the processes that a launcher started, if it did.
+runtime::Expected<runtime::RankOptions> joinRanks(const RankFlags &flags);
 
 // --data and how its files are read.
 struct DataFlags {

@@ -11,10 +11,11 @@ namespace {
 struct Options {
   std::string program, checkpoint;
   DataFlags data;
-  RankOptions ranks;
+  RankFlags ranks;
 };
 
 Status run(const Options &options) {
+  BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   FileUses uses; // of a command that writes nothing but what it prints
   addDataUses(uses, "--data", options.data.paths);
@@ -22,7 +23,7 @@ Status run(const Options &options) {
   BRAID_TRY(uses.check());
   BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
   EvalResult result;
-  BRAID_TRY(runRanks(program, options.ranks, [&](Rank &rank) -> Status {
+  BRAID_TRY(runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Evaluator evaluator, Evaluator::bind(rank));
     BRAID_TRY(loadCheckpoint(rank, options.checkpoint, /*weightsOnly=*/true).status());
     BRAID_ASSIGN(EvalResult own, evaluator.evaluate(corpus));
@@ -30,6 +31,8 @@ Status run(const Options &options) {
       result = own;
     return Status::success();
   }));
+  if (!ranks.speaks())
+    return Status::success();
   fmt::print("held-out loss  {:>8.4f} nats/{} {:>8.4f} bits/{}  over {} {}s in {:.1f} s\n", result.nats, corpus.unit(),
              result.bits(), corpus.unit(), result.tokens, corpus.unit(), result.seconds);
   if (result.assignments > 0)
@@ -48,8 +51,7 @@ Action addEval(CLI::App &command) {
       ->required()
       ->type_name("DIR");
   addDataOptions(command, options->data);
-  addThreadsOption(command, options->ranks.threads);
-  addRanksOption(command, options->ranks.ranks);
+  addRankOptions(command, options->ranks);
   return [options] { return run(*options); };
 }
 

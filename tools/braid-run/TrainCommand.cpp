@@ -4,6 +4,7 @@
 #include "tools/braid-run/Commands.h"
 
 #include <csignal>
+#include <filesystem>
 #include <numbers>
 
 namespace braid::run {
@@ -24,6 +25,7 @@ void installSignalHandlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr); // what batch systems send before the time is over, and mpirun hands on
   // The terminal was closed. Under nohup, which ignores that, it stays ignored.
   struct sigaction before = {};
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
@@ -34,7 +36,7 @@ struct Options {
   std::string program;
   DataFlags data;
   std::vector<std::string> heldout;
-  RankOptions ranks;
+  RankFlags ranks;
   TrainOptions train;
   std::string trace;
 };
@@ -69,7 +71,16 @@ Status checkFiles(const Options &options) {
   return uses.check();
 }
 
+// Where a process that does not speak for all records what its own rank did: F.json, F.rank1.json, ..
+std::string traceOf(const std::string &path, const RankOptions &ranks) {
+  if (ranks.speaks())
+    return path;
+  size_t end = path.size() - std::filesystem::path(path).extension().string().size();
+  return fmt::format("{}.rank{}{}", path.substr(0, end), ranks.processes->rank(), path.substr(end));
+}
+
 Status run(Options &options) {
+  BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   options.train.resume |= options.train.resumeStep.has_value();
   BRAID_TRY(checkFiles(options));
@@ -84,12 +95,12 @@ Status run(Options &options) {
 
   std::unique_ptr<ChromeTrace> trace;
   if (!options.trace.empty()) {
-    BRAID_ASSIGN(trace, ChromeTrace::create(options.trace, *program));
+    BRAID_ASSIGN(trace, ChromeTrace::create(traceOf(options.trace, ranks), *program));
     options.train.trace = trace.get();
   }
 
   TrainResult result;
-  Status trained = runRanks(program, options.ranks, [&](Rank &rank) -> Status {
+  Status trained = runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(TrainResult own, train(rank, options.train, corpus, heldout));
     if (rank.isFirst())
       result = std::move(own);
@@ -99,6 +110,8 @@ Status run(Options &options) {
   Status traced = trace ? trace->write() : Status::success();
   BRAID_TRY(trained);
 
+  if (!ranks.speaks())
+    return traced;
   if (result.firstStep >= result.steps)
     fmt::print("nothing to do: {} is at step {} of {}\n", result.checkpoint, result.firstStep, result.steps);
   else if (!result.stopped)
@@ -192,8 +205,7 @@ Action addTrain(CLI::App &command) {
   inRange(command.add_option("--eval-every", train.evalEvery, "Also measure the held-out loss after every N steps"), 1,
           maxCount)
       ->needs(heldout);
-  addThreadsOption(command, options->ranks.threads);
-  addRanksOption(command, options->ranks.ranks);
+  addRankOptions(command, options->ranks);
   return [options] { return run(*options); };
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <iostream>
+#include <thread>
 #include <unistd.h>
 
 namespace braid::run {
@@ -52,11 +53,74 @@ void addThreadsOption(CLI::App &command, int &threads) {
           ThreadPool::maxThreads);
 }
 
-void addRanksOption(CLI::App &command, int &ranks) {
-  inRange(command.add_option("--ranks", ranks,
-                             "Ranks to run as threads of this process: as many as the program's mesh has"),
-          1, runtime::maxThreadRanks)
-      ->capture_default_str();
+// 0, or 1 with the error on standard error.
+static int report(const runtime::Status &status) {
+  if (status.ok())
+    return 0;
+  std::fflush(stdout);
+  std::string line = fmt::format("braid-run: error: {}\n", status.message());
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  return 1;
+}
+
+void addRankOptions(CLI::App &command, RankFlags &flags) {
+  addThreadsOption(command, flags.threads);
+  inRange(command.add_option("--ranks", flags.ranks,
+                             "Ranks to run as threads of this process: as many as the program's mesh has (default: 1; "
+                             "under mpirun or srun every process is a rank)"),
+          1, runtime::maxThreadRanks);
+  command
+      .add_option("--launcher", flags.launcher,
+                  "What ranks are: threads of this process, or processes over mpi (auto: processes when mpirun or "
+                  "srun started several)")
+      ->capture_default_str()
+      ->type_name("NAME");
+  inRange(command.add_option("--timeout", flags.timeout,
+                             "Seconds after which a rank that does not come to a collective is lost, and the run ends"),
+          From::least, 0.1, 1e6)
+      ->capture_default_str()
+      ->type_name("SECONDS");
+}
+
+// Of this process, from joinRanks to the end; a static, because an error on the way ends the peers too.
+static std::unique_ptr<runtime::Processes> processes;
+
+runtime::Expected<runtime::RankOptions> joinRanks(const RankFlags &flags) {
+  using namespace runtime;
+  std::optional<Launcher> launcher = parseLauncher(flags.launcher);
+  if (!launcher)
+    return Status::error("--launcher={}: valid: auto, threads, mpi", flags.launcher);
+  BRAID_ASSIGN(processes, joinProcesses(*launcher));
+  if (processes && flags.ranks)
+    return Status::error(
+        "--ranks={} asks for threads of one process, but {} started {} processes, each of them a rank: "
+        "leave --ranks away, or give --launcher=threads",
+        *flags.ranks, processes->startedBy(), processes->size());
+  RankOptions options;
+  options.ranks = flags.ranks.value_or(1);
+  options.threads = flags.threads;
+  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.timeout * 1000));
+  options.processes = processes.get();
+  options.stuck = [](const Status &status) {
+    report(status);
+    std::_Exit(1);
+  };
+  return options;
+}
+
+// The end of a process that is one of several. One of them says what is wrong: the first, or, when that does not, the
+// one that knows it.
+static void endProcesses(const runtime::Status &status) {
+  if (!processes)
+    return;
+  if (status.ok()) {
+    processes->finish();
+    return;
+  }
+  if (processes->rank() != 0)
+    std::this_thread::sleep_for(std::chrono::seconds(5)); // the first one ends this process before that
+  report(status);
+  processes->abortAll(1);
 }
 
 void addDataOptions(CLI::App &command, DataFlags &flags) {
@@ -120,16 +184,6 @@ static runtime::Status runAction(const Action &action) {
     return Status::error(ErrorCode::ioError, "out of memory");
   }
   return flushOutput();
-}
-
-// 0, or 1 with the error on standard error.
-static int report(const runtime::Status &status) {
-  if (status.ok())
-    return 0;
-  std::fflush(stdout);
-  std::string line = fmt::format("braid-run: error: {}\n", status.message());
-  std::fwrite(line.data(), 1, line.size(), stderr);
-  return 1;
 }
 
 } // namespace braid::run
@@ -196,7 +250,9 @@ int main(int argc, char **argv) {
   for (auto &[command, action] : actions) {
     if (!command->parsed())
       continue;
-    if (int code = report(runAction(action)))
+    braid::runtime::Status status = runAction(action);
+    endProcesses(status);
+    if (int code = report(status))
       return code;
   }
   return 0;

@@ -1,0 +1,25 @@
+// MpiWorld: ranks as processes over MPI. Everything is sent and received without blocking and looked at until it is
+// done (polling), so a rank that is lost or hangs ends the work of all with an error that names the collective, the
+// rank and its peer. Sums run in rank order: the same bits as ranks that are threads. Only built where MPI was found.
+#pragma once
+
+#include "runtime/comm/Processes.h"
+
+namespace braid::runtime {
+
+struct MpiOptions {
+  std::chrono::milliseconds timeout{60000};
+  uint64_t messageBytes = uint64_t(1) << 30; // longer ones travel in parts: MPI counts bytes in an int
+  uint64_t chunkBytes = uint64_t(1) << 20;   // of a sum: parts of this size are summed while the next ones travel
+};
+
+// MPI_Init. `startedBy`: the launcher, for errors.
+Expected<std::unique_ptr<Processes>> startMpi(std::string startedBy);
+
+// Collective: a group with communicators of its own; for tests, which choose the sizes of messages.
+Expected<std::unique_ptr<CommunicatorGroup>> connectMpi(const MeshInfo &mesh, const MpiOptions &options);
+
+// Name and version of the MPI library.
+std::string mpiLibrary();
+
+} // namespace braid::runtime

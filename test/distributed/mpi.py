@@ -1,0 +1,175 @@
+"""Ranks as processes under mpirun: the bits of ranks that are threads, who speaks, what is refused, and what a lost or hung rank does.
+
+Trains the frozen program of test/pipeline (two ranks, dp=2, ep=2; nothing to compile). Usage: mpi.py PROGRAM.braid DATA; needs braid-run and
+mpirun in PATH. BRAID_KILLS: how many processes are killed at random moments of a training that saves after every step (default 3).
+"""
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+failures = 0
+STEPS = 24
+
+
+def check(name, good, detail=""):
+    global failures
+    failures += not good
+    print(f"{'ok' if good else 'FAIL'}: {name}{'' if good else chr(10) + str(detail)}", flush=True)
+
+
+def mpirun(ranks, *arguments):
+    return ["mpirun", "-n", str(ranks), *arguments]
+
+
+def run(command, seconds=120):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=seconds)
+    return done.returncode, done.stdout, done.stderr
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name != ".lock"}
+
+
+def metrics(path):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
+
+
+def ranks_of(job):
+    """{rank: pid} of the processes that an mpirun started."""
+    found = {}
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if int((process / "stat").read_text().rsplit(")", 1)[1].split()[1]) != job.pid:
+                continue
+            environment = (process / "environ").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            continue
+        for entry in environment:
+            if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                found[int(entry.split(b"=")[1])] = int(process.name)
+    return found
+
+
+class Job:
+    """A training under mpirun that is disturbed."""
+
+    def __init__(self, command, checkpoints):
+        self.checkpoints = checkpoints
+        self.process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def wait_for_step(self, step):
+        """False when the training has ended before."""
+        while self.process.poll() is None:
+            if (self.checkpoints / f"step-{step:08}").exists() and len(ranks_of(self.process)) == 2:
+                return True
+            time.sleep(0.005)
+        return False
+
+    def send(self, rank, number):
+        os.kill(ranks_of(self.process)[rank], number)
+
+    def end(self, seconds):
+        """(exit status, output, seconds it took, processes that are left)."""
+        children, start = ranks_of(self.process), time.monotonic()
+        try:
+            output = "".join(self.process.communicate(timeout=seconds))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return None, "still runs", seconds, children
+        took, left = time.monotonic() - start, children
+        while left and time.monotonic() - start < took + 10:  # mpirun ends when it has sent the signals
+            left = [pid for pid in children.values() if pathlib.Path(f"/proc/{pid}").exists()]
+            time.sleep(0.02)
+        return self.process.returncode, output, took, left
+
+
+def main(program, data):
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+
+        def train(directory, *flags, steps=STEPS):
+            return ["braid-run", "train", program, "--threads=1", "--data", data, f"--steps={steps}", "--lr=0.01", "--seed=1",
+                    "--warmup=2", f"--checkpoint-dir={directory}", "--save-every=1", "--keep=1000", *flags]
+
+        # The same bits, and one voice.
+        code, out, err = run(train(folder / "threads", "--ranks=2", f"--metrics={folder / 'threads.jsonl'}"))
+        check("threads train", code == 0, err)
+        code, out, err = run(mpirun(2, *train(folder / "mpi", f"--metrics={folder / 'mpi.jsonl'}", f"--trace={folder / 't.json'}")))
+        check("processes train", code == 0, err)
+        check("one process speaks", out.count("trained to step") == 1 and err.count("data: ") == 1, out + err)
+        wanted = files(folder / "threads")
+        check("every file of every checkpoint is equal", files(folder / "mpi") == wanted and len(wanted) > 4 * STEPS)
+        check("the metrics are equal", metrics(folder / "mpi.jsonl") == metrics(folder / "threads.jsonl"))
+        check("every process wrote a trace", all((folder / name).exists() for name in ("t.json", "t.rank1.json")))
+
+        evaluate = ["braid-run", "eval", program, "--threads=1", "--checkpoint", folder / "mpi", "--data", data]
+        losses = [run(command)[1].split(" in ")[0] for command in (evaluate + ["--ranks=2"], mpirun(2, *evaluate))]
+        check("evaluation is equal", losses[0] == losses[1] and "nats" in losses[0], losses)
+        code, out, err = run(mpirun(2, "braid-run", "call", program, "@init", "--seed=1", "--output",
+                                    f"coordinate.ep={folder}/c{{rank}}.npy"))
+        check("calls write a file for each rank", code == 0 and
+              [(folder / f"c{rank}.npy").read_bytes()[-4:] for rank in (0, 1)] == [b"\0\0\0\0", b"\1\0\0\0"], err)
+
+        # What is refused, once.
+        for name, command, sentence in [
+                ("another number of processes", mpirun(3, *evaluate),
+                 "was compiled for a mesh of 2 ranks (dp=2, ep=2), but mpirun started 3 processes: start 2 (mpirun -n 2, srun -n 2), or "
+                 "ranks as threads of one process (--ranks=2)"),
+                ("one process", mpirun(1, *evaluate), "run it with --ranks=2, or as processes with mpirun -n 2"),
+                ("threads under mpirun", mpirun(2, *evaluate, "--ranks=2"),
+                 "--ranks=2 asks for threads of one process, but mpirun started 2 processes, each of them a rank"),
+                ("a checkpoint that is not there", mpirun(2, *evaluate[:-4], "--checkpoint", folder / "none", "--data", data), "holds no checkpoint"),
+                ("an unknown launcher", [*evaluate, "--launcher=ssh"], "--launcher=ssh: valid: auto, threads, mpi")]:
+            code, out, err = run(command)
+            check(f"refused: {name}", code not in (0, None) and err.count("braid-run: error:") == 1 and sentence in err, (code, err))
+
+        # A rank that hangs is named, and everything ends; also when it is the one that speaks.
+        for hung in (1, 0):
+            job = Job(mpirun(2, *train(folder / f"hung{hung}", "--timeout=2", steps=100000)), folder / f"hung{hung}")
+            if job.wait_for_step(3):
+                job.send(hung, signal.SIGSTOP)
+            code, output, seconds, left = job.end(40)
+            check(f"a hung rank {hung} ends the run", code not in (0, None) and seconds < 30 and not left, (code, seconds, left, output))
+            sentence = f"braid-run: error: .*'.*' on axis \\w+: rank {1 - hung} waited 2000 ms for peer rank {hung}, which did not"
+            check("it is named", re.search(sentence, output), output)
+
+        # One that is lost, where nobody but the other ranks can see it.
+        job = Job(["mpirun", "--enable-recovery", "-n", "2", *train(folder / "lost", "--timeout=2", steps=100000)], folder / "lost")
+        if job.wait_for_step(3):
+            job.send(1, signal.SIGKILL)
+        code, output, seconds, left = job.end(30)
+        check("a lost rank ends the run", code is not None and seconds < 20 and not left, (code, seconds, left, output))
+        check("it is named too", re.search(r"rank 0 waited 2000 ms for peer rank 1, which did not", output), output)
+
+        # Killed at any moment, many of them while a checkpoint is written: what is there is complete, and the end is the same.
+        seed = int(os.environ.get("BRAID_SEED", time.time_ns() % 1000000))
+        moments = random.Random(seed)
+        kills = int(os.environ.get("BRAID_KILLS", "3"))
+        for number in range(kills):
+            job = Job(mpirun(2, *train(folder / "killed", "--resume", "--timeout=5")), folder / "killed")
+            if job.wait_for_step((number + 1) * STEPS // (kills + 2)):
+                time.sleep(moments.random() * 0.05)
+                try:
+                    job.send(moments.randrange(2), signal.SIGKILL)
+                except KeyError:
+                    pass  # it has just ended
+            code, output, _, left = job.end(30)
+            check(f"kill {number} of seed {seed} ended the run", code is not None and not left, (code, left, output))
+        code, out, err = run(mpirun(2, *train(folder / "killed", "--resume")))
+        check("it goes on", code == 0, err)
+        check("to the same bits", {k: v for k, v in files(folder / "killed").items()} == wanted, sorted(files(folder / "killed")))
+    print(f"{failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
