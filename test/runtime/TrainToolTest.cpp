@@ -349,8 +349,8 @@ TEST_F(TrainTool, DescribesPrograms) {
   write("two.braid", two);
   Outcome text = run({"info", "two.braid", "--functions"});
   ASSERT_EQ(text.code, 0) << text.err;
-  for (const char *part :
-       {"2 ranks; dp=2; experts ep=2", "@train_step", "2 x bigram_adam", "3 x all_reduce", "parameters   66048"})
+  for (const char *part : {"2 ranks; dp=2; experts ep=2", "@train_step", "2 x bigram_adam", "3 x all_reduce",
+                           "x all_reduce over dp: ", "parameters   66048"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
 }
 

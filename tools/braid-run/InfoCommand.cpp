@@ -109,6 +109,10 @@ void printJson(const Program &program, uint64_t parameters) {
     tensors.push_back(tensorJson(program, tensor));
   for (const EntryInfo &entry : program.entries()) {
     EntrySummary summary = summarize(program, entry);
+    Json communication = Json::array();
+    for (const auto &[key, sum] : summary.communication)
+      communication.push_back(
+          {{"axis", key.first}, {"kind", key.second}, {"count", sum.count}, {"sent_bytes", sum.sentBytes}});
     entries.push_back({{"name", entry.name},
                        {"inputs", tensorListJson(program, entry.inputs)},
                        {"outputs", tensorListJson(program, entry.outputs)},
@@ -119,7 +123,8 @@ void printJson(const Program &program, uint64_t parameters) {
                        {"launches", summary.launches},
                        {"kernels", summary.kernels},
                        {"library_calls", summary.libraryCalls},
-                       {"other_commands", summary.others}});
+                       {"other_commands", summary.others},
+                       {"communication", std::move(communication)}});
     if (std::optional<EntryMemory> memory = memoryOf(program, entry.name))
       entries.back()["memory"] = {{"planned_bytes", memory->planned}, {"lower_bound_bytes", memory->lowerBound}};
   }
@@ -239,6 +244,10 @@ void printFunctions(const Program &program) {
     printCounts("kernels", summary.kernels);
     printCounts("library calls", summary.libraryCalls);
     printCounts("other commands", summary.others);
+    if (!summary.communication.empty())
+      fmt::print("    sent by a rank, at most\n");
+    for (const auto &[key, sum] : summary.communication)
+      fmt::print("      {:>8} x {} over {}: {}\n", sum.count, key.second, key.first, formatBytes(sum.sentBytes));
   }
 }
 

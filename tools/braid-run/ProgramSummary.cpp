@@ -23,6 +23,19 @@ const char *nameOf(schema::CollectiveKind kind) {
   return "collective";
 }
 
+// What one rank of `ranks` sends at most. Sums travel as stripes to the ranks that sum them, and from these to all.
+uint64_t sentBytes(const schema::Collective &collective, uint64_t ranks) {
+  uint64_t send = collective.send()->bytes(), others = ranks - 1;
+  switch (collective.kind()) {
+  case schema::CollectiveKind::all_reduce: return 2 * send / ranks * others;
+  case schema::CollectiveKind::all_gather: return send * others;
+  case schema::CollectiveKind::reduce_scatter: return send / ranks * others;
+  case schema::CollectiveKind::all_to_all: return collective.block_bytes() * others;
+  case schema::CollectiveKind::shift: return others ? send : 0;
+  }
+  return 0;
+}
+
 void count(const Program &program, const Commands &commands, uint64_t times, EntrySummary &summary) {
   for (const schema::Command *command : commands) {
     if (const schema::Repeat *repeat = command->body_as_Repeat()) {
@@ -41,7 +54,16 @@ void count(const Program &program, const Commands &commands, uint64_t times, Ent
       break;
     case schema::Body::Gemm: summary.libraryCalls["gemm"] += times; break;
     case schema::Body::GroupedGemm: summary.libraryCalls["grouped_gemm"] += times; break;
-    case schema::Body::Collective: summary.libraryCalls[nameOf(command->body_as_Collective()->kind())] += times; break;
+    case schema::Body::Collective: {
+      const schema::Collective &collective = *command->body_as_Collective();
+      const char *kind = nameOf(collective.kind());
+      summary.libraryCalls[kind] += times;
+      Communication &communication = summary.communication[{collective.axis()->str(), kind}];
+      communication.count += times;
+      communication.sentBytes +=
+          times * sentBytes(collective, program.mesh().size(collective.axis()->string_view()).value_or(1));
+      break;
+    }
     case schema::Body::Copy: summary.others["copy"] += times; break;
     case schema::Body::Fill: summary.others["fill"] += times; break;
     case schema::Body::Record: summary.others["record"] += times; break;

@@ -7,6 +7,13 @@
 
 namespace braid::run {
 
+// The collectives of one kind over one axis, or product of axes.
+struct Communication {
+  uint64_t count = 0;
+  // By the rank that sends most. Of an all_to_all with counts at most so many; headers and the like come on top.
+  uint64_t sentBytes = 0;
+};
+
 struct EntrySummary {
   uint64_t commands = 0; // executed, repeats multiplied
   uint64_t launches = 0;
@@ -14,6 +21,7 @@ struct EntrySummary {
   std::map<std::string, uint64_t> kernels;      // launches of each kernel
   std::map<std::string, uint64_t> libraryCalls; // gemm, grouped_gemm, all_reduce, ...
   std::map<std::string, uint64_t> others;       // copy, fill, record, wait
+  std::map<std::pair<std::string, std::string>, Communication> communication; // by axis and kind
 };
 
 EntrySummary summarize(const runtime::Program &program, const runtime::EntryInfo &entry);
