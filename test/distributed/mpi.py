@@ -1,13 +1,14 @@
 """Ranks as processes under mpirun: the bits of ranks that are threads, who speaks, what is refused, and what a lost or hung rank does.
 
 Trains the frozen program of test/pipeline (two ranks, dp=2, ep=2; nothing to compile). Usage: mpi.py PROGRAM.braid DATA; needs braid-run and
-mpirun in PATH. BRAID_KILLS: how many processes are killed at random moments of a training that saves after every step (default 3).
+mpirun in PATH. BRAID_KILLS: how many times a process is killed in a training that saves after every step (default 3).
 """
 import json
 import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,9 +68,9 @@ class Job:
         self.process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def wait_for_step(self, step):
-        """False when the training has ended before."""
+        """Until both ranks run, and (but for step 0) have saved that step. False when the training has ended before."""
         while self.process.poll() is None:
-            if (self.checkpoints / f"step-{step:08}").exists() and len(ranks_of(self.process)) == 2:
+            if (step == 0 or (self.checkpoints / f"step-{step:08}").exists()) and len(ranks_of(self.process)) == 2:
                 return True
             time.sleep(0.005)
         return False
@@ -119,6 +120,12 @@ def main(program, data):
         check("calls write a file for each rank", code == 0 and
               [(folder / f"c{rank}.npy").read_bytes()[-4:] for rank in (0, 1)] == [b"\0\0\0\0", b"\1\0\0\0"], err)
 
+        # A batch script knows how many tasks it may start, and starts one; whoever asks for threads gets them.
+        for name, command in (("a batch script", ["env", "SLURM_NTASKS=4", *evaluate, "--ranks=2"]),
+                              ("threads when asked for", mpirun(1, *evaluate, "--ranks=2", "--launcher=threads"))):
+            code, out, err = run(command)
+            check(name, code == 0 and out.split(" in ")[0] == losses[0], err)
+
         # What is refused, once.
         for name, command, sentence in [
                 ("another number of processes", mpirun(3, *evaluate),
@@ -128,6 +135,8 @@ def main(program, data):
                 ("threads under mpirun", mpirun(2, *evaluate, "--ranks=2"),
                  "--ranks=2 asks for threads of one process, but mpirun started 2 processes, each of them a rank"),
                 ("a checkpoint that is not there", mpirun(2, *evaluate[:-4], "--checkpoint", folder / "none", "--data", data), "holds no checkpoint"),
+                ("a launcher of another MPI", ["env", "SLURM_STEP_NUM_TASKS=4", *evaluate],
+                 "srun started 4 processes (SLURM_STEP_NUM_TASKS), but MPI sees 1: this braid-run was built with"),
                 ("an unknown launcher", [*evaluate, "--launcher=ssh"], "--launcher=ssh: valid: auto, threads, mpi")]:
             code, out, err = run(command)
             check(f"refused: {name}", code not in (0, None) and err.count("braid-run: error:") == 1 and sentence in err, (code, err))
@@ -150,20 +159,34 @@ def main(program, data):
         check("a lost rank ends the run", code is not None and seconds < 20 and not left, (code, seconds, left, output))
         check("it is named too", re.search(r"rank 0 waited 2000 ms for peer rank 1, which did not", output), output)
 
-        # Killed at any moment, many of them while a checkpoint is written: what is there is complete, and the end is the same.
+        # Killed while a checkpoint is written, either rank at any of the calls that change files: what is there is complete, and the end is the
+        # same. Calls are counted by the library that kills (test/runtime/fixture/FaultInjector.c).
         seed = int(os.environ.get("BRAID_SEED", time.time_ns() % 1000000))
         moments = random.Random(seed)
-        kills = int(os.environ.get("BRAID_KILLS", "3"))
-        for number in range(kills):
-            job = Job(mpirun(2, *train(folder / "killed", "--resume", "--timeout=5")), folder / "killed")
-            if job.wait_for_step((number + 1) * STEPS // (kills + 2)):
-                time.sleep(moments.random() * 0.05)
-                try:
-                    job.send(moments.randrange(2), signal.SIGKILL)
-                except KeyError:
-                    pass  # it has just ended
-            code, output, _, left = job.end(30)
-            check(f"kill {number} of seed {seed} ended the run", code is not None and not left, (code, left, output))
+        faults = pathlib.Path(shutil.which("braid-run")).resolve().parent.parent / "lib" / "libbraid-test-faults.so"
+
+        def with_faults(rank, arguments, *settings):
+            injected = ["env", f"LD_PRELOAD={faults}", *settings, *arguments]
+            first, second = (injected, arguments) if rank == 0 else (arguments, injected)
+            return ["mpirun", "-n", "1", *first, ":", "-n", "1", *second]
+
+        counted = []
+        for rank in (0, 1):
+            run(with_faults(rank, train(folder / f"counted{rank}"), f"BRAID_FAULT_LOG={folder}/calls{rank}"))
+            calls = (folder / f"calls{rank}").read_text().splitlines()
+            counted.append([number for number, call in enumerate(calls, 1) if "/step-" in call or "/.tmp-" in call])
+        check("both ranks write checkpoints", all(len(calls) > STEPS for calls in counted), [len(calls) for calls in counted])
+        killed = 0
+        for number in range(int(os.environ.get("BRAID_KILLS", "3"))):
+            rank = number % 2
+            at = moments.choice(counted[rank][:len(counted[rank]) // 2])
+            job = Job(with_faults(rank, train(folder / "killed", "--resume", "--timeout=5"), "BRAID_FAULT=kill", f"BRAID_FAULT_AT={at}"),
+                      folder / "killed")
+            job.wait_for_step(0)
+            code, output, _, left = job.end(60)
+            killed += "signal 9" in output
+            check(f"kill of rank {rank} at call {at} (seed {seed})", code is not None and not left, (code, left, output))
+        check("ranks were killed", killed > 0)
         code, out, err = run(mpirun(2, *train(folder / "killed", "--resume")))
         check("it goes on", code == 0, err)
         check("to the same bits", {k: v for k, v in files(folder / "killed").items()} == wanted, sorted(files(folder / "killed")))
