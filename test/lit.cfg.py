@@ -48,7 +48,8 @@ gpu = braid_lit.gpu_count()
 features = {
     "compiler": (config.have_compiler, "built without the compiler (BRAID_BUILD_COMPILER=OFF)"),
     "fuzzer": (config.have_fuzzer, "this compiler has no libFuzzer (package libclang-rt-22-dev)"),
-    "mpi": (config.have_mpi and shutil.which("mpirun") is not None, "built without MPI, or no mpirun"),
+    "mpi": (config.have_mpi and shutil.which("mpirun") is not None and not run_tools,
+            "built without MPI, or no mpirun, or a build under a sanitizer, which does not know the MPI library"),
     "cuda-toolkit": (config.have_cuda, "built without the CUDA toolkit"),
     "nccl": (config.have_nccl and gpu > 0, "built without NCCL, or no GPU in this machine"),
     "gpu": (config.have_cuda and gpu > 0, "built without CUDA, or no GPU in this machine"),

@@ -407,6 +407,8 @@ TEST_F(TrainTool, SaysWhatIsWrong) {
               "not '99999999999999999999'; valid: 1 to 256", 2);
   expectError({"train", "p.braid", "--data", "train.txt", "--steps", "1", "--lr", "inf"},
               "--lr: must be a number, not 'inf'; valid: above 0, up to 100", 2);
+  expectError({"train", "p.braid", "--data", "train.txt", "--timeout", "0"},
+              "--timeout: must be a number, not '0'; valid: 0.1 to 1000000", 2);
   Outcome help = run({"train", "--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_NE(help.out.find("--checkpoint-dir"), std::string::npos);

@@ -404,7 +404,7 @@ TEST(Communicators, ARankThatFailsEndsTheWaitingOfAll) {
 
 TEST(Communicators, ARankThatDoesNotComeIsNamed) {
   for (int ranks : communicatorBackend().worldSizes()) {
-    if (ranks < 3)
+    if (ranks < 3 || ranks != communicatorBackend().worldSizes().back()) // once: it takes its time
       continue;
     milliseconds timeout(2000); // the ranks that come do so within it, also on a busy machine
     Status status = communicatorBackend().run(line(ranks), timeout, [&](CommunicatorGroup &group) -> Status {
