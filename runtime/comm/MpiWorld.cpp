@@ -439,6 +439,7 @@ private:
   // ---- Sums ---------------------------------------------------------------------------------------------------------
 
   static constexpr uint64_t smallBytes = 8192; // up to here a message costs more than what is in it
+  static constexpr uint64_t mostChunks = uint64_t(16) << 20; // bytes that come at once, from all peers
 
   Status reduceToAll(const std::byte *send, std::byte *recv, uint64_t bytes, DType type) {
     uint64_t count = bytes / sizeOf(type), ranks = members.size();
@@ -472,8 +473,10 @@ private:
   // recv = this rank's stripe of the sum; every rank gets from `send` what stripe(rank) says. While one chunk is summed
   // the next one travels.
   template <class StripeOf> Status sumStripes(const std::byte *send, std::byte *recv, DType type, StripeOf stripe) {
-    uint64_t chunk = std::min(engine.options.chunkBytes, engine.options.messageBytes) / sizeOf(type) * sizeOf(type);
     uint64_t longest = 0, ranks = members.size();
+    // Smaller where many ranks send one each.
+    uint64_t chunk = std::min(engine.options.chunkBytes, std::max<uint64_t>(mostChunks / ranks, 1 << 16));
+    chunk = std::min(chunk, engine.options.messageBytes) / sizeOf(type) * sizeOf(type);
     for (int peer = 0; peer < size(); ++peer)
       longest = std::max(longest, stripe(peer).bytes);
     scratch.resize(std::max<size_t>(scratch.size(), 2 * ranks * std::min(chunk, longest)));
