@@ -45,7 +45,7 @@ struct RankOptions {
   Processes *processes = nullptr;
   // Ranks that are threads: called when one has failed and another does not return within `timeout` plus `grace`, so
   // that a function that hangs does not hold the process. Not called: what hangs is waited for.
-  std::function<void(const Status &)> stuck;
+  std::function<void(const Status &)> stuck = nullptr;
 
   // Whether this process speaks for all of them: prints and writes files that exist once.
   bool speaks() const { return !processes || processes->rank() == 0; }

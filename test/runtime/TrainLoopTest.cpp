@@ -445,10 +445,9 @@ TEST(TrainRanks, AskForTheRightNumber) {
   two.dp = 2;
   RankOptions options; // one rank
   Status status = runRanks(parseProgram(bigramProgram(two)), options, [](Rank &) { return Status::success(); });
-  EXPECT_EQ(
-      status.message(),
-      "bigram.braid was compiled for a mesh of 2 ranks (dp=2), but 1 were asked for: run it with --ranks=2, or as "
-      "processes with mpirun -n 2");
+  EXPECT_EQ(status.message(), "bigram.braid was compiled for a mesh of 2 ranks (dp=2, ep=2), but 1 were asked for: run "
+                              "it with --ranks=2, or as "
+                              "processes with mpirun -n 2");
 }
 
 TEST(TrainRanks, AFailedRankEndsTheOthers) {
