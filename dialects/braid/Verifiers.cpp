@@ -291,7 +291,8 @@ LogicalResult CommStartOp::verify() {
   Named x{"x", getInputs()[0]};
   ArrayRef<Type> results = getFuture().getType().getResults();
   bool parts = getKind() == CollectiveKind::all_gather || getKind() == CollectiveKind::reduce_scatter;
-  if (results.size() != 1 || (parts ? !isa<RankedTensorType>(results[0]) : results[0] != x.value.getType()))
+  auto result = results.size() == 1 ? dyn_cast<RankedTensorType>(results[0]) : RankedTensorType();
+  if (!result || !result.hasStaticShape() || (!parts && result != x.value.getType()))
     return withNote(
         emitOpError() << "starts with " << x.value.getType() << " but its future is " << getFuture().getType(), x);
   size_t inputs = getInputs().size();
@@ -301,8 +302,8 @@ LogicalResult CommStartOp::verify() {
                          << " inputs but there are " << inputs;
   if (parts)
     return getKind() == CollectiveKind::all_gather
-               ? verifyParts(*this, getDim(), "its future's tensor", results[0], "x", x.value.getType())
-               : verifyParts(*this, getDim(), "x", x.value.getType(), "its future's tensor", results[0]);
+               ? verifyParts(*this, getDim(), "its future's tensor", result, "x", x.value.getType())
+               : verifyParts(*this, getDim(), "x", x.value.getType(), "its future's tensor", result);
   if (getDim() != 0)
     return emitOpError() << "dim belongs to all_gather and reduce_scatter, not to "
                          << stringifyCollectiveKind(getKind());

@@ -261,3 +261,12 @@ func.func @f(%x: tensor<4x8xf32>) {
   %0 = braid.comm.start shift %x {axis = "sp"} : (tensor<4x8xf32>) -> !braid.future<tensor<8xf32>>
   return
 }
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{starts with 'tensor<4x8xf32>' but its future is '!braid.future<tensor<?x8xf32>>'}}
+  %0 = braid.comm.start all_gather %x {axis = "tp"} : (tensor<4x8xf32>) -> !braid.future<tensor<?x8xf32>>
+  return
+}
