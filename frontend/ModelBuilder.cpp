@@ -177,7 +177,7 @@ void ModelBuilder::buildForward(bool training) {
   Value cuSeqlens = entry.input("cu_seqlens", entry.integers({B, spec.maxDocuments + 1}));
 
   LayerFlow flow;
-  flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({B, T}), cuSeqlens,
+  flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({B, T}), cuSeqlens, Value(),
                                        builder.getI64IntegerAttr(0));
   flow.x = embed(entry, all, tokens);
   auto any = [&](auto has) { return llvm::any_of(layers, [&](auto &group) { return llvm::any_of(group, has); }); };
@@ -240,7 +240,7 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
   Value tokens = entry.input("tokens", entry.integers({1, tokenCount})),
         cuSeqlens = entry.input("cu_seqlens", entry.integers({1, 2}));
   flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({1, tokenCount}), cuSeqlens,
-                                       builder.getI64IntegerAttr(0));
+                                       Value(), builder.getI64IntegerAttr(0));
   flow.x = embed(entry, all, tokens);
   emitLayers(entry, plan, layers, layerWeights(all), flow);
 

@@ -74,7 +74,11 @@ static std::optional<Span> spanOf(Operation *op) {
   StringRef name = op->getName().stripDialect();
   if (isa<LsmScanOp, LsmScanGradOp>(op))
     return Span{isa<LsmScanOp>(op) ? Phase::model : Phase::train, Phase::scheduled};
-  if (name.starts_with("lsm.chunk_") || name.starts_with("lsm.state_scan"))
+  if (isa<LsmSegmentOp, LsmSegmentGradOp>(op))
+    return Span{Phase::sharded, Phase::scheduled};
+  if (isa<LsmFoldOp, LsmFoldGradOp, LsmComposeOp, AttnMergeOp>(op))
+    return Span{Phase::sharded, Phase::chunked};
+  if (name.starts_with("lsm.chunk_") || isa<LsmSegmentScanOp>(op) || name.starts_with("lsm.state_scan"))
     return Span{Phase::chunked, Phase::chunked};
   if (isa<MoePermuteOp, MoePlanReceivedOp>(op))
     return Span{Phase::sharded, Phase::chunked};

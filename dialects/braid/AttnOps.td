@@ -16,8 +16,12 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, DeclareOpInterfaceMethod
     `window` w > 0 keeps the last w keys only. Online softmax in f32 (FlashAttention-2).
     `ring` (with `cache` and a window): row p mod S holds the key at position p of the document. The rows of these T tokens
     have been appended, so S >= w + T - 1 keeps every key that the first of them still sees.
+    Along `sp` a `coordinate` [1] i32 says that the row begins coordinate * T tokens before these. With the keys of all ranks
+    (S = prefix + T ranks) the prefix is moved by as many; with those of neighbours (S = prefix + T) or with a block that lies
+    before the tokens (S <= prefix) keys before the row do not exist.
   }];
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents, F64Attr:$scale,
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents,
+                   Optional<AnyRankedTensor>:$coordinate, F64Attr:$scale,
                    DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix, UnitAttr:$cache,
                    UnitAttr:$ring);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
@@ -26,9 +30,19 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, DeclareOpInterfaceMethod
 def Braid_AttnCausalGradOp : Braid_Op<"attn.causal_grad", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
   let summary = "cotangents of q, k, v; scores are recomputed from lse";
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents, AnyRankedTensor:$o,
-                   AnyRankedTensor:$lse, AnyRankedTensor:$d_o, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window,
+                   AnyRankedTensor:$lse, AnyRankedTensor:$d_o, Optional<AnyRankedTensor>:$coordinate, F64Attr:$scale,
+                   DefaultValuedAttr<I64Attr, "0">:$window,
                    DefaultValuedAttr<I64Attr, "0">:$prefix);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let hasVerifier = 1;
+}
+def Braid_AttnMergeOp : Braid_Op<"attn.merge", [Pure]> {
+  let summary = "attention over two sets of keys from that over each: o [B, T, H, D] weighted by exp(lse), and their lse [B, H, T]";
+  let description = [{
+    w_i = exp(lse_i - max(lse_1, lse_2)); o = (w_1 o_1 + w_2 o_2) / (w_1 + w_2). A block without keys has o = 0 and lse = -1e30.
+  }];
+  let arguments = (ins AnyRankedTensor:$o, AnyRankedTensor:$lse, AnyRankedTensor:$o_block, AnyRankedTensor:$lse_block);
+  let results = (outs AnyRankedTensor:$o_both, AnyRankedTensor:$lse_both);
   let hasVerifier = 1;
 }
 def Braid_AttnAppendOp : Braid_Op<"attn.append", [Pure]> {

@@ -115,4 +115,54 @@ def Braid_LsmChunkGradOp : Braid_ChunkOp<"chunk_grad"> {
   let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` `cotangents` `(` $dx `,` $d_o `)` ", chunksFormat, " ", typesFormat);
 }
 
+def Braid_LsmSegmentScanOp : Braid_ChunkOp<"segment_scan", []> {
+  let summary = "P and X of a whole row from those of its chunks (lsm.segment); `adjoint`: dX from dM, last chunk first";
+  let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$p, AnyRankedTensor:$chunks, Braid_LsmClass:$class_id,
+                   UnitAttr:$adjoint);
+  let results = (outs Optional<AnyRankedTensor>:$transition, AnyRankedTensor:$state);
+  let assemblyFormat = !strconcat("$class_id $x (`transition` `(` $p^ `)`)? ", chunksFormat, " ", typesFormat);
+}
+
+// ---- segments: what ranks along `sp` exchange ------------------------------------------------------------------------
+// A span of tokens is the affine map M -> P M + X (lsm-family 2.2); segments [s, B, H, ..] are s spans in sequence order.
+//   X [s, B, H, K, V]: the state after the span from a zero state;
+//   P, a factor and no logarithm: [s, B, H] (I, S0, S), [s, B, H, K] (V), [s, B, H, K, K] (H, GH).
+// P is 0 where a document begins inside the span, so a fold needs no documents and nothing infinite travels. All f32.
+def Braid_LsmSegmentOp : Braid_ChunkOp<"segment"> {
+  let summary = "P [1, B, H, ..] and X [1, B, H, K, V] of this rank's tokens";
+  let arguments = (ins AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$beta,
+                   AnyRankedTensor:$documents, Braid_LsmClass:$class_id, OptionalAttr<I64Attr>:$chunk_size);
+  let results = (outs AnyRankedTensor:$p, AnyRankedTensor:$x);
+  let assemblyFormat = !strconcat("$class_id $k `,` $v ", gatesFormat, " `documents` `(` $documents `)` ", typesFormat);
+}
+def Braid_LsmSegmentGradOp : Braid_ChunkOp<"segment_grad"> {
+  let summary = "dX [1, B, H, K, V]: cotangent of the state before the span through the span's own outputs";
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$documents, AnyRankedTensor:$d_o), scanAttrs,
+                       (ins OptionalAttr<I64Attr>:$chunk_size));
+  let results = (outs AnyRankedTensor:$dx);
+  let assemblyFormat = !strconcat(tokensFormat, " `documents` `(` $documents `)` `cotangents` `(` $d_o `)` ", typesFormat);
+}
+def Braid_LsmFoldOp : Braid_ChunkOp<"fold", []> {
+  let summary = "M = carry; for each segment: M <- P M + X. `initial`: M before segment coordinate[0]; `next`: M after the last";
+  let arguments = (ins AnyRankedTensor:$p, AnyRankedTensor:$x, AnyRankedTensor:$carry, AnyRankedTensor:$coordinate);
+  let results = (outs AnyRankedTensor:$initial, AnyRankedTensor:$next);
+  let assemblyFormat = !strconcat("$p `,` $x `carry` `(` $carry `)` `coordinate` `(` $coordinate `)` ", typesFormat);
+}
+def Braid_LsmFoldGradOp : Braid_ChunkOp<"fold_grad", []> {
+  let summary = "D = dnext; for each segment, last first: D <- P^T D + dX. `dfinal`: D before segment coordinate[0]; `dcarry`: the last D";
+  let arguments = (ins AnyRankedTensor:$p, AnyRankedTensor:$dx, AnyRankedTensor:$dnext, AnyRankedTensor:$coordinate);
+  let results = (outs AnyRankedTensor:$dfinal, AnyRankedTensor:$dcarry);
+  let assemblyFormat = !strconcat("$p `,` $dx `carry` `(` $dnext `)` `coordinate` `(` $coordinate `)` ", typesFormat);
+}
+def Braid_LsmComposeOp : Braid_ChunkOp<"compose", []> {
+  let summary = "one segment from two neighbours: P P_other, P X_other + X; `adjoint`: P_other P, P^T X_other + X";
+  let description = [{
+    `other` is the span before (adjoint: after) this one. Without p_other only x results: then x_other is a state.
+  }];
+  let arguments = (ins AnyRankedTensor:$p, AnyRankedTensor:$x, AnyRankedTensor:$x_other, Optional<AnyRankedTensor>:$p_other,
+                   UnitAttr:$adjoint);
+  let results = (outs AnyRankedTensor:$result, Optional<AnyRankedTensor>:$transition);
+  let assemblyFormat = !strconcat("$p `,` $x `other` `(` $x_other (`,` $p_other^)? `)` ", typesFormat);
+}
+
 #endif // BRAID_LSM_OPS

@@ -58,9 +58,11 @@ def Braid_DocumentsOp : Braid_Op<"documents", [Pure]> {
     cu_seqlens [B, D + 1] i32, relative to the row, non-decreasing; the largest entry <= 0 is where the current
     document began (negative: that many tokens before this row), the last entry is the number of valid tokens, unused
     entries repeat it. Result [B, T] i32 for tokens [begin, begin + T) of the row, relative to `begin`; a token past the
-    last entry gets INT32_MAX: it reads and writes no state and belongs to no document.
+    last entry gets INT32_MAX: it reads and writes no state and belongs to no document. With a `coordinate` [1] i32 along
+    `sp`, `begin` is moved by coordinate * T: the ranks of the axis hold T tokens each, one after the other.
   }];
-  let arguments = (ins AnyRankedTensor:$cu_seqlens, DefaultValuedAttr<I64Attr, "0">:$begin);
+  let arguments = (ins AnyRankedTensor:$cu_seqlens, Optional<AnyRankedTensor>:$coordinate,
+                   DefaultValuedAttr<I64Attr, "0">:$begin);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
 }

@@ -103,8 +103,8 @@ int LsmScanGradOp::carryOf(unsigned result) {
 }
 bool LsmScanGradOp::carryReversed() { return true; }
 
-TOKEN_KINDS(AttnCausalOp, token, token)
-TOKEN_KINDS(AttnCausalGradOp, token, token)
+TOKEN_KINDS(AttnCausalOp, getOperand(i) == getCoordinate() ? whole : token, token)
+TOKEN_KINDS(AttnCausalGradOp, getOperand(i) == getCoordinate() ? whole : token, token)
 
 // What a plan says of its rows is cut with them: perm, offsets and exchange are `rows`; counts are sums over tokens.
 TOKEN_KINDS(MoePlanOp, token, (i == 1 ? token : i == 2 || i == 4 ? piece : rows))

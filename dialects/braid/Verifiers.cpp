@@ -211,6 +211,14 @@ LogicalResult ConcatOp::verify() {
   return success();
 }
 
+/// coordinate [1] i32 along an axis of the mesh, or nothing.
+LogicalResult braid::isCoordinate(Operation *op, Value value) {
+  if (!value)
+    return success();
+  CHECK(isScalar(op, {"coordinate", value}));
+  return isInteger(op, {"coordinate", value});
+}
+
 LogicalResult DocumentsOp::verify() {
   Named cu{"cu_seqlens", getCuSeqlens()}, result{"result", getResult()};
   CHECK(hasRank(*this, cu, 2));
@@ -218,6 +226,7 @@ LogicalResult DocumentsOp::verify() {
   CHECK(isInteger(*this, cu));
   CHECK(isInteger(*this, result));
   CHECK(isAtLeast(*this, "begin", getBegin(), 0));
+  CHECK(isCoordinate(*this, getCoordinate()));
   if (cu.dim(1) < 2)
     return emitOpError() << "cu_seqlens has " << cu.dim(1) << " entries per row but needs at least 2";
   return sameDim(*this, "batch", result, 0, cu, 0);

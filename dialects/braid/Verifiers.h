@@ -42,6 +42,8 @@ mlir::LogicalResult isInteger(mlir::Operation *op, Named a);
 mlir::LogicalResult isFloat(mlir::Operation *op, Named a);
 /// One element, or an error with the shape.
 mlir::LogicalResult isScalar(mlir::Operation *op, Named a);
+/// A coordinate of the mesh, [1] i32; absent is right too.
+mlir::LogicalResult isCoordinate(mlir::Operation *op, mlir::Value value);
 /// documents [B, T] i32 for the tokens of x.
 mlir::LogicalResult isDocuments(mlir::Operation *op, Named documents, Named x);
 /// An attribute that must be at least `least`: "<name> is V but must be at least L".

@@ -165,6 +165,29 @@ static LogicalResult verifyTransition(Operation *op, LsmClass kind, Value value,
   return dense ? sameDim(op, "key dimension", p, 4, x, 3) : success();
 }
 
+/// x [1, B, H, K, V] of tokens k [B, T, H, K] and v [B, T, H, V], or of chunks [B, n, H, K, V].
+static LogicalResult verifySegment(Operation *op, Named x, Named k, Named v) {
+  CHECK(hasRank(op, x, 5));
+  CHECK(isFloat(op, x));
+  if (x.dim(0) != 1)
+    return op->emitOpError() << x.name << " holds " << x.dim(0) << " segments but must hold 1";
+  CHECK(sameDim(op, "batch", x, 1, k, 0));
+  CHECK(sameDim(op, "head", x, 2, k, 2));
+  CHECK(sameDim(op, "key dimension", x, 3, k, 3));
+  return sameDim(op, "value dimension", x, 4, v, -1);
+}
+
+/// Factors p of the segments x [s, B, H, K, V]; `rank`: what the class stores, 0 where any of them may stand.
+static LogicalResult verifyFactors(Operation *op, Named p, Named x, int64_t rank = 0) {
+  CHECK(hasRank(op, p, rank ? rank : 3, rank ? rank : 5));
+  CHECK(sameElement(op, p, x));
+  static constexpr StringLiteral words[] = {"segment", "batch", "head", "key dimension"};
+  for (int64_t i = 0; i < std::min<int64_t>(p.rank(), 4); ++i)
+    CHECK(sameDim(op, words[i], p, i, x, i));
+  return p.rank() == 5 ? sameDim(op, "key dimension", p, 4, x, 3) : success();
+}
+static int64_t factorRank(LsmClass kind) { return takesBeta(kind) ? 5 : kind == LsmClass::V ? 4 : 3; }
+
 LogicalResult LsmChunkTableOp::verify() {
   Named documents{"documents", getDocuments()}, chunks{"chunks", getChunks()};
   CHECK(hasRank(*this, documents, 2));
@@ -239,4 +262,75 @@ LogicalResult LsmChunkGradOp::verify() {
   CHECK(isLike(*this, {"dk", getDk()}, {"k", getK()}));
   CHECK(isLike(*this, {"dv", getDv()}, {"v", getV()}));
   return verifyGateCotangents(*this);
+}
+LogicalResult LsmSegmentScanOp::verify() {
+  Named x{"x", getX()}, chunks{"chunks", getChunks()}, state{"state", getState()};
+  CHECK(hasRank(*this, x, 5));
+  CHECK(isFloat(*this, x));
+  CHECK(verifyChunks(*this, chunks, x));
+  CHECK(sameDim(*this, "chunk", x, 1, chunks, 1));
+  CHECK(verifyTransition(*this, getClassId(), getP(), x));
+  CHECK(verifySegment(*this, state, x, x));
+  if (getAdjoint() == static_cast<bool>(getTransition()))
+    return emitOpError() << (getAdjoint() ? "is an adjoint and gives no transition" : "must give a transition");
+  return getTransition() ? verifyFactors(*this, {"transition", getTransition()}, state, factorRank(getClassId()))
+                         : success();
+}
+
+//===- Segments ---------------------------------------------------------------------------------------------------===//
+
+LogicalResult LsmSegmentOp::verify() {
+  Named k{"k", getK()}, x{"x", getX()};
+  CHECK(verifyTokens(*this, getClassId(), Value(), getK(), getV(), getLogDecay(), getBeta()));
+  CHECK(isDocuments(*this, {"documents", getDocuments()}, k));
+  CHECK(verifyChunkSize(*this, getChunkSize()));
+  CHECK(verifySegment(*this, x, k, {"v", getV()}));
+  return verifyFactors(*this, {"p", getP()}, x, factorRank(getClassId()));
+}
+LogicalResult LsmSegmentGradOp::verify() {
+  Named k{"k", getK()};
+  CHECK(verifyTokens(*this, getClassId(), getQ(), getK(), getV(), getLogDecay(), getBeta()));
+  CHECK(isDocuments(*this, {"documents", getDocuments()}, k));
+  CHECK(verifyChunkSize(*this, getChunkSize()));
+  CHECK(isLike(*this, {"d_o", getDO()}, {"v", getV()}));
+  return verifySegment(*this, {"dx", getDx()}, k, {"v", getV()});
+}
+
+/// Shared by the fold and its adjoint.
+static LogicalResult verifyFold(Operation *op, Named p, Named x, Named carry, Value coordinate, Named at, Named last) {
+  CHECK(hasRank(op, x, 5));
+  CHECK(isFloat(op, x));
+  CHECK(verifyFactors(op, p, x));
+  CHECK(hasRank(op, carry, 4));
+  CHECK(sameElement(op, carry, x));
+  static constexpr StringLiteral words[] = {"batch", "head", "key dimension", "value dimension"};
+  for (int64_t i = 0; i < 4; ++i)
+    CHECK(sameDim(op, words[i], carry, i, x, i + 1));
+  CHECK(isCoordinate(op, coordinate));
+  CHECK(sameType(op, at, carry));
+  return sameType(op, last, carry);
+}
+LogicalResult LsmFoldOp::verify() {
+  return verifyFold(*this, {"p", getP()}, {"x", getX()}, {"carry", getCarry()}, getCoordinate(),
+                    {"initial", getInitial()}, {"next", getNext()});
+}
+LogicalResult LsmFoldGradOp::verify() {
+  return verifyFold(*this, {"p", getP()}, {"dx", getDx()}, {"dnext", getDnext()}, getCoordinate(),
+                    {"dfinal", getDfinal()}, {"dcarry", getDcarry()});
+}
+LogicalResult LsmComposeOp::verify() {
+  Named p{"p", getP()}, x{"x", getX()};
+  CHECK(hasRank(*this, x, 5));
+  CHECK(isFloat(*this, x));
+  CHECK(verifyFactors(*this, p, x));
+  if (x.dim(0) != 1)
+    return emitOpError() << "x holds " << x.dim(0) << " segments but must hold 1";
+  CHECK(sameType(*this, {"x_other", getXOther()}, x));
+  CHECK(sameType(*this, {"result", getResult()}, x));
+  if (static_cast<bool>(getPOther()) != static_cast<bool>(getTransition()))
+    return emitOpError() << "gives a transition where p_other is given and only there";
+  if (!getPOther())
+    return success();
+  CHECK(sameType(*this, {"p_other", getPOther()}, p));
+  return sameType(*this, {"transition", getTransition()}, p);
 }

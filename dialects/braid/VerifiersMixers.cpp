@@ -33,7 +33,15 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
   int64_t prefix = op.getPrefix(), window = op.getWindow();
   CHECK(isAtLeast(op, "prefix", prefix, 0));
   CHECK(isAtLeast(op, "window", window, 0));
-  if (!cache && k.dim(1) - prefix != q.dim(1))
+  CHECK(isCoordinate(op, op.getCoordinate()));
+  if (op.getCoordinate() && cache)
+    return op.emitOpError() << "reads a cache and takes no coordinate";
+  bool earlier = !cache && k.dim(1) <= prefix; // a block of a ring
+  if (int64_t keys = k.dim(1) - prefix; op.getCoordinate() && !earlier && (keys < q.dim(1) || keys % q.dim(1)))
+    return withNote(op.emitOpError() << "k has " << k.dim(1) << " tokens but a prefix of " << prefix
+                                     << " and a multiple of q's " << q.dim(1) << " are needed",
+                    k);
+  if (!cache && !earlier && !op.getCoordinate() && k.dim(1) - prefix != q.dim(1))
     return withNote(op.emitOpError() << "k has " << k.dim(1) << " tokens but a prefix of " << prefix << " and q's "
                                      << q.dim(1) << " are needed",
                     k);
@@ -63,6 +71,21 @@ LogicalResult AttnCausalGradOp::verify() {
     CHECK(sameShape(*this, d, of));
   }
   return success();
+}
+LogicalResult AttnMergeOp::verify() {
+  Named o{"o", getO()}, lse{"lse", getLse()};
+  CHECK(hasRank(*this, o, 4));
+  CHECK(isFloat(*this, o));
+  CHECK(hasRank(*this, lse, 3));
+  CHECK(isFloat(*this, lse));
+  static constexpr StringLiteral words[] = {"batch", "head", "token"};
+  static constexpr int64_t ofO[] = {0, 2, 1};
+  for (int64_t i = 0; i < 3; ++i)
+    CHECK(sameDim(*this, words[i], lse, i, o, ofO[i]));
+  CHECK(sameType(*this, {"o_block", getOBlock()}, o));
+  CHECK(sameType(*this, {"lse_block", getLseBlock()}, lse));
+  CHECK(sameType(*this, {"o_both", getOBoth()}, o));
+  return sameType(*this, {"lse_both", getLseBoth()}, lse);
 }
 LogicalResult AttnAppendOp::verify() {
   Named cache{"cache", getCache()}, x{"x", getX()};

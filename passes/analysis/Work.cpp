@@ -55,6 +55,12 @@ static int64_t stateScan(LsmClass id, Value states, int64_t maxDocuments) {
   return s[0] * chunks * s[2] * each;
 }
 
+/// P m + x for states or transitions of segments; a dense P is [.., K, K].
+static int64_t applied(Value p, Value x) {
+  ArrayRef<int64_t> factor = shapeOf(p);
+  return elements(x) * (factor.size() == 5 ? 2 * factor[3] + 1 : 2);
+}
+
 static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
   return llvm::TypeSwitch<Operation *, int64_t>(op)
       .Case([](LsmChunkStateOp s) {
@@ -88,6 +94,16 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
       })
       .Case([&](LsmStateScanOp s) { return stateScan(s.getClassId(), s.getX(), maxDocuments); })
       .Case([&](LsmStateScanGradOp s) { return stateScan(s.getClassId(), s.getDm(), maxDocuments); })
+      .Case([&](LsmSegmentScanOp s) {
+        int64_t states = stateScan(s.getClassId(), s.getX(), maxDocuments);
+        ArrayRef<int64_t> x = shapeOf(s.getX());
+        return s.getTransition() && isDelta(s.getClassId()) ? states + states / x[4] * x[3] : states;
+      })
+      .Case([](LsmFoldOp f) { return applied(f.getP(), f.getX()); })
+      .Case([](LsmFoldGradOp f) { return applied(f.getP(), f.getDx()); })
+      .Case([](LsmComposeOp c) {
+        return applied(c.getP(), c.getX()) + (c.getTransition() ? applied(c.getP(), c.getTransition()) : 0);
+      })
       .Case([](LsmStepOp s) {
         // M <- Theta M + k^T v, o = q M; delta: k M.
         int64_t each = (s.getClassId() == LsmClass::I ? 4 : 5) + (isDelta(s.getClassId()) ? 2 : 0);
@@ -107,10 +123,19 @@ static int64_t pairs(int64_t tokens, int64_t prefix, int64_t window) {
   return sum;
 }
 
-/// 2 D per pair and matrix product: q k^T and p v; the gradient has five.
+/// Keys before the first query: with a coordinate along sp, those of the rank in the middle.
+template <typename Op> static int64_t prefixOf(Op op) {
+  return op.getCoordinate() ? op.getPrefix() + (shapeOf(op.getK())[1] - op.getPrefix() - shapeOf(op.getQ())[1]) / 2
+                            : op.getPrefix();
+}
+
+/// 2 D per pair and matrix product: q k^T and p v; the gradient has five. A block of a ring is seen by every query.
 template <typename Op> static int64_t attention(Op op, int64_t products, int64_t prefix) {
-  ArrayRef<int64_t> q = shapeOf(op.getQ());
-  return q[0] * q[2] * pairs(q[1], prefix, op.getWindow()) * 2 * q[3] * products;
+  ArrayRef<int64_t> q = shapeOf(op.getQ()), k = shapeOf(op.getK());
+  bool earlier = k[1] <= static_cast<int64_t>(op.getPrefix());
+  int64_t met = earlier ? q[1] * (op.getWindow() ? std::min<int64_t>(op.getWindow(), k[1]) : k[1])
+                        : pairs(q[1], prefix, op.getWindow());
+  return q[0] * q[2] * met * 2 * q[3] * products;
 }
 
 //===- Row-wise ops -----------------------------------------------------------------------------------------------===//
@@ -157,8 +182,9 @@ int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
       .Case([&](MoeGroupedLinearGradWeightOp l) {
         return products(rowsOf(l.getX()), l.getDws(), shapeOf(l.getOffsets())[0] - 1);
       })
-      .Case([](AttnCausalOp a) { return attention(a, 2, a.getCache() ? 0 : a.getPrefix()); })
-      .Case([](AttnCausalGradOp a) { return attention(a, 5, a.getPrefix()); })
+      .Case([](AttnCausalOp a) { return attention(a, 2, a.getCache() ? 0 : prefixOf(a)); })
+      .Case([](AttnCausalGradOp a) { return attention(a, 5, prefixOf(a)); })
+      .Case([](AttnMergeOp m) { return 3 * elements(m.getO()); })
       .Case([](ShortConvOp c) { return 2 * elements(c.getX()) * shapeOf(c.getWeight())[1]; })
       .Case([](ShortConvGradOp c) { return 4 * elements(c.getX()) * shapeOf(c.getWeight())[1]; })
       .Case(
@@ -190,6 +216,7 @@ static bool holdsChunks(Operation *op, Value value) {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case([&](LsmChunkStateOp s) { return value == s.getX() || value == s.getP(); })
       .Case([&](LsmStateScanOp s) { return value == s.getX() || value == s.getP() || value == s.getM(); })
+      .Case([&](LsmSegmentScanOp s) { return value == s.getX() || value == s.getP(); })
       .Case([&](LsmStateScanGradOp s) { return value == s.getDm() || value == s.getP() || value == s.getDx(); })
       .Case([&](LsmChunkOutputOp o) { return value == o.getM(); })
       .Case([&](LsmChunkOutputGradStateOp g) { return value == g.getDm(); })

@@ -4,11 +4,14 @@
 //   scan_grad  chunk_table -> chunk_state, state_scan (the same ops: CSE shares them with the forward where both stand
 //              in one function) -> chunk_output_grad_state (dM) -> state_scan_grad (D', dinitial) -> chunk_grad
 //   scan of one token -> step
+//   segment       chunk_table -> chunk_state (shared with the scan behind it) -> segment_scan
+//   segment_grad  chunk_table -> chunk_state (for P), chunk_output_grad_state -> segment_scan, adjoint
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "dialects/braid/BraidDialect.h"
 #include "passes/Passes.h"
 
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -27,27 +30,28 @@ template <typename Scan> struct Chunked {
   Scan scan;
   OpBuilder builder;
   Location loc;
-  RankedTensorType q, v, state;
+  RankedTensorType k, v;
+  Type element; // of states
   int64_t size, rows; // tokens of a chunk, rows of the table
   Value chunks, x, p, m, finalState;
 
-  Chunked(Scan scan, int64_t maxDocuments)
-      : scan(scan), builder(scan), loc(scan.getLoc()), q(cast<RankedTensorType>(scan.getQ().getType())),
-        v(cast<RankedTensorType>(scan.getV().getType())),
-        state(cast<RankedTensorType>(scan.getInitialState().getType())), size(*scan.getChunkSize()),
-        rows(llvm::divideCeil(q.getDimSize(1), size) + maxDocuments) {}
+  /// `state`: any value that holds states.
+  Chunked(Scan scan, Value state, int64_t maxDocuments)
+      : scan(scan), builder(scan), loc(scan.getLoc()), k(cast<RankedTensorType>(scan.getK().getType())),
+        v(cast<RankedTensorType>(scan.getV().getType())), element(getElementTypeOrSelf(state.getType())),
+        size(*scan.getChunkSize()), rows(llvm::divideCeil(k.getDimSize(1), size) + maxDocuments) {}
 
-  /// [B, n, H, dims..] of the state's element type.
+  /// [B, n, H, dims..] of the states' element type.
   RankedTensorType perChunk(ArrayRef<int64_t> dims) {
-    SmallVector<int64_t> shape{q.getDimSize(0), rows, q.getDimSize(2)};
+    SmallVector<int64_t> shape{k.getDimSize(0), rows, k.getDimSize(2)};
     shape.append(dims.begin(), dims.end());
-    return RankedTensorType::get(shape, state.getElementType());
+    return RankedTensorType::get(shape, element);
   }
-  RankedTensorType statePerChunk() { return perChunk(state.getShape().drop_front(2)); }
+  RankedTensorType statePerChunk() { return perChunk({k.getDimSize(3), v.getDimSize(3)}); }
 
   /// P as the class stores it; null for class I.
   Type transitionType() {
-    int64_t keys = q.getDimSize(3);
+    int64_t keys = k.getDimSize(3);
     switch (scan.getClassId()) {
     case LsmClass::I: return {};
     case LsmClass::S0:
@@ -59,14 +63,19 @@ template <typename Scan> struct Chunked {
     llvm_unreachable("all classes are covered");
   }
 
-  /// chunks, x, p, m and finalState.
-  void buildStates() {
-    auto table = RankedTensorType::get({q.getDimSize(0), rows, 4}, builder.getI32Type());
+  /// chunks, x and p.
+  void buildChunks() {
+    auto table = RankedTensorType::get({k.getDimSize(0), rows, 4}, builder.getI32Type());
     chunks = LsmChunkTableOp::create(builder, loc, table, scan.getDocuments(), size);
     auto chunkState = LsmChunkStateOp::create(builder, loc, statePerChunk(), transitionType(), scan.getK(), scan.getV(),
                                               scan.getLogDecay(), scan.getBeta(), chunks, scan.getClassId(), size);
     x = chunkState.getX();
     p = chunkState.getP();
+  }
+  /// m and finalState too.
+  void buildStates() {
+    buildChunks();
+    Type state = scan.getInitialState().getType();
     auto stateScan = LsmStateScanOp::create(builder, loc, statePerChunk(), state, x, p, scan.getInitialState(), chunks,
                                             scan.getClassId());
     m = stateScan.getM();
@@ -75,7 +84,7 @@ template <typename Scan> struct Chunked {
 };
 
 void tile(LsmScanOp scan, int64_t maxDocuments) {
-  Chunked<LsmScanOp> chunked(scan, maxDocuments);
+  Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), maxDocuments);
   chunked.buildStates();
   auto output = LsmChunkOutputOp::create(chunked.builder, chunked.loc, scan.getO().getType(), scan.getQ(), scan.getK(),
                                          scan.getV(), scan.getLogDecay(), scan.getBeta(), chunked.m, chunked.chunks,
@@ -85,7 +94,7 @@ void tile(LsmScanOp scan, int64_t maxDocuments) {
 }
 
 void tile(LsmScanGradOp scan, int64_t maxDocuments) {
-  Chunked<LsmScanGradOp> chunked(scan, maxDocuments);
+  Chunked<LsmScanGradOp> chunked(scan, scan.getInitialState(), maxDocuments);
   OpBuilder &builder = chunked.builder;
   Location loc = chunked.loc;
   chunked.buildStates();
@@ -102,6 +111,29 @@ void tile(LsmScanGradOp scan, int64_t maxDocuments) {
   results.push_back(stateGrad.getDinitialState());
   scan.replaceAllUsesWith(results);
   scan.erase();
+}
+
+void tile(LsmSegmentOp segment, int64_t maxDocuments) {
+  Chunked<LsmSegmentOp> chunked(segment, segment.getX(), maxDocuments);
+  chunked.buildChunks();
+  auto scan = LsmSegmentScanOp::create(chunked.builder, chunked.loc, segment.getP().getType(), segment.getX().getType(),
+                                       chunked.x, chunked.p, chunked.chunks, segment.getClassId(), /*adjoint=*/false);
+  segment.replaceAllUsesWith(ValueRange{scan.getTransition(), scan.getState()});
+  segment.erase();
+}
+
+void tile(LsmSegmentGradOp segment, int64_t maxDocuments) {
+  Chunked<LsmSegmentGradOp> chunked(segment, segment.getDx(), maxDocuments);
+  OpBuilder &builder = chunked.builder;
+  chunked.buildChunks();
+  Value dm =
+      LsmChunkOutputGradStateOp::create(builder, chunked.loc, chunked.statePerChunk(), segment.getQ(), segment.getK(),
+                                        segment.getV(), segment.getLogDecay(), segment.getBeta(), segment.getDO(),
+                                        chunked.chunks, segment.getClassId(), segment.getScale(), chunked.size);
+  auto scan = LsmSegmentScanOp::create(builder, chunked.loc, Type(), segment.getDx().getType(), dm, chunked.p,
+                                       chunked.chunks, segment.getClassId(), /*adjoint=*/true);
+  segment.replaceAllUsesWith(scan.getState());
+  segment.erase();
 }
 
 /// The decode step is the scan without chunks.
@@ -129,28 +161,28 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
     int64_t maxDocuments = 1;
     if (auto attr = getOperation()->getAttrOfType<IntegerAttr>(attrs::maxDocuments))
       maxDocuments = attr.getInt();
-    SmallVector<LsmScanOp> scans;
-    SmallVector<LsmScanGradOp> grads;
+    SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (auto scan = dyn_cast<LsmScanOp>(op))
-        scans.push_back(scan);
-      else if (auto grad = dyn_cast<LsmScanGradOp>(op))
-        grads.push_back(grad);
+      if (isa<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>(op))
+        ops.push_back(op);
     });
-    for (LsmScanOp scan : scans) {
-      if (cast<RankedTensorType>(scan.getQ().getType()).getDimSize(1) == 1) {
+    for (Operation *op : ops) {
+      auto scan = dyn_cast<LsmScanOp>(op);
+      if (scan && cast<RankedTensorType>(scan.getQ().getType()).getDimSize(1) == 1)
         step(scan);
-        continue;
-      }
-      if (failed(checkChunkSize(scan, scan.getChunkSize())))
+      else if (failed(tileAny(op, maxDocuments)))
         return signalPassFailure();
-      tile(scan, maxDocuments);
     }
-    for (LsmScanGradOp grad : grads) {
-      if (failed(checkChunkSize(grad, grad.getChunkSize())))
-        return signalPassFailure();
-      tile(grad, maxDocuments);
-    }
+  }
+
+  static LogicalResult tileAny(Operation *op, int64_t maxDocuments) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>([&](auto inChunks) {
+          if (failed(checkChunkSize(inChunks, inChunks.getChunkSize())))
+            return failure();
+          tile(inChunks, maxDocuments);
+          return success();
+        });
   }
 };
 

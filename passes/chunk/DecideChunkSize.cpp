@@ -3,6 +3,7 @@
 #include "dialects/braid/BraidDialect.h"
 #include "passes/Passes.h"
 
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -38,14 +39,15 @@ int64_t defaultChunkSize(LsmClass classId, int64_t tokens, int64_t keys, int64_t
 struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideChunkSizePass> {
   using DecideChunkSizePassBase::DecideChunkSizePassBase;
 
-  template <typename Op> void decide(Op op) {
+  /// `state`: a value that holds states.
+  template <typename Op> void decide(Op op, Value state) {
     if (op.getChunkSize())
       return;
-    auto q = cast<RankedTensorType>(op.getQ().getType()), v = cast<RankedTensorType>(op.getV().getType());
-    int64_t tokens = q.getDimSize(1);
+    auto k = cast<RankedTensorType>(op.getK().getType()), v = cast<RankedTensorType>(op.getV().getType());
+    int64_t tokens = k.getDimSize(1);
     int64_t size = chunkSize ? std::min<int64_t>(chunkSize, llvm::alignTo(tokens, tileRows))
-                             : defaultChunkSize(op.getClassId(), tokens, q.getDimSize(3), v.getDimSize(3),
-                                                getElementTypeOrSelf(op.getInitialState().getType()));
+                             : defaultChunkSize(op.getClassId(), tokens, k.getDimSize(3), v.getDimSize(3),
+                                                getElementTypeOrSelf(state.getType()));
     op.setChunkSize(size);
   }
 
@@ -57,10 +59,10 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
       return signalPassFailure();
     }
     getOperation().walk([&](Operation *op) {
-      if (auto scan = dyn_cast<LsmScanOp>(op))
-        decide(scan);
-      else if (auto grad = dyn_cast<LsmScanGradOp>(op))
-        decide(grad);
+      llvm::TypeSwitch<Operation *>(op)
+          .Case<LsmScanOp, LsmScanGradOp>([&](auto scan) { decide(scan, scan.getInitialState()); })
+          .Case([&](LsmSegmentOp segment) { decide(segment, segment.getX()); })
+          .Case([&](LsmSegmentGradOp segment) { decide(segment, segment.getDx()); });
     });
   }
 };

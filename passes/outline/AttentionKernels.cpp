@@ -31,6 +31,8 @@ struct AttentionShape {
   int64_t heads, groups, size; ///< H, G, D
   int64_t window, prefix;
   bool cache, ring;
+  bool sharded, earlier; ///< along sp: keys of all ranks; a block of keys that lies before the tokens
+  bool bounded; ///< along sp: some keys may lie before the row
   Type token, compute;
   int64_t perGroup() const { return heads / groups; }
   int64_t tileRows() const { return size <= 128 ? 64 : 32; } ///< queries, and keys, of a tile
@@ -42,7 +44,8 @@ struct AttentionShape {
     std::string name = llvm::formatv("attn_{0}_h{1}_g{2}_d{3}_{4}", what, heads, groups, size, typeName(token));
     if (window)
       name += llvm::formatv("_w{0}", window);
-    return name + (ring ? "_ring" : cache ? "_cache" : "");
+    return name + (ring ? "_ring" : cache ? "_cache" : sharded ? "_sp" : earlier ? "_earlier" : "") +
+           (bounded ? "_bounded" : "");
   }
 };
 
@@ -61,6 +64,19 @@ public:
   Var keys(llvm::StringRef name) { return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.groups, shape.size}); }
   Var rowNumbers(llvm::StringRef name) { return k.buffer(name, shape.compute, {kDynamic, shape.heads, kDynamic}); }
   Var index(Var number) { return cast(number, k.builder.getIndexType()); }
+  /// The parameters that say at which key the tokens q begin.
+  void loadPrefix(Var q) {
+    if (shape.cache)
+      return;
+    prefix = k.index("prefix");
+    if (!shape.sharded && !shape.bounded)
+      return;
+    Var before = index(k.at(k.buffer("coordinate", k.i32(), {1}), {0})) * k.size(q, 1); // tokens of the row
+    if (shape.sharded)
+      prefix = prefix + before;
+    else
+      rowBegin = cast(prefix - before, k.i32());
+  }
 
   /// First and last key of every row: i32 tiles; rows without keys have last = -1.
   struct Interval {
@@ -77,6 +93,8 @@ public:
       Var shift = cast(prefix, k.i32());
       last = token + shift;
       first = max(select(padding, 0.0, document) + shift, 0.0);
+      if (rowBegin)
+        first = max(first, first.rank() ? splat(rowBegin, first.shape()) : rowBegin);
     }
     if (shape.window)
       first = max(first, last - static_cast<double>(shape.window - 1));
@@ -155,13 +173,15 @@ public:
   /// o and lse from m, l, O'.
   std::pair<Var, Var> attended(llvm::ArrayRef<Var> out) {
     Var empty = le(out[1], 0.0), total = select(empty, 1.0, out[1]);
-    Var lse = select(empty, 0.0, out[0] + log(total));
+    // A block of a ring says that it has no keys; there is always one that has.
+    Var lse = select(empty, shape.earlier ? kLowest : 0.0, out[0] + log(total));
     return {out[2] * expand(1.0 / total, 1, shape.size), lse};
   }
 
   KernelBuilder &k;
   const AttentionShape &shape;
   Var prefix; ///< set by kernels that have it as a parameter
+  Var rowBegin; ///< the key at which the row begins, where there may be others before it
 };
 
 //===- Forward ----------------------------------------------------------------------------------------------------===//
@@ -172,8 +192,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   Var q = a.queries("q"), keys = a.keys("k"), values = a.keys("v"),
       documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
   Var o = a.queries("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
-  if (!shape.cache)
-    a.prefix = k.index("prefix");
+  a.loadPrefix(q);
   int64_t R = shape.tileRows();
   Var t0 = k.program(0) * static_cast<double>(R), h = k.program(1), b = k.program(2);
   Var tokens = k.size(q, 1), keyCount = k.size(keys, 1), g = h / static_cast<double>(shape.perGroup());
@@ -184,14 +203,14 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   auto before = seen;
   if (!shape.cache) {
     diagonal = t0 + a.prefix;
-    before = a.before(seen, diagonal);
-    hi = diagonal;
+    hi = shape.earlier ? min(diagonal, keyCount) : diagonal;
+    before = a.before(seen, hi);
   }
   Vars state = k.loop(lo, hi, R, a.attendNothing(R), [&](Var s0, llvm::ArrayRef<Var> now) {
     Var ks = a.loadKeys(keys, b, s0, g, R, hi), vs = a.loadKeys(values, b, s0, g, R, hi);
     return a.attendTile(queries, ks, vs, a.visible(before, s0, R, /*turned=*/true), /*diagonal=*/false, now);
   });
-  if (!shape.cache) {
+  if (!shape.cache && !shape.earlier) {
     Var ks = a.loadRows(keys, b, diagonal, g, R, keyCount), vs = a.loadRows(values, b, diagonal, g, R, keyCount);
     state = a.attendTile(queries, ks, vs, a.visible(seen, diagonal, R, /*turned=*/true), /*diagonal=*/true, state);
   }
@@ -206,8 +225,7 @@ void writeDecode(KernelBuilder &k, const AttentionShape &shape) {
   Var q = a.queries("q"), keys = a.keys("k"), values = a.keys("v"),
       documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
   Var o = a.queries("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
-  if (!shape.cache)
-    a.prefix = k.index("prefix");
+  a.loadPrefix(q);
   int64_t rows = shape.perGroup();
   Var g = k.program(0), b = k.program(1), h = g * static_cast<double>(rows);
   Var queries = cast(k.load(q, {b, 0, h, 0}, {rows, shape.size}), shape.compute) * scale;
@@ -248,7 +266,7 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   GradBuffers in(a);
   Var o = a.queries("o"), dq = a.queries("dq"), deltas = a.rowNumbers("delta"),
       scale = k.scalar("scale", shape.compute);
-  a.prefix = k.index("prefix");
+  a.loadPrefix(in.q);
   int64_t R = shape.tileRows();
   Var t0 = k.program(0) * static_cast<double>(R), h = k.program(1), b = k.program(2);
   Var tokens = k.size(in.q, 1), keyCount = k.size(in.keys, 1), g = h / static_cast<double>(shape.perGroup());
@@ -257,16 +275,17 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   k.store(delta, deltas, {b, h, t0}, {.limit = tokens, .dims = {2}});
   Var lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
   auto seen = a.rowIntervals(in.documents, b, t0, R);
-  Var lo = a.range(seen).first, diagonal = t0 + a.prefix;
-  auto before = a.before(seen, diagonal);
+  Var lo = a.range(seen).first, diagonal = t0 + a.prefix, end = shape.earlier ? min(diagonal, keyCount) : diagonal;
+  auto before = a.before(seen, end);
   auto add = [&](Var s0, Var limit, const Attention::Interval &keys, std::optional<tile::Keep> half, Var sum) {
     Var ks = a.loadRows(in.keys, b, s0, g, R, limit), vs = a.loadRows(in.values, b, s0, g, R, limit);
     Var live = a.visible(keys, s0, R, /*turned=*/true);
     return dotTA(gradTiles(dotTB(ks, queries), dotTB(vs, d), lse, delta, live, 0, half).ds, ks, sum);
   };
-  Vars out = k.loop(lo, diagonal, R, {k.tile({R, shape.size}, shape.compute)},
-                    [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, diagonal, before, {}, now[0])}; });
-  a.storeRows(add(diagonal, keyCount, seen, tile::Keep::upper, out[0]) * scale, dq, b, t0, h);
+  Vars out = k.loop(lo, end, R, {k.tile({R, shape.size}, shape.compute)},
+                    [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, end, before, {}, now[0])}; });
+  Var total = shape.earlier ? out[0] : add(diagonal, keyCount, seen, tile::Keep::upper, out[0]);
+  a.storeRows(total * scale, dq, b, t0, h);
 }
 
 /// dk, dv: program (block of keys, key head, batch); the group's heads and their query blocks in order.
@@ -274,7 +293,7 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   Attention a(k, shape);
   GradBuffers in(a);
   Var deltas = a.rowNumbers("delta"), dk = a.keys("dk"), dv = a.keys("dv"), scale = k.scalar("scale", shape.compute);
-  a.prefix = k.index("prefix");
+  a.loadPrefix(in.q);
   int64_t R = shape.tileRows(), D = shape.size;
   Var s0 = k.program(0) * static_cast<double>(R), g = k.program(1), b = k.program(2);
   Var tokens = k.size(in.q, 1), keyCount = k.size(in.keys, 1);
@@ -316,6 +335,24 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   a.storeRows(out[1], dv, b, s0, g);
 }
 
+//===- merge ------------------------------------------------------------------------------------------------------===//
+
+/// Program (block of query rows, head, batch).
+void writeMerge(KernelBuilder &k, const AttentionShape &shape) {
+  Attention a(k, shape);
+  Var o = a.queries("o"), lse = a.rowNumbers("lse"), block = a.queries("o_block"), lseBlock = a.rowNumbers("lse_block");
+  Var both = a.queries("o_both"), lseBoth = a.rowNumbers("lse_both");
+  int64_t R = shape.tileRows();
+  Var t0 = k.program(0) * static_cast<double>(R), h = k.program(1), b = k.program(2), tokens = k.size(o, 1);
+  auto numbers = [&](Var buffer) { return k.load(buffer, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}}); };
+  Var one = numbers(lse), two = numbers(lseBlock), highest = max(one, two);
+  Var weight = exp(one - highest), weightBlock = exp(two - highest), total = weight + weightBlock;
+  Var sum = a.loadRows(o, b, t0, h, R, tokens) * expand(weight / total, 1, shape.size) +
+            a.loadRows(block, b, t0, h, R, tokens) * expand(weightBlock / total, 1, shape.size);
+  a.storeRows(sum, both, b, t0, h);
+  k.store(highest + log(total), lseBoth, {b, h, t0}, {.limit = tokens, .dims = {2}});
+}
+
 //===- append -----------------------------------------------------------------------------------------------------===//
 
 /// Program (token, batch): row t - documents[t] of the cache, modulo its rows in a ring.
@@ -345,6 +382,9 @@ template <typename Op> AttentionShape shapeOfOp(Op op, bool cache, bool ring = f
           static_cast<int64_t>(op.getPrefix()),
           cache,
           ring,
+          op.getCoordinate() && keys[1] > static_cast<int64_t>(op.getPrefix()) + q[1],
+          !cache && keys[1] <= static_cast<int64_t>(op.getPrefix()),
+          op.getCoordinate() && keys[1] <= static_cast<int64_t>(op.getPrefix()) + q[1],
           token,
           computeType(token)};
 }
@@ -365,6 +405,8 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
     grid = {ceilDiv(tokens, shape.tileRows()), shape.heads, batch};
   auto launch = context.launch(op, kernel, grid);
   launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV()).arg("documents", op.getDocuments());
+  if (op.getCoordinate())
+    launch.arg("coordinate", op.getCoordinate());
   launch.result("o", op.getO().getType()).result("lse", op.getLse().getType());
   launch.scalar("scale", op.getScale().convertToDouble(), shape.compute);
   if (!shape.cache)
@@ -385,6 +427,8 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
     auto launch = context.launch(op, kernel, grid);
     launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV()).arg("documents", op.getDocuments());
     launch.arg("lse", op.getLse()).arg("d_o", op.getDO());
+    if (op.getCoordinate())
+      launch.arg("coordinate", op.getCoordinate());
     launch.scalar("scale", op.getScale().convertToDouble(), shape.compute).index("prefix", shape.prefix);
     return launch;
   };
@@ -395,6 +439,20 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
   keyed.arg("delta", dqDelta[1]).result("dk", op.getDk().getType()).result("dv", op.getDv().getType());
   auto dkv = keyed.run();
   context.replace(op, {dqDelta[0], dkv[0], dkv[1]});
+  return success();
+}
+
+LogicalResult outlineMerge(AttnMergeOp op, OutlineContext &context) {
+  Shape o = shapeOf(op.getO());
+  Type token = tensorType(op.getO()).getElementType();
+  AttentionShape shape{o[2], o[2], o[3], 0, 0, false, false, false, false, false, token, computeType(token)};
+  std::string kernel = context.kernel(shape.kernelName("merge"), {"rows", "head", "batch"},
+                                      [&](KernelBuilder &k) { writeMerge(k, shape); });
+  auto launch = context.launch(op, kernel, {ceilDiv(o[1], shape.tileRows()), o[2], o[0]});
+  launch.arg("o", op.getO()).arg("lse", op.getLse());
+  launch.arg("o_block", op.getOBlock()).arg("lse_block", op.getLseBlock());
+  launch.result("o_both", op.getO().getType(), "o").result("lse_both", op.getLse().getType(), "lse");
+  context.replace(op, launch.run());
   return success();
 }
 
@@ -416,6 +474,7 @@ LogicalResult outlineAttention(Operation *op, OutlineContext &context) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](AttnCausalOp causal) { return outlineCausal(causal, context); })
       .Case([&](AttnCausalGradOp grad) { return outlineCausalGrad(grad, context); })
+      .Case([&](AttnMergeOp merge) { return outlineMerge(merge, context); })
       .Case([&](AttnAppendOp append) { return outlineAppend(append, context); });
 }
 

@@ -27,6 +27,17 @@ LsmShape shapeOfStates(LsmClass classId, Value states) {
   return {classId, s[2], s[3], s[4], 0, {}, {}, {}, element, computeType(element)};
 }
 
+/// Of a kernel that sees segments only: [s, B, H, K, V] and their factors. Classes that store the same share it.
+LsmShape shapeOfSegments(Value p, Value x) {
+  static constexpr LsmClass kinds[] = {LsmClass::S, LsmClass::V, LsmClass::GH};
+  return shapeOfStates(kinds[shapeOf(p).size() - 3], x);
+}
+/// Of a kernel that computes transitions: columns of a dense one, otherwise a single block.
+LsmShape shapeOfTransitions(LsmShape shape) {
+  shape.values = shape.delta() ? shape.keys : 1;
+  return shape;
+}
+
 using Grid = llvm::ArrayRef<llvm::StringRef>;
 const llvm::StringRef chunkGrid[] = {"head", "chunk", "batch"}, columnGrid[] = {"columns", "head", "batch"};
 
@@ -129,6 +140,59 @@ public:
     return success();
   }
 
+  LogicalResult segmentScan(LsmSegmentScanOp scan) {
+    LsmShape shape = shapeOfStates(scan.getClassId(), scan.getX());
+    bool adjoint = scan.getAdjoint();
+    auto launch =
+        begin(adjoint ? "segment_state_grad" : "segment_state", shape,
+              adjoint ? writeSegmentStateGrad : writeSegmentState, columnGrid, columnExtents(scan.getX(), shape));
+    launch.arg("x", scan.getX());
+    optional(launch, "p", scan.getP());
+    launch.arg("chunks", scan.getChunks()).result("state", scan.getState().getType());
+    SmallVector<Value> results;
+    if (scan.getTransition()) {
+      LsmShape only = shapeOfTransitions(shape);
+      auto product =
+          begin("segment_transition", only, writeSegmentTransition, columnGrid, columnExtents(scan.getX(), only));
+      optional(product, "p", scan.getP());
+      product.arg("chunks", scan.getChunks()).result("transition", scan.getTransition().getType());
+      results = product.run();
+    }
+    results.push_back(launch.run()[0]);
+    context.replace(op, results);
+    return success();
+  }
+
+  template <typename Fold>
+  LogicalResult fold(Fold fold, llvm::StringRef what, void (*write)(KernelBuilder &, const LsmShape &), Value x,
+                     Value carry) {
+    LsmShape shape = shapeOfSegments(fold.getP(), x);
+    auto launch = begin(what, shape, write, columnGrid, columnExtents(carry, shape));
+    launch.arg("p", fold.getP()).arg("x", x).arg("carry", carry).arg("coordinate", fold.getCoordinate());
+    context.replace(op, launch.result("mine", carry.getType()).result("last", carry.getType()).run());
+    return success();
+  }
+
+  LogicalResult compose(LsmComposeOp compose) {
+    LsmShape shape = shapeOfSegments(compose.getP(), compose.getX());
+    bool adjoint = compose.getAdjoint();
+    int64_t batch = shapeOf(compose.getX())[1];
+    auto launch = begin(adjoint ? "compose_grad" : "compose", shape, adjoint ? writeComposeGrad : writeCompose,
+                        columnGrid, {shape.valueBlocks(), shape.heads, batch});
+    launch.arg("p", compose.getP()).arg("x", compose.getX()).arg("x_other", compose.getXOther());
+    SmallVector<Value> results = launch.result("result", compose.getResult().getType()).run();
+    if (compose.getTransition()) {
+      LsmShape only = shapeOfTransitions(shape);
+      auto product = begin(adjoint ? "compose_transition_grad" : "compose_transition", only,
+                           adjoint ? writeComposeTransitionGrad : writeComposeTransition, columnGrid,
+                           {only.valueBlocks(), only.heads, batch});
+      product.arg("p", compose.getP()).arg("p_other", compose.getPOther());
+      results.push_back(product.result("transition", compose.getTransition().getType()).run()[0]);
+    }
+    context.replace(op, results);
+    return success();
+  }
+
   LogicalResult step(LsmStepOp step) {
     LsmShape shape = shapeOfTokens(step.getClassId(), step.getK(), step.getV(), step.getLogDecay(), step.getBeta(),
                                    elementOf(step.getInitialState()), 0);
@@ -185,6 +249,12 @@ LogicalResult outlineLsm(Operation *op, OutlineContext &context) {
       .Case([&](LsmChunkOutputOp output) { return outline.output(output); })
       .Case([&](LsmChunkOutputGradStateOp grad) { return outline.outputGradState(grad); })
       .Case([&](LsmChunkGradOp grad) { return outline.chunkGrad(grad); })
+      .Case([&](LsmSegmentScanOp scan) { return outline.segmentScan(scan); })
+      .Case([&](LsmFoldOp fold) { return outline.fold(fold, "fold", writeFold, fold.getX(), fold.getCarry()); })
+      .Case([&](LsmFoldGradOp fold) {
+        return outline.fold(fold, "fold_grad", writeFoldGrad, fold.getDx(), fold.getDnext());
+      })
+      .Case([&](LsmComposeOp compose) { return outline.compose(compose); })
       .Case([&](LsmStepOp step) { return outline.step(step); })
       .Default([](Operation *other) { return other->emitOpError("has no kernel: braid-chunk-tiling must run first"); });
 }

@@ -12,6 +12,16 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize);
 void writeStateScan(KernelBuilder &k, const LsmShape &shape);
 void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape);
 void writeStep(KernelBuilder &k, const LsmShape &shape);
+// LsmSegmentKernels.cpp
+void writeSegmentState(KernelBuilder &k, const LsmShape &shape);
+void writeSegmentStateGrad(KernelBuilder &k, const LsmShape &shape);
+void writeSegmentTransition(KernelBuilder &k, const LsmShape &shape);
+void writeFold(KernelBuilder &k, const LsmShape &shape);
+void writeFoldGrad(KernelBuilder &k, const LsmShape &shape);
+void writeCompose(KernelBuilder &k, const LsmShape &shape);
+void writeComposeGrad(KernelBuilder &k, const LsmShape &shape);
+void writeComposeTransition(KernelBuilder &k, const LsmShape &shape);
+void writeComposeTransitionGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmChunkKernels.cpp
 void writeChunkState(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutput(KernelBuilder &k, const LsmShape &shape);
@@ -56,9 +66,56 @@ struct LsmBuffers {
       dims.push_back(shape.keys);
     return k.buffer("p", shape.state, dims);
   }
+  /// Factors of segments [s, B, H, ..].
+  Var factors(llvm::StringRef name) {
+    llvm::SmallVector<int64_t> dims{kDynamic, kDynamic, shape.heads};
+    dims.append(shape.delta() ? 2 : shape.vectorDecay() ? 1 : 0, shape.keys);
+    return k.buffer(name, shape.state, dims);
+  }
 
   KernelBuilder &k;
   const LsmShape &shape;
+};
+
+/// One block of value columns of the states of one head, and the transitions that act on it: of chunks [B, n, H, ..],
+/// where P is a log decay, or of segments [s, B, H, ..], where it is a factor (class I: of chunks none). Programs
+/// (block of value columns, head, batch).
+struct TransitionKernel {
+  enum class Of { chunks, segments };
+  TransitionKernel(KernelBuilder &k, const LsmShape &shape, Of of, Var p);
+
+  Var load(Var states, Var n); ///< [K, VB] of chunk or segment n
+  Var loadRow(Var states); ///< of a state [B, H, K, V]
+  void store(Var tile, Var states, Var n);
+  void storeRow(Var tile, Var states);
+  /// P_n state + x, or P_n^T state + x. Where P_n of a segment is 0, a document began: nothing of the state is left,
+  /// though it be infinite.
+  Var apply(Var n, Var state, Var x, bool transposed);
+  Var factor(Var n); ///< P_n of the classes without a dense one: [K] (V) or a scalar
+  llvm::SmallVector<Index, 5> at(Var n, llvm::ArrayRef<Index> rest) const {
+    llvm::SmallVector<Index, 5> all =
+        of == Of::chunks ? llvm::SmallVector<Index, 5>{b, n, h} : llvm::SmallVector<Index, 5>{n, b, h};
+    all.append(rest.begin(), rest.end());
+    return all;
+  }
+
+  KernelBuilder &k;
+  const LsmShape &shape;
+  Of of;
+  Var p, h, b;
+  int64_t K, VB;
+  Var first;
+
+private:
+  Var applyDense(Var n, Var state, Var x, bool transposed);
+};
+
+/// The rows of a chunk table that a walk over chunks reads.
+struct ChunkRows {
+  KernelBuilder &k;
+  Var chunks, b;
+  Var used(); ///< chunks with tokens: the first rows of the table
+  Var unlessRestart(Var n, Var state); ///< `state`, or zero where chunk n begins a document
 };
 
 } // namespace braid

@@ -51,69 +51,76 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize) {
 //   chunk. Backwards: D <- P^T D + dM, last chunk first; `dx` gets D' of every chunk's out-state. One program per
 //   (block of value columns, head, batch): columns are independent.
 //
-namespace {
+TransitionKernel::TransitionKernel(KernelBuilder &k, const LsmShape &shape, Of of, Var p)
+    : k(k), shape(shape), of(of), p(p), h(k.program(1)), b(k.program(2)), K(shape.keys), VB(shape.valueBlock()),
+      first(k.program(0) * static_cast<double>(VB)) {}
 
-struct ScanKernel {
-  ScanKernel(KernelBuilder &k, const LsmShape &shape, Var p, Var chunks)
-      : k(k), shape(shape), p(p), chunks(chunks), h(k.program(1)), b(k.program(2)), K(shape.keys),
-        VB(shape.valueBlock()), first(k.program(0) * static_cast<double>(VB)) {}
+Var TransitionKernel::load(Var states, Var n) {
+  return cast(k.load(states, at(n, {0, first}), {K, VB}), shape.compute);
+}
+Var TransitionKernel::loadRow(Var states) { return cast(k.load(states, {b, h, 0, first}, {K, VB}), shape.compute); }
+void TransitionKernel::store(Var tile, Var states, Var n) {
+  k.store(cast(tile, states.element()), states, at(n, {0, first}));
+}
+void TransitionKernel::storeRow(Var tile, Var states) {
+  k.store(cast(tile, states.element()), states, {b, h, 0, first});
+}
 
-  /// Chunks with tokens: the first rows of the table.
-  Var used() {
-    return k.loop(0, k.size(chunks, 1), 1, {k.number(0)}, [&](Var n, llvm::ArrayRef<Var> now) -> Vars {
-      Var full = gt(k.at(chunks, {b, n, 1}), k.at(chunks, {b, n, 0}));
-      return {select(full, now[0] + 1.0, now[0])};
+Var TransitionKernel::factor(Var n) {
+  Var stored = cast(shape.vectorDecay() ? k.load(p, at(n, {0}), {K}) : k.at(p, at(n, {})), shape.compute);
+  return of == Of::chunks ? exp(stored) : stored;
+}
+
+Var TransitionKernel::apply(Var n, Var state, Var x, bool transposed) {
+  if (!p)
+    return state + x;
+  if (shape.delta())
+    return applyDense(n, state, x, transposed);
+  Var one = shape.vectorDecay() ? expand(factor(n), 1, VB) : factor(n), sum = state * one + x;
+  return of == Of::chunks ? sum : select(eq(one, 0.0), x, sum);
+}
+
+/// Class H and GH: P is a matrix, read whole where it is small, else in blocks of rows.
+Var TransitionKernel::applyDense(Var n, Var state, Var x, bool transposed) {
+  auto rowsOfP = [&](Index first, int64_t count) {
+    return cast(k.load(p, at(n, {first, 0}), {count, K}), shape.compute);
+  };
+  auto highest = [](Var part) { return maximum(maximum(abs(part), 1), 0); };
+  if (K <= kDenseRows) {
+    Var whole = rowsOfP(0, K), sum = dot(whole, state, x, {.transposeA = transposed});
+    return of == Of::chunks ? sum : select(eq(highest(whole), 0.0), x, sum);
+  }
+  int64_t block = divisorUpTo(K, kDenseRows);
+  if (of == Of::segments) {
+    Var most = k.loop(0, K, block, {k.constant(shape.compute, 0)}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+      return {max(now[0], highest(rowsOfP(first, block)))};
     })[0];
+    state = select(eq(most, 0.0), 0.0, state);
   }
-  Var load(Var states, Var n) { return cast(k.load(states, {b, n, h, 0, first}, {K, VB}), shape.compute); }
-  Var loadRow(Var states) { return cast(k.load(states, {b, h, 0, first}, {K, VB}), shape.compute); }
-  void store(Var tile, Var states, Var n) { k.store(cast(tile, states.element()), states, {b, n, h, 0, first}); }
-  void storeRow(Var tile, Var states) { k.store(cast(tile, states.element()), states, {b, h, 0, first}); }
-  /// `state`, or zero where chunk n begins a document.
-  Var unlessRestart(Var n, Var state) { return select(ne(k.at(chunks, {b, n, 2}), 0.0), 0.0, state); }
-  /// P m + x, or P^T m + x.
-  Var apply(Var n, Var state, Var x, bool transposed) {
-    if (!p)
-      return state + x;
-    if (shape.delta())
-      return applyDense(n, state, x, transposed);
-    if (shape.vectorDecay())
-      return state * expand(exp(cast(k.load(p, {b, n, h, 0}, {K}), shape.compute)), 1, VB) + x;
-    return state * exp(cast(k.at(p, {b, n, h}), shape.compute)) + x;
-  }
+  return k.loop(0, K, block, {x}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+    Var part = rowsOfP(first, block);
+    if (transposed)
+      return {dotTA(part, rows(state, first, block), now[0])};
+    return {insertRows(dot(part, state, rows(now[0], first, block)), now[0], first)};
+  })[0];
+}
 
-  /// Class H and GH: P is a matrix, read whole where it is small, else in blocks of rows.
-  Var applyDense(Var n, Var state, Var x, bool transposed) {
-    auto rowsOfP = [&](Index first, int64_t count) {
-      return cast(k.load(p, {b, n, h, first, 0}, {count, K}), shape.compute);
-    };
-    if (K <= kDenseRows)
-      return dot(rowsOfP(0, K), state, x, {.transposeA = transposed});
-    int64_t block = divisorUpTo(K, kDenseRows);
-    return k.loop(0, K, block, {x}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
-      Var part = rowsOfP(first, block);
-      if (transposed)
-        return {dotTA(part, rows(state, first, block), now[0])};
-      return {insertRows(dot(part, state, rows(now[0], first, block)), now[0], first)};
-    })[0];
-  }
-
-  KernelBuilder &k;
-  const LsmShape &shape;
-  Var p, chunks, h, b;
-  int64_t K, VB;
-  Var first;
-};
-
-} // namespace
+Var ChunkRows::used() {
+  return k.loop(0, k.size(chunks, 1), 1, {k.number(0)}, [&](Var n, llvm::ArrayRef<Var> now) -> Vars {
+    Var full = gt(k.at(chunks, {b, n, 1}), k.at(chunks, {b, n, 0}));
+    return {select(full, now[0] + 1.0, now[0])};
+  })[0];
+}
+Var ChunkRows::unlessRestart(Var n, Var state) { return select(ne(k.at(chunks, {b, n, 2}), 0.0), 0.0, state); }
 
 void writeStateScan(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var x = in.states("x"), p = in.transition(), initial = in.rowState("initial_state"), chunks = in.chunks();
   Var m = in.states("m"), final = in.rowState("final_state");
-  ScanKernel scan(k, shape, p, chunks);
-  Vars out = k.loop(0, scan.used(), 1, {scan.loadRow(initial)}, [&](Var n, llvm::ArrayRef<Var> now) -> Vars {
-    Var state = scan.unlessRestart(n, now[0]);
+  TransitionKernel scan(k, shape, TransitionKernel::Of::chunks, p);
+  ChunkRows table{k, chunks, scan.b};
+  Vars out = k.loop(0, table.used(), 1, {scan.loadRow(initial)}, [&](Var n, llvm::ArrayRef<Var> now) -> Vars {
+    Var state = table.unlessRestart(n, now[0]);
     scan.store(state, m, n);
     return {scan.apply(n, state, scan.load(x, n), /*transposed=*/false)};
   });
@@ -124,12 +131,13 @@ void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var dm = in.states("dm"), p = in.transition(), dFinal = in.rowState("dfinal_state"), chunks = in.chunks();
   Var dx = in.states("dx"), dInitial = in.rowState("dinitial_state");
-  ScanKernel scan(k, shape, p, chunks);
-  Var used = scan.used();
+  TransitionKernel scan(k, shape, TransitionKernel::Of::chunks, p);
+  ChunkRows table{k, chunks, scan.b};
+  Var used = table.used();
   Vars out = k.loop(0, used, 1, {scan.loadRow(dFinal)}, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
     Var n = used - 1.0 - i;
     scan.store(now[0], dx, n);
-    return {scan.unlessRestart(n, scan.apply(n, now[0], scan.load(dm, n), /*transposed=*/true))};
+    return {table.unlessRestart(n, scan.apply(n, now[0], scan.load(dm, n), /*transposed=*/true))};
   });
   scan.storeRow(out[0], dInitial);
 }

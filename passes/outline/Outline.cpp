@@ -67,7 +67,7 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<SumSquaresOp, ClipScaleOp, AdamwOp, AddOp>([](auto) { return outlineTrain; })
           .Case<InitOp>([](auto) { return outlineInit; })
           .Case<ShortConvOp, ShortConvGradOp>([](auto) { return outlineConvolution; })
-          .Case<AttnCausalOp, AttnCausalGradOp, AttnAppendOp>([](auto) { return outlineAttention; })
+          .Case<AttnCausalOp, AttnCausalGradOp, AttnMergeOp, AttnAppendOp>([](auto) { return outlineAttention; })
           .Default([](Operation *op) -> Family {
             return op->getName().getStringRef().starts_with("braid.lsm.") ? outlineLsm : nullptr;
           });

@@ -15,28 +15,32 @@ LogicalResult documents(DocumentsOp op, OutlineContext &context) {
   constexpr int64_t width = 64;
   int64_t batch = shapeOf(op.getResult())[0], tokens = shapeOf(op.getResult())[1],
           entries = shapeOf(op.getCuSeqlens())[1];
-  std::string kernel = context.kernel("documents", {"token", "batch"}, [&](KernelBuilder &k) {
-    Var edges = k.buffer("cu_seqlens", k.i32(), {kDynamic, kDynamic}),
-        starts = k.buffer("starts", k.i32(), {kDynamic, kDynamic});
-    Var entries = k.index("entries"), tokens = k.index("tokens"), begin = cast(k.index("begin"), k.i32());
-    Var first = k.program(0) * width, b = k.program(1);
-    Var t = k.iota({width}, 0) + cast(first, k.i32()) + begin;
-    Var none = k.tile({width}, k.i32()) + k.at(edges, {b, 0});
-    Vars start = k.loop(0, entries, 1, {none}, [&](Var d, ArrayRef<Var> found) {
-      Var edge = splat(k.at(edges, {b, d}), {width});
-      return Vars{select(le(edge, t), edge, found[0])};
-    });
-    Var valid = lt(t, k.at(edges, {b, entries - 1}));
-    Var result = select(valid, start[0] - begin, std::numeric_limits<int32_t>::max());
-    k.store(result, starts, {b, first}, {.limit = tokens});
-  });
-  context.replace(op, context.launch(op, kernel, {ceilDiv(tokens, width), batch})
-                          .arg("cu_seqlens", op.getCuSeqlens())
-                          .result("starts", op.getResult().getType())
-                          .index("entries", entries)
-                          .index("tokens", tokens)
-                          .index("begin", op.getBegin())
-                          .run());
+  bool sharded = static_cast<bool>(op.getCoordinate());
+  std::string kernel =
+      context.kernel(sharded ? "documents_sp" : "documents", {"token", "batch"}, [&](KernelBuilder &k) {
+        Var edges = k.buffer("cu_seqlens", k.i32(), {kDynamic, kDynamic}),
+            starts = k.buffer("starts", k.i32(), {kDynamic, kDynamic});
+        Var entries = k.index("entries"), tokens = k.index("tokens"), begin = cast(k.index("begin"), k.i32());
+        if (sharded)
+          begin = begin + k.at(k.buffer("coordinate", k.i32(), {1}), {0}) * cast(tokens, k.i32());
+        Var first = k.program(0) * width, b = k.program(1);
+        Var t = k.iota({width}, 0) + cast(first, k.i32()) + begin;
+        Var none = k.tile({width}, k.i32()) + k.at(edges, {b, 0});
+        Vars start = k.loop(0, entries, 1, {none}, [&](Var d, ArrayRef<Var> found) {
+          Var edge = splat(k.at(edges, {b, d}), {width});
+          return Vars{select(le(edge, t), edge, found[0])};
+        });
+        Var valid = lt(t, k.at(edges, {b, entries - 1}));
+        Var result = select(valid, start[0] - begin, std::numeric_limits<int32_t>::max());
+        k.store(result, starts, {b, first}, {.limit = tokens});
+      });
+  auto launch = context.launch(op, kernel, {ceilDiv(tokens, width), batch});
+  launch.arg("cu_seqlens", op.getCuSeqlens());
+  if (sharded)
+    launch.arg("coordinate", op.getCoordinate());
+  launch.result("starts", op.getResult().getType());
+  launch.index("entries", entries).index("tokens", tokens).index("begin", op.getBegin());
+  context.replace(op, launch.run());
   return success();
 }
 

@@ -51,7 +51,7 @@ protected:
       parts.push_back(DocumentsOp::create(
           builder, documents.getLoc(),
           RankedTensorType::get({type.getDimSize(0), bounds[i + 1] - bounds[i]}, type.getElementType()),
-          documents.getCuSeqlens(), documents.getBegin() + bounds[i]));
+          documents.getCuSeqlens(), documents.getCoordinate(), documents.getBegin() + bounds[i]));
     return known = ConcatOp::create(builder, documents.getLoc(), type, parts, 1);
   }
 

@@ -195,9 +195,10 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
     v.push_back(part(op.getV(), i, TokenKind::token));
     Value q = part(op.getQ(), i, TokenKind::token);
     RankedTensorType lseType = withDim(typeOf(op.getLse()), 2, bounds[i + 1] - bounds[i]);
-    auto copy = AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, concat(k, 1),
-                                     concat(v, 1), part(op.getDocuments(), i, TokenKind::token), op.getScaleAttr(),
-                                     op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i]), UnitAttr(), UnitAttr());
+    auto copy =
+        AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, concat(k, 1), concat(v, 1),
+                             part(op.getDocuments(), i, TokenKind::token), Value(), op.getScaleAttr(),
+                             op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i]), UnitAttr(), UnitAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());
     lse.parts.push_back(copy.getLse());
@@ -222,8 +223,8 @@ LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
     auto copy = AttnCausalGradOp::create(builder, op.getLoc(), TypeRange{q.getType(), keys.getType(), values.getType()},
                                          q, keys, values, part(op.getDocuments(), i, TokenKind::token),
                                          part(op.getO(), i, TokenKind::token), part(op.getLse(), i, TokenKind::token),
-                                         part(op.getDO(), i, TokenKind::token), op.getScaleAttr(), op.getWindowAttr(),
-                                         builder.getI64IntegerAttr(bounds[i]));
+                                         part(op.getDO(), i, TokenKind::token), Value(), op.getScaleAttr(),
+                                         op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i]));
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     dq[i] = copy.getDq();
     for (int64_t j = 0; j <= i; ++j) {

@@ -74,6 +74,55 @@ def add_packed(program, rng):
         a.check("mixed", rng, documents_of([[-31, -7, 5, 33], [-9, 0, 1, 33]], 33))
 
 
+def add_parts(program, rng, parts=3):
+    """The tokens of one of several ranks: over the keys of all, placed by its coordinate, and block by block, merged; and the gradients."""
+    B, T, H, G, D = 2, 41, 4, 2, 16
+    for window in (0, 50):
+        f = program.function(f"parts_w{window}")
+        q, k, v = f.input("q", (B, T, H, D)), *(f.input(n, (B, parts * T, G, D)) for n in "kv")
+        blocks = [[f.input(f"{n}{i}", (B, T, G, D)) for n in "kv"] for i in range(parts)]
+        documents, coordinate = f.input("documents", (B, T), "i32"), f.input("coordinate", (1,), "i32")
+        do, lse = f.input("do", (B, T, H, D)), Type((B, H, T))
+        settings = {"scale": D**-0.5, "window": window}
+        o, l = f.op("braid.attn.causal", [q, k, v, documents, coordinate], [q.type, lse], **settings)
+        given = f.op("braid.attn.causal_grad", [q, k, v, documents, o, l, do, coordinate], [q.type, k.type, v.type], **settings)
+        for name, value in zip(("o", "lse", "dq", "dk", "dv"), (o, l, *given)):
+            f.output(name, value)
+        o, l = f.op("braid.attn.causal", [q, *blocks[0], documents], [q.type, lse], **settings)
+        for i in range(1, parts):
+            other = f.op("braid.attn.causal", [q, *blocks[i], documents, coordinate], [q.type, lse], **settings, prefix=i * T)
+            o, l = f.op("braid.attn.merge", [o, l, *other], [q.type, lse])
+        f.output("o_merged", o)
+        f.output("lse_merged", l)
+        for i, (ki, vi) in enumerate(blocks):
+            place = [coordinate] if i else []
+            given = f.op("braid.attn.causal_grad", [q, ki, vi, documents, o, l, do, *place], [q.type, ki.type, vi.type], **settings, prefix=i * T)
+            for name, value in zip(("dq", "dk", "dv"), given):
+                f.output(f"{name}{i}", value)
+        edges = [[0, T + 5, 2 * T, 3 * T, 3 * T], [-60, 3, 4, T, 3 * T - 9]]
+        for r in range(parts):
+            q_, k_, v_, do_ = rounded([rng.standard_normal(s) for s in ((B, T, H, D), (B, parts * T, G, D), (B, parts * T, G, D), (B, T, H, D))])
+            d_ = documents_of(edges, T, r * T)
+
+            def action(program, f=f, r=r, values=(q_, k_, v_, do_), d_=d_, window=window):
+                q_, k_, v_, do_ = values
+                (o, lse), pull = attention(q_, k_, v_, d_, D**-0.5, window=window, prefix=r * T)
+                part = lambda a, i: a[:, i * T : (i + 1) * T] if i >= 0 else np.zeros((B, T, G, D))
+                inputs = {"q": q_, "k": k_, "v": v_, "do": do_, "documents": d_, "coordinate": np.array([r])}
+                inputs |= {f"{n}{i}": part(a, r - i) for n, a in (("k", k_), ("v", v_)) for i in range(parts)}
+                out = program.call(f, inputs)
+                out["dq_merged"] = sum(out[f"dq{i}"] for i in range(parts))
+                dq, dk, dv = pull(do_)
+                references = {"o": o, "o_merged": o, "dq": dq, "dq_merged": dq, "dk": dk, "dv": dv}
+                for n, a in (("dk", dk), ("dv", dv)):
+                    references |= {f"{n}{i}": part(a, r - i) for i in range(parts)}
+                if not np.any(d_ == PADDING):
+                    references |= {"lse": lse, "lse_merged": lse}
+                program.compare(f"{f.name}: part {r}", out, references, 1e-5)
+
+            program.then(action)
+
+
 def add_cache(program, rng):
     """Append and read a cache: prefill in one call, then single tokens, equal attention over the whole row."""
     B, S, H, G, D, T = 2, 48, 4, 2, 16, 40
@@ -214,7 +263,9 @@ def main():
     add_packed(program, rng)
     add_cache(program, rng)
     add_ring(program, rng)
-    return program.finish()
+    parts = Program("attention-parts", options=["--from-phase=scheduled"])
+    add_parts(parts, rng)
+    return program.finish() | parts.finish()
 
 
 if __name__ == "__main__":

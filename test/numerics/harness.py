@@ -23,7 +23,7 @@ import numpy as np
 
 from common import largest_error, relative_error
 
-UNITS = ("cache", "ring", "transposed", "stacked")
+UNITS = ("adjoint", "cache", "ring", "transposed", "stacked")
 TYPES = {"f32": np.float32, "bf16": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
 
 

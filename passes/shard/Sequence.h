@@ -1,0 +1,104 @@
+//===- Sequence.h - ops that cross tokens, when the tokens of a row are divided along `sp` ------------------------===//
+//
+// Rank r of the axis holds tokens [r T, (r + 1) T) of every row (or of every token slice of it). What an op needs from
+// the tokens before them travels: states as segments (lsm-family 2.3), keys and values, or the last rows of a
+// convolution's input. Ops are built from their logical form and local operands; gradients have their own exchange.
+//
+//   scan, ring        M = shift(P M + X), one hop per rank, P never sent                       (ranks - 1) X, as many
+//   hops scan, all_gather  gather (P, X), every rank folds what is before it                        (ranks - 1) (P +
+//   X), one exchange scan, scan        neighbours at distance 1, 1, 2, 4, .. compose their segments log2(ranks) (P +
+//   X), as many hops attention         gather K and V; a window that ends earlier takes the ranks it reaches only;
+//   ring: a block at a time convolution       the last taps - 1 rows of the previous rank
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#ifndef PASSES_SHARD_SEQUENCE_H
+#define PASSES_SHARD_SEQUENCE_H
+
+#include "dialects/braid/BraidDialect.h"
+
+namespace braid {
+
+enum class SpAlgorithm { automatic, ring, allGather, scan };
+/// "auto", "ring", "all_gather", "scan".
+std::optional<SpAlgorithm> parseSpAlgorithm(llvm::StringRef word);
+llvm::StringRef spAlgorithmName(SpAlgorithm algorithm);
+
+/// What the ranks of the axis send and compute for one scan, and what that would take on a machine whose messages cost
+/// 10 us and 10 GB/s and whose products run at 1 TFLOP/s. Sizes are those of one rank.
+struct SpCost {
+  int64_t bytes = 0; ///< sent by the rank that sends most
+  int64_t hops = 0; ///< messages that wait for each other
+  double seconds = 0;
+};
+/// p, x: types of a segment [1, B, H, ..]. `algorithm` is not automatic.
+SpCost spCost(SpAlgorithm algorithm, int64_t ranks, mlir::RankedTensorType p, mlir::RankedTensorType x);
+/// The cheapest of the three; in a draw the first of ring, all_gather, scan.
+SpAlgorithm cheapest(int64_t ranks, mlir::RankedTensorType p, mlir::RankedTensorType x);
+
+/// What holds for a module before anything is sharded: which states enter ops as zeros whoever calls, and which that
+/// leave them are read by anybody. In training both are at their border of the row, and nothing needs to travel for
+/// them.
+class SequenceFacts {
+public:
+  explicit SequenceFacts(mlir::ModuleOp module);
+  bool isZero(mlir::Value operand) const { return zeros.contains(operand); }
+  bool isRead(mlir::Value result) const { return !result.use_empty() && !unread.contains(result); }
+
+private:
+  llvm::DenseSet<mlir::Value> zeros, unread;
+};
+
+/// Lowers the ops of one function. Every method takes a logical op and its local operands, in the op's order (the token
+/// dimension is already T), and returns one local value per result. States that nobody reads are this rank's own.
+class SequenceSharder {
+public:
+  /// `coordinate`: [1] i32, this rank's place along `axis`.
+  SequenceSharder(mlir::OpBuilder &builder, const SequenceFacts &facts, llvm::StringRef axis, int64_t ranks,
+                  mlir::Value coordinate, SpAlgorithm algorithm)
+      : builder(builder), facts(facts), axis(axis), ranks(ranks), coordinate(coordinate), algorithm(algorithm) {}
+
+  /// Whether the op is lowered here.
+  static bool handles(mlir::Operation *op);
+  /// Fails with an error on the op where it cannot be divided.
+  llvm::FailureOr<llvm::SmallVector<mlir::Value>> lower(mlir::Operation *op, mlir::ValueRange operands);
+
+private:
+  using Results = llvm::FailureOr<llvm::SmallVector<mlir::Value>>;
+  struct Segment {
+    mlir::Value p, x; ///< [1, B, H, ..]
+  };
+  /// The state (adjoint: the cotangent) [B, H, K, V] at this rank's border, and the one behind the last rank.
+  struct Border {
+    mlir::Value mine, last;
+  };
+
+  // SequenceScan.cpp
+  Results scan(LsmScanOp op, mlir::ValueRange operands);
+  Results scanGrad(LsmScanGradOp op, mlir::ValueRange operands);
+  template <typename Scan> Segment segment(Scan op, mlir::ValueRange operands);
+  SpAlgorithm choose(const Segment &own, bool zeroCarry, bool readsLast) const;
+  mlir::Value ring(mlir::Location loc, Segment own, bool adjoint);
+  mlir::Value logSteps(mlir::Location loc, Segment own, bool adjoint);
+  // SequenceTokens.cpp
+  Results documents(DocumentsOp op, mlir::ValueRange operands);
+  Results convolution(ShortConvOp op, mlir::ValueRange operands);
+  Results convolutionGrad(ShortConvGradOp op, mlir::ValueRange operands);
+  Results attention(AttnCausalOp op, mlir::ValueRange operands);
+  Results attentionGrad(AttnCausalGradOp op, mlir::ValueRange operands);
+
+  mlir::Value withEarlier(mlir::Location loc, mlir::Value x, int64_t before, llvm::StringRef label);
+  mlir::Value gather(mlir::Location loc, mlir::Value x, int64_t dim, llvm::StringRef label);
+  mlir::Value reduceScatter(mlir::Location loc, mlir::Value x, int64_t dim, llvm::StringRef label);
+  mlir::Value shift(mlir::Location loc, mlir::Value x, int64_t distance, bool reverse, llvm::StringRef label);
+
+  mlir::OpBuilder &builder;
+  const SequenceFacts &facts;
+  std::string axis;
+  int64_t ranks;
+  mlir::Value coordinate;
+  SpAlgorithm algorithm;
+};
+
+} // namespace braid
+
+#endif // PASSES_SHARD_SEQUENCE_H
