@@ -50,10 +50,12 @@ Expected<EvalResult> Evaluator::evaluate(const Corpus &corpus) const {
   for (uint64_t first = 0; first < rows.size(); first += globalBatch) {
     for (int64_t i = 0; i < batch.batch; ++i) {
       uint64_t row = SampleOrder::sample(first, rank->dpCoordinate(), batch.batch, i);
-      if (row < rows.size())
-        BRAID_TRY(rows.fill(corpus, row, batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i)));
-      else
-        PackedRows::fillPadding(batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i));
+      BRAID_TRY(batch.fillRow(i, [&](auto tokens, auto labels, auto documents) {
+        if (row < rows.size())
+          return rows.fill(corpus, row, tokens, labels, documents);
+        PackedRows::fillPadding(tokens, labels, documents);
+        return Status::success();
+      }));
       batch.setDraw(i, row, /*seed=*/0); // the same in every evaluation
     }
     BRAID_TRY(rank->session().run(batch.entry));

@@ -226,7 +226,14 @@ Expected<BatchBinding> BatchBinding::bind(Session &session, const EntryInfo &ent
     return Status::error(ErrorCode::unsupported, "entry @{}: tokens have the empty shape {}", entry.name,
                          formatShape(tokens->shape));
   binding.batch = tokens->shape[0];
-  binding.seqLen = tokens->shape[1];
+  const MeshInfo &mesh = program.mesh();
+  binding.layout.ranks = mesh.size("sp").value_or(1);
+  binding.layout.length = binding.seqLen = tokens->shape[1] * binding.layout.ranks;
+  binding.spCoordinate = mesh.coordinate(static_cast<uint32_t>(session.rank()), "sp").value_or(0);
+  if (binding.layout.ranks > 1) {
+    binding.rowTokens.resize(binding.seqLen);
+    binding.rowLabels.resize(binding.seqLen);
+  }
   binding.documentStride = documents->shape[1];
   binding.tokens = session.tensor(*tokens).as<int32_t>();
   binding.labels = session.tensor(*labels).as<int32_t>();
@@ -240,6 +247,14 @@ Expected<BatchBinding> BatchBinding::bind(Session &session, const EntryInfo &ent
   }
   BRAID_ASSIGN(binding.entry, session.entry(entry.name));
   return binding;
+}
+
+void BatchBinding::keepPart(int64_t row) const {
+  int64_t local = layout.localLength();
+  layout.stripes(spCoordinate, [&](int64_t begin, int64_t at, int64_t count) {
+    std::copy_n(rowTokens.begin() + begin, count, tokens.begin() + row * local + at);
+    std::copy_n(rowLabels.begin() + begin, count, labels.begin() + row * local + at);
+  });
 }
 
 void BatchBinding::setDraw(int64_t row, uint64_t sample, uint64_t seed) const {
@@ -290,7 +305,6 @@ Expected<bool> readsBytes(const Program &program) {
 }
 
 Status checkTokens(const Program &program, const Corpus &corpus) {
-  BRAID_TRY(checkMesh(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
   BRAID_ASSIGN(bool bytes, readsBytes(program));
   if (corpus.isText() && !bytes)
@@ -308,7 +322,7 @@ Status checkTokens(const Program &program, const Corpus &corpus) {
 Status checkMesh(const Program &program) {
   if (program.mesh().size("sp").value_or(1) > 1)
     return Status::error(ErrorCode::unsupported,
-                         "{}: the mesh has sp = {}; rows split over ranks are not supported here", program.path(),
+                         "{}: the mesh has sp = {}; a prompt's tokens are not divided over ranks", program.path(),
                          *program.mesh().size("sp"));
   return Status::success();
 }

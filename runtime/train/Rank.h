@@ -6,6 +6,7 @@
 #include "runtime/Session.h"
 #include "runtime/comm/Processes.h"
 #include "runtime/data/Corpus.h"
+#include "runtime/data/SequenceLayout.h"
 
 #include <functional>
 
@@ -59,20 +60,32 @@ Status runRanks(std::shared_ptr<const Program> program, const RankOptions &optio
 // Runs entry `init`: parameters (and masters) from the seed, the same on every mesh; other moments zero.
 Status initialize(Rank &rank, uint64_t seed);
 
-// The tokens, labels, cu_seqlens and draw_keys of an entry; this rank's rows.
+// The tokens, labels, cu_seqlens and draw_keys of an entry; this rank's rows, and along sp its part of each.
 struct BatchBinding {
   EntryId entry;
-  int64_t batch = 0, seqLen = 0;
+  int64_t batch = 0, seqLen = 0; // seqLen: tokens of a row on all ranks
+  SequenceLayout layout;
+  int64_t spCoordinate = 0;
   std::span<int32_t> tokens, labels, cuSeqlens;
   int64_t documentStride = 0; // entries of cu_seqlens per row
   std::span<int64_t> drawKeys; // empty: the entry draws nothing
 
   static Expected<BatchBinding> bind(Session &session, const EntryInfo &entry);
-  std::span<int32_t> tokenRow(int64_t row) const { return tokens.subspan(row * seqLen, seqLen); }
-  std::span<int32_t> labelRow(int64_t row) const { return labels.subspan(row * seqLen, seqLen); }
-  std::span<int32_t> documentRow(int64_t row) const { return cuSeqlens.subspan(row * documentStride, documentStride); }
+  // `fill(tokens, labels, cuSeqlens)` writes the whole row; this rank keeps its part.
+  template <typename Fill> auto fillRow(int64_t row, Fill &&fill) const {
+    std::span<int32_t> documents = cuSeqlens.subspan(row * documentStride, documentStride);
+    if (layout.ranks == 1)
+      return fill(tokens.subspan(row * seqLen, seqLen), labels.subspan(row * seqLen, seqLen), documents);
+    auto status = fill(std::span<int32_t>(rowTokens), std::span<int32_t>(rowLabels), documents);
+    keepPart(row);
+    return status;
+  }
   // What layers that draw (experts with drop_policy "random") draw for the sample in this row, whichever rank holds it.
   void setDraw(int64_t row, uint64_t sample, uint64_t seed) const;
+
+private:
+  void keepPart(int64_t row) const;
+  mutable std::vector<int32_t> rowTokens, rowLabels; // a whole row, where ranks along sp share it
 };
 
 // Named inputs and outputs of one element.
@@ -85,7 +98,7 @@ Expected<int64_t> vocabularyOf(const Program &program);
 Expected<bool> readsBytes(const Program &program);
 // Success when the host can feed the program: it knows f32 scalars.
 Status checkDType(const Program &program);
-// Success when the program can read this data and its mesh is one this host feeds.
+// Success when the program can read this data; when its mesh is one that can generate.
 Status checkTokens(const Program &program, const Corpus &corpus);
 Status checkMesh(const Program &program);
 // A number from the program's metadata; absent: nothing; not a number: an error that quotes it.

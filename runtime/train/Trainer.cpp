@@ -362,7 +362,9 @@ Json Trainer::expertTable(const TensorView &table, std::span<const int32_t> coun
 Status Trainer::fillBatch(uint64_t position, std::optional<uint64_t> only) {
   for (int64_t i = 0; i < batch.batch; ++i) {
     uint64_t sample = only.value_or(SampleOrder::sample(position, rank.dpCoordinate(), batch.batch, i));
-    BRAID_TRY(rows->fill(corpus, order->row(sample), batch.tokenRow(i), batch.labelRow(i), batch.documentRow(i)));
+    BRAID_TRY(batch.fillRow(i, [&](auto tokens, auto labels, auto documents) {
+      return rows->fill(corpus, order->row(sample), tokens, labels, documents);
+    }));
     batch.setDraw(i, sample, state.seed);
   }
   return Status::success();
