@@ -52,16 +52,19 @@ Status Arenas::allocate(std::span<const ArenaInfo> arenas, int ranks) {
   for (const ArenaInfo &arena : arenas) {
     // Large arenas start on a huge page, so that the kernel may use them.
     size_t align = std::max<size_t>(arena.align, arena.bytes >= 2 * hugePage ? hugePage : page);
-    size_t mapped = (arena.bytes + page) / page * page + (align > page ? align : 0);
+    size_t usable = (arena.bytes + page) / page * page, mapped = usable + align + page;
     void *mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED)
       return tooLarge(arenas, ranks,
                       fmt::format("; arena '{}' of {} bytes: {}", arena.name, arena.bytes, std::strerror(errno)));
     auto address = reinterpret_cast<uintptr_t>(mapping);
-    auto *base = reinterpret_cast<std::byte *>((address + align - 1) / align * align);
-    regions.push_back({mapping, mapped, base});
+    auto *base = reinterpret_cast<std::byte *>((address + page + align - 1) / align * align);
+    regions.push_back({mapping, mapped, base, usable});
+    for (std::byte *guard : {base - page, base + usable})
+      if (mprotect(guard, page, PROT_NONE) != 0)
+        return tooLarge(arenas, ranks, fmt::format("; guards of arena '{}': {}", arena.name, std::strerror(errno)));
     if (align >= hugePage)
-      madvise(mapping, mapped, MADV_HUGEPAGE);
+      madvise(base, usable, MADV_HUGEPAGE);
     total += arena.bytes;
   }
   return Status::success();

@@ -1,4 +1,5 @@
-// Arenas: the memory regions of one rank, zeroed, aligned as the program asks.
+// Arenas: the memory regions of one rank, zeroed, aligned as the program asks, each between two pages that nobody can
+// read or write: what leaves an arena ends the process instead of changing another one.
 #pragma once
 
 #include "runtime/Program.h"
@@ -15,6 +16,8 @@ public:
   // For this rank, one of `ranks` in this process.
   Status allocate(std::span<const ArenaInfo> arenas, int ranks);
   std::byte *base(uint32_t arena) const { return regions[arena].base; }
+  // Bytes from base() to the page that nobody may touch; an arena does not end at a page, so some are nobody's.
+  size_t usable(uint32_t arena) const { return regions[arena].usable; }
   uint64_t bytes() const { return total; }
 
 private:
@@ -22,6 +25,7 @@ private:
     void *mapping;
     size_t mapped;
     std::byte *base;
+    size_t usable;
   };
   std::vector<Region> regions;
   uint64_t total = 0;

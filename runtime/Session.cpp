@@ -1,6 +1,6 @@
 #include "runtime/Session.h"
 
-#include "runtime/RunWatcher.h"
+#include "runtime/MemoryCheck.h"
 #include "runtime/Stream.h"
 #include "runtime/Trace.h"
 #include "runtime/comm/ThreadWorld.h"
@@ -65,6 +65,8 @@ struct Session::Impl {
 
   TraceSink *trace = nullptr;
   RunWatcher *watcher = nullptr;
+  std::unique_ptr<MemoryCheck> memoryCheck;
+  bool checking = false; // the memory of this run
   bool updating = false, ended = false; // of this run, as the watcher was told and as it answered
   const char *entryName = "";
   Iterations iterations{};
@@ -79,6 +81,7 @@ struct Session::Impl {
 
   Status create();
   Status run(uint32_t entry);
+  bool everyCommand() const { return checking || (watcher && watcher->everyCommand()); }
   void walk(uint32_t begin, uint32_t end);
   void issue(const Command &command);
   void execute(const StreamItem &item);
@@ -142,6 +145,8 @@ Status Session::Impl::create() {
     mostEvents = std::max(mostEvents, entry.events);
   events = std::vector<Event>(mostEvents);
   BRAID_ASSIGN(pool, ThreadPool::create(threads));
+  if (options.checkMemory && world == 1)
+    memoryCheck = std::make_unique<MemoryCheck>(*program, arenas);
   streams.resize(1);
   for (size_t i = 1; i < program->streams().size(); ++i) {
     auto execute = [](void *context, const StreamItem &item) { static_cast<Impl *>(context)->execute(item); };
@@ -165,6 +170,7 @@ Status Session::Impl::run(uint32_t entry) {
   updating = ended = false;
   entryName = program->entries()[entry].name.c_str();
   depth = 0;
+  checking = memoryCheck && memoryCheck->begin(entry);
   walk(prepared.begin, prepared.end);
   for (size_t i = 1; i < streams.size(); ++i)
     streams[i]->drain();
@@ -195,7 +201,7 @@ void Session::Impl::walk(uint32_t begin, uint32_t end) {
     }
     if (ended)
       return;
-    if (command.joined > 1 && !(watcher && watcher->everyCommand())) {
+    if (command.joined > 1 && !everyCommand()) {
       execute({&command, 0, depth, iterations});
       i += command.joined - 1;
       continue;
@@ -222,14 +228,19 @@ void Session::Impl::issue(const Command &command) {
       streams[fifo]->drain();
       return;
     }
-  if (!watcher || !watcher->everyCommand()) {
+  if (!everyCommand()) {
     execute(item);
     return;
   }
   WatchedCommand watched{*command.source, std::span(item.iterations).first(item.depth), command.where};
-  watcher->before(watched);
+  if (watcher)
+    watcher->before(watched);
   execute(item);
-  watcher->after(watched);
+  if (watcher)
+    watcher->after(watched);
+  if (checking && !failed.load(std::memory_order_relaxed))
+    if (Status status = memoryCheck->after(watched); !status.ok())
+      fail(item, status);
 }
 
 void Session::Impl::execute(const StreamItem &item) {
@@ -258,7 +269,7 @@ Status Session::Impl::perform(const StreamItem &item) {
   uint32_t index = item.command->index;
   switch (item.command->kind) {
   case Command::Kind::launch:
-    if (item.command->joined > 1 && !(watcher && watcher->everyCommand()))
+    if (item.command->joined > 1 && !everyCommand())
       return performJoined(commands.joined[item.command->start], at);
     return performLaunch(commands.launches[index], at);
   case Command::Kind::gemm: {

@@ -10,6 +10,12 @@
 
 namespace braid::runtime {
 
+#ifdef BRAID_CHECK_MEMORY
+constexpr bool checksMemory = true;
+#else
+constexpr bool checksMemory = false;
+#endif
+
 class CommunicatorGroup;
 class RunWatcher;
 class TraceSink;
@@ -21,6 +27,7 @@ struct SessionOptions {
   int rank = 0;
   int worldSize = 1; // must equal the program's mesh
   CommunicatorGroup *comm = nullptr; // this rank's communicators; not owned; may be null when worldSize is 1
+  bool checkMemory = checksMemory; // MemoryCheck.h; programs of one rank only
 };
 
 struct EntryId {

@@ -1,6 +1,6 @@
 #include "runtime/train/FiniteCheck.h"
 
-#include "runtime/schema/Program_generated.h"
+#include "runtime/CommandBuffers.h"
 
 #include <algorithm>
 #include <bit>
@@ -14,42 +14,6 @@ bool UpdateGuard::beforeUpdate() {
 }
 
 namespace {
-
-// Calls f(buffer, written argument's name or nullptr, type) for the buffers of a command.
-template <class F> void forEachBuffer(const Program &program, const schema::Command &command, F &&f) {
-  auto type = [](schema::DType dtype) { return static_cast<DType>(dtype); };
-  if (const auto *launch = command.body_as_Launch()) {
-    const auto *kernel = program.file().kernels()->Get(launch->kernel());
-    if (!launch->args() || !kernel->params())
-      return;
-    for (const auto *arg : *launch->args()) {
-      const auto *pointer = arg->value_as_BufferValue();
-      if (!pointer)
-        continue;
-      for (const auto *param : *kernel->params())
-        if (param->name()->string_view() == arg->name()->string_view())
-          f(*pointer->buffer(), param->written() ? arg->name()->c_str() : nullptr, type(param->type()));
-    }
-  } else if (const auto *gemm = command.body_as_Gemm()) {
-    f(*gemm->a(), nullptr, type(gemm->type_a()));
-    f(*gemm->b(), nullptr, type(gemm->type_b()));
-    f(*gemm->c(), "", type(gemm->type_c()));
-  } else if (const auto *grouped = command.body_as_GroupedGemm()) {
-    f(*grouped->a(), nullptr, type(grouped->type_a()));
-    f(*grouped->b(), nullptr, type(grouped->type_b()));
-    f(*grouped->c(), "", type(grouped->type_c()));
-  } else if (const auto *collective = command.body_as_Collective()) {
-    f(*collective->recv(), "", type(collective->dtype()));
-  }
-}
-
-uint64_t offsetAt(const schema::Buffer &buffer, std::span<const int64_t> iterations) {
-  auto offset = static_cast<int64_t>(buffer.offset());
-  if (buffer.strides())
-    for (size_t i = 0; i < std::min<size_t>(buffer.strides()->size(), iterations.size()); ++i)
-      offset += buffer.strides()->Get(static_cast<flatbuffers::uoffset_t>(i)) * iterations[i];
-  return static_cast<uint64_t>(offset);
-}
 
 template <class T> T valueAt(std::span<const std::byte> bytes, size_t element) {
   T value;
@@ -74,13 +38,10 @@ bool isFloat(DType type) { return type == DType::f32 || type == DType::f64 || ty
 } // namespace
 
 void FiniteSearch::clearScratch() {
-  const Program &program = session.program();
-  std::vector<bool> kept(program.arenas().size());
-  for (const TensorInfo &tensor : program.tensors())
-    kept[tensor.arena] = kept[tensor.arena] || tensor.role != Role::gradient;
-  for (uint32_t i = 0; i < kept.size(); ++i)
-    if (!kept[i])
-      std::memset(session.arena(i), 0, program.arenas()[i].bytes);
+  std::vector<bool> scratch = scratchArenas(session.program(), /*gradients=*/true);
+  for (uint32_t i = 0; i < scratch.size(); ++i)
+    if (scratch[i])
+      std::memset(session.arena(i), 0, session.program().arenas()[i].bytes);
 }
 
 void FiniteSearch::collect(const WatchedCommand &watched) {
