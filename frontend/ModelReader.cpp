@@ -235,7 +235,7 @@ static void readTrain(Reader &r, TrainSpec &train) {
   r.integer("batch", train.batch, 1, maxTokens);
   r.integer("seq_len", train.seqLen, 1, maxTokens);
   r.integer("accumulation_steps", train.accumulationSteps, 1, maxAccumulationSteps);
-  r.number("learning_rate", train.learningRate, 0.0, maxLearningRate, /*leastAllowed=*/false);
+  r.number("learning_rate", train.learningRate, minLearningRate, maxLearningRate);
   train.minLearningRate = train.learningRate / 10;
   r.number("min_learning_rate", train.minLearningRate, 0.0, maxLearningRate);
   r.integer("steps", train.steps, 1, maxTrainSteps);

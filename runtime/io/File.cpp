@@ -129,16 +129,21 @@ OutputFile::~OutputFile() {
     ::close(descriptor);
 }
 
-Status OutputFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    ssize_t put = ::write(descriptor, bytes.data(), bytes.size());
+Status OutputFile::write(std::span<const std::byte> bytes, size_t &written) {
+  for (written = 0; written < bytes.size();) {
+    ssize_t put = ::write(descriptor, bytes.data() + written, bytes.size() - written);
     if (put < 0 && errno == EINTR)
       continue;
     if (put < 0)
       return writeError(filePath, errno);
-    bytes = bytes.subspan(static_cast<size_t>(put));
+    written += static_cast<size_t>(put);
   }
   return Status::success();
+}
+
+Status OutputFile::write(std::span<const std::byte> bytes) {
+  size_t written;
+  return write(bytes, written);
 }
 
 Status OutputFile::write(std::string_view text) { return write(std::as_bytes(std::span(text))); }

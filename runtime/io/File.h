@@ -69,6 +69,8 @@ public:
   const std::string &path() const { return filePath; }
   Status write(std::span<const std::byte> bytes);
   Status write(std::string_view text);
+  // After an error `written` is how many of the bytes arrived.
+  Status write(std::span<const std::byte> bytes, size_t &written);
   Status sync();
   Status close();
 

@@ -20,7 +20,18 @@ Expected<JsonLinesFile> JsonLinesFile::append(const std::string &path) {
 }
 
 Status JsonLinesFile::write(const nlohmann::ordered_json &object) {
-  return file.write(object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  if (kept.size() >= mostKept)
+    ++lost;
+  else
+    kept += object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return flush();
+}
+
+Status JsonLinesFile::flush() {
+  size_t written;
+  Status status = file.write(std::as_bytes(std::span(kept)), written);
+  kept.erase(0, written);
+  return status;
 }
 
 // Copies the first `bytes` of a file.

@@ -14,11 +14,20 @@ public:
   static Expected<JsonLinesFile> append(const std::string &path);
 
   // One line, handed to the operating system at once. Numbers that JSON does not have (NaN, infinity) become null.
+  // After an error what did not arrive is kept and goes first at the next call, so that the file has no gap then; lines
+  // beyond `mostKept` bytes are lost.
   Status write(const nlohmann::ordered_json &object);
+  // Tries again what is kept.
+  Status flush();
+  uint64_t lostLines() const { return lost; }
+
+  static constexpr size_t mostKept = size_t(64) << 20;
 
 private:
   explicit JsonLinesFile(OutputFile file) : file(std::move(file)) {}
   OutputFile file;
+  std::string kept;
+  uint64_t lost = 0;
 };
 
 // Drops the lines whose integer `key` is greater than `last`, and a last line that was cut off: what a run wrote after

@@ -6,7 +6,8 @@
 
 namespace braid {
 
-inline constexpr double maxLearningRate = 100; // a step of AdamW moves a weight by about as much
+// A step of AdamW moves a weight by about as much: less than the least changes no f32 weight that is not nearly 0.
+inline constexpr double minLearningRate = 1e-12, maxLearningRate = 100;
 inline constexpr int64_t maxTrainSteps = INT32_MAX; // programs count them in i32
 inline constexpr int64_t maxAccumulationSteps = 1 << 16; // batches whose gradients make one update
 

@@ -43,11 +43,15 @@ std::pair<std::string, std::optional<uint64_t>> splitCheckpoint(std::filesystem:
   return {path.has_parent_path() ? path.parent_path().string() : ".", stepOf(path.filename().string())};
 }
 
+} // namespace
+
 Expected<CheckpointIndex> readIndex(const std::string &checkpoint) {
   std::string path = checkpoint + "/index.json";
   BRAID_ASSIGN(std::string text, readTextFile(path));
   return CheckpointIndex::parse(text, path);
 }
+
+namespace {
 
 // The index is whole and every file has its size; hashes are looked at when it is loaded.
 bool looksComplete(const std::string &checkpoint) {

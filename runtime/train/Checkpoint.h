@@ -13,6 +13,8 @@ Expected<std::string> resolveCheckpoint(const std::string &path);
 // Steps of the complete checkpoints in a directory, ascending; a directory that does not exist has none.
 Expected<std::vector<uint64_t>> listCheckpoints(const std::string &directory);
 std::string checkpointName(uint64_t step); // step-00000123
+// The index of a step directory.
+Expected<CheckpointIndex> readIndex(const std::string &checkpoint);
 // The end of an error message: "; complete checkpoints in DIR: 8, 4; go on from one with ..", those of steps below
 // `below`.
 std::string describeComplete(const std::string &directory, uint64_t below = UINT64_MAX);

@@ -70,8 +70,8 @@ Status chooseRates(const Program &program, const TrainOptions &options, const Ba
   state.learningRate = options.learningRate.value_or(state.learningRate);
   state.minLearningRate = options.minLearningRate.value_or(state.minLearningRate);
   state.warmupSteps = options.warmupSteps.value_or(state.warmupSteps);
-  if (!(state.learningRate > 0) || !(state.learningRate <= maxLearningRate))
-    return Status::error("the learning rate (--lr) is {}; valid: above 0, up to {}", state.learningRate,
+  if (!(state.learningRate >= minLearningRate && state.learningRate <= maxLearningRate))
+    return Status::error("the learning rate (--lr) is {}; valid: {} to {}", state.learningRate, minLearningRate,
                          maxLearningRate);
   if (!(state.minLearningRate >= 0) || state.minLearningRate > state.learningRate)
     return Status::error("the minimum of the learning rate (--min-lr) is {}; valid: 0 to the learning rate (--lr), {}",

@@ -3,6 +3,7 @@
 #include "runtime/io/ChromeTrace.h"
 #include "runtime/io/JsonLines.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/ModelDifference.h"
 #include "runtime/train/Progress.h"
 #include "runtime/train/TrainStep.h"
 
@@ -30,10 +31,11 @@ private:
   Status start();
   Status startFromCheckpoint();
   Status packRows();
-  void sayWhatChanged(const CheckpointState &before);
+  Status sayWhatChanged(const CheckpointState &before);
   Status loop();
   Status step();
-  Status writeMetrics(double seconds, double learningRate);
+  Json stepMetrics(double seconds, double learningRate) const;
+  void writeMetrics(const Json &line);
   Status evaluateHeldout(bool last);
   Status save();
   static Json expertTable(const TrainStep::Counts &counts);
@@ -104,7 +106,7 @@ Status Trainer::startFromCheckpoint() {
 }
 
 // A resumed run goes on as it was begun; what the command line or the program has changed makes it another run.
-void Trainer::sayWhatChanged(const CheckpointState &before) {
+Status Trainer::sayWhatChanged(const CheckpointState &before) {
   progress->message(fmt::format("resumed from {} (step {})", result.checkpoint, state.step));
   auto say = [&](const char *what, uint64_t was, uint64_t is) {
     if (was != is)
@@ -118,6 +120,10 @@ void Trainer::sayWhatChanged(const CheckpointState &before) {
                                   "chooses)",
                                   state.accumulationSteps, compiled));
   say("rows in a step", before.stepSamples, state.stepSamples);
+  BRAID_ASSIGN(std::string remark, remarkOtherModel(rank.program(), result.checkpoint));
+  if (!remark.empty())
+    progress->message(remark);
+  return Status::success();
 }
 
 Status Trainer::start() {
@@ -158,7 +164,7 @@ Status Trainer::start() {
   if (rank.isFirst()) {
     progress.emplace(options.progress, state.step, state.steps);
     if (resumed)
-      sayWhatChanged(before);
+      BRAID_TRY(sayWhatChanged(before));
     double slots = static_cast<double>(rows->size()) * static_cast<double>(update.shape().seqLen);
     progress->message(fmt::format("data: {} {}s in {} document{}; {} rows of {}, {:.1f}% padding", corpus.size(),
                                   corpus.unit(), corpus.documents(), corpus.documents() == 1 ? "" : "s", rows->size(),
@@ -193,7 +199,7 @@ Json Trainer::expertTable(const TrainStep::Counts &counts) {
   return layers;
 }
 
-Status Trainer::writeMetrics(double seconds, double learningRate) {
+Json Trainer::stepMetrics(double seconds, double learningRate) const {
   Json line = {{"step", state.step}, {"loss", static_cast<float>(update.loss())}};
   if (update.auxLoss())
     line["aux_loss"] = static_cast<float>(*update.auxLoss());
@@ -207,7 +213,19 @@ Status Trainer::writeMetrics(double seconds, double learningRate) {
     line["expert_counts"] = expertTable(*update.expertCounts());
   if (update.expertDropped())
     line["expert_dropped"] = expertTable(*update.expertDropped());
-  return metrics->write(line);
+  return line;
+}
+
+// A disk that is full for an hour is no reason to end the training of a week: what cannot be written waits.
+void Trainer::writeMetrics(const Json &line) {
+  Status status = metrics->write(line);
+  if (!status.ok() && result.metrics.ok())
+    progress->message(
+        fmt::format("step {}: {}; the training goes on, and its lines wait for room", state.step, status.message()));
+  if (status.ok() && !result.metrics.ok())
+    progress->message(fmt::format("step {}: {} can be written again; {} of its lines are lost", state.step,
+                                  options.metricsPath, metrics->lostLines()));
+  result.metrics = status;
 }
 
 Status Trainer::step() {
@@ -236,7 +254,9 @@ Status Trainer::step() {
     return Status::success();
   double seconds = elapsed();
   progress->update({number, loss, gradNorm, learningRate, static_cast<double>(tokens), seconds});
-  return metrics ? writeMetrics(seconds, learningRate) : Status::success();
+  if (metrics)
+    writeMetrics(stepMetrics(seconds, learningRate));
+  return Status::success();
 }
 
 Status Trainer::evaluateHeldout(bool last) {
@@ -246,8 +266,7 @@ Status Trainer::evaluateHeldout(bool last) {
       progress->message(
           fmt::format("step {}: held-out loss {:.4f} nats/{}", state.step, evaluated.nats, heldout.unit()));
     if (metrics)
-      BRAID_TRY(metrics->write(
-          {{"step", state.step}, {"heldout_loss", evaluated.nats}, {"heldout_tokens", evaluated.tokens}}));
+      writeMetrics({{"step", state.step}, {"heldout_loss", evaluated.nats}, {"heldout_tokens", evaluated.tokens}});
   }
   if (last)
     result.heldout = evaluated;
@@ -290,6 +309,8 @@ Status Trainer::loop() {
       BRAID_TRY(evaluateHeldout(/*last=*/false));
   }
   result.seconds = elapsed();
+  if (!result.metrics.ok())
+    result.metrics = metrics->flush();
   if (rank.isFirst())
     result.progressError = progress->error();
   if (state.step > first)

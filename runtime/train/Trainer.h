@@ -16,6 +16,7 @@ struct TrainResult {
   std::string checkpoint; // the last one saved or resumed from; empty: none
   std::optional<EvalResult> heldout;
   int progressError = 0; // errno of the first write to `progress` that failed; the training went on
+  Status metrics = Status::success(); // an error: the last lines are not in the file; the training went on
 };
 
 // Collective; the result is the same on every rank. `heldout` may be empty.

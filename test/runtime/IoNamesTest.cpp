@@ -6,6 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <csignal>
+#include <sys/resource.h>
+
 namespace braid::runtime::test {
 namespace {
 
@@ -69,6 +72,30 @@ TEST(IoJsonLines, DroppingLeavesLinksAndDevicesAlone) {
   EXPECT_EQ(readText(directory / "m"), "{\"step\":1}\n{\"step\":2}\n");
   EXPECT_EQ(listDirectory(directory.str())->size(), 2u);
   EXPECT_TRUE(dropLinesAfter("/dev/null", "step", 2).ok());
+}
+
+// As on a disk that is full for a while; the kernel writes what still fits.
+TEST(IoJsonLines, LinesThatDoNotFitWaitForRoom) {
+  TemporaryDirectory directory;
+  std::string path = directory / "m.jsonl", expected;
+  auto file = JsonLinesFile::create(path);
+  ASSERT_TRUE(file);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{25, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  for (int step = 1; step <= 5; ++step) {
+    Status status = file->write({{"step", step}});
+    EXPECT_EQ(status.message(), step <= 2 ? "" : "cannot write " + path + ": File too large");
+    expected += fmt::format("{{\"step\":{}}}\n", step);
+  }
+  EXPECT_EQ(readText(path), expected.substr(0, 25));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(file->flush().ok());
+  EXPECT_EQ(readText(path), expected);
+  EXPECT_EQ(file->lostLines(), 0u);
 }
 
 TEST(IoLineReader, GivesEveryLineAndBoundsThem) {

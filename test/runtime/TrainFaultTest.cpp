@@ -60,13 +60,17 @@ protected:
     return static_cast<int>(std::count(log.begin(), log.end(), '\n'));
   }
 
+  static bool isFull() {
+    const char *full = std::getenv("BRAID_FULL");
+    return full && std::string_view(full) == "1";
+  }
+
   // Every one in the full tier, else some that a fixed seed chooses and both ends.
   std::vector<int> someCalls(size_t count, uint32_t seed) const {
     std::vector<int> all(static_cast<size_t>(calls));
     for (int i = 0; i < calls; ++i)
       all[static_cast<size_t>(i)] = i + 1;
-    const char *full = std::getenv("BRAID_FULL");
-    if (full && std::string_view(full) == "1")
+    if (isFull())
       return all;
     std::shuffle(all.begin(), all.end(), std::mt19937(seed));
     all.resize(std::min(count, all.size()));
@@ -154,18 +158,20 @@ TEST_F(TrainFault, KilledAgainAndAgainItEndsWithTheSameBits) {
   }
 }
 
-// From outside, at any moment and not only at calls: BRAID_KILLS of them (a few when it is not set). Whatever moment
-// the delay hits, the same must hold, so the test does not depend on how fast the machine is.
+// From outside, at any moment and not only at calls: a few, hundreds in the full tier, or BRAID_KILLS of them. Moments
+// are drawn from BRAID_SEED, else from a new seed in every run, and whatever they hit, the same must hold.
 TEST_F(TrainFault, KilledFromOutsideAtAnyMomentItEndsWithTheSameBits) {
   forget("whole");
   steps = "30";
   saveEvery = "1";
   whole = runTo("whole");
   ASSERT_EQ(whole.code, 0) << whole.err;
-  const char *wanted = std::getenv("BRAID_KILLS");
-  long kills = wanted ? std::strtol(wanted, nullptr, 10) : 6;
+  const char *wanted = std::getenv("BRAID_KILLS"), *seedText = std::getenv("BRAID_SEED");
+  long kills = wanted ? std::strtol(wanted, nullptr, 10) : isFull() ? 300 : 6;
   long killed = 0, ended = 0, most = 20 * kills + 20;
-  std::mt19937 random(7);
+  auto seed = seedText ? static_cast<uint32_t>(std::strtoul(seedText, nullptr, 10)) : std::random_device()();
+  SCOPED_TRACE("BRAID_SEED=" + std::to_string(seed));
+  std::mt19937 random(seed);
   for (long run = 0; killed < kills && run < most; ++run) {
     pid_t child = startTo("c");
     usleep(static_cast<useconds_t>(random() % 120000));
@@ -184,7 +190,7 @@ TEST_F(TrainFault, KilledFromOutsideAtAnyMomentItEndsWithTheSameBits) {
   }
   ASSERT_EQ(runTo("c").code, 0);
   expectSameEnd("c");
-  std::printf("%ld kills, %ld trainings came to their end between them\n", killed, ended + 1);
+  std::printf("%ld kills (BRAID_SEED=%u), %ld trainings came to their end between them\n", killed, seed, ended + 1);
 }
 
 TEST_F(TrainFault, TwoRanksKilledResumeWithTheSameBits) {
@@ -233,6 +239,25 @@ TEST_F(TrainFault, AFailingDiskIsAnErrorAndLosesNothing) {
   }
 }
 
+// What a person watches is no reason to lose a training: a line that cannot be written is written with the next one.
+TEST_F(TrainFault, AMetricsFileThatFailsForAWhileEndsComplete) {
+  std::string log = readText(directory / "calls");
+  forget("c");
+  std::istringstream lines(log);
+  int call = 0;
+  for (std::string line; std::getline(lines, line) && !call;) // the first write behind the opening of the file
+    if (int number = std::stoi(line); line.ends_with(" open counted.m"))
+      call = number + 1;
+  ASSERT_GT(call, 0) << log;
+  Outcome outcome = runTo("c", call, "error");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char *part :
+       {"step 1: cannot write c.m: Input/output error; the training goes on, and its lines wait for room",
+        "step 2: c.m can be written again; 0 of its lines are lost"})
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << part << "\n" << outcome.err;
+  expectSameEnd("c");
+}
+
 // A limit on the size of files, by the kernel instead of the injector: no signal, an error with the file's name.
 TEST_F(TrainFault, AFileTooLargeIsAnError) {
   Outcome outcome = run(arguments("c"), {.environment = {}, .out = "", .prepare = [] {
@@ -278,10 +303,14 @@ TEST_F(TrainFault, WhatWasPrintedHasArrived) {
     EXPECT_NE(outcome.err.find("cannot write standard output: No space left on device"), std::string::npos)
         << outcome.err;
   }
-  Outcome outcome = run({"train", "p.braid", "--data", "train.txt", "--steps", "2", "--metrics", "/dev/full"});
+  Outcome outcome = run({"train", "p.braid", "--data", "train.txt", "--steps", "2", "--metrics", "/dev/full",
+                         "--checkpoint-dir", "c", "--ranks", "1"});
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_NE(outcome.err.find("braid-run: error: cannot write /dev/full: No space left on device"), std::string::npos)
-      << outcome.err;
+  for (const char *part :
+       {"step 1: cannot write /dev/full: No space left on device; the training goes on, and its lines wait",
+        "braid-run: error: the last lines of the metrics are missing: cannot write /dev/full: No space"})
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << part << outcome.err;
+  EXPECT_EQ(*listCheckpoints(directory / "c"), std::vector<uint64_t>{2}); // the training is not lost
 }
 
 } // namespace

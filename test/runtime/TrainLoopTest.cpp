@@ -370,9 +370,9 @@ TEST(TrainLoop, RefusesToMixRuns) {
   expect(rates, corpus,
          "the minimum of the learning rate (--min-lr) is 1; valid: 0 to the learning rate (--lr), 0.001");
   rates.minLearningRate.reset();
-  for (double rate : {0.0, -1.0, 101.0, HUGE_VAL, std::nan("")}) {
+  for (double rate : {0.0, 1e-40, -1.0, 101.0, HUGE_VAL, std::nan("")}) {
     rates.learningRate = rate;
-    expect(rates, corpus, fmt::format("the learning rate (--lr) is {}; valid: above 0, up to 100", rate));
+    expect(rates, corpus, fmt::format("the learning rate (--lr) is {}; valid: 1e-12 to 100", rate));
   }
 }
 

@@ -2,8 +2,8 @@
 #include "runtime/io/Npy.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
-#include "runtime/train/Checkpoint.h"
 #include "tools/braid-run/Commands.h"
+#include "tools/common/IntegerFlag.h"
 
 #include <set>
 
@@ -61,7 +61,7 @@ public:
     if (options.seed && !seedsItself())
       BRAID_TRY(initialize(rank, *options.seed));
     if (!options.checkpoint.empty())
-      BRAID_TRY(loadCheckpoint(rank, options.checkpoint, /*weightsOnly=*/false).status());
+      BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/false));
     for (const Binding &input : inputs)
       BRAID_TRY(set(rank, input));
     if (seedsItself()) {
@@ -204,10 +204,10 @@ Action addCall(CLI::App &command) {
   CLI::Option *checkpoint =
       command.add_option("--checkpoint", options->checkpoint, "First load parameters and moments from this checkpoint")
           ->type_name("DIR");
-  inRange(command.add_option("--seed", options->seed,
-                             "First run @init with this seed (without it parameters start as zeros); @init itself "
-                             "takes it as its input"),
-          0, UINT64_MAX)
+  integerIn(command.add_option("--seed", options->seed,
+                               "First run @init with this seed (without it parameters start as zeros); @init itself "
+                               "takes it as its input"),
+            0, UINT64_MAX)
       ->excludes(checkpoint);
   addRankOptions(command, options->ranks);
   command.footer("With --ranks, {rank} in a file name is replaced by the rank.");

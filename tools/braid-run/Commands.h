@@ -20,13 +20,12 @@ Action addGenerate(CLI::App &command);
 Action addCall(CLI::App &command);
 Action addInfo(CLI::App &command);
 
-// A whole number from `least` to `most`; anything else is refused with the flag, what was given and the range.
-CLI::Option *inRange(CLI::Option *option, uint64_t least, uint64_t most);
-// A number from `least` (or only above it) to `most`.
+// A number from `least` (or only above it) to `most`; anything else is refused with the flag, what was given and the
+// range. Integers: tools/common/IntegerFlag.h.
 enum class From : uint8_t { least, above };
-CLI::Option *inRange(CLI::Option *option, From from, double least, double most);
+CLI::Option *numberIn(CLI::Option *option, From from, double least, double most);
 
-constexpr uint64_t maxCount = INT32_MAX; // of steps and tokens: programs count them in i32
+constexpr uint64_t maxTokenCount = INT32_MAX; // programs count tokens in i32, as they do steps (maxTrainSteps)
 
 // Options several commands share.
 void addProgramOption(CLI::App &command, std::string &path);
@@ -56,5 +55,8 @@ void addDataUses(FileUses &uses, const std::string &flag, const std::vector<std:
 // The files of `paths`, read for the program as the flags say.
 runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, const DataFlags &flags,
                                             const std::vector<std::string> &paths);
+
+// Collective: loadCheckpoint, with a remark where the checkpoint comes from a model that computes something else.
+runtime::Status loadModel(runtime::Rank &rank, const std::string &checkpoint, bool weightsOnly);
 
 } // namespace braid::run

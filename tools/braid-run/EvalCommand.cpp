@@ -1,4 +1,3 @@
-#include "runtime/train/Checkpoint.h"
 #include "runtime/train/Evaluate.h"
 #include "tools/braid-run/Commands.h"
 
@@ -25,7 +24,7 @@ Status run(const Options &options) {
   EvalResult result;
   BRAID_TRY(runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Evaluator evaluator, Evaluator::bind(rank));
-    BRAID_TRY(loadCheckpoint(rank, options.checkpoint, /*weightsOnly=*/true).status());
+    BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
     BRAID_ASSIGN(EvalResult own, evaluator.evaluate(corpus));
     if (rank.isFirst())
       result = own;

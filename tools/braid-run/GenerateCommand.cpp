@@ -1,7 +1,7 @@
 #include "runtime/generate/Generator.h"
 #include "runtime/generate/Sampler.h"
-#include "runtime/train/Checkpoint.h"
 #include "tools/braid-run/Commands.h"
+#include "tools/common/IntegerFlag.h"
 
 #include <charconv>
 
@@ -53,7 +53,7 @@ Status run(const Options &options) {
   return runRanks(program, options.ranks, [&](Rank &rank) -> Status {
     BRAID_TRY(checkMesh(rank.program()));
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
-    BRAID_TRY(loadCheckpoint(rank, options.checkpoint, /*weightsOnly=*/true).status());
+    BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
     bool text = options.prompt.has_value();
     size_t written = 0;
     // Bytes as they are, other tokens as numbers: 1,2,3.
@@ -103,24 +103,25 @@ Action addGenerate(CLI::App &command) {
           "The same as token numbers, for models whose vocabulary is not bytes; all tokens are printed as numbers")
       ->type_name("1,2,3");
   prompt->require_option(1);
-  inRange(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxCount)->required();
+  integerIn(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxTokenCount)->required();
   SamplerOptions &sampler = options->sampler;
-  inRange(command.add_option(
-              "--temperature", sampler.temperature,
-              "0 takes the most likely token; 1 draws from the model's probabilities; above 1 is more random"),
-          From::least, 0, Sampler::maxTemperature)
+  numberIn(command.add_option(
+               "--temperature", sampler.temperature,
+               "0 takes the most likely token; 1 draws from the model's probabilities; above 1 is more random"),
+           From::least, 0, Sampler::maxTemperature)
       ->type_name("T")
       ->capture_default_str();
-  inRange(command.add_option("--top-k", sampler.topK, "Draw only from the K most likely tokens (0: all)"), 0, maxCount)
+  integerIn(command.add_option("--top-k", sampler.topK, "Draw only from the K most likely tokens (0: all)"), 0,
+            maxTokenCount)
       ->type_name("K")
       ->capture_default_str();
-  inRange(command.add_option("--top-p", sampler.topP,
-                             "Draw only from the most likely tokens that together have probability P"),
-          From::above, 0, 1)
+  numberIn(command.add_option("--top-p", sampler.topP,
+                              "Draw only from the most likely tokens that together have probability P"),
+           From::above, 0, 1)
       ->type_name("P")
       ->capture_default_str();
-  inRange(command.add_option("--seed", sampler.seed, "Seed of the draws: the same seed gives the same text"), 0,
-          UINT64_MAX)
+  integerIn(command.add_option("--seed", sampler.seed, "Seed of the draws: the same seed gives the same text"), 0,
+            UINT64_MAX)
       ->capture_default_str();
   addThreadsOption(command, options->ranks.threads);
   return [options] { return run(*options); };

@@ -2,6 +2,7 @@
 #include "runtime/train/Bigram.h"
 #include "runtime/train/Trainer.h"
 #include "tools/braid-run/Commands.h"
+#include "tools/common/IntegerFlag.h"
 
 #include <csignal>
 #include <filesystem>
@@ -125,9 +126,9 @@ Status run(Options &options) {
   if (result.heldout)
     BRAID_TRY(printHeldout(*result.heldout, corpus, heldout));
   // The training went on without anybody to watch it, but what was asked for was not all done.
-  if (result.progressError && traced.ok())
-    return writeError("standard error", result.progressError);
-  return traced;
+  BRAID_TRY(traced);
+  BRAID_TRY(result.metrics.withContext("the last lines of the metrics are missing"));
+  return result.progressError ? writeError("standard error", result.progressError) : Status::success();
 }
 
 } // namespace
@@ -137,36 +138,37 @@ Action addTrain(CLI::App &command) {
   TrainOptions &train = options->train;
   addProgramOption(command, options->program);
   addDataOptions(command, options->data);
-  inRange(command.add_option(
-              "--steps", train.steps,
-              "Optimizer steps in total, those before --resume included (default: the checkpoint's, else the model's)"),
-          1, maxCount);
-  inRange(command.add_option("--accumulation-steps", train.accumulationSteps,
-                             "Batches whose gradients make one step, of a program compiled with --accumulation-steps "
-                             "(default: the checkpoint's, else as compiled)"),
-          1, maxAccumulationSteps);
-  inRange(command.add_option("--lr", train.learningRate,
-                             "Peak learning rate, after the warm-up (default: the model's); the minimum keeps its "
-                             "share of it"),
-          From::above, 0, maxLearningRate)
+  integerIn(
+      command.add_option(
+          "--steps", train.steps,
+          "Optimizer steps in total, those before --resume included (default: the checkpoint's, else the model's)"),
+      1, maxTrainSteps);
+  integerIn(command.add_option("--accumulation-steps", train.accumulationSteps,
+                               "Batches whose gradients make one step, of a program compiled with --accumulation-steps "
+                               "(default: the checkpoint's, else as compiled)"),
+            1, maxAccumulationSteps);
+  numberIn(command.add_option("--lr", train.learningRate,
+                              "Peak learning rate, after the warm-up (default: the model's); the minimum keeps its "
+                              "share of it"),
+           From::least, minLearningRate, maxLearningRate)
       ->type_name("RATE");
-  inRange(command.add_option("--min-lr", train.minLearningRate,
-                             "Learning rate of the last step, at the end of the cosine (default: the model's)"),
-          From::least, 0, maxLearningRate)
+  numberIn(command.add_option("--min-lr", train.minLearningRate,
+                              "Learning rate of the last step, at the end of the cosine (default: the model's)"),
+           From::least, 0, maxLearningRate)
       ->type_name("RATE");
-  inRange(
+  integerIn(
       command.add_option("--warmup", train.warmupSteps, "Steps over which the learning rate rises from 0 to its peak"),
-      0, maxCount);
-  inRange(command.add_option("--seed", train.seed, "Seed of the parameters and of the order of the data"), 0,
-          UINT64_MAX);
+      0, maxTrainSteps);
+  integerIn(command.add_option("--seed", train.seed, "Seed of the parameters and of the order of the data"), 0,
+            UINT64_MAX);
   CLI::Option *directory =
       command
           .add_option("--checkpoint-dir", train.checkpointDir,
                       "Save checkpoints here: at the end, and when stopped by Ctrl-C, SIGTERM or SIGHUP")
           ->type_name("DIR");
-  inRange(command.add_option("--save-every", train.saveEvery, "Also save after every N steps"), 1, maxCount)
+  integerIn(command.add_option("--save-every", train.saveEvery, "Also save after every N steps"), 1, maxTrainSteps)
       ->needs(directory);
-  inRange(command.add_option("--keep", train.keep, "How many checkpoints to keep"), 1, maxCount)
+  integerIn(command.add_option("--keep", train.keep, "How many checkpoints to keep"), 1, maxTrainSteps)
       ->capture_default_str()
       ->needs(directory);
   CLI::Option *resume = command
@@ -174,10 +176,10 @@ Action addTrain(CLI::App &command) {
                                       "Go on from the newest checkpoint of --checkpoint-dir (from the start if there "
                                       "is none)")
                             ->needs(directory);
-  inRange(command.add_option("--resume-step", train.resumeStep,
-                             "Go on from the checkpoint of step N instead, when a newer one is damaged or its end "
-                             "was a wrong turn; newer ones are replaced as their steps are reached"),
-          0, maxCount)
+  integerIn(command.add_option("--resume-step", train.resumeStep,
+                               "Go on from the checkpoint of step N instead, when a newer one is damaged or its end "
+                               "was a wrong turn; newer ones are replaced as their steps are reached"),
+            0, maxTrainSteps)
       ->needs(directory)
       ->excludes(resume);
   command
@@ -193,8 +195,8 @@ Action addTrain(CLI::App &command) {
                                        "Record what every rank and stream executes, for chrome://tracing or "
                                        "ui.perfetto.dev")
                            ->type_name("F.json");
-  inRange(command.add_option("--trace-steps", train.traceSteps, "How many steps to record, from the second on"), 1,
-          maxCount)
+  integerIn(command.add_option("--trace-steps", train.traceSteps, "How many steps to record, from the second on"), 1,
+            maxTrainSteps)
       ->capture_default_str()
       ->needs(trace);
   CLI::Option *heldout = command
@@ -202,8 +204,8 @@ Action addTrain(CLI::App &command) {
                                          "Files the model does not see, read like --data: at the end its loss on them "
                                          "is printed, next to that of a bigram model")
                              ->type_name("PATH");
-  inRange(command.add_option("--eval-every", train.evalEvery, "Also measure the held-out loss after every N steps"), 1,
-          maxCount)
+  integerIn(command.add_option("--eval-every", train.evalEvery, "Also measure the held-out loss after every N steps"),
+            1, maxTrainSteps)
       ->needs(heldout);
   addRankOptions(command, options->ranks);
   return [options] { return run(*options); };

@@ -1,6 +1,9 @@
 // braid-run: trains, evaluates, generates from, calls and describes compiled programs (.braid). Contains no compiler.
 #include "runtime/ThreadPool.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/ModelDifference.h"
 #include "tools/braid-run/Commands.h"
+#include "tools/common/IntegerFlag.h"
 
 #include <charconv>
 #include <csignal>
@@ -12,35 +15,17 @@
 
 namespace braid::run {
 
-// CLI11's own checks answer with the range of a type, and digits that do not fit it with "could not convert".
-static CLI::Option *checkNumber(CLI::Option *option, const char *what, std::string range, std::string typeName,
-                                std::function<bool(const std::string &)> good) {
+CLI::Option *numberIn(CLI::Option *option, From from, double least, double most) {
+  std::string range = fmt::format("{}{} to {}", from == From::least ? "" : "above ", least, most);
   auto check = [=](const std::string &text) {
-    return good(text) ? std::string() : fmt::format("must be {}, not '{}'; valid: {}", what, text, range);
+    double value = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size())
+      return fmt::format("\"{}\" is not a number; valid: {}", text, range);
+    bool inside = value <= most && (from == From::least ? value >= least : value > least);
+    return inside ? std::string() : fmt::format("{} is out of range; valid: {}", text, range);
   };
-  return option->check(CLI::Validator(check, ""))->type_name(typeName);
-}
-
-template <class T> static std::optional<T> parseNumber(const std::string &text) {
-  T value{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
-CLI::Option *inRange(CLI::Option *option, uint64_t least, uint64_t most) {
-  return checkNumber(option, "a whole number", fmt::format("{} to {}", least, most), "N", [=](const std::string &text) {
-    std::optional<uint64_t> value = parseNumber<uint64_t>(text);
-    return value && *value >= least && *value <= most;
-  });
-}
-
-CLI::Option *inRange(CLI::Option *option, From from, double least, double most) {
-  std::string range =
-      from == From::least ? fmt::format("{} to {}", least, most) : fmt::format("above {}, up to {}", least, most);
-  return checkNumber(option, "a number", range, "X", [=](const std::string &text) {
-    std::optional<double> value = parseNumber<double>(text);
-    return value && (from == From::least ? *value >= least : *value > least) && *value <= most;
-  });
+  return option->check(CLI::Validator(check, ""))->type_name("X");
 }
 
 void addProgramOption(CLI::App &command, std::string &path) {
@@ -49,8 +34,8 @@ void addProgramOption(CLI::App &command, std::string &path) {
 
 void addThreadsOption(CLI::App &command, int &threads) {
   using runtime::ThreadPool;
-  inRange(command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)"), 1,
-          ThreadPool::maxThreads);
+  integerIn(command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)"), 1,
+            ThreadPool::maxThreads);
 }
 
 // 0, or 1 with the error on standard error.
@@ -65,19 +50,20 @@ static int report(const runtime::Status &status) {
 
 void addRankOptions(CLI::App &command, RankFlags &flags) {
   addThreadsOption(command, flags.threads);
-  inRange(command.add_option("--ranks", flags.ranks,
-                             "Ranks to run as threads of this process: as many as the program's mesh has (default: 1; "
-                             "under mpirun or srun every process is a rank)"),
-          1, runtime::maxThreadRanks);
+  integerIn(command.add_option("--ranks", flags.ranks,
+                               "Ranks to run as threads of this process: as many as the program's mesh has (default: "
+                               "1; under mpirun or srun every process is a rank)"),
+            1, runtime::maxThreadRanks);
   command
       .add_option("--launcher", flags.launcher,
                   "What ranks are: threads of this process, or processes over mpi (auto: processes when mpirun or "
                   "srun started several)")
       ->capture_default_str()
       ->type_name("NAME");
-  inRange(command.add_option("--timeout", flags.timeout,
-                             "Seconds after which a rank that does not come to a collective is lost, and the run ends"),
-          From::least, 0.1, 1e6)
+  numberIn(command.add_option("--timeout", flags.timeout,
+                              "Seconds after which a rank that does not come to a collective is lost, and the run "
+                              "ends"),
+           From::least, 0.1, 1e6)
       ->capture_default_str()
       ->type_name("SECONDS");
 }
@@ -135,8 +121,9 @@ void addDataOptions(CLI::App &command, DataFlags &flags) {
       ->type_name("NAME");
   command.add_option("--field", flags.field, "Field of JSON Lines: a string, or an array of tokens (default: text)")
       ->type_name("NAME");
-  inRange(command.add_option("--separator", flags.separator, "This token ends a document, of which it is the last one"),
-          0, maxCount)
+  integerIn(
+      command.add_option("--separator", flags.separator, "This token ends a document, of which it is the last one"), 0,
+      maxTokenCount)
       ->type_name("TOKEN");
 }
 
@@ -163,6 +150,17 @@ runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, con
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
   BRAID_ASSIGN(options.bytes, readsBytes(program));
   return readCorpus(paths, vocabulary, options);
+}
+
+runtime::Status loadModel(runtime::Rank &rank, const std::string &checkpoint, bool weightsOnly) {
+  using namespace runtime;
+  BRAID_TRY(loadCheckpoint(rank, checkpoint, weightsOnly).status());
+  if (!rank.isFirst())
+    return Status::success();
+  BRAID_ASSIGN(std::string remark, remarkOtherModel(rank.program(), checkpoint));
+  if (!remark.empty())
+    fmt::print(stderr, "braid-run: remark: {}\n", remark);
+  return Status::success();
 }
 
 // What was printed must have arrived: on a full disk, or when nobody reads a pipe any more, its end is missing.

@@ -1,0 +1,84 @@
+#include "runtime/train/ModelDifference.h"
+
+#include "runtime/train/Checkpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Keys of the description that change no function of the weights: of the whole model, and initial values of a mixer.
+constexpr std::array modelKeys = {"name", "dtype", "context_len", "max_documents", "init", "train", "schedule"};
+constexpr std::array mixerKeys = {"decay_range", "step_range"};
+
+template <size_t N> bool contains(const std::array<const char *, N> &keys, const std::string &key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// Every value that is no object, by its path.
+void flatten(const Json &json, const std::string &path, std::map<std::string, Json> &values) {
+  for (const auto &[key, value] : json.items()) {
+    if (path.empty() ? contains(modelKeys, key) : contains(mixerKeys, key))
+      continue;
+    if (value.is_object())
+      flatten(value, path + key + ".", values);
+    else
+      values.emplace(path + key, value);
+  }
+}
+
+std::optional<std::map<std::string, Json>> valuesOf(std::string_view description) {
+  Json json = Json::parse(description, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (!json.is_object())
+    return std::nullopt;
+  std::map<std::string, Json> values;
+  flatten(json, "", values);
+  return values;
+}
+
+} // namespace
+
+std::string describeModelDifference(std::string_view there, std::string_view here) {
+  auto saved = valuesOf(there), own = valuesOf(here);
+  if (!saved || !own)
+    return "";
+  auto text = [](const std::map<std::string, Json> &values, const std::string &path) {
+    auto found = values.find(path);
+    return found == values.end() ? "not given"
+                                 : "is " + found->second.dump(-1, ' ', true, Json::error_handler_t::replace);
+  };
+  std::map<std::string, Json> all = *saved;
+  all.insert(own->begin(), own->end());
+  std::string result;
+  size_t count = 0;
+  for (const auto &[path, value] : all) {
+    auto a = saved->find(path), b = own->find(path);
+    if (a != saved->end() && b != own->end() && a->second == b->second)
+      continue;
+    constexpr size_t most = 3;
+    if (++count <= most)
+      result +=
+          fmt::format("{}{} {} there, {} here", count == 1 ? "" : "; ", path, text(*saved, path), text(*own, path));
+    else if (count == most + 1)
+      result += "; ..";
+  }
+  return result;
+}
+
+Expected<std::string> remarkOtherModel(const Program &program, const std::string &checkpoint) {
+  BRAID_ASSIGN(std::string directory, resolveCheckpoint(checkpoint));
+  BRAID_ASSIGN(CheckpointIndex index, readIndex(directory));
+  std::string difference = describeModelDifference(index.modelJson, program.metadata("model_json").value_or(""));
+  if (difference.empty())
+    return difference;
+  return fmt::format("{} was written by a model that computes something else than {}: {}", directory, program.path(),
+                     difference);
+}
+
+} // namespace braid::runtime
