@@ -54,6 +54,22 @@ cmd.program {
 
 cmd.program {
   cmd.arena @a bytes 64
+  // expected-error @+1 {{'cmd.tensor' op 'x' has the dynamic shape 'tensor<?x4xf32>'}}
+  cmd.tensor "x" input tensor<?x4xf32> at <@a, 0, 32>
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  // expected-error @+1 {{'cmd.tensor' op 'x': a shard is [dimension, axis], not [0]}}
+  cmd.tensor "x" input tensor<2x4xf32> at <@a, 0, 32> {shards = [[0]]}
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
   // expected-error @+1 {{'cmd.tensor' op 'x': shard of dimension 2 of 2}}
   cmd.tensor "x" input tensor<2x4xf32> at <@a, 0, 32> {shards = [[2, "ep"]]}
 }
@@ -245,6 +261,16 @@ cmd.program {
   cmd.entry @f inputs [] outputs [] {
     // expected-error @+1 {{'cmd.grouped_gemm' op 'offsets' of 2 groups needs 12 bytes but its buffer has 8}}
     cmd.grouped_gemm rows groups 2 rows 4 m 0 n 2 k 2 a <@a, 0, 32> ld 2 : f32 b <@a, 0, 32> ld 2 : f32 c <@a, 0, 32> ld 2 : f32 offsets <@a, 0, 8>
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 64
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.grouped_gemm' op groups is 0, needs at least 1}}
+    cmd.grouped_gemm rows groups 0 rows 4 m 0 n 2 k 2 a <@a, 0, 32> ld 2 : f32 b <@a, 0, 32> ld 2 : f32 c <@a, 0, 32> ld 2 : f32 offsets <@a, 0, 8>
   }
 }
 

@@ -5,7 +5,7 @@
 The text is so short that windows with few labels are among the batches: every label must weigh the same, whichever batch it is in.
 Experts have no balance loss (it is not a sum over tokens), but a z loss, which is one. Limits: loss and z loss of every step and the
 first gradient norm 2e-6, later ones 2e-4 (AdamW divides rounding noise by itself where a gradient is close to 0), expert counts exact;
-parameters after three updates 1e-4; a resumed run is bit-identical. Packed documents, layers computed again, experts with a capacity and
+parameters after three updates 1e-4; a resumed run is bit-identical. Packed documents, layers computed again, experts with a capacity, orders that are drawn (drop policy random) and
 woven slices on two ranks change nothing of this; in bf16 the first step is compared (later ones round other weights): 1e-5.
 """
 
@@ -88,7 +88,7 @@ def combined(report, rng):
             file.write(rng.integers(97, 123, length).astype(np.uint8).tobytes())
     capacity = {"capacity_factor": 1.25, "shared_hidden": 16}
     model = MODEL | {"max_documents": 4, "ffns": MODEL["ffns"] | {"M": MODEL["ffns"]["M"] | capacity}}
-    build = lambda name, *options: compiled(report.folder, name, "--recompute=all", *options, model=model)
+    build = lambda name, *options, model=model: compiled(report.folder, name, "--recompute=all", *options, model=model)
     run_ = lambda name, steps, program, *options: train(report.folder, name, program, steps, *options, data="documents")
     large = run_("documents", STEPS, build("documents"))
     dropped = sum(np.sum(step["expert_dropped"]) for step in large[0])
@@ -98,6 +98,12 @@ def combined(report, rng):
     check_commands(report, Compiled(program).info())
     parts = run_("woven", STEPS, program, "--ranks", "2")
     check(report, "documents, recomputation, capacity, 2 ranks woven, 4 batches of 2", large, parts)
+    # What is drawn belongs to the sample, not to the batch it comes in.
+    drawn = model | {"ffns": model["ffns"] | {"M": model["ffns"]["M"] | {"drop_policy": "random"}}}
+    drawn_large = run_("drawn", STEPS, build("drawn", model=drawn))
+    check(report, "drop policy random, 4 batches of 2", drawn_large, run_("drawn-4", STEPS, build("drawn-4", "--batch=2", "--accumulation-steps=4", model=drawn)))
+    first_dropped = [steps[0]["expert_dropped"] for steps in (large[0], drawn_large[0])]
+    report.line(first_dropped[0] != first_dropped[1], "drop policy random drops others than token", f"{np.sum(first_dropped[1])} in the first step")
     large = run_("bf16", 1, build("bf16", "--dtype=bf16"))[0][0]
     parts = run_("bf16-4", 1, build("bf16-4", "--dtype=bf16", "--batch=2", "--accumulation-steps=4"))[0][0]
     for key in ("loss", "aux_loss", "grad_norm"):

@@ -187,8 +187,9 @@ struct TestProgram : schema::ProgramT {
         kernels.back()->params.push_back(std::make_unique<schema::ParamT>());
         kernels.back()->params.back()->name = param;
         kernels.back()->params.back()->kind = kind;
-        kernels.back()->params.back()->written =
-            param == std::string_view("out") || param == std::string_view("counts") || param == std::string_view("target");
+        kernels.back()->params.back()->written = param == std::string_view("out") ||
+                                                 param == std::string_view("counts") ||
+                                                 param == std::string_view("target");
       }
     };
     declare("add_scaled", {{"x", K::pointer}, {"y", K::pointer}, {"out", K::pointer}, {"scale", K::f32}});
