@@ -18,7 +18,7 @@ python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.execu
 
 config.name = "Braid"
 config.suffixes = [".mlir", ".test", ".py"]
-config.excludes = ["lit.cfg.py", "Inputs", "runtime", "kernels", "benchmark"]
+config.excludes = ["lit.cfg.py", "Inputs", "schedule", "runtime", "kernels", "benchmark"]
 config.test_source_root = os.path.join(config.braid_source_root, "test")
 config.test_exec_root = os.path.join(config.braid_build_root, "test")
 

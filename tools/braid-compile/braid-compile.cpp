@@ -2,27 +2,14 @@
 #include "compiler/Driver.h"
 #include "frontend/ModelSpec.h"
 #include "tools/common/IntegerFlag.h"
+#include "tools/common/WordFlag.h"
 
 #include "llvm/Support/Process.h"
 
-#include <algorithm>
 #include <csignal>
 #include <iostream>
 
 using namespace braid;
-
-/// Restricts a flag to some words.
-static CLI::Option *oneOf(CLI::Option *option, std::vector<std::string> names) {
-  auto check = [=](const std::string &text) {
-    if (std::find(names.begin(), names.end(), text) != names.end())
-      return std::string();
-    std::string message = "\"" + text + "\" is not known; valid: " + names.front();
-    for (size_t i = 1; i < names.size(); ++i)
-      message += ", " + names[i];
-    return message;
-  };
-  return option->check(CLI::Validator(check, ""));
-}
 
 /// A flag that names a phase.
 static void addPhase(CLI::App &app, const char *flag, std::optional<Phase> &phase, const char *help) {

@@ -1,0 +1,215 @@
+// Orders of attention-MoE blocks: closed forms of schedules.md section 2, orders by name, barriers, directions, rules.
+#include "schedule/Verify.h"
+#include "test/schedule/Cases.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+using namespace braid::schedule;
+using namespace braid::schedule::test;
+
+namespace {
+
+struct Term {
+  double a, x, m, y;
+};
+
+/// The table of schedules.md: the longest of these is the makespan.
+double closedForm(Pipeline pipeline, double n, Term t) {
+  std::vector<Term> terms;
+  if (pipeline == Pipeline::aAaM)
+    terms = {{1, 1, 1, n}, {1, 1, n, 1}, {1, n, 0, n}, {1, n, 1, 1},
+             {n, 0, 1, n}, {n, 0, n, 1}, {n, 1, 0, n}, {n, 1, 1, 1}};
+  else if (n == 1)
+    terms = {{1, 1, 1, 1}};
+  else
+    terms = {{1, n, 0, n},     {n, 1, n - 1, 1},     {2, n - 1, 0, n},     {n, 1, n - 2, 2},
+             {1, n, 1, n - 1}, {n - 1, 2, n - 1, 1}, {1, n - 1, 2, n - 1}, {n - 1, 1, n, 1},
+             {1, n - 1, 1, n}, {n, 0, n, 1},         {2, n - 2, 1, n},     {n, 0, n - 1, 2}};
+  double longest = 0;
+  for (Term c : terms)
+    longest = std::max(longest, c.a * t.a + c.x * t.x + c.m * t.m + c.y * t.y);
+  return longest;
+}
+
+std::string names(const Plan &plan, size_t stream) {
+  std::string text;
+  for (int64_t task : plan.schedule.orders[stream])
+    text += (text.empty() ? "" : " ") + plan.problem.tasks[task].name;
+  return text;
+}
+
+TEST(Stages, MakespansAreTheClosedForms) {
+  std::mt19937 random(7);
+  std::uniform_int_distribution<int> time(0, 9);
+  for (int64_t n = 1; n <= 9; ++n)
+    for (int round = 0; round < 200; ++round) {
+      Term t{double(time(random)), double(time(random)), double(time(random)), double(time(random))};
+      for (Pipeline pipeline : {Pipeline::A1M1, Pipeline::aAaM})
+        for (Direction direction : {Direction::forward, Direction::backward}) {
+          Plan plan = planStages(stagesOf(pipeline, {uniformBlock(n, t.a, t.x, t.m, t.y)}, false, direction));
+          ASSERT_EQ(makespan(plan), closedForm(pipeline, n, t))
+              << n << " slices of " << t.a << ' ' << t.x << ' ' << t.m << ' ' << t.y;
+        }
+      Plan none = planStages(stagesOf(Pipeline::none, {uniformBlock(n, t.a, t.x, t.m, t.y)}));
+      ASSERT_EQ(makespan(none), n * (t.a + t.x + t.m + t.y));
+    }
+}
+
+TEST(Stages, NamedOrders) {
+  std::vector<BlockTimes> blocks = {uniformBlock(4, 1, 1, 1, 1)};
+  Plan turns = planStages(stagesOf(Pipeline::A1M1, blocks));
+  EXPECT_EQ(names(turns, 0), "A0.0 A0.1 M0.0 A0.2 M0.1 A0.3 M0.2 M0.3");
+  EXPECT_EQ(names(turns, 1), "D0.0 D0.1 C0.0 D0.2 C0.1 D0.3 C0.2 C0.3");
+  Plan all = planStages(stagesOf(Pipeline::aAaM, blocks));
+  EXPECT_EQ(names(all, 0), "A0.0 A0.1 A0.2 A0.3 M0.0 M0.1 M0.2 M0.3");
+  EXPECT_EQ(names(all, 1), "D0.0 D0.1 D0.2 D0.3 C0.0 C0.1 C0.2 C0.3");
+  Plan moe = planStages(stagesOf(Pipeline::moe, blocks));
+  EXPECT_EQ(names(moe, 0), "A0.0 M0.0 M0.1 M0.2 M0.3");
+  EXPECT_EQ(moe.problem.tasks[0].duration, 4);
+  Plan none = planStages(stagesOf(Pipeline::none, blocks));
+  EXPECT_EQ(names(none, 0), "A0.0 M0.0");
+  EXPECT_EQ(names(none, 1), "D0.0 C0.0");
+}
+
+TEST(Stages, BackwardReversesEveryStream) {
+  Plan plan = planStages(
+      stagesOf(Pipeline::A1M1, {uniformBlock(3, 1, 1, 1, 1), uniformBlock(3, 1, 1, 1, 1)}, false, Direction::backward));
+  EXPECT_EQ(names(plan, 0), "M1.2 M1.1 A1.2 M1.0 A1.1 A1.0 M0.2 M0.1 A0.2 M0.0 A0.1 A0.0");
+  EXPECT_EQ(names(plan, 1), "C1.2 C1.1 D1.2 C1.0 D1.1 D1.0 C0.2 C0.1 D0.2 C0.0 D0.1 D0.0");
+}
+
+TEST(Stages, CrossBlockContinuesTheTurns) {
+  std::vector<BlockTimes> blocks(2, uniformBlock(3, 1, 1, 1, 1));
+  Plan plan = planStages(stagesOf(Pipeline::A1M1, blocks, /*crossBlock=*/true));
+  EXPECT_EQ(names(plan, 0), "A0.0 A0.1 M0.0 A0.2 M0.1 A1.0 M0.2 A1.1 M1.0 A1.2 M1.1 M1.2");
+  EXPECT_EQ(names(plan, 1), "D0.0 D0.1 C0.0 D0.2 C0.1 D1.0 C0.2 D1.1 C1.0 D1.2 C1.1 C1.2");
+  // One slice: the mixer needs the combine of the only slice before it, so there is no turn to take.
+  Plan one = planStages(stagesOf(Pipeline::A1M1, std::vector<BlockTimes>(2, uniformBlock(1, 1, 1, 1, 1)), true));
+  EXPECT_EQ(names(one, 0), "A0.0 M0.0 A1.0 M1.0");
+  EXPECT_EQ(makespan(one), 8);
+}
+
+TEST(Stages, CrossBlockIsFasterFromThreeSlicesOnAndSlowerAtTwo) {
+  // schedules.md section 3, with as much communication as computation.
+  auto span = [](int64_t slices, bool crossBlock) {
+    std::vector<BlockTimes> blocks(8, uniformBlock(slices, 1, 1, 1, 1));
+    return makespan(planStages(stagesOf(Pipeline::A1M1, blocks, crossBlock)));
+  };
+  EXPECT_GT(span(2, true), span(2, false));
+  for (int64_t slices : {3, 4, 8})
+    EXPECT_LT(span(slices, true), span(slices, false)) << slices;
+}
+
+TEST(Stages, TokenBufferDecouplesTheGrids) {
+  BlockTimes block = uniformBlock(2, 1, 1, 1, 1);
+  block.A = {1, 1, 1};
+  block.slices = {2, 2, 4};
+  block.moeSlices = {3, 5};
+  Plan plan = planStages(stagesOf(Pipeline::A1M1, {block}));
+  EXPECT_EQ(names(plan, 0), "A0.0 A0.1 A0.2 M0.0 M0.1");
+  const Task &first = plan.problem.tasks[3];
+  ASSERT_EQ(first.name, "D0.0");
+  EXPECT_EQ(first.after, (std::vector<int64_t>{0, 1})) << "tokens 0 to 3 come from the first two mixer slices";
+}
+
+TEST(Stages, SplitExpertsHaveTheirOwnStream) {
+  BlockTimes block = uniformBlock(3, 1, 1, 1, 1);
+  block.G = {1, 1, 1};
+  block.R = {1, 1, 1};
+  Plan plan = planStages(stagesOf(Pipeline::A1M1, {block}));
+  EXPECT_EQ(names(plan, 2), "G0.0 G0.1 R0.0 G0.2 R0.1 R0.2");
+}
+
+TEST(Stages, OverheadIsPaidPerTask) {
+  Stages stages = stagesOf(Pipeline::none, {uniformBlock(4, 1, 1, 1, 1)});
+  stages.computeOverhead = 0.5;
+  stages.commOverhead = 0.25;
+  EXPECT_EQ(makespan(planStages(stages)), 16 + 2 * 0.5 + 2 * 0.25);
+  // So much of it that only the whole batch is fast.
+  stages.computeOverhead = 10;
+  stages.pipeline = Pipeline::best;
+  Plan best = planStages(stages);
+  EXPECT_EQ(best.how, "none");
+  EXPECT_EQ(makespan(best), 16 + 2 * 10 + 2 * 0.25);
+}
+
+TEST(Stages, MeasuresOfAHandMadeSchedule) {
+  // compute 0-4, 9-11; comm 4-6, 5.. on etp: exposed are 4-9 without a gap counted twice.
+  Problem problem;
+  problem.streams = {"compute", "comm", "etp"};
+  problem.tasks = {
+      {"A0.0", 0, 4, {}}, {"D0.0", 1, 2, {0}}, {"G0.0", 2, 4, {0}}, {"M0.0", 0, 2, {1, 2}}, {"D0.1", 1, 1, {3}}};
+  Schedule schedule = *simulate(problem, {{0, 3}, {1, 4}, {2}});
+  Measures measures = measure(problem, schedule);
+  EXPECT_EQ(measures.makespan, 11);
+  EXPECT_EQ(measures.computeBusy, 6);
+  EXPECT_EQ(measures.exposedComm, 5);
+  EXPECT_DOUBLE_EQ(measures.bubble, 1 - 6.0 / 11);
+  EXPECT_EQ(schedule.waits[3], (std::vector<int64_t>{1, 2}));
+  EXPECT_TRUE(schedule.waits[0].empty());
+}
+
+TEST(Stages, TheGainOverNoneIsAtMostTwoMinusOneOverTwoDegrees) {
+  std::mt19937 random(3);
+  std::uniform_int_distribution<int> time(0, 12);
+  for (int64_t d = 1; d <= 6; ++d)
+    for (int round = 0; round < 50; ++round) {
+      double a = time(random), x = time(random), m = time(random);
+      double none = makespan(planStages(stagesOf(Pipeline::none, {uniformBlock(d, a, x, m, x)})));
+      double best = makespan(planStages(stagesOf(Pipeline::best, {uniformBlock(d, a, x, m, x)})));
+      EXPECT_LE(none, best * (2 - 1 / (2.0 * double(d))) + 1e-9) << d << ": " << a << ' ' << x << ' ' << m;
+    }
+}
+
+TEST(Stages, EightyLayersOfSixteenSlicesTakeSeconds) {
+  std::vector<BlockTimes> blocks(80, uniformBlock(16, 1, 0.9, 1.1, 0.9));
+  for (bool crossBlock : {false, true}) {
+    Plan plan = planStages(stagesOf(Pipeline::best, blocks, crossBlock));
+    EXPECT_EQ(verify(plan.problem, plan.schedule), std::vector<std::string>());
+    EXPECT_LE(makespan(plan), makespan(planStages(stagesOf(Pipeline::A1M1, blocks, crossBlock))));
+  }
+}
+
+TEST(Stages, ComputeOrderOfOneBlock) {
+  auto text = [](Pipeline pipeline, Direction direction, int64_t slices) {
+    std::string line;
+    for (Turn turn : computeOrder(pipeline, direction, slices))
+      line += turn.kind + std::to_string(turn.slice) + " ";
+    return line;
+  };
+  EXPECT_EQ(text(Pipeline::A1M1, Direction::forward, 3), "A0 A1 M0 A2 M1 M2 ");
+  EXPECT_EQ(text(Pipeline::A1M1, Direction::backward, 3), "M2 M1 A2 M0 A1 A0 ");
+  EXPECT_EQ(text(Pipeline::aAaM, Direction::forward, 11).substr(27), "A9 A10 M0 M1 M2 M3 M4 M5 M6 M7 M8 M9 M10 ");
+}
+
+TEST(Stages, RulesNamePathsAndNumbers) {
+  auto error = [](auto &&change) {
+    Stages stages = stagesOf(Pipeline::A1M1, std::vector<BlockTimes>(2, uniformBlock(3, 1, 1, 1, 1)), true);
+    change(stages);
+    return checkStages(stages).value_or("");
+  };
+  EXPECT_EQ(error([](Stages &) {}), "");
+  EXPECT_EQ(error([](Stages &s) { s.blocks.clear(); }), "blocks: empty; valid: one block or more");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[1].C.pop_back(); }), "blocks[1].C: 2 times, but blocks[1].D has 3");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[0].M.clear(); }), "blocks[0].M: no times; valid: one per slice");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[0].A[2] = -1; }), "blocks[0].A[2]: -1 is no time; valid: 0 or more");
+  EXPECT_EQ(error([](Stages &s) { s.commOverhead = -2; }), "overhead.comm: -2 is no time; valid: 0 or more");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[0].G = {1}; }), "blocks[0].G: 1 times, but blocks[0].D has 3");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[0].slices = {1, 2}; }),
+            "blocks[0].slices: 2 slices, but blocks[0].A has 3 times");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[0].slices = {1, 0, 2}; }),
+            "blocks[0].slices[1]: 0 tokens; valid: 1 or more");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[0].slices = {1, 2, 3}, s.blocks[0].moeSlices = {2, 2, 3}; }),
+            "blocks[0].moe_slices: 7 tokens, but blocks[0].slices has 6");
+  EXPECT_EQ(
+      error([](Stages &s) { s.blocks[1].A = {1, 1}; }),
+      "blocks[1].slices: absent, but blocks[1].A has 2 slices and blocks[1].D has 3; valid: one to one, or both grids");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[0].slices = {1, 2, 3}, s.blocks[1].slices = {2, 2, 3}; }),
+            "blocks[1].slices: 7 tokens, but blocks[0].moe_slices has 6");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[1] = uniformBlock(2, 1, 1, 1, 1); }),
+            "blocks[1].A: 2 slices, but blocks[0].D has 3, and cross_block needs to know which share tokens; valid: as "
+            "many, or slices and moe_slices in both");
+}
+
+} // namespace

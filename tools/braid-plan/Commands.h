@@ -1,0 +1,38 @@
+//===- Commands.h - the subcommands of braid-plan -----------------------------------------------------------------===//
+// Each adds its options to a command line and returns what runs when it was chosen: 0, or 1 after a message.
+#ifndef TOOLS_BRAIDPLAN_COMMANDS_H
+#define TOOLS_BRAIDPLAN_COMMANDS_H
+
+#include "schedule/Problem.h"
+
+#include "llvm/ADT/Twine.h"
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace braid::plan {
+
+using Action = std::function<int()>;
+
+Action addSchedule(CLI::App &command);
+Action addSlices(CLI::App &command);
+
+/// "braid-plan: error: <message>" on standard error; 1.
+int fail(const llvm::Twine &message);
+
+/// A whole file, or nothing after a message.
+std::optional<std::string> readFile(const std::string &path);
+
+/// Pictures that a schedule can be written as.
+struct Pictures {
+  std::string svg, trace; ///< paths; empty: none
+  int64_t width = 100; ///< characters of the text
+  void addOptions(CLI::App &command);
+  /// 0, or 1 after a message. `unitSeconds`: of the problem's times.
+  int write(const schedule::Problem &problem, const schedule::Schedule &schedule, const std::string &title,
+            double unitSeconds) const;
+};
+
+} // namespace braid::plan
+
+#endif // TOOLS_BRAIDPLAN_COMMANDS_H
