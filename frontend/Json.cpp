@@ -402,6 +402,23 @@ void Reader::range(StringRef key, std::array<double, 2> &value) {
     value = {low, high};
 }
 
+void Reader::numbers(StringRef key, std::vector<double> &values, double least, double most, size_t count) {
+  const Value *v = typed(key, [](const Value &v) { return v.kind == Kind::array; }, "a list of numbers");
+  if (!v)
+    return;
+  if (v->items.empty() || v->items.size() > count)
+    return error(key, llvm::formatv("has {0} numbers; valid: 1 to {1}", v->items.size(), count).str());
+  for (const Value &item : v->items) {
+    if (!item.isNumber() || item.number < least || item.number > most)
+      return error(key, describe(item) + " is not a number from " + numberText(least) + " to " + numberText(most));
+    if (!survives(key, item.number, most, least <= 0))
+      return;
+  }
+  values.clear();
+  for (const Value &item : v->items)
+    values.push_back(item.number + 0.0);
+}
+
 const Value *Reader::objectAt(StringRef key, bool nullable, bool *isNull) {
   const Value *value = take(key);
   if (!value || value->kind == Kind::object)

@@ -87,6 +87,8 @@ public:
   /// One of the names, or null for none.
   void choice(llvm::StringRef key, std::optional<std::string> &value, llvm::ArrayRef<llvm::StringRef> names);
   void range(llvm::StringRef key, std::array<double, 2> &value);
+  /// A list of 1 to `count` numbers, each as number() takes it.
+  void numbers(llvm::StringRef key, std::vector<double> &values, double least, double most, size_t count);
   /// No message about keys that nobody took (the kind of the object is unknown).
   void ignoreRest() { ignored = true; }
   /// The object at `key`, or null: absent, of another type (reported), or null where `nullable`.

@@ -1,6 +1,7 @@
 //===- ModelBuilder.cpp - entry points over one set of parameters -------------------------------------------------===//
 #include "frontend/ModelBuilder.h"
 #include "frontend/EntryBuilder.h"
+#include "frontend/Recurrence.h"
 #include "mlir/IR/Verifier.h"
 
 using namespace mlir;
@@ -311,12 +312,22 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
   return std::move(module);
 }
 
+/// What the compiler made of the equations of the file.
+static void remarkClasses(ModuleOp module, const ModelSpec &spec) {
+  for (const auto &[letter, mixer] : spec.mixers)
+    if (auto *stated = std::get_if<RecurrenceSpec>(&mixer))
+      module.emitRemark("mixers.") << std::string(1, letter) << ".state: \"" << stated->recurrence->state
+                                   << "\" has class " << stringifyLsmClass(stated->recurrence->classId) << ": "
+                                   << stated->recurrence->reason;
+}
+
 FailureOr<OwningOpRef<ModuleOp>> braid::buildModel(MLIRContext *context, const ModelSpec &spec, DiagnosticFn error) {
   auto keyError = [&](const std::string &path, const std::string &message) { error(path + ": " + message); };
   if (failed(checkModelSpec(spec, keyError)))
     return failure();
   context->loadDialect<BraidDialect, func::FuncDialect, arith::ArithDialect>();
   OwningOpRef<ModuleOp> module = ModelBuilder(context, spec).build();
+  remarkClasses(*module, spec);
   // The verifiers speak of ops; what they find here is a fault of the builder, never of the description.
   ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
     error("internal error: " + diagnostic.str());

@@ -29,6 +29,7 @@ private:
   void rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim);
   void mixer(const std::string &path, const AttentionSpec &spec);
   void mixer(const std::string &path, const LsmSpec &spec);
+  void mixer(const std::string &path, const RecurrenceSpec &spec);
   void ffn(const std::string &path, const MoeSpec &moe);
   void blocks();
   void train();
@@ -94,6 +95,12 @@ void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
   bool wideValues = lsm.valueDim > lsm.headDim;
   features(path, lsm.heads, wideValues ? "value_dim" : "head_dim", wideValues ? lsm.valueDim : lsm.headDim);
   rope(path, lsm.rope, lsm.headDim);
+}
+
+void Checker::mixer(const std::string &path, const RecurrenceSpec &spec) {
+  mixer(path, static_cast<const LsmSpec &>(spec));
+  if (spec.normGroups)
+    divides(path, "norm_groups", *spec.normGroups, "heads times value_dim", spec.heads * spec.valueDim);
 }
 
 void Checker::ffn(const std::string &path, const MoeSpec &moe) {

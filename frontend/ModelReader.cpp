@@ -1,6 +1,7 @@
 //===- ModelReader.cpp - JSON to ModelSpec ------------------------------------------------------------------------===//
 // Types, ranges of single keys, unknown keys. What relates two keys is in ModelCheck.cpp.
 #include "frontend/Json.h"
+#include "frontend/Recurrence.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Unicode.h"
@@ -79,6 +80,27 @@ static AttentionSpec readAttention(Reader &r, Errors &errors) {
   return spec;
 }
 
+static void readConv(Reader &r, Errors &errors, std::optional<ConvSpec> &conv) {
+  bool off = false;
+  if (const Value *value = r.objectAt("conv", /*nullable=*/true, &off)) {
+    if (!conv)
+      conv = ConvSpec{};
+    Reader c(*value, r.pathOf("conv"), errors);
+    c.integer("kernel", conv->kernel, 2, 16);
+    c.boolean("bias", conv->bias);
+  }
+  if (off)
+    conv.reset();
+}
+
+/// What every scan has: the factor of q, and what happens to o.
+static void readScanOutput(Reader &r, LsmSpec &spec) {
+  r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
+  r.boolean("output_norm", spec.outputNorm);
+  r.choice("output_gate", spec.outputGate, gates);
+  r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
+}
+
 static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   LsmSpec spec = traits.defaults;
   r.requireInteger("heads", spec.heads, 1, maxHeads);
@@ -91,16 +113,7 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   spec.valueDim = traits.valueFactor * spec.headDim;
   r.integer("value_dim", spec.valueDim, 1, traits.valueFactor * maxHeadDim);
 
-  bool off = false;
-  if (const Value *conv = r.objectAt("conv", /*nullable=*/true, &off)) {
-    if (!spec.conv)
-      spec.conv = ConvSpec{};
-    Reader c(*conv, r.pathOf("conv"), errors);
-    c.integer("kernel", spec.conv->kernel, 2, 16);
-    c.boolean("bias", spec.conv->bias);
-  }
-  if (off)
-    spec.conv.reset();
+  readConv(r, errors, spec.conv);
   readRope(r, errors, spec.rope);
 
   if (traits.featureMap)
@@ -115,10 +128,140 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.range("decay_range", spec.decayRange);
     r.range("step_range", spec.stepRange);
   }
-  r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
-  r.boolean("output_norm", spec.outputNorm);
-  r.choice("output_gate", spec.outputGate, gates);
-  r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
+  readScanOutput(r, spec);
+  return spec;
+}
+
+/// A weight of a recurrence: its initial value, or {"log_uniform": [1, 16], "per": "head"}.
+static recurrence::Parameter readParameter(Reader &parent, StringRef key, Errors &errors) {
+  recurrence::Parameter p;
+  const Value *value = parent.take(key);
+  if (value->kind != Kind::object) {
+    parent.number(key, p.low, -1e6, 1e6);
+    return p;
+  }
+  Reader r(*value, parent.pathOf(key), errors);
+  std::optional<std::string> per;
+  r.choice("per", per, {"head", "key", "value"});
+  for (recurrence::Per each : {recurrence::Per::head, recurrence::Per::key, recurrence::Per::value})
+    if (per && *per == nameOf(each))
+      p.per = each;
+  std::array<double, 2> range{0, 0};
+  if (r.has("value") + r.has("values") + r.has("log_uniform") + r.has("softplus_inverse") != 1) {
+    parent.error(key, "says not once what its initial values are; valid: one of value, values, log_uniform, "
+                      "softplus_inverse");
+    r.ignoreRest();
+  } else if (r.has("value")) {
+    r.number("value", range[0], -1e6, 1e6);
+  } else if (r.has("values")) {
+    p.distribution = "values";
+    r.numbers("values", p.values, -1e6, 1e6, maxHeads);
+  } else if (r.has("log_uniform")) {
+    p.distribution = "log_uniform";
+    r.range("log_uniform", range);
+  } else {
+    p.distribution = "softplus_inverse";
+    r.range("softplus_inverse", range);
+  }
+  p.low = range[0];
+  p.high = range[1];
+  return p;
+}
+
+/// Whether some input calls the function.
+static bool calls(const recurrence::Term &term, StringRef function) {
+  return (term.kind == recurrence::Term::Kind::call && term.name == function) ||
+         llvm::any_of(term.args, [&](auto &arg) { return calls(arg, function); });
+}
+
+/// The objects `inputs` and `parameters`; null when one is wrong.
+static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &errors) {
+  static constexpr size_t most = 64;
+  auto result = std::make_shared<recurrence::Recurrence>();
+  bool ok = true;
+  auto error = [&](StringRef key, const std::string &message) {
+    r.error(key, message);
+    ok = false;
+  };
+  auto isName = [&](const std::string &key, StringRef name) {
+    static constexpr StringRef reserved[] = {"x", "M", "I", "o"};
+    bool valid = !name.empty() && name.size() <= 32 && !llvm::isDigit(name[0]) &&
+                 llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_'; });
+    if (!valid || llvm::is_contained(reserved, name))
+      error(key, valid ? "is a name of its own meaning; valid: any but " + json::join(reserved)
+                       : "is no name; valid: letters, digits and _, at most 32, a letter first");
+    return valid;
+  };
+  if (r.require("state", "valid: an equation such as \"M = exp(g) M + k^T v\""))
+    r.string("state", result->state);
+  if (r.require("output", "valid: an equation such as \"o = q M\""))
+    r.string("output", result->output);
+  ok &= !result->state.empty() && !result->output.empty();
+  if (r.require("inputs", "valid: an object such as {\"q\": \"linear(x)\"}")) {
+    const Value *inputs = r.objectAt("inputs");
+    ok &= inputs != nullptr;
+    if (inputs && inputs->fields.size() > most)
+      error("inputs", llvm::formatv("has {0} names; valid: at most {1}", inputs->fields.size(), most).str());
+    for (const auto &[name, value] : inputs &&ok ? inputs->fields : std::vector<Field>()) {
+      std::string key = "inputs." + name;
+      if (!isName(key, name))
+        continue;
+      if (value.kind != Kind::string) {
+        error(key, describe(value) + " is not a string such as \"linear(x)\"");
+      } else if (auto term = recurrence::parseTerm(value.string, key, error)) {
+        result->inputs.push_back({name, std::move(*term)});
+      }
+    }
+  } else {
+    ok = false;
+  }
+  if (const Value *parameters = r.objectAt("parameters")) {
+    Reader p(*parameters, r.pathOf("parameters"), errors);
+    if (parameters->fields.size() > most)
+      error("parameters", llvm::formatv("has {0} names; valid: at most {1}", parameters->fields.size(), most).str());
+    for (const auto &[name, value] : parameters->fields) {
+      if (isName("parameters." + name, name))
+        result->parameters.emplace_back(name, readParameter(p, name, errors));
+      else
+        p.take(name);
+      if (result->definition(name))
+        error("parameters." + name, "is a name in inputs too; valid: another name");
+    }
+  }
+  return ok ? result : nullptr;
+}
+
+static RecurrenceSpec readRecurrence(Reader &r, Errors &errors) {
+  RecurrenceSpec spec;
+  r.requireInteger("heads", spec.heads, 1, maxHeads);
+  spec.keyHeads = spec.kvHeads = spec.heads;
+  r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
+  spec.valueDim = spec.headDim;
+  r.integer("value_dim", spec.valueDim, 1, maxHeadDim);
+  readConv(r, errors, spec.conv);
+  readRope(r, errors, spec.rope);
+  readScanOutput(r, spec);
+  r.boolean("norm_first", spec.normFirst);
+  if (r.has("norm_groups")) {
+    int64_t groups = 1;
+    r.integer("norm_groups", groups, 1, maxHeads * maxHeadDim);
+    spec.normGroups = groups;
+  }
+  r.take("norm_groups");
+  for (StringRef key : {"norm_first", "norm_groups"})
+    if (r.has(key) && !spec.outputNorm)
+      r.error(key, "changes nothing with output_norm false; valid: together with output_norm true");
+  if (r.has("norm_first") && !spec.outputGate)
+    r.error("norm_first", "changes nothing without output_gate; valid: together with one of " + json::join(gates));
+  std::shared_ptr<recurrence::Recurrence> equations = readEquations(r, errors);
+  if (!equations || spec.heads < 1)
+    return spec;
+  equations->gated = spec.outputGate.has_value();
+  (void)analyze(*equations, spec.heads, [&](StringRef key, const std::string &message) { r.error(key, message); });
+  for (auto [key, function] : {std::pair("conv", "conv"), std::pair("rope", "rope")})
+    if (r.has(key) && llvm::none_of(equations->inputs, [&](auto &d) { return calls(d.term, function); }))
+      r.error(key, llvm::formatv("changes nothing: no input calls {0}(..); valid: where one does", function).str());
+  spec.recurrence = equations;
   return spec;
 }
 
@@ -127,6 +270,7 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
   std::vector<StringRef> kinds = {"attention"};
   for (const LsmTraits &traits : lsmInstances())
     kinds.push_back(traits.name);
+  kinds.push_back("recurrence");
   Reader r(object, path, errors);
   const std::string *kind = r.requireChoice("kind", kinds);
   if (!kind) {
@@ -140,6 +284,8 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
   };
   if (*kind == "attention")
     return with(readAttention(r, errors));
+  if (*kind == "recurrence")
+    return with(readRecurrence(r, errors));
   for (const LsmTraits &traits : lsmInstances())
     if (*kind == traits.name)
       return with(readLsm(r, errors, traits));

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -86,7 +87,18 @@ struct LsmSpec {
   std::optional<ResidualScale> residual;
 };
 
-using MixerSpec = std::variant<AttentionSpec, LsmSpec>;
+namespace recurrence {
+struct Recurrence;
+} // namespace recurrence
+
+/// A recurrence that the file states (frontend/Recurrence.h); sizes, convolution and output path are those of LsmSpec.
+struct RecurrenceSpec : LsmSpec {
+  std::shared_ptr<const recurrence::Recurrence> recurrence; ///< analysed
+  bool normFirst = true; ///< norm(o) act(gate), else norm(o act(gate))
+  std::optional<int64_t> normGroups; ///< the norm is over each of so many groups of all heads' features; none: per head
+};
+
+using MixerSpec = std::variant<AttentionSpec, LsmSpec, RecurrenceSpec>;
 
 struct DenseSpec {
   int64_t hidden = 0;

@@ -139,21 +139,21 @@ SmallVector<Value> LayerBuilder::linear(Value x, ArrayRef<Projection> projection
     Shape shape(xShape.take_front(2));
     shape.append(p.features);
     resultTypes.push_back(p.wide ? wide(shape) : tensor(shape));
-    names += (names.empty() ? "" : "_") + p.name.str();
+    names += (names.empty() ? "" : "_") + p.name;
   }
   auto op = LinearOp::create(builder, loc(names), resultTypes, x, weights, /*transposed=*/false);
   return SmallVector<Value>(op.getResults());
 }
 
 Value LayerBuilder::linear(StringRef name, Value x, Value weight, Shape features, bool wide) {
-  return linear(x, {{name, weight, std::move(features), wide}}).front();
+  return linear(x, {{name.str(), weight, std::move(features), wide}}).front();
 }
 
-Value LayerBuilder::widen(StringRef name, Value x) {
+Value LayerBuilder::widen(StringRef name, Value x) { return castTo(name, x, types.wide); }
+Value LayerBuilder::narrow(StringRef name, Value x) { return castTo(name, x, types.element); }
+Value LayerBuilder::castTo(StringRef name, Value x, FloatType element) {
   auto type = cast<RankedTensorType>(x.getType());
-  if (type.getElementType() == types.wide)
-    return x;
-  return CastOp::create(builder, loc(name), type.clone(types.wide), x);
+  return type.getElementType() == element ? x : CastOp::create(builder, loc(name), type.clone(element), x);
 }
 
 Value LayerBuilder::add(StringRef name, ValueRange sources) {
@@ -249,6 +249,8 @@ Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry
   auto mix = [&](Value x) {
     if (auto *attention = std::get_if<AttentionSpec>(&m))
       return buildAttention(b, x, *attention);
+    if (auto *recurrence = std::get_if<RecurrenceSpec>(&m))
+      return buildRecurrence(b, x, *recurrence);
     return buildLsm(b, x, std::get<LsmSpec>(m));
   };
   auto feed = [&](Value x) {

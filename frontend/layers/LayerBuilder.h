@@ -82,7 +82,7 @@ public:
 
   // ---- ops; `name` is what the result is called
   struct Projection {
-    llvm::StringRef name;
+    std::string name;
     mlir::Value weight;
     Shape features; ///< trailing dimensions of the result
     bool wide = false; ///< the result is not rounded to the model's element type
@@ -91,6 +91,8 @@ public:
   mlir::Value linear(llvm::StringRef name, mlir::Value x, mlir::Value weight, Shape features, bool wide = false);
   /// x with elements of the wide type.
   mlir::Value widen(llvm::StringRef name, mlir::Value x);
+  /// x with elements of the model's type.
+  mlir::Value narrow(llvm::StringRef name, mlir::Value x);
   mlir::Value add(llvm::StringRef name, mlir::ValueRange sources);
   mlir::Value mul(llvm::StringRef name, mlir::Value a, mlir::Value b);
   mlir::Value bias(llvm::StringRef name, mlir::Value x, mlir::Value bias);
@@ -119,6 +121,7 @@ public:
   void setDrawKeys(mlir::Value value) { draws = value; }
 
 private:
+  mlir::Value castTo(llvm::StringRef name, mlir::Value x, mlir::FloatType element);
   unsigned statesBegin() const; ///< number of the first state among the arguments
   mlir::Value loss, draws;
   std::vector<WeightDecl> weights;
@@ -129,6 +132,7 @@ private:
 // ---- the layers: each takes the normed input [B, T, d_model] and returns what is added to the residual stream
 mlir::Value buildAttention(LayerBuilder &b, mlir::Value x, const AttentionSpec &spec);
 mlir::Value buildLsm(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildRecurrence(LayerBuilder &b, mlir::Value x, const RecurrenceSpec &spec);
 mlir::Value buildDense(LayerBuilder &b, mlir::Value x, const DenseSpec &spec, llvm::StringRef prefix);
 mlir::Value buildExperts(LayerBuilder &b, mlir::Value x, const MoeSpec &spec);
 

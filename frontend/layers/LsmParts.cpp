@@ -6,11 +6,15 @@ using namespace mlir;
 using namespace braid;
 
 void Projections::add(StringRef name, Shape features, bool wide) {
+  add(name, std::move(features), wide, name == "v" ? MatrixRole::value : MatrixRole::query);
+}
+
+void Projections::add(StringRef name, Shape features, bool wide, MatrixRole role) {
   int64_t out = 1;
   for (int64_t d : features)
     out *= d;
-  MatrixRole role = name == "v" ? MatrixRole::value : MatrixRole::query;
-  projections.push_back({name, b.matrix(("lsm.w" + name).str(), b.spec.dModel, out, role), std::move(features), wide});
+  projections.push_back(
+      {name.str(), b.matrix(("lsm.w" + name).str(), b.spec.dModel, out, role), std::move(features), wide});
 }
 
 void Projections::run(Value x) { values = b.linear(x, projections); }
@@ -31,10 +35,12 @@ void braid::addQkvg(Projections &p, const LsmSpec &spec, int64_t queryHeads, int
 }
 
 Value braid::shortConv(LayerBuilder &b, const LsmSpec &spec, StringRef name, Value x) {
-  if (!spec.conv)
-    return x;
+  return spec.conv ? b.activation(name, convolve(b, *spec.conv, name, x), "silu") : x;
+}
+
+Value braid::convolve(LayerBuilder &b, const ConvSpec &spec, StringRef name, Value x) {
   auto type = cast<RankedTensorType>(x.getType());
-  int64_t taps = spec.conv->kernel, channels = 1;
+  int64_t taps = spec.kernel, channels = 1;
   for (int64_t d : type.getShape().drop_front(2))
     channels *= d;
   double bound = 1.0 / std::sqrt(static_cast<double>(taps));
@@ -44,9 +50,9 @@ Value braid::shortConv(LayerBuilder &b, const LsmSpec &spec, StringRef name, Val
   auto conv = ShortConvOp::create(b.builder, b.loc(name), type, tail.getType(), x, weight, b.documents(), tail);
   b.setState(key, conv.getNewTail());
   Value y = conv.getY();
-  if (spec.conv->bias)
+  if (spec.bias)
     y = b.bias(name, y, b.weight(key + ".bias", Shape(type.getShape().drop_front(2)), Init::constant(0.0)));
-  return b.activation(name, y, "silu");
+  return y;
 }
 
 Value braid::featureMap(LayerBuilder &b, const LsmSpec &spec, StringRef name, Value x) {

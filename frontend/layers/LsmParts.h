@@ -14,6 +14,7 @@ public:
   explicit Projections(LayerBuilder &b) : b(b) {}
   /// Declares weight lsm.w<name> [d_model, product of features].
   void add(llvm::StringRef name, Shape features, bool wide = false);
+  void add(llvm::StringRef name, Shape features, bool wide, MatrixRole role);
   void run(mlir::Value x);
   mlir::Value operator[](llvm::StringRef name) const;
 
@@ -29,7 +30,9 @@ struct ScanInputs {
 
 /// Projections q, k, v, and g where the output is gated.
 void addQkvg(Projections &p, const LsmSpec &spec, int64_t queryHeads, int64_t keyHeads, int64_t valueHeads);
-/// silu(conv(x)) where the description has a convolution, else x. Weight and state lsm.conv_<name>.
+/// The convolution alone. Weight and state lsm.conv_<name>.
+mlir::Value convolve(LayerBuilder &b, const ConvSpec &spec, llvm::StringRef name, mlir::Value x);
+/// silu(conv(x)) where the description has a convolution, else x.
 mlir::Value shortConv(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
 /// feature_map of q or k.
 mlir::Value featureMap(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);

@@ -283,9 +283,10 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"({"kind": "gla", "heads": 4, "head_dim": 16})", "3", "m.json:5: mixers.L: 3 is not an object"},
       {R"("kind": "gla")", R"("kind": "glaa")",
        "m.json:5: mixers.L.kind: \"glaa\" is not known; valid: attention, bla, retnet, mamba2, gla, deltanet, "
-       "gated_deltanet"},
+       "gated_deltanet, recurrence"},
       {R"("kind": "gla", )", "",
-       "m.json:5: mixers.L.kind: is missing; valid: attention, bla, retnet, mamba2, gla, deltanet, gated_deltanet"},
+       "m.json:5: mixers.L.kind: is missing; valid: attention, bla, retnet, mamba2, gla, deltanet, gated_deltanet, "
+       "recurrence"},
       {R"("kind": "dense")", R"("kind": "sparse")",
        "m.json:10: ffns.D.kind: \"sparse\" is not known; valid: dense, moe"},
       // ---- mixers
@@ -328,7 +329,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:5: mixers.L.output_gate: true is not a string or null; valid: silu, sigmoid, tanh, relu, gelu, null"},
       {R"("kind": "gla", )", R"("kind": 2, )",
        "m.json:5: mixers.L.kind: 2 is not a string; valid: attention, bla, retnet, mamba2, gla, deltanet, "
-       "gated_deltanet"},
+       "gated_deltanet, recurrence"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "conv": {"kernel": 1})",
        "m.json:5: mixers.L.conv.kernel: 1 is out of range; valid: 2 to 16"},
       {R"("heads": 8, "kv_heads": 2, "head_dim": 8)", R"("heads": 4096, "head_dim": 64)",

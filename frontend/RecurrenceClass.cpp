@@ -1,0 +1,406 @@
+//===- RecurrenceClass.cpp - the transition class of an equation --------------------------------------------------===//
+// An equation becomes a sum of products without parentheses; each is numbers per head, operators and the state or what
+// is written (lsm-family.md 2.1). The sum is then compared with the form of each class.
+#include "dialects/braid/BraidDialect.h"
+#include "frontend/Recurrence.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace braid;
+using namespace braid::recurrence;
+using llvm::formatv;
+using llvm::StringRef;
+
+static constexpr size_t maxProducts = 64;
+
+static constexpr llvm::StringLiteral classForms =
+    "M + k^T v; exp(g) M + k^T v; diag(exp(g)) M + k^T v; M - beta k^T k M + beta k^T v; "
+    "(I - beta k^T k) exp(g) M + beta k^T v";
+
+namespace {
+
+/// One factor of a product.
+struct Factor {
+  enum class Kind { name, transposed, exp, diag, state } kind;
+  std::string name; ///< exp, diag: of the log decay
+  size_t column;
+};
+
+/// A product without parentheses, in the order of the text.
+struct Product {
+  bool negative = false;
+  std::vector<Factor> factors;
+  size_t column = 0;
+};
+
+/// a^T b: a number for each pair of features.
+struct Outer {
+  std::string left, right;
+  bool operator==(const Outer &) const = default;
+};
+
+/// A product sorted: what multiplies, in which order it acts on the state, what is written.
+struct Sorted {
+  bool negative = false, hasState = false;
+  std::vector<std::string> numbers; ///< per head, sorted
+  std::vector<std::string> scalarDecays, diagonals; ///< names in exp(..), in diag(exp(..))
+  std::vector<Outer> outers;
+  std::string row; ///< of an output: the row before M, or the row itself
+  size_t column = 0;
+};
+
+class Analysis {
+public:
+  Analysis(Recurrence &r, ErrorFn error) : r(r), errorFn(error) {}
+  bool run();
+
+private:
+  bool expand(const Term &term, std::vector<Product> &out);
+  bool factorOf(const Term &call, std::vector<Product> &out);
+  bool sort(const Product &product, Sorted &out);
+  bool stateEquation(const std::vector<Sorted> &products);
+  bool transition(const std::vector<const Sorted *> &kept, const Sorted &write);
+  bool outputEquation(const std::vector<Sorted> &products);
+  bool sorted(StringRef text, StringRef left, StringRef key, std::vector<Sorted> &out);
+  bool fail(size_t column, StringRef message) {
+    errorFn(key, formatv("column {0}: {1}", column, message).str());
+    return false;
+  }
+  bool isConstant(StringRef name) const { return r.parameter(name); }
+  bool known(const std::string &name, size_t column);
+
+  Recurrence &r;
+  ErrorFn errorFn;
+  StringRef key; ///< of the equation at hand
+};
+
+} // namespace
+
+//===- Products ---------------------------------------------------------------------------------------------------===//
+
+/// exp(g) and diag(exp(g)); I has no factor.
+bool Analysis::factorOf(const Term &call, std::vector<Product> &out) {
+  const Term *inner = &call;
+  bool diagonal = call.name == "diag";
+  if (diagonal && call.args.size() == 1 && call.options.empty())
+    inner = &call.args.front();
+  bool isExp = inner->kind == Term::Kind::call && inner->name == "exp" && inner->args.size() == 1 &&
+               inner->options.empty() && inner->args.front().kind == Term::Kind::name;
+  if (!isExp)
+    return fail(call.column,
+                (call.name == "diag" || call.name == "exp")
+                    ? "a decay is exp(g), or diag(exp(g)) for one per key feature, with the log decay g by "
+                      "its name; valid: that, and what g is in inputs"
+                    : "'" + call.name +
+                          "(' is no function of a state; valid: exp, diag, and a space before a "
+                          "parenthesis that multiplies");
+  const Term &name = inner->args.front();
+  out.push_back({false, {{diagonal ? Factor::Kind::diag : Factor::Kind::exp, name.name, call.column}}, call.column});
+  return known(name.name, name.column);
+}
+
+bool Analysis::known(const std::string &name, size_t column) {
+  if (r.definition(name) || r.parameter(name))
+    return true;
+  return fail(column, "'" + name + "' is not defined; valid: M, I, or a name in inputs or parameters");
+}
+
+bool Analysis::expand(const Term &term, std::vector<Product> &out) {
+  switch (term.kind) {
+  case Term::Kind::number:
+    return term.number == 1
+               ? (out.push_back({false, {}, term.column}), true)
+               : fail(term.column, "a number other than 1 belongs into inputs; valid: multiply what is there");
+  case Term::Kind::quotient: return fail(term.column, "a state divides by nothing; valid: divide in inputs");
+  case Term::Kind::name:
+    if (term.name == "I") {
+      out.push_back({false, {}, term.column});
+      return true;
+    }
+    out.push_back(
+        {false, {{term.name == "M" ? Factor::Kind::state : Factor::Kind::name, term.name, term.column}}, term.column});
+    return term.name == "M" || known(term.name, term.column);
+  case Term::Kind::transpose:
+    out.push_back({false, {{Factor::Kind::transposed, term.name, term.column}}, term.column});
+    return known(term.name, term.column);
+  case Term::Kind::call: return factorOf(term, out);
+  case Term::Kind::negate: {
+    if (!expand(term.args.front(), out))
+      return false;
+    for (Product &p : out)
+      p.negative = !p.negative;
+    return true;
+  }
+  case Term::Kind::sum:
+    for (const Term &part : term.args) {
+      std::vector<Product> products;
+      if (!expand(part, products))
+        return false;
+      llvm::append_range(out, products);
+      if (out.size() > maxProducts)
+        return fail(term.column, formatv("has more than {0} products; valid: fewer", maxProducts).str());
+    }
+    return true;
+  case Term::Kind::product: {
+    std::vector<Product> all = {{false, {}, term.column}};
+    for (const Term &part : term.args) {
+      std::vector<Product> right, joined;
+      if (!expand(part, right))
+        return false;
+      if (all.size() * right.size() > maxProducts)
+        return fail(term.column, formatv("has more than {0} products; valid: fewer", maxProducts).str());
+      for (const Product &a : all)
+        for (const Product &b : right) {
+          joined.push_back({a.negative != b.negative, a.factors, a.factors.empty() ? b.column : a.column});
+          llvm::append_range(joined.back().factors, b.factors);
+        }
+      all = std::move(joined);
+    }
+    llvm::append_range(out, all);
+    return true;
+  }
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+/// Of the names between k^T and what ends them (the state, a diagonal, the next k^T) the last is a row; other names are
+/// numbers per head.
+bool Analysis::sort(const Product &product, Sorted &out) {
+  out.negative = product.negative;
+  out.column = product.column;
+  std::string left, last;
+  bool open = false; ///< behind k^T
+  auto close = [&](size_t column) {
+    if (open && last.empty())
+      return fail(column, "nothing stands behind " + left + "^T to multiply with; valid: k^T v, k^T k M");
+    if (open)
+      out.outers.push_back({left, last});
+    else if (!last.empty())
+      out.row = last;
+    open = false;
+    last.clear();
+    return true;
+  };
+  for (const Factor &f : product.factors) {
+    if (out.hasState && f.kind != Factor::Kind::name && f.kind != Factor::Kind::exp)
+      return fail(f.column,
+                  "what stands right of M mixes value features, which no class here does; valid: factors left "
+                  "of M");
+    switch (f.kind) {
+    case Factor::Kind::name:
+      if (out.hasState) {
+        out.numbers.push_back(f.name);
+        break;
+      }
+      if (!last.empty())
+        out.numbers.push_back(last);
+      last = f.name;
+      break;
+    case Factor::Kind::exp: out.scalarDecays.push_back(f.name); break;
+    case Factor::Kind::transposed:
+      if (open && !close(f.column))
+        return false;
+      if (!last.empty())
+        out.numbers.push_back(last);
+      last.clear();
+      left = f.name;
+      open = true;
+      break;
+    case Factor::Kind::diag:
+      if (open && !close(f.column))
+        return false;
+      out.diagonals.push_back(f.name);
+      break;
+    case Factor::Kind::state:
+      if (open && !close(f.column))
+        return false;
+      out.row = last;
+      last.clear();
+      out.hasState = true;
+      break;
+    }
+  }
+  if (!out.hasState && !close(product.column))
+    return false;
+  llvm::sort(out.numbers);
+  return true;
+}
+
+bool Analysis::sorted(StringRef text, StringRef left, StringRef ofKey, std::vector<Sorted> &out) {
+  key = ofKey;
+  std::optional<Term> term = parseEquation(text, left, key, errorFn);
+  std::vector<Product> products;
+  if (!term || !expand(*term, products))
+    return false;
+  for (const Product &p : products)
+    if (!sort(p, out.emplace_back()))
+      return false;
+  return true;
+}
+
+//===- Classes ----------------------------------------------------------------------------------------------------===//
+
+bool Analysis::stateEquation(const std::vector<Sorted> &products) {
+  std::vector<const Sorted *> kept;
+  const Sorted *write = nullptr;
+  for (const Sorted &p : products) {
+    if (p.hasState) {
+      kept.push_back(&p);
+      continue;
+    }
+    if (write)
+      return fail(p.column,
+                  "a second product without M: a state of this family writes one k^T v; valid: one such product");
+    if (p.outers.size() != 1 || !p.row.empty() || !p.diagonals.empty() || !p.scalarDecays.empty() || p.negative)
+      return fail(p.column, "what is written is k^T v, times numbers per head; valid: + beta k^T v");
+    write = &p;
+  }
+  if (!write)
+    return fail(1, "nothing is written; valid: + k^T v");
+  r.key = write->outers.front().left;
+  r.value = write->outers.front().right;
+  return transition(kept, *write);
+}
+
+bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted &write) {
+  const Sorted *plain = nullptr, *erased = nullptr;
+  for (const Sorted *p : kept) {
+    if (!p->outers.empty()) {
+      if (erased)
+        return fail(p->column, "a second product of k^T k and M; valid: " + classForms.str());
+      erased = p;
+    } else {
+      if (plain)
+        return fail(p->column, "a second multiple of M; valid: " + classForms.str());
+      plain = p;
+    }
+  }
+  if (!plain)
+    return fail(1, "no product carries the state; valid: " + classForms.str());
+  // Before M nothing but decays; what else could stand there was taken for a number or a row.
+  auto name = [](const Sorted &p) { return p.row.empty() ? p.numbers.front() : p.row; };
+  if (plain->negative || !plain->numbers.empty() || !plain->row.empty())
+    return fail(plain->column, plain->negative ? "the state changes its sign; valid: a product with + that carries M"
+                                               : "'" + name(*plain) +
+                                                     "' multiplies M and may grow it; valid: exp(g), with the log "
+                                                     "decay g = log " +
+                                                     name(*plain) + " in inputs");
+  size_t decays = plain->scalarDecays.size() + plain->diagonals.size();
+  if (decays > 1)
+    return fail(plain->column, "two decays; valid: one, whose log is their sum in inputs");
+  bool scalar = !plain->scalarDecays.empty(), diagonal = !plain->diagonals.empty();
+  if (decays)
+    r.logDecay = scalar ? plain->scalarDecays.front() : plain->diagonals.front();
+  if (decays && isConstant(r.logDecay) && r.parameter(r.logDecay)->trained())
+    return fail(plain->column, "the decay of '" + r.logDecay +
+                                   "' is the same for all tokens, and such decays are not trained; valid: a parameter "
+                                   "with \"values\", or an input");
+  if (diagonal && isConstant(r.logDecay))
+    return fail(plain->column, "'" + r.logDecay + "' is a parameter; valid in diag: an input");
+  if (!erased) {
+    r.classId = !decays ? LsmClass::I : diagonal ? LsmClass::V : isConstant(r.logDecay) ? LsmClass::S0 : LsmClass::S;
+    r.writeFactors = write.numbers;
+    r.reason = !decays                  ? "the state is carried as it is"
+               : diagonal               ? "one decay per head, key feature and token: diag(exp(" + r.logDecay + "))"
+               : isConstant(r.logDecay) ? "one decay per head, the same for all tokens: exp(" + r.logDecay + ")"
+                                        : "one decay per head and token: exp(" + r.logDecay + ")";
+    return true;
+  }
+  // (I - beta k^T k) exp(g) M + beta k^T v
+  Outer erase = erased->outers.front();
+  if (erased->outers.size() != 1 || !erased->negative || !erased->row.empty())
+    return fail(erased->column, "valid: - beta k^T k M, or - beta k^T k exp(g) M where M is carried by exp(g)");
+  if (diagonal || !erased->diagonals.empty())
+    return fail(erased->column,
+                "the delta rule on a state with one decay per key feature is no class yet; valid: exp(g), "
+                "one per head");
+  if (erased->scalarDecays != plain->scalarDecays)
+    return fail(erased->column,
+                formatv("erases from {0}, but M is carried as {1}; valid: the same decay in both",
+                        erased->scalarDecays.empty() ? "M" : "exp(" + erased->scalarDecays.front() + ") M",
+                        plain->scalarDecays.empty() ? "M" : "exp(" + plain->scalarDecays.front() + ") M")
+                    .str());
+  if (erase.left != erase.right || erase.left != r.key)
+    return fail(erased->column, formatv("erases {0}^T {1}, but {2}^T {3} is written; valid: {2}^T {2}", erase.left,
+                                        erase.right, r.key, r.value)
+                                    .str());
+  if (erased->numbers != write.numbers || write.numbers.size() != 1)
+    return fail(erased->column,
+                formatv("erases with [{0}], but writes with [{1}]; valid: one number per head, the same "
+                        "in both",
+                        llvm::join(erased->numbers, " "), llvm::join(write.numbers, " "))
+                    .str());
+  r.beta = write.numbers.front();
+  r.classId = scalar ? LsmClass::GH : LsmClass::H;
+  r.reason = "the delta rule, " + r.beta + " " + r.key + "^T (" + r.value + " - " + r.key + " M)" +
+             (scalar ? ", on a state with one decay per head and token" : "");
+  if (scalar && isConstant(r.logDecay))
+    return fail(plain->column, "'" + r.logDecay + "' is a parameter; valid with the delta rule: an input");
+  return true;
+}
+
+bool Analysis::outputEquation(const std::vector<Sorted> &products) {
+  const Sorted *read = nullptr, *skip = nullptr;
+  for (const Sorted &p : products) {
+    const Sorted *&slot = p.hasState ? read : skip;
+    if (slot)
+      return fail(p.column, p.hasState ? "a second read of M; valid: o = q M"
+                                       : "a second product without M; valid: o = q M + d v");
+    slot = &p;
+    if (p.negative || !p.outers.empty() || !p.diagonals.empty() || !p.scalarDecays.empty() || p.row.empty())
+      return fail(p.column, "valid: o = q M, or o = q M + d v");
+  }
+  if (!read)
+    return fail(1, "M is not read; valid: o = q M");
+  if (!read->numbers.empty())
+    return fail(read->column, "'" + read->numbers.front() + "' multiplies q; valid: multiply in inputs");
+  r.query = read->row;
+  if (skip) {
+    r.skipValue = skip->row;
+    r.skipFactors = skip->numbers;
+  }
+  return true;
+}
+
+bool Analysis::run() {
+  std::vector<Sorted> state, output;
+  if (!sorted(r.state, "M", "state", state) || !stateEquation(state) || !sorted(r.output, "o", "output", output) ||
+      !outputEquation(output))
+    return false;
+  // What stands at a token must depend on it.
+  for (const std::string *name : {&r.query, &r.key, &r.value, &r.beta, &r.skipValue})
+    if (!name->empty() && r.parameter(*name)) {
+      key = name == &r.query || name == &r.skipValue ? "output" : "state";
+      return fail(1, "'" + *name + "' is a parameter; valid in this place: a name in inputs");
+    }
+  return true;
+}
+
+//===- Recurrence -------------------------------------------------------------------------------------------------===//
+
+template <typename List> static auto *find(List &list, StringRef name) {
+  auto it = llvm::find_if(list, [&](auto &d) {
+    if constexpr (requires { d.first; })
+      return d.first == name;
+    else
+      return d.name == name;
+  });
+  return it == list.end() ? nullptr : &*it;
+}
+Definition *Recurrence::definition(StringRef name) { return find(inputs, name); }
+const Definition *Recurrence::definition(StringRef name) const { return find(inputs, name); }
+Parameter *Recurrence::parameter(StringRef name) {
+  auto *entry = find(parameters, name);
+  return entry ? &entry->second : nullptr;
+}
+const Parameter *Recurrence::parameter(StringRef name) const {
+  auto *entry = find(parameters, name);
+  return entry ? &entry->second : nullptr;
+}
+
+llvm::LogicalResult recurrence::analyze(Recurrence &recurrence, int64_t heads, ErrorFn error) {
+  if (!Analysis(recurrence, error).run())
+    return llvm::failure();
+  return inferShapes(recurrence, heads, error);
+}

@@ -1,0 +1,218 @@
+// Recurrences in their own notation: what class a text has, and which term is refused, with the place and what would be
+// valid.
+#include "frontend/Recurrence.h"
+#include "dialects/braid/BraidDialect.h"
+#include "frontend/ModelSpec.h"
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace braid;
+using namespace braid::recurrence;
+
+namespace {
+
+struct Text {
+  std::string state = "M = exp(g) M + k^T v", output = "o = q M", inputs{}, parameters{}, more{};
+};
+
+std::string description(const Text &text) {
+  std::string inputs = text.inputs.empty() ? R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)",
+      "g": "log_sigmoid(linear(x))")j"
+                                           : text.inputs;
+  return R"j({"vocab_size": 256, "d_model": 64, "num_layers": 1, "layer_pattern": "R", "ffns": {"D": {"kind": "dense", "hidden": 64}},
+    "mixers": {"R": {"kind": "recurrence", "heads": 4, "head_dim": 8, "value_dim": 16, "state": ")j" +
+         text.state + R"j(", "output": ")j" + text.output + R"j(", "inputs": {)j" + inputs + "}" +
+         (text.parameters.empty() ? "" : R"j(, "parameters": {)j" + text.parameters + "}") + text.more + "}}}";
+}
+
+std::vector<std::string> errorsOf(const std::string &text) {
+  std::vector<std::string> errors;
+  auto spec = parseModelSpec(text, "m", [&](const std::string &message) { errors.push_back(message); });
+  EXPECT_EQ(succeeded(spec), errors.empty());
+  return errors;
+}
+
+std::shared_ptr<const Recurrence> read(const Text &text) {
+  std::string all;
+  auto spec = parseModelSpec(description(text), "m", [&](const std::string &message) { all += message + "\n"; });
+  EXPECT_TRUE(succeeded(spec)) << all;
+  return succeeded(spec) ? std::get<RecurrenceSpec>(spec->mixers.at('R')).recurrence : nullptr;
+}
+
+const std::string delta =
+    R"j("q": "linear(x)", "k": "l2_norm(linear(x))", "v": "linear(x)", "b": "sigmoid(linear(x))")j";
+const std::string gatedDelta = delta + R"j(, "g": "log_sigmoid(linear(x))")j";
+const std::string plain = R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)")j";
+
+} // namespace
+
+TEST(Recurrence, ClassesAndPlaces) {
+  struct Case {
+    Text text;
+    LsmClass classId;
+    const char *logDecay, *beta;
+  } cases[] = {
+      {{.state = "M = M + k^T v", .inputs = plain}, LsmClass::I, "", ""},
+      {{.state = "M = k^T v + I M", .inputs = plain}, LsmClass::I, "", ""},
+      {{}, LsmClass::S, "g", ""},
+      {{.state = "M = (exp(g)) (M) + (k^T) v"}, LsmClass::S, "g", ""},
+      {{.state = "M = M exp(g) + k^T v"}, LsmClass::S, "g", ""},
+      {{.state = "M = exp(c) M + k^T v",
+        .inputs = plain,
+        .parameters = R"j("c": {"values": [-0.1, -0.2, -0.3, -0.4]})j"},
+       LsmClass::S0,
+       "c",
+       ""},
+      {{.state = "M = diag(exp(g)) M + k^T v"}, LsmClass::V, "g", ""},
+      {{.state = "M = M + b k^T (v - k M)", .inputs = delta}, LsmClass::H, "", "b"},
+      {{.state = "M = M + k^T b (v - k M)", .inputs = delta}, LsmClass::H, "", "b"},
+      {{.state = "M = (I - b k^T k) M + b k^T v", .inputs = delta}, LsmClass::H, "", "b"},
+      {{.state = "M = (I - b k^T k) exp(g) M + b k^T v", .inputs = gatedDelta}, LsmClass::GH, "g", "b"},
+      {{.state = "M = exp(g) M + b k^T (v - k exp(g) M)", .inputs = gatedDelta}, LsmClass::GH, "g", "b"},
+      {{.state = "M = exp(g) (I - k^T b k) M + k^T b v", .inputs = gatedDelta}, LsmClass::GH, "g", "b"},
+  };
+  for (const Case &c : cases) {
+    auto r = read(c.text);
+    ASSERT_TRUE(r) << c.text.state;
+    EXPECT_EQ(r->classId, c.classId) << c.text.state;
+    EXPECT_EQ(r->logDecay, c.logDecay) << c.text.state;
+    EXPECT_EQ(r->beta, c.beta) << c.text.state;
+    EXPECT_EQ(r->query + r->key + r->value, "qkv") << c.text.state;
+  }
+}
+
+TEST(Recurrence, ShapesFollowFromTheEquation) {
+  auto r =
+      read({.state = "M = diag(exp(g)) M + s k^T v",
+            .output = "o = q M + d u",
+            .inputs = R"j("u": "silu(linear(x, heads=2))", "v": "u / 2", "q": "linear(x)", "k": "softmax(linear(x))",
+                     "f": "low_rank(x, 4) + bf", "g": "log_sigmoid(f) / 16", "s": "sigmoid(linear(x))")j",
+            .parameters = R"j("bf": 0.5, "d": {"value": 1, "per": "head"})j"});
+  ASSERT_TRUE(r);
+  auto expect = [&](const char *name, Per per, int64_t heads, bool wide) {
+    const Definition *d = r->definition(name);
+    EXPECT_EQ(d->per, per) << name;
+    EXPECT_EQ(d->heads, heads) << name;
+    EXPECT_EQ(d->wide, wide) << name;
+  };
+  expect("u", Per::value, 2, false);
+  expect("v", Per::value, 2, false);
+  expect("k", Per::key, 4, false);
+  expect("f", Per::key, 4, true); // what the log decay comes from is not rounded
+  expect("g", Per::key, 4, true);
+  expect("s", Per::head, 4, true);
+  EXPECT_EQ(r->parameter("bf")->per, Per::key);
+  EXPECT_EQ(r->parameter("d")->per, Per::head);
+  EXPECT_EQ(r->writeFactors, std::vector<std::string>{"s"});
+  EXPECT_EQ(r->skipValue, "u");
+}
+
+TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
+  struct Case {
+    Text text;
+    const char *message;
+  } cases[] = {
+      {{.state = "M = M"}, "state: column 1: nothing is written; valid: + k^T v"},
+      {{.state = "N = M"}, "state: 'N = M' at column 1; valid: an equation \"M = ..\""},
+      {{.state = "M = k^T v"}, "state: column 1: no product carries the state"},
+      {{.state = "M = exp(g) M + k^T v + q^T v"}, "column 24: a second product without M"},
+      {{.state = "M = exp(g) M + M + k^T v"}, "column 16: a second multiple of M"},
+      {{.state = "M = g M + k^T v"}, "column 5: 'g' multiplies M and may grow it; valid: exp(g)"},
+      {{.state = "M = -M + k^T v"}, "the state changes its sign"},
+      {{.state = "M = exp(g) exp(g) M + k^T v"}, "column 5: two decays; valid: one, whose log is their sum in inputs"},
+      {{.state = "M = exp(h) M + k^T v"}, "column 9: 'h' is not defined"},
+      {{.state = "M = 0.5 M + k^T v"}, "column 5: a number other than 1 belongs into inputs"},
+      {{.state = "M = M diag(exp(g)) + k^T v"}, "column 7: what stands right of M"},
+      {{.state = "M = exp(g) M + k^T"}, "nothing stands behind k^T to multiply with"},
+      {{.state = "M = tanh(M) + k^T v"}, "column 5: 'tanh(' is no function of a state"},
+      {{.state = "M = diag(g) M + k^T v"}, "column 5: a decay is exp(g), or diag(exp(g))"},
+      {{.state = "M = exp(g) M - k^T v"}, "column 16: what is written is k^T v"},
+      {{.state = "M = M - b k^T k M + k^T v", .inputs = delta}, "column 9: erases with [b], but writes with []"},
+      {{.state = "M = M - b q^T q M + b k^T v", .inputs = delta}, "erases q^T q, but k^T v is written; valid: k^T k"},
+      {{.state = "M = M - b k^T k M + k^T v b", .inputs = delta}, "writes with [v]"},
+      {{.state = "M = exp(g) M - b k^T k M + b k^T v", .inputs = gatedDelta},
+       "erases from M, but M is carried as exp(g) M"},
+      {{.state = "M = (I - b k^T k) diag(exp(g)) M + b k^T v", .inputs = gatedDelta}, "is no class yet"},
+      {{.state = "M = exp(g) M + k^T v)"}, "state: ')' at column 21; valid: +, -, *, / or the end"},
+      {{.state = "M = exp(g M + k^T v"}, "at column 20; valid: ',' or ')'"},
+      {{.output = "o = M"}, "output: column 5: valid: o = q M, or o = q M + d v"},
+      {{.output = "o = v"}, "output: column 1: M is not read"},
+      {{.output = "o = q M + k"}, "'k' is one number per value here, but per key elsewhere"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(y)")j"}, "inputs.g: column 13: 'y' is not defined"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(h)", "h": "linear(x)")j"}, "inputs.h: nothing uses it"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(x)")j"}, "inputs.g: column 13: x has all features of d_model"},
+      {{.inputs = plain + R"j(, "g": "softmax(linear(x))")j"}, "softmax needs several features of a head"},
+      {{.inputs = plain + R"j(, "g": "bump(linear(x))")j"},
+       "inputs.g: column 1: 'bump(' is no function; valid: linear"},
+      {{.inputs = plain + R"j(, "g": "linear(x) + linear(x)")j"},
+       "column 13: a second linear or low_rank of one input"},
+      {{.inputs = plain + R"j(, "g": "linear(x) + 1")j"}, "column 13: a number in a sum; valid: a parameter"},
+      {{.inputs = plain + R"j(, "g": "linear(x) / 0")j"}, "column 13: a division by 0"},
+      {{.inputs = plain + R"j(, "g": "linear(x, heads=3)")j"}, "heads=3 does not divide heads 4"},
+      {{.inputs = plain + R"j(, "g": "linear(x, per=key)")j"}, "per=key, but one number per head is needed here"},
+      {{.inputs = plain + R"j(, "g": "low_rank(x, 0.5)")j"}, "valid as the rank: a whole number"},
+      {{.inputs = plain + R"j(, "g": "3")j"}, "inputs.g: column 1: a number alone"},
+      {{.inputs = plain + R"j(, "M": "linear(x)")j"}, "inputs.M: is a name of its own meaning"},
+      {{.inputs = plain + R"j(, "g": 3)j"}, "inputs.g: 3 is not a string"},
+      {{.parameters = R"j("b": 1)j"}, "parameters.b: nothing uses it"},
+      {{.parameters = R"j("g": 1)j"}, "parameters.g: is a name in inputs too"},
+      {{.inputs = plain, .parameters = R"j("g": 1)j"}, "such decays are not trained"},
+      {{.inputs = plain, .parameters = R"j("g": {"values": [1, 2]})j"},
+       "parameters.g: has 2 values for one number per head of 4 heads"},
+      {{.parameters = R"j("b": {})j"}, "parameters.b: says not once what its initial values are"},
+      {{.inputs =
+            R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)", "k1": "low_rank(x, 2)", "g": "log_sigmoid(k1)")j",
+        .more = R"j(, "conv": {"kernel": 4})j"},
+       "conv: changes nothing: no input calls conv(..)"},
+      {{.inputs = R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)", "g": "log_sigmoid(linear(x))")j",
+        .more = R"j(, "output_gate": "silu")j"},
+       "inputs.g: its weight lsm.wg has the name of one of the output gate"},
+      {{.more = R"j(, "norm_first": false)j"}, "norm_first: changes nothing without output_gate"},
+      {{.more = R"j(, "norm_groups": 7)j"}, "norm_groups: 7 does not divide heads times value_dim 64"},
+  };
+  for (const Case &c : cases) {
+    std::vector<std::string> errors = errorsOf(description(c.text));
+    ASSERT_FALSE(errors.empty()) << c.message;
+    EXPECT_NE(errors.front().find(c.message), std::string::npos) << c.message << "\n" << errors.front();
+  }
+}
+
+TEST(Recurrence, NoTextIsTooMuch) {
+  std::string deep(1000, '('), wide = "M = ", squares = "M = M";
+  for (int i = 0; i < 200; ++i)
+    wide += "M+";
+  for (int i = 0; i < 60; ++i)
+    squares += " (M + M)";
+  for (const std::string &state : {"M = " + deep, wide + "M", squares, std::string(2000, 'M'), std::string("M = k^")})
+    EXPECT_FALSE(errorsOf(description({.state = state})).empty());
+  // Each input twice the one before: as a tree 2^40 parts.
+  std::string inputs = R"j("a0": "linear(x)")j", last = "a0";
+  for (int i = 1; i < 40; ++i) {
+    std::string name = "a" + std::to_string(i);
+    inputs += ", \"" + name + "\": \"" + last + " * " + last + "\"";
+    last = name;
+  }
+  EXPECT_TRUE(errorsOf(description({.inputs = R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)", )j" + inputs +
+                                              R"j(, "g": "log_sigmoid()j" + last + ")\""}))
+                  .empty());
+}
+
+TEST(Recurrence, RandomTextsNeverCrash) {
+  std::mt19937 random(7);
+  const std::vector<std::string> parts = {
+      "M", "k^T", "v", "k", "q", "exp(g)", "diag(exp(g))", "(",  ")", "+", "-",           "*",
+      "/", "I",   "b", " ", "2", "x",      "linear(x)",    "^T", ",", "=", "log_sigmoid("};
+  size_t valid = 0;
+  for (int i = 0; i < 20000; ++i) {
+    auto text = [&](std::string start) {
+      for (size_t n = random() % 12; n > 0; --n)
+        start += parts[random() % parts.size()];
+      return start;
+    };
+    Text t{.state = text("M = exp(g) M + k^T v"), .output = text("o = q M")};
+    if (random() % 2)
+      t.inputs = plain + R"j(, "g": ")j" + text("linear(x)") + "\"";
+    valid += errorsOf(description(t)).empty();
+  }
+  EXPECT_GT(valid, 50u);
+}
