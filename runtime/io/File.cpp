@@ -113,7 +113,10 @@ Expected<OutputFile> OutputFile::open(const std::string &path, int flags) {
 }
 
 Expected<OutputFile> OutputFile::create(const std::string &path) { return open(path, O_TRUNC); }
-Expected<OutputFile> OutputFile::append(const std::string &path) { return open(path, O_APPEND); }
+Expected<OutputFile> OutputFile::createWithoutWaiting(const std::string &path) {
+  return open(path, O_TRUNC | O_NONBLOCK);
+}
+Expected<OutputFile> OutputFile::append(const std::string &path) { return open(path, O_APPEND | O_NONBLOCK); }
 
 OutputFile::OutputFile(OutputFile &&other) noexcept
     : filePath(std::move(other.filePath)), descriptor(std::exchange(other.descriptor, -1)) {}

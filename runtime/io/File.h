@@ -60,7 +60,9 @@ Expected<FileContent> fileContent(const std::string &path);
 class OutputFile {
 public:
   static Expected<OutputFile> create(const std::string &path);
-  // Opens for appending; creates the file when there is none.
+  // These two never wait for the reader of a pipe: it must be there, and what it has no room for is an error. append
+  // opens the end of a file, a new one when there is none.
+  static Expected<OutputFile> createWithoutWaiting(const std::string &path);
   static Expected<OutputFile> append(const std::string &path);
   OutputFile(OutputFile &&other) noexcept;
   OutputFile &operator=(OutputFile &&other) noexcept;

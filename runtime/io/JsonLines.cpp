@@ -10,7 +10,7 @@
 namespace braid::runtime {
 
 Expected<JsonLinesFile> JsonLinesFile::create(const std::string &path) {
-  BRAID_ASSIGN(OutputFile file, OutputFile::create(path));
+  BRAID_ASSIGN(OutputFile file, OutputFile::createWithoutWaiting(path));
   return JsonLinesFile(std::move(file));
 }
 

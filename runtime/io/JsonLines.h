@@ -9,7 +9,7 @@ namespace braid::runtime {
 
 class JsonLinesFile {
 public:
-  // A new file, or the end of an existing one.
+  // A new file (or a pipe, which never holds up the writer), or the end of an existing one.
   static Expected<JsonLinesFile> create(const std::string &path);
   static Expected<JsonLinesFile> append(const std::string &path);
 

@@ -103,10 +103,13 @@ void fillBatch(BatchBinding &batch) {
   }
   for (int64_t row = 0; row < batch.batch; ++row) {
     auto first = text.begin() + row * batch.seqLen;
-    std::copy_n(first, batch.seqLen, batch.tokenRow(row).begin());
-    std::copy_n(first + 1, batch.seqLen, batch.labelRow(row).begin());
-    std::ranges::fill(batch.documentRow(row), static_cast<int32_t>(batch.seqLen));
-    batch.documentRow(row)[0] = 0;
+    (void)batch.fillRow(row, [&](auto tokens, auto labels, auto documents) {
+      std::copy_n(first, batch.seqLen, tokens.begin());
+      std::copy_n(first + 1, batch.seqLen, labels.begin());
+      std::ranges::fill(documents, static_cast<int32_t>(batch.seqLen));
+      documents[0] = 0;
+      return Status::success();
+    });
     batch.setDraw(row, static_cast<uint64_t>(row), 0);
   }
 }

@@ -66,16 +66,18 @@ protected:
 
 /// Random tokens, other ones in every step so that routes differ; two documents a row.
 void fillBatch(const BatchBinding &batch, int rank, int step) {
-  for (int64_t row = 0; row < batch.batch; ++row) {
-    for (int64_t i = 0; i < batch.seqLen; ++i) {
-      auto bits = randomBits(5, RandomStream::sampling, ((rank * 100 + step) * 100 + row) * 1000 + i);
-      batch.tokenRow(row)[i] = static_cast<int32_t>(bits % 64);
-      batch.labelRow(row)[i] = static_cast<int32_t>(bits / 64 % 64);
-    }
-    std::ranges::fill(batch.documentRow(row), static_cast<int32_t>(batch.seqLen));
-    batch.documentRow(row)[0] = 0;
-    batch.documentRow(row)[1] = 7 + step;
-  }
+  for (int64_t row = 0; row < batch.batch; ++row)
+    (void)batch.fillRow(row, [&](auto tokens, auto labels, auto documents) {
+      for (int64_t i = 0; i < batch.seqLen; ++i) {
+        auto bits = randomBits(5, RandomStream::sampling, ((rank * 100 + step) * 100 + row) * 1000 + i);
+        tokens[i] = static_cast<int32_t>(bits % 64);
+        labels[i] = static_cast<int32_t>(bits / 64 % 64);
+      }
+      std::ranges::fill(documents, static_cast<int32_t>(batch.seqLen));
+      documents[0] = 0;
+      documents[1] = 7 + step;
+      return Status::success();
+    });
 }
 
 void CompiledStep::compile(const CompileOptions &options) {

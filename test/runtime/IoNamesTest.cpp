@@ -7,7 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include <csignal>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace braid::runtime::test {
 namespace {
@@ -96,6 +99,33 @@ TEST(IoJsonLines, LinesThatDoNotFitWaitForRoom) {
   EXPECT_TRUE(file->flush().ok());
   EXPECT_EQ(readText(path), expected);
   EXPECT_EQ(file->lostLines(), 0u);
+}
+
+// A reader that pauses, or is not there, does not hold up a training.
+TEST(IoJsonLines, APipeNeverHoldsUpItsWriter) {
+  TemporaryDirectory directory;
+  std::string path = directory / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(JsonLinesFile::create(path).message(), "cannot write " + path + ": No such device or address");
+  int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  auto file = JsonLinesFile::create(path);
+  ASSERT_TRUE(file);
+  std::string expected, got;
+  Status status = Status::success();
+  for (int step = 0; status.ok() && step < 100000; ++step) {
+    status = file->write({{"step", step}});
+    expected += fmt::format("{{\"step\":{}}}\n", step);
+  }
+  EXPECT_EQ(status.message(), "cannot write " + path + ": Resource temporarily unavailable");
+  for (char block[4096]; got.size() < expected.size();) {
+    ssize_t size = read(reader, block, sizeof(block));
+    if (size > 0)
+      got.append(block, static_cast<size_t>(size));
+    else
+      ASSERT_TRUE(file->flush().ok());
+  }
+  EXPECT_TRUE(got == expected);
+  close(reader);
 }
 
 TEST(IoLineReader, GivesEveryLineAndBoundsThem) {

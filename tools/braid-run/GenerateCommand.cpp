@@ -1,5 +1,6 @@
 #include "runtime/generate/Generator.h"
 #include "runtime/generate/Sampler.h"
+#include "runtime/train/Rank.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
 
