@@ -22,6 +22,7 @@ struct CompileOptions {
   std::string mesh; ///< "dp=2,ep=2"; empty: one rank
   std::string pipeline = "none"; ///< none, aAaM, 1A1M
   int64_t overlapDegree = 1; ///< token slices of a layer
+  std::string slicing = "uniform"; ///< uniform, time_uniform, balanced
   int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the compiler chooses
   std::optional<Phase> fromPhase; ///< the phase the input has reached
   std::optional<Phase> toPhase; ///< stop here; absent: write the program

@@ -33,6 +33,7 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
   const Flag flags[] = {{"--mesh", !options.mesh.empty(), Phase::sharded},
                         {"--pipeline", options.pipeline != "none", Phase::scheduled},
                         {"--overlap-degree", options.overlapDegree != 1, Phase::scheduled},
+                        {"--slicing", options.slicing != "uniform", Phase::scheduled},
                         {"--chunk-size", options.chunkSize != 0, Phase::chunked}};
   for (const Flag &flag : flags) {
     if (!flag.given || (from < flag.phase && flag.phase <= to))
@@ -45,6 +46,8 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
   if (options.pipeline == "none" && options.overlapDegree != 1)
     return fail("--overlap-degree=" + Twine(options.overlapDegree) +
                 " cuts slices that no --pipeline orders; valid: aAaM, 1A1M");
+  if (options.slicing != "uniform" && options.overlapDegree == 1)
+    return fail("--slicing=" + options.slicing + " cuts slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
   return true;
 }
 

@@ -72,7 +72,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
 
   case Phase::scheduled:
     // Slice bounds are data before code moves, so that a hand-written decision can be tested.
-    pm.addPass(createDecideSchedulePass({options.pipeline, options.overlapDegree}));
+    pm.addPass(createDecideSchedulePass({options.pipeline, options.overlapDegree, options.slicing}));
     // Slices before chunks: chunk tiling must never see a chunk cut by an edge it did not choose.
     pm.addPass(createExpandSlicesPass());
     // Only now are all tasks visible that could hide an exchange.
@@ -108,6 +108,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createProveMemoryPlanPass());
     // What is left is a translation without choices.
     pm.addPass(createLowerToCommandsPass());
+    // Slices were woven, bytes shared and events placed by passes that did not know of each other: here all three meet.
+    pm.addPass(createProveSchedulePass());
     // Who depends on whom is plain only where every buffer has its address.
     pm.addPass(createJoinLaunchesPass());
     break;

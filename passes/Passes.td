@@ -72,10 +72,13 @@ def DecideSchedulePass : Pass<"braid-decide-schedule", "::mlir::ModuleOp"> {
   let description = [{
     Before: `func private @layer_L_train(..)`. After: the same with
     `braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 64, 128>}`.
+    Layers with softmax attention over all keys may be cut where `slicing` says (schedules.md section 4); others cost the same
+    for every token and are cut uniformly. Forward and gradient of a layer have the same bounds.
     Nothing else changes: the decision is data that ExpandSlices and Weave consume.
   }];
   let options = [Option<"pipeline", "pipeline", "std::string", "\"none\"", "none, aAaM or 1A1M (schedules.md section 1)">,
-                 Option<"overlapDegree", "overlap-degree", "int64_t", "1", "token slices of a layer, 1 to 16">];
+                 Option<"overlapDegree", "overlap-degree", "int64_t", "1", "token slices of a layer, 1 to 16">,
+                 Option<"slicing", "slicing", "std::string", "\"uniform\"", "uniform, time_uniform or balanced">];
 }
 
 def ExpandSlicesPass : Pass<"braid-expand-slices", "::mlir::ModuleOp"> {
@@ -245,6 +248,16 @@ def JoinLaunchesPass : Pass<"braid-join-launches", "::mlir::ModuleOp"> {
     Invariant: the order of commands is as it was; executed one by one they compute the same bits.
   }];
   let dependentDialects = ["::braid::cmd::CmdDialect"];
+}
+
+def ProveSchedulePass : Pass<"braid-prove-schedule", "::mlir::ModuleOp"> {
+  let summary = "do records and waits hold the streams together? every two commands that touch the same bytes, in any speed";
+  let description = [{
+    Changes nothing. Of two commands on different streams that touch the same bytes, one of them writing, the first in the list
+    must have ended before the second begins, by FIFO streams and events alone; no stream may wait in a circle.
+    Iterations of repeats are walked three deep. The judge is schedule/Verify.
+    Invariant: what the streams do together is what the list says one by one.
+  }];
 }
 
 //===- at the end of every phase ------------------------------------------------------------------------------------===//

@@ -194,7 +194,7 @@ Solution braid::schedule::search(const Problem &problem, const std::vector<Named
     }
   best.optimal = isBound();
   if (!best.optimal && problem.tasks.size() <= 64)
-    if (auto found = exact(problem, best.makespan, effort, &best.optimal))
+    if (auto found = exact(problem, best.makespan, effort / 4, &best.optimal)) // it remembers what it has seen
       best = {*found, makespanOf(problem, *found), best.optimal, "exact search"};
   return best;
 }

@@ -17,6 +17,9 @@ namespace braid::schedule {
 ///  - every task as long as it must be, not before what it waits for, the whole not below the lower bound
 std::vector<std::string> verify(const Problem &problem, const Schedule &schedule);
 
+/// The same without times: orders, events, dependences and buffers.
+std::vector<std::string> verifyOrder(const Problem &problem, const Schedule &schedule);
+
 /// The ranks of a communicator run the same collectives in the same order, and no rank waits for another one in a
 /// circle: stream `s` of one rank meets stream `s` of all others, task by task and by name (s > 0).
 std::vector<std::string> verifyRanks(std::span<const Problem> problems, std::span<const Schedule> schedules);

@@ -2,12 +2,8 @@
 // AdamW has a launch per tensor, a projection one per weight: each alone pays for starting the threads and leaves them
 // idle at its end, and small ones have work for one thread only.
 #include "dialects/cmd/CmdDialect.h"
-#include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
-#include "passes/lower/KernelSignature.h"
-
-#include "llvm/ADT/StringMap.h"
-#include "llvm/ADT/StringSet.h"
+#include "passes/lower/CommandAccesses.h"
 
 using namespace mlir;
 using namespace braid;
@@ -19,21 +15,12 @@ namespace braid {
 
 namespace {
 
-struct Access {
-  cmd::BufferAttr buffer;
-  bool written;
-};
-
 class JoinLaunches : public braid::impl::JoinLaunchesPassBase<JoinLaunches> {
 public:
   using JoinLaunchesPassBase::JoinLaunchesPassBase;
 
   void runOnOperation() override {
-    for (auto kernel : getOperation().getOps<func::FuncOp>())
-      if (kernel->hasAttr(tile::kKernelAttr))
-        for (const KernelSlot &slot : KernelSignature::of(kernel).slots)
-          if (slot.kind == SlotKind::pointer && isWrittenByKernel(kernel.getArgument(slot.argument)))
-            written[kernel.getSymName()].insert(slot.name);
+    accesses.emplace(getOperation());
     for (auto program : getOperation().getOps<cmd::ProgramOp>())
       for (auto entry : program.getOps<cmd::EntryOp>())
         join(entry.getBody().front());
@@ -55,8 +42,8 @@ private:
         kind = {};
         continue;
       }
-      SmallVector<Access> accesses = accessesOf(launch);
-      bool joins = work.getOp() == kind && llvm::none_of(accesses, [&](const Access &access) {
+      SmallVector<Access> own = accesses->of(launch);
+      bool joins = work.getOp() == kind && llvm::none_of(own, [&](const Access &access) {
                      return llvm::any_of(group, [&](const Access &other) {
                        return (access.written || other.written) && overlap(access.buffer, other.buffer);
                      });
@@ -65,18 +52,9 @@ private:
         launch->setAttr(cmd::kJoinedAttr, UnitAttr::get(&getContext()));
       else
         group.clear();
-      llvm::append_range(group, accesses);
+      llvm::append_range(group, own);
       kind = work.getOp();
     }
-  }
-
-  SmallVector<Access> accessesOf(cmd::LaunchOp launch) {
-    const StringSet<> &names = written[launch.getKernel()];
-    SmallVector<Access> accesses;
-    for (NamedAttribute arg : launch.getArgs())
-      if (auto buffer = dyn_cast<cmd::BufferAttr>(arg.getValue()))
-        accesses.push_back({buffer, names.contains(arg.getName().getValue())});
-    return accesses;
   }
 
   /// The bytes that a buffer stands for: in one iteration where both move alike, else in any.
@@ -99,7 +77,7 @@ private:
     return {low, high};
   }
 
-  llvm::StringMap<llvm::StringSet<>> written; ///< by kernel: the buffers it writes
+  std::optional<CommandAccesses> accesses;
   SmallVector<int64_t> counts; ///< of the repeats around the block
 };
 

@@ -1,5 +1,6 @@
 //===- DecideSchedule.cpp - which layers are sliced, how, and in which order their tasks run ----------------------===//
 #include "passes/Passes.h"
+#include "schedule/Slicing.h"
 
 using namespace mlir;
 using namespace braid;
@@ -25,6 +26,25 @@ int64_t tokensOf(func::FuncOp layer) {
   return 0;
 }
 
+/// What the tokens of a layer cost: those of softmax attention over all keys before them more and more, others the
+/// same. Read from the heads, which forward and gradient have in common.
+std::optional<schedule::AttentionCost> attentionCostOf(func::FuncOp layer) {
+  std::optional<schedule::AttentionCost> cost;
+  layer.walk([&](Operation *op) {
+    Value q;
+    if (auto attention = dyn_cast<AttnCausalOp>(op); attention && !attention.getWindow())
+      q = attention.getQ();
+    else if (auto grad = dyn_cast<AttnCausalGradOp>(op); grad && !grad.getWindow())
+      q = grad.getQ();
+    if (!q)
+      return WalkResult::advance();
+    auto type = cast<RankedTensorType>(q.getType()); // [B, T, H, D]
+    cost = {type.getDimSize(2) * type.getDimSize(3), type.getDimSize(2)};
+    return WalkResult::interrupt();
+  });
+  return cost;
+}
+
 class DecideSchedulePass : public braid::impl::DecideSchedulePassBase<DecideSchedulePass> {
 public:
   using DecideSchedulePassBase::DecideSchedulePassBase;
@@ -38,6 +58,12 @@ public:
       getOperation().emitError() << "overlap degree is " << overlapDegree.getValue() << "; valid: 1 to 16";
       return signalPassFailure();
     }
+    static constexpr StringLiteral slicings[] = {"uniform", "time_uniform", "balanced"};
+    if (!llvm::is_contained(slicings, slicing)) {
+      getOperation().emitError() << "slicing \"" << slicing
+                                 << "\" is not known; valid: uniform, time_uniform, balanced";
+      return signalPassFailure();
+    }
     for (auto layer : getOperation().getOps<func::FuncOp>())
       if (!layer.isPublic() && failed(decide(layer)))
         return signalPassFailure();
@@ -48,6 +74,15 @@ public:
 
 private:
   int64_t scheduled = 0;
+
+  std::vector<int64_t> slicesOf(func::FuncOp layer, int64_t tokens) const {
+    std::optional<schedule::AttentionCost> cost = attentionCostOf(layer);
+    if (cost && slicing == "time_uniform")
+      return schedule::timeUniformSlices(tokens, overlapDegree, *cost);
+    if (cost && slicing == "balanced")
+      return schedule::balancedSlices(tokens, overlapDegree, *cost, schedule::defaultAlignment(tokens, overlapDegree));
+    return schedule::uniformSlices(tokens, overlapDegree);
+  }
 
   LogicalResult decide(func::FuncOp layer) {
     bool exchanges =
@@ -65,9 +100,9 @@ private:
                           return isa<MoeCombineGradOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
                         })
                         .wasInterrupted();
-    SmallVector<int64_t> bounds;
-    for (int64_t i = 0; i <= degree; ++i)
-      bounds.push_back(tokens * i / degree);
+    SmallVector<int64_t> bounds = {0};
+    for (int64_t slice : slicesOf(layer, tokens))
+      bounds.push_back(bounds.back() + slice);
     ++scheduled;
     Builder b(&getContext());
     layer->setAttr(attrs::schedule,

@@ -4,6 +4,7 @@
 // that no exchange waits for (shared expert) fills the combine exchange; weight gradients fill what is left.
 #include "passes/Passes.h"
 #include "passes/overlap/SliceLayer.h"
+#include "schedule/Stages.h"
 
 using namespace mlir;
 using namespace braid;
@@ -24,31 +25,17 @@ struct Task {
   int64_t level, slice;
 };
 
-/// schedules.md section 1: compute order of one block, levels as above.
+/// The pipeline's compute order of one block (schedule/Stages), and the combines that follow it: in the transposed
+/// graph they come first, and mixer and combine change places.
 SmallVector<Task> taskOrder(StringRef pipeline, bool backward, int64_t d) {
   SmallVector<Task> order;
-  const int64_t mixer = 0, experts = 1, combine = 2;
-  if (pipeline == "aAaM") {
-    for (int64_t i = 0; i < d; ++i)
-      order.push_back({mixer, i});
-    for (int64_t i = 0; i < d; ++i)
-      order.push_back({experts, i});
-  } else {
-    order.push_back({mixer, 0});
-    for (int64_t i = 1; i < d; ++i) {
-      order.push_back({mixer, i});
-      order.push_back({experts, i - 1});
-    }
-    order.push_back({experts, d - 1});
-  }
+  auto direction = backward ? schedule::Direction::backward : schedule::Direction::forward;
+  for (schedule::Turn turn : schedule::computeOrder(*schedule::parsePipeline(pipeline.str()), direction, d))
+    order.push_back({turn.kind == 'M' ? 1 : backward ? 2 : 0, turn.slice});
+  SmallVector<Task> combines;
   for (int64_t i = 0; i < d; ++i)
-    order.push_back({combine, i});
-  if (!backward)
-    return order;
-  // The transposed graph: every stream reversed, mixer and combine change places.
-  std::reverse(order.begin(), order.end());
-  for (Task &task : order)
-    task.level = 2 - task.level;
+    combines.push_back(backward ? Task{0, d - 1 - i} : Task{2, i});
+  order.insert(backward ? order.begin() : order.end(), combines.begin(), combines.end());
   return order;
 }
 

@@ -22,6 +22,7 @@ VARIANTS = [
     ("1A1M-2", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
     ("1A1M-5", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=5"]),
     ("aAaM-3", 2, ["--mesh=dp=2,ep=2", "--pipeline=aAaM", "--overlap-degree=3"]),
+    ("balanced-4", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=4", "--slicing=balanced"]),
     ("again-2", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2", "--recompute=all"]),
     ("dp4-ep2", 4, ["--mesh=dp=4,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
 ]

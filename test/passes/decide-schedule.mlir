@@ -4,6 +4,11 @@
 // RUN: not braid-opt %s --braid-decide-schedule="pipeline=zigzag" --split-input-file 2>&1 | FileCheck %s --check-prefix=NAME
 // RUN: not braid-opt %s --braid-decide-schedule="pipeline=1A1M overlap-degree=17" --split-input-file 2>&1 | FileCheck %s --check-prefix=DEGREE
 
+// RUN: braid-opt %s --braid-decide-schedule="pipeline=1A1M overlap-degree=4 slicing=balanced" --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=BALANCED
+// RUN: braid-opt %s --braid-decide-schedule="pipeline=1A1M overlap-degree=4 slicing=time_uniform" --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=TIME
+// RUN: not braid-opt %s --braid-decide-schedule="pipeline=1A1M slicing=equal" --split-input-file 2>&1 | FileCheck %s --check-prefix=SLICING
+
+// SLICING: error: slicing "equal" is not known; valid: uniform, time_uniform, balanced
 // NAME: error: pipeline "zigzag" is not known; valid: none, aAaM, 1A1M
 // DEGREE: error: overlap degree is 17; valid: 1 to 16
 // NONE-NOT: braid.schedule
@@ -17,6 +22,8 @@ func.func private @experts(%documents: tensor<1x8xi32>, %rows: !rows, %send: !co
   %0 = braid.comm.all_to_all %rows send_counts(%send) recv_counts(%receive) {axis = "ep", peers = 2 : i64} : (!rows, !counts, !counts) -> !rows
   return %0 : !rows
 }
+// Nothing in it costs more for later tokens: every slicing is the uniform one.
+// BALANCED: func.func private @experts({{.*}}token_slices = array<i64: 0, 2, 4, 6, 8>
 // A layer without exchanges is left alone: slicing would only cost.
 // CHECK: func.func private @dense(%arg0: tensor<1x8xi32>) -> tensor<1x8xi32> {
 func.func private @dense(%documents: tensor<1x8xi32>) -> tensor<1x8xi32> {
@@ -45,4 +52,26 @@ module {
 func.func private @short(%documents: tensor<1x3xi32>, %rows: tensor<1x16x8xf32>, %send: tensor<2x2xi32>) -> tensor<1x16x8xf32> {
   %0 = braid.comm.all_to_all %rows send_counts(%send) recv_counts(%send) {axis = "ep", peers = 2 : i64} : (tensor<1x16x8xf32>, tensor<2x2xi32>, tensor<2x2xi32>) -> tensor<1x16x8xf32>
   return %0 : tensor<1x16x8xf32>
+}
+
+// -----
+
+// Softmax attention over all keys: later slices are shorter. A window's cost does not grow.
+!x = tensor<1x1024x2x4xf32>
+!lse = tensor<1x2x1024xf32>
+!more = tensor<1x16x8xf32>
+!two = tensor<2x2xi32>
+// CHECK: func.func private @attention({{.*}}token_slices = array<i64: 0, 256, 512, 768, 1024>
+// BALANCED: func.func private @attention({{.*}}token_slices = array<i64: 0, 512, 704, 896, 1024>
+// TIME: func.func private @attention({{.*}}token_slices = array<i64: 0, 256, 512, 768, 1024>
+func.func private @attention(%documents: tensor<1x1024xi32>, %q: !x, %rows: !more, %counts: !two) -> (!x, !more) {
+  %o, %lse = braid.attn.causal %q, %q, %q, %documents {scale = 1.0 : f64} : (!x, !x, !x, tensor<1x1024xi32>) -> (!x, !lse)
+  %0 = braid.comm.all_to_all %rows send_counts(%counts) recv_counts(%counts) {axis = "ep", peers = 2 : i64} : (!more, !two, !two) -> !more
+  return %o, %0 : !x, !more
+}
+// BALANCED: func.func private @window({{.*}}token_slices = array<i64: 0, 256, 512, 768, 1024>
+func.func private @window(%documents: tensor<1x1024xi32>, %q: !x, %rows: !more, %counts: !two) -> (!x, !more) {
+  %o, %lse = braid.attn.causal %q, %q, %q, %documents {scale = 1.0 : f64, window = 16 : i64} : (!x, !x, !x, tensor<1x1024xi32>) -> (!x, !lse)
+  %0 = braid.comm.all_to_all %rows send_counts(%counts) recv_counts(%counts) {axis = "ep", peers = 2 : i64} : (!more, !two, !two) -> !more
+  return %o, %0 : !x, !more
 }

@@ -71,9 +71,13 @@ int main(int argc, char **argv) {
                        "order of mixer and expert slices: none, aAaM or 1A1M (default none)"),
         {"none", "aAaM", "1A1M"})
       ->type_name("NAME");
-  integerIn(app.add_option("--overlap-degree", options.overlapDegree,
-                           "token slices of a layer, 1 to 16 (default 1), equal but for one token"),
+  integerIn(app.add_option("--overlap-degree", options.overlapDegree, "token slices of a layer, 1 to 16 (default 1)"),
             1, 16);
+  oneOf(app.add_option("--slicing", options.slicing,
+                       "slices of softmax attention: uniform (default: equal but for one token), time_uniform or "
+                       "balanced (schedule/README.md); layers that cost the same for every token are cut uniformly"),
+        {"uniform", "time_uniform", "balanced"})
+      ->type_name("NAME");
   app.add_option("--chunk-size", options.chunkSize,
                  "tokens per chunk of every scan, 16 to 128, a multiple of 16 (default: by transition class)")
       ->check(CLI::Validator(
