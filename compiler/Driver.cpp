@@ -6,6 +6,7 @@
 #include "compiler/OutputFile.h"
 #include "compiler/Pipeline.h"
 #include "compiler/codegen/cpu/CpuTarget.h"
+#include "compiler/serialize/ProgramWriter.h"
 #include "frontend/ModelBuilder.h"
 #include "passes/analysis/Mesh.h"
 
@@ -141,7 +142,9 @@ static std::optional<std::string> findBinary(StringRef text) {
   return std::nullopt;
 }
 
-bool braid::compile(const CompileJob &job) {
+/// Reads the input of a job and calls `use` with its module; false after a message.
+static bool withModule(const CompileJob &job,
+                       llvm::function_ref<bool(ModuleOp module, bool isModel, std::vector<StageTime> &times)> use) {
   StringRef input = job.input;
   bool isModel = input.ends_with(".json");
   if (!isModel && !input.ends_with(".mlir"))
@@ -157,10 +160,6 @@ bool braid::compile(const CompileJob &job) {
   if (!isModel && (job.options.dtype || job.options.gradientDtype))
     return fail((job.options.dtype ? "--dtype" : "--gradient-dtype") + Twine(" belongs to a model description, ") +
                 input + " has its types already");
-  if (job.output.empty())
-    return fail("-o is empty; valid: a file, or - for standard output");
-  if (job.output == "-" && !job.options.toPhase)
-    return fail("-o - prints a module; give --to-phase, or a file for the program");
 
   if (llvm::Expected<CpuTarget> target = CpuTarget::parse(job.options.cpu); !target)
     return fail("--cpu: " + llvm::toString(target.takeError()));
@@ -188,5 +187,32 @@ bool braid::compile(const CompileJob &job) {
   OwningOpRef<ModuleOp> module =
       isModel ? buildFromModel(context, job, text) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
   std::vector<StageTime> times;
-  return module && compileModule(*module, job, isModel, times);
+  return module && use(*module, isModel, times);
+}
+
+bool braid::compile(const CompileJob &job) {
+  if (job.output.empty())
+    return fail("-o is empty; valid: a file, or - for standard output");
+  if (job.output == "-" && !job.options.toPhase)
+    return fail("-o - prints a module; give --to-phase, or a file for the program");
+  return withModule(job, [&](ModuleOp module, bool isModel, std::vector<StageTime> &times) {
+    return compileModule(module, job, isModel, times);
+  });
+}
+
+std::optional<std::vector<uint8_t>> braid::compileTables(const CompileJob &job) {
+  std::optional<std::vector<uint8_t>> bytes;
+  bool done = withModule(job, [&](ModuleOp module, bool, std::vector<StageTime> &times) {
+    Phase from = phaseOf(module).value_or(Phase::model);
+    if (!checkFlags(job.options, from, Phase::commands) ||
+        failed(runPhases(module, from, Phase::commands, job.options, times)))
+      return false;
+    // A file whose kernels have no code is refused; what stands here cannot be executed.
+    static constexpr StringLiteral noCode = "not compiled";
+    FailureOr<std::vector<uint8_t>> program = writeProgram(module, {"cpu", {}, ArrayRef(noCode.data(), noCode.size())});
+    if (succeeded(program))
+      bytes = std::move(*program);
+    return succeeded(program);
+  });
+  return done ? std::move(bytes) : std::nullopt;
 }

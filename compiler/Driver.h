@@ -15,6 +15,10 @@ struct CompileJob {
 /// False when it failed; every message is on standard error, `--explain` writes to standard output.
 bool compile(const CompileJob &job);
 
+/// The program file of a job with everything but machine code: memory, commands, FLOPs and bytes, for who wants to look
+/// at it in a second (braid-plan). `output` is not read. Nothing when it failed; messages as above.
+std::optional<std::vector<uint8_t>> compileTables(const CompileJob &job);
+
 } // namespace braid
 
 #endif // COMPILER_DRIVER_H

@@ -14,6 +14,8 @@ namespace braid::plan {
 
 using Action = std::function<int()>;
 
+/// braid-plan itself, without a subcommand.
+Action addModel(CLI::App &app);
 Action addSchedule(CLI::App &command);
 Action addSlices(CLI::App &command);
 

@@ -53,8 +53,11 @@ int main(int argc, char **argv) {
   }
   std::signal(SIGXFSZ, SIG_IGN); // a file over the limit of its size is an error of write() that names the file
   std::signal(SIGPIPE, SIG_IGN);
-  CLI::App app("Says what a schedule or a slicing will do, before anything runs.", "braid-plan");
-  app.require_subcommand(1);
+  CLI::App app(
+      "Says what a model will need and take on a cluster, what a schedule or a slicing will do, before anything "
+      "runs.",
+      "braid-plan");
+  app.require_subcommand(0, 1);
   app.get_formatter()->column_width(36);
   app.failure_message([](const CLI::App *, const CLI::Error &error) {
     return "braid-plan: error: " + std::string(error.what()) + " (see braid-plan --help)\n";
@@ -64,13 +67,16 @@ int main(int argc, char **argv) {
     CLI::App *command = app.add_subcommand(name, help);
     actions.emplace_back(command, options(*command));
   };
+  plan::Action model = plan::addModel(app);
   add("schedule", "Order, makespan and exposed communication of stages whose times are given", plan::addSchedule);
   add("slices", "Where a sequence is cut", plan::addSlices);
   int code = 0;
   try {
     app.parse(argc, argv);
+    if (app.get_subcommands().empty())
+      code = model();
     for (auto &[command, action] : actions)
-      if (code == 0 && command->parsed())
+      if (command->parsed())
         code = action();
   } catch (const CLI::ParseError &error) {
     code = app.exit(error) == 0 ? 0 : 2;

@@ -1,0 +1,111 @@
+//===- ClusterFile.cpp - JSON to Cluster, and what exchanges cost on it -------------------------------------------===//
+#include "tools/braid-plan/ClusterFile.h"
+
+#include "frontend/Json.h"
+
+#include <cmath>
+#include <map>
+
+using namespace braid;
+using namespace braid::json;
+using namespace braid::plan;
+using llvm::StringRef;
+
+static constexpr double maxRate = 1e24;
+
+static void requireNumber(Reader &r, StringRef key, double &value, double most, StringRef hint) {
+  if (r.has(key))
+    r.number(key, value, 0, most, /*leastAllowed=*/false);
+  else
+    r.require(key, hint);
+}
+
+static void readLink(Reader &parent, Errors &errors, StringRef key, bool needed, StringRef why, Link &link) {
+  const Value *value = parent.objectAt(key);
+  if (!value) {
+    if (needed && !parent.has(key))
+      parent.error(key, "is missing; " + why.str());
+    return;
+  }
+  Reader r(*value, parent.pathOf(key), errors);
+  requireNumber(r, "bandwidth", link.bandwidth, maxRate, "valid: bytes per second, above 0");
+  r.number("latency", link.latency, 0, 3600);
+}
+
+std::optional<Cluster> plan::parseCluster(StringRef text, StringRef filename, DiagnosticFn error) {
+  std::optional<Value> root = json::parse(text, filename, error);
+  if (!root)
+    return std::nullopt;
+  Errors errors(*root, filename, error);
+  errors.doublePrecision = true;
+  if (root->kind != Kind::object) {
+    errors.report("", describe(*root) + " is not an object; valid: {\"device\": .., \"nodes\": ..}");
+    return std::nullopt;
+  }
+  Cluster cluster;
+  {
+    Reader r(*root, "", errors);
+    r.string("name", cluster.name);
+    r.integer("nodes", cluster.nodes, 1, 65536);
+    r.integer("ranks_per_node", cluster.ranksPerNode, 1, 4096);
+    if (const Value *value = r.objectAt("device")) {
+      Reader d(*value, "device", errors);
+      d.string("name", cluster.device.name);
+      if (const Value *flops = d.objectAt("flops")) {
+        Reader f(*flops, "device.flops", errors);
+        requireNumber(f, "f32", cluster.device.f32Flops, maxRate, "valid: operations per second, above 0");
+        f.number("bf16", cluster.device.bf16Flops, 0, maxRate, /*leastAllowed=*/false);
+        f.number("f64", cluster.device.f64Flops, 0, maxRate, /*leastAllowed=*/false);
+      } else if (!d.has("flops")) {
+        d.error("flops", "is missing; valid: {\"f32\": operations per second, ..}");
+      }
+      requireNumber(d, "bandwidth", cluster.device.bandwidth, maxRate, "valid: bytes per second, above 0");
+      requireNumber(d, "memory", cluster.device.memory, maxRate, "valid: bytes, above 0");
+      d.number("efficiency", cluster.device.efficiency, 0, 1, /*leastAllowed=*/false);
+      d.number("overhead", cluster.device.overhead, 0, 3600);
+    } else if (!r.has("device")) {
+      r.error("device", "is missing; valid: {\"flops\": .., \"bandwidth\": .., \"memory\": ..}");
+    }
+    const Value *links = r.objectAt("links");
+    Value none;
+    none.kind = Kind::object;
+    none.line = root->line;
+    Reader l(links ? *links : none, "links", errors);
+    readLink(l, errors, "node", cluster.ranksPerNode > 1,
+             "ranks_per_node is " + std::to_string(cluster.ranksPerNode) + ", which exchange over it", cluster.node);
+    readLink(l, errors, "network", cluster.nodes > 1,
+             "nodes is " + std::to_string(cluster.nodes) + ", which exchange over it", cluster.network);
+  }
+  return errors.any() ? std::nullopt : std::optional(std::move(cluster));
+}
+
+double plan::collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members,
+                               double bytes) {
+  auto size = static_cast<double>(members.size());
+  if (members.size() < 2)
+    return 0;
+  std::map<int64_t, int64_t> perNode;
+  for (uint32_t rank : members)
+    ++perNode[rank / cluster.ranksPerNode];
+  double local = 0; // members of the fullest node
+  for (auto [node, count] : perNode)
+    local = std::max(local, static_cast<double>(count));
+  auto nodes = static_cast<double>(perNode.size());
+  // Groups like this one that share the links of a node.
+  double groups = static_cast<double>(cluster.ranksPerNode) / local;
+  auto over = [](double amount, double bandwidth) { return amount > 0 ? amount / bandwidth : 0; };
+  double latency = std::max(nodes > 1 ? cluster.network.latency : 0, local > 1 ? cluster.node.latency : 0);
+  if (kind == CollectiveKind::all_to_all) {
+    double inside = bytes * (local - 1) / size, outside = bytes * (size - local) / size;
+    // Both links work at the same time; what leaves a node comes from all its ranks.
+    return std::ceil(std::log2(size)) * latency +
+           std::max(over(inside, cluster.node.bandwidth),
+                    over(outside * static_cast<double>(cluster.ranksPerNode), cluster.network.bandwidth));
+  }
+  // Rings: inside a node on everything, between nodes on each rank's share of it. An all-reduce is a reduce-scatter and
+  // an all-gather.
+  double halves = kind == CollectiveKind::all_reduce ? 2 : 1;
+  double seconds = over(bytes * (local - 1) / local, cluster.node.bandwidth) +
+                   over(bytes * (nodes - 1) / nodes * groups, cluster.network.bandwidth);
+  return halves * (seconds + std::ceil(std::log2(size)) * latency);
+}

@@ -1,0 +1,47 @@
+//===- ClusterFile.h - devices and links as a file ----------------------------------------------------------------===//
+#ifndef TOOLS_BRAIDPLAN_CLUSTERFILE_H
+#define TOOLS_BRAIDPLAN_CLUSTERFILE_H
+
+#include "frontend/ModelSpec.h"
+
+namespace braid::plan {
+
+/// models/clusters/README.md says what each key means. Rates per second, times in seconds.
+struct Device {
+  std::string name = "device";
+  double f32Flops = 0, bf16Flops = 0, f64Flops = 0; ///< of matrix products; 0: as fast as f32
+  double bandwidth = 0; ///< bytes of its own memory
+  double memory = 0; ///< bytes
+  double efficiency = 1; ///< share of both rates that kernels reach
+  double overhead = 0; ///< of every command
+  double flops(llvm::StringRef dtype) const {
+    double rate = dtype == "bf16" ? bf16Flops : dtype == "f64" ? f64Flops : f32Flops;
+    return rate > 0 ? rate : f32Flops;
+  }
+};
+
+struct Link {
+  double bandwidth = 0; ///< bytes in each direction: of one device inside a node, of a whole node between nodes
+  double latency = 0; ///< of one message
+};
+
+struct Cluster {
+  std::string name = "cluster";
+  int64_t nodes = 1, ranksPerNode = 1;
+  Device device;
+  Link node, network;
+  int64_t ranks() const { return nodes * ranksPerNode; }
+};
+
+std::optional<Cluster> parseCluster(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error);
+
+enum class CollectiveKind { all_reduce, all_gather, reduce_scatter, all_to_all };
+
+/// Seconds of a collective in which each of the ranks `members` sends `bytes` in all (all_to_all: to all members,
+/// itself included; the others: the size of the whole result). Every rank of the cluster runs one like it at the same
+/// time, so ranks of a node share its link to the network.
+double collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members, double bytes);
+
+} // namespace braid::plan
+
+#endif // TOOLS_BRAIDPLAN_CLUSTERFILE_H

@@ -1,0 +1,195 @@
+//===- Forecast.cpp - what an entry of a program will do on a cluster ---------------------------------------------===//
+#include "tools/braid-plan/Forecast.h"
+
+#include "runtime/schema/Program_generated.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace braid;
+using namespace braid::plan;
+using runtime::Program;
+
+namespace {
+
+using CommandList = flatbuffers::Vector<flatbuffers::Offset<schema::Command>>;
+
+double bytesOf(const schema::Buffer *buffer) { return buffer ? static_cast<double>(buffer->bytes()) : 0; }
+
+CollectiveKind kindOf(schema::CollectiveKind kind) {
+  switch (kind) {
+  case schema::CollectiveKind::all_reduce: return CollectiveKind::all_reduce;
+  case schema::CollectiveKind::all_gather: return CollectiveKind::all_gather;
+  case schema::CollectiveKind::reduce_scatter: return CollectiveKind::reduce_scatter;
+  case schema::CollectiveKind::all_to_all: return CollectiveKind::all_to_all;
+  }
+  return CollectiveKind::all_reduce;
+}
+
+class Forecaster {
+public:
+  Forecaster(const Program &program, const Cluster &cluster, llvm::function_ref<Experts(int64_t)> expertsOf)
+      : program(program), cluster(cluster), expertsOf(expertsOf) {
+    rate = cluster.device.flops(program.metadata("dtype").value_or("f32")) * cluster.device.efficiency;
+    bandwidth = cluster.device.bandwidth * cluster.device.efficiency;
+    for (const runtime::StreamInfo &stream : program.streams())
+      result.problem.streams.push_back(stream.name);
+    orders.resize(program.streams().size());
+    pending.resize(program.streams().size());
+    open.resize(program.streams().size(), -1);
+  }
+
+  Forecast run(const schema::Entry &entry) {
+    walk(*entry.commands());
+    std::optional<schedule::Schedule> timed = schedule::simulate(result.problem, orders);
+    result.schedule = std::move(*timed); // a list that a stream walks in order has no circle
+    result.measures = schedule::measure(result.problem, result.schedule);
+    for (auto &[name, axis] : axes)
+      result.axes.push_back(axis);
+    return std::move(result);
+  }
+
+private:
+  void walk(const CommandList &list) {
+    for (const schema::Command *command : list) {
+      if (const schema::Repeat *repeat = command->body_as_Repeat()) {
+        for (int64_t i = 0; i < repeat->count(); ++i) {
+          iterations.push_back({i, repeat->count()});
+          walk(*repeat->commands());
+          iterations.pop_back();
+        }
+        continue;
+      }
+      add(*command);
+    }
+  }
+
+  void add(const schema::Command &command) {
+    int64_t stream = command.stream();
+    if (const schema::Record *record = command.body_as_Record()) {
+      events[record->event()] = {stream, orders[stream].empty() ? -1 : orders[stream].back()};
+      open[stream] = -1;
+      return;
+    }
+    if (const schema::Wait *wait = command.body_as_Wait()) {
+      // Of its own stream the FIFO says it already.
+      auto event = events.find(wait->event());
+      if (event != events.end() && event->second.second >= 0 && event->second.first != stream)
+        pending[stream].push_back(event->second.second);
+      open[stream] = -1;
+      return;
+    }
+    ++result.commands;
+    if (const schema::Collective *collective = command.body_as_Collective()) {
+      addTask(command, seconds(command, *collective));
+      open[stream] = -1;
+      return;
+    }
+    double duration = seconds(command);
+    if (open[stream] >= 0)
+      result.problem.tasks[open[stream]].duration += duration;
+    else
+      open[stream] = addTask(command, duration);
+  }
+
+  int64_t addTask(const schema::Command &command, double duration) {
+    auto task = static_cast<int64_t>(result.problem.tasks.size());
+    int64_t stream = command.stream();
+    std::string name = command.name() ? command.name()->str() : "command";
+    if (int64_t layer = layerOf(command); layer >= 0)
+      name = "layer " + std::to_string(layer) + ": " + name;
+    result.problem.tasks.push_back({std::move(name), stream, duration, std::move(pending[stream])});
+    pending[stream].clear();
+    orders[stream].push_back(task);
+    return task;
+  }
+
+  /// The absolute layer of the iteration at hand, or -1.
+  int64_t layerOf(const schema::Command &command) const {
+    if (!command.layers() || command.layers()->size() == 0)
+      return -1;
+    int64_t index = 0;
+    for (auto [iteration, count] : iterations)
+      index = index * count + iteration;
+    return command.layers()->Get(static_cast<flatbuffers::uoffset_t>(index % command.layers()->size()));
+  }
+
+  double seconds(const schema::Command &command) {
+    double flops = 0, bytes = 0;
+    if (const schema::Work *work = command.work()) {
+      flops = static_cast<double>(work->flops());
+      bytes = static_cast<double>(work->bytes());
+      // Buffers hold the rows of the worst routing; products do the rows there are.
+      if (const schema::GroupedGemm *grouped = command.body_as_GroupedGemm()) {
+        flops *= liveRows(command, static_cast<double>(grouped->max_rows()));
+        result.balanced = true;
+      }
+    } else if (const schema::Copy *copy = command.body_as_Copy()) {
+      bytes = bytesOf(copy->source()) + bytesOf(copy->target());
+    } else if (const schema::Fill *fill = command.body_as_Fill()) {
+      bytes = bytesOf(fill->target());
+    }
+    result.flops += flops;
+    result.bytes += bytes;
+    double own = command.joined() ? 0 : cluster.device.overhead;
+    return own + std::max(flops / rate, bytes / bandwidth);
+  }
+
+  /// The share of `rows`, which buffers have room for, that are there when every expert gets as many.
+  double liveRows(const schema::Command &command, double rows) const {
+    int64_t layer = layerOf(command), peers = program.mesh().size("ep").value_or(1);
+    Experts experts = layer >= 0 ? expertsOf(layer) : Experts();
+    if (peers == 1 || experts.topK == 0)
+      return 1;
+    auto chosen = static_cast<double>(experts.topK);
+    if (experts.cappedTokens > 0)
+      return std::min(1.0, chosen * static_cast<double>(experts.cappedTokens) / std::max(rows, 1.0));
+    // A peer's buffer takes what every token may send to it.
+    return std::min(1.0, chosen / static_cast<double>(peers * std::min(experts.topK, experts.count / peers)));
+  }
+
+  double seconds(const schema::Command &command, const schema::Collective &collective) {
+    std::string name = collective.axis()->str();
+    std::vector<uint32_t> members = program.mesh().members(0, name).value_or(std::vector<uint32_t>{0});
+    double bytes = bytesOf(collective.recv());
+    CollectiveKind kind = kindOf(collective.kind());
+    if (kind == CollectiveKind::all_to_all) {
+      bytes = static_cast<double>(collective.block_bytes() * members.size());
+      if (collective.send_counts()) {
+        double row = std::max<double>(1, static_cast<double>(collective.row_bytes()));
+        bytes *= liveRows(command, bytes / row);
+        result.balanced = true;
+      }
+    }
+    double duration = collectiveSeconds(cluster, kind, members, bytes);
+    Forecast::Axis &axis = axes[name];
+    axis.name = name;
+    ++axis.collectives;
+    auto size = static_cast<double>(members.size());
+    axis.bytes += bytes * (size - 1) / size * (kind == CollectiveKind::all_reduce ? 2 : 1);
+    axis.seconds += duration;
+    return duration;
+  }
+
+  const Program &program;
+  const Cluster &cluster;
+  llvm::function_ref<Experts(int64_t)> expertsOf;
+  double rate = 1, bandwidth = 1;
+  Forecast result;
+  schedule::Orders orders;
+  std::vector<std::pair<int64_t, int64_t>> iterations; ///< (index, count) of the repeats around a command
+  std::map<uint32_t, std::pair<int64_t, int64_t>> events; ///< stream and task of the last record
+  std::vector<std::vector<int64_t>> pending; ///< per stream what its next task waits for
+  std::vector<int64_t> open; ///< per stream the task that the next command joins, or -1
+  std::map<std::string, Forecast::Axis> axes;
+};
+
+} // namespace
+
+Forecast plan::forecast(const Program &program, const std::string &entry, const Cluster &cluster,
+                        llvm::function_ref<Experts(int64_t)> expertsOf) {
+  for (const schema::Entry *candidate : *program.file().entries())
+    if (candidate->name()->string_view() == entry)
+      return Forecaster(program, cluster, expertsOf).run(*candidate);
+  return {};
+}

@@ -1,0 +1,288 @@
+//===- ModelCommand.cpp - braid-plan MODEL.json|P.braid: memory, step time and communication on a cluster ---------===//
+#include "compiler/Driver.h"
+#include "frontend/ModelSpec.h"
+#include "passes/analysis/Mesh.h"
+#include "runtime/MachineMemory.h"
+#include "tools/braid-plan/Commands.h"
+#include "tools/braid-plan/Forecast.h"
+#include "tools/common/IntegerFlag.h"
+#include "tools/common/WordFlag.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <numeric>
+
+using namespace braid;
+using runtime::Program;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct Options {
+  CompileJob job;
+  std::string cluster, entry;
+  bool json = false;
+  plan::Pictures pictures;
+};
+
+void report(const std::string &message) { plan::fail(message); }
+
+/// Without --mesh all ranks of the cluster: batches over all of them, experts over as many as divide them.
+void chooseMesh(CompileOptions &options, const ModelSpec &spec, const plan::Cluster &cluster) {
+  int64_t ranks = cluster.ranks(), ep = 1;
+  for (const auto &[letter, ffn] : spec.ffns)
+    if (const auto *moe = std::get_if<MoeSpec>(&ffn))
+      ep = std::gcd(ranks, moe->numExperts);
+  options.mesh = fmt::format("dp={},ep={}", ranks, ep);
+  if (!options.batch && spec.train.batch % ranks != 0)
+    options.batch = (spec.train.batch / ranks + 1) * ranks;
+}
+
+/// The model description inside a program, if it was compiled from one.
+std::optional<ModelSpec> modelOf(const Program &program) {
+  auto text = program.metadata("model_json");
+  if (!text)
+    return std::nullopt;
+  auto ignore = [](const std::string &) {};
+  llvm::FailureOr<ModelSpec> spec = parseModelSpec({text->data(), text->size()}, program.path(), ignore);
+  return succeeded(spec) ? std::optional(std::move(*spec)) : std::nullopt;
+}
+
+std::shared_ptr<const Program> load(Options &options, const std::optional<plan::Cluster> &cluster) {
+  const std::string &input = options.job.input;
+  if (!llvm::StringRef(input).ends_with(".json")) {
+    auto program = Program::load(input);
+    if (program.ok())
+      return *program;
+    plan::fail(program.status().message());
+    return nullptr;
+  }
+  if (cluster && options.job.options.mesh.empty() && cluster->ranks() > 1) {
+    std::optional<std::string> text = plan::readFile(input);
+    if (!text)
+      return nullptr;
+    llvm::FailureOr<ModelSpec> spec = parseModelSpec(*text, input, report);
+    if (failed(spec))
+      return nullptr;
+    chooseMesh(options.job.options, *spec, *cluster);
+  }
+  std::optional<std::vector<uint8_t>> bytes = compileTables(options.job);
+  if (!bytes)
+    return nullptr;
+  auto *begin = reinterpret_cast<const std::byte *>(bytes->data());
+  auto program = Program::parse({begin, begin + bytes->size()}, input);
+  if (program.ok())
+    return *program;
+  plan::fail(program.status().message());
+  return nullptr;
+}
+
+double number(const Program &program, std::string_view key) {
+  auto text = program.metadata(key);
+  return text ? std::strtod(std::string(*text).c_str(), nullptr) : 0;
+}
+
+/// Bytes of a rank, and why they do not fit.
+struct Memory {
+  explicit Memory(const Program &program) : program(program) {
+    for (const runtime::ArenaInfo &arena : program.arenas()) {
+      total += arena.bytes;
+      if (arena.bytes > 0)
+        arenas.push_back(&arena);
+    }
+    std::stable_sort(arenas.begin(), arenas.end(), [](auto *a, auto *b) { return a->bytes > b->bytes; });
+  }
+
+  /// What would make the largest arena smaller.
+  std::string advice() const {
+    const std::string &name = arenas.front()->name;
+    uint32_t ep = program.mesh().size("ep").value_or(1), ranks = program.mesh().worldSize();
+    if (name == "saved")
+      return "activations kept for the backward: a smaller --batch, --recompute=all or an --activation-budget";
+    if (name == "parameters" || name == "optimizer" || name == "gradients")
+      return fmt::format("weights: experts are spread over ep = {} of {} ranks, everything else is on every rank; more "
+                         "ep ranks, a sharded optimizer (not there yet) or --gradient-dtype=bf16",
+                         ep, ranks);
+    return "values of one layer and rows that travel: a smaller --batch or --seq-len";
+  }
+
+  const Program &program;
+  uint64_t total = 0;
+  std::vector<const runtime::ArenaInfo *> arenas; ///< largest first
+};
+
+std::string defaultEntry(const Program &program) {
+  for (const char *name : {"train_step", "accumulate_step", "eval_step"})
+    if (program.findEntry(name))
+      return name;
+  return program.entries().empty() ? "" : program.entries().front().name;
+}
+
+Json toJson(const Program &program, const Memory &memory, const plan::Cluster *cluster, const std::string &entry,
+            const plan::Forecast *forecast, double tokens) {
+  Json arenas = Json::array();
+  for (const runtime::ArenaInfo *arena : memory.arenas)
+    arenas.push_back({{"name", arena->name}, {"bytes", arena->bytes}});
+  Json json = {{"model", program.name()},
+               {"parameters", static_cast<int64_t>(number(program, "parameter_count"))},
+               {"ranks", program.mesh().worldSize()},
+               {"memory", {{"bytes_per_rank", memory.total}, {"arenas", std::move(arenas)}}}};
+  for (const auto *view : {&program.mesh().dense, &program.mesh().expert})
+    for (const runtime::AxisInfo &axis : *view)
+      json["mesh"][axis.name] = axis.size;
+  if (!cluster)
+    return json;
+  bool fits = static_cast<double>(memory.total) <= cluster->device.memory;
+  json["cluster"] = cluster->name;
+  json["memory"]["device_bytes"] = cluster->device.memory;
+  json["memory"]["fits"] = fits;
+  if (!fits)
+    json["memory"]["reason"] = {{"largest", memory.arenas.front()->name}, {"advice", memory.advice()}};
+  Json axes = Json::array();
+  for (const plan::Forecast::Axis &axis : forecast->axes)
+    axes.push_back(
+        {{"axis", axis.name}, {"collectives", axis.collectives}, {"bytes", axis.bytes}, {"time", axis.seconds}});
+  json["step"] = {{"entry", entry},
+                  {"time", forecast->measures.makespan},
+                  {"compute_busy", forecast->measures.computeBusy},
+                  {"exposed_comm", forecast->measures.exposedComm},
+                  {"bubble", forecast->measures.bubble},
+                  {"tokens", tokens},
+                  {"flops", forecast->flops},
+                  {"bytes", forecast->bytes},
+                  {"commands", forecast->commands},
+                  {"balanced_routing_assumed", forecast->balanced},
+                  {"communication", std::move(axes)}};
+  return json;
+}
+
+std::string seconds(double value) {
+  return value < 1e-3 ? fmt::format("{:.3g} us", 1e6 * value)
+         : value < 1  ? fmt::format("{:.3g} ms", 1e3 * value)
+                      : fmt::format("{:.3g} s", value);
+}
+
+void printText(const Program &program, const Memory &memory, const plan::Cluster *cluster, const std::string &entry,
+               const plan::Forecast *forecast, double tokens) {
+  double parameters = number(program, "parameter_count");
+  fmt::print("model          {}, {:.4g} {} parameters\n", program.name(), parameters / (parameters < 1e9 ? 1e6 : 1e9),
+             parameters < 1e9 ? "million" : "billion");
+  std::string mesh;
+  for (const auto *view : {&program.mesh().dense, &program.mesh().expert})
+    for (const runtime::AxisInfo &axis : *view)
+      if (axis.size > 1)
+        mesh += fmt::format("{}{}={}", mesh.empty() ? "" : " ", axis.name, axis.size);
+  fmt::print("mesh           {} rank{}{}{}\n", program.mesh().worldSize(), program.mesh().worldSize() == 1 ? "" : "s",
+             mesh.empty() ? "" : ": ", mesh);
+  fmt::print("memory         {} per rank", runtime::formatBytes(memory.total));
+  if (cluster) {
+    double share = static_cast<double>(memory.total) / cluster->device.memory;
+    std::string room = runtime::formatBytes(static_cast<uint64_t>(cluster->device.memory));
+    if (share <= 1)
+      fmt::print(": {:.0f} % of the {} of {}", 100 * share, room, cluster->device.name);
+    else
+      fmt::print(": does not fit, {:.3g} times the {} of {}", share, room, cluster->device.name);
+  }
+  fmt::print("\n");
+  for (const runtime::ArenaInfo *arena : memory.arenas)
+    fmt::print("  {:<12} {:>12}\n", arena->name, runtime::formatBytes(arena->bytes));
+  if (cluster && static_cast<double>(memory.total) > cluster->device.memory)
+    fmt::print("  most of it is {}\n", memory.advice());
+  if (!cluster) {
+    fmt::print("times          need devices and links: --cluster models/clusters/8x-h200.json\n");
+    return;
+  }
+  const schedule::Measures &measures = forecast->measures;
+  fmt::print("cluster        {}: {} node{} of {} {}\n", cluster->name, cluster->nodes, cluster->nodes == 1 ? "" : "s",
+             cluster->ranksPerNode, cluster->device.name);
+  fmt::print("{:<14} {} predicted", entry, seconds(measures.makespan));
+  if (tokens > 0 && measures.makespan > 0)
+    fmt::print(", {:.4g} tokens/s, {:.1f} % of the device's FLOPs", tokens / measures.makespan,
+               100 * forecast->flops / measures.makespan /
+                   cluster->device.flops(program.metadata("dtype").value_or("f32")));
+  fmt::print("\n  compute busy {:>12}\n  exposed comm {:>12}\n  bubble       {:>10.1f} %\n",
+             seconds(measures.computeBusy), seconds(measures.exposedComm), 100 * measures.bubble);
+  for (const plan::Forecast::Axis &axis : forecast->axes)
+    fmt::print("  {:<12} {:>12} in {} collectives, {} sent per rank\n", "on " + axis.name, seconds(axis.seconds),
+               axis.collectives, runtime::formatBytes(static_cast<uint64_t>(axis.bytes)));
+  if (forecast->balanced)
+    fmt::print("  routing is taken to give every expert as many rows\n");
+}
+
+int run(Options options) {
+  const std::string &input = options.job.input;
+  std::optional<plan::Cluster> cluster;
+  if (!options.cluster.empty()) {
+    std::optional<std::string> text = plan::readFile(options.cluster);
+    if (!text || !(cluster = plan::parseCluster(*text, options.cluster, report)))
+      return 1;
+  }
+  std::shared_ptr<const Program> program = load(options, cluster);
+  if (!program)
+    return 1;
+  if (cluster && program->mesh().worldSize() > cluster->ranks())
+    return plan::fail(input + ": its mesh has " + llvm::Twine(program->mesh().worldSize()) + " ranks, but " +
+                      options.cluster + " has " + llvm::Twine(cluster->ranks()) +
+                      " (nodes times ranks_per_node); valid: a --mesh of at most as many");
+  std::string entry = options.entry.empty() ? defaultEntry(*program) : options.entry;
+  if (!program->findEntry(entry))
+    return plan::fail(input + ": no entry '" + entry + "'; braid-run info lists them");
+  Memory memory(*program);
+  double tokens = number(*program, "batch") * number(*program, "seq_len");
+  std::optional<plan::Forecast> forecast;
+  if (cluster) {
+    std::optional<ModelSpec> spec = modelOf(*program);
+    bool sliced = options.job.options.pipeline != "none";
+    int64_t tokensOfRank = static_cast<int64_t>(tokens) / program->mesh().size("dp").value_or(1);
+    auto expertsOf = [&](int64_t layer) -> plan::Experts {
+      if (!spec || layer >= spec->numLayers)
+        return {};
+      const auto *moe = std::get_if<MoeSpec>(&spec->ffns.at(spec->ffnOf(layer)));
+      if (!moe || moe->paddedSlots)
+        return {};
+      return {moe->topK, moe->numExperts, moe->capacityFactor && !sliced ? tokensOfRank : 0};
+    };
+    forecast = plan::forecast(*program, entry, *cluster, expertsOf);
+    if (int code = options.pictures.write(forecast->problem, forecast->schedule, program->name() + ", " + entry, 1))
+      return code;
+  }
+  const plan::Cluster *where = cluster ? &*cluster : nullptr;
+  const plan::Forecast *times = forecast ? &*forecast : nullptr;
+  if (options.json)
+    fmt::print("{}\n", toJson(*program, memory, where, entry, times, tokens).dump(1));
+  else
+    printText(*program, memory, where, entry, times, tokens);
+  return 0;
+}
+
+} // namespace
+
+plan::Action plan::addModel(CLI::App &app) {
+  auto options = std::make_shared<Options>();
+  CompileOptions &compile = options->job.options;
+  app.add_option("model", options->job.input, "a model description, or a program")->type_name("MODEL.json|P.braid");
+  app.add_option("--cluster", options->cluster, "devices and links (models/clusters)")->type_name("C.json");
+  app.add_option("--entry", options->entry, "the function that is timed (default train_step)")->type_name("NAME");
+  app.add_option("--mesh", compile.mesh, "of MODEL.json, as braid-compile (default: all ranks of the cluster)")
+      ->type_name("AXIS=N,..");
+  oneOf(app.add_option("--pipeline", compile.pipeline, "of MODEL.json, as braid-compile"), {"none", "aAaM", "1A1M"})
+      ->type_name("NAME");
+  integerIn(app.add_option("--overlap-degree", compile.overlapDegree, "of MODEL.json, as braid-compile"), 1, 16);
+  integerIn(app.add_option("--batch", compile.batch, "of MODEL.json, as braid-compile"), 1, maxTokens);
+  integerIn(app.add_option("--seq-len", compile.seqLen, "of MODEL.json, as braid-compile"), 1, maxTokens);
+  oneOf(app.add_option("--dtype", compile.dtype, "of MODEL.json, as braid-compile"), {"f32", "bf16", "f64"})
+      ->type_name("TYPE");
+  oneOf(app.add_option("--gradient-dtype", compile.gradientDtype, "of MODEL.json, as braid-compile"), {"f32", "bf16"})
+      ->type_name("TYPE");
+  app.add_option("--recompute", compile.recompute, "of MODEL.json, as braid-compile")->type_name("LAYERS");
+  integerIn(app.add_option("--activation-budget", compile.activationBudget, "of MODEL.json, as braid-compile"), 0,
+            INT64_MAX, " bytes");
+  app.add_flag("--json", options->json, "print everything as JSON, for programs to read");
+  options->pictures.addOptions(app);
+  return [options] {
+    if (options->job.input.empty())
+      return fail("a model, a program or a subcommand is missing; there are schedule, slices") + 1;
+    return run(*options);
+  };
+}
