@@ -233,11 +233,12 @@ void Session::Impl::issue(const Command &command) {
     return;
   }
   WatchedCommand watched{*command.source, std::span(item.iterations).first(item.depth), command.where};
-  if (watcher)
-    watcher->before(watched);
+  RunWatcher *seeing = watcher && watcher->everyCommand() ? watcher : nullptr;
+  if (seeing)
+    seeing->before(watched);
   execute(item);
-  if (watcher)
-    watcher->after(watched);
+  if (seeing)
+    seeing->after(watched);
   if (checking && !failed.load(std::memory_order_relaxed))
     if (Status status = memoryCheck->after(watched); !status.ok())
       fail(item, status);

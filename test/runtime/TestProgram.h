@@ -206,6 +206,8 @@ struct TestProgram : schema::ProgramT {
     ASSERT_FALSE(code->bytes.empty()) << BRAID_TEST_KERNELS;
   }
 
+  bool checkMemory = checksMemory; // of its sessions; a check sees joined launches one by one
+
   std::vector<std::byte> bytes() const {
     flatbuffers::FlatBufferBuilder builder;
     schema::FinishProgramBuffer(builder, schema::Program::Pack(builder, this));
@@ -226,6 +228,7 @@ struct TestProgram : schema::ProgramT {
     }
     SessionOptions options;
     options.threads = threads;
+    options.checkMemory = checkMemory;
     auto session = Session::create(*program, options);
     if (!session) {
       ADD_FAILURE() << session.message();
