@@ -37,15 +37,18 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 ///   braid.of      moment, gradient: name of its parameter;   braid.slot   moment: "first", "second" or "master"
 ///   braid.decay   parameter: bool, weight decay applies;     braid.trained  parameter: bool, false = constant
 ///   braid.rate_scale  parameter: f64, its learning rate is this times the step's (1 when absent)
+///   braid.dims    one text per dimension (without the layer dimension): what it counts, whatever the mesh: "embed",
+///   "experts",
+///                 or "heads*16": heads of 16 elements each;  ShardingRules.h and passes/shard use them
 ///   braid.shards  array of [dim, axis] (dims without the layer dimension), from `sharded` on
 ///   braid.alias   result: index of the argument whose buffer it is written to
 /// An entry function is public and carries the unit attribute braid.entry.
 namespace attrs {
 inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", layers = "braid.layers", of = "braid.of",
                                      slot = "braid.slot", decay = "braid.decay", trained = "braid.trained",
-                                     rateScale = "braid.rate_scale", shards = "braid.shards", alias = "braid.alias",
-                                     entry = "braid.entry", phase = "braid.phase", mesh = "braid.mesh",
-                                     schedule = "braid.schedule", metadata = "braid.metadata",
+                                     rateScale = "braid.rate_scale", shards = "braid.shards", dims = "braid.dims",
+                                     alias = "braid.alias", entry = "braid.entry", phase = "braid.phase",
+                                     mesh = "braid.mesh", schedule = "braid.schedule", metadata = "braid.metadata",
                                      maxDocuments = "braid.max_documents";
 } // namespace attrs
 

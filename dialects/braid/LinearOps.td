@@ -91,6 +91,28 @@ def Braid_LinearCrossEntropyGradOp : Braid_TokenOp<"linear_cross_entropy_grad"> 
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dweight, AnyRankedTensor:$sum);
 }
 
+def Braid_LinearLossPartOp : Braid_TokenOp<"linear_loss_part"> {
+  let summary = "of the logits of one part of the vocabulary: their log of the sum of exp, and the label's logit";
+  let description = [{
+    x [B, T, M], weight [M, V] (`transposed`: [V, M]): words [c V, (c + 1) V), c = `coordinate` [1] i32, labels [B, T] i32 of the whole
+    vocabulary. lse [B, T]; target [B, T]: the label's logit, 0 where the label is in another part or negative. The loss of a
+    token is log_sum_exp over all parts of lse less the sum of target.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, AnyRankedTensor:$coordinate,
+                   UnitAttr:$transposed);
+  let results = (outs AnyRankedTensor:$lse, AnyRankedTensor:$target);
+}
+def Braid_LinearLossPartGradOp : Braid_TokenOp<"linear_loss_part_grad"> {
+  let summary = "what one part of the vocabulary gives to dx, and dweight of that part";
+  let description = [{
+    dlogits = (exp(x w - lse) - onehot(label)) dsum with lse [B, T] of the whole vocabulary, 0 for ignored labels; dx = dlogits w^T,
+    dweight = x^T dlogits (f32 piece).
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, AnyRankedTensor:$coordinate,
+                   AnyRankedTensor:$lse, AnyRankedTensor:$dsum, UnitAttr:$transposed);
+  let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dweight);
+}
+
 def Braid_SumOp : Braid_DiffOp<"sum"> {
   let summary = "sum of all elements, f32 [1], fixed order";
   let arguments = (ins AnyRankedTensor:$x);

@@ -25,19 +25,13 @@ static SmallVector<Value> widened(Operation *op, TileEmitter &e, ValueRange oper
   });
 }
 
-/// `small` [R, a..] seen as `large` [R, a.., b..], or a whole [b..] as [R, a.., b..], or a whole [a] as [R, a, 1..].
+/// `small` [R, a..] seen as `large` [R, a.., b..], or a whole [b..] as [R, a.., b..].
 static Value alignLeading(TileEmitter &e, Value small, Value large) {
   for (size_t i = TileEmitter::shape(small).size(); i < TileEmitter::shape(large).size(); ++i)
     small = e.expandLast(small, TileEmitter::shape(large)[i]);
   return small;
 }
-static Value alignWhole(TileEmitter &e, Value whole, Value x) {
-  ArrayRef<int64_t> inner = TileEmitter::shape(x), outer = TileEmitter::shape(whole);
-  if (inner.take_back(outer.size()) != outer)
-    whole =
-        alignLeading(e, whole, e.splat(VectorType::get(inner.drop_front(), TileEmitter::type(x).getElementType()), 0));
-  return e.broadcastTo(whole, TileEmitter::type(x));
-}
+static Value alignWhole(TileEmitter &e, Value whole, Value x) { return e.broadcastTo(whole, TileEmitter::type(x)); }
 
 //===- Elementwise ------------------------------------------------------------------------------------------------===//
 
@@ -66,7 +60,8 @@ void BiasOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
 
 void WeightedOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   auto xs = widened(*this, e, operands);
-  finish(*this, e, e.mul(xs[0], alignWhole(e, xs[1], xs[0])), results);
+  Value w = getPerHead() ? e.expandLast(xs[1], TileEmitter::shape(xs[0]).back()) : xs[1];
+  finish(*this, e, e.mul(xs[0], alignWhole(e, w, xs[0])), results);
 }
 
 void ActivationOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
@@ -104,6 +99,18 @@ static Value softmax(TileEmitter &e, Value x) {
 
 void SoftmaxOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   finish(*this, e, softmax(e, widened(*this, e, operands)[0]), results);
+}
+
+void LogSumExpOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value shift;
+  auto [p, total] = shiftedExp(e, widened(*this, e, operands)[0], shift);
+  finish(*this, e, e.add(shift, e.log(total)), results);
+}
+
+void TokenLossOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  Value counts = arith::CmpIOp::create(e.builder, e.loc, arith::CmpIPredicate::sge, xs[2], e.like(xs[2], 0));
+  finish(*this, e, e.select(counts, e.sub(xs[0], xs[1]), e.like(xs[0], 0)), results);
 }
 
 /// x rsqrt(mean x^2 + eps) over groups of the last dimension.

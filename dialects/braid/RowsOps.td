@@ -22,12 +22,20 @@ def Braid_BiasOp : Braid_RowsOp<"bias"> {
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$bias);
 }
 def Braid_WeightedOp : Braid_RowsOp<"weighted"> {
-  let summary = "x times a whole tensor over the trailing dimensions ([H] pads to [H, 1] when x is [B, T, H, K] and weight is [H])";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight);
+  let summary = "x times a whole tensor over the trailing dimensions; `per_head`: x [B, T, H, K] times weight [H]";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, UnitAttr:$per_head);
 }
 def Braid_ActivationOp : Braid_RowsOp<"activation"> {
   let summary = "silu, sigmoid, tanh, relu, relu2, gelu (erf), gelu_tanh, softplus, elu1 (elu + 1), exp, reciprocal";
   let arguments = (ins AnyRankedTensor:$x, StrAttr:$kind);
+}
+def Braid_LogSumExpOp : Braid_RowsOp<"log_sum_exp"> {
+  let summary = "log of the sum of exp over the last dimension: [B, T, n] -> [B, T]";
+  let arguments = (ins AnyRankedTensor:$x);
+}
+def Braid_TokenLossOp : Braid_RowsOp<"token_loss"> {
+  let summary = "lse - target where label >= 0, else 0; all [B, T], labels i32";
+  let arguments = (ins AnyRankedTensor:$lse, AnyRankedTensor:$target, AnyRankedTensor:$labels);
 }
 def Braid_SoftmaxOp : Braid_RowsOp<"softmax"> {
   let summary = "softmax over the last dimension (feature maps)";

@@ -52,6 +52,26 @@ def Braid_ConcatOp : Braid_Op<"concat", [Pure]> {
   let hasFolder = 1;
 }
 
+def Braid_ShardOp : Braid_Op<"shard", [Pure]> {
+  let summary = "this rank's part of a tensor that it has as a whole: part `coordinate` of `count` along `dim`";
+  let description = [{
+    ```mlir
+    %part = braid.shard %whole, %c {count = 2 : i64, dim = 0 : i64} : (tensor<8x4xf32>, tensor<1xi32>) -> tensor<4x4xf32>
+    ```
+    `coordinate` [1] i32 is the rank's place on the axes that count the parts: the input `coordinate.<axis>` of the entry.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$coordinate, I64Attr:$dim, I64Attr:$count);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
+def Braid_LocalIdsOp : Braid_Op<"local_ids", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
+  let summary = "ids [B, T, ..] of what this rank has: id - coordinate * size where that is 0 to size - 1, else -1";
+  let arguments = (ins AnyRankedTensor:$ids, AnyRankedTensor:$coordinate, I64Attr:$size);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
 def Braid_DocumentsOp : Braid_Op<"documents", [Pure]> {
   let summary = "per token, the row index at which its document begins";
   let description = [{

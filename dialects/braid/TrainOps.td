@@ -11,13 +11,14 @@ def Braid_InitOp : Braid_Op<"init", [Pure]> {
     The same on every mesh, device and thread count. distribution: "normal" (mean 0, standard deviation `scale`), "uniform"
     (in [low, high)), "log_uniform" (log of a uniform in [low, high)), "softplus_inverse" (y with softplus(y) log-uniform in [low, high)),
     "constant" (`low`), "values" (the table, repeated over leading dimensions). For stacked layers `keys` has one key per layer
-    (FNV-1a of the logical name), else one. With `coordinate` [1] i32 the tensor is shard `coordinate` of the logical tensor
-    along dimension `shard_dim` (without the layer dimension; logical size = local size * `shard_count`).
+    (FNV-1a of the logical name), else one. The tensor is one shard of the logical one: cut i is along dimension `shard_dims`[i]
+    (without the layer dimension; they ascend) in `shard_counts`[i] parts, of which it is part `coordinates`[i] ([1] i32); two cuts of one
+    dimension: the first is the outer one.
   }];
-  let arguments = (ins AnyRankedTensor:$seed, Optional<AnyRankedTensor>:$coordinate, StrAttr:$distribution, DenseI64ArrayAttr:$keys,
+  let arguments = (ins AnyRankedTensor:$seed, Variadic<AnyRankedTensor>:$coordinates, StrAttr:$distribution, DenseI64ArrayAttr:$keys,
                    DefaultValuedAttr<F64Attr, "0.0">:$scale, DefaultValuedAttr<F64Attr, "0.0">:$low, DefaultValuedAttr<F64Attr, "0.0">:$high,
-                   OptionalAttr<DenseF64ArrayAttr>:$values, UnitAttr:$stacked, DefaultValuedAttr<I64Attr, "0">:$shard_dim,
-                   DefaultValuedAttr<I64Attr, "1">:$shard_count);
+                   OptionalAttr<DenseF64ArrayAttr>:$values, UnitAttr:$stacked,
+                   OptionalAttr<DenseI64ArrayAttr>:$shard_dims, OptionalAttr<DenseI64ArrayAttr>:$shard_counts);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
 }

@@ -232,6 +232,33 @@ LogicalResult DocumentsOp::verify() {
   return sameDim(*this, "batch", result, 0, cu, 0);
 }
 
+LogicalResult ShardOp::verify() {
+  Named x{"x", getX()}, result{"result", getResult()};
+  CHECK(isCoordinate(*this, getCoordinate()));
+  CHECK(sameElement(*this, result, x));
+  CHECK(isAtLeast(*this, "count", getCount(), 1));
+  int64_t dim = getDim(), count = getCount();
+  if (dim < 0 || dim >= x.rank())
+    return emitOpError() << "dim " << dim << " is outside rank " << x.rank();
+  if (x.dim(dim) % count)
+    return emitOpError() << count << " parts (count) do not divide the " << x.dim(dim) << " entries of dimension "
+                         << dim;
+  SmallVector<int64_t> shape(x.type().getShape());
+  shape[dim] /= count;
+  if (result.type().getShape() != ArrayRef<int64_t>(shape))
+    return emitOpError() << "result is " << shapeText(result.type()) << " but a part of x is "
+                         << shapeText(x.type().clone(shape));
+  return success();
+}
+LogicalResult LocalIdsOp::verify() {
+  Named ids{"ids", getIds()};
+  CHECK(isCoordinate(*this, getCoordinate()));
+  CHECK(hasRank(*this, ids, 2, 8));
+  CHECK(isInteger(*this, ids));
+  CHECK(isAtLeast(*this, "size", getSize(), 1));
+  return sameType(*this, {"result", getResult()}, ids);
+}
+
 //===- Collectives ------------------------------------------------------------------------------------------------===//
 
 LogicalResult CommAllReduceOp::verify() { return sameType(*this, {"result", getResult()}, {"x", getX()}); }
@@ -358,15 +385,20 @@ LogicalResult InitOp::verify() {
     return emitOpError() << "low is " << low << " but high is " << high;
   if (logarithmic && !(low > 0))
     return emitOpError() << "low is " << low << " but its logarithm is taken";
-  if (!getCoordinate())
-    return success();
-  Named coordinate{"coordinate", getCoordinate()};
-  CHECK(isScalar(*this, coordinate));
-  CHECK(isInteger(*this, coordinate));
-  CHECK(isAtLeast(*this, "shard_count", getShardCount(), 1));
-  int64_t dim = getShardDim();
-  if (dim < 0 || dim >= result.rank())
-    return emitOpError() << "shard_dim " << dim << " is outside rank " << result.rank();
+  ArrayRef<int64_t> dims = getShardDims().value_or(ArrayRef<int64_t>()),
+                    counts = getShardCounts().value_or(ArrayRef<int64_t>());
+  size_t cuts = getCoordinates().size();
+  if (dims.size() != cuts || counts.size() != cuts)
+    return emitOpError() << "has " << cuts << " coordinates but " << dims.size() << " shard_dims and " << counts.size()
+                         << " shard_counts";
+  for (auto [i, dim, count, value] : llvm::enumerate(dims, counts, getCoordinates())) {
+    CHECK(isCoordinate(*this, value));
+    CHECK(isAtLeast(*this, "shard_counts", count, 1));
+    if (dim < 0 || dim >= result.rank())
+      return emitOpError() << "shard_dims holds " << dim << ", which is outside rank " << result.rank();
+    if (i > 0 && dim < dims[i - 1])
+      return emitOpError() << "shard_dims holds " << dim << " behind " << dims[i - 1] << "; they must ascend";
+  }
   return success();
 }
 

@@ -150,7 +150,7 @@ LogicalResult CrossEntropyGradOp::verify() {
   CHECK(isNumber(*this, {"dsum", getDsum()}));
   return sameType(*this, {"dlogits", getDlogits()}, {"logits", getLogits()});
 }
-static LogicalResult verifyLinearLoss(Operation *op, Named x, Named weight, bool transposed, Named labels, Named sum) {
+static LogicalResult verifyLinearLoss(Operation *op, Named x, Named weight, bool transposed, Named labels) {
   CHECK(hasRank(op, x, 3));
   CHECK(isFloat(op, x));
   CHECK(hasRank(op, weight, 2));
@@ -158,17 +158,38 @@ static LogicalResult verifyLinearLoss(Operation *op, Named x, Named weight, bool
   CHECK(hasRank(op, labels, 2));
   CHECK(isInteger(op, labels));
   CHECK(sameTokens(op, x, labels));
-  CHECK(sameDim(op, "width", x, 2, weight, transposed ? 1 : 0));
-  return isNumber(op, sum);
+  return sameDim(op, "width", x, 2, weight, transposed ? 1 : 0);
 }
 LogicalResult LinearCrossEntropyOp::verify() {
-  CHECK(verifyLinearLoss(*this, {"x", getX()}, {"weight", getWeight()}, getTransposed(), {"labels", getLabels()},
-                         {"sum", getSum()}));
+  CHECK(verifyLinearLoss(*this, {"x", getX()}, {"weight", getWeight()}, getTransposed(), {"labels", getLabels()}));
+  CHECK(isNumber(*this, {"sum", getSum()}));
   return isNumber(*this, {"count", getCount()});
 }
 LogicalResult LinearCrossEntropyGradOp::verify() {
   Named x{"x", getX()}, weight{"weight", getWeight()}, dweight{"dweight", getDweight()};
-  CHECK(verifyLinearLoss(*this, x, weight, getTransposed(), {"labels", getLabels()}, {"sum", getSum()}));
+  CHECK(verifyLinearLoss(*this, x, weight, getTransposed(), {"labels", getLabels()}));
+  CHECK(isNumber(*this, {"sum", getSum()}));
+  CHECK(isNumber(*this, {"dsum", getDsum()}));
+  CHECK(sameType(*this, {"dx", getDx()}, x));
+  CHECK(sameShape(*this, dweight, weight));
+  return isFloat(*this, dweight);
+}
+static LogicalResult verifyLossPart(Operation *op, Named x, Named weight, bool transposed, Named labels,
+                                    Value coordinate, Named lse) {
+  CHECK(isCoordinate(op, coordinate));
+  CHECK(verifyLinearLoss(op, x, weight, transposed, labels));
+  CHECK(isFloat(op, lse));
+  return sameShape(op, lse, labels);
+}
+LogicalResult LinearLossPartOp::verify() {
+  Named lse{"lse", getLse()};
+  CHECK(verifyLossPart(*this, {"x", getX()}, {"weight", getWeight()}, getTransposed(), {"labels", getLabels()},
+                       getCoordinate(), lse));
+  return sameType(*this, {"target", getTarget()}, lse);
+}
+LogicalResult LinearLossPartGradOp::verify() {
+  Named x{"x", getX()}, weight{"weight", getWeight()}, dweight{"dweight", getDweight()};
+  CHECK(verifyLossPart(*this, x, weight, getTransposed(), {"labels", getLabels()}, getCoordinate(), {"lse", getLse()}));
   CHECK(isNumber(*this, {"dsum", getDsum()}));
   CHECK(sameType(*this, {"dx", getDx()}, x));
   CHECK(sameShape(*this, dweight, weight));

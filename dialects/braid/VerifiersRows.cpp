@@ -65,9 +65,12 @@ LogicalResult BiasOp::verify() {
 LogicalResult WeightedOp::verify() {
   Named x{"x", getX()}, w{"weight", getWeight()};
   CHECK(verifyElementwise(*this, {"result", getResult()}, x));
-  if (x.rank() == 4 && w.rank() == 1 && w.dim(0) == x.dim(2))
-    return isFloat(*this, w); // one factor per head
-  return verifyTrailing(*this, x, w);
+  if (!getPerHead())
+    return verifyTrailing(*this, x, w);
+  CHECK(hasRank(*this, x, 4));
+  CHECK(hasRank(*this, w, 1));
+  CHECK(sameDim(*this, "head", x, 2, w, 0));
+  return isFloat(*this, w);
 }
 LogicalResult ActivationOp::verify() {
   CHECK(verifyKind(*this, "kind", getKind()));
@@ -165,6 +168,25 @@ LogicalResult MoeRenormalizeOp::verify() {
   CHECK(isInteger(*this, kept));
   CHECK(sameShape(*this, kept, weights));
   return sameType(*this, {"result", getResult()}, weights);
+}
+LogicalResult LogSumExpOp::verify() {
+  Named x{"x", getX()}, result{"result", getResult()};
+  CHECK(hasRank(*this, x, 3));
+  CHECK(hasRank(*this, result, 2));
+  CHECK(isFloat(*this, x));
+  CHECK(isFloat(*this, result));
+  return sameTokens(*this, result, x);
+}
+LogicalResult TokenLossOp::verify() {
+  Named lse{"lse", getLse()}, labels{"labels", getLabels()};
+  CHECK(hasRank(*this, lse, 2));
+  CHECK(isInteger(*this, labels));
+  CHECK(sameShape(*this, lse, labels));
+  for (Named v : {lse, Named{"target", getTarget()}, {"result", getResult()}}) {
+    CHECK(sameShape(*this, lse, v));
+    CHECK(isFloat(*this, v));
+  }
+  return success();
 }
 LogicalResult MoeRouterLossOp::verify() {
   Named logits{"logits", getLogits()}, counts{"counts", getCounts()}, result{"result", getResult()};

@@ -52,7 +52,7 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
       })
       .Case<LsmChunkStateOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>(chunked)
       .Case<LsmStateScanOp, LsmStateScanGradOp>([](auto) { return "the only part in order: one step per chunk"; })
-      .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp>(
+      .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp, LinearLossPartGradOp>(
           [](auto) { return "blocks of rows: the logits of one block exist at a time"; })
       .Case([](LsmStepOp) { return "one token: the recurrence itself, no chunks"; })
       .Case<AttnCausalOp, AttnCausalGradOp>(

@@ -42,24 +42,49 @@ Var sample(KernelBuilder &k, StringRef distribution, Var bits, Var a, Var b) {
   return d + log(-d.with(math::ExpM1Op::create(k.builder, -d)));
 }
 
+/// One layer: contiguous blocks, of which the logical layer may have more. Cut i is between `rows` local rows of it and
+/// those of the cuts before it: the row x of [rows 0, rows 1, ..] is (.. ((x_0 n_0 + c_0) rows_1 + x_1) n_1 + c_1 ..)
+/// of the logical layer, with n_i parts and the rank's place c_i.
 struct Layer {
-  int64_t outer, block; ///< the layer is [outer, block]; a shard holds every count-th block of the logical layer
+  int64_t outer, block;
   int64_t key;
+  SmallVector<int64_t> rows;
 };
 
 Value initLayer(InitOp op, Layer layer, OutlineContext &context) {
   Type element = tensorType(op.getResult()).getElementType(), seedType = tensorType(op.getSeed()).getElementType();
-  bool sharded = static_cast<bool>(op.getCoordinate());
+  size_t cuts = op.getCoordinates().size();
   std::string distribution = op.getDistribution().str();
-  std::string name = "init_" + distribution + "_" + typeName(element) + (sharded ? "_shard" : "");
+  std::string name = "init_" + distribution + "_" + typeName(element) + (cuts ? "_shard" : "") +
+                     (cuts > 1 ? std::to_string(cuts) : "");
+  auto nth = [&](StringRef name, size_t i) { return (name + (i ? Twine(i + 1) : Twine(""))).str(); };
   std::string kernel = context.kernel(name, {"block", "row"}, [&](KernelBuilder &k) {
-    Var seed = k.buffer("seed", seedType, {1}), coordinate = sharded ? k.buffer("coordinate", k.i32(), {1}) : Var();
-    Var y = k.buffer("y", element, {kDynamic, kDynamic}), key = k.index("key"), block = k.index("block"),
-        count = k.index("count");
+    Var seed = k.buffer("seed", seedType, {1});
+    Vars coordinates, counts, sizes;
+    for (size_t i = 0; i < cuts; ++i)
+      coordinates.push_back(k.buffer(nth("coordinate", i), k.i32(), {1}));
+    Var y = k.buffer("y", element, {kDynamic, kDynamic}), key = k.index("key"), block = k.index("block");
+    for (size_t i = 0; i < cuts; ++i) {
+      counts.push_back(k.index(nth("count", i)));
+      if (i > 0)
+        sizes.push_back(k.index(nth("rows", i)));
+    }
     Var a = k.scalar("a", k.f32()), b = k.scalar("b", k.f32());
-    Var first = k.program(0) * kBlock, row = k.program(1), part = row * count;
-    if (sharded)
-      part = part + cast(k.at(coordinate, {0}), k.builder.getIndexType());
+    Var first = k.program(0) * kBlock, row = k.program(1), part = row;
+    if (cuts) {
+      // The row's digits, the last first: what is left of it, then every cut from the outside in.
+      SmallVector<Var> digits(cuts);
+      Var left = row;
+      for (size_t i = cuts; --i > 0;) {
+        digits[i] = left % sizes[i - 1];
+        left = left / sizes[i - 1];
+      }
+      digits[0] = left;
+      for (size_t i = 0; i < cuts; ++i) {
+        Var place = cast(k.at(coordinates[i], {0}), k.builder.getIndexType());
+        part = (i ? part * sizes[i - 1] + digits[i] : digits[0]) * counts[i] + place;
+      }
+    }
     Var stream = exclusive(mixSeed(k, cast(k.at(seed, {0}), k.i64())), cast(key, k.i64()));
     Var index = cast(k.iota({kBlock}, 0), k.i64()) + cast(part * block + first, k.i64());
     Var bits = streamBits(k, stream, index);
@@ -75,15 +100,17 @@ Value initLayer(InitOp op, Layer layer, OutlineContext &context) {
   auto f32 = Float32Type::get(op.getContext());
   auto launch = context.launch(op, kernel, {ceilDiv(layer.block, kBlock), layer.outer});
   launch.arg("seed", op.getSeed());
-  if (sharded)
-    launch.arg("coordinate", op.getCoordinate());
-  return launch.result("y", RankedTensorType::get({layer.outer, layer.block}, element))
+  for (auto [i, coordinate] : llvm::enumerate(op.getCoordinates()))
+    launch.arg(nth("coordinate", i), coordinate);
+  launch.result("y", RankedTensorType::get({layer.outer, layer.block}, element))
       .index("key", layer.key)
-      .index("block", layer.block)
-      .index("count", sharded ? static_cast<int64_t>(op.getShardCount()) : 1)
-      .scalar("a", low, f32)
-      .scalar("b", high, f32)
-      .run()[0];
+      .index("block", layer.block);
+  for (size_t i = 0; i < cuts; ++i) {
+    launch.index(nth("count", i), (*op.getShardCounts())[i]);
+    if (i > 0)
+      launch.index(nth("rows", i), layer.rows[i]);
+  }
+  return launch.scalar("a", low, f32).scalar("b", high, f32).run()[0];
 }
 
 /// The table, repeated: y[r, :] = values
@@ -124,11 +151,14 @@ LogicalResult outlineInit(Operation *op, OutlineContext &context) {
   if (init.getStacked() && layers == 1)
     shape = shape.drop_front();
   int64_t size = product(type.getShape()) / layers;
-  bool sharded = static_cast<bool>(init.getCoordinate());
-  int64_t block = sharded ? product(shape.drop_front(init.getShardDim())) : size;
+  ArrayRef<int64_t> dims = init.getShardDims().value_or(ArrayRef<int64_t>());
+  int64_t block = dims.empty() ? size : product(shape.drop_front(dims.back()));
+  SmallVector<int64_t> rows;
+  for (size_t i = 0, begin = 0; i < dims.size(); begin = dims[i++])
+    rows.push_back(product(shape.slice(begin, dims[i] - begin)));
   SmallVector<Value> parts;
   for (int64_t key : keys)
-    parts.push_back(context.view(op, initLayer(init, {size / block, block, key}, context), {1, size}));
+    parts.push_back(context.view(op, initLayer(init, {size / block, block, key, rows}, context), {1, size}));
   Value all = parts.front();
   if (layers > 1) {
     context.rewriter.setInsertionPoint(op);

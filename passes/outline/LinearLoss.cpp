@@ -1,5 +1,4 @@
-//===- LinearLoss.cpp - cross entropy of a projection, whose logits exist a block of rows at a time
-//----------------===//
+//===- LinearLoss.cpp - cross entropy of a projection, whose logits exist a block of rows at a time ---------------===//
 //
 //   forward   for every block:  L = X W;  loss = lse(L) - L[label]
 //   backward  for every block:  L = X W;  loss as above;  D = (softmax(L) - onehot) dsum;  dX = D W^T;  dW += X^T D
@@ -35,12 +34,16 @@ Blocks blocksOf(int64_t rows, int64_t rowBytes) {
 /// One walk over the blocks. `carried` is handed from one to the next; what else `body` returns is stacked.
 class Walk {
 public:
-  using Body = llvm::function_ref<SmallVector<Value>(Operation *at, Value x, Value labels, Value carried)>;
+  /// `perRow`: x, labels and what else there is of every row.
+  using Body = llvm::function_ref<SmallVector<Value>(Operation *at, ArrayRef<Value> perRow, Value carried)>;
 
-  Walk(Operation *op, Value x, Value labels, int64_t vocabulary, OutlineContext &context)
-      : op(op), context(context), b(context.rewriter), rows(product(shapeOf(labels))), width(shapeOf(x).back()),
-        blocks(blocksOf(rows, vocabulary * 4)), x(context.view(op, x, {rows, width})),
-        labels(context.view(op, labels, {rows})) {}
+  Walk(Operation *op, Value x, ArrayRef<Value> perToken, int64_t vocabulary, OutlineContext &context)
+      : op(op), context(context), b(context.rewriter), rows(product(shapeOf(perToken[0]))),
+        blocks(blocksOf(rows, vocabulary * 4)) {
+    perRow.push_back(context.view(op, x, {rows, shapeOf(x).back()}));
+    for (Value v : perToken)
+      perRow.push_back(context.view(op, v, {rows}));
+  }
 
   /// The carried value after the last block (none without a type), then per-row results, joined. The first block gets
   /// nothing or a zero to add to.
@@ -48,22 +51,26 @@ public:
     SmallVector<Value> out;
     bool carries = static_cast<bool>(carriedType);
     if (blocks.count == 1) {
-      out = body(op, part(x, 0, blocks.size), part(labels, 0, blocks.size), {});
+      out = body(op, parts(0, blocks.size), {});
     } else {
       Value carried;
       if (carries) {
         b.setInsertionPoint(op);
         carried = arith::ConstantOp::create(b, op->getLoc(), carriedType, b.getZeroAttr(carriedType));
       }
-      Value stackedX = context.view(op, part(x, 0, blocks.count * blocks.size), {blocks.count, blocks.size, width});
-      Value stackedLabels = context.view(op, part(labels, 0, blocks.count * blocks.size), {blocks.count, blocks.size});
-      out = repeat(carried, stackedX, stackedLabels, body);
+      SmallVector<Value> stacked = parts(0, blocks.count * blocks.size);
+      for (Value &v : stacked) {
+        SmallVector<int64_t> shape(shapeOf(v));
+        shape[0] = blocks.size;
+        shape.insert(shape.begin(), blocks.count);
+        v = context.view(op, v, shape);
+      }
+      out = repeat(carried, stacked, body);
     }
     if (!blocks.rest)
       return out;
     int64_t first = blocks.count * blocks.size;
-    SmallVector<Value> last =
-        body(op, part(x, first, blocks.rest), part(labels, first, blocks.rest), carries ? out.front() : Value());
+    SmallVector<Value> last = body(op, parts(first, blocks.rest), carries ? out.front() : Value());
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = carries && i == 0 ? last[i] : join(out[i], last[i]);
     return out;
@@ -79,6 +86,10 @@ private:
     return SliceOp::create(b, op->getLoc(), tensorType(v).clone(shape), v, 0, first);
   }
 
+  SmallVector<Value> parts(int64_t first, int64_t size) {
+    return llvm::map_to_vector(perRow, [&](Value v) { return part(v, first, size); });
+  }
+
   Value join(Value first, Value last) {
     SmallVector<int64_t> shape(shapeOf(first));
     shape[0] = rows;
@@ -86,12 +97,12 @@ private:
     return ConcatOp::create(b, op->getLoc(), tensorType(first).clone(shape), ValueRange{first, last}, 0);
   }
 
-  SmallVector<Value> repeat(Value carried, Value stackedX, Value stackedLabels, Body body) {
+  SmallVector<Value> repeat(Value carried, ArrayRef<Value> stacked, Body body) {
     Location loc = op->getLoc();
     SmallVector<Value> inputs, arguments;
     if (carried)
       inputs.push_back(carried);
-    inputs.append({stackedX, stackedLabels});
+    llvm::append_range(inputs, stacked);
     Region region;
     Block *block = &region.emplaceBlock();
     for (Value input : inputs) {
@@ -103,7 +114,7 @@ private:
     b.setInsertionPointToEnd(block);
     auto yield = YieldOp::create(b, loc, ValueRange());
     SmallVector<Value> yielded =
-        body(yield, arguments.end()[-2], arguments.back(), carried ? arguments.front() : Value());
+        body(yield, ArrayRef<Value>(arguments).take_back(stacked.size()), carried ? arguments.front() : Value());
     yield->setOperands(yielded);
     SmallVector<Type> types;
     for (auto [i, value] : llvm::enumerate(yielded)) {
@@ -130,9 +141,9 @@ private:
   Operation *op;
   OutlineContext &context;
   IRRewriter &b;
-  int64_t rows, width;
+  int64_t rows;
   Blocks blocks;
-  Value x, labels;
+  SmallVector<Value> perRow;
 };
 
 /// One logit per row of x and word; [M, V], or [V, M] if transposed.
@@ -155,10 +166,10 @@ LogicalResult outlineLinearLoss(LinearCrossEntropyOp op, OutlineContext &context
   Head head{op.getWeight(), op.getTransposed()};
   Value sum = op.getSum(), count = countLabels(op, op.getLabels(), tensorType(op.getCount()).getElementType(), context);
   if (!sum.use_empty()) {
-    SmallVector<Value> losses = Walk(op, op.getX(), op.getLabels(), head.vocabulary(), context)
-                                    .run({}, [&](Operation *at, Value x, Value labels, Value) -> SmallVector<Value> {
-                                      return {rowLosses(at, head.logits(at, x, context), labels, context)[1]};
-                                    });
+    auto body = [&](Operation *at, ArrayRef<Value> perRow, Value) -> SmallVector<Value> {
+      return {rowLosses(at, head.logits(at, perRow[0], context), perRow[1], context)[1]};
+    };
+    SmallVector<Value> losses = Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), context).run({}, body);
     context.rewriter.replaceAllUsesWith(sum, sumAll(op, losses[0], tensorType(sum).getElementType(), context));
   }
   context.rewriter.replaceAllUsesWith(op.getCount(), count);
@@ -166,25 +177,57 @@ LogicalResult outlineLinearLoss(LinearCrossEntropyOp op, OutlineContext &context
   return success();
 }
 
+/// What a block of rows gives to the gradients once its lse is known: dweight so far, and dx.
+static SmallVector<Value> blockGradients(Operation *at, const Head &head, Value x, Value d, Value dweight,
+                                         RankedTensorType piece, OutlineContext &context) {
+  int64_t m = head.width(), v = head.vocabulary();
+  Product weights =
+      head.transposed ? Product{d, x, dweight, v, m, m, true, false} : Product{x, d, dweight, m, v, v, true, false};
+  Value sum = matrixProduct(at, weights, piece, context);
+  Value dx = matrixProduct(at, {d, head.weight, {}, v, head.transposed ? m : v, m, false, !head.transposed},
+                           x.getType(), context);
+  return {sum, dx};
+}
+
 LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext &context) {
   Head head{op.getWeight(), op.getTransposed()};
-  int64_t m = head.width(), v = head.vocabulary();
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
-  auto body = [&](Operation *at, Value x, Value labels, Value dweight) -> SmallVector<Value> {
-    Value logits = head.logits(at, x, context);
+  auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
+    Value x = perRow[0], labels = perRow[1], logits = head.logits(at, x, context);
     SmallVector<Value> rows = rowLosses(at, logits, labels, context);
     Value d = rowGradients(at, logits, labels, rows[0], op.getDsum(), element, context);
-    Product weights =
-        head.transposed ? Product{d, x, dweight, v, m, m, true, false} : Product{x, d, dweight, m, v, v, true, false};
-    Value sum = matrixProduct(at, weights, piece, context);
-    Value dx = matrixProduct(at, {d, head.weight, {}, v, head.transposed ? m : v, m, false, !head.transposed},
-                             x.getType(), context);
-    return {sum, dx, rows[1]};
+    SmallVector<Value> out = blockGradients(at, head, x, d, dweight, piece, context);
+    out.push_back(rows[1]);
+    return out;
   };
-  SmallVector<Value> out = Walk(op, op.getX(), op.getLabels(), v, context).run(piece, body);
+  SmallVector<Value> out = Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), context).run(piece, body);
   Value sum = sumAll(op, out[2], tensorType(op.getSum()).getElementType(), context);
   context.replace(op, {out[1], out[0], sum});
+  return success();
+}
+
+LogicalResult outlineLossPart(LinearLossPartOp op, OutlineContext &context) {
+  Head head{op.getWeight(), op.getTransposed()};
+  auto body = [&](Operation *at, ArrayRef<Value> perRow, Value) {
+    return rowLosses(at, head.logits(at, perRow[0], context), perRow[1], context, op.getCoordinate());
+  };
+  context.replace(op, Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), context).run({}, body));
+  return success();
+}
+
+LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &context) {
+  Head head{op.getWeight(), op.getTransposed()};
+  Type element = tensorType(op.getX()).getElementType();
+  RankedTensorType piece = tensorType(op.getDweight());
+  auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
+    Value d = rowGradients(at, head.logits(at, perRow[0], context), perRow[1], perRow[2], op.getDsum(), element,
+                           context, op.getCoordinate());
+    return blockGradients(at, head, perRow[0], d, dweight, piece, context);
+  };
+  SmallVector<Value> out =
+      Walk(op, op.getX(), {op.getLabels(), op.getLse()}, head.vocabulary(), context).run(piece, body);
+  context.replace(op, {out[1], out[0]});
   return success();
 }
 

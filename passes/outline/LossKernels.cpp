@@ -10,13 +10,17 @@ static constexpr int64_t kBlock = 256, kTokens = 8, kSumBlock = 1024, kSumProgra
 
 /// Two walks over a row's vocabulary in blocks, lanes apart:
 ///   m = max x,  lse = m + log sum exp(x - m),  loss = lse - x[label]  (0 for label < 0)
-SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineContext &context) {
+/// With `coordinate` c the row is the words [c size, (c + 1) size) of a vocabulary: target = x[label] or 0 takes the
+/// place of loss and live.
+SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineContext &context, Value coordinate) {
   int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
   Type element = tensorType(logits).getElementType(), real = computeType(element);
-  std::string kernel = context.kernel("cross_entropy_" + typeName(element), {"token"}, [&](KernelBuilder &k) {
+  std::string name = std::string("cross_entropy_") + (coordinate ? "part_" : "") + typeName(element);
+  std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
-    Var lse = k.buffer("lse", real, {kDynamic}), loss = k.buffer("loss", real, {kDynamic}),
-        live = k.buffer("live", real, {kDynamic});
+    Var place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
+    Var lse = k.buffer("lse", real, {kDynamic}), loss = k.buffer(coordinate ? "target" : "loss", real, {kDynamic}),
+        live = coordinate ? Var() : k.buffer("live", real, {kDynamic});
     Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * kTokens;
     Var lowest = k.tile({kBlock}, real, -3.0e38), lane = k.iota({kBlock}, 0);
     k.loop(first, min(first + kTokens, count), 1, [&](Var n) {
@@ -29,6 +33,15 @@ SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineC
       Vars total = k.loop(0, size, kBlock, {lowest.like(0)},
                           [&](Var v, ArrayRef<Var> s) { return Vars{s[0] + exp(block(v) - m)}; });
       Var row = m + log(sum(total[0], 0)), label = k.at(labels, {n});
+      if (coordinate) {
+        Var words = cast(size, k.i32()), word = label - k.at(place, {0}) * words;
+        Var here = both(ge(word, 0), lt(word, words));
+        Var index = cast(select(here, word, word.like(0)), k.builder.getIndexType());
+        Var target = cast(k.at(logits, {n, index}), real);
+        k.put(row, lse, {n});
+        k.put(select(here, target, row.like(0)), loss, {n});
+        return;
+      }
       Var target = cast(k.at(logits, {n, cast(max(label, 0), k.builder.getIndexType())}), real);
       Var counts = ge(label, 0);
       k.put(row, lse, {n});
@@ -37,32 +50,34 @@ SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineC
     });
   });
   auto perToken = RankedTensorType::get({count}, real);
-  return context.launch(op, kernel, {ceilDiv(count, kTokens)})
-      .arg("logits", logits)
-      .arg("labels", labels)
-      .result("lse", perToken)
-      .result("loss", perToken)
-      .result("live", perToken)
-      .index("count", count)
-      .index("vocabulary", vocabulary)
-      .run();
+  auto launch = context.launch(op, kernel, {ceilDiv(count, kTokens)});
+  launch.arg("logits", logits).arg("labels", labels);
+  if (coordinate)
+    launch.arg("coordinate", coordinate).result("lse", perToken).result("target", perToken);
+  else
+    launch.result("lse", perToken).result("loss", perToken).result("live", perToken);
+  return launch.index("count", count).index("vocabulary", vocabulary).run();
 }
 
-/// dlogits = (exp(x - lse) - [v = label]) dsum, 0 for label < 0
+/// dlogits = (exp(x - lse) - [v = label]) dsum, 0 for label < 0; v counts from c size with `coordinate` c
 Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value dsum, Type result,
-                   OutlineContext &context) {
+                   OutlineContext &context, Value coordinate) {
   int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
   Type element = tensorType(logits).getElementType(), real = computeType(element);
   Type scale = tensorType(dsum).getElementType();
-  std::string name = "cross_entropy_grad_" + typeName(element) + (result != element ? "_" + typeName(result) : "");
+  std::string name = std::string("cross_entropy_grad_") + (coordinate ? "part_" : "") + typeName(element) +
+                     (result != element ? "_" + typeName(result) : "");
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
     Var lse = k.buffer("lse", real, {kDynamic}), dsum = k.buffer("dsum", scale, {1});
+    Var place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
     Var dlogits = k.buffer("dlogits", result, {kDynamic, kDynamic});
     Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * kTokens;
     Var factor = cast(k.at(dsum, {0}), real), lane = k.iota({kBlock}, 0);
     k.loop(first, min(first + kTokens, count), 1, [&](Var n) {
       Var label = k.at(labels, {n}), row = k.at(lse, {n}), weight = select(ge(label, 0), factor, factor.like(0));
+      if (coordinate)
+        label = label - k.at(place, {0}) * cast(size, k.i32());
       k.loop(0, size, kBlock, [&](Var v) {
         Var p = exp(cast(k.load(logits, {n, v}, {kBlock}, {.limit = size}), real) - row);
         Var hit = eq(lane, label - cast(v, k.i32()));
@@ -72,12 +87,11 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
     });
   });
   // The cotangent takes the place of its logits: nothing reads them afterwards where they fit.
-  return context.launch(op, kernel, {ceilDiv(count, kTokens)})
-      .arg("logits", logits)
-      .arg("labels", labels)
-      .arg("lse", lse)
-      .arg("dsum", dsum)
-      .result("dlogits", RankedTensorType::get({count, vocabulary}, result), result == element ? "logits" : "")
+  auto launch = context.launch(op, kernel, {ceilDiv(count, kTokens)});
+  launch.arg("logits", logits).arg("labels", labels).arg("lse", lse).arg("dsum", dsum);
+  if (coordinate)
+    launch.arg("coordinate", coordinate);
+  return launch.result("dlogits", RankedTensorType::get({count, vocabulary}, result), result == element ? "logits" : "")
       .index("count", count)
       .index("vocabulary", vocabulary)
       .run()[0];
@@ -184,6 +198,8 @@ LogicalResult outlineLoss(Operation *op, OutlineContext &context) {
       .Case([&](CrossEntropyGradOp grad) { return crossEntropyGrad(grad, context); })
       .Case([&](LinearCrossEntropyOp loss) { return outlineLinearLoss(loss, context); })
       .Case([&](LinearCrossEntropyGradOp grad) { return outlineLinearLossGrad(grad, context); })
+      .Case([&](LinearLossPartOp part) { return outlineLossPart(part, context); })
+      .Case([&](LinearLossPartGradOp grad) { return outlineLossPartGrad(grad, context); })
       .Case([&](SumGradOp grad) { return spread(grad, context); })
       .Case([&](SumOp sum) {
         Value total = sumAll(op, sum.getX(), tensorType(sum.getResult()).getElementType(), context);

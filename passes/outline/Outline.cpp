@@ -58,9 +58,10 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<LinearOp, LinearGradDataOp, LinearGradWeightOp, MoeGroupedLinearOp, MoeGroupedLinearGradDataOp,
                 MoeGroupedLinearGradWeightOp>([](auto) { return outlineLinear; })
           .Case<EmbedOp, EmbedGradOp>([](auto) { return outlineEmbed; })
-          .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, SumOp, SumGradOp>(
-              [](auto) { return outlineLoss; })
-          .Case<DocumentsOp, SliceOp, ConcatOp, arith::ConstantOp>([](auto) { return outlineStructure; })
+          .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp,
+                LinearLossPartGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })
+          .Case<DocumentsOp, SliceOp, ConcatOp, ShardOp, LocalIdsOp, arith::ConstantOp>(
+              [](auto) { return outlineStructure; })
           .Case<MoePlanOp, MoePlanReceivedOp, MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp>(
               [](auto) { return outlineMoe; })
           .Case<MoeDropOp>([](auto) { return outlineMoeDrop; })

@@ -14,6 +14,8 @@ llvm::LogicalResult outlineLoss(mlir::Operation *op,
                                 OutlineContext &context); // (linear_)cross_entropy, sum and gradients
 llvm::LogicalResult outlineLinearLoss(LinearCrossEntropyOp op, OutlineContext &context); // LinearLoss.cpp
 llvm::LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext &context);
+llvm::LogicalResult outlineLossPart(LinearLossPartOp op, OutlineContext &context);
+llvm::LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &context);
 llvm::LogicalResult outlineStructure(mlir::Operation *op,
                                      OutlineContext &context); // documents, slice, concat, constants
 llvm::LogicalResult outlineMoe(mlir::Operation *op, OutlineContext &context); // plans, dispatch, permute, combine
@@ -44,12 +46,13 @@ mlir::Value fewRowsProduct(mlir::Operation *op, const Product &p, mlir::RankedTe
 /// The same for rows sorted by expert: y[r] = a[r] weights[expert of r].
 mlir::Value fewExpertRows(mlir::Operation *op, mlir::Value a, mlir::Value weights, mlir::Value offsets,
                           mlir::RankedTensorType type, OutlineContext &context);
-/// Cross entropy of every row of logits [rows, words] with labels [rows]: lse, loss and live (1 for label >= 0).
+/// Cross entropy of every row of logits [rows, words] with labels [rows]: lse, loss and live (1 for label >= 0). Of one
+/// part of the words (`coordinate`): lse and the label's logit.
 llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits, mlir::Value labels,
-                                         OutlineContext &context);
+                                         OutlineContext &context, mlir::Value coordinate = {});
 /// Its gradient [rows, words] of element type `result`, in the place of `logits` if it has their type.
 mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value labels, mlir::Value lse, mlir::Value dsum,
-                         mlir::Type result, OutlineContext &context);
+                         mlir::Type result, OutlineContext &context, mlir::Value coordinate = {});
 /// [programs, shape..] -> [shape..]: adds partial sums in order; a launch before `op`.
 mlir::Value sumOverRows(mlir::Operation *op, mlir::Value partials, OutlineContext &context);
 /// At most 64 partial sums of the elements (or their squares), each in a fixed order; the number follows from the size.

@@ -107,6 +107,46 @@ LogicalResult copyConcat(ConcatOp op, OutlineContext &context) {
   return success();
 }
 
+/// y[o, i] = x[o, c size + i]
+LogicalResult copyShard(ShardOp op, OutlineContext &context) {
+  Type element = tensorType(op.getX()).getElementType();
+  SmallVector<int64_t> from = cutAt(op.getX(), op.getDim()), to = cutAt(op.getResult(), op.getDim());
+  std::string kernel = context.kernel("shard_" + typeName(element), {"block", "row"}, [&](KernelBuilder &k) {
+    Var x = k.buffer("x", element, {kDynamic, kDynamic}), coordinate = k.buffer("coordinate", k.i32(), {1});
+    Var y = k.buffer("y", element, {kDynamic, kDynamic}), size = k.index("size");
+    Var first = k.program(0) * kBlock, o = k.program(1);
+    Var begin = cast(k.at(coordinate, {0}), k.builder.getIndexType()) * size;
+    k.store(k.load(x, {o, begin + first}, {kBlock}, {.limit = begin + size}), y, {o, first}, {.limit = size});
+  });
+  context.replace(op, context.launch(op, kernel, {ceilDiv(to[1], kBlock), to[0]})
+                          .arg("x", context.view(op, op.getX(), from))
+                          .arg("coordinate", op.getCoordinate())
+                          .result("y", tensorType(op.getResult()).clone(to))
+                          .index("size", to[1])
+                          .run());
+  return success();
+}
+
+/// y[i] = ids[i] - c size where that is 0 to size - 1, else -1
+LogicalResult localIds(LocalIdsOp op, OutlineContext &context) {
+  int64_t count = product(shapeOf(op.getIds()));
+  std::string kernel = context.kernel("local_ids", {"block"}, [&](KernelBuilder &k) {
+    Var ids = k.buffer("ids", k.i32(), {kDynamic}), coordinate = k.buffer("coordinate", k.i32(), {1});
+    Var y = k.buffer("y", k.i32(), {kDynamic}), count = k.index("count"), size = cast(k.index("size"), k.i32());
+    Var first = k.program(0) * kBlock;
+    Var id = k.load(ids, {first}, {kBlock}, {.limit = count}) - k.at(coordinate, {0}) * size;
+    k.store(select(both(ge(id, 0), lt(id, size)), id, id.like(-1)), y, {first}, {.limit = count});
+  });
+  context.replace(op, context.launch(op, kernel, {ceilDiv(count, kBlock)})
+                          .arg("ids", context.view(op, op.getIds(), {count}))
+                          .arg("coordinate", op.getCoordinate())
+                          .result("y", tensorType(op.getResult()).clone({count}))
+                          .index("count", count)
+                          .index("size", op.getSize())
+                          .run());
+  return success();
+}
+
 LogicalResult constant(arith::ConstantOp op, OutlineContext &context) {
   auto value = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!value || !value.isSplat())
@@ -143,6 +183,8 @@ LogicalResult outlineStructure(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](DocumentsOp documentsOp) { return documents(documentsOp, context); })
       .Case([&](SliceOp slice) { return copySlice(slice, context); })
+      .Case([&](ShardOp shard) { return copyShard(shard, context); })
+      .Case([&](LocalIdsOp ids) { return localIds(ids, context); })
       .Case([&](ConcatOp concat) { return copyConcat(concat, context); })
       .Case([&](arith::ConstantOp constantOp) { return constant(constantOp, context); });
 }

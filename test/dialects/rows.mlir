@@ -22,8 +22,8 @@ func.func @elementwise(%x: !x, %w: !w, %h: !h, %heads: tensor<2x8x4xf32>, %perHe
   %5 = braid.bias %x, %w : (!x, !w) -> !x
   // CHECK: braid.weighted %arg0, %arg1 : (tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
   %6 = braid.weighted %x, %w : (!x, !w) -> !x
-  // CHECK: braid.weighted %arg2, %arg4 : (tensor<2x8x4x6xf32>, tensor<4xf32>) -> tensor<2x8x4x6xf32>
-  %7 = braid.weighted %h, %perHead : (!h, tensor<4xf32>) -> !h
+  // CHECK: braid.weighted %arg2, %arg4 {per_head} : (tensor<2x8x4x6xf32>, tensor<4xf32>) -> tensor<2x8x4x6xf32>
+  %7 = braid.weighted %h, %perHead {per_head} : (!h, tensor<4xf32>) -> !h
   // CHECK: braid.cast %arg0 : (tensor<2x8x16xf32>) -> tensor<2x8x16xbf16>
   %8 = braid.cast %x : (!x) -> tensor<2x8x16xbf16>
   return

@@ -91,7 +91,7 @@ func.func @f(%seed: tensor<1xi64>) {
 
 func.func @f(%seed: tensor<1xi64>, %c: tensor<2xi32>) {
   // expected-error @+1 {{coordinate must have one element but is 2}}
-  %0 = braid.init %seed, %c {distribution = "normal", keys = array<i64: 7>} : (tensor<1xi64>, tensor<2xi32>) -> tensor<6x8xf32>
+  %0 = braid.init %seed, %c {distribution = "normal", keys = array<i64: 7>, shard_counts = array<i64: 2>, shard_dims = array<i64: 0>} : (tensor<1xi64>, tensor<2xi32>) -> tensor<6x8xf32>
   return
 }
 
@@ -99,23 +99,39 @@ func.func @f(%seed: tensor<1xi64>, %c: tensor<2xi32>) {
 
 func.func @f(%seed: tensor<1xi64>, %c: tensor<1xi64>) {
   // expected-error @+1 {{coordinate must hold i32 but holds 'i64'}}
-  %0 = braid.init %seed, %c {distribution = "normal", keys = array<i64: 7>} : (tensor<1xi64>, tensor<1xi64>) -> tensor<6x8xf32>
+  %0 = braid.init %seed, %c {distribution = "normal", keys = array<i64: 7>, shard_counts = array<i64: 2>, shard_dims = array<i64: 0>} : (tensor<1xi64>, tensor<1xi64>) -> tensor<6x8xf32>
   return
 }
 
 // -----
 
 func.func @f(%seed: tensor<1xi64>, %c: tensor<1xi32>) {
-  // expected-error @+1 {{shard_count is 0 but must be at least 1}}
-  %0 = braid.init %seed, %c {distribution = "normal", keys = array<i64: 7>, shard_count = 0 : i64} : (tensor<1xi64>, tensor<1xi32>) -> tensor<6x8xf32>
+  // expected-error @+1 {{shard_counts is 0 but must be at least 1}}
+  %0 = braid.init %seed, %c {distribution = "normal", keys = array<i64: 7>, shard_counts = array<i64: 0>, shard_dims = array<i64: 0>} : (tensor<1xi64>, tensor<1xi32>) -> tensor<6x8xf32>
   return
 }
 
 // -----
 
 func.func @f(%seed: tensor<1xi64>, %c: tensor<1xi32>) {
-  // expected-error @+1 {{shard_dim 2 is outside rank 2}}
-  %0 = braid.init %seed, %c {distribution = "normal", keys = array<i64: 7>, shard_dim = 2 : i64} : (tensor<1xi64>, tensor<1xi32>) -> tensor<6x8xf32>
+  // expected-error @+1 {{shard_dims holds 2, which is outside rank 2}}
+  %0 = braid.init %seed, %c {distribution = "normal", keys = array<i64: 7>, shard_counts = array<i64: 2>, shard_dims = array<i64: 2>} : (tensor<1xi64>, tensor<1xi32>) -> tensor<6x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%seed: tensor<1xi64>, %c: tensor<1xi32>) {
+  // expected-error @+1 {{shard_dims holds 0 behind 1; they must ascend}}
+  %0 = braid.init %seed, %c, %c {distribution = "normal", keys = array<i64: 7>, shard_counts = array<i64: 2, 2>, shard_dims = array<i64: 1, 0>} : (tensor<1xi64>, tensor<1xi32>, tensor<1xi32>) -> tensor<6x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%seed: tensor<1xi64>, %c: tensor<1xi32>) {
+  // expected-error @+1 {{has 1 coordinates but 0 shard_dims and 0 shard_counts}}
+  %0 = braid.init %seed, %c {distribution = "normal", keys = array<i64: 7>} : (tensor<1xi64>, tensor<1xi32>) -> tensor<6x8xf32>
   return
 }
 

@@ -22,8 +22,8 @@ func.func @init(%seed: tensor<1xi64>, %coordinate: !i) {
   // CHECK: braid.init %arg0 {distribution = "values", keys = array<i64: 7, 8, 9>, stacked, values = array<f64: 1.000000e+00, 2.000000e+00>} : (tensor<1xi64>) -> tensor<3x2xf32>
   %5 = braid.init %seed {distribution = "values", keys = array<i64: 7, 8, 9>, stacked, values = array<f64: 1.0, 2.0>} : (tensor<1xi64>) -> tensor<3x2xf32>
   // Rows 2c and 2c + 1 of the second and third logical dimension, for three layers.
-  // CHECK: braid.init %arg0, %arg1 {distribution = "normal", keys = array<i64: 7, 8, 9>, scale = 2.000000e-02 : f64, shard_count = 4 : i64, shard_dim = 1 : i64, stacked} : (tensor<1xi64>, tensor<1xi32>) -> tensor<3x4x2x8xbf16>
-  %6 = braid.init %seed, %coordinate {distribution = "normal", keys = array<i64: 7, 8, 9>, scale = 0.02 : f64, shard_count = 4 : i64, shard_dim = 1 : i64, stacked} : (tensor<1xi64>, !i) -> tensor<3x4x2x8xbf16>
+  // CHECK: braid.init %arg0, %arg1 {distribution = "normal", keys = array<i64: 7, 8, 9>, scale = 2.000000e-02 : f64, shard_counts = array<i64: 4>, shard_dims = array<i64: 1>, stacked} : (tensor<1xi64>, tensor<1xi32>) -> tensor<3x4x2x8xbf16>
+  %6 = braid.init %seed, %coordinate {distribution = "normal", keys = array<i64: 7, 8, 9>, scale = 0.02 : f64, shard_counts = array<i64: 4>, shard_dims = array<i64: 1>, stacked} : (tensor<1xi64>, !i) -> tensor<3x4x2x8xbf16>
   return
 }
 

@@ -73,7 +73,7 @@ CASES = [
     ("bias", "bias", [("x", X), ("bias", (H, K))], {}),
     ("bias_last", "bias", [("x", FLAT), ("bias", (H * K,))], {}),
     ("weighted", "weighted", [("x", X), ("weight", (H, K))], {}),
-    ("weighted_heads", "weighted", [("x", X), ("weight", (H,))], {}),
+    ("weighted_heads", "weighted", [("x", X), ("weight", (H,))], {"per_head": True}),
     ("weighted_last", "weighted", [("x", X), ("weight", (K,))], {}),
     ("softmax", "softmax", [("x", X)], {}),
     ("log_sigmoid", "log_sigmoid", [("x", X)], {"divide": 16.0}),
@@ -93,7 +93,7 @@ CASES = [
     ("add_odd", "add", [("a", ODD), ("b", ODD)], {}),
     ("softmax_odd", "softmax", [("x", ODD)], {}),
     ("l2_norm_odd", "l2_norm", [("x", ODD)], {"eps": 1e-6}),
-    ("weighted_odd", "weighted", [("x", ODD), ("weight", (3,))], {}),
+    ("weighted_odd", "weighted", [("x", ODD), ("weight", (3,))], {"per_head": True}),
     ("rms_norm_wide", "rms_norm", [("x", WIDE), ("weight", (1000,))], {"eps": 1e-6}),
     ("layer_norm_wide", "layer_norm", [("x", WIDE), ("weight", (1000,)), ("bias", (1000,))], {"eps": 1e-6}),
     (

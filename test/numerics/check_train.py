@@ -139,7 +139,7 @@ def add_init(program):
     for dim, shape in ((0, (n // 4, m)), (1, (n, m // 4))):
         parts.output(
             f"dim{dim}",
-            init(parts, seed2, shape, [12345], "normal", coordinate, scale=0.5, shard_dim=dim, shard_count=4),
+            init(parts, seed2, shape, [12345], "normal", coordinate, scale=0.5, shard_dims=f"array<i64: {dim}>", shard_counts="array<i64: 4>"),
         )
         parts.output(
             f"stacked{dim}",
@@ -151,8 +151,8 @@ def add_init(program):
                 "normal",
                 coordinate,
                 scale=0.5,
-                shard_dim=dim,
-                shard_count=4,
+                shard_dims=f"array<i64: {dim}>",
+                shard_counts="array<i64: 4>",
                 stacked=True,
             ),
         )
