@@ -14,6 +14,8 @@ SmallVector<NamedAttribute> EntryBuilder::describe(const NamedTensor &tensor, St
                                       builder.getNamedAttr(attrs::role, builder.getStringAttr(role))};
   if (!tensor.layers.empty())
     list.push_back(builder.getNamedAttr(attrs::layers, builder.getDenseI32ArrayAttr(tensor.layers)));
+  if (!tensor.dims.empty())
+    list.push_back(dimsAttr(tensor.dims));
   if (role == "parameter") {
     list.push_back(builder.getNamedAttr(attrs::decay, builder.getBoolAttr(tensor.decay)));
     list.push_back(builder.getNamedAttr(attrs::trained, builder.getBoolAttr(tensor.trained)));
@@ -23,10 +25,19 @@ SmallVector<NamedAttribute> EntryBuilder::describe(const NamedTensor &tensor, St
   return list;
 }
 
-Value EntryBuilder::input(StringRef name, Type type) {
-  argumentAttrs.push_back(
-      builder.getDictionaryAttr({builder.getNamedAttr(attrs::name, builder.getStringAttr(name)),
-                                 builder.getNamedAttr(attrs::role, builder.getStringAttr("input"))}));
+NamedAttribute EntryBuilder::dimsAttr(ArrayRef<std::string> names) {
+  SmallVector<Attribute> list;
+  for (const std::string &name : names)
+    list.push_back(builder.getStringAttr(name));
+  return builder.getNamedAttr(attrs::dims, builder.getArrayAttr(list));
+}
+
+Value EntryBuilder::input(StringRef name, Type type, ArrayRef<Dim> dims) {
+  SmallVector<NamedAttribute> list = {builder.getNamedAttr(attrs::name, builder.getStringAttr(name)),
+                                      builder.getNamedAttr(attrs::role, builder.getStringAttr("input"))};
+  if (!dims.empty())
+    list.push_back(dimsAttr(namesOf(dims)));
+  argumentAttrs.push_back(builder.getDictionaryAttr(list));
   return block->addArgument(type, loc(name));
 }
 

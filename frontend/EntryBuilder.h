@@ -14,8 +14,8 @@ class EntryBuilder : public FunctionBuilder {
 public:
   EntryBuilder(const ModelSpec &spec, mlir::ModuleOp module, llvm::StringRef name);
 
-  /// What the host gives.
-  mlir::Value input(llvm::StringRef name, mlir::Type type);
+  /// What the host gives; `dims` say what its dimensions count.
+  mlir::Value input(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<Dim> dims = {});
   /// A parameter or cache as an argument; returns its value.
   mlir::Value argument(const NamedTensor &tensor, llvm::StringRef role);
   /// What the host reads.
@@ -32,6 +32,7 @@ public:
 
 private:
   llvm::SmallVector<mlir::NamedAttribute> describe(const NamedTensor &tensor, llvm::StringRef role);
+  mlir::NamedAttribute dimsAttr(llvm::ArrayRef<std::string> names);
 
   llvm::DenseMap<mlir::Type, mlir::Value> constants;
   llvm::SmallVector<mlir::DictionaryAttr> argumentAttrs, resultAttrs;

@@ -27,6 +27,7 @@ public:
   mlir::RankedTensorType integers(Shape shape) const {
     return mlir::RankedTensorType::get(shape, mlir::IntegerType::get(builder.getContext(), 32));
   }
+  const FloatTypes &elementTypes() const { return types; }
   mlir::Location loc(llvm::StringRef name) const;
 
   // ---- ops; `name` is what the result is called

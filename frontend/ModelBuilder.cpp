@@ -67,20 +67,30 @@ const LayerTable &ModelBuilder::layersFor(EntryShape entry) {
 }
 
 NamedTensor ModelBuilder::normTensor(StringRef part, double value) const {
-  return {("final_norm." + part).str(), {spec.dModel}, types.wide, {}, Init::constant(value), /*decay=*/false, true};
+  return {("final_norm." + part).str(),
+          {spec.dModel},
+          types.wide,
+          {},
+          {"embed"},
+          Init::constant(value),
+          /*decay=*/false,
+          true};
 }
 
 void ModelBuilder::collectParameters() {
   const LayerTable &layers = layersFor({spec.train.batch, spec.train.seqLen, false});
-  auto table = [&](StringRef name, Shape shape) {
-    tensors.push_back({name.str(), std::move(shape), types.element, {}, Init::normal(spec.init.std), true, true});
+  Dim words(spec.vocabSize, "vocab"), model(spec.dModel, "embed");
+  auto table = [&](StringRef name, ArrayRef<Dim> dims) {
+    tensors.push_back(
+        {name.str(), sizesOf(dims), types.element, {}, namesOf(dims), Init::normal(spec.init.std), true, true});
   };
-  table("embed.weight", {spec.vocabSize, spec.dModel});
+  table("embed.weight", {words, model});
   for (auto [group, groupLayers] : llvm::zip_equal(plan, layers))
     for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
       for (const WeightDecl &w : layer.weights) {
         NamedTensor &t =
             tensors.emplace_back(layerTensor(group, run, "", w.name, RankedTensorType::get(w.shape, w.element)));
+        t.dims = w.dims;
         t.init = w.init;
         t.decay = w.decay;
         t.trained = w.trained;
@@ -93,7 +103,7 @@ void ModelBuilder::collectParameters() {
       tensors.push_back(normTensor("bias", 0.0));
   }
   if (!spec.tieEmbeddings)
-    table("head.weight", {spec.dModel, spec.vocabSize});
+    table("head.weight", {model, words});
 }
 
 //===- Entry points -----------------------------------------------------------------------------------------------===//
@@ -138,12 +148,12 @@ void ModelBuilder::buildInit() {
     DenseF64ArrayAttr values =
         t.init.values.empty() ? DenseF64ArrayAttr() : builder.getDenseF64ArrayAttr(t.init.values);
     auto init = [&](FloatType element) {
-      return InitOp::create(builder, entry.loc(t.name), RankedTensorType::get(t.shape, element), seed, Value(),
+      return InitOp::create(builder, entry.loc(t.name), RankedTensorType::get(t.shape, element), seed, ValueRange(),
                             builder.getStringAttr(t.init.distribution), builder.getDenseI64ArrayAttr(t.keys()),
                             builder.getF64FloatAttr(t.init.scale), builder.getF64FloatAttr(t.init.low),
                             builder.getF64FloatAttr(t.init.high), values,
-                            t.layers.empty() ? UnitAttr() : builder.getUnitAttr(), builder.getI64IntegerAttr(0),
-                            builder.getI64IntegerAttr(1));
+                            t.layers.empty() ? UnitAttr() : builder.getUnitAttr(), DenseI64ArrayAttr(),
+                            DenseI64ArrayAttr());
     };
     entry.result(t, "parameter", init(t.element));
     // The generator computes in f32: the parameter is exactly its master, rounded.
@@ -174,8 +184,11 @@ void ModelBuilder::buildForward(bool training) {
   EntryBuilder entry(spec, *module, accumulates ? "accumulate_step" : training ? "train_step" : "eval_step");
   OpBuilder &builder = entry.builder;
   SmallVector<Value> all = parameters(entry);
-  Value tokens = entry.input("tokens", entry.integers({B, T})), labels = entry.input("labels", entry.integers({B, T}));
-  Value cuSeqlens = entry.input("cu_seqlens", entry.integers({B, spec.maxDocuments + 1}));
+  Dim rows(B, "batch"), row(T, "sequence");
+  Value tokens = entry.input("tokens", entry.integers({B, T}), {rows, row}),
+        labels = entry.input("labels", entry.integers({B, T}), {rows, row});
+  Value cuSeqlens =
+      entry.input("cu_seqlens", entry.integers({B, spec.maxDocuments + 1}), {rows, spec.maxDocuments + 1});
 
   LayerFlow flow;
   flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({B, T}), cuSeqlens, Value(),
@@ -186,7 +199,7 @@ void ModelBuilder::buildForward(bool training) {
   if (routerLoss)
     flow.routerLoss = entry.zeros(entry.wide({B, T}));
   if (any([](const Layer &l) { return l.draws; }))
-    flow.drawKeys = entry.input("draw_keys", drawKeysType(builder, B));
+    flow.drawKeys = entry.input("draw_keys", drawKeysType(builder, B), {rows, 3});
   emitLayers(entry, plan, layers, layerWeights(all), flow);
 
   Type one = entry.wide({1});
@@ -236,10 +249,12 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
     for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
       for (const StateDecl &s : layer.states) {
         caches.push_back(layerTensor(group, run, "cache.", s.name, s.type));
+        caches.back().dims = s.dims;
         flow.states.push_back(entry.argument(caches.back(), "cache"));
       }
-  Value tokens = entry.input("tokens", entry.integers({1, tokenCount})),
-        cuSeqlens = entry.input("cu_seqlens", entry.integers({1, 2}));
+  // One sequence: all ranks of dp have it.
+  Value tokens = entry.input("tokens", entry.integers({1, tokenCount}), {1, tokenCount}),
+        cuSeqlens = entry.input("cu_seqlens", entry.integers({1, 2}), {1, 2});
   flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({1, tokenCount}), cuSeqlens,
                                        Value(), builder.getI64IntegerAttr(0));
   flow.x = embed(entry, all, tokens);

@@ -13,6 +13,7 @@ struct NamedTensor {
   Shape shape; ///< with the stacked dimensions
   mlir::FloatType element;
   std::vector<int32_t> layers;
+  std::vector<std::string> dims; ///< what its dimensions count (braid.dims), without the stacked ones
   Init init;
   bool decay = true, trained = true;
   double rateScale = 1.0;

@@ -8,14 +8,16 @@ using namespace mlir;
 using namespace braid;
 
 Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec) {
-  int64_t H = spec.heads, G = spec.kvHeads, D = spec.headDim, model = b.spec.dModel;
+  int64_t H = spec.heads, G = spec.kvHeads, D = spec.headDim;
+  Dim model = b.embed(), heads(H, "heads"), kvHeads(G, G == H ? "heads" : "kv_heads");
   SmallVector<LayerBuilder::Projection> projections = {
-      {"q", b.matrix("attn.wq", model, H * D), {H, D}},
-      {"k", b.matrix("attn.wk", model, G * D), {G, D}},
-      {"v", b.matrix("attn.wv", model, G * D, MatrixRole::value), {G, D}}};
+      {"q", b.matrix("attn.wq", model, flattened({heads, D})), {H, D}},
+      {"k", b.matrix("attn.wk", model, flattened({kvHeads, D})), {G, D}},
+      {"v", b.matrix("attn.wv", model, flattened({kvHeads, D}), MatrixRole::value), {G, D}}};
   if (spec.outputGate) {
     Shape features = spec.outputGatePer == "head" ? Shape{H} : Shape{H, D};
-    projections.push_back({"g", b.matrix("attn.wg", model, features.size() == 1 ? H : H * D), features});
+    projections.push_back(
+        {"g", b.matrix("attn.wg", model, features.size() == 1 ? heads : flattened({heads, D})), features});
   }
   auto projected = b.linear(x, projections);
   Value q = projected[0], k = projected[1], v = projected[2];
@@ -32,7 +34,7 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
   UnitAttr ring = isRing ? b.builder.getUnitAttr() : UnitAttr();
   if (b.entry.cached) {
     auto append = [&](StringRef name, StringRef label, Value x) {
-      Value cache = b.state(name, b.tensor({b.entry.batch, rows, G, D}));
+      Value cache = b.state(name, b.elementTypes().element, {b.entry.batch, rows, kvHeads, D});
       Value joined = AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, x, b.documents(), ring);
       b.setState(name, joined);
       return joined;
@@ -49,5 +51,5 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
           .getO();
   if (spec.outputGate)
     o = b.mul("o_gated", o, b.activation("g", projected[3], *spec.outputGate));
-  return b.linear("attn_out", o, b.matrix("attn.wo", H * D, model, MatrixRole::output), {model});
+  return b.linear("attn_out", o, b.matrix("attn.wo", flattened({heads, D}), model, MatrixRole::output), {model.size});
 }

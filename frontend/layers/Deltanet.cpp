@@ -8,7 +8,7 @@ using namespace braid;
 Value braid::buildDeltanet(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Projections p(b);
   addQkvg(p, spec, spec.heads, spec.heads, spec.heads);
-  p.add("b", {spec.heads}, /*wide=*/true);
+  p.add("b", {headsOf(spec, spec.heads)}, /*wide=*/true);
   p.run(x);
   ScanInputs in;
   in.q = b.l2Norm("q", shortConv(b, spec, "q", p["q"]));

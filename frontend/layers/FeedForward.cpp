@@ -8,22 +8,24 @@ using namespace braid;
 
 Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringRef prefix) {
   const Activation &act = ffnActivation(spec.activation);
-  int64_t M = b.spec.dModel, F = spec.hidden;
+  int64_t F = spec.hidden;
+  Dim model = b.embed(), wide(F, "hidden");
   auto name = [&](StringRef part) { return (prefix + "." + part).str(); };
-  SmallVector<LayerBuilder::Projection> projections = {{"gate", b.matrix(name("w1"), M, F, MatrixRole::value), {F}}};
+  SmallVector<LayerBuilder::Projection> projections = {
+      {"gate", b.matrix(name("w1"), model, wide, MatrixRole::value), {F}}};
   if (act.gated)
-    projections.push_back({"up", b.matrix(name("w3"), M, F, MatrixRole::value), {F}});
+    projections.push_back({"up", b.matrix(name("w3"), model, wide, MatrixRole::value), {F}});
   auto hidden = b.linear(x, projections);
-  auto biased = [&](StringRef label, StringRef part, Value value, int64_t width) {
+  auto biased = [&](StringRef label, StringRef part, Value value, const Dim &width) {
     if (!spec.bias)
       return value;
     return b.bias(label, value, b.weight(name(part), {width}, Init::constant(0.0)));
   };
-  Value h = b.activation("hidden", biased("gate", "b1", hidden[0], F), act.base);
+  Value h = b.activation("hidden", biased("gate", "b1", hidden[0], wide), act.base);
   if (act.gated)
-    h = b.mul("hidden", h, biased("up", "b3", hidden[1], F));
-  Value y = b.linear("ffn_out", h, b.matrix(name("w2"), F, M, MatrixRole::output), {M});
-  return biased("ffn_out", "b2", y, M);
+    h = b.mul("hidden", h, biased("up", "b3", hidden[1], wide));
+  Value y = b.linear("ffn_out", h, b.matrix(name("w2"), wide, model, MatrixRole::output), {model.size});
+  return biased("ffn_out", "b2", y, model);
 }
 
 Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
@@ -32,7 +34,8 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   int64_t M = b.spec.dModel, F = spec.expertHidden, E = spec.numExperts, K = spec.topK;
   int64_t B = b.entry.batch, T = b.entry.tokens, R = B * T * K;
 
-  Value router = b.matrix("moe.router", M, E, MatrixRole::router);
+  Dim model = b.embed(), wide(F, "expert_hidden");
+  Value router = b.matrix("moe.router", model, E, MatrixRole::router);
   Value logits = b.linear("router_logits", b.widen("router_input", x), router, {E}, /*wide=*/true);
   auto topK = builder.getI64IntegerAttr(K);
   Value ids = MoeRouteOp::create(builder, b.loc("expert_ids"), b.integers({B, T, K}), logits, topK);
@@ -78,14 +81,14 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
     auto op = MoeGroupedLinearOp::create(builder, b.loc(name), types, x, plan.getOffsets(), matrices);
     return SmallVector<Value>(op.getResults());
   };
-  SmallVector<Value> in = {b.matrix("moe.w1", M, F, MatrixRole::value, E)};
+  SmallVector<Value> in = {b.matrix("moe.w1", model, wide, MatrixRole::value, E)};
   if (act.gated)
-    in.push_back(b.matrix("moe.w3", M, F, MatrixRole::value, E));
+    in.push_back(b.matrix("moe.w3", model, wide, MatrixRole::value, E));
   auto hidden = grouped(act.gated ? "gate_up" : "gate", rows, in, F);
   Value h = b.activation("hidden", hidden[0], act.base);
   if (act.gated)
     h = b.mul("hidden", h, hidden[1]);
-  Value out = grouped("expert_out", h, {b.matrix("moe.w2", F, M, MatrixRole::output, E)}, M).front();
+  Value out = grouped("expert_out", h, {b.matrix("moe.w2", wide, model, MatrixRole::output, E)}, M).front();
   Value y = MoeCombineOp::create(builder, b.loc("routed"), b.tokens({M}), out.getType(), out, weights, plan.getPerm(),
                                  plan.getInverse(), exchange)
                 .getY();

@@ -9,8 +9,8 @@ using namespace braid;
 Value braid::buildGatedDeltanet(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Projections p(b);
   addQkvg(p, spec, spec.keyHeads, spec.keyHeads, spec.heads);
-  p.add("b", {spec.heads}, /*wide=*/true);
-  p.add("a", {spec.heads}, /*wide=*/true);
+  p.add("b", {headsOf(spec, spec.heads)}, /*wide=*/true);
+  p.add("a", {headsOf(spec, spec.heads)}, /*wide=*/true);
   p.run(x);
   ScanInputs in;
   in.q = b.l2Norm("q", shortConv(b, spec, "q", p["q"]));

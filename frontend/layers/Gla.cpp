@@ -11,8 +11,9 @@ Value braid::buildGla(LayerBuilder &b, Value x, const LsmSpec &spec) {
   addQkvg(p, spec, spec.heads, G, G);
   p.add("f1", {R});
   p.run(x);
-  Value f = b.linear("f", p["f1"], b.matrix("lsm.wf2", R, G * K, MatrixRole::narrow), {G, K}, /*wide=*/true);
-  f = b.bias("f", f, b.weight("lsm.bf", {G, K}, Init::constant(0.0)));
+  Value f = b.linear("f", p["f1"], b.matrix("lsm.wf2", R, flattened({headsOf(spec, G), K}), MatrixRole::narrow), {G, K},
+                     /*wide=*/true);
+  f = b.bias("f", f, b.weight("lsm.bf", {headsOf(spec, G), K}, Init::constant(0.0)));
   ScanInputs in;
   in.q = shortConv(b, spec, "q", p["q"]);
   in.k = shortConv(b, spec, "k", p["k"]);

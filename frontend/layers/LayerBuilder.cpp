@@ -51,9 +51,32 @@ Layer LayerBuilder::finish(Value y) {
 
 //===- Weights and states -----------------------------------------------------------------------------------------===//
 
-Value LayerBuilder::weight(StringRef name, Shape shape, Init init, bool decay, bool trained) {
-  Type type = wide(shape);
-  weights.push_back({name.str(), std::move(shape), types.wide, std::move(init), decay, trained, 1.0});
+Shape braid::sizesOf(ArrayRef<Dim> dims) {
+  Shape shape;
+  for (const Dim &dim : dims)
+    shape.push_back(dim.size);
+  return shape;
+}
+
+std::vector<std::string> braid::namesOf(ArrayRef<Dim> dims) {
+  std::vector<std::string> names;
+  for (const Dim &dim : dims)
+    names.push_back(dim.name);
+  return names;
+}
+
+Dim braid::flattened(ArrayRef<Dim> dims) {
+  int64_t unit = 1;
+  for (const Dim &dim : dims.drop_front())
+    unit *= dim.size;
+  const Dim &first = dims.front();
+  bool named = !first.name.empty() && unit > 1;
+  return {first.size * unit, named ? first.name + "*" + std::to_string(unit) : first.name};
+}
+
+Value LayerBuilder::weight(StringRef name, ArrayRef<Dim> shape, Init init, bool decay, bool trained) {
+  Type type = wide(sizesOf(shape));
+  weights.push_back({name.str(), sizesOf(shape), namesOf(shape), types.wide, std::move(init), decay, trained, 1.0});
   return block->addArgument(type, loc(name));
 }
 
@@ -78,23 +101,24 @@ static Init matrixInit(const ModelSpec &spec, int64_t in, int64_t out, MatrixRol
   return Init::normal(std);
 }
 
-Value LayerBuilder::matrix(StringRef name, int64_t in, int64_t out, MatrixRole role, int64_t experts) {
-  Shape shape = {in, out};
+Value LayerBuilder::matrix(StringRef name, const Dim &in, const Dim &out, MatrixRole role, int64_t experts) {
+  Dims shape = {in, out};
   if (experts)
-    shape.insert(shape.begin(), experts);
+    shape.insert(shape.begin(), Dim(experts, "experts"));
   double rateScale = role == MatrixRole::narrow ? 1.0 : 1.0 / spec.widthRatio();
   FloatType element = role == MatrixRole::router ? types.wide : types.element;
-  Type type = RankedTensorType::get(shape, element);
-  weights.push_back({name.str(), std::move(shape), element, matrixInit(spec, in, out, role), /*decay=*/true,
-                     /*trained=*/true, rateScale});
+  Type type = RankedTensorType::get(sizesOf(shape), element);
+  weights.push_back({name.str(), sizesOf(shape), namesOf(shape), element, matrixInit(spec, in.size, out.size, role),
+                     /*decay=*/true, /*trained=*/true, rateScale});
   return block->addArgument(type, loc(name));
 }
 
-Value LayerBuilder::state(StringRef name, RankedTensorType type) {
+Value LayerBuilder::state(StringRef name, FloatType element, ArrayRef<Dim> shape) {
   // States stand before all weights.
   unsigned index = statesBegin() + states.size();
+  auto type = RankedTensorType::get(sizesOf(shape), element);
   Value value = block->insertArgument(index, type, loc(name));
-  states.push_back({name.str(), type});
+  states.push_back({name.str(), type, namesOf(shape)});
   newStates.emplace_back();
   return value;
 }
@@ -166,7 +190,9 @@ Value LayerBuilder::bias(StringRef name, Value x, Value bias) {
   return BiasOp::create(builder, loc(name), x.getType(), x, bias);
 }
 Value LayerBuilder::weighted(StringRef name, Value x, Value weight) {
-  return WeightedOp::create(builder, loc(name), x.getType(), x, weight);
+  auto rank = [](Value v) { return cast<RankedTensorType>(v.getType()).getRank(); };
+  bool perHead = rank(x) - 2 > rank(weight);
+  return WeightedOp::create(builder, loc(name), x.getType(), x, weight, perHead);
 }
 Value LayerBuilder::activation(StringRef name, Value x, StringRef kind) {
   return ActivationOp::create(builder, loc(name), x.getType(), x, builder.getStringAttr(kind));
@@ -181,10 +207,10 @@ Value LayerBuilder::l2Norm(StringRef name, Value x) {
 }
 
 Value LayerBuilder::modelNorm(StringRef name, Value x, StringRef weights) {
-  Value w = weight((weights + ".weight").str(), {spec.dModel}, Init::constant(1.0));
+  Value w = weight((weights + ".weight").str(), {embed()}, Init::constant(1.0));
   Value bias;
   if (spec.norm.kind == NormKind::layer)
-    bias = weight((weights + ".bias").str(), {spec.dModel}, Init::constant(0.0));
+    bias = weight((weights + ".bias").str(), {embed()}, Init::constant(0.0));
   return norm(name, x, w, bias);
 }
 

@@ -24,9 +24,23 @@ struct Init {
 /// `narrow`: its inputs do not grow with d_model. `router`: initialised as query, and not rounded in bf16 models.
 enum class MatrixRole { query, value, output, narrow, router };
 
+/// A dimension of a tensor and what it counts, whatever the mesh (braid.dims): "embed", "experts", or "heads*16", heads
+/// of 16 elements each. Without a name every rank has all of it.
+struct Dim {
+  int64_t size;
+  std::string name;
+  Dim(int64_t size, std::string name = {}) : size(size), name(std::move(name)) {}
+};
+using Dims = llvm::SmallVector<Dim, 4>;
+Shape sizesOf(llvm::ArrayRef<Dim> dims);
+std::vector<std::string> namesOf(llvm::ArrayRef<Dim> dims);
+/// All of these as one dimension; the first one names it.
+Dim flattened(llvm::ArrayRef<Dim> dims);
+
 struct WeightDecl {
   std::string name; ///< "lsm.wq"
   Shape shape;
+  std::vector<std::string> dims;
   mlir::FloatType element;
   Init init;
   bool decay = true, trained = true;
@@ -36,6 +50,7 @@ struct WeightDecl {
 struct StateDecl {
   std::string name; ///< "lsm.state"
   mlir::RankedTensorType type;
+  std::vector<std::string> dims;
 };
 
 /// draw_keys of so many rows of the batch: sample, seed and layer of each (braid.moe.drop).
@@ -71,13 +86,14 @@ public:
 
   // ---- weights and states
   /// A vector, a table, a convolution: read by kernels, so wide.
-  mlir::Value weight(llvm::StringRef name, Shape shape, Init init, bool decay = false, bool trained = true);
+  mlir::Value weight(llvm::StringRef name, llvm::ArrayRef<Dim> shape, Init init, bool decay = false,
+                     bool trained = true);
   /// A matrix [in, out] of what stands there, initialised by its role; with `experts` one for each: [experts, in, out].
   /// Matrix products read it: of the model's element type, but for the router.
-  mlir::Value matrix(llvm::StringRef name, int64_t in, int64_t out, MatrixRole role = MatrixRole::query,
+  mlir::Value matrix(llvm::StringRef name, const Dim &in, const Dim &out, MatrixRole role = MatrixRole::query,
                      int64_t experts = 0);
   /// What the layer keeps from one call to the next, as it comes in; setState says how it goes out.
-  mlir::Value state(llvm::StringRef name, mlir::RankedTensorType type);
+  mlir::Value state(llvm::StringRef name, mlir::FloatType element, llvm::ArrayRef<Dim> shape);
   void setState(llvm::StringRef name, mlir::Value value);
 
   // ---- ops; `name` is what the result is called
@@ -96,6 +112,7 @@ public:
   mlir::Value add(llvm::StringRef name, mlir::ValueRange sources);
   mlir::Value mul(llvm::StringRef name, mlir::Value a, mlir::Value b);
   mlir::Value bias(llvm::StringRef name, mlir::Value x, mlir::Value bias);
+  /// x times a weight over its features, or over the first of them: x [B, T, H, K] times [H].
   mlir::Value weighted(llvm::StringRef name, mlir::Value x, mlir::Value weight);
   mlir::Value activation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
   mlir::Value wideActivation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
@@ -108,6 +125,8 @@ public:
   mlir::Value reshape(llvm::StringRef name, mlir::Value x, Shape shape);
 
   // ---- types
+  /// d_model, as a dimension of a weight.
+  Dim embed() const { return {spec.dModel, "embed"}; }
   /// [B, T, features...]
   mlir::RankedTensorType tokens(Shape features) const;
   mlir::RankedTensorType wideTokens(Shape features) const;

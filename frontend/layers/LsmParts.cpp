@@ -5,17 +5,16 @@
 using namespace mlir;
 using namespace braid;
 
-void Projections::add(StringRef name, Shape features, bool wide) {
-  add(name, std::move(features), wide, name == "v" ? MatrixRole::value : MatrixRole::query);
+void Projections::add(StringRef name, ArrayRef<Dim> features, bool wide) {
+  add(name, features, wide, name == "v" ? MatrixRole::value : MatrixRole::query);
 }
 
-void Projections::add(StringRef name, Shape features, bool wide, MatrixRole role) {
-  int64_t out = 1;
-  for (int64_t d : features)
-    out *= d;
+void Projections::add(StringRef name, ArrayRef<Dim> features, bool wide, MatrixRole role) {
   projections.push_back(
-      {name.str(), b.matrix(("lsm.w" + name).str(), b.spec.dModel, out, role), std::move(features), wide});
+      {name.str(), b.matrix(("lsm.w" + name).str(), b.embed(), flattened(features), role), sizesOf(features), wide});
 }
+
+Dim braid::headsOf(const LsmSpec &spec, int64_t count) { return {count, count == spec.heads ? "heads" : "kv_heads"}; }
 
 void Projections::run(Value x) { values = b.linear(x, projections); }
 
@@ -27,31 +26,36 @@ Value Projections::operator[](StringRef name) const {
 }
 
 void braid::addQkvg(Projections &p, const LsmSpec &spec, int64_t queryHeads, int64_t keyHeads, int64_t valueHeads) {
-  p.add("q", {queryHeads, spec.headDim});
-  p.add("k", {keyHeads, spec.headDim});
-  p.add("v", {valueHeads, spec.valueDim});
+  p.add("q", {headsOf(spec, queryHeads), spec.headDim});
+  p.add("k", {headsOf(spec, keyHeads), spec.headDim});
+  p.add("v", {headsOf(spec, valueHeads), spec.valueDim});
   if (spec.outputGate)
-    p.add("g", {spec.heads, spec.valueDim});
+    p.add("g", {headsOf(spec, spec.heads), spec.valueDim});
 }
 
 Value braid::shortConv(LayerBuilder &b, const LsmSpec &spec, StringRef name, Value x) {
-  return spec.conv ? b.activation(name, convolve(b, *spec.conv, name, x), "silu") : x;
+  if (!spec.conv)
+    return x;
+  std::string heads = headsOf(spec, cast<RankedTensorType>(x.getType()).getDimSize(2)).name;
+  return b.activation(name, convolve(b, *spec.conv, name, x, heads), "silu");
 }
 
-Value braid::convolve(LayerBuilder &b, const ConvSpec &spec, StringRef name, Value x) {
+Value braid::convolve(LayerBuilder &b, const ConvSpec &spec, StringRef name, Value x, StringRef heads) {
   auto type = cast<RankedTensorType>(x.getType());
-  int64_t taps = spec.kernel, channels = 1;
-  for (int64_t d : type.getShape().drop_front(2))
-    channels *= d;
+  int64_t taps = spec.kernel;
+  Dims features(type.getShape().drop_front(2));
+  if (features.size() > 1)
+    features[0].name = heads.str();
+  Dim channels = flattened(features);
   double bound = 1.0 / std::sqrt(static_cast<double>(taps));
   std::string key = ("lsm.conv_" + name).str();
-  Value tail = b.state(key, b.tensor({b.entry.batch, taps - 1, channels}));
+  Value tail = b.state(key, b.elementTypes().element, {b.entry.batch, taps - 1, channels});
   Value weight = b.weight(key + ".weight", {channels, taps}, Init::uniform(-bound, bound), /*decay=*/true);
   auto conv = ShortConvOp::create(b.builder, b.loc(name), type, tail.getType(), x, weight, b.documents(), tail);
   b.setState(key, conv.getNewTail());
   Value y = conv.getY();
   if (spec.bias)
-    y = b.bias(name, y, b.weight(key + ".bias", Shape(type.getShape().drop_front(2)), Init::constant(0.0)));
+    y = b.bias(name, y, b.weight(key + ".bias", features, Init::constant(0.0)));
   return y;
 }
 
@@ -73,17 +77,19 @@ Value braid::writeStrength(LayerBuilder &b, const LsmSpec &spec, Value raw) {
 }
 
 Value braid::decayRate(LayerBuilder &b, const LsmSpec &spec) {
-  return b.weight("lsm.a_log", {spec.heads}, {"log_uniform", 0, spec.decayRange[0], spec.decayRange[1], {}});
+  return b.weight("lsm.a_log", {headsOf(spec, spec.heads)},
+                  {"log_uniform", 0, spec.decayRange[0], spec.decayRange[1], {}});
 }
 
 Value braid::stepBias(LayerBuilder &b, const LsmSpec &spec) {
-  return b.weight("lsm.dt_bias", {spec.heads}, {"softplus_inverse", 0, spec.stepRange[0], spec.stepRange[1], {}});
+  return b.weight("lsm.dt_bias", {headsOf(spec, spec.heads)},
+                  {"softplus_inverse", 0, spec.stepRange[0], spec.stepRange[1], {}});
 }
 
 Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in) {
   int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(K));
-  Value state = b.state("lsm.state", b.wide({b.entry.batch, H, K, V}));
+  Value state = b.state("lsm.state", b.elementTypes().wide, {b.entry.batch, headsOf(spec, H), K, V});
   Value q = b.repeatHeads("q", rotate(b, spec, "q", in.q), H), k = b.repeatHeads("k", rotate(b, spec, "k", in.k), H);
   Value v = b.repeatHeads("v", in.v, H), logDecay = in.logDecay;
   if (logDecay && kind == LsmClass::V)
@@ -97,6 +103,7 @@ Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInput
 
 Value braid::gatedOutput(LayerBuilder &b, const LsmSpec &spec, Value o, Value gate, OutputNorm norm) {
   OpBuilder &builder = b.builder;
+  Dim inner = flattened({headsOf(spec, spec.heads), spec.valueDim});
   if (spec.outputNorm) {
     int64_t width = cast<RankedTensorType>(o.getType()).getShape().back();
     Value weight = b.weight("lsm.norm.weight", {width}, Init::constant(1.0));
@@ -109,8 +116,7 @@ Value braid::gatedOutput(LayerBuilder &b, const LsmSpec &spec, Value o, Value ga
   } else if (gate) {
     o = b.mul("o_gated", o, b.activation("g", gate, *spec.outputGate));
   }
-  return b.linear("lsm_out", o, b.matrix("lsm.wo", spec.heads * spec.valueDim, b.spec.dModel, MatrixRole::output),
-                  {b.spec.dModel});
+  return b.linear("lsm_out", o, b.matrix("lsm.wo", inner, b.embed(), MatrixRole::output), {b.spec.dModel});
 }
 
 Value braid::buildLsm(LayerBuilder &b, Value x, const LsmSpec &spec) {

@@ -13,8 +13,8 @@ class Projections {
 public:
   explicit Projections(LayerBuilder &b) : b(b) {}
   /// Declares weight lsm.w<name> [d_model, product of features].
-  void add(llvm::StringRef name, Shape features, bool wide = false);
-  void add(llvm::StringRef name, Shape features, bool wide, MatrixRole role);
+  void add(llvm::StringRef name, llvm::ArrayRef<Dim> features, bool wide = false);
+  void add(llvm::StringRef name, llvm::ArrayRef<Dim> features, bool wide, MatrixRole role);
   void run(mlir::Value x);
   mlir::Value operator[](llvm::StringRef name) const;
 
@@ -24,6 +24,9 @@ private:
   llvm::SmallVector<mlir::Value> values;
 };
 
+/// So many heads, as a dimension: those of the state, or the fewer of keys and values.
+Dim headsOf(const LsmSpec &spec, int64_t count);
+
 struct ScanInputs {
   mlir::Value q, k, v, logDecay, beta; ///< fewer heads than the state: repeated
 };
@@ -31,7 +34,8 @@ struct ScanInputs {
 /// Projections q, k, v, and g where the output is gated.
 void addQkvg(Projections &p, const LsmSpec &spec, int64_t queryHeads, int64_t keyHeads, int64_t valueHeads);
 /// The convolution alone. Weight and state lsm.conv_<name>.
-mlir::Value convolve(LayerBuilder &b, const ConvSpec &spec, llvm::StringRef name, mlir::Value x);
+mlir::Value convolve(LayerBuilder &b, const ConvSpec &spec, llvm::StringRef name, mlir::Value x,
+                     llvm::StringRef heads = {});
 /// silu(conv(x)) where the description has a convolution, else x.
 mlir::Value shortConv(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
 /// feature_map of q or k.

@@ -11,7 +11,7 @@ Value braid::buildMamba2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t H = spec.heads, G = spec.keyHeads, V = spec.valueDim, inner = H * V;
   Projections p(b);
   addQkvg(p, spec, G, G, H);
-  p.add("dt", {H}, /*wide=*/true);
+  p.add("dt", {headsOf(spec, H)}, /*wide=*/true);
   p.run(x);
   ScanInputs in;
   in.q = shortConv(b, spec, "q", p["q"]);
@@ -22,7 +22,7 @@ Value braid::buildMamba2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   in.logDecay = LogDecayOp::create(b.builder, b.loc("log_decay"), p["dt"].getType(), p["dt"], aLog, dtBias);
   in.v = b.mul("v", v, delta);
   Value o = scan(b, spec, LsmClass::S, in);
-  Value skip = b.weighted("skip", v, b.weight("lsm.d", {H}, Init::constant(1.0)));
+  Value skip = b.weighted("skip", v, b.weight("lsm.d", {headsOf(spec, H)}, Init::constant(1.0)));
   Value y = b.reshape("y", b.add("y", {o, skip}), {b.entry.batch, b.entry.tokens, inner});
   Value gate = p["g"] ? b.reshape("g", p["g"], {b.entry.batch, b.entry.tokens, inner}) : Value();
   return gatedOutput(b, spec, y, gate, {.beforeGate = false, .groups = G});

@@ -23,8 +23,8 @@ public:
   Value times(StringRef name, Value a, StringRef factor);
 
 private:
-  Shape features(const Term &source, Per per) const;
-  Shape features(int64_t heads, Per per) const;
+  Dims features(const Term &source, Per per) const;
+  Dims features(int64_t heads, Per per) const;
   Value sameHeads(Value value, int64_t heads) { return b.repeatHeads(current->name, value, heads); }
   void declare(const Term &term, const Definition &d);
   Value emit(const Term &term);
@@ -47,17 +47,17 @@ private:
 static int64_t headsOf(Value value) { return cast<RankedTensorType>(value.getType()).getDimSize(2); }
 static Shape featuresOf(Value value) { return Shape(cast<RankedTensorType>(value.getType()).getShape().drop_front(2)); }
 
-Shape Inputs::features(const Term &source, Per per) const {
+Dims Inputs::features(const Term &source, Per per) const {
   int64_t heads = spec.heads;
   if (auto option = source.options.find("heads"); option != source.options.end())
     (void)StringRef(option->second).getAsInteger(10, heads);
   return features(heads, per);
 }
 
-Shape Inputs::features(int64_t heads, Per per) const {
+Dims Inputs::features(int64_t heads, Per per) const {
   if (per == Per::head)
-    return {heads};
-  return {heads, per == Per::key ? spec.headDim : spec.valueDim};
+    return {braid::headsOf(spec, heads)};
+  return {braid::headsOf(spec, heads), per == Per::key ? spec.headDim : spec.valueDim};
 }
 
 /// What a projection gives: as it says, or as its input has it.
@@ -73,7 +73,7 @@ void Inputs::declare(const Term &term, const Definition &d) {
     projections.add(d.name, features(term, per), d.wide || per == Per::head,
                     d.name == r.value ? MatrixRole::value : MatrixRole::query);
   } else if (term.kind == Term::Kind::call && term.name == "low_rank") {
-    projections.add(d.name + "1", {static_cast<int64_t>(term.args[1].number)}, false, MatrixRole::query);
+    projections.add(d.name + "1", {Dim(static_cast<int64_t>(term.args[1].number))}, false, MatrixRole::query);
   }
   for (const Term &arg : term.args)
     declare(arg, d);
@@ -103,16 +103,15 @@ Value Inputs::emitCall(const Term &call) {
   if (function == "linear")
     return projections[name];
   if (function == "low_rank") {
-    Shape shape = features(call, perOf(call, *current));
-    int64_t out = shape[0] * (shape.size() > 1 ? shape[1] : 1);
+    Dims shape = features(call, perOf(call, *current));
     Value inner = projections[(name + "1").str()];
-    Value weight =
-        b.matrix(("lsm.w" + name + "2").str(), static_cast<int64_t>(call.args[1].number), out, MatrixRole::narrow);
-    return b.linear(name, inner, weight, shape, current->wide);
+    Value weight = b.matrix(("lsm.w" + name + "2").str(), static_cast<int64_t>(call.args[1].number), flattened(shape),
+                            MatrixRole::narrow);
+    return b.linear(name, inner, weight, sizesOf(shape), current->wide);
   }
   Value arg = emit(call.args.front());
   if (function == "conv")
-    return convolve(b, spec.conv.value_or(ConvSpec{}), name, arg);
+    return convolve(b, spec.conv.value_or(ConvSpec{}), name, arg, braid::headsOf(spec, headsOf(arg)).name);
   if (function == "softmax")
     return b.softmax(name, arg);
   if (function == "l2_norm")
@@ -211,7 +210,7 @@ void Inputs::build(Value x) {
   for (const Definition &d : r.inputs) {
     declare(d.term, d);
     if (&d == last && spec.outputGate)
-      projections.add("g", {spec.heads, spec.valueDim});
+      projections.add("g", {braid::headsOf(spec, spec.heads), spec.valueDim});
   }
   projections.run(x);
   for (const Definition &d : r.inputs) {

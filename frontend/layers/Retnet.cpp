@@ -18,7 +18,7 @@ Value braid::buildRetnet(LayerBuilder &b, Value x, const LsmSpec &spec) {
   in.q = shortConv(b, spec, "q", p["q"]);
   in.k = shortConv(b, spec, "k", p["k"]);
   in.v = shortConv(b, spec, "v", p["v"]);
-  in.logDecay =
-      b.weight("lsm.log_decay", {spec.heads}, {"values", 0, 0, 0, slopes}, /*decay=*/false, /*trained=*/false);
+  in.logDecay = b.weight("lsm.log_decay", {headsOf(spec, spec.heads)}, {"values", 0, 0, 0, slopes}, /*decay=*/false,
+                         /*trained=*/false);
   return gatedOutput(b, spec, scan(b, spec, LsmClass::S0, in), p["g"]);
 }
