@@ -40,16 +40,18 @@ def DifferentiatePass : Pass<"braid-differentiate", "::mlir::ModuleOp"> {
 //===- sharded: logical tensors -> local tensors and collectives -----------------------------------------------------===//
 
 def ApplyShardingPass : Pass<"braid-apply-sharding", "::mlir::ModuleOp"> {
-  let summary = "cuts the batch over dp and the experts over ep; what crosses ranks becomes braid.comm ops";
+  let summary = "logical tensors to what one rank has of them; what crosses ranks becomes braid.comm ops";
   let description = [{
-    Inputs with a batch in front lose all but the rank's rows; weights of grouped_linear keep the rank's experts. Dispatch and
-    combine become permute and all_to_all over ep (the plan's `exchange` value carries counts and order to both, forward and
-    backward); sums over tokens that the optimizer or the host reads become all_reduce over dp (dense) or edp (experts).
-    Before: `%rows = moe.dispatch %x, ..`  After: `%send = moe.dispatch %x, ..; %recv = comm.all_to_all %send, %sc, %rc {axis = "ep"};
-    %rows = moe.permute %recv, ..`.
-    Invariant: every shape is local; a value is sharded or replicated; every cross-rank dependence is a braid.comm op.
+    The logical names of dimensions (`braid.dims`) say which axis of the mesh cuts parameters and inputs: batch dp; vocab, heads,
+    hidden tp; experts ep; expert_hidden etp. The rules of ops (dialects/braid/ShardingRules.h) carry that through the program,
+    forward and backward alike; sums over a cut index are pending until somebody needs them (passes/shard/Placement.h).
+    Optimizer states are cut by dp and edp, too (ZeRO-1).
+    Before: `%y = braid.linear %o, %wo : (2x8x4x8, 32x16) -> 2x8x16`
+    After:  `%p = braid.linear %o, %wo : (2x8x2x8, 16x16) -> 2x8x16;  %y = braid.comm.all_reduce %p {axis = "tp"}`
+    Dispatch and combine become permute and all_to_all over ep (the plan's `exchange` value carries counts and order to both).
+    Invariant: every shape is local; a value is cut or replicated; every cross-rank dependence is a braid.comm op.
   }];
-  let options = [Option<"meshText", "mesh", "std::string", "\"\"", "axes and sizes, e.g. dp=2,ep=2">,
+  let options = [Option<"meshText", "mesh", "std::string", "\"\"", "axes and sizes, e.g. dp=2,tp=2,ep=2">,
                  Option<"sliced", "sliced", "bool", "false", "tokens will be sliced: no bound of expert rows by capacity">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];
 }

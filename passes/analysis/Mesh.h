@@ -22,7 +22,8 @@ struct Mesh {
   /// Whether a view names the axis, or all axes of the product.
   bool has(llvm::StringRef axis) const;
   int64_t world() const;
-  /// "dp=2,ep=2"; axes that are not named have size 1. The error says which product does not fit.
+  /// "dp=2,ep=2"; axes that are not named have size 1, but etp: that of tp where the ranks allow it. The error says
+  /// which product does not fit.
   static llvm::Expected<Mesh> parse(llvm::StringRef text);
   /// Module attribute braid.mesh: {dense = [{axis, size}..], expert = [..]}; absent: one rank.
   static Mesh of(mlir::ModuleOp module);

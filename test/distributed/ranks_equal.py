@@ -24,6 +24,13 @@ VARIANTS = [
     ("aAaM-3", 2, ["--mesh=dp=2,ep=2", "--pipeline=aAaM", "--overlap-degree=3"]),
     ("balanced-4", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=4", "--slicing=balanced"]),
     ("again-2", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2", "--recompute=all"]),
+    ("tp2", 2, ["--mesh=tp=2"]),
+    ("tp2-ep2", 2, ["--mesh=tp=2,ep=2"]),
+    ("dp2-tp2", 4, ["--mesh=dp=2,tp=2"]),
+    ("dp2-tp2-ep2", 4, ["--mesh=dp=2,tp=2,ep=2"]),
+    ("dp2-etp2", 2, ["--mesh=dp=2,etp=2"]),
+    ("dp4-ep2-etp2", 4, ["--mesh=dp=4,ep=2,etp=2", "--pipeline=1A1M", "--overlap-degree=2"]),
+    ("tp2-1A1M", 4, ["--mesh=dp=2,tp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
     ("dp4-ep2", 4, ["--mesh=dp=4,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
 ]
 # Parameters: the distance over how far training moved the tensor since its first step. AdamW divides by |gradient|: elements whose gradient is

@@ -1,13 +1,18 @@
 // RUN: not braid-opt %s --braid-apply-sharding="mesh=dp=3,ep=2" 2>&1 | FileCheck %s --check-prefix=EP
-// RUN: not braid-opt %s --braid-apply-sharding="mesh=tp=2" 2>&1 | FileCheck %s --check-prefix=AXIS
+// RUN: not braid-opt %s --braid-apply-sharding="mesh=cp=2" 2>&1 | FileCheck %s --check-prefix=AXIS
 // RUN: not braid-opt %s --braid-apply-sharding="mesh=dp=0" 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: not braid-opt %s --braid-apply-sharding="mesh=dp=2,dp=2" 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: braid-opt %s --braid-apply-sharding="mesh=dp=2,tp=2,ep=2" | FileCheck %s --check-prefix=VIEWS
+// RUN: braid-opt %s --braid-apply-sharding="mesh=tp=2,ep=2" | FileCheck %s --check-prefix=ROOM
 // RUN: braid-opt %s --braid-apply-sharding | FileCheck %s --check-prefix=ONE
 
-// EP: error: mesh: ep = 2 does not divide dp = 3; valid: a divisor of dp, so that both views have the same ranks (dp = edp ep)
-// AXIS: error: mesh: there is no axis "tp"; valid: dp=N, ep=N (edp follows)
+// EP: error: mesh: ep etp = 2 does not divide dp tp = 3; valid: a divisor, so that both views have the same ranks (dp tp = edp ep etp)
+// AXIS: error: mesh: there is no axis "cp"; valid: dp=N, tp=N, ep=N, etp=N (edp follows)
 // SIZE: error: mesh: axis dp has size "0"; valid: 1 to 4096
 // TWICE: error: mesh: axis dp is given twice; valid: once
+// Experts are split on the ranks of tp where ep leaves room for it, and nowhere else.
+// VIEWS: expert = [{axis = "pp", size = 1 : i64}, {axis = "edp", size = 1 : i64}, {axis = "ep", size = 2 : i64}, {axis = "etp", size = 2 : i64}]
+// ROOM: expert = [{axis = "pp", size = 1 : i64}, {axis = "edp", size = 1 : i64}, {axis = "ep", size = 2 : i64}, {axis = "etp", size = 1 : i64}]
 // One rank: nothing but the mesh is written.
 // ONE: module attributes {braid.mesh = {dense = [{axis = "pp", size = 1 : i64}, {axis = "dp", size = 1 : i64}
 // ONE: return %arg0 : tensor<4x8xf32>
