@@ -38,9 +38,6 @@ Status Generator::addBucket(const EntryInfo &entry, int64_t length) {
 
 Expected<Generator> Generator::bind(Session &session) {
   const Program &program = session.program();
-  if (program.mesh().worldSize() != 1)
-    return Status::error(ErrorCode::unsupported, "{} was compiled for {} ranks; generation runs on 1", program.path(),
-                         program.mesh().worldSize());
   Generator generator(session);
   BRAID_ASSIGN(const EntryInfo *decode, findEntry(program, "decode_1"));
   BRAID_TRY(generator.addBucket(*decode, 1));

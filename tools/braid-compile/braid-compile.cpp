@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
                            "bytes per rank of activations kept for the backward; the rest is computed again"),
             0, INT64_MAX, " bytes")
       ->type_name("BYTES");
-  app.add_option("--mesh", options.mesh, "ranks by axis, e.g. dp=2,ep=2 (experts over the same ranks)")
+  app.add_option("--mesh", options.mesh, "ranks by axis, e.g. dp=2,tp=2,ep=2 (ep and etp: experts over the same ranks)")
       ->type_name("AXIS=N,..");
   oneOf(app.add_option("--pipeline", options.pipeline,
                        "order of mixer and expert slices: none, aAaM or 1A1M (default none)"),

@@ -57,7 +57,8 @@ Status run(const Options &options) {
     BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
     bool text = options.prompt.has_value();
     size_t written = 0;
-    // Bytes as they are, other tokens as numbers: 1,2,3.
+    // Every rank draws the same tokens from the same logits; the first one writes them. Bytes as they are, other tokens
+    // as numbers: 1,2,3.
     auto write = [&](int32_t token) {
       if (text)
         std::fputc(token, stdout);
@@ -66,6 +67,8 @@ Status run(const Options &options) {
       ++written;
     };
     auto emit = [&](int32_t token) {
+      if (!rank.isFirst())
+        return true;
       if (written == 0)
         for (int32_t given : prompt)
           write(given);
@@ -74,6 +77,8 @@ Status run(const Options &options) {
     };
     size_t choices = text ? 256 : generator.vocabulary();
     BRAID_ASSIGN(GenerateResult result, generate(generator, prompt, options.maxTokens, options.sampler, choices, emit));
+    if (!rank.isFirst())
+      return Status::success();
     std::fputc('\n', stdout);
     if (std::fflush(stdout) != 0)
       return writeError("standard output", errno);
@@ -125,6 +130,7 @@ Action addGenerate(CLI::App &command) {
             UINT64_MAX)
       ->capture_default_str();
   addThreadsOption(command, options->ranks.threads);
+  addRanksOption(command, options->ranks.ranks);
   return [options] { return run(*options); };
 }
 
