@@ -317,8 +317,11 @@ private:
       return corrupt("{}: {} over {} ranks of '{}': '{}' has {} bytes, expected {}", where, what, *peers, axis, name,
                      clamp(static_cast<__int128>(bytes)), clamp(static_cast<__int128>(wanted)));
     };
-    if ((collective.cyclic() || collective.reverse()) && collective.kind() != schema::CollectiveKind::shift)
-      return corrupt("{}: cyclic and reverse belong to shift, not to {}", where,
+    if (collective.distance() < 1 || collective.distance() > INT32_MAX)
+      return corrupt("{}: distance {} of a shift", where, collective.distance());
+    if ((collective.cyclic() || collective.reverse() || collective.distance() != 1) &&
+        collective.kind() != schema::CollectiveKind::shift)
+      return corrupt("{}: cyclic, reverse and distance belong to shift, not to {}", where,
                      schema::EnumNameCollectiveKind(collective.kind()));
     switch (collective.kind()) {
     case schema::CollectiveKind::all_reduce:

@@ -79,6 +79,7 @@ struct CollectiveCommand {
   uint64_t blockBytes, rowBytes;
   uint32_t countsPerPeer;
   bool cyclic, reverse;
+  int distance;
   const char *name;
 };
 

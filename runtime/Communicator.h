@@ -30,23 +30,24 @@ public:
   virtual Status reduceScatter(const std::byte *send, std::byte *recv, uint64_t bytes, DType type,
                                const char *name) = 0;
 
-  // What the previous rank on the axis sends (`reverse`: the next one) goes to recv; this rank's goes to the other
-  // neighbour. At the end of the axis nothing is sent and zeros are received, unless `cyclic`.
+  // What the rank `distance` before this one on the axis sends (`reverse`: behind it) goes to recv; this rank's goes as
+  // far the other way. At the end of the axis nothing is sent and zeros are received, unless `cyclic`.
   struct Shift {
     const std::byte *send = nullptr;
     std::byte *recv = nullptr;
     uint64_t bytes = 0;
     bool cyclic = false, reverse = false;
+    int distance = 1;
     // The coordinates of the ranks that send to and receive from the one with coordinate `rank`; -1: none.
     int source(int rank, int size) const { return neighbour(rank, size, !reverse); }
     int target(int rank, int size) const { return neighbour(rank, size, reverse); }
 
   private:
     int neighbour(int rank, int size, bool before) const {
-      int at = before ? rank - 1 : rank + 1;
+      int64_t at = before ? int64_t(rank) - distance : int64_t(rank) + distance;
       if (at >= 0 && at < size)
-        return at;
-      return cyclic ? (at + size) % size : -1;
+        return static_cast<int>(at);
+      return cyclic ? static_cast<int>((at % size + size) % size) : -1;
     }
   };
   virtual Status shift(const Shift &args, const char *name) = 0;

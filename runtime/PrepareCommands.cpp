@@ -304,6 +304,7 @@ private:
     result.countsPerPeer = collective.counts_per_peer();
     result.cyclic = collective.cyclic();
     result.reverse = collective.reverse();
+    result.distance = static_cast<int>(collective.distance());
     result.name = collective.name() ? collective.name()->c_str() : command.name;
     command.kind = Command::Kind::collective;
     command.index = static_cast<uint32_t>(out.collectives.size());

@@ -371,7 +371,7 @@ private:
                 schema::CreateCollective(builder, static_cast<schema::CollectiveKind>(collective.getKind()), axis, send,
                                          recv, *dtype, collective.getBlockBytes(), collective.getRowBytes(), sendCounts,
                                          recvCounts, collective.getCountsPerPeer(), name, collective.getCyclic(),
-                                         collective.getReverse())
+                                         collective.getReverse(), static_cast<uint32_t>(collective.getDistance()))
                     .Union()};
   }
 

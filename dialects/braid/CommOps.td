@@ -53,18 +53,19 @@ def Braid_CommAllToAllOp : Braid_Collective<"all_to_all", [AttrSizedOperandSegme
   let assemblyFormat = "$x (`send_counts` `(` $send_counts^ `)`)? (`recv_counts` `(` $recv_counts^ `)`)? attr-dict `:` functional-type(operands, results)";
 }
 def Braid_CommShiftOp : Braid_Collective<"shift"> {
-  let summary = "x goes to the next rank of `axis`; the result came from the previous one";
+  let summary = "x goes `distance` ranks on along `axis`; the result came from the rank as far before";
   let description = [{
-    The first rank gets zeros, and what the last one sends is dropped, unless `cyclic`. `reverse` sends to the previous rank and
-    receives from the next: the last one gets zeros.
+    The first ranks get zeros, and what the last ones send is dropped, unless `cyclic`. `reverse` sends to ranks before and
+    receives from those behind: the last ones get zeros.
   }];
-  let arguments = (ins AnyRankedTensor:$x, StrAttr:$axis, UnitAttr:$cyclic, UnitAttr:$reverse);
+  let arguments = (ins AnyRankedTensor:$x, StrAttr:$axis, DefaultValuedAttr<I64Attr, "1">:$distance, UnitAttr:$cyclic,
+                   UnitAttr:$reverse);
 }
 def Braid_CommStartOp : Braid_Op<"comm.start"> {
   let summary = "begin a collective; operands and attributes of `kind`'s op";
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, Braid_CollectiveKind:$kind, StrAttr:$axis,
-                   DefaultValuedAttr<I64Attr, "1">:$peers, DefaultValuedAttr<I64Attr, "0">:$dim, UnitAttr:$cyclic, UnitAttr:$reverse,
-                   OptionalAttr<StrAttr>:$label);
+                   DefaultValuedAttr<I64Attr, "1">:$peers, DefaultValuedAttr<I64Attr, "0">:$dim,
+                   DefaultValuedAttr<I64Attr, "1">:$distance, UnitAttr:$cyclic, UnitAttr:$reverse, OptionalAttr<StrAttr>:$label);
   let results = (outs Braid_Future:$future);
   let hasVerifier = 1;
   let assemblyFormat = "$kind $inputs attr-dict `:` functional-type(operands, results)";

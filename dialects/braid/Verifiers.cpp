@@ -262,7 +262,10 @@ LogicalResult LocalIdsOp::verify() {
 //===- Collectives ------------------------------------------------------------------------------------------------===//
 
 LogicalResult CommAllReduceOp::verify() { return sameType(*this, {"result", getResult()}, {"x", getX()}); }
-LogicalResult CommShiftOp::verify() { return sameType(*this, {"result", getResult()}, {"x", getX()}); }
+LogicalResult CommShiftOp::verify() {
+  CHECK(isAtLeast(*this, "distance", getDistance(), 1));
+  return sameType(*this, {"result", getResult()}, {"x", getX()});
+}
 
 /// One of the ranks' parts: equal to the whole but along `dim`, which it divides.
 static LogicalResult verifyParts(Operation *op, int64_t dim, StringRef wholeName, Type wholeType, StringRef partName,
@@ -343,8 +346,10 @@ LogicalResult CommStartOp::verify() {
   if (getDim() != 0)
     return emitOpError() << "dim belongs to all_gather and reduce_scatter, not to "
                          << stringifyCollectiveKind(getKind());
-  if ((getCyclic() || getReverse()) && getKind() != CollectiveKind::shift)
-    return emitOpError() << "cyclic and reverse belong to shift, not to " << stringifyCollectiveKind(getKind());
+  CHECK(isAtLeast(*this, "distance", getDistance(), 1));
+  if ((getCyclic() || getReverse() || getDistance() != 1) && getKind() != CollectiveKind::shift)
+    return emitOpError() << "cyclic, reverse and distance belong to shift, not to "
+                         << stringifyCollectiveKind(getKind());
   if (!exchange)
     return success();
   CHECK(verifyBlocks(*this, x, getPeers()));

@@ -114,7 +114,8 @@ def Cmd_CollectiveOp : Cmd_Command<"collective"> {
   let arguments = !con((ins Cmd_CollectiveKind:$kind, StrAttr:$axis, Cmd_BufferAttr:$send, Cmd_BufferAttr:$recv, TypeAttr:$dtype,
                    DefaultValuedAttr<I64Attr, "0">:$block_bytes, DefaultValuedAttr<I64Attr, "0">:$row_bytes,
                    OptionalAttr<Cmd_BufferAttr>:$send_counts, OptionalAttr<Cmd_BufferAttr>:$recv_counts,
-                   DefaultValuedAttr<I64Attr, "0">:$counts_per_peer, UnitAttr:$cyclic, UnitAttr:$reverse), commandFields);
+                   DefaultValuedAttr<I64Attr, "0">:$counts_per_peer, UnitAttr:$cyclic, UnitAttr:$reverse,
+                   DefaultValuedAttr<I64Attr, "1">:$distance), commandFields);
   let assemblyFormat = [{
     $kind $axis `send` $send `recv` $recv `:` $dtype (`send_counts` $send_counts^)? (`recv_counts` $recv_counts^)? (`on` $stream^)? attr-dict
   }];

@@ -152,8 +152,10 @@ LogicalResult CollectiveOp::verify() {
   if (getSendCounts() && (getRowBytes() == 0 || getCountsPerPeer() == 0))
     return emitOpError("all_to_all with counts needs row_bytes (")
            << getRowBytes() << ") and counts_per_peer (" << getCountsPerPeer() << ")";
-  if ((getCyclic() || getReverse()) && getKind() != CollectiveKind::shift)
-    return emitOpError("cyclic and reverse belong to shift, not to ") << stringifyCollectiveKind(getKind());
+  if (getDistance() < 1)
+    return emitOpError("distance is ") << static_cast<int64_t>(getDistance()) << " but must be at least 1";
+  if ((getCyclic() || getReverse() || getDistance() != 1) && getKind() != CollectiveKind::shift)
+    return emitOpError("cyclic, reverse and distance belong to shift, not to ") << stringifyCollectiveKind(getKind());
   int64_t send = getSend().getBytes(), recv = getRecv().getBytes();
   bool fits = true;
   switch (getKind()) {

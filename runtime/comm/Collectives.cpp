@@ -25,10 +25,12 @@ std::string CollectiveCall::on(std::string_view axis) const {
 std::string disagreement(std::string_view axis, uint32_t rankA, const CollectiveCall &a, uint32_t rankB,
                          const CollectiveCall &b) {
   auto describe = [](const CollectiveCall &call) {
-    return fmt::format("{}{}{} '{}' of {} bytes {}", call.cyclic ? "cyclic " : "", call.reverse ? "reverse " : "",
-                       toString(call.kind), call.name, call.bytes, toString(call.dtype));
+    return fmt::format("{}{}{}{} '{}' of {} bytes {}", call.cyclic ? "cyclic " : "", call.reverse ? "reverse " : "",
+                       toString(call.kind), call.distance == 1 ? "" : fmt::format(" by {}", call.distance), call.name,
+                       call.bytes, toString(call.dtype));
   };
-  if (a.kind == b.kind && a.bytes == b.bytes && a.dtype == b.dtype && a.cyclic == b.cyclic && a.reverse == b.reverse)
+  if (a.kind == b.kind && a.bytes == b.bytes && a.dtype == b.dtype && a.cyclic == b.cyclic && a.reverse == b.reverse &&
+      a.distance == b.distance)
     return {};
   return fmt::format("ranks disagree on axis {}: rank {} calls {}, rank {} calls {}", axis, rankA, describe(a), rankB,
                      describe(b));

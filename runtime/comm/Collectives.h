@@ -15,6 +15,7 @@ struct CollectiveCall {
   uint64_t bytes; // all_reduce, shift: of send; all_gather, reduce_scatter, all_to_all: of a rank's block
   DType dtype;    // of sums, else u8
   bool cyclic = false, reverse = false; // shift
+  int distance = 1;
 
   // "all_reduce 'gradients' on axis dp"
   std::string on(std::string_view axis) const;

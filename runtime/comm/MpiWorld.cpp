@@ -163,7 +163,7 @@ public:
   }
 
   Status shift(const Shift &args, const char *name) override {
-    call = {CollectiveKind::shift, name, args.bytes, DType::u8, args.cyclic, args.reverse};
+    call = {CollectiveKind::shift, name, args.bytes, DType::u8, args.cyclic, args.reverse, args.distance};
     int source = args.source(self, size()), target = args.target(self, size());
     BRAID_TRY(begin());
     if (source == self && args.bytes)

@@ -206,7 +206,7 @@ public:
   }
 
   Status shift(const Shift &args, const char *name) override {
-    CollectiveCall call{CollectiveKind::shift, name, args.bytes, DType::u8, args.cyclic, args.reverse};
+    CollectiveCall call{CollectiveKind::shift, name, args.bytes, DType::u8, args.cyclic, args.reverse, args.distance};
     BRAID_TRY(group.start(self, {call, args.send, args.recv}));
     int source = args.source(rank(), size());
     if (source >= 0)

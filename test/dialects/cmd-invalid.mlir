@@ -423,7 +423,7 @@ cmd.program {
 cmd.program {
   cmd.arena @a bytes 64
   cmd.entry @f inputs [] outputs [] {
-    // expected-error @+1 {{'cmd.collective' op cyclic and reverse belong to shift, not to all_gather}}
+    // expected-error @+1 {{'cmd.collective' op cyclic, reverse and distance belong to shift, not to all_gather}}
     cmd.collective all_gather "dp" send <@a, 0, 16> recv <@a, 32, 32> : f32 {cyclic}
   }
 }

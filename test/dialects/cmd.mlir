@@ -44,8 +44,8 @@ cmd.program {
     cmd.collective all_gather "dp*ep" send <@workspace, 0, 32> recv <@workspace, 64, 128> : f32 on @ep
     // CHECK-NEXT: cmd.collective reduce_scatter "ep" send <@workspace, 64, 128> recv <@workspace, 0, 64> : f32 on @ep
     cmd.collective reduce_scatter "ep" send <@workspace, 64, 128> recv <@workspace, 0, 64> : f32 on @ep
-    // CHECK-NEXT: cmd.collective shift "ep" send <@workspace, 0, 64> recv <@workspace, 64, 64> : bf16 on @ep {cyclic, reverse}
-    cmd.collective shift "ep" send <@workspace, 0, 64> recv <@workspace, 64, 64> : bf16 on @ep {cyclic, reverse}
+    // CHECK-NEXT: cmd.collective shift "ep" send <@workspace, 0, 64> recv <@workspace, 64, 64> : bf16 on @ep {cyclic, distance = 3 : i64, reverse}
+    cmd.collective shift "ep" send <@workspace, 0, 64> recv <@workspace, 64, 64> : bf16 on @ep {cyclic, distance = 3 : i64, reverse}
     cmd.record 1 on @ep
     cmd.wait 1
     // CHECK: cmd.copy <@workspace, 0, 32> to <@io, 64, 32>

@@ -240,6 +240,14 @@ func.func @f(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{distance is 0 but must be at least 1}}
+  %0 = braid.comm.shift %x {axis = "sp", distance = 0 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{dim belongs to all_gather and reduce_scatter, not to shift}}
   %0 = braid.comm.start shift %x {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
   return
@@ -248,7 +256,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{cyclic and reverse belong to shift, not to all_reduce}}
+  // expected-error @+1 {{cyclic, reverse and distance belong to shift, not to all_reduce}}
   %0 = braid.comm.start all_reduce %x {axis = "tp", reverse} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
   return
 }

@@ -20,8 +20,8 @@ func.func @whole(%x: !x, %rows: !rows, %send: !c, %recv: !c) {
   %4 = braid.comm.reduce_scatter %x {axis = "tp", dim = 0 : i64} : (!x) -> tensor<2x8xf32>
   // CHECK: braid.comm.shift %arg0 {axis = "sp"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %5 = braid.comm.shift %x {axis = "sp"} : (!x) -> !x
-  // CHECK: braid.comm.shift %arg0 {axis = "sp", cyclic, reverse} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %6 = braid.comm.shift %x {axis = "sp", cyclic, reverse} : (!x) -> !x
+  // CHECK: braid.comm.shift %arg0 {axis = "sp", cyclic, distance = 2 : i64, reverse} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %6 = braid.comm.shift %x {axis = "sp", cyclic, distance = 2 : i64, reverse} : (!x) -> !x
   return
 }
 

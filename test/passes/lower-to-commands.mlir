@@ -115,13 +115,13 @@ func.func @collectives(%x: !t {braid.name = "x"}, %sc: !c {braid.name = "send_co
 // CHECK-LABEL: cmd.entry @parts
 // CHECK: cmd.collective all_gather "dp*sp" send <@io, 0, 256> recv <@workspace, [[G:[0-9]+]], 1024> : f32 on @"dp*sp" {name = "all_gather"}
 // CHECK: cmd.collective reduce_scatter "dp*sp" send <@workspace, [[G]], 1024> recv <@workspace, [[S:[0-9]+]], 256> : f32 on @"dp*sp" {name = "gradient"}
-// CHECK: cmd.collective shift "sp" send <@workspace, [[S]], 256> recv <@workspace, [[P:[0-9]+]], 256> : f32 on @sp {name = "state", reverse}
+// CHECK: cmd.collective shift "sp" send <@workspace, [[S]], 256> recv <@workspace, [[P:[0-9]+]], 256> : f32 on @sp {distance = 2 : i64, name = "state", reverse}
 // CHECK: cmd.collective shift "sp" send <@workspace, [[P]], 256> recv <@io, 256, 256> : f32 on @sp {cyclic, name = "shift"}
 func.func @parts(%x: !t {braid.name = "x"}) -> (!t {braid.name = "y"}) attributes {braid.entry} {
   %0 = braid.comm.all_gather %x {axis = "dp*sp", dim = 0 : i64} : (!t) -> tensor<16x16xf32>
   %f = braid.comm.start reduce_scatter %0 {axis = "dp*sp", label = "gradient"} : (tensor<16x16xf32>) -> !braid.future<!t>
   %1 = braid.comm.await %f : (!braid.future<!t>) -> !t
-  %g = braid.comm.start shift %1 {axis = "sp", label = "state", reverse} : (!t) -> !braid.future<!t>
+  %g = braid.comm.start shift %1 {axis = "sp", distance = 2 : i64, label = "state", reverse} : (!t) -> !braid.future<!t>
   %2 = braid.comm.await %g : (!braid.future<!t>) -> !t
   %3 = braid.comm.shift %2 {axis = "sp", cyclic} : (!t) -> !t
   return %3 : !t

@@ -160,15 +160,16 @@ TEST(Communicators, ShiftsToBothSides) {
   onLines([](Communicator &dp) -> Status {
     for (size_t count : counts)
       for (bool cyclic : {false, true})
-        for (bool reverse : {false, true}) {
-          std::vector<float> mine = dataOf<float>(dp.rank(), count), got(count, 77.0f), zeros(count);
-          BRAID_TRY(dp.shift({in(mine), out(got), count * 4, cyclic, reverse}, "state"));
-          int from = dp.rank() + (reverse ? 1 : -1);
-          if (cyclic)
-            from = (from + dp.size()) % dp.size();
-          bool none = from < 0 || from >= dp.size();
-          EXPECT_EQ(got, none ? zeros : dataOf<float>(from, count)) << count;
-        }
+        for (bool reverse : {false, true})
+          for (int distance : {1, 2, 3, 9}) {
+            std::vector<float> mine = dataOf<float>(dp.rank(), count), got(count, 77.0f), zeros(count);
+            BRAID_TRY(dp.shift({in(mine), out(got), count * 4, cyclic, reverse, distance}, "state"));
+            int from = dp.rank() + (reverse ? distance : -distance);
+            if (cyclic)
+              from = (from + 9 * dp.size()) % dp.size();
+            bool none = from < 0 || from >= dp.size();
+            EXPECT_EQ(got, none ? zeros : dataOf<float>(from, count)) << count << " by " << distance;
+          }
     return Status::success();
   });
 }
