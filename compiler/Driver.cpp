@@ -66,6 +66,7 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJ
   take("--accumulation-steps", "train.accumulation_steps", options.accumulationSteps);
   take("--recompute", "schedule.recompute", options.recompute);
   take("--activation-budget", "schedule.activation_budget", options.activationBudget);
+  take("--sp-algorithm", "schedule.sp_algorithm", options.spAlgorithm);
   take("--dtype", "dtype", options.dtype);
   take("--gradient-dtype", "train.gradient_dtype", options.gradientDtype);
   FailureOr<ModelSpec> spec = parseModelSpec(text, job.input, report, overrides);

@@ -323,6 +323,8 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
   Builder builder(module->getContext());
   (*module)->setAttr(attrs::phase, builder.getStringAttr("model"));
   (*module)->setAttr(attrs::maxDocuments, builder.getI64IntegerAttr(spec.maxDocuments));
+  if (spec.schedule.spAlgorithm != "auto")
+    (*module)->setAttr(attrs::spAlgorithm, builder.getStringAttr(spec.schedule.spAlgorithm));
   (*module)->setAttr(attrs::metadata, metadata());
   return std::move(module);
 }

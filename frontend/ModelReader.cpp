@@ -477,6 +477,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     s.integer("activation_budget", budget, 0, INT64_MAX);
     if (budget >= 0)
       spec.schedule.activationBudget = budget;
+    s.choice("sp_algorithm", spec.schedule.spAlgorithm, {"auto", "ring", "all_gather", "scan"});
   }
 }
 

@@ -162,6 +162,7 @@ struct ScheduleSpec {
   bool recomputeAll = false;
   std::vector<int64_t> recompute; ///< layers whose activations are computed again in the backward
   std::optional<int64_t> activationBudget; ///< bytes per rank of activations kept for the backward
+  std::string spAlgorithm = "auto"; ///< how states of scans travel along sp: auto, ring, all_gather, scan
 
   bool recomputes(int64_t layer) const { return recomputeAll || llvm::is_contained(recompute, layer); }
 };

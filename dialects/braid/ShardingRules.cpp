@@ -198,6 +198,15 @@ template <typename Op> ShardingRule scanRule(Op op) {
   return r;
 }
 
+/// Keys are the tokens themselves, where no others stand before them.
+template <typename Op> ShardingRule attentionRule(Op op, StringRef text) {
+  std::string letters = text.str();
+  auto tokens = [](Value v) { return cast<RankedTensorType>(v.getType()).getDimSize(1); };
+  if (tokens(op.getQ()) == tokens(op.getK()))
+    std::replace(letters.begin(), letters.end(), 's', 't');
+  return rule(letters, "d", "ts");
+}
+
 /// What is right for every op that knows tokens: rows of the batch are apart.
 ShardingRule tokenRule(TokenOpInterface op) {
   ShardingRule r;
@@ -305,12 +314,11 @@ ShardingRule braid::shardingRule(Operation *op) {
       // Query heads and the fewer heads of k and v they read are cut alike: they are groups of neighbours. One head of
       // k and v is read by all: what it gets from heads on several ranks is a sum.
       .Case([](AttnCausalOp a) {
-        return isOneHead(a.getK()) ? rule("bthd bsgd bsgd bt -> bthd bht", "d", "ts")
-                                   : rule("bthd bshd bshd bt -> bthd bht", "d", "ts");
+        return attentionRule(a, isOneHead(a.getK()) ? "bthd bsgd bsgd bt -> bthd bht" : "bthd bshd bshd bt -> bthd bht");
       })
       .Case([](AttnCausalGradOp a) {
-        return isOneHead(a.getK()) ? rule("bthd bsgd bsgd bt bthd bht bthd -> bthd bsgd bsgd", "d", "ts")
-                                   : rule("bthd bshd bshd bt bthd bht bthd -> bthd bshd bshd", "d", "ts");
+        return attentionRule(a, isOneHead(a.getK()) ? "bthd bsgd bsgd bt bthd bht bthd -> bthd bsgd bsgd"
+                                                    : "bthd bshd bshd bt bthd bht bthd -> bthd bshd bshd");
       })
       .Case([](AttnAppendOp) { return rule("bshd bthd bt -> bshd", "d", "ts"); })
       .Case([](MoeDropOp drop) {

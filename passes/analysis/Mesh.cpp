@@ -47,22 +47,22 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
   for (StringRef part : parts) {
     auto [name, value] = part.split('=');
     int64_t size = 0;
-    if (name != "dp" && name != "tp" && name != "ep" && name != "etp")
-      return invalid("there is no axis \"" + name + "\"; valid: dp=N, tp=N, ep=N, etp=N (edp follows)");
+    if (name != "dp" && name != "sp" && name != "tp" && name != "ep" && name != "etp")
+      return invalid("there is no axis \"" + name + "\"; valid: dp=N, sp=N, tp=N, ep=N, etp=N (edp follows)");
     if (value.getAsInteger(10, size) || size < 1 || size > 4096)
       return invalid("axis " + name + " has size \"" + value + "\"; valid: 1 to 4096");
     if (!sizes.try_emplace(name, size).second)
       return invalid("axis " + name + " is given twice; valid: once");
   }
   auto at = [&](StringRef name) { return sizes.count(name) ? sizes[name] : 1; };
-  int64_t dp = at("dp"), tp = at("tp"), ep = at("ep"), ranks = dp * tp;
+  int64_t dp = at("dp"), sp = at("sp"), tp = at("tp"), ep = at("ep"), ranks = dp * sp * tp;
   // Experts are split like everything else on the ranks of tp, where ep leaves room.
   int64_t etp = sizes.count("etp") ? sizes["etp"] : ranks % (ep * tp) == 0 ? tp : 1;
   if (ranks % (ep * etp))
-    return invalid("ep etp = " + llvm::Twine(ep * etp) + " does not divide dp tp = " + llvm::Twine(ranks) +
-                   "; valid: a divisor, so that both views have the same ranks (dp tp = edp ep etp)");
+    return invalid("ep etp = " + llvm::Twine(ep * etp) + " does not divide dp sp tp = " + llvm::Twine(ranks) +
+                   "; valid: a divisor, so that both views have the same ranks (dp sp tp = edp ep etp)");
   Mesh mesh;
-  mesh.dense = {{"pp", 1}, {"dp", dp}, {"sp", 1}, {"tp", tp}};
+  mesh.dense = {{"pp", 1}, {"dp", dp}, {"sp", sp}, {"tp", tp}};
   mesh.expert = {{"pp", 1}, {"edp", ranks / (ep * etp)}, {"ep", ep}, {"etp", etp}};
   return mesh;
 }

@@ -175,6 +175,28 @@ void overlapCounts(Block &block) {
   }
 }
 
+/// Weight gradients wait for nobody and nobody waits for them: those that stand in front of an exchange of tokens along
+/// sp (states of scans, keys and values) are computed while it is under way.
+void fillExchanges(Block &block) {
+  SmallVector<Operation *> waiting; // weight gradients since the last such exchange
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    if (isa<LinearGradWeightOp, MoeGroupedLinearGradWeightOp>(op)) {
+      waiting.push_back(&op);
+      continue;
+    }
+    auto await = dyn_cast<CommAwaitOp>(op);
+    auto start = await ? await.getFuture().getDefiningOp<CommStartOp>() : CommStartOp();
+    if (!start || start.getAxis() != "sp" || start->getBlock() != &block)
+      continue;
+    for (Operation *gradient : waiting) {
+      auto late = [&](Operation *user) { return await->isBeforeInBlock(block.findAncestorOpInBlock(*user)); };
+      if (gradient->isBeforeInBlock(start) && llvm::all_of(gradient->getUsers(), late))
+        gradient->moveBefore(await);
+    }
+    waiting.clear();
+  }
+}
+
 class WeavePass : public braid::impl::WeavePassBase<WeavePass> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -187,6 +209,7 @@ class WeavePass : public braid::impl::WeavePassBase<WeavePass> {
       function.walk([](Block *block) {
         splitCollectives(*block);
         overlapCounts(*block);
+        fillExchanges(*block);
       });
     }
   }

@@ -279,15 +279,48 @@ public:
       return signalPassFailure();
     }
     getOperation()->setAttr(attrs::mesh, mesh->toAttr(&getContext()));
+    SpAlgorithm algorithm = SpAlgorithm::automatic;
+    if (auto word = getOperation()->getAttrOfType<StringAttr>(attrs::spAlgorithm)) {
+      std::optional<SpAlgorithm> known = parseSpAlgorithm(word.getValue());
+      if (!known) {
+        getOperation().emitError() << attrs::spAlgorithm << " is " << word << "; valid: auto, ring, all_gather, scan";
+        return signalPassFailure();
+      }
+      algorithm = *known;
+      getOperation()->removeAttr(attrs::spAlgorithm);
+    }
     if (mesh->world() == 1)
       return;
-    Sharder sharder(getOperation(), *mesh, sliced);
+    if (sliced && mesh->size("sp") > 1) {
+      getOperation().emitError() << "mesh: token slices (--pipeline, --overlap-degree) of rows that sp = "
+                                 << mesh->size("sp") << " ranks share are not there yet; valid: sp = 1, or no slices";
+      return signalPassFailure();
+    }
     SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
     llvm::erase_if(entries, [](func::FuncOp f) { return !f->hasAttr(attrs::entry); });
+    if (mesh->size("sp") > 1)
+      leaveGenerationOut(entries, mesh->size("sp"));
+    Sharder sharder(getOperation(), *mesh, sliced, algorithm);
     for (func::FuncOp entry : entries)
       if (failed(entry.getName() == "init" ? sharder.shardInit(entry) : sharder.shardEntry(entry)))
         return signalPassFailure();
     sharder.finish();
+  }
+
+  /// A prompt's tokens and its caches are whole on every rank.
+  void leaveGenerationOut(SmallVector<func::FuncOp> &entries, int64_t sp) {
+    auto generates = [](func::FuncOp f) {
+      return f.getName().starts_with("prefill_") || f.getName().starts_with("decode_");
+    };
+    if (llvm::any_of(entries, generates))
+      getOperation().emitRemark() << "prefill and decode are left out of a program whose rows sp = " << sp
+                                  << " ranks share";
+    llvm::erase_if(entries, [&](func::FuncOp f) {
+      bool out = generates(f);
+      if (out)
+        f.erase();
+      return out;
+    });
   }
 };
 } // namespace

@@ -312,6 +312,8 @@ LogicalResult Sharder::rewriteGeneric(Operation &op, IRMapping &map, OpBuilder &
     axes['b'] = present({"dp"});
     axes['t'] = present({"sp"});
   }
+  if (isa<DocumentsOp>(op)) // what is the same on all ranks, as tokens
+    axes['t'] = present({"sp"});
   // An axis cuts one index of a value only: the last that asks for it, a weight's rather than its input's.
   auto meet = [&](char a, char b) {
     auto holdsBoth = [&](StringRef letters) { return letters.contains(a) && letters.contains(b); };
@@ -322,9 +324,10 @@ LogicalResult Sharder::rewriteGeneric(Operation &op, IRMapping &map, OpBuilder &
       if (meet(first->first, second->first) &&
           llvm::any_of(first->second, [&](StringRef axis) { return llvm::is_contained(second->second, axis); }))
         first->second.clear();
+  Axes sequence;
   for (char letter : rule.sequence)
     if (axes.count(letter) && !axes[letter].empty())
-      return rewriteSequence(op, map, builder);
+      sequence = axes[letter];
 
   // Pending sums that may go through: one list of operands that are all pending over the same axes.
   Axes kept;
@@ -396,6 +399,19 @@ LogicalResult Sharder::rewriteGeneric(Operation &op, IRMapping &map, OpBuilder &
     types.push_back(type);
     results.push_back(placement);
   }
+  if (!sequence.empty()) {
+    FailureOr<SmallVector<Value>> lowered = rewriteSequence(op, operands, sequence, builder);
+    if (failed(lowered))
+      return failure();
+    map.map(op.getResults(), ValueRange(*lowered));
+    auto tokens = dyn_cast<TokenOpInterface>(op);
+    for (auto [i, result, placement] : llvm::enumerate(*lowered, results)) {
+      if (tokens && tokens.resultKind(i) == TokenKind::state) // what is carried on, not a sum over tokens
+        placement.pending.clear();
+      place(result, placement);
+    }
+    return success();
+  }
   OperationState state(op.getLoc(), op.getName(), operands, types, op.getAttrs());
   state.propertiesAttr = op.getPropertiesAsAttribute();
   Operation *rebuilt = builder.create(state);
@@ -415,8 +431,13 @@ LogicalResult Sharder::rewriteGeneric(Operation &op, IRMapping &map, OpBuilder &
   return success();
 }
 
-LogicalResult Sharder::rewriteSequence(Operation &op, IRMapping &map, OpBuilder &builder) {
-  return op.emitOpError() << "crosses tokens, which sp = " << mesh.size("sp") << " ranks (--mesh) share; valid: sp = 1";
+FailureOr<SmallVector<Value>> Sharder::rewriteSequence(Operation &op, ValueRange operands, const Axes &cut,
+                                                       OpBuilder &builder) {
+  if (!SequenceSharder::handles(&op))
+    return op.emitOpError() << "crosses tokens, which " << productName(cut) << " = " << parts(cut)
+                            << " ranks (--mesh) share; valid: " << productName(cut) << " = 1";
+  SequenceSharder sequence(builder, sequenceFacts, productName(cut), parts(cut), coordinate(cut), spAlgorithm);
+  return sequence.lower(&op, operands);
 }
 
 /// Dimensions that stay apart: [begin, end) of the source hold the elements of [begin, end) of the result.

@@ -8,6 +8,7 @@
 #include "dialects/braid/ShardingRules.h"
 #include "passes/shard/FunctionRewriter.h"
 #include "passes/shard/Placement.h"
+#include "passes/shard/Sequence.h"
 #include "llvm/ADT/StringMap.h"
 #include <map>
 
@@ -16,8 +17,8 @@ namespace braid {
 class Sharder : public FunctionRewriter {
 public:
   /// `sliced`: tokens will be cut into slices.
-  Sharder(mlir::ModuleOp module, const Mesh &mesh, bool sliced)
-      : FunctionRewriter(module), mesh(mesh), sliced(sliced) {}
+  Sharder(mlir::ModuleOp module, const Mesh &mesh, bool sliced, SpAlgorithm spAlgorithm)
+      : FunctionRewriter(module), mesh(mesh), sliced(sliced), spAlgorithm(spAlgorithm), sequenceFacts(module) {}
 
   llvm::LogicalResult shardEntry(mlir::func::FuncOp entry);
   llvm::LogicalResult shardInit(mlir::func::FuncOp entry);
@@ -57,8 +58,9 @@ private:
   llvm::LogicalResult rewriteOne(mlir::Operation &op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteGeneric(mlir::Operation &op, mlir::IRMapping &map, mlir::OpBuilder &builder,
                                      const ShardingRule &rule);
-  /// An op whose sequence index is cut; see Placement.h.
-  llvm::LogicalResult rewriteSequence(mlir::Operation &op, mlir::IRMapping &map, mlir::OpBuilder &builder);
+  /// An op whose sequence index is cut by these axes, with local operands: Sequence.h builds it.
+  llvm::FailureOr<llvm::SmallVector<mlir::Value>> rewriteSequence(mlir::Operation &op, mlir::ValueRange operands,
+                                                                  const Axes &cut, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteConstant(mlir::arith::ConstantOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteReshape(ReshapeOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteAdd(AddOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
@@ -116,6 +118,8 @@ private:
 
   const Mesh mesh;
   bool sliced;
+  SpAlgorithm spAlgorithm;
+  SequenceFacts sequenceFacts;
   llvm::DenseMap<mlir::Value, Placement> placements;
   std::vector<Placement> entryArguments; ///< of the entry that is being rewritten
   llvm::DenseMap<mlir::Value, Placement> wanted; ///< logical gradients -> where their parameters are

@@ -32,10 +32,16 @@ VARIANTS = [
     ("dp4-ep2-etp2", 4, ["--mesh=dp=4,ep=2,etp=2", "--pipeline=1A1M", "--overlap-degree=2"]),
     ("tp2-1A1M", 4, ["--mesh=dp=2,tp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
     ("dp4-ep2", 4, ["--mesh=dp=4,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
+    ("sp2", 2, ["--mesh=sp=2"]),
+    ("sp4-ring", 4, ["--mesh=sp=4", "--sp-algorithm=ring"]),
+    ("sp4-gather", 4, ["--mesh=sp=4", "--sp-algorithm=all_gather"]),
+    ("sp4-scan", 4, ["--mesh=sp=4", "--sp-algorithm=scan"]),
+    ("dp2-sp2", 4, ["--mesh=dp=2,sp=2"]),
 ]
 # Parameters: the distance over how far training moved the tensor since its first step. AdamW divides by |gradient|: elements whose gradient is
 # rounding noise move by the full learning rate in either direction, which is why they agree less closely than the gradients they come from.
-TOLERANCE = {"loss": 2e-6, "gradient": 2e-5, "parameter": 2e-2, "losses": 1e-5}
+# Sums over tokens that nearly cancel (the skip of mamba2, one number per head) feel their order most: with rows on several ranks every sum has another.
+TOLERANCE = {"loss": 2e-6, "gradient": 2e-5, "sequence gradient": 6e-5, "parameter": 2e-2, "losses": 1e-5}
 SHAPE = ["--batch=4", "--seq-len=64"]
 
 
@@ -135,7 +141,8 @@ def main():
             gradients = [key for key in one_first if key.endswith(".first")]
             assert gradients and set(first) == set(one_first)
             worst = max(gradients, key=lambda key: relative(first[key], one_first[key]))
-            check(name, f"gradients ({len(gradients)}), worst {worst[:-6]}"[:60], relative(first[worst], one_first[worst]), TOLERANCE["gradient"])
+            limit = TOLERANCE["sequence gradient" if "sp=" in flags[0] else "gradient"]
+            check(name, f"gradients ({len(gradients)}), worst {worst[:-6]}"[:60], relative(first[worst], one_first[worst]), limit)
             parameters = [key for key in many if not key.endswith((".first", ".second"))]
             worst, error = max(((key, moved(last[key], many[key], one_first[key])) for key in parameters), key=lambda pair: pair[1])
             check(name, f"parameters after {arguments.steps} steps, worst {worst}"[:60], error, TOLERANCE["parameter"])

@@ -180,13 +180,15 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("name": 7)", "m.json:3: name: 7 is not a string"},
       {R"("name": "base")", R"("nam": "base")", "m.json:3: nam: unknown key; did you mean name?"},
       {R"("name": "base")", R"("schedule": {"overlap_degree": 2})",
-       "m.json:3: schedule.overlap_degree: unknown key; valid: recompute, activation_budget"},
+       "m.json:3: schedule.overlap_degree: unknown key; valid: recompute, activation_budget, sp_algorithm"},
       {R"("name": "base")", R"("schedule": {"recompute": "0,2-4"})",
        "m.json:3: schedule.recompute: there is no layer 4 of 4; valid: none, all, or layers 0 to 3"},
       {R"("name": "base")", R"("schedule": {"recompute": "0,3-2"})",
        "m.json:3: schedule.recompute: \"3-2\" is neither a layer nor a range of layers; valid: none, all, or layers "
        "such "
        "as 0,4-7"},
+      {R"("name": "base")", R"("schedule": {"sp_algorithm": "tree"})",
+       "m.json:3: schedule.sp_algorithm: \"tree\" is not known; valid: auto, ring, all_gather, scan"},
       {R"("name": "base")", R"("schedule": {"activation_budget": -1})",
        "m.json:3: schedule.activation_budget: -1 is out of range; valid: 0 to 9223372036854775807"},
       {R"("name": "base")", R"("schedule": {"recompute": "all", "activation_budget": 5})",

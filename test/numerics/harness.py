@@ -178,6 +178,14 @@ class Compiled:
         run(command)
         return {name: np.load(f"{base}.out{i}.npy") for i, name in enumerate(outputs)}
 
+    def run_ranks(self, function, inputs, outputs, ranks):
+        """As call(), with files {name: path}, `{rank}` in their names, that every rank reads and writes for itself."""
+        command = [tool("braid-run"), "call", self.path, f"@{function}", "--ranks", str(ranks), "--threads", "1"]
+        for flag, files in (("--input", inputs), ("--output", outputs)):
+            for name, path in files.items():
+                command += [flag, f"{name}={path}"]
+        run(command)
+
     def info(self):
         return json.loads(run([tool("braid-run"), "info", self.path, "--json"]))
 

@@ -6,8 +6,8 @@
 // RUN: braid-opt %s --braid-apply-sharding="mesh=tp=2,ep=2" | FileCheck %s --check-prefix=ROOM
 // RUN: braid-opt %s --braid-apply-sharding | FileCheck %s --check-prefix=ONE
 
-// EP: error: mesh: ep etp = 2 does not divide dp tp = 3; valid: a divisor, so that both views have the same ranks (dp tp = edp ep etp)
-// AXIS: error: mesh: there is no axis "cp"; valid: dp=N, tp=N, ep=N, etp=N (edp follows)
+// EP: error: mesh: ep etp = 2 does not divide dp sp tp = 3; valid: a divisor, so that both views have the same ranks (dp sp tp = edp ep etp)
+// AXIS: error: mesh: there is no axis "cp"; valid: dp=N, sp=N, tp=N, ep=N, etp=N (edp follows)
 // SIZE: error: mesh: axis dp has size "0"; valid: 1 to 4096
 // TWICE: error: mesh: axis dp is given twice; valid: once
 // Experts are split on the ranks of tp where ep leaves room for it, and nowhere else.

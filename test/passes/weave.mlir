@@ -135,7 +135,7 @@ func.func private @counts(%x: !x, %w: tensor<8xf32>, %s: !c) -> (!x, !x) {
 // CHECK-LABEL: func.func @kinds(
 // CHECK: %[[G:.*]] = braid.comm.start all_gather %arg0 {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> !braid.future<tensor<4x16xf32>>
 // CHECK-NEXT: %[[S:.*]] = braid.comm.start reduce_scatter %arg0 {axis = "dp*sp", label = "gradient"} : (tensor<4x8xf32>) -> !braid.future<tensor<1x8xf32>>
-// CHECK-NEXT: %[[H:.*]] = braid.comm.start shift %arg0 {axis = "sp", reverse} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
+// CHECK-NEXT: %[[H:.*]] = braid.comm.start shift %arg0 {axis = "sp", distance = 2 : i64, reverse} : (tensor<4x8xf32>) -> !braid.future<tensor<4x8xf32>>
 // CHECK-NEXT: braid.comm.await %[[H]]
 // CHECK-NEXT: braid.reshape
 // CHECK-NEXT: braid.comm.await %[[G]]
@@ -144,7 +144,29 @@ func.func private @counts(%x: !x, %w: tensor<8xf32>, %s: !c) -> (!x, !x) {
 func.func @kinds(%x: tensor<4x8xf32>) -> (tensor<4x16xf32>, tensor<1x8xf32>, tensor<32xf32>) {
   %0 = braid.comm.all_gather %x {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x16xf32>
   %1 = braid.comm.reduce_scatter %x {axis = "dp*sp", dim = 0 : i64, label = "gradient"} : (tensor<4x8xf32>) -> tensor<1x8xf32>
-  %2 = braid.comm.shift %x {axis = "sp", reverse} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %2 = braid.comm.shift %x {axis = "sp", distance = 2 : i64, reverse} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %3 = braid.reshape %2 : (tensor<4x8xf32>) -> tensor<32xf32>
   return %0, %1, %3 : tensor<4x16xf32>, tensor<1x8xf32>, tensor<32xf32>
+}
+
+// -----
+
+// Weight gradients in front of an exchange of states along sp are computed while it is under way, but for one that it sends.
+!x = tensor<2x4x8xf32>
+!s = tensor<1x8x8xf32>
+// CHECK-LABEL: func.func private @fill(
+// CHECK: %[[OWN:.*]] = braid.linear_grad_weight
+// CHECK-NEXT: %[[SENT:.*]] = braid.reshape %[[OWN]]
+// CHECK-NEXT: %[[G:.*]] = braid.comm.start shift %[[SENT]]
+// CHECK-NEXT: %[[DW:.*]] = braid.linear_grad_weight %arg0 cotangents(%arg0)
+// CHECK-NEXT: braid.comm.await %[[G]]
+// CHECK-NEXT: braid.activation
+// CHECK-NEXT: return %{{.*}}, %[[DW]]
+func.func private @fill(%x: !x, %y: !x) -> (!s, tensor<8x8xf32>) {
+  %dw = braid.linear_grad_weight %x cotangents(%x) : (!x, !x) -> tensor<8x8xf32>
+  %own = braid.linear_grad_weight %x cotangents(%y) : (!x, !x) -> tensor<8x8xf32>
+  %sent = braid.reshape %own : (tensor<8x8xf32>) -> !s
+  %state = braid.comm.shift %sent {axis = "sp"} : (!s) -> !s
+  %z = braid.activation %state {kind = "silu"} : (!s) -> !s
+  return %z, %dw : !s, tensor<8x8xf32>
 }

@@ -67,6 +67,10 @@ int main(int argc, char **argv) {
       ->type_name("BYTES");
   app.add_option("--mesh", options.mesh, "ranks by axis, e.g. dp=2,tp=2,ep=2 (ep and etp: experts over the same ranks)")
       ->type_name("AXIS=N,..");
+  oneOf(app.add_option("--sp-algorithm", options.spAlgorithm,
+                       "how states of scans travel along sp: auto, ring, all_gather or scan (default: the model's)"),
+        {"auto", "ring", "all_gather", "scan"})
+      ->type_name("NAME");
   oneOf(app.add_option("--pipeline", options.pipeline,
                        "order of mixer and expert slices: none, aAaM or 1A1M (default none)"),
         {"none", "aAaM", "1A1M"})

@@ -1,0 +1,218 @@
+//===- SequenceScan.cpp - states of scans along sp: ring, all-gather, log-step scan of segments -------------------===//
+//
+// The gradient repeats the exchange of the forward together with its own instead of keeping what other ranks sent: per
+// layer that would be (ranks - 1) (P + X) of memory until the backward, and nothing waits longer, since both travel at
+// once. With a state that enters the row from outside (a continued prompt), or one that somebody reads behind the last
+// token, every algorithm is the all-gather: there all ranks know both ends.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/analysis/Tensors.h"
+#include "passes/shard/Sequence.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace braid;
+
+//===- The choice -------------------------------------------------------------------------------------------------===//
+
+static constexpr std::pair<SpAlgorithm, llvm::StringLiteral> kAlgorithms[] = {{SpAlgorithm::automatic, "auto"},
+                                                                              {SpAlgorithm::ring, "ring"},
+                                                                              {SpAlgorithm::allGather, "all_gather"},
+                                                                              {SpAlgorithm::scan, "scan"}};
+
+std::optional<SpAlgorithm> braid::parseSpAlgorithm(StringRef word) {
+  for (auto [algorithm, name] : kAlgorithms)
+    if (name == word)
+      return algorithm;
+  return std::nullopt;
+}
+StringRef braid::spAlgorithmName(SpAlgorithm algorithm) { return kAlgorithms[static_cast<int>(algorithm)].second; }
+
+/// Distances at which neighbours compose their segments; a rank then knows all ranks before it.
+static SmallVector<int64_t> composeDistances(int64_t ranks) {
+  SmallVector<int64_t> distances;
+  for (int64_t d = 1; d < ranks - 1; d *= 2)
+    distances.push_back(d);
+  return distances;
+}
+
+SpCost braid::spCost(SpAlgorithm algorithm, int64_t ranks, RankedTensorType p, RankedTensorType x) {
+  constexpr double latency = 10e-6, bytesPerSecond = 10e9, flopsPerSecond = 1e12;
+  auto bytes = [](RankedTensorType type) {
+    return type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+  };
+  int64_t P = bytes(p), X = bytes(x), steps = composeDistances(ranks).size();
+  bool dense = p.getRank() == 5;
+  // P m + x for a state; P P for a transition, where it is dense.
+  double apply = static_cast<double>(x.getNumElements()) * (dense ? 2 * p.getDimSize(4) + 1 : 2);
+  double multiply = static_cast<double>(p.getNumElements()) * (dense ? 2 * p.getDimSize(4) : 1);
+  SpCost cost;
+  double flops = 0;
+  switch (algorithm) {
+  case SpAlgorithm::automatic:
+  case SpAlgorithm::ring:
+    cost = {(ranks - 1) * X, ranks - 1};
+    flops = apply * static_cast<double>(ranks - 2);
+    break;
+  case SpAlgorithm::allGather:
+    cost = {(ranks - 1) * (P + X), 1};
+    flops = apply * static_cast<double>(ranks);
+    break;
+  case SpAlgorithm::scan: // the last step needs no transition of its result, and its neighbour's only if it composes
+    cost = {(steps + 1) * X + steps * P, steps + 1};
+    flops = apply * static_cast<double>(steps) + multiply * static_cast<double>(std::max<int64_t>(steps - 1, 0));
+    break;
+  }
+  cost.seconds = static_cast<double>(cost.hops) * latency + static_cast<double>(cost.bytes) / bytesPerSecond +
+                 flops / flopsPerSecond;
+  return cost;
+}
+
+SpAlgorithm braid::cheapest(int64_t ranks, RankedTensorType p, RankedTensorType x) {
+  SpAlgorithm best = SpAlgorithm::ring;
+  for (SpAlgorithm other : {SpAlgorithm::allGather, SpAlgorithm::scan})
+    if (spCost(other, ranks, p, x).seconds < spCost(best, ranks, p, x).seconds)
+      best = other;
+  return best;
+}
+
+SpAlgorithm SequenceSharder::choose(const Segment &own, bool zeroCarry, bool readsLast) const {
+  if (!zeroCarry || readsLast)
+    return SpAlgorithm::allGather;
+  return algorithm == SpAlgorithm::automatic ? cheapest(ranks, typeOf(own.p), typeOf(own.x)) : algorithm;
+}
+
+//===- Borders of ranks -------------------------------------------------------------------------------------------===//
+
+/// The tensor without its leading dimension of 1, or with one.
+static Value borderState(OpBuilder &builder, Location loc, Value segment) {
+  RankedTensorType type = typeOf(segment);
+  return ReshapeOp::create(builder, loc, RankedTensorType::get(type.getShape().drop_front(), type.getElementType()),
+                           segment);
+}
+
+template <typename Scan> SequenceSharder::Segment SequenceSharder::segment(Scan op, ValueRange operands) {
+  auto local = [&](auto operand) -> Value {
+    return operand ? operands[llvm::find(op->getOperands(), operand) - op->getOperands().begin()] : Value();
+  };
+  Value k = local(op.getK()), v = local(op.getV());
+  RankedTensorType keys = typeOf(k), state = typeOf(local(op.getInitialState()));
+  SmallVector<int64_t> x{1};
+  llvm::append_range(x, state.getShape());
+  SmallVector<int64_t> p(ArrayRef(x).take_front(3));
+  int64_t K = keys.getDimSize(3);
+  if (op.getClassId() == LsmClass::V)
+    p.append({K});
+  else if (op.getBeta())
+    p.append({K, K});
+  auto type = [&](ArrayRef<int64_t> shape) { return RankedTensorType::get(shape, state.getElementType()); };
+  auto segment = LsmSegmentOp::create(builder, op.getLoc(), type(p), type(x), k, v, local(op.getLogDecay()),
+                                      local(op.getBeta()), local(op.getDocuments()), op.getClassId(), IntegerAttr());
+  return {segment.getP(), segment.getX()};
+}
+
+/// M = shift(P M + X) as often as there are borders: after n hops rank n knows what is before it, and says so.
+Value SequenceSharder::ring(Location loc, Segment own, bool adjoint) {
+  StringRef label = adjoint ? "lsm.cotangent" : "lsm.state";
+  Value state = shift(loc, own.x, 1, adjoint, label);
+  for (int64_t hop = 2; hop < ranks; ++hop) {
+    auto behind = LsmComposeOp::create(builder, loc, state.getType(), Type(), own.p, own.x, state, Value(), adjoint);
+    state = shift(loc, behind.getResult(), 1, adjoint, label);
+  }
+  return borderState(builder, loc, state);
+}
+
+/// Every rank takes the segment of the one before it; composed with that of distance 1, 2, 4, .. it reaches back to the
+/// first. Ranks without a neighbour there receive zeros, which is what there is before the row.
+Value SequenceSharder::logSteps(Location loc, Segment own, bool adjoint) {
+  StringRef label = adjoint ? "lsm.cotangent" : "lsm.state";
+  SmallVector<int64_t> distances = composeDistances(ranks);
+  Value x = shift(loc, own.x, 1, adjoint, label), p;
+  if (!distances.empty())
+    p = shift(loc, own.p, 1, adjoint, "lsm.transition");
+  for (int64_t distance : distances) {
+    bool last = distance == distances.back();
+    Value xOther = shift(loc, x, distance, adjoint, label);
+    Value pOther = last ? Value() : shift(loc, p, distance, adjoint, "lsm.transition");
+    auto both = LsmComposeOp::create(builder, loc, x.getType(), last ? Type() : p.getType(), p, x, xOther, pOther,
+                                     adjoint);
+    x = both.getResult();
+    p = both.getTransition();
+  }
+  return borderState(builder, loc, x);
+}
+
+//===- The scan and its gradient ----------------------------------------------------------------------------------===//
+
+FailureOr<SmallVector<Value>> SequenceSharder::scan(LsmScanOp op, ValueRange operands) {
+  Location loc = op.getLoc();
+  unsigned stateIndex = op.getInitialStateMutable().getOperandNumber();
+  Value carry = operands[stateIndex];
+  Segment own = segment(op, operands);
+  SpAlgorithm chosen = choose(own, facts.isZero(op.getInitialState()), facts.isRead(op.getFinalState()));
+  Border border;
+  if (chosen == SpAlgorithm::allGather) {
+    Value p = gather(loc, own.p, 0, "lsm.transition"), x = gather(loc, own.x, 0, "lsm.state");
+    auto fold = LsmFoldOp::create(builder, loc, carry.getType(), carry.getType(), p, x, carry, coordinate);
+    border = {fold.getInitial(), fold.getNext()};
+  } else {
+    border.mine = chosen == SpAlgorithm::ring ? ring(loc, own, /*adjoint=*/false) : logSteps(loc, own, false);
+  }
+  SmallVector<Value> inner(operands);
+  inner[stateIndex] = border.mine;
+  auto type = RankedTensorType::get(typeOf(operands[2]).getShape(), typeOf(op.getO()).getElementType());
+  OperationState state(loc, op->getName(), inner, TypeRange{type, carry.getType()}, op->getAttrs());
+  state.propertiesAttr = op->getPropertiesAsAttribute();
+  auto scan = cast<LsmScanOp>(builder.create(state));
+  return SmallVector<Value>{scan.getO(), border.last ? border.last : scan.getFinalState()};
+}
+
+FailureOr<SmallVector<Value>> SequenceSharder::scanGrad(LsmScanGradOp op, ValueRange operands) {
+  Location loc = op.getLoc();
+  unsigned stateIndex = op.getInitialStateMutable().getOperandNumber(),
+           dfinalIndex = op.getDfinalStateMutable().getOperandNumber();
+  Value carry = operands[stateIndex], dnext = operands[dfinalIndex];
+  auto local = [&](Value operand) -> Value {
+    return operand ? operands[llvm::find(op->getOperands(), operand) - op->getOperands().begin()] : Value();
+  };
+  Segment own = segment(op, operands);
+  Value dx = LsmSegmentGradOp::create(builder, loc, own.x.getType(), operands[0], operands[1], operands[2],
+                                      local(op.getLogDecay()), local(op.getBeta()), local(op.getDocuments()),
+                                      operands[op.getDOMutable().getOperandNumber()], op.getClassIdAttr(),
+                                      op.getScaleAttr(), IntegerAttr());
+  bool zero = facts.isZero(op.getInitialState()) && facts.isZero(op.getDfinalState());
+  SpAlgorithm chosen = choose(own, zero, facts.isRead(op.getDinitialState()));
+  Border before, behind;
+  if (chosen == SpAlgorithm::allGather) {
+    Value p = gather(loc, own.p, 0, "lsm.transition"), x = gather(loc, own.x, 0, "lsm.state"),
+          dxs = gather(loc, dx, 0, "lsm.cotangent");
+    auto fold = LsmFoldOp::create(builder, loc, carry.getType(), carry.getType(), p, x, carry, coordinate);
+    auto foldGrad = LsmFoldGradOp::create(builder, loc, dnext.getType(), dnext.getType(), p, dxs, dnext, coordinate);
+    before = {fold.getInitial(), fold.getNext()};
+    behind = {foldGrad.getDfinal(), foldGrad.getDcarry()};
+  } else {
+    bool isRing = chosen == SpAlgorithm::ring;
+    before.mine = isRing ? ring(loc, own, false) : logSteps(loc, own, false);
+    behind.mine = isRing ? ring(loc, {own.p, dx}, true) : logSteps(loc, {own.p, dx}, true);
+  }
+  SmallVector<Value> inner(operands);
+  inner[stateIndex] = before.mine;
+  inner[dfinalIndex] = behind.mine;
+  // Cotangents are like their operands: q, k, v, the gates that have one, the state.
+  SmallVector<Type> types;
+  for (Value result : op->getResults()) {
+    static constexpr unsigned tokens = 3;
+    unsigned index = types.size();
+    Value like = index < tokens ? operands[index] : carry;
+    if (index >= tokens && index + 1 < op->getNumResults())
+      like = index == tokens && op.getLogDecay() && op.getClassId() != LsmClass::S0 ? local(op.getLogDecay())
+                                                                                    : local(op.getBeta());
+    types.push_back(RankedTensorType::get(typeOf(like).getShape(), typeOf(result).getElementType()));
+  }
+  OperationState state(loc, op->getName(), inner, types, op->getAttrs());
+  state.propertiesAttr = op->getPropertiesAsAttribute();
+  SmallVector<Value> results(builder.create(state)->getResults());
+  if (behind.last)
+    results.back() = behind.last;
+  return results;
+}

@@ -1,0 +1,207 @@
+"""Ops that cross tokens on several ranks along `sp`, against the one-row references: python3 sequence_ops.py RANKS ALGORITHM
+
+Scans of every class and their gradients, with states from outside and without, attention with and without windows, convolutions: the
+tokens of a row are divided over RANKS ranks, documents cross their borders and end on them. Then one document of the row gets other, huge
+contents: not one bit of anything outside of it may change. Limits: those of the ops on one rank (check_scan.py, check_attention.py).
+"""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "numerics"))
+import numpy as np
+
+from check_scan import CLASS_IDS, gradient_limit
+from harness import Operand, Program, Type, loaded, rounded, stored
+from attention import attention
+from common import documents_of
+from rows import short_conv
+from scan import CLASSES, has_beta, random_operands, scan, trains_decay
+
+T = 64
+# Row 0: documents over several ranks, of one token, from border to border; row 1: one that began before the row, a long one, padding.
+EDGES = np.array([[0, 11, 12, 32, 40, T], [-5, 3, 59, 60, 60, 60]], np.int32)
+CHANGED = (0, 12, 32)  # the document whose contents the leak test replaces: row, tokens
+B = len(EDGES)
+
+
+class Case:
+    """One function: inputs of tokens are divided, everything else is the same on all ranks."""
+
+    def __init__(self, program, name, reference, limit):
+        self.program, self.reference, self.limit = program, reference, limit
+        self.f = program.function(name)
+        self.dims = {}
+        cu = self.input("cu_seqlens", EDGES.shape, "i32", ["batch"])
+        self.documents = self.f.op("braid.documents", [cu], Type((B, T), "i32"))
+
+    def input(self, name, shape, dtype=None, dims=("batch", "sequence")):
+        self.dims[name] = self.program.dims[name] = list(dims)
+        return self.f.input(name, shape, dtype)
+
+    def zeros(self, type):
+        value = Operand(f"%zero{len(self.f.lines)}", type)
+        self.f.lines.append(f"    {value.name} = arith.constant dense<0.0> : {type}")
+        return value
+
+    def values(self, rng):
+        return {n: rounded([rng.standard_normal(o.type.shape)])[0] for n, o in self.f.inputs.items()} | {
+            "cu_seqlens": EDGES
+        }
+
+    def call(self, program, values):
+        return program.call_parts(self, values)
+
+    def check(self, rng, change=None):
+        values = self.values(rng)
+        if change:
+            change(values)
+
+        def action(program):
+            references = self.reference(values, documents_of(EDGES, T))
+            references = {n: references[n] for n in self.f.outputs}
+            out = self.call(program, values)
+            program.compare(self.f.name, out, references, {n: self.limit for n in references})
+            # The contents of one document, and what is asked of its outputs, are replaced.
+            row, lo, hi = CHANGED
+            other = {n: a.copy() for n, a in values.items()}
+            for n, dims in self.dims.items():
+                if dims[1:2] == ["sequence"]:
+                    size = -1e3 if n == "log_decay" else 0.0 if n in ("do", "dy") else 1e4
+                    other[n][row, lo:hi] = size if n == "log_decay" else size * other[n][row, lo:hi]
+                    values[n][row, lo:hi] *= n not in ("do", "dy")
+            one, two = self.call(program, values), self.call(program, other)
+            keep = np.ones((B, T), bool)
+            keep[row, lo:hi] = False
+            changed = []
+            for n in self.f.outputs:
+                a, b = one[n], two[n]
+                tokens = a.shape[:2] == (B, T)
+                same = np.array_equal(a[keep], b[keep]) if tokens else np.array_equal(a, b)
+                changed += [] if same else [n]
+            program.line(not changed, f"{self.f.name} leaks", f"bits changed: {', '.join(changed)}" if changed else "none")
+
+        self.program.then(action)
+
+
+class Parts(Program):
+    """A program for several ranks; every call writes and reads one file per rank."""
+
+    def __init__(self, name, ranks, algorithm):
+        super().__init__(name, max_documents=EDGES.shape[1] - 1, options=[f"--mesh=sp={ranks}"])
+        self.ranks, self.algorithm, self.dims = ranks, algorithm, {}
+
+    def mlir(self):
+        text = super().mlir()
+        for name, dims in self.dims.items():
+            listed = ", ".join(f'"{d}"' for d in dims)
+            text = text.replace(f'braid.name = "{name}", braid.role = "input"', f'braid.name = "{name}", braid.role = "input", braid.dims = [{listed}]')
+        return text.replace("module attributes {", f'module attributes {{braid.sp_algorithm = "{self.algorithm}", ', 1)
+
+    def call_parts(self, case, values):
+        compiled, inputs = self.compile(), {}
+        base = os.path.join(self.folder, f"{case.f.name}")
+        for name, operand in case.f.inputs.items():
+            array = stored(values[name], operand.type.dtype)
+            divided = case.dims[name][1:2] == ["sequence"]
+            for r in range(self.ranks):
+                np.save(f"{base}.{name}.{r}.npy", np.split(array, self.ranks, 1)[r] if divided else array)
+            inputs[name] = f"{base}.{name}.{{rank}}.npy"
+        outputs = {name: f"{base}.{name}.out.{{rank}}.npy" for name in case.f.outputs}
+        compiled.run_ranks(case.f.name, inputs, outputs, self.ranks)
+        result = {}
+        for name, operand in case.f.outputs.items():
+            parts = [loaded(np.load(outputs[name].format(rank=r)), operand.type.dtype) for r in range(self.ranks)]
+            divided = operand.type.shape[:2] == (B, T) and parts[0].shape[1] != T
+            result[name] = np.concatenate(parts, 1) if divided else parts[0]
+            if name.startswith("lse"):
+                result[name] = np.concatenate(parts, 2)
+        return result
+
+
+def add_scan(program, kind, rng, carried):
+    H, K, V = 2, 16, 24
+    scale = K**-0.5
+
+    def reference(a, documents):
+        operands = [a.get(n) for n in ("q", "k", "v", "log_decay", "beta")]
+        zero = np.zeros((B, H, K, V))
+        (o, final), pull = scan(kind, *operands, a.get("initial_state", zero), documents, scale)
+        names = ("dq", "dk", "dv", "dlog_decay", "dbeta", "dinitial_state")
+        return dict(zip(names, pull(a["do"], a.get("dfinal_state", zero)))) | {"o": o, "final_state": final}
+
+    c = Case(program, f"{kind}{'_carried' if carried else ''}", reference, gradient_limit(kind))
+    q, k, v = c.input("q", (B, T, H, K)), c.input("k", (B, T, H, K)), c.input("v", (B, T, H, V))
+    gate = {"S0": (H,), "S": (B, T, H), "V": (B, T, H, K), "GH": (B, T, H)}.get(kind)
+    g = c.input("log_decay", gate, dims=["heads"] if kind == "S0" else ("batch", "sequence")) if gate else None
+    b = c.input("beta", (B, T, H)) if has_beta(kind) else None
+    do, state = c.input("do", (B, T, H, V)), Type((B, H, K, V))
+    initial, dfinal = (c.input(n, state.shape, dims=["batch"]) if carried else c.zeros(state) for n in ("initial_state", "dfinal_state"))
+    attributes = {"class_id": CLASS_IDS[kind], "scale": float(scale)}
+    o, final = c.f.op("braid.lsm.scan", [q, k, v, g, b, initial, c.documents], [v.type, state], segments=True, **attributes)
+    gates = ([g] if trains_decay(kind) else []) + ([b] if b else [])
+    results = c.f.op("braid.lsm.scan_grad", [q, k, v, g, b, initial, c.documents, do, dfinal], [x.type for x in (q, k, v, *gates)] + [state],
+                     segments=True, **attributes)
+    names = ["dq", "dk", "dv"] + ["dlog_decay"] * trains_decay(kind) + ["dbeta"] * has_beta(kind) + ["dinitial_state"] * carried
+    for name, value in zip(["o"] + names + ["final_state"] * carried, [o, *results[: len(names)], final]):
+        c.f.output(name, value)
+
+    def operands(a):
+        drawn = random_operands(kind, rng, B, T, H, K, V)
+        a |= {n: rounded([x])[0] for n, x in zip(("q", "k", "v", "log_decay", "beta"), drawn) if x is not None}
+
+    c.check(rng, operands)
+
+
+def add_attention(program, window, rng):
+    H, G, D = 4, 2, 16
+
+    def reference(a, documents):
+        (o, lse), pull = attention(a["q"], a["k"], a["v"], documents, D**-0.5, window=window)
+        return dict(zip(("dq", "dk", "dv"), pull(a["do"]))) | {"o": o}
+
+    c = Case(program, f"attention_w{window}", reference, 1e-5)
+    q, k, v, do = (c.input(n, (B, T, h, D)) for n, h in (("q", H), ("k", G), ("v", G), ("do", H)))
+    settings = {"scale": D**-0.5, "window": window, "prefix": 0}
+    o, lse = c.f.op("braid.attn.causal", [q, k, v, c.documents], [q.type, Type((B, H, T))], **settings)
+    grads = c.f.op("braid.attn.causal_grad", [q, k, v, c.documents, o, lse, do], [q.type, k.type, v.type], **settings)
+    for name, value in zip(("o", "dq", "dk", "dv"), (o, *grads)):
+        c.f.output(name, value)
+    c.check(rng)
+
+
+def add_convolution(program, taps, rng):
+    D = 20
+
+    def reference(a, documents):
+        zero = np.zeros((B, taps - 1, D))
+        (y, _), pull = short_conv(a["x"], a["weight"], documents, zero)
+        return dict(zip(("dx", "dweight"), pull(a["dy"], zero))) | {"y": y}
+
+    c = Case(program, f"convolution_{taps}", reference, 1e-5)
+    x, weight, dy = c.input("x", (B, T, D)), c.input("weight", (D, taps), dims=["embed"]), c.input("dy", (B, T, D))
+    tail = c.zeros(Type((B, taps - 1, D)))
+    y, _ = c.f.op("braid.short_conv", [x, weight, c.documents, tail], [x.type, tail.type])
+    dx, dweight, _ = c.f.op("braid.short_conv_grad", [x, weight, c.documents, tail, dy, tail], [x.type, weight.type, tail.type])
+    for name, value in (("y", y), ("dx", dx), ("dweight", dweight)):
+        c.f.output(name, value)
+    c.check(rng)
+
+
+def main(ranks, algorithm):
+    program, rng = Parts(f"sp{ranks}-{algorithm}", int(ranks), algorithm), np.random.default_rng(5)
+    for kind in CLASSES:
+        add_scan(program, kind, rng, carried=False)
+    if algorithm == "all_gather":
+        for kind in ("S0", "V", "GH"):
+            add_scan(program, kind, rng, carried=True)
+        add_convolution(program, 4, rng)
+        add_convolution(program, 2, rng)
+    for window in (0, 5, 30):
+        if algorithm in ("ring", "all_gather"):
+            add_attention(program, window, rng)
+    return program.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
