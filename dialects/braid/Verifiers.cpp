@@ -1,6 +1,8 @@
 //===- Verifiers.cpp - what verifiers share; structure, collective and training ops -------------------------------===//
 #include "dialects/braid/Verifiers.h"
 
+#include "llvm/Support/MathExtras.h"
+
 using namespace mlir;
 using namespace braid;
 
@@ -99,6 +101,11 @@ LogicalResult braid::isDocuments(Operation *op, Named documents, Named x) {
   CHECK(hasRank(op, documents, 2));
   CHECK(isInteger(op, documents));
   return sameTokens(op, x, documents);
+}
+
+int64_t braid::product(int64_t a, int64_t b) {
+  int64_t result;
+  return llvm::MulOverflow(a, b, result) ? INT64_MAX : result;
 }
 
 LogicalResult braid::isAtLeast(Operation *op, StringRef name, int64_t value, int64_t least) {

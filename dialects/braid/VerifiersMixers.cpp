@@ -161,8 +161,8 @@ LogicalResult MoeDropOp::verify() {
   }
   CHECK(sameType(*this, {"kept", getKept()}, ids));
   StringRef entries = device ? "taken * bucket" : "taken";
-  CHECK(hasEntries(*this, load, taken.dim(1) * bucket, entries, taken));
-  CHECK(hasEntries(*this, {"dropped", getDropped()}, taken.dim(1) * bucket, entries, taken));
+  CHECK(hasEntries(*this, load, product(taken.dim(1), bucket), entries, taken));
+  CHECK(hasEntries(*this, {"dropped", getDropped()}, product(taken.dim(1), bucket), entries, taken));
   return sameType(*this, {"new_taken", getNewTaken()}, taken);
 }
 LogicalResult MoePlanOp::verify() {
@@ -186,7 +186,7 @@ LogicalResult MoePlanOp::verify() {
                            << " rows need " << experts / peers * *rows;
     CHECK(hasEntries(*this, {"perm", getPerm()}, experts * *rows, "experts * expert_rows"));
   } else {
-    CHECK(hasEntries(*this, {"perm", getPerm()}, peers > 1 ? peers * peerRows : ids.type().getNumElements(),
+    CHECK(hasEntries(*this, {"perm", getPerm()}, peers > 1 ? product(peers, peerRows) : ids.type().getNumElements(),
                      peers > 1 ? "peers * peer_rows" : "every assignment", peers > 1 ? Named() : ids));
   }
   CHECK(hasEntries(*this, {"counts", getCounts()}, experts, "num_experts"));
@@ -200,8 +200,8 @@ LogicalResult MoePlanReceivedOp::verify() {
   CHECK(isInteger(*this, counts));
   int64_t peerRows = getPeerRows();
   CHECK(isAtLeast(*this, "peer_rows", peerRows, 1));
-  CHECK(hasEntries(*this, {"perm", getPerm()}, counts.dim(0) * peerRows, "peers * peer_rows"));
-  CHECK(hasEntries(*this, {"inverse", getInverse()}, counts.dim(0) * peerRows, "peers * peer_rows"));
+  CHECK(hasEntries(*this, {"perm", getPerm()}, product(counts.dim(0), peerRows), "peers * peer_rows"));
+  CHECK(hasEntries(*this, {"inverse", getInverse()}, product(counts.dim(0), peerRows), "peers * peer_rows"));
   return hasEntries(*this, {"offsets", getOffsets()}, counts.dim(1) + 1, "local experts + 1");
 }
 

@@ -412,6 +412,14 @@ func.func @f(%counts: tensor<2x2xi32>) {
 // -----
 
 func.func @f(%counts: tensor<2x2xi32>) {
+  // expected-error @+1 {{perm has 48 entries but peers * peer_rows needs 9223372036854775807}}
+  %0:3 = braid.moe.plan_received %counts {peer_rows = 9223372036854775807 : i64} : (tensor<2x2xi32>) -> (tensor<48xi32>, tensor<48xi32>, tensor<3xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%counts: tensor<2x2xi32>) {
   // expected-error @+1 {{offsets has 5 entries but local experts + 1 needs 3}}
   %0:3 = braid.moe.plan_received %counts {peer_rows = 24 : i64} : (tensor<2x2xi32>) -> (tensor<48xi32>, tensor<48xi32>, tensor<5xi32>)
   return
