@@ -2,6 +2,7 @@
 // One function per differentiable op: data gradients and weight gradients are different ops (phases-by-example,
 // `train`), so that the scheduler may move the latter.
 #include "dialects/braid/GradientContext.h"
+#include "dialects/braid/ScanTraits.h"
 
 using namespace mlir;
 using namespace braid;
@@ -64,6 +65,12 @@ ROWS_GRADIENT(LogSumExpOp)
 ROWS_GRADIENT(TokenLossOp)
 ROWS_GRADIENT(LogSigmoidOp)
 ROWS_GRADIENT(LogDecayOp)
+ROWS_GRADIENT(FeatureMapOp)
+ROWS_GRADIENT(AppendOneOp)
+ROWS_GRADIENT(DivideByLastOp)
+ROWS_GRADIENT(InnerOp)
+ROWS_GRADIENT(BoundedGateOp)
+ROWS_GRADIENT(ElementDecayOp)
 ROWS_GRADIENT(RmsNormOp)
 ROWS_GRADIENT(LayerNormOp)
 ROWS_GRADIENT(L2NormOp)
@@ -193,26 +200,22 @@ LogicalResult LsmScanOp::buildGradient(GradientContext &context) {
   if (!context.cotangent(getO()) && !context.cotangent(getFinalState()))
     return success();
   auto savedOrNull = [&](Value v) { return v ? context.saved(v) : Value(); };
-  bool decayGradient = getLogDecay() && getClassId() != LsmClass::S0;
+  auto gates = trainedGates(*this);
   SmallVector<Type> types = {getQ().getType(), getK().getType(), getV().getType()};
-  if (decayGradient)
-    types.push_back(getLogDecay().getType());
-  if (getBeta())
-    types.push_back(getBeta().getType());
+  for (auto [name, gate] : gates)
+    types.push_back(gate.getType());
   types.push_back(getInitialState().getType());
   auto grad = LsmScanGradOp::create(context.builder(), getLoc(), types, context.saved(getQ()), context.saved(getK()),
                                     context.saved(getV()), savedOrNull(getLogDecay()), savedOrNull(getBeta()),
+                                    savedOrNull(getA()), savedOrNull(getB()), savedOrNull(getValueDecay()),
                                     context.saved(getInitialState()), context.saved(getDocuments()),
                                     context.cotangentOrZero(getO()), context.cotangentOrZero(getFinalState()),
                                     getClassIdAttr(), getScaleAttr(), getChunkSizeAttr());
   context.add(getQ(), grad.getDq());
   context.add(getK(), grad.getDk());
   context.add(getV(), grad.getDv());
-  unsigned gate = 0;
-  if (decayGradient)
-    context.add(getLogDecay(), grad.getDgates()[gate++]);
-  if (getBeta())
-    context.add(getBeta(), grad.getDgates()[gate++]);
+  for (auto [gate, dgate] : llvm::zip_equal(gates, grad.getDgates()))
+    context.add(gate.second, dgate);
   context.add(getInitialState(), grad.getDinitialState());
   return success();
 }

@@ -9,6 +9,10 @@
 //   V      log_decay [B, T, H, K] f32                    diag(exp g_t)
 //   H      beta [B, T, H]                                I - beta_t k_t^T k_t        write: beta_t k_t^T v_t
 //   GH     log_decay [B, T, H], beta [B, T, H]           (I - beta_t k_t^T k_t) exp(g_t)
+//   VH     log_decay [B, T, H, K] f32, beta [B, T, H]    (I - beta_t k_t^T k_t) diag(exp g_t)
+//   D      log_decay [B, T, H, K] f32, a, b [B, T, H, K] diag(exp g_t) + b_t^T a_t
+//   R      log_decay [B, T, H, K] f32, value_decay [B, T, H, V] f32:   diag(exp g_t) M diag(exp h_t)
+//   E      log_decay [B, T, H, K, V] f32                 exp(G_t) * M, elementwise: no matrix form
 //
 // q, k [B, T, H, K], v, o [B, T, H, V]; states f32 [B, H, K, V]; documents [B, T] (braid.documents): where a document
 // begins inside the row the state restarts from zero; a document that began before the row continues initial_state.
@@ -27,11 +31,12 @@ class Braid_LsmOp<string mnemonic, list<Trait> traits = []> : Braid_Op<"lsm." # 
   let hasVerifier = 1;
 }
 defvar scanOperands = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay,
-                       Optional<AnyRankedTensor>:$beta);
+                       Optional<AnyRankedTensor>:$beta, Optional<AnyRankedTensor>:$a, Optional<AnyRankedTensor>:$b,
+                       Optional<AnyRankedTensor>:$value_decay);
 defvar scanAttrs = (ins Braid_LsmClass:$class_id, F64Attr:$scale);
 
 // Text form: the class, the tokens, then every other operand under its name.
-defvar gatesFormat = "(`log_decay` `(` $log_decay^ `)`)? (`beta` `(` $beta^ `)`)?";
+defvar gatesFormat = "(`log_decay` `(` $log_decay^ `)`)? (`beta` `(` $beta^ `)`)? (`a` `(` $a^ `)`)? (`b` `(` $b^ `)`)? (`value_decay` `(` $value_decay^ `)`)?";
 defvar tokensFormat = !strconcat("$class_id $q `,` $k `,` $v ", gatesFormat);
 defvar stateFormat = "`initial_state` `(` $initial_state `)` `documents` `(` $documents `)`";
 defvar chunksFormat = "`chunks` `(` $chunks `)`";
@@ -45,10 +50,10 @@ def Braid_LsmScanOp : Braid_LsmOp<"scan", [DeclareOpInterfaceMethods<Braid_Diffe
   let assemblyFormat = !strconcat(tokensFormat, " ", stateFormat, " ", typesFormat);
 }
 def Braid_LsmScanGradOp : Braid_LsmOp<"scan_grad"> {
-  let summary = "adjoint of the scan (lsm-family 3.1, 3.3): cotangents of q, k, v, log_decay (not S0), beta, initial_state";
+  let summary = "adjoint of the scan (lsm-family 3.1, 3.3): cotangents of q, k, v, the gates, initial_state";
   let arguments = !con(scanOperands, (ins AnyRankedTensor:$initial_state, AnyRankedTensor:$documents, AnyRankedTensor:$d_o,
                        AnyRankedTensor:$dfinal_state), scanAttrs, (ins OptionalAttr<I64Attr>:$chunk_size));
-  // dgates: dlog_decay (classes S, V, GH), then dbeta (H, GH).
+  // dgates: of the gates that the class takes and trains (log_decay but for S0, beta, a, b, value_decay), in this order.
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dgates,
                  AnyRankedTensor:$dinitial_state);
   let assemblyFormat = !strconcat(tokensFormat, " ", stateFormat, " `cotangents` `(` $d_o `,` $dfinal_state `)` ", typesFormat);
@@ -63,7 +68,8 @@ def Braid_LsmStepOp : Braid_LsmOp<"step"> {
 // ---- phase `chunked`: n = ceil(T / C) + max_documents rows in the table; unused rows are empty -----------------------
 // chunks [B, n, 4] i32: lo, hi (tokens [lo, hi)), restart (1: the state before lo is zero), next (reserved, 0).
 // Per chunk: X = state from a zero state, P = its transition (I: absent; S0, S: [B, n, H] log; V: [B, n, H, K] log;
-// H, GH: dense [B, n, H, K, K]); in-states M [B, n, H, K, V], all f32.
+// R: [B, n, H, K + V] log; E: [B, n, H, K, V] log; H, GH, D: dense [B, n, H, K, K]); in-states M [B, n, H, K, V], all f32.
+// VH has no chunk form of its own: it becomes D before.
 class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegments]> : Braid_Op<"lsm." # mnemonic, !listconcat([Pure], traits)> {
   let hasVerifier = 1;
 }
@@ -77,6 +83,7 @@ def Braid_LsmChunkTableOp : Braid_Op<"lsm.chunk_table", [Pure]> {
 def Braid_LsmChunkStateOp : Braid_ChunkOp<"chunk_state"> {
   let summary = "X and P of every chunk";
   let arguments = (ins AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$beta,
+                   Optional<AnyRankedTensor>:$a, Optional<AnyRankedTensor>:$b, Optional<AnyRankedTensor>:$value_decay,
                    AnyRankedTensor:$chunks, Braid_LsmClass:$class_id, I64Attr:$chunk_size);
   let results = (outs AnyRankedTensor:$x, Optional<AnyRankedTensor>:$p);
   let assemblyFormat = !strconcat("$class_id $k `,` $v ", gatesFormat, " ", chunksFormat, " ", typesFormat);
@@ -89,7 +96,7 @@ def Braid_LsmStateScanOp : Braid_ChunkOp<"state_scan", []> {
   let assemblyFormat = !strconcat("$class_id $x (`transition` `(` $p^ `)`)? `initial_state` `(` $initial_state `)` ", chunksFormat, " ", typesFormat);
 }
 def Braid_LsmChunkOutputOp : Braid_ChunkOp<"chunk_output"> {
-  let summary = "o of every chunk from its in-state (lsm-family 4.1, 4.2, 4.4)";
+  let summary = "o of every chunk from its in-state (lsm-family 4.1 to 4.6)";
   let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, AnyRankedTensor:$chunks), scanAttrs, (ins I64Attr:$chunk_size));
   let results = (outs AnyRankedTensor:$o);
   let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` ", chunksFormat, " ", typesFormat);
@@ -126,11 +133,12 @@ def Braid_LsmSegmentScanOp : Braid_ChunkOp<"segment_scan", []> {
 // ---- segments: what ranks along `sp` exchange ------------------------------------------------------------------------
 // A span of tokens is the affine map M -> P M + X (lsm-family 2.2); segments [s, B, H, ..] are s spans in sequence order.
 //   X [s, B, H, K, V]: the state after the span from a zero state;
-//   P, a factor and no logarithm: [s, B, H] (I, S0, S), [s, B, H, K] (V), [s, B, H, K, K] (H, GH).
+//   P, a factor and no logarithm: [s, B, H] (I, S0, S), [s, B, H, K] (V), [s, B, H, K, K] (H, GH, D); R and E have no segments yet.
 // P is 0 where a document begins inside the span, so a fold needs no documents and nothing infinite travels. All f32.
 def Braid_LsmSegmentOp : Braid_ChunkOp<"segment"> {
   let summary = "P [1, B, H, ..] and X [1, B, H, K, V] of this rank's tokens";
   let arguments = (ins AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$beta,
+                   Optional<AnyRankedTensor>:$a, Optional<AnyRankedTensor>:$b, Optional<AnyRankedTensor>:$value_decay,
                    AnyRankedTensor:$documents, Braid_LsmClass:$class_id, OptionalAttr<I64Attr>:$chunk_size);
   let results = (outs AnyRankedTensor:$p, AnyRankedTensor:$x);
   let assemblyFormat = !strconcat("$class_id $k `,` $v ", gatesFormat, " `documents` `(` $documents `)` ", typesFormat);

@@ -79,6 +79,66 @@ void LogDecayOp::emitTile(TileEmitter &e, ValueRange operands, Results &results)
   finish(*this, e, e.neg(e.mul(alignWhole(e, e.exp(xs[1]), xs[0]), delta)), results);
 }
 
+// log(l + (1 - l) sigmoid(x)) = softplus(log l - x) - softplus(-x): for l = 0 the first term must vanish, and does.
+void BoundedGateOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  Value least = alignWhole(e, e.log(e.maximum(xs[1], e.like(xs[1], 1e-30))), xs[0]), x = e.neg(xs[0]);
+  finish(*this, e, e.sub(e.softplus(e.add(x, least)), e.softplus(x)), results);
+}
+
+void ElementDecayOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  Value x = e.expandAt(xs[0], 2, TileEmitter::shape(xs[1])[1]);
+  finish(*this, e, e.neg(e.mul(x, alignWhole(e, e.exp(xs[1]), x))), results);
+}
+
+void InnerOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  finish(*this, e, e.sumLast(e.mul(xs[0], xs[1])), results);
+}
+
+//===- Feature maps -----------------------------------------------------------------------------------------------===//
+
+void FeatureMapOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0];
+  int64_t d = TileEmitter::shape(x).back();
+  double width = static_cast<double>(d);
+  bool taylor = getKind() == "taylor";
+  Value y = e.mul(x, e.like(x, std::pow(width, -0.25))); // y y^T = x x^T / sqrt d
+  SmallVector<Value> features;
+  if (taylor) {
+    Value first = e.slice(x, 0, 1);
+    features = {e.like(first, 1.0), y};
+  }
+  for (int64_t i = 0; i < d; ++i) {
+    // x_i times all that follow; i < j stands for (i, j) and (j, i).
+    Value rest = e.slice(y, i, d - i),
+          own = e.expandLast(e.reshape(e.slice(y, i, 1), TileEmitter::shape(x).drop_back()), d - i);
+    SmallVector<double> share(d - i, taylor ? 1.0 : std::sqrt(2.0));
+    share[0] = taylor ? std::sqrt(0.5) : 1.0;
+    auto type = VectorType::get({d - i}, TileEmitter::type(x).getElementType());
+    SmallVector<Attribute> values;
+    for (double s : share)
+      values.push_back(e.builder.getFloatAttr(type.getElementType(), s));
+    Value weights = arith::ConstantOp::create(e.builder, e.loc, type, DenseElementsAttr::get(type, values));
+    features.push_back(e.mul(e.mul(rest, own), e.broadcastTo(weights, TileEmitter::type(rest))));
+  }
+  finish(*this, e, features.size() == 1 ? features.front() : e.concat(features), results);
+}
+
+void AppendOneOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0], first = e.slice(x, 0, 1);
+  finish(*this, e, e.concat({x, e.like(first, 1.0)}), results);
+}
+
+void DivideByLastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0];
+  int64_t size = TileEmitter::shape(x).back() - 1;
+  Value last = e.reshape(e.slice(x, size, 1), TileEmitter::shape(x).drop_back());
+  Value sum = e.expandLast(e.add(last, e.like(last, getEps().convertToDouble())), size);
+  finish(*this, e, e.div(e.slice(x, 0, size), sum), results);
+}
+
 void CastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) { finish(*this, e, operands[0], results); }
 
 //===- Softmax and norms ------------------------------------------------------------------------------------------===//

@@ -26,7 +26,7 @@ def Braid_WeightedOp : Braid_RowsOp<"weighted"> {
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, UnitAttr:$per_head);
 }
 def Braid_ActivationOp : Braid_RowsOp<"activation"> {
-  let summary = "silu, sigmoid, tanh, relu, relu2, gelu (erf), gelu_tanh, softplus, elu1 (elu + 1), exp, reciprocal";
+  let summary = "silu, sigmoid, tanh, relu, relu2, gelu (erf), gelu_tanh, softplus, elu1 (elu + 1), exp, reciprocal, cos, sin";
   let arguments = (ins AnyRankedTensor:$x, StrAttr:$kind);
 }
 def Braid_LogSumExpOp : Braid_RowsOp<"log_sum_exp"> {
@@ -46,7 +46,7 @@ def Braid_LogSigmoidOp : Braid_RowsOp<"log_sigmoid"> {
   let arguments = (ins AnyRankedTensor:$x, F64Attr:$divide);
 }
 def Braid_LogDecayOp : Braid_RowsOp<"log_decay"> {
-  let summary = "-exp(a_log) * softplus(x + dt_bias), f32; a_log and dt_bias [H] whole, x [B, T, H]";
+  let summary = "-exp(a_log) * softplus(x + dt_bias), f32; x [B, T, H], a_log and dt_bias [H]; or x [B, T, H, K], dt_bias [H, K]";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$a_log, AnyRankedTensor:$dt_bias);
 }
 def Braid_RmsNormOp : Braid_RowsOp<"rms_norm"> {
@@ -75,6 +75,35 @@ def Braid_RopeOp : Braid_RowsOp<"rope"> {
 def Braid_RepeatHeadsOp : Braid_RowsOp<"repeat_heads"> {
   let summary = "[B, T, G, K] -> [B, T, H, K]: head j of G serves heads j*H/G .. (grouped heads)";
   let arguments = (ins AnyRankedTensor:$x);
+}
+def Braid_FeatureMapOp : Braid_RowsOp<"feature_map"> {
+  let summary = "products of features in place of the last dimension d, so that phi(q).phi(k) is a polynomial of q.k";
+  let description = [{
+    "taylor": [1, x d^(-1/4), x_i^2 / sqrt(2 d), x_i x_j / sqrt d for i < j], phi.phi = 1 + s + s^2 / 2 with s = q.k / sqrt d;
+    1 + d + d (d + 1) / 2 features. "square": [x_i^2, sqrt 2 x_i x_j for i < j] / sqrt d, phi.phi = (q.k)^2 / d;
+    d (d + 1) / 2 features. Products stand row by row: (0,0) (0,1) .. (0,d-1) (1,1) ..
+  }];
+  let arguments = (ins AnyRankedTensor:$x, StrAttr:$kind);
+}
+def Braid_AppendOneOp : Braid_RowsOp<"append_one"> {
+  let summary = "[.., V] -> [.., V + 1], the last 1: the value column that a normaliser sums keys in";
+  let arguments = (ins AnyRankedTensor:$x);
+}
+def Braid_DivideByLastOp : Braid_RowsOp<"divide_by_last"> {
+  let summary = "[.., V + 1] -> [.., V]: x / (last + eps)";
+  let arguments = (ins AnyRankedTensor:$x, F64Attr:$eps);
+}
+def Braid_InnerOp : Braid_RowsOp<"inner"> {
+  let summary = "[.., K] -> [..]: sum a b over the last dimension";
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
+}
+def Braid_BoundedGateOp : Braid_RowsOp<"bounded_gate"> {
+  let summary = "log(l + (1 - l) sigmoid(x)), accurate at both ends; l in [0, 1) whole: [H] or trailing dimensions of x";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$lower_bound);
+}
+def Braid_ElementDecayOp : Braid_RowsOp<"element_decay"> {
+  let summary = "-exp(a_log) * x: x [B, T, H, V], a_log [H, K, V] whole -> [B, T, H, K, V], f32";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$a_log);
 }
 def Braid_CastOp : Braid_RowsOp<"cast"> {
   let summary = "another element type";

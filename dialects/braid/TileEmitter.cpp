@@ -79,6 +79,10 @@ Value TileEmitter::activation(Value x, StringRef kind) {
     return exp(x);
   if (kind == "reciprocal")
     return div(one, x);
+  if (kind == "cos")
+    return math::CosOp::create(builder, loc, x);
+  if (kind == "sin")
+    return math::SinOp::create(builder, loc, x);
   llvm_unreachable("an activation that the verifier let through");
 }
 

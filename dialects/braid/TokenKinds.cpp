@@ -23,6 +23,12 @@ TOKEN_KINDS(LogSumExpOp, token, token)
 TOKEN_KINDS(TokenLossOp, token, token)
 TOKEN_KINDS(LogSigmoidOp, token, token)
 TOKEN_KINDS(LogDecayOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(FeatureMapOp, token, token)
+TOKEN_KINDS(AppendOneOp, token, token)
+TOKEN_KINDS(DivideByLastOp, token, token)
+TOKEN_KINDS(InnerOp, token, token)
+TOKEN_KINDS(BoundedGateOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(ElementDecayOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(RmsNormOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(LayerNormOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(L2NormOp, token, token)
@@ -41,8 +47,9 @@ TokenKind braid::rowsOperandKind(StringRef op, unsigned i) {
     return i < 2 ? token : whole;
   if (op == "braid.moe.router_loss")
     return i == 1 ? whole : token;
-  static constexpr StringLiteral withWhole[] = {"braid.bias", "braid.weighted", "braid.log_decay", "braid.rms_norm",
-                                                "braid.layer_norm"};
+  static constexpr StringLiteral withWhole[] = {"braid.bias",         "braid.weighted",   "braid.log_decay",
+                                                "braid.rms_norm",     "braid.layer_norm", "braid.bounded_gate",
+                                                "braid.element_decay"};
   return i > 0 && llvm::is_contained(withWhole, op) ? whole : token;
 }
 

@@ -1,5 +1,6 @@
 //===- VerifiersLsm.cpp - the affine scan and its chunk forms
 //-------------------------------------------------------===//
+#include "dialects/braid/ScanTraits.h"
 #include "dialects/braid/Verifiers.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -8,9 +9,6 @@ using namespace braid;
 
 //===- Tokens and gates of a class
 //----------------------------------------------------------------------------------===//
-
-static bool takesDecay(LsmClass kind) { return kind != LsmClass::I && kind != LsmClass::H; }
-static bool takesBeta(LsmClass kind) { return kind == LsmClass::H || kind == LsmClass::GH; }
 
 static LogicalResult hasOperand(Operation *op, LsmClass kind, StringRef name, bool wanted, Value value) {
   if (wanted == static_cast<bool>(value))
@@ -21,7 +19,6 @@ static LogicalResult hasOperand(Operation *op, LsmClass kind, StringRef name, bo
 /// Dimensions [0, rank) of a gate are those of k [B, T, H, K].
 static LogicalResult verifyGate(Operation *op, Named k, Named gate, int64_t rank) {
   static constexpr StringLiteral words[] = {"batch", "token", "head", "key dimension"};
-  CHECK(hasRank(op, gate, rank));
   CHECK(isFloat(op, gate));
   for (int64_t i = 0; i < rank; ++i)
     CHECK(sameDim(op, words[i], k, i, gate, i));
@@ -29,9 +26,11 @@ static LogicalResult verifyGate(Operation *op, Named k, Named gate, int64_t rank
 }
 
 /// k, v and, where there are, q and d_o [B, T, H, ..], and the gates that the class takes.
-static LogicalResult verifyTokens(Operation *op, LsmClass kind, Value q, Value keys, Value values, Value decay,
-                                  Value beta) {
-  Named k{"k", keys}, v{"v", values};
+template <typename Op> static LogicalResult verifyTokens(Op op, Value q) {
+  LsmClass kind = op.getClassId();
+  ScanTraits takes(kind);
+  Value decay = op.getLogDecay(), beta = op.getBeta();
+  Named k{"k", op.getK()}, v{"v", op.getV()};
   CHECK(hasRank(op, k, 4));
   CHECK(isFloat(op, k));
   if (q) {
@@ -45,31 +44,48 @@ static LogicalResult verifyTokens(Operation *op, LsmClass kind, Value q, Value k
   CHECK(isFloat(op, v));
   CHECK(sameTokens(op, k, v));
   CHECK(sameDim(op, "head", k, 2, v, 2));
-  CHECK(hasOperand(op, kind, "log_decay", takesDecay(kind), decay));
-  CHECK(hasOperand(op, kind, "beta", takesBeta(kind), beta));
+  CHECK(hasOperand(op, kind, "log_decay", takes.decay, decay));
+  CHECK(hasOperand(op, kind, "beta", takes.beta, beta));
+  CHECK(hasOperand(op, kind, "a", takes.lowRank, op.getA()));
+  CHECK(hasOperand(op, kind, "b", takes.lowRank, op.getB()));
+  CHECK(hasOperand(op, kind, "value_decay", takes.valueDecay, op.getValueDecay()));
   if (decay && kind == LsmClass::S0) {
     CHECK(hasRank(op, {"log_decay", decay}, 1));
     CHECK(isFloat(op, {"log_decay", decay}));
     CHECK(sameDim(op, "head", k, 2, {"log_decay", decay}, 0));
   } else if (decay) {
-    CHECK(verifyGate(op, k, {"log_decay", decay}, kind == LsmClass::V ? 4 : 3));
+    CHECK(hasRank(op, {"log_decay", decay}, takes.elementDecay ? 5 : takes.vectorDecay ? 4 : 3));
+    CHECK(verifyGate(op, k, {"log_decay", decay}, takes.vectorDecay ? 4 : 3));
+    if (takes.elementDecay)
+      CHECK(sameDim(op, "value dimension", v, 3, {"log_decay", decay}, 4));
   }
-  return beta ? verifyGate(op, k, {"beta", beta}, 3) : success();
+  if (beta) {
+    CHECK(hasRank(op, {"beta", beta}, 3));
+    CHECK(verifyGate(op, k, {"beta", beta}, 3));
+  }
+  for (Named row : {Named{"a", op.getA()}, {"b", op.getB()}})
+    if (row.value) {
+      CHECK(hasRank(op, row, 4));
+      CHECK(verifyGate(op, k, row, 4));
+      CHECK(sameElement(op, k, row));
+    }
+  if (Named h{"value_decay", op.getValueDecay()}; h.value) {
+    CHECK(hasRank(op, h, 4));
+    CHECK(verifyGate(op, k, h, 3));
+    CHECK(sameElement(op, {"log_decay", decay}, h));
+    CHECK(sameDim(op, "value dimension", v, 3, h, 3));
+  }
+  return success();
 }
 
-/// Cotangents of the gates: log_decay (not S0), then beta.
 template <typename Op> static LogicalResult verifyGateCotangents(Op op) {
-  SmallVector<Named> gates;
-  if (op.getLogDecay() && op.getClassId() != LsmClass::S0)
-    gates.push_back({"log_decay", op.getLogDecay()});
-  if (op.getBeta())
-    gates.push_back({"beta", op.getBeta()});
+  auto gates = trainedGates(op);
   if (gates.size() != op.getDgates().size())
     return op.emitOpError() << "class " << stringifyLsmClass(op.getClassId()) << " has " << gates.size()
                             << " gate cotangents but there are " << op.getDgates().size();
   for (auto [gate, dgate] : llvm::zip_equal(gates, op.getDgates())) {
     CHECK(isFloat(op, {"gate cotangent", dgate}));
-    CHECK(sameShape(op, {"gate cotangent", dgate}, gate));
+    CHECK(sameShape(op, {"gate cotangent", dgate}, {gate.first, gate.second}));
   }
   return success();
 }
@@ -85,7 +101,7 @@ static LogicalResult isLike(Operation *op, Named d, Named of) {
 
 template <typename Op> static LogicalResult verifyScan(Op op) {
   Named k{"k", op.getK()}, v{"v", op.getV()}, initial{"initial_state", op.getInitialState()};
-  CHECK(verifyTokens(op, op.getClassId(), op.getQ(), op.getK(), op.getV(), op.getLogDecay(), op.getBeta()));
+  CHECK(verifyTokens(op, op.getQ()));
   CHECK(isDocuments(op, {"documents", op.getDocuments()}, k));
   CHECK(hasRank(op, initial, 4));
   CHECK(isFloat(op, initial));
@@ -156,13 +172,17 @@ static LogicalResult verifyTransition(Operation *op, LsmClass kind, Value value,
   if (!value)
     return success();
   Named p{"p", value};
-  bool dense = takesBeta(kind);
-  CHECK(hasRank(op, p, dense ? 5 : kind == LsmClass::V ? 4 : 3));
+  SmallVector<int64_t> wanted = ScanTraits(kind).transition(x.dim(3), x.dim(4));
+  CHECK(hasRank(op, p, 3 + wanted.size()));
   CHECK(isFloat(op, p));
-  static constexpr StringLiteral words[] = {"batch", "chunk", "head", "key dimension"};
-  for (int64_t i = 0; i < std::min<int64_t>(p.rank(), 4); ++i)
+  static constexpr StringLiteral words[] = {"batch", "chunk", "head"};
+  for (int64_t i = 0; i < 3; ++i)
     CHECK(sameDim(op, words[i], p, i, x, i));
-  return dense ? sameDim(op, "key dimension", p, 4, x, 3) : success();
+  for (auto [i, size] : llvm::enumerate(wanted))
+    if (p.dim(3 + i) != size)
+      return withNote(op->emitOpError() << "key dimension mismatch: p has " << p.dim(3 + i) << " but x has " << size,
+                      x);
+  return success();
 }
 
 /// x [1, B, H, K, V] of tokens k [B, T, H, K] and v [B, T, H, V], or of chunks [B, n, H, K, V].
@@ -186,7 +206,16 @@ static LogicalResult verifyFactors(Operation *op, Named p, Named x, int64_t rank
     CHECK(sameDim(op, words[i], p, i, x, i));
   return p.rank() == 5 ? sameDim(op, "key dimension", p, 4, x, 3) : success();
 }
-static int64_t factorRank(LsmClass kind) { return takesBeta(kind) ? 5 : kind == LsmClass::V ? 4 : 3; }
+static int64_t factorRank(LsmClass kind) {
+  ScanTraits traits(kind);
+  return traits.dense ? 5 : traits.vectorDecay ? 4 : 3;
+}
+/// Factors of a span are a number, a vector or a matrix per head.
+static LogicalResult hasSegments(Operation *op, LsmClass kind) {
+  if (ScanTraits(kind).valueDecay || ScanTraits(kind).elementDecay)
+    return op->emitOpError() << "class " << stringifyLsmClass(kind) << " has no segments";
+  return success();
+}
 
 LogicalResult LsmChunkTableOp::verify() {
   Named documents{"documents", getDocuments()}, chunks{"chunks", getChunks()};
@@ -204,7 +233,7 @@ LogicalResult LsmChunkTableOp::verify() {
 }
 LogicalResult LsmChunkStateOp::verify() {
   Named k{"k", getK()}, chunks{"chunks", getChunks()}, x{"x", getX()};
-  CHECK(verifyTokens(*this, getClassId(), Value(), getK(), getV(), getLogDecay(), getBeta()));
+  CHECK(verifyTokens(*this, Value()));
   CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
   CHECK(verifyChunks(*this, chunks, k));
   CHECK(verifyStates(*this, x, k, {"v", getV()}, chunks));
@@ -240,7 +269,7 @@ LogicalResult LsmStateScanGradOp::verify() {
 /// Shared by the ops on tokens and per-chunk states.
 template <typename Op> static LogicalResult verifyChunkTokens(Op op, ArrayRef<Named> states) {
   Named k{"k", op.getK()}, chunks{"chunks", op.getChunks()};
-  CHECK(verifyTokens(op, op.getClassId(), op.getQ(), op.getK(), op.getV(), op.getLogDecay(), op.getBeta()));
+  CHECK(verifyTokens(op, op.getQ()));
   CHECK(isAtLeast(op, "chunk_size", op.getChunkSize(), 1));
   CHECK(verifyChunks(op, chunks, k));
   for (Named state : states)
@@ -269,6 +298,7 @@ LogicalResult LsmSegmentScanOp::verify() {
   CHECK(isFloat(*this, x));
   CHECK(verifyChunks(*this, chunks, x));
   CHECK(sameDim(*this, "chunk", x, 1, chunks, 1));
+  CHECK(hasSegments(*this, getClassId()));
   CHECK(verifyTransition(*this, getClassId(), getP(), x));
   CHECK(verifySegment(*this, state, x, x));
   if (getAdjoint() == static_cast<bool>(getTransition()))
@@ -281,7 +311,8 @@ LogicalResult LsmSegmentScanOp::verify() {
 
 LogicalResult LsmSegmentOp::verify() {
   Named k{"k", getK()}, x{"x", getX()};
-  CHECK(verifyTokens(*this, getClassId(), Value(), getK(), getV(), getLogDecay(), getBeta()));
+  CHECK(verifyTokens(*this, Value()));
+  CHECK(hasSegments(*this, getClassId()));
   CHECK(isDocuments(*this, {"documents", getDocuments()}, k));
   CHECK(verifyChunkSize(*this, getChunkSize()));
   CHECK(verifySegment(*this, x, k, {"v", getV()}));
@@ -289,7 +320,8 @@ LogicalResult LsmSegmentOp::verify() {
 }
 LogicalResult LsmSegmentGradOp::verify() {
   Named k{"k", getK()};
-  CHECK(verifyTokens(*this, getClassId(), getQ(), getK(), getV(), getLogDecay(), getBeta()));
+  CHECK(verifyTokens(*this, getQ()));
+  CHECK(hasSegments(*this, getClassId()));
   CHECK(isDocuments(*this, {"documents", getDocuments()}, k));
   CHECK(verifyChunkSize(*this, getChunkSize()));
   CHECK(isLike(*this, {"d_o", getDO()}, {"v", getV()}));

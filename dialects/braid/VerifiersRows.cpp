@@ -22,6 +22,27 @@ static LogicalResult verifyTrailing(Operation *op, Named x, Named w) {
   return success();
 }
 
+/// w has the trailing dimensions of x, or one element per head of x [B, T, H, K].
+static LogicalResult verifyPerHead(Operation *op, Named x, Named w) {
+  if (x.rank() == 4 && w.rank() == 1 && w.dim(0) == x.dim(2))
+    return isFloat(op, w);
+  return verifyTrailing(op, x, w);
+}
+
+/// result [.., last] for x [.., from].
+static LogicalResult verifyLast(Operation *op, Named result, Named x, int64_t from, int64_t last) {
+  CHECK(hasRank(op, x, 3, 8));
+  CHECK(isFloat(op, x));
+  CHECK(isFloat(op, result));
+  CHECK(hasRank(op, result, x.rank()));
+  for (int64_t i = 0; i + 1 < x.rank(); ++i)
+    CHECK(sameDim(op, "dimension", result, i, x, i));
+  if (result.dim(-1) != last)
+    return withNote(
+        op->emitOpError() << "result has " << result.dim(-1) << " features but " << from << " of x give " << last, x);
+  return success();
+}
+
 static LogicalResult verifyGroups(Operation *op, Named x, int64_t groups) {
   if (groups < 1 || x.dim(-1) % groups)
     return op->emitOpError() << "groups " << groups << " does not divide the last dimension " << x.dim(-1);
@@ -29,9 +50,9 @@ static LogicalResult verifyGroups(Operation *op, Named x, int64_t groups) {
 }
 
 static LogicalResult verifyKind(Operation *op, StringRef name, StringRef kind) {
-  return isOneOf(
-      op, name, kind,
-      {"silu", "sigmoid", "tanh", "relu", "relu2", "gelu", "gelu_tanh", "softplus", "elu1", "exp", "reciprocal"});
+  return isOneOf(op, name, kind,
+                 {"silu", "sigmoid", "tanh", "relu", "relu2", "gelu", "gelu_tanh", "softplus", "elu1", "exp",
+                  "reciprocal", "cos", "sin"});
 }
 
 LogicalResult AddOp::verify() {
@@ -85,8 +106,57 @@ LogicalResult LogSigmoidOp::verify() {
 LogicalResult LogDecayOp::verify() {
   Named x{"x", getX()};
   CHECK(verifyElementwise(*this, {"result", getResult()}, x));
-  CHECK(verifyTrailing(*this, x, {"a_log", getALog()}));
+  CHECK(verifyPerHead(*this, x, {"a_log", getALog()}));
   return verifyTrailing(*this, x, {"dt_bias", getDtBias()});
+}
+LogicalResult FeatureMapOp::verify() {
+  Named x{"x", getX()};
+  CHECK(isOneOf(*this, "kind", getKind(), {"taylor", "square"}));
+  CHECK(hasRank(*this, x, 3, 8));
+  int64_t d = x.dim(-1), pairs = d * (d + 1) / 2;
+  return verifyLast(*this, {"result", getResult()}, x, d, getKind() == "taylor" ? 1 + d + pairs : pairs);
+}
+LogicalResult AppendOneOp::verify() {
+  Named x{"x", getX()};
+  CHECK(hasRank(*this, x, 3, 8));
+  return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) + 1);
+}
+LogicalResult DivideByLastOp::verify() {
+  Named x{"x", getX()};
+  CHECK(hasRank(*this, x, 3, 8));
+  if (x.dim(-1) < 2)
+    return emitOpError() << "x has " << x.dim(-1) << " features but needs at least 2: what is divided and the divisor";
+  return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) - 1);
+}
+LogicalResult InnerOp::verify() {
+  Named a{"a", getA()}, result{"result", getResult()};
+  CHECK(hasRank(*this, a, 3, 8));
+  CHECK(isFloat(*this, a));
+  CHECK(isFloat(*this, {"b", getB()}));
+  CHECK(sameShape(*this, {"b", getB()}, a));
+  CHECK(isFloat(*this, result));
+  CHECK(hasRank(*this, result, a.rank() - 1));
+  for (int64_t i = 0; i < result.rank(); ++i)
+    CHECK(sameDim(*this, "dimension", result, i, a, i));
+  return success();
+}
+LogicalResult BoundedGateOp::verify() {
+  CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));
+  return verifyPerHead(*this, {"x", getX()}, {"lower_bound", getLowerBound()});
+}
+LogicalResult ElementDecayOp::verify() {
+  Named x{"x", getX()}, rate{"a_log", getALog()}, result{"result", getResult()};
+  CHECK(hasRank(*this, x, 4));
+  CHECK(hasRank(*this, rate, 3));
+  CHECK(hasRank(*this, result, 5));
+  for (Named v : {x, rate, result})
+    CHECK(isFloat(*this, v));
+  CHECK(sameTokens(*this, result, x));
+  CHECK(sameDim(*this, "head", rate, 0, x, 2));
+  CHECK(sameDim(*this, "value dimension", rate, 2, x, 3));
+  for (int64_t i = 0; i < 3; ++i)
+    CHECK(sameDim(*this, "dimension", result, 2 + i, rate, i));
+  return success();
 }
 LogicalResult RmsNormOp::verify() {
   CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));

@@ -95,7 +95,7 @@ Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInput
   if (logDecay && kind == LsmClass::V)
     logDecay = b.repeatHeads("log_decay", logDecay, H);
   auto op = LsmScanOp::create(b.builder, b.loc("o"), b.tokens({H, V}), state.getType(), q, k, v, logDecay, in.beta,
-                              state, b.documents(), LsmClassAttr::get(b.builder.getContext(), kind),
+                              Value(), Value(), Value(), state, b.documents(), LsmClassAttr::get(b.builder.getContext(), kind),
                               b.builder.getF64FloatAttr(scale), IntegerAttr());
   b.setState("lsm.state", op.getFinalState());
   return op.getO();

@@ -2,6 +2,7 @@
 //----------------------------------------------------===//
 #include "passes/analysis/Work.h"
 
+#include "dialects/braid/ScanTraits.h"
 #include "passes/analysis/Views.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -38,7 +39,9 @@ struct ChunkCosts {
 };
 } // namespace
 
-static bool isDelta(LsmClass id) { return id == LsmClass::H || id == LsmClass::GH; }
+static bool isDelta(LsmClass id) { return ScanTraits(id).beta; }
+static bool isLowRank(LsmClass id) { return ScanTraits(id).lowRank; }
+static bool isElement(LsmClass id) { return ScanTraits(id).elementDecay; }
 
 /// Of q or k [B, T, H, K] and v [B, T, H, V] (or their gradients) in chunks.
 template <typename Op> static int64_t inChunks(Op op, Value keys, Value values, auto &&perToken) {
@@ -51,7 +54,7 @@ template <typename Op> static int64_t inChunks(Op op, Value keys, Value values, 
 static int64_t stateScan(LsmClass id, Value states, int64_t maxDocuments) {
   ArrayRef<int64_t> s = shapeOf(states);
   int64_t chunks = std::max<int64_t>(s[1] - maxDocuments, 1), K = s[3], V = s[4];
-  int64_t each = isDelta(id) ? (2 * K + 1) * K * V : id == LsmClass::I ? K * V : 2 * K * V;
+  int64_t each = ScanTraits(id).dense ? (2 * K + 1) * K * V : id == LsmClass::I ? K * V : 2 * K * V;
   return s[0] * chunks * s[2] * each;
 }
 
@@ -67,21 +70,36 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
         return inChunks(s, s.getK(), s.getV(), [&](ChunkCosts c) {
           // K^T V; delta: A = K K^T, (I + A)^-1 applied to V and K, K^T W.
           int64_t delta = 2 * c.strictK() + c.strictV() + 2 * c.K * c.K;
-          return c.state() + (isDelta(s.getClassId()) ? delta : 0);
+          // Low rank: A_ak, A_ab, A_ak V, (I - A_ab)^-1 applied to that and to A, B^T of both.
+          int64_t low = 3 * c.strictK() + 2 * c.strictV() + c.state() + 2 * c.K * c.K;
+          if (isElement(s.getClassId()))
+            return 2 * c.state();
+          return c.state() + (isDelta(s.getClassId()) ? delta : isLowRank(s.getClassId()) ? low : 0);
         });
       })
       .Case([](LsmChunkOutputOp o) {
         return inChunks(o, o.getQ(), o.getV(), [&](ChunkCosts c) {
           // Q K^T, S V, Q M; delta: A, K M, substitution.
           int64_t delta = c.strictK() + c.state() + c.strictV();
-          return c.lowerK() + c.lowerV() + c.state() + (isDelta(o.getClassId()) ? delta : 0);
+          // Low rank: Q B^T, A_ak, A_ab, A_ak V, A M, substitution, A_qb Z.
+          int64_t low = c.lowerK() + 2 * c.strictK() + 2 * c.strictV() + c.state() + c.lowerV();
+          if (isElement(o.getClassId()))
+            return c.state() + 3 * c.K * c.V;
+          return c.lowerK() + c.lowerV() + c.state() +
+                 (isDelta(o.getClassId())     ? delta
+                  : isLowRank(o.getClassId()) ? low
+                                              : 0);
         });
       })
       .Case([](LsmChunkOutputGradStateOp g) {
         return inChunks(g, g.getQ(), g.getV(), [&](ChunkCosts c) {
           // Q^T dO; delta: Q K^T, S^T dO, A, substitution, K^T dR.
           int64_t delta = c.lowerK() + c.lowerV() + c.strictK() + c.strictV() + c.state();
-          return c.state() + (isDelta(g.getClassId()) ? delta : 0);
+          // Low rank: Q B^T, its transpose times dO, A_ab, substitution, A^T dH. Elements: an outer product and a
+          // decay.
+          if (isElement(g.getClassId()))
+            return 4 * c.K * c.V;
+          return c.state() + (isDelta(g.getClassId()) || isLowRank(g.getClassId()) ? delta : 0);
         });
       })
       .Case([](LsmChunkGradOp g) {
@@ -89,7 +107,14 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
           // S = Q K^T, dS = dO V^T, dV = S^T dO + K dX, dQ = dS K + dO M^T, dK = dS^T Q + V dX^T; delta: A, R from K M
           // and a substitution, dR from one, dA = dR R^T, K and K^T with dA, dR M^T.
           int64_t delta = 3 * c.strictK() + 3 * c.strictV() + 2 * c.state();
-          return 3 * c.lowerK() + 2 * c.lowerV() + 3 * c.state() + (isDelta(g.getClassId()) ? delta : 0);
+          // Low rank: all of it once more for b, and for a but its scores with the values; two substitutions; Z, dZ.
+          int64_t low = 3 * c.lowerK() + 6 * c.strictK() + 2 * c.lowerV() + 6 * c.strictV() + 4 * c.state();
+          if (isElement(g.getClassId()))
+            return 14 * c.K * c.V;
+          return 3 * c.lowerK() + 2 * c.lowerV() + 3 * c.state() +
+                 (isDelta(g.getClassId())     ? delta
+                  : isLowRank(g.getClassId()) ? low
+                                              : 0);
         });
       })
       .Case([&](LsmStateScanOp s) { return stateScan(s.getClassId(), s.getX(), maxDocuments); })
@@ -97,7 +122,7 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
       .Case([&](LsmSegmentScanOp s) {
         int64_t states = stateScan(s.getClassId(), s.getX(), maxDocuments);
         ArrayRef<int64_t> x = shapeOf(s.getX());
-        return s.getTransition() && isDelta(s.getClassId()) ? states + states / x[4] * x[3] : states;
+        return s.getTransition() && ScanTraits(s.getClassId()).dense ? states + states / x[4] * x[3] : states;
       })
       .Case([](LsmFoldOp f) { return applied(f.getP(), f.getX()); })
       .Case([](LsmFoldGradOp f) { return applied(f.getP(), f.getDx()); })
@@ -105,8 +130,12 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
         return applied(c.getP(), c.getX()) + (c.getTransition() ? applied(c.getP(), c.getTransition()) : 0);
       })
       .Case([](LsmStepOp s) {
-        // M <- Theta M + k^T v, o = q M; delta: k M.
-        int64_t each = (s.getClassId() == LsmClass::I ? 4 : 5) + (isDelta(s.getClassId()) ? 2 : 0);
+        // M <- Theta M + k^T v, o = q M; delta: k M; low rank: b^T (a M).
+        ScanTraits traits(s.getClassId());
+        int64_t each = 4 + (traits.decay || traits.beta) + traits.valueDecay +
+                       (traits.beta      ? 2
+                        : traits.lowRank ? 4
+                                         : 0);
         return shapeOf(s.getQ())[1] * elements(s.getInitialState()) * each;
       })
       .Default([](Operation *) { return int64_t(0); });

@@ -8,7 +8,7 @@
 //   segment_grad  chunk_table -> chunk_state (for P), chunk_output_grad_state -> segment_scan, adjoint
 //
 //===-------------------------------------------------------------------------------------------------------------===//
-#include "dialects/braid/BraidDialect.h"
+#include "dialects/braid/ScanTraits.h"
 #include "passes/Passes.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -51,16 +51,9 @@ template <typename Scan> struct Chunked {
 
   /// P as the class stores it; null for class I.
   Type transitionType() {
-    int64_t keys = k.getDimSize(3);
-    switch (scan.getClassId()) {
-    case LsmClass::I: return {};
-    case LsmClass::S0:
-    case LsmClass::S: return perChunk({});
-    case LsmClass::V: return perChunk({keys});
-    case LsmClass::H:
-    case LsmClass::GH: return perChunk({keys, keys});
-    }
-    llvm_unreachable("all classes are covered");
+    if (scan.getClassId() == LsmClass::I)
+      return {};
+    return perChunk(ScanTraits(scan.getClassId()).transition(k.getDimSize(3), v.getDimSize(3)));
   }
 
   /// chunks, x and p.
@@ -68,7 +61,8 @@ template <typename Scan> struct Chunked {
     auto table = RankedTensorType::get({k.getDimSize(0), rows, 4}, builder.getI32Type());
     chunks = LsmChunkTableOp::create(builder, loc, table, scan.getDocuments(), size);
     auto chunkState = LsmChunkStateOp::create(builder, loc, statePerChunk(), transitionType(), scan.getK(), scan.getV(),
-                                              scan.getLogDecay(), scan.getBeta(), chunks, scan.getClassId(), size);
+                                              scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
+                                              scan.getValueDecay(), chunks, scan.getClassId(), size);
     x = chunkState.getX();
     p = chunkState.getP();
   }
@@ -87,8 +81,9 @@ void tile(LsmScanOp scan, int64_t maxDocuments) {
   Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), maxDocuments);
   chunked.buildStates();
   auto output = LsmChunkOutputOp::create(chunked.builder, chunked.loc, scan.getO().getType(), scan.getQ(), scan.getK(),
-                                         scan.getV(), scan.getLogDecay(), scan.getBeta(), chunked.m, chunked.chunks,
-                                         scan.getClassId(), scan.getScale(), chunked.size);
+                                         scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
+                                         scan.getValueDecay(), chunked.m, chunked.chunks, scan.getClassId(),
+                                         scan.getScale(), chunked.size);
   scan.replaceAllUsesWith(ValueRange{output.getO(), chunked.finalState});
   scan.erase();
 }
@@ -99,14 +94,16 @@ void tile(LsmScanGradOp scan, int64_t maxDocuments) {
   Location loc = chunked.loc;
   chunked.buildStates();
   Value dm = LsmChunkOutputGradStateOp::create(builder, loc, chunked.statePerChunk(), scan.getQ(), scan.getK(),
-                                               scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getDO(),
-                                               chunked.chunks, scan.getClassId(), scan.getScale(), chunked.size);
+                                               scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(),
+                                               scan.getB(), scan.getValueDecay(), scan.getDO(), chunked.chunks,
+                                               scan.getClassId(), scan.getScale(), chunked.size);
   auto stateGrad = LsmStateScanGradOp::create(builder, loc, chunked.statePerChunk(), scan.getDinitialState().getType(),
                                               dm, chunked.p, scan.getDfinalState(), chunked.chunks, scan.getClassId());
   auto grad = LsmChunkGradOp::create(builder, loc, scan.getDq().getType(), scan.getDk().getType(),
                                      scan.getDv().getType(), scan.getDgates().getTypes(), scan.getQ(), scan.getK(),
-                                     scan.getV(), scan.getLogDecay(), scan.getBeta(), chunked.m, stateGrad.getDx(),
-                                     scan.getDO(), chunked.chunks, scan.getClassId(), scan.getScale(), chunked.size);
+                                     scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
+                                     scan.getValueDecay(), chunked.m, stateGrad.getDx(), scan.getDO(), chunked.chunks,
+                                     scan.getClassId(), scan.getScale(), chunked.size);
   SmallVector<Value> results(grad.getResults());
   results.push_back(stateGrad.getDinitialState());
   scan.replaceAllUsesWith(results);
@@ -128,8 +125,8 @@ void tile(LsmSegmentGradOp segment, int64_t maxDocuments) {
   chunked.buildChunks();
   Value dm =
       LsmChunkOutputGradStateOp::create(builder, chunked.loc, chunked.statePerChunk(), segment.getQ(), segment.getK(),
-                                        segment.getV(), segment.getLogDecay(), segment.getBeta(), segment.getDO(),
-                                        chunked.chunks, segment.getClassId(), segment.getScale(), chunked.size);
+                                        segment.getV(), segment.getLogDecay(), segment.getBeta(), segment.getA(), segment.getB(),
+                                        segment.getValueDecay(), segment.getDO(), chunked.chunks, segment.getClassId(), segment.getScale(), chunked.size);
   auto scan = LsmSegmentScanOp::create(builder, chunked.loc, Type(), segment.getDx().getType(), dm, chunked.p,
                                        chunked.chunks, segment.getClassId(), /*adjoint=*/true);
   segment.replaceAllUsesWith(scan.getState());
@@ -140,13 +137,16 @@ void tile(LsmSegmentGradOp segment, int64_t maxDocuments) {
 void step(LsmScanOp scan) {
   OpBuilder builder(scan);
   auto step = LsmStepOp::create(builder, scan.getLoc(), scan.getO().getType(), scan.getFinalState().getType(),
-                                scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(),
-                                scan.getInitialState(), scan.getDocuments(), scan.getClassId(), scan.getScale());
+                                scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(),
+                                scan.getB(), scan.getValueDecay(), scan.getInitialState(), scan.getDocuments(),
+                                scan.getClassId(), scan.getScale());
   scan.replaceAllUsesWith(step.getResults());
   scan.erase();
 }
 
-LogicalResult checkChunkSize(Operation *op, std::optional<uint64_t> size) {
+LogicalResult checkChunkSize(Operation *op, LsmClass id, std::optional<uint64_t> size) {
+  if (id == LsmClass::VH)
+    return op->emitOpError("class VH has no chunk form; braid-classify-scans makes it D");
   if (!size)
     return op->emitOpError("has no chunk_size; braid-decide-chunk-size writes it");
   if (*size == 0 || *size % 16 != 0)
@@ -178,7 +178,7 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
   static LogicalResult tileAny(Operation *op, int64_t maxDocuments) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>([&](auto inChunks) {
-          if (failed(checkChunkSize(inChunks, inChunks.getChunkSize())))
+          if (failed(checkChunkSize(inChunks, inChunks.getClassId(), inChunks.getChunkSize())))
             return failure();
           tile(inChunks, maxDocuments);
           return success();

@@ -1,6 +1,6 @@
 //===- DecideChunkSize.cpp - writes chunk_size on scans ----------------------------------------------------------===//
 // Decide, record, rewrite: this pass records, ChunkTiling rewrites. A scan that already carries chunk_size keeps it.
-#include "dialects/braid/BraidDialect.h"
+#include "dialects/braid/ScanTraits.h"
 #include "passes/Passes.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -21,8 +21,9 @@ namespace {
 constexpr int64_t tileRows = 16;
 /// A chunk's scores are values of one kernel.
 constexpr int64_t mostRows = 128;
-/// What the kernel with most tiles of a chunk (the gradient of class V) may keep on its stack, and how many of [C, K].
-constexpr int64_t stackBytes = int64_t(24) << 20, widestTiles = 20;
+/// What the kernel with most tiles of a chunk (the gradient) may keep on its stack, and how many of [C, K] it has for
+/// class V; class D has two queries and two keys.
+constexpr int64_t stackBytes = int64_t(24) << 20, widestTiles = 20, lowRankTiles = 44;
 
 /// Balances 2 C (K + V) flops per token inside a chunk against 4 K V / C words of state traffic: 64 for K, V up to 128.
 /// A scalar decay on wide keys and narrow values affords 128; the widest keys leave room for fewer rows. Never more
@@ -30,7 +31,8 @@ constexpr int64_t stackBytes = int64_t(24) << 20, widestTiles = 20;
 int64_t defaultChunkSize(LsmClass classId, int64_t tokens, int64_t keys, int64_t values, Type state) {
   bool cheapScores = classId == LsmClass::I || classId == LsmClass::S0 || classId == LsmClass::S;
   int64_t size = cheapScores && keys >= 128 && keys >= 2 * values ? 128 : 64;
-  int64_t bytesPerRow = widestTiles * keys * (state.isF64() ? 8 : 4);
+  int64_t tiles = ScanTraits(classId).lowRank ? lowRankTiles : widestTiles,
+          bytesPerRow = tiles * keys * (state.isF64() ? 8 : 4);
   while (size > tileRows && size * bytesPerRow > stackBytes)
     size /= 2;
   return std::min<int64_t>(size, llvm::alignTo(tokens, tileRows));

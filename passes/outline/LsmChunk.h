@@ -6,13 +6,17 @@
 //
 // A class is described by LsmShape; ChunkMath turns the description into tiles. Sums of scalar log decays are kept in
 // f64 and only differences are rounded: after a decay of -500 the following ones would otherwise lose four digits.
-// Class V never subtracts: each exponent is a sum of its own, from a row forwards or backwards to the row that it
-// refers to.
+// Decays of vectors (DecayTable: V, D, R) are never subtracted: each exponent is a sum of its own, from a row forwards
+// or backwards to the row that it refers to.
+//
+// Class D reads with a_t the state before token t. That is row t - 1 of the state, so a moved up by one row makes its
+// scores, decays and cotangents those of a second query: `up` and `down` are all that class D adds to the tiles of V.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef PASSES_OUTLINE_LSMCHUNK_H
 #define PASSES_OUTLINE_LSMCHUNK_H
 
+#include "dialects/braid/ScanTraits.h"
 #include "passes/outline/OutlineContext.h"
 
 namespace braid {
@@ -25,11 +29,15 @@ struct LsmShape {
   mlir::Type token, gate, beta, state; ///< element types in memory
   mlir::Type compute; ///< f32, or f64 where the state is f64
 
-  bool decays() const { return classId != LsmClass::I && classId != LsmClass::H; }
+  ScanTraits traits() const { return ScanTraits(classId); }
+  bool decays() const { return traits().decay; }
   bool constantDecay() const { return classId == LsmClass::S0; }
-  bool vectorDecay() const { return classId == LsmClass::V; }
-  bool delta() const { return classId == LsmClass::H || classId == LsmClass::GH; } ///< writes beta (v - k M)
-  bool decayGradient() const { return decays() && !constantDecay(); }
+  bool vectorDecay() const { return traits().vectorDecay; }
+  bool elementDecay() const { return traits().elementDecay; }
+  bool valueDecay() const { return traits().valueDecay; }
+  bool lowRank() const { return traits().lowRank; }
+  bool delta() const { return traits().beta; } ///< writes beta (v - k M)
+  bool decayGradient() const { return traits().trainsDecay(); }
   /// Value columns per tile: states of 256 x 256 do not fit a cache.
   int64_t valueBlock() const { return divisorUpTo(values, 64); }
   int64_t valueBlocks() const { return values / valueBlock(); }
@@ -40,8 +48,35 @@ struct LsmShape {
 
 /// Rows or columns of a K x K transition in a kernel at a time: of wide keys it fits no stack.
 inline constexpr int64_t kDenseRows = 128;
-/// Row tiles of the scores of class V.
+/// Row tiles of the scores under vector decays.
 inline constexpr int64_t kScoreRows = 16;
+
+/// Log decays of a vector of channels over a chunk, [C, width] each.
+struct DecayTable {
+  Var g, gNext; ///< of row i, and of the row after it
+  Var c; ///< cumulative
+
+  Var fromStart(Var x) const; ///< x * exp(c)
+  Var toEnd(Var x) const; ///< x * exp(c_C - c)
+  Var total() const; ///< c_C, [width]
+};
+
+/// Of every left l and right r, all [C, width]: s[l][r]_ij = sum_d l_id r_jd exp(c_id - c_jd) for j <= i, else 0. And,
+/// for the strictly lower triangle of each given ds[l][r]: dLeft[l]_i = sum_rj ds_ij r_j exp(c_i - c_j) and dRight[r]_j
+/// = sum_li ds_ij l_i exp(c_i - c_j). The diagonal, where no decay acts, is the caller's. An empty left has neither
+/// scores nor a part in dRight: what remains is dLeft, rows that are sums of decayed rights. `scores`: s is wanted.
+struct PairScores {
+  llvm::SmallVector<Vars> s;
+  Vars dLeft, dRight;
+};
+PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
+                      llvm::ArrayRef<Vars> ds = {}, bool scores = true);
+
+/// Row i of x in row i - 1 of the result (the last is 0), and the other way (the first is 0). x [C, ..].
+Var up(KernelBuilder &k, Var x);
+Var down(KernelBuilder &k, Var x);
+/// The diagonal of a square tile.
+Var diagonalOf(Var x);
 
 /// The tiles of one chunk: program (chunk n, head h, batch b), tokens [lo, hi). Rows past hi read k = v = 0, g = 0,
 /// beta = 0, so they neither write the state nor decay it.
@@ -50,7 +85,9 @@ public:
   ChunkMath(KernelBuilder &k, const LsmShape &shape, Var chunks);
 
   /// [C, size] of q, k, v or a cotangent [B, T, H, features] from column `first`, in the compute type.
-  Var tokens(Var buffer, Index first, int64_t size);
+  Var tokens(Var buffer, Index first, int64_t size) { return tokensFrom(lo, buffer, first, size); }
+  /// a of class D as a query: row i holds token i + 1.
+  Var nextKeysOf(Var buffer) { return tokensFrom(lo + 1.0, buffer, 0, shape.keys); }
   Var keysOf(Var buffer) { return tokens(buffer, 0, shape.keys); }
   /// [C] of [B, T, H].
   Var gate(Var buffer);
@@ -62,21 +99,18 @@ public:
 
   /// Reads the log decays; the decay functions below need it. Does nothing for classes without decay.
   void loadDecay(Var logDecay);
+  /// Log decays [B, T, H, channels] of `size` channels.
+  DecayTable decayTable(Var logDecay, Index first, int64_t size);
+  const DecayTable &keyDecay() const { return vector; }
   Var fromStart(Var x); ///< x * exp(c), x [C, K]
   Var toEnd(Var x); ///< x * exp(c_C - c)
-  /// exp(c_C) as [K] (class V), a scalar (S0, S, GH) or nothing (I, H).
+  /// exp(c_C) as [K] (vector decays), a scalar (S0, S, GH) or nothing (I, H).
   Var acrossChunk();
-  /// c_C: [K] (V) or a scalar.
+  /// c_C: [K] (vector decays) or a scalar.
   Var total();
 
   /// S_ij = sum_d q_id k_jd exp(c_id - c_jd) for j <= i, else 0.
   Var scores(Var q, Var k);
-  struct Scores {
-    Var s, dq, dk;
-  };
-  /// The scores and, for the strictly lower triangle of dS, dq_i = sum_j dS_ij k_j exp(c_i - c_j) and
-  /// dk_j = sum_i dS_ij q_i exp(c_i - c_j). The diagonal, where no decay acts, is the caller's.
-  Scores scoresAndGradients(Var q, Var k, Var ds);
   /// x * exp(c_i - c_j) below and on the diagonal, 0 above (scalar decays; the mask alone for I and H).
   Var decayed(Var x);
 
@@ -93,18 +127,16 @@ public:
 
 private:
   Var exponential(Var difference); ///< exp of a difference of cumulative decays, clamped at 0
-  Var zeros(Shape tile) { return k.tile(tile, shape.compute); }
-  Scores vectorScores(Var q, Var k, Var ds);
-  Scores nearScores(Var q, Var k, Var ds);
-  Var toLast(Var first, int64_t count);
+  Var tokensFrom(Var token, Var buffer, Index first, int64_t size);
 
-  Var c; ///< cumulative log decay: [C] in f64, or [C, K]
-  Var g, gNext; ///< class V: the log decay of row i and of the row after it, [C, K]
+  Var c; ///< scalar decays: cumulative, [C] in f64
+  DecayTable vector; ///< vector decays of the keys
   Var weight; ///< exp(c_i - c_j) as [C, C], scalar decays
 };
 
 /// Runs `body` if the chunk has tokens; otherwise writes zeros to the rows of `outputs` (token buffers of the given
-/// widths; 0: a gate [B, T, H]) that the empty rows of the table stand for: the padding tokens.
+/// widths; 0: a gate [B, T, H]; the gate of class E by its rank) that the empty rows of the table stand for: the
+/// padding tokens.
 void forChunk(ChunkMath &math, llvm::ArrayRef<std::pair<Var, int64_t>> outputs, llvm::function_ref<void()> body);
 
 } // namespace braid

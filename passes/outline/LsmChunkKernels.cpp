@@ -7,6 +7,15 @@
 //   dM = (Q exp(c))^T dO                   dM = (Q exp(c))^T dO - (K exp(c))^T dR,  dR = beta (I + A)^-T S^T dO
 //   S_ij = q_i k_j^T exp(c_i - c_j), j <= i        A_ij = beta_i k_i k_j^T exp(c_i - c_j), j < i
 //
+//   low rank (D), 4.5; A_xy are scores of x and y, those of a up to the token before (c^ = c - g)
+//   X  = (K exp(c_C - c))^T V + (B exp(c_C - c))^T Z0,  Z0 = (I - A_ab)^-1 A_ak V
+//   P  = exp(c_C) + (B exp(c_C - c))^T (I - A_ab)^-1 (A exp(c^))
+//   O  = (Q exp(c)) M + A_qk V + A_qb Z,  Z = (I - A_ab)^-1 (A_ak V + (A exp(c^)) M), row i: a_i M_{i-1}
+//   dM = (Q exp(c))^T dO + (A exp(c^))^T dH,  dH = (I - A_ab)^-T A_qb^T dO
+//
+//   rank-1 gates (R), 4.3: e cumulative over value_decay; V exp(e_C - e), dO exp(e) in the place of V, dO in X and dM
+//   O_i = exp(e_i) (Q exp(c) M)_i + sum_j S_ij V_j exp(e_i - e_j)
+//
 // One program per (chunk, head, batch). dM is the part of the in-state's cotangent that comes through the chunk's own
 // outputs; P^T D' is added by the state scan.
 //
@@ -22,9 +31,38 @@ static Var deltaMatrix(ChunkMath &math, Var keys, Var beta) {
   return math.decayed(dotTB(keys, keys)) * expand(beta, 1, math.C);
 }
 
+/// Row i of a decays with row i - 1, the first not at all: exp(c^_i) = exp(c_i-1).
+static Var decayedBefore(KernelBuilder &k, const DecayTable &decay, Var a, Var aNext) {
+  return insertRows(rows(a, k.number(0), 1), down(k, decay.fromStart(aNext)), k.number(0));
+}
+
+LowRankTiles::LowRankTiles(ChunkMath &math, Var aIn, Var bIn, Var keys, Var queries)
+    : aNext(math.nextKeysOf(aIn)), b(math.keysOf(bIn)) {
+  KernelBuilder &k = math.k;
+  aBefore = decayedBefore(k, math.keyDecay(), math.keysOf(aIn), aNext);
+  Vars lefts{aNext};
+  if (queries)
+    lefts.push_back(queries);
+  PairScores scores = pairScores(k, math.keyDecay(), lefts, {keys, b});
+  ak = down(k, scores.s[0][0]);
+  minusAb = -down(k, scores.s[0][1]);
+  if (queries) {
+    qk = scores.s[1][0];
+    qb = scores.s[1][1];
+  }
+}
+
+Var LowRankTiles::before(ChunkMath &math, Var aIn, Var decayIn, Index first, int64_t size) {
+  Var a = math.tokens(aIn, first, size);
+  return decayedBefore(math.k, math.decayTable(decayIn, first, size), a, up(math.k, a));
+}
+
+Var LowRankTiles::read(Var values, Var state) { return solve(minusAb, dot(ak, values, dot(aBefore, state))); }
+
 void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay(), betaIn = in.beta();
+  Var aIn = in.lowRank("a"), bIn = in.lowRank("b"), valueDecayIn = in.valueDecay();
   Var chunks = in.chunks(), x = in.states("x"), p = in.transition();
   ChunkMath math(k, shape, chunks);
   forChunk(math, {}, [&] {
@@ -35,16 +73,28 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
       beta = math.gate(betaIn);
       a = deltaMatrix(math, keys, beta);
     }
-    Var keysToEnd = math.toEnd(keys);
+    Var keysToEnd = math.toEnd(keys), rowsToEnd = keysToEnd;
+    std::optional<LowRankTiles> low;
+    if (shape.lowRank()) {
+      low.emplace(math, aIn, bIn, keys);
+      rowsToEnd = math.toEnd(low->b);
+    }
     math.valueLoop([&](Index first) {
-      Var values = math.tokens(valuesIn, first, math.VB);
+      Var values = math.tokens(valuesIn, first, math.VB), added;
       if (shape.delta())
         values = solve(a, values * expand(beta, 1, math.VB));
-      math.storeState(dotTA(keysToEnd, values), x, first);
+      if (low)
+        added = dotTA(rowsToEnd, solve(low->minusAb, dot(low->ak, values)));
+      if (shape.valueDecay()) {
+        DecayTable decay = math.decayTable(valueDecayIn, first, math.VB);
+        k.store(cast(decay.total(), shape.state), p, {math.b, math.n, math.h, k.value(first) + math.K});
+        values = decay.toEnd(values);
+      }
+      math.storeState(dotTA(keysToEnd, values, added), x, first);
     });
     if (!p)
       return;
-    if (!shape.delta()) {
+    if (!shape.traits().dense) {
       Var total = cast(math.total(), shape.state);
       if (shape.vectorDecay())
         k.store(total, p, {math.b, math.n, math.h, 0});
@@ -55,28 +105,37 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
     Var across = shape.decays() ? math.acrossChunk() : k.constant(shape.compute, 1);
     auto columns = [&](Index first, Var block) {
       int64_t size = block.dim(1);
-      Var w = solve(a, math.fromStart(block) * expand(beta, 1, size));
+      Var w = low ? solve(low->minusAb, block) : solve(a, math.fromStart(block) * expand(beta, 1, size));
       Var column = k.iota({math.K, size}, 1) + cast(k.value(first), k.i32());
       Var diagonal = eq(k.iota({math.K, size}, 0), column);
-      math.storeState(select(diagonal, splat(across, {math.K, size}), 0.0) - dotTA(keysToEnd, w), p, first);
+      Var kept = shape.vectorDecay() ? expand(across, 1, size) : splat(across, {math.K, size});
+      Var change = dotTA(rowsToEnd, w);
+      kept = select(diagonal, kept, 0.0);
+      math.storeState(low ? kept + change : kept - change, p, first);
     };
     if (math.K <= kDenseRows)
-      return columns(0, keys);
+      return columns(0, low ? low->aBefore : keys);
     int64_t block = divisorUpTo(math.K, kDenseRows);
-    k.loop(0, math.K, block, [&](Var first) { columns(first, math.tokens(keysIn, first, block)); });
+    k.loop(0, math.K, block, [&](Var first) {
+      columns(first, low ? LowRankTiles::before(math, aIn, decayIn, first, block) : math.tokens(keysIn, first, block));
+    });
   });
 }
 
 void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay();
-  Var betaIn = in.beta(), m = in.states("m"), chunks = in.chunks(), o = in.values("o");
+  Var betaIn = in.beta(), aIn = in.lowRank("a"), bIn = in.lowRank("b"), valueDecayIn = in.valueDecay();
+  Var m = in.states("m"), chunks = in.chunks(), o = in.values("o");
   Var scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
   forChunk(math, {{o, shape.values}}, [&] {
     Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
     math.loadDecay(decayIn);
-    Var scores = math.scores(queries, keys), queriesFromStart = math.fromStart(queries);
+    std::optional<LowRankTiles> low;
+    if (shape.lowRank())
+      low.emplace(math, aIn, bIn, keys, queries);
+    Var scores = low ? low->qk : math.scores(queries, keys), queriesFromStart = math.fromStart(queries);
     Var beta, a, keysFromStart;
     if (shape.delta()) {
       beta = math.gate(betaIn);
@@ -87,15 +146,25 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
       Var values = math.tokens(valuesIn, first, math.VB), state = math.state(m, first, math.VB);
       if (shape.delta())
         values = solve(a, (values - dot(keysFromStart, state)) * expand(beta, 1, math.VB));
-      math.storeTokens(dot(scores, values, dot(queriesFromStart, state)), o, first);
+      Var fromState = dot(queriesFromStart, state);
+      if (low)
+        fromState = dot(low->qb, low->read(values, state), fromState);
+      if (shape.valueDecay()) {
+        DecayTable decay = math.decayTable(valueDecayIn, first, math.VB);
+        Var inside = pairScores(k, decay, {Var()}, {values}, {Vars{scores}}).dLeft[0];
+        inside = inside + expand(diagonalOf(scores), 1, math.VB) * values;
+        return math.storeTokens(decay.fromStart(fromState) + inside, o, first);
+      }
+      math.storeTokens(dot(scores, values, fromState), o, first);
     });
   });
 }
 
 void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
-  Var queriesIn = in.keys("q"), keysIn = shape.delta() ? in.keys("k") : Var(), decayIn = in.logDecay();
-  Var betaIn = in.beta(), doIn = in.values("d_o"), chunks = in.chunks(), dm = in.states("dm");
+  Var queriesIn = in.keys("q"), keysIn = shape.traits().dense ? in.keys("k") : Var(), decayIn = in.logDecay();
+  Var betaIn = in.beta(), aIn = in.lowRank("a"), bIn = in.lowRank("b"), valueDecayIn = in.valueDecay();
+  Var doIn = in.values("d_o"), chunks = in.chunks(), dm = in.states("dm");
   Var scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
   forChunk(math, {}, [&] {
@@ -103,6 +172,11 @@ void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape) {
     math.loadDecay(decayIn);
     Var queriesFromStart = math.fromStart(queries);
     Var scores, beta, a, keysFromStart;
+    std::optional<LowRankTiles> low;
+    if (shape.lowRank()) {
+      low.emplace(math, aIn, bIn, math.keysOf(keysIn), queries);
+      scores = low->qb;
+    }
     if (shape.delta()) {
       Var keys = math.keysOf(keysIn);
       scores = math.scores(queries, keys);
@@ -112,7 +186,11 @@ void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape) {
     }
     math.valueLoop([&](Index first) {
       Var d = math.tokens(doIn, first, math.VB);
+      if (shape.valueDecay())
+        d = math.decayTable(valueDecayIn, first, math.VB).fromStart(d);
       Var cotangent = dotTA(queriesFromStart, d);
+      if (low)
+        cotangent = dotTA(low->aBefore, solve(low->minusAb, dotTA(scores, d), /*transpose=*/true), cotangent);
       if (shape.delta()) {
         Var dResidual = solve(a, dotTA(scores, d), /*transpose=*/true) * expand(beta, 1, math.VB);
         cotangent = cotangent - dotTA(keysFromStart, dResidual);

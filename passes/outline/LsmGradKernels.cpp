@@ -1,6 +1,7 @@
-//===- LsmGradKernels.cpp - all cotangents inside a chunk, from M and D' = dL/dM' ---------------------------------===//
+//===- LsmGradKernels.cpp - cotangents inside a chunk under scalar decays, from M and D' = dL/dM'
+//------------------===//
 //
-//   plain (I, S0, S, V), lsm-family 4.1, 4.2                delta (H, GH), 4.4
+//   plain (I, S0, S), lsm-family 4.1                        delta (H, GH), 4.4
 //   dS = tril(dO V^T)                                       R = V - exp(c) K M,  U = (I + A)^-1 beta R
 //   dQ = exp(c) (dO M^T) + dS . k exp(c_i - c_j)            dU = S^T dO + (K w) D',  dH = (I + A)^-T dU,  dV = beta dH
 //   dK = w (V D'^T) + dS^T . q exp(c_i - c_j)               Z = (dO U^T) E,  dA = -stril(dH U^T),  Y = beta dA E
@@ -9,12 +10,10 @@
 //   w = exp(c_C - c), E_ij = exp(c_i - c_j)                 dbeta = rowsum(dH R) + rowsum(dA stril((K K^T) E))
 //
 // Log decay: the x dx identity (3.3), restarted at every chunk and sorted so that nothing large cancels under strong
-// decays. A token's read of its own write meets no decay: dQ~, dK~ are the parts of dQ, dK from the strict triangle of
-// dS.
-//   dg_t = sum_{i >= t} a_i + sum_{j < t} b_j + exp(c_C) rowsum(M D') + pairs_t,  b = (K w) * (U D'^T),  U = V if plain
-//   class V   a = q exp(c) (dO M^T),                  pairs_t = sum_{s >= t} (q dQ~ - k dK~)_s
-//   scalar    all summed over features, delta classes: a = .. - k exp(c) (dV M^T),
-//             pairs_t = sum_{i >= t > j} W_ij,        W = dS S, delta: (dO U^T) S + dA A
+// decays. A token's read of its own write meets no decay. All summed over features:
+//   dg_t = sum_{i >= t} a_i + sum_{j < t} b_j + exp(c_C) <M, D'> + pairs_t,  b = (K w) . (U D'^T),  U = V if plain
+//   a = q exp(c) (dO M^T), delta: .. - k exp(c) (dV M^T);  pairs_t = sum_{i >= t > j} W_ij,  W = dS S, delta: (dO U^T)
+//   S + dA A
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/LsmKernels.h"
@@ -37,7 +36,7 @@ struct GradKernel {
   void write() {
     llvm::SmallVector<std::pair<Var, int64_t>> outputs{{dq, shape.keys}, {dk, shape.keys}, {dv, shape.values}};
     if (dLogDecay)
-      outputs.push_back({dLogDecay, shape.vectorDecay() ? shape.keys : 0});
+      outputs.push_back({dLogDecay, 0});
     if (dBeta)
       outputs.push_back({dBeta, 0});
     forChunk(math, outputs, [&] {
@@ -84,17 +83,12 @@ void GradKernel::writePlain() {
       next.push_back(now[4] + sum(state * dState, 1));
     return next;
   });
-  auto [scores, dqInside, dkInside] = math.scoresAndGradients(queries, keys, sums[0]);
+  Var scores = math.scores(queries, keys), p = math.decayed(mask(sums[0], tile::Keep::strict_lower));
   Var fromState = math.fromStart(sums[1]), toState = math.toEnd(sums[2]), keysToEnd = math.toEnd(keys);
   Var diagonal = expand(sums[3], 1, K);
-  math.storeTokens((fromState + dqInside + diagonal * keys) * scale, dq, 0);
-  math.storeTokens(toState + dkInside + diagonal * queries, dk, 0);
-  if (shape.vectorDecay()) {
-    Var suffix = cumsum(queries * (fromState + dqInside) - keys * dkInside, 0, /*reverse=*/true);
-    Var prefix = cumsum(keysToEnd * sums[2]); // of the tokens before: one row down
-    Var before = insertRows(rows(prefix, k.number(0), C - 1), zeros({C, K}), k.number(1));
-    math.storeTokens(suffix + before + expand(sums[4] * math.acrossChunk(), 0, C), dLogDecay, 0);
-  } else if (dLogDecay) {
+  math.storeTokens((fromState + dot(p, keys) + diagonal * keys) * scale, dq, 0);
+  math.storeTokens(toState + dotTA(p, queries) + diagonal * queries, dk, 0);
+  if (dLogDecay) {
     Var w = mask(sums[0] * scores, tile::Keep::strict_lower);
     storeScalarDecay(w, sum(queries * fromState, 1), sum(keysToEnd * sums[2], 1), sums[4]);
   }

@@ -34,7 +34,7 @@ LsmShape shapeOfSegments(Value p, Value x) {
 }
 /// Of a kernel that computes transitions: columns of a dense one, otherwise a single block.
 LsmShape shapeOfTransitions(LsmShape shape) {
-  shape.values = shape.delta() ? shape.keys : 1;
+  shape.values = shape.traits().dense ? shape.keys : 1;
   return shape;
 }
 
@@ -59,10 +59,10 @@ public:
   LogicalResult state(LsmChunkStateOp state) {
     LsmShape shape = shapeOfTokens(state.getClassId(), state.getK(), state.getV(), state.getLogDecay(), state.getBeta(),
                                    elementOf(state.getX()), state.getChunkSize());
-    auto launch = begin("chunk_state", shape, writeChunkState, chunkGrid, chunkExtents(state.getChunks(), shape));
+    auto launch = begin("chunk_state", shape, shape.elementDecay() ? writeElementChunkState : writeChunkState,
+                        chunkGrid, chunkExtents(state.getChunks(), shape));
     launch.arg("k", state.getK()).arg("v", state.getV());
-    optional(launch, "log_decay", state.getLogDecay());
-    optional(launch, "beta", state.getBeta());
+    gates(launch, state);
     launch.arg("chunks", state.getChunks()).result("x", state.getX().getType());
     if (state.getP())
       launch.result("p", state.getP().getType());
@@ -96,7 +96,8 @@ public:
   LogicalResult output(LsmChunkOutputOp output) {
     LsmShape shape = shapeOfTokens(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(),
                                    output.getBeta(), elementOf(output.getM()), output.getChunkSize());
-    auto launch = begin("chunk_output", shape, writeChunkOutput, chunkGrid, chunkExtents(output.getChunks(), shape));
+    auto launch = begin("chunk_output", shape, shape.elementDecay() ? writeElementChunkOutput : writeChunkOutput,
+                        chunkGrid, chunkExtents(output.getChunks(), shape));
     scanOperands(launch, output);
     launch.arg("m", output.getM()).arg("chunks", output.getChunks()).result("o", output.getO().getType());
     context.replace(op, launch.scalar("scale", output.getScale().convertToDouble(), shape.compute).run());
@@ -106,14 +107,14 @@ public:
   LogicalResult outputGradState(LsmChunkOutputGradStateOp grad) {
     LsmShape shape = shapeOfTokens(grad.getClassId(), grad.getQ(), grad.getDO(), grad.getLogDecay(), grad.getBeta(),
                                    elementOf(grad.getDm()), grad.getChunkSize());
-    auto launch = begin("chunk_output_grad_state", shape, writeChunkOutputGradState, chunkGrid,
+    auto launch = begin("chunk_output_grad_state", shape,
+                        shape.elementDecay() ? writeElementChunkOutputGradState : writeChunkOutputGradState, chunkGrid,
                         chunkExtents(grad.getChunks(), shape));
     // Plain classes read neither k nor v here.
     launch.arg("q", grad.getQ());
-    if (shape.delta())
+    if (shape.traits().dense)
       launch.arg("k", grad.getK());
-    optional(launch, "log_decay", grad.getLogDecay());
-    optional(launch, "beta", grad.getBeta());
+    gates(launch, grad);
     launch.arg("d_o", grad.getDO()).arg("chunks", grad.getChunks()).result("dm", grad.getDm().getType());
     context.replace(op, launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run());
     return success();
@@ -122,20 +123,26 @@ public:
   LogicalResult chunkGrad(LsmChunkGradOp grad) {
     LsmShape shape = shapeOfTokens(grad.getClassId(), grad.getK(), grad.getV(), grad.getLogDecay(), grad.getBeta(),
                                    elementOf(grad.getM()), grad.getChunkSize());
-    auto launch = begin("chunk_grad", shape, writeChunkGrad, chunkGrid, chunkExtents(grad.getChunks(), shape));
+    auto write = shape.elementDecay()  ? writeElementChunkGrad
+                 : shape.vectorDecay() ? writeVectorChunkGrad
+                                       : writeChunkGrad;
+    auto launch = begin("chunk_grad", shape, write, chunkGrid, chunkExtents(grad.getChunks(), shape));
     scanOperands(launch, grad);
     launch.arg("m", grad.getM()).arg("dx", grad.getDx()).arg("d_o", grad.getDO()).arg("chunks", grad.getChunks());
     launch.result("dq", grad.getDq().getType())
         .result("dk", grad.getDk().getType())
         .result("dv", grad.getDv().getType());
-    unsigned gate = 0;
+    llvm::SmallVector<llvm::StringRef> names;
     if (shape.decayGradient())
-      launch.result("dlog_decay", grad.getDgates()[gate++].getType());
+      names.push_back("dlog_decay");
     if (shape.delta())
-      launch.result("dbeta", grad.getDgates()[gate++].getType());
-    if (gate != grad.getDgates().size())
-      return op->emitOpError("class ") << stringifyLsmClass(shape.classId) << " has " << gate
-                                       << " gate cotangents but dgates has " << grad.getDgates().size();
+      names.push_back("dbeta");
+    if (shape.lowRank())
+      names.append({"da", "db"});
+    if (shape.valueDecay())
+      names.push_back("dvalue_decay");
+    for (auto [name, gate] : llvm::zip_equal(names, grad.getDgates()))
+      launch.result(name, gate.getType());
     context.replace(op, launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run());
     return success();
   }
@@ -229,8 +236,14 @@ private:
   }
   template <typename Op> static void scanOperands(OutlineContext::Launch &launch, Op op) {
     launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV());
+    gates(launch, op);
+  }
+  template <typename Op> static void gates(OutlineContext::Launch &launch, Op op) {
     optional(launch, "log_decay", op.getLogDecay());
     optional(launch, "beta", op.getBeta());
+    optional(launch, "a", op.getA());
+    optional(launch, "b", op.getB());
+    optional(launch, "value_decay", op.getValueDecay());
   }
 
   OutlineContext &context;

@@ -26,8 +26,15 @@ void writeComposeTransitionGrad(KernelBuilder &k, const LsmShape &shape);
 void writeChunkState(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutput(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape);
-// LsmGradKernels.cpp
+// LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
+// LsmVectorKernels.cpp: V, D, R
+void writeVectorChunkGrad(KernelBuilder &k, const LsmShape &shape);
+// LsmElementKernels.cpp: E
+void writeElementChunkState(KernelBuilder &k, const LsmShape &shape);
+void writeElementChunkOutput(KernelBuilder &k, const LsmShape &shape);
+void writeElementChunkOutputGradState(KernelBuilder &k, const LsmShape &shape);
+void writeElementChunkGrad(KernelBuilder &k, const LsmShape &shape);
 
 /// Parameters by operand name; absent ones stay empty.
 struct LsmBuffers {
@@ -41,12 +48,19 @@ struct LsmBuffers {
       return {};
     if (shape.constantDecay())
       return k.buffer(name, shape.gate, {shape.heads});
+    llvm::SmallVector<int64_t> dims{kDynamic, kDynamic, shape.heads};
     if (shape.vectorDecay())
-      return k.buffer(name, shape.gate, {kDynamic, kDynamic, shape.heads, shape.keys});
-    return k.buffer(name, shape.gate, {kDynamic, kDynamic, shape.heads});
+      dims.push_back(shape.keys);
+    if (shape.elementDecay())
+      dims.push_back(shape.values);
+    return k.buffer(name, shape.gate, dims);
   }
   Var beta(llvm::StringRef name = "beta") {
     return shape.delta() ? k.buffer(name, shape.beta, {kDynamic, kDynamic, shape.heads}) : Var();
+  }
+  Var lowRank(llvm::StringRef name) { return shape.lowRank() ? keys(name) : Var(); }
+  Var valueDecay(llvm::StringRef name = "value_decay") {
+    return shape.valueDecay() ? k.buffer(name, shape.gate, {kDynamic, kDynamic, shape.heads, shape.values}) : Var();
   }
   Var chunks() { return k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4}); }
   Var states(llvm::StringRef name) {
@@ -60,21 +74,33 @@ struct LsmBuffers {
     if (shape.classId == LsmClass::I)
       return {};
     llvm::SmallVector<int64_t> dims{kDynamic, kDynamic, shape.heads};
-    if (shape.vectorDecay() || shape.delta())
-      dims.push_back(shape.keys);
-    if (shape.delta())
-      dims.push_back(shape.keys);
+    dims.append(shape.traits().transition(shape.keys, shape.values));
     return k.buffer("p", shape.state, dims);
   }
   /// Factors of segments [s, B, H, ..].
   Var factors(llvm::StringRef name) {
     llvm::SmallVector<int64_t> dims{kDynamic, kDynamic, shape.heads};
-    dims.append(shape.delta() ? 2 : shape.vectorDecay() ? 1 : 0, shape.keys);
+    dims.append(shape.traits().dense ? 2 : shape.vectorDecay() ? 1 : 0, shape.keys);
     return k.buffer(name, shape.state, dims);
   }
 
   KernelBuilder &k;
   const LsmShape &shape;
+};
+
+/// Class D in a chunk (lsm-family 4.5): what all its kernels need.
+struct LowRankTiles {
+  /// With `queries`, whose scores share the exponentials of a's.
+  LowRankTiles(ChunkMath &math, Var aIn, Var bIn, Var keys, Var queries = {});
+  /// Z, row i: a_i M_{i-1}.
+  Var read(Var values, Var state);
+  /// Columns [first, first + size) of A exp(c^).
+  static Var before(ChunkMath &math, Var aIn, Var decayIn, Index first, int64_t size);
+
+  Var aNext; ///< a as a query: row i holds token i + 1
+  Var b, aBefore; ///< b, and A exp(c^)
+  Var qk, qb; ///< A_qk and A_qb
+  Var ak, minusAb; ///< A_ak and -A_ab, whose strictly lower triangle solve() reads
 };
 
 /// One block of value columns of the states of one head, and the transitions that act on it: of chunks [B, n, H, ..],

@@ -74,13 +74,20 @@ Var TransitionKernel::factor(Var n) {
 Var TransitionKernel::apply(Var n, Var state, Var x, bool transposed) {
   if (!p)
     return state + x;
-  if (shape.delta())
+  if (shape.traits().dense)
     return applyDense(n, state, x, transposed);
+  auto decay = [&](llvm::ArrayRef<Index> rest, Shape tile) {
+    return exp(cast(k.load(p, at(n, rest), tile), shape.compute));
+  };
+  if (shape.elementDecay())
+    return state * decay({0, first}, {K, VB}) + x;
+  if (shape.valueDecay())
+    state = state * expand(decay({first + static_cast<double>(K)}, {VB}), 0, K);
   Var one = shape.vectorDecay() ? expand(factor(n), 1, VB) : factor(n), sum = state * one + x;
   return of == Of::chunks ? sum : select(eq(one, 0.0), x, sum);
 }
 
-/// Class H and GH: P is a matrix, read whole where it is small, else in blocks of rows.
+/// Class H, GH and D: P is a matrix, read whole where it is small, else in blocks of rows.
 Var TransitionKernel::applyDense(Var n, Var state, Var x, bool transposed) {
   auto rowsOfP = [&](Index first, int64_t count) {
     return cast(k.load(p, at(n, {first, 0}), {count, K}), shape.compute);
@@ -144,14 +151,15 @@ void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape) {
 
 // ---- step -----------------------------------------------------------------------------------------------------------
 //
-//   M~ = exp(g) M;   plain: M' = M~ + k^T v;   delta: M' = M~ + k^T beta (v - k M~);   o = q M'
+//   M~ = exp(g) M;   plain: M' = M~ + k^T v;   delta: M' = M~ + k^T beta (v - k M~);   D: M' = M~ + b^T a M + k^T v
+//   o = q M'
 //   A document that begins here starts from zero; a padding token gives o = 0 and leaves the state as it is.
 //   One program per (block of value columns, head, batch). The state may be updated in place.
 //
 void writeStep(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay(),
-      betaIn = in.beta();
+      betaIn = in.beta(), aIn = in.lowRank("a"), bIn = in.lowRank("b"), valueDecayIn = in.valueDecay();
   Var initial = in.rowState("initial_state"), documents = k.buffer("documents", k.i32(), {kDynamic, 1});
   Var o = in.values("o"), final = in.rowState("final_state"), scale = k.scalar("scale", shape.compute);
   int64_t K = shape.keys, VB = shape.valueBlock();
@@ -164,7 +172,16 @@ void writeStep(KernelBuilder &k, const LsmShape &shape) {
   Var before = cast(k.load(initial, {b, h, 0, first}, {K, VB}), shape.compute);
   Var state = select(eq(document, 0.0), 0.0, before);
   Var keys = vector(keysIn, 0, K), values = vector(valuesIn, first, VB), queries = vector(queriesIn, 0, K) * scale;
-  if (shape.vectorDecay())
+  Var added;
+  if (shape.lowRank()) {
+    Var read = reshape(dot(reshape(vector(aIn, 0, K), {1, K}), state), {VB});
+    added = expand(vector(bIn, 0, K), 1, VB) * expand(read, 0, K);
+  }
+  if (shape.valueDecay())
+    state = state * expand(exp(vector(valueDecayIn, first, VB)), 0, K);
+  if (shape.elementDecay())
+    state = state * exp(cast(k.load(decayIn, {b, 0, h, 0, first}, {K, VB}), shape.compute));
+  else if (shape.vectorDecay())
     state = state * expand(exp(vector(decayIn, 0, K)), 1, VB);
   else if (shape.decays()) {
     Var g = shape.constantDecay() ? k.at(decayIn, {h}) : k.at(decayIn, {b, 0, h});
@@ -174,6 +191,8 @@ void writeStep(KernelBuilder &k, const LsmShape &shape) {
     Var read = reshape(dot(reshape(keys, {1, K}), state), {VB});
     values = (values - read) * splat(cast(k.at(betaIn, {b, 0, h}), shape.compute), {VB});
   }
+  if (added)
+    state = state + added;
   state = state + expand(keys, 1, VB) * expand(values, 0, K);
   Var out = reshape(dot(reshape(queries, {1, K}), state), {VB});
   k.store(cast(select(padding, 0.0, out), o.element()), o, {b, 0, h, first});

@@ -49,7 +49,7 @@ void writeSegmentTransition(KernelBuilder &k, const LsmShape &shape) {
                [&](Var n, llvm::ArrayRef<Var> now) -> Vars { return {times(n, table.unlessRestart(n, now[0]))}; })[0],
         out.element());
   };
-  if (shape.delta()) {
+  if (shape.traits().dense) {
     Var column = k.iota({scan.K, scan.VB}, 1) + cast(scan.first, k.i32());
     Var one = cast(select(eq(k.iota({scan.K, scan.VB}, 0), column), k.tile({scan.K, scan.VB}, shape.compute, 1), 0.0),
                    shape.compute);
@@ -100,7 +100,7 @@ static void composeTransition(KernelBuilder &k, const LsmShape &shape, bool adjo
   TransitionKernel outer(k, shape, Of::segments, adjoint ? other : p),
       inner(k, shape, Of::segments, adjoint ? p : other);
   Var zero = k.number(0);
-  if (shape.delta())
+  if (shape.traits().dense)
     return outer.store(outer.apply(zero, inner.load(inner.p, zero), zeroState(outer), /*transposed=*/false), result,
                        zero);
   Var one = outer.factor(zero), product = cast(select(eq(one, 0.0), 0.0, one * inner.factor(zero)), result.element());

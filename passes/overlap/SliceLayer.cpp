@@ -167,7 +167,8 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
       auto scan = LsmScanOp::create(
           builder, op.getLoc(), TypeRange{v.getType(), states.back().getType()}, at(grad.getQ(), TokenKind::token),
           at(grad.getK(), TokenKind::token), v, at(grad.getLogDecay(), perHead ? TokenKind::whole : TokenKind::token),
-          at(grad.getBeta(), TokenKind::token), states.back(), at(grad.getDocuments(), TokenKind::token),
+          at(grad.getBeta(), TokenKind::token), at(grad.getA(), TokenKind::token), at(grad.getB(), TokenKind::token),
+          at(grad.getValueDecay(), TokenKind::token), states.back(), at(grad.getDocuments(), TokenKind::token),
           grad.getClassIdAttr(), grad.getScaleAttr(), grad.getChunkSizeAttr());
       scan->setAttr(kSliceAttr, builder.getI64IntegerAttr(i + 1));
       states.push_back(scan.getFinalState());

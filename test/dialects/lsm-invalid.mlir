@@ -449,3 +449,87 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
   %0:6 = braid.lsm.scan_grad GH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%initial_state) documents(%documents) cotangents(%d_o, %dfinal_state) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x3x4x8xf32>)
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %a: tensor<2x40x3x8xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{class D needs b}}
+  %0:2 = braid.lsm.scan D %q, %k, %v log_decay(%log_decay) a(%a) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %a: tensor<2x40x3x8xf32>, %b: tensor<2x40x3x8xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{class V takes no a}}
+  %0:2 = braid.lsm.scan V %q, %k, %v log_decay(%log_decay) a(%a) b(%b) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{b defined here}}
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %a: tensor<2x40x3x8xf32>, %b: tensor<2x40x3x7xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{key dimension mismatch: k has 8 but b has 7}}
+  %0:2 = braid.lsm.scan D %q, %k, %v log_decay(%log_decay) a(%a) b(%b) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x7xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %a: tensor<2x40x24xf32>, %b: tensor<2x40x3x8xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{a has rank 3 but must have 4}}
+  %0:2 = braid.lsm.scan D %q, %k, %v log_decay(%log_decay) a(%a) b(%b) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x24xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{a defined here}}
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %a: tensor<2x40x3x8xbf16>, %b: tensor<2x40x3x8xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{element type mismatch: k holds}}
+  %0:2 = braid.lsm.scan D %q, %k, %v log_decay(%log_decay) a(%a) b(%b) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xbf16>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{class R needs value_decay}}
+  %0:2 = braid.lsm.scan R %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{value_decay defined here}}
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %value_decay: tensor<2x40x3x8xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{value dimension mismatch: v has 4 but value_decay has 8}}
+  %0:2 = braid.lsm.scan R %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{log_decay has rank 4 but must have 5}}
+  %0:2 = braid.lsm.scan E %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{log_decay defined here}}
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8x5xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{value dimension mismatch: v has 4 but log_decay has 5}}
+  %0:2 = braid.lsm.scan E %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8x5xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{class VH needs beta}}
+  %0:2 = braid.lsm.scan VH %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}

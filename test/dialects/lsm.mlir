@@ -215,6 +215,95 @@ func.func @chunks_GH(%q: !k, %k: !k, %v: !v, %g: !g, %b: !g, %state: !s, %docume
   return
 }
 
+// CHECK-LABEL: func.func @class_VH(
+func.func @class_VH(%q: !k, %k: !k, %v: !v, %log_decay: !k, %beta: !g, %state: !s, %documents: !d) {
+  // CHECK: braid.lsm.scan VH %arg0, %arg1, %arg2 log_decay(%arg3) beta(%arg4) initial_state(%arg5) documents(%arg6) {scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %o, %final = braid.lsm.scan VH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%state) documents(%documents) {scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !g, !s, !d) -> (!v, !s)
+  // CHECK: braid.lsm.scan_grad VH %arg0, %arg1, %arg2 log_decay(%arg3) beta(%arg4) initial_state(%arg5) documents(%arg6) cotangents(%o, %final_state) {scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>)
+  %r:6 = braid.lsm.scan_grad VH %q, %k, %v log_decay(%log_decay) beta(%beta) initial_state(%state) documents(%documents) cotangents(%o, %final) {scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !g, !s, !d, !v, !s) -> (!k, !k, !v, !k, !g, !s)
+  return
+}
+
+// CHECK-LABEL: func.func @class_D(
+func.func @class_D(%q: !k, %k: !k, %v: !v, %log_decay: !k, %a: !k, %b: !k, %state: !s, %documents: !d) {
+  // CHECK: braid.lsm.scan D %arg0, %arg1, %arg2 log_decay(%arg3) a(%arg4) b(%arg5) initial_state(%arg6) documents(%arg7) {scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %o, %final = braid.lsm.scan D %q, %k, %v log_decay(%log_decay) a(%a) b(%b) initial_state(%state) documents(%documents) {scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !k, !k, !s, !d) -> (!v, !s)
+  // CHECK: braid.lsm.scan_grad D %arg0, %arg1, %arg2 log_decay(%arg3) a(%arg4) b(%arg5) initial_state(%arg6) documents(%arg7) cotangents(%o, %final_state) {scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>)
+  %r:7 = braid.lsm.scan_grad D %q, %k, %v log_decay(%log_decay) a(%a) b(%b) initial_state(%state) documents(%documents) cotangents(%o, %final) {scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !k, !k, !s, !d, !v, !s) -> (!k, !k, !v, !k, !k, !k, !s)
+  %c = braid.lsm.chunk_table %documents {chunk_size = 16 : i64} : (!d) -> !c
+  // CHECK: braid.lsm.chunk_state D %arg1, %arg2 log_decay(%arg3) a(%arg4) b(%arg5) chunks(%{{.*}}) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x8xf32>)
+  %x, %p = braid.lsm.chunk_state D %k, %v log_decay(%log_decay) a(%a) b(%b) chunks(%c) {chunk_size = 16 : i64}
+      : (!k, !v, !k, !k, !k, !c) -> (!m, tensor<2x4x3x8x8xf32>)
+  // CHECK: braid.lsm.state_scan D %x transition(%p) initial_state
+  %m, %end = braid.lsm.state_scan D %x transition(%p) initial_state(%state) chunks(%c) : (!m, tensor<2x4x3x8x8xf32>, !s, !c) -> (!m, !s)
+  // CHECK: braid.lsm.chunk_output D %arg0, %arg1, %arg2 log_decay(%arg3) a(%arg4) b(%arg5) in_state(%m) chunks
+  %co = braid.lsm.chunk_output D %q, %k, %v log_decay(%log_decay) a(%a) b(%b) in_state(%m) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !k, !k, !m, !c) -> !v
+  // CHECK: braid.lsm.chunk_output_grad_state D %arg0, %arg1, %arg2 log_decay(%arg3) a(%arg4) b(%arg5) cotangents
+  %dm = braid.lsm.chunk_output_grad_state D %q, %k, %v log_decay(%log_decay) a(%a) b(%b) cotangents(%co) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !k, !k, !v, !c) -> !m
+  // CHECK: braid.lsm.chunk_grad D %arg0, %arg1, %arg2 log_decay(%arg3) a(%arg4) b(%arg5) in_state(%m) cotangents
+  %g:6 = braid.lsm.chunk_grad D %q, %k, %v log_decay(%log_decay) a(%a) b(%b) in_state(%m) cotangents(%dm, %co) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !k, !k, !m, !m, !v, !c) -> (!k, !k, !v, !k, !k, !k)
+  return
+}
+
+// CHECK-LABEL: func.func @class_R(
+func.func @class_R(%q: !k, %k: !k, %v: !v, %log_decay: !k, %value_decay: !v, %state: !s, %documents: !d) {
+  // CHECK: braid.lsm.scan R %arg0, %arg1, %arg2 log_decay(%arg3) value_decay(%arg4) initial_state(%arg5) documents(%arg6) {scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %o, %final = braid.lsm.scan R %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) initial_state(%state) documents(%documents) {scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !v, !s, !d) -> (!v, !s)
+  // CHECK: braid.lsm.scan_grad R %arg0, %arg1, %arg2 log_decay(%arg3) value_decay(%arg4) initial_state(%arg5) documents(%arg6) cotangents(%o, %final_state) {scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %r:6 = braid.lsm.scan_grad R %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) initial_state(%state) documents(%documents) cotangents(%o, %final) {scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !v, !s, !d, !v, !s) -> (!k, !k, !v, !k, !v, !s)
+  %c = braid.lsm.chunk_table %documents {chunk_size = 16 : i64} : (!d) -> !c
+  // CHECK: braid.lsm.chunk_state R %arg1, %arg2 log_decay(%arg3) value_decay(%arg4) chunks(%{{.*}}) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x12xf32>)
+  %x, %p = braid.lsm.chunk_state R %k, %v log_decay(%log_decay) value_decay(%value_decay) chunks(%c) {chunk_size = 16 : i64}
+      : (!k, !v, !k, !v, !c) -> (!m, tensor<2x4x3x12xf32>)
+  // CHECK: braid.lsm.state_scan R %x transition(%p) initial_state
+  %m, %end = braid.lsm.state_scan R %x transition(%p) initial_state(%state) chunks(%c) : (!m, tensor<2x4x3x12xf32>, !s, !c) -> (!m, !s)
+  // CHECK: braid.lsm.chunk_output R %arg0, %arg1, %arg2 log_decay(%arg3) value_decay(%arg4) in_state(%m) chunks
+  %co = braid.lsm.chunk_output R %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) in_state(%m) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !v, !m, !c) -> !v
+  // CHECK: braid.lsm.chunk_output_grad_state R %arg0, %arg1, %arg2 log_decay(%arg3) value_decay(%arg4) cotangents
+  %dm = braid.lsm.chunk_output_grad_state R %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) cotangents(%co) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !v, !v, !c) -> !m
+  // CHECK: braid.lsm.chunk_grad R %arg0, %arg1, %arg2 log_decay(%arg3) value_decay(%arg4) in_state(%m) cotangents
+  %g:5 = braid.lsm.chunk_grad R %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) in_state(%m) cotangents(%dm, %co) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, !k, !v, !m, !m, !v, !c) -> (!k, !k, !v, !k, !v)
+  return
+}
+
+// CHECK-LABEL: func.func @class_E(
+func.func @class_E(%q: !k, %k: !k, %v: !v, %log_decay: tensor<2x40x3x8x4xf32>, %state: !s, %documents: !d) {
+  // CHECK: braid.lsm.scan E %arg0, %arg1, %arg2 log_decay(%arg3) initial_state(%arg4) documents(%arg5) {scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %o, %final = braid.lsm.scan E %q, %k, %v log_decay(%log_decay) initial_state(%state) documents(%documents) {scale = 0.5 : f64}
+      : (!k, !k, !v, tensor<2x40x3x8x4xf32>, !s, !d) -> (!v, !s)
+  // CHECK: braid.lsm.scan_grad E %arg0, %arg1, %arg2 log_decay(%arg3) initial_state(%arg4) documents(%arg5) cotangents(%o, %final_state) {scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8x4xf32>, tensor<2x3x8x4xf32>)
+  %r:5 = braid.lsm.scan_grad E %q, %k, %v log_decay(%log_decay) initial_state(%state) documents(%documents) cotangents(%o, %final) {scale = 0.5 : f64}
+      : (!k, !k, !v, tensor<2x40x3x8x4xf32>, !s, !d, !v, !s) -> (!k, !k, !v, tensor<2x40x3x8x4xf32>, !s)
+  %c = braid.lsm.chunk_table %documents {chunk_size = 16 : i64} : (!d) -> !c
+  // CHECK: braid.lsm.chunk_state E %arg1, %arg2 log_decay(%arg3) chunks(%{{.*}}) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>)
+  %x, %p = braid.lsm.chunk_state E %k, %v log_decay(%log_decay) chunks(%c) {chunk_size = 16 : i64}
+      : (!k, !v, tensor<2x40x3x8x4xf32>, !c) -> (!m, tensor<2x4x3x8x4xf32>)
+  // CHECK: braid.lsm.state_scan E %x transition(%p) initial_state
+  %m, %end = braid.lsm.state_scan E %x transition(%p) initial_state(%state) chunks(%c) : (!m, tensor<2x4x3x8x4xf32>, !s, !c) -> (!m, !s)
+  // CHECK: braid.lsm.chunk_output E %arg0, %arg1, %arg2 log_decay(%arg3) in_state(%m) chunks
+  %co = braid.lsm.chunk_output E %q, %k, %v log_decay(%log_decay) in_state(%m) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, tensor<2x40x3x8x4xf32>, !m, !c) -> !v
+  // CHECK: braid.lsm.chunk_output_grad_state E %arg0, %arg1, %arg2 log_decay(%arg3) cotangents
+  %dm = braid.lsm.chunk_output_grad_state E %q, %k, %v log_decay(%log_decay) cotangents(%co) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, tensor<2x40x3x8x4xf32>, !v, !c) -> !m
+  // CHECK: braid.lsm.chunk_grad E %arg0, %arg1, %arg2 log_decay(%arg3) in_state(%m) cotangents
+  %g:4 = braid.lsm.chunk_grad E %q, %k, %v log_decay(%log_decay) in_state(%m) cotangents(%dm, %co) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, tensor<2x40x3x8x4xf32>, !m, !m, !v, !c) -> (!k, !k, !v, tensor<2x40x3x8x4xf32>)
+  return
+}
+
 // One token.
 // CHECK-LABEL: func.func @step(
 func.func @step(%q: tensor<2x1x3x8xf32>, %v: tensor<2x1x3x4xf32>, %g: tensor<2x1x3x8xf32>, %state: !s, %documents: tensor<2x1xi32>) {

@@ -171,7 +171,7 @@ func.func @f(%x: tensor<2x8xf32>, %weight: tensor<8xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x8xf32>) {
-  // expected-error @+1 {{unknown kind "swish"; valid: silu, sigmoid, tanh, relu, relu2, gelu, gelu_tanh, softplus, elu1, exp, reciprocal}}
+  // expected-error @+1 {{unknown kind "swish"; valid: silu, sigmoid, tanh, relu, relu2, gelu, gelu_tanh, softplus, elu1, exp, reciprocal, cos, sin}}
   %0 = braid.activation %x {kind = "swish"} : (tensor<2x8xf32>) -> tensor<2x8xf32>
   return
 }
@@ -591,5 +591,83 @@ func.func @f(%input: tensor<2x8xf32>, %dy: tensor<2x8xf32>) {
 func.func @f(%x: tensor<2x8x16xf32>, %d: tensor<2x8xi32>, %dy: tensor<2x8x16xf32>) {
   // expected-error @+1 {{input must hold floating-point numbers but holds 'i32'}}
   %0 = braid.rows_grad "braid.rope"(%x, %d) cotangents(%dy) {op_attributes = {dim = 4 : i64, layout = "half", theta = 1.0e+4 : f64}, operandSegmentSizes = array<i32: 2, 1>, wanted = array<i64: 1>} : (tensor<2x8x16xf32>, tensor<2x8xi32>, tensor<2x8x16xf32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x4x6xf32>) {
+  // expected-error @+1 {{unknown kind "cube"; valid: taylor, square}}
+  %0 = braid.feature_map %x {kind = "cube"} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x28xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x4x6xf32>) {
+  // expected-error @+1 {{result has 27 features but 6 of x give 28}}
+  %0 = braid.feature_map %x {kind = "taylor"} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x27xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x4x6xf32>) {
+  // expected-error @+1 {{result has 6 features but 6 of x give 7}}
+  %0 = braid.append_one %x : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x4x1xf32>) {
+  // expected-error @+1 {{x has 1 features but needs at least 2: what is divided and the divisor}}
+  %0 = braid.divide_by_last %x {eps = 1.0 : f64} : (tensor<2x8x4x1xf32>) -> tensor<2x8x4x1xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x4x6xf32>) {
+  // expected-error @+1 {{result has 6 features but 6 of x give 5}}
+  %0 = braid.divide_by_last %x {eps = 1.0 : f64} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x6xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{a defined here}}
+func.func @f(%x: tensor<2x8x4x6xf32>, %y: tensor<2x8x4x5xf32>) {
+  // expected-error @+1 {{shape mismatch: b is 2x8x4x5 but a is 2x8x4x6}}
+  %0 = braid.inner %x, %y : (tensor<2x8x4x6xf32>, tensor<2x8x4x5xf32>) -> tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x4x6xf32>) {
+  // expected-error @+1 {{result has rank 4 but must have 3}}
+  %0 = braid.inner %x, %x : (tensor<2x8x4x6xf32>, tensor<2x8x4x6xf32>) -> tensor<2x8x4x6xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{lower_bound defined here}}
+func.func @f(%x: tensor<2x8x4x6xf32>, %l: tensor<5xf32>) {
+  // expected-error @+1 {{trailing dimension mismatch: x has 6 but lower_bound has 5}}
+  %0 = braid.bounded_gate %x, %l : (tensor<2x8x4x6xf32>, tensor<5xf32>) -> tensor<2x8x4x6xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x4x6xf32>, %r: tensor<4x3x5xf32>) {
+  // expected-error @+1 {{value dimension mismatch: a_log has 5 but x has 6}}
+  %0 = braid.element_decay %x, %r : (tensor<2x8x4x6xf32>, tensor<4x3x5xf32>) -> tensor<2x8x4x3x6xf32>
   return
 }

@@ -103,3 +103,24 @@ func.func @gradient(%x: tensor<2x8x16xbf16>, %w: tensor<16xbf16>, %dy: tensor<2x
       : (tensor<2x8x16xbf16>, tensor<2x8x16xbf16>) -> tensor<2x8x16xbf16>
   return
 }
+
+// CHECK-LABEL: func.func @sequences(
+func.func @sequences(%x: !h, %heads: tensor<4xf32>, %keys: tensor<4x6xf32>, %rate: tensor<4x3x6xf32>) {
+  // CHECK: braid.feature_map %arg0 {kind = "taylor"} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x28xf32>
+  %0 = braid.feature_map %x {kind = "taylor"} : (!h) -> tensor<2x8x4x28xf32>
+  // CHECK: braid.feature_map %arg0 {kind = "square"} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x21xf32>
+  %1 = braid.feature_map %x {kind = "square"} : (!h) -> tensor<2x8x4x21xf32>
+  // CHECK: braid.append_one %arg0 : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x7xf32>
+  %2 = braid.append_one %x : (!h) -> tensor<2x8x4x7xf32>
+  // CHECK: braid.divide_by_last %arg0 {eps = 9.9999999999999995E-7 : f64} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x5xf32>
+  %3 = braid.divide_by_last %x {eps = 1.0e-6 : f64} : (!h) -> tensor<2x8x4x5xf32>
+  // CHECK: braid.inner %arg0, %arg0 : (tensor<2x8x4x6xf32>, tensor<2x8x4x6xf32>) -> tensor<2x8x4xf32>
+  %4 = braid.inner %x, %x : (!h, !h) -> tensor<2x8x4xf32>
+  // CHECK: braid.bounded_gate %arg0, %arg1 : (tensor<2x8x4x6xf32>, tensor<4xf32>) -> tensor<2x8x4x6xf32>
+  %5 = braid.bounded_gate %x, %heads : (!h, tensor<4xf32>) -> !h
+  // CHECK: braid.element_decay %arg0, %arg3 : (tensor<2x8x4x6xf32>, tensor<4x3x6xf32>) -> tensor<2x8x4x3x6xf32>
+  %6 = braid.element_decay %x, %rate : (!h, tensor<4x3x6xf32>) -> tensor<2x8x4x3x6xf32>
+  // CHECK: braid.log_decay %arg0, %arg1, %arg2 : (tensor<2x8x4x6xf32>, tensor<4xf32>, tensor<4x6xf32>) -> tensor<2x8x4x6xf32>
+  %7 = braid.log_decay %x, %heads, %keys : (!h, tensor<4xf32>, tensor<4x6xf32>) -> !h
+  return
+}

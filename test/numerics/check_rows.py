@@ -46,12 +46,12 @@ class RowOp:
         for i, d in zip(self.wanted, f.rows_grad(op, values, dy, self.wanted, **quoted)):
             f.output(f"d{self.names[i]}", d)
 
-    def check(self, label, arrays, rng):
+    def check(self, label, arrays, rng, gradients=True):
         dy = rng.standard_normal(self.function.inputs["dy"].type.shape)
         *rounds, dy_round = rounded([*arrays, dy], self.dtype)
         y, pull = self.reference(*rounds, **self.arguments)
-        gradients = pull(dy_round)
-        references = {"y": y} | {f"d{self.names[i]}": gradients[i] for i in self.wanted}
+        found = pull(dy_round)
+        references = {"y": y} | ({f"d{self.names[i]}": found[i] for i in self.wanted} if gradients else {})
         limit = {n: 1e-9 if self.dtype == "f64" else VALUE if n == "y" else GRADIENT for n in references}
         self.program.check(
             self.function,
@@ -90,6 +90,15 @@ CASES = [
         [("o", FLAT), ("gate", FLAT), ("weight", (H * K,))],
         {"eps": 1e-5, "activation": "silu", "norm_first": False, "groups": 2},
     ),
+    ("log_decay_keys", "log_decay", [("x", X), ("a_log", (H,)), ("dt_bias", (H, K))], {}),
+    ("inner", "inner", [("a", X), ("b", X)], {}),
+    ("bounded_gate", "bounded_gate", [("x", X), ("lower_bound", (H,))], {}),
+    ("element_decay", "element_decay", [("x", X), ("a_log", (H, 5, K))], {}),
+    ("append_one", "append_one", [("x", X)], {}),
+    ("divide_by_last", "divide_by_last", [("x", X)], {"eps": 1e-6}),
+    ("taylor", "feature_map", [("x", (B, T, H, 8))], {"kind": "taylor"}),
+    ("square", "feature_map", [("x", (B, T, H, 16))], {"kind": "square"}),
+    ("taylor_odd", "feature_map", [("x", ODD)], {"kind": "taylor"}),
     ("add_odd", "add", [("a", ODD), ("b", ODD)], {}),
     ("softmax_odd", "softmax", [("x", ODD)], {}),
     ("l2_norm_odd", "l2_norm", [("x", ODD)], {"eps": 1e-6}),
@@ -115,8 +124,16 @@ def add_ops(program, rng):
     r = rng.standard_normal
     for label, op, operands, attributes in CASES:
         for dtype in ("f32", "f64"):
-            case = RowOp(program, label, op, operands, attributes, dtype=dtype)
-            case.check("", [r(shape) for _, shape in operands], rng)
+            arrays = [r(shape) for _, shape in operands]
+            if op == "bounded_gate":
+                arrays[1] = rng.uniform(0.01, 0.9, arrays[1].shape)
+            if op == "divide_by_last":
+                arrays[0] = np.abs(arrays[0]) + 0.3
+            result = ROWS[op](*arrays, **attributes)[0].shape
+            case = RowOp(program, label, op, operands, attributes, dtype=dtype, result=result)
+            case.check("", arrays, rng)
+            if op == "bounded_gate":  # no bound, and gates that are all but shut or open
+                case.check("wide range", [10 * arrays[0], np.array([0.0, 1e-3, 0.5, 0.9])], rng, gradients=False)
             if dtype == "f32" and op in ("softmax", "log_sigmoid", "rms_norm", "layer_norm"):
                 case.check(
                     "wide range", [r(shape) * 30 if i == 0 else r(shape) for i, (_, shape) in enumerate(operands)], rng

@@ -9,17 +9,21 @@ import sys
 
 import numpy as np
 
-from check_scan import CLASS_IDS, FORWARD, Scan, gradient_limit, identical_keys, mixed_decay
+from check_scan import CLASS_IDS, FORWARD, Scan, gradient_limit, identical_keys, mixed_decay, round_operands
 from common import documents_of, one_document
 from harness import Program, Type, rounded
-from scan import CLASSES, has_beta, has_decay, random_operands, scan
+from scan import GATES, ORDER, gate_shape, has_beta, has_decay, random_operands, scan
 
-NAMES = ("q", "k", "v", "log_decay", "beta")
+CLASSES = ("I", "S0", "S", "V", "H", "GH", "D")  # R and E have no segments; VH becomes D
+
+
+def is_dense(kind):
+    return kind in ("H", "GH", "D")
 
 
 def factor_shape(kind, K):
     """Dimensions of P behind [s, B, H]."""
-    return (K, K) if has_beta(kind) else (K,) if kind == "V" else ()
+    return (K, K) if is_dense(kind) else (K,) if kind == "V" else ()
 
 
 def times(p, m, transposed=False):
@@ -31,14 +35,13 @@ def times(p, m, transposed=False):
 
 def segment(kind, operands, documents):
     """(P [1, B, H, ..], X [1, B, H, K, V]) from the recurrence: P is where the columns of I go without writes."""
-    q, k, v, g, b = operands
-    B, _, H, K = k.shape
-    X = scan(kind, q, k, v, g, b, np.zeros((B, H, K, v.shape[3])), documents, 1.0)[0][1]
-    zero = np.zeros((*v.shape[:3], K))
-    P = scan(kind, q, k, zero, g, b, np.broadcast_to(np.eye(K), (B, H, K, K)), documents, 1.0)[0][1]
-    if not has_beta(kind):
+    B, _, H, K = operands["k"].shape
+    X = scan(kind, operands, np.zeros((B, H, K, operands["v"].shape[3])), documents, 1.0)[0][1]
+    zero = np.zeros((*operands["v"].shape[:3], K))
+    P = scan(kind, operands | {"v": zero}, np.broadcast_to(np.eye(K), (B, H, K, K)), documents, 1.0)[0][1]
+    if not is_dense(kind):
         P = np.einsum("bhii->bhi", P)
-    return (P if has_beta(kind) or kind == "V" else P[..., 0])[None], X[None]
+    return (P if is_dense(kind) or kind == "V" else P[..., 0])[None], X[None]
 
 
 class Segment:
@@ -49,34 +52,33 @@ class Segment:
         self.wide = wide = "f32" if dtype == "bf16" else dtype
         f = self.function = program.function(f"segment_{kind}_t{T}_k{K}_v{V}_{dtype}", dtype)
         q, k, v = f.input("q", (B, T, H, K)), f.input("k", (B, T, H, K)), f.input("v", (B, T, H, V))
-        gate = {"S0": (H,), "S": (B, T, H), "V": (B, T, H, K), "GH": (B, T, H)}.get(kind)
-        g = f.input("log_decay", gate, wide) if gate else None
-        b = f.input("beta", (B, T, H), wide) if has_beta(kind) else None
+        of = lambda n: f.input(n, gate_shape(kind, n, *self.dims), dtype if n in ("a", "b") else wide)
+        gates = [of(n) if n in GATES[kind] else None for n in ORDER[3:]]
         documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, V))
         state = Type((1, B, H, K, V), wide)
         factor = Type((1, B, H, *factor_shape(kind, K)), wide)
         common = {"class_id": CLASS_IDS[kind], "chunk_size": chunk}
-        p, x = f.op("braid.lsm.segment", [k, v, g, b, documents], [factor, state], segments=True, **common)
+        p, x = f.op("braid.lsm.segment", [k, v, *gates, documents], [factor, state], segments=True, **common)
         dx = f.op(
-            "braid.lsm.segment_grad", [q, k, v, g, b, documents, do], state, segments=True, scale=0.25, **common
+            "braid.lsm.segment_grad", [q, k, v, *gates, documents, do], state, segments=True, scale=0.25, **common
         )
         for name, value in (("p", p), ("x", x), ("dx", dx)):
             f.output(name, value)
 
     def check(self, label, rng, documents, decay=(0.0, 0.3), change=None):
         B, T, H, K, V = self.dims
-        operands = list(random_operands(self.kind, rng, B, T, H, K, V, decay))
+        operands = random_operands(self.kind, rng, B, T, H, K, V, decay)
         if change:
             change(operands)
         do = rng.standard_normal((B, T, H, V))
-        inputs = dict(zip(NAMES, operands)) | {"documents": documents, "do": do}
-        operands = [*rounded(operands[:3], self.dtype), *rounded(operands[3:], self.wide)]
+        inputs = operands | {"documents": documents, "do": do}
+        operands = round_operands(operands, self.dtype)
         p, x = segment(self.kind, operands, documents)
         zero = np.zeros((B, H, K, V))
-        dx = scan(self.kind, *operands, zero, documents, 0.25)[1](rounded([do], self.dtype)[0], zero)[5][None]
+        dx = scan(self.kind, operands, zero, documents, 0.25)[1](rounded([do], self.dtype)[0], zero)[1][None]
         limit = {"p": FORWARD, "x": FORWARD, "dx": gradient_limit(self.kind)}
         if self.dtype != "f32":
-            limit = dict.fromkeys(limit, 1e-9 if self.dtype == "f64" else 1e-2 if has_beta(self.kind) else 5e-3)
+            limit = dict.fromkeys(limit, 1e-9 if self.dtype == "f64" else 1e-2 if is_dense(self.kind) else 5e-3)
         self.program.check(self.function, inputs, {"p": p, "x": x, "dx": dx}, limit, f"{self.function.name} {label}")
 
 
@@ -116,7 +118,7 @@ def add_algebra(program, kind, rng):
         f.output(name, value)
     for mine in range(s):
         values = {n: rounded([rng.standard_normal(o.type.shape)])[0] for n, o in f.inputs.items() if n != "coordinate"}
-        values |= {n: values[n] / (K**0.5 if has_beta(kind) else 1) for n in ("p", "p1", "p2")}
+        values |= {n: values[n] / (K**0.5 if is_dense(kind) else 1) for n in ("p", "p1", "p2")}
         values = dict(zip(values, rounded(list(values.values()))))
         values["p"][2, 0] = 0  # a document began there
         out, state = {}, values["carry"]
@@ -142,15 +144,16 @@ def add_parts(program, kind, rng, parts=3):
     ours, scans = Segment(program, kind, B, T, H, K, V), Scan(program, kind, B, T, H, K, V, 16)
     scale, total = scans.scale, parts * T
     for cu in ([[-5, total]] * B, [[0, T, T + 4, total], [-2, 3, 2 * T + 7, total - 3]]):
-        operands = rounded(random_operands(kind, rng, B, total, H, K, V))
+        operands = round_operands(random_operands(kind, rng, B, total, H, K, V), "f32")
         carry, do, dnext = rounded(rng.standard_normal(n) for n in ((B, H, K, V), (B, total, H, V), (B, H, K, V)))
 
         def action(program, cu=cu, operands=operands, carry=carry, do=do, dnext=dnext):
-            (o, final), pull = scan(kind, *operands, carry, documents_of(cu, total), scale)
-            expected = dict(zip(("dq", "dk", "dv", "dlog_decay", "dbeta", "dinitial_state"), pull(do, dnext)))
-            part = lambda a, r: a if a is None or a.ndim == 1 else a[:, r * T : (r + 1) * T]
+            (o, final), pull = scan(kind, operands, carry, documents_of(cu, total), scale)
+            gradients, dinitial = pull(do, dnext)
+            expected = {f"d{n}": d for n, d in gradients.items()} | {"dinitial_state": dinitial}
+            part = lambda a, r: a if a.ndim == 1 else a[:, r * T : (r + 1) * T]
             inputs = [
-                {n: part(a, r) for n, a in zip(NAMES, operands)}
+                {n: part(a, r) for n, a in operands.items()}
                 | {"documents": documents_of(cu, T, r * T), "do": part(do, r)}
                 for r in range(parts)
             ]

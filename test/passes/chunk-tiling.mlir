@@ -98,3 +98,34 @@ func.func @uneven(%q: tensor<1x16x1x8xf32>, %m: tensor<1x1x8x8xf32>, %d: tensor<
       : (tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>, tensor<1x16xi32>) -> (tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>)
   return %o : tensor<1x16x1x8xf32>
 }
+
+// -----
+
+!tok = tensor<2x100x2x16xf32>
+!state = tensor<2x2x16x16xf32>
+!doc = tensor<2x100xi32>
+
+// Classes in matrix form keep one state and one transition per chunk of tokens, O(T / C) of them: a matrix (D), or one log decay
+// per key and value channel (R). Class E keeps as many, with a decay for every element.
+// CHECK-LABEL: func.func @transitions
+// CHECK: braid.lsm.chunk_state D {{.*}} a(%arg2) b(%arg3) {{.*}} -> (tensor<2x5x2x16x16xf32>, tensor<2x5x2x16x16xf32>)
+// CHECK: braid.lsm.chunk_state R {{.*}} value_decay(%arg2) {{.*}} -> (tensor<2x5x2x16x16xf32>, tensor<2x5x2x32xf32>)
+// CHECK: braid.lsm.chunk_state E {{.*}} -> (tensor<2x5x2x16x16xf32>, tensor<2x5x2x16x16xf32>)
+func.func @transitions(%q: !tok, %g: !tok, %a: !tok, %b: !tok, %m: !state, %d: !doc, %e: tensor<2x100x2x16x16xf32>) -> (!tok, !tok, !tok) {
+  %o, %f = braid.lsm.scan D %q, %q, %q log_decay(%g) a(%a) b(%b) initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 1.0 : f64}
+      : (!tok, !tok, !tok, !tok, !tok, !tok, !state, !doc) -> (!tok, !state)
+  %o1, %f1 = braid.lsm.scan R %q, %q, %q log_decay(%g) value_decay(%a) initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 1.0 : f64}
+      : (!tok, !tok, !tok, !tok, !tok, !state, !doc) -> (!tok, !state)
+  %o2, %f2 = braid.lsm.scan E %q, %q, %q log_decay(%e) initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 1.0 : f64}
+      : (!tok, !tok, !tok, tensor<2x100x2x16x16xf32>, !state, !doc) -> (!tok, !state)
+  return %o, %o1, %o2 : !tok, !tok, !tok
+}
+
+// -----
+
+func.func @unclassified(%q: tensor<1x16x1x8xf32>, %b: tensor<1x16x1xf32>, %m: tensor<1x1x8x8xf32>, %d: tensor<1x16xi32>) -> tensor<1x16x1x8xf32> {
+  // expected-error @below {{'braid.lsm.scan' op class VH has no chunk form; braid-classify-scans makes it D}}
+  %o, %f = braid.lsm.scan VH %q, %q, %q log_decay(%q) beta(%b) initial_state(%m) documents(%d) {chunk_size = 16 : i64, scale = 1.0 : f64}
+      : (tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1xf32>, tensor<1x1x8x8xf32>, tensor<1x16xi32>) -> (tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>)
+  return %o : tensor<1x16x1x8xf32>
+}

@@ -38,6 +38,14 @@ def check_rows(rng):
         ("rms_norm", (x, r(6)), {"eps": 1e-5, "groups": 3}),
         ("layer_norm", (x, r(6), r(6)), {"eps": 1e-5}),
         ("l2_norm", (x,), {"eps": 1e-6}),
+        ("feature_map", (x,), {"kind": "taylor"}),
+        ("feature_map", (x,), {"kind": "square"}),
+        ("append_one", (x,), {}),
+        ("divide_by_last", (np.abs(x) + 0.3,), {"eps": 1e-6}),
+        ("inner", (x, y), {}),
+        ("bounded_gate", (x, np.array([0.05, 0.2, 0.5, 0.9])), {}),
+        ("element_decay", (x, r((4, 5, 6))), {}),
+        ("log_decay", (x, r(4), r((4, 6))), {}),
         ("repeat_heads", (x,), {"heads": 8}),
     ]
     cases += [("activation", (np.abs(x) + 0.1 if kind == "reciprocal" else x,), {"kind": kind}) for kind in ACTIVATIONS]
@@ -51,21 +59,40 @@ def check_rows(rng):
         yield from check_pull(
             f"{name} {attributes}", lambda *a, n=name, at=attributes: rows.ROWS[n](*a, **at), arguments, rng
         )
+    for kind, polynomial in (("taylor", lambda s: 1 + s + s * s / 2), ("square", lambda s: s * s)):
+        phi = [rows.feature_map(z, kind)[0] for z in (x, y)]
+        expected = polynomial((x * y).sum(-1) / 6**0.5)
+        yield f"feature_map {kind}", relative_error((phi[0] * phi[1]).sum(-1), expected), 1e-13
     conv = (r((2, 8, 2, 3)), r((6, 4)), PACKED, r((2, 3, 6)))
     yield from check_pull("short_conv", rows.short_conv, conv, rng)
 
 
 def check_scan(rng):
     for kind in CLASSES:
-        q, k, v, g, b = random_operands(kind, rng, 2, 8, 2, 3, 4)
+        operands = random_operands(kind, rng, 2, 8, 2, 3, 4)
         initial = rng.standard_normal((2, 2, 3, 4))
-        run = lambda q, k, v, g, b, m, kind=kind: scan(kind, q, k, v, g, b, m, PACKED, 0.7)
-        yield from check_pull(f"scan {kind}", run, (q, k, v, g, b, initial), rng)
+
+        def run(*arrays, kind=kind, names=tuple(operands)):
+            value, pull = scan(kind, dict(zip(names, arrays)), arrays[-1], PACKED, 0.7)
+
+            def in_order(do, dfinal):
+                gradients, dinitial = pull(do, dfinal)
+                return tuple(gradients[n] for n in names) + (dinitial,)
+
+            return value, in_order
+
+        yield from check_pull(f"scan {kind}", run, (*operands.values(), initial), rng)
         # A packed row is its documents one by one.
-        (o, _), _ = run(q, k, v, g, b, initial)
-        part = lambda a, lo, hi: a if a is None or a.ndim == 1 else a[1:, lo:hi]
-        alone = scan(kind, *(part(a, 4, 6) for a in (q, k, v, g, b)), initial[1:], one_document(1, 2), 0.7)[0][0]
+        (o, _), _ = scan(kind, operands, initial, PACKED, 0.7)
+        part = {n: a if a.ndim == 1 else a[1:, 4:6] for n, a in operands.items()}
+        alone = scan(kind, part, initial[1:], one_document(1, 2), 0.7)[0][0]
         yield f"scan {kind} packed = separate", relative_error(o[1:, 4:6], alone), 1e-13
+    # VH is D (lsm-family 2.1): a = k exp(g), b = -beta k, key = beta k.
+    x = random_operands("VH", rng, 2, 8, 2, 3, 4)
+    k, beta = x["k"], x.pop("beta")[..., None]
+    other = x | {"k": beta * k, "a": k * np.exp(x["log_decay"]), "b": -beta * k}
+    pair = [scan(n, y, initial, PACKED, 0.7)[0][0] for n, y in (("VH", x | {"beta": beta[..., 0]}), ("D", other))]
+    yield "scan VH = D", relative_error(*pair), 1e-13
 
 
 def check_attention(rng):
@@ -189,10 +216,15 @@ def random_weights(d, rng, vocab, width):
             "lsm.wv": (width, H * V),
             "lsm.wo": (H * V, width),
         }
-        shapes["lsm.norm.weight"] = (H * V,) if kind == "mamba2" else (V,)
+        shapes["lsm.norm.weight"] = (H * V,) if kind in ("mamba2", "lightning", "hgrn2") else (V,)
         if DEFAULTS[kind]["output_gate"]:
             shapes["lsm.wg"] = (width, H * V)
-        if DEFAULTS[kind]["conv"]:
+        if kind == "mamba":
+            inner = H * V
+            shapes |= {"lsm.conv_v.weight": (inner, 4), "lsm.conv_v.bias": (H, V), "lsm.wq": (inner, H * K)}
+            shapes |= {"lsm.wk": (inner, H * K), "lsm.wdt_a": (inner, 3), "lsm.wdt_b": (3, inner), "lsm.dt_bias": (H, V)}
+            shapes |= {"lsm.a_log": (H, K, V), "lsm.d": (H, V)}
+        elif DEFAULTS[kind]["conv"]:
             shapes |= {f"lsm.conv_{n}.weight": (H * size, 4) for n, size in (("q", K), ("k", K), ("v", V))}
             if DEFAULTS[kind]["conv"].get("bias"):
                 shapes |= {f"lsm.conv_{n}.bias": (H, size) for n, size in (("q", K), ("k", K), ("v", V))}
@@ -204,7 +236,32 @@ def random_weights(d, rng, vocab, width):
             shapes |= {"lsm.wa" if kind != "mamba2" else "lsm.wdt": (width, H), "lsm.a_log": (H,), "lsm.dt_bias": (H,)}
         if kind == "mamba2":
             shapes["lsm.d"] = (H,)
+        if kind == "rebased":
+            shapes |= {"lsm.feature_norm.weight": (K,), "lsm.feature_norm.bias": (K,)}
+        if kind in ("dfw", "gfw"):
+            gates = {"f": (H, K), "e": (H, V)} if kind == "dfw" else {"f": (H, K, V)}
+            shapes |= {f"lsm.b{n}": s for n, s in gates.items()}
+            shapes |= {f"lsm.w{n}": (width, int(np.prod(s))) for n, s in gates.items()}
+        if kind == "gateloop":
+            shapes |= {"lsm.wa": (width, H * K), "lsm.wp": (width, H * K)}
+        if kind == "kda":
+            shapes |= {"lsm.wb": (width, H), "lsm.wf_a": (width, 3), "lsm.wf_b": (3, H * K), "lsm.a_log": (H,)}
+            shapes["lsm.dt_bias"] = (H, K)
+        if kind in ("rwkv6", "rwkv7"):
+            shapes |= {"lsm.norm.weight": (H, V), "lsm.norm.bias": (H, V), "lsm.w0": (H, K)}
+            shapes |= {f"lsm.mu_{n}": (width,) for n in ("xqkvgw" if kind == "rwkv6" else "qkvwag")}
+            ranks = {"decay": H * K}
+            if kind == "rwkv6":
+                shapes |= {"lsm.wg": (width, H * V), "lsm.u": (H, K)}
+                ranks |= {f"mix_{n}": width for n in "qkvgw"}
+            else:
+                shapes |= {f"lsm.{n}": (H, K) for n in ("a0", "k_k", "k_a", "r_k")}
+                ranks |= {"rate": H * K, "gate": H * V}
+            for n, out in ranks.items():
+                shapes |= {f"lsm.{n}_a": (width, 3), f"lsm.{n}_b": (3, out)}
     weights = {f"layers.0.{n}": rng.standard_normal(s) * 0.5 for n, s in shapes.items()}
+    if kind == "hgrn2":
+        weights["layers.0.lsm.lower_bound"] = rng.uniform(0, 0.9, H)
     return weights | {
         "embed.weight": rng.standard_normal((vocab, width)),
         "final_norm.weight": rng.standard_normal(width),

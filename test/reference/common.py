@@ -74,6 +74,8 @@ ACTIVATIONS = {
     ),
     "exp": (np.exp, np.exp),
     "reciprocal": (lambda x: 1 / x, lambda x: -1 / (x * x)),
+    "cos": (np.cos, lambda x: -np.sin(x)),
+    "sin": (np.sin, np.cos),
 }
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 import attention as attn
 import rows
-from scan import scan
+from common import PADDING
+from scan import ORDER, complex_scan, scan
 
 # Keys that a model file may leave out.
 DEFAULTS = {
@@ -25,6 +26,31 @@ DEFAULTS = {
     "gla": {"conv": None, "output_gate": "silu", "value_factor": 2, "gate_divisor": 16.0, "rope": None},
     "deltanet": {"conv": {"kernel": 4}, "output_gate": None, "value_factor": 1, "rope": None},
     "gated_deltanet": {"conv": {"kernel": 4}, "output_gate": "silu", "value_factor": 2, "rope": None},
+    "based": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "output_norm": False},
+    "rebased": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "output_norm": False},
+    "lightning": {
+        "conv": None,
+        "output_gate": "sigmoid",
+        "value_factor": 1,
+        "rope": None,
+        "scale": 1.0,
+        "slopes": "minimax",
+    },
+    "hgrn2": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None},
+    "rwkv6": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "norm_eps": 64e-5},
+    "gateloop": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0},
+    "dfw": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0},
+    "gfw": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0},
+    "mamba": {
+        "conv": {"kernel": 4, "bias": True},
+        "output_gate": "silu",
+        "value_factor": 1,
+        "rope": None,
+        "scale": 1.0,
+        "output_norm": False,
+    },
+    "kda": {"conv": {"kernel": 4}, "output_gate": "sigmoid", "value_factor": 1, "rope": None},
+    "rwkv7": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "norm_eps": 64e-5},
     "attention": {"rope": {}, "qk_norm": False, "window": 0, "output_gate": None, "output_gate_per": "feature"},
 }
 
@@ -81,24 +107,37 @@ class Mixer:
             return x
         return self.tape.call(rows.softmax, x) if kind == "softmax" else self.tape.call(rows.activation, x, kind=kind)
 
-    def run_scan(self, kind, q, k, v, log_decay=None, beta=None):
+    def run_scan(self, kind, q, k, v, log_decay=None, beta=None, a=None, b=None, value_decay=None):
         s = self.spec
         q, k, v = self.heads(self.rotate(q)), self.heads(self.rotate(k)), self.heads(v)
         if kind == "V":
             log_decay = self.heads(log_decay)
-        initial = np.zeros((q.shape[0], s["heads"], s["head_dim"], s["value_dim"]))
+        initial = np.zeros((q.shape[0], s["heads"], k.shape[-1], v.shape[-1]))
+        values = (q, k, v, log_decay, beta, a, b, value_decay)
 
-        def run(q, k, v, log_decay, beta, documents):
-            return scan(kind, q, k, v, log_decay, beta, initial, documents, s["scale"])
+        def run(*arrays):
+            operands = {n: x for n, x in zip(ORDER, arrays) if x is not None}
+            value, pull = scan(kind, operands, initial, self.documents, s["scale"])
 
-        return self.tape.call(run, q, k, v, log_decay, beta, self.documents)[0]
+            def in_order(do, dfinal):
+                gradients, _ = pull(do, dfinal)
+                return tuple(gradients.get(n) for n in ORDER)
 
-    def gate_and_project(self, o):
-        """RMSNorm per head, times act(x wg); then wo."""
+            return value, in_order
+
+        return self.tape.call(run, *values)[0]
+
+    def gate_and_project(self, o, all_heads=False, norm_first=True):
+        """RMSNorm per head (or over all heads), times act(x wg); then wo."""
         s, gate = self.spec, self.spec["output_gate"]
-        g = self.project("lsm.wg", (s["heads"], s["value_dim"])) if gate else None
+        shape = (s["heads"] * s["value_dim"],) if all_heads else (s["heads"], s["value_dim"])
+        o = self.tape.reshape(o, o.shape[:2] + shape)
+        g = self.project("lsm.wg", shape) if gate else None
         if s["output_norm"] and gate:
-            o = self.tape.call(rows.gated_norm, o, g, self.w["lsm.norm.weight"], eps=s["norm_eps"], activation=gate)
+            w = self.w["lsm.norm.weight"]
+            o = self.tape.call(
+                rows.gated_norm, o, g, w, eps=s["norm_eps"], activation=gate, norm_first=norm_first
+            )
         elif s["output_norm"]:
             o = self.tape.call(rows.rms_norm, o, self.w["lsm.norm.weight"], eps=s["norm_eps"])
         elif gate:
@@ -183,6 +222,174 @@ class Mixer:
         a = self.project("lsm.wa", (s["heads"],))
         decay = self.tape.call(rows.log_decay, a, self.w["lsm.a_log"], self.w["lsm.dt_bias"])
         return self.gate_and_project(self.run_scan("GH", self.unit(q), self.unit(k), v, decay, self.beta()))
+
+    # ---- constant decays, feature maps, one decay per channel or element
+
+    def activated(self, x, kind):
+        return self.tape.call(rows.activation, x, kind=kind)
+
+    def scaled(self, x, value):
+        return self.tape.call(rows.scale, x, value=value)
+
+    def sums(self, *xs):
+        return self.tape.call(rows.add, *xs)
+
+    def product(self, a, b):
+        return self.tape.call(rows.mul, a, b)
+
+    def lightning(self):
+        s, H = self.spec, self.spec["heads"]
+        q, k, v = (self.activated(x, "silu") for x in self.qkv(H, H, H))
+        h, l, L = np.arange(H), s.get("layer", 0), s.get("num_layers", 1)
+        if s["slopes"] == "minimax":
+            slopes = 2.0 ** (-8 * (h + 1) / H) * (1 - l / (L - 1 + 1e-5) + 1e-5)
+        else:
+            slopes = 8 * h / H * (1 - l / L)
+        return self.gate_and_project(self.run_scan("S0", q, k, v, -slopes), all_heads=True)
+
+    def based(self):
+        s, tape, H = self.spec, self.tape, self.spec["heads"]
+        q, k, v = self.qkv(H, H, H)
+        kind = "taylor"
+        if s["kind"] == "rebased":
+            kind, norm = "square", [self.w[f"lsm.feature_norm.{n}"] for n in ("weight", "bias")]
+            q, k = (tape.call(rows.layer_norm, x, *norm, eps=1e-5) for x in (q, k))
+        phi = [tape.call(rows.feature_map, self.rotate(x), kind=kind) for x in (q, k)]
+        turned, s["rope"] = s["rope"], None
+        o = self.run_scan("I", *phi, tape.call(rows.append_one, v))
+        s["rope"] = turned
+        return self.gate_and_project(tape.call(rows.divide_by_last, o, eps=1e-6))
+
+    rebased = based
+
+    def hgrn2(self):
+        s, tape, w = self.spec, self.tape, self.w
+        q, v = self.project("lsm.wq", (s["heads"], s["head_dim"])), self.project("lsm.wv", (s["heads"], s["value_dim"]))
+        f, least = self.project("lsm.wk", (s["heads"], s["head_dim"])), w["lsm.lower_bound"]
+        share = self.activated(self.scaled(f, -1.0), "sigmoid")
+        k = self.sums(share, self.scaled(tape.call(rows.weighted, share, least), -1.0))
+        g = tape.call(rows.bounded_gate, f, least)
+        q = self.activated(self.conv("q", q), "silu")
+        return self.gate_and_project(self.run_scan("V", q, k, self.conv("v", v), g), all_heads=True)
+
+    def gateloop(self):
+        s, H = self.spec, self.spec["heads"]
+        q, k, v = self.qkv(H, H, H)
+        gate, phase = (self.project(f"lsm.w{n}", (H, s["head_dim"])) for n in "ap")
+        g = self.tape.call(rows.log_sigmoid_op, gate, divide=1.0)
+        run = lambda *arrays: complex_scan(*arrays, self.documents, s["scale"])
+        return self.gate_and_project(self.tape.call(run, self.rotate(q), self.rotate(k), v, g, phase))
+
+    def fast_weight_gate(self, name, shape):
+        x = self.tape.call(rows.bias, self.project("lsm.w" + name, shape), self.w["lsm.b" + name])
+        return self.tape.call(rows.log_sigmoid_op, x, divide=1.0)
+
+    def dfw(self):
+        s, H = self.spec, self.spec["heads"]
+        gates = self.fast_weight_gate("f", (H, s["head_dim"])), self.fast_weight_gate("e", (H, s["value_dim"]))
+        return self.gate_and_project(self.run_scan("R", *self.qkv(H, H, H), gates[0], value_decay=gates[1]))
+
+    def gfw(self):
+        s, H = self.spec, self.spec["heads"]
+        gate = self.fast_weight_gate("f", (H, s["head_dim"], s["value_dim"]))
+        return self.gate_and_project(self.run_scan("E", *self.qkv(H, H, H), gate))
+
+    def low_rank(self, name, x, features, act=None):
+        between = self.tape.linear(x, self.w[f"lsm.{name}_a"])
+        if act:
+            between = self.activated(between, act)
+        return self.tape.linear(between, self.w[f"lsm.{name}_b"], features)
+
+    def mamba(self):
+        s, tape, w = self.spec, self.tape, self.w
+        H, K, V = s["heads"], s["head_dim"], s["value_dim"]
+        u = self.conv("v", self.project("lsm.wv", (H, V)))
+        q, k = (tape.linear(u, w[f"lsm.w{n}"], (H, K)) for n in "qk")
+        dt = tape.call(rows.bias, self.low_rank("wdt", u, (H, V)), w["lsm.dt_bias"])
+        delta = self.activated(dt, "softplus")
+        g = tape.call(rows.element_decay, delta, w["lsm.a_log"])
+        o = self.run_scan("E", q, k, self.product(u, delta), g)
+        return self.gate_and_project(self.sums(o, tape.call(rows.weighted, u, w["lsm.d"])), norm_first=False)
+
+    def kda(self):
+        s, H = self.spec, self.spec["heads"]
+        q, k, v = self.qkv(H, H, H)
+        f = self.low_rank("wf", self.x, (H, s["head_dim"]))
+        g = self.tape.call(rows.log_decay, f, self.w["lsm.a_log"], self.w["lsm.dt_bias"])
+        return self.gate_and_project(self.run_scan("VH", self.unit(q), self.unit(k), v, g, self.beta()))
+
+    # ---- RWKV
+
+    def before(self, x):
+        """x of the token before, 0 at the first of a document."""
+        weight = np.tile([1.0, 0.0], (int(np.prod(x.shape[2:])), 1))
+        tail = np.zeros((x.shape[0], 1, weight.shape[0]))
+        return self.tape.call(rows.short_conv, x, weight, self.documents, tail)[0]
+
+    def mixed(self, name, x, difference):
+        return self.sums(x, self.tape.call(rows.weighted, difference, self.w["lsm.mu_" + name]))
+
+    def group_norm(self, o):
+        norm = [self.w[f"lsm.norm.{n}"] for n in ("weight", "bias")]
+        return self.tape.call(rows.layer_norm, o, *norm, eps=self.spec["norm_eps"])
+
+    def rwkv6(self):
+        s, tape, w, x = self.spec, self.tape, self.w, self.x
+        H, K, V = s["heads"], s["head_dim"], s["value_dim"]
+        difference = self.sums(self.before(x), self.scaled(x, -1.0))
+        base = self.mixed("x", x, difference)
+        mix = {}
+        for n in "qkvgw":
+            m = self.low_rank("mix_" + n, base, None, "tanh")
+            mix[n] = self.sums(self.mixed(n, x, difference), self.product(difference, m))
+        q, k, v, g = (tape.linear(mix[n], w[f"lsm.w{n}"], (H, K if n in "qk" else V)) for n in "qkvg")
+        decay = tape.call(rows.bias, self.low_rank("decay", mix["w"], (H, K), "tanh"), w["lsm.w0"])
+        log_decay = self.scaled(self.activated(decay, "exp"), -1.0)
+
+        def pre_read(q, k, v, g, u):
+            """o_t = r_t (M_{t-1} + diag(u) k_t^T v_t), token by token, without shifting anything."""
+            arrays = {"q": q, "k": k, "v": v, "log_decay": g}
+            initial = np.zeros((q.shape[0], H, K, V))
+            # The read after the write with q exp(-g): the decay of the old state is undone, 1 of the new one becomes u.
+            (free, _), pull_free = scan("V", arrays | {"q": q * np.exp(-g)}, initial, self.documents, s["scale"])
+            own = s["scale"] * ((u - np.exp(-g)) * q * k).sum(-1, keepdims=True) * v
+            here = (self.documents != PADDING)[..., None, None]
+
+            def back(do):
+                d, _ = pull_free(do, np.zeros(initial.shape))
+                do = np.where(here, do, 0)
+                share = s["scale"] * (do * v).sum(-1, keepdims=True)
+                e, weight = np.exp(-g), u - np.exp(-g)
+                dq = d["q"] * e + share * weight * k
+                dk = d["k"] + share * weight * q
+                dv = d["v"] + s["scale"] * do * (weight * q * k).sum(-1, keepdims=True)
+                dg = d["log_decay"] - d["q"] * q * e + share * e * q * k
+                return dq, dk, dv, dg, (share * q * k).sum((0, 1))
+
+            return free + np.where(here, own, 0), back
+
+        o = tape.call(pre_read, q, k, v, log_decay, w["lsm.u"])
+        return tape.linear(self.product(self.group_norm(o), self.activated(g, "silu")), w["lsm.wo"])
+
+    def rwkv7(self):
+        s, tape, w, x = self.spec, self.tape, self.w, self.x
+        H, K, V = s["heads"], s["head_dim"], s["value_dim"]
+        difference = self.sums(self.before(x), self.scaled(x, -1.0))
+        q, k, v = (
+            tape.linear(self.mixed(n, x, difference), w[f"lsm.w{n}"], (H, V if n == "v" else K)) for n in "qkv"
+        )
+        rank = lambda n, mix, features, act: self.low_rank(n, self.mixed(mix, x, difference), features, act)
+        decay = tape.call(rows.bias, rank("decay", "w", (H, K), "tanh"), w["lsm.w0"])
+        log_decay = self.scaled(self.activated(decay, "sigmoid"), -np.exp(-0.5))
+        alpha = self.activated(tape.call(rows.bias, rank("rate", "a", (H, K), None), w["lsm.a0"]), "sigmoid")
+        gate = rank("gate", "g", (H, V), "sigmoid")
+        removed = tape.call(rows.l2_norm, tape.call(rows.weighted, k, w["lsm.k_k"]), eps=1e-24)
+        share = tape.call(rows.weighted, k, w["lsm.k_a"])
+        key = self.sums(k, self.product(share, alpha), self.scaled(share, -1.0))
+        a, b = self.scaled(removed, -1.0), self.product(removed, alpha)
+        o = self.group_norm(self.run_scan("D", q, key, v, log_decay, a=a, b=b))
+        own = tape.call(rows.inner, tape.call(rows.weighted, q, w["lsm.r_k"]), key)
+        return tape.linear(self.product(self.sums(o, self.product(v, own)), gate), w["lsm.wo"])
 
     def attention(self):
         s, tape = self.spec, self.tape

@@ -101,7 +101,7 @@ class Model:
         """-> y, router loss or None, expert ids or None."""
         d = self.d
         spec = d["mixers"][d["layer_pattern"][i % len(d["layer_pattern"])]]
-        spec = spec | {"model_eps": d.get("norm", {}).get("eps", 1e-6)}
+        spec = spec | {"model_eps": d.get("norm", {}).get("eps", 1e-6), "layer": i, "num_layers": d["num_layers"]}
         pattern = d.get("ffn_pattern") or next(iter(d["ffns"]))
         ffn = d["ffns"][pattern[i % len(pattern)]]
         extra = [None, None]

@@ -58,14 +58,67 @@ def log_sigmoid_op(x, divide):
 
 
 def log_decay(x, a_log, dt_bias):
-    """-exp(a_log) softplus(x + dt_bias)."""
-    rate, step = -np.exp(a_log), softplus(x + dt_bias)
+    """-exp(a_log) softplus(x + dt_bias); a_log per head."""
+    rate, step = -np.exp(_trailing(a_log, x)), softplus(x + dt_bias)
 
     def pull(dy):
         dx = dy * rate * sigmoid(x + dt_bias)
-        return dx, (dy * rate * step).sum((0, 1)), dx.sum((0, 1))
+        return dx, sum_to(dy * rate * step, rate.shape).reshape(a_log.shape), dx.sum((0, 1))
 
     return rate * step, pull
+
+
+def feature_map(x, kind):
+    """taylor: [1, x d^-1/4, products]; square: products. Products of i <= j, so that phi.phi is a polynomial of x.x."""
+    d = x.shape[-1]
+    first, second = np.triu_indices(d)
+    share = np.where(first == second, 1.0, np.sqrt(2.0)) / np.sqrt((2.0 if kind == "taylor" else 1.0) * d)
+    parts = [x[..., first] * x[..., second] * share]
+    if kind == "taylor":
+        parts = [np.ones(x.shape[:-1] + (1,)), x * d**-0.25, *parts]
+
+    def pull(dy):
+        dp = dy[..., -len(first) :] * share
+        dx = dy[..., 1 : 1 + d] * d**-0.25 if kind == "taylor" else np.zeros(x.shape)
+        for n, (i, j) in enumerate(zip(first, second)):
+            dx[..., i] += dp[..., n] * x[..., j]
+            dx[..., j] += dp[..., n] * x[..., i]
+        return (dx,)
+
+    return np.concatenate(parts, -1), pull
+
+
+def append_one(x):
+    return np.concatenate([x, np.ones(x.shape[:-1] + (1,))], -1), lambda dy: (dy[..., :-1],)
+
+
+def divide_by_last(x, eps):
+    divisor = x[..., -1:] + eps
+    y = x[..., :-1] / divisor
+    return y, lambda dy: (np.concatenate([dy, -(dy * y).sum(-1, keepdims=True)], -1) / divisor,)
+
+
+def inner(a, b):
+    return (a * b).sum(-1), lambda dy: (dy[..., None] * b, dy[..., None] * a)
+
+
+def bounded_gate(x, lower_bound):
+    """log(l + (1 - l) sigmoid(x))"""
+    l = _trailing(lower_bound, x)
+    s = sigmoid(x)
+    y = np.where(l > 0, np.log(np.where(l > 0, l, 1) + (1 - l) * s), log_sigmoid(x))
+
+    def pull(dy):
+        inverse = dy * np.exp(-y)
+        return inverse * (1 - l) * s * sigmoid(-x), sum_to(inverse * sigmoid(-x), l.shape).reshape(lower_bound.shape)
+
+    return y, pull
+
+
+def element_decay(x, a_log):
+    """-exp(a_log) x: x [B, T, H, V], a_log [H, K, V]."""
+    rate, wide = -np.exp(a_log), x[:, :, :, None, :]
+    return rate * wide, lambda dy: ((dy * rate).sum(3), (dy * rate * wide).sum((0, 1)))
 
 
 def _normalise(x, eps, groups=1):
@@ -188,4 +241,10 @@ ROWS = {
     "gated_norm": gated_norm,
     "rope": rope,
     "repeat_heads": repeat_heads,
+    "feature_map": feature_map,
+    "append_one": append_one,
+    "divide_by_last": divide_by_last,
+    "inner": inner,
+    "bounded_gate": bounded_gate,
+    "element_decay": element_decay,
 }

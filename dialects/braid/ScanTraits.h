@@ -1,0 +1,58 @@
+//===- ScanTraits.h - what follows from a transition class --------------------------------------------------------===//
+// The one place that says which operands a class takes and what its transition over a chunk is. Verifiers, gradients,
+// tiling and kernels ask here.
+#ifndef DIALECTS_BRAID_SCANTRAITS_H
+#define DIALECTS_BRAID_SCANTRAITS_H
+
+#include "dialects/braid/BraidDialect.h"
+
+namespace braid {
+
+struct ScanTraits {
+  bool decay; ///< log_decay
+  bool vectorDecay; ///< it is one per key channel: [B, T, H, K] ..
+  bool elementDecay; ///< .. and value channel: [B, T, H, K, V]
+  bool beta; ///< writes beta (v - k M)
+  bool lowRank; ///< a, b: adds b^T a M
+  bool valueDecay; ///< value_decay: one per value channel as well
+  bool dense; ///< the transition of a chunk is a matrix
+
+  explicit constexpr ScanTraits(LsmClass id)
+      : decay(id != LsmClass::I && id != LsmClass::H),
+        vectorDecay(id == LsmClass::V || id == LsmClass::VH || id == LsmClass::D || id == LsmClass::R ||
+                    id == LsmClass::E),
+        elementDecay(id == LsmClass::E), beta(id == LsmClass::H || id == LsmClass::GH || id == LsmClass::VH),
+        lowRank(id == LsmClass::D), valueDecay(id == LsmClass::R), dense(beta || lowRank), id(id) {}
+
+  bool trainsDecay() const { return decay && id != LsmClass::S0; }
+  /// Trailing dimensions of P [B, n, H, ..] as the class stores it; class I stores none.
+  llvm::SmallVector<int64_t> transition(int64_t keys, int64_t values) const {
+    if (dense)
+      return {keys, keys};
+    if (elementDecay)
+      return {keys, values};
+    if (valueDecay)
+      return {keys + values};
+    return vectorDecay ? llvm::SmallVector<int64_t>{keys} : llvm::SmallVector<int64_t>{};
+  }
+
+private:
+  LsmClass id;
+};
+
+/// The gates of a scan that have gradients by name, in the order of dgates.
+template <typename Op> auto trainedGates(Op op) {
+  llvm::SmallVector<std::pair<llvm::StringRef, mlir::Value>> gates = {{"log_decay", op.getLogDecay()},
+                                                                      {"beta", op.getBeta()},
+                                                                      {"a", op.getA()},
+                                                                      {"b", op.getB()},
+                                                                      {"value_decay", op.getValueDecay()}};
+  llvm::erase_if(gates, [](auto &gate) { return !gate.second; });
+  if (op.getLogDecay() && !ScanTraits(op.getClassId()).trainsDecay())
+    gates.erase(gates.begin());
+  return gates;
+}
+
+} // namespace braid
+
+#endif // DIALECTS_BRAID_SCANTRAITS_H

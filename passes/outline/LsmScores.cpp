@@ -1,0 +1,235 @@
+//===- LsmScores.cpp - scores of pairs of tokens under a decay per channel ----------------------------------------===//
+//
+// R: the cumulative decay before a row I starts at. Columns J before it are products of decayed rows, both exponents
+// <= 0 (lsm-family 4.2):   S_IJ = (L_I exp(c_I - R)) (R_J exp(R - c_J))^T
+// for every tile of 16 rows and all columns before it, then for the second 8 rows of a tile and its first 8 columns.
+// exp(R - c_J) goes from tile to tile by a factor exp(R' - R). Blocks of 8 x 8 on the diagonal walk their columns from
+// right to left: exp(c_i - c_j) = exp(c_i - c_j+1) exp(g_j+1), so that no pair of tokens takes an exponential.
+//
+// Several lefts and rights (class D: q and a, k and b) share the exponentials.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/outline/LsmChunk.h"
+
+using namespace mlir;
+
+namespace braid {
+
+static Var decayFactor(Var exponent) { return exp(min(exponent, 0.0)); }
+
+Var DecayTable::fromStart(Var x) const { return x * decayFactor(c); }
+Var DecayTable::toEnd(Var x) const { return x * decayFactor(cumsum(gNext, 0, /*reverse=*/true)); }
+Var DecayTable::total() const { return sum(g, 0); }
+
+Var up(KernelBuilder &k, Var x) {
+  return insertRows(rows(x, k.number(1), x.dim(0) - 1), k.tile(x.shape(), x.element()), k.number(0));
+}
+Var down(KernelBuilder &k, Var x) {
+  return insertRows(rows(x, k.number(0), x.dim(0) - 1), k.tile(x.shape(), x.element()), k.number(1));
+}
+Var diagonalOf(Var x) { return sum(mask(x, tile::Keep::lower) - mask(x, tile::Keep::strict_lower), 1); }
+
+namespace {
+
+/// One call of pairScores.
+class Pairs {
+public:
+  Pairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
+        llvm::ArrayRef<Vars> ds, bool scores)
+      : k(k), decay(decay), lefts(lefts), rights(rights), scores(scores), C(rights[0].dim(0)), K(rights[0].dim(1)),
+        element(rights[0].element()) {
+    for (llvm::ArrayRef<Var> line : ds)
+      for (Var d : line)
+        masked.push_back(mask(d, tile::Keep::strict_lower));
+  }
+  PairScores run();
+
+private:
+  static constexpr int64_t N = kScoreRows, B = N / 2;
+
+  bool hasScores(size_t l) const { return scores && lefts[l]; }
+  bool gradients() const { return !masked.empty(); }
+  size_t pair(size_t l, size_t r) const { return l * rights.size() + r; }
+  size_t pairs() const { return lefts.size() * rights.size(); }
+  Var zeros(Shape tile) { return k.tile(tile, element); }
+  Vars zeros(size_t count, Shape tile) { return Vars(count, zeros(tile)); }
+  static Vars rowsOf(llvm::ArrayRef<Var> tiles, Var first, int64_t count) {
+    return llvm::map_to_vector(tiles, [&](Var x) { return x ? rows(x, first, count) : Var(); });
+  }
+  /// exp(R - c_j) of rows [first, first + count), R the cumulative decay of the last of them.
+  Var toLast(Var first, int64_t count);
+  /// What stays inside a tile of 16 rows: of every pair s [C, 16], row i for the columns of its own tile, then every
+  /// dLeft and dRight.
+  Vars near();
+  /// Of 8 tokens: of every pair S^T, then every dLeft and dRight. `ds`: of every pair [8, 8].
+  Vars block(Var first, llvm::ArrayRef<Var> ds);
+
+  KernelBuilder &k;
+  const DecayTable &decay;
+  llvm::ArrayRef<Var> lefts, rights;
+  bool scores; ///< are wanted
+  Vars masked; ///< the strictly lower triangle of ds, pair by pair
+  int64_t C, K;
+  Type element;
+};
+
+Var Pairs::toLast(Var first, int64_t count) {
+  Var before = decayFactor(cumsum(rows(decay.gNext, first, count - 1), 0, /*reverse=*/true));
+  return insertRows(before, k.tile({count, K}, element, 1), k.number(0));
+}
+
+PairScores Pairs::run() {
+  Vars inner = near();
+  PairScores out;
+  out.s.assign(lefts.size(), zeros(rights.size(), {C, C}));
+  if (gradients()) {
+    out.dLeft.append(inner.begin() + pairs(), inner.begin() + pairs() + lefts.size());
+    out.dRight.append(inner.end() - rights.size(), inner.end());
+  }
+  Var ek = zeros({C, K}), eq; // exp(R - c_j), exp(c_i - R)
+  for (int64_t first = 0; first < C; first += N) {
+    Var at = k.number(first), eBefore;
+    Vars leftDecayed, rightDecayed;
+    if (first) {
+      Var last = k.number(first - N);
+      if (first > N) // eq of the tile before ends with exp(R' - R)
+        ek = insertRows(rows(ek, k.number(0), first - N) * expand(row(eq, k.number(N - 1)), 0, first - N), ek,
+                        k.number(0));
+      ek = insertRows(toLast(last, N), ek, last);
+      eq = decayFactor(cumsum(rows(decay.g, at, N)));
+      eBefore = rows(ek, k.number(0), first);
+      for (Var left : lefts)
+        leftDecayed.push_back(left ? rows(left, at, N) * eq : Var());
+      for (Var right : rights)
+        rightDecayed.push_back(rows(right, k.number(0), first) * eBefore);
+    }
+    for (size_t l = 0; l < lefts.size(); ++l)
+      for (size_t r = 0; r < rights.size(); ++r) {
+        if (first && gradients()) {
+          Var d = slice(rows(masked[pair(l, r)], at, N), 0, first), &dl = out.dLeft[l], &dr = out.dRight[r];
+          dl = insertRows(rows(dl, at, N) + eq * dot(d, rightDecayed[r]), dl, at);
+          if (lefts[l]) {
+            Var before = rows(dr, k.number(0), first) + eBefore * dotTA(d, leftDecayed[l]);
+            dr = insertRows(before, dr, k.number(0));
+          }
+        }
+        if (!hasScores(l))
+          continue;
+        Vars tiles;
+        if (first)
+          tiles.push_back(dotTB(leftDecayed[l], rightDecayed[r]));
+        tiles.push_back(mask(rows(inner[pair(l, r)], at, N), tile::Keep::lower));
+        if (first + N < C)
+          tiles.push_back(zeros({N, C - first - N}));
+        out.s[l][r] = insertRows(concat(tiles), out.s[l][r], at);
+      }
+  }
+  return out;
+}
+
+Vars Pairs::block(Var first, llvm::ArrayRef<Var> ds) {
+  Vars left = rowsOf(lefts, first, B), right = rowsOf(rights, first, B), columns;
+  for (Var d : ds)
+    columns.push_back(transpose(d));
+  Var decays = decayFactor(rows(decay.gNext, first, B));
+  Vars carried{zeros({B, K})};
+  carried.append(zeros(pairs(), {B, B}));
+  if (gradients())
+    carried.append(zeros(left.size() + right.size(), {B, K}));
+  Vars found = k.loop(0, B, 1, carried, [&](Var step, llvm::ArrayRef<Var> now) -> Vars {
+    Var j = k.number(B - 1) - step;
+    // Rows before j are 0, row j itself meets no decay.
+    Var w = insertRows(k.tile({K}, element, 1), now[0] * expand(row(decays, j), 0, B), j);
+    Vars next(now.begin(), now.end());
+    next[0] = w;
+    for (size_t r = 0; r < right.size(); ++r) {
+      Var weighted = expand(row(right[r], j), 0, B) * w, dRight;
+      for (size_t l = 0; l < left.size(); ++l) {
+        size_t p = pair(l, r);
+        if (hasScores(l))
+          next[1 + p] = insertRows(sum(left[l] * weighted, 1), now[1 + p], j);
+        if (!gradients())
+          continue;
+        Var d = expand(row(columns[p], j), 1, K), &dLeft = next[1 + pairs() + l];
+        dLeft = dLeft + d * weighted;
+        if (!left[l])
+          continue;
+        Var part = sum(d * w * left[l], 0);
+        dRight = dRight ? dRight + part : part;
+      }
+      if (gradients()) {
+        size_t at = 1 + pairs() + left.size() + r;
+        if (dRight)
+          next[at] = insertRows(dRight, now[at], j);
+      }
+    }
+    return next;
+  });
+  found.erase(found.begin());
+  return found;
+}
+
+Vars Pairs::near() {
+  Vars sums = zeros(pairs(), {C, N}), ds; // ds: rows for the columns of their own tile
+  if (gradients()) {
+    sums.append(zeros(lefts.size() + rights.size(), {C, K}));
+    for (Var d : masked) {
+      Var own = zeros({C, N});
+      for (int64_t first = 0; first < C; first += N)
+        own = insertRows(slice(rows(d, k.number(first), N), first, N), own, k.number(first));
+      ds.push_back(own);
+    }
+  }
+  return k.loop(0, C, N, sums, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+    Var middle = first + static_cast<double>(B);
+    Var eq = decayFactor(cumsum(rows(decay.g, middle, B))), ek = toLast(first, B);
+    Vars leftDecayed, rightDecayed, upper, lower, corner;
+    for (Var left : rowsOf(lefts, middle, B))
+      leftDecayed.push_back(left ? left * eq : Var());
+    for (Var right : rowsOf(rights, first, B))
+      rightDecayed.push_back(right * ek);
+    for (Var d : ds) {
+      upper.push_back(slice(rows(d, first, B), 0, B));
+      Var below = rows(d, middle, B);
+      lower.push_back(slice(below, B, B));
+      corner.push_back(slice(below, 0, B));
+    }
+    Vars one = block(first, upper), two = block(middle, lower), next;
+    for (size_t l = 0; l < lefts.size(); ++l)
+      for (size_t r = 0; r < rights.size(); ++r) {
+        size_t p = pair(l, r);
+        if (!hasScores(l)) {
+          next.push_back(now[p]);
+          continue;
+        }
+        Var s = insertRows(concat({transpose(one[p]), zeros({B, B})}), now[p], first);
+        next.push_back(insertRows(concat({dotTB(leftDecayed[l], rightDecayed[r]), transpose(two[p])}), s, middle));
+      }
+    if (!gradients())
+      return next;
+    size_t at = pairs();
+    for (size_t l = 0; l < lefts.size(); ++l, ++at) {
+      Var second = two[at];
+      for (size_t r = 0; r < rights.size(); ++r)
+        second = second + eq * dot(corner[pair(l, r)], rightDecayed[r]);
+      next.push_back(insertRows(second, insertRows(one[at], now[at], first), middle));
+    }
+    for (size_t r = 0; r < rights.size(); ++r, ++at) {
+      Var begin = one[at];
+      for (size_t l = 0; l < lefts.size(); ++l)
+        if (lefts[l])
+          begin = begin + ek * dotTA(corner[pair(l, r)], leftDecayed[l]);
+      next.push_back(insertRows(begin, insertRows(two[at], now[at], middle), first));
+    }
+    return next;
+  });
+}
+
+} // namespace
+
+PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
+                      llvm::ArrayRef<Vars> ds, bool scores) {
+  return Pairs(k, decay, lefts, rights, ds, scores).run();
+}
+
+} // namespace braid

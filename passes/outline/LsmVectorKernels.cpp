@@ -1,0 +1,212 @@
+//===- LsmVectorKernels.cpp - cotangents inside a chunk under a decay per channel, from M and D' = dL/dM' ---------===//
+//
+// Classes V, D and R (lsm-family 4.2, 4.5, 4.3) are one computation on pairs of a left and a right row:
+//
+//   lefts   q; D: and a, one token up (its row i - 1 meets what q's row i - 1 meets)     their cotangents' rows  dO, dH
+//   rights  k; D: and b                                                                  their values            V, Z
+//
+//   D   Z = (I - A_ab)^-1 (A_ak V + (A exp(c^)) M),  dZ = A_qb^T dO + (B w) D',  dH = (I - A_ab)^-T dZ,  w = exp(c_C -
+//   c) dS_lr = (row of l) (value of r)^T          R: sum_v dO_iv V_jv exp(e_iv - e_jv), scores of dO and V under
+//   value_decay dleft  = exp(c) (row M^T)  + sum_r dS . r exp(c_i - c_j) dright = w (value D'^T)    + sum_l dS^T . l
+//   exp(c_i - c_j) dV = A_qk^T dO + A_ak^T dH + (K w) D'      R: the right's cotangent of those scores with S as
+//   theirs, exp(e_C - e) (K w) D'
+//
+// Log decay: the x dx identity (3.3), restarted at every chunk and sorted so that nothing large cancels under strong
+// decays. What meets no decay (a token's read of its own write) stays out: dleft~, dright~ are of the strict triangle.
+//   dg_t = sum_{s >= t} (left (exp(c) (row M^T) + dleft~) - right dright~)_s + sum_{s < t} ((right w) (value D'^T))_s
+//          + exp(c_C) rowsum(M D')
+// value_decay: the same with dO, V for left and right, and the roles of the state's rows and columns exchanged.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/outline/LsmKernels.h"
+
+using namespace mlir;
+
+namespace braid {
+
+namespace {
+
+/// The parameters of chunk_grad, and what its three parts share.
+struct VectorGradKernel {
+  VectorGradKernel(KernelBuilder &k, const LsmShape &shape)
+      : k(k), shape(shape), in(k, shape), queriesIn(in.keys("q")), keysIn(in.keys("k")), valuesIn(in.values("v")),
+        decayIn(in.logDecay()), aIn(in.lowRank("a")), bIn(in.lowRank("b")), valueDecayIn(in.valueDecay()),
+        m(in.states("m")), dx(in.states("dx")), doIn(in.values("d_o")), chunks(in.chunks()), dq(in.keys("dq")),
+        dk(in.keys("dk")), dv(in.values("dv")), dLogDecay(in.logDecay("dlog_decay")), da(in.lowRank("da")),
+        db(in.lowRank("db")), dValueDecay(in.valueDecay("dvalue_decay")), scale(k.scalar("scale", shape.compute)),
+        math(k, shape, chunks) {}
+
+  void write() {
+    llvm::SmallVector<std::pair<Var, int64_t>> outputs{
+        {dq, shape.keys}, {dk, shape.keys}, {dv, shape.values}, {dLogDecay, shape.keys}};
+    if (da)
+      outputs.append({{da, shape.keys}, {db, shape.keys}});
+    if (dValueDecay)
+      outputs.push_back({dValueDecay, shape.values});
+    forChunk(math, outputs, [&] {
+      queries = math.keysOf(queriesIn) * scale;
+      keys = math.keysOf(keysIn);
+      math.loadDecay(decayIn);
+      if (shape.lowRank())
+        writeLowRank();
+      else if (shape.valueDecay())
+        writeRank1();
+      else
+        writeVector();
+    });
+  }
+
+private:
+  /// Sums over value columns: dS of every pair, row M^T of every left, value D'^T of every right, and rowsum(M D').
+  struct Sums {
+    Sums(VectorGradKernel &kernel, size_t lefts, size_t rights) : lefts(lefts), rights(rights) {
+      int64_t C = kernel.math.C, K = kernel.math.K;
+      tiles.append(lefts * rights, kernel.zeros({C, C}));
+      tiles.append(lefts + rights, kernel.zeros({C, K}));
+      tiles.push_back(kernel.zeros({K}));
+    }
+    Var &ds(size_t l, size_t r) { return tiles[l * rights + r]; }
+    Var &left(size_t l) { return tiles[lefts * rights + l]; }
+    Var &right(size_t r) { return tiles[lefts * rights + lefts + r]; }
+    Var &tail() { return tiles.back(); }
+    /// Adds up what `body` does to a copy for every block of value columns.
+    void loop(ChunkMath &math, llvm::function_ref<void(Index first, Sums &sums)> body) {
+      tiles = math.valueLoop(tiles, [&](Index first, llvm::ArrayRef<Var> now) {
+        Sums next = *this;
+        next.tiles.assign(now.begin(), now.end());
+        body(first, next);
+        return next.tiles;
+      });
+    }
+    size_t lefts, rights;
+    Vars tiles;
+  };
+
+  void writeVector();
+  void writeLowRank();
+  void writeRank1();
+
+  Var zeros(Shape tile) { return k.tile(tile, shape.compute); }
+  /// The sum over the rows before each row.
+  Var before(Var x) { return down(k, cumsum(x)); }
+  /// Stores the cotangents of lefts (into dq, da) and rights (into dk, db) and of the log decay. Returns the scores, if
+  /// they are wanted.
+  llvm::SmallVector<Vars> finish(Sums &sums, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights, bool wantScores);
+
+  KernelBuilder &k;
+  const LsmShape &shape;
+  LsmBuffers in;
+  Var queriesIn, keysIn, valuesIn, decayIn, aIn, bIn, valueDecayIn, m, dx, doIn, chunks, dq, dk, dv, dLogDecay, da, db,
+      dValueDecay, scale;
+  ChunkMath math;
+  Var queries, keys;
+};
+
+llvm::SmallVector<Vars> VectorGradKernel::finish(Sums &sums, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
+                                                 bool wantScores) {
+  // a reads one token up, like its rows of every tile.
+  llvm::SmallVector<Vars> ds(lefts.size());
+  Vars fromState;
+  for (size_t l = 0; l < lefts.size(); ++l) {
+    for (size_t r = 0; r < rights.size(); ++r)
+      ds[l].push_back(l ? up(k, sums.ds(l, r)) : sums.ds(l, r));
+    fromState.push_back(math.fromStart(l ? up(k, sums.left(l)) : sums.left(l)));
+  }
+  PairScores scores = pairScores(k, math.keyDecay(), lefts, rights, ds, wantScores);
+  Var pairs, ends;
+  auto plus = [](Var a, Var b) { return a ? a + b : b; };
+  for (size_t l = 0; l < lefts.size(); ++l) {
+    Var decayed = fromState[l] + scores.dLeft[l], all = decayed;
+    for (size_t r = 0; r < rights.size(); ++r)
+      all = all + expand(diagonalOf(ds[l][r]), 1, math.K) * rights[r];
+    pairs = plus(pairs, lefts[l] * decayed);
+    if (l) // the first token reads the in-state itself
+      math.storeTokens(insertRows(rows(sums.left(l), k.number(0), 1), down(k, all), k.number(0)), da, 0);
+    else
+      math.storeTokens(all * scale, dq, 0);
+  }
+  for (size_t r = 0; r < rights.size(); ++r) {
+    Var all = math.toEnd(sums.right(r)) + scores.dRight[r];
+    for (size_t l = 0; l < lefts.size(); ++l)
+      all = all + expand(diagonalOf(ds[l][r]), 1, math.K) * lefts[l];
+    pairs = pairs - rights[r] * scores.dRight[r];
+    ends = plus(ends, math.toEnd(rights[r]) * sums.right(r));
+    math.storeTokens(all, r ? db : dk, 0);
+  }
+  Var tail = expand(sums.tail() * math.acrossChunk(), 0, math.C);
+  math.storeTokens(cumsum(pairs, 0, /*reverse=*/true) + before(ends) + tail, dLogDecay, 0);
+  return scores.s;
+}
+
+void VectorGradKernel::writeVector() {
+  int64_t VB = math.VB;
+  Sums sums(*this, 1, 1);
+  sums.loop(math, [&](Index first, Sums &now) {
+    Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
+    Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
+    now.ds(0, 0) = dotTB(d, values, now.ds(0, 0));
+    now.left(0) = dotTB(d, state, now.left(0));
+    now.right(0) = dotTB(values, dState, now.right(0));
+    now.tail() = now.tail() + sum(state * dState, 1);
+  });
+  Var scores = finish(sums, {queries}, {keys}, /*wantScores=*/true)[0][0], keysToEnd = math.toEnd(keys);
+  math.valueLoop([&](Index first) {
+    Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);
+    math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, first);
+  });
+}
+
+void VectorGradKernel::writeLowRank() {
+  int64_t VB = math.VB;
+  LowRankTiles low(math, aIn, bIn, keys, queries);
+  Var keysToEnd = math.toEnd(keys), bToEnd = math.toEnd(low.b);
+  Sums sums(*this, 2, 2);
+  sums.loop(math, [&](Index first, Sums &now) {
+    Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
+    Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
+    Var z = low.read(values, state);
+    Var dh = solve(low.minusAb, dotTA(low.qb, d, dot(bToEnd, dState)), /*transpose=*/true);
+    math.storeTokens(dotTA(low.ak, dh, dotTA(low.qk, d, dot(keysToEnd, dState))), dv, first);
+    for (auto [l, row] : llvm::enumerate(Vars{d, dh})) {
+      now.ds(l, 0) = dotTB(row, values, now.ds(l, 0));
+      now.ds(l, 1) = dotTB(row, z, now.ds(l, 1));
+      now.left(l) = dotTB(row, state, now.left(l));
+    }
+    now.right(0) = dotTB(values, dState, now.right(0));
+    now.right(1) = dotTB(z, dState, now.right(1));
+    now.tail() = now.tail() + sum(state * dState, 1);
+  });
+  finish(sums, {queries, low.aNext}, {keys, low.b}, /*wantScores=*/false);
+}
+
+void VectorGradKernel::writeRank1() {
+  int64_t C = math.C, K = math.K, VB = math.VB;
+  Var scores = math.scores(queries, keys), diagonal = expand(diagonalOf(scores), 1, VB);
+  Var queriesFromStart = math.fromStart(queries), keysToEnd = math.toEnd(keys);
+  Sums sums(*this, 1, 1);
+  sums.loop(math, [&](Index first, Sums &now) {
+    Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
+    Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
+    DecayTable decay = math.decayTable(valueDecayIn, first, VB);
+    PairScores inside = pairScores(k, decay, {d}, {values}, {Vars{scores}});
+    Var read = decay.fromStart(dot(queriesFromStart, state)), write = dot(keysToEnd, dState);
+    Var valuesToEnd = decay.toEnd(values);
+    math.storeTokens(inside.dRight[0] + diagonal * d + decay.toEnd(write), dv, first);
+    Var across = exp(min(decay.total(), 0.0)), both = state * dState;
+    Var tail = sum(both * expand(math.acrossChunk(), 1, VB), 0) * across;
+    Var pairs = d * (read + inside.dLeft[0]) - values * inside.dRight[0];
+    math.storeTokens(cumsum(pairs, 0, /*reverse=*/true) + before(valuesToEnd * write) + expand(tail, 0, C), dValueDecay,
+                     first);
+    now.ds(0, 0) = now.ds(0, 0) + inside.s[0][0];
+    now.left(0) = dotTB(decay.fromStart(d), state, now.left(0));
+    now.right(0) = dotTB(valuesToEnd, dState, now.right(0));
+    now.tail() = now.tail() + sum(both * expand(across, 0, K), 1);
+  });
+  finish(sums, {queries}, {keys}, /*wantScores=*/false);
+}
+
+} // namespace
+
+void writeVectorChunkGrad(KernelBuilder &k, const LsmShape &shape) { VectorGradKernel(k, shape).write(); }
+
+} // namespace braid
