@@ -48,6 +48,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     break;
 
   case Phase::train:
+    // Classes first: what a rule writes around a scan is differentiated and recomputed like any op.
+    pm.addPass(createClassifyScansPass());
     // What the backward makes again is chosen on the forward, where the choice can be read and written by hand.
     pm.addPass(createDecideRecomputePass(recomputeOptions(options)));
     // Gradients come first, on logical tensors: they are the same on every mesh, and sharding then treats forward and

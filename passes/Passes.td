@@ -6,6 +6,20 @@ include "mlir/Pass/PassBase.td"
 
 //===- train: differentiation on logical tensors -------------------------------------------------------------------===//
 
+def ClassifyScansPass : Pass<"braid-classify-scans", "::mlir::ModuleOp"> {
+  let summary = "gives every scan the cheapest transition class that holds, and classes without a chunk form one that has";
+  let description = [{
+    Before: `%o, %m1 = braid.lsm.scan VH %q, %k, %v log_decay(%g) beta(%beta) ..`
+    After:  `%a = braid.mul %k, %exp_g; %key = braid.mul %k, %beta; %b = braid.scale %key {value = -1.0};
+             %o, %m1 = braid.lsm.scan D %q, %key, %v log_decay(%g) a(%a) b(%b) ..`
+    A log_decay of 0 goes, one that a constant times a gate of one rank less repeats over channels becomes that gate (V to S, VH to
+    GH, E to V), an a, b or value_decay of 0 goes. Before differentiation, so that gradients of what is written follow.
+    Invariant: no scan is of class VH; every other scan computes what it did.
+  }];
+  let options = [Option<"explain", "explain", "bool", "false", "remark: the class of every scan, the rules used, and why it is not smaller">];
+  let dependentDialects = ["::braid::BraidDialect"];
+}
+
 def DecideRecomputePass : Pass<"braid-decide-recompute", "::mlir::ModuleOp"> {
   let summary = "marks the ops of layer functions that the backward executes again instead of keeping their results";
   let description = [{

@@ -1,0 +1,70 @@
+// RUN: braid-opt %s --braid-classify-scans=explain=true -verify-diagnostics | FileCheck %s
+
+// The delta rule with a vector gate has no chunk form: it becomes diagonal plus low rank, keys carry beta.
+// CHECK-LABEL: func.func @vector_delta
+// CHECK-SAME:    %[[Q:.*]]: tensor<1x8x2x4xf32>, %[[K:.*]]: tensor<1x8x2x4xf32>, %[[V:.*]]: tensor<1x8x2x3xf32>, %[[G:.*]]: tensor<1x8x2x4xf32>, %[[BETA:.*]]: tensor<1x8x2xf32>,
+// CHECK:         %[[W:.*]] = braid.activation %[[G]] {kind = "exp"}
+// CHECK:         %[[A:.*]] = braid.mul %[[K]], %[[W]]
+// CHECK:         %[[KEY:.*]] = braid.mul %[[K]], %[[BETA]]
+// CHECK:         %[[B:.*]] = braid.scale %[[KEY]] {value = -1.000000e+00 : f64}
+// CHECK:         braid.lsm.scan D %[[Q]], %[[KEY]], %[[V]] log_decay(%[[G]]) a(%[[A]]) b(%[[B]]) initial_state
+func.func @vector_delta(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %v: tensor<1x8x2x3xf32>, %g: tensor<1x8x2x4xf32>,
+                        %beta: tensor<1x8x2xf32>, %m: tensor<1x2x4x3xf32>, %d: tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>) {
+  // expected-remark @+1 {{class D (VH is D: a = k exp(g), b = -beta k, key = beta k): diagonal plus low rank; the next smaller class, V, needs an a or b of 0}}
+  %o, %f = braid.lsm.scan VH %q, %k, %v log_decay(%g) beta(%beta) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  return %o, %f : tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>
+}
+
+// The same with a gate that is one per head, repeated: the scalar class, which is cheaper.
+// CHECK-LABEL: func.func @repeated_delta
+// CHECK:         %[[G:.*]] = braid.scale %{{.*}} {value = 5.000000e-01 : f64} : (tensor<1x8x2xf32>)
+// CHECK:         braid.lsm.scan GH %{{.*}} log_decay(%[[G]]) beta(%{{.*}}) initial_state
+func.func @repeated_delta(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %v: tensor<1x8x2x3xf32>, %s: tensor<1x8x2xf32>,
+                          %beta: tensor<1x8x2xf32>, %m: tensor<1x2x4x3xf32>, %d: tensor<1x8xi32>) -> tensor<1x8x2x3xf32> {
+  %half = arith.constant dense<0.5> : tensor<1x8x2x4xf32>
+  %g = braid.mul %half, %s : (tensor<1x8x2x4xf32>, tensor<1x8x2xf32>) -> tensor<1x8x2x4xf32>
+  // expected-remark @+1 {{class GH (VH is GH: log_decay is repeated over the key channels): the delta rule with one decay per head; the next smaller class, H, needs a log_decay of 0}}
+  %o, %f = braid.lsm.scan VH %q, %k, %v log_decay(%g) beta(%beta) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  return %o : tensor<1x8x2x3xf32>
+}
+
+// Rules follow each other: without a low-rank part, and with one decay for all channels.
+// CHECK-LABEL: func.func @chain
+// CHECK:         braid.lsm.scan S %{{.*}} log_decay(%arg3) initial_state
+// CHECK:         braid.lsm.scan I %{{[^ ]*}}, %{{[^ ]*}}, %{{[^ ]*}} initial_state
+// CHECK:         braid.lsm.scan H %{{.*}} beta(%{{.*}}) initial_state
+// CHECK:         braid.lsm.scan V %{{.*}} log_decay(%arg7) initial_state
+func.func @chain(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %v: tensor<1x8x2x3xf32>, %s: tensor<1x8x2xf32>,
+                 %beta: tensor<1x8x2xf32>, %m: tensor<1x2x4x3xf32>, %d: tensor<1x8xi32>, %g: tensor<1x8x2x4xf32>) -> (tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>) {
+  %one = arith.constant dense<1.0> : tensor<1x8x2x4xf32>
+  %zero = arith.constant dense<0.0> : tensor<1x8x2x4xf32>
+  %none = arith.constant dense<0.0> : tensor<1x8x2xf32>
+  %still = arith.constant dense<0.0> : tensor<1x8x2x3xf32>
+  %wide = braid.mul %one, %s : (tensor<1x8x2x4xf32>, tensor<1x8x2xf32>) -> tensor<1x8x2x4xf32>
+  // expected-remark @+1 {{class S (D is V: b^T a is 0; V is S: log_decay is repeated over the key channels): one decay per head and token; the next smaller class, I, needs a log_decay of 0}}
+  %o, %f = braid.lsm.scan D %q, %k, %v log_decay(%wide) a(%k) b(%zero) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  // expected-remark @+1 {{class I (S is I: log_decay is 0): the state never decays}}
+  %o1, %f1 = braid.lsm.scan S %q, %k, %v log_decay(%none) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  // expected-remark @+1 {{class H (GH is H: log_decay is 0): the delta rule without decay}}
+  %o2, %f2 = braid.lsm.scan GH %q, %k, %v log_decay(%none) beta(%beta) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2xf32>, tensor<1x8x2xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  // expected-remark @+1 {{class V (R is V: value_decay is 0): one decay per key channel; the next smaller class, S, needs one repeated over the channels}}
+  %o3, %f3 = braid.lsm.scan R %q, %k, %v log_decay(%g) value_decay(%still) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  return %o, %o1, %o2, %o3 : tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>
+}
+
+// Classes that are as small as they can be shown to be stay.
+// CHECK-LABEL: func.func @stays
+// CHECK:         braid.lsm.scan E
+func.func @stays(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %v: tensor<1x8x2x3xf32>, %g: tensor<1x8x2x4x3xf32>,
+                 %m: tensor<1x2x4x3xf32>, %d: tensor<1x8xi32>) -> tensor<1x8x2x3xf32> {
+  // expected-remark @+1 {{class E: one decay per element of the state: no matrix form, tokens of a chunk are walked one by one}}
+  %o, %f = braid.lsm.scan E %q, %k, %v log_decay(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4x3xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  return %o : tensor<1x8x2x3xf32>
+}
