@@ -92,6 +92,9 @@ void ModelBuilder::collectParameters() {
             tensors.emplace_back(layerTensor(group, run, "", w.name, RankedTensorType::get(w.shape, w.element)));
         t.dims = w.dims;
         t.init = w.init;
+        if (w.init.ofLayer)
+          for (int32_t layer : run.layers)
+            llvm::append_range(t.init.values, w.init.ofLayer(layer));
         t.decay = w.decay;
         t.trained = w.trained;
         t.rateScale = w.rateScale;

@@ -94,6 +94,12 @@ void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
   divides(path, "kv_heads", lsm.kvHeads, "heads", lsm.heads);
   bool wideValues = lsm.valueDim > lsm.headDim;
   features(path, lsm.heads, wideValues ? "value_dim" : "head_dim", wideValues ? lsm.valueDim : lsm.headDim);
+  if (lsm.kind == LsmKind::gfw || lsm.kind == LsmKind::mamba) // a gate for every element of the state
+    features(path, lsm.heads, "head_dim times value_dim", lsm.headDim * lsm.valueDim);
+  if ((lsm.kind == LsmKind::based || lsm.kind == LsmKind::rebased) && lsm.headDim > maxProductDim)
+    report(path + ".head_dim", formatv("{0} gives {1} products of features; valid: 1 to {2}", lsm.headDim,
+                                       lsm.headDim * (lsm.headDim + 1) / 2, maxProductDim)
+                                   .str());
   rope(path, lsm.rope, lsm.headDim);
 }
 

@@ -94,10 +94,12 @@ static void readConv(Reader &r, Errors &errors, std::optional<ConvSpec> &conv) {
 }
 
 /// What every scan has: the factor of q, and what happens to o.
-static void readScanOutput(Reader &r, LsmSpec &spec) {
+static void readScanOutput(Reader &r, LsmSpec &spec, bool normAndGate = true) {
   r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
-  r.boolean("output_norm", spec.outputNorm);
-  r.choice("output_gate", spec.outputGate, gates);
+  if (normAndGate) {
+    r.boolean("output_norm", spec.outputNorm);
+    r.choice("output_gate", spec.outputGate, gates);
+  }
   r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
 }
 
@@ -105,30 +107,36 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   LsmSpec spec = traits.defaults;
   r.requireInteger("heads", spec.heads, 1, maxHeads);
   spec.keyHeads = spec.kvHeads = spec.heads;
-  if (traits.keyHeads)
+  if (traits.has("key_heads"))
     r.integer("key_heads", spec.keyHeads, 1, maxHeads);
-  if (traits.kvHeads)
+  if (traits.has("kv_heads"))
     r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
   r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
   spec.valueDim = traits.valueFactor * spec.headDim;
   r.integer("value_dim", spec.valueDim, 1, traits.valueFactor * maxHeadDim);
 
-  readConv(r, errors, spec.conv);
-  readRope(r, errors, spec.rope);
+  if (traits.has("conv"))
+    readConv(r, errors, spec.conv);
+  if (traits.has("rope"))
+    readRope(r, errors, spec.rope);
 
-  if (traits.featureMap)
+  if (traits.has("feature_map"))
     r.choice("feature_map", spec.featureMap, featureMaps);
-  if (traits.lowRankGate) {
+  if (traits.has("slopes"))
+    r.choice("slopes", spec.slopes, {"minimax", "transnormer"});
+  if (traits.has("gate_rank"))
     r.integer("gate_rank", spec.gateRank, 1, maxWidth);
+  if (traits.has("mix_rank"))
+    r.integer("mix_rank", spec.mixRank, 1, maxWidth);
+  if (traits.has("gate_divisor"))
     r.number("gate_divisor", spec.gateDivisor, 0.0, 1e6, /*leastAllowed=*/false);
-  }
-  if (traits.negEigval)
+  if (traits.has("allow_neg_eigval"))
     r.boolean("allow_neg_eigval", spec.allowNegEigval);
-  if (traits.decayRates) {
+  if (traits.has("decay_range"))
     r.range("decay_range", spec.decayRange);
+  if (traits.has("step_range"))
     r.range("step_range", spec.stepRange);
-  }
-  readScanOutput(r, spec);
+  readScanOutput(r, spec, traits.has("output_norm"));
   return spec;
 }
 

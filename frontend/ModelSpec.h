@@ -27,10 +27,30 @@ namespace braid {
 inline constexpr int64_t maxTokens = int64_t(1) << 24;
 /// Features of a token: d_model, and all heads of a mixer together.
 inline constexpr int64_t maxWidth = 1 << 17;
+/// head_dim of feature maps whose features are products.
+inline constexpr int64_t maxProductDim = 64;
 
 enum class NormKind { rms, layer };
 enum class NormPlacement { pre, post, sandwich };
-enum class LsmKind { bla, retnet, mamba2, gla, deltanet, gated_deltanet };
+enum class LsmKind {
+  bla,
+  based,
+  rebased,
+  retnet,
+  lightning,
+  mamba2,
+  gla,
+  hgrn2,
+  gateloop,
+  rwkv6,
+  dfw,
+  gfw,
+  mamba,
+  deltanet,
+  gated_deltanet,
+  kda,
+  rwkv7
+};
 
 struct NormSpec {
   NormKind kind = NormKind::rms;
@@ -75,7 +95,9 @@ struct LsmSpec {
   std::optional<ConvSpec> conv;
   std::optional<RopeSpec> rope;
   std::string featureMap = "identity"; ///< of q and k
-  int64_t gateRank = 16; ///< rank of the decay projection
+  std::string slopes = "minimax"; ///< constant decays of lightning: minimax, transnormer
+  int64_t gateRank = 16; ///< rank of the projections of decays and rates
+  int64_t mixRank = 32; ///< rank of what decides how much of the token before a projection sees
   double gateDivisor = 16.0; ///< log_decay = logsigmoid(f) / gate_divisor
   bool allowNegEigval = false; ///< beta in (0, 2)
   double scale = 0.0; ///< of q; 0: 1 / sqrt(head_dim)
@@ -209,9 +231,10 @@ const Activation &ffnActivation(llvm::StringRef name);
 struct LsmTraits {
   LsmKind kind;
   llvm::StringRef name;
-  bool keyHeads, kvHeads, featureMap, lowRankGate, negEigval, decayRates;
+  std::vector<llvm::StringRef> keys; ///< beyond heads, head_dim, value_dim, scale, norm_eps
   int64_t valueFactor; ///< value_dim = value_factor * head_dim
   LsmSpec defaults;
+  bool has(llvm::StringRef key) const { return llvm::is_contained(keys, key); }
 };
 const LsmTraits &lsmTraits(LsmKind kind);
 llvm::ArrayRef<LsmTraits> lsmInstances();

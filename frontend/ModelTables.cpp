@@ -58,28 +58,77 @@ int64_t braid::expertCapacity(const MoeSpec &spec, int64_t tokens) {
 
 // Defaults follow the public implementations of each instance.
 static std::vector<LsmTraits> makeInstances() {
-  auto lsm = [](LsmKind kind, std::optional<ConvSpec> conv, std::optional<std::string> gate) {
-    LsmSpec spec;
-    spec.kind = kind;
-    spec.conv = conv;
-    spec.outputGate = std::move(gate);
-    return spec;
+  using Keys = std::vector<llvm::StringRef>;
+  std::vector<LsmTraits> table;
+  auto add = [&](LsmKind kind, llvm::StringRef name, Keys keys, int64_t valueFactor = 1) -> LsmSpec & {
+    // RWKV has a group norm, and a gate of its own.
+    if (kind != LsmKind::rwkv6 && kind != LsmKind::rwkv7)
+      keys.insert(keys.end(), {"output_norm", "output_gate"});
+    LsmTraits &traits = table.emplace_back(LsmTraits{kind, name, std::move(keys), valueFactor, {}});
+    traits.defaults.kind = kind;
+    return traits.defaults;
   };
   using enum LsmKind;
-  std::vector<LsmTraits> table = {
-      // kind, name, key_heads, kv_heads, feature_map, gate_rank, allow_neg_eigval, decay_range; value_dim / head_dim
-      {bla, "bla", false, true, true, false, false, false, 1, lsm(bla, {}, {})},
-      {retnet, "retnet", false, true, false, false, false, false, 2, lsm(retnet, {}, "silu")},
-      {mamba2, "mamba2", true, false, false, false, false, true, 1, lsm(mamba2, ConvSpec{4, true}, "silu")},
-      {gla, "gla", false, true, false, true, false, false, 2, lsm(gla, {}, "silu")},
-      {deltanet, "deltanet", false, false, false, false, true, false, 1, lsm(deltanet, ConvSpec{}, {})},
-      {gated_deltanet, "gated_deltanet", true, false, false, false, true, true, 2,
-       lsm(gated_deltanet, ConvSpec{}, "silu")}};
-  table[0].defaults.featureMap = "elu1";
-  table[1].defaults.rope = RopeSpec{};
-  table[2].defaults.scale = 1.0;
-  // The public initialisation draws A from (0, 16); 0 itself has no logarithm.
-  table[5].defaults.decayRange = {1e-3, 16.0};
+  add(bla, "bla", {"conv", "rope", "kv_heads", "feature_map"}).featureMap = "elu1";
+  for (auto [kind, name] : {std::pair(based, "based"), {rebased, "rebased"}}) {
+    LsmSpec &spec = add(kind, name, {"conv", "rope"});
+    spec.scale = 1.0; // the feature map divides
+    spec.outputNorm = false;
+  }
+  {
+    LsmSpec &spec = add(retnet, "retnet", {"conv", "rope", "kv_heads"}, 2);
+    spec.rope = RopeSpec{};
+    spec.outputGate = "silu";
+  }
+  {
+    LsmSpec &spec = add(lightning, "lightning", {"conv", "rope", "slopes"});
+    spec.scale = 1.0;
+    spec.outputGate = "sigmoid";
+  }
+  {
+    LsmSpec &spec = add(mamba2, "mamba2", {"conv", "rope", "key_heads", "decay_range", "step_range"});
+    spec.conv = ConvSpec{4, true};
+    spec.outputGate = "silu";
+    spec.scale = 1.0;
+  }
+  add(gla, "gla", {"conv", "rope", "kv_heads", "gate_rank", "gate_divisor"}, 2).outputGate = "silu";
+  add(hgrn2, "hgrn2", {"conv", "rope"});
+  add(gateloop, "gateloop", {"conv", "rope"}).scale = 1.0;
+  {
+    LsmSpec &spec = add(rwkv6, "rwkv6", {"gate_rank", "mix_rank"});
+    spec.scale = 1.0;
+    spec.gateRank = 64;
+    spec.normEps = 64e-5;
+  }
+  for (auto [kind, name] : {std::pair(dfw, "dfw"), {gfw, "gfw"}})
+    add(kind, name, {"conv", "rope"}).scale = 1.0;
+  {
+    LsmSpec &spec = add(mamba, "mamba", {"conv", "gate_rank", "decay_range", "step_range"});
+    spec.conv = ConvSpec{4, true};
+    spec.scale = 1.0;
+    spec.outputNorm = false;
+    spec.outputGate = "silu";
+  }
+  add(deltanet, "deltanet", {"conv", "rope", "allow_neg_eigval"}).conv = ConvSpec{};
+  {
+    LsmSpec &spec = add(gated_deltanet, "gated_deltanet",
+                        {"conv", "rope", "key_heads", "allow_neg_eigval", "decay_range", "step_range"}, 2);
+    spec.conv = ConvSpec{};
+    spec.outputGate = "silu";
+    // The public initialisation draws A from (0, 16); 0 itself has no logarithm.
+    spec.decayRange = {1e-3, 16.0};
+  }
+  {
+    LsmSpec &spec = add(kda, "kda", {"conv", "rope", "allow_neg_eigval", "gate_rank", "decay_range", "step_range"});
+    spec.conv = ConvSpec{};
+    spec.outputGate = "sigmoid";
+  }
+  {
+    LsmSpec &spec = add(rwkv7, "rwkv7", {"gate_rank"});
+    spec.scale = 1.0;
+    spec.gateRank = 64;
+    spec.normEps = 64e-5;
+  }
   return table;
 }
 

@@ -10,10 +10,6 @@ Value braid::buildDeltanet(LayerBuilder &b, Value x, const LsmSpec &spec) {
   addQkvg(p, spec, spec.heads, spec.heads, spec.heads);
   p.add("b", {headsOf(spec, spec.heads)}, /*wide=*/true);
   p.run(x);
-  ScanInputs in;
-  in.q = b.l2Norm("q", shortConv(b, spec, "q", p["q"]));
-  in.k = b.l2Norm("k", shortConv(b, spec, "k", p["k"]));
-  in.v = shortConv(b, spec, "v", p["v"]);
-  in.beta = writeStrength(b, spec, p["b"]);
+  ScanInputs in = deltaInputs(b, spec, p);
   return gatedOutput(b, spec, scan(b, spec, LsmClass::H, in), p["g"]);
 }

@@ -12,11 +12,7 @@ Value braid::buildGatedDeltanet(LayerBuilder &b, Value x, const LsmSpec &spec) {
   p.add("b", {headsOf(spec, spec.heads)}, /*wide=*/true);
   p.add("a", {headsOf(spec, spec.heads)}, /*wide=*/true);
   p.run(x);
-  ScanInputs in;
-  in.q = b.l2Norm("q", shortConv(b, spec, "q", p["q"]));
-  in.k = b.l2Norm("k", shortConv(b, spec, "k", p["k"]));
-  in.v = shortConv(b, spec, "v", p["v"]);
-  in.beta = writeStrength(b, spec, p["b"]);
+  ScanInputs in = deltaInputs(b, spec, p);
   Value aLog = decayRate(b, spec), dtBias = stepBias(b, spec);
   in.logDecay = LogDecayOp::create(b.builder, b.loc("log_decay"), p["a"].getType(), p["a"], aLog, dtBias);
   return gatedOutput(b, spec, scan(b, spec, LsmClass::GH, in), p["g"]);

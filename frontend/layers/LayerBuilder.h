@@ -7,6 +7,7 @@
 #define FRONTEND_LAYERS_LAYERBUILDER_H
 
 #include "frontend/FunctionBuilder.h"
+#include <functional>
 
 namespace braid {
 
@@ -15,6 +16,7 @@ struct Init {
   std::string distribution;
   double scale = 0, low = 0, high = 0;
   std::vector<double> values;
+  std::function<std::vector<double>(int64_t layer)> ofLayer = {}; ///< `values` where layers differ
   static Init normal(double std) { return {"normal", std, 0, 0, {}}; }
   static Init constant(double value) { return {"constant", 0, value, 0, {}}; }
   static Init uniform(double low, double high) { return {"uniform", 0, low, high, {}}; }

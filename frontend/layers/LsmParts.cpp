@@ -59,6 +59,44 @@ Value braid::convolve(LayerBuilder &b, const ConvSpec &spec, StringRef name, Val
   return y;
 }
 
+Value braid::shifted(LayerBuilder &b, StringRef name, Value x) {
+  auto type = cast<RankedTensorType>(x.getType());
+  int64_t channels = 1;
+  for (int64_t d : type.getShape().drop_front(2))
+    channels *= d;
+  std::string key = ("lsm.shift_" + name).str();
+  Value tail = b.state(key, cast<FloatType>(type.getElementType()), {b.entry.batch, 1, channels});
+  // A convolution whose taps are data: all of the token before, nothing of this one.
+  Value taps =
+      b.weight(key + ".taps", {channels, 2}, {"values", 0, 0, 0, {1.0, 0.0}}, /*decay=*/false, /*trained=*/false);
+  auto conv =
+      ShortConvOp::create(b.builder, b.loc("before_" + name.str()), type, tail.getType(), x, taps, b.documents(), tail);
+  b.setState(key, conv.getNewTail());
+  return conv.getY();
+}
+
+Value braid::lowRank(LayerBuilder &b, StringRef name, Value x, int64_t rank, Shape features,
+                     std::optional<StringRef> act) {
+  std::string key = ("lsm." + name).str();
+  int64_t in = cast<RankedTensorType>(x.getType()).getShape().back(), out = 1;
+  for (int64_t d : features)
+    out *= d;
+  Value between = b.linear(name, x, b.matrix(key + "_a", in, rank), {rank});
+  if (act)
+    between = b.activation(name, between, *act);
+  return b.linear(name, between, b.matrix(key + "_b", rank, out, MatrixRole::narrow), features, /*wide=*/true);
+}
+
+Value braid::inner(LayerBuilder &b, StringRef name, Value x, Value y) {
+  auto type = cast<RankedTensorType>(x.getType());
+  return InnerOp::create(b.builder, b.loc(name), b.wide(Shape(type.getShape().drop_back())), x, y);
+}
+
+Value braid::joinHeads(LayerBuilder &b, StringRef name, Value x) {
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
+  return b.reshape(name, x, {shape[0], shape[1], shape[2] * shape[3]});
+}
+
 Value braid::featureMap(LayerBuilder &b, const LsmSpec &spec, StringRef name, Value x) {
   if (spec.featureMap == "identity")
     return x;
@@ -76,34 +114,55 @@ Value braid::writeStrength(LayerBuilder &b, const LsmSpec &spec, Value raw) {
   return spec.allowNegEigval ? b.scale("beta", beta, 2.0) : beta;
 }
 
-Value braid::decayRate(LayerBuilder &b, const LsmSpec &spec) {
-  return b.weight("lsm.a_log", {headsOf(spec, spec.heads)},
+ScanInputs braid::deltaInputs(LayerBuilder &b, const LsmSpec &spec, const Projections &p) {
+  ScanInputs in;
+  in.q = b.l2Norm("q", shortConv(b, spec, "q", p["q"]));
+  in.k = b.l2Norm("k", shortConv(b, spec, "k", p["k"]));
+  in.v = shortConv(b, spec, "v", p["v"]);
+  in.beta = writeStrength(b, spec, p["b"]);
+  return in;
+}
+
+static Dims headDims(const LsmSpec &spec, const Shape &perHead) {
+  Dims dims{headsOf(spec, spec.heads)};
+  dims.append(perHead.begin(), perHead.end());
+  return dims;
+}
+
+Value braid::decayRate(LayerBuilder &b, const LsmSpec &spec, Shape perHead) {
+  return b.weight("lsm.a_log", headDims(spec, perHead),
                   {"log_uniform", 0, spec.decayRange[0], spec.decayRange[1], {}});
 }
 
-Value braid::stepBias(LayerBuilder &b, const LsmSpec &spec) {
-  return b.weight("lsm.dt_bias", {headsOf(spec, spec.heads)},
+Value braid::stepBias(LayerBuilder &b, const LsmSpec &spec, Shape perHead) {
+  return b.weight("lsm.dt_bias", headDims(spec, perHead),
                   {"softplus_inverse", 0, spec.stepRange[0], spec.stepRange[1], {}});
 }
 
-Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in) {
-  int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
+Value braid::constantDecay(LayerBuilder &b, const LsmSpec &spec,
+                           std::function<std::vector<double>(int64_t layer)> ofLayer) {
+  Init init{"values", 0, 0, 0, {}, std::move(ofLayer)};
+  return b.weight("lsm.log_decay", {headsOf(spec, spec.heads)}, std::move(init), /*decay=*/false, /*trained=*/false);
+}
+
+Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in, StringRef stateName) {
+  auto widthOf = [](Value x) { return cast<RankedTensorType>(x.getType()).getShape().back(); };
+  int64_t H = spec.heads, K = widthOf(in.k), V = widthOf(in.v);
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(K));
-  Value state = b.state("lsm.state", b.elementTypes().wide, {b.entry.batch, headsOf(spec, H), K, V});
+  Value state = b.state(stateName, b.elementTypes().wide, {b.entry.batch, headsOf(spec, H), K, V});
   Value q = b.repeatHeads("q", rotate(b, spec, "q", in.q), H), k = b.repeatHeads("k", rotate(b, spec, "k", in.k), H);
   Value v = b.repeatHeads("v", in.v, H), logDecay = in.logDecay;
   if (logDecay && kind == LsmClass::V)
     logDecay = b.repeatHeads("log_decay", logDecay, H);
-  auto op = LsmScanOp::create(b.builder, b.loc("o"), b.tokens({H, V}), state.getType(), q, k, v, logDecay, in.beta,
-                              Value(), Value(), Value(), state, b.documents(), LsmClassAttr::get(b.builder.getContext(), kind),
-                              b.builder.getF64FloatAttr(scale), IntegerAttr());
-  b.setState("lsm.state", op.getFinalState());
+  auto op = LsmScanOp::create(
+      b.builder, b.loc("o"), v.getType(), state.getType(), q, k, v, logDecay, in.beta, in.a, in.b, in.valueDecay, state,
+      b.documents(), LsmClassAttr::get(b.builder.getContext(), kind), b.builder.getF64FloatAttr(scale), IntegerAttr());
+  b.setState(stateName, op.getFinalState());
   return op.getO();
 }
 
 Value braid::gatedOutput(LayerBuilder &b, const LsmSpec &spec, Value o, Value gate, OutputNorm norm) {
   OpBuilder &builder = b.builder;
-  Dim inner = flattened({headsOf(spec, spec.heads), spec.valueDim});
   if (spec.outputNorm) {
     int64_t width = cast<RankedTensorType>(o.getType()).getShape().back();
     Value weight = b.weight("lsm.norm.weight", {width}, Init::constant(1.0));
@@ -116,6 +175,19 @@ Value braid::gatedOutput(LayerBuilder &b, const LsmSpec &spec, Value o, Value ga
   } else if (gate) {
     o = b.mul("o_gated", o, b.activation("g", gate, *spec.outputGate));
   }
+  return projectOutput(b, spec, o);
+}
+
+Value braid::groupNorm(LayerBuilder &b, const LsmSpec &spec, Value o) {
+  Dims features = {headsOf(spec, spec.heads), spec.valueDim};
+  Value weight = b.weight("lsm.norm.weight", features, Init::constant(1.0));
+  Value bias = b.weight("lsm.norm.bias", features, Init::constant(0.0));
+  return LayerNormOp::create(b.builder, b.loc("o_normed"), o.getType(), o, weight, bias,
+                             b.builder.getF64FloatAttr(spec.normEps));
+}
+
+Value braid::projectOutput(LayerBuilder &b, const LsmSpec &spec, Value o) {
+  Dim inner = flattened({headsOf(spec, spec.heads), spec.valueDim});
   return b.linear("lsm_out", o, b.matrix("lsm.wo", inner, b.embed(), MatrixRole::output), {b.spec.dModel});
 }
 
@@ -127,6 +199,17 @@ Value braid::buildLsm(LayerBuilder &b, Value x, const LsmSpec &spec) {
   case LsmKind::gla: return buildGla(b, x, spec);
   case LsmKind::deltanet: return buildDeltanet(b, x, spec);
   case LsmKind::gated_deltanet: return buildGatedDeltanet(b, x, spec);
+  case LsmKind::based:
+  case LsmKind::rebased: return buildBased(b, x, spec);
+  case LsmKind::lightning: return buildLightning(b, x, spec);
+  case LsmKind::gateloop: return buildGateloop(b, x, spec);
+  case LsmKind::hgrn2: return buildHgrn2(b, x, spec);
+  case LsmKind::rwkv6: return buildRwkv6(b, x, spec);
+  case LsmKind::dfw:
+  case LsmKind::gfw: return buildFastWeights(b, x, spec);
+  case LsmKind::mamba: return buildMamba(b, x, spec);
+  case LsmKind::kda: return buildKda(b, x, spec);
+  case LsmKind::rwkv7: return buildRwkv7(b, x, spec);
   }
   llvm_unreachable("all instances are above");
 }

@@ -28,7 +28,8 @@ private:
 Dim headsOf(const LsmSpec &spec, int64_t count);
 
 struct ScanInputs {
-  mlir::Value q, k, v, logDecay, beta; ///< fewer heads than the state: repeated
+  mlir::Value q, k, v, logDecay = {}, beta = {}; ///< fewer heads than the state: repeated
+  mlir::Value a = {}, b = {}, valueDecay = {};
 };
 
 /// Projections q, k, v, and g where the output is gated.
@@ -38,18 +39,34 @@ mlir::Value convolve(LayerBuilder &b, const ConvSpec &spec, llvm::StringRef name
                      llvm::StringRef heads = {});
 /// silu(conv(x)) where the description has a convolution, else x.
 mlir::Value shortConv(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
+/// x of the token before, 0 at the first of a document. State lsm.shift_<name>.
+mlir::Value shifted(LayerBuilder &b, llvm::StringRef name, mlir::Value x);
+/// act(x <name>_a) <name>_b, rank `rank` between: [B, T, features..], wide.
+mlir::Value lowRank(LayerBuilder &b, llvm::StringRef name, mlir::Value x, int64_t rank, Shape features,
+                    std::optional<llvm::StringRef> act = std::nullopt);
+/// sum of a b over the last dimension.
+mlir::Value inner(LayerBuilder &b, llvm::StringRef name, mlir::Value x, mlir::Value y);
+/// The heads of x [B, T, H, V] as one dimension.
+mlir::Value joinHeads(LayerBuilder &b, llvm::StringRef name, mlir::Value x);
 /// feature_map of q or k.
 mlir::Value featureMap(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
 /// Rotary positions where the description has them, else x.
 mlir::Value rotate(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
 /// beta = sigmoid(raw), twice that with allow_neg_eigval.
 mlir::Value writeStrength(LayerBuilder &b, const LsmSpec &spec, mlir::Value raw);
-/// lsm.a_log [H], exp of it initially in decay_range.
-mlir::Value decayRate(LayerBuilder &b, const LsmSpec &spec);
-/// lsm.dt_bias [H], softplus of it initially in step_range.
-mlir::Value stepBias(LayerBuilder &b, const LsmSpec &spec);
-/// o of the scan over lsm.state.
-mlir::Value scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in);
+/// Of a delta rule: q and k of length 1, v, and beta from projection b.
+ScanInputs deltaInputs(LayerBuilder &b, const LsmSpec &spec, const Projections &p);
+/// lsm.a_log [H, ..], exp of it initially in decay_range.
+mlir::Value decayRate(LayerBuilder &b, const LsmSpec &spec, Shape perHead = {});
+/// lsm.dt_bias [H, ..], softplus of it initially in step_range.
+mlir::Value stepBias(LayerBuilder &b, const LsmSpec &spec, Shape perHead = {});
+/// One constant log decay per head, which layers may differ in: an untrained entry of the weights, so that layers share
+/// one function and files can differ.
+mlir::Value constantDecay(LayerBuilder &b, const LsmSpec &spec,
+                          std::function<std::vector<double>(int64_t layer)> ofLayer);
+/// o of the scan over a state [H, K, V] of k and v, of the type of v.
+mlir::Value scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in,
+                 llvm::StringRef stateName = "lsm.state");
 /// The norm of an output: before its gate or after it, over each of `groups` equal parts of the last dimension.
 struct OutputNorm {
   bool beforeGate = true;
@@ -57,12 +74,25 @@ struct OutputNorm {
 };
 /// norm(o) act(gate) wo, or norm(o act(gate)) wo; with o [B, T, H, V] the norm is per head. No gate: norm(o) wo.
 mlir::Value gatedOutput(LayerBuilder &b, const LsmSpec &spec, mlir::Value o, mlir::Value gate, OutputNorm norm = {});
+/// Layer norm per head with weights lsm.norm.weight and .bias [H, V].
+mlir::Value groupNorm(LayerBuilder &b, const LsmSpec &spec, mlir::Value o);
+/// o wo
+mlir::Value projectOutput(LayerBuilder &b, const LsmSpec &spec, mlir::Value o);
 
+mlir::Value buildBased(LayerBuilder &b, mlir::Value x, const LsmSpec &spec); // and rebased
 mlir::Value buildBla(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRetnet(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildMamba2(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildGla(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildDeltanet(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildFastWeights(LayerBuilder &b, mlir::Value x, const LsmSpec &spec); // dfw, gfw
+mlir::Value buildGateloop(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildHgrn2(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildKda(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildLightning(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildMamba(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildRwkv6(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildRwkv7(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildGatedDeltanet(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 
 } // namespace braid

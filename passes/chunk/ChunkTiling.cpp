@@ -123,10 +123,10 @@ void tile(LsmSegmentGradOp segment, int64_t maxDocuments) {
   Chunked<LsmSegmentGradOp> chunked(segment, segment.getDx(), maxDocuments);
   OpBuilder &builder = chunked.builder;
   chunked.buildChunks();
-  Value dm =
-      LsmChunkOutputGradStateOp::create(builder, chunked.loc, chunked.statePerChunk(), segment.getQ(), segment.getK(),
-                                        segment.getV(), segment.getLogDecay(), segment.getBeta(), segment.getA(), segment.getB(),
-                                        segment.getValueDecay(), segment.getDO(), chunked.chunks, segment.getClassId(), segment.getScale(), chunked.size);
+  Value dm = LsmChunkOutputGradStateOp::create(builder, chunked.loc, chunked.statePerChunk(), segment.getQ(),
+                                               segment.getK(), segment.getV(), segment.getLogDecay(), segment.getBeta(),
+                                               segment.getA(), segment.getB(), segment.getValueDecay(), segment.getDO(),
+                                               chunked.chunks, segment.getClassId(), segment.getScale(), chunked.size);
   auto scan = LsmSegmentScanOp::create(builder, chunked.loc, Type(), segment.getDx().getType(), dm, chunked.p,
                                        chunked.chunks, segment.getClassId(), /*adjoint=*/true);
   segment.replaceAllUsesWith(scan.getState());

@@ -167,6 +167,9 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
   struct Case {
     std::string from, to, message;
   };
+  const std::string kinds =
+      "attention, bla, based, rebased, retnet, lightning, mamba2, gla, hgrn2, gateloop, rwkv6, dfw, gfw, "
+      "mamba, deltanet, gated_deltanet, kda, rwkv7, recurrence";
   const Case cases[] = {
       // ---- single keys
       {R"("vocab_size": 256, )", "", "m.json:1: vocab_size: is missing; valid: an integer from 2 to 16777216"},
@@ -283,12 +286,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("N": {"kind")", R"("attn": {"kind")",
        "m.json:6: mixers.attn: is not one letter; valid: a name of one letter, as the pattern uses it"},
       {R"({"kind": "gla", "heads": 4, "head_dim": 16})", "3", "m.json:5: mixers.L: 3 is not an object"},
-      {R"("kind": "gla")", R"("kind": "glaa")",
-       "m.json:5: mixers.L.kind: \"glaa\" is not known; valid: attention, bla, retnet, mamba2, gla, deltanet, "
-       "gated_deltanet, recurrence"},
-      {R"("kind": "gla", )", "",
-       "m.json:5: mixers.L.kind: is missing; valid: attention, bla, retnet, mamba2, gla, deltanet, gated_deltanet, "
-       "recurrence"},
+      {R"("kind": "gla")", R"("kind": "glaa")", "m.json:5: mixers.L.kind: \"glaa\" is not known; valid: " + kinds},
+      {R"("kind": "gla", )", "", "m.json:5: mixers.L.kind: is missing; valid: " + kinds},
       {R"("kind": "dense")", R"("kind": "sparse")",
        "m.json:10: ffns.D.kind: \"sparse\" is not known; valid: dense, moe"},
       // ---- mixers
@@ -329,11 +328,20 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:5: mixers.L.output_gate: \"swish\" is not known; valid: silu, sigmoid, tanh, relu, gelu, null"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "output_gate": true)",
        "m.json:5: mixers.L.output_gate: true is not a string or null; valid: silu, sigmoid, tanh, relu, gelu, null"},
-      {R"("kind": "gla", )", R"("kind": 2, )",
-       "m.json:5: mixers.L.kind: 2 is not a string; valid: attention, bla, retnet, mamba2, gla, deltanet, "
-       "gated_deltanet, recurrence"},
+      {R"("kind": "gla", )", R"("kind": 2, )", "m.json:5: mixers.L.kind: 2 is not a string; valid: " + kinds},
       {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "conv": {"kernel": 1})",
        "m.json:5: mixers.L.conv.kernel: 1 is out of range; valid: 2 to 16"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "lightning", "heads": 4, "slopes": "alibi")",
+       "m.json:5: mixers.L.slopes: \"alibi\" is not known; valid: minimax, transnormer"},
+      {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "based", "heads": 4, "head_dim": 65)",
+       "m.json:5: mixers.L.head_dim: 65 gives 2145 products of features; valid: 1 to 64"},
+      {R"("kind": "gla", "heads": 4, "head_dim": 16)",
+       R"("kind": "mamba", "heads": 4, "head_dim": 16, "value_dim": 4096)",
+       "m.json:5: mixers.L.heads: 4 times head_dim times value_dim 65536 exceeds 131072 features of a token; valid: at "
+       "most 2"},
+      {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "rwkv6", "heads": 4, "head_dim": 16, "rope": {})",
+       "m.json:5: mixers.L.rope: unknown key; valid: kind, residual, heads, head_dim, value_dim, gate_rank, mix_rank, "
+       "scale, norm_eps"},
       {R"("heads": 8, "kv_heads": 2, "head_dim": 8)", R"("heads": 4096, "head_dim": 64)",
        "m.json:6: mixers.N.heads: 4096 times head_dim 64 exceeds 131072 features of a token; valid: at most 2048"},
       {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "gla", "heads": 128, "head_dim": 1024)",

@@ -54,6 +54,50 @@ VARIANTS = {
             "output_norm": False,
         },
     ],
+    "based": [
+        {"heads": 2, "head_dim": 8, "value_dim": 16},
+        {"heads": 2, "head_dim": 5, "value_dim": 7, "rope": {"fraction": 0.8}, "output_gate": "silu", "output_norm": True},
+    ],
+    "rebased": [
+        {"heads": 2, "head_dim": 8, "value_dim": 16},
+        {"heads": 3, "head_dim": 6, "value_dim": 8, "conv": {"kernel": 3}, "output_norm": True},
+    ],
+    "lightning": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 4, "head_dim": 8, "value_dim": 16, "slopes": "transnormer", "output_gate": None, "rope": {}},
+    ],
+    "hgrn2": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 4, "head_dim": 8, "value_dim": 12, "output_gate": "silu", "conv": {"kernel": 2}},
+    ],
+    "rwkv6": [
+        {"heads": 2, "head_dim": 16, "mix_rank": 6, "gate_rank": 8},
+        {"heads": 4, "head_dim": 8, "value_dim": 12, "mix_rank": 3, "scale": 0.5},
+    ],
+    "gateloop": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 3, "head_dim": 5, "value_dim": 12, "rope": {"fraction": 0.4}, "output_gate": "silu"},
+    ],
+    "dfw": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 4, "head_dim": 8, "value_dim": 12, "output_gate": "silu", "output_norm": False},
+    ],
+    "gfw": [
+        {"heads": 2, "head_dim": 8},
+        {"heads": 3, "head_dim": 5, "value_dim": 12, "conv": {"kernel": 4}},
+    ],
+    "mamba": [
+        {"heads": 1, "head_dim": 8, "value_dim": 48, "gate_rank": 4},
+        {"heads": 2, "head_dim": 5, "value_dim": 16, "gate_rank": 3, "conv": None, "output_norm": True},
+    ],
+    "kda": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 4, "head_dim": 8, "value_dim": 12, "allow_neg_eigval": True, "gate_rank": 5, "output_gate": None},
+    ],
+    "rwkv7": [
+        {"heads": 2, "head_dim": 16, "gate_rank": 8},
+        {"heads": 4, "head_dim": 8, "value_dim": 12, "gate_rank": 5},
+    ],
     "attention": [
         {"heads": 2, "head_dim": 16},
         {

@@ -14,14 +14,15 @@ def perturbed(weights, rng):
     """Initial values, but nothing that hides a mistake: no weight is exactly 0 or 1."""
     out = {}
     for name, array in weights.items():
-        constant = array.size > 1 and np.all(array == array.flat[0])
+        constant = array.size > 1 and np.all(array == array.flat[0]) and not name.endswith("lower_bound")
         out[name] = (array + 0.3 * rng.standard_normal(array.shape) if constant else array).astype(array.dtype)
     return out
 
 
 def decays(name):
     """Weight decay applies to matrices, embeddings and convolutions."""
-    return "norm" not in name and name.split(".")[-1] not in ("bias", "a_log", "dt_bias", "d", "bf", "b1", "b2", "b3")
+    vectors = ("bias", "a_log", "dt_bias", "d", "bf", "be", "b1", "b2", "b3", "w0", "a0", "u", "k_k", "k_a", "r_k")
+    return "norm" not in name and "lsm.mu_" not in name and name.split(".")[-1] not in vectors
 
 
 class CompiledModel:

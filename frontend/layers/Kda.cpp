@@ -1,0 +1,21 @@
+//===- Kda.cpp - the delta rule on a state that decays per key channel (class VH) ---------------------------------===//
+//   M~ = diag(exp g_t) M_{t-1}      M_t = M~ + k_t^T beta_t (v_t - k_t M~)      g = -exp(a_log) softplus(x wf_a wf_b +
+//   dt_bias)
+// q, k of length 1.
+#include "frontend/layers/LsmParts.h"
+
+using namespace mlir;
+using namespace braid;
+
+Value braid::buildKda(LayerBuilder &b, Value x, const LsmSpec &spec) {
+  int64_t H = spec.heads, K = spec.headDim;
+  Projections p(b);
+  addQkvg(p, spec, H, H, H);
+  p.add("b", {H}, /*wide=*/true);
+  p.run(x);
+  ScanInputs in = deltaInputs(b, spec, p);
+  Value f = lowRank(b, "wf", x, spec.gateRank, {H, K});
+  Value aLog = decayRate(b, spec), dtBias = stepBias(b, spec, {K});
+  in.logDecay = LogDecayOp::create(b.builder, b.loc("log_decay"), f.getType(), f, aLog, dtBias);
+  return gatedOutput(b, spec, scan(b, spec, LsmClass::VH, in), p["g"]);
+}

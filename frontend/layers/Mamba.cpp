@@ -1,0 +1,32 @@
+//===- Mamba.cpp - selective state space with one decay per element of the state (class E) ------------------------===//
+//   delta = softplus(u wdt_a wdt_b + dt_bias) [V]      G = -exp(a_log) delta      k = B = u wk, q = C = u wq, v = delta
+//   u M_t = exp(G_t) * M_{t-1} + k_t^T v_t      y = q M + d u      out = y act(z) wo      u = silu(conv(x wv)), z = x
+//   wg
+// head_dim is the number of states of a channel, value_dim the channels of a head; the published model has one head.
+#include "frontend/layers/LsmParts.h"
+
+using namespace mlir;
+using namespace braid;
+
+Value braid::buildMamba(LayerBuilder &b, Value x, const LsmSpec &spec) {
+  int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
+  Projections p(b);
+  p.add("v", {H, V});
+  if (spec.outputGate)
+    p.add("g", {H, V});
+  p.run(x);
+  Value u = shortConv(b, spec, "v", p["v"]), flat = joinHeads(b, "u", u);
+  auto bc = b.linear(
+      flat, {{"q", b.matrix("lsm.wq", H * V, H * K), {H, K}}, {"k", b.matrix("lsm.wk", H * V, H * K), {H, K}}});
+  Value dt = lowRank(b, "wdt", flat, spec.gateRank, {H, V});
+  Value delta = b.activation("delta", b.bias("delta", dt, stepBias(b, spec, {V})), "softplus");
+  Value aLog = decayRate(b, spec, {K, V});
+  ScanInputs in;
+  in.q = bc[0];
+  in.k = bc[1];
+  in.v = b.mul("v", u, delta);
+  in.logDecay = ElementDecayOp::create(b.builder, b.loc("log_decay"), b.wideTokens({H, K, V}), delta, aLog);
+  Value o = scan(b, spec, LsmClass::E, in);
+  Value skip = b.weighted("skip", u, b.weight("lsm.d", {H, V}, Init::constant(1.0)));
+  return gatedOutput(b, spec, b.add("y", {o, skip}), p["g"], {.beforeGate = false});
+}

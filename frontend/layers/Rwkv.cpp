@@ -1,0 +1,89 @@
+//===- Rwkv.cpp - RWKV-6 (class V) and RWKV-7 (class D) -----------------------------------------------------------===//
+// Every projection sees a mixture of its token and the one before, x_i = x + (x_before - x) m_i.
+//   rwkv6   M_t = diag(exp(-exp w_t)) M_{t-1} + k_t^T v_t      o_t = r_t (M_{t-1} + diag(u) k_t^T v_t)
+//           m_i = mu_i + tanh((x + (x_before - x) mu_x) mix_i_a) mix_i_b for r, k, v, w, g
+//   rwkv7   M_t = (diag(w_t) + b_t^T a_t) M_{t-1} + k~_t^T v_t      o_t = r_t M_t      log w = -e^(-1/2) sigmoid(..)
+//           a = -kk, b = kk alpha, kk = k k_k of length 1, k~ = k (1 + (alpha - 1) k_a); m_i = mu_i
+// Reading before the write is reading after it with k, v and the decay of the token before: M_{t-1} is the state of a
+// scan that is one token late. The published mixing of v with the first layer's is not here.
+#include "frontend/layers/LsmParts.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace braid;
+
+namespace {
+/// x and the difference to the token before.
+struct TokenMix {
+  TokenMix(LayerBuilder &b, Value x) : b(b), x(x) {
+    difference = b.add("difference", {shifted(b, "x", x), b.scale("minus_x", x, -1.0)});
+  }
+  Value weightedBy(StringRef name) {
+    Value mu = b.weight(("lsm.mu_" + name).str(), {b.spec.dModel}, Init::constant(0.5));
+    return b.weighted("mix_" + name.str(), difference, mu);
+  }
+  Value fixed(StringRef name) { return b.add("x_" + name.str(), {x, weightedBy(name)}); }
+
+  LayerBuilder &b;
+  Value x, difference;
+};
+
+Value project(LayerBuilder &b, StringRef name, Value x, int64_t heads, int64_t width) {
+  MatrixRole role = name == "v" ? MatrixRole::value : MatrixRole::query;
+  return b.linear(name, x, b.matrix(("lsm.w" + name).str(), b.spec.dModel, heads * width, role), {heads, width});
+}
+} // namespace
+
+Value braid::buildRwkv6(LayerBuilder &b, Value x, const LsmSpec &spec) {
+  int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
+  TokenMix mix(b, x);
+  Value base = mix.fixed("x");
+  auto mixed = [&](StringRef name) {
+    Value m =
+        b.narrow("mix_" + name.str(), lowRank(b, "mix_" + name.str(), base, spec.mixRank, {b.spec.dModel}, "tanh"));
+    return b.add("x_" + name.str(), {mix.fixed(name), b.mul("mix_" + name.str(), mix.difference, m)});
+  };
+  Value q = project(b, "q", mixed("q"), H, K), k = project(b, "k", mixed("k"), H, K);
+  Value v = project(b, "v", mixed("v"), H, V), g = project(b, "g", mixed("g"), H, V);
+  Value w = lowRank(b, "decay", mixed("w"), spec.gateRank, {H, K}, "tanh");
+  w = b.bias("w", w, b.weight("lsm.w0", {H, K}, Init::uniform(-6.0, -1.0)));
+  Value logDecay = b.scale("log_decay", b.activation("decay", w, "exp"), -1.0);
+  ScanInputs in;
+  in.q = q;
+  in.k = shifted(b, "k", k);
+  in.v = shifted(b, "v", v);
+  in.logDecay = shifted(b, "decay", logDecay);
+  Value o = scan(b, spec, LsmClass::V, in);
+  Value own = inner(b, "own", b.weighted("bonus", q, b.weight("lsm.u", {H, K}, Init::uniform(0.0, 1.0))), k);
+  // The bonus is a part of what is read: times the scale of q.
+  o = b.add("o", {o, b.scaled("own", b.mul("own", v, own), spec.scale)});
+  o = b.mul("o_gated", groupNorm(b, spec, o), b.activation("g", g, "silu"));
+  return projectOutput(b, spec, o);
+}
+
+Value braid::buildRwkv7(LayerBuilder &b, Value x, const LsmSpec &spec) {
+  int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim, R = spec.gateRank;
+  TokenMix mix(b, x);
+  Value q = project(b, "q", mix.fixed("q"), H, K), k = project(b, "k", mix.fixed("k"), H, K);
+  Value v = project(b, "v", mix.fixed("v"), H, V);
+  auto perKey = [&](StringRef name, Init init) { return b.weight(("lsm." + name).str(), {H, K}, std::move(init)); };
+  Value w = b.bias("w", lowRank(b, "decay", mix.fixed("w"), R, {H, K}, "tanh"), perKey("w0", Init::uniform(-6.0, 1.0)));
+  Value rate = b.bias("rate", lowRank(b, "rate", mix.fixed("a"), R, {H, K}), perKey("a0", Init::constant(0.0)));
+  Value alpha = b.narrow("alpha", b.activation("alpha", rate, "sigmoid"));
+  Value gate = b.narrow("g", lowRank(b, "gate", mix.fixed("g"), R, {H, V}, "sigmoid"));
+  // Divided by max(length, 1e-12).
+  Value removed = b.weighted("kk", k, perKey("k_k", Init::constant(0.85)));
+  removed = L2NormOp::create(b.builder, b.loc("kk"), removed.getType(), removed, b.builder.getF64FloatAttr(1e-24));
+  Value share = b.weighted("k_a", k, perKey("k_a", Init::constant(1.0)));
+  ScanInputs in;
+  in.q = q;
+  in.k = b.add("k", {k, b.mul("k_a", share, alpha), b.scale("k_a", share, -1.0)});
+  in.v = v;
+  in.logDecay = b.scale("log_decay", b.activation("decay", w, "sigmoid"), -std::exp(-0.5));
+  in.a = b.scale("a", removed, -1.0);
+  in.b = b.mul("b", removed, alpha);
+  Value o = groupNorm(b, spec, scan(b, spec, LsmClass::D, in));
+  Value own = inner(b, "own", b.weighted("bonus", q, perKey("r_k", Init::constant(0.0))), in.k);
+  o = b.mul("o_gated", b.add("o", {o, b.mul("own", v, own)}), gate);
+  return projectOutput(b, spec, o);
+}
