@@ -66,3 +66,19 @@ func.func @widest(%q: tensor<1x256x1x4096xf64>, %g: tensor<1x256x1x4096xf64>, %m
       -> (tensor<1x256x1x4096xf64>, tensor<1x1x4096x4096xf64>)
   return %o : tensor<1x256x1x4096xf64>
 }
+
+// -----
+
+// Diagonal plus low rank has two queries and two keys: of keys as wide as this, half as many tokens fit as of class V.
+// CHECK-LABEL: func.func @wide_keys
+// CHECK: braid.lsm.scan V {{.*}}chunk_size = 64
+// CHECK: braid.lsm.scan D {{.*}}chunk_size = 32
+// OVERRIDE-LABEL: func.func @wide_keys
+// OVERRIDE-COUNT-2: chunk_size = 32
+func.func @wide_keys(%q: tensor<1x256x1x4096xf32>, %v: tensor<1x256x1x32xf32>, %m: tensor<1x1x4096x32xf32>, %d: tensor<1x256xi32>) -> (tensor<1x256x1x32xf32>, tensor<1x256x1x32xf32>) {
+  %o, %f = braid.lsm.scan V %q, %q, %v log_decay(%q) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x256x1x4096xf32>, tensor<1x256x1x4096xf32>, tensor<1x256x1x32xf32>, tensor<1x256x1x4096xf32>, tensor<1x1x4096x32xf32>, tensor<1x256xi32>) -> (tensor<1x256x1x32xf32>, tensor<1x1x4096x32xf32>)
+  %o1, %f1 = braid.lsm.scan D %q, %q, %v log_decay(%q) a(%q) b(%q) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x256x1x4096xf32>, tensor<1x256x1x4096xf32>, tensor<1x256x1x32xf32>, tensor<1x256x1x4096xf32>, tensor<1x256x1x4096xf32>, tensor<1x256x1x4096xf32>, tensor<1x1x4096x32xf32>, tensor<1x256xi32>) -> (tensor<1x256x1x32xf32>, tensor<1x1x4096x32xf32>)
+  return %o, %o1 : tensor<1x256x1x32xf32>, tensor<1x256x1x32xf32>
+}
