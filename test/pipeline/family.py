@@ -29,7 +29,7 @@ def table(root):
     rows = {}
     for path in sorted((root / "models").glob("tiny-*.json"), key=lambda p: (p.stem == "tiny-f64", p.stem)):
         mixers = description(path)["mixers"]
-        kinds = {letter: m["kind"] for letter, m in mixers.items() if m["kind"] not in ("attention", *rows)}
+        kinds = {letter: m["kind"] for letter, m in mixers.items() if m["kind"] not in ("attention", "recurrence", *rows)}
         if not kinds:
             continue
         classes = scans(path)
