@@ -35,11 +35,11 @@ struct Cluster {
 
 std::optional<Cluster> parseCluster(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error);
 
-enum class CollectiveKind { all_reduce, all_gather, reduce_scatter, all_to_all };
+enum class CollectiveKind { all_reduce, all_gather, reduce_scatter, all_to_all, shift };
 
 /// Seconds of a collective in which each of the ranks `members` sends `bytes` in all (all_to_all: to all members,
-/// itself included; the others: the size of the whole result). Every rank of the cluster runs one like it at the same
-/// time, so ranks of a node share its link to the network.
+/// itself included; shift: to one other rank; the others: the size of the whole result). Every rank of the cluster runs
+/// one like it at the same time, so ranks of a node share its link to the network.
 double collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members, double bytes);
 
 } // namespace braid::plan

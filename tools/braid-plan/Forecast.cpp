@@ -22,6 +22,7 @@ CollectiveKind kindOf(schema::CollectiveKind kind) {
   case schema::CollectiveKind::all_gather: return CollectiveKind::all_gather;
   case schema::CollectiveKind::reduce_scatter: return CollectiveKind::reduce_scatter;
   case schema::CollectiveKind::all_to_all: return CollectiveKind::all_to_all;
+  case schema::CollectiveKind::shift: return CollectiveKind::shift;
   }
   return CollectiveKind::all_reduce;
 }
@@ -166,7 +167,9 @@ private:
     axis.name = name;
     ++axis.collectives;
     auto size = static_cast<double>(members.size());
-    axis.bytes += bytes * (size - 1) / size * (kind == CollectiveKind::all_reduce ? 2 : 1);
+    axis.bytes += kind == CollectiveKind::shift
+                      ? bytes
+                      : bytes * (size - 1) / size * (kind == CollectiveKind::all_reduce ? 2 : 1);
     axis.seconds += duration;
     return duration;
   }
