@@ -64,7 +64,8 @@ static std::string escaped(const std::string &text, bool xml) {
   return result;
 }
 
-/// Mixers blue, experts orange, exchanges green, gathers and scatters of split experts purple, the rest grey.
+/// Mixers blue, experts orange, exchanges green, gathers and scatters of split experts purple, weight gradients yellow,
+/// the rest grey.
 static const char *colour(const std::string &name) {
   switch (name.empty() ? ' ' : name[0]) {
   case 'A': return "#7aa6d8";
@@ -73,6 +74,7 @@ static const char *colour(const std::string &name) {
   case 'C': return "#5da58f";
   case 'G': return "#b79ad6";
   case 'R': return "#9177b8";
+  case 'W': return "#e6d37a";
   default: return "#c0c0c0";
   }
 }

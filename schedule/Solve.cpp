@@ -39,6 +39,71 @@ Orders braid::schedule::listOrder(const Problem &problem) {
   return orders;
 }
 
+/// Fillers go into gaps that are as long as `share` of their time.
+static Orders fillGaps(const Problem &problem, const Orders &orders, const std::vector<int64_t> &fillers,
+                       double share) {
+  Orders filled(orders.size());
+  std::vector<double> end(problem.tasks.size(), -1), free(orders.size(), 0);
+  std::vector<size_t> next(orders.size(), 0);
+  std::vector<bool> isFiller(problem.tasks.size(), false);
+  for (int64_t task : fillers)
+    isFiller[task] = true;
+  auto startOf = [&](int64_t task) { // or infinity, while something it needs has not run
+    double start = free[problem.tasks[task].stream];
+    for (int64_t before : problem.tasks[task].after)
+      start = end[before] < 0 ? std::numeric_limits<double>::infinity() : std::max(start, end[before]);
+    return start;
+  };
+  auto run = [&](int64_t task) {
+    int64_t stream = problem.tasks[task].stream;
+    end[task] = free[stream] = startOf(task) + problem.tasks[task].duration;
+    filled[stream].push_back(task);
+  };
+  auto isLeft = [&](int64_t task) { return end[task] < 0; };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t s = 0; s < orders.size(); ++s) {
+      while (next[s] < orders[s].size() && isFiller[orders[s][next[s]]])
+        ++next[s];
+      if (next[s] == orders[s].size())
+        continue;
+      double start = startOf(orders[s][next[s]]);
+      if (start == std::numeric_limits<double>::infinity())
+        continue;
+      // When the next task begins is known: the gap in front of it too.
+      int64_t chosen = -1;
+      for (int64_t task : fillers) {
+        double duration = problem.tasks[task].duration, begin = startOf(task);
+        if (isLeft(task) && problem.tasks[task].stream == static_cast<int64_t>(s) && begin < start &&
+            begin + share * duration <= start && (chosen < 0 || duration > problem.tasks[chosen].duration))
+          chosen = task;
+      }
+      run(chosen >= 0 ? chosen : orders[s][next[s]++]);
+      moved = true;
+    }
+  }
+  for (int64_t task : fillers)
+    if (isLeft(task))
+      filled[problem.tasks[task].stream].push_back(task);
+  return filled;
+}
+
+Orders braid::schedule::fillGaps(const Problem &problem, const Orders &orders, const std::vector<int64_t> &fillers) {
+  if (fillers.empty())
+    return orders;
+  Orders best;
+  double least = std::numeric_limits<double>::infinity();
+  for (double share : {1.0, 0.5, 0.0}) {
+    Orders filled = ::fillGaps(problem, orders, fillers, share);
+    double span = makespanOf(problem, filled);
+    if (span < least) {
+      least = span;
+      best = std::move(filled);
+    }
+  }
+  return best;
+}
+
 namespace {
 
 /// Simulates many orders of one problem without allocating.

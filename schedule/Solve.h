@@ -23,6 +23,11 @@ struct Solution {
 /// Critical path first: whenever a stream is free, the ready task with the longest path behind it.
 Orders listOrder(const Problem &problem);
 
+/// `orders` without the tasks `fillers`, and these put where their stream would be idle: whenever it waits for its next
+/// task, the longest ready filler that fits; what is left at the end. Whether a filler may reach half or all of its
+/// time beyond a gap is tried too, and the fastest kept. Fillers are tasks that no other one waits for.
+Orders fillGaps(const Problem &problem, const Orders &orders, const std::vector<int64_t> &fillers);
+
 /// Tabu search from `orders`: neighbours on the critical path change places at the ends of blocks of one stream
 /// (Nowicki and Smutnicki 1996). Never worse than what it began with.
 Orders improve(const Problem &problem, const Orders &orders, int64_t effort);

@@ -55,7 +55,12 @@ double sum(const std::vector<double> &values) { return std::accumulate(values.be
 
 //===- Rules ------------------------------------------------------------------------------------------------------===//
 
-static std::optional<std::string> checkBlock(const BlockTimes &block, const std::string &path) {
+static bool isTime(double value) { return value >= 0 && !std::isinf(value); }
+static std::string notATime(const std::string &path, double value) {
+  return fmt::format("{}: {} is no time; valid: 0 or more", path, value);
+}
+
+static std::optional<std::string> checkBlock(const BlockTimes &block, Direction direction, const std::string &path) {
   struct List {
     const char *name;
     const std::vector<double> &times;
@@ -70,11 +75,22 @@ static std::optional<std::string> checkBlock(const BlockTimes &block, const std:
     if (list.times.empty() && !list.optional)
       return fmt::format("{}.{}: no times; valid: one per slice", path, list.name);
     for (size_t i = 0; i < list.times.size(); ++i)
-      if (!(list.times[i] >= 0) || std::isinf(list.times[i]))
-        return fmt::format("{}.{}[{}]: {} is no time; valid: 0 or more", path, list.name, i, list.times[i]);
+      if (!isTime(list.times[i]))
+        return notATime(fmt::format("{}.{}[{}]", path, list.name, i), list.times[i]);
     bool isMixer = list.name[0] == 'A';
     if (!isMixer && !list.times.empty() && list.times.size() != block.D.size())
       return fmt::format("{}.{}: {} times, but {}.D has {}", path, list.name, list.times.size(), path, block.D.size());
+  }
+  for (const auto &[name, times, of, count] :
+       {std::tuple("WA", &block.WA, "A", block.A.size()), {"WM", &block.WM, "M", block.M.size()}}) {
+    if (!times->empty() && direction == Direction::forward)
+      return fmt::format("{}.{}: weight gradients, but direction is forward; valid: backward", path, name);
+    if (times->size() > 1 && times->size() != count)
+      return fmt::format("{}.{}: {} times, but {}.{} has {}; valid: as many, or 1", path, name, times->size(), path, of,
+                         count);
+    for (size_t i = 0; i < times->size(); ++i)
+      if (!isTime((*times)[i]))
+        return notATime(fmt::format("{}.{}[{}]", path, name, i), (*times)[i]);
   }
   auto checkGrid = [&](const char *name, const std::vector<int64_t> &grid, const char *of,
                        size_t count) -> std::optional<std::string> {
@@ -103,12 +119,12 @@ std::optional<std::string> braid::schedule::checkStages(const Stages &stages) {
     return "blocks: empty; valid: one block or more";
   for (auto [name, overhead] :
        {std::pair("overhead.compute", stages.computeOverhead), {"overhead.comm", stages.commOverhead}})
-    if (!(overhead >= 0) || std::isinf(overhead))
-      return fmt::format("{}: {} is no time; valid: 0 or more", name, overhead);
+    if (!isTime(overhead))
+      return notATime(name, overhead);
   for (size_t b = 0; b < stages.blocks.size(); ++b) {
     const BlockTimes &block = stages.blocks[b];
     std::string path = fmt::format("blocks[{}]", b);
-    if (auto error = checkBlock(block, path))
+    if (auto error = checkBlock(block, stages.direction, path))
       return error;
     if (b == 0 || !stages.crossBlock)
       continue;
@@ -145,9 +161,10 @@ BlockTimes merged(const BlockTimes &block, Merge merge) {
       list = {sum(list)};
   };
   join(result.A);
+  join(result.WA);
   join(result.slices);
   if (merge == Merge::all)
-    for (std::vector<double> *list : {&result.D, &result.G, &result.M, &result.R, &result.C})
+    for (std::vector<double> *list : {&result.D, &result.G, &result.M, &result.WM, &result.R, &result.C})
       join(*list);
   if (merge == Merge::all)
     join(result.moeSlices);
@@ -213,6 +230,7 @@ public:
   }
 
   Problem problem;
+  std::vector<int64_t> fillers; ///< weight gradients
 
 private:
   struct Ids {
@@ -226,7 +244,7 @@ private:
     size_t mixers; ///< how many mixer slices, of all blocks, it needs
   };
 
-  std::vector<int64_t> addTasks(char kind, size_t b, const std::vector<double> &times, int64_t stream) {
+  std::vector<int64_t> addTasks(std::string_view kind, size_t b, const std::vector<double> &times, int64_t stream) {
     std::vector<int64_t> list;
     double overhead = stream == 0 ? stages.computeOverhead : stages.commOverhead;
     for (size_t i = 0; i < times.size(); ++i) {
@@ -239,13 +257,22 @@ private:
   void addBlock(size_t b) {
     const BlockTimes &block = blocks[b];
     Ids own;
-    own.A = addTasks('A', b, block.A, 0);
-    own.D = addTasks('D', b, block.D, 1);
-    own.G = addTasks('G', b, block.G, 2);
-    own.M = addTasks('M', b, block.M, 0);
-    own.R = addTasks('R', b, block.R, 2);
-    own.C = addTasks('C', b, block.C, 1);
+    own.A = addTasks("A", b, block.A, 0);
+    own.D = addTasks("D", b, block.D, 1);
+    own.G = addTasks("G", b, block.G, 2);
+    own.M = addTasks("M", b, block.M, 0);
+    own.R = addTasks("R", b, block.R, 2);
+    own.C = addTasks("C", b, block.C, 1);
     auto need = [&](int64_t task, int64_t before) { problem.tasks[task].after.push_back(before); };
+    // This graph is the forward one: what a weight gradient waits for in the transposed one waits for it here.
+    auto addFillers = [&](std::string_view kind, const std::vector<double> &times, const std::vector<int64_t> &of) {
+      std::vector<int64_t> list = addTasks(kind, b, times, 0);
+      for (size_t i = 0; i < of.size() && !list.empty(); ++i)
+        need(of[i], list.size() == 1 ? list[0] : list[i]);
+      fillers.insert(fillers.end(), list.begin(), list.end());
+    };
+    addFillers("WA", block.WA, own.A);
+    addFillers("WM", block.WM, own.M);
     Overlap shares(own.A.size(), mixerGrid(block), own.D.size(), moeGrid(block));
     size_t mixersBefore = mixers.size();
     for (size_t i = 0; i < own.A.size(); ++i) {
@@ -315,9 +342,11 @@ struct Directed {
     if (stages.direction == Direction::forward)
       return;
     problem = transposed(std::move(problem));
-    for (Orders *orders : {&inTurns, &oneAfterTheOther})
+    for (Orders *orders : {&inTurns, &oneAfterTheOther}) {
       for (std::vector<int64_t> &order : *orders)
         std::reverse(order.begin(), order.end());
+      *orders = fillGaps(problem, *orders, weave.fillers);
+    }
   }
   Problem problem;
   Orders inTurns, oneAfterTheOther;
@@ -373,13 +402,16 @@ static Candidate solve(const Stages &stages, const std::vector<BlockTimes> &bloc
 }
 
 static Plan planBest(const Stages &stages) {
-  if (stages.crossBlock || stages.blocks.size() == 1) {
+  bool fills = std::any_of(stages.blocks.begin(), stages.blocks.end(),
+                           [](const BlockTimes &b) { return !b.WA.empty() || !b.WM.empty(); });
+  if (stages.crossBlock || fills || stages.blocks.size() == 1) {
     Candidate best = solve(stages, stages.blocks);
     Plan plan = finish(std::move(best.problem), best.solution.orders, best.how);
     plan.optimal |= best.solution.optimal;
     return plan;
   }
-  // A barrier at every block edge: blocks one by one, each as it is fastest. Then all of them as one problem.
+  // A barrier at every block edge, which weight gradients would cross: blocks one by one, each as it is fastest. Then
+  // all of them as one problem.
   std::vector<Candidate> best;
   for (const BlockTimes &block : stages.blocks) {
     auto same = [&](const BlockTimes &other) {

@@ -2,7 +2,8 @@
 // schedules.md, sections 1 and 2. Per block and slice: A (sequence mixer) -> D (dispatch) -> [G (all-gather, etp)] ->
 // M (experts) -> [R (reduce-scatter, etp)] -> C (combine). A and M compute, D and C are on stream "comm", G and R on
 // "etp". A_i follows A_(i-1); D_j every A that shares a token with MoE slice j; a block's A_0 all C of the block before
-// it or, across blocks, A_i only the C that cover its tokens. Backward is the transposed graph, every order reversed.
+// it or, across blocks, A_i only the C that cover its tokens. Backward is the transposed graph, every order reversed,
+// and weight gradients (WA, WM) fill its gaps.
 #ifndef SCHEDULE_STAGES_H
 #define SCHEDULE_STAGES_H
 
@@ -27,6 +28,9 @@ inline constexpr std::array<std::string_view, 2> directionNames = {"forward", "b
 struct BlockTimes {
   std::vector<double> A, D, M, C;
   std::vector<double> G, R; ///< empty: experts are not split (etp = 1)
+  /// Backward: weight gradients of mixer and experts, one per slice, or one for all (it waits for every slice); nothing
+  /// waits for them. Empty: they are part of A and M.
+  std::vector<double> WA, WM;
   std::vector<int64_t> slices, moeSlices; ///< tokens per A, per D; empty: one to one
 };
 

@@ -41,6 +41,14 @@ public:
         problem.streams.push_back(stream.getSymName().str());
       }
     size_t count = problem.streams.size();
+    // A wait means the last record in front of it in the list, the same one in every iteration.
+    llvm::DenseMap<int64_t, Operation *> last;
+    entry.walk([&](Operation *op) {
+      if (auto record = dyn_cast<cmd::RecordOp>(op))
+        last[record.getEvent()] = op;
+      else if (auto wait = dyn_cast<cmd::WaitOp>(op))
+        recordOf[op] = last.lookup(wait.getEvent());
+    });
     schedule.orders.resize(count);
     pending.resize(count);
     seen.assign(count, SmallVector<int64_t>(count, 0));
@@ -70,10 +78,10 @@ private:
         continue;
       }
       int64_t stream = streamOf(op);
-      if (auto record = dyn_cast<cmd::RecordOp>(op)) {
-        events[record.getEvent()] = {stream, static_cast<int64_t>(schedule.orders[stream].size()), seen[stream]};
+      if (isa<cmd::RecordOp>(op)) {
+        events[&op] = {stream, static_cast<int64_t>(schedule.orders[stream].size()), seen[stream]};
       } else if (auto wait = dyn_cast<cmd::WaitOp>(op)) {
-        auto event = events.find(wait.getEvent());
+        auto event = events.find(recordOf.lookup(wait));
         if (event == events.end())
           return wait.emitOpError() << "waits for event " << wait.getEvent()
                                     << ", which nothing in front of it records";
@@ -150,7 +158,8 @@ private:
   std::vector<SmallVector<Range>> ranges; ///< per task
   std::vector<std::vector<int64_t>> pending; ///< per stream: what its next command waits for
   SmallVector<SmallVector<int64_t>> seen; ///< per stream: commands of the others that have surely run
-  llvm::DenseMap<int64_t, Event> events;
+  llvm::DenseMap<Operation *, Operation *> recordOf; ///< of every wait
+  llvm::DenseMap<Operation *, Event> events; ///< of every record: when it was executed last
   SmallVector<int64_t> iterations;
 };
 

@@ -121,6 +121,34 @@ TEST(Stages, SplitExpertsHaveTheirOwnStream) {
   EXPECT_EQ(names(plan, 2), "G0.0 G0.1 R0.0 G0.2 R0.1 R0.2");
 }
 
+TEST(Stages, WeightGradientsFillGapsOfTheBackward) {
+  auto plan = [](Pipeline pipeline, bool apart, size_t count = 4) {
+    BlockTimes block = uniformBlock(4, apart ? 2 : 4, 3, apart ? 2 : 4, 3);
+    if (apart)
+      block.WA = block.WM = std::vector<double>(count, 8.0 / double(count));
+    return planStages(stagesOf(pipeline, {block, block}, false, Direction::backward));
+  };
+  double whole = makespan(plan(Pipeline::A1M1, false));
+  for (size_t count : {4, 1}) {
+    Plan turns = plan(Pipeline::A1M1, true, count), best = plan(Pipeline::best, true, count);
+    if (count == 4) // one long task for all slices waits for the last of them and rarely fits a gap
+      EXPECT_LT(makespan(turns), whole);
+    EXPECT_LE(makespan(best), makespan(turns)) << count << " per block";
+    for (const Plan &p : {turns, best}) {
+      EXPECT_EQ(verify(p.problem, p.schedule), std::vector<std::string>());
+      EXPECT_EQ(measure(p.problem, p.schedule).computeBusy, 64);
+    }
+  }
+  // One for all slices waits for all of them, and no order of the others has moved.
+  Plan one = plan(Pipeline::A1M1, true, 1);
+  for (const Task &task : one.problem.tasks)
+    if (task.name == "WM1.0")
+      EXPECT_EQ(task.after.size(), 4u);
+  std::string order = names(one, 0);
+  EXPECT_LT(order.find("M1.3"), order.find("M1.2"));
+  EXPECT_LT(order.find("M1.0"), order.find("WM1.0"));
+}
+
 TEST(Stages, OverheadIsPaidPerTask) {
   Stages stages = stagesOf(Pipeline::none, {uniformBlock(4, 1, 1, 1, 1)});
   stages.computeOverhead = 0.5;
@@ -196,6 +224,12 @@ TEST(Stages, RulesNamePathsAndNumbers) {
   EXPECT_EQ(error([](Stages &s) { s.blocks[0].A[2] = -1; }), "blocks[0].A[2]: -1 is no time; valid: 0 or more");
   EXPECT_EQ(error([](Stages &s) { s.commOverhead = -2; }), "overhead.comm: -2 is no time; valid: 0 or more");
   EXPECT_EQ(error([](Stages &s) { s.blocks[0].G = {1}; }), "blocks[0].G: 1 times, but blocks[0].D has 3");
+  EXPECT_EQ(error([](Stages &s) { s.blocks[0].WA = {1}; }),
+            "blocks[0].WA: weight gradients, but direction is forward; valid: backward");
+  EXPECT_EQ(error([](Stages &s) { s.direction = Direction::backward, s.blocks[0].WM = {1, 2}; }),
+            "blocks[0].WM: 2 times, but blocks[0].M has 3; valid: as many, or 1");
+  EXPECT_EQ(error([](Stages &s) { s.direction = Direction::backward, s.blocks[0].WM = {-1}; }),
+            "blocks[0].WM[0]: -1 is no time; valid: 0 or more");
   EXPECT_EQ(error([](Stages &s) { s.blocks[0].slices = {1, 2}; }),
             "blocks[0].slices: 2 slices, but blocks[0].A has 3 times");
   EXPECT_EQ(error([](Stages &s) { s.blocks[0].slices = {1, 0, 2}; }),

@@ -26,8 +26,8 @@ static void readTimes(Reader &r, Errors &errors, StringRef key, bool required, s
   if (v->kind != Kind::array)
     return r.error(key, describe(*v) + " is not a list of times");
   if (v->items.empty())
-    return r.error(key, required ? "is empty; valid: one time per slice"
-                                 : "is empty; valid: one time per slice, or no key where experts are not split");
+    return r.error(key,
+                   required ? "is empty; valid: one time per slice" : "is empty; valid: one time per slice, or no key");
   for (size_t i = 0; i < v->items.size(); ++i)
     if (v->items[i].isNumber())
       times.push_back(v->items[i].number);
@@ -60,6 +60,8 @@ static schedule::BlockTimes readBlock(const Value &value, const std::string &pat
   readTimes(r, errors, "C", true, block.C);
   readTimes(r, errors, "G", false, block.G);
   readTimes(r, errors, "R", false, block.R);
+  readTimes(r, errors, "WA", false, block.WA);
+  readTimes(r, errors, "WM", false, block.WM);
   readTokens(r, errors, "slices", block.slices);
   readTokens(r, errors, "moe_slices", block.moeSlices);
   return block;
@@ -105,7 +107,7 @@ std::optional<schedule::Stages> plan::parseStages(StringRef text, StringRef file
     return std::nullopt;
   size_t tasks = 0;
   for (const schedule::BlockTimes &block : stages.blocks)
-    tasks += block.A.size() + 5 * block.D.size();
+    tasks += 2 * block.A.size() + 6 * block.D.size();
   if (tasks > maxTasks)
     errors.report("blocks", std::to_string(tasks) + " tasks; valid: at most " + std::to_string(maxTasks));
   else if (std::optional<std::string> wrong = checkStages(stages)) {
