@@ -21,7 +21,7 @@ Value braid::buildFastWeights(LayerBuilder &b, Value x, const LsmSpec &spec) {
     Shape all{b.entry.batch, b.entry.tokens};
     all.append(shape);
     Value y = b.bias(name, b.reshape(name, p[name], all),
-                     b.weight(("lsm.b" + name).str(), std::move(shape), Init::constant(2.0)));
+                     b.weight(("lsm.b" + name).str(), Dims(shape.begin(), shape.end()), Init::constant(2.0)));
     return LogSigmoidOp::create(b.builder, b.loc(name), y.getType(), y, b.builder.getF64FloatAttr(1.0));
   };
   ScanInputs in;

@@ -72,6 +72,11 @@ TEST(ModelBuilder, EveryModelFile) {
     std::set<std::string> logical;
     int64_t elements = 0;
     for (unsigned i = 0; i < init.getNumResults(); ++i) {
+      // Behind the parameters of a bf16 model stand their masters.
+      if (built.spec.dtype == "bf16" && stringAttr(init.getResultAttr(i, attrs::role)) == "moment") {
+        EXPECT_TRUE(init.getResultAttr(i, attrs::of));
+        continue;
+      }
       EXPECT_EQ(stringAttr(init.getResultAttr(i, attrs::role)), "parameter");
       StringRef name = stringAttr(init.getResultAttr(i, attrs::name));
       elements += cast<RankedTensorType>(init.getResultTypes()[i]).getNumElements();

@@ -24,6 +24,20 @@ from harness import Compiled, Report, loaded, run, stored, tool
 
 BATCH, TOKENS, WIDTH, VOCAB = 2, 150, 16, 11
 CU_SEQLENS = np.array([[0, 5, 6, 64, 140, 150], [-7, 70, 131, 131, 131, 131]], np.int32)
+# What a kind does not go without.
+NEEDED = {
+    "recurrence": {
+        "state": "M = exp(g) M + k^T v",
+        "output": "o = q M",
+        "inputs": {
+            "q": "rope(linear(x))",
+            "k": "silu(conv(linear(x)))",
+            "v": "linear(x)",
+            "f": "linear(x)",
+            "g": "log_sigmoid(f)",
+        },
+    }
+}
 FEATURES = {
     "rope": {"fraction": 0.5},
     "conv": {"kernel": 4, "bias": True},
@@ -73,7 +87,7 @@ class Source:
     def mixers(self):
         """Letter: settings; two letters for every kind."""
         letters = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
-        base = {next(letters): {"kind": kind, "heads": 2, "head_dim": 8} for kind in self.kinds()}
+        base = {next(letters): {"kind": kind, "heads": 2, "head_dim": 8} | NEEDED.get(kind, {}) for kind in self.kinds()}
         errors = self.errors({letter: settings | FEATURES for letter, settings in base.items()})
         refused = set(re.findall(r"mixers\.(\w)\.(\w+): unknown key", errors))
         mixers = {}
