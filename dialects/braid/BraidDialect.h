@@ -46,9 +46,9 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 namespace attrs {
 inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", layers = "braid.layers", of = "braid.of",
                                      slot = "braid.slot", decay = "braid.decay", trained = "braid.trained",
-                                     rateScale = "braid.rate_scale", shards = "braid.shards", dims = "braid.dims", alias = "braid.alias",
-                                     entry = "braid.entry", phase = "braid.phase", mesh = "braid.mesh",
-                                     schedule = "braid.schedule", metadata = "braid.metadata",
+                                     rateScale = "braid.rate_scale", shards = "braid.shards", dims = "braid.dims",
+                                     alias = "braid.alias", entry = "braid.entry", phase = "braid.phase",
+                                     mesh = "braid.mesh", schedule = "braid.schedule", metadata = "braid.metadata",
                                      maxDocuments = "braid.max_documents", spAlgorithm = "braid.sp_algorithm";
 } // namespace attrs
 

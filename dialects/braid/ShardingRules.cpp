@@ -314,7 +314,8 @@ ShardingRule braid::shardingRule(Operation *op) {
       // Query heads and the fewer heads of k and v they read are cut alike: they are groups of neighbours. One head of
       // k and v is read by all: what it gets from heads on several ranks is a sum.
       .Case([](AttnCausalOp a) {
-        return attentionRule(a, isOneHead(a.getK()) ? "bthd bsgd bsgd bt -> bthd bht" : "bthd bshd bshd bt -> bthd bht");
+        return attentionRule(a,
+                             isOneHead(a.getK()) ? "bthd bsgd bsgd bt -> bthd bht" : "bthd bshd bshd bt -> bthd bht");
       })
       .Case([](AttnCausalGradOp a) {
         return attentionRule(a, isOneHead(a.getK()) ? "bthd bsgd bsgd bt bthd bht bthd -> bthd bsgd bsgd"

@@ -130,8 +130,7 @@ static Dims headDims(const LsmSpec &spec, const Shape &perHead) {
 }
 
 Value braid::decayRate(LayerBuilder &b, const LsmSpec &spec, Shape perHead) {
-  return b.weight("lsm.a_log", headDims(spec, perHead),
-                  {"log_uniform", 0, spec.decayRange[0], spec.decayRange[1], {}});
+  return b.weight("lsm.a_log", headDims(spec, perHead), {"log_uniform", 0, spec.decayRange[0], spec.decayRange[1], {}});
 }
 
 Value braid::stepBias(LayerBuilder &b, const LsmSpec &spec, Shape perHead) {

@@ -170,7 +170,7 @@ Value Inputs::emitFactors(const Term &term) {
     }
   }
   llvm::append_range(factors, perHead);
-  if (!llvm::all_equal(llvm::map_range(factors, headsOf)))
+  if (!llvm::all_equal(llvm::map_range(factors, [](Value factor) { return headsOf(factor); })))
     for (Value &factor : factors)
       factor = sameHeads(factor, spec.heads);
   // A constant behind a log_sigmoid is part of that op: its gradient is one op too.

@@ -170,12 +170,12 @@ int64_t CommandLowering::collective(Operation *op, CollectiveKind kind, StringAt
   }
   auto distance = op->getAttrOfType<IntegerAttr>("distance");
   auto unit = [&](StringRef name) { return op->getAttrOfType<UnitAttr>(name); };
-  cmd::CollectiveOp::create(builder, loc, cmd::CollectiveKindAttr::get(op->getContext(), kindOf(kind)), axis,
-                            bufferOf(x), bufferOf(result), TypeAttr::get(type.getElementType()),
-                            builder.getI64IntegerAttr(block), builder.getI64IntegerAttr(row),
-                            counted ? bufferOf(inputs[1]) : cmd::BufferAttr(),
-                            counted ? bufferOf(inputs[2]) : cmd::BufferAttr(), builder.getI64IntegerAttr(counts),
-                            unit("cyclic"), unit("reverse"), builder.getI64IntegerAttr(distance ? distance.getInt() : 1), stream, nameOf(op, stringifyCollectiveKind(kind)));
+  cmd::CollectiveOp::create(
+      builder, loc, cmd::CollectiveKindAttr::get(op->getContext(), kindOf(kind)), axis, bufferOf(x), bufferOf(result),
+      TypeAttr::get(type.getElementType()), builder.getI64IntegerAttr(block), builder.getI64IntegerAttr(row),
+      counted ? bufferOf(inputs[1]) : cmd::BufferAttr(), counted ? bufferOf(inputs[2]) : cmd::BufferAttr(),
+      builder.getI64IntegerAttr(counts), unit("cyclic"), unit("reverse"),
+      builder.getI64IntegerAttr(distance ? distance.getInt() : 1), stream, nameOf(op, stringifyCollectiveKind(kind)));
   cmd::RecordOp::create(builder, loc, events, stream, StringAttr());
   return events++;
 }

@@ -44,7 +44,12 @@ struct AttentionShape {
     std::string name = llvm::formatv("attn_{0}_h{1}_g{2}_d{3}_{4}", what, heads, groups, size, typeName(token));
     if (window)
       name += llvm::formatv("_w{0}", window);
-    return name + (ring ? "_ring" : cache ? "_cache" : sharded ? "_sp" : earlier ? "_earlier" : "") +
+    return name +
+           (ring      ? "_ring"
+            : cache   ? "_cache"
+            : sharded ? "_sp"
+            : earlier ? "_earlier"
+                      : "") +
            (bounded ? "_bounded" : "");
   }
 };

@@ -6,6 +6,7 @@
 // token, every algorithm is the all-gather: there all ranks know both ends.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "dialects/braid/ScanTraits.h"
 #include "passes/analysis/Tensors.h"
 #include "passes/shard/Sequence.h"
 #include "llvm/Support/MathExtras.h"
@@ -100,15 +101,22 @@ template <typename Scan> SequenceSharder::Segment SequenceSharder::segment(Scan 
   SmallVector<int64_t> x{1};
   llvm::append_range(x, state.getShape());
   SmallVector<int64_t> p(ArrayRef(x).take_front(3));
-  int64_t K = keys.getDimSize(3);
-  if (op.getClassId() == LsmClass::V)
-    p.append({K});
-  else if (op.getBeta())
-    p.append({K, K});
+  p.append(ScanTraits(op.getClassId()).transition(keys.getDimSize(3), state.getDimSize(3)));
   auto type = [&](ArrayRef<int64_t> shape) { return RankedTensorType::get(shape, state.getElementType()); };
-  auto segment = LsmSegmentOp::create(builder, op.getLoc(), type(p), type(x), k, v, local(op.getLogDecay()),
-                                      local(op.getBeta()), local(op.getDocuments()), op.getClassId(), IntegerAttr());
+  auto segment = LsmSegmentOp::create(
+      builder, op.getLoc(), type(p), type(x), k, v, local(op.getLogDecay()), local(op.getBeta()), local(op.getA()),
+      local(op.getB()), local(op.getValueDecay()), local(op.getDocuments()), op.getClassId(), IntegerAttr());
   return {segment.getP(), segment.getX()};
+}
+
+/// Classes R and E decay rows and columns of the state: no segment of theirs is a matrix or a factor of rows.
+template <typename Scan> static LogicalResult checkSegments(Scan op, int64_t ranks) {
+  ScanTraits traits(op.getClassId());
+  if (!traits.valueDecay && !traits.elementDecay)
+    return success();
+  return op.emitOpError() << "has class " << stringifyLsmClass(op.getClassId())
+                          << ", whose state decays per value channel and has no segments that sp = " << ranks
+                          << " ranks (--mesh) could exchange; valid: sp=1";
 }
 
 /// M = shift(P M + X) as often as there are borders: after n hops rank n knows what is before it, and says so.
@@ -134,8 +142,8 @@ Value SequenceSharder::logSteps(Location loc, Segment own, bool adjoint) {
     bool last = distance == distances.back();
     Value xOther = shift(loc, x, distance, adjoint, label);
     Value pOther = last ? Value() : shift(loc, p, distance, adjoint, "lsm.transition");
-    auto both = LsmComposeOp::create(builder, loc, x.getType(), last ? Type() : p.getType(), p, x, xOther, pOther,
-                                     adjoint);
+    auto both =
+        LsmComposeOp::create(builder, loc, x.getType(), last ? Type() : p.getType(), p, x, xOther, pOther, adjoint);
     x = both.getResult();
     p = both.getTransition();
   }
@@ -145,6 +153,8 @@ Value SequenceSharder::logSteps(Location loc, Segment own, bool adjoint) {
 //===- The scan and its gradient ----------------------------------------------------------------------------------===//
 
 FailureOr<SmallVector<Value>> SequenceSharder::scan(LsmScanOp op, ValueRange operands) {
+  if (failed(checkSegments(op, ranks)))
+    return failure();
   Location loc = op.getLoc();
   unsigned stateIndex = op.getInitialStateMutable().getOperandNumber();
   Value carry = operands[stateIndex];
@@ -168,6 +178,8 @@ FailureOr<SmallVector<Value>> SequenceSharder::scan(LsmScanOp op, ValueRange ope
 }
 
 FailureOr<SmallVector<Value>> SequenceSharder::scanGrad(LsmScanGradOp op, ValueRange operands) {
+  if (failed(checkSegments(op, ranks)))
+    return failure();
   Location loc = op.getLoc();
   unsigned stateIndex = op.getInitialStateMutable().getOperandNumber(),
            dfinalIndex = op.getDfinalStateMutable().getOperandNumber();
@@ -176,10 +188,10 @@ FailureOr<SmallVector<Value>> SequenceSharder::scanGrad(LsmScanGradOp op, ValueR
     return operand ? operands[llvm::find(op->getOperands(), operand) - op->getOperands().begin()] : Value();
   };
   Segment own = segment(op, operands);
-  Value dx = LsmSegmentGradOp::create(builder, loc, own.x.getType(), operands[0], operands[1], operands[2],
-                                      local(op.getLogDecay()), local(op.getBeta()), local(op.getDocuments()),
-                                      operands[op.getDOMutable().getOperandNumber()], op.getClassIdAttr(),
-                                      op.getScaleAttr(), IntegerAttr());
+  Value dx = LsmSegmentGradOp::create(
+      builder, loc, own.x.getType(), operands[0], operands[1], operands[2], local(op.getLogDecay()),
+      local(op.getBeta()), local(op.getA()), local(op.getB()), local(op.getValueDecay()), local(op.getDocuments()),
+      operands[op.getDOMutable().getOperandNumber()], op.getClassIdAttr(), op.getScaleAttr(), IntegerAttr());
   bool zero = facts.isZero(op.getInitialState()) && facts.isZero(op.getDfinalState());
   SpAlgorithm chosen = choose(own, zero, facts.isRead(op.getDinitialState()));
   Border before, behind;
@@ -199,16 +211,13 @@ FailureOr<SmallVector<Value>> SequenceSharder::scanGrad(LsmScanGradOp op, ValueR
   inner[stateIndex] = before.mine;
   inner[dfinalIndex] = behind.mine;
   // Cotangents are like their operands: q, k, v, the gates that have one, the state.
+  SmallVector<Value> like(operands.take_front(3));
+  for (auto &[name, gate] : trainedGates(op))
+    like.push_back(local(gate));
+  like.push_back(carry);
   SmallVector<Type> types;
-  for (Value result : op->getResults()) {
-    static constexpr unsigned tokens = 3;
-    unsigned index = types.size();
-    Value like = index < tokens ? operands[index] : carry;
-    if (index >= tokens && index + 1 < op->getNumResults())
-      like = index == tokens && op.getLogDecay() && op.getClassId() != LsmClass::S0 ? local(op.getLogDecay())
-                                                                                    : local(op.getBeta());
-    types.push_back(RankedTensorType::get(typeOf(like).getShape(), typeOf(result).getElementType()));
-  }
+  for (auto [result, operand] : llvm::zip_equal(op->getResults(), like))
+    types.push_back(RankedTensorType::get(typeOf(operand).getShape(), typeOf(result).getElementType()));
   OperationState state(loc, op->getName(), inner, types, op->getAttrs());
   state.propertiesAttr = op->getPropertiesAsAttribute();
   SmallVector<Value> results(builder.create(state)->getResults());

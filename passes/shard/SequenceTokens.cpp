@@ -1,8 +1,8 @@
 //===- SequenceTokens.cpp - documents, convolutions and attention along sp; collectives ---------------------------===//
+#include "mlir/IR/SymbolTable.h"
 #include "passes/analysis/Tensors.h"
 #include "passes/analysis/Views.h"
 #include "passes/shard/Sequence.h"
-#include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -236,9 +236,8 @@ FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueR
       v = shift(loc, v, 1, false, "attn.v");
     }
     SmallVector<Value> block = results(attend(keys, values, i * tokens, i ? coordinate : Value()));
-    both = both.empty()
-               ? block
-               : results(AttnMergeOp::create(builder, loc, o, lse, both[0], both[1], block[0], block[1]));
+    both =
+        both.empty() ? block : results(AttnMergeOp::create(builder, loc, o, lse, both[0], both[1], block[0], block[1]));
   }
   return both;
 }
@@ -249,10 +248,10 @@ Value SequenceSharder::withEarlier(Location loc, Value x, int64_t before, String
   for (int64_t i = before; i >= 1; --i)
     parts.push_back(shift(loc, x, i, false, label));
   parts.push_back(x);
-  return parts.size() == 1 ? x
-                           : ConcatOp::create(builder, loc, withDim(typeOf(x), 1, typeOf(x).getDimSize(1) * (before + 1)),
-                                              parts, 1)
-                                 .getResult();
+  return parts.size() == 1
+             ? x
+             : ConcatOp::create(builder, loc, withDim(typeOf(x), 1, typeOf(x).getDimSize(1) * (before + 1)), parts, 1)
+                   .getResult();
 }
 
 FailureOr<SmallVector<Value>> SequenceSharder::attentionGrad(AttnCausalGradOp op, ValueRange operands) {

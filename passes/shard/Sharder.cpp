@@ -191,6 +191,8 @@ void Sharder::endFunction(func::FuncOp function) {
     known.results.push_back(placementOf(result));
   if (function->hasAttr(attrs::entry)) {
     Builder b(function.getContext());
+    function.setFunctionType(
+        b.getFunctionType(function.getBody().front().getArgumentTypes(), function.getResultTypes()));
     SmallVector<Attribute> attributes;
     if (ArrayAttr given = function.getArgAttrsAttr())
       llvm::append_range(attributes, given);

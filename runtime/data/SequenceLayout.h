@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -22,7 +23,7 @@ struct SequenceLayout {
   template <typename F> void stripes(int64_t rank, F &&f) const {
     assert(rank >= 0 && rank < ranks && length % ranks == 0);
     int64_t begin = 0;
-    for (size_t i = 0; i <= slices.size(); ++i) {
+    for (std::size_t i = 0; i <= slices.size(); ++i) {
       int64_t end = i < slices.size() ? slices[i] : length, count = (end - begin) / ranks;
       assert((end - begin) % ranks == 0);
       f(begin + rank * count, begin / ranks, count);

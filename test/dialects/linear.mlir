@@ -45,7 +45,7 @@ func.func @conv(%x: !h, %w: tensor<24x4xf32>, %documents: !d, %tail: tensor<2x3x
 }
 
 // CHECK-LABEL: func.func @loss(
-func.func @loss(%logits: tensor<2x8x50xbf16>, %labels: !d, %x: !x, %head: tensor<50x16xf32>) {
+func.func @loss(%logits: tensor<2x8x50xbf16>, %labels: !d, %x: !x, %head: tensor<50x16xf32>, %c: tensor<1xi32>) {
   // CHECK: braid.cross_entropy %arg0, %arg1 : (tensor<2x8x50xbf16>, tensor<2x8xi32>) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
   %sum, %count, %lse = braid.cross_entropy %logits, %labels : (tensor<2x8x50xbf16>, !d) -> (!one, !one, tensor<2x8xf32>)
   // CHECK: braid.cross_entropy_grad %arg0, %arg1, %lse, %sum : (tensor<2x8x50xbf16>, tensor<2x8xi32>, tensor<2x8xf32>, tensor<1xf32>) -> tensor<2x8x50xbf16>
@@ -54,6 +54,10 @@ func.func @loss(%logits: tensor<2x8x50xbf16>, %labels: !d, %x: !x, %head: tensor
   %sum2, %count2 = braid.linear_cross_entropy %x, %head, %labels {transposed} : (!x, tensor<50x16xf32>, !d) -> (!one, !one)
   // CHECK: braid.linear_cross_entropy_grad %arg2, %arg3, %arg1, %sum{{.*}} {transposed} : (tensor<2x8x16xf32>, tensor<50x16xf32>, tensor<2x8xi32>, tensor<1xf32>) -> (tensor<2x8x16xf32>, tensor<50x16xf32>, tensor<1xf32>)
   %dx2, %dhead, %sum3 = braid.linear_cross_entropy_grad %x, %head, %labels, %sum2 {transposed} : (!x, tensor<50x16xf32>, !d, !one) -> (!x, tensor<50x16xf32>, !one)
+  // CHECK: braid.linear_loss_part %arg2, %arg3, %arg1, %arg4 {transposed} : (tensor<2x8x16xf32>, tensor<50x16xf32>, tensor<2x8xi32>, tensor<1xi32>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+  %lse3, %target = braid.linear_loss_part %x, %head, %labels, %c {transposed} : (!x, tensor<50x16xf32>, !d, tensor<1xi32>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+  // CHECK: braid.linear_loss_part_grad %arg2, %arg3, %arg1, %arg4, %{{.*}}, %{{.*}} {transposed} : (tensor<2x8x16xf32>, tensor<50x16xf32>, tensor<2x8xi32>, tensor<1xi32>, tensor<2x8xf32>, tensor<1xf32>) -> (tensor<2x8x16xf32>, tensor<50x16xf32>)
+  %dx3, %dhead3 = braid.linear_loss_part_grad %x, %head, %labels, %c, %lse3, %sum2 {transposed} : (!x, tensor<50x16xf32>, !d, tensor<1xi32>, tensor<2x8xf32>, !one) -> (!x, tensor<50x16xf32>)
   // CHECK: braid.sum %arg2 : (tensor<2x8x16xf32>) -> tensor<1xf32>
   %s = braid.sum %x : (!x) -> !one
   // CHECK: braid.sum_grad %{{.*}} : (tensor<1xf32>) -> tensor<2x8x16xf32>

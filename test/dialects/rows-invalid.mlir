@@ -671,3 +671,29 @@ func.func @f(%x: tensor<2x8x4x6xf32>, %r: tensor<4x3x5xf32>) {
   %0 = braid.element_decay %x, %r : (tensor<2x8x4x6xf32>, tensor<4x3x5xf32>) -> tensor<2x8x4x3x6xf32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{x has rank 2 but must have 3}}
+  %0 = braid.log_sum_exp %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{target defined here}}
+func.func @f(%lse: tensor<2x8xf32>, %target: tensor<2x7xf32>, %labels: tensor<2x8xi32>) {
+  // expected-error @+1 {{shape mismatch: lse is 2x8 but target is 2x7}}
+  %0 = braid.token_loss %lse, %target, %labels : (tensor<2x8xf32>, tensor<2x7xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{weight defined here}}
+func.func @f(%x: tensor<2x8x4x6xf32>, %weight: tensor<6xf32>) {
+  // expected-error @+1 {{head mismatch: x has 4 but weight has 6}}
+  %0 = braid.weighted %x, %weight {per_head} : (tensor<2x8x4x6xf32>, tensor<6xf32>) -> tensor<2x8x4x6xf32>
+  return
+}

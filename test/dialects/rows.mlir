@@ -81,6 +81,16 @@ func.func @norms(%x: !x, %w: !w, %half: tensor<2x8x16xbf16>) {
   return
 }
 
+// The loss of tokens whose words are in several places.
+// CHECK-LABEL: func.func @loss(
+func.func @loss(%parts: tensor<2x8x3xf32>, %target: tensor<2x8xf32>, %labels: tensor<2x8xi32>) {
+  // CHECK: braid.log_sum_exp %arg0 : (tensor<2x8x3xf32>) -> tensor<2x8xf32>
+  %0 = braid.log_sum_exp %parts : (tensor<2x8x3xf32>) -> tensor<2x8xf32>
+  // CHECK: braid.token_loss %{{.*}}, %arg1, %arg2 : (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
+  %1 = braid.token_loss %0, %target, %labels : (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @heads(
 func.func @heads(%q: !h, %documents: tensor<2x8xi32>) {
   // CHECK: braid.rope %arg0, %arg1 {dim = 6 : i64, layout = "half", theta = 1.000000e+04 : f64} : (tensor<2x8x4x6xf32>, tensor<2x8xi32>) -> tensor<2x8x4x6xf32>

@@ -330,3 +330,43 @@ func.func @f(%cu_seqlens: tensor<3x3xi32>) {
   %0 = braid.documents %cu_seqlens : (tensor<3x3xi32>) -> tensor<2x8xi32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<6x4xf32>, %c: tensor<1xi32>) {
+  // expected-error @+1 {{4 parts (count) do not divide the 6 entries of dimension 0}}
+  %0 = braid.shard %x, %c {count = 4 : i64, dim = 0 : i64} : (tensor<6x4xf32>, tensor<1xi32>) -> tensor<1x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<6x4xf32>, %c: tensor<1xi32>) {
+  // expected-error @+1 {{result is 2x4 but a part of x is 3x4}}
+  %0 = braid.shard %x, %c {count = 2 : i64, dim = 0 : i64} : (tensor<6x4xf32>, tensor<1xi32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<6x4xf32>, %c: tensor<1xi32>) {
+  // expected-error @+1 {{dim 2 is outside rank 2}}
+  %0 = braid.shard %x, %c {count = 2 : i64, dim = 2 : i64} : (tensor<6x4xf32>, tensor<1xi32>) -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8xi32>, %c: tensor<2xi32>) {
+  // expected-error @+1 {{coordinate must have one element but is 2}}
+  %0 = braid.local_ids %ids, %c {size = 4 : i64} : (tensor<2x8xi32>, tensor<2xi32>) -> tensor<2x8xi32>
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8xi32>, %c: tensor<1xi32>) {
+  // expected-error @+1 {{size is 0 but must be at least 1}}
+  %0 = braid.local_ids %ids, %c {size = 0 : i64} : (tensor<2x8xi32>, tensor<1xi32>) -> tensor<2x8xi32>
+  return
+}

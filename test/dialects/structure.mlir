@@ -67,3 +67,15 @@ func.func @views(%x: !x, %cu: tensor<2x4xi32>) -> (tensor<2x8x4x4xf32>, tensor<2
   %4 = braid.documents %cu {begin = 4 : i64} : (tensor<2x4xi32>) -> tensor<2x4xi32>
   return %0, %1, %2, %3, %4 : tensor<2x8x4x4xf32>, tensor<2x3x16xf32>, tensor<2x16x16xf32>, tensor<2x8xi32>, tensor<2x4xi32>
 }
+
+// What a rank has of a tensor, and of a list of ids.
+// CHECK-LABEL: func.func @parts(
+func.func @parts(%x: tensor<8x4xf32>, %ids: tensor<2x8xi32>, %c: tensor<1xi32>) -> (tensor<4x4xf32>, tensor<8x1xf32>, tensor<2x8xi32>) {
+  // CHECK: braid.shard %arg0, %arg2 {count = 2 : i64, dim = 0 : i64} : (tensor<8x4xf32>, tensor<1xi32>) -> tensor<4x4xf32>
+  %0 = braid.shard %x, %c {count = 2 : i64, dim = 0 : i64} : (tensor<8x4xf32>, tensor<1xi32>) -> tensor<4x4xf32>
+  // CHECK: braid.shard %arg0, %arg2 {count = 4 : i64, dim = 1 : i64} : (tensor<8x4xf32>, tensor<1xi32>) -> tensor<8x1xf32>
+  %1 = braid.shard %x, %c {count = 4 : i64, dim = 1 : i64} : (tensor<8x4xf32>, tensor<1xi32>) -> tensor<8x1xf32>
+  // CHECK: braid.local_ids %arg1, %arg2 {size = 16 : i64} : (tensor<2x8xi32>, tensor<1xi32>) -> tensor<2x8xi32>
+  %2 = braid.local_ids %ids, %c {size = 16 : i64} : (tensor<2x8xi32>, tensor<1xi32>) -> tensor<2x8xi32>
+  return %0, %1, %2 : tensor<4x4xf32>, tensor<8x1xf32>, tensor<2x8xi32>
+}

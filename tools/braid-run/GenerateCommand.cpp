@@ -18,7 +18,7 @@ struct Options {
   std::string promptTokens; // 1,2,3
   int64_t maxTokens = 0;
   SamplerOptions sampler;
-  RankOptions ranks;
+  RankFlags ranks;
 };
 
 // The prompt as tokens: bytes of --prompt, or --prompt-tokens.
@@ -49,9 +49,10 @@ Expected<std::vector<int32_t>> promptOf(const Options &options, const Program &p
 }
 
 Status run(const Options &options) {
+  BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   BRAID_ASSIGN(std::vector<int32_t> prompt, promptOf(options, *program));
-  return runRanks(program, options.ranks, [&](Rank &rank) -> Status {
+  return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_TRY(checkMesh(rank.program()));
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
     BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
@@ -129,8 +130,7 @@ Action addGenerate(CLI::App &command) {
   integerIn(command.add_option("--seed", sampler.seed, "Seed of the draws: the same seed gives the same text"), 0,
             UINT64_MAX)
       ->capture_default_str();
-  addThreadsOption(command, options->ranks.threads);
-  addRanksOption(command, options->ranks.ranks);
+  addRankOptions(command, options->ranks);
   return [options] { return run(*options); };
 }
 
