@@ -57,6 +57,10 @@ const RowsRow *rowsRow(StringRef op) {
       {"braid.gated_norm", {"xxw", "x", true}},
       {"braid.rope", {"xd", "x", true}},
       {"braid.repeat_heads", {"x", "x"}},
+      {"braid.feature_map", {"x", "x", true}},
+      {"braid.append_one", {"x", "x", true}},
+      {"braid.divide_by_last", {"x", "x", true}},
+      {"braid.inner", {"xx", "x", true}},
       {"braid.cast", {"x", "x", false, true}},
       {"braid.moe.route", {"x", "k", true}},
       {"braid.moe.route_weights", {"xk", "k", true}},
@@ -181,19 +185,22 @@ template <typename Op> ShardingRule gradWeightRule(Op op, std::string tokens, st
   return r;
 }
 
-/// Scans: q, k, v, [log_decay], [beta], initial_state, documents, [do, dfinal_state].
+/// Scans: q, k, v, gates, initial_state, documents, [do, dfinal_state].
+template <typename Op> SmallVector<std::string> gatesOf(Op op) {
+  SmallVector<std::string> gates; // per head; per token and head; and key channel; and element of the state
+  for (Value v : {op.getLogDecay(), op.getBeta(), op.getA(), op.getB()})
+    if (v)
+      gates.push_back(rankOf(v) == 1 ? "h" : StringRef("bthkv").take_front(rankOf(v)).str());
+  if (op.getValueDecay())
+    gates.push_back("bthv");
+  return gates;
+}
 template <typename Op> ShardingRule scanRule(Op op) {
   ShardingRule r;
   r.whole = "kv";
   r.sequence = "t";
-  auto gate = [](Value v) -> std::string {
-    int64_t rank = rankOf(v);
-    return rank == 1 ? "h" : rank == 3 ? "bth" : "bthk";
-  };
   r.operands = {"bthk", "bthk", "bthv"};
-  for (Value v : {op.getLogDecay(), op.getBeta()})
-    if (v)
-      r.operands.push_back(gate(v));
+  r.operands.append(gatesOf(op));
   r.operands.append({"bhkv", "bt"});
   return r;
 }
@@ -306,8 +313,9 @@ ShardingRule braid::shardingRule(Operation *op) {
         ShardingRule r = scanRule(grad);
         r.operands.append({"bthv", "bhkv"});
         r.results = {"bthk", "bthk", "bthv"};
-        for (Value v : grad.getDgates())
-          r.results.push_back(rankOf(v) == 3 ? "bth" : "bthk");
+        for (const std::string &gate : gatesOf(grad))
+          if (gate != "h") // constants of the model are not trained
+            r.results.push_back(gate);
         r.results.push_back("bhkv");
         return r;
       })
