@@ -32,6 +32,12 @@ static Value alignLeading(TileEmitter &e, Value small, Value large) {
   return small;
 }
 static Value alignWhole(TileEmitter &e, Value whole, Value x) { return e.broadcastTo(whole, TileEmitter::type(x)); }
+/// One number per head [H] seen as x [R, H, K]; else as alignWhole.
+static Value alignHeads(TileEmitter &e, Value whole, Value x) {
+  if (TileEmitter::shape(whole).size() == 1 && TileEmitter::shape(x).size() == 3)
+    whole = e.expandLast(whole, TileEmitter::shape(x).back());
+  return alignWhole(e, whole, x);
+}
 
 //===- Elementwise ------------------------------------------------------------------------------------------------===//
 
@@ -76,13 +82,13 @@ void LogSigmoidOp::emitTile(TileEmitter &e, ValueRange operands, Results &result
 void LogDecayOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   auto xs = widened(*this, e, operands);
   Value delta = e.softplus(e.add(xs[0], alignWhole(e, xs[2], xs[0])));
-  finish(*this, e, e.neg(e.mul(alignWhole(e, e.exp(xs[1]), xs[0]), delta)), results);
+  finish(*this, e, e.neg(e.mul(alignHeads(e, e.exp(xs[1]), xs[0]), delta)), results);
 }
 
 // log(l + (1 - l) sigmoid(x)) = softplus(log l - x) - softplus(-x): for l = 0 the first term must vanish, and does.
 void BoundedGateOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   auto xs = widened(*this, e, operands);
-  Value least = alignWhole(e, e.log(e.maximum(xs[1], e.like(xs[1], 1e-30))), xs[0]), x = e.neg(xs[0]);
+  Value least = alignHeads(e, e.log(e.maximum(xs[1], e.like(xs[1], 1e-30))), xs[0]), x = e.neg(xs[0]);
   finish(*this, e, e.sub(e.softplus(e.add(x, least)), e.softplus(x)), results);
 }
 

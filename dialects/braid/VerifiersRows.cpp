@@ -24,8 +24,10 @@ static LogicalResult verifyTrailing(Operation *op, Named x, Named w) {
 
 /// w has the trailing dimensions of x, or one element per head of x [B, T, H, K].
 static LogicalResult verifyPerHead(Operation *op, Named x, Named w) {
-  if (x.rank() == 4 && w.rank() == 1 && w.dim(0) == x.dim(2))
+  if (x.rank() == 4 && w.rank() == 1) {
+    CHECK(sameDim(op, "head", x, 2, w, 0));
     return isFloat(op, w);
+  }
   return verifyTrailing(op, x, w);
 }
 

@@ -52,3 +52,13 @@ func.func @attention(%q: !k, %ks: tensor<2x160x3x8xf32>, %cu: tensor<2x3xi32>, %
   %both, %lseBoth = braid.attn.merge %o, %lse, %ob, %lb : (!k, tensor<2x3x40xf32>, !k, tensor<2x3x40xf32>) -> (!k, tensor<2x3x40xf32>)
   return %both : !k
 }
+
+// Chunks of a row become its segment; the adjoint has no transition.
+// CHECK-LABEL: func.func @of_chunks(
+func.func @of_chunks(%x: tensor<2x4x3x8x4xf32>, %p: tensor<2x4x3x8xf32>, %c: tensor<2x4x4xi32>) -> (tensor<1x2x3x8xf32>, tensor<1x2x3x8x4xf32>, tensor<1x2x3x8x4xf32>) {
+  // CHECK: braid.lsm.segment_scan V %arg0 transition(%arg1) chunks(%arg2) : (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<1x2x3x8xf32>, tensor<1x2x3x8x4xf32>)
+  %0:2 = braid.lsm.segment_scan V %x transition(%p) chunks(%c) : (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>, tensor<2x4x4xi32>) -> (tensor<1x2x3x8xf32>, tensor<1x2x3x8x4xf32>)
+  // CHECK: braid.lsm.segment_scan V %arg0 transition(%arg1) chunks(%arg2) {adjoint} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>, tensor<2x4x4xi32>) -> tensor<1x2x3x8x4xf32>
+  %1 = braid.lsm.segment_scan V %x transition(%p) chunks(%c) {adjoint} : (tensor<2x4x3x8x4xf32>, tensor<2x4x3x8xf32>, tensor<2x4x4xi32>) -> tensor<1x2x3x8x4xf32>
+  return %0#0, %0#1, %1 : tensor<1x2x3x8xf32>, tensor<1x2x3x8x4xf32>, tensor<1x2x3x8x4xf32>
+}

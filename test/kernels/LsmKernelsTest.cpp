@@ -107,7 +107,7 @@ std::string moduleOf(const Scan &x, const Case &c, std::vector<Tensor> &inputs) 
   while (c.kind != kinds[kind])
     ++kind;
   char attributes[256], segments[64];
-  std::snprintf(segments, sizeof segments, "1, 1, 1, %d, %d, 1, 1", x.decays(), x.delta());
+  std::snprintf(segments, sizeof segments, "1, 1, 1, %d, %d, 0, 0, 0, 1, 1", x.decays(), x.delta());
   std::snprintf(attributes, sizeof attributes, "chunk_size = %ld : i64, class_id = %ld : i32, scale = %.17g : f64",
                 long(c.chunk), long(kind), x.scale);
   size_t results = 4 + gates.size();

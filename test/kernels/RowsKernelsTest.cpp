@@ -113,7 +113,7 @@ const Case cases[] = {
     {"mul_heads", "braid.mul", "", {{X}, {Heads}}, X},
     {"scale", "braid.scale", "value = -0.37 : f64", {{X}}, X},
     {"bias", "braid.bias", "", {{X}, {{3, 8}}}, X},
-    {"weighted_heads", "braid.weighted", "", {{X}, {{3}}}, X},
+    {"weighted_heads", "braid.weighted", "per_head", {{X}, {{3}}}, X},
     {"weighted_last", "braid.weighted", "", {{X}, {{8}}}, X},
     {"silu", "braid.activation", activation("silu"), {{X}}, X},
     {"sigmoid", "braid.activation", activation("sigmoid"), {{X}}, X},

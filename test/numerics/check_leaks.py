@@ -88,8 +88,9 @@ class Source:
         """Letter: settings; two letters for every kind."""
         letters = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
         base = {next(letters): {"kind": kind, "heads": 2, "head_dim": 8} | NEEDED.get(kind, {}) for kind in self.kinds()}
-        errors = self.errors({letter: settings | FEATURES for letter, settings in base.items()})
-        refused = set(re.findall(r"mixers\.(\w)\.(\w+): unknown key", errors))
+        refused = set()
+        for letter, settings in base.items():
+            refused |= set(re.findall(r"mixers\.(\w)\.(\w+): unknown key", self.errors({letter: settings | FEATURES})))
         mixers = {}
         for letter, settings in base.items():
             taken = [key for key in FEATURES if (letter, key) not in refused]

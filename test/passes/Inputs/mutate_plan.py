@@ -219,7 +219,7 @@ def tensor(plan):
 LOST = r"is (read|copied) but was overwritten|lies on (operand|result)|leaves the repeat incomplete|does not hold its sources|was overwritten while"
 KINDS = {
     on_operand: r"result \d+ lies on operand \d+",
-    overwritten: LOST,
+    overwritten: LOST + r"|holds bytes \d+ to \d+ of an arena of \d+",  # where strides of the own buffer lead out
     moved: LOST,
     too_small: r"needs \d+ bytes",
     outside: r"holds bytes \d+ to \d+ of an arena of \d+",
