@@ -249,7 +249,9 @@ class LeakCheck:
             for w in layer.weights:
                 # The feed-forward adds nothing; constants of a mixer are logarithms of decays.
                 value = normal(w.shape) * (0.0 if w.name == "ffn.w2" else 0.4)
-                self.values[layer.name(w)] = value if w.trained else -np.abs(value)
+                # What is not trained: taps that take the token before, log decays.
+                given = np.tile([1.0, 0.0], (w.shape[0], 1)) if w.name.endswith(".taps") else -np.abs(value)
+                self.values[layer.name(w)] = value if w.trained else given
         convert = lambda a: a if a.dtype.kind == "i" else a.astype(np.float32)
         self.values = {name: convert(a) for name, a in self.values.items()}
         self.values |= {"learning_rate": np.zeros(1, np.float32), "step": np.ones(1, np.int32)}

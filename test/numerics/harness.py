@@ -23,7 +23,7 @@ import numpy as np
 
 from common import largest_error, relative_error
 
-UNITS = ("adjoint", "cache", "ring", "transposed", "stacked")
+UNITS = ("adjoint", "cache", "per_head", "ring", "transposed", "stacked")
 TYPES = {"f32": np.float32, "bf16": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
 
 
@@ -77,7 +77,8 @@ def attribute(value):
     if isinstance(value, float):
         return f"{np.format_float_scientific(value, trim='0', exp_digits=1)} : f64"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {attribute(v)}" for k, v in value.items()) + "}"
+        units = (k if v is True and k in UNITS else f"{k} = {attribute(v)}" for k, v in value.items())
+        return "{" + ", ".join(units) + "}"
     return value
 
 

@@ -38,8 +38,8 @@ def bias(x, bias):
     return x + wide, lambda dy: (dy, sum_to(dy, wide.shape).reshape(bias.shape))
 
 
-def weighted(x, weight):
-    wide = _trailing(weight, x)
+def weighted(x, weight, per_head=False):
+    wide = weight[:, None] if per_head else _trailing(weight, x)
     return x * wide, lambda dy: (dy * wide, sum_to(dy * x, wide.shape).reshape(weight.shape))
 
 
