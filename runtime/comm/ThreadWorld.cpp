@@ -138,8 +138,8 @@ Status Group::start(size_t self, const Operation &operation) {
     world.abort(verdict);
     return Status::error(ErrorCode::invalidArgument, "{}", verdict);
   }
-  // Withdraw: the operation will not happen.
-  present[self] = 0;
+  // Withdraw: the operation will not happen. Those whose time ends in the same moment still see that this rank had
+  // come.
   --arrived;
   std::string missing;
   for (size_t i = 0; i < members.size(); ++i)

@@ -186,7 +186,7 @@ const Case cases[] = {
     {"all_gather over 2 ranks of 'dp': 'recv' has 256 bytes, expected 512", [](Sample &p) { p.theSum().kind = schema::CollectiveKind::all_gather; }},
     {"reduce_scatter over 2 ranks of 'dp': 'send' has 256 bytes, expected 512", [](Sample &p) { p.theSum().kind = schema::CollectiveKind::reduce_scatter; }},
     {"shift over 2 ranks of 'dp': 'recv' has 128 bytes, expected 256", [](Sample &p) { p.theSum().kind = schema::CollectiveKind::shift; p.theSum().recv->bytes = 128; }},
-    {"command 6 'sum': cyclic and reverse belong to shift, not to all_reduce", [](Sample &p) { p.theSum().reverse = true; }},
+    {"command 6 'sum': cyclic, reverse and distance belong to shift, not to all_reduce", [](Sample &p) { p.theSum().reverse = true; }},
     {"no sum over u8", [](Sample &p) { p.theSum().dtype = schema::DType::u8; }},
     {"254 bytes are not whole elements of f32", [](Sample &p) { p.theSum().send->bytes = p.theSum().recv->bytes = 254; }},
     {"all_to_all: 2 blocks of 129 bytes exceed 'send' (256 bytes) or 'recv' (256 bytes)", [](Sample &p) { p.theExchange().block_bytes = 129; }},
