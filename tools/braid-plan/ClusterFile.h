@@ -38,7 +38,8 @@ std::optional<Cluster> parseCluster(llvm::StringRef text, llvm::StringRef filena
 enum class CollectiveKind { all_reduce, all_gather, reduce_scatter, all_to_all, shift };
 
 /// Seconds of a collective in which each of the ranks `members` sends `bytes` in all (all_to_all: to all members,
-/// itself included; shift: to one other rank; the others: the size of the whole result). Every rank of the cluster runs
+/// itself included; shift: to one other rank; the others: the size of the whole, of which a rank gives or gets its
+/// part). Every rank of the cluster runs
 /// one like it at the same time, so ranks of a node share its link to the network.
 double collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members, double bytes);
 

@@ -28,7 +28,6 @@ std::optional<std::string> readFile(const std::string &path);
 /// Pictures that a schedule can be written as.
 struct Pictures {
   std::string svg, trace; ///< paths; empty: none
-  int64_t width = 100; ///< characters of the text
   void addOptions(CLI::App &command);
   /// 0, or 1 after a message. `unitSeconds`: of the problem's times.
   int write(const schedule::Problem &problem, const schedule::Schedule &schedule, const std::string &title,

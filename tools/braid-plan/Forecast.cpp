@@ -152,7 +152,8 @@ private:
   double seconds(const schema::Command &command, const schema::Collective &collective) {
     std::string name = collective.axis()->str();
     std::vector<uint32_t> members = program.mesh().members(0, name).value_or(std::vector<uint32_t>{0});
-    double bytes = bytesOf(collective.recv());
+    double bytes =
+        std::max(bytesOf(collective.send()), bytesOf(collective.recv())); // the whole, of which a rank has a part
     CollectiveKind kind = kindOf(collective.kind());
     if (kind == CollectiveKind::all_to_all) {
       bytes = static_cast<double>(collective.block_bytes() * members.size());

@@ -3,6 +3,7 @@
 #include "frontend/ModelSpec.h"
 #include "passes/analysis/Mesh.h"
 #include "runtime/MachineMemory.h"
+#include "runtime/io/TensorNames.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/Forecast.h"
 #include "tools/common/IntegerFlag.h"
@@ -24,6 +25,7 @@ struct Options {
   std::string cluster, entry;
   bool json = false;
   plan::Pictures pictures;
+  std::vector<CLI::Option *> ofDescription; ///< a program has been compiled with them already
 };
 
 void report(const std::string &message) { plan::fail(message); }
@@ -52,6 +54,12 @@ std::optional<ModelSpec> modelOf(const Program &program) {
 std::shared_ptr<const Program> load(Options &options, const std::optional<plan::Cluster> &cluster) {
   const std::string &input = options.job.input;
   if (!llvm::StringRef(input).ends_with(".json")) {
+    for (const CLI::Option *option : options.ofDescription)
+      if (option->count() > 0) {
+        plan::fail(option->get_name() + " changes what a description is compiled to, but " + input +
+                   " is a program; valid: a MODEL.json, or the program as it is");
+        return nullptr;
+      }
     auto program = Program::load(input);
     if (program.ok())
       return *program;
@@ -97,13 +105,13 @@ struct Memory {
   /// What would make the largest arena smaller.
   std::string advice() const {
     const std::string &name = arenas.front()->name;
-    uint32_t ep = program.mesh().size("ep").value_or(1), ranks = program.mesh().worldSize();
+    auto size = [&](const char *axis) { return program.mesh().size(axis).value_or(1); };
     if (name == "saved")
       return "activations kept for the backward: a smaller --batch, --recompute=all or an --activation-budget";
     if (name == "parameters" || name == "optimizer" || name == "gradients")
-      return fmt::format("weights: experts are spread over ep = {} of {} ranks, everything else is on every rank; more "
-                         "ep ranks, a sharded optimizer (not there yet) or --gradient-dtype=bf16",
-                         ep, ranks);
+      return fmt::format("weights: experts are divided by ep = {} and etp = {}, heads and widths by tp = {}, optimizer "
+                         "states by all ranks; a larger ep, etp or tp{}",
+                         size("ep"), size("etp"), size("tp"), name == "gradients" ? ", or --gradient-dtype=bf16" : "");
     return "values of one layer and rows that travel: a smaller --batch or --seq-len";
   }
 
@@ -111,6 +119,19 @@ struct Memory {
   uint64_t total = 0;
   std::vector<const runtime::ArenaInfo *> arenas; ///< largest first
 };
+
+/// Of one call on all ranks: what its input of tokens holds, 0 for an entry without.
+double tokensOf(const Program &program, const runtime::EntryInfo &entry) {
+  auto tokens = runtime::entryInput(program, entry, "tokens");
+  if (!tokens.ok())
+    return 0;
+  double count = 1;
+  for (int64_t size : (*tokens)->shape)
+    count *= static_cast<double>(size);
+  for (const runtime::ShardInfo &shard : (*tokens)->shards)
+    count *= program.mesh().size(shard.axis).value_or(1);
+  return count;
+}
 
 std::string defaultEntry(const Program &program) {
   for (const char *name : {"train_step", "accumulate_step", "eval_step"})
@@ -218,6 +239,10 @@ int run(Options options) {
     if (!text || !(cluster = plan::parseCluster(*text, options.cluster, report)))
       return 1;
   }
+  for (auto [flag, path] : {std::pair("--svg", &options.pictures.svg), std::pair("--trace", &options.pictures.trace)})
+    if (!cluster && !path->empty())
+      return plan::fail(llvm::Twine(flag) + " " + *path + " draws times, which need devices and links; valid: with " +
+                        "--cluster (models/clusters)");
   std::shared_ptr<const Program> program = load(options, cluster);
   if (!program)
     return 1;
@@ -229,12 +254,13 @@ int run(Options options) {
   if (!program->findEntry(entry))
     return plan::fail(input + ": no entry '" + entry + "'; braid-run info lists them");
   Memory memory(*program);
-  double tokens = number(*program, "batch") * number(*program, "seq_len");
+  double tokens = tokensOf(*program, *program->findEntry(entry));
   std::optional<plan::Forecast> forecast;
   if (cluster) {
     std::optional<ModelSpec> spec = modelOf(*program);
     bool sliced = options.job.options.pipeline != "none";
-    int64_t tokensOfRank = static_cast<int64_t>(tokens) / program->mesh().size("dp").value_or(1);
+    int64_t tokensOfRank =
+        static_cast<int64_t>(tokens) / program->mesh().size("dp").value_or(1) / program->mesh().size("sp").value_or(1);
     auto expertsOf = [&](int64_t layer) -> plan::Experts {
       if (!spec || layer >= spec->numLayers)
         return {};
@@ -264,20 +290,25 @@ plan::Action plan::addModel(CLI::App &app) {
   app.add_option("model", options->job.input, "a model description, or a program")->type_name("MODEL.json|P.braid");
   app.add_option("--cluster", options->cluster, "devices and links (models/clusters)")->type_name("C.json");
   app.add_option("--entry", options->entry, "the function that is timed (default train_step)")->type_name("NAME");
-  app.add_option("--mesh", compile.mesh, "of MODEL.json, as braid-compile (default: all ranks of the cluster)")
+  auto ofDescription = [&](CLI::Option *option) {
+    options->ofDescription.push_back(option);
+    return option;
+  };
+  auto asCompile = [](const char *more = "") { return std::string("of MODEL.json, as braid-compile") + more; };
+  ofDescription(app.add_option("--mesh", compile.mesh, asCompile(" (default: all ranks of the cluster)")))
       ->type_name("AXIS=N,..");
-  oneOf(app.add_option("--pipeline", compile.pipeline, "of MODEL.json, as braid-compile"), {"none", "aAaM", "1A1M"})
+  oneOf(ofDescription(app.add_option("--pipeline", compile.pipeline, asCompile())), {"none", "aAaM", "1A1M"})
       ->type_name("NAME");
-  integerIn(app.add_option("--overlap-degree", compile.overlapDegree, "of MODEL.json, as braid-compile"), 1, 16);
-  integerIn(app.add_option("--batch", compile.batch, "of MODEL.json, as braid-compile"), 1, maxTokens);
-  integerIn(app.add_option("--seq-len", compile.seqLen, "of MODEL.json, as braid-compile"), 1, maxTokens);
-  oneOf(app.add_option("--dtype", compile.dtype, "of MODEL.json, as braid-compile"), {"f32", "bf16", "f64"})
+  integerIn(ofDescription(app.add_option("--overlap-degree", compile.overlapDegree, asCompile())), 1, 16);
+  integerIn(ofDescription(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);
+  integerIn(ofDescription(app.add_option("--seq-len", compile.seqLen, asCompile())), 1, maxTokens);
+  oneOf(ofDescription(app.add_option("--dtype", compile.dtype, asCompile())), {"f32", "bf16", "f64"})
       ->type_name("TYPE");
-  oneOf(app.add_option("--gradient-dtype", compile.gradientDtype, "of MODEL.json, as braid-compile"), {"f32", "bf16"})
+  oneOf(ofDescription(app.add_option("--gradient-dtype", compile.gradientDtype, asCompile())), {"f32", "bf16"})
       ->type_name("TYPE");
-  app.add_option("--recompute", compile.recompute, "of MODEL.json, as braid-compile")->type_name("LAYERS");
-  integerIn(app.add_option("--activation-budget", compile.activationBudget, "of MODEL.json, as braid-compile"), 0,
-            INT64_MAX, " bytes");
+  ofDescription(app.add_option("--recompute", compile.recompute, asCompile()))->type_name("LAYERS");
+  integerIn(ofDescription(app.add_option("--activation-budget", compile.activationBudget, asCompile())), 0, INT64_MAX,
+            " bytes");
   app.add_flag("--json", options->json, "print everything as JSON, for programs to read");
   options->pictures.addOptions(app);
   return [options] {

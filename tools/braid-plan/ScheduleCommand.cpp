@@ -3,6 +3,7 @@
 #include "schedule/Verify.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/StagesFile.h"
+#include "tools/common/IntegerFlag.h"
 #include "tools/common/WordFlag.h"
 
 #include <algorithm>
@@ -19,6 +20,7 @@ namespace {
 struct Options {
   std::string stages, pipeline;
   bool json = false;
+  int64_t width = 100; ///< characters of the text
   plan::Pictures pictures;
 };
 
@@ -85,7 +87,7 @@ int run(const Options &options) {
   if (options.json)
     fmt::print("{}\n", toJson(result, measures).dump(1));
   else
-    printText(result, measures, options.pictures.width);
+    printText(result, measures, options.width);
   return 0;
 }
 
@@ -101,5 +103,6 @@ plan::Action plan::addSchedule(CLI::App &command) {
       ->type_name("NAME");
   command.add_flag("--json", options->json, "print everything as JSON, for programs to read");
   options->pictures.addOptions(command);
+  integerIn(command.add_option("--width", options->width, "characters of the drawing (default 100)"), 20, 10000);
   return [options] { return run(*options); };
 }

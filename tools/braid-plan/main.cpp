@@ -2,7 +2,6 @@
 #include "compiler/OutputFile.h"
 #include "schedule/Draw.h"
 #include "tools/braid-plan/Commands.h"
-#include "tools/common/IntegerFlag.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Process.h"
@@ -32,7 +31,6 @@ std::optional<std::string> plan::readFile(const std::string &path) {
 void plan::Pictures::addOptions(CLI::App &command) {
   command.add_option("--svg", svg, "also draw the schedule into this file")->type_name("F.svg");
   command.add_option("--trace", trace, "also write it for chrome://tracing")->type_name("F.json");
-  integerIn(command.add_option("--width", width, "characters of the drawing (default 100)"), 20, 10000);
 }
 
 int plan::Pictures::write(const schedule::Problem &problem, const schedule::Schedule &schedule,
