@@ -140,10 +140,10 @@ Status Program::checkTrailer() {
     return Status::error(ErrorCode::corruptFile, "the file is damaged: it has {} bytes, but was written with {}",
                          bytes.size(), trailer.size + trailerBytes);
   bytes.resize(bytes.size() - trailerBytes);
-  ContentHash written{trailer.hashHigh, trailer.hashLow}, found = contentHash(bytes);
-  if (found != written)
+  writtenHash = {trailer.hashHigh, trailer.hashLow};
+  if (ContentHash found = contentHash(bytes); found != writtenHash)
     return Status::error(ErrorCode::corruptFile, "the file is damaged: its content hash is {}, but was {} when written",
-                         found.hex(), written.hex());
+                         found.hex(), writtenHash.hex());
   return Status::success();
 }
 

@@ -5,6 +5,7 @@
 // names the command and the buffer; it never crashes.
 #pragma once
 
+#include "runtime/ContentHash.h"
 #include "runtime/Expected.h"
 
 #include <cstddef>
@@ -131,6 +132,8 @@ public:
   // The f32 master of a bf16 parameter of this program (moment slot "master"); nullptr when there is none.
   const TensorInfo *masterOf(const TensorInfo &parameter) const;
 
+  // Of the file without its trailer: two files with the same one are one program.
+  ContentHash fileHash() const { return writtenHash; }
   // The shared object with the kernels (empty when the program has none) and its SHA-256 in hexadecimal.
   std::span<const std::byte> code() const;
   std::string_view codeHash() const;
@@ -144,6 +147,7 @@ private:
   Status checkTrailer();
 
   std::vector<std::byte> bytes; // the flatbuffer, its trailer removed
+  ContentHash writtenHash;
   const schema::Program *root = nullptr;
   std::string filePath, programName, targetName;
   uint32_t fileVersion = 0;

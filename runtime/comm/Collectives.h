@@ -16,6 +16,7 @@ struct CollectiveCall {
   DType dtype;    // of sums, else u8
   bool cyclic = false, reverse = false; // shift
   int distance = 1;
+  static constexpr size_t comparedName = 63; // characters of the name by which ranks tell calls apart
 
   // "all_reduce 'gradients' on axis dp"
   std::string on(std::string_view axis) const;

@@ -40,7 +40,7 @@ Status mpiError(const char *call, int code) {
 struct Header {
   CollectiveCall call;
   BlockRows rows;
-  char name[64]; // where call.name points, once it has come
+  char name[CollectiveCall::comparedName + 1]; // where call.name points, once it has come
 };
 static_assert(std::is_trivially_copyable_v<Header>);
 

@@ -5,6 +5,7 @@
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
 
+#include <array>
 #include <cmath>
 #include <condition_variable>
 #include <cstdlib>
@@ -36,6 +37,21 @@ Status Rank::gather(std::span<const std::byte> own, std::span<std::byte> all, co
   if (comm && worldSize() > 1)
     return comm->world().allGather(own.data(), all.data(), own.size(), name);
   std::copy(own.begin(), own.end(), all.begin());
+  return Status::success();
+}
+
+Status Rank::agree(std::span<const Value> values, const char *name) {
+  using Text = std::array<char, 64>;
+  std::vector<Text> own(values.size()), all(values.size() * static_cast<size_t>(worldSize()));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i].text.copy(own[i].data(), own[i].size() - 1);
+  BRAID_TRY(gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)), name));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Text &first = all[i % values.size()];
+    if (all[i] != first)
+      return Status::error("{}: {} on rank {}, but {} on rank 0; all ranks of a run need the same",
+                           values[i % values.size()].what, all[i].data(), i / values.size(), first.data());
+  }
   return Status::success();
 }
 
@@ -140,7 +156,12 @@ Status runProcess(std::shared_ptr<const Program> program, const RankOptions &opt
   session.worldSize = processes.size();
   session.onThisMachine = processes.onThisMachine();
   session.comm = group.get();
-  BRAID_TRY(runRank(program, session, body));
+  auto checked = [&](Rank &rank) -> Status {
+    const Rank::Value file{"program file (content hash)", program->fileHash().hex()};
+    BRAID_TRY(rank.agree({&file, 1}, "program file"));
+    return body(rank);
+  };
+  BRAID_TRY(runRank(program, session, checked));
   // A process that ended would look lost to those that still work.
   return group->world().allReduce(nullptr, nullptr, 0, DType::i32, "end");
 }

@@ -29,6 +29,13 @@ public:
   Expected<bool> any(bool flag, const char *name);
   // Collective. `all` receives the bytes of every rank, in rank order.
   Status gather(std::span<const std::byte> own, std::span<std::byte> all, const char *name);
+  // Collective. Success when every rank brings the same values: (what it is called in the error, as text; what stands
+  // behind 63 characters does not count). Ranks that are processes were started one by one and read files of their own.
+  struct Value {
+    const char *what;
+    std::string text;
+  };
+  Status agree(std::span<const Value> values, const char *name);
   Status barrier(const char *name) { return any(false, name).status(); }
 
 private:
@@ -37,7 +44,7 @@ private:
 };
 
 struct RankOptions {
-  int ranks = 1;   // threads of this process that act as ranks; must equal the program's mesh
+  int ranks = 1; // threads of this process that act as ranks; must equal the program's mesh
   int threads = 0; // worker threads per rank; 0: all cores / ranks
   // How long a rank waits for another in one collective: by then a rank is lost. Long enough for rank 0 to write a
   // large checkpoint while the others wait.

@@ -29,6 +29,7 @@ public:
 private:
   Status bind();
   Status start();
+  Status agreeOnSettings();
   Status startFromCheckpoint();
   Status packRows();
   Status sayWhatChanged(const CheckpointState &before);
@@ -126,6 +127,27 @@ Status Trainer::sayWhatChanged(const CheckpointState &before) {
   return Status::success();
 }
 
+// What ranks that were started differently would train apart by, or wait for each other forever.
+Status Trainer::agreeOnSettings() {
+  auto number = [](auto value) { return fmt::format("{}", value); };
+  const Rank::Value values[] = {{"resumed", resumed ? "yes" : "no"},
+                                {"step", number(state.step)},
+                                {"--steps", number(state.steps)},
+                                {"--lr", number(state.learningRate)},
+                                {"--min-lr", number(state.minLearningRate)},
+                                {"--warmup", number(state.warmupSteps)},
+                                {"--seed", number(state.seed)},
+                                {"--accumulation-steps", number(state.accumulationSteps)},
+                                {"rows in a step", number(state.stepSamples)},
+                                {"--data (hash)", fmt::format("{:016x}", state.corpusHash)},
+                                {"--heldout (hash)", heldout.size() ? fmt::format("{:016x}", heldout.hash()) : "none"},
+                                {"--save-every", number(options.saveEvery)},
+                                {"--eval-every", number(options.evalEvery)},
+                                {"--check-finite", options.checkFinite ? "yes" : "no"},
+                                {"--trace", options.trace ? "yes" : "no"}};
+  return rank.agree(values, "settings");
+}
+
 Status Trainer::start() {
   if (options.resume && options.checkpointDir.empty())
     return Status::error("to resume, name the checkpoint directory");
@@ -155,6 +177,7 @@ Status Trainer::start() {
   }
   CheckpointState before = state;
   BRAID_ASSIGN(settings, chooseSettings(rank, options, update.shape(), corpus, update.accumulates(), resumed, state));
+  BRAID_TRY(agreeOnSettings());
   result.steps = state.steps;
   BRAID_TRY(packRows());
   if (!resumed)

@@ -126,8 +126,19 @@ def main(program, data):
             code, out, err = run(command)
             check(name, code == 0 and out.split(" in ")[0] == losses[0], err)
 
+        def apart(one, other):
+            return ["mpirun", "-n", "1", *one, ":", "-n", "1", *other]
+
         # What is refused, once.
+        shorter = folder / "shorter.txt"
+        shorter.write_bytes(pathlib.Path(data).read_bytes()[:-1])
+        run_apart = train(folder / "apart")
         for name, command, sentence in [
+                ("other settings", apart(run_apart, ["--save-every=7" if word == "--save-every=1" else word for word in run_apart]),
+                 "--save-every: 7 on rank 1, but 1 on rank 0; all ranks of a run need the same"),
+                ("other data", apart(run_apart, [shorter if word == data else word for word in run_apart]),
+                 "; all ranks of a run need the same"),
+                ("other data to evaluate", apart(evaluate, [*evaluate[:-1], shorter]), "--data (hash): "),
                 ("another number of processes", mpirun(3, *evaluate),
                  "was compiled for a mesh of 2 ranks (dp=2, ep=2), but mpirun started 3 processes: start 2 (mpirun -n 2, srun -n 2), or "
                  "ranks as threads of one process (--ranks=2)"),

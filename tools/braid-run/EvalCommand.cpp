@@ -25,6 +25,8 @@ Status run(const Options &options) {
   BRAID_TRY(runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Evaluator evaluator, Evaluator::bind(rank));
     BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
+    const Rank::Value data{"--data (hash)", fmt::format("{:016x}", corpus.hash())};
+    BRAID_TRY(rank.agree({&data, 1}, "data"));
     BRAID_ASSIGN(EvalResult own, evaluator.evaluate(corpus));
     if (rank.isFirst())
       result = own;

@@ -363,6 +363,17 @@ TEST(Communicators, RanksThatDisagreeAreNamed) {
       return Status::success();
     });
     EXPECT_TRUE(status.ok()) << status.message();
+    // The same shape of another collective: one that stops and one that goes on, say.
+    status = communicatorBackend().run(line(ranks), patient, [&](CommunicatorGroup &group) -> Status {
+      BRAID_ASSIGN(Communicator * dp, group.axis("dp"));
+      std::vector<float> data(8);
+      Status status = dp->allReduce(in(data), out(data), 32, DType::f32, dp->rank() == 0 ? "stop" : "go");
+      std::string sentence = "rank 0 calls all_reduce 'stop' of 32 bytes f32, rank 1 calls all_reduce 'go' of 32 bytes "
+                             "f32";
+      EXPECT_TRUE(status.message().ends_with(sentence)) << status.message();
+      return Status::success();
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
     status = communicatorBackend().run(line(ranks), patient, [&](CommunicatorGroup &group) -> Status {
       BRAID_ASSIGN(Communicator * dp, group.axis("dp"));
       std::vector<float> data(8), result(8);
