@@ -1,8 +1,8 @@
-# The lit suites: test/{dialects,passes,pipeline,frontend,tools,numerics,distributed,fuzz}. `tools/check` runs them all; one
+# The lit suites: test/{dialects,passes,pipeline,frontend,tools,numerics,distributed,experiments,fuzz}. `tools/check` runs them all; one
 # suite or one file by hand:   /usr/lib/llvm-22/bin/lit -v build/test/passes
 #
 # The tools are on the PATH of a RUN line (braid-opt, braid-compile, braid-run, FileCheck, not, split-file, python3,
-# mpirun). Substitutions besides lit's own (%s, %t, %S): %root the repository, %flatc, %python.
+# mpirun). Substitutions besides lit's own (%s, %t, %S): %root the repository, %flatc, %python, %build.
 # `--param=run_tools=DIR` takes braid-run from DIR (a build under a sanitizer).
 # A test that needs something says `REQUIRES: <feature>`; each feature below carries the reason that is printed when the
 # test is skipped.
@@ -40,11 +40,13 @@ config.environment["OMP_NUM_THREADS"] = "1"
 for name, value in braid_lit.OPEN_MPI_ENVIRONMENT.items():
     config.environment[name] = value
 
-config.substitutions += [("%root", config.braid_source_root), ("%flatc", config.flatc), ("%python", python)]
+config.substitutions += [("%root", config.braid_source_root), ("%flatc", config.flatc), ("%python", python),
+                         ("%build", config.braid_build_root)]
 
 # name: (is it there, why a test is skipped without it)
 full = lit_config.params.get("full", "0") == "1"
 gpu = braid_lit.gpu_count()
+links = braid_lit.no_shaped_links(os.path.join(config.test_source_root, "experiments"))
 features = {
     "compiler": (config.have_compiler, "built without the compiler (BRAID_BUILD_COMPILER=OFF)"),
     "fuzzer": (config.have_fuzzer, "this compiler has no libFuzzer (package libclang-rt-22-dev)"),
@@ -57,6 +59,7 @@ features = {
     "avx512": (braid_lit.cpu_has("avx512f", "avx512bw", "avx512vl"), "this CPU has no AVX-512"),
     "amx-bf16": (braid_lit.cpu_has("amx_tile", "amx_bf16"), "this CPU has no AMX"),
     "cores-4": ((os.cpu_count() or 1) >= 4, "fewer than four cores"),
+    "shaped-links": (links is None, f"links cannot be shaped here: {links}"),
     "numpy": (braid_lit.has_numpy(python), "python3-numpy is not installed"),
     "long": (full, "long test, run by tools/check --full"),
 }

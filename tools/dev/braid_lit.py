@@ -1,8 +1,10 @@
 """What test/lit.cfg.py needs beyond lit: the test format and the questions about this machine."""
 import ctypes
 import functools
+import os
 import re
 import subprocess
+import sys
 
 import lit.formats
 import lit.Test
@@ -39,6 +41,12 @@ class Format(lit.formats.ShTest):
                 names = [name.strip() for name in missing.group(1).split(",")]
                 result.output = "; ".join(self.reasons.get(name, f"no feature '{name}'") for name in names)
         return result
+
+
+def no_shaped_links(experiments):
+    """Why test/experiments cannot shape the links between ranks on this machine; None: it can."""
+    done = subprocess.run([sys.executable, os.path.join(experiments, "network.py"), "missing"], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else done.stdout.strip() or "network.py failed"
 
 
 @functools.lru_cache

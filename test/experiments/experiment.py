@@ -1,0 +1,175 @@
+"""What the experiments share: programs, real trainings behind shaped links, what the traces say, what braid-plan predicts.
+
+Times are of whole training steps, medians over interleaved rounds; every rank has one core and one thread. Predictions know the
+machine by two probes only: plain sockets over the shaped link, and one step of one rank without any link, which sets the share
+of the cluster file's rates that kernels reach (`efficiency`).
+"""
+import argparse
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import network
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CLUSTER = ROOT / "models/clusters/2x-cpu.json"
+WARM = 2  # steps of a training that are not measured
+
+
+class Measured:
+    """Of one program: seconds of steps over all rounds, bytes per step and rank, and from the trace what waited."""
+
+    def __init__(self):
+        self.steps, self.bytes, self.exposed, self.communication, self.losses = [], [], [], [], []
+        self.events = []  # of the traced step of rank 0: (stream, name, begin, end), seconds
+
+    def report(self):
+        return {"step_seconds": statistics.median(self.steps), "fastest": min(self.steps), "slowest": max(self.steps),
+                "steps": len(self.steps), "bytes_per_step_and_rank": statistics.median(self.bytes),
+                "exposed_seconds": statistics.median(self.exposed),
+                "communication_seconds": statistics.median(self.communication)}
+
+
+class Experiment:
+    def __init__(self, build, folder):
+        self.bin = pathlib.Path(build).resolve() / "bin"
+        self.folder = pathlib.Path(folder)
+        self.programs = {}
+        self.efficiency = 1.0
+        self.text = self.folder / "text.txt"
+        self.text.write_bytes(b"".join((ROOT / name / "README.md").read_bytes()
+                                       for name in ("models", "passes", "dialects", "runtime", "tools", "test")) * 4)
+
+    def run(self, program, *words, environment=None, prefix=()):
+        done = subprocess.run([*prefix, str(self.bin / program), *map(str, words)], capture_output=True, text=True, check=False,
+                              env=dict(os.environ, **(environment or {})))
+        if done.returncode != 0:
+            raise RuntimeError(f"{program} {' '.join(map(str, words))}\n{done.stderr}")
+        return done.stdout
+
+    def compile(self, name, arguments, options):
+        path = self.folder / f"{name}.braid"
+        size = [f"--{key.replace('_', '-')}={value}" for key in ("batch", "seq_len") if (value := getattr(arguments, key))]
+        self.run("braid-compile", arguments.model, "-o", path, *size, *options)
+        self.programs[name] = path
+
+    def train(self, name, ranks, steps, net=None, measured=None, traced=False):
+        """One training; `net` is None for one rank by itself."""
+        metrics, trace = self.folder / "metrics.jsonl", self.folder / "trace.json"
+        metrics.unlink(missing_ok=True)
+        words = ["train", self.programs[name], "--data", self.text, "--steps", steps, "--metrics", metrics]
+        if traced:
+            words += ["--trace", trace, "--trace-steps", 1]
+        if net is None:
+            self.run("braid-run", *words, environment={"OMP_NUM_THREADS": "1"}, prefix=("taskset", "-c", "0"))
+        else:
+            net.sent()
+            net.mpirun([self.bin / "braid-run", *words])
+        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+        measured = measured if measured is not None else Measured()
+        if traced:
+            measured.events = events_of(json.loads(trace.read_text()))
+            busy, communication, length = shares(measured.events)
+            measured.exposed.append(length - busy)
+            measured.communication.append(communication)
+            return measured
+        if net is not None:
+            measured.bytes.append(statistics.mean(net.sent()) / steps)
+        seconds = [line["seconds"] for line in lines]
+        measured.steps += [after - before for before, after in zip(seconds, seconds[1:])][WARM - 1:]
+        measured.losses = [line["loss"] for line in lines]
+        return measured
+
+    def plan(self, name, cluster, *words):
+        return json.loads(self.run("braid-plan", self.programs[name], "--cluster", cluster, "--json", *words))
+
+    def cluster(self, ranks, rate=None, latency=None):
+        """A cluster file of `ranks` such ranks; what was not probed is that of models/clusters/2x-cpu.json."""
+        lines = CLUSTER.read_text().splitlines()
+        cluster = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+        cluster |= {"name": f"{ranks} shaped CPU ranks", "nodes": ranks}
+        cluster["device"]["efficiency"] = self.efficiency
+        if rate is not None:
+            cluster["links"]["network"] = {"bandwidth": rate, "latency": latency}
+        path = self.folder / f"cluster-{ranks}-{rate}.json"
+        path.write_text(json.dumps(cluster))
+        return path
+
+    def calibrate(self, name, seconds):
+        """`efficiency` such that the step of one rank takes `seconds`: a part of a prediction is proportional to 1/efficiency."""
+        times = []
+        for self.efficiency in (1.0, 0.5):
+            times.append(self.plan(name, self.cluster(1))["step"]["time"])
+        rest = 2 * times[0] - times[1]
+        self.efficiency = min(1.0, (times[0] - rest) / max(seconds - rest, 1e-9))
+
+
+def events_of(trace):
+    """What rank 0 did in the traced training step."""
+    streams = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M" and e["name"] == "thread_name" and e["pid"] == 0}
+    events = [(streams[e["tid"]], e["name"], e["ts"] * 1e-6, (e["ts"] + e["dur"]) * 1e-6) for e in trace["traceEvents"]
+              if e["ph"] == "X" and e["pid"] == 0 and e.get("args", {}).get("entry") == "train_step"]
+    start = min(e[2] for e in events)
+    return [(stream, name, begin - start, end - start) for stream, name, begin, end in events]
+
+
+def union(intervals):
+    total, until = 0.0, 0.0
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def shares(events):
+    """Seconds with something on the compute stream, on any other, and of the whole step."""
+    compute = union((b, e) for s, _, b, e in events if s == "compute")
+    communication = union((b, e) for s, _, b, e in events if s != "compute")
+    return compute, communication, max(e[3] for e in events)
+
+
+def machine():
+    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
+                            check=False).stdout.strip() or "unknown"
+    name = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name")),
+                platform.machine())
+    return {"commit": commit, "processor": name, "cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]) + "\n"
+
+
+def milliseconds(seconds):
+    return f"{seconds * 1e3:.1f}"
+
+
+def main(description, add_arguments, measure):
+    """Parses the common options, checks that links can be shaped here, writes what `measure(experiment, arguments)` returns:
+    {file name: text}."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build-dir", default=str(ROOT / "build"))
+    parser.add_argument("--output", default=str(ROOT / "test/experiments/results"), help="folder of the results")
+    parser.add_argument("--rounds", type=int, default=3, help="how often every program is run, in turn")
+    parser.add_argument("--steps", type=int, default=8, help=f"steps of one training; the first {WARM} do not count")
+    parser.add_argument("--batch", type=int, help="rows of a step on all ranks, instead of the model's")
+    parser.add_argument("--seq-len", type=int, help="tokens of a row, instead of the model's")
+    add_arguments(parser)
+    arguments = parser.parse_args()
+    if arguments.steps <= WARM:
+        parser.error(f"--steps {arguments.steps}: more than the {WARM} that do not count")
+    if reason := network.missing():
+        sys.exit(f"cannot shape links: {reason}")
+    with tempfile.TemporaryDirectory(prefix="braid-experiment-") as folder:
+        texts = measure(Experiment(arguments.build_dir, folder), arguments)
+    output = pathlib.Path(arguments.output)
+    output.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (output / name).write_text(text)
+        print(f"wrote {output / name}")

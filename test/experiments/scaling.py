@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Strong scaling of one training step over real processes behind shaped links: the same batch on 1, 2 and 4 ranks, each axis
+alone, each algorithm of sequence parallelism; bytes on the wire, exposed time and efficiency next to what braid-plan says.
+
+  test/experiments/scaling.py [--model M.json] [--ranks 2,4] [--rate BITS_PER_SECOND] [--rounds N] [--steps N] [--output DIR]
+"""
+import json
+
+import experiment
+from experiment import Measured, milliseconds
+from network import Network
+
+MODEL = experiment.ROOT / "test/benchmark/models/linear-256.json"
+
+
+def variants(ranks):
+    """(name, options of braid-compile): the same tokens on every mesh."""
+    yield "dp", [f"--mesh=dp={ranks},ep=1"]
+    yield "dp with ep", [f"--mesh=dp={ranks},ep={ranks}"]
+    yield "tp", [f"--mesh=tp={ranks}"]
+    for algorithm in ("ring", "all_gather", "scan"):
+        yield f"sp {algorithm}", [f"--mesh=sp={ranks}", f"--sp-algorithm={algorithm}"]
+
+
+def add_arguments(parser):
+    parser.add_argument("--model", default=str(MODEL))
+    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--rate", type=float, default=1e9, help="of a link, bits per second in each direction")
+
+
+def measure(test, arguments):
+    counts = [int(n) for n in arguments.ranks.split(",")]
+    test.compile("1", arguments, ["--mesh=dp=1"])
+    result = {"machine": experiment.machine(), "model": arguments.model.rsplit("/", 1)[-1],
+              "tokens": test.plan("1", test.cluster(1))["step"]["tokens"], "link_bits_per_second": arguments.rate, "variants": []}
+    alone = Measured()
+    for _ in range(arguments.rounds):
+        test.train("1", 1, arguments.steps, measured=alone)
+    base = sorted(alone.steps)[len(alone.steps) // 2]
+    test.calibrate("1", base)
+    result |= {"one_rank_seconds": base, "efficiency": test.efficiency}
+
+    for ranks in counts:
+        names = {}
+        for name, options in variants(ranks):
+            names[name] = f"{name}-{ranks}".replace(" ", "-")
+            test.compile(names[name], arguments, options)
+        with Network(ranks, arguments.rate) as net:
+            rate, latency = net.probe()
+            result.setdefault("link_probed", {"bytes_per_second": rate, "latency": latency})
+            found = {name: Measured() for name in names}
+            for _ in range(arguments.rounds):
+                for name, program in names.items():
+                    test.train(program, ranks, arguments.steps, net, found[name])
+                    test.train(program, ranks, experiment.WARM + 1, net, found[name], traced=True)
+        for name, program in names.items():
+            step = test.plan(program, test.cluster(ranks, rate, latency))["step"]
+            sent = sum(axis["bytes"] for axis in step.get("communication", []))
+            # More ranks than cores share them: the best there is takes that much longer.
+            cores = min(ranks, result["machine"]["cores"])
+            row = {"name": name, "ranks": ranks} | found[name].report()
+            row |= {"efficiency": base / (cores * row["step_seconds"]), "loss": found[name].losses[-1],
+                    "one_rank_loss": alone.losses[-1],
+                    "predicted": {"step_seconds": step["time"], "exposed_seconds": step["exposed_comm"],
+                                  "bytes_per_step_and_rank": sent, "efficiency": base / (ranks * step["time"])}}
+            result["variants"].append(row)
+    return {"scaling.json": json.dumps(result, indent=1) + "\n", "scaling.md": text(result)}
+
+
+def text(result):
+    rows = []
+    for v in result["variants"]:
+        p = v["predicted"]
+        rows.append([v["name"], v["ranks"], f"{milliseconds(v['step_seconds'])} ({milliseconds(v['fastest'])} to {milliseconds(v['slowest'])})",
+                     milliseconds(p["step_seconds"]), f"{v['bytes_per_step_and_rank'] / 1e6:.2f}",
+                     f"{p['bytes_per_step_and_rank'] / 1e6:.2f}", milliseconds(v["exposed_seconds"]), milliseconds(p["exposed_seconds"]),
+                     f"{v['efficiency']:.0%}", f"{p['efficiency']:.0%}"])
+    m = result["machine"]
+    head = ["axis", "ranks", "step, ms (fastest to slowest)", "predicted", "sent, MB a rank", "predicted", "exposed, ms", "predicted",
+            "efficiency", "predicted"]
+    link = result["link_probed"]
+    return (f"# Scaling of {result['model']}, {result['tokens']:.0f} tokens a step\n\n"
+            f"Commit {m['commit']}, {m['processor']}, {m['cores']} cores, load {m['load_before']:.1f} before. Links of "
+            f"{result['link_bits_per_second'] / 1e9:g} Gbit/s: {link['bytes_per_second'] / 1e6:.0f} MB/s and {link['latency'] * 1e6:.0f} us "
+            f"by plain sockets. One rank, one core: {milliseconds(result['one_rank_seconds'])} ms a step, which sets the kernels' share of the "
+            f"rates of `2x-cpu.json` to {result['efficiency']:.2f}.\n\n" + experiment.table(head, rows))
+
+
+if __name__ == "__main__":
+    experiment.main(__doc__, add_arguments, measure)
