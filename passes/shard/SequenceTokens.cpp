@@ -175,12 +175,13 @@ FailureOr<SmallVector<Value>> SequenceSharder::convolutionGrad(ShortConvGradOp o
     return RankedTensorType::get(typeOf(operand).getShape(), typeOf(result).getElementType());
   };
   Value first = rowsOf(builder, loc, x, 0, halo);
-  auto early = ShortConvGradOp::create(builder, loc, like(op.getDx(), first), op.getDweight().getType(), dTail, first,
-                                       weight, rowsOf(builder, loc, documents, 0, halo), before,
+  RankedTensorType dWeight = like(op.getDweight(), weight);
+  auto early = ShortConvGradOp::create(builder, loc, like(op.getDx(), first), dWeight, dTail, first, weight,
+                                       rowsOf(builder, loc, documents, 0, halo), before,
                                        rowsOf(builder, loc, dy, 0, halo), operands[5]);
   Value behind = shift(loc, early.getDtail(), 1, /*reverse=*/true, "conv.halo_grad");
-  auto grad = ShortConvGradOp::create(builder, loc, like(op.getDx(), x), op.getDweight().getType(), dTail, x, weight,
-                                      documents, before, dy, behind);
+  auto grad = ShortConvGradOp::create(builder, loc, like(op.getDx(), x), dWeight, dTail, x, weight, documents, before,
+                                      dy, behind);
   return SmallVector<Value>(grad->getResults());
 }
 

@@ -37,6 +37,15 @@ VARIANTS = [
     ("sp4-gather", 4, ["--mesh=sp=4", "--sp-algorithm=all_gather"]),
     ("sp4-scan", 4, ["--mesh=sp=4", "--sp-algorithm=scan"]),
     ("dp2-sp2", 4, ["--mesh=dp=2,sp=2"]),
+    ("sp2-ep2", 2, ["--mesh=sp=2,ep=2"]),
+    ("dp2-sp2-ep4", 4, ["--mesh=dp=2,sp=2,ep=4"]),
+    ("sp2-tp2", 4, ["--mesh=sp=2,tp=2"]),
+    ("sp2-tp2-ep2", 4, ["--mesh=sp=2,tp=2,ep=2"]),
+    ("sp2-tp2-ep4", 4, ["--mesh=sp=2,tp=2,ep=4"]),
+    ("sp2-etp2", 2, ["--mesh=sp=2,etp=2"]),
+    ("dp2-sp2-tp2", 8, ["--mesh=dp=2,sp=2,tp=2"]),
+    ("dp2-sp2-tp2-ep4", 8, ["--mesh=dp=2,sp=2,tp=2,ep=4"]),
+    ("tp4-ep2-etp2", 4, ["--mesh=tp=4,ep=2,etp=2"]),
 ]
 # Parameters: the distance over how far training moved the tensor since its first step. AdamW divides by |gradient|: elements whose gradient is
 # rounding noise move by the full learning rate in either direction, which is why they agree less closely than the gradients they come from.

@@ -1,0 +1,129 @@
+"""One training step in double precision on any mesh: loss, every gradient and every updated parameter are those of one rank.
+
+In f32 a sum over tokens that nearly cancels depends on its order, and a mesh has another order than one rank (ranks_equal.py: up to 5e-5 of a
+gradient). In f64 the same sums agree to 1e-10, so what f32 shows is rounding and no term is missing, doubled or cut wrongly. Gradients are read from
+the first moments, put together from the pieces of all ranks; pieces that several ranks hold have the same bits. Packed documents, borders between and on ranks.
+Each program runs its step twice, with the same bits both times.
+Usage: exact.py MODEL.json VARIANT..: variants of ranks_equal.py; needs braid-compile and braid-run in PATH.
+"""
+import json
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "numerics"))
+import numpy as np
+
+from harness import Compiled, Report, run, tool
+from ranks_equal import VARIANTS
+
+LIMITS = {"losses": 1e-12, "gradients": 1e-10, "parameters": 1e-7}
+# Rows of a batch: documents over several ranks and slices, of one token, from border to border; one to the end of the row, padding.
+DOCUMENTS = [[0, 11, 12, 32, 48, 64], [0, 3, 59, 60, 60, 60], [0, 64, 64, 64, 64, 64], [0, 16, 31, 33, 47, 63]]
+
+
+def coordinate(mesh, rank, axes):
+    """The rank's place on a product of axes of either view."""
+    for view in ("dense", "expert"):
+        sizes = {axis["name"]: axis["size"] for axis in mesh[view]}
+        if set(axes.split("*")) <= set(sizes):
+            place, digits = rank, {}
+            for name, size in reversed(list(sizes.items())):
+                place, digits[name] = place // size, place % size
+            at, count = 0, 1
+            for name in axes.split("*"):
+                at, count = at * sizes[name] + digits[name], count * sizes[name]
+            return at, count
+    raise ValueError(axes)
+
+
+class Mesh:
+    """A program of a model on a mesh, and its first step."""
+
+    def __init__(self, folder, source, name, ranks, flags):
+        self.ranks, self.path, self.folder = ranks, os.path.join(folder, f"{name}.braid"), os.path.join(folder, name)
+        os.mkdir(self.folder)
+        run([tool("braid-compile"), source, "-o", self.path, *flags])
+        info = Compiled(self.path).info()
+        self.mesh = info["mesh"]
+        self.tensors = {t["name"]: t for t in info["tensors"] if t["role"] in ("parameter", "moment")}
+
+    def file(self, name, rank="{rank}"):
+        return os.path.join(self.folder, f"{name.replace('/', '_')}-{rank}.npy")
+
+    def step(self, batch):
+        """-> losses, and the bits of every tensor on every rank."""
+        command = [tool("braid-run"), "call", self.path, "@train_step", "--seed", "5", "--ranks", str(self.ranks), "--threads", "1"]
+        scalars = {"learning_rate": np.full(1, 1e-3), "step": np.ones(1, np.int32)}
+        for name, array in (batch | scalars).items():
+            for rank in range(self.ranks):
+                part = array
+                if name not in scalars:
+                    part = np.split(part, coordinate(self.mesh, rank, "dp")[1])[coordinate(self.mesh, rank, "dp")[0]]
+                if name in ("tokens", "labels"):
+                    part = np.split(part, coordinate(self.mesh, rank, "sp")[1], 1)[coordinate(self.mesh, rank, "sp")[0]]
+                np.save(self.file(name, rank), part)
+            command += ["--input", f"{name}={self.file(name)}"]
+        outputs = ["loss", "aux_loss", "grad_norm", *self.tensors]
+        for name in outputs:
+            command += ["--output", f"{name}={self.file(name)}"]
+        run(command)
+        return {name: [np.load(self.file(name, rank)) for rank in range(self.ranks)] for name in outputs}
+
+    def whole(self, name, pieces, shape):
+        """The logical tensor, and whether pieces that several ranks hold are the same."""
+        result, known, same = np.zeros(shape), np.zeros(shape, bool), True
+        tensor = self.tensors.get(name, {"layers": [], "shards": []})
+        for rank, piece in enumerate(pieces):
+            index = [slice(0, size) for size in shape]
+            for shard in tensor["shards"]:
+                dim = shard["dim"] + (len(shape) - len(tensor["shape"]))
+                at, count = coordinate(self.mesh, rank, shard["axis"])
+                size = (index[dim].stop - index[dim].start) // count
+                index[dim] = slice(index[dim].start + at * size, index[dim].start + (at + 1) * size)
+            index = tuple(index)
+            same &= np.array_equal(result[index][known[index]], piece[known[index]])
+            result[index], known[index] = piece, True
+        return result, same and bool(known.all())
+
+
+def main(path, *variants):
+    text = "\n".join(line for line in pathlib.Path(path).read_text().splitlines() if not line.strip().startswith("//"))
+    description = json.loads(text) | {"dtype": "f64"}
+    report = Report(f"exact-{description['name']}")
+    rng = np.random.default_rng(11)
+    rows, length = len(DOCUMENTS), DOCUMENTS[0][-1]
+    labels = rng.integers(0, description["vocab_size"], (rows, length))
+    for row, cuts in enumerate(DOCUMENTS):
+        labels[row, cuts[-1] :] = -1
+    batch = {"tokens": rng.integers(0, description["vocab_size"], (rows, length)), "labels": labels, "cu_seqlens": np.array(DOCUMENTS)}
+    batch = {name: array.astype(np.int32) for name, array in batch.items()}
+    with report:
+        description["max_documents"] = len(DOCUMENTS[0]) - 1
+        source = os.path.join(report.folder, "model.json")
+        pathlib.Path(source).write_text(json.dumps(description))
+        shape = [f"--batch={rows}", f"--seq-len={length}"]
+        one = Mesh(report.folder, source, "one", 1, shape).step(batch)
+        expected = {name: pieces[0] for name, pieces in one.items()}
+        losses = ("loss", "aux_loss", "grad_norm")
+        moments = [n for n in expected if n.endswith(".first")]
+        parameters = [n for n in expected if n not in losses and not n.endswith((".first", ".second"))]
+        for name, ranks, flags in VARIANTS:
+            if name not in variants:
+                continue
+            mesh = Mesh(report.folder, source, name, ranks, shape + flags)
+            pieces = mesh.step(batch)
+            got = {n: mesh.whole(n, pieces[n], a.shape) for n, a in expected.items()}
+            values = {n: array for n, (array, _) in got.items()}
+            different = [n for n, (_, same) in got.items() if not same]
+            report.line(not different, f"{name} replicas", f"{len(got)} tensors" + "".join(f", {n} differs" for n in different[:3]))
+            for label, names in (("losses", losses), ("gradients", moments), ("parameters", parameters)):
+                report.compare(f"{name} {label}", values, {n: expected[n] for n in names}, LIMITS[label])
+            again = mesh.step(batch)
+            changed = [n for n in pieces if any(a.tobytes() != b.tobytes() for a, b in zip(pieces[n], again[n]))]
+            report.line(not changed, f"{name} twice", f"{changed[0]} changed" if changed else "the same bits")
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
