@@ -205,11 +205,11 @@ template <typename Op> ShardingRule scanRule(Op op) {
   return r;
 }
 
-/// Keys are the tokens themselves, where no others stand before them.
+/// Keys are the tokens themselves, where no others stand before them and they do not stand in a cache.
 template <typename Op> ShardingRule attentionRule(Op op, StringRef text) {
   std::string letters = text.str();
   auto tokens = [](Value v) { return cast<RankedTensorType>(v.getType()).getDimSize(1); };
-  if (tokens(op.getQ()) == tokens(op.getK()))
+  if (tokens(op.getQ()) == tokens(op.getK()) && !op->hasAttr("cache"))
     std::replace(letters.begin(), letters.end(), 's', 't');
   return rule(letters, "d", "ts");
 }

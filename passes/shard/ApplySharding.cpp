@@ -155,7 +155,20 @@ void Sharder::collectWanted(func::FuncOp entry) {
   }
 }
 
+/// Rows of training are divided in every program with sp; a prompt where its tokens can be, a decoded token never.
+static bool dividesTokens(func::FuncOp entry, int64_t ranks) {
+  bool generates = false;
+  for (unsigned i = 0; i < entry.getNumArguments(); ++i)
+    generates |= Described{entry, false, i}.role() == "cache";
+  if (!generates)
+    return true;
+  auto documents = entry.getBody().front().getOps<DocumentsOp>();
+  int64_t tokens = documents.empty() ? 1 : typeOf((*documents.begin()).getResult()).getDimSize(1);
+  return tokens > 1 && tokens % ranks == 0;
+}
+
 LogicalResult Sharder::shardEntry(func::FuncOp entry) {
+  sharesTokens = dividesTokens(entry, mesh.size("sp"));
   SmallVector<Type> types;
   std::vector<Placement> arguments;
   placements.clear(); // of values that are gone
@@ -298,29 +311,11 @@ public:
     }
     SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
     llvm::erase_if(entries, [](func::FuncOp f) { return !f->hasAttr(attrs::entry); });
-    if (mesh->size("sp") > 1)
-      leaveGenerationOut(entries, mesh->size("sp"));
     Sharder sharder(getOperation(), *mesh, sliced, algorithm);
     for (func::FuncOp entry : entries)
       if (failed(entry.getName() == "init" ? sharder.shardInit(entry) : sharder.shardEntry(entry)))
         return signalPassFailure();
     sharder.finish();
-  }
-
-  /// A prompt's tokens and its caches are whole on every rank.
-  void leaveGenerationOut(SmallVector<func::FuncOp> &entries, int64_t sp) {
-    auto generates = [](func::FuncOp f) {
-      return f.getName().starts_with("prefill_") || f.getName().starts_with("decode_");
-    };
-    if (llvm::any_of(entries, generates))
-      getOperation().emitRemark() << "prefill and decode are left out of a program whose rows sp = " << sp
-                                  << " ranks share";
-    llvm::erase_if(entries, [&](func::FuncOp f) {
-      bool out = generates(f);
-      if (out)
-        f.erase();
-      return out;
-    });
   }
 };
 } // namespace

@@ -117,7 +117,7 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
                             << " ranks share; valid: etp = tp, or ep etp = tp";
   int64_t E = op.getNumExperts(), ep = mesh.size("ep"), El = exchange == Exchange::replicated ? E / ep : E;
   int64_t assignments = typeOf(ids).getNumElements(), topK = typeOf(ids).getDimSize(2);
-  int64_t ranks = typeOf(op.getIds()).getNumElements() / assignments; // that share the tokens
+  int64_t rowRanks = typeOf(op.getIds()).getDimSize(0) / typeOf(ids).getDimSize(0); // that share rows of the batch
   // Dropless: in the worst case every token sends min(top_k, E / ep) rows to one peer. A capacity bounds what one row
   // of the batch gives an expert; token slices share rows by their number of tokens, which that bound does not allow.
   int64_t peerRows = assignments / topK * std::min(topK, E / ep);
@@ -127,7 +127,8 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
   int64_t rows = exchange == Exchange::travel ? ep * peerRows : assignments;
   IntegerAttr expertRows = op.getExpertRowsAttr();
   if (expertRows) {
-    expertRows = builder.getI64IntegerAttr(expertRows.getInt() / ranks);
+    // Slots belong to a row: all of them may be taken by the tokens that one rank along sp has of it.
+    expertRows = builder.getI64IntegerAttr(expertRows.getInt() / rowRanks);
     peerRows = E / ep * expertRows.getInt();
     rows = El * expertRows.getInt();
   }

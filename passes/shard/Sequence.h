@@ -81,10 +81,13 @@ private:
   mlir::Value logSteps(mlir::Location loc, Segment own, bool adjoint);
   // SequenceTokens.cpp
   Results documents(DocumentsOp op, mlir::ValueRange operands);
+  Results drop(MoeDropOp op, mlir::ValueRange operands);
   Results convolution(ShortConvOp op, mlir::ValueRange operands);
+  llvm::SmallVector<mlir::Value> continuedConvolution(ShortConvOp op, mlir::ValueRange operands);
   Results convolutionGrad(ShortConvGradOp op, mlir::ValueRange operands);
   Results attention(AttnCausalOp op, mlir::ValueRange operands);
   Results attentionGrad(AttnCausalGradOp op, mlir::ValueRange operands);
+  Results append(AttnAppendOp op, mlir::ValueRange operands);
 
   mlir::Value withEarlier(mlir::Location loc, mlir::Value x, int64_t before, llvm::StringRef label);
   mlir::Value gather(mlir::Location loc, mlir::Value x, int64_t dim, llvm::StringRef label);

@@ -99,8 +99,8 @@ Value SequenceSharder::shift(Location loc, Value x, int64_t distance, bool rever
 //===- Documents --------------------------------------------------------------------------------------------------===//
 
 bool SequenceSharder::handles(Operation *op) {
-  return isa<LsmScanOp, LsmScanGradOp, AttnCausalOp, AttnCausalGradOp, ShortConvOp, ShortConvGradOp, DocumentsOp,
-             MoeDropOp>(op);
+  return isa<LsmScanOp, LsmScanGradOp, AttnCausalOp, AttnCausalGradOp, AttnAppendOp, ShortConvOp, ShortConvGradOp,
+             DocumentsOp, MoeDropOp>(op);
 }
 
 FailureOr<SmallVector<Value>> SequenceSharder::lower(Operation *op, ValueRange operands) {
@@ -109,14 +109,11 @@ FailureOr<SmallVector<Value>> SequenceSharder::lower(Operation *op, ValueRange o
       .Case([&](LsmScanGradOp o) { return scanGrad(o, operands); })
       .Case([&](AttnCausalOp o) { return attention(o, operands); })
       .Case([&](AttnCausalGradOp o) { return attentionGrad(o, operands); })
+      .Case([&](AttnAppendOp o) { return append(o, operands); })
       .Case([&](ShortConvOp o) { return convolution(o, operands); })
       .Case([&](ShortConvGradOp o) { return convolutionGrad(o, operands); })
       .Case([&](DocumentsOp o) { return documents(o, operands); })
-      // A row's order of assignments runs over its tokens on all ranks.
-      .Case([&](MoeDropOp o) -> Results {
-        return o.emitOpError() << "gives experts a capacity per row, whose tokens are on " << axis << " = " << ranks
-                               << " ranks (--mesh); valid: drop_policy \"dropless\", or " << axis << "=1";
-      });
+      .Case([&](MoeDropOp o) { return drop(o, operands); });
 }
 
 FailureOr<SmallVector<Value>> SequenceSharder::documents(DocumentsOp op, ValueRange operands) {
@@ -124,6 +121,32 @@ FailureOr<SmallVector<Value>> SequenceSharder::documents(DocumentsOp op, ValueRa
   type = withDim(withDim(type, 0, typeOf(operands[0]).getDimSize(0)), 1, type.getDimSize(1) / ranks);
   return SmallVector<Value>{
       DocumentsOp::create(builder, op.getLoc(), type, operands[0], coordinate, op.getBeginAttr())};
+}
+
+//===- Capacity of experts ----------------------------------------------------------------------------------------===//
+
+/// A row's order of assignments runs over its tokens on all ranks: every rank orders the whole row and keeps its part.
+/// These are a few integers per token; counts and slots come out the same, and complete, on all ranks.
+FailureOr<SmallVector<Value>> SequenceSharder::drop(MoeDropOp op, ValueRange operands) {
+  Location loc = op.getLoc();
+  if (op.getProtect().convertToDouble() > 0)
+    return op.emitOpError() << "protects documents by the number of their first token in the row, whose tokens are on "
+                            << axis << " = " << ranks << " ranks (--mesh); valid: protect 0, or " << axis << "=1";
+  SmallVector<Value> whole(operands);
+  for (auto [operand, value] : llvm::zip_equal(op->getOperands(), whole))
+    if (operand == op.getIds() || operand == op.getWeights() || operand == op.getDocuments())
+      value = gather(loc, value, 1, "moe.drop");
+  RankedTensorType kept = typeOf(operands[0]);
+  SmallVector<Type> types(op->getResultTypes());
+  types[0] = whole[0].getType();
+  // Slots and keys belong to rows of the batch.
+  for (unsigned i = 3; i < types.size(); ++i)
+    types[i] = withDim(typeOf(op->getResult(i)), 0, kept.getDimSize(0));
+  OperationState state(loc, op->getName(), whole, types, op->getAttrs());
+  state.propertiesAttr = op->getPropertiesAsAttribute();
+  SmallVector<Value> results(builder.create(state)->getResults());
+  results[0] = ShardOp::create(builder, loc, kept, results[0], coordinate, 1, ranks);
+  return results;
 }
 
 //===- Convolutions -----------------------------------------------------------------------------------------------===//
@@ -146,13 +169,31 @@ static Value lastRows(OpBuilder &builder, Location loc, Value x, Type tail) {
   return ReshapeOp::create(builder, loc, tail, rowsOf(builder, loc, x, typeOf(x).getDimSize(1) - halo, halo));
 }
 
+/// A prompt ends on any rank, and its last rows are the next tail: rows of all ranks, one rank's after the other, are
+/// convolved on every rank, which keeps its own.
+SmallVector<Value> SequenceSharder::continuedConvolution(ShortConvOp op, ValueRange operands) {
+  Location loc = op.getLoc();
+  Value x = gather(loc, operands[0], 1, "conv.x"), documents = gather(loc, operands[2], 1, "conv.documents"),
+        tail = operands[3];
+  int64_t tokens = typeOf(operands[0]).getDimSize(1);
+  auto y = RankedTensorType::get(typeOf(operands[0]).getShape(), typeOf(op.getY()).getElementType());
+  SmallVector<Value> parts;
+  for (int64_t i = 0; i < ranks; ++i) {
+    auto conv = ShortConvOp::create(builder, loc, y, tail.getType(), rowsOf(builder, loc, x, i * tokens, tokens),
+                                    operands[1], rowsOf(builder, loc, documents, i * tokens, tokens), tail);
+    parts.push_back(conv.getY());
+    tail = conv.getNewTail();
+  }
+  Value row = ConcatOp::create(builder, loc, withDim(y, 1, tokens * ranks), parts, 1);
+  return {ShardOp::create(builder, loc, y, row, coordinate, 1, ranks), tail};
+}
+
 FailureOr<SmallVector<Value>> SequenceSharder::convolution(ShortConvOp op, ValueRange operands) {
   Value x = operands[0], tail = operands[3];
+  if (!facts.isZero(op.getTail()) || facts.isRead(op.getNewTail()))
+    return continuedConvolution(op, operands);
   if (failed(checkHalo(op, typeOf(x).getDimSize(1), typeOf(tail).getDimSize(1), ranks)))
     return failure();
-  if (!facts.isZero(op.getTail()) || facts.isRead(op.getNewTail()))
-    return op.emitOpError() << "continues or is continued by another row, which " << axis << " = " << ranks
-                            << " ranks (--mesh) do not pass on";
   Value halo = shift(op.getLoc(), lastRows(builder, op.getLoc(), x, tail.getType()), 1, false, "conv.halo");
   auto y = RankedTensorType::get(typeOf(x).getShape(), typeOf(op.getY()).getElementType());
   auto conv = ShortConvOp::create(builder, op.getLoc(), y, tail.getType(), x, operands[1], operands[2], halo);
@@ -213,15 +254,16 @@ FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueR
   Location loc = op.getLoc();
   Value q = operands[0], k = operands[1], v = operands[2], documents = operands[3];
   int64_t tokens = typeOf(q).getDimSize(1);
-  if (op.getCache())
-    return op.emitOpError() << "reads a cache, which " << axis << " = " << ranks << " ranks (--mesh) do not share";
   auto o = RankedTensorType::get(typeOf(q).getShape(), typeOf(op.getO()).getElementType());
   auto lse = RankedTensorType::get({o.getDimSize(0), o.getDimSize(2), tokens}, typeOf(op.getLse()).getElementType());
   auto attend = [&](Value keys, Value values, int64_t prefix, Value place) {
     return AttnCausalOp::create(builder, loc, o, lse, q, keys, values, documents, place, op.getScaleAttr(),
-                                op.getWindowAttr(), builder.getI64IntegerAttr(prefix), UnitAttr(), UnitAttr());
+                                op.getWindowAttr(), builder.getI64IntegerAttr(prefix), op.getCacheAttr(),
+                                op.getRingAttr());
   };
   auto results = [](auto causal) { return SmallVector<Value>{causal->getResult(0), causal->getResult(1)}; };
+  if (op.getCache()) // every rank has all of it, the keys of these tokens too (append)
+    return results(attend(k, v, op.getPrefix(), Value()));
   AttentionPlan plan = planAttention(op.getWindow(), tokens, ranks, algorithm);
   if (plan.kind == AttentionPlan::gathered)
     return results(attend(gather(loc, k, 1, "attn.k"), gather(loc, v, 1, "attn.v"), 0, coordinate));
@@ -241,6 +283,18 @@ FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueR
         both.empty() ? block : results(AttnMergeOp::create(builder, loc, o, lse, both[0], both[1], block[0], block[1]));
   }
   return both;
+}
+
+/// Caches are whole on every rank; rows of a rank stand at t - documents[t], which its own numbers say.
+FailureOr<SmallVector<Value>> SequenceSharder::append(AttnAppendOp op, ValueRange operands) {
+  Location loc = op.getLoc();
+  Value cache = operands[0], x = gather(loc, operands[1], 1, "attn.append"),
+        documents = gather(loc, operands[2], 1, "attn.documents");
+  int64_t tokens = typeOf(operands[1]).getDimSize(1);
+  for (int64_t i = 0; i < ranks; ++i)
+    cache = AttnAppendOp::create(builder, loc, cache.getType(), cache, rowsOf(builder, loc, x, i * tokens, tokens),
+                                 rowsOf(builder, loc, documents, i * tokens, tokens), op.getRingAttr());
+  return SmallVector<Value>{cache};
 }
 
 /// x of the `before` ranks in front of this one and its own, in the order of tokens; zeros before the first.

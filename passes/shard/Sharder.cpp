@@ -314,7 +314,7 @@ LogicalResult Sharder::rewriteGeneric(Operation &op, IRMapping &map, OpBuilder &
     axes['b'] = present({"dp"});
     axes['t'] = present({"sp"});
   }
-  if (isa<DocumentsOp>(op)) // what is the same on all ranks, as tokens
+  if (isa<DocumentsOp>(op) && sharesTokens) // what is the same on all ranks, as tokens
     axes['t'] = present({"sp"});
   // An axis cuts one index of a value only: the last that asks for it, a weight's rather than its input's.
   auto meet = [&](char a, char b) {
@@ -408,8 +408,11 @@ LogicalResult Sharder::rewriteGeneric(Operation &op, IRMapping &map, OpBuilder &
     map.map(op.getResults(), ValueRange(*lowered));
     auto tokens = dyn_cast<TokenOpInterface>(op);
     for (auto [i, result, placement] : llvm::enumerate(*lowered, results)) {
-      if (tokens && tokens.resultKind(i) == TokenKind::state) // what is carried on, not a sum over tokens
+      // What is carried on is no sum over tokens; neither are caches.
+      if (isa<AttnAppendOp>(op) || (tokens && tokens.resultKind(i) == TokenKind::state))
         placement.pending.clear();
+      if (isa<MoeDropOp>(op)) // counted along whole rows
+        llvm::erase_if(placement.pending, [&](StringRef axis) { return llvm::is_contained(sequence, axis); });
       place(result, placement);
     }
     return success();

@@ -122,6 +122,7 @@ private:
   SequenceFacts sequenceFacts;
   llvm::DenseMap<mlir::Value, Placement> placements;
   std::vector<Placement> entryArguments; ///< of the entry that is being rewritten
+  bool sharesTokens = true; ///< in that entry the ranks of sp have a part of each row
   llvm::DenseMap<mlir::Value, Placement> wanted; ///< logical gradients -> where their parameters are
   llvm::DenseMap<mlir::Value, Placement> reduced; ///< logical gradients that are completed where they are made
   int64_t numExperts = 0;

@@ -12,6 +12,15 @@ using namespace mlir;
 using namespace braid;
 
 LogicalResult Sharder::rewriteEmbed(EmbedOp op, IRMapping &map, OpBuilder &builder) {
+  // A prompt comes whole to every rank; those of sp take their part of it here.
+  Placement ofTokens = placementOf(map.lookup(op.getTokens()));
+  if (int64_t tokens = typeOf(op.getTokens()).getDimSize(1); sharesTokens && tokens > 1) {
+    ofTokens.dims[1] = present({"sp"});
+    if (Value own = convert(builder, op, map.lookup(op.getTokens()), ofTokens))
+      map.map(op.getTokens(), own);
+    else
+      return failure();
+  }
   Value table = map.lookup(op.getTable()), tokens = map.lookup(op.getTokens());
   Axes cut = placementOf(table).dims[0];
   if (cut.empty())

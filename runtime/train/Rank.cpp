@@ -340,12 +340,4 @@ Status checkTokens(const Program &program, const Corpus &corpus) {
   return Status::success();
 }
 
-Status checkMesh(const Program &program) {
-  if (program.mesh().size("sp").value_or(1) > 1)
-    return Status::error(ErrorCode::unsupported,
-                         "{}: the mesh has sp = {}; a prompt's tokens are not divided over ranks", program.path(),
-                         *program.mesh().size("sp"));
-  return Status::success();
-}
-
 } // namespace braid::runtime

@@ -105,9 +105,8 @@ Expected<int64_t> vocabularyOf(const Program &program);
 Expected<bool> readsBytes(const Program &program);
 // Success when the host can feed the program: it knows f32 scalars.
 Status checkDType(const Program &program);
-// Success when the program can read this data; when its mesh is one that can generate.
+// Success when the program can read this data.
 Status checkTokens(const Program &program, const Corpus &corpus);
-Status checkMesh(const Program &program);
 // A number from the program's metadata; absent: nothing; not a number: an error that quotes it.
 Expected<std::optional<double>> metadataNumber(const Program &program, std::string_view key);
 

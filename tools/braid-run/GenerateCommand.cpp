@@ -53,7 +53,6 @@ Status run(const Options &options) {
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   BRAID_ASSIGN(std::vector<int32_t> prompt, promptOf(options, *program));
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
-    BRAID_TRY(checkMesh(rank.program()));
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
     BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
     bool text = options.prompt.has_value();
