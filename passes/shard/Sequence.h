@@ -76,6 +76,10 @@ private:
   Results scan(LsmScanOp op, mlir::ValueRange operands);
   Results scanGrad(LsmScanGradOp op, mlir::ValueRange operands);
   template <typename Scan> Segment segment(Scan op, mlir::ValueRange operands);
+  template <typename Scan> Segment elementSegment(Scan op, mlir::ValueRange operands);
+  mlir::Value segmentGrad(LsmScanGradOp op, mlir::ValueRange operands, mlir::RankedTensorType x);
+  llvm::SmallVector<mlir::Value> scanGradOf(LsmScanGradOp op, mlir::ValueRange operands, mlir::Value initial,
+                                            mlir::Value dfinal);
   SpAlgorithm choose(const Segment &own, bool zeroCarry, bool readsLast) const;
   mlir::Value ring(mlir::Location loc, Segment own, bool adjoint);
   mlir::Value logSteps(mlir::Location loc, Segment own, bool adjoint);

@@ -85,17 +85,60 @@ SpAlgorithm SequenceSharder::choose(const Segment &own, bool zeroCarry, bool rea
 
 //===- Borders of ranks -------------------------------------------------------------------------------------------===//
 
-/// The tensor without its leading dimension of 1, or with one.
-static Value borderState(OpBuilder &builder, Location loc, Value segment) {
-  RankedTensorType type = typeOf(segment);
-  return ReshapeOp::create(builder, loc, RankedTensorType::get(type.getShape().drop_front(), type.getElementType()),
-                           segment);
+/// The same elements as a state, or as one of segments.
+static Value viewed(OpBuilder &builder, Location loc, Value state, RankedTensorType type) {
+  return state.getType() == type ? state : ReshapeOp::create(builder, loc, type, state).getResult();
+}
+static RankedTensorType withoutFront(RankedTensorType type) {
+  return RankedTensorType::get(type.getShape().drop_front(), type.getElementType());
+}
+static Value splat(OpBuilder &builder, Location loc, RankedTensorType type, double value) {
+  return arith::ConstantOp::create(builder, loc,
+                                   DenseElementsAttr::get(type, builder.getFloatAttr(type.getElementType(), value)));
+}
+
+/// The operand that the logical op has as `operand`.
+template <typename Scan> static auto localOperands(Scan op, ValueRange operands) {
+  return [op, operands](Value operand) mutable -> Value {
+    return operand ? operands[llvm::find(op->getOperands(), operand) - op->getOperands().begin()] : Value();
+  };
+}
+
+/// Classes R and E decay every element of the state for itself.
+static bool decaysElements(LsmClass id) {
+  ScanTraits traits(id);
+  return traits.valueDecay || traits.elementDecay;
+}
+/// What such an element is to the ranks: a key channel with one value, of a head that is a key channel of the model's.
+/// Then its factor is that of a row, and segments fold and compose like those of class V.
+static RankedTensorType asRows(RankedTensorType state) {
+  ArrayRef<int64_t> shape = state.getShape();
+  return RankedTensorType::get({1, shape[0], shape[1] * shape[2], shape[3], 1}, state.getElementType());
+}
+
+/// P is what the scan makes of a state of ones when nothing is written, X what it makes of zeros.
+template <typename Scan> SequenceSharder::Segment SequenceSharder::elementSegment(Scan op, ValueRange operands) {
+  Location loc = op.getLoc();
+  auto local = localOperands(op, operands);
+  Value k = local(op.getK()), v = local(op.getV());
+  RankedTensorType state = typeOf(local(op.getInitialState())), x = asRows(state),
+                   o = RankedTensorType::get(typeOf(v).getShape(), typeOf(op.getV()).getElementType());
+  auto behind = [&](Value keys, double initial) {
+    return LsmScanOp::create(builder, loc, TypeRange{o, state}, k, keys, v, local(op.getLogDecay()),
+                             local(op.getBeta()), local(op.getA()), local(op.getB()), local(op.getValueDecay()),
+                             splat(builder, loc, state, initial), local(op.getDocuments()), op.getClassIdAttr(),
+                             op.getScaleAttr(), op.getChunkSizeAttr())
+        .getFinalState();
+  };
+  auto p = RankedTensorType::get(x.getShape().drop_back(), x.getElementType());
+  return {viewed(builder, loc, behind(splat(builder, loc, typeOf(k), 0.0), 1.0), p),
+          viewed(builder, loc, behind(k, 0.0), x)};
 }
 
 template <typename Scan> SequenceSharder::Segment SequenceSharder::segment(Scan op, ValueRange operands) {
-  auto local = [&](auto operand) -> Value {
-    return operand ? operands[llvm::find(op->getOperands(), operand) - op->getOperands().begin()] : Value();
-  };
+  if (decaysElements(op.getClassId()))
+    return elementSegment(op, operands);
+  auto local = localOperands(op, operands);
   Value k = local(op.getK()), v = local(op.getV());
   RankedTensorType keys = typeOf(k), state = typeOf(local(op.getInitialState()));
   SmallVector<int64_t> x{1};
@@ -109,14 +152,17 @@ template <typename Scan> SequenceSharder::Segment SequenceSharder::segment(Scan 
   return {segment.getP(), segment.getX()};
 }
 
-/// Classes R and E decay rows and columns of the state: no segment of theirs is a matrix or a factor of rows.
-template <typename Scan> static LogicalResult checkSegments(Scan op, int64_t ranks) {
-  ScanTraits traits(op.getClassId());
-  if (!traits.valueDecay && !traits.elementDecay)
-    return success();
-  return op.emitOpError() << "has class " << stringifyLsmClass(op.getClassId())
-                          << ", whose state decays per value channel and has no segments that sp = " << ranks
-                          << " ranks (--mesh) could exchange; valid: sp=1";
+/// What the outputs of a rank ask of the state that enters it, from no cotangent behind it.
+Value SequenceSharder::segmentGrad(LsmScanGradOp op, ValueRange operands, RankedTensorType x) {
+  Location loc = op.getLoc();
+  auto local = localOperands(op, operands);
+  if (!decaysElements(op.getClassId()))
+    return LsmSegmentGradOp::create(builder, loc, x, operands[0], operands[1], operands[2], local(op.getLogDecay()),
+                                    local(op.getBeta()), local(op.getA()), local(op.getB()), local(op.getValueDecay()),
+                                    local(op.getDocuments()), local(op.getDO()), op.getClassIdAttr(), op.getScaleAttr(),
+                                    IntegerAttr());
+  Value none = splat(builder, loc, typeOf(local(op.getInitialState())), 0.0);
+  return viewed(builder, loc, scanGradOf(op, operands, none, none).back(), x);
 }
 
 /// M = shift(P M + X) as often as there are borders: after n hops rank n knows what is before it, and says so.
@@ -127,7 +173,7 @@ Value SequenceSharder::ring(Location loc, Segment own, bool adjoint) {
     auto behind = LsmComposeOp::create(builder, loc, state.getType(), Type(), own.p, own.x, state, Value(), adjoint);
     state = shift(loc, behind.getResult(), 1, adjoint, label);
   }
-  return borderState(builder, loc, state);
+  return state;
 }
 
 /// Every rank takes the segment of the one before it; composed with that of distance 1, 2, 4, .. it reaches back to the
@@ -147,80 +193,82 @@ Value SequenceSharder::logSteps(Location loc, Segment own, bool adjoint) {
     x = both.getResult();
     p = both.getTransition();
   }
-  return borderState(builder, loc, x);
+  return x;
 }
 
 //===- The scan and its gradient ----------------------------------------------------------------------------------===//
 
 FailureOr<SmallVector<Value>> SequenceSharder::scan(LsmScanOp op, ValueRange operands) {
-  if (failed(checkSegments(op, ranks)))
-    return failure();
   Location loc = op.getLoc();
   unsigned stateIndex = op.getInitialStateMutable().getOperandNumber();
   Value carry = operands[stateIndex];
+  RankedTensorType stateType = typeOf(carry);
   Segment own = segment(op, operands);
   SpAlgorithm chosen = choose(own, facts.isZero(op.getInitialState()), facts.isRead(op.getFinalState()));
   Border border;
   if (chosen == SpAlgorithm::allGather) {
     Value p = gather(loc, own.p, 0, "lsm.transition"), x = gather(loc, own.x, 0, "lsm.state");
+    carry = viewed(builder, loc, carry, withoutFront(typeOf(own.x)));
     auto fold = LsmFoldOp::create(builder, loc, carry.getType(), carry.getType(), p, x, carry, coordinate);
-    border = {fold.getInitial(), fold.getNext()};
+    border = {fold.getInitial(), viewed(builder, loc, fold.getNext(), stateType)};
   } else {
     border.mine = chosen == SpAlgorithm::ring ? ring(loc, own, /*adjoint=*/false) : logSteps(loc, own, false);
   }
   SmallVector<Value> inner(operands);
-  inner[stateIndex] = border.mine;
+  inner[stateIndex] = viewed(builder, loc, border.mine, stateType);
   auto type = RankedTensorType::get(typeOf(operands[2]).getShape(), typeOf(op.getO()).getElementType());
-  OperationState state(loc, op->getName(), inner, TypeRange{type, carry.getType()}, op->getAttrs());
+  OperationState state(loc, op->getName(), inner, TypeRange{type, stateType}, op->getAttrs());
   state.propertiesAttr = op->getPropertiesAsAttribute();
   auto scan = cast<LsmScanOp>(builder.create(state));
   return SmallVector<Value>{scan.getO(), border.last ? border.last : scan.getFinalState()};
 }
 
+/// The gradient of this rank's tokens, with the state and the cotangent at its borders.
+SmallVector<Value> SequenceSharder::scanGradOf(LsmScanGradOp op, ValueRange operands, Value initial, Value dfinal) {
+  SmallVector<Value> inner(operands);
+  inner[op.getInitialStateMutable().getOperandNumber()] = initial;
+  inner[op.getDfinalStateMutable().getOperandNumber()] = dfinal;
+  // Cotangents are like their operands: q, k, v, the gates that have one, the state.
+  SmallVector<Value> like(operands.take_front(3));
+  auto local = localOperands(op, operands);
+  for (auto &[name, gate] : trainedGates(op))
+    like.push_back(local(gate));
+  like.push_back(initial);
+  SmallVector<Type> types;
+  for (auto [result, operand] : llvm::zip_equal(op->getResults(), like))
+    types.push_back(RankedTensorType::get(typeOf(operand).getShape(), typeOf(result).getElementType()));
+  OperationState state(op.getLoc(), op->getName(), inner, types, op->getAttrs());
+  state.propertiesAttr = op->getPropertiesAsAttribute();
+  return SmallVector<Value>(builder.create(state)->getResults());
+}
+
 FailureOr<SmallVector<Value>> SequenceSharder::scanGrad(LsmScanGradOp op, ValueRange operands) {
-  if (failed(checkSegments(op, ranks)))
-    return failure();
   Location loc = op.getLoc();
-  unsigned stateIndex = op.getInitialStateMutable().getOperandNumber(),
-           dfinalIndex = op.getDfinalStateMutable().getOperandNumber();
-  Value carry = operands[stateIndex], dnext = operands[dfinalIndex];
-  auto local = [&](Value operand) -> Value {
-    return operand ? operands[llvm::find(op->getOperands(), operand) - op->getOperands().begin()] : Value();
-  };
+  Value carry = operands[op.getInitialStateMutable().getOperandNumber()],
+        dnext = operands[op.getDfinalStateMutable().getOperandNumber()];
+  RankedTensorType stateType = typeOf(carry);
   Segment own = segment(op, operands);
-  Value dx = LsmSegmentGradOp::create(
-      builder, loc, own.x.getType(), operands[0], operands[1], operands[2], local(op.getLogDecay()),
-      local(op.getBeta()), local(op.getA()), local(op.getB()), local(op.getValueDecay()), local(op.getDocuments()),
-      operands[op.getDOMutable().getOperandNumber()], op.getClassIdAttr(), op.getScaleAttr(), IntegerAttr());
+  Value dx = segmentGrad(op, operands, typeOf(own.x));
   bool zero = facts.isZero(op.getInitialState()) && facts.isZero(op.getDfinalState());
   SpAlgorithm chosen = choose(own, zero, facts.isRead(op.getDinitialState()));
   Border before, behind;
   if (chosen == SpAlgorithm::allGather) {
     Value p = gather(loc, own.p, 0, "lsm.transition"), x = gather(loc, own.x, 0, "lsm.state"),
           dxs = gather(loc, dx, 0, "lsm.cotangent");
-    auto fold = LsmFoldOp::create(builder, loc, carry.getType(), carry.getType(), p, x, carry, coordinate);
-    auto foldGrad = LsmFoldGradOp::create(builder, loc, dnext.getType(), dnext.getType(), p, dxs, dnext, coordinate);
+    RankedTensorType rows = withoutFront(typeOf(own.x));
+    carry = viewed(builder, loc, carry, rows);
+    dnext = viewed(builder, loc, dnext, rows);
+    auto fold = LsmFoldOp::create(builder, loc, rows, rows, p, x, carry, coordinate);
+    auto foldGrad = LsmFoldGradOp::create(builder, loc, rows, rows, p, dxs, dnext, coordinate);
     before = {fold.getInitial(), fold.getNext()};
-    behind = {foldGrad.getDfinal(), foldGrad.getDcarry()};
+    behind = {foldGrad.getDfinal(), viewed(builder, loc, foldGrad.getDcarry(), stateType)};
   } else {
     bool isRing = chosen == SpAlgorithm::ring;
     before.mine = isRing ? ring(loc, own, false) : logSteps(loc, own, false);
     behind.mine = isRing ? ring(loc, {own.p, dx}, true) : logSteps(loc, {own.p, dx}, true);
   }
-  SmallVector<Value> inner(operands);
-  inner[stateIndex] = before.mine;
-  inner[dfinalIndex] = behind.mine;
-  // Cotangents are like their operands: q, k, v, the gates that have one, the state.
-  SmallVector<Value> like(operands.take_front(3));
-  for (auto &[name, gate] : trainedGates(op))
-    like.push_back(local(gate));
-  like.push_back(carry);
-  SmallVector<Type> types;
-  for (auto [result, operand] : llvm::zip_equal(op->getResults(), like))
-    types.push_back(RankedTensorType::get(typeOf(operand).getShape(), typeOf(result).getElementType()));
-  OperationState state(loc, op->getName(), inner, types, op->getAttrs());
-  state.propertiesAttr = op->getPropertiesAsAttribute();
-  SmallVector<Value> results(builder.create(state)->getResults());
+  SmallVector<Value> results = scanGradOf(op, operands, viewed(builder, loc, before.mine, stateType),
+                                          viewed(builder, loc, behind.mine, stateType));
   if (behind.last)
     results.back() = behind.last;
   return results;

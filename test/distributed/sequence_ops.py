@@ -1,4 +1,4 @@
-"""Ops that cross tokens on several ranks along `sp`, against the one-row references: python3 sequence_ops.py RANKS ALGORITHM
+"""Ops that cross tokens on several ranks along `sp`, against the one-row references: python3 sequence_ops.py RANKS ALGORITHM [one]
 
 Scans of every class and their gradients, with states from outside and without, attention with and without windows, convolutions: the
 tokens of a row are divided over RANKS ranks, documents cross their borders and end on them. Then one document of the row gets other, huge
@@ -189,13 +189,26 @@ def add_convolution(program, taps, rng):
     c.check(rng)
 
 
-def main(ranks, algorithm):
+def one_token(ranks):
+    """Rows of as many tokens as there are ranks: each attends with one query, by the kernel of decoding."""
+    global T, EDGES, CHANGED
+    T = ranks
+    EDGES = np.array([[0, 1, 2, T, T, T], [-5, T - 1, T - 1, T - 1, T - 1, T - 1]], np.int32)
+    CHANGED = (0, 1, 2)
+
+
+def main(ranks, algorithm, tokens=None):
     program, rng = Parts(f"sp{ranks}-{algorithm}", int(ranks), algorithm), np.random.default_rng(5)
-    # VH is D below the classifier; the states of R and E have no segments that ranks could exchange.
-    for kind in sorted(set(CLASSES) - {"VH", "R", "E"}):
+    if tokens:
+        one_token(int(ranks))
+        for window in (0, 2):
+            add_attention(program, window, rng)
+        return program.finish()
+    # VH is D below the classifier.
+    for kind in sorted(set(CLASSES) - {"VH"}):
         add_scan(program, kind, rng, carried=False)
     if algorithm == "all_gather":
-        for kind in ("S0", "V", "GH", "D"):
+        for kind in ("S0", "V", "R", "GH", "D", "E"):
             add_scan(program, kind, rng, carried=True)
         add_convolution(program, 4, rng)
         add_convolution(program, 2, rng)
