@@ -150,9 +150,10 @@ public:
     int64_t rows = q.dim(0), D = shape.size;
     auto [lo, end] = range(seen);
     Var hi = shape.ring ? end : min(end, k.size(keyBuffer, 1));
+    Interval there = before(seen, hi); // a block of earlier keys ends before the tokens
     return attended(k.loop(lo, hi, block, attendNothing(rows), [&](Var s0, llvm::ArrayRef<Var> now) -> Vars {
       Var ks = loadKeys(keyBuffer, b, s0, g, block, hi), vs = loadKeys(valueBuffer, b, s0, g, block, hi);
-      Var live = visible(seen, s0, block);
+      Var live = visible(there, s0, block);
       Var scores = select(live, dotTB(q, ks), kLowest);
       Var highest = max(now[0], maximum(scores, 1));
       Var p = select(live, exp(scores - expand(highest, 1, block)), 0.0);
