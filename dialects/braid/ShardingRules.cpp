@@ -208,6 +208,8 @@ template <typename Op> ShardingRule scanRule(Op op) {
 /// Keys are the tokens themselves, where no others stand before them and they do not stand in a cache.
 template <typename Op> ShardingRule attentionRule(Op op, StringRef text) {
   std::string letters = text.str();
+  if (op.getCoordinate())
+    letters.insert(letters.find("->"), "1 ");
   auto tokens = [](Value v) { return cast<RankedTensorType>(v.getType()).getDimSize(1); };
   if (tokens(op.getQ()) == tokens(op.getK()) && !op->hasAttr("cache"))
     std::replace(letters.begin(), letters.end(), 's', 't');
@@ -303,7 +305,7 @@ ShardingRule braid::shardingRule(Operation *op) {
         return r;
       })
       .Case([](SumGradOp) { return rule("1 -> bt"); })
-      .Case([](DocumentsOp) { return rule("bD -> bt", "", "t"); })
+      .Case([](DocumentsOp documents) { return rule(documents.getCoordinate() ? "bD 1 -> bt" : "bD -> bt", "", "t"); })
       .Case([](LsmScanOp scan) {
         ShardingRule r = scanRule(scan);
         r.results = {"bthv", "bhkv"};

@@ -72,6 +72,11 @@ struct Described {
   }
 };
 
+/// What such a dimension counts.
+StringRef unitsOf(StringRef name) {
+  return name == "batch" ? "rows" : name == "sequence" ? "tokens" : name == "vocab" ? "words" : name;
+}
+
 /// What a name of a dimension is called where a user can change it.
 StringRef keyOf(StringRef name) {
   static constexpr std::pair<StringLiteral, StringLiteral> table[] = {{"batch", "train.batch, --batch"},
@@ -107,8 +112,8 @@ FailureOr<Placement> Sharder::argumentPlacement(func::FuncOp entry, bool isResul
       continue; // every rank's heads read it
     if (units % count) {
       auto error = entry.emitOpError() << (isResult ? "result " : "argument ") << value.shownName() << " has " << units
-                                       << " " << (known.name == "batch" ? "rows" : known.name) << " ("
-                                       << keyOf(known.name) << "), which " << productName(axes) << " = " << count
+                                       << " " << unitsOf(known.name) << " (" << keyOf(known.name) << "), which "
+                                       << productName(axes) << " = " << count
                                        << " ranks (--mesh) do not divide; valid: a divisor of " << units;
       if (known.name == "batch")
         error << ", or a multiple of " << count << " rows";
@@ -242,9 +247,18 @@ LogicalResult Sharder::shardInit(func::FuncOp entry) {
     FailureOr<Placement> placement = argumentPlacement(entry, true, i);
     if (failed(placement))
       return failure();
-    auto init = returned.get().getDefiningOp<InitOp>();
-    if (!init || placement->isWhole())
+    if (placement->isWhole())
       continue;
+    auto init = returned.get().getDefiningOp<InitOp>();
+    if (!init)
+      return entry.emitOpError() << "result " << result.shownName()
+                                 << " is cut over ranks (--mesh), but its value is no braid.init, whose parts a rank "
+                                    "can compute by itself";
+    if (!init.getResult().hasOneUse()) { // other results have it whole, or cut elsewhere
+      b.setInsertionPointAfter(init);
+      init = cast<InitOp>(b.clone(*init));
+      returned.set(init.getResult());
+    }
     RankedTensorType type = typeOf(init.getResult());
     SmallVector<Value> coordinates;
     SmallVector<int64_t> dims, counts;

@@ -117,6 +117,9 @@ FailureOr<SmallVector<Value>> SequenceSharder::lower(Operation *op, ValueRange o
 }
 
 FailureOr<SmallVector<Value>> SequenceSharder::documents(DocumentsOp op, ValueRange operands) {
+  if (op.getCoordinate())
+    return op.emitOpError() << "has a coordinate already, but its tokens are not divided along " << axis << " = "
+                            << ranks << " yet";
   RankedTensorType type = typeOf(op.getResult());
   type = withDim(withDim(type, 0, typeOf(operands[0]).getDimSize(0)), 1, type.getDimSize(1) / ranks);
   return SmallVector<Value>{
@@ -250,7 +253,19 @@ static Value sumOf(OpBuilder &builder, Location loc, ArrayRef<Value> parts) {
   return parts.size() == 1 ? parts[0] : AddOp::create(builder, loc, parts[0].getType(), parts).getResult();
 }
 
+/// Keys before a row, which slices put there, are not among those that ranks exchange.
+template <typename Attention> static LogicalResult checkKeys(Attention op, StringRef axis, int64_t ranks) {
+  if (!op.getPrefix() && !op.getCoordinate())
+    return success();
+  return op.emitOpError() << "has "
+                          << (op.getPrefix() ? "a prefix of " + std::to_string(op.getPrefix()) : "a coordinate")
+                          << ", but its tokens are not divided along " << axis << " = " << ranks
+                          << " (--mesh) yet; valid: rows are divided before they are cut into slices";
+}
+
 FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueRange operands) {
+  if (failed(checkKeys(op, axis, ranks)))
+    return failure();
   Location loc = op.getLoc();
   Value q = operands[0], k = operands[1], v = operands[2], documents = operands[3];
   int64_t tokens = typeOf(q).getDimSize(1);
@@ -310,6 +325,8 @@ Value SequenceSharder::withEarlier(Location loc, Value x, int64_t before, String
 }
 
 FailureOr<SmallVector<Value>> SequenceSharder::attentionGrad(AttnCausalGradOp op, ValueRange operands) {
+  if (failed(checkKeys(op, axis, ranks)))
+    return failure();
   Location loc = op.getLoc();
   Value q = operands[0], k = operands[1], v = operands[2];
   int64_t tokens = typeOf(q).getDimSize(1);

@@ -77,7 +77,8 @@ Value Sharder::convert(OpBuilder &b, Operation *op, Value local, const Placement
 
   for (StringRef axis : to.pending)
     if (!llvm::is_contained(now.pending, axis) && !isZeroSplat(local)) {
-      op->emitOpError() << "needs a sum that is pending over " << axis << ", but " << local << " is complete";
+      op->emitOpError() << "needs a sum that is pending over " << axis << ", but a value of type " << typeOf(local)
+                        << " is complete";
       return {};
     }
 

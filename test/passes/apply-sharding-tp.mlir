@@ -85,3 +85,16 @@ func.func @all_heads(%x: tensor<2x8x16xf32> {braid.dims = ["batch", "sequence"],
 func.func @odd(%w: tensor<16x24xf32> {braid.dims = ["embed", "heads*8"], braid.name = "layers.0.attn.wq", braid.role = "parameter"}) -> tensor<16x24xf32> attributes {braid.entry} {
   return %w : tensor<16x24xf32>
 }
+
+// -----
+
+// A value that two results share is computed once for each part that is wanted.
+// CHECK-LABEL: func.func @init(
+// CHECK: %[[A:.*]] = braid.init {{.*}}shard_counts = array<i64: 2>{{.*}} -> tensor<2x8xf32>
+// CHECK: %[[B:.*]] = braid.init {{.*}}shard_counts = array<i64: 2>{{.*}} -> tensor<2x8xf32>
+// CHECK: return %[[B]], %[[A]]
+func.func @init(%seed: tensor<1xi64> {braid.name = "seed", braid.role = "input"})
+    -> (tensor<4x8xf32> {braid.dims = ["heads", "embed"], braid.name = "w", braid.role = "parameter"}, tensor<4x8xf32> {braid.dims = ["heads", "embed"], braid.name = "w2", braid.role = "parameter"}) attributes {braid.entry} {
+  %w = braid.init %seed {distribution = "constant", keys = array<i64: 1>} : (tensor<1xi64>) -> tensor<4x8xf32>
+  return %w, %w : tensor<4x8xf32>, tensor<4x8xf32>
+}
