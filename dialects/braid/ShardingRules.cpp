@@ -50,7 +50,8 @@ const RowsRow *rowsRow(StringRef op) {
       {"braid.log_sum_exp", {"x", "d", true}},
       {"braid.token_loss", {"ddd", "d"}},
       {"braid.log_sigmoid", {"x", "x"}},
-      {"braid.log_decay", {"xww", "x"}},
+      {"braid.log_decay", {"xhw", "x"}},
+      {"braid.bounded_gate", {"xh", "x"}},
       {"braid.rms_norm", {"xw", "x", true}},
       {"braid.layer_norm", {"xww", "x", true}},
       {"braid.l2_norm", {"x", "x", true}},
@@ -77,6 +78,11 @@ bool isOneHead(Value v) { return cast<RankedTensorType>(v.getType()).getDimSize(
 ShardingRule rowsRule(StringRef name, ValueRange operands, RankedTensorType result, DictionaryAttr attributes) {
   static constexpr StringLiteral tokens = "btfgh";
   ShardingRule rule;
+  if (name == "braid.element_decay") { // x [B, T, H, K] times a_log [H, N, K]
+    rule.operands = {"btfh", "fgh"};
+    rule.results = {"btfgh"};
+    return rule;
+  }
   const RowsRow *row = rowsRow(name);
   Fresh fresh;
   if (!row) { // rows of the batch and tokens are apart, features together

@@ -1,9 +1,9 @@
 //===- Gateloop.cpp - a complex decay per key channel (class V, twice) --------------------------------------------===//
 //   M_t = diag(sigmoid(x wa) exp(i x wp)) M_{t-1} + k_t^T v_t      o = Re(q M)
-// A product of phases is the phase of their sum, f_t = p_1 + .. + p_t: q_t . k_s cos(f_t - f_s) = (q_t cos f_t) . (k_s
-// cos f_s)
-// + (q_t sin f_t) . (k_s sin f_s). So the complex state is two real ones of one decay, and f is a scan of class I.
-// Phases are relative: f begins at 0 with every document.
+// A product of phases is the phase of their sum, f_t = p_1 + .. + p_t:
+//   q_t . k_s cos(f_t - f_s) = (q_t cos f_t) . (k_s cos f_s) + (q_t sin f_t) . (k_s sin f_s)
+// So the complex state is two real ones of one decay, and f is a scan of class I, head by head like the others. Phases
+// are relative: f begins at 0 with every document.
 #include "frontend/layers/LsmParts.h"
 
 using namespace mlir;
@@ -21,17 +21,14 @@ Value braid::buildGateloop(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value q = rotated("q"), k = rotated("k"), v = shortConv(b, spec, "v", p["v"]);
   Value logDecay =
       LogSigmoidOp::create(b.builder, b.loc("log_decay"), p["a"].getType(), p["a"], b.builder.getF64FloatAttr(1.0));
-  Shape flat{b.entry.batch, b.entry.tokens, 1, H * K};
-  RankedTensorType one = b.wideTokens({1, 1});
+  RankedTensorType one = b.wideTokens({H, 1});
   Value ones = arith::ConstantOp::create(
       b.builder, b.loc("ones"), DenseElementsAttr::get(one, b.builder.getFloatAttr(one.getElementType(), 1.0)));
   LsmSpec turned = spec;
   turned.rope.reset();
   LsmSpec sum = turned;
-  sum.heads = 1;
   sum.scale = 1.0;
-  Value phase = scan(b, sum, LsmClass::I, {ones, ones, b.reshape("p", p["p"], flat)}, "lsm.phase");
-  phase = b.reshape("phase", phase, {b.entry.batch, b.entry.tokens, H, K});
+  Value phase = scan(b, sum, LsmClass::I, {ones, ones, p["p"]}, "lsm.phase");
   auto part = [&](StringRef function, StringRef state) {
     Value turn = b.activation(function, phase, function);
     return scan(b, turned, LsmClass::V, {b.mul("q", q, turn), b.mul("k", k, turn), v, logDecay}, state);
