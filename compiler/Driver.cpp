@@ -164,8 +164,15 @@ static bool withModule(const CompileJob &job,
 
   if (llvm::Expected<CpuTarget> target = CpuTarget::parse(job.options.cpu); !target)
     return fail("--cpu: " + llvm::toString(target.takeError()));
-  if (llvm::Expected<Mesh> mesh = Mesh::parse(job.options.mesh); !mesh)
+  llvm::Expected<Mesh> mesh = Mesh::parse(job.options.mesh);
+  if (!mesh)
     return fail("--mesh=" + job.options.mesh + ": " + llvm::toString(mesh.takeError()));
+  if (job.options.spAlgorithm && !isModel)
+    return fail(Twine("--sp-algorithm belongs to a model description, ") + input +
+                " names its own (braid.sp_algorithm)");
+  if (job.options.spAlgorithm && mesh->size("sp") == 1)
+    return fail("--sp-algorithm=" + *job.options.spAlgorithm +
+                " says what ranks along sp send, and --mesh has one; valid: with sp=2 or more in --mesh");
 
   DialectRegistry registry;
   registerCompiler(registry);
