@@ -176,6 +176,50 @@ def add_linear_loss(program, rng, dtype):
             program.check(f, arrays, references, limits(dtype, ("dx", "dw"))(references), f"{f.name} {label}")
 
 
+def add_loss_parts(program, rng, dtype):
+    """The loss over words that are cut in parts: what each part says of a token, joined; the gradients of each part."""
+    B, T, M, V, parts = 2, 21, 12, 70, 2
+    size, one, tokens = V // parts, Type((1,), dtype), Type((B, T), dtype)
+    for transposed in (False, True):
+        f = program.function(f"linear_loss_parts_{'t_' if transposed else ''}{dtype}", dtype)
+        x, labels, dsum = f.input("x", (B, T, M)), f.input("labels", (B, T), "i32"), f.input("dsum", (1,))
+        ws = [f.input(f"w{i}", (size, M) if transposed else (M, size)) for i in range(parts)]
+        places = [f.input(f"coordinate{i}", (1,), "i32") for i in range(parts)]
+        said = [f.op("braid.linear_loss_part", [x, w, labels, c], [tokens, tokens], transposed=transposed)
+                for w, c in zip(ws, places)]
+        column = Type((B, T, 1), dtype)
+        columns = [f.op("braid.reshape", [lse], column) for lse, _ in said]
+        lse = f.rows("log_sum_exp", [f.op("braid.concat", columns, Type((B, T, parts), dtype), dim=2)], tokens)
+        target = f.rows("add", [t for _, t in said], tokens)
+        losses = f.rows("token_loss", [lse, target, labels], tokens)
+        f.output("lse", lse)
+        f.output("losses", losses)
+        f.output("sum", f.op("braid.sum", [losses], one))
+        for i, (w, c) in enumerate(zip(ws, places)):
+            dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, c, lse, dsum], [x.type, w.type], transposed=transposed)
+            f.output(f"dx{i}", dx)
+            f.output(f"dw{i}", dw)
+        for label, scale, low in (("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 20.0, 0)):
+            a, *bs = rounded([rng.standard_normal((B, T, M)) * scale, *(rng.standard_normal(w.type.shape) for w in ws)], dtype)
+            ids = rng.integers(low, V, (B, T))
+            matrices = [b.T if transposed else b for b in bs]
+            logits = a @ np.concatenate(matrices, 1)
+            (s, _, l), pull = cross_entropy(logits, ids)
+            d = pull(0.25)
+            chosen = np.take_along_axis(logits, np.maximum(ids, 0)[..., None], 2)[..., 0]
+            references = {"lse": l, "losses": np.where(ids >= 0, l - chosen, 0.0), "sum": np.array([s])}
+            for i, matrix in enumerate(matrices):
+                own = d[..., i * size : (i + 1) * size]
+                dw = np.einsum("btm,btv->mv", a, own)
+                references |= {f"dx{i}": own @ matrix.T, f"dw{i}": dw.T if transposed else dw}
+            arrays = {"x": a, "labels": ids, "dsum": [0.25]} | {f"w{i}": b for i, b in enumerate(bs)}
+            arrays |= {f"coordinate{i}": np.array([i], np.int32) for i in range(parts)}
+            gradients = [n for n in references if n.startswith("d")]
+            # A loss is a difference of logits: judged by their size.
+            floor = {"losses": np.linalg.norm(l)}
+            program.check(f, arrays, references, limits(dtype, gradients)(references), f"{f.name} {label}", floor)
+
+
 def add_views(program, rng):
     f = program.function("documents")
     cu = f.input("cu_seqlens", (2, 4), "i32")
@@ -231,6 +275,7 @@ def main():
         add_conv(program, rng, dtype)
         add_loss(program, rng, dtype)
         add_linear_loss(program, rng, dtype)
+        add_loss_parts(program, rng, dtype)
     add_linear(program, rng, "bf16")
     add_conv(program, rng, "bf16")
     add_views(program, rng)
