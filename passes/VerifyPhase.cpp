@@ -7,6 +7,7 @@
 #include "passes/Passes.h"
 #include "passes/Phases.h"
 #include "passes/analysis/Mesh.h"
+#include "passes/shard/Sequence.h"
 
 using namespace mlir;
 using namespace braid;
@@ -127,6 +128,9 @@ private:
     if (op->hasAttr("braid.recompute") && phase >= Phase::train)
       return op->emitOpError("still has braid.recompute in phase ")
              << phaseName(phase) << "; it must be dissolved by phase train";
+    if (op->hasAttr(kSequenceAttr) && phase >= Phase::scheduled)
+      return op->emitOpError("still has ")
+             << kSequenceAttr << " in phase " << phaseName(phase) << "; it must be dissolved by phase scheduled";
     if (auto func = dyn_cast<func::FuncOp>(op)) {
       if (func->hasAttr(attrs::schedule) && phase >= Phase::scheduled)
         return func.emitOpError("still has ")

@@ -1,7 +1,9 @@
 //===- ExpandSlices.cpp - the schedule's token slices become ops --------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/analysis/Mesh.h"
 #include "passes/overlap/SliceLayer.h"
 #include "passes/shard/FunctionRewriter.h"
+#include "passes/shard/Sequence.h"
 
 using namespace mlir;
 using namespace braid;
@@ -34,7 +36,7 @@ protected:
   }
 
   /// A sliced layer reads document starts relative to each slice: computed once, where the row's are.
-  Value callOperand(func::FuncOp callee, Value old, Value mapped) override {
+  Value callOperand(func::FuncOp callee, BlockArgument, Value mapped) override {
     auto schedule = callee->getAttrOfType<DictionaryAttr>(attrs::schedule);
     auto documents = mapped.getDefiningOp<DocumentsOp>();
     if (!schedule || !documents)
@@ -46,12 +48,13 @@ protected:
     builder.setInsertionPointAfter(documents);
     auto type = cast<RankedTensorType>(documents.getType());
     ArrayRef<int64_t> bounds = schedule.getAs<DenseI64ArrayAttr>("token_slices").asArrayRef();
+    int64_t ranks = documents.getCoordinate() ? Mesh::of(module).size("sp") : 1; // that share a slice
     SmallVector<Value> parts;
     for (size_t i = 0; i + 1 < bounds.size(); ++i)
       parts.push_back(DocumentsOp::create(
           builder, documents.getLoc(),
           RankedTensorType::get({type.getDimSize(0), bounds[i + 1] - bounds[i]}, type.getElementType()),
-          documents.getCuSeqlens(), documents.getCoordinate(), documents.getBegin() + bounds[i]));
+          documents.getCuSeqlens(), documents.getCoordinate(), documents.getBegin() + bounds[i] * ranks));
     return known = ConcatOp::create(builder, documents.getLoc(), type, parts, 1);
   }
 
@@ -75,6 +78,8 @@ class ExpandSlicesPass : public braid::impl::ExpandSlicesPassBase<ExpandSlicesPa
       if (entry->hasAttr(attrs::entry) && failed(expander.rewriteEntry(entry, entry.getArgumentTypes())))
         return signalPassFailure();
     expander.finish();
+    if (failed(exchangeSlices(getOperation())))
+      return signalPassFailure();
   }
 };
 

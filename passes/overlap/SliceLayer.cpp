@@ -1,7 +1,9 @@
 //===- SliceLayer.cpp - one layer function, cut along its tokens --------------------------------------------------===//
 #include "passes/overlap/SliceLayer.h"
 #include "mlir/IR/Matchers.h"
+#include "passes/analysis/Mesh.h"
 #include "passes/analysis/Tensors.h"
+#include "passes/shard/Sequence.h"
 
 using namespace mlir;
 using namespace braid;
@@ -110,6 +112,8 @@ RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange
       size = size * type.getDimSize(i) / x.getDimSize(i);
     return now.clone(shape);
   }
+  if (auto shard = dyn_cast<ShardOp>(op))
+    return withDim(typeOf(operands[0]), shard.getDim(), type.getDimSize(shard.getDim()));
   if (isa<ReshapeOp>(op))
     return cuts.lookup(op.getOperand(0)).kind == TokenKind::token ? withDim(type, 1, share(type.getDimSize(1), slice))
                                                                   : type;
@@ -171,6 +175,8 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
           at(grad.getValueDecay(), TokenKind::token), states.back(), at(grad.getDocuments(), TokenKind::token),
           grad.getClassIdAttr(), grad.getScaleAttr(), grad.getChunkSizeAttr());
       scan->setAttr(kSliceAttr, builder.getI64IntegerAttr(i + 1));
+      if (Attribute divided = op.getAttr(kSequenceAttr))
+        scan->setAttr(kSequenceAttr, divided);
       states.push_back(scan.getFinalState());
     }
   } else if (auto grad = dyn_cast<ShortConvGradOp>(op)) {
@@ -181,25 +187,58 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
       int64_t tokens = typeOf(x).getDimSize(1), taps = tail.getDimSize(1);
       if (tokens < taps)
         return {};
-      Value last = range(x, 1, tokens - taps, taps);
+      Ranks ranks = ranksOf(op);
+      Value last = ofAllRanks(ranks, range(x, 1, tokens - taps, taps), "conv.halo");
+      last = ranks.count > 1 ? range(last, 1, (ranks.count - 1) * taps, taps) : last; // of the last rank
       states.push_back(ReshapeOp::create(builder, op.getLoc(), tail, last));
     }
   }
   return states;
 }
 
+SliceLayer::Ranks SliceLayer::ranksOf(Operation &op) {
+  auto marker = op.getAttrOfType<DictionaryAttr>(kSequenceAttr);
+  if (!marker)
+    return {};
+  std::string axis = marker.getAs<StringAttr>("axis").str();
+  BlockArgument argument = from.getArgument(marker.getAs<IntegerAttr>("coordinate").getInt());
+  return {axis, Mesh::of(from->getParentOfType<ModuleOp>()).size(axis), map.lookup(argument)};
+}
+
+/// Tokens of a slice from all its ranks, in their order.
+Value SliceLayer::ofAllRanks(const Ranks &ranks, Value x, StringRef label) {
+  if (ranks.count == 1)
+    return x;
+  RankedTensorType type = typeOf(x);
+  auto op = CommAllGatherOp::create(builder, x.getLoc(), withDim(type, 1, type.getDimSize(1) * ranks.count), x,
+                                    ranks.axis, 1);
+  op->setAttr("label", builder.getStringAttr(label));
+  return op;
+}
+/// This rank's tokens of a slice of which all ranks have a part of the sum.
+Value SliceLayer::ofThisRank(const Ranks &ranks, Value sum, StringRef label) {
+  if (ranks.count == 1)
+    return sum;
+  RankedTensorType type = typeOf(sum);
+  auto op = CommReduceScatterOp::create(builder, sum.getLoc(), withDim(type, 1, type.getDimSize(1) / ranks.count), sum,
+                                        ranks.axis, 1);
+  op->setAttr("label", builder.getStringAttr(label));
+  return op;
+}
+
 LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
   Cut o{TokenKind::token, 1, {}, {}}, lse{TokenKind::token, 2, {}, {}};
   SmallVector<Value> k, v;
+  Ranks ranks = ranksOf(*op);
   for (int64_t i = 0; i < count(); ++i) {
-    k.push_back(part(op.getK(), i, TokenKind::token));
-    v.push_back(part(op.getV(), i, TokenKind::token));
+    k.push_back(ofAllRanks(ranks, part(op.getK(), i, TokenKind::token), "attn.k"));
+    v.push_back(ofAllRanks(ranks, part(op.getV(), i, TokenKind::token), "attn.v"));
     Value q = part(op.getQ(), i, TokenKind::token);
     RankedTensorType lseType = withDim(typeOf(op.getLse()), 2, bounds[i + 1] - bounds[i]);
-    auto copy =
-        AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, concat(k, 1), concat(v, 1),
-                             part(op.getDocuments(), i, TokenKind::token), Value(), op.getScaleAttr(),
-                             op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i]), UnitAttr(), UnitAttr());
+    auto copy = AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, concat(k, 1),
+                                     concat(v, 1), part(op.getDocuments(), i, TokenKind::token), ranks.coordinate,
+                                     op.getScaleAttr(), op.getWindowAttr(),
+                                     builder.getI64IntegerAttr(bounds[i] * ranks.count), UnitAttr(), UnitAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());
     lse.parts.push_back(copy.getLse());
@@ -212,33 +251,37 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
 /// A slice's keys and values gather cotangents from every later slice; complete when the slice itself has run.
 LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
   int64_t n = count();
-  SmallVector<Value> dq(n);
+  SmallVector<Value> dq(n), k, v;
   SmallVector<SmallVector<Value>> dk(n), dv(n);
+  Ranks ranks = ranksOf(*op);
+  for (int64_t j = 0; j < n; ++j) {
+    k.push_back(ofAllRanks(ranks, part(op.getK(), j, TokenKind::token), "attn.k"));
+    v.push_back(ofAllRanks(ranks, part(op.getV(), j, TokenKind::token), "attn.v"));
+  }
   for (int64_t i = n - 1; i >= 0; --i) {
-    SmallVector<Value> k, v;
-    for (int64_t j = 0; j <= i; ++j) {
-      k.push_back(part(op.getK(), j, TokenKind::token));
-      v.push_back(part(op.getV(), j, TokenKind::token));
-    }
-    Value keys = concat(k, 1), values = concat(v, 1), q = part(op.getQ(), i, TokenKind::token);
+    auto seen = [&](ArrayRef<Value> parts) { return concat(ValueRange(parts.take_front(i + 1)), 1); };
+    Value keys = seen(k), values = seen(v), q = part(op.getQ(), i, TokenKind::token);
     auto copy = AttnCausalGradOp::create(builder, op.getLoc(), TypeRange{q.getType(), keys.getType(), values.getType()},
                                          q, keys, values, part(op.getDocuments(), i, TokenKind::token),
                                          part(op.getO(), i, TokenKind::token), part(op.getLse(), i, TokenKind::token),
-                                         part(op.getDO(), i, TokenKind::token), Value(), op.getScaleAttr(),
-                                         op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i]));
+                                         part(op.getDO(), i, TokenKind::token), ranks.coordinate, op.getScaleAttr(),
+                                         op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count));
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     dq[i] = copy.getDq();
     for (int64_t j = 0; j <= i; ++j) {
-      dk[j].push_back(range(copy.getDk(), 1, bounds[j], bounds[j + 1] - bounds[j]));
-      dv[j].push_back(range(copy.getDv(), 1, bounds[j], bounds[j + 1] - bounds[j]));
+      int64_t begin = bounds[j] * ranks.count, size = (bounds[j + 1] - bounds[j]) * ranks.count;
+      dk[j].push_back(range(copy.getDk(), 1, begin, size));
+      dv[j].push_back(range(copy.getDv(), 1, begin, size));
     }
   }
   Cut cutQ{TokenKind::token, 1, dq, {}}, cutK{TokenKind::token, 1, {}, {}}, cutV{TokenKind::token, 1, {}, {}};
   for (int64_t j = 0; j < n; ++j)
-    for (auto [pieces, cut] : {std::pair(&dk[j], &cutK), {&dv[j], &cutV}})
-      cut->parts.push_back(pieces->size() == 1
-                               ? (*pieces)[0]
-                               : AddOp::create(builder, op.getLoc(), (*pieces)[0].getType(), *pieces).getResult());
+    for (auto [pieces, cut] : {std::pair(&dk[j], &cutK), {&dv[j], &cutV}}) {
+      Value sum = pieces->size() == 1
+                      ? (*pieces)[0]
+                      : AddOp::create(builder, op.getLoc(), (*pieces)[0].getType(), *pieces).getResult();
+      cut->parts.push_back(ofThisRank(ranks, sum, cut == &cutK ? "attn.dk" : "attn.dv"));
+    }
   cuts[op.getDq()] = cutQ;
   cuts[op.getDk()] = cutK;
   cuts[op.getDv()] = cutV;
@@ -269,6 +312,12 @@ static LogicalResult checkSlices(Operation &op) {
   return success();
 }
 
+/// A rank's heads or hidden units, of tokens that stay apart.
+static bool cutsFeatures(Operation &op) {
+  auto shard = dyn_cast<ShardOp>(op);
+  return shard && shard.getDim() > 1;
+}
+
 LogicalResult SliceLayer::sliceOp(Operation &op) {
   if (failed(checkSlices(op)))
     return failure();
@@ -277,7 +326,8 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
   if (auto attention = dyn_cast<AttnCausalGradOp>(op))
     return sliceAttentionGrad(attention);
   auto tokens = dyn_cast<TokenOpInterface>(op);
-  bool parallel = isa<SliceOp, ConcatOp, CollectiveOpInterface>(op); // follow their operands
+  bool follows = isa<CollectiveOpInterface>(op) || cutsFeatures(op); // its first operand
+  bool parallel = follows || isa<SliceOp, ConcatOp>(op);
   bool touches = isa<SumGradOp>(op);
   for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
     if (!isCut(operand))
@@ -314,7 +364,7 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
     SmallVector<Value> operands;
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
       TokenKind kind = tokens && !parallel ? tokens.operandKind(i) : TokenKind::rows;
-      if (isa<CollectiveOpInterface>(op) && isCut(operand))
+      if (follows && isCut(operand))
         kind = cuts[operand].kind;
       Value value;
       if (kind == TokenKind::whole)
@@ -335,7 +385,7 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
   for (unsigned result = 0; result < op.getNumResults(); ++result) {
     TokenKind kind = tokens && !parallel ? tokens.resultKind(result) : TokenKind::rows;
     Value old = op.getResult(result);
-    if (isa<CollectiveOpInterface>(op) && isCut(op.getOperand(0)))
+    if (follows && isCut(op.getOperand(0)))
       kind = cuts[op.getOperand(0)].kind;
     // A view or a sum has the kind of what it reads.
     if (isa<ReshapeOp>(op) && isCut(op.getOperand(0)) && cuts[op.getOperand(0)].kind != TokenKind::token)

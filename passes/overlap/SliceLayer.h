@@ -54,6 +54,16 @@ private:
   llvm::LogicalResult sliceAttention(AttnCausalOp op);
   llvm::LogicalResult sliceAttentionGrad(AttnCausalGradOp op);
   llvm::SmallVector<mlir::Value> incomingStates(mlir::Operation &op);
+  /// The ranks that share every slice of what the op reads (kSequenceAttr); one without a coordinate where there are
+  /// none.
+  struct Ranks {
+    std::string axis;
+    int64_t count = 1;
+    mlir::Value coordinate;
+  };
+  Ranks ranksOf(mlir::Operation &op);
+  mlir::Value ofAllRanks(const Ranks &ranks, mlir::Value x, llvm::StringRef label);
+  mlir::Value ofThisRank(const Ranks &ranks, mlir::Value sum, llvm::StringRef label);
   mlir::Value concat(mlir::ValueRange parts, int64_t dim);
   mlir::Value range(mlir::Value v, int64_t dim, int64_t begin, int64_t size);
 

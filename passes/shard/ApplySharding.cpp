@@ -160,20 +160,22 @@ void Sharder::collectWanted(func::FuncOp entry) {
   }
 }
 
-/// Rows of training are divided in every program with sp; a prompt where its tokens can be, a decoded token never.
-static bool dividesTokens(func::FuncOp entry, int64_t ranks) {
-  bool generates = false;
-  for (unsigned i = 0; i < entry.getNumArguments(); ++i)
-    generates |= Described{entry, false, i}.role() == "cache";
-  if (!generates)
-    return true;
+/// Whether an entry continues one sequence rather than read rows of a batch.
+static bool generates(func::FuncOp entry) {
+  return llvm::any_of(llvm::seq(entry.getNumArguments()),
+                      [&](unsigned i) { return Described{entry, false, i}.role() == "cache"; });
+}
+
+/// A prompt is divided where its tokens can be, a decoded token never.
+static bool dividesPrompt(func::FuncOp entry, int64_t ranks) {
   auto documents = entry.getBody().front().getOps<DocumentsOp>();
   int64_t tokens = documents.empty() ? 1 : typeOf((*documents.begin()).getResult()).getDimSize(1);
   return tokens > 1 && tokens % ranks == 0;
 }
 
 LogicalResult Sharder::shardEntry(func::FuncOp entry) {
-  sharesTokens = dividesTokens(entry, mesh.size("sp"));
+  sharesTokens = !generates(entry) || dividesPrompt(entry, mesh.size("sp"));
+  slicesRows = sliced && mesh.size("sp") > 1 && !generates(entry);
   SmallVector<Type> types;
   std::vector<Placement> arguments;
   placements.clear(); // of values that are gone
@@ -318,11 +320,6 @@ public:
     }
     if (mesh->world() == 1)
       return;
-    if (sliced && mesh->size("sp") > 1) {
-      getOperation().emitError() << "mesh: token slices (--pipeline, --overlap-degree) of rows that sp = "
-                                 << mesh->size("sp") << " ranks share are not there yet; valid: sp = 1, or no slices";
-      return signalPassFailure();
-    }
     SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
     llvm::erase_if(entries, [](func::FuncOp f) { return !f->hasAttr(attrs::entry); });
     Sharder sharder(getOperation(), *mesh, sliced, algorithm);

@@ -100,8 +100,8 @@ LogicalResult FunctionRewriter::rewriteLayer(func::FuncOp from, Block &to, IRMap
 LogicalResult FunctionRewriter::rewriteCall(func::CallOp call, IRMapping &map, OpBuilder &builder) {
   auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
   SmallVector<Value> operands;
-  for (Value operand : call.getOperands())
-    operands.push_back(callOperand(callee, operand, map.lookup(operand)));
+  for (auto [operand, argument] : llvm::zip_equal(call.getOperands(), callee.getArguments()))
+    operands.push_back(callOperand(callee, argument, map.lookup(operand)));
   std::string told = signature(operands);
   func::FuncOp target;
   for (const Rebuilt &known : layers[callee]) {

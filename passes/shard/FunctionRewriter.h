@@ -26,7 +26,9 @@ protected:
   /// Rebuild the body of a layer function; the default walks it op by op.
   virtual llvm::LogicalResult rewriteLayer(mlir::func::FuncOp from, mlir::Block &to, mlir::IRMapping &map);
   /// What a rebuilt layer is called with instead of the mapped operand.
-  virtual mlir::Value callOperand(mlir::func::FuncOp callee, mlir::Value old, mlir::Value mapped) { return mapped; }
+  virtual mlir::Value callOperand(mlir::func::FuncOp callee, mlir::BlockArgument argument, mlir::Value mapped) {
+    return mapped;
+  }
   /// Before the terminator of an entry function is rebuilt.
   virtual llvm::LogicalResult beforeReturn(mlir::func::FuncOp from, mlir::IRMapping &map, mlir::OpBuilder &builder) {
     return llvm::success();

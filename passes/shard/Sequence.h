@@ -18,6 +18,11 @@
 
 namespace braid {
 
+/// {axis, coordinate}: an op of a layer whose tokens are cut into slices first and divided along the axis then, slice
+/// by slice (slice-major layout). coordinate: number of the layer's argument that holds the rank's place. Written by
+/// ApplySharding, consumed by ExpandSlices.
+inline constexpr llvm::StringLiteral kSequenceAttr = "braid.sequence";
+
 enum class SpAlgorithm { automatic, ring, allGather, scan };
 /// "auto", "ring", "all_gather", "scan".
 std::optional<SpAlgorithm> parseSpAlgorithm(llvm::StringRef word);
@@ -48,6 +53,9 @@ private:
   llvm::DenseSet<mlir::Value> zeros, unread;
 };
 
+/// The exchanges of all ops that carry kSequenceAttr, whose tokens are those of a slice by now.
+llvm::LogicalResult exchangeSlices(mlir::ModuleOp module);
+
 /// Lowers the ops of one function. Every method takes a logical op and its local operands, in the op's order (the token
 /// dimension is already T), and returns one local value per result. States that nobody reads are this rank's own.
 class SequenceSharder {
@@ -72,6 +80,11 @@ private:
     mlir::Value mine, last;
   };
 
+  /// Rows [B, halo, D] in front of this rank's, and those behind which the next slice begins.
+  struct Halo {
+    mlir::Value mine, last;
+  };
+
   // SequenceScan.cpp
   Results scan(LsmScanOp op, mlir::ValueRange operands);
   Results scanGrad(LsmScanGradOp op, mlir::ValueRange operands);
@@ -88,6 +101,7 @@ private:
   Results drop(MoeDropOp op, mlir::ValueRange operands);
   Results convolution(ShortConvOp op, mlir::ValueRange operands);
   llvm::SmallVector<mlir::Value> continuedConvolution(ShortConvOp op, mlir::ValueRange operands);
+  Halo haloOf(mlir::Location loc, mlir::Value x, mlir::Value tail);
   Results convolutionGrad(ShortConvGradOp op, mlir::ValueRange operands);
   Results attention(AttnCausalOp op, mlir::ValueRange operands);
   Results attentionGrad(AttnCausalGradOp op, mlir::ValueRange operands);

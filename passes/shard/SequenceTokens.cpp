@@ -1,7 +1,9 @@
 //===- SequenceTokens.cpp - documents, convolutions and attention along sp; collectives ---------------------------===//
 #include "mlir/IR/SymbolTable.h"
+#include "passes/analysis/Mesh.h"
 #include "passes/analysis/Tensors.h"
 #include "passes/analysis/Views.h"
+#include "passes/overlap/SliceLayer.h"
 #include "passes/shard/Sequence.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
@@ -94,6 +96,39 @@ Value SequenceSharder::shift(Location loc, Value x, int64_t distance, bool rever
   auto op = CommShiftOp::create(builder, loc, x.getType(), x, axis, distance, /*cyclic=*/false, reverse);
   op->setAttr("label", builder.getStringAttr(label));
   return op;
+}
+
+//===- Slices -----------------------------------------------------------------------------------------------------===//
+
+LogicalResult braid::exchangeSlices(ModuleOp module) {
+  SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) {
+    if (op->hasAttr(kSequenceAttr))
+      ops.push_back(op);
+  });
+  SequenceFacts facts(module);
+  for (Operation *op : ops) {
+    auto marker = op->getAttrOfType<DictionaryAttr>(kSequenceAttr);
+    StringRef axis = marker.getAs<StringAttr>("axis").getValue();
+    Value coordinate =
+        op->getParentOfType<func::FuncOp>().getArgument(marker.getAs<IntegerAttr>("coordinate").getInt());
+    OpBuilder builder(op);
+    SequenceSharder sharder(builder, facts, axis, Mesh::of(module).size(axis), coordinate, SpAlgorithm::automatic);
+    Operation *before = op->getPrevNode();
+    auto results = sharder.lower(op, op->getOperands());
+    if (failed(results))
+      return failure();
+    // What an op became belongs to its slice.
+    for (Operation *built = before ? before->getNextNode() : &op->getBlock()->front(); built != op;
+         built = built->getNextNode()) {
+      built->removeAttr(kSequenceAttr);
+      if (Attribute slice = op->getAttr(kSliceAttr))
+        built->setAttr(kSliceAttr, slice);
+    }
+    op->replaceAllUsesWith(*results);
+    op->erase();
+  }
+  return success();
 }
 
 //===- Documents --------------------------------------------------------------------------------------------------===//
@@ -191,16 +226,32 @@ SmallVector<Value> SequenceSharder::continuedConvolution(ShortConvOp op, ValueRa
   return {ShardOp::create(builder, loc, y, row, coordinate, 1, ranks), tail};
 }
 
+/// The last rows of all ranks, with the row's tail in front of the first: a slice ends on the last rank.
+SequenceSharder::Halo SequenceSharder::haloOf(Location loc, Value x, Value tail) {
+  int64_t halo = typeOf(tail).getDimSize(1), earlier = (ranks - 1) * halo;
+  Value all = gather(loc, lastRows(builder, loc, x, tail.getType()), 1, "conv.halo");
+  Value before[] = {tail, rowsOf(builder, loc, all, 0, earlier)};
+  Value row = ConcatOp::create(builder, loc, all.getType(), before, 1);
+  return {ShardOp::create(builder, loc, tail.getType(), row, coordinate, 1, ranks),
+          rowsOf(builder, loc, all, earlier, halo)};
+}
+
 FailureOr<SmallVector<Value>> SequenceSharder::convolution(ShortConvOp op, ValueRange operands) {
+  Location loc = op.getLoc();
   Value x = operands[0], tail = operands[3];
-  if (!facts.isZero(op.getTail()) || facts.isRead(op.getNewTail()))
+  bool sliced = op->hasAttr(kSequenceAttr), carries = !facts.isZero(op.getTail()) || facts.isRead(op.getNewTail());
+  if (carries && !sliced)
     return continuedConvolution(op, operands);
   if (failed(checkHalo(op, typeOf(x).getDimSize(1), typeOf(tail).getDimSize(1), ranks)))
     return failure();
-  Value halo = shift(op.getLoc(), lastRows(builder, op.getLoc(), x, tail.getType()), 1, false, "conv.halo");
+  Halo halo;
+  if (carries)
+    halo = haloOf(loc, x, tail);
+  else
+    halo.mine = shift(loc, lastRows(builder, loc, x, tail.getType()), 1, false, "conv.halo");
   auto y = RankedTensorType::get(typeOf(x).getShape(), typeOf(op.getY()).getElementType());
-  auto conv = ShortConvOp::create(builder, op.getLoc(), y, tail.getType(), x, operands[1], operands[2], halo);
-  return SmallVector<Value>{conv.getY(), conv.getNewTail()};
+  auto conv = ShortConvOp::create(builder, loc, y, tail.getType(), x, operands[1], operands[2], halo.mine);
+  return SmallVector<Value>{conv.getY(), halo.last ? halo.last : conv.getNewTail()};
 }
 
 /// What the next rank's first rows ask of this rank's last ones is their tail's cotangent: those few rows come first.
@@ -211,10 +262,12 @@ FailureOr<SmallVector<Value>> SequenceSharder::convolutionGrad(ShortConvGradOp o
   int64_t halo = tail.getDimSize(1);
   if (failed(checkHalo(op, typeOf(x).getDimSize(1), halo, ranks)))
     return failure();
-  if (!facts.isZero(op.getTail()) || !facts.isZero(op.getDnewTail()) || facts.isRead(op.getDtail()))
+  bool carries = !facts.isZero(op.getTail()) || !facts.isZero(op.getDnewTail()) || facts.isRead(op.getDtail());
+  if (carries && !op->hasAttr(kSequenceAttr))
     return op.emitOpError() << "continues or is continued by another row, which " << axis << " = " << ranks
                             << " ranks (--mesh) do not pass on";
-  Value before = shift(loc, lastRows(builder, loc, x, tail), 1, false, "conv.halo");
+  Value before =
+      carries ? haloOf(loc, x, operands[3]).mine : shift(loc, lastRows(builder, loc, x, tail), 1, false, "conv.halo");
   auto like = [&](Value result, Value operand) {
     return RankedTensorType::get(typeOf(operand).getShape(), typeOf(result).getElementType());
   };
@@ -223,10 +276,19 @@ FailureOr<SmallVector<Value>> SequenceSharder::convolutionGrad(ShortConvGradOp o
   auto early = ShortConvGradOp::create(builder, loc, like(op.getDx(), first), dWeight, dTail, first, weight,
                                        rowsOf(builder, loc, documents, 0, halo), before,
                                        rowsOf(builder, loc, dy, 0, halo), operands[5]);
-  Value behind = shift(loc, early.getDtail(), 1, /*reverse=*/true, "conv.halo_grad");
+  Value behind, asked;
+  if (carries) { // by the slice behind this one of the last rank, and by the first rank of the slice before
+    Value all = gather(loc, early.getDtail(), 1, "conv.halo_grad");
+    Value others[] = {rowsOf(builder, loc, all, halo, (ranks - 1) * halo), operands[5]};
+    Value row = ConcatOp::create(builder, loc, all.getType(), others, 1);
+    behind = ShardOp::create(builder, loc, dTail, row, coordinate, 1, ranks);
+    asked = rowsOf(builder, loc, all, 0, halo);
+  } else {
+    behind = shift(loc, early.getDtail(), 1, /*reverse=*/true, "conv.halo_grad");
+  }
   auto grad = ShortConvGradOp::create(builder, loc, like(op.getDx(), x), dWeight, dTail, x, weight, documents, before,
                                       dy, behind);
-  return SmallVector<Value>(grad->getResults());
+  return SmallVector<Value>{grad.getDx(), grad.getDweight(), asked ? asked : grad.getDtail()};
 }
 
 //===- Attention --------------------------------------------------------------------------------------------------===//

@@ -161,6 +161,23 @@ Value Sharder::complete(OpBuilder &b, Operation *op, Value old, IRMapping &map) 
 
 //===- Functions and repeats --------------------------------------------------------------------------------------===//
 
+/// A number that a layer reads as tokens is where tokens are: slices are cut from what a rank has.
+Value Sharder::callOperand(func::FuncOp callee, BlockArgument argument, Value mapped) {
+  bool readAsTokens = llvm::any_of(argument.getUses(), [](OpOperand &use) {
+    auto tokens = dyn_cast<TokenOpInterface>(use.getOwner());
+    return tokens && tokens.operandKind(use.getOperandNumber()) == TokenKind::token;
+  });
+  Placement to = placementOf(mapped);
+  if (!slicesRows || !readAsTokens || to.dims.size() < 2 || !to.isWhole() || !isSplat(mapped))
+    return mapped;
+  to.dims[0] = present({"dp"});
+  to.dims[1] = present({"sp"});
+  OpBuilder builder(mapped.getContext());
+  builder.setInsertionPointAfter(mapped.getDefiningOp());
+  Value local = convert(builder, callee, mapped, to);
+  return local ? local : mapped;
+}
+
 std::string Sharder::signature(ValueRange operands) {
   std::string text;
   for (Value operand : operands)
@@ -179,15 +196,33 @@ void Sharder::beginFunction(Block &body, ValueRange operands) {
 
 void Sharder::endFunction(func::FuncOp function) {
   Signature known;
+  SmallVector<Operation *> slicedLater;
+  function.walk([&](Operation *op) {
+    if (op->hasAttr(kSequenceAttr))
+      slicedLater.push_back(op);
+  });
+  auto isForLater = [&](StringRef name) {
+    return llvm::any_of(slicedLater,
+                        [&](Operation *op) { return op->getAttrOfType<StringAttr>(kSequenceAttr) == name; });
+  };
   // What only a discarded body has asked for goes again.
   auto &asked = scopes.back().coordinates;
   for (size_t i = asked.size(); i-- > 0;)
-    if (asked[i].second.use_empty()) {
+    if (asked[i].second.use_empty() && !isForLater(asked[i].first)) {
       scopes.back().body->eraseArgument(cast<BlockArgument>(asked[i].second).getArgNumber());
       asked.erase(asked.begin() + i);
     }
-  for (auto &[name, value] : asked)
+  Builder attributeBuilder(function.getContext());
+  for (auto &[name, value] : asked) {
     known.coordinates.push_back(name);
+    auto marker = attributeBuilder.getDictionaryAttr(
+        {attributeBuilder.getNamedAttr("axis", attributeBuilder.getStringAttr(name)),
+         attributeBuilder.getNamedAttr("coordinate",
+                                       attributeBuilder.getI64IntegerAttr(cast<BlockArgument>(value).getArgNumber()))});
+    for (Operation *op : slicedLater)
+      if (op->getAttr(kSequenceAttr) == marker.get("axis"))
+        op->setAttr(kSequenceAttr, marker);
+  }
   for (Value result : function.getBody().front().getTerminator()->getOperands())
     known.results.push_back(placementOf(result));
   if (function->hasAttr(attrs::entry)) {
@@ -403,24 +438,36 @@ LogicalResult Sharder::rewriteGeneric(Operation &op, IRMapping &map, OpBuilder &
     results.push_back(placement);
   }
   if (!sequence.empty()) {
-    FailureOr<SmallVector<Value>> lowered = rewriteSequence(op, operands, sequence, builder);
-    if (failed(lowered))
-      return failure();
-    map.map(op.getResults(), ValueRange(*lowered));
     auto tokens = dyn_cast<TokenOpInterface>(op);
-    for (auto [i, result, placement] : llvm::enumerate(*lowered, results)) {
+    for (auto [i, placement] : llvm::enumerate(results)) {
       // What is carried on is no sum over tokens; neither are caches.
       if (isa<AttnAppendOp>(op) || (tokens && tokens.resultKind(i) == TokenKind::state))
         placement.pending.clear();
       if (isa<MoeDropOp>(op)) // counted along whole rows
         llvm::erase_if(placement.pending, [&](StringRef axis) { return llvm::is_contained(sequence, axis); });
-      place(result, placement);
     }
+  }
+  bool later = !sequence.empty() && slicesRows && !isa<DocumentsOp>(op);
+  if (!sequence.empty() && !later) {
+    FailureOr<SmallVector<Value>> lowered = rewriteSequence(op, operands, sequence, builder);
+    if (failed(lowered))
+      return failure();
+    map.map(op.getResults(), ValueRange(*lowered));
+    for (auto [result, placement] : llvm::zip_equal(*lowered, results))
+      place(result, placement);
     return success();
   }
   OperationState state(op.getLoc(), op.getName(), operands, types, op.getAttrs());
   state.propertiesAttr = op.getPropertiesAsAttribute();
   Operation *rebuilt = builder.create(state);
+  if (later) {
+    if (!SequenceSharder::handles(&op) || scopes.size() < 2)
+      return op.emitOpError() << "crosses tokens, which " << productName(sequence) << " = " << parts(sequence)
+                              << " ranks (--mesh) share in slices (--overlap-degree); valid: " << productName(sequence)
+                              << " = 1, or no slices";
+    (void)coordinate(sequence);
+    rebuilt->setAttr(kSequenceAttr, builder.getStringAttr(productName(sequence)));
+  }
   if (rule.grouped && axes.count(rule.grouped)) {
     auto groups = builder.getI64IntegerAttr(rule.groups / parts(axes[rule.grouped]));
     if (auto grad = dyn_cast<RowsGradOp>(rebuilt)) {

@@ -26,6 +26,7 @@ public:
 protected:
   llvm::LogicalResult rewriteOp(mlir::Operation &op, mlir::IRMapping &map, mlir::OpBuilder &builder) override;
   llvm::LogicalResult beforeReturn(mlir::func::FuncOp entry, mlir::IRMapping &map, mlir::OpBuilder &builder) override;
+  mlir::Value callOperand(mlir::func::FuncOp callee, mlir::BlockArgument argument, mlir::Value mapped) override;
   std::string signature(mlir::ValueRange operands) override;
   void beginFunction(mlir::Block &body, mlir::ValueRange operands) override;
   void endFunction(mlir::func::FuncOp function) override;
@@ -123,6 +124,7 @@ private:
   llvm::DenseMap<mlir::Value, Placement> placements;
   std::vector<Placement> entryArguments; ///< of the entry that is being rewritten
   bool sharesTokens = true; ///< in that entry the ranks of sp have a part of each row
+  bool slicesRows = false; ///< and of each slice of it: ops that cross tokens get their exchange when these exist
   llvm::DenseMap<mlir::Value, Placement> wanted; ///< logical gradients -> where their parameters are
   llvm::DenseMap<mlir::Value, Placement> reduced; ///< logical gradients that are completed where they are made
   int64_t numExperts = 0;

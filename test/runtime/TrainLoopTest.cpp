@@ -421,6 +421,14 @@ TEST(TrainLoop, SettingsComeFromTheProgramThenTheCommandLine) {
                 .status.message()
                 .find("its tokenizer is 'bpe' and its vocabulary has 256 entries, but the data is text"),
             std::string::npos);
+  for (const char *slices : {"4,x", "8,4", "16", "4,", "-4"}) {
+    program.metadata = {{"sequence_slices", slices}};
+    EXPECT_NE(runTraining(program, options, corpus)
+                  .status.message()
+                  .find(std::string("metadata 'sequence_slices' is '") + slices +
+                        "'; valid: ascending multiples of sp = 1 below the 16 tokens of a row, separated by commas"),
+              std::string::npos);
+  }
 }
 
 TEST(TrainLoop, RecordsATrace) {
