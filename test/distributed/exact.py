@@ -46,6 +46,7 @@ class Mesh:
         run([tool("braid-compile"), source, "-o", self.path, *flags])
         info = Compiled(self.path).info()
         self.mesh = info["mesh"]
+        self.slices = [int(end) for end in info["metadata"].get("sequence_slices", "").split(",") if end]
         self.tensors = {t["name"]: t for t in info["tensors"] if t["role"] in ("parameter", "moment")}
 
     def file(self, name, rank="{rank}"):
@@ -60,8 +61,9 @@ class Mesh:
                 part = array
                 if name not in scalars:
                     part = np.split(part, coordinate(self.mesh, rank, "dp")[1])[coordinate(self.mesh, rank, "dp")[0]]
-                if name in ("tokens", "labels"):
-                    part = np.split(part, coordinate(self.mesh, rank, "sp")[1], 1)[coordinate(self.mesh, rank, "sp")[0]]
+                if name in ("tokens", "labels"):  # a stripe of every slice
+                    at, count = coordinate(self.mesh, rank, "sp")
+                    part = np.concatenate([np.split(s, count, 1)[at] for s in np.split(part, self.slices, 1)], 1)
                 np.save(self.file(name, rank), part)
             command += ["--input", f"{name}={self.file(name)}"]
         outputs = ["loss", "aux_loss", "grad_norm", *self.tensors]
@@ -88,6 +90,8 @@ class Mesh:
 
 
 def main(path, *variants):
+    if unknown := set(variants) - {v[0] for v in VARIANTS}:
+        sys.exit(f"there is no variant {', '.join(sorted(unknown))}; valid: {', '.join(v[0] for v in VARIANTS)}")
     text = "\n".join(line for line in pathlib.Path(path).read_text().splitlines() if not line.strip().startswith("//"))
     description = json.loads(text) | {"dtype": "f64"}
     report = Report(f"exact-{description['name']}")
