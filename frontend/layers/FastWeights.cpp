@@ -9,19 +9,20 @@ using namespace braid;
 
 Value braid::buildFastWeights(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
+  Dim heads = headsOf(spec, H);
   bool rankOne = spec.kind == LsmKind::dfw;
-  Shape gate = rankOne ? Shape{H, K} : Shape{H, K, V};
+  Dims gate = rankOne ? Dims{heads, K} : Dims{heads, K, V};
   Projections p(b);
   addQkvg(p, spec, H, H, H);
-  p.add("f", {H, rankOne ? K : K * V}, /*wide=*/true);
+  p.add("f", {heads, rankOne ? K : K * V}, /*wide=*/true);
   if (rankOne)
-    p.add("e", {H, V}, /*wide=*/true);
+    p.add("e", {heads, V}, /*wide=*/true);
   p.run(x);
-  auto logGate = [&](StringRef name, Shape shape) -> Value {
+  auto logGate = [&](StringRef name, const Dims &features) -> Value {
     Shape all{b.entry.batch, b.entry.tokens};
-    all.append(shape);
-    Value y = b.bias(name, b.reshape(name, p[name], all),
-                     b.weight(("lsm.b" + name).str(), Dims(shape.begin(), shape.end()), Init::constant(2.0)));
+    all.append(sizesOf(features));
+    Value y =
+        b.bias(name, b.reshape(name, p[name], all), b.weight(("lsm.b" + name).str(), features, Init::constant(2.0)));
     return LogSigmoidOp::create(b.builder, b.loc(name), y.getType(), y, b.builder.getF64FloatAttr(1.0));
   };
   ScanInputs in;
@@ -30,6 +31,6 @@ Value braid::buildFastWeights(LayerBuilder &b, Value x, const LsmSpec &spec) {
   in.v = shortConv(b, spec, "v", p["v"]);
   in.logDecay = logGate("f", gate);
   if (rankOne)
-    in.valueDecay = logGate("e", {H, V});
+    in.valueDecay = logGate("e", {heads, V});
   return gatedOutput(b, spec, scan(b, spec, rankOne ? LsmClass::R : LsmClass::E, in), p["g"]);
 }

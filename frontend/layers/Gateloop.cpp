@@ -13,8 +13,8 @@ Value braid::buildGateloop(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t H = spec.heads, K = spec.headDim;
   Projections p(b);
   addQkvg(p, spec, H, H, H);
-  p.add("a", {H, K}, /*wide=*/true);
-  p.add("p", {H, K}, /*wide=*/true);
+  p.add("a", {headsOf(spec, H), K}, /*wide=*/true);
+  p.add("p", {headsOf(spec, H), K}, /*wide=*/true);
   p.run(x);
   // Positions come before the phases: a scan would turn what they have scaled.
   auto rotated = [&](StringRef name) { return rotate(b, spec, name, shortConv(b, spec, name, p[name])); };

@@ -9,17 +9,18 @@ using namespace braid;
 
 Value braid::buildHgrn2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t H = spec.heads, K = spec.headDim;
+  Dim heads = headsOf(spec, H);
   Projections p(b);
-  p.add("q", {H, K});
-  p.add("k", {H, K}, /*wide=*/true);
-  p.add("v", {H, spec.valueDim});
+  p.add("q", {heads, K});
+  p.add("k", {heads, K}, /*wide=*/true);
+  p.add("v", {heads, spec.valueDim});
   if (spec.outputGate)
-    p.add("g", {H, spec.valueDim});
+    p.add("g", {heads, spec.valueDim});
   p.run(x);
   Init bounds{"values", 0, 0, 0, {}, [H, layers = b.spec.numLayers](int64_t layer) {
                 return std::vector<double>(H, static_cast<double>(layer) / static_cast<double>(layers));
               }};
-  Value least = b.weight("lsm.lower_bound", {H}, std::move(bounds), /*decay=*/false, /*trained=*/false);
+  Value least = b.weight("lsm.lower_bound", {heads}, std::move(bounds), /*decay=*/false, /*trained=*/false);
   Value f = p["k"], share = b.activation("k", b.scale("k", f, -1.0), "sigmoid");
   ScanInputs in;
   in.q = b.activation("q", shortConv(b, spec, "q", p["q"]), "silu");

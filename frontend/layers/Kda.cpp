@@ -11,10 +11,10 @@ Value braid::buildKda(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t H = spec.heads, K = spec.headDim;
   Projections p(b);
   addQkvg(p, spec, H, H, H);
-  p.add("b", {H}, /*wide=*/true);
+  p.add("b", {headsOf(spec, H)}, /*wide=*/true);
   p.run(x);
   ScanInputs in = deltaInputs(b, spec, p);
-  Value f = lowRank(b, "wf", x, spec.gateRank, {H, K});
+  Value f = lowRank(b, "wf", x, spec.gateRank, {headsOf(spec, H), K});
   Value aLog = decayRate(b, spec), dtBias = stepBias(b, spec, {K});
   in.logDecay = LogDecayOp::create(b.builder, b.loc("log_decay"), f.getType(), f, aLog, dtBias);
   return gatedOutput(b, spec, scan(b, spec, LsmClass::VH, in), p["g"]);

@@ -75,16 +75,15 @@ Value braid::shifted(LayerBuilder &b, StringRef name, Value x) {
   return conv.getY();
 }
 
-Value braid::lowRank(LayerBuilder &b, StringRef name, Value x, int64_t rank, Shape features,
+Value braid::lowRank(LayerBuilder &b, StringRef name, Value x, int64_t rank, const Dims &features,
                      std::optional<StringRef> act) {
   std::string key = ("lsm." + name).str();
-  int64_t in = cast<RankedTensorType>(x.getType()).getShape().back(), out = 1;
-  for (int64_t d : features)
-    out *= d;
+  int64_t in = cast<RankedTensorType>(x.getType()).getShape().back();
   Value between = b.linear(name, x, b.matrix(key + "_a", in, rank), {rank});
   if (act)
     between = b.activation(name, between, *act);
-  return b.linear(name, between, b.matrix(key + "_b", rank, out, MatrixRole::narrow), features, /*wide=*/true);
+  return b.linear(name, between, b.matrix(key + "_b", rank, flattened(features), MatrixRole::narrow), sizesOf(features),
+                  /*wide=*/true);
 }
 
 Value braid::inner(LayerBuilder &b, StringRef name, Value x, Value y) {

@@ -42,7 +42,7 @@ mlir::Value shortConv(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name
 /// x of the token before, 0 at the first of a document. State lsm.shift_<name>.
 mlir::Value shifted(LayerBuilder &b, llvm::StringRef name, mlir::Value x);
 /// act(x <name>_a) <name>_b, rank `rank` between: [B, T, features..], wide.
-mlir::Value lowRank(LayerBuilder &b, llvm::StringRef name, mlir::Value x, int64_t rank, Shape features,
+mlir::Value lowRank(LayerBuilder &b, llvm::StringRef name, mlir::Value x, int64_t rank, const Dims &features,
                     std::optional<llvm::StringRef> act = std::nullopt);
 /// sum of a b over the last dimension.
 mlir::Value inner(LayerBuilder &b, llvm::StringRef name, mlir::Value x, mlir::Value y);

@@ -10,15 +10,16 @@ using namespace braid;
 
 Value braid::buildMamba(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
+  Dim heads = headsOf(spec, H), channels = flattened({heads, V});
   Projections p(b);
-  p.add("v", {H, V});
+  p.add("v", {heads, V});
   if (spec.outputGate)
-    p.add("g", {H, V});
+    p.add("g", {heads, V});
   p.run(x);
   Value u = shortConv(b, spec, "v", p["v"]), flat = joinHeads(b, "u", u);
   auto bc = b.linear(
-      flat, {{"q", b.matrix("lsm.wq", H * V, H * K), {H, K}}, {"k", b.matrix("lsm.wk", H * V, H * K), {H, K}}});
-  Value dt = lowRank(b, "wdt", flat, spec.gateRank, {H, V});
+      flat, {{"q", b.matrix("lsm.wq", channels, H * K), {H, K}}, {"k", b.matrix("lsm.wk", channels, H * K), {H, K}}});
+  Value dt = lowRank(b, "wdt", flat, spec.gateRank, {heads, V});
   Value delta = b.activation("delta", b.bias("delta", dt, stepBias(b, spec, {V})), "softplus");
   Value aLog = decayRate(b, spec, {K, V});
   ScanInputs in;
@@ -27,6 +28,6 @@ Value braid::buildMamba(LayerBuilder &b, Value x, const LsmSpec &spec) {
   in.v = b.mul("v", u, delta);
   in.logDecay = ElementDecayOp::create(b.builder, b.loc("log_decay"), b.wideTokens({H, K, V}), delta, aLog);
   Value o = scan(b, spec, LsmClass::E, in);
-  Value skip = b.weighted("skip", u, b.weight("lsm.d", {H, V}, Init::constant(1.0)));
+  Value skip = b.weighted("skip", u, b.weight("lsm.d", {heads, V}, Init::constant(1.0)));
   return gatedOutput(b, spec, b.add("y", {o, skip}), p["g"], {.beforeGate = false});
 }

@@ -28,19 +28,20 @@ struct TokenMix {
   Value x, difference;
 };
 
-Value project(LayerBuilder &b, StringRef name, Value x, int64_t heads, int64_t width) {
+Value project(LayerBuilder &b, StringRef name, Value x, const Dim &heads, int64_t width) {
   MatrixRole role = name == "v" ? MatrixRole::value : MatrixRole::query;
-  return b.linear(name, x, b.matrix(("lsm.w" + name).str(), b.spec.dModel, heads * width, role), {heads, width});
+  return b.linear(name, x, b.matrix(("lsm.w" + name).str(), b.embed(), flattened({heads, width}), role),
+                  {heads.size, width});
 }
 } // namespace
 
 Value braid::buildRwkv6(LayerBuilder &b, Value x, const LsmSpec &spec) {
-  int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
+  int64_t K = spec.headDim, V = spec.valueDim;
+  Dim H = headsOf(spec, spec.heads);
   TokenMix mix(b, x);
   Value base = mix.fixed("x");
   auto mixed = [&](StringRef name) {
-    Value m =
-        b.narrow("mix_" + name.str(), lowRank(b, "mix_" + name.str(), base, spec.mixRank, {b.spec.dModel}, "tanh"));
+    Value m = b.narrow("mix_" + name.str(), lowRank(b, "mix_" + name.str(), base, spec.mixRank, {b.embed()}, "tanh"));
     return b.add("x_" + name.str(), {mix.fixed(name), b.mul("mix_" + name.str(), mix.difference, m)});
   };
   Value q = project(b, "q", mixed("q"), H, K), k = project(b, "k", mixed("k"), H, K);
@@ -62,7 +63,8 @@ Value braid::buildRwkv6(LayerBuilder &b, Value x, const LsmSpec &spec) {
 }
 
 Value braid::buildRwkv7(LayerBuilder &b, Value x, const LsmSpec &spec) {
-  int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim, R = spec.gateRank;
+  int64_t K = spec.headDim, V = spec.valueDim, R = spec.gateRank;
+  Dim H = headsOf(spec, spec.heads);
   TokenMix mix(b, x);
   Value q = project(b, "q", mix.fixed("q"), H, K), k = project(b, "k", mix.fixed("k"), H, K);
   Value v = project(b, "v", mix.fixed("v"), H, V);
