@@ -187,8 +187,9 @@ FailureOr<SmallVector<Value>> RowsKernel::emitGradient(RowsGradOp op, TileEmitte
   auto cotangents = emitTileGradient(e.builder, op.getLoc(), emitted, results, dys, wanted);
   if (failed(cotangents))
     return failure();
-  for (auto [cotangent, tile] : llvm::zip_equal(*cotangents, wanted))
-    if (!cotangent)
+  // Equal operands share one tile, whose cotangent is that of both: it goes to the first.
+  for (auto [i, cotangent, tile] : llvm::enumerate(*cotangents, wanted))
+    if (!cotangent || llvm::is_contained(ArrayRef(wanted).take_front(i), tile))
       cotangent = e.like(tile, 0);
   return cotangents;
 }

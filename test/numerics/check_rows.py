@@ -173,6 +173,17 @@ def add_ops(program, rng):
         ).check("", [r(X)], rng)
 
 
+def add_equal(program, rng):
+    """x times x: what the two operands get together is the gradient of the square."""
+    f = program.function("equal_operands")
+    x, dy = f.input("x", X), f.input("dy", X)
+    f.output("y", f.rows("mul", [x, x], x.type))
+    f.output("dx", f.rows("add", f.rows_grad("mul", [x, x], dy, [0, 1]), x.type))
+    xs, dys = rng.standard_normal(X), rng.standard_normal(X)
+    a, d = rounded([xs, dys])
+    program.check(f, {"x": xs, "dy": dys}, {"y": a * a, "dx": 2 * a * d}, GRADIENT)
+
+
 def add_chain(program, rng):
     """More ops than fit one kernel, values used twice: what fusion must not change."""
     f = program.function("chain")
@@ -199,6 +210,7 @@ def main():
     rng = np.random.default_rng(7)
     program = Program("rows")
     add_ops(program, rng)
+    add_equal(program, rng)
     add_chain(program, rng)
     return program.finish()
 
