@@ -81,6 +81,10 @@ static std::optional<Span> spanOf(Operation *op) {
     return Span{Phase::sharded, Phase::chunked};
   if (name.starts_with("lsm.chunk_") || isa<LsmSegmentScanOp>(op) || name.starts_with("lsm.state_scan"))
     return Span{Phase::chunked, Phase::chunked};
+  if (isa<LsmInnerStatesOp, LsmInnerOutputOp, LsmInnerGradOp>(op))
+    return Span{Phase::chunked, Phase::chunked};
+  if (isa<LsmInnerStepGradOp>(op))
+    return Span{Phase::train, Phase::scheduled};
   if (isa<MoePermuteOp, MoePlanReceivedOp>(op))
     return Span{Phase::sharded, Phase::chunked};
   if (name.contains("_grad") || isa<AdamwOp, ClipScaleOp, SumSquaresOp>(op))

@@ -2,6 +2,7 @@
 // One function per differentiable op: data gradients and weight gradients are different ops (phases-by-example,
 // `train`), so that the scheduler may move the latter.
 #include "dialects/braid/GradientContext.h"
+#include "dialects/braid/InnerTraits.h"
 #include "dialects/braid/ScanTraits.h"
 
 using namespace mlir;
@@ -76,6 +77,8 @@ ROWS_GRADIENT(LayerNormOp)
 ROWS_GRADIENT(L2NormOp)
 ROWS_GRADIENT(GatedNormOp)
 ROWS_GRADIENT(RopeOp)
+ROWS_GRADIENT(PositionRateOp)
+ROWS_GRADIENT(PositionAngleOp)
 ROWS_GRADIENT(RepeatHeadsOp)
 ROWS_GRADIENT(CastOp)
 ROWS_GRADIENT(MoeRouteWeightsOp)
@@ -216,6 +219,33 @@ LogicalResult LsmScanOp::buildGradient(GradientContext &context) {
   context.add(getV(), grad.getDv());
   for (auto [gate, dgate] : llvm::zip_equal(gates, grad.getDgates()))
     context.add(gate.second, dgate);
+  context.add(getInitialState(), grad.getDinitialState());
+  return success();
+}
+
+LogicalResult LsmInnerStepOp::buildGradient(GradientContext &context) {
+  if (!context.cotangent(getO()) && !context.cotangent(getFinalState()))
+    return success();
+  auto savedOrNull = [&](Value v) { return v ? context.saved(v) : Value(); };
+  auto others = innerOthers(*this);
+  SmallVector<Type> types = {getQ().getType(), getK().getType(), getV().getType()};
+  for (const InnerOther &other : others)
+    types.push_back(other.whole ? summedType(other.value) : typeOf(other.value));
+  types.push_back(getInitialState().getType());
+  auto grad = LsmInnerStepGradOp::create(
+      context.builder(), getLoc(), types, context.saved(getQ()), context.saved(getK()), context.saved(getV()),
+      context.saved(getRate()), savedOrNull(getLogDecay()), savedOrNull(getLogMomentum()), savedOrNull(getReadRate()),
+      savedOrNull(getNormWeight()), savedOrNull(getNormBias()), savedOrNull(getWeights()),
+      context.saved(getInitialState()), context.saved(getDocuments()), context.cotangentOrZero(getO()),
+      context.cotangentOrZero(getFinalState()), getMiniBatchAttr(), getNormEpsAttr());
+  context.add(getQ(), grad.getDq());
+  context.add(getK(), grad.getDk());
+  context.add(getV(), grad.getDv());
+  for (auto [other, cotangent] : llvm::zip_equal(others, grad.getDothers()))
+    if (!other.whole)
+      context.add(other.value, cotangent);
+    else if (context.wanted(other.value))
+      context.add(other.value, castTo(context, getLoc(), cotangent, pieceType(context, other.value).getElementType()));
   context.add(getInitialState(), grad.getDinitialState());
   return success();
 }

@@ -17,6 +17,8 @@
 // q, k [B, T, H, K], v, o [B, T, H, V]; states f32 [B, H, K, V]; documents [B, T] (braid.documents): where a document
 // begins inside the row the state restarts from zero; a document that began before the row continues initial_state.
 //
+// lsm.inner_step is the scan whose update is a step of gradient descent (lsm-family.md 5.13, 5.14): below, after the scan.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef BRAID_LSM_OPS
 #define BRAID_LSM_OPS
@@ -65,8 +67,49 @@ def Braid_LsmStepOp : Braid_LsmOp<"step"> {
   let assemblyFormat = !strconcat(tokensFormat, " ", stateFormat, " ", typesFormat);
 }
 
+// ---- the inner step: the state is a model that learns while it reads ---------------------------------------------------
+//   u_t = dL/dz at z = k_t B:   z - v_t, the gradient of |z - v_t|^2 / 2; with a norm that of |LN(z; w, b) - v_t|^2 / 2
+//   S_t = exp(e_t) S_{t-1} - rate_t k_t^T u_t      M_t = exp(g_t) M_{t-1} + S_t                     o_t = q_t M_t
+//   S_t = S_{t-1} - rate_t k_t^T u_t               M_t = B + r_t S_t, S = 0 after a mini-batch      with a read_rate r
+// B is M as it was when the mini-batch of `mini_batch` tokens began, counted from the beginning of the document: inside
+// a mini-batch no step sees another, hence a matrix form. e = log_momentum (none: S_t is the step alone), g = log_decay
+// (none: 0), both [B, T, H] as rate and r; norm: w, b [H, V]; weights [H, K, V]: M where a document begins (none: 0).
+//
+//   class  operands                         M and S over a mini-batch
+//   G1     no log_momentum, no norm         affine in M
+//   GM     log_momentum, or read_rate       affine in [M; S]
+//   N      norm                             nonlinear: states cannot be composed, hence no segments
+//
+// The state [B, H, R, V] holds planes of K rows: M; S where there is log_momentum or read_rate; B where there is no
+// read_rate, which keeps B in M until the mini-batch ends.
+defvar innerGates = (ins AnyRankedTensor:$rate, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$log_momentum,
+                     Optional<AnyRankedTensor>:$read_rate, Optional<AnyRankedTensor>:$norm_weight, Optional<AnyRankedTensor>:$norm_bias);
+defvar innerOperands = !con((ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v), innerGates,
+                            (ins Optional<AnyRankedTensor>:$weights));
+defvar innerAttrs = (ins I64Attr:$mini_batch, DefaultValuedAttr<F64Attr, "1e-6">:$norm_eps);
+defvar innerGatesFormat = !strconcat("`rate` `(` $rate `)` (`log_decay` `(` $log_decay^ `)`)? (`log_momentum` `(` $log_momentum^ `)`)? ",
+    "(`read_rate` `(` $read_rate^ `)`)? (`norm` `(` $norm_weight^ `,` $norm_bias `)`)? ");
+defvar innerFormat = !strconcat("$q `,` $k `,` $v ", innerGatesFormat, "(`weights` `(` $weights^ `)`)? ");
+
+def Braid_LsmInnerStepOp : Braid_LsmOp<"inner_step", [DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>]> {
+  let summary = "the scan over a state that gradient steps update; of one token also the step of decoding";
+  let arguments = !con(innerOperands, (ins AnyRankedTensor:$initial_state, AnyRankedTensor:$documents), innerAttrs);
+  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$final_state);
+  let assemblyFormat = !strconcat(innerFormat, stateFormat, " ", typesFormat);
+}
+def Braid_LsmInnerStepGradOp : Braid_LsmOp<"inner_step_grad"> {
+  let summary = "adjoint of inner_step: cotangents of q, k, v, of what else is given, and of initial_state";
+  let arguments = !con(innerOperands, (ins AnyRankedTensor:$initial_state, AnyRankedTensor:$documents, AnyRankedTensor:$d_o,
+                       AnyRankedTensor:$dfinal_state), innerAttrs);
+  // dothers: rate, log_decay, log_momentum, read_rate, then (sums over tokens) norm_weight, norm_bias, weights, as far as given.
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dothers,
+                 AnyRankedTensor:$dinitial_state);
+  let assemblyFormat = !strconcat(innerFormat, stateFormat, " `cotangents` `(` $d_o `,` $dfinal_state `)` ", typesFormat);
+}
+
 // ---- phase `chunked`: n = ceil(T / C) + max_documents rows in the table; unused rows are empty -----------------------
-// chunks [B, n, 4] i32: lo, hi (tokens [lo, hi)), restart (1: the state before lo is zero), next (reserved, 0).
+// chunks [B, n, 4] i32: lo, hi (tokens [lo, hi)), restart (1: the state before lo is zero), phase (tokens of the document
+// before lo, modulo chunk_size; 0 unless aligned).
 // Per chunk: X = state from a zero state, P = its transition (I: absent; S0, S: [B, n, H] log; V: [B, n, H, K] log;
 // R: [B, n, H, K + V] log; E: [B, n, H, K, V] log; H, GH, D: dense [B, n, H, K, K]); in-states M [B, n, H, K, V], all f32.
 // VH has no chunk form of its own: it becomes D before.
@@ -75,8 +118,9 @@ class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegme
 }
 
 def Braid_LsmChunkTableOp : Braid_Op<"lsm.chunk_table", [Pure]> {
-  let summary = "chunk edges: multiples of chunk_size within a document, and document edges";
-  let arguments = (ins AnyRankedTensor:$documents, I64Attr:$chunk_size);
+  let summary = "chunk edges: every chunk_size tokens within a document, and document edges";
+  let description = [{ `aligned`: counted from the beginning of the document, also where that is before the row (one more row then). }];
+  let arguments = (ins AnyRankedTensor:$documents, I64Attr:$chunk_size, UnitAttr:$aligned);
   let results = (outs AnyRankedTensor:$chunks);
   let hasVerifier = 1;
 }
@@ -120,6 +164,31 @@ def Braid_LsmChunkGradOp : Braid_ChunkOp<"chunk_grad"> {
                        scanAttrs, (ins I64Attr:$chunk_size));
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dgates);
   let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` `cotangents` `(` $dx `,` $d_o `)` ", chunksFormat, " ", typesFormat);
+}
+
+// Inner steps: a chunk is a mini-batch or a part of one; states [B, n, H, R, V] as inner_step has them, before each chunk.
+def Braid_LsmInnerStatesOp : Braid_ChunkOp<"inner_states"> {
+  let summary = "the state before every chunk, and after the last token";
+  let arguments = !con((ins AnyRankedTensor:$k, AnyRankedTensor:$v), innerGates, (ins Optional<AnyRankedTensor>:$weights,
+                       AnyRankedTensor:$initial_state, AnyRankedTensor:$chunks), innerAttrs);
+  let results = (outs AnyRankedTensor:$states, AnyRankedTensor:$final_state);
+  let assemblyFormat = !strconcat("$k `,` $v ", innerGatesFormat, "(`weights` `(` $weights^ `)`)? `initial_state` `(` $initial_state `)` ",
+                                  chunksFormat, " ", typesFormat);
+}
+def Braid_LsmInnerOutputOp : Braid_ChunkOp<"inner_output"> {
+  let summary = "o of every chunk from the state before it";
+  let arguments = !con((ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v), innerGates,
+                       (ins AnyRankedTensor:$states, AnyRankedTensor:$chunks), innerAttrs);
+  let results = (outs AnyRankedTensor:$o);
+  let assemblyFormat = !strconcat("$q `,` $k `,` $v ", innerGatesFormat, "`in_state` `(` $states `)` ", chunksFormat, " ", typesFormat);
+}
+def Braid_LsmInnerGradOp : Braid_ChunkOp<"inner_grad"> {
+  let summary = "all cotangents of inner_step, last chunk first";
+  let arguments = !con(innerOperands, (ins AnyRankedTensor:$states, AnyRankedTensor:$chunks, AnyRankedTensor:$d_o,
+                       AnyRankedTensor:$dfinal_state), innerAttrs);
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dothers,
+                 AnyRankedTensor:$dinitial_state);
+  let assemblyFormat = !strconcat(innerFormat, "`in_state` `(` $states `)` ", chunksFormat, " `cotangents` `(` $d_o `,` $dfinal_state `)` ", typesFormat);
 }
 
 def Braid_LsmSegmentScanOp : Braid_ChunkOp<"segment_scan", []> {

@@ -226,13 +226,23 @@ void GatedNormOp::emitTile(TileEmitter &e, ValueRange operands, Results &results
 
 //===- Heads ------------------------------------------------------------------------------------------------------===//
 
+/// The token's place in its document [R], i32, modulo `period` where one is given. Tokens outside of every document
+/// (documents = INT32_MAX) stand at 0.
+static Value positions(TileEmitter &e, Value documents, int64_t period = 0) {
+  Value position = arith::SubIOp::create(e.builder, e.loc, e.tokenIndex, documents);
+  position = arith::MaxSIOp::create(e.builder, e.loc, position, e.like(position, 0));
+  return period ? Value(arith::RemSIOp::create(e.builder, e.loc, position, e.like(position, period))) : position;
+}
+/// An f64 angle less whole turns, in `element`: from -pi to pi.
+static Value reducedAngle(TileEmitter &e, Value angle, Type element) {
+  Value turns = math::FloorOp::create(e.builder, e.loc,
+                                      e.add(e.mul(angle, e.like(angle, 0.15915494309189533577)), e.like(angle, 0.5)));
+  return e.cast(e.sub(angle, e.mul(turns, e.like(turns, 6.2831853071795864769))), element);
+}
+
 /// cos and sin [R, dim / 2] of position * theta^(-2i/dim). The angle is formed and reduced in f64: in f32 a position of
 /// 10^4 would already cost three digits.
-static std::pair<Value, Value> rotations(TileEmitter &e, Value documents, double theta, int64_t dim, Type element) {
-  Value position = arith::SubIOp::create(e.builder, e.loc, e.tokenIndex, documents);
-  Value zero = e.like(position, 0);
-  // Tokens outside of every document (documents = INT32_MAX) are not rotated.
-  position = arith::MaxSIOp::create(e.builder, e.loc, position, zero);
+static std::pair<Value, Value> rotations(TileEmitter &e, Value position, double theta, int64_t dim, Type element) {
   auto type = VectorType::get({e.rows, dim / 2}, e.builder.getF64Type());
   SmallVector<double> frequencies;
   for (int64_t i = 0; i < dim / 2; ++i)
@@ -241,17 +251,15 @@ static std::pair<Value, Value> rotations(TileEmitter &e, Value documents, double
   Value frequency = arith::ConstantOp::create(e.builder, e.loc, rowType,
                                               DenseElementsAttr::get(rowType, ArrayRef<double>(frequencies)));
   Value angle = e.mul(e.expandLast(e.cast(position, e.builder.getF64Type()), dim / 2), e.broadcastTo(frequency, type));
-  Value turns = math::FloorOp::create(e.builder, e.loc,
-                                      e.add(e.mul(angle, e.like(angle, 0.15915494309189533577)), e.like(angle, 0.5)));
-  angle = e.cast(e.sub(angle, e.mul(turns, e.like(turns, 6.2831853071795864769))), element);
+  angle = reducedAngle(e, angle, element);
   return {math::CosOp::create(e.builder, e.loc, angle), math::SinOp::create(e.builder, e.loc, angle)};
 }
 
 void RopeOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value x = widened(*this, e, operands)[0];
   int64_t dim = getDim(), half = dim / 2, size = TileEmitter::shape(x).back();
-  auto [cosine, sine] =
-      rotations(e, operands[1], getTheta().convertToDouble(), dim, TileEmitter::type(x).getElementType());
+  auto [cosine, sine] = rotations(e, positions(e, operands[1], getPeriod().value_or(0)), getTheta().convertToDouble(),
+                                  dim, TileEmitter::type(x).getElementType());
   bool interleaved = getLayout() == "interleaved";
   Value turned = dim < size ? e.slice(x, 0, dim) : x;
   SmallVector<int64_t> whole(TileEmitter::shape(turned)), pairs = whole, part = whole;
@@ -280,6 +288,28 @@ void RopeOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
     turned = e.concat({first, second});
   }
   finish(*this, e, dim < size ? e.concat({turned, e.slice(x, dim, size - dim)}) : turned, results);
+}
+
+void PositionRateOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value weight = widened(*this, e, operands)[1];
+  int64_t n = TileEmitter::shape(weight)[0], heads = cast<RankedTensorType>(getResult().getType()).getDimSize(2);
+  Value position = positions(e, operands[0], n);
+  auto table = VectorType::get({e.rows, n}, TileEmitter::type(weight).getElementType());
+  Value column = tile::IotaOp::create(e.builder, e.loc, VectorType::get({e.rows, n}, e.builder.getI32Type()), 1);
+  Value here = arith::CmpIOp::create(e.builder, e.loc, arith::CmpIPredicate::eq, column, e.expandLast(position, n));
+  Value all = e.broadcastTo(weight, table), own = e.sumLast(e.select(here, all, e.like(all, 0)));
+  Value count = e.cast(position, table.getElementType());
+  Value rate = e.add(e.div(e.like(count, 1), e.add(count, e.like(count, 1))), own);
+  finish(*this, e, e.expandLast(e.maximum(rate, e.like(rate, 0)), heads), results);
+}
+
+void PositionAngleOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Type element = TileEmitter::type(widened(*this, e, operands)[1]).getElementType(), wide = e.builder.getF64Type();
+  Value phase = e.cast(operands[1], wide), position = e.cast(positions(e, operands[0]), wide);
+  for (int64_t size : TileEmitter::shape(phase))
+    position = e.expandLast(position, size);
+  Value angle = e.mul(position, e.broadcastTo(phase, TileEmitter::type(position)));
+  finish(*this, e, reducedAngle(e, angle, element), results);
 }
 
 void RepeatHeadsOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {

@@ -69,8 +69,18 @@ def Braid_GatedNormOp : Braid_RowsOp<"gated_norm"> {
 }
 def Braid_RopeOp : Braid_RowsOp<"rope"> {
   let summary = "rotary embedding of the first `dim` of the last dimension; position = token index - documents";
-  let description = [{ layout "half": pairs (i, i + dim/2); "interleaved": pairs (2i, 2i + 1). Angle of pair i: position * theta^(-2i/dim). }];
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$documents, F64Attr:$theta, I64Attr:$dim, StrAttr:$layout);
+  let description = [{ layout "half": pairs (i, i + dim/2); "interleaved": pairs (2i, 2i + 1). Angle of pair i: position * theta^(-2i/dim);
+    `period`: positions modulo that many tokens. }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$documents, F64Attr:$theta, I64Attr:$dim, StrAttr:$layout,
+                   OptionalAttr<I64Attr>:$period);
+}
+def Braid_PositionRateOp : Braid_RowsOp<"position_rate"> {
+  let summary = "max(1 / (i + 1) + weight_i, 0) with i = position modulo n, weight [n] whole: [B, T, H], one number for all heads";
+  let arguments = (ins AnyRankedTensor:$documents, AnyRankedTensor:$weight);
+}
+def Braid_PositionAngleOp : Braid_RowsOp<"position_angle"> {
+  let summary = "position * phase as an angle from -pi to pi, reduced in f64; phase [H, K] whole: [B, T, H, K]";
+  let arguments = (ins AnyRankedTensor:$documents, AnyRankedTensor:$phase);
 }
 def Braid_RepeatHeadsOp : Braid_RowsOp<"repeat_heads"> {
   let summary = "[B, T, G, K] -> [B, T, H, K]: head j of G serves heads j*H/G .. (grouped heads)";

@@ -1,5 +1,6 @@
 //===- ShardingRules.cpp - one row per op -------------------------------------------------------------------------===//
 #include "dialects/braid/ShardingRules.h"
+#include "dialects/braid/InnerTraits.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -211,6 +212,18 @@ template <typename Op> ShardingRule scanRule(Op op) {
   return r;
 }
 
+/// Inner steps: q, k, v, the other operands, initial_state, documents. The rows of a state are planes of keys.
+template <typename Op> ShardingRule innerRule(Op op) {
+  ShardingRule r;
+  r.whole = "kvr";
+  r.sequence = "t";
+  r.operands = {"bthk", "bthk", "bthv"};
+  for (const InnerOther &other : innerOthers(op))
+    r.operands.push_back(!other.whole ? "bth" : rankOf(other.value) == 2 ? "hv" : "hkv");
+  r.operands.append({"bhrv", "bt"});
+  return r;
+}
+
 /// Keys are the tokens themselves, where no others stand before them and they do not stand in a cache.
 template <typename Op> ShardingRule attentionRule(Op op, StringRef text) {
   std::string letters = text.str();
@@ -325,6 +338,17 @@ ShardingRule braid::shardingRule(Operation *op) {
           if (gate != "h") // constants of the model are not trained
             r.results.push_back(gate);
         r.results.push_back("bhkv");
+        return r;
+      })
+      .Case([](LsmInnerStepOp step) {
+        ShardingRule r = innerRule(step);
+        r.results = {"bthv", "bhrv"};
+        return r;
+      })
+      .Case([](LsmInnerStepGradOp grad) {
+        ShardingRule r = innerRule(grad);
+        r.results.assign(r.operands.begin(), r.operands.end() - 1); // all but documents
+        r.operands.append({"bthv", "bhrv"});
         return r;
       })
       // Query heads and the fewer heads of k and v they read are cut alike: they are groups of neighbours. One head of

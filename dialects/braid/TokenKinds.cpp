@@ -1,6 +1,6 @@
 //===- TokenKinds.cpp - how every model op meets tokens -----------------------------------------------------------===//
 // One row per op; slicing and sharding read nothing else. See Braid_TokenOpInterface.
-#include "dialects/braid/BraidDialect.h"
+#include "dialects/braid/InnerTraits.h"
 
 using namespace mlir;
 using namespace braid;
@@ -34,6 +34,8 @@ TOKEN_KINDS(LayerNormOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(L2NormOp, token, token)
 TOKEN_KINDS(GatedNormOp, i < 2 ? token : whole, token)
 TOKEN_KINDS(RopeOp, token, token)
+TOKEN_KINDS(PositionRateOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(PositionAngleOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(RepeatHeadsOp, token, token)
 TOKEN_KINDS(CastOp, token, token)
 TOKEN_KINDS(MoeRouteOp, token, token)
@@ -47,9 +49,9 @@ TokenKind braid::rowsOperandKind(StringRef op, unsigned i) {
     return i < 2 ? token : whole;
   if (op == "braid.moe.router_loss")
     return i == 1 ? whole : token;
-  static constexpr StringLiteral withWhole[] = {"braid.bias",         "braid.weighted",   "braid.log_decay",
-                                                "braid.rms_norm",     "braid.layer_norm", "braid.bounded_gate",
-                                                "braid.element_decay"};
+  static constexpr StringLiteral withWhole[] = {"braid.bias",          "braid.weighted",      "braid.log_decay",
+                                                "braid.rms_norm",      "braid.layer_norm",    "braid.bounded_gate",
+                                                "braid.element_decay", "braid.position_rate", "braid.position_angle"};
   return i > 0 && llvm::is_contained(withWhole, op) ? whole : token;
 }
 
@@ -115,6 +117,35 @@ int LsmScanGradOp::carryOf(unsigned result) {
   return result + 1 == getNumResults() ? static_cast<int>(getDfinalStateMutable().getOperandNumber()) : -1;
 }
 bool LsmScanGradOp::carryReversed() { return true; }
+
+// q, k, v and gates are tokens; norm and weights hold for all of them.
+template <typename Op> static TokenKind innerOperandKind(Op op, unsigned i) {
+  Value value = op->getOperand(i);
+  if (value == op.getInitialState())
+    return carried;
+  if constexpr (std::is_same_v<Op, LsmInnerStepGradOp>)
+    if (value == op.getDfinalState())
+      return carried;
+  return value == op.getNormWeight() || value == op.getNormBias() || value == op.getWeights() ? whole : token;
+}
+TokenKind LsmInnerStepOp::operandKind(unsigned i) { return innerOperandKind(*this, i); }
+TokenKind LsmInnerStepOp::resultKind(unsigned i) { return i == 0 ? token : carried; }
+int LsmInnerStepOp::carryOf(unsigned result) {
+  return result == 1 ? static_cast<int>(getInitialStateMutable().getOperandNumber()) : -1;
+}
+bool LsmInnerStepOp::carryReversed() { return false; }
+TokenKind LsmInnerStepGradOp::operandKind(unsigned i) { return innerOperandKind(*this, i); }
+TokenKind LsmInnerStepGradOp::resultKind(unsigned i) {
+  if (i + 1 == getNumResults())
+    return carried;
+  if (i < 3)
+    return token;
+  return innerOthers(*this)[i - 3].whole ? piece : token;
+}
+int LsmInnerStepGradOp::carryOf(unsigned result) {
+  return result + 1 == getNumResults() ? static_cast<int>(getDfinalStateMutable().getOperandNumber()) : -1;
+}
+bool LsmInnerStepGradOp::carryReversed() { return true; }
 
 TOKEN_KINDS(AttnCausalOp, getOperand(i) == getCoordinate() ? whole : token, token)
 TOKEN_KINDS(AttnCausalGradOp, getOperand(i) == getCoordinate() ? whole : token, token)

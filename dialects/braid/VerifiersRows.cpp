@@ -189,7 +189,27 @@ LogicalResult RopeOp::verify() {
   if (dim < 2 || dim % 2 || dim > x.dim(-1))
     return emitOpError() << "dim is " << dim << " but must be even, positive and at most the head dimension "
                          << x.dim(-1);
+  if (getPeriod())
+    CHECK(isAtLeast(*this, "period", *getPeriod(), 1));
   return isOneOf(*this, "layout", getLayout(), {"half", "interleaved"});
+}
+LogicalResult PositionRateOp::verify() {
+  Named weight{"weight", getWeight()}, result{"result", getResult()};
+  CHECK(hasRank(*this, weight, 1));
+  CHECK(isFloat(*this, weight));
+  CHECK(hasRank(*this, result, 3));
+  CHECK(isFloat(*this, result));
+  return isDocuments(*this, {"documents", getDocuments()}, result);
+}
+LogicalResult PositionAngleOp::verify() {
+  Named phase{"phase", getPhase()}, result{"result", getResult()};
+  CHECK(hasRank(*this, phase, 2));
+  CHECK(isFloat(*this, phase));
+  CHECK(hasRank(*this, result, 4));
+  CHECK(isFloat(*this, result));
+  CHECK(isDocuments(*this, {"documents", getDocuments()}, result));
+  CHECK(sameDim(*this, "head", result, 2, phase, 0));
+  return sameDim(*this, "key dimension", result, 3, phase, 1);
 }
 LogicalResult RepeatHeadsOp::verify() {
   Named x{"x", getX()}, y{"result", getResult()};

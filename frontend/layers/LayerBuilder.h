@@ -122,7 +122,8 @@ public:
   mlir::Value l2Norm(llvm::StringRef name, mlir::Value x);
   /// The model's norm over d_model; weights `weights`.weight (and .bias).
   mlir::Value modelNorm(llvm::StringRef name, mlir::Value x, llvm::StringRef weights);
-  mlir::Value rope(llvm::StringRef name, mlir::Value x, const RopeSpec &rope);
+  /// `period`: positions modulo that many tokens.
+  mlir::Value rope(llvm::StringRef name, mlir::Value x, const RopeSpec &rope, int64_t period = 0);
   mlir::Value repeatHeads(llvm::StringRef name, mlir::Value x, int64_t heads);
   mlir::Value reshape(llvm::StringRef name, mlir::Value x, Shape shape);
 

@@ -2,6 +2,7 @@
 //----------------------------------------------------===//
 #include "passes/analysis/Work.h"
 
+#include "dialects/braid/InnerTraits.h"
 #include "dialects/braid/ScanTraits.h"
 #include "passes/analysis/Views.h"
 
@@ -48,6 +49,13 @@ template <typename Op> static int64_t inChunks(Op op, Value keys, Value values, 
   ArrayRef<int64_t> shape = shapeOf(keys);
   ChunkCosts costs{std::min<int64_t>(op.getChunkSize(), shape[1]), shape[3], shapeOf(values)[3]};
   return shape[0] * shape[1] * shape[2] * perToken(costs);
+}
+
+/// Inner steps: `perToken` gets the costs in a mini-batch, and 1 where there is an S.
+template <typename Op> static int64_t inMiniBatches(Op op, auto &&perToken) {
+  ArrayRef<int64_t> shape = shapeOf(op.getK());
+  ChunkCosts costs{std::min<int64_t>(op.getMiniBatch(), shape[1]), shape[3], shapeOf(op.getV())[3]};
+  return shape[0] * shape[1] * shape[2] * perToken(costs, InnerTraits(op).hasS());
 }
 
 /// x or dm [B, n, H, K, V]: M <- P M + X for the chunks that hold tokens.
@@ -137,6 +145,22 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
                         : traits.lowRank ? 4
                                          : 0);
         return shapeOf(s.getQ())[1] * elements(s.getInitialState()) * each;
+      })
+      .Case([](LsmInnerStatesOp s) {
+        // K B, K^T W for M and for S.
+        return inMiniBatches(s, [](ChunkCosts c, int64_t s) { return (2 + s) * c.state(); });
+      })
+      .Case([](LsmInnerOutputOp o) {
+        // K B, Q M, Q S; Q K^T and its product with the steps.
+        return inMiniBatches(o, [](ChunkCosts c, int64_t s) { return (2 + s) * c.state() + c.lowerK() + c.lowerV(); });
+      })
+      .Case([](LsmInnerGradOp g) {
+        // K B, K dM, dO M^T, W dM^T, Q^T dO, dZ B^T, K^T dZ, four more with S; Q K^T, dO W^T, dW, dQ, dK inside.
+        return inMiniBatches(
+            g, [](ChunkCosts c, int64_t s) { return (7 + 4 * s) * c.state() + 3 * c.lowerK() + 2 * c.lowerV(); });
+      })
+      .Case([](LsmInnerStepOp s) {
+        return inMiniBatches(s, [](ChunkCosts c, int64_t s) { return (3 + 2 * s) * c.state(); });
       })
       .Default([](Operation *) { return int64_t(0); });
 }
@@ -252,6 +276,7 @@ static bool holdsChunks(Operation *op, Value value) {
       .Case([&](LsmChunkOutputOp o) { return value == o.getM(); })
       .Case([&](LsmChunkOutputGradStateOp g) { return value == g.getDm(); })
       .Case([&](LsmChunkGradOp g) { return value == g.getM() || value == g.getDx(); })
+      .Case<LsmInnerStatesOp, LsmInnerOutputOp, LsmInnerGradOp>([&](auto inner) { return value == inner.getStates(); })
       .Default([](Operation *) { return false; });
 }
 

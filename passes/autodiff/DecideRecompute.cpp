@@ -56,6 +56,9 @@ static double timeOf(Operation *op) {
   } else if (auto scan = dyn_cast<LsmScanOp>(op)) {
     auto v = shapeOf(scan.getV());
     time += 4 * static_cast<double>(v[0] * v[1] * v[2] * v[3] * shapeOf(scan.getQ()).back());
+  } else if (auto step = dyn_cast<LsmInnerStepOp>(op)) {
+    auto v = shapeOf(step.getV());
+    time += 8 * static_cast<double>(v[0] * v[1] * v[2] * v[3] * shapeOf(step.getQ()).back());
   }
   return time;
 }

@@ -132,6 +132,7 @@ bool Reverse::unary(Operation *op, Value d) {
           .Case([&](math::ErfOp) { return mul(mul(d, 1.1283791670955125739), exp(neg(mul(x, x)))); })
           .Case([&](math::SinOp) { return mul(d, Value(math::CosOp::create(b, loc, x))); })
           .Case([&](math::CosOp) { return neg(mul(d, Value(math::SinOp::create(b, loc, x)))); })
+          .Case([&](math::FloorOp) { return like(d, 0); })
           .Case([&](math::AbsFOp) { return where(compare(arith::CmpFPredicate::OGE, x, like(x, 0)), d, neg(d)); })
           .Default([](Operation *) { return Value(); });
   if (dx)

@@ -4,6 +4,8 @@
 //   scan_grad  chunk_table -> chunk_state, state_scan (the same ops: CSE shares them with the forward where both stand
 //              in one function) -> chunk_output_grad_state (dM) -> state_scan_grad (D', dinitial) -> chunk_grad
 //   scan of one token -> step
+//   inner_step       chunk_table, aligned with mini-batches -> inner_states -> inner_output; of one token it stays
+//   inner_step_grad  chunk_table, inner_states (shared with the forward) -> inner_grad
 //   segment       chunk_table -> chunk_state (shared with the scan behind it) -> segment_scan
 //   segment_grad  chunk_table -> chunk_state (for P), chunk_output_grad_state -> segment_scan, adjoint
 //
@@ -59,7 +61,7 @@ template <typename Scan> struct Chunked {
   /// chunks, x and p.
   void buildChunks() {
     auto table = RankedTensorType::get({k.getDimSize(0), rows, 4}, builder.getI32Type());
-    chunks = LsmChunkTableOp::create(builder, loc, table, scan.getDocuments(), size);
+    chunks = LsmChunkTableOp::create(builder, loc, table, scan.getDocuments(), size, /*aligned=*/false);
     auto chunkState = LsmChunkStateOp::create(builder, loc, statePerChunk(), transitionType(), scan.getK(), scan.getV(),
                                               scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
                                               scan.getValueDecay(), chunks, scan.getClassId(), size);
@@ -133,6 +135,50 @@ void tile(LsmSegmentGradOp segment, int64_t maxDocuments) {
   segment.erase();
 }
 
+/// The table and the states before every mini-batch of an inner step.
+template <typename Inner> struct MiniBatches {
+  Inner inner;
+  OpBuilder builder;
+  LsmInnerStatesOp states;
+
+  MiniBatches(Inner inner, int64_t maxDocuments) : inner(inner), builder(inner) {
+    auto k = cast<RankedTensorType>(inner.getK().getType());
+    auto state = cast<RankedTensorType>(inner.getInitialState().getType());
+    // One more than a scan's: the first document may begin inside a mini-batch, and so may the padding behind it.
+    int64_t size = inner.getMiniBatch(), rows = llvm::divideCeil(k.getDimSize(1), size) + maxDocuments + 1;
+    SmallVector<int64_t> perChunk(state.getShape());
+    perChunk.insert(perChunk.begin() + 1, rows);
+    Value chunks = LsmChunkTableOp::create(builder, inner.getLoc(),
+                                           RankedTensorType::get({k.getDimSize(0), rows, 4}, builder.getI32Type()),
+                                           inner.getDocuments(), size, /*aligned=*/true);
+    states = LsmInnerStatesOp::create(
+        builder, inner.getLoc(), state.clone(perChunk), state, inner.getK(), inner.getV(), inner.getRate(),
+        inner.getLogDecay(), inner.getLogMomentum(), inner.getReadRate(), inner.getNormWeight(), inner.getNormBias(),
+        inner.getWeights(), inner.getInitialState(), chunks, inner.getMiniBatchAttr(), inner.getNormEpsAttr());
+  }
+};
+
+void tile(LsmInnerStepOp step, int64_t maxDocuments) {
+  MiniBatches<LsmInnerStepOp> parts(step, maxDocuments);
+  auto output = LsmInnerOutputOp::create(
+      parts.builder, step.getLoc(), step.getO().getType(), step.getQ(), step.getK(), step.getV(), step.getRate(),
+      step.getLogDecay(), step.getLogMomentum(), step.getReadRate(), step.getNormWeight(), step.getNormBias(),
+      parts.states.getStates(), parts.states.getChunks(), step.getMiniBatchAttr(), step.getNormEpsAttr());
+  step.replaceAllUsesWith(ValueRange{output.getO(), parts.states.getFinalState()});
+  step.erase();
+}
+
+void tile(LsmInnerStepGradOp grad, int64_t maxDocuments) {
+  MiniBatches<LsmInnerStepGradOp> parts(grad, maxDocuments);
+  auto all = LsmInnerGradOp::create(parts.builder, grad.getLoc(), grad.getResultTypes(), grad.getQ(), grad.getK(),
+                                    grad.getV(), grad.getRate(), grad.getLogDecay(), grad.getLogMomentum(),
+                                    grad.getReadRate(), grad.getNormWeight(), grad.getNormBias(), grad.getWeights(),
+                                    parts.states.getStates(), parts.states.getChunks(), grad.getDO(),
+                                    grad.getDfinalState(), grad.getMiniBatchAttr(), grad.getNormEpsAttr());
+  grad.replaceAllUsesWith(all.getResults());
+  grad.erase();
+}
+
 /// The decode step is the scan without chunks.
 void step(LsmScanOp scan) {
   OpBuilder builder(scan);
@@ -163,7 +209,7 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
       maxDocuments = attr.getInt();
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (isa<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>(op))
+      if (isa<LsmScanOp, LsmScanGradOp, LsmInnerStepOp, LsmInnerStepGradOp, LsmSegmentOp, LsmSegmentGradOp>(op))
         ops.push_back(op);
     });
     for (Operation *op : ops) {
@@ -177,6 +223,15 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
 
   static LogicalResult tileAny(Operation *op, int64_t maxDocuments) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case([&](LsmInnerStepOp step) {
+          if (cast<RankedTensorType>(step.getQ().getType()).getDimSize(1) > 1)
+            tile(step, maxDocuments);
+          return success();
+        })
+        .Case([&](LsmInnerStepGradOp grad) {
+          tile(grad, maxDocuments);
+          return success();
+        })
         .Case<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>([&](auto inChunks) {
           if (failed(checkChunkSize(inChunks, inChunks.getClassId(), inChunks.getChunkSize())))
             return failure();

@@ -1,5 +1,6 @@
 //===- CountWork.cpp - braid-count-work: FLOPs, bytes and the reasons for a kernel, written on the op
 //-----------------===//
+#include "dialects/braid/InnerTraits.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
@@ -52,9 +53,14 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
       })
       .Case<LsmChunkStateOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>(chunked)
       .Case<LsmStateScanOp, LsmStateScanGradOp>([](auto) { return "the only part in order: one step per chunk"; })
+      .Case<LsmInnerStatesOp, LsmInnerOutputOp, LsmInnerGradOp>([](auto inner) {
+        return llvm::formatv("mini-batches of {0} tokens, class {1}: matrix products inside a mini-batch",
+                             inner.getMiniBatch(), InnerTraits(inner).className())
+            .str();
+      })
       .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp, LinearLossPartGradOp>(
           [](auto) { return "blocks of rows: the logits of one block exist at a time"; })
-      .Case([](LsmStepOp) { return "one token: the recurrence itself, no chunks"; })
+      .Case<LsmStepOp, LsmInnerStepOp>([](auto) { return "one token: the recurrence itself, no chunks"; })
       .Case<AttnCausalOp, AttnCausalGradOp>(
           [](auto) { return "online softmax over tiles of keys: no scores in memory"; })
       .Default([](Operation *) { return "generated"; });

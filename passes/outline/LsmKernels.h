@@ -8,7 +8,7 @@
 namespace braid {
 
 // LsmScanKernels.cpp
-void writeChunkTable(KernelBuilder &k, int64_t chunkSize);
+void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned);
 void writeStateScan(KernelBuilder &k, const LsmShape &shape);
 void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape);
 void writeStep(KernelBuilder &k, const LsmShape &shape);

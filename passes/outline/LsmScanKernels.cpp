@@ -7,12 +7,13 @@ namespace braid {
 
 // ---- chunk_table ----------------------------------------------------------------------------------------------------
 //
-//   Row r = (lo, hi, restart, 0). A chunk begins where a document begins, and every C tokens inside it; restart says
-//   that the document begins at lo. Rows past the last chunk are empty (hi = lo) and stand for the padding tokens, C
+//   Row r = (lo, hi, restart, phase). A chunk begins where a document begins, and every C tokens inside it; restart
+//   says that the document begins at lo. Aligned: every C tokens from the beginning of the document, wherever it is,
+//   and phase of these lie before lo. Rows past the last chunk are empty (hi = lo) and stand for the padding tokens, C
 //   per row: chunk kernels write zeros there. Rows without tokens have lo = hi = T. Chunks come first, then the empty
 //   rows. One program per batch row.
 //
-void writeChunkTable(KernelBuilder &k, int64_t chunkSize) {
+void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned) {
   Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}),
       chunks = k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4});
   Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
@@ -24,8 +25,14 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize) {
   Vars end = k.loop(0, tokens, 1, {k.number(0), zero, zero}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
     Var rowIndex = now[0], begin = now[1], current = now[2];
     Var token = cast(t, i32), document = k.at(documents, {b, t});
-    Var edge =
-        either(either(eq(token, zero), ne(document, current)), ge(token - begin, static_cast<double>(chunkSize)));
+    double size = static_cast<double>(chunkSize);
+    Var phase = zero, full = ge(token - begin, size);
+    if (aligned) {
+      Var inside = lt(document, INT32_MAX);
+      phase = select(inside, (token - select(inside, document, zero)) % size, zero);
+      full = either(both(inside, eq(phase, 0.0)), full);
+    }
+    Var edge = either(either(eq(token, zero), ne(document, current)), full);
     k.when(both(edge, lt(rowIndex, count)), [&] {
       // Close the row before, unless it stands for padding.
       Var previous = max(rowIndex - 1.0, 0.0);
@@ -33,7 +40,7 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize) {
       put(token, rowIndex, 0);
       put(select(eq(document, INT32_MAX), token, last), rowIndex, 1);
       put(select(eq(document, token), one, zero), rowIndex, 2);
-      put(zero, rowIndex, 3);
+      put(phase, rowIndex, 3);
     });
     return {select(edge, rowIndex + 1.0, rowIndex), select(edge, token, begin), document};
   });

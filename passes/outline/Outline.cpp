@@ -70,7 +70,10 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<ShortConvOp, ShortConvGradOp>([](auto) { return outlineConvolution; })
           .Case<AttnCausalOp, AttnCausalGradOp, AttnMergeOp, AttnAppendOp>([](auto) { return outlineAttention; })
           .Default([](Operation *op) -> Family {
-            return op->getName().getStringRef().starts_with("braid.lsm.") ? outlineLsm : nullptr;
+            StringRef name = op->getName().getStringRef();
+            return name.starts_with("braid.lsm.inner_") ? outlineInner
+                   : name.starts_with("braid.lsm.")     ? outlineLsm
+                                                        : nullptr;
           });
   if (!family)
     return op->emitOpError("has no kernel");

@@ -24,6 +24,7 @@ llvm::LogicalResult outlineTrain(mlir::Operation *op, OutlineContext &context); 
 llvm::LogicalResult outlineInit(mlir::Operation *op, OutlineContext &context); // init
 llvm::LogicalResult outlineLsm(mlir::Operation *op,
                                OutlineContext &context); // LsmKernels*.cpp: lsm.chunk_*, lsm.step, ..
+llvm::LogicalResult outlineInner(mlir::Operation *op, OutlineContext &context); // InnerKernels.cpp: lsm.inner_*
 llvm::LogicalResult outlineAttention(mlir::Operation *op, OutlineContext &context); // AttentionKernels.cpp: attn.*
 llvm::LogicalResult outlineConvolution(mlir::Operation *op, OutlineContext &context); // ConvKernels.cpp: short_conv
 

@@ -77,9 +77,10 @@ private:
 };
 
 bool usesPositions(Operation *op) {
-  if (auto grad = dyn_cast<RowsGradOp>(op))
-    return grad.getOp() == RopeOp::getOperationName();
-  return isa<RopeOp>(op);
+  auto grad = dyn_cast<RowsGradOp>(op);
+  StringRef name = grad ? grad.getOp() : op->getName().getStringRef();
+  return name == RopeOp::getOperationName() || name == PositionRateOp::getOperationName() ||
+         name == PositionAngleOp::getOperationName();
 }
 
 void RowsKernel::collect() {

@@ -179,6 +179,20 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
         scan->setAttr(kSequenceAttr, divided);
       states.push_back(scan.getFinalState());
     }
+  } else if (auto grad = dyn_cast<LsmInnerStepGradOp>(op)) {
+    states.push_back(whole(grad.getInitialState()));
+    for (int64_t i = 0; i + 1 < count(); ++i) {
+      auto at = [&](Value v) { return v ? part(v, i, TokenKind::token) : Value(); };
+      auto all = [&](Value v) { return v ? whole(v) : Value(); };
+      Value v = at(grad.getV());
+      auto step = LsmInnerStepOp::create(
+          builder, op.getLoc(), TypeRange{v.getType(), states.back().getType()}, at(grad.getQ()), at(grad.getK()), v,
+          at(grad.getRate()), at(grad.getLogDecay()), at(grad.getLogMomentum()), at(grad.getReadRate()),
+          all(grad.getNormWeight()), all(grad.getNormBias()), all(grad.getWeights()), states.back(),
+          at(grad.getDocuments()), grad.getMiniBatchAttr(), grad.getNormEpsAttr());
+      step->setAttr(kSliceAttr, builder.getI64IntegerAttr(i + 1));
+      states.push_back(step.getFinalState());
+    }
   } else if (auto grad = dyn_cast<ShortConvGradOp>(op)) {
     states.push_back(whole(grad.getTail()));
     RankedTensorType tail = typeOf(grad.getTail());

@@ -1,4 +1,5 @@
 //===- SequenceTokens.cpp - documents, convolutions and attention along sp; collectives ---------------------------===//
+#include "dialects/braid/InnerTraits.h"
 #include "mlir/IR/SymbolTable.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/analysis/Tensors.h"
@@ -134,8 +135,8 @@ LogicalResult braid::exchangeSlices(ModuleOp module) {
 //===- Documents --------------------------------------------------------------------------------------------------===//
 
 bool SequenceSharder::handles(Operation *op) {
-  return isa<LsmScanOp, LsmScanGradOp, AttnCausalOp, AttnCausalGradOp, AttnAppendOp, ShortConvOp, ShortConvGradOp,
-             DocumentsOp, MoeDropOp>(op);
+  return isa<LsmScanOp, LsmScanGradOp, LsmInnerStepOp, LsmInnerStepGradOp, AttnCausalOp, AttnCausalGradOp, AttnAppendOp,
+             ShortConvOp, ShortConvGradOp, DocumentsOp, MoeDropOp>(op);
 }
 
 FailureOr<SmallVector<Value>> SequenceSharder::lower(Operation *op, ValueRange operands) {
@@ -148,6 +149,13 @@ FailureOr<SmallVector<Value>> SequenceSharder::lower(Operation *op, ValueRange o
       .Case([&](ShortConvOp o) { return convolution(o, operands); })
       .Case([&](ShortConvGradOp o) { return convolutionGrad(o, operands); })
       .Case([&](DocumentsOp o) { return documents(o, operands); })
+      .Case<LsmInnerStepOp, LsmInnerStepGradOp>([&](auto o) -> Results {
+        StringRef name = InnerTraits(o).className();
+        return o.emitOpError() << "is of class " << name << ", whose spans of tokens "
+                               << (name == "N" ? "do not compose" : "are not composed yet")
+                               << ", but the tokens of a row are on " << axis << " = " << ranks
+                               << " ranks (--mesh); valid: " << axis << "=1, or other mesh axes";
+      })
       .Case([&](MoeDropOp o) { return drop(o, operands); });
 }
 

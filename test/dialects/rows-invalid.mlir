@@ -697,3 +697,37 @@ func.func @f(%x: tensor<2x8x4x6xf32>, %weight: tensor<6xf32>) {
   %0 = braid.weighted %x, %weight {per_head} : (tensor<2x8x4x6xf32>, tensor<6xf32>) -> tensor<2x8x4x6xf32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %d: tensor<2x8xi32>) {
+  // expected-error @+1 {{period is 0 but must be at least 1}}
+  %0 = braid.rope %x, %d {dim = 4 : i64, layout = "half", theta = 1.0e+4 : f64, period = 0 : i64} : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%d: tensor<2x8xi32>, %w: tensor<4x2xf32>) {
+  // expected-error @+1 {{weight has rank 2 but must have 1}}
+  %0 = braid.position_rate %d, %w : (tensor<2x8xi32>, tensor<4x2xf32>) -> tensor<2x8x3xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{documents defined here}}
+func.func @f(%d: tensor<2x9xi32>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{token mismatch: result has 8 but documents has 9}}
+  %0 = braid.position_rate %d, %w : (tensor<2x9xi32>, tensor<4xf32>) -> tensor<2x8x3xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{phase defined here}}
+func.func @f(%d: tensor<2x8xi32>, %phase: tensor<4x6xf32>) {
+  // expected-error @+1 {{key dimension mismatch: result has 5 but phase has 6}}
+  %0 = braid.position_angle %d, %phase : (tensor<2x8xi32>, tensor<4x6xf32>) -> tensor<2x8x4x5xf32>
+  return
+}

@@ -134,3 +134,14 @@ func.func @sequences(%x: !h, %heads: tensor<4xf32>, %keys: tensor<4x6xf32>, %rat
   %7 = braid.log_decay %x, %heads, %keys : (!h, tensor<4xf32>, tensor<4x6xf32>) -> !h
   return
 }
+
+// CHECK-LABEL: func.func @positions(
+func.func @positions(%x: tensor<2x5x4x6xf32>, %documents: tensor<2x5xi32>, %w: tensor<3xf32>, %phase: tensor<4x6xf32>) {
+  // CHECK: braid.rope %arg0, %arg1 {dim = 4 : i64, layout = "half", period = 16 : i64, theta = 1.000000e+04 : f64} : (tensor<2x5x4x6xf32>, tensor<2x5xi32>) -> tensor<2x5x4x6xf32>
+  %0 = braid.rope %x, %documents {dim = 4 : i64, layout = "half", period = 16 : i64, theta = 1.0e+4 : f64} : (tensor<2x5x4x6xf32>, tensor<2x5xi32>) -> tensor<2x5x4x6xf32>
+  // CHECK: braid.position_rate %arg1, %arg2 : (tensor<2x5xi32>, tensor<3xf32>) -> tensor<2x5x4xf32>
+  %1 = braid.position_rate %documents, %w : (tensor<2x5xi32>, tensor<3xf32>) -> tensor<2x5x4xf32>
+  // CHECK: braid.position_angle %arg1, %arg3 : (tensor<2x5xi32>, tensor<4x6xf32>) -> tensor<2x5x4x6xf32>
+  %2 = braid.position_angle %documents, %phase : (tensor<2x5xi32>, tensor<4x6xf32>) -> tensor<2x5x4x6xf32>
+  return
+}

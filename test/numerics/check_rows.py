@@ -162,6 +162,27 @@ def add_ops(program, rng):
                 )
                 case.check("packed", [r(X), documents], rng)
                 case.check("far positions", [r(X), one_document(B, T, -100000)], rng)
+    turn = [("x", X), ("documents", (B, T))]
+    places = {"theta": 100.0, "dim": K, "layout": "half", "period": 7}
+    RowOp(program, "rope_period", "rope", turn, places, integers=("documents",)).check("", [r(X), documents], rng)
+    for dtype in ("f32", "f64"):
+        operands = [("documents", (B, T)), ("weight", (5,))]
+        case = RowOp(
+            program,
+            "position_rate",
+            "position_rate",
+            operands,
+            dtype=dtype,
+            integers=("documents",),
+            result=(B, T, H),
+            arguments={"heads": H},
+        )
+        case.check("", [documents, np.array([0.3, -0.2, -1.5, 0.1, -0.7])], rng)
+        operands = [("documents", (B, T)), ("phase", (H, K))]
+        case = RowOp(
+            program, "position_angle", "position_angle", operands, dtype=dtype, integers=("documents",), result=(B, T, H, K)
+        )
+        case.check("packed", [documents, r((H, K))], rng)
     for heads in (H, 3 * H):
         RowOp(
             program,

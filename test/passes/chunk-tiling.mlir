@@ -129,3 +129,45 @@ func.func @unclassified(%q: tensor<1x16x1x8xf32>, %b: tensor<1x16x1xf32>, %m: te
       : (tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1xf32>, tensor<1x1x8x8xf32>, tensor<1x16xi32>) -> (tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>)
   return %o : tensor<1x16x1x8xf32>
 }
+
+// -----
+
+!tok = tensor<2x100x2x16xf32>
+!gate = tensor<2x100x2xf32>
+!state = tensor<2x2x48x16xf32>
+!doc = tensor<2x100xi32>
+
+// A chunk is a mini-batch: ceil(100 / 16) rows, one for documents, one because the first may begin inside a mini-batch. No op is
+// left for every token, and states are kept for every mini-batch only. The gradient reads the forward's states (CSE).
+// CHECK-LABEL: func.func @mini_batches
+// CHECK-SAME: (%[[Q:.*]]: tensor<2x100x2x16xf32>, %[[R:.*]]: tensor<2x100x2xf32>, %[[M0:.*]]: tensor<2x2x48x16xf32>, %[[D:.*]]: tensor<2x100xi32>)
+// CHECK: %[[C:.*]] = braid.lsm.chunk_table %[[D]] {aligned, chunk_size = 16 : i64} : (tensor<2x100xi32>) -> tensor<2x9x4xi32>
+// CHECK: %[[S:.*]], %[[FINAL:.*]] = braid.lsm.inner_states %[[Q]], %[[Q]] rate(%[[R]]) log_momentum(%[[R]]) initial_state(%[[M0]]) chunks(%[[C]]) {{.*}} -> (tensor<2x9x2x48x16xf32>, tensor<2x2x48x16xf32>)
+// CHECK: %[[O:.*]] = braid.lsm.inner_output %[[Q]], %[[Q]], %[[Q]] rate(%[[R]]) log_momentum(%[[R]]) in_state(%[[S]]) chunks(%[[C]])
+// CHECK: %[[C2:.*]] = braid.lsm.chunk_table
+// CHECK: %[[S2:.*]], %{{.*}} = braid.lsm.inner_states
+// CHECK: braid.lsm.inner_grad {{.*}} in_state(%[[S2]]) chunks(%[[C2]]) cotangents(%[[O]], %[[FINAL]])
+// CHECK-NOT: braid.lsm.inner_step
+// CSE-LABEL: func.func @mini_batches
+// CSE-COUNT-1: braid.lsm.inner_states
+// CSE-NOT: braid.lsm.inner_states
+// CSE: return
+func.func @mini_batches(%q: !tok, %r: !gate, %m: !state, %d: !doc) -> (!tok, !gate, !gate, !state) {
+  %o, %f = braid.lsm.inner_step %q, %q, %q rate(%r) log_momentum(%r) initial_state(%m) documents(%d) {mini_batch = 16 : i64}
+      : (!tok, !tok, !tok, !gate, !gate, !state, !doc) -> (!tok, !state)
+  %g:6 = braid.lsm.inner_step_grad %q, %q, %q rate(%r) log_momentum(%r) initial_state(%m) documents(%d) cotangents(%o, %f) {mini_batch = 16 : i64}
+      : (!tok, !tok, !tok, !gate, !gate, !state, !doc, !tok, !state) -> (!tok, !tok, !tok, !gate, !gate, !state)
+  return %g#0, %g#3, %g#4, %g#5 : !tok, !gate, !gate, !state
+}
+
+// -----
+
+// One token is the step of decoding: it stays.
+// CHECK-LABEL: func.func @one_token
+// CHECK: braid.lsm.inner_step
+// CHECK-NOT: braid.lsm.chunk_table
+func.func @one_token(%q: tensor<1x1x1x8xf32>, %r: tensor<1x1x1xf32>, %m: tensor<1x1x16x8xf32>, %d: tensor<1x1xi32>) -> tensor<1x1x1x8xf32> {
+  %o, %f = braid.lsm.inner_step %q, %q, %q rate(%r) initial_state(%m) documents(%d) {mini_batch = 16 : i64}
+      : (tensor<1x1x1x8xf32>, tensor<1x1x1x8xf32>, tensor<1x1x1x8xf32>, tensor<1x1x1xf32>, tensor<1x1x16x8xf32>, tensor<1x1xi32>) -> (tensor<1x1x1x8xf32>, tensor<1x1x16x8xf32>)
+  return %o : tensor<1x1x1x8xf32>
+}

@@ -2,6 +2,7 @@
 
 Classes in matrix form multiply matrices in each chunk kernel, keep one state per chunk of tokens, and have no loop over tokens: every loop has
 constant bounds within a tile of a chunk (or walks whole tiles and blocks of columns). Class E has no product and says so by walking tokens.
+Inner steps (classes G1, GM, N) walk mini-batches, with matrix products and no loop inside a mini-batch.
 """
 
 import re
@@ -89,13 +90,54 @@ def problems(kind):
             yield f"{name}: {products} products and {len(walks)} loops over tokens"
 
 
+INNER = {
+    "G1": {"log_decay": "scalar"},
+    "GM": {"log_decay": "scalar", "log_momentum": "scalar"},
+    "N": {"read_rate": "scalar", "norm": (H, V)},
+}
+
+
+def inner_problems(kind):
+    operands = {n: tensor((B, T, H, d)) for n, d in TOKENS.items()} | {"rate": tensor((B, T, H))}
+    gates = {n: tensor(SHAPES[s]) for n, s in INNER[kind].items() if n != "norm"}
+    norm = {"w": tensor((H, V)), "b": tensor((H, V))} if "norm" in INNER[kind] else {}
+    planes = {"G1": 2, "GM": 3, "N": 2}[kind]
+    state, documents, o = tensor((B, H, planes * K, V)), tensor((B, T), "i32"), tensor((B, T, H, V))
+    arguments = operands | gates | norm | {"m": state, "d": documents, "do": o, "dm": state}
+    named = "rate(%rate) " + " ".join(f"{n}(%{n})" for n in gates) + (" norm(%w, %b)" if norm else "")
+    inputs, attributes = [*operands.values(), *gates.values(), *norm.values(), state, documents], "{mini_batch = 16 : i64}"
+    results = inputs[:-1]
+    text = f"""func.func @f({", ".join(f"%{n}: {t}" for n, t in arguments.items())}) -> ({", ".join([o, *results])}) {{
+  %o, %end = braid.lsm.inner_step %q, %k, %v {named} initial_state(%m) documents(%d) {attributes} : ({", ".join(inputs)}) -> ({o}, {state})
+  %r:{len(results)} = braid.lsm.inner_step_grad %q, %k, %v {named} initial_state(%m) documents(%d) cotangents(%do, %dm) {attributes}
+      : ({", ".join([*inputs, o, state])}) -> ({", ".join(results)})
+  return %o, {", ".join(f"%r#{i}" for i in range(len(results)))} : {", ".join([o, *results])}
+}}
+"""
+    chunked = passes(text, "--braid-chunk-tiling", "--cse")
+    states = {int(n) for n in re.findall(rf"tensor<{B}x(\d+)x{H}x{planes * K}x{V}xf32>", chunked)}
+    if states != {T // 16 + 2}:
+        yield f"keeps states of {sorted(states)} mini-batches, not {T // 16 + 2}"
+    kernels = dict(re.findall(r"func\.func @lsm_inner_(\w+?)_[a-z0-9]+_h\d\S*\((.*?)\n  }", passes(chunked, "--braid-outline"), re.DOTALL))
+    for name in ("states", "output", "grad"):
+        body = kernels.get(name, "")
+        products = len(re.findall(r"\btile\.dot\b", body))
+        loops = [len(indent) for indent in re.findall(r"^( +)(?:%\S+ = )?scf\.for", body, re.MULTILINE)]
+        if products == 0 or len(set(loops)) > 1 or (name == "output" and loops):
+            yield f"{name}: {products} products, loops at depths {sorted(set(loops))}"
+
+
 def main():
     failed = 0
+    for kind in INNER:
+        for problem in inner_problems(kind):
+            failed += 1
+            print(f"FAILED class {kind}: {problem}")
     for kind in GATES:
         for problem in problems(kind):
             failed += 1
             print(f"FAILED class {kind}: {problem}")
-    print(f"{len(GATES)} classes, {failed} failed")
+    print(f"{len(GATES) + len(INNER)} classes, {failed} failed")
     return 1 if failed else 0
 
 

@@ -118,3 +118,19 @@ func.func @attention(%q: !q {braid.name = "q", braid.role = "input", braid.dims 
   %r:3 = braid.attn.causal_grad %q, %k, %k, %d, %o, %lse, %o2 {scale = 1.0 : f64} : (!q, !k, !k, tensor<2x64xi32>, !q, !l, !q) -> (!q, !k, !k)
   return %o2, %r#1 : !q, !k
 }
+
+// -----
+
+// The states of gradient steps through a norm do not compose.
+!k = tensor<2x64x2x16xf32>
+!g = tensor<2x64x2xf32>
+!n = tensor<2x16xf32>
+!s = tensor<2x2x32x16xf32>
+func.func @inner(%q: !k {braid.name = "q", braid.role = "input", braid.dims = ["batch", "sequence"]}, %r: !g {braid.name = "r", braid.role = "input", braid.dims = ["batch", "sequence"]},
+                 %w: !n {braid.name = "w", braid.role = "input"}, %cu: tensor<2x4xi32> {braid.name = "cu_seqlens", braid.role = "input", braid.dims = ["batch"]}) -> (!k {braid.name = "o"}) attributes {braid.entry} {
+  %d = braid.documents %cu : (tensor<2x4xi32>) -> tensor<2x64xi32>
+  %zero = arith.constant dense<0.0> : !s
+  // expected-error @+1 {{is of class N, whose spans of tokens do not compose, but the tokens of a row are on sp = 4 ranks (--mesh); valid: sp=1, or other mesh axes}}
+  %o, %final = braid.lsm.inner_step %q, %q, %q rate(%r) norm(%w, %w) initial_state(%zero) documents(%d) {mini_batch = 16 : i64} : (!k, !k, !k, !g, !n, !n, !s, tensor<2x64xi32>) -> (!k, !s)
+  return %o : !k
+}

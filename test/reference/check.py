@@ -12,6 +12,7 @@ import moe
 import rows
 import train
 from common import ACTIVATIONS, PADDING, check_pull, documents_of, one_document, relative_error
+import inner
 from instances import DEFAULTS
 from model import Model
 from scan import CLASSES, random_operands, scan
@@ -55,6 +56,9 @@ def check_rows(rng):
         )
     for layout in ("half", "interleaved"):
         cases.append(("rope", (x, one_document(2, 3, -4)), {"theta": 100.0, "dim": 4, "layout": layout}))
+    cases.append(("rope", (x, one_document(2, 3, -4)), {"theta": 100.0, "dim": 4, "layout": "half", "period": 3}))
+    cases.append(("position_rate", (PACKED, np.array([0.1, -1.7, 0.3])), {"heads": 2}))
+    cases.append(("position_angle", (PACKED, r((2, 3))), {}))
     for name, arguments, attributes in cases:
         yield from check_pull(
             f"{name} {attributes}", lambda *a, n=name, at=attributes: rows.ROWS[n](*a, **at), arguments, rng
@@ -93,6 +97,42 @@ def check_scan(rng):
     other = x | {"k": beta * k, "a": k * np.exp(x["log_decay"]), "b": -beta * k}
     pair = [scan(n, y, initial, PACKED, 0.7)[0][0] for n, y in (("VH", x | {"beta": beta[..., 0]}), ("D", other))]
     yield "scan VH = D", relative_error(*pair), 1e-13
+
+
+def check_inner(rng):
+    for kind, gates in inner.VARIANTS.items():
+        operands = inner.random_operands(("rate", *gates), rng, 2, 8, 2, 3, 4)
+        initial = 0.3 * rng.standard_normal((2, 2, 3 * inner.planes(gates), 4))
+
+        def run(*arrays, names=tuple(operands)):
+            value, pull = inner.inner_step(dict(zip(names, arrays)), arrays[-1], PACKED, 3)
+
+            def in_order(do, dfinal):
+                gradients, dinitial = pull(do, dfinal)
+                return tuple(gradients[n] for n in names) + (dinitial,)
+
+            return value, in_order
+
+        yield from check_pull(f"inner_step {kind}", run, (*operands.values(), initial), rng)
+        (o, _), _ = inner.inner_step(operands, initial, PACKED, 3)
+        part = {n: a if n in inner.WHOLE else a[1:, 4:6] for n, a in operands.items()}
+        alone = inner.inner_step(part, initial[1:], one_document(1, 2), 3)[0][0]
+        yield f"inner_step {kind} packed = separate", relative_error(o[1:, 4:6], alone), 1e-13
+    # A step after every token with target v is the delta rule (lsm-family 2.1).
+    x = random_operands("GH", rng, 2, 8, 2, 3, 4)
+    g = x.pop("log_decay")
+    (o, _), _ = scan("H", x, np.zeros((2, 2, 3, 4)), PACKED, 1.0)
+    step = {n: x[n] for n in ("q", "k", "v")} | {"rate": x["beta"]}
+    found = inner.inner_step(step, np.zeros((2, 2, 6, 4)), PACKED, 1)[0][0]
+    yield "inner_step of mini-batch 1 = scan H", relative_error(found, o), 1e-13
+    # With forgetting it is class D with a = k, b = -rate k: the decay does not touch what the step removes.
+    x["log_decay"] = np.repeat(g[..., None], 3, -1)
+    d = {n: x[n] for n in ("q", "v", "log_decay")} | {
+        "k": x["k"] * x["beta"][..., None], "a": x["k"], "b": -x["k"] * x["beta"][..., None]
+    }
+    (o, _), _ = scan("D", d, np.zeros((2, 2, 3, 4)), PACKED, 1.0)
+    found = inner.inner_step(step | {"log_decay": g}, np.zeros((2, 2, 6, 4)), PACKED, 1)[0][0]
+    yield "inner_step of mini-batch 1 with decay = scan D", relative_error(found, o), 1e-13
 
 
 def check_attention(rng):
@@ -280,7 +320,7 @@ def check_train(rng):
 
 def main():
     rng, failed, count = np.random.default_rng(0), 0, 0
-    for family in (check_rows, check_scan, check_attention, check_moe, check_train, check_model):
+    for family in (check_rows, check_scan, check_inner, check_attention, check_moe, check_train, check_model):
         for case, error, limit in family(rng):
             count += 1
             if not error <= limit:

@@ -168,10 +168,38 @@ def gated_norm(o, gate, weight, eps, activation, norm_first=True, groups=1):
     return n * weight * (a if norm_first else 1), pull
 
 
-def rope(x, documents, theta, dim, layout):
+def positions(documents, period=0):
+    """token - documents, modulo `period`; 0 of padding."""
+    place = np.arange(documents.shape[1])[None] - documents.astype(np.int64)
+    place = np.where(documents == PADDING, 0, place)
+    return place % period if period else place
+
+
+def position_rate(documents, weight, heads):
+    """max(1 / (i + 1) + weight_i, 0), i the position modulo the number of weights, for every head."""
+    place = positions(documents, len(weight))
+    rate = 1 / (place + 1) + weight[place]
+
+    def pull(dy):
+        d = np.zeros(weight.shape)
+        np.add.at(d, place, np.where(rate >= 0, dy.sum(-1), 0))
+        return None, d
+
+    return np.repeat(np.maximum(rate, 0)[..., None], heads, -1), pull
+
+
+def position_angle(documents, phase):
+    """position * phase less whole turns, from -pi to pi."""
+    angle = positions(documents)[..., None, None] * phase
+    turns = np.floor(angle / (2 * np.pi) + 0.5)
+    place = positions(documents)[..., None, None]
+    return angle - 2 * np.pi * turns, lambda dy: (None, (dy * place).sum((0, 1)))
+
+
+def rope(x, documents, theta, dim, layout, period=0):
     """Rotates pairs of the first `dim` features by position * theta^(-2i/dim); position = token - documents."""
     B, T = x.shape[:2]
-    position = np.where(documents == PADDING, 0, np.arange(T)[None] - documents.astype(np.int64))
+    position = positions(documents, period)
     angle = position[..., None] * theta ** (-2.0 * np.arange(dim // 2) / dim)
     angle = angle.reshape((B, T) + (1,) * (x.ndim - 3) + (dim // 2,))
     first = np.arange(dim // 2) if layout == "half" else 2 * np.arange(dim // 2)
@@ -240,6 +268,8 @@ ROWS = {
     "l2_norm": l2_norm,
     "gated_norm": gated_norm,
     "rope": rope,
+    "position_rate": position_rate,
+    "position_angle": position_angle,
     "repeat_heads": repeat_heads,
     "feature_map": feature_map,
     "append_one": append_one,
