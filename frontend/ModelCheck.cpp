@@ -1,5 +1,6 @@
 //===- ModelCheck.cpp - the rules between keys of a model description ---------------------------------------------===//
 #include "frontend/ModelSpec.h"
+#include "frontend/Recurrence.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/ConvertUTF.h"
@@ -105,6 +106,8 @@ void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
 
 void Checker::mixer(const std::string &path, const RecurrenceSpec &spec) {
   mixer(path, static_cast<const LsmSpec &>(spec));
+  if (spec.recurrence && spec.recurrence->elementwise)
+    features(path, spec.heads, "head_dim times value_dim", spec.headDim * spec.valueDim);
   if (spec.normGroups)
     divides(path, "norm_groups", *spec.normGroups, "heads times value_dim", spec.heads * spec.valueDim);
 }

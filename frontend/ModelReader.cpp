@@ -150,8 +150,9 @@ static recurrence::Parameter readParameter(Reader &parent, StringRef key, Errors
   }
   Reader r(*value, parent.pathOf(key), errors);
   std::optional<std::string> per;
-  r.choice("per", per, {"head", "key", "value"});
-  for (recurrence::Per each : {recurrence::Per::head, recurrence::Per::key, recurrence::Per::value})
+  r.choice("per", per, {"head", "key", "value", "element"});
+  for (recurrence::Per each :
+       {recurrence::Per::head, recurrence::Per::key, recurrence::Per::value, recurrence::Per::element})
     if (per && *per == nameOf(each))
       p.per = each;
   std::array<double, 2> range{0, 0};

@@ -26,8 +26,9 @@ enum class LsmClass : uint32_t;
 
 namespace recurrence {
 
-/// What a value has for one token: one number of each head, head_dim of them, or value_dim of them.
-enum class Per { head, key, value };
+/// What a value has for one token: one number of each head, head_dim of them, value_dim of them, or one for each
+/// element of the state.
+enum class Per { head, key, value, element };
 llvm::StringRef nameOf(Per per);
 
 /// A parsed text. Columns count from 1 and name the place in messages.
@@ -72,6 +73,9 @@ struct Recurrence {
   LsmClass classId{};
   std::string reason; ///< for a remark: "M = exp(g) M + k^T v: one decay per head and token"
   std::string query, key, value, logDecay, beta;
+  std::string valueDecay; ///< class R: right of M
+  std::string lowRankA, lowRankB; ///< class D: + b^T a M
+  bool elementwise = false; ///< class E: the log decay is one number per element
   std::vector<std::string> writeFactors; ///< numbers per head that multiply v
   std::vector<std::string> skipFactors; ///< o = q M + factors times skipValue
   std::string skipValue;

@@ -15,15 +15,16 @@ using llvm::StringRef;
 static constexpr size_t maxProducts = 64;
 
 static constexpr llvm::StringLiteral classForms =
-    "M + k^T v; exp(g) M + k^T v; diag(exp(g)) M + k^T v; M - beta k^T k M + beta k^T v; "
-    "(I - beta k^T k) exp(g) M + beta k^T v";
+    "M + k^T v; exp(g) M + k^T v; diag(exp(g)) M + k^T v; diag(exp(g)) M diag(exp(h)) + k^T v; full(exp(g)) M + k^T v; "
+    "M - beta k^T k M + beta k^T v; (I - beta k^T k) exp(g) M + beta k^T v; "
+    "(I - beta k^T k) diag(exp(g)) M + beta k^T v; (diag(exp(g)) + b^T a) M + k^T v";
 
 namespace {
 
 /// One factor of a product.
 struct Factor {
-  enum class Kind { name, transposed, exp, diag, state } kind;
-  std::string name; ///< exp, diag: of the log decay
+  enum class Kind { name, transposed, exp, diag, full, state } kind;
+  std::string name; ///< exp, diag, full: of the log decay
   size_t column;
 };
 
@@ -44,11 +45,16 @@ struct Outer {
 struct Sorted {
   bool negative = false, hasState = false;
   std::vector<std::string> numbers; ///< per head, sorted
-  std::vector<std::string> scalarDecays, diagonals; ///< names in exp(..), in diag(exp(..))
+  std::vector<std::string> scalarDecays, diagonals, fulls; ///< names in exp(..), diag(exp(..)), full(exp(..))
+  std::vector<std::string> valueDiagonals; ///< in diag(exp(..)) right of M
   std::vector<Outer> outers;
   std::string row; ///< of an output: the row before M, or the row itself
   size_t column = 0;
 };
+
+size_t decays(const Sorted &p) {
+  return p.scalarDecays.size() + p.diagonals.size() + p.fulls.size() + p.valueDiagonals.size();
+}
 
 class Analysis {
 public:
@@ -61,6 +67,9 @@ private:
   bool sort(const Product &product, Sorted &out);
   bool stateEquation(const std::vector<Sorted> &products);
   bool transition(const std::vector<const Sorted *> &kept, const Sorted &write);
+  bool decayOf(const Sorted &plain);
+  bool lowRank(const Sorted &added, const Sorted &write);
+  bool deltaRule(const Sorted &plain, const Sorted &erased, const Sorted &write);
   bool outputEquation(const std::vector<Sorted> &products);
   bool sorted(StringRef text, StringRef left, StringRef key, std::vector<Sorted> &out);
   bool fail(size_t column, StringRef message) {
@@ -79,24 +88,26 @@ private:
 
 //===- Products ---------------------------------------------------------------------------------------------------===//
 
-/// exp(g) and diag(exp(g)); I has no factor.
+/// exp(g), diag(exp(g)) and full(exp(g)); I has no factor.
 bool Analysis::factorOf(const Term &call, std::vector<Product> &out) {
   const Term *inner = &call;
-  bool diagonal = call.name == "diag";
-  if (diagonal && call.args.size() == 1 && call.options.empty())
+  Factor::Kind kind = call.name == "diag"   ? Factor::Kind::diag
+                      : call.name == "full" ? Factor::Kind::full
+                                            : Factor::Kind::exp;
+  if (kind != Factor::Kind::exp && call.args.size() == 1 && call.options.empty())
     inner = &call.args.front();
   bool isExp = inner->kind == Term::Kind::call && inner->name == "exp" && inner->args.size() == 1 &&
                inner->options.empty() && inner->args.front().kind == Term::Kind::name;
   if (!isExp)
     return fail(call.column,
-                (call.name == "diag" || call.name == "exp")
-                    ? "a decay is exp(g), or diag(exp(g)) for one per key feature, with the log decay g by "
-                      "its name; valid: that, and what g is in inputs"
+                (kind != Factor::Kind::exp || call.name == "exp")
+                    ? "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per "
+                      "element, with the log decay g by its name; valid: that, and what g is in inputs"
                     : "'" + call.name +
-                          "(' is no function of a state; valid: exp, diag, and a space before a "
+                          "(' is no function of a state; valid: exp, diag, full, and a space before a "
                           "parenthesis that multiplies");
   const Term &name = inner->args.front();
-  out.push_back({false, {{diagonal ? Factor::Kind::diag : Factor::Kind::exp, name.name, call.column}}, call.column});
+  out.push_back({false, {{kind, name.name, call.column}}, call.column});
   return known(name.name, name.column);
 }
 
@@ -183,10 +194,10 @@ bool Analysis::sort(const Product &product, Sorted &out) {
     return true;
   };
   for (const Factor &f : product.factors) {
-    if (out.hasState && f.kind != Factor::Kind::name && f.kind != Factor::Kind::exp)
-      return fail(f.column,
-                  "what stands right of M mixes value features, which no class here does; valid: factors left "
-                  "of M");
+    bool right = f.kind == Factor::Kind::name || f.kind == Factor::Kind::exp || f.kind == Factor::Kind::diag;
+    if (out.hasState && !right)
+      return fail(f.column, "what stands right of M mixes value features, which no class here does; valid: factors "
+                            "left of M, or diag(exp(h)) for one decay per value feature");
     switch (f.kind) {
     case Factor::Kind::name:
       if (out.hasState) {
@@ -208,9 +219,10 @@ bool Analysis::sort(const Product &product, Sorted &out) {
       open = true;
       break;
     case Factor::Kind::diag:
+    case Factor::Kind::full:
       if (open && !close(f.column))
         return false;
-      out.diagonals.push_back(f.name);
+      (f.kind == Factor::Kind::full ? out.fulls : out.hasState ? out.valueDiagonals : out.diagonals).push_back(f.name);
       break;
     case Factor::Kind::state:
       if (open && !close(f.column))
@@ -252,7 +264,7 @@ bool Analysis::stateEquation(const std::vector<Sorted> &products) {
     if (write)
       return fail(p.column,
                   "a second product without M: a state of this family writes one k^T v; valid: one such product");
-    if (p.outers.size() != 1 || !p.row.empty() || !p.diagonals.empty() || !p.scalarDecays.empty() || p.negative)
+    if (p.outers.size() != 1 || !p.row.empty() || decays(p) || p.negative)
       return fail(p.column, "what is written is k^T v, times numbers per head; valid: + beta k^T v");
     write = &p;
   }
@@ -286,57 +298,113 @@ bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted 
                                                      "' multiplies M and may grow it; valid: exp(g), with the log "
                                                      "decay g = log " +
                                                      name(*plain) + " in inputs");
-  size_t decays = plain->scalarDecays.size() + plain->diagonals.size();
-  if (decays > 1)
-    return fail(plain->column, "two decays; valid: one, whose log is their sum in inputs");
-  bool scalar = !plain->scalarDecays.empty(), diagonal = !plain->diagonals.empty();
-  if (decays)
-    r.logDecay = scalar ? plain->scalarDecays.front() : plain->diagonals.front();
-  if (decays && isConstant(r.logDecay) && r.parameter(r.logDecay)->trained())
-    return fail(plain->column, "the decay of '" + r.logDecay +
-                                   "' is the same for all tokens, and such decays are not trained; valid: a parameter "
-                                   "with \"values\", or an input");
-  if (diagonal && isConstant(r.logDecay))
-    return fail(plain->column, "'" + r.logDecay + "' is a parameter; valid in diag: an input");
-  if (!erased) {
-    r.classId = !decays ? LsmClass::I : diagonal ? LsmClass::V : isConstant(r.logDecay) ? LsmClass::S0 : LsmClass::S;
-    r.writeFactors = write.numbers;
-    r.reason = !decays                  ? "the state is carried as it is"
-               : diagonal               ? "one decay per head, key feature and token: diag(exp(" + r.logDecay + "))"
-               : isConstant(r.logDecay) ? "one decay per head, the same for all tokens: exp(" + r.logDecay + ")"
-                                        : "one decay per head and token: exp(" + r.logDecay + ")";
-    return true;
+  if (!decayOf(*plain))
+    return false;
+  if (erased)
+    return erased->negative ? deltaRule(*plain, *erased, write) : lowRank(*erased, write);
+  r.writeFactors = write.numbers;
+  return true;
+}
+
+/// Class and log decays of a product that only decays.
+bool Analysis::decayOf(const Sorted &plain) {
+  size_t count = plain.scalarDecays.size() + plain.diagonals.size() + plain.fulls.size();
+  if (count > 1 || plain.valueDiagonals.size() > 1)
+    return fail(plain.column, "two decays; valid: one, whose log is their sum in inputs");
+  bool scalar = !plain.scalarDecays.empty(), full = !plain.fulls.empty();
+  if (count)
+    r.logDecay = scalar ? plain.scalarDecays.front() : full ? plain.fulls.front() : plain.diagonals.front();
+  if (scalar && isConstant(r.logDecay) && r.parameter(r.logDecay)->trained())
+    return fail(plain.column, "the decay of '" + r.logDecay +
+                                  "' is the same for all tokens, and such decays are not trained; valid: a parameter "
+                                  "with \"values\", or an input");
+  if (!plain.valueDiagonals.empty()) {
+    r.valueDecay = plain.valueDiagonals.front();
+    if (plain.diagonals.empty())
+      return fail(
+          plain.column,
+          "one decay per value feature needs one per key feature beside it; valid: diag(exp(g)) M diag(exp(h))");
   }
-  // (I - beta k^T k) exp(g) M + beta k^T v
-  Outer erase = erased->outers.front();
-  if (erased->outers.size() != 1 || !erased->negative || !erased->row.empty())
-    return fail(erased->column, "valid: - beta k^T k M, or - beta k^T k exp(g) M where M is carried by exp(g)");
-  if (diagonal || !erased->diagonals.empty())
-    return fail(erased->column,
-                "the delta rule on a state with one decay per key feature is no class yet; valid: exp(g), "
-                "one per head");
-  if (erased->scalarDecays != plain->scalarDecays)
-    return fail(erased->column,
-                formatv("erases from {0}, but M is carried as {1}; valid: the same decay in both",
-                        erased->scalarDecays.empty() ? "M" : "exp(" + erased->scalarDecays.front() + ") M",
-                        plain->scalarDecays.empty() ? "M" : "exp(" + plain->scalarDecays.front() + ") M")
-                    .str());
+  for (const std::string &name : {r.logDecay, r.valueDecay})
+    if (!scalar && !name.empty() && isConstant(name))
+      return fail(plain.column, "'" + name + "' is a parameter; valid in diag and full: an input");
+  if (!count) {
+    r.classId = LsmClass::I;
+    r.reason = "the state is carried as it is";
+  } else if (full) {
+    r.classId = LsmClass::E;
+    r.elementwise = true;
+    r.reason = "one decay for every element of the state and token: full(exp(" + r.logDecay +
+               ")). There is no matrix form: every token costs head_dim times value_dim exponentials, one token after "
+               "the other inside a chunk";
+  } else if (scalar) {
+    bool constant = isConstant(r.logDecay);
+    r.classId = constant ? LsmClass::S0 : LsmClass::S;
+    r.reason = std::string("one decay per head") + (constant ? ", the same for all tokens" : " and token") + ": exp(" +
+               r.logDecay + ")";
+  } else if (!r.valueDecay.empty()) {
+    r.classId = LsmClass::R;
+    r.reason = "one decay per head, feature and token on either side: diag(exp(" + r.logDecay + ")) and diag(exp(" +
+               r.valueDecay + "))";
+  } else {
+    r.classId = LsmClass::V;
+    r.reason = "one decay per head, key feature and token: diag(exp(" + r.logDecay + "))";
+  }
+  return true;
+}
+
+/// (diag(exp(g)) + b^T a) M + k^T v
+bool Analysis::lowRank(const Sorted &added, const Sorted &write) {
+  if (added.outers.size() != 1 || !added.row.empty() || decays(added) || !added.numbers.empty())
+    return fail(added.column, "what is added to M is b^T a M of M as it was, all factors in b and a; valid: + b^T a M");
+  if (r.classId != LsmClass::V)
+    return fail(added.column, "b^T a M is added to a state with one decay per key feature; valid: "
+                              "(diag(exp(g)) + b^T a) M + k^T v");
+  r.lowRankB = added.outers.front().left;
+  r.lowRankA = added.outers.front().right;
+  r.classId = LsmClass::D;
+  r.reason = "one decay per head, key feature and token, plus " + r.lowRankB + "^T " + r.lowRankA;
+  r.writeFactors = write.numbers;
+  return true;
+}
+
+/// (I - beta k^T k) exp(g) M + beta k^T v, or with diag(exp(g)).
+bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted &write) {
+  Outer erase = erased.outers.front();
+  if (erased.outers.size() != 1 || !erased.row.empty())
+    return fail(erased.column, "valid: - beta k^T k M, or - beta k^T k exp(g) M where M is carried by exp(g)");
+  if (r.classId == LsmClass::R || r.classId == LsmClass::E)
+    return fail(erased.column, "the delta rule on a state with a decay per value feature is no class; valid: exp(g) or "
+                               "diag(exp(g)) left of M");
+  if (erased.scalarDecays != plain.scalarDecays || erased.diagonals != plain.diagonals ||
+      decays(erased) != decays(plain)) {
+    auto carried = [](const Sorted &p) {
+      return p.scalarDecays.empty() && p.diagonals.empty() ? std::string("M")
+             : p.diagonals.empty()                         ? "exp(" + p.scalarDecays.front() + ") M"
+                                                           : "diag(exp(" + p.diagonals.front() + ")) M";
+    };
+    return fail(erased.column, formatv("erases from {0}, but M is carried as {1}; valid: the same decay in both",
+                                       carried(erased), carried(plain))
+                                   .str());
+  }
   if (erase.left != erase.right || erase.left != r.key)
-    return fail(erased->column, formatv("erases {0}^T {1}, but {2}^T {3} is written; valid: {2}^T {2}", erase.left,
-                                        erase.right, r.key, r.value)
-                                    .str());
-  if (erased->numbers != write.numbers || write.numbers.size() != 1)
-    return fail(erased->column,
-                formatv("erases with [{0}], but writes with [{1}]; valid: one number per head, the same "
-                        "in both",
-                        llvm::join(erased->numbers, " "), llvm::join(write.numbers, " "))
-                    .str());
+    return fail(erased.column, formatv("erases {0}^T {1}, but {2}^T {3} is written; valid: {2}^T {2}", erase.left,
+                                       erase.right, r.key, r.value)
+                                   .str());
+  if (erased.numbers != write.numbers || write.numbers.size() != 1)
+    return fail(erased.column, formatv("erases with [{0}], but writes with [{1}]; valid: one number per head, the same "
+                                       "in both",
+                                       llvm::join(erased.numbers, " "), llvm::join(write.numbers, " "))
+                                   .str());
   r.beta = write.numbers.front();
-  r.classId = scalar ? LsmClass::GH : LsmClass::H;
+  if (r.classId == LsmClass::S0)
+    return fail(plain.column, "'" + r.logDecay + "' is a parameter; valid with the delta rule: an input");
+  bool diagonal = r.classId == LsmClass::V, scalar = r.classId == LsmClass::S;
+  r.classId = diagonal ? LsmClass::VH : scalar ? LsmClass::GH : LsmClass::H;
   r.reason = "the delta rule, " + r.beta + " " + r.key + "^T (" + r.value + " - " + r.key + " M)" +
-             (scalar ? ", on a state with one decay per head and token" : "");
-  if (scalar && isConstant(r.logDecay))
-    return fail(plain->column, "'" + r.logDecay + "' is a parameter; valid with the delta rule: an input");
+             (diagonal ? ", on a state with one decay per head, key feature and token"
+              : scalar ? ", on a state with one decay per head and token"
+                       : "");
   return true;
 }
 
@@ -348,7 +416,7 @@ bool Analysis::outputEquation(const std::vector<Sorted> &products) {
       return fail(p.column, p.hasState ? "a second read of M; valid: o = q M"
                                        : "a second product without M; valid: o = q M + d v");
     slot = &p;
-    if (p.negative || !p.outers.empty() || !p.diagonals.empty() || !p.scalarDecays.empty() || p.row.empty())
+    if (p.negative || !p.outers.empty() || decays(p) || p.row.empty())
       return fail(p.column, "valid: o = q M, or o = q M + d v");
   }
   if (!read)
@@ -369,7 +437,7 @@ bool Analysis::run() {
       !outputEquation(output))
     return false;
   // What stands at a token must depend on it.
-  for (const std::string *name : {&r.query, &r.key, &r.value, &r.beta, &r.skipValue})
+  for (const std::string *name : {&r.query, &r.key, &r.value, &r.beta, &r.lowRankA, &r.lowRankB, &r.skipValue})
     if (!name->empty() && r.parameter(*name)) {
       key = name == &r.query || name == &r.skipValue ? "output" : "state";
       return fail(1, "'" + *name + "' is a parameter; valid in this place: a name in inputs");

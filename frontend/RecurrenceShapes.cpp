@@ -2,11 +2,13 @@
 // The equations say it of their symbols (q and k: head_dim, v: value_dim, decays and strengths: by their class); from
 // there it goes back through the inputs, last one first, as an input names only those before it.
 #include "dialects/braid/BraidDialect.h"
+#include "frontend/ModelSpec.h"
 #include "frontend/Recurrence.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 #include <functional>
 
 using namespace braid;
@@ -14,10 +16,18 @@ using namespace braid::recurrence;
 using llvm::formatv;
 using llvm::StringRef;
 
-StringRef recurrence::nameOf(Per per) { return per == Per::head ? "head" : per == Per::key ? "key" : "value"; }
+StringRef recurrence::nameOf(Per per) {
+  switch (per) {
+  case Per::head: return "head";
+  case Per::key: return "key";
+  case Per::value: return "value";
+  case Per::element: return "element";
+  }
+  llvm_unreachable("all places are above");
+}
 
 static std::optional<Per> perOf(StringRef name) {
-  for (Per per : {Per::head, Per::key, Per::value})
+  for (Per per : {Per::head, Per::key, Per::value, Per::element})
     if (nameOf(per) == name)
       return per;
   return std::nullopt;
@@ -60,6 +70,8 @@ private:
   int64_t headsOf(const Term &term, bool &ok);
   bool names();
   bool isWide(const Definition &d) const;
+  int signOf(const Term &term) const;
+  bool decaysAreNegative();
   bool fail(size_t column, StringRef message) {
     errorFn(key, formatv("column {0}: {1}", column, message).str());
     return false;
@@ -72,6 +84,7 @@ private:
   const Definition *current = nullptr; ///< whose term is at hand; null: the equations
   llvm::StringSet<> used;
   size_t sources = 0, convolutions = 0;
+  llvm::StringMap<int> signs; ///< of inputs: 1 never negative, -1 never positive, 0 unknown
 };
 
 } // namespace
@@ -95,8 +108,6 @@ std::optional<Per> Inference::fixed(const Term &term) const {
   case Term::Kind::call:
     if (auto option = term.options.find("per"); option != term.options.end())
       return perOf(option->second);
-    if (term.name == "log_decay")
-      return Per::head;
     return term.args.empty() ? std::nullopt : fixed(term.args.front());
   case Term::Kind::product:
   case Term::Kind::quotient: {
@@ -155,10 +166,12 @@ bool Inference::source(const Term &call, Per per) {
   for (const auto &[option, value] : call.options) {
     if (option == "per") {
       if (!perOf(value))
-        return fail(call.column, "per=" + value + "; valid: head, key, value");
+        return fail(call.column, "per=" + value + "; valid: head, key, value, element");
       if (perOf(value) != per)
         return fail(call.column, formatv("per={0}, but one number per {1} is needed here", value, nameOf(per)).str());
     } else if (option == "heads") {
+      if (per == Per::element)
+        return fail(call.column, "heads=" + value + " of one number per element of the state; valid: all heads");
       int64_t own = 0;
       if (StringRef(value).getAsInteger(10, own) || own < 1 || heads % own)
         return fail(call.column, formatv("heads={0} does not divide heads {1}; valid: a divisor", value, heads).str());
@@ -188,17 +201,20 @@ bool Inference::demandCall(const Term &call, Per per) {
     return fail(call.args.front().column, "is the same for all tokens; valid: what comes from x");
   if (function->kind == Function::Kind::vector && per == Per::head)
     return fail(call.column, call.name + " needs several features of a head, but one number per head is needed here");
+  if (per == Per::element && (function->kind == Function::Kind::vector || call.name == "conv"))
+    return fail(call.column, call.name + " is of features of a head, but one number per element of the state is needed "
+                                         "here; valid: functions of each number");
   if (call.name == "conv" && ++convolutions > 1)
     return fail(call.column, "a second conv of one input; valid: a name in inputs of its own");
   if (function->kind == Function::Kind::decay) {
-    if (per != Per::head)
+    if (per != Per::head && per != Per::key)
       return fail(call.column,
-                  formatv("log_decay is one number per head, but per {0} is needed here", nameOf(per)).str());
+                  formatv("log_decay is one number per head or key, but per {0} is needed here", nameOf(per)).str());
     for (size_t i : {1, 2})
       if (call.args[i].kind != Term::Kind::name || !r.parameter(call.args[i].name))
         return fail(call.args[i].column, "valid: log_decay(dt, a_log, dt_bias) = -exp(a_log) softplus(dt + dt_bias), "
                                          "a_log and dt_bias in parameters");
-      else if (!demandName(call.args[i].name, Per::head, call.args[i].column))
+      else if (!demandName(call.args[i].name, i == 1 ? Per::head : per, call.args[i].column))
         return false;
   }
   return demand(call.args.front(), per);
@@ -206,10 +222,12 @@ bool Inference::demandCall(const Term &call, Per per) {
 
 bool Inference::demandFactors(const Term &term, Per per) {
   bool carries = false;
+  double number = 1.0;
   for (auto [i, arg] : llvm::enumerate(term.args)) {
     if (arg.kind == Term::Kind::number) {
       if (term.kind == Term::Kind::quotient && i > 0 && arg.number == 0)
         return fail(arg.column, "a division by 0");
+      number = term.kind == Term::Kind::quotient && i > 0 ? number / arg.number : number * arg.number;
       continue;
     }
     if (term.kind == Term::Kind::quotient && i > 0 && !dependsOnToken(arg))
@@ -219,6 +237,9 @@ bool Inference::demandFactors(const Term &term, Per per) {
     if (!demand(arg, wanted))
       return false;
   }
+  if (double size = std::abs(number); number != 0 && (size < 1e-30 || size > 1e30))
+    return fail(term.column,
+                "its numbers make " + numberText(number) + ", which f32 does not hold; valid: 1e-30 to 1e30");
   return carries ||
          fail(term.column,
               formatv("no factor comes from x with one number per {0}; valid: at least one", nameOf(per)).str());
@@ -253,6 +274,53 @@ bool Inference::demand(const Term &term, Per per) {
   llvm_unreachable("all kinds are above");
 }
 
+/// 1: never negative, -1: never positive, 0: unknown.
+int Inference::signOf(const Term &term) const {
+  switch (term.kind) {
+  case Term::Kind::number: return term.number < 0 ? -1 : 1;
+  case Term::Kind::transpose: return 0;
+  case Term::Kind::name: return signs.lookup(term.name);
+  case Term::Kind::negate: return -signOf(term.args.front());
+  case Term::Kind::call:
+    if (term.name == "log_sigmoid" || term.name == "log_decay")
+      return -1;
+    return llvm::is_contained({"sigmoid", "softplus", "exp", "relu", "relu2", "elu1", "softmax"}, StringRef(term.name));
+  case Term::Kind::product:
+  case Term::Kind::quotient: {
+    int sign = 1;
+    for (const Term &arg : term.args)
+      sign *= signOf(arg);
+    return sign;
+  }
+  case Term::Kind::sum: {
+    int sign = signOf(term.args.front());
+    return llvm::all_of(term.args, [&](const Term &arg) { return signOf(arg) == sign; }) ? sign : 0;
+  }
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+/// A state must not grow by its decay: what can be known of the log decays is checked.
+bool Inference::decaysAreNegative() {
+  for (const Definition &d : r.inputs)
+    signs[d.name] = signOf(d.term);
+  for (const std::string &name : {r.logDecay, r.valueDecay}) {
+    if (const Parameter *p = r.parameter(name))
+      for (auto [i, value] : llvm::enumerate(p->values))
+        if (value > 0) {
+          errorFn("parameters." + name,
+                  formatv("values[{0}] is {1}; valid for a log decay: at most 0", i, numberText(value)).str());
+          return false;
+        }
+    if (signs.lookup(name) == 1) {
+      errorFn("inputs." + name, "is never negative, but a log decay must not be positive; valid: log_sigmoid(..), "
+                                "log_decay(..), -softplus(..)");
+      return false;
+    }
+  }
+  return true;
+}
+
 static bool refersTo(const Term &term, StringRef name) {
   return (term.kind == Term::Kind::name && term.name == name) ||
          llvm::any_of(term.args, [&](auto &arg) { return refersTo(arg, name); });
@@ -260,9 +328,9 @@ static bool refersTo(const Term &term, StringRef name) {
 
 /// Wide: numbers per head, the log decay, and what only wide inputs read.
 bool Inference::isWide(const Definition &d) const {
-  if (d.per == Per::head || d.name == r.logDecay)
+  if (d.per == Per::head || d.name == r.logDecay || d.name == r.valueDecay)
     return true;
-  if (d.name == r.query || d.name == r.key || d.name == r.value || d.name == r.skipValue)
+  if (llvm::is_contained({r.query, r.key, r.value, r.lowRankA, r.lowRankB, r.skipValue}, d.name))
     return false;
   return llvm::all_of(
       r.inputs, [&](const Definition &later) { return &later <= &d || later.wide || !refersTo(later.term, d.name); });
@@ -360,9 +428,11 @@ bool Inference::run() {
     d.own = fixed(d.term);
   }
   current = nullptr;
-  Per decay = r.classId == LsmClass::V ? Per::key : Per::head;
-  std::pair<std::string, Per> places[] = {{r.query, Per::key}, {r.key, Per::key},   {r.value, Per::value},
-                                          {r.logDecay, decay}, {r.beta, Per::head}, {r.skipValue, Per::value}};
+  bool scalar = llvm::is_contained({LsmClass::S0, LsmClass::S, LsmClass::GH}, r.classId);
+  Per decay = r.elementwise ? Per::element : scalar ? Per::head : Per::key;
+  std::pair<std::string, Per> places[] = {{r.query, Per::key},        {r.key, Per::key},      {r.value, Per::value},
+                                          {r.logDecay, decay},        {r.beta, Per::head},    {r.skipValue, Per::value},
+                                          {r.valueDecay, Per::value}, {r.lowRankA, Per::key}, {r.lowRankB, Per::key}};
   for (auto &[name, per] : places)
     if (!name.empty() && !demandName(name, per, 1))
       return false;
@@ -396,7 +466,7 @@ bool Inference::run() {
       errorFn("parameters." + name, "nothing uses it; valid: a name in state, output or inputs");
       return false;
     }
-  return shareHeads() && names();
+  return decaysAreNegative() && shareHeads() && names();
 }
 
 llvm::LogicalResult recurrence::inferShapes(Recurrence &recurrence, int64_t heads, ErrorFn error) {

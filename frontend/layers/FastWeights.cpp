@@ -25,10 +25,7 @@ Value braid::buildFastWeights(LayerBuilder &b, Value x, const LsmSpec &spec) {
         b.bias(name, b.reshape(name, p[name], all), b.weight(("lsm.b" + name).str(), features, Init::constant(2.0)));
     return LogSigmoidOp::create(b.builder, b.loc(name), y.getType(), y, b.builder.getF64FloatAttr(1.0));
   };
-  ScanInputs in;
-  in.q = shortConv(b, spec, "q", p["q"]);
-  in.k = shortConv(b, spec, "k", p["k"]);
-  in.v = shortConv(b, spec, "v", p["v"]);
+  ScanInputs in = convolved(b, spec, p);
   in.logDecay = logGate("f", gate);
   if (rankOne)
     in.valueDecay = logGate("e", {heads, V});

@@ -17,8 +17,8 @@ Value braid::buildGateloop(LayerBuilder &b, Value x, const LsmSpec &spec) {
   p.add("p", {headsOf(spec, H), K}, /*wide=*/true);
   p.run(x);
   // Positions come before the phases: a scan would turn what they have scaled.
-  auto rotated = [&](StringRef name) { return rotate(b, spec, name, shortConv(b, spec, name, p[name])); };
-  Value q = rotated("q"), k = rotated("k"), v = shortConv(b, spec, "v", p["v"]);
+  ScanInputs in = convolved(b, spec, p);
+  Value q = rotate(b, spec, "q", in.q), k = rotate(b, spec, "k", in.k), v = in.v;
   Value logDecay =
       LogSigmoidOp::create(b.builder, b.loc("log_decay"), p["a"].getType(), p["a"], b.builder.getF64FloatAttr(1.0));
   RankedTensorType one = b.wideTokens({H, 1});

@@ -1,5 +1,5 @@
 //===- Kda.cpp - the delta rule on a state that decays per key channel (class VH) ---------------------------------===//
-//   M~ = diag(exp g_t) M_{t-1}      M_t = M~ + k_t^T beta_t (v_t - k_t M~)      g = -exp(a_log) softplus(x wf_a wf_b +
+//   M~ = diag(exp g_t) M_{t-1}      M_t = M~ + k_t^T beta_t (v_t - k_t M~)      g = -exp(a_log) softplus(x wf1 wf2 +
 //   dt_bias)
 // q, k of length 1.
 #include "frontend/layers/LsmParts.h"
@@ -12,9 +12,10 @@ Value braid::buildKda(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Projections p(b);
   addQkvg(p, spec, H, H, H);
   p.add("b", {headsOf(spec, H)}, /*wide=*/true);
+  p.addLowRank("f", spec.gateRank);
   p.run(x);
   ScanInputs in = deltaInputs(b, spec, p);
-  Value f = lowRank(b, "wf", x, spec.gateRank, {headsOf(spec, H), K});
+  Value f = p.lowRank("f", {headsOf(spec, H), K});
   Value aLog = decayRate(b, spec), dtBias = stepBias(b, spec, {K});
   in.logDecay = LogDecayOp::create(b.builder, b.loc("log_decay"), f.getType(), f, aLog, dtBias);
   return gatedOutput(b, spec, scan(b, spec, LsmClass::VH, in), p["g"]);

@@ -25,6 +25,13 @@ Value Projections::operator[](StringRef name) const {
   return {};
 }
 
+Value Projections::lowRank(StringRef name, ArrayRef<Dim> features) const {
+  Value between = (*this)[(name + "1").str()];
+  int64_t rank = cast<RankedTensorType>(between.getType()).getShape().back();
+  Value weight = b.matrix(("lsm.w" + name + "2").str(), rank, flattened(features), MatrixRole::narrow);
+  return b.linear(name, between, weight, sizesOf(features), /*wide=*/true);
+}
+
 void braid::addQkvg(Projections &p, const LsmSpec &spec, int64_t queryHeads, int64_t keyHeads, int64_t valueHeads) {
   p.add("q", {headsOf(spec, queryHeads), spec.headDim});
   p.add("k", {headsOf(spec, keyHeads), spec.headDim});
@@ -119,6 +126,14 @@ ScanInputs braid::deltaInputs(LayerBuilder &b, const LsmSpec &spec, const Projec
   in.k = b.l2Norm("k", shortConv(b, spec, "k", p["k"]));
   in.v = shortConv(b, spec, "v", p["v"]);
   in.beta = writeStrength(b, spec, p["b"]);
+  return in;
+}
+
+ScanInputs braid::convolved(LayerBuilder &b, const LsmSpec &spec, const Projections &p) {
+  ScanInputs in;
+  in.q = shortConv(b, spec, "q", p["q"]);
+  in.k = shortConv(b, spec, "k", p["k"]);
+  in.v = shortConv(b, spec, "v", p["v"]);
   return in;
 }
 

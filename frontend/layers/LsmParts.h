@@ -15,6 +15,10 @@ public:
   /// Declares weight lsm.w<name> [d_model, product of features].
   void add(llvm::StringRef name, llvm::ArrayRef<Dim> features, bool wide = false);
   void add(llvm::StringRef name, llvm::ArrayRef<Dim> features, bool wide, MatrixRole role);
+  /// Declares lsm.w<name>1 [d_model, rank]; `lowRank` is the way back, through lsm.w<name>2 [rank, product of
+  /// features].
+  void addLowRank(llvm::StringRef name, int64_t rank) { add((name + "1").str(), {rank}); }
+  mlir::Value lowRank(llvm::StringRef name, llvm::ArrayRef<Dim> features) const; ///< wide
   void run(mlir::Value x);
   mlir::Value operator[](llvm::StringRef name) const;
 
@@ -54,6 +58,8 @@ mlir::Value featureMap(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef nam
 mlir::Value rotate(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
 /// beta = sigmoid(raw), twice that with allow_neg_eigval.
 mlir::Value writeStrength(LayerBuilder &b, const LsmSpec &spec, mlir::Value raw);
+/// q, k and v of such projections, through their convolutions.
+ScanInputs convolved(LayerBuilder &b, const LsmSpec &spec, const Projections &p);
 /// Of a delta rule: q and k of length 1, v, and beta from projection b.
 ScanInputs deltaInputs(LayerBuilder &b, const LsmSpec &spec, const Projections &p);
 /// lsm.a_log [H, ..], exp of it initially in decay_range.

@@ -13,10 +13,8 @@ Value braid::buildMamba2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   addQkvg(p, spec, G, G, H);
   p.add("dt", {headsOf(spec, H)}, /*wide=*/true);
   p.run(x);
-  ScanInputs in;
-  in.q = shortConv(b, spec, "q", p["q"]);
-  in.k = shortConv(b, spec, "k", p["k"]);
-  Value v = shortConv(b, spec, "v", p["v"]);
+  ScanInputs in = convolved(b, spec, p);
+  Value v = in.v;
   Value aLog = decayRate(b, spec), dtBias = stepBias(b, spec);
   Value delta = b.activation("delta", b.bias("delta", p["dt"], dtBias), "softplus");
   in.logDecay = LogDecayOp::create(b.builder, b.loc("log_decay"), p["dt"].getType(), p["dt"], aLog, dtBias);

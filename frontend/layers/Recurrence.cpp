@@ -18,7 +18,8 @@ public:
 
   void build(Value x);
   Value operator[](StringRef name) const { return values.lookup(name); }
-  Value gate() const { return projections["g"]; }
+  /// An input may be called g too.
+  Value gate() const { return spec.outputGate ? projections["g"] : Value(); }
   /// a times a weight or an input: numbers per head times features where that is what they are.
   Value times(StringRef name, Value a, StringRef factor);
 
@@ -26,6 +27,9 @@ private:
   Dims features(const Term &source, Per per) const;
   Dims features(int64_t heads, Per per) const;
   Value sameHeads(Value value, int64_t heads) { return b.repeatHeads(current->name, value, heads); }
+  /// What a product gives: the elements of a state stand in one dimension until `shaped`.
+  static Dims joined(Dims features);
+  Value shaped(StringRef name, Value product, const Dims &features);
   void declare(const Term &term, const Definition &d);
   Value emit(const Term &term);
   Value emitCall(const Term &call);
@@ -57,7 +61,22 @@ Dims Inputs::features(const Term &source, Per per) const {
 Dims Inputs::features(int64_t heads, Per per) const {
   if (per == Per::head)
     return {braid::headsOf(spec, heads)};
+  if (per == Per::element)
+    return {braid::headsOf(spec, heads), spec.headDim, spec.valueDim};
   return {braid::headsOf(spec, heads), per == Per::key ? spec.headDim : spec.valueDim};
+}
+
+Dims Inputs::joined(Dims features) {
+  if (features.size() > 2)
+    features = {features[0], features[1].size * features[2].size};
+  return features;
+}
+
+Value Inputs::shaped(StringRef name, Value product, const Dims &features) {
+  Shape shape{b.entry.batch, b.entry.tokens};
+  shape.append(sizesOf(features));
+  return shape == Shape(cast<RankedTensorType>(product.getType()).getShape()) ? product
+                                                                              : b.reshape(name, product, shape);
 }
 
 /// What a projection gives: as it says, or as its input has it.
@@ -70,7 +89,7 @@ static Per perOf(const Term &source, const Definition &d) {
 void Inputs::declare(const Term &term, const Definition &d) {
   if (term.kind == Term::Kind::call && term.name == "linear") {
     Per per = perOf(term, d);
-    projections.add(d.name, features(term, per), d.wide || per == Per::head,
+    projections.add(d.name, joined(features(term, per)), d.wide || per == Per::head,
                     d.name == r.value ? MatrixRole::value : MatrixRole::query);
   } else if (term.kind == Term::Kind::call && term.name == "low_rank") {
     projections.add(d.name + "1", {Dim(static_cast<int64_t>(term.args[1].number))}, false, MatrixRole::query);
@@ -101,13 +120,13 @@ Value Inputs::times(StringRef name, Value a, StringRef factor) {
 Value Inputs::emitCall(const Term &call) {
   StringRef name = current->name, function = call.name;
   if (function == "linear")
-    return projections[name];
+    return shaped(name, projections[name], features(call, perOf(call, *current)));
   if (function == "low_rank") {
     Dims shape = features(call, perOf(call, *current));
     Value inner = projections[(name + "1").str()];
     Value weight = b.matrix(("lsm.w" + name + "2").str(), static_cast<int64_t>(call.args[1].number), flattened(shape),
                             MatrixRole::narrow);
-    return b.linear(name, inner, weight, sizesOf(shape), current->wide);
+    return shaped(name, b.linear(name, inner, weight, sizesOf(joined(shape)), current->wide), shape);
   }
   Value arg = emit(call.args.front());
   if (function == "conv")
@@ -174,8 +193,11 @@ Value Inputs::emitFactors(const Term &term) {
     for (Value &factor : factors)
       factor = sameHeads(factor, spec.heads);
   // A constant behind a log_sigmoid is part of that op: its gradient is one op too.
+  // Only of a call that stands here: under a name others read it too.
+  const Term &first = term.args.front();
+  bool isLog = first.kind == Term::Kind::call && first.name == "log_sigmoid";
   if (auto log = factors.front().getDefiningOp<LogSigmoidOp>();
-      log && factors.size() == 1 && weights.empty() && quotient && log.getResult().use_empty() && number > 0) {
+      log && isLog && factors.size() == 1 && weights.empty() && quotient && number > 0) {
     log.setDivide(llvm::APFloat(log.getDivide().convertToDouble() / number));
     return factors.front();
   }
@@ -240,6 +262,9 @@ Value braid::buildRecurrence(LayerBuilder &b, Value x, const RecurrenceSpec &spe
   };
   in.logDecay = ofState(r.logDecay);
   in.beta = ofState(r.beta);
+  in.valueDecay = ofState(r.valueDecay);
+  in.a = ofState(r.lowRankA);
+  in.b = ofState(r.lowRankB);
   // The description's rotation is what rope(..) in an input uses; the scan adds none.
   LsmSpec unrotated = spec;
   unrotated.rope.reset();

@@ -10,10 +10,7 @@ Value braid::buildRetnet(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Projections p(b);
   addQkvg(p, spec, spec.heads, spec.kvHeads, spec.kvHeads);
   p.run(x);
-  ScanInputs in;
-  in.q = shortConv(b, spec, "q", p["q"]);
-  in.k = shortConv(b, spec, "k", p["k"]);
-  in.v = shortConv(b, spec, "v", p["v"]);
+  ScanInputs in = convolved(b, spec, p);
   in.logDecay = constantDecay(b, spec, [H = spec.heads](int64_t) {
     std::vector<double> decays;
     for (int64_t h = 0; h < H; ++h)

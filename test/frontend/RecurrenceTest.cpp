@@ -43,6 +43,8 @@ const std::string delta =
     R"j("q": "linear(x)", "k": "l2_norm(linear(x))", "v": "linear(x)", "b": "sigmoid(linear(x))")j";
 const std::string gatedDelta = delta + R"j(, "g": "log_sigmoid(linear(x))")j";
 const std::string plain = R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)")j";
+const std::string twoGates = plain + R"j(, "g": "log_sigmoid(linear(x))", "h": "log_sigmoid(linear(x))")j";
+const std::string lowRank = plain + R"j(, "g": "log_sigmoid(linear(x))", "c": "linear(x)", "h": "-c")j";
 
 } // namespace
 
@@ -70,6 +72,12 @@ TEST(Recurrence, ClassesAndPlaces) {
       {{.state = "M = (I - b k^T k) exp(g) M + b k^T v", .inputs = gatedDelta}, LsmClass::GH, "g", "b"},
       {{.state = "M = exp(g) M + b k^T (v - k exp(g) M)", .inputs = gatedDelta}, LsmClass::GH, "g", "b"},
       {{.state = "M = exp(g) (I - k^T b k) M + k^T b v", .inputs = gatedDelta}, LsmClass::GH, "g", "b"},
+      {{.state = "M = (I - b k^T k) diag(exp(g)) M + b k^T v", .inputs = gatedDelta}, LsmClass::VH, "g", "b"},
+      {{.state = "M = diag(exp(g)) M + b k^T (v - k diag(exp(g)) M)", .inputs = gatedDelta}, LsmClass::VH, "g", "b"},
+      {{.state = "M = full(exp(g)) M + k^T v"}, LsmClass::E, "g", ""},
+      {{.state = "M = diag(exp(g)) M diag(exp(h)) + k^T v", .inputs = twoGates}, LsmClass::R, "g", ""},
+      {{.state = "M = (diag(exp(g)) + h^T c) M + k^T v", .inputs = lowRank}, LsmClass::D, "g", ""},
+      {{.state = "M = diag(exp(g)) M + k^T v + h^T c M", .inputs = lowRank}, LsmClass::D, "g", ""},
   };
   for (const Case &c : cases) {
     auto r = read(c.text);
@@ -79,6 +87,26 @@ TEST(Recurrence, ClassesAndPlaces) {
     EXPECT_EQ(r->beta, c.beta) << c.text.state;
     EXPECT_EQ(r->query + r->key + r->value, "qkv") << c.text.state;
   }
+}
+
+TEST(Recurrence, GatesHaveTheShapeOfTheirClass) {
+  auto perOf = [](const std::shared_ptr<const Recurrence> &r, const char *name) { return *r->definition(name)->per; };
+  auto element = read({.state = "M = full(exp(g)) M + k^T v",
+                       .inputs = plain + R"j(, "g": "log_sigmoid(linear(x) + f)")j",
+                       .parameters = R"j("f": 2)j"});
+  ASSERT_TRUE(element);
+  EXPECT_EQ(perOf(element, "g"), Per::element);
+  EXPECT_EQ(element->parameter("f")->per, Per::element);
+  auto both = read({.state = "M = diag(exp(g)) M diag(exp(h)) + k^T v", .inputs = twoGates});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(perOf(both, "g"), Per::key);
+  EXPECT_EQ(perOf(both, "h"), Per::value);
+  EXPECT_TRUE(both->definition("h")->wide);
+  auto low = read({.state = "M = (diag(exp(g)) + h^T c) M + k^T v", .inputs = lowRank});
+  ASSERT_TRUE(low);
+  EXPECT_EQ(low->lowRankB + low->lowRankA, "hc");
+  EXPECT_EQ(perOf(low, "h"), Per::key);
+  EXPECT_FALSE(low->definition("c")->wide); // rows, as k is
 }
 
 TEST(Recurrence, ShapesFollowFromTheEquation) {
@@ -122,7 +150,21 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = "M = exp(g) exp(g) M + k^T v"}, "column 5: two decays; valid: one, whose log is their sum in inputs"},
       {{.state = "M = exp(h) M + k^T v"}, "column 9: 'h' is not defined"},
       {{.state = "M = 0.5 M + k^T v"}, "column 5: a number other than 1 belongs into inputs"},
-      {{.state = "M = M diag(exp(g)) + k^T v"}, "column 7: what stands right of M"},
+      {{.state = "M = M diag(exp(g)) + k^T v"}, "column 5: one decay per value feature needs one per key feature"},
+      {{.state = "M = M full(exp(g)) + k^T v"}, "column 7: what stands right of M"},
+      {{.state = "M = diag(exp(g)) M diag(exp(g)) diag(exp(g)) + k^T v"}, "column 5: two decays"},
+      {{.state = "M = diag(exp(g)) M diag(exp(g)) + k^T v"}, "'g' is one number per value here, but per key elsewhere"},
+      {{.state = "M = (exp(g) + k^T k) M + k^T v"}, "column 15: b^T a M is added to a state with one decay per key"},
+      {{.state = "M = (diag(exp(g)) + b k^T k) M + k^T v", .inputs = gatedDelta}, "what is added to M is b^T a M"},
+      {{.state = "M = (I - b k^T k) full(exp(g)) M + b k^T v", .inputs = gatedDelta}, "with a decay per value feature"},
+      {{.state = "M = diag(exp(g)) M - b k^T k M + b k^T v", .inputs = gatedDelta},
+       "erases from M, but M is carried as diag(exp(g)) M"},
+      {{.state = "M = full(exp(c)) M + k^T v", .inputs = plain, .parameters = R"j("c": {"values": [1, 2, 3, 4]})j"},
+       "'c' is a parameter; valid in diag and full: an input"},
+      {{.state = "M = full(exp(g)) M + k^T v", .inputs = plain + R"j(, "g": "log_sigmoid(linear(x, heads=2))")j"},
+       "heads=2 of one number per element of the state"},
+      {{.state = "M = full(exp(g)) M + k^T v", .inputs = plain + R"j(, "g": "l2_norm(linear(x))")j"},
+       "l2_norm is of features of a head"},
       {{.state = "M = exp(g) M + k^T"}, "nothing stands behind k^T to multiply with"},
       {{.state = "M = tanh(M) + k^T v"}, "column 5: 'tanh(' is no function of a state"},
       {{.state = "M = diag(g) M + k^T v"}, "column 5: a decay is exp(g), or diag(exp(g))"},
@@ -132,7 +174,6 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = "M = M - b k^T k M + k^T v b", .inputs = delta}, "writes with [v]"},
       {{.state = "M = exp(g) M - b k^T k M + b k^T v", .inputs = gatedDelta},
        "erases from M, but M is carried as exp(g) M"},
-      {{.state = "M = (I - b k^T k) diag(exp(g)) M + b k^T v", .inputs = gatedDelta}, "is no class yet"},
       {{.state = "M = exp(g) M + k^T v)"}, "state: ')' at column 21; valid: +, -, *, / or the end"},
       {{.state = "M = exp(g M + k^T v"}, "at column 20; valid: ',' or ')'"},
       {{.output = "o = M"}, "output: column 5: valid: o = q M, or o = q M + d v"},
@@ -148,6 +189,13 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
        "column 13: a second linear or low_rank of one input"},
       {{.inputs = plain + R"j(, "g": "linear(x) + 1")j"}, "column 13: a number in a sum; valid: a parameter"},
       {{.inputs = plain + R"j(, "g": "linear(x) / 0")j"}, "column 13: a division by 0"},
+      {{.inputs = plain + R"j(, "g": "-1e20 * 1e20 * softplus(linear(x))")j"},
+       "its numbers make 1e+40, which f32 does not hold"},
+      {{.inputs = plain + R"j(, "g": "-log_sigmoid(linear(x)) / 2")j"},
+       "inputs.g: is never negative, but a log decay must not be positive"},
+      {{.inputs = plain + R"j(, "f": "sigmoid(linear(x))", "g": "f * f")j"}, "inputs.g: is never negative"},
+      {{.inputs = plain, .parameters = R"j("g": {"values": [-1, 1e6, 0, 0]})j"},
+       "parameters.g: values[1] is 1e+06; valid for a log decay: at most 0"},
       {{.inputs = plain + R"j(, "g": "linear(x, heads=3)")j"}, "heads=3 does not divide heads 4"},
       {{.inputs = plain + R"j(, "g": "linear(x, per=key)")j"}, "per=key, but one number per head is needed here"},
       {{.inputs = plain + R"j(, "g": "low_rank(x, 0.5)")j"}, "valid as the rank: a whole number"},
@@ -157,7 +205,7 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.parameters = R"j("b": 1)j"}, "parameters.b: nothing uses it"},
       {{.parameters = R"j("g": 1)j"}, "parameters.g: is a name in inputs too"},
       {{.inputs = plain, .parameters = R"j("g": 1)j"}, "such decays are not trained"},
-      {{.inputs = plain, .parameters = R"j("g": {"values": [1, 2]})j"},
+      {{.inputs = plain, .parameters = R"j("g": {"values": [-1, -2]})j"},
        "parameters.g: has 2 values for one number per head of 4 heads"},
       {{.parameters = R"j("b": {})j"}, "parameters.b: says not once what its initial values are"},
       {{.inputs =

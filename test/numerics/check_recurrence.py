@@ -78,6 +78,37 @@ PAIRS = {
             "parameters": STEPS | {"a_log": {"log_uniform": [0.001, 16]}},
         },
     ),
+    "K": (
+        {"kind": "kda", "gate_rank": 5},
+        {
+            "output_gate": "sigmoid",
+            "state": "M = (I - beta k^T k) diag(exp(g)) M + beta k^T v",
+            "inputs": UNIT(4)
+            | {"b": "linear(x)", "beta": "sigmoid(b)", "f": "low_rank(x, 5)", "g": "log_decay(f, a_log, dt_bias)"},
+            "parameters": STEPS,
+        },
+    ),
+    "F": (
+        {"kind": "dfw", "value_dim": 12},
+        {
+            "value_dim": 12,
+            "scale": 1.0,
+            "state": "M = diag(exp(g)) M diag(exp(h)) + k^T v",
+            "inputs": LINEAR
+            | {"f": "linear(x) + bf", "g": "log_sigmoid(f)", "e": "linear(x) + be", "h": "log_sigmoid(e)"},
+            "parameters": {"bf": 2, "be": 2},
+        },
+    ),
+    "E": (
+        {"kind": "gfw", "value_dim": 12},
+        {
+            "value_dim": 12,
+            "scale": 1.0,
+            "state": "M = full(exp(g)) M + k^T v",
+            "inputs": LINEAR | {"f": "linear(x) + bf", "g": "log_sigmoid(f)"},
+            "parameters": {"bf": 2},
+        },
+    ),
 }
 
 

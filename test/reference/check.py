@@ -285,8 +285,23 @@ def random_weights(d, rng, vocab, width):
         if kind == "gateloop":
             shapes |= {"lsm.wa": (width, H * K), "lsm.wp": (width, H * K)}
         if kind == "kda":
-            shapes |= {"lsm.wb": (width, H), "lsm.wf_a": (width, 3), "lsm.wf_b": (3, H * K), "lsm.a_log": (H,)}
+            shapes |= {"lsm.wb": (width, H), "lsm.wf1": (width, 3), "lsm.wf2": (3, H * K), "lsm.a_log": (H,)}
             shapes["lsm.dt_bias"] = (H, K)
+        if kind in ("ttt", "titans", "titans_ln"):
+            for n in "r" if kind == "ttt" else "rae":
+                shapes |= {f"lsm.w{n}": (width, H), f"lsm.b{n}": (H,)}
+            if kind != "titans":
+                shapes |= {"lsm.inner_norm.weight": (H, V), "lsm.inner_norm.bias": (H, V)}
+        if kind == "s4d":
+            for n in ("q", "k", "v"):
+                del shapes[f"lsm.w{n}"]
+            shapes |= {f"lsm.{n}": (width, K) for n in ("log_a", "a_im", "c_re", "c_im")}
+            shapes |= {"lsm.log_dt": (width,), "lsm.d": (width,), "lsm.wo": (width, width), "lsm.wg": (width, width)}
+            del shapes["lsm.norm.weight"]
+        if kind == "ttt":
+            del shapes["lsm.wq"], shapes["lsm.wk"], shapes["lsm.conv_v.weight"], shapes["lsm.conv_v.bias"]
+            shapes |= {"lsm.wqk": (width, H * K), "lsm.token_rate": (16,), "lsm.start": (H, K + 1, V)}
+            shapes |= {"lsm.norm.weight": (H * V,), "lsm.norm.bias": (H * V,)}
         if kind in ("rwkv6", "rwkv7"):
             shapes |= {"lsm.norm.weight": (H, V), "lsm.norm.bias": (H, V), "lsm.w0": (H, K)}
             shapes |= {f"lsm.mu_{n}": (width,) for n in ("xqkvgw" if kind == "rwkv6" else "qkvwag")}

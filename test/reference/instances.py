@@ -314,9 +314,82 @@ class Mixer:
     def kda(self):
         s, H = self.spec, self.spec["heads"]
         q, k, v = self.qkv(H, H, H)
-        f = self.low_rank("wf", self.x, (H, s["head_dim"]))
+        f = self.tape.linear(self.project("lsm.wf1", None), self.w["lsm.wf2"], (H, s["head_dim"]))
         g = self.tape.call(rows.log_decay, f, self.w["lsm.a_log"], self.w["lsm.dt_bias"])
         return self.gate_and_project(self.run_scan("VH", self.unit(q), self.unit(k), v, g, self.beta()))
+
+    def s4d(self):
+        tape, w, x = self.tape, self.w, self.x
+        names = ("log_dt", "log_a", "a_im", "c_re", "c_im")
+        run = lambda *arrays: state_space(*arrays, self.documents)
+        o = self.scaled(tape.call(run, x, *(w[f"lsm.{n}"] for n in names)), self.spec["scale"])
+        y = self.activated(self.sums(o, tape.call(rows.weighted, x, w["lsm.d"])), "gelu")
+        return self.product(tape.linear(y, w["lsm.wo"]), self.activated(tape.linear(y, w["lsm.wg"]), "sigmoid"))
+
+    # ---- models that learn while they read
+
+    def run_inner(self, operands):
+        names = tuple(operands)
+        q, v, s = operands["q"], operands["v"], self.spec
+        state = np.zeros((q.shape[0], q.shape[2], inner.planes(names) * q.shape[-1], v.shape[-1]))
+
+        def run(*arrays):
+            value, pull = inner.inner_step(dict(zip(names, arrays)), state, self.documents, s["mini_batch"])
+
+            def in_order(do, dfinal):
+                gradients, _ = pull(do, dfinal)
+                return tuple(gradients[n] for n in names)
+
+            return value, in_order
+
+        return self.tape.call(run, *operands.values())[0]
+
+    def per_head(self, name):
+        return self.tape.call(rows.bias, self.project(f"lsm.w{name}", (self.spec["heads"],)), self.w[f"lsm.b{name}"])
+
+    def inner_norm(self):
+        return {f"norm_{n}": self.w[f"lsm.inner_norm.{n}"] for n in ("weight", "bias")}
+
+    def ttt(self):
+        s, tape, w = self.spec, self.tape, self.w
+        H, K, V = s["heads"], s["head_dim"], s["value_dim"]
+        qk, v = self.project("lsm.wqk", (H, K)), self.project("lsm.wv", (H, V))
+        q, k = (self.rotate(self.conv(n, qk, None), s["mini_batch"]) for n in "qk")
+        one = lambda x: tape.call(rows.append_one, x)
+        rate = self.scaled(self.activated(self.per_head("r"), "sigmoid"), s["inner_rate"] / K)
+
+        def token_rate(weight):
+            value, pull = rows.position_rate(self.documents, weight, H)
+            return value, lambda dy: pull(dy)[1]
+
+        read = self.run_inner(
+            {"q": one(self.scaled(q, s["scale"])), "k": one(k), "v": self.sums(v, self.scaled(k, -1.0)), "rate": rate}
+            | {"read_rate": tape.call(token_rate, w["lsm.token_rate"])}
+            | self.inner_norm()
+            | {"weights": w["lsm.start"]}
+        )
+        o = self.sums(q, tape.call(rows.layer_norm, read, *self.inner_norm().values(), eps=1e-6))
+        o = tape.reshape(o, o.shape[:2] + (H * V,))
+        if s["output_norm"]:
+            o = tape.call(rows.layer_norm, o, w["lsm.norm.weight"], w["lsm.norm.bias"], eps=s["norm_eps"])
+        if s["output_gate"]:
+            o = self.product(o, self.activated(self.project("lsm.wg", (H * V,)), s["output_gate"]))
+        return tape.linear(o, w["lsm.wo"])
+
+    def titans(self):
+        s, normed = self.spec, self.spec["kind"] == "titans_ln"
+        H = s["heads"]
+        q, k, v = self.qkv(H, H, H)
+        q, k = (self.unit(self.rotate(x)) for x in (q, k))
+        log = lambda x: self.tape.call(rows.log_sigmoid_op, x, divide=1.0)
+        x = {"q": self.scaled(q, s["scale"]), "k": k, "v": self.sums(v, self.scaled(k, -1.0)) if normed else v}
+        x["rate"] = self.scaled(self.activated(self.per_head("r"), "sigmoid"), 2 * s["inner_rate"])
+        x["log_decay"] = log(self.scaled(self.per_head("a"), -1.0))
+        if s["momentum"]:
+            x["log_momentum"] = log(self.per_head("e"))
+        return self.gate_and_project(self.run_inner(x | (self.inner_norm() if normed else {})))
+
+    titans_ln = titans
 
     # ---- RWKV
 
