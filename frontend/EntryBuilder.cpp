@@ -92,7 +92,7 @@ namespace {
 
 /// What one step of the walk (a call, a run, a group) takes and gives back besides the weights.
 struct Step {
-  SmallVector<Value> carried; ///< x, router loss, draw keys (the last two where there are any)
+  SmallVector<Value> carried; ///< x, router loss, first value, draw keys (all but x where there are any)
   SmallVector<Value> states; ///< caches (may be none)
   SmallVector<Value> counts; ///< expert counts
   SmallVector<Value> dropped; ///< of the same layers, where any layer drops
@@ -103,8 +103,9 @@ using Body = function_ref<Step(SmallVector<Value> carried, SmallVector<Value> st
 
 class LayerWalk {
 public:
-  LayerWalk(EntryBuilder &entry, Value documents, bool cached, bool drops)
-      : entry(entry), documents(documents), cached(cached), drops(drops) {}
+  /// `firstValue`: its place among what is carried.
+  LayerWalk(EntryBuilder &entry, Value documents, bool cached, bool drops, size_t firstValue)
+      : entry(entry), documents(documents), cached(cached), drops(drops), firstValue(firstValue) {}
 
   Step group(const LayerGroup &group, ArrayRef<Layer> layers, Step in, ValueRange weights);
 
@@ -116,6 +117,7 @@ private:
   EntryBuilder &entry;
   Value documents;
   bool cached, drops;
+  size_t firstValue;
 };
 
 } // namespace
@@ -124,6 +126,8 @@ Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
   SmallVector<Value> operands = {in.carried[0], documents};
   if (layer.routerLoss)
     operands.push_back(in.carried[1]);
+  if (layer.firstValue)
+    operands.push_back(in.carried[firstValue]);
   if (layer.draws)
     operands.push_back(in.carried.back());
   if (cached)
@@ -140,6 +144,8 @@ Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
   unsigned next = 1;
   if (layer.routerLoss)
     out.carried[1] = results[next++];
+  if (layer.firstValue)
+    out.carried[firstValue] = results[next++];
   if (layer.draws)
     out.carried.back() = results[next++];
   for (size_t i = 0; i < layer.states.size(); ++i, ++next)
@@ -251,10 +257,16 @@ void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan,
                        ValueRange weights, LayerFlow &flow) {
   bool cached = !flow.states.empty();
   bool drops = llvm::any_of(layers, [](auto &group) { return llvm::any_of(group, [](auto &l) { return l.drops; }); });
-  LayerWalk walk(entry, flow.documents, cached, drops);
   Step step{{flow.x}, {}, {}, {}};
   if (flow.routerLoss)
     step.carried.push_back(flow.routerLoss);
+  LayerWalk walk(entry, flow.documents, cached, drops, step.carried.size());
+  RankedTensorType firstValue;
+  for (const auto &group : layers)
+    for (const Layer &layer : group)
+      firstValue = firstValue ? firstValue : layer.firstValue;
+  if (firstValue)
+    step.carried.push_back(entry.zeros(firstValue));
   if (flow.drawKeys)
     step.carried.push_back(flow.drawKeys);
   SmallVector<Value> newStates;

@@ -244,6 +244,19 @@ llvm::LogicalResult Checker::run() {
   for (auto &[letter, m] : spec.mixers)
     std::visit([&, path = std::string("mixers.") + letter](auto &part) { mixer(path, part); }, m);
 
+  std::pair<char, const LsmSpec *> firstValues{0, nullptr};
+  for (auto &[letter, m] : spec.mixers)
+    if (auto *lsm = std::get_if<LsmSpec>(&m); lsm && lsm->kind == LsmKind::rwkv7) {
+      if (!firstValues.second)
+        firstValues = {letter, lsm};
+      int64_t own = lsm->heads * lsm->valueDim, other = firstValues.second->heads * firstValues.second->valueDim;
+      if (own != other)
+        report(std::string("mixers.") + letter + ".heads",
+               formatv("{0} times value_dim {1} is not {2}, as in mixers.{3}, but all layers of rwkv7 mix their values "
+                       "with those of the first; valid: equal products",
+                       lsm->heads, lsm->valueDim, other, StringRef(&firstValues.first, 1))
+                   .str());
+    }
   std::pair<char, const MoeSpec *> first{0, nullptr};
   for (auto &[letter, f] : spec.ffns) {
     auto *moe = std::get_if<MoeSpec>(&f);

@@ -20,6 +20,8 @@ Layer LayerBuilder::finish(Value y) {
   SmallVector<Value> results = {y};
   if (loss)
     results.push_back(loss);
+  if (first)
+    results.push_back(first);
   if (draws)
     results.push_back(draws);
   llvm::append_range(results, newStates);
@@ -35,6 +37,8 @@ Layer LayerBuilder::finish(Value y) {
   setName(1, "documents");
   if (loss)
     setName(2, "router_loss");
+  if (first)
+    setName(loss ? 3 : 2, "first_value");
   if (draws)
     setName(argument - 1, "draw_keys");
   for (const StateDecl &s : states)
@@ -42,7 +46,14 @@ Layer LayerBuilder::finish(Value y) {
   for (const WeightDecl &w : weights)
     setName(argument++, w.name);
 
-  Layer layer{function, std::move(weights), std::move(states), static_cast<bool>(loss), static_cast<bool>(draws), 0};
+  Layer layer;
+  layer.function = function;
+  layer.weights = std::move(weights);
+  layer.states = std::move(states);
+  layer.routerLoss = static_cast<bool>(loss);
+  if (first)
+    layer.firstValue = cast<RankedTensorType>(first.getType());
+  layer.draws = static_cast<bool>(draws);
   if (expertCounts)
     layer.numExperts = cast<RankedTensorType>(expertCounts.getType()).getDimSize(0);
   layer.drops = static_cast<bool>(expertDropped);
@@ -129,11 +140,17 @@ void LayerBuilder::setState(StringRef name, Value value) {
       slot = value;
 }
 
-unsigned LayerBuilder::statesBegin() const { return 2 + (loss ? 1 : 0) + (draws ? 1 : 0); }
+unsigned LayerBuilder::statesBegin() const { return 2 + (loss ? 1 : 0) + (first ? 1 : 0) + (draws ? 1 : 0); }
+
+Value LayerBuilder::firstValue(RankedTensorType type) {
+  if (!first)
+    first = block->insertArgument(loss ? 3u : 2u, type, loc("first_value"));
+  return first;
+}
 
 Value LayerBuilder::drawKeys() {
   if (!draws)
-    draws = block->insertArgument(loss ? 3u : 2u, drawKeysType(builder, entry.batch), loc("draw_keys"));
+    draws = block->insertArgument(statesBegin(), drawKeysType(builder, entry.batch), loc("draw_keys"));
   return draws;
 }
 

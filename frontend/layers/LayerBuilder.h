@@ -64,6 +64,7 @@ struct Layer {
   std::vector<WeightDecl> weights;
   std::vector<StateDecl> states;
   bool routerLoss = false; ///< takes and returns the router loss per token [B, T]
+  mlir::RankedTensorType firstValue; ///< takes and returns the values of the first layer that has some: first_value
   bool draws = false; ///< takes and returns draw_keys [B, 3]
   int64_t numExperts = 0; ///< returns expert counts [num_experts] when not 0
   bool drops = false; ///< returns expert_dropped [num_experts] as well
@@ -138,6 +139,10 @@ public:
   mlir::Value expertCounts, expertDropped;
   mlir::Value routerLoss() const { return loss; }
   void addRouterLoss(mlir::Value perToken);
+  /// What layers of one kind hand on from the first of them (RWKV-7), and what the next one reads instead. Zeros before
+  /// the first.
+  mlir::Value firstValue(mlir::RankedTensorType type);
+  void setFirstValue(mlir::Value value) { first = value; }
   /// What a layer that draws reads (braid.moe.drop), and what the next one reads instead.
   mlir::Value drawKeys();
   void setDrawKeys(mlir::Value value) { draws = value; }
@@ -145,7 +150,7 @@ public:
 private:
   mlir::Value castTo(llvm::StringRef name, mlir::Value x, mlir::FloatType element);
   unsigned statesBegin() const; ///< number of the first state among the arguments
-  mlir::Value loss, draws;
+  mlir::Value loss, first, draws;
   std::vector<WeightDecl> weights;
   std::vector<StateDecl> states;
   std::vector<mlir::Value> newStates;

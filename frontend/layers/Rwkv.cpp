@@ -5,7 +5,10 @@
 //   rwkv7   M_t = (diag(w_t) + b_t^T a_t) M_{t-1} + k~_t^T v_t      o_t = r_t M_t      log w = -e^(-1/2) sigmoid(..)
 //           a = -kk, b = kk alpha, kk = k k_k of length 1, k~ = k (1 + (alpha - 1) k_a); m_i = mu_i
 // Reading before the write is reading after it with k, v and the decay of the token before: M_{t-1} is the state of a
-// scan that is one token late. The published mixing of v with the first layer's is not here.
+// scan that is one token late.
+//   rwkv7   v = v_own + (v_first - v_own) sigmoid(x_v value_a value_b + v0), v_first that of the first such layer,
+//   where the
+//           published model has no such mixture: there v_first is v_own, and the weights of the mixture change nothing
 #include "frontend/layers/LsmParts.h"
 #include <cmath>
 
@@ -34,6 +37,23 @@ Value project(LayerBuilder &b, StringRef name, Value x, const Dim &heads, int64_
                   {heads.size, width});
 }
 } // namespace
+
+/// Which layer is the first of its kind: an untrained entry of the weights, 1 or 0 for all heads, so that layers share
+/// a function.
+static Value isFirst(LayerBuilder &b, const LsmSpec &spec) {
+  auto ofKind = [&](char letter) {
+    const auto *lsm = std::get_if<LsmSpec>(&b.spec.mixers.at(letter));
+    return lsm && lsm->kind == spec.kind;
+  };
+  const std::string &pattern = b.spec.layerPattern;
+  auto first = static_cast<int64_t>(std::find_if(pattern.begin(), pattern.end(), ofKind) - pattern.begin());
+  Init init{
+      "values", 0,
+      0,        0,
+      {},       [first, H = spec.heads](int64_t layer) {
+              return std::vector<double>(H, layer == first ? 1.0 : 0.0); }};
+  return b.weight("lsm.is_first", {headsOf(spec, spec.heads)}, std::move(init), /*decay=*/false, /*trained=*/false);
+}
 
 Value braid::buildRwkv6(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t K = spec.headDim, V = spec.valueDim;
@@ -67,7 +87,15 @@ Value braid::buildRwkv7(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Dim H = headsOf(spec, spec.heads);
   TokenMix mix(b, x);
   Value q = project(b, "q", mix.fixed("q"), H, K), k = project(b, "k", mix.fixed("k"), H, K);
-  Value v = project(b, "v", mix.fixed("v"), H, V);
+  Value xv = mix.fixed("v"), own = project(b, "v", xv, H, V);
+  Value share = b.bias("value", lowRank(b, "value", xv, R, {H, V}), b.weight("lsm.v0", {H, V}, Init::constant(1.0)));
+  share = b.narrow("value", b.activation("value", share, "sigmoid"));
+  auto minus = [&](StringRef name, Value a, Value c) { return b.add(name, {a, b.scale(name, c, -1.0)}); };
+  Shape flat{b.entry.batch, b.entry.tokens, H * V};
+  Value before = b.reshape("v_first", b.firstValue(b.tokens({H * V})), {b.entry.batch, b.entry.tokens, H, V});
+  Value first = b.add("v_first", {before, b.weighted("v_first", minus("v_first", own, before), isFirst(b, spec))});
+  b.setFirstValue(b.reshape("v_first", first, flat));
+  Value v = b.add("v", {own, b.mul("v", minus("v", first, own), share)});
   auto perKey = [&](StringRef name, Init init) { return b.weight(("lsm." + name).str(), {H, K}, std::move(init)); };
   Value w = b.bias("w", lowRank(b, "decay", mix.fixed("w"), R, {H, K}, "tanh"), perKey("w0", Init::uniform(-6.0, 1.0)));
   Value rate = b.bias("rate", lowRank(b, "rate", mix.fixed("a"), R, {H, K}), perKey("a0", Init::constant(0.0)));
@@ -76,16 +104,16 @@ Value braid::buildRwkv7(LayerBuilder &b, Value x, const LsmSpec &spec) {
   // Divided by max(length, 1e-12).
   Value removed = b.weighted("kk", k, perKey("k_k", Init::constant(0.85)));
   removed = L2NormOp::create(b.builder, b.loc("kk"), removed.getType(), removed, b.builder.getF64FloatAttr(1e-24));
-  Value share = b.weighted("k_a", k, perKey("k_a", Init::constant(1.0)));
+  Value added = b.weighted("k_a", k, perKey("k_a", Init::constant(1.0)));
   ScanInputs in;
   in.q = q;
-  in.k = b.add("k", {k, b.mul("k_a", share, alpha), b.scale("k_a", share, -1.0)});
+  in.k = b.add("k", {k, b.mul("k_a", added, alpha), b.scale("k_a", added, -1.0)});
   in.v = v;
   in.logDecay = b.scale("log_decay", b.activation("decay", w, "sigmoid"), -std::exp(-0.5));
   in.a = b.scale("a", removed, -1.0);
   in.b = b.mul("b", removed, alpha);
   Value o = groupNorm(b, spec, scan(b, spec, LsmClass::D, in));
-  Value own = inner(b, "own", b.weighted("bonus", q, perKey("r_k", Init::constant(0.0))), in.k);
-  o = b.mul("o_gated", b.add("o", {o, b.mul("own", v, own)}), gate);
+  Value bonus = inner(b, "own", b.weighted("bonus", q, perKey("r_k", Init::constant(0.0))), in.k);
+  o = b.mul("o_gated", b.add("o", {o, b.mul("own", v, bonus)}), gate);
   return projectOutput(b, spec, o);
 }

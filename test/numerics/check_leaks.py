@@ -126,7 +126,10 @@ class Layer:
         self.arguments = arguments(text)
         results = text[: text.index("\n")].split(") -> ")[1]
         count = results.count("tensor<") - 1
-        self.states, self.weights = self.arguments[2 : 2 + count], self.arguments[2 + count :]
+        # What layers hand on from the first of them is per token, and stands before the states.
+        self.handed = [a for a in self.arguments if a.name == "first_value"]
+        first, behind = 2 + len(self.handed), 2 + count
+        self.states, self.weights = self.arguments[first:behind], self.arguments[behind:]
         trained = {re.sub(r"^layers\.\d+\.", "", a.name): a.trained for a in step}
         for weight in self.weights:
             weight.trained = trained[weight.name]
@@ -164,12 +167,15 @@ def leak_entry(layers):
     for i, layer in enumerate(layers):
         x = argument(f"{layer.letter}.x", token, "parameter")
         operands = [x, "%documents"]
+        for a in layer.handed:  # of no layer before this one
+            lines.append(f'%h{i} = "arith.constant"() <{{value = dense<0.0> : {a.type}}}> : () -> {a.type}')
+            operands.append(f"%h{i}")
         for state in layer.states:
             operands.append(argument(layer.name(state), state.type, "input"))
         for weight in layer.weights:
             operands.append(argument(layer.name(weight), weight.type, "parameter" if weight.trained else "input"))
-        types = [token, documents] + [a.type for a in layer.states + layer.weights]
-        out = [token] + [s.type for s in layer.states]
+        types = [token, documents] + [a.type for a in layer.handed + layer.states + layer.weights]
+        out = [token] + [s.type for s in layer.handed + layer.states]
         many = f":{len(out)}" if len(out) > 1 else ""
         lines.append(
             f'%y{i}{many} = "func.call"({", ".join(operands)}) <{{callee = @{layer.callee}}}> : '
@@ -178,7 +184,7 @@ def leak_entry(layers):
         value = lambda n, i=i, many=many: f"%y{i}#{n}" if many else f"%y{i}"
         result(f"{layer.letter}.y", value(0), token)
         for n, state in enumerate(layer.states):
-            result(f"{layer.name(state)}.final", value(n + 1), state.type)
+            result(f"{layer.name(state)}.final", value(1 + len(layer.handed) + n), state.type)
         lines.append(f'%p{i} = "braid.mul"({value(0)}, {dy}) : ({token}, {token}) -> {token}')
         lines.append(f'%r{i} = "braid.linear"(%p{i}, {ones}) : ({token}, tensor<{WIDTH}x1x{element}>) -> {one}')
         lines.append(f'%l{i} = "braid.reshape"(%r{i}) : ({one}) -> {rows}')

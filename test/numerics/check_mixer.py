@@ -96,7 +96,7 @@ VARIANTS = {
     ],
     "rwkv7": [
         {"heads": 2, "head_dim": 16, "gate_rank": 8},
-        {"heads": 4, "head_dim": 8, "value_dim": 12, "gate_rank": 5},
+        {"heads": 4, "head_dim": 12, "value_dim": 8, "gate_rank": 5},
     ],
     "attention": [
         {"heads": 2, "head_dim": 16},

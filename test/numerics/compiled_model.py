@@ -14,7 +14,7 @@ def perturbed(weights, rng):
     """Initial values, but nothing that hides a mistake: no weight is exactly 0 or 1."""
     out = {}
     for name, array in weights.items():
-        constant = array.size > 1 and np.all(array == array.flat[0]) and not name.endswith("lower_bound")
+        constant = array.size > 1 and np.all(array == array.flat[0]) and not name.endswith(("lower_bound", "is_first"))
         out[name] = (array + 0.3 * rng.standard_normal(array.shape) if constant else array).astype(array.dtype)
     return out
 

@@ -448,10 +448,17 @@ class Mixer:
         s, tape, w, x = self.spec, self.tape, self.w, self.x
         H, K, V = s["heads"], s["head_dim"], s["value_dim"]
         difference = self.sums(self.before(x), self.scaled(x, -1.0))
-        q, k, v = (
+        q, k, own = (
             tape.linear(self.mixed(n, x, difference), w[f"lsm.w{n}"], (H, V if n == "v" else K)) for n in "qkv"
         )
         rank = lambda n, mix, features, act: self.low_rank(n, self.mixed(mix, x, difference), features, act)
+        # v of the first layer of this kind is handed on; later layers mix it with their own.
+        first = s["shared"].setdefault("v_first", own)
+        v = own
+        if first is not own:
+            first = tape.reshape(first, own.shape)
+            mix = self.activated(tape.call(rows.bias, rank("value", "v", (H, V), None), w["lsm.v0"]), "sigmoid")
+            v = self.sums(own, self.product(self.sums(first, self.scaled(own, -1.0)), mix))
         decay = tape.call(rows.bias, rank("decay", "w", (H, K), "tanh"), w["lsm.w0"])
         log_decay = self.scaled(self.activated(decay, "sigmoid"), -np.exp(-0.5))
         alpha = self.activated(tape.call(rows.bias, rank("rate", "a", (H, K), None), w["lsm.a0"]), "sigmoid")

@@ -102,6 +102,7 @@ class Model:
         d = self.d
         spec = d["mixers"][d["layer_pattern"][i % len(d["layer_pattern"])]]
         spec = spec | {"model_eps": d.get("norm", {}).get("eps", 1e-6), "layer": i, "num_layers": d["num_layers"]}
+        spec["shared"] = self.shared  # what layers hand on to later ones
         pattern = d.get("ffn_pattern") or next(iter(d["ffns"]))
         ffn = d["ffns"][pattern[i % len(pattern)]]
         extra = [None, None]
@@ -139,7 +140,7 @@ class Model:
 
     def loss(self, tokens, labels, documents, routes=None, draw_keys=None):
         """draw_keys [B, 3]: what layers that draw are given; each adds 1 to the last column."""
-        self.draw_keys, self.drawn = draw_keys, 0
+        self.draw_keys, self.drawn, self.shared = draw_keys, 0, {}
         tape = Tape()
         values = {n: Value(a) for n, a in self.weights.items()}
 
