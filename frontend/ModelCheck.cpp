@@ -95,12 +95,22 @@ void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
   divides(path, "kv_heads", lsm.kvHeads, "heads", lsm.heads);
   bool wideValues = lsm.valueDim > lsm.headDim;
   features(path, lsm.heads, wideValues ? "value_dim" : "head_dim", wideValues ? lsm.valueDim : lsm.headDim);
-  if (lsm.kind == LsmKind::gfw || lsm.kind == LsmKind::mamba) // a gate for every element of the state
+  if (lsm.kind == LsmKind::gfw || lsm.kind == LsmKind::mamba || lsm.kind == LsmKind::s4d) // a gate for every element
     features(path, lsm.heads, "head_dim times value_dim", lsm.headDim * lsm.valueDim);
+  if (lsm.kind == LsmKind::s4d && lsm.heads * lsm.valueDim != spec.dModel)
+    report(path + ".value_dim",
+           formatv("{0} of {1} heads are {2} channels, but its input has d_model {3}; valid: heads "
+                   "times value_dim is d_model",
+                   lsm.valueDim, lsm.heads, lsm.heads * lsm.valueDim, spec.dModel)
+               .str());
   if ((lsm.kind == LsmKind::based || lsm.kind == LsmKind::rebased) && lsm.headDim > maxProductDim)
     report(path + ".head_dim", formatv("{0} gives {1} products of features; valid: 1 to {2}", lsm.headDim,
                                        lsm.headDim * (lsm.headDim + 1) / 2, maxProductDim)
                                    .str());
+  if ((lsm.kind == LsmKind::ttt || lsm.kind == LsmKind::titans_ln) && lsm.valueDim != lsm.headDim)
+    report(path + ".value_dim",
+           formatv("{0} is not head_dim {1}, but the inner model predicts v - k; valid: {1}", lsm.valueDim, lsm.headDim)
+               .str());
   rope(path, lsm.rope, lsm.headDim);
 }
 

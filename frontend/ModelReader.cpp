@@ -132,6 +132,12 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.number("gate_divisor", spec.gateDivisor, 0.0, 1e6, /*leastAllowed=*/false);
   if (traits.has("allow_neg_eigval"))
     r.boolean("allow_neg_eigval", spec.allowNegEigval);
+  if (traits.has("mini_batch"))
+    r.integer("mini_batch", spec.miniBatch, 1, maxMiniBatch);
+  if (traits.has("inner_rate"))
+    r.number("inner_rate", spec.innerRate, 0.0, 1e6, /*leastAllowed=*/false);
+  if (traits.has("momentum"))
+    r.boolean("momentum", spec.momentum);
   if (traits.has("decay_range"))
     r.range("decay_range", spec.decayRange);
   if (traits.has("step_range"))

@@ -29,6 +29,8 @@ inline constexpr int64_t maxTokens = int64_t(1) << 24;
 inline constexpr int64_t maxWidth = 1 << 17;
 /// head_dim of feature maps whose features are products.
 inline constexpr int64_t maxProductDim = 64;
+/// Tokens of a mini-batch of inner steps.
+inline constexpr int64_t maxMiniBatch = 128;
 
 enum class NormKind { rms, layer };
 enum class NormPlacement { pre, post, sandwich };
@@ -49,7 +51,11 @@ enum class LsmKind {
   deltanet,
   gated_deltanet,
   kda,
-  rwkv7
+  rwkv7,
+  s4d,
+  ttt,
+  titans,
+  titans_ln
 };
 
 struct NormSpec {
@@ -100,6 +106,9 @@ struct LsmSpec {
   int64_t mixRank = 32; ///< rank of what decides how much of the token before a projection sees
   double gateDivisor = 16.0; ///< log_decay = logsigmoid(f) / gate_divisor
   bool allowNegEigval = false; ///< beta in (0, 2)
+  int64_t miniBatch = 16; ///< tokens whose inner gradients are taken at the same weights
+  double innerRate = 1.0; ///< the inner learning rate where its gate is open
+  bool momentum = true; ///< inner steps carry a momentum
   double scale = 0.0; ///< of q; 0: 1 / sqrt(head_dim)
   bool outputNorm = true;
   std::optional<std::string> outputGate; ///< activation of the gate

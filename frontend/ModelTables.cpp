@@ -61,8 +61,8 @@ static std::vector<LsmTraits> makeInstances() {
   using Keys = std::vector<llvm::StringRef>;
   std::vector<LsmTraits> table;
   auto add = [&](LsmKind kind, llvm::StringRef name, Keys keys, int64_t valueFactor = 1) -> LsmSpec & {
-    // RWKV has a group norm, and a gate of its own.
-    if (kind != LsmKind::rwkv6 && kind != LsmKind::rwkv7)
+    // RWKV has a group norm, and a gate of its own; S4D has an activation and a gate on what it projects.
+    if (kind != LsmKind::rwkv6 && kind != LsmKind::rwkv7 && kind != LsmKind::s4d)
       keys.insert(keys.end(), {"output_norm", "output_gate"});
     LsmTraits &traits = table.emplace_back(LsmTraits{kind, name, std::move(keys), valueFactor, {}});
     traits.defaults.kind = kind;
@@ -128,6 +128,20 @@ static std::vector<LsmTraits> makeInstances() {
     spec.scale = 1.0;
     spec.gateRank = 64;
     spec.normEps = 64e-5;
+  }
+  add(s4d, "s4d", {"step_range"}).scale = 1.0;
+  {
+    LsmSpec &spec = add(ttt, "ttt", {"conv", "rope", "mini_batch", "inner_rate"});
+    spec.conv = ConvSpec{4, true};
+    spec.rope = RopeSpec{};
+    spec.scale = 1.0;
+    spec.outputGate = "gelu";
+  }
+  for (auto [kind, name] : {std::pair(titans, "titans"), {titans_ln, "titans_ln"}}) {
+    LsmSpec &spec = add(kind, name, {"conv", "rope", "mini_batch", "inner_rate", "momentum"});
+    spec.conv = ConvSpec{};
+    spec.scale = 1.0;
+    spec.innerRate = 0.1;
   }
   return table;
 }

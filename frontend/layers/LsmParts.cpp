@@ -223,6 +223,10 @@ Value braid::buildLsm(LayerBuilder &b, Value x, const LsmSpec &spec) {
   case LsmKind::mamba: return buildMamba(b, x, spec);
   case LsmKind::kda: return buildKda(b, x, spec);
   case LsmKind::rwkv7: return buildRwkv7(b, x, spec);
+  case LsmKind::s4d: return buildS4d(b, x, spec);
+  case LsmKind::ttt: return buildTtt(b, x, spec);
+  case LsmKind::titans:
+  case LsmKind::titans_ln: return buildTitans(b, x, spec);
   }
   llvm_unreachable("all instances are above");
 }

@@ -99,6 +99,9 @@ mlir::Value buildLightning(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildMamba(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRwkv6(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRwkv7(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildS4d(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildTitans(LayerBuilder &b, mlir::Value x, const LsmSpec &spec); // and titans_ln
+mlir::Value buildTtt(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildGatedDeltanet(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 
 } // namespace braid

@@ -169,7 +169,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
   };
   const std::string kinds =
       "attention, bla, based, rebased, retnet, lightning, mamba2, gla, hgrn2, gateloop, rwkv6, dfw, gfw, "
-      "mamba, deltanet, gated_deltanet, kda, rwkv7, recurrence";
+      "mamba, deltanet, gated_deltanet, kda, rwkv7, s4d, ttt, titans, titans_ln, recurrence";
   const Case cases[] = {
       // ---- single keys
       {R"("vocab_size": 256, )", "", "m.json:1: vocab_size: is missing; valid: an integer from 2 to 16777216"},
@@ -342,6 +342,11 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "rwkv6", "heads": 4, "head_dim": 16, "rope": {})",
        "m.json:5: mixers.L.rope: unknown key; valid: kind, residual, heads, head_dim, value_dim, gate_rank, mix_rank, "
        "scale, norm_eps"},
+      {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "ttt", "heads": 4, "head_dim": 16, "value_dim": 8)",
+       "m.json:5: mixers.L.value_dim: 8 is not head_dim 16, but the inner model predicts v - k; valid: 16"},
+      {R"("kind": "gla", "heads": 4, "head_dim": 16)",
+       R"("kind": "titans", "heads": 4, "head_dim": 16, "mini_batch": 0)",
+       "m.json:5: mixers.L.mini_batch: 0 is out of range; valid: 1 to 128"},
       {R"("heads": 8, "kv_heads": 2, "head_dim": 8)", R"("heads": 4096, "head_dim": 64)",
        "m.json:6: mixers.N.heads: 4096 times head_dim 64 exceeds 131072 features of a token; valid: at most 2048"},
       {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "gla", "heads": 128, "head_dim": 1024)",

@@ -98,6 +98,22 @@ VARIANTS = {
         {"heads": 2, "head_dim": 16, "gate_rank": 8},
         {"heads": 4, "head_dim": 12, "value_dim": 8, "gate_rank": 5},
     ],
+    "s4d": [
+        {"heads": 1, "head_dim": 8, "value_dim": 24},
+        {"heads": 2, "head_dim": 5, "value_dim": 12, "step_range": [0.01, 0.3]},
+    ],
+    "ttt": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 3, "head_dim": 6, "mini_batch": 5, "rope": {"fraction": 0.7}, "conv": None, "output_gate": None},
+    ],
+    "titans": [
+        {"heads": 2, "head_dim": 16, "rope": {}},
+        {"heads": 4, "head_dim": 8, "value_dim": 12, "mini_batch": 7, "momentum": False, "output_gate": "silu"},
+    ],
+    "titans_ln": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 4, "head_dim": 8, "mini_batch": 7, "inner_rate": 0.3, "conv": None, "scale": 0.5},
+    ],
     "attention": [
         {"heads": 2, "head_dim": 16},
         {
@@ -110,6 +126,10 @@ VARIANTS = {
         },
     ],
 }
+
+# Where a document begins the inner model of titans_ln predicts 0 for all features, and its norm divides by sqrt(eps): such tokens have
+# gradients that are a thousand times larger and cancel in the sum over tokens (worst seen: 7e-5, of a bias per head).
+GRADIENTS = {"titans_ln": 2e-4}
 
 
 def describe(kind, dtype):
@@ -174,7 +194,7 @@ def main(kind):
             model = CompiledModel(describe(kind, dtype), report.folder, dtype)
             weights = perturbed(model.initial(3), rng)
             batch, documents = model.batch(rng, [[0, 11, 12, 37], [0, 20, 31, 31]])
-            check_reference(report, model, weights, batch, documents, 1e-9 if dtype == "f64" else 3e-5)
+            check_reference(report, model, weights, batch, documents, 1e-9 if dtype == "f64" else GRADIENTS.get(kind, 3e-5))
             check_update(report, model, weights, batch, documents, dtype)
             check_decoding(report, model, weights, rng, ((1,), (19,), (32, 5)), limit=1e-9 if dtype == "f64" else 1e-5)
     return report.finish()

@@ -11,6 +11,10 @@ import re
 import subprocess
 import sys
 
+CLASSES = "I S0 S V H GH D R E G1 GM N".split()
+INNER = ("G1", "GM", "N")
+
+
 def description(path):
     return json.loads(re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*', lambda m: m.group(1) or "", path.read_text(encoding="utf-8")))
 
@@ -21,7 +25,11 @@ def scans(path):
     text = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
     found = {}
     for letter, body in re.findall(r"func\.func private @layer_(\w)_\w_\d+x\d+_train\((.*?)\n  }", text, re.DOTALL):
-        found.setdefault(letter, sorted(set(re.findall(r"braid\.lsm\.scan (\w+)", body)), key="I S0 S V H GH D R E".split().index))
+        classes = set(re.findall(r"braid\.lsm\.scan (\w+)", body))
+        for operands in re.findall(r"braid\.lsm\.inner_step (.*) :", body):  # their class is what they read
+            several = "log_momentum(" in operands or "read_rate(" in operands
+            classes.add("N" if "norm(" in operands else "GM" if several else "G1")
+        found.setdefault(letter, sorted(classes, key=CLASSES.index))
     return found
 
 
@@ -35,9 +43,10 @@ def table(root):
         classes = scans(path)
         for letter, kind in kinds.items():
             rows[kind] = (classes[letter], path.name)
-    lines = ["| instance | class | in chunks | scan | model | model file |", "|---|---|---|---|---|---|"]
+    lines = ["| instance | class | in chunks | op | model | model file |", "|---|---|---|---|---|---|"]
     for kind, (classes, file) in sorted(rows.items()):
-        tests = [f"`scan-{c.lower()}`" for c in classes], f"`mixer-{kind.replace('_', '-')}`"
+        ops = sorted({"`inner`" if c in INNER else f"`scan-{c.lower()}`" for c in classes})
+        tests = ops, f"`mixer-{kind.replace('_', '-')}`"
         for name in (*tests[0], tests[1]):
             if not (root / "test" / "numerics" / f"{name[1:-1]}.test").exists():
                 raise RuntimeError(f"{kind} of class {classes} has no test {name}")

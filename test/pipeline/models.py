@@ -22,7 +22,7 @@ OTHERS = {"copy", "fill", "record", "wait", "repeat"}
 DECLARATIONS = {"program", "arena", "tensor", "stream", "entry"}
 COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shift"}
 INSTANCES = re.compile(
-    r"(^|[^a-z])(bla|(re)?based|retnet|gla|mamba_?2?|(gated_?)?delta_?net|rwkv\d*|hgrn2?|lightning|[dg]fw|kda|gateloop)([^a-z]|$)", re.IGNORECASE
+    r"(^|[^a-z])(bla|(re)?based|retnet|gla|mamba_?2?|(gated_?)?delta_?net|rwkv\d*|hgrn2?|lightning|[dg]fw|kda|gateloop|s4d|ttt|titans(_ln)?)([^a-z]|$)", re.IGNORECASE
 )
 BF16 = ["--dtype=bf16"]
 WOVEN = ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]

@@ -8,9 +8,10 @@ Every call starts from zero states. Weights are called as in a checkpoint, witho
 import numpy as np
 
 import attention as attn
+import inner
 import rows
 from common import PADDING
-from scan import ORDER, complex_scan, scan
+from scan import ORDER, complex_scan, scan, state_space
 
 # Keys that a model file may leave out.
 DEFAULTS = {
@@ -51,8 +52,30 @@ DEFAULTS = {
     },
     "kda": {"conv": {"kernel": 4}, "output_gate": "sigmoid", "value_factor": 1, "rope": None},
     "rwkv7": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "norm_eps": 64e-5},
+    "s4d": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0},
+    "ttt": {
+        "conv": {"kernel": 4, "bias": True},
+        "output_gate": "gelu",
+        "value_factor": 1,
+        "rope": {},
+        "scale": 1.0,
+        "mini_batch": 16,
+        "inner_rate": 1.0,
+    },
+    "titans": {
+        "conv": {"kernel": 4},
+        "output_gate": None,
+        "value_factor": 1,
+        "rope": None,
+        "scale": 1.0,
+        "mini_batch": 16,
+        "inner_rate": 0.1,
+        "momentum": True,
+    },
     "attention": {"rope": {}, "qk_norm": False, "window": 0, "output_gate": None, "output_gate_per": "feature"},
 }
+
+DEFAULTS["titans_ln"] = DEFAULTS["titans"]
 
 
 def complete(spec):
@@ -76,20 +99,19 @@ class Mixer:
     def project(self, name, features):
         return self.tape.linear(self.x, self.w[name], features)
 
-    def rotate(self, x):
+    def rotate(self, x, period=0):
         rope = self.spec["rope"]
         if rope is None:
             return x
         dim = round(rope.get("fraction", 1.0) * x.shape[-1])
-        return self.tape.call(
-            rows.rope, x, self.documents, theta=rope.get("theta", 10000.0), dim=dim, layout=rope.get("layout", "half")
-        )
+        turn = {"theta": rope.get("theta", 10000.0), "dim": dim, "layout": rope.get("layout", "half"), "period": period}
+        return self.tape.call(rows.rope, x, self.documents, **turn)
 
     def heads(self, x):
         return self.tape.call(rows.repeat_heads, x, heads=self.spec["heads"])
 
-    def conv(self, name, x):
-        """Short causal convolution and SiLU, where the mixer has one."""
+    def conv(self, name, x, activation="silu"):
+        """Short causal convolution and its activation, where the mixer has one."""
         conv = self.spec["conv"]
         if conv is None:
             return x
@@ -99,7 +121,7 @@ class Mixer:
         y, _ = self.tape.call(rows.short_conv, x, weight, self.documents, tail)
         if conv.get("bias", False):
             y = self.tape.call(rows.bias, y, self.w[f"lsm.conv_{name}.bias"])
-        return self.tape.call(rows.activation, y, kind="silu")
+        return self.tape.call(rows.activation, y, kind=activation) if activation else y
 
     def feature_map(self, x):
         kind = self.spec.get("feature_map", "identity")

@@ -176,6 +176,40 @@ def complex_scan(q, k, v, log_decay, phase, documents, scale):
     return o, pull
 
 
+def state_space(u, log_dt, log_a, a_im, c_re, c_im, documents):
+    """S4D (lsm-family 5.17): M_t = exp(dt A) M_{t-1} + Cbar u_t, y = 2 Re sum_n M, from zero; u [B, T, D], log_dt [D], the others [D, N].
+    -> y, pull(dy) -> cotangents in this order. The adjoint is holomorphic, real parts last."""
+    A, C, dt = -np.exp(log_a) + 1j * a_im, c_re + 1j * c_im, np.exp(log_dt)[:, None]
+    factor = np.exp(A * dt)
+    W = C * (factor - 1) / A
+    M, y, states = np.zeros((u.shape[0],) + A.shape, complex), np.zeros(u.shape), []
+    for t in range(u.shape[1]):
+        exists = (documents[:, t] != PADDING)[:, None, None]
+        begins = (documents[:, t] == t)[:, None, None]
+        decayed = factor * np.where(begins, 0, M)
+        new = decayed + W * u[:, t, :, None]
+        y[:, t] = np.where(exists[..., 0], 2 * new.sum(-1).real, 0)
+        states.append((decayed, exists, begins))
+        M = np.where(exists, new, M)
+
+    def pull(dy):
+        D, du = np.zeros(M.shape, complex), np.zeros(u.shape)
+        dG, dW = np.zeros(A.shape, complex), np.zeros(A.shape, complex)
+        for t in range(u.shape[1] - 1, -1, -1):
+            decayed, exists, begins = states[t]
+            E = np.where(exists, D + 2 * dy[:, t, :, None], 0)
+            du[:, t] = (E * W).sum(-1).real
+            dW += (E * u[:, t, :, None]).sum(0)
+            dG += (E * decayed).sum(0)
+            D = np.where(exists, np.where(begins, 0, factor * E), D)
+        dG = dG + dW * C * factor / A
+        dC, dA = dW * (factor - 1) / A, dG * dt - dW * W / A
+        dlog_dt = (dG * A).sum(-1).real * dt[:, 0]
+        return du, dlog_dt, (-dA).real * np.exp(log_a), (1j * dA).real, dC.real, (1j * dC).real
+
+    return y, pull
+
+
 def random_operands(kind, rng, B, T, H, K, V, decay=(0.0, 0.3)):
     """Operands as layers make them: keys of length 1 where the class needs them, log decays uniform in -decay."""
     x = {n: rng.standard_normal((B, T, H, size)) for n, size in (("q", K), ("k", K), ("v", V))}
