@@ -38,8 +38,7 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 ///   braid.decay   parameter: bool, weight decay applies;     braid.trained  parameter: bool, false = constant
 ///   braid.rate_scale  parameter: f64, its learning rate is this times the step's (1 when absent)
 ///   braid.dims    one text per dimension (without the layer dimension): what it counts, whatever the mesh: "embed",
-///   "experts",
-///                 or "heads*16": heads of 16 elements each;  ShardingRules.h and passes/shard use them
+///                 "experts", or "heads*16": heads of 16 elements each;  ShardingRules.h and passes/shard use them
 ///   braid.shards  array of [dim, axis] (dims without the layer dimension), from `sharded` on
 ///   braid.alias   result: index of the argument whose buffer it is written to
 /// An entry function is public and carries the unit attribute braid.entry.

@@ -46,9 +46,9 @@ mlir::LogicalResult isScalar(mlir::Operation *op, Named a);
 mlir::LogicalResult isCoordinate(mlir::Operation *op, mlir::Value value);
 /// documents [B, T] i32 for the tokens of x.
 mlir::LogicalResult isDocuments(mlir::Operation *op, Named documents, Named x);
-/// An attribute that must be at least `least`: "<name> is V but must be at least L".
 /// a b, or the largest number where that is more: no tensor has so many elements, whatever an attribute says.
 int64_t product(int64_t a, int64_t b);
+/// An attribute that must be at least `least`: "<name> is V but must be at least L".
 mlir::LogicalResult isAtLeast(mlir::Operation *op, llvm::StringRef name, int64_t value, int64_t least);
 /// An attribute with a fixed list of words: 'unknown <name> "w"; valid: a, b'.
 mlir::LogicalResult isOneOf(mlir::Operation *op, llvm::StringRef name, llvm::StringRef word,

@@ -1,5 +1,4 @@
-//===- VerifiersLinear.cpp - projections, embedding, convolution, loss
-//----------------------------------------------===//
+//===- VerifiersLinear.cpp - projections, embedding, convolution, loss --------------------------------------------===//
 #include "dialects/braid/Verifiers.h"
 
 using namespace mlir;

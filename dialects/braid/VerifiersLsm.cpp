@@ -1,5 +1,4 @@
-//===- VerifiersLsm.cpp - the affine scan and its chunk forms
-//-------------------------------------------------------===//
+//===- VerifiersLsm.cpp - the affine scan and its chunk forms -----------------------------------------------------===//
 #include "dialects/braid/ScanTraits.h"
 #include "dialects/braid/Verifiers.h"
 #include "llvm/Support/MathExtras.h"
@@ -7,8 +6,7 @@
 using namespace mlir;
 using namespace braid;
 
-//===- Tokens and gates of a class
-//----------------------------------------------------------------------------------===//
+//===- Tokens and gates of a class --------------------------------------------------------------------------------===//
 
 static LogicalResult hasOperand(Operation *op, LsmClass kind, StringRef name, bool wanted, Value value) {
   if (wanted == static_cast<bool>(value))
@@ -96,8 +94,7 @@ static LogicalResult isLike(Operation *op, Named d, Named of) {
   return sameShape(op, d, of);
 }
 
-//===- The scan
-//-----------------------------------------------------------------------------------------------------===//
+//===- The scan ---------------------------------------------------------------------------------------------------===//
 
 template <typename Op> static LogicalResult verifyScan(Op op) {
   Named k{"k", op.getK()}, v{"v", op.getV()}, initial{"initial_state", op.getInitialState()};
@@ -143,8 +140,7 @@ LogicalResult LsmScanGradOp::verify() {
   return isLike(*this, {"dinitial_state", getDinitialState()}, initial);
 }
 
-//===- Chunk forms
-//--------------------------------------------------------------------------------------------------===//
+//===- Chunk forms ------------------------------------------------------------------------------------------------===//
 
 /// chunks [B, n, 4] i32 for a batch-first value of the same op.
 static LogicalResult verifyChunks(Operation *op, Named chunks, Named x) {

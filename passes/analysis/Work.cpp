@@ -1,5 +1,4 @@
-//===- Work.cpp - FLOPs and bytes of model ops from their shapes
-//----------------------------------------------------===//
+//===- Work.cpp - FLOPs and bytes of model ops from their shapes --------------------------------------------------===//
 #include "passes/analysis/Work.h"
 
 #include "dialects/braid/InnerTraits.h"

@@ -1,5 +1,4 @@
-//===- Work.h - what a model op must do at least
-//--------------------------------------------------------------------===//
+//===- Work.h - what a model op must do at least ------------------------------------------------------------------===//
 // Counted from the op and the shapes of its values: the floor under any kernel that does the op's work. Kernels are
 // never asked; a kernel that computes something twice has the same floor as one that does not.
 #ifndef PASSES_ANALYSIS_WORK_H

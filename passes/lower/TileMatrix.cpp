@@ -163,8 +163,7 @@ void TileLowering::transpose(tile::TransposeOp op) {
   own(op.getResult(), to);
 }
 
-//===- Pairs of bf16
-//-----------------------------------------------------------------------------------------------===//
+//===- Pairs of bf16 ----------------------------------------------------------------------------------------------===//
 // An i32 holds two elements of an operand that are neighbours along the dimension summed over, the first in its low
 // half.
 

@@ -1,5 +1,4 @@
-//===- CountWork.cpp - braid-count-work: FLOPs, bytes and the reasons for a kernel, written on the op
-//-----------------===//
+//===- CountWork.cpp - braid-count-work: FLOPs, bytes and the reasons for a kernel, written on the op -------------===//
 #include "dialects/braid/InnerTraits.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"

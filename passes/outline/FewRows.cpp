@@ -1,5 +1,4 @@
-//===- FewRows.cpp - products of a few rows, as in decoding: weights stream once through vector registers
-//-----------===//
+//===- FewRows.cpp - products of a few rows, as in decoding: weights stream once through vector registers ---------===//
 //
 //   y[r, :] = sum_k x[r, k] W[k, :]          W [K, N]: a block of columns per program, kUnroll rows of W at a time
 //   y[r, n] = sum_k x[r, k] W[n, k]          W [N, K]: a block of W's rows per program

@@ -1,5 +1,4 @@
-//===- LsmGradKernels.cpp - cotangents inside a chunk under scalar decays, from M and D' = dL/dM'
-//------------------===//
+//===- LsmGradKernels.cpp - cotangents inside a chunk under scalar decays, from M and D' = dL/dM' -----------------===//
 //
 //   plain (I, S0, S), lsm-family 4.1                        delta (H, GH), 4.4
 //   dS = tril(dO V^T)                                       R = V - exp(c) K M,  U = (I + A)^-1 beta R

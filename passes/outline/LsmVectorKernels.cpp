@@ -5,11 +5,13 @@
 //   lefts   q; D: and a, one token up (its row i - 1 meets what q's row i - 1 meets)     their cotangents' rows  dO, dH
 //   rights  k; D: and b                                                                  their values            V, Z
 //
-//   D   Z = (I - A_ab)^-1 (A_ak V + (A exp(c^)) M),  dZ = A_qb^T dO + (B w) D',  dH = (I - A_ab)^-T dZ,  w = exp(c_C -
-//   c) dS_lr = (row of l) (value of r)^T          R: sum_v dO_iv V_jv exp(e_iv - e_jv), scores of dO and V under
-//   value_decay dleft  = exp(c) (row M^T)  + sum_r dS . r exp(c_i - c_j) dright = w (value D'^T)    + sum_l dS^T . l
-//   exp(c_i - c_j) dV = A_qk^T dO + A_ak^T dH + (K w) D'      R: the right's cotangent of those scores with S as
-//   theirs, exp(e_C - e) (K w) D'
+//   D       Z = (I - A_ab)^-1 (A_ak V + (A exp(c^)) M),  dZ = A_qb^T dO + (B w) D',  dH = (I - A_ab)^-T dZ,
+//           w = exp(c_C - c)
+//   dS_lr   = (row of l) (value of r)^T;  R: sum_v dO_iv V_jv exp(e_iv - e_jv), scores of dO and V under value_decay
+//   dleft   = exp(c) (row M^T)    + sum_r dS . r exp(c_i - c_j)
+//   dright  = w (value D'^T)      + sum_l dS^T . l exp(c_i - c_j)
+//   dV      = A_qk^T dO + A_ak^T dH + (K w) D';  R: the right's cotangent of those scores with S as theirs,
+//             exp(e_C - e) (K w) D'
 //
 // Log decay: the x dx identity (3.3), restarted at every chunk and sorted so that nothing large cancels under strong
 // decays. What meets no decay (a token's read of its own write) stays out: dleft~, dright~ are of the strict triangle.

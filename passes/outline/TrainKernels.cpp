@@ -1,5 +1,4 @@
-//===- TrainKernels.cpp - gradient norm, clipping, AdamW, accumulation
-//----------------------------------------------------------===//
+//===- TrainKernels.cpp - gradient norm, clipping, AdamW, accumulation --------------------------------------------===//
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -1,5 +1,4 @@
-//===- Units.h - what Outline turns into kernels at once
-//------------------------------------------------------------===//
+//===- Units.h - what Outline turns into kernels at once ----------------------------------------------------------===//
 #ifndef PASSES_OUTLINE_UNITS_H
 #define PASSES_OUTLINE_UNITS_H
 

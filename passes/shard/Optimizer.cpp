@@ -1,5 +1,4 @@
-//===- Optimizer.cpp - gradients meet the other ranks
-//--------------------------------------------------------------===//
+//===- Optimizer.cpp - gradients meet the other ranks -------------------------------------------------------------===//
 // Once per step (phases-by-example D12), each rank getting the part whose moments it has (ZeRO-1): reduce_scatter where
 // a gradient is made, an update of that part, all_gather of the parameter; small ones together in one all_reduce. Steps
 // that only accumulate leave their sums pending. The norm counts every element once: a rank adds up the squares of what

@@ -4,11 +4,11 @@
 // the tokens before them travels: states as segments (lsm-family 2.3), keys and values, or the last rows of a
 // convolution's input. Ops are built from their logical form and local operands; gradients have their own exchange.
 //
-//   scan, ring        M = shift(P M + X), one hop per rank, P never sent                       (ranks - 1) X, as many
-//   hops scan, all_gather  gather (P, X), every rank folds what is before it                        (ranks - 1) (P +
-//   X), one exchange scan, scan        neighbours at distance 1, 1, 2, 4, .. compose their segments log2(ranks) (P +
-//   X), as many hops attention         gather K and V; a window that ends earlier takes the ranks it reaches only;
-//   ring: a block at a time convolution       the last taps - 1 rows of the previous rank
+//   scan, ring        M = shift(P M + X), one hop per rank, P never sent: (ranks - 1) X, as many hops
+//   scan, all_gather  gather (P, X), every rank folds what is before it: (ranks - 1) (P + X), once
+//   scan, scan        neighbours at distance 1, 1, 2, 4, .. compose their segments: log2(ranks) (P + X), as many hops
+//   attention         gather K and V; a window that ends earlier takes the ranks it reaches only; ring: block by block
+//   convolution       the last taps - 1 rows of the previous rank
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef PASSES_SHARD_SEQUENCE_H

@@ -1,5 +1,4 @@
-//===- RowsKernelsTest.cpp - row-wise ops and the gradients derived from them, in f64 against finite differences
-//---===//
+//===- RowsKernelsTest.cpp - row-wise ops and the gradients derived from them, in f64 against finite differences --===//
 #include "test/kernels/LaunchRunner.h"
 
 #include <cmath>
