@@ -155,7 +155,9 @@ Status Program::read() {
     return Status::error(ErrorCode::corruptFile, "{} bytes exceed the format's limit of {}", bytes.size(),
                          FLATBUFFERS_MAX_BUFFER_SIZE);
   if (!schema::ProgramBufferHasIdentifier(data))
-    return Status::error(ErrorCode::corruptFile, "not a Braid program: the file identifier is not {}",
+    return Status::error(ErrorCode::corruptFile,
+                         "not a Braid program: the file identifier is not {}; "
+                         "braid-compile makes one of a model description",
                          schema::ProgramIdentifier());
   BRAID_TRY(checkTrailer());
   data = reinterpret_cast<const uint8_t *>(bytes.data());

@@ -263,15 +263,18 @@ private:
   template <class Work> Status run(const CollectiveCall &with, Work work) {
     call = with;
     BRAID_TRY(begin());
-    {
-      std::lock_guard lock(engine.mutex);
-      for (int peer = 0; peer < size(); ++peer)
-        if (peer != self) {
-          BRAID_TRY(receiveHeader(peer));
-          BRAID_TRY(sendHeader(peer, blocks ? rowsToSend(*blocks, peer) : BlockRows()));
-        }
-    }
-    return end(work());
+    Status opened = open();
+    return end(opened.ok() ? work() : opened);
+  }
+
+  Status open() {
+    std::lock_guard lock(engine.mutex);
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != self) {
+        BRAID_TRY(receiveHeader(peer));
+        BRAID_TRY(sendHeader(peer, blocks ? rowsToSend(*blocks, peer) : BlockRows()));
+      }
+    return Status::success();
   }
 
   // After an error the group is dead, and what is under way is given up.

@@ -15,7 +15,9 @@ using Json = nlohmann::json;
 
 // Keys of the description that change no function of the weights: of the whole model, and initial values of a mixer.
 constexpr std::array modelKeys = {"name", "dtype", "context_len", "max_documents", "init", "train", "schedule"};
-constexpr std::array mixerKeys = {"decay_range", "step_range"};
+constexpr std::array mixerKeys = {"decay_range", "step_range", "slopes"};
+// Of a stated recurrence's parameters: where they begin. Their names and shapes are what they are.
+constexpr std::array beginKeys = {"value", "values", "log_uniform", "softplus_inverse"};
 
 template <size_t N> bool contains(const std::array<const char *, N> &keys, const std::string &key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -24,7 +26,10 @@ template <size_t N> bool contains(const std::array<const char *, N> &keys, const
 // Every value that is no object, by its path.
 void flatten(const Json &json, const std::string &path, std::map<std::string, Json> &values) {
   for (const auto &[key, value] : json.items()) {
-    if (path.empty() ? contains(modelKeys, key) : contains(mixerKeys, key))
+    bool begins = path.ends_with(".parameters.")
+                      ? !value.is_object()
+                      : path.find(".parameters.") != std::string::npos && contains(beginKeys, key);
+    if (begins || (path.empty() ? contains(modelKeys, key) : contains(mixerKeys, key)))
       continue;
     if (value.is_object())
       flatten(value, path + key + ".", values);
@@ -50,8 +55,7 @@ std::string describeModelDifference(std::string_view there, std::string_view her
     return "";
   auto text = [](const std::map<std::string, Json> &values, const std::string &path) {
     auto found = values.find(path);
-    return found == values.end() ? "not given"
-                                 : "is " + found->second.dump(-1, ' ', true, Json::error_handler_t::replace);
+    return found == values.end() ? "not given" : found->second.dump(-1, ' ', true, Json::error_handler_t::replace);
   };
   std::map<std::string, Json> all = *saved;
   all.insert(own->begin(), own->end());
@@ -64,7 +68,7 @@ std::string describeModelDifference(std::string_view there, std::string_view her
     constexpr size_t most = 3;
     if (++count <= most)
       result +=
-          fmt::format("{}{} {} there, {} here", count == 1 ? "" : "; ", path, text(*saved, path), text(*own, path));
+          fmt::format("{}{}: {} there, {} here", count == 1 ? "" : "; ", path, text(*saved, path), text(*own, path));
     else if (count == most + 1)
       result += "; ..";
   }

@@ -138,6 +138,8 @@ def main(program, data):
                  "--save-every: 7 on rank 1, but 1 on rank 0; all ranks of a run need the same"),
                 ("other data", apart(run_apart, [shorter if word == data else word for word in run_apart]),
                  "; all ranks of a run need the same"),
+                ("a trace over the metrics", mpirun(2, *train(folder / "over", f"--trace={folder / 'o.json'}", f"--metrics={folder / 'o.rank1.json'}")),
+                 "what one needs the other would overwrite"),
                 ("other data to evaluate", apart(evaluate, [*evaluate[:-1], shorter]), "--data (hash): "),
                 ("another number of processes", mpirun(3, *evaluate),
                  "was compiled for a mesh of 2 ranks (dp=2, ep=2), but mpirun started 3 processes: start 2 (mpirun -n 2, srun -n 2), or "

@@ -424,7 +424,7 @@ TEST_F(TrainTool, ACheckpointOfAnotherDescriptionIsRemarked) {
   std::vector<std::string> train = {"train", "a.braid", "--data", "train.txt", "--steps", "1", "--checkpoint-dir", "c"};
   ASSERT_EQ(run(train).code, 0);
   std::string remark = "c/step-00000001 was written by a model that computes something else than other.braid: "
-                       "mixers.N.window is 64 there, is 32 here; norm.eps not given there, is 1e-05 here\n";
+                       "mixers.N.window: 64 there, 32 here; norm.eps: not given there, 1e-05 here\n";
   for (std::string program : {"same.braid", "other.braid"})
     for (std::vector<std::string> command :
          {std::vector<std::string>{"eval", program, "--checkpoint", "c", "--data", "heldout.txt"},

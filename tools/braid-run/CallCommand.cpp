@@ -44,6 +44,9 @@ Expected<std::vector<Binding>> parseBindings(const Program &program, const Entry
     binding.name = text.substr(0, equals);
     binding.file = text.substr(equals + 1);
     BRAID_ASSIGN(binding.tensor, findTensor(program, &entry, binding.name));
+    for (const Binding &other : bindings)
+      if (other.name == binding.name)
+        return Status::error("{} {} is given twice: {} and {}", flag, binding.name, other.file, binding.file);
     bindings.push_back(std::move(binding));
   }
   return bindings;

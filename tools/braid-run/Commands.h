@@ -20,11 +20,6 @@ Action addGenerate(CLI::App &command);
 Action addCall(CLI::App &command);
 Action addInfo(CLI::App &command);
 
-// A number from `least` (or only above it) to `most`; anything else is refused with the flag, what was given and the
-// range. Integers: tools/common/IntegerFlag.h.
-enum class From : uint8_t { least, above };
-CLI::Option *numberIn(CLI::Option *option, From from, double least, double most);
-
 constexpr uint64_t maxTokenCount = INT32_MAX; // programs count tokens in i32, as they do steps (maxTrainSteps)
 
 // Options several commands share.

@@ -3,6 +3,7 @@
 #include "runtime/train/Rank.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
+#include "tools/common/NumberFlag.h"
 
 #include <charconv>
 

@@ -3,6 +3,7 @@
 #include "runtime/train/Trainer.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
+#include "tools/common/NumberFlag.h"
 
 #include <csignal>
 #include <filesystem>
@@ -57,8 +58,16 @@ Status printHeldout(const EvalResult &model, const Corpus &training, const Corpu
   return Status::success();
 }
 
+// Where a process records what its own rank did, all ranks of a process together: F.json, F.rank1.json, ..
+std::string traceOf(const std::string &path, int process) {
+  if (process == 0)
+    return path;
+  size_t end = path.size() - std::filesystem::path(path).extension().string().size();
+  return fmt::format("{}.rank{}{}", path.substr(0, end), process, path.substr(end));
+}
+
 // No file may stand for two things; nothing is created before that is known.
-Status checkFiles(const Options &options) {
+Status checkFiles(const Options &options, const RankOptions &ranks) {
   FileUses uses;
   uses.reads("the program", options.program);
   addDataUses(uses, "--data", options.data.paths);
@@ -68,35 +77,31 @@ Status checkFiles(const Options &options) {
   if (!options.train.metricsPath.empty())
     uses.writes("--metrics", options.train.metricsPath);
   if (!options.trace.empty())
-    uses.writes("--trace", options.trace);
+    for (int rank = 0; rank < (ranks.processes ? ranks.processes->size() : 1); ++rank)
+      uses.writes("--trace", traceOf(options.trace, rank));
   return uses.check();
-}
-
-// Where a process that does not speak for all records what its own rank did: F.json, F.rank1.json, ..
-std::string traceOf(const std::string &path, const RankOptions &ranks) {
-  if (ranks.speaks())
-    return path;
-  size_t end = path.size() - std::filesystem::path(path).extension().string().size();
-  return fmt::format("{}.rank{}{}", path.substr(0, end), ranks.processes->rank(), path.substr(end));
 }
 
 Status run(Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   options.train.resume |= options.train.resumeStep.has_value();
-  BRAID_TRY(checkFiles(options));
+  BRAID_TRY(checkFiles(options, ranks));
   BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
   BRAID_ASSIGN(Corpus heldout, readData(*program, options.data, options.heldout));
   if (!options.heldout.empty() && heldout.isText() != corpus.isText())
     return Status::error("--data holds {}s but --heldout {}s: losses per byte and per token do not compare",
                          corpus.unit(), heldout.unit());
+  if (!options.heldout.empty() && heldout.hash() == corpus.hash() && ranks.speaks())
+    fmt::print(stderr, "--heldout holds what --data does: its loss says nothing about what the model has not seen\n");
   installSignalHandlers();
   options.train.stop = &stopRequested;
   options.train.progress = stderr;
 
   std::unique_ptr<ChromeTrace> trace;
   if (!options.trace.empty()) {
-    BRAID_ASSIGN(trace, ChromeTrace::create(traceOf(options.trace, ranks), *program));
+    BRAID_ASSIGN(trace,
+                 ChromeTrace::create(traceOf(options.trace, ranks.processes ? ranks.processes->rank() : 0), *program));
     options.train.trace = trace.get();
   }
 

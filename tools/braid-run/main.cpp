@@ -4,8 +4,9 @@
 #include "runtime/train/ModelDifference.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
+#include "tools/common/NumberFlag.h"
+#include "tools/common/WordFlag.h"
 
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
@@ -14,19 +15,6 @@
 #include <unistd.h>
 
 namespace braid::run {
-
-CLI::Option *numberIn(CLI::Option *option, From from, double least, double most) {
-  std::string range = fmt::format("{}{} to {}", from == From::least ? "" : "above ", least, most);
-  auto check = [=](const std::string &text) {
-    double value = 0;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size())
-      return fmt::format("\"{}\" is not a number; valid: {}", text, range);
-    bool inside = value <= most && (from == From::least ? value >= least : value > least);
-    return inside ? std::string() : fmt::format("{} is out of range; valid: {}", text, range);
-  };
-  return option->check(CLI::Validator(check, ""))->type_name("X");
-}
 
 void addProgramOption(CLI::App &command, std::string &path) {
   command.add_option("program", path, "Program file that braid-compile wrote")->required()->type_name("P.braid");
@@ -240,6 +228,10 @@ int main(int argc, char **argv) {
   // no signal that ends a training before it could save.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+  if (std::string message = braid::checkEmptyFlags(argc, argv); !message.empty()) {
+    fmt::print(stderr, "braid-run: error: {}\n", message);
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace braid {
@@ -20,6 +21,22 @@ inline CLI::Option *oneOf(CLI::Option *option, std::vector<std::string> names) {
       message += ", " + names[i];
     return message;
   };
+  return option->check(CLI::Validator(check, ""));
+}
+
+/// "--mesh: the value is empty" for the first "--mesh=" of a command line, else empty. CLI11 would take the next word for the
+/// value; mostly a shell's variable was not set.
+inline std::string checkEmptyFlags(int argc, char **argv) {
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i)
+    if (std::string_view word = argv[i];
+        word.starts_with("--") && word.ends_with('=') && word.find('=') + 1 == word.size())
+      return std::string(word.substr(0, word.size() - 1)) + ": the value is empty";
+  return "";
+}
+
+/// The same for an empty word behind the flag.
+inline CLI::Option *notEmpty(CLI::Option *option) {
+  auto check = [](const std::string &text) { return text.empty() ? std::string("the value is empty") : std::string(); };
   return option->check(CLI::Validator(check, ""));
 }
 
