@@ -15,7 +15,11 @@ static constexpr size_t maxColumns = 160;
 /// Letters of a line of a message.
 static constexpr size_t maxLetters = 4096;
 
-void braid::printError(const Twine &message) { llvm::errs() << "braid-compile: error: " << message << '\n'; }
+static StringRef programName = "braid-compile";
+
+void braid::setProgramName(StringRef name) { programName = name; }
+
+void braid::printError(const Twine &message) { llvm::errs() << programName << ": error: " << message << '\n'; }
 
 static StringRef severityName(DiagnosticSeverity severity) {
   switch (severity) {
@@ -67,7 +71,7 @@ void braid::printDiagnostic(Diagnostic &diagnostic, StringRef source) {
     if (file && !source.empty())
       printLine(file, source);
   };
-  print(diagnostic, "braid-compile: ");
+  print(diagnostic, (programName + ": ").str());
   for (Diagnostic &note : diagnostic.getNotes())
     print(note, "  ");
 }

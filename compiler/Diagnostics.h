@@ -6,6 +6,9 @@
 
 namespace braid {
 
+/// The program in front of every message; "braid-compile" until a main says otherwise. `name` outlives all messages.
+void setProgramName(llvm::StringRef name);
+
 /// "braid-compile: error: <message>".
 void printError(const llvm::Twine &message);
 

@@ -49,8 +49,8 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
     int64_t size = 0;
     if (name != "dp" && name != "sp" && name != "tp" && name != "ep" && name != "etp")
       return invalid("there is no axis \"" + name + "\"; valid: dp=N, sp=N, tp=N, ep=N, etp=N (edp follows)");
-    if (value.getAsInteger(10, size) || size < 1 || size > 4096)
-      return invalid("axis " + name + " has size \"" + value + "\"; valid: 1 to 4096");
+    if (value.getAsInteger(10, size) || size < 1 || size > maxAxisSize)
+      return invalid("axis " + name + " has size \"" + value + "\"; valid: 1 to " + llvm::Twine(maxAxisSize));
     if (!sizes.try_emplace(name, size).second)
       return invalid("axis " + name + " is given twice; valid: once");
   }

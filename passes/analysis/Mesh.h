@@ -10,6 +10,8 @@
 
 namespace braid {
 
+inline constexpr int64_t maxAxisSize = 4096; ///< of an axis that is asked for (--mesh)
+
 struct Mesh {
   struct Axis {
     std::string name;

@@ -65,7 +65,8 @@ int main(int argc, char **argv) {
                            "bytes per rank of activations kept for the backward; the rest is computed again"),
             0, INT64_MAX, " bytes")
       ->type_name("BYTES");
-  app.add_option("--mesh", options.mesh, "ranks by axis, e.g. dp=2,tp=2,ep=2 (ep and etp: experts over the same ranks)")
+  notEmpty(app.add_option("--mesh", options.mesh,
+                          "ranks by axis, e.g. dp=2,tp=2,ep=2 (ep and etp: experts over the same ranks)"))
       ->type_name("AXIS=N,..");
   oneOf(app.add_option("--sp-algorithm", options.spAlgorithm,
                        "how states of scans travel along sp: auto, ring, all_gather or scan (default: the model's)"),
@@ -101,6 +102,10 @@ int main(int argc, char **argv) {
   app.failure_message([](const CLI::App *, const CLI::Error &error) {
     return "braid-compile: error: " + std::string(error.what()) + " (see braid-compile --help)\n";
   });
+  if (std::string message = checkEmptyFlags(argc, argv); !message.empty()) {
+    std::cerr << "braid-compile: error: " << message << '\n';
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

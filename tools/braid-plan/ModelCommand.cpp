@@ -67,6 +67,12 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
     return nullptr;
   }
   if (cluster && options.job.options.mesh.empty() && cluster->ranks() > 1) {
+    if (cluster->ranks() > maxAxisSize) {
+      plan::fail(options.cluster + " has " + llvm::Twine(cluster->ranks()) +
+                 " ranks (nodes times ranks_per_node), more than one " + "axis may have (" + llvm::Twine(maxAxisSize) +
+                 "); valid: with --mesh");
+      return nullptr;
+    }
     std::optional<std::string> text = plan::readFile(input);
     if (!text)
       return nullptr;
@@ -295,7 +301,7 @@ plan::Action plan::addModel(CLI::App &app) {
     return option;
   };
   auto asCompile = [](const char *more = "") { return std::string("of MODEL.json, as braid-compile") + more; };
-  ofDescription(app.add_option("--mesh", compile.mesh, asCompile(" (default: all ranks of the cluster)")))
+  notEmpty(ofDescription(app.add_option("--mesh", compile.mesh, asCompile(" (default: all ranks of the cluster)"))))
       ->type_name("AXIS=N,..");
   oneOf(ofDescription(app.add_option("--pipeline", compile.pipeline, asCompile())), {"none", "aAaM", "1A1M"})
       ->type_name("NAME");

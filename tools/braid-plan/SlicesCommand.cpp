@@ -3,6 +3,7 @@
 #include "schedule/Slicing.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/common/IntegerFlag.h"
+#include "tools/common/NumberFlag.h"
 #include "tools/common/WordFlag.h"
 
 #include <fmt/format.h>
@@ -42,6 +43,14 @@ int run(const Options &options) {
   if (options.cost.heads > options.cost.dModel)
     return plan::fail("--heads=" + llvm::Twine(options.cost.heads) + " exceeds --d-model=" +
                       llvm::Twine(options.cost.dModel) + "; valid: 1 to " + llvm::Twine(options.cost.dModel));
+  if (options.align > options.length / options.degree)
+    return plan::fail("--align=" + llvm::Twine(options.align) + " leaves no " + llvm::Twine(options.degree) +
+                      " slices (--degree) of --length=" + llvm::Twine(options.length) + "; valid: 1 to " +
+                      llvm::Twine(options.length / options.degree));
+  constexpr int64_t mostSimulated = 64; // every candidate is simulated, and each takes longer the more slices there are
+  if (options.slicing == "simulated" && options.degree > mostSimulated)
+    return plan::fail("--degree=" + llvm::Twine(options.degree) + " with --slicing=simulated; valid: 1 to " +
+                      llvm::Twine(mostSimulated) + ", or another slicing");
   std::vector<int64_t> slices = slice(options);
   if (options.json) {
     fmt::print("{}\n", nlohmann::ordered_json{{"slices", slices}}.dump());
@@ -74,7 +83,7 @@ plan::Action plan::addSlices(CLI::App &command) {
                                "slice would hold fewer than four)"),
             1, maxTokens);
   auto ratio = [&](const char *flag, double &value, const char *help) {
-    command.add_option(flag, value, help)->check(CLI::Range(0.0, 1e6))->type_name("X");
+    numberIn(command.add_option(flag, value, help), From::least, 0, 1e6);
   };
   ratio("--experts", options->experts, "simulated: time of the experts of all tokens; the mixer takes 1 (default 1)");
   ratio("--comm", options->comm, "simulated: time of one exchange of all tokens (default 1)");

@@ -1,7 +1,9 @@
 //===- main.cpp - braid-plan: what a schedule, a slicing or a model on a cluster will do, before anything runs ----===//
+#include "compiler/Diagnostics.h"
 #include "compiler/OutputFile.h"
 #include "schedule/Draw.h"
 #include "tools/braid-plan/Commands.h"
+#include "tools/common/WordFlag.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Process.h"
@@ -49,6 +51,7 @@ int main(int argc, char **argv) {
     std::cerr << "braid-plan: error: standard files: " << error.message() << '\n';
     return 1;
   }
+  setProgramName("braid-plan"); // of what the compiler says
   std::signal(SIGXFSZ, SIG_IGN); // a file over the limit of its size is an error of write() that names the file
   std::signal(SIGPIPE, SIG_IGN);
   CLI::App app(
@@ -68,6 +71,10 @@ int main(int argc, char **argv) {
   plan::Action model = plan::addModel(app);
   add("schedule", "Order, makespan and exposed communication of stages whose times are given", plan::addSchedule);
   add("slices", "Where a sequence is cut", plan::addSlices);
+  if (std::string message = checkEmptyFlags(argc, argv); !message.empty()) {
+    plan::fail(message);
+    return 2;
+  }
   int code = 0;
   try {
     app.parse(argc, argv);
