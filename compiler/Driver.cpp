@@ -29,18 +29,21 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
   struct Flag {
     const char *name;
     bool given;
-    Phase phase;
+    Phase first, last; ///< on the way to which phases it is read
   };
-  const Flag flags[] = {{"--mesh", !options.mesh.empty(), Phase::sharded},
-                        {"--pipeline", options.pipeline != "none", Phase::scheduled},
-                        {"--overlap-degree", options.overlapDegree != 1, Phase::scheduled},
-                        {"--slicing", options.slicing != "uniform", Phase::scheduled},
-                        {"--chunk-size", options.chunkSize != 0, Phase::chunked}};
+  // What is computed again depends on what other ranks send, so gradients see the mesh first.
+  const Flag flags[] = {{"--mesh", !options.mesh.empty(), Phase::train, Phase::sharded},
+                        {"--pipeline", options.pipeline != "none", Phase::scheduled, Phase::scheduled},
+                        {"--overlap-degree", options.overlapDegree != 1, Phase::scheduled, Phase::scheduled},
+                        {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
+                        {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked}};
   for (const Flag &flag : flags) {
-    if (!flag.given || (from < flag.phase && flag.phase <= to))
+    if (!flag.given || (from < flag.last && flag.first <= to))
       continue;
-    return fail(Twine(flag.name) + " is read on the way to phase " + phaseName(flag.phase) + ", but this compilation " +
-                (from < flag.phase ? "stops at phase " + phaseName(to) : "begins in phase " + phaseName(from)));
+    bool early = to < flag.first;
+    return fail(Twine(flag.name) + " is read on the way to phase " + phaseName(early ? flag.first : flag.last) +
+                ", but this compilation " +
+                (early ? "stops at phase " + phaseName(to) : "begins in phase " + phaseName(from)));
   }
   if (options.pipeline != "none" && options.overlapDegree == 1)
     return fail("--pipeline=" + options.pipeline + " orders slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
@@ -212,7 +215,7 @@ std::optional<std::vector<uint8_t>> braid::compileTables(const CompileJob &job) 
   std::optional<std::vector<uint8_t>> bytes;
   bool done = withModule(job, [&](ModuleOp module, bool, std::vector<StageTime> &times) {
     Phase from = phaseOf(module).value_or(Phase::model);
-    if (!checkFlags(job.options, from, Phase::commands) ||
+    if (!checkFlags(job.options, from, Phase::commands) || (phaseOf(module) && failed(verifyPhase(module, from))) ||
         failed(runPhases(module, from, Phase::commands, job.options, times)))
       return false;
     // A file whose kernels have no code is refused; what stands here cannot be executed.

@@ -28,13 +28,14 @@ void braid::registerCompiler(DialectRegistry &registry) {
   registerCpuCodegen(registry);
 }
 
-/// Experts on several ranks make rows travel, and the activations of a batch are spread over all ranks. A mesh that is
-/// wrong is reported by ApplySharding.
+/// Experts on several ranks make rows travel. The activations of a batch are spread over dp and sp; of tp some are
+/// spread and others (the residual stream, norms, the router) whole on each rank, so all are counted as whole. A mesh
+/// that is wrong is reported by ApplySharding.
 static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options) {
   DecideRecomputePassOptions recompute;
   if (llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh)) {
-    recompute.exchanges = mesh->size("ep") > 1;
-    recompute.ranks = mesh->world();
+    recompute.exchanges = mesh->size("ep") > 1 || (mesh->size("etp") > 1 && mesh->size("etp") != mesh->size("tp"));
+    recompute.ranks = mesh->size("dp") * mesh->size("sp");
   } else {
     llvm::consumeError(mesh.takeError());
   }

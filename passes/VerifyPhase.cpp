@@ -6,6 +6,7 @@
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
 #include "passes/Phases.h"
+#include "passes/analysis/Calls.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/shard/Sequence.h"
 
@@ -75,6 +76,8 @@ static std::optional<Span> spanOf(Operation *op) {
   StringRef name = op->getName().stripDialect();
   if (isa<LsmScanOp, LsmScanGradOp>(op))
     return Span{isa<LsmScanOp>(op) ? Phase::model : Phase::train, Phase::scheduled};
+  if (isa<ShardOp, LocalIdsOp, LinearLossPartOp>(op))
+    return Span{Phase::sharded, Phase::chunked};
   if (isa<LsmSegmentOp, LsmSegmentGradOp>(op))
     return Span{Phase::sharded, Phase::scheduled};
   if (isa<LsmFoldOp, LsmFoldGradOp, LsmComposeOp, AttnMergeOp>(op))
@@ -104,7 +107,7 @@ public:
       module.emitError("braid-verify-phase: no phase '") << phaseText << "'; there are " << phaseNames();
       return signalPassFailure();
     }
-    bool ok = true;
+    bool ok = *phase == Phase::commands || succeeded(checkCalls(module));
     module->walk<WalkOrder::PreOrder>([&](Operation *op) {
       bool here = succeeded(checkOp(op, *phase));
       ok &= here;
@@ -143,6 +146,8 @@ private:
         return func.emitOpError("still has braid.train in phase ")
                << phaseName(phase) << "; it must be dissolved by phase train";
     }
+    if (auto constant = dyn_cast<arith::ConstantOp>(op); constant && !isa<RankedTensorType>(constant.getType()))
+      return op->emitOpError("is a ") << constant.getType() << "; values of model functions are tensors";
     std::string what = isa<func::FuncOp>(op) ? "'@" + cast<func::FuncOp>(op).getSymName().str() + "' " : "";
     if (phase > span->last)
       return op->emitOpError() << what << "is left in phase " << phaseName(phase)

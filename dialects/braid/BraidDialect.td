@@ -26,6 +26,9 @@ def Braid_Dialect : Dialect {
   let cppNamespace = "::braid";
   let summary = "Models of linear sequence modelling, attention and experts, from logical tensors to woven slices";
   let useDefaultTypePrinterParser = 1;
+  let hasOperationAttrVerify = 1; // Attributes.cpp
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
 }
 

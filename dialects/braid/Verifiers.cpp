@@ -222,6 +222,7 @@ LogicalResult ConcatOp::verify() {
 LogicalResult braid::isCoordinate(Operation *op, Value value) {
   if (!value)
     return success();
+  CHECK(hasRank(op, {"coordinate", value}, 1));
   CHECK(isScalar(op, {"coordinate", value}));
   return isInteger(op, {"coordinate", value});
 }

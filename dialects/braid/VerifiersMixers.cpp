@@ -36,8 +36,9 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
   CHECK(isCoordinate(op, op.getCoordinate()));
   if (op.getCoordinate() && cache)
     return op.emitOpError() << "reads a cache and takes no coordinate";
-  bool earlier = !cache && k.dim(1) <= prefix; // a block of a ring
-  if (int64_t keys = k.dim(1) - prefix; op.getCoordinate() && !earlier && (keys < q.dim(1) || keys % q.dim(1)))
+  bool earlier = op.getCoordinate() && k.dim(1) <= prefix; // a block of a ring
+  int64_t keys = k.dim(1) - prefix;
+  if (op.getCoordinate() && !earlier && (q.dim(1) == 0 || keys < q.dim(1) || keys % q.dim(1)))
     return withNote(op.emitOpError() << "k has " << k.dim(1) << " tokens but a prefix of " << prefix
                                      << " and a multiple of q's " << q.dim(1) << " are needed",
                     k);

@@ -115,7 +115,7 @@ LogicalResult FeatureMapOp::verify() {
   Named x{"x", getX()};
   CHECK(isOneOf(*this, "kind", getKind(), {"taylor", "square"}));
   CHECK(hasRank(*this, x, 3, 8));
-  int64_t d = x.dim(-1), pairs = d * (d + 1) / 2;
+  int64_t d = x.dim(-1), pairs = product(d, d + 1) / 2;
   return verifyLast(*this, {"result", getResult()}, x, d, getKind() == "taylor" ? 1 + d + pairs : pairs);
 }
 LogicalResult AppendOneOp::verify() {

@@ -20,30 +20,18 @@ StringRef NamedTensor::arena() const {
 static FailureOr<NamedTensor> read(func::FuncOp entry, bool isResult, unsigned i) {
   std::string where = (isResult ? "result " : "argument ") + std::to_string(i);
   auto get = [&](StringRef name) { return isResult ? entry.getResultAttr(i, name) : entry.getArgAttr(i, name); };
-  Type whole = isResult ? entry.getResultTypes()[i] : entry.getArgumentTypes()[i];
-  auto type = dyn_cast<RankedTensorType>(whole);
-  if (!type || !type.hasStaticShape() || !type.getElementType().isIntOrFloat())
-    return entry.emitOpError() << where << " must be a tensor of static shape and of integers or floats, is " << whole,
-           failure();
+  auto type = cast<RankedTensorType>(isResult ? entry.getResultTypes()[i] : entry.getArgumentTypes()[i]);
   NamedTensor tensor{"",    isResult ? cmd::Role::output : cmd::Role::input,           type, {}, {}, {}, {},
                      entry, isResult ? entry.getLoc() : entry.getArgument(i).getLoc(), 0,    {}};
   auto name = dyn_cast_or_null<StringAttr>(get(attrs::name));
   if (!name)
     return entry.emitOpError() << where << " has no " << attrs::name, failure();
   tensor.name = name.str();
-  if (Attribute role = get(attrs::role)) {
-    auto text = dyn_cast<StringAttr>(role);
-    auto symbol = text ? cmd::symbolizeRole(text.getValue()) : std::nullopt;
-    if (!symbol)
-      return entry.emitOpError() << where << " '" << tensor.name << "' has the unknown role " << role, failure();
-    tensor.role = *symbol;
-  }
+  // Types and words of attributes are verified where they stand (dialects/braid/Attributes.cpp).
+  if (auto role = dyn_cast_or_null<StringAttr>(get(attrs::role)))
+    tensor.role = *cmd::symbolizeRole(role.getValue());
   if (Attribute layers = get(attrs::layers)) {
-    tensor.layers = dyn_cast<DenseI32ArrayAttr>(layers);
-    if (!tensor.layers || tensor.layers.empty())
-      return entry.emitOpError() << where << " '" << tensor.name << "': " << attrs::layers
-                                 << " must be array<i32: ..>, is " << layers,
-             failure();
+    tensor.layers = cast<DenseI32ArrayAttr>(layers);
     // Nested repeats stack twice: the leading dimensions together count the layers.
     ArrayRef<int64_t> shape = type.getShape();
     int64_t count = 1;
@@ -83,9 +71,6 @@ LogicalResult NamedTensors::mention(func::FuncOp entry, bool isResult, unsigned 
   FailureOr<NamedTensor> tensor = failure();
   if (auto alias = isResult ? entry.getResultAttrOfType<IntegerAttr>(i, attrs::alias) : IntegerAttr()) {
     // Written to the argument's buffer: it is that tensor, whatever else it says.
-    if (alias.getInt() < 0 || alias.getInt() >= entry.getNumArguments())
-      return entry.emitOpError("result ") << i << ": " << attrs::alias << " = " << alias.getInt() << " of "
-                                          << entry.getNumArguments() << " arguments";
     if (entry.getResultTypes()[i] != entry.getArgumentTypes()[alias.getInt()])
       return entry.emitOpError("result ")
              << i << " is " << entry.getResultTypes()[i] << " but argument " << alias.getInt()

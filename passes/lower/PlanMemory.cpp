@@ -255,11 +255,8 @@ private:
     ModuleOp module = getOperation();
     SmallVector<func::FuncOp> entries;
     for (auto func : module.getOps<func::FuncOp>())
-      if (func->hasAttr(attrs::entry)) {
-        if (!func.isPublic() || func.isExternal())
-          return func.emitOpError("is an entry, so it must be public and have a body");
+      if (func->hasAttr(attrs::entry))
         entries.push_back(func);
-      }
     if (entries.empty())
       return module.emitError("no entry function: a public func.func with the attribute ") << attrs::entry;
     FailureOr<NamedTensors> tensors = NamedTensors::collect(entries);

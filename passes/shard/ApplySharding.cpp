@@ -3,6 +3,7 @@
 // between follows from that (Sharder.h).
 #include "mlir/IR/Matchers.h"
 #include "passes/Passes.h"
+#include "passes/analysis/Calls.h"
 #include "passes/analysis/Tensors.h"
 #include "passes/shard/Sharder.h"
 
@@ -307,6 +308,8 @@ public:
       getOperation().emitError("mesh: ") << llvm::toString(mesh.takeError());
       return signalPassFailure();
     }
+    if (failed(checkCalls(getOperation())))
+      return signalPassFailure();
     getOperation()->setAttr(attrs::mesh, mesh->toAttr(&getContext()));
     SpAlgorithm algorithm = SpAlgorithm::automatic;
     if (auto word = getOperation()->getAttrOfType<StringAttr>(attrs::spAlgorithm)) {

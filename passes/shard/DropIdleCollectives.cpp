@@ -17,11 +17,18 @@ public:
   using DropIdleCollectivesPassBase::DropIdleCollectivesPassBase;
 
   void runOnOperation() override {
+    if (!getOperation()->hasAttr(attrs::mesh))
+      return;
     Mesh mesh = Mesh::of(getOperation());
-    getOperation().walk([&](CollectiveOpInterface op) {
+    WalkResult walked = getOperation().walk([&](CollectiveOpInterface op) {
+      StringRef axis = op.getAxisAttr().getValue();
+      if (!mesh.has(axis)) {
+        op.emitOpError("axis \"") << axis << "\" is no axis or product of axes of the mesh";
+        return WalkResult::interrupt();
+      }
       Value x = op->getOperand(0), result = op->getResult(0);
-      if (mesh.size(op.getAxisAttr().getValue()) != 1 || x.getType() != result.getType())
-        return;
+      if (mesh.size(axis) != 1 || x.getType() != result.getType())
+        return WalkResult::advance();
       auto shift = dyn_cast<CommShiftOp>(op.getOperation());
       if (shift && !shift.getCyclic()) {
         OpBuilder builder(op);
@@ -29,7 +36,10 @@ public:
       }
       result.replaceAllUsesWith(x);
       op.erase();
+      return WalkResult::advance();
     });
+    if (walked.wasInterrupted())
+      signalPassFailure();
   }
 };
 } // namespace

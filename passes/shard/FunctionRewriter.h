@@ -61,7 +61,7 @@ protected:
   };
   mlir::ModuleOp module;
   mlir::SymbolTable symbols;
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Rebuilt>> layers; ///< old layer -> rebuilt ones
+  llvm::MapVector<mlir::Operation *, llvm::SmallVector<Rebuilt>> layers; ///< old layer -> rebuilt ones
 
 private:
   /// Bodies that were built for inputs that did not fit. Kept to the end: their values stand in maps.

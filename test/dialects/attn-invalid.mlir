@@ -358,3 +358,29 @@ func.func @f(%cache: tensor<2x6x2x16xf32>, %x: tensor<2x8x2x16xf32>, %documents:
   %0 = "braid.attn.append"(%cache, %x, %documents) <{ring}> : (tensor<2x6x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> tensor<2x6x2x16xf32>
   return
 }
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%q: tensor<1x0x1x4xf32>, %k: tensor<1x8x1x4xf32>, %d: tensor<1x0xi32>, %c: tensor<1xi32>) {
+  // expected-error @+1 {{k has 8 tokens but a prefix of 0 and a multiple of q's 0 are needed}}
+  %o, %l = braid.attn.causal %q, %k, %k, %d, %c {scale = 1.0 : f64} : (tensor<1x0x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x0xi32>, tensor<1xi32>) -> (tensor<1x0x1x4xf32>, tensor<1x1x0xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%q: tensor<1x32x1x16xf32>, %k: tensor<1x32x1x16xf32>, %d: tensor<1x32xi32>) {
+  // expected-error @+1 {{k has 32 tokens but a prefix of 64 and q's 32 are needed}}
+  %o, %l = braid.attn.causal %q, %k, %k, %d {prefix = 64 : i64, scale = 1.0 : f64} : (tensor<1x32x1x16xf32>, tensor<1x32x1x16xf32>, tensor<1x32x1x16xf32>, tensor<1x32xi32>) -> (tensor<1x32x1x16xf32>, tensor<1x1x32xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%ids: tensor<2x8xi32>, %c: tensor<1x1xi32>) {
+  // expected-error @+1 {{coordinate has rank 2 but must have 1}}
+  %r = braid.local_ids %ids, %c {size = 4 : i64} : (tensor<2x8xi32>, tensor<1x1xi32>) -> tensor<2x8xi32>
+  return
+}

@@ -46,8 +46,8 @@ func.func @attention(%q: !k, %ks: tensor<2x160x3x8xf32>, %cu: tensor<2x3xi32>, %
   // CHECK: braid.attn.causal %arg0, %arg1, %arg1, %[[D]], %arg3 {scale = 1.000000e+00 : f64}
   %o, %lse = braid.attn.causal %q, %ks, %ks, %d, %c {scale = 1.0 : f64} : (!k, tensor<2x160x3x8xf32>, tensor<2x160x3x8xf32>, !d, !one) -> (!k, tensor<2x3x40xf32>)
   // Keys of the second rank before this one.
-  // CHECK: braid.attn.causal %arg0, %arg0, %arg0, %[[D]] {prefix = 80 : i64, scale = 1.000000e+00 : f64}
-  %ob, %lb = braid.attn.causal %q, %q, %q, %d {scale = 1.0 : f64, prefix = 80 : i64} : (!k, !k, !k, !d) -> (!k, tensor<2x3x40xf32>)
+  // CHECK: braid.attn.causal %arg0, %arg0, %arg0, %[[D]], %arg3 {prefix = 80 : i64, scale = 1.000000e+00 : f64}
+  %ob, %lb = braid.attn.causal %q, %q, %q, %d, %c {scale = 1.0 : f64, prefix = 80 : i64} : (!k, !k, !k, !d, !one) -> (!k, tensor<2x3x40xf32>)
   // CHECK: braid.attn.merge %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : (tensor<2x40x3x8xf32>, tensor<2x3x40xf32>, tensor<2x40x3x8xf32>, tensor<2x3x40xf32>)
   %both, %lseBoth = braid.attn.merge %o, %lse, %ob, %lb : (!k, tensor<2x3x40xf32>, !k, tensor<2x3x40xf32>) -> (!k, tensor<2x3x40xf32>)
   return %both : !k

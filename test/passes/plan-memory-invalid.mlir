@@ -6,27 +6,8 @@ module {
 
 // -----
 
-// expected-error @+1 {{'func.func' op is an entry, so it must be public and have a body}}
-func.func private @f(%x: tensor<4xf32> {braid.name = "x"}) attributes {braid.entry}
-
-// -----
-
 // expected-error @+1 {{'func.func' op argument 0 has no braid.name}}
 func.func @f(%x: tensor<4xf32>) attributes {braid.entry} {
-  return
-}
-
-// -----
-
-// expected-error @+1 {{'func.func' op argument 0 must be a tensor of static shape and of integers or floats, is 'tensor<?xf32>'}}
-func.func @f(%x: tensor<?xf32> {braid.name = "x"}) attributes {braid.entry} {
-  return
-}
-
-// -----
-
-// expected-error @+1 {{'func.func' op argument 0 'x' has the unknown role "weight"}}
-func.func @f(%x: tensor<4xf32> {braid.name = "x", braid.role = "weight"}) attributes {braid.entry} {
   return
 }
 
@@ -48,13 +29,6 @@ func.func @f(%x: tensor<4xf32> {braid.name = "x"}, %y: tensor<4xf32> {braid.name
 
 // expected-error @+1 {{'func.func' op argument 0 and result 0 are both called 'x' but are input tensor<4xf32> in 1 layer(s) and output tensor<4xf32> in 1 layer(s)}}
 func.func @f(%x: tensor<4xf32> {braid.name = "x"}) -> (tensor<4xf32> {braid.name = "x"}) attributes {braid.entry} {
-  return %x : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{'func.func' op result 0: braid.alias = 1 of 1 arguments}}
-func.func @f(%x: tensor<4xf32> {braid.name = "x"}) -> (tensor<4xf32> {braid.name = "y", braid.alias = 1 : i64}) attributes {braid.entry} {
   return %x : tensor<4xf32>
 }
 

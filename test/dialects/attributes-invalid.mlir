@@ -1,0 +1,110 @@
+// RUN: braid-opt %s --split-input-file --verify-diagnostics
+// What attributes of modules, entries and their values must be: passes read them without looking again.
+
+// expected-error @+1 {{braid.mesh needs {axis = "name", size = N : i64} with N of 1 to 1048576 in dense, but has {}}}
+module attributes {braid.mesh = {dense = [{}], expert = []}} {}
+
+// -----
+
+// expected-error @+1 {{braid.mesh needs {axis = "name", size = N : i64} with N of 1 to 1048576 in expert, but has {axis = "ep", size = 0 : i64}}}
+module attributes {braid.mesh = {dense = [], expert = [{axis = "ep", size = 0 : i64}]}} {}
+
+// -----
+
+// expected-error @+1 {{braid.mesh has axis "dp" twice in dense}}
+module attributes {braid.mesh = {dense = [{axis = "dp", size = 2 : i64}, {axis = "dp", size = 2 : i64}]}} {}
+
+// -----
+
+// expected-error @+1 {{braid.mesh has the view "dence"; there are dense and expert}}
+module attributes {braid.mesh = {dence = []}} {}
+
+// -----
+
+// expected-error @+1 {{braid.mesh must be {dense = [..], expert = [..]}, but is "dp=2"}}
+module attributes {braid.mesh = "dp=2"} {}
+
+// -----
+
+// expected-error @+1 {{braid.max_documents must be a number of at least 1, but is 0}}
+module attributes {braid.max_documents = 0 : i64} {}
+
+// -----
+
+// expected-error @+1 {{braid.sp_algorithm must be auto, ring, all_gather or scan, but is 3}}
+module attributes {braid.sp_algorithm = 3 : i64} {}
+
+// -----
+
+// expected-error @+1 {{braid.metadata must be a dictionary of texts, but is {batch = 3 : i64}}}
+module attributes {braid.metadata = {batch = 3 : i64}} {}
+
+// -----
+
+// expected-error @+1 {{argument 1 must be a tensor of static shape and of integers or floats, as all values of an entry, but is 'f32'}}
+func.func @f(%x: tensor<4xf32>, %y: f32) attributes {braid.entry} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{result 0 must be a tensor of static shape and of integers or floats, as all values of an entry, but is 'tensor<?x8xf32>'}}
+func.func @f(%x: tensor<4xf32>) -> tensor<?x8xf32> attributes {braid.entry} {
+  %c = func.call @g() : () -> tensor<?x8xf32>
+  return %c : tensor<?x8xf32>
+}
+func.func private @g() -> tensor<?x8xf32>
+
+// -----
+
+// expected-error @+1 {{braid.entry marks what the host calls; valid: on a public function with a body}}
+func.func private @f(tensor<4xf32>) attributes {braid.entry}
+
+// -----
+
+// expected-error @+1 {{argument 0 braid.dims holds 1 : i64; valid: "name", or "name*N" for groups of N elements, N at least 1}}
+func.func @f(%x: tensor<4x8xf32> {braid.dims = [1, 2]}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{argument 0 braid.dims holds "heads*0"; valid: "name", or "name*N" for groups of N elements, N at least 1}}
+func.func @f(%x: tensor<4x8xf32> {braid.dims = ["heads*0", "batch"]}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{argument 0 braid.dims names 2 dimensions, but there are 1 (that of the layers not counted)}}
+func.func @f(%x: tensor<4x8xf32> {braid.dims = ["embed", "vocab"], braid.layers = array<i32: 0, 1, 2, 3>}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{result 0 braid.shards cuts dimension 2 of 2 (that of the layers not counted)}}
+func.func @f(%x: tensor<4x8xf32>) -> (tensor<4x8xf32> {braid.shards = [[2, "tp"]]}) {
+  return %x : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{result 0 braid.alias must be the index of one of 1 arguments, but is 1 : i64}}
+func.func @f(%x: tensor<4x8xf32>) -> (tensor<4x8xf32> {braid.alias = 1 : i64}) {
+  return %x : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{argument 0 braid.role must be parameter, moment, gradient, input, output or cache, but is "weight"}}
+func.func @f(%x: tensor<4x8xf32> {braid.role = "weight"}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{argument 0 braid.layers must be array<i32: ..> of layer indices from 0 on, but is array<i32: -1>}}
+func.func @f(%x: tensor<1x8xf32> {braid.layers = array<i32: -1>}) {
+  return
+}
