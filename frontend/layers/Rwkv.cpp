@@ -91,8 +91,8 @@ Value braid::buildRwkv7(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value share = b.bias("value", lowRank(b, "value", xv, R, {H, V}), b.weight("lsm.v0", {H, V}, Init::constant(1.0)));
   share = b.narrow("value", b.activation("value", share, "sigmoid"));
   auto minus = [&](StringRef name, Value a, Value c) { return b.add(name, {a, b.scale(name, c, -1.0)}); };
-  Shape flat{b.entry.batch, b.entry.tokens, H * V};
-  Value before = b.reshape("v_first", b.firstValue(b.tokens({H * V})), {b.entry.batch, b.entry.tokens, H, V});
+  Shape flat{b.entry.batch, b.entry.tokens, H.size * V};
+  Value before = b.reshape("v_first", b.firstValue(b.tokens({H.size * V})), {b.entry.batch, b.entry.tokens, H.size, V});
   Value first = b.add("v_first", {before, b.weighted("v_first", minus("v_first", own, before), isFirst(b, spec))});
   b.setFirstValue(b.reshape("v_first", first, flat));
   Value v = b.add("v", {own, b.mul("v", minus("v", first, own), share)});
