@@ -193,6 +193,14 @@ std::optional<Value> json::parse(StringRef text, StringRef filename, DiagnosticF
   return std::move(builder.root);
 }
 
+std::optional<Value> json::parseObject(StringRef text, StringRef filename, DiagnosticFn error, StringRef valid) {
+  std::optional<Value> root = parse(text, filename, error);
+  if (!root || root->kind == Kind::object)
+    return root;
+  Errors(*root, filename, error).report("", describe(*root) + " is not an object; valid: " + valid.str());
+  return std::nullopt;
+}
+
 void json::applyOverride(Value &root, const KeyOverride &key) {
   if (root.kind != Kind::object)
     return;

@@ -36,6 +36,9 @@ struct Field {
 std::string describe(const Value &value);
 /// Parses text; reports syntax errors, duplicate keys, numbers beyond a double and nesting deeper than 32.
 std::optional<Value> parse(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error);
+/// The same for a file that holds one object; `valid` shows one where it does not.
+std::optional<Value> parseObject(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error,
+                                 llvm::StringRef valid);
 /// Puts the flag's value where the key is or would be. Nothing happens where the file has no object around the key: the
 /// reader says what is wrong there.
 void applyOverride(Value &root, const KeyOverride &key);

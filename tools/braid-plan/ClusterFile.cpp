@@ -33,15 +33,11 @@ static void readLink(Reader &parent, Errors &errors, StringRef key, bool needed,
 }
 
 std::optional<Cluster> plan::parseCluster(StringRef text, StringRef filename, DiagnosticFn error) {
-  std::optional<Value> root = json::parse(text, filename, error);
+  std::optional<Value> root = parseObject(text, filename, error, "{\"device\": .., \"nodes\": ..}");
   if (!root)
     return std::nullopt;
   Errors errors(*root, filename, error);
   errors.doublePrecision = true;
-  if (root->kind != Kind::object) {
-    errors.report("", describe(*root) + " is not an object; valid: {\"device\": .., \"nodes\": ..}");
-    return std::nullopt;
-  }
   Cluster cluster;
   {
     Reader r(*root, "", errors);

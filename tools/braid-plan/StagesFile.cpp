@@ -68,15 +68,11 @@ static schedule::BlockTimes readBlock(const Value &value, const std::string &pat
 }
 
 std::optional<schedule::Stages> plan::parseStages(StringRef text, StringRef filename, DiagnosticFn error) {
-  std::optional<Value> root = json::parse(text, filename, error);
+  std::optional<Value> root = parseObject(text, filename, error, "{\"schedule\": .., \"blocks\": [..]}");
   if (!root)
     return std::nullopt;
   Errors errors(*root, filename, error);
   errors.doublePrecision = true;
-  if (root->kind != Kind::object) {
-    errors.report("", describe(*root) + " is not an object; valid: {\"schedule\": .., \"blocks\": [..]}");
-    return std::nullopt;
-  }
   schedule::Stages stages;
   {
     Reader r(*root, "", errors);
