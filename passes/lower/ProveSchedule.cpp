@@ -2,6 +2,7 @@
 // The list in program order says what must be computed; streams run it at the same time, held together by records and
 // waits only. Two commands on different streams that touch the same bytes, one of them writing, must run in the order
 // of the list whatever the streams' speed: each such pair is a dependence of a problem that schedule/Verify judges.
+// Every iteration of every repeat is walked: what stands behind a repeat reads what its last iterations wrote.
 // Nothing here knows how slices were woven or where LowerToCommands put an event.
 #include "passes/Passes.h"
 #include "passes/lower/CommandAccesses.h"
@@ -16,10 +17,6 @@ namespace braid {
 } // namespace braid
 
 namespace {
-
-/// Iterations of a repeat that are walked: buffers move by one stride each, so what overlaps does so in neighbours or
-/// has done so before.
-constexpr int64_t kIterations = 3;
 
 struct Range {
   Attribute arena;
@@ -68,7 +65,7 @@ private:
   LogicalResult walk(Block &block) {
     for (Operation &op : block) {
       if (auto repeat = dyn_cast<cmd::RepeatOp>(op)) {
-        for (int64_t i = 0; i < std::min<int64_t>(repeat.getCount(), kIterations); ++i) {
+        for (int64_t i = 0; i < static_cast<int64_t>(repeat.getCount()); ++i) {
           iterations.push_back(i);
           LogicalResult done = walk(repeat.getBody().front());
           iterations.pop_back();

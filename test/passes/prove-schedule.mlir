@@ -73,6 +73,22 @@ cmd.program {
 
 // -----
 
+// The last iteration of many: what stands behind the repeat reads what it received.
+cmd.program {
+  cmd.arena @workspace bytes 4096
+  cmd.stream @compute
+  cmd.stream @ep axis "ep"
+  // expected-error @+1 {{'experts' needs 'dispatch' of iteration 7, but nothing makes it wait}}
+  cmd.entry @last inputs [] outputs [] attributes {events = 1 : i64} {
+    cmd.repeat 8 {
+      cmd.collective all_to_all "ep" send <@workspace, 0, 64> recv <@workspace, 1024, 64, strides = [64]> : f32 on @ep {block_bytes = 32 : i64, name = "dispatch"}
+    }
+    cmd.copy <@workspace, 1472, 64> to <@workspace, 512, 64> {name = "experts"}
+  }
+}
+
+// -----
+
 // Two communicators are two streams: what one receives the other may send only after an event.
 cmd.program {
   cmd.arena @workspace bytes 4096
