@@ -64,6 +64,7 @@ class RowOp:
 
 X, HEADS, FLAT = (B, T, H, K), (B, T, H), (B, T, H * K)
 ODD, WIDE = (1, 9, 3, 5), (2, 5, 1000)
+SQUARE = (B, T, H, H)  # as many heads as features: shapes alone do not tell them apart
 CASES = [
     # label, op, operands, attributes
     ("add", "add", [("a", X), ("b", X), ("c", X)], {}),
@@ -91,6 +92,9 @@ CASES = [
         {"eps": 1e-5, "activation": "silu", "norm_first": False, "groups": 2},
     ),
     ("log_decay_keys", "log_decay", [("x", X), ("a_log", (H,)), ("dt_bias", (H, K))], {}),
+    ("log_decay_square", "log_decay", [("x", SQUARE), ("a_log", (H,)), ("dt_bias", (H, H))], {}),
+    ("weighted_square", "weighted", [("x", SQUARE), ("weight", (H,))], {"per_head": True}),
+    ("bounded_gate_square", "bounded_gate", [("x", SQUARE), ("lower_bound", (H,))], {}),
     ("inner", "inner", [("a", X), ("b", X)], {}),
     ("bounded_gate", "bounded_gate", [("x", X), ("lower_bound", (H,))], {}),
     ("element_decay", "element_decay", [("x", X), ("a_log", (H, 5, K))], {}),

@@ -20,6 +20,11 @@ def _trailing(whole, x):
     return whole
 
 
+def _per_head(whole, x):
+    """[H] of x [B, T, H, K] is one number per head, also where K = H."""
+    return whole[:, None] if whole.ndim == 1 and x.ndim == 4 else _trailing(whole, x)
+
+
 def add(*xs):
     return sum(xs), lambda dy: tuple(dy for _ in xs)
 
@@ -59,7 +64,7 @@ def log_sigmoid_op(x, divide):
 
 def log_decay(x, a_log, dt_bias):
     """-exp(a_log) softplus(x + dt_bias); a_log per head."""
-    rate, step = -np.exp(_trailing(a_log, x)), softplus(x + dt_bias)
+    rate, step = -np.exp(_per_head(a_log, x)), softplus(x + dt_bias)
 
     def pull(dy):
         dx = dy * rate * sigmoid(x + dt_bias)
@@ -104,7 +109,7 @@ def inner(a, b):
 
 def bounded_gate(x, lower_bound):
     """log(l + (1 - l) sigmoid(x))"""
-    l = _trailing(lower_bound, x)
+    l = _per_head(lower_bound, x)
     s = sigmoid(x)
     y = np.where(l > 0, np.log(np.where(l > 0, l, 1) + (1 - l) * s), log_sigmoid(x))
 
