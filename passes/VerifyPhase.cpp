@@ -76,7 +76,7 @@ static std::optional<Span> spanOf(Operation *op) {
   StringRef name = op->getName().stripDialect();
   if (isa<LsmScanOp, LsmScanGradOp>(op))
     return Span{isa<LsmScanOp>(op) ? Phase::model : Phase::train, Phase::scheduled};
-  if (isa<ShardOp, LocalIdsOp, LinearLossPartOp>(op))
+  if (isa<ShardOp, LocalIdsOp>(op))
     return Span{Phase::sharded, Phase::chunked};
   if (isa<LsmSegmentOp, LsmSegmentGradOp>(op))
     return Span{Phase::sharded, Phase::scheduled};
