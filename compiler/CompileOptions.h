@@ -21,14 +21,17 @@ struct CompileOptions {
   std::optional<std::string> dtype; ///< instead of the model's dtype
   std::optional<std::string> gradientDtype; ///< instead of the model's train.gradient_dtype
   std::string mesh; ///< "dp=2,ep=2"; empty: one rank
-  std::string pipeline = "none"; ///< none, aAaM, 1A1M
-  int64_t overlapDegree = 1; ///< token slices of a layer
-  std::string slicing = "uniform"; ///< uniform, time_uniform, balanced
-  int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the compiler chooses
+  std::string pipeline; ///< none, moe, aAaM, 1A1M, cross-block, best; empty: the model's schedule.pipeline, else none
+  int64_t overlapDegree = 0; ///< token slices of a layer; 0: the model's schedule.overlap_degree, else 1
+  std::string
+      slicing; ///< uniform, time_uniform, balanced, simulated; empty: the model's schedule.slicing, else uniform
+  int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the model's schedule.chunk_size, else the compiler chooses
   std::optional<Phase> fromPhase; ///< the phase the input has reached
   std::optional<Phase> toPhase; ///< stop here; absent: write the program
   std::string dumpPhasesTo; ///< directory for NN-phase.mlir; empty: none
   bool explain = false;
+
+  bool slices() const { return overlapDegree > 1 && !pipeline.empty() && pipeline != "none"; }
 };
 
 } // namespace braid

@@ -8,6 +8,7 @@
 #include "compiler/codegen/cpu/CpuTarget.h"
 #include "compiler/serialize/ProgramWriter.h"
 #include "frontend/ModelBuilder.h"
+#include "passes/analysis/Machine.h"
 #include "passes/analysis/Mesh.h"
 
 #include "mlir/Parser/Parser.h"
@@ -49,16 +50,36 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
     return fail("--pipeline=" + options.pipeline + " orders slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
   if (options.pipeline == "none" && options.overlapDegree != 1)
     return fail("--overlap-degree=" + Twine(options.overlapDegree) +
-                " cuts slices that no --pipeline orders; valid: aAaM, 1A1M");
+                " cuts slices that no --pipeline orders; valid: moe, aAaM, 1A1M, cross-block, best");
   if (options.slicing != "uniform" && options.overlapDegree == 1)
     return fail("--slicing=" + options.slicing + " cuts slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
   return true;
 }
 
+/// Flags in the place of the model's keys. Keys order what a mesh gives them: without ranks along ep there is nothing
+/// to order, and they say nothing; a flag is asked for.
+static void resolveSchedule(CompileOptions &options, const ScheduleSpec &model) {
+  bool asked = !options.pipeline.empty() || options.overlapDegree > 0;
+  llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
+  bool exchanges = mesh && mesh->size("ep") > 1;
+  llvm::consumeError(mesh.takeError());
+  bool stopsBefore = options.toPhase && *options.toPhase < Phase::scheduled;
+  if (!asked && (!exchanges || stopsBefore))
+    options.pipeline = "none";
+  if (options.pipeline.empty())
+    options.pipeline = options.overlapDegree == 1 ? "none" : model.pipeline;
+  if (options.overlapDegree == 0)
+    options.overlapDegree = options.pipeline == "none" ? 1 : model.overlapDegree;
+  if (options.slicing.empty())
+    options.slicing = options.overlapDegree > 1 ? model.slicing : "uniform";
+  if (options.chunkSize == 0 && !(options.toPhase && *options.toPhase < Phase::chunked))
+    options.chunkSize = model.chunkSize;
+}
+
 /// A model description, with flags in the place of its keys, becomes a module in phase `model`.
-static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJob &job, StringRef text) {
+static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &job, StringRef text) {
   auto report = [](const std::string &message) { fail(message); };
-  const CompileOptions &options = job.options;
+  CompileOptions &options = job.options;
   std::vector<KeyOverride> overrides;
   auto take = [&](StringRef flag, StringRef path, const auto &value) {
     if (value)
@@ -75,8 +96,15 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, const CompileJ
   FailureOr<ModelSpec> spec = parseModelSpec(text, job.input, report, overrides);
   if (failed(spec))
     return {};
+  resolveSchedule(options, spec->schedule);
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
-  return failed(module) ? OwningOpRef<ModuleOp>() : std::move(*module);
+  if (failed(module))
+    return {};
+  if (const std::optional<MachineSpec> &known = spec->schedule.machine) {
+    Machine machine{known->flops, known->bandwidth, known->overhead, known->linkBandwidth, known->linkLatency};
+    (**module)->setAttr(Machine::attribute, machine.toAttr(&context));
+  }
+  return std::move(*module);
 }
 
 static bool write(StringRef path, StringRef contents) {
@@ -147,8 +175,9 @@ static std::optional<std::string> findBinary(StringRef text) {
 }
 
 /// Reads the input of a job and calls `use` with its module; false after a message.
-static bool withModule(const CompileJob &job,
-                       llvm::function_ref<bool(ModuleOp module, bool isModel, std::vector<StageTime> &times)> use) {
+static bool withModule(
+    CompileJob job,
+    llvm::function_ref<bool(ModuleOp module, const CompileJob &job, bool isModel, std::vector<StageTime> &times)> use) {
   StringRef input = job.input;
   bool isModel = input.ends_with(".json");
   if (!isModel && !input.ends_with(".mlir"))
@@ -197,8 +226,12 @@ static bool withModule(const CompileJob &job,
       &context, [&](Diagnostic &diagnostic) { printDiagnostic(diagnostic, isModel ? StringRef() : text); });
   OwningOpRef<ModuleOp> module =
       isModel ? buildFromModel(context, job, text) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
+  if (!module)
+    return false;
+  if (!isModel)
+    resolveSchedule(job.options, ScheduleSpec());
   std::vector<StageTime> times;
-  return module && use(*module, isModel, times);
+  return use(*module, job, isModel, times);
 }
 
 bool braid::compile(const CompileJob &job) {
@@ -206,14 +239,14 @@ bool braid::compile(const CompileJob &job) {
     return fail("-o is empty; valid: a file, or - for standard output");
   if (job.output == "-" && !job.options.toPhase)
     return fail("-o - prints a module; give --to-phase, or a file for the program");
-  return withModule(job, [&](ModuleOp module, bool isModel, std::vector<StageTime> &times) {
+  return withModule(job, [](ModuleOp module, const CompileJob &job, bool isModel, std::vector<StageTime> &times) {
     return compileModule(module, job, isModel, times);
   });
 }
 
 std::optional<std::vector<uint8_t>> braid::compileTables(const CompileJob &job) {
   std::optional<std::vector<uint8_t>> bytes;
-  bool done = withModule(job, [&](ModuleOp module, bool, std::vector<StageTime> &times) {
+  bool done = withModule(job, [&](ModuleOp module, const CompileJob &job, bool, std::vector<StageTime> &times) {
     Phase from = phaseOf(module).value_or(Phase::model);
     if (!checkFlags(job.options, from, Phase::commands) || (phaseOf(module) && failed(verifyPhase(module, from))) ||
         failed(runPhases(module, from, Phase::commands, job.options, times)))

@@ -66,7 +66,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
   case Phase::sharded:
     // Shapes become local and exchanges explicit before slices exist: a collective is cut like any op, never invented
     // later. No CSE from here to the weave: collectives are not pure, but what feeds them is.
-    pm.addPass(createApplyShardingPass({options.mesh, options.pipeline != "none" && options.overlapDegree > 1}));
+    pm.addPass(createApplyShardingPass({options.mesh, options.slices()}));
     // Sharding writes what a mesh with every axis needs; axes of one rank need nothing.
     pm.addPass(createDropIdleCollectivesPass());
     // Functions are rewritten per caller, so the logical ones are left over.
@@ -74,8 +74,14 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     break;
 
   case Phase::scheduled:
+    // Only what stands in one function can be woven; before bounds exist, for they are those of the whole function.
+    if (options.slices() && (options.pipeline == "cross-block" || options.pipeline == "best"))
+      pm.addPass(createJoinLayersPass());
     // Slice bounds are data before code moves, so that a hand-written decision can be tested.
-    pm.addPass(createDecideSchedulePass({options.pipeline, options.overlapDegree, options.slicing}));
+    pm.addPass(createDecideSchedulePass(
+        options.slices() ? DecideSchedulePassOptions{options.pipeline, options.overlapDegree,
+                                                     options.slicing.empty() ? "uniform" : options.slicing}
+                         : DecideSchedulePassOptions{}));
     // Slices before chunks: chunk tiling must never see a chunk cut by an edge it did not choose.
     pm.addPass(createExpandSlicesPass());
     // Only now are all tasks visible that could hide an exchange.

@@ -236,6 +236,13 @@ void Checker::schedule() {
       return report("schedule.recompute", formatv("there is no layer {0} of {1}; valid: none, all, or layers 0 to {2}",
                                                   layer, spec.numLayers, spec.numLayers - 1)
                                               .str());
+  if ((s.pipeline == "none") != (s.overlapDegree == 1))
+    report("schedule.overlap_degree",
+           formatv("{0} slices with pipeline \"{1}\"; valid: 1 with \"none\", 2 to 16 with another", s.overlapDegree,
+                   s.pipeline)
+               .str());
+  if (s.chunkSize % 16)
+    report("schedule.chunk_size", formatv("{0} is not a multiple of 16; valid: 16, 32, .. 128", s.chunkSize).str());
   if (s.recomputeAll && s.activationBudget)
     report("schedule.activation_budget",
            formatv("{0} bytes leave nothing to choose with recompute \"all\"; valid: recompute \"none\" or some layers",

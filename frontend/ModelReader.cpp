@@ -493,6 +493,22 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     if (budget >= 0)
       spec.schedule.activationBudget = budget;
     s.choice("sp_algorithm", spec.schedule.spAlgorithm, {"auto", "ring", "all_gather", "scan"});
+    s.choice("pipeline", spec.schedule.pipeline, {"none", "moe", "aAaM", "1A1M", "cross-block", "best"});
+    s.integer("overlap_degree", spec.schedule.overlapDegree, 1, 16);
+    s.choice("slicing", spec.schedule.slicing, {"uniform", "time_uniform", "balanced", "simulated"});
+    s.integer("chunk_size", spec.schedule.chunkSize, 16, 128);
+    if (const Value *machine = s.objectAt("machine")) {
+      Reader m(*machine, "schedule.machine", errors);
+      MachineSpec &own = spec.schedule.machine.emplace();
+      for (auto [key, value, leastAllowed] : {std::tuple("flops", &own.flops, false),
+                                              {"bandwidth", &own.bandwidth, false},
+                                              {"overhead", &own.overhead, true},
+                                              {"link_bandwidth", &own.linkBandwidth, false},
+                                              {"link_latency", &own.linkLatency, true}})
+        if (m.require(key, "valid: a number, per second or in seconds"))
+          m.number(key, *value, 0, 1e24, leastAllowed);
+    }
+    (void)s.objectAt("tuned"); // braid-tune's own
   }
 }
 

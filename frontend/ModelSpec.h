@@ -188,12 +188,24 @@ struct TrainSpec {
   std::string gradientDtype = "f32"; ///< of weights that are bf16: f32, bf16
 };
 
+/// Of one rank, per second and in seconds: what orders of tasks are chosen by.
+struct MachineSpec {
+  double flops = 0, bandwidth = 0; ///< of matrix products, of its memory
+  double overhead = 0; ///< of every command
+  double linkBandwidth = 0, linkLatency = 0; ///< bytes of an all-to-all's buffer, of one all-to-all
+};
+
 /// How the program spends time and memory; none of it changes what is computed.
 struct ScheduleSpec {
   bool recomputeAll = false;
   std::vector<int64_t> recompute; ///< layers whose activations are computed again in the backward
   std::optional<int64_t> activationBudget; ///< bytes per rank of activations kept for the backward
   std::string spAlgorithm = "auto"; ///< how states of scans travel along sp: auto, ring, all_gather, scan
+  std::string pipeline = "none"; ///< of layers whose experts exchange rows: a name of schedule/Stages.h
+  int64_t overlapDegree = 1; ///< token slices of such a layer
+  std::string slicing = "uniform"; ///< a name of schedule/Slicing.h
+  int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the compiler chooses
+  std::optional<MachineSpec> machine; ///< absent: the compiler assumes one
 
   bool recomputes(int64_t layer) const { return recomputeAll || llvm::is_contained(recompute, layer); }
 };

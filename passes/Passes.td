@@ -83,25 +83,40 @@ def DropIdleCollectivesPass : Pass<"braid-drop-idle-collectives", "::mlir::Modul
 
 //===- scheduled: token slices, tasks, futures -----------------------------------------------------------------------===//
 
+def JoinLayersPass : Pass<"braid-join-layers", "::mlir::ModuleOp"> {
+  let summary = "neighbouring layers whose experts exchange rows become one function, so that their slices can be woven";
+  let description = [{
+    A repeat of more layers than `most` walks groups of them (a divisor of its count, at least two); one of at most `most` layers is
+    written out; then up to `most` calls that stand one after the other become one call.
+    Before: `repeat (count = 8) { call @layer(%x, %w) }`. After, most = 4: `repeat (count = 2) { call @layer_x4(%x, %w[0], .. %w[3]) }`.
+    Invariant: nothing is computed in another order; what the commands of each layer belong to is kept in their locations.
+  }];
+  let options = [Option<"most", "most", "int64_t", "4", "layers in one function at most, 2 or more">];
+  let dependentDialects = ["::braid::BraidDialect"];
+}
+
 def DecideSchedulePass : Pass<"braid-decide-schedule", "::mlir::ModuleOp"> {
-  let summary = "writes braid.schedule on layers whose experts exchange rows: pipeline, direction, slice bounds";
+  let summary = "writes braid.schedule on layers whose experts exchange rows: pipeline, direction, slice bounds, order of tasks";
   let description = [{
     Before: `func private @layer_L_train(..)`. After: the same with
-    `braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 64, 128>}`.
-    Layers with softmax attention over all keys may be cut where `slicing` says (schedules.md section 4); others cost the same
-    for every token and are cut uniformly. Forward and gradient of a layer have the same bounds.
+    `braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 64, 128>,
+    order = ["A0.0", "D0.0", "A0.1", "D0.1", "M0.0", "C0.0", "M0.1", "C0.1"]}`, the names of schedule/Stages.
+    Layers with softmax attention over all keys may be cut where `slicing` says (schedules.md section 4); their expert slices stay
+    uniform (`moe_slices`: a token buffer). Others cost the same for every token and are cut uniformly. Forward and gradient of a layer
+    have the same bounds. The times that orders are chosen by come from the ops (analysis/Work) and the module's `braid.machine`.
     Nothing else changes: the decision is data that ExpandSlices and Weave consume.
   }];
-  let options = [Option<"pipeline", "pipeline", "std::string", "\"none\"", "none, aAaM or 1A1M (schedules.md section 1)">,
+  let options = [Option<"pipeline", "pipeline", "std::string", "\"none\"", "none, moe, aAaM, 1A1M, cross-block or best (schedule/README.md)">,
                  Option<"overlapDegree", "overlap-degree", "int64_t", "1", "token slices of a layer, 1 to 16">,
-                 Option<"slicing", "slicing", "std::string", "\"uniform\"", "uniform, time_uniform or balanced">];
+                 Option<"slicing", "slicing", "std::string", "\"uniform\"", "uniform, time_uniform, balanced or simulated">];
 }
 
 def ExpandSlicesPass : Pass<"braid-expand-slices", "::mlir::ModuleOp"> {
   let summary = "every op of a scheduled layer that touches tokens, once per slice";
   let description = [{
     States and convolution tails chain from slice to slice (backwards in gradients), attention reads the keys of the slices
-    before it, sums over tokens are added up, values that cross the function's border are packed slice after slice.
+    before it, sums over tokens are added up, values that cross the function's border are packed slice after slice. Where
+    `moe_slices` differ from `token_slices`, what reads plans and expert rows has slices of its own (the token buffer).
     Before: `%y = braid.rms_norm %x, %w : 2x128x64`. After: two rms_norm on 2x64x64, attribute braid.slice = 0 and 1.
     Invariant: kernels depend on no slice (lengths are launch arguments); the bodies exist once per layer signature.
   }];
@@ -112,7 +127,8 @@ def WeavePass : Pass<"braid-weave", "::mlir::ModuleOp"> {
   let summary = "slices in pipeline order; each collective a start and an await of one future";
   let description = [{
     Degree 2, 1A1M, forward: A0 start D0, A1 start D1, await D0 M0 start C0, await D1 M1 start C1, shared expert, await C0, C1,
-    combine. Backward: every stream reversed, weight gradients where nothing waits. Ops move only within SSA dependences.
+    combine. Backward: every stream reversed, weight gradients where nothing waits. `order` says it task by task; without one it is that
+    of the named pipeline for equal times. Ops move only within SSA dependences.
     Invariant: no braid.schedule, no synchronous collective; the order of starts of an axis is the order of the program.
   }];
   let dependentDialects = ["::braid::BraidDialect"];
@@ -271,7 +287,7 @@ def ProveSchedulePass : Pass<"braid-prove-schedule", "::mlir::ModuleOp"> {
   let description = [{
     Changes nothing. Of two commands on different streams that touch the same bytes, one of them writing, the first in the list
     must have ended before the second begins, by FIFO streams and events alone; no stream may wait in a circle.
-    Iterations of repeats are walked three deep. The judge is schedule/Verify.
+    Every iteration of every repeat is walked. The judge is schedule/Verify.
     Invariant: what the streams do together is what the list says one by one.
   }];
 }

@@ -126,7 +126,7 @@ std::optional<std::string> braid::schedule::checkStages(const Stages &stages) {
     std::string path = fmt::format("blocks[{}]", b);
     if (auto error = checkBlock(block, stages.direction, path))
       return error;
-    if (b == 0 || !stages.crossBlock)
+    if (b == 0 || (!stages.crossBlock && stages.pipeline != Pipeline::crossBlock))
       continue;
     const BlockTimes &before = stages.blocks[b - 1];
     std::string pathBefore = fmt::format("blocks[{}]", b - 1);
@@ -393,6 +393,8 @@ static Candidate solve(const Stages &stages, const std::vector<BlockTimes> &bloc
   Solution solution = search(sliced.problem, named);
   std::string how = solution.how;
   offer({std::move(sliced.problem), std::move(solution), std::move(how)});
+  if (stages.keepSlices)
+    return std::move(*best);
   for (auto [merge, name] : {std::pair(Merge::mixer, "moe"), {Merge::all, "none"}}) {
     Directed whole(stages, mergeAll(blocks, merge));
     Solution named{whole.oneAfterTheOther, makespanOf(whole.problem, whole.oneAfterTheOther), false, name};
@@ -455,6 +457,12 @@ static Plan planBest(const Stages &stages) {
 
 Plan braid::schedule::planStages(const Stages &stages) {
   switch (stages.pipeline) {
+  case Pipeline::crossBlock: {
+    Stages across = stages;
+    across.crossBlock = true;
+    Directed directed(across, across.blocks);
+    return finish(std::move(directed.problem), directed.inTurns, "cross-block");
+  }
   case Pipeline::none: {
     Directed directed(stages, mergeAll(stages.blocks, Merge::all));
     return finish(std::move(directed.problem), directed.oneAfterTheOther, "none");
@@ -476,18 +484,49 @@ Plan braid::schedule::planStages(const Stages &stages) {
   return {};
 }
 
-std::vector<Turn> braid::schedule::computeOrder(Pipeline pipeline, Direction direction, int64_t slices) {
-  Stages stages;
-  stages.direction = direction;
-  BlockTimes block;
-  for (std::vector<double> *list : {&block.A, &block.D, &block.M, &block.C})
-    list->assign(slices, 1.0);
-  Directed directed(stages, {block});
-  const Orders &orders = pipeline == Pipeline::aAaM ? directed.oneAfterTheOther : directed.inTurns;
-  std::vector<Turn> turns;
-  for (int64_t task : orders[0]) {
-    const std::string &name = directed.problem.tasks[task].name;
-    turns.push_back({name[0], std::stoll(name.substr(name.find('.') + 1))});
+std::vector<std::string> braid::schedule::programOrder(const Plan &plan) {
+  const Problem &problem = plan.problem;
+  const Orders &orders = plan.schedule.orders;
+  std::vector<std::string> order;
+  std::vector<bool> done(problem.tasks.size());
+  std::vector<size_t> next(orders.size(), 0);
+  auto advance = [&](size_t stream) {
+    int64_t task = orders[stream][next[stream]++];
+    done[task] = true;
+    order.push_back(problem.tasks[task].name);
+  };
+  auto ready = [&](int64_t task) {
+    const std::vector<int64_t> &after = problem.tasks[task].after;
+    return std::all_of(after.begin(), after.end(), [&](int64_t before) { return done[before]; });
+  };
+  auto startExchanges = [&] {
+    for (bool any = true; any;) {
+      any = false;
+      for (size_t stream = 1; stream < orders.size(); ++stream) {
+        while (next[stream] < orders[stream].size() && ready(orders[stream][next[stream]])) {
+          advance(stream);
+          any = true;
+        }
+      }
+    }
+  };
+  // Weight gradients that were left for the end go in front of the last task that waits: never later, and earlier if its
+  // exchange takes longer than was thought.
+  auto fills = [&](int64_t task) { return problem.tasks[task].name[0] == 'W'; };
+  auto last = std::find_if_not(orders[0].rbegin(), orders[0].rend(), fills).base() - orders[0].begin() - 1;
+  startExchanges();
+  while (next[0] < orders[0].size()) {
+    if (static_cast<int64_t>(next[0]) == last)
+      for (size_t i = next[0] + 1; i < orders[0].size(); ++i)
+        if (int64_t task = orders[0][i]; ready(task)) {
+          done[task] = true;
+          order.push_back(problem.tasks[task].name);
+        }
+    if (done[orders[0][next[0]]])
+      ++next[0];
+    else
+      advance(0);
+    startExchanges();
   }
-  return turns;
+  return order;
 }

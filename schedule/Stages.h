@@ -16,9 +16,10 @@
 namespace braid::schedule {
 
 /// none: one slice. moe: the mixer whole, experts sliced (Tutel). aAaM: all mixer slices, then all expert slices.
-/// A1M1: mixer and expert slices take turns (FoldMoE's 1A1M). best: the fastest of these and what a search finds.
-enum class Pipeline { none, moe, aAaM, A1M1, best };
-inline constexpr std::array<std::string_view, 5> pipelineNames = {"none", "moe", "aAaM", "1A1M", "best"};
+/// A1M1: mixer and expert slices take turns (FoldMoE's 1A1M). crossBlock: the same turns go on over block edges. best:
+/// the fastest of these and what a search finds.
+enum class Pipeline { none, moe, aAaM, A1M1, crossBlock, best };
+inline constexpr std::array<std::string_view, 6> pipelineNames = {"none", "moe", "aAaM", "1A1M", "cross-block", "best"};
 std::optional<Pipeline> parsePipeline(std::string_view name);
 
 enum class Direction { forward, backward };
@@ -37,7 +38,8 @@ struct BlockTimes {
 struct Stages {
   Pipeline pipeline = Pipeline::A1M1;
   Direction direction = Direction::forward;
-  bool crossBlock = false;
+  bool crossBlock = false; ///< orders may go on over block edges; pipeline crossBlock says it, too
+  bool keepSlices = false; ///< best: only orders of these slices, none that merges them
   double computeOverhead = 0, commOverhead = 0; ///< added to every task
   std::vector<BlockTimes> blocks;
 };
@@ -56,13 +58,9 @@ struct Plan {
 /// The order that stages.pipeline names, simulated. Only for stages without an error.
 Plan planStages(const Stages &stages);
 
-/// The compute order of `slices` mixer and as many expert slices of one block, as pairs of kind ('A', 'M') and slice:
-/// what a compiler weaves. Backward: the order in which their gradients run.
-struct Turn {
-  char kind;
-  int64_t slice;
-};
-std::vector<Turn> computeOrder(Pipeline pipeline, Direction direction, int64_t slices);
+/// One list of all tasks, by name: the order of compute, every communication as early as its own order and what it
+/// waits for allow. What a compiler writes down in program order.
+std::vector<std::string> programOrder(const Plan &plan);
 
 } // namespace braid::schedule
 

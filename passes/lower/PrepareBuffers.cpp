@@ -53,6 +53,28 @@ static SmallVector<int32_t> layersOf(Value value) {
   return {};
 }
 
+Attribute braid::layersOfCall(func::CallOp call) {
+  if (Attribute known = call->getAttr(cmd::kLayersAttr))
+    return known; // of a call inside a layer function, or of one that was written out
+  int64_t iterations = 1;
+  for (Operation *op = call; auto repeat = dyn_cast_or_null<RepeatOp>(op->getParentOp()); op = repeat)
+    iterations *= repeat.getCount();
+  for (Value operand : call.getOperands())
+    if (SmallVector<int32_t> layers = layersOf(operand); static_cast<int64_t>(layers.size()) == iterations)
+      return DenseI32ArrayAttr::get(call.getContext(), layers);
+  return {};
+}
+
+/// JoinLayers writes them beside the location of the call that an op comes from.
+static Attribute layersOfLocation(Location loc) {
+  if (auto call = dyn_cast<CallSiteLoc>(loc)) {
+    Attribute inner = layersOfLocation(call.getCallee());
+    return inner ? inner : layersOfLocation(call.getCaller());
+  }
+  auto fused = dyn_cast<FusedLoc>(loc);
+  return fused ? dyn_cast_or_null<DenseI32ArrayAttr>(fused.getMetadata()) : DenseI32ArrayAttr();
+}
+
 namespace {
 class Inliner {
 public:
@@ -88,14 +110,15 @@ private:
     IRMapping mapping;
     mapping.map(callee.getArguments(), call.getOperands());
     OpBuilder builder(call);
-    Attribute layers = layersAttr(call);
+    Attribute layers = layersOfCall(call);
     SmallVector<Operation *> copies;
     Block &body = callee.getBody().front();
     for (Operation &op : body.without_terminator()) {
       copies.push_back(builder.clone(op, mapping));
       copies.back()->setLoc(CallSiteLoc::get(op.getLoc(), call.getLoc()));
-      if (layers && !copies.back()->hasAttr(cmd::kLayersAttr))
-        copies.back()->setAttr(cmd::kLayersAttr, layers);
+      Attribute own = layersOfLocation(op.getLoc()); // of one of several layers in the callee
+      if ((own || layers) && !copies.back()->hasAttr(cmd::kLayersAttr))
+        copies.back()->setAttr(cmd::kLayersAttr, own ? own : layers);
     }
     for (auto [result, value] : llvm::zip(call.getResults(), body.getTerminator()->getOperands()))
       result.replaceAllUsesWith(mapping.lookupOrDefault(value));
@@ -104,19 +127,6 @@ private:
     LogicalResult inner = run(copies);
     open.pop_back();
     return inner;
-  }
-
-  /// Which layer every iteration around the call computes, from the first weight that says it.
-  static Attribute layersAttr(func::CallOp call) {
-    if (Attribute known = call->getAttr(cmd::kLayersAttr))
-      return known; // of a call inside a layer function
-    int64_t iterations = 1;
-    for (Operation *op = call; auto repeat = dyn_cast_or_null<RepeatOp>(op->getParentOp()); op = repeat)
-      iterations *= repeat.getCount();
-    for (Value operand : call.getOperands())
-      if (SmallVector<int32_t> layers = layersOf(operand); static_cast<int64_t>(layers.size()) == iterations)
-        return DenseI32ArrayAttr::get(call.getContext(), layers);
-    return {};
   }
 
   SymbolTable &symbols;

@@ -13,6 +13,10 @@ namespace braid {
 /// wherever a value must lie in a certain buffer: what is updated in place, carried, stacked, joined or returned.
 mlir::LogicalResult prepareBuffers(mlir::func::FuncOp entry, mlir::SymbolTable &symbols);
 
+/// The layers that a call computes, one per iteration of the repeats around it, in their order, from the first weight
+/// that says it (DenseI32ArrayAttr); null where none does.
+mlir::Attribute layersOfCall(mlir::func::CallOp call);
+
 } // namespace braid
 
 #endif // PASSES_LOWER_PREPAREBUFFERS_H

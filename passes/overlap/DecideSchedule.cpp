@@ -1,8 +1,10 @@
 //===- DecideSchedule.cpp - which layers are sliced, how, and in which order their tasks run ----------------------===//
 #include "passes/Passes.h"
 #include "passes/analysis/Mesh.h"
+#include "passes/overlap/LayerTasks.h"
 #include "passes/shard/Sequence.h"
-#include "schedule/Slicing.h"
+
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -15,9 +17,13 @@ namespace braid {
 
 namespace {
 
-bool isDataExchange(Operation *op) {
-  auto exchange = dyn_cast<CommAllToAllOp>(op);
-  return exchange && exchange.getSendCounts();
+using Slices = std::vector<int64_t>;
+
+template <size_t N> std::string joined(const std::array<std::string_view, N> &names) {
+  std::string text;
+  for (std::string_view name : names)
+    text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
 }
 
 template <typename Test> bool hasOp(func::FuncOp layer, Test &&test) {
@@ -36,73 +42,112 @@ int64_t tokensOf(func::FuncOp layer) {
   return 0;
 }
 
-/// What the tokens of a layer cost: those of softmax attention over all keys before them more and more, others the
-/// same. Read from the heads, which forward and gradient have in common.
-std::optional<schedule::AttentionCost> attentionCostOf(func::FuncOp layer) {
+/// Functions of the same layers, forward and backward: what one saves in slices the other reads so.
+struct Layer {
+  struct Direction {
+    func::FuncOp function;
+    bool backward;
+    std::vector<BlockSeconds> seconds;
+  };
+  SmallVector<Direction> directions;
+  int64_t tokens = 0;
   std::optional<schedule::AttentionCost> cost;
-  layer.walk([&](Operation *op) {
-    Value q;
-    if (auto attention = dyn_cast<AttnCausalOp>(op); attention && !attention.getWindow())
-      q = attention.getQ();
-    else if (auto grad = dyn_cast<AttnCausalGradOp>(op); grad && !grad.getWindow())
-      q = grad.getQ();
-    if (!q)
-      return WalkResult::advance();
-    auto type = cast<RankedTensorType>(q.getType()); // [B, T, H, D]
-    cost = {type.getDimSize(2) * type.getDimSize(3), type.getDimSize(2)};
-    return WalkResult::interrupt();
-  });
-  return cost;
-}
+};
+
+/// Bounds and, per direction, the order of the tasks.
+struct Decision {
+  Slices mixers, experts;
+  std::vector<schedule::Plan> plans;
+  double makespan = 0;
+};
 
 class DecideSchedulePass : public braid::impl::DecideSchedulePassBase<DecideSchedulePass> {
 public:
   using DecideSchedulePassBase::DecideSchedulePassBase;
   void runOnOperation() override {
-    static constexpr StringLiteral kinds[] = {"none", "aAaM", "1A1M"};
-    if (!llvm::is_contained(kinds, pipeline)) {
-      getOperation().emitError() << "pipeline \"" << pipeline << "\" is not known; valid: none, aAaM, 1A1M";
-      return signalPassFailure();
-    }
-    if (overlapDegree < 1 || overlapDegree > 16) {
-      getOperation().emitError() << "overlap degree is " << overlapDegree.getValue() << "; valid: 1 to 16";
-      return signalPassFailure();
-    }
-    static constexpr StringLiteral slicings[] = {"uniform", "time_uniform", "balanced"};
-    if (!llvm::is_contained(slicings, slicing)) {
-      getOperation().emitError() << "slicing \"" << slicing
-                                 << "\" is not known; valid: uniform, time_uniform, balanced";
-      return signalPassFailure();
-    }
-    for (auto layer : getOperation().getOps<func::FuncOp>())
-      dividesSlices |= hasOp(layer, isDivided);
-    for (auto layer : getOperation().getOps<func::FuncOp>())
-      if (!layer.isPublic() && failed(decide(layer)))
+    std::optional<schedule::Pipeline> named = schedule::parsePipeline(pipeline);
+    if (!named)
+      return wrong() << "pipeline \"" << pipeline << "\" is not known; valid: " << joined(schedule::pipelineNames),
+             signalPassFailure();
+    std::optional<schedule::Slicing> cut = schedule::parseSlicing(slicing);
+    if (!cut)
+      return wrong() << "slicing \"" << slicing << "\" is not known; valid: " << joined(schedule::slicingNames),
+             signalPassFailure();
+    if (overlapDegree < 1 || overlapDegree > 16)
+      return wrong() << "overlap degree is " << overlapDegree.getValue() << "; valid: 1 to 16", signalPassFailure();
+    describe(1);
+    if (named == schedule::Pipeline::none || overlapDegree == 1)
+      return;
+    wanted = *named;
+    machine = Machine::of(getOperation());
+    llvm::MapVector<StringRef, Layer> layers;
+    SmallVector<func::FuncOp> candidates;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isPublic() && (hasOp(function, isDivided) || hasOp(function, isDataExchange)))
+        candidates.push_back(function);
+    bool divides = llvm::any_of(candidates, [](func::FuncOp layer) { return hasOp(layer, isDivided); });
+    for (func::FuncOp function : candidates) {
+      bool divided = hasOp(function, isDivided);
+      if (int64_t sp = Mesh::of(getOperation()).size("sp"); sp > 1 && !divided) {
+        if (divides)
+          continue; // a prompt's
+        function.emitOpError() << "has rows that sp = " << sp
+                               << " ranks share and that were divided whole; valid: no slices, or --pipeline and "
+                                  "--overlap-degree when --mesh divides the rows";
         return signalPassFailure();
-    if (pipeline != "none" && overlapDegree > 1 && scheduled == 0)
+      }
+      if (divided && failed(checkDivided(function)))
+        return signalPassFailure();
+      addTo(layers, function);
+    }
+    for (auto &[name, layer] : layers)
+      if (failed(decide(layer, *cut)))
+        return signalPassFailure();
+    describe(mostSlices);
+    if (layers.empty())
       getOperation().emitWarning() << "no layer exchanges expert rows between ranks: pipeline " << pipeline
                                    << " has nothing to overlap (--mesh=dp=N,ep=N gives it something)";
   }
 
 private:
-  int64_t scheduled = 0;
-  bool dividesSlices = false; ///< ranks share the slices of some layers
+  schedule::Pipeline wanted = schedule::Pipeline::none;
+  Machine machine;
+  int64_t mostSlices = 1; ///< of a layer
 
-  std::vector<int64_t> slicesOf(func::FuncOp layer, int64_t tokens) const {
-    std::optional<schedule::AttentionCost> cost = attentionCostOf(layer);
-    if (cost && slicing == "time_uniform")
-      return schedule::timeUniformSlices(tokens, overlapDegree, *cost);
-    if (cost && slicing == "balanced")
-      return schedule::balancedSlices(tokens, overlapDegree, *cost, schedule::defaultAlignment(tokens, overlapDegree));
-    return schedule::uniformSlices(tokens, overlapDegree);
+  /// The program says what became of it: the pipeline, and the slices of the layer that has most.
+  void describe(int64_t slices) {
+    auto metadata = getOperation()->getAttrOfType<DictionaryAttr>(attrs::metadata);
+    if (!metadata)
+      return;
+    Builder builder(&getContext());
+    NamedAttrList entries(metadata);
+    entries.set("overlap_degree", builder.getStringAttr(std::to_string(slices)));
+    entries.set("pipeline", builder.getStringAttr(slices > 1 ? pipeline.getValue() : "none"));
+    getOperation()->setAttr(attrs::metadata, entries.getDictionary(&getContext()));
+  }
+
+  InFlightDiagnostic wrong() { return getOperation().emitError(); }
+
+  /// What a row that ranks share does not allow.
+  LogicalResult checkDivided(func::FuncOp layer) {
+    if (slicing != "uniform")
+      return layer.emitOpError()
+             << "has tokens on several ranks (sp, --mesh), whose layout all layers share: slicing \"" << slicing
+             << "\" cuts each layer by its cost; valid: \"uniform\"";
+    if (wanted != schedule::Pipeline::aAaM && wanted != schedule::Pipeline::A1M1)
+      return layer.emitOpError() << "has tokens on several ranks (sp, --mesh), every slice divided: pipeline \""
+                                 << pipeline << "\" has layers that are not cut or stand together; valid: \"aAaM\", "
+                                 << "\"1A1M\"";
+    return success();
   }
 
   /// Who fills a batch reads from the program file where slices end.
-  LogicalResult layOut(func::FuncOp layer, ArrayRef<int64_t> bounds) {
+  LogicalResult layOut(func::FuncOp layer, ArrayRef<int64_t> slices) {
     Builder b(&getContext());
     SmallVector<std::string> ends;
-    for (int64_t end : bounds.drop_front().drop_back())
-      ends.push_back(std::to_string(end * Mesh::of(getOperation()).size("sp")));
+    int64_t end = 0;
+    for (int64_t slice : slices.drop_back())
+      ends.push_back(std::to_string((end += slice) * Mesh::of(getOperation()).size("sp")));
     auto text = b.getStringAttr(llvm::join(ends, ","));
     NamedAttrList metadata(getOperation()->getAttrOfType<DictionaryAttr>(attrs::metadata));
     if (Attribute known = metadata.get("sequence_slices"); known && known != text)
@@ -112,41 +157,99 @@ private:
     return success();
   }
 
-  LogicalResult decide(func::FuncOp layer) {
-    bool divided = hasOp(layer, isDivided);
-    if (!(divided || hasOp(layer, isDataExchange)) || overlapDegree == 1 || pipeline == "none")
-      return success();
-    if (int64_t sp = Mesh::of(getOperation()).size("sp"); sp > 1 && !divided) {
-      if (dividesSlices)
-        return success(); // a prompt's
-      return layer.emitOpError() << "has rows that sp = " << sp
-                                 << " ranks share and that were divided whole; valid: no slices, or --pipeline and "
-                                    "--overlap-degree when --mesh divides the rows";
+  /// Differentiate makes @X_train and @X_grad of @X.
+  void addTo(llvm::MapVector<StringRef, Layer> &layers, func::FuncOp function) {
+    StringRef name = function.getName();
+    (void)(name.consume_back("_train") || name.consume_back("_grad"));
+    Layer &layer = layers[name];
+    bool backward = isBackwardLayer(function);
+    layer.tokens = tokensOf(function);
+    layer.cost = attentionCostOf(function);
+    layer.directions.push_back({function, backward, secondsOf(function, backward, machine)});
+  }
+
+  Slices slicesOf(const Layer &layer, schedule::Slicing cut) const {
+    int64_t tokens = layer.tokens, align = schedule::defaultAlignment(tokens, overlapDegree);
+    if (layer.cost && cut == schedule::Slicing::time_uniform)
+      return schedule::timeUniformSlices(tokens, overlapDegree, *layer.cost);
+    if (layer.cost && cut == schedule::Slicing::balanced)
+      return schedule::balancedSlices(tokens, overlapDegree, *layer.cost, align);
+    if (layer.cost && cut == schedule::Slicing::simulated) {
+      const BlockSeconds &block = layer.directions.front().seconds.front();
+      schedule::LayerTimes times{*layer.cost,   block.A.of(1) + block.attention.of(1),
+                                 block.D.of(1), block.M.of(1),
+                                 block.C.of(1), machine.linkLatency};
+      return schedule::simulatedSlices(tokens, overlapDegree, times, align);
     }
-    if (divided && slicing != "uniform")
-      return layer.emitOpError()
-             << "has tokens on several ranks (sp, --mesh), whose layout all layers share: slicing \"" << slicing
-             << "\" cuts each layer by its cost; valid: \"uniform\"";
-    int64_t tokens = tokensOf(layer), degree = overlapDegree;
+    return schedule::uniformSlices(tokens, overlapDegree);
+  }
+
+  Decision plan(const Layer &layer, Slices mixers, Slices experts, schedule::Pipeline order) const {
+    Decision decision{std::move(mixers), std::move(experts), {}, 0};
+    for (const Layer::Direction &direction : layer.directions) {
+      schedule::Stages stages =
+          stagesOf(direction.seconds, direction.backward, layer.cost, decision.mixers, decision.experts);
+      stages.pipeline = order;
+      stages.keepSlices = true;
+      stages.crossBlock = order == schedule::Pipeline::best || order == schedule::Pipeline::crossBlock;
+      decision.plans.push_back(schedule::planStages(stages));
+      const schedule::Plan &plan = decision.plans.back();
+      decision.makespan += schedule::measure(plan.problem, plan.schedule).makespan;
+    }
+    return decision;
+  }
+
+  LogicalResult decide(const Layer &layer, schedule::Slicing cut) {
+    func::FuncOp first = layer.directions.front().function;
+    int64_t tokens = layer.tokens, degree = overlapDegree;
     if (tokens < degree)
-      return layer.emitOpError() << "has " << tokens << " tokens in a row, too few for overlap degree " << degree
+      return first.emitOpError() << "has " << tokens << " tokens in a row, too few for overlap degree " << degree
                                  << " (--overlap-degree)"
                                  << "; valid: 1 to " << tokens;
-    bool backward =
-        hasOp(layer, [](Operation *op) { return isa<MoeCombineGradOp, LsmScanGradOp, AttnCausalGradOp>(op); });
-    SmallVector<int64_t> bounds = {0};
-    for (int64_t slice : slicesOf(layer, tokens))
-      bounds.push_back(bounds.back() + slice);
-    ++scheduled;
-    Builder b(&getContext());
-    if (divided)
-      if (LogicalResult same = layOut(layer, bounds); failed(same))
-        return same;
-    layer->setAttr(attrs::schedule,
-                   b.getDictionaryAttr({b.getNamedAttr("pipeline", b.getStringAttr(pipeline)),
-                                        b.getNamedAttr("direction", b.getStringAttr(backward ? "backward" : "forward")),
-                                        b.getNamedAttr("token_slices", b.getDenseI64ArrayAttr(bounds))}));
+    Slices whole = {tokens}, uniform = schedule::uniformSlices(tokens, degree);
+    if (wanted == schedule::Pipeline::moe)
+      return write(layer, plan(layer, whole, uniform, wanted)), success();
+    Slices mixers = slicesOf(layer, cut);
+    // Experts cost the same for every token; `simulated` chose one grid for both.
+    Slices experts = cut == schedule::Slicing::simulated ? mixers : schedule::uniformSlices(tokens, mixers.size());
+    if (hasOp(first, isDivided) && failed(layOut(first, mixers)))
+      return failure();
+    if (wanted != schedule::Pipeline::best)
+      return write(layer, plan(layer, mixers, experts, wanted)), success();
+    // Forward and backward of a layer must be cut alike, so the sum of both decides how.
+    Decision best = plan(layer, whole, whole, schedule::Pipeline::none);
+    for (Decision other : {plan(layer, whole, uniform, schedule::Pipeline::best),
+                           plan(layer, mixers, experts, schedule::Pipeline::best)})
+      if (other.makespan < best.makespan * (1 - 1e-12))
+        best = std::move(other);
+    if (best.experts.size() > 1)
+      write(layer, best);
     return success();
+  }
+
+  void write(const Layer &layer, const Decision &decision) {
+    mostSlices = std::max<int64_t>(mostSlices, decision.experts.size());
+    Builder b(&getContext());
+    auto boundsAttr = [&](const Slices &slices) {
+      SmallVector<int64_t> bounds = {0};
+      for (int64_t slice : slices)
+        bounds.push_back(bounds.back() + slice);
+      return b.getDenseI64ArrayAttr(bounds);
+    };
+    for (auto [direction, plan] : llvm::zip_equal(layer.directions, decision.plans)) {
+      std::vector<std::string> order = schedule::programOrder(plan);
+      SmallVector<StringRef> names(order.begin(), order.end());
+      SmallVector<NamedAttribute> list = {
+          b.getNamedAttr("direction", b.getStringAttr(direction.backward ? "backward" : "forward")),
+          b.getNamedAttr("pipeline", b.getStringAttr(pipeline)),
+          b.getNamedAttr("token_slices", boundsAttr(decision.mixers)),
+          b.getNamedAttr("order", b.getStrArrayAttr(names))};
+      if (wanted == schedule::Pipeline::best)
+        list.push_back(b.getNamedAttr("how", b.getStringAttr(plan.how)));
+      if (decision.experts != decision.mixers)
+        list.push_back(b.getNamedAttr("moe_slices", boundsAttr(decision.experts)));
+      func::FuncOp(direction.function)->setAttr(attrs::schedule, b.getDictionaryAttr(list));
+    }
   }
 };
 

@@ -1,6 +1,7 @@
 //===- ExpandSlices.cpp - the schedule's token slices become ops --------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/analysis/Mesh.h"
+#include "passes/analysis/Tensors.h"
 #include "passes/overlap/SliceLayer.h"
 #include "passes/shard/FunctionRewriter.h"
 #include "passes/shard/Sequence.h"
@@ -22,9 +23,11 @@ public:
 protected:
   LogicalResult rewriteOp(Operation &op, IRMapping &map, OpBuilder &builder) override {
     Operation *copy = builder.clone(op, map);
-    // Types may have changed: those of rebuilt layers flow through a few ops of the entry.
+    // Types may have changed: those of rebuilt layers flow through a few ops of the entry, sums and stacks.
     if (isa<AddOp>(copy))
       copy->getResult(0).setType(copy->getOperand(0).getType());
+    else if (isa<ReshapeOp, SliceOp, ConcatOp>(copy) && copy->getOperand(0).getType() != op.getOperand(0).getType())
+      copy->getResult(0).setType(restacked(op, copy->getOperand(0)));
     return success();
   }
 
@@ -32,22 +35,23 @@ protected:
     auto schedule = from->getAttrOfType<DictionaryAttr>(attrs::schedule);
     if (!schedule)
       return FunctionRewriter::rewriteLayer(from, to, map);
-    return SliceLayer(from, to, schedule.getAs<DenseI64ArrayAttr>("token_slices").asArrayRef()).run();
+    return SliceLayer(from, to, SliceBounds(schedule)).run();
   }
 
   /// A sliced layer reads document starts relative to each slice: computed once, where the row's are.
   Value callOperand(func::FuncOp callee, BlockArgument, Value mapped) override {
     auto schedule = callee->getAttrOfType<DictionaryAttr>(attrs::schedule);
     auto documents = mapped.getDefiningOp<DocumentsOp>();
-    if (!schedule || !documents)
+    ArrayRef<int64_t> bounds =
+        schedule ? schedule.getAs<DenseI64ArrayAttr>("token_slices").asArrayRef() : ArrayRef<int64_t>();
+    if (bounds.size() <= 2 || !documents)
       return mapped;
-    Value &known = relative[{documents, schedule}];
+    Value &known = relative[{documents, schedule.get("token_slices")}];
     if (known)
       return known;
     OpBuilder builder(documents);
     builder.setInsertionPointAfter(documents);
     auto type = cast<RankedTensorType>(documents.getType());
-    ArrayRef<int64_t> bounds = schedule.getAs<DenseI64ArrayAttr>("token_slices").asArrayRef();
     int64_t ranks = documents.getCoordinate() ? Mesh::of(module).size("sp") : 1; // that share a slice
     SmallVector<Value> parts;
     for (size_t i = 0; i + 1 < bounds.size(); ++i)
@@ -59,6 +63,18 @@ protected:
   }
 
 private:
+  /// Stacking works on leading dimensions; those behind them are what they are now.
+  static RankedTensorType restacked(Operation &op, Value operand) {
+    RankedTensorType from = typeOf(op.getOperand(0)), to = typeOf(op.getResult(0)), now = typeOf(operand);
+    SmallVector<int64_t> shape(to.getShape());
+    for (int64_t i = 1; i <= std::min(from.getRank(), to.getRank()); ++i) {
+      if (from.getDimSize(from.getRank() - i) != to.getDimSize(to.getRank() - i))
+        break;
+      shape[to.getRank() - i] = now.getDimSize(now.getRank() - i);
+    }
+    return to.clone(shape);
+  }
+
   DenseMap<std::pair<Operation *, Attribute>, Value> relative;
 };
 

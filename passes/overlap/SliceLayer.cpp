@@ -3,10 +3,15 @@
 #include "mlir/IR/Matchers.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/analysis/Tensors.h"
+#include "passes/overlap/LayerTasks.h"
 #include "passes/shard/Sequence.h"
 
 using namespace mlir;
 using namespace braid;
+
+static bool ascendsFromZero(DenseI64ArrayAttr bounds) {
+  return bounds && bounds.size() > 1 && bounds[0] == 0 && llvm::is_sorted(bounds.asArrayRef(), std::less_equal());
+}
 
 LogicalResult braid::checkSchedule(func::FuncOp layer) {
   Attribute attribute = layer->getAttr(attrs::schedule);
@@ -17,16 +22,25 @@ LogicalResult braid::checkSchedule(func::FuncOp layer) {
     auto text = schedule ? schedule.getAs<StringAttr>(key) : StringAttr();
     return text ? text.getValue() : StringRef();
   };
-  auto bounds = schedule ? schedule.getAs<DenseI64ArrayAttr>("token_slices") : DenseI64ArrayAttr();
-  bool ascends =
-      bounds && bounds.size() > 1 && bounds[0] == 0 && llvm::is_sorted(bounds.asArrayRef(), std::less_equal());
-  bool known = (word("direction") == "forward" || word("direction") == "backward") &&
-               (word("pipeline") == "aAaM" || word("pipeline") == "1A1M");
+  auto mixer = schedule ? schedule.getAs<DenseI64ArrayAttr>("token_slices") : DenseI64ArrayAttr();
+  auto experts = schedule ? schedule.getAs<DenseI64ArrayAttr>("moe_slices") : DenseI64ArrayAttr();
+  bool ascends = ascendsFromZero(mixer) &&
+                 (!experts || (ascendsFromZero(experts) && experts.asArrayRef().back() == mixer.asArrayRef().back()));
+  std::optional<schedule::Pipeline> pipeline = schedule::parsePipeline(word("pipeline").str());
+  bool known = (word("direction") == "forward" || word("direction") == "backward") && pipeline &&
+               *pipeline != schedule::Pipeline::none;
   if (ascends && known)
     return success();
   return layer.emitOpError() << "has the schedule " << attribute
-                             << "; valid: direction \"forward\" or \"backward\", pipeline \"aAaM\" or \"1A1M\", "
-                                "token_slices ascending from 0";
+                             << "; valid: direction \"forward\" or \"backward\", pipeline \"moe\", \"aAaM\", "
+                                "\"1A1M\", \"cross-block\" or \"best\", token_slices ascending from 0 (and "
+                                "moe_slices, as many tokens)";
+}
+
+SliceBounds::SliceBounds(DictionaryAttr schedule)
+    : mixer(schedule.getAs<DenseI64ArrayAttr>("token_slices").asArrayRef()), experts(mixer) {
+  if (auto other = schedule.getAs<DenseI64ArrayAttr>("moe_slices"))
+    experts.assign(other.asArrayRef().begin(), other.asArrayRef().end());
 }
 
 /// Expert rows stand in dimension 1 ([1, R, M]), what a plan says of them in dimension 0.
@@ -46,35 +60,90 @@ SliceLayer::Cut SliceLayer::argumentCut(BlockArgument argument) {
   for (OpOperand &use : argument.getUses()) {
     Operation *user = use.getOwner();
     if (auto grad = dyn_cast<AttnCausalGradOp>(user); grad && grad.getLse() == argument)
-      return {TokenKind::token, 2, {}, {}};
+      return {TokenKind::token, 2, {}, {}, mixer};
     if (isa<SliceOp>(user) && user->hasAttr(kSectionAttr))
-      return {TokenKind::rows, 0, {}, {}};
+      return {TokenKind::rows, 0, {}, {}, experts};
     auto tokens = dyn_cast<TokenOpInterface>(user);
     if (!tokens)
       continue;
     TokenKind kind = tokens.operandKind(use.getOperandNumber());
+    // Row-wise ops call expert rows tokens; there are more of them.
+    if (kind == TokenKind::token && typeOf(argument).getDimSize(1) == this->tokens())
+      return {kind, 1, {}, {}, mixer};
     if (kind == TokenKind::token)
-      return {kind, 1, {}, {}};
+      kind = TokenKind::rows;
     if (kind == TokenKind::rows)
-      return {kind, rowsDim(typeOf(argument)), {}, {}};
-    return {kind, 0, {}, {}};
+      return {kind, rowsDim(typeOf(argument)), {}, {}, experts};
+    return {kind, 0, {}, {}, mixer};
   }
   return {};
 }
 
+/// A row-wise op whose rows are those of experts.
+bool SliceLayer::isOfRows(Operation &op) const {
+  auto tokens = dyn_cast<TokenOpInterface>(op);
+  if (!tokens)
+    return false;
+  for (auto [i, operand] : llvm::enumerate(op.getOperands()))
+    if (isCut(operand) && cuts.lookup(operand).kind == TokenKind::rows && tokens.operandKind(i) == TokenKind::token)
+      return true;
+  return false;
+}
+
+/// Ops that see expert rows, and views, sums and collectives of what such ops made.
+SliceLayer::Grid SliceLayer::gridOf(Operation &op) const {
+  auto tokens = dyn_cast<TokenOpInterface>(op);
+  if (isa<ReshapeOp, SliceOp, ConcatOp, CollectiveOpInterface>(op) || !tokens) {
+    for (Value operand : op.getOperands())
+      if (isCut(operand))
+        return cuts.lookup(operand).grid;
+    return mixer;
+  }
+  if (isOfRows(op))
+    return experts;
+  for (unsigned i = 0; i < op.getNumOperands(); ++i)
+    if (tokens.operandKind(i) == TokenKind::rows)
+      return experts;
+  for (unsigned i = 0; i < op.getNumResults(); ++i)
+    if (tokens.resultKind(i) == TokenKind::rows)
+      return experts;
+  return mixer;
+}
+
+/// Tokens [begin, end) of a value that is cut elsewhere: waits only for the parts that hold them.
+Value SliceLayer::tokenRange(const Cut &cut, int64_t begin, int64_t end) {
+  if (cut.merged)
+    return range(cut.merged, cut.dim, begin, end - begin);
+  SmallVector<Value> pieces;
+  ArrayRef<int64_t> bounds = grids[cut.grid];
+  for (int64_t i = 0; i < count(cut.grid); ++i) {
+    int64_t from = std::max(begin, bounds[i]), to = std::min(end, bounds[i + 1]);
+    if (from >= to)
+      continue;
+    bool all = from == bounds[i] && to == bounds[i + 1];
+    pieces.push_back(all ? cut.parts[i] : range(cut.parts[i], cut.dim, from - bounds[i], to - from));
+  }
+  return pieces.size() == 1 ? pieces[0] : concat(pieces, cut.dim);
+}
+
 /// The slice's part of a value that an op reads as tokens or rows.
-Value SliceLayer::part(Value v, int64_t slice, TokenKind wanted) {
-  if (isCut(v))
-    return cuts[v].parts[slice];
+Value SliceLayer::part(Value v, Grid grid, int64_t slice, TokenKind wanted) {
+  int64_t begin = grids[grid][slice], end = grids[grid][slice + 1];
+  if (isCut(v)) {
+    const Cut &cut = cuts[v];
+    if (cut.grid == grid || grids[mixer] == grids[experts] || cut.kind != TokenKind::token)
+      return cut.parts[slice];
+    return tokenRange(cut, begin, end);
+  }
   Value local = map.lookup(v);
   if (wanted != TokenKind::token && wanted != TokenKind::rows)
     return local;
-  int64_t size = bounds[slice + 1] - bounds[slice];
   DenseElementsAttr value;
   if (matchPattern(local, m_Constant(&value)) && value.isSplat())
     return arith::ConstantOp::create(
-        builder, v.getLoc(), DenseElementsAttr::get(withDim(typeOf(local), 1, size), value.getSplatValue<Attribute>()));
-  return range(local, 1, bounds[slice], size);
+        builder, v.getLoc(),
+        DenseElementsAttr::get(withDim(typeOf(local), 1, end - begin), value.getSplatValue<Attribute>()));
+  return range(local, 1, begin, end - begin);
 }
 
 Value SliceLayer::whole(Value v) {
@@ -93,17 +162,17 @@ Value SliceLayer::whole(Value v) {
   return cut.merged = concat(cut.parts, cut.dim);
 }
 
-RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange operands, int64_t slice) {
+RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange operands, Grid grid, int64_t slice) {
   RankedTensorType type = typeOf(op.getResult(result));
   if (auto plan = dyn_cast<MoePlanOp>(op)) {
     if (result == 1)
       return typeOf(operands[0]);
     if (result == 0)
-      return withDim(type, 0, share(type.getDimSize(0), slice));
+      return withDim(type, 0, share(type.getDimSize(0), grid, slice));
     return type;
   }
   if (isa<MoePlanReceivedOp>(op))
-    return result < 2 ? withDim(type, 0, share(type.getDimSize(0), slice)) : type;
+    return result < 2 ? withDim(type, 0, share(type.getDimSize(0), grid, slice)) : type;
   if (isa<CollectiveOpInterface>(op)) {
     // A gathered or scattered dimension stays as many times the part as it was.
     RankedTensorType x = typeOf(op.getOperand(0)), now = typeOf(operands[0]);
@@ -115,8 +184,9 @@ RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange
   if (auto shard = dyn_cast<ShardOp>(op))
     return withDim(typeOf(operands[0]), shard.getDim(), type.getDimSize(shard.getDim()));
   if (isa<ReshapeOp>(op))
-    return cuts.lookup(op.getOperand(0)).kind == TokenKind::token ? withDim(type, 1, share(type.getDimSize(1), slice))
-                                                                  : type;
+    return cuts.lookup(op.getOperand(0)).kind == TokenKind::token
+               ? withDim(type, 1, share(type.getDimSize(1), grid, slice))
+               : type;
   if (isa<ConcatOp>(op)) {
     int64_t size = 0;
     for (Value v : operands)
@@ -125,12 +195,12 @@ RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange
   }
   if (isa<SliceOp>(op)) {
     int64_t section = cast<IntegerAttr>(op.getAttr(kSectionAttr)).getInt();
-    return section < 2 ? type : withDim(type, 0, share(type.getDimSize(0), slice));
+    return section < 2 ? type : withDim(type, 0, share(type.getDimSize(0), grid, slice));
   }
   auto tokens = cast<TokenOpInterface>(op);
   switch (tokens.resultKind(result)) {
-  case TokenKind::token: return withDim(type, 1, share(type.getDimSize(1), slice));
-  case TokenKind::rows: return withDim(type, rowsDim(type), share(type.getDimSize(rowsDim(type)), slice));
+  case TokenKind::token: return withDim(type, 1, share(type.getDimSize(1), grid, slice));
+  case TokenKind::rows: return withDim(type, rowsDim(type), share(type.getDimSize(rowsDim(type)), grid, slice));
   case TokenKind::state:
   case TokenKind::whole:
   case TokenKind::piece: return type;
@@ -138,18 +208,20 @@ RankedTensorType SliceLayer::partType(Operation &op, unsigned result, ValueRange
   return type;
 }
 
-Operation *SliceLayer::clone(Operation &op, ArrayRef<Value> operands, int64_t slice) {
+Operation *SliceLayer::clone(Operation &op, ArrayRef<Value> operands, Grid grid, int64_t slice) {
   SmallVector<Type> types;
   for (unsigned i = 0; i < op.getNumResults(); ++i)
-    types.push_back(partType(op, i, operands, slice));
+    types.push_back(partType(op, i, operands, grid, slice));
   OperationState state(op.getLoc(), op.getName(), operands, types, op.getAttrs());
   state.propertiesAttr = op.getPropertiesAsAttribute();
   Operation *copy = builder.create(state);
   copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(slice));
+  if (grid == experts)
+    copy->setAttr(kRowsAttr, builder.getUnitAttr());
   if (auto plan = dyn_cast<MoePlanOp>(copy))
-    plan.setPeerRows(share(plan.getPeerRows(), slice));
+    plan.setPeerRows(share(plan.getPeerRows(), grid, slice));
   if (auto received = dyn_cast<MoePlanReceivedOp>(copy))
-    received.setPeerRows(share(received.getPeerRows(), slice));
+    received.setPeerRows(share(received.getPeerRows(), grid, slice));
   if (auto section = copy->getAttrOfType<IntegerAttr>(kSectionAttr); section && section.getInt() == 3) {
     // counts, counts, order, inverse: the last begins behind a part's order.
     auto view = cast<SliceOp>(copy);
@@ -164,8 +236,8 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
   SmallVector<Value> states;
   if (auto grad = dyn_cast<LsmScanGradOp>(op)) {
     states.push_back(whole(grad.getInitialState()));
-    for (int64_t i = 0; i + 1 < count(); ++i) {
-      auto at = [&](Value v, TokenKind kind) { return v ? part(v, i, kind) : Value(); };
+    for (int64_t i = 0; i + 1 < count(mixer); ++i) {
+      auto at = [&](Value v, TokenKind kind) { return v ? part(v, mixer, i, kind) : Value(); };
       bool perHead = grad.getLogDecay() && typeOf(grad.getLogDecay()).getRank() == 1;
       Value v = at(grad.getV(), TokenKind::token);
       auto scan = LsmScanOp::create(
@@ -181,8 +253,8 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
     }
   } else if (auto grad = dyn_cast<LsmInnerStepGradOp>(op)) {
     states.push_back(whole(grad.getInitialState()));
-    for (int64_t i = 0; i + 1 < count(); ++i) {
-      auto at = [&](Value v) { return v ? part(v, i, TokenKind::token) : Value(); };
+    for (int64_t i = 0; i + 1 < count(mixer); ++i) {
+      auto at = [&](Value v) { return v ? part(v, mixer, i, TokenKind::token) : Value(); };
       auto all = [&](Value v) { return v ? whole(v) : Value(); };
       Value v = at(grad.getV());
       auto step = LsmInnerStepOp::create(
@@ -196,8 +268,8 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
   } else if (auto grad = dyn_cast<ShortConvGradOp>(op)) {
     states.push_back(whole(grad.getTail()));
     RankedTensorType tail = typeOf(grad.getTail());
-    for (int64_t i = 0; i + 1 < count(); ++i) {
-      Value x = part(grad.getX(), i, TokenKind::token);
+    for (int64_t i = 0; i + 1 < count(mixer); ++i) {
+      Value x = part(grad.getX(), mixer, i, TokenKind::token);
       int64_t tokens = typeOf(x).getDimSize(1), taps = tail.getDimSize(1);
       if (tokens < taps)
         return {};
@@ -241,17 +313,18 @@ Value SliceLayer::ofThisRank(const Ranks &ranks, Value sum, StringRef label) {
 }
 
 LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
-  Cut o{TokenKind::token, 1, {}, {}}, lse{TokenKind::token, 2, {}, {}};
+  ArrayRef<int64_t> bounds = grids[mixer];
+  Cut o{TokenKind::token, 1, {}, {}, mixer}, lse{TokenKind::token, 2, {}, {}, mixer};
   SmallVector<Value> k, v;
   Ranks ranks = ranksOf(*op);
-  for (int64_t i = 0; i < count(); ++i) {
-    k.push_back(ofAllRanks(ranks, part(op.getK(), i, TokenKind::token), "attn.k"));
-    v.push_back(ofAllRanks(ranks, part(op.getV(), i, TokenKind::token), "attn.v"));
-    Value q = part(op.getQ(), i, TokenKind::token);
+  for (int64_t i = 0; i < count(mixer); ++i) {
+    k.push_back(ofAllRanks(ranks, part(op.getK(), mixer, i, TokenKind::token), "attn.k"));
+    v.push_back(ofAllRanks(ranks, part(op.getV(), mixer, i, TokenKind::token), "attn.v"));
+    Value q = part(op.getQ(), mixer, i, TokenKind::token);
     RankedTensorType lseType = withDim(typeOf(op.getLse()), 2, bounds[i + 1] - bounds[i]);
     auto copy = AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, concat(k, 1),
-                                     concat(v, 1), part(op.getDocuments(), i, TokenKind::token), ranks.coordinate,
-                                     op.getScaleAttr(), op.getWindowAttr(),
+                                     concat(v, 1), part(op.getDocuments(), mixer, i, TokenKind::token),
+                                     ranks.coordinate, op.getScaleAttr(), op.getWindowAttr(),
                                      builder.getI64IntegerAttr(bounds[i] * ranks.count), UnitAttr(), UnitAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());
@@ -264,22 +337,23 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
 
 /// A slice's keys and values gather cotangents from every later slice; complete when the slice itself has run.
 LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
-  int64_t n = count();
+  ArrayRef<int64_t> bounds = grids[mixer];
+  int64_t n = count(mixer);
   SmallVector<Value> dq(n), k, v;
   SmallVector<SmallVector<Value>> dk(n), dv(n);
   Ranks ranks = ranksOf(*op);
   for (int64_t j = 0; j < n; ++j) {
-    k.push_back(ofAllRanks(ranks, part(op.getK(), j, TokenKind::token), "attn.k"));
-    v.push_back(ofAllRanks(ranks, part(op.getV(), j, TokenKind::token), "attn.v"));
+    k.push_back(ofAllRanks(ranks, part(op.getK(), mixer, j, TokenKind::token), "attn.k"));
+    v.push_back(ofAllRanks(ranks, part(op.getV(), mixer, j, TokenKind::token), "attn.v"));
   }
   for (int64_t i = n - 1; i >= 0; --i) {
     auto seen = [&](ArrayRef<Value> parts) { return concat(ValueRange(parts.take_front(i + 1)), 1); };
-    Value keys = seen(k), values = seen(v), q = part(op.getQ(), i, TokenKind::token);
-    auto copy = AttnCausalGradOp::create(builder, op.getLoc(), TypeRange{q.getType(), keys.getType(), values.getType()},
-                                         q, keys, values, part(op.getDocuments(), i, TokenKind::token),
-                                         part(op.getO(), i, TokenKind::token), part(op.getLse(), i, TokenKind::token),
-                                         part(op.getDO(), i, TokenKind::token), ranks.coordinate, op.getScaleAttr(),
-                                         op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count));
+    Value keys = seen(k), values = seen(v), q = part(op.getQ(), mixer, i, TokenKind::token);
+    auto copy = AttnCausalGradOp::create(
+        builder, op.getLoc(), TypeRange{q.getType(), keys.getType(), values.getType()}, q, keys, values,
+        part(op.getDocuments(), mixer, i, TokenKind::token), part(op.getO(), mixer, i, TokenKind::token),
+        part(op.getLse(), mixer, i, TokenKind::token), part(op.getDO(), mixer, i, TokenKind::token), ranks.coordinate,
+        op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count));
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     dq[i] = copy.getDq();
     for (int64_t j = 0; j <= i; ++j) {
@@ -288,7 +362,8 @@ LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
       dv[j].push_back(range(copy.getDv(), 1, begin, size));
     }
   }
-  Cut cutQ{TokenKind::token, 1, dq, {}}, cutK{TokenKind::token, 1, {}, {}}, cutV{TokenKind::token, 1, {}, {}};
+  Cut cutQ{TokenKind::token, 1, dq, {}, mixer}, cutK{TokenKind::token, 1, {}, {}, mixer},
+      cutV{TokenKind::token, 1, {}, {}, mixer};
   for (int64_t j = 0; j < n; ++j)
     for (auto [pieces, cut] : {std::pair(&dk[j], &cutK), {&dv[j], &cutV}}) {
       Value sum = pieces->size() == 1
@@ -303,8 +378,8 @@ LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
 }
 
 /// Orders that later tokens change cannot hand out slots slice by slice (moe-family 9).
-static LogicalResult checkSlices(Operation &op) {
-  if (auto drop = dyn_cast<MoeDropOp>(op); drop && drop.getPolicy() != "token")
+static LogicalResult checkSlices(Operation &op, bool mixersCut) {
+  if (auto drop = dyn_cast<MoeDropOp>(op); drop && mixersCut && drop.getPolicy() != "token")
     return drop.emitOpError()
            << "drop policy \"" << drop.getPolicy()
            << "\" orders all tokens of a row before the first is sent, which token slices (--pipeline, "
@@ -332,9 +407,23 @@ static bool cutsFeatures(Operation &op) {
   return shard && shard.getDim() > 1;
 }
 
+/// Once for the whole layer: weights, totals, collectives on totals, all of a mixer that is not cut.
+void SliceLayer::cloneWhole(Operation &op) {
+  IRMapping wholes;
+  for (Value operand : op.getOperands())
+    wholes.map(operand, whole(operand));
+  Operation *copy = builder.clone(op, wholes);
+  if (isWeightGradient(copy))
+    copy->setAttr(kFillerAttr, builder.getUnitAttr());
+  map.map(op.getResults(), copy->getResults());
+}
+
 LogicalResult SliceLayer::sliceOp(Operation &op) {
-  if (failed(checkSlices(op)))
+  if (failed(checkSlices(op, count(mixer) > 1)))
     return failure();
+  Grid grid = gridOf(op);
+  if (grid == mixer && count(mixer) == 1)
+    return cloneWhole(op), success();
   if (auto attention = dyn_cast<AttnCausalOp>(op))
     return sliceAttention(attention);
   if (auto attention = dyn_cast<AttnCausalGradOp>(op))
@@ -351,29 +440,25 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
         kind == TokenKind::piece && isa_and_nonnull<MoePlanOp>(operand.getDefiningOp()) && isa<ReshapeOp, ConcatOp>(op);
     touches |= kind == TokenKind::token || kind == TokenKind::rows || localCounts;
   }
-  if (!touches || (!tokens && !parallel)) {
-    // Once for the whole layer: weights, totals, collectives on totals.
-    IRMapping wholes;
-    for (Value operand : op.getOperands())
-      wholes.map(operand, whole(operand));
-    Operation *copy = builder.clone(op, wholes);
-    map.map(op.getResults(), copy->getResults());
-    return success();
-  }
+  touches |= isa<MoePlanOp>(op); // of one mixer slice: nothing that it reads is cut
+  if (!touches || (!tokens && !parallel))
+    return cloneWhole(op), success();
+  ArrayRef<int64_t> bounds = grids[grid];
+  int64_t n = count(grid);
 
   bool reversed = tokens && tokens.carryReversed();
   SmallVector<Value> incoming = incomingStates(op);
   if (isa<LsmScanGradOp, ShortConvGradOp>(op) && incoming.empty()) {
     int64_t shortest = std::numeric_limits<int64_t>::max();
-    for (int64_t i = 0; i + 1 < count(); ++i)
+    for (int64_t i = 0; i + 1 < n; ++i)
       shortest = std::min(shortest, bounds[i + 1] - bounds[i]);
     int64_t taps = typeOf(cast<ShortConvGradOp>(op).getTail()).getDimSize(1);
     return op.emitOpError() << "has a tail of " << taps << " tokens but a slice of " << shortest
                             << "; valid: overlap degree " << std::max<int64_t>(bounds.back() / taps, 1) << " or less";
   }
-  SmallVector<Operation *> copies(count());
-  for (int64_t step = 0; step < count(); ++step) {
-    int64_t slice = reversed ? count() - 1 - step : step;
+  SmallVector<Operation *> copies(n);
+  for (int64_t step = 0; step < n; ++step) {
+    int64_t slice = reversed ? n - 1 - step : step;
     Operation *before = step == 0 ? nullptr : copies[reversed ? slice + 1 : slice - 1];
     SmallVector<Value> operands;
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
@@ -384,7 +469,7 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
       if (kind == TokenKind::whole)
         value = whole(operand);
       else if (kind != TokenKind::state)
-        value = isCut(operand) || tokens ? part(operand, slice, kind) : whole(operand);
+        value = isCut(operand) || tokens ? part(operand, grid, slice, kind) : whole(operand);
       else
         value = reversed && !incoming.empty() ? incoming[slice] : whole(operand);
       operands.push_back(value);
@@ -393,9 +478,8 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
       for (unsigned result = 0; result < op.getNumResults(); ++result)
         if (int carry = tokens.carryOf(result); carry >= 0)
           operands[carry] = before ? before->getResult(result) : whole(op.getOperand(carry));
-    copies[slice] = clone(op, operands, slice);
+    copies[slice] = clone(op, operands, grid, slice);
   }
-  bool filler = tokens && op.getNumResults() > 0;
   for (unsigned result = 0; result < op.getNumResults(); ++result) {
     TokenKind kind = tokens && !parallel ? tokens.resultKind(result) : TokenKind::rows;
     Value old = op.getResult(result);
@@ -404,17 +488,18 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
     // A view or a sum has the kind of what it reads.
     if (isa<ReshapeOp>(op) && isCut(op.getOperand(0)) && cuts[op.getOperand(0)].kind != TokenKind::token)
       kind = TokenKind::rows;
-    filler &= kind == TokenKind::piece;
+    if (kind == TokenKind::token && isOfRows(op))
+      kind = TokenKind::rows;
     if (kind == TokenKind::state) {
-      map.map(old, copies[reversed ? 0 : count() - 1]->getResult(result));
+      map.map(old, copies[reversed ? 0 : n - 1]->getResult(result));
       continue;
     }
-    Cut cut{kind, kind == TokenKind::rows ? rowsDim(typeOf(old)) : 1, {}, {}};
+    Cut cut{kind, kind == TokenKind::rows ? rowsDim(typeOf(old)) : 1, {}, {}, grid};
     for (Operation *copy : copies)
       cut.parts.push_back(copy->getResult(result));
     cuts[old] = cut;
   }
-  if (filler)
+  if (isWeightGradient(&op))
     for (Operation *copy : copies)
       copy->setAttr(kFillerAttr, builder.getUnitAttr());
   return success();
@@ -427,14 +512,17 @@ LogicalResult SliceLayer::run() {
     map.map(argument, target);
     if (cut.kind != TokenKind::token && cut.kind != TokenKind::rows)
       continue;
+    if (cut.grid == mixer && count(mixer) == 1)
+      continue;
+    int64_t n = count(cut.grid);
     // What a sliced forward saved stands part by part, each with its own `fixed` head (the counts of an exchange).
     int64_t unsliced = typeOf(argument).getDimSize(cut.dim), size = typeOf(target).getDimSize(cut.dim);
-    int64_t fixed = count() > 1 ? (size - unsliced) / (count() - 1) : 0;
-    if ((unsliced - fixed) % bounds.back() || unsliced + fixed * (count() - 1) != size)
-      return from.emitOpError() << "argument " << argument.getArgNumber() << " has " << size << " rows for "
-                                << bounds.back() << " tokens in " << count() << " slices";
-    for (int64_t i = 0, begin = 0; i < count(); ++i) {
-      int64_t length = fixed + share(unsliced - fixed, i);
+    int64_t fixed = n > 1 ? (size - unsliced) / (n - 1) : 0;
+    if ((unsliced - fixed) % tokens() || unsliced + fixed * (n - 1) != size)
+      return from.emitOpError() << "argument " << argument.getArgNumber() << " has " << size << " rows for " << tokens()
+                                << " tokens in " << n << " slices";
+    for (int64_t i = 0, begin = 0; i < n; ++i) {
+      int64_t length = fixed + share(unsliced - fixed, cut.grid, i);
       cut.parts.push_back(range(target, cut.dim, begin, length));
       begin += length;
     }

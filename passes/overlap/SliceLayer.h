@@ -1,8 +1,9 @@
 //===- SliceLayer.h - one layer function, cut along its tokens ----------------------------------------------------===//
 // A layer of B x T tokens with bounds 0 = b_0 < .. < b_n = T (tokens of a row) becomes n copies of what touches tokens,
 // [B, b_i .. b_(i+1), ..]; TokenKind (BraidInterfaces.td) says of every operand and result whether it is tokens, expert
-// rows, a state or whole. Not cut, so an error: drop policies other than "token", padded experts, peers' buffers too
-// small for all slices, slices shorter than a convolution's tail.
+// rows, a state or whole. What reads plans and expert rows may have other bounds than the mixer (a token buffer); one
+// mixer slice leaves the mixer as it is. Not cut, so an error: drop policies other than "token", padded experts, peers'
+// buffers too small for all slices, slices shorter than a convolution's tail.
 #ifndef PASSES_OVERLAP_SLICELAYER_H
 #define PASSES_OVERLAP_SLICELAYER_H
 
@@ -12,44 +13,59 @@
 namespace braid {
 
 inline constexpr llvm::StringLiteral kSliceAttr = "braid.slice", kFillerAttr = "braid.filler",
-                                     kSectionAttr = "braid.section";
+                                     kSectionAttr = "braid.section", kRowsAttr = "braid.rows";
 
-/// The schedule of a layer (phases-by-example: written by DecideSchedule, or by hand) says a direction, a pipeline and
-/// ascending slice bounds from 0; an error otherwise. Layers without a schedule are right.
+/// The schedule of a layer (written by DecideSchedule, or by hand) says a direction, a pipeline, ascending slice bounds
+/// from 0 (of the mixer, and if they differ of the experts), and may name all tasks in order; an error otherwise.
+/// Layers without a schedule are right.
 llvm::LogicalResult checkSchedule(mlir::func::FuncOp layer);
+
+/// Bounds of mixer and expert slices of a schedule that has been checked.
+struct SliceBounds {
+  explicit SliceBounds(mlir::DictionaryAttr schedule);
+  llvm::SmallVector<int64_t> mixer, experts;
+};
 
 /// Rebuilds the body of a layer with every op that touches tokens once per slice. Token and row values become lists of
 /// parts; states chain from slice to slice; sums over tokens are added up; packed values cross the function's border.
 class SliceLayer {
 public:
-  SliceLayer(mlir::func::FuncOp from, mlir::Block &to, llvm::ArrayRef<int64_t> bounds)
-      : from(from), to(to), bounds(bounds.begin(), bounds.end()), builder(from.getContext()) {
+  SliceLayer(mlir::func::FuncOp from, mlir::Block &to, const SliceBounds &bounds)
+      : from(from), to(to), grids{bounds.mixer, bounds.experts}, builder(from.getContext()) {
     builder.setInsertionPointToEnd(&to);
   }
   llvm::LogicalResult run();
 
 private:
+  /// Whose slices: those of the mixer, or those of plans and expert rows.
+  enum Grid { mixer, experts };
   struct Cut {
     TokenKind kind = TokenKind::whole;
     int64_t dim = 1; ///< along which parts stand one after the other
     llvm::SmallVector<mlir::Value> parts; ///< empty: not cut
     mlir::Value merged; ///< the whole value, when somebody asked for it
+    Grid grid = mixer;
   };
-  int64_t count() const { return bounds.size() - 1; }
+  int64_t count(Grid grid) const { return grids[grid].size() - 1; }
+  int64_t tokens() const { return grids[mixer].back(); }
+  int64_t lengthOf(Grid grid, int64_t slice) const { return grids[grid][slice + 1] - grids[grid][slice]; }
   /// The slice's share of what is `size` long for all tokens of a row: a multiple of their number.
-  int64_t share(int64_t size, int64_t slice) const {
-    return size / bounds.back() * (bounds[slice + 1] - bounds[slice]);
-  }
+  int64_t share(int64_t size, Grid grid, int64_t slice) const { return size / tokens() * lengthOf(grid, slice); }
+  bool isOfRows(mlir::Operation &op) const;
+  Grid gridOf(mlir::Operation &op) const;
   /// How an argument is seen by the ops that use it.
   Cut argumentCut(mlir::BlockArgument argument);
   bool isCut(mlir::Value v) const {
     auto it = cuts.find(v);
     return it != cuts.end() && !it->second.parts.empty();
   }
-  mlir::Value part(mlir::Value v, int64_t slice, TokenKind wanted);
+  mlir::Value part(mlir::Value v, Grid grid, int64_t slice, TokenKind wanted);
+  mlir::Value tokenRange(const Cut &cut, int64_t begin, int64_t end);
   mlir::Value whole(mlir::Value v);
-  mlir::RankedTensorType partType(mlir::Operation &op, unsigned result, mlir::ValueRange operands, int64_t slice);
-  mlir::Operation *clone(mlir::Operation &op, llvm::ArrayRef<mlir::Value> operands, int64_t slice);
+  mlir::RankedTensorType partType(mlir::Operation &op, unsigned result, mlir::ValueRange operands, Grid grid,
+                                  int64_t slice);
+  mlir::Operation *clone(mlir::Operation &op, llvm::ArrayRef<mlir::Value> operands, Grid grid, int64_t slice);
+  void cloneWhole(mlir::Operation &op);
   llvm::LogicalResult sliceOp(mlir::Operation &op);
   llvm::LogicalResult sliceAttention(AttnCausalOp op);
   llvm::LogicalResult sliceAttentionGrad(AttnCausalGradOp op);
@@ -69,7 +85,7 @@ private:
 
   mlir::func::FuncOp from;
   mlir::Block &to;
-  llvm::SmallVector<int64_t> bounds;
+  llvm::SmallVector<int64_t> grids[2]; ///< bounds
   mlir::OpBuilder builder;
   mlir::IRMapping map; ///< values that are not cut
   llvm::DenseMap<mlir::Value, Cut> cuts;

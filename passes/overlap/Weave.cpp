@@ -1,10 +1,10 @@
 //===- Weave.cpp - slices in pipeline order, collectives as futures -----------------------------------------------===//
-// A sliced layer is a set of tasks (level, slice): level = how many expert exchanges lie before an op. Forward: 0 mixer
-// and gate (A), 1 experts (M), 2 combine. Backward: 0 combine's gradient, 1 experts (M), 2 gate and mixer (A). Work
-// that no exchange waits for (shared expert) fills the combine exchange; weight gradients fill what is left.
+// The order of tasks is the schedule's (DecideSchedule, schedule/Stages), task by task; which ops a task has,
+// LayerTasks says. An op is emitted after what it reads: what belongs to no task of its own (gates, combines, shared
+// experts) comes where the first task needs it, or where nothing else could be done.
 #include "passes/Passes.h"
+#include "passes/overlap/LayerTasks.h"
 #include "passes/overlap/SliceLayer.h"
-#include "schedule/Stages.h"
 
 using namespace mlir;
 using namespace braid;
@@ -16,112 +16,156 @@ namespace braid {
 
 namespace {
 
-bool isDataExchange(Operation *op) {
-  auto exchange = dyn_cast<CommAllToAllOp>(op);
-  return exchange && exchange.getSendCounts();
-}
-
-struct Task {
-  int64_t level, slice;
+/// A task as a schedule names it: "A0.1" is the mixer of block 0, slice 1.
+struct NamedTask {
+  TaskKind kind = TaskKind::rest;
+  int64_t block = 0, slice = 0;
 };
 
-/// The pipeline's compute order of one block (schedule/Stages), and the combines that follow it: in the transposed
-/// graph they come first, and mixer and combine change places.
-SmallVector<Task> taskOrder(StringRef pipeline, bool backward, int64_t d) {
-  SmallVector<Task> order;
-  auto direction = backward ? schedule::Direction::backward : schedule::Direction::forward;
-  for (schedule::Turn turn : schedule::computeOrder(*schedule::parsePipeline(pipeline.str()), direction, d))
-    order.push_back({turn.kind == 'M' ? 1 : backward ? 2 : 0, turn.slice});
-  SmallVector<Task> combines;
-  for (int64_t i = 0; i < d; ++i)
-    combines.push_back(backward ? Task{0, d - 1 - i} : Task{2, i});
-  order.insert(backward ? order.begin() : order.end(), combines.begin(), combines.end());
-  return order;
+std::optional<NamedTask> parseTask(StringRef name) {
+  static constexpr std::pair<StringLiteral, TaskKind> kinds[] = {{"WA", TaskKind::WA}, {"WM", TaskKind::WM},
+                                                                 {"A", TaskKind::A},   {"D", TaskKind::D},
+                                                                 {"M", TaskKind::M},   {"C", TaskKind::C}};
+  for (auto [letters, kind] : kinds) {
+    StringRef rest = name;
+    NamedTask task{kind, 0, 0};
+    if (rest.consume_front(letters) && !rest.consumeInteger(10, task.block) && rest.consume_front(".") &&
+        !rest.consumeInteger(10, task.slice) && rest.empty())
+      return task;
+  }
+  return std::nullopt;
+}
+
+/// Of a schedule without an order: that of its pipeline where every task takes the same time.
+std::vector<std::string> orderOf(DictionaryAttr schedule, int64_t blocks, bool backward) {
+  SliceBounds bounds(schedule);
+  auto lengths = [](ArrayRef<int64_t> ends) {
+    std::vector<int64_t> slices;
+    for (size_t i = 1; i < ends.size(); ++i)
+      slices.push_back(ends[i] - ends[i - 1]);
+    return slices;
+  };
+  std::vector<BlockSeconds> seconds(blocks);
+  for (BlockSeconds &block : seconds)
+    block.A.fixed = block.D.fixed = block.M.fixed = block.C.fixed = 1;
+  schedule::Stages stages = stagesOf(seconds, backward, std::nullopt, lengths(bounds.mixer), lengths(bounds.experts));
+  for (schedule::BlockTimes &block : stages.blocks)
+    block.WA.clear(), block.WM.clear();
+  stages.pipeline = *schedule::parsePipeline(schedule.getAs<StringAttr>("pipeline").getValue().str());
+  stages.keepSlices = true;
+  return schedule::programOrder(schedule::planStages(stages));
 }
 
 class Weaver {
 public:
-  explicit Weaver(func::FuncOp layer) : body(layer.getBody().front()) {}
-
-  void run(DictionaryAttr schedule) {
-    classify();
-    bool backward = schedule.getAs<StringAttr>("direction").getValue() == "backward";
-    int64_t d = schedule.getAs<DenseI64ArrayAttr>("token_slices").size() - 1;
-    SmallVector<Task> order = taskOrder(schedule.getAs<StringAttr>("pipeline").getValue(), backward, d);
-    SmallVector<Operation *> original;
+  Weaver(func::FuncOp layer, DictionaryAttr schedule)
+      : layer(layer), schedule(schedule), body(layer.getBody().front()),
+        backward(schedule.getAs<StringAttr>("direction").getValue() == "backward"), places(layer, backward) {
     for (Operation &op : body.without_terminator())
       original.push_back(&op);
-    auto emitIf = [&](auto &&wanted) {
-      for (Operation *op : original)
-        if (wanted(op))
-          emit(op);
-    };
-    for (auto [i, task] : llvm::enumerate(order)) {
-      // Forward: what no exchange needs goes between the last experts and the first combine. Backward: right after all
-      // combine gradients have started.
-      bool fill =
-          backward ? task.level == 1 && i > 0 && order[i - 1].level == 0 : task.level == 2 && order[i - 1].level != 2;
-      if (fill)
-        emitIf([&](Operation *op) { return info[op].independent && !op->hasAttr(kFillerAttr); });
-      // Weight gradients whose operands exist go in front of the last mixer slice, under its exchange.
-      if (backward && i + 1 == order.size())
-        emitIf([&](Operation *op) { return op->hasAttr(kFillerAttr) && ready(op); });
-      emitIf([&](Operation *op) {
-        const Info &o = info[op];
-        return o.level == task.level && o.slice == task.slice && !o.independent && !op->hasAttr(kFillerAttr);
-      });
+  }
+
+  LogicalResult run() {
+    std::vector<std::string> order;
+    if (auto names = schedule.getAs<ArrayAttr>("order"))
+      for (Attribute name : names)
+        order.push_back(isa<StringAttr>(name) ? cast<StringAttr>(name).getValue().str() : "");
+    else
+      order = orderOf(schedule, places.blocks(), backward);
+    DenseSet<int64_t> filled; // blocks whose shared experts have been offered a place
+    SmallVector<NamedTask> tasks;
+    for (const std::string &name : order) {
+      std::optional<NamedTask> task = parseTask(name);
+      if (!task || task->block >= places.blocks())
+        return layer.emitOpError() << "has a schedule with task \"" << name
+                                   << "\"; valid: A, D, M, C, WA or WM, block (0 to " << places.blocks() - 1
+                                   << "), a dot and a slice, as in \"A0.1\"";
+      tasks.push_back(*task);
     }
+    bool fillersNamed =
+        llvm::any_of(tasks, [](const NamedTask &t) { return t.kind == TaskKind::WA || t.kind == TaskKind::WM; });
+    for (auto [i, task] : llvm::enumerate(tasks)) {
+      // Backward: when the exchanges that begin a block are under way, what none of them waits for.
+      if (backward && task.kind == TaskKind::M && filled.insert(task.block).second)
+        emitIf([&](Operation *op) {
+          const TaskPlace &place = places.of(op);
+          return place.independent && place.level <= 2 * (places.blocks() - 1 - task.block) && !isWeightGradient(op) &&
+                 ready(op);
+        });
+      // Weight gradients that the schedule does not name go in front of the last mixer slice, under its exchange.
+      if (backward && !fillersNamed && i + 1 == tasks.size())
+        emitIf([&](Operation *op) { return isWeightGradient(op) && ready(op); });
+      emitIf([&](Operation *op) { return isOf(op, task); });
+      if (backward)
+        emitIf([&](Operation *op) { return isReduction(op); });
+    }
+    // Forward: what no exchange needs goes between the last experts and the first combine.
+    emitIf([&](Operation *op) { return places.of(op).independent && !isWeightGradient(op); });
     emitIf([](Operation *) { return true; });
-    for (Operation &op : body) {
-      op.removeAttr(kSliceAttr);
-      op.removeAttr(kFillerAttr);
-      op.removeAttr(kSectionAttr);
-    }
+    for (Operation &op : body)
+      for (StringRef name : {kSliceAttr, kFillerAttr, kSectionAttr, kRowsAttr})
+        op.removeAttr(name);
+    return success();
   }
 
 private:
-  struct Info {
-    int64_t level = 0, slice = -1;
-    bool independent = false; ///< level 0 and no exchange reads it
-  };
+  /// Gates and packing belong to no task: they come with the exchange that needs them.
+  bool isOf(Operation *op, const NamedTask &task) const {
+    const TaskPlace &place = places.of(op);
+    if (place.kind != task.kind || place.block != task.block || place.independent)
+      return false;
+    auto slice = op->getAttrOfType<IntegerAttr>(kSliceAttr);
+    bool ofRows = op->hasAttr(kRowsAttr);
+    if (task.kind == TaskKind::A && ofRows && !sameGrids())
+      return false;
+    if (!slice) // views and sums come with whoever reads them, but for a mixer that is not cut
+      return (task.kind == TaskKind::A || task.kind == TaskKind::WA) && wholeMixer();
+    return slice.getInt() == task.slice;
+  }
+  bool wholeMixer() const { return schedule.getAs<DenseI64ArrayAttr>("token_slices").size() == 2; }
+  bool sameGrids() const { return !schedule.get("moe_slices"); }
 
-  void classify() {
-    DenseSet<Operation *> beforeExchange;
-    for (Operation &op : body.without_terminator()) {
-      Info &o = info[&op];
-      if (auto slice = op.getAttrOfType<IntegerAttr>(kSliceAttr))
-        o.slice = slice.getInt();
-      for (Value operand : op.getOperands())
-        if (Operation *def = operand.getDefiningOp())
-          o.level = std::max(o.level, info[def].level + (isDataExchange(def) ? 1 : 0));
-    }
-    for (Operation &op : llvm::reverse(body.without_terminator())) {
-      bool needed = isDataExchange(&op);
-      for (Operation *user : op.getUsers())
-        needed |= beforeExchange.contains(user);
-      if (needed)
-        beforeExchange.insert(&op);
-    }
-    for (Operation &op : body.without_terminator())
-      info[&op].independent = info[&op].level == 0 && !beforeExchange.contains(&op);
+  /// A sum over ranks of something whose last piece exists: the earlier it begins, the more it hides behind.
+  bool isReduction(Operation *op) const {
+    if (!isa<CollectiveOpInterface>(op) || op->hasAttr(kSliceAttr))
+      return false;
+    return llvm::all_of(op->getOperands(), [&](Value v) {
+      Operation *def = v.getDefiningOp();
+      return !def || done.contains(def) || (isa<AddOp>(def) && ready(def));
+    });
   }
 
-  bool ready(Operation *op) {
+  bool ready(Operation *op) const {
     return llvm::all_of(op->getOperands(),
                         [&](Value v) { return !v.getDefiningOp() || done.contains(v.getDefiningOp()); });
   }
 
+  void emitIf(llvm::function_ref<bool(Operation *)> wanted) {
+    for (Operation *op : original)
+      if (!done.contains(op) && wanted(op))
+        emit(op);
+  }
+
+  /// What waits for fewer exchanges comes first.
   void emit(Operation *op) {
     if (!done.insert(op).second)
       return;
+    SmallVector<Operation *> before;
     for (Value operand : op->getOperands())
       if (Operation *def = operand.getDefiningOp(); def && def->getBlock() == &body && !done.contains(def))
-        emit(def);
+        before.push_back(def);
+    llvm::stable_sort(before, [&](Operation *a, Operation *b) { return places.of(a).level < places.of(b).level; });
+    for (Operation *def : before)
+      emit(def);
     op->moveBefore(body.getTerminator());
   }
 
+  func::FuncOp layer;
+  DictionaryAttr schedule;
   Block &body;
-  DenseMap<Operation *, Info> info;
+  bool backward;
+  LayerTasks places;
+  SmallVector<Operation *> original;
   DenseSet<Operation *> done;
 };
 
@@ -203,7 +247,8 @@ class WeavePass : public braid::impl::WeavePassBase<WeavePass> {
       if (failed(checkSchedule(function)))
         return signalPassFailure();
       if (auto schedule = function->getAttrOfType<DictionaryAttr>(attrs::schedule)) {
-        Weaver(function).run(schedule);
+        if (failed(Weaver(function, schedule).run()))
+          return signalPassFailure();
         function->removeAttr(attrs::schedule);
       }
       function.walk([](Block *block) {

@@ -8,16 +8,18 @@
 // RUN: braid-opt %s --braid-decide-schedule="pipeline=1A1M overlap-degree=4 slicing=time_uniform" --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=TIME
 // RUN: not braid-opt %s --braid-decide-schedule="pipeline=1A1M slicing=equal" --split-input-file 2>&1 | FileCheck %s --check-prefix=SLICING
 
-// SLICING: error: slicing "equal" is not known; valid: uniform, time_uniform, balanced
-// NAME: error: pipeline "zigzag" is not known; valid: none, aAaM, 1A1M
+// SLICING: error: slicing "equal" is not known; valid: uniform, time_uniform, balanced, simulated
+// NAME: error: pipeline "zigzag" is not known; valid: none, moe, aAaM, 1A1M, cross-block, best
 // DEGREE: error: overlap degree is 17; valid: 1 to 16
 // NONE-NOT: braid.schedule
 
 !rows = tensor<1x16x8xf32>
 !counts = tensor<2x2xi32>
 // A layer whose rows travel: sliced. The decision is an attribute, no op moves.
-// CHECK: func.func private @experts({{.*}}attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 2, 4, 6, 8>}}
-// AAAM: func.func private @experts({{.*}}attributes {braid.schedule = {direction = "forward", pipeline = "aAaM", token_slices = array<i64: 0, 4, 8>}}
+// CHECK: func.func private @experts({{.*}}attributes {braid.schedule = {direction = "forward",
+// CHECK-SAME: order = ["A0.0", "D0.0", "A0.1", "D0.1", "M0.0", "C0.0", "A0.2", "D0.2", "M0.1", "C0.1", "A0.3", "D0.3", "M0.2", "C0.2", "M0.3", "C0.3"],
+// CHECK-SAME: pipeline = "1A1M", token_slices = array<i64: 0, 2, 4, 6, 8>}}
+// AAAM: func.func private @experts({{.*}}order = ["A0.0", "D0.0", "A0.1", "D0.1", "M0.0", "C0.0", "M0.1", "C0.1"], pipeline = "aAaM", token_slices = array<i64: 0, 4, 8>}}
 func.func private @experts(%documents: tensor<1x8xi32>, %rows: !rows, %send: !counts, %receive: !counts) -> !rows {
   %0 = braid.comm.all_to_all %rows send_counts(%send) recv_counts(%receive) {axis = "ep", peers = 2 : i64} : (!rows, !counts, !counts) -> !rows
   return %0 : !rows
@@ -62,7 +64,8 @@ func.func private @short(%documents: tensor<1x3xi32>, %rows: tensor<1x16x8xf32>,
 !more = tensor<1x16x8xf32>
 !two = tensor<2x2xi32>
 // CHECK: func.func private @attention({{.*}}token_slices = array<i64: 0, 256, 512, 768, 1024>
-// BALANCED: func.func private @attention({{.*}}token_slices = array<i64: 0, 512, 704, 896, 1024>
+// The experts' slices stay equal: a token buffer.
+// BALANCED: func.func private @attention({{.*}}moe_slices = array<i64: 0, 256, 512, 768, 1024>{{.*}}token_slices = array<i64: 0, 512, 704, 896, 1024>
 // TIME: func.func private @attention({{.*}}token_slices = array<i64: 0, 256, 512, 768, 1024>
 func.func private @attention(%documents: tensor<1x1024xi32>, %q: !x, %rows: !more, %counts: !two) -> (!x, !more) {
   %o, %lse = braid.attn.causal %q, %q, %q, %documents {scale = 1.0 : f64} : (!x, !x, !x, tensor<1x1024xi32>) -> (!x, !lse)

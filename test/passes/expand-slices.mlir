@@ -62,3 +62,52 @@ func.func @step(%x: !x, %q: !h, %cu: tensor<2x2xi32>, %state: !s, %d_o: !h) -> (
   %y:2 = call @mixer_grad(%x, %q, %documents, %state, %d_o, %state) : (!x, !h, !d, !s, !h, !s) -> (!s, !w)
   return %y#0, %y#1 : !s, !w
 }
+
+// -----
+
+// A rank's part of features or heads is taken slice by slice: no slice waits for another.
+!x = tensor<2x8x16xf32>
+!d = tensor<2x8xi32>
+// CHECK-LABEL: func.func private @part(
+// CHECK: braid.shard %{{.*}} {braid.slice = 0 : i64, count = 2 : i64, dim = 2 : i64} : (tensor<2x4x16xf32>, tensor<1xi32>) -> tensor<2x4x8xf32>
+// CHECK: braid.shard %{{.*}} {braid.slice = 1 : i64, count = 2 : i64, dim = 2 : i64} : (tensor<2x4x16xf32>, tensor<1xi32>) -> tensor<2x4x8xf32>
+func.func private @part(%x: !x, %documents: !d, %norm: tensor<16xf32>, %coordinate: tensor<1xi32>) -> tensor<2x8x8xf32>
+    attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %n = braid.rms_norm %x, %norm {eps = 1.0e-6 : f64} : (!x, tensor<16xf32>) -> !x
+  %p = braid.shard %n, %coordinate {count = 2 : i64, dim = 2 : i64} : (!x, tensor<1xi32>) -> tensor<2x8x8xf32>
+  %y = braid.activation %p {kind = "silu"} : (tensor<2x8x8xf32>) -> tensor<2x8x8xf32>
+  return %y : tensor<2x8x8xf32>
+}
+func.func @step(%x: !x, %cu: tensor<2x2xi32>, %norm: tensor<16xf32>, %coordinate: tensor<1xi32>) -> tensor<2x8x8xf32> attributes {braid.entry} {
+  %documents = braid.documents %cu : (tensor<2x2xi32>) -> !d
+  %y = call @part(%x, %documents, %norm, %coordinate) : (!x, !d, tensor<16xf32>, tensor<1xi32>) -> tensor<2x8x8xf32>
+  return %y : tensor<2x8x8xf32>
+}
+
+// -----
+
+// Experts may have slices of their own (a token buffer): the second reads a token of the first mixer slice. One mixer slice stays whole.
+!x = tensor<1x8x16xf32>
+!ids = tensor<1x8x2xi32>
+!d = tensor<1x8xi32>
+// CHECK-LABEL: func.func private @buffer(
+// CHECK: %[[N0:.*]] = braid.rms_norm {{.*}}braid.slice = 0{{.*}} -> tensor<1x5x16xf32>
+// CHECK: %[[N1:.*]] = braid.rms_norm {{.*}}braid.slice = 1{{.*}} -> tensor<1x3x16xf32>
+// CHECK: %[[A:.*]] = braid.slice %[[N0]] {begin = 0 : i64, dim = 1 : i64} : (tensor<1x5x16xf32>) -> tensor<1x4x16xf32>
+// CHECK: braid.moe.dispatch %[[A]] {{.*}}braid.rows, braid.slice = 0
+// CHECK: %[[B:.*]] = braid.slice %[[N0]] {begin = 4 : i64, dim = 1 : i64} : (tensor<1x5x16xf32>) -> tensor<1x1x16xf32>
+// CHECK: %[[C:.*]] = braid.concat %[[B]], %[[N1]] {dim = 1 : i64}
+// CHECK: braid.moe.dispatch %[[C]] {{.*}}braid.rows, braid.slice = 1
+func.func private @buffer(%x: !x, %ids: !ids, %documents: !d, %norm: tensor<16xf32>) -> tensor<1x16x16xf32>
+    attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 5, 8>, moe_slices = array<i64: 0, 4, 8>}} {
+  %n = braid.rms_norm %x, %norm {eps = 1.0e-6 : f64} : (!x, tensor<16xf32>) -> !x
+  %perm, %inverse, %counts, %offsets, %overflow, %exchange = braid.moe.plan %ids, %documents {num_experts = 4 : i64}
+      : (!ids, !d) -> (tensor<16xi32>, !ids, tensor<4xi32>, tensor<5xi32>, tensor<1xi32>, tensor<1xi32>)
+  %rows = braid.moe.dispatch %n plan(%perm, %inverse, %exchange) : (!x, tensor<16xi32>, !ids, tensor<1xi32>) -> tensor<1x16x16xf32>
+  return %rows : tensor<1x16x16xf32>
+}
+func.func @step(%x: !x, %ids: !ids, %cu: tensor<1x2xi32>, %norm: tensor<16xf32>) -> tensor<1x16x16xf32> attributes {braid.entry} {
+  %documents = braid.documents %cu : (tensor<1x2xi32>) -> !d
+  %y = call @buffer(%x, %ids, %documents, %norm) : (!x, !ids, !d, tensor<16xf32>) -> tensor<1x16x16xf32>
+  return %y : tensor<1x16x16xf32>
+}

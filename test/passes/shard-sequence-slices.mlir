@@ -1,9 +1,11 @@
 // RUN: braid-opt %s --braid-apply-sharding="mesh=sp=2 sliced=true" | FileCheck %s --check-prefix=MARKED
 // RUN: braid-opt %s --braid-apply-sharding="mesh=sp=2 sliced=true" --braid-decide-schedule="pipeline=1A1M overlap-degree=2" --braid-expand-slices | FileCheck %s
 // RUN: not braid-opt %s --braid-apply-sharding="mesh=sp=2 sliced=true" --braid-decide-schedule="pipeline=1A1M overlap-degree=2 slicing=balanced" 2>&1 | FileCheck %s --check-prefix=SLICING
+// RUN: not braid-opt %s --braid-apply-sharding="mesh=sp=2 sliced=true" --braid-decide-schedule="pipeline=moe overlap-degree=2" 2>&1 | FileCheck %s --check-prefix=PIPELINE
 // RUN: not braid-opt %s --braid-apply-sharding="mesh=sp=2 sliced=true" --braid-verify-phase="phase=scheduled" 2>&1 | FileCheck %s --check-prefix=LEFT
 
 // SLICING: 'func.func' op has tokens on several ranks (sp, --mesh), whose layout all layers share: slicing "balanced" cuts each layer by its cost; valid: "uniform"
+// PIPELINE: 'func.func' op has tokens on several ranks (sp, --mesh), every slice divided: pipeline "moe" has layers that are not cut or stand together; valid: "aAaM", "1A1M"
 // LEFT: still has braid.sequence in phase scheduled; it must be dissolved by phase scheduled
 
 !x = tensor<2x32x2x8xf32>
@@ -21,7 +23,7 @@
 // MARKED: call @layer({{.*}}, %[[PLACE]])
 
 // Slices of 8 tokens a rank, 16 of the row. The file says where they end.
-// CHECK: braid.metadata = {sequence_slices = "16"}
+// CHECK: braid.metadata = {overlap_degree = "2", pipeline = "1A1M", sequence_slices = "16"}
 // CHECK-LABEL: func.func private @layer(
 // CHECK-SAME: %{{.*}}: tensor<2x16x2x8xf32>, %{{.*}}: tensor<2x16xi32>, %{{.*}}: tensor<16x4xf32>, %[[HERE:[^:]*]]: tensor<1xi32>
 // The convolution: last rows of all ranks, the first slice's from nowhere, the second's from the last rank of the first.

@@ -199,16 +199,53 @@ TEST(Stages, EightyLayersOfSixteenSlicesTakeSeconds) {
   }
 }
 
-TEST(Stages, ComputeOrderOfOneBlock) {
-  auto text = [](Pipeline pipeline, Direction direction, int64_t slices) {
+TEST(Stages, ProgramOrderIsOneList) {
+  auto text = [](Pipeline pipeline, Direction direction, int64_t slices, size_t blocks = 1) {
+    Stages stages = stagesOf(pipeline, std::vector<BlockTimes>(blocks, uniformBlock(slices, 1, 1, 1, 1)));
+    stages.direction = direction;
     std::string line;
-    for (Turn turn : computeOrder(pipeline, direction, slices))
-      line += turn.kind + std::to_string(turn.slice) + " ";
+    for (const std::string &task : programOrder(planStages(stages)))
+      line += task + " ";
     return line;
   };
-  EXPECT_EQ(text(Pipeline::A1M1, Direction::forward, 3), "A0 A1 M0 A2 M1 M2 ");
-  EXPECT_EQ(text(Pipeline::A1M1, Direction::backward, 3), "M2 M1 A2 M0 A1 A0 ");
-  EXPECT_EQ(text(Pipeline::aAaM, Direction::forward, 11).substr(27), "A9 A10 M0 M1 M2 M3 M4 M5 M6 M7 M8 M9 M10 ");
+  // An exchange starts as soon as what it sends is there.
+  EXPECT_EQ(text(Pipeline::A1M1, Direction::forward, 3),
+            "A0.0 D0.0 A0.1 D0.1 M0.0 C0.0 A0.2 D0.2 M0.1 C0.1 M0.2 C0.2 ");
+  EXPECT_EQ(text(Pipeline::A1M1, Direction::backward, 3),
+            "C0.2 C0.1 M0.2 D0.2 C0.0 M0.1 D0.1 A0.2 M0.0 D0.0 A0.1 A0.0 ");
+  EXPECT_EQ(text(Pipeline::aAaM, Direction::forward, 2), "A0.0 D0.0 A0.1 D0.1 M0.0 C0.0 M0.1 C0.1 ");
+  EXPECT_EQ(text(Pipeline::none, Direction::forward, 5), "A0.0 D0.0 M0.0 C0.0 ");
+  // Over the edge of a block: its first mixer before the experts of the block before have all run.
+  EXPECT_EQ(text(Pipeline::crossBlock, Direction::forward, 3, 2),
+            "A0.0 D0.0 A0.1 D0.1 M0.0 C0.0 A0.2 D0.2 M0.1 C0.1 A1.0 D1.0 M0.2 C0.2 A1.1 D1.1 M1.0 C1.0 A1.2 D1.2 M1.1 "
+            "C1.1 M1.2 C1.2 ");
+}
+
+TEST(Stages, WeightGradientsLeftForTheEndComeBeforeTheLastMixer) {
+  BlockTimes block = uniformBlock(2, 1, 0.01, 1, 0.01); // no gaps to fill
+  block.WA = block.WM = {1, 1};
+  std::vector<std::string> order =
+      programOrder(planStages(stagesOf(Pipeline::A1M1, {block}, false, Direction::backward)));
+  std::vector<std::string> end(order.end() - 5, order.end());
+  std::sort(end.begin(), end.begin() + 3);
+  EXPECT_EQ(end, std::vector<std::string>({"WA0.1", "WM0.0", "WM0.1", "A0.0", "WA0.0"}));
+}
+
+TEST(Stages, CrossBlockIsTheTurnsGoingOn) {
+  std::vector<BlockTimes> blocks(3, uniformBlock(4, 1, 2, 3, 1));
+  Plan named = planStages(stagesOf(Pipeline::crossBlock, blocks)),
+       turns = planStages(stagesOf(Pipeline::A1M1, blocks, true));
+  EXPECT_EQ(named.schedule.orders, turns.schedule.orders);
+  EXPECT_EQ(makespan(named), makespan(turns));
+}
+
+TEST(Stages, BestCanKeepItsSlices) {
+  // Commands so expensive that one slice is the fastest.
+  Stages stages = stagesOf(Pipeline::best, {uniformBlock(4, 1, 1, 1, 1)});
+  stages.computeOverhead = stages.commOverhead = 100;
+  EXPECT_EQ(planStages(stages).how, "none");
+  stages.keepSlices = true;
+  EXPECT_EQ(planStages(stages).problem.tasks.size(), 16u);
 }
 
 TEST(Stages, RulesNamePathsAndNumbers) {

@@ -73,18 +73,22 @@ int main(int argc, char **argv) {
         {"auto", "ring", "all_gather", "scan"})
       ->type_name("NAME");
   oneOf(app.add_option("--pipeline", options.pipeline,
-                       "order of mixer and expert slices: none, aAaM or 1A1M (default none)"),
-        {"none", "aAaM", "1A1M"})
+                       "order of mixer and expert slices: none, moe, aAaM, 1A1M, cross-block or best "
+                       "(schedule/README.md; default: the model's)"),
+        {"none", "moe", "aAaM", "1A1M", "cross-block", "best"})
       ->type_name("NAME");
-  integerIn(app.add_option("--overlap-degree", options.overlapDegree, "token slices of a layer, 1 to 16 (default 1)"),
+  integerIn(app.add_option("--overlap-degree", options.overlapDegree,
+                           "token slices of a layer, 1 to 16 (default: the model's)"),
             1, 16);
   oneOf(app.add_option("--slicing", options.slicing,
-                       "slices of softmax attention: uniform (default: equal but for one token), time_uniform or "
-                       "balanced (schedule/README.md); layers that cost the same for every token are cut uniformly"),
-        {"uniform", "time_uniform", "balanced"})
+                       "slices of softmax attention: uniform (equal but for one token), time_uniform, balanced or "
+                       "simulated (schedule/README.md; default: the model's); layers that cost the same for every "
+                       "token are cut uniformly"),
+        {"uniform", "time_uniform", "balanced", "simulated"})
       ->type_name("NAME");
-  app.add_option("--chunk-size", options.chunkSize,
-                 "tokens per chunk of every scan, 16 to 128, a multiple of 16 (default: by transition class)")
+  app.add_option(
+         "--chunk-size", options.chunkSize,
+         "tokens per chunk of every scan, 16 to 128, a multiple of 16 (default: the model's, else by transition class)")
       ->check(CLI::Validator(
           [](const std::string &text) {
             std::string message = checkInteger(text, 16, 128);

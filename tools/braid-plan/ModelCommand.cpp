@@ -264,7 +264,7 @@ int run(Options options) {
   std::optional<plan::Forecast> forecast;
   if (cluster) {
     std::optional<ModelSpec> spec = modelOf(*program);
-    bool sliced = options.job.options.pipeline != "none";
+    bool sliced = program->metadata("pipeline").value_or("none") != "none";
     int64_t tokensOfRank =
         static_cast<int64_t>(tokens) / program->mesh().size("dp").value_or(1) / program->mesh().size("sp").value_or(1);
     auto expertsOf = [&](int64_t layer) -> plan::Experts {
@@ -303,7 +303,8 @@ plan::Action plan::addModel(CLI::App &app) {
   auto asCompile = [](const char *more = "") { return std::string("of MODEL.json, as braid-compile") + more; };
   notEmpty(ofDescription(app.add_option("--mesh", compile.mesh, asCompile(" (default: all ranks of the cluster)"))))
       ->type_name("AXIS=N,..");
-  oneOf(ofDescription(app.add_option("--pipeline", compile.pipeline, asCompile())), {"none", "aAaM", "1A1M"})
+  oneOf(ofDescription(app.add_option("--pipeline", compile.pipeline, asCompile())),
+        {"none", "moe", "aAaM", "1A1M", "cross-block", "best"})
       ->type_name("NAME");
   integerIn(ofDescription(app.add_option("--overlap-degree", compile.overlapDegree, asCompile())), 1, 16);
   integerIn(ofDescription(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);

@@ -98,7 +98,8 @@ plan::Action plan::addSchedule(CLI::App &command) {
   command.add_option("--stages", options->stages, "times of every stage and slice (tools/README.md)")
       ->required()
       ->type_name("S.json");
-  oneOf(command.add_option("--schedule", options->pipeline, "instead of the file's: none, moe, aAaM, 1A1M or best"),
+  oneOf(command.add_option("--schedule", options->pipeline,
+                           "instead of the file's: none, moe, aAaM, 1A1M, cross-block or best"),
         {pipelineNames.begin(), pipelineNames.end()})
       ->type_name("NAME");
   command.add_flag("--json", options->json, "print everything as JSON, for programs to read");

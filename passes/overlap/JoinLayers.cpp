@@ -1,0 +1,328 @@
+//===- JoinLayers.cpp - neighbouring layers in one function -------------------------------------------------------===//
+// Slices can be woven over a block edge where both blocks stand in one function. Rotating repeats would put every edge
+// into one; it would also carry futures and half-written stacks from iteration to iteration. Groups of a few layers
+// keep repeats as they are and leave one edge in `most` unwoven.
+#include "dialects/cmd/CmdDialect.h"
+#include "passes/Passes.h"
+#include "passes/lower/PrepareBuffers.h"
+#include "passes/overlap/LayerTasks.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <functional>
+
+using namespace mlir;
+using namespace braid;
+
+namespace braid {
+#define GEN_PASS_DEF_JOINLAYERSPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+namespace {
+
+RankedTensorType stackType(Type type, int64_t count, bool outer) {
+  auto tensor = cast<RankedTensorType>(type);
+  SmallVector<int64_t> shape(tensor.getShape());
+  if (outer)
+    shape.insert(shape.begin(), count);
+  else
+    shape.erase(shape.begin());
+  return tensor.clone(shape);
+}
+
+/// Layer `index` of a stack.
+Value unstack(OpBuilder &builder, Value stack, int64_t index) {
+  auto type = cast<RankedTensorType>(stack.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[0] = 1;
+  Value part = SliceOp::create(builder, stack.getLoc(), type.clone(shape), stack, 0, index);
+  return ReshapeOp::create(builder, stack.getLoc(), stackType(type, 0, /*outer=*/false), part);
+}
+
+Value stack(OpBuilder &builder, ArrayRef<Value> parts) {
+  SmallVector<Value> rows;
+  for (Value part : parts)
+    rows.push_back(
+        ReshapeOp::create(builder, part.getLoc(), stackType(part.getType(), 1, /*outer=*/true), part).getResult());
+  return ConcatOp::create(builder, parts[0].getLoc(), stackType(parts[0].getType(), parts.size(), /*outer=*/true), rows,
+                          0);
+}
+
+class JoinLayersPass : public braid::impl::JoinLayersPassBase<JoinLayersPass> {
+public:
+  using JoinLayersPassBase::JoinLayersPassBase;
+  void runOnOperation() override {
+    if (most < 2) {
+      getOperation().emitError() << "layers in one function: " << most.getValue() << "; valid: 2 or more";
+      return signalPassFailure();
+    }
+    SymbolTable table(getOperation());
+    symbols = &table;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isPublic() &&
+          function
+              .walk([](Operation *op) { return isDataExchange(op) ? WalkResult::interrupt() : WalkResult::advance(); })
+              .wasInterrupted())
+        exchanging.insert(function.getName());
+    SmallVector<func::FuncOp> entries;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (function->hasAttr(attrs::entry))
+        entries.push_back(function);
+    for (func::FuncOp entry : entries) {
+      SmallVector<RepeatOp> repeats;
+      entry.walk([&](RepeatOp repeat) { repeats.push_back(repeat); });
+      for (RepeatOp repeat : repeats) // inner ones first
+        unroll(repeat);
+      SmallVector<Block *> blocks = {&entry.getBody().front()};
+      entry.walk([&](RepeatOp repeat) { blocks.push_back(&repeat.getBody().front()); });
+      for (Block *block : blocks)
+        joinCalls(*block);
+    }
+    for (Operation *layer : unused)
+      if (SymbolTable::symbolKnownUseEmpty(layer, getOperation()))
+        symbols->erase(layer);
+  }
+
+private:
+  SymbolTable *symbols = nullptr; ///< while it runs
+  llvm::StringSet<> exchanging; ///< layers worth joining
+
+  func::CallOp callOf(Operation &op) const {
+    auto call = dyn_cast<func::CallOp>(op);
+    return call && exchanging.contains(call.getCallee()) ? call : func::CallOp();
+  }
+
+  /// The body `times` times in a row, the last layer first where the repeat walks backwards; stacks of `times` layers
+  /// in, results by layer.
+  void writeOut(OpBuilder &builder, RepeatOp repeat, int64_t times, SmallVectorImpl<Value> &carried, ValueRange stacks,
+                SmallVectorImpl<SmallVector<Value>> &results) {
+    Block &body = repeat.getBody().front();
+    int64_t count = repeat.getCarried();
+    results.assign(body.getTerminator()->getNumOperands() - count, SmallVector<Value>(times));
+    for (int64_t step = 0; step < times; ++step) {
+      int64_t layer = repeat.getReverse() ? times - 1 - step : step;
+      IRMapping map;
+      for (auto [i, value] : llvm::enumerate(carried))
+        map.map(body.getArgument(i), value);
+      for (auto [i, value] : llvm::enumerate(stacks))
+        map.map(body.getArgument(count + i), unstack(builder, value, layer));
+      for (Operation &op : body.without_terminator()) {
+        Operation *copy = builder.clone(op, map);
+        auto layers = op.getAttrOfType<DenseI32ArrayAttr>(cmd::kLayersAttr);
+        if (!layers)
+          continue;
+        SmallVector<int32_t> own; // every `times`-th iteration is in this place of a group
+        for (int64_t i = step; i < layers.size(); i += times)
+          own.push_back(layers[i]);
+        copy->setAttr(cmd::kLayersAttr, builder.getDenseI32ArrayAttr(own));
+      }
+      for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
+        Value now = map.lookupOrDefault(value);
+        if (static_cast<int64_t>(i) < count)
+          carried[i] = now;
+        else
+          results[i - count][layer] = now;
+      }
+    }
+  }
+
+  void unroll(RepeatOp repeat) {
+    Block &body = repeat.getBody().front();
+    if (llvm::none_of(body, [&](Operation &op) { return bool(callOf(op)); }))
+      return;
+    auto calls = llvm::count_if(body, [&](Operation &op) { return bool(callOf(op)); });
+    int64_t count = repeat.getCount(), carried = repeat.getCarried();
+    int64_t group = std::min<int64_t>(count, most.getValue() / calls);
+    while (group > 1 && count % group)
+      --group;
+    if (group < 2)
+      return;
+    for (Operation &op : body)
+      if (auto call = dyn_cast<func::CallOp>(op))
+        if (Attribute known = layersOfCall(call))
+          call->setAttr(cmd::kLayersAttr, known);
+    OpBuilder builder(repeat);
+    SmallVector<Value> values(repeat.getInputs().take_front(carried)), results;
+    ValueRange stacks = repeat.getInputs().drop_front(carried);
+    SmallVector<SmallVector<Value>> layers;
+    if (group == count) {
+      writeOut(builder, repeat, count, values, stacks, layers);
+      results = values;
+      for (ArrayRef<Value> parts : layers)
+        results.push_back(stack(builder, parts));
+      repeat.replaceAllUsesWith(results);
+      repeat.erase();
+      return;
+    }
+    // Groups of layers: [count, ..] is [count / group, group, ..].
+    int64_t groups = count / group;
+    auto grouped = [&](Type type) {
+      return stackType(stackType(stackType(type, 0, false), group, true), groups, true);
+    };
+    SmallVector<Value> inputs(values);
+    for (Value input : stacks)
+      inputs.push_back(ReshapeOp::create(builder, input.getLoc(), grouped(input.getType()), input));
+    SmallVector<Type> types;
+    for (auto [i, type] : llvm::enumerate(repeat.getResultTypes()))
+      types.push_back(static_cast<int64_t>(i) < carried ? type : grouped(type));
+    auto walk = RepeatOp::create(builder, repeat.getLoc(), types, inputs, groups, carried, repeat.getReverse());
+    walk->setDiscardableAttrs(repeat->getDiscardableAttrDictionary());
+    Block &to = walk.getBody().emplaceBlock();
+    OpBuilder inner = OpBuilder::atBlockEnd(&to);
+    values.clear();
+    SmallVector<Value> parts;
+    for (auto [i, input] : llvm::enumerate(inputs)) {
+      bool isCarried = static_cast<int64_t>(i) < carried;
+      Type type = isCarried ? input.getType() : stackType(input.getType(), 0, false);
+      (isCarried ? values : parts).push_back(to.addArgument(type, body.getArgument(i).getLoc()));
+    }
+    writeOut(inner, repeat, group, values, parts, layers);
+    for (ArrayRef<Value> list : layers)
+      values.push_back(stack(inner, list));
+    YieldOp::create(inner, repeat.getLoc(), values);
+    builder.setInsertionPointAfter(walk);
+    for (auto [i, result] : llvm::enumerate(walk.getResults()))
+      results.push_back(
+          static_cast<int64_t>(i) < carried
+              ? Value(result)
+              : ReshapeOp::create(builder, repeat.getLoc(), repeat.getResultTypes()[i], result).getResult());
+    repeat.replaceAllUsesWith(results);
+    repeat.erase();
+  }
+
+  /// Calls that stand one after the other but for views, in groups. Backward runs are divided from their end, so that
+  /// forward and gradient of a layer get the same neighbours.
+  void joinCalls(Block &block) {
+    SmallVector<SmallVector<func::CallOp>> runs(1);
+    bool backward = false;
+    for (Operation &op : block) {
+      if (func::CallOp call = callOf(op)) {
+        bool back = isBackwardLayer(symbols->lookup<func::FuncOp>(call.getCallee()));
+        if (!runs.back().empty() && back != backward)
+          runs.emplace_back();
+        backward = back;
+        runs.back().push_back(call);
+      } else if (isa<func::CallOp, RepeatOp>(op) || isa<CollectiveOpInterface>(op) || !isMemoryEffectFree(&op)) {
+        runs.emplace_back();
+      }
+    }
+    for (ArrayRef<func::CallOp> run : runs) {
+      if (run.size() < 2)
+        continue;
+      bool back = isBackwardLayer(symbols->lookup<func::FuncOp>(func::CallOp(run.front()).getCallee()));
+      size_t groups = llvm::divideCeil(run.size(), static_cast<size_t>(most.getValue())), begin = 0;
+      for (size_t i = 0; i < groups; ++i) {
+        // The first groups of the forward are the larger ones.
+        size_t place = back ? groups - 1 - i : i;
+        size_t size = run.size() / groups + (place < run.size() % groups ? 1 : 0);
+        join(run.slice(begin, size), back);
+        begin += size;
+      }
+    }
+  }
+
+  /// One function with the bodies of all callees, called where the last of them was.
+  void join(ArrayRef<func::CallOp> calls, bool backward) {
+    if (calls.size() < 2)
+      return;
+    func::CallOp last = calls.back();
+    // What stands between the calls and needs no later one goes in front of them; the rest is views of results.
+    SmallVector<Value> operands, results;
+    DenseSet<Operation *> inside;
+    for (func::CallOp call : calls)
+      inside.insert(call);
+    SmallVector<Operation *> between;
+    for (Operation *op = func::CallOp(calls.front())->getNextNode(); op != last.getOperation(); op = op->getNextNode())
+      if (!inside.contains(op))
+        between.push_back(op);
+    DenseSet<Operation *> moved; // what follows from a call
+    for (Operation *op : between)
+      if (llvm::any_of(op->getOperands(), [&](Value v) {
+            return inside.contains(v.getDefiningOp()) || moved.contains(v.getDefiningOp());
+          }))
+        moved.insert(op);
+      else
+        op->moveBefore(calls.front());
+    OpBuilder module(symbols->lookup<func::FuncOp>(func::CallOp(calls.front()).getCallee()));
+    std::string name = "joined";
+    SmallVector<StringRef> names;
+    for (func::CallOp call : calls) {
+      StringRef callee = call.getCallee();
+      (void)(callee.consume_back("_train") || callee.consume_back("_grad"));
+      names.push_back(callee);
+    }
+    if (backward)
+      std::reverse(names.begin(), names.end());
+    bool trains = func::CallOp(calls.front()).getCallee().ends_with("_train");
+    for (size_t i = 0, n = 0; i < names.size(); i += n) {
+      for (n = 1; i + n < names.size() && names[i + n] == names[i];)
+        ++n;
+      name += "_" + names[i].str() + (n > 1 ? "_x" + std::to_string(n) : "");
+    }
+    name += backward ? "_grad" : trains ? "_train" : "";
+    auto function = func::FuncOp::create(module, last.getLoc(), name, module.getFunctionType({}, {}));
+    function.setPrivate();
+    function->remove();
+    Block *body = function.addEntryBlock();
+    OpBuilder inner = OpBuilder::atBlockEnd(body);
+    DenseMap<Value, Value> known; // of the caller -> in the function
+    std::function<Value(Value)> mapped = [&](Value value) -> Value {
+      if (Value here = known.lookup(value))
+        return here;
+      Operation *def = value.getDefiningOp();
+      if (def && moved.contains(def)) { // a view between the calls
+        IRMapping map;
+        for (Value operand : def->getOperands())
+          map.map(operand, mapped(operand));
+        Operation *copy = inner.clone(*def, map);
+        for (auto [old, now] : llvm::zip(def->getResults(), copy->getResults()))
+          known[old] = now;
+        return known[value];
+      }
+      operands.push_back(value);
+      return known[value] = body->addArgument(value.getType(), value.getLoc());
+    };
+    SmallVector<Value> returned;
+    for (func::CallOp call : calls) {
+      auto callee = symbols->lookup<func::FuncOp>(call.getCallee());
+      Block &from = callee.getBody().front();
+      Location caller = call.getLoc();
+      if (Attribute layers = layersOfCall(call))
+        caller = FusedLoc::get({caller}, layers, &getContext());
+      IRMapping map;
+      for (auto [argument, operand] : llvm::zip_equal(from.getArguments(), call.getOperands()))
+        map.map(argument, mapped(operand));
+      for (Operation &op : from.without_terminator())
+        inner.clone(op, map)->setLoc(CallSiteLoc::get(op.getLoc(), caller));
+      for (auto [result, value] : llvm::zip_equal(call.getResults(), from.getTerminator()->getOperands()))
+        known[result] = map.lookup(value);
+    }
+    for (func::CallOp call : calls)
+      for (Value result : call.getResults())
+        if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); })) {
+          results.push_back(result);
+          returned.push_back(known.lookup(result));
+        }
+    func::ReturnOp::create(inner, last.getLoc(), returned);
+    function.setFunctionType(module.getFunctionType(body->getArgumentTypes(), ValueRange(returned).getTypes()));
+    symbols->insert(function, module.getInsertionPoint());
+    OpBuilder builder(calls.front());
+    auto call = func::CallOp::create(builder, UnknownLoc::get(&getContext()), function, operands);
+    for (auto [old, now] : llvm::zip_equal(results, call.getResults()))
+      old.replaceAllUsesWith(now);
+    for (func::CallOp old : llvm::reverse(calls)) {
+      auto callee = symbols->lookup<func::FuncOp>(old.getCallee());
+      old.erase();
+      unused.insert(callee);
+    }
+  }
+
+  llvm::SetVector<Operation *> unused; ///< layers that nobody calls any more
+};
+
+} // namespace

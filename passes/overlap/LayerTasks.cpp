@@ -1,0 +1,210 @@
+//===- LayerTasks.cpp - which task of a pipeline an op belongs to -------------------------------------------------===//
+#include "passes/overlap/LayerTasks.h"
+
+#include "passes/analysis/Mesh.h"
+#include "passes/analysis/Tensors.h"
+#include "passes/analysis/Work.h"
+#include "passes/overlap/SliceLayer.h"
+
+using namespace mlir;
+using namespace braid;
+
+bool braid::isDataExchange(Operation *op) {
+  auto exchange = dyn_cast<CommAllToAllOp>(op);
+  return exchange && exchange.getSendCounts();
+}
+
+bool braid::isBackwardLayer(func::FuncOp layer) {
+  return layer
+      .walk([](Operation *op) {
+        return isa<MoeCombineGradOp, LsmScanGradOp, LsmInnerStepGradOp, AttnCausalGradOp>(op) ? WalkResult::interrupt()
+                                                                                              : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+bool braid::isWeightGradient(Operation *op) {
+  if (op->hasAttr(kFillerAttr))
+    return true;
+  auto tokens = dyn_cast<TokenOpInterface>(op);
+  if (!tokens || op->getNumResults() == 0)
+    return false;
+  for (unsigned i = 0; i < op->getNumResults(); ++i)
+    if (tokens.resultKind(i) != TokenKind::piece)
+      return false;
+  return true;
+}
+
+//===- Places -----------------------------------------------------------------------------------------------------===//
+
+LayerTasks::LayerTasks(func::FuncOp layer, bool backward) {
+  Block &body = layer.getBody().front();
+  int64_t last = 0; // behind the last exchange
+  for (Operation &op : body.without_terminator()) {
+    int64_t level = 0;
+    for (Value operand : op.getOperands())
+      if (Operation *def = operand.getDefiningOp())
+        level = std::max(level, places.at(def).level + (isDataExchange(def) ? 1 : 0));
+    places[&op].level = level;
+    if (isDataExchange(&op))
+      last = std::max(last, level + 1);
+  }
+  count = std::max<int64_t>((last + 1) / 2, 1);
+  // The first exchange that waits for an op, by level.
+  DenseMap<Operation *, int64_t> needed;
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    int64_t first = isDataExchange(&op) ? places.at(&op).level : last;
+    for (Operation *user : op.getUsers())
+      if (auto it = needed.find(user); it != needed.end())
+        first = std::min(first, it->second);
+    needed[&op] = first;
+  }
+  for (Operation &op : body.without_terminator()) {
+    TaskPlace &place = places.at(&op);
+    int64_t level = place.level, half = level / 2;
+    bool odd = level % 2;
+    place.independent = level < last && needed.at(&op) > level && !odd;
+    if (isDataExchange(&op)) {
+      place.kind = odd == backward ? TaskKind::D : TaskKind::C;
+      place.block = backward ? count - 1 - half : half;
+    } else if (odd) {
+      place.kind = TaskKind::M;
+      place.block = backward ? count - 1 - half : half;
+    } else if (backward) {
+      place.kind = level > 0 ? TaskKind::A : TaskKind::rest;
+      place.block = level > 0 ? count - half : count - 1;
+    } else {
+      place.kind = level < last ? TaskKind::A : TaskKind::rest;
+      place.block = std::min(half, count - 1);
+    }
+    if (last == 0) // nothing travels: all is the mixer's
+      place = {TaskKind::A, 0, 0, false};
+    if (backward && isWeightGradient(&op))
+      place.kind = place.kind == TaskKind::A ? TaskKind::WA : TaskKind::WM;
+  }
+}
+
+//===- Times ------------------------------------------------------------------------------------------------------===//
+
+static bool growsWithContext(Operation *op) {
+  if (auto attention = dyn_cast<AttnCausalOp>(op))
+    return !attention.getWindow();
+  auto grad = dyn_cast<AttnCausalGradOp>(op);
+  return grad && !grad.getWindow();
+}
+
+std::optional<schedule::AttentionCost> braid::attentionCostOf(func::FuncOp layer) {
+  // Read from the heads, which forward and gradient have in common; those of all ranks, so that a mesh moves no bound.
+  int64_t ranks = Mesh::of(layer->getParentOfType<ModuleOp>()).size("tp");
+  std::optional<schedule::AttentionCost> cost;
+  layer.walk([&](Operation *op) {
+    if (!growsWithContext(op))
+      return WalkResult::advance();
+    RankedTensorType q = typeOf(op->getOperand(0)); // [B, T, H, D]
+    cost = {ranks * q.getDimSize(2) * q.getDimSize(3), ranks * q.getDimSize(2)};
+    return WalkResult::interrupt();
+  });
+  return cost;
+}
+
+/// Rows that there are when every expert gets as many, over rows that buffers have room for.
+static double liveShare(func::FuncOp layer) {
+  double share = 1;
+  layer.walk([&](Operation *op) {
+    Value ids, rows;
+    if (auto dispatch = dyn_cast<MoeDispatchOp>(op))
+      ids = dispatch.getInverse(), rows = dispatch->getResult(0);
+    else if (auto grad = dyn_cast<MoeCombineGradOp>(op))
+      ids = grad.getWeights(), rows = grad.getDrows();
+    if (!ids || typeOf(rows).getRank() != 3)
+      return WalkResult::advance();
+    share = std::min(1.0, static_cast<double>(typeOf(ids).getNumElements()) /
+                              static_cast<double>(typeOf(rows).getDimSize(0) * typeOf(rows).getDimSize(1)));
+    return WalkResult::interrupt();
+  });
+  return share;
+}
+
+/// Chunks do not exist yet: products of 64 rows within chunks, and in and out of a state.
+static double scanFlops(Operation *op) {
+  auto count = [](Value v, Value k, double passes) {
+    RankedTensorType type = typeOf(v);
+    auto keys = static_cast<double>(typeOf(k).getShape().back()), values = static_cast<double>(type.getShape().back());
+    return passes * 2 * static_cast<double>(type.getNumElements()) / values *
+           (64 * (keys + values) + 2 * keys * values);
+  };
+  if (auto scan = dyn_cast<LsmScanOp>(op))
+    return count(scan.getV(), scan.getK(), 1);
+  if (auto grad = dyn_cast<LsmScanGradOp>(op))
+    return count(grad.getV(), grad.getK(), 3);
+  return 0;
+}
+
+std::vector<BlockSeconds> braid::secondsOf(func::FuncOp layer, bool backward, const Machine &machine) {
+  LayerTasks tasks(layer, backward);
+  std::vector<BlockSeconds> blocks(tasks.blocks());
+  double live = liveShare(layer);
+  for (Operation &op : layer.getBody().front().without_terminator()) {
+    const TaskPlace &place = tasks.of(&op);
+    BlockSeconds &block = blocks[place.block];
+    if (place.kind == TaskKind::D || place.kind == TaskKind::C) {
+      RankedTensorType rows = typeOf(op.getOperand(0));
+      double bytes = live * static_cast<double>(rows.getNumElements() * rows.getElementTypeBitWidth()) / 8;
+      TaskSeconds &exchange = place.kind == TaskKind::D ? block.D : block.C;
+      exchange.tokens += bytes / machine.linkBandwidth;
+      exchange.fixed += machine.linkLatency;
+      continue;
+    }
+    if (isa<ReshapeOp, SliceOp, ConcatOp, arith::ConstantOp, CollectiveOpInterface, ShardOp>(op))
+      continue;
+    Work work = workOf(&op, /*maxDocuments=*/1);
+    bool products = isa<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>(op);
+    double flops = static_cast<double>(work.flops) * (products ? live : 1) + scanFlops(&op);
+    TaskSeconds *task = nullptr;
+    switch (place.kind) {
+    case TaskKind::WA: task = &block.WA; break;
+    case TaskKind::WM: task = &block.WM; break;
+    case TaskKind::M: task = &block.M; break;
+    case TaskKind::A: task = growsWithContext(&op) ? &block.attention : place.independent ? &block.M : &block.A; break;
+    default: task = place.independent ? &block.M : nullptr;
+    }
+    if (!task)
+      continue;
+    task->tokens += std::max(flops / machine.flops, static_cast<double>(work.bytes) / machine.bandwidth);
+    task->fixed += machine.overhead;
+  }
+  return blocks;
+}
+
+schedule::Stages braid::stagesOf(ArrayRef<BlockSeconds> blocks, bool backward,
+                                 const std::optional<schedule::AttentionCost> &cost, ArrayRef<int64_t> mixers,
+                                 ArrayRef<int64_t> experts) {
+  schedule::Stages stages;
+  stages.direction = backward ? schedule::Direction::backward : schedule::Direction::forward;
+  int64_t tokens = 0;
+  for (int64_t slice : mixers)
+    tokens += slice;
+  auto share = [&](int64_t slice) { return static_cast<double>(slice) / static_cast<double>(tokens); };
+  for (const BlockSeconds &seconds : blocks) {
+    schedule::BlockTimes block;
+    block.slices.assign(mixers.begin(), mixers.end());
+    block.moeSlices.assign(experts.begin(), experts.end());
+    int64_t begin = 0;
+    for (int64_t slice : mixers) {
+      double grows = cost ? cost->of(begin, begin + slice) / cost->of(0, tokens) : share(slice);
+      block.A.push_back(seconds.A.of(share(slice)) + seconds.attention.of(grows));
+      if (backward)
+        block.WA.push_back(seconds.WA.of(share(slice)));
+      begin += slice;
+    }
+    for (int64_t slice : experts) {
+      block.D.push_back(seconds.D.of(share(slice)));
+      block.M.push_back(seconds.M.of(share(slice)));
+      block.C.push_back(seconds.C.of(share(slice)));
+      if (backward)
+        block.WM.push_back(seconds.WM.of(share(slice)));
+    }
+    stages.blocks.push_back(std::move(block));
+  }
+  return stages;
+}

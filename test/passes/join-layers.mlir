@@ -1,0 +1,54 @@
+// RUN: braid-opt %s --braid-join-layers --split-input-file | FileCheck %s
+// RUN: braid-opt %s --braid-join-layers="most=2" --split-input-file | FileCheck %s --check-prefix=TWO
+// RUN: not braid-opt %s --braid-join-layers="most=1" --split-input-file 2>&1 | FileCheck %s --check-prefix=ONE
+
+// ONE: error: layers in one function: 1; valid: 2 or more
+
+!x = tensor<1x8x4xf32>
+!c = tensor<2x1xi32>
+!w = tensor<4xf32>
+func.func private @layer(%x: !x, %w: !w, %s: !c) -> (!x, !w) {
+  %n = braid.rms_norm %x, %w {eps = 1.0e-6 : f64} : (!x, !w) -> !x
+  %y = braid.comm.all_to_all %n send_counts(%s) recv_counts(%s) {axis = "ep", peers = 2 : i64} : (!x, !c, !c) -> !x
+  return %y, %w : !x, !w
+}
+// Nothing travels here: not joined with its neighbours.
+func.func private @dense(%x: !x) -> !x {
+  %y = braid.activation %x {kind = "silu"} : (!x) -> !x
+  return %y : !x
+}
+
+// Four layers of a repeat and the one behind it. Four at most: the repeat is written out, and five calls make groups of three and two.
+// CHECK-LABEL: func.func private @joined_layer_x3(
+// CHECK-COUNT-3: braid.comm.all_to_all
+// CHECK-NOT: braid.comm.all_to_all
+// CHECK-LABEL: func.func private @joined_layer_x2(
+// CHECK-COUNT-2: braid.comm.all_to_all
+// CHECK-NOT: braid.comm.all_to_all
+// CHECK-NOT: func.func private @layer(
+// CHECK-LABEL: func.func @step(
+// CHECK-NOT: braid.repeat
+// CHECK: %[[A:.*]]:4 = call @joined_layer_x3(%arg0
+// CHECK: %[[B:.*]]:3 = call @joined_layer_x2(%[[A]]#2
+// CHECK: call @dense(%[[B]]#1)
+
+// Two at most: the repeat walks pairs of layers, whose weights are parts of its stacks.
+// TWO-LABEL: func.func @step(
+// TWO: %[[W:.*]] = braid.reshape %arg1 : (tensor<4x4xf32>) -> tensor<2x2x4xf32>
+// TWO: %[[R:.*]]:2 = braid.repeat %arg0, %[[W]] {carried = 1 : i64, count = 2 : i64}
+// TWO: braid.slice %{{.*}} {begin = 0 : i64, dim = 0 : i64} : (tensor<2x4xf32>) -> tensor<1x4xf32>
+// TWO: braid.slice %{{.*}} {begin = 1 : i64, dim = 0 : i64} : (tensor<2x4xf32>) -> tensor<1x4xf32>
+// TWO: call @joined_layer_x2(
+// TWO: braid.concat {{.*}} -> tensor<2x4xf32>
+// TWO: braid.reshape %[[R]]#1 : (tensor<2x2x4xf32>) -> tensor<4x4xf32>
+// TWO: call @layer(%[[R]]#0
+func.func @step(%x: !x, %ws: tensor<4x4xf32>, %w: !w, %s: !c) -> (!x, tensor<4x4xf32>, !w) attributes {braid.entry} {
+  %r:2 = braid.repeat %x, %ws {carried = 1 : i64, count = 4 : i64} : (!x, tensor<4x4xf32>) -> (!x, tensor<4x4xf32>) {
+  ^bb0(%h: !x, %wl: !w):
+    %y:2 = func.call @layer(%h, %wl, %s) : (!x, !w, !c) -> (!x, !w)
+    "braid.yield"(%y#0, %y#1) : (!x, !w) -> ()
+  }
+  %last:2 = call @layer(%r#0, %w, %s) : (!x, !w, !c) -> (!x, !w)
+  %z = call @dense(%last#0) : (!x) -> !x
+  return %z, %r#1, %last#1 : !x, tensor<4x4xf32>, !w
+}
