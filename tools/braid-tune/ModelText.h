@@ -1,0 +1,28 @@
+//===- ModelText.h - the schedule of a model file, in the user's own text -----------------------------------------===//
+#ifndef TOOLS_BRAIDTUNE_MODELTEXT_H
+#define TOOLS_BRAIDTUNE_MODELTEXT_H
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+#include <string>
+
+namespace braid::tune {
+
+using Json = nlohmann::ordered_json;
+
+/// What of `schedule` a search chooses; the other keys are the user's.
+inline constexpr const char *chosenKeys[] = {"pipeline",   "overlap_degree", "slicing",
+                                             "chunk_size", "sp_algorithm",   "machine"};
+inline constexpr const char *evidenceKey = "tuned";
+
+/// The same text with another value of the top-level key `schedule` (replaced where it stands, else added last); every
+/// other character and comment stays. `text` must be a valid model description.
+std::string withSchedule(const std::string &text, const Json &schedule);
+
+/// The description without what a search chooses or has written: two that are equal are the same program.
+std::string withoutChoice(const std::string &text);
+
+} // namespace braid::tune
+
+#endif // TOOLS_BRAIDTUNE_MODELTEXT_H
