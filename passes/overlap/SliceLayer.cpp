@@ -67,6 +67,10 @@ SliceLayer::Cut SliceLayer::argumentCut(BlockArgument argument) {
     if (!tokens)
       continue;
     TokenKind kind = tokens.operandKind(use.getOperandNumber());
+    // What is computed from weights alone is one row, and a weight or a view of one.
+    auto isRow = [](Value v) { return typeOf(v).getRank() < 2 || typeOf(v).getDimSize(1) == 1; };
+    if (kind == TokenKind::token && (isRow(argument) || (isa<ReshapeOp>(user) && isRow(user->getResult(0)))))
+      return {};
     // Row-wise ops call expert rows tokens; there are more of them.
     if (kind == TokenKind::token && typeOf(argument).getDimSize(1) == this->tokens())
       return {kind, 1, {}, {}, mixer};

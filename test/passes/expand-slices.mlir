@@ -111,3 +111,47 @@ func.func @step(%x: !x, %ids: !ids, %cu: tensor<1x2xi32>, %norm: tensor<16xf32>)
   %y = call @buffer(%x, %ids, %documents, %norm) : (!x, !ids, !d, tensor<16xf32>) -> tensor<1x16x16xf32>
   return %y : tensor<1x16x16xf32>
 }
+
+// -----
+
+// What is computed from weights alone, as values of one row, is computed once; an inner step hands its state from slice to slice, and
+// its gradient begins with what the forward's slices left.
+!x = tensor<2x8x2x8xf32>
+!g = tensor<2x8x2xf32>
+!s = tensor<2x2x16x8xf32>
+!d = tensor<2x8xi32>
+// CHECK-LABEL: func.func private @inner(
+// CHECK: %[[ROW:.*]] = braid.reshape %{{.*}} : (tensor<2xf32>) -> tensor<1x1x2xf32>
+// CHECK: %[[RATE:.*]] = braid.activation %[[ROW]] {kind = "exp"}
+// CHECK-NOT: braid.activation
+// CHECK: %[[O0:[a-z0-9_]+]], %[[S0:[a-z0-9_]+]] = braid.lsm.inner_step {{.*}}braid.slice = 0
+// CHECK: %[[O1:[a-z0-9_]+]], %[[S1:[a-z0-9_]+]] = braid.lsm.inner_step {{.*}}initial_state(%[[S0]]) {{.*}}braid.slice = 1
+// CHECK: return %{{.*}}, %[[S1]]
+func.func private @inner(%x: !x, %documents: !d, %state: !s, %g: !g, %w: tensor<2xf32>) -> (!x, !s)
+    attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %row = braid.reshape %w : (tensor<2xf32>) -> tensor<1x1x2xf32>
+  %e = braid.activation %row {kind = "exp"} : (tensor<1x1x2xf32>) -> tensor<1x1x2xf32>
+  %v = braid.reshape %e : (tensor<1x1x2xf32>) -> tensor<2xf32>
+  %r = braid.weighted %g, %v : (!g, tensor<2xf32>) -> !g
+  %o, %final = braid.lsm.inner_step %x, %x, %x rate(%r) initial_state(%state) documents(%documents) {mini_batch = 3 : i64} : (!x, !x, !x, !g, !s, !d) -> (!x, !s)
+  return %o, %final : !x, !s
+}
+func.func @step(%x: !x, %cu: tensor<2x2xi32>, %state: !s, %g: !g, %w: tensor<2xf32>) -> (!x, !s) attributes {braid.entry} {
+  %documents = braid.documents %cu : (tensor<2x2xi32>) -> !d
+  %y:2 = call @inner(%x, %documents, %state, %g, %w) : (!x, !d, !s, !g, tensor<2xf32>) -> (!x, !s)
+  return %y#0, %y#1 : !x, !s
+}
+// CHECK-LABEL: func.func private @inner_backward(
+// CHECK: %{{.*}}, %[[M1:[a-z_0-9]+]] = braid.lsm.inner_step {{.*}}braid.slice = 1
+// CHECK: , %[[LAST:[a-z_0-9]+]] = braid.lsm.inner_step_grad {{.*}}initial_state(%[[M1]]) {{.*}}braid.slice = 1
+// CHECK: braid.lsm.inner_step_grad {{.*}}cotangents(%{{.*}}, %[[LAST]]) {{.*}}braid.slice = 0
+func.func private @inner_backward(%x: !x, %documents: !d, %state: !s, %g: !g, %do: !x, %dfinal: !s) -> (!x, !s)
+    attributes {braid.schedule = {direction = "backward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %r:5 = braid.lsm.inner_step_grad %x, %x, %x rate(%g) initial_state(%state) documents(%documents) cotangents(%do, %dfinal) {mini_batch = 3 : i64} : (!x, !x, !x, !g, !s, !d, !x, !s) -> (!x, !x, !x, !g, !s)
+  return %r#0, %r#4 : !x, !s
+}
+func.func @back(%x: !x, %cu: tensor<2x2xi32>, %state: !s, %g: !g, %do: !x, %dfinal: !s) -> (!x, !s) attributes {braid.entry} {
+  %documents = braid.documents %cu : (tensor<2x2xi32>) -> !d
+  %y:2 = call @inner_backward(%x, %documents, %state, %g, %do, %dfinal) : (!x, !d, !s, !g, !x, !s) -> (!x, !s)
+  return %y#0, %y#1 : !x, !s
+}
