@@ -255,6 +255,8 @@ class LeakCheck:
             for w in layer.weights:
                 # The feed-forward adds nothing; constants of a mixer are logarithms of decays.
                 value = normal(w.shape) * (0.0 if w.name == "ffn.w2" else 0.4)
+                if w.name.endswith("token_rate"):  # below 0 at the last place of a mini-batch nothing would be learned
+                    value = np.abs(value)
                 # What is not trained: taps that take the token before, log decays.
                 given = np.tile([1.0, 0.0], (w.shape[0], 1)) if w.name.endswith(".taps") else -np.abs(value)
                 self.values[layer.name(w)] = value if w.trained else given
