@@ -36,7 +36,8 @@ class Case:
         self.documents = self.f.op("braid.documents", [cu], Type((B, T), "i32"))
 
     def input(self, name, shape, dtype=None, dims=("batch", "sequence")):
-        self.dims[name] = self.program.dims[name] = list(dims)
+        self.dims[name] = list(dims)
+        self.program.dims[self.f.name] = self.dims
         return self.f.input(name, shape, dtype)
 
     def zeros(self, type):
@@ -93,9 +94,12 @@ class Parts(Program):
 
     def mlir(self):
         text = super().mlir()
-        for name, dims in self.dims.items():
-            listed = ", ".join(f'"{d}"' for d in dims)
-            text = text.replace(f'braid.name = "{name}", braid.role = "input"', f'braid.name = "{name}", braid.role = "input", braid.dims = [{listed}]')
+        for function, inputs in self.dims.items():
+            plain = named = self.functions[function].mlir()
+            for name, dims in inputs.items():
+                listed = ", ".join(f'"{d}"' for d in dims)
+                named = named.replace(f'braid.name = "{name}", braid.role = "input"', f'braid.name = "{name}", braid.role = "input", braid.dims = [{listed}]')
+            text = text.replace(plain, named)
         return text.replace("module attributes {", f'module attributes {{braid.sp_algorithm = "{self.algorithm}", ', 1)
 
     def call_parts(self, case, values):
