@@ -149,7 +149,8 @@ private:
     for (int64_t slice : slices.drop_back())
       ends.push_back(std::to_string((end += slice) * Mesh::of(getOperation()).size("sp")));
     auto text = b.getStringAttr(llvm::join(ends, ","));
-    NamedAttrList metadata(getOperation()->getAttrOfType<DictionaryAttr>(attrs::metadata));
+    auto entries = getOperation()->getAttrOfType<DictionaryAttr>(attrs::metadata);
+    NamedAttrList metadata(entries ? entries : b.getDictionaryAttr({}));
     if (Attribute known = metadata.get("sequence_slices"); known && known != text)
       return layer.emitOpError() << "is cut behind tokens " << text << " but another layer behind " << known;
     metadata.set("sequence_slices", text);

@@ -241,7 +241,8 @@ TEST(Program, RefusesEveryBrokenRule) {
 TEST(Program, RefusesWhatIsNoProgram) {
   auto parse = [](std::vector<std::byte> bytes) { return Program::parse(std::move(bytes), "f").message(); };
   EXPECT_EQ(parse({}), "f: not a Braid program: 0 bytes");
-  EXPECT_EQ(parse(std::vector<std::byte>(100)), "f: not a Braid program: the file identifier is not BRD1; braid-compile makes one of a model description");
+  EXPECT_EQ(parse(std::vector<std::byte>(100)),
+            "f: not a Braid program: the file identifier is not BRD1; braid-compile makes one of a model description");
   std::vector<std::byte> bytes = Sample().bytes();
   std::vector<std::byte> half(bytes.begin(), bytes.begin() + bytes.size() / 2);
   EXPECT_EQ(parse(half), fmt::format("f: the file of {} bytes does not end with its content hash: it is truncated, or "
