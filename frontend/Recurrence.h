@@ -80,6 +80,8 @@ struct Recurrence {
   std::vector<std::string> skipFactors; ///< o = q M + factors times skipValue
   std::string skipValue;
 
+  std::map<std::string, size_t> stateColumns, outputColumns; ///< where an equation first names what it names
+
   Definition *definition(llvm::StringRef name);
   const Definition *definition(llvm::StringRef name) const;
   Parameter *parameter(llvm::StringRef name);

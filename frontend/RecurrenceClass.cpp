@@ -112,6 +112,7 @@ bool Analysis::factorOf(const Term &call, std::vector<Product> &out) {
 }
 
 bool Analysis::known(const std::string &name, size_t column) {
+  (key == "output" ? r.outputColumns : r.stateColumns).try_emplace(name, column);
   if (r.definition(name) || r.parameter(name))
     return true;
   return fail(column, "'" + name + "' is not defined; valid: M, I, or a name in inputs or parameters");

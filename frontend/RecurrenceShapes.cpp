@@ -430,23 +430,29 @@ bool Inference::run() {
   current = nullptr;
   bool scalar = llvm::is_contained({LsmClass::S0, LsmClass::S, LsmClass::GH}, r.classId);
   Per decay = r.elementwise ? Per::element : scalar ? Per::head : Per::key;
-  std::pair<std::string, Per> places[] = {{r.query, Per::key},        {r.key, Per::key},      {r.value, Per::value},
-                                          {r.logDecay, decay},        {r.beta, Per::head},    {r.skipValue, Per::value},
-                                          {r.valueDecay, Per::value}, {r.lowRankA, Per::key}, {r.lowRankB, Per::key}};
-  for (auto &[name, per] : places)
-    if (!name.empty() && !demandName(name, per, 1))
-      return false;
+  auto place = [&](StringRef equation, const std::string &name, Per per) {
+    key = equation.str();
+    const auto &columns = equation == "state" ? r.stateColumns : r.outputColumns;
+    auto column = columns.find(name);
+    return name.empty() || demandName(name, per, column == columns.end() ? 1 : column->second);
+  };
+  if (!place("output", r.query, Per::key) || !place("state", r.key, Per::key) || !place("state", r.value, Per::value) ||
+      !place("state", r.logDecay, decay) || !place("state", r.beta, Per::head) ||
+      !place("state", r.valueDecay, Per::value) || !place("state", r.lowRankA, Per::key) ||
+      !place("state", r.lowRankB, Per::key) || !place("output", r.skipValue, Per::value))
+    return false;
   for (const std::string &name : r.writeFactors)
-    if (r.parameter(name))
-      return fail(1, "'" + name + "' is a parameter; valid in this place: a name in inputs");
-    else if (!demandName(name, Per::head, 1))
+    if (r.parameter(name)) {
+      key = "state";
+      return fail(r.stateColumns.at(name), "'" + name + "' is a parameter; valid in this place: a name in inputs");
+    } else if (!place("state", name, Per::head)) {
       return false;
-  key = "output";
+    }
   for (const std::string &name : r.skipFactors) {
     const Parameter *parameter = r.parameter(name);
     const Definition *definition = r.definition(name);
     std::optional<Per> own = parameter ? parameter->per : definition->per ? definition->per : definition->own;
-    if (!demandName(name, own == Per::head || own == Per::value ? *own : Per::value, 1))
+    if (!place("output", name, own == Per::head || own == Per::value ? *own : Per::value))
       return false;
   }
   for (Definition &d : llvm::reverse(r.inputs)) {
