@@ -1,8 +1,8 @@
 """What the experiments share: programs, real trainings behind shaped links, what the traces say, what braid-plan predicts.
 
 Times are of whole training steps, medians over interleaved rounds; every rank has one core and one thread. Predictions know the
-machine by two probes only: plain sockets over the shaped link, and one step of one rank without any link, which sets the share
-of the cluster file's rates that kernels reach (`efficiency`).
+machine by two probes only: plain sockets over the shaped link, and one step of one rank without any link, which sets how many times
+the cluster file's rates of the device kernels reach (`efficiency`).
 """
 import argparse
 import json
@@ -93,7 +93,9 @@ class Experiment:
         lines = CLUSTER.read_text().splitlines()
         cluster = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
         cluster |= {"name": f"{ranks} shaped CPU ranks", "nodes": ranks}
-        cluster["device"]["efficiency"] = self.efficiency
+        device = cluster["device"]
+        device |= {"efficiency": 1, "bandwidth": device["bandwidth"] * self.efficiency,
+                   "flops": {dtype: rate * self.efficiency for dtype, rate in device["flops"].items()}}
         if rate is not None:
             cluster["links"]["network"] = {"bandwidth": rate, "latency": latency}
         path = self.folder / f"cluster-{ranks}-{rate}.json"
@@ -106,14 +108,14 @@ class Experiment:
         for self.efficiency in (1.0, 0.5):
             times.append(self.plan(name, self.cluster(1))["step"]["time"])
         rest = 2 * times[0] - times[1]
-        self.efficiency = min(1.0, (times[0] - rest) / max(seconds - rest, 1e-9))
+        self.efficiency = (times[0] - rest) / max(seconds - rest, 1e-9)
 
 
 def events_of(trace):
     """What rank 0 did in the traced training step."""
     streams = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M" and e["name"] == "thread_name" and e["pid"] == 0}
     events = [(streams[e["tid"]], e["name"], e["ts"] * 1e-6, (e["ts"] + e["dur"]) * 1e-6) for e in trace["traceEvents"]
-              if e["ph"] == "X" and e["pid"] == 0 and e.get("args", {}).get("entry") == "train_step"]
+              if e["ph"] == "X" and e["pid"] == 0 and e["cat"] != "wait" and e.get("args", {}).get("entry") == "train_step"]
     start = min(e[2] for e in events)
     return [(stream, name, begin - start, end - start) for stream, name, begin, end in events]
 

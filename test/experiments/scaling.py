@@ -82,8 +82,8 @@ def text(result):
     return (f"# Scaling of {result['model']}, {result['tokens']:.0f} tokens a step\n\n"
             f"Commit {m['commit']}, {m['processor']}, {m['cores']} cores, load {m['load_before']:.1f} before. Links of "
             f"{result['link_bits_per_second'] / 1e9:g} Gbit/s: {link['bytes_per_second'] / 1e6:.0f} MB/s and {link['latency'] * 1e6:.0f} us "
-            f"by plain sockets. One rank, one core: {milliseconds(result['one_rank_seconds'])} ms a step, which sets the kernels' share of the "
-            f"rates of `2x-cpu.json` to {result['efficiency']:.2f}.\n\n" + experiment.table(head, rows))
+            f"by plain sockets. One rank, one core: {milliseconds(result['one_rank_seconds'])} ms a step, which is "
+            f"{result['efficiency']:.2f} times the rates of `2x-cpu.json`.\n\n" + experiment.table(head, rows))
 
 
 if __name__ == "__main__":
