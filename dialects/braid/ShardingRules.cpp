@@ -9,12 +9,6 @@ using namespace braid;
 
 static int64_t rankOf(Value v) { return cast<RankedTensorType>(v.getType()).getRank(); }
 
-char braid::letterOf(StringRef letters, int64_t dim) {
-  if (letters.empty())
-    return 0;
-  return letters[std::min<int64_t>(dim, static_cast<int64_t>(letters.size()) - 1)];
-}
-
 namespace {
 
 /// Letters of dimensions that have nothing to do with any other.

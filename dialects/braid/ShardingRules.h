@@ -37,9 +37,6 @@ struct ShardingRule {
 
 ShardingRule shardingRule(mlir::Operation *op);
 
-/// The letter of dimension `dim` of a value of rank `rank` written as `letters`; 0 for none.
-char letterOf(llvm::StringRef letters, int64_t dim);
-
 } // namespace braid
 
 #endif // DIALECTS_BRAID_SHARDINGRULES_H

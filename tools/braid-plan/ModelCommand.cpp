@@ -69,7 +69,7 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
   if (cluster && options.job.options.mesh.empty() && cluster->ranks() > 1) {
     if (cluster->ranks() > maxAxisSize) {
       plan::fail(options.cluster + " has " + llvm::Twine(cluster->ranks()) +
-                 " ranks (nodes times ranks_per_node), more than one " + "axis may have (" + llvm::Twine(maxAxisSize) +
+                 " ranks (nodes times ranks_per_node), more than one axis may have (" + llvm::Twine(maxAxisSize) +
                  "); valid: with --mesh");
       return nullptr;
     }
