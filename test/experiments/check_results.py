@@ -2,7 +2,7 @@
 import json
 import sys
 
-LOSS = 2e-3  # after a few steps: rounding of other orders of sums, and tokens that it sends to other experts
+LOSS = 2e-4  # after a few steps: rounding of other orders of sums, and tokens that it sends to other experts
 HEADERS, PER_STEP = 1.25, 60e3  # packets and the launcher's own talk, besides what collectives send
 
 
