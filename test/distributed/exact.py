@@ -1,9 +1,10 @@
-"""One training step in double precision on any mesh: loss, every gradient and every updated parameter are those of one rank.
+"""Two training steps in double precision on any mesh: loss, every gradient and every updated parameter are those of one rank.
 
 In f32 a sum over tokens that nearly cancels depends on its order, and a mesh has another order than one rank (ranks_equal.py: up to 5e-5 of a
 gradient). In f64 the same sums agree to 1e-10, so what f32 shows is rounding and no term is missing, doubled or cut wrongly. Gradients are read from
 the first moments, put together from the pieces of all ranks; pieces that several ranks hold have the same bits. Packed documents, borders between and on ranks.
-Each program runs its step twice, with the same bits both times.
+Each program runs its first step twice, with the same bits both times. The second begins from the tensors that the first left behind; how far it
+moves parameters is compared, so that AdamW's division by gradients near zero cannot hide behind the size of the weights.
 Usage: exact.py MODEL.json VARIANT..: variants of ranks_equal.py; needs braid-compile and braid-run in PATH.
 """
 import json
@@ -17,7 +18,7 @@ import numpy as np
 from harness import Compiled, Report, run, tool
 from ranks_equal import VARIANTS
 
-LIMITS = {"losses": 1e-12, "gradients": 1e-10, "parameters": 1e-7}
+LIMITS = {"losses": 1e-12, "gradients": 1e-10, "parameters": 1e-7, "moved": 1e-10}
 # Rows of a batch: documents over several ranks and slices, of one token, from border to border; one to the end of the row, padding.
 DOCUMENTS = [[0, 11, 12, 32, 48, 64], [0, 3, 59, 60, 60, 60], [0, 64, 64, 64, 64, 64], [0, 16, 31, 33, 47, 63]]
 
@@ -38,7 +39,7 @@ def coordinate(mesh, rank, axes):
 
 
 class Mesh:
-    """A program of a model on a mesh, and its first step."""
+    """A program of a model on a mesh, and its first steps."""
 
     def __init__(self, folder, source, name, ranks, flags):
         self.ranks, self.path, self.folder = ranks, os.path.join(folder, f"{name}.braid"), os.path.join(folder, name)
@@ -52,10 +53,15 @@ class Mesh:
     def file(self, name, rank="{rank}"):
         return os.path.join(self.folder, f"{name.replace('/', '_')}-{rank}.npy")
 
-    def step(self, batch):
-        """-> losses, and the bits of every tensor on every rank."""
-        command = [tool("braid-run"), "call", self.path, "@train_step", "--seed", "5", "--ranks", str(self.ranks), "--threads", "1"]
-        scalars = {"learning_rate": np.full(1, 1e-3), "step": np.ones(1, np.int32)}
+    def left(self, name, number, rank="{rank}"):
+        """What a tensor is behind a step."""
+        return self.file(f"{name}.{number}", rank)
+
+    def step(self, batch, number=1):
+        """-> losses, and the bits of every tensor on every rank. Step 1 begins from new weights, others from what the call before left."""
+        command = [tool("braid-run"), "call", self.path, "@train_step", "--ranks", str(self.ranks), "--threads", "1"]
+        command += ["--seed", "5"] if number == 1 else [w for name in self.tensors for w in ("--input", f"{name}={self.left(name, number - 1)}")]
+        scalars = {"learning_rate": np.full(1, 1e-3), "step": np.full(1, number, np.int32)}
         for name, array in (batch | scalars).items():
             for rank in range(self.ranks):
                 part = array
@@ -68,9 +74,9 @@ class Mesh:
             command += ["--input", f"{name}={self.file(name)}"]
         outputs = ["loss", "aux_loss", "grad_norm", *self.tensors]
         for name in outputs:
-            command += ["--output", f"{name}={self.file(name)}"]
+            command += ["--output", f"{name}={self.left(name, number)}"]
         run(command)
-        return {name: [np.load(self.file(name, rank)) for rank in range(self.ranks)] for name in outputs}
+        return {name: [np.load(self.left(name, number, rank)) for rank in range(self.ranks)] for name in outputs}
 
     def whole(self, name, pieces, shape):
         """The logical tensor, and whether pieces that several ranks hold are the same."""
@@ -107,8 +113,8 @@ def main(path, *variants):
         source = os.path.join(report.folder, "model.json")
         pathlib.Path(source).write_text(json.dumps(description))
         shape = [f"--batch={rows}", f"--seq-len={length}"]
-        one = Mesh(report.folder, source, "one", 1, shape).step(batch)
-        expected = {name: pieces[0] for name, pieces in one.items()}
+        one = Mesh(report.folder, source, "one", 1, shape)
+        expected, second = ({name: pieces[0] for name, pieces in one.step(batch, number).items()} for number in (1, 2))
         losses = ("loss", "aux_loss", "grad_norm")
         moments = [n for n in expected if n.endswith(".first")]
         parameters = [n for n in expected if n not in losses and not n.endswith((".first", ".second"))]
@@ -126,6 +132,9 @@ def main(path, *variants):
             again = mesh.step(batch)
             changed = [n for n in pieces if any(a.tobytes() != b.tobytes() for a, b in zip(pieces[n], again[n]))]
             report.line(not changed, f"{name} twice", f"{changed[0]} changed" if changed else "the same bits")
+            pieces = mesh.step(batch, 2)
+            moved = {n: mesh.whole(n, pieces[n], second[n].shape)[0] - values[n] for n in parameters}
+            report.compare(f"{name} step 2", moved, {n: second[n] - expected[n] for n in parameters}, LIMITS["moved"])
     return report.finish()
 
 

@@ -53,10 +53,11 @@ VARIANTS = [
     ("sp2-tp2-aAaM-2", 4, ["--mesh=sp=2,tp=2,ep=2", "--pipeline=aAaM", "--overlap-degree=2"]),
     ("dp2-sp2-1A1M-2-again", 4, ["--mesh=dp=2,sp=2,ep=4", "--pipeline=1A1M", "--overlap-degree=2", "--recompute=all"]),
 ]
-# Parameters: the distance over how far training moved the tensor since its first step. AdamW divides by |gradient|: elements whose gradient is
-# rounding noise move by the full learning rate in either direction, which is why they agree less closely than the gradients they come from.
+# Parameters: the distance over how far training moved the tensor. AdamW divides by |gradient| + 1e-8: an element whose gradient is that small moves
+# by another part of the full learning rate when rounding changes, so they agree less closely than the gradients they come from (exact.py: in f64
+# nothing of that is left).
 # Sums over tokens that nearly cancel (the skip of mamba2, one number per head) feel their order most: with rows on several ranks every sum has another.
-TOLERANCE = {"loss": 2e-6, "gradient": 2e-5, "sequence gradient": 6e-5, "parameter": 2e-2, "losses": 1e-5}
+TOLERANCE = {"loss": 2e-6, "gradient": 2e-5, "sequence gradient": 6e-5, "parameter": 5e-3, "losses": 1e-5}
 SHAPE = ["--batch=4", "--seq-len=64"]
 
 
@@ -98,6 +99,14 @@ def train(program, ranks, data, steps, folder):
         "--metrics", metrics, "--seed", 3, "--warmup", 1, "--lr", 3e-4, "--save-every", 1, "--keep", steps)
     first, last = (checkpoint(folder / "checkpoint" / f"step-{step:08d}") for step in (1, steps))
     return [json.loads(line) for line in metrics.read_text().splitlines()], first, last
+
+
+def untrained(program, names, folder):
+    """The weights that training begins with."""
+    folder.mkdir()
+    files = {name: folder / f"{name}.npy" for name in names}
+    run("braid-run", "call", program, "@init", "--seed", 3, *(word for name, path in files.items() for word in ("--output", f"{name}={path}")))
+    return {name: np.load(path) for name, path in files.items()}
 
 
 def relative(a, b):
@@ -143,6 +152,8 @@ def main():
             return train(program, ranks, data, arguments.steps, folder / name)
 
         one_log, one_first, many = result("one", 1, [])
+        parameters = [key for key in many if not key.endswith((".first", ".second"))]
+        before = untrained(folder / "one.braid", parameters, folder / "before")
         for name, ranks, flags in VARIANTS:
             if name not in wanted:
                 continue
@@ -162,8 +173,7 @@ def main():
             worst = max(gradients, key=lambda key: relative(first[key], one_first[key]))
             limit = TOLERANCE["sequence gradient" if "sp=" in flags[0] else "gradient"]
             check(name, f"gradients ({len(gradients)}), worst {worst[:-6]}"[:60], relative(first[worst], one_first[worst]), limit)
-            parameters = [key for key in many if not key.endswith((".first", ".second"))]
-            worst, error = max(((key, moved(last[key], many[key], one_first[key])) for key in parameters), key=lambda pair: pair[1])
+            worst, error = max(((key, moved(last[key], many[key], before[key])) for key in parameters), key=lambda pair: pair[1])
             check(name, f"parameters after {arguments.steps} steps, worst {worst}"[:60], error, TOLERANCE["parameter"])
             check(name, f"losses of {arguments.steps} steps", max(abs(a["loss"] / b["loss"] - 1) for a, b in zip(log, one_log)), TOLERANCE["losses"])
     print(f"{failures} failed")
