@@ -10,19 +10,25 @@ namespace braid {
 /// Tokens of the longest mini-batch: its scores are values of one kernel.
 inline constexpr int64_t kMostMiniBatch = 128;
 
+/// Planes of K rows in a state [B, H, planes K, V]: M, then S, then B. With a read_rate M stays B, and of one token B is
+/// the M before it.
+inline int64_t innerPlanes(bool momentum, bool readRate, int64_t miniBatch) {
+  return 1 + (momentum || readRate) + (!readRate && miniBatch > 1);
+}
+
 struct InnerTraits {
   bool decay, momentum, readRate, norm;
+  int64_t miniBatch;
 
   template <typename Op>
   explicit InnerTraits(Op op)
       : decay(op.getLogDecay() != nullptr), momentum(op.getLogMomentum() != nullptr),
-        readRate(op.getReadRate() != nullptr), norm(op.getNormWeight() != nullptr) {}
+        readRate(op.getReadRate() != nullptr), norm(op.getNormWeight() != nullptr), miniBatch(op.getMiniBatch()) {}
 
   llvm::StringRef className() const { return norm ? "N" : momentum || readRate ? "GM" : "G1"; }
   bool hasS() const { return momentum || readRate; }
-  bool hasBase() const { return !readRate; } ///< B is a plane of its own
-  /// Planes of K rows in a state [B, H, planes K, V]: M, then S, then B.
-  int64_t planes() const { return 1 + hasS() + hasBase(); }
+  int64_t planes() const { return innerPlanes(momentum, readRate, miniBatch); }
+  bool hasBase() const { return planes() > 1 + hasS(); } ///< B is a plane of its own
 };
 
 /// An operand of an inner step beyond q, k, v that has a cotangent.

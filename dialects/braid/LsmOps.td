@@ -78,10 +78,11 @@ def Braid_LsmStepOp : Braid_LsmOp<"step"> {
 //   class  operands                         M and S over a mini-batch
 //   G1     no log_momentum, no norm         affine in M
 //   GM     log_momentum, or read_rate       affine in [M; S]
-//   N      norm                             nonlinear: states cannot be composed, hence no segments
+//   N      norm                             nonlinear: states cannot be composed
+// A mini-batch of one token without norm, momentum, read_rate and weights is a scan of class H or D: ClassifyScans.
 //
-// The state [B, H, R, V] holds planes of K rows: M; S where there is log_momentum or read_rate; B where there is no
-// read_rate, which keeps B in M until the mini-batch ends.
+// The state [B, H, R, V] holds planes of K rows: M; S where there is log_momentum or read_rate; B where a mini-batch has
+// several tokens and there is no read_rate, which keeps B in M until the mini-batch ends.
 defvar innerGates = (ins AnyRankedTensor:$rate, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$log_momentum,
                      Optional<AnyRankedTensor>:$read_rate, Optional<AnyRankedTensor>:$norm_weight, Optional<AnyRankedTensor>:$norm_bias);
 defvar innerOperands = !con((ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v), innerGates,

@@ -22,7 +22,7 @@ struct InnerInputs {
 
 Value innerStep(LayerBuilder &b, const LsmSpec &spec, const InnerInputs &in) {
   auto widthOf = [](Value x) { return cast<RankedTensorType>(x.getType()).getShape().back(); };
-  int64_t planes = 1 + (in.logMomentum || in.readRate) + !in.readRate;
+  int64_t planes = innerPlanes(in.logMomentum != nullptr, in.readRate != nullptr, spec.miniBatch);
   Value state = b.state("lsm.state", b.elementTypes().wide,
                         {b.entry.batch, headsOf(spec, spec.heads), planes * widthOf(in.k), widthOf(in.target)});
   auto op = LsmInnerStepOp::create(b.builder, b.loc("o"), in.target.getType(), state.getType(), in.q, in.k, in.target,

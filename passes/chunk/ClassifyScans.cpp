@@ -2,10 +2,12 @@
 //
 // Inclusions of lsm-family 2.1, I < S < V < D, V < R, H < GH < VH < D, as rewrite rules. Downwards: a gate that does
 // nothing, or one that is a scalar repeated over channels, takes the scan to a smaller class. Upwards: VH has no chunk
-// form of its own and becomes D, with a = k exp(g), b = -beta k, key beta k. On the forward and before differentiation:
-// the gradients of what a rule writes follow.
+// form of its own and becomes D, with a = k exp(g), b = -beta k, key beta k. An inner step of mini-batch 1 without norm
+// and momentum is H with beta = rate; where it forgets, D with a = k, b = -rate k, key = rate k (what a step removes is
+// not decayed, so it is not GH). On the forward and before differentiation: the gradients of what a rule writes follow.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "dialects/braid/InnerTraits.h"
 #include "dialects/braid/ScanTraits.h"
 #include "passes/Passes.h"
 
@@ -134,17 +136,71 @@ private:
   OpBuilder builder;
 };
 
+StringRef meaning(const InnerTraits &step) {
+  if (step.norm)
+    return "gradient steps through a norm, not affine in the state: ranks along sp walk in a ring";
+  if (step.momentum || step.readRate)
+    return "gradient steps, affine in the weights and what their steps add up to; a scan, H or D, needs a mini-batch "
+           "of "
+           "1 without momentum and read_rate";
+  return "gradient steps, affine in the weights; a scan, H or D, needs a mini-batch of 1 and documents that begin with "
+         "0";
+}
+
+/// The scan that an inner step is; null where it is none.
+LsmScanOp asScan(LsmInnerStepOp step, std::string &why) {
+  InnerTraits traits(step);
+  if (traits.miniBatch != 1 || traits.norm || traits.momentum || traits.readRate || step.getWeights())
+    return {};
+  OpBuilder builder(step);
+  Location loc = step.getLoc();
+  Value k = step.getK(), rate = step.getRate(), key = k, decay, beta = rate, a, b;
+  LsmClass id = LsmClass::H;
+  if (traits.decay && !isZero(step.getLogDecay())) {
+    id = LsmClass::D;
+    auto perKey = cast<RankedTensorType>(k.getType()).clone(getElementTypeOrSelf(step.getLogDecay().getType()));
+    auto ones = DenseElementsAttr::get(perKey, builder.getFloatAttr(perKey.getElementType(), 1.0));
+    decay = MulOp::create(builder, loc, perKey, arith::ConstantOp::create(builder, loc, ones), step.getLogDecay());
+    key = MulOp::create(builder, loc, k.getType(), k, rate);
+    a = k;
+    b = ScaleOp::create(builder, loc, k.getType(), key, builder.getF64FloatAttr(-1.0));
+    beta = Value();
+  }
+  why = id == LsmClass::D ? "G1 of mini-batch 1 is D: a = k, b = -rate k, key = rate k"
+                          : "G1 of mini-batch 1 is H: beta = rate";
+  return LsmScanOp::create(builder, loc, step.getResultTypes(), step.getQ(), key, step.getV(), decay, beta, a, b,
+                           Value(), step.getInitialState(), step.getDocuments(), id, APFloat(1.0), IntegerAttr());
+}
+
 struct ClassifyScansPass : public braid::impl::ClassifyScansPassBase<ClassifyScansPass> {
   using ClassifyScansPassBase::ClassifyScansPassBase;
 
   void runOnOperation() override {
-    getOperation().walk([&](LsmScanOp scan) {
+    getOperation().walk([&](Operation *op) {
+      std::string why;
+      auto scan = dyn_cast<LsmScanOp>(op);
+      if (auto step = dyn_cast<LsmInnerStepOp>(op)) {
+        scan = asScan(step, why);
+        if (!scan) {
+          InnerTraits traits(step);
+          if (explain)
+            step.emitRemark() << "class " << traits.className() << ": " << meaning(traits);
+          return;
+        }
+        step.replaceAllUsesWith(scan.getResults());
+        step.erase();
+      }
+      if (!scan)
+        return;
       std::string steps = Classifier(scan).run();
       if (!explain)
         return;
+      if (!why.empty() && !steps.empty())
+        why += "; ";
+      why += steps;
       InFlightDiagnostic remark = scan.emitRemark() << "class " << stringifyLsmClass(scan.getClassId());
-      if (!steps.empty())
-        remark << " (" << steps << ")";
+      if (!why.empty())
+        remark << " (" << why << ")";
       remark << ": " << meaning(scan.getClassId());
     });
   }

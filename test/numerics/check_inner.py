@@ -21,7 +21,7 @@ class InnerStep:
     def __init__(self, program, kind, B, T, H, K, V, mini_batch, dtype="f32"):
         self.program, self.dims, self.mini_batch, self.dtype = program, (B, T, H, K, V), mini_batch, dtype
         self.wide = "f32" if dtype == "bf16" else dtype
-        self.gates, self.rows = ("rate", *VARIANTS[kind]), planes(VARIANTS[kind]) * K
+        self.gates, self.rows = ("rate", *VARIANTS[kind]), planes(VARIANTS[kind], mini_batch) * K
         name = f"{kind}_b{B}_t{T}_h{H}_k{K}_v{V}_n{mini_batch}_{dtype}".replace("-", "_")
         f = self.function = program.function(name, dtype)
         given = {
@@ -77,6 +77,18 @@ def extreme_decay(operands):
         operands[name] = np.where(np.arange(operands[name].shape[1])[None, :, None] % 7 == 3, -500.0, operands[name])
 
 
+def no_decay(operands):
+    for name in set(operands) & {"log_decay", "log_momentum"}:
+        operands[name] = np.zeros_like(operands[name])
+
+
+def undone(operands):
+    """Equal keys, and every target the opposite of the one before: a step takes back what the last one wrote."""
+    operands["k"][:] = operands["k"][:, :1]
+    signs = np.where(np.arange(operands["v"].shape[1]) % 2, -1.0, 1.0)
+    operands["v"][:] = signs[None, :, None, None] * operands["v"][:, :1]
+
+
 def add_kind(program, kind, rng):
     # T is never a multiple of the mini-batch; odd ones, one of a single token, and one longer than the row.
     for i, (B, T, H, K, V, n) in enumerate([(2, 37, 2, 16, 16, 16), (1, 100, 3, 33, 32, 16), (2, 23, 2, 5, 7, 5), (1, 9, 2, 16, 16, 1), (2, 11, 2, 20, 12, 32)]):
@@ -89,12 +101,19 @@ def add_kind(program, kind, rng):
         step.check("packed", rng, documents_of(cut, T))
         if i == 0:
             step.check("padding only behind 1 token", rng, documents_of([[-1, 1, 1, 1, 1]] * B, T))
-            if "log_decay" in step.gates:
-                step.check("decay -500 at some tokens", rng, one_document(B, T, -1), extreme_decay)
+            add_extremes(step, rng)
             for dtype in ("f64", "bf16"):
                 other = InnerStep(program, kind, B, T, H, K, V, n, dtype)
                 other.check("packed", rng, documents_of(cut, T))
     add_steps(program, kind, rng)
+
+
+def add_extremes(step, rng):
+    begun = one_document(step.dims[0], step.dims[1], -1)
+    step.check("writes that undo each other", rng, begun, undone)
+    if "log_decay" in step.gates:
+        step.check("decay -500 at some tokens", rng, begun, extreme_decay)
+        step.check("decay 0", rng, begun, no_decay)
 
 
 def add_steps(program, kind, rng):
@@ -127,13 +146,16 @@ def add_steps(program, kind, rng):
 
 def main():
     rng = np.random.default_rng(5)
-    program = Program("inner")
+    program, baseline = Program("inner"), Program("inner-x86-64-v3", options=["--cpu=x86-64-v3"])
     for kind in VARIANTS:
         add_kind(program, kind, rng)
+        step = InnerStep(baseline, kind, 1, 37, 2, 16, 16, 16)
+        step.check("packed", rng, documents_of([[-4, 9, 10, 24, 37]], 37))
+        add_extremes(step, rng)
     wide = InnerStep(program, "N-read", 1, 35, 1, 65, 64, 16)
     wide.check("wide", rng, one_document(1, 35, -3))
     InnerStep(program, "N", 1, 40, 1, 128, 128, 32).check("wide", rng, one_document(1, 40))
-    return program.finish()
+    return program.finish() | baseline.finish()
 
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ VARIANTS = {
     "titans": [
         {"heads": 2, "head_dim": 16, "rope": {}},
         {"heads": 4, "head_dim": 8, "value_dim": 12, "mini_batch": 7, "momentum": False, "output_gate": "silu"},
+        {"heads": 2, "head_dim": 16, "mini_batch": 1, "momentum": False},  # a scan of class D
     ],
     "titans_ln": [
         {"heads": 2, "head_dim": 16},

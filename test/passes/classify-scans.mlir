@@ -68,3 +68,43 @@ func.func @stays(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %v: tensor<1x
       : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4x3xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
   return %o : tensor<1x8x2x3xf32>
 }
+
+// A step after every token is the delta rule with beta = rate; where it forgets, what it removes is not decayed: D. Its state is as large.
+// CHECK-LABEL: func.func @steps
+// CHECK-SAME:    %[[Q:.*]]: tensor<1x8x2x4xf32>, %[[K:.*]]: tensor<1x8x2x4xf32>, %[[V:.*]]: tensor<1x8x2x3xf32>, %[[R:.*]]: tensor<1x8x2xf32>, %[[G:.*]]: tensor<1x8x2xf32>, %[[M:.*]]: tensor<1x2x4x3xf32>,
+// CHECK:         braid.lsm.scan H %[[Q]], %[[K]], %[[V]] beta(%[[R]]) initial_state(%[[M]])
+// CHECK-DAG:     %[[DECAY:.*]] = braid.mul %{{.*}}, %[[G]] : (tensor<1x8x2x4xf32>, tensor<1x8x2xf32>) -> tensor<1x8x2x4xf32>
+// CHECK-DAG:     %[[KEY:.*]] = braid.mul %[[K]], %[[R]]
+// CHECK:         %[[B:.*]] = braid.scale %[[KEY]] {value = -1.000000e+00 : f64}
+// CHECK:         braid.lsm.scan D %[[Q]], %[[KEY]], %[[V]] log_decay(%[[DECAY]]) a(%[[K]]) b(%[[B]]) initial_state(%[[M]]) {{.*}} {scale = 1.000000e+00 : f64}
+func.func @steps(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %v: tensor<1x8x2x3xf32>, %r: tensor<1x8x2xf32>, %g: tensor<1x8x2xf32>,
+                 %m: tensor<1x2x4x3xf32>, %d: tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>) {
+  // expected-remark @+1 {{class H (G1 of mini-batch 1 is H: beta = rate): the delta rule without decay}}
+  %o, %f = braid.lsm.inner_step %q, %k, %v rate(%r) initial_state(%m) documents(%d) {mini_batch = 1 : i64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  // expected-remark @+1 {{class D (G1 of mini-batch 1 is D: a = k, b = -rate k, key = rate k): diagonal plus low rank; the next smaller class, V, needs an a or b of 0}}
+  %o1, %f1 = braid.lsm.inner_step %q, %k, %v rate(%r) log_decay(%g) initial_state(%m) documents(%d) {mini_batch = 1 : i64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2xf32>, tensor<1x8x2xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  return %o, %o1 : tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>
+}
+
+// Longer mini-batches, momentum, a norm and documents that begin with weights stay gradient steps.
+// CHECK-LABEL: func.func @inner
+// CHECK-COUNT-4: braid.lsm.inner_step
+// CHECK-NOT:     braid.lsm.scan
+func.func @inner(%q: tensor<1x8x2x4xf32>, %r: tensor<1x8x2xf32>, %w: tensor<2x4xf32>, %first: tensor<2x4x4xf32>, %m: tensor<1x2x4x4xf32>, %m2: tensor<1x2x8x4xf32>,
+                 %d: tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>) {
+  // expected-remark @+1 {{class G1: gradient steps, affine in the weights; a scan, H or D, needs a mini-batch of 1 and documents that begin with 0}}
+  %o, %f = braid.lsm.inner_step %q, %q, %q rate(%r) initial_state(%m2) documents(%d) {mini_batch = 2 : i64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2xf32>, tensor<1x2x8x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8x4xf32>)
+  // expected-remark @+1 {{class GM: gradient steps, affine in the weights and what their steps add up to; a scan, H or D, needs a mini-batch of 1 without momentum and read_rate}}
+  %o1, %f1 = braid.lsm.inner_step %q, %q, %q rate(%r) log_momentum(%r) initial_state(%m2) documents(%d) {mini_batch = 1 : i64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2xf32>, tensor<1x8x2xf32>, tensor<1x2x8x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8x4xf32>)
+  // expected-remark @+1 {{class N: gradient steps through a norm, not affine in the state: ranks along sp walk in a ring}}
+  %o2, %f2 = braid.lsm.inner_step %q, %q, %q rate(%r) norm(%w, %w) initial_state(%m) documents(%d) {mini_batch = 1 : i64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<1x2x4x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x4x4xf32>)
+  // expected-remark @+1 {{class G1: gradient steps, affine in the weights; a scan, H or D, needs a mini-batch of 1 and documents that begin with 0}}
+  %o3, %f3 = braid.lsm.inner_step %q, %q, %q rate(%r) weights(%first) initial_state(%m) documents(%d) {mini_batch = 1 : i64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2xf32>, tensor<2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x4x4xf32>)
+  return %o, %o1, %o2, %o3 : tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>
+}

@@ -102,7 +102,7 @@ def check_scan(rng):
 def check_inner(rng):
     for kind, gates in inner.VARIANTS.items():
         operands = inner.random_operands(("rate", *gates), rng, 2, 8, 2, 3, 4)
-        initial = 0.3 * rng.standard_normal((2, 2, 3 * inner.planes(gates), 4))
+        initial = 0.3 * rng.standard_normal((2, 2, 3 * inner.planes(gates, 3), 4))
 
         def run(*arrays, names=tuple(operands)):
             value, pull = inner.inner_step(dict(zip(names, arrays)), arrays[-1], PACKED, 3)
@@ -123,7 +123,7 @@ def check_inner(rng):
     g = x.pop("log_decay")
     (o, _), _ = scan("H", x, np.zeros((2, 2, 3, 4)), PACKED, 1.0)
     step = {n: x[n] for n in ("q", "k", "v")} | {"rate": x["beta"]}
-    found = inner.inner_step(step, np.zeros((2, 2, 6, 4)), PACKED, 1)[0][0]
+    found = inner.inner_step(step, np.zeros((2, 2, 3, 4)), PACKED, 1)[0][0]
     yield "inner_step of mini-batch 1 = scan H", relative_error(found, o), 1e-13
     # With forgetting it is class D with a = k, b = -rate k: the decay does not touch what the step removes.
     x["log_decay"] = np.repeat(g[..., None], 3, -1)
@@ -131,7 +131,7 @@ def check_inner(rng):
         "k": x["k"] * x["beta"][..., None], "a": x["k"], "b": -x["k"] * x["beta"][..., None]
     }
     (o, _), _ = scan("D", d, np.zeros((2, 2, 3, 4)), PACKED, 1.0)
-    found = inner.inner_step(step | {"log_decay": g}, np.zeros((2, 2, 6, 4)), PACKED, 1)[0][0]
+    found = inner.inner_step(step | {"log_decay": g}, np.zeros((2, 2, 3, 4)), PACKED, 1)[0][0]
     yield "inner_step of mini-batch 1 with decay = scan D", relative_error(found, o), 1e-13
 
 

@@ -6,7 +6,7 @@
 
 B is M as it was when the mini-batch began; mini-batches are counted from the beginning of the document. e = log_momentum (without: S_t
 is the step alone), g = log_decay (without: 0). A state [B, H, R, V] is M, then S where there is a momentum or a read_rate, then B where
-there is no read_rate. A document that begins at token t of the row starts from `weights` (or zero); a padding token does nothing.
+there is no read_rate and a mini-batch has more than one token. A document that begins at token t of the row starts from `weights` (or zero); a padding token does nothing.
 """
 
 import numpy as np
@@ -33,9 +33,10 @@ def shape_of(name, B, T, H, K, V):
     return {"v": (B, T, H, V), "norm_weight": (H, V), "norm_bias": (H, V), "weights": (H, K, V)}.get(name, (B, T, H))
 
 
-def planes(names):
+def planes(names, mini_batch):
+    """M; S; B, which a mini-batch of one token needs no room for."""
     read = "read_rate" in names
-    return 1 + (read or "log_momentum" in names) + (not read)
+    return 1 + (read or "log_momentum" in names) + (not read and mini_batch > 1)
 
 
 def _project(x, normed):
@@ -72,7 +73,8 @@ def inner_step(x, initial, documents, mini_batch, eps=1e-6):
     parts = [initial[:, :, i * K : (i + 1) * K] for i in range(initial.shape[2] // K)]
     zero = np.zeros((B, H, K, V))
     M, S = parts[0], parts[1] if read_rate or momentum else zero
-    base = M if read_rate else parts[-1]
+    keeps_base = not read_rate and mini_batch > 1
+    base = parts[-1] if keeps_base else M
     start = np.broadcast_to(x.get("weights", np.zeros((H, K, V))), (B, H, K, V))
     gate = lambda name, t: np.exp(x[name][:, t, :, None, None]) if name in x else 1.0
     row = lambda q, state: np.einsum("bhk,bhkv->bhv", q, state)
@@ -99,13 +101,13 @@ def inner_step(x, initial, documents, mini_batch, eps=1e-6):
         M, S, base = (np.where(exists, new, old) for new, old in ((M1, M), (S1_next, S), (B1, base)))
 
     def joined(m, s, b):
-        return np.concatenate([m] + [s] * (read_rate or momentum) + ([] if read_rate else [b]), 2)
+        return np.concatenate([m] + [s] * (read_rate or momentum) + [b] * keeps_base, 2)
 
     def pull(do, dfinal):
         d = {name: np.zeros(array.shape) for name, array in x.items()}
         parts = [dfinal[:, :, i * K : (i + 1) * K] for i in range(dfinal.shape[2] // K)]
         dM, dS = parts[0], parts[1] if read_rate or momentum else zero
-        dB = zero if read_rate else parts[-1]
+        dB = parts[-1] if keeps_base else zero
         back = lambda values, state: np.einsum("bhv,bhkv->bhk", values, state)
         for t in range(T - 1, -1, -1):
             exists, begins, ends, M0, S0, B0, S1, seen, u, pull_u = kept[t]
@@ -142,7 +144,7 @@ def inner_step(x, initial, documents, mini_batch, eps=1e-6):
             if "weights" in x:
                 d["weights"] += np.where(exists & begins, dM0 + dB0, 0).sum(0)
             dM, dS, dB = (np.where(exists, np.where(begins, 0, new), old) for new, old in ((dM0, dM), (dS0, dS), (dB0, dB)))
-        return d, joined(dM, dS, dB)
+        return d, joined(dM if keeps_base else dM + dB, dS, dB)
 
     return (o, joined(M, S, base)), pull
 

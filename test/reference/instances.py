@@ -353,7 +353,7 @@ class Mixer:
     def run_inner(self, operands):
         names = tuple(operands)
         q, v, s = operands["q"], operands["v"], self.spec
-        state = np.zeros((q.shape[0], q.shape[2], inner.planes(names) * q.shape[-1], v.shape[-1]))
+        state = np.zeros((q.shape[0], q.shape[2], inner.planes(names, self.spec["mini_batch"]) * q.shape[-1], v.shape[-1]))
 
         def run(*arrays):
             value, pull = inner.inner_step(dict(zip(names, arrays)), state, self.documents, s["mini_batch"])
