@@ -267,6 +267,8 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
           all(grad.getNormWeight()), all(grad.getNormBias()), all(grad.getWeights()), states.back(),
           at(grad.getDocuments()), grad.getMiniBatchAttr(), grad.getNormEpsAttr());
       step->setAttr(kSliceAttr, builder.getI64IntegerAttr(i + 1));
+      if (Attribute divided = op.getAttr(kSequenceAttr))
+        step->setAttr(kSequenceAttr, divided);
       states.push_back(step.getFinalState());
     }
   } else if (auto grad = dyn_cast<ShortConvGradOp>(op)) {

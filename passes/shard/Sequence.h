@@ -7,6 +7,7 @@
 //   scan, ring        M = shift(P M + X), one hop per rank, P never sent: (ranks - 1) X, as many hops
 //   scan, all_gather  gather (P, X), every rank folds what is before it: (ranks - 1) (P + X), once
 //   scan, scan        neighbours at distance 1, 1, 2, 4, .. compose their segments: log2(ranks) (P + X), as many hops
+//   inner step        the same where its states compose; through a norm only the ring, rank after rank
 //   attention         gather K and V; a window that ends earlier takes the ranks it reaches only; ring: block by block
 //   convolution       the last taps - 1 rows of the previous rank
 //
@@ -35,6 +36,7 @@ struct SpCost {
   int64_t hops = 0; ///< messages that wait for each other
   double seconds = 0;
 };
+inline constexpr double kSpFlopsPerSecond = 1e12;
 /// p, x: types of a segment [1, B, H, ..]. `algorithm` is not automatic.
 SpCost spCost(SpAlgorithm algorithm, int64_t ranks, mlir::RankedTensorType p, mlir::RankedTensorType x);
 /// The cheapest of the three; in a draw the first of ring, all_gather, scan.
@@ -79,6 +81,9 @@ private:
   struct Border {
     mlir::Value mine, last;
   };
+  struct Borders {
+    Border before, behind;
+  };
 
   /// Rows [B, halo, D] in front of this rank's, and those behind which the next slice begins.
   struct Halo {
@@ -96,6 +101,16 @@ private:
   SpAlgorithm choose(const Segment &own, bool zeroCarry, bool readsLast) const;
   mlir::Value ring(mlir::Location loc, Segment own, bool adjoint);
   mlir::Value logSteps(mlir::Location loc, Segment own, bool adjoint);
+  Borders exchange(mlir::Location loc, const Segment &own, mlir::Value carry, mlir::Value dx, mlir::Value dnext,
+                   SpAlgorithm chosen);
+  // SequenceInner.cpp
+  Results innerStep(LsmInnerStepOp op, mlir::ValueRange operands);
+  Results innerStepGrad(LsmInnerStepGradOp op, mlir::ValueRange operands);
+  template <typename Op> llvm::FailureOr<SpAlgorithm> chooseInner(Op op, mlir::ValueRange operands, bool carried) const;
+  template <typename Op> Segment innerSegment(Op op, mlir::ValueRange operands);
+  mlir::Value pass(mlir::Location loc, mlir::Value carry, bool zero, bool adjoint,
+                   llvm::function_ref<mlir::Value(mlir::Value)> walk);
+  mlir::Value ofRank(mlir::Location loc, mlir::Value x, int64_t rank, llvm::StringRef label);
   // SequenceTokens.cpp
   Results documents(DocumentsOp op, mlir::ValueRange operands);
   Results drop(MoeDropOp op, mlir::ValueRange operands);

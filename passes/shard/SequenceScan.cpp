@@ -7,8 +7,8 @@
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "dialects/braid/ScanTraits.h"
-#include "passes/analysis/Tensors.h"
 #include "passes/shard/Sequence.h"
+#include "passes/shard/SequenceParts.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -38,7 +38,7 @@ static SmallVector<int64_t> composeDistances(int64_t ranks) {
 }
 
 SpCost braid::spCost(SpAlgorithm algorithm, int64_t ranks, RankedTensorType p, RankedTensorType x) {
-  constexpr double latency = 10e-6, bytesPerSecond = 10e9, flopsPerSecond = 1e12;
+  constexpr double latency = 10e-6, bytesPerSecond = 10e9;
   auto bytes = [](RankedTensorType type) {
     return type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8);
   };
@@ -65,7 +65,7 @@ SpCost braid::spCost(SpAlgorithm algorithm, int64_t ranks, RankedTensorType p, R
     break;
   }
   cost.seconds = static_cast<double>(cost.hops) * latency + static_cast<double>(cost.bytes) / bytesPerSecond +
-                 flops / flopsPerSecond;
+                 flops / kSpFlopsPerSecond;
   return cost;
 }
 
@@ -84,25 +84,6 @@ SpAlgorithm SequenceSharder::choose(const Segment &own, bool zeroCarry, bool rea
 }
 
 //===- Borders of ranks -------------------------------------------------------------------------------------------===//
-
-/// The same elements as a state, or as one of segments.
-static Value viewed(OpBuilder &builder, Location loc, Value state, RankedTensorType type) {
-  return state.getType() == type ? state : ReshapeOp::create(builder, loc, type, state).getResult();
-}
-static RankedTensorType withoutFront(RankedTensorType type) {
-  return RankedTensorType::get(type.getShape().drop_front(), type.getElementType());
-}
-static Value splat(OpBuilder &builder, Location loc, RankedTensorType type, double value) {
-  return arith::ConstantOp::create(builder, loc,
-                                   DenseElementsAttr::get(type, builder.getFloatAttr(type.getElementType(), value)));
-}
-
-/// The operand that the logical op has as `operand`.
-template <typename Scan> static auto localOperands(Scan op, ValueRange operands) {
-  return [op, operands](Value operand) mutable -> Value {
-    return operand ? operands[llvm::find(op->getOperands(), operand) - op->getOperands().begin()] : Value();
-  };
-}
 
 /// Classes R and E decay every element of the state for itself.
 static bool decaysElements(LsmClass id) {
@@ -196,28 +177,47 @@ Value SequenceSharder::logSteps(Location loc, Segment own, bool adjoint) {
   return x;
 }
 
+/// `dx` is null in the forward. In an all-gather every rank also learns both ends.
+SequenceSharder::Borders SequenceSharder::exchange(Location loc, const Segment &own, Value carry, Value dx, Value dnext,
+                                                   SpAlgorithm chosen) {
+  RankedTensorType state = typeOf(carry), rows = withoutFront(typeOf(own.x));
+  auto asState = [&](Value v) { return viewed(builder, loc, v, state); };
+  auto asRows = [&](Value v) { return viewed(builder, loc, v, rows); };
+  if (dx)
+    dx = viewed(builder, loc, dx, typeOf(own.x));
+  Borders borders;
+  if (chosen != SpAlgorithm::allGather) {
+    auto travel = [&](const Segment &segment, bool adjoint) {
+      return asState(chosen == SpAlgorithm::ring ? ring(loc, segment, adjoint) : logSteps(loc, segment, adjoint));
+    };
+    borders.before.mine = travel(own, false);
+    if (dx)
+      borders.behind.mine = travel({own.p, dx}, true);
+    return borders;
+  }
+  Value p = gather(loc, own.p, 0, "lsm.transition"), x = gather(loc, own.x, 0, "lsm.state");
+  Value dxs = dx ? gather(loc, dx, 0, "lsm.cotangent") : Value();
+  auto fold = LsmFoldOp::create(builder, loc, rows, rows, p, x, asRows(carry), coordinate);
+  borders.before = {asState(fold.getInitial()), asState(fold.getNext())};
+  if (dx) {
+    auto foldGrad = LsmFoldGradOp::create(builder, loc, rows, rows, p, dxs, asRows(dnext), coordinate);
+    borders.behind = {asState(foldGrad.getDfinal()), asState(foldGrad.getDcarry())};
+  }
+  return borders;
+}
+
 //===- The scan and its gradient ----------------------------------------------------------------------------------===//
 
 FailureOr<SmallVector<Value>> SequenceSharder::scan(LsmScanOp op, ValueRange operands) {
-  Location loc = op.getLoc();
   unsigned stateIndex = op.getInitialStateMutable().getOperandNumber();
   Value carry = operands[stateIndex];
-  RankedTensorType stateType = typeOf(carry);
   Segment own = segment(op, operands);
   SpAlgorithm chosen = choose(own, facts.isZero(op.getInitialState()), facts.isRead(op.getFinalState()));
-  Border border;
-  if (chosen == SpAlgorithm::allGather) {
-    Value p = gather(loc, own.p, 0, "lsm.transition"), x = gather(loc, own.x, 0, "lsm.state");
-    carry = viewed(builder, loc, carry, withoutFront(typeOf(own.x)));
-    auto fold = LsmFoldOp::create(builder, loc, carry.getType(), carry.getType(), p, x, carry, coordinate);
-    border = {fold.getInitial(), viewed(builder, loc, fold.getNext(), stateType)};
-  } else {
-    border.mine = chosen == SpAlgorithm::ring ? ring(loc, own, /*adjoint=*/false) : logSteps(loc, own, false);
-  }
+  Border border = exchange(op.getLoc(), own, carry, Value(), Value(), chosen).before;
   SmallVector<Value> inner(operands);
-  inner[stateIndex] = viewed(builder, loc, border.mine, stateType);
-  auto type = RankedTensorType::get(typeOf(operands[2]).getShape(), typeOf(op.getO()).getElementType());
-  OperationState state(loc, op->getName(), inner, TypeRange{type, stateType}, op->getAttrs());
+  inner[stateIndex] = border.mine;
+  OperationState state(op.getLoc(), op->getName(), inner, TypeRange{localType(operands[2], op.getO()), carry.getType()},
+                       op->getAttrs());
   state.propertiesAttr = op->getPropertiesAsAttribute();
   auto scan = cast<LsmScanOp>(builder.create(state));
   return SmallVector<Value>{scan.getO(), border.last ? border.last : scan.getFinalState()};
@@ -236,39 +236,21 @@ SmallVector<Value> SequenceSharder::scanGradOf(LsmScanGradOp op, ValueRange oper
   like.push_back(initial);
   SmallVector<Type> types;
   for (auto [result, operand] : llvm::zip_equal(op->getResults(), like))
-    types.push_back(RankedTensorType::get(typeOf(operand).getShape(), typeOf(result).getElementType()));
+    types.push_back(localType(operand, result));
   OperationState state(op.getLoc(), op->getName(), inner, types, op->getAttrs());
   state.propertiesAttr = op->getPropertiesAsAttribute();
   return SmallVector<Value>(builder.create(state)->getResults());
 }
 
 FailureOr<SmallVector<Value>> SequenceSharder::scanGrad(LsmScanGradOp op, ValueRange operands) {
-  Location loc = op.getLoc();
   Value carry = operands[op.getInitialStateMutable().getOperandNumber()],
         dnext = operands[op.getDfinalStateMutable().getOperandNumber()];
-  RankedTensorType stateType = typeOf(carry);
   Segment own = segment(op, operands);
   Value dx = segmentGrad(op, operands, typeOf(own.x));
   bool zero = facts.isZero(op.getInitialState()) && facts.isZero(op.getDfinalState());
   SpAlgorithm chosen = choose(own, zero, facts.isRead(op.getDinitialState()));
-  Border before, behind;
-  if (chosen == SpAlgorithm::allGather) {
-    Value p = gather(loc, own.p, 0, "lsm.transition"), x = gather(loc, own.x, 0, "lsm.state"),
-          dxs = gather(loc, dx, 0, "lsm.cotangent");
-    RankedTensorType rows = withoutFront(typeOf(own.x));
-    carry = viewed(builder, loc, carry, rows);
-    dnext = viewed(builder, loc, dnext, rows);
-    auto fold = LsmFoldOp::create(builder, loc, rows, rows, p, x, carry, coordinate);
-    auto foldGrad = LsmFoldGradOp::create(builder, loc, rows, rows, p, dxs, dnext, coordinate);
-    before = {fold.getInitial(), fold.getNext()};
-    behind = {foldGrad.getDfinal(), viewed(builder, loc, foldGrad.getDcarry(), stateType)};
-  } else {
-    bool isRing = chosen == SpAlgorithm::ring;
-    before.mine = isRing ? ring(loc, own, false) : logSteps(loc, own, false);
-    behind.mine = isRing ? ring(loc, {own.p, dx}, true) : logSteps(loc, {own.p, dx}, true);
-  }
-  SmallVector<Value> results = scanGradOf(op, operands, viewed(builder, loc, before.mine, stateType),
-                                          viewed(builder, loc, behind.mine, stateType));
+  auto [before, behind] = exchange(op.getLoc(), own, carry, dx, dnext, chosen);
+  SmallVector<Value> results = scanGradOf(op, operands, before.mine, behind.mine);
   if (behind.last)
     results.back() = behind.last;
   return results;

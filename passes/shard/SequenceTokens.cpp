@@ -1,5 +1,4 @@
 //===- SequenceTokens.cpp - documents, convolutions and attention along sp; collectives ---------------------------===//
-#include "dialects/braid/InnerTraits.h"
 #include "mlir/IR/SymbolTable.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/analysis/Tensors.h"
@@ -74,6 +73,8 @@ SequenceFacts::SequenceFacts(ModuleOp module) {
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](LsmScanOp o) { look(o.getInitialState(), o.getFinalState()); })
         .Case([&](LsmScanGradOp o) { look({o.getInitialState(), o.getDfinalState()}, o.getDinitialState()); })
+        .Case([&](LsmInnerStepOp o) { look(o.getInitialState(), o.getFinalState()); })
+        .Case([&](LsmInnerStepGradOp o) { look({o.getInitialState(), o.getDfinalState()}, o.getDinitialState()); })
         .Case([&](ShortConvOp o) { look(o.getTail(), o.getNewTail()); })
         .Case([&](ShortConvGradOp o) { look({o.getTail(), o.getDnewTail()}, o.getDtail()); });
   });
@@ -149,13 +150,8 @@ FailureOr<SmallVector<Value>> SequenceSharder::lower(Operation *op, ValueRange o
       .Case([&](ShortConvOp o) { return convolution(o, operands); })
       .Case([&](ShortConvGradOp o) { return convolutionGrad(o, operands); })
       .Case([&](DocumentsOp o) { return documents(o, operands); })
-      .Case<LsmInnerStepOp, LsmInnerStepGradOp>([&](auto o) -> Results {
-        StringRef name = InnerTraits(o).className();
-        return o.emitOpError() << "is of class " << name << ", whose spans of tokens "
-                               << (name == "N" ? "do not compose" : "are not composed yet")
-                               << ", but the tokens of a row are on " << axis << " = " << ranks
-                               << " ranks (--mesh); valid: " << axis << "=1, or other mesh axes";
-      })
+      .Case([&](LsmInnerStepOp o) { return innerStep(o, operands); })
+      .Case([&](LsmInnerStepGradOp o) { return innerStepGrad(o, operands); })
       .Case([&](MoeDropOp o) { return drop(o, operands); });
 }
 

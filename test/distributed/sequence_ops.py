@@ -1,6 +1,7 @@
-"""Ops that cross tokens on several ranks along `sp`, against the one-row references: python3 sequence_ops.py RANKS ALGORITHM [one]
+"""Ops that cross tokens on several ranks along `sp`, against the one-row references: python3 sequence_ops.py RANKS ALGORITHM [one|whole]
 
-Scans of every class and their gradients, with states from outside and without, attention with and without windows, convolutions: the
+Scans and inner steps of every class and their gradients, with states from outside and without, attention with and without windows,
+convolutions (`one`: attention to one token a rank; `whole`: the classes that are scanned as a whole, numerics/segment.test has the others): the
 tokens of a row are divided over RANKS ranks, documents cross their borders and end on them. Then one document of the row gets other, huge
 contents: not one bit of anything outside of it may change. Limits: those of the ops on one rank (check_scan.py, check_attention.py).
 """
@@ -13,6 +14,7 @@ import numpy as np
 
 from check_scan import CLASS_IDS, gradient_limit
 from harness import Operand, Program, Type, loaded, rounded, stored
+import inner
 from attention import attention
 from common import documents_of
 from rows import short_conv
@@ -68,8 +70,9 @@ class Case:
             other = {n: a.copy() for n, a in values.items()}
             for n, dims in self.dims.items():
                 if dims[1:2] == ["sequence"]:
-                    size = -1e3 if n == "log_decay" else 0.0 if n in ("do", "dy") else 1e4
-                    other[n][row, lo:hi] = size if n == "log_decay" else size * other[n][row, lo:hi]
+                    decays = n in ("log_decay", "log_momentum")
+                    size = -1e3 if decays else 0.0 if n in ("do", "dy") else 1.0 if n == "rate" else 1e4
+                    other[n][row, lo:hi] = size if decays else size * other[n][row, lo:hi]
                     values[n][row, lo:hi] *= n not in ("do", "dy")
             one, two = self.call(program, values), self.call(program, other)
             keep = np.ones((B, T), bool)
@@ -158,6 +161,42 @@ def add_scan(program, kind, rng, carried):
     c.check(rng, operands)
 
 
+def add_inner(program, kind, mini_batch, rng, carried):
+    """Mini-batches that begin and end on different ranks; `inner.VARIANTS` says what each kind has."""
+    H, K, V = 2, 8, 12
+    shape = (B, T, H, K, V)
+    others = inner.VARIANTS[kind]
+    names = [n for n in inner.ORDER if n in ("q", "k", "v", "rate", *others)]
+    state = Type((B, H, inner.planes(others, mini_batch) * K, V))
+
+    def reference(a, documents):
+        zero = np.zeros(state.shape)
+        (o, final), pull = inner.inner_step({n: a[n] for n in names}, a.get("initial_state", zero), documents, mini_batch)
+        gradients, dinitial = pull(a["do"], a.get("dfinal_state", zero))
+        return {f"d{n}": d for n, d in gradients.items()} | {"dinitial_state": dinitial, "o": o, "final_state": final}
+
+    c = Case(program, f"inner_{kind}_{mini_batch}{'_carried' if carried else ''}".replace("-", "_"), reference, 5e-6)
+    dims = lambda n: ["heads"] if n in inner.WHOLE else ("batch", "sequence")
+    given = {n: c.input(n, inner.shape_of(n, *shape), dims=dims(n)) for n in names}
+    do = c.input("do", (B, T, H, V))
+    initial, dfinal = (c.input(n, state.shape, dims=["batch"]) if carried else c.zeros(state) for n in ("initial_state", "dfinal_state"))
+    operands = [given.get(n) for n in inner.ORDER] + [initial, c.documents]
+    attributes = {"mini_batch": mini_batch, "norm_eps": 1e-6}
+    o, final = c.f.op("braid.lsm.inner_step", operands, [given["v"].type, state], segments=True, **attributes)
+    types = [given[n].type for n in names] + [state]
+    results = c.f.op("braid.lsm.inner_step_grad", [*operands, do, dfinal], types, segments=True, **attributes)
+    for name, value in zip([f"d{n}" for n in names] + ["dinitial_state"] * carried, results):
+        c.f.output(name, value)
+    for name, value in [("o", o)] + [("final_state", final)] * carried:
+        c.f.output(name, value)
+
+    def draw(a):
+        a |= {n: rounded([x])[0] for n, x in inner.random_operands(others, rng, *shape).items()}
+        a |= {n: 0.3 * a[n] for n in ("initial_state", "dfinal_state") if n in a}
+
+    c.check(rng, draw)
+
+
 def add_attention(program, window, rng):
     H, G, D = 4, 2, 16
 
@@ -201,22 +240,36 @@ def one_token(ranks):
     CHANGED = (0, 1, 2)
 
 
+def of_ranks(ranks):
+    """A row that they divide."""
+    global T, EDGES
+    if T % ranks:
+        T = 60
+        EDGES = np.where(EDGES > T - 10, EDGES - 4, EDGES).astype(np.int32)
+
+
 def main(ranks, algorithm, tokens=None):
+    of_ranks(int(ranks))
     program, rng = Parts(f"sp{ranks}-{algorithm}", int(ranks), algorithm), np.random.default_rng(5)
-    if tokens:
+    if tokens == "one":
         one_token(int(ranks))
         for window in (0, 2):
             add_attention(program, window, rng)
         return program.finish()
     # VH is D below the classifier.
-    for kind in sorted(set(CLASSES) - {"VH"}):
+    for kind in ("E", "R") if tokens == "whole" else sorted(set(CLASSES) - {"VH"}):
         add_scan(program, kind, rng, carried=False)
-    if algorithm == "all_gather":
+    if algorithm == "all_gather" and not tokens:
         for kind in ("S0", "V", "R", "GH", "D", "E"):
             add_scan(program, kind, rng, carried=True)
         add_convolution(program, 4, rng)
         add_convolution(program, 2, rng)
-    for window in (0, 5, 30):
+    for kind, others in inner.VARIANTS.items():
+        if algorithm == "ring" or "norm_weight" not in others: # through a norm spans of tokens do not compose
+            add_inner(program, kind, 16 if kind == "GM" else 5, rng, carried=False)
+            if algorithm != "scan":
+                add_inner(program, kind, 7, rng, carried=True)
+    for window in (0, 5, 30) if not tokens else ():
         if algorithm in ("ring", "all_gather"):
             add_attention(program, window, rng)
     return program.finish()

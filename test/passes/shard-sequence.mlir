@@ -121,16 +121,76 @@ func.func @attention(%q: !q {braid.name = "q", braid.role = "input", braid.dims 
 
 // -----
 
-// The states of gradient steps through a norm do not compose.
+// Gradient steps through a norm: all ranks walk, hand on what they have, and walk again from what they got.
 !k = tensor<2x64x2x16xf32>
 !g = tensor<2x64x2xf32>
 !n = tensor<2x16xf32>
 !s = tensor<2x2x32x16xf32>
+// CHECK-LABEL: func.func @inner(
+// CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<2x2x32x16xf32>
+// CHECK: %{{.*}}, %[[F1:.*]] = braid.lsm.inner_step {{.*}} initial_state(%[[ZERO]]) {{.*}} (tensor<2x16x2x16xf32>
+// CHECK: %[[M1:.*]] = braid.comm.shift %[[F1]] {axis = "sp", label = "lsm.state"}
+// CHECK: %{{.*}}, %[[F2:.*]] = braid.lsm.inner_step {{.*}} initial_state(%[[M1]])
+// CHECK: %[[M2:.*]] = braid.comm.shift %[[F2]]
+// CHECK: %{{.*}}, %[[F3:.*]] = braid.lsm.inner_step {{.*}} initial_state(%[[M2]])
+// CHECK: %[[M3:.*]] = braid.comm.shift %[[F3]]
+// CHECK-NOT: braid.comm
+// CHECK: braid.lsm.inner_step {{.*}} initial_state(%[[M3]])
+// What comes from outside enters the first rank; what is read behind the row is the last rank's. Adjoint: the other way round.
+// CHECK: %[[ALL:.*]] = braid.concat %[[IN:.*]], %{{.*}} {dim = 0 : i64} : {{.*}} -> tensor<8x2x32x16xf32>
+// CHECK: %[[EDGE:.*]] = braid.shard %[[ALL]], %{{.*}} {count = 4 : i64, dim = 0 : i64}
+// CHECK: braid.lsm.inner_step {{.*}} initial_state(%[[EDGE]])
+// CHECK: %[[GOT:.*]] = braid.comm.shift
+// CHECK: braid.add %[[GOT]], %[[EDGE]]
+// CHECK: %[[LAST:.*]] = braid.comm.all_gather {{.*}} {axis = "sp", dim = 0 : i64, label = "lsm.state"}
+// CHECK: braid.slice %[[LAST]] {begin = 6 : i64, dim = 0 : i64}
 func.func @inner(%q: !k {braid.name = "q", braid.role = "input", braid.dims = ["batch", "sequence"]}, %r: !g {braid.name = "r", braid.role = "input", braid.dims = ["batch", "sequence"]},
-                 %w: !n {braid.name = "w", braid.role = "input"}, %cu: tensor<2x4xi32> {braid.name = "cu_seqlens", braid.role = "input", braid.dims = ["batch"]}) -> (!k {braid.name = "o"}) attributes {braid.entry} {
+                 %w: !n {braid.name = "w", braid.role = "input"}, %m: !s {braid.name = "m", braid.role = "input", braid.dims = ["batch"]}, %cu: tensor<2x4xi32> {braid.name = "cu_seqlens", braid.role = "input", braid.dims = ["batch"]}) -> (!k {braid.name = "o"}, !s {braid.name = "final"}) attributes {braid.entry} {
   %d = braid.documents %cu : (tensor<2x4xi32>) -> tensor<2x64xi32>
   %zero = arith.constant dense<0.0> : !s
-  // expected-error @+1 {{is of class N, whose spans of tokens do not compose, but the tokens of a row are on sp = 4 ranks (--mesh); valid: sp=1, or other mesh axes}}
   %o, %final = braid.lsm.inner_step %q, %q, %q rate(%r) norm(%w, %w) initial_state(%zero) documents(%d) {mini_batch = 16 : i64} : (!k, !k, !k, !g, !n, !n, !s, tensor<2x64xi32>) -> (!k, !s)
-  return %o : !k
+  %o2, %final2 = braid.lsm.inner_step %o, %q, %q rate(%r) norm(%w, %w) initial_state(%m) documents(%d) {mini_batch = 16 : i64} : (!k, !k, !k, !g, !n, !n, !s, tensor<2x64xi32>) -> (!k, !s)
+  return %o2, %final2 : !k, !s
+}
+
+// -----
+
+// Without a norm they compose: P from the columns of I, with nothing to learn.
+!k = tensor<2x64x2x16xf32>
+!g = tensor<2x64x2xf32>
+!s = tensor<2x2x48x16xf32>
+// CHECK-LABEL: func.func @composed(
+// CHECK: %[[I:.*]], %{{.*}} = braid.lsm.segment H {{.*}} beta({{.*}} -> (tensor<1x2x2x48x48xf32>
+// CHECK: %[[ONE:.*]] = braid.reshape %[[I]] : (tensor<1x2x2x48x48xf32>) -> tensor<2x2x48x48xf32>
+// CHECK: %{{.*}}, %[[P:.*]] = braid.lsm.inner_step {{.*}} initial_state(%[[ONE]]) {{.*}} -> (tensor<2x16x2x48xf32>, tensor<2x2x48x48xf32>)
+// CHECK: %{{.*}}, %[[X:.*]] = braid.lsm.inner_step {{.*}} -> (tensor<2x16x2x16xf32>, tensor<2x2x48x16xf32>)
+// CHECK: braid.comm.all_gather {{.*}} label = "lsm.transition"} {{.*}} -> tensor<4x2x2x48x48xf32>
+// CHECK: braid.comm.all_gather {{.*}} label = "lsm.state"}
+// CHECK: %[[M:.*]], %{{.*}} = braid.lsm.fold
+// CHECK: braid.lsm.inner_step {{.*}} initial_state(%[[M]])
+module attributes {braid.sp_algorithm = "all_gather"} {
+  func.func @composed(%q: !k {braid.name = "q", braid.role = "input", braid.dims = ["batch", "sequence"]}, %r: !g {braid.name = "r", braid.role = "input", braid.dims = ["batch", "sequence"]},
+                      %cu: tensor<2x4xi32> {braid.name = "cu_seqlens", braid.role = "input", braid.dims = ["batch"]}) -> (!k {braid.name = "o"}) attributes {braid.entry} {
+    %d = braid.documents %cu : (tensor<2x4xi32>) -> tensor<2x64xi32>
+    %zero = arith.constant dense<0.0> : !s
+    %o, %final = braid.lsm.inner_step %q, %q, %q rate(%r) log_momentum(%r) initial_state(%zero) documents(%d) {mini_batch = 16 : i64} : (!k, !k, !k, !g, !g, !s, tensor<2x64xi32>) -> (!k, !s)
+    return %o : !k
+  }
+}
+
+// -----
+
+!k = tensor<2x64x2x16xf32>
+!g = tensor<2x64x2xf32>
+!n = tensor<2x16xf32>
+!s = tensor<2x2x32x16xf32>
+module attributes {braid.sp_algorithm = "scan"} {
+  func.func @norm(%q: !k {braid.name = "q", braid.role = "input", braid.dims = ["batch", "sequence"]}, %r: !g {braid.name = "r", braid.role = "input", braid.dims = ["batch", "sequence"]},
+                  %w: !n {braid.name = "w", braid.role = "input"}, %cu: tensor<2x4xi32> {braid.name = "cu_seqlens", braid.role = "input", braid.dims = ["batch"]}) -> (!k {braid.name = "o"}) attributes {braid.entry} {
+    %d = braid.documents %cu : (tensor<2x4xi32>) -> tensor<2x64xi32>
+    %zero = arith.constant dense<0.0> : !s
+    // expected-error @+1 {{is of class N, whose spans of tokens do not compose (through the norm a step is not affine in the state), but --sp-algorithm is scan; valid: --sp-algorithm=ring, or auto}}
+    %o, %final = braid.lsm.inner_step %q, %q, %q rate(%r) norm(%w, %w) initial_state(%zero) documents(%d) {mini_batch = 16 : i64} : (!k, !k, !k, !g, !n, !n, !s, tensor<2x64xi32>) -> (!k, !s)
+    return %o : !k
+  }
 }

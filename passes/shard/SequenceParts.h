@@ -1,0 +1,45 @@
+//===- SequenceParts.h - what the exchanges of scans and of inner steps are built of ------------------------------===//
+#ifndef PASSES_SHARD_SEQUENCEPARTS_H
+#define PASSES_SHARD_SEQUENCEPARTS_H
+
+#include "dialects/braid/BraidDialect.h"
+#include "passes/analysis/Tensors.h"
+
+namespace braid {
+
+/// The same elements as a state, or as one of segments.
+inline mlir::Value viewed(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value state,
+                          mlir::RankedTensorType type) {
+  return state.getType() == type ? state : ReshapeOp::create(builder, loc, type, state).getResult();
+}
+
+inline mlir::RankedTensorType withoutFront(mlir::RankedTensorType type) {
+  return type.clone(type.getShape().drop_front());
+}
+/// [1, dims..]
+inline mlir::RankedTensorType withFront(mlir::RankedTensorType type) {
+  llvm::SmallVector<int64_t> shape{1};
+  llvm::append_range(shape, type.getShape());
+  return type.clone(shape);
+}
+
+inline mlir::Value splat(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type, double value) {
+  mlir::Attribute element = builder.getFloatAttr(type.getElementType(), value);
+  return mlir::arith::ConstantOp::create(builder, loc, mlir::DenseElementsAttr::get(type, element));
+}
+
+/// Of the logical op's operands the local ones; null for what it does not have.
+template <typename Op> auto localOperands(Op op, mlir::ValueRange operands) {
+  return [op, operands](mlir::Value operand) mutable -> mlir::Value {
+    return operand ? operands[llvm::find(op->getOperands(), operand) - op->getOperands().begin()] : mlir::Value();
+  };
+}
+
+/// The shape of a local operand, the element of what the logical op makes of it.
+inline mlir::RankedTensorType localType(mlir::Value like, mlir::Value logical) {
+  return mlir::RankedTensorType::get(typeOf(like).getShape(), typeOf(logical).getElementType());
+}
+
+} // namespace braid
+
+#endif // PASSES_SHARD_SEQUENCEPARTS_H
