@@ -48,6 +48,8 @@ struct Sorted {
   std::vector<std::string> scalarDecays, diagonals, fulls; ///< names in exp(..), diag(exp(..)), full(exp(..))
   std::vector<std::string> valueDiagonals; ///< in diag(exp(..)) right of M
   std::vector<Outer> outers;
+  std::optional<Factor>
+      leftOfOuter; ///< a diagonal or full decay that acts behind k^T k, with which it does not commute
   std::string row; ///< of an output: the row before M, or the row itself
   size_t column = 0;
 };
@@ -223,6 +225,8 @@ bool Analysis::sort(const Product &product, Sorted &out) {
     case Factor::Kind::full:
       if (open && !close(f.column))
         return false;
+      if (out.outers.empty() && !out.leftOfOuter)
+        out.leftOfOuter = f;
       (f.kind == Factor::Kind::full ? out.fulls : out.hasState ? out.valueDiagonals : out.diagonals).push_back(f.name);
       break;
     case Factor::Kind::state:
@@ -236,6 +240,8 @@ bool Analysis::sort(const Product &product, Sorted &out) {
   }
   if (!out.hasState && !close(product.column))
     return false;
+  if (out.outers.empty())
+    out.leftOfOuter.reset();
   llvm::sort(out.numbers);
   return true;
 }
@@ -374,9 +380,22 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
   Outer erase = erased.outers.front();
   if (erased.outers.size() != 1 || !erased.row.empty())
     return fail(erased.column, "valid: - beta k^T k M, or - beta k^T k exp(g) M where M is carried by exp(g)");
+  if (erase.left != erase.right && !decays(erased)) {
+    std::string carried = r.classId == LsmClass::V ? "diag(exp(" + r.logDecay + "))" : "diag(exp(g))";
+    return fail(erased.column,
+                formatv("subtracts {0}^T {1} M; the delta rule erases with the key on both sides, and class D adds; "
+                        "valid: {2}^T {2}, or ({3} + {0}^T {1}) M + {2}^T {4} with the minus in inputs.{0}",
+                        erase.left, erase.right, r.key, carried, r.value)
+                    .str());
+  }
   if (r.classId == LsmClass::R || r.classId == LsmClass::E)
     return fail(erased.column, "the delta rule on a state with a decay per value feature is no class; valid: exp(g) or "
                                "diag(exp(g)) left of M");
+  if (const std::optional<Factor> &decay = erased.leftOfOuter)
+    return fail(decay->column, formatv("diag(exp({0})) stands left of {1}^T {2}, which it does not commute with; "
+                                       "valid: {1}^T {2} diag(exp({0})) M, which erases what is left after the decay",
+                                       decay->name, erase.left, erase.right)
+                                   .str());
   if (erased.scalarDecays != plain.scalarDecays || erased.diagonals != plain.diagonals ||
       decays(erased) != decays(plain)) {
     auto carried = [](const Sorted &p) {
@@ -441,7 +460,8 @@ bool Analysis::run() {
   for (const std::string *name : {&r.query, &r.key, &r.value, &r.beta, &r.lowRankA, &r.lowRankB, &r.skipValue})
     if (!name->empty() && r.parameter(*name)) {
       key = name == &r.query || name == &r.skipValue ? "output" : "state";
-      return fail(1, "'" + *name + "' is a parameter; valid in this place: a name in inputs");
+      const std::map<std::string, size_t> &columns = key == "output" ? r.outputColumns : r.stateColumns;
+      return fail(columns.at(*name), "'" + *name + "' is a parameter; valid in this place: a name in inputs");
     }
   return true;
 }

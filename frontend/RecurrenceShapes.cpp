@@ -10,6 +10,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 #include <functional>
+#include <map>
 
 using namespace braid;
 using namespace braid::recurrence;
@@ -284,13 +285,19 @@ int Inference::signOf(const Term &term) const {
   case Term::Kind::call:
     if (term.name == "log_sigmoid" || term.name == "log_decay")
       return -1;
+    if (llvm::is_contained({"tanh", "silu", "gelu", "gelu_tanh", "reciprocal", "l2_norm"}, StringRef(term.name)))
+      return signOf(term.args.front()); // odd functions, and what stays on the side of 0 where it is
     return llvm::is_contained({"sigmoid", "softplus", "exp", "relu", "relu2", "elu1", "softmax"}, StringRef(term.name));
   case Term::Kind::product:
   case Term::Kind::quotient: {
     int sign = 1;
+    std::map<StringRef, int> unknown; // a square is never negative, whatever it is of
     for (const Term &arg : term.args)
-      sign *= signOf(arg);
-    return sign;
+      if (int one = signOf(arg); one != 0 || arg.kind != Term::Kind::name)
+        sign *= one;
+      else
+        ++unknown[arg.name];
+    return llvm::all_of(unknown, [](const auto &entry) { return entry.second % 2 == 0; }) ? sign : 0;
   }
   case Term::Kind::sum: {
     int sign = signOf(term.args.front());
