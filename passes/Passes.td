@@ -222,6 +222,38 @@ def TileToLoopsPass : Pass<"braid-tile-to-loops", "::mlir::ModuleOp"> {
                            "::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect", "::mlir::math::MathDialect"];
 }
 
+def TileToThreadsPass : Pass<"braid-tile-to-threads", "::mlir::ModuleOp"> {
+  let summary = "kernels on tiles -> the program of one thread of a block (gpu, scf, memref)";
+  let description = [{
+    Every `func.func` with `tile.kernel` becomes `@name(%args: !llvm.ptr)`, run by `threads.block` threads for each program
+    of the grid, with `threads.shared_bytes` of shared memory. The elements of a tile are dealt out to the threads; what
+    must be kept lies in shared memory, in rows that are padded against bank conflicts. A barrier stands where a thread
+    reads or overwrites what another one has touched, nowhere else; every thread reaches every barrier. Reductions and
+    scans along the last dimension are shuffles in a warp. A kernel without tiles runs on one thread.
+
+    Machine code for GPUs and the emulation on a CPU (`braid-emulate-threads`) both begin here.
+
+    Before: `%y = arith.addf %a, %b : vector<4x32xf32>  tile.store %y, %o[%i, %c0] ..`
+    After:  `%t = gpu.thread_id x`, each thread loads, adds and stores one of 128 elements.
+    Invariant: no `tile` op and no vector is left; every scalar of the kernel has the same value in all threads.
+  }];
+  let options = [Option<"sharedBytes", "shared-bytes", "int64_t", "232448", "shared memory that a block may use">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::gpu::GPUDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+}
+
+def EmulateThreadsPass : Pass<"braid-emulate-threads", "::mlir::ModuleOp"> {
+  let summary = "the program of one thread -> a kernel for the CPU that runs all threads of its blocks";
+  let description = [{
+    What threads have in common (their number, barriers, shuffles, shared memory) becomes calls of `braid_emulate_*`
+    (test/emulator), and `@name` gets the ABI of the other kernels of a CPU: it runs the blocks of its range one after the
+    other. So every test of a kernel on the CPU can be a test of what GPUs run.
+    Invariant: no `gpu` op is left.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 def ExpandMathPass : Pass<"braid-expand-math", "::mlir::ModuleOp"> {
   let summary = "f32 exp, log, log1p, expm1, tanh, ... -> polynomials on vectors, within about 2 ulp";
   let description = [{

@@ -6,10 +6,23 @@
 
 namespace braid {
 
+/// What a block of threads may use.
+struct BlockLimits {
+  int64_t sharedBytes = 0; ///< shared memory, all of it allocated at launch
+  bool operator==(const BlockLimits &) const = default;
+};
+
 /// What braid-tile-to-loops does. `vectorBytes`: 64 (AVX-512), 32 (AVX2) or 16; `bf16Dots`: AVX512-BF16.
 llvm::LogicalResult lowerTilesToLoops(mlir::ModuleOp module, int64_t vectorBytes, bool bf16Dots);
+/// What braid-tile-to-threads does.
+llvm::LogicalResult lowerTilesToThreads(mlir::ModuleOp module, const BlockLimits &limits);
+/// What braid-emulate-threads does.
+llvm::LogicalResult emulateThreads(mlir::ModuleOp module);
 /// What braid-expand-math does.
 llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale, bool hasBf16);
+
+/// Of a function that braid-tile-to-threads made: threads of a block and bytes of shared memory.
+inline constexpr llvm::StringLiteral kThreadsAttr = "threads.block", kSharedBytesAttr = "threads.shared_bytes";
 
 } // namespace braid
 

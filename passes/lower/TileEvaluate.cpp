@@ -121,6 +121,7 @@ Value TileLowering::offsetIn(const View &view, ArrayRef<Value> lead, Value colum
 }
 
 Value TileLowering::readView(const View &view, Type element, ArrayRef<Value> lead, const Strip &strip, bool widen) {
+  touched(view, false);
   Value offset = offsetIn(view, lead, strip.column);
   Type stored = cast<MemRefType>(view.memref.getType()).getElementType();
   Value value;
@@ -128,7 +129,9 @@ Value TileLowering::readView(const View &view, Type element, ArrayRef<Value> lea
     value = memref::LoadOp::create(b, loc, view.memref, ValueRange{offset});
   else
     value = vector::LoadOp::create(b, loc, VectorType::get({strip.width}, stored), view.memref, ValueRange{offset});
-  if (stored == element || (widen && element.isBF16()))
+  if (widen && stored.isBF16())
+    return arith::ExtFOp::create(b, loc, typed(b.getF32Type(), strip.width), value);
+  if (stored == element || widen)
     return value;
   if (element.isBF16())
     return arith::TruncFOp::create(b, loc, typed(element, strip.width), value);
@@ -137,11 +140,13 @@ Value TileLowering::readView(const View &view, Type element, ArrayRef<Value> lea
 
 /// `exact`: lanes past `valid` belong to someone else and must not be written.
 void TileLowering::writeView(const View &view, ArrayRef<Value> lead, const Strip &strip, Value value, bool exact) {
+  touched(view, true);
   Value offset = offsetIn(view, lead, strip.column);
   Type stored = cast<MemRefType>(view.memref.getType()).getElementType();
   if (elementOf(value) != stored)
-    value = isa<FloatType>(stored) ? Value(arith::ExtFOp::create(b, loc, typed(stored, strip.width), value))
-                                   : Value(arith::ExtUIOp::create(b, loc, typed(stored, strip.width), value));
+    value = stored.isBF16()          ? Value(arith::TruncFOp::create(b, loc, typed(stored, strip.width), value))
+            : isa<FloatType>(stored) ? Value(arith::ExtFOp::create(b, loc, typed(stored, strip.width), value))
+                                     : Value(arith::ExtUIOp::create(b, loc, typed(stored, strip.width), value));
   if (strip.width == 0)
     memref::StoreOp::create(b, loc, value, view.memref, ValueRange{offset});
   else if (exact && strip.valid < strip.width)
@@ -169,6 +174,7 @@ TileLowering::Access TileLowering::access(Value buffer, ValueRange indices, Arra
 Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip &strip) {
   const Access &at = accesses[op];
   Value memref = arguments[op.getSource()].memref;
+  touched(arguments[op.getSource()], false);
   Type element = elementOf(op.getResult());
   bool rankOne = lead.empty();
   Value columnStride = at.strides.back();
@@ -276,11 +282,20 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
 void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const Strip &strip, Value value) {
   const Access &at = accesses[op];
   Value memref = arguments[op.getTarget()].memref;
+  touched(arguments[op.getTarget()], true);
   Value offset = at.offset;
   for (auto [index, stride] : llvm::zip(lead, at.strides))
     offset = add(offset, mul(index, stride));
   Value columnStride = at.strides.back();
   offset = add(offset, mul(strip.column, columnStride));
+  if (strip.width == 0) {
+    OpBuilder::InsertionGuard restore(b);
+    if (lead.empty() && at.limit)
+      b.setInsertionPointToStart(
+          scf::IfOp::create(b, loc, inBounds(add(at.row, strip.column), at.limit), false).thenBlock());
+    memref::StoreOp::create(b, loc, value, memref, ValueRange{offset});
+    return;
+  }
   Value mask;
   if (strip.valid < strip.width)
     mask = laneMask(strip);

@@ -77,12 +77,17 @@ void TileLowering::forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t>
   }
 }
 
+void TileLowering::overElements(ArrayRef<int64_t> shape, int64_t width, ArrayRef<int64_t> cuts,
+                                function_ref<Value(Value)> guard, Body body) {
+  forEachRow(shape.drop_back(), guard, [&](ArrayRef<Value> lead) {
+    forEachStrip(shape.back(), width, cuts, [&](const Strip &strip) { body(lead, strip); });
+  });
+}
+
 void TileLowering::fill(View target, VectorType type, Value value) {
   SmallVector<int64_t> cuts = plan.breaks(value, !views.count(value));
-  forEachRow(type.getShape().drop_back(), nullptr, [&](ArrayRef<Value> lead) {
-    forEachStrip(type.getShape().back(), widthFor(type), cuts, [&](const Strip &strip) {
-      writeView(target, lead, strip, eval(value, lead, strip), strip.hi != type.getShape().back());
-    });
+  overElements(type.getShape(), widthFor(type), cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
+    writeView(target, lead, strip, eval(value, lead, strip), strip.hi != type.getShape().back());
   });
 }
 
@@ -105,9 +110,8 @@ void TileLowering::storeGroup(ArrayRef<tile::StoreOp> stores) {
     return inBounds(add(at.row, row), at.limit);
   };
   bool guarded = at.limit && type.getRank() > 1;
-  forEachRow(type.getShape().drop_back(), guarded ? function_ref<Value(Value)>(guard) : function_ref<Value(Value)>(),
-             [&](ArrayRef<Value> lead) {
-               forEachStrip(type.getShape().back(), width, cuts, [&](const Strip &strip) {
+  overElements(type.getShape(), width, cuts, guarded ? function_ref<Value(Value)>(guard) : function_ref<Value(Value)>(),
+               [&](ArrayRef<Value> lead, const Strip &strip) {
                  SmallVector<Value> values;
                  for (tile::StoreOp store :
                       stores) // all reads of a strip come before its writes: a launch may work in place
@@ -115,7 +119,6 @@ void TileLowering::storeGroup(ArrayRef<tile::StoreOp> stores) {
                  for (auto [store, value] : llvm::zip(stores, values))
                    writeArgument(store, lead, strip, value);
                });
-             });
   guards.resize(outerGuards);
 }
 
@@ -149,7 +152,7 @@ Value TileLowering::horizontal(tile::ReduceKind kind, Value vector) {
   return vector::ExtractOp::create(b, loc, vector, ArrayRef<int64_t>{0});
 }
 
-static TypedAttr identity(tile::ReduceKind kind, Type element, Builder &b) {
+TypedAttr lower::reductionStart(tile::ReduceKind kind, Type element, Builder &b) {
   if (auto type = dyn_cast<FloatType>(element)) {
     if (kind == tile::ReduceKind::add)
       return b.getFloatAttr(type, 0.0);
@@ -174,7 +177,7 @@ void TileLowering::reduceLast(tile::ReduceOp op) {
   View target;
   if (isTile(op.getResult()))
     target = destination(op.getResult());
-  TypedAttr neutral = identity(op.getKind(), sum, b);
+  TypedAttr neutral = reductionStart(op.getKind(), sum, b);
   auto widened = [&](Value v) -> Value {
     return element == sum ? v : arith::ExtFOp::create(b, loc, typed(sum, width), v).getResult();
   };
@@ -247,36 +250,35 @@ void TileLowering::reduceRows(ArrayRef<tile::ReduceOp> ops) {
   }
   llvm::sort(cuts);
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-  forEachRow(outer, nullptr, [&](ArrayRef<Value> lead) {
-    forEachStrip(length, widthFor(type), cuts, [&](const Strip &strip) {
-      SmallVector<Value> starts;
-      for (tile::ReduceOp op : ops)
-        starts.append(ways, splat(arith::ConstantOp::create(b, loc, identity(op.getKind(), sum, b)), strip.width));
-      SmallVector<Value> totals = repeat(0, count, ways, starts, [&](Value step, ValueRange carried) {
-        SmallVector<Value> next(carried);
-        for (size_t way = 0; way < ways; ++way) {
-          startStrip();
-          SmallVector<Value> at(lead);
-          at.insert(at.begin() + axis, add(step, way));
-          for (size_t i = 0; i < ops.size(); ++i) {
-            tile::ReduceOp op = ops[i];
-            Value value = eval(op.getSource(), at, strip);
-            if (element != sum)
-              value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
-            Value &total = next[i * ways + way];
-            total = combine(op.getKind(), total, value);
-          }
-        }
+  outer.push_back(length);
+  overElements(outer, widthFor(type), cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
+    SmallVector<Value> starts;
+    for (tile::ReduceOp op : ops)
+      starts.append(ways, splat(arith::ConstantOp::create(b, loc, reductionStart(op.getKind(), sum, b)), strip.width));
+    SmallVector<Value> totals = repeat(0, count, ways, starts, [&](Value step, ValueRange carried) {
+      SmallVector<Value> next(carried);
+      for (size_t way = 0; way < ways; ++way) {
         startStrip();
-        return next;
-      });
-      for (size_t i = 0; i < ops.size(); ++i) {
-        tile::ReduceKind kind = tile::ReduceOp(ops[i]).getKind();
-        ArrayRef<Value> parts = ArrayRef(totals).slice(i * ways, ways);
-        Value total = ways == 2 ? combine(kind, parts[0], parts[1]) : parts[0];
-        writeView(targets[i], lead, strip, total, strip.hi != length);
+        SmallVector<Value> at(lead);
+        at.insert(at.begin() + axis, add(step, way));
+        for (size_t i = 0; i < ops.size(); ++i) {
+          tile::ReduceOp op = ops[i];
+          Value value = eval(op.getSource(), at, strip);
+          if (element != sum)
+            value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
+          Value &total = next[i * ways + way];
+          total = combine(op.getKind(), total, value);
+        }
       }
+      startStrip();
+      return next;
     });
+    for (size_t i = 0; i < ops.size(); ++i) {
+      tile::ReduceKind kind = tile::ReduceOp(ops[i]).getKind();
+      ArrayRef<Value> parts = ArrayRef(totals).slice(i * ways, ways);
+      Value total = ways == 2 ? combine(kind, parts[0], parts[1]) : parts[0];
+      writeView(targets[i], lead, strip, total, strip.hi != length);
+    }
   });
   for (size_t i = 0; i < ops.size(); ++i)
     own(tile::ReduceOp(ops[i]).getResult(), targets[i]);
@@ -292,22 +294,21 @@ void TileLowering::cumsumRows(tile::CumsumOp op) {
   SmallVector<int64_t> outer(type.getShape().drop_back());
   outer.erase(outer.begin() + axis);
   SmallVector<int64_t> cuts = plan.breaks(op.getSource());
-  forEachRow(outer, nullptr, [&](ArrayRef<Value> lead) {
-    forEachStrip(length, widthFor(type), cuts, [&](const Strip &strip) {
-      Value start = zero(typed(sum, strip.width));
-      repeat(0, count, 1, ValueRange{start}, [&](Value step, ValueRange carried) -> SmallVector<Value> {
-        startStrip();
-        Value row = op.getReverse() ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
-        SmallVector<Value> at(lead);
-        at.insert(at.begin() + axis, row);
-        Value value = eval(op.getSource(), at, strip);
-        startStrip();
-        if (element != sum)
-          value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
-        value = arith::AddFOp::create(b, loc, carried.front(), value);
-        writeView(target, at, strip, value, strip.hi != length);
-        return {value};
-      });
+  outer.push_back(length);
+  overElements(outer, widthFor(type), cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
+    Value start = zero(typed(sum, strip.width));
+    repeat(0, count, 1, ValueRange{start}, [&](Value step, ValueRange carried) -> SmallVector<Value> {
+      startStrip();
+      Value row = op.getReverse() ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
+      SmallVector<Value> at(lead);
+      at.insert(at.begin() + axis, row);
+      Value value = eval(op.getSource(), at, strip);
+      startStrip();
+      if (element != sum)
+        value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
+      value = arith::AddFOp::create(b, loc, carried.front(), value);
+      writeView(target, at, strip, value, strip.hi != length);
+      return {value};
     });
   });
   own(op.getResult(), target);
@@ -375,19 +376,16 @@ void TileLowering::insertRows(tile::InsertRowsOp op) {
   Value offset = scalars.lookup(op.getOffset());
   bool oneRow = valueType.getRank() < type.getRank();
   SmallVector<int64_t> cuts = plan.breaks(value);
-  forEachRow(valueType.getShape().drop_back(), nullptr, [&](ArrayRef<Value> lead) {
+  overElements(valueType.getShape(), widthFor(valueType), cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
     SmallVector<Value> at(lead);
     if (oneRow)
       at.insert(at.begin(), offset);
     else if (!at.empty())
       at.front() = add(at.front(), offset);
-    forEachStrip(valueType.getShape().back(), widthFor(valueType), cuts, [&](const Strip &strip) {
-      Strip to = strip;
-      if (type.getRank() == 1)
-        to.column = add(strip.column, offset);
-      writeView(target, at, to, eval(value, lead, strip),
-                type.getRank() == 1 || strip.hi != valueType.getShape().back());
-    });
+    Strip to = strip;
+    if (type.getRank() == 1)
+      to.column = add(strip.column, offset);
+    writeView(target, at, to, eval(value, lead, strip), type.getRank() == 1 || strip.hi != valueType.getShape().back());
   });
   own(op.getResult(), target);
 }
@@ -400,7 +398,8 @@ void TileLowering::reshape(vector::ShapeCastOp op) {
   SmallVector<Buffer *> temporary;
   View source = packed(op.getSource(), temporary);
   Type element = type.getElementType();
-  repeat(0, type.getNumElements(), 1, {}, [&](Value linear, ValueRange) -> SmallVector<Value> {
+  overElements({type.getNumElements()}, 1, {}, nullptr, [&](ArrayRef<Value>, const Strip &strip) {
+    Value linear = strip.column;
     auto position = [&](ArrayRef<int64_t> shape) {
       SmallVector<Value> index(shape.size());
       Value rest = linear;
@@ -413,7 +412,6 @@ void TileLowering::reshape(vector::ShapeCastOp op) {
     SmallVector<Value> in = position(from), out = position(type.getShape());
     Value value = readView(source, element, ArrayRef(in).drop_back(), {in.back(), 0, 0, 0, 1});
     writeView(target, ArrayRef(out).drop_back(), {out.back(), 0, 0, 0, 1}, value, false);
-    return {};
   });
   for (Buffer *buffer : temporary)
     giveBack(buffer);
@@ -424,8 +422,8 @@ void TileLowering::reshape(vector::ShapeCastOp op) {
 void TileLowering::keepConstant(arith::ConstantOp op) {
   auto type = cast<VectorType>(op.getType());
   auto dense = cast<DenseElementsAttr>(op.getValue());
-  Type stored = storageType(type.getElementType());
-  int64_t length = type.getShape().back(), padded = paddedLength(length);
+  Type stored = storage(type.getElementType());
+  int64_t length = type.getShape().back(), padded = rowLength(type);
   SmallVector<Attribute> values;
   int64_t column = 0;
   for (Attribute value : dense.getValues<Attribute>()) {

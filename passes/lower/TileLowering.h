@@ -38,6 +38,12 @@ struct Triangles {
   Triangles operator&(Triangles other) const { return {above && other.above, below && other.below}; }
   Triangles operator|(Triangles other) const { return {above || other.above, below || other.below}; }
 };
+/// What a reduction over nothing gives.
+TypedAttr reductionStart(tile::ReduceKind kind, Type element, Builder &b);
+/// Before a kernel is walked: dots read transposed operands as they are, dead tiles disappear. `bf16Dots`: operands of
+/// bf16 are multiplied as such.
+void prepareTiles(func::FuncOp kernel, bool bf16Dots);
+
 // TileTriangle.cpp; other tiles are full.
 Triangles triangleOf(Value tile);
 Triangles triangleRead(Value tile);
@@ -76,11 +82,13 @@ private:
   DenseMap<Operation *, Operation *> leaders;
 };
 
-/// A stack buffer. Several values may own it one after the other; a loop pins the buffers it carries.
+/// A stack buffer, or on a GPU a piece of a block's shared memory. Several values may own it one after the other; a loop
+/// pins the buffers it carries.
 struct Buffer {
   Value memref; ///< memref<N x storage>
-  int64_t capacity;
+  int64_t capacity; ///< in elements
   int owners = 0, pins = 0;
+  int64_t offset = 0, bytes = 0; ///< in shared memory
 };
 
 /// Strided elements of a flat memory: a stack buffer seen as a tile, or a buffer argument.
@@ -98,28 +106,44 @@ struct Strip {
   int64_t valid; ///< live lanes; what the others hold does not matter
 };
 
+/// Lowers for one CPU thread; ThreadLowering overrides what a block of GPU threads does otherwise.
 class TileLowering {
 public:
   TileLowering(func::FuncOp kernel, int64_t vectorBytes, bool bf16Dots);
+  virtual ~TileLowering() = default;
   /// Replaces the kernel by an llvm.func-compatible func.func of the same name. Emits an error and fails on what it
   /// cannot do.
-  LogicalResult run();
+  virtual LogicalResult run();
 
-private:
+protected:
   // TileToLoops.cpp: the function, control flow, lifetimes
-  void buildEntry();
+  virtual void buildEntry();
+  /// Reads the slots behind `args` and maps the kernel's arguments.
+  void bindArguments(Value args);
+  /// Maps the coordinates of the program with this number.
+  void bindProgram(Value args, Value number);
+  Value slot(Value args, unsigned number, Type type);
   LogicalResult lowerBlock(Block &block);
   LogicalResult lowerOp(Operation *op);
   LogicalResult lowerFor(scf::ForOp op);
   LogicalResult lowerIf(scf::IfOp op);
-  LogicalResult lowerScalar(Operation *op);
+  virtual LogicalResult lowerScalar(Operation *op);
+  /// Around the control flow of a kernel: what the code before, inside and behind it may rely on.
+  virtual void beginLoop() {}
+  virtual void endIteration() {}
+  virtual void endLoop() {}
+  virtual void beginBranch() {}
+  virtual void endBranch() {}
   void assignAll(ArrayRef<Value> values, ArrayRef<View> targets, ArrayRef<VectorType> types);
   void release(Value v, Block *user);
   void releaseOperands(Operation *op);
   void useDone(Value v);
   void drainDeferred(Block *block);
-  Buffer *allocate(VectorType type);
-  void giveBack(Buffer *buffer);
+  virtual Buffer *allocate(VectorType type);
+  virtual void giveBack(Buffer *buffer);
+  virtual Type storage(Type element) { return storageType(element); }
+  /// Elements from one row of a buffer to the next.
+  virtual int64_t rowLength(VectorType type) { return paddedLength(type.getShape().back()); }
   View viewOf(Buffer *buffer, VectorType type);
   void own(Value v, View view);
   bool dies(Value v, int64_t usesHere);
@@ -134,13 +158,17 @@ private:
   void forEachRow(ArrayRef<int64_t> shape, function_ref<Value(Value row)> guard,
                   function_ref<void(ArrayRef<Value>)> body);
   void forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t> breaks, function_ref<void(const Strip &)> body);
-  void fill(View target, VectorType type, Value value);
+  /// Runs `body` for every strip of a tile, in the order of its elements or on many threads at once: no call may depend on
+  /// another.
+  virtual void overElements(ArrayRef<int64_t> shape, int64_t width, ArrayRef<int64_t> cuts,
+                            function_ref<Value(Value row)> guard, Body body);
+  virtual void fill(View target, VectorType type, Value value);
   void storeGroup(ArrayRef<tile::StoreOp> stores);
   LogicalResult keep(Value v);
-  void reduceLast(tile::ReduceOp op);
+  virtual void reduceLast(tile::ReduceOp op);
   void reduceRows(ArrayRef<tile::ReduceOp> ops);
   void cumsumRows(tile::CumsumOp op);
-  void cumsumLast(tile::CumsumOp op);
+  virtual void cumsumLast(tile::CumsumOp op);
   void insertRows(tile::InsertRowsOp op);
   void reshape(vector::ShapeCastOp op);
   void keepConstant(arith::ConstantOp op);
@@ -153,13 +181,13 @@ private:
                             function_ref<SmallVector<Value>(Value, ValueRange)> body);
 
   // TileMatrix.cpp
-  void dot(tile::DotOp op);
+  virtual void dot(tile::DotOp op);
   bool takesPairs(tile::DotOp op);
   View pairsInRows(Value v, SmallVectorImpl<Buffer *> &temporary);
   View pairsOfRows(Value v, SmallVectorImpl<Buffer *> &temporary);
   Value multiplyPairs(Value a, Value b, Value sum);
-  void solve(tile::SolveOp op);
-  void transpose(tile::TransposeOp op);
+  virtual void solve(tile::SolveOp op);
+  virtual void transpose(tile::TransposeOp op);
   void transposeSquare(MutableArrayRef<Value> v, Type stored);
   void transposeInto(View source, View target, int64_t rows, int64_t columns, Type element);
   /// The tile as rows in a buffer; `temporary` when the caller must give it back.
@@ -171,6 +199,8 @@ private:
   Value evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip &strip);
   Value evalShapeCast(vector::ShapeCastOp op, ArrayRef<Value> lead, const Strip &strip);
   Value evalMask(tile::MaskOp op, ArrayRef<Value> lead, const Strip &strip);
+  /// `view` is read or written by the code that is emitted next.
+  virtual void touched(const View &view, bool written) {}
   Value readView(const View &view, Type element, ArrayRef<Value> lead, const Strip &strip, bool widen = false);
   void writeView(const View &view, ArrayRef<Value> lead, const Strip &strip, Value value, bool exact);
   void writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const Strip &strip, Value value);

@@ -50,7 +50,7 @@ void TileLowering::giveBack(Buffer *buffer) {
 
 View TileLowering::viewOf(Buffer *buffer, VectorType type) {
   View view{buffer->memref, {}, buffer};
-  int64_t stride = paddedLength(type.getShape().back());
+  int64_t stride = rowLength(type);
   view.strides.assign(type.getRank(), constant(1));
   for (int64_t d = type.getRank() - 2; d >= 0; --d) {
     view.strides[d] = constant(stride);
@@ -246,6 +246,7 @@ LogicalResult TileLowering::lowerScalar(Operation *op) {
   }
   auto flat = [&](Value buffer, ValueRange indices) {
     const View &view = arguments[buffer];
+    touched(view, isa<memref::StoreOp>(op));
     Value offset = constant(0);
     for (auto [index, stride] : llvm::zip(indices, view.strides))
       offset = add(offset, mul(scalars.lookup(index), stride));
@@ -311,10 +312,8 @@ void TileLowering::assignAll(ArrayRef<Value> values, ArrayRef<View> targets, Arr
       continue;
     }
     if (sources[i].memref) {
-      forEachRow(types[i].getShape().drop_back(), nullptr, [&](ArrayRef<Value> lead) {
-        forEachStrip(types[i].getShape().back(), widthFor(types[i]), {}, [&](const Strip &strip) {
-          writeView(targets[i], lead, strip, readView(sources[i], types[i].getElementType(), lead, strip), false);
-        });
+      overElements(types[i].getShape(), widthFor(types[i]), {}, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
+        writeView(targets[i], lead, strip, readView(sources[i], types[i].getElementType(), lead, strip), false);
       });
     } else {
       fill(targets[i], types[i], values[i]);
@@ -373,6 +372,7 @@ LogicalResult TileLowering::lowerFor(scf::ForOp op) {
       b.setInsertionPoint(loop.getBody()->getTerminator());
     else
       b.setInsertionPointToEnd(loop.getBody());
+    beginLoop();
     if (failed(lowerBlock(*body)))
       return failure();
     SmallVector<Value> tileYields, scalarYields;
@@ -383,9 +383,11 @@ LogicalResult TileLowering::lowerFor(scf::ForOp op) {
     for (Value v : body->getTerminator()->getOperands())
       release(v, body);
     current = outer;
+    endIteration();
     if (!scalarInits.empty())
       scf::YieldOp::create(b, loc, scalarYields);
   }
+  endLoop();
   next = 0;
   for (auto [i, result] : llvm::enumerate(op.getResults())) {
     if (!isTile(result)) {
@@ -428,6 +430,7 @@ LogicalResult TileLowering::lowerIf(scf::IfOp op) {
     else
       b.setInsertionPointToEnd(&to->front());
     Block *body = &from->front();
+    beginBranch();
     if (failed(lowerBlock(*body)))
       return failure();
     SmallVector<Value> tileYields, scalarYields;
@@ -438,6 +441,7 @@ LogicalResult TileLowering::lowerIf(scf::IfOp op) {
     for (Value v : body->getTerminator()->getOperands())
       release(v, body);
     current = outer;
+    endBranch();
     if (!hasYield)
       scf::YieldOp::create(b, loc, scalarYields);
   }
@@ -459,42 +463,34 @@ LogicalResult TileLowering::lowerIf(scf::IfOp op) {
 
 //===- The function -----------------------------------------------------------------------------------------------===//
 
-void TileLowering::buildEntry() {
+Value TileLowering::slot(Value args, unsigned number, Type type) {
+  bool isIndex = type.isIndex();
+  Value address = LLVM::GEPOp::create(b, loc, args.getType(), b.getI64Type(), args,
+                                      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(number)});
+  Value value = LLVM::LoadOp::create(b, loc, isIndex ? Type(b.getI64Type()) : type, address);
+  return isIndex ? arith::IndexCastOp::create(b, loc, type, value).getResult() : value;
+}
+
+void TileLowering::bindArguments(Value args) {
   MLIRContext *context = kernel.getContext();
   auto pointer = LLVM::LLVMPointerType::get(context);
   Type i64 = b.getI64Type(), index = b.getIndexType();
-  b.setInsertionPoint(kernel);
-  lowered = func::FuncOp::create(b, loc, kernel.getName(), b.getFunctionType({pointer, i64, i64}, {}));
-  Block *entry = lowered.addEntryBlock();
-  b.setInsertionPointToStart(entry);
-  entryEnd = func::ReturnOp::create(b, loc);
-  b.setInsertionPoint(entryEnd);
-
-  Value args = entry->getArgument(0);
-  auto slot = [&](unsigned number, Type type) -> Value {
-    Value address =
-        LLVM::GEPOp::create(b, loc, pointer, i64, args, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(number)});
-    return LLVM::LoadOp::create(b, loc, type, address);
-  };
-  auto indexSlot = [&](unsigned number) -> Value {
-    return arith::IndexCastOp::create(b, loc, index, slot(number, i64));
-  };
-
   DenseMap<std::pair<unsigned, int64_t>, Value> size, stride;
   KernelSignature signature = KernelSignature::of(kernel);
   SmallVector<Value> data(kernel.getNumArguments());
   for (auto [i, s] : llvm::enumerate(signature.slots)) {
     unsigned number = KernelSignature::kGridSlots + i;
     if (s.part == SlotPart::size)
-      size[{s.argument, s.dimension}] = indexSlot(number);
+      size[{s.argument, s.dimension}] = slot(args, number, index);
     else if (s.part == SlotPart::stride)
-      stride[{s.argument, s.dimension}] = indexSlot(number);
+      stride[{s.argument, s.dimension}] = slot(args, number, index);
     else if (s.kind == SlotKind::i64)
-      data[s.argument] = indexSlot(number);
+      data[s.argument] = slot(args, number, index);
     else
-      data[s.argument] = slot(number, s.kind == SlotKind::pointer ? Type(pointer)
-                                      : s.kind == SlotKind::f32   ? Type(b.getF32Type())
-                                                                  : Type(b.getF64Type()));
+      data[s.argument] = slot(args, number,
+                              s.kind == SlotKind::pointer ? Type(pointer)
+                              : s.kind == SlotKind::f32   ? Type(b.getF32Type())
+                                                          : Type(b.getF64Type()));
   }
   for (auto [i, argument] : llvm::enumerate(kernel.getArguments())) {
     auto type = dyn_cast<MemRefType>(argument.getType());
@@ -533,22 +529,37 @@ void TileLowering::buildEntry() {
     arguments[argument] = view;
     sizes[argument] = lengths;
   }
+}
+
+void TileLowering::bindProgram(Value args, Value number) {
+  size_t rank = kernel->getAttrOfType<ArrayAttr>(tile::kGridAttr).size();
+  SmallVector<Value> ids{number};
+  for (size_t d = 1; d < rank; ++d) {
+    Value extent = slot(args, d - 1, b.getIndexType()), linear = ids.back();
+    ids.back() = arith::RemUIOp::create(b, loc, linear, extent);
+    ids.push_back(arith::DivUIOp::create(b, loc, linear, extent));
+  }
+  kernel.walk([&](tile::ProgramOp op) { scalars.map(op.getResults(), ids); });
+}
+
+void TileLowering::buildEntry() {
+  auto pointer = LLVM::LLVMPointerType::get(kernel.getContext());
+  Type i64 = b.getI64Type(), index = b.getIndexType();
+  b.setInsertionPoint(kernel);
+  lowered = func::FuncOp::create(b, loc, kernel.getName(), b.getFunctionType({pointer, i64, i64}, {}));
+  Block *entry = lowered.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  entryEnd = func::ReturnOp::create(b, loc);
+  b.setInsertionPoint(entryEnd);
+  bindArguments(entry->getArgument(0));
 
   // One iteration per program of [begin, end).
-  Value gridX = indexSlot(0), gridY = indexSlot(1);
   Value begin = arith::IndexCastOp::create(b, loc, index, entry->getArgument(1)),
         end = arith::IndexCastOp::create(b, loc, index, entry->getArgument(2));
   auto loop = scf::ForOp::create(b, loc, begin, end, constant(1));
   entryEnd = begin.getDefiningOp();
   b.setInsertionPoint(loop.getBody()->getTerminator());
-  size_t rank = kernel->getAttrOfType<ArrayAttr>(tile::kGridAttr).size();
-  SmallVector<Value> ids{loop.getInductionVar()};
-  for (size_t d = 1; d < rank; ++d) {
-    Value extent = d == 1 ? gridX : gridY, linear = ids.back();
-    ids.back() = arith::RemUIOp::create(b, loc, linear, extent);
-    ids.push_back(arith::DivUIOp::create(b, loc, linear, extent));
-  }
-  kernel.walk([&](tile::ProgramOp op) { scalars.map(op.getResults(), ids); });
+  bindProgram(entry->getArgument(0), loop.getInductionVar());
 }
 
 /// A kernel runs on a stack of 64 MiB (kernelStackBytes in runtime/ThreadPool.h): half of it is for tiles.
@@ -603,8 +614,7 @@ static void turnInvariants(func::FuncOp kernel) {
   });
 }
 
-/// Dots read transposed operands as they are; dead tiles disappear.
-static void prepare(func::FuncOp kernel, bool bf16Dots) {
+void lower::prepareTiles(func::FuncOp kernel, bool bf16Dots) {
   // Rounding operands that are multiplied as f32 would cost time and digits.
   if (!bf16Dots)
     kernel.walk([](tile::DotOp dot) {
@@ -640,7 +650,7 @@ LogicalResult braid::lowerTilesToLoops(ModuleOp module, int64_t vectorBytes, boo
     if (kernel->hasAttr(tile::kKernelAttr) && !kernel.isExternal())
       kernels.push_back(kernel);
   for (func::FuncOp kernel : kernels) {
-    prepare(kernel, bf16Dots);
+    prepareTiles(kernel, bf16Dots);
     if (failed(TileLowering(kernel, vectorBytes, bf16Dots).run()))
       return failure();
   }

@@ -1,0 +1,185 @@
+//===- EmulateThreads.cpp - the program of one thread becomes a kernel of the CPU ---------------------------------===//
+#include "passes/Passes.h"
+#include "passes/lower/LowerKernels.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace braid {
+#define GEN_PASS_DEF_EMULATETHREADSPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+namespace {
+
+/// Calls of the emulator (test/emulator/ThreadEmulator.h), declared on first use.
+class Emulation {
+public:
+  explicit Emulation(ModuleOp module) : module(module), b(module.getContext()) {}
+
+  LogicalResult run() {
+    SmallVector<func::FuncOp> kernels;
+    for (auto func : module.getOps<func::FuncOp>())
+      if (func->hasAttr(kThreadsAttr))
+        kernels.push_back(func);
+    for (func::FuncOp kernel : kernels) {
+      SmallVector<Operation *> ops;
+      kernel.walk([&](Operation *op) {
+        if (isa_and_nonnull<gpu::GPUDialect, NVVM::NVVMDialect>(op->getDialect()))
+          ops.push_back(op);
+      });
+      for (Operation *op : ops)
+        if (failed(replace(op)))
+          return failure();
+      wrap(kernel);
+    }
+    dropMemorySpaces();
+    return success();
+  }
+
+private:
+  Value call(StringRef name, TypeRange results, ValueRange operands) {
+    auto callee = module.lookupSymbol<func::FuncOp>(name);
+    if (!callee) {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(module.getBody());
+      callee = func::FuncOp::create(b, module.getLoc(), name, b.getFunctionType(operands.getTypes(), results));
+      callee.setPrivate();
+    }
+    auto op = func::CallOp::create(b, loc, callee, operands);
+    return results.empty() ? Value() : op.getResult(0);
+  }
+
+  Value number(Type type, int64_t value) { return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, value)); }
+
+  LogicalResult replace(Operation *op) {
+    b.setInsertionPoint(op);
+    loc = op->getLoc();
+    Type i32 = b.getI32Type(), i64 = b.getI64Type();
+    auto index = [&](StringRef name) -> Value {
+      return arith::IndexCastOp::create(b, loc, b.getIndexType(), call(name, i64, {}));
+    };
+    if (isa<gpu::ThreadIdOp>(op)) {
+      op->replaceAllUsesWith(ValueRange{index("braid_emulate_thread")});
+    } else if (isa<gpu::BlockIdOp>(op)) {
+      op->replaceAllUsesWith(ValueRange{index("braid_emulate_block")});
+    } else if (isa<gpu::BarrierOp>(op)) {
+      call("braid_emulate_barrier", {}, {});
+    } else if (auto shuffle = dyn_cast<gpu::ShuffleOp>(op)) {
+      Type type = shuffle.getValue().getType();
+      Value value = type == i32 ? shuffle.getValue() : arith::BitcastOp::create(b, loc, i32, shuffle.getValue());
+      value = call("braid_emulate_shuffle", i32,
+                   {value, shuffle.getOffset(), number(i32, static_cast<int64_t>(shuffle.getMode()))});
+      if (type != i32)
+        value = arith::BitcastOp::create(b, loc, type, value);
+      shuffle.getShuffleResult().replaceAllUsesWith(value);
+    } else if (isa<gpu::DynamicSharedMemoryOp>(op)) {
+      auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+      auto list = LLVM::LLVMArrayType::get(i64, 1);
+      auto descriptor = LLVM::LLVMStructType::getLiteral(b.getContext(), {pointer, pointer, i64, list, list});
+      Value memory = call("braid_emulate_shared", pointer, {}), zero = number(i64, 0), one = number(i64, 1);
+      Value fields = LLVM::PoisonOp::create(b, loc, descriptor);
+      fields = LLVM::InsertValueOp::create(b, loc, fields, memory, ArrayRef<int64_t>{0});
+      fields = LLVM::InsertValueOp::create(b, loc, fields, memory, ArrayRef<int64_t>{1});
+      fields = LLVM::InsertValueOp::create(b, loc, fields, zero, ArrayRef<int64_t>{2});
+      fields = LLVM::InsertValueOp::create(b, loc, fields, one, ArrayRef<int64_t>{3, 0});
+      fields = LLVM::InsertValueOp::create(b, loc, fields, one, ArrayRef<int64_t>{4, 0});
+      auto cast = UnrealizedConversionCastOp::create(b, loc, op->getResult(0).getType(), fields);
+      op->replaceAllUsesWith(cast);
+    } else if (auto load = dyn_cast<NVVM::LdMatrixOp>(op)) {
+      Value place = stack(op->getResult(0).getType());
+      Value address = LLVM::PtrToIntOp::create(b, loc, i64, load.getPtr());
+      call("braid_emulate_ldmatrix", {},
+           {address, number(i32, load.getNum()), number(i32, load.getLayout() == NVVM::MMALayout::col), place});
+      op->replaceAllUsesWith(ValueRange{LLVM::LoadOp::create(b, loc, op->getResult(0).getType(), place).getResult()});
+    } else if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op)) {
+      Value live = copy.getCpSize() ? copy.getCpSize() : number(i32, copy.getSize());
+      call("braid_emulate_copy", {},
+           {LLVM::PtrToIntOp::create(b, loc, i64, copy.getDst()), LLVM::PtrToIntOp::create(b, loc, i64, copy.getSrc()),
+            number(i32, copy.getSize()), live});
+    } else if (isa<NVVM::CpAsyncCommitGroupOp>(op)) {
+      // Groups are waited for all at once.
+    } else if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op); wait && wait.getN() == 0) {
+      call("braid_emulate_copies_done", {}, {});
+    } else if (auto product = dyn_cast<NVVM::MmaOp>(op)) {
+      SmallVector<Type> parts(product.getOperandTypes());
+      auto all = LLVM::LLVMStructType::getLiteral(b.getContext(), parts);
+      Value fields = LLVM::PoisonOp::create(b, loc, all);
+      for (auto [i, operand] : llvm::enumerate(product.getOperands()))
+        fields = LLVM::InsertValueOp::create(b, loc, fields, operand, ArrayRef<int64_t>{static_cast<int64_t>(i)});
+      Value place = stack(all);
+      LLVM::StoreOp::create(b, loc, fields, place);
+      call("braid_emulate_mma", {}, {place});
+      Value sums = LLVM::GEPOp::create(b, loc, place.getType(), b.getI32Type(), place, ArrayRef<LLVM::GEPArg>{6});
+      op->replaceAllUsesWith(ValueRange{LLVM::LoadOp::create(b, loc, op->getResult(0).getType(), sums).getResult()});
+    } else {
+      return op->emitOpError("has no emulation on a CPU");
+    }
+    op->erase();
+    return success();
+  }
+
+  /// A place on the thread's stack, allocated once.
+  Value stack(Type type) {
+    OpBuilder::InsertionGuard guard(b);
+    Block &entry = b.getInsertionBlock()->getParent()->getParentOfType<func::FuncOp>().front();
+    b.setInsertionPointToStart(&entry);
+    return LLVM::AllocaOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), type, number(b.getI32Type(), 1));
+  }
+
+  /// @name runs @name__thread on every thread of the blocks [begin, end).
+  void wrap(func::FuncOp thread) {
+    loc = thread.getLoc();
+    std::string name = thread.getName().str();
+    thread.setName(name + "__thread");
+    thread.setPrivate();
+    auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+    Type i64 = b.getI64Type();
+    b.setInsertionPoint(thread);
+    auto kernel = func::FuncOp::create(b, loc, name, b.getFunctionType({pointer, i64, i64}, {}));
+    Block *entry = kernel.addEntryBlock();
+    b.setInsertionPointToStart(entry);
+    Value body = func::ConstantOp::create(b, loc, thread.getFunctionType(), thread.getName());
+    body = UnrealizedConversionCastOp::create(b, loc, pointer, body).getResult(0);
+    auto attribute = [&](StringRef key) { return number(i64, thread->getAttrOfType<IntegerAttr>(key).getInt()); };
+    call("braid_emulate_blocks", {},
+         {body, entry->getArgument(0), entry->getArgument(1), entry->getArgument(2), attribute(kThreadsAttr),
+          attribute(kSharedBytesAttr)});
+    func::ReturnOp::create(b, loc);
+    thread->removeAttr(kThreadsAttr);
+    thread->removeAttr(kSharedBytesAttr);
+  }
+
+  /// All memory is alike on a CPU.
+  void dropMemorySpaces() {
+    AttrTypeReplacer replacer;
+    replacer.addReplacement(
+        [](LLVM::LLVMPointerType type) -> Type { return LLVM::LLVMPointerType::get(type.getContext()); });
+    replacer.addReplacement([](MemRefType type) -> std::optional<Type> {
+      if (!type.getMemorySpace())
+        return std::nullopt;
+      return MemRefType::get(type.getShape(), type.getElementType(), type.getLayout());
+    });
+    replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false, /*replaceTypes=*/true);
+  }
+
+  ModuleOp module;
+  OpBuilder b;
+  Location loc = module.getLoc();
+};
+
+struct EmulateThreads : braid::impl::EmulateThreadsPassBase<EmulateThreads> {
+  using EmulateThreadsPassBase::EmulateThreadsPassBase;
+  void runOnOperation() override {
+    if (failed(emulateThreads(getOperation())))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+
+LogicalResult braid::emulateThreads(ModuleOp module) { return Emulation(module).run(); }

@@ -1,0 +1,332 @@
+//===- ThreadLowering.cpp - phases, barriers, shared memory; tiles dealt out to threads ---------------------------===//
+#include "passes/lower/ThreadLowering.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+int64_t lower::chooseThreads(func::FuncOp kernel) {
+  int64_t most = 0;
+  bool product = false;
+  kernel.walk([&](Operation *op) {
+    for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+      if (auto tile = dyn_cast<VectorType>(type))
+        most = std::max(most, tile.getNumElements());
+    if (auto dot = dyn_cast<tile::DotOp>(op))
+      product |= cast<VectorType>(dot.getType()).getNumElements() >= 4096;
+  });
+  return most == 0 ? 1 : most <= 64 ? kWarp : product ? 8 * kWarp : 4 * kWarp;
+}
+
+ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits)
+    : TileLowering(kernel, /*vectorBytes=*/4, /*bf16Dots=*/true), limits(limits), threads(chooseThreads(kernel)) {}
+
+//===- Phases -----------------------------------------------------------------------------------------------------===//
+
+void ThreadLowering::Accesses::append(const Accesses &other) {
+  reads.append(other.reads);
+  writes.append(other.writes);
+}
+
+ThreadLowering::Phase::Phase(ThreadLowering &lowering) : lowering(lowering), outermost(!lowering.inPhase) {
+  if (!outermost)
+    return;
+  lowering.inPhase = true;
+  lowering.phase = {};
+  lowering.marker = gpu::BarrierOp::create(lowering.b, lowering.loc);
+}
+
+/// The barrier at the beginning of the phase stays where the phase meets an earlier one.
+ThreadLowering::Phase::~Phase() {
+  if (!outermost)
+    return;
+  auto meet = [](ArrayRef<Bytes> x, ArrayRef<Bytes> y) {
+    return llvm::any_of(x, [&](const Bytes &a) { return llvm::any_of(y, [&](const Bytes &b) { return a.meets(b); }); });
+  };
+  Accesses &now = lowering.phase, &before = lowering.pending;
+  bool needed = lowering.threads > 1 &&
+                (meet(now.reads, before.writes) || meet(now.writes, before.writes) || meet(now.writes, before.reads));
+  if (needed) {
+    OpBuilder::InsertionGuard guard(lowering.b);
+    lowering.b.setInsertionPoint(lowering.marker);
+    lowering.finishCopies();
+    before = {};
+  } else {
+    lowering.marker.erase();
+  }
+  lowering.copying |= std::exchange(lowering.started, false);
+  lowering.writes |= !now.writes.empty();
+  before.append(now);
+  lowering.inPhase = false;
+}
+
+void ThreadLowering::touched(const View &view, bool written) {
+  assert(inPhase && "memory is touched inside of phases only");
+  Bytes bytes{nullptr, 0, 1};
+  if (view.buffer)
+    bytes = {nullptr, view.buffer->offset, view.buffer->offset + view.buffer->bytes};
+  else
+    bytes.element = cast<MemRefType>(view.memref.getType()).getElementType();
+  SmallVector<Bytes> &list = written ? phase.writes : phase.reads;
+  if (list.empty() ||
+      !(list.back().element == bytes.element && list.back().lo == bytes.lo && list.back().hi == bytes.hi))
+    list.push_back(bytes);
+}
+
+void ThreadLowering::finishCopies() {
+  if (std::exchange(copying, false))
+    NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+}
+
+/// An iteration begins behind a barrier when any iteration writes, so what holds at the loop's beginning, or less, holds
+/// at the beginning of each; behind the loop, too, as it may not run at all.
+void ThreadLowering::beginLoop() { loops.push_back({pending, std::exchange(writes, false), copying}); }
+
+void ThreadLowering::endIteration() {
+  if (!writes || threads == 1)
+    return;
+  finishCopies();
+  gpu::BarrierOp::create(b, loc);
+  pending = {};
+}
+
+void ThreadLowering::endLoop() {
+  Saved saved = std::move(loops.back());
+  loops.pop_back();
+  pending.append(saved.before);
+  writes |= saved.written;
+  copying |= saved.copying;
+}
+
+void ThreadLowering::beginBranch() { branches.push_back({pending, false, copying}); }
+
+/// Each branch begins as if neither had run, and what follows sees what either of them did.
+void ThreadLowering::endBranch() {
+  pending.append(branches.back().before);
+  copying |= branches.back().copying;
+  branches.pop_back();
+}
+
+//===- Shared memory ----------------------------------------------------------------------------------------------===//
+
+static int64_t bytesOf(Type stored) {
+  return stored.isIndex() ? 8 : llvm::divideCeil(stored.getIntOrFloatBitWidth(), 8);
+}
+
+Type ThreadLowering::storage(Type element) { return element.isBF16() ? element : storageType(element); }
+
+/// Rows of 64 bytes and more are 16 bytes apart from a multiple of 32: eight rows, and so a column of them, then lie in
+/// different banks, and each begins where a vector of 16 bytes may.
+int64_t ThreadLowering::rowLength(VectorType type) {
+  int64_t length = type.getShape().back(), size = bytesOf(storage(type.getElementType()));
+  if (type.getRank() == 1 || length * size < 64)
+    return length;
+  return (llvm::alignTo(length * size, 32) + 16) / size;
+}
+
+Buffer *ThreadLowering::allocate(VectorType type) {
+  Type stored = storage(type.getElementType());
+  int64_t elements = type.getNumElements() / type.getShape().back() * rowLength(type);
+  int64_t bytes = llvm::alignTo(elements * bytesOf(stored), 16), offset = 0;
+  auto *at = live.begin();
+  for (; at != live.end() && (*at)->offset < offset + bytes; ++at)
+    offset = (*at)->offset + (*at)->bytes;
+  Value &view = sharedViews[{offset, elements, const_cast<void *>(stored.getAsOpaquePointer())}];
+  if (!view) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(entryEnd);
+    auto space = cast<MemRefType>(shared.getType()).getMemorySpace();
+    view = memref::ViewOp::create(b, loc, MemRefType::get({elements}, stored, MemRefLayoutAttrInterface(), space),
+                                  shared, constant(offset), ValueRange());
+  }
+  buffers.push_back({view, elements, 0, 0, offset, bytes});
+  live.insert(at, &buffers.back());
+  sharedBytes = std::max(sharedBytes, offset + bytes);
+  return &buffers.back();
+}
+
+void ThreadLowering::giveBack(Buffer *buffer) {
+  if (buffer->owners == 0 && buffer->pins == 0)
+    llvm::erase(live, buffer);
+}
+
+//===- Threads ----------------------------------------------------------------------------------------------------===//
+
+void ThreadLowering::onlyIf(Value condition, function_ref<void()> body) {
+  if (!condition)
+    return body();
+  auto branch = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  body();
+}
+
+Value ThreadLowering::less(Value x, int64_t y) {
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, constant(y));
+}
+
+Value ThreadLowering::least(Value x, int64_t y) { return arith::MinUIOp::create(b, loc, x, constant(y)); }
+
+void ThreadLowering::eachThread(int64_t count, function_ref<void(Value)> body) {
+  if (count <= threads)
+    return onlyIf(count < threads ? less(thread, count) : Value(), [&] { body(thread); });
+  repeat(thread, constant(count), constant(threads), {}, [&](Value i, ValueRange) -> SmallVector<Value> {
+    body(i);
+    return {};
+  });
+}
+
+void ThreadLowering::eachGroup(int64_t count, int64_t lanes, function_ref<void(Value, Value)> body) {
+  int64_t groups = threads / lanes;
+  Value group = divide(thread, lanes);
+  repeat(0, count, groups, {}, [&](Value base, ValueRange) -> SmallVector<Value> {
+    Value i = add(base, group);
+    if (count % groups == 0)
+      body(i, {});
+    else
+      body(least(i, count - 1), less(i, count));
+    return {};
+  });
+}
+
+SmallVector<Value> ThreadLowering::coordinates(Value linear, ArrayRef<int64_t> shape) {
+  SmallVector<Value> at(shape.size());
+  for (int64_t d = static_cast<int64_t>(shape.size()) - 1; d >= 0; --d) {
+    at[d] = d == 0 ? linear : remainder(linear, shape[d]);
+    linear = divide(linear, shape[d]);
+  }
+  return at;
+}
+
+void ThreadLowering::overElements(ArrayRef<int64_t> shape, int64_t, ArrayRef<int64_t> cuts,
+                                  function_ref<Value(Value)> guard, Body body) {
+  Phase phase(*this);
+  SmallVector<int64_t> ends(cuts), piece(shape);
+  ends.push_back(shape.back());
+  int64_t lo = 0;
+  for (int64_t hi : ends) {
+    piece.back() = hi - lo;
+    eachThread(ShapedType::getNumElements(piece), [&](Value linear) {
+      SmallVector<Value> at = coordinates(linear, piece);
+      Strip strip{add(at.pop_back_val(), lo), lo, hi, 0, 1};
+      onlyIf(guard && !at.empty() ? guard(at.front()) : Value(), [&] {
+        startStrip();
+        body(at, strip);
+        startStrip();
+      });
+    });
+    lo = hi;
+  }
+}
+
+Value ThreadLowering::pointer(Value address, unsigned space) {
+  Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), address);
+  return LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), number);
+}
+
+/// Rows that are not there are filled with zeros by the copy itself.
+void ThreadLowering::startCopy(tile::LoadOp load, const View &target) {
+  auto type = cast<VectorType>(load.getType());
+  const View &source = arguments[load.getSource()];
+  const Access &at = accesses[load];
+  touched(source, false);
+  touched(target, true);
+  int64_t size = bytesOf(type.getElementType()), chunk = 16 / size, chunks = type.getDimSize(1) / chunk;
+  Value from = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, source.memref),
+        to = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, target.memref);
+  eachThread(type.getDimSize(0) * chunks, [&](Value i) {
+    Value row = divide(i, chunks), column = mul(remainder(i, chunks), constant(chunk));
+    Value there = add(at.offset, add(mul(row, at.strides.front()), column)), live;
+    if (at.limit) {
+      Value inside = inBounds(add(at.row, row), at.limit);
+      Type i32 = b.getI32Type();
+      live = arith::SelectOp::create(b, loc, inside, arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 16)),
+                                     arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0)));
+      there = arith::SelectOp::create(b, loc, inside, there, constant(0));
+    }
+    Value target16 = add(to, mul(offsetIn(target, {row}, column), constant(size)));
+    NVVM::CpAsyncOp::create(
+        b, loc, pointer(target16, static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared)),
+        pointer(add(from, mul(there, constant(size))), static_cast<unsigned>(NVVM::NVVMMemorySpace::Global)), 16,
+        NVVM::LoadCacheModifierKind::CG, live);
+  });
+  NVVM::CpAsyncCommitGroupOp::create(b, loc);
+  started = true;
+}
+
+/// A tile that is read as it lies in memory is copied without passing through registers, where its rows begin on 16
+/// bytes: that is known at run time, and the same for all threads.
+void ThreadLowering::fill(View target, VectorType type, Value value) {
+  auto load = views.count(value) ? tile::LoadOp() : value.getDefiningOp<tile::LoadOp>();
+  int64_t size = bytesOf(storage(type.getElementType()));
+  if (!load || type.getRank() != 2 || load.getRows() || storage(type.getElementType()) != type.getElementType() ||
+      getConstantIntValue(accesses[load].strides.back()) != 1 || type.getDimSize(1) * size % 16 != 0 ||
+      rowLength(type) * size % 16 != 0 || type.getNumElements() * size < 1024)
+    return TileLowering::fill(target, type, value);
+  Phase phase(*this);
+  const Access &at = accesses[load];
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, arguments[load.getSource()].memref);
+  Value bits =
+      arith::OrIOp::create(b, loc, add(base, mul(at.offset, constant(size))), mul(at.strides.front(), constant(size)));
+  Value aligned = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(bits, 16), constant(0));
+  auto branch = scf::IfOp::create(b, loc, aligned, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  startCopy(load, target);
+  b.setInsertionPoint(branch.elseBlock()->getTerminator());
+  TileLowering::fill(target, type, value);
+}
+
+//===- The function -----------------------------------------------------------------------------------------------===//
+
+LogicalResult ThreadLowering::lowerScalar(Operation *op) {
+  if (isa<tile::ReduceOp>(op))
+    return TileLowering::lowerScalar(op);
+  Phase phase(*this);
+  if (!isa<memref::StoreOp>(op))
+    return TileLowering::lowerScalar(op);
+  LogicalResult result = success();
+  onlyIf(threads > 1 ? less(thread, 1) : Value(), [&] { result = TileLowering::lowerScalar(op); });
+  return result;
+}
+
+void ThreadLowering::buildEntry() {
+  MLIRContext *context = kernel.getContext();
+  b.setInsertionPoint(kernel);
+  lowered =
+      func::FuncOp::create(b, loc, kernel.getName(), b.getFunctionType({LLVM::LLVMPointerType::get(context)}, {}));
+  Block *entry = lowered.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  entryEnd = func::ReturnOp::create(b, loc);
+  b.setInsertionPoint(entryEnd);
+  Value args = entry->getArgument(0);
+  bindArguments(args);
+  bindProgram(args, gpu::BlockIdOp::create(b, loc, gpu::Dimension::x));
+  shared = gpu::DynamicSharedMemoryOp::create(
+      b, loc,
+      MemRefType::get({ShapedType::kDynamic}, b.getI8Type(), MemRefLayoutAttrInterface(),
+                      gpu::AddressSpaceAttr::get(context, gpu::AddressSpace::Workgroup)));
+  thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
+  entryEnd = thread.getDefiningOp();
+  lane = remainder(thread, kWarp);
+  warp = divide(thread, kWarp);
+}
+
+LogicalResult ThreadLowering::run() {
+  buildEntry();
+  if (failed(lowerBlock(kernel.front())))
+    return failure();
+  if (sharedBytes > limits.sharedBytes)
+    return kernel.emitError() << "the tiles of @" << kernel.getName() << " need " << sharedBytes
+                              << " bytes of shared memory at a time; valid: at most " << limits.sharedBytes
+                              << ", with smaller chunks (--chunk-size) or heads (head_dim, value_dim)";
+  if (sharedBytes == 0)
+    shared.getDefiningOp()->erase();
+  lowered->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads));
+  lowered->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
+  kernel.erase();
+  return success();
+}

@@ -1,0 +1,118 @@
+//===- ThreadLowering.h - one kernel for the threads of a block (private to TileToThreads) -------------------------===//
+//
+// A program of the grid is a block of threads. Elements of a tile are dealt out to the threads, in the order of memory;
+// a kept tile lies in the block's shared memory. What is emitted between two barriers is a phase: inside of it no thread
+// reads what another one writes. The lowering knows what every phase reads and writes and puts a barrier where two
+// phases would meet in the same bytes, nowhere else. Scalars of a kernel are the same in every thread.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#ifndef PASSES_LOWER_THREADLOWERING_H
+#define PASSES_LOWER_THREADLOWERING_H
+
+#include "passes/lower/LowerKernels.h"
+#include "passes/lower/TileLowering.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace braid::lower {
+
+inline constexpr int64_t kWarp = 32;
+
+/// Threads of a block that `kernel` is worth: one where it has no tiles.
+int64_t chooseThreads(func::FuncOp kernel);
+
+class ThreadLowering : public TileLowering {
+public:
+  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits);
+  LogicalResult run() override;
+
+protected:
+  void buildEntry() override;
+  LogicalResult lowerScalar(Operation *op) override;
+  Buffer *allocate(VectorType type) override;
+  void giveBack(Buffer *buffer) override;
+  Type storage(Type element) override;
+  int64_t rowLength(VectorType type) override;
+  void overElements(ArrayRef<int64_t> shape, int64_t width, ArrayRef<int64_t> cuts,
+                    function_ref<Value(Value row)> guard, Body body) override;
+  void fill(View target, VectorType type, Value value) override;
+  void reduceLast(tile::ReduceOp op) override;
+  void cumsumLast(tile::CumsumOp op) override;
+  void dot(tile::DotOp op) override;
+  void solve(tile::SolveOp op) override;
+  void transpose(tile::TransposeOp op) override;
+  void touched(const View &view, bool written) override;
+  void beginLoop() override;
+  void endIteration() override;
+  void endLoop() override;
+  void beginBranch() override;
+  void endBranch() override;
+
+private:
+  /// Bytes that a phase touches: of shared memory, or everything in buffers of one element type (arguments may be the
+  /// same buffer).
+  struct Bytes {
+    Type element;
+    int64_t lo, hi;
+    bool meets(const Bytes &other) const { return element == other.element && lo < other.hi && other.lo < hi; }
+  };
+  struct Accesses {
+    SmallVector<Bytes> reads, writes;
+    void append(const Accesses &other);
+  };
+  class Phase {
+  public:
+    explicit Phase(ThreadLowering &lowering);
+    ~Phase();
+
+  private:
+    ThreadLowering &lowering;
+    bool outermost;
+  };
+
+  /// A barrier, behind the copies that this thread has started.
+  void finishCopies();
+  /// The elements of a tile in memory, 16 bytes at a time and without waiting for them.
+  void startCopy(tile::LoadOp load, const View &target);
+  Value pointer(Value address, unsigned space);
+  /// body(i) for 0 <= i < count, one thread for each.
+  void eachThread(int64_t count, function_ref<void(Value)> body);
+  /// body(i) on groups of `lanes` neighbouring threads; all threads arrive, `inside` (null: always true) says whether
+  /// this group's i is one of its own.
+  void eachGroup(int64_t count, int64_t lanes, function_ref<void(Value i, Value inside)> body);
+  void onlyIf(Value condition, function_ref<void()> body);
+  SmallVector<Value> coordinates(Value linear, ArrayRef<int64_t> shape);
+  Value shuffle(Value value, int64_t distance, gpu::ShuffleMode mode);
+  Value allLanes(tile::ReduceKind kind, Value value, int64_t lanes);
+  /// Elements first, first + step, .. of the last dimension, combined.
+  Value reduceEvery(tile::ReduceOp op, ArrayRef<Value> lead, Value first, int64_t step, Type sum);
+  Value widened(Value value);
+  Value less(Value x, int64_t y);
+  Value least(Value x, int64_t y);
+  bool onTensorCores(tile::DotOp op);
+  SmallVector<Value> loadMatrices(const View &view, Value row, Value column, int64_t count, bool turned);
+  void multiplyOnTensorCores(tile::DotOp op, const View &left, const View &right, const View &target);
+  void multiply(tile::DotOp op, const View &left, const View &right, const View &target);
+
+  const BlockLimits limits;
+  int64_t threads;
+  Value thread, lane, warp, shared;
+  SmallVector<Buffer *> live; ///< by offset
+  int64_t sharedBytes = 0; ///< the most alive at a time
+  std::map<std::tuple<int64_t, int64_t, void *>, Value> sharedViews;
+  Accesses pending, phase; ///< since the last barrier; of the phase being emitted
+  bool inPhase = false;
+  gpu::BarrierOp marker;
+  struct Saved {
+    Accesses before;
+    bool written, copying;
+  };
+  std::vector<Saved> loops, branches;
+  bool writes = false; ///< since the innermost loop began
+  bool started = false; ///< a copy, by the phase being emitted
+  bool copying = false; ///< asynchronous copies may be under way
+};
+
+} // namespace braid::lower
+
+#endif // PASSES_LOWER_THREADLOWERING_H

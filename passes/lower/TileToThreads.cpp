@@ -1,0 +1,44 @@
+//===- TileToThreads.cpp - a kernel becomes the program of one thread of a block ----------------------------------===//
+#include "passes/Passes.h"
+#include "passes/lower/LowerKernels.h"
+#include "passes/lower/ThreadLowering.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+namespace braid {
+#define GEN_PASS_DEF_TILETOTHREADSPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &limits) {
+  IRRewriter rewriter(module.getContext());
+  DominanceInfo dominance(module);
+  eliminateCommonSubExpressions(rewriter, dominance, module);
+  SmallVector<func::FuncOp> kernels;
+  for (auto kernel : module.getOps<func::FuncOp>())
+    if (kernel->hasAttr(tile::kKernelAttr) && !kernel.isExternal())
+      kernels.push_back(kernel);
+  for (func::FuncOp kernel : kernels) {
+    prepareTiles(kernel, /*bf16Dots=*/true);
+    if (failed(ThreadLowering(kernel, limits).run()))
+      return failure();
+  }
+  return success();
+}
+
+namespace {
+struct TileToThreads : braid::impl::TileToThreadsPassBase<TileToThreads> {
+  using TileToThreadsPassBase::TileToThreadsPassBase;
+  void runOnOperation() override {
+    if (failed(lowerTilesToThreads(getOperation(), {sharedBytes})))
+      signalPassFailure();
+  }
+};
+} // namespace
