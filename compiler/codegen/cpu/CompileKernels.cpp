@@ -16,6 +16,7 @@
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -43,8 +44,9 @@ using namespace mlir;
 using namespace braid;
 
 void braid::registerCpuCodegen(DialectRegistry &registry) {
-  registry.insert<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect,
-                  math::MathDialect, memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
+  registry
+      .insert<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect,
+              LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
 }
@@ -184,7 +186,9 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
     return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
   };
   ModuleOp module = *job.module;
-  if (failed(lowerTilesToLoops(module, target.vectorBytes(), target.has("avx512bf16"))) ||
+  LogicalResult lowered = target.emulated ? lowerTilesToThreads(module, *target.emulated)
+                                          : lowerTilesToLoops(module, target.vectorBytes(), target.has("avx512bf16"));
+  if (failed(lowered) || (target.emulated && failed(emulateThreads(module))) ||
       failed(expandMath(module, target.has("avx512vl"), target.has("avx512bf16"))) || failed(convertToLLVM(module)))
     return failure();
   llvm::LLVMContext context;
@@ -224,7 +228,7 @@ FailureOr<std::vector<char>> braid::compileKernels(ModuleOp kernels, const CpuTa
                                                    llvm::raw_ostream *dumpAsm, std::vector<KernelTime> *times) {
   MLIRContext *context = kernels.getContext();
   context->loadDialect<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
-                       LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+                       gpu::GPUDialect, LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
                        vector::VectorDialect>();
   std::vector<Job> jobs;
   std::vector<std::string> names;

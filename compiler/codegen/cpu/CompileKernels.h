@@ -6,18 +6,13 @@
 #ifndef COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 #define COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 
+#include "compiler/codegen/KernelTime.h"
 #include "compiler/codegen/cpu/CpuTarget.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include <vector>
 
 namespace braid {
-
-/// Where the time of one kernel went, in milliseconds.
-struct KernelTime {
-  std::string name;
-  double lowering = 0, optimizing = 0, emitting = 0;
-};
 
 /// Registers the dialects and translations that compileKernels needs; call it before the context is made.
 void registerCpuCodegen(mlir::DialectRegistry &registry);

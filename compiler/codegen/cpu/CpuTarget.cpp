@@ -29,7 +29,7 @@ static const std::vector<std::string> kExtra = {"avx512bf16", "avx512vnni"};
 
 llvm::Expected<CpuTarget> CpuTarget::parse(llvm::StringRef name) {
   auto [level, added] = name.split(',');
-  CpuTarget target{name.str(), kV3};
+  CpuTarget target{name.str(), kV3, std::nullopt};
   std::vector<std::string> host = hostFeatures();
   auto covers = [&](const std::vector<std::string> &wanted) {
     return llvm::all_of(wanted, [&](const std::string &feature) { return llvm::is_contained(host, feature); });
@@ -52,6 +52,10 @@ llvm::Expected<CpuTarget> CpuTarget::parse(llvm::StringRef name) {
   if (level.size() < name.size())
     added.split(names, ',');
   for (llvm::StringRef feature : names) {
+    if (feature == "threads") {
+      target.emulated = BlockLimits{int64_t(227) << 10};
+      continue;
+    }
     if (!llvm::is_contained(kExtra, feature))
       return llvm::createStringError("unknown CPU feature '" + feature + "'; valid: " + llvm::join(kExtra, ", "));
     if (!target.has("avx512f"))

@@ -2,7 +2,10 @@
 #ifndef COMPILER_CODEGEN_CPU_CPUTARGET_H
 #define COMPILER_CODEGEN_CPU_CPUTARGET_H
 
+#include "passes/lower/LowerKernels.h"
+
 #include "llvm/Support/Error.h"
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +18,11 @@ std::vector<std::string> hostFeatures();
 struct CpuTarget {
   std::string name; ///< native, x86-64-v3 or x86-64-v4, and features added to it
   std::vector<std::string> features; ///< what the code may use beyond x86-64: the loader checks them
+  std::optional<BlockLimits> emulated; ///< kernels are those of a GPU, the threads of a block emulated
 
   /// "native": the highest level whose bits this machine has, plus its bfloat16 and dot product instructions.
   /// "x86-64-v4,avx512bf16": a level and features to add, whatever this machine has.
+  /// "native,threads": the kernels that GPUs run, for test/emulator.
   static llvm::Expected<CpuTarget> parse(llvm::StringRef name);
   bool has(llvm::StringRef feature) const;
   int64_t vectorBytes() const { return has("avx512f") ? 64 : has("avx2") ? 32 : 16; }

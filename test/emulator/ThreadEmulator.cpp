@@ -1,0 +1,332 @@
+//===- ThreadEmulator.cpp - the threads of a GPU's blocks, on one thread of a CPU ---------------------------------===//
+//
+// Preloaded into a program that executes kernels compiled with --cpu=native,threads (braid-emulate-threads). Every thread
+// of a block is a fiber; it runs until it waits for its warp (a shuffle, a matrix instruction) or for its block (a
+// barrier). Between two barriers threads run one after the other, in the order that BRAID_EMULATE_ORDER says: `forward`,
+// `reverse` or `shuffled`. A kernel that lacks a barrier gives other results in another order. Shared memory begins as
+// NaN. What a GPU would hang on ends the process with a message: a barrier that some threads of the block, or a shuffle
+// that some lanes of the warp, never reach.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+namespace {
+
+constexpr int kWarp = 32;
+constexpr size_t kStackBytes = 256 << 10, kGuardBytes = 4096;
+
+enum class State : uint8_t { ready, atShuffle, atLoad, atMultiply, atBarrier, done };
+
+constexpr bool waitsForWarp(State state) {
+  return state == State::atShuffle || state == State::atLoad || state == State::atMultiply;
+}
+
+[[noreturn]] void fail(const char *message, long thread) {
+  std::fprintf(stderr, "thread emulator: %s (thread %ld)\n", message, thread);
+  std::abort();
+}
+
+/// A stack with a page behind its end that nobody may touch.
+class Stack {
+public:
+  Stack() {
+    base = static_cast<char *>(mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (base == MAP_FAILED)
+      fail("no memory for a stack", 0);
+    mprotect(base, kGuardBytes, PROT_NONE);
+  }
+  Stack(const Stack &) = delete;
+  ~Stack() { munmap(base, kStackBytes + kGuardBytes); }
+  char *begin() const { return base + kGuardBytes; }
+
+private:
+  char *base;
+};
+
+/// mma.sync m16n8k16, bf16 in, f32 accumulated: registers of one lane.
+struct Fragments {
+  uint32_t a[4], b[2];
+  float c[4];
+};
+
+struct Copy {
+  char *target;
+  const char *source;
+  int32_t size, live;
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<Stack> stack;
+  State state = State::ready;
+  int32_t value = 0, offset = 0, mode = 0, result = 0; ///< of a shuffle
+  Fragments *fragments = nullptr;
+  std::vector<Copy> copies; ///< under way
+  const uint16_t *row = nullptr; ///< of a matrix: 8 elements
+  uint32_t *registers = nullptr; ///< what ldmatrix gives this lane: `value` of them, turned if `mode` is not 0
+};
+
+float fromBf16(uint32_t bits) {
+  bits <<= 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+class Block {
+public:
+  void run(void (*body)(void *), void *args, int64_t program, int64_t count, int64_t sharedBytes) {
+    entry = body;
+    arguments = args;
+    number = program;
+    if (static_cast<int64_t>(fibers.size()) < count)
+      fibers.resize(count);
+    threads = count;
+    // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
+    shared.assign((sharedBytes + 15) / 16 * 16 + 16, char(0xff));
+    for (int64_t i = 0; i < count; ++i)
+      begin(i);
+    while (step()) {
+    }
+  }
+
+  int64_t thread() const { return current; }
+  int64_t block() const { return number; }
+  char *memory() {
+    auto address = reinterpret_cast<uintptr_t>(shared.data());
+    return shared.data() + ((16 - address % 16) % 16);
+  }
+
+  void wait(State state) {
+    Fiber &fiber = fibers[current];
+    fiber.state = state;
+    swapcontext(&fiber.context, &scheduler);
+  }
+  Fiber &self() { return fibers[current]; }
+
+private:
+  void begin(int64_t i) {
+    Fiber &fiber = fibers[i];
+    if (!fiber.stack)
+      fiber.stack = std::make_unique<Stack>();
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack->begin();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = &scheduler;
+    makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Block::start), 0);
+    fiber.state = State::ready;
+    fiber.copies.clear();
+  }
+  static void start();
+
+  /// Lets every thread run to where it waits, then releases those whose warp or block is complete. False: all are done.
+  bool step() {
+    order.resize(threads);
+    std::iota(order.begin(), order.end(), 0);
+    const char *wanted = std::getenv("BRAID_EMULATE_ORDER");
+    if (wanted && std::string(wanted) == "reverse")
+      std::reverse(order.begin(), order.end());
+    else if (wanted && std::string(wanted) == "shuffled")
+      std::shuffle(order.begin(), order.end(), random);
+    for (int64_t i : order) {
+      if (fibers[i].state != State::ready)
+        continue;
+      current = i;
+      swapcontext(&scheduler, &fibers[i].context);
+    }
+    bool warpReleased = false;
+    for (int64_t first = 0; first < threads; first += kWarp)
+      warpReleased |= releaseWarp(first, std::min<int64_t>(first + kWarp, threads));
+    if (warpReleased)
+      return true;
+    int64_t atBarrier = 0, done = 0;
+    for (int64_t i = 0; i < threads; ++i) {
+      atBarrier += fibers[i].state == State::atBarrier;
+      done += fibers[i].state == State::done;
+    }
+    if (done == threads)
+      return false;
+    if (atBarrier != threads)
+      for (int64_t i = 0; i < threads; ++i)
+        if (fibers[i].state != State::atBarrier)
+          fail(fibers[i].state == State::done
+                   ? "a barrier that not all threads of the block reach; one is at its end"
+                   : "a barrier that not all threads of the block reach; one waits for its warp",
+               i);
+    for (int64_t i = 0; i < threads; ++i)
+      fibers[i].state = State::ready;
+    return true;
+  }
+
+  bool releaseWarp(int64_t first, int64_t end) {
+    State state = fibers[first].state;
+    for (int64_t i = first; i < end; ++i) {
+      bool waits = waitsForWarp(fibers[i].state);
+      if (waits && fibers[i].state != state)
+        fail("lanes of a warp wait in different places", i);
+      if (!waits && state != fibers[i].state && waitsForWarp(state))
+        fail("a shuffle that not all lanes of the warp reach", i);
+    }
+    if (!waitsForWarp(state))
+      return false;
+    if (end - first != kWarp)
+      fail("a warp of fewer than 32 threads", first);
+    if (state == State::atShuffle)
+      exchange(first);
+    else if (state == State::atLoad)
+      loadMatrices(first);
+    else
+      multiply(first);
+    for (int64_t i = first; i < end; ++i)
+      fibers[i].state = State::ready;
+    return true;
+  }
+
+  /// gpu.shuffle: XOR, DOWN, UP, IDX in the order of its enumeration. A lane outside of the warp gives its own value.
+  void exchange(int64_t first) {
+    for (int lane = 0; lane < kWarp; ++lane) {
+      Fiber &fiber = fibers[first + lane];
+      int from = lane;
+      switch (fiber.mode) {
+      case 0: from = lane ^ fiber.offset; break;
+      case 1: from = lane + fiber.offset; break;
+      case 2: from = lane - fiber.offset; break;
+      case 3: from = fiber.offset; break;
+      default: fail("a shuffle of unknown mode", first + lane);
+      }
+      if (from < 0 || from >= kWarp)
+        from = lane;
+      fiber.result = fibers[first + from].value;
+    }
+  }
+
+  /// Lane 8 i + r gave row r of matrix i; a lane gets elements 2 (lane % 4), + 1 of row lane / 4, or of that column.
+  void loadMatrices(int64_t first) {
+    for (int lane = 0; lane < kWarp; ++lane) {
+      Fiber &fiber = fibers[first + lane];
+      for (int matrix = 0; matrix < fiber.value; ++matrix) {
+        int major = lane / 4, minor = lane % 4 * 2;
+        auto element = [&](int row, int column) -> uint32_t { return fibers[first + 8 * matrix + row].row[column]; };
+        fiber.registers[matrix] = fiber.mode ? element(minor, major) | element(minor + 1, major) << 16
+                                             : element(major, minor) | element(major, minor + 1) << 16;
+      }
+    }
+  }
+
+  /// Products are exact in f32; the hardware's order of summation is not known, here it is that of k.
+  void multiply(int64_t first) {
+    float a[16][16], b[16][8];
+    for (int lane = 0; lane < kWarp; ++lane) {
+      const Fragments &f = *fibers[first + lane].fragments;
+      int row = lane / 4, pair = lane % 4 * 2;
+      for (int half = 0; half < 2; ++half) {
+        auto part = [&](uint32_t bits) { return fromBf16(half ? bits >> 16 : bits & 0xffff); };
+        a[row][pair + half] = part(f.a[0]);
+        a[row + 8][pair + half] = part(f.a[1]);
+        a[row][pair + 8 + half] = part(f.a[2]);
+        a[row + 8][pair + 8 + half] = part(f.a[3]);
+        b[pair + half][row] = part(f.b[0]);
+        b[pair + 8 + half][row] = part(f.b[1]);
+      }
+    }
+    for (int lane = 0; lane < kWarp; ++lane) {
+      Fragments &f = *fibers[first + lane].fragments;
+      for (int i = 0; i < 4; ++i) {
+        int row = lane / 4 + (i / 2) * 8, column = lane % 4 * 2 + i % 2;
+        for (int k = 0; k < 16; ++k)
+          f.c[i] += a[row][k] * b[k][column];
+      }
+    }
+  }
+
+  std::vector<Fiber> fibers;
+  std::vector<int64_t> order;
+  std::vector<char> shared;
+  std::mt19937 random{1};
+  ucontext_t scheduler;
+  void (*entry)(void *) = nullptr;
+  void *arguments = nullptr;
+  int64_t number = 0, threads = 0, current = 0;
+};
+
+Block &theBlock() {
+  thread_local Block block;
+  return block;
+}
+
+void Block::start() {
+  Block &block = theBlock();
+  block.entry(block.arguments);
+  block.fibers[block.current].state = State::done;
+}
+
+} // namespace
+
+extern "C" {
+void braid_emulate_blocks(void (*body)(void *), void *args, int64_t begin, int64_t end, int64_t threads,
+                          int64_t sharedBytes) {
+  for (int64_t program = begin; program < end; ++program)
+    theBlock().run(body, args, program, threads, sharedBytes);
+}
+
+int64_t braid_emulate_thread() { return theBlock().thread(); }
+int64_t braid_emulate_block() { return theBlock().block(); }
+void *braid_emulate_shared() { return theBlock().memory(); }
+void braid_emulate_barrier() { theBlock().wait(State::atBarrier); }
+
+int32_t braid_emulate_shuffle(int32_t value, int32_t offset, int32_t mode) {
+  Fiber &self = theBlock().self();
+  self.value = value;
+  self.offset = offset;
+  self.mode = mode;
+  theBlock().wait(State::atShuffle);
+  return theBlock().self().result;
+}
+
+/// cp.async: `live` of `size` bytes, zeros behind them; done when the thread has waited, not before.
+void braid_emulate_copy(int64_t target, int64_t source, int32_t size, int32_t live) {
+  if (target % size != 0 || (live > 0 && source % size != 0))
+    fail("an asynchronous copy that is not aligned", theBlock().thread());
+  theBlock().self().copies.push_back(
+      {reinterpret_cast<char *>(target), reinterpret_cast<const char *>(source), size, live});
+}
+
+void braid_emulate_copies_done() {
+  for (const Copy &copy : theBlock().self().copies) {
+    std::memcpy(copy.target, copy.source, copy.live);
+    std::memset(copy.target + copy.live, 0, copy.size - copy.live);
+  }
+  theBlock().self().copies.clear();
+}
+
+/// `row`: the address of 8 elements, a multiple of 16; `registers` receives `count`.
+void braid_emulate_ldmatrix(int64_t row, int32_t count, int32_t turned, void *registers) {
+  Fiber &self = theBlock().self();
+  if (row % 16 != 0)
+    fail("a row of a matrix that is not aligned to 16 bytes", theBlock().thread());
+  self.row = reinterpret_cast<const uint16_t *>(row);
+  self.value = count;
+  self.mode = turned;
+  self.registers = static_cast<uint32_t *>(registers);
+  theBlock().wait(State::atLoad);
+}
+
+/// `fragments`: 4 registers of a, 2 of b, 4 of c, which receive the result.
+void braid_emulate_mma(void *fragments) {
+  theBlock().self().fragments = static_cast<Fragments *>(fragments);
+  theBlock().wait(State::atMultiply);
+}
+}
