@@ -6,6 +6,7 @@
 #include "compiler/OutputFile.h"
 #include "compiler/Pipeline.h"
 #include "compiler/codegen/cpu/CpuTarget.h"
+#include "compiler/codegen/cuda/CudaTarget.h"
 #include "compiler/serialize/ProgramWriter.h"
 #include "frontend/ModelBuilder.h"
 #include "passes/analysis/Machine.h"
@@ -54,6 +55,24 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
   if (options.slicing != "uniform" && options.overlapDegree == 1)
     return fail("--slicing=" + options.slicing + " cuts slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
   return true;
+}
+
+/// The machine that code is for.
+static bool checkTarget(CompileOptions &options) {
+  if (options.target == "cuda") {
+    if (options.cpu != "native")
+      return fail("--cpu=" + options.cpu +
+                  " says what kernels for CPUs may use, and --target=cuda compiles for GPUs; "
+                  "valid: --arch");
+    llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
+    return target ? true : fail("--target=cuda: " + llvm::toString(target.takeError()));
+  }
+  if (options.arch != CompileOptions().arch)
+    return fail("--arch=" + options.arch + " names a GPU, and --target=" + options.target +
+                " compiles for CPUs; "
+                "valid: with --target=cuda");
+  llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
+  return target ? true : fail("--cpu: " + llvm::toString(target.takeError()));
 }
 
 /// Flags in the place of the model's keys. Keys order what a mesh gives them: without ranks along ep there is nothing
@@ -121,6 +140,8 @@ static bool checkFiles(const CompileJob &job, Phase from, Phase to) {
     for (Phase phase : allPhases())
       if (from <= phase && phase <= to)
         outputs.push_back({"--dump-phases-to=" + job.options.dumpPhasesTo, dumpPath(job.options.dumpPhasesTo, phase)});
+  if (!job.options.dumpPhasesTo.empty() && job.options.target == "cuda" && !job.options.toPhase)
+    outputs.push_back({"--dump-phases-to=" + job.options.dumpPhasesTo, ptxPath(job.options.dumpPhasesTo)});
   llvm::Error same = checkOutputs({"the input " + job.input, job.input}, outputs);
   return same ? fail(llvm::toString(std::move(same))) : true;
 }
@@ -146,20 +167,22 @@ static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, 
     return false;
 
   std::string contents;
+  std::vector<CudaKernel> kernels;
   llvm::raw_string_ostream stream(contents);
   if (options.toPhase) {
     printPhase(module, stream, /*locations=*/job.output != "-"); // a terminal is for reading
   } else {
-    FailureOr<std::vector<uint8_t>> program = compileProgram(module, options, times);
+    FailureOr<CompiledProgram> program = compileProgram(module, options, times);
     if (failed(program))
       return false;
-    contents.assign(program->begin(), program->end());
+    contents.assign(program->bytes.begin(), program->bytes.end());
+    kernels = std::move(program->kernels);
   }
   // First the page: should nobody be able to read it, the command fails and leaves no file.
   if (options.explain) {
     std::string page;
     llvm::raw_string_ostream pageStream(page);
-    explain(module, times, pageStream);
+    explain(module, times, kernels, pageStream);
     if (!write("-", page))
       return false;
   }
@@ -194,8 +217,8 @@ static bool withModule(
     return fail((job.options.dtype ? "--dtype" : "--gradient-dtype") + Twine(" belongs to a model description, ") +
                 input + " has its types already");
 
-  if (llvm::Expected<CpuTarget> target = CpuTarget::parse(job.options.cpu); !target)
-    return fail("--cpu: " + llvm::toString(target.takeError()));
+  if (!checkTarget(job.options))
+    return false;
   llvm::Expected<Mesh> mesh = Mesh::parse(job.options.mesh);
   if (!mesh)
     return fail("--mesh=" + job.options.mesh + ": " + llvm::toString(mesh.takeError()));
@@ -253,7 +276,8 @@ std::optional<std::vector<uint8_t>> braid::compileTables(const CompileJob &job) 
       return false;
     // A file whose kernels have no code is refused; what stands here cannot be executed.
     static constexpr StringLiteral noCode = "not compiled";
-    FailureOr<std::vector<uint8_t>> program = writeProgram(module, {"cpu", {}, ArrayRef(noCode.data(), noCode.size())});
+    FailureOr<std::vector<uint8_t>> program =
+        writeProgram(module, {"cpu", {}, ArrayRef(noCode.data(), noCode.size()), {}, {}});
     if (succeeded(program))
       bytes = std::move(*program);
     return succeeded(program);

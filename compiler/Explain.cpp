@@ -173,7 +173,7 @@ private:
 };
 } // namespace
 
-void braid::explain(ModuleOp module, ArrayRef<StageTime> times, llvm::raw_ostream &os) {
+void braid::explain(ModuleOp module, ArrayRef<StageTime> times, ArrayRef<CudaKernel> kernels, llvm::raw_ostream &os) {
   for (auto program : module.getOps<cmd::ProgramOp>()) {
     os << llvm::formatv(
         "FLOPs and bytes of one execution are counted from the shapes of the model's ops (braid-count-work). share: "
@@ -194,7 +194,15 @@ void braid::explain(ModuleOp module, ArrayRef<StageTime> times, llvm::raw_ostrea
     }
     os << llvm::formatv("  {0,-12} {1,14} bytes\n\n", "all", total);
   }
-  os << "compile time\n";
+  if (!kernels.empty())
+    os << llvm::formatv(
+        "kernels of a GPU; registers, spilled bytes and bytes of local memory are per thread\n  {0,-60} {1,7} "
+        "{2,9} {3,9} {4,7} {5,7}\n",
+        "kernel", "threads", "shared", "registers", "spills", "local");
+  for (const CudaKernel &kernel : kernels)
+    os << llvm::formatv("  {0,-60} {1,7} {2,9} {3,9} {4,7} {5,7}\n", kernel.name, kernel.threads, kernel.sharedBytes,
+                        kernel.registers, kernel.spillBytes, kernel.stackBytes);
+  os << (kernels.empty() ? "" : "\n") << "compile time\n";
   double sum = 0;
   for (const StageTime &time : times) {
     sum += time.milliseconds;

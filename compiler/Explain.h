@@ -10,8 +10,10 @@
 
 namespace braid {
 
-/// Writes a page about a module in phase `commands` (before it: only the times).
-void explain(mlir::ModuleOp module, llvm::ArrayRef<StageTime> times, llvm::raw_ostream &os);
+/// Writes a page about a module in phase `commands` (before it: only the times). `kernels`: those compiled for a GPU, each
+/// with what a block takes of it.
+void explain(mlir::ModuleOp module, llvm::ArrayRef<StageTime> times, llvm::ArrayRef<CudaKernel> kernels,
+             llvm::raw_ostream &os);
 
 } // namespace braid
 

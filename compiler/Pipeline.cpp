@@ -26,6 +26,7 @@ void braid::registerCompiler(DialectRegistry &registry) {
   registry.insert<BraidDialect, cmd::CmdDialect, tile::TileDialect, arith::ArithDialect, func::FuncDialect,
                   math::MathDialect, memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
   registerCpuCodegen(registry);
+  registerCudaCodegen(registry);
 }
 
 /// Experts on several ranks make rows travel. The activations of a batch are spread over dp and sp; of tp some are
@@ -161,17 +162,27 @@ std::string braid::dumpPath(StringRef directory, Phase phase) {
   return path.str().str();
 }
 
-static LogicalResult dump(ModuleOp module, Phase phase, StringRef directory) {
-  if (directory.empty())
-    return success();
-  std::string path = dumpPath(directory, phase), text;
-  llvm::raw_string_ostream stream(text);
-  printPhase(module, stream, /*locations=*/true);
+std::string braid::ptxPath(StringRef directory) {
+  SmallString<128> path = directory;
+  llvm::sys::path::append(path, "kernels.ptx");
+  return path.str().str();
+}
+
+static LogicalResult dump(ModuleOp module, StringRef path, StringRef text, StringRef directory) {
   if (std::error_code error = llvm::sys::fs::create_directories(directory))
     return emitError(UnknownLoc::get(module.getContext()), "cannot write ") << path << ": " << error.message();
   if (llvm::Error failed = writeOutput(path, text))
     return emitError(UnknownLoc::get(module.getContext()), llvm::toString(std::move(failed)));
   return success();
+}
+
+static LogicalResult dump(ModuleOp module, Phase phase, StringRef directory) {
+  if (directory.empty())
+    return success();
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  printPhase(module, stream, /*locations=*/true);
+  return dump(module, dumpPath(directory, phase), text, directory);
 }
 
 std::optional<Phase> braid::phaseOf(ModuleOp module) {
@@ -220,23 +231,49 @@ static std::string summary(MutableArrayRef<KernelTime> kernels) {
   return text;
 }
 
-FailureOr<std::vector<uint8_t>> braid::compileProgram(ModuleOp module, const CompileOptions &options,
-                                                      std::vector<StageTime> &times) {
-  llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
-  if (!target)
-    return module.emitError(llvm::toString(target.takeError())), failure();
+FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileOptions &options,
+                                                 std::vector<StageTime> &times) {
+  CompiledProgram program;
+  ProgramParts parts{options.target, {}, {}, {}, {}};
   std::vector<char> code;
-  bool hasKernels =
-      llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp func) { return func->hasAttr(tile::kKernelAttr); });
-  if (hasKernels) {
+  if (options.target == "cuda") {
+    llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
+    if (!target)
+      return module.emitError(llvm::toString(target.takeError())), failure();
     StageTimer timer(times, "code");
     std::vector<KernelTime> kernels;
-    FailureOr<std::vector<char>> object = compileKernels(module, *target, nullptr, &kernels);
-    if (failed(object))
+    std::string ptx;
+    llvm::raw_string_ostream ptxStream(ptx);
+    FailureOr<std::vector<CudaKernel>> compiled =
+        compileCudaKernels(module, *target, options.dumpPhasesTo.empty() ? nullptr : &ptxStream, &kernels);
+    if (failed(compiled) || (!options.dumpPhasesTo.empty() &&
+                             failed(dump(module, ptxPath(options.dumpPhasesTo), ptx, options.dumpPhasesTo))))
       return failure();
     timer.detail = summary(kernels);
-    code = std::move(*object);
+    program.kernels = std::move(*compiled);
+    parts.kernels = program.kernels;
+    parts.arch = target->arch;
+  } else {
+    llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
+    if (!target)
+      return module.emitError(llvm::toString(target.takeError())), failure();
+    if (llvm::any_of(module.getOps<func::FuncOp>(),
+                     [](func::FuncOp func) { return func->hasAttr(tile::kKernelAttr); })) {
+      StageTimer timer(times, "code");
+      std::vector<KernelTime> kernels;
+      FailureOr<std::vector<char>> object = compileKernels(module, *target, nullptr, &kernels);
+      if (failed(object))
+        return failure();
+      timer.detail = summary(kernels);
+      code = std::move(*object);
+      parts.cpuFeatures = target->features;
+      parts.code = code;
+    }
   }
   StageTimer timer(times, "file");
-  return writeProgram(module, {"cpu", hasKernels ? target->features : std::vector<std::string>(), code});
+  FailureOr<std::vector<uint8_t>> bytes = writeProgram(module, parts);
+  if (failed(bytes))
+    return failure();
+  program.bytes = std::move(*bytes);
+  return program;
 }

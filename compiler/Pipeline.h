@@ -3,6 +3,7 @@
 #define COMPILER_PIPELINE_H
 
 #include "compiler/CompileOptions.h"
+#include "compiler/codegen/cuda/CompileCudaKernels.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -16,6 +17,9 @@ void addPhase(mlir::OpPassManager &pm, Phase phase, const CompileOptions &option
 
 /// The file of `directory` that --dump-phases-to writes at the end of a phase: DIR/03-scheduled.mlir.
 std::string dumpPath(llvm::StringRef directory, Phase phase);
+
+/// Where --dump-phases-to writes the PTX of a program for a GPU: DIR/kernels.ptx.
+std::string ptxPath(llvm::StringRef directory);
 
 struct StageTime {
   std::string stage;
@@ -36,9 +40,15 @@ void printPhase(mlir::ModuleOp module, llvm::raw_ostream &stream, bool locations
 /// The phase a module says it is in (braid.phase), if it does.
 std::optional<Phase> phaseOf(mlir::ModuleOp module);
 
-/// Kernels to machine code, commands to a file: the bytes of the program. The module must be in phase `commands`.
-mlir::FailureOr<std::vector<uint8_t>> compileProgram(mlir::ModuleOp module, const CompileOptions &options,
-                                                     std::vector<StageTime> &times);
+/// The bytes of a program, and for target cuda its kernels.
+struct CompiledProgram {
+  std::vector<uint8_t> bytes;
+  std::vector<CudaKernel> kernels;
+};
+
+/// Kernels to machine code, commands to a file. The module must be in phase `commands`.
+mlir::FailureOr<CompiledProgram> compileProgram(mlir::ModuleOp module, const CompileOptions &options,
+                                                std::vector<StageTime> &times);
 
 } // namespace braid
 

@@ -174,6 +174,7 @@ Status Program::read() {
   fileVersion = root->version();
   programName = text(root->name());
   targetName = text(root->target());
+  archName = text(root->arch());
   if (root->cpu_features())
     for (const auto *feature : *root->cpu_features())
       featureNames.push_back(feature->str());

@@ -110,7 +110,8 @@ public:
 
   const std::string &path() const { return filePath; }
   const std::string &name() const { return programName; }
-  const std::string &target() const { return targetName; }
+  const std::string &target() const { return targetName; } ///< cpu or cuda
+  const std::string &arch() const { return archName; } ///< target cuda: sm_90a, sm_80; else empty
   uint32_t version() const { return fileVersion; }
 
   std::span<const ArenaInfo> arenas() const { return arenaTable; }
@@ -149,7 +150,7 @@ private:
   std::vector<std::byte> bytes; // the flatbuffer, its trailer removed
   ContentHash writtenHash;
   const schema::Program *root = nullptr;
-  std::string filePath, programName, targetName;
+  std::string filePath, programName, targetName, archName;
   uint32_t fileVersion = 0;
   std::vector<ArenaInfo> arenaTable;
   std::vector<TensorInfo> tensorTable;

@@ -169,6 +169,14 @@ Status checkKernels(const Program &program) {
     std::string_view name = kernel->name()->string_view();
     if (!kernels.insert(name).second)
       return corrupt("kernel '{}' is declared twice", name);
+    // Sums could wrap: the end is compared by what is left.
+    if (uint64_t size = program.code().size();
+        program.target() == "cuda" && (kernel->image_bytes() == 0 || kernel->image_bytes() > size ||
+                                       kernel->image_offset() > size - kernel->image_bytes()))
+      return corrupt("kernel '{}': its image, {} bytes at {}, is not within the {} bytes of code", name,
+                     kernel->image_bytes(), kernel->image_offset(), size);
+    if (program.target() == "cuda" && (kernel->threads() == 0 || kernel->threads() > 1024))
+      return corrupt("kernel '{}': {} threads; a block has 1 to 1024", name, kernel->threads());
     Names params;
     if (kernel->params())
       for (const auto *param : *kernel->params()) {

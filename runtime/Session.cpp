@@ -1,5 +1,6 @@
 #include "runtime/Session.h"
 
+#include "runtime/CudaDriver.h"
 #include "runtime/MemoryCheck.h"
 #include "runtime/Stream.h"
 #include "runtime/Trace.h"
@@ -96,6 +97,12 @@ struct Session::Impl {
 
 Status Session::Impl::create() {
   uint32_t world = program->mesh().worldSize();
+  if (program->target() == "cuda") {
+    if (Status status = checkCudaDevice(); !status.ok())
+      return status.withContext(fmt::format("{}: target cuda ({})", program->path(), program->arch()));
+    return Status::error(ErrorCode::unsupported, "{}: target cuda ({}): this braid-run executes cpu programs only",
+                         program->path(), program->arch());
+  }
   if (!program->target().empty() && program->target() != "cpu")
     return Status::error(ErrorCode::unsupported, "{}: target '{}', but this session executes cpu programs",
                          program->path(), program->target());

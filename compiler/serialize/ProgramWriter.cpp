@@ -43,13 +43,14 @@ public:
       entryTable.push_back(*written);
     }
     fb::Offset<schema::Blob> code;
-    if (!parts.code.empty()) {
-      llvm::ArrayRef<uint8_t> bytes(reinterpret_cast<const uint8_t *>(parts.code.data()), parts.code.size());
+    llvm::ArrayRef<char> images = parts.kernels.empty() ? parts.code : llvm::ArrayRef(cubins);
+    if (!images.empty()) {
+      llvm::ArrayRef<uint8_t> bytes(reinterpret_cast<const uint8_t *>(images.data()), images.size());
       // Loaders map the code from the file: page alignment costs little.
       builder.ForceVectorAlignment(bytes.size(), 1, 16);
       auto vector = builder.CreateVector(bytes.data(), bytes.size());
-      code = schema::CreateBlob(builder, builder.CreateString("kernels.so"), vector,
-                                string(llvm::toHex(llvm::SHA256::hash(bytes), /*LowerCase=*/true)));
+      code = schema::CreateBlob(builder, builder.CreateString(parts.kernels.empty() ? "kernels.so" : "kernels.cubin"),
+                                vector, string(llvm::toHex(llvm::SHA256::hash(bytes), /*LowerCase=*/true)));
     }
     std::vector<std::string> features = parts.cpuFeatures;
     llvm::sort(features);
@@ -62,6 +63,7 @@ public:
     auto kernels = builder.CreateVector(kernelTable);
     auto streams = builder.CreateVector(streamTable);
     auto entries = builder.CreateVector(entryTable);
+    auto arch = parts.arch.empty() ? fb::Offset<fb::String>() : string(parts.arch);
     schema::ProgramBuilder root(builder);
     root.add_version(1);
     root.add_name(name);
@@ -76,6 +78,8 @@ public:
       root.add_code(code);
     root.add_mesh(mesh);
     root.add_metadata(metadata);
+    if (!arch.IsNull())
+      root.add_arch(arch);
     schema::FinishProgramBuffer(builder, root.Finish());
     return std::vector<uint8_t>(builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize());
   }
@@ -159,7 +163,18 @@ private:
                                              pointer && isWrittenByKernel(argument)));
       }
       auto list = builder.CreateVector(params);
-      table.push_back(schema::CreateKernel(builder, string(kernel.getSymName()), list));
+      auto name = string(kernel.getSymName());
+      if (parts.kernels.empty()) {
+        table.push_back(schema::CreateKernel(builder, name, list));
+        continue;
+      }
+      const CudaKernel &compiled = parts.kernels[table.size()];
+      assert(compiled.name == kernel.getSymName() && "kernels are compiled in their order");
+      cubins.resize(llvm::alignTo(cubins.size(), 16));
+      table.push_back(schema::CreateKernel(builder, name, list, compiled.threads, compiled.sharedBytes,
+                                           compiled.registers, compiled.spillBytes, compiled.stackBytes, cubins.size(),
+                                           compiled.cubin.size()));
+      cubins.insert(cubins.end(), compiled.cubin.begin(), compiled.cubin.end());
     }
     return table;
   }
@@ -388,6 +403,7 @@ private:
   fb::FlatBufferBuilder builder{1 << 20};
   llvm::StringMap<uint32_t> arenas, streams, tensors, kernels;
   std::vector<KernelSignature> signatures;
+  std::vector<char> cubins; ///< of all kernels, one behind the other
 };
 
 } // namespace

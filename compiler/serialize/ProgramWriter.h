@@ -6,6 +6,8 @@
 #ifndef COMPILER_SERIALIZE_PROGRAMWRITER_H
 #define COMPILER_SERIALIZE_PROGRAMWRITER_H
 
+#include "compiler/codegen/cuda/CompileCudaKernels.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <string>
@@ -17,6 +19,8 @@ struct ProgramParts {
   std::string target = "cpu";
   std::vector<std::string> cpuFeatures; ///< what the code needs of the machine
   llvm::ArrayRef<char> code; ///< shared object with every kernel; empty when there is none
+  std::string arch; ///< target cuda: what its kernels are compiled for
+  llvm::ArrayRef<CudaKernel> kernels; ///< target cuda: instead of code, in the order of the module
 };
 
 /// Writes the module's cmd.program. One op is one table, in the order of the module: equal modules and code give equal

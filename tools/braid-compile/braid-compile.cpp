@@ -41,6 +41,11 @@ int main(int argc, char **argv) {
   app.add_option("-o,--output", job.output, "program; with --to-phase a module, - for standard output")
       ->required()
       ->type_name("P.braid");
+  oneOf(app.add_option("--target", options.target, "machines that run the program: cpu or cuda (default cpu)"),
+        {"cpu", "cuda"})
+      ->type_name("NAME");
+  app.add_option("--arch", options.arch, "with --target=cuda: sm_90a (H100, H200) or sm_80 (A100) (default sm_90a)")
+      ->type_name("NAME");
   app.add_option("--cpu", options.cpu,
                  "what the kernels may use: native, x86-64-v3 or x86-64-v4, with features to add, as in "
                  "x86-64-v4,avx512bf16 (default native)")

@@ -1,6 +1,8 @@
+#include "runtime/CudaDriver.h"
 #include "runtime/MachineMemory.h"
 #include "runtime/cpu/CpuFeatures.h"
 #include "runtime/io/Shape.h"
+#include "runtime/schema/Program_generated.h"
 #include "runtime/train/Rank.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/braid-run/ProgramSummary.h"
@@ -36,6 +38,21 @@ std::vector<std::string> missingFeatures(const Program &program) {
     if (!hasCpuFeature(feature))
       missing.push_back(feature);
   return missing;
+}
+
+/// What a block of each kernel takes of a GPU; empty for a CPU.
+Json gpuKernelsJson(const Program &program) {
+  Json list = Json::array();
+  if (program.target() == "cuda")
+    for (const auto *kernel : *program.file().kernels())
+      list.push_back({{"name", kernel->name()->str()},
+                      {"threads", kernel->threads()},
+                      {"shared_bytes", kernel->shared_bytes()},
+                      {"registers", kernel->registers()},
+                      {"spill_bytes", kernel->spill_bytes()},
+                      {"stack_bytes", kernel->stack_bytes()},
+                      {"image_bytes", kernel->image_bytes()}});
+  return list;
 }
 
 // Older files do not say; no plan is then known to be smaller.
@@ -134,6 +151,7 @@ void printJson(const Program &program, uint64_t parameters) {
   Json json = {{"name", program.name()},
                {"version", program.version()},
                {"target", program.target()},
+               {"arch", program.arch()},
                {"cpu_features", std::vector<std::string>(program.cpuFeatures().begin(), program.cpuFeatures().end())},
                {"missing_cpu_features", missingFeatures(program)},
                {"parameters", parameters},
@@ -144,6 +162,7 @@ void printJson(const Program &program, uint64_t parameters) {
                {"streams", std::move(streams)},
                {"memory", {{"bytes_per_rank", totalBytes(program)}, {"arenas", std::move(arenas)}}},
                {"kernels", std::vector<std::string>(program.kernels().begin(), program.kernels().end())},
+               {"gpu_kernels", gpuKernelsJson(program)},
                {"code", {{"bytes", program.code().size()}, {"sha256", program.codeHash()}}},
                {"entries", std::move(entries)},
                {"tensors", std::move(tensors)},
@@ -260,11 +279,23 @@ void printKernels(const Program &program) {
   fmt::print("\nkernels\n");
   for (const std::string &kernel : program.kernels())
     fmt::print("  {:<60} {}\n", kernel, fmt::join(uses[kernel], ", "));
+  if (program.target() != "cuda")
+    return;
+  fmt::print("\nblocks of the kernels; registers, spilled bytes and bytes of local memory are per thread\n  {:<60} "
+             "{:>7} {:>9} "
+             "{:>9} {:>7} {:>7}\n",
+             "kernel", "threads", "shared", "registers", "spills", "local");
+  for (const auto *kernel : *program.file().kernels())
+    fmt::print("  {:<60} {:>7} {:>9} {:>9} {:>7} {:>7}\n", kernel->name()->str(), kernel->threads(),
+               kernel->shared_bytes(), kernel->registers(), kernel->spill_bytes(), kernel->stack_bytes());
 }
 
 void printText(const Program &program, uint64_t parameters, const Options &options) {
   fmt::print("program      {}\n", program.name());
-  fmt::print("target       {} {}\n", program.target(), fmt::join(program.cpuFeatures(), " "));
+  fmt::print("target       {} {}{}\n", program.target(), program.arch(), fmt::join(program.cpuFeatures(), " "));
+  if (program.target() == "cuda")
+    if (Status status = checkCudaDevice(); !status.ok())
+      fmt::print("             cannot run here: {}\n", status.message());
   if (std::vector<std::string> missing = missingFeatures(program); !missing.empty())
     fmt::print("             cannot run here: this machine lacks {}\n", fmt::join(missing, " "));
   if (auto dtype = program.metadata("dtype"))

@@ -104,7 +104,9 @@ function(braid_use_compiler_flags target)
   endif()
 endfunction()
 
-# braid_find_backends(): BRAID_HAVE_{CUDA,MPI,NCCL} in the caller's scope and as compile definitions (0 or 1).
+# braid_find_backends(): BRAID_HAVE_{CUDA,MPI,NCCL} in the caller's scope and as compile definitions (0 or 1). CUDA: what
+# the compiler needs of the toolkit is in BRAID_CUDA_DEFINITIONS and BRAID_CUDA_INCLUDE_DIRS; nothing links it, its
+# libraries are opened when they are needed.
 function(braid_find_backends)
   set(found_CUDA OFF)
   set(found_MPI OFF)
@@ -112,6 +114,12 @@ function(braid_find_backends)
   if(NOT BRAID_ENABLE_CUDA STREQUAL OFF)
     find_package(CUDAToolkit QUIET)
     set(found_CUDA ${CUDAToolkit_FOUND})
+    if(CUDAToolkit_FOUND)
+      set(BRAID_CUDA_DEFINITIONS BRAID_CUDA_MAJOR=${CUDAToolkit_VERSION_MAJOR}
+        BRAID_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}"
+        BRAID_CUDA_DEVICE_LIBRARY="${CUDAToolkit_BIN_DIR}/../nvvm/libdevice/libdevice.10.bc" PARENT_SCOPE)
+      set(BRAID_CUDA_INCLUDE_DIRS ${CUDAToolkit_INCLUDE_DIRS} PARENT_SCOPE)
+    endif()
   endif()
   if(NOT BRAID_ENABLE_MPI STREQUAL OFF)
     find_package(MPI QUIET COMPONENTS C)

@@ -1,0 +1,127 @@
+//===- Assemble.cpp - PTX -> machine code of one GPU, by the toolkit's nvJitLink ----------------------------------===//
+#include "compiler/codegen/cuda/Assemble.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#if BRAID_HAVE_CUDA
+#include <dlfcn.h>
+#include <nvJitLink.h>
+#endif
+
+using namespace llvm;
+using namespace braid;
+
+#if BRAID_HAVE_CUDA
+
+namespace {
+/// The functions of the library that are used here, by the names that its header gives them.
+struct Library {
+  decltype(&nvJitLinkCreate) create;
+  decltype(&nvJitLinkDestroy) destroy;
+  decltype(&nvJitLinkAddData) addData;
+  decltype(&nvJitLinkComplete) complete;
+  decltype(&nvJitLinkGetLinkedCubinSize) cubinSize;
+  decltype(&nvJitLinkGetLinkedCubin) cubin;
+  decltype(&nvJitLinkGetErrorLogSize) errorSize;
+  decltype(&nvJitLinkGetErrorLog) error;
+  decltype(&nvJitLinkGetInfoLogSize) infoSize;
+  decltype(&nvJitLinkGetInfoLog) info;
+  std::string problem;
+};
+} // namespace
+
+#define BRAID_STRING_OF(x) #x
+#define BRAID_STRING(x) BRAID_STRING_OF(x)
+
+static Library openLibrary() {
+  Library library{};
+  // Beside the toolkit that this was built with, where the loader does not look by itself.
+  void *handle = nullptr;
+  for (const char *name : {"libnvJitLink.so." BRAID_STRING(BRAID_CUDA_MAJOR),
+                           BRAID_CUDA_LIBRARIES "/libnvJitLink.so." BRAID_STRING(BRAID_CUDA_MAJOR)})
+    if (!handle)
+      handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    library.problem = std::string("the CUDA toolkit's assembler could not be opened: ") + dlerror();
+    return library;
+  }
+  auto find = [&](auto &function, const char *name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
+    if (!function)
+      library.problem = std::string("the CUDA toolkit's assembler has no function ") + name;
+  };
+  find(library.create, BRAID_STRING(nvJitLinkCreate));
+  find(library.destroy, BRAID_STRING(nvJitLinkDestroy));
+  find(library.addData, BRAID_STRING(nvJitLinkAddData));
+  find(library.complete, BRAID_STRING(nvJitLinkComplete));
+  find(library.cubinSize, BRAID_STRING(nvJitLinkGetLinkedCubinSize));
+  find(library.cubin, BRAID_STRING(nvJitLinkGetLinkedCubin));
+  find(library.errorSize, BRAID_STRING(nvJitLinkGetErrorLogSize));
+  find(library.error, BRAID_STRING(nvJitLinkGetErrorLog));
+  find(library.infoSize, BRAID_STRING(nvJitLinkGetInfoLogSize));
+  find(library.info, BRAID_STRING(nvJitLinkGetInfoLog));
+  return library;
+}
+
+/// The number before `word` in "..     0 bytes stack frame, 0 bytes spill stores, ..".
+static int64_t numberBefore(StringRef text, StringRef word) {
+  size_t at = text.find(word);
+  if (at == StringRef::npos)
+    return 0;
+  StringRef head = text.take_front(at).rtrim();
+  int64_t value = 0;
+  StringRef digits = head.take_back(head.size() - (head.find_last_not_of("0123456789") + 1));
+  return digits.getAsInteger(10, value) ? 0 : value;
+}
+
+Expected<Assembled> braid::assemble(StringRef ptx, StringRef arch) {
+  static const Library library = openLibrary();
+  if (!library.problem.empty())
+    return createStringError(library.problem);
+  std::string archOption = "-arch=" + arch.str();
+  const char *options[] = {archOption.c_str(), "-O3", "-verbose"};
+  nvJitLinkHandle handle = nullptr;
+  auto log = [&](auto size, auto get) {
+    size_t bytes = 0;
+    std::string text;
+    if (size(handle, &bytes) == NVJITLINK_SUCCESS && bytes > 0) {
+      text.resize(bytes);
+      get(handle, text.data());
+    }
+    return StringRef(text.c_str()).trim().str();
+  };
+  if (nvJitLinkResult code = library.create(&handle, std::size(options), options); code != NVJITLINK_SUCCESS)
+    return createStringError("the CUDA toolkit's assembler cannot be started for %s: code %d", arch.str().c_str(),
+                             code);
+  Assembled result;
+  nvJitLinkResult code = library.addData(handle, NVJITLINK_INPUT_PTX, ptx.data(), ptx.size(), "kernel.ptx");
+  if (code == NVJITLINK_SUCCESS)
+    code = library.complete(handle);
+  size_t bytes = 0;
+  if (code == NVJITLINK_SUCCESS)
+    code = library.cubinSize(handle, &bytes);
+  if (code == NVJITLINK_SUCCESS) {
+    result.cubin.resize(bytes);
+    code = library.cubin(handle, result.cubin.data());
+  }
+  if (code != NVJITLINK_SUCCESS) {
+    std::string text = log(library.errorSize, library.error);
+    library.destroy(&handle);
+    return createStringError("the CUDA toolkit's assembler fails with code " + Twine(static_cast<int>(code)) + ": " +
+                             text);
+  }
+  std::string info = log(library.infoSize, library.info);
+  library.destroy(&handle);
+  result.registers = numberBefore(info, "registers");
+  result.stackBytes = numberBefore(info, "bytes stack frame");
+  result.spillBytes = numberBefore(info, "bytes spill stores");
+  return result;
+}
+
+#else
+
+Expected<Assembled> braid::assemble(StringRef, StringRef) {
+  return createStringError("this compiler was built without a CUDA toolkit");
+}
+
+#endif

@@ -1,0 +1,25 @@
+//===- Assemble.h - PTX -> machine code of one GPU, by the toolkit's nvJitLink ------------------------------------===//
+#ifndef COMPILER_CODEGEN_CUDA_ASSEMBLE_H
+#define COMPILER_CODEGEN_CUDA_ASSEMBLE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <vector>
+
+namespace braid {
+
+/// What the assembler says about one kernel, per thread.
+struct Assembled {
+  std::vector<char> cubin;
+  int64_t registers = 0; ///< of 32 bits
+  int64_t stackBytes = 0; ///< local memory
+  int64_t spillBytes = 0; ///< written to local memory for want of registers
+};
+
+/// Assembles one module of PTX, which ends in a zero byte, for `arch` (sm_90a). Needs no GPU and no driver. The library
+/// is opened when it is first needed: a missing one, and what the assembler does not take, are errors. Any thread.
+llvm::Expected<Assembled> assemble(llvm::StringRef ptx, llvm::StringRef arch);
+
+} // namespace braid
+
+#endif // COMPILER_CODEGEN_CUDA_ASSEMBLE_H

@@ -1,0 +1,305 @@
+//===- CompileCudaKernels.cpp - kernels -> NVVM -> PTX -> machine code --------------------------------------------===//
+#include "compiler/codegen/cuda/CompileCudaKernels.h"
+#include "compiler/codegen/cuda/Assemble.h"
+#include "dialects/tile/TileDialect.h"
+#include "passes/lower/KernelSignature.h"
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
+#include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
+#include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Threading.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/DialectConversion.h"
+
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IRReader/IRReader.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/IPO/Internalize.h"
+
+#include <chrono>
+#include <mutex>
+
+using namespace mlir;
+using namespace braid;
+
+void braid::registerCudaCodegen(DialectRegistry &registry) {
+  registry.insert<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect,
+                  LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
+}
+
+//===- To the NVVM dialect ----------------------------------------------------------------------------------------===//
+
+/// Functions that a GPU has no instructions for become calls of the toolkit's device library, by its names.
+static void callDeviceLibrary(ModuleOp module) {
+  SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) {
+    if (isa<math::ExpOp, math::Exp2Op, math::ExpM1Op, math::LogOp, math::Log2Op, math::Log10Op, math::Log1pOp,
+            math::ErfOp, math::ErfcOp, math::SinOp, math::CosOp, math::TanOp, math::TanhOp, math::SinhOp, math::CoshOp,
+            math::AsinOp, math::AcosOp, math::AtanOp, math::Atan2Op, math::PowFOp, math::CbrtOp>(op))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops) {
+    OpBuilder b(op);
+    Type type = op->getResult(0).getType();
+    StringRef function = isa<math::PowFOp>(op) ? "pow" : op->getName().stripDialect();
+    std::string name = ("__nv_" + function + (type.isF32() ? "f" : "")).str();
+    auto callee = module.lookupSymbol<func::FuncOp>(name);
+    if (!callee) {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(module.getBody());
+      callee = func::FuncOp::create(b, op->getLoc(), name, b.getFunctionType(op->getOperandTypes(), type));
+      callee.setPrivate();
+    }
+    op->replaceAllUsesWith(func::CallOp::create(b, op->getLoc(), callee, op->getOperands()));
+    op->erase();
+  }
+}
+
+/// The block's shared memory, its size given at launch, is one array of the module.
+static void declareSharedMemory(ModuleOp module) {
+  SmallVector<gpu::DynamicSharedMemoryOp> ops;
+  module.walk([&](gpu::DynamicSharedMemoryOp op) { ops.push_back(op); });
+  if (ops.empty())
+    return;
+  static constexpr StringLiteral name = "shared_memory";
+  static constexpr auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+  OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+  auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
+  LLVM::GlobalOp::create(b, module.getLoc(), bytes, /*isConstant=*/false, LLVM::Linkage::External, name, Attribute(),
+                         /*alignment=*/16, space);
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext(), space);
+  auto list = LLVM::LLVMArrayType::get(b.getI64Type(), 1);
+  auto descriptor = LLVM::LLVMStructType::getLiteral(b.getContext(), {pointer, pointer, b.getI64Type(), list, list});
+  for (gpu::DynamicSharedMemoryOp op : ops) {
+    b.setInsertionPoint(op);
+    Location loc = op.getLoc();
+    Value start = LLVM::AddressOfOp::create(b, loc, pointer, name), fields = LLVM::PoisonOp::create(b, loc, descriptor);
+    Value zero = LLVM::ConstantOp::create(b, loc, b.getI64Type(), b.getI64IntegerAttr(0)),
+          one = LLVM::ConstantOp::create(b, loc, b.getI64Type(), b.getI64IntegerAttr(1));
+    auto set = [&](Value value, ArrayRef<int64_t> at) {
+      fields = LLVM::InsertValueOp::create(b, loc, fields, value, at);
+    };
+    set(start, {0});
+    set(start, {1});
+    set(zero, {2});
+    set(one, {3, 0});
+    set(one, {4, 0});
+    op->replaceAllUsesWith(UnrealizedConversionCastOp::create(b, loc, op.getType(), fields));
+    op->erase();
+  }
+}
+
+static LogicalResult convertToNVVM(ModuleOp module) {
+  MLIRContext *context = module.getContext();
+  LLVMTypeConverter types(context, LowerToLLVMOptions(context));
+  configureGpuToNVVMTypeConverter(types);
+  RewritePatternSet patterns(context);
+  populateSCFToControlFlowConversionPatterns(patterns);
+  cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
+  arith::populateArithToLLVMConversionPatterns(types, patterns);
+  populateMathToLLVMConversionPatterns(types, patterns, /*approximateLog1p=*/false);
+  populateFinalizeMemRefToLLVMConversionPatterns(types, patterns);
+  populateFuncToLLVMConversionPatterns(types, patterns);
+  populateGpuToNVVMConversionPatterns(types, patterns);
+  LLVMConversionTarget target(*context);
+  configureGpuToNVVMConversionLegality(target);
+  target.addLegalOp<ModuleOp, UnrealizedConversionCastOp>();
+  // Upstream leaves these to libraries; what is left of them here has instructions.
+  target.addIllegalDialect<gpu::GPUDialect, math::MathDialect>();
+  target.addLegalOp<LLVM::SqrtOp, LLVM::FFloorOp, LLVM::FCeilOp, LLVM::FAbsOp>();
+  if (failed(applyPartialConversion(module, target, std::move(patterns))))
+    return failure();
+  SmallVector<UnrealizedConversionCastOp> casts;
+  module.walk([&](UnrealizedConversionCastOp op) { casts.push_back(op); });
+  reconcileUnrealizedCasts(casts);
+  return success();
+}
+
+/// The slots of a kernel arrive in its parameter memory, by value.
+static void declareKernel(func::FuncOp function, int64_t slots) {
+  OpBuilder b(function);
+  auto list = LLVM::LLVMArrayType::get(b.getI64Type(), slots);
+  function.setArgAttr(0, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(list));
+  function.setArgAttr(0, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(8));
+  function.setArgAttr(0, NVVM::NVVMDialect::getGridConstantAttrName(), b.getUnitAttr());
+  auto threads = static_cast<int32_t>(function->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt());
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({threads, 1, 1}));
+}
+
+//===- To PTX -----------------------------------------------------------------------------------------------------===//
+
+static std::unique_ptr<llvm::TargetMachine> makeMachine(const CudaTarget &target, std::string &error) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!found)
+    return nullptr;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast; // as on the CPU: a*b+c may become one fma
+  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
+      triple, target.arch, "+ptx80", options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+/// Links what the code calls of the device library.
+static llvm::Error linkDeviceLibrary(llvm::Module &module) {
+  bool needed = llvm::any_of(module, [](llvm::Function &function) {
+    return function.isDeclaration() && function.getName().starts_with("__nv_");
+  });
+  if (!needed)
+    return llvm::Error::success();
+#if BRAID_HAVE_CUDA
+  std::string path = BRAID_CUDA_DEVICE_LIBRARY;
+  llvm::SMDiagnostic diagnostic;
+  std::unique_ptr<llvm::Module> library = llvm::parseIRFile(path, diagnostic, module.getContext());
+  if (!library)
+    return llvm::createStringError("cannot read " + path + ": " + diagnostic.getMessage());
+  library->setTargetTriple(module.getTargetTriple());
+  library->setDataLayout(module.getDataLayout());
+  if (llvm::Linker::linkModules(module, std::move(library), llvm::Linker::LinkOnlyNeeded,
+                                [](llvm::Module &linked, const llvm::StringSet<> &names) {
+                                  llvm::internalizeModule(linked, [&](const llvm::GlobalValue &value) {
+                                    return !value.hasName() || !names.count(value.getName());
+                                  });
+                                }))
+    return llvm::createStringError("cannot link " + path);
+#endif
+  return llvm::Error::success();
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::PassBuilder builder(&machine);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager callGraph;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(callGraph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, callGraph, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+namespace {
+struct Job {
+  OwningOpRef<ModuleOp> module; // one kernel
+  KernelTime time;
+  CudaKernel kernel;
+  SmallVector<char, 0> ptx;
+};
+} // namespace
+
+static LogicalResult compileOne(Job &job, const CudaTarget &target) {
+  auto clock = std::chrono::steady_clock::now();
+  auto lap = [&] {
+    auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
+  };
+  ModuleOp module = *job.module;
+  int64_t slots =
+      KernelSignature::kGridSlots + KernelSignature::of(*module.getOps<func::FuncOp>().begin()).slots.size();
+  if (failed(lowerTilesToThreads(module, target.limits)))
+    return failure();
+  auto function = module.lookupSymbol<func::FuncOp>(job.kernel.name);
+  job.kernel.threads = function->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt();
+  job.kernel.sharedBytes = function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt();
+  if (failed(expandMath(module, /*hasScale=*/false, /*hasBf16=*/true)))
+    return failure();
+  callDeviceLibrary(module);
+  declareSharedMemory(module);
+  declareKernel(function, slots);
+  if (failed(convertToNVVM(module)))
+    return failure();
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context, job.kernel.name);
+  if (!code)
+    return failure();
+  job.time.lowering = lap();
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, error);
+  if (!machine)
+    return module.emitError("no code generator for NVIDIA GPUs: ") << error;
+  code->setDataLayout(machine->createDataLayout());
+  code->setTargetTriple(machine->getTargetTriple());
+  if (llvm::Error linked = linkDeviceLibrary(*code))
+    return module.emitError(llvm::toString(std::move(linked)));
+  optimize(*code, *machine);
+  job.time.optimizing = lap();
+  {
+    llvm::raw_svector_ostream stream(job.ptx);
+    llvm::legacy::PassManager passes;
+    if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+      return module.emitError("no PTX for @") << job.kernel.name;
+    passes.run(*code);
+  }
+  job.ptx.push_back('\0');
+  llvm::Expected<Assembled> assembled = assemble(StringRef(job.ptx.data(), job.ptx.size()), target.arch);
+  if (!assembled)
+    return module.emitError("@") << job.kernel.name << ": " << llvm::toString(assembled.takeError());
+  job.kernel.cubin = std::move(assembled->cubin);
+  job.kernel.registers = assembled->registers;
+  job.kernel.stackBytes = assembled->stackBytes;
+  job.kernel.spillBytes = assembled->spillBytes;
+  job.time.emitting = lap();
+  return success();
+}
+
+FailureOr<std::vector<CudaKernel>> braid::compileCudaKernels(ModuleOp kernels, const CudaTarget &target,
+                                                             llvm::raw_ostream *ptx, std::vector<KernelTime> *times) {
+  MLIRContext *context = kernels.getContext();
+  context
+      ->loadDialect<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect,
+                    LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect>();
+  std::vector<Job> jobs;
+  for (auto kernel : kernels.getOps<func::FuncOp>()) {
+    if (!kernel->hasAttr(tile::kKernelAttr) || kernel.isExternal())
+      continue;
+    Job job{ModuleOp::create(kernel.getLoc()), {kernel.getName().str()}, {}, {}};
+    job.kernel.name = job.time.name;
+    job.module->push_back(kernel.clone());
+    jobs.push_back(std::move(job));
+  }
+  if (failed(failableParallelForEach(context, jobs, [&](Job &job) { return compileOne(job, target); })))
+    return failure();
+  std::vector<CudaKernel> result;
+  for (Job &job : jobs) {
+    if (ptx)
+      *ptx << StringRef(job.ptx.data(), job.ptx.size() - 1);
+    if (times)
+      times->push_back(job.time);
+    result.push_back(std::move(job.kernel));
+  }
+  return result;
+}

@@ -1,0 +1,38 @@
+//===- CompileCudaKernels.h - kernels -> machine code of NVIDIA GPUs ----------------------------------------------===//
+// tile -> threads of a block -> NVVM -> PTX -> cubin, each kernel in a module of its own. A kernel has one parameter: its
+// slots by value, 8 bytes each in the order of passes/lower/KernelSignature.h, behind the three extents of its grid. It
+// is launched with one block per program, in one dimension. No GPU is needed. What goes wrong is an error at the kernel:
+// a tile op without a lowering, too much shared memory, what the assembler says.
+#ifndef COMPILER_CODEGEN_CUDA_COMPILECUDAKERNELS_H
+#define COMPILER_CODEGEN_CUDA_COMPILECUDAKERNELS_H
+
+#include "compiler/codegen/KernelTime.h"
+#include "compiler/codegen/cuda/CudaTarget.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include <vector>
+
+namespace braid {
+
+/// A compiled kernel; per-thread numbers are the assembler's.
+struct CudaKernel {
+  std::string name;
+  std::vector<char> cubin;
+  int64_t threads = 0; ///< of a block
+  int64_t sharedBytes = 0; ///< of a block
+  int64_t registers = 0, stackBytes = 0, spillBytes = 0;
+};
+
+/// Registers the dialects and translations that compileCudaKernels needs; call it before the context is made.
+void registerCudaCodegen(mlir::DialectRegistry &registry);
+
+/// Compiles every func.func with `tile.kernel`, in their order, in parallel on the context's threads; the result does not
+/// depend on their number. The module is left as it is. `ptx`, if given, receives the PTX of all kernels; `times` one
+/// entry per kernel.
+mlir::FailureOr<std::vector<CudaKernel>> compileCudaKernels(mlir::ModuleOp kernels, const CudaTarget &target,
+                                                            llvm::raw_ostream *ptx = nullptr,
+                                                            std::vector<KernelTime> *times = nullptr);
+
+} // namespace braid
+
+#endif // COMPILER_CODEGEN_CUDA_COMPILECUDAKERNELS_H

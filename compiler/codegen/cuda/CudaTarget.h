@@ -1,0 +1,23 @@
+//===- CudaTarget.h - which GPUs kernels are compiled for ---------------------------------------------------------===//
+#ifndef COMPILER_CODEGEN_CUDA_CUDATARGET_H
+#define COMPILER_CODEGEN_CUDA_CUDATARGET_H
+
+#include "passes/lower/LowerKernels.h"
+
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace braid {
+
+struct CudaTarget {
+  std::string arch; ///< sm_90a or sm_80
+  BlockLimits limits;
+
+  /// "sm_90a" (H100, H200) or "sm_80" (A100). The error says which names are valid, or that this compiler was built
+  /// without a CUDA toolkit.
+  static llvm::Expected<CudaTarget> parse(llvm::StringRef arch);
+};
+
+} // namespace braid
+
+#endif // COMPILER_CODEGEN_CUDA_CUDATARGET_H
