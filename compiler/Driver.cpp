@@ -5,6 +5,7 @@
 #include "compiler/Explain.h"
 #include "compiler/OutputFile.h"
 #include "compiler/Pipeline.h"
+#include "compiler/ScheduleKeys.h"
 #include "compiler/codegen/cpu/CpuTarget.h"
 #include "compiler/codegen/cuda/CudaTarget.h"
 #include "compiler/serialize/ProgramWriter.h"
@@ -34,9 +35,10 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
     Phase first, last; ///< on the way to which phases it is read
   };
   // What is computed again depends on what other ranks send, so gradients see the mesh first.
+  // What is divided among ranks is divided slice by slice, so that there are any is known before they are cut.
   const Flag flags[] = {{"--mesh", !options.mesh.empty(), Phase::train, Phase::sharded},
-                        {"--pipeline", options.pipeline != "none", Phase::scheduled, Phase::scheduled},
-                        {"--overlap-degree", options.overlapDegree != 1, Phase::scheduled, Phase::scheduled},
+                        {"--pipeline", options.pipeline != "none", Phase::sharded, Phase::scheduled},
+                        {"--overlap-degree", options.overlapDegree != 1, Phase::sharded, Phase::scheduled},
                         {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
                         {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked}};
   for (const Flag &flag : flags) {
@@ -75,24 +77,42 @@ static bool checkTarget(CompileOptions &options) {
   return target ? true : fail("--cpu: " + llvm::toString(target.takeError()));
 }
 
-/// Flags in the place of the model's keys. Keys order what a mesh gives them: without ranks along ep there is nothing
-/// to order, and they say nothing; a flag is asked for.
-static void resolveSchedule(CompileOptions &options, const ScheduleSpec &model) {
+/// Flags in the place of the keys that the module carries; the module then carries both, for whoever goes on where this
+/// compilation stops. Keys order what a mesh gives them: without ranks along ep there is nothing to order, and they say
+/// nothing; a flag is asked for.
+static LogicalResult resolveSchedule(ModuleOp module, CompileOptions &options, Phase from, Phase to) {
+  FailureOr<ScheduleSpec> known = scheduleKeysOf(module);
+  if (failed(known))
+    return failure();
+  ScheduleSpec keys = std::move(*known);
   bool asked = !options.pipeline.empty() || options.overlapDegree > 0;
-  llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
-  bool exchanges = mesh && mesh->size("ep") > 1;
-  llvm::consumeError(mesh.takeError());
-  bool stopsBefore = options.toPhase && *options.toPhase < Phase::scheduled;
-  if (!asked && (!exchanges || stopsBefore))
-    options.pipeline = "none";
+  bool read = from < Phase::scheduled && Phase::sharded <= to;
+  // What a sharded module carries has met its mesh.
+  if (read && from < Phase::sharded && !asked) {
+    llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
+    bool exchanges = mesh && mesh->size("ep") > 1;
+    llvm::consumeError(mesh.takeError());
+    if (!exchanges)
+      keys.pipeline = "none";
+  }
   if (options.pipeline.empty())
-    options.pipeline = options.overlapDegree == 1 ? "none" : model.pipeline;
+    options.pipeline = read && options.overlapDegree != 1 ? keys.pipeline : "none";
   if (options.overlapDegree == 0)
-    options.overlapDegree = options.pipeline == "none" ? 1 : model.overlapDegree;
+    options.overlapDegree = options.pipeline == "none" ? 1 : keys.overlapDegree;
+  if (read || asked) {
+    keys.pipeline = options.pipeline;
+    keys.overlapDegree = options.overlapDegree;
+    if (!options.slicing.empty() || options.overlapDegree == 1)
+      keys.slicing = options.slicing.empty() ? "uniform" : options.slicing;
+  }
   if (options.slicing.empty())
-    options.slicing = options.overlapDegree > 1 ? model.slicing : "uniform";
-  if (options.chunkSize == 0 && !(options.toPhase && *options.toPhase < Phase::chunked))
-    options.chunkSize = model.chunkSize;
+    options.slicing = read && Phase::scheduled <= to ? keys.slicing : "uniform";
+  if (options.chunkSize != 0)
+    keys.chunkSize = options.chunkSize;
+  else if (from < Phase::chunked && Phase::chunked <= to)
+    options.chunkSize = keys.chunkSize;
+  setScheduleKeys(module, keys);
+  return success();
 }
 
 /// A model description, with flags in the place of its keys, becomes a module in phase `model`.
@@ -115,10 +135,10 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   FailureOr<ModelSpec> spec = parseModelSpec(text, job.input, report, overrides);
   if (failed(spec))
     return {};
-  resolveSchedule(options, spec->schedule);
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   if (failed(module))
     return {};
+  setScheduleKeys(**module, spec->schedule);
   if (const std::optional<MachineSpec> &known = spec->schedule.machine) {
     Machine machine{known->flops, known->bandwidth, known->overhead, known->linkBandwidth, known->linkLatency};
     (**module)->setAttr(Machine::attribute, machine.toAttr(&context));
@@ -251,8 +271,9 @@ static bool withModule(
       isModel ? buildFromModel(context, job, text) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
   if (!module)
     return false;
-  if (!isModel)
-    resolveSchedule(job.options, ScheduleSpec());
+  Phase from = job.options.fromPhase.value_or(phaseOf(*module).value_or(Phase::model));
+  if (failed(resolveSchedule(*module, job.options, from, job.options.toPhase.value_or(Phase::commands))))
+    return false;
   std::vector<StageTime> times;
   return use(*module, job, isModel, times);
 }

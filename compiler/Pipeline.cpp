@@ -4,6 +4,7 @@
 #include "compiler/Pipeline.h"
 
 #include "compiler/OutputFile.h"
+#include "compiler/ScheduleKeys.h"
 #include "compiler/codegen/cpu/CompileKernels.h"
 #include "compiler/serialize/ProgramWriter.h"
 #include "dialects/braid/BraidDialect.h"
@@ -206,7 +207,10 @@ LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const Comp
     StageTimer timer(times, phaseName(phase));
     PassManager pm(module->getName());
     addPhase(pm, phase, options);
-    if (failed(pm.run(module)) || failed(dump(module, phase, options.dumpPhasesTo)))
+    if (failed(pm.run(module)))
+      return failure();
+    dropScheduleKeys(module, phase);
+    if (failed(dump(module, phase, options.dumpPhasesTo)))
       return failure();
   }
   return success();

@@ -1,4 +1,5 @@
-"""Compiles a model with a dump of every phase, then goes on from each dump: all end in the same commands.
+"""Compiles a model with a dump of every phase, then goes on from each dump: all end in the same commands. A compilation that stops
+at a phase leaves what the dump is.
 
 Usage: resume.py MODEL.json [FLAG..]; needs braid-compile in PATH. The program file follows from the commands alone (deterministic.test
 compares whole files), so machine code is made twice only: for the model and for its last phase.
@@ -8,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-# Flags that a phase after this dump still reads; the others are dissolved in the dump.
-READ_BEFORE = {"--mesh": 2, "--pipeline": 3, "--overlap-degree": 3, "--chunk-size": 4}
+# Only the mesh has to be said again until it has been applied; what else was asked for is in the dump, or dissolved.
+MESH_APPLIED = 2
 
 
 def run(*command):
@@ -28,11 +29,16 @@ def main(model, flags):
             last = dump == dumps[-1]
             wanted = folder / "direct.braid" if last else dumps[-1]
             again = folder / ("again" + wanted.suffix)
-            rest = [f for f in flags if number < READ_BEFORE.get(f.split("=")[0], 0)]
+            rest = [f for f in flags if f.startswith("--mesh") and number < MESH_APPLIED]
             run("braid-compile", dump, *rest, "-o", again, *([] if last else ["--to-phase=commands"]))
             equal = again.read_bytes() == wanted.read_bytes()
             different += not equal
             print(f"{dump.name}: {'equal' if equal else 'DIFFERENT'}")
+        if not any(f.startswith("--chunk-size") for f in flags):
+            run("braid-compile", model, *flags, "-o", folder / "stopped", "--to-phase=sharded")
+            equal = (folder / "stopped").read_bytes() == dumps[MESH_APPLIED].read_bytes()
+            different += not equal
+            print(f"stopped at sharded: {'equal' if equal else 'DIFFERENT'}")
     return 1 if different else 0
 
 
