@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -200,10 +201,15 @@ Expected<DirectoryLock> DirectoryLock::acquire(const std::string &directory) {
   // A file system without locks cannot help; refusing to train on it would not either.
   if (failed != 0 && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
     return writeError(path, errno);
-  // Who holds it, for the message above. Only that: an error here costs nothing.
-  std::string holder = fmt::format("{:<20}\n", ::getpid());
+  // Who holds it, for the message above and for holderOf(): without room on the disk both know less.
+  std::string holder =
+      fmt::format("{:<20} {:016x}\n", ::getpid(), std::chrono::system_clock::now().time_since_epoch().count());
   [[maybe_unused]] ssize_t put = ::pwrite(descriptor, holder.data(), holder.size(), 0);
   return lock;
+}
+
+Expected<std::string> DirectoryLock::holderOf(const std::string &directory) {
+  return readTextFile(directory + "/.lock", 256);
 }
 
 DirectoryLock::~DirectoryLock() {

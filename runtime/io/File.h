@@ -95,6 +95,8 @@ class DirectoryLock {
 public:
   // An error when another process (or another lock of this one) holds it.
   static Expected<DirectoryLock> acquire(const std::string &directory);
+  // What the last holder left in the directory, other for every lock: two names of one directory lead to the same.
+  static Expected<std::string> holderOf(const std::string &directory);
   DirectoryLock(DirectoryLock &&other) noexcept : descriptor(std::exchange(other.descriptor, -1)) {}
   DirectoryLock &operator=(DirectoryLock &&other) noexcept {
     std::swap(descriptor, other.descriptor);

@@ -456,10 +456,32 @@ private:
   std::vector<std::byte> buffer, converted;
 };
 
+// resolveCheckpoint, with the newest of a directory as rank 0 saw it: a training may be writing there.
+Expected<std::string> resolveOnAll(Rank &rank, const std::string &path) {
+  BRAID_ASSIGN(std::string directory, resolveCheckpoint(path));
+  if (rank.worldSize() == 1)
+    return directory;
+  using Name = std::array<char, 64>; // of a directory in `path`; empty: `path` itself
+  Name own{};
+  std::vector<Name> all(static_cast<size_t>(rank.worldSize()));
+  if (directory != path)
+    std::string_view(directory).substr(path.size() + 1).copy(own.data(), own.size() - 1);
+  BRAID_TRY(rank.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)), "checkpoint name"));
+  std::string name = all[0].data();
+  if (directory == path || name.empty())
+    return directory;
+  return resolveCheckpoint(path + "/" + name);
+}
+
 } // namespace
 
 Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, bool weightsOnly) {
-  BRAID_ASSIGN(std::string directory, resolveCheckpoint(path));
+  BRAID_ASSIGN(std::string directory, resolveOnAll(rank, path));
+  if (rank.worldSize() > 1) {
+    BRAID_ASSIGN(FileContent index, fileContent(directory + "/index.json"));
+    const Rank::Value value{"checkpoint (hash of its index.json)", index.hash.hex()};
+    BRAID_TRY(rank.agree({&value, 1}, "checkpoint"));
+  }
   return Loader(rank, directory).load(weightsOnly);
 }
 

@@ -30,6 +30,7 @@ Status saveCheckpoint(Rank &rank, const std::string &directory, const Checkpoint
 
 // Every rank for itself. Fills the parameters, and the moments unless `weightsOnly`. The tensors must be exactly those
 // of the program, with their global shapes and dtypes; the mesh may be another, and f32 and bf16 stand for each other.
+// Collective: rank 0 decides which of a directory's checkpoints is the newest, and all must read the same.
 Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, bool weightsOnly);
 
 } // namespace braid::runtime

@@ -29,6 +29,7 @@ public:
 private:
   Status bind();
   Status start();
+  Status checkSharedDirectory();
   Status agreeOnSettings();
   Status startFromCheckpoint();
   Status packRows();
@@ -148,9 +149,25 @@ Status Trainer::agreeOnSettings() {
   return rank.agree(values, "settings");
 }
 
+// All ranks write their part of a checkpoint into rank 0's directory, which must show now, not at the first save.
+Status Trainer::checkSharedDirectory() {
+  if (rank.worldSize() == 1)
+    return Status::success();
+  auto holder = DirectoryLock::holderOf(options.checkpointDir);
+  if (!holder && !rank.isFirst())
+    return Status::error(ErrorCode::notFound,
+                         "rank {} does not see the lock of rank 0 in {}: {}; all ranks write to "
+                         "one directory",
+                         rank.index(), options.checkpointDir, holder.status().message());
+  const Rank::Value value{"--checkpoint-dir (holder of .lock)", holder ? *holder : ""};
+  return rank.agree({&value, 1}, "checkpoint directory");
+}
+
 Status Trainer::start() {
   if (options.resume && options.checkpointDir.empty())
     return Status::error("to resume, name the checkpoint directory");
+  const Rank::Value saves{"--checkpoint-dir", options.checkpointDir.empty() ? "not given" : "given"};
+  BRAID_TRY(rank.agree({&saves, 1}, "checkpoint directory"));
   if (!options.checkpointDir.empty()) {
     // A directory that cannot be written, or that another run writes, must show now, not after the last step.
     if (rank.isFirst()) {
@@ -159,7 +176,8 @@ Status Trainer::start() {
       BRAID_ASSIGN(lock, DirectoryLock::acquire(options.checkpointDir));
       BRAID_TRY(removeUnfinished(options.checkpointDir));
     }
-    BRAID_TRY(rank.barrier("checkpoint directory")); // the list is read under the lock,
+    BRAID_TRY(rank.barrier("checkpoint lock")); // the list is read under the lock,
+    BRAID_TRY(checkSharedDirectory());
     BRAID_ASSIGN(std::vector<uint64_t> existing, listCheckpoints(options.checkpointDir));
     BRAID_TRY(rank.barrier("checkpoint list")); // and before rank 0 could write one
     if (!existing.empty() && !options.resume)

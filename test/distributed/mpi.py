@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 failures = 0
 STEPS = 24
 
@@ -133,11 +134,24 @@ def main(program, data):
         shorter = folder / "shorter.txt"
         shorter.write_bytes(pathlib.Path(data).read_bytes()[:-1])
         run_apart = train(folder / "apart")
+        init = ["braid-run", "call", program, "@init", "--seed=1"]
+        newest, first = folder / "mpi", folder / "mpi/step-00000001"
+        without_directory = [word for word in run_apart if not str(word).startswith(("--checkpoint-dir", "--save-every", "--keep"))]
+        other = folder / "other.braid"
+        compiled = shutil.which("braid-compile") is not None  # the runtime is also built alone
+        if compiled:
+            run(["braid-compile", ROOT / "models/tiny-hybrid.json", "-o", other, "--mesh=dp=2,ep=2"])
         for name, command, sentence in [
                 ("other settings", apart(run_apart, ["--save-every=7" if word == "--save-every=1" else word for word in run_apart]),
                  "--save-every: 7 on rank 1, but 1 on rank 0; all ranks of a run need the same"),
-                ("other data", apart(run_apart, [shorter if word == data else word for word in run_apart]),
-                 "; all ranks of a run need the same"),
+                ("other data", apart(run_apart, [shorter if word == data else word for word in run_apart]), "--data (hash): "),
+                *([("another program", apart(run_apart, [other if word == program else word for word in run_apart]),
+                    "program file (content hash): ")] if compiled else []),
+                ("another checkpoint directory", apart(run_apart, train(folder / "elsewhere")), "rank 1 does not see the lock of rank 0 in "),
+                ("no checkpoint directory", apart(run_apart, without_directory), "--checkpoint-dir: not given on rank 1, but given on rank 0"),
+                ("another checkpoint to evaluate", apart(evaluate, [first if word == newest else word for word in evaluate]),
+                 "checkpoint (hash of its index.json): "),
+                ("another seed of init", apart(init, [*init[:-1], "--seed=2"]), "--seed: 2 on rank 1, but 1 on rank 0"),
                 ("a trace over the metrics", mpirun(2, *train(folder / "over", f"--trace={folder / 'o.json'}", f"--metrics={folder / 'o.rank1.json'}")),
                  "what one needs the other would overwrite"),
                 ("other data to evaluate", apart(evaluate, [*evaluate[:-1], shorter]), "--data (hash): "),

@@ -61,6 +61,10 @@ public:
 
   Status run(Rank &rank) const {
     Session &session = rank.session();
+    const Rank::Value asked[] = {{"function", entry.name},
+                                 {"--seed", options.seed ? fmt::format("{}", *options.seed) : "not given"},
+                                 {"--checkpoint", options.checkpoint.empty() ? "not given" : "given"}};
+    BRAID_TRY(rank.agree(asked, "call"));
     if (options.seed && !seedsItself())
       BRAID_TRY(initialize(rank, *options.seed));
     if (!options.checkpoint.empty())
