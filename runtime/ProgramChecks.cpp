@@ -185,6 +185,10 @@ Status checkKernels(const Program &program) {
         if (param->kind() > schema::ParamKind::MAX)
           return corrupt("kernel '{}': parameter '{}' has unknown kind {}", name, param->name()->string_view(),
                          static_cast<int>(param->kind()));
+        size_t axes = param->axes() ? param->axes()->size() : 0, sizes = param->sizes() ? param->sizes()->size() : 0;
+        if (axes != sizes)
+          return corrupt("kernel '{}': parameter '{}' names {} axes but has {} sizes", name,
+                         param->name()->string_view(), axes, sizes);
       }
   }
   if (!kernels.empty() && !program.file().code())

@@ -157,10 +157,21 @@ private:
         BlockArgument argument = kernel.getArgument(slot.argument);
         auto buffer = dyn_cast<MemRefType>(argument.getType());
         bool pointer = slot.kind == SlotKind::pointer && buffer;
+        fb::Offset<fb::Vector<fb::Offset<fb::String>>> axes;
+        fb::Offset<fb::Vector<int64_t>> sizes;
+        if (auto names = kernel.getArgAttrOfType<ArrayAttr>(slot.argument, tile::kAxesAttr); names && pointer) {
+          Offsets<fb::String> list;
+          for (auto axis : names.getAsRange<StringAttr>())
+            list.push_back(builder.CreateSharedString(axis.str()));
+          axes = builder.CreateVector(list);
+          SmallVector<int64_t> shape(buffer.getShape());
+          llvm::replace(shape, ShapedType::kDynamic, int64_t(-1));
+          sizes = builder.CreateVector(shape.data(), shape.size());
+        }
         params.push_back(schema::CreateParam(builder, string(slot.name), static_cast<schema::ParamKind>(slot.kind),
                                              pointer ? elementType(buffer.getElementType()).value_or(schema::DType::u8)
                                                      : schema::DType::u8,
-                                             pointer && isWrittenByKernel(argument)));
+                                             pointer && isWrittenByKernel(argument), axes, sizes));
       }
       auto list = builder.CreateVector(params);
       auto name = string(kernel.getSymName());

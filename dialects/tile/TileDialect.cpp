@@ -44,7 +44,17 @@ static LogicalResult verifyKernel(func::FuncOp func) {
       return func.emitOpError("argument ") << i << " has no tile.name";
     if (!names.insert(name.getValue()).second)
       return func.emitOpError("argument name '") << name.getValue() << "' is used twice";
-    if (auto memref = dyn_cast<MemRefType>(type)) {
+    auto memref = dyn_cast<MemRefType>(type);
+    if (Attribute attr = func.getArgAttr(i, kAxesAttr)) {
+      auto axes = dyn_cast<ArrayAttr>(attr);
+      if (!axes || !llvm::all_of(axes, llvm::IsaPred<StringAttr>))
+        return func.emitOpError("argument '") << name.getValue() << "': tile.axes must hold strings, is " << attr;
+      int64_t dimensions = memref ? memref.getRank() : 0;
+      if (static_cast<int64_t>(axes.size()) != dimensions)
+        return func.emitOpError("argument '")
+               << name.getValue() << "' has " << axes.size() << " axes but " << dimensions << " dimensions";
+    }
+    if (memref) {
       SmallVector<int64_t> strides;
       int64_t offset;
       if (failed(memref.getStridesAndOffset(strides, offset)) || offset != 0)

@@ -22,8 +22,11 @@
 #include "dialects/tile/TileLaunchOps.h.inc"
 
 namespace braid::tile {
-/// Attributes of a kernel function and of its arguments.
-inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel", kGridAttr = "tile.grid", kNameAttr = "tile.name";
+/// Attributes of a kernel function and of its arguments. Axes, which a buffer may have, say what its dimensions are to a
+/// person: row, token, chunk, segment, head, key, value, feature. In a table of chunks, [row, chunk, token], chunk n
+/// holds the tokens from element 0 up to element 1.
+inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel", kGridAttr = "tile.grid", kNameAttr = "tile.name",
+                                     kAxesAttr = "tile.axes";
 } // namespace braid::tile
 
 #endif // DIALECTS_TILE_TILEDIALECT_H

@@ -64,10 +64,14 @@ public:
   Attention(KernelBuilder &k, const AttentionShape &shape) : k(k), shape(shape) {}
 
   Var queries(llvm::StringRef name) {
-    return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.heads, shape.size});
+    return k.buffer(name, shape.token, {{"row"}, {"token"}, {"head", shape.heads}, {"feature", shape.size}});
   }
-  Var keys(llvm::StringRef name) { return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.groups, shape.size}); }
-  Var rowNumbers(llvm::StringRef name) { return k.buffer(name, shape.compute, {kDynamic, shape.heads, kDynamic}); }
+  Var keys(llvm::StringRef name) {
+    return k.buffer(name, shape.token, {{"row"}, {"token"}, {"head", shape.groups}, {"feature", shape.size}});
+  }
+  Var rowNumbers(llvm::StringRef name) {
+    return k.buffer(name, shape.compute, {{"row"}, {"head", shape.heads}, {"token"}});
+  }
   Var index(Var number) { return cast(number, k.builder.getIndexType()); }
   /// The parameters that say at which key the tokens q begin.
   void loadPrefix(Var q) {

@@ -41,7 +41,9 @@ class Conv {
 public:
   Conv(KernelBuilder &k, const ConvShape &shape) : k(k), shape(shape) {}
 
-  Var tokens(llvm::StringRef name) { return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.features}); }
+  Var tokens(llvm::StringRef name) {
+    return k.buffer(name, shape.token, {{"row"}, {"token"}, {"feature", shape.features}});
+  }
   Var tail(llvm::StringRef name) { return k.buffer(name, shape.tail, {kDynamic, shape.halo(), shape.features}); }
   Var documents() { return k.buffer("documents", k.i32(), {kDynamic, kDynamic}); }
 

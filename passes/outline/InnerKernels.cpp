@@ -24,7 +24,7 @@ namespace {
 void writeStates(KernelBuilder &k, const InnerShape &shape) {
   InnerMath math(k, shape, /*queries=*/false, k.program(0), k.program(1));
   Var weights = shape.weights ? math.start() : Var();
-  Var initial = math.rowStates("initial_state"), chunks = k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4});
+  Var initial = math.rowStates("initial_state"), chunks = chunkTable(k);
   Var states = math.chunkStates("states"), final = math.rowStates("final_state");
   math.declareEps();
   ChunkRows table{k, chunks, math.b};
@@ -42,7 +42,7 @@ void writeStates(KernelBuilder &k, const InnerShape &shape) {
 
 void writeOutput(KernelBuilder &k, const InnerShape &shape) {
   InnerMath math(k, shape, /*queries=*/true, k.program(0), k.program(2));
-  Var states = math.chunkStates("states"), chunks = k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4});
+  Var states = math.chunkStates("states"), chunks = chunkTable(k);
   Var o = math.valueTokens("o");
   math.declareEps();
   Var n = k.program(1);
@@ -86,9 +86,9 @@ class InnerGradKernel {
 public:
   InnerGradKernel(KernelBuilder &k, const InnerShape &shape)
       : k(k), shape(shape), math(k, shape, /*queries=*/true, k.program(0), k.program(1)),
-        states(math.chunkStates("states")), chunks(k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4})),
-        doIn(math.valueTokens("d_o")), dFinal(math.rowStates("dfinal_state")), dq(math.keyTokens("dq")),
-        dk(math.keyTokens("dk")), dv(math.valueTokens("dv")) {
+        states(math.chunkStates("states")), chunks(chunkTable(k)), doIn(math.valueTokens("d_o")),
+        dFinal(math.rowStates("dfinal_state")), dq(math.keyTokens("dq")), dk(math.keyTokens("dk")),
+        dv(math.valueTokens("dv")) {
     for (auto [has, name] : {std::pair(true, "rate"),
                              {shape.traits.decay, "log_decay"},
                              {shape.traits.momentum, "log_momentum"},

@@ -56,16 +56,18 @@ InnerMath::InnerMath(KernelBuilder &k, const InnerShape &shape, bool queries, Va
 }
 
 Var InnerMath::keyTokens(llvm::StringRef name) {
-  return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.heads, K});
+  return k.buffer(name, shape.token, {{"row"}, {"token"}, {"head", shape.heads}, {"key", K}});
 }
 Var InnerMath::valueTokens(llvm::StringRef name) {
-  return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.heads, V});
+  return k.buffer(name, shape.token, {{"row"}, {"token"}, {"head", shape.heads}, {"value", V}});
 }
 Var InnerMath::rowStates(llvm::StringRef name) {
-  return k.buffer(name, shape.state, {kDynamic, shape.heads, shape.traits.planes() * K, V});
+  return k.buffer(name, shape.state,
+                  {{"row"}, {"head", shape.heads}, {"key", shape.traits.planes() * K}, {"value", V}});
 }
 Var InnerMath::chunkStates(llvm::StringRef name) {
-  return k.buffer(name, shape.state, {kDynamic, kDynamic, shape.heads, shape.traits.planes() * K, V});
+  return k.buffer(name, shape.state,
+                  {{"row"}, {"chunk"}, {"head", shape.heads}, {"key", shape.traits.planes() * K}, {"value", V}});
 }
 void InnerMath::declareEps() {
   if (shape.traits.norm)

@@ -67,7 +67,7 @@ public:
   // Buffers, in the order of their declaration.
   Var keyTokens(llvm::StringRef name);
   Var valueTokens(llvm::StringRef name);
-  Var gates(llvm::StringRef name) { return k.buffer(name, shape.gate, {kDynamic, kDynamic, shape.heads}); }
+  Var gates(llvm::StringRef name) { return k.buffer(name, shape.gate, {{"row"}, {"token"}, {"head", shape.heads}}); }
   Var start(llvm::StringRef name = "weights") { return k.buffer(name, shape.start, {shape.heads, K, V}); }
   Var rowStates(llvm::StringRef name);
   Var chunkStates(llvm::StringRef name);

@@ -36,6 +36,17 @@ Var KernelBuilder::buffer(StringRef name, Type element, Shape shape, bool stride
   return parameter(name, MemRefType::get(shape, element, layout));
 }
 
+Var KernelBuilder::buffer(StringRef name, Type element, Axes list) {
+  SmallVector<int64_t> shape;
+  SmallVector<StringRef> axisNames;
+  for (const Axis &axis : list) {
+    shape.push_back(axis.size);
+    axisNames.push_back(axis.name);
+  }
+  axes.emplace_back(names.size(), builder.getStrArrayAttr(axisNames));
+  return buffer(name, element, shape);
+}
+
 Var KernelBuilder::index(StringRef name) { return parameter(name, builder.getIndexType()); }
 Var KernelBuilder::scalar(StringRef name, Type type) { return parameter(name, type); }
 Var KernelBuilder::program(unsigned axis) { return wrap(programs[axis]); }
@@ -181,6 +192,8 @@ func::FuncOp KernelBuilder::finish() {
   func.setFunctionType(builder.getFunctionType(block.getArgumentTypes(), {}));
   for (auto [i, name] : llvm::enumerate(names))
     func.setArgAttr(i, tile::kNameAttr, name);
+  for (auto &[i, list] : axes)
+    func.setArgAttr(i, tile::kAxesAttr, list);
   return func;
 }
 

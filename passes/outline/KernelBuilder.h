@@ -25,6 +25,13 @@ namespace braid {
 inline constexpr int64_t kDynamic = mlir::ShapedType::kDynamic;
 using Shape = llvm::ArrayRef<int64_t>;
 
+/// A dimension of a buffer with the name by which people know it (tile.axes).
+struct Axis {
+  llvm::StringRef name;
+  int64_t size = kDynamic;
+};
+using Axes = llvm::ArrayRef<Axis>;
+
 /// A value of the kernel under construction, with operators.
 class Var {
 public:
@@ -155,6 +162,7 @@ public:
   // Parameters, in the order of the calls. Dimensions may be kDynamic. `strided`: outer strides are parameters too
   // (a view of a larger tensor); otherwise the buffer is dense.
   Var buffer(llvm::StringRef name, mlir::Type element, Shape shape, bool strided = false);
+  Var buffer(llvm::StringRef name, mlir::Type element, Axes axes);
   Var index(llvm::StringRef name);
   Var scalar(llvm::StringRef name, mlir::Type type);
 
@@ -203,6 +211,7 @@ private:
 
   mlir::func::FuncOp func;
   llvm::SmallVector<mlir::Attribute> names;
+  llvm::SmallVector<std::pair<unsigned, mlir::ArrayAttr>> axes; ///< of the buffers that have them
   llvm::SmallVector<mlir::Value> programs;
 };
 

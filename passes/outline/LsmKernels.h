@@ -9,6 +9,7 @@ namespace braid {
 
 // LsmScanKernels.cpp
 void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned);
+inline Var chunkTable(KernelBuilder &k) { return k.buffer("chunks", k.i32(), {{"row"}, {"chunk"}, {"token", 4}}); }
 void writeStateScan(KernelBuilder &k, const LsmShape &shape);
 void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape);
 void writeStep(KernelBuilder &k, const LsmShape &shape);
@@ -39,53 +40,61 @@ void writeElementChunkGrad(KernelBuilder &k, const LsmShape &shape);
 /// Parameters by operand name; absent ones stay empty.
 struct LsmBuffers {
   LsmBuffers(KernelBuilder &k, const LsmShape &shape) : k(k), shape(shape) {}
-  Var keys(llvm::StringRef name) { return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.heads, shape.keys}); }
-  Var values(llvm::StringRef name) {
-    return k.buffer(name, shape.token, {kDynamic, kDynamic, shape.heads, shape.values});
-  }
+  Var keys(llvm::StringRef name) { return tokens(name, shape.token, {{"key", shape.keys}}); }
+  Var values(llvm::StringRef name) { return tokens(name, shape.token, {{"value", shape.values}}); }
   Var logDecay(llvm::StringRef name = "log_decay") {
     if (!shape.decays())
       return {};
     if (shape.constantDecay())
-      return k.buffer(name, shape.gate, {shape.heads});
-    llvm::SmallVector<int64_t> dims{kDynamic, kDynamic, shape.heads};
+      return k.buffer(name, shape.gate, Axes(Axis{"head", shape.heads}));
+    llvm::SmallVector<Axis> features;
     if (shape.vectorDecay())
-      dims.push_back(shape.keys);
+      features.push_back({"key", shape.keys});
     if (shape.elementDecay())
-      dims.push_back(shape.values);
-    return k.buffer(name, shape.gate, dims);
+      features.push_back({"value", shape.values});
+    return tokens(name, shape.gate, features);
   }
-  Var beta(llvm::StringRef name = "beta") {
-    return shape.delta() ? k.buffer(name, shape.beta, {kDynamic, kDynamic, shape.heads}) : Var();
-  }
+  Var beta(llvm::StringRef name = "beta") { return shape.delta() ? tokens(name, shape.beta, {}) : Var(); }
   Var lowRank(llvm::StringRef name) { return shape.lowRank() ? keys(name) : Var(); }
   Var valueDecay(llvm::StringRef name = "value_decay") {
-    return shape.valueDecay() ? k.buffer(name, shape.gate, {kDynamic, kDynamic, shape.heads, shape.values}) : Var();
+    return shape.valueDecay() ? tokens(name, shape.gate, {{"value", shape.values}}) : Var();
   }
-  Var chunks() { return k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4}); }
-  Var states(llvm::StringRef name) {
-    return k.buffer(name, shape.state, {kDynamic, kDynamic, shape.heads, shape.keys, shape.values});
-  }
+  Var chunks() { return chunkTable(k); }
+  Var states(llvm::StringRef name) { return states(name, "row", "chunk"); }
+  /// Of segments [s, B, H, ..].
+  Var segments(llvm::StringRef name) { return states(name, "segment", "row"); }
   Var rowState(llvm::StringRef name) {
-    return k.buffer(name, shape.state, {kDynamic, shape.heads, shape.keys, shape.values});
+    return k.buffer(name, shape.state, {{"row"}, {"head", shape.heads}, {"key", shape.keys}, {"value", shape.values}});
   }
   /// P of every chunk; empty for class I.
   Var transition() {
     if (shape.classId == LsmClass::I)
       return {};
-    llvm::SmallVector<int64_t> dims{kDynamic, kDynamic, shape.heads};
-    dims.append(shape.traits().transition(shape.keys, shape.values));
-    return k.buffer("p", shape.state, dims);
+    llvm::SmallVector<Axis> axes{{"row"}, {"chunk"}, {"head", shape.heads}};
+    for (int64_t size : shape.traits().transition(shape.keys, shape.values))
+      axes.push_back({"feature", size});
+    return k.buffer("p", shape.state, axes);
   }
   /// Factors of segments [s, B, H, ..].
   Var factors(llvm::StringRef name) {
-    llvm::SmallVector<int64_t> dims{kDynamic, kDynamic, shape.heads};
-    dims.append(shape.traits().dense ? 2 : shape.vectorDecay() ? 1 : 0, shape.keys);
-    return k.buffer(name, shape.state, dims);
+    llvm::SmallVector<Axis> axes{{"segment"}, {"row"}, {"head", shape.heads}};
+    axes.append(shape.traits().dense ? 2 : shape.vectorDecay() ? 1 : 0, {"key", shape.keys});
+    return k.buffer(name, shape.state, axes);
   }
 
   KernelBuilder &k;
   const LsmShape &shape;
+
+private:
+  Var states(llvm::StringRef name, llvm::StringRef first, llvm::StringRef second) {
+    return k.buffer(name, shape.state,
+                    {{first}, {second}, {"head", shape.heads}, {"key", shape.keys}, {"value", shape.values}});
+  }
+  Var tokens(llvm::StringRef name, mlir::Type element, Axes features) {
+    llvm::SmallVector<Axis> axes{{"row"}, {"token"}, {"head", shape.heads}};
+    axes.append(features.begin(), features.end());
+    return k.buffer(name, element, axes);
+  }
 };
 
 /// Class D in a chunk (lsm-family 4.5): what all its kernels need.

@@ -14,8 +14,7 @@ namespace braid {
 //   rows. One program per batch row.
 //
 void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned) {
-  Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}),
-      chunks = k.buffer("chunks", k.i32(), {kDynamic, kDynamic, 4});
+  Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), chunks = chunkTable(k);
   Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
   Type i32 = k.i32();
   Var zero = k.constant(i32, 0), one = k.constant(i32, 1), last = cast(tokens, i32);

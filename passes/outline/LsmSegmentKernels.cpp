@@ -22,7 +22,7 @@ static Var zeroState(TransitionKernel &t) { return t.k.tile({t.K, t.VB}, t.shape
 
 static void segmentState(KernelBuilder &k, const LsmShape &shape, bool adjoint) {
   LsmBuffers in(k, shape);
-  Var x = in.states("x"), p = in.transition(), chunks = in.chunks(), out = in.states("state");
+  Var x = in.states("x"), p = in.transition(), chunks = in.chunks(), out = in.segments("state");
   TransitionKernel scan(k, shape, Of::chunks, p);
   ChunkRows table{k, chunks, scan.b};
   Var used = table.used();
@@ -69,7 +69,7 @@ void writeSegmentTransition(KernelBuilder &k, const LsmShape &shape) {
 
 static void fold(KernelBuilder &k, const LsmShape &shape, bool adjoint) {
   LsmBuffers in(k, shape);
-  Var p = in.factors("p"), x = in.states("x"), carry = in.rowState("carry");
+  Var p = in.factors("p"), x = in.segments("x"), carry = in.rowState("carry");
   Var coordinate = k.buffer("coordinate", k.i32(), {1}), mine = in.rowState("mine"), last = in.rowState("last");
   TransitionKernel scan(k, shape, Of::segments, p);
   Var count = k.size(x, 0), own = cast(k.at(coordinate, {0}), k.builder.getIndexType());
@@ -85,7 +85,7 @@ void writeFoldGrad(KernelBuilder &k, const LsmShape &shape) { fold(k, shape, /*a
 
 static void compose(KernelBuilder &k, const LsmShape &shape, bool adjoint) {
   LsmBuffers in(k, shape);
-  Var p = in.factors("p"), x = in.states("x"), other = in.states("x_other"), result = in.states("result");
+  Var p = in.factors("p"), x = in.segments("x"), other = in.segments("x_other"), result = in.segments("result");
   TransitionKernel scan(k, shape, Of::segments, p);
   Var zero = k.number(0);
   scan.store(scan.apply(zero, scan.load(other, zero), scan.load(x, zero), adjoint), result, zero);

@@ -1,6 +1,7 @@
 #include "runtime/train/FiniteCheck.h"
 
 #include "runtime/CommandBuffers.h"
+#include "runtime/train/ElementPlace.h"
 
 #include <algorithm>
 #include <bit>
@@ -58,12 +59,20 @@ void FiniteSearch::collect(const WatchedCommand &watched) {
         size_t hole = pattern.find("{}");
         size_t begin = pattern.rfind('.', hole == 0 ? 0 : hole - 2);
         begin = begin == std::string_view::npos ? 0 : begin + 1;
-        layer = fmt::format("{}{}", pattern.substr(begin, hole - begin),
-                            tensor.layers[(offset - tensor.offset) / tensor.layerBytes()]);
+        int32_t number = tensor.layers[(offset - tensor.offset) / tensor.layerBytes()];
+        layer = fmt::format("{}{}", pattern.substr(begin, hole - begin), number);
+        if (std::string kind = mixerKind(program, number); !kind.empty())
+          layer += fmt::format(" (mixer {})", kind);
       }
     if (written && isFloat(type))
       outputs.push_back({written, type, {session.arena(buffer.arena()) + offset, buffer.bytes()}, {}});
   });
+}
+
+FiniteSearch::Found FiniteSearch::found() const {
+  if (firstNan.text.empty() || firstInfinity.text.empty() || firstInfinity.order >= firstNan.order)
+    return firstNan.text.empty() ? firstInfinity : firstNan;
+  return {firstNan.text + "; before it " + firstInfinity.text, firstNan.order};
 }
 
 void FiniteSearch::before(const WatchedCommand &watched) {
@@ -114,6 +123,8 @@ std::string FiniteSearch::describe(const WatchedCommand &watched, const Written 
   if (const auto *launch = watched.command.body_as_Launch())
     kernel = fmt::format(", kernel {}", session.program().kernels()[launch->kernel()]);
   std::string tensor = written.name.empty() ? "its result" : fmt::format("'{}'", written.name);
+  if (std::string place = elementPlace(session, watched, written.name, element); !place.empty())
+    tensor += fmt::format(" ({})", place);
   return fmt::format("the first {} is element {} of {} in {}, {}{}{}", std::isnan(value) ? "NaN" : "infinity", element,
                      written.bytes.size() / sizeOf(written.type), tensor, inLayer.empty() ? "" : inLayer + ", ", where,
                      kernel);

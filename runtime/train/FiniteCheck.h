@@ -40,13 +40,13 @@ public:
   void before(const WatchedCommand &watched) override;
   void after(const WatchedCommand &watched) override;
 
-  // A sentence about the first NaN (infinity, when there is no NaN) in the order of execution; empty: none was written.
-  // `order` is its place: the number of commands before it.
+  // A sentence about the first NaN (infinity, when there is no NaN) in the order of execution, and an infinity before it;
+  // empty: none was written. `order` is its place: the number of commands before it.
   struct Found {
     std::string text;
     uint64_t order = UINT64_MAX;
   };
-  const Found &found() const { return firstNan.text.empty() ? firstInfinity : firstNan; }
+  Found found() const;
 
 private:
   struct Written {

@@ -347,6 +347,30 @@ func.func @k(%m: i32 {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i
 
 // -----
 
+// expected-error @+1 {{argument 'm' has 1 axes but 2 dimensions}}
+func.func @k(%m: memref<4x8xf32> {tile.name = "m", tile.axes = ["row"]}) attributes {tile.kernel, tile.grid = ["i"]} {
+
+  return
+}
+
+// -----
+
+// expected-error @+1 {{argument 'm': tile.axes must hold strings, is [1, "token"]}}
+func.func @k(%m: memref<4x8xf32> {tile.name = "m", tile.axes = [1, "token"]}) attributes {tile.kernel, tile.grid = ["i"]} {
+
+  return
+}
+
+// -----
+
+// expected-error @+1 {{argument 'n' has 1 axes but 0 dimensions}}
+func.func @k(%n: index {tile.name = "n", tile.axes = ["row"]}) attributes {tile.kernel, tile.grid = ["i"]} {
+
+  return
+}
+
+// -----
+
 // expected-error @+1 {{argument 'm' needs a contiguous innermost dimension}}
 func.func @k(%m: memref<4x8xf32, strided<[8, 2]>> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
 

@@ -2,6 +2,8 @@
 
 Two programs have the same parameters. In one every residual connection multiplies the stream by a million, so that it is
 infinite before the last layer: it goes on from a checkpoint of the other and must stop at its first step.
+
+Others overflow inside of a scan: where they say they do is compared with where they must.
 """
 import json
 import pathlib
@@ -57,6 +59,23 @@ def check(name, folder, *options):
     print(f"{name}, resumed with the sound program: {'equal' if same else 'DIFFERENT'}")
 
 
+def check_place(name, folder, huge, pattern):
+    """Inputs of a recurrence multiplied by what is in `huge`: the first infinity is at a known place of a known tensor."""
+    scaled = {key: f"linear(x) * {huge.get(key, 1)}" for key in "qkv"}
+    mixer = {"kind": "recurrence", "heads": 2, "head_dim": 16, "state": "M = exp(f) M + k^T v", "output": "o = q M",
+             "inputs": {**scaled, "f": "log_sigmoid(linear(x))"}}
+    model = {**MODEL, "context_len": 256, "mixers": {**MODEL["mixers"], "L": mixer}, "train": {**MODEL["train"], "batch": 1, "seq_len": 256}}
+    (folder / f"{name}.json").write_text(json.dumps(model))
+    run("braid-compile", folder / f"{name}.json", "-o", folder / f"{name}.braid", "--chunk-size=64")
+    said = run("braid-run", "train", folder / f"{name}.braid", "--data", folder / "text.txt", "--steps", 1, "--threads", 1, code=1)
+    found = re.search(r"infinity is element \d+ of \d+ in " + pattern + r", layers\.0 \(mixer recurrence\), entry 'train_step' command ", said)
+    if not found:
+        sys.exit(f"{name}: no '{pattern}' in\n{said}")
+    if found.groups() and int(found[1]) // 64 != int(found[2]):
+        sys.exit(f"{name}: token {found[1]} is not in chunk {found[2]}\n{said}")
+    print(f"{name}: {'named row, token, chunk, head' if found.groups() else 'named row, chunk, head'}")
+
+
 with tempfile.TemporaryDirectory() as temporary:
     root = pathlib.Path(temporary)
     for title, flags in (("one batch", []), ("two batches", ["--accumulation-steps=2"])):
@@ -64,3 +83,6 @@ with tempfile.TemporaryDirectory() as temporary:
         place.mkdir()
         (place / "text.txt").write_text("".join(f"{n} times {n} is {n * n}.\n" for n in range(400)))
         check(title, place, *flags)
+    (root / "text.txt").write_text("".join(f"{n} times {n} is {n * n}.\n" for n in range(400)))
+    check_place("states", root, {"k": 1e25, "v": 1e25}, r"'x' \(row 0, chunk 0, head [01], key \d+, value \d+\)")
+    check_place("outputs", root, {"q": 1e15, "k": 1e12, "v": 1e12}, r"'o' \(row 0, token (\d+) of chunk (\d+), head [01], value \d+\)")

@@ -119,6 +119,8 @@ const Case cases[] = {
     {"kernel 'ranges' is declared twice", [](Sample &p) { p.kernels[0]->name = "ranges"; }},
     {"kernel 'add_scaled': parameter 'x' is declared twice", [](Sample &p) { p.kernels[0]->params[1]->name = "x"; }},
     {"kernel 'add_scaled': parameter 'x' has unknown kind 9", [](Sample &p) { p.kernels[0]->params[0]->kind = static_cast<schema::ParamKind>(9); }},
+    {"kernel 'add_scaled': parameter 'x' names 2 axes but has 1 sizes",
+     [](Sample &p) { p.kernels[0]->params[0]->axes = {"row", "token"}, p.kernels[0]->params[0]->sizes = {4}; }},
     {"6 kernels but no code", [](Sample &p) { p.code.reset(); }},
     {"no streams: stream 0 must be compute", [](Sample &p) { p.streams.clear(); }},
     {"stream 0 'compute' must be compute, but has axis 'dp'", [](Sample &p) { p.streams[0]->axis = "dp"; }},
