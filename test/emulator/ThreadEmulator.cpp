@@ -3,9 +3,9 @@
 // Preloaded into a program that executes kernels compiled with --cpu=native,threads (braid-emulate-threads). Every thread
 // of a block is a fiber; it runs until it waits for its warp (a shuffle, a matrix instruction) or for its block (a
 // barrier). Between two barriers threads run one after the other, in the order that BRAID_EMULATE_ORDER says: `forward`,
-// `reverse` or `shuffled`. A kernel that lacks a barrier gives other results in another order. Shared memory begins as
-// NaN. What a GPU would hang on ends the process with a message: a barrier that some threads of the block, or a shuffle
-// that some lanes of the warp, never reach.
+// `reverse` or `shuffled`. A kernel that lacks a barrier gives other results in another order; BRAID_EMULATE_BARRIERS=off
+// leaves them all out. Shared memory begins as NaN. What a GPU would hang on ends the process with a message: a barrier
+// that some threads of the block, or a shuffle that some lanes of the warp, never reach.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include <algorithm>
@@ -20,7 +20,36 @@
 #include <vector>
 
 #include <sys/mman.h>
-#include <ucontext.h>
+
+/// Puts the registers that a function keeps, and the rounding mode, on the stack, goes on where `other` says, and leaves in
+/// `self` where it was. As swapcontext, without its two system calls.
+extern "C" void braidSwitch(void **self, void *other);
+asm(R"(
+.text
+.globl braidSwitch
+.hidden braidSwitch
+.type braidSwitch, @function
+braidSwitch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  subq $8, %rsp
+  stmxcsr (%rsp)
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  ldmxcsr (%rsp)
+  addq $8, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
 
 namespace {
 
@@ -38,6 +67,11 @@ constexpr bool waitsForWarp(State state) {
   std::abort();
 }
 
+bool isSet(const char *variable, const char *value) {
+  const char *text = std::getenv(variable);
+  return text && std::strcmp(text, value) == 0;
+}
+
 /// A stack with a page behind its end that nobody may touch.
 class Stack {
 public:
@@ -50,7 +84,7 @@ public:
   }
   Stack(const Stack &) = delete;
   ~Stack() { munmap(base, kStackBytes + kGuardBytes); }
-  char *begin() const { return base + kGuardBytes; }
+  char *end() const { return base + kGuardBytes + kStackBytes; }
 
 private:
   char *base;
@@ -69,7 +103,7 @@ struct Copy {
 };
 
 struct Fiber {
-  ucontext_t context;
+  void *context = nullptr; ///< its stack, where it waits
   std::unique_ptr<Stack> stack;
   State state = State::ready;
   int32_t value = 0, offset = 0, mode = 0, result = 0; ///< of a shuffle
@@ -113,7 +147,7 @@ public:
   void wait(State state) {
     Fiber &fiber = fibers[current];
     fiber.state = state;
-    swapcontext(&fiber.context, &scheduler);
+    braidSwitch(&fiber.context, scheduler);
   }
   Fiber &self() { return fibers[current]; }
 
@@ -122,11 +156,12 @@ private:
     Fiber &fiber = fibers[i];
     if (!fiber.stack)
       fiber.stack = std::make_unique<Stack>();
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack->begin();
-    fiber.context.uc_stack.ss_size = kStackBytes;
-    fiber.context.uc_link = &scheduler;
-    makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Block::start), 0);
+    // What braidSwitch takes from a stack: the rounding mode, six registers, where to go on.
+    auto *words = reinterpret_cast<uint64_t *>(fiber.stack->end()) - 11; // a function begins 8 bytes off 16
+    std::fill_n(words, 11, 0);
+    asm volatile("stmxcsr %0" : "=m"(*reinterpret_cast<uint32_t *>(words)));
+    words[7] = reinterpret_cast<uint64_t>(&Block::start);
+    fiber.context = words;
     fiber.state = State::ready;
     fiber.copies.clear();
   }
@@ -136,16 +171,17 @@ private:
   bool step() {
     order.resize(threads);
     std::iota(order.begin(), order.end(), 0);
-    const char *wanted = std::getenv("BRAID_EMULATE_ORDER");
-    if (wanted && std::string(wanted) == "reverse")
+    static const bool reverse = isSet("BRAID_EMULATE_ORDER", "reverse"),
+                      shuffled = isSet("BRAID_EMULATE_ORDER", "shuffled");
+    if (reverse)
       std::reverse(order.begin(), order.end());
-    else if (wanted && std::string(wanted) == "shuffled")
+    else if (shuffled)
       std::shuffle(order.begin(), order.end(), random);
     for (int64_t i : order) {
       if (fibers[i].state != State::ready)
         continue;
       current = i;
-      swapcontext(&scheduler, &fibers[i].context);
+      braidSwitch(&scheduler, fibers[i].context);
     }
     bool warpReleased = false;
     for (int64_t first = 0; first < threads; first += kWarp)
@@ -256,7 +292,7 @@ private:
   std::vector<int64_t> order;
   std::vector<char> shared;
   std::mt19937 random{1};
-  ucontext_t scheduler;
+  void *scheduler = nullptr;
   void (*entry)(void *) = nullptr;
   void *arguments = nullptr;
   int64_t number = 0, threads = 0, current = 0;
@@ -270,7 +306,7 @@ Block &theBlock() {
 void Block::start() {
   Block &block = theBlock();
   block.entry(block.arguments);
-  block.fibers[block.current].state = State::done;
+  block.wait(State::done);
 }
 
 } // namespace
@@ -285,7 +321,11 @@ void braid_emulate_blocks(void (*body)(void *), void *args, int64_t begin, int64
 int64_t braid_emulate_thread() { return theBlock().thread(); }
 int64_t braid_emulate_block() { return theBlock().block(); }
 void *braid_emulate_shared() { return theBlock().memory(); }
-void braid_emulate_barrier() { theBlock().wait(State::atBarrier); }
+void braid_emulate_barrier() {
+  static const bool off = isSet("BRAID_EMULATE_BARRIERS", "off");
+  if (!off)
+    theBlock().wait(State::atBarrier);
+}
 
 int32_t braid_emulate_shuffle(int32_t value, int32_t offset, int32_t mode) {
   Fiber &self = theBlock().self();

@@ -1,0 +1,100 @@
+"""Two steps of training by the kernels that GPUs run, emulated thread by thread (test/emulator), in three orders of the threads.
+
+Between two barriers no thread may see what another one does, so the order of threads changes no bit of loss, weights or moments; a
+missing barrier does, and without any the bits are others. The loss is that of the CPU's kernels, up to the order of sums.
+
+    check_threads.py        (BRAID_BIN: test/emulator; BRAID_BUILD: the build, whose own tools are the CPU's)
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from harness import tool
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ORDERS = ("forward", "reverse", "shuffled")
+MIXERS = {
+    "name": "mixers",
+    "vocab_size": 256,
+    "d_model": 32,
+    "num_layers": 6,
+    "layer_pattern": "MRKDWX",
+    "ffn_pattern": "ED",
+    "mixers": {
+        "M": {"kind": "mamba2", "heads": 2, "head_dim": 16},
+        "R": {"kind": "retnet", "heads": 2, "head_dim": 16},
+        "K": {"kind": "kda", "heads": 2, "head_dim": 16},
+        "D": {"kind": "deltanet", "heads": 2, "head_dim": 16},
+        "W": {"kind": "attention", "heads": 2, "kv_heads": 1, "head_dim": 16, "window": 20},
+        "X": {"kind": "mamba", "heads": 2, "head_dim": 16},
+    },
+    "ffns": {
+        "E": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 16, "shared_hidden": 16},
+        "D": {"kind": "dense", "hidden": 48},
+    },
+    "train": {"batch": 2, "seq_len": 48, "learning_rate": 3e-3, "warmup_steps": 1, "steps": 10},
+}
+
+
+def run(*command, **environment):
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, env={**os.environ, **environment})
+    if result.returncode and environment.get("BRAID_EMULATE_BARRIERS") == "off":
+        return "loss nan"  # what was not waited for may be an index
+    if result.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def step(train, program, folder, **environment):
+    """The loss of the second step, which sees the gradients of the first, and the files of the checkpoint behind it."""
+    text = run(train, "train", program, "--data", folder / "text.txt", "--steps", 2, "--seed", 3, "--checkpoint-dir", folder / "C",
+               "--threads", 1, **environment)
+    loss = float(re.findall(r"loss (\S+)", text)[-1])
+    files = {p.name: p.read_bytes() for p in sorted((folder / "C" / "step-00000002").glob("*.safetensors"))}
+    return loss, files
+
+
+def check(model, flags, limit):
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        (folder / "text.txt").write_bytes(bytes((7 * i * i + 3 * i // 5) % 64 for i in range(4000)))
+        run(tool("braid-compile"), model, "-o", folder / "P.braid", *flags)
+        own = pathlib.Path(os.environ["BRAID_BUILD"]) / "bin"
+        run(own / "braid-compile", model, "-o", folder / "Q.braid", *flags)
+        loss = step(own / "braid-run", folder / "Q.braid", folder)[0]
+        found = {}
+        for order, barriers in [*((order, "on") for order in ORDERS), ("reverse", "off")]:
+            shutil.rmtree(folder / "C")
+            found[order, barriers] = step(tool("braid-run"), folder / "P.braid", folder, BRAID_EMULATE_ORDER=order,
+                                          BRAID_EMULATE_BARRIERS=barriers)
+    blind = found.pop(("reverse", "off")) == found["reverse", "on"]
+    emulated, files = found["forward", "on"]
+    same = files and all(other == (emulated, files) for other in found.values())
+    off = abs(emulated - loss) / loss
+    good = same and not blind and off <= limit
+    print(f"{'ok' if good else 'FAILED':<6} {model.stem} {' '.join(flags)}: {len(files)} files in {len(ORDERS)} orders "
+          f"{'equal' if same else 'DIFFERENT'}; loss {emulated:.6g}, of the CPU's kernels {loss:.6g}, off by {off:.1e} (limit {limit:g}); "
+          f"without barriers {'EQUAL' if blind else 'other bits'}")
+    return good
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        mixers = pathlib.Path(folder) / "mixers.json"
+        mixers.write_text(json.dumps(MIXERS))
+        good = [
+            check(ROOT / "models" / "tiny-hybrid.json", ["--batch=1", "--seq-len=40", "--dtype=bf16"], 2e-3),
+            check(mixers, [], 1e-4),
+        ]
+    print(f"threads: {len(good)} programs, {good.count(False)} failed")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
