@@ -21,8 +21,9 @@ int64_t lower::chooseThreads(func::FuncOp kernel) {
   return most == 0 ? 1 : most <= 64 ? kWarp : product ? 8 * kWarp : 4 * kWarp;
 }
 
-ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits)
-    : TileLowering(kernel, /*vectorBytes=*/4, /*bf16Dots=*/true), limits(limits), threads(chooseThreads(kernel)) {}
+ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift)
+    : TileLowering(kernel, /*vectorBytes=*/4, /*bf16Dots=*/true, thrift), limits(limits), thrift(thrift),
+      threads(chooseThreads(kernel)) {}
 
 //===- Phases -----------------------------------------------------------------------------------------------------===//
 
@@ -319,6 +320,10 @@ LogicalResult ThreadLowering::run() {
   buildEntry();
   if (failed(lowerBlock(kernel.front())))
     return failure();
+  if (needsThrift()) {
+    lowered.erase();
+    return failure();
+  }
   if (sharedBytes > limits.sharedBytes)
     return kernel.emitError() << "the tiles of @" << kernel.getName() << " need " << sharedBytes
                               << " bytes of shared memory at a time; valid: at most " << limits.sharedBytes

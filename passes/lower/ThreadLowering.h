@@ -23,8 +23,11 @@ int64_t chooseThreads(func::FuncOp kernel);
 
 class ThreadLowering : public TileLowering {
 public:
-  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits);
+  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift);
   LogicalResult run() override;
+  /// Whether it failed for want of shared memory that a thriftier plan may do without: there was no error then, and the
+  /// kernel is as it was.
+  bool needsThrift() const { return sharedBytes > limits.sharedBytes && thrift != Thrift::most && !failedOnce; }
 
 protected:
   void buildEntry() override;
@@ -95,6 +98,7 @@ private:
   void multiply(tile::DotOp op, const View &left, const View &right, const View &target);
 
   const BlockLimits limits;
+  const Thrift thrift;
   int64_t threads;
   Value thread, lane, warp, shared;
   SmallVector<Buffer *> live; ///< by offset

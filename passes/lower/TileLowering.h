@@ -42,16 +42,21 @@ struct Triangles {
 TypedAttr reductionStart(tile::ReduceKind kind, Type element, Builder &b);
 /// Before a kernel is walked: dots read transposed operands as they are, dead tiles disappear. `bf16Dots`: operands of
 /// bf16 are multiplied as such.
-void prepareTiles(func::FuncOp kernel, bool bf16Dots);
+/// `turn`: what a loop reads transposed is turned once, before it.
+void prepareTiles(func::FuncOp kernel, bool bf16Dots, bool turn);
 
 // TileTriangle.cpp; other tiles are full.
 Triangles triangleOf(Value tile);
 Triangles triangleRead(Value tile);
 
+/// How much is computed again so that less need be kept: nothing that costs much; or loads, too, are made again; or all
+/// that can be.
+enum class Thrift : uint8_t { none, loads, most };
+
 /// Which tiles are kept in buffers, and which stores share one loop.
 class TilePlan {
 public:
-  TilePlan(func::FuncOp kernel, int64_t vectorBytes);
+  TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift = Thrift::none);
   bool isKept(Value tile) const { return kept.contains(tile); }
   /// The stores that are emitted together, at the last one; empty for a store that is not the last of its group.
   ArrayRef<tile::StoreOp> group(tile::StoreOp store) const;
@@ -76,6 +81,7 @@ private:
   Operation *leader(Operation *op) const;
 
   int64_t vectorBytes;
+  Thrift thrift;
   DenseSet<Value> kept;
   DenseMap<Operation *, SmallVector<tile::StoreOp>> groups;
   DenseMap<Operation *, SmallVector<tile::ReduceOp>> reductions;
@@ -109,7 +115,7 @@ struct Strip {
 /// Lowers for one CPU thread; ThreadLowering overrides what a block of GPU threads does otherwise.
 class TileLowering {
 public:
-  TileLowering(func::FuncOp kernel, int64_t vectorBytes, bool bf16Dots);
+  TileLowering(func::FuncOp kernel, int64_t vectorBytes, bool bf16Dots, Thrift thrift = Thrift::none);
   virtual ~TileLowering() = default;
   /// Replaces the kernel by an llvm.func-compatible func.func of the same name. Emits an error and fails on what it
   /// cannot do.

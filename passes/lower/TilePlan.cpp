@@ -90,7 +90,8 @@ void TilePlan::forceOperands(Operation *op) {
       kept.insert(v);
   };
   auto forceIfShared = [&](Value v) {
-    if (!v.hasOneUse())
+    bool again = thrift == Thrift::most || (thrift == Thrift::loads && v.getDefiningOp<tile::LoadOp>());
+    if (!v.hasOneUse() && !again)
       force(v);
   };
   if (auto dot = dyn_cast<tile::DotOp>(op)) {
@@ -293,7 +294,7 @@ static int64_t loopDepth(Operation *from, Block *to) {
   return depth;
 }
 
-TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes) : vectorBytes(vectorBytes) {
+TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : vectorBytes(vectorBytes), thrift(thrift) {
   if (kernel.isExternal())
     return;
   formGroups(kernel.front());
@@ -343,9 +344,10 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes) : vectorBytes(vecto
                     auto dot = dyn_cast<tile::DotOp>(user);
                     return dot && dot.getAcc() == v;
                   });
+        bool again = thrift == Thrift::most || (thrift == Thrift::loads && isa<tile::LoadOp>(op));
         if (hazard) {
           kept.insert(v);
-        } else if (times > 1 && (times - 1) * cost(v, known) > times + 3) {
+        } else if (!again && times > 1 && (times - 1) * cost(v, known) > times + 3) {
           kept.insert(v);
           chosen.push_back({v, times});
         }

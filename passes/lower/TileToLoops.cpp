@@ -16,9 +16,9 @@ namespace braid {
 #include "passes/Passes.h.inc"
 } // namespace braid
 
-TileLowering::TileLowering(func::FuncOp kernel, int64_t vectorBytes, bool bf16Dots)
-    : kernel(kernel), vectorBytes(vectorBytes), bf16Dots(bf16Dots), plan(kernel, vectorBytes), b(kernel.getContext()),
-      loc(kernel.getLoc()) {}
+TileLowering::TileLowering(func::FuncOp kernel, int64_t vectorBytes, bool bf16Dots, Thrift thrift)
+    : kernel(kernel), vectorBytes(vectorBytes), bf16Dots(bf16Dots), plan(kernel, vectorBytes, thrift),
+      b(kernel.getContext()), loc(kernel.getLoc()) {}
 
 //===- Buffers and lifetimes --------------------------------------------------------------------------------------===//
 
@@ -614,7 +614,7 @@ static void turnInvariants(func::FuncOp kernel) {
   });
 }
 
-void lower::prepareTiles(func::FuncOp kernel, bool bf16Dots) {
+void lower::prepareTiles(func::FuncOp kernel, bool bf16Dots, bool turn) {
   // Rounding operands that are multiplied as f32 would cost time and digits.
   if (!bf16Dots)
     kernel.walk([](tile::DotOp dot) {
@@ -633,7 +633,8 @@ void lower::prepareTiles(func::FuncOp kernel, bool bf16Dots) {
       dot.setTransposeB(!dot.getTransposeB());
     }
   });
-  turnInvariants(kernel);
+  if (turn)
+    turnInvariants(kernel);
   SmallVector<Operation *> order;
   kernel.walk([&](Operation *op) { order.push_back(op); });
   for (Operation *op : llvm::reverse(order))
@@ -650,7 +651,7 @@ LogicalResult braid::lowerTilesToLoops(ModuleOp module, int64_t vectorBytes, boo
     if (kernel->hasAttr(tile::kKernelAttr) && !kernel.isExternal())
       kernels.push_back(kernel);
   for (func::FuncOp kernel : kernels) {
-    prepareTiles(kernel, bf16Dots);
+    prepareTiles(kernel, bf16Dots, /*turn=*/true);
     if (failed(TileLowering(kernel, vectorBytes, bf16Dots).run()))
       return failure();
   }

@@ -26,9 +26,15 @@ LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &lim
     if (kernel->hasAttr(tile::kKernelAttr) && !kernel.isExternal())
       kernels.push_back(kernel);
   for (func::FuncOp kernel : kernels) {
-    prepareTiles(kernel, /*bf16Dots=*/true);
-    if (failed(ThreadLowering(kernel, limits).run()))
-      return failure();
+    prepareTiles(kernel, /*bf16Dots=*/true, /*turn=*/false);
+    // Where the tiles do not fit, more of them are computed again.
+    for (Thrift thrift : {Thrift::none, Thrift::loads, Thrift::most}) {
+      ThreadLowering lowering(kernel, limits, thrift);
+      if (succeeded(lowering.run()))
+        break;
+      if (!lowering.needsThrift())
+        return failure();
+    }
   }
   return success();
 }
