@@ -81,6 +81,26 @@ static std::error_code writeAll(raw_fd_ostream &stream, StringRef contents) {
   return code;
 }
 
+/// A file beside `target`, which is to take its place; removed should a signal end the process.
+static Expected<sys::fs::TempFile> makeBeside(StringRef target) {
+  Expected<sys::fs::TempFile> file =
+      sys::fs::TempFile::create(target + ".%%%%%%.tmp", sys::fs::all_read | sys::fs::all_write);
+  std::signal(SIGXFSZ,
+              SIG_IGN); // a file over the limit of its size is an error of write(), and TempFile brought handlers
+  return file;
+}
+
+Error braid::checkWritable(StringRef path) {
+  if (path == "-" || isShared(path)) {
+    bool open = path == "-" || !sys::fs::access(path, sys::fs::AccessMode::Write);
+    return open ? Error::success() : cannotWrite(path, std::make_error_code(std::errc::permission_denied));
+  }
+  Expected<sys::fs::TempFile> file = makeBeside(resolveLinks(path));
+  if (!file)
+    return cannotWrite(path, errorToErrorCode(file.takeError()));
+  return file->discard();
+}
+
 Error braid::writeOutput(StringRef path, StringRef contents) {
   std::error_code code;
   if (path == "-") {
@@ -96,13 +116,9 @@ Error braid::writeOutput(StringRef path, StringRef contents) {
     return code ? cannotWrite(path, code) : Error::success();
   }
   std::string target = resolveLinks(path);
-  // Removed should a signal end the process.
-  Expected<sys::fs::TempFile> file =
-      sys::fs::TempFile::create(target + ".%%%%%%.tmp", sys::fs::all_read | sys::fs::all_write);
+  Expected<sys::fs::TempFile> file = makeBeside(target);
   if (!file)
     return cannotWrite(path, errorToErrorCode(file.takeError()));
-  std::signal(SIGXFSZ,
-              SIG_IGN); // a file over the limit of its size is an error of write(), and TempFile brought handlers
   if (exists)
     (void)sys::fs::setPermissions(file->FD, status.permissions());
   {

@@ -20,6 +20,10 @@ struct NamedFile {
 /// "-" is standard output.
 llvm::Error checkOutputs(const NamedFile &input, llvm::ArrayRef<NamedFile> outputs);
 
+/// What writeOutput would meet at once, found before there is anything to write: no such folder, no right to write there.
+/// Nothing is changed.
+llvm::Error checkWritable(llvm::StringRef path);
+
 /// Writes a whole file: beside the one it replaces (where a link points), then in its place; what stood there stays
 /// until then. Devices, pipes and "-" (standard output) are written to directly.
 llvm::Error writeOutput(llvm::StringRef path, llvm::StringRef contents);

@@ -22,9 +22,6 @@ Action addSlices(CLI::App &command);
 /// "braid-plan: error: <message>" on standard error; 1.
 int fail(const llvm::Twine &message);
 
-/// A whole file, or nothing after a message.
-std::optional<std::string> readFile(const std::string &path);
-
 /// Pictures that a schedule can be written as.
 struct Pictures {
   std::string svg, trace; ///< paths; empty: none

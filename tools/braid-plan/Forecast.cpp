@@ -1,6 +1,8 @@
 //===- Forecast.cpp - what an entry of a program will do on a cluster ---------------------------------------------===//
 #include "tools/braid-plan/Forecast.h"
 
+#include "frontend/ModelSpec.h"
+#include "runtime/io/TensorNames.h"
 #include "runtime/schema/Program_generated.h"
 
 #include <algorithm>
@@ -27,10 +29,36 @@ CollectiveKind kindOf(schema::CollectiveKind kind) {
   return CollectiveKind::all_reduce;
 }
 
+/// Of a layer: the experts that a token chooses, all of them, and, where a capacity bounds the rows of a peer, the
+/// tokens of this rank. A layer without experts, or one that fills all its rows, has none.
+struct Experts {
+  int64_t topK = 0, count = 0;
+  double cappedTokens = 0;
+};
+
+/// By the description that the program was compiled from; empty: there is none.
+std::vector<Experts> expertsOf(const Program &program, const std::string &entry) {
+  auto text = program.metadata("model_json");
+  auto ignore = [](const std::string &) {};
+  if (!text)
+    return {};
+  llvm::FailureOr<ModelSpec> model = parseModelSpec({text->data(), text->size()}, program.path(), ignore);
+  if (failed(model))
+    return {};
+  // Peers' rows are bounded only where tokens are not sliced.
+  bool sliced = program.metadata("pipeline").value_or("none") != "none";
+  auto axis = [&](const char *name) { return static_cast<double>(program.mesh().size(name).value_or(1)); };
+  double tokens = plan::tokensOf(program, *program.findEntry(entry)) / (axis("dp") * axis("sp"));
+  std::vector<Experts> experts(model->numLayers);
+  for (auto [layer, own] : llvm::enumerate(experts))
+    if (const auto *moe = std::get_if<MoeSpec>(&model->ffns.at(model->ffnOf(layer))); moe && !moe->paddedSlots)
+      own = {moe->topK, moe->numExperts, moe->capacityFactor && !sliced ? tokens : 0};
+  return experts;
+}
+
 class Forecaster {
 public:
-  Forecaster(const Program &program, const Cluster &cluster, llvm::function_ref<Experts(int64_t)> expertsOf)
-      : program(program), cluster(cluster), expertsOf(expertsOf) {
+  Forecaster(const Program &program, const Cluster &cluster) : program(program), cluster(cluster) {
     rate = cluster.device.flops(program.metadata("dtype").value_or("f32")) * cluster.device.efficiency;
     bandwidth = cluster.device.bandwidth * cluster.device.efficiency;
     for (const runtime::StreamInfo &stream : program.streams())
@@ -41,6 +69,7 @@ public:
   }
 
   Forecast run(const schema::Entry &entry) {
+    experts = expertsOf(program, entry.name()->str());
     walk(*entry.commands());
     std::optional<schedule::Schedule> timed = schedule::simulate(result.problem, orders);
     result.schedule = std::move(*timed); // a list that a stream walks in order has no circle
@@ -139,14 +168,14 @@ private:
   /// The share of `rows`, which buffers have room for, that are there when every expert gets as many.
   double liveRows(const schema::Command &command, double rows) const {
     int64_t layer = layerOf(command), peers = program.mesh().size("ep").value_or(1);
-    Experts experts = layer >= 0 ? expertsOf(layer) : Experts();
-    if (peers == 1 || experts.topK == 0)
+    if (peers == 1 || layer < 0 || static_cast<size_t>(layer) >= experts.size() || experts[layer].topK == 0)
       return 1;
-    auto chosen = static_cast<double>(experts.topK);
-    if (experts.cappedTokens > 0)
-      return std::min(1.0, chosen * static_cast<double>(experts.cappedTokens) / std::max(rows, 1.0));
+    const Experts &own = experts[layer];
+    auto chosen = static_cast<double>(own.topK);
+    if (own.cappedTokens > 0)
+      return std::min(1.0, chosen * own.cappedTokens / std::max(rows, 1.0));
     // A peer's buffer takes what every token may send to it.
-    return std::min(1.0, chosen / static_cast<double>(peers * std::min(experts.topK, experts.count / peers)));
+    return std::min(1.0, chosen / static_cast<double>(peers * std::min(own.topK, own.count / peers)));
   }
 
   double seconds(const schema::Command &command, const schema::Collective &collective) {
@@ -177,7 +206,7 @@ private:
 
   const Program &program;
   const Cluster &cluster;
-  llvm::function_ref<Experts(int64_t)> expertsOf;
+  std::vector<Experts> experts; ///< by absolute layer; empty: not known
   double rate = 1, bandwidth = 1;
   Forecast result;
   schedule::Orders orders;
@@ -190,10 +219,21 @@ private:
 
 } // namespace
 
-Forecast plan::forecast(const Program &program, const std::string &entry, const Cluster &cluster,
-                        llvm::function_ref<Experts(int64_t)> expertsOf) {
+Forecast plan::forecast(const Program &program, const std::string &entry, const Cluster &cluster) {
   for (const schema::Entry *candidate : *program.file().entries())
     if (candidate->name()->string_view() == entry)
-      return Forecaster(program, cluster, expertsOf).run(*candidate);
+      return Forecaster(program, cluster).run(*candidate);
   return {};
+}
+
+double plan::tokensOf(const Program &program, const runtime::EntryInfo &entry) {
+  auto tokens = runtime::entryInput(program, entry, "tokens");
+  if (!tokens.ok())
+    return 0;
+  double count = 1;
+  for (int64_t size : (*tokens)->shape)
+    count *= static_cast<double>(size);
+  for (const runtime::ShardInfo &shard : (*tokens)->shards)
+    count *= program.mesh().size(shard.axis).value_or(1);
+  return count;
 }

@@ -28,15 +28,12 @@ struct Forecast {
   bool balanced = false; ///< rows that the router decides on are counted as if every expert got as many
 };
 
-/// Of a layer: the experts that a token chooses, all of them, and, where a capacity bounds the rows of a peer, the
-/// tokens of this rank.
-struct Experts {
-  int64_t topK = 0, count = 0, cappedTokens = 0;
-};
+/// The entry must exist. A program that was compiled from a description has it with it: by that rows which the router
+/// decides on are counted; without one all rows that buffers have room for are.
+Forecast forecast(const runtime::Program &program, const std::string &entry, const Cluster &cluster);
 
-/// The entry must exist. `expertsOf`: of an absolute layer index, {} where a layer has none or fills all its rows.
-Forecast forecast(const runtime::Program &program, const std::string &entry, const Cluster &cluster,
-                  llvm::function_ref<Experts(int64_t layer)> expertsOf);
+/// Of one call on all ranks: what its input of tokens holds, 0 for an entry without.
+double tokensOf(const runtime::Program &program, const runtime::EntryInfo &entry);
 
 } // namespace braid::plan
 

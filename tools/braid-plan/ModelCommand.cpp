@@ -3,9 +3,9 @@
 #include "frontend/ModelSpec.h"
 #include "passes/analysis/Mesh.h"
 #include "runtime/MachineMemory.h"
-#include "runtime/io/TensorNames.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/Forecast.h"
+#include "tools/common/InputFile.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/WordFlag.h"
 
@@ -41,16 +41,6 @@ void chooseMesh(CompileOptions &options, const ModelSpec &spec, const plan::Clus
     options.batch = (spec.train.batch / ranks + 1) * ranks;
 }
 
-/// The model description inside a program, if it was compiled from one.
-std::optional<ModelSpec> modelOf(const Program &program) {
-  auto text = program.metadata("model_json");
-  if (!text)
-    return std::nullopt;
-  auto ignore = [](const std::string &) {};
-  llvm::FailureOr<ModelSpec> spec = parseModelSpec({text->data(), text->size()}, program.path(), ignore);
-  return succeeded(spec) ? std::optional(std::move(*spec)) : std::nullopt;
-}
-
 std::shared_ptr<const Program> load(Options &options, const std::optional<plan::Cluster> &cluster) {
   const std::string &input = options.job.input;
   if (!llvm::StringRef(input).ends_with(".json")) {
@@ -73,7 +63,7 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
                  "); valid: with --mesh");
       return nullptr;
     }
-    std::optional<std::string> text = plan::readFile(input);
+    std::optional<std::string> text = readFile(input);
     if (!text)
       return nullptr;
     llvm::FailureOr<ModelSpec> spec = parseModelSpec(*text, input, report);
@@ -125,19 +115,6 @@ struct Memory {
   uint64_t total = 0;
   std::vector<const runtime::ArenaInfo *> arenas; ///< largest first
 };
-
-/// Of one call on all ranks: what its input of tokens holds, 0 for an entry without.
-double tokensOf(const Program &program, const runtime::EntryInfo &entry) {
-  auto tokens = runtime::entryInput(program, entry, "tokens");
-  if (!tokens.ok())
-    return 0;
-  double count = 1;
-  for (int64_t size : (*tokens)->shape)
-    count *= static_cast<double>(size);
-  for (const runtime::ShardInfo &shard : (*tokens)->shards)
-    count *= program.mesh().size(shard.axis).value_or(1);
-  return count;
-}
 
 std::string defaultEntry(const Program &program) {
   for (const char *name : {"train_step", "accumulate_step", "eval_step"})
@@ -241,7 +218,7 @@ int run(Options options) {
   const std::string &input = options.job.input;
   std::optional<plan::Cluster> cluster;
   if (!options.cluster.empty()) {
-    std::optional<std::string> text = plan::readFile(options.cluster);
+    std::optional<std::string> text = readFile(options.cluster);
     if (!text || !(cluster = plan::parseCluster(*text, options.cluster, report)))
       return 1;
   }
@@ -260,22 +237,10 @@ int run(Options options) {
   if (!program->findEntry(entry))
     return plan::fail(input + ": no entry '" + entry + "'; braid-run info lists them");
   Memory memory(*program);
-  double tokens = tokensOf(*program, *program->findEntry(entry));
+  double tokens = plan::tokensOf(*program, *program->findEntry(entry));
   std::optional<plan::Forecast> forecast;
   if (cluster) {
-    std::optional<ModelSpec> spec = modelOf(*program);
-    bool sliced = program->metadata("pipeline").value_or("none") != "none";
-    int64_t tokensOfRank =
-        static_cast<int64_t>(tokens) / program->mesh().size("dp").value_or(1) / program->mesh().size("sp").value_or(1);
-    auto expertsOf = [&](int64_t layer) -> plan::Experts {
-      if (!spec || layer >= spec->numLayers)
-        return {};
-      const auto *moe = std::get_if<MoeSpec>(&spec->ffns.at(spec->ffnOf(layer)));
-      if (!moe || moe->paddedSlots)
-        return {};
-      return {moe->topK, moe->numExperts, moe->capacityFactor && !sliced ? tokensOfRank : 0};
-    };
-    forecast = plan::forecast(*program, entry, *cluster, expertsOf);
+    forecast = plan::forecast(*program, entry, *cluster);
     if (int code = options.pictures.write(forecast->problem, forecast->schedule, program->name() + ", " + entry, 1))
       return code;
   }

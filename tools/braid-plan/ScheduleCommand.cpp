@@ -3,6 +3,7 @@
 #include "schedule/Verify.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/StagesFile.h"
+#include "tools/common/InputFile.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/WordFlag.h"
 
@@ -65,7 +66,7 @@ void printText(const Plan &plan, const Measures &measures, int64_t width) {
 }
 
 int run(const Options &options) {
-  std::optional<std::string> text = plan::readFile(options.stages);
+  std::optional<std::string> text = readFile(options.stages);
   if (!text)
     return 1;
   std::optional<Stages> stages =

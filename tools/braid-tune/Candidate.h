@@ -1,9 +1,10 @@
-//===- Candidate.h - one way to run a model, predicted and measured -----------------------------------------------===//
+//===- Candidate.h - one way to run a model ------------------------------------------------------------------------===//
 #ifndef TOOLS_BRAIDTUNE_CANDIDATE_H
 #define TOOLS_BRAIDTUNE_CANDIDATE_H
 
 #include "compiler/Driver.h"
-#include "tools/braid-plan/Forecast.h"
+#include "tools/braid-plan/ClusterFile.h"
+#include "tools/braid-tune/Measure.h"
 #include "tools/braid-tune/ModelText.h"
 
 namespace braid::tune {
@@ -11,28 +12,24 @@ namespace braid::tune {
 struct Candidate {
   std::string pipeline = "none", slicing = "uniform", spAlgorithm;
   int64_t overlapDegree = 1, chunkSize = 0;
-  double predicted = 0; ///< seconds of a step
-  std::optional<double> measured; ///< median over steps and rounds
-  std::vector<double> losses; ///< of the measured steps
 
+  double predicted = 0; ///< seconds of a step
+  uint64_t tasks = 0; ///< of a step's tasks and their predicted times: to a clock, two that are equal are one program
+  Measurement measured; ///< of all runs; empty: not measured
+  std::string dropped; ///< why it cannot be chosen; empty: it can
+
+  /// Neither sliced nor anything else that is chosen: what the others are compared with.
+  bool isPlain() const { return pipeline == "none" && !chunkSize && spAlgorithm.empty(); }
   CompileOptions apply(CompileOptions options) const;
   Json toJson() const; ///< keys of `schedule`, defaults left away
   std::string text() const;
 };
 
-/// Seconds of a training step by the command list and the cluster; nothing after a message.
-std::optional<double> predict(const CompileJob &job, const Candidate &candidate, const plan::Cluster &cluster,
-                              llvm::function_ref<plan::Experts(int64_t)> experts);
+/// Fills `predicted` and `tasks` by the command list of a training step and the cluster; false after a message.
+bool predict(const CompileJob &job, Candidate &candidate, const plan::Cluster &cluster);
 
 /// Compiles the candidate to `file`; false after a message.
 bool build(const CompileJob &job, const Candidate &candidate, const std::string &file);
-
-struct Measurement {
-  std::vector<double> seconds; ///< of every step but the first
-  std::vector<double> losses; ///< of every step
-};
-/// Trains `steps` steps from the same start on the same made-up data, ranks as threads; an error as text.
-std::optional<std::string> measure(const std::string &file, int64_t steps, int threads, Measurement &result);
 
 } // namespace braid::tune
 

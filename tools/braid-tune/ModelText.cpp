@@ -8,11 +8,11 @@ using namespace braid::tune;
 
 namespace {
 
-/// Walks over JSON with comments, one token at a time.
+/// Walks over valid JSON with comments, one token at a time.
 class Scanner {
 public:
-  explicit Scanner(const std::string &text) : text(text) {}
-  size_t at = 0;
+  explicit Scanner(const std::string &text) : at(text.starts_with("\xef\xbb\xbf") ? 3 : 0), text(text) {}
+  size_t at; ///< behind the mark that says UTF-8, which parsers skip
 
   void skipBlank() {
     for (;;) {
@@ -26,11 +26,13 @@ public:
         return;
     }
   }
+  /// What it means: "sch\\u0065dule" is the word schedule.
   std::string string() {
-    size_t begin = ++at;
+    size_t begin = at++;
     while (text[at] != '"')
       at += text[at] == '\\' ? 2 : 1;
-    return text.substr(begin, at++ - begin);
+    ++at;
+    return Json::parse(text.substr(begin, at - begin)).get<std::string>();
   }
   void value() {
     if (text[at] == '"') {
@@ -65,7 +67,8 @@ std::string braid::tune::withSchedule(const std::string &text, const Json &sched
   Scanner scan(text);
   scan.skipBlank();
   ++scan.at; // the brace
-  size_t last = scan.at;
+  size_t last = scan.at; // the end of the last value
+  bool first = true;
   for (scan.skipBlank(); text[scan.at] == '"'; scan.skipBlank()) {
     std::string key = scan.string();
     scan.skipBlank();
@@ -76,12 +79,21 @@ std::string braid::tune::withSchedule(const std::string &text, const Json &sched
     if (key == "schedule")
       return text.substr(0, begin) + value + text.substr(scan.at);
     last = scan.at;
+    first = false;
     scan.skipBlank();
     if (text[scan.at] == ',')
       ++scan.at;
   }
-  bool first = last == text.find('{') + 1;
   return text.substr(0, last) + (first ? "" : ",") + "\n  \"schedule\": " + value + text.substr(last);
+}
+
+bool braid::tune::holdsSchedule(const std::string &text, const std::string &before, const Json &schedule) {
+  Json is = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true),
+       was = Json::parse(before, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (!is.is_object() || !was.is_object())
+    return false;
+  was["schedule"] = schedule;
+  return nlohmann::json(is) == nlohmann::json(was); // in any order
 }
 
 std::string braid::tune::withoutChoice(const std::string &text) {

@@ -20,6 +20,9 @@ inline constexpr const char *evidenceKey = "tuned";
 /// other character and comment stays. `text` must be a valid model description.
 std::string withSchedule(const std::string &text, const Json &schedule);
 
+/// Whether `text` says what `before` does but for this value of `schedule`.
+bool holdsSchedule(const std::string &text, const std::string &before, const Json &schedule);
+
 /// The description without what a search chooses or has written: two that are equal are the same program.
 std::string withoutChoice(const std::string &text);
 

@@ -1,0 +1,396 @@
+//===- Tuner.cpp - the search for the schedule of a model ---------------------------------------------------------===//
+#include "tools/braid-tune/Tuner.h"
+
+#include "compiler/Diagnostics.h"
+#include "compiler/OutputFile.h"
+#include "runtime/Program.h"
+#include "schedule/Slicing.h"
+#include "schedule/Stages.h"
+#include "tools/common/InputFile.h"
+
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/StringSaver.h"
+#include "llvm/Support/xxhash.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <thread>
+
+using namespace braid;
+using namespace braid::tune;
+using runtime::Program;
+
+static bool fail(const std::string &message) {
+  std::fflush(stdout);
+  printError(message);
+  return false;
+}
+
+/// False after a message.
+static bool isDone(llvm::Error error) { return error ? fail(llvm::toString(std::move(error))) : true; }
+
+static void report(const std::string &message) { fail(message); }
+
+static std::string hashOf(llvm::StringRef text) { return fmt::format("{:016x}", llvm::xxh3_64bits(text)); }
+
+/// What a measurement is good for: this processor, this many of it.
+static std::string machineName() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string model = "unknown processor";
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) {
+      model = line.substr(line.find(':') + 2);
+      break;
+    }
+  return fmt::format("{} x {}", std::thread::hardware_concurrency(), model);
+}
+
+/// Ranks as threads of one machine, when no file says better: only the order of predictions matters.
+static plan::Cluster assumedCluster(int64_t ranks) {
+  plan::Cluster cluster;
+  cluster.name = "assumed: ranks as threads";
+  cluster.ranksPerNode = ranks;
+  cluster.device = {"CPU core", 1e11, 2e11, 5e10, 1e10, 4e9, 0.5, 2e-6};
+  cluster.node = {2e9, 3e-5};
+  return cluster;
+}
+
+//===- What is asked ----------------------------------------------------------------------------------------------===//
+
+bool Tuner::load() {
+  std::optional<std::string> read = readFile(options.job.input);
+  if (!read)
+    return false;
+  text = std::move(*read);
+  llvm::FailureOr<ModelSpec> parsed = parseModelSpec(text, options.job.input, report);
+  if (failed(parsed))
+    return false;
+  spec = std::move(*parsed);
+  llvm::Expected<Mesh> asked = Mesh::parse(options.job.options.mesh);
+  if (!asked)
+    return fail("--mesh=" + options.job.options.mesh + ": " + llvm::toString(asked.takeError()));
+  mesh = std::move(*asked);
+  return loadCluster();
+}
+
+bool Tuner::loadCluster() {
+  cluster = assumedCluster(mesh.world());
+  if (options.clusterFile.empty())
+    return true;
+  std::optional<std::string> read = readFile(options.clusterFile);
+  std::optional<plan::Cluster> known = read ? plan::parseCluster(*read, options.clusterFile, report) : std::nullopt;
+  if (!known)
+    return false;
+  if (known->ranks() < mesh.world())
+    return fail(
+        fmt::format("{}: has {} ranks (nodes times ranks_per_node), but --mesh={} has {}; valid: a --mesh of at "
+                    "most as many",
+                    options.clusterFile, known->ranks(), options.job.options.mesh, mesh.world()));
+  clusterText = std::move(*read);
+  cluster = std::move(*known);
+  return true;
+}
+
+/// The model's own `schedule` and, in it, the machine that orders are chosen by: what the compiler needs to make the
+/// same program again.
+Json Tuner::machineSchedule() const {
+  Json schedule = Json::parse(withoutChoice(text)).value("schedule", Json::object());
+  const plan::Device &device = cluster.device;
+  runtime::MeshInfo ranks;
+  for (auto [from, to] : {std::pair(&mesh.dense, &ranks.dense), std::pair(&mesh.expert, &ranks.expert)})
+    for (const Mesh::Axis &axis : *from)
+      to->push_back({axis.name, static_cast<uint32_t>(axis.size)});
+  std::vector<uint32_t> members = ranks.members(0, "ep").value_or(std::vector<uint32_t>{0});
+  auto seconds = [&](double bytes) {
+    return plan::collectiveSeconds(cluster, plan::CollectiveKind::all_to_all, members, bytes);
+  };
+  bool exchanges = members.size() > 1;
+  schedule["machine"] = {{"flops", device.flops(spec->dtype) * device.efficiency},
+                         {"bandwidth", device.bandwidth * device.efficiency},
+                         {"overhead", device.overhead},
+                         {"link_bandwidth", exchanges ? 1e9 / (seconds(1e9) - seconds(0)) : 1e10},
+                         {"link_latency", exchanges ? seconds(0) : 0}};
+  return schedule;
+}
+
+bool Tuner::makePlain() {
+  std::string model = folder + "/model.json", program = folder + "/plain.braid";
+  if (!isDone(writeOutput(model, withSchedule(withoutChoice(text), machineSchedule()))))
+    return false;
+  options.job.input = model;
+  if (options.predictOnly) {
+    CompileJob job = options.job;
+    job.options = Candidate().apply(job.options);
+    std::optional<std::vector<uint8_t>> bytes = compileTables(job);
+    if (bytes)
+      plainHash = hashOf({reinterpret_cast<const char *>(bytes->data()), bytes->size()});
+    return bytes.has_value();
+  }
+  if (!build(options.job, Candidate(), program))
+    return false;
+  auto loaded = Program::load(program);
+  if (!loaded.ok())
+    return fail(loaded.status().message());
+  plainHash = (*loaded)->fileHash().hex();
+  return true;
+}
+
+/// The choice holds as long as all of this does. The program is what the compiler makes of model and flags, its own
+/// version included, before anything is chosen.
+void Tuner::identify() {
+  const CompileOptions &o = options.job.options;
+  identity = {{"kind", options.predictOnly ? "predicted" : "measured"},
+              {"machine", options.predictOnly ? cluster.name : machineName()},
+              {"mesh", o.mesh},
+              {"batch", o.batch.value_or(spec->train.batch)},
+              {"seq_len", o.seqLen.value_or(spec->train.seqLen)},
+              {"description", hashOf(withoutChoice(text))},
+              {"program", plainHash}};
+  if (!clusterText.empty())
+    identity["cluster"] = cluster.name + ", " + hashOf(clusterText);
+  if (options.predictOnly)
+    return;
+  identity["ranks"] = options.launch.empty() ? "threads of one process" : options.launch;
+  identity["threads"] = options.threads;
+  identity["cpu"] = o.cpu;
+}
+
+/// A choice that was made for this machine, mesh and program is kept; else all that changed is said.
+bool Tuner::isFresh() const {
+  Json model = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
+  Json schedule = model.value("schedule", Json::object());
+  Json tuned = schedule.value(evidenceKey, Json());
+  if (!tuned.is_object())
+    return false;
+  bool fresh = true;
+  auto compare = [&](const std::string &key) {
+    Json before = tuned.value(key, Json()), now = identity.value(key, Json());
+    if (before == now)
+      return;
+    fresh = false;
+    fmt::print(out, "stale: {} was {}, is {}\n", key, before.is_null() ? "not known" : before.dump(),
+               now.is_null() ? "not asked for" : now.dump());
+  };
+  for (auto &[key, value] : identity.items())
+    compare(key);
+  for (const char *key : {"cluster", "ranks", "threads", "cpu"}) // which only some kinds have
+    if (!identity.contains(key))
+      compare(key);
+  if (fresh)
+    fmt::print(out, "up to date: {} for {}, {}\n", schedule.value("pipeline", "none"), identity["machine"].dump(),
+               identity["kind"].get<std::string>());
+  return fresh;
+}
+
+//===- Predictions ------------------------------------------------------------------------------------------------===//
+
+void Tuner::offer(Candidate candidate) {
+  for (const Candidate &known : candidates)
+    if (known.toJson() == candidate.toJson())
+      return;
+  if (!predict(options.job, candidate, cluster)) {
+    std::fflush(stderr);
+    fmt::print(out, "{:<44} cannot be compiled, see above\n", candidate.text());
+    return;
+  }
+  for (const Candidate &known : candidates)
+    if (known.tasks == candidate.tasks) {
+      fmt::print(out, "{:<44} the same tasks as {}\n", candidate.text(), known.text());
+      return;
+    }
+  fmt::print(out, "{:<44} {:>10.3f} ms predicted\n", candidate.text(), 1e3 * candidate.predicted);
+  candidates.push_back(std::move(candidate));
+}
+
+/// Orders and degrees first; where tokens are cut, chunks and the exchange along sp then with the fastest of them.
+bool Tuner::search() {
+  offer(Candidate());
+  if (candidates.empty())
+    return false;
+  int64_t sp = mesh.size("sp"), tokens = options.job.options.seqLen.value_or(spec->train.seqLen) / sp;
+  auto offered = [&](std::string_view pipeline) {
+    // Rows that ranks share have one layout, which only these two keep.
+    return sp > 1 ? pipeline == "aAaM" || pipeline == "1A1M" : pipeline != "none";
+  };
+  if (mesh.size("ep") > 1)
+    for (std::string_view pipeline : schedule::pipelineNames)
+      for (int64_t degree : options.degrees)
+        if (offered(pipeline) && degree > 1 && degree <= tokens) {
+          Candidate sliced;
+          sliced.pipeline = pipeline;
+          sliced.overlapDegree = degree;
+          offer(std::move(sliced));
+        }
+  auto sortAll = [&] {
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate &a, const Candidate &b) { return a.predicted < b.predicted; });
+  };
+  sortAll();
+  Candidate fastest = candidates.front();
+  if (fastest.overlapDegree > 1 && sp == 1)
+    for (std::string_view slicing : schedule::slicingNames) {
+      Candidate other = fastest;
+      other.slicing = slicing;
+      offer(other);
+    }
+  sortAll();
+  fastest = candidates.front();
+  for (int64_t chunk : {32, 64, 128}) {
+    Candidate other = fastest;
+    other.chunkSize = chunk;
+    if (chunk <= tokens)
+      offer(other);
+  }
+  if (sp > 1)
+    for (const char *algorithm : {"ring", "all_gather", "scan"}) {
+      Candidate other = fastest;
+      other.spAlgorithm = algorithm;
+      offer(other);
+    }
+  sortAll();
+  return true;
+}
+
+//===- Measurements -----------------------------------------------------------------------------------------------===//
+
+/// The fastest few and the unsliced program (last), in turns, so that whatever else the machine does meets all of them.
+bool Tuner::measureBest() {
+  auto plain = llvm::find_if(candidates, [](const Candidate &candidate) { return candidate.isPlain(); });
+  std::rotate(plain, plain + 1, candidates.end());
+  if (auto others = static_cast<int64_t>(candidates.size()) - 1; others > options.best)
+    candidates.erase(candidates.begin() + options.best, candidates.end() - 1);
+  auto fileOf = [&](size_t i) {
+    return folder + (i + 1 == candidates.size() ? "/plain" : "/" + std::to_string(i)) + ".braid";
+  };
+  if (auto error = runner.writeData(spec->vocabSize))
+    return fail(*error);
+  for (size_t i = 0; i + 1 < candidates.size(); ++i)
+    if (!build(options.job, candidates[i], fileOf(i)))
+      candidates[i].dropped = "it cannot be compiled";
+  for (int64_t round = 0; round < options.rounds; ++round)
+    for (auto [i, candidate] : llvm::enumerate(candidates)) {
+      if (!candidate.dropped.empty())
+        continue;
+      auto error = measure(runner, fileOf(i), candidate.measured);
+      if (error && candidate.isPlain())
+        return fail("the unsliced program: " + *error);
+      if (error)
+        candidate.dropped = "it cannot be run: " + *error;
+    }
+  judge(toleranceOf(spec->dtype, identity["batch"].get<int64_t>() * identity["seq_len"].get<int64_t>()));
+  return true;
+}
+
+/// Who computes something else is out; of the others the fastest is chosen if it beats the unsliced program by more
+/// than what chance does.
+void Tuner::judge(const Tolerance &tolerance) {
+  checked = {{"loss_tolerance", tolerance.loss}, {"gradient_norm_tolerance", tolerance.gradient}};
+  const Measurement &plain = candidates.back().measured;
+  chosen = candidates.size() - 1;
+  for (auto [i, candidate] : llvm::enumerate(candidates)) {
+    const Measurement &own = candidate.measured;
+    if (candidate.dropped.empty())
+      if (std::string why = disagreement(own, plain, tolerance); !why.empty())
+        candidate.dropped = why;
+    if (!candidate.dropped.empty()) {
+      fmt::print(out, "{:<44} dropped: {}\n", candidate.text(), candidate.dropped);
+      continue;
+    }
+    fmt::print(out, "{:<44} {:>10.3f} ms measured{}, {:.3f} predicted\n", candidate.text(), 1e3 * own.median(),
+               std::isfinite(own.spread()) ? fmt::format(" +- {:.3f}", 1e3 * own.spread()) : "",
+               1e3 * candidate.predicted);
+    bool faster = own.median() + own.spread() < plain.median() - plain.spread();
+    if (faster && own.median() < candidates[chosen].measured.median())
+      chosen = i;
+  }
+  fmt::print(out,
+             "checked: the first gradient norm within {:.1e}, the loss of step n within n times {:.1e} of the unsliced "
+             "program's, {} steps ({})\n",
+             tolerance.gradient, tolerance.loss, plain.losses.size(), spec->dtype);
+  if (candidates.size() > 1 && chosen + 1 == candidates.size())
+    fmt::print(out, "the unsliced program stays: {}\n",
+               std::isfinite(plain.spread()) ? "none is faster by more than the spread of both"
+                                             : "fewer than 4 timed steps do not show a spread (--steps, --rounds)");
+}
+
+//===- The choice -------------------------------------------------------------------------------------------------===//
+
+bool Tuner::write() {
+  Json schedule = machineSchedule();
+  const Candidate &best = candidates[chosen];
+  Json keys = best.toJson();
+  for (auto &[key, value] : keys.items())
+    schedule[key] = value;
+  Json evidence = Json::array();
+  for (const Candidate &candidate : candidates) {
+    Json line = candidate.toJson();
+    line["predicted_ms"] = 1e3 * candidate.predicted;
+    if (!candidate.dropped.empty()) {
+      line["dropped"] = candidate.dropped;
+    } else if (!candidate.measured.seconds.empty()) {
+      line["measured_ms"] = 1e3 * candidate.measured.median();
+      if (double spread = candidate.measured.spread(); std::isfinite(spread))
+        line["spread_ms"] = 1e3 * spread;
+    }
+    evidence.push_back(std::move(line));
+  }
+  Json tuned = identity;
+  if (!checked.is_null())
+    tuned["checked"] = checked;
+  tuned["evidence"] = std::move(evidence);
+  schedule[evidenceKey] = std::move(tuned);
+  std::string written = withSchedule(text, schedule);
+  // It may take the place of the only copy.
+  if (!holdsSchedule(written, text, schedule) || failed(parseModelSpec(written, options.output, report)))
+    return fail(options.output + ": what would be written is not " + options.job.input +
+                " with another `schedule`; nothing was written");
+  if (!isDone(writeOutput(options.output, written)))
+    return false;
+  fmt::print(out, "chosen by {}: {} -> {}\n", options.predictOnly ? "prediction" : "measurement", best.text(),
+             options.output);
+  return true;
+}
+
+bool Tuner::run() {
+  if (!load())
+    return false;
+  std::string input = options.job.input;
+  std::vector<NamedFile> outputs = {{"-o " + options.output, options.output}};
+  if (!options.clusterFile.empty())
+    if (!isDone(checkOutputs({"--cluster " + options.clusterFile, options.clusterFile}, outputs)))
+      return false;
+  if (!isDone(checkWritable(options.output)))
+    return false;
+  if (!options.predictOnly) {
+    if (options.braidRun.empty())
+      return fail("braid-run, which measures, is neither beside braid-tune nor in PATH; valid: with --predict-only");
+    llvm::BumpPtrAllocator memory;
+    llvm::StringSaver saver(memory);
+    llvm::SmallVector<const char *> words;
+    llvm::cl::TokenizeGNUCommandLine(options.launch, saver, words);
+    runner.braidRun = options.braidRun;
+    runner.launcher.assign(words.begin(), words.end());
+    runner.ranks = mesh.world();
+    runner.threads = options.threads;
+    runner.steps = options.steps;
+  }
+  llvm::SmallString<128> made;
+  if (std::error_code error = llvm::sys::fs::createUniqueDirectory("braid-tune", made))
+    return fail("cannot make a folder for programs: " + error.message());
+  folder = made.str().str();
+  llvm::scope_exit clean([&] { llvm::sys::fs::remove_directories(folder); });
+  runner.folder = folder;
+  if (!makePlain())
+    return false;
+  identify();
+  if (!options.again && isFresh())
+    return isDone(writeOutput(options.output, text));
+  bool done = search() && (options.predictOnly || measureBest());
+  options.job.input = input;
+  return done && write();
+}

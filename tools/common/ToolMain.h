@@ -1,0 +1,60 @@
+//===- ToolMain.h - what mains of the compiler's tools do around their work ---------------------------------------===//
+#ifndef TOOLS_COMMON_TOOLMAIN_H
+#define TOOLS_COMMON_TOOLMAIN_H
+
+#include "compiler/Diagnostics.h"
+#include "tools/common/WordFlag.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/Support/Process.h"
+
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <system_error>
+
+namespace braid {
+
+/// Before anything else; `name` stands in front of every message. 0, or 1 after a message.
+inline int beginTool(const char *name) {
+  setProgramName(name);
+  // A closed standard output would give its number to the first file that is opened.
+  if (std::error_code error = llvm::sys::Process::FixupStandardFileDescriptors()) {
+    printError("standard files: " + error.message());
+    return 1;
+  }
+  std::signal(SIGXFSZ, SIG_IGN); // a file over the limit of its size is an error of write() that names the file
+  std::signal(SIGPIPE, SIG_IGN);
+  return 0;
+}
+
+/// Parses the command line, does the work (0, or 1 after a message) and sees that what it printed has arrived. What a
+/// main returns: 0 done, 1 it failed, 2 the command line was wrong.
+inline int runTool(CLI::App &app, int argc, char **argv, llvm::function_ref<int()> work) {
+  app.failure_message([](const CLI::App *app, const CLI::Error &error) {
+    return app->get_name() + ": error: " + error.what() + " (see " + app->get_name() + " --help)\n";
+  });
+  if (std::string message = checkEmptyFlags(argc, argv); !message.empty()) {
+    printError(message);
+    return 2;
+  }
+  int code = 0;
+  try {
+    app.parse(argc, argv);
+    code = work();
+  } catch (const CLI::ParseError &error) {
+    code = app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::system_error &) { // of fmt::print
+    code = 1;
+  }
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.flush())
+    return code;
+  printError("cannot write standard output");
+  return 1;
+}
+
+} // namespace braid
+
+#endif // TOOLS_COMMON_TOOLMAIN_H
