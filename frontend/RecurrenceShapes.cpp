@@ -71,6 +71,9 @@ private:
   int64_t headsOf(const Term &term, bool &ok);
   bool names();
   bool isWide(const Definition &d) const;
+  bool isRow(StringRef name) const {
+    return llvm::is_contained({r.query, r.key, r.value, r.lowRankA, r.lowRankB, r.skipValue}, name);
+  }
   int signOf(const Term &term) const;
   bool decaysAreNegative();
   bool fail(size_t column, StringRef message) {
@@ -333,11 +336,18 @@ static bool refersTo(const Term &term, StringRef name) {
          llvm::any_of(term.args, [&](auto &arg) { return refersTo(arg, name); });
 }
 
-/// Wide: numbers per head, the log decay, and what only wide inputs read.
+/// Whether everything that comes from x in a term comes from wide inputs.
+static bool readsWideOnly(const Term &term, const Recurrence &r) {
+  if (term.kind == Term::Kind::name)
+    return r.parameter(term.name) || (r.definition(term.name) && r.definition(term.name)->wide);
+  return llvm::all_of(term.args, [&](const Term &arg) { return readsWideOnly(arg, r); });
+}
+
+/// Wide: numbers per head, the log decay, what only wide inputs read, and what reads only those: exp(g) of a log decay g.
 bool Inference::isWide(const Definition &d) const {
   if (d.per == Per::head || d.name == r.logDecay || d.name == r.valueDecay)
     return true;
-  if (llvm::is_contained({r.query, r.key, r.value, r.lowRankA, r.lowRankB, r.skipValue}, d.name))
+  if (isRow(d.name))
     return false;
   return llvm::all_of(
       r.inputs, [&](const Definition &later) { return &later <= &d || later.wide || !refersTo(later.term, d.name); });
@@ -474,6 +484,8 @@ bool Inference::run() {
       return false;
     d.wide = isWide(d);
   }
+  for (Definition &d : r.inputs)
+    d.wide |= !isRow(d.name) && readsWideOnly(d.term, r);
   for (const auto &[name, parameter] : r.parameters)
     if (!used.contains(name)) {
       errorFn("parameters." + name, "nothing uses it; valid: a name in state, output or inputs");

@@ -25,11 +25,11 @@ Value Projections::operator[](StringRef name) const {
   return {};
 }
 
-Value Projections::lowRank(StringRef name, ArrayRef<Dim> features) const {
+Value Projections::lowRank(StringRef name, ArrayRef<Dim> features, bool wide) const {
   Value between = (*this)[(name + "1").str()];
   int64_t rank = cast<RankedTensorType>(between.getType()).getShape().back();
   Value weight = b.matrix(("lsm.w" + name + "2").str(), rank, flattened(features), MatrixRole::narrow);
-  return b.linear(name, between, weight, sizesOf(features), /*wide=*/true);
+  return b.linear(name, between, weight, sizesOf(features), wide);
 }
 
 void braid::addQkvg(Projections &p, const LsmSpec &spec, int64_t queryHeads, int64_t keyHeads, int64_t valueHeads) {

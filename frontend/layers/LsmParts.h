@@ -18,7 +18,7 @@ public:
   /// Declares lsm.w<name>1 [d_model, rank]; `lowRank` is the way back, through lsm.w<name>2 [rank, product of
   /// features].
   void addLowRank(llvm::StringRef name, int64_t rank) { add((name + "1").str(), {rank}); }
-  mlir::Value lowRank(llvm::StringRef name, llvm::ArrayRef<Dim> features) const; ///< wide
+  mlir::Value lowRank(llvm::StringRef name, llvm::ArrayRef<Dim> features, bool wide = true) const;
   void run(mlir::Value x);
   mlir::Value operator[](llvm::StringRef name) const;
 

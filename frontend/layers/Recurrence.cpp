@@ -1,5 +1,4 @@
-//===- Recurrence.cpp - a mixer whose recurrence the model file states
-//---------------------------------------------===//
+//===- Recurrence.cpp - a mixer whose recurrence the model file states --------------------------------------------===//
 // The inputs become row-wise ops, projections and convolutions like those of the instances; the scan gets the class
 // that the equation has (frontend/Recurrence.h).
 #include "frontend/Recurrence.h"
@@ -85,6 +84,11 @@ static Per perOf(const Term &source, const Definition &d) {
   return option != source.options.end() && option->second == "head" ? Per::head : *d.per;
 }
 
+static bool isProjected(const Term &term) {
+  return (term.kind == Term::Kind::call && (term.name == "linear" || term.name == "low_rank")) ||
+         llvm::any_of(term.args, isProjected);
+}
+
 /// One input has one projection of x at most; all of them are one product.
 void Inputs::declare(const Term &term, const Definition &d) {
   if (term.kind == Term::Kind::call && term.name == "linear") {
@@ -92,7 +96,7 @@ void Inputs::declare(const Term &term, const Definition &d) {
     projections.add(d.name, joined(features(term, per)), d.wide || per == Per::head,
                     d.name == r.value ? MatrixRole::value : MatrixRole::query);
   } else if (term.kind == Term::Kind::call && term.name == "low_rank") {
-    projections.add(d.name + "1", {Dim(static_cast<int64_t>(term.args[1].number))}, false, MatrixRole::query);
+    projections.addLowRank(d.name, static_cast<int64_t>(term.args[1].number));
   }
   for (const Term &arg : term.args)
     declare(arg, d);
@@ -123,10 +127,7 @@ Value Inputs::emitCall(const Term &call) {
     return shaped(name, projections[name], features(call, perOf(call, *current)));
   if (function == "low_rank") {
     Dims shape = features(call, perOf(call, *current));
-    Value inner = projections[(name + "1").str()];
-    Value weight = b.matrix(("lsm.w" + name + "2").str(), static_cast<int64_t>(call.args[1].number), flattened(shape),
-                            MatrixRole::narrow);
-    return shaped(name, b.linear(name, inner, weight, sizesOf(joined(shape)), current->wide), shape);
+    return shaped(name, projections.lowRank(name, joined(shape), current->wide), shape);
   }
   Value arg = emit(call.args.front());
   if (function == "conv")
@@ -224,10 +225,10 @@ Value Inputs::emit(const Term &term) {
 }
 
 void Inputs::build(Value x) {
-  // The gate of the output stands behind the last of q, k and v.
+  // The gate of the output stands behind the last of q, k and v that is projected; they may come from others.
   const Definition *last = nullptr;
   for (const Definition &d : r.inputs)
-    if (d.name == r.query || d.name == r.key || d.name == r.value)
+    if ((d.name == r.query || d.name == r.key || d.name == r.value) && (!last || isProjected(d.term)))
       last = &d;
   for (const Definition &d : r.inputs) {
     declare(d.term, d);

@@ -6,9 +6,8 @@
 //           a = -kk, b = kk alpha, kk = k k_k of length 1, k~ = k (1 + (alpha - 1) k_a); m_i = mu_i
 // Reading before the write is reading after it with k, v and the decay of the token before: M_{t-1} is the state of a
 // scan that is one token late.
-//   rwkv7   v = v_own + (v_first - v_own) sigmoid(x_v value_a value_b + v0), v_first that of the first such layer,
-//   where the
-//           published model has no such mixture: there v_first is v_own, and the weights of the mixture change nothing
+//   rwkv7   v = v_own + (v_first - v_own) sigmoid(x_v value_a value_b + v0), v_first that of the first such layer; the
+//           published one does not mix there: v_first is v_own, and the weights of the mixture change nothing
 #include "frontend/layers/LsmParts.h"
 #include <cmath>
 

@@ -88,6 +88,18 @@ PAIRS = {
             "parameters": STEPS,
         },
     ),
+    # The same model, its transition written as diagonal plus low rank.
+    "J": (
+        {"kind": "kda", "gate_rank": 5},
+        {
+            "output_gate": "sigmoid",
+            "state": "M = (diag(exp(g)) + c^T a) M + w^T v",
+            "inputs": UNIT(4)
+            | {"b": "linear(x, per=head)", "beta": "sigmoid(b)", "f": "low_rank(x, 5)", "g": "log_decay(f, a_log, dt_bias)"}
+            | {"e": "exp(g)", "a": "k e", "w": "k beta", "c": "-w"},
+            "parameters": STEPS,
+        },
+    ),
     "F": (
         {"kind": "dfw", "value_dim": 12},
         {
