@@ -411,6 +411,11 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
     return fail(erased.column, formatv("erases {0}^T {1}, but {2}^T {3} is written; valid: {2}^T {2}", erase.left,
                                        erase.right, r.key, r.value)
                                    .str());
+  if (erased.numbers.empty() && write.numbers.empty())
+    return fail(erased.column, formatv("erases and writes without a rate; valid: - b {0}^T {0} M and + b {0}^T {1}, "
+                                       "with one number b per head in inputs: sigmoid(linear(x))",
+                                       r.key, r.value)
+                                   .str());
   if (erased.numbers != write.numbers || write.numbers.size() != 1)
     return fail(erased.column, formatv("erases with [{0}], but writes with [{1}]; valid: one number per head, the same "
                                        "in both",

@@ -327,6 +327,10 @@ bool Inference::decaysAreNegative() {
                                 "log_decay(..), -softplus(..)");
       return false;
     }
+    if (r.definition(name) && signs.lookup(name) == 0)
+      r.reason += ". That " + name +
+                  " is never positive cannot be shown, and where it is positive the state grows; "
+                  "log_sigmoid(..), log_decay(..) and -softplus(..) never are";
   }
   return true;
 }

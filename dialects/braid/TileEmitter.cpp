@@ -77,6 +77,8 @@ Value TileEmitter::activation(Value x, StringRef kind) {
     return select(positive(x), add(x, one), exp(minimum(x, zero)));
   if (kind == "exp")
     return exp(x);
+  if (kind == "bounded_exp") // minus it as a log decay leaves nothing even in f64; what is more would only overflow
+    return exp(minimum(x, like(x, 7)));
   if (kind == "reciprocal")
     return div(one, x);
   if (kind == "cos")

@@ -67,7 +67,8 @@ Value braid::buildRwkv6(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value v = project(b, "v", mixed("v"), H, V), g = project(b, "g", mixed("g"), H, V);
   Value w = lowRank(b, "decay", mixed("w"), spec.gateRank, {H, K}, "tanh");
   w = b.bias("w", w, b.weight("lsm.w0", {H, K}, Init::uniform(-6.0, -1.0)));
-  Value logDecay = b.scale("log_decay", b.activation("decay", w, "exp"), -1.0);
+  // A decay below exp(-exp(7)) is 0; its logarithm must not be infinite, which a shift would multiply by 0.
+  Value logDecay = b.scale("log_decay", b.activation("decay", w, "bounded_exp"), -1.0);
   ScanInputs in;
   in.q = q;
   in.k = shifted(b, "k", k);

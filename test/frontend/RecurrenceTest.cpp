@@ -109,6 +109,13 @@ TEST(Recurrence, GatesHaveTheShapeOfTheirClass) {
   EXPECT_FALSE(low->definition("c")->wide); // rows, as k is
 }
 
+TEST(Recurrence, SaysWhatIsNotKnownOfDecays) {
+  auto unknown = read({.inputs = plain + R"j(, "g": "linear(x)")j"}), known = read({});
+  ASSERT_TRUE(unknown && known);
+  EXPECT_NE(unknown->reason.find("That g is never positive cannot be shown"), std::string::npos) << unknown->reason;
+  EXPECT_EQ(known->reason.find("cannot be shown"), std::string::npos) << known->reason;
+}
+
 TEST(Recurrence, ShapesFollowFromTheEquation) {
   auto r =
       read({.state = "M = diag(exp(g)) M + s k^T v",
@@ -180,6 +187,8 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = "M = diag(g) M + k^T v"}, "column 5: a decay is exp(g), or diag(exp(g))"},
       {{.state = "M = exp(g) M - k^T v"}, "column 16: what is written is k^T v"},
       {{.state = "M = M - b k^T k M + k^T v", .inputs = delta}, "column 9: erases with [b], but writes with []"},
+      {{.state = "M = (I - k^T k) M + k^T v"},
+       "column 10: erases and writes without a rate; valid: - b k^T k M and + b k^T v, with one number b per head"},
       {{.state = "M = M - b q^T q M + b k^T v", .inputs = delta}, "erases q^T q, but k^T v is written; valid: k^T k"},
       {{.state = "M = M - b k^T k M + k^T v b", .inputs = delta}, "writes with [v]"},
       {{.state = "M = exp(g) M - b k^T k M + b k^T v", .inputs = gatedDelta},

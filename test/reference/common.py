@@ -73,6 +73,7 @@ ACTIVATIONS = {
         lambda x: np.where(x > 0, 1, np.exp(np.minimum(x, 0))),
     ),
     "exp": (np.exp, np.exp),
+    "bounded_exp": (lambda x: np.exp(np.minimum(x, 7)), lambda x: np.where(x < 7, np.exp(np.minimum(x, 7)), 0)),
     "reciprocal": (lambda x: 1 / x, lambda x: -1 / (x * x)),
     "cos": (np.cos, lambda x: -np.sin(x)),
     "sin": (np.sin, np.cos),

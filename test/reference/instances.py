@@ -439,7 +439,7 @@ class Mixer:
             mix[n] = self.sums(self.mixed(n, x, difference), self.product(difference, m))
         q, k, v, g = (tape.linear(mix[n], w[f"lsm.w{n}"], (H, K if n in "qk" else V)) for n in "qkvg")
         decay = tape.call(rows.bias, self.low_rank("decay", mix["w"], (H, K), "tanh"), w["lsm.w0"])
-        log_decay = self.scaled(self.activated(decay, "exp"), -1.0)
+        log_decay = self.scaled(self.activated(decay, "bounded_exp"), -1.0)
 
         def pre_read(q, k, v, g, u):
             """o_t = r_t (M_{t-1} + diag(u) k_t^T v_t), token by token, without shifting anything."""
