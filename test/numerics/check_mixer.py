@@ -134,18 +134,18 @@ GRADIENTS = {"titans_ln": 2e-4}
 
 
 def describe(kind, dtype):
-    first, second = ({"kind": kind} | v for v in VARIANTS[kind])
+    mixers = {letter: {"kind": kind} | v for letter, v in zip("XYZ", VARIANTS[kind])}
     return {
         "name": f"one-{kind}",
         "vocab_size": 29,
         "d_model": 24,
-        "num_layers": 2,
-        "layer_pattern": "XY",
+        "num_layers": len(mixers),
+        "layer_pattern": "".join(mixers),
         "ffn_pattern": "MD",
         "dtype": dtype,
         "context_len": 63,
         "max_documents": 3,
-        "mixers": {"X": first, "Y": second},
+        "mixers": mixers,
         "init": {"std": 0.5, "scale_output": False},
         "ffns": {
             "M": {"kind": "moe", "num_experts": 6, "top_k": 2, "expert_hidden": 16, "shared_hidden": 8},
