@@ -3,6 +3,7 @@
 #include "passes/analysis/Mesh.h"
 #include "passes/overlap/LayerTasks.h"
 #include "passes/shard/Sequence.h"
+#include "runtime/schema/SequenceLayout.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -144,16 +145,17 @@ private:
   /// Who fills a batch reads from the program file where slices end.
   LogicalResult layOut(func::FuncOp layer, ArrayRef<int64_t> slices) {
     Builder b(&getContext());
-    SmallVector<std::string> ends;
-    int64_t end = 0;
-    for (int64_t slice : slices.drop_back())
-      ends.push_back(std::to_string((end += slice) * Mesh::of(getOperation()).size("sp")));
-    auto text = b.getStringAttr(llvm::join(ends, ","));
+    std::vector<int64_t> ends;
+    for (int64_t slice : slices)
+      ends.push_back((ends.empty() ? 0 : ends.back()) + slice);
+    auto layout = runtime::SequenceLayout::ofLocalEnds(ends, Mesh::of(getOperation()).size("sp"));
+    StringRef key = runtime::SequenceLayout::metadataKey;
+    auto text = b.getStringAttr(layout.text());
     auto entries = getOperation()->getAttrOfType<DictionaryAttr>(attrs::metadata);
     NamedAttrList metadata(entries ? entries : b.getDictionaryAttr({}));
-    if (Attribute known = metadata.get("sequence_slices"); known && known != text)
+    if (Attribute known = metadata.get(key); known && known != text)
       return layer.emitOpError() << "is cut behind tokens " << text << " but another layer behind " << known;
-    metadata.set("sequence_slices", text);
+    metadata.set(key, text);
     getOperation()->setAttr(attrs::metadata, metadata.getDictionary(&getContext()));
     return success();
   }

@@ -5,6 +5,7 @@
 #include "passes/overlap/SliceLayer.h"
 #include "passes/shard/FunctionRewriter.h"
 #include "passes/shard/Sequence.h"
+#include "runtime/schema/SequenceLayout.h"
 
 using namespace mlir;
 using namespace braid;
@@ -53,12 +54,14 @@ protected:
     builder.setInsertionPointAfter(documents);
     auto type = cast<RankedTensorType>(documents.getType());
     int64_t ranks = documents.getCoordinate() ? Mesh::of(module).size("sp") : 1; // that share a slice
+    auto layout = runtime::SequenceLayout::ofLocalEnds(bounds.drop_front().vec(), ranks);
     SmallVector<Value> parts;
-    for (size_t i = 0; i + 1 < bounds.size(); ++i)
+    for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+      auto [begin, local, count] = layout.stripe(i, 0); // the op adds the rank's place
       parts.push_back(DocumentsOp::create(
-          builder, documents.getLoc(),
-          RankedTensorType::get({type.getDimSize(0), bounds[i + 1] - bounds[i]}, type.getElementType()),
-          documents.getCuSeqlens(), documents.getCoordinate(), documents.getBegin() + bounds[i] * ranks));
+          builder, documents.getLoc(), RankedTensorType::get({type.getDimSize(0), count}, type.getElementType()),
+          documents.getCuSeqlens(), documents.getCoordinate(), documents.getBegin() + begin));
+    }
     return known = ConcatOp::create(builder, documents.getLoc(), type, parts, 1);
   }
 

@@ -6,7 +6,6 @@
 #include "runtime/io/TensorNames.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <condition_variable>
 #include <cstdlib>
@@ -229,26 +228,18 @@ Status initialize(Rank &rank, uint64_t seed) {
 
 constexpr int64_t drawKeysPerRow = 3; // sample, seed, layer
 
-// Where the token slices of a row end that ranks along sp share: the program says it, ascending multiples of the ranks.
+// Where the token slices of a row end that ranks along sp share: the program says it.
 static Expected<SequenceLayout> layoutOf(const Program &program, int64_t localLength) {
-  SequenceLayout layout;
-  layout.ranks = program.mesh().size("sp").value_or(1);
-  layout.length = localLength * layout.ranks;
-  std::string_view text = program.metadata("sequence_slices").value_or("");
-  const char *at = text.data(), *stop = text.data() + text.size();
-  while (at != stop) {
-    int64_t end = 0, before = layout.slices.empty() ? 0 : layout.slices.back();
-    auto [next, error] = std::from_chars(at, stop, end);
-    bool separated = next == stop || (*next == ',' && next + 1 != stop);
-    if (error != std::errc() || !separated || end <= before || end >= layout.length || end % layout.ranks != 0)
-      return Status::error(ErrorCode::corruptFile,
-                           "{}: metadata 'sequence_slices' is '{}'; valid: ascending multiples of sp = {} below the {} "
-                           "tokens of a row, separated by commas",
-                           program.path(), text, layout.ranks, layout.length);
-    layout.slices.push_back(end);
-    at = next == stop ? stop : next + 1;
-  }
-  return layout;
+  int64_t ranks = program.mesh().size("sp").value_or(1), length = localLength * ranks;
+  std::string_view text = program.metadata(SequenceLayout::metadataKey).value_or("");
+  std::optional<SequenceLayout> layout = SequenceLayout::parse(text, length, ranks);
+  if (!layout)
+    return Status::error(
+        ErrorCode::corruptFile,
+        "{}: metadata '{}' is '{}'; valid: ascending multiples of sp = {} below the {} tokens of a row, "
+        "separated by commas",
+        program.path(), SequenceLayout::metadataKey, text, ranks, length);
+  return *std::move(layout);
 }
 
 Expected<BatchBinding> BatchBinding::bind(Session &session, const EntryInfo &entry) {

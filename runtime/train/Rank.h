@@ -6,7 +6,7 @@
 #include "runtime/Session.h"
 #include "runtime/comm/Processes.h"
 #include "runtime/data/Corpus.h"
-#include "runtime/data/SequenceLayout.h"
+#include "runtime/schema/SequenceLayout.h"
 
 #include <functional>
 
