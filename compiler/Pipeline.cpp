@@ -112,18 +112,23 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createCSEPass());
     break;
 
-  case Phase::commands:
+  case Phase::commands: {
     // Where everything lies is decided with tensors still in SSA, where lifetimes are plain.
-    pm.addPass(createPlanMemoryPass());
+    PlanMemoryPassOptions memory;
+    memory.inFlight = options.reductionsInFlight.value_or(memory.inFlight);
+    pm.addPass(createPlanMemoryPass(memory));
     // A solver is proved after it runs, in release builds too: a wrong plan would be a silently wrong number.
     pm.addPass(createProveMemoryPlanPass());
     // What is left is a translation without choices.
     pm.addPass(createLowerToCommandsPass());
+    // Every byte has its place, so every wait can stand where the bytes are needed.
+    pm.addPass(createDelayWaitsPass());
     // Slices were woven, bytes shared and events placed by passes that did not know of each other: here all three meet.
     pm.addPass(createProveSchedulePass());
     // Who depends on whom is plain only where every buffer has its address.
     pm.addPass(createJoinLaunchesPass());
     break;
+  }
   }
   pm.addPass(createVerifyPhasePass({phaseName(phase).str()}));
 }

@@ -278,9 +278,12 @@ def PlanMemoryPass : Pass<"braid-plan-memory", "::mlir::ModuleOp"> {
 
     Before: `%o = tile.launch @f grid [4] (%q) ..`
     After:  `%o = tile.launch @f grid [4] (%q) {cmd.results = [#cmd.buffer<@workspace, 4096, 1024>]} ..`
+    What a collective sends while nobody needs its result keeps its bytes until `in-flight` bytes more are under way, in the
+    next iteration of a repeat too: sums of gradients travel past their layer.
     Invariant: no two values with different contents lie on the same bytes at the same moment.
   }];
-  let options = [Option<"explain", "explain", "bool", "false", "remarks: bytes, lower bound and remaining copies per entry">,
+  let options = [Option<"inFlight", "in-flight", "int64_t", "-1", "most bytes that collectives whose results nobody needs yet send at a time; -1: as many as one layer starts">,
+                 Option<"explain", "explain", "bool", "false", "remarks: bytes, lower bound and remaining copies per entry">,
                  Option<"naive", "naive", "bool", "false", "no buffer is shared or used twice: shows whether a wrong number comes from the plan">];
   let dependentDialects = ["::braid::cmd::CmdDialect"];
 }
@@ -300,6 +303,17 @@ def LowerToCommandsPass : Pass<"braid-lower-to-commands", "::mlir::ModuleOp"> {
     After:  `cmd.launch @f grid [4, 1, 1] args {q = #cmd.buffer<..>, o = #cmd.buffer<..>}`
     Collectives go to the stream of their axis, with a record/wait pair on either side. Kernels stay in the module, those that nobody launches go.
     Invariant: no entry function is left; every op in a cmd.entry is one table of Program.fbs.
+  }];
+  let dependentDialects = ["::braid::cmd::CmdDialect"];
+}
+
+def DelayWaitsPass : Pass<"braid-delay-waits", "::mlir::ModuleOp"> {
+  let summary = "a collective is waited for in front of the first command that touches its bytes";
+  let description = [{
+    Before: `cmd.repeat` with the sum of a layer's gradient and, at the end of the body, a `cmd.wait` for it. After: the wait
+    stands in front of the command of the next iteration that makes the gradient again, and another behind the repeat, in
+    front of the first reader of the sum. The bytes decide, of all streams but the collective's own.
+    Invariant: the order of all other commands is as it was; the same sums in the same order, the same bits.
   }];
   let dependentDialects = ["::braid::cmd::CmdDialect"];
 }

@@ -154,6 +154,13 @@ void Buffers::reserve(Value value, int64_t begin) {
   add(reservation);
 }
 
+void Buffers::keep(Value value, Segment moments) {
+  Member kept = members[index.lookup(value)];
+  kept.value = {};
+  kept.live = moments;
+  add(kept);
+}
+
 //===- Buffers become one -----------------------------------------------------------------------------------------===//
 
 void Buffers::relocate(unsigned from, unsigned to, int64_t offset, ArrayRef<int64_t> strides) {

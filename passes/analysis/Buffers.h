@@ -44,6 +44,8 @@ public:
   void addStacked(mlir::Value value, mlir::Value part, const RepeatScope &scope);
   /// Written by somebody else from `begin` until the value exists (a collective under way).
   void reserve(mlir::Value value, int64_t begin);
+  /// Read by somebody else at these moments, too: its bytes stay as they are.
+  void keep(mlir::Value value, Segment moments);
 
   /// `part` is `value`'s content; nothing is asked, because part has been made for this.
   void placeInto(mlir::Value part, mlir::Value value, int64_t offset);

@@ -10,6 +10,7 @@
 #include "passes/analysis/Views.h"
 #include "passes/lower/NamedTensors.h"
 #include "passes/lower/PrepareBuffers.h"
+#include "passes/lower/TravellingSums.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -26,8 +27,9 @@ namespace {
 /// The plan of one entry function.
 class EntryPlan {
 public:
-  EntryPlan(func::FuncOp entry, const NamedTensors &tensors, bool naive)
-      : entry(entry), tensors(tensors), naive(naive), timeline(entry), buffers(timeline) {}
+  /// `inFlight`: of keepTravelling.
+  EntryPlan(func::FuncOp entry, const NamedTensors &tensors, bool naive, int64_t inFlight)
+      : entry(entry), tensors(tensors), naive(naive), inFlight(inFlight), timeline(entry), buffers(timeline) {}
 
   LogicalResult run() {
     addNamed();
@@ -37,6 +39,7 @@ public:
       buffers.addArgument(argument, named.lookup(tensor.key()), /*kept=*/!written.contains(tensor.key()));
     }
     visit(body);
+    keepTravelling(entry, timeline, buffers, inFlight);
     merge();
     place();
     return annotate();
@@ -231,6 +234,7 @@ private:
   func::FuncOp entry;
   const NamedTensors &tensors;
   bool naive;
+  int64_t inFlight;
   Timeline timeline;
   Buffers buffers;
   llvm::StringMap<unsigned> named;
@@ -269,7 +273,7 @@ private:
     for (func::FuncOp entry : entries) {
       if (failed(prepareBuffers(entry, symbols)))
         return failure();
-      EntryPlan plan(entry, *tensors, naive);
+      EntryPlan plan(entry, *tensors, naive, inFlight);
       if (failed(plan.run()))
         return failure();
       int64_t bytes = 0;

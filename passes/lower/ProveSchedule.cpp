@@ -38,14 +38,7 @@ public:
         problem.streams.push_back(stream.getSymName().str());
       }
     size_t count = problem.streams.size();
-    // A wait means the last record in front of it in the list, the same one in every iteration.
-    llvm::DenseMap<int64_t, Operation *> last;
-    entry.walk([&](Operation *op) {
-      if (auto record = dyn_cast<cmd::RecordOp>(op))
-        last[record.getEvent()] = op;
-      else if (auto wait = dyn_cast<cmd::WaitOp>(op))
-        recordOf[op] = last.lookup(wait.getEvent());
-    });
+    entry.walk([&](cmd::RecordOp record) { records[static_cast<int64_t>(record.getEvent())].push_back(record); });
     schedule.orders.resize(count);
     pending.resize(count);
     seen.assign(count, SmallVector<int64_t>(count, 0));
@@ -76,13 +69,16 @@ private:
       }
       int64_t stream = streamOf(op);
       if (isa<cmd::RecordOp>(op)) {
-        events[&op] = {stream, static_cast<int64_t>(schedule.orders[stream].size()), seen[stream]};
+        events[static_cast<int64_t>(cast<cmd::RecordOp>(op).getEvent())] = {
+            stream, static_cast<int64_t>(schedule.orders[stream].size()), seen[stream]};
       } else if (auto wait = dyn_cast<cmd::WaitOp>(op)) {
-        auto event = events.find(recordOf.lookup(wait));
-        if (event == events.end())
+        // The last recording in the order of the list; of a repeat's event, in the first iteration there may be none.
+        auto event = events.find(static_cast<int64_t>(wait.getEvent()));
+        if (event != events.end())
+          learn(stream, event->second);
+        else if (!isRecordedLater(wait))
           return wait.emitOpError() << "waits for event " << wait.getEvent()
                                     << ", which nothing in front of it records";
-        learn(stream, event->second);
       } else {
         addTask(op, stream);
       }
@@ -104,6 +100,18 @@ private:
     for (auto [mine, theirs] : llvm::zip_equal(seen[stream], event.seen))
       mine = std::max(mine, theirs);
     seen[stream][event.stream] = std::max(seen[stream][event.stream], event.count);
+  }
+
+  /// By an iteration of a repeat that is around the wait.
+  bool isRecordedLater(cmd::WaitOp wait) const {
+    auto known = records.find(static_cast<int64_t>(wait.getEvent()));
+    return known != records.end() && llvm::any_of(known->second, [&](Operation *record) {
+             for (auto repeat = wait->getParentOfType<cmd::RepeatOp>(); repeat;
+                  repeat = repeat->getParentOfType<cmd::RepeatOp>())
+               if (repeat->isAncestor(record))
+                 return true;
+             return false;
+           });
   }
 
   void addTask(Operation &op, int64_t stream) {
@@ -155,8 +163,8 @@ private:
   std::vector<SmallVector<Range>> ranges; ///< per task
   std::vector<std::vector<int64_t>> pending; ///< per stream: what its next command waits for
   SmallVector<SmallVector<int64_t>> seen; ///< per stream: commands of the others that have surely run
-  llvm::DenseMap<Operation *, Operation *> recordOf; ///< of every wait
-  llvm::DenseMap<Operation *, Event> events; ///< of every record: when it was executed last
+  llvm::DenseMap<int64_t, SmallVector<Operation *>> records; ///< of every event
+  llvm::DenseMap<int64_t, Event> events; ///< when they were recorded last
   SmallVector<int64_t> iterations;
 };
 

@@ -114,3 +114,35 @@ cmd.program {
     cmd.record 3
   }
 }
+
+// -----
+
+// An event of a repeat may be waited for in the next iteration; what stands behind the repeat must wait for the last one itself.
+cmd.program {
+  cmd.arena @workspace bytes 4096
+  cmd.stream @compute
+  cmd.stream @ep axis "ep"
+  cmd.entry @next inputs [] outputs [] attributes {events = 2 : i64} {
+    cmd.repeat 8 {
+      cmd.wait 1
+      cmd.fill <@workspace, 0, 64> {name = "rows"}
+      cmd.record 0
+      cmd.wait 0 on @ep
+      cmd.collective all_to_all "ep" send <@workspace, 0, 64> recv <@workspace, 1024, 64, strides = [64]> : f32 on @ep {block_bytes = 32 : i64, name = "dispatch"}
+      cmd.record 1 on @ep
+    }
+    cmd.wait 1
+    cmd.copy <@workspace, 1472, 64> to <@workspace, 512, 64> {name = "experts"}
+  }
+  // expected-error @+1 {{'rows' of iteration 1 needs 'dispatch' of iteration 0, but nothing makes it wait}}
+  cmd.entry @late inputs [] outputs [] attributes {events = 2 : i64} {
+    cmd.repeat 8 {
+      cmd.fill <@workspace, 0, 64> {name = "rows"}
+      cmd.wait 1
+      cmd.record 0
+      cmd.wait 0 on @ep
+      cmd.collective all_to_all "ep" send <@workspace, 0, 64> recv <@workspace, 1024, 64, strides = [64]> : f32 on @ep {block_bytes = 32 : i64, name = "dispatch"}
+      cmd.record 1 on @ep
+    }
+  }
+}

@@ -70,6 +70,11 @@ int main(int argc, char **argv) {
                            "bytes per rank of activations kept for the backward; the rest is computed again"),
             0, INT64_MAX, " bytes")
       ->type_name("BYTES");
+  integerIn(app.add_option("--reductions-in-flight", options.reductionsInFlight,
+                           "bytes of gradients per rank whose sums may travel while the backward goes on; 0: none past "
+                           "the end of their layer (default: those of one layer)"),
+            0, INT64_MAX, " bytes")
+      ->type_name("BYTES");
   notEmpty(app.add_option("--mesh", options.mesh,
                           "ranks by axis, e.g. dp=2,tp=2,ep=2 (ep and etp: experts over the same ranks)"))
       ->type_name("AXIS=N,..");
