@@ -9,6 +9,7 @@
 #include "compiler/codegen/cpu/CpuTarget.h"
 #include "compiler/codegen/cuda/CudaTarget.h"
 #include "compiler/serialize/ProgramWriter.h"
+#include "dialects/braid/PassAttributes.h"
 #include "frontend/ModelBuilder.h"
 #include "passes/analysis/Machine.h"
 #include "passes/analysis/Mesh.h"
@@ -141,7 +142,7 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   setScheduleKeys(**module, spec->schedule);
   if (const std::optional<MachineSpec> &known = spec->schedule.machine) {
     Machine machine{known->flops, known->bandwidth, known->overhead, known->linkBandwidth, known->linkLatency};
-    (**module)->setAttr(Machine::attribute, machine.toAttr(&context));
+    (**module)->setAttr(attrs::machine, machine.toAttr(&context));
   }
   return std::move(*module);
 }

@@ -1,6 +1,7 @@
 //===- Attributes.cpp - what the attributes of modules, entries and their values must be --------------------------===//
 // BraidDialect.h says what each means. Passes read them without looking again, so text that has others is refused here.
 #include "dialects/braid/BraidDialect.h"
+#include "dialects/braid/PassAttributes.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -53,6 +54,34 @@ static LogicalResult verifyMesh(const Attributed &of) {
   return success();
 }
 
+/// What an op along `axis` knows of its place: an argument of its function.
+static LogicalResult verifySequence(const Attributed &of) {
+  auto place = dyn_cast<DictionaryAttr>(of.attr.getValue());
+  auto axis = place ? place.getAs<StringAttr>("axis") : StringAttr();
+  auto coordinate = place ? place.getAs<IntegerAttr>("coordinate") : IntegerAttr();
+  if (!axis || !coordinate || !coordinate.getType().isSignlessInteger(64) || coordinate.getInt() < 0)
+    return of.mustBe("{axis = \"name\", coordinate = N : i64} with the number N of an argument");
+  return success();
+}
+
+static LogicalResult verifyMachine(const Attributed &of) {
+  auto fields = dyn_cast<DictionaryAttr>(of.attr.getValue());
+  if (!fields)
+    return of.mustBe("a dictionary of rates and times");
+  for (NamedAttribute field : fields) {
+    StringRef name = field.getName().getValue();
+    bool rate = llvm::is_contained({"flops", "bandwidth", "link_bandwidth"}, name);
+    if (!rate && name != "overhead" && name != "link_latency")
+      return of.error() << "holds " << name << "; valid: flops, bandwidth, overhead, link_bandwidth and link_latency";
+    auto value = dyn_cast<FloatAttr>(field.getValue());
+    if (!value || !value.getType().isF64() || !value.getValue().isFinite() || value.getValueAsDouble() < 0 ||
+        (rate && value.getValueAsDouble() == 0))
+      return of.error() << "holds " << name << " = " << field.getValue() << "; valid: an f64 "
+                        << (rate ? "above 0" : "of at least 0");
+  }
+  return success();
+}
+
 /// The signature of an entry is what the host binds: tensors of known size.
 static LogicalResult verifyEntry(const Attributed &of) {
   auto function = dyn_cast<func::FuncOp>(of.op);
@@ -83,6 +112,10 @@ LogicalResult BraidDialect::verifyOperationAttribute(Operation *op, NamedAttribu
     return verifyMesh(of);
   if (name == attrs::entry)
     return verifyEntry(of);
+  if (name == attrs::sequence)
+    return verifySequence(of);
+  if (name == attrs::machine)
+    return verifyMachine(of);
   if (name == attrs::phase && !isa<StringAttr>(value))
     return of.mustBe("a phase's name");
   if (name == attrs::maxDocuments)

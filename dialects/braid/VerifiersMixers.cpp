@@ -42,7 +42,7 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
     return withNote(op.emitOpError() << "k has " << k.dim(1) << " tokens but a prefix of " << prefix
                                      << " and a multiple of q's " << q.dim(1) << " are needed",
                     k);
-  if (!cache && !earlier && !op.getCoordinate() && k.dim(1) - prefix != q.dim(1))
+  if (!cache && !op.getCoordinate() && k.dim(1) - prefix != q.dim(1))
     return withNote(op.emitOpError() << "k has " << k.dim(1) << " tokens but a prefix of " << prefix << " and q's "
                                      << q.dim(1) << " are needed",
                     k);

@@ -1,6 +1,7 @@
 //===- Machine.cpp - the module attribute braid.machine -----------------------------------------------------------===//
 #include "passes/analysis/Machine.h"
 
+#include "dialects/braid/PassAttributes.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -20,7 +21,7 @@ constexpr Field fields[] = {{"flops", &Machine::flops},
 
 Machine Machine::of(ModuleOp module) {
   Machine machine;
-  auto known = module->getAttrOfType<DictionaryAttr>(attribute);
+  auto known = module->getAttrOfType<DictionaryAttr>(attrs::machine);
   for (const Field &field : fields)
     if (auto value = known ? known.getAs<FloatAttr>(field.name) : FloatAttr())
       machine.*field.member = value.getValueAsDouble();

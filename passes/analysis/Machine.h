@@ -15,8 +15,7 @@ struct Machine {
   double linkBandwidth = 1e10; ///< bytes of an all-to-all's buffer
   double linkLatency = 1e-5; ///< of one all-to-all
 
-  static constexpr llvm::StringLiteral attribute = "braid.machine";
-  /// The module's attribute, or the defaults.
+  /// The module's attribute braid.machine, or the defaults.
   static Machine of(mlir::ModuleOp module);
   mlir::DictionaryAttr toAttr(mlir::MLIRContext *context) const;
 };

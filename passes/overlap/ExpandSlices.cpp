@@ -83,6 +83,8 @@ private:
 
 class ExpandSlicesPass : public braid::impl::ExpandSlicesPassBase<ExpandSlicesPass> {
   void runOnOperation() override {
+    if (failed(checkSequencePlaces(getOperation())))
+      return signalPassFailure();
     bool any = false;
     for (auto layer : getOperation().getOps<func::FuncOp>()) {
       if (failed(checkSchedule(layer)))

@@ -289,12 +289,10 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
 }
 
 SliceLayer::Ranks SliceLayer::ranksOf(Operation &op) {
-  auto marker = op.getAttrOfType<DictionaryAttr>(kSequenceAttr);
-  if (!marker)
+  if (!op.hasAttr(kSequenceAttr))
     return {};
-  std::string axis = marker.getAs<StringAttr>("axis").str();
-  BlockArgument argument = from.getArgument(marker.getAs<IntegerAttr>("coordinate").getInt());
-  return {axis, Mesh::of(from->getParentOfType<ModuleOp>()).size(axis), map.lookup(argument)};
+  SequencePlace place = *sequencePlace(&op); // checked by ExpandSlices
+  return {place.axis, place.ranks, map.lookup(place.coordinate)};
 }
 
 /// Tokens of a slice from all its ranks, in their order.

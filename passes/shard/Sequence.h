@@ -16,13 +16,24 @@
 #define PASSES_SHARD_SEQUENCE_H
 
 #include "dialects/braid/BraidDialect.h"
+#include "dialects/braid/PassAttributes.h"
 
 namespace braid {
 
 /// {axis, coordinate}: an op of a layer whose tokens are cut into slices first and divided along the axis then, slice
 /// by slice (slice-major layout). coordinate: number of the layer's argument that holds the rank's place. Written by
 /// ApplySharding, consumed by ExpandSlices.
-inline constexpr llvm::StringLiteral kSequenceAttr = "braid.sequence";
+inline constexpr llvm::StringLiteral kSequenceAttr = attrs::sequence;
+struct SequencePlace {
+  std::string axis;
+  int64_t ranks; ///< of the axis
+  mlir::BlockArgument coordinate;
+};
+/// What kSequenceAttr of an op says. Fails with an error on the op where its function has no such argument [1] i32 or the
+/// mesh no such axis.
+llvm::FailureOr<SequencePlace> sequencePlace(mlir::Operation *op);
+/// Of every op of a module that carries it.
+llvm::LogicalResult checkSequencePlaces(mlir::ModuleOp module);
 
 enum class SpAlgorithm { automatic, ring, allGather, scan };
 /// "auto", "ring", "all_gather", "scan".

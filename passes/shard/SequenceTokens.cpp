@@ -102,6 +102,36 @@ Value SequenceSharder::shift(Location loc, Value x, int64_t distance, bool rever
 
 //===- Slices -----------------------------------------------------------------------------------------------------===//
 
+FailureOr<SequencePlace> braid::sequencePlace(Operation *op) {
+  auto marker = op->getAttrOfType<DictionaryAttr>(kSequenceAttr);
+  StringRef axis = marker.getAs<StringAttr>("axis").getValue();
+  int64_t number = marker.getAs<IntegerAttr>("coordinate").getInt();
+  Mesh mesh = Mesh::of(op->getParentOfType<ModuleOp>());
+  if (!mesh.has(axis))
+    return op->emitOpError() << "is divided along \"" << axis << "\", which the mesh does not have", failure();
+  auto function = op->getParentOfType<func::FuncOp>();
+  if (number >= function.getNumArguments())
+    return op->emitOpError() << "has its place along " << axis << " from argument " << number << ", but there are "
+                             << function.getNumArguments(),
+           failure();
+  BlockArgument coordinate = function.getArgument(static_cast<unsigned>(number));
+  auto type = dyn_cast<RankedTensorType>(coordinate.getType());
+  if (!type || type.getShape() != ArrayRef<int64_t>{1} || !type.getElementType().isSignlessInteger(32))
+    return op->emitOpError() << "has its place along " << axis << " from argument " << number << ", a "
+                             << coordinate.getType() << "; valid: tensor<1xi32>",
+           failure();
+  if (!SequenceSharder::handles(op))
+    return op->emitOpError() << "does not cross tokens; there is nothing that " << axis << " could divide", failure();
+  return SequencePlace{axis.str(), mesh.size(axis), coordinate};
+}
+
+LogicalResult braid::checkSequencePlaces(ModuleOp module) {
+  WalkResult walked = module.walk([](Operation *op) {
+    return op->hasAttr(kSequenceAttr) && failed(sequencePlace(op)) ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return success(!walked.wasInterrupted());
+}
+
 LogicalResult braid::exchangeSlices(ModuleOp module) {
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
@@ -110,12 +140,11 @@ LogicalResult braid::exchangeSlices(ModuleOp module) {
   });
   SequenceFacts facts(module);
   for (Operation *op : ops) {
-    auto marker = op->getAttrOfType<DictionaryAttr>(kSequenceAttr);
-    StringRef axis = marker.getAs<StringAttr>("axis").getValue();
-    Value coordinate =
-        op->getParentOfType<func::FuncOp>().getArgument(marker.getAs<IntegerAttr>("coordinate").getInt());
+    FailureOr<SequencePlace> place = sequencePlace(op);
+    if (failed(place))
+      return failure();
     OpBuilder builder(op);
-    SequenceSharder sharder(builder, facts, axis, Mesh::of(module).size(axis), coordinate, SpAlgorithm::automatic);
+    SequenceSharder sharder(builder, facts, place->axis, place->ranks, place->coordinate, SpAlgorithm::automatic);
     Operation *before = op->getPrevNode();
     auto results = sharder.lower(op, op->getOperands());
     if (failed(results))

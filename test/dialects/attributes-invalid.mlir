@@ -108,3 +108,44 @@ func.func @f(%x: tensor<4x8xf32> {braid.role = "weight"}) {
 func.func @f(%x: tensor<1x8xf32> {braid.layers = array<i32: -1>}) {
   return
 }
+
+// -----
+
+// expected-error @+1 {{braid.machine must be a dictionary of rates and times, but is "fast"}}
+module attributes {braid.machine = "fast"} {}
+
+// -----
+
+// expected-error @+1 {{braid.machine holds link_bandwidth = 0.000000e+00 : f64; valid: an f64 above 0}}
+module attributes {braid.machine = {link_bandwidth = 0.0 : f64}} {}
+
+// -----
+
+// expected-error @+1 {{braid.machine holds flops = 1 : i64; valid: an f64 above 0}}
+module attributes {braid.machine = {flops = 1 : i64}} {}
+
+// -----
+
+// expected-error @+1 {{braid.machine holds overhead = -1.000000e+00 : f64; valid: an f64 of at least 0}}
+module attributes {braid.machine = {overhead = -1.0 : f64}} {}
+
+// -----
+
+// expected-error @+1 {{braid.machine holds latency; valid: flops, bandwidth, overhead, link_bandwidth and link_latency}}
+module attributes {braid.machine = {latency = 1.0 : f64}} {}
+
+// -----
+
+func.func @no_place(%x: tensor<1x4x8xf32>, %documents: tensor<1x4xi32>) {
+  // expected-error @+1 {{braid.sequence must be {axis = "name", coordinate = N : i64} with the number N of an argument, but is "sp"}}
+  %0 = braid.add %x, %x {braid.sequence = "sp"} : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @negative(%x: tensor<1x4x8xf32>) {
+  // expected-error @+1 {{braid.sequence must be {axis = "name", coordinate = N : i64} with the number N of an argument, but is {axis = "sp", coordinate = -1 : i64}}}
+  %0 = braid.add %x, %x {braid.sequence = {axis = "sp", coordinate = -1 : i64}} : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+  return
+}

@@ -89,3 +89,43 @@ func.func @step(%x: !x, %w: tensor<16xf32>) -> !x attributes {braid.entry} {
   %y = call @odd(%x, %w) : (!x, tensor<16xf32>) -> !x
   return %y : !x
 }
+
+// -----
+
+module attributes {braid.mesh = {dense = [{axis = "sp", size = 2 : i64}], expert = []}} {
+  func.func private @layer(%x: tensor<1x4x8xf32>) -> tensor<1x4x8xf32> {
+    // expected-error @+1 {{has its place along sp from argument 99, but there are 1}}
+    %0 = braid.add %x, %x {braid.sequence = {axis = "sp", coordinate = 99 : i64}} : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+    return %0 : tensor<1x4x8xf32>
+  }
+}
+
+// -----
+
+module attributes {braid.mesh = {dense = [{axis = "sp", size = 2 : i64}], expert = []}} {
+  func.func private @layer(%x: tensor<1x4x8xf32>) -> tensor<1x4x8xf32> {
+    // expected-error @+1 {{has its place along sp from argument 0, a 'tensor<1x4x8xf32>'; valid: tensor<1xi32>}}
+    %0 = braid.add %x, %x {braid.sequence = {axis = "sp", coordinate = 0 : i64}} : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+    return %0 : tensor<1x4x8xf32>
+  }
+}
+
+// -----
+
+module attributes {braid.mesh = {dense = [{axis = "dp", size = 2 : i64}], expert = []}} {
+  func.func private @layer(%x: tensor<1x4x8xf32>, %place: tensor<1xi32>) -> tensor<1x4x8xf32> {
+    // expected-error @+1 {{is divided along "sp", which the mesh does not have}}
+    %0 = braid.add %x, %x {braid.sequence = {axis = "sp", coordinate = 1 : i64}} : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+    return %0 : tensor<1x4x8xf32>
+  }
+}
+
+// -----
+
+module attributes {braid.mesh = {dense = [{axis = "sp", size = 2 : i64}], expert = []}} {
+  func.func private @layer(%x: tensor<1x4x8xf32>, %place: tensor<1xi32>) -> tensor<1x4x8xf32> {
+    // expected-error @+1 {{does not cross tokens; there is nothing that sp could divide}}
+    %0 = braid.add %x, %x {braid.sequence = {axis = "sp", coordinate = 1 : i64}} : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+    return %0 : tensor<1x4x8xf32>
+  }
+}
