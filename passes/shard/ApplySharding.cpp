@@ -111,15 +111,11 @@ FailureOr<Placement> Sharder::argumentPlacement(func::FuncOp entry, bool isResul
     int64_t count = parts(axes), units = type.getDimSize(dim) / known.unit;
     if (known.name == "kv_heads" && units == 1)
       continue; // every rank's heads read it
-    if (units % count) {
-      auto error = entry.emitOpError() << (isResult ? "result " : "argument ") << value.shownName() << " has " << units
-                                       << " " << unitsOf(known.name) << " (" << keyOf(known.name) << "), which "
-                                       << productName(axes) << " = " << count
-                                       << " ranks (--mesh) do not divide; valid: a divisor of " << units;
-      if (known.name == "batch")
-        error << ", or a multiple of " << count << " rows";
-      return failure();
-    }
+    if (units % count)
+      return entry.emitOpError() << (isResult ? "result " : "argument ") << value.shownName() << " has " << units << " "
+                                 << unitsOf(known.name) << " (" << keyOf(known.name) << "), which " << productName(axes)
+                                 << " = " << count << " ranks (--mesh) do not divide; valid: a divisor of " << units
+                                 << ", or a multiple of " << count << " " << unitsOf(known.name);
     placement.dims[dim] = axes;
   }
   if (value.role() == "moment")
