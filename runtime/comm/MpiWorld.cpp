@@ -135,7 +135,7 @@ public:
   MpiCommunicator(Engine &engine, std::string axis, std::vector<uint32_t> members, int self, int number)
       : engine(engine), axisName(std::move(axis)), members(std::move(members)), self(self), headerTag(2 * number),
         dataTag(2 * number + 1), outgoing(this->members.size()), incoming(this->members.size()),
-        parts(this->members.size()) {}
+        waiting(3 * this->members.size()), parts(this->members.size()) {}
 
   std::string_view axis() const override { return axisName; }
   int size() const override { return static_cast<int>(members.size()); }
@@ -238,6 +238,7 @@ private:
   const AllToAll *blocks = nullptr;
   std::vector<Header> outgoing, incoming;
   std::vector<Transfer> transfers;
+  std::vector<bool> waiting; // by peer and kind of transfer
   std::vector<std::byte> scratch; // what is summed here; as large as the largest sum so far needed
   std::vector<const std::byte *> parts;
 
@@ -316,10 +317,16 @@ private:
     return Status::success();
   }
 
+  // Both sides of a message know its length, so they cut it alike.
+  uint64_t partOf(uint64_t bytes) const {
+    constexpr uint64_t mostParts = 256;
+    return std::max(engine.options.messageBytes, (bytes + mostParts - 1) / mostParts);
+  }
+
   Status send(int peer, const std::byte *from, uint64_t bytes) {
-    for (uint64_t at = 0; at < bytes; at += engine.options.messageBytes) {
+    for (uint64_t at = 0, part = partOf(bytes); at < bytes; at += part) {
       MPI_Request request;
-      BRAID_MPI(MPI_Isend, from + at, static_cast<int>(std::min(bytes - at, engine.options.messageBytes)), MPI_BYTE,
+      BRAID_MPI(MPI_Isend, from + at, static_cast<int>(std::min(bytes - at, part)), MPI_BYTE,
                 static_cast<int>(members[peer]), dataTag, engine.data, &request);
       transfers.push_back({request, peer, Transfer::Kind::outgoing});
     }
@@ -327,9 +334,9 @@ private:
   }
 
   Status receive(int peer, std::byte *to, uint64_t bytes) {
-    for (uint64_t at = 0; at < bytes; at += engine.options.messageBytes) {
+    for (uint64_t at = 0, part = partOf(bytes); at < bytes; at += part) {
       MPI_Request request;
-      BRAID_MPI(MPI_Irecv, to + at, static_cast<int>(std::min(bytes - at, engine.options.messageBytes)), MPI_BYTE,
+      BRAID_MPI(MPI_Irecv, to + at, static_cast<int>(std::min(bytes - at, part)), MPI_BYTE,
                 static_cast<int>(members[peer]), dataTag, engine.data, &request);
       transfers.push_back({request, peer, Transfer::Kind::incoming});
     }
@@ -370,11 +377,19 @@ private:
       {
         std::lock_guard lock(engine.mutex);
         size_t count = transfers.size() - keep;
+        // What a peer sends comes in order: behind one that is not there yet no other need be asked for.
+        std::fill(waiting.begin(), waiting.end(), false);
         for (size_t i = 0; i < count;) {
+          auto before = waiting.begin() + 3 * transfers[i].peer + static_cast<int>(transfers[i].kind);
+          if (*before) {
+            ++i;
+            continue;
+          }
           int done = 0, code = MPI_Test(&transfers[i].request, &done, MPI_STATUS_IGNORE);
           if (code != MPI_SUCCESS)
             return failedTransfer(i, code);
           if (!done) {
+            *before = true;
             ++i;
             continue;
           }
@@ -393,8 +408,7 @@ private:
       auto now = Clock::now();
       if (progress) {
         last = now;
-        polls = 0;
-        pause = shortest;
+        pause = shortest; // the next part is near, but no reason to keep a core from those who compute on it
       } else if (now - last > engine.options.timeout) {
         return lost(keep);
       }
@@ -479,7 +493,7 @@ private:
     uint64_t longest = 0, ranks = members.size();
     // Smaller where many ranks send one each.
     uint64_t chunk = std::min(engine.options.chunkBytes, std::max<uint64_t>(mostChunks / ranks, 1 << 16));
-    chunk = std::min(chunk, engine.options.messageBytes) / sizeOf(type) * sizeOf(type);
+    chunk = chunk / sizeOf(type) * sizeOf(type);
     for (int peer = 0; peer < size(); ++peer)
       longest = std::max(longest, stripe(peer).bytes);
     scratch.resize(std::max<size_t>(scratch.size(), 2 * ranks * std::min(chunk, longest)));
