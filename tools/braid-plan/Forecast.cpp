@@ -197,8 +197,10 @@ private:
     axis.name = name;
     ++axis.collectives;
     auto size = static_cast<double>(members.size());
+    // A rank's on average: at the row's end nobody is there to send to.
+    double senders = collective.cyclic() ? size : std::max(0.0, size - static_cast<double>(collective.distance()));
     axis.bytes += kind == CollectiveKind::shift
-                      ? bytes
+                      ? bytes * senders / size
                       : bytes * (size - 1) / size * (kind == CollectiveKind::all_reduce ? 2 : 1);
     axis.seconds += duration;
     return duration;
