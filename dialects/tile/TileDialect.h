@@ -27,6 +27,8 @@ namespace braid::tile {
 /// holds the tokens from element 0 up to element 1.
 inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel", kGridAttr = "tile.grid", kNameAttr = "tile.name",
                                      kAxesAttr = "tile.axes";
+/// Of a kernel: every product and every sum is rounded for itself, none of them together (fma).
+inline constexpr llvm::StringLiteral kRoundsEachAttr = "tile.rounds_each";
 } // namespace braid::tile
 
 #endif // DIALECTS_TILE_TILEDIALECT_H

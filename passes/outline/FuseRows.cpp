@@ -1,7 +1,7 @@
 //===- FuseRows.cpp - which row-wise ops share a kernel -----------------------------------------------------------===//
 // Greedy, in block order. A cluster stands at one position of its block: an op joins either by moving the cluster down
 // to itself (no outside user of a member stands before it) or by moving up to the cluster (all its other operands are
-// defined before it). Then SSA dominance is the whole legality; a result that is a sum over rows is never used inside.
+// defined before it). Ops that sum over rows share a kernel where they sum in equal blocks. Then SSA dominance is the whole legality; a result that is a sum over rows is never used inside.
 #include "passes/Passes.h"
 #include "passes/outline/RowsCluster.h"
 #include "llvm/ADT/SetVector.h"
@@ -46,6 +46,7 @@ struct Cluster {
   int64_t position; // index of the anchor, a member
   Operation *anchor;
   llvm::SetVector<Value> values; // operands and results
+  int64_t rowsOfSum = 0; // of those members that sum over rows
 };
 
 class Fuser {
@@ -109,10 +110,14 @@ private:
     cluster.values.insert(op->operand_begin(), op->operand_end());
     cluster.values.insert(op->result_begin(), op->result_end());
     owner[op] = &cluster;
+    if (int64_t rows = rowsOfSum(op))
+      cluster.rowsOfSum = rows;
   }
 
   bool related(Operation *op, Cluster &cluster) {
-    return static_cast<int64_t>(cluster.members.size()) < maxOps &&
+    int64_t rows = rowsOfSum(op);
+    return (!rows || !cluster.rowsOfSum || rows == cluster.rowsOfSum) &&
+           static_cast<int64_t>(cluster.members.size()) < maxOps &&
            static_cast<int64_t>(cluster.values.size()) < maxValues && rowDims(op) == rowDims(cluster.anchor) &&
            llvm::any_of(op->getOperands(), [&](Value v) { return cluster.values.contains(v); });
   }

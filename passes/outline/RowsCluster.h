@@ -23,6 +23,9 @@ TokenKind rowsOperandKind(mlir::Operation *op, unsigned index);
 TokenKind rowsResultKind(mlir::Operation *op, unsigned index);
 /// The dimensions that count rows: the first two of a token value ([B, T, features..]), all of a value with fewer.
 llvm::ArrayRef<int64_t> rowDims(mlir::Operation *op);
+/// Rows that a program of a kernel holds at once when it sums over them: follows from the op alone, because the order of
+/// such a sum must not depend on what shares the kernel. 0: the op sums over no rows.
+int64_t rowsOfSum(mlir::Operation *op);
 /// No features at all: every element may be a row of its own (elementwise, all shapes equal).
 bool isElementwise(mlir::Operation *op);
 

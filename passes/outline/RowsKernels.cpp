@@ -4,6 +4,10 @@
 //   a cotangent of a whole operand: summed over the program's rows into partials[p], a second launch adds the partials
 //   in order; the number of programs follows from the shape alone, so the sum is the same on every machine.
 //
+// Which ops share a kernel depends on what stands near them, so on the order of slices; what they compute does not: every
+// product and sum is rounded for itself (no fma of two ops, nor of one, which would have to know its neighbours), and
+// rows are summed in blocks that follow from the op that sums.
+//
 // When every op is elementwise on one shape, elements are rows without features and any shape is one long vector.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
@@ -21,6 +25,12 @@ namespace {
 /// Elements of a row-block that should stay near the core together: half of a 32 KiB L1 in f32.
 constexpr int64_t kBlockElements = 4096;
 constexpr int64_t kFlatRows = 1024, kMaxRows = 32, kSumPrograms = 64;
+
+/// Rows of `elements` features each.
+int64_t rowsOfBlock(int64_t elements) {
+  return std::clamp<int64_t>(llvm::bit_floor<uint64_t>(kBlockElements / std::max<int64_t>(elements, 1) + 1), 1,
+                             kMaxRows);
+}
 
 struct Input {
   Value value;
@@ -110,9 +120,10 @@ void RowsKernel::collect() {
       if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !members.contains(user); }))
         outputs.push_back({result, piece, (piece ? "sum" : "y") + std::to_string(outputs.size())});
     }
-  rows = flat ? kFlatRows
-              : std::clamp<int64_t>(llvm::bit_floor<uint64_t>(kBlockElements / std::max<int64_t>(elements, 1) + 1), 1,
-                                    kMaxRows);
+  rows = flat ? kFlatRows : rowsOfBlock(elements);
+  for (Operation *op : cluster)
+    if (int64_t summed = rowsOfSum(op))
+      rows = summed; // FuseRows: the same for all
   ArrayRef<int64_t> dims = flat ? first : rowDims(cluster.front());
   totalRows = product(dims);
   tokens = dims.size() > 1 ? dims[1] : 1;
@@ -305,6 +316,7 @@ LogicalResult RowsKernel::run() {
   }
   LogicalResult status = success();
   std::string kernel = context.kernel(key(), {"rows"}, [&](KernelBuilder &k) { status = write(k); });
+  context.module.lookupSymbol(kernel)->setAttr(tile::kRoundsEachAttr, context.rewriter.getUnitAttr());
   if (failed(status))
     return failure();
   int64_t blocks = ceilDiv(totalRows, rows), programs = sums ? std::min(blocks, kSumPrograms) : blocks;
@@ -338,6 +350,24 @@ LogicalResult RowsKernel::run() {
 }
 
 } // namespace
+
+int64_t rowsOfSum(Operation *op) {
+  bool sums = false;
+  int64_t widest = 1;
+  auto see = [&](Value v, TokenKind kind) {
+    Shape shape = shapeOf(v);
+    if (kind == TokenKind::token)
+      widest = std::max(widest, product(shape.drop_front(std::min<size_t>(2, shape.size()))));
+  };
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    see(operand, rowsOperandKind(op, i));
+  for (OpResult result : op->getResults()) {
+    see(result, rowsResultKind(op, result.getResultNumber()));
+    sums |= rowsResultKind(op, result.getResultNumber()) == TokenKind::piece;
+  }
+  constexpr int64_t values = 4; // of such a row, that are alive at a time
+  return sums ? rowsOfBlock(values * widest) : 0;
+}
 
 Value sumOverRows(Operation *op, Value partials, OutlineContext &context) {
   int64_t programs = shapeOf(partials)[0], size = product(shapeOf(partials).drop_front());

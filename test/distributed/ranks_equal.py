@@ -93,6 +93,18 @@ def checkpoint(folder):
     return tensors
 
 
+def documents(folder):
+    """A folder of 300 documents of 3 to 130 bytes."""
+    rng = np.random.default_rng(0)
+    words = [bytes(rng.integers(97, 123, rng.integers(2, 9)).astype(np.uint8)) for _ in range(300)]
+    data = folder / "documents"
+    data.mkdir()
+    for i in range(300):
+        text = b" ".join(words[j] for j in rng.integers(0, len(words), 30))
+        (data / f"{i:03}.txt").write_bytes(text[:rng.integers(3, 131)])
+    return data
+
+
 def train(program, ranks, data, steps, folder):
     metrics = folder / "metrics.jsonl"
     run("braid-run", "train", program, "--data", data, "--steps", steps, "--ranks", ranks, "--threads", 1, "--checkpoint-dir", folder / "checkpoint",
@@ -137,13 +149,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        rng = np.random.default_rng(0)
-        words = [bytes(rng.integers(97, 123, rng.integers(2, 9)).astype(np.uint8)) for _ in range(300)]
-        data = folder / "documents"
-        data.mkdir()
-        for i in range(300):
-            text = b" ".join(words[j] for j in rng.integers(0, len(words), 30))
-            (data / f"{i:03}.txt").write_bytes(text[:rng.integers(3, 131)])
+        data = documents(folder)
 
         def result(name, ranks, flags):
             program = folder / f"{name}.braid"

@@ -48,7 +48,7 @@ func.func @rope(%x: tensor<2x40x2x8xf32>, %d: tensor<2x40xi32>) -> tensor<2x40x2
 
 // The kernel: load, arithmetic, store; nothing of the model is left in it.
 // CHECK: func.func @[[NORM]](%{{.*}}: memref<?x64xf32> {tile.name = "x0"}, %{{.*}}: memref<?x64xf32> {tile.name = "x1"},
-// CHECK-SAME: memref<64xf32> {tile.name = "w0"}, %{{.*}}: memref<?x64xf32> {tile.name = "y0"}, %[[ROWS:.*]]: index {tile.name = "rows"}) attributes {tile.grid = ["rows"], tile.kernel}
+// CHECK-SAME: memref<64xf32> {tile.name = "w0"}, %{{.*}}: memref<?x64xf32> {tile.name = "y0"}, %[[ROWS:.*]]: index {tile.name = "rows"}) attributes {tile.grid = ["rows"], tile.kernel, tile.rounds_each}
 // CHECK: tile.load {{.*}} limit %[[ROWS]] {{.*}}vector<8x64xf32>
 // CHECK: tile.reduce add
 // CHECK: math.rsqrt

@@ -92,7 +92,7 @@ static LogicalResult convertToLLVM(ModuleOp module) {
 
 //===- To an object -----------------------------------------------------------------------------------------------===//
 
-static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target, std::string &error) {
+static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target, bool roundsEach, std::string &error) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
@@ -106,7 +106,9 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target,
   for (const std::string &feature : target.features)
     features += (features.empty() ? "+" : ",+") + feature;
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Fast; // a*b+c may become one fma; nothing is reassociated
+  // a*b+c may become one fma, where nobody decides by other things than the equation what stands together; nothing is
+  // reassociated.
+  options.AllowFPOpFusion = roundsEach ? llvm::FPOpFusion::Strict : llvm::FPOpFusion::Fast;
   const char *cpu = target.has("avx512f") ? "x86-64-v4" : target.has("avx2") ? "x86-64-v3" : "x86-64";
   return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
       triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
@@ -186,6 +188,8 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
     return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
   };
   ModuleOp module = *job.module;
+  bool roundsEach = llvm::any_of(module.getOps<func::FuncOp>(),
+                                 [](func::FuncOp kernel) { return kernel->hasAttr(tile::kRoundsEachAttr); });
   LogicalResult lowered = target.emulated ? lowerTilesToThreads(module, *target.emulated)
                                           : lowerTilesToLoops(module, target.vectorBytes(), target.has("avx512bf16"));
   if (failed(lowered) || (target.emulated && failed(emulateThreads(module))) ||
@@ -197,7 +201,7 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
     return failure();
   job.time.lowering = lap();
   std::string error;
-  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, error);
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, roundsEach, error);
   if (!machine)
     return module.emitError("no code generator for this machine: ") << error;
   code->setDataLayout(machine->createDataLayout());
