@@ -26,6 +26,8 @@ struct CompileOptions {
   std::string mesh; ///< "dp=2,ep=2"; empty: one rank
   std::string pipeline; ///< none, moe, aAaM, 1A1M, cross-block, best; empty: the model's schedule.pipeline, else none
   int64_t overlapDegree = 0; ///< token slices of a layer; 0: the model's schedule.overlap_degree, else 1
+  std::optional<std::string> overlapDegrees; ///< of some layers, "0-1:2,3:1", instead of schedule.overlap_degrees
+  bool layersSliced = false; ///< of a model: there are layers that are cut whatever overlapDegree says
   std::string
       slicing; ///< uniform, time_uniform, balanced, simulated; empty: the model's schedule.slicing, else uniform
   int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the model's schedule.chunk_size, else the compiler chooses
@@ -34,7 +36,7 @@ struct CompileOptions {
   std::string dumpPhasesTo; ///< directory for NN-phase.mlir; empty: none
   bool explain = false;
 
-  bool slices() const { return overlapDegree > 1 && !pipeline.empty() && pipeline != "none"; }
+  bool slices() const { return !pipeline.empty() && pipeline != "none"; }
 };
 
 } // namespace braid

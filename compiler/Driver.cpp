@@ -40,6 +40,7 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
   const Flag flags[] = {{"--mesh", !options.mesh.empty(), Phase::train, Phase::sharded},
                         {"--pipeline", options.pipeline != "none", Phase::sharded, Phase::scheduled},
                         {"--overlap-degree", options.overlapDegree != 1, Phase::sharded, Phase::scheduled},
+                        {"--overlap-degrees", options.overlapDegrees.has_value(), Phase::sharded, Phase::scheduled},
                         {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
                         {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked}};
   for (const Flag &flag : flags) {
@@ -50,12 +51,16 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
                 ", but this compilation " +
                 (early ? "stops at phase " + phaseName(to) : "begins in phase " + phaseName(from)));
   }
-  if (options.pipeline != "none" && options.overlapDegree == 1)
+  bool someSlices = options.overlapDegree > 1 || options.layersSliced;
+  if (options.pipeline != "none" && !someSlices)
     return fail("--pipeline=" + options.pipeline + " orders slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
+  if (options.pipeline == "none" && options.overlapDegrees)
+    return fail("--overlap-degrees=" + *options.overlapDegrees +
+                " cuts slices that no --pipeline orders; valid: moe, aAaM, 1A1M, cross-block, best");
   if (options.pipeline == "none" && options.overlapDegree != 1)
     return fail("--overlap-degree=" + Twine(options.overlapDegree) +
                 " cuts slices that no --pipeline orders; valid: moe, aAaM, 1A1M, cross-block, best");
-  if (options.slicing != "uniform" && options.overlapDegree == 1)
+  if (options.slicing != "uniform" && !someSlices)
     return fail("--slicing=" + options.slicing + " cuts slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
   return true;
 }
@@ -78,15 +83,11 @@ static bool checkTarget(CompileOptions &options) {
   return target ? true : fail("--cpu: " + llvm::toString(target.takeError()));
 }
 
-/// Flags in the place of the keys that the module carries; the module then carries both, for whoever goes on where this
-/// compilation stops. Keys order what a mesh gives them: without ranks along ep there is nothing to order, and they say
-/// nothing; a flag is asked for.
-static LogicalResult resolveSchedule(ModuleOp module, CompileOptions &options, Phase from, Phase to) {
-  FailureOr<ScheduleSpec> known = scheduleKeysOf(module);
-  if (failed(known))
-    return failure();
-  ScheduleSpec keys = std::move(*known);
-  bool asked = !options.pipeline.empty() || options.overlapDegree > 0;
+/// Flags in the place of the keys that a description or a module has; `keys` is then what both say together, for whoever
+/// goes on where this compilation stops. Keys order what a mesh gives them: without ranks along ep there is nothing to
+/// order, and they say nothing; a flag is asked for. `marked`: of a module, there are layers with slices of their own.
+static void resolveSchedule(CompileOptions &options, ScheduleSpec &keys, bool marked, Phase from, Phase to) {
+  bool asked = !options.pipeline.empty() || options.overlapDegree > 0 || options.overlapDegrees;
   bool read = from < Phase::scheduled && Phase::sharded <= to;
   // What a sharded module carries has met its mesh.
   if (read && from < Phase::sharded && !asked) {
@@ -96,14 +97,24 @@ static LogicalResult resolveSchedule(ModuleOp module, CompileOptions &options, P
     if (!exchanges)
       keys.pipeline = "none";
   }
+  bool whole = options.overlapDegree == 1 && !options.overlapDegrees;
   if (options.pipeline.empty())
-    options.pipeline = read && options.overlapDegree != 1 ? keys.pipeline : "none";
+    options.pipeline = read && !whole ? keys.pipeline : "none";
+  // One number for all layers takes the place of those of some.
+  if ((read || asked) && (options.pipeline == "none" || (options.overlapDegree > 0 && !options.overlapDegrees)))
+    keys.overlapDegrees.clear();
   if (options.overlapDegree == 0)
     options.overlapDegree = options.pipeline == "none" ? 1 : keys.overlapDegree;
+  options.layersSliced =
+      read && (marked || llvm::any_of(keys.overlapDegrees, [](auto &layer) { return layer.second > 1; }));
+  // checkFlags complains of one without the other.
+  bool orders = (options.overlapDegree > 1 || options.layersSliced) && options.pipeline != "none";
   if (read || asked) {
-    keys.pipeline = options.pipeline;
-    keys.overlapDegree = options.overlapDegree;
-    if (!options.slicing.empty() || options.overlapDegree == 1)
+    keys.pipeline = orders ? options.pipeline : "none";
+    keys.overlapDegree = orders ? options.overlapDegree : 1;
+    if (!orders)
+      keys.overlapDegrees.clear();
+    if (!options.slicing.empty() || !orders)
       keys.slicing = options.slicing.empty() ? "uniform" : options.slicing;
   }
   if (options.slicing.empty())
@@ -112,8 +123,6 @@ static LogicalResult resolveSchedule(ModuleOp module, CompileOptions &options, P
     keys.chunkSize = options.chunkSize;
   else if (from < Phase::chunked && Phase::chunked <= to)
     options.chunkSize = keys.chunkSize;
-  setScheduleKeys(module, keys);
-  return success();
 }
 
 /// A model description, with flags in the place of its keys, becomes a module in phase `model`.
@@ -136,6 +145,17 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   FailureOr<ModelSpec> spec = parseModelSpec(text, job.input, report, overrides);
   if (failed(spec))
     return {};
+  if (options.overlapDegrees) {
+    std::string message;
+    if (failed(parseOverlapDegrees(*options.overlapDegrees, spec->schedule, message)))
+      return fail("--overlap-degrees=" + *options.overlapDegrees + ": " + message), nullptr;
+    if (int64_t last = spec->schedule.overlapDegrees.empty() ? 0 : spec->schedule.overlapDegrees.rbegin()->first;
+        last >= spec->numLayers)
+      return fail(Twine("--overlap-degrees=") + *options.overlapDegrees + ": there is no layer " + Twine(last) +
+                  " of " + Twine(spec->numLayers) + "; valid: layers 0 to " + Twine(spec->numLayers - 1)),
+             nullptr;
+  }
+  resolveSchedule(options, spec->schedule, /*marked=*/false, Phase::model, options.toPhase.value_or(Phase::commands));
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   if (failed(module))
     return {};
@@ -234,6 +254,9 @@ static bool withModule(
   if (!isModel && (job.options.recompute || job.options.activationBudget))
     return fail((job.options.recompute ? "--recompute" : "--activation-budget") +
                 Twine(" belongs to a model description, ") + input + " has its layers already");
+  if (!isModel && job.options.overlapDegrees)
+    return fail(Twine("--overlap-degrees belongs to a model description, ") + input +
+                " marks its layers (braid.overlap_degree)");
   if (!isModel && (job.options.dtype || job.options.gradientDtype))
     return fail((job.options.dtype ? "--dtype" : "--gradient-dtype") + Twine(" belongs to a model description, ") +
                 input + " has its types already");
@@ -272,9 +295,18 @@ static bool withModule(
       isModel ? buildFromModel(context, job, text) : parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
   if (!module)
     return false;
-  Phase from = job.options.fromPhase.value_or(phaseOf(*module).value_or(Phase::model));
-  if (failed(resolveSchedule(*module, job.options, from, job.options.toPhase.value_or(Phase::commands))))
-    return false;
+  if (!isModel) {
+    FailureOr<ScheduleSpec> keys = scheduleKeysOf(*module);
+    if (failed(keys))
+      return false;
+    bool marked = llvm::any_of(module->getOps<func::FuncOp>(), [](func::FuncOp layer) {
+      auto own = layer->getAttrOfType<IntegerAttr>(attrs::overlapDegree);
+      return own && own.getValue().sgt(1);
+    });
+    Phase from = job.options.fromPhase.value_or(phaseOf(*module).value_or(Phase::model));
+    resolveSchedule(job.options, *keys, marked, from, job.options.toPhase.value_or(Phase::commands));
+    setScheduleKeys(*module, *keys);
+  }
   std::vector<StageTime> times;
   return use(*module, job, isModel, times);
 }

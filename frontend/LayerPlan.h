@@ -11,6 +11,7 @@ namespace braid {
 struct LayerRun {
   char mixer, ffn;
   bool recompute; ///< the backward computes the layer's activations again
+  int64_t overlapDegree; ///< token slices of the layer; 0: as many as the model's
   int64_t count;
   std::vector<int32_t> layers; ///< absolute indices, row-major over [rounds, count]
 };

@@ -236,7 +236,15 @@ void Checker::schedule() {
       return report("schedule.recompute", formatv("there is no layer {0} of {1}; valid: none, all, or layers 0 to {2}",
                                                   layer, spec.numLayers, spec.numLayers - 1)
                                               .str());
-  if ((s.pipeline == "none") != (s.overlapDegree == 1))
+  for (auto [layer, degree] : s.overlapDegrees)
+    if (layer >= spec.numLayers)
+      return report("schedule.overlap_degrees", formatv("there is no layer {0} of {1}; valid: layers 0 to {2}", layer,
+                                                        spec.numLayers, spec.numLayers - 1)
+                                                    .str());
+  if (s.pipeline == "none" && s.overlapDegree == 1 && s.slices())
+    report("schedule.overlap_degrees",
+           "slices with pipeline \"none\", which orders none; valid: with another pipeline");
+  else if ((s.pipeline == "none") == s.slices())
     report("schedule.overlap_degree",
            formatv("{0} slices with pipeline \"{1}\"; valid: 1 with \"none\", 2 to 16 with another", s.overlapDegree,
                    s.pipeline)

@@ -495,6 +495,10 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     s.choice("sp_algorithm", spec.schedule.spAlgorithm, {"auto", "ring", "all_gather", "scan"});
     s.choice("pipeline", spec.schedule.pipeline, {"none", "moe", "aAaM", "1A1M", "cross-block", "best"});
     s.integer("overlap_degree", spec.schedule.overlapDegree, 1, 16);
+    std::string degrees;
+    s.string("overlap_degrees", degrees);
+    if (failed(parseOverlapDegrees(degrees, spec.schedule, message)))
+      s.error("overlap_degrees", message);
     s.choice("slicing", spec.schedule.slicing, {"uniform", "time_uniform", "balanced", "simulated"});
     s.integer("chunk_size", spec.schedule.chunkSize, 16, 128);
     if (const Value *machine = s.objectAt("machine")) {

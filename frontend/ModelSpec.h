@@ -203,11 +203,16 @@ struct ScheduleSpec {
   std::string spAlgorithm = "auto"; ///< how states of scans travel along sp: auto, ring, all_gather, scan
   std::string pipeline = "none"; ///< of layers whose experts exchange rows: a name of schedule/Stages.h
   int64_t overlapDegree = 1; ///< token slices of such a layer
+  std::map<int64_t, int64_t> overlapDegrees; ///< of layers that have another number of slices
   std::string slicing = "uniform"; ///< a name of schedule/Slicing.h
   int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the compiler chooses
   std::optional<MachineSpec> machine; ///< absent: the compiler assumes one
 
   bool recomputes(int64_t layer) const { return recomputeAll || llvm::is_contained(recompute, layer); }
+  /// Whether any layer is cut.
+  bool slices() const {
+    return overlapDegree > 1 || llvm::any_of(overlapDegrees, [](auto &entry) { return entry.second > 1; });
+  }
 };
 
 struct ModelSpec {
@@ -285,6 +290,8 @@ llvm::FailureOr<ModelSpec> parseModelSpec(llvm::StringRef text, llvm::StringRef 
 /// "none", "all", or layers such as "0,4-7": what `schedule.recompute` says. The message of a failure says what would
 /// be valid; layers are compared with the model by checkModelSpec.
 llvm::LogicalResult parseRecompute(llvm::StringRef text, ScheduleSpec &schedule, std::string &message);
+/// Layers and their numbers of slices, such as "0-1:2,3:1": what `schedule.overlap_degrees` says; "": none. As above.
+llvm::LogicalResult parseOverlapDegrees(llvm::StringRef text, ScheduleSpec &schedule, std::string &message);
 
 /// The rules between keys ("mixers.N.kv_heads" and what is wrong there).
 using KeyErrorFn = llvm::function_ref<void(const std::string &path, const std::string &message)>;

@@ -155,6 +155,17 @@ const LsmTraits &braid::lsmTraits(LsmKind kind) {
   return *llvm::find_if(lsmInstances(), [&](const LsmTraits &t) { return t.kind == kind; });
 }
 
+/// "4" or "4-7"; nothing where it is neither.
+static std::optional<std::pair<int64_t, int64_t>> parseLayers(llvm::StringRef text) {
+  auto [first, last] = text.split('-');
+  int64_t begin = 0, end = 0;
+  bool single = !text.contains('-');
+  if (first.getAsInteger(10, begin) || (single ? (end = begin, false) : last.getAsInteger(10, end)) || begin < 0 ||
+      end < begin || end >= (1 << 20))
+    return std::nullopt;
+  return std::pair(begin, end);
+}
+
 llvm::LogicalResult braid::parseRecompute(llvm::StringRef text, ScheduleSpec &schedule, std::string &message) {
   schedule.recomputeAll = text == "all";
   schedule.recompute.clear();
@@ -163,18 +174,39 @@ llvm::LogicalResult braid::parseRecompute(llvm::StringRef text, ScheduleSpec &sc
   llvm::SmallVector<llvm::StringRef> parts;
   text.split(parts, ',');
   for (llvm::StringRef part : parts) {
-    auto [first, last] = part.split('-');
-    int64_t begin = 0, end = 0;
-    bool single = !part.contains('-');
-    if (first.getAsInteger(10, begin) || (single ? (end = begin, false) : last.getAsInteger(10, end)) || begin < 0 ||
-        end < begin || end >= (1 << 20)) {
+    auto layers = parseLayers(part);
+    if (!layers) {
       message =
           "\"" + part.str() + "\" is neither a layer nor a range of layers; valid: none, all, or layers such as 0,4-7";
       return llvm::failure();
     }
-    for (int64_t layer = begin; layer <= end; ++layer)
+    for (int64_t layer = layers->first; layer <= layers->second; ++layer)
       if (!llvm::is_contained(schedule.recompute, layer))
         schedule.recompute.push_back(layer);
+  }
+  return llvm::success();
+}
+
+llvm::LogicalResult braid::parseOverlapDegrees(llvm::StringRef text, ScheduleSpec &schedule, std::string &message) {
+  schedule.overlapDegrees.clear();
+  llvm::SmallVector<llvm::StringRef> parts;
+  text.split(parts, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/!text.empty());
+  for (llvm::StringRef part : parts) {
+    auto [range, number] = part.split(':');
+    auto layers = parseLayers(range);
+    int64_t degree = 0;
+    if (!layers || number.getAsInteger(10, degree) || degree < 1 || degree > 16) {
+      message =
+          "\"" + part.str() +
+          "\" is not a layer, or a range of layers, and its slices; valid: such as 0-1:2,3:1, with 1 to 16 slices";
+      return llvm::failure();
+    }
+    for (int64_t layer = layers->first; layer <= layers->second; ++layer)
+      if (auto [known, isNew] = schedule.overlapDegrees.try_emplace(layer, degree); !isNew && known->second != degree) {
+        message =
+            llvm::formatv("layer {0} has {1} slices and {2}; valid: every layer once", layer, known->second, degree);
+        return llvm::failure();
+      }
   }
   return llvm::success();
 }

@@ -87,8 +87,9 @@ def DropIdleCollectivesPass : Pass<"braid-drop-idle-collectives", "::mlir::Modul
 def JoinLayersPass : Pass<"braid-join-layers", "::mlir::ModuleOp"> {
   let summary = "neighbouring layers whose experts exchange rows become one function, so that their slices can be woven";
   let description = [{
-    A repeat of more layers than `most` walks groups of them (a divisor of its count, at least two); one of at most `most` layers is
-    written out; then up to `most` calls that stand one after the other become one call.
+    A repeat of more layers than `most` walks groups of them (a divisor of its count that is more than half of `most`, else `most` and
+    the layers that are left stand behind them); one of few layers is written out; then up to `most` calls that stand one after the
+    other become one call. Layers that say another number of slices, and repeats whose iterations do not meet in such calls, stay apart.
     Before: `repeat (count = 8) { call @layer(%x, %w) }`. After, most = 4: `repeat (count = 2) { call @layer_x4(%x, %w[0], .. %w[3]) }`.
     Invariant: nothing is computed in another order; what the commands of each layer belong to is kept in their locations.
   }];
@@ -105,6 +106,7 @@ def DecideSchedulePass : Pass<"braid-decide-schedule", "::mlir::ModuleOp"> {
     Layers with softmax attention over all keys may be cut where `slicing` says (schedules.md section 4); their expert slices stay
     uniform (`moe_slices`: a token buffer). Others cost the same for every token and are cut uniformly. Forward and gradient of a layer
     have the same bounds. The times that orders are chosen by come from the ops (analysis/Work) and the module's `braid.machine`.
+    A layer with `braid.overlap_degree` has that many slices instead of the option's; one with 1 is not cut.
     Nothing else changes: the decision is data that ExpandSlices and Weave consume.
   }];
   let options = [Option<"pipeline", "pipeline", "std::string", "\"none\"", "none, moe, aAaM, 1A1M, cross-block or best (schedule/README.md)">,

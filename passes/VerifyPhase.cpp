@@ -142,6 +142,12 @@ private:
       if (func->hasAttr(attrs::schedule) && phase >= Phase::scheduled)
         return func.emitOpError("still has ")
                << attrs::schedule << " in phase " << phaseName(phase) << "; it must be dissolved by phase scheduled";
+      if (func->hasAttr("braid.layer") && phase >= Phase::scheduled)
+        return func.emitOpError("still has braid.layer in phase ")
+               << phaseName(phase) << "; it must be dissolved by phase scheduled";
+      if (func->hasAttr(attrs::overlapDegree) && phase >= Phase::scheduled)
+        return func.emitOpError("still has ") << attrs::overlapDegree << " in phase " << phaseName(phase)
+                                              << "; it must be dissolved by phase scheduled";
       if (func->hasAttr("braid.train") && phase >= Phase::train)
         return func.emitOpError("still has braid.train in phase ")
                << phaseName(phase) << "; it must be dissolved by phase train";

@@ -47,7 +47,8 @@ inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", l
                                      slot = "braid.slot", decay = "braid.decay", trained = "braid.trained",
                                      rateScale = "braid.rate_scale", shards = "braid.shards", dims = "braid.dims",
                                      alias = "braid.alias", entry = "braid.entry", phase = "braid.phase",
-                                     mesh = "braid.mesh", schedule = "braid.schedule", metadata = "braid.metadata",
+                                     mesh = "braid.mesh", schedule = "braid.schedule",
+                                     overlapDegree = "braid.overlap_degree", metadata = "braid.metadata",
                                      maxDocuments = "braid.max_documents", spAlgorithm = "braid.sp_algorithm";
 } // namespace attrs
 

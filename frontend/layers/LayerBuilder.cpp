@@ -283,10 +283,11 @@ template <typename Parts> static ResidualScale scaleOf(const ModelSpec &spec, co
 }
 
 Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, char mixer, char ffn,
-                        bool recompute) {
+                        LayerMarks marks) {
   std::string name = "layer_" + std::string(1, mixer) + "_" + std::string(1, ffn) + "_" +
-                     (entry.cached ? "cached_" : "") + (recompute ? "recompute_" : "") + std::to_string(entry.batch) +
-                     "x" + std::to_string(entry.tokens);
+                     (entry.cached ? "cached_" : "") + (marks.recompute ? "recompute_" : "") +
+                     (marks.overlapDegree ? "degree" + std::to_string(marks.overlapDegree) + "_" : "") +
+                     std::to_string(entry.batch) + "x" + std::to_string(entry.tokens);
   LayerBuilder b(spec, module, entry, name);
   const MixerSpec &m = spec.mixers.at(mixer);
   const FfnSpec &f = spec.ffns.at(ffn);
@@ -304,7 +305,9 @@ Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry
   };
   Value x1 = Sublayer{"norm1", "x1", scaleOf(spec, m), mix}.build(b, b.x());
   Layer layer = b.finish(Sublayer{"norm2", "y", scaleOf(spec, f), feed}.build(b, x1));
-  if (recompute)
+  if (marks.recompute)
     layer.function->setAttr("braid.recompute", b.builder.getUnitAttr());
+  if (marks.overlapDegree)
+    layer.function->setAttr(attrs::overlapDegree, b.builder.getI64IntegerAttr(marks.overlapDegree));
   return layer;
 }

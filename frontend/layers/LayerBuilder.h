@@ -163,9 +163,14 @@ mlir::Value buildRecurrence(LayerBuilder &b, mlir::Value x, const RecurrenceSpec
 mlir::Value buildDense(LayerBuilder &b, mlir::Value x, const DenseSpec &spec, llvm::StringRef prefix);
 mlir::Value buildExperts(LayerBuilder &b, mlir::Value x, const MoeSpec &spec);
 
-/// norm, mixer, norm, feed-forward, with the residual stream around them. `recompute` marks the function: its backward
-/// computes the activations again.
-Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, char mixer, char ffn, bool recompute);
+/// What a function is marked with, for passes to read.
+struct LayerMarks {
+  bool recompute = false; ///< its backward computes the activations again
+  int64_t overlapDegree = 0; ///< token slices; 0: as many as the compilation asks for
+};
+/// norm, mixer, norm, feed-forward, with the residual stream around them.
+Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, char mixer, char ffn,
+                 LayerMarks marks);
 
 } // namespace braid
 

@@ -494,6 +494,12 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
       atCallee, callee.getLoc(), (callee.getName() + "_grad").str(),
       atCallee.getFunctionType(target.getArgumentTypes(), target.getTerminator()->getOperandTypes()));
   gradient.backward.setPrivate();
+  StringRef unique = gradient.forward.getName().drop_front((callee.getName() + "_train").str().size());
+  StringAttr pair = atCallee.getStringAttr(callee.getName() + unique);
+  gradient.forward->setAttr(kLayerAttr, pair);
+  gradient.backward->setAttr(kLayerAttr, pair);
+  if (Attribute degree = callee->getAttr(attrs::overlapDegree)) // cut as the forward is
+    gradient.backward->setAttr(attrs::overlapDegree, degree);
   gradient.backward.getBody().takeBody(region);
   gradient.backward->remove();
   state.symbols.insert(gradient.backward, std::next(gradient.forward->getIterator()));

@@ -12,6 +12,10 @@ namespace braid {
 
 class Activity;
 
+/// On @f_train and @f_grad: which pair they are ("f", "f_0", ..). What one saves in slices the other reads so; names of
+/// functions do not tell, because they are made unique. DecideSchedule consumes it.
+inline constexpr llvm::StringLiteral kLayerAttr = "braid.layer";
+
 inline constexpr llvm::StringLiteral kRecomputeAttr = "braid.recompute";
 
 /// Routes are chosen once (two tilings of one product may break a tie differently), and what crosses ranks crosses them

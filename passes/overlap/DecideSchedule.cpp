@@ -1,6 +1,7 @@
 //===- DecideSchedule.cpp - which layers are sliced, how, and in which order their tasks run ----------------------===//
 #include "passes/Passes.h"
 #include "passes/analysis/Mesh.h"
+#include "passes/autodiff/Recompute.h"
 #include "passes/overlap/LayerTasks.h"
 #include "passes/shard/Sequence.h"
 #include "runtime/schema/SequenceLayout.h"
@@ -27,10 +28,6 @@ template <size_t N> std::string joined(const std::array<std::string_view, N> &na
   return text;
 }
 
-template <typename Test> bool hasOp(func::FuncOp layer, Test &&test) {
-  return layer.walk([&](Operation *op) { return test(op) ? WalkResult::interrupt() : WalkResult::advance(); })
-      .wasInterrupted();
-}
 /// Every slice is divided along an axis, so all layers are cut, and alike: there is one layout of a row.
 bool isDivided(Operation *op) { return op->hasAttr(kSequenceAttr); }
 
@@ -51,7 +48,7 @@ struct Layer {
     std::vector<BlockSeconds> seconds;
   };
   SmallVector<Direction> directions;
-  int64_t tokens = 0;
+  int64_t tokens = 0, degree = 1;
   std::optional<schedule::AttentionCost> cost;
 };
 
@@ -77,9 +74,17 @@ public:
     if (overlapDegree < 1 || overlapDegree > 16)
       return wrong() << "overlap degree is " << overlapDegree.getValue() << "; valid: 1 to 16", signalPassFailure();
     describe(1);
-    if (named == schedule::Pipeline::none || overlapDegree == 1)
-      return;
-    wanted = *named;
+    if (failed(takeDegrees()))
+      return signalPassFailure();
+    if (named != schedule::Pipeline::none && (overlapDegree > 1 || !degrees.empty()) && failed(decideAll(*named, *cut)))
+      return signalPassFailure();
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      function->removeAttr(kLayerAttr);
+  }
+
+private:
+  LogicalResult decideAll(schedule::Pipeline named, schedule::Slicing cut) {
+    wanted = named;
     machine = Machine::of(getOperation());
     llvm::MapVector<StringRef, Layer> layers;
     SmallVector<func::FuncOp> candidates;
@@ -87,6 +92,7 @@ public:
       if (!function.isPublic() && (hasOp(function, isDivided) || hasOp(function, isDataExchange)))
         candidates.push_back(function);
     bool divides = llvm::any_of(candidates, [](func::FuncOp layer) { return hasOp(layer, isDivided); });
+    int64_t dividedDegree = 0;
     for (func::FuncOp function : candidates) {
       bool divided = hasOp(function, isDivided);
       if (int64_t sp = Mesh::of(getOperation()).size("sp"); sp > 1 && !divided) {
@@ -95,25 +101,62 @@ public:
         function.emitOpError() << "has rows that sp = " << sp
                                << " ranks share and that were divided whole; valid: no slices, or --pipeline and "
                                   "--overlap-degree when --mesh divides the rows";
-        return signalPassFailure();
+        return failure();
       }
       if (divided && failed(checkDivided(function)))
-        return signalPassFailure();
-      addTo(layers, function);
+        return failure();
+      int64_t degree = degrees.contains(function) ? degrees.at(function) : overlapDegree.getValue();
+      if (int64_t known = divided ? std::exchange(dividedDegree, degree) : degree; known && known != degree) {
+        function.emitOpError() << "has " << degree << " token slices but another layer " << known
+                               << ": ranks that share the tokens of a row (sp, --mesh) cut all layers alike; valid: no "
+                                  "schedule.overlap_degrees";
+        return failure();
+      }
+      if (degree > 1 && failed(addTo(layers, function, degree)))
+        return failure();
     }
-    for (auto &[name, layer] : layers)
-      if (failed(decide(layer, *cut)))
-        return signalPassFailure();
+    for (auto &[name, layer] : layers) {
+      auto forward = llvm::find_if(layer.directions, [](const Layer::Direction &d) { return !d.backward; });
+      if (forward == layer.directions.end() && layer.directions.front().function->hasAttr(kLayerAttr)) {
+        layer.directions.front().function.emitOpError()
+            << "is the gradient of a layer whose forward is not there to be cut alike (" << kLayerAttr << " = \""
+            << name << "\")";
+        return failure();
+      }
+      if (forward != layer.directions.end()) // slices are chosen by its times
+        std::rotate(layer.directions.begin(), forward, std::next(forward));
+      if (failed(decide(layer, cut)))
+        return failure();
+    }
     describe(mostSlices);
-    if (layers.empty())
+    auto alone = [](auto &entry) { return entry.second.directions.front().seconds.size() < 2; };
+    if (wanted == schedule::Pipeline::crossBlock && !layers.empty() && llvm::all_of(layers, alone))
+      getOperation().emitWarning() << "no two layers with experts are neighbours that can stand in one function: "
+                                      "pipeline cross-block weaves over no edge and is 1A1M";
+    if (candidates.empty())
       getOperation().emitWarning() << "no layer exchanges expert rows between ranks: pipeline " << pipeline
                                    << " has nothing to overlap (--mesh=dp=N,ep=N gives it something)";
+    return success();
   }
 
-private:
   schedule::Pipeline wanted = schedule::Pipeline::none;
   Machine machine;
   int64_t mostSlices = 1; ///< of a layer
+  DenseMap<Operation *, int64_t> degrees; ///< of layers with their own number of slices
+
+  LogicalResult takeDegrees() {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      Attribute own = function->getAttr(attrs::overlapDegree);
+      if (!own)
+        continue;
+      auto number = dyn_cast<IntegerAttr>(own);
+      if (!number || number.getInt() < 1 || number.getInt() > 16)
+        return function.emitOpError() << "has " << attrs::overlapDegree << " = " << own << "; valid: 1 to 16";
+      degrees[function] = number.getInt();
+      function->removeAttr(attrs::overlapDegree);
+    }
+    return success();
+  }
 
   /// The program says what became of it: the pipeline, and the slices of the layer that has most.
   void describe(int64_t slices) {
@@ -160,31 +203,39 @@ private:
     return success();
   }
 
-  /// Differentiate makes @X_train and @X_grad of @X.
-  void addTo(llvm::MapVector<StringRef, Layer> &layers, func::FuncOp function) {
-    StringRef name = function.getName();
-    (void)(name.consume_back("_train") || name.consume_back("_grad"));
-    Layer &layer = layers[name];
+  /// Forward and gradient of a layer say so (kLayerAttr); what is not differentiated is by itself.
+  LogicalResult addTo(llvm::MapVector<StringRef, Layer> &layers, func::FuncOp function, int64_t degree) {
+    auto pair = function->getAttrOfType<StringAttr>(kLayerAttr);
+    Layer &layer = layers[pair ? pair.getValue() : function.getName()];
     bool backward = isBackwardLayer(function);
+    if (int64_t tokens = tokensOf(function); !layer.directions.empty() && layer.tokens != tokens) {
+      InFlightDiagnostic error = function.emitOpError()
+                                 << "has " << tokens << " tokens in a row but another version of its layer "
+                                 << layer.tokens;
+      error.attachNote(layer.directions.front().function->getLoc()) << "the other version";
+      return error;
+    }
     layer.tokens = tokensOf(function);
+    layer.degree = degree;
     layer.cost = attentionCostOf(function);
     layer.directions.push_back({function, backward, secondsOf(function, backward, machine)});
+    return success();
   }
 
   Slices slicesOf(const Layer &layer, schedule::Slicing cut) const {
-    int64_t tokens = layer.tokens, align = schedule::defaultAlignment(tokens, overlapDegree);
+    int64_t tokens = layer.tokens, align = schedule::defaultAlignment(tokens, layer.degree);
     if (layer.cost && cut == schedule::Slicing::time_uniform)
-      return schedule::timeUniformSlices(tokens, overlapDegree, *layer.cost);
+      return schedule::timeUniformSlices(tokens, layer.degree, *layer.cost);
     if (layer.cost && cut == schedule::Slicing::balanced)
-      return schedule::balancedSlices(tokens, overlapDegree, *layer.cost, align);
+      return schedule::balancedSlices(tokens, layer.degree, *layer.cost, align);
     if (layer.cost && cut == schedule::Slicing::simulated) {
       const BlockSeconds &block = layer.directions.front().seconds.front();
       schedule::LayerTimes times{*layer.cost,   block.A.of(1) + block.attention.of(1),
                                  block.D.of(1), block.M.of(1),
                                  block.C.of(1), machine.linkLatency};
-      return schedule::simulatedSlices(tokens, overlapDegree, times, align);
+      return schedule::simulatedSlices(tokens, layer.degree, times, align);
     }
-    return schedule::uniformSlices(tokens, overlapDegree);
+    return schedule::uniformSlices(tokens, layer.degree);
   }
 
   Decision plan(const Layer &layer, Slices mixers, Slices experts, schedule::Pipeline order) const {
@@ -204,7 +255,7 @@ private:
 
   LogicalResult decide(const Layer &layer, schedule::Slicing cut) {
     func::FuncOp first = layer.directions.front().function;
-    int64_t tokens = layer.tokens, degree = overlapDegree;
+    int64_t tokens = layer.tokens, degree = layer.degree;
     if (tokens < degree)
       return first.emitOpError() << "has " << tokens << " tokens in a row, too few for overlap degree " << degree
                                  << " (--overlap-degree)"

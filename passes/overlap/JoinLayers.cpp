@@ -4,6 +4,7 @@
 // keep repeats as they are and leave one edge in `most` unwoven.
 #include "dialects/cmd/CmdDialect.h"
 #include "passes/Passes.h"
+#include "passes/autodiff/Recompute.h"
 #include "passes/lower/PrepareBuffers.h"
 #include "passes/overlap/LayerTasks.h"
 
@@ -64,10 +65,7 @@ public:
     SymbolTable table(getOperation());
     symbols = &table;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isPublic() &&
-          function
-              .walk([](Operation *op) { return isDataExchange(op) ? WalkResult::interrupt() : WalkResult::advance(); })
-              .wasInterrupted())
+      if (!function.isPublic() && hasOp(function, isDataExchange))
         exchanging.insert(function.getName());
     SmallVector<func::FuncOp> entries;
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -97,6 +95,21 @@ private:
     return call && exchanging.contains(call.getCallee()) ? call : func::CallOp();
   }
 
+  /// What no run of joined layers goes on over.
+  bool separates(Operation &op) const {
+    return !callOf(op) &&
+           (isa<func::CallOp, RepeatOp>(op) || isa<CollectiveOpInterface>(op) || !isMemoryEffectFree(&op));
+  }
+  /// Whether the last layer of an iteration and the first of the next would be neighbours.
+  bool joinsIterations(Block &body) const {
+    auto decides = [&](Operation &op) { return callOf(op) || separates(op); };
+    auto operations = body.without_terminator();
+    auto first = llvm::find_if(operations, decides);
+    auto backwards = llvm::reverse(operations);
+    auto last = llvm::find_if(backwards, decides);
+    return first != operations.end() && callOf(*first) && callOf(*last);
+  }
+
   /// The body `times` times in a row, the last layer first where the repeat walks backwards; stacks of `times` layers
   /// in, results by layer.
   void writeOut(OpBuilder &builder, RepeatOp repeat, int64_t times, SmallVectorImpl<Value> &carried, ValueRange stacks,
@@ -112,14 +125,18 @@ private:
       for (auto [i, value] : llvm::enumerate(stacks))
         map.map(body.getArgument(count + i), unstack(builder, value, layer));
       for (Operation &op : body.without_terminator()) {
-        Operation *copy = builder.clone(op, map);
-        auto layers = op.getAttrOfType<DenseI32ArrayAttr>(cmd::kLayersAttr);
-        if (!layers)
-          continue;
-        SmallVector<int32_t> own; // every `times`-th iteration is in this place of a group
-        for (int64_t i = step; i < layers.size(); i += times)
-          own.push_back(layers[i]);
-        copy->setAttr(cmd::kLayersAttr, builder.getDenseI32ArrayAttr(own));
+        builder.clone(op, map)->walk([&](Operation *copy) {
+          auto layers = copy->getAttrOfType<DenseI32ArrayAttr>(cmd::kLayersAttr);
+          if (!layers)
+            return;
+          // Every `times`-th iteration is in this place of a group; of a repeat inside, all of its own.
+          auto iterations = static_cast<int64_t>(repeat.getCount());
+          int64_t inside = layers.size() / iterations;
+          SmallVector<int32_t> own;
+          for (int64_t i = step; i < iterations; i += times)
+            llvm::append_range(own, layers.asArrayRef().slice(i * inside, inside));
+          copy->setAttr(cmd::kLayersAttr, builder.getDenseI32ArrayAttr(own));
+        });
       }
       for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
         Value now = map.lookupOrDefault(value);
@@ -131,34 +148,105 @@ private:
     }
   }
 
+  /// Writes out the `left` last layers; the repeat of the others.
+  RepeatOp splitOff(RepeatOp repeat, int64_t left) {
+    OpBuilder builder(repeat);
+    Location loc = repeat.getLoc();
+    int64_t carried = repeat.getCarried(), count = repeat.getCount(), kept = count - left;
+    auto withCount = [](Type type, int64_t size) {
+      SmallVector<int64_t> shape(cast<RankedTensorType>(type).getShape());
+      shape[0] = size;
+      return cast<RankedTensorType>(type).clone(shape);
+    };
+    auto part = [&](Value stacked, int64_t begin, int64_t size) -> Value {
+      return SliceOp::create(builder, loc, withCount(stacked.getType(), size), stacked, 0, begin);
+    };
+    SmallVector<Value> values(repeat.getInputs().take_front(carried)), last, first;
+    for (Value stacked : repeat.getInputs().drop_front(carried)) {
+      first.push_back(part(stacked, 0, kept));
+      last.push_back(part(stacked, kept, left));
+    }
+    // Layers of an op are in the order of execution.
+    auto keepLayers = [&](Operation *in, int64_t begin, int64_t size) {
+      in->walk([&](func::CallOp call) {
+        if (auto all = call->getAttrOfType<DenseI32ArrayAttr>(cmd::kLayersAttr)) {
+          int64_t inside = all.size() / count;
+          call->setAttr(cmd::kLayersAttr,
+                        builder.getDenseI32ArrayAttr(all.asArrayRef().slice(begin * inside, size * inside)));
+        }
+      });
+    };
+    auto clone = [&](int64_t size, ValueRange stacks) {
+      SmallVector<Value> inputs(values);
+      llvm::append_range(inputs, stacks);
+      SmallVector<Type> types;
+      for (auto [i, type] : llvm::enumerate(repeat.getResultTypes()))
+        types.push_back(static_cast<int64_t>(i) < carried ? type : withCount(type, size));
+      auto copy = RepeatOp::create(builder, loc, types, inputs, size, carried, repeat.getReverse());
+      copy->setDiscardableAttrs(repeat->getDiscardableAttrDictionary());
+      IRMapping map;
+      repeat.getBody().cloneInto(&copy.getBody(), map);
+      values.assign(copy.getResults().begin(), copy.getResults().begin() + carried);
+      return copy;
+    };
+    RepeatOp main, rest;
+    if (repeat.getReverse()) {
+      rest = clone(left, last);
+      main = clone(kept, first);
+    } else {
+      main = clone(kept, first);
+      rest = clone(left, last);
+    }
+    keepLayers(main, repeat.getReverse() ? left : 0, kept);
+    keepLayers(rest, repeat.getReverse() ? 0 : kept, left);
+    SmallVector<Value> results(values);
+    for (auto [a, b] : llvm::zip_equal(main.getResults().drop_front(carried), rest.getResults().drop_front(carried)))
+      results.push_back(ConcatOp::create(builder, loc, withCount(a.getType(), count), ValueRange{a, b}, 0));
+    repeat.replaceAllUsesWith(results);
+    repeat.erase();
+    writeAll(rest);
+    return main;
+  }
+
+  /// A repeat of a few layers, written out.
+  void writeAll(RepeatOp repeat) {
+    OpBuilder builder(repeat);
+    int64_t carried = repeat.getCarried();
+    SmallVector<Value> results(repeat.getInputs().take_front(carried));
+    SmallVector<SmallVector<Value>> layers;
+    writeOut(builder, repeat, repeat.getCount(), results, repeat.getInputs().drop_front(carried), layers);
+    for (ArrayRef<Value> parts : layers)
+      results.push_back(stack(builder, parts));
+    repeat.replaceAllUsesWith(results);
+    repeat.erase();
+  }
+
   void unroll(RepeatOp repeat) {
-    Block &body = repeat.getBody().front();
-    if (llvm::none_of(body, [&](Operation &op) { return bool(callOf(op)); }))
+    if (!joinsIterations(repeat.getBody().front()))
       return;
-    auto calls = llvm::count_if(body, [&](Operation &op) { return bool(callOf(op)); });
+    auto calls = llvm::count_if(repeat.getBody().front(), [&](Operation &op) { return bool(callOf(op)); });
     int64_t count = repeat.getCount(), carried = repeat.getCarried();
-    int64_t group = std::min<int64_t>(count, most.getValue() / calls);
+    int64_t largest = std::min<int64_t>(count, most.getValue() / calls), group = largest;
     while (group > 1 && count % group)
       --group;
+    if (2 * group <= largest) // groups as large as they may be, and a few layers that are left
+      group = count < 2 * largest ? count : largest;
     if (group < 2)
       return;
-    for (Operation &op : body)
-      if (auto call = dyn_cast<func::CallOp>(op))
-        if (Attribute known = layersOfCall(call))
-          call->setAttr(cmd::kLayersAttr, known);
+    repeat.walk([](func::CallOp call) {
+      if (Attribute known = layersOfCall(call))
+        call->setAttr(cmd::kLayersAttr, known);
+    });
+    if (int64_t left = count % group) {
+      repeat = splitOff(repeat, left);
+      count -= left;
+    }
     OpBuilder builder(repeat);
     SmallVector<Value> values(repeat.getInputs().take_front(carried)), results;
     ValueRange stacks = repeat.getInputs().drop_front(carried);
     SmallVector<SmallVector<Value>> layers;
-    if (group == count) {
-      writeOut(builder, repeat, count, values, stacks, layers);
-      results = values;
-      for (ArrayRef<Value> parts : layers)
-        results.push_back(stack(builder, parts));
-      repeat.replaceAllUsesWith(results);
-      repeat.erase();
-      return;
-    }
+    if (group == count)
+      return writeAll(repeat);
     // Groups of layers: [count, ..] is [count / group, group, ..].
     int64_t groups = count / group;
     auto grouped = [&](Type type) {
@@ -179,7 +267,7 @@ private:
     for (auto [i, input] : llvm::enumerate(inputs)) {
       bool isCarried = static_cast<int64_t>(i) < carried;
       Type type = isCarried ? input.getType() : stackType(input.getType(), 0, false);
-      (isCarried ? values : parts).push_back(to.addArgument(type, body.getArgument(i).getLoc()));
+      (isCarried ? values : parts).push_back(to.addArgument(type, repeat.getBody().getArgument(i).getLoc()));
     }
     writeOut(inner, repeat, group, values, parts, layers);
     for (ArrayRef<Value> list : layers)
@@ -199,15 +287,16 @@ private:
   /// forward and gradient of a layer get the same neighbours.
   void joinCalls(Block &block) {
     SmallVector<SmallVector<func::CallOp>> runs(1);
-    bool backward = false;
+    std::pair<bool, Attribute> before; // direction, and slices where the layer has its own number of them
     for (Operation &op : block) {
       if (func::CallOp call = callOf(op)) {
-        bool back = isBackwardLayer(symbols->lookup<func::FuncOp>(call.getCallee()));
-        if (!runs.back().empty() && back != backward)
+        auto callee = symbols->lookup<func::FuncOp>(call.getCallee());
+        std::pair<bool, Attribute> now(isBackwardLayer(callee), callee->getAttr(attrs::overlapDegree));
+        if (!runs.back().empty() && now != before)
           runs.emplace_back();
-        backward = back;
+        before = now;
         runs.back().push_back(call);
-      } else if (isa<func::CallOp, RepeatOp>(op) || isa<CollectiveOpInterface>(op) || !isMemoryEffectFree(&op)) {
+      } else if (separates(op)) {
         runs.emplace_back();
       }
     }
@@ -226,7 +315,7 @@ private:
     }
   }
 
-  /// One function with the bodies of all callees, called where the last of them was.
+  /// One function with the bodies of all callees, called where the first of them was.
   void join(ArrayRef<func::CallOp> calls, bool backward) {
     if (calls.size() < 2)
       return;
@@ -251,22 +340,27 @@ private:
     OpBuilder module(symbols->lookup<func::FuncOp>(func::CallOp(calls.front()).getCallee()));
     std::string name = "joined";
     SmallVector<StringRef> names;
-    for (func::CallOp call : calls) {
-      StringRef callee = call.getCallee();
-      (void)(callee.consume_back("_train") || callee.consume_back("_grad"));
-      names.push_back(callee);
-    }
+    auto pairOf = [&](func::CallOp call) {
+      return symbols->lookup(call.getCallee())->getAttrOfType<StringAttr>(kLayerAttr);
+    };
+    for (func::CallOp call : calls)
+      names.push_back(pairOf(call) ? pairOf(call).getValue() : call.getCallee());
     if (backward)
       std::reverse(names.begin(), names.end());
-    bool trains = func::CallOp(calls.front()).getCallee().ends_with("_train");
+    bool trains = bool(pairOf(calls.front()));
     for (size_t i = 0, n = 0; i < names.size(); i += n) {
       for (n = 1; i + n < names.size() && names[i + n] == names[i];)
         ++n;
       name += "_" + names[i].str() + (n > 1 ? "_x" + std::to_string(n) : "");
     }
+    std::string pair = name; // forward and gradient of the same layers
     name += backward ? "_grad" : trains ? "_train" : "";
     auto function = func::FuncOp::create(module, last.getLoc(), name, module.getFunctionType({}, {}));
     function.setPrivate();
+    if (trains)
+      function->setAttr(kLayerAttr, StringAttr::get(&getContext(), pair));
+    if (Attribute degree = symbols->lookup(func::CallOp(calls.front()).getCallee())->getAttr(attrs::overlapDegree))
+      function->setAttr(attrs::overlapDegree, degree);
     function->remove();
     Block *body = function.addEntryBlock();
     OpBuilder inner = OpBuilder::atBlockEnd(body);

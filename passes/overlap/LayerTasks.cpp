@@ -15,12 +15,9 @@ bool braid::isDataExchange(Operation *op) {
 }
 
 bool braid::isBackwardLayer(func::FuncOp layer) {
-  return layer
-      .walk([](Operation *op) {
-        return isa<MoeCombineGradOp, LsmScanGradOp, LsmInnerStepGradOp, AttnCausalGradOp>(op) ? WalkResult::interrupt()
-                                                                                              : WalkResult::advance();
-      })
-      .wasInterrupted();
+  return hasOp(layer, [](Operation *op) {
+    return isa<MoeCombineGradOp, LsmScanGradOp, LsmInnerStepGradOp, AttnCausalGradOp>(op);
+  });
 }
 
 bool braid::isWeightGradient(Operation *op) {

@@ -23,6 +23,12 @@ struct TaskPlace {
   bool independent = false; ///< no exchange of its own level waits for it: a shared expert
 };
 
+/// Whether `test` holds for an op of the function.
+template <typename Test> bool hasOp(mlir::func::FuncOp function, Test &&test) {
+  return function
+      .walk([&](mlir::Operation *op) { return test(op) ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance(); })
+      .wasInterrupted();
+}
 /// The exchange of expert rows; that of their counts is none.
 bool isDataExchange(mlir::Operation *op);
 bool isBackwardLayer(mlir::func::FuncOp layer);

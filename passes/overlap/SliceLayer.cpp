@@ -31,10 +31,13 @@ LogicalResult braid::checkSchedule(func::FuncOp layer) {
                *pipeline != schedule::Pipeline::none;
   if (ascends && known)
     return success();
+  std::string names;
+  for (std::string_view name : schedule::pipelineNames)
+    if (schedule::parsePipeline(name) != schedule::Pipeline::none)
+      names += (names.empty() ? "\"" : ", \"") + std::string(name) + "\"";
   return layer.emitOpError() << "has the schedule " << attribute
-                             << "; valid: direction \"forward\" or \"backward\", pipeline \"moe\", \"aAaM\", "
-                                "\"1A1M\", \"cross-block\" or \"best\", token_slices ascending from 0 (and "
-                                "moe_slices, as many tokens)";
+                             << "; valid: direction \"forward\" or \"backward\", pipeline " << names
+                             << ", token_slices ascending from 0 (and moe_slices, as many tokens)";
 }
 
 SliceBounds::SliceBounds(DictionaryAttr schedule)

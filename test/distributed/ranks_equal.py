@@ -26,6 +26,7 @@ VARIANTS = [
     ("moe-3", 2, ["--mesh=dp=2,ep=2", "--pipeline=moe", "--overlap-degree=3"]),
     ("cross-3", 2, ["--mesh=dp=2,ep=2", "--pipeline=cross-block", "--overlap-degree=3"]),
     ("best-4", 2, ["--mesh=dp=2,ep=2", "--pipeline=best", "--overlap-degree=4", "--slicing=simulated"]),
+    ("simulated-3", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=3", "--slicing=simulated"]),
     ("again-2", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2", "--recompute=all"]),
     ("tp2", 2, ["--mesh=tp=2"]),
     ("tp2-ep2", 2, ["--mesh=tp=2,ep=2"]),

@@ -184,13 +184,23 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("nam": "base")", "m.json:3: nam: unknown key; did you mean name?"},
       {R"("name": "base")", R"("schedule": {"degree": 2})",
        "m.json:3: schedule.degree: unknown key; valid: recompute, activation_budget, sp_algorithm, pipeline, "
-       "overlap_degree, slicing, chunk_size, machine, tuned"},
+       "overlap_degree, overlap_degrees, slicing, chunk_size, machine, tuned"},
       {R"("name": "base")", R"("schedule": {"overlap_degree": 2})",
        "m.json:3: schedule.overlap_degree: 2 slices with pipeline \"none\"; valid: 1 with \"none\", 2 to 16 with "
        "another"},
       {R"("name": "base")", R"("schedule": {"pipeline": "1A1M"})",
        "m.json:3: schedule.overlap_degree: 1 slices with pipeline \"1A1M\"; valid: 1 with \"none\", 2 to 16 with "
        "another"},
+      {R"("name": "base")", R"("schedule": {"pipeline": "1A1M", "overlap_degrees": "0-1:2,7:3"})",
+       "m.json:3: schedule.overlap_degrees: there is no layer 7 of 4; valid: layers 0 to 3"},
+      {R"("name": "base")", R"("schedule": {"overlap_degrees": "0-1:2"})",
+       "m.json:3: schedule.overlap_degrees: slices with pipeline \"none\", which orders none; valid: with another "
+       "pipeline"},
+      {R"("name": "base")", R"("schedule": {"pipeline": "1A1M", "overlap_degrees": "0-1:2,1:3"})",
+       "m.json:3: schedule.overlap_degrees: layer 1 has 2 slices and 3; valid: every layer once"},
+      {R"("name": "base")", R"("schedule": {"pipeline": "1A1M", "overlap_degrees": "0:17"})",
+       "m.json:3: schedule.overlap_degrees: \"0:17\" is not a layer, or a range of layers, and its slices; valid: such "
+       "as 0-1:2,3:1, with 1 to 16 slices"},
       {R"("name": "base")", R"("schedule": {"pipeline": "2A"})",
        "m.json:3: schedule.pipeline: \"2A\" is not known; valid: none, moe, aAaM, 1A1M, cross-block, best"},
       {R"("name": "base")", R"("schedule": {"chunk_size": 20})",

@@ -1,7 +1,7 @@
 // What slices cannot keep apart is refused, with what would be valid.
 // RUN: braid-opt %s --split-input-file --braid-expand-slices --verify-diagnostics
 
-// expected-error @+1 {{'func.func' op has the schedule {direction = "forward", pipeline = "1A1M"}; valid: direction "forward" or "backward", pipeline "moe", "aAaM", "1A1M", "cross-block" or "best", token_slices ascending from 0 (and moe_slices, as many tokens)}}
+// expected-error @+1 {{'func.func' op has the schedule {direction = "forward", pipeline = "1A1M"}; valid: direction "forward" or "backward", pipeline "moe", "aAaM", "1A1M", "cross-block", "best", token_slices ascending from 0 (and moe_slices, as many tokens)}}
 func.func private @unsliced() attributes {braid.schedule = {direction = "forward", pipeline = "1A1M"}} {
   return
 }

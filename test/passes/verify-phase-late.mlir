@@ -1,6 +1,7 @@
 // What a phase must not hold any more.
 // RUN: split-file %s %t
 // RUN: not braid-opt %t/schedule.mlir --braid-verify-phase=phase=scheduled 2>&1 | FileCheck %s --check-prefix=SCHEDULE
+// RUN: not braid-opt %t/degree.mlir --braid-verify-phase=phase=scheduled 2>&1 | FileCheck %s --check-prefix=DEGREE
 // RUN: not braid-opt %t/train.mlir --braid-verify-phase=phase=train 2>&1 | FileCheck %s --check-prefix=TRAIN
 // RUN: not braid-opt %t/scan.mlir --braid-verify-phase=phase=chunked 2>&1 | FileCheck %s --check-prefix=SCAN
 // RUN: not braid-opt %t/entry.mlir --braid-verify-phase=phase=commands 2>&1 | FileCheck %s --check-prefix=ENTRY
@@ -11,6 +12,11 @@
 // SCHEDULE: error: 'func.func' op still has braid.schedule in phase scheduled; it must be dissolved by phase scheduled
 //--- schedule.mlir
 func.func private @f() attributes {braid.schedule = {pipeline = "1A1M"}} {
+  return
+}
+// DEGREE: error: 'func.func' op still has braid.overlap_degree in phase scheduled; it must be dissolved by phase scheduled
+//--- degree.mlir
+func.func private @f() attributes {braid.overlap_degree = 2 : i64} {
   return
 }
 // TRAIN: error: 'func.func' op still has braid.train in phase train; it must be dissolved by phase train

@@ -90,6 +90,9 @@ int main(int argc, char **argv) {
   integerIn(app.add_option("--overlap-degree", options.overlapDegree,
                            "token slices of a layer, 1 to 16 (default: the model's)"),
             1, 16);
+  app.add_option("--overlap-degrees", options.overlapDegrees,
+                 "layers with another number of token slices, as in 0-1:2,3:1 (default: the model's)")
+      ->type_name("LAYERS:N,..");
   oneOf(app.add_option("--slicing", options.slicing,
                        "slices of softmax attention: uniform (equal but for one token), time_uniform, balanced or "
                        "simulated (schedule/README.md; default: the model's); layers that cost the same for every "

@@ -272,6 +272,7 @@ plan::Action plan::addModel(CLI::App &app) {
         {"none", "moe", "aAaM", "1A1M", "cross-block", "best"})
       ->type_name("NAME");
   integerIn(ofDescription(app.add_option("--overlap-degree", compile.overlapDegree, asCompile())), 1, 16);
+  ofDescription(app.add_option("--overlap-degrees", compile.overlapDegrees, asCompile()))->type_name("LAYERS:N,..");
   integerIn(ofDescription(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);
   integerIn(ofDescription(app.add_option("--seq-len", compile.seqLen, asCompile())), 1, maxTokens);
   oneOf(ofDescription(app.add_option("--dtype", compile.dtype, asCompile())), {"f32", "bf16", "f64"})
