@@ -55,6 +55,9 @@ double sum(const std::vector<double> &values) { return std::accumulate(values.be
 
 //===- Rules ------------------------------------------------------------------------------------------------------===//
 
+/// Sums of such times, and products of two counts of them, stay finite.
+constexpr double mostTime = 1e300;
+
 static bool isTime(double value) { return value >= 0 && !std::isinf(value); }
 static std::string notATime(const std::string &path, double value) {
   return fmt::format("{}: {} is no time; valid: 0 or more", path, value);
@@ -140,6 +143,20 @@ std::optional<std::string> braid::schedule::checkStages(const Stages &stages) {
           "many, or slices and moe_slices in both",
           path, block.A.size(), pathBefore, before.D.size());
   }
+  double total = 0; // of all streams: no order ends later
+  for (const BlockTimes &block : stages.blocks)
+    for (auto [times, overhead] : {std::pair(&block.A, stages.computeOverhead),
+                                   {&block.M, stages.computeOverhead},
+                                   {&block.WA, stages.computeOverhead},
+                                   {&block.WM, stages.computeOverhead},
+                                   {&block.D, stages.commOverhead},
+                                   {&block.C, stages.commOverhead},
+                                   {&block.G, stages.commOverhead},
+                                   {&block.R, stages.commOverhead}})
+      for (double time : *times)
+        total += time + overhead;
+  if (!(total <= mostTime))
+    return fmt::format("blocks: all times together are {:.3g}; valid: at most {:g}, in a larger unit", total, mostTime);
   return std::nullopt;
 }
 
