@@ -34,6 +34,7 @@ CollectiveKind kindOf(schema::CollectiveKind kind) {
 struct Experts {
   int64_t topK = 0, count = 0;
   double cappedTokens = 0;
+  double kept = 1; ///< the share of chosen rows that find a slot when every expert is chosen as often
 };
 
 /// By the description that the program was compiled from; empty: there is none.
@@ -52,7 +53,9 @@ std::vector<Experts> expertsOf(const Program &program, const std::string &entry)
   std::vector<Experts> experts(model->numLayers);
   for (auto [layer, own] : llvm::enumerate(experts))
     if (const auto *moe = std::get_if<MoeSpec>(&model->ffns.at(model->ffnOf(layer))); moe && !moe->paddedSlots)
-      own = {moe->topK, moe->numExperts, moe->capacityFactor && !sliced ? tokens : 0};
+      // Buffers of slices have room for every row: a capacity bounds what is in them.
+      own = {moe->topK, moe->numExperts, moe->capacityFactor && !sliced ? tokens : 0,
+             std::min(moe->capacityFactor.value_or(1), 1.0)};
   return experts;
 }
 
@@ -171,7 +174,7 @@ private:
     if (peers == 1 || layer < 0 || static_cast<size_t>(layer) >= experts.size() || experts[layer].topK == 0)
       return 1;
     const Experts &own = experts[layer];
-    auto chosen = static_cast<double>(own.topK);
+    double chosen = own.kept * static_cast<double>(own.topK);
     if (own.cappedTokens > 0)
       return std::min(1.0, chosen * own.cappedTokens / std::max(rows, 1.0));
     // A peer's buffer takes what every token may send to it.

@@ -12,7 +12,7 @@ namespace braid::tune {
 using Json = nlohmann::ordered_json;
 
 /// What of `schedule` a search chooses; the other keys are the user's.
-inline constexpr const char *chosenKeys[] = {"pipeline",   "overlap_degree", "slicing",
+inline constexpr const char *chosenKeys[] = {"pipeline",   "overlap_degree", "overlap_degrees", "slicing",
                                              "chunk_size", "sp_algorithm",   "machine"};
 inline constexpr const char *evidenceKey = "tuned";
 
