@@ -159,7 +159,16 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
             g, [](ChunkCosts c, int64_t s) { return (7 + 4 * s) * c.state() + 3 * c.lowerK() + 2 * c.lowerV(); });
       })
       .Case([](LsmInnerStepOp s) {
-        return inMiniBatches(s, [](ChunkCosts c, int64_t s) { return (3 + 2 * s) * c.state(); });
+        // One token by itself; a row of them, as inner_states and inner_output will do it.
+        bool one = shapeOf(s.getK())[1] == 1;
+        return inMiniBatches(s, [&](ChunkCosts c, int64_t s) {
+          return one ? (3 + 2 * s) * c.state() : (4 + 2 * s) * c.state() + c.lowerK() + c.lowerV();
+        });
+      })
+      .Case([](LsmInnerStepGradOp g) {
+        // Not cut in mini-batches yet: inner_states and inner_grad.
+        return inMiniBatches(
+            g, [](ChunkCosts c, int64_t s) { return (9 + 5 * s) * c.state() + 3 * c.lowerK() + 2 * c.lowerV(); });
       })
       .Default([](Operation *) { return int64_t(0); });
 }
