@@ -66,7 +66,7 @@ class Experiment:
         if traced:
             words += ["--trace", trace, "--trace-steps", 1]
         if net is None:
-            self.run("braid-run", *words, environment={"OMP_NUM_THREADS": "1"}, prefix=("taskset", "-c", "0"))
+            self.run("braid-run", *words, "--threads", 1, environment={"OMP_NUM_THREADS": "1"}, prefix=("taskset", "-c", "0"))
         else:
             net.sent()
             net.mpirun([self.bin / "braid-run", *words])
@@ -135,12 +135,13 @@ def shares(events):
     return compute, communication, max(e[3] for e in events)
 
 
-def machine():
+def machine(load, arguments):
+    """`load`: before this tool did anything."""
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
                             check=False).stdout.strip() or "unknown"
     name = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name")),
                 platform.machine())
-    return {"commit": commit, "processor": name, "cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
+    return {"commit": commit, "processor": name, "cores": os.cpu_count(), "load_before": load, "rounds": arguments.rounds, "steps": arguments.steps}
 
 
 def table(head, rows):
@@ -153,7 +154,7 @@ def milliseconds(seconds):
 
 
 def main(description, add_arguments, measure):
-    """Parses the common options, checks that links can be shaped here, writes what `measure(experiment, arguments)` returns:
+    """Parses the common options, checks that links can be shaped here, writes what `measure(experiment, arguments, machine)` returns:
     {file name: text}."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", default=str(ROOT / "build"))
@@ -164,12 +165,13 @@ def main(description, add_arguments, measure):
     parser.add_argument("--seq-len", type=int, help="tokens of a row, instead of the model's")
     add_arguments(parser)
     arguments = parser.parse_args()
+    load = os.getloadavg()[0]
     if arguments.steps <= WARM:
         parser.error(f"--steps {arguments.steps}: more than the {WARM} that do not count")
     if reason := network.missing():
         sys.exit(f"cannot shape links: {reason}")
     with tempfile.TemporaryDirectory(prefix="braid-experiment-") as folder:
-        texts = measure(Experiment(arguments.build_dir, folder), arguments)
+        texts = measure(Experiment(arguments.build_dir, folder), arguments, machine(load, arguments))
     output = pathlib.Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():

@@ -5,7 +5,7 @@ what braid-plan says, for links of which the exchange of experts takes a part, a
   test/experiments/overlap.py [--pipelines none,moe,aAaM,1A1M,..] [--degrees 1,2,4,8] [--ratios 0.5,1,2] [--curve-steps N]
 
 `ratio` is communication over computation of the step without overlap, by braid-plan; the link's rate is chosen for it. Every
-program's losses are compared with those of the program without overlap.
+program's losses are compared with those of one rank.
 """
 import json
 import statistics
@@ -38,7 +38,7 @@ def link_for(test, ratio, probed):
     return 8 * rate * exchange / (ratio * step["compute_busy"])
 
 
-def measure(test, arguments):
+def measure(test, arguments, machine):
     names = {"none": ("none", 1)}
     for pipeline in arguments.pipelines.split(","):
         for degree in map(int, arguments.degrees.split(",")):
@@ -47,7 +47,7 @@ def measure(test, arguments):
         options = [] if pipeline == "none" else [f"--pipeline={pipeline}", f"--overlap-degree={degree}"]
         test.compile(name, arguments, [f"--mesh=dp={RANKS},ep={RANKS}", *options])
     test.compile("1", arguments, ["--mesh=dp=1"])
-    result = {"machine": experiment.machine(), "model": arguments.model.rsplit("/", 1)[-1], "ranks": RANKS, "links": []}
+    result = {"machine": machine, "model": arguments.model.rsplit("/", 1)[-1], "ranks": RANKS, "links": []}
     alone = Measured()
     for _ in range(arguments.rounds):
         test.train("1", 1, arguments.steps, measured=alone)
@@ -75,7 +75,7 @@ def measure(test, arguments):
         link["predicted_ratio"] = exchange / planned["compute_busy"]
         for name, (pipeline, degree) in names.items():
             step = test.plan(name, cluster)["step"]
-            worst = max(abs(a - b) for a, b in zip(found[name].losses, found["none"].losses))
+            worst = max(abs(a - b) for a, b in zip(found[name].losses, alone.losses))
             row = {"pipeline": pipeline, "degree": degree} | found[name].report()
             row |= {"gain": plain / row["step_seconds"], "loss_difference": worst,
                     "predicted": {"step_seconds": step["time"], "exposed_seconds": step["exposed_comm"],
@@ -111,7 +111,7 @@ def curves(test, arguments, name):
 def text(result):
     m = result["machine"]
     parts = [f"# Overlap on {result['ranks']} ranks: {result['model']}\n\nCommit {m['commit']}, {m['processor']}, {m['cores']} cores, load "
-             f"{m['load_before']:.1f} before; kernels reach {result['efficiency']:.2f} of the rates of `2x-cpu.json`. Gain: the step without "
+             f"{m['load_before']:.1f} before, {m['rounds']} rounds of {m['steps']} steps; kernels reach {result['efficiency']:.2f} of the rates of `2x-cpu.json`. Gain: the step without "
              "overlap over this step.\n"]
     for link in result["links"]:
         parts.append(f"\n## Communication {link['predicted_ratio']:.2f} x computation: links of {link['bits_per_second'] / 1e6:.0f} Mbit/s\n\n")

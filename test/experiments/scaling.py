@@ -32,13 +32,13 @@ def add_arguments(parser):
     parser.add_argument("--rate", type=float, default=1e9, help="of a link, bits per second in each direction")
 
 
-def measure(test, arguments):
+def measure(test, arguments, machine):
     counts = sorted({int(n) for n in arguments.ranks.split(",")} - {1})
     wanted = arguments.only.split(",") if arguments.only else [name for name, _ in variants(2)]
     if unknown := set(wanted) - {name for name, _ in variants(2)}:
         sys.exit(f"there is no variant {', '.join(sorted(unknown))}; valid: {', '.join(name for name, _ in variants(2))}")
     test.compile("1", arguments, ["--mesh=dp=1"])
-    result = {"machine": experiment.machine(), "model": arguments.model.rsplit("/", 1)[-1],
+    result = {"machine": machine, "model": arguments.model.rsplit("/", 1)[-1],
               "tokens": test.plan("1", test.cluster(1))["step"]["tokens"], "link_bits_per_second": arguments.rate, "variants": []}
     alone = Measured()
     for _ in range(arguments.rounds):
@@ -92,7 +92,7 @@ def text(result):
             "efficiency", "predicted"]
     link = result["link_probed"]
     return (f"# Scaling of {result['model']}, {result['tokens']:.0f} tokens a step\n\n"
-            f"Commit {m['commit']}, {m['processor']}, {m['cores']} cores, load {m['load_before']:.1f} before. Links of "
+            f"Commit {m['commit']}, {m['processor']}, {m['cores']} cores, load {m['load_before']:.1f} before, {m['rounds']} rounds of {m['steps']} steps. Links of "
             f"{result['link_bits_per_second'] / 1e9:g} Gbit/s: {link['bytes_per_second'] / 1e6:.0f} MB/s and {link['latency'] * 1e6:.0f} us "
             f"by plain sockets. One rank, one core: {milliseconds(result['one_rank_seconds'])} ms a step, which is "
             f"{result['efficiency']:.2f} times the rates of `2x-cpu.json`.\n\n" + experiment.table(head, rows) +
