@@ -37,6 +37,7 @@ static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options
   DecideRecomputePassOptions recompute;
   if (llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh)) {
     recompute.exchanges = mesh->size("ep") > 1 || (mesh->size("etp") > 1 && mesh->size("etp") != mesh->size("tp"));
+    recompute.sequence = mesh->size("sp") > 1;
     recompute.ranks = mesh->size("dp") * mesh->size("sp");
   } else {
     llvm::consumeError(mesh.takeError());

@@ -31,6 +31,7 @@ def DecideRecomputePass : Pass<"braid-decide-recompute", "::mlir::ModuleOp"> {
     Invariant: no route, plan or exchange between ranks is marked; no layer function and no entry carries the wish any more.
   }];
   let options = [Option<"exchanges", "exchanges", "bool", "false", "rows of experts will travel between ranks: not executed again">,
+                 Option<"sequence", "sequence", "bool", "false", "keys and values will travel between ranks: attention is not executed again">,
                  Option<"ranks", "ranks", "int64_t", "1", "ranks that share the activations">,
                  Option<"explain", "explain", "bool", "false", "remark: bytes kept, share of the forward executed again">];
 }

@@ -16,10 +16,10 @@ namespace braid {
 #include "passes/Passes.h.inc"
 } // namespace braid
 
-bool braid::canRecompute(Operation *op, bool exchanges) {
+bool braid::canRecompute(Operation *op, Travels travels) {
   if (isa<MoeRouteOp, MoeDropOp, MoePlanOp, func::CallOp, RepeatOp>(op) || op->hasTrait<OpTrait::IsTerminator>())
     return false;
-  return !exchanges || !isa<MoeDispatchOp, MoeCombineOp>(op);
+  return !(travels.rows && isa<MoeDispatchOp, MoeCombineOp>(op)) && !(travels.keys && isa<AttnCausalOp>(op));
 }
 
 static int64_t bytesOf(Value value) {
@@ -107,7 +107,7 @@ struct LayerChoice {
   }
 
   /// `op` and whatever is neither kept nor executed again on the way to it.
-  llvm::DenseSet<Operation *> with(Operation *op, const llvm::SetVector<Value> &kept, bool exchanges) const {
+  llvm::DenseSet<Operation *> with(Operation *op, const llvm::SetVector<Value> &kept, Travels travels) const {
     llvm::DenseSet<Operation *> more;
     SmallVector<Operation *> open = {op};
     while (!open.empty()) {
@@ -116,7 +116,7 @@ struct LayerChoice {
         continue;
       for (Value operand : next->getOperands())
         if (Operation *def = operand.getDefiningOp();
-            def && !kept.contains(operand) && !def->hasTrait<OpTrait::ConstantLike>() && canRecompute(def, exchanges))
+            def && !kept.contains(operand) && !def->hasTrait<OpTrait::ConstantLike>() && canRecompute(def, travels))
           open.push_back(def);
     }
     return more;
@@ -142,6 +142,7 @@ private:
   LogicalResult collect(Block &block, int64_t times, Activity &activity, SymbolTable &symbols, Layers &layers);
   LogicalResult meetBudget(func::FuncOp function, Layers &layers, int64_t budget);
   LogicalResult decide(func::FuncOp function);
+  Travels travels() const { return {exchanges, sequence}; }
   void report(func::FuncOp function, const Layers &layers, int64_t withoutMarks);
 
   static int64_t keptBytes(const Layers &layers) {
@@ -209,10 +210,10 @@ LogicalResult DecideRecomputePass::meetBudget(func::FuncOp function, Layers &lay
       LayerChoice::Outcome now = choice.outcome();
       llvm::SetVector<Operation *> candidates;
       for (Value value : now.kept)
-        if (Operation *def = value.getDefiningOp(); def && canRecompute(def, exchanges))
+        if (Operation *def = value.getDefiningOp(); def && canRecompute(def, travels()))
           candidates.insert(def);
       for (Operation *candidate : candidates) {
-        llvm::DenseSet<Operation *> more = choice.with(candidate, now.kept, exchanges);
+        llvm::DenseSet<Operation *> more = choice.with(candidate, now.kept, travels());
         LayerChoice::Outcome then = choice.outcome(more);
         int64_t freed = now.bytes - then.bytes;
         double ratio = static_cast<double>(freed) / std::max(then.time - now.time, 1.0);
@@ -225,7 +226,8 @@ LogicalResult DecideRecomputePass::meetBudget(func::FuncOp function, Layers &lay
       return function.emitError() << "the activation budget (--activation-budget, schedule.activation_budget) is "
                                   << budget / ranks << " bytes per rank, but " << least
                                   << " bytes of activations cannot be computed again (inputs of layers, routes"
-                                  << (exchanges ? ", what other ranks sent" : "") << "); valid: at least " << least;
+                                  << (exchanges ? ", what other ranks sent" : "")
+                                  << (sequence ? ", results of attention" : "") << "); valid: at least " << least;
     }
     best->again.insert(bestOps.begin(), bestOps.end());
     total -= bestBytes;
@@ -252,7 +254,7 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
   for (auto &[op, choice] : layers)
     if (op->hasAttr(kRecomputeAttr))
       for (Operation &inner : choice.layer.getBody().front())
-        if (canRecompute(&inner, exchanges) && !inner.hasTrait<OpTrait::ConstantLike>())
+        if (canRecompute(&inner, travels()) && !inner.hasTrait<OpTrait::ConstantLike>())
           choice.again.insert(&inner);
   auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");
   if (auto budget = settings.getAs<IntegerAttr>("activation_budget")) {

@@ -19,8 +19,13 @@ inline constexpr llvm::StringLiteral kLayerAttr = "braid.layer";
 inline constexpr llvm::StringLiteral kRecomputeAttr = "braid.recompute";
 
 /// Routes are chosen once (two tilings of one product may break a tie differently), and what crosses ranks crosses them
-/// once: with `exchanges`, rows of experts travel. Everything else is a function of its operands.
-bool canRecompute(mlir::Operation *op, bool exchanges);
+/// once, where that is more than a few numbers: rows of experts, and keys and values of whole rows. States of scans and
+/// the last rows of convolutions cost less to send again than to keep what was made of them. Everything else is a
+/// function of its operands.
+struct Travels {
+  bool rows = false, keys = false;
+};
+bool canRecompute(mlir::Operation *op, Travels travels);
 
 /// The values of a layer function that its backward reads, as the call that stands in a training step asks for it:
 /// arguments and results of ops, each once. None where the function has calls or repeats of its own.
