@@ -7,13 +7,13 @@
 
 namespace braid {
 
-/// Per second and in seconds. The defaults are those of `spCost`: an accelerator, messages of 10 us and 10 GB/s.
+/// Per second and in seconds. The defaults are those of an accelerator, with messages of 10 us and 10 GB/s.
 struct Machine {
   double flops = 1e12; ///< of matrix products
   double bandwidth = 1e11; ///< bytes of its memory
   double overhead = 2e-6; ///< of every command
-  double linkBandwidth = 1e10; ///< bytes of an all-to-all's buffer
-  double linkLatency = 1e-5; ///< of one all-to-all
+  double linkBandwidth = 1e10; ///< bytes of a message, or of an all-to-all's buffer
+  double linkLatency = 1e-5; ///< of one of them
 
   /// The module's attribute braid.machine, or the defaults.
   static Machine of(mlir::ModuleOp module);

@@ -17,6 +17,7 @@
 
 #include "dialects/braid/BraidDialect.h"
 #include "dialects/braid/PassAttributes.h"
+#include "passes/analysis/Machine.h"
 
 namespace braid {
 
@@ -40,20 +41,19 @@ enum class SpAlgorithm { automatic, ring, allGather, scan };
 std::optional<SpAlgorithm> parseSpAlgorithm(llvm::StringRef word);
 llvm::StringRef spAlgorithmName(SpAlgorithm algorithm);
 
-/// What the ranks of the axis send and compute for one scan, and what that would take on a machine whose messages cost
-/// 10 us and 10 GB/s and whose products run at 1 TFLOP/s. Sizes are those of one rank.
+/// What the ranks of the axis send and compute for one scan, and what that takes on a machine. Sizes are those of one rank.
 struct SpCost {
   int64_t bytes = 0; ///< sent by the rank that sends most
   int64_t hops = 0; ///< messages that wait for each other
   double seconds = 0;
 };
-inline constexpr double kSpFlopsPerSecond = 1e12;
 /// p, x: types of a segment [1, B, H, ..]. `algorithm` is not automatic.
-SpCost spCost(SpAlgorithm algorithm, int64_t ranks, mlir::RankedTensorType p, mlir::RankedTensorType x);
+SpCost spCost(SpAlgorithm algorithm, int64_t ranks, mlir::RankedTensorType p, mlir::RankedTensorType x,
+              const Machine &machine);
 /// The cheapest of the three; in a draw the first of ring, all_gather, scan.
-SpAlgorithm cheapest(int64_t ranks, mlir::RankedTensorType p, mlir::RankedTensorType x);
+SpAlgorithm cheapest(int64_t ranks, mlir::RankedTensorType p, mlir::RankedTensorType x, const Machine &machine);
 
-/// What holds for a module before anything is sharded: which states enter ops as zeros whoever calls, and which that
+/// What holds for a module before anything is sharded: how fast its ranks are, which states enter ops as zeros whoever calls, and which that
 /// leave them are read by anybody. In training both are at their border of the row, and nothing needs to travel for
 /// them.
 class SequenceFacts {
@@ -61,6 +61,8 @@ public:
   explicit SequenceFacts(mlir::ModuleOp module);
   bool isZero(mlir::Value operand) const { return zeros.contains(operand); }
   bool isRead(mlir::Value result) const { return !result.use_empty() && !unread.contains(result); }
+
+  const Machine machine;
 
 private:
   llvm::DenseSet<mlir::Value> zeros, unread;

@@ -43,7 +43,7 @@ FailureOr<SpAlgorithm> SequenceSharder::chooseInner(Op op, ValueRange operands, 
   double walk = walkFlops(op, operands[1], x.getDimSize(4)),
          segment = walk + walkFlops(op, operands[1], x.getDimSize(3));
   auto seconds = [&](SpAlgorithm one, double flops) {
-    return spCost(one, ranks, p, x).seconds + flops / kSpFlopsPerSecond;
+    return spCost(one, ranks, p, x, facts.machine).seconds + flops / facts.machine.flops;
   };
   std::pair<double, SpAlgorithm> best{seconds(SpAlgorithm::ring, walk * static_cast<double>(ranks - 1)),
                                       SpAlgorithm::ring};

@@ -37,8 +37,8 @@ static SmallVector<int64_t> composeDistances(int64_t ranks) {
   return distances;
 }
 
-SpCost braid::spCost(SpAlgorithm algorithm, int64_t ranks, RankedTensorType p, RankedTensorType x) {
-  constexpr double latency = 10e-6, bytesPerSecond = 10e9;
+SpCost braid::spCost(SpAlgorithm algorithm, int64_t ranks, RankedTensorType p, RankedTensorType x,
+                     const Machine &machine) {
   auto bytes = [](RankedTensorType type) {
     return type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8);
   };
@@ -64,15 +64,15 @@ SpCost braid::spCost(SpAlgorithm algorithm, int64_t ranks, RankedTensorType p, R
     flops = apply * static_cast<double>(steps) + multiply * static_cast<double>(std::max<int64_t>(steps - 1, 0));
     break;
   }
-  cost.seconds = static_cast<double>(cost.hops) * latency + static_cast<double>(cost.bytes) / bytesPerSecond +
-                 flops / kSpFlopsPerSecond;
+  cost.seconds = static_cast<double>(cost.hops) * machine.linkLatency +
+                 static_cast<double>(cost.bytes) / machine.linkBandwidth + flops / machine.flops;
   return cost;
 }
 
-SpAlgorithm braid::cheapest(int64_t ranks, RankedTensorType p, RankedTensorType x) {
+SpAlgorithm braid::cheapest(int64_t ranks, RankedTensorType p, RankedTensorType x, const Machine &machine) {
   SpAlgorithm best = SpAlgorithm::ring;
   for (SpAlgorithm other : {SpAlgorithm::allGather, SpAlgorithm::scan})
-    if (spCost(other, ranks, p, x).seconds < spCost(best, ranks, p, x).seconds)
+    if (spCost(other, ranks, p, x, machine).seconds < spCost(best, ranks, p, x, machine).seconds)
       best = other;
   return best;
 }
@@ -80,7 +80,7 @@ SpAlgorithm braid::cheapest(int64_t ranks, RankedTensorType p, RankedTensorType 
 SpAlgorithm SequenceSharder::choose(const Segment &own, bool zeroCarry, bool readsLast) const {
   if (!zeroCarry || readsLast)
     return SpAlgorithm::allGather;
-  return algorithm == SpAlgorithm::automatic ? cheapest(ranks, typeOf(own.p), typeOf(own.x)) : algorithm;
+  return algorithm == SpAlgorithm::automatic ? cheapest(ranks, typeOf(own.p), typeOf(own.x), facts.machine) : algorithm;
 }
 
 //===- Borders of ranks -------------------------------------------------------------------------------------------===//

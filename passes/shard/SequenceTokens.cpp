@@ -59,7 +59,7 @@ private:
 };
 } // namespace
 
-SequenceFacts::SequenceFacts(ModuleOp module) {
+SequenceFacts::SequenceFacts(ModuleOp module) : machine(Machine::of(module)) {
   Flow flow(module);
   auto look = [&](ValueRange operands, ValueRange results) {
     for (Value operand : operands)
