@@ -62,10 +62,13 @@ def Braid_MoeDropOp : Braid_Op<"moe.drop", [Pure, AttrSizedOperandSegments,
     c) ^ sample), mix and c those of splitmix64; for a token i is its number in the row and l the layer's number plus 1,
     for a document its first token's number and 0 (the same documents are protected in all layers). draw_keys [B, 3]
     i64 holds sample, seed and layer of each row of the batch, new_draw_keys those of the next op that draws.
+    `stripe`: the row was gathered from ranks that hold so many tokens each, and their documents count from the first
+    token of their rank; 0: from that of the row.
   }];
   let arguments = (ins AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$weights, AnyRankedTensor:$documents, AnyRankedTensor:$taken,
                    Optional<AnyRankedTensor>:$draw_keys, I64Attr:$capacity, StrAttr:$policy,
-                   DefaultValuedAttr<I64Attr, "1">:$bucket, DefaultValuedAttr<F64Attr, "0.0">:$protect);
+                   DefaultValuedAttr<I64Attr, "1">:$bucket, DefaultValuedAttr<F64Attr, "0.0">:$protect,
+                   DefaultValuedAttr<I64Attr, "0">:$stripe);
   let results = (outs AnyRankedTensor:$kept, AnyRankedTensor:$load, AnyRankedTensor:$dropped, AnyRankedTensor:$new_taken,
                  Optional<AnyRankedTensor>:$new_draw_keys);
   let assemblyFormat = [{$ids (`weights` `(` $weights^ `)`)? `documents` `(` $documents `)` `taken` `(` $taken `)`

@@ -143,6 +143,12 @@ LogicalResult MoeDropOp::verify() {
   int64_t bucket = getBucket();
   double protect = getProtect().convertToDouble();
   CHECK(isAtLeast(*this, "bucket", bucket, 1));
+  int64_t stripe = getStripe();
+  CHECK(isAtLeast(*this, "stripe", stripe, 0));
+  if (stripe > 0 && ids.dim(1) % stripe != 0)
+    return withNote(emitOpError() << "stripe is " << stripe << " tokens, of which no number makes the " << ids.dim(1)
+                                  << " of a row",
+                    ids);
   if (!(protect >= 0 && protect <= 1))
     return emitOpError() << "protect is " << protect << " but must be 0 to 1";
   if (!device && (bucket != 1 || protect != 0))

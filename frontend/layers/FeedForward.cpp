@@ -51,11 +51,11 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
     auto used = b.integers({B, devices});
     Value none = arith::ConstantOp::create(builder, b.loc("none"), cast<TypedAttr>(builder.getZeroAttr(used)));
     Value keys = spec.draws() ? b.drawKeys() : Value();
-    auto drop =
-        MoeDropOp::create(builder, b.loc("kept_ids"), ids.getType(), b.integers({E}), b.integers({E}), used,
-                          keys ? keys.getType() : Type(), ids, weighted ? weights : Value(), b.documents(), none, keys,
-                          builder.getI64IntegerAttr(capacity), builder.getStringAttr(spec.dropPolicy),
-                          builder.getI64IntegerAttr(E / devices), builder.getF64FloatAttr(spec.protect));
+    auto drop = MoeDropOp::create(builder, b.loc("kept_ids"), ids.getType(), b.integers({E}), b.integers({E}), used,
+                                  keys ? keys.getType() : Type(), ids, weighted ? weights : Value(), b.documents(),
+                                  none, keys, builder.getI64IntegerAttr(capacity),
+                                  builder.getStringAttr(spec.dropPolicy), builder.getI64IntegerAttr(E / devices),
+                                  builder.getF64FloatAttr(spec.protect), builder.getI64IntegerAttr(0));
     routed = drop.getKept();
     if (keys)
       b.setDrawKeys(drop.getNewDrawKeys());

@@ -107,6 +107,7 @@ struct Ranking {
   bool drawn; ///< keys are drawn; else weights: an assignment's own or, with slotsFirst, its token's largest
   bool bucketed; ///< neighbouring experts share slots
   bool protects; ///< class 0: tokens of documents that keep everything
+  bool striped; ///< documents count from the first token of every stripe
 };
 
 /// NaN stands behind every number.
@@ -119,11 +120,13 @@ void writeRanked(KernelBuilder &k, Type keyType, Ranking ranking) {
       cursor = row.table("cursor");
   Var b = row.b, lowest = k.constant(keyType, -1.0); // weights are at least 0
   std::optional<Draws> draws;
-  Var protect;
+  Var protect, stripe;
   if (ranking.drawn || ranking.protects)
     draws.emplace(k);
   if (ranking.protects)
     protect = cast(k.index("protect"), k.i32());
+  if (ranking.striped)
+    stripe = k.index("stripe");
   row.clear();
   k.loop(0, row.buckets, 1, [&](Var e) { k.put(row.number(0), cursor, {b, e}); });
   row.each(false, [&](Var n, Var j) {
@@ -153,8 +156,12 @@ void writeRanked(KernelBuilder &k, Type keyType, Ranking ranking) {
     })[0];
   };
   auto classFor = [&](Var n, Var j) {
-    if (ranking.protects)
-      return select(lt(draws->document(k.at(row.documents, {b, n})), protect), row.number(0), row.number(1));
+    if (ranking.protects) {
+      Var first = k.at(row.documents, {b, n});
+      if (ranking.striped)
+        first = first + cast(n / stripe * stripe, k.i32());
+      return select(lt(draws->document(first), protect), row.number(0), row.number(1));
+    }
     return ranking.slotsFirst ? cast(j, k.i32()) : row.number(0);
   };
   // A list stands in the order of ties.
@@ -203,11 +210,12 @@ LogicalResult outlineMoeDrop(Operation *operation, OutlineContext &context) {
   int64_t buckets = shapeOf(op.getTaken())[1];
   bool weighted = static_cast<bool>(op.getWeights()), drawn = op.getPolicy() == "random", ranked = weighted || drawn;
   double protect = op.getProtect().convertToDouble();
-  Ranking ranking = {drawn || op.getPolicy() == "bpr", drawn, op.getPolicy() == "device", protect > 0};
+  Ranking ranking = {drawn || op.getPolicy() == "bpr", drawn, op.getPolicy() == "device", protect > 0,
+                     protect > 0 && op.getStripe() > 0};
   // What is drawn has no more bits than an f32 holds.
   Type keyType = weighted ? tensorType(op.getWeights()).getElementType() : Float32Type::get(op.getContext());
   std::string name = "moe_drop_" + op.getPolicy().str() + (weighted ? "_" + typeName(keyType) : "") +
-                     (ranking.protects ? "_protected" : "");
+                     (ranking.protects ? "_protected" : "") + (ranking.striped ? "_striped" : "");
   std::string kernel = context.kernel(name, {"row"}, [&](KernelBuilder &k) {
     if (ranked)
       writeRanked(k, keyType, ranking);
@@ -238,6 +246,8 @@ LogicalResult outlineMoeDrop(Operation *operation, OutlineContext &context) {
     launch.index("bucket", op.getBucket());
   if (ranking.protects) // so many of the numbers that can be drawn are below it
     launch.index("protect", static_cast<int64_t>(std::ceil(std::ldexp(protect, kUniformBits))));
+  if (ranking.striped)
+    launch.index("stripe", op.getStripe());
   auto results = launch.run();
   Value load = sumOverRows(op, results[2], context), dropped = sumOverRows(op, results[3], context);
   SmallVector<Value> values = {results[0], load, dropped, results[1]};

@@ -200,9 +200,6 @@ FailureOr<SmallVector<Value>> SequenceSharder::documents(DocumentsOp op, ValueRa
 /// These are a few integers per token; counts and slots come out the same, and complete, on all ranks.
 FailureOr<SmallVector<Value>> SequenceSharder::drop(MoeDropOp op, ValueRange operands) {
   Location loc = op.getLoc();
-  if (op.getProtect().convertToDouble() > 0)
-    return op.emitOpError() << "protects documents by the number of their first token in the row, whose tokens are on "
-                            << axis << " = " << ranks << " ranks (--mesh); valid: protect 0, or " << axis << "=1";
   SmallVector<Value> whole(operands);
   for (auto [operand, value] : llvm::zip_equal(op->getOperands(), whole))
     if (operand == op.getIds() || operand == op.getWeights() || operand == op.getDocuments())
@@ -215,7 +212,10 @@ FailureOr<SmallVector<Value>> SequenceSharder::drop(MoeDropOp op, ValueRange ope
     types[i] = withDim(typeOf(op->getResult(i)), 0, kept.getDimSize(0));
   OperationState state(loc, op->getName(), whole, types, op->getAttrs());
   state.propertiesAttr = op->getPropertiesAsAttribute();
-  SmallVector<Value> results(builder.create(state)->getResults());
+  auto dropped = cast<MoeDropOp>(builder.create(state));
+  if (op.getProtect().convertToDouble() > 0)
+    dropped.setStripe(kept.getDimSize(1)); // its draws are the row's documents', and each rank knows its own
+  SmallVector<Value> results(dropped->getResults());
   results[0] = ShardOp::create(builder, loc, kept, results[0], coordinate, 1, ranks);
   return results;
 }

@@ -23,6 +23,7 @@ POLICIES = {
     "random": {},
     "device": {"bucket": 2},
     "protected": {"policy": "device", "bucket": 4, "protect": 0.4},
+    "striped": {"policy": "device", "bucket": 4, "protect": 0.4, "stripe": T // 3},
 }
 
 
@@ -50,7 +51,10 @@ def add_drops(program, rng, E, k, capacities, dtype):
         for slots in capacities:
             f = program.function(f"{name}_e{E}_k{k}_c{slots}_{dtype}", dtype)
             ids, weights, documents, taken, keys = drop_cases(rng, E, k, slots, dtype, policy, bucket, protect)
-            inputs = {"ids": ids, "documents": documents, "taken": taken}
+            given = documents
+            if stripe := options.get("stripe", 0):  # as ranks that hold so many tokens each know them
+                given = np.where(documents == np.iinfo(np.int32).max, documents, documents - np.arange(T) // stripe * stripe)
+            inputs = {"ids": ids, "documents": given.astype(documents.dtype), "taken": taken}
             operands = [f.input("ids", ids.shape, "i32"), None, f.input("documents", documents.shape, "i32")]
             operands += [f.input("taken", taken.shape, "i32"), None]
             if weighted:
@@ -59,7 +63,7 @@ def add_drops(program, rng, E, k, capacities, dtype):
                 inputs["draw_keys"], operands[4] = keys, f.input("draw_keys", keys.shape, "i64")
             assert len(ids) == rows
             types = [Type(ids.shape, "i32"), Type((E,), "i32"), Type((E,), "i32"), Type(taken.shape, "i32")]
-            attributes = {"bucket": bucket, "protect": protect} if policy == "device" else {}
+            attributes = {"bucket": bucket, "protect": protect, "stripe": stripe} if policy == "device" else {}
             results = f.op(
                 "braid.moe.drop",
                 operands,
