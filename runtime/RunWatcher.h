@@ -15,6 +15,7 @@ struct WatchedCommand {
   const schema::Command &command;
   std::span<const int64_t> iterations;
   const char *where; // "entry 'train_step' command 3.1 'layers.*.lsm.scan'"
+  int32_t layer; // the absolute layer it is a part of; -1: of none
 };
 
 // Called on the thread that calls run().

@@ -239,7 +239,8 @@ void Session::Impl::issue(const Command &command) {
     execute(item);
     return;
   }
-  WatchedCommand watched{*command.source, std::span(item.iterations).first(item.depth), command.where};
+  WatchedCommand watched{*command.source, std::span(item.iterations).first(item.depth), command.where,
+                         command.layerAt(item.iterations, item.depth)};
   RunWatcher *seeing = watcher && watcher->everyCommand() ? watcher : nullptr;
   if (seeing)
     seeing->before(watched);

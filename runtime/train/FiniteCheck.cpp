@@ -47,23 +47,8 @@ void FiniteSearch::clearScratch() {
 
 void FiniteSearch::collect(const WatchedCommand &watched) {
   outputs.clear();
-  layer.clear();
-  const Program &program = session.program();
-  forEachBuffer(program, watched.command, [&](const schema::Buffer &buffer, const char *written, DType type) {
+  forEachBuffer(session.program(), watched.command, [&](const schema::Buffer &buffer, const char *written, DType type) {
     uint64_t offset = offsetAt(buffer, watched.iterations);
-    // Equal layers are executed by the same command; the parameters and gradients it touches say which one this is.
-    for (const TensorInfo &tensor : program.tensors())
-      if (layer.empty() && !tensor.layers.empty() && tensor.arena == buffer.arena() && tensor.role != Role::cache &&
-          buffer.bytes() <= tensor.layerBytes() && offset >= tensor.offset && offset < tensor.offset + tensor.bytes) {
-        std::string_view pattern = tensor.name;
-        size_t hole = pattern.find("{}");
-        size_t begin = pattern.rfind('.', hole == 0 ? 0 : hole - 2);
-        begin = begin == std::string_view::npos ? 0 : begin + 1;
-        int32_t number = tensor.layers[(offset - tensor.offset) / tensor.layerBytes()];
-        layer = fmt::format("{}{}", pattern.substr(begin, hole - begin), number);
-        if (std::string kind = mixerKind(program, number); !kind.empty())
-          layer += fmt::format(" (mixer {})", kind);
-      }
     if (written && isFloat(type))
       outputs.push_back({written, type, {session.arena(buffer.arena()) + offset, buffer.bytes()}, {}});
   });
@@ -96,25 +81,16 @@ void FiniteSearch::after(const WatchedCommand &watched) {
         first = {describe(watched, output, i, value), executed};
     }
   }
-  if (!layer.empty()) {
-    lastLayer = layer;
-    lastIterations.assign(watched.iterations.begin(), watched.iterations.end());
-  }
   ++executed;
-}
-
-// The scan of a layer reads no parameter; the projection before it, in the same iteration, does.
-std::string FiniteSearch::layerOf(const WatchedCommand &watched) const {
-  if (!layer.empty())
-    return layer;
-  bool same = !watched.iterations.empty() && std::equal(watched.iterations.begin(), watched.iterations.end(),
-                                                        lastIterations.begin(), lastIterations.end());
-  return same ? lastLayer : "";
 }
 
 std::string FiniteSearch::describe(const WatchedCommand &watched, const Written &written, size_t element,
                                    double value) const {
-  std::string where = watched.where, inLayer = layerOf(watched);
+  std::string where = watched.where, inLayer;
+  if (watched.layer >= 0) {
+    std::string kind = mixerKind(session.program(), watched.layer);
+    inLayer = fmt::format("layers.{}{}, ", watched.layer, kind.empty() ? "" : fmt::format(" (mixer {})", kind));
+  }
   for (size_t i = 0; i < watched.iterations.size(); ++i)
     where += fmt::format("{}{}", i == 0 ? " (iteration " : ", ", watched.iterations[i]);
   if (!watched.iterations.empty())
@@ -126,8 +102,7 @@ std::string FiniteSearch::describe(const WatchedCommand &watched, const Written 
   if (std::string place = elementPlace(session, watched, written.name, element); !place.empty())
     tensor += fmt::format(" ({})", place);
   return fmt::format("the first {} is element {} of {} in {}, {}{}{}", std::isnan(value) ? "NaN" : "infinity", element,
-                     written.bytes.size() / sizeOf(written.type), tensor, inLayer.empty() ? "" : inLayer + ", ", where,
-                     kernel);
+                     written.bytes.size() / sizeOf(written.type), tensor, inLayer, where, kernel);
 }
 
 } // namespace braid::runtime

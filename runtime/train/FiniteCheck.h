@@ -57,13 +57,9 @@ private:
   };
   void collect(const WatchedCommand &watched);
   std::string describe(const WatchedCommand &watched, const Written &written, size_t element, double value) const;
-  std::string layerOf(const WatchedCommand &watched) const;
 
   Session &session;
   std::vector<Written> outputs; // of the command that runs
-  std::string layer; // that the command reads or writes parameters of
-  std::string lastLayer;
-  std::vector<int64_t> lastIterations; // of the command that named lastLayer
   uint64_t executed = 0;
   Found firstNan, firstInfinity;
 };
