@@ -185,6 +185,13 @@ private:
 std::optional<Value> json::parse(StringRef text, StringRef filename, DiagnosticFn error) {
   LineCount count;
   TreeBuilder builder(count.line, filename, error);
+  // The library takes a NUL for the end of the text.
+  if (size_t nul = text.find('\0'); nul != StringRef::npos) {
+    error(llvm::formatv("{0}:{1}: holds a NUL byte; valid: JSON as UTF-8 text", filename,
+                        1 + text.take_front(nul).count('\n'))
+              .str());
+    return std::nullopt;
+  }
   CountingIterator begin{text.begin(), &count}, end{text.end(), &count};
   bool ok = nlohmann::json::sax_parse(begin, end, &builder, nlohmann::json::input_format_t::json, /*strict=*/true,
                                       /*ignore_comments=*/true);

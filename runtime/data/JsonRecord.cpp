@@ -118,6 +118,8 @@ private:
 } // namespace
 
 Expected<JsonRecord> parseJsonRecord(std::string_view line, const std::string &field, int64_t vocabulary) {
+  if (size_t nul = line.find('\0'); nul != std::string_view::npos) // for the library the end of the text
+    return Status::error(ErrorCode::corruptFile, "holds a NUL byte, at byte {}", nul + 1);
   FieldReader reader(field, vocabulary);
   Json::sax_parse(line.begin(), line.end(), &reader);
   return reader.finish();

@@ -17,6 +17,8 @@ std::string_view jsonReason(const nlohmann::json::exception &error) {
 Expected<nlohmann::json> parseJsonObject(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
     return Status::error(ErrorCode::corruptFile, "is empty: {} bytes and no JSON", text.size());
+  if (size_t nul = text.find('\0'); nul != std::string_view::npos) // for the library the end of the text
+    return Status::error(ErrorCode::corruptFile, "is not JSON: a NUL byte at byte {} of {}", nul + 1, text.size());
   try {
     nlohmann::json json = nlohmann::json::parse(text);
     if (!json.is_object())

@@ -482,6 +482,7 @@ TEST(ModelSpec, TextThatIsNoDescription) {
       {"3", "m.json:1: the file holds 3; valid: one object"},
       {"{\n\"name\": }", "m.json:2: syntax error"},
       {"{\n\"name\": \"a\",\n\"name\": \"b\"}", "m.json:3: key \"name\" appears twice in one object"},
+      {std::string("{}\n\0 {\"d_model\": 64}", 20), "m.json:2: holds a NUL byte; valid: JSON as UTF-8 text"},
       {"{\"d_model\": 1e999}", "m.json:1: d_model: 1e999 is too large for a number; valid: at most 1e308"},
       {"{\"mixers\": {\"L\": {\"decay_range\": [1,\n-1e400]}}}",
        "m.json:2: mixers.L.decay_range[1]: -1e400 is too large for a number; valid: at most 1e308"},
@@ -500,7 +501,7 @@ TEST(ModelSpec, TextThatIsNoDescription) {
                                "last read: '\"\\FF'"},
       {"{\"name\": \"a\xc3\"}", "m.json:1: syntax error while parsing value - invalid string: ill-formed UTF-8 byte; "
                                 "last read: '\"a\\C3\"'"},
-      {std::string("{\"a\": \0}", 8), "m.json:1: syntax error"},
+      {std::string("{\"a\": \0}", 8), "m.json:1: holds a NUL byte"},
       {std::string(100000, '['), "m.json:1: nesting is deeper than 32"},
       {manyKeys + "}", "m.json:1: an object has more than 1000 keys"},
       {"{ /* never closed", "m.json:1: syntax error"},

@@ -126,6 +126,7 @@ TEST_F(DataRead, JsonLinesOfText) {
   wrong("{\"text\": {\"text\": \"a\"}}", "field 'text' is an object, not a string or an array of tokens");
   wrong("{\"text\": \"a\", \"text\": \"b\"}", "has the field 'text' twice");
   wrong("{\"text\": [1]}", "field 'text' is an array, but earlier documents are text");
+  wrong(std::string("{\"text\": \"a\"}\0 more", 19), "holds a NUL byte, at byte 14");
   for (std::string broken : {"{\"text\": \"a\"", "{\"text\": \"a\"} {}", "{'text': 'a'}", "{\"text\": \"\xff\"}", "nul",
                              "{\"text\": 1e999}"}) {
     std::string file = text("w.jsonl", broken);

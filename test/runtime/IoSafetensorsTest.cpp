@@ -62,6 +62,7 @@ TEST(IoSafetensors, RejectsBrokenHeaders) {
   expectError(withHeader("[]", 0), "the safetensors header: holds JSON, but array instead of an object");
   expectError(withHeader("{\"a\":", 0), "the safetensors header: is not JSON, at byte 5 of 5 (line 1, column 5): ");
   expectError(withHeader(std::string(100000, '['), 0), "the file looks truncated");
+  expectError(withHeader(std::string("{}\0{}", 5), 0), "is not JSON: a NUL byte at byte 3 of 5");
   expectError(withHeader("{\"a\":1}", 0), "tensor 'a' in the safetensors header: not a JSON object");
   expectError(withHeader(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}})", 2), "dtype F16 is not supported");
   expectError(withHeader(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), "non-negative");
