@@ -9,7 +9,7 @@ namespace braid::runtime {
 using Json = nlohmann::ordered_json;
 
 Expected<std::unique_ptr<ChromeTrace>> ChromeTrace::create(const std::string &path, const Program &program) {
-  BRAID_ASSIGN(OutputFile file, OutputFile::create(path));
+  BRAID_ASSIGN(OutputFile file, OutputFile::openInPlace(path));
   std::unique_ptr<ChromeTrace> trace(new ChromeTrace(std::move(file)));
   for (const StreamInfo &stream : program.streams())
     trace->streams.push_back(stream.axis.empty() ? stream.name : "communication over " + stream.axis);
@@ -30,6 +30,10 @@ void ChromeTrace::Sink::command(const TraceEvent &event) {
   }
   std::lock_guard lock(mutex);
   events.push_back(std::move(kept));
+}
+
+bool ChromeTrace::recorded() const {
+  return std::any_of(sinks.begin(), sinks.end(), [](const Sink &sink) { return !sink.events.empty(); });
 }
 
 Status ChromeTrace::write() {
@@ -69,6 +73,7 @@ Status ChromeTrace::write() {
                       {"args", std::move(args)}});
     }
   Json trace = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(list)}};
+  BRAID_TRY(file.empty());
   BRAID_TRY(file.write(trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
   return file.close();
 }

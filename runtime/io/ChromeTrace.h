@@ -14,12 +14,14 @@ namespace braid::runtime {
 
 class ChromeTrace {
 public:
-  // Opens the file at once: a path that cannot be written shows before anything has run. The file is written where it
-  // is, never replaced: a device stays a device and a link a link.
+  // Opens the file at once: a path that cannot be written shows before anything has run. What it held stays until
+  // write(). The file is written where it is, never replaced: a device stays a device and a link a link.
   static Expected<std::unique_ptr<ChromeTrace>> create(const std::string &path, const Program &program);
 
   // Where rank `index` reports; any number of its streams at once.
   TraceSink &rank(int index) { return sinks[static_cast<size_t>(index)]; }
+  // Whether any rank reported anything.
+  bool recorded() const;
   // Writes what all ranks reported and closes the file. When no session reports any more.
   Status write();
 

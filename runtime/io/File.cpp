@@ -119,6 +119,8 @@ Expected<OutputFile> OutputFile::createWithoutWaiting(const std::string &path) {
 }
 Expected<OutputFile> OutputFile::append(const std::string &path) { return open(path, O_APPEND | O_NONBLOCK); }
 
+Expected<OutputFile> OutputFile::openInPlace(const std::string &path) { return open(path, 0); }
+
 OutputFile::OutputFile(OutputFile &&other) noexcept
     : filePath(std::move(other.filePath)), descriptor(std::exchange(other.descriptor, -1)) {}
 
@@ -152,6 +154,12 @@ Status OutputFile::write(std::span<const std::byte> bytes) {
 
 Status OutputFile::write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
 
+Status OutputFile::empty() {
+  if (::ftruncate(descriptor, 0) != 0 && errno != EINVAL)
+    return writeError(filePath, errno);
+  return Status::success();
+}
+
 Status OutputFile::sync() {
   if (::fsync(descriptor) != 0 && errno != EINVAL) // EINVAL: a pipe or device, which has nothing to sync
     return writeError(filePath, errno);
@@ -162,6 +170,26 @@ Status OutputFile::close() {
   if (::close(std::exchange(descriptor, -1)) != 0)
     return writeError(filePath, errno);
   return Status::success();
+}
+
+Status writeReplacing(const std::string &path, const std::function<Status(OutputFile &)> &write) {
+  struct stat info;
+  bool regular = ::lstat(path.c_str(), &info) == 0 ? S_ISREG(info.st_mode) : errno == ENOENT;
+  std::string temporary = path + ".tmp";
+  Expected<OutputFile> fresh = regular ? OutputFile::create(temporary) : OutputFile::create(path);
+  bool replaces = regular && fresh;
+  if (regular && !fresh) // a directory that takes no new file may hold one that can be written
+    fresh = OutputFile::create(path);
+  BRAID_ASSIGN(OutputFile file, std::move(fresh));
+  auto all = [&]() -> Status {
+    BRAID_TRY(write(file));
+    BRAID_TRY(file.close());
+    return replaces ? renamePath(temporary, path) : Status::success();
+  };
+  Status status = all();
+  if (!status.ok() && replaces)
+    ::unlink(temporary.c_str());
+  return status;
 }
 
 Status writeFileAtomic(const std::string &path, std::string_view text) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,6 +65,8 @@ public:
   // opens the end of a file, a new one when there is none.
   static Expected<OutputFile> createWithoutWaiting(const std::string &path);
   static Expected<OutputFile> append(const std::string &path);
+  // What stands in it stays until empty().
+  static Expected<OutputFile> openInPlace(const std::string &path);
   OutputFile(OutputFile &&other) noexcept;
   OutputFile &operator=(OutputFile &&other) noexcept;
   ~OutputFile();
@@ -73,6 +76,8 @@ public:
   Status write(std::string_view text);
   // After an error `written` is how many of the bytes arrived.
   Status write(std::span<const std::byte> bytes, size_t &written);
+  // Of a regular file; a pipe or device holds nothing.
+  Status empty();
   Status sync();
   Status close();
 
@@ -84,7 +89,10 @@ private:
   int descriptor = -1;
 };
 
-// Writes beside `path`, makes it durable and renames it over `path`.
+// Writes beside `path` and renames it over `path`: what stood there stays until all is written. In place where a device,
+// pipe or link stands there, or the directory takes no new file.
+Status writeReplacing(const std::string &path, const std::function<Status(OutputFile &)> &write);
+// The same for a text, which is durable then.
 Status writeFileAtomic(const std::string &path, std::string_view text);
 // The rename alone, made durable.
 Status replaceFile(const std::string &temporary, const std::string &path);

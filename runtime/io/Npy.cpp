@@ -246,10 +246,10 @@ Status writeNpy(const std::string &path, DType dtype, std::span<const int64_t> s
   start.push_back(0);
   for (size_t i = 0; i < prefix - 8; ++i)
     start.push_back(static_cast<char>((header.size() >> (8 * i)) & 0xff));
-  BRAID_ASSIGN(OutputFile file, OutputFile::create(path));
-  BRAID_TRY(file.write(start + header));
-  BRAID_TRY(file.write(data));
-  return file.close();
+  return writeReplacing(path, [&](OutputFile &file) -> Status {
+    BRAID_TRY(file.write(start + header));
+    return file.write(data);
+  });
 }
 
 } // namespace braid::runtime

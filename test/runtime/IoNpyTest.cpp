@@ -53,6 +53,27 @@ TEST(IoNpy, RoundTripsEveryTypeAndShape) {
     }
 }
 
+TEST(IoNpy, AFileStaysWholeUntilTheNextIs) {
+  TemporaryDirectory directory;
+  std::string path = directory / "a.npy", link = directory / "link.npy";
+  std::vector<std::byte> data(64);
+  int64_t shape[] = {64};
+  ASSERT_TRUE(writeNpy(path, DType::u8, shape, data).ok());
+  std::string before = readText(path);
+  // What takes its place is another file, written beside it; a link stays one.
+  std::filesystem::create_hard_link(path, directory / "old");
+  data.assign(64, std::byte{7});
+  ASSERT_TRUE(writeNpy(path, DType::u8, shape, data).ok());
+  EXPECT_EQ(readText(directory / "old"), before);
+  EXPECT_NE(readText(path), before);
+  std::filesystem::create_symlink("a.npy", link);
+  data.assign(64, std::byte{9});
+  ASSERT_TRUE(writeNpy(link, DType::u8, shape, data).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(readNpy(path)->data, data);
+  EXPECT_FALSE(std::filesystem::exists(directory / "a.npy.tmp"));
+}
+
 TEST(IoNpy, ReadsWhatNumpyWrites) {
   // numpy.save of numpy.arange(3, dtype='<i4'): a shape of one dimension keeps its comma.
   std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }";

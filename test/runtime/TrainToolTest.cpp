@@ -103,6 +103,21 @@ TEST_F(TrainTool, TracesAreWrittenWhereTheyAre) {
   EXPECT_TRUE(std::filesystem::is_symlink(directory / "link.json"));
   EXPECT_TRUE(nlohmann::json::parse(readText(directory / "target.json")).contains("traceEvents"));
 
+  // A run that is refused leaves the trace of the one before as it was.
+  auto saving = [&] {
+    return run({"train", "p.braid", "--data", "train.txt", "--steps", "3", "--threads", "1", "--trace", "kept.json",
+                "--checkpoint-dir", "kept"});
+  };
+  ASSERT_EQ(saving().code, 0);
+  std::string kept = readText(directory / "kept.json");
+  EXPECT_TRUE(nlohmann::json::parse(kept).contains("traceEvents"));
+  EXPECT_NE(saving().err.find("kept already holds a checkpoint of step 3"), std::string::npos);
+  EXPECT_EQ(readText(directory / "kept.json"), kept);
+  // A shorter trace leaves nothing of a longer one.
+  std::ofstream(directory / "kept.json") << std::string(kept.size() * 2, 'x');
+  ASSERT_EQ(train("kept.json", "m").code, 0);
+  EXPECT_TRUE(nlohmann::json::parse(readText(directory / "kept.json")).contains("traceEvents"));
+
   // So does a device; one that takes nothing is an error after the training that it was to show.
   EXPECT_EQ(train("/dev/null", "m").code, 0);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));

@@ -113,7 +113,7 @@ Status run(Options &options) {
     return Status::success();
   });
   // What was recorded before something failed is worth the most.
-  Status traced = trace ? trace->write() : Status::success();
+  Status traced = trace && (trained.ok() || trace->recorded()) ? trace->write() : Status::success();
   BRAID_TRY(trained);
 
   if (!ranks.speaks())
@@ -123,7 +123,8 @@ Status run(Options &options) {
   else if (!result.stopped)
     fmt::print("trained to step {} in {:.1f} s, loss {:.4f}\n", result.lastStep, result.seconds, result.loss);
   else if (result.checkpoint.empty())
-    fmt::print("stopped at step {} of {}; nothing was saved (no --checkpoint-dir)\n", result.lastStep, result.steps);
+    fmt::print("stopped at step {} of {}; nothing was saved{}\n", result.lastStep, result.steps,
+               options.train.checkpointDir.empty() ? " (no --checkpoint-dir)" : "");
   else
     fmt::print("stopped at step {} of {}; continue with --resume\n", result.lastStep, result.steps);
   if (!result.checkpoint.empty())
