@@ -1,10 +1,12 @@
 """Same program, threads and seed: same bits. A run that was stopped and resumed is the run that was not.
 
-Three programs: the model of the quickstart with all of it; the other linear mixers in bf16; and two ranks whose slices are woven, which
-wait for each other in whatever order the machine gives.
+The model of the quickstart with all of it; a layer of every mixer that braid-compile knows (it lists them itself), in f32 and in bf16; and
+two ranks whose slices are woven, which wait for each other in whatever order the machine gives.
 """
 import json
 import pathlib
+import re
+import string
 import subprocess
 import sys
 import tempfile
@@ -40,11 +42,34 @@ OTHERS = {
 }
 
 
+# What a kind does not go without.
+NEEDED = {"recurrence": {"state": "M = exp(g) M + k^T v", "output": "o = q M",
+                         "inputs": {"q": "linear(x)", "k": "silu(conv(linear(x)))", "v": "linear(x)", "g": "log_sigmoid(linear(x))"}}}
+
+
+def every_mixer(folder):
+    """The file of a model with a layer of each, and how many they are."""
+    model = folder / "every.json"
+
+    def write(mixers):
+        model.write_text(json.dumps({
+            "name": "every", "vocab_size": 256, "d_model": 32, "num_layers": len(mixers), "layer_pattern": "".join(mixers), "mixers": mixers,
+            "ffns": {"D": {"kind": "dense", "hidden": 32}}, "train": {"batch": 2, "seq_len": 80, "learning_rate": 1e-3, "warmup_steps": 1, "steps": 10}}))
+
+    write({"A": {"kind": "none"}})
+    errors = subprocess.run(["braid-compile", str(model), "-o", str(folder / "none.braid")], capture_output=True, text=True).stderr
+    kinds = re.search(r'"none" is not known; valid: ([\w, ]+)', errors)[1].split(", ")
+    write({letter: {"kind": kind, "heads": 2, "head_dim": 16} | NEEDED.get(kind, {}) for letter, kind in zip(string.ascii_letters, kinds)})
+    return model, len(kinds)
+
+
 def others(folder, text):
     model = folder / "others.json"
     model.write_text(json.dumps(OTHERS))
+    every, count = every_mixer(folder)
     woven = ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]
-    for name, flags, ranks in (("other mixers in bf16", [], 1), ("two ranks, woven", woven, 2)):
+    for name, model, flags, ranks in ((f"all {count} mixers in f32", every, [], 1), (f"all {count} mixers in bf16", every, ["--dtype=bf16"], 1),
+                                      ("two ranks, woven", model, woven, 2)):
         run("braid-compile", model, "-o", folder / "others.braid", *flags)
         found = []
         for again in range(3):
