@@ -30,6 +30,8 @@ BASE = {
     "train": {"batch": 1, "seq_len": 16},
 }
 INITS = {
+    "default": {"kind": "scaled"},
+    "normal": {"kind": "xavier_normal", "gain": 0.8, "scale_output": False},
     "xavier": {"kind": "xavier_uniform", "gain": 1.5, "scale_output": True},
     "deepnorm": {"kind": "deepnorm", "std": 0.1},
     "width": {"kind": "normal", "std": 0.05, "base_width": 24},
@@ -46,10 +48,13 @@ def deviation(init, name, shape):
         return init["std"] / (1 if part == "wf2" else np.sqrt(WIDTH / init["base_width"])) / (
             np.sqrt(2 * LAYERS) if part in OUTPUTS else 1
         )
+    to_stream = np.sqrt(2 * LAYERS) if part in OUTPUTS and init.get("scale_output", True) else 1
+    if init["kind"] == "scaled":
+        return 1 / np.sqrt(fan_in) / to_stream
     std = np.sqrt(2 / (fan_in + fan_out))
     if init["kind"] == "deepnorm":
         return std * ((8 * LAYERS) ** -0.25 if part in OUTPUTS + VALUES else 1)
-    return init["gain"] * std / (np.sqrt(2 * LAYERS) if part in OUTPUTS else 1)
+    return init["gain"] * std / to_stream
 
 
 def main():

@@ -238,6 +238,16 @@ class Groups:
                 self.masks[label], self.rows[label], self.last[label] = mask, row, end == cuts[-1]
 
 
+def drawn(rng, name, shape, trained):
+    """A weight by its name in the layer."""
+    value = 0.4 * rng.standard_normal(shape)
+    if trained:
+        # Below 0 at the last place of a mini-batch nothing would be learned.
+        return np.abs(value) if name.endswith("token_rate") else value
+    # Taps that take the token before, and log decays.
+    return np.broadcast_to([1.0, 0.0], shape).copy() if name.endswith(".taps") else -np.abs(value)
+
+
 class LeakCheck:
     def __init__(self, report, rng, dtype):
         self.report, self.rng = report, rng
@@ -253,13 +263,9 @@ class LeakCheck:
             for state in layer.states:
                 self.values[layer.name(state)] = normal(state.shape)
             for w in layer.weights:
-                # The feed-forward adds nothing; constants of a mixer are logarithms of decays.
-                value = normal(w.shape) * (0.0 if w.name == "ffn.w2" else 0.4)
-                if w.name.endswith("token_rate"):  # below 0 at the last place of a mini-batch nothing would be learned
-                    value = np.abs(value)
-                # What is not trained: taps that take the token before, log decays.
-                given = np.tile([1.0, 0.0], (w.shape[0], 1)) if w.name.endswith(".taps") else -np.abs(value)
-                self.values[layer.name(w)] = value if w.trained else given
+                # The feed-forward adds nothing.
+                value = drawn(rng, w.name, w.shape, w.trained)
+                self.values[layer.name(w)] = 0 * value if w.name == "ffn.w2" else value
         convert = lambda a: a if a.dtype.kind == "i" else a.astype(np.float32)
         self.values = {name: convert(a) for name, a in self.values.items()}
         self.values |= {"learning_rate": np.zeros(1, np.float32), "step": np.ones(1, np.int32)}
@@ -357,15 +363,17 @@ class LeakCheck:
         self.report.line(self.comparisons > 0, "comparisons", words)
 
     def check_decoding(self):
-        """A prompt on the caches of another sequence is one on new ones, whatever stands behind it in its bucket."""
+        """A prompt on the caches of another sequence is one on new ones, whatever stands behind it in its bucket; a token that begins a
+        sequence sees nothing of any layer's caches, one that goes on does."""
         info = self.program.info()
         tensors = {t["name"]: t for t in info["tensors"]}
         caches = [n for n, t in tensors.items() if t["role"] == "cache"]
         rng, inputs = self.rng, {}
+        trained = {w.name: w.trained for layer in self.layers for w in layer.weights}
         for name, t in tensors.items():
             if t["role"] == "parameter" and not re.match(r"\w\.", name):
-                value = rng.standard_normal(t["shape"]) * 0.4
-                inputs[name] = (-np.abs(value) if "log_decay" in name else value).astype(np.float32)
+                own = re.sub(r"^layers\.\d+\.", "", name)
+                inputs[name] = drawn(rng, own, t["shape"], trained.get(own, True)).astype(np.float32)
         store = lambda n, a: self.program.store(stored(a, tensors[n]["dtype"]) if tensors[n]["dtype"] == "bf16" else a)
         inputs = {n: store(n, a) for n, a in inputs.items()}
 
@@ -390,7 +398,21 @@ class LeakCheck:
         first_again, _ = cached("decode_1", held, text[:1], [0, 1])
         different = int((bits(fresh) != bits(again)).sum() + (bits(first) != bits(first_again)).sum())
         moved = bool((bits(other[0]) != bits(fresh[0])).any())
-        self.report.line(different == 0 and moved, "prefill and decode", f"{different} logits differ in a bit")
+        number = lambda a: loaded(a, tensors["logits"]["dtype"])
+        finite = all(np.all(np.isfinite(number(a))) for a in (other, fresh, again, first))
+        self.report.line(different == 0 and moved and finite, "prefill and decode", f"{different} logits differ in a bit; finite: {finite}")
+        goes_on, _ = cached("decode_1", held, text[:1], [-21, 1])
+        for i, layer in enumerate(self.layers):
+            own = {n: a for n, a in held.items() if n.startswith(f"cache.layers.{i}.")}
+            if not own:
+                self.report.line(False, f"caches of {layer.label}", "there are none")
+                continue
+            noise = {n: stored(0.4 * rng.standard_normal(a.shape), tensors[n]["dtype"]) for n, a in own.items()}
+            begins, _ = cached("decode_1", held | noise, text[:1], [0, 1])
+            on, _ = cached("decode_1", held | noise, text[:1], [-21, 1])
+            seen = bool((bits(on) != bits(goes_on)).any()) and bool(np.all(np.isfinite(number(on))))
+            leaked = int((bits(begins) != bits(first)).sum())
+            self.report.line(seen and leaked == 0, f"caches of {layer.label}", f"{leaked} logits of a new sequence differ; seen when it goes on: {seen}")
 
 
 def main(dtype):
