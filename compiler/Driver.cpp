@@ -9,6 +9,7 @@
 #include "compiler/codegen/cpu/CpuTarget.h"
 #include "compiler/codegen/cuda/CudaTarget.h"
 #include "compiler/serialize/ProgramWriter.h"
+#include "dialects/braid/BraidDialect.h"
 #include "dialects/braid/PassAttributes.h"
 #include "frontend/ModelBuilder.h"
 #include "passes/analysis/Machine.h"

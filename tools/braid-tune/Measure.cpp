@@ -70,10 +70,10 @@ static std::optional<std::string> execute(const std::vector<std::string> &words,
 std::optional<std::string> braid::tune::measure(const Runner &runner, const std::string &program, Measurement &result) {
   std::string metrics = program + ".jsonl";
   std::vector<std::string> words = runner.launcher;
-  words.insert(words.end(),
-               {runner.braidRun, "train", program, "--data", runner.folder + "/data.u32", "--format=u32",
-                fmt::format("--separator={}", separator), fmt::format("--steps={}", runner.steps), "--warmup=0",
-                "--seed=1", fmt::format("--threads={}", runner.threads), "--metrics=" + metrics});
+  words.insert(words.end(), {runner.braidRun, "train", program, "--data", runner.folder + "/data.u32", "--format=u32",
+                             fmt::format("--separator={}", separator), fmt::format("--steps={}", runner.steps),
+                             "--warmup=0", fmt::format("--lr={}", learningRate), "--seed=1",
+                             fmt::format("--threads={}", runner.threads), "--metrics=" + metrics});
   if (runner.launcher.empty())
     words.push_back(fmt::format("--ranks={}", runner.ranks));
   llvm::sys::fs::remove(metrics);
