@@ -99,9 +99,11 @@ Var TransitionKernel::applyDense(Var n, Var state, Var x, bool transposed) {
     return cast(k.load(p, at(n, {first, 0}), {count, K}), shape.compute);
   };
   auto highest = [](Var part) { return maximum(maximum(abs(part), 1), 0); };
+  // Of nothing nothing is left, though P be infinite: a document that nobody asks anything of, whatever it holds.
+  Var nothing = of == Of::segments ? eq(highest(state), 0.0) : Var();
   if (K <= kDenseRows) {
     Var whole = rowsOfP(0, K), sum = dot(whole, state, x, {.transposeA = transposed});
-    return of == Of::chunks ? sum : select(eq(highest(whole), 0.0), x, sum);
+    return of == Of::chunks ? sum : select(either(eq(highest(whole), 0.0), nothing), x, sum);
   }
   int64_t block = divisorUpTo(K, kDenseRows);
   if (of == Of::segments) {
@@ -110,12 +112,13 @@ Var TransitionKernel::applyDense(Var n, Var state, Var x, bool transposed) {
     })[0];
     state = select(eq(most, 0.0), 0.0, state);
   }
-  return k.loop(0, K, block, {x}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+  Var sum = k.loop(0, K, block, {x}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
     Var part = rowsOfP(first, block);
     if (transposed)
       return {dotTA(part, rows(state, first, block), now[0])};
     return {insertRows(dot(part, state, rows(now[0], first, block)), now[0], first)};
   })[0];
+  return nothing ? select(nothing, x, sum) : sum;
 }
 
 Var ChunkRows::used() {

@@ -198,6 +198,7 @@ func.func @f(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>) {
 
 // -----
 
+// expected-note @+1 {{ids defined here}}
 func.func @stripe(%ids: tensor<2x8x2xi32>, %d: tensor<2x8xi32>, %t: tensor<2x4xi32>) {
   // expected-error @+1 {{stripe is 3 tokens, of which no number makes the 8 of a row}}
   %0:4 = "braid.moe.drop"(%ids, %d, %t) <{capacity = 3 : i64, policy = "token", stripe = 3 : i64, operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>}> : (tensor<2x8x2xi32>, tensor<2x8xi32>, tensor<2x4xi32>) -> (tensor<2x8x2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<2x4xi32>)
