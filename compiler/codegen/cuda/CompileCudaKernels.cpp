@@ -154,7 +154,8 @@ static void declareKernel(func::FuncOp function, int64_t slots) {
 
 //===- To PTX -----------------------------------------------------------------------------------------------------===//
 
-static std::unique_ptr<llvm::TargetMachine> makeMachine(const CudaTarget &target, std::string &error) {
+static std::unique_ptr<llvm::TargetMachine> makeMachine(const CudaTarget &target, bool roundsEach,
+                                                        std::string &error) {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTarget();
@@ -167,7 +168,8 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const CudaTarget &target
   if (!found)
     return nullptr;
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Fast; // as on the CPU: a*b+c may become one fma
+  // As on the CPU: a*b+c may become one fma where the kernel allows it.
+  options.AllowFPOpFusion = roundsEach ? llvm::FPOpFusion::Strict : llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
       triple, target.arch, "+ptx80", options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
@@ -228,8 +230,9 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
     return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
   };
   ModuleOp module = *job.module;
-  int64_t slots =
-      KernelSignature::kGridSlots + KernelSignature::of(*module.getOps<func::FuncOp>().begin()).slots.size();
+  func::FuncOp kernel = *module.getOps<func::FuncOp>().begin();
+  int64_t slots = KernelSignature::kGridSlots + KernelSignature::of(kernel).slots.size();
+  bool roundsEach = kernel->hasAttr(tile::kRoundsEachAttr);
   if (failed(lowerTilesToThreads(module, target.limits)))
     return failure();
   auto function = module.lookupSymbol<func::FuncOp>(job.kernel.name);
@@ -248,7 +251,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
     return failure();
   job.time.lowering = lap();
   std::string error;
-  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, error);
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, roundsEach, error);
   if (!machine)
     return module.emitError("no code generator for NVIDIA GPUs: ") << error;
   code->setDataLayout(machine->createDataLayout());
