@@ -154,8 +154,7 @@ static void declareKernel(func::FuncOp function, int64_t slots) {
 
 //===- To PTX -----------------------------------------------------------------------------------------------------===//
 
-static std::unique_ptr<llvm::TargetMachine> makeMachine(const CudaTarget &target, bool roundsEach,
-                                                        std::string &error) {
+static std::unique_ptr<llvm::TargetMachine> makeMachine(const CudaTarget &target, bool roundsEach, std::string &error) {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTarget();
