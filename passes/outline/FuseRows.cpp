@@ -1,7 +1,8 @@
 //===- FuseRows.cpp - which row-wise ops share a kernel -----------------------------------------------------------===//
 // Greedy, in block order. A cluster stands at one position of its block: an op joins either by moving the cluster down
 // to itself (no outside user of a member stands before it) or by moving up to the cluster (all its other operands are
-// defined before it). Ops that sum over rows share a kernel where they sum in equal blocks. Then SSA dominance is the whole legality; a result that is a sum over rows is never used inside.
+// defined before it). Ops that sum over rows share a kernel where they sum in equal blocks. Then SSA dominance is the
+// whole legality; a result that is a sum over rows is never used inside.
 #include "passes/Passes.h"
 #include "passes/outline/RowsCluster.h"
 #include "llvm/ADT/SetVector.h"
