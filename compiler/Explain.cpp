@@ -197,11 +197,12 @@ void braid::explain(ModuleOp module, ArrayRef<StageTime> times, ArrayRef<CudaKer
   if (!kernels.empty())
     os << llvm::formatv(
         "kernels of a GPU; registers, spilled bytes and bytes of local memory are per thread\n  {0,-60} {1,7} "
-        "{2,9} {3,9} {4,7} {5,7}\n",
-        "kernel", "threads", "shared", "registers", "spills", "local");
+        "{2,9} {3,9} {4,9} {5,7} {6,7}\n",
+        "kernel", "threads", "shared", "scratch", "registers", "spills", "local");
   for (const CudaKernel &kernel : kernels)
-    os << llvm::formatv("  {0,-60} {1,7} {2,9} {3,9} {4,7} {5,7}\n", kernel.name, kernel.threads, kernel.sharedBytes,
-                        kernel.registers, kernel.spillBytes, kernel.stackBytes);
+    os << llvm::formatv("  {0,-60} {1,7} {2,9} {3,9} {4,9} {5,7} {6,7}\n", kernel.name, kernel.threads,
+                        kernel.sharedBytes, kernel.scratchBytes, kernel.registers, kernel.spillBytes,
+                        kernel.stackBytes);
   os << (kernels.empty() ? "" : "\n") << "compile time\n";
   double sum = 0;
   for (const StageTime &time : times) {

@@ -147,6 +147,7 @@ private:
 
   Offsets<schema::Kernel> writeKernels() {
     Offsets<schema::Kernel> table;
+    std::pair<size_t, size_t> image; // where the kernel's is, and its size
     for (auto kernel : module.getOps<func::FuncOp>()) {
       if (!kernel->hasAttr(tile::kKernelAttr))
         continue;
@@ -181,11 +182,14 @@ private:
       }
       const CudaKernel &compiled = parts.kernels[table.size()];
       assert(compiled.name == kernel.getSymName() && "kernels are compiled in their order");
-      cubins.resize(llvm::alignTo(cubins.size(), 16));
+      if (!compiled.cubin.empty()) {
+        cubins.resize(llvm::alignTo(cubins.size(), 16));
+        image = {cubins.size(), compiled.cubin.size()};
+        cubins.insert(cubins.end(), compiled.cubin.begin(), compiled.cubin.end());
+      }
       table.push_back(schema::CreateKernel(builder, name, list, compiled.threads, compiled.sharedBytes,
-                                           compiled.registers, compiled.spillBytes, compiled.stackBytes, cubins.size(),
-                                           compiled.cubin.size()));
-      cubins.insert(cubins.end(), compiled.cubin.begin(), compiled.cubin.end());
+                                           compiled.registers, compiled.spillBytes, compiled.stackBytes, image.first,
+                                           image.second, compiled.scratchBytes));
     }
     return table;
   }

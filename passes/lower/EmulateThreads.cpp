@@ -16,7 +16,7 @@ namespace braid {
 
 namespace {
 
-/// Calls of the emulator (test/emulator/ThreadEmulator.h), declared on first use.
+/// Calls of the emulator (test/emulator/ThreadEmulator.cpp), declared on first use.
 class Emulation {
 public:
   explicit Emulation(ModuleOp module) : module(module), b(module.getContext()) {}
@@ -29,7 +29,9 @@ public:
     for (func::FuncOp kernel : kernels) {
       SmallVector<Operation *> ops;
       kernel.walk([&](Operation *op) {
-        if (isa_and_nonnull<gpu::GPUDialect, NVVM::NVVMDialect>(op->getDialect()))
+        auto scratch = dyn_cast<func::CallOp>(op);
+        if (isa_and_nonnull<gpu::GPUDialect, NVVM::NVVMDialect>(op->getDialect()) ||
+            (scratch && scratch.getCallee() == kScratchFunction))
           ops.push_back(op);
       });
       for (Operation *op : ops)
@@ -37,6 +39,8 @@ public:
           return failure();
       wrap(kernel);
     }
+    if (auto scratch = module.lookupSymbol<func::FuncOp>(kScratchFunction))
+      scratch.erase();
     dropMemorySpaces();
     return success();
   }
@@ -79,17 +83,14 @@ private:
       shuffle.getShuffleResult().replaceAllUsesWith(value);
     } else if (isa<gpu::DynamicSharedMemoryOp>(op)) {
       auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-      auto list = LLVM::LLVMArrayType::get(i64, 1);
-      auto descriptor = LLVM::LLVMStructType::getLiteral(b.getContext(), {pointer, pointer, i64, list, list});
-      Value memory = call("braid_emulate_shared", pointer, {}), zero = number(i64, 0), one = number(i64, 1);
-      Value fields = LLVM::PoisonOp::create(b, loc, descriptor);
-      fields = LLVM::InsertValueOp::create(b, loc, fields, memory, ArrayRef<int64_t>{0});
-      fields = LLVM::InsertValueOp::create(b, loc, fields, memory, ArrayRef<int64_t>{1});
-      fields = LLVM::InsertValueOp::create(b, loc, fields, zero, ArrayRef<int64_t>{2});
-      fields = LLVM::InsertValueOp::create(b, loc, fields, one, ArrayRef<int64_t>{3, 0});
-      fields = LLVM::InsertValueOp::create(b, loc, fields, one, ArrayRef<int64_t>{4, 0});
-      auto cast = UnrealizedConversionCastOp::create(b, loc, op->getResult(0).getType(), fields);
-      op->replaceAllUsesWith(cast);
+      Value memory = call("braid_emulate_shared", pointer, {});
+      op->replaceAllUsesWith(ValueRange{flatMemory(b, loc, memory, cast<MemRefType>(op->getResult(0).getType()))});
+    } else if (isa<gpu::GridDimOp>(op)) {
+      op->replaceAllUsesWith(ValueRange{index("braid_emulate_grid")});
+    } else if (isa<func::CallOp>(op)) {
+      Value bytes =
+          number(i64, op->getParentOfType<func::FuncOp>()->getAttrOfType<IntegerAttr>(kScratchBytesAttr).getInt());
+      op->replaceAllUsesWith(ValueRange{call("braid_emulate_scratch", op->getResult(0).getType(), bytes)});
     } else if (auto load = dyn_cast<NVVM::LdMatrixOp>(op)) {
       Value place = stack(op->getResult(0).getType());
       Value address = LLVM::PtrToIntOp::create(b, loc, i64, load.getPtr());
@@ -152,6 +153,7 @@ private:
     func::ReturnOp::create(b, loc);
     thread->removeAttr(kThreadsAttr);
     thread->removeAttr(kSharedBytesAttr);
+    thread->removeAttr(kScratchBytesAttr);
   }
 
   /// All memory is alike on a CPU.

@@ -2,7 +2,9 @@
 #ifndef PASSES_LOWER_LOWERKERNELS_H
 #define PASSES_LOWER_LOWERKERNELS_H
 
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
 
 namespace braid {
 
@@ -21,8 +23,13 @@ llvm::LogicalResult emulateThreads(mlir::ModuleOp module);
 /// What braid-expand-math does.
 llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale, bool hasBf16);
 
-/// Of a function that braid-tile-to-threads made: threads of a block and bytes of shared memory.
-inline constexpr llvm::StringLiteral kThreadsAttr = "threads.block", kSharedBytesAttr = "threads.shared_bytes";
+/// Of a function that braid-tile-to-threads made: threads of a block, bytes of shared memory, and of scratch in global
+/// memory, whose address kScratchFunction gives.
+inline constexpr llvm::StringLiteral kThreadsAttr = "threads.block", kSharedBytesAttr = "threads.shared_bytes",
+                                     kScratchBytesAttr = "threads.scratch_bytes",
+                                     kScratchFunction = "braid_threads_scratch";
+/// The flat memref<?xi8> over the memory at `pointer`, in the form that conversion to LLVM gives it.
+mlir::Value flatMemory(mlir::OpBuilder &b, mlir::Location loc, mlir::Value pointer, mlir::MemRefType type);
 
 } // namespace braid
 

@@ -21,8 +21,8 @@ int64_t lower::chooseThreads(func::FuncOp kernel) {
   return most == 0 ? 1 : most <= 64 ? kWarp : product ? 8 * kWarp : 4 * kWarp;
 }
 
-ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift)
-    : TileLowering(kernel, /*vectorBytes=*/4, /*bf16Dots=*/true, thrift), limits(limits), thrift(thrift),
+ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched)
+    : TileLowering(kernel, /*vectorBytes=*/4, /*bf16Dots=*/true, thrift), limits(limits), scratched(scratched),
       threads(chooseThreads(kernel)) {}
 
 //===- Phases -----------------------------------------------------------------------------------------------------===//
@@ -132,21 +132,52 @@ Buffer *ThreadLowering::allocate(VectorType type) {
   Type stored = storage(type.getElementType());
   int64_t elements = type.getNumElements() / type.getShape().back() * rowLength(type);
   int64_t bytes = llvm::alignTo(elements * bytesOf(stored), 16), offset = 0;
+  // What lies behind the end of shared memory is scratch; a tile is in one of them.
+  auto place = [&](int64_t from) {
+    bool across = from < limits.sharedBytes && from + bytes > limits.sharedBytes;
+    return across && scratched ? limits.sharedBytes : from;
+  };
   auto *at = live.begin();
-  for (; at != live.end() && (*at)->offset < offset + bytes; ++at)
+  for (; at != live.end() && (*at)->offset < place(offset) + bytes; ++at)
     offset = (*at)->offset + (*at)->bytes;
+  offset = place(offset);
+  bool isShared = offset < limits.sharedBytes || !scratched;
   Value &view = sharedViews[{offset, elements, const_cast<void *>(stored.getAsOpaquePointer())}];
   if (!view) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(entryEnd);
-    auto space = cast<MemRefType>(shared.getType()).getMemorySpace();
+    Value memory = isShared ? shared : scratchMemory();
+    auto space = cast<MemRefType>(memory.getType()).getMemorySpace();
     view = memref::ViewOp::create(b, loc, MemRefType::get({elements}, stored, MemRefLayoutAttrInterface(), space),
-                                  shared, constant(offset), ValueRange());
+                                  memory, constant(isShared ? offset : offset - limits.sharedBytes), ValueRange());
   }
   buffers.push_back({view, elements, 0, 0, offset, bytes});
   live.insert(at, &buffers.back());
-  sharedBytes = std::max(sharedBytes, offset + bytes);
+  if (isShared)
+    sharedBytes = std::max(sharedBytes, offset + bytes);
+  else
+    scratchBytes = std::max(scratchBytes, offset + bytes - limits.sharedBytes);
   return &buffers.back();
+}
+
+bool ThreadLowering::isShared(const View &view) const {
+  return cast<MemRefType>(view.memref.getType()).getMemorySpace() != nullptr;
+}
+
+Value ThreadLowering::scratchMemory() {
+  if (scratch)
+    return scratch;
+  auto module = lowered->getParentOfType<ModuleOp>();
+  auto callee = module.lookupSymbol<func::FuncOp>(kScratchFunction);
+  if (!callee) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(module.getBody());
+    callee = func::FuncOp::create(b, loc, kScratchFunction,
+                                  b.getFunctionType({}, LLVM::LLVMPointerType::get(b.getContext())));
+    callee.setPrivate();
+  }
+  Value start = func::CallOp::create(b, loc, callee, ValueRange()).getResult(0);
+  return scratch = flatMemory(b, loc, start, MemRefType::get({ShapedType::kDynamic}, b.getI8Type()));
 }
 
 void ThreadLowering::giveBack(Buffer *buffer) {
@@ -246,7 +277,8 @@ void ThreadLowering::startCopy(tile::LoadOp load, const View &target) {
       Type i32 = b.getI32Type();
       live = arith::SelectOp::create(b, loc, inside, arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 16)),
                                      arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0)));
-      there = arith::SelectOp::create(b, loc, inside, there, constant(0));
+      // Where nothing is read the address is still one of 16 bytes.
+      there = arith::SelectOp::create(b, loc, inside, there, at.offset);
     }
     Value target16 = add(to, mul(offsetIn(target, {row}, column), constant(size)));
     NVVM::CpAsyncOp::create(
@@ -263,7 +295,8 @@ void ThreadLowering::startCopy(tile::LoadOp load, const View &target) {
 void ThreadLowering::fill(View target, VectorType type, Value value) {
   auto load = views.count(value) ? tile::LoadOp() : value.getDefiningOp<tile::LoadOp>();
   int64_t size = bytesOf(storage(type.getElementType()));
-  if (!load || type.getRank() != 2 || load.getRows() || storage(type.getElementType()) != type.getElementType() ||
+  if (!load || !isShared(target) || type.getRank() != 2 || load.getRows() ||
+      storage(type.getElementType()) != type.getElementType() ||
       getConstantIntValue(accesses[load].strides.back()) != 1 || type.getDimSize(1) * size % 16 != 0 ||
       rowLength(type) * size % 16 != 0 || type.getNumElements() * size < 1024)
     return TileLowering::fill(target, type, value);
@@ -305,33 +338,46 @@ void ThreadLowering::buildEntry() {
   b.setInsertionPoint(entryEnd);
   Value args = entry->getArgument(0);
   bindArguments(args);
-  bindProgram(args, gpu::BlockIdOp::create(b, loc, gpu::Dimension::x));
   shared = gpu::DynamicSharedMemoryOp::create(
       b, loc,
       MemRefType::get({ShapedType::kDynamic}, b.getI8Type(), MemRefLayoutAttrInterface(),
                       gpu::AddressSpaceAttr::get(context, gpu::AddressSpace::Workgroup)));
   thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
   entryEnd = thread.getDefiningOp();
+  Value number = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
   lane = remainder(thread, kWarp);
   warp = divide(thread, kWarp);
+  if (scratched) {
+    // Scratch is not for as many blocks as there are programs: a block goes on with further ones.
+    Value total = slot(args, 0, b.getIndexType());
+    for (unsigned d = 1; d < KernelSignature::kGridSlots; ++d)
+      total = mul(total, slot(args, d, b.getIndexType()));
+    auto loop = scf::ForOp::create(b, loc, number, total, gpu::GridDimOp::create(b, loc, gpu::Dimension::x));
+    b.setInsertionPoint(loop.getBody()->getTerminator());
+    number = loop.getInductionVar();
+  }
+  bindProgram(args, number);
 }
 
 LogicalResult ThreadLowering::run() {
   buildEntry();
   if (failed(lowerBlock(kernel.front())))
     return failure();
-  if (needsThrift()) {
+  if (doesNotFit()) {
     lowered.erase();
+    for (Operation *table : tables)
+      table->erase();
     return failure();
   }
-  if (sharedBytes > limits.sharedBytes)
-    return kernel.emitError() << "the tiles of @" << kernel.getName() << " need " << sharedBytes
-                              << " bytes of shared memory at a time; valid: at most " << limits.sharedBytes
-                              << ", with smaller chunks (--chunk-size) or heads (head_dim, value_dim)";
+  if (scratched && threads > 1) {
+    finishCopies();
+    gpu::BarrierOp::create(b, loc);
+  }
   if (sharedBytes == 0)
     shared.getDefiningOp()->erase();
   lowered->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads));
   lowered->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
+  lowered->setAttr(kScratchBytesAttr, b.getI64IntegerAttr(scratchBytes));
   kernel.erase();
   return success();
 }

@@ -23,11 +23,12 @@ int64_t chooseThreads(func::FuncOp kernel);
 
 class ThreadLowering : public TileLowering {
 public:
-  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift);
+  /// `scratched`: tiles that do not fit into shared memory lie in scratch.
+  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched);
   LogicalResult run() override;
-  /// Whether it failed for want of shared memory that a thriftier plan may do without: there was no error then, and the
+  /// Whether it failed for want of shared memory, which another plan may do without: there was no error then, and the
   /// kernel is as it was.
-  bool needsThrift() const { return sharedBytes > limits.sharedBytes && thrift != Thrift::most && !failedOnce; }
+  bool doesNotFit() const { return sharedBytes > limits.sharedBytes && !failedOnce; }
 
 protected:
   void buildEntry() override;
@@ -73,7 +74,10 @@ private:
     bool outermost;
   };
 
-  /// A barrier, behind the copies that this thread has started.
+  /// Of a kernel whose tiles do not fit: a piece of global memory for each block that runs.
+  Value scratchMemory();
+  bool isShared(const View &view) const;
+  /// Waits for the copies that this thread has started.
   void finishCopies();
   /// The elements of a tile in memory, 16 bytes at a time and without waiting for them.
   void startCopy(tile::LoadOp load, const View &target);
@@ -98,11 +102,11 @@ private:
   void multiply(tile::DotOp op, const View &left, const View &right, const View &target);
 
   const BlockLimits limits;
-  const Thrift thrift;
+  const bool scratched;
   int64_t threads;
-  Value thread, lane, warp, shared;
-  SmallVector<Buffer *> live; ///< by offset
-  int64_t sharedBytes = 0; ///< the most alive at a time
+  Value thread, lane, warp, shared, scratch;
+  SmallVector<Buffer *> live; ///< by offset; what does not fit lies behind the end of shared memory
+  int64_t sharedBytes = 0, scratchBytes = 0; ///< the most alive at a time
   std::map<std::tuple<int64_t, int64_t, void *>, Value> sharedViews;
   Accesses pending, phase; ///< since the last barrier; of the phase being emitted
   bool inPhase = false;

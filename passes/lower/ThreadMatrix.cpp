@@ -189,7 +189,8 @@ void ThreadLowering::dot(tile::DotOp op) {
   SmallVector<Buffer *> temporary;
   View a = packed(op.getA(), temporary), b = packed(op.getB(), temporary);
   View target = destination(op.getResult(), op.getAcc());
-  if (onTensorCores(op))
+  // ldmatrix reads shared memory alone: not scratch, nor the table of a constant.
+  if (onTensorCores(op) && isShared(a) && isShared(b))
     multiplyOnTensorCores(op, a, b, target);
   else
     multiply(op, a, b, target);

@@ -439,13 +439,14 @@ void TileLowering::keepConstant(arith::ConstantOp op) {
   for (int i = 0; i < 16; ++i)
     values.push_back(b.getZeroAttr(stored));
   auto memref = MemRefType::get({static_cast<int64_t>(values.size())}, stored);
-  std::string name = (kernel.getName() + "__table" + Twine(constantCount++)).str();
+  std::string name = (kernel.getName() + "__table" + Twine(tables.size())).str();
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(lowered);
-    memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), memref,
-                             DenseElementsAttr::get(RankedTensorType::get(memref.getShape(), stored), values), true,
-                             b.getI64IntegerAttr(64));
+    tables.push_back(
+        memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), memref,
+                                 DenseElementsAttr::get(RankedTensorType::get(memref.getShape(), stored), values), true,
+                                 b.getI64IntegerAttr(64)));
   }
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(entryEnd);

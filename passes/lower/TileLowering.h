@@ -49,9 +49,9 @@ void prepareTiles(func::FuncOp kernel, bool bf16Dots, bool turn);
 Triangles triangleOf(Value tile);
 Triangles triangleRead(Value tile);
 
-/// How much is computed again so that less need be kept: nothing that costs much; or loads, too, are made again; or all
-/// that can be.
-enum class Thrift : uint8_t { none, loads, most };
+/// Whether loads, too, are made again so that less need be kept. What was computed is not: the formulas of a gradient, each
+/// inserted into the next, have no end.
+enum class Thrift : uint8_t { none, loads };
 
 /// Which tiles are kept in buffers, and which stores share one loop.
 class TilePlan {
@@ -267,7 +267,7 @@ protected:
   SmallVector<std::pair<Value, std::pair<Value, Value>>> guards; ///< (limit, (base row, tile row)): known in bounds
   Block *current = nullptr; ///< block of the kernel being walked
   bool failedOnce = false;
-  int64_t constantCount = 0;
+  SmallVector<Operation *> tables; ///< globals with the elements of constant tiles
 };
 
 } // namespace braid::lower

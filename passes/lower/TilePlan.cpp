@@ -90,7 +90,7 @@ void TilePlan::forceOperands(Operation *op) {
       kept.insert(v);
   };
   auto forceIfShared = [&](Value v) {
-    bool again = thrift == Thrift::most || (thrift == Thrift::loads && v.getDefiningOp<tile::LoadOp>());
+    bool again = thrift == Thrift::loads && v.getDefiningOp<tile::LoadOp>();
     if (!v.hasOneUse() && !again)
       force(v);
   };
@@ -344,7 +344,7 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
                     auto dot = dyn_cast<tile::DotOp>(user);
                     return dot && dot.getAcc() == v;
                   });
-        bool again = thrift == Thrift::most || (thrift == Thrift::loads && isa<tile::LoadOp>(op));
+        bool again = thrift == Thrift::loads && isa<tile::LoadOp>(op);
         if (hazard) {
           kept.insert(v);
         } else if (!again && times > 1 && (times - 1) * cost(v, known) > times + 3) {

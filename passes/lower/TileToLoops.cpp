@@ -463,6 +463,25 @@ LogicalResult TileLowering::lowerIf(scf::IfOp op) {
 
 //===- The function -----------------------------------------------------------------------------------------------===//
 
+Value braid::flatMemory(OpBuilder &b, Location loc, Value pointer, MemRefType type) {
+  MLIRContext *context = b.getContext();
+  Type i64 = b.getI64Type();
+  auto list = LLVM::LLVMArrayType::get(i64, 1);
+  auto descriptor = LLVM::LLVMStructType::getLiteral(context, {pointer.getType(), pointer.getType(), i64, list, list});
+  Value none = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(0)),
+        one = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(1));
+  Value fields = LLVM::PoisonOp::create(b, loc, descriptor);
+  auto set = [&](Value value, ArrayRef<int64_t> at) {
+    fields = LLVM::InsertValueOp::create(b, loc, fields, value, at);
+  };
+  set(pointer, {0});
+  set(pointer, {1});
+  set(none, {2});
+  set(one, {3, 0});
+  set(one, {4, 0});
+  return UnrealizedConversionCastOp::create(b, loc, type, fields).getResult(0);
+}
+
 Value TileLowering::slot(Value args, unsigned number, Type type) {
   bool isIndex = type.isIndex();
   Value address = LLVM::GEPOp::create(b, loc, args.getType(), b.getI64Type(), args,
@@ -474,7 +493,7 @@ Value TileLowering::slot(Value args, unsigned number, Type type) {
 void TileLowering::bindArguments(Value args) {
   MLIRContext *context = kernel.getContext();
   auto pointer = LLVM::LLVMPointerType::get(context);
-  Type i64 = b.getI64Type(), index = b.getIndexType();
+  Type index = b.getIndexType();
   DenseMap<std::pair<unsigned, int64_t>, Value> size, stride;
   KernelSignature signature = KernelSignature::of(kernel);
   SmallVector<Value> data(kernel.getNumArguments());
@@ -500,20 +519,7 @@ void TileLowering::bindArguments(Value args) {
     }
     // A flat memref over the argument's memory; indices are linearised here.
     auto flat = MemRefType::get({ShapedType::kDynamic}, type.getElementType());
-    auto descriptor = LLVM::LLVMStructType::getLiteral(
-        context, {pointer, pointer, i64, LLVM::LLVMArrayType::get(i64, 1), LLVM::LLVMArrayType::get(i64, 1)});
-    Value none = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(0)),
-          one = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(1));
-    Value fields = LLVM::PoisonOp::create(b, loc, descriptor);
-    auto set = [&](Value value, ArrayRef<int64_t> at) {
-      fields = LLVM::InsertValueOp::create(b, loc, fields, value, at);
-    };
-    set(data[i], {0});
-    set(data[i], {1});
-    set(none, {2});
-    set(one, {3, 0});
-    set(one, {4, 0});
-    View view{UnrealizedConversionCastOp::create(b, loc, flat, fields).getResult(0), {}, nullptr};
+    View view{flatMemory(b, loc, data[i], flat), {}, nullptr};
     SmallVector<Value> lengths;
     for (int64_t d = 0; d < type.getRank(); ++d)
       lengths.push_back(type.isDynamicDim(d) ? size[{i, d}] : constant(type.getDimSize(d)));

@@ -27,12 +27,12 @@ LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &lim
       kernels.push_back(kernel);
   for (func::FuncOp kernel : kernels) {
     prepareTiles(kernel, /*bf16Dots=*/true, /*turn=*/false);
-    // Where the tiles do not fit, more of them are computed again.
-    for (Thrift thrift : {Thrift::none, Thrift::loads, Thrift::most}) {
-      ThreadLowering lowering(kernel, limits, thrift);
+    // Where the tiles do not fit, loads are made again; where they then still do not, some lie in scratch.
+    for (auto [thrift, scratched] : {std::pair(Thrift::none, false), {Thrift::loads, false}, {Thrift::loads, true}}) {
+      ThreadLowering lowering(kernel, limits, thrift, scratched);
       if (succeeded(lowering.run()))
         break;
-      if (!lowering.needsThrift())
+      if (!lowering.doesNotFit())
         return failure();
     }
   }

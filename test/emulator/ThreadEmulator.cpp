@@ -8,8 +8,9 @@
 // that some threads of the block, or a shuffle that some lanes of the warp, never reach.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "test/emulator/ThreadEmulator.h"
+
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -72,21 +73,29 @@ bool isSet(const char *variable, const char *value) {
   return text && std::strcmp(text, value) == 0;
 }
 
-/// A stack with a page behind its end that nobody may touch.
-class Stack {
+/// Whole pages, with one in front and one behind that nobody may touch.
+class Pages {
 public:
-  Stack() {
-    base = static_cast<char *>(mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
+  explicit Pages(size_t bytes) : bytes((bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes) {
+    base = static_cast<char *>(mmap(nullptr, this->bytes + 2 * kGuardBytes, PROT_READ | PROT_WRITE,
                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (base == MAP_FAILED)
-      fail("no memory for a stack", 0);
+      fail("no memory for a stack or a block", 0);
     mprotect(base, kGuardBytes, PROT_NONE);
+    mprotect(end(), kGuardBytes, PROT_NONE);
   }
-  Stack(const Stack &) = delete;
-  ~Stack() { munmap(base, kStackBytes + kGuardBytes); }
-  char *end() const { return base + kGuardBytes + kStackBytes; }
+  Pages(const Pages &) = delete;
+  ~Pages() { munmap(base, bytes + 2 * kGuardBytes); }
+  size_t size() const { return bytes; }
+  char *end() const { return base + kGuardBytes + bytes; }
+  /// `count` bytes that end where the pages do, each of them NaN.
+  char *last(size_t count) const {
+    std::memset(end() - count, 0xff, count);
+    return end() - count;
+  }
 
 private:
+  size_t bytes;
   char *base;
 };
 
@@ -104,7 +113,7 @@ struct Copy {
 
 struct Fiber {
   void *context = nullptr; ///< its stack, where it waits
-  std::unique_ptr<Stack> stack;
+  std::unique_ptr<Pages> stack;
   State state = State::ready;
   int32_t value = 0, offset = 0, mode = 0, result = 0; ///< of a shuffle
   Fragments *fragments = nullptr;
@@ -130,7 +139,8 @@ public:
       fibers.resize(count);
     threads = count;
     // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
-    shared.assign((sharedBytes + 15) / 16 * 16 + 16, char(0xff));
+    shared = take(sharedPages, sharedBytes);
+    global = nullptr;
     for (int64_t i = 0; i < count; ++i)
       begin(i);
     while (step()) {
@@ -139,9 +149,13 @@ public:
 
   int64_t thread() const { return current; }
   int64_t block() const { return number; }
-  char *memory() {
-    auto address = reinterpret_cast<uintptr_t>(shared.data());
-    return shared.data() + ((16 - address % 16) % 16);
+  char *memory() const { return shared; }
+
+  /// The same for all threads of the block; NaN before the first of them writes it.
+  void *scratch(int64_t bytes) {
+    if (!global)
+      global = take(globalPages, bytes);
+    return global;
   }
 
   void wait(State state) {
@@ -152,10 +166,17 @@ public:
   Fiber &self() { return fibers[current]; }
 
 private:
+  static char *take(std::unique_ptr<Pages> &pages, int64_t count) {
+    auto bytes = static_cast<size_t>((count + 15) / 16 * 16);
+    if (!pages || pages->size() < bytes)
+      pages = std::make_unique<Pages>(bytes);
+    return pages->last(bytes);
+  }
+
   void begin(int64_t i) {
     Fiber &fiber = fibers[i];
     if (!fiber.stack)
-      fiber.stack = std::make_unique<Stack>();
+      fiber.stack = std::make_unique<Pages>(kStackBytes);
     // What braidSwitch takes from a stack: the rounding mode, six registers, where to go on.
     auto *words = reinterpret_cast<uint64_t *>(fiber.stack->end()) - 11; // a function begins 8 bytes off 16
     std::fill_n(words, 11, 0);
@@ -290,7 +311,8 @@ private:
 
   std::vector<Fiber> fibers;
   std::vector<int64_t> order;
-  std::vector<char> shared;
+  std::unique_ptr<Pages> sharedPages, globalPages;
+  char *shared = nullptr, *global = nullptr; ///< of the block that runs
   std::mt19937 random{1};
   void *scheduler = nullptr;
   void (*entry)(void *) = nullptr;
@@ -303,6 +325,16 @@ Block &theBlock() {
   return block;
 }
 
+struct Launch {
+  int64_t blocks = 0, threads = 0, sharedBytes = 0;
+  char *scratch = nullptr;
+};
+
+Launch &theLaunch() {
+  thread_local Launch launch;
+  return launch;
+}
+
 void Block::start() {
   Block &block = theBlock();
   block.entry(block.arguments);
@@ -312,8 +344,15 @@ void Block::start() {
 } // namespace
 
 extern "C" {
+void braid_emulate_launch(int64_t blocks, int64_t threads, int64_t sharedBytes, char *scratch) {
+  theLaunch() = {blocks, threads, sharedBytes, scratch};
+}
+
 void braid_emulate_blocks(void (*body)(void *), void *args, int64_t begin, int64_t end, int64_t threads,
                           int64_t sharedBytes) {
+  const Launch &launch = theLaunch();
+  if (launch.blocks && (launch.threads != threads || launch.sharedBytes != sharedBytes))
+    fail("a launch with other threads or shared memory than the kernel was compiled for", threads);
   for (int64_t program = begin; program < end; ++program)
     theBlock().run(body, args, program, threads, sharedBytes);
 }
@@ -321,6 +360,12 @@ void braid_emulate_blocks(void (*body)(void *), void *args, int64_t begin, int64
 int64_t braid_emulate_thread() { return theBlock().thread(); }
 int64_t braid_emulate_block() { return theBlock().block(); }
 void *braid_emulate_shared() { return theBlock().memory(); }
+/// A block with scratch goes on with the program as many further on as there are blocks.
+int64_t braid_emulate_grid() { return theLaunch().blocks ? theLaunch().blocks : int64_t(1) << 40; }
+void *braid_emulate_scratch(int64_t bytes) {
+  const Launch &launch = theLaunch();
+  return launch.blocks ? launch.scratch + theBlock().block() * bytes : theBlock().scratch(bytes);
+}
 void braid_emulate_barrier() {
   static const bool off = isSet("BRAID_EMULATE_BARRIERS", "off");
   if (!off)
@@ -336,9 +381,9 @@ int32_t braid_emulate_shuffle(int32_t value, int32_t offset, int32_t mode) {
   return theBlock().self().result;
 }
 
-/// cp.async: `live` of `size` bytes, zeros behind them; done when the thread has waited, not before.
+/// cp.async: `live` of `size` bytes, zeros behind them; both addresses are multiples of the size even if nothing is read; done when the thread has waited, not before.
 void braid_emulate_copy(int64_t target, int64_t source, int32_t size, int32_t live) {
-  if (target % size != 0 || (live > 0 && source % size != 0))
+  if (target % size != 0 || source % size != 0)
     fail("an asynchronous copy that is not aligned", theBlock().thread());
   theBlock().self().copies.push_back(
       {reinterpret_cast<char *>(target), reinterpret_cast<const char *>(source), size, live});

@@ -60,11 +60,12 @@ def step(train, program, folder, **environment):
     return loss, files
 
 
-def check(model, flags, limit):
+def check(model, flags, limit, shared=None):
+    """`shared`: bytes of shared memory that a block has; what does not fit lies in scratch."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         (folder / "text.txt").write_bytes(bytes((7 * i * i + 3 * i // 5) % 64 for i in range(4000)))
-        run(tool("braid-compile"), model, "-o", folder / "P.braid", *flags)
+        run(tool("braid-compile"), model, "-o", folder / "P.braid", *flags, **({"BRAID_EMULATE_SHARED": str(shared)} if shared else {}))
         own = pathlib.Path(os.environ["BRAID_BUILD"]) / "bin"
         run(own / "braid-compile", model, "-o", folder / "Q.braid", *flags)
         loss = step(own / "braid-run", folder / "Q.braid", folder)[0]
@@ -78,7 +79,8 @@ def check(model, flags, limit):
     same = files and all(other == (emulated, files) for other in found.values())
     off = abs(emulated - loss) / loss
     good = same and not blind and off <= limit
-    print(f"{'ok' if good else 'FAILED':<6} {model.stem} {' '.join(flags)}: {len(files)} files in {len(ORDERS)} orders "
+    blocks = f" blocks of {shared} bytes" if shared else ""
+    print(f"{'ok' if good else 'FAILED':<6} {model.stem} {' '.join(flags)}{blocks}: {len(files)} files in {len(ORDERS)} orders "
           f"{'equal' if same else 'DIFFERENT'}; loss {emulated:.6g}, of the CPU's kernels {loss:.6g}, off by {off:.1e} (limit {limit:g}); "
           f"without barriers {'EQUAL' if blind else 'other bits'}")
     return good
@@ -91,6 +93,7 @@ def main():
         good = [
             check(ROOT / "models" / "tiny-hybrid.json", ["--batch=1", "--seq-len=40", "--dtype=bf16"], 2e-3),
             check(mixers, [], 1e-4),
+            check(mixers, ["--dtype=bf16"], 2e-3, shared=4096),
         ]
     print(f"threads: {len(good)} programs, {good.count(False)} failed")
     return 0 if all(good) else 1

@@ -1,8 +1,10 @@
 // RUN: braid-opt %s --split-input-file --braid-tile-to-threads --canonicalize --cse | FileCheck %s
+// RUN: braid-opt %s --split-input-file --braid-tile-to-threads=shared-bytes=1024 --canonicalize --cse | FileCheck %s --check-prefix=SMALL
+// RUN: braid-opt %s --split-input-file --braid-tile-to-threads=shared-bytes=16384 --canonicalize --cse | FileCheck %s --check-prefix=AGAIN
 
 // Elements are dealt out to the threads; nothing is kept, so there is no shared memory and no barrier.
 // CHECK-LABEL: func.func @chain(%{{.*}}: !llvm.ptr)
-// CHECK-SAME:  threads.block = 128 : i64, threads.shared_bytes = 0 : i64
+// CHECK-SAME:  threads.block = 128 : i64, threads.scratch_bytes = 0 : i64, threads.shared_bytes = 0 : i64
 // CHECK-NOT:   gpu.dynamic_shared_memory
 // CHECK:       %[[THREAD:.*]] = gpu.thread_id x
 // CHECK-NOT:   gpu.barrier
@@ -96,6 +98,15 @@ func.func @product(%a: memref<?x64xbf16> {tile.name = "a"}, %b: memref<64x128xbf
 // CHECK-NOT:   nvvm.mma.sync
 // CHECK:       math.fma {{.*}} : f32
 // CHECK-NOT:   nvvm.mma.sync
+// Operands that do not fit lie in scratch, a piece for each block that runs: a block goes on with further programs.
+// SMALL-LABEL: func.func @full_product
+// SMALL-SAME:  threads.scratch_bytes = {{[1-9][0-9]*}} : i64
+// SMALL:       call @braid_threads_scratch()
+// SMALL:       %[[BLOCKS:.*]] = gpu.grid_dim x
+// SMALL:       scf.for {{.*}} step %[[BLOCKS]]
+// SMALL:         memref.store {{.*}} : memref<1088xf32>
+// SMALL:         math.fma {{.*}} : f32
+// SMALL:         gpu.barrier
 func.func @full_product(%a: memref<?x64xf32> {tile.name = "a"}, %c: memref<?x64xf32> {tile.name = "c"}) attributes {tile.kernel, tile.grid = ["row"]} {
   %c0 = arith.constant 0 : index
   %zero = arith.constant dense<0.0> : vector<16x16xf32>
@@ -103,6 +114,57 @@ func.func @full_product(%a: memref<?x64xf32> {tile.name = "a"}, %c: memref<?x64x
   %x = tile.load %a[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<16x64xf32>
   %z = tile.dot %x, %x, %zero {transpose_b} : vector<16x64xf32>, vector<16x64xf32>, vector<16x16xf32>
   tile.store %z, %c[%i, %c0] {dims = array<i64: 0, 1>} : vector<16x16xf32>, memref<?x64xf32>
+  return
+}
+
+// -----
+
+// The table of a constant lies in no shared memory, which is all that ldmatrix reads. A kernel that is lowered again has its tables once.
+// CHECK-LABEL: memref.global "private" constant @table_product__table0
+// CHECK-LABEL: func.func @table_product
+// CHECK-NOT:   nvvm.ldmatrix
+// CHECK:       math.fma
+// SMALL-LABEL: memref.global "private" constant @table_product__table0
+// SMALL-NOT:   memref.global
+// SMALL:       func.func @table_product
+// SMALL-SAME:  threads.scratch_bytes = {{[1-9][0-9]*}} : i64
+func.func @table_product(%b: memref<16x64xbf16> {tile.name = "b"}, %c: memref<16x64xf32> {tile.name = "c"}) attributes {tile.kernel, tile.grid = ["all"]} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant dense<0.0> : vector<16x64xf32>
+  %i = tile.program : index
+  %a = arith.constant dense<"0x803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1803F004040408040A040C040E040004180BF00C040C080C0A0C0C0C0E0C000C1"> : vector<16x16xbf16>
+  %x = tile.load %b[%c0, %c0] {dims = array<i64: 0, 1>} : memref<16x64xbf16>, vector<16x64xbf16>
+  %z = tile.dot %a, %x, %zero : vector<16x16xbf16>, vector<16x64xbf16>, vector<16x64xf32>
+  tile.store %z, %c[%c0, %c0] {dims = array<i64: 0, 1>} : vector<16x64xf32>, memref<16x64xf32>
+  return
+}
+
+// -----
+
+// What is read twice is kept; where that does not fit it is loaded again in the place of lying in scratch.
+// CHECK-LABEL: func.func @loads
+// CHECK-SAME:  threads.scratch_bytes = 0 : i64, threads.shared_bytes = 22016 : i64
+// AGAIN-LABEL: func.func @loads
+// AGAIN-SAME:  threads.scratch_bytes = 0 : i64, threads.shared_bytes = 13312 : i64
+func.func @loads(%x: memref<?x64xf32> {tile.name = "x"}, %b: memref<64x16xf32> {tile.name = "b"}, %y: memref<?x64xf32> {tile.name = "y"}, %c: memref<?x16xf32> {tile.name = "c"}) attributes {tile.kernel, tile.grid = ["row"]} {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c32 = arith.constant 32 : index
+  %zero = arith.constant dense<0.0> : vector<16x16xf32>
+  %i = tile.program : index
+  %x1 = tile.load %x[%c0, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<16x64xf32>
+  %x2 = tile.load %x[%c16, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<16x64xf32>
+  %x3 = tile.load %x[%c32, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<16x64xf32>
+  %w = tile.load %b[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x16xf32>, vector<64x16xf32>
+  %z1 = tile.dot %x1, %w, %zero : vector<16x64xf32>, vector<64x16xf32>, vector<16x16xf32>
+  %z2 = tile.dot %x2, %w, %zero : vector<16x64xf32>, vector<64x16xf32>, vector<16x16xf32>
+  %z3 = tile.dot %x3, %w, %zero : vector<16x64xf32>, vector<64x16xf32>, vector<16x16xf32>
+  %z12 = arith.mulf %z1, %z2 : vector<16x16xf32>
+  %z123 = arith.mulf %z12, %z3 : vector<16x16xf32>
+  %x12 = arith.mulf %x1, %x2 : vector<16x64xf32>
+  %x123 = arith.mulf %x12, %x3 : vector<16x64xf32>
+  tile.store %x123, %y[%i, %c0] {dims = array<i64: 0, 1>} : vector<16x64xf32>, memref<?x64xf32>
+  tile.store %z123, %c[%i, %c0] {dims = array<i64: 0, 1>} : vector<16x16xf32>, memref<?x16xf32>
   return
 }
 

@@ -48,6 +48,7 @@ Json gpuKernelsJson(const Program &program) {
       list.push_back({{"name", kernel->name()->str()},
                       {"threads", kernel->threads()},
                       {"shared_bytes", kernel->shared_bytes()},
+                      {"scratch_bytes", kernel->scratch_bytes()},
                       {"registers", kernel->registers()},
                       {"spill_bytes", kernel->spill_bytes()},
                       {"stack_bytes", kernel->stack_bytes()},
@@ -282,12 +283,12 @@ void printKernels(const Program &program) {
   if (program.target() != "cuda")
     return;
   fmt::print("\nblocks of the kernels; registers, spilled bytes and bytes of local memory are per thread\n  {:<60} "
-             "{:>7} {:>9} "
-             "{:>9} {:>7} {:>7}\n",
-             "kernel", "threads", "shared", "registers", "spills", "local");
+             "{:>7} {:>9} {:>9} {:>9} {:>7} {:>7}\n",
+             "kernel", "threads", "shared", "scratch", "registers", "spills", "local");
   for (const auto *kernel : *program.file().kernels())
-    fmt::print("  {:<60} {:>7} {:>9} {:>9} {:>7} {:>7}\n", kernel->name()->str(), kernel->threads(),
-               kernel->shared_bytes(), kernel->registers(), kernel->spill_bytes(), kernel->stack_bytes());
+    fmt::print("  {:<60} {:>7} {:>9} {:>9} {:>9} {:>7} {:>7}\n", kernel->name()->str(), kernel->threads(),
+               kernel->shared_bytes(), kernel->scratch_bytes(), kernel->registers(), kernel->spill_bytes(),
+               kernel->stack_bytes());
 }
 
 void printText(const Program &program, uint64_t parameters, const Options &options) {

@@ -52,8 +52,12 @@ llvm::Expected<CpuTarget> CpuTarget::parse(llvm::StringRef name) {
   if (level.size() < name.size())
     added.split(names, ',');
   for (llvm::StringRef feature : names) {
-    if (feature == "threads") {
+    if (feature.consume_front("threads")) {
       target.emulated = BlockLimits{int64_t(227) << 10};
+      if (!feature.empty() && (!feature.consume_front("=") || feature.getAsInteger(10, target.emulated->sharedBytes) ||
+                               target.emulated->sharedBytes < 0 || target.emulated->sharedBytes % 16 != 0))
+        return llvm::createStringError("CPU target '" + name +
+                                       "': threads=N takes the shared memory of a block, N bytes, a multiple of 16");
       continue;
     }
     if (!llvm::is_contained(kExtra, feature))

@@ -22,7 +22,7 @@ struct CpuTarget {
 
   /// "native": the highest level whose bits this machine has, plus its bfloat16 and dot product instructions.
   /// "x86-64-v4,avx512bf16": a level and features to add, whatever this machine has.
-  /// "native,threads": the kernels that GPUs run, for test/emulator.
+  /// "native,threads": the kernels that GPUs run, for test/emulator; "native,threads=16384": on blocks of so much shared memory.
   static llvm::Expected<CpuTarget> parse(llvm::StringRef name);
   bool has(llvm::StringRef feature) const;
   int64_t vectorBytes() const { return has("avx512f") ? 64 : has("avx2") ? 32 : 16; }

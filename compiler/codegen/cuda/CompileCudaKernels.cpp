@@ -55,7 +55,7 @@ void braid::registerCudaCodegen(DialectRegistry &registry) {
 //===- To the NVVM dialect ----------------------------------------------------------------------------------------===//
 
 /// Functions that a GPU has no instructions for become calls of the toolkit's device library, by its names.
-static void callDeviceLibrary(ModuleOp module) {
+static LogicalResult callDeviceLibrary(ModuleOp module) {
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
     if (isa<math::ExpOp, math::Exp2Op, math::ExpM1Op, math::LogOp, math::Log2Op, math::Log10Op, math::Log1pOp,
@@ -66,6 +66,8 @@ static void callDeviceLibrary(ModuleOp module) {
   for (Operation *op : ops) {
     OpBuilder b(op);
     Type type = op->getResult(0).getType();
+    if (!type.isF32() && !type.isF64())
+      return op->emitOpError("the device library has no function of ") << type << "; valid: f32, f64";
     StringRef function = isa<math::PowFOp>(op) ? "pow" : op->getName().stripDialect();
     std::string name = ("__nv_" + function + (type.isF32() ? "f" : "")).str();
     auto callee = module.lookupSymbol<func::FuncOp>(name);
@@ -78,6 +80,7 @@ static void callDeviceLibrary(ModuleOp module) {
     op->replaceAllUsesWith(func::CallOp::create(b, op->getLoc(), callee, op->getOperands()));
     op->erase();
   }
+  return success();
 }
 
 /// The block's shared memory, its size given at launch, is one array of the module.
@@ -93,25 +96,40 @@ static void declareSharedMemory(ModuleOp module) {
   LLVM::GlobalOp::create(b, module.getLoc(), bytes, /*isConstant=*/false, LLVM::Linkage::External, name, Attribute(),
                          /*alignment=*/16, space);
   auto pointer = LLVM::LLVMPointerType::get(b.getContext(), space);
-  auto list = LLVM::LLVMArrayType::get(b.getI64Type(), 1);
-  auto descriptor = LLVM::LLVMStructType::getLiteral(b.getContext(), {pointer, pointer, b.getI64Type(), list, list});
   for (gpu::DynamicSharedMemoryOp op : ops) {
     b.setInsertionPoint(op);
-    Location loc = op.getLoc();
-    Value start = LLVM::AddressOfOp::create(b, loc, pointer, name), fields = LLVM::PoisonOp::create(b, loc, descriptor);
-    Value zero = LLVM::ConstantOp::create(b, loc, b.getI64Type(), b.getI64IntegerAttr(0)),
-          one = LLVM::ConstantOp::create(b, loc, b.getI64Type(), b.getI64IntegerAttr(1));
-    auto set = [&](Value value, ArrayRef<int64_t> at) {
-      fields = LLVM::InsertValueOp::create(b, loc, fields, value, at);
-    };
-    set(start, {0});
-    set(start, {1});
-    set(zero, {2});
-    set(one, {3, 0});
-    set(one, {4, 0});
-    op->replaceAllUsesWith(UnrealizedConversionCastOp::create(b, loc, op.getType(), fields));
+    Value start = LLVM::AddressOfOp::create(b, op.getLoc(), pointer, name);
+    op.replaceAllUsesWith(flatMemory(b, op.getLoc(), start, op.getType()));
     op->erase();
   }
+}
+
+/// The address of the scratch of all blocks is in the last slot.
+static void addressScratch(func::FuncOp function, int64_t slots) {
+  auto callee = function->getParentOfType<ModuleOp>().lookupSymbol<func::FuncOp>(kScratchFunction);
+  if (!callee)
+    return;
+  SmallVector<func::CallOp> calls;
+  function.walk([&](func::CallOp call) {
+    if (call.getCallee() == kScratchFunction)
+      calls.push_back(call);
+  });
+  int64_t bytes = function->getAttrOfType<IntegerAttr>(kScratchBytesAttr).getInt();
+  for (func::CallOp call : calls) {
+    OpBuilder b(call);
+    Location loc = call.getLoc();
+    auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+    Value slot = LLVM::GEPOp::create(b, loc, pointer, b.getI64Type(), function.getArgument(0),
+                                     ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(slots - 1)});
+    Value base = LLVM::LoadOp::create(b, loc, pointer, slot);
+    Value block = arith::IndexCastOp::create(b, loc, b.getI64Type(),
+                                             gpu::BlockIdOp::create(b, loc, gpu::Dimension::x).getResult());
+    Value offset = arith::MulIOp::create(b, loc, block, arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(bytes)));
+    Value own = LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), base, ArrayRef<LLVM::GEPArg>{offset});
+    call.replaceAllUsesWith(ValueRange{own});
+    call.erase();
+  }
+  callee.erase();
 }
 
 static LogicalResult convertToNVVM(ModuleOp module) {
@@ -230,17 +248,21 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   };
   ModuleOp module = *job.module;
   func::FuncOp kernel = *module.getOps<func::FuncOp>().begin();
-  int64_t slots = KernelSignature::kGridSlots + KernelSignature::of(kernel).slots.size();
+  // The grid, the slots of the kernel, the address of scratch.
+  int64_t slots = KernelSignature::kGridSlots + KernelSignature::of(kernel).slots.size() + 1;
   bool roundsEach = kernel->hasAttr(tile::kRoundsEachAttr);
   if (failed(lowerTilesToThreads(module, target.limits)))
     return failure();
   auto function = module.lookupSymbol<func::FuncOp>(job.kernel.name);
   job.kernel.threads = function->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt();
   job.kernel.sharedBytes = function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt();
+  job.kernel.scratchBytes = function->getAttrOfType<IntegerAttr>(kScratchBytesAttr).getInt();
   if (failed(expandMath(module, /*hasScale=*/false, /*hasBf16=*/true)))
     return failure();
-  callDeviceLibrary(module);
+  if (failed(callDeviceLibrary(module)))
+    return failure();
   declareSharedMemory(module);
+  addressScratch(function, slots);
   declareKernel(function, slots);
   if (failed(convertToNVVM(module)))
     return failure();

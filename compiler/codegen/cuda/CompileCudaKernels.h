@@ -1,7 +1,8 @@
 //===- CompileCudaKernels.h - kernels -> machine code of NVIDIA GPUs ----------------------------------------------===//
 // tile -> threads of a block -> NVVM -> PTX -> cubin, each kernel in a module of its own. A kernel has one parameter: its
 // slots by value, 8 bytes each in the order of passes/lower/KernelSignature.h, behind the three extents of its grid. It
-// is launched with one block per program, in one dimension. No GPU is needed. What goes wrong is an error at the kernel:
+// is launched with one block per program, in one dimension. A kernel with scratch has the address of that of all blocks in
+// one more slot, and takes any number of blocks. No GPU is needed. What goes wrong is an error at the kernel:
 // a tile op without a lowering, too much shared memory, what the assembler says.
 #ifndef COMPILER_CODEGEN_CUDA_COMPILECUDAKERNELS_H
 #define COMPILER_CODEGEN_CUDA_COMPILECUDAKERNELS_H
@@ -17,9 +18,10 @@ namespace braid {
 /// A compiled kernel; per-thread numbers are the assembler's.
 struct CudaKernel {
   std::string name;
-  std::vector<char> cubin;
+  std::vector<char> cubin; ///< empty: it is in that of an earlier kernel
   int64_t threads = 0; ///< of a block
   int64_t sharedBytes = 0; ///< of a block
+  int64_t scratchBytes = 0; ///< of a block, in global memory
   int64_t registers = 0, stackBytes = 0, spillBytes = 0;
 };
 
