@@ -30,6 +30,8 @@ static LogicalResult verifyKernel(func::FuncOp func) {
   auto grid = func->getAttrOfType<ArrayAttr>(kGridAttr);
   if (!grid)
     return func.emitOpError("is a tile.kernel without tile.grid");
+  if (func.isExternal())
+    return func.emitOpError("is a tile.kernel without a body");
   if (grid.size() < 1 || grid.size() > 3)
     return func.emitOpError("tile.grid must have 1 to 3 names, has ") << grid.size();
   for (Attribute name : grid)

@@ -1,5 +1,5 @@
 // braid-call-benchmark: how long the functions of one program take on given inputs, against their floors. Whoever
-// calls it has compared what they compute (classes.py). All functions take turns, round after round, so that what
+// calls it has compared what they compute (tools/dev/benchmark-classes). All functions take turns, round after round, so that what
 // disturbs the machine for a while disturbs all of them.
 #include "runtime/io/Npy.h"
 #include "runtime/io/TensorNames.h"

@@ -315,6 +315,11 @@ func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel} {
 
 // -----
 
+// expected-error @+1 {{is a tile.kernel without a body}}
+func.func private @k(memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]}
+
+// -----
+
 // expected-error @+1 {{tile.grid must have 1 to 3 names, has 4}}
 func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["a", "b", "c", "d"]} {
 

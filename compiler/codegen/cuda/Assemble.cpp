@@ -64,14 +64,13 @@ static Library openLibrary() {
 }
 
 /// The number before `word` in "..     0 bytes stack frame, 0 bytes spill stores, ..".
-static int64_t numberBefore(StringRef text, StringRef word) {
-  size_t at = text.find(word);
-  if (at == StringRef::npos)
-    return 0;
-  StringRef head = text.take_front(at).rtrim();
+static std::optional<int64_t> numberBefore(StringRef text, StringRef word) {
+  StringRef head = text.take_front(text.find(word)).rtrim();
   int64_t value = 0;
   StringRef digits = head.take_back(head.size() - (head.find_last_not_of("0123456789") + 1));
-  return digits.getAsInteger(10, value) ? 0 : value;
+  if (!text.contains(word) || digits.getAsInteger(10, value))
+    return std::nullopt;
+  return value;
 }
 
 Expected<Assembled> braid::assemble(StringRef ptx, StringRef arch) {
@@ -112,13 +111,23 @@ Expected<Assembled> braid::assemble(StringRef ptx, StringRef arch) {
   }
   std::string info = log(library.infoSize, library.info);
   library.destroy(&handle);
-  result.registers = numberBefore(info, "registers");
-  result.stackBytes = numberBefore(info, "bytes stack frame");
-  result.spillBytes = numberBefore(info, "bytes spill stores");
+  for (auto [number, word] : {std::pair(&result.registers, "registers"),
+                              {&result.stackBytes, "bytes stack frame"},
+                              {&result.spillBytes, "bytes spill stores"}}) {
+    std::optional<int64_t> said = numberBefore(info, word);
+    if (!said)
+      return createStringError("the CUDA toolkit's assembler does not say how many " + Twine(word) +
+                               " a kernel has: " + info);
+    *number = *said;
+  }
   return result;
 }
 
+uint32_t braid::leastCudaDriver() { return BRAID_CUDA_MAJOR * 1000; }
+
 #else
+
+uint32_t braid::leastCudaDriver() { return 0; }
 
 Expected<Assembled> braid::assemble(StringRef, StringRef) {
   return createStringError("this compiler was built without a CUDA toolkit");
