@@ -122,6 +122,9 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createProveMemoryPlanPass());
     // What is left is a translation without choices.
     pm.addPass(createLowerToCommandsPass());
+    // On a GPU no library is called yet; before the proofs, which then see what runs.
+    if (options.target == "cuda")
+      pm.addPass(createGemmKernelsPass());
     // Every byte has its place, so every wait can stand where the bytes are needed.
     pm.addPass(createDelayWaitsPass());
     // Slices were woven, bytes shared and events placed by passes that did not know of each other: here all three meet.

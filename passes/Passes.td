@@ -321,6 +321,18 @@ def DelayWaitsPass : Pass<"braid-delay-waits", "::mlir::ModuleOp"> {
   let dependentDialects = ["::braid::cmd::CmdDialect"];
 }
 
+def GemmKernelsPass : Pass<"braid-gemm-kernels", "::mlir::ModuleOp"> {
+  let summary = "matrix products of a library -> launches of tile kernels";
+  let description = [{
+    Before: `cmd.gemm 256 x 64 x 64 a .. b .. c ..`. After: `cmd.launch @gemm_f32_f32_f32_nn_64x64x32 grid [1, 4, 1] ..`, a program
+    for each tile of C; grouped products find the rows of a group on the device. One kernel for every tile, element types and
+    orientation of operands; sizes and leading dimensions are arguments.
+    Invariant: the same products over the same buffers, summed over k in steps of a tile.
+  }];
+  let dependentDialects = ["::braid::cmd::CmdDialect", "::braid::tile::TileDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect"];
+}
+
 def JoinLaunchesPass : Pass<"braid-join-launches", "::mlir::ModuleOp"> {
   let summary = "launches of one kind of op that do not depend on each other start together";
   let description = [{

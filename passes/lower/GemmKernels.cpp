@@ -1,0 +1,228 @@
+//===- GemmKernels.cpp - matrix products as launches of tile kernels ----------------------------------------------===//
+// The reference of every library's product, and what a GPU runs until one is called: a program of the grid makes one tile of C, its
+// products over k in steps of a tile. Sizes, leading dimensions and batches are arguments; what the code depends on is in
+// the kernel's name: element types, which operand lies transposed, whether C is added to, and the tile, whose sides divide
+// what no limit guards.
+#include "dialects/cmd/CmdDialect.h"
+#include "passes/Passes.h"
+#include "passes/lower/KernelSignature.h"
+#include "passes/outline/OutlineContext.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace braid {
+#define GEN_PASS_DEF_GEMMKERNELSPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+namespace {
+
+constexpr int64_t kSide = 64, kDepth = 32, kGrain = 16; // of a tile; what the tensor cores take
+constexpr int64_t kMostParts = 16; // programs that share the rows of a group
+
+/// The side of a tile along a dimension of `length` that it must divide: a multiple of the grain where there is one.
+int64_t sideOf(int64_t length, int64_t most) {
+  for (int64_t side = most; side >= kGrain; side -= kGrain)
+    if (length % side == 0)
+      return side;
+  return divisorUpTo(length, most);
+}
+
+/// The same where rows past the end read 0 and are not written.
+int64_t guardedSideOf(int64_t length, int64_t most) {
+  return std::min(most, static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(length, 1), kGrain)));
+}
+
+struct Tile {
+  int64_t m, n, k;
+  bool transposeA = false, transposeB = false, accumulate = false;
+  Type a, b, c;
+
+  std::string name(StringRef kind) const {
+    auto letter = [](bool transposed) { return transposed ? "t" : "n"; };
+    return llvm::formatv("{0}_{1}_{2}_{3}_{4}{5}{6}_{7}x{8}x{9}", kind, typeName(a), typeName(b), typeName(c),
+                         letter(transposeA), letter(transposeB), accumulate ? "_add" : "", m, n, k);
+  }
+  /// The first value of the sum.
+  Var start(KernelBuilder &k, Var target, Indices at, const AccessOptions &options) const {
+    Type sum = computeType(c);
+    return accumulate ? cast(k.load(target, at, {m, n}, options), sum) : k.tile({m, n}, sum);
+  }
+  Var multiply(Var left, Var right, Var sum) const {
+    if (left.element() != right.element()) {
+      left = cast(left, sum.element());
+      right = cast(right, sum.element());
+    }
+    return dot(left, right, sum, {transposeA, transposeB});
+  }
+};
+
+class GemmKernels : public braid::impl::GemmKernelsPassBase<GemmKernels> {
+public:
+  using GemmKernelsPassBase::GemmKernelsPassBase;
+
+  void runOnOperation() override {
+    SmallVector<Operation *> products;
+    getOperation().walk([&](Operation *op) {
+      if (isa<cmd::GemmOp, cmd::GroupedGemmOp>(op))
+        products.push_back(op);
+    });
+    for (Operation *op : products) {
+      auto gemm = dyn_cast<cmd::GemmOp>(op);
+      auto grouped = dyn_cast<cmd::GroupedGemmOp>(op);
+      cmd::LaunchOp launch = gemm                                            ? lower(gemm)
+                             : grouped.getKind() == cmd::GroupedKind::weight ? lowerWeight(grouped)
+                                                                             : lowerRows(grouped);
+      launch->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+      op->erase();
+    }
+  }
+
+private:
+  /// The arguments of a launch, by the names of a kernel's slots.
+  class Arguments {
+  public:
+    explicit Arguments(MLIRContext *context) : builder(context) {}
+    void index(const Twine &name, int64_t value) { list.append(name.str(), builder.getI64IntegerAttr(value)); }
+    /// A strided buffer; the last stride is 1.
+    void buffer(StringRef name, cmd::BufferAttr at, Shape sizes, Shape strides) {
+      list.append(name, at);
+      for (auto [d, size] : llvm::enumerate(sizes))
+        index(name + ".dim" + Twine(d), size);
+      for (auto [d, stride] : llvm::enumerate(strides))
+        index(name + ".stride" + Twine(d), stride);
+    }
+    NamedAttrList list;
+
+  private:
+    Builder builder;
+  };
+
+  template <typename Op>
+  cmd::LaunchOp launch(Op op, const std::string &kernel, Shape grid, const Arguments &arguments) {
+    OpBuilder b(op);
+    return cmd::LaunchOp::create(b, op.getLoc(), FlatSymbolRefAttr::get(op.getContext(), kernel),
+                                 b.getDenseI64ArrayAttr(grid), arguments.list.getDictionary(op.getContext()),
+                                 op.getStreamAttr(), op.getNameAttr());
+  }
+
+  cmd::LaunchOp lower(cmd::GemmOp op) {
+    int64_t m = op.getM(), n = op.getN(), k = op.getK(), batch = op.getBatch();
+    Tile tile{0,
+              sideOf(n, kSide),
+              0,
+              op.getTransposeA(),
+              op.getTransposeB(),
+              op.getAccumulate(),
+              op.getTypeA(),
+              op.getTypeB(),
+              op.getTypeC()};
+    tile.m = tile.transposeA ? sideOf(m, kSide) : guardedSideOf(m, kSide);
+    // k is guarded where it runs along the rows of both operands.
+    tile.k = tile.transposeA && !tile.transposeB ? guardedSideOf(k, kDepth) : sideOf(std::max<int64_t>(k, 1), kDepth);
+    OutlineContext context(getOperation());
+    std::string kernel = context.kernel(tile.name("gemm"), {"column", "row", "batch"}, [&](KernelBuilder &k) {
+      const int64_t any[] = {kDynamic, kDynamic, kDynamic};
+      Var a = k.buffer("a", tile.a, any, /*strided=*/true), b = k.buffer("b", tile.b, any, /*strided=*/true);
+      Var c = k.buffer("c", tile.c, any, /*strided=*/true), depth = k.index("k");
+      Var column = k.program(0) * tile.n, row = k.program(1) * tile.m, batch = k.program(2);
+      AccessOptions inside{.limit = k.size(c, 1)};
+      Var sum =
+          k.loop(0, depth, tile.k, {tile.start(k, c, {batch, row, column}, inside)}, [&](Var at, ArrayRef<Var> sum) {
+            Var left = tile.transposeA ? k.load(a, {batch, at, row}, {tile.k, tile.m}, {.limit = k.size(a, 1)})
+                                       : k.load(a, {batch, row, at}, {tile.m, tile.k}, {.limit = k.size(a, 1)});
+            Var right = tile.transposeB ? k.load(b, {batch, column, at}, {tile.n, tile.k})
+                                        : k.load(b, {batch, at, column}, {tile.k, tile.n}, {.limit = k.size(b, 1)});
+            return Vars{tile.multiply(left, right, sum[0])};
+          })[0];
+      k.store(cast(sum, tile.c), c, {batch, row, column}, inside);
+    });
+    Arguments arguments(&getContext());
+    auto matrix = [&](StringRef name, cmd::BufferAttr at, int64_t rows, int64_t columns, bool transposed,
+                      int64_t leading, int64_t stride) {
+      if (transposed)
+        std::swap(rows, columns);
+      arguments.buffer(name, at, {batch, rows, columns}, {stride, leading});
+    };
+    matrix("a", op.getA(), m, k, tile.transposeA, op.getLda(), op.getBatchStrideA());
+    matrix("b", op.getB(), k, n, tile.transposeB, op.getLdb(), op.getBatchStrideB());
+    matrix("c", op.getC(), m, n, false, op.getLdc(), op.getBatchStrideC());
+    arguments.index("k", k);
+    return launch(op, kernel, {n / tile.n, ceilDiv(m, tile.m), batch}, arguments);
+  }
+
+  static Var boundary(KernelBuilder &k, Var offsets, Var group) {
+    return cast(k.at(offsets, {group}), k.builder.getIndexType());
+  }
+
+  /// C[r, :] = A[r, :] op(B[g]): the rows of a group are dealt out to `parts` programs, as they are found on the device.
+  cmd::LaunchOp lowerRows(cmd::GroupedGemmOp op) {
+    int64_t n = op.getN(), k = op.getK(), groups = op.getGroups(), rows = op.getMaxRows();
+    Tile tile{guardedSideOf(rows, kSide), sideOf(n, kSide), sideOf(k, kDepth), false,        op.getTransposeB(),
+              op.getAccumulate(),         op.getTypeA(),    op.getTypeB(),     op.getTypeC()};
+    OutlineContext context(getOperation());
+    std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "group", "part"}, [&](KernelBuilder &k) {
+      Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
+      Var b = k.buffer("b", tile.b, {kDynamic, kDynamic, kDynamic}, /*strided=*/true);
+      Var c = k.buffer("c", tile.c, {kDynamic, kDynamic}, /*strided=*/true);
+      Var offsets = k.buffer("offsets", k.i32(), {kDynamic}), parts = k.index("parts");
+      Var column = k.program(0) * tile.n, group = k.program(1), part = k.program(2);
+      Var end = boundary(k, offsets, group + 1);
+      k.loop(boundary(k, offsets, group) + part * tile.m, end, parts * tile.m, [&](Var row) {
+        AccessOptions inside{.limit = end};
+        Var sum =
+            k.loop(0, k.size(a, 1), tile.k, {tile.start(k, c, {row, column}, inside)}, [&](Var at, ArrayRef<Var> sum) {
+              Var left = k.load(a, {row, at}, {tile.m, tile.k}, inside);
+              Var right = tile.transposeB ? k.load(b, {group, column, at}, {tile.n, tile.k})
+                                          : k.load(b, {group, at, column}, {tile.k, tile.n});
+              return Vars{tile.multiply(left, right, sum[0])};
+            })[0];
+        k.store(cast(sum, tile.c), c, {row, column}, inside);
+      });
+    });
+    int64_t parts = std::clamp<int64_t>(ceilDiv(rows, tile.m), 1, kMostParts);
+    int64_t height = tile.transposeB ? n : k, lda = op.getLda(), ldb = op.getLdb(), ldc = op.getLdc();
+    Arguments arguments(&getContext());
+    arguments.buffer("a", op.getA(), {rows, k}, {lda});
+    arguments.buffer("b", op.getB(), {groups, height, tile.transposeB ? k : n}, {height * ldb, ldb});
+    arguments.buffer("c", op.getC(), {rows, n}, {ldc});
+    arguments.buffer("offsets", op.getOffsets(), {groups + 1}, {});
+    arguments.index("parts", parts);
+    return launch(op, kernel, {n / tile.n, groups, parts}, arguments);
+  }
+
+  /// C[g] = A_g^T B_g; a group without rows gives 0.
+  cmd::LaunchOp lowerWeight(cmd::GroupedGemmOp op) {
+    int64_t m = op.getM(), n = op.getN(), groups = op.getGroups(), rows = op.getMaxRows();
+    Tile tile{
+        sideOf(m, kSide), sideOf(n, kSide), guardedSideOf(rows, kDepth), true, false, op.getAccumulate(), op.getTypeA(),
+        op.getTypeB(),    op.getTypeC()};
+    OutlineContext context(getOperation());
+    std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
+      Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
+      Var b = k.buffer("b", tile.b, {kDynamic, kDynamic}, /*strided=*/true);
+      Var c = k.buffer("c", tile.c, {kDynamic, kDynamic, kDynamic}, /*strided=*/true);
+      Var offsets = k.buffer("offsets", k.i32(), {kDynamic});
+      Var column = k.program(0) * tile.n, row = k.program(1) * tile.m, group = k.program(2);
+      AccessOptions inside{.limit = boundary(k, offsets, group + 1)};
+      Var sum = k.loop(boundary(k, offsets, group), inside.limit, tile.k, {tile.start(k, c, {group, row, column}, {})},
+                       [&](Var at, ArrayRef<Var> sum) {
+                         return Vars{tile.multiply(k.load(a, {at, row}, {tile.k, tile.m}, inside),
+                                                   k.load(b, {at, column}, {tile.k, tile.n}, inside), sum[0])};
+                       })[0];
+      k.store(cast(sum, tile.c), c, {group, row, column});
+    });
+    int64_t lda = op.getLda(), ldb = op.getLdb(), ldc = op.getLdc();
+    Arguments arguments(&getContext());
+    arguments.buffer("a", op.getA(), {rows, m}, {lda});
+    arguments.buffer("b", op.getB(), {rows, n}, {ldb});
+    arguments.buffer("c", op.getC(), {groups, m, n}, {m * ldc, ldc});
+    arguments.buffer("offsets", op.getOffsets(), {groups + 1}, {});
+    return launch(op, kernel, {n / tile.n, m / tile.m, groups}, arguments);
+  }
+};
+
+} // namespace

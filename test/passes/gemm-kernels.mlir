@@ -1,0 +1,42 @@
+// Matrix products become launches: one kernel for every tile, element types and orientation; sizes are arguments.
+// RUN: braid-opt %s --braid-gemm-kernels | FileCheck %s
+
+// CHECK-NOT: cmd.gemm
+// CHECK-NOT: cmd.grouped_gemm
+cmd.program {
+  cmd.arena @io bytes 1048576
+  cmd.stream @compute
+  cmd.entry @main inputs [] outputs [] {
+    // Both are launches of one kernel: 10 rows are one tile with a limit, 96 columns two of 48.
+    // CHECK: cmd.launch @gemm_f32_f32_f32_nn_16x48x32 grid [2, 1, 1] args {a = #cmd.buffer<@io, 0, 2560>, a.dim0 = 1 : i64, a.dim1 = 10 : i64, a.dim2 = 64 : i64, a.stride0 = 0 : i64, a.stride1 = 64 : i64, {{.*}}c.stride1 = 128 : i64, k = 64 : i64} {{.*}}name = "gemm"
+    // CHECK: cmd.launch @gemm_f32_f32_f32_nn_16x48x32 grid [1, 1, 3] args {{.*}}a.dim0 = 3 : i64, {{.*}}a.stride0 = 640 : i64
+    cmd.gemm 10 x 96 x 64 a <@io, 0, 2560> ld 64 : f32 b <@io, 4096, 24576> ld 96 : f32 c <@io, 65536, 5120> ld 128 : f32 {name = "gemm"}
+    cmd.gemm 10 x 48 x 64 a <@io, 0, 7680> ld 64 : f32 b <@io, 8192, 12288> ld 48 : f32 c <@io, 65536, 5760> ld 48 : f32 {batch = 3 : i64, batch_stride_a = 640 : i64, batch_stride_c = 480 : i64, name = "gemm"}
+    // A gradient of weights sums over rows: their number needs no divisor, the columns of both operands do.
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_tn_add_64x8x32 grid [1, 2, 1]
+    cmd.gemm 128 x 8 x 50 a <@io, 0, 12800> ld 128 : bf16 b <@io, 16384, 800> ld 8 : bf16 c <@io, 65536, 4096> ld 8 : f32 {accumulate, transpose_a, name = "gemm"}
+    // CHECK: cmd.launch @gemm_f32_f32_f32_nt_16x7x13 grid [1, 1, 1]
+    cmd.gemm 4 x 7 x 13 a <@io, 0, 208> ld 13 : f32 b <@io, 4096, 364> ld 13 : f32 c <@io, 65536, 112> ld 7 : f32 {transpose_b, name = "gemm"}
+    // The rows of a group are found on the device.
+    // CHECK: cmd.launch @gemm_groups_f32_f32_f32_nt_64x16x8 grid [1, 4, 2] args {{.*}}offsets = #cmd.buffer<@io, 524288, 20>, offsets.dim0 = 5 : i64, parts = 2 : i64}
+    cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 8 a <@io, 0, 4096> ld 8 : f32 b <@io, 8192, 2048> ld 8 : f32 c <@io, 65536, 8192> ld 16 : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
+    // CHECK: cmd.launch @gemm_weights_f32_f32_f32_tn_8x16x32 grid [1, 1, 4]
+    cmd.grouped_gemm weight groups 4 rows 128 m 8 n 16 k 0 a <@io, 0, 4096> ld 8 : f32 b <@io, 8192, 8192> ld 16 : f32 c <@io, 65536, 2048> ld 16 : f32 offsets <@io, 524288, 20> {name = "grouped_gemm"}
+  }
+}
+
+// The sum over k stands in the tile's loop; rows past the end read 0 and are not written.
+// CHECK-LABEL: func.func @gemm_f32_f32_f32_nn_16x48x32(
+// CHECK-SAME:    tile.grid = ["column", "row", "batch"], tile.kernel
+// CHECK:         scf.for %{{.*}} = %c0{{.*}} step %c32
+// CHECK:           tile.load %{{.*}} limit %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<16x32xf32>
+// CHECK:           tile.dot %{{.*}} : vector<16x32xf32>, vector<32x48xf32>, vector<16x48xf32>
+// CHECK:         tile.store %{{.*}} limit %{{.*}} : vector<16x48xf32>, memref<?x?x?xf32, strided<[?, ?, 1]>>
+// CHECK-LABEL: func.func @gemm_bf16_bf16_f32_tn_add_64x8x32(
+// CHECK:         tile.load %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<64x8xf32>
+// CHECK:         tile.dot %{{.*}} {transpose_a} : vector<32x64xbf16>, vector<32x8xbf16>, vector<64x8xf32>
+// CHECK-LABEL: func.func @gemm_groups_f32_f32_f32_nt_64x16x8(
+// CHECK:         memref.load %{{.*}} : memref<?xi32>
+// CHECK:         scf.for
+// CHECK:           scf.for
+// CHECK-LABEL: func.func @gemm_weights_f32_f32_f32_tn_8x16x32(
