@@ -6,6 +6,8 @@
 #include "compiler/OutputFile.h"
 #include "compiler/ScheduleKeys.h"
 #include "compiler/codegen/cpu/CompileKernels.h"
+#include "compiler/codegen/cuda/Assemble.h"
+#include "compiler/codegen/cuda/EmulateCudaKernels.h"
 #include "compiler/serialize/ProgramWriter.h"
 #include "dialects/braid/BraidDialect.h"
 #include "dialects/cmd/CmdDialect.h"
@@ -247,7 +249,7 @@ static std::string summary(MutableArrayRef<KernelTime> kernels) {
 FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileOptions &options,
                                                  std::vector<StageTime> &times) {
   CompiledProgram program;
-  ProgramParts parts{options.target, {}, {}, {}, {}};
+  ProgramParts parts{options.target, {}, {}, {}, {}, 0};
   std::vector<char> code;
   if (options.target == "cuda") {
     llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
@@ -258,7 +260,9 @@ FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileO
     std::string ptx;
     llvm::raw_string_ostream ptxStream(ptx);
     FailureOr<std::vector<CudaKernel>> compiled =
-        compileCudaKernels(module, *target, options.dumpPhasesTo.empty() ? nullptr : &ptxStream, &kernels);
+        target->emulated
+            ? emulateCudaKernels(module, *target, &kernels)
+            : compileCudaKernels(module, *target, options.dumpPhasesTo.empty() ? nullptr : &ptxStream, &kernels);
     if (failed(compiled) || (!options.dumpPhasesTo.empty() &&
                              failed(dump(module, ptxPath(options.dumpPhasesTo), ptx, options.dumpPhasesTo))))
       return failure();
@@ -266,6 +270,7 @@ FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileO
     program.kernels = std::move(*compiled);
     parts.kernels = program.kernels;
     parts.arch = target->arch;
+    parts.cudaDriver = target->emulated ? 0 : leastCudaDriver();
   } else {
     llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
     if (!target)

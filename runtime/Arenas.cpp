@@ -48,12 +48,19 @@ Status Arenas::allocate(std::span<const ArenaInfo> arenas, int ranks) {
     needed += arena.bytes;
   if (needed * static_cast<unsigned>(ranks) > machineMemoryBytes())
     return tooLarge(arenas, ranks, "");
+  return map(arenas, ranks, /*reserved=*/false);
+}
+
+Status Arenas::reserve(std::span<const ArenaInfo> arenas) { return map(arenas, 1, /*reserved=*/true); }
+
+Status Arenas::map(std::span<const ArenaInfo> arenas, int ranks, bool reserved) {
   constexpr size_t page = 4096, hugePage = size_t(2) << 20;
   for (const ArenaInfo &arena : arenas) {
     // Large arenas start on a huge page, so that the kernel may use them.
-    size_t align = std::max<size_t>(arena.align, arena.bytes >= 2 * hugePage ? hugePage : page);
+    size_t align = std::max<size_t>(arena.align, arena.bytes >= 2 * hugePage && !reserved ? hugePage : page);
     size_t usable = (arena.bytes + page) / page * page, mapped = usable + align + page;
-    void *mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_NORESERVE : 0), -1, 0);
     if (mapping == MAP_FAILED)
       return tooLarge(arenas, ranks,
                       fmt::format("; arena '{}' of {} bytes: {}", arena.name, arena.bytes, std::strerror(errno)));

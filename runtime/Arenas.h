@@ -15,12 +15,16 @@ public:
 
   // For this rank, one of `ranks` in this process.
   Status allocate(std::span<const ArenaInfo> arenas, int ranks);
+  // Addresses of the same layout for a rank whose memory is elsewhere: what is touched takes memory, nothing else.
+  Status reserve(std::span<const ArenaInfo> arenas);
   std::byte *base(uint32_t arena) const { return regions[arena].base; }
   // Bytes from base() to the page that nobody may touch; an arena does not end at a page, so some are nobody's.
   size_t usable(uint32_t arena) const { return regions[arena].usable; }
   uint64_t bytes() const { return total; }
 
 private:
+  Status map(std::span<const ArenaInfo> arenas, int ranks, bool reserved);
+
   struct Region {
     void *mapping;
     size_t mapped;

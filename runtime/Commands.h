@@ -41,7 +41,8 @@ struct LaunchCommand {
     uint32_t slot;
     BufferRef buffer;
   };
-  KernelFunction function;
+  KernelFunction function; // null: a GPU's
+  uint32_t kernel; // in the program
   int64_t programs;
   uint64_t touched = 0; // bytes of its buffers
   std::vector<int64_t> slots; // rewritten in place: launches of a session never run at the same time
@@ -138,8 +139,16 @@ struct Commands {
   std::deque<std::vector<int64_t>> strideLists; // what BufferRef::strides and Command::counts point at
 };
 
+// What commands of a session are prepared for: its own memory and a library of kernels, or a GPU.
+struct CommandTarget {
+  std::span<std::byte *const> arenas; // where each begins
+  const KernelLibrary *kernels = nullptr; // null: launches are a GPU's, which has no library calls yet
+  MatmulCache *matmuls = nullptr; // with `kernels`
+  int64_t scratch = 0; // a GPU's: the slot behind a launch's parameters
+};
+
 // Creates every primitive and communicator the program needs.
-Status prepareCommands(const Program &program, const Arenas &arenas, const KernelLibrary &kernels,
-                       CommunicatorGroup &group, MatmulCache &matmuls, Commands &commands);
+Status prepareCommands(const Program &program, const CommandTarget &target, CommunicatorGroup &group,
+                       Commands &commands);
 
 } // namespace braid::runtime

@@ -15,9 +15,8 @@ constexpr double leastSharedBytes = 64 * 1024;
 
 class Preparer {
 public:
-  Preparer(const Program &program, const Arenas &arenas, const KernelLibrary &kernels, CommunicatorGroup &group,
-           MatmulCache &matmuls, Commands &out)
-      : program(program), arenas(arenas), kernels(kernels), group(group), matmuls(matmuls), out(out) {}
+  Preparer(const Program &program, const CommandTarget &target, CommunicatorGroup &group, Commands &out)
+      : program(program), target(target), group(group), out(out) {}
 
   Status run() {
     momentArenas.resize(program.arenas().size());
@@ -25,7 +24,10 @@ public:
       if (tensor.role == Role::moment)
         momentArenas[tensor.arena] = true;
     for (const auto *kernel : *program.file().kernels()) {
-      BRAID_ASSIGN(KernelFunction function, kernels.resolve(kernel->name()->str()));
+      KernelFunction function = nullptr;
+      if (target.kernels) {
+        BRAID_ASSIGN(function, target.kernels->resolve(kernel->name()->str()));
+      }
       functions.push_back(function);
     }
     for (const auto *entry : *program.file().entries()) {
@@ -35,16 +37,14 @@ public:
       out.entries.push_back({begin, static_cast<uint32_t>(out.list.size()), entry->events()});
     }
     for (JoinedLaunches &joined : out.joined)
-      share(joined, matmuls.threads());
+      share(joined, target.matmuls ? target.matmuls->threads() : 1);
     return Status::success();
   }
 
 private:
   const Program &program;
-  const Arenas &arenas;
-  const KernelLibrary &kernels;
+  const CommandTarget &target;
   CommunicatorGroup &group;
-  MatmulCache &matmuls;
   Commands &out;
   std::vector<KernelFunction> functions;
   std::string_view entryName;
@@ -54,7 +54,7 @@ private:
   BufferRef buffer(const schema::Buffer &buffer) {
     touchesMoments |= momentArenas[buffer.arena()];
     BufferRef ref;
-    ref.base = arenas.base(buffer.arena()) + buffer.offset();
+    ref.base = target.arenas[buffer.arena()] + buffer.offset();
     ref.bytes = buffer.bytes();
     if (buffer.strides()) {
       // Trailing zeros (an invariant operand of inner repeats) cost nothing at run time.
@@ -200,6 +200,7 @@ private:
     const schema::Kernel &kernel = *program.file().kernels()->Get(launch.kernel());
     LaunchCommand result;
     result.function = functions[launch.kernel()];
+    result.kernel = launch.kernel();
     result.programs = 1;
     for (uint64_t extent : *launch.grid()) {
       result.slots.push_back(static_cast<int64_t>(extent));
@@ -229,11 +230,21 @@ private:
         }
         result.slots.push_back(value);
       }
+    if (!target.kernels)
+      result.slots.push_back(target.scratch);
     command.kind = Command::Kind::launch;
     if (!std::strcmp(command.name, "Launch"))
       command.name = kernel.name()->c_str();
     command.index = static_cast<uint32_t>(out.launches.size());
     out.launches.push_back(std::move(result));
+  }
+
+  Status checkLibrary() const {
+    if (target.matmuls)
+      return Status::success();
+    return Status::error(ErrorCode::unsupported,
+                         "a matrix product of a library, which programs for GPUs do not call yet; valid: compile the "
+                         "model again, which makes it a kernel");
   }
 
   Status prepareGemm(const schema::Gemm &gemm, Command &command) {
@@ -254,7 +265,8 @@ private:
     desc.batchStrideA = gemm.batch_stride_a();
     desc.batchStrideB = gemm.batch_stride_b();
     desc.batchStrideC = gemm.batch_stride_c();
-    BRAID_ASSIGN(Gemm prepared, Gemm::prepare(desc, matmuls));
+    BRAID_TRY(checkLibrary());
+    BRAID_ASSIGN(Gemm prepared, Gemm::prepare(desc, *target.matmuls));
     command.kind = Command::Kind::gemm;
     command.index = static_cast<uint32_t>(out.gemms.size());
     out.gemms.push_back({std::move(prepared), buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c())});
@@ -277,7 +289,8 @@ private:
     desc.typeA = dtype(gemm.type_a());
     desc.typeB = dtype(gemm.type_b());
     desc.typeC = dtype(gemm.type_c());
-    BRAID_ASSIGN(GroupedGemm prepared, GroupedGemm::prepare(desc, matmuls));
+    BRAID_TRY(checkLibrary());
+    BRAID_ASSIGN(GroupedGemm prepared, GroupedGemm::prepare(desc, *target.matmuls));
     command.kind = Command::Kind::groupedGemm;
     command.index = static_cast<uint32_t>(out.groupedGemms.size());
     out.groupedGemms.push_back(
@@ -328,9 +341,9 @@ private:
 
 } // namespace
 
-Status prepareCommands(const Program &program, const Arenas &arenas, const KernelLibrary &kernels,
-                       CommunicatorGroup &group, MatmulCache &matmuls, Commands &commands) {
-  return Preparer(program, arenas, kernels, group, matmuls, commands).run();
+Status prepareCommands(const Program &program, const CommandTarget &target, CommunicatorGroup &group,
+                       Commands &commands) {
+  return Preparer(program, target, group, commands).run();
 }
 
 } // namespace braid::runtime

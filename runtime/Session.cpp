@@ -1,11 +1,12 @@
 #include "runtime/Session.h"
 
-#include "runtime/CudaDriver.h"
+#include "runtime/CommandBuffers.h"
 #include "runtime/MemoryCheck.h"
 #include "runtime/Stream.h"
 #include "runtime/Trace.h"
 #include "runtime/comm/ThreadWorld.h"
 #include "runtime/cpu/CpuFeatures.h"
+#include "runtime/cuda/CudaDevice.h"
 #include "runtime/schema/Program_generated.h"
 
 #include <atomic>
@@ -22,6 +23,11 @@ struct Event {
   std::atomic<uint64_t> completed{0};
   uint64_t issued = 0;
 };
+
+void moveSlots(LaunchCommand &launch, const Iterations &at) {
+  for (const LaunchCommand::MovingSlot &moving : launch.moving)
+    launch.slots[moving.slot] = reinterpret_cast<int64_t>(moving.buffer.at(at));
+}
 
 int64_t nowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -52,6 +58,8 @@ struct Session::Impl {
   std::unique_ptr<ThreadWorld> ownWorld; // when the caller gave no communicators
   CommunicatorGroup *group = nullptr;
   Arenas arenas;
+  std::unique_ptr<CudaDevice> gpu; // null: the CPU executes the program
+  Status gpuFailure = Status::success(); // of a call between two runs
   KernelLibrary kernels;
   std::unique_ptr<MatmulCache> matmuls;
   Commands commands;
@@ -68,8 +76,10 @@ struct Session::Impl {
   RunWatcher *watcher = nullptr;
   std::unique_ptr<MemoryCheck> memoryCheck;
   bool checking = false; // the memory of this run
+  bool capturing = false; // the walk is recorded, not executed
   bool updating = false, ended = false; // of this run, as the watcher was told and as it answered
   const char *entryName = "";
+  uint32_t entryIndex = 0;
   Iterations iterations{};
   uint32_t depth = 0;
 
@@ -81,15 +91,25 @@ struct Session::Impl {
   std::vector<std::unique_ptr<Stream>> streams; // [0] is null: the calling thread
 
   Status create();
+  Status createGpu();
+  Status capture();
+  Status replay(uint32_t entry);
   Status run(uint32_t entry);
+  Status move(const TensorView &view, Status (CudaDevice::*how)(uint32_t, uint64_t, uint64_t));
+  void clear(uint32_t arena, uint64_t offset, uint64_t bytes);
   bool everyCommand() const { return checking || (watcher && watcher->everyCommand()); }
   void walk(uint32_t begin, uint32_t end);
   void issue(const Command &command);
   void execute(const StreamItem &item);
+  void executeOnGpu(const StreamItem &item);
+  Status finishOnGpu();
   Status perform(const StreamItem &item);
+  Status performOnGpu(const StreamItem &item);
+  void fetch(const StreamItem &item, const WatchedCommand &watched);
   Status performLaunch(LaunchCommand &launch, const Iterations &at);
   Status performJoined(const JoinedLaunches &joined, const Iterations &at);
   Status performCollective(const CollectiveCommand &collective, const Iterations &at);
+  void traced(const StreamItem &item, int64_t begin);
   void recordEvent(const StreamItem &item);
   void waitEvent(const StreamItem &item);
   void fail(const StreamItem &item, const Status &status);
@@ -97,14 +117,8 @@ struct Session::Impl {
 
 Status Session::Impl::create() {
   uint32_t world = program->mesh().worldSize();
-  if (program->target() == "cuda") {
-    if (Status status = checkCudaDevice(); !status.ok())
-      return status.withContext(fmt::format("{}: target cuda ({})", program->path(), program->arch()));
-    return Status::error(ErrorCode::unsupported, "{}: target cuda ({}): this braid-run executes cpu programs only",
-                         program->path(), program->arch());
-  }
-  if (!program->target().empty() && program->target() != "cpu")
-    return Status::error(ErrorCode::unsupported, "{}: target '{}', but this session executes cpu programs",
+  if (!program->target().empty() && program->target() != "cpu" && program->target() != "cuda")
+    return Status::error(ErrorCode::unsupported, "{}: target '{}', but sessions execute programs for cpu and cuda",
                          program->path(), program->target());
   if (Status status = checkCpuFeatures(program->cpuFeatures()); !status.ok())
     return status.withContext(program->path());
@@ -128,15 +142,31 @@ Status Session::Impl::create() {
   if (threads <= 0)
     threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / options.worldSize, 1,
                          ThreadPool::maxThreads);
-  int sharing = options.onThisMachine ? options.onThisMachine : options.worldSize;
-  BRAID_TRY(arenas.allocate(program->arenas(), sharing).withContext(program->path()));
-  if (!program->code().empty()) {
-    BRAID_ASSIGN(kernels, KernelLibrary::load(program->code(), program->file().code()->name()->str()));
+  CommandTarget target;
+  std::vector<std::byte *> bases;
+  if (program->target() == "cuda") {
+    BRAID_TRY(createGpu().withContext(fmt::format("{}: target cuda ({})", program->path(), program->arch())));
+    target.scratch = gpu->scratch();
+    threads = 1; // the host has nothing to compute
+  } else {
+    int sharing = options.onThisMachine ? options.onThisMachine : options.worldSize;
+    BRAID_TRY(arenas.allocate(program->arenas(), sharing).withContext(program->path()));
+    if (!program->code().empty()) {
+      BRAID_ASSIGN(kernels, KernelLibrary::load(program->code(), program->file().code()->name()->str()));
+    }
+    useOneOpenMpThread(); // primitives remember the number of threads they were made for
+    BRAID_ASSIGN(matmuls, MatmulCache::create(threads));
+    target.kernels = &kernels;
+    target.matmuls = matmuls.get();
   }
-  useOneOpenMpThread(); // primitives remember the number of threads they were made for
-  BRAID_ASSIGN(matmuls, MatmulCache::create(threads));
-  BRAID_TRY(prepareCommands(*program, arenas, kernels, *group, *matmuls, commands));
-  BRAID_TRY(matmuls->finish());
+  for (uint32_t i = 0; i < program->arenas().size(); ++i)
+    bases.push_back(gpu ? gpu->base(i) : arenas.base(i));
+  target.arenas = bases;
+  BRAID_TRY(prepareCommands(*program, target, *group, commands));
+  if (gpu)
+    BRAID_TRY(capture().withContext(fmt::format("{}: target cuda ({})", program->path(), program->arch())));
+  if (matmuls)
+    BRAID_TRY(matmuls->finish());
 
   for (const EntryInfo &entry : program->entries()) {
     auto &list = coordinates.emplace_back();
@@ -152,6 +182,8 @@ Status Session::Impl::create() {
     mostEvents = std::max(mostEvents, entry.events);
   events = std::vector<Event>(mostEvents);
   BRAID_ASSIGN(pool, ThreadPool::create(threads));
+  if (gpu)
+    return Status::success(); // which has streams of its own
   if (options.checkMemory && world == 1)
     memoryCheck = std::make_unique<MemoryCheck>(*program, arenas);
   streams.resize(1);
@@ -163,8 +195,48 @@ Status Session::Impl::create() {
   return Status::success();
 }
 
+Status Session::Impl::createGpu() {
+  if (options.worldSize != 1)
+    return Status::error(ErrorCode::unsupported, "the program's mesh has {} ranks; valid on GPUs so far: 1",
+                         options.worldSize);
+  BRAID_TRY(arenas.reserve(program->arenas()));
+  BRAID_ASSIGN(gpu, CudaDevice::create(*program, arenas));
+  return Status::success();
+}
+
+// What a run puts on the streams of a GPU is the same every time.
+Status Session::Impl::capture() {
+  for (uint32_t entry = 0; entry < commands.entries.size(); ++entry) {
+    entryName = program->entries()[entry].name.c_str();
+    entryIndex = entry;
+    updating = false;
+    capturing = true;
+    Status status = gpu->capture(entry, [&] {
+      walk(commands.entries[entry].begin, commands.entries[entry].end);
+      return failure;
+    });
+    capturing = false;
+    BRAID_TRY(status.withContext(fmt::format("entry '{}'", entryName)));
+  }
+  return Status::success();
+}
+
+Status Session::Impl::replay(uint32_t entry) {
+  for (size_t part = 0; part < gpu->parts(entry); ++part) {
+    if (part > 0 && watcher) {
+      BRAID_TRY(gpu->synchronize());
+      if (!watcher->beforeUpdate())
+        return Status::success();
+    }
+    BRAID_TRY(gpu->replay(entry, part));
+  }
+  return gpu->synchronize();
+}
+
 Status Session::Impl::run(uint32_t entry) {
-  useOneOpenMpThread();
+  BRAID_TRY(std::exchange(gpuFailure, Status::success()));
+  if (!gpu)
+    useOneOpenMpThread();
   const PreparedEntry &prepared = commands.entries[entry];
   for (uint32_t i = 0; i < prepared.events; ++i) {
     events[i].issued = 0;
@@ -176,11 +248,19 @@ Status Session::Impl::run(uint32_t entry) {
   failure = Status::success();
   updating = ended = false;
   entryName = program->entries()[entry].name.c_str();
+  entryIndex = entry;
   depth = 0;
+  if (gpu && gpu->captured(entry) && !trace && !everyCommand())
+    return replay(entry).withContext(fmt::format("entry '{}'", entryName));
+  if (gpu)
+    BRAID_TRY(gpu->begin(entry).withContext(fmt::format("entry '{}'", entryName)));
   checking = memoryCheck && memoryCheck->begin(entry);
   walk(prepared.begin, prepared.end);
   for (size_t i = 1; i < streams.size(); ++i)
     streams[i]->drain();
+  if (gpu)
+    if (Status status = finishOnGpu().withContext(fmt::format("entry '{}'", entryName)); !status.ok() && failure.ok())
+      failure = status;
   std::lock_guard lock(failureMutex);
   return failure;
 }
@@ -202,13 +282,17 @@ void Session::Impl::walk(uint32_t begin, uint32_t end) {
     }
     if (failed.load(std::memory_order_relaxed))
       return;
-    if (watcher && command.updates && !updating) {
+    if ((watcher || capturing) && command.updates && !updating) {
       updating = true;
-      ended = !watcher->beforeUpdate();
+      // The one place of a run where the host waits for a GPU, and only with a watcher: it looks at outputs.
+      if (gpu)
+        if (Status status = capturing ? gpu->part(entryIndex) : finishOnGpu(); !status.ok())
+          return fail({&command, 0, depth, iterations}, status);
+      ended = !capturing && !watcher->beforeUpdate();
     }
     if (ended)
       return;
-    if (command.joined > 1 && !everyCommand()) {
+    if (command.joined > 1 && !everyCommand() && !gpu) {
       execute({&command, 0, depth, iterations});
       i += command.joined - 1;
       continue;
@@ -220,10 +304,14 @@ void Session::Impl::walk(uint32_t begin, uint32_t end) {
 // Executes a compute command; hands any other to its stream.
 void Session::Impl::issue(const Command &command) {
   StreamItem item{&command, 0, depth, iterations};
+  if (gpu && !everyCommand())
+    return executeOnGpu(item);
   if (command.kind == Command::Kind::record)
     item.ticket = ++events[command.index].issued;
   else if (command.kind == Command::Kind::wait)
     item.ticket = events[command.index].issued;
+  if (command.stream != 0 && gpu)
+    return executeOnGpu(item);
   if (command.stream != 0) {
     streams[command.stream]->push(item);
     return;
@@ -242,9 +330,13 @@ void Session::Impl::issue(const Command &command) {
   WatchedCommand watched{*command.source, std::span(item.iterations).first(item.depth), command.where,
                          command.layerAt(item.iterations, item.depth)};
   RunWatcher *seeing = watcher && watcher->everyCommand() ? watcher : nullptr;
+  if (gpu)
+    fetch(item, watched);
   if (seeing)
     seeing->before(watched);
-  execute(item);
+  gpu ? executeOnGpu(item) : execute(item);
+  if (gpu)
+    fetch(item, watched);
   if (seeing)
     seeing->after(watched);
   if (checking && !failed.load(std::memory_order_relaxed))
@@ -268,9 +360,71 @@ void Session::Impl::execute(const StreamItem &item) {
       fail(item, status);
   }
   if (trace)
-    trace->command({entryName, item.command->name, kindName(item.command->kind), item.command->stream, begin, nowNs(),
-                    std::span(item.iterations).first(item.depth), item.command->op,
-                    item.command->layerAt(item.iterations, item.depth)});
+    traced(item, begin);
+}
+
+void Session::Impl::traced(const StreamItem &item, int64_t begin) {
+  trace->command({entryName, item.command->name, kindName(item.command->kind), item.command->stream, begin, nowNs(),
+                  std::span(item.iterations).first(item.depth), item.command->op,
+                  item.command->layerAt(item.iterations, item.depth)});
+}
+
+// What a watcher may look at: the bytes that the command reads and writes.
+void Session::Impl::fetch(const StreamItem &item, const WatchedCommand &watched) {
+  forEachBuffer(*program, watched.command, [&](const schema::Buffer &buffer, const char *, DType) {
+    if (failed.load(std::memory_order_relaxed))
+      return;
+    Status status = gpu->toHost(buffer.arena(), offsetAt(buffer, watched.iterations), buffer.bytes());
+    if (!status.ok())
+      fail(item, status);
+  });
+}
+
+// Puts a command on its stream. A trace has the times of commands that were waited for one by one.
+void Session::Impl::executeOnGpu(const StreamItem &item) {
+  if (failed.load(std::memory_order_relaxed))
+    return;
+  int64_t begin = trace ? nowNs() : 0;
+  Status status = performOnGpu(item);
+  if (trace && status.ok())
+    status = gpu->synchronize();
+  if (!status.ok())
+    return fail(item, status);
+  if (trace)
+    traced(item, begin);
+}
+
+// The outputs are what the host sees.
+Status Session::Impl::finishOnGpu() {
+  BRAID_TRY(gpu->end(entryIndex));
+  return gpu->synchronize();
+}
+
+Status Session::Impl::performOnGpu(const StreamItem &item) {
+  const Iterations &at = item.iterations;
+  uint32_t index = item.command->index, stream = item.command->stream;
+  switch (item.command->kind) {
+  case Command::Kind::launch: {
+    LaunchCommand &launch = commands.launches[index];
+    moveSlots(launch, at);
+    return gpu->launch(stream, launch.kernel, launch.slots, launch.programs);
+  }
+  case Command::Kind::copy: {
+    const CopyCommand &command = commands.copies[index];
+    return gpu->copy(stream, command.target.at(at), command.source.at(at), command.target.bytes);
+  }
+  case Command::Kind::fill: {
+    const FillCommand &command = commands.fills[index];
+    return gpu->fill(stream, command.target.at(at), command.value, command.target.bytes);
+  }
+  case Command::Kind::record: return gpu->record(stream, index);
+  case Command::Kind::wait: return gpu->wait(stream, index);
+  case Command::Kind::gemm:
+  case Command::Kind::groupedGemm:
+  case Command::Kind::collective:
+  case Command::Kind::repeat: break;
+  }
+  return Status::error(ErrorCode::internal, "a {} on a GPU", kindName(item.command->kind));
 }
 
 Status Session::Impl::perform(const StreamItem &item) {
@@ -306,11 +460,6 @@ Status Session::Impl::perform(const StreamItem &item) {
   case Command::Kind::repeat: break;
   }
   return Status::success();
-}
-
-static void moveSlots(LaunchCommand &launch, const Iterations &at) {
-  for (const LaunchCommand::MovingSlot &moving : launch.moving)
-    launch.slots[moving.slot] = reinterpret_cast<int64_t>(moving.buffer.at(at));
 }
 
 Status Session::Impl::performJoined(const JoinedLaunches &joined, const Iterations &at) {
@@ -391,6 +540,20 @@ void Session::Impl::fail(const StreamItem &item, const Status &status) {
     group->abort(full);
 }
 
+Status Session::Impl::move(const TensorView &view, Status (CudaDevice::*how)(uint32_t, uint64_t, uint64_t)) {
+  if (!gpu)
+    return Status::success();
+  auto offset = static_cast<uint64_t>(view.data - arenas.base(view.info->arena));
+  return (gpu.get()->*how)(view.info->arena, offset, view.bytes).withContext(view.info->name);
+}
+
+void Session::Impl::clear(uint32_t arena, uint64_t offset, uint64_t bytes) {
+  if (!gpu)
+    std::memset(arenas.base(arena) + offset, 0, bytes);
+  else if (Status status = gpu->clear(arena, offset, bytes); !status.ok() && gpuFailure.ok())
+    gpuFailure = status;
+}
+
 Session::Session(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
 Session::~Session() = default;
 
@@ -429,6 +592,9 @@ Status Session::run(EntryId entry) {
   return impl->run(entry.index);
 }
 
+Status Session::toHost(const TensorView &view) { return impl->move(view, &CudaDevice::toHost); }
+Status Session::toDevice(const TensorView &view) { return impl->move(view, &CudaDevice::toDevice); }
+
 Expected<TensorView> Session::tensor(std::string_view name) {
   const TensorInfo *info = impl->program->findTensor(name);
   if (!info)
@@ -443,7 +609,9 @@ TensorView Session::tensor(const TensorInfo &info) {
 void Session::clear(Role role) {
   for (const TensorInfo &info : impl->program->tensors())
     if (info.role == role)
-      tensor(info).clear();
+      impl->clear(info.arena, info.offset, info.bytes);
 }
+
+void Session::clearArena(uint32_t index) { impl->clear(index, 0, impl->program->arenas()[index].bytes); }
 
 } // namespace braid::runtime

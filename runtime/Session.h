@@ -1,6 +1,9 @@
 // Session: what one rank owns to execute a program: arenas, loaded kernels, library primitives, threads, streams.
 // create() pays for everything; run() allocates nothing, looks nothing up by name and compiles nothing. A session is
 // used by one thread at a time. Arenas start zeroed. Inputs "coordinate.<axis>" are set before every run (Program.h).
+//
+// A program for GPUs has its arenas in the memory of a device (cuda/CudaDevice.h). Its inputs and outputs are what the host
+// sees of them, before and after a run; every other tensor is when toHost() was called, and counts when toDevice() was.
 #pragma once
 
 #include "runtime/Program.h"
@@ -50,7 +53,6 @@ struct TensorView {
     assert(i < info->layerCount());
     return {info, data + i * info->layerBytes(), info->layerBytes()};
   }
-  void clear() const { std::memset(data, 0, bytes); }
 };
 
 class Session {
@@ -71,10 +73,16 @@ public:
   // Executes the entry to its end, all streams included. After an error the contents of the arenas are undefined.
   Status run(EntryId entry);
 
+  // Around what the host reads and writes of tensors that are no inputs or outputs; on a CPU nothing has to be done.
+  Status toHost(const TensorView &view);
+  Status toDevice(const TensorView &view);
+
   Expected<TensorView> tensor(std::string_view name);
   TensorView tensor(const TensorInfo &info); // of this program
   // Zeroes every tensor of a role, e.g. Role::cache before a new sequence.
   void clear(Role role);
+  // Zeroes a whole arena.
+  void clearArena(uint32_t index);
 
   // Calls `sink` for every executed command from now on; nullptr (the default) costs nothing. Not during run().
   void setTrace(TraceSink *sink);

@@ -80,6 +80,7 @@ public:
     root.add_metadata(metadata);
     if (!arch.IsNull())
       root.add_arch(arch);
+    root.add_cuda_driver(parts.cudaDriver);
     schema::FinishProgramBuffer(builder, root.Finish());
     return std::vector<uint8_t>(builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize());
   }

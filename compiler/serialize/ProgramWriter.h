@@ -21,6 +21,7 @@ struct ProgramParts {
   llvm::ArrayRef<char> code; ///< shared object with every kernel; empty when there is none
   std::string arch; ///< target cuda: what its kernels are compiled for
   llvm::ArrayRef<CudaKernel> kernels; ///< target cuda: instead of code, in the order of the module
+  uint32_t cudaDriver = 0; ///< target cuda: the driver that the kernels need at least
 };
 
 /// Writes the module's cmd.program. One op is one table, in the order of the module: equal modules and code give equal

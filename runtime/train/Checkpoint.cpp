@@ -145,6 +145,7 @@ Expected<RankFiles> writeRankFiles(Rank &rank, const std::string &directory) {
       if (tensor.role != role || !tensor.owned)
         continue;
       TensorView view = session.tensor(*tensor.info).layer(tensor.layer);
+      BRAID_TRY(session.toHost(view));
       BRAID_TRY(writer.add(tensor.name, tensor.info->dtype, tensor.localShape, {view.data, view.bytes}));
     }
     if (!writer.empty()) {
@@ -412,6 +413,7 @@ private:
         copyShared(source, converted.data(), target, view.data, sizeOf(wanted));
       }
     }
+    BRAID_TRY(rank.session().toDevice(view));
     if (!tensor.rounded)
       return Status::success();
     if (tensor.roundedOffset != tensor.offset || tensor.roundedShape != tensor.localShape) {
@@ -422,9 +424,9 @@ private:
       rounded.localShape = tensor.roundedShape;
       return fill(rounded, index, saved);
     }
-    convert(wanted, {view.data, view.bytes}, tensor.rounded->dtype,
-            rank.session().tensor(*tensor.rounded).layer(tensor.layer).data);
-    return Status::success();
+    TensorView rounded = rank.session().tensor(*tensor.rounded).layer(tensor.layer);
+    convert(wanted, {view.data, view.bytes}, tensor.rounded->dtype, rounded.data);
+    return rank.session().toDevice(rounded);
   }
 
   Expected<const SafetensorsFile *> open(const std::string &name, const FileContent &written) {

@@ -42,7 +42,7 @@ void FiniteSearch::clearScratch() {
   std::vector<bool> scratch = scratchArenas(session.program(), /*gradients=*/true);
   for (uint32_t i = 0; i < scratch.size(); ++i)
     if (scratch[i])
-      std::memset(session.arena(i), 0, session.program().arenas()[i].bytes);
+      session.clearArena(i);
 }
 
 void FiniteSearch::collect(const WatchedCommand &watched) {

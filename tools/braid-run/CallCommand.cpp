@@ -79,6 +79,7 @@ public:
     }
     for (const Binding &output : outputs) {
       TensorView view = output.tensor.view(session);
+      BRAID_TRY(session.toHost(view));
       BRAID_TRY(writeNpy(output.fileOf(rank.index()), output.tensor.info->dtype, output.tensor.shape(),
                          {view.data, view.bytes}));
     }
@@ -145,6 +146,7 @@ private:
                            formatShape(input.tensor.shape()));
     TensorView view = input.tensor.view(rank.session());
     BRAID_TRY(file.read({view.data, view.bytes}));
+    BRAID_TRY(rank.session().toDevice(view));
     std::string_view name = tensor.lastComponent();
     if (tensor.role == Role::input && tensor.dtype == DType::i32 && tensor.shape.size() == 2 &&
         (name == "tokens" || name == "labels" || name == "cu_seqlens"))

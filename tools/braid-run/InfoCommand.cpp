@@ -1,6 +1,6 @@
-#include "runtime/CudaDriver.h"
 #include "runtime/MachineMemory.h"
 #include "runtime/cpu/CpuFeatures.h"
+#include "runtime/cuda/CudaDriver.h"
 #include "runtime/io/Shape.h"
 #include "runtime/schema/Program_generated.h"
 #include "runtime/train/Rank.h"
@@ -295,7 +295,7 @@ void printText(const Program &program, uint64_t parameters, const Options &optio
   fmt::print("program      {}\n", program.name());
   fmt::print("target       {} {}{}\n", program.target(), program.arch(), fmt::join(program.cpuFeatures(), " "));
   if (program.target() == "cuda")
-    if (Status status = checkCudaDevice(); !status.ok())
+    if (Status status = cuda::Driver::open().status(); !status.ok())
       fmt::print("             cannot run here: {}\n", status.message());
   if (std::vector<std::string> missing = missingFeatures(program); !missing.empty())
     fmt::print("             cannot run here: this machine lacks {}\n", fmt::join(missing, " "));

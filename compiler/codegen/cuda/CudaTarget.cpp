@@ -4,6 +4,8 @@
 using namespace braid;
 
 llvm::Expected<CudaTarget> CudaTarget::parse(llvm::StringRef arch) {
+  if (arch == "sm_90a,emulated")
+    return CudaTarget{arch.str(), {int64_t(227) << 10}, /*emulated=*/true};
 #if !BRAID_HAVE_CUDA
   return llvm::createStringError("this compiler was built without a CUDA toolkit; valid: --target=cpu");
 #endif

@@ -1,0 +1,379 @@
+#include "runtime/cuda/CudaDevice.h"
+
+#include "runtime/schema/Program_generated.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace braid::runtime {
+
+using namespace cuda;
+
+// A call of the driver by its name, and its error.
+#define BRAID_CUDA(call, ...) BRAID_TRY(driver.check(driver.call(__VA_ARGS__), #call))
+
+namespace {
+
+constexpr uint64_t arenaAlignment = 256; // what cuMemAlloc gives, and arenas ask for
+constexpr uint64_t alignedUp(uint64_t bytes) { return (bytes + arenaAlignment - 1) / arenaAlignment * arenaAlignment; }
+
+// The largest number of programs of each kernel's launches, in all entries.
+void countPrograms(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list, std::vector<uint64_t> &most) {
+  for (const auto *command : list) {
+    if (const auto *repeat = command->body_as_Repeat())
+      countPrograms(*repeat->commands(), most);
+    const auto *launch = command->body_as_Launch();
+    if (!launch)
+      continue;
+    uint64_t programs = 1;
+    for (uint64_t extent : *launch->grid())
+      programs *= extent;
+    most[launch->kernel()] = std::max(most[launch->kernel()], programs);
+  }
+}
+
+} // namespace
+
+Expected<std::unique_ptr<CudaDevice>> CudaDevice::create(const Program &program, const Arenas &host) {
+  BRAID_ASSIGN(const Driver *driver, Driver::open());
+  std::unique_ptr<CudaDevice> result(new CudaDevice(*driver, program, host));
+  BRAID_TRY(result->open());
+  BRAID_TRY(result->checkArchitecture());
+  BRAID_TRY(result->loadKernels());
+  BRAID_TRY(result->allocate());
+  BRAID_TRY(result->makeStreams());
+  return result;
+}
+
+CudaDevice::~CudaDevice() {
+  if (!retained)
+    return;
+  // Errors of these say what was an error of the run, or come too late for anyone.
+  if (context)
+    driver.cuCtxSetCurrent(context);
+  for (Stream stream : streams)
+    driver.cuStreamSynchronize(stream);
+  for (const auto &entry : graphs)
+    for (GraphExec part : entry)
+      driver.cuGraphExecDestroy(part);
+  for (Event event : events)
+    driver.cuEventDestroy_v2(event);
+  for (Stream stream : streams)
+    driver.cuStreamDestroy_v2(stream);
+  for (void *pages : pinned)
+    driver.cuMemHostUnregister(pages);
+  if (memory)
+    driver.cuMemFree_v2(memory);
+  for (Module module : modules)
+    driver.cuModuleUnload(module);
+  driver.cuDevicePrimaryCtxRelease_v2(device);
+}
+
+Status CudaDevice::open() {
+  int version = 0, needed = static_cast<int>(program.file().cuda_driver());
+  BRAID_CUDA(cuDriverGetVersion, &version);
+  if (version < needed)
+    return Status::error(ErrorCode::unsupported,
+                         "the driver is too old: it is for CUDA {}, but the program's kernels were assembled for {}; "
+                         "valid: a driver for CUDA {} or later",
+                         versionText(version), versionText(needed), versionText(needed));
+  BRAID_CUDA(cuDeviceGet, &device, 0);
+  char name[256] = {};
+  BRAID_CUDA(cuDeviceGetName, name, static_cast<int>(sizeof(name)) - 1, device);
+  deviceName = name;
+  BRAID_CUDA(cuDevicePrimaryCtxRetain, &context, device);
+  retained = true;
+  BRAID_CUDA(cuCtxSetCurrent, context);
+  return Status::success();
+}
+
+// "sm_90a" runs on 9.0 alone, "sm_80" on 8.0 and later ones of the same generation.
+Status CudaDevice::checkArchitecture() {
+  std::string_view arch = program.arch();
+  arch = arch.substr(0, arch.find(','));
+  int major = 0, minor = 0, wanted = 0;
+  BRAID_CUDA(cuDeviceGetAttribute, &major, DeviceAttribute::capabilityMajor, device);
+  BRAID_CUDA(cuDeviceGetAttribute, &minor, DeviceAttribute::capabilityMinor, device);
+  for (char c : arch.substr(std::min(arch.size(), std::string_view("sm_").size())))
+    if (c >= '0' && c <= '9')
+      wanted = wanted * 10 + (c - '0');
+  bool exactly = arch.ends_with('a');
+  if (exactly ? wanted == major * 10 + minor : wanted / 10 == major && wanted % 10 <= minor)
+    return Status::success();
+  return Status::error(ErrorCode::unsupported,
+                       "the program's kernels are for {}, but the device ({}) has compute capability {}.{}; valid: a "
+                       "program compiled with --arch for it",
+                       arch, deviceName, major, minor);
+}
+
+Status CudaDevice::loadKernels() {
+  const auto &table = *program.file().kernels();
+  if (table.size() == 0)
+    return Status::success();
+  int multiprocessors = 0, mostShared = 0;
+  BRAID_CUDA(cuDeviceGetAttribute, &multiprocessors, DeviceAttribute::multiprocessors, device);
+  BRAID_CUDA(cuDeviceGetAttribute, &mostShared, DeviceAttribute::sharedBytesOptIn, device);
+  uint64_t loaded = UINT64_MAX; // the image of the last module
+  for (const auto *kernel : table) {
+    const char *name = kernel->name()->c_str();
+    auto failed = [&](Status status) { return status.withContext(fmt::format("kernel @{}", name)); };
+    if (loaded != kernel->image_offset() || modules.empty()) {
+      Module module = nullptr;
+      BRAID_TRY(failed(driver.check(driver.cuModuleLoadData(&module, program.code().data() + kernel->image_offset()),
+                                    "cuModuleLoadData")));
+      modules.push_back(module);
+      loaded = kernel->image_offset();
+    }
+    Kernel made{nullptr, kernel->threads(), static_cast<unsigned>(kernel->shared_bytes()), kernel->scratch_bytes(), 0};
+    BRAID_TRY(
+        failed(driver.check(driver.cuModuleGetFunction(&made.function, modules.back(), name), "cuModuleGetFunction")));
+    if (kernel->shared_bytes() > static_cast<uint64_t>(mostShared))
+      return Status::error(ErrorCode::unsupported,
+                           "kernel @{} needs {} bytes of shared memory in a block, but the device ({}) has {}", name,
+                           kernel->shared_bytes(), deviceName, mostShared);
+    BRAID_TRY(failed(driver.check(driver.cuFuncSetAttribute(made.function, FunctionAttribute::dynamicSharedBytes,
+                                                            static_cast<int>(made.sharedBytes)),
+                                  "cuFuncSetAttribute")));
+    if (made.scratchBytes) {
+      int blocks = 0;
+      BRAID_TRY(failed(driver.check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                                        &blocks, made.function, static_cast<int>(made.threads), made.sharedBytes),
+                                    "cuOccupancyMaxActiveBlocksPerMultiprocessor")));
+      made.resident = std::max<int64_t>(int64_t(blocks) * multiprocessors, 1);
+    }
+    kernels.push_back(made);
+  }
+  return Status::success();
+}
+
+Status CudaDevice::allocate() {
+  uint64_t needed = 0;
+  for (const ArenaInfo &arena : program.arenas()) {
+    offsets.push_back(needed);
+    needed += alignedUp(arena.bytes);
+  }
+  scratchOffset = needed;
+  std::vector<uint64_t> programs(kernels.size());
+  for (const auto *entry : *program.file().entries())
+    countPrograms(*entry->commands(), programs);
+  uint64_t scratch = 0; // launches follow each other on one stream
+  for (size_t i = 0; i < kernels.size(); ++i)
+    scratch = std::max(scratch, kernels[i].scratchBytes * std::min(programs[i], uint64_t(kernels[i].resident)));
+  needed += alignedUp(scratch);
+  if (needed == 0)
+    return Status::success();
+  size_t available = 0, total = 0;
+  BRAID_CUDA(cuMemGetInfo_v2, &available, &total);
+  if (needed > available)
+    return outOfMemory(needed, available, total);
+  if (driver.cuMemAlloc_v2(&memory, needed) != success) {
+    memory = 0;
+    return outOfMemory(needed, available, total);
+  }
+  for (uint32_t arena = 0; arena < program.arenas().size(); ++arena) {
+    bool bound = std::any_of(program.tensors().begin(), program.tensors().end(), [&](const TensorInfo &tensor) {
+      return tensor.arena == arena && (tensor.role == Role::input || tensor.role == Role::output);
+    });
+    if (!bound)
+      continue;
+    BRAID_CUDA(cuMemHostRegister_v2, host.base(arena), host.usable(arena), 0);
+    pinned.push_back(host.base(arena));
+  }
+  // Behind everything that follows: streams begin later.
+  BRAID_CUDA(cuMemsetD8Async, memory, 0, needed, nullptr);
+  BRAID_CUDA(cuStreamSynchronize, nullptr);
+  return Status::success();
+}
+
+// The largest arenas, and in each the largest tensor that has a name.
+Status CudaDevice::outOfMemory(uint64_t needed, size_t available, size_t total) const {
+  std::vector<uint32_t> order(program.arenas().size());
+  for (uint32_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return program.arenas()[a].bytes > program.arenas()[b].bytes; });
+  order.resize(std::min<size_t>(order.size(), 3));
+  std::string list;
+  for (uint32_t i : order) {
+    const TensorInfo *largest = nullptr;
+    for (const TensorInfo &tensor : program.tensors())
+      if (tensor.arena == i && (!largest || tensor.bytes > largest->bytes))
+        largest = &tensor;
+    list +=
+        fmt::format("{}'{}' {} bytes", list.empty() ? "" : ", ", program.arenas()[i].name, program.arenas()[i].bytes);
+    if (largest)
+      list += fmt::format(" (of which '{}' {})", largest->name, largest->bytes);
+  }
+  return Status::error(
+      ErrorCode::ioError,
+      "out of memory: the program needs {} bytes (the largest arenas are {}), but the device ({}) has {} "
+      "of its {} bytes free; compile it with a smaller --batch or --seq-len, or with "
+      "--activation-budget or --recompute (fewer saved activations), or a smaller model",
+      needed, list, deviceName, available, total);
+}
+
+Status CudaDevice::makeStreams() {
+  uint32_t most = 0;
+  for (const EntryInfo &entry : program.entries())
+    most = std::max(most, entry.events);
+  for (size_t i = 0; i < program.streams().size(); ++i) {
+    Stream stream = nullptr;
+    BRAID_CUDA(cuStreamCreate, &stream, streamNonBlocking);
+    streams.push_back(stream);
+  }
+  for (uint32_t i = 0; i <= most; ++i) {
+    Event event = nullptr;
+    BRAID_CUDA(cuEventCreate, &event, eventDisableTiming);
+    events.push_back(event);
+  }
+  inputs = boundTensors(/*inputs=*/true);
+  outputs = boundTensors(/*inputs=*/false);
+  return Status::success();
+}
+
+std::vector<std::vector<CudaDevice::Range>> CudaDevice::boundTensors(bool inputs) const {
+  std::vector<std::vector<Range>> table;
+  for (const EntryInfo &entry : program.entries()) {
+    auto &list = table.emplace_back();
+    for (uint32_t index : inputs ? entry.inputs : entry.outputs) {
+      const TensorInfo &tensor = program.tensors()[index];
+      if (tensor.role == (inputs ? Role::input : Role::output) && tensor.bytes > 0)
+        list.push_back({tensor.arena, tensor.offset, tensor.bytes});
+    }
+  }
+  return table;
+}
+
+Status CudaDevice::begin(uint32_t entry) {
+  BRAID_CUDA(cuCtxSetCurrent, context); // of the calling thread
+  for (const Range &range : inputs[entry])
+    BRAID_CUDA(cuMemcpyHtoDAsync_v2, memory + offsets[range.arena] + range.offset,
+               host.base(range.arena) + range.offset, range.bytes, streams[0]);
+  if (streams.size() > 1)
+    BRAID_CUDA(cuEventRecord, events.back(), streams[0]);
+  for (size_t i = 1; i < streams.size(); ++i)
+    BRAID_CUDA(cuStreamWaitEvent, streams[i], events.back(), 0);
+  return Status::success();
+}
+
+Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int64_t> slots, int64_t programs) {
+  const Kernel &found = kernels[kernel];
+  if (programs == 0)
+    return Status::success();
+  int64_t blocks = found.scratchBytes ? std::min(programs, found.resident) : programs;
+  if (blocks > std::numeric_limits<int32_t>::max())
+    return Status::error(ErrorCode::unsupported, "{} programs of @{}; a device takes at most {}", blocks,
+                         program.kernels()[kernel], std::numeric_limits<int32_t>::max());
+  size_t bytes = slots.size_bytes();
+  void *extra[] = {launchParamBuffer, const_cast<int64_t *>(slots.data()), launchParamBufferSize, &bytes,
+                   launchParamEnd};
+  BRAID_CUDA(cuLaunchKernel, found.function, static_cast<unsigned>(blocks), 1, 1, found.threads, 1, 1,
+             found.sharedBytes, streams[stream], nullptr, extra);
+  return Status::success();
+}
+
+static Address address(const std::byte *pointer) { return reinterpret_cast<Address>(pointer); }
+
+Status CudaDevice::copy(uint32_t stream, std::byte *target, const std::byte *source, uint64_t bytes) {
+  BRAID_CUDA(cuMemcpyDtoDAsync_v2, address(target), address(source), bytes, streams[stream]);
+  return Status::success();
+}
+
+Status CudaDevice::fill(uint32_t stream, std::byte *target, int value, uint64_t bytes) {
+  BRAID_CUDA(cuMemsetD8Async, address(target), static_cast<unsigned char>(value), bytes, streams[stream]);
+  return Status::success();
+}
+
+Status CudaDevice::record(uint32_t stream, uint32_t event) {
+  BRAID_CUDA(cuEventRecord, events[event], streams[stream]);
+  return Status::success();
+}
+
+Status CudaDevice::wait(uint32_t stream, uint32_t event) {
+  BRAID_CUDA(cuStreamWaitEvent, streams[stream], events[event], 0);
+  return Status::success();
+}
+
+Status CudaDevice::end(uint32_t entry) {
+  // What other streams write is not joined to stream 0 by events: they are waited for first.
+  for (size_t i = 1; i < streams.size(); ++i)
+    BRAID_CUDA(cuStreamSynchronize, streams[i]);
+  for (const Range &range : outputs[entry])
+    BRAID_CUDA(cuMemcpyDtoHAsync_v2, host.base(range.arena) + range.offset,
+               memory + offsets[range.arena] + range.offset, range.bytes, streams[0]);
+  return Status::success();
+}
+
+Status CudaDevice::beginPart() {
+  BRAID_CUDA(cuStreamBeginCapture_v2, streams[0], captureThreadLocal);
+  return Status::success();
+}
+
+Status CudaDevice::part(uint32_t entry) {
+  Status status = end(entry);
+  Graph graph = nullptr;
+  // A capture that failed ends too, without a graph.
+  BRAID_CUDA(cuStreamEndCapture, streams[0], &graph);
+  GraphExec made = nullptr;
+  int code = status.ok() ? driver.cuGraphInstantiateWithFlags(&made, graph, 0) : success;
+  if (graph)
+    driver.cuGraphDestroy(graph);
+  BRAID_TRY(status);
+  BRAID_TRY(driver.check(code, "cuGraphInstantiateWithFlags"));
+  graphs[entry].push_back(made);
+  return beginPart();
+}
+
+Status CudaDevice::capture(uint32_t entry, const std::function<Status()> &walk) {
+  graphs.resize(program.entries().size());
+  if (streams.size() != 1)
+    return Status::success();
+  BRAID_TRY(beginPart());
+  Status status = begin(entry);
+  if (status.ok())
+    status = walk();
+  if (status.ok())
+    status = part(entry);
+  // The part behind the last one is empty; after an error it is what was begun.
+  Graph rest = nullptr;
+  if (driver.cuStreamEndCapture(streams[0], &rest) == success && rest)
+    driver.cuGraphDestroy(rest);
+  return status;
+}
+
+Status CudaDevice::replay(uint32_t entry, size_t part) {
+  BRAID_CUDA(cuCtxSetCurrent, context); // of the calling thread
+  BRAID_CUDA(cuGraphLaunch, graphs[entry][part], streams[0]);
+  return Status::success();
+}
+
+Status CudaDevice::synchronize() {
+  for (Stream stream : streams)
+    BRAID_CUDA(cuStreamSynchronize, stream);
+  return Status::success();
+}
+
+Status CudaDevice::toHost(uint32_t arena, uint64_t offset, uint64_t bytes) {
+  if (bytes == 0)
+    return Status::success();
+  BRAID_CUDA(cuCtxSetCurrent, context);
+  BRAID_CUDA(cuMemcpyDtoHAsync_v2, host.base(arena) + offset, memory + offsets[arena] + offset, bytes, streams[0]);
+  return synchronize();
+}
+
+Status CudaDevice::toDevice(uint32_t arena, uint64_t offset, uint64_t bytes) {
+  if (bytes == 0)
+    return Status::success();
+  BRAID_CUDA(cuCtxSetCurrent, context);
+  BRAID_CUDA(cuMemcpyHtoDAsync_v2, memory + offsets[arena] + offset, host.base(arena) + offset, bytes, streams[0]);
+  return synchronize();
+}
+
+Status CudaDevice::clear(uint32_t arena, uint64_t offset, uint64_t bytes) {
+  if (bytes == 0)
+    return Status::success();
+  BRAID_CUDA(cuCtxSetCurrent, context);
+  return fill(0, base(arena) + offset, 0, bytes);
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,101 @@
+// CudaDevice: what a rank owns on a GPU to execute a program: one allocation for all arenas, kernels, streams, events. Commands are put
+// on streams in the order of the list and nobody waits for them; events hold the streams together as the list says. The
+// host waits where an entry ends. Everything is made by create() and capture(): a run allocates nothing.
+//
+// What an entry puts on its stream is the same in every run, so it is recorded once: a CUDA graph, or two where an update begins, between
+// which the host may look at outputs. With more streams than one the list is walked in every run.
+//
+// The host has arenas of the same layout, of which only what it looks at takes memory: inputs go from there to the device when an
+// entry begins, outputs come back when it ends, both from pinned pages; other tensors travel when they are asked for.
+#pragma once
+
+#include "runtime/Arenas.h"
+#include "runtime/cuda/CudaDriver.h"
+
+#include <functional>
+#include <memory>
+
+namespace braid::runtime {
+
+class CudaDevice {
+public:
+  // The first device that the driver shows (CUDA_VISIBLE_DEVICES chooses). An error says what the device or its driver lacks, or
+  // which arenas are too large for its memory. Arenas start zeroed.
+  static Expected<std::unique_ptr<CudaDevice>> create(const Program &program, const Arenas &host);
+  ~CudaDevice();
+  CudaDevice(const CudaDevice &) = delete;
+  CudaDevice &operator=(const CudaDevice &) = delete;
+
+  // Addresses of the device: of an arena; of the scratch that is the last slot of every launch.
+  std::byte *base(uint32_t arena) const { return reinterpret_cast<std::byte *>(memory + offsets[arena]); }
+  int64_t scratch() const { return static_cast<int64_t>(memory + scratchOffset); }
+
+  // Records an entry: `walk` puts all of it on the stream and calls part() where an update begins. Nothing is executed.
+  Status capture(uint32_t entry, const std::function<Status()> &walk);
+  Status part(uint32_t entry);
+  bool captured(uint32_t entry) const { return entry < graphs.size() && !graphs[entry].empty(); }
+  size_t parts(uint32_t entry) const { return graphs[entry].size(); }
+  // A recorded part, inputs at the first one's beginning and outputs at the end of each included.
+  Status replay(uint32_t entry, size_t part);
+
+  // Copies the entry's inputs to the device; behind what the streams were given before.
+  Status begin(uint32_t entry);
+  // One block for each program, or as many as run at a time where the kernel has scratch.
+  Status launch(uint32_t stream, uint32_t kernel, std::span<const int64_t> slots, int64_t programs);
+  Status copy(uint32_t stream, std::byte *target, const std::byte *source, uint64_t bytes);
+  Status fill(uint32_t stream, std::byte *target, int value, uint64_t bytes);
+  Status record(uint32_t stream, uint32_t event);
+  Status wait(uint32_t stream, uint32_t event);
+  // Copies the entry's outputs to the host.
+  Status end(uint32_t entry);
+  // Waits for all streams.
+  Status synchronize();
+
+  // Bytes of an arena, between the host's side and the device's; they have arrived when the call returns.
+  Status toHost(uint32_t arena, uint64_t offset, uint64_t bytes);
+  Status toDevice(uint32_t arena, uint64_t offset, uint64_t bytes);
+  Status clear(uint32_t arena, uint64_t offset, uint64_t bytes);
+
+private:
+  struct Kernel {
+    cuda::Function function;
+    unsigned threads, sharedBytes;
+    uint64_t scratchBytes; // of a block
+    int64_t resident; // blocks that run at a time, where they have scratch
+  };
+  struct Range {
+    uint32_t arena;
+    uint64_t offset, bytes;
+  };
+
+  CudaDevice(const cuda::Driver &driver, const Program &program, const Arenas &host)
+      : driver(driver), program(program), host(host) {}
+  Status open();
+  Status checkArchitecture();
+  Status loadKernels();
+  Status allocate();
+  Status makeStreams();
+  std::vector<std::vector<Range>> boundTensors(bool inputs) const;
+  Status beginPart();
+  Status outOfMemory(uint64_t needed, size_t available, size_t total) const;
+
+  const cuda::Driver &driver;
+  const Program &program;
+  const Arenas &host;
+  cuda::Device device = 0;
+  bool retained = false;
+  cuda::Context context = nullptr;
+  std::string deviceName;
+  std::vector<cuda::Module> modules;
+  std::vector<Kernel> kernels;
+  cuda::Address memory = 0;
+  std::vector<uint64_t> offsets; // of the arenas
+  uint64_t scratchOffset = 0;
+  std::vector<void *> pinned;
+  std::vector<cuda::Stream> streams; // by the program's
+  std::vector<cuda::Event> events; // the most that an entry has, and one for its inputs
+  std::vector<std::vector<Range>> inputs, outputs; // by entry
+  std::vector<std::vector<cuda::GraphExec>> graphs; // by entry, its parts
+};
+
+} // namespace braid::runtime

@@ -1,0 +1,505 @@
+//===- CudaStub.cpp - a libcuda.so.1 without a GPU, for tests -----------------------------------------------------===//
+//
+// The functions of NVIDIA's driver that braid-run calls. Kernels are those of programs compiled with --arch=..,emulated: the same
+// threads of the same blocks, run by the ThreadEmulator that is linked in. Work that is put on a stream waits there until
+// the host synchronises: then streams take turns, the last one first, held together by events alone. So what an asynchronous device might
+// do late is done late: a result that is read too early is not there, an input that is changed too early is changed.
+// Device memory begins as NaN, and the host cannot touch it: it is mapped while the device works, no longer.
+//
+// Environment: BRAID_STUB_LOG=FILE gets a line for each call; BRAID_STUB_MEMORY, BRAID_STUB_DEVICES, BRAID_STUB_CAPABILITY (90)
+// and BRAID_STUB_DRIVER (13000) say what the device and its driver are.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "runtime/cuda/CudaDriver.h"
+#include "test/emulator/ThreadEmulator.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace cuda = braid::runtime::cuda;
+
+struct CUctx_st {};
+struct CUmod_st {
+  void *library;
+  int descriptor;
+};
+struct CUfunc_st {
+  void (*run)(const int64_t *slots, int64_t begin, int64_t end);
+  std::string name;
+  int sharedBytes = 48 << 10;
+};
+struct CUevent_st {
+  std::shared_ptr<bool> happened; ///< the last recording
+};
+struct CUgraph_st;
+struct CUstream_st {
+  int number;
+  struct Work {
+    std::shared_ptr<bool> until; ///< it waits for this recording; null: for nothing
+    std::function<void()> run;
+  };
+  std::deque<Work> queue;
+  CUgraph_st *capturing = nullptr;
+};
+struct CUgraph_st {
+  std::vector<CUstream_st::Work> works;
+};
+struct CUgraphExec_st : CUgraph_st {};
+
+namespace {
+
+// NVIDIA's numbers.
+constexpr int success = 0, invalidValue = 1, outOfMemory = 2, noDevice = 100, invalidImage = 200, notFound = 500,
+              captureUnsupported = 900;
+
+long number(const char *variable, long otherwise) {
+  const char *text = std::getenv(variable);
+  return text ? std::atol(text) : otherwise;
+}
+
+[[noreturn]] void fail(const std::string &message) {
+  std::fprintf(stderr, "CUDA stub: %s\n", message.c_str());
+  std::abort();
+}
+
+[[gnu::format(printf, 1, 2)]] void log(const char *format, ...) {
+  static FILE *file = [] {
+    const char *path = std::getenv("BRAID_STUB_LOG");
+    return path ? std::fopen(path, "a") : nullptr;
+  }();
+  if (!file)
+    return;
+  va_list arguments;
+  va_start(arguments, format);
+  std::vfprintf(file, format, arguments);
+  va_end(arguments);
+  std::fputc('\n', file);
+  std::fflush(file);
+}
+
+/// An allocation of the device: it ends where a page ends that nobody may touch.
+struct Allocation {
+  char *pages;
+  size_t mapped;
+  size_t bytes;
+};
+
+struct TheDevice {
+  CUctx_st context;
+  CUstream_st legacy{0, {}};
+  std::vector<CUstream_st *> streams{&legacy};
+  int nextStream = 1;
+  std::map<uintptr_t, Allocation> memory;
+  std::map<uintptr_t, size_t> pinned;
+  size_t used = 0;
+
+  size_t total() const { return static_cast<size_t>(number("BRAID_STUB_MEMORY", 8L << 30)); }
+
+  void protect(int how) {
+    for (auto &[at, allocation] : memory)
+      if (mprotect(allocation.pages, allocation.mapped, how) != 0)
+        fail("mprotect");
+  }
+
+  bool owns(uintptr_t address, size_t bytes) const {
+    auto next = memory.upper_bound(address);
+    if (next == memory.begin())
+      return false;
+    auto &[at, allocation] = *std::prev(next);
+    return address + bytes <= at + allocation.bytes;
+  }
+
+  bool isPinned(const void *address, size_t bytes) const {
+    auto at = reinterpret_cast<uintptr_t>(address);
+    auto next = pinned.upper_bound(at);
+    return next != pinned.begin() && at + bytes <= std::prev(next)->first + std::prev(next)->second;
+  }
+
+  /// Until `stream` has nothing left.
+  void run(CUstream_st &stream) {
+    if (stream.queue.empty())
+      return;
+    protect(PROT_READ | PROT_WRITE);
+    while (!stream.queue.empty())
+      if (!step())
+        fail("stream " + std::to_string(stream.number) + " waits for what no stream does");
+    protect(PROT_NONE);
+  }
+
+private:
+  bool step() {
+    for (auto at = streams.rbegin(); at != streams.rend(); ++at) {
+      auto &queue = (*at)->queue;
+      if (queue.empty() || (queue.front().until && !*queue.front().until))
+        continue;
+      CUstream_st::Work work = std::move(queue.front());
+      queue.pop_front();
+      if (work.run)
+        work.run();
+      return true;
+    }
+    return false;
+  }
+};
+
+TheDevice &device() {
+  static TheDevice made;
+  return made;
+}
+
+CUstream_st &streamOf(cuda::Stream stream);
+
+/// Onto the stream, or into the graph that is recorded.
+void put(cuda::Stream stream, std::function<void()> run, std::shared_ptr<bool> until = nullptr) {
+  CUstream_st &to = streamOf(stream);
+  CUstream_st::Work work{std::move(until), std::move(run)};
+  if (to.capturing)
+    to.capturing->works.push_back(std::move(work));
+  else
+    to.queue.push_back(std::move(work));
+}
+
+CUstream_st &streamOf(cuda::Stream stream) { return stream ? *stream : device().legacy; }
+char *pointer(cuda::Address address) { return reinterpret_cast<char *>(address); }
+
+void checkDevice(cuda::Address address, size_t bytes, const char *call) {
+  if (!device().owns(address, bytes))
+    fail(std::string(call) + ": " + std::to_string(bytes) + " bytes that are not of one allocation");
+}
+
+} // namespace
+
+extern "C" {
+
+int cuInit(unsigned) {
+  if (number("BRAID_STUB_DEVICES", 1) == 0)
+    return noDevice;
+  // Kernels find the emulator's functions, however this library was opened.
+  Dl_info self;
+  if (!dladdr(reinterpret_cast<void *>(&cuInit), &self) ||
+      !dlopen(self.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD))
+    fail("cannot find itself");
+  log("cuInit");
+  return success;
+}
+
+int cuDriverGetVersion(int *version) {
+  *version = static_cast<int>(number("BRAID_STUB_DRIVER", 13000));
+  return success;
+}
+
+int cuGetErrorName(int error, const char **text) {
+  static const std::map<int, const char *> names{
+      {invalidValue, "CUDA_ERROR_INVALID_VALUE"}, {outOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {noDevice, "CUDA_ERROR_NO_DEVICE"},         {invalidImage, "CUDA_ERROR_INVALID_IMAGE"},
+      {notFound, "CUDA_ERROR_NOT_FOUND"},         {captureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}};
+  auto found = names.find(error);
+  *text = found == names.end() ? nullptr : found->second;
+  return found == names.end() ? invalidValue : success;
+}
+
+int cuGetErrorString(int, const char **text) {
+  *text = "as the stub says";
+  return success;
+}
+
+int cuDeviceGetCount(int *count) {
+  *count = static_cast<int>(number("BRAID_STUB_DEVICES", 1));
+  return success;
+}
+
+int cuDeviceGet(cuda::Device *found, int ordinal) {
+  *found = ordinal;
+  return success;
+}
+
+int cuDeviceGetName(char *name, int length, cuda::Device) {
+  std::snprintf(name, static_cast<size_t>(length), "stub");
+  return success;
+}
+
+int cuDeviceGetAttribute(int *value, cuda::DeviceAttribute attribute, cuda::Device) {
+  int capability = static_cast<int>(number("BRAID_STUB_CAPABILITY", 90));
+  switch (attribute) {
+  case cuda::DeviceAttribute::multiprocessors: *value = 3; return success;
+  case cuda::DeviceAttribute::capabilityMajor: *value = capability / 10; return success;
+  case cuda::DeviceAttribute::capabilityMinor: *value = capability % 10; return success;
+  case cuda::DeviceAttribute::sharedBytesOptIn: *value = 227 << 10; return success;
+  }
+  return invalidValue;
+}
+
+int cuDevicePrimaryCtxRetain(cuda::Context *context, cuda::Device) {
+  *context = &device().context;
+  return success;
+}
+
+int cuDevicePrimaryCtxRelease_v2(cuda::Device) {
+  log("cuDevicePrimaryCtxRelease");
+  return success;
+}
+
+int cuCtxSetCurrent(cuda::Context) { return success; }
+
+int cuModuleLoadData(cuda::Module *module, const void *image) {
+  const auto &header = *static_cast<const Elf64_Ehdr *>(image);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_machine != EM_X86_64)
+    return invalidImage;
+  size_t bytes = header.e_shoff + size_t(header.e_shnum) * header.e_shentsize;
+  int descriptor = memfd_create("kernels", 0);
+  if (descriptor < 0 || write(descriptor, image, bytes) != static_cast<ssize_t>(bytes))
+    fail("cannot write the kernels to memory");
+  std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    fail(dlerror());
+  *module = new CUmod_st{library, descriptor};
+  log("cuModuleLoadData %zu", bytes);
+  return success;
+}
+
+int cuModuleUnload(cuda::Module module) {
+  dlclose(module->library);
+  close(module->descriptor);
+  delete module;
+  log("cuModuleUnload");
+  return success;
+}
+
+int cuModuleGetFunction(cuda::Function *function, cuda::Module module, const char *name) {
+  auto run = reinterpret_cast<decltype(CUfunc_st::run)>(dlsym(module->library, name));
+  if (!run)
+    return notFound;
+  static std::deque<CUfunc_st> functions; // as long as the process
+  *function = &functions.emplace_back(CUfunc_st{run, name});
+  return success;
+}
+
+int cuFuncSetAttribute(cuda::Function function, cuda::FunctionAttribute attribute, int value) {
+  if (attribute != cuda::FunctionAttribute::dynamicSharedBytes || value > 227 << 10)
+    return invalidValue;
+  function->sharedBytes = value;
+  return success;
+}
+
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, cuda::Function, int, size_t) {
+  *blocks = 1;
+  return success;
+}
+
+int cuMemGetInfo_v2(size_t *available, size_t *total) {
+  *total = device().total();
+  *available = *total - device().used;
+  return success;
+}
+
+int cuMemAlloc_v2(cuda::Address *address, size_t bytes) {
+  if (bytes == 0)
+    return invalidValue;
+  if (bytes > device().total() - device().used)
+    return outOfMemory;
+  constexpr size_t page = 4096, align = 256;
+  size_t mapped = (bytes + page - 1) / page * page;
+  void *pages = mmap(nullptr, mapped + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages == MAP_FAILED)
+    return outOfMemory;
+  auto *start = static_cast<char *>(pages) + (mapped - bytes) / align * align;
+  mprotect(pages, mapped, PROT_READ | PROT_WRITE);
+  std::memset(pages, 0xff, mapped);
+  mprotect(pages, mapped, PROT_NONE);
+  *address = reinterpret_cast<cuda::Address>(start);
+  device().memory[*address] = {static_cast<char *>(pages), mapped, bytes};
+  device().used += bytes;
+  log("cuMemAlloc %zu", bytes);
+  return success;
+}
+
+int cuMemFree_v2(cuda::Address address) {
+  auto found = device().memory.find(address);
+  if (found == device().memory.end())
+    return invalidValue;
+  munmap(found->second.pages, found->second.mapped + 4096);
+  device().used -= found->second.bytes;
+  device().memory.erase(found);
+  log("cuMemFree");
+  return success;
+}
+
+int cuMemHostRegister_v2(void *address, size_t bytes, unsigned) {
+  device().pinned[reinterpret_cast<uintptr_t>(address)] = bytes;
+  log("cuMemHostRegister %zu", bytes);
+  return success;
+}
+
+int cuMemHostUnregister(void *address) {
+  log("cuMemHostUnregister");
+  return device().pinned.erase(reinterpret_cast<uintptr_t>(address)) ? success : invalidValue;
+}
+
+int cuMemcpyHtoDAsync_v2(cuda::Address target, const void *source, size_t bytes, cuda::Stream stream) {
+  checkDevice(target, bytes, "cuMemcpyHtoDAsync");
+  bool pinned = device().isPinned(source, bytes);
+  log("cuMemcpyHtoDAsync %zu stream %d%s", bytes, streamOf(stream).number, pinned ? " pinned" : "");
+  if (pinned) {
+    put(stream, [=] { std::memcpy(pointer(target), source, bytes); });
+    return success;
+  }
+  // Other memory is read before the call returns.
+  auto *from = static_cast<const char *>(source);
+  put(stream, [target, held = std::vector<char>(from, from + bytes)] {
+    std::memcpy(pointer(target), held.data(), held.size());
+  });
+  return success;
+}
+
+int cuMemcpyDtoHAsync_v2(void *target, cuda::Address source, size_t bytes, cuda::Stream stream) {
+  checkDevice(source, bytes, "cuMemcpyDtoHAsync");
+  log("cuMemcpyDtoHAsync %zu stream %d%s", bytes, streamOf(stream).number,
+      device().isPinned(target, bytes) ? " pinned" : "");
+  put(stream, [=] { std::memcpy(target, pointer(source), bytes); });
+  return success;
+}
+
+int cuMemcpyDtoDAsync_v2(cuda::Address target, cuda::Address source, size_t bytes, cuda::Stream stream) {
+  checkDevice(target, bytes, "cuMemcpyDtoDAsync");
+  checkDevice(source, bytes, "cuMemcpyDtoDAsync");
+  if (target < source + bytes && source < target + bytes && target != source)
+    fail("cuMemcpyDtoDAsync: the bytes overlap");
+  log("cuMemcpyDtoDAsync %zu stream %d", bytes, streamOf(stream).number);
+  put(stream, [=] { std::memmove(pointer(target), pointer(source), bytes); });
+  return success;
+}
+
+int cuMemsetD8Async(cuda::Address target, unsigned char value, size_t bytes, cuda::Stream stream) {
+  checkDevice(target, bytes, "cuMemsetD8Async");
+  log("cuMemsetD8Async %zu stream %d", bytes, streamOf(stream).number);
+  put(stream, [=] { std::memset(pointer(target), value, bytes); });
+  return success;
+}
+
+int cuStreamCreate(cuda::Stream *stream, unsigned) {
+  *stream = new CUstream_st{device().nextStream++, {}};
+  device().streams.push_back(*stream);
+  log("cuStreamCreate %d", (*stream)->number);
+  return success;
+}
+
+int cuStreamDestroy_v2(cuda::Stream stream) {
+  log("cuStreamDestroy %d", stream->number);
+  device().run(*stream);
+  std::erase(device().streams, stream);
+  delete stream;
+  return success;
+}
+
+int cuStreamSynchronize(cuda::Stream stream) {
+  if (streamOf(stream).capturing)
+    return captureUnsupported;
+  log("cuStreamSynchronize %d", streamOf(stream).number);
+  device().run(streamOf(stream));
+  return success;
+}
+
+int cuStreamBeginCapture_v2(cuda::Stream stream, int) {
+  if (streamOf(stream).capturing)
+    return invalidValue;
+  streamOf(stream).capturing = new CUgraph_st;
+  log("cuStreamBeginCapture %d", streamOf(stream).number);
+  return success;
+}
+
+int cuStreamEndCapture(cuda::Stream stream, cuda::Graph *graph) {
+  *graph = std::exchange(streamOf(stream).capturing, nullptr);
+  log("cuStreamEndCapture %d", streamOf(stream).number);
+  return *graph ? success : invalidValue;
+}
+
+int cuGraphInstantiateWithFlags(cuda::GraphExec *executable, cuda::Graph graph, unsigned long long) {
+  log("cuGraphInstantiate %zu", graph->works.size());
+  *executable = new CUgraphExec_st{*graph};
+  return success;
+}
+
+int cuGraphLaunch(cuda::GraphExec executable, cuda::Stream stream) {
+  log("cuGraphLaunch stream %d", streamOf(stream).number);
+  for (const CUstream_st::Work &work : executable->works)
+    put(stream, work.run, work.until);
+  return success;
+}
+
+int cuGraphExecDestroy(cuda::GraphExec executable) {
+  delete executable;
+  return success;
+}
+
+int cuGraphDestroy(cuda::Graph graph) {
+  delete graph;
+  return success;
+}
+
+int cuStreamWaitEvent(cuda::Stream stream, cuda::Event event, unsigned) {
+  log("cuStreamWaitEvent stream %d", streamOf(stream).number);
+  if (event->happened)
+    put(stream, nullptr, event->happened);
+  return success;
+}
+
+int cuEventCreate(cuda::Event *event, unsigned) {
+  *event = new CUevent_st;
+  log("cuEventCreate");
+  return success;
+}
+
+int cuEventDestroy_v2(cuda::Event event) {
+  delete event;
+  return success;
+}
+
+int cuEventRecord(cuda::Event event, cuda::Stream stream) {
+  log("cuEventRecord stream %d", streamOf(stream).number);
+  event->happened = std::make_shared<bool>(false);
+  put(stream, [happened = event->happened] { *happened = true; });
+  return success;
+}
+
+int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                   unsigned blockY, unsigned blockZ, unsigned sharedBytes, cuda::Stream stream, void **parameters,
+                   void **extra) {
+  if (gridX == 0 || gridY != 1 || gridZ != 1 || blockX == 0 || blockX > 1024 || blockY != 1 || blockZ != 1 ||
+      static_cast<int>(sharedBytes) > function->sharedBytes || parameters)
+    return invalidValue;
+  if (extra[0] != cuda::launchParamBuffer || extra[2] != cuda::launchParamBufferSize ||
+      extra[4] != cuda::launchParamEnd)
+    return invalidValue;
+  auto *first = static_cast<const int64_t *>(extra[1]);
+  std::vector<int64_t> slots(first, first + *static_cast<size_t *>(extra[3]) / sizeof(int64_t));
+  log("cuLaunchKernel %s blocks %u threads %u shared %u stream %d", function->name.c_str(), gridX, blockX, sharedBytes,
+      streamOf(stream).number);
+  put(stream, [=] {
+    braid_emulate_launch(gridX, blockX, sharedBytes, reinterpret_cast<char *>(slots.back()));
+    function->run(slots.data(), 0, gridX);
+    braid_emulate_launch(0, 0, 0, nullptr);
+  });
+  return success;
+}
+
+} // extern "C"
+
+// The functions above are what the runtime asks for.
+#define BRAID_CUDA_SAME(name, parameters)                                                                              \
+  static_assert(std::is_same_v<decltype(&name), decltype(cuda::Driver::name)>, #name);
+BRAID_CUDA_FUNCTIONS(BRAID_CUDA_SAME)

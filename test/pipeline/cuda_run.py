@@ -1,0 +1,143 @@
+"""Programs for GPUs run by braid-run on a stub of NVIDIA's driver (test/emulator): same losses, weights and text as on the CPU.
+
+    cuda_run.py STUB        (braid-compile and braid-run from the PATH; STUB: the folder of the stub's libcuda.so.1)
+
+The stub does what it is given as late as it may, and logs every call: memory is one allocation and every entry a graph, made before the first
+launch; inputs are pinned; a step is not waited for before its end, but where the host looks at loss and gradient norm.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+MODEL = {
+    "name": "mixers",
+    "vocab_size": 256,
+    "d_model": 32,
+    "num_layers": 3,
+    "layer_pattern": "MWD",
+    "ffn_pattern": "ED",
+    "mixers": {
+        "M": {"kind": "mamba2", "heads": 2, "head_dim": 16},
+        "W": {"kind": "attention", "heads": 2, "kv_heads": 1, "head_dim": 16, "window": 20},
+        "D": {"kind": "deltanet", "heads": 2, "head_dim": 16},
+    },
+    "ffns": {
+        "E": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 16, "shared_hidden": 16},
+        "D": {"kind": "dense", "hidden": 48},
+    },
+    "train": {"batch": 2, "seq_len": 48, "learning_rate": 3e-3, "warmup_steps": 1, "steps": 10},
+}
+failures = 0
+
+
+def check(good, line):
+    global failures
+    failures += not good
+    print(f"{'ok' if good else 'FAILED':<6} {line}")
+
+
+def run(*command, **environment):
+    done = subprocess.run([str(c) for c in command], capture_output=True, stdin=subprocess.DEVNULL, env={**os.environ, **environment})
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace").strip()
+
+
+def must(*command, **environment):
+    code, out, err = run(*command, **environment)
+    if code:
+        sys.exit(f"FAILED {' '.join(map(str, command))}: exit status {code}: {err[-800:]}")
+    return out
+
+
+def tensors(path):
+    """A safetensors file of f32 as one array of each tensor."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    return {name: np.frombuffer(data, np.float32, (e["data_offsets"][1] - e["data_offsets"][0]) // 4, 8 + size + e["data_offsets"][0])
+            for name, e in header.items() if name != "__metadata__"}
+
+
+def furthest(one, other):
+    return max(np.abs(one[name] - other[name]).max() / max(np.abs(one[name]).max(), 1e-6) for name in one) if one.keys() == other.keys() else 1.0
+
+
+def main():
+    stub = {"LD_LIBRARY_PATH": sys.argv[1]}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        (folder / "text.txt").write_bytes(bytes((7 * i * i + 3 * i // 5) % 64 for i in range(4000)))
+        (folder / "model.json").write_text(json.dumps(MODEL))
+        must("braid-compile", folder / "model.json", "-o", folder / "cpu.braid")
+        must("braid-compile", folder / "model.json", "-o", folder / "gpu.braid", "--target=cuda", "--arch=sm_90a,emulated")
+
+        def train(name, *flags, **environment):
+            must("braid-run", "train", folder / f"{name}.braid", "--data", folder / "text.txt", "--steps", 3, "--seed", 3,
+                        "--checkpoint-dir", folder / name, "--metrics", folder / f"{name}.jsonl", *flags, **environment)
+            return [json.loads(line)["loss"] for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+
+        log = folder / "log"
+        cpu, gpu = train("cpu"), train("gpu", BRAID_STUB_LOG=str(log), **stub)
+        off = max(abs(a - b) / abs(a) for a, b in zip(cpu, gpu)) if len(cpu) == len(gpu) else 1.0
+        check(off < 1e-4, f"losses {gpu}, of the CPU {cpu}")
+        step = "step-00000003"
+        for file in ("model.safetensors", "optimizer.safetensors"):
+            error = furthest(tensors(folder / "cpu" / step / file), tensors(folder / "gpu" / step / file))
+            check(error < 2e-3, f"{file}: furthest element off by {error:.1e} of its tensor's largest")
+
+        calls = log.read_text().splitlines()
+        first = next(i for i, call in enumerate(calls) if call.startswith("cuGraphLaunch"))
+        made = [call for call in calls[first:] if re.match("cu(MemAlloc|MemHostRegister|ModuleLoad|StreamCreate|EventCreate|StreamBegin|GraphInst|Launch)", call)]
+        check(sum(call.startswith("cuMemAlloc") for call in calls) == 1 and calls.count("cuMemFree") == 1 and not made,
+              f"one allocation, and nothing is made behind the first launch of a graph {made[:3]}")
+        inputs = [call for call in calls[:first] if "HtoD" in call]
+        check(inputs and all("pinned" in call for call in inputs), f"{len(inputs)} inputs, from pinned memory")
+        log.unlink()
+        shutil.copy(folder / "gpu.braid", folder / "blind.braid")
+        train("blind", "--no-check-finite", BRAID_STUB_LOG=str(log), **stub)
+        seen, blind = (sum(call.startswith("cuStreamSynchronize") for call in text) for text in (calls, log.read_text().splitlines()))
+        check(seen - blind == 3, f"{seen} waits of the host, {blind} of them without a look at loss and gradient norm in each of 3 steps")
+        shutil.copy(folder / "gpu.braid", folder / "walked.braid")
+        walked = train("walked", "--trace", folder / "trace.json", **stub)
+        check(walked == gpu, f"losses {walked} where every command is waited for")
+
+        def diverged(name, **environment):
+            code, _, err = run("braid-run", "train", folder / f"{name}.braid", "--data", folder / "text.txt", "--steps", 6, "--seed", 3,
+                               "--lr", "100", "--warmup", 0, **environment)
+            return code, err.split("the update was not applied", 1)[-1]
+
+        expected, found = diverged("cpu"), diverged("gpu", **stub)
+        check(expected[0] == 1 and found == expected, f"a step that is not finite ends with{found[1]}")
+
+        def words(name, **environment):
+            return must("braid-run", "generate", folder / f"{name}.braid", "--checkpoint", folder / "cpu", "--prompt", "the quick brown fox",
+                        "--max-tokens", 12, "--temperature", 0, **environment).split("\n")[0]
+
+        check(words("cpu") == words("gpu", **stub), "a CPU's checkpoint continues a prompt with the same bytes")
+        evaluated = [must("braid-run", "eval", folder / f"{name}.braid", "--checkpoint", folder / "gpu", "--data", folder / "text.txt", **environment)
+                     for name, environment in (("cpu", {}), ("gpu", stub))]
+        losses = [float(re.search(r"(\d+\.\d+) nats", text).group(1)) for text in evaluated]
+        check(abs(losses[0] - losses[1]) < 2e-4, f"a GPU's checkpoint evaluates to {losses[1]}, on the CPU to {losses[0]}")
+
+        def refused(why, wanted, **environment):
+            code, _, err = run("braid-run", "train", folder / "gpu.braid", "--data", folder / "text.txt", "--steps", 1, **{**stub, **environment})
+            check(code == 1 and re.search(wanted, err), f"{why}: {err}")
+
+        refused("no driver", "no driver: libcuda.so.1 could not be opened", LD_LIBRARY_PATH=str(folder))
+        refused("no device", "no device: the CUDA driver knows 0 GPUs", BRAID_STUB_DEVICES="0")
+        refused("another architecture", r"kernels are for sm_90a, but the device \(stub\) has compute capability 8\.0", BRAID_STUB_CAPABILITY="80")
+        refused("little memory", r"out of memory: the program needs \d+ bytes \(the largest arenas are '\w+' \d+ bytes.*, but the device \(stub\) has "
+                r"1000000 of its 1000000 bytes free", BRAID_STUB_MEMORY="1000000")
+    print(f"cuda runs, {failures} failed")
+    return failures > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

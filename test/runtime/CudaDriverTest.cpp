@@ -1,0 +1,58 @@
+// The driver's functions as the runtime declares them, against the toolkit's header where there is one.
+#include "runtime/cuda/CudaDriver.h"
+
+#include <gtest/gtest.h>
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#endif
+
+namespace braid::runtime::cuda {
+namespace {
+
+#if __has_include(<cuda.h>)
+
+// Parameters pass the same bytes in the same registers.
+template <class Ours, class Theirs> constexpr bool passesAlike() {
+  if constexpr (std::is_pointer_v<Ours>)
+    return std::is_pointer_v<Theirs>;
+  else
+    return !std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs) && !std::is_floating_point_v<Theirs>;
+}
+
+template <class Ours, class Theirs> struct Alike : std::false_type {};
+template <class... Ours, class... Theirs>
+  requires(sizeof...(Ours) == sizeof...(Theirs))
+struct Alike<int (*)(Ours...), CUresult (*)(Theirs...)>
+    : std::bool_constant<(passesAlike<Ours, Theirs>() && ... && true)> {};
+
+#define BRAID_CUDA_ALIKE(name, parameters)                                                                             \
+  static_assert(Alike<decltype(Driver::name), decltype(&::name)>::value, #name " has another signature in cuda.h");
+BRAID_CUDA_FUNCTIONS(BRAID_CUDA_ALIKE)
+#undef BRAID_CUDA_ALIKE
+
+TEST(CudaDriver, NumbersAreThoseOfTheToolkit) {
+  EXPECT_EQ(success, CUDA_SUCCESS);
+  EXPECT_EQ(noDevice, CUDA_ERROR_NO_DEVICE);
+  EXPECT_EQ(static_cast<int>(DeviceAttribute::multiprocessors), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  EXPECT_EQ(static_cast<int>(DeviceAttribute::capabilityMajor), CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  EXPECT_EQ(static_cast<int>(DeviceAttribute::capabilityMinor), CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  EXPECT_EQ(static_cast<int>(DeviceAttribute::sharedBytesOptIn), CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  EXPECT_EQ(static_cast<int>(FunctionAttribute::dynamicSharedBytes), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  EXPECT_EQ(streamNonBlocking, CU_STREAM_NON_BLOCKING);
+  EXPECT_EQ(eventDisableTiming, CU_EVENT_DISABLE_TIMING);
+  EXPECT_EQ(captureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  EXPECT_EQ(launchParamEnd, CU_LAUNCH_PARAM_END);
+  EXPECT_EQ(launchParamBuffer, CU_LAUNCH_PARAM_BUFFER_POINTER);
+  EXPECT_EQ(launchParamBufferSize, CU_LAUNCH_PARAM_BUFFER_SIZE);
+}
+
+#endif
+
+TEST(CudaDriver, VersionsReadAsPeopleWriteThem) {
+  EXPECT_EQ(versionText(13000), "13.0");
+  EXPECT_EQ(versionText(12040), "12.4");
+}
+
+} // namespace
+} // namespace braid::runtime::cuda
