@@ -329,8 +329,8 @@ def GemmKernelsPass : Pass<"braid-gemm-kernels", "::mlir::ModuleOp"> {
     orientation of operands; sizes and leading dimensions are arguments.
     Invariant: the same products over the same buffers, summed over k in steps of a tile.
   }];
-  let dependentDialects = ["::braid::cmd::CmdDialect", "::braid::tile::TileDialect", "::mlir::scf::SCFDialect",
-                           "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::braid::cmd::CmdDialect", "::braid::tile::TileDialect", "::mlir::func::FuncDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect"];
 }
 
 def JoinLaunchesPass : Pass<"braid-join-launches", "::mlir::ModuleOp"> {
