@@ -268,7 +268,7 @@ TEST(Session, CreateErrors) {
   };
   TestProgram p;
   p.target = "abacus";
-  EXPECT_EQ(message(p, {}), "test.braid: target 'abacus', but this session executes cpu programs");
+  EXPECT_EQ(message(p, {}), "test.braid: target 'abacus', but sessions execute programs for cpu and cuda");
   p.target = "cpu";
   SessionOptions two;
   two.worldSize = 2;
