@@ -1,6 +1,7 @@
 """Programs for GPUs run by braid-run on a stub of NVIDIA's driver (test/emulator): same losses, weights and text as on the CPU.
 
-    cuda_run.py STUB        (braid-compile and braid-run from the PATH; STUB: the folder of the stub's libcuda.so.1)
+    cuda_run.py STUB                (braid-compile and braid-run from the PATH; STUB: the folder of the stub's libcuda.so.1)
+    cuda_run.py STUB MODEL.json ..  two steps of each, nothing else
 
 The stub does what it is given as late as it may, and logs every call: memory is one allocation and every entry a graph, made before the first
 launch; inputs are pinned; a step is not waited for before its end, but where the host looks at loss and gradient norm.
@@ -69,14 +70,41 @@ def furthest(one, other):
     return max(np.abs(one[name] - other[name]).max() / max(np.abs(one[name]).max(), 1e-6) for name in one) if one.keys() == other.keys() else 1.0
 
 
+def steps_of(model, stub):
+    """Losses of two short steps of a model, on the CPU and on the stub."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        (folder / "text.txt").write_bytes(bytes((7 * i * i + 3 * i // 5) % 64 for i in range(4000)))
+        losses = []
+        for target, environment in ([], {}), (["--target=cuda", "--arch=sm_90a,emulated"], stub):
+            must("braid-compile", model, "-o", folder / "P.braid", "--batch=1", "--seq-len=40", *target)
+            must("braid-run", "train", folder / "P.braid", "--data", folder / "text.txt", "--steps", 2, "--seed", 3, "--metrics", folder / "m.jsonl",
+                 **environment)
+            losses.append([json.loads(line)["loss"] for line in (folder / "m.jsonl").read_text().splitlines()])
+            (folder / "m.jsonl").unlink()
+    off = max(abs(a - b) / abs(a) for a, b in zip(*losses, strict=True))
+    check(off < 2e-3, f"{model.name}: losses {losses[1]}, of the CPU {losses[0]}, off by {off:.1e}")
+
+
 def main():
     stub = {"LD_LIBRARY_PATH": sys.argv[1]}
+    for model in sys.argv[2:]:
+        steps_of(pathlib.Path(model), stub)
+    if not sys.argv[2:]:
+        everything(stub)
+    print(f"cuda runs, {failures} failed")
+    return failures > 0
+
+
+def everything(stub):
+    """One small model through all that a program can be used for."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         (folder / "text.txt").write_bytes(bytes((7 * i * i + 3 * i // 5) % 64 for i in range(4000)))
         (folder / "model.json").write_text(json.dumps(MODEL))
         must("braid-compile", folder / "model.json", "-o", folder / "cpu.braid")
         must("braid-compile", folder / "model.json", "-o", folder / "gpu.braid", "--target=cuda", "--arch=sm_90a,emulated")
+        must("braid-compile", folder / "model.json", "-o", folder / "scratch.braid", "--target=cuda", "--arch=sm_90a,emulated=4096")
 
         def train(name, *flags, **environment):
             must("braid-run", "train", folder / f"{name}.braid", "--data", folder / "text.txt", "--steps", 3, "--seed", 3,
@@ -104,6 +132,9 @@ def main():
         train("blind", "--no-check-finite", BRAID_STUB_LOG=str(log), **stub)
         seen, blind = (sum(call.startswith("cuStreamSynchronize") for call in text) for text in (calls, log.read_text().splitlines()))
         check(seen - blind == 3, f"{seen} waits of the host, {blind} of them without a look at loss and gradient norm in each of 3 steps")
+        info = json.loads(must("braid-run", "info", folder / "scratch.braid", "--json"))["gpu_kernels"]
+        count, small = sum(kernel["scratch_bytes"] > 0 for kernel in info), train("scratch", **stub)
+        check(count > 10 and max(abs(a - b) / abs(a) for a, b in zip(cpu, small, strict=True)) < 1e-4, f"losses {small} with {count} kernels that have scratch")
         shutil.copy(folder / "gpu.braid", folder / "walked.braid")
         walked = train("walked", "--trace", folder / "trace.json", **stub)
         check(walked == gpu, f"losses {walked} where every command is waited for")
@@ -135,8 +166,6 @@ def main():
         refused("another architecture", r"kernels are for sm_90a, but the device \(stub\) has compute capability 8\.0", BRAID_STUB_CAPABILITY="80")
         refused("little memory", r"out of memory: the program needs \d+ bytes \(the largest arenas are '\w+' \d+ bytes.*, but the device \(stub\) has "
                 r"1000000 of its 1000000 bytes free", BRAID_STUB_MEMORY="1000000")
-    print(f"cuda runs, {failures} failed")
-    return failures > 0
 
 
 if __name__ == "__main__":

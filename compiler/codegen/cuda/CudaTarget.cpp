@@ -1,11 +1,17 @@
 //===- CudaTarget.cpp - which GPUs kernels are compiled for -------------------------------------------------------===//
 #include "compiler/codegen/cuda/CudaTarget.h"
+#include "compiler/codegen/cpu/CpuTarget.h"
 
 using namespace braid;
 
 llvm::Expected<CudaTarget> CudaTarget::parse(llvm::StringRef arch) {
-  if (arch == "sm_90a,emulated")
-    return CudaTarget{arch.str(), {int64_t(227) << 10}, /*emulated=*/true};
+  llvm::StringRef size = arch;
+  if (size.consume_front("sm_90a,emulated")) {
+    llvm::Expected<CpuTarget> cpu = CpuTarget::parse(("native,threads" + size).str());
+    if (!cpu)
+      return cpu.takeError();
+    return CudaTarget{arch.str(), *cpu->emulated, /*emulated=*/true};
+  }
 #if !BRAID_HAVE_CUDA
   return llvm::createStringError("this compiler was built without a CUDA toolkit; valid: --target=cpu");
 #endif
