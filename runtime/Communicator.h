@@ -9,6 +9,7 @@
 namespace braid::runtime {
 
 enum class CollectiveKind : uint8_t { allReduce, allGather, reduceScatter, allToAll, shift };
+struct CollectiveCall; // runtime/comm/Collectives.h
 
 class Communicator {
 public:
@@ -19,7 +20,8 @@ public:
   virtual int rank() const = 0; // this rank's coordinate on it
 
   // `name` is what a person reads in errors; it must live as long as the call. Sizes are bytes. Buffers do not overlap
-  // except where said. Sums are taken in rank order: f32 and bf16 in f32, integers exactly.
+  // except where said. Sums are taken in rank order, f32 and bf16 in f32, integers exactly; NCCL's have an order of its
+  // own, the same every time, and round bf16 after each addition.
   //
   // recv = sum over ranks of send. recv may be send.
   virtual Status allReduce(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) = 0;
@@ -64,6 +66,10 @@ public:
     uint32_t countsPerPeer = 1;
   };
   virtual Status allToAll(const AllToAll &args, const char *name) = 0;
+
+  // What every collective begins with: waits until all ranks of the axis have come, and compares what they call. For
+  // communicators whose data travel another way.
+  virtual Status meet(const CollectiveCall &call) = 0;
 };
 
 // The communicators of one rank, one per mesh axis (both views) and per product of axes a program uses ("dp*sp").

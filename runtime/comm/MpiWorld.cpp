@@ -217,6 +217,10 @@ public:
     return status;
   }
 
+  Status meet(const CollectiveCall &with) override {
+    return run(with, [&] { return wait(); });
+  }
+
 private:
   // A message under way.
   struct Transfer {

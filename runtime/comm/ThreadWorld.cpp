@@ -227,6 +227,8 @@ public:
     return status;
   }
 
+  Status meet(const CollectiveCall &call) override { return group.start(self, {call}); }
+
 private:
   Group &group;
   size_t self;

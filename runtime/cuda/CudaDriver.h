@@ -30,6 +30,7 @@ using Address = unsigned long long; // of device memory
 
 constexpr int success = 0;
 constexpr int noDevice = 100;
+constexpr int notReady = 600;
 
 enum class DeviceAttribute : int {
   multiprocessors = 16,
@@ -76,6 +77,7 @@ inline void *const launchParamBufferSize = reinterpret_cast<void *>(uintptr_t(2)
   X(cuMemsetD8Async, (Address target, unsigned char value, size_t bytes, Stream stream))                               \
   X(cuStreamCreate, (Stream * stream, unsigned flags))                                                                 \
   X(cuStreamDestroy_v2, (Stream stream))                                                                               \
+  X(cuStreamQuery, (Stream stream))                                                                                    \
   X(cuStreamSynchronize, (Stream stream))                                                                              \
   X(cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                                                   \
   X(cuStreamBeginCapture_v2, (Stream stream, int mode))                                                                \

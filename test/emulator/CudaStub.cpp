@@ -414,6 +414,8 @@ int cuStreamSynchronize(cuda::Stream stream) {
   return success;
 }
 
+int cuStreamQuery(cuda::Stream stream) { return streamOf(stream).queue.empty() ? success : cuda::notReady; }
+
 int cuStreamBeginCapture_v2(cuda::Stream stream, int) {
   if (streamOf(stream).capturing)
     return invalidValue;

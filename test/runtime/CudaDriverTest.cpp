@@ -34,6 +34,7 @@ BRAID_CUDA_FUNCTIONS(BRAID_CUDA_ALIKE)
 TEST(CudaDriver, NumbersAreThoseOfTheToolkit) {
   EXPECT_EQ(success, CUDA_SUCCESS);
   EXPECT_EQ(noDevice, CUDA_ERROR_NO_DEVICE);
+  EXPECT_EQ(notReady, CUDA_ERROR_NOT_READY);
   EXPECT_EQ(static_cast<int>(DeviceAttribute::multiprocessors), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   EXPECT_EQ(static_cast<int>(DeviceAttribute::capabilityMajor), CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   EXPECT_EQ(static_cast<int>(DeviceAttribute::capabilityMinor), CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);

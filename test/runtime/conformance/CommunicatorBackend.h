@@ -16,6 +16,8 @@ public:
   virtual int process() const = 0;
   // How many ranks it can have.
   virtual std::vector<int> worldSizes() const = 0;
+  // Else sums agree within the rounding of their additions only, and are the same bits every time.
+  virtual bool sumsInRankOrder() const { return true; }
   // Runs `body` on every rank of the mesh that this process has, with a fresh group; the first error of those ranks.
   virtual Status run(const MeshInfo &mesh, std::chrono::milliseconds timeout,
                      const std::function<Status(CommunicatorGroup &)> &body) = 0;

@@ -1,0 +1,330 @@
+#include "runtime/comm/NcclWorld.h"
+
+#include "runtime/comm/Collectives.h"
+#include "runtime/comm/NcclApi.h"
+
+#include <atomic>
+#include <map>
+#include <thread>
+
+namespace braid::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What the communicators of one rank share.
+struct Gpu {
+  const cuda::Driver *driver = nullptr;
+  nccl::Library library;
+  NcclOptions options;
+  cuda::Device device = 0;
+  cuda::Context context = nullptr;
+  std::atomic<bool> dead{false}; // a transfer failed: what is under way never ends
+
+  Status open(const NcclOptions &with, int rank) {
+    options = with;
+    BRAID_ASSIGN(library, nccl::openLibrary(options.library));
+    auto opened = cuda::Driver::open();
+    if (!opened)
+      return opened.status().withContext("GPUs as ranks need a GPU");
+    driver = *opened;
+    int devices = 0;
+    BRAID_TRY(driver->check(driver->cuDeviceGetCount(&devices), "cuDeviceGetCount"));
+    if (options.device < 0 || options.device >= devices)
+      return Status::error(ErrorCode::unsupported, "rank {} has GPU {}, but this machine has {} (the first is 0)", rank,
+                           options.device, devices);
+    BRAID_TRY(driver->check(driver->cuDeviceGet(&device, options.device), "cuDeviceGet"));
+    return driver->check(driver->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  }
+
+  // Of the thread that calls.
+  Status use() const { return driver->check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent"); }
+
+  ~Gpu() {
+    if (context)
+      driver->cuDevicePrimaryCtxRelease_v2(device);
+  }
+};
+
+nccl::Type typeOf(DType type) {
+  switch (type) {
+  case DType::f32: return nccl::typeF32;
+  case DType::bf16: return nccl::typeBf16;
+  case DType::f64: return nccl::typeF64;
+  case DType::i32: return nccl::typeI32;
+  case DType::i64: return nccl::typeI64;
+  case DType::u8: return nccl::typeU8;
+  }
+  return nccl::typeU8;
+}
+
+cuda::Address address(const void *pointer) { return reinterpret_cast<cuda::Address>(pointer); }
+
+class NcclCommunicator : public Communicator {
+public:
+  NcclCommunicator(Gpu &gpu, Communicator &host, CommunicatorGroup &hosts, std::vector<uint32_t> members)
+      : gpu(gpu), library(gpu.library), host(host), hosts(hosts), members(std::move(members)) {}
+
+  // The ranks of the axis learn the first one's id; then all of them join.
+  Status open() {
+    std::vector<nccl::UniqueId> ids(members.size());
+    nccl::UniqueId own = {};
+    if (rank() == 0)
+      BRAID_TRY(library.check("ncclGetUniqueId", library.getUniqueId(&own)));
+    BRAID_TRY(host.allGather(reinterpret_cast<const std::byte *>(&own), reinterpret_cast<std::byte *>(ids.data()),
+                             sizeof(own), "NCCL's unique id"));
+    BRAID_TRY(gpu.use());
+    BRAID_TRY(gpu.driver->check(gpu.driver->cuStreamCreate(&stream, cuda::streamNonBlocking), "cuStreamCreate"));
+    nccl::Config config;
+    Status status = begun("ncclCommInitRankConfig", library.commInitRank(&comm, size(), ids[0], rank(), &config));
+    if (!status.ok())
+      gpu.dead = true;
+    return status;
+  }
+
+  ~NcclCommunicator() override {
+    if (!gpu.use().ok())
+      return;
+    // Destroying waits for what is under way, which the ranks of a dead group do not go on with.
+    if (comm)
+      gpu.dead ? library.commAbort(comm) : library.commDestroy(comm);
+    if (stream)
+      gpu.driver->cuStreamDestroy_v2(stream);
+  }
+
+  std::string_view axis() const override { return host.axis(); }
+  int size() const override { return host.size(); }
+  int rank() const override { return host.rank(); }
+  Status meet(const CollectiveCall &call) override { return host.meet(call); }
+
+  Status allReduce(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
+    return run({CollectiveKind::allReduce, name, bytes, type}, [&] {
+      return begun("ncclAllReduce",
+                   library.allReduce(send, recv, bytes / sizeOf(type), typeOf(type), nccl::sum, comm, stream));
+    });
+  }
+
+  Status allGather(const std::byte *send, std::byte *recv, uint64_t bytes, const char *name) override {
+    return run({CollectiveKind::allGather, name, bytes, DType::u8}, [&] {
+      return begun("ncclAllGather", library.allGather(send, recv, bytes, nccl::typeU8, comm, stream));
+    });
+  }
+
+  Status reduceScatter(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
+    return run({CollectiveKind::reduceScatter, name, bytes, type}, [&] {
+      return begun("ncclReduceScatter",
+                   library.reduceScatter(send, recv, bytes / sizeOf(type), typeOf(type), nccl::sum, comm, stream));
+    });
+  }
+
+  Status shift(const Shift &args, const char *name) override {
+    CollectiveCall call{CollectiveKind::shift, name, args.bytes, DType::u8, args.cyclic, args.reverse, args.distance};
+    int source = args.source(rank(), size()), target = args.target(rank(), size());
+    return run(call, [&]() -> Status {
+      if (source < 0)
+        BRAID_TRY(gpu.driver->check(gpu.driver->cuMemsetD8Async(address(args.recv), 0, args.bytes, stream),
+                                    "cuMemsetD8Async"));
+      return together([&]() -> Status {
+        if (target >= 0)
+          BRAID_TRY(send(args.send, args.bytes, target, args.recv));
+        return source >= 0 ? receive(args.recv, args.bytes, source) : Status::success();
+      });
+    });
+  }
+
+  Status allToAll(const AllToAll &args, const char *name) override {
+    CollectiveCall call{CollectiveKind::allToAll, name, args.blockBytes, DType::u8};
+    return run(call, [&]() -> Status {
+      AllToAll counted = args;
+      std::vector<int32_t> going, coming;
+      if (args.sendCounts) {
+        BRAID_TRY(toHost(args.sendCounts, args.countsPerPeer, going));
+        BRAID_TRY(toHost(args.recvCounts, args.countsPerPeer, coming));
+        counted.sendCounts = going.data();
+        counted.recvCounts = coming.data();
+      }
+      std::vector<uint64_t> sendBytes(members.size()), recvBytes(members.size());
+      BRAID_TRY(agree(counted, call, sendBytes, recvBytes));
+      return together([&]() -> Status {
+        for (size_t peer = 0; peer < members.size(); ++peer) {
+          std::byte *block = args.recv + peer * args.blockBytes;
+          BRAID_TRY(send(args.send + peer * args.blockBytes, sendBytes[peer], static_cast<int>(peer), block));
+          BRAID_TRY(receive(block, recvBytes[peer], static_cast<int>(peer)));
+        }
+        return Status::success();
+      });
+    });
+  }
+
+private:
+  Gpu &gpu;
+  const nccl::Library &library;
+  Communicator &host;
+  CommunicatorGroup &hosts;
+  std::vector<uint32_t> members; // ranks of the world by coordinate
+  nccl::Comm comm = nullptr;
+  cuda::Stream stream = nullptr;
+
+  // All ranks are known to come; then the transfer is begun and waited for.
+  template <class Begin> Status run(const CollectiveCall &call, Begin begin) {
+    Status status = host.meet(call);
+    if (!status.ok()) {
+      gpu.dead = true;
+      return status;
+    }
+    status = gpu.use();
+    if (status.ok())
+      status = begin();
+    if (status.ok())
+      status = wait();
+    if (status.ok())
+      return status;
+    gpu.dead = true;
+    if (status.code() == ErrorCode::aborted)
+      return status; // another rank has told everybody
+    std::string place = call.on(axis());
+    if (!status.message().starts_with(place))
+      status = status.withContext(fmt::format("{}: rank {}", place, members[static_cast<size_t>(rank())]));
+    hosts.abort(status);
+    return status;
+  }
+
+  // A call that NCCL goes on with by itself.
+  Status begun(const char *call, nccl::Result code) {
+    auto deadline = Clock::now() + gpu.options.timeout;
+    while (code == nccl::inProgress) {
+      BRAID_TRY(library.check("ncclCommGetAsyncError", library.commGetAsyncError(comm, &code)));
+      if (code == nccl::inProgress && Clock::now() > deadline)
+        return Status::error(ErrorCode::deadlineExceeded, "{} was not done after {} ms", call,
+                             gpu.options.timeout.count());
+      std::this_thread::yield();
+    }
+    return library.check(call, code);
+  }
+
+  // Until the stream is empty.
+  Status wait() {
+    auto deadline = Clock::now() + gpu.options.timeout;
+    for (int polls = 0;; ++polls) {
+      int state = gpu.driver->cuStreamQuery(stream);
+      if (state != cuda::notReady)
+        return gpu.driver->check(state, "cuStreamQuery");
+      nccl::Result failed = nccl::success;
+      BRAID_TRY(library.check("ncclCommGetAsyncError", library.commGetAsyncError(comm, &failed)));
+      if (failed != nccl::inProgress)
+        BRAID_TRY(library.check("NCCL", failed));
+      if (Clock::now() > deadline)
+        return Status::error(ErrorCode::deadlineExceeded, "waited {} ms for ranks {}, all of which had come",
+                             gpu.options.timeout.count(), fmt::join(members, ", "));
+      if (polls < 100)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+  template <class Begin> Status together(Begin begin) {
+    BRAID_TRY(library.check("ncclGroupStart", library.groupStart()));
+    Status status = begin();
+    Status ended = begun("ncclGroupEnd", library.groupEnd());
+    return status.ok() ? ended : status;
+  }
+
+  // Within a group, whose end begins it. `own`: where this rank's bytes go when it is the peer; it receives nothing then.
+  Status send(const std::byte *from, uint64_t bytes, int peer, std::byte *own) {
+    if (!bytes)
+      return Status::success();
+    if (peer == rank())
+      return gpu.driver->check(gpu.driver->cuMemcpyDtoDAsync_v2(address(own), address(from), bytes, stream),
+                               "cuMemcpyDtoDAsync");
+    return queued("ncclSend", library.send(from, bytes, nccl::typeU8, peer, comm, stream));
+  }
+  Status receive(std::byte *to, uint64_t bytes, int peer) {
+    if (!bytes || peer == rank())
+      return Status::success();
+    return queued("ncclRecv", library.recv(to, bytes, nccl::typeU8, peer, comm, stream));
+  }
+  Status queued(const char *call, nccl::Result code) const {
+    return code == nccl::inProgress ? Status::success() : library.check(call, code);
+  }
+
+  Status toHost(const int32_t *counts, uint32_t perPeer, std::vector<int32_t> &values) {
+    values.resize(members.size() * perPeer);
+    BRAID_TRY(gpu.driver->check(
+        gpu.driver->cuMemcpyDtoHAsync_v2(values.data(), address(counts), values.size() * sizeof(int32_t), stream),
+        "cuMemcpyDtoHAsync"));
+    return wait();
+  }
+
+  // Bytes for and from every peer, when what each expects is what the other sends.
+  Status agree(const AllToAll &args, const CollectiveCall &call, std::vector<uint64_t> &sendBytes,
+               std::vector<uint64_t> &recvBytes) {
+    std::vector<BlockRows> sent(members.size()), come(members.size());
+    for (size_t peer = 0; peer < members.size(); ++peer)
+      sent[peer] = rowsToSend(args, static_cast<int>(peer));
+    AllToAll rows;
+    rows.send = reinterpret_cast<const std::byte *>(sent.data());
+    rows.recv = reinterpret_cast<std::byte *>(come.data());
+    rows.blockBytes = sizeof(BlockRows);
+    BRAID_TRY(host.allToAll(rows, call.name));
+    for (size_t peer = 0; peer < members.size(); ++peer) {
+      auto expected = bytesToReceive(rowsToReceive(args, static_cast<int>(peer)), come[peer], args.blockBytes);
+      if (!expected)
+        return expected.status().withContext(fmt::format("{}: rank {} from peer rank {}", call.on(axis()),
+                                                         members[static_cast<size_t>(rank())], members[peer]));
+      recvBytes[peer] = *expected;
+      auto own = bytesToReceive(sent[peer], sent[peer], args.blockBytes);
+      sendBytes[peer] = own ? *own : 0; // the peer says what is wrong
+    }
+    // What another rank found wrong ends the call here, too.
+    return host.meet(call);
+  }
+};
+
+class NcclGroup : public CommunicatorGroup {
+public:
+  NcclGroup(const MeshInfo &mesh, CommunicatorGroup &host) : mesh(mesh), host(host) {}
+
+  Gpu gpu;
+
+  int rank() const override { return host.rank(); }
+  int worldSize() const override { return host.worldSize(); }
+  Communicator &world() override { return host.world(); }
+
+  void abort(const Status &reason) override {
+    gpu.dead = true;
+    host.abort(reason);
+  }
+
+  Expected<Communicator *> axis(std::string_view name) override {
+    if (auto found = axes.find(name); found != axes.end())
+      return static_cast<Communicator *>(found->second.get());
+    BRAID_ASSIGN(Communicator * hosts, host.axis(name));
+    auto members = mesh.members(static_cast<uint32_t>(host.rank()), name);
+    if (!members)
+      return Status::error(ErrorCode::notFound, "the mesh has no axis '{}'", name);
+    auto communicator = std::make_unique<NcclCommunicator>(gpu, *hosts, host, *members);
+    Status status = communicator->open().withContext(fmt::format("axis {}", name));
+    if (!status.ok()) {
+      abort(status); // the others wait for this rank
+      return status;
+    }
+    return static_cast<Communicator *>(axes.emplace(std::string(name), std::move(communicator)).first->second.get());
+  }
+
+private:
+  MeshInfo mesh;
+  CommunicatorGroup &host;
+  std::map<std::string, std::unique_ptr<NcclCommunicator>, std::less<>> axes;
+};
+
+} // namespace
+
+Expected<std::unique_ptr<CommunicatorGroup>> connectNccl(const MeshInfo &mesh, CommunicatorGroup &host,
+                                                         const NcclOptions &options) {
+  auto group = std::make_unique<NcclGroup>(mesh, host);
+  BRAID_TRY(group->gpu.open(options, host.rank()));
+  return std::unique_ptr<CommunicatorGroup>(std::move(group));
+}
+
+} // namespace braid::runtime
