@@ -18,6 +18,9 @@ public:
   virtual std::string_view axis() const = 0;
   virtual int size() const = 0; // ranks on this axis
   virtual int rank() const = 0; // this rank's coordinate on it
+  // Bytes of data that this rank has handed to others so far, without what a backend adds to them (headers, packets).
+  // For the thread that calls collectives.
+  virtual uint64_t sentBytes() const = 0;
 
   // `name` is what a person reads in errors; it must live as long as the call. Sizes are bytes. Buffers do not overlap
   // except where said. Sums are taken in rank order, f32 and bf16 in f32, integers exactly; NCCL's have an order of its

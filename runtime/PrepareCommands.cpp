@@ -1,6 +1,7 @@
 // From the verified file to prepared commands. The file was checked when it was loaded, so this only resolves.
 #include "runtime/Commands.h"
 
+#include "runtime/comm/Collectives.h"
 #include "runtime/schema/Program_generated.h"
 
 #include <algorithm>
@@ -300,12 +301,13 @@ private:
 
   Status prepareCollective(const schema::Collective &collective, Command &command) {
     CollectiveCommand result{};
-    result.kind = kind(collective.kind());
+    CollectiveCall call = callOf(collective);
+    result.kind = call.kind;
     BRAID_ASSIGN(result.communicator, group.axis(collective.axis()->string_view()));
     for (uint32_t i = 1; i < program.streams().size(); ++i)
       if (program.streams()[i].axis == collective.axis()->string_view())
         result.fifo = i;
-    result.dtype = dtype(collective.dtype());
+    result.dtype = call.dtype;
     result.send = buffer(*collective.send());
     result.recv = buffer(*collective.recv());
     if (collective.send_counts()) {
@@ -315,9 +317,9 @@ private:
     result.blockBytes = collective.block_bytes();
     result.rowBytes = collective.row_bytes();
     result.countsPerPeer = collective.counts_per_peer();
-    result.cyclic = collective.cyclic();
-    result.reverse = collective.reverse();
-    result.distance = static_cast<int>(collective.distance());
+    result.cyclic = call.cyclic;
+    result.reverse = call.reverse;
+    result.distance = call.distance;
     result.name = collective.name() ? collective.name()->c_str() : command.name;
     command.kind = Command::Kind::collective;
     command.index = static_cast<uint32_t>(out.collectives.size());
@@ -326,17 +328,6 @@ private:
   }
 
   static DType dtype(schema::DType type) { return static_cast<DType>(type); }
-
-  static CollectiveKind kind(schema::CollectiveKind kind) {
-    switch (kind) {
-    case schema::CollectiveKind::all_reduce: return CollectiveKind::allReduce;
-    case schema::CollectiveKind::all_gather: return CollectiveKind::allGather;
-    case schema::CollectiveKind::reduce_scatter: return CollectiveKind::reduceScatter;
-    case schema::CollectiveKind::all_to_all: return CollectiveKind::allToAll;
-    case schema::CollectiveKind::shift: return CollectiveKind::shift;
-    }
-    return CollectiveKind::allReduce;
-  }
 };
 
 } // namespace

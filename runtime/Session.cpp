@@ -109,7 +109,7 @@ struct Session::Impl {
   Status performLaunch(LaunchCommand &launch, const Iterations &at);
   Status performJoined(const JoinedLaunches &joined, const Iterations &at);
   Status performCollective(const CollectiveCommand &collective, const Iterations &at);
-  void traced(const StreamItem &item, int64_t begin);
+  void traced(const StreamItem &item, int64_t begin, uint64_t sentBytes = 0);
   void recordEvent(const StreamItem &item);
   void waitEvent(const StreamItem &item);
   void fail(const StreamItem &item, const Status &status);
@@ -351,6 +351,10 @@ void Session::Impl::execute(const StreamItem &item) {
     return;
   }
   int64_t begin = trace ? nowNs() : 0;
+  Communicator *communicator = trace && item.command->kind == Command::Kind::collective
+                                   ? commands.collectives[item.command->index].communicator
+                                   : nullptr;
+  uint64_t sentBefore = communicator ? communicator->sentBytes() : 0;
   if (item.command->kind == Command::Kind::wait) {
     waitEvent(item);
   } else {
@@ -360,13 +364,13 @@ void Session::Impl::execute(const StreamItem &item) {
       fail(item, status);
   }
   if (trace)
-    traced(item, begin);
+    traced(item, begin, communicator ? communicator->sentBytes() - sentBefore : 0);
 }
 
-void Session::Impl::traced(const StreamItem &item, int64_t begin) {
+void Session::Impl::traced(const StreamItem &item, int64_t begin, uint64_t sentBytes) {
   trace->command({entryName, item.command->name, kindName(item.command->kind), item.command->stream, begin, nowNs(),
                   std::span(item.iterations).first(item.depth), item.command->op,
-                  item.command->layerAt(item.iterations, item.depth)});
+                  item.command->layerAt(item.iterations, item.depth), sentBytes});
 }
 
 // What a watcher may look at: the bytes that the command reads and writes.

@@ -1,6 +1,7 @@
 #include "runtime/comm/Collectives.h"
 
 #include "runtime/Bf16.h"
+#include "runtime/schema/Program_generated.h"
 
 #include <algorithm>
 #include <cstring>
@@ -39,6 +40,69 @@ std::string disagreement(std::string_view axis, uint32_t rankA, const Collective
     return {};
   return fmt::format("ranks disagree on axis {}: rank {} calls {}, rank {} calls {}", axis, rankA, describe(a), rankB,
                      describe(b));
+}
+
+static CollectiveKind kindOf(schema::CollectiveKind kind) {
+  switch (kind) {
+  case schema::CollectiveKind::all_reduce: return CollectiveKind::allReduce;
+  case schema::CollectiveKind::all_gather: return CollectiveKind::allGather;
+  case schema::CollectiveKind::reduce_scatter: return CollectiveKind::reduceScatter;
+  case schema::CollectiveKind::all_to_all: return CollectiveKind::allToAll;
+  case schema::CollectiveKind::shift: return CollectiveKind::shift;
+  }
+  return CollectiveKind::allReduce;
+}
+
+CollectiveCall callOf(const schema::Collective &collective) {
+  CollectiveKind kind = kindOf(collective.kind());
+  uint64_t bytes = kind == CollectiveKind::allToAll        ? collective.block_bytes()
+                   : kind == CollectiveKind::reduceScatter ? collective.recv()->bytes()
+                                                           : collective.send()->bytes();
+  return {kind,
+          collective.name() ? collective.name()->c_str() : "",
+          bytes,
+          static_cast<DType>(collective.dtype()),
+          collective.cyclic(),
+          collective.reverse(),
+          static_cast<int>(collective.distance())};
+}
+
+Stripe stripeOf(uint64_t bytes, DType type, int rank, int ranks) {
+  uint64_t count = bytes / sizeOf(type), parts = static_cast<uint64_t>(ranks), at = static_cast<uint64_t>(rank);
+  uint64_t begin = count * at / parts, end = count * (at + 1) / parts;
+  return {begin * sizeOf(type), (end - begin) * sizeOf(type)};
+}
+
+uint64_t sentBytes(const CollectiveCall &call, int rank, int ranks) {
+  auto peers = static_cast<uint64_t>(ranks - 1);
+  switch (call.kind) {
+  case CollectiveKind::allReduce: {
+    if (call.bytes <= smallSumBytes)
+      return peers * call.bytes;
+    uint64_t own = stripeOf(call.bytes, call.dtype, rank, ranks).bytes;
+    return call.bytes - own + peers * own;
+  }
+  case CollectiveKind::allGather:
+  case CollectiveKind::reduceScatter:
+  case CollectiveKind::allToAll: return peers * call.bytes;
+  case CollectiveKind::shift: {
+    Communicator::Shift shift;
+    shift.cyclic = call.cyclic;
+    shift.reverse = call.reverse;
+    shift.distance = call.distance;
+    int target = shift.target(rank, ranks);
+    return target >= 0 && target != rank ? call.bytes : 0;
+  }
+  }
+  return 0;
+}
+
+uint64_t sentBytes(const Communicator::AllToAll &args, int rank, int ranks) {
+  uint64_t total = 0;
+  for (int peer = 0; peer < ranks; ++peer)
+    if (BlockRows rows = rowsToSend(args, peer); peer != rank)
+      total += rows.counted ? static_cast<uint64_t>(std::max<int64_t>(rows.rows, 0)) * rows.rowBytes : args.blockBytes;
+  return total;
 }
 
 // ---- Rows -----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,10 @@
 
 #include "runtime/Communicator.h"
 
+namespace braid::schema {
+struct Collective;
+}
+
 namespace braid::runtime {
 
 const char *toString(CollectiveKind kind);
@@ -21,6 +25,22 @@ struct CollectiveCall {
   // "all_reduce 'gradients' on axis dp"
   std::string on(std::string_view axis) const;
 };
+
+// A sum of up to so many bytes is sent to every rank whole, and each adds up all of it: a message costs more than what is
+// in it. Of a larger one every rank adds up a stripe and sends it to the others.
+constexpr uint64_t smallSumBytes = 8192;
+struct Stripe {
+  uint64_t offset, bytes;
+};
+Stripe stripeOf(uint64_t bytes, DType type, int rank, int ranks);
+
+// Bytes of data that the rank with coordinate `rank` sends; of an all_to_all whole blocks.
+uint64_t sentBytes(const CollectiveCall &call, int rank, int ranks);
+// The same of an all_to_all's true rows.
+uint64_t sentBytes(const Communicator::AllToAll &args, int rank, int ranks);
+
+// What ranks call when they execute a program's collective; its name is the program's.
+CollectiveCall callOf(const schema::Collective &collective);
 
 // Empty when both ranks call the same; else the sentence that says what each of them (numbers in the world) calls.
 std::string disagreement(std::string_view axis, uint32_t rankA, const CollectiveCall &a, uint32_t rankB,

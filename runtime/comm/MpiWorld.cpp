@@ -140,6 +140,7 @@ public:
   std::string_view axis() const override { return axisName; }
   int size() const override { return static_cast<int>(members.size()); }
   int rank() const override { return self; }
+  uint64_t sentBytes() const override { return sent; }
 
   Status allReduce(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
     return run({CollectiveKind::allReduce, name, bytes, type}, [&] { return reduceToAll(send, recv, bytes, type); });
@@ -228,9 +229,6 @@ private:
     int peer; // coordinate
     enum class Kind : uint8_t { header, incoming, outgoing } kind;
   };
-  struct Stripe {
-    uint64_t offset, bytes;
-  };
 
   Engine &engine;
   std::string axisName;
@@ -245,6 +243,7 @@ private:
   std::vector<bool> waiting; // by peer and kind of transfer
   std::vector<std::byte> scratch; // what is summed here; as large as the largest sum so far needed
   std::vector<const std::byte *> parts;
+  uint64_t sent = 0; // bytes of data, in all
 
   // ---- Frame of a collective ----------------------------------------------------------------------------------------
 
@@ -328,6 +327,7 @@ private:
   }
 
   Status send(int peer, const std::byte *from, uint64_t bytes) {
+    sent += bytes;
     for (uint64_t at = 0, part = partOf(bytes); at < bytes; at += part) {
       MPI_Request request;
       BRAID_MPI(MPI_Isend, from + at, static_cast<int>(std::min(bytes - at, part)), MPI_BYTE,
@@ -459,12 +459,11 @@ private:
 
   // ---- Sums ---------------------------------------------------------------------------------------------------------
 
-  static constexpr uint64_t smallBytes = 8192; // up to here a message costs more than what is in it
   static constexpr uint64_t mostChunks = uint64_t(16) << 20; // bytes that come at once, from all peers
 
   Status reduceToAll(const std::byte *send, std::byte *recv, uint64_t bytes, DType type) {
     uint64_t count = bytes / sizeOf(type), ranks = members.size();
-    if (bytes <= smallBytes) { // everybody sums everything
+    if (bytes <= smallSumBytes) { // everybody sums everything
       scratch.resize(std::max<size_t>(scratch.size(), bytes * ranks));
       for (int peer = 0; peer < size(); ++peer) {
         parts[peer] = peer == self ? send : scratch.data() + peer * bytes;
@@ -476,11 +475,7 @@ private:
       return Status::success();
     }
     // Each rank sums one stripe and gives it to the others.
-    auto stripe = [&](int rank) {
-      uint64_t begin = count * static_cast<uint64_t>(rank) / ranks,
-               end = count * (static_cast<uint64_t>(rank) + 1) / ranks;
-      return Stripe{begin * sizeOf(type), (end - begin) * sizeOf(type)};
-    };
+    auto stripe = [&](int rank) { return stripeOf(bytes, type, rank, size()); };
     Stripe own = stripe(self);
     BRAID_TRY(sumStripes(send, recv + own.offset, type, stripe));
     for (int peer = 0; peer < size(); ++peer)

@@ -96,6 +96,8 @@ public:
   int size() const override { return host.size(); }
   int rank() const override { return host.rank(); }
   Status meet(const CollectiveCall &call) override { return host.meet(call); }
+  // Of sums and gathers what they are at least, which is NCCL's to choose.
+  uint64_t sentBytes() const override { return sent; }
 
   Status allReduce(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
     return run({CollectiveKind::allReduce, name, bytes, type}, [&] {
@@ -145,6 +147,7 @@ public:
       }
       std::vector<uint64_t> sendBytes(members.size()), recvBytes(members.size());
       BRAID_TRY(agree(counted, call, sendBytes, recvBytes));
+      sent += runtime::sentBytes(counted, rank(), size());
       return together([&]() -> Status {
         for (size_t peer = 0; peer < members.size(); ++peer) {
           std::byte *block = args.recv + peer * args.blockBytes;
@@ -164,6 +167,7 @@ private:
   std::vector<uint32_t> members; // ranks of the world by coordinate
   nccl::Comm comm = nullptr;
   cuda::Stream stream = nullptr;
+  uint64_t sent = 0;
 
   // All ranks are known to come; then the transfer is begun and waited for.
   template <class Begin> Status run(const CollectiveCall &call, Begin begin) {
@@ -177,8 +181,11 @@ private:
       status = begin();
     if (status.ok())
       status = wait();
-    if (status.ok())
+    if (status.ok()) {
+      if (call.kind != CollectiveKind::allToAll) // whose rows are counted where they are known
+        sent += runtime::sentBytes(call, rank(), size());
       return status;
+    }
     gpu.dead = true;
     if (status.code() == ErrorCode::aborted)
       return status; // another rank has told everybody

@@ -174,24 +174,24 @@ public:
   std::string_view axis() const override { return group.axis; }
   int size() const override { return static_cast<int>(group.members.size()); }
   int rank() const override { return static_cast<int>(self); }
+  // What others copy from this rank, as if each copied what it were sent.
+  uint64_t sentBytes() const override { return sent; }
 
   Status allReduce(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
-    BRAID_TRY(group.start(self, {{CollectiveKind::allReduce, name, bytes, type}, send, recv}));
+    BRAID_TRY(start({{CollectiveKind::allReduce, name, bytes, type}, send, recv}));
     // Each rank sums one stripe, then takes the others' stripes from them.
-    uint64_t count = bytes / sizeOf(type), peers = group.members.size();
-    auto stripe = [&](uint64_t rank) { return count * rank / peers; };
-    auto offset = [&](uint64_t rank) { return stripe(rank) * sizeOf(type); };
-    sum(type, offset(self), stripe(self + 1) - stripe(self), recv + offset(self));
+    Stripe own = stripeOf(bytes, type, rank(), size());
+    sum(type, own.offset, own.bytes / sizeOf(type), recv + own.offset);
     group.meet(self);
-    for (uint64_t peer = 0; peer < peers; ++peer)
-      if (peer != self)
-        copyBytes(recv + offset(peer), group.operations[peer].recv + offset(peer), offset(peer + 1) - offset(peer));
+    for (int peer = 0; peer < size(); ++peer)
+      if (Stripe theirs = stripeOf(bytes, type, peer, size()); peer != rank())
+        copyBytes(recv + theirs.offset, group.operations[static_cast<size_t>(peer)].recv + theirs.offset, theirs.bytes);
     group.meet(self);
     return Status::success();
   }
 
   Status allGather(const std::byte *send, std::byte *recv, uint64_t bytes, const char *name) override {
-    BRAID_TRY(group.start(self, {{CollectiveKind::allGather, name, bytes, DType::u8}, send, recv}));
+    BRAID_TRY(start({{CollectiveKind::allGather, name, bytes, DType::u8}, send, recv}));
     for (size_t peer = 0; peer < group.members.size(); ++peer)
       copyBytes(recv + peer * bytes, group.operations[peer].send, bytes);
     group.meet(self);
@@ -199,7 +199,7 @@ public:
   }
 
   Status reduceScatter(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
-    BRAID_TRY(group.start(self, {{CollectiveKind::reduceScatter, name, bytes, type}, send, recv}));
+    BRAID_TRY(start({{CollectiveKind::reduceScatter, name, bytes, type}, send, recv}));
     sum(type, self * bytes, bytes / sizeOf(type), recv);
     group.meet(self);
     return Status::success();
@@ -207,7 +207,7 @@ public:
 
   Status shift(const Shift &args, const char *name) override {
     CollectiveCall call{CollectiveKind::shift, name, args.bytes, DType::u8, args.cyclic, args.reverse, args.distance};
-    BRAID_TRY(group.start(self, {call, args.send, args.recv}));
+    BRAID_TRY(start({call, args.send, args.recv}));
     int source = args.source(rank(), size());
     if (source >= 0)
       copyBytes(args.recv, group.operations[static_cast<size_t>(source)].send, args.bytes);
@@ -219,7 +219,7 @@ public:
 
   Status allToAll(const AllToAll &args, const char *name) override {
     CollectiveCall call{CollectiveKind::allToAll, name, args.blockBytes, DType::u8};
-    BRAID_TRY(group.start(self, {call, args.send, args.recv, &args}));
+    BRAID_TRY(start({call, args.send, args.recv, &args}));
     Status status = Status::success();
     for (size_t peer = 0; peer < group.members.size() && status.ok(); ++peer)
       status = takeBlock(args, peer, call);
@@ -234,6 +234,14 @@ private:
   size_t self;
 
   std::vector<const std::byte *> parts; // of the sum under way
+  uint64_t sent = 0;
+
+  Status start(const Operation &operation) {
+    BRAID_TRY(group.start(self, operation));
+    sent += operation.blocks ? runtime::sentBytes(*operation.blocks, rank(), size())
+                             : runtime::sentBytes(operation.call, rank(), size());
+    return Status::success();
+  }
 
   // recv = sum over the ranks of what they send from `offset` on.
   void sum(DType type, uint64_t offset, uint64_t count, std::byte *recv) {

@@ -20,9 +20,17 @@ Expected<std::unique_ptr<ChromeTrace>> ChromeTrace::create(const std::string &pa
 // A command of a layer is named "<function> <op> <kernel>"; which of the function's layers it is stands in front
 // instead.
 void ChromeTrace::Sink::command(const TraceEvent &event) {
-  Event kept{
-      event.command, event.kind,  event.entry,   event.op,   "", fmt::format("{}", fmt::join(event.iterations, ", ")),
-      event.stream,  event.layer, event.beginNs, event.endNs};
+  Event kept{event.command,
+             event.kind,
+             event.entry,
+             event.op,
+             "",
+             fmt::format("{}", fmt::join(event.iterations, ", ")),
+             event.stream,
+             event.layer,
+             event.beginNs,
+             event.endNs,
+             event.sentBytes};
   if (event.layer >= 0) {
     size_t space = kept.name.find(' ');
     kept.function = kept.name.substr(0, space);
@@ -61,6 +69,8 @@ Status ChromeTrace::write() {
         args["layer"] = event.layer;
         args["function"] = event.function;
       }
+      if (event.kind == "collective")
+        args["sent_bytes"] = event.sentBytes;
       if (!event.iterations.empty())
         args["iterations"] = event.iterations;
       list.push_back({{"name", event.name},

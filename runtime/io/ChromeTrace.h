@@ -31,6 +31,7 @@ private:
     uint32_t stream;
     int32_t layer;
     int64_t beginNs, endNs;
+    uint64_t sentBytes;
   };
   struct Sink : TraceSink {
     void command(const TraceEvent &event) override;

@@ -3,7 +3,7 @@ import json
 import sys
 
 LOSS = 2e-4  # after a few steps: rounding of other orders of sums, and tokens that it sends to other experts
-HEADERS, PER_STEP = 1.25, 60e3  # packets and the launcher's own talk, besides what collectives send
+HEADERS, PER_STEP = 1.25, 60e3  # what links carry besides what collectives send: packets, headers, the launcher's own talk
 
 
 def judge(name, good):
@@ -16,10 +16,12 @@ wire = {}  # bytes by ranks and name
 for v in result.get("variants", []):
     sent, counted = v["bytes_per_step_and_rank"], v["predicted"]["bytes_per_step_and_rank"]
     loss = abs(v["loss"] - v["one_rank_loss"]) < LOSS
-    # Rows that a router sends are counted as evenly spread.
-    size = (0.8 if v["name"] == "dp with ep" else 1.0) * counted <= sent < HEADERS * counted + PER_STEP
+    # Rows that a router sends are counted as evenly spread; of everything else not one byte is missing or too many.
+    data = v["data_bytes_per_step_and_rank"]
+    exact = 0.8 * counted <= data <= 1.2 * counted if v["name"] == "dp with ep" else abs(data - counted) < 0.5
+    size = exact and data <= sent < HEADERS * data + PER_STEP
     wire.setdefault(v["ranks"], {})[v["name"]] = sent
-    print(f"{v['name']} on {v['ranks']}: {judge('loss', loss)}, {judge('bytes', size)} ({sent:.0f} sent, {counted:.0f} counted; "
+    print(f"{v['name']} on {v['ranks']}: {judge('loss', loss)}, {judge('bytes', size)} ({data:.0f} sent, {counted:.0f} predicted, {sent:.0f} on the wire; "
           f"losses {v['loss']:.6f} and {v['one_rank_loss']:.6f})")
 for ranks, sent in wire.items():
     if ranks >= 4 and "sp scan" in sent and "sp all_gather" in sent:

@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -17,6 +16,8 @@ import tempfile
 import network
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/dev"))
+import results
 CLUSTER = ROOT / "models/clusters/2x-cpu.json"
 WARM = 2  # steps of a training that are not measured
 
@@ -26,11 +27,12 @@ class Measured:
 
     def __init__(self):
         self.steps, self.bytes, self.exposed, self.communication, self.losses = [], [], [], [], []
+        self.data = None  # bytes of data that a rank hands to others in a step, counted by the ranks; `bytes` are what links carried
         self.events = []  # of the traced step of rank 0: (stream, name, begin, end), seconds
 
     def report(self):
         return {"step_seconds": statistics.median(self.steps), "fastest": min(self.steps), "slowest": max(self.steps),
-                "steps": len(self.steps), "bytes_per_step_and_rank": statistics.median(self.bytes),
+                "steps": len(self.steps), "bytes_per_step_and_rank": statistics.median(self.bytes), "data_bytes_per_step_and_rank": self.data,
                 "exposed_seconds": statistics.median(self.exposed),
                 "communication_seconds": statistics.median(self.communication)}
 
@@ -61,7 +63,8 @@ class Experiment:
     def train(self, name, ranks, steps, net=None, measured=None, traced=False):
         """One training; `net` is None for one rank by itself."""
         metrics, trace = self.folder / "metrics.jsonl", self.folder / "trace.json"
-        metrics.unlink(missing_ok=True)
+        for old in (metrics, *self.folder.glob("trace*.json")):
+            old.unlink(missing_ok=True)
         words = ["train", self.programs[name], "--data", self.text, "--steps", steps, "--metrics", metrics]
         if traced:
             words += ["--trace", trace, "--trace-steps", 1]
@@ -74,6 +77,8 @@ class Experiment:
         measured = measured if measured is not None else Measured()
         if traced:
             measured.events = events_of(json.loads(trace.read_text()))
+            if net is not None:
+                measured.data = sent_by_ranks(trace) / ranks
             busy, communication, length = shares(measured.events)
             measured.exposed.append(length - busy)
             measured.communication.append(communication)
@@ -120,6 +125,13 @@ def events_of(trace):
     return [(stream, name, begin - start, end - start) for stream, name, begin, end in events]
 
 
+def sent_by_ranks(path):
+    """Bytes of data that the ranks of a run handed to each other in the traced training step: a file for each process, or one of all threads."""
+    files = [path, *path.parent.glob(f"{path.stem}.rank*{path.suffix}")]
+    return sum(e["args"]["sent_bytes"] for file in files for e in json.loads(file.read_text())["traceEvents"]
+               if e["ph"] == "X" and e["cat"] == "collective" and e["args"]["entry"] == "train_step")
+
+
 def union(intervals):
     total, until = 0.0, 0.0
     for begin, end in sorted(intervals):
@@ -139,14 +151,11 @@ def machine(load, arguments):
     """`load`: before this tool did anything."""
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
                             check=False).stdout.strip() or "unknown"
-    name = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name")),
-                platform.machine())
-    return {"commit": commit, "processor": name, "cores": os.cpu_count(), "load_before": load, "rounds": arguments.rounds, "steps": arguments.steps}
+    return {"commit": commit, "processor": results.processor(), "cores": os.cpu_count(), "load_before": load, "rounds": arguments.rounds, "steps": arguments.steps}
 
 
 def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]) + "\n"
+    return "\n".join(results.table(head, rows))
 
 
 def milliseconds(seconds):

@@ -34,6 +34,8 @@ def add_arguments(parser):
 
 def measure(test, arguments, machine):
     counts = sorted({int(n) for n in arguments.ranks.split(",")} - {1})
+    if not counts:
+        sys.exit(f"--ranks={arguments.ranks}: one rank is measured beside others; valid: 2 or more among them")
     wanted = arguments.only.split(",") if arguments.only else [name for name, _ in variants(2)]
     if unknown := set(wanted) - {name for name, _ in variants(2)}:
         sys.exit(f"there is no variant {', '.join(sorted(unknown))}; valid: {', '.join(name for name, _ in variants(2))}")

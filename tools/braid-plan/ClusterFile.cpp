@@ -93,7 +93,7 @@ double plan::collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm
   double latency = std::max(nodes > 1 ? cluster.network.latency : 0, local > 1 ? cluster.node.latency : 0);
   if (kind == CollectiveKind::shift) // the neighbours at the border of two nodes are the slowest
     return latency + (nodes > 1 ? over(bytes, cluster.network.bandwidth) : over(bytes, cluster.node.bandwidth));
-  if (kind == CollectiveKind::all_to_all) {
+  if (kind == CollectiveKind::allToAll) {
     double inside = bytes * (local - 1) / size, outside = bytes * (size - local) / size;
     // Both links work at the same time; what leaves a node comes from all its ranks.
     return std::ceil(std::log2(size)) * latency +
@@ -102,7 +102,7 @@ double plan::collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm
   }
   // Rings: inside a node on everything, between nodes on each rank's share of it. An all-reduce is a reduce-scatter and
   // an all-gather.
-  double halves = kind == CollectiveKind::all_reduce ? 2 : 1;
+  double halves = kind == CollectiveKind::allReduce ? 2 : 1;
   double seconds = over(bytes * (local - 1) / local, cluster.node.bandwidth) +
                    over(bytes * (nodes - 1) / nodes * groups, cluster.network.bandwidth);
   return halves * (seconds + std::ceil(std::log2(size)) * latency);

@@ -3,6 +3,7 @@
 #define TOOLS_BRAIDPLAN_CLUSTERFILE_H
 
 #include "frontend/ModelSpec.h"
+#include "runtime/Communicator.h"
 
 namespace braid::plan {
 
@@ -20,6 +21,8 @@ struct Device {
   }
 };
 
+using runtime::CollectiveKind;
+
 struct Link {
   double bandwidth = 0; ///< bytes in each direction: of one device inside a node, of a whole node between nodes
   double latency = 0; ///< of one message
@@ -34,8 +37,6 @@ struct Cluster {
 };
 
 std::optional<Cluster> parseCluster(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error);
-
-enum class CollectiveKind { all_reduce, all_gather, reduce_scatter, all_to_all, shift };
 
 /// Seconds of a collective in which each of the ranks `members` sends `bytes` in all (all_to_all: to all members,
 /// itself included; shift: to one other rank; the others: the size of the whole, of which a rank gives or gets its

@@ -2,6 +2,7 @@
 #include "tools/braid-plan/Forecast.h"
 
 #include "frontend/ModelSpec.h"
+#include "runtime/comm/Collectives.h"
 #include "runtime/io/TensorNames.h"
 #include "runtime/schema/Program_generated.h"
 
@@ -17,17 +18,6 @@ namespace {
 using CommandList = flatbuffers::Vector<flatbuffers::Offset<schema::Command>>;
 
 double bytesOf(const schema::Buffer *buffer) { return buffer ? static_cast<double>(buffer->bytes()) : 0; }
-
-CollectiveKind kindOf(schema::CollectiveKind kind) {
-  switch (kind) {
-  case schema::CollectiveKind::all_reduce: return CollectiveKind::all_reduce;
-  case schema::CollectiveKind::all_gather: return CollectiveKind::all_gather;
-  case schema::CollectiveKind::reduce_scatter: return CollectiveKind::reduce_scatter;
-  case schema::CollectiveKind::all_to_all: return CollectiveKind::all_to_all;
-  case schema::CollectiveKind::shift: return CollectiveKind::shift;
-  }
-  return CollectiveKind::all_reduce;
-}
 
 /// Of a layer: the experts that a token chooses, all of them, and, where a capacity bounds the rows of a peer, the
 /// tokens of this rank. A layer without experts, or one that fills all its rows, has none.
@@ -186,25 +176,25 @@ private:
     std::vector<uint32_t> members = program.mesh().members(0, name).value_or(std::vector<uint32_t>{0});
     double bytes =
         std::max(bytesOf(collective.send()), bytesOf(collective.recv())); // the whole, of which a rank has a part
-    CollectiveKind kind = kindOf(collective.kind());
-    if (kind == CollectiveKind::all_to_all) {
-      bytes = static_cast<double>(collective.block_bytes() * members.size());
+    runtime::CollectiveCall call = runtime::callOf(collective);
+    double live = 1;
+    if (call.kind == CollectiveKind::allToAll) {
+      bytes = static_cast<double>(call.bytes * members.size());
       if (collective.send_counts()) {
-        double row = std::max<double>(1, static_cast<double>(collective.row_bytes()));
-        bytes *= liveRows(command, bytes / row);
+        live = liveRows(command, bytes / std::max<double>(1, static_cast<double>(collective.row_bytes())));
         result.balanced = true;
       }
     }
-    double duration = collectiveSeconds(cluster, kind, members, bytes);
+    double duration = collectiveSeconds(cluster, call.kind, members, live * bytes);
     Forecast::Axis &axis = axes[name];
     axis.name = name;
     ++axis.collectives;
-    auto size = static_cast<double>(members.size());
     // A rank's on average: at the row's end nobody is there to send to.
-    double senders = collective.cyclic() ? size : std::max(0.0, size - static_cast<double>(collective.distance()));
-    axis.bytes += kind == CollectiveKind::shift
-                      ? bytes * senders / size
-                      : bytes * (size - 1) / size * (kind == CollectiveKind::all_reduce ? 2 : 1);
+    uint64_t sent = 0;
+    auto size = static_cast<int>(members.size());
+    for (int rank = 0; rank < size; ++rank)
+      sent += runtime::sentBytes(call, rank, size);
+    axis.bytes += live * static_cast<double>(sent) / size;
     axis.seconds += duration;
     return duration;
   }

@@ -1,8 +1,11 @@
 #include "tools/braid-run/ProgramSummary.h"
 
+#include "runtime/comm/Collectives.h"
 #include "runtime/io/Shape.h"
 #include "runtime/schema/Program_generated.h"
 #include "runtime/train/CheckpointIndex.h"
+
+#include <algorithm>
 
 namespace braid::run {
 
@@ -12,28 +15,12 @@ namespace {
 
 using Commands = flatbuffers::Vector<flatbuffers::Offset<schema::Command>>;
 
-const char *nameOf(schema::CollectiveKind kind) {
-  switch (kind) {
-  case schema::CollectiveKind::all_reduce: return "all_reduce";
-  case schema::CollectiveKind::all_gather: return "all_gather";
-  case schema::CollectiveKind::reduce_scatter: return "reduce_scatter";
-  case schema::CollectiveKind::all_to_all: return "all_to_all";
-  case schema::CollectiveKind::shift: return "shift";
-  }
-  return "collective";
-}
-
-// What one rank of `ranks` sends at most. Sums travel as stripes to the ranks that sum them, and from these to all.
-uint64_t sentBytes(const schema::Collective &collective, uint64_t ranks) {
-  uint64_t send = collective.send()->bytes(), others = ranks - 1;
-  switch (collective.kind()) {
-  case schema::CollectiveKind::all_reduce: return 2 * send / ranks * others;
-  case schema::CollectiveKind::all_gather: return send * others;
-  case schema::CollectiveKind::reduce_scatter: return send / ranks * others;
-  case schema::CollectiveKind::all_to_all: return collective.block_bytes() * others;
-  case schema::CollectiveKind::shift: return others ? send : 0;
-  }
-  return 0;
+// What the one of `ranks` that sends most sends.
+uint64_t mostSent(const CollectiveCall &call, uint32_t ranks) {
+  uint64_t most = 0;
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    most = std::max(most, sentBytes(call, static_cast<int>(rank), static_cast<int>(ranks)));
+  return most;
 }
 
 void count(const Program &program, const Commands &commands, uint64_t times, EntrySummary &summary) {
@@ -56,12 +43,14 @@ void count(const Program &program, const Commands &commands, uint64_t times, Ent
     case schema::Body::GroupedGemm: summary.libraryCalls["grouped_gemm"] += times; break;
     case schema::Body::Collective: {
       const schema::Collective &collective = *command->body_as_Collective();
-      const char *kind = nameOf(collective.kind());
+      CollectiveCall call = callOf(collective);
+      const char *kind = toString(call.kind);
       summary.libraryCalls[kind] += times;
       Communication &communication = summary.communication[{collective.axis()->str(), kind}];
       communication.count += times;
       communication.sentBytes +=
-          times * sentBytes(collective, program.mesh().size(collective.axis()->string_view()).value_or(1));
+          times *
+          mostSent(call, static_cast<uint32_t>(program.mesh().size(collective.axis()->string_view()).value_or(1)));
       break;
     }
     case schema::Body::Copy: summary.others["copy"] += times; break;

@@ -107,7 +107,7 @@ Json Tuner::machineSchedule() const {
       to->push_back({axis.name, static_cast<uint32_t>(axis.size)});
   std::vector<uint32_t> members = ranks.members(0, "ep").value_or(std::vector<uint32_t>{0});
   auto seconds = [&](double bytes) {
-    return plan::collectiveSeconds(cluster, plan::CollectiveKind::all_to_all, members, bytes);
+    return plan::collectiveSeconds(cluster, plan::CollectiveKind::allToAll, members, bytes);
   };
   bool exchanges = members.size() > 1;
   schedule["machine"] = {{"flops", device.flops(spec->dtype) * device.efficiency},

@@ -378,6 +378,55 @@ TEST(Communicators, ManySmallOperationsOfAllKinds) {
   });
 }
 
+// What is counted is what the algorithm sends, on every backend; headers and packets apart.
+TEST(Communicators, CountWhatTheySend) {
+  onLines([](Communicator &dp) -> Status {
+    int me = dp.rank(), ranks = dp.size();
+    std::vector<float> data(8000), all(static_cast<size_t>(8000) * ranks);
+    uint64_t before = dp.sentBytes();
+    auto sent = [&] {
+      uint64_t now = dp.sentBytes(), difference = now - before;
+      before = now;
+      return difference;
+    };
+    auto peers = static_cast<uint64_t>(ranks - 1);
+    BRAID_TRY(dp.allReduce(in(data), out(data), 8192, DType::f32, "small"));
+    EXPECT_EQ(sent(), peers * 8192);
+    // 7001 numbers: stripes of 7001 / ranks, the last ones longer.
+    auto own = static_cast<uint64_t>(7001 * (me + 1) / ranks - 7001 * me / ranks);
+    BRAID_TRY(dp.allReduce(in(data), out(data), 28004, DType::f32, "large"));
+    EXPECT_EQ(sent(), 28004 - 4 * own + peers * 4 * own);
+    BRAID_TRY(dp.allGather(in(data), out(all), 28004, "gather"));
+    EXPECT_EQ(sent(), peers * 28004);
+    BRAID_TRY(dp.reduceScatter(in(all), out(data), 28004, DType::f32, "scatter"));
+    EXPECT_EQ(sent(), peers * 28004);
+    BRAID_TRY(dp.shift({in(data), out(all), 28004, false, false, 2}, "shift"));
+    EXPECT_EQ(sent(), me + 2 < ranks ? 28004u : 0u);
+    BRAID_TRY(dp.shift({in(data), out(all), 28004, true, true, 1}, "around"));
+    EXPECT_EQ(sent(), ranks > 1 ? 28004u : 0u);
+    Communicator::AllToAll args;
+    args.send = in(all);
+    std::vector<float> received(all.size());
+    args.recv = out(received);
+    args.blockBytes = 4000;
+    BRAID_TRY(dp.allToAll(args, "blocks"));
+    EXPECT_EQ(sent(), peers * 4000);
+    std::vector<int32_t> sendCounts, recvCounts;
+    uint64_t rows = 0;
+    for (int peer = 0; peer < ranks; ++peer) {
+      sendCounts.push_back(10 * me + peer);
+      recvCounts.push_back(10 * peer + me);
+      rows += peer == me ? 0 : static_cast<uint64_t>(10 * me + peer);
+    }
+    args.rowBytes = 8;
+    args.sendCounts = sendCounts.data();
+    args.recvCounts = recvCounts.data();
+    BRAID_TRY(dp.allToAll(args, "rows"));
+    EXPECT_EQ(sent(), 8 * rows);
+    return Status::success();
+  });
+}
+
 // ---- Errors ---------------------------------------------------------------------------------------------------------
 
 TEST(Communicators, RanksThatDisagreeAreNamed) {
