@@ -49,12 +49,16 @@ config.substitutions += [("%root", config.braid_source_root), ("%flatc", config.
 # name: (is it there, why a test is skipped without it)
 full = lit_config.params.get("full", "0") == "1"
 gpu = braid_lit.gpu_count()
-links = braid_lit.no_shaped_links(os.path.join(config.test_source_root, "experiments"))
+links = braid_lit.missing(os.path.join(config.test_source_root, "experiments", "network.py"), "missing")
+slurm = braid_lit.missing(os.path.join(config.test_source_root, "distributed", "slurm.py"), "--missing")
+if "BRAID_SLURM" in os.environ:
+    config.environment["BRAID_SLURM"] = os.environ["BRAID_SLURM"]
 features = {
     "compiler": (config.have_compiler, "built without the compiler (BRAID_BUILD_COMPILER=OFF)"),
     "fuzzer": (config.have_fuzzer, "this compiler has no libFuzzer (package libclang-rt-22-dev)"),
     "mpi": (config.have_mpi and shutil.which("mpirun") is not None and not run_tools,
             "built without MPI, or no mpirun, or a build under a sanitizer, which does not know the MPI library"),
+    "slurm": (config.have_mpi and slurm is None and not run_tools, f"built without MPI or under a sanitizer, or no Slurm: {slurm}"),
     "cuda-toolkit": (config.have_cuda, "built without the CUDA toolkit"),
     "nccl": (config.have_nccl and gpu > 0, "built without NCCL, or no GPU in this machine"),
     "gpu": (config.have_cuda and gpu > 0, "built without CUDA, or no GPU in this machine"),

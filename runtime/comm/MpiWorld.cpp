@@ -7,6 +7,7 @@
 #include "runtime/comm/Collectives.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -627,6 +628,14 @@ private:
 } // namespace
 
 Expected<std::unique_ptr<Processes>> startMpi(std::string startedBy) {
+#ifdef OPEN_MPI
+  // MPI_Init would end this process, in words of its own, where srun has not said how tasks find each other.
+  if (startedBy == "srun" && !std::getenv("PMIX_NAMESPACE"))
+    return Status::error(ErrorCode::unsupported,
+                         "srun started this process without PMIx (PMIX_NAMESPACE is not set), by which {} finds its "
+                         "peers; valid: srun --mpi=pmix, or MpiDefault=pmix in slurm.conf",
+                         mpiLibrary());
+#endif
   auto processes = std::make_unique<MpiProcesses>(std::move(startedBy));
   BRAID_TRY(processes->start());
   return std::unique_ptr<Processes>(std::move(processes));

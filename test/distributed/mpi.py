@@ -121,6 +121,15 @@ def main(program, data):
         check("calls write a file for each rank", code == 0 and
               [(folder / f"c{rank}.npy").read_bytes()[-4:] for rank in (0, 1)] == [b"\0\0\0\0", b"\1\0\0\0"], err)
 
+        # What srun --mpi=pmix gives its tasks: PMIx, and the size of the step instead of mpirun's variables.
+        def as_srun(tasks, command):
+            return ["env", "-u", "OMPI_COMM_WORLD_SIZE", f"SLURM_STEP_NUM_TASKS={tasks}", *command]
+
+        code, out, err = run(mpirun(2, *as_srun(2, evaluate)))
+        check("the environment of srun", code == 0 and out.split(" in ")[0] == losses[0], err)
+        code, out, err = run(mpirun(1, *as_srun(1, [*evaluate, "--ranks=2"])))
+        check("a step of one task has threads", code == 0 and out.split(" in ")[0] == losses[0], err)
+
         # A batch script knows how many tasks it may start, and starts one; whoever asks for threads gets them.
         for name, command in (("a batch script", ["env", "SLURM_NTASKS=4", *evaluate, "--ranks=2"]),
                               ("threads when asked for", mpirun(1, *evaluate, "--ranks=2", "--launcher=threads"))):
@@ -162,8 +171,11 @@ def main(program, data):
                 ("threads under mpirun", mpirun(2, *evaluate, "--ranks=2"),
                  "--ranks=2 asks for threads of one process, but mpirun started 2 processes, each of them a rank"),
                 ("a checkpoint that is not there", mpirun(2, *evaluate[:-4], "--checkpoint", folder / "none", "--data", data), "holds no checkpoint"),
-                ("a launcher of another MPI", ["env", "SLURM_STEP_NUM_TASKS=4", *evaluate],
-                 "srun started 4 processes (SLURM_STEP_NUM_TASKS), but MPI sees 1: this braid-run was built with"),
+                ("a launcher of another MPI", ["env", "PMI_SIZE=4", *evaluate],
+                 "mpiexec started 4 processes (PMI_SIZE), but MPI sees 1: this braid-run was built with"),
+                ("srun that says nothing of peers", ["env", "SLURM_STEP_NUM_TASKS=4", *evaluate],
+                 "srun started this process without PMIx (PMIX_NAMESPACE is not set), by which Open MPI v"),
+                ("another number of tasks", mpirun(3, *as_srun(3, evaluate)), "but srun started 3 processes: start 2 (mpirun -n 2, srun -n 2)"),
                 ("an unknown launcher", [*evaluate, "--launcher=ssh"], "--launcher=ssh: valid: auto, threads, mpi")]:
             code, out, err = run(command)
             check(f"refused: {name}", code not in (0, None) and err.count("braid-run: error:") == 1 and sentence in err, (code, err))

@@ -43,10 +43,10 @@ class Format(lit.formats.ShTest):
         return result
 
 
-def no_shaped_links(experiments):
-    """Why test/experiments cannot shape the links between ranks on this machine; None: it can."""
-    done = subprocess.run([sys.executable, os.path.join(experiments, "network.py"), "missing"], capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else done.stdout.strip() or "network.py failed"
+def missing(*command):
+    """What a helper of tests says it lacks on this machine; None: nothing."""
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else done.stdout.strip() or f"{os.path.basename(command[0])} failed"
 
 
 @functools.lru_cache
