@@ -52,6 +52,18 @@ VARIANTS = [
     ("tp4-ep2-etp2", 4, ["--mesh=tp=4,ep=2,etp=2"]),
     ("sp2-1A1M-3", 2, ["--mesh=sp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=3"]),
     ("sp2-tp2-aAaM-2", 4, ["--mesh=sp=2,tp=2,ep=2", "--pipeline=aAaM", "--overlap-degree=2"]),
+    ("dp4", 4, ["--mesh=dp=4"]),
+    ("dp8", 8, ["--mesh=dp=8"]),
+    ("dp8-ep4", 8, ["--mesh=dp=8,ep=4"]),
+    ("tp4", 4, ["--mesh=tp=4"]),
+    ("sp8-ring", 8, ["--mesh=sp=8", "--sp-algorithm=ring"]),
+    ("sp8-gather", 8, ["--mesh=sp=8", "--sp-algorithm=all_gather"]),
+    ("sp8-scan", 8, ["--mesh=sp=8", "--sp-algorithm=scan"]),
+    ("dp4-tp2-ep2-etp2", 8, ["--mesh=dp=4,tp=2,ep=2,etp=2"]),
+    ("dp2-sp4", 8, ["--mesh=dp=2,sp=4"]),
+    ("sp2-tp4", 8, ["--mesh=sp=2,tp=4"]),
+    ("sp4-tp2-ep2", 8, ["--mesh=sp=4,tp=2,ep=2"]),
+    ("dp2-sp2-tp2-1A1M-2", 8, ["--mesh=dp=2,sp=2,tp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]),
     ("dp2-sp2-1A1M-2-again", 4, ["--mesh=dp=2,sp=2,ep=4", "--pipeline=1A1M", "--overlap-degree=2", "--recompute=all"]),
 ]
 # Parameters: the distance over how far training moved the tensor. AdamW divides by |gradient| + 1e-8: an element whose gradient is that small moves
@@ -106,10 +118,10 @@ def documents(folder):
     return data
 
 
-def train(program, ranks, data, steps, folder):
+def train(program, ranks, data, steps, folder, seed=3):
     metrics = folder / "metrics.jsonl"
     run("braid-run", "train", program, "--data", data, "--steps", steps, "--ranks", ranks, "--threads", 1, "--checkpoint-dir", folder / "checkpoint",
-        "--metrics", metrics, "--seed", 3, "--warmup", 1, "--lr", 3e-4, "--save-every", 1, "--keep", steps)
+        "--metrics", metrics, "--seed", seed, "--warmup", 1, "--lr", 3e-4, "--save-every", 1, "--keep", steps)
     first, last = (checkpoint(folder / "checkpoint" / f"step-{step:08d}") for step in (1, steps))
     return [json.loads(line) for line in metrics.read_text().splitlines()], first, last
 
