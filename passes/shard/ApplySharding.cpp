@@ -326,6 +326,7 @@ public:
       if (failed(entry.getName() == "init" ? sharder.shardInit(entry) : sharder.shardEntry(entry)))
         return signalPassFailure();
     sharder.finish();
+    mergeExchanges(getOperation());
   }
 };
 } // namespace

@@ -68,6 +68,9 @@ private:
   llvm::DenseSet<mlir::Value> zeros, unread;
 };
 
+/// Collectives that bring a function what it has received before (of the same values, over the same axis) are taken out.
+void mergeExchanges(mlir::ModuleOp module);
+
 /// The exchanges of all ops that carry kSequenceAttr, whose tokens are those of a slice by now.
 llvm::LogicalResult exchangeSlices(mlir::ModuleOp module);
 

@@ -42,11 +42,15 @@ FailureOr<SpAlgorithm> SequenceSharder::chooseInner(Op op, ValueRange operands, 
   RankedTensorType p = withDim(x, 4, x.getDimSize(3));
   double walk = walkFlops(op, operands[1], x.getDimSize(4)),
          segment = walk + walkFlops(op, operands[1], x.getDimSize(3));
+  // A gradient walks back, too: as often along a ring, once for dX of segments; both walk once more with what has come.
+  constexpr double forwardWalks = 3; // that take as long as one back: the states again, and two products for each
+  double back = std::is_same_v<Op, LsmInnerStepGradOp> ? forwardWalks * walk : 0;
   auto seconds = [&](SpAlgorithm one, double flops) {
-    return spCost(one, ranks, p, x, facts.machine).seconds + flops / facts.machine.flops;
+    return spCost(one, ranks, p, x, facts.machine).seconds + (flops + back) / facts.machine.flops;
   };
-  std::pair<double, SpAlgorithm> best{seconds(SpAlgorithm::ring, walk * static_cast<double>(ranks - 1)),
-                                      SpAlgorithm::ring};
+  std::pair<double, SpAlgorithm> best{
+      seconds(SpAlgorithm::ring, walk * static_cast<double>(ranks - 1) + back * static_cast<double>(ranks - 2)),
+      SpAlgorithm::ring};
   best = std::min(best, {seconds(SpAlgorithm::allGather, segment), SpAlgorithm::allGather});
   if (!carried)
     best = std::min(best, {seconds(SpAlgorithm::scan, segment), SpAlgorithm::scan});

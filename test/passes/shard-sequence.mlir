@@ -194,3 +194,37 @@ module attributes {braid.sp_algorithm = "scan"} {
     return %o : !k
   }
 }
+
+// -----
+
+!k = tensor<2x64x2x16xf32>
+!v = tensor<2x64x2x8xf32>
+!s = tensor<2x2x16x8xf32>
+// A scan that is computed again in front of its gradient: the states of its forward travel once. Another scan's travel, too.
+// CHECK-LABEL: func.func @again(
+// CHECK: %[[M1:.*]] = braid.comm.shift {{.*}}label = "lsm.state"
+// CHECK: %[[M2:.*]] = braid.comm.shift {{.*}}label = "lsm.state"
+// CHECK: %[[M3:.*]] = braid.comm.shift {{.*}}label = "lsm.state"
+// CHECK: %[[M:.*]] = braid.reshape %[[M3]]
+// CHECK: braid.lsm.scan V %arg0, %arg0, %arg1 {{.*}} initial_state(%[[M]])
+// CHECK-NOT: braid.comm
+// CHECK: %[[AGAIN:.*]] = braid.reshape %[[M3]]
+// CHECK-NOT: label = "lsm.state"
+// CHECK-COUNT-3: label = "lsm.cotangent"
+// CHECK-NOT: braid.comm
+// CHECK: braid.lsm.scan_grad V %arg0, %arg0, %arg1 {{.*}} initial_state(%[[AGAIN]])
+// CHECK-COUNT-3: label = "lsm.state"
+// CHECK: braid.lsm.scan V %arg0, %arg0, %arg0
+module attributes {braid.sp_algorithm = "ring"} {
+  func.func @again(%q: !k {braid.name = "q", braid.role = "input", braid.dims = ["batch", "sequence"]}, %v: !v {braid.name = "v", braid.role = "input", braid.dims = ["batch", "sequence"]},
+                   %cu: tensor<2x4xi32> {braid.name = "cu_seqlens", braid.role = "input", braid.dims = ["batch"]}) -> (!v {braid.name = "o"}, !k {braid.name = "dq"}, !k {braid.name = "p"}) attributes {braid.entry} {
+    %d = braid.documents %cu : (tensor<2x4xi32>) -> tensor<2x64xi32>
+    %zero = arith.constant dense<0.0> : !s
+    %o, %final = braid.lsm.scan V %q, %q, %v log_decay(%q) initial_state(%zero) documents(%d) {scale = 1.0 : f64} : (!k, !k, !v, !k, !s, tensor<2x64xi32>) -> (!v, !s)
+    %r:5 = braid.lsm.scan_grad V %q, %q, %v log_decay(%q) initial_state(%zero) documents(%d) cotangents(%v, %zero) {scale = 1.0 : f64}
+        : (!k, !k, !v, !k, !s, tensor<2x64xi32>, !v, !s) -> (!k, !k, !v, !k, !s)
+    %wide = arith.constant dense<0.0> : tensor<2x2x16x16xf32>
+    %p, %last = braid.lsm.scan V %q, %q, %q log_decay(%q) initial_state(%wide) documents(%d) {scale = 1.0 : f64} : (!k, !k, !k, !k, tensor<2x2x16x16xf32>, tensor<2x64xi32>) -> (!k, tensor<2x2x16x16xf32>)
+    return %o, %r#0, %p : !v, !k, !k
+  }
+}
