@@ -83,7 +83,7 @@ Status ChromeTrace::write() {
                       {"args", std::move(args)}});
     }
   Json trace = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(list)}};
-  BRAID_TRY(file.empty());
+  BRAID_TRY(file.empty()); // from here on the last trace is gone, and with it room for this one
   BRAID_TRY(file.write(trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
   return file.close();
 }

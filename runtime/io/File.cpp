@@ -174,13 +174,31 @@ Status OutputFile::close() {
 
 Status writeReplacing(const std::string &path, const std::function<Status(OutputFile &)> &write) {
   struct stat info;
-  bool regular = ::lstat(path.c_str(), &info) == 0 ? S_ISREG(info.st_mode) : errno == ENOENT;
-  std::string temporary = path + ".tmp";
-  Expected<OutputFile> fresh = regular ? OutputFile::create(temporary) : OutputFile::create(path);
-  bool replaces = regular && fresh;
-  if (regular && !fresh) // a directory that takes no new file may hold one that can be written
-    fresh = OutputFile::create(path);
-  BRAID_ASSIGN(OutputFile file, std::move(fresh));
+  bool exists = ::lstat(path.c_str(), &info) == 0;
+  bool replaces = exists ? S_ISREG(info.st_mode) : errno == ENOENT;
+  if (replaces && exists && ::access(path.c_str(), W_OK) != 0) // a rename would not ask
+    return writeError(path, errno);
+  OutputFile file;
+  file.filePath = path; // what messages name
+  std::string temporary;
+  int error = 0;
+  for (int i = 0; replaces && file.descriptor < 0; ++i) {
+    temporary = fmt::format("{}.{}-{}.tmp", path, ::getpid(), i);
+    file.descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    error = file.descriptor < 0 ? errno : 0;
+    if (error != 0 && error != EEXIST) // a file of another's that has this name stays
+      break;
+  }
+  if (error == EACCES || error == EPERM ||
+      error == ENAMETOOLONG) // such a directory may hold a file that can be written
+    replaces = false;
+  else if (error != 0) // a full disk: in place, it would take what stands there
+    return writeError(path, error);
+  if (!replaces) {
+    BRAID_ASSIGN(file, OutputFile::create(path));
+  } else if (exists) {
+    (void)::fchmod(file.descriptor, info.st_mode & 07777);
+  }
   auto all = [&]() -> Status {
     BRAID_TRY(write(file));
     BRAID_TRY(file.close());
@@ -209,31 +227,57 @@ Status replaceFile(const std::string &temporary, const std::string &path) {
 
 // ---- Locks ----------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// Whether the path leads to what the descriptor has open; while it is open, no other file has its number.
+bool leadsTo(const std::string &path, int descriptor) {
+  struct stat there, own;
+  return ::stat(path.c_str(), &there) == 0 && ::fstat(descriptor, &own) == 0 && there.st_dev == own.st_dev &&
+         there.st_ino == own.st_ino;
+}
+
+} // namespace
+
 Expected<DirectoryLock> DirectoryLock::acquire(const std::string &directory) {
   std::string path = directory + "/.lock";
-  int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor < 0)
-    return writeError(path, errno);
-  DirectoryLock lock(descriptor);
-  int failed;
-  do
-    failed = ::flock(descriptor, LOCK_EX | LOCK_NB);
-  while (failed != 0 && errno == EINTR);
-  if (failed != 0 && errno == EWOULDBLOCK) {
-    char text[32] = {};
-    ssize_t length = ::pread(descriptor, text, sizeof(text) - 1, 0);
-    long holder = length > 0 ? std::strtol(text, nullptr, 10) : 0;
-    return Status::error(ErrorCode::ioError, "{}: another training run{} writes its checkpoints there", directory,
-                         holder > 0 ? fmt::format(" (process {})", holder) : "");
+  // Whoever removes the file between opening and locking it takes the lock along.
+  for (;;) {
+    int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor < 0)
+      return writeError(path, errno);
+    DirectoryLock lock;
+    lock.file = descriptor;
+    lock.folder = ::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int failed;
+    do
+      failed = ::flock(descriptor, LOCK_EX | LOCK_NB);
+    while (failed != 0 && errno == EINTR);
+    if (failed != 0 && errno == EWOULDBLOCK) {
+      char text[32] = {};
+      ssize_t length = ::pread(descriptor, text, sizeof(text) - 1, 0);
+      long holder = length > 0 ? std::strtol(text, nullptr, 10) : 0;
+      return Status::error(ErrorCode::ioError, "{}: another training run{} writes its checkpoints there", directory,
+                           holder > 0 ? fmt::format(" (process {})", holder) : "");
+    }
+    // A file system without locks cannot help; refusing to train on it would not either.
+    if (failed != 0 && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
+      return writeError(path, errno);
+    if (!lock.holds(directory))
+      continue;
+    // Who holds it, for the message above and for holderOf(): without room on the disk both know less.
+    lock.stamp =
+        fmt::format("{:<20} {:016x}\n", ::getpid(), std::chrono::system_clock::now().time_since_epoch().count());
+    [[maybe_unused]] ssize_t put = ::pwrite(descriptor, lock.stamp.data(), lock.stamp.size(), 0);
+    (void)::fsync(descriptor); // other machines read it
+    return lock;
   }
-  // A file system without locks cannot help; refusing to train on it would not either.
-  if (failed != 0 && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
-    return writeError(path, errno);
-  // Who holds it, for the message above and for holderOf(): without room on the disk both know less.
-  std::string holder =
-      fmt::format("{:<20} {:016x}\n", ::getpid(), std::chrono::system_clock::now().time_since_epoch().count());
-  [[maybe_unused]] ssize_t put = ::pwrite(descriptor, holder.data(), holder.size(), 0);
-  return lock;
+}
+
+bool DirectoryLock::holds(const std::string &directory) const { return leadsTo(directory + "/.lock", file); }
+
+bool DirectoryLock::owns(const std::string &directory) const {
+  auto holder = holderOf(directory);
+  return holder ? *holder == stamp : holder.status().code() == ErrorCode::notFound && leadsTo(directory, folder);
 }
 
 Expected<std::string> DirectoryLock::holderOf(const std::string &directory) {
@@ -241,8 +285,9 @@ Expected<std::string> DirectoryLock::holderOf(const std::string &directory) {
 }
 
 DirectoryLock::~DirectoryLock() {
-  if (descriptor >= 0)
-    ::close(descriptor);
+  for (int descriptor : {file, folder})
+    if (descriptor >= 0)
+      ::close(descriptor);
 }
 
 // ---- Directories ----------------------------------------------------------------------------------------------------

@@ -82,6 +82,7 @@ public:
   Status close();
 
 private:
+  friend Status writeReplacing(const std::string &path, const std::function<Status(OutputFile &)> &write);
   OutputFile() = default;
   static Expected<OutputFile> open(const std::string &path, int flags);
 
@@ -90,9 +91,10 @@ private:
 };
 
 // Writes beside `path` and renames it over `path`: what stood there stays until all is written. In place where a device,
-// pipe or link stands there, or the directory takes no new file.
+// pipe or link stands there, or the directory is not ours to add a file to. The file's mode stays, and one that may not be
+// written is refused.
 Status writeReplacing(const std::string &path, const std::function<Status(OutputFile &)> &write);
-// The same for a text, which is durable then.
+// A text that takes the place of whatever has the name `path`, and is durable then; `path`.tmp is made for it.
 Status writeFileAtomic(const std::string &path, std::string_view text);
 // The rename alone, made durable.
 Status replaceFile(const std::string &temporary, const std::string &path);
@@ -103,19 +105,28 @@ class DirectoryLock {
 public:
   // An error when another process (or another lock of this one) holds it.
   static Expected<DirectoryLock> acquire(const std::string &directory);
+  // Whether the lock is that of the directory which is now at this path. It is not when the directory or its `.lock` was
+  // removed, renamed or replaced: then it keeps nobody out, and a new one is needed.
+  bool holds(const std::string &directory) const;
+  // Whether what lies in the directory at this path is still the holder's alone, locked or not: nobody locked it since,
+  // and it is the same directory, or a copy of it.
+  bool owns(const std::string &directory) const;
   // What the last holder left in the directory, other for every lock: two names of one directory lead to the same.
   static Expected<std::string> holderOf(const std::string &directory);
-  DirectoryLock(DirectoryLock &&other) noexcept : descriptor(std::exchange(other.descriptor, -1)) {}
+  DirectoryLock(DirectoryLock &&other) noexcept { *this = std::move(other); }
   DirectoryLock &operator=(DirectoryLock &&other) noexcept {
-    std::swap(descriptor, other.descriptor);
+    std::swap(file, other.file);
+    std::swap(folder, other.folder);
+    std::swap(stamp, other.stamp);
     return *this;
   }
   ~DirectoryLock();
 
 private:
-  explicit DirectoryLock(int descriptor) : descriptor(descriptor) {}
+  DirectoryLock() = default;
 
-  int descriptor;
+  int file = -1, folder = -1;
+  std::string stamp; // what holderOf() reads
 };
 
 Status makeDirectories(const std::string &path);

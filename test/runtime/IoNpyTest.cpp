@@ -2,6 +2,15 @@
 
 #include "runtime/io/Npy.h"
 
+#include <csignal>
+#include <iterator>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 namespace braid::runtime::test {
 namespace {
 
@@ -71,7 +80,54 @@ TEST(IoNpy, AFileStaysWholeUntilTheNextIs) {
   ASSERT_TRUE(writeNpy(link, DType::u8, shape, data).ok());
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   EXPECT_EQ(readNpy(path)->data, data);
-  EXPECT_FALSE(std::filesystem::exists(directory / "a.npy.tmp"));
+  // What fails on the way leaves what stood there, and nothing beside it.
+  rlimit unlimited{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &unlimited), 0);
+  auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{100, unlimited.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  Status failed = writeNpy(path, DType::u8, shape, std::vector<std::byte>(64));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(failed.message().find("File too large"), std::string::npos) << failed.message();
+  EXPECT_EQ(readNpy(path)->data, data);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.str()), {}), 3); // a.npy, old, link.npy
+}
+
+TEST(IoNpy, AFileKeepsItsRightsAndItsNeighbours) {
+  TemporaryDirectory directory;
+  std::string path = directory / "a.npy", neighbour = fmt::format("{}.{}-0.tmp", path, getpid());
+  std::vector<std::byte> data(64);
+  int64_t shape[] = {64};
+  ASSERT_TRUE(writeNpy(path, DType::u8, shape, data).ok());
+  std::filesystem::permissions(path, std::filesystem::perms(0640));
+  writeText(neighbour, "the user's");
+  ASSERT_TRUE(writeNpy(path, DType::u8, shape, data).ok());
+  EXPECT_EQ(readText(neighbour), "the user's");
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0640));
+  // Root may write all of these; a process without that right may not.
+  auto child = [&](auto &&body) {
+    pid_t process = fork();
+    if (process == 0) {
+      prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE);
+      __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+      __user_cap_data_struct none[2] = {};
+      _exit(syscall(SYS_capset, &header, none) == 0 && body() ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(process, &status, 0);
+    return status == 0;
+  };
+  std::vector<std::byte> other(64, std::byte{5});
+  std::filesystem::permissions(path, std::filesystem::perms(0444));
+  EXPECT_TRUE(child([&] { return !writeNpy(path, DType::u8, shape, other).ok(); }));
+  EXPECT_EQ(readNpy(path)->data, data);
+  // A file that can be written in a directory that cannot.
+  std::filesystem::permissions(path, std::filesystem::perms(0644));
+  std::filesystem::permissions(directory.str(), std::filesystem::perms(0555));
+  EXPECT_TRUE(child([&] { return writeNpy(path, DType::u8, shape, other).ok(); }));
+  std::filesystem::permissions(directory.str(), std::filesystem::perms(0755));
+  EXPECT_EQ(readNpy(path)->data, other);
 }
 
 TEST(IoNpy, ReadsWhatNumpyWrites) {
