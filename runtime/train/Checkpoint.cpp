@@ -24,7 +24,8 @@ std::optional<uint64_t> stepOf(std::string_view name) {
   name.remove_prefix(stepPrefix.size());
   uint64_t step = 0;
   auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size())
+  if (error != std::errc() || end != name.data() + name.size() ||
+      checkpointName(step).substr(stepPrefix.size()) != name)
     return std::nullopt;
   return step;
 }
@@ -192,7 +193,10 @@ Status publish(const std::string &directory, const std::string &temporary, uint6
     BRAID_TRY(renamePath(temporary, target));
   }
   BRAID_TRY(syncDirectory(directory));
-  return writeFileAtomic(directory + "/latest", name + "\n");
+  Status pointed = writeFileAtomic(directory + "/latest", name + "\n");
+  if (!pointed.ok())
+    return Status::error(pointed.code(), "{} is complete, but {}", target, pointed.message());
+  return pointed;
 }
 
 Status writeCheckpoint(Rank &rank, const std::string &directory, const std::string &temporary,

@@ -28,7 +28,7 @@ Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep)
 // Collective. Writes parameters and moments, moves `latest`, then removes all but the newest `keep` checkpoints.
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep);
 
-// Every rank for itself. Fills the parameters, and the moments unless `weightsOnly`. The tensors must be exactly those
+// Fills the parameters, and the moments unless `weightsOnly`. The tensors must be exactly those
 // of the program, with their global shapes and dtypes; the mesh may be another, and f32 and bf16 stand for each other.
 // Collective: rank 0 decides which of a directory's checkpoints is the newest, and all must read the same.
 Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, bool weightsOnly);

@@ -8,9 +8,12 @@
 #include "runtime/train/TrainStep.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace braid::runtime {
 
@@ -39,6 +42,11 @@ private:
   Json stepMetrics(double seconds, double learningRate) const;
   void writeMetrics(const Json &line);
   Status evaluateHeldout(bool last);
+  Status keepLock();
+  // A checkpoint replaces the older ones when a step with its weights was finite; until then there is one more.
+  int kept() const { return options.keep + (options.checkFinite ? 1 : 0); }
+  Status prune(int keep);
+  std::string lastGood() const;
   Status save();
   static Json expertTable(const TrainStep::Counts &counts);
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - began).count(); }
@@ -149,18 +157,35 @@ Status Trainer::agreeOnSettings() {
   return rank.agree(values, "settings");
 }
 
-// All ranks write their part of a checkpoint into rank 0's directory, which must show now, not at the first save.
+// All ranks write their part of a checkpoint into rank 0's directory, which must show now, not at the first save. What
+// one machine writes another sees late on a network file system: there are some looks before an error.
 Status Trainer::checkSharedDirectory() {
-  if (rank.worldSize() == 1)
-    return Status::success();
-  auto holder = DirectoryLock::holderOf(options.checkpointDir);
-  if (!holder && !rank.isFirst())
-    return Status::error(ErrorCode::notFound,
-                         "rank {} does not see the lock of rank 0 in {}: {}; all ranks write to "
-                         "one directory",
-                         rank.index(), options.checkpointDir, holder.status().message());
-  const Rank::Value value{"--checkpoint-dir (holder of .lock)", holder ? *holder : ""};
-  return rank.agree({&value, 1}, "checkpoint directory");
+  using Stamp = std::array<char, 64>;
+  constexpr int looks = 20;
+  std::vector<Stamp> all(static_cast<size_t>(rank.worldSize()));
+  for (int look = 1;; ++look) {
+    Stamp own{};
+    if (auto holder = DirectoryLock::holderOf(options.checkpointDir))
+      holder->copy(own.data(), own.size() - 1);
+    BRAID_TRY(rank.gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)), "checkpoint lock"));
+    auto other = std::ranges::find_if(all, [&](const Stamp &stamp) { return stamp != all.front(); });
+    if (other == all.end())
+      return Status::success();
+    if (look < looks) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));
+      continue;
+    }
+    auto holder = [](const Stamp &stamp) { return std::strtol(stamp.data(), nullptr, 10); };
+    auto index = other - all.begin();
+    if (holder(*other) == 0)
+      return Status::error(ErrorCode::notFound,
+                           "rank {} does not see the lock of rank 0 in {}; all ranks write to one directory", index,
+                           options.checkpointDir);
+    return Status::error(
+        "rank {} sees the lock of process {} in its --checkpoint-dir, but rank 0 that of process {} in "
+        "{}; all ranks write to one directory",
+        index, holder(*other), holder(all.front()), options.checkpointDir);
+  }
 }
 
 Status Trainer::start() {
@@ -190,8 +215,8 @@ Status Trainer::start() {
     if (!existing.empty())
       BRAID_TRY(startFromCheckpoint());
     // A run that was killed between a checkpoint and the removal of older ones left one too many.
-    if (resumed && rank.isFirst())
-      BRAID_TRY(pruneCheckpoints(options.checkpointDir, state.step, options.keep));
+    if (resumed)
+      BRAID_TRY(prune(kept()));
   }
   CheckpointState before = state;
   BRAID_ASSIGN(settings, chooseSettings(rank, options, update.shape(), corpus, update.accumulates(), resumed, state));
@@ -275,16 +300,17 @@ Status Trainer::step() {
   BRAID_TRY(update.run(number, state.dataPosition, learningRate, options.checkFinite));
   double loss = update.loss(), gradNorm = update.gradNorm();
   if (options.checkFinite && (!std::isfinite(loss) || !std::isfinite(gradNorm))) {
-    std::string kept =
-        result.checkpoint.empty() ? "there is no checkpoint" : "the last checkpoint is " + result.checkpoint;
     std::string why = "the update was applied";
     if (update.refused()) {
       BRAID_ASSIGN(why, update.explainRefusal(number, state.dataPosition));
       why = "the update was not applied; " + why;
     }
     return Status::error("training diverged at step {}: loss {}, gradient norm {} (learning rate {:.3g}); {}; {}",
-                         number, loss, gradNorm, learningRate, kept, why);
+                         number, loss, gradNorm, learningRate, lastGood(), why);
   }
+  // The weights of the last checkpoint have proved themselves.
+  if (options.checkFinite && lastSaved == state.step)
+    BRAID_TRY(prune(options.keep));
   uint64_t tokens = update.labelsOf(state.dataPosition, update.samples());
   tokensSeen += tokens;
   state.step = number;
@@ -314,14 +340,57 @@ Status Trainer::evaluateHeldout(bool last) {
   return Status::success();
 }
 
+// A directory that was removed or renamed under the run is made anew, and locked anew. Where another put checkpoints in
+// its place, the run ends: it would remove them as its own older ones.
+Status Trainer::keepLock() {
+  const std::string &directory = options.checkpointDir;
+  if (lock->holds(directory))
+    return Status::success();
+  BRAID_TRY(makeDirectories(directory));
+  bool owned = lock->owns(directory);
+  BRAID_ASSIGN(lock, DirectoryLock::acquire(directory));
+  BRAID_ASSIGN(std::vector<uint64_t> existing, listCheckpoints(directory));
+  if (!owned && !existing.empty())
+    return Status::error(ErrorCode::ioError,
+                         "{} was replaced while the run trained, and holds a checkpoint of step {} that is not its own",
+                         directory, existing.back());
+  progress->message(
+      fmt::format("step {}: {} or its .lock was removed or replaced; it is locked again", state.step, directory));
+  return Status::success();
+}
+
+// What a step that was not finite leaves to go on from. The step may be the first with the weights of the last
+// checkpoint, and these be what is wrong.
+std::string Trainer::lastGood() const {
+  if (result.checkpoint.empty())
+    return "there is no checkpoint";
+  std::string last = "the last checkpoint is " + result.checkpoint;
+  if (lastSaved != state.step)
+    return last;
+  last += ", which this step began from";
+  auto steps = listCheckpoints(options.checkpointDir);
+  if (steps)
+    std::erase_if(*steps, [&](uint64_t step) { return step >= lastSaved; });
+  return steps && !steps->empty() ? fmt::format("{}; the one before is of step {} (--resume-step)", last, steps->back())
+                                  : last;
+}
+
+Status Trainer::prune(int keep) {
+  return rank.isFirst() ? pruneCheckpoints(options.checkpointDir, lastSaved, keep) : Status::success();
+}
+
 Status Trainer::save() {
   if (options.checkpointDir.empty() || lastSaved == state.step)
     return Status::success();
-  if (Status saved = saveCheckpoint(rank, options.checkpointDir, state, options.keep); !saved.ok()) {
-    std::string kept =
-        result.checkpoint.empty() ? "no checkpoint was saved before" : "the last checkpoint is " + result.checkpoint;
+  Status saved = rank.isFirst() ? keepLock() : Status::success();
+  if (saved.ok())
+    saved = saveCheckpoint(rank, options.checkpointDir, state, kept());
+  if (!saved.ok()) {
+    std::string last = result.checkpoint.empty()       ? "no checkpoint was saved before"
+                       : pathExists(result.checkpoint) ? "the last checkpoint is " + result.checkpoint
+                                                       : result.checkpoint + ", saved before, is no longer there";
     return Status::error(saved.code(), "the checkpoint of step {} was not saved: {}; {}", state.step, saved.message(),
-                         kept);
+                         last);
   }
   lastSaved = state.step;
   result.checkpoint = options.checkpointDir + "/" + checkpointName(state.step);
@@ -356,6 +425,8 @@ Status Trainer::loop() {
     result.progressError = progress->error();
   if (state.step > first)
     BRAID_TRY(save());
+  if (!result.stopped && lastSaved == state.step) // no step will follow
+    BRAID_TRY(prune(options.keep));
   if (evaluator && !result.stopped)
     BRAID_TRY(evaluateHeldout(/*last=*/true));
   return Status::success();

@@ -144,6 +144,9 @@ def main(program, data):
         shorter.write_bytes(pathlib.Path(data).read_bytes()[:-1])
         run_apart = train(folder / "apart")
         init = ["braid-run", "call", program, "@init", "--seed=1"]
+        locked = folder / "locked"
+        locked.mkdir()
+        (locked / ".lock").write_text("77")
         newest, first = folder / "mpi", folder / "mpi/step-00000001"
         without_directory = [word for word in run_apart if not str(word).startswith(("--checkpoint-dir", "--save-every", "--keep"))]
         other = folder / "other.braid"
@@ -157,6 +160,8 @@ def main(program, data):
                 *([("another program", apart(run_apart, [other if word == program else word for word in run_apart]),
                     "program file (content hash): ")] if compiled else []),
                 ("another checkpoint directory", apart(run_apart, train(folder / "elsewhere")), "rank 1 does not see the lock of rank 0 in "),
+                ("another directory that was trained in", apart(run_apart, train(locked)),
+                 "rank 1 sees the lock of process 77 in its --checkpoint-dir, but rank 0 that of process "),
                 ("no checkpoint directory", apart(run_apart, without_directory), "--checkpoint-dir: not given on rank 1, but given on rank 0"),
                 ("another checkpoint to evaluate", apart(evaluate, [first if word == newest else word for word in evaluate]),
                  "checkpoint (hash of its index.json): "),

@@ -1,6 +1,7 @@
 #include "test/runtime/TrainFixture.h"
 
 #include "runtime/io/ChromeTrace.h"
+#include "runtime/io/File.h"
 #include "runtime/train/Bigram.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/Trainer.h"
@@ -8,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <functional>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -242,6 +245,98 @@ TEST(TrainLoop, StopsWhenAskedAndSaves) {
             options.checkpointDir + "/" + checkpointName(run.result.lastStep));
 }
 
+// What happens to a checkpoint directory between two checkpoints of a run on two ranks that resumed from step 2.
+Trained runWhile(const std::string &directory, const std::function<void()> &change) {
+  Corpus corpus = corpusOf(sampleText(5000));
+  BigramOptions two;
+  two.dp = 2;
+  std::atomic<bool> stop = false;
+  TrainOptions options;
+  options.steps = 2;
+  options.checkpointDir = directory + "/c";
+  EXPECT_TRUE(runTraining(two, options, corpus).status.ok());
+  options.resume = true;
+  options.steps = 1000000000;
+  options.metricsPath = directory + "/m.jsonl";
+  options.stop = &stop;
+  std::thread other([&] {
+    while (!std::filesystem::exists(options.metricsPath) || std::filesystem::file_size(options.metricsPath) < 500)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    change();
+    stop = true;
+  });
+  Trained run = runTraining(two, options, corpus);
+  other.join();
+  return run;
+}
+
+TEST(TrainLoop, ADirectoryTakenFromUnderARunIsLockedAgain) {
+  namespace fs = std::filesystem;
+  for (int taken = 0; taken < 4; ++taken) {
+    SCOPED_TRACE(taken);
+    TemporaryDirectory directory;
+    std::string c = directory / "c", copy = directory / "copy";
+    Trained run = runWhile(directory.str(), [&] {
+      if (taken == 0)
+        fs::rename(c, copy);
+      if (taken == 1)
+        fs::remove_all(c);
+      if (taken == 2)
+        fs::remove(c + "/.lock");
+      if (taken == 3) { // what a move to another disk and back does
+        fs::copy(c, copy, fs::copy_options::recursive);
+        fs::remove_all(c);
+        fs::rename(copy, c);
+      }
+    });
+    ASSERT_TRUE(run.status.ok()) << run.status.message();
+    EXPECT_EQ(*resolveCheckpoint(c), c + "/" + checkpointName(run.result.lastStep));
+    EXPECT_EQ(listCheckpoints(c)->size(), taken < 2 ? 1u : 2u);
+    if (taken == 0)
+      EXPECT_EQ(*listCheckpoints(copy), std::vector<uint64_t>{2});
+  }
+}
+
+TEST(TrainLoop, ADirectoryThatAnotherRunTookIsLeftToIt) {
+  namespace fs = std::filesystem;
+  TemporaryDirectory locked, filled;
+  std::optional<DirectoryLock> lock;
+  Trained run = runWhile(locked.str(), [&] {
+    fs::rename(locked / "c", locked / "moved");
+    fs::create_directory(locked / "c");
+    auto acquired = DirectoryLock::acquire(locked / "c");
+    ASSERT_TRUE(acquired) << acquired.message();
+    lock = *std::move(acquired);
+  });
+  EXPECT_NE(run.status.message().find(fmt::format("{}: another training run (process {}) writes its checkpoints there",
+                                                  locked / "c", getpid())),
+            std::string::npos)
+      << run.status.message();
+
+  // A run that came and went, and a directory that was put there without a lock.
+  for (bool keepsLock : {true, false}) {
+    fs::remove_all(filled / "c");
+    fs::remove_all(filled / "moved");
+    run = runWhile(filled.str(), [&] {
+      fs::rename(filled / "c", filled / "moved");
+      TrainOptions options;
+      options.steps = 3;
+      options.checkpointDir = filled / "c";
+      EXPECT_TRUE(runTraining({}, options, corpusOf(sampleText(1000))).status.ok());
+      if (!keepsLock)
+        fs::remove(filled / "c/.lock");
+    });
+    EXPECT_NE(run.status.message().find(fmt::format("{} was replaced while the run trained, and holds a checkpoint of "
+                                                    "step 3 that is not its own",
+                                                    filled / "c")),
+              std::string::npos)
+        << run.status.message();
+    EXPECT_EQ(*listCheckpoints(filled / "c"), std::vector<uint64_t>{3});
+    EXPECT_EQ(*listCheckpoints(filled / "moved"), std::vector<uint64_t>{2});
+    fs::remove(filled / "m.jsonl");
+  }
+}
+
 TEST(TrainLoop, RanksSeeTheRowsOfOneBatch) {
   TemporaryDirectory directory;
   Corpus corpus = corpusOf(sampleText(1000)), heldout = corpusOf(sampleText(777, 4));
@@ -296,7 +391,9 @@ TEST(TrainLoop, DivergenceChangesNothingAndNamesWhatMadeIt) {
       std::string message = trained ? "" : trained.message();
       for (const std::string &part :
            {std::string("training diverged at step 7: loss nan, gradient norm "),
-            "the last checkpoint is " + options.checkpointDir + "/step-00000006",
+            "the last checkpoint is " + options.checkpointDir +
+                "/step-00000006, which this step began from; the one "
+                "before is of step 5 (--resume-step)",
             std::string("the update was not applied; the first NaN is element 0 of 2 in 'sums', entry 'train_step' "
                         "command 0, kernel bigram_loss"),
             fmt::format("the step's samples are 12 to 13: alone does this 13 (from token {} of the data)",
@@ -318,7 +415,8 @@ TEST(TrainLoop, DivergenceChangesNothingAndNamesWhatMadeIt) {
       EXPECT_EQ(changed, 0u);
       return Status::success();
     });
-    EXPECT_EQ(*listCheckpoints(options.checkpointDir), (std::vector<uint64_t>{6}));
+    EXPECT_EQ(*listCheckpoints(options.checkpointDir),
+              (std::vector<uint64_t>{5, 6})); // with the weights of 6 no step was finite
   }
 }
 

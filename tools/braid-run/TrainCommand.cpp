@@ -174,7 +174,10 @@ Action addTrain(CLI::App &command) {
           ->type_name("DIR");
   integerIn(command.add_option("--save-every", train.saveEvery, "Also save after every N steps"), 1, maxTrainSteps)
       ->needs(directory);
-  integerIn(command.add_option("--keep", train.keep, "How many checkpoints to keep"), 1, maxTrainSteps)
+  integerIn(command.add_option(
+                "--keep", train.keep,
+                "How many checkpoints to keep; one more until a step with the weights of the newest was finite"),
+            1, maxTrainSteps)
       ->capture_default_str()
       ->needs(directory);
   CLI::Option *resume = command
