@@ -4,6 +4,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 
@@ -47,7 +48,8 @@ static std::string complaint(const std::string &log) {
   if (text)
     (*text)->getBuffer().split(lines, '\n', -1, /*KeepEmpty=*/false);
   auto *error = llvm::find_if(lines, [](llvm::StringRef line) { return line.contains("error:"); });
-  return error != lines.end() ? error->str() : lines.empty() ? "it printed nothing" : lines.back().str();
+  llvm::StringRef said = error != lines.end() ? *error : lines.empty() ? "it printed nothing" : lines.back();
+  return llvm::json::fixUTF8(said);
 }
 
 /// Output and errors go to `log`. An error as text.
@@ -129,6 +131,15 @@ Tolerance braid::tune::toleranceOf(const std::string &dtype, int64_t tokens) {
   double sums = dtype == "f64" ? 0x1p-53 : 0x1p-24, activations = dtype == "bf16" ? 0x1p-8 : sums;
   return {.loss = 32 * sums + 8 * activations / std::sqrt(static_cast<double>(tokens)),
           .gradient = 64 * sums + 2 * activations};
+}
+
+std::optional<std::string> braid::tune::repetition(const Measurement &before, const Measurement &now) {
+  for (size_t i = 0; i < now.losses.size(); ++i)
+    if (before.losses[i] != now.losses[i] || before.gradNorms[i] != now.gradNorms[i])
+      return fmt::format("two runs of the same program differ: step {} has loss {:.9g} and gradient norm {:.9g}, then "
+                         "{:.9g} and {:.9g}",
+                         i + 1, before.losses[i], before.gradNorms[i], now.losses[i], now.gradNorms[i]);
+  return std::nullopt;
 }
 
 std::string braid::tune::disagreement(const Measurement &own, const Measurement &plain, const Tolerance &tolerance) {

@@ -46,6 +46,9 @@ struct Tolerance {
 /// `dtype` of activations: "f32", "bf16", "f64"; tokens of a step.
 Tolerance toleranceOf(const std::string &dtype, int64_t tokens);
 
+/// An error if two runs of one program, of the same start and data, have not the same bits.
+std::optional<std::string> repetition(const Measurement &before, const Measurement &now);
+
 /// What of `own` is not what `plain` computed, of the same start and data; empty: all of it is.
 std::string disagreement(const Measurement &own, const Measurement &plain, const Tolerance &tolerance);
 

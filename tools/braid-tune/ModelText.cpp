@@ -96,11 +96,19 @@ bool braid::tune::holdsSchedule(const std::string &text, const std::string &befo
   return nlohmann::json(is) == nlohmann::json(was); // in any order
 }
 
+Json braid::tune::machineOf(const Json &schedule) {
+  Json tuned = schedule.value(evidenceKey, Json());
+  bool given = !tuned.is_object() || tuned.value(ownMachineKey, Json()) == Json(true);
+  return given ? schedule.value("machine", Json()) : Json();
+}
+
 std::string braid::tune::withoutChoice(const std::string &text) {
   Json model = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
   if (auto schedule = model.find("schedule"); schedule != model.end()) {
     for (const char *key : chosenKeys)
       schedule->erase(key);
+    if (machineOf(*schedule).is_null())
+      schedule->erase("machine");
     schedule->erase(evidenceKey);
     if (schedule->empty())
       model.erase("schedule");

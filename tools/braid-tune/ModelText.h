@@ -11,10 +11,15 @@ namespace braid::tune {
 
 using Json = nlohmann::ordered_json;
 
-/// What of `schedule` a search chooses; the other keys are the user's.
-inline constexpr const char *chosenKeys[] = {"pipeline",   "overlap_degree", "overlap_degrees", "slicing",
-                                             "chunk_size", "sp_algorithm",   "machine"};
+/// What of `schedule` a search chooses; the other keys are the user's. Of `machine` see machineOf.
+inline constexpr const char *chosenKeys[] = {"pipeline", "overlap_degree", "overlap_degrees",
+                                             "slicing",  "chunk_size",     "sp_algorithm"};
 inline constexpr const char *evidenceKey = "tuned";
+/// Of the evidence: whether `schedule.machine` is the user's, not the search's.
+inline constexpr const char *ownMachineKey = "machine_given";
+
+/// `machine` of this value of the key `schedule`, unless a search wrote it; else null.
+Json machineOf(const Json &schedule);
 
 /// The same text with another value of the top-level key `schedule` (replaced where it stands, else added last); every
 /// other character and comment stays. `text` must be a valid model description.

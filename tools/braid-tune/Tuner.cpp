@@ -12,6 +12,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/StringSaver.h"
 #include "llvm/Support/xxhash.h"
 
@@ -60,6 +61,19 @@ static plan::Cluster assumedCluster(int64_t ranks) {
   return cluster;
 }
 
+/// The machine that a model file names: all ranks in one node, whose links are its.
+static plan::Cluster clusterOf(const MachineSpec &machine, int64_t ranks) {
+  plan::Cluster cluster = assumedCluster(ranks);
+  cluster.name = "schedule.machine of the model";
+  plan::Device &device = cluster.device;
+  device.f32Flops = device.bf16Flops = device.f64Flops = machine.flops;
+  device.bandwidth = machine.bandwidth;
+  device.efficiency = 1;
+  device.overhead = machine.overhead;
+  cluster.node = {machine.linkBandwidth, machine.linkLatency};
+  return cluster;
+}
+
 //===- What is asked ----------------------------------------------------------------------------------------------===//
 
 bool Tuner::load() {
@@ -80,8 +94,15 @@ bool Tuner::load() {
 
 bool Tuner::loadCluster() {
   cluster = assumedCluster(mesh.world());
-  if (options.clusterFile.empty())
+  if (options.clusterFile.empty()) {
+    Json model = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
+    keepsMachine = !machineOf(model.value("schedule", Json::object())).is_null();
+    if (keepsMachine)
+      cluster = clusterOf(*spec->schedule.machine, mesh.world());
+    fmt::print(out, "predicted with {} (--cluster=FILE for others)\n",
+               keepsMachine ? "the model's schedule.machine" : "assumed rates of CPU cores");
     return true;
+  }
   std::optional<std::string> read = readFile(options.clusterFile);
   std::optional<plan::Cluster> known = read ? plan::parseCluster(*read, options.clusterFile, report) : std::nullopt;
   if (!known)
@@ -100,6 +121,8 @@ bool Tuner::loadCluster() {
 /// same program again.
 Json Tuner::machineSchedule() const {
   Json schedule = Json::parse(withoutChoice(text)).value("schedule", Json::object());
+  if (keepsMachine)
+    return schedule;
   const plan::Device &device = cluster.device;
   runtime::MeshInfo ranks;
   for (auto [from, to] : {std::pair(&mesh.dense, &ranks.dense), std::pair(&mesh.expert, &ranks.expert)})
@@ -155,7 +178,7 @@ void Tuner::identify() {
     identity["cluster"] = cluster.name + ", " + hashOf(clusterText);
   if (options.predictOnly)
     return;
-  identity["ranks"] = options.launch.empty() ? "threads of one process" : options.launch;
+  identity["ranks"] = options.launch.empty() ? "threads of one process" : llvm::json::fixUTF8(options.launch);
   identity["threads"] = options.threads;
   identity["cpu"] = o.cpu;
 }
@@ -276,7 +299,10 @@ bool Tuner::measureBest() {
     for (auto [i, candidate] : llvm::enumerate(candidates)) {
       if (!candidate.dropped.empty())
         continue;
+      Measurement before = candidate.measured;
       auto error = measure(runner, fileOf(i), candidate.measured);
+      if (!error && round > 0)
+        error = repetition(before, candidate.measured);
       if (error && candidate.isPlain())
         return fail("the unsliced program: " + *error);
       if (error)
@@ -340,6 +366,8 @@ bool Tuner::write() {
     evidence.push_back(std::move(line));
   }
   Json tuned = identity;
+  if (keepsMachine)
+    tuned[ownMachineKey] = true;
   if (!checked.is_null())
     tuned["checked"] = checked;
   tuned["evidence"] = std::move(evidence);
@@ -374,6 +402,8 @@ bool Tuner::run() {
     llvm::SmallVector<const char *> words;
     llvm::cl::TokenizeGNUCommandLine(options.launch, saver, words);
     runner.braidRun = options.braidRun;
+    if (words.empty() && !options.launch.empty())
+      return fail("--launch=\"" + options.launch + "\" names no command; valid: such as \"mpirun -n 2\"");
     runner.launcher.assign(words.begin(), words.end());
     runner.ranks = mesh.world();
     runner.threads = options.threads;

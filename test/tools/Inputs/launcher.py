@@ -12,7 +12,7 @@ def main(arguments):
     told, command = dict(argument.split("=") for argument in arguments[:first]), arguments[first:]
     program = pathlib.Path(command[2])
     if told.get("fail") == program.name:
-        print("starting\nlauncher: error: node 7 is gone\nbye", file=sys.stderr)
+        sys.stderr.buffer.write(b"starting\nlauncher: error: node 7 is gone, \xff\nbye\n")  # what a child prints may be no UTF-8
         return 3
     code = subprocess.run([*command, "--ranks=2"]).returncode
     if told.get("wrong") == program.name:
