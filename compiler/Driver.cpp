@@ -38,12 +38,14 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
   };
   // What is computed again depends on what other ranks send, so gradients see the mesh first.
   // What is divided among ranks is divided slice by slice, so that there are any is known before they are cut.
-  const Flag flags[] = {{"--mesh", !options.mesh.empty(), Phase::train, Phase::sharded},
-                        {"--pipeline", options.pipeline != "none", Phase::sharded, Phase::scheduled},
-                        {"--overlap-degree", options.overlapDegree != 1, Phase::sharded, Phase::scheduled},
-                        {"--overlap-degrees", options.overlapDegrees.has_value(), Phase::sharded, Phase::scheduled},
-                        {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
-                        {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked}};
+  const Flag flags[] = {
+      {"--mesh", !options.mesh.empty(), Phase::train, Phase::sharded},
+      {"--pipeline", options.pipeline != "none", Phase::sharded, Phase::scheduled},
+      {"--overlap-degree", options.overlapDegree != 1, Phase::sharded, Phase::scheduled},
+      {"--overlap-degrees", options.overlapDegrees.has_value(), Phase::sharded, Phase::scheduled},
+      {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
+      {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked},
+      {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands}};
   for (const Flag &flag : flags) {
     if (!flag.given || (from < flag.last && flag.first <= to))
       continue;
@@ -300,6 +302,10 @@ static bool withModule(
     FailureOr<ScheduleSpec> keys = scheduleKeysOf(*module);
     if (failed(keys))
       return false;
+    // One number for all layers takes the place of those that layers have.
+    if (job.options.overlapDegree > 0 && !job.options.overlapDegrees)
+      for (auto layer : module->getOps<func::FuncOp>())
+        layer->removeAttr(attrs::overlapDegree);
     bool marked = llvm::any_of(module->getOps<func::FuncOp>(), [](func::FuncOp layer) {
       auto own = layer->getAttrOfType<IntegerAttr>(attrs::overlapDegree);
       return own && own.getValue().sgt(1);

@@ -95,6 +95,8 @@ Error braid::checkWritable(StringRef path) {
     bool open = path == "-" || !sys::fs::access(path, sys::fs::AccessMode::Write);
     return open ? Error::success() : cannotWrite(path, std::make_error_code(std::errc::permission_denied));
   }
+  if (sys::fs::is_directory(path))
+    return cannotWrite(path, std::make_error_code(std::errc::is_a_directory));
   Expected<sys::fs::TempFile> file = makeBeside(resolveLinks(path));
   if (!file)
     return cannotWrite(path, errorToErrorCode(file.takeError()));

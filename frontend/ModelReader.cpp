@@ -207,11 +207,18 @@ static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &
                        : "is no name; valid: letters, digits and _, at most 32, a letter first");
     return valid;
   };
-  if (r.require("state", "valid: an equation such as \"M = exp(g) M + k^T v\""))
-    r.string("state", result->state);
-  if (r.require("output", "valid: an equation such as \"o = q M\""))
-    r.string("output", result->output);
-  ok &= !result->state.empty() && !result->output.empty();
+  auto readEquation = [&](const char *key, const char *such, std::string &equation) {
+    std::string valid = llvm::formatv("valid: an equation such as \"{0}\"", such).str();
+    bool given = r.require(key, valid);
+    if (given)
+      r.string(key, equation);
+    bool blank = StringRef(equation).trim().empty();
+    if (given && blank && ok)
+      error(key, "is empty; " + valid);
+    ok &= !blank;
+  };
+  readEquation("state", "M = exp(g) M + k^T v", result->state);
+  readEquation("output", "o = q M", result->output);
   if (r.require("inputs", "valid: an object such as {\"q\": \"linear(x)\"}")) {
     const Value *inputs = r.objectAt("inputs");
     ok &= inputs != nullptr;

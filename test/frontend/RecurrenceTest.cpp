@@ -147,6 +147,8 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
     Text text;
     const char *message;
   } cases[] = {
+      {{.state = ""}, "mixers.R.state: is empty; valid: an equation such as \"M = exp(g) M + k^T v\""},
+      {{.output = " "}, "mixers.R.output: is empty; valid: an equation such as \"o = q M\""},
       {{.state = "M = M"}, "state: column 1: nothing is written; valid: + k^T v"},
       {{.state = "N = M"}, "state: 'N = M' at column 1; valid: an equation \"M = ..\""},
       {{.state = "M = k^T v"}, "state: column 1: no product carries the state"},

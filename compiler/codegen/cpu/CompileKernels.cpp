@@ -37,7 +37,6 @@
 #include "llvm/TargetParser/Host.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 
-#include <chrono>
 #include <mutex>
 
 using namespace mlir;
@@ -182,11 +181,7 @@ struct Job {
 } // namespace
 
 static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAssembly) {
-  auto clock = std::chrono::steady_clock::now();
-  auto lap = [&] {
-    auto now = std::chrono::steady_clock::now();
-    return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
-  };
+  ThreadClock clock;
   ModuleOp module = *job.module;
   bool roundsEach = llvm::any_of(module.getOps<func::FuncOp>(),
                                  [](func::FuncOp kernel) { return kernel->hasAttr(tile::kRoundsEachAttr); });
@@ -199,7 +194,7 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context, job.time.name);
   if (!code)
     return failure();
-  job.time.lowering = lap();
+  job.time.lowering = clock.lap();
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, roundsEach, error);
   if (!machine)
@@ -216,15 +211,15 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
   }
   optimize(*code, *machine);
   flushDenormals(*code); // after the optimizer, which moves floating-point operations freely
-  job.time.optimizing = lap();
+  job.time.optimizing = clock.lap();
   if (wantAssembly) {
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*code);
     if (failed(emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, job.assembly)))
       return failure();
-    lap();
+    clock.lap();
   }
   LogicalResult result = emit(*code, *machine, llvm::CodeGenFileType::ObjectFile, job.object);
-  job.time.emitting = lap();
+  job.time.emitting = clock.lap();
   return result;
 }
 

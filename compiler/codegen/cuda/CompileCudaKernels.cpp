@@ -38,7 +38,6 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/IPO/Internalize.h"
 
-#include <chrono>
 #include <mutex>
 
 using namespace mlir;
@@ -241,11 +240,7 @@ struct Job {
 } // namespace
 
 static LogicalResult compileOne(Job &job, const CudaTarget &target) {
-  auto clock = std::chrono::steady_clock::now();
-  auto lap = [&] {
-    auto now = std::chrono::steady_clock::now();
-    return std::chrono::duration<double, std::milli>(now - std::exchange(clock, now)).count();
-  };
+  ThreadClock clock;
   ModuleOp module = *job.module;
   func::FuncOp kernel = *module.getOps<func::FuncOp>().begin();
   // The grid, the slots of the kernel, the address of scratch.
@@ -270,7 +265,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context, job.kernel.name);
   if (!code)
     return failure();
-  job.time.lowering = lap();
+  job.time.lowering = clock.lap();
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, roundsEach, error);
   if (!machine)
@@ -280,7 +275,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   if (llvm::Error linked = linkDeviceLibrary(*code))
     return module.emitError(llvm::toString(std::move(linked)));
   optimize(*code, *machine);
-  job.time.optimizing = lap();
+  job.time.optimizing = clock.lap();
   {
     llvm::raw_svector_ostream stream(job.ptx);
     llvm::legacy::PassManager passes;
@@ -296,7 +291,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   job.kernel.registers = assembled->registers;
   job.kernel.stackBytes = assembled->stackBytes;
   job.kernel.spillBytes = assembled->spillBytes;
-  job.time.emitting = lap();
+  job.time.emitting = clock.lap();
   return success();
 }
 
