@@ -5,6 +5,7 @@
 #include "runtime/comm/MpiWorld.h"
 
 #include "runtime/comm/Collectives.h"
+#include "runtime/comm/MpiArrivals.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -136,7 +137,7 @@ public:
   MpiCommunicator(Engine &engine, std::string axis, std::vector<uint32_t> members, int self, int number)
       : engine(engine), axisName(std::move(axis)), members(std::move(members)), self(self), headerTag(2 * number),
         dataTag(2 * number + 1), outgoing(this->members.size()), incoming(this->members.size()),
-        waiting(3 * this->members.size()), parts(this->members.size()) {}
+        queues(3 * this->members.size()), parts(this->members.size()) {}
 
   std::string_view axis() const override { return axisName; }
   int size() const override { return static_cast<int>(members.size()); }
@@ -224,11 +225,11 @@ public:
   }
 
 private:
-  // A message under way.
-  struct Transfer {
-    MPI_Request request;
-    int peer; // coordinate
-    enum class Kind : uint8_t { header, incoming, outgoing } kind;
+  // Messages with one peer; one kind of them comes or leaves in order.
+  enum class Kind : uint8_t { header, incoming, outgoing };
+  struct Queue {
+    std::vector<MPI_Request> requests;
+    size_t done = 0, goal = 0; // of them; how many are waited for
   };
 
   Engine &engine;
@@ -240,11 +241,15 @@ private:
   CollectiveCall call{};
   const AllToAll *blocks = nullptr;
   std::vector<Header> outgoing, incoming;
-  std::vector<Transfer> transfers;
-  std::vector<bool> waiting; // by peer and kind of transfer
+  std::vector<Queue> queues; // by peer (coordinate) and kind
+  std::vector<MPI_Request> heads; // of the queues that are waited for
+  std::vector<size_t> headOf; // which queue
+  std::vector<int> arrived; // places in `heads`
+  std::vector<MPI_Status> statuses;
   std::vector<std::byte> scratch; // what is summed here; as large as the largest sum so far needed
   std::vector<const std::byte *> parts;
   uint64_t sent = 0; // bytes of data, in all
+  MpiArrivals arrivals;
 
   // ---- Frame of a collective ----------------------------------------------------------------------------------------
 
@@ -259,7 +264,6 @@ private:
   }
 
   Status begin() {
-    transfers.clear();
     std::lock_guard lock(engine.mutex);
     return engine.listen() ? echo() : Status::success();
   }
@@ -289,24 +293,29 @@ private:
     if (status.code() != ErrorCode::aborted)
       engine.abort(status.message());
     std::lock_guard lock(engine.mutex);
-    for (Transfer &transfer : transfers) {
-      if (transfer.request == MPI_REQUEST_NULL)
-        continue;
-      if (transfer.kind != Transfer::Kind::outgoing)
-        MPI_Cancel(&transfer.request);
-      MPI_Request_free(&transfer.request);
+    for (size_t i = 0; i < queues.size(); ++i) {
+      Queue &queue = queues[i];
+      for (size_t at = queue.done; at < queue.requests.size(); ++at) {
+        if (kindOf(i) != Kind::outgoing)
+          MPI_Cancel(&queue.requests[at]);
+        MPI_Request_free(&queue.requests[at]);
+      }
+      queue = Queue();
     }
-    transfers.clear();
     return status;
   }
 
   // ---- Messages; with the engine's mutex ----------------------------------------------------------------------------
 
+  Queue &queueOf(int peer, Kind kind) { return queues[3 * static_cast<size_t>(peer) + static_cast<size_t>(kind)]; }
+  static int peerOf(size_t queue) { return static_cast<int>(queue / 3); }
+  static Kind kindOf(size_t queue) { return static_cast<Kind>(queue % 3); }
+
   Status receiveHeader(int peer) {
     MPI_Request request;
     BRAID_MPI(MPI_Irecv, &incoming[peer], sizeof(Header), MPI_BYTE, static_cast<int>(members[peer]), headerTag,
               engine.data, &request);
-    transfers.push_back({request, peer, Transfer::Kind::header});
+    queueOf(peer, Kind::header).requests.push_back(request);
     return Status::success();
   }
 
@@ -317,7 +326,7 @@ private:
     MPI_Request request;
     BRAID_MPI(MPI_Isend, &header, sizeof(Header), MPI_BYTE, static_cast<int>(members[peer]), headerTag, engine.data,
               &request);
-    transfers.push_back({request, peer, Transfer::Kind::outgoing});
+    queueOf(peer, Kind::outgoing).requests.push_back(request);
     return Status::success();
   }
 
@@ -333,7 +342,7 @@ private:
       MPI_Request request;
       BRAID_MPI(MPI_Isend, from + at, static_cast<int>(std::min(bytes - at, part)), MPI_BYTE,
                 static_cast<int>(members[peer]), dataTag, engine.data, &request);
-      transfers.push_back({request, peer, Transfer::Kind::outgoing});
+      queueOf(peer, Kind::outgoing).requests.push_back(request);
     }
     return Status::success();
   }
@@ -343,7 +352,7 @@ private:
       MPI_Request request;
       BRAID_MPI(MPI_Irecv, to + at, static_cast<int>(std::min(bytes - at, part)), MPI_BYTE,
                 static_cast<int>(members[peer]), dataTag, engine.data, &request);
-      transfers.push_back({request, peer, Transfer::Kind::incoming});
+      queueOf(peer, Kind::incoming).requests.push_back(request);
     }
     return Status::success();
   }
@@ -372,87 +381,108 @@ private:
 
   // ---- Progress -----------------------------------------------------------------------------------------------------
 
-  // Until all transfers but the last `keep` are done. The time runs anew with everything that is.
-  Status wait(size_t keep = 0) {
-    constexpr std::chrono::microseconds shortest(10), longest(160);
+  // What has been begun so far is what waitForGoal() waits for.
+  void setGoal() {
+    for (Queue &queue : queues)
+      queue.goal = queue.requests.size();
+  }
+
+  Status wait() {
+    setGoal();
+    return waitForGoal();
+  }
+
+  // The time runs anew with everything that is done.
+  Status waitForGoal() {
     auto last = Clock::now();
-    auto pause = shortest;
-    for (int polls = 0;; ++polls) {
+    for (arrivals.begin();;) {
+      size_t open = 0;
       bool progress = false;
       {
         std::lock_guard lock(engine.mutex);
-        size_t count = transfers.size() - keep;
-        // What a peer sends comes in order: behind one that is not there yet no other need be asked for.
-        std::fill(waiting.begin(), waiting.end(), false);
-        for (size_t i = 0; i < count;) {
-          auto before = waiting.begin() + 3 * transfers[i].peer + static_cast<int>(transfers[i].kind);
-          if (*before) {
-            ++i;
-            continue;
-          }
-          int done = 0, code = MPI_Test(&transfers[i].request, &done, MPI_STATUS_IGNORE);
-          if (code != MPI_SUCCESS)
-            return failedTransfer(i, code);
-          if (!done) {
-            *before = true;
-            ++i;
-            continue;
-          }
-          Transfer transfer = transfers[i];
-          transfers.erase(transfers.begin() + static_cast<ptrdiff_t>(i));
-          --count;
-          progress = true;
-          if (transfer.kind == Transfer::Kind::header)
-            BRAID_TRY(checkHeader(transfer.peer));
-        }
-        if (count == 0)
+        do {
+          BRAID_ASSIGN(open, askForHeads());
+          progress |= !arrived.empty();
+        } while (!arrived.empty());
+        if (open == 0)
           return Status::success();
         if (engine.listen())
           return echo();
       }
       auto now = Clock::now();
-      if (progress) {
+      if (progress)
         last = now;
-        pause = shortest; // the next part is near, but no reason to keep a core from those who compute on it
-      } else if (now - last > engine.options.timeout) {
-        return lost(keep);
-      }
-      // A rank that shares its core with others must let them run.
-      if (polls < 50) {
-        sched_yield();
-      } else {
-        std::this_thread::sleep_for(pause);
-        pause = std::min(pause * 2, longest);
-      }
+      else if (now - last > engine.options.timeout)
+        return lost();
+      arrivals.pause(progress);
     }
   }
 
+  // With the mutex. How many queues are not at their goal; `arrived`: whose first message was done.
+  Expected<size_t> askForHeads() {
+    heads.clear();
+    headOf.clear();
+    arrived.clear();
+    for (size_t i = 0; i < queues.size(); ++i) {
+      Queue &queue = queues[i];
+      if (queue.done < queue.goal) {
+        heads.push_back(queue.requests[queue.done]);
+        headOf.push_back(i);
+      } else if (queue.done == queue.requests.size()) {
+        queue.requests.clear();
+        queue.done = queue.goal = 0;
+      }
+    }
+    if (heads.empty())
+      return 0;
+    int count = 0;
+    arrived.resize(heads.size());
+    statuses.resize(heads.size());
+    // Asks the library to go on only once for all of them.
+    int code = MPI_Testsome(static_cast<int>(heads.size()), heads.data(), &count, arrived.data(), statuses.data());
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
+      return mpiError("MPI_Testsome", code);
+    arrived.resize(static_cast<size_t>(count));
+    for (int head : arrived)
+      ++queues[headOf[static_cast<size_t>(head)]].done;
+    for (size_t i = 0; i < arrived.size(); ++i) {
+      size_t which = headOf[static_cast<size_t>(arrived[i])];
+      if (code == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS)
+        return failedTransfer(peerOf(which), statuses[i].MPI_ERROR);
+      if (kindOf(which) == Kind::header)
+        BRAID_TRY(checkHeader(peerOf(which)));
+    }
+    return heads.size();
+  }
+
   // With the mutex. What came does not fit what was expected: the peer's header, which was sent before, says why.
-  Status failedTransfer(size_t i, int code) {
-    int peer = transfers[i].peer;
-    Status status = fromPeer(peer, mpiError("MPI_Test", code));
-    transfers.erase(transfers.begin() + static_cast<ptrdiff_t>(i));
-    for (Transfer &transfer : transfers)
-      if (transfer.peer == peer && transfer.kind == Transfer::Kind::header)
-        for (int polls = 0, done = 0; polls < 1000; ++polls) {
-          if (MPI_Test(&transfer.request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) {
-            Status disagreed = done ? checkHeader(peer) : Status::success();
-            return disagreed.ok() ? status : disagreed;
-          }
-          sched_yield();
-        }
+  Status failedTransfer(int peer, int code) {
+    Status status = fromPeer(peer, mpiError("MPI_Testsome", code));
+    Queue &headers = queueOf(peer, Kind::header);
+    for (int polls = 0, done = 0; polls < 1000 && headers.done < headers.requests.size(); ++polls) {
+      if (MPI_Test(&headers.requests[headers.done], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) {
+        ++headers.done;
+        Status disagreed = done ? checkHeader(peer) : Status::success();
+        return disagreed.ok() ? status : disagreed;
+      }
+      sched_yield();
+    }
     return status;
   }
 
-  Status lost(size_t keep) const {
+  Status lost() const {
     std::string silent, slow;
-    auto add = [&](std::string &list, int peer) {
-      std::string number = std::to_string(members[peer]);
-      if ((", " + list + ",").find(", " + number + ",") == std::string::npos)
-        list += (list.empty() ? "" : ", ") + number;
-    };
-    for (size_t i = 0; i + keep < transfers.size(); ++i)
-      add(transfers[i].kind == Transfer::Kind::header ? silent : slow, transfers[i].peer);
+    auto add = [&](std::string &list, int peer) { list += (list.empty() ? "" : ", ") + std::to_string(members[peer]); };
+    for (int peer = 0; peer < size(); ++peer) {
+      auto isOpen = [&](Kind kind) {
+        const Queue &queue = queues[3 * static_cast<size_t>(peer) + static_cast<size_t>(kind)];
+        return queue.done < queue.goal;
+      };
+      if (isOpen(Kind::header))
+        add(silent, peer);
+      else if (isOpen(Kind::incoming) || isOpen(Kind::outgoing))
+        add(slow, peer);
+    }
     return Status::error(ErrorCode::deadlineExceeded, "{}: rank {} waited {} ms for peer rank {}, which did not {}",
                          call.on(axisName), members[self], engine.options.timeout.count(),
                          silent.empty() ? slow : silent, silent.empty() ? "go on" : "come");
@@ -518,10 +548,10 @@ private:
     else
       BRAID_TRY(wait());
     for (uint64_t at = 0; at < longest; at += chunk) {
-      size_t before = transfers.size();
+      setGoal();
       if (at + chunk < longest)
         BRAID_TRY(start(at + chunk));
-      BRAID_TRY(wait(transfers.size() - before));
+      BRAID_TRY(waitForGoal());
       for (int peer = 0; peer < size(); ++peer)
         parts[peer] = peer == self ? send + own.offset + at : place(at, peer);
       sumInOrder(parts, type, part(own, at, chunk) / sizeOf(type), recv + at);

@@ -1,6 +1,6 @@
-// MpiWorld: ranks as processes over MPI. Everything is sent and received without blocking and looked at until it is
-// done (polling), so a rank that is lost or hangs ends the work of all with an error that names the collective, the
-// rank and its peer. Sums run in rank order: the same bits as ranks that are threads. Only built where MPI was found.
+// MpiWorld: ranks as processes over MPI. Everything is sent and received without blocking and looked at whenever
+// something may have come (MpiArrivals), so a rank that is lost or hangs ends the work of all with an error that names
+// the collective, the rank and its peer. Sums run in rank order: the same bits as ranks that are threads. Only built where MPI was found.
 #pragma once
 
 #include "runtime/comm/Processes.h"

@@ -19,8 +19,8 @@ public:
 
   Status run(const MeshInfo &mesh, std::chrono::milliseconds timeout,
              const std::function<Status(CommunicatorGroup &)> &body) override {
-    // Short messages and chunks, so that what is tested travels in many.
-    MpiOptions options{timeout, /*messageBytes=*/10000, /*chunkBytes=*/4096};
+    // Short messages and chunks, so that what is tested travels in many, and the longest in as many as there may be.
+    MpiOptions options{timeout, /*messageBytes=*/1000, /*chunkBytes=*/4096};
     BRAID_ASSIGN(std::unique_ptr<CommunicatorGroup> group, connectMpi(mesh, options));
     return body(*group);
   }

@@ -1,0 +1,39 @@
+// MpiArrivals: sleeping until a message may have come. MPI can only be asked (MPI_Test), and asking costs a core that
+// computes at the same time more than the messages do. Between two questions this sleeps until one of the sockets that
+// the process holds can be read: those of the library are among them. Sockets are a hint and nothing more: of a library
+// that moves messages otherwise (shared memory, InfiniBand) the times of the pauses are the rhythm of the questions.
+#pragma once
+
+#include <chrono>
+
+namespace braid::runtime {
+
+class MpiArrivals {
+public:
+  MpiArrivals() = default;
+  ~MpiArrivals();
+  MpiArrivals(const MpiArrivals &) = delete;
+  MpiArrivals &operator=(const MpiArrivals &) = delete;
+
+  // Before the first question about something new.
+  void begin();
+  // After every question; `progress`: something had come. Sleeps, or lets others run.
+  void pause(bool progress);
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  // All connected stream sockets of the process: the library opens them when ranks first meet.
+  void findSockets();
+
+  int epoll = -1;
+  bool announced = false; // messages come through sockets, as far as is known
+  bool waited = false, woken = false; // for a socket in the last pause; with success
+  int misses = 0; // messages in a row that no socket had announced
+  int questions = 0, idleWakes = 0; // in vain, since something came
+  std::chrono::microseconds nap{0};
+  Clock::time_point nextSearch{};
+  std::chrono::milliseconds betweenSearches{0};
+};
+
+} // namespace braid::runtime
