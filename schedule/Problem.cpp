@@ -79,6 +79,50 @@ static std::vector<int64_t> findCycle(const Graph &graph, const std::vector<int6
   return {path.begin() + seen[task], path.end()};
 }
 
+/// Start and end where tasks load the compute stream: every stream goes on with its task until the first of them ends.
+static void timeLoaded(const Problem &problem, Schedule &schedule) {
+  constexpr double mostLoad = 0.95; // more than the processor has is more than the link can carry
+  size_t streams = schedule.orders.size(), left = problem.tasks.size();
+  std::vector<bool> done(problem.tasks.size(), false);
+  std::vector<size_t> next(streams, 0);
+  std::vector<int64_t> running(streams, -1);
+  std::vector<double> rest(streams, 0); // of the running task, at full speed
+  auto isReady = [&](int64_t task) {
+    const std::vector<int64_t> &after = problem.tasks[task].after;
+    return std::all_of(after.begin(), after.end(), [&](int64_t before) { return done[before]; });
+  };
+  double now = 0;
+  while (left > 0) {
+    double load = 0, step = std::numeric_limits<double>::infinity();
+    for (size_t s = 0; s < streams; ++s) {
+      if (running[s] < 0 && next[s] < schedule.orders[s].size() && isReady(schedule.orders[s][next[s]])) {
+        running[s] = schedule.orders[s][next[s]++];
+        rest[s] = problem.tasks[running[s]].duration;
+        schedule.start[running[s]] = now;
+      }
+      if (s > 0 && running[s] >= 0)
+        load += problem.tasks[running[s]].load;
+    }
+    auto speed = [&](size_t s) { return s == 0 ? 1 - std::min(load, mostLoad) : 1.0; };
+    for (size_t s = 0; s < streams; ++s)
+      if (running[s] >= 0)
+        step = std::min(step, rest[s] / speed(s));
+    now += step;
+    for (size_t s = 0; s < streams; ++s) {
+      if (running[s] < 0)
+        continue;
+      bool ends = rest[s] / speed(s) <= step;
+      rest[s] -= step * speed(s);
+      if (!ends)
+        continue;
+      schedule.end[running[s]] = now;
+      done[running[s]] = true;
+      running[s] = -1;
+      --left;
+    }
+  }
+}
+
 std::optional<Schedule> braid::schedule::simulate(const Problem &problem, const Orders &orders,
                                                   std::vector<int64_t> *cycle) {
   Graph graph(problem, orders);
@@ -119,6 +163,8 @@ std::optional<Schedule> braid::schedule::simulate(const Problem &problem, const 
     schedule.start[task] = start;
     schedule.end[task] = start + problem.tasks[task].duration;
   }
+  if (std::any_of(problem.tasks.begin(), problem.tasks.end(), [](const Task &task) { return task.load > 0; }))
+    timeLoaded(problem, schedule);
   return schedule;
 }
 

@@ -17,6 +17,9 @@ struct Task {
   int64_t stream = 0;
   double duration = 0;
   std::vector<int64_t> after; ///< tasks that must have ended
+  /// Of a task that does not compute: the share of the compute stream's time that it takes while it runs, 0 to 1. A
+  /// processor that serves its own messages computes the slower; durations of compute are those without any.
+  double load = 0;
 };
 
 /// A value: written by one task, read by others, kept in bytes [begin, begin + bytes) of one common arena.
@@ -43,12 +46,12 @@ struct Schedule {
   std::vector<double> start, end;
 };
 
-/// Every task as early as its stream and its predecessors allow; events where a dependence crosses streams and an
+/// Every task as early as its stream and its predecessors allow, compute slowed down by the loads beside it; events where a dependence crosses streams and an
 /// earlier event does not cover it. Nothing where the orders contradict the graph; `cycle` then gets the tasks of one
 /// cycle, each waiting for the next.
 std::optional<Schedule> simulate(const Problem &problem, const Orders &orders, std::vector<int64_t> *cycle = nullptr);
 
-/// As simulate, without events: the end of the last task, or infinity for a cycle.
+/// As simulate, without events and loads: the end of the last task, or infinity for a cycle.
 double makespanOf(const Problem &problem, const Orders &orders);
 
 /// schedules.md section 2.

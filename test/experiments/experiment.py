@@ -93,17 +93,17 @@ class Experiment:
     def plan(self, name, cluster, *words):
         return json.loads(self.run("braid-plan", self.programs[name], "--cluster", cluster, "--json", *words))
 
-    def cluster(self, ranks, rate=None, latency=None):
-        """A cluster file of `ranks` such ranks; what was not probed is that of models/clusters/2x-cpu.json."""
+    def cluster(self, ranks, link=None):
+        """A cluster file of `ranks` such ranks; `link`: what Network.probe found, without it that of models/clusters/2x-cpu.json."""
         lines = CLUSTER.read_text().splitlines()
         cluster = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
         cluster |= {"name": f"{ranks} shaped CPU ranks", "nodes": ranks}
         device = cluster["device"]
         device |= {"efficiency": 1, "bandwidth": device["bandwidth"] * self.efficiency,
                    "flops": {dtype: rate * self.efficiency for dtype, rate in device["flops"].items()}}
-        if rate is not None:
-            cluster["links"]["network"] = {"bandwidth": rate, "latency": latency}
-        path = self.folder / f"cluster-{ranks}-{rate}.json"
+        if link:
+            cluster["links"]["network"] = link
+        path = self.folder / f"cluster-{ranks}-{link['bandwidth'] if link else 0}.json"
         path.write_text(json.dumps(cluster))
         return path
 

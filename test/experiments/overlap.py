@@ -32,10 +32,9 @@ def add_arguments(parser):
 
 def link_for(test, ratio, probed):
     """Bits per second at which what `none` exchanges takes `ratio` times as long as what it computes."""
-    rate = probed[0]
-    step = test.plan("none", test.cluster(RANKS, rate, probed[1]))["step"]
+    step = test.plan("none", test.cluster(RANKS, probed))["step"]
     exchange = sum(axis["time"] for axis in step["communication"])
-    return 8 * rate * exchange / (ratio * step["compute_busy"])
+    return 8 * probed["bandwidth"] * exchange / (ratio * step["compute_busy"])
 
 
 def measure(test, arguments, machine):
@@ -61,15 +60,15 @@ def measure(test, arguments, machine):
             print(f"ratio {ratio:g} would need a link of {bits / 1e9:.3g} Gbit/s; honest here: {SLOWEST / 1e9:g} to {FASTEST / 1e9:g}")
             bits = min(max(bits, SLOWEST), FASTEST)
         with Network(RANKS, bits) as net:
-            rate, latency = net.probe()
+            probed = net.probe()
             found = {name: Measured() for name in names}
             for _ in range(arguments.rounds):
                 for name in names:
                     test.train(name, RANKS, arguments.steps, net, found[name])
             for name in names:
                 test.train(name, RANKS, experiment.WARM + 1, net, found[name], traced=True)
-        cluster = test.cluster(RANKS, rate, latency)
-        link = {"ratio": ratio, "bits_per_second": bits, "bytes_per_second": rate, "latency": latency, "programs": []}
+        cluster = test.cluster(RANKS, probed)
+        link = {"ratio": ratio, "bits_per_second": bits, "probed": probed, "programs": []}
         plain, planned = statistics.median(found["none"].steps), test.plan("none", cluster)["step"]
         exchange = sum(axis["time"] for axis in planned["communication"])
         link["predicted_ratio"] = exchange / planned["compute_busy"]

@@ -58,15 +58,15 @@ def measure(test, arguments, machine):
             names[name] = f"{name}-{ranks}".replace(" ", "-")
             test.compile(names[name], arguments, options)
         with Network(ranks, arguments.rate) as net:
-            rate, latency = net.probe()
-            result.setdefault("link_probed", {"bytes_per_second": rate, "latency": latency})
+            probed = net.probe()
+            result.setdefault("link_probed", probed)
             found = {name: Measured() for name in names}
             for _ in range(1 if shared else arguments.rounds):
                 for name, program in names.items():
                     test.train(program, ranks, arguments.steps, net, found[name])
                     test.train(program, ranks, experiment.WARM + 1, net, found[name], traced=True)
         for name, program in names.items():
-            step = test.plan(program, test.cluster(ranks, rate, latency))["step"]
+            step = test.plan(program, test.cluster(ranks, probed))["step"]
             sent = sum(axis["bytes"] for axis in step.get("communication", []))
             # More ranks than cores share them: the best there is takes that much longer.
             cores = min(ranks, result["machine"]["cores"])
@@ -95,7 +95,7 @@ def text(result):
     link = result["link_probed"]
     return (f"# Scaling of {result['model']}, {result['tokens']:.0f} tokens a step\n\n"
             f"Commit {m['commit']}, {m['processor']}, {m['cores']} cores, load {m['load_before']:.1f} before, {m['rounds']} rounds of {m['steps']} steps. Links of "
-            f"{result['link_bits_per_second'] / 1e9:g} Gbit/s: {link['bytes_per_second'] / 1e6:.0f} MB/s and {link['latency'] * 1e6:.0f} us "
+            f"{result['link_bits_per_second'] / 1e9:g} Gbit/s: {link['bandwidth'] / 1e6:.0f} MB/s and {link['latency'] * 1e6:.0f} us "
             f"by plain sockets. One rank, one core: {milliseconds(result['one_rank_seconds'])} ms a step, which is "
             f"{result['efficiency']:.2f} times the rates of `2x-cpu.json`.\n\n" + experiment.table(head, rows) +
             ("\n\\* More ranks than cores, one round: bytes count, times are those of ranks that take turns.\n"

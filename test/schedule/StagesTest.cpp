@@ -178,6 +178,24 @@ TEST(Stages, MeasuresOfAHandMadeSchedule) {
   EXPECT_TRUE(schedule.waits[0].empty());
 }
 
+TEST(Stages, LoadsSlowDownWhatIsComputedBesideThem) {
+  // Exchanges that take a quarter and a half of the processor, both at once and one alone.
+  Problem problem;
+  problem.streams = {"compute", "comm", "etp"};
+  problem.tasks = {{"A0.0", 0, 4, {}},        {"D0.0", 1, 4, {0}, 0.25}, {"G0.0", 2, 3, {0}, 0.5}, {"A0.1", 0, 3, {0}},
+                   {"C0.0", 1, 2, {1}, 0.25}, {"M0.0", 0, 1, {4}},       {"D0.1", 1, 2, {5}, 0.25}};
+  Schedule schedule = *simulate(problem, {{0, 3, 5}, {1, 4, 6}, {2}});
+  // 3 time units at a quarter of the speed, then 3 at three quarters.
+  EXPECT_EQ(schedule.start[3], 4);
+  EXPECT_DOUBLE_EQ(schedule.end[3], 10);
+  EXPECT_EQ(schedule.end[4], 10); // what travels takes its time whatever is computed
+  EXPECT_DOUBLE_EQ(schedule.end[5], 11);
+  EXPECT_DOUBLE_EQ(schedule.end[6], 13);
+  Measures measures = measure(problem, schedule);
+  EXPECT_DOUBLE_EQ(measures.computeBusy, 11);
+  EXPECT_DOUBLE_EQ(measures.exposedComm, 2);
+}
+
 TEST(Stages, TheGainOverNoneIsAtMostTwoMinusOneOverTwoDegrees) {
   std::mt19937 random(3);
   std::uniform_int_distribution<int> time(0, 12);

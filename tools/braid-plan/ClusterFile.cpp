@@ -30,6 +30,8 @@ static void readLink(Reader &parent, Errors &errors, StringRef key, bool needed,
   Reader r(*value, parent.pathOf(key), errors);
   requireNumber(r, "bandwidth", link.bandwidth, maxRate, "valid: bytes per second, above 0");
   r.number("latency", link.latency, 0, 3600);
+  r.number("processor_per_message", link.perMessage, 0, 3600);
+  r.number("processor_per_byte", link.perByte, 0, 3600);
 }
 
 std::optional<Cluster> plan::parseCluster(StringRef text, StringRef filename, DiagnosticFn error) {
@@ -57,6 +59,10 @@ std::optional<Cluster> plan::parseCluster(StringRef text, StringRef filename, Di
       }
       requireNumber(d, "bandwidth", cluster.device.bandwidth, maxRate, "valid: bytes per second, above 0");
       requireNumber(d, "memory", cluster.device.memory, maxRate, "valid: bytes, above 0");
+      d.number("cache", cluster.device.cache, 0, maxRate);
+      if (cluster.device.cache > 0)
+        requireNumber(d, "cache_bandwidth", cluster.device.cacheBandwidth, maxRate,
+                      "valid: bytes per second, above 0, where cache is given");
       d.number("efficiency", cluster.device.efficiency, 0, 1, /*leastAllowed=*/false);
       d.number("overhead", cluster.device.overhead, 0, 3600);
     } else if (!r.has("device")) {
@@ -73,6 +79,24 @@ std::optional<Cluster> plan::parseCluster(StringRef text, StringRef filename, Di
              "nodes is " + std::to_string(cluster.nodes) + ", which exchange over it", cluster.network);
   }
   return errors.any() ? std::nullopt : std::optional(std::move(cluster));
+}
+
+double plan::processorSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members,
+                              double bytes) {
+  if (members.size() < 2)
+    return 0;
+  auto inFirst = [&](uint32_t rank) { return rank / cluster.ranksPerNode == members[0] / cluster.ranksPerNode; };
+  double others = static_cast<double>(members.size()) - 1;
+  double local = static_cast<double>(llvm::count_if(members, inFirst)) - 1, remote = others - local;
+  // Sent and received; in front of the data each tells the other what it calls.
+  auto both = [&](const Link &link, double messages, double amount) {
+    return 2 * (2 * messages * link.perMessage + amount * link.perByte);
+  };
+  if (kind == CollectiveKind::shift)
+    return remote > 0 ? both(cluster.network, 1, bytes) : both(cluster.node, 1, bytes);
+  double part = bytes / static_cast<double>(members.size());
+  double once = both(cluster.node, local, local * part) + both(cluster.network, remote, remote * part);
+  return kind == CollectiveKind::all_reduce ? 2 * once : once;
 }
 
 double plan::collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members,

@@ -15,6 +15,7 @@ struct Device {
   double memory = 0; ///< bytes
   double efficiency = 1; ///< share of both rates that kernels reach
   double overhead = 0; ///< of every command
+  double cache = 0, cacheBandwidth = 0; ///< a command that touches at most so many bytes finds them there; 0: none
   double flops(llvm::StringRef dtype) const {
     double rate = dtype == "bf16" ? bf16Flops : dtype == "f64" ? f64Flops : f32Flops;
     return rate > 0 ? rate : f32Flops;
@@ -26,6 +27,9 @@ using runtime::CollectiveKind;
 struct Link {
   double bandwidth = 0; ///< bytes in each direction: of one device inside a node, of a whole node between nodes
   double latency = 0; ///< of one message
+  /// Seconds of the rank's own processor, which computes meanwhile that much less: of a message sent or received, of a
+  /// byte. 0: a network card does it.
+  double perMessage = 0, perByte = 0;
 };
 
 struct Cluster {
@@ -43,6 +47,9 @@ std::optional<Cluster> parseCluster(llvm::StringRef text, llvm::StringRef filena
 /// part). Every rank of the cluster runs
 /// one like it at the same time, so ranks of a node share its link to the network.
 double collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members, double bytes);
+
+/// Seconds of a rank's own processor for what it sends and receives in such a collective.
+double processorSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members, double bytes);
 
 } // namespace braid::plan
 

@@ -54,6 +54,7 @@ public:
   Forecaster(const Program &program, const Cluster &cluster) : program(program), cluster(cluster) {
     rate = cluster.device.flops(program.metadata("dtype").value_or("f32")) * cluster.device.efficiency;
     bandwidth = cluster.device.bandwidth * cluster.device.efficiency;
+    cacheBandwidth = cluster.device.cacheBandwidth * cluster.device.efficiency;
     for (const runtime::StreamInfo &stream : program.streams())
       result.problem.streams.push_back(stream.name);
     orders.resize(program.streams().size());
@@ -104,7 +105,9 @@ private:
     }
     ++result.commands;
     if (const schema::Collective *collective = command.body_as_Collective()) {
-      addTask(command, seconds(command, *collective));
+      auto [duration, processor] = seconds(command, *collective);
+      int64_t task = addTask(command, duration);
+      result.problem.tasks[task].load = duration > 0 ? std::min(1.0, processor / duration) : 0;
       open[stream] = -1;
       return;
     }
@@ -155,7 +158,7 @@ private:
     result.flops += flops;
     result.bytes += bytes;
     double own = command.joined() ? 0 : cluster.device.overhead;
-    return own + std::max(flops / rate, bytes / bandwidth);
+    return own + std::max(flops / rate, bytes / (bytes <= cluster.device.cache ? cacheBandwidth : bandwidth));
   }
 
   /// The share of `rows`, which buffers have room for, that are there when every expert gets as many.
@@ -171,7 +174,8 @@ private:
     return std::min(1.0, chosen / static_cast<double>(peers * std::min(own.topK, own.count / peers)));
   }
 
-  double seconds(const schema::Command &command, const schema::Collective &collective) {
+  /// Of the collective, and of the rank's own processor in it.
+  std::pair<double, double> seconds(const schema::Command &command, const schema::Collective &collective) {
     std::string name = collective.axis()->str();
     std::vector<uint32_t> members = program.mesh().members(0, name).value_or(std::vector<uint32_t>{0});
     double bytes =
@@ -196,13 +200,15 @@ private:
       sent += runtime::sentBytes(call, rank, size);
     axis.bytes += live * static_cast<double>(sent) / size;
     axis.seconds += duration;
-    return duration;
+    double processor = processorSeconds(cluster, kind, members, bytes);
+    axis.processor += processor;
+    return {duration, processor};
   }
 
   const Program &program;
   const Cluster &cluster;
   std::vector<Experts> experts; ///< by absolute layer; empty: not known
-  double rate = 1, bandwidth = 1;
+  double rate = 1, bandwidth = 1, cacheBandwidth = 1;
   Forecast result;
   schedule::Orders orders;
   std::vector<std::pair<int64_t, int64_t>> iterations; ///< (index, count) of the repeats around a command

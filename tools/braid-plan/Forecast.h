@@ -23,6 +23,7 @@ struct Forecast {
     int64_t collectives = 0;
     double bytes = 0; ///< that one rank sends to others
     double seconds = 0;
+    double processor = 0; ///< seconds of the rank's own processor for its messages
   };
   std::vector<Axis> axes;
   bool balanced = false; ///< rows that the router decides on are counted as if every expert got as many
