@@ -1,6 +1,7 @@
 //===- ScheduleKeys.cpp - the module attributes of order and chunks -----------------------------------------------===//
 #include "compiler/ScheduleKeys.h"
 
+#include "dialects/braid/BraidDialect.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -20,7 +21,7 @@ struct Number {
   Phase reader;
   int64_t ScheduleSpec::*member;
 };
-constexpr Number numbers[] = {{"braid.overlap_degree", Phase::scheduled, &ScheduleSpec::overlapDegree},
+constexpr Number numbers[] = {{attrs::overlapDegree, Phase::scheduled, &ScheduleSpec::overlapDegree},
                               {"braid.chunk_size", Phase::chunked, &ScheduleSpec::chunkSize}};
 
 /// The value of an attribute that may be absent; failure after a message where its type is another one.

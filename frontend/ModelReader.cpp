@@ -2,6 +2,8 @@
 // Types, ranges of single keys, unknown keys. What relates two keys is in ModelCheck.cpp.
 #include "frontend/Json.h"
 #include "frontend/Recurrence.h"
+#include "schedule/Slicing.h"
+#include "schedule/Stages.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Unicode.h"
@@ -18,6 +20,10 @@ static constexpr int maxNameWidth = 100;
 
 static constexpr StringRef gates[] = {"silu", "sigmoid", "tanh", "relu", "gelu"};
 static constexpr StringRef featureMaps[] = {"identity", "elu1", "relu", "relu2", "silu", "exp", "softmax"};
+
+template <size_t N> static std::vector<StringRef> toNames(const std::array<std::string_view, N> &names) {
+  return {names.begin(), names.end()};
+}
 
 static std::vector<StringRef> activationNames() {
   std::vector<StringRef> names;
@@ -500,13 +506,13 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     if (budget >= 0)
       spec.schedule.activationBudget = budget;
     s.choice("sp_algorithm", spec.schedule.spAlgorithm, {"auto", "ring", "all_gather", "scan"});
-    s.choice("pipeline", spec.schedule.pipeline, {"none", "moe", "aAaM", "1A1M", "cross-block", "best"});
+    s.choice("pipeline", spec.schedule.pipeline, toNames(schedule::pipelineNames));
     s.integer("overlap_degree", spec.schedule.overlapDegree, 1, 16);
     std::string degrees;
     s.string("overlap_degrees", degrees);
     if (failed(parseOverlapDegrees(degrees, spec.schedule, message)))
       s.error("overlap_degrees", message);
-    s.choice("slicing", spec.schedule.slicing, {"uniform", "time_uniform", "balanced", "simulated"});
+    s.choice("slicing", spec.schedule.slicing, toNames(schedule::slicingNames));
     s.integer("chunk_size", spec.schedule.chunkSize, 16, 128);
     if (const Value *machine = s.objectAt("machine")) {
       Reader m(*machine, "schedule.machine", errors);

@@ -8,6 +8,7 @@
 #include "passes/Phases.h"
 #include "passes/analysis/Calls.h"
 #include "passes/analysis/Mesh.h"
+#include "passes/autodiff/Recompute.h"
 #include "passes/shard/Sequence.h"
 
 using namespace mlir;
@@ -142,9 +143,9 @@ private:
       if (func->hasAttr(attrs::schedule) && phase >= Phase::scheduled)
         return func.emitOpError("still has ")
                << attrs::schedule << " in phase " << phaseName(phase) << "; it must be dissolved by phase scheduled";
-      if (func->hasAttr("braid.layer") && phase >= Phase::scheduled)
-        return func.emitOpError("still has braid.layer in phase ")
-               << phaseName(phase) << "; it must be dissolved by phase scheduled";
+      if (func->hasAttr(kLayerAttr) && phase >= Phase::scheduled)
+        return func.emitOpError("still has ")
+               << kLayerAttr << " in phase " << phaseName(phase) << "; it must be dissolved by phase scheduled";
       if (func->hasAttr(attrs::overlapDegree) && phase >= Phase::scheduled)
         return func.emitOpError("still has ") << attrs::overlapDegree << " in phase " << phaseName(phase)
                                               << "; it must be dissolved by phase scheduled";

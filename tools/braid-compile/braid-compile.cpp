@@ -1,6 +1,8 @@
 //===- braid-compile.cpp - a model description or a module -> a program file --------------------------------------===//
 #include "compiler/Driver.h"
 #include "frontend/ModelSpec.h"
+#include "schedule/Slicing.h"
+#include "schedule/Stages.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/WordFlag.h"
 
@@ -85,7 +87,7 @@ int main(int argc, char **argv) {
   oneOf(app.add_option("--pipeline", options.pipeline,
                        "order of mixer and expert slices: none, moe, aAaM, 1A1M, cross-block or best "
                        "(schedule/README.md; default: the model's)"),
-        {"none", "moe", "aAaM", "1A1M", "cross-block", "best"})
+        schedule::pipelineNames)
       ->type_name("NAME");
   integerIn(app.add_option("--overlap-degree", options.overlapDegree,
                            "token slices of a layer, 1 to 16 (default: the model's)"),
@@ -97,7 +99,7 @@ int main(int argc, char **argv) {
                        "slices of softmax attention: uniform (equal but for one token), time_uniform, balanced or "
                        "simulated (schedule/README.md; default: the model's); layers that cost the same for every "
                        "token are cut uniformly"),
-        {"uniform", "time_uniform", "balanced", "simulated"})
+        schedule::slicingNames)
       ->type_name("NAME");
   app.add_option(
          "--chunk-size", options.chunkSize,

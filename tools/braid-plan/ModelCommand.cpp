@@ -3,6 +3,7 @@
 #include "frontend/ModelSpec.h"
 #include "passes/analysis/Mesh.h"
 #include "runtime/MachineMemory.h"
+#include "schedule/Stages.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/Forecast.h"
 #include "tools/common/InputFile.h"
@@ -145,8 +146,11 @@ Json toJson(const Program &program, const Memory &memory, const plan::Cluster *c
     json["memory"]["reason"] = {{"largest", memory.arenas.front()->name}, {"advice", memory.advice()}};
   Json axes = Json::array();
   for (const plan::Forecast::Axis &axis : forecast->axes)
-    axes.push_back(
-        {{"axis", axis.name}, {"collectives", axis.collectives}, {"bytes", axis.bytes}, {"time", axis.seconds}});
+    axes.push_back({{"axis", axis.name},
+                    {"collectives", axis.collectives},
+                    {"bytes", axis.bytes},
+                    {"time", axis.seconds},
+                    {"processor", axis.processor}});
   json["step"] = {{"entry", entry},
                   {"time", forecast->measures.makespan},
                   {"compute_busy", forecast->measures.computeBusy},
@@ -268,8 +272,7 @@ plan::Action plan::addModel(CLI::App &app) {
   auto asCompile = [](const char *more = "") { return std::string("of MODEL.json, as braid-compile") + more; };
   notEmpty(ofDescription(app.add_option("--mesh", compile.mesh, asCompile(" (default: all ranks of the cluster)"))))
       ->type_name("AXIS=N,..");
-  oneOf(ofDescription(app.add_option("--pipeline", compile.pipeline, asCompile())),
-        {"none", "moe", "aAaM", "1A1M", "cross-block", "best"})
+  oneOf(ofDescription(app.add_option("--pipeline", compile.pipeline, asCompile())), schedule::pipelineNames)
       ->type_name("NAME");
   integerIn(ofDescription(app.add_option("--overlap-degree", compile.overlapDegree, asCompile())), 1, 16);
   ofDescription(app.add_option("--overlap-degrees", compile.overlapDegrees, asCompile()))->type_name("LAYERS:N,..");

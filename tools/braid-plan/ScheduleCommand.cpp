@@ -101,7 +101,7 @@ plan::Action plan::addSchedule(CLI::App &command) {
       ->type_name("S.json");
   oneOf(command.add_option("--schedule", options->pipeline,
                            "instead of the file's: none, moe, aAaM, 1A1M, cross-block or best"),
-        {pipelineNames.begin(), pipelineNames.end()})
+        pipelineNames)
       ->type_name("NAME");
   command.add_flag("--json", options->json, "print everything as JSON, for programs to read");
   options->pictures.addOptions(command);

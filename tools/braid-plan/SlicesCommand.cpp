@@ -76,7 +76,7 @@ plan::Action plan::addSlices(CLI::App &command) {
   integerIn(command.add_option("--d-model", options->cost.dModel, "width of the model"), 1, maxWidth)->required();
   integerIn(command.add_option("--heads", options->cost.heads, "attention heads"), 1, maxWidth)->required();
   oneOf(command.add_option("--slicing", options->slicing, "uniform (default), time_uniform, balanced or simulated"),
-        {slicingNames.begin(), slicingNames.end()})
+        slicingNames)
       ->type_name("NAME");
   integerIn(command.add_option("--align", options->align,
                                "balanced and simulated cut at multiples of so many tokens (default: 64, less where a "

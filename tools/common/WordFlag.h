@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,10 @@ inline CLI::Option *oneOf(CLI::Option *option, std::vector<std::string> names) {
     return message;
   };
   return option->check(CLI::Validator(check, ""));
+}
+
+template <size_t N> CLI::Option *oneOf(CLI::Option *option, const std::array<std::string_view, N> &names) {
+  return oneOf(option, std::vector<std::string>(names.begin(), names.end()));
 }
 
 /// "--mesh: the value is empty" for the first "--mesh=" of a command line, else empty. CLI11 would take the next word for the
