@@ -206,7 +206,9 @@ private:
   /// Forward and gradient of a layer say so (kLayerAttr); what is not differentiated is by itself.
   LogicalResult addTo(llvm::MapVector<StringRef, Layer> &layers, func::FuncOp function, int64_t degree) {
     auto pair = function->getAttrOfType<StringAttr>(kLayerAttr);
-    Layer &layer = layers[pair ? pair.getValue() : function.getName()];
+    // A pair is named after the function that was differentiated, which may be there, too.
+    auto alone = StringAttr::get(&getContext(), "@" + function.getName());
+    Layer &layer = layers[(pair ? pair : alone).getValue()];
     bool backward = isBackwardLayer(function);
     if (int64_t tokens = tokensOf(function); !layer.directions.empty() && layer.tokens != tokens) {
       InFlightDiagnostic error = function.emitOpError()
