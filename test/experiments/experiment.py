@@ -100,6 +100,7 @@ class Experiment:
         cluster |= {"name": f"{ranks} shaped CPU ranks", "nodes": ranks}
         device = cluster["device"]
         device |= {"efficiency": 1, "bandwidth": device["bandwidth"] * self.efficiency,
+                   "cache_bandwidth": device["cache_bandwidth"] * self.efficiency,
                    "flops": {dtype: rate * self.efficiency for dtype, rate in device["flops"].items()}}
         if link:
             cluster["links"]["network"] = link
