@@ -54,6 +54,10 @@ Triangles lower::triangleOf(Value tile) {
     return triangleOf(op->getOperand(0)) | triangleOf(op->getOperand(1));
   if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp>(op))
     return triangleOf(op->getOperand(0));
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    unsigned i = cast<OpResult>(tile).getResultNumber();
+    return triangleOf(branch.thenYield().getOperand(i)) | triangleOf(branch.elseYield().getOperand(i));
+  }
   if (auto transpose = dyn_cast<tile::TransposeOp>(op)) {
     Triangles source = triangleOf(transpose.getSource());
     return {source.below, source.above};

@@ -6,6 +6,10 @@
 // exp(R - c_J) goes from tile to tile by a factor exp(R' - R). Blocks of 8 x 8 on the diagonal walk their columns from
 // right to left: exp(c_i - c_j) = exp(c_i - c_j+1) exp(g_j+1), so that no pair of tokens takes an exponential.
 //
+// Where no channel decays by more than exp(-32) over the chunk, all of that is one product: with m half the chunk's
+// decay, S = (L exp(c - m)) (R exp(m - c))^T has exponents of at most 16, whose rounding costs no more than that of the
+// sums themselves (for rows near each other it cancels). Which of the two it is, every chunk decides by its own decays.
+//
 // Several lefts and rights (class D: q and a, k and b) share the exponentials.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
@@ -43,6 +47,8 @@ public:
         masked.push_back(mask(d, tile::Keep::strict_lower));
   }
   PairScores run();
+  /// What run() gives, for a chunk that mildDecay() holds for.
+  PairScores runMild();
 
 private:
   static constexpr int64_t N = kScoreRows, B = N / 2;
@@ -225,11 +231,74 @@ Vars Pairs::near() {
   });
 }
 
+PairScores Pairs::runMild() {
+  Var middle = expand(decay.total() * 0.5, 0, C), eq = exp(decay.c - middle), ek = exp(middle - decay.c);
+  Vars leftDecayed, rightDecayed;
+  for (Var left : lefts)
+    leftDecayed.push_back(left ? left * eq : Var());
+  for (Var right : rights)
+    rightDecayed.push_back(right * ek);
+  PairScores out;
+  out.s.assign(lefts.size(), Vars(rights.size()));
+  if (gradients()) {
+    out.dLeft = zeros(lefts.size(), {C, K});
+    out.dRight = zeros(rights.size(), {C, K});
+  }
+  for (size_t l = 0; l < lefts.size(); ++l)
+    for (size_t r = 0; r < rights.size(); ++r) {
+      if (hasScores(l))
+        out.s[l][r] = mask(dotTB(leftDecayed[l], rightDecayed[r]), tile::Keep::lower);
+      if (!gradients())
+        continue;
+      Var d = masked[pair(l, r)];
+      out.dLeft[l] = dot(d, rightDecayed[r], out.dLeft[l]);
+      if (lefts[l])
+        out.dRight[r] = dotTA(d, leftDecayed[l], out.dRight[r]);
+    }
+  for (Var &d : out.dLeft)
+    d = d * eq;
+  for (Var &d : out.dRight)
+    d = d * ek;
+  return out;
+}
+
+/// Whether every channel decays by less than exp(-32) over the chunk, and none grows.
+Var mildDecay(const DecayTable &decay) {
+  return both(gt(minimum(decay.total(), 0), -32.0), le(maximum(maximum(decay.g, 0), 0), 0.0));
+}
+
 } // namespace
 
 PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
                       llvm::ArrayRef<Vars> ds, bool scores) {
-  return Pairs(k, decay, lefts, rights, ds, scores).run();
+  Pairs pairs(k, decay, lefts, rights, ds, scores);
+  // What is wanted, in one list: the branches hand on tiles.
+  auto visit = [&](PairScores &all, llvm::function_ref<void(Var &)> each) {
+    bool anyLeft = false;
+    for (size_t l = 0; l < lefts.size(); ++l) {
+      anyLeft |= static_cast<bool>(lefts[l]);
+      if (scores && lefts[l])
+        llvm::for_each(all.s[l], each);
+    }
+    llvm::for_each(all.dLeft, each);
+    if (anyLeft)
+      llvm::for_each(all.dRight, each);
+  };
+  auto listed = [&](PairScores all) {
+    Vars list;
+    visit(all, [&](Var &tile) { list.push_back(tile); });
+    return list;
+  };
+  Vars found = k.when(mildDecay(decay), [&] { return listed(pairs.runMild()); }, [&] { return listed(pairs.run()); });
+  PairScores all;
+  all.s.assign(lefts.size(), Vars(rights.size()));
+  if (!ds.empty()) {
+    all.dLeft.resize(lefts.size());
+    all.dRight.resize(rights.size());
+  }
+  const Var *next = found.begin();
+  visit(all, [&](Var &tile) { tile = *next++; });
+  return all;
 }
 
 } // namespace braid
