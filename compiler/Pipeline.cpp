@@ -6,8 +6,10 @@
 #include "compiler/OutputFile.h"
 #include "compiler/ScheduleKeys.h"
 #include "compiler/codegen/cpu/CompileKernels.h"
+#include "compiler/codegen/cpu/CpuTarget.h"
 #include "compiler/codegen/cuda/Assemble.h"
 #include "compiler/codegen/cuda/EmulateCudaKernels.h"
+#include "compiler/codegen/cuda/CudaTarget.h"
 #include "compiler/serialize/ProgramWriter.h"
 #include "dialects/braid/BraidDialect.h"
 #include "dialects/cmd/CmdDialect.h"
@@ -45,6 +47,26 @@ static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options
     llvm::consumeError(mesh.takeError());
   }
   return recompute;
+}
+
+/// What a chunk costs depends on what its kernels are compiled for. A target that is wrong is reported by the code
+/// generator.
+static DecideChunkSizePassOptions chunkOptions(const CompileOptions &options) {
+  DecideChunkSizePassOptions chunks;
+  chunks.chunkSize = options.chunkSize;
+  if (options.target == "cuda") {
+    if (llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch))
+      chunks.sharedBytes = target->limits.sharedBytes;
+    else
+      llvm::consumeError(target.takeError());
+  } else if (llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu)) {
+    chunks.vectorBytes = target->vectorBytes();
+    chunks.bf16Dots = target->has("avx512bf16");
+    chunks.sharedBytes = target->emulated ? target->emulated->sharedBytes : 0;
+  } else {
+    llvm::consumeError(target.takeError());
+  }
+  return chunks;
 }
 
 void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &options) {
@@ -94,8 +116,9 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     break;
 
   case Phase::chunked:
-    // A chunk size may be written by hand; the pass fills in the others.
-    pm.addPass(createDecideChunkSizePass({options.chunkSize}));
+    // A chunk size may be written by hand; the pass fills in the others. Only now are the shapes those of one slice on
+    // one rank, which are what kernels will see.
+    pm.addPass(createDecideChunkSizePass(chunkOptions(options)));
     // The scan becomes matrix products within chunks and a short scan over chunk states.
     pm.addPass(createChunkTilingPass());
     // Tiling writes a chunk table per scan; equal ones are one.

@@ -143,12 +143,20 @@ def WeavePass : Pass<"braid-weave", "::mlir::ModuleOp"> {
 def DecideChunkSizePass : Pass<"braid-decide-chunk-size", "::mlir::ModuleOp"> {
   let summary = "writes chunk_size on lsm.scan and lsm.scan_grad that have none";
   let description = [{
-    The default follows from the class and the dimensions (64; 128 for scalar decays on wide keys), never above the
-    number of tokens rounded up to 16.
-    Before: `lsm.scan V .. {scale = 1.0}`. After: `lsm.scan V .. {chunk_size = 64, scale = 1.0}`.
+    A size is chosen by what it costs: for 16, 32, 64, 128 or the whole row the kernels of one chunk, forward and gradient, are made, lowered
+    for the target and counted, operation by operation, with the bytes that they touch. A size whose tiles do not fit the target is
+    out. Never above the number of tokens rounded up to 16. Scans of equal class, widths and types are cut alike, as far as their rows allow.
+    Before: `lsm.scan V .. {scale = 1.0}`. After: `lsm.scan V .. {braid.chunk_costs = "16: 3310, 32: 2720, 64: 2790", chunk_size = 32, scale = 1.0}`
+    (cycles of a token and head).
     Invariant: every scan says how it will be cut.
   }];
-  let options = [Option<"chunkSize", "chunk-size", "int64_t", "0", "tokens per chunk, a multiple of 16; 0: choose">];
+  let options = [Option<"chunkSize", "chunk-size", "int64_t", "0", "tokens per chunk, a multiple of 16; 0: choose">,
+                 Option<"vectorBytes", "vector-bytes", "int64_t", "64", "target CPU: bytes of a vector register: 64 (AVX-512), 32 or 16">,
+                 Option<"bf16Dots", "bf16-dots", "bool", "false", "target CPU: products of bf16 pairs (AVX512-BF16)">,
+                 Option<"sharedBytes", "shared-bytes", "int64_t", "0", "target GPU: shared memory that a block may use; 0: the target is a CPU">];
+  let dependentDialects = ["::braid::tile::TileDialect", "::mlir::LLVM::LLVMDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect", "::mlir::math::MathDialect", "::mlir::gpu::GPUDialect",
+                           "::mlir::NVVM::NVVMDialect"];
 }
 
 def ChunkTilingPass : Pass<"braid-chunk-tiling", "::mlir::ModuleOp"> {

@@ -10,6 +10,7 @@
 //   segment_grad  chunk_table -> chunk_state (for P), chunk_output_grad_state -> segment_scan, adjoint
 //
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "dialects/braid/PassAttributes.h"
 #include "dialects/braid/ScanTraits.h"
 #include "passes/Passes.h"
 
@@ -43,6 +44,13 @@ template <typename Scan> struct Chunked {
         v(cast<RankedTensorType>(scan.getV().getType())), element(getElementTypeOrSelf(state.getType())),
         size(*scan.getChunkSize()), rows(llvm::divideCeil(k.getDimSize(1), size) + maxDocuments) {}
 
+  /// What --explain says about the size of a chunk op.
+  template <typename Op> Op explained(Op op) {
+    if (Attribute costs = scan->getAttr(attrs::chunkCosts))
+      op->setAttr(attrs::chunkCosts, costs);
+    return op;
+  }
+
   /// [B, n, H, dims..] of the states' element type.
   RankedTensorType perChunk(ArrayRef<int64_t> dims) {
     SmallVector<int64_t> shape{k.getDimSize(0), rows, k.getDimSize(2)};
@@ -65,7 +73,7 @@ template <typename Scan> struct Chunked {
     auto chunkState = LsmChunkStateOp::create(builder, loc, statePerChunk(), transitionType(), scan.getK(), scan.getV(),
                                               scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
                                               scan.getValueDecay(), chunks, scan.getClassId(), size);
-    x = chunkState.getX();
+    x = explained(chunkState).getX();
     p = chunkState.getP();
   }
   /// m and finalState too.
@@ -86,7 +94,7 @@ void tile(LsmScanOp scan, int64_t maxDocuments) {
                                          scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
                                          scan.getValueDecay(), chunked.m, chunked.chunks, scan.getClassId(),
                                          scan.getScale(), chunked.size);
-  scan.replaceAllUsesWith(ValueRange{output.getO(), chunked.finalState});
+  scan.replaceAllUsesWith(ValueRange{chunked.explained(output).getO(), chunked.finalState});
   scan.erase();
 }
 
@@ -95,10 +103,10 @@ void tile(LsmScanGradOp scan, int64_t maxDocuments) {
   OpBuilder &builder = chunked.builder;
   Location loc = chunked.loc;
   chunked.buildStates();
-  Value dm = LsmChunkOutputGradStateOp::create(builder, loc, chunked.statePerChunk(), scan.getQ(), scan.getK(),
-                                               scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(),
-                                               scan.getB(), scan.getValueDecay(), scan.getDO(), chunked.chunks,
-                                               scan.getClassId(), scan.getScale(), chunked.size);
+  Value dm = chunked.explained(LsmChunkOutputGradStateOp::create(
+      builder, loc, chunked.statePerChunk(), scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(),
+      scan.getA(), scan.getB(), scan.getValueDecay(), scan.getDO(), chunked.chunks, scan.getClassId(), scan.getScale(),
+      chunked.size));
   auto stateGrad = LsmStateScanGradOp::create(builder, loc, chunked.statePerChunk(), scan.getDinitialState().getType(),
                                               dm, chunked.p, scan.getDfinalState(), chunked.chunks, scan.getClassId());
   auto grad = LsmChunkGradOp::create(builder, loc, scan.getDq().getType(), scan.getDk().getType(),
@@ -106,7 +114,7 @@ void tile(LsmScanGradOp scan, int64_t maxDocuments) {
                                      scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
                                      scan.getValueDecay(), chunked.m, stateGrad.getDx(), scan.getDO(), chunked.chunks,
                                      scan.getClassId(), scan.getScale(), chunked.size);
-  SmallVector<Value> results(grad.getResults());
+  SmallVector<Value> results(chunked.explained(grad).getResults());
   results.push_back(stateGrad.getDinitialState());
   scan.replaceAllUsesWith(results);
   scan.erase();
@@ -125,10 +133,10 @@ void tile(LsmSegmentGradOp segment, int64_t maxDocuments) {
   Chunked<LsmSegmentGradOp> chunked(segment, segment.getDx(), maxDocuments);
   OpBuilder &builder = chunked.builder;
   chunked.buildChunks();
-  Value dm = LsmChunkOutputGradStateOp::create(builder, chunked.loc, chunked.statePerChunk(), segment.getQ(),
-                                               segment.getK(), segment.getV(), segment.getLogDecay(), segment.getBeta(),
-                                               segment.getA(), segment.getB(), segment.getValueDecay(), segment.getDO(),
-                                               chunked.chunks, segment.getClassId(), segment.getScale(), chunked.size);
+  Value dm = chunked.explained(LsmChunkOutputGradStateOp::create(
+      builder, chunked.loc, chunked.statePerChunk(), segment.getQ(), segment.getK(), segment.getV(),
+      segment.getLogDecay(), segment.getBeta(), segment.getA(), segment.getB(), segment.getValueDecay(),
+      segment.getDO(), chunked.chunks, segment.getClassId(), segment.getScale(), chunked.size));
   auto scan = LsmSegmentScanOp::create(builder, chunked.loc, Type(), segment.getDx().getType(), dm, chunked.p,
                                        chunked.chunks, segment.getClassId(), /*adjoint=*/true);
   segment.replaceAllUsesWith(scan.getState());

@@ -1,10 +1,17 @@
 //===- DecideChunkSize.cpp - writes chunk_size on scans ----------------------------------------------------------===//
 // Decide, record, rewrite: this pass records, ChunkTiling rewrites. A scan that already carries chunk_size keeps it.
-#include "dialects/braid/ScanTraits.h"
+#include "dialects/braid/PassAttributes.h"
+#include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
+#include "passes/chunk/ChunkCosts.h"
 
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -17,55 +24,80 @@ using namespace braid;
 
 namespace {
 
-/// Rows of the score tiles (the V sub-chunk), hence the granularity of chunks.
-constexpr int64_t tileRows = 16;
-/// A chunk's scores are values of one kernel.
-constexpr int64_t mostRows = 128;
-/// What the kernel with most tiles of a chunk (the gradient) may keep on its stack, and how many of [C, K] it has for
-/// class V; class D has two queries and two keys.
-constexpr int64_t stackBytes = int64_t(24) << 20, widestTiles = 20, lowRankTiles = 44;
+/// A scan, its gradient, or what a span of tokens does to a state.
+struct Chunked {
+  Operation *op;
+  Value k, v, state; ///< `state`: any value that holds states
+  LsmClass classId;
 
-/// Balances 2 C (K + V) flops per token inside a chunk against 4 K V / C words of state traffic: 64 for K, V up to 128.
-/// A scalar decay on wide keys and narrow values affords 128; the widest keys leave room for fewer rows. Never more
-/// than the row of the batch has, in whole score tiles.
-int64_t defaultChunkSize(LsmClass classId, int64_t tokens, int64_t keys, int64_t values, Type state) {
-  bool cheapScores = classId == LsmClass::I || classId == LsmClass::S0 || classId == LsmClass::S;
-  int64_t size = cheapScores && keys >= 128 && keys >= 2 * values ? 128 : 64;
-  int64_t tiles = ScanTraits(classId).lowRank ? lowRankTiles : widestTiles,
-          bytesPerRow = tiles * keys * (state.isF64() ? 8 : 4);
-  while (size > tileRows && size * bytesPerRow > stackBytes)
-    size /= 2;
-  return std::min<int64_t>(size, llvm::alignTo(tokens, tileRows));
+  int64_t tokens() const { return cast<RankedTensorType>(k.getType()).getDimSize(1); }
+  /// Equal for what shares kernels: the class, widths and element types.
+  std::string kernels() const {
+    auto last = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape().back(); };
+    std::string key;
+    llvm::raw_string_ostream os(key);
+    os << stringifyLsmClass(classId) << ' ' << last(k) << ' ' << last(v) << ' ' << getElementTypeOrSelf(k.getType())
+       << ' ' << getElementTypeOrSelf(state.getType());
+    return key;
+  }
+};
+
+std::optional<Chunked> chunkedOp(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::optional<Chunked>>(op)
+      .Case<LsmScanOp, LsmScanGradOp>(
+          [&](auto scan) { return Chunked{op, scan.getK(), scan.getV(), scan.getInitialState(), scan.getClassId()}; })
+      .Case([&](LsmSegmentOp segment) {
+        return Chunked{op, segment.getK(), segment.getV(), segment.getX(), segment.getClassId()};
+      })
+      .Case([&](LsmSegmentGradOp segment) {
+        return Chunked{op, segment.getK(), segment.getV(), segment.getDx(), segment.getClassId()};
+      })
+      .Default([](Operation *) { return std::nullopt; });
 }
 
 struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideChunkSizePass> {
   using DecideChunkSizePassBase::DecideChunkSizePassBase;
 
-  /// `state`: a value that holds states.
-  template <typename Op> void decide(Op op, Value state) {
-    if (op.getChunkSize())
-      return;
-    auto k = cast<RankedTensorType>(op.getK().getType()), v = cast<RankedTensorType>(op.getV().getType());
-    int64_t tokens = k.getDimSize(1);
-    int64_t size = chunkSize ? std::min<int64_t>(chunkSize, llvm::alignTo(tokens, tileRows))
-                             : defaultChunkSize(op.getClassId(), tokens, k.getDimSize(3), v.getDimSize(3),
-                                                getElementTypeOrSelf(state.getType()));
-    op.setChunkSize(size);
-  }
-
   void runOnOperation() override {
-    if (chunkSize < 0 || chunkSize > mostRows || chunkSize % tileRows != 0) {
+    if (chunkSize < 0 || chunkSize > ChunkCosts::most || chunkSize % ChunkCosts::least != 0) {
       getOperation().emitError("chunk-size = ")
-          << chunkSize.getValue() << " is not a multiple of " << tileRows << " from " << tileRows << " to " << mostRows
-          << " (0 chooses from the class and the dimensions)";
+          << chunkSize.getValue() << " is not a multiple of " << ChunkCosts::least << " from " << ChunkCosts::least
+          << " to " << ChunkCosts::most << " (0 chooses by what the kernels cost)";
       return signalPassFailure();
     }
+    SmallVector<Chunked> undecided;
+    std::map<std::string, SmallVector<Operation *>> alike; // one op of each kind
     getOperation().walk([&](Operation *op) {
-      llvm::TypeSwitch<Operation *>(op)
-          .Case<LsmScanOp, LsmScanGradOp>([&](auto scan) { decide(scan, scan.getInitialState()); })
-          .Case([&](LsmSegmentOp segment) { decide(segment, segment.getX()); })
-          .Case([&](LsmSegmentGradOp segment) { decide(segment, segment.getDx()); });
+      std::optional<Chunked> scan = chunkedOp(op);
+      if (!scan || op->hasAttr("chunk_size"))
+        return;
+      undecided.push_back(*scan);
+      SmallVector<Operation *> &same = alike[scan->kernels()];
+      if (llvm::none_of(same, [&](Operation *other) { return other->getName() == op->getName(); }))
+        same.push_back(op);
     });
+    KernelTarget target{vectorBytes, bf16Dots, sharedBytes};
+    std::map<std::string, ChunkCosts> costs;
+    std::map<std::pair<std::string, int64_t>, ChunkCosts::Choice> chosen;
+    // All choices before the first attribute: what is weighed is a scan without one.
+    for (const Chunked &scan : undecided) {
+      ChunkCosts::Choice &choice = chosen[{scan.kernels(), scan.tokens()}];
+      if (chunkSize)
+        choice.size = std::min<int64_t>(chunkSize, llvm::alignTo(scan.tokens(), ChunkCosts::least));
+      else if (!choice.size)
+        choice = costs.try_emplace(scan.kernels(), alike[scan.kernels()], target).first->second.choose(scan.tokens());
+    }
+    Builder builder(&getContext());
+    for (const Chunked &scan : undecided) {
+      const ChunkCosts::Choice &choice = chosen[{scan.kernels(), scan.tokens()}];
+      scan.op->setAttr("chunk_size", builder.getI64IntegerAttr(choice.size));
+      std::string compared;
+      for (auto [size, cycles] : choice.perToken)
+        compared += llvm::formatv("{0}{1}: {2}", compared.empty() ? "" : ", ", size,
+                                  std::isinf(cycles) ? "does not fit" : llvm::formatv("{0:f0}", cycles).str());
+      if (!compared.empty())
+        scan.op->setAttr(attrs::chunkCosts, builder.getStringAttr(compared));
+    }
   }
 };
 

@@ -1,5 +1,6 @@
 //===- CountWork.cpp - braid-count-work: FLOPs, bytes and the reasons for a kernel, written on the op -------------===//
 #include "dialects/braid/InnerTraits.h"
+#include "dialects/braid/PassAttributes.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
@@ -28,8 +29,10 @@ bool isF64(Operation *op) {
 std::string choiceOf(ArrayRef<Operation *> unit) {
   Operation *op = unit.front();
   auto chunked = [](auto op) {
-    return llvm::formatv("chunks of {0} tokens (braid-decide-chunk-size), class {1}: matrix products inside a chunk",
-                         op.getChunkSize(), stringifyLsmClass(op.getClassId()))
+    auto costs = op->template getAttrOfType<StringAttr>(attrs::chunkCosts);
+    std::string compared = costs ? "; cycles of a token and head: " + costs.getValue().str() : "";
+    return llvm::formatv("chunks of {0} tokens (braid-decide-chunk-size{1}), class {2}: matrix products inside a chunk",
+                         op.getChunkSize(), compared, stringifyLsmClass(op.getClassId()))
         .str();
   };
   if (isRowsOp(op)) {

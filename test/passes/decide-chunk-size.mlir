@@ -1,12 +1,20 @@
 // RUN: braid-opt %s --braid-decide-chunk-size --split-input-file | FileCheck %s
 // RUN: braid-opt %s --braid-decide-chunk-size=chunk-size=32 --split-input-file | FileCheck %s --check-prefix=OVERRIDE
 // RUN: not braid-opt %s --braid-decide-chunk-size=chunk-size=24 --split-input-file 2>&1 | FileCheck %s --check-prefix=WRONG
+// RUN: braid-opt %s --braid-decide-chunk-size=vector-bytes=32 --split-input-file | FileCheck %s --check-prefix=NARROW
+// RUN: braid-opt %s --braid-decide-chunk-size=shared-bytes=50000 --split-input-file | FileCheck %s --check-prefix=GPU
 
-// WRONG: error: chunk-size = 24 is not a multiple of 16 from 16 to 128 (0 chooses from the class and the dimensions)
+// WRONG: error: chunk-size = 24 is not a multiple of 16 from 16 to 128 (0 chooses by what the kernels cost)
 
-// The default: 64 tokens.
+
+// The size that was cheapest, and what each was expected to cost. Narrower vectors compute slower and move the same
+// bytes: shorter chunks. What does not fit a block of a GPU is out.
 // CHECK-LABEL: func.func @vector_decay
-// CHECK: braid.lsm.scan {{.*}}chunk_size = 64
+// CHECK: braid.lsm.scan {{.*}}braid.chunk_costs = "16: {{[0-9]+}}, 32: {{[0-9]+}}, 64: {{[0-9]+}}, 128: {{[0-9]+}}", chunk_size = 64
+// NARROW-LABEL: func.func @vector_decay
+// NARROW: braid.lsm.scan {{.*}}64: {{[0-9]+}}", chunk_size = 32
+// GPU-LABEL: func.func @vector_decay
+// GPU: braid.lsm.scan {{.*}}braid.chunk_costs = "16: {{[0-9]+}}, 32: {{[0-9]+}}, 64: does not fit", chunk_size = 32
 // OVERRIDE-LABEL: func.func @vector_decay
 // OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
 func.func @vector_decay(%q: tensor<2x256x2x32xf32>, %g: tensor<2x256x2x32xf32>, %m: tensor<2x2x32x32xf32>, %d: tensor<2x256xi32>) -> tensor<2x256x2x32xf32> {
@@ -18,10 +26,10 @@ func.func @vector_decay(%q: tensor<2x256x2x32xf32>, %g: tensor<2x256x2x32xf32>, 
 
 // -----
 
-// Never more than the tokens, in whole score tiles; the gradient is cut like the scan.
+// Never more than the tokens, in whole score tiles, which is a size by itself; the gradient is cut like the scan.
 // CHECK-LABEL: func.func @short
-// CHECK: braid.lsm.scan {{.*}}chunk_size = 48
-// CHECK: braid.lsm.scan_grad {{.*}}chunk_size = 48
+// CHECK: braid.lsm.scan {{.*}}braid.chunk_costs = "16: {{[0-9]+}}, 32: {{[0-9]+}}, 48: {{[0-9]+}}", chunk_size = [[SIZE:16|48]]
+// CHECK: braid.lsm.scan_grad {{.*}}chunk_size = [[SIZE]] :
 // OVERRIDE-LABEL: func.func @short
 // OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
 // OVERRIDE: braid.lsm.scan_grad {{.*}}chunk_size = 32
@@ -37,9 +45,9 @@ func.func @short(%q: tensor<1x33x2x8xf32>, %b: tensor<1x33x2xf32>, %m: tensor<1x
 
 // -----
 
-// Scalar decays on wide keys and narrow values afford longer chunks; a size that is there stays.
+// A size that is there stays.
 // CHECK-LABEL: func.func @wide
-// CHECK: braid.lsm.scan {{.*}}chunk_size = 128
+// CHECK: braid.lsm.scan {{.*}}chunk_size = 64
 // CHECK: braid.lsm.scan {{.*}}chunk_size = 16
 // OVERRIDE-LABEL: func.func @wide
 // OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
@@ -56,9 +64,12 @@ func.func @wide(%q: tensor<1x256x1x128xf32>, %v: tensor<1x256x1x64xf32>, %g: ten
 
 // -----
 
-// Chunks of the widest keys have fewer tokens: the tiles of their gradient must fit a stack.
+// Chunks of the widest keys have fewer tokens: the tiles of their kernels must fit a stack. Where none fits, the
+// smallest is chosen, and the code generator says what is too large.
 // CHECK-LABEL: func.func @widest
-// CHECK: braid.lsm.scan {{.*}}chunk_size = 32
+// CHECK: braid.lsm.scan {{.*}}64: {{[0-9]+}}, 128: does not fit", chunk_size = 64
+// GPU-LABEL: func.func @widest
+// GPU: braid.lsm.scan {{.*}}braid.chunk_costs = "16: does not fit, 32: does not fit", chunk_size = 16
 // OVERRIDE-LABEL: func.func @widest
 func.func @widest(%q: tensor<1x256x1x4096xf64>, %g: tensor<1x256x1x4096xf64>, %m: tensor<1x1x4096x4096xf64>, %d: tensor<1x256xi32>) -> tensor<1x256x1x4096xf64> {
   %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64}
@@ -71,8 +82,8 @@ func.func @widest(%q: tensor<1x256x1x4096xf64>, %g: tensor<1x256x1x4096xf64>, %m
 
 // Diagonal plus low rank has two queries and two keys: of keys as wide as this, half as many tokens fit as of class V.
 // CHECK-LABEL: func.func @wide_keys
-// CHECK: braid.lsm.scan V {{.*}}chunk_size = 64
-// CHECK: braid.lsm.scan D {{.*}}chunk_size = 32
+// CHECK: braid.lsm.scan V {{.*}}128: {{[0-9]+}}", chunk_size = 64
+// CHECK: braid.lsm.scan D {{.*}}128: does not fit", chunk_size = 64
 // OVERRIDE-LABEL: func.func @wide_keys
 // OVERRIDE-COUNT-2: chunk_size = 32
 func.func @wide_keys(%q: tensor<1x256x1x4096xf32>, %v: tensor<1x256x1x32xf32>, %m: tensor<1x1x4096x32xf32>, %d: tensor<1x256xi32>) -> (tensor<1x256x1x32xf32>, tensor<1x256x1x32xf32>) {

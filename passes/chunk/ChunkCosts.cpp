@@ -1,0 +1,184 @@
+//===- ChunkCosts.cpp - kernels of one chunk, lowered and counted -------------------------------------------------===//
+#include "passes/chunk/ChunkCosts.h"
+
+#include "dialects/braid/BraidDialect.h"
+#include "dialects/tile/TileDialect.h"
+#include "passes/Passes.h"
+#include "passes/lower/LoopWork.h"
+#include "passes/lower/LowerKernels.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace braid;
+
+/// Tokens and states come from memory, or from a cache that all cores share: a core or a multiprocessor has as many
+/// bytes of it a cycle.
+static constexpr double bytesPerCycle = 12.5;
+
+namespace {
+
+/// One launch of a chunk's kernels.
+struct Launch {
+  StringRef kernel;
+  double programs = 1; ///< for one chunk
+  bool walksTokens = true; ///< a loop of unknown length is over the tokens of a chunk; else over chunks
+};
+
+/// What holds states: [B, H, ..] or [1, B, H, ..].
+bool isState(Operation *op, Value value) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case([&](LsmScanOp scan) { return value == scan.getInitialState() || value == scan.getFinalState(); })
+      .Case([&](LsmScanGradOp grad) {
+        return llvm::is_contained({grad.getInitialState(), grad.getDfinalState(), grad.getDinitialState()}, value);
+      })
+      .Case([&](LsmSegmentOp segment) { return llvm::is_contained(segment.getResults(), value); })
+      .Case([&](LsmSegmentGradOp grad) { return value == grad.getDx(); });
+}
+
+/// For one row, one chunk of tokens and one head.
+Type ofOneChunk(Operation *op, Value value, int64_t size) {
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  bool segment = isa<LsmSegmentOp, LsmSegmentGradOp>(op);
+  if (shape.size() == 1) { // a decay per head
+    shape[0] = 1;
+  } else if (isState(op, value)) {
+    shape[segment] = shape[segment + 1] = 1;
+  } else {
+    shape[0] = 1;
+    shape[1] = size;
+    if (shape.size() > 2)
+      shape[2] = 1;
+  }
+  return type.clone(shape);
+}
+
+/// A module with a function that consists of these ops for one chunk.
+OwningOpRef<ModuleOp> moduleOf(ArrayRef<Operation *> ops, int64_t size) {
+  Location loc = ops.front()->getLoc();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
+  auto function = func::FuncOp::create(builder, loc, "chunk", builder.getFunctionType({}, {}));
+  Block *body = function.addEntryBlock();
+  builder.setInsertionPointToStart(body);
+  IRMapping arguments; // what two ops read is one argument
+  SmallVector<Value> results;
+  for (Operation *op : ops) {
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      if (!arguments.contains(operand))
+        arguments.map(operand, body->addArgument(ofOneChunk(op, operand, size), loc));
+      operands.push_back(arguments.lookup(operand));
+    }
+    SmallVector<Type> types =
+        llvm::map_to_vector(op->getResults(), [&](Value result) { return ofOneChunk(op, result, size); });
+    Operation *copy = builder.clone(*op);
+    copy->setOperands(operands);
+    for (auto [result, type] : llvm::zip_equal(copy->getResults(), types))
+      result.setType(type);
+    copy->setAttr("chunk_size", builder.getI64IntegerAttr(size));
+    llvm::append_range(results, copy->getResults());
+  }
+  func::ReturnOp::create(builder, loc, results);
+  function.setFunctionType(builder.getFunctionType(body->getArgumentTypes(), ValueRange(results).getTypes()));
+  return module;
+}
+
+/// Bytes of the tokens and per-chunk tensors of a launch. The table has one row more than there are chunks here.
+double bytesOf(tile::LaunchOp launch, int64_t size) {
+  double bytes = 0;
+  for (Value value : llvm::concat<Value>(launch.getInputs(), launch.getOutputs())) {
+    auto type = cast<RankedTensorType>(value.getType());
+    if (type.getRank() < 3 || type.getElementType().isInteger())
+      continue;
+    int64_t rows = type.getDimSize(1) == size ? 1 : type.getDimSize(1);
+    bytes += static_cast<double>(type.getNumElements()) / static_cast<double>(rows) * type.getElementTypeBitWidth() / 8;
+  }
+  return bytes;
+}
+
+} // namespace
+
+std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size, const KernelTarget &target) {
+  MLIRContext *context = ops.front()->getContext();
+  ScopedDiagnosticHandler quiet(context, [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> module = moduleOf(ops, size);
+  PassManager passes(context);
+  passes.enableVerifier(false);
+  passes.addPass(createChunkTilingPass());
+  passes.addPass(createCSEPass());
+  passes.addPass(createOutlinePass());
+  if (failed(passes.run(*module)))
+    return {};
+  double cycles = 0;
+  SmallVector<Launch> launches;
+  auto function = module->lookupSymbol<func::FuncOp>("chunk");
+  for (auto op : function.getOps<tile::LaunchOp>()) {
+    auto kernel = module->lookupSymbol<func::FuncOp>(op.getKernel());
+    auto axes = kernel->getAttrOfType<ArrayAttr>(tile::kGridAttr).getAsValueRange<StringAttr>();
+    Launch launch{kernel.getName(), 1, llvm::is_contained(axes, "chunk")};
+    for (auto [axis, extent] : llvm::zip_equal(axes, op.getGrid()))
+      launch.programs *= axis == "chunk" ? 1 : static_cast<double>(extent);
+    launches.push_back(launch);
+    cycles += bytesOf(op, size) / bytesPerCycle;
+  }
+  function.erase();
+  if (failed(target.sharedBytes ? lowerTilesToThreads(*module, {target.sharedBytes})
+                                : lowerTilesToLoops(*module, target.vectorBytes, target.bf16Dots)))
+    return {};
+  for (const Launch &launch : launches) {
+    auto kernel = module->lookupSymbol<func::FuncOp>(launch.kernel);
+    auto threads = kernel->getAttrOfType<IntegerAttr>(kThreadsAttr);
+    if (auto scratch = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr); scratch && scratch.getInt() > 0)
+      return {};
+    cycles +=
+        launch.programs * programCycles(kernel, threads ? IssueRates::block(threads.getInt()) : IssueRates::core(),
+                                        launch.walksTokens ? static_cast<double>(size) : 1);
+  }
+  return cycles;
+}
+
+double ChunkCosts::ofChunk(int64_t size) {
+  auto [it, isNew] = known.try_emplace(size, 0);
+  if (isNew)
+    for (const auto &[function, inside] : ops)
+      it->second += chunkCycles(inside, size, target).value_or(std::numeric_limits<double>::infinity());
+  return it->second;
+}
+
+ChunkCosts::Choice ChunkCosts::choose(int64_t tokens) {
+  int64_t row = static_cast<int64_t>(llvm::alignTo(tokens, least));
+  SmallVector<int64_t> sizes;
+  for (int64_t size = least; size < std::min(row, most + 1); size *= 2)
+    sizes.push_back(size);
+  if (row <= most)
+    sizes.push_back(row);
+  if (sizes.size() == 1)
+    return {sizes.front(), {}};
+  Choice choice;
+  auto cost = [&](size_t i) {
+    return choice.perToken[sizes[i]] = static_cast<double>(llvm::divideCeil(tokens, sizes[i])) * ofChunk(sizes[i]) /
+                                       static_cast<double>(tokens);
+  };
+  // Costs fall, then rise: whole states weigh on short chunks, pairs of tokens on long ones.
+  size_t at = 1;
+  if (cost(0) > cost(1)) {
+    while (at + 1 < sizes.size() && cost(at + 1) < cost(at))
+      ++at;
+  } else {
+    at = 0;
+  }
+  // The whole row has one chunk and no padding, so it is no neighbour of the others.
+  if (row <= most && at + 1 < sizes.size() && cost(sizes.size() - 1) < choice.perToken[sizes[at]])
+    at = sizes.size() - 1;
+  choice.size = sizes[at];
+  return choice;
+}

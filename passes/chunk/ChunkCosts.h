@@ -1,0 +1,57 @@
+//===- ChunkCosts.h - what a scan costs in chunks of a size -------------------------------------------------------===//
+// The scan of one chunk is tiled, outlined and lowered like any other, in a module of its own, and its kernels are
+// counted (passes/lower/LoopWork.h): products, triangular solves, exponentials, turned tiles, every pass over a tile;
+// and the bytes of tokens, states and transitions that its launches read and write.
+#ifndef PASSES_CHUNK_CHUNKCOSTS_H
+#define PASSES_CHUNK_CHUNKCOSTS_H
+
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/MapVector.h"
+#include <map>
+#include <optional>
+
+namespace braid {
+
+/// What decides about kernels: those of a CPU, or of a GPU where `sharedBytes` is what a block has.
+struct KernelTarget {
+  int64_t vectorBytes = 64;
+  bool bf16Dots = false;
+  int64_t sharedBytes = 0;
+};
+
+/// Cycles of one core, or of one multiprocessor, for one chunk of `size` tokens and one head of scans, gradients and
+/// segments that stand in one function; nothing where the tiles of one of their kernels fit no
+/// block's shared memory (they would lie in scratch) or no kernel.
+std::optional<double> chunkCycles(llvm::ArrayRef<mlir::Operation *> ops, int64_t size, const KernelTarget &target);
+
+/// Scans of one class and shape, and their gradients: they are cut alike, so that states of one serve the other.
+class ChunkCosts {
+public:
+  /// One op of each kind. In one function they share what they have in common, chunk by chunk; elsewhere it is made
+  /// again.
+  ChunkCosts(llvm::ArrayRef<mlir::Operation *> kinds, const KernelTarget &target) : target(target) {
+    for (mlir::Operation *op : kinds)
+      ops[op->getParentOp()].push_back(op);
+  }
+  /// Cycles of a chunk; infinite where it does not fit.
+  double ofChunk(int64_t size);
+  struct Choice {
+    int64_t size = 0;
+    std::map<int64_t, double> perToken; ///< of the sizes that were compared: cycles of a token and head
+  };
+  /// For rows of `tokens`: the cheapest of 16, 32, 64, 128, as far as the costs fall, and the whole row. Rows of 16 and
+  /// less have no choice.
+  Choice choose(int64_t tokens);
+
+  static constexpr int64_t least = 16; ///< rows of the score tiles, hence the granularity of chunks
+  static constexpr int64_t most = 128; ///< a chunk's scores are values of one kernel
+
+private:
+  llvm::MapVector<mlir::Operation *, llvm::SmallVector<mlir::Operation *>> ops; ///< by the function they stand in
+  KernelTarget target;
+  std::map<int64_t, double> known;
+};
+
+} // namespace braid
+
+#endif // PASSES_CHUNK_CHUNKCOSTS_H

@@ -1,0 +1,33 @@
+//===- LoopWork.h - how long a kernel takes, counted from the loops that it became --------------------------------===//
+// Choices between ways to write a kernel are made on what each becomes: every operation of the lowered kernel, times
+// the trips of the loops around it. No formula per kernel exists, so a kernel that changes is counted as it is.
+#ifndef PASSES_LOWER_LOOPWORK_H
+#define PASSES_LOWER_LOOPWORK_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace braid {
+
+/// Cycles per operation of one thread. What a block of code computes, loads and stores is done at the same time: it
+/// takes as long as the longest of the three.
+struct IssueRates {
+  double compute, load, store;
+  double carried; ///< at least this for an iteration that waits for the one before
+  double barrier;
+
+  /// One core of a CPU, whole vectors: two units compute, two load, one stores; a sum is there after four cycles.
+  static IssueRates core() { return {0.5, 0.5, 1, 4, 0}; }
+  /// A block of `threads` on a multiprocessor that issues 128 of them a cycle, and 32 of those that access memory.
+  static IssueRates block(int64_t threads) {
+    double each = static_cast<double>(threads);
+    return {each / 128, each / 32, each / 32, 0, 30};
+  }
+};
+
+/// Cycles of one program of a kernel's grid. `lowered`: by lowerTilesToLoops or lowerTilesToThreads; a loop whose bounds
+/// are not known here runs `unknownTrips` times, a branch goes where its condition holds.
+double programCycles(mlir::func::FuncOp lowered, const IssueRates &rates, double unknownTrips);
+
+} // namespace braid
+
+#endif // PASSES_LOWER_LOOPWORK_H
