@@ -7,6 +7,7 @@ The stub does what it is given as late as it may, and logs every call: memory is
 launch; inputs are pinned; a step is not waited for before its end, but where the host looks at loss and gradient norm.
 """
 
+import ctypes.util
 import json
 import os
 import pathlib
@@ -157,13 +158,20 @@ def everything(stub):
         losses = [float(re.search(r"(\d+\.\d+) nats", text).group(1)) for text in evaluated]
         check(abs(losses[0] - losses[1]) < 2e-4, f"a GPU's checkpoint evaluates to {losses[1]}, on the CPU to {losses[0]}")
 
-        def refused(why, wanted, **environment):
-            code, _, err = run("braid-run", "train", folder / "gpu.braid", "--data", folder / "text.txt", "--steps", 1, **{**stub, **environment})
+        def refused(why, wanted, *flags, program="gpu", **environment):
+            code, _, err = run("braid-run", "train", folder / f"{program}.braid", "--data", folder / "text.txt", "--steps", 1, *flags,
+                               **{**stub, **environment})
             check(code == 1 and re.search(wanted, err), f"{why}: {err}")
 
-        refused("no driver", "no driver: libcuda.so.1 could not be opened", LD_LIBRARY_PATH=str(folder))
+        if not ctypes.util.find_library("cuda"):
+            refused("no driver", "no driver: libcuda.so.1 could not be opened", LD_LIBRARY_PATH=str(folder))
         refused("no device", "no device: the CUDA driver knows 0 GPUs", BRAID_STUB_DEVICES="0")
         refused("another architecture", r"kernels are for sm_90a, but the device \(stub\) has compute capability 8\.0", BRAID_STUB_CAPABILITY="80")
+        must("braid-compile", folder / "model.json", "-o", folder / "two.braid", "--target=cuda", "--arch=sm_90a,emulated", "--mesh=dp=2")
+        refused("two ranks", "the program's mesh has 2 ranks; valid on GPUs so far: 1", "--ranks=2", program="two")
+        must("braid-compile", folder / "model.json", "-o", folder / "commands.mlir", "--to-phase=commands")
+        must("braid-compile", folder / "commands.mlir", "-o", folder / "library.braid", "--target=cuda", "--arch=sm_90a,emulated")
+        refused("a library's product", "entry '.*a matrix product of a library, which programs for GPUs do not call yet", program="library")
         refused("little memory", r"out of memory: the program needs \d+ bytes \(the largest arenas are '\w+' \d+ bytes.*, but the device \(stub\) has "
                 r"1000000 of its 1000000 bytes free", BRAID_STUB_MEMORY="1000000")
 
