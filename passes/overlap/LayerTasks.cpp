@@ -14,6 +14,11 @@ bool braid::isDataExchange(Operation *op) {
   return exchange && exchange.getSendCounts();
 }
 
+bool braid::isCountExchange(Operation *op) {
+  auto exchange = dyn_cast<CommAllToAllOp>(op);
+  return exchange && !exchange.getSendCounts() && typeOf(exchange.getX()).getElementType().isInteger(32);
+}
+
 bool braid::isBackwardLayer(func::FuncOp layer) {
   return hasOp(layer, [](Operation *op) {
     return isa<MoeCombineGradOp, LsmScanGradOp, LsmInnerStepGradOp, AttnCausalGradOp>(op);

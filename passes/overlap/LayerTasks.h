@@ -31,6 +31,8 @@ template <typename Test> bool hasOp(mlir::func::FuncOp function, Test &&test) {
 }
 /// The exchange of expert rows; that of their counts is none.
 bool isDataExchange(mlir::Operation *op);
+/// Of how many rows everyone will get.
+bool isCountExchange(mlir::Operation *op);
 bool isBackwardLayer(mlir::func::FuncOp layer);
 /// A sum over tokens that is only handed out: nothing in the layer waits for it.
 bool isWeightGradient(mlir::Operation *op);

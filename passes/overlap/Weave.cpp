@@ -3,6 +3,7 @@
 // LayerTasks says. An op is emitted after what it reads: what belongs to no task of its own (gates, combines, shared
 // experts) comes where the first task needs it, or where nothing else could be done.
 #include "passes/Passes.h"
+#include "passes/analysis/Tensors.h"
 #include "passes/overlap/LayerTasks.h"
 #include "passes/overlap/SliceLayer.h"
 
@@ -61,8 +62,14 @@ public:
   Weaver(func::FuncOp layer, DictionaryAttr schedule)
       : layer(layer), schedule(schedule), body(layer.getBody().front()),
         backward(schedule.getAs<StringAttr>("direction").getValue() == "backward"), places(layer, backward) {
-    for (Operation &op : body.without_terminator())
+    for (Operation &op : body.without_terminator()) {
       original.push_back(&op);
+      if (!isDataExchange(&op) && llvm::any_of(op.getOperands(), [&](Value v) {
+            Operation *def = v.getDefiningOp();
+            return def && (isCountExchange(def) || behindCounts.contains(def));
+          }))
+        behindCounts.insert(&op);
+    }
   }
 
   LogicalResult run() {
@@ -109,10 +116,13 @@ public:
   }
 
 private:
-  /// Gates and packing belong to no task: they come with the exchange that needs them.
+  /// Gates and packing belong to no task: they come with the exchange that needs them. So does what reads the counts of
+  /// other ranks: with the experts, for an exchange of counts stands in line behind exchanges of rows.
   bool isOf(Operation *op, const NamedTask &task) const {
     const TaskPlace &place = places.of(op);
     if (place.kind != task.kind || place.block != task.block || place.independent)
+      return false;
+    if (task.kind == TaskKind::A && behindCounts.contains(op))
       return false;
     auto slice = op->getAttrOfType<IntegerAttr>(kSliceAttr);
     bool ofRows = op->hasAttr(kRowsAttr);
@@ -166,8 +176,47 @@ private:
   bool backward;
   LayerTasks places;
   SmallVector<Operation *> original;
+  DenseSet<Operation *> behindCounts; ///< what waits for the counts of other ranks, up to the exchange of rows
   DenseSet<Operation *> done;
 };
+
+/// What a view of a section of a concat shows, if that is one of its operands.
+Value sectionOf(Value view) {
+  auto slice = view.getDefiningOp<SliceOp>();
+  auto concat = slice ? slice.getSource().getDefiningOp<ConcatOp>() : ConcatOp();
+  if (!concat || concat.getDim() != slice.getDim())
+    return {};
+  int64_t begin = 0;
+  for (Value section : concat.getOperands()) {
+    if (begin == static_cast<int64_t>(slice.getBegin()) && section.getType() == slice.getType())
+      return section;
+    begin += typeOf(section).getDimSize(slice.getDim());
+  }
+  return {};
+}
+
+/// Where rows are exchanged, the counts come from where they arrived, not from where the plan is kept: the exchange
+/// follows that of the counts on its stream, and compute waits for neither.
+void readCountsAtTheirSource(func::FuncOp function) {
+  function.walk([](CommAllToAllOp exchange) {
+    for (OpOperand &counts : llvm::drop_begin(exchange->getOpOperands())) {
+      Value view = counts.get();
+      auto reshape = view.getDefiningOp<ReshapeOp>();
+      Value section = sectionOf(reshape ? reshape.getSource() : view);
+      if (!section)
+        continue;
+      if (auto inner = section.getDefiningOp<ReshapeOp>(); inner && inner.getSource().getType() == view.getType())
+        section = inner.getSource();
+      OpBuilder builder(exchange);
+      if (reshape && section.getType() != view.getType()) {
+        auto copy = ReshapeOp::create(builder, reshape.getLoc(), view.getType(), section);
+        copy->setAttrs(reshape->getAttrs());
+        section = copy;
+      }
+      counts.set(section);
+    }
+  });
+}
 
 /// Every collective starts where it stands and is awaited in front of its first reader.
 void splitCollectives(Block &block) {
@@ -246,6 +295,7 @@ class WeavePass : public braid::impl::WeavePassBase<WeavePass> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (failed(checkSchedule(function)))
         return signalPassFailure();
+      readCountsAtTheirSource(function);
       if (auto schedule = function->getAttrOfType<DictionaryAttr>(attrs::schedule)) {
         if (failed(Weaver(function, schedule).run()))
           return signalPassFailure();

@@ -131,6 +131,53 @@ func.func private @counts(%x: !x, %w: tensor<8xf32>, %s: !c) -> (!x, !x) {
 
 // -----
 
+// In a schedule an exchange of counts stands in line behind exchanges of rows. The rows of its slice follow it on the stream with
+// the counts from where they arrived; what compute makes of the counts comes with the experts, not with the mixer.
+!x = tensor<1x4x8xf32>
+!c = tensor<2x1xi32>
+!p = tensor<4x1xi32>
+// ORDER-LABEL: func.func private @counts_in_line(
+// ORDER: braid.rms_norm
+// ORDER-NEXT: %[[COUNTS0:.*]] = braid.comm.start {{.*}}label = "moe.counts"
+// ORDER-NEXT: %[[R0:.*]] = braid.comm.await %[[COUNTS0]]
+// ORDER-NEXT: %[[D0:.*]] = braid.comm.start all_to_all %{{.*}}, %arg3, %[[R0]] {{.*}}label = "D0"
+// ORDER-NEXT: braid.rms_norm
+// ORDER-NEXT: %[[COUNTS1:.*]] = braid.comm.start {{.*}}label = "moe.counts"
+// ORDER-NEXT: %[[R1:.*]] = braid.comm.await %[[COUNTS1]]
+// ORDER-NEXT: %[[D1:.*]] = braid.comm.start all_to_all %{{.*}}, %arg3, %[[R1]] {{.*}}label = "D1"
+// ORDER-NEXT: braid.concat %arg3, %[[R0]]
+// ORDER-NEXT: braid.reshape
+// ORDER-NEXT: braid.comm.await %[[D0]]
+// ORDER-NEXT: braid.moe.permute
+// ORDER-NEXT: braid.comm.start {{.*}}label = "C0"
+// ORDER-NEXT: braid.concat %arg3, %[[R1]]
+// ORDER: braid.comm.await %[[D1]]
+// ORDER-NEXT: braid.moe.permute
+func.func private @counts_in_line(%x0: !x, %x1: !x, %w: tensor<8xf32>, %s: !c) -> (!x, !x)
+    attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %a0 = braid.rms_norm %x0, %w {eps = 1.0e-6 : f64, braid.slice = 0 : i64} : (!x, tensor<8xf32>) -> !x
+  %a1 = braid.rms_norm %x1, %w {eps = 1.0e-6 : f64, braid.slice = 1 : i64} : (!x, tensor<8xf32>) -> !x
+  %r0 = braid.comm.all_to_all %s {axis = "ep", label = "moe.counts", peers = 2 : i64, braid.slice = 0 : i64} : (!c) -> !c
+  %r1 = braid.comm.all_to_all %s {axis = "ep", label = "moe.counts", peers = 2 : i64, braid.slice = 1 : i64} : (!c) -> !c
+  %p0 = braid.concat %s, %r0 {dim = 0 : i64, braid.slice = 0 : i64} : (!c, !c) -> !p
+  %p1 = braid.concat %s, %r1 {dim = 0 : i64, braid.slice = 1 : i64} : (!c, !c) -> !p
+  %v0 = braid.slice %p0 {begin = 2 : i64, dim = 0 : i64, braid.slice = 0 : i64} : (!p) -> !c
+  %v1 = braid.slice %p1 {begin = 2 : i64, dim = 0 : i64, braid.slice = 1 : i64} : (!p) -> !c
+  %f0 = braid.reshape %p0 {braid.slice = 0 : i64} : (!p) -> tensor<4xi32>
+  %f1 = braid.reshape %p1 {braid.slice = 1 : i64} : (!p) -> tensor<4xi32>
+  %d0 = braid.comm.all_to_all %a0 send_counts(%s) recv_counts(%v0) {axis = "ep", label = "D0", peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %d1 = braid.comm.all_to_all %a1 send_counts(%s) recv_counts(%v1) {axis = "ep", label = "D1", peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %m0 = braid.moe.permute %d0 plan(%f0, %f0) {braid.slice = 0 : i64} : (!x, tensor<4xi32>, tensor<4xi32>) -> !x
+  %m1 = braid.moe.permute %d1 plan(%f1, %f1) {braid.slice = 1 : i64} : (!x, tensor<4xi32>, tensor<4xi32>) -> !x
+  %c0 = braid.comm.all_to_all %m0 send_counts(%v0) recv_counts(%s) {axis = "ep", label = "C0", peers = 2 : i64, braid.slice = 0 : i64} : (!x, !c, !c) -> !x
+  %c1 = braid.comm.all_to_all %m1 send_counts(%v1) recv_counts(%s) {axis = "ep", label = "C1", peers = 2 : i64, braid.slice = 1 : i64} : (!x, !c, !c) -> !x
+  %y0 = braid.activation %c0 {kind = "tanh", braid.slice = 0 : i64} : (!x) -> !x
+  %y1 = braid.activation %c1 {kind = "tanh", braid.slice = 1 : i64} : (!x) -> !x
+  return %y0, %y1 : !x, !x
+}
+
+// -----
+
 // Every kind of collective keeps its attributes, and is awaited in front of its first reader.
 // CHECK-LABEL: func.func @kinds(
 // CHECK: %[[G:.*]] = braid.comm.start all_gather %arg0 {axis = "tp", dim = 1 : i64} : (tensor<4x8xf32>) -> !braid.future<tensor<4x16xf32>>
