@@ -19,7 +19,7 @@ namespace {
 
 class Expander : public FunctionRewriter {
 public:
-  using FunctionRewriter::FunctionRewriter;
+  explicit Expander(ModuleOp module) : FunctionRewriter(module), packed(module) {}
 
 protected:
   LogicalResult rewriteOp(Operation &op, IRMapping &map, OpBuilder &builder) override {
@@ -36,7 +36,7 @@ protected:
     auto schedule = from->getAttrOfType<DictionaryAttr>(attrs::schedule);
     if (!schedule)
       return FunctionRewriter::rewriteLayer(from, to, map);
-    return SliceLayer(from, to, SliceBounds(schedule)).run();
+    return SliceLayer(from, to, SliceBounds(schedule)).run(packed);
   }
 
   /// A sliced layer reads document starts relative to each slice: computed once, where the row's are.
@@ -79,6 +79,7 @@ private:
   }
 
   DenseMap<std::pair<Operation *, Attribute>, Value> relative;
+  PackedSlices packed;
 };
 
 class ExpandSlicesPass : public braid::impl::ExpandSlicesPassBase<ExpandSlicesPass> {

@@ -59,6 +59,44 @@ Value SliceLayer::range(Value v, int64_t dim, int64_t begin, int64_t size) {
   return SliceOp::create(builder, v.getLoc(), withDim(typeOf(v), dim, size), v, dim, begin);
 }
 
+Value SliceLayer::reshape(Value v, ArrayRef<int64_t> shape) {
+  return ReshapeOp::create(builder, v.getLoc(), typeOf(v).clone(shape), v);
+}
+
+SliceLayer::Cut SliceLayer::unpack(Value v, int64_t dim) {
+  Cut cut{TokenKind::token, dim, {}, {}, mixer};
+  RankedTensorType type = typeOf(v);
+  Value flat = reshape(v, type.getNumElements());
+  for (int64_t i = 0, begin = 0; i < count(mixer); ++i) {
+    RankedTensorType part = withDim(type, dim, lengthOf(mixer, i));
+    cut.parts.push_back(reshape(range(flat, 0, begin, part.getNumElements()), part.getShape()));
+    begin += part.getNumElements();
+  }
+  return cut;
+}
+
+Value SliceLayer::pack(Value v, int64_t dim) {
+  SmallVector<Value> parts;
+  for (int64_t i = 0; i < count(mixer); ++i) {
+    const Cut *cut = isCut(v) ? &cuts[v] : nullptr;
+    bool isPart = cut && cut->kind == TokenKind::token && cut->dim == dim;
+    Value part = isPart ? cut->parts[i] : range(whole(v), dim, grids[mixer][i], lengthOf(mixer, i));
+    parts.push_back(reshape(part, typeOf(part).getNumElements()));
+  }
+  return reshape(concat(parts, 0), typeOf(v).getShape());
+}
+
+std::optional<int64_t> SliceLayer::tokenDim(func::FuncOp layer, BlockArgument argument) {
+  Block nowhere;
+  SliceLayer slices(layer, nowhere, SliceBounds(layer->getAttrOfType<DictionaryAttr>(attrs::schedule)));
+  if (slices.count(mixer) == 1 || !isa<RankedTensorType>(argument.getType()))
+    return std::nullopt;
+  Cut cut = slices.argumentCut(argument);
+  bool isWhole =
+      cut.kind == TokenKind::token && cut.grid == mixer && typeOf(argument).getDimSize(cut.dim) == slices.tokens();
+  return isWhole ? std::optional(cut.dim) : std::nullopt;
+}
+
 SliceLayer::Cut SliceLayer::argumentCut(BlockArgument argument) {
   for (OpOperand &use : argument.getUses()) {
     Operation *user = use.getOwner();
@@ -512,11 +550,15 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
   return success();
 }
 
-LogicalResult SliceLayer::run() {
+LogicalResult SliceLayer::run(const PackedSlices &packed) {
   Block &body = from.getBody().front();
   for (auto [argument, target] : llvm::zip_equal(body.getArguments(), to.getArguments())) {
     Cut cut = argumentCut(argument);
     map.map(argument, target);
+    if (std::optional<int64_t> dim = packed.argument(from, argument.getArgNumber())) {
+      cuts[argument] = unpack(target, *dim);
+      continue;
+    }
     if (cut.kind != TokenKind::token && cut.kind != TokenKind::rows)
       continue;
     if (cut.grid == mixer && count(mixer) == 1)
@@ -540,8 +582,10 @@ LogicalResult SliceLayer::run() {
     if (failed(sliceOp(op)))
       return failure();
   SmallVector<Value> results;
-  for (Value value : body.getTerminator()->getOperands())
-    results.push_back(whole(value));
+  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
+    std::optional<int64_t> dim = packed.result(from, static_cast<int64_t>(i));
+    results.push_back(dim ? pack(value, *dim) : whole(value));
+  }
   func::ReturnOp::create(builder, body.getTerminator()->getLoc(), results);
   return success();
 }

@@ -9,6 +9,7 @@
 
 #include "dialects/braid/BraidDialect.h"
 #include "mlir/IR/IRMapping.h"
+#include "passes/overlap/PackedSlices.h"
 
 namespace braid {
 
@@ -34,7 +35,10 @@ public:
       : from(from), to(to), grids{bounds.mixer, bounds.experts}, builder(from.getContext()) {
     builder.setInsertionPointToEnd(&to);
   }
-  llvm::LogicalResult run();
+  llvm::LogicalResult run(const PackedSlices &packed);
+
+  /// The dimension along which the mixer's slices of an argument of a layer with a schedule are cut; absent: they are not.
+  static std::optional<int64_t> tokenDim(mlir::func::FuncOp layer, mlir::BlockArgument argument);
 
 private:
   /// Whose slices: those of the mixer, or those of plans and expert rows.
@@ -82,6 +86,10 @@ private:
   mlir::Value ofThisRank(const Ranks &ranks, mlir::Value sum, llvm::StringRef label);
   mlir::Value concat(mlir::ValueRange parts, int64_t dim);
   mlir::Value range(mlir::Value v, int64_t dim, int64_t begin, int64_t size);
+  mlir::Value reshape(mlir::Value v, llvm::ArrayRef<int64_t> shape);
+  /// What stands slice after slice (PackedSlices), taken apart and put together: views, no copies.
+  Cut unpack(mlir::Value v, int64_t dim);
+  mlir::Value pack(mlir::Value v, int64_t dim);
 
   mlir::func::FuncOp from;
   mlir::Block &to;

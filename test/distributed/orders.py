@@ -45,6 +45,7 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--degree", type=int, default=4)
     parser.add_argument("--pipelines", default="aAaM,cross-block")
+    parser.add_argument("--cuts", default="moe,best", help="pipelines that cut as they like")
     parser.add_argument("--shuffles", type=int, default=2)
     arguments = parser.parse_args()
     failures = 0
@@ -81,10 +82,11 @@ def main():
                     + ", ".join(differ[:3]))
             say(log == turns[0], f"{name:12} losses, gradient norms and routes of {STEPS} steps")
 
-        # Without slices: the first loss and the routes. Gradients are sums in another order.
-        none = compiled("none")
-        say(none[0]["loss"][0] == turns[0]["loss"][0], f"unsliced: first loss {none[0]['loss'][0]!r} and {turns[0]['loss'][0]!r}")
-        say(none[0]["counts"][0] == turns[0]["counts"][0], "unsliced: routes of the first step")
+        # Cut otherwise, or not at all: the first loss and the routes. Gradients are sums in another order. `best` may cut or not.
+        for name, flags in [("none", [])] + [(name, [f"--pipeline={name}", degree]) for name in arguments.cuts.split(",") if name]:
+            log = compiled(name, *flags)[0]
+            say(log["loss"][0] == turns[0]["loss"][0], f"{name:12} first loss {log['loss'][0]!r} and {turns[0]['loss'][0]!r}")
+            say(log["counts"][0] == turns[0]["counts"][0], f"{name:12} routes of the first step")
     print(f"{failures} failed")
     return failures > 0
 
