@@ -96,7 +96,7 @@ double plan::processorSeconds(const Cluster &cluster, CollectiveKind kind, llvm:
     return remote > 0 ? both(cluster.network, 1, bytes) : both(cluster.node, 1, bytes);
   double part = bytes / static_cast<double>(members.size());
   double once = both(cluster.node, local, local * part) + both(cluster.network, remote, remote * part);
-  return kind == CollectiveKind::all_reduce ? 2 * once : once;
+  return kind == CollectiveKind::allReduce ? 2 * once : once;
 }
 
 double plan::collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members,

@@ -200,7 +200,7 @@ private:
       sent += runtime::sentBytes(call, rank, size);
     axis.bytes += live * static_cast<double>(sent) / size;
     axis.seconds += duration;
-    double processor = processorSeconds(cluster, kind, members, bytes);
+    double processor = processorSeconds(cluster, call.kind, members, live * bytes);
     axis.processor += processor;
     return {duration, processor};
   }

@@ -61,9 +61,10 @@ static plan::Cluster assumedCluster(int64_t ranks) {
   return cluster;
 }
 
-/// The machine that a model file names: all ranks in one node, whose links are its.
-static plan::Cluster clusterOf(const MachineSpec &machine, int64_t ranks) {
-  plan::Cluster cluster = assumedCluster(ranks);
+/// The machine that a model file names: all ranks in one node, with links on which an all-to-all of `ranks` of them takes
+/// what the machine says of its buffer.
+static plan::Cluster clusterOf(const MachineSpec &machine, int64_t world, int64_t ranks) {
+  plan::Cluster cluster = assumedCluster(world);
   cluster.name = "schedule.machine of the model";
   plan::Device &device = cluster.device;
   device.f32Flops = device.bf16Flops = device.f64Flops = machine.flops;
@@ -71,6 +72,11 @@ static plan::Cluster clusterOf(const MachineSpec &machine, int64_t ranks) {
   device.efficiency = 1;
   device.overhead = machine.overhead;
   cluster.node = {machine.linkBandwidth, machine.linkLatency};
+  if (ranks > 1) {
+    auto size = static_cast<double>(ranks);
+    cluster.node.bandwidth *= (size - 1) / size;
+    cluster.node.latency /= std::log2(size);
+  }
   return cluster;
 }
 
@@ -93,12 +99,11 @@ bool Tuner::load() {
 }
 
 bool Tuner::loadCluster() {
-  cluster = assumedCluster(mesh.world());
+  Json model = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
+  keepsMachine = !machineOf(model.value("schedule", Json::object())).is_null();
+  cluster =
+      keepsMachine ? clusterOf(*spec->schedule.machine, mesh.world(), mesh.size("ep")) : assumedCluster(mesh.world());
   if (options.clusterFile.empty()) {
-    Json model = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
-    keepsMachine = !machineOf(model.value("schedule", Json::object())).is_null();
-    if (keepsMachine)
-      cluster = clusterOf(*spec->schedule.machine, mesh.world());
     fmt::print(out, "predicted with {} (--cluster=FILE for others)\n",
                keepsMachine ? "the model's schedule.machine" : "assumed rates of CPU cores");
     return true;

@@ -46,7 +46,7 @@ private:
   std::string text, clusterText;
   std::optional<ModelSpec> spec;
   plan::Cluster cluster;
-  bool keepsMachine = false; ///< the model's own schedule.machine, which predictions are made with
+  bool keepsMachine = false; ///< the model's own schedule.machine stays, --cluster or not
   Mesh mesh;
   Runner runner;
   std::string plainHash; ///< of the program
