@@ -47,7 +47,10 @@ void MpiArrivals::pause(bool progress) {
     nap = shortestNap;
   }
   ++questions;
-  idleWakes = progress || !woken ? 0 : idleWakes + 1;
+  if (progress || (waited && !woken))
+    idleWakes = 0;
+  else if (woken)
+    ++idleWakes;
   if (!announced && Clock::now() >= nextSearch)
     findSockets();
   // A socket may hold what the library does not take: it announces nothing.

@@ -275,11 +275,15 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
 static Address address(const std::byte *pointer) { return reinterpret_cast<Address>(pointer); }
 
 Status CudaDevice::copy(uint32_t stream, std::byte *target, const std::byte *source, uint64_t bytes) {
+  if (bytes == 0)
+    return Status::success();
   BRAID_CUDA(cuMemcpyDtoDAsync_v2, address(target), address(source), bytes, streams[stream]);
   return Status::success();
 }
 
 Status CudaDevice::fill(uint32_t stream, std::byte *target, int value, uint64_t bytes) {
+  if (bytes == 0)
+    return Status::success();
   BRAID_CUDA(cuMemsetD8Async, address(target), static_cast<unsigned char>(value), bytes, streams[stream]);
   return Status::success();
 }

@@ -240,8 +240,10 @@ bool leadsTo(const std::string &path, int descriptor) {
 
 Expected<DirectoryLock> DirectoryLock::acquire(const std::string &directory) {
   std::string path = directory + "/.lock";
-  // Whoever removes the file between opening and locking it takes the lock along.
-  for (;;) {
+  // Whoever removes the file between opening and locking it takes the lock along. A file system whose files have no
+  // lasting identity shows the same.
+  constexpr int tries = 10;
+  for (int i = 1;; ++i) {
     int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (descriptor < 0)
       return writeError(path, errno);
@@ -262,7 +264,7 @@ Expected<DirectoryLock> DirectoryLock::acquire(const std::string &directory) {
     // A file system without locks cannot help; refusing to train on it would not either.
     if (failed != 0 && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
       return writeError(path, errno);
-    if (!lock.holds(directory))
+    if (!lock.holds(directory) && i < tries)
       continue;
     // Who holds it, for the message above and for holderOf(): without room on the disk both know less.
     lock.stamp =

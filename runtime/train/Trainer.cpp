@@ -376,7 +376,10 @@ std::string Trainer::lastGood() const {
 }
 
 Status Trainer::prune(int keep) {
-  return rank.isFirst() ? pruneCheckpoints(options.checkpointDir, lastSaved, keep) : Status::success();
+  // A directory that was replaced holds others' checkpoints; the next save says so.
+  if (!rank.isFirst() || !lock->holds(options.checkpointDir))
+    return Status::success();
+  return pruneCheckpoints(options.checkpointDir, lastSaved, keep);
 }
 
 Status Trainer::save() {
@@ -425,10 +428,10 @@ Status Trainer::loop() {
     result.progressError = progress->error();
   if (state.step > first)
     BRAID_TRY(save());
+  if (evaluator && !result.stopped)
+    BRAID_TRY(evaluateHeldout(/*last=*/true)); // which must be finite
   if (!result.stopped && lastSaved == state.step) // no step will follow
     BRAID_TRY(prune(options.keep));
-  if (evaluator && !result.stopped)
-    BRAID_TRY(evaluateHeldout(/*last=*/true));
   return Status::success();
 }
 
