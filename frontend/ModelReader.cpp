@@ -215,11 +215,11 @@ static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &
   };
   auto readEquation = [&](const char *key, const char *such, std::string &equation) {
     std::string valid = llvm::formatv("valid: an equation such as \"{0}\"", such).str();
-    bool given = r.require(key, valid);
+    const Value *given = r.require(key, valid);
     if (given)
       r.string(key, equation);
     bool blank = StringRef(equation).trim().empty();
-    if (given && blank && ok)
+    if (given && given->kind == Kind::string && blank)
       error(key, "is empty; " + valid);
     ok &= !blank;
   };

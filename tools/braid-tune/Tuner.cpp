@@ -75,7 +75,7 @@ static plan::Cluster clusterOf(const MachineSpec &machine, int64_t world, int64_
   if (ranks > 1) {
     auto size = static_cast<double>(ranks);
     cluster.node.bandwidth *= (size - 1) / size;
-    cluster.node.latency /= std::log2(size);
+    cluster.node.latency /= std::ceil(std::log2(size));
   }
   return cluster;
 }
