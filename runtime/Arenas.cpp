@@ -55,6 +55,15 @@ Status Arenas::reserve(std::span<const ArenaInfo> arenas) { return map(arenas, 1
 
 Status Arenas::map(std::span<const ArenaInfo> arenas, int ranks, bool reserved) {
   constexpr size_t page = 4096, hugePage = size_t(2) << 20;
+  // Of addresses alone no memory is missing: batches and models are not the reason.
+  auto refused = [&](const ArenaInfo &arena, std::string_view what) {
+    const char *reason = std::strerror(errno);
+    if (reserved)
+      return Status::error(ErrorCode::ioError, "the host has no addresses for {}arena '{}' of {} bytes: {}", what,
+                           arena.name, arena.bytes, reason);
+    return tooLarge(arenas, ranks,
+                    fmt::format("; {}arena '{}' of {} bytes: {}", what, arena.name, arena.bytes, reason));
+  };
   for (const ArenaInfo &arena : arenas) {
     // Large arenas start on a huge page, so that the kernel may use them.
     size_t align = std::max<size_t>(arena.align, arena.bytes >= 2 * hugePage && !reserved ? hugePage : page);
@@ -62,14 +71,13 @@ Status Arenas::map(std::span<const ArenaInfo> arenas, int ranks, bool reserved) 
     void *mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_NORESERVE : 0), -1, 0);
     if (mapping == MAP_FAILED)
-      return tooLarge(arenas, ranks,
-                      fmt::format("; arena '{}' of {} bytes: {}", arena.name, arena.bytes, std::strerror(errno)));
+      return refused(arena, "");
     auto address = reinterpret_cast<uintptr_t>(mapping);
     auto *base = reinterpret_cast<std::byte *>((address + page + align - 1) / align * align);
     regions.push_back({mapping, mapped, base, usable});
     for (std::byte *guard : {base - page, base + usable})
       if (mprotect(guard, page, PROT_NONE) != 0)
-        return tooLarge(arenas, ranks, fmt::format("; guards of arena '{}': {}", arena.name, std::strerror(errno)));
+        return refused(arena, "guards of ");
     if (align >= hugePage)
       madvise(base, usable, MADV_HUGEPAGE);
     total += arena.bytes;

@@ -1,4 +1,5 @@
 // Arenas between guard pages, and MemoryCheck, which sees what a command writes that is not its to write.
+#include "runtime/Arenas.h"
 #include "test/runtime/TestProgram.h"
 
 #include <cmath>
@@ -61,6 +62,13 @@ TEST(MemoryCheck, ScratchBeginsAsNaNs) {
   runEntry(**session);
   for (float value : values<float>(**session, "out"))
     EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(Arenas, AddressesThatTheHostHasNotAreNoLackOfMemory) {
+  ArenaInfo arena{"workspace", uint64_t(1) << 60, 256};
+  Arenas arenas;
+  EXPECT_EQ(arenas.reserve(std::span(&arena, 1)).message(),
+            "the host has no addresses for arena 'workspace' of 1152921504606846976 bytes: Cannot allocate memory");
 }
 
 TEST(Arenas, StandBetweenPagesThatNobodyMayTouch) {

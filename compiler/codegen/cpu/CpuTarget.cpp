@@ -27,6 +27,17 @@ bool CpuTarget::has(llvm::StringRef feature) const { return llvm::is_contained(f
 /// What kernels can make use of beyond a level.
 static const std::vector<std::string> kExtra = {"avx512bf16", "avx512vnni"};
 
+llvm::Expected<BlockLimits> braid::parseEmulated(llvm::StringRef option, llvm::StringRef keyword) {
+  constexpr int64_t least = 16;
+  BlockLimits limits{int64_t(227) << 10};
+  llvm::StringRef number = option.drop_front(keyword.size());
+  if (!number.empty() && (!number.consume_front("=") || number.getAsInteger(10, limits.sharedBytes) ||
+                          limits.sharedBytes < least || limits.sharedBytes % least != 0))
+    return llvm::createStringError("'" + option + "' is no size of a block's shared memory; valid: " + keyword +
+                                   "=N with N bytes, a multiple of 16");
+  return limits;
+}
+
 llvm::Expected<CpuTarget> CpuTarget::parse(llvm::StringRef name) {
   auto [level, added] = name.split(',');
   CpuTarget target{name.str(), kV3, std::nullopt};
@@ -52,12 +63,11 @@ llvm::Expected<CpuTarget> CpuTarget::parse(llvm::StringRef name) {
   if (level.size() < name.size())
     added.split(names, ',');
   for (llvm::StringRef feature : names) {
-    if (feature.consume_front("threads")) {
-      target.emulated = BlockLimits{int64_t(227) << 10};
-      if (!feature.empty() && (!feature.consume_front("=") || feature.getAsInteger(10, target.emulated->sharedBytes) ||
-                               target.emulated->sharedBytes < 0 || target.emulated->sharedBytes % 16 != 0))
-        return llvm::createStringError("CPU target '" + name +
-                                       "': threads=N takes the shared memory of a block, N bytes, a multiple of 16");
+    if (feature == "threads" || feature.starts_with("threads=")) {
+      llvm::Expected<BlockLimits> limits = parseEmulated(feature, "threads");
+      if (!limits)
+        return limits.takeError();
+      target.emulated = *limits;
       continue;
     }
     if (!llvm::is_contained(kExtra, feature))

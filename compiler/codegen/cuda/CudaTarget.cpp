@@ -5,12 +5,12 @@
 using namespace braid;
 
 llvm::Expected<CudaTarget> CudaTarget::parse(llvm::StringRef arch) {
-  llvm::StringRef size = arch;
-  if (size.consume_front("sm_90a,emulated")) {
-    llvm::Expected<CpuTarget> cpu = CpuTarget::parse(("native,threads" + size).str());
-    if (!cpu)
-      return cpu.takeError();
-    return CudaTarget{arch.str(), *cpu->emulated, /*emulated=*/true};
+  auto [name, option] = arch.split(',');
+  if (name == "sm_90a" && (option == "emulated" || option.starts_with("emulated="))) {
+    llvm::Expected<BlockLimits> limits = parseEmulated(option, "emulated");
+    if (!limits)
+      return limits.takeError();
+    return CudaTarget{arch.str(), *limits, /*emulated=*/true};
   }
 #if !BRAID_HAVE_CUDA
   return llvm::createStringError("this compiler was built without a CUDA toolkit; valid: --target=cpu");
