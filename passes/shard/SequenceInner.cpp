@@ -45,9 +45,18 @@ FailureOr<SpAlgorithm> SequenceSharder::chooseInner(Op op, ValueRange operands, 
   // A gradient walks back, too: as often along a ring, once for dX of segments; both walk once more with what has come.
   constexpr double forwardWalks = 3; // that take as long as one back: the states again, and two products for each
   double back = std::is_same_v<Op, LsmInnerStepGradOp> ? forwardWalks * walk : 0;
-  auto seconds = [&](SpAlgorithm one, double flops) {
-    return spCost(one, ranks, p, x, facts.machine).seconds + (flops + back) / facts.machine.flops;
+  // Its cotangents travel, too: back along the ring or in steps of their own; gathered ones with the states, for which P
+  // is the same.
+  auto exchange = [&](SpAlgorithm one) {
+    double states = spCost(one, ranks, p, x, facts.machine).seconds;
+    if (back == 0)
+      return states;
+    if (one != SpAlgorithm::allGather)
+      return 2 * states;
+    double bytes = static_cast<double>(x.getNumElements()) * llvm::divideCeil(x.getElementTypeBitWidth(), 8);
+    return states + static_cast<double>(ranks - 1) * bytes / facts.machine.linkBandwidth;
   };
+  auto seconds = [&](SpAlgorithm one, double flops) { return exchange(one) + (flops + back) / facts.machine.flops; };
   std::pair<double, SpAlgorithm> best{
       seconds(SpAlgorithm::ring, walk * static_cast<double>(ranks - 1) + back * static_cast<double>(ranks - 2)),
       SpAlgorithm::ring};
