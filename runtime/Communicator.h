@@ -90,6 +90,8 @@ public:
   // Ends the work of all ranks: every pending and later call, here and on the peers, returns an error that quotes
   // `reason`. Called when this rank cannot go on.
   virtual void abort(const Status &reason) = 0;
+  // Whether the work goes on; else "rank .. stopped because ..", as the next collective would say. Any thread may ask.
+  virtual Status health() = 0;
 };
 
 } // namespace braid::runtime

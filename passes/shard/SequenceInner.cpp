@@ -14,6 +14,7 @@
 #include "dialects/braid/InnerTraits.h"
 #include "passes/shard/Sequence.h"
 #include "passes/shard/SequenceParts.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace braid;

@@ -592,6 +592,13 @@ public:
     return static_cast<Communicator *>(axes.emplace(std::string(name), std::move(communicator)).first->second.get());
   }
 
+  Status health() override {
+    std::lock_guard lock(engine.mutex);
+    if (!engine.listen())
+      return Status::success();
+    return Status::error(ErrorCode::aborted, "rank {} stopped because {}", engine.rank, engine.reason);
+  }
+
   void abort(const Status &reason) override {
     engine.abort(fmt::format("rank {} failed: {}", engine.rank, reason.message()));
   }

@@ -75,6 +75,8 @@ public:
                              sizeof(own), "NCCL's unique id"));
     BRAID_TRY(gpu.use());
     BRAID_TRY(gpu.driver->check(gpu.driver->cuStreamCreate(&stream, cuda::streamNonBlocking), "cuStreamCreate"));
+    // Whoever fails up to here does not join, and the others must not wait for it inside NCCL.
+    BRAID_TRY(host.meet({CollectiveKind::allGather, "joining NCCL's communicator", sizeof(own), DType::u8}));
     nccl::Config config;
     Status status = begun("ncclCommInitRankConfig", library.commInitRank(&comm, size(), ids[0], rank(), &config));
     if (!status.ok())
@@ -187,9 +189,9 @@ private:
       return status;
     }
     gpu.dead = true;
-    if (status.code() == ErrorCode::aborted)
-      return status; // another rank has told everybody
     std::string place = call.on(axis());
+    if (status.code() == ErrorCode::aborted) // another rank has told everybody
+      return status.message().starts_with(place) ? status : status.withContext(place);
     if (!status.message().starts_with(place))
       status = status.withContext(fmt::format("{}: rank {}", place, members[static_cast<size_t>(rank())]));
     hosts.abort(status);
@@ -199,12 +201,13 @@ private:
   // A call that NCCL goes on with by itself.
   Status begun(const char *call, nccl::Result code) {
     auto deadline = Clock::now() + gpu.options.timeout;
+    int polls = 0;
     while (code == nccl::inProgress) {
       BRAID_TRY(library.check("ncclCommGetAsyncError", library.commGetAsyncError(comm, &code)));
       if (code == nccl::inProgress && Clock::now() > deadline)
         return Status::error(ErrorCode::deadlineExceeded, "{} was not done after {} ms", call,
                              gpu.options.timeout.count());
-      std::this_thread::yield();
+      BRAID_TRY(pause(polls++));
     }
     return library.check(call, code);
   }
@@ -223,11 +226,17 @@ private:
       if (Clock::now() > deadline)
         return Status::error(ErrorCode::deadlineExceeded, "waited {} ms for ranks {}, all of which had come",
                              gpu.options.timeout.count(), fmt::join(members, ", "));
-      if (polls < 100)
-        std::this_thread::yield();
-      else
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      BRAID_TRY(pause(polls));
     }
+  }
+
+  // Between two looks at what is under way: a rank that failed after the meeting ends it for all.
+  Status pause(int polls) {
+    if (polls < 100)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    return polls % 16 == 15 ? hosts.health() : Status::success();
   }
 
   template <class Begin> Status together(Begin begin) {
@@ -296,6 +305,7 @@ public:
 
   int rank() const override { return host.rank(); }
   int worldSize() const override { return host.worldSize(); }
+  Status health() override { return host.health(); }
   Communicator &world() override { return host.world(); }
 
   void abort(const Status &reason) override {

@@ -286,6 +286,12 @@ public:
     return static_cast<Communicator *>(axes.emplace(std::string(name), std::move(communicator)).first->second.get());
   }
 
+  Status health() override {
+    if (!worldState.dead.load())
+      return Status::success();
+    return Status::error(ErrorCode::aborted, "rank {} stopped because {}", self, worldState.whyDead());
+  }
+
   void abort(const Status &reason) override {
     worldState.abort(fmt::format("rank {} failed: {}", self, reason.message()));
   }

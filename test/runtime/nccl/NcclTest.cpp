@@ -125,7 +125,7 @@ TEST(Nccl, TransfersThatFailEndTheRun) {
       std::vector<float> &data = ranks[dp.rank()];
       Status status = dp.allReduce(in(data), out(data), 32, DType::f32, "sum");
       EXPECT_TRUE(status.message().find(sentence) != std::string::npos) << status.message();
-      EXPECT_TRUE(status.message().starts_with(fmt::format("all_reduce 'sum' on axis dp: rank {}: ", dp.rank())));
+      EXPECT_TRUE(status.message().starts_with(fmt::format("all_reduce 'sum' on axis dp: rank {}", dp.rank())));
       // And whatever comes after.
       Status later = dp.allGather(in(data), out(data), 4, "later");
       named += later.code() == ErrorCode::aborted && later.message().find(sentence) != std::string::npos;
@@ -138,6 +138,28 @@ TEST(Nccl, TransfersThatFailEndTheRun) {
   };
   failing(StubFault::hang, "waited 2000 ms for ranks 0, 1, all of which had come");
   failing(StubFault::error, "NCCL: error 6 (remote process exited)");
+}
+
+// One rank fails when all have met: it says why, and the other, whose transfer never ends, stops because of it and not when
+// its time is over.
+TEST(Nccl, ARankThatCannotBeginEndsTheWaitingOfAll) {
+  std::vector<float> ranks[2] = {std::vector<float>(8), std::vector<float>(8)};
+  std::barrier joined(2);
+  const std::string cause = "all_reduce 'sum' on axis dp: rank 1: ncclAllReduce: error 2 (unhandled system error)";
+  Status first = onTwoRanks(std::chrono::minutes(10), [&](Communicator &dp) -> Status {
+    joined.arrive_and_wait();
+    ncclStubFault(StubFault::oneRank);
+    std::vector<float> &data = ranks[dp.rank()];
+    Status status = dp.allReduce(in(data), out(data), 32, DType::f32, "sum");
+    if (dp.rank() == 0) {
+      EXPECT_EQ(status.code(), ErrorCode::aborted);
+      EXPECT_EQ(status.message(), "all_reduce 'sum' on axis dp: rank 0 stopped because rank 1 failed: " + cause);
+    }
+    return status;
+  });
+  EXPECT_EQ(first.message(), cause);
+  ncclStubFault(StubFault::none);
+  EXPECT_EQ(ncclStubContexts(), 0);
 }
 
 TEST(Nccl, WhatIsNotThereIsNamed) {
