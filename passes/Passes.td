@@ -145,7 +145,7 @@ def DecideChunkSizePass : Pass<"braid-decide-chunk-size", "::mlir::ModuleOp"> {
   let description = [{
     A size is chosen by what it costs: for 16, 32, 64, 128 or the whole row the kernels of one chunk, forward and gradient, are made, lowered
     for the target and counted, operation by operation, with the bytes that they touch. A size whose tiles do not fit the target is
-    out. Never above the number of tokens rounded up to 16. Scans of equal class, widths and types are cut alike, as far as their rows allow.
+    out. Never above the number of tokens rounded up to 16. Scans of equal class, widths, types and lengths of rows are cut alike.
     Before: `lsm.scan V .. {scale = 1.0}`. After: `lsm.scan V .. {braid.chunk_costs = "16: 3310, 32: 2720, 64: 2790", chunk_size = 32, scale = 1.0}`
     (cycles of a token and head).
     Invariant: every scan says how it will be cut.
