@@ -101,7 +101,7 @@ void Walk::count(Operation *op, Own &own) {
 double Walk::loop(scf::ForOp op) {
   std::optional<double> low = number(op.getLowerBound()), high = number(op.getUpperBound()),
                         step = number(op.getStep());
-  double trips = unknownTrips;
+  double trips = std::ceil(unknownTrips / step.value_or(1));
   if (low && high && step)
     trips = std::max(0.0, std::ceil((*high - *low) / *step - 1e-9));
   if (trips == 0)

@@ -6,6 +6,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <algorithm>
+
 namespace braid {
 
 /// Cycles per operation of one thread. What a block of code computes, loads and stores is done at the same time: it
@@ -19,13 +21,13 @@ struct IssueRates {
   static IssueRates core() { return {0.5, 0.5, 1, 4, 0}; }
   /// A block of `threads` on a multiprocessor that issues 128 of them a cycle, and 32 of those that access memory.
   static IssueRates block(int64_t threads) {
-    double each = static_cast<double>(threads);
+    double each = static_cast<double>(std::max<int64_t>(threads, 32)); // a warp issues as a whole
     return {each / 128, each / 32, each / 32, 0, 30};
   }
 };
 
 /// Cycles of one program of a kernel's grid. `lowered`: by lowerTilesToLoops or lowerTilesToThreads; a loop whose bounds
-/// are not known here runs `unknownTrips` times, a branch goes where its condition holds.
+/// are not known here walks `unknownTrips` by its steps, a branch goes where its condition holds.
 double programCycles(mlir::func::FuncOp lowered, const IssueRates &rates, double unknownTrips);
 
 } // namespace braid

@@ -69,6 +69,7 @@ TEST_F(LoopWork, TripsOfLoops) {
                           rates, 1),
             before + 40);
   EXPECT_EQ(programCycles(parse("scf.for %i = %c0 to %u step %c1 { " + store + " }\n"), rates, 7), before + 7);
+  EXPECT_EQ(programCycles(parse("scf.for %i = %c0 to %u step %c4 { " + store + " }\n"), rates, 7), before + 2);
   // Of the programs of the grid one is counted.
   EXPECT_EQ(
       programCycles(parse("%b = arith.index_cast %begin : i64 to index  %e = arith.index_cast %end : i64 to index\n"
