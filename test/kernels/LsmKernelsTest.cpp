@@ -16,6 +16,7 @@ struct Case {
   int64_t B = 1, T = 40, H = 2, K = 16, V = 16, chunk = 16;
   double decay = -0.3; ///< mean log decay; a tenth of the tokens has `extreme`
   double extreme = 0;
+  bool late = false; ///< every fourth channel decays by `extreme` from the middle of the row on, nothing else does
   std::vector<int64_t> edges = {}; ///< where documents begin; empty: one that began before the row
   int64_t valid = -1; ///< tokens that are not padding
   bool equalKeys = false; ///< the same unit key everywhere, beta = 1
@@ -44,6 +45,11 @@ Scan scanOf(const Case &c) {
   auto decay = [&] { return c.extreme != 0 && random.uniform() < 0.1 ? c.extreme : 2 * c.decay * random.uniform(); };
   if (x.decays())
     fill(x.g, c.kind == "S0" ? c.H : tokens * x.decayWidth(), decay);
+  if (c.late)
+    for (int64_t i = 0, width = x.decayWidth(); i < tokens * width; ++i) {
+      int64_t t = i / (c.H * width) % c.T;
+      x.g[i] = rounded(2 * t >= c.T && i % width % 4 == 0 ? c.extreme : 0.1 * c.decay * random.uniform(), c.type);
+    }
   if (x.delta())
     fill(x.beta, tokens, [&] { return c.equalKeys ? 1.0 : random.uniform(); });
   fill(x.initial, c.B * c.H * c.K * c.V, draw), fill(x.dO, tokens * c.V, draw);
@@ -181,6 +187,9 @@ std::vector<Case> cases() {
       add({.name = "strong_decay", .kind = "", .T = 70, .chunk = 64, .decay = -250});
       add({.name = "weak_decay", .kind = "", .T = 70, .chunk = 64, .decay = -1e-4});
     }
+    // Chunks of 32: the first is mild, the second has mild rows before strong ones, the third is strong.
+    if (kind == "V")
+      add({.name = "mild_then_strong_decay", .kind = "", .T = 96, .chunk = 32, .extreme = -3, .late = true});
     if (kind == "H" || kind == "GH") {
       add({.name = "equal_keys", .kind = "", .T = 128, .chunk = 64, .decay = -1e-3, .equalKeys = true});
       // Transitions in blocks: two of 96 rows.
