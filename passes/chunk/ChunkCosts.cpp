@@ -107,9 +107,16 @@ double bytesOf(tile::LaunchOp launch, int64_t size) {
 
 } // namespace
 
-std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size, const KernelTarget &target) {
+std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size, const KernelTarget &target,
+                                         std::string &failure) {
   MLIRContext *context = ops.front()->getContext();
-  ScopedDiagnosticHandler quiet(context, [](Diagnostic &) { return success(); });
+  ScopedDiagnosticHandler quiet(context, [&](Diagnostic &diagnostic) {
+    std::string message = diagnostic.str();
+    bool tooLarge = StringRef(message).starts_with(kTilesDoNotFit);
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && failure.empty() && !tooLarge)
+      failure = message;
+    return success();
+  });
   OwningOpRef<ModuleOp> module = moduleOf(ops, size);
   PassManager passes(context);
   passes.enableVerifier(false);
@@ -148,9 +155,13 @@ std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size
 
 double ChunkCosts::ofChunk(int64_t size) {
   auto [it, isNew] = known.try_emplace(size, 0);
-  if (isNew)
+  if (isNew) {
+    std::string failure;
     for (const auto &[function, inside] : ops)
-      it->second += chunkCycles(inside, size, target).value_or(std::numeric_limits<double>::infinity());
+      it->second += chunkCycles(inside, size, target, failure).value_or(std::numeric_limits<double>::infinity());
+    if (!failure.empty())
+      failures[size] = failure;
+  }
   return it->second;
 }
 

@@ -20,9 +20,10 @@ struct KernelTarget {
 };
 
 /// Cycles of one core, or of one multiprocessor, for one chunk of `size` tokens and one head of scans, gradients and
-/// segments that stand in one function; nothing where the tiles of one of their kernels fit no
-/// block's shared memory (they would lie in scratch) or no kernel.
-std::optional<double> chunkCycles(llvm::ArrayRef<mlir::Operation *> ops, int64_t size, const KernelTarget &target);
+/// segments that stand in one function; nothing where the tiles of one of their kernels fit no block's shared memory
+/// (they would lie in scratch) or no kernel. `failure`: the first message, where it is something else that went wrong.
+std::optional<double> chunkCycles(llvm::ArrayRef<mlir::Operation *> ops, int64_t size, const KernelTarget &target,
+                                  std::string &failure);
 
 /// Scans of one class and shape, and their gradients: they are cut alike, so that states of one serve the other.
 class ChunkCosts {
@@ -33,8 +34,13 @@ public:
     for (mlir::Operation *op : kinds)
       ops[op->getParentOp()].push_back(op);
   }
-  /// Cycles of a chunk; infinite where it does not fit.
+  /// Cycles of a chunk; infinite where it does not fit, or has no kernels.
   double ofChunk(int64_t size);
+  /// Why chunks of this size have no kernels; empty where they have, or only do not fit.
+  llvm::StringRef failure(int64_t size) const {
+    auto it = failures.find(size);
+    return it == failures.end() ? llvm::StringRef() : llvm::StringRef(it->second);
+  }
   struct Choice {
     int64_t size = 0;
     std::map<int64_t, double> perToken; ///< of the sizes that were compared: cycles of a token and head
@@ -50,6 +56,7 @@ private:
   llvm::MapVector<mlir::Operation *, llvm::SmallVector<mlir::Operation *>> ops; ///< by the function they stand in
   KernelTarget target;
   std::map<int64_t, double> known;
+  std::map<int64_t, std::string> failures;
 };
 
 } // namespace braid

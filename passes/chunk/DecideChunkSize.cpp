@@ -84,8 +84,15 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
       ChunkCosts::Choice &choice = chosen[{scan.kernels(), scan.tokens()}];
       if (chunkSize)
         choice.size = std::min<int64_t>(chunkSize, llvm::alignTo(scan.tokens(), ChunkCosts::least));
-      else if (!choice.size)
+      else if (!choice.size) {
         choice = costs.try_emplace(scan.kernels(), alike[scan.kernels()], target).first->second.choose(scan.tokens());
+        auto failed = [&](auto &size) { return !costs.at(scan.kernels()).failure(size.first).empty(); };
+        if (!choice.perToken.empty() && llvm::all_of(choice.perToken, failed)) {
+          scan.op->emitOpError("has no kernels in chunks of any size: ")
+              << costs.at(scan.kernels()).failure(choice.perToken.begin()->first);
+          return signalPassFailure();
+        }
+      }
     }
     Builder builder(&getContext());
     for (const Chunked &scan : undecided) {
@@ -94,7 +101,9 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
       std::string compared;
       for (auto [size, cycles] : choice.perToken)
         compared += llvm::formatv("{0}{1}: {2}", compared.empty() ? "" : ", ", size,
-                                  std::isinf(cycles) ? "does not fit" : llvm::formatv("{0:f0}", cycles).str());
+                                  !std::isinf(cycles) ? llvm::formatv("{0:f0}", cycles).str()
+                                  : costs.at(scan.kernels()).failure(size).empty() ? "does not fit"
+                                                                                   : "has no kernels");
       if (!compared.empty())
         scan.op->setAttr(attrs::chunkCosts, builder.getStringAttr(compared));
     }

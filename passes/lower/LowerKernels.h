@@ -14,6 +14,9 @@ struct BlockLimits {
   bool operator==(const BlockLimits &) const = default;
 };
 
+/// How the error begins that says that the tiles of a kernel do not fit.
+inline constexpr llvm::StringLiteral kTilesDoNotFit = "the tiles of @";
+
 /// What braid-tile-to-loops does. `vectorBytes`: 64 (AVX-512), 32 (AVX2) or 16; `bf16Dots`: AVX512-BF16.
 llvm::LogicalResult lowerTilesToLoops(mlir::ModuleOp module, int64_t vectorBytes, bool bf16Dots);
 /// What braid-tile-to-threads does.

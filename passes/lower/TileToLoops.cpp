@@ -583,7 +583,7 @@ LogicalResult TileLowering::run() {
                                   : cast<MemRefType>(buffer.memref.getType()).getElementTypeBitWidth(),
                               8);
   if (bytes > maxStackBytes)
-    return kernel.emitError() << "the tiles of @" << kernel.getName() << " need " << bytes
+    return kernel.emitError() << kTilesDoNotFit << kernel.getName() << " need " << bytes
                               << " bytes of stack at a time; valid: at most " << maxStackBytes
                               << ", with smaller chunks (--chunk-size) or heads (head_dim, value_dim)";
   kernel.erase();
