@@ -18,7 +18,8 @@ struct Task {
   double duration = 0;
   std::vector<int64_t> after; ///< tasks that must have ended
   /// Of a task that does not compute: the share of the compute stream's time that it takes while it runs, 0 to 1. A
-  /// processor that serves its own messages computes the slower; durations of compute are those without any.
+  /// processor that serves its own messages computes the slower; durations of compute are those without any. What asks
+  /// for more than there is takes longer itself.
   double load = 0;
 };
 

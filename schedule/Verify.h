@@ -14,7 +14,7 @@ namespace braid::schedule {
 ///  - every task once, on its own stream
 ///  - no deadlock: a cycle of streams and events is reported with its tasks
 ///  - every dependence forced, every buffer written before it is read, no bytes used again while still needed
-///  - every task as long as it must be, not before what it waits for, the whole not below the lower bound
+///  - every task as long as it must be (beside loads, Task::load, at least as long), not before what it waits for, the whole not below the lower bound
 std::vector<std::string> verify(const Problem &problem, const Schedule &schedule);
 
 /// The same without times: orders, events, dependences and buffers.

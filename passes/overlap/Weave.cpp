@@ -66,7 +66,8 @@ public:
       original.push_back(&op);
       if (!isDataExchange(&op) && llvm::any_of(op.getOperands(), [&](Value v) {
             Operation *def = v.getDefiningOp();
-            return def && (isCountExchange(def) || behindCounts.contains(def));
+            return def && places.of(def).level == places.of(&op).level &&
+                   (isCountExchange(def) || behindCounts.contains(def));
           }))
         behindCounts.insert(&op);
     }

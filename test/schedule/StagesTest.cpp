@@ -194,6 +194,18 @@ TEST(Stages, LoadsSlowDownWhatIsComputedBesideThem) {
   Measures measures = measure(problem, schedule);
   EXPECT_DOUBLE_EQ(measures.computeBusy, 11);
   EXPECT_DOUBLE_EQ(measures.exposedComm, 2);
+  EXPECT_EQ(verify(problem, schedule), std::vector<std::string>());
+  // Alone, loads share the processor as well: 1.5 of it take twice 0.75 as long. Nothing of them is lost beside compute.
+  problem.tasks = {{"D0.0", 1, 3, {}, 0.75}, {"G0.0", 2, 3, {}, 0.75}};
+  schedule = *simulate(problem, {{}, {0}, {1}});
+  EXPECT_DOUBLE_EQ(schedule.end[0], 4.5);
+  EXPECT_DOUBLE_EQ(schedule.end[1], 4.5);
+  EXPECT_EQ(verify(problem, schedule), std::vector<std::string>());
+  problem.tasks.push_back({"A0.0", 0, 1, {}});
+  schedule = *simulate(problem, {{2}, {0}, {1}});
+  EXPECT_NEAR(schedule.end[0], 4.5 / 0.95, 1e-12);
+  EXPECT_NEAR(schedule.end[2], 5.5, 1e-12); // 4.5 of messages and 1 of its own
+  EXPECT_EQ(verify(problem, schedule), std::vector<std::string>());
 }
 
 TEST(Stages, TheGainOverNoneIsAtMostTwoMinusOneOverTwoDegrees) {

@@ -60,9 +60,11 @@ std::optional<Cluster> plan::parseCluster(StringRef text, StringRef filename, Di
       requireNumber(d, "bandwidth", cluster.device.bandwidth, maxRate, "valid: bytes per second, above 0");
       requireNumber(d, "memory", cluster.device.memory, maxRate, "valid: bytes, above 0");
       d.number("cache", cluster.device.cache, 0, maxRate);
-      if (cluster.device.cache > 0)
+      if (cluster.device.cache > 0 || d.has("cache_bandwidth"))
         requireNumber(d, "cache_bandwidth", cluster.device.cacheBandwidth, maxRate,
                       "valid: bytes per second, above 0, where cache is given");
+      if (cluster.device.cacheBandwidth > 0 && cluster.device.cache == 0)
+        d.error("cache", "is missing; valid: the bytes that are read at cache_bandwidth");
       d.number("efficiency", cluster.device.efficiency, 0, 1, /*leastAllowed=*/false);
       d.number("overhead", cluster.device.overhead, 0, 3600);
     } else if (!r.has("device")) {

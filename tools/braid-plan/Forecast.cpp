@@ -106,8 +106,9 @@ private:
     ++result.commands;
     if (const schema::Collective *collective = command.body_as_Collective()) {
       auto [duration, processor] = seconds(command, *collective);
+      duration = std::max(duration, processor);
       int64_t task = addTask(command, duration);
-      result.problem.tasks[task].load = duration > 0 ? std::min(1.0, processor / duration) : 0;
+      result.problem.tasks[task].load = duration > 0 ? processor / duration : 0;
       open[stream] = -1;
       return;
     }
@@ -158,7 +159,8 @@ private:
     result.flops += flops;
     result.bytes += bytes;
     double own = command.joined() ? 0 : cluster.device.overhead;
-    return own + std::max(flops / rate, bytes / (bytes <= cluster.device.cache ? cacheBandwidth : bandwidth));
+    bool cached = cluster.device.cache > 0 && bytes <= cluster.device.cache;
+    return own + std::max(flops / rate, bytes / (cached ? cacheBandwidth : bandwidth));
   }
 
   /// The share of `rows`, which buffers have room for, that are there when every expert gets as many.
