@@ -213,18 +213,21 @@ static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &
                        : "is no name; valid: letters, digits and _, at most 32, a letter first");
     return valid;
   };
-  auto readEquation = [&](const char *key, const char *such, std::string &equation) {
-    std::string valid = llvm::formatv("valid: an equation such as \"{0}\"", such).str();
-    const Value *given = r.require(key, valid);
-    if (given)
-      r.string(key, equation);
+  auto checkEquation = [&](const char *key, const Value *given, const std::string &equation, const char *valid) {
     bool blank = StringRef(equation).trim().empty();
     if (given && given->kind == Kind::string && blank)
-      error(key, "is empty; " + valid);
+      error(key, std::string("is empty; ") + valid);
     ok &= !blank;
   };
-  readEquation("state", "M = exp(g) M + k^T v", result->state);
-  readEquation("output", "o = q M", result->output);
+  constexpr const char *validState = "valid: an equation such as \"M = exp(g) M + k^T v\"",
+                       *validOutput = "valid: an equation such as \"o = q M\"";
+  const Value *state = r.require("state", validState), *output = r.require("output", validOutput);
+  if (state)
+    r.string("state", result->state);
+  if (output)
+    r.string("output", result->output);
+  checkEquation("state", state, result->state, validState);
+  checkEquation("output", output, result->output, validOutput);
   if (r.require("inputs", "valid: an object such as {\"q\": \"linear(x)\"}")) {
     const Value *inputs = r.objectAt("inputs");
     ok &= inputs != nullptr;
