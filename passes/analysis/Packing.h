@@ -1,8 +1,8 @@
 //===- Packing.h - offsets for buffers that live at different times -----------------------------------------------===//
 // Dynamic storage allocation: each item has bytes and a life, a set of moments; offsets must keep items apart that
 // share a moment. The least arena is NP-hard to find, and no arena is smaller than the most bytes alive at one moment:
-// greedy placements in four orders, each repaired by placing the topmost item earlier, until one is within a hundredth
-// of that bound.
+// greedy placements in five orders, each repaired by placing the topmost item earlier, until one is within a hundredth
+// of that bound, and a short search from the best where it is a twentieth or more above.
 #ifndef PASSES_ANALYSIS_PACKING_H
 #define PASSES_ANALYSIS_PACKING_H
 

@@ -45,7 +45,7 @@ def check(name, folder, *options):
     before = contents(folder / "parts")
     said = train("broken", "parts", 8, code=1)
     entry = "accumulate_step" if options else "train_step"
-    for pattern in (r"training diverged at step 5: loss (nan|inf|-nan|-inf), ", r"the last checkpoint is \S+/parts/step-00000004; ",
+    for pattern in (r"training diverged at step 5: loss (nan|inf|-nan|-inf), ", r"the last checkpoint is \S+/parts/step-00000004, which this step began from; ",
                     r"the update was not applied; the first (NaN|infinity) is element \d+ of \d+ in ", rf", layers\.\d \(mixer (gla|attention)\), entry '{entry}' command ",
                     r"each of them alone does this, so it is not the data"):
         if not re.search(pattern, said):

@@ -103,11 +103,8 @@ bool Tuner::loadCluster() {
   keepsMachine = !machineOf(model.value("schedule", Json::object())).is_null();
   cluster =
       keepsMachine ? clusterOf(*spec->schedule.machine, mesh.world(), mesh.size("ep")) : assumedCluster(mesh.world());
-  if (options.clusterFile.empty()) {
-    fmt::print(out, "predicted with {} (--cluster=FILE for others)\n",
-               keepsMachine ? "the model's schedule.machine" : "assumed rates of CPU cores");
+  if (options.clusterFile.empty())
     return true;
-  }
   std::optional<std::string> read = readFile(options.clusterFile);
   std::optional<plan::Cluster> known = read ? plan::parseCluster(*read, options.clusterFile, report) : std::nullopt;
   if (!known)
@@ -237,6 +234,9 @@ void Tuner::offer(Candidate candidate) {
 
 /// Orders and degrees first; where tokens are cut, chunks and the exchange along sp then with the fastest of them.
 bool Tuner::search() {
+  if (options.clusterFile.empty())
+    fmt::print(out, "predicted with {} (--cluster=FILE for others)\n",
+               keepsMachine ? "the model's schedule.machine" : "assumed rates of CPU cores");
   offer(Candidate());
   if (candidates.empty())
     return false;
