@@ -1,9 +1,9 @@
 //===- Packing.cpp - offsets for buffers that live at different times ---------------------------------------------===//
 // Greedy by size with best fit is within a few percent of the lower bound on such programs (Pisarchyk and Lee 2020);
 // trying some orders costs nothing and helps where long thin and short fat buffers mix. Where one fat buffer still ends
-// up on top, moving it to the front of the order finds what greedy misses, and where that leaves much a search by chance,
-// with the same numbers every time: within a percent on most models, within 7% on all. The search is counted in neighbours looked at, so that large programs end in seconds and every run ends
-// alike.
+// up on top, moving it to the front of the order finds what greedy misses, and where that leaves much a search by
+// chance, with the same numbers every time: within a percent on most models, within 7% on all. The search is counted in
+// neighbours looked at, so that large programs end in seconds and every run ends alike.
 #include "passes/analysis/Packing.h"
 
 #include <algorithm>
