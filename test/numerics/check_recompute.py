@@ -83,6 +83,19 @@ def check_resume(report, folder, programs):
     report.line(spread == 0, "a checkpoint goes on in every program", f"losses {losses}")
 
 
+def steps(report, models, rng):
+    """One step of every model on one batch, held against the first one's. Yields them as they are done."""
+    first = next(iter(models.values()))
+    weights = first.logical(perturbed(first.initial(3), rng))
+    T = MODEL["train"]["seq_len"]
+    batch, _ = first.batch(rng, [[0, T // 3, T], [0, T - 4, T - 4]])
+    base = None
+    for name, model in models.items():
+        got = check_step(report, name, model, base, weights, batch)
+        base = base or got
+        yield name, model
+
+
 WIDE = {
     "layer_pattern": "GANVWK",
     "mixers": {
@@ -102,14 +115,8 @@ def check_wide(report, rng):
             f"{dtype}: {name}": CompiledModel(description, report.folder, f"{dtype}-{name}", options)
             for name, options in {"none": [], "all": ["--recompute=all"], "some": ["--recompute=1,3-4"]}.items()
         }
-        none = models[f"{dtype}: none"]
-        weights = none.logical(perturbed(none.initial(3), rng))
-        T = MODEL["train"]["seq_len"]
-        batch, _ = none.batch(rng, [[0, T // 3, T], [0, T - 4, T - 4]])
-        base = None
-        for name, model in models.items():
-            got = check_step(report, name, model, base, weights, batch)
-            base = base or got
+        for _ in steps(report, models, rng):
+            pass
 
 
 def main():
@@ -130,13 +137,7 @@ def main():
             "half": [f"--activation-budget={budget}"],
         }.items():
             models[name] = CompiledModel(MODEL, report.folder, name, options)
-        weights = none.logical(perturbed(none.initial(3), rng))
-        T = MODEL["train"]["seq_len"]
-        batch, _ = none.batch(rng, [[0, T // 3, T], [0, T - 4, T - 4]])
-        base = None
-        for name, model in models.items():
-            got = check_step(report, name, model, base, weights, batch)
-            base = base or got
+        for name, model in steps(report, models, rng):
             bytes_of = activations(model)
             kept, all_bytes, percent = (
                 bytes_of[f"activations.{key}"] for key in ("kept_bytes", "all_bytes", "recomputed_percent")
