@@ -345,6 +345,8 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
                     return dot && dot.getAcc() == v;
                   });
         bool again = thrift == Thrift::loads && isa<tile::LoadOp>(op);
+        // What is repeated is kept once, not its copies.
+        again |= isa<tile::ExpandOp, vector::BroadcastOp>(op);
         if (hazard) {
           kept.insert(v);
         } else if (!again && times > 1 && (times - 1) * cost(v, known) > times + 3) {

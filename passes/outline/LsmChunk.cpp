@@ -71,7 +71,7 @@ void ChunkMath::storeState(Var tile, Var buffer, Index first) {
 
 //===- Decays -----------------------------------------------------------------------------------------------------===//
 
-void ChunkMath::loadDecay(Var logDecay) {
+void ChunkMath::loadDecay(Var logDecay, bool scores) {
   if (!shape.decays())
     return;
   Type wide = k.f64();
@@ -82,15 +82,18 @@ void ChunkMath::loadDecay(Var logDecay) {
     Var count = min(k.iota({C}, 0) + 1.0, splat(length, {C}));
     c = cast(count, wide) * g;
   } else if (shape.vectorDecay()) {
-    vector = decayTable(logDecay, 0, K);
+    vector = decayTable(logDecay, 0, K, scores);
   } else {
     c = cumsum(cast(k.load(logDecay, {b, lo, h}, {C}, {.limit = hi, .dims = {1}}), wide));
   }
 }
 
-DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size) {
+DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size, bool scores) {
   Var g = tokensFrom(lo, logDecay, first, size);
-  return {g, tokensFrom(lo + 1.0, logDecay, first, size), cumsum(g)};
+  DecayTable table{g, [=, this] { return tokensFrom(lo + 1.0, logDecay, first, size); }, cumsum(g), {}, {}, {}};
+  if (scores)
+    table.prepareScores(k);
+  return table;
 }
 
 Var ChunkMath::exponential(Var difference) { return exp(cast(min(difference, 0.0), shape.compute)); }

@@ -53,9 +53,14 @@ inline constexpr int64_t kScoreRows = 16;
 
 /// Log decays of a vector of channels over a chunk, [C, width] each.
 struct DecayTable {
-  Var g, gNext; ///< of row i, and of the row after it
+  Var g; ///< of row i
+  std::function<Var()> gNext; ///< loads those of the row after row i, where it is called
   Var c; ///< cumulative
+  // Of a table that scores are made with: exp(c), exp(c_C - c), and whether every channel decays by less than exp(-32)
+  // over the chunk and none grows.
+  Var start, end, mild;
 
+  void prepareScores(KernelBuilder &k); ///< computes them: fromStart, toEnd and pairScores share the exponentials
   Var fromStart(Var x) const; ///< x * exp(c)
   Var toEnd(Var x) const; ///< x * exp(c_C - c)
   Var total() const; ///< c_C, [width]
@@ -97,10 +102,11 @@ public:
   void storeGate(Var tile, Var buffer);
   void storeState(Var tile, Var buffer, Index first);
 
-  /// Reads the log decays; the decay functions below need it. Does nothing for classes without decay.
-  void loadDecay(Var logDecay);
+  /// Reads the log decays; the decay functions below need it. Does nothing for classes without decay. `scores`: those
+  /// of pairs of tokens are made with them.
+  void loadDecay(Var logDecay, bool scores);
   /// Log decays [B, T, H, channels] of `size` channels.
-  DecayTable decayTable(Var logDecay, Index first, int64_t size);
+  DecayTable decayTable(Var logDecay, Index first, int64_t size, bool scores);
   const DecayTable &keyDecay() const { return vector; }
   Var fromStart(Var x); ///< x * exp(c), x [C, K]
   Var toEnd(Var x); ///< x * exp(c_C - c)

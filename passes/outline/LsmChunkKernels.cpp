@@ -54,7 +54,7 @@ LowRankTiles::LowRankTiles(ChunkMath &math, Var aIn, Var bIn, Var keys, Var quer
 
 Var LowRankTiles::before(ChunkMath &math, Var aIn, Var decayIn, Index first, int64_t size) {
   Var a = math.tokens(aIn, first, size);
-  return decayedBefore(math.k, math.decayTable(decayIn, first, size), a, up(math.k, a));
+  return decayedBefore(math.k, math.decayTable(decayIn, first, size, /*scores=*/false), a, up(math.k, a));
 }
 
 Var LowRankTiles::read(Var values, Var state) { return solve(minusAb, dot(ak, values, dot(aBefore, state))); }
@@ -67,7 +67,7 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
   ChunkMath math(k, shape, chunks);
   forChunk(math, {}, [&] {
     Var keys = math.keysOf(keysIn);
-    math.loadDecay(decayIn);
+    math.loadDecay(decayIn, /*scores=*/shape.lowRank());
     Var beta, a;
     if (shape.delta()) {
       beta = math.gate(betaIn);
@@ -86,7 +86,7 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
       if (low)
         added = dotTA(rowsToEnd, solve(low->minusAb, dot(low->ak, values)));
       if (shape.valueDecay()) {
-        DecayTable decay = math.decayTable(valueDecayIn, first, math.VB);
+        DecayTable decay = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/false);
         k.store(cast(decay.total(), shape.state), p, {math.b, math.n, math.h, k.value(first) + math.K});
         values = decay.toEnd(values);
       }
@@ -131,7 +131,7 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
   ChunkMath math(k, shape, chunks);
   forChunk(math, {{o, shape.values}}, [&] {
     Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
-    math.loadDecay(decayIn);
+    math.loadDecay(decayIn, /*scores=*/true);
     std::optional<LowRankTiles> low;
     if (shape.lowRank())
       low.emplace(math, aIn, bIn, keys, queries);
@@ -150,7 +150,7 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
       if (low)
         fromState = dot(low->qb, low->read(values, state), fromState);
       if (shape.valueDecay()) {
-        DecayTable decay = math.decayTable(valueDecayIn, first, math.VB);
+        DecayTable decay = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/true);
         Var inside = pairScores(k, decay, {Var()}, {values}, {Vars{scores}}).dLeft[0];
         inside = inside + expand(diagonalOf(scores), 1, math.VB) * values;
         return math.storeTokens(decay.fromStart(fromState) + inside, o, first);
@@ -169,7 +169,7 @@ void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape) {
   ChunkMath math(k, shape, chunks);
   forChunk(math, {}, [&] {
     Var queries = math.keysOf(queriesIn) * scale;
-    math.loadDecay(decayIn);
+    math.loadDecay(decayIn, /*scores=*/shape.lowRank());
     Var queriesFromStart = math.fromStart(queries);
     Var scores, beta, a, keysFromStart;
     std::optional<LowRankTiles> low;
@@ -187,7 +187,7 @@ void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape) {
     math.valueLoop([&](Index first) {
       Var d = math.tokens(doIn, first, math.VB);
       if (shape.valueDecay())
-        d = math.decayTable(valueDecayIn, first, math.VB).fromStart(d);
+        d = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/false).fromStart(d);
       Var cotangent = dotTA(queriesFromStart, d);
       if (low)
         cotangent = dotTA(low->aBefore, solve(low->minusAb, dotTA(scores, d), /*transpose=*/true), cotangent);

@@ -41,7 +41,7 @@ struct GradKernel {
     forChunk(math, outputs, [&] {
       queries = math.keysOf(queriesIn) * scale;
       keys = math.keysOf(keysIn);
-      math.loadDecay(decayIn);
+      math.loadDecay(decayIn, /*scores=*/true);
       shape.delta() ? writeDelta() : writePlain();
     });
   }

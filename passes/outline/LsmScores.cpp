@@ -8,7 +8,9 @@
 //
 // Where no channel decays by more than exp(-32) over the chunk, all of that is one product: with m half the chunk's
 // decay, S = (L exp(c - m)) (R exp(m - c))^T has exponents of at most 16, whose rounding costs no more than that of the
-// sums themselves (for rows near each other it cancels). Which of the two it is, every chunk decides by its own decays.
+// sums themselves (for rows near each other it cancels). exp(c) and exp(c_C - c) are what the state needs of every row
+// anyway; times exp(-m), one number a channel, they are these two: no further exponentials. Which of the two it is,
+// every chunk decides by its own decays.
 //
 // Several lefts and rights (class D: q and a, k and b) share the exponentials.
 //
@@ -19,11 +21,23 @@ using namespace mlir;
 
 namespace braid {
 
-static Var decayFactor(Var exponent) { return exp(min(exponent, 0.0)); }
+/// A comparison, not a minimum: NaN passes it, in one instruction.
+static Var decayFactor(Var exponent) { return exp(select(gt(exponent, 0.0), 0.0, exponent)); }
 
-Var DecayTable::fromStart(Var x) const { return x * decayFactor(c); }
-Var DecayTable::toEnd(Var x) const { return x * decayFactor(cumsum(gNext, 0, /*reverse=*/true)); }
+Var DecayTable::fromStart(Var x) const { return x * (start ? start : decayFactor(c)); }
+Var DecayTable::toEnd(Var x) const { return x * (end ? end : decayFactor(cumsum(gNext(), 0, /*reverse=*/true))); }
 Var DecayTable::total() const { return sum(g, 0); }
+
+void DecayTable::prepareScores(KernelBuilder &k) {
+  Var all = row(c, k.number(c.dim(0) - 1));
+  mild = both(gt(minimum(all, 0), -32.0), le(maximum(maximum(g, 0), 0), 0.0));
+  start = decayFactor(c);
+  // Of mild decays the same sums as in exp(c), so that their rounding cancels in scores of tokens near each other; of
+  // strong ones a difference would have no digits left.
+  end = k.when(
+      mild, [&]() -> Vars { return {exp(expand(all, 0, c.dim(0)) - c)}; },
+      [&]() -> Vars { return {decayFactor(cumsum(gNext(), 0, /*reverse=*/true))}; })[0];
+}
 
 Var up(KernelBuilder &k, Var x) {
   return insertRows(rows(x, k.number(1), x.dim(0) - 1), k.tile(x.shape(), x.element()), k.number(0));
@@ -47,7 +61,7 @@ public:
         masked.push_back(mask(d, tile::Keep::strict_lower));
   }
   PairScores run();
-  /// What run() gives, for a chunk that mildDecay() holds for.
+  /// What run() gives, for a chunk of mild decays.
   PairScores runMild();
 
 private:
@@ -75,16 +89,18 @@ private:
   llvm::ArrayRef<Var> lefts, rights;
   bool scores; ///< are wanted
   Vars masked; ///< the strictly lower triangle of ds, pair by pair
+  Var gNext; ///< of run()
   int64_t C, K;
   Type element;
 };
 
 Var Pairs::toLast(Var first, int64_t count) {
-  Var before = decayFactor(cumsum(rows(decay.gNext, first, count - 1), 0, /*reverse=*/true));
+  Var before = decayFactor(cumsum(rows(gNext, first, count - 1), 0, /*reverse=*/true));
   return insertRows(before, k.tile({count, K}, element, 1), k.number(0));
 }
 
 PairScores Pairs::run() {
+  gNext = decay.gNext();
   Vars inner = near();
   PairScores out;
   out.s.assign(lefts.size(), zeros(rights.size(), {C, C}));
@@ -137,7 +153,7 @@ Vars Pairs::block(Var first, llvm::ArrayRef<Var> ds) {
   Vars left = rowsOf(lefts, first, B), right = rowsOf(rights, first, B), columns;
   for (Var d : ds)
     columns.push_back(transpose(d));
-  Var decays = decayFactor(rows(decay.gNext, first, B));
+  Var decays = decayFactor(rows(gNext, first, B));
   Vars carried{zeros({B, K})};
   carried.append(zeros(pairs(), {B, B}));
   if (gradients())
@@ -232,7 +248,8 @@ Vars Pairs::near() {
 }
 
 PairScores Pairs::runMild() {
-  Var middle = expand(decay.total() * 0.5, 0, C), eq = exp(decay.c - middle), ek = exp(middle - decay.c);
+  Var middle = expand(exp(row(decay.c, k.number(C - 1)) * -0.5), 0, C), eq = decay.start * middle,
+      ek = decay.end * middle;
   Vars leftDecayed, rightDecayed;
   for (Var left : lefts)
     leftDecayed.push_back(left ? left * eq : Var());
@@ -262,11 +279,6 @@ PairScores Pairs::runMild() {
   return out;
 }
 
-/// Whether every channel decays by less than exp(-32) over the chunk, and none grows.
-Var mildDecay(const DecayTable &decay) {
-  return both(gt(minimum(decay.total(), 0), -32.0), le(maximum(maximum(decay.g, 0), 0), 0.0));
-}
-
 } // namespace
 
 PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
@@ -289,7 +301,8 @@ PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<
     visit(all, [&](Var &tile) { list.push_back(tile); });
     return list;
   };
-  Vars found = k.when(mildDecay(decay), [&] { return listed(pairs.runMild()); }, [&] { return listed(pairs.run()); });
+  assert(decay.mild && "prepared");
+  Vars found = k.when(decay.mild, [&] { return listed(pairs.runMild()); }, [&] { return listed(pairs.run()); });
   PairScores all;
   all.s.assign(lefts.size(), Vars(rights.size()));
   if (!ds.empty()) {

@@ -48,7 +48,7 @@ struct VectorGradKernel {
     forChunk(math, outputs, [&] {
       queries = math.keysOf(queriesIn) * scale;
       keys = math.keysOf(keysIn);
-      math.loadDecay(decayIn);
+      math.loadDecay(decayIn, /*scores=*/true);
       if (shape.lowRank())
         writeLowRank();
       else if (shape.valueDecay())
@@ -189,7 +189,7 @@ void VectorGradKernel::writeRank1() {
   sums.loop(math, [&](Index first, Sums &now) {
     Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
     Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
-    DecayTable decay = math.decayTable(valueDecayIn, first, VB);
+    DecayTable decay = math.decayTable(valueDecayIn, first, VB, /*scores=*/true);
     PairScores inside = pairScores(k, decay, {d}, {values}, {Vars{scores}});
     Var read = decay.fromStart(dot(queriesFromStart, state)), write = dot(keysToEnd, dState);
     Var valuesToEnd = decay.toEnd(values);

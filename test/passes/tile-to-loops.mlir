@@ -160,3 +160,28 @@ func.func @sums(%x: memref<32x16xf32> {tile.name = "x"}, %s: memref<16xf32> {til
   tile.store %two, %t[%c0] {dims = array<i64: 0>} : vector<16xf32>, memref<16xf32>
   return
 }
+
+// -----
+
+// What is repeated over rows and read twice is kept once, as what it repeats.
+// CHECK-LABEL: func.func @repeated
+// CHECK:       scf.for
+// CHECK-NEXT:    scf.for %[[J:.*]] = %c0 to %c64 step %c16 {
+// CHECK:         math.exp
+// CHECK:         vector.store %{{.*}}, %{{.*}}[%[[J]]] : memref<{{.*}}>, vector<16xf32>
+// CHECK-NOT:   math.exp
+// CHECK:       return
+func.func @repeated(%x: memref<16x64xf32> {tile.name = "x"}, %w: memref<64xf32> {tile.name = "w"}, %y: memref<16x64xf32> {tile.name = "y"})
+    attributes {tile.kernel, tile.grid = ["row"]} {
+  %c0 = arith.constant 0 : index
+  %a = tile.load %x[%c0, %c0] {dims = array<i64: 0, 1>} : memref<16x64xf32>, vector<16x64xf32>
+  %b = tile.load %w[%c0] {dims = array<i64: 0>} : memref<64xf32>, vector<64xf32>
+  %e = math.exp %b : vector<64xf32>
+  %ee = tile.expand %e {axis = 0 : i64} : vector<64xf32>, vector<16x64xf32>
+  %p = arith.mulf %a, %ee : vector<16x64xf32>
+  %s = tile.reduce add %p {axis = 1 : i64} : vector<16x64xf32>, vector<16xf32>
+  %se = tile.expand %s {axis = 1 : i64} : vector<16xf32>, vector<16x64xf32>
+  %d = arith.subf %ee, %se : vector<16x64xf32>
+  tile.store %d, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<16x64xf32>, memref<16x64xf32>
+  return
+}
