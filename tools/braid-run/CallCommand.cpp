@@ -1,10 +1,14 @@
+#include "runtime/Trace.h"
 #include "runtime/data/BatchChecks.h"
+#include "runtime/io/File.h"
+#include "runtime/io/JsonText.h"
 #include "runtime/io/Npy.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
 
+#include <chrono>
 #include <set>
 
 namespace braid::run {
@@ -13,8 +17,10 @@ using namespace braid::runtime;
 
 namespace {
 
+constexpr uint64_t maxRounds = 1000000;
+
 struct Options {
-  std::string program, function, checkpoint;
+  std::string program, function, calls, checkpoint;
   std::vector<std::string> inputs, outputs;
   std::optional<uint64_t> seed;
   RankFlags ranks;
@@ -31,6 +37,13 @@ struct Binding {
       path.replace(at, 6, std::to_string(rank));
     return path;
   }
+};
+
+// A function with its files, by the command line or by a line of --calls.
+struct Call {
+  const EntryInfo *entry = nullptr;
+  std::vector<Binding> inputs, outputs;
+  uint64_t rounds = 0; // timed runs behind the first
 };
 
 Expected<std::vector<Binding>> parseBindings(const Program &program, const EntryInfo &entry,
@@ -52,15 +65,28 @@ Expected<std::vector<Binding>> parseBindings(const Program &program, const Entry
   return bindings;
 }
 
+// Seconds of the kernels of a run, each waited for: what the copies of inputs and outputs around them take is not in it.
+class LaunchClock : public TraceSink {
+public:
+  void command(const TraceEvent &event) override {
+    if (std::string_view(event.kind) == "launch")
+      seconds += static_cast<double>(event.endNs - event.beginNs) * 1e-9;
+  }
+  double seconds = 0;
+};
+
+struct Timings {
+  std::vector<double> runs, launches; // seconds of each round
+};
+
 // What runs on every rank.
 class Caller {
 public:
-  Caller(const EntryInfo &entry, const Options &options, const std::vector<Binding> &inputs,
-         const std::vector<Binding> &outputs)
-      : entry(entry), options(options), inputs(inputs), outputs(outputs) {}
+  Caller(const Call &call, const Options &options)
+      : entry(*call.entry), options(options), inputs(call.inputs), outputs(call.outputs), rounds(call.rounds) {}
 
-  Status run(Rank &rank) const {
-    Session &session = rank.session();
+  // Parameters, before the first call.
+  Status begin(Rank &rank) const {
     const Rank::Value asked[] = {{"function", entry.name},
                                  {"--seed", options.seed ? fmt::format("{}", *options.seed) : "not given"},
                                  {"--checkpoint", options.checkpoint.empty() ? "not given" : "given"}};
@@ -69,6 +95,11 @@ public:
       BRAID_TRY(initialize(rank, *options.seed));
     if (!options.checkpoint.empty())
       BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/false));
+    return Status::success();
+  }
+
+  Expected<Timings> run(Rank &rank) const {
+    Session &session = rank.session();
     for (const Binding &input : inputs)
       BRAID_TRY(set(rank, input));
     if (seedsItself()) {
@@ -83,7 +114,20 @@ public:
       BRAID_TRY(writeNpy(output.fileOf(rank.index()), output.tensor.info->dtype, output.tensor.shape(),
                          {view.data, view.bytes}));
     }
-    return Status::success();
+    Timings timings;
+    LaunchClock launches;
+    for (uint64_t round = 0; round < 2 * rounds; ++round) {
+      bool traced = round >= rounds;
+      session.setTrace(traced ? &launches : nullptr);
+      launches.seconds = 0;
+      BRAID_ASSIGN(EntryId id, session.entry(entry.name));
+      auto start = std::chrono::steady_clock::now();
+      BRAID_TRY(session.run(id));
+      std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+      (traced ? timings.launches : timings.runs).push_back(traced ? launches.seconds : time.count());
+    }
+    session.setTrace(nullptr);
+    return timings;
   }
 
   // Every input must come from somewhere: zeros nobody asked for would look like a result.
@@ -157,42 +201,118 @@ private:
   const EntryInfo &entry;
   const Options &options;
   const std::vector<Binding> &inputs, &outputs;
+  uint64_t rounds;
 };
 
 // No file may stand for two things; nothing is created before that is known.
-Status checkFiles(const Options &options, int ranks, const std::vector<Binding> &inputs,
-                  const std::vector<Binding> &outputs) {
+Status checkFiles(const Options &options, int ranks, const std::vector<Call> &calls) {
   FileUses uses;
   uses.reads("the program", options.program);
   if (!options.checkpoint.empty())
     uses.readsCheckpoints("--checkpoint", options.checkpoint);
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (const Binding &input : inputs)
-      uses.reads("--input " + input.name, input.fileOf(rank));
-    for (const Binding &output : outputs)
-      uses.writes("--output " + output.name, output.fileOf(rank));
-  }
+  if (!options.calls.empty())
+    uses.reads("--calls", options.calls);
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const Call &call : calls) {
+      for (const Binding &input : call.inputs)
+        uses.reads("--input " + input.name, input.fileOf(rank));
+      for (const Binding &output : call.outputs)
+        uses.writes("--output " + output.name, output.fileOf(rank));
+    }
   return uses.check();
+}
+
+Expected<Call> makeCall(const Program &program, std::string_view function, const std::vector<std::string> &inputs,
+                        const std::vector<std::string> &outputs, int ranks) {
+  if (function.starts_with('@'))
+    function.remove_prefix(1);
+  Call call;
+  BRAID_ASSIGN(call.entry, findEntry(program, function));
+  BRAID_ASSIGN(call.inputs, parseBindings(program, *call.entry, inputs, "--input"));
+  BRAID_ASSIGN(call.outputs, parseBindings(program, *call.entry, outputs, "--output"));
+  for (const Binding &output : call.outputs)
+    if (ranks > 1 && output.file.find("{rank}") == std::string::npos)
+      return Status::error("--output {}={}: {} ranks would write the same file; put {{rank}} in its name", output.name,
+                           output.file, ranks);
+  return call;
+}
+
+// {"function": "f", "inputs": {"x": "x.npy"}, "outputs": {"y": "y.npy"}, "rounds": 20}
+Expected<Call> parseCall(const Program &program, std::string_view text, int ranks) {
+  BRAID_ASSIGN(nlohmann::json object, parseJsonObject(text));
+  std::string function;
+  std::vector<std::string> files[2];
+  uint64_t rounds = 0;
+  for (const auto &[key, value] : object.items()) {
+    if (key == "function" && value.is_string()) {
+      function = value.get<std::string>();
+    } else if (key == "rounds" && value.is_number_unsigned() && value.get<uint64_t>() <= maxRounds) {
+      rounds = value.get<uint64_t>();
+    } else if ((key == "inputs" || key == "outputs") && value.is_object()) {
+      for (const auto &[name, file] : value.items()) {
+        if (!file.is_string())
+          return Status::error("{}.{} must be a file's name", key, name);
+        files[key == "outputs"].push_back(name + "=" + file.get<std::string>());
+      }
+    } else {
+      return Status::error("{}: {}; valid: function (a name), inputs and outputs (objects of files by name), rounds "
+                           "(0 to {})",
+                           key, value.dump(), maxRounds);
+    }
+  }
+  if (function.empty())
+    return Status::error("the key 'function' is missing");
+  BRAID_ASSIGN(Call call, makeCall(program, function, files[0], files[1], ranks));
+  call.rounds = rounds;
+  return call;
+}
+
+Expected<std::vector<Call>> readCalls(const Program &program, const std::string &path, int ranks) {
+  BRAID_ASSIGN(std::string text, readTextFile(path));
+  std::vector<Call> calls;
+  size_t number = 0;
+  for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    ++number;
+    if (text.find_first_not_of(" \t\r", begin) >= end)
+      continue;
+    Expected<Call> call = parseCall(program, std::string_view(text).substr(begin, end - begin), ranks);
+    BRAID_TRY(call.status().withContext(fmt::format("{}:{}", path, number)));
+    calls.push_back(std::move(*call));
+  }
+  if (calls.empty())
+    return Status::error("{}: holds no call", path);
+  return calls;
 }
 
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
-  std::string_view function = options.function;
-  if (function.starts_with('@'))
-    function.remove_prefix(1);
-  BRAID_ASSIGN(const EntryInfo *entry, findEntry(*program, function));
-  BRAID_ASSIGN(std::vector<Binding> inputs, parseBindings(*program, *entry, options.inputs, "--input"));
   int all = ranks.processes ? ranks.processes->size() : ranks.ranks;
-  BRAID_ASSIGN(std::vector<Binding> outputs, parseBindings(*program, *entry, options.outputs, "--output"));
-  for (const Binding &output : outputs)
-    if (all > 1 && output.file.find("{rank}") == std::string::npos)
-      return Status::error("--output {}={}: {} ranks would write the same file; put {{rank}} in its name", output.name,
-                           output.file, all);
-  BRAID_TRY(checkFiles(options, all, inputs, outputs));
-  Caller caller(*entry, options, inputs, outputs);
-  BRAID_TRY(caller.checkInputs(*program));
-  return runRanks(program, ranks, [&](Rank &rank) { return caller.run(rank); });
+  std::vector<Call> calls;
+  if (options.calls.empty()) {
+    BRAID_ASSIGN(Call call, makeCall(*program, options.function, options.inputs, options.outputs, all));
+    calls.push_back(std::move(call));
+  } else {
+    BRAID_ASSIGN(calls, readCalls(*program, options.calls, all));
+  }
+  BRAID_TRY(checkFiles(options, all, calls));
+  for (const Call &call : calls)
+    BRAID_TRY(Caller(call, options).checkInputs(*program));
+  return runRanks(program, ranks, [&](Rank &rank) -> Status {
+    BRAID_TRY(Caller(calls.front(), options).begin(rank));
+    for (const Call &call : calls) {
+      BRAID_ASSIGN(Timings timings, Caller(call, options).run(rank));
+      if (options.calls.empty() || !rank.isFirst())
+        continue;
+      fmt::print("{}\n", nlohmann::json{{"function", call.entry->name},
+                                        {"seconds", timings.runs},
+                                        {"launch_seconds", timings.launches}}
+                             .dump());
+      std::fflush(stdout); // whoever reads knows what is done when the next one ends the process
+    }
+    return Status::success();
+  });
 }
 
 } // namespace
@@ -200,19 +320,31 @@ Status run(const Options &options) {
 Action addCall(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
-  command.add_option("function", options->function, "Function to call (braid-run info lists them)")
-      ->required()
-      ->type_name("@FUNCTION");
+  CLI::Option *function = command.add_option("function", options->function,
+                                             "Function to call (braid-run info lists them); or --calls instead");
+  function->type_name("@FUNCTION");
+  CLI::Option *input = command
+                           .add_option("--input", options->inputs,
+                                       "Set a tensor from a NumPy file before the call: an input, or any parameter, "
+                                       "moment or cache. layers.3.x is "
+                                       "one layer, layers.{}.x those that the program stacks (info --functions). bf16 "
+                                       "tensors are files of their "
+                                       "bits as uint16")
+                           ->type_name("NAME=F.npy");
+  CLI::Option *output = command
+                            .add_option("--output", options->outputs,
+                                        "Write a tensor to a NumPy file after the call; names as for --input")
+                            ->type_name("NAME=F.npy");
   command
       .add_option(
-          "--input", options->inputs,
-          "Set a tensor from a NumPy file before the call: an input, or any parameter, moment or cache. layers.3.x is "
-          "one layer, layers.{}.x those that the program stacks (info --functions). bf16 tensors are files of their "
-          "bits as uint16")
-      ->type_name("NAME=F.npy");
-  command
-      .add_option("--output", options->outputs, "Write a tensor to a NumPy file after the call; names as for --input")
-      ->type_name("NAME=F.npy");
+          "--calls", options->calls,
+          "Instead of FUNCTION: a file of calls, one JSON object per line with function, inputs, outputs (files "
+          "by name) and rounds: so many more runs are timed (a GPU's with the copies of inputs and outputs). "
+          "Prints a line of JSON when a call is done")
+      ->excludes(function)
+      ->excludes(input)
+      ->excludes(output)
+      ->type_name("F.jsonl");
   CLI::Option *checkpoint =
       command.add_option("--checkpoint", options->checkpoint, "First load parameters and moments from this checkpoint")
           ->type_name("DIR");
@@ -223,6 +355,10 @@ Action addCall(CLI::App &command) {
       ->excludes(checkpoint);
   addRankOptions(command, options->ranks);
   command.footer("With --ranks, {rank} in a file name is replaced by the rank.");
+  command.final_callback([options] {
+    if (options->function.empty() && options->calls.empty())
+      throw CLI::RequiredError("function");
+  });
   return [options] { return run(*options); };
 }
 
