@@ -9,6 +9,10 @@
 
 All functions of a Program go through one braid-compile; every `check` is one braid-run call and one line of output. Inputs are
 rounded to the type of the argument before the reference sees them: `rounded`.
+
+With BRAID_RECORD=DIR nothing is compiled or called: each Program leaves itself and the files of its cases in DIR/NAME, for a machine that has
+neither compiler nor NumPy (tools/bundle): BRAID_RECORD_BYTES (2 MiB) of them. Cases of several calls, and programs for one kind of CPU, are
+left away.
 """
 
 import json
@@ -329,7 +333,51 @@ class Program(Report):
         """A case of several calls: action(program)."""
         self.pending.append(action)
 
+    def record(self, folder, largest):
+        """program.mlir, options.json, and cases.json with the NumPy files of inputs and references that it names: `largest` bytes of them.
+
+        The first case of every function goes before the others; what is in f64 is left away.
+        """
+        cases, single, names = [], [case for case in self.pending if not callable(case)], set()
+        for first in (True, False):
+            for case in single:
+                function, inputs, references, limit, label, floors = case
+                types = {name: function.outputs[name].type.dtype for name in references}
+                files = {("inputs", n): stored(inputs[n], o.type.dtype) for n, o in function.inputs.items()}
+                files |= {("outputs", n): np.asarray(r, TYPES[types[n]]) for n, r in references.items()}
+                size = sum(array.nbytes for array in files.values())
+                if "f64" in [function.dtype, *types.values()] or size > largest or first == (function.name in names):
+                    continue
+                names.add(function.name)
+                largest -= size
+                cases.append((case, files, types))
+        if not cases:
+            return
+        folder, kept = os.path.join(folder, self.title), []
+        os.makedirs(folder)
+        for i, ((function, _, _, limit, label, floors), files, types) in enumerate(cases):
+            written = {"inputs": {}, "outputs": {}}
+            for (side, name), array in files.items():
+                path = f"{i}.{side}.{name}.npy"
+                np.save(os.path.join(folder, path), array)
+                written[side][name] = path if side == "inputs" else {
+                    "reference": path,
+                    "dtype": types[name],
+                    "limit": 0.0 if types[name].startswith("i") else limit[name] if isinstance(limit, dict) else limit,
+                    "floor": float((floors or {}).get(name, 0.0)),
+                }
+            kept.append({"label": label, "function": function.name, **written})
+        self.functions = {name: function for name, function in self.functions.items() if name in names}
+        for name, words in (("program.mlir", self.mlir()), ("options.json", json.dumps(self.options)), ("cases.json", json.dumps(kept))):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(words)
+        self.line(True, "recorded", f"{len(kept)} of {len(self.pending)} cases")
+
     def finish(self):
+        if "BRAID_RECORD" in os.environ:
+            if not any(option.startswith("--cpu") for option in self.options):
+                self.record(os.environ["BRAID_RECORD"], int(os.environ.get("BRAID_RECORD_BYTES", 2 << 20)))
+            return 0
         try:
             self.compile()
         except RuntimeError as error:

@@ -1,0 +1,161 @@
+"""A bundle for the stub of a driver: made, moved, checked to the end, killed and gone on with, and with wrong things in it.
+
+    bundle.py STUB MODEL.json FOLDER        (STUB: the folder of the stub's libcuda.so.1; FOLDER: an empty one)
+"""
+
+import array
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "test" / "pipeline"))
+import cuda_run
+from cuda_run import check, must
+
+LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "libfmt.so.9"}
+SUITES = ["--suite=linear", "--case-bytes=40000"]
+SMALL = ["--arch=sm_90a,emulated", "--batch=1x40", "--steps=3", "--scans=40"]
+SANITIZER = """#!/bin/bash
+# compute-sanitizer --tool T --error-exitcode N PROGRAM ..: finds something where it is told to.
+echo "$2" >>"$(dirname "$0")/asked"
+[ ! -e "$(dirname "$0")/races" ] || [ "$2" != racecheck ] || { echo "RACECHECK SUMMARY: 1 hazard" >&2; exit "$4"; }
+shift 4
+exec "$@"
+"""
+
+
+class Check:
+    """gpu-check of a bundle, with an environment of its own."""
+
+    def __init__(self, bundle, results, **environment):
+        self.command = [sys.executable, bundle / "gpu-check", f"--results={results}", "--minutes=5"]
+        self.environment, self.results = environment, results
+
+    def __call__(self, *flags):
+        done = subprocess.run([*map(str, self.command), *flags], capture_output=True, text=True, env=self.environment, cwd="/", check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def kill_after(self, lines):
+        """Killed when it has said so much -> what it said."""
+        with subprocess.Popen([*map(str, self.command)], stdout=subprocess.PIPE, text=True, env=self.environment, cwd="/") as process:
+            said = [process.stdout.readline() for _ in range(lines)]
+            process.kill()
+        return said
+
+    def known(self):
+        return json.loads((self.results / "no-device.json").read_text())
+
+
+def statuses(results):
+    return {name: done.get("status") for name, done in results["items"].items()}
+
+
+def check_folder(bundle):
+    """Nothing but the bundle is needed: libraries, symbols, size, paths."""
+    size = sum(path.stat().st_size for path in bundle.rglob("*") if path.is_file())
+    check(size < 12_000_000, f"without most items it has {size / 1e6:.0f} MB")
+    lib = bundle / "lib"
+    said = must(lib / "ld-linux-x86-64.so.2", "--library-path", lib, "--list", bundle / "bin" / "braid-run")
+    loaded = {name: path for name, path in re.findall(r"(\S+) => (\S+)", said) if "ld-linux" not in name}
+    check(set(loaded) == LIBRARIES and all(path == str(lib / name) for name, path in loaded.items()), f"loads its own libraries and nothing else: {loaded}")
+    defined = set(re.findall(r"GLIBC_[0-9.]+", must("objdump", "-p", bundle / "lib" / "libc.so.6").split("Version definitions")[1]))
+    for path in sorted([*(bundle / "lib").iterdir(), bundle / "bin" / "braid-run"]):
+        references = must("objdump", "-p", path).partition("Version References:")[2]
+        missing = set(re.findall(r"GLIBC_[0-9][0-9.]*", references)) - defined
+        check(not missing, f"{path.name}: symbols of versions that the C library beside it has {sorted(missing)}")
+
+
+def in_empty_root(bundle):
+    """With the bundle as the whole file system, where that is allowed."""
+    with tarfile.open(next((bundle / "items").glob("linear*"))) as tar:
+        tar.extract("P.braid", bundle)
+    try:
+        done = subprocess.run(["/lib/ld-linux-x86-64.so.2", "--library-path", "/lib", "/bin/braid-run", "info", "/P.braid", "--json"],
+                              capture_output=True, text=True, env={}, check=False, cwd="/", preexec_fn=lambda: os.chroot(bundle))
+    except subprocess.SubprocessError:
+        print("ok     no other root is allowed here: not tried")
+        return
+    finally:
+        (bundle / "P.braid").unlink()
+    check(done.returncode == 0 and json.loads(done.stdout)["gpu_kernels"], f"runs where there is no other file {done.stderr}")
+
+
+def damage(bundle, archive):
+    """The bundle's archive with another last element of the first reference in it -> that file's name."""
+    folder = bundle / "opened"
+    with tarfile.open(bundle / archive) as tar:
+        tar.extractall(folder)
+    case = next(c for c in json.loads((folder / "cases.json").read_text()) if any(o["dtype"] == "f32" for o in c["outputs"].values()))
+    name, output = next((n, o) for n, o in case["outputs"].items() if o["dtype"] == "f32")
+    path = folder / output["reference"]
+    data = bytearray(path.read_bytes())
+    data[-4:] = array.array("f", [array.array("f", bytes(data[-4:]))[0] + 0.5]).tobytes()
+    path.write_bytes(data)
+    with tarfile.open(bundle / archive, "w:xz") as tar:
+        for file in sorted(folder.iterdir()):
+            tar.add(file, file.name)
+    shutil.rmtree(folder)
+    return f"{case['label']}: {name} is off by"
+
+
+def main():
+    stub, model, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]).resolve()
+    made, bundle = folder / "made", folder / "elsewhere" / "bundle"
+    must(sys.executable, ROOT / "tools" / "bundle", "-o", made, "--no-build", f"--build-dir={os.environ['BRAID_BUILD']}", *SUITES, *SMALL,
+         f"--agree={model}", f"--train={model}:1x40")
+    bundle.parent.mkdir()
+    made.rename(bundle)
+    check_folder(bundle)
+    in_empty_root(bundle)
+
+    code, said = Check(bundle, folder / "none")()
+    check(code == 1 and "no driver" in said or "the driver is that of" in said, f"without the stub: {said.strip()}")
+    tools = folder / "tools"
+    tools.mkdir()
+    gpu_check = Check(bundle, folder / "results", LD_LIBRARY_PATH=stub)
+    first = gpu_check.kill_after(3)
+    before = statuses(gpu_check.known())
+    check(list(before.values())[:2] == ["passed", "passed"] and None not in list(before.values())[:-1], f"killed after {len(first) - 1} items: {before}")
+    code, said = gpu_check()
+    check(code == 0 and f"{10 - sum(s == 'passed' for s in before.values())} of 10 items to do" in said and "0 failed, 0 left" in said, said.strip())
+    again = [name for name, status in before.items() if status == "passed" and f" {name}:" in said]
+    check(not again, f"nothing that had passed is done again {again}")
+    page = (folder / "results" / "no-device.md").read_text()
+    known = gpu_check.known()
+    kernels = re.findall(r"^\| (\w+) +\| \*compiled only\* \|", page, re.MULTILINE)
+    check(page.startswith("# No device\n") and "passed (no device)" in page and "| passed  " not in page and len(kernels) > 50 and not known["kernels"]
+          and "Nothing was timed on a device." in page, f"no result of the stub is one of a device: {len(kernels)} kernels are compiled only")
+    check(sorted(set(statuses(known).values())) == ["passed", "skipped"] and sum(s == "skipped" for s in statuses(known).values()) == 4,
+          f"without compute-sanitizer its items are left out: {statuses(known)}")
+
+    sanitizer = tools / "compute-sanitizer"
+    sanitizer.write_text(SANITIZER)
+    sanitizer.chmod(0o755)
+    (tools / "races").touch()
+    with_sanitizer = Check(bundle, folder / "results", LD_LIBRARY_PATH=stub, PATH=f"{tools}:{os.environ['PATH']}")
+    code, said = with_sanitizer()
+    check(code == 1 and len(re.findall(r"^failed   racecheck/.*RACECHECK SUMMARY: 1 hazard", said, re.MULTILINE)) == 2 and "4 of 10" in said, said.strip())
+    (tools / "races").unlink()
+    code, said = with_sanitizer("--retry")
+    check(code == 0 and "2 of 10" in said and set(statuses(with_sanitizer.known()).values()) == {"passed"}, said.strip())
+    check((tools / "asked").read_text().split() == ["memcheck"] * 2 + ["racecheck"] * 4, "what was asked of it")
+
+    wanted = damage(bundle, "items/linear.tar.xz")
+    code, said = Check(bundle, folder / "damaged", LD_LIBRARY_PATH=stub)()
+    check(code == 1 and wanted in said and "1 failed, 0 left" in said, f"a reference that is another: {said.splitlines()[1]}")
+    begin = time.monotonic()
+    code, said = Check(bundle, folder / "short", LD_LIBRARY_PATH=stub)("--minutes=0.0001")
+    check(code == 0 and "0 failed, 10 left" in said and time.monotonic() - begin < 60, f"out of minutes: {said.strip()}")
+
+
+if __name__ == "__main__":
+    main()
+    print(f"bundle, {cuda_run.failures} failed")
+    sys.exit(cuda_run.failures > 0)
