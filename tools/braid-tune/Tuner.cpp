@@ -268,7 +268,7 @@ bool Tuner::search() {
     }
   sortAll();
   fastest = candidates.front();
-  for (int64_t chunk : {32, 64, 128}) {
+  for (int64_t chunk : {16, 32, 64, 128}) {
     Candidate other = fastest;
     other.chunkSize = chunk;
     if (chunk <= tokens)
