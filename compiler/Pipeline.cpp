@@ -49,8 +49,8 @@ static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options
   return recompute;
 }
 
-/// What a chunk costs depends on what its kernels are compiled for. A target that is wrong is reported by the code
-/// generator.
+/// What a chunk costs depends on what its kernels are compiled for. A target that is wrong has been
+/// reported by the driver.
 static DecideChunkSizePassOptions chunkOptions(const CompileOptions &options) {
   DecideChunkSizePassOptions chunks;
   chunks.chunkSize = options.chunkSize;
