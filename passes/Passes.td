@@ -175,7 +175,7 @@ def ChunkTilingPass : Pass<"braid-chunk-tiling", "::mlir::ModuleOp"> {
 def FuseRowsPass : Pass<"braid-fuse-rows", "::mlir::ModuleOp"> {
   let summary = "decides which row-wise ops share a kernel";
   let description = [{
-    Ops over the same rows that share a value, and whose order allows it, get the same number in `braid.cluster` and stand
+    Ops that share a value with the same rows, and whose order allows it, get the same number in `braid.cluster` and stand
     next to each other.
     Before: `%s = braid.add %x, %h   ..   %n = braid.rms_norm %s, %w {eps = 1.0e-6}`
     After:  `%s = braid.add %x, %h {braid.cluster = 0}   %n = braid.rms_norm %s, %w {braid.cluster = 0, eps = 1.0e-6}   ..`

@@ -82,9 +82,9 @@ static Orders fillGaps(const Problem &problem, const Orders &orders, const std::
       moved = true;
     }
   }
-  for (int64_t task : fillers)
-    if (isLeft(task))
-      filled[problem.tasks[task].stream].push_back(task);
+  for (auto task = fillers.rbegin(); task != fillers.rend(); ++task) // as they wait for each other
+    if (isLeft(*task))
+      filled[problem.tasks[*task].stream].push_back(*task);
   return filled;
 }
 

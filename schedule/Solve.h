@@ -25,7 +25,8 @@ Orders listOrder(const Problem &problem);
 
 /// `orders` without the tasks `fillers`, and these put where their stream would be idle: whenever it waits for its next
 /// task, the longest ready filler that fits; what is left at the end. Whether a filler may reach half or all of its
-/// time beyond a gap is tried too, and the fastest kept. Fillers are tasks that no other one waits for.
+/// time beyond a gap is tried too, and the fastest kept. Only fillers wait for fillers, each for one
+/// that stands behind it in the list.
 Orders fillGaps(const Problem &problem, const Orders &orders, const std::vector<int64_t> &fillers);
 
 /// Tabu search from `orders`: neighbours on the critical path change places at the ends of blocks of one stream

@@ -286,6 +286,9 @@ private:
       std::vector<int64_t> list = addTasks(kind, b, times, 0);
       for (size_t i = 0; i < of.size() && !list.empty(); ++i)
         need(of[i], list.size() == 1 ? list[0] : list[i]);
+      // Slices add to one sum, the last one first.
+      for (size_t i = 1; i < list.size(); ++i)
+        need(list[i], list[i - 1]);
       fillers.insert(fillers.end(), list.begin(), list.end());
     };
     addFillers("WA", block.WA, own.A);

@@ -144,8 +144,8 @@ LogicalResult LinearOp::buildGradient(GradientContext &context) {
     }
   if (trained.empty())
     return success();
-  auto grad =
-      LinearGradWeightOp::create(builder, getLoc(), types, context.saved(getX()), trainedDys, getTransposedAttr());
+  auto grad = LinearGradWeightOp::create(builder, getLoc(), types, context.saved(getX()), trainedDys, ValueRange(),
+                                         getTransposedAttr());
   for (auto [weight, dw] : llvm::zip_equal(trained, grad.getResults()))
     context.add(weight, dw);
   return success();
@@ -312,7 +312,8 @@ LogicalResult MoeGroupedLinearOp::buildGradient(GradientContext &context) {
   SmallVector<Type> types;
   for (Value weight : weights)
     types.push_back(pieceType(context, weight));
-  auto grad = MoeGroupedLinearGradWeightOp::create(builder, getLoc(), types, context.saved(getX()), offsets, dys);
+  auto grad =
+      MoeGroupedLinearGradWeightOp::create(builder, getLoc(), types, context.saved(getX()), offsets, dys, ValueRange());
   for (auto [weight, dw] : llvm::zip_equal(weights, grad.getResults()))
     context.add(weight, dw);
   return success();

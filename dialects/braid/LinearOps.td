@@ -20,11 +20,12 @@ def Braid_LinearGradDataOp : Braid_TokenOp<"linear_grad_data", [AttrSizedOperand
   let results = (outs AnyRankedTensor:$dx);
   let assemblyFormat = "`cotangents` `(` $dys `)` `weights` `(` $weights `)` attr-dict `:` functional-type(operands, results)";
 }
-def Braid_LinearGradWeightOp : Braid_TokenOp<"linear_grad_weight"> {
-  let summary = "dw_i = x^T dy_i, f32 (`transposed`: dy_i^T x)";
-  let arguments = (ins AnyRankedTensor:$x, Variadic<AnyRankedTensor>:$dys, UnitAttr:$transposed);
+def Braid_LinearGradWeightOp : Braid_TokenOp<"linear_grad_weight", [AttrSizedOperandSegments]> {
+  let summary = "dw_i = x^T dy_i (+ sums_i), f32 (`transposed`: dy_i^T x)";
+  let description = [{ `sums`: what other tokens gave, shaped as the results; written over where nothing else reads it. }];
+  let arguments = (ins AnyRankedTensor:$x, Variadic<AnyRankedTensor>:$dys, Variadic<AnyRankedTensor>:$sums, UnitAttr:$transposed);
   let results = (outs Variadic<AnyRankedTensor>:$dws);
-  let assemblyFormat = "$x `cotangents` `(` $dys `)` attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$x `cotangents` `(` $dys `)` (`sums` `(` $sums^ `)`)? attr-dict `:` functional-type(operands, results)";
 }
 
 def Braid_EmbedOp : Braid_DiffOp<"embed"> {

@@ -51,9 +51,21 @@ LogicalResult LinearGradDataOp::verify() {
   }
   return success();
 }
+LogicalResult braid::verifySums(Operation *op, ValueRange sums, ValueRange results) {
+  if (sums.empty())
+    return success();
+  if (sums.size() != results.size())
+    return op->emitOpError() << "has " << sums.size() << " sums but " << results.size() << " results";
+  for (auto [sum, result] : llvm::zip_equal(sums, results)) {
+    CHECK(sameShape(op, {"sum", sum}, {"result", result}));
+    CHECK(isFloat(op, {"sum", sum}));
+  }
+  return success();
+}
 LogicalResult LinearGradWeightOp::verify() {
   if (getDys().size() != getDws().size() || getDys().empty())
     return emitOpError() << "has " << getDys().size() << " cotangents but " << getDws().size() << " results";
+  CHECK(verifySums(*this, getSums(), getDws()));
   Named x{"x", getX()};
   CHECK(verifyTokens(*this, x));
   for (auto [dw, dy] : llvm::zip_equal(getDws(), getDys())) {

@@ -306,6 +306,7 @@ LogicalResult MoeGroupedLinearGradDataOp::verify() {
 LogicalResult MoeGroupedLinearGradWeightOp::verify() {
   if (getDws().size() != getDys().size() || getDys().empty())
     return emitOpError() << "has " << getDws().size() << " results but " << getDys().size() << " cotangents";
+  CHECK(verifySums(*this, getSums(), getDws()));
   for (auto [dw, dy] : llvm::zip_equal(getDws(), getDys()))
     CHECK(verifyGrouped(*this, {"x", getX()}, {"offsets", getOffsets()}, {"dw", dw}, {"dy", dy}));
   return success();

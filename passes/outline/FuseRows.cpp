@@ -1,8 +1,10 @@
 //===- FuseRows.cpp - which row-wise ops share a kernel -----------------------------------------------------------===//
 // Greedy, in block order. A cluster stands at one position of its block: an op joins either by moving the cluster down
 // to itself (no outside user of a member stands before it) or by moving up to the cluster (all its other operands are
-// defined before it). Ops that sum over rows share a kernel where they sum in equal blocks. Then SSA dominance is the
+// defined before it). A weight that both read is no reason: slices of one layer would share kernels, another one for
+// each overlap degree. Ops that sum over rows share a kernel where they sum in equal blocks. Then SSA dominance is the
 // whole legality; a result that is a sum over rows is never used inside.
+#include "dialects/braid/PassAttributes.h"
 #include "passes/Passes.h"
 #include "passes/outline/RowsCluster.h"
 #include "llvm/ADT/SetVector.h"
@@ -47,6 +49,7 @@ struct Cluster {
   int64_t position; // index of the anchor, a member
   Operation *anchor;
   llvm::SetVector<Value> values; // operands and results
+  DenseSet<Value> rows; // those that have the rows
   int64_t rowsOfSum = 0; // of those members that sum over rows
 };
 
@@ -95,6 +98,8 @@ private:
   }
 
   void place(Operation *op) {
+    if (op->hasAttr(attrs::partialSum))
+      return;
     for (Cluster *cluster : llvm::reverse(open))
       if (related(op, *cluster) && join(op, *cluster))
         return;
@@ -110,6 +115,10 @@ private:
     cluster.members.push_back(op);
     cluster.values.insert(op->operand_begin(), op->operand_end());
     cluster.values.insert(op->result_begin(), op->result_end());
+    for (OpOperand &operand : op->getOpOperands())
+      if (rowsOperandKind(op, operand.getOperandNumber()) == TokenKind::token)
+        cluster.rows.insert(operand.get());
+    cluster.rows.insert(op->result_begin(), op->result_end());
     owner[op] = &cluster;
     if (int64_t rows = rowsOfSum(op))
       cluster.rowsOfSum = rows;
@@ -120,7 +129,12 @@ private:
     return (!rows || !cluster.rowsOfSum || rows == cluster.rowsOfSum) &&
            static_cast<int64_t>(cluster.members.size()) < maxOps &&
            static_cast<int64_t>(cluster.values.size()) < maxValues && rowDims(op) == rowDims(cluster.anchor) &&
-           llvm::any_of(op->getOperands(), [&](Value v) { return cluster.values.contains(v); });
+           llvm::any_of(
+               op->getOpOperands(),
+               [&](OpOperand &operand) {
+                 return rowsOperandKind(op, operand.getOperandNumber()) == TokenKind::token &&
+                        cluster.rows.contains(operand.get());
+               });
   }
 
   bool join(Operation *op, Cluster &cluster) {

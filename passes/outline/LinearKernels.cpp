@@ -101,12 +101,14 @@ LogicalResult outlineGradData(LinearGradDataOp op, OutlineContext &context) {
 
 LogicalResult outlineGradWeight(LinearGradWeightOp op, OutlineContext &context) {
   SmallVector<Value> results;
-  for (auto [dy, dw] : llvm::zip_equal(op.getDys(), op.getDws())) {
+  for (auto [i, dy, dw] : llvm::enumerate(op.getDys(), op.getDws())) {
     bool transposed = op.getTransposed();
+    Value sum = op.getSums().empty() ? Value() : op.getSums()[i];
     int64_t in = shapeOf(dw)[transposed ? 1 : 0], out = shapeOf(dw)[transposed ? 0 : 1];
-    Product p = transposed ? Product{dy, op.getX(), {}, out, in, in, true, false}
-                           : Product{op.getX(), dy, {}, in, out, out, true, false};
-    results.push_back(matrixProduct(op, p, dw.getType(), context));
+    Product p = transposed ? Product{dy, op.getX(), sum, out, in, in, true, false}
+                           : Product{op.getX(), dy, sum, in, out, out, true, false};
+    Value product = matrixProduct(op, p, sum ? sum.getType() : dw.getType(), context);
+    results.push_back(roundTo(op, product, dw.getType(), context));
   }
   context.rewriter.replaceOp(op, results);
   return success();
@@ -216,10 +218,12 @@ LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
       })
       .Case([&](MoeGroupedLinearGradWeightOp grad) {
         SmallVector<Value> results;
-        for (auto [dy, dw] : llvm::zip_equal(grad.getDys(), grad.getDws())) {
+        for (auto [i, dy, dw] : llvm::enumerate(grad.getDys(), grad.getDws())) {
           // The library walks a group's rows in blocks: several products.
-          Value sum = grouped(op, grad.getX(), dy, grad.getOffsets(), {}, true, false, sumType(dw, 2), context);
-          results.push_back(roundTo(op, sum, dw.getType(), context));
+          Value sum = grad.getSums().empty() ? Value() : grad.getSums()[i];
+          Type type = sum ? sum.getType() : sumType(dw, 2);
+          Value product = grouped(op, grad.getX(), dy, grad.getOffsets(), sum, true, false, type, context);
+          results.push_back(roundTo(op, product, dw.getType(), context));
         }
         context.rewriter.replaceOp(op, results);
         return success();

@@ -191,6 +191,23 @@ Value SliceLayer::part(Value v, Grid grid, int64_t slice, TokenKind wanted) {
   return range(local, 1, begin, end - begin);
 }
 
+/// The sum in operand order. In groups of a few, so that there are as many kernels whatever the overlap degree; until it
+/// is complete it stays in f32.
+Value SliceLayer::sum(ArrayRef<Value> parts) {
+  constexpr size_t most = 4;
+  RankedTensorType type = typeOf(parts[0]);
+  Type element = type.getElementType();
+  RankedTensorType wide = type.clone(element.isBF16() ? builder.getF32Type() : element);
+  SmallVector<Value> group(parts.take_front(most));
+  for (parts = parts.drop_front(group.size()); !parts.empty(); parts = parts.drop_front(group.size() - 1)) {
+    auto before = AddOp::create(builder, group[0].getLoc(), wide, group);
+    before->setAttr(attrs::partialSum, builder.getUnitAttr());
+    group.assign({before.getResult()});
+    llvm::append_range(group, parts.take_front(most - 1));
+  }
+  return group.size() == 1 ? group[0] : AddOp::create(builder, group[0].getLoc(), type, group).getResult();
+}
+
 Value SliceLayer::whole(Value v) {
   if (!isCut(v))
     return map.lookup(v);
@@ -202,7 +219,7 @@ Value SliceLayer::whole(Value v) {
     SmallVector<Value> ordered(cut.parts);
     if (isa<FloatType>(typeOf(v).getElementType()))
       std::reverse(ordered.begin(), ordered.end());
-    return cut.merged = AddOp::create(builder, v.getLoc(), ordered[0].getType(), ordered);
+    return cut.merged = sum(ordered);
   }
   return cut.merged = concat(cut.parts, cut.dim);
 }
@@ -411,10 +428,7 @@ LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
       cutV{TokenKind::token, 1, {}, {}, mixer};
   for (int64_t j = 0; j < n; ++j)
     for (auto [pieces, cut] : {std::pair(&dk[j], &cutK), {&dv[j], &cutV}}) {
-      Value sum = pieces->size() == 1
-                      ? (*pieces)[0]
-                      : AddOp::create(builder, op.getLoc(), (*pieces)[0].getType(), *pieces).getResult();
-      cut->parts.push_back(ofThisRank(ranks, sum, cut == &cutK ? "attn.dk" : "attn.dv"));
+      cut->parts.push_back(ofThisRank(ranks, sum(*pieces), cut == &cutK ? "attn.dk" : "attn.dv"));
     }
   cuts[op.getDq()] = cutQ;
   cuts[op.getDk()] = cutK;
@@ -463,6 +477,39 @@ void SliceLayer::cloneWhole(Operation &op) {
   map.map(op.getResults(), copy->getResults());
 }
 
+/// Each slice's product is added to those of the slices behind it, the order in which they run (phases-by-example D21),
+/// in one buffer; in f32 until the sum is complete.
+void SliceLayer::sliceWeightGradient(Operation &op, Grid grid) {
+  auto tokens = cast<TokenOpInterface>(op);
+  SmallVector<Value> sums;
+  for (int64_t slice = count(grid) - 1; slice >= 0; --slice) {
+    auto partOf = [&](OpOperand &operand) {
+      return part(operand.get(), grid, slice, tokens.operandKind(operand.getOperandNumber()));
+    };
+    auto partsOf = [&](MutableOperandRange operands) {
+      return llvm::map_to_vector(operands, [&](OpOperand &operand) { return partOf(operand); });
+    };
+    SmallVector<Type> types = llvm::to_vector(op.getResultTypes());
+    for (Type &type : types)
+      if (auto tensor = cast<RankedTensorType>(type); slice > 0 && tensor.getElementType().isBF16())
+        type = tensor.clone(builder.getF32Type());
+    Operation *copy = nullptr;
+    if (auto grad = dyn_cast<LinearGradWeightOp>(op))
+      copy = LinearGradWeightOp::create(builder, op.getLoc(), types, partOf(grad.getXMutable()),
+                                        partsOf(grad.getDysMutable()), sums, grad.getTransposedAttr());
+    else if (auto grad = dyn_cast<MoeGroupedLinearGradWeightOp>(op))
+      copy =
+          MoeGroupedLinearGradWeightOp::create(builder, op.getLoc(), types, partOf(grad.getXMutable()),
+                                               partOf(grad.getOffsetsMutable()), partsOf(grad.getDysMutable()), sums);
+    copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(slice));
+    copy->setAttr(kFillerAttr, builder.getUnitAttr());
+    if (grid == experts)
+      copy->setAttr(kRowsAttr, builder.getUnitAttr());
+    sums = llvm::to_vector_of<Value>(copy->getResults());
+  }
+  map.map(op.getResults(), sums);
+}
+
 LogicalResult SliceLayer::sliceOp(Operation &op) {
   if (failed(checkSlices(op, count(mixer) > 1)))
     return failure();
@@ -488,6 +535,8 @@ LogicalResult SliceLayer::sliceOp(Operation &op) {
   touches |= isa<MoePlanOp>(op); // of one mixer slice: nothing that it reads is cut
   if (!touches || (!tokens && !parallel))
     return cloneWhole(op), success();
+  if (isa<LinearGradWeightOp, MoeGroupedLinearGradWeightOp>(op))
+    return sliceWeightGradient(op, grid), success();
   ArrayRef<int64_t> bounds = grids[grid];
   int64_t n = count(grid);
 

@@ -70,6 +70,8 @@ private:
                                   int64_t slice);
   mlir::Operation *clone(mlir::Operation &op, llvm::ArrayRef<mlir::Value> operands, Grid grid, int64_t slice);
   void cloneWhole(mlir::Operation &op);
+  mlir::Value sum(llvm::ArrayRef<mlir::Value> parts);
+  void sliceWeightGradient(mlir::Operation &op, Grid grid);
   llvm::LogicalResult sliceOp(mlir::Operation &op);
   llvm::LogicalResult sliceAttention(AttnCausalOp op);
   llvm::LogicalResult sliceAttentionGrad(AttnCausalGradOp op);

@@ -140,10 +140,12 @@ private:
   bool isReduction(Operation *op) const {
     if (!isa<CollectiveOpInterface>(op) || op->hasAttr(kSliceAttr))
       return false;
-    return llvm::all_of(op->getOperands(), [&](Value v) {
-      Operation *def = v.getDefiningOp();
-      return !def || done.contains(def) || (isa<AddOp>(def) && ready(def));
-    });
+    return llvm::all_of(op->getOperands(), [&](Value v) { return exists(v.getDefiningOp()); });
+  }
+  /// Has been emitted, or is a sum of what has been.
+  bool exists(Operation *def) const {
+    return !def || done.contains(def) ||
+           (isa<AddOp>(def) && llvm::all_of(def->getOperands(), [&](Value v) { return exists(v.getDefiningOp()); }));
   }
 
   bool ready(Operation *op) const {
@@ -282,10 +284,13 @@ void fillExchanges(Block &block) {
     auto start = await ? await.getFuture().getDefiningOp<CommStartOp>() : CommStartOp();
     if (!start || start.getAxis() != "sp" || start->getBlock() != &block)
       continue;
-    for (Operation *gradient : waiting) {
-      auto late = [&](Operation *user) { return await->isBeforeInBlock(block.findAncestorOpInBlock(*user)); };
-      if (gradient->isBeforeInBlock(start) && llvm::all_of(gradient->getUsers(), late))
-        gradient->moveBefore(await);
+    Operation *place = await;
+    for (Operation *gradient : llvm::reverse(waiting)) { // those of slices add up: each is read by the next
+      auto late = [&](Operation *user) { return !block.findAncestorOpInBlock(*user)->isBeforeInBlock(place); };
+      if (gradient->isBeforeInBlock(start) && llvm::all_of(gradient->getUsers(), late)) {
+        gradient->moveBefore(place);
+        place = gradient;
+      }
     }
     waiting.clear();
   }

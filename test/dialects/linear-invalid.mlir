@@ -161,6 +161,23 @@ func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>) {
 
 // -----
 
+func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{has 2 sums but 1 results}}
+  %0 = braid.linear_grad_weight %x cotangents(%dy) sums(%w, %w) : (tensor<2x8x16xf32>, tensor<2x8x24xf32>, tensor<16x24xf32>, tensor<16x24xf32>) -> tensor<16x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>, %w: tensor<24x16xf32>) {
+  // expected-note @+2 {{result defined here}}
+  // expected-error @+1 {{shape mismatch: sum is 24x16 but result is 16x24}}
+  %0 = braid.linear_grad_weight %x cotangents(%dy) sums(%w) : (tensor<2x8x16xf32>, tensor<2x8x24xf32>, tensor<24x16xf32>) -> tensor<16x24xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<16xf32>, %dy: tensor<2x8x24xf32>) {
   // expected-error @+1 {{x has rank 1 but must have 3 to 4}}
   %0 = braid.linear_grad_weight %x cotangents(%dy) : (tensor<16xf32>, tensor<2x8x24xf32>) -> tensor<16x24xf32>

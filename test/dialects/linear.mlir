@@ -22,6 +22,8 @@ func.func @linear(%x: !x, %h: !h, %w: tensor<16x24xf32>, %v: tensor<16x10xf32>, 
   %4:2 = braid.linear_grad_weight %x cotangents(%h, %0#1) : (!x, !h, tensor<2x8x10xf32>) -> (tensor<16x24xf32>, tensor<16x10xf32>)
   // CHECK: braid.linear_grad_weight %arg0 cotangents(%arg5) {transposed} : (tensor<2x8x16xf32>, tensor<2x8x32xf32>) -> tensor<32x16xf32>
   %5 = braid.linear_grad_weight %x cotangents(%dl) {transposed} : (!x, tensor<2x8x32xf32>) -> tensor<32x16xf32>
+  // CHECK: braid.linear_grad_weight %arg0 cotangents(%arg5) sums(%{{.*}}) {transposed} : (tensor<2x8x16xf32>, tensor<2x8x32xf32>, tensor<32x16xf32>) -> tensor<32x16xbf16>
+  %6 = braid.linear_grad_weight %x cotangents(%dl) sums(%5) {transposed} : (!x, tensor<2x8x32xf32>, tensor<32x16xf32>) -> tensor<32x16xbf16>
   return
 }
 

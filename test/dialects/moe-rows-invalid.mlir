@@ -459,6 +459,14 @@ func.func @f(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %dy: tensor<1x32x
 
 // -----
 
+func.func @f(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %dy: tensor<1x32x24xf32>, %w: tensor<4x16x24xi32>) {
+  // expected-error @+1 {{sum must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.moe.grouped_linear_grad_weight %x offsets(%offsets) cotangents(%dy) sums(%w) : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<1x32x24xf32>, tensor<4x16x24xi32>) -> tensor<4x16x24xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %dy: tensor<1x32x24xf32>) {
   // expected-note @+2 {{dw defined here}}
   // expected-error @+1 {{offsets has 5 entries but dw has 3 groups}}

@@ -43,14 +43,14 @@ func.func @step(%x: !x, %cu: tensor<2x2xi32>, %state: !s, %norm: tensor<16xf32>,
 !d = tensor<2x8xi32>
 !w = tensor<16x16xf32>
 // Backward: the last slice first, each hands the cotangent of its initial state to the one before; the states that entered the
-// slices are rebuilt; weight gradients are one piece per slice, summed in the order in which the slices run.
+// slices are rebuilt; weight gradients go on with the sum of the slices behind, one buffer for all.
 // CHECK-LABEL: func.func private @mixer_grad(
 // CHECK: %{{.*}}, %[[M1:[a-z0-9_]+]] = braid.lsm.scan
 // CHECK: braid.lsm.scan_grad {{.*}}initial_state(%[[M1]]){{.*}}braid.slice = 1
 // CHECK: braid.lsm.scan_grad {{.*}}braid.slice = 0
-// CHECK: %[[W0:.*]] = braid.linear_grad_weight {{.*}}{braid.filler, braid.slice = 0 : i64}
-// CHECK: %[[W1:.*]] = braid.linear_grad_weight {{.*}}{braid.filler, braid.slice = 1 : i64}
-// CHECK: braid.add %[[W1]], %[[W0]] : (tensor<16x16xf32>, tensor<16x16xf32>)
+// CHECK: %[[W1:.*]] = braid.linear_grad_weight %{{[^ ]*}} cotangents(%{{[^ ]*}}) {braid.filler, braid.slice = 1 : i64}
+// CHECK: %[[W0:.*]] = braid.linear_grad_weight %{{[^ ]*}} cotangents(%{{[^ ]*}}) sums(%[[W1]]) {braid.filler, braid.slice = 0 : i64}
+// CHECK: return %{{.*}}, %[[W0]]
 func.func private @mixer_grad(%x: !x, %q: !h, %documents: !d, %state: !s, %d_o: !h, %dfinal: !s) -> (!s, !w)
     attributes {braid.schedule = {direction = "backward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
   %dq, %dk, %dv, %dinitial = braid.lsm.scan_grad I %q, %q, %q initial_state(%state) documents(%documents) cotangents(%d_o, %dfinal) {scale = 1.0 : f64} : (!h, !h, !h, !s, !d, !h, !s) -> (!h, !h, !h, !s)
@@ -154,4 +154,26 @@ func.func @back(%x: !x, %cu: tensor<2x2xi32>, %state: !s, %g: !g, %do: !x, %dfin
   %documents = braid.documents %cu : (tensor<2x2xi32>) -> !d
   %y:2 = call @inner_backward(%x, %documents, %state, %g, %do, %dfinal) : (!x, !d, !s, !g, !x, !s) -> (!x, !s)
   return %y#0, %y#1 : !x, !s
+}
+
+// -----
+
+!x = tensor<1x12x16xbf16>
+// Gradients in bf16 are rounded when their sum is complete. Sums over tokens of six slices are made in groups
+// of four, so that no kernel has more operands where there are more slices; what is not complete stays f32.
+// CHECK-LABEL: func.func private @bf16_grad(
+// CHECK-COUNT-5: braid.linear_grad_weight {{.*}} -> tensor<16x16xf32>
+// CHECK: braid.linear_grad_weight {{.*}} sums({{.*}}braid.slice = 0 : i64} : (tensor<1x2x16xbf16>, tensor<1x2x16xbf16>, tensor<16x16xf32>) -> tensor<16x16xbf16>
+// CHECK: %[[S:.*]] = braid.add %{{[^ ]*}}, %{{[^ ]*}}, %{{[^ ]*}}, %{{[^ ]*}} {braid.partial_sum} : ({{.*}}) -> tensor<16xf32>
+// CHECK: braid.add %[[S]], %{{[^ ]*}}, %{{[^ ]*}} : ({{.*}}) -> tensor<16xbf16>
+func.func private @bf16_grad(%x: !x, %dy: !x, %documents: tensor<1x12xi32>, %norm: tensor<16xbf16>) -> (tensor<16x16xbf16>, tensor<16xbf16>)
+    attributes {braid.schedule = {direction = "backward", pipeline = "1A1M", token_slices = array<i64: 0, 2, 4, 6, 8, 10, 12>}} {
+  %dw = braid.linear_grad_weight %x cotangents(%dy) : (!x, !x) -> tensor<16x16xbf16>
+  %dn = braid.rows_grad "braid.rms_norm"(%x, %norm) cotangents(%dy) {op_attributes = {eps = 1.0e-6 : f64, groups = 1 : i64}, wanted = array<i64: 1>} : (!x, tensor<16xbf16>, !x) -> tensor<16xbf16>
+  return %dw, %dn : tensor<16x16xbf16>, tensor<16xbf16>
+}
+func.func @step(%x: !x, %dy: !x, %cu: tensor<1x2xi32>, %norm: tensor<16xbf16>) -> (tensor<16x16xbf16>, tensor<16xbf16>) attributes {braid.entry} {
+  %documents = braid.documents %cu : (tensor<1x2xi32>) -> tensor<1x12xi32>
+  %y:2 = call @bf16_grad(%x, %dy, %documents, %norm) : (!x, !x, tensor<1x12xi32>, tensor<16xbf16>) -> (tensor<16x16xbf16>, tensor<16xbf16>)
+  return %y#0, %y#1 : tensor<16x16xbf16>, tensor<16xbf16>
 }
