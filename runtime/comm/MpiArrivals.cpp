@@ -29,20 +29,26 @@ MpiArrivals::~MpiArrivals() {
 }
 
 void MpiArrivals::begin() {
+  // What was waited for before ended with the last pause, so something had come.
+  note();
   questions = idleWakes = 0;
   nap = shortestNap;
   waited = woken = false;
 }
 
+void MpiArrivals::note() {
+  if (!waited)
+    return;
+  misses = woken ? 0 : misses + 1;
+  if (woken)
+    betweenSearches = firstSearches;
+  else if (misses >= mostMisses)
+    announced = false;
+}
+
 void MpiArrivals::pause(bool progress) {
-  if (progress && waited) {
-    misses = woken ? 0 : misses + 1;
-    if (woken)
-      betweenSearches = firstSearches;
-    else if (misses >= mostMisses)
-      announced = false;
-  }
   if (progress) {
+    note();
     questions = 0;
     nap = shortestNap;
   }

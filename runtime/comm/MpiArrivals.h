@@ -23,6 +23,8 @@ public:
 private:
   using Clock = std::chrono::steady_clock;
 
+  // Something has come: whether a socket had announced it.
+  void note();
   // All connected stream sockets of the process: the library opens them when ranks first meet.
   void findSockets();
 
