@@ -7,10 +7,7 @@
 
 namespace braid::runtime {
 
-// A progress thread works for microseconds, then sleeps, often on a core that computes. Linux gives it the core when a
-// message comes, not at the end of the other thread's turn, if the turns it asks for are short (6.12 and later; nothing
-// happens elsewhere). Its share of the core stays what it is.
-static void askForShortTurns() {
+void askForShortTurns() {
   struct { // of the kernel: sched_attr, as long as it first was
     uint32_t size, policy;
     uint64_t flags;

@@ -18,6 +18,11 @@ struct StreamItem {
   Iterations iterations{};
 };
 
+// Of the calling thread, which works for microseconds, then sleeps, often on a core that computes. Linux gives it the
+// core when a message comes, not at the end of the other thread's turn, if the turns it asks for are short (6.12 and
+// later; nothing happens elsewhere). Its share of the core stays what it is.
+void askForShortTurns();
+
 class Stream {
 public:
   // Called on the progress thread, one item after the other.

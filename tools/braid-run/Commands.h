@@ -19,6 +19,7 @@ Action addEval(CLI::App &command);
 Action addGenerate(CLI::App &command);
 Action addCall(CLI::App &command);
 Action addInfo(CLI::App &command);
+Action addProbe(CLI::App &command);
 
 constexpr uint64_t maxTokenCount = INT32_MAX; // programs count tokens in i32, as they do steps (maxTrainSteps)
 

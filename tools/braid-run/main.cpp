@@ -214,6 +214,7 @@ int main(int argc, char **argv) {
       {"generate", "Continue a text with a trained model", addGenerate},
       {"call", "Call one function with NumPy files", addCall},
       {"info", "Describe a program: functions, memory, kernels, mesh", addInfo},
+      {"probe", "Measure what the link between ranks costs, for the cluster file of a plan", addProbe},
   };
   std::vector<std::pair<CLI::App *, Action>> actions;
   for (const Command &command : commands) {

@@ -4,8 +4,10 @@
 #include "test/runtime/conformance/CommunicatorBackend.h"
 
 #include "runtime/Bf16.h"
+#include "runtime/comm/LinkProbe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <random>
 #include <thread>
@@ -131,6 +133,25 @@ template <class T> Status checkSums(Communicator &dp, DType type) {
       EXPECT_TRUE(isSum(mine, dp.size(), count * ranks, self * count)) << toString(type) << " x " << count;
     }
   return Status::success();
+}
+
+// Numbers that a cluster file takes, on every rank; how large they are is the machine's affair.
+TEST(Communicators, LinksHaveCosts) {
+  onLines([](Communicator &dp) -> Status {
+    auto costs = probeLink(dp, milliseconds(100));
+    if (dp.size() == 1) {
+      EXPECT_NE(costs.status().message().find("there is no link to probe"), std::string::npos);
+      return Status::success();
+    }
+    BRAID_TRY(costs.status());
+    EXPECT_GT(costs->bandwidth, 0);
+    EXPECT_GT(costs->latency, 0);
+    EXPECT_GT(costs->perMessage, 0);
+    EXPECT_GE(costs->perByte, 0);
+    for (double cost : {costs->bandwidth, costs->latency, costs->perMessage, costs->perByte})
+      EXPECT_TRUE(std::isfinite(cost));
+    return Status::success();
+  });
 }
 
 } // namespace
