@@ -1,7 +1,7 @@
 """What the experiments share: programs, real trainings behind shaped links, what the traces say, what braid-plan predicts.
 
 Times are of whole training steps, medians over interleaved rounds; every rank has one core and one thread. Predictions know the
-machine by two probes only: plain sockets over the shaped link, and one step of one rank without any link, which sets how many times
+machine by two probes only: exchanges over the shaped link (`braid-run probe`), and steps without any link, which set how many times
 the cluster file's rates of the device kernels reach (`efficiency`).
 """
 import argparse
@@ -37,6 +37,22 @@ class Measured:
                 "communication_seconds": statistics.median(self.communication)}
 
 
+def read(path):
+    """A description with lines that are comments."""
+    lines = pathlib.Path(path).read_text().splitlines()
+    return json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+
+
+def lines_of(metrics):
+    return [json.loads(line) for line in metrics.read_text().splitlines()]
+
+
+def seconds_of(metrics):
+    """Of all steps but the first."""
+    seconds = [line["seconds"] for line in lines_of(metrics)]
+    return [after - before for before, after in zip(seconds, seconds[1:])]
+
+
 class Experiment:
     def __init__(self, build, folder):
         self.bin = pathlib.Path(build).resolve() / "bin"
@@ -54,9 +70,11 @@ class Experiment:
             raise RuntimeError(f"{program} {' '.join(map(str, words))}\n{done.stderr}")
         return done.stdout
 
-    def compile(self, name, arguments, options):
+    def compile(self, name, arguments, options, ranks=1):
+        """`ranks` > 1: for one rank by itself, with its part of the batch."""
         path = self.folder / f"{name}.braid"
-        size = [f"--{key.replace('_', '-')}={value}" for key in ("batch", "seq_len") if (value := getattr(arguments, key))]
+        batch = arguments.batch if ranks == 1 else (arguments.batch or read(arguments.model)["train"]["batch"]) // ranks
+        size = [f"--{key}={value}" for key, value in (("batch", batch), ("seq-len", arguments.seq_len)) if value]
         self.run("braid-compile", arguments.model, "-o", path, *size, *options)
         self.programs[name] = path
 
@@ -73,7 +91,6 @@ class Experiment:
         else:
             net.sent()
             net.mpirun([self.bin / "braid-run", *words])
-        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
         measured = measured if measured is not None else Measured()
         if traced:
             measured.events = events_of(json.loads(trace.read_text()))
@@ -85,18 +102,35 @@ class Experiment:
             return measured
         if net is not None:
             measured.bytes.append(statistics.mean(net.sent()) / steps)
-        seconds = [line["seconds"] for line in lines]
-        measured.steps += [after - before for before, after in zip(seconds, seconds[1:])][WARM - 1:]
-        measured.losses = [line["loss"] for line in lines]
+        measured.steps += seconds_of(metrics)[WARM - 1:]
+        measured.losses = [line["loss"] for line in lines_of(metrics)]
         return measured
+
+    def train_beside(self, name, ranks, steps):
+        """Seconds of the steps of a program for one rank that runs on as many cores at once: what ranks compute while
+        they share the machine's memory, without a link."""
+        running, steps_of = [], []
+        for core in range(ranks):
+            metrics = self.folder / f"beside-{core}.jsonl"
+            metrics.unlink(missing_ok=True)
+            words = [self.bin / "braid-run", "train", self.programs[name], "--data", self.text, "--steps", steps, "--metrics", metrics,
+                     "--threads", 1]
+            running.append((metrics, subprocess.Popen(["taskset", "-c", str(core % os.cpu_count()), *map(str, words)],
+                                                      env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL,
+                                                      stderr=subprocess.PIPE, text=True)))
+        for metrics, process in running:
+            _, errors = process.communicate()
+            if process.returncode != 0:
+                raise RuntimeError(errors)
+            steps_of += seconds_of(metrics)[WARM - 1:]
+        return steps_of
 
     def plan(self, name, cluster, *words):
         return json.loads(self.run("braid-plan", self.programs[name], "--cluster", cluster, "--json", *words))
 
     def cluster(self, ranks, link=None):
         """A cluster file of `ranks` such ranks; `link`: what Network.probe found, without it that of models/clusters/2x-cpu.json."""
-        lines = CLUSTER.read_text().splitlines()
-        cluster = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+        cluster = read(CLUSTER)
         cluster |= {"name": f"{ranks} shaped CPU ranks", "nodes": ranks}
         device = cluster["device"]
         device |= {"efficiency": 1, "bandwidth": device["bandwidth"] * self.efficiency,

@@ -11,16 +11,13 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 SUBNET = "10.99.0."  # of every network: each has a switch of its own
 os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"  # of ip and tc
 BURST, QUEUE = 128 * 1024, 16 * 1024 * 1024  # bytes
-MESSAGE = 48 * 1024  # bytes, as the runtime's (MpiOptions::messageBytes)
 
 
 def missing():
@@ -123,63 +120,11 @@ class Network(contextlib.AbstractContextManager):
         self.before = now
         return since
 
-    def probe(self, seconds=1.5):
-        """Of the first two ranks, over plain sockets: what `links.network` of a cluster file holds."""
-        program = [sys.executable, os.path.abspath(__file__)]
-        server = subprocess.Popen(["ip", "netns", "exec", self.prefix + "1", "taskset", "-c", str(1 % os.cpu_count()), *program, "serve"],
-                                  stdout=subprocess.PIPE, text=True)
-        server.stdout.readline()  # it listens
-        asked = command("ip", "netns", "exec", self.prefix + "0", "taskset", "-c", "0", *program, "ask", SUBNET + "2", seconds)
-        server.wait(timeout=10)
-        return json.loads(asked)
-
-
-def serve():
-    with socket.create_server(("", 7411)) as listener:
-        print("listening", flush=True)
-        connection = listener.accept()[0]
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with connection:
-            for _ in range(100):
-                connection.sendall(connection.recv(1))
-            taken, begin, kept, block = 0, None, bytearray(MESSAGE), bytearray(MESSAGE)
-            busy = time.process_time()
-            while count := connection.recv_into(block):
-                kept[:count] = memoryview(block)[:count]  # a library has buffers of its own
-                begin = begin or time.monotonic()  # the first message passes in the burst
-                taken += count
-            busy = time.process_time() - busy
-            connection.sendall(json.dumps([taken / (time.monotonic() - begin), busy / taken]).encode())
-
-
-def ask(host, seconds):
-    with socket.create_connection((host, 7411)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        rounds = []
-        busy = time.process_time()
-        for _ in range(100):
-            begin = time.monotonic()
-            connection.sendall(b"x")
-            connection.recv(1)
-            rounds.append((time.monotonic() - begin) / 2)
-        per_message = (time.process_time() - busy) / 200  # sent and received
-        end, block, kept, sent = time.monotonic() + seconds, bytes(MESSAGE), bytearray(MESSAGE), 0
-        busy = time.process_time()
-        while time.monotonic() < end:
-            kept[:] = block  # a library has buffers of its own
-            connection.sendall(kept)
-            sent += MESSAGE
-        busy = (time.process_time() - busy) / sent
-        connection.shutdown(socket.SHUT_WR)
-        rate, receiving = json.loads(connection.recv(100))
-    print(json.dumps({"bandwidth": rate, "latency": sorted(rounds)[len(rounds) // 2], "processor_per_message": per_message,
-                      "processor_per_byte": (busy + receiving) / 2}))
+    def probe(self, braid_run, seconds=3):
+        """What `links.network` of a cluster file holds, asked of the library and the threads that a training's messages pass."""
+        return json.loads(self.mpirun([braid_run, "probe", "--json", "--seconds", seconds]))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        serve()
-    elif sys.argv[1] == "ask":
-        ask(sys.argv[2], float(sys.argv[3]))
-    elif reason := missing():
+    if reason := missing():
         sys.exit(print(reason) or 1)

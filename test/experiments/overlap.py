@@ -30,11 +30,16 @@ def add_arguments(parser):
     parser.add_argument("--curve-steps", type=int, default=0, help="also train the drawn program and the one without overlap that long")
 
 
+def exchange_of(step):
+    return sum(axis["time"] for axis in step["communication"])
+
+
 def link_for(test, ratio, probed):
     """Bits per second at which what `none` exchanges takes `ratio` times as long as what it computes."""
     step = test.plan("none", test.cluster(RANKS, probed))["step"]
-    exchange = sum(axis["time"] for axis in step["communication"])
-    return 8 * probed["bandwidth"] * exchange / (ratio * step["compute_busy"])
+    endless = test.plan("none", test.cluster(RANKS, probed | {"bandwidth": 1e15}))["step"]
+    latencies = exchange_of(endless)
+    return 8 * probed["bandwidth"] * (exchange_of(step) - latencies) / max(ratio * step["compute_busy"] - latencies, 1e-9)
 
 
 def measure(test, arguments, machine):
@@ -46,32 +51,33 @@ def measure(test, arguments, machine):
         options = [] if pipeline == "none" else [f"--pipeline={pipeline}", f"--overlap-degree={degree}"]
         test.compile(name, arguments, [f"--mesh=dp={RANKS},ep={RANKS}", *options])
     test.compile("1", arguments, ["--mesh=dp=1"])
+    test.compile("rank", arguments, ["--mesh=dp=1"], ranks=RANKS)
     result = {"machine": machine, "model": arguments.model.rsplit("/", 1)[-1], "ranks": RANKS, "links": []}
-    alone = Measured()
-    for _ in range(arguments.rounds):
-        test.train("1", 1, arguments.steps, measured=alone)
-    test.calibrate("1", statistics.median(alone.steps))
-    result["efficiency"] = test.efficiency
+    alone = test.train("1", 1, arguments.steps)
+    computing = test.train_beside("rank", RANKS, arguments.steps)
     drawing = None
     for ratio in map(float, arguments.ratios.split(",")):
+        test.calibrate("rank", statistics.median(computing))
         with Network(RANKS, 1e9) as net:
-            bits = link_for(test, ratio, net.probe())
+            bits = link_for(test, ratio, net.probe(test.bin / "braid-run"))
         if not SLOWEST <= bits <= FASTEST:
             print(f"ratio {ratio:g} would need a link of {bits / 1e9:.3g} Gbit/s; honest here: {SLOWEST / 1e9:g} to {FASTEST / 1e9:g}")
             bits = min(max(bits, SLOWEST), FASTEST)
         with Network(RANKS, bits) as net:
-            probed = net.probe()
-            found = {name: Measured() for name in names}
+            probed = net.probe(test.bin / "braid-run")
+            found, computing = {name: Measured() for name in names}, []
             for _ in range(arguments.rounds):
+                computing += test.train_beside("rank", RANKS, arguments.steps)
                 for name in names:
                     test.train(name, RANKS, arguments.steps, net, found[name])
             for name in names:
                 test.train(name, RANKS, experiment.WARM + 1, net, found[name], traced=True)
+        # As fast as the machine was between these runs.
+        test.calibrate("rank", statistics.median(computing))
         cluster = test.cluster(RANKS, probed)
-        link = {"ratio": ratio, "bits_per_second": bits, "probed": probed, "programs": []}
+        link = {"ratio": ratio, "bits_per_second": bits, "probed": probed, "efficiency": test.efficiency, "programs": []}
         plain, planned = statistics.median(found["none"].steps), test.plan("none", cluster)["step"]
-        exchange = sum(axis["time"] for axis in planned["communication"])
-        link["predicted_ratio"] = exchange / planned["compute_busy"]
+        link["predicted_ratio"] = exchange_of(planned) / planned["compute_busy"]
         for name, (pipeline, degree) in names.items():
             step = test.plan(name, cluster)["step"]
             worst = max(abs(a - b) for a, b in zip(found[name].losses, alone.losses))
@@ -110,10 +116,12 @@ def curves(test, arguments, name):
 def text(result):
     m = result["machine"]
     parts = [f"# Overlap on {result['ranks']} ranks: {result['model']}\n\nCommit {m['commit']}, {m['processor']}, {m['cores']} cores, load "
-             f"{m['load_before']:.1f} before, {m['rounds']} rounds of {m['steps']} steps; kernels reach {result['efficiency']:.2f} of the rates of `2x-cpu.json`. Gain: the step without "
-             "overlap over this step.\n"]
+             f"{m['load_before']:.1f} before, {m['rounds']} rounds of {m['steps']} steps. Gain: the step without overlap over this step.\n"]
     for link in result["links"]:
-        parts.append(f"\n## Communication {link['predicted_ratio']:.2f} x computation: links of {link['bits_per_second'] / 1e6:.0f} Mbit/s\n\n")
+        parts.append(f"\n## Communication {link['predicted_ratio']:.2f} x computation: links of {link['bits_per_second'] / 1e6:.0f} Mbit/s\n\n"
+                     f"Kernels reach {link['efficiency']:.2f} of the rates of `2x-cpu.json`; probed: {link['probed']['bandwidth'] / 1e6:.0f} MB/s, "
+                     f"{link['probed']['latency'] * 1e6:.0f} us, {link['probed']['processor_per_message'] * 1e6:.1f} us of a core for a message and "
+                     f"{link['probed']['processor_per_byte'] * 1e9:.2f} ns for a byte.\n\n")
         rows = []
         for p in link["programs"]:
             q = p["predicted"]

@@ -58,7 +58,7 @@ def measure(test, arguments, machine):
             names[name] = f"{name}-{ranks}".replace(" ", "-")
             test.compile(names[name], arguments, options)
         with Network(ranks, arguments.rate) as net:
-            probed = net.probe()
+            probed = net.probe(test.bin / "braid-run")
             result.setdefault("link_probed", probed)
             found = {name: Measured() for name in names}
             for _ in range(1 if shared else arguments.rounds):
@@ -96,7 +96,7 @@ def text(result):
     return (f"# Scaling of {result['model']}, {result['tokens']:.0f} tokens a step\n\n"
             f"Commit {m['commit']}, {m['processor']}, {m['cores']} cores, load {m['load_before']:.1f} before, {m['rounds']} rounds of {m['steps']} steps. Links of "
             f"{result['link_bits_per_second'] / 1e9:g} Gbit/s: {link['bandwidth'] / 1e6:.0f} MB/s and {link['latency'] * 1e6:.0f} us "
-            f"by plain sockets. One rank, one core: {milliseconds(result['one_rank_seconds'])} ms a step, which is "
+            f"by `braid-run probe`. One rank, one core: {milliseconds(result['one_rank_seconds'])} ms a step, which is "
             f"{result['efficiency']:.2f} times the rates of `2x-cpu.json`.\n\n" + experiment.table(head, rows) +
             ("\n\\* More ranks than cores, one round: bytes count, times are those of ranks that take turns.\n"
              if any(v["shares_cores"] for v in result["variants"]) else ""))
