@@ -1,6 +1,7 @@
 #include "runtime/comm/MpiArrivals.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -18,10 +19,14 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr microseconds shortestNap(10), longestNap(160);
-constexpr int longestWait = 1; // ms for a socket: what another axis has taken out of it is noticed then
+constexpr microseconds longestWait(1000); // for a socket: what another axis has taken out of it is noticed then
+constexpr microseconds betweenPackets(200);
 constexpr int mostYields = 50; // before the first nap, where nothing announces a message
 constexpr int mostMisses = 4, mostIdleWakes = 16;
 constexpr milliseconds firstSearches(20), lastSearches(5000);
+
+static std::atomic<uint64_t> missedPauses;
+uint64_t MpiArrivals::missed() { return missedPauses; }
 
 MpiArrivals::~MpiArrivals() {
   if (epoll >= 0)
@@ -33,17 +38,19 @@ void MpiArrivals::begin() {
   note();
   questions = idleWakes = 0;
   nap = shortestNap;
-  waited = woken = false;
+  waited = listened = woken = false;
 }
 
 void MpiArrivals::note() {
-  if (!waited)
-    return;
-  misses = woken ? 0 : misses + 1;
-  if (woken)
+  if (woken) { // a socket that held a message
+    announced = true;
+    misses = 0;
     betweenSearches = firstSearches;
-  else if (misses >= mostMisses)
-    announced = false;
+  } else if (waited) {
+    ++missedPauses;
+    if (++misses >= mostMisses)
+      announced = false;
+  }
 }
 
 void MpiArrivals::pause(bool progress) {
@@ -53,24 +60,37 @@ void MpiArrivals::pause(bool progress) {
     nap = shortestNap;
   }
   ++questions;
-  if (progress || (waited && !woken))
+  if (progress || (listened && !woken))
     idleWakes = 0;
   else if (woken)
     ++idleWakes;
   if (!announced && Clock::now() >= nextSearch)
     findSockets();
+  // The middle of a message: packets are collected, for each of them asked for by itself costs more than what is in it.
+  if (woken && !progress)
+    std::this_thread::sleep_for(betweenPackets);
   // A socket may hold what the library does not take: it announces nothing.
-  waited = announced && idleWakes < mostIdleWakes;
-  woken = false;
-  if (waited) {
-    epoll_event event;
-    woken = epoll_wait(epoll, &event, 1, longestWait) > 0;
-  } else if (!announced && questions < mostYields) {
+  bool idle = idleWakes >= mostIdleWakes;
+  waited = announced && !idle;
+  listened = woken = false;
+  if (!announced && questions < mostYields) {
     sched_yield(); // a rank that shares its core with others must let them run
+  } else if (idle) {
+    std::this_thread::sleep_for(longestNap);
   } else {
-    std::this_thread::sleep_for(nap);
+    listened = true;
+    woken = sleep(announced ? longestWait : nap);
     nap = std::min(nap * 2, longestNap);
   }
+}
+
+bool MpiArrivals::sleep(microseconds most) const {
+  epoll_event event;
+  timespec time{0, std::chrono::nanoseconds(most).count()};
+  int ready = epoll < 0 ? -1 : epoll_pwait2(epoll, &event, 1, &time, nullptr);
+  if (ready < 0) // no sockets to listen to, or a kernel before 5.11
+    std::this_thread::sleep_for(std::min(most, longestNap));
+  return ready > 0;
 }
 
 static bool isConnection(int descriptor) {
@@ -87,7 +107,6 @@ void MpiArrivals::findSockets() {
   // Again and again while ranks meet, then less and less where sockets do not help.
   betweenSearches = std::clamp(betweenSearches * 2, firstSearches, lastSearches);
   nextSearch = Clock::now() + betweenSearches;
-  misses = 0;
   if (epoll < 0)
     epoll = epoll_create1(EPOLL_CLOEXEC);
   DIR *folder = epoll < 0 ? nullptr : opendir("/proc/self/fd");
@@ -100,8 +119,11 @@ void MpiArrivals::findSockets() {
       continue;
     epoll_event event{};
     event.events = EPOLLIN;
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0 || errno == EEXIST)
-      announced = true; // it is closed some day, and goes from here by itself
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) ==
+        0) { // it is closed some day, and goes from here by itself
+      announced = true;
+      misses = 0;
+    }
   }
   closedir(folder);
 }

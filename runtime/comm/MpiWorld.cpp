@@ -394,19 +394,26 @@ private:
 
   // The time runs anew with everything that is done.
   Status waitForGoal() {
+    constexpr int mostQuestions = 2; // in a row without an answer
     auto last = Clock::now();
     for (arrivals.begin();;) {
       size_t open = 0;
       bool progress = false;
       {
         std::lock_guard lock(engine.mutex);
-        do {
+        bool dead = engine.listen();
+        // MPI_Testsome looks, goes on, and does not look again: what it has just taken from a socket, which will not
+        // announce it any more, is known to the next question only.
+        for (int asked = 0; asked < mostQuestions; ++asked) {
           BRAID_ASSIGN(open, askForHeads());
-          progress |= !arrived.empty();
-        } while (!arrived.empty());
-        if (open == 0)
-          return Status::success();
-        if (engine.listen())
+          if (open == 0)
+            return Status::success();
+          if (!arrived.empty()) {
+            progress = true;
+            asked = -1;
+          }
+        }
+        if (dead)
           return echo();
       }
       auto now = Clock::now();

@@ -1,0 +1,32 @@
+// A rank that waits for messages is there when they come, whichever way they come.
+#include "runtime/comm/MpiArrivals.h"
+#include "runtime/comm/MpiWorld.h"
+#include "test/runtime/conformance/CommunicatorBackend.h"
+
+#include <cstdio>
+#include <gtest/gtest.h>
+#include <thread>
+
+using namespace braid::runtime;
+
+// Sums to which one rank always comes late. Where sockets do not announce messages (shared memory), four pauses show it.
+TEST(MpiArrivals, WhatHasComeIsNotSleptThrough) {
+  constexpr uint64_t sums = 200;
+  uint64_t missedBefore = MpiArrivals::missed();
+  auto size = static_cast<uint32_t>(test::communicatorBackend().worldSizes().front());
+  auto group = connectMpi({{{"dp", size}}, {}}, MpiOptions{});
+  ASSERT_TRUE(group.ok()) << group.message();
+  Communicator &world = (*group)->world();
+  for (uint64_t i = 0; i < sums; ++i) {
+    if (world.rank() == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    float value = 1;
+    auto *bytes = reinterpret_cast<std::byte *>(&value);
+    Status status = world.allReduce(bytes, bytes, sizeof(value), DType::f32, "late");
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(value, static_cast<float>(size));
+  }
+  uint64_t missed = MpiArrivals::missed() - missedBefore;
+  EXPECT_LE(missed, 4);
+  std::printf("slept through %d\n", static_cast<int>(missed));
+}
