@@ -106,7 +106,6 @@ private:
     ++result.commands;
     if (const schema::Collective *collective = command.body_as_Collective()) {
       auto [duration, processor] = seconds(command, *collective);
-      duration = std::max(duration, processor);
       int64_t task = addTask(command, duration);
       result.problem.tasks[task].load = duration > 0 ? processor / duration : 0;
       open[stream] = -1;
@@ -176,7 +175,7 @@ private:
     return std::min(1.0, chosen / static_cast<double>(peers * std::min(own.topK, own.count / peers)));
   }
 
-  /// Of the collective, and of the rank's own processor in it.
+  /// Of the collective, which takes at least what its messages take of the rank's own processor, and of that.
   std::pair<double, double> seconds(const schema::Command &command, const schema::Collective &collective) {
     std::string name = collective.axis()->str();
     std::vector<uint32_t> members = program.mesh().members(0, name).value_or(std::vector<uint32_t>{0});
@@ -191,7 +190,8 @@ private:
         result.balanced = true;
       }
     }
-    double duration = collectiveSeconds(cluster, call.kind, members, live * bytes);
+    double processor = processorSeconds(cluster, call.kind, members, live * bytes);
+    double duration = std::max(collectiveSeconds(cluster, call.kind, members, live * bytes), processor);
     Forecast::Axis &axis = axes[name];
     axis.name = name;
     ++axis.collectives;
@@ -202,7 +202,6 @@ private:
       sent += runtime::sentBytes(call, rank, size);
     axis.bytes += live * static_cast<double>(sent) / size;
     axis.seconds += duration;
-    double processor = processorSeconds(cluster, call.kind, members, live * bytes);
     axis.processor += processor;
     return {duration, processor};
   }
