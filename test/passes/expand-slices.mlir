@@ -177,3 +177,46 @@ func.func @step(%x: !x, %dy: !x, %cu: tensor<1x2xi32>, %norm: tensor<16xbf16>) -
   %y:2 = call @bf16_grad(%x, %dy, %documents, %norm) : (!x, !x, tensor<1x12xi32>, tensor<16xbf16>) -> (tensor<16x16xbf16>, tensor<16xbf16>)
   return %y#0, %y#1 : tensor<16x16xbf16>, tensor<16xbf16>
 }
+
+// -----
+
+!x = tensor<2x8x16xf32>
+// What only layers in the same slices read stands slice after slice: each slice is a range of the flat buffer, on both sides. What
+// the entry reads, too, or a layer in other slices, stands row after row.
+// CHECK-LABEL: func.func private @first(
+// CHECK: %[[FLAT:.*]] = braid.concat %{{.*}}, %{{.*}} {dim = 0 : i64} : (tensor<128xf32>, tensor<128xf32>) -> tensor<256xf32>
+// CHECK: %[[OWN:.*]] = braid.reshape %[[FLAT]] : (tensor<256xf32>) -> tensor<2x8x16xf32>
+// CHECK: %[[SEEN:.*]] = braid.concat %{{.*}}, %{{.*}} {dim = 1 : i64} : (tensor<2x4x16xf32>, tensor<2x4x16xf32>) -> tensor<2x8x16xf32>
+// CHECK: %[[OTHER:.*]] = braid.concat %{{.*}}, %{{.*}} {dim = 1 : i64}
+// CHECK: return %[[OWN]], %[[SEEN]], %[[OTHER]]
+// CHECK-LABEL: func.func private @second(
+// CHECK-SAME: %[[PACKED:[a-z0-9]+]]: tensor<2x8x16xf32>, %[[ROWS:[a-z0-9]+]]: tensor<2x8x16xf32>
+// CHECK: %[[FLAT:.*]] = braid.reshape %[[PACKED]] : (tensor<2x8x16xf32>) -> tensor<256xf32>
+// CHECK: braid.slice %[[FLAT]] {begin = 0 : i64, dim = 0 : i64} : (tensor<256xf32>) -> tensor<128xf32>
+// CHECK: braid.slice %[[FLAT]] {begin = 128 : i64, dim = 0 : i64} : (tensor<256xf32>) -> tensor<128xf32>
+// CHECK: braid.slice %[[ROWS]] {begin = 0 : i64, dim = 1 : i64} : (tensor<2x8x16xf32>) -> tensor<2x4x16xf32>
+// CHECK-LABEL: func.func private @thirds(
+// CHECK: braid.slice %arg0 {begin = 0 : i64, dim = 1 : i64} : (tensor<2x8x16xf32>) -> tensor<2x2x16xf32>
+func.func private @first(%x: !x) -> (!x, !x, !x)
+    attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %a = braid.activation %x {kind = "silu"} : (!x) -> !x
+  %b = braid.activation %x {kind = "tanh"} : (!x) -> !x
+  %c = braid.activation %x {kind = "relu"} : (!x) -> !x
+  return %a, %b, %c : !x, !x, !x
+}
+func.func private @second(%a: !x, %b: !x) -> !x
+    attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %y = braid.add %a, %b : (!x, !x) -> !x
+  return %y : !x
+}
+func.func private @thirds(%c: !x) -> !x
+    attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 2, 8>}} {
+  %y = braid.activation %c {kind = "tanh"} : (!x) -> !x
+  return %y : !x
+}
+func.func @step(%x: !x) -> (!x, !x, !x) attributes {braid.entry} {
+  %v:3 = call @first(%x) : (!x) -> (!x, !x, !x)
+  %y = call @second(%v#0, %v#1) : (!x, !x) -> !x
+  %z = call @thirds(%v#2) : (!x) -> !x
+  return %y, %z, %v#1 : !x, !x, !x
+}
