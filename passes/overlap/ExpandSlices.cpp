@@ -102,6 +102,7 @@ class ExpandSlicesPass : public braid::impl::ExpandSlicesPassBase<ExpandSlicesPa
     expander.finish();
     if (failed(exchangeSlices(getOperation())))
       return signalPassFailure();
+    mergeExchanges(getOperation());
   }
 };
 

@@ -56,11 +56,11 @@ def main(model):
                 grows = "attn" in label
                 check(f"{algorithm} sp={ranks} {label}", (long[label] == 4 * short[label]) if grows else long[label] == short[label],
                       f"{short[label]} bytes at 64 tokens, {long[label]} at 256")
-    # Layers that are computed again receive what they need once.
-    for algorithm in ("ring", "all_gather", "scan"):
-        flags = ["--mesh=sp=4", f"--sp-algorithm={algorithm}", "--seq-len=64"]
+    # Layers that are computed again receive what they need once, in slices, too.
+    for algorithm, *slices in (["ring"], ["all_gather"], ["scan"], ["ring", "--pipeline=1A1M", "--overlap-degree=2"]):
+        flags = ["--mesh=sp=4", f"--sp-algorithm={algorithm}", "--seq-len=64", *slices]
         plain, again = (sum(sent(commands(model, *flags, *more), "train_step", 4).values()) for more in ([], ["--recompute=all"]))
-        check(f"{algorithm} sp=4 computed again", again == plain > 0, f"{again} bytes, {plain} without recomputation")
+        check(f"{algorithm} {' '.join(slices)} sp=4 computed again", again == plain > 0, f"{again} bytes, {plain} without recomputation")
     print(f"{failures} failed")
     return 1 if failures else 0
 
