@@ -1,14 +1,17 @@
 //===- GemmKernels.cpp - matrix products as launches of tile kernels ----------------------------------------------===//
 // The reference of every library's product, and what a GPU runs until one is called: a program of the grid makes one tile of C, its
 // products over k in steps of a tile. Sizes, leading dimensions and batches are arguments; what the code depends on is in
-// the kernel's name: element types, which operand lies transposed, whether C is added to, and the tile, whose sides divide
-// what no limit guards.
+// the kernel's name: element types, which operand lies transposed, whether C is added to, and the tile. Rows past a limit read 0
+// and are not written; columns have no limit. So a width that tiles do not divide (a vocabulary of 50257) is cut: whole tiles, a narrower
+// one that the tensor cores still take, and what is left, each a launch of its own. Along k the rest is a step behind the loop.
 #include "dialects/cmd/CmdDialect.h"
 #include "passes/Passes.h"
 #include "passes/lower/KernelSignature.h"
 #include "passes/outline/OutlineContext.h"
 
 #include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace braid;
@@ -31,6 +34,26 @@ int64_t sideOf(int64_t length, int64_t most) {
   return divisorUpTo(length, most);
 }
 
+struct Part {
+  int64_t first, length, side;
+};
+
+/// A dimension in parts that their sides divide: whole tiles, one of a multiple of the grain, one below it. One part where tiles of a good
+/// size divide it: the tensor cores take multiples of the grain, which others do not need.
+SmallVector<Part, 3> partsOf(int64_t length, int64_t most, bool tensorCores) {
+  int64_t side = sideOf(length, most);
+  if (length <= kGrain || length % kGrain == 0 || (!tensorCores && side >= kGrain))
+    return {{0, length, side}};
+  SmallVector<Part, 3> parts;
+  int64_t first = 0;
+  for (int64_t unit : {most, kGrain, int64_t(1)})
+    if (int64_t part = (length - first) / unit * unit) {
+      parts.push_back({first, part, unit == most ? most : part});
+      first += part;
+    }
+  return parts;
+}
+
 /// The same where rows past the end read 0 and are not written.
 int64_t guardedSideOf(int64_t length, int64_t most) {
   return std::min(most, static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(length, 1), kGrain)));
@@ -40,11 +63,16 @@ struct Tile {
   int64_t m, n, k;
   bool transposeA = false, transposeB = false, accumulate = false;
   Type a, b, c;
+  SmallVector<int64_t, 2> rest = {}; ///< of k, behind the steps of the loop
 
   std::string name(StringRef kind) const {
     auto letter = [](bool transposed) { return transposed ? "t" : "n"; };
-    return llvm::formatv("{0}_{1}_{2}_{3}_{4}{5}{6}_{7}x{8}x{9}", kind, typeName(a), typeName(b), typeName(c),
-                         letter(transposeA), letter(transposeB), accumulate ? "_add" : "", m, n, k);
+    std::string text =
+        llvm::formatv("{0}_{1}_{2}_{3}_{4}{5}{6}_{7}x{8}x{9}", kind, typeName(a), typeName(b), typeName(c),
+                      letter(transposeA), letter(transposeB), accumulate ? "_add" : "", m, n, k);
+    for (int64_t step : rest)
+      text += "_" + std::to_string(step);
+    return text;
   }
   /// The first value of the sum.
   Var start(KernelBuilder &k, Var target, Indices at, const AccessOptions &options) const {
@@ -71,12 +99,19 @@ public:
         products.push_back(op);
     });
     for (Operation *op : products) {
-      auto gemm = dyn_cast<cmd::GemmOp>(op);
-      auto grouped = dyn_cast<cmd::GroupedGemmOp>(op);
-      cmd::LaunchOp launch = gemm                                            ? lower(gemm)
-                             : grouped.getKind() == cmd::GroupedKind::weight ? lowerWeight(grouped)
-                                                                             : lowerRows(grouped);
-      launch->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+      if (auto gemm = dyn_cast<cmd::GemmOp>(op)) {
+        // A^T has m along its columns.
+        int64_t m = gemm.getM();
+        SmallVector<Part, 3> rows = {{0, m, guardedSideOf(m, kSide)}};
+        if (gemm.getTransposeA())
+          rows = partsOf(m, kSide, onTensorCores(gemm));
+        for (const Part &row : rows)
+          for (const Part &column : partsOf(gemm.getN(), kSide, onTensorCores(gemm)))
+            describe(lower(gemm, row, column), op, row.length * column.length, m * gemm.getN());
+      } else {
+        auto grouped = cast<cmd::GroupedGemmOp>(op);
+        describe(grouped.getKind() == cmd::GroupedKind::weight ? lowerWeight(grouped) : lowerRows(grouped), op, 1, 1);
+      }
       op->erase();
     }
   }
@@ -109,20 +144,43 @@ private:
                                  op.getStreamAttr(), op.getNameAttr());
   }
 
-  cmd::LaunchOp lower(cmd::GemmOp op) {
-    int64_t m = op.getM(), n = op.getN(), k = op.getK(), batch = op.getBatch();
-    Tile tile{0,
-              sideOf(n, kSide),
-              0,
-              op.getTransposeA(),
-              op.getTransposeB(),
-              op.getAccumulate(),
-              op.getTypeA(),
-              op.getTypeB(),
-              op.getTypeC()};
-    tile.m = tile.transposeA ? sideOf(m, kSide) : guardedSideOf(m, kSide);
+  static bool onTensorCores(cmd::GemmOp op) { return op.getTypeA().isBF16() && op.getTypeB().isBF16(); }
+
+  /// What the product was said to be: its share of the work is `part` of `whole`.
+  static void describe(cmd::LaunchOp launch, Operation *op, int64_t part, int64_t whole) {
+    launch->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    auto work = op->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
+    if (!work || part == whole)
+      return;
+    double share = static_cast<double>(part) / static_cast<double>(whole);
+    auto of = [&](int64_t number) { return std::llround(share * static_cast<double>(number)); };
+    launch->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(op->getContext(), work.getOp(), of(work.getFlops()),
+                                                       of(work.getBytes()), work.getChoice()));
+  }
+
+  /// The bytes from `first` elements on.
+  static cmd::BufferAttr from(cmd::BufferAttr at, int64_t first, Type element) {
+    int64_t skipped = first * (element.getIntOrFloatBitWidth() / 8);
+    return cmd::BufferAttr::get(at.getContext(), at.getArena(), at.getOffset() + skipped, at.getBytes() - skipped,
+                                at.getStrides());
+  }
+
+  /// The part of C at these rows and columns.
+  cmd::LaunchOp lower(cmd::GemmOp op, Part rows, Part columns) {
+    int64_t m = rows.length, n = columns.length, k = op.getK(), batch = op.getBatch();
+    Tile tile{rows.side,     columns.side, 0, op.getTransposeA(), op.getTransposeB(), op.getAccumulate(), op.getTypeA(),
+              op.getTypeB(), op.getTypeC()};
     // k is guarded where it runs along the rows of both operands.
-    tile.k = tile.transposeA && !tile.transposeB ? guardedSideOf(k, kDepth) : sideOf(std::max<int64_t>(k, 1), kDepth);
+    int64_t steps = k;
+    if (tile.transposeA && !tile.transposeB) {
+      tile.k = guardedSideOf(k, kDepth);
+    } else {
+      SmallVector<Part, 3> depth = partsOf(std::max<int64_t>(k, 1), kDepth, onTensorCores(op));
+      tile.k = depth.front().side;
+      steps = std::min(depth.front().length, k);
+      for (const Part &part : ArrayRef(depth).drop_front())
+        tile.rest.push_back(part.side);
+    }
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"column", "row", "batch"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
@@ -130,14 +188,19 @@ private:
       Var c = k.buffer("c", tile.c, any, /*strided=*/true), depth = k.index("k");
       Var column = k.program(0) * tile.n, row = k.program(1) * tile.m, batch = k.program(2);
       AccessOptions inside{.limit = k.size(c, 1)};
-      Var sum =
-          k.loop(0, depth, tile.k, {tile.start(k, c, {batch, row, column}, inside)}, [&](Var at, ArrayRef<Var> sum) {
-            Var left = tile.transposeA ? k.load(a, {batch, at, row}, {tile.k, tile.m}, {.limit = k.size(a, 1)})
-                                       : k.load(a, {batch, row, at}, {tile.m, tile.k}, {.limit = k.size(a, 1)});
-            Var right = tile.transposeB ? k.load(b, {batch, column, at}, {tile.n, tile.k})
-                                        : k.load(b, {batch, at, column}, {tile.k, tile.n}, {.limit = k.size(b, 1)});
-            return Vars{tile.multiply(left, right, sum[0])};
-          })[0];
+      auto step = [&](Var at, int64_t length, Var sum) {
+        Var left = tile.transposeA ? k.load(a, {batch, at, row}, {length, tile.m}, {.limit = k.size(a, 1)})
+                                   : k.load(a, {batch, row, at}, {tile.m, length}, {.limit = k.size(a, 1)});
+        Var right = tile.transposeB ? k.load(b, {batch, column, at}, {tile.n, length})
+                                    : k.load(b, {batch, at, column}, {length, tile.n}, {.limit = k.size(b, 1)});
+        return tile.multiply(left, right, sum);
+      };
+      Var sum = k.loop(0, depth, tile.k, {tile.start(k, c, {batch, row, column}, inside)},
+                       [&](Var at, ArrayRef<Var> sum) { return Vars{step(at, tile.k, sum[0])}; })[0];
+      for (int64_t length : tile.rest) {
+        sum = step(depth, length, sum);
+        depth = depth + length;
+      }
       k.store(cast(sum, tile.c), c, {batch, row, column}, inside);
     });
     Arguments arguments(&getContext());
@@ -147,10 +210,14 @@ private:
         std::swap(rows, columns);
       arguments.buffer(name, at, {batch, rows, columns}, {stride, leading});
     };
-    matrix("a", op.getA(), m, k, tile.transposeA, op.getLda(), op.getBatchStrideA());
-    matrix("b", op.getB(), k, n, tile.transposeB, op.getLdb(), op.getBatchStrideB());
-    matrix("c", op.getC(), m, n, false, op.getLdc(), op.getBatchStrideC());
-    arguments.index("k", k);
+    int64_t rowsOfB = tile.transposeB ? op.getLdb() : 1, rowsOfA = tile.transposeA ? 1 : op.getLda();
+    matrix("a", from(op.getA(), rows.first * rowsOfA, tile.a), m, k, tile.transposeA, op.getLda(),
+           op.getBatchStrideA());
+    matrix("b", from(op.getB(), columns.first * rowsOfB, tile.b), k, n, tile.transposeB, op.getLdb(),
+           op.getBatchStrideB());
+    matrix("c", from(op.getC(), rows.first * op.getLdc() + columns.first, tile.c), m, n, false, op.getLdc(),
+           op.getBatchStrideC());
+    arguments.index("k", steps);
     return launch(op, kernel, {n / tile.n, ceilDiv(m, tile.m), batch}, arguments);
   }
 

@@ -20,12 +20,13 @@ def limits(dtype, gradients=()):
     return lambda names: {n: fixed or (GRADIENT if n in gradients else VALUE) for n in names}
 
 
-def add_linear(program, rng, dtype):
-    B, T, H, V, M = 2, 19, 3, 8, 40
+def add_linear(program, rng, dtype, H=3, V=8, M=40, wide=(4, 7)):
+    """Of 38 rows of H V: products of widths M and wide."""
+    B, T, N = 2, 19, wide[0] * wide[1]
     for transposed in (False, True):
-        f = program.function(f"linear_{'t_' if transposed else ''}{dtype}", dtype)
-        x, dy1, dy2 = f.input("x", (B, T, H, V)), f.input("dy1", (B, T, M)), f.input("dy2", (B, T, 4, 7))
-        shapes = [(M, H * V), (28, H * V)] if transposed else [(H * V, M), (H * V, 28)]
+        f = program.function(f"linear_{'t_' if transposed else ''}{H * V}x{M}_{dtype}", dtype)
+        x, dy1, dy2 = f.input("x", (B, T, H, V)), f.input("dy1", (B, T, M)), f.input("dy2", (B, T, *wide))
+        shapes = [(M, H * V), (N, H * V)] if transposed else [(H * V, M), (H * V, N)]
         w1, w2 = f.input("w1", shapes[0]), f.input("w2", shapes[1])
         y1, y2 = f.op("braid.linear", [x, w1, w2], [dy1.type, dy2.type], transposed=transposed)
         dx = f.op("braid.linear_grad_data", [[dy1, dy2], [w1, w2]], x.type, segments=True, transposed=transposed)
@@ -39,7 +40,7 @@ def add_linear(program, rng, dtype):
         turn = (lambda m: m.T) if transposed else (lambda m: m)
         references = {
             "y1": flat @ m1,
-            "y2": (flat @ m2).reshape(B, T, 4, 7),
+            "y2": (flat @ m2).reshape(B, T, *wide),
             "dx": (g1 @ m1.T + g2 @ m2.T).reshape(B, T, H, V),
             "dw1": turn(np.einsum("bti,bto->io", flat, g1)),
             "dw2": turn(np.einsum("bti,bto->io", flat, g2)),
@@ -268,6 +269,8 @@ def add_views(program, rng):
 def main():
     rng = np.random.default_rng(5)
     program = Program("linear")
+    for dtype in ("f32", "f64", "bf16"):  # primes, and what leaves a rest of every kind beside tiles of 64 and 32
+        add_linear(program, rng, dtype, 1, 67, 83, (7, 13))
     for dtype in ("f32", "f64"):
         add_linear(program, rng, dtype)
         add_few_rows(program, rng, dtype)

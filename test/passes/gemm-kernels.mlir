@@ -1,5 +1,6 @@
 // Matrix products become launches: one kernel for every tile, element types and orientation; sizes are arguments.
 // RUN: braid-opt %s --braid-gemm-kernels | FileCheck %s
+// RUN: braid-opt %s --braid-gemm-kernels --braid-tile-to-threads | FileCheck %s --check-prefix=THREADS
 
 // CHECK-NOT: cmd.gemm
 // CHECK-NOT: cmd.grouped_gemm
@@ -17,6 +18,15 @@ cmd.program {
     cmd.gemm 128 x 8 x 50 a <@io, 0, 12800> ld 128 : bf16 b <@io, 16384, 800> ld 8 : bf16 c <@io, 65536, 4096> ld 8 : f32 {accumulate, transpose_a, name = "gemm"}
     // CHECK: cmd.launch @gemm_f32_f32_f32_nt_16x7x13 grid [1, 1, 1]
     cmd.gemm 4 x 7 x 13 a <@io, 0, 208> ld 13 : f32 b <@io, 4096, 364> ld 13 : f32 c <@io, 65536, 112> ld 7 : f32 {transpose_b, name = "gemm"}
+    // Widths that no tile divides: 83 columns are a tile of 64, one of 16, one of 3, and 50 along k a step of 32, one of 16, one of 2.
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x64x32_16_2 grid [1, 2, 1] args {a = #cmd.buffer<@io, 0, 7000>, {{.*}}b = #cmd.buffer<@io, 16384, 8300>, {{.*}}c = #cmd.buffer<@io, 65536, 23240>, {{.*}}k = 32 : i64} {cmd.work = #cmd.work<"linear", flops = 448000,
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x16x32_16_2 grid [1, 2, 1] args {a = #cmd.buffer<@io, 0, 7000>, {{.*}}b = #cmd.buffer<@io, 16512, 8172>, {{.*}}c = #cmd.buffer<@io, 65792, 22984>
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x3x32_16_2 grid [1, 2, 1] args {{.*}}b = #cmd.buffer<@io, 16544, 8140>, {{.*}}c = #cmd.buffer<@io, 65856, 22920>
+    cmd.gemm 70 x 83 x 50 a <@io, 0, 7000> ld 50 : bf16 b <@io, 16384, 8300> ld 83 : bf16 c <@io, 65536, 23240> ld 83 : f32 {cmd.work = #cmd.work<"linear", flops = 581000, bytes = 38540, "">, name = "gemm"}
+    // So are the rows of a gradient of weights; in f32 a divisor of 16 and more does: 34 = 2 x 17.
+    // CHECK: cmd.launch @gemm_f32_f32_f32_tn_64x34x32 grid [1, 1, 1]
+    // CHECK: cmd.launch @gemm_f32_f32_f32_tn_3x34x32 grid [1, 1, 1] args {a = #cmd.buffer<@io, 256, 10464>, {{.*}}c = #cmd.buffer<@io, 74240, 408>
+    cmd.gemm 67 x 34 x 40 a <@io, 0, 10720> ld 67 : f32 b <@io, 16384, 5440> ld 34 : f32 c <@io, 65536, 9112> ld 34 : f32 {transpose_a, name = "gemm"}
     // The rows of a group are found on the device.
     // CHECK: cmd.launch @gemm_groups_f32_f32_f32_nt_64x16x8 grid [1, 4, 2] args {{.*}}offsets = #cmd.buffer<@io, 524288, 20>, offsets.dim0 = 5 : i64, parts = 2 : i64}
     cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 8 a <@io, 0, 4096> ld 8 : f32 b <@io, 8192, 2048> ld 8 : f32 c <@io, 65536, 8192> ld 16 : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
@@ -40,3 +50,9 @@ cmd.program {
 // CHECK:         scf.for
 // CHECK:           scf.for
 // CHECK-LABEL: func.func @gemm_weights_f32_f32_f32_tn_8x16x32(
+// The rest along k is behind the loop, what the tensor cores take of it on them.
+// THREADS-LABEL: func.func @gemm_bf16_bf16_f32_nn_64x64x32_16_2(
+// THREADS:         scf.for
+// THREADS:           nvvm.mma.sync
+// THREADS:         nvvm.mma.sync
+// THREADS:         math.fma
