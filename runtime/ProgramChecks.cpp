@@ -3,6 +3,7 @@
 
 #include "runtime/Sha256.h"
 #include "runtime/io/Shape.h"
+#include "runtime/schema/Limits.h"
 #include "runtime/schema/Program_generated.h"
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 namespace braid::runtime {
 namespace {
 
-constexpr uint64_t maxArenaBytes = uint64_t(1) << 46;
 constexpr uint32_t maxWorldSize = 1 << 20;
 
 template <class... Args> Status corrupt(fmt::format_string<Args...> format, Args &&...args) {

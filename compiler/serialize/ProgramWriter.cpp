@@ -6,6 +6,7 @@
 #include "dialects/tile/TileDialect.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/lower/KernelSignature.h"
+#include "runtime/schema/Limits.h"
 #include "runtime/schema/ProgramTrailer.h"
 #include "runtime/schema/Program_generated.h"
 
@@ -29,7 +30,9 @@ public:
       : module(module), program(program), parts(parts) {}
 
   FailureOr<std::vector<uint8_t>> run() {
-    auto arenaTable = writeArenas();
+    FailureOr<Offsets<schema::Arena>> arenaTable = writeArenas();
+    if (failed(arenaTable))
+      return failure();
     auto streamTable = writeStreams();
     FailureOr<Offsets<schema::Tensor>> tensorTable = writeTensors();
     auto kernelTable = writeKernels();
@@ -58,7 +61,7 @@ public:
     auto cpu = builder.CreateVectorOfStrings(features);
     auto mesh = writeMesh();
     auto metadata = writeMetadata();
-    auto arenas = builder.CreateVector(arenaTable);
+    auto arenas = builder.CreateVector(*arenaTable);
     auto tensors = builder.CreateVector(*tensorTable);
     auto kernels = builder.CreateVector(kernelTable);
     auto streams = builder.CreateVector(streamTable);
@@ -98,9 +101,14 @@ private:
   //===- Tables
   //----------------------------------------------------------------------------------------------------===//
 
-  Offsets<schema::Arena> writeArenas() {
+  FailureOr<Offsets<schema::Arena>> writeArenas() {
     Offsets<schema::Arena> table;
     for (auto arena : program.getOps<cmd::ArenaOp>()) {
+      if (static_cast<uint64_t>(arena.getBytes()) > maxArenaBytes)
+        return arena.emitError("arena '")
+                   << arena.getSymName() << "' of a rank has " << arena.getBytes() << " bytes; valid: at most "
+                   << maxArenaBytes << ", with a smaller batch or sequence length, or more ranks",
+               failure();
       arenas[arena.getSymName()] = table.size();
       table.push_back(schema::CreateArena(builder, string(arena.getSymName()), arena.getBytes(), arena.getAlign(),
                                           arena.getLowerBound().value_or(0)));

@@ -2,7 +2,7 @@
 // The other end is runtime/Program.h; the tables between them are runtime/schema/Program.fbs. Names, offsets (bytes in
 // an arena) and strides (bytes per iteration of a repeat) are copied as they stand; nothing is decided here. Errors
 // name the op: a kernel that the module does not have, an argument of the wrong kind, an element type that the file
-// cannot say.
+// cannot say, an arena that no runtime takes.
 #ifndef COMPILER_SERIALIZE_PROGRAMWRITER_H
 #define COMPILER_SERIALIZE_PROGRAMWRITER_H
 

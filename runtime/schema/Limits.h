@@ -1,5 +1,5 @@
 // Limits.h: ranges of settings that a model description gives, a program file carries and the runtime lets a person
-// override: one number for all three.
+// override, and of what a file may ask for: one number for all three.
 #pragma once
 
 #include <cstdint>
@@ -10,5 +10,6 @@ namespace braid {
 inline constexpr double minLearningRate = 1e-12, maxLearningRate = 100;
 inline constexpr int64_t maxTrainSteps = INT32_MAX; // programs count them in i32
 inline constexpr int64_t maxAccumulationSteps = 1 << 16; // batches whose gradients make one update
+inline constexpr uint64_t maxArenaBytes = uint64_t(1) << 46; // of a rank
 
 } // namespace braid
