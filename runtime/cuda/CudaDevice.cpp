@@ -166,9 +166,11 @@ Status CudaDevice::allocate() {
   BRAID_CUDA(cuMemGetInfo_v2, &available, &total);
   if (needed > available)
     return outOfMemory(needed, available, total);
-  if (driver.cuMemAlloc_v2(&memory, needed) != success) {
+  if (int code = driver.cuMemAlloc_v2(&memory, needed); code != success) {
     memory = 0;
-    return outOfMemory(needed, available, total);
+    if (code == cuda::outOfMemory)
+      return outOfMemory(needed, available, total);
+    return driver.check(code, "cuMemAlloc_v2").withContext(fmt::format("{} bytes for the program", needed));
   }
   for (uint32_t arena = 0; arena < program.arenas().size(); ++arena) {
     bool bound = std::any_of(program.tensors().begin(), program.tensors().end(), [&](const TensorInfo &tensor) {
@@ -316,13 +318,13 @@ Status CudaDevice::beginPart() {
 Status CudaDevice::part(uint32_t entry) {
   Status status = end(entry);
   Graph graph = nullptr;
-  // A capture that failed ends too, without a graph.
-  BRAID_CUDA(cuStreamEndCapture, streams[0], &graph);
-  GraphExec made = nullptr;
-  int code = status.ok() ? driver.cuGraphInstantiateWithFlags(&made, graph, 0) : success;
-  if (graph)
-    driver.cuGraphDestroy(graph);
+  // A capture that failed ends too, without a graph, and says no more than that: the cause is what failed before.
+  int ended = driver.cuStreamEndCapture(streams[0], &graph);
   BRAID_TRY(status);
+  BRAID_TRY(driver.check(ended, "cuStreamEndCapture"));
+  GraphExec made = nullptr;
+  int code = driver.cuGraphInstantiateWithFlags(&made, graph, 0);
+  driver.cuGraphDestroy(graph);
   BRAID_TRY(driver.check(code, "cuGraphInstantiateWithFlags"));
   graphs[entry].push_back(made);
   return beginPart();

@@ -29,6 +29,7 @@ using GraphExec = CUgraphExec_st *;
 using Address = unsigned long long; // of device memory
 
 constexpr int success = 0;
+constexpr int outOfMemory = 2;
 constexpr int noDevice = 100;
 constexpr int notReady = 600;
 

@@ -7,7 +7,8 @@
 // Device memory begins as NaN, and the host cannot touch it: it is mapped while the device works, no longer.
 //
 // Environment: BRAID_STUB_LOG=FILE gets a line for each call; BRAID_STUB_MEMORY, BRAID_STUB_DEVICES, BRAID_STUB_CAPABILITY (90)
-// and BRAID_STUB_DRIVER (13000) say what the device and its driver are.
+// and BRAID_STUB_DRIVER (13000) say what the device and its driver are; BRAID_STUB_FAIL=cuMemAlloc or =cuMemcpyDtoHAsync makes that call fail,
+// in the latter case what is recorded too.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "runtime/cuda/CudaDriver.h"
@@ -23,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <dlfcn.h>
@@ -57,6 +59,7 @@ struct CUstream_st {
 };
 struct CUgraph_st {
   std::vector<CUstream_st::Work> works;
+  bool invalid = false; // a call failed while it was recorded
 };
 struct CUgraphExec_st : CUgraph_st {};
 
@@ -64,11 +67,16 @@ namespace {
 
 // NVIDIA's numbers.
 constexpr int success = 0, invalidValue = 1, outOfMemory = 2, noDevice = 100, invalidImage = 200, notFound = 500,
-              captureUnsupported = 900;
+              illegalAddress = 700, captureUnsupported = 900, captureInvalidated = 901;
 
 long number(const char *variable, long otherwise) {
   const char *text = std::getenv(variable);
   return text ? std::atol(text) : otherwise;
+}
+
+bool failing(std::string_view call) {
+  const char *text = std::getenv("BRAID_STUB_FAIL");
+  return text && text == call;
 }
 
 [[noreturn]] void fail(const std::string &message) {
@@ -203,10 +211,14 @@ int cuDriverGetVersion(int *version) {
 }
 
 int cuGetErrorName(int error, const char **text) {
-  static const std::map<int, const char *> names{
-      {invalidValue, "CUDA_ERROR_INVALID_VALUE"}, {outOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
-      {noDevice, "CUDA_ERROR_NO_DEVICE"},         {invalidImage, "CUDA_ERROR_INVALID_IMAGE"},
-      {notFound, "CUDA_ERROR_NOT_FOUND"},         {captureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}};
+  static const std::map<int, const char *> names{{invalidValue, "CUDA_ERROR_INVALID_VALUE"},
+                                                 {outOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                 {noDevice, "CUDA_ERROR_NO_DEVICE"},
+                                                 {invalidImage, "CUDA_ERROR_INVALID_IMAGE"},
+                                                 {notFound, "CUDA_ERROR_NOT_FOUND"},
+                                                 {captureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+                                                 {illegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                 {captureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}};
   auto found = names.find(error);
   *text = found == names.end() ? nullptr : found->second;
   return found == names.end() ? invalidValue : success;
@@ -310,6 +322,8 @@ int cuMemGetInfo_v2(size_t *available, size_t *total) {
 int cuMemAlloc_v2(cuda::Address *address, size_t bytes) {
   if (bytes == 0)
     return invalidValue;
+  if (failing("cuMemAlloc"))
+    return illegalAddress;
   if (bytes > device().total() - device().used)
     return outOfMemory;
   constexpr size_t page = 4096, align = 256;
@@ -368,6 +382,11 @@ int cuMemcpyHtoDAsync_v2(cuda::Address target, const void *source, size_t bytes,
 
 int cuMemcpyDtoHAsync_v2(void *target, cuda::Address source, size_t bytes, cuda::Stream stream) {
   checkDevice(source, bytes, "cuMemcpyDtoHAsync");
+  if (failing("cuMemcpyDtoHAsync")) {
+    if (CUgraph_st *graph = streamOf(stream).capturing)
+      graph->invalid = true;
+    return illegalAddress;
+  }
   log("cuMemcpyDtoHAsync %zu stream %d%s", bytes, streamOf(stream).number,
       device().isPinned(target, bytes) ? " pinned" : "");
   put(stream, [=] { std::memcpy(target, pointer(source), bytes); });
@@ -427,6 +446,10 @@ int cuStreamBeginCapture_v2(cuda::Stream stream, int) {
 int cuStreamEndCapture(cuda::Stream stream, cuda::Graph *graph) {
   *graph = std::exchange(streamOf(stream).capturing, nullptr);
   log("cuStreamEndCapture %d", streamOf(stream).number);
+  if (*graph && (*graph)->invalid) {
+    delete std::exchange(*graph, nullptr);
+    return captureInvalidated;
+  }
   return *graph ? success : invalidValue;
 }
 
