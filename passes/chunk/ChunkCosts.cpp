@@ -11,6 +11,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <cmath>
@@ -22,6 +23,13 @@ using namespace braid;
 /// Tokens and states come from memory, or from a cache that all cores share: a core or a multiprocessor has as many
 /// bytes of it a cycle.
 static constexpr double bytesPerCycle = 12.5;
+
+std::string KernelTarget::describe() const {
+  if (sharedBytes)
+    return llvm::formatv("a GPU with {0} bytes of shared memory in a block", sharedBytes);
+  return llvm::formatv("a CPU with vectors of {0} bytes{1}", vectorBytes,
+                       bf16Dots ? " and products of bf16 pairs" : "");
+}
 
 namespace {
 
@@ -92,12 +100,13 @@ OwningOpRef<ModuleOp> moduleOf(ArrayRef<Operation *> ops, int64_t size) {
   return module;
 }
 
-/// Bytes of the tokens and per-chunk tensors of a launch. The table has one row more than there are chunks here.
+/// Bytes of the tokens and per-chunk tensors of a launch. The table has one row more than there are chunks here; what a
+/// whole row reads and writes once, its states before and behind all chunks, is no chunk's.
 double bytesOf(tile::LaunchOp launch, int64_t size) {
   double bytes = 0;
   for (Value value : llvm::concat<Value>(launch.getInputs(), launch.getOutputs())) {
     auto type = cast<RankedTensorType>(value.getType());
-    if (type.getRank() < 3 || type.getElementType().isInteger())
+    if (type.getRank() < 3 || type.getElementType().isInteger() || type.getDimSize(1) == 1)
       continue;
     int64_t rows = type.getDimSize(1) == size ? 1 : type.getDimSize(1);
     bytes += static_cast<double>(type.getNumElements()) / static_cast<double>(rows) * type.getElementTypeBitWidth() / 8;
@@ -146,9 +155,11 @@ std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size
     auto threads = kernel->getAttrOfType<IntegerAttr>(kThreadsAttr);
     if (auto scratch = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr); scratch && scratch.getInt() > 0)
       return {};
-    cycles +=
-        launch.programs * programCycles(kernel, threads ? IssueRates::block(threads.getInt()) : IssueRates::core(),
-                                        launch.walksTokens ? static_cast<double>(size) : 1);
+    IssueRates rates = threads ? IssueRates::block(threads.getInt()) : IssueRates::core();
+    // Where the loop is over chunks, one more of them; what stands around it is the row's.
+    double program = launch.walksTokens ? programCycles(kernel, rates, static_cast<double>(size))
+                                        : programCycles(kernel, rates, 2) - programCycles(kernel, rates, 1);
+    cycles += launch.programs * program;
   }
   return cycles;
 }
@@ -179,14 +190,16 @@ ChunkCosts::Choice ChunkCosts::choose(int64_t tokens) {
     return choice.perToken[sizes[i]] = static_cast<double>(llvm::divideCeil(tokens, sizes[i])) * ofChunk(sizes[i]) /
                                        static_cast<double>(tokens);
   };
-  // Costs fall, then rise: whole states weigh on short chunks, pairs of tokens on long ones.
-  size_t at = 1;
-  if (cost(0) > cost(1)) {
-    while (at + 1 < sizes.size() && cost(at + 1) < cost(at))
-      ++at;
-  } else {
-    at = 0;
+  // Costs fall, then rise: whole states weigh on short chunks, pairs of tokens on long ones. What does not fit fits no
+  // longer either; what only has no kernels does not end the search.
+  size_t at = 0;
+  for (; at + 1 < sizes.size(); ++at) {
+    bool none = std::isinf(cost(at));
+    if (none ? failure(sizes[at]).empty() : cost(at + 1) >= cost(at))
+      break;
   }
+  if (std::isinf(cost(at)))
+    at = 0;
   // The whole row has one chunk and no padding, so it is no neighbour of the others.
   if (row <= most && at + 1 < sizes.size() && cost(sizes.size() - 1) < choice.perToken[sizes[at]])
     at = sizes.size() - 1;

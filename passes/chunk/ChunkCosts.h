@@ -9,6 +9,7 @@
 #include "llvm/ADT/MapVector.h"
 #include <map>
 #include <optional>
+#include <string>
 
 namespace braid {
 
@@ -17,6 +18,10 @@ struct KernelTarget {
   int64_t vectorBytes = 64;
   bool bf16Dots = false;
   int64_t sharedBytes = 0;
+
+  /// "a CPU with vectors of 64 bytes", "a GPU with 166912 bytes of shared memory in a block": equal for targets whose
+  /// sizes are chosen alike.
+  std::string describe() const;
 };
 
 /// Cycles of one core, or of one multiprocessor, for one chunk of `size` tokens and one head of scans, gradients and

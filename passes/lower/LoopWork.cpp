@@ -82,7 +82,9 @@ void Walk::count(Operation *op, Own &own) {
     own.stores += lanes;
   else if (isa<gpu::BarrierOp, NVVM::Barrier0Op>(op))
     ++own.barriers;
-  else if (isa<NVVM::NVVMDialect>(op->getDialect()))
+  else if (isa<NVVM::LdMatrixOp, NVVM::CpAsyncOp>(op))
+    ++own.loads;
+  else if (isa<NVVM::MmaOp>(op))
     own.compute += matrixUnit;
   else if (isa<vector::ReductionOp, vector::ExtractOp>(op))
     own.compute += 2;

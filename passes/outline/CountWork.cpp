@@ -54,7 +54,15 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
                          : "library: one product per expert, rows known on the device";
       })
       .Case<LsmChunkStateOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>(chunked)
-      .Case<LsmStateScanOp, LsmStateScanGradOp>([](auto) { return "the only part in order: one step per chunk"; })
+      .Case([](LsmStateScanOp scan) {
+        auto states = cast<RankedTensorType>(scan.getM().getType());
+        return llvm::formatv("the only part in order: one step per chunk; a state for each of {0} chunks, {1} bytes "
+                             "(longer chunks, --chunk-size, keep fewer)",
+                             states.getDimSize(0) * states.getDimSize(1),
+                             states.getNumElements() * states.getElementTypeBitWidth() / 8)
+            .str();
+      })
+      .Case([](LsmStateScanGradOp) { return "the only part in order: one step per chunk"; })
       .Case<LsmInnerStatesOp, LsmInnerOutputOp, LsmInnerGradOp>([](auto inner) {
         return llvm::formatv("mini-batches of {0} tokens, class {1}: matrix products inside a mini-batch",
                              inner.getMiniBatch(), InnerTraits(inner).className())

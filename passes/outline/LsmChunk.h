@@ -2,12 +2,14 @@
 //
 //   M_t = Theta_t M_{t-1} + k_t^T v_t, o_t = q_t M_t over one chunk of C tokens, rows of a tile (lsm-family.md section
 //   4): c_i = g_1 + .. + g_i (inclusive, restarted at every chunk);  exp(c): from the in-state to row i; exp(c_C - c):
-//   from row i to the out-state;  exp(c_i - c_j), j <= i: from row j to row i.  Every exponent is <= 0.
+//   from row i to the out-state;  exp(c_i - c_j), j <= i: from row j to row i.  Every exponent is <= 0, but for the
+//   factors of scores of mild chunks (LsmScores.cpp).
 //
 // A class is described by LsmShape; ChunkMath turns the description into tiles. Sums of scalar log decays are kept in
 // f64 and only differences are rounded: after a decay of -500 the following ones would otherwise lose four digits.
-// Decays of vectors (DecayTable: V, D, R) are never subtracted: each exponent is a sum of its own, from a row forwards
-// or backwards to the row that it refers to.
+// Decays of vectors (DecayTable: V, D, R) are not subtracted either, where they are strong: each exponent is a sum of
+// its own, from a row forwards or backwards to the row that it refers to. In a chunk of mild ones all are differences
+// of the same sums, of at most 32.
 //
 // Class D reads with a_t the state before token t. That is row t - 1 of the state, so a moved up by one row makes its
 // scores, decays and cotangents those of a second query: `up` and `down` are all that class D adds to the tiles of V.

@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -82,6 +83,30 @@ TEST_F(LoopWork, TripsOfLoops) {
                                 "  %y = arith.addf %x, %v : vector<16xf32>  scf.yield %y : vector<16xf32> }\n"),
                           rates, 1),
             before + 64);
+}
+
+/// Of a branch the first way is counted; a warp issues as a whole, and warps beside each other share the units.
+TEST_F(LoopWork, BranchesAndWarps) {
+  std::string store = "vector.store %v, %m[%c0] : memref<64xf32>, vector<16xf32>";
+  EXPECT_EQ(programCycles(parse("%b = arith.cmpi slt, %u, %c4 : index\n"
+                                "scf.if %b { " +
+                                store + " } else { " + store + " " + store + " }\n"),
+                          rates, 1),
+            before + 1);
+  EXPECT_EQ(IssueRates::block(1).compute, IssueRates::block(32).compute);
+  EXPECT_EQ(IssueRates::block(128).compute, 4 * IssueRates::block(32).compute);
+}
+
+/// What is loaded for a matrix unit is loaded, what waits for it is free; only its product is computed.
+TEST_F(LoopWork, MatrixUnit) {
+  context.loadDialect<NVVM::NVVMDialect>();
+  std::string fetch =
+      "  %p = llvm.inttoptr %begin : i64 to !llvm.ptr<3>  %g = llvm.inttoptr %end : i64 to !llvm.ptr<1>\n"
+      "  nvvm.cp.async.shared.global %p, %g, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>\n"
+      "  nvvm.cp.async.commit.group\n  nvvm.cp.async.wait.group 0\n";
+  func::FuncOp f = parse(fetch);
+  ASSERT_TRUE(f);
+  EXPECT_EQ(programCycles(f, rates, 1), before + 0.5);
 }
 
 /// A product of 64 x 64 x 64 in vectors of 16 needs 64 * 64 * 4 multiply-adds, two a cycle, and little else.
