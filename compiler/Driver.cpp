@@ -207,7 +207,7 @@ static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, 
   // A module without a claim may hold ops of any model phase, gradients included: the next phase looks at it.
   if ((options.fromPhase || written) && failed(verifyPhase(module, from)))
     return false;
-  if (failed(runPhases(module, from, to, options, times)))
+  if (failed(checkChunkTarget(module, options)) || failed(runPhases(module, from, to, options, times)))
     return false;
 
   std::string contents;

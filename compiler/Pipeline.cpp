@@ -12,10 +12,12 @@
 #include "compiler/codegen/cuda/EmulateCudaKernels.h"
 #include "compiler/serialize/ProgramWriter.h"
 #include "dialects/braid/BraidDialect.h"
+#include "dialects/braid/PassAttributes.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
 #include "passes/analysis/Mesh.h"
+#include "passes/chunk/ChunkCosts.h"
 
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
@@ -67,6 +69,19 @@ static DecideChunkSizePassOptions chunkOptions(const CompileOptions &options) {
     llvm::consumeError(target.takeError());
   }
   return chunks;
+}
+
+LogicalResult braid::checkChunkTarget(ModuleOp module, const CompileOptions &options) {
+  auto chosenFor = module->getAttrOfType<StringAttr>(attrs::chunkTarget);
+  DecideChunkSizePassOptions chunks = chunkOptions(options);
+  std::string now = KernelTarget{chunks.vectorBytes, chunks.bf16Dots, chunks.sharedBytes}.describe();
+  if (!chosenFor || chosenFor.getValue() == now)
+    return success();
+  return module.emitError("chunk sizes were chosen for ")
+         << chosenFor.getValue() << " (" << attrs::chunkTarget << "), but --target=" << options.target << " "
+         << (options.target == "cuda" ? "--arch=" + options.arch : "--cpu=" + options.cpu) << " is " << now
+         << "; valid: the target they were chosen for, a module of phase scheduled or before, or --chunk-size=N on the "
+            "way to phase chunked, for any target";
 }
 
 void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &options) {

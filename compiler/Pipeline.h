@@ -30,6 +30,9 @@ struct StageTime {
 /// Whether a module that says it is in this phase is.
 mlir::LogicalResult verifyPhase(mlir::ModuleOp module, Phase phase);
 
+/// Failure after a message where chunk sizes of a module were chosen for another target than the options'.
+mlir::LogicalResult checkChunkTarget(mlir::ModuleOp module, const CompileOptions &options);
+
 /// Runs the phases after `from` up to `to`; each is dumped, `from` as well.
 mlir::LogicalResult runPhases(mlir::ModuleOp module, Phase from, Phase to, const CompileOptions &options,
                               std::vector<StageTime> &times);

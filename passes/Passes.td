@@ -148,6 +148,7 @@ def DecideChunkSizePass : Pass<"braid-decide-chunk-size", "::mlir::ModuleOp"> {
     out. Never above the number of tokens rounded up to 16. Scans of equal class, widths, types and lengths of rows are cut alike.
     Before: `lsm.scan V .. {scale = 1.0}`. After: `lsm.scan V .. {braid.chunk_costs = "16: 3310, 32: 2720, 64: 2790", chunk_size = 32, scale = 1.0}`
     (cycles of a token and head).
+    The module says for which target sizes were chosen: `braid.chunk_target = "a CPU with vectors of 64 bytes"`.
     Invariant: every scan says how it will be cut.
   }];
   let options = [Option<"chunkSize", "chunk-size", "int64_t", "0", "tokens per chunk, a multiple of 16; 0: choose">,

@@ -95,6 +95,8 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
       }
     }
     Builder builder(&getContext());
+    if (llvm::any_of(chosen, [](auto &each) { return !each.second.perToken.empty(); }))
+      getOperation()->setAttr(attrs::chunkTarget, builder.getStringAttr(target.describe()));
     for (const Chunked &scan : undecided) {
       const ChunkCosts::Choice &choice = chosen[{scan.kernels(), scan.tokens()}];
       scan.op->setAttr("chunk_size", builder.getI64IntegerAttr(choice.size));

@@ -180,7 +180,7 @@ def everything(stub):
         refused("another architecture", r"kernels are for sm_90a, but the device \(stub\) has compute capability 8\.0", BRAID_STUB_CAPABILITY="80")
         must("braid-compile", folder / "model.json", "-o", folder / "two.braid", "--target=cuda", "--arch=sm_90a,emulated", "--mesh=dp=2")
         refused("two ranks", "the program's mesh has 2 ranks; valid on GPUs so far: 1", "--ranks=2", program="two")
-        must("braid-compile", folder / "model.json", "-o", folder / "commands.mlir", "--to-phase=commands")
+        must("braid-compile", folder / "model.json", "-o", folder / "commands.mlir", "--to-phase=commands", "--chunk-size=16")
         must("braid-compile", folder / "commands.mlir", "-o", folder / "library.braid", "--target=cuda", "--arch=sm_90a,emulated")
         refused("a library's product", "entry '.*a matrix product of a library, which programs for GPUs do not call yet", program="library")
         refused("little memory", r"out of memory: the program needs \d+ bytes \(the largest arenas are '\w+' \d+ bytes.*, but the device \(stub\) has "
