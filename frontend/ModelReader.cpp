@@ -146,6 +146,8 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.boolean("momentum", spec.momentum);
   if (traits.has("decay_range"))
     r.range("decay_range", spec.decayRange);
+  if (spec.decayRange[1] == 0)
+    spec.decayRange[1] = static_cast<double>(spec.headDim);
   if (traits.has("step_range"))
     r.range("step_range", spec.stepRange);
   readScanOutput(r, spec, traits.has("output_norm"));

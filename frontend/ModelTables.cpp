@@ -108,6 +108,7 @@ static std::vector<LsmTraits> makeInstances() {
     spec.scale = 1.0;
     spec.outputNorm = false;
     spec.outputGate = "silu";
+    spec.decayRange = {1.0, 0.0}; // to the number of states
   }
   add(deltanet, "deltanet", {"conv", "rope", "allow_neg_eigval"}).conv = ConvSpec{};
   {

@@ -3,10 +3,23 @@
 //   u M_t = exp(G_t) * M_{t-1} + k_t^T v_t      y = q M + d u      out = y act(z) wo      u = silu(conv(x wv)), z = x
 //   wg
 // head_dim is the number of states of a channel, value_dim the channels of a head; the published model has one head.
+// exp(a_log) of the states of a channel begins as 1, 2, .., head_dim (S4D-real), or evenly over decay_range.
 #include "frontend/layers/LsmParts.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace braid;
+
+static Value stateRates(LayerBuilder &b, const LsmSpec &spec) {
+  auto [low, high] = spec.decayRange;
+  std::vector<double> rates;
+  for (int64_t n = 0, K = spec.headDim; n < K; ++n)
+    rates.insert(
+        rates.end(), spec.valueDim,
+        std::log(low + (high - low) * static_cast<double>(n) / static_cast<double>(std::max<int64_t>(K - 1, 1))));
+  return b.weight("lsm.a_log", {headsOf(spec, spec.heads), spec.headDim, spec.valueDim},
+                  {"values", 0, 0, 0, std::move(rates)});
+}
 
 Value braid::buildMamba(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
@@ -21,7 +34,7 @@ Value braid::buildMamba(LayerBuilder &b, Value x, const LsmSpec &spec) {
       flat, {{"q", b.matrix("lsm.wq", channels, H * K), {H, K}}, {"k", b.matrix("lsm.wk", channels, H * K), {H, K}}});
   Value dt = lowRank(b, "wdt", flat, spec.gateRank, {heads, V});
   Value delta = b.activation("delta", b.bias("delta", dt, stepBias(b, spec, {V})), "softplus");
-  Value aLog = decayRate(b, spec, {K, V});
+  Value aLog = stateRates(b, spec);
   ScanInputs in;
   in.q = bc[0];
   in.k = bc[1];

@@ -113,20 +113,48 @@ Value initLayer(InitOp op, Layer layer, OutlineContext &context) {
   return launch.scalar("a", low, f32).scalar("b", high, f32).run()[0];
 }
 
-/// The table, repeated: y[r, :] = values
+/// A table as rows of `numbers`, each `run` times; equal rows are one.
+struct Table {
+  SmallVector<double> numbers;
+  int64_t run = 1;
+};
+Table compressed(ArrayRef<double> values) {
+  Table table{SmallVector<double>(values), 1};
+  auto size = [&] { return static_cast<int64_t>(table.numbers.size()); };
+  for (int64_t period = 1; period < size(); ++period)
+    if (size() % period == 0 && ArrayRef(table.numbers).drop_back(period) == ArrayRef(table.numbers).drop_front(period))
+      table.numbers.truncate(period);
+  auto runs = [&](int64_t run) {
+    for (int64_t i = 0; i < size(); ++i)
+      if (table.numbers[i] != table.numbers[i - i % run])
+        return false;
+    return true;
+  };
+  for (int64_t run = size(); run > 1; --run)
+    if (size() % run == 0 && runs(run)) {
+      SmallVector<double> each;
+      for (int64_t i = 0; i < size(); i += run)
+        each.push_back(table.numbers[i]);
+      table = {each, run};
+    }
+  return table;
+}
+
+/// The table, repeated: y[r, i, :] = numbers[i]
 Value initTable(InitOp op, OutlineContext &context) {
-  ArrayRef<double> values = *op.getValues();
+  Table table = compressed(*op.getValues());
   auto type = tensorType(op.getResult());
-  int64_t width = values.size(), rows = product(type.getShape()) / width;
-  StringRef bytes(reinterpret_cast<const char *>(values.data()), values.size() * sizeof(double));
+  int64_t width = table.numbers.size(), rows = product(type.getShape()) / (width * table.run);
+  StringRef bytes(reinterpret_cast<const char *>(table.numbers.data()), width * sizeof(double));
   std::string name = "init_values_" + typeName(type.getElementType()) + "_" +
+                     (table.run > 1 ? std::to_string(table.run) + "x_" : "") +
                      llvm::utohexstr(llvm::xxh3_64bits(bytes) & 0xffffffff, /*LowerCase=*/true);
   std::string kernel = context.kernel(name, {"row"}, [&](KernelBuilder &k) {
-    Var y = k.buffer("y", type.getElementType(), {kDynamic, width});
-    for (auto [i, value] : llvm::enumerate(values))
-      k.put(k.constant(type.getElementType(), value), y, {k.program(0), i});
+    Var y = k.buffer("y", type.getElementType(), {kDynamic, width, table.run});
+    for (auto [i, value] : llvm::enumerate(table.numbers))
+      k.store(k.tile({table.run}, type.getElementType(), value), y, {k.program(0), i, 0});
   });
-  return context.launch(op, kernel, {rows}).result("y", type.clone({rows, width})).run()[0];
+  return context.launch(op, kernel, {rows}).result("y", type.clone({rows, width, table.run})).run()[0];
 }
 
 } // namespace

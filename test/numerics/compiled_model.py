@@ -14,7 +14,8 @@ def perturbed(weights, rng):
     """Initial values, but nothing that hides a mistake: no weight is exactly 0 or 1."""
     out = {}
     for name, array in weights.items():
-        constant = array.size > 1 and np.all(array == array.flat[0]) and not name.endswith(("lower_bound", "is_first"))
+        same = np.all(array == array.flat[0]) or (array.ndim > 1 and array.shape[-1] > 1 and np.all(array == array[..., :1]))
+        constant = array.size > 1 and same and not name.endswith(("lower_bound", "is_first"))
         out[name] = (array + 0.3 * rng.standard_normal(array.shape) if constant else array).astype(array.dtype)
     return out
 
