@@ -4,7 +4,11 @@
 //   q_t . k_s cos(f_t - f_s) = (q_t cos f_t) . (k_s cos f_s) + (q_t sin f_t) . (k_s sin f_s)
 // So the complex state is two real ones of one decay, and f is a scan of class I, head by head like the others. Phases
 // are relative: f begins at 0 with every document.
+//   f grows with the row, and its rounding with it. So it is counted in turns, of which each token's nearest whole ones
+// do nothing, and in two sums: of multiples of 1/256 turn, exact in f32 over 65536 turns, of which whole ones do nothing
+// either, and of what is left of every phase, at most 1/512 turn a token.
 #include "frontend/layers/LsmParts.h"
+#include <numbers>
 
 using namespace mlir;
 using namespace braid;
@@ -28,7 +32,13 @@ Value braid::buildGateloop(LayerBuilder &b, Value x, const LsmSpec &spec) {
   turned.rope.reset();
   LsmSpec sum = turned;
   sum.scale = 1.0;
-  Value phase = scan(b, sum, LsmClass::I, {ones, ones, p["p"]}, "lsm.phase");
+  Value turns = b.activation("turns", b.scale("turns", p["p"], 0.5 * std::numbers::inv_pi), "fraction");
+  Value fine = b.scale("fine", b.activation("fine", b.scale("fine", turns, 256.0), "fraction"), 1.0 / 256.0);
+  Value coarse = b.add("coarse", {turns, b.scale("fine", fine, -1.0)});
+  Value whole = scan(b, sum, LsmClass::I, {ones, ones, coarse}, "lsm.phase");
+  Value rest = scan(b, sum, LsmClass::I, {ones, ones, fine}, "lsm.phase_rest");
+  Value phase = b.add("phase", {b.activation("phase", whole, "fraction"), rest});
+  phase = b.scale("phase", phase, 2.0 * std::numbers::pi);
   auto part = [&](StringRef function, StringRef state) {
     Value turn = b.activation(function, phase, function);
     return scan(b, turned, LsmClass::V, {b.mul("q", q, turn), b.mul("k", k, turn), v, logDecay}, state);

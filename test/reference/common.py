@@ -77,6 +77,7 @@ ACTIVATIONS = {
     "reciprocal": (lambda x: 1 / x, lambda x: -1 / (x * x)),
     "cos": (np.cos, lambda x: -np.sin(x)),
     "sin": (np.sin, np.cos),
+    "fraction": (lambda x: x - np.floor(x + 0.5), np.ones_like),
 }
 
 
