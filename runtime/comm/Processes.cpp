@@ -24,17 +24,28 @@ constexpr Started launchers[] = {
     {"srun", "SLURM_STEP_NUM_TASKS"},
 };
 
+// Absent, or no number of processes: 0.
+int sizeIn(const char *variable) {
+  const char *text = std::getenv(variable);
+  if (!text)
+    return 0;
+  int size = 0;
+  const char *end = text + std::strlen(text);
+  auto [stop, error] = std::from_chars(text, end, size);
+  return error == std::errc() && stop == end && size > 0 ? size : 0;
+}
+
+// The first that has started processes. srun --mpi=pmi2 says PMI_SIZE too, for all tasks of its step; an mpiexec that srun
+// started once on every machine says it for more.
 Started findLauncher() {
+  Started found;
   for (Started started : launchers) {
-    const char *text = std::getenv(started.variable);
-    if (!text)
-      continue;
-    const char *end = text + std::strlen(text);
-    auto [stop, error] = std::from_chars(text, end, started.size);
-    if (error == std::errc() && stop == end && started.size > 0)
-      return started;
+    started.size = sizeIn(started.variable);
+    if (started.size > 0 &&
+        (found.size == 0 || (found.by == std::string_view("mpiexec") && found.size == started.size)))
+      found = started;
   }
-  return {};
+  return found;
 }
 
 } // namespace

@@ -114,8 +114,8 @@ Status checkRanks(const Program &program, const RankOptions &options) {
   if (Processes *processes = options.processes) {
     if (static_cast<uint32_t>(processes->size()) != needed)
       return Status::error(
-          "{}, but {} started {} processes: start {} (mpirun -n {}, srun -n {}), or ranks as threads of "
-          "one process (--ranks={})",
+          "{}, but {} started {} processes: start {} (mpirun -n {}, srun --mpi=pmix -n {}), or ranks as "
+          "threads of one process (--ranks={})",
           mesh, processes->startedBy(), processes->size(), needed, needed, needed, needed);
     return Status::success();
   }

@@ -170,7 +170,7 @@ def main(program, data):
                  "what one needs the other would overwrite"),
                 ("other data to evaluate", apart(evaluate, [*evaluate[:-1], shorter]), "--data (hash): "),
                 ("another number of processes", mpirun(3, *evaluate),
-                 "was compiled for a mesh of 2 ranks (dp=2, ep=2), but mpirun started 3 processes: start 2 (mpirun -n 2, srun -n 2), or "
+                 "was compiled for a mesh of 2 ranks (dp=2, ep=2), but mpirun started 3 processes: start 2 (mpirun -n 2, srun --mpi=pmix -n 2), or "
                  "ranks as threads of one process (--ranks=2)"),
                 ("one process", mpirun(1, *evaluate), "run it with --ranks=2, or as processes with mpirun -n 2"),
                 ("threads under mpirun", mpirun(2, *evaluate, "--ranks=2"),
@@ -180,7 +180,10 @@ def main(program, data):
                  "mpiexec started 4 processes (PMI_SIZE), but MPI sees 1: this braid-run was built with"),
                 ("srun that says nothing of peers", ["env", "SLURM_STEP_NUM_TASKS=4", *evaluate],
                  "srun started this process without PMIx (PMIX_NAMESPACE is not set), by which Open MPI v"),
-                ("another number of tasks", mpirun(3, *as_srun(3, evaluate)), "but srun started 3 processes: start 2 (mpirun -n 2, srun -n 2)"),
+                ("srun that speaks PMI-2", ["env", "PMI_SIZE=4", "SLURM_STEP_NUM_TASKS=4", *evaluate],
+                 "srun started this process without PMIx (PMIX_NAMESPACE is not set), by which Open MPI v"),
+                ("mpiexec inside a step of srun", ["env", "PMI_SIZE=4", "SLURM_STEP_NUM_TASKS=1", *evaluate], "mpiexec started 4 processes (PMI_SIZE)"),
+                ("another number of tasks", mpirun(3, *as_srun(3, evaluate)), "but srun started 3 processes: start 2 (mpirun -n 2, srun --mpi=pmix -n 2)"),
                 ("an unknown launcher", [*evaluate, "--launcher=ssh"], "--launcher=ssh: valid: auto, threads, mpi")]:
             code, out, err = run(command)
             check(f"refused: {name}", code not in (0, None) and err.count("braid-run: error:") == 1 and sentence in err, (code, err))

@@ -150,7 +150,8 @@ def main(program, data):
             code, out, err = slurm.run(*words)
             check(name, code == 0 and out.split(" in ")[0] == loss and "nats" in loss, out + err)
         for name, words, sentence in (("without PMIx", slurm.srun(2, *evaluate, pmi="none"), "srun --mpi=pmix"),
-                                      ("another number of tasks", slurm.srun(3, *evaluate), "but srun started 3 processes: start 2 (mpirun -n 2, srun -n 2)")):
+                                      ("with PMI-2", slurm.srun(2, *evaluate, pmi="pmi2"), "srun --mpi=pmix"),
+                                      ("another number of tasks", slurm.srun(3, *evaluate), "but srun started 3 processes: start 2 (mpirun -n 2, srun --mpi=pmix -n 2)")):
             code, out, err = slurm.run(*words)
             check(f"refused: {name}", code not in (0, None) and sentence in err, (code, err))
 
