@@ -3,8 +3,10 @@
 #include "runtime/comm/Collectives.h"
 #include "runtime/comm/NcclApi.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <thread>
 
 namespace braid::runtime {
@@ -20,6 +22,8 @@ struct Gpu {
   cuda::Device device = 0;
   cuda::Context context = nullptr;
   std::atomic<bool> dead{false}; // a transfer failed: what is under way never ends
+  bool hasSeveralAxes = false;   // whose collectives would run side by side
+  std::timed_mutex turn;         // held by the collective that uses the GPU, where there are several
 
   Status open(const NcclOptions &with, int rank) {
     options = with;
@@ -171,9 +175,29 @@ private:
   cuda::Stream stream = nullptr;
   uint64_t sent = 0;
 
+  // NCCL's kernels hold processors of the GPU while they wait for their peers', so collectives of two axes that are begun
+  // in one order here and in another there may wait for each other for ever. One at a time has a GPU, and of a collective
+  // the ranks take theirs one after the other, by rank, when all of them have come: whoever waits holds GPUs of lower
+  // ranks only, and what two collectives share both use in the same order.
+  Status takeTurn(std::unique_lock<std::timed_mutex> &turn, const CollectiveCall &call) {
+    for (int next = 0; gpu.hasSeveralAxes && next < size(); ++next) {
+      if (next > 0)
+        BRAID_TRY(host.meet(call));
+      if (next != rank())
+        continue;
+      do { // who had the GPU may have failed
+        BRAID_TRY(hosts.health().withContext(call.on(axis())));
+      } while (!turn.try_lock_for(std::chrono::milliseconds(20)));
+    }
+    return Status::success();
+  }
+
   // All ranks are known to come; then the transfer is begun and waited for.
   template <class Begin> Status run(const CollectiveCall &call, Begin begin) {
+    std::unique_lock turn(gpu.turn, std::defer_lock);
     Status status = host.meet(call);
+    if (status.ok())
+      status = takeTurn(turn, call);
     if (!status.ok()) {
       gpu.dead = true;
       return status;
@@ -299,7 +323,12 @@ private:
 
 class NcclGroup : public CommunicatorGroup {
 public:
-  NcclGroup(const MeshInfo &mesh, CommunicatorGroup &host) : mesh(mesh), host(host) {}
+  NcclGroup(const MeshInfo &mesh, CommunicatorGroup &host) : mesh(mesh), host(host) {
+    int axes = 0;
+    for (const std::vector<AxisInfo> &view : {mesh.dense, mesh.expert})
+      axes += static_cast<int>(std::ranges::count_if(view, [](const AxisInfo &axis) { return axis.size > 1; }));
+    gpu.hasSeveralAxes = axes > 1;
+  }
 
   Gpu gpu;
 

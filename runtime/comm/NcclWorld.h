@@ -1,6 +1,7 @@
 // NcclWorld: ranks with a GPU each. NCCL moves the data; the ranks' host communicators (threads or MPI) say who calls
 // what before anything travels, so a rank that is lost or calls something else is named as everywhere, and nobody waits
-// inside NCCL for a rank that does not come. Buffers of collectives are device memory; world() is the host's, for hosts.
+// inside NCCL for a rank that does not come. On a mesh of several axes one collective at a time uses a GPU, in an order
+// that is the same on all ranks they share: those of two axes are not overlapped with each other. Buffers of collectives are device memory; world() is the host's, for hosts.
 // Sums are NCCL's: the same bits every time, but in an order that it chooses, and bf16 is rounded after every addition.
 #pragma once
 
