@@ -166,9 +166,15 @@ TEST(Communicators, SumsOfEveryTypeInRankOrder) {
   });
 }
 
+static bool canHave(int ranks) { return std::ranges::max(communicatorBackend().worldSizes()) >= ranks; }
+
 TEST(Communicators, FloatSumsFollowTheRankOrder) {
+  if (!communicatorBackend().sumsInRankOrder())
+    GTEST_SKIP() << "sums have the order of the library";
+  if (!canHave(3))
+    GTEST_SKIP() << "two numbers have one order; this needs 3 ranks";
   onLines([](Communicator &dp) -> Status {
-    if (dp.size() < 3 || !communicatorBackend().sumsInRankOrder())
+    if (dp.size() < 3)
       return Status::success();
     const float parts[] = {1e8f, -1e8f, 1.0f};
     std::vector<float> send = {dp.rank() < 3 ? parts[dp.rank()] : 0.0f}, recv(1);
@@ -179,8 +185,12 @@ TEST(Communicators, FloatSumsFollowTheRankOrder) {
 }
 
 TEST(Communicators, Bf16IsSummedInF32AndRoundedOnce) {
+  if (!communicatorBackend().sumsInRankOrder())
+    GTEST_SKIP() << "sums are rounded as the library does";
+  if (!canHave(4))
+    GTEST_SKIP() << "three halves are what shows; this needs 4 ranks";
   onLines([](Communicator &dp) -> Status {
-    if (dp.size() != 4 || !communicatorBackend().sumsInRankOrder())
+    if (dp.size() != 4)
       return Status::success();
     // 256 + 3 * 0.5 in bf16 steps of 2: rounding after each addition would stay at 256.
     std::vector<uint16_t> send = {uint16_t(dp.rank() == 0 ? 0x4380 : 0x3f00)}, recv(1);
