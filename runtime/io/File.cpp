@@ -229,11 +229,19 @@ Status replaceFile(const std::string &temporary, const std::string &path) {
 
 namespace {
 
+enum class LeadsTo : uint8_t { nothing, another, same };
+
 /// Whether the path leads to what the descriptor has open; while it is open, no other file has its number.
-bool leadsTo(const std::string &path, int descriptor) {
+Expected<LeadsTo> leadsTo(const std::string &path, int descriptor) {
   struct stat there, own;
-  return ::stat(path.c_str(), &there) == 0 && ::fstat(descriptor, &own) == 0 && there.st_dev == own.st_dev &&
-         there.st_ino == own.st_ino;
+  if (::stat(path.c_str(), &there) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR)
+      return LeadsTo::nothing;
+    return readError(path, "look at it", errno);
+  }
+  if (::fstat(descriptor, &own) != 0)
+    return readError(path, "look at what was locked", errno);
+  return there.st_dev == own.st_dev && there.st_ino == own.st_ino ? LeadsTo::same : LeadsTo::another;
 }
 
 } // namespace
@@ -264,8 +272,10 @@ Expected<DirectoryLock> DirectoryLock::acquire(const std::string &directory) {
     // A file system without locks cannot help; refusing to train on it would not either.
     if (failed != 0 && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
       return writeError(path, errno);
-    if (!lock.holds(directory) && i < tries)
+    BRAID_ASSIGN(LeadsTo found, leadsTo(path, descriptor));
+    if (found != LeadsTo::same && i < tries)
       continue;
+    lock.identified = found == LeadsTo::same;
     // Who holds it, for the message above and for holderOf(): without room on the disk both know less.
     lock.stamp =
         fmt::format("{:<20} {:016x}\n", ::getpid(), std::chrono::system_clock::now().time_since_epoch().count());
@@ -275,11 +285,17 @@ Expected<DirectoryLock> DirectoryLock::acquire(const std::string &directory) {
   }
 }
 
-bool DirectoryLock::holds(const std::string &directory) const { return leadsTo(directory + "/.lock", file); }
+Expected<bool> DirectoryLock::holds(const std::string &directory) const {
+  BRAID_ASSIGN(LeadsTo found, leadsTo(directory + "/.lock", file));
+  return found == LeadsTo::same || (found == LeadsTo::another && !identified);
+}
 
 bool DirectoryLock::owns(const std::string &directory) const {
   auto holder = holderOf(directory);
-  return holder ? *holder == stamp : holder.status().code() == ErrorCode::notFound && leadsTo(directory, folder);
+  if (holder)
+    return *holder == stamp;
+  auto found = leadsTo(directory, folder);
+  return holder.status().code() == ErrorCode::notFound && found && *found == LeadsTo::same;
 }
 
 Expected<std::string> DirectoryLock::holderOf(const std::string &directory) {

@@ -106,8 +106,9 @@ public:
   // An error when another process (or another lock of this one) holds it.
   static Expected<DirectoryLock> acquire(const std::string &directory);
   // Whether the lock is that of the directory which is now at this path. It is not when the directory or its `.lock` was
-  // removed, renamed or replaced: then it keeps nobody out, and a new one is needed.
-  bool holds(const std::string &directory) const;
+  // removed, renamed or replaced: then it keeps nobody out, and a new one is needed. An error: nothing could be seen
+  // there, which says nothing of the lock. Where files have no lasting identity, a `.lock` that is there is this one.
+  Expected<bool> holds(const std::string &directory) const;
   // Whether what lies in the directory at this path is still the holder's alone, locked or not: nobody locked it since,
   // and it is the same directory, or a copy of it.
   bool owns(const std::string &directory) const;
@@ -117,6 +118,7 @@ public:
   DirectoryLock &operator=(DirectoryLock &&other) noexcept {
     std::swap(file, other.file);
     std::swap(folder, other.folder);
+    std::swap(identified, other.identified);
     std::swap(stamp, other.stamp);
     return *this;
   }
@@ -126,6 +128,7 @@ private:
   DirectoryLock() = default;
 
   int file = -1, folder = -1;
+  bool identified = true; // a look at the path that was locked found the same file
   std::string stamp; // what holderOf() reads
 };
 

@@ -184,7 +184,7 @@ Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointStat
 }
 
 // A directory of the same step is left over from a run that was killed before `latest` named it; it makes room.
-Status publish(const std::string &directory, const std::string &temporary, uint64_t step) {
+Status publish(const std::string &directory, const std::string &temporary, uint64_t step, bool &published) {
   std::string name = checkpointName(step), target = directory + "/" + name;
   if (pathExists(target)) {
     BRAID_TRY(exchangePaths(temporary, target));
@@ -193,14 +193,13 @@ Status publish(const std::string &directory, const std::string &temporary, uint6
     BRAID_TRY(renamePath(temporary, target));
   }
   BRAID_TRY(syncDirectory(directory));
-  Status pointed = writeFileAtomic(directory + "/latest", name + "\n");
-  if (!pointed.ok())
-    return Status::error(pointed.code(), "{} is complete, but {}", target, pointed.message());
-  return pointed;
+  published = true;
+  return writeFileAtomic(directory + "/latest", name + "\n")
+      .withContext(fmt::format("{}/latest does not name it (--resume-step={} does)", directory, step));
 }
 
 Status writeCheckpoint(Rank &rank, const std::string &directory, const std::string &temporary,
-                       const CheckpointState &state, int keep) {
+                       const CheckpointState &state, int keep, bool &published) {
   if (rank.isFirst()) {
     BRAID_TRY(makeDirectories(directory));
     BRAID_TRY(removeUnfinished(directory));
@@ -218,7 +217,7 @@ Status writeCheckpoint(Rank &rank, const std::string &directory, const std::stri
     BRAID_TRY(CheckpointIndex::parse(text, temporary + "/index.json").status());
     BRAID_TRY(writeFileAtomic(temporary + "/index.json", text));
     BRAID_TRY(syncDirectory(temporary));
-    BRAID_TRY(publish(directory, temporary, state.step));
+    BRAID_TRY(publish(directory, temporary, state.step, published));
     BRAID_TRY(pruneCheckpoints(directory, state.step, keep));
   }
   return rank.barrier("checkpoint");
@@ -234,7 +233,7 @@ Status removeUnfinished(const std::string &directory) {
   return Status::success();
 }
 
-Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep) {
+static Status removeOlder(const std::string &directory, uint64_t newest, int keep) {
   BRAID_ASSIGN(std::vector<uint64_t> steps, listCheckpoints(directory));
   std::erase_if(steps, [&](uint64_t step) { return step >= newest; });
   size_t others = static_cast<size_t>(std::max(keep, 1)) - 1;
@@ -248,9 +247,17 @@ Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep)
   return Status::success();
 }
 
-Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep) {
+Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep) {
+  return removeOlder(directory, newest, keep).withContext("older checkpoints were not removed");
+}
+
+Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep,
+                      bool *isComplete) {
   std::string temporary = directory + "/" + std::string(temporaryPrefix) + checkpointName(state.step);
-  Status status = writeCheckpoint(rank, directory, temporary, state, keep);
+  bool published = false;
+  Status status = writeCheckpoint(rank, directory, temporary, state, keep, published);
+  if (isComplete)
+    *isComplete = published;
   // What was begun takes room that a full disk does not have.
   if (!status.ok() && rank.isFirst())
     (void)removeAll(temporary).ok();

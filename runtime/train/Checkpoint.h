@@ -22,11 +22,14 @@ std::string describeComplete(const std::string &directory, uint64_t below = UINT
 // Removes what runs left behind that were killed while they saved. The caller is the only writer of the directory.
 Status removeUnfinished(const std::string &directory);
 
-// Removes all but the newest `keep` of the checkpoints up to step `newest`. The caller is the only writer.
+// Removes all but the newest `keep` of the checkpoints up to step `newest`. The caller is the only writer. What an error
+// leaves half removed is removed with the next checkpoint.
 Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep);
 
-// Collective. Writes parameters and moments, moves `latest`, then removes all but the newest `keep` checkpoints.
-Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep);
+// Collective. Writes parameters and moments, moves `latest`, then removes all but the newest `keep` checkpoints. An error
+// leaves `isComplete` true on rank 0 when the checkpoint is there all the same, and only what follows it failed.
+Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep,
+                      bool *isComplete = nullptr);
 
 // Fills the parameters, and the moments unless `weightsOnly`. The tensors must be exactly those
 // of the program, with their global shapes and dtypes; the mesh may be another, and f32 and bf16 stand for each other.

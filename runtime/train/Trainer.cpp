@@ -46,6 +46,7 @@ private:
   // A checkpoint replaces the older ones when a step with its weights was finite; until then there is one more.
   int kept() const { return options.keep + (options.checkFinite ? 1 : 0); }
   Status prune(int keep);
+  void pruneOrTryLater();
   std::string lastGood() const;
   Status save();
   static Json expertTable(const TrainStep::Counts &counts);
@@ -67,12 +68,12 @@ private:
   uint64_t tokensSeen = 0; // labels that counted, from step 0 on
   bool resumed = false;
   TrainResult result;
+  Clock::time_point began;
+  uint64_t lastSaved = UINT64_MAX; // the step of the checkpoint that was saved or resumed from last
 
   // Rank 0 only.
   std::optional<Progress> progress;
   std::optional<JsonLinesFile> metrics;
-  Clock::time_point began;
-  uint64_t lastSaved = UINT64_MAX;
 };
 
 // ---- Preparation ----------------------------------------------------------------------------------------------------
@@ -310,7 +311,7 @@ Status Trainer::step() {
   }
   // The weights of the last checkpoint have proved themselves.
   if (options.checkFinite && lastSaved == state.step)
-    BRAID_TRY(prune(options.keep));
+    pruneOrTryLater();
   uint64_t tokens = update.labelsOf(state.dataPosition, update.samples());
   tokensSeen += tokens;
   state.step = number;
@@ -344,10 +345,12 @@ Status Trainer::evaluateHeldout(bool last) {
 // its place, the run ends: it would remove them as its own older ones.
 Status Trainer::keepLock() {
   const std::string &directory = options.checkpointDir;
-  if (lock->holds(directory))
+  BRAID_ASSIGN(bool holds, lock->holds(directory));
+  if (holds)
     return Status::success();
   BRAID_TRY(makeDirectories(directory));
   bool owned = lock->owns(directory);
+  lock.reset(); // should the file be the same after all, this run would be refused by its own lock
   BRAID_ASSIGN(lock, DirectoryLock::acquire(directory));
   BRAID_ASSIGN(std::vector<uint64_t> existing, listCheckpoints(directory));
   if (!owned && !existing.empty())
@@ -376,18 +379,31 @@ std::string Trainer::lastGood() const {
 }
 
 Status Trainer::prune(int keep) {
-  // A directory that was replaced holds others' checkpoints; the next save says so.
-  if (!rank.isFirst() || !lock->holds(options.checkpointDir))
+  if (!rank.isFirst())
     return Status::success();
-  return pruneCheckpoints(options.checkpointDir, lastSaved, keep);
+  // A directory that was replaced holds others' checkpoints; the next save says so.
+  auto holds = lock->holds(options.checkpointDir);
+  if (!holds)
+    return holds.status().withContext("older checkpoints were not removed");
+  return *holds ? pruneCheckpoints(options.checkpointDir, lastSaved, keep) : Status::success();
+}
+
+// What stays too long is no reason to lose the steps since then: the next checkpoint tries again, and must succeed.
+void Trainer::pruneOrTryLater() {
+  Status pruned = prune(options.keep);
+  if (!pruned.ok())
+    progress->message(fmt::format("step {}: {}; the next checkpoint tries again", state.step + 1, pruned.message()));
 }
 
 Status Trainer::save() {
   if (options.checkpointDir.empty() || lastSaved == state.step)
     return Status::success();
   Status saved = rank.isFirst() ? keepLock() : Status::success();
+  bool isComplete = false;
   if (saved.ok())
-    saved = saveCheckpoint(rank, options.checkpointDir, state, kept());
+    saved = saveCheckpoint(rank, options.checkpointDir, state, kept(), &isComplete);
+  if (isComplete && !saved.ok())
+    return Status::error(saved.code(), "the checkpoint of step {} was saved, but {}", state.step, saved.message());
   if (!saved.ok()) {
     std::string last = result.checkpoint.empty()       ? "no checkpoint was saved before"
                        : pathExists(result.checkpoint) ? "the last checkpoint is " + result.checkpoint
@@ -428,10 +444,11 @@ Status Trainer::loop() {
     result.progressError = progress->error();
   if (state.step > first)
     BRAID_TRY(save());
-  if (evaluator && !result.stopped)
+  if (evaluator && !result.stopped) {
     BRAID_TRY(evaluateHeldout(/*last=*/true)); // which must be finite
-  if (!result.stopped && lastSaved == state.step) // no step will follow
-    BRAID_TRY(prune(options.keep));
+    if (lastSaved == state.step) // no step will follow that proves the weights
+      BRAID_TRY(prune(options.keep));
+  }
   return Status::success();
 }
 

@@ -239,6 +239,68 @@ TEST_F(TrainFault, AFailingDiskIsAnErrorAndLosesNothing) {
   }
 }
 
+// What only stays too long, or is only not named, is said as what it is.
+TEST_F(TrainFault, WhatFollowsACheckpointMayFail) {
+  std::string log = readText(directory / "calls");
+  auto callOf = [&](std::string_view name, int which) {
+    std::istringstream lines(log);
+    for (std::string line; std::getline(lines, line);)
+      if (line.find(name) != std::string::npos && --which == 0)
+        return std::stoi(line);
+    ADD_FAILURE() << name << " is not in\n" << log;
+    return 0;
+  };
+  Outcome outcome = runTo("c", callOf(" rename counted/.tmp-old-", 1), "error");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("step 5: older checkpoints were not removed: cannot write c/.tmp-old-step-00000002: "
+                             "Input/output error; the next checkpoint tries again"),
+            std::string::npos)
+      << outcome.err;
+  expectSameEnd("c");
+  forget("c");
+
+  outcome = runTo("c", callOf(" open counted/latest.tmp", 2), "error");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("the checkpoint of step 4 was saved, but c/latest does not name it (--resume-step=4 "
+                             "does): cannot write c/latest.tmp: Input/output error\n"),
+            std::string::npos)
+      << outcome.err;
+  ASSERT_EQ(runTo("c").code, 0);
+  expectSameEnd("c");
+}
+
+// The first look follows the locking; before each checkpoint there is one, and one before older ones are removed.
+TEST_F(TrainFault, ALockThatCannotBeSeenIsNotLost) {
+  auto looking = [&](const std::string &how) {
+    return run(arguments("c"),
+               {.environment = {std::string("LD_PRELOAD=") + BRAID_TEST_FAULTS, "BRAID_FAULT_STAT=" + how},
+                .out = "",
+                .prepare = nullptr});
+  };
+  Outcome outcome = looking("3"); // behind the first checkpoint
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(
+      outcome.err.find("step 3: older checkpoints were not removed: c/.lock: cannot look at it: Input/output error; "
+                       "the next checkpoint tries again"),
+      std::string::npos)
+      << outcome.err;
+  expectSameEnd("c");
+  forget("c");
+  outcome = looking("4"); // before the second
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("the checkpoint of step 4 was not saved: c/.lock: cannot look at it: Input/output error; "
+                             "the last checkpoint is c/step-00000002\n"),
+            std::string::npos)
+      << outcome.err;
+  ASSERT_EQ(runTo("c").code, 0);
+  expectSameEnd("c");
+  forget("c");
+  outcome = looking("other");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err.find("locked again"), std::string::npos) << outcome.err;
+  expectSameEnd("c");
+}
+
 // What a person watches is no reason to lose a training: a line that cannot be written is written with the next one.
 TEST_F(TrainFault, AMetricsFileThatFailsForAWhileEndsComplete) {
   std::string log = readText(directory / "calls");

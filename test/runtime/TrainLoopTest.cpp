@@ -104,7 +104,8 @@ TEST(TrainLoop, AResumedRunHasTheSameBits) {
   options.checkpointDir = directory / "parts";
   options.saveEvery = 25;
   ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
-  EXPECT_EQ(*listCheckpoints(options.checkpointDir), (std::vector<uint64_t>{50, 75, 90}));
+  EXPECT_EQ(*listCheckpoints(options.checkpointDir),
+            (std::vector<uint64_t>{25, 50, 75, 90})); // no step has proved the last one
   std::filesystem::remove_all(directory / "parts/step-00000075");
   std::filesystem::remove_all(directory / "parts/step-00000090");
   writeText(directory / "parts/latest", "step-00000050\n");
@@ -358,6 +359,25 @@ TEST(TrainLoop, RanksSeeTheRowsOfOneBatch) {
     EXPECT_NEAR(a[i], b[i], 1e-4 * a[i]) << i;
   EXPECT_NEAR(alone.result.heldout->nats, both.result.heldout->nats, 1e-4);
   EXPECT_EQ(alone.result.heldout->tokens, both.result.heldout->tokens);
+}
+
+// The last update may have ruined the weights: what loads them, or nothing, tells.
+TEST(TrainLoop, TheLastCheckpointReplacesOlderOnesWhenItIsProved) {
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(1000)), heldout = corpusOf(sampleText(777, 4));
+  TrainOptions options;
+  options.steps = 6;
+  options.saveEvery = 2;
+  options.keep = 1;
+  auto left = [&](const char *name, const Corpus &tested) {
+    options.checkpointDir = directory / name;
+    EXPECT_TRUE(runTraining({}, options, corpus, tested).status.ok());
+    return *listCheckpoints(options.checkpointDir);
+  };
+  EXPECT_EQ(left("unproved", Corpus({})), (std::vector<uint64_t>{4, 6}));
+  EXPECT_EQ(left("tested", heldout), (std::vector<uint64_t>{6}));
+  options.checkFinite = false; // nothing is looked at
+  EXPECT_EQ(left("unchecked", Corpus({})), (std::vector<uint64_t>{6}));
 }
 
 size_t beginOfSample(const Corpus &corpus, uint64_t sample) {

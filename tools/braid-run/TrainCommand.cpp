@@ -174,9 +174,10 @@ Action addTrain(CLI::App &command) {
           ->type_name("DIR");
   integerIn(command.add_option("--save-every", train.saveEvery, "Also save after every N steps"), 1, maxTrainSteps)
       ->needs(directory);
-  integerIn(command.add_option(
-                "--keep", train.keep,
-                "How many checkpoints to keep; one more until a step with the weights of the newest was finite"),
+  integerIn(command.add_option("--keep", train.keep,
+                               "How many checkpoints to keep; one more until a step with the weights of the newest, or "
+                               "at the end their loss on "
+                               "--heldout, was finite"),
             1, maxTrainSteps)
       ->capture_default_str()
       ->needs(directory);
