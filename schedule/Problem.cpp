@@ -79,9 +79,17 @@ static std::vector<int64_t> findCycle(const Graph &graph, const std::vector<int6
   return {path.begin() + seen[task], path.end()};
 }
 
+double braid::schedule::speedBeside(const Task &task, double load, bool computing) {
+  constexpr double mostLoad = 0.95; // beside something that is computed
+  double most = computing ? mostLoad : 1;
+  if (task.stream == 0)
+    return 1 - std::min(load, most);
+  // Messages that ask for more of the processor than there is go on slower.
+  return load > most && task.load > 0 ? most / load : 1.0;
+}
+
 /// Start and end where tasks load the compute stream: every stream goes on with its task until the first of them ends.
 static void timeLoaded(const Problem &problem, Schedule &schedule) {
-  constexpr double mostLoad = 0.95; // beside something that is computed
   size_t streams = schedule.orders.size(), left = problem.tasks.size();
   std::vector<bool> done(problem.tasks.size(), false);
   std::vector<size_t> next(streams, 0);
@@ -103,13 +111,7 @@ static void timeLoaded(const Problem &problem, Schedule &schedule) {
       if (s > 0 && running[s] >= 0)
         load += problem.tasks[running[s]].load;
     }
-    // Messages that ask for more of the processor than there is go on slower.
-    double most = running[0] >= 0 ? mostLoad : 1;
-    auto speed = [&](size_t s) {
-      if (s == 0)
-        return 1 - std::min(load, most);
-      return load > most && problem.tasks[running[s]].load > 0 ? most / load : 1.0;
-    };
+    auto speed = [&](size_t s) { return speedBeside(problem.tasks[running[s]], load, running[0] >= 0); };
     for (size_t s = 0; s < streams; ++s)
       if (running[s] >= 0)
         step = std::min(step, rest[s] / speed(s));

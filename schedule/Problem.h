@@ -52,6 +52,10 @@ struct Schedule {
 /// cycle, each waiting for the next.
 std::optional<Schedule> simulate(const Problem &problem, const Orders &orders, std::vector<int64_t> *cycle = nullptr);
 
+/// How fast a task goes on, 1 at most, where tasks that do not compute ask together for `load` of the compute stream's
+/// time, and something is computed or not.
+double speedBeside(const Task &task, double load, bool computing);
+
 /// As simulate, without events and loads: the end of the last task, or infinity for a cycle.
 double makespanOf(const Problem &problem, const Orders &orders);
 

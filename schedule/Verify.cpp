@@ -196,8 +196,38 @@ private:
       for (int64_t before : problem.tasks[task].after)
         follows(before, "what it needs");
     }
+    if (loads && errors.empty())
+      checkLoads(makespan);
     if (double bound = lowerBound(problem); makespan < bound * (1 - 1e-9))
       fail("the makespan is {}, below the lower bound {}", makespan, bound);
+  }
+
+  /// Where loads slow tasks down: what each has done between its start and its end is its duration.
+  void checkLoads(double makespan) {
+    std::vector<std::pair<double, int64_t>> changes; // time and task, which begins or, as ~task, ends
+    for (int64_t task = 0; task < count(); ++task)
+      if (schedule.end[task] > schedule.start[task]) {
+        changes.push_back({schedule.start[task], task});
+        changes.push_back({schedule.end[task], ~task});
+      }
+    std::sort(changes.begin(), changes.end());
+    std::vector<double> work(count(), 0);
+    std::vector<int64_t> running(problem.streams.size(), -1);
+    for (size_t i = 0; i < changes.size(); ++i) {
+      double passed = i == 0 ? 0 : changes[i].first - changes[i - 1].first, load = 0;
+      for (size_t s = 1; s < running.size(); ++s)
+        load += running[s] < 0 ? 0 : problem.tasks[running[s]].load;
+      for (int64_t task : running)
+        if (task >= 0)
+          work[task] += passed * speedBeside(problem.tasks[task], load, running[0] >= 0);
+      int64_t change = changes[i].second, task = change < 0 ? ~change : change;
+      int64_t &own = running[problem.tasks[task].stream];
+      own = change >= 0 ? task : own == task ? -1 : own; // the next one may have begun in the same moment
+    }
+    for (int64_t task = 0; task < count(); ++task)
+      if (double duration = problem.tasks[task].duration; std::abs(work[task] - duration) > 1e-7 * makespan)
+        fail("{} does {} from {} to {} beside what loads the processor, but its duration is {}", name(task), work[task],
+             schedule.start[task], schedule.end[task], duration);
   }
 
   const Problem &problem;

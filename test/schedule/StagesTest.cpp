@@ -195,6 +195,17 @@ TEST(Stages, LoadsSlowDownWhatIsComputedBesideThem) {
   EXPECT_DOUBLE_EQ(measures.computeBusy, 11);
   EXPECT_DOUBLE_EQ(measures.exposedComm, 2);
   EXPECT_EQ(verify(problem, schedule), std::vector<std::string>());
+  // Nothing may take longer, or shorter, than loads explain.
+  for (size_t task = 0; task < problem.tasks.size(); ++task)
+    for (double factor : {0.9, 1.1}) {
+      Schedule wrong = schedule;
+      double moved = (factor - 1) * (schedule.end[task] - schedule.start[task]), from = schedule.end[task];
+      for (size_t other = 0; other < problem.tasks.size(); ++other) {
+        wrong.start[other] += schedule.start[other] >= from ? moved : 0;
+        wrong.end[other] += schedule.end[other] >= from ? moved : 0;
+      }
+      EXPECT_NE(verify(problem, wrong), std::vector<std::string>()) << problem.tasks[task].name << " times " << factor;
+    }
   // Alone, loads share the processor as well: 1.5 of it take twice 0.75 as long. Nothing of them is lost beside compute.
   problem.tasks = {{"D0.0", 1, 3, {}, 0.75}, {"G0.0", 2, 3, {}, 0.75}};
   schedule = *simulate(problem, {{}, {0}, {1}});
