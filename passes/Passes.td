@@ -132,7 +132,8 @@ def WeavePass : Pass<"braid-weave", "::mlir::ModuleOp"> {
   let description = [{
     Degree 2, 1A1M, forward: A0 start D0, A1 start D1, await D0 M0 start C0, await D1 M1 start C1, shared expert, await C0, C1,
     combine. Backward: every stream reversed, weight gradients where nothing waits. `order` says it task by task; without one it is that
-    of the named pipeline for equal times. Ops move only within SSA dependences.
+    of the named pipeline for equal times. Along sp, what stands in front of an exchange and is read behind it is computed
+    while it is under way: q of a scan under the states of k and v. Ops move only within SSA dependences.
     Invariant: no braid.schedule, no synchronous collective; the order of starts of an axis is the order of the program.
   }];
   let dependentDialects = ["::braid::BraidDialect"];

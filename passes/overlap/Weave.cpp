@@ -296,6 +296,40 @@ void fillExchanges(Block &block) {
   }
 }
 
+/// What an exchange of tokens along sp does not send, and nobody reads before it has come, is computed while it is under
+/// way: the queries of a scan whose states travel. Only what stands next to it: tasks of a schedule stay in their order.
+/// What one exchange hides is left to it by the next of the same label (the steps of a ring).
+void sinkUnderExchanges(Block &block) {
+  SmallVector<Operation *> near; // since the last exchange along another axis
+  DenseMap<Operation *, Attribute> hidden;
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    auto await = dyn_cast<CommAwaitOp>(op);
+    auto start = await ? await.getFuture().getDefiningOp<CommStartOp>() : dyn_cast<CommStartOp>(op);
+    if (start && start.getAxis() != "sp") {
+      near.clear();
+      continue;
+    }
+    if (await && start->getBlock() == &block) {
+      SmallVector<Operation *> moved;
+      for (Operation *candidate : llvm::reverse(near)) {
+        bool late = llvm::all_of(candidate->getUsers(), [&](Operation *user) {
+          return llvm::is_contained(moved, user) || await->isBeforeInBlock(block.findAncestorOpInBlock(*user));
+        });
+        if (!late || !candidate->isBeforeInBlock(start) || hidden.lookup(candidate) == start.getLabelAttr())
+          continue;
+        candidate->moveBefore(moved.empty() ? await.getOperation() : moved.back());
+        moved.push_back(candidate);
+        hidden[candidate] = start.getLabelAttr();
+      }
+      // In the order of the block, as what follows expects.
+      llvm::erase_if(near, [&](Operation *candidate) { return llvm::is_contained(moved, candidate); });
+      llvm::append_range(near, llvm::reverse(moved));
+    }
+    if (op.getNumRegions() == 0 && !op.use_empty() && !isa<CommStartOp>(op))
+      near.push_back(&op);
+  }
+}
+
 class WeavePass : public braid::impl::WeavePassBase<WeavePass> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -311,6 +345,7 @@ class WeavePass : public braid::impl::WeavePassBase<WeavePass> {
         splitCollectives(*block);
         overlapCounts(*block);
         fillExchanges(*block);
+        sinkUnderExchanges(*block);
       });
     }
   }

@@ -217,3 +217,34 @@ func.func private @fill(%x: !x, %y: !x) -> (!s, tensor<8x8xf32>) {
   %z = braid.activation %state {kind = "silu"} : (!s) -> !s
   return %z, %dw : !s, tensor<8x8xf32>
 }
+
+// -----
+
+// What an exchange along sp does not send is computed while it is under way; what a step of it hides stays there. Not what stands in front of
+// an exchange along another axis: that is another task.
+!x = tensor<1x4x8xf32>
+// CHECK-LABEL: func.func private @sink(
+// CHECK: %[[BEFORE:.*]] = braid.activation
+// CHECK-NEXT: %[[ROWS:.*]] = braid.comm.start all_reduce
+// CHECK-NEXT: braid.comm.await %[[ROWS]]
+// CHECK-NEXT: %[[K:.*]] = braid.rms_norm
+// CHECK-NEXT: %[[FIRST:.*]] = braid.comm.start shift %[[K]]
+// CHECK-NEXT: %[[Q:.*]] = braid.l2_norm
+// CHECK-NEXT: %[[SCALED:.*]] = braid.mul %[[Q]]
+// CHECK-NEXT: %[[STATE:.*]] = braid.comm.await %[[FIRST]]
+// CHECK-NEXT: %[[NEXT:.*]] = braid.add %[[STATE]], %[[K]]
+// CHECK-NEXT: %[[SECOND:.*]] = braid.comm.start shift %[[NEXT]]
+// CHECK-NEXT: %[[LAST:.*]] = braid.comm.await %[[SECOND]]
+// CHECK-NEXT: braid.add %[[LAST]], %[[SCALED]]
+func.func private @sink(%x: !x, %y: !x, %w: tensor<8xf32>) -> (!x, !x, !x) {
+  %before = braid.activation %y {kind = "silu"} : (!x) -> !x
+  %rows = braid.comm.all_reduce %x {axis = "tp"} : (!x) -> !x
+  %q = braid.l2_norm %rows {eps = 1.0e-6 : f64} : (!x) -> !x
+  %k = braid.rms_norm %y, %w {eps = 1.0e-6 : f64} : (!x, tensor<8xf32>) -> !x
+  %scaled = braid.mul %q, %x : (!x, !x) -> !x
+  %state = braid.comm.shift %k {axis = "sp", label = "lsm.state"} : (!x) -> !x
+  %next = braid.add %state, %k : (!x, !x) -> !x
+  %last = braid.comm.shift %next {axis = "sp", label = "lsm.state"} : (!x) -> !x
+  %o = braid.add %last, %scaled : (!x, !x) -> !x
+  return %o, %rows, %before : !x, !x, !x
+}
