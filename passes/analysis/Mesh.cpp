@@ -47,7 +47,7 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
   for (StringRef part : parts) {
     auto [name, value] = part.split('=');
     int64_t size = 0;
-    if (name != "dp" && name != "sp" && name != "tp" && name != "ep" && name != "etp")
+    if (!llvm::is_contained({"dp", "sp", "tp", "ep", "etp", "edp", "pp"}, name))
       return invalid("there is no axis \"" + name + "\"; valid: dp=N, sp=N, tp=N, ep=N, etp=N (edp follows)");
     if (value.getAsInteger(10, size) || size < 1 || size > maxAxisSize)
       return invalid("axis " + name + " has size \"" + value + "\"; valid: 1 to " + llvm::Twine(maxAxisSize));
@@ -59,11 +59,22 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
   // Experts are split like everything else on the ranks of tp, where ep leaves room.
   int64_t etp = sizes.count("etp") ? sizes["etp"] : ranks % (ep * tp) == 0 ? tp : 1;
   if (ranks % (ep * etp))
-    return invalid("ep etp = " + llvm::Twine(ep * etp) + " does not divide dp sp tp = " + llvm::Twine(ranks) +
-                   "; valid: a divisor, so that both views have the same ranks (dp sp tp = edp ep etp)");
+    return invalid(
+        "ep etp = " + llvm::Twine(ep * etp) + " does not divide dp sp tp = " + llvm::Twine(ranks) +
+        "; valid: a divisor, so that both views have the same ranks (dp sp tp = edp ep etp): experts lie on the "
+        "ranks of dp, sp and tp, as in dp=" +
+        llvm::Twine(ep * etp) + ",ep=" + llvm::Twine(ep) + (etp > 1 ? ",etp=" + llvm::Twine(etp) : ""));
+  // What tools print may be given, too.
+  int64_t edp = ranks / (ep * etp);
+  if (sizes.count("edp") && sizes["edp"] != edp)
+    return invalid("axis edp has size \"" + llvm::Twine(sizes["edp"]) + "\", but dp sp tp / (ep etp) is " +
+                   llvm::Twine(edp) + "; valid: " + llvm::Twine(edp) + ", or nothing: it follows");
+  if (at("pp") != 1)
+    return invalid("axis pp has size \"" + llvm::Twine(at("pp")) +
+                   "\"; valid: 1 (layers are not divided among ranks yet)");
   Mesh mesh;
   mesh.dense = {{"pp", 1}, {"dp", dp}, {"sp", sp}, {"tp", tp}};
-  mesh.expert = {{"pp", 1}, {"edp", ranks / (ep * etp)}, {"ep", ep}, {"etp", etp}};
+  mesh.expert = {{"pp", 1}, {"edp", edp}, {"ep", ep}, {"etp", etp}};
   return mesh;
 }
 

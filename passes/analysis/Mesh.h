@@ -1,6 +1,6 @@
 //===- Mesh.h - named axes of the ranks ---------------------------------------------------------------------------===//
 // Dense view pp, dp, sp, tp and expert view pp, edp, ep, etp of the same ranks, slowest to fastest:
-// dp sp tp pp = edp ep etp pp = world. edp follows from the others and is never set.
+// dp sp tp pp = edp ep etp pp = world. edp follows from the others; where it is set, it must be what follows.
 #ifndef PASSES_ANALYSIS_MESH_H
 #define PASSES_ANALYSIS_MESH_H
 
