@@ -37,3 +37,34 @@ func.func @train_step(
   %1:3 = braid.adamw %b, %db, %bfirst, %bsecond, %rate, %step, %norm {beta1 = 0.9, beta2 = 0.95, eps = 1.0e-8, weight_decay = 0.0} : (!b, !b, !b, !b, !one, tensor<1xi32>, !one) -> (!b, !b, !b)
   return %0#0, %0#1, %0#2, %1#0, %1#1, %1#2 : !w, !w, !w, !b, !b, !b
 }
+
+// What is small is summed over the ranks all together: one message for the gradients of one type.
+// CHECK-LABEL: func.func @small(
+// CHECK: %[[DB:.*]] = braid.rows_grad
+// CHECK: %[[DC:.*]] = braid.rows_grad
+// CHECK-NOT: braid.comm
+// CHECK-DAG: %[[FLATB:.*]] = braid.reshape %[[DB]]
+// CHECK-DAG: %[[FLATC:.*]] = braid.reshape %[[DC]]
+// CHECK: %[[BUCKET:.*]] = braid.concat %[[FLATB]], %[[FLATC]] {dim = 0 : i64} : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+// CHECK-NEXT: %[[SUM:.*]] = braid.comm.all_reduce %[[BUCKET]] {axis = "dp*sp"{{.*}}} : (tensor<128xf32>) -> tensor<128xf32>
+// CHECK-DAG: braid.slice %[[SUM]] {begin = 0 : i64
+// CHECK-DAG: braid.slice %[[SUM]] {begin = 64 : i64
+// CHECK-NOT: braid.comm
+func.func @small(
+    %dy: !x {braid.dims = ["batch", "sequence"], braid.name = "dy", braid.role = "input"},
+    %b: !b {braid.dims = [""], braid.name = "b", braid.role = "parameter"}, %bfirst: !b {braid.name = "b.first", braid.of = "b", braid.role = "moment"},
+    %bsecond: !b {braid.name = "b.second", braid.of = "b", braid.role = "moment"},
+    %c: !b {braid.dims = [""], braid.name = "c", braid.role = "parameter"}, %cfirst: !b {braid.name = "c.first", braid.of = "c", braid.role = "moment"},
+    %csecond: !b {braid.name = "c.second", braid.of = "c", braid.role = "moment"}, %rate: !one {braid.name = "rate", braid.role = "input"},
+    %step: tensor<1xi32> {braid.name = "step", braid.role = "input"})
+    -> (!b {braid.alias = 1 : i64, braid.name = "b", braid.role = "parameter"}, !b {braid.alias = 2 : i64, braid.name = "b.first", braid.of = "b", braid.role = "moment"},
+        !b {braid.alias = 3 : i64, braid.name = "b.second", braid.of = "b", braid.role = "moment"}, !b {braid.alias = 4 : i64, braid.name = "c", braid.role = "parameter"},
+        !b {braid.alias = 5 : i64, braid.name = "c.first", braid.of = "c", braid.role = "moment"}, !b {braid.alias = 6 : i64, braid.name = "c.second", braid.of = "c", braid.role = "moment"})
+    attributes {braid.entry} {
+  %db = braid.rows_grad "braid.bias"(%dy, %b) cotangents(%dy) {op_attributes = {}, wanted = array<i64: 1>} : (!x, !b, !x) -> !b
+  %dc = braid.rows_grad "braid.bias"(%dy, %c) cotangents(%dy) {op_attributes = {}, wanted = array<i64: 1>} : (!x, !b, !x) -> !b
+  %norm = braid.sum_squares %db, %dc : (!b, !b) -> !one
+  %0:3 = braid.adamw %b, %db, %bfirst, %bsecond, %rate, %step, %norm {beta1 = 0.9, beta2 = 0.95, eps = 1.0e-8, weight_decay = 0.0} : (!b, !b, !b, !b, !one, tensor<1xi32>, !one) -> (!b, !b, !b)
+  %1:3 = braid.adamw %c, %dc, %cfirst, %csecond, %rate, %step, %norm {beta1 = 0.9, beta2 = 0.95, eps = 1.0e-8, weight_decay = 0.0} : (!b, !b, !b, !b, !one, tensor<1xi32>, !one) -> (!b, !b, !b)
+  return %0#0, %0#1, %0#2, %1#0, %1#1, %1#2 : !b, !b, !b, !b, !b, !b
+}
