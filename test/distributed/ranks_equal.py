@@ -1,7 +1,8 @@
 """One model on one rank, on two ranks (dp, dp and ep), and woven: losses, routes, every gradient and every parameter agree.
 
 Gradients are read from the first moment after one step (first = (1 - beta1) * clip scale * gradient), as checkpoints hold it:
-logical tensors, put together from the ranks' pieces. Routes (tokens per expert and layer) are compared before any value.
+logical tensors, put together from the ranks' pieces. No routes are replayed: those of both runs (tokens per expert and layer, of the first step)
+are compared before any value, and a variant whose routes differ fails.
 The data are packed documents of 3 to 130 bytes, several to a row, so that borders fall into slices and onto ranks.
 Usage: ranks_equal.py MODEL.json [--steps N]; needs braid-compile and braid-run in PATH.
 """
@@ -71,6 +72,8 @@ VARIANTS = [
 # nothing of that is left).
 # Sums over tokens that nearly cancel (the skip of mamba2, one number per head) feel their order most: with rows on several ranks every sum has another.
 TOLERANCE = {"loss": 2e-6, "gradient": 2e-5, "sequence gradient": 6e-5, "parameter": 5e-3, "losses": 1e-5}
+# In bf16 rounding decides: a loss as near as test/README.md says, and gradients that are at most twice as far from those of the f32 model as one rank's.
+TOLERANCE_BF16 = {"loss": 2e-3, "losses": 2e-3, "farther from f32": 2.0}
 SHAPE = ["--batch=4", "--seq-len=64"]
 
 
@@ -153,6 +156,9 @@ def main():
     if unknown := set(wanted) - {v[0] for v in VARIANTS}:
         parser.error(f"there is no variant {', '.join(sorted(unknown))}; valid: {', '.join(v[0] for v in VARIANTS)}")
     failures = 0
+    text = pathlib.Path(arguments.model).read_text()
+    bf16 = '"dtype": "bf16"' in text
+    tolerance = TOLERANCE_BF16 if bf16 else TOLERANCE
 
     def check(variant, what, error, limit):
         nonlocal failures
@@ -164,13 +170,16 @@ def main():
         folder = pathlib.Path(temporary)
         data = documents(folder)
 
-        def result(name, ranks, flags):
+        def result(name, ranks, flags, model=arguments.model):
             program = folder / f"{name}.braid"
-            run("braid-compile", arguments.model, "-o", program, *SHAPE, *flags)
+            run("braid-compile", model, "-o", program, *SHAPE, *flags)
             (folder / name).mkdir()
             return train(program, ranks, data, arguments.steps, folder / name)
 
         one_log, one_first, many = result("one", 1, [])
+        if bf16:
+            (folder / "f32.json").write_text(text.replace('"dtype": "bf16"', '"dtype": "f32"'))
+            exact = result("f32", 1, [], folder / "f32.json")[1]
         parameters = [key for key in many if not key.endswith((".first", ".second"))]
         before = untrained(folder / "one.braid", parameters, folder / "before")
         for name, ranks, flags in VARIANTS:
@@ -184,17 +193,23 @@ def main():
             if dropped := one_log[0].get("expert_dropped"):
                 number = int(np.sum(dropped))
                 check(name, f"{number} dropped in the first step", float(number == 0 or log[0]["expert_dropped"] != dropped), 0.0)
-            check(name, "loss, step 1", abs(log[0]["loss"] / one_log[0]["loss"] - 1), TOLERANCE["loss"])
-            routers = one_log[0]["aux_loss"]
-            check(name, "router losses, step 1", abs(log[0]["aux_loss"] - routers) / (routers or 1.0), 1e-5)
+            check(name, "loss, step 1", abs(log[0]["loss"] / one_log[0]["loss"] - 1), tolerance["loss"])
+            if (routers := one_log[0].get("aux_loss")) is not None:
+                check(name, "router losses, step 1", abs(log[0]["aux_loss"] - routers) / (routers or 1.0), 1e-5)
             gradients = [key for key in one_first if key.endswith(".first")]
             assert gradients and set(first) == set(one_first)
+            if bf16:
+                off = {key: relative(first[key], exact[key]) / max(relative(one_first[key], exact[key]), 4e-3) for key in gradients}
+                worst = max(off, key=off.get)
+                check(name, f"gradients ({len(gradients)}) off f32, over one rank's, worst {worst[:-6]}"[:60], off[worst], tolerance["farther from f32"])
+                check(name, f"losses of {arguments.steps} steps", max(abs(a["loss"] / b["loss"] - 1) for a, b in zip(log, one_log)), tolerance["losses"])
+                continue
             worst = max(gradients, key=lambda key: relative(first[key], one_first[key]))
-            limit = TOLERANCE["sequence gradient" if "sp=" in flags[0] else "gradient"]
+            limit = tolerance["sequence gradient" if "sp=" in flags[0] else "gradient"]
             check(name, f"gradients ({len(gradients)}), worst {worst[:-6]}"[:60], relative(first[worst], one_first[worst]), limit)
             worst, error = max(((key, moved(last[key], many[key], before[key])) for key in parameters), key=lambda pair: pair[1])
-            check(name, f"parameters after {arguments.steps} steps, worst {worst}"[:60], error, TOLERANCE["parameter"])
-            check(name, f"losses of {arguments.steps} steps", max(abs(a["loss"] / b["loss"] - 1) for a, b in zip(log, one_log)), TOLERANCE["losses"])
+            check(name, f"parameters after {arguments.steps} steps, worst {worst}"[:60], error, tolerance["parameter"])
+            check(name, f"losses of {arguments.steps} steps", max(abs(a["loss"] / b["loss"] - 1) for a, b in zip(log, one_log)), tolerance["losses"])
     print(f"{failures} failed")
     return 1 if failures else 0
 
