@@ -583,3 +583,37 @@ TEST(Communicators, ARankThatDoesNotComeIsNamed) {
     EXPECT_TRUE(status.ok()) << c.name << ": " << status.message();
   }
 }
+
+// On a mesh of two axes: its peer on one of them waits first, the others for it or on the other axis; all learn the same.
+TEST(Communicators, ARankThatDoesNotComeEndsEveryAxis) {
+  if (!std::ranges::count(communicatorBackend().worldSizes(), 4))
+    GTEST_SKIP() << "needs four ranks";
+  MeshInfo mesh{{{"dp", 2}, {"sp", 2}}, {}};
+  milliseconds timeout(1500);
+  Status status = communicatorBackend().run(mesh, timeout, [&](CommunicatorGroup &group) -> Status {
+    BRAID_ASSIGN(Communicator * dp, group.axis("dp"));
+    BRAID_ASSIGN(Communicator * sp, group.axis("sp"));
+    std::vector<float> data(4), sum(4);
+    if (group.rank() == 3)
+      std::this_thread::sleep_for(timeout + milliseconds(1500));
+    Status status = sp->allReduce(in(data), out(sum), 16, DType::f32, "states");
+    const std::string cause =
+        "all_reduce 'states' on axis sp: rank 2 waited 1500 ms for peer rank 3, which did not come";
+    if (group.rank() < 2) {
+      BRAID_TRY(status); // the other row of the mesh
+      std::this_thread::sleep_for(milliseconds(700));
+      status = dp->allReduce(in(data), out(sum), 16, DType::f32, "gradients");
+      EXPECT_TRUE(
+          status.message().starts_with(fmt::format("all_reduce 'gradients' on axis dp: rank {}", group.rank())) &&
+          status.message().ends_with(cause))
+          << status.message();
+    } else if (group.rank() == 2) {
+      EXPECT_EQ(status.message(), cause);
+    } else {
+      EXPECT_TRUE(status.message().ends_with(cause)) << status.message();
+    }
+    EXPECT_EQ(status.code(), group.rank() == 2 ? ErrorCode::deadlineExceeded : ErrorCode::aborted);
+    return Status::success();
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+}
