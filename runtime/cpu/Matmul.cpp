@@ -42,6 +42,8 @@ dnnl_status_t describe(dnnl_memory_desc_t &desc, int64_t rows, int64_t cols, int
 
 } // namespace
 
+std::string matmulInstructions() { return fmt::format("{:#x}", static_cast<int>(dnnl_get_effective_cpu_isa())); }
+
 Matmul::Matmul() = default;
 
 Matmul::~Matmul() {

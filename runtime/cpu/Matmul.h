@@ -22,6 +22,9 @@ struct MatmulShape {
   bool dense() const { return lda == (transposeA ? m : k) && ldb == (transposeB ? k : n) && ldc == n; }
 };
 
+// Which instructions oneDNN may use on this machine, as its number (dnnl_cpu_isa_t): what products are summed with.
+std::string matmulInstructions();
+
 class MatmulCache;
 class WidenedMatmul;
 

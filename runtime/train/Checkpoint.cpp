@@ -483,7 +483,11 @@ Expected<std::string> resolveOnAll(Rank &rank, const std::string &path) {
   std::string name = all[0].data();
   if (directory == path || name.empty())
     return directory;
-  return resolveCheckpoint(path + "/" + name);
+  auto resolved = resolveCheckpoint(path + "/" + name);
+  if (!resolved)
+    return resolved.status().withContext(
+        fmt::format("rank {}: {} is not the --checkpoint of rank 0, which has {}", rank.index(), path, name));
+  return resolved;
 }
 
 } // namespace

@@ -2,9 +2,11 @@
 
 #include "runtime/ThreadPool.h"
 #include "runtime/comm/ThreadWorld.h"
+#include "runtime/cpu/Matmul.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <condition_variable>
@@ -146,19 +148,36 @@ Status runRank(std::shared_ptr<const Program> program, const SessionOptions &opt
   return status;
 }
 
+// Ranks of tp and etp compute what they have in common (norms, routers, their updates) each for itself, to the same bits:
+// with equal numbers of threads and instructions, which decide where products are cut and how they are summed.
+bool computesAlike(const MeshInfo &mesh) { return mesh.size("tp").value_or(1) > 1 || mesh.size("etp").value_or(1) > 1; }
+
 Status runProcess(std::shared_ptr<const Program> program, const RankOptions &options,
                   const std::function<Status(Rank &)> &body) {
   Processes &processes = *options.processes;
   BRAID_ASSIGN(std::unique_ptr<CommunicatorGroup> group, processes.connect(program->mesh(), options.timeout));
   SessionOptions session;
   session.threads = options.threads ? options.threads : std::min(processes.cores(), ThreadPool::maxThreads);
+  bool alike = computesAlike(program->mesh());
+  if (alike && !options.threads) { // cores differ: as many as the rank with the fewest
+    std::vector<int32_t> all(static_cast<size_t>(processes.size()));
+    int32_t own = session.threads;
+    BRAID_TRY(group->world().allGather(reinterpret_cast<const std::byte *>(&own),
+                                       reinterpret_cast<std::byte *>(all.data()), sizeof(own), "threads"));
+    session.threads = *std::ranges::min_element(all);
+  }
   session.rank = processes.rank();
   session.worldSize = processes.size();
   session.onThisMachine = processes.onThisMachine();
   session.comm = group.get();
   auto checked = [&](Rank &rank) -> Status {
-    const Rank::Value file{"program file (content hash)", program->fileHash().hex()};
-    BRAID_TRY(rank.agree({&file, 1}, "program file"));
+    std::vector<Rank::Value> values = {{"command", options.command},
+                                       {"program file (content hash)", program->fileHash().hex()}};
+    if (alike) {
+      values.push_back({"threads of a rank (--threads)", fmt::format("{}", session.threads)});
+      values.push_back({"instructions of matrix products (CPU, ONEDNN_MAX_CPU_ISA)", matmulInstructions()});
+    }
+    BRAID_TRY(rank.agree(values, "program file"));
     return body(rank);
   };
   BRAID_TRY(runRank(program, session, checked));

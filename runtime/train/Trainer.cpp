@@ -180,8 +180,9 @@ Status Trainer::checkSharedDirectory() {
     auto index = other - all.begin();
     if (holder(*other) == 0)
       return Status::error(ErrorCode::notFound,
-                           "rank {} does not see the lock of rank 0 in {}; all ranks write to one directory", index,
-                           options.checkpointDir);
+                           "rank {} does not see the lock of rank 0 in {}; all ranks write to one directory, and the "
+                           "--checkpoint-dir of rank {} leads elsewhere (another path, working directory or disk)",
+                           index, options.checkpointDir, index);
     return Status::error(
         "rank {} sees the lock of process {} in its --checkpoint-dir, but rank 0 that of process {} in "
         "{}; all ranks write to one directory",

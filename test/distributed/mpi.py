@@ -1,6 +1,6 @@
 """Ranks as processes under mpirun: the bits of ranks that are threads, who speaks, what is refused, and what a lost or hung rank does.
 
-Trains the frozen program of test/pipeline (two ranks, dp=2, ep=2; nothing to compile). Usage: mpi.py PROGRAM.braid DATA; needs braid-run and
+Trains the frozen program of test/pipeline (two ranks, dp=2, ep=2; nothing to compile), and where there is a compiler a model on four. Usage: mpi.py PROGRAM.braid DATA; needs braid-run and
 mpirun in PATH. BRAID_KILLS: how many times a process is killed in a training that saves after every step (default 3).
 """
 import json
@@ -64,14 +64,14 @@ def ranks_of(job):
 class Job:
     """A training under mpirun that is disturbed."""
 
-    def __init__(self, command, checkpoints):
-        self.checkpoints = checkpoints
+    def __init__(self, command, checkpoints, ranks=2):
+        self.checkpoints, self.ranks = checkpoints, ranks
         self.process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def wait_for_step(self, step):
-        """Until both ranks run, and (but for step 0) have saved that step. False when the training has ended before."""
+        """Until all ranks run, and (but for step 0) have saved that step. False when the training has ended before."""
         while self.process.poll() is None:
-            if (step == 0 or (self.checkpoints / f"step-{step:08}").exists()) and len(ranks_of(self.process)) == 2:
+            if (step == 0 or (self.checkpoints / f"step-{step:08}").exists()) and len(ranks_of(self.process)) == self.ranks:
                 return True
             time.sleep(0.005)
         return False
@@ -152,8 +152,12 @@ def main(program, data):
         other = folder / "other.braid"
         compiled = shutil.which("braid-compile") is not None  # the runtime is also built alone
         if compiled:
-            run(["braid-compile", ROOT / "models/tiny-hybrid.json", "-o", other, "--mesh=dp=2,ep=2"])
+            run(["braid-compile", ROOT / "models/tiny-hybrid.json", "-o", other, "--mesh=dp=2,ep=2", "--batch=4", "--seq-len=64"])
+        older = folder / "older"
+        shutil.copytree(first, older / first.name)
         for name, command, sentence in [
+                ("another directory of checkpoints", apart(evaluate, [older if word == newest else word for word in evaluate]),
+                 f"rank 1: {older} is not the --checkpoint of rank 0, which has step-{STEPS:08}: "),
                 ("other settings", apart(run_apart, ["--save-every=7" if word == "--save-every=1" else word for word in run_apart]),
                  "--save-every: 7 on rank 1, but 1 on rank 0; all ranks of a run need the same"),
                 ("other data", apart(run_apart, [shorter if word == data else word for word in run_apart]), "--data (hash): "),
@@ -163,6 +167,7 @@ def main(program, data):
                 ("another directory that was trained in", apart(run_apart, train(locked)),
                  "rank 1 sees the lock of process 77 in its --checkpoint-dir, but rank 0 that of process "),
                 ("no checkpoint directory", apart(run_apart, without_directory), "--checkpoint-dir: not given on rank 1, but given on rank 0"),
+                ("another command", apart(init, evaluate), "command: eval on rank 1, but call on rank 0"),
                 ("another checkpoint to evaluate", apart(evaluate, [first if word == newest else word for word in evaluate]),
                  "checkpoint (hash of its index.json): "),
                 ("another seed of init", apart(init, [*init[:-1], "--seed=2"]), "--seed: 2 on rank 1, but 1 on rank 0"),
@@ -188,6 +193,28 @@ def main(program, data):
             code, out, err = run(command)
             check(f"refused: {name}", code not in (0, None) and err.count("braid-run: error:") == 1 and sentence in err, (code, err))
 
+        # Every rank draws the next token for itself.
+        if compiled:
+            def generate(*flags):
+                return ["braid-run", "generate", other, "--threads=1", "--checkpoint", newest, "--prompt", "ab", "--max-tokens=4", *flags]
+
+            for flag, value, default in (("--seed", "7", "0"), ("--temperature", "1", "0"), ("--top-p", "0.5", "1")):
+                code, out, err = run(apart(generate(), generate(f"{flag}={value}")))
+                check(f"refused: another {flag} of generate", code not in (0, None) and f"{flag}: {value} on rank 1, but {default} on rank 0" in err, err)
+            code, out, err = run(apart(generate(), ["abc" if word == "ab" else word for word in generate()]))
+            check("refused: another prompt", code not in (0, None) and "prompt (hash): " in err, err)
+
+            # Ranks of tp hold tensors in common.
+            cut = folder / "cut.braid"
+            run(["braid-compile", ROOT / "models/tiny-hybrid.json", "-o", cut, "--mesh=tp=2"])
+            begin = ["braid-run", "call", cut, "@init", "--seed=1"]
+            code, out, err = run(apart([*begin, "--threads=1"], [*begin, "--threads=2"]))
+            check("refused: other threads on tp", code not in (0, None) and "threads of a rank (--threads): 2 on rank 1, but 1 on rank 0" in err, err)
+            code, out, err = run(apart(begin, ["env", "ONEDNN_MAX_CPU_ISA=SSE41", *begin]))
+            check("refused: other instructions on tp", code not in (0, None) and "instructions of matrix products (CPU, ONEDNN_MAX_CPU_ISA): " in err, err)
+            code, out, err = run(apart(begin, ["taskset", "-c", sorted(os.sched_getaffinity(0))[0], *begin]))
+            check("where cores differ, the threads of the rank with the fewest", code == 0, err)
+
         # A rank that hangs is named, and everything ends; also when it is the one that speaks.
         for hung in (1, 0):
             job = Job(mpirun(2, *train(folder / f"hung{hung}", "--timeout=2", steps=100000)), folder / f"hung{hung}")
@@ -205,6 +232,24 @@ def main(program, data):
         code, output, seconds, left = job.end(30)
         check("a lost rank ends the run", code is not None and seconds < 20 and not left, (code, seconds, left, output))
         check("it is named too", re.search(r"rank 0 waited 2000 ms for peer rank 1, which did not", output), output)
+
+        # On a mesh of two axes, each rank with peers on both; the training goes on from its last checkpoint.
+        if compiled:
+            square = folder / "square.braid"
+            run(["braid-compile", ROOT / "models/tiny-hybrid.json", "-o", square, "--mesh=sp=2,tp=2", "--batch=4", "--seq-len=64"])
+
+            def train_square(*flags, steps):
+                return [square if word == program else word for word in train(folder / "square", *flags, steps=steps)]
+
+            job = Job(["mpirun", "--enable-recovery", "-n", "4", *train_square("--timeout=4", steps=100000)], folder / "square", ranks=4)
+            if job.wait_for_step(2):
+                job.send(3, signal.SIGKILL)
+            code, output, seconds, left = job.end(40)
+            check("a lost rank of two axes ends the run", code is not None and seconds < 30 and not left, (code, seconds, left, output))
+            check("an axis and a peer are named", re.search(r"on axis \w+: rank \d waited 4000 ms for peer rank \d, which did not", output), output)
+            last = max(int(path.name[5:]) for path in (folder / "square").glob("step-*"))
+            code, out, err = run(mpirun(4, *train_square("--resume", steps=last + 1)))
+            check("it goes on where the checkpoint was", code == 0 and f"resumed from {folder / 'square'}/step-{last:08}" in err, err)
 
         # Killed while a checkpoint is written, either rank at any of the calls that change files: what is there is complete, and the end is the
         # same. Calls are counted by the library that kills (test/runtime/fixture/FaultInjector.c).

@@ -33,6 +33,7 @@ struct RankFlags {
   int threads = 0;
   std::string launcher = "auto";
   double timeout = 600; // seconds
+  std::string command;  // braid-run's
 };
 void addRankOptions(CLI::App &command, RankFlags &flags);
 // Joins the processes that a launcher started, if it did.

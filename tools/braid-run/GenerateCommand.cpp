@@ -1,3 +1,4 @@
+#include "runtime/ContentHash.h"
 #include "runtime/generate/Generator.h"
 #include "runtime/generate/Sampler.h"
 #include "runtime/train/Rank.h"
@@ -49,12 +50,27 @@ Expected<std::vector<int32_t>> promptOf(const Options &options, const Program &p
   }
 }
 
+// Every rank draws for itself, so all must draw alike.
+Status agreeOn(Rank &rank, const Options &options, const std::vector<int32_t> &prompt) {
+  auto number = [](auto value) { return fmt::format("{}", value); };
+  const SamplerOptions &sampler = options.sampler;
+  const Rank::Value asked[] = {{"prompt (hash)", contentHash(std::as_bytes(std::span(prompt))).hex()},
+                               {"prompt given as", options.prompt ? "--prompt" : "--prompt-tokens"},
+                               {"--max-tokens", number(options.maxTokens)},
+                               {"--temperature", number(sampler.temperature)},
+                               {"--top-k", number(sampler.topK)},
+                               {"--top-p", number(sampler.topP)},
+                               {"--seed", number(sampler.seed)}};
+  return rank.agree(asked, "generate");
+}
+
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   BRAID_ASSIGN(std::vector<int32_t> prompt, promptOf(options, *program));
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
+    BRAID_TRY(agreeOn(rank, options, prompt));
     BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
     bool text = options.prompt.has_value();
     size_t written = 0;

@@ -198,13 +198,14 @@ Action addTrain(CLI::App &command) {
           "End the run at a loss or gradient norm that is not finite, before its update is applied, and say which "
           "command and which samples made it (on; --no-check-finite goes on)")
       ->default_str("true");
-  command.add_option("--metrics", train.metricsPath, "Write one JSON object per step to this file")
+  command.add_option("--metrics", train.metricsPath, "Write one JSON object per step to this file (rank 0 does)")
       ->type_name("F.jsonl");
-  CLI::Option *trace = command
-                           .add_option("--trace", options->trace,
-                                       "Record what every rank and stream executes, for chrome://tracing or "
-                                       "ui.perfetto.dev")
-                           ->type_name("F.json");
+  CLI::Option *trace =
+      command
+          .add_option("--trace", options->trace,
+                      "Record what every rank and stream executes, for chrome://tracing or "
+                      "ui.perfetto.dev; ranks that are processes write a file each, F.json, F.rank1.json, ..")
+          ->type_name("F.json");
   integerIn(command.add_option("--trace-steps", train.traceSteps, "How many steps to record, from the second on"), 1,
             maxTrainSteps)
       ->capture_default_str()

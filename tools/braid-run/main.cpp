@@ -37,6 +37,7 @@ static int report(const runtime::Status &status) {
 }
 
 void addRankOptions(CLI::App &command, RankFlags &flags) {
+  flags.command = command.get_name();
   addThreadsOption(command, flags.threads);
   integerIn(command.add_option("--ranks", flags.ranks,
                                "Ranks to run as threads of this process: as many as the program's mesh has (default: "
@@ -75,6 +76,7 @@ runtime::Expected<runtime::RankOptions> joinRanks(const RankFlags &flags) {
   options.threads = flags.threads;
   options.timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.timeout * 1000));
   options.processes = processes.get();
+  options.command = flags.command;
   options.stuck = [](const Status &status) {
     report(status);
     std::_Exit(1);
