@@ -19,6 +19,7 @@ MatmulCache::~MatmulCache() = default;
 Expected<const Matmul *> MatmulCache::get(const MatmulShape &) { return noOneDnn(); }
 Expected<bool> MatmulCache::fastWhileWhole(const MatmulShape &) { return noOneDnn(); }
 Status MatmulCache::finish() { return noOneDnn(); }
+std::string matmulInstructions() { return "none"; }
 Matmul::~Matmul() = default;
 bool Matmul::run(int, const void *, const void *, void *) const { return false; }
 
