@@ -39,9 +39,9 @@ mlir::LogicalResult hasRank(mlir::Operation *op, Named a, int64_t least, int64_t
 /// Element type i32, or an error naming it.
 mlir::LogicalResult isInteger(mlir::Operation *op, Named a);
 /// A floating-point element type, or an error naming the type.
-/// Sums that weight gradients are added to: none, or one for each result, of its shape.
-mlir::LogicalResult verifySums(mlir::Operation *op, mlir::ValueRange sums, mlir::ValueRange results);
 mlir::LogicalResult isFloat(mlir::Operation *op, Named a);
+/// Sums that weight gradients are added to: none, or one for each result, of its type, f32 where that is bf16.
+mlir::LogicalResult verifySums(mlir::Operation *op, mlir::ValueRange sums, mlir::ValueRange results);
 /// One element, or an error with the shape.
 mlir::LogicalResult isScalar(mlir::Operation *op, Named a);
 /// A coordinate of the mesh, [1] i32; absent is right too.

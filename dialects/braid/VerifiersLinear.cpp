@@ -57,8 +57,13 @@ LogicalResult braid::verifySums(Operation *op, ValueRange sums, ValueRange resul
   if (sums.size() != results.size())
     return op->emitOpError() << "has " << sums.size() << " sums but " << results.size() << " results";
   for (auto [sum, result] : llvm::zip_equal(sums, results)) {
-    CHECK(sameShape(op, {"sum", sum}, {"result", result}));
-    CHECK(isFloat(op, {"sum", sum}));
+    Named made{"result", result};
+    CHECK(sameShape(op, {"sum", sum}, made));
+    // Only a complete sum is rounded.
+    Type wide = made.element().isBF16() ? Float32Type::get(op->getContext()) : made.element();
+    if (cast<RankedTensorType>(sum.getType()).getElementType() != wide)
+      return op->emitOpError() << "adds to a sum of type " << sum.getType() << " but its result is " << result.getType()
+                               << "; valid: a sum of " << wide;
   }
   return success();
 }

@@ -271,7 +271,7 @@ void overlapCounts(Block &block) {
   }
 }
 
-/// Weight gradients wait for nobody and nobody waits for them: those that stand in front of an exchange of tokens along
+/// Weight gradients wait for nobody, and only those of the next slice wait for them: those that stand in front of an exchange of tokens along
 /// sp (states of scans, keys and values) are computed while it is under way.
 void fillExchanges(Block &block) {
   SmallVector<Operation *> waiting; // weight gradients since the last such exchange
@@ -298,10 +298,11 @@ void fillExchanges(Block &block) {
 
 /// What an exchange of tokens along sp does not send, and nobody reads before it has come, is computed while it is under
 /// way: the queries of a scan whose states travel. Only what stands next to it: tasks of a schedule stay in their order.
-/// What one exchange hides is left to it by the next of the same label (the steps of a ring).
+/// What stands under an exchange is left to it by those of the same label behind it (the steps of a ring), and weight
+/// gradients by all.
 void sinkUnderExchanges(Block &block) {
   SmallVector<Operation *> near; // since the last exchange along another axis
-  DenseMap<Operation *, Attribute> hidden;
+  DenseMap<Operation *, llvm::SmallDenseSet<Attribute, 2>> above; // labels of exchanges that it stands under
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto await = dyn_cast<CommAwaitOp>(op);
     auto start = await ? await.getFuture().getDefiningOp<CommStartOp>() : dyn_cast<CommStartOp>(op);
@@ -309,23 +310,28 @@ void sinkUnderExchanges(Block &block) {
       near.clear();
       continue;
     }
-    if (await && start->getBlock() == &block) {
+    if (await && start && start->getBlock() == &block) {
+      Attribute label = start.getLabelAttr();
       SmallVector<Operation *> moved;
       for (Operation *candidate : llvm::reverse(near)) {
+        if (!candidate->isBeforeInBlock(start)) {
+          above[candidate].insert(label);
+          continue;
+        }
         bool late = llvm::all_of(candidate->getUsers(), [&](Operation *user) {
           return llvm::is_contained(moved, user) || await->isBeforeInBlock(block.findAncestorOpInBlock(*user));
         });
-        if (!late || !candidate->isBeforeInBlock(start) || hidden.lookup(candidate) == start.getLabelAttr())
+        if (!late || !above[candidate].insert(label).second)
           continue;
         candidate->moveBefore(moved.empty() ? await.getOperation() : moved.back());
         moved.push_back(candidate);
-        hidden[candidate] = start.getLabelAttr();
       }
       // In the order of the block, as what follows expects.
       llvm::erase_if(near, [&](Operation *candidate) { return llvm::is_contained(moved, candidate); });
       llvm::append_range(near, llvm::reverse(moved));
     }
-    if (op.getNumRegions() == 0 && !op.use_empty() && !isa<CommStartOp>(op))
+    bool stays = isa<CommStartOp, LinearGradWeightOp, MoeGroupedLinearGradWeightOp>(op);
+    if (op.getNumRegions() == 0 && !op.use_empty() && !stays)
       near.push_back(&op);
   }
 }

@@ -178,6 +178,14 @@ func.func @f(%x: tensor<2x8x16xf32>, %dy: tensor<2x8x24xf32>, %w: tensor<24x16xf
 
 // -----
 
+func.func @f(%x: tensor<2x8x16xbf16>, %dy: tensor<2x8x24xbf16>, %w: tensor<16x24xbf16>) {
+  // expected-error @+1 {{adds to a sum of type 'tensor<16x24xbf16>' but its result is 'tensor<16x24xbf16>'; valid: a sum of 'f32'}}
+  %0 = braid.linear_grad_weight %x cotangents(%dy) sums(%w) : (tensor<2x8x16xbf16>, tensor<2x8x24xbf16>, tensor<16x24xbf16>) -> tensor<16x24xbf16>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<16xf32>, %dy: tensor<2x8x24xf32>) {
   // expected-error @+1 {{x has rank 1 but must have 3 to 4}}
   %0 = braid.linear_grad_weight %x cotangents(%dy) : (tensor<16xf32>, tensor<2x8x24xf32>) -> tensor<16x24xf32>

@@ -460,7 +460,7 @@ func.func @f(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %dy: tensor<1x32x
 // -----
 
 func.func @f(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %dy: tensor<1x32x24xf32>, %w: tensor<4x16x24xi32>) {
-  // expected-error @+1 {{sum must hold floating-point numbers but holds 'i32'}}
+  // expected-error @+1 {{adds to a sum of type 'tensor<4x16x24xi32>' but its result is 'tensor<4x16x24xf32>'; valid: a sum of 'f32'}}
   %0 = braid.moe.grouped_linear_grad_weight %x offsets(%offsets) cotangents(%dy) sums(%w) : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<1x32x24xf32>, tensor<4x16x24xi32>) -> tensor<4x16x24xf32>
   return
 }

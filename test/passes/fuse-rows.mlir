@@ -63,3 +63,14 @@ func.func @rows(%a: !x, %b: tensor<2x4x16xf32>) -> (!x, tensor<2x4x16xf32>) {
   %1 = braid.scale %b {value = 2.0} : (tensor<2x4x16xf32>) -> tensor<2x4x16xf32>
   return %0, %1 : !x, tensor<2x4x16xf32>
 }
+
+// A weight in common is no reason, and what is a part of a longer sum stands alone.
+// CHECK-LABEL: func @alone
+// CHECK-NOT: braid.cluster
+// CHECK: return
+func.func @alone(%a: !x, %b: !x, %w: !w) -> (!x, !x, !x) {
+  %0 = braid.rms_norm %a, %w {eps = 1.0e-6 : f64} : (!x, !w) -> !x
+  %1 = braid.rms_norm %b, %w {eps = 1.0e-6 : f64} : (!x, !w) -> !x
+  %2 = braid.add %0, %1, %b, %a {braid.partial_sum} : (!x, !x, !x, !x) -> !x
+  return %0, %1, %2 : !x, !x, !x
+}

@@ -248,3 +248,28 @@ func.func private @sink(%x: !x, %y: !x, %w: tensor<8xf32>) -> (!x, !x, !x) {
   %o = braid.add %last, %scaled : (!x, !x) -> !x
   return %o, %rows, %before : !x, !x, !x
 }
+
+// What stands under an exchange stays there when one of the same label follows: a block of a ring that is read at the end, though keys
+// and values travel in turn. A weight gradient is left where it is by all.
+// CHECK-LABEL: func.func private @stays(
+// CHECK-NEXT: %[[K1:.*]] = braid.comm.start shift %{{.*}} {axis = "sp", label = "attn.k"}
+// CHECK-NEXT: %[[V1:.*]] = braid.comm.start shift %{{.*}} {axis = "sp", label = "attn.v"}
+// CHECK-NEXT: %[[BLOCK:.*]] = braid.rms_norm
+// CHECK-NEXT: %[[DW:.*]] = braid.linear_grad_weight
+// CHECK-NEXT: %[[K:.*]] = braid.comm.await %[[K1]]
+// CHECK-NEXT: %[[K2:.*]] = braid.comm.start shift %[[K]]
+// CHECK-NEXT: %[[V:.*]] = braid.comm.await %[[V1]]
+// CHECK-NEXT: %[[V2:.*]] = braid.comm.start shift %[[V]]
+// CHECK-NEXT: braid.comm.await %[[K2]]
+// CHECK-NEXT: braid.comm.await %[[V2]]
+// CHECK-NEXT: braid.add %{{.*}}, %{{.*}}, %[[BLOCK]]
+func.func private @stays(%x: !x, %y: !x, %w: tensor<8xf32>) -> (!x, tensor<8x8xf32>) {
+  %dw = braid.linear_grad_weight %x cotangents(%y) : (!x, !x) -> tensor<8x8xf32>
+  %k1 = braid.comm.shift %x {axis = "sp", label = "attn.k"} : (!x) -> !x
+  %v1 = braid.comm.shift %y {axis = "sp", label = "attn.v"} : (!x) -> !x
+  %block = braid.rms_norm %y, %w {eps = 1.0e-6 : f64} : (!x, tensor<8xf32>) -> !x
+  %k2 = braid.comm.shift %k1 {axis = "sp", label = "attn.k"} : (!x) -> !x
+  %v2 = braid.comm.shift %v1 {axis = "sp", label = "attn.v"} : (!x) -> !x
+  %o = braid.add %k2, %v2, %block : (!x, !x, !x) -> !x
+  return %o, %dw : !x, tensor<8x8xf32>
+}
