@@ -320,12 +320,14 @@ Status CudaDevice::part(uint32_t entry) {
   Graph graph = nullptr;
   // A capture that failed ends too, without a graph, and says no more than that: the cause is what failed before.
   int ended = driver.cuStreamEndCapture(streams[0], &graph);
-  BRAID_TRY(status);
-  BRAID_TRY(driver.check(ended, "cuStreamEndCapture"));
+  if (status.ok())
+    status = driver.check(ended, "cuStreamEndCapture");
   GraphExec made = nullptr;
-  int code = driver.cuGraphInstantiateWithFlags(&made, graph, 0);
-  driver.cuGraphDestroy(graph);
-  BRAID_TRY(driver.check(code, "cuGraphInstantiateWithFlags"));
+  if (status.ok())
+    status = driver.check(driver.cuGraphInstantiateWithFlags(&made, graph, 0), "cuGraphInstantiateWithFlags");
+  if (graph)
+    driver.cuGraphDestroy(graph);
+  BRAID_TRY(status);
   graphs[entry].push_back(made);
   return beginPart();
 }
