@@ -85,9 +85,13 @@ public:
   Caller(const Call &call, const Options &options)
       : entry(*call.entry), options(options), inputs(call.inputs), outputs(call.outputs), rounds(call.rounds) {}
 
-  // Parameters, before the first call.
-  Status begin(Rank &rank) const {
-    const Rank::Value asked[] = {{"function", entry.name},
+  // Parameters, before the first of the calls.
+  Status begin(Rank &rank, const std::vector<Call> &calls) const {
+    std::string functions;
+    for (const Call &call : calls)
+      functions += fmt::format("{}{}{}", functions.empty() ? "" : ", ", call.entry->name,
+                               call.rounds ? fmt::format(" x {}", call.rounds + 1) : "");
+    const Rank::Value asked[] = {{options.calls.empty() ? "function" : "--calls", functions},
                                  {"--seed", options.seed ? fmt::format("{}", *options.seed) : "not given"},
                                  {"--checkpoint", options.checkpoint.empty() ? "not given" : "given"}};
     BRAID_TRY(rank.agree(asked, "call"));
@@ -237,6 +241,15 @@ Expected<Call> makeCall(const Program &program, std::string_view function, const
   return call;
 }
 
+// A value in a message: a list or an object may be as deep as the line is long.
+std::string shown(const nlohmann::json &value) {
+  if (!value.is_primitive())
+    return value.type_name();
+  constexpr size_t most = 40;
+  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
+  return text.size() > most ? text.substr(0, most) + ".." : text;
+}
+
 // {"function": "f", "inputs": {"x": "x.npy"}, "outputs": {"y": "y.npy"}, "rounds": 20}
 Expected<Call> parseCall(const Program &program, std::string_view text, int ranks) {
   BRAID_ASSIGN(nlohmann::json object, parseJsonObject(text));
@@ -257,7 +270,7 @@ Expected<Call> parseCall(const Program &program, std::string_view text, int rank
     } else {
       return Status::error("{}: {}; valid: function (a name), inputs and outputs (objects of files by name), rounds "
                            "(0 to {})",
-                           key, value.dump(), maxRounds);
+                           key, shown(value), maxRounds);
     }
   }
   if (function.empty())
@@ -300,7 +313,7 @@ Status run(const Options &options) {
   for (const Call &call : calls)
     BRAID_TRY(Caller(call, options).checkInputs(*program));
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
-    BRAID_TRY(Caller(calls.front(), options).begin(rank));
+    BRAID_TRY(Caller(calls.front(), options).begin(rank, calls));
     for (const Call &call : calls) {
       BRAID_ASSIGN(Timings timings, Caller(call, options).run(rank));
       if (options.calls.empty() || !rank.isFirst())
@@ -339,8 +352,8 @@ Action addCall(CLI::App &command) {
       .add_option(
           "--calls", options->calls,
           "Instead of FUNCTION: a file of calls, one JSON object per line with function, inputs, outputs (files "
-          "by name) and rounds: so many more runs are timed (a GPU's with the copies of inputs and outputs). "
-          "Prints a line of JSON when a call is done")
+          "by name) and rounds: so many more runs are timed (a GPU's with the copies of inputs and outputs), and as "
+          "many again with every kernel waited for. Prints a line of JSON when a call is done")
       ->excludes(function)
       ->excludes(input)
       ->excludes(output)
