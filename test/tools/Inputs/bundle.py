@@ -4,6 +4,7 @@
 """
 
 import array
+import importlib.machinery
 import json
 import os
 import pathlib
@@ -17,15 +18,20 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "test" / "pipeline"))
 import cuda_run
-from cuda_run import check, must
+from cuda_run import check, must, run
 
 LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "libfmt.so.9"}
 SUITES = ["--suite=linear", "--case-bytes=40000"]
 SMALL = ["--arch=sm_90a,emulated", "--batch=1x40", "--steps=3", "--scans=40"]
 SANITIZER = """#!/bin/bash
-# compute-sanitizer --tool T --error-exitcode N PROGRAM ..: finds something where it is told to.
-echo "$2" >>"$(dirname "$0")/asked"
-[ ! -e "$(dirname "$0")/races" ] || [ "$2" != racecheck ] || { echo "RACECHECK SUMMARY: 1 hazard" >&2; exit "$4"; }
+# compute-sanitizer --tool T --error-exitcode N PROGRAM ..: finds something where it is told to, or hangs with what it has started.
+echo "$2" >>"${0%/*}/asked"
+if [ -e "${0%/*}/hangs" ]; then
+  read -t 300 <>"${0%/*}/pipe" &
+  echo $$ $! >"${0%/*}/hanging"
+  wait
+fi
+[ ! -e "${0%/*}/races" ] || [ "$2" != racecheck ] || { echo "RACECHECK SUMMARY: 1 hazard" >&2; exit "$4"; }
 shift 4
 exec "$@"
 """
@@ -87,6 +93,26 @@ def in_empty_root(bundle):
     check(done.returncode == 0 and json.loads(done.stdout)["gpu_kernels"], f"runs where there is no other file {done.stderr}")
 
 
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def check_names(bundle, folder):
+    """Archives whose names differ behind a dot are two folders."""
+    program = importlib.machinery.SourceFileLoader("gpu_check", str(bundle / "gpu-check")).load_module()
+    runner = program.Runner(str(folder), time.monotonic() + 60)
+    for name in ("a0.3b-1x2", "a0.3b-2x1"):
+        with tarfile.open(folder / f"{name}.tar.xz", "w:xz") as tar:
+            (folder / "name").write_text(name)
+            tar.add(folder / "name", "name")
+    names = [pathlib.Path(runner.unpack(f"{name}.tar.xz"), "name").read_text() for name in ("a0.3b-1x2", "a0.3b-2x1")]
+    check(names == ["a0.3b-1x2", "a0.3b-2x1"], f"each archive has a folder of its own: {names}")
+    shutil.rmtree(runner.folder)
+
+
 def damage(bundle, archive):
     """The bundle's archive with another last element of the first reference in it -> that file's name."""
     folder = bundle / "opened"
@@ -115,11 +141,15 @@ def main():
     check_folder(bundle)
     in_empty_root(bundle)
 
-    code, said = Check(bundle, folder / "none")()
+    nothing = folder / "nothing"
+    nothing.mkdir()
+    (folder / "temporary").mkdir()
+    alone = {"PATH": str(nothing), "TMPDIR": str(folder / "temporary")}
+    code, said = Check(bundle, folder / "none", **alone)()
     check(code == 1 and "no driver" in said or "the driver is that of" in said, f"without the stub: {said.strip()}")
     tools = folder / "tools"
     tools.mkdir()
-    gpu_check = Check(bundle, folder / "results", LD_LIBRARY_PATH=stub)
+    gpu_check = Check(bundle, folder / "results", LD_LIBRARY_PATH=stub, **alone)
     first = gpu_check.kill_after(3)
     before = statuses(gpu_check.known())
     check(list(before.values())[:2] == ["passed", "passed"] and None not in list(before.values())[:-1], f"killed after {len(first) - 1} items: {before}")
@@ -138,21 +168,39 @@ def main():
     sanitizer = tools / "compute-sanitizer"
     sanitizer.write_text(SANITIZER)
     sanitizer.chmod(0o755)
+    with_sanitizer = Check(bundle, folder / "results", LD_LIBRARY_PATH=stub, **alone | {"PATH": f"{tools}:{os.environ['PATH']}"})
+    os.mkfifo(tools / "pipe")
+    (tools / "hangs").touch()
+    code, said = with_sanitizer("--minutes=0.1")
+    left = [pid for pid in map(int, (tools / "hanging").read_text().split()) if alive(pid)]
+    hung = with_sanitizer.known()["items"]["memcheck/linear"]
+    check(code == 0 and "0 failed, 1 left" in said and hung["begun"] == 1 and "status" not in hung and not left, f"out of minutes while it hangs: {said.strip()} {left}")
+    (tools / "hangs").unlink()
     (tools / "races").touch()
-    with_sanitizer = Check(bundle, folder / "results", LD_LIBRARY_PATH=stub, PATH=f"{tools}:{os.environ['PATH']}")
     code, said = with_sanitizer()
+    check(said.index(" racecheck/bundled-step:") < said.index(" memcheck/linear:"), "what was under way comes last")
     check(code == 1 and len(re.findall(r"^failed   racecheck/.*RACECHECK SUMMARY: 1 hazard", said, re.MULTILINE)) == 2 and "4 of 10" in said, said.strip())
     (tools / "races").unlink()
     code, said = with_sanitizer("--retry")
     check(code == 0 and "2 of 10" in said and set(statuses(with_sanitizer.known()).values()) == {"passed"}, said.strip())
-    check((tools / "asked").read_text().split() == ["memcheck"] * 2 + ["racecheck"] * 4, "what was asked of it")
+    check((tools / "asked").read_text().split() == ["memcheck"] * 2 + ["racecheck"] * 2 + ["memcheck"] + ["racecheck"] * 2, "what was asked of it")
 
     wanted = damage(bundle, "items/linear.tar.xz")
-    code, said = Check(bundle, folder / "damaged", LD_LIBRARY_PATH=stub)()
-    check(code == 1 and wanted in said and "1 failed, 0 left" in said, f"a reference that is another: {said.splitlines()[1]}")
+    whole = (bundle / "items" / "scans-40.tar.xz").read_bytes()
+    (bundle / "items" / "scans-40.tar.xz").write_bytes(whole[: len(whole) // 2])
+    code, said = Check(bundle, folder / "damaged", LD_LIBRARY_PATH=stub, **alone)()
+    check(code == 1 and wanted in said and "failed   scans/40: " in said and "2 failed, 0 left" in said,
+          f"a reference that is another, an archive that is cut: {[line for line in said.splitlines() if line.startswith('failed')]}")
     begin = time.monotonic()
-    code, said = Check(bundle, folder / "short", LD_LIBRARY_PATH=stub)("--minutes=0.0001")
+    code, said = Check(bundle, folder / "short", LD_LIBRARY_PATH=stub, **alone)("--minutes=0.0001")
     check(code == 0 and "0 failed, 10 left" in said and time.monotonic() - begin < 60, f"out of minutes: {said.strip()}")
+    left = list((folder / "temporary").iterdir())
+    check(not left, f"nothing of it stays, of the killed run either {left}")
+    check_names(bundle, folder)
+    (bundle / "results").mkdir()
+    for place, why in ((bundle, "results of this bundle would go with it"), (folder / "results", "is there and is no bundle")):
+        code, _, err = run(sys.executable, ROOT / "tools" / "bundle", "-o", place, "--no-build", "--suite=none")
+        check(code == 1 and why in err and any(place.iterdir()), err)
 
 
 if __name__ == "__main__":
