@@ -3,6 +3,7 @@
 // `train`), so that the scheduler may move the latter.
 #include "dialects/braid/GradientContext.h"
 #include "dialects/braid/InnerTraits.h"
+#include "dialects/braid/PassAttributes.h"
 #include "dialects/braid/ScanTraits.h"
 
 using namespace mlir;
@@ -214,6 +215,8 @@ LogicalResult LsmScanOp::buildGradient(GradientContext &context) {
                                     context.saved(getInitialState()), context.saved(getDocuments()),
                                     context.cotangentOrZero(getO()), context.cotangentOrZero(getFinalState()),
                                     getClassIdAttr(), getScaleAttr(), getChunkSizeAttr());
+  if (Attribute least = (*this)->getAttr(attrs::leastLogDecay))
+    grad->setAttr(attrs::leastLogDecay, least);
   context.add(getQ(), grad.getDq());
   context.add(getK(), grad.getDk());
   context.add(getV(), grad.getDv());

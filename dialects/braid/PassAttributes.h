@@ -9,11 +9,12 @@ namespace braid::attrs {
 /// Of an op: {axis, coordinate}, how its tokens are divided (passes/shard/Sequence.h). Of a module: rates and times of a
 /// rank (passes/analysis/Machine.h). Of scans and their chunk ops: the sizes that were compared and the cycles of a token and
 /// head that each was expected to cost (passes/chunk/DecideChunkSize.cpp), for people. Of a module: the target that sizes
-/// were chosen for, where any was (KernelTarget::describe). Of braid.add: part of a longer sum, which fuses with nothing
+/// were chosen for, where any was (KernelTarget::describe). Of scans, their gradients and chunk ops: a log decay that none
+/// of theirs is below (passes/analysis/DecayRange.h). Of braid.add: part of a longer sum, which fuses with nothing
 /// (passes/overlap/SliceLayer.cpp).
 inline constexpr llvm::StringLiteral sequence = "braid.sequence", machine = "braid.machine",
                                      chunkCosts = "braid.chunk_costs", chunkTarget = "braid.chunk_target",
-                                     partialSum = "braid.partial_sum";
+                                     leastLogDecay = "braid.least_log_decay", partialSum = "braid.partial_sum";
 
 } // namespace braid::attrs
 

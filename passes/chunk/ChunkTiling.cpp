@@ -44,10 +44,11 @@ template <typename Scan> struct Chunked {
         v(cast<RankedTensorType>(scan.getV().getType())), element(getElementTypeOrSelf(state.getType())),
         size(*scan.getChunkSize()), rows(llvm::divideCeil(k.getDimSize(1), size) + maxDocuments) {}
 
-  /// What --explain says about the size of a chunk op.
+  /// What --explain says about the size of a chunk op, and what is known of its decays.
   template <typename Op> Op explained(Op op) {
-    if (Attribute costs = scan->getAttr(attrs::chunkCosts))
-      op->setAttr(attrs::chunkCosts, costs);
+    for (StringRef name : {attrs::chunkCosts, attrs::leastLogDecay})
+      if (Attribute attr = scan->getAttr(name))
+        op->setAttr(name, attr);
     return op;
   }
 

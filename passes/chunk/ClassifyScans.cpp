@@ -8,8 +8,10 @@
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "dialects/braid/InnerTraits.h"
+#include "dialects/braid/PassAttributes.h"
 #include "dialects/braid/ScanTraits.h"
 #include "passes/Passes.h"
+#include "passes/analysis/DecayRange.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -193,6 +195,8 @@ struct ClassifyScansPass : public braid::impl::ClassifyScansPassBase<ClassifySca
       if (!scan)
         return;
       std::string steps = Classifier(scan).run();
+      if (std::optional<double> least = leastLogDecay(scan))
+        scan->setAttr(attrs::leastLogDecay, Builder(scan).getF64FloatAttr(*least));
       if (!explain)
         return;
       if (!why.empty() && !steps.empty())

@@ -1,9 +1,11 @@
 //===- CountWork.cpp - braid-count-work: FLOPs, bytes and the reasons for a kernel, written on the op -------------===//
 #include "dialects/braid/InnerTraits.h"
 #include "dialects/braid/PassAttributes.h"
+#include "dialects/braid/ScanTraits.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
+#include "passes/analysis/DecayRange.h"
 #include "passes/analysis/Work.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "passes/outline/Units.h"
@@ -25,14 +27,34 @@ bool isF64(Operation *op) {
   return type && type.getElementType().isF64();
 }
 
+/// Which factors of decays per channel are safe, and what proves it.
+std::string factorsOf(Operation *op, int64_t size, LsmClass classId) {
+  if (!ScanTraits(classId).vectorDecay)
+    return "";
+  auto least = op->getAttrOfType<FloatAttr>(attrs::leastLogDecay);
+  if (!least)
+    return "; its gates prove no bound of the log decays: each chunk chooses by its own between one product of all "
+           "pairs "
+           "and tiles of 16 rows";
+  double bound = least.getValueAsDouble();
+  std::string words = llvm::formatv("; its gates prove log decays of at least {0:f4}, {1:f1} over a chunk: ", bound,
+                                    bound * static_cast<double>(size));
+  return words + (provesMildDecay(op, size)
+                      ? "one product of all pairs is safe in every chunk"
+                      : "each chunk chooses by its own between one product of all pairs and tiles "
+                        "of 16 rows");
+}
+
 /// How it was decided to do the op, in the words of the pass that decided.
 std::string choiceOf(ArrayRef<Operation *> unit) {
   Operation *op = unit.front();
   auto chunked = [](auto op) {
     auto costs = op->template getAttrOfType<StringAttr>(attrs::chunkCosts);
     std::string compared = costs ? "; cycles of a token and head: " + costs.getValue().str() : "";
-    return llvm::formatv("chunks of {0} tokens (braid-decide-chunk-size{1}), class {2}: matrix products inside a chunk",
-                         op.getChunkSize(), compared, stringifyLsmClass(op.getClassId()))
+    return llvm::formatv(
+               "chunks of {0} tokens (braid-decide-chunk-size{1}), class {2}: matrix products inside a chunk{3}",
+               op.getChunkSize(), compared, stringifyLsmClass(op.getClassId()),
+               factorsOf(op, op.getChunkSize(), op.getClassId()))
         .str();
   };
   if (isRowsOp(op)) {

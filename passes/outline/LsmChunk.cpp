@@ -28,7 +28,7 @@ llvm::StringRef LsmShape::className() const {
 std::string LsmShape::kernelName(llvm::StringRef what) const {
   std::string name = llvm::formatv("lsm_{0}_{1}_h{2}_k{3}_v{4}", what, className(), heads, keys, values);
   if (chunk)
-    name += llvm::formatv("_c{0}", chunk);
+    name += llvm::formatv("_c{0}{1}", chunk, mild ? "_mild" : "");
   name += "_" + typeName(token ? token : state);
   // Gates and states normally have the type computed in.
   for (auto [mark, type] : {std::pair("g", gate), std::pair("b", beta), std::pair("m", state)})
@@ -92,7 +92,7 @@ DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size, bool s
   Var g = tokensFrom(lo, logDecay, first, size);
   DecayTable table{g, [=, this] { return tokensFrom(lo + 1.0, logDecay, first, size); }, cumsum(g), {}, {}, {}};
   if (scores)
-    table.prepareScores(k);
+    table.prepareScores(k, shape.mild);
   return table;
 }
 

@@ -30,6 +30,7 @@ struct LsmShape {
   int64_t chunk = 0; ///< C; 0 in kernels that see no tokens
   mlir::Type token, gate, beta, state; ///< element types in memory
   mlir::Type compute; ///< f32, or f64 where the state is f64
+  bool mild = false; ///< vector decays: known to be mild in every chunk (passes/analysis/DecayRange.h)
 
   ScanTraits traits() const { return ScanTraits(classId); }
   bool decays() const { return traits().decay; }
@@ -59,10 +60,11 @@ struct DecayTable {
   std::function<Var()> gNext; ///< loads those of the row after row i, where it is called
   Var c; ///< cumulative
   // Of a table that scores are made with: exp(c), exp(c_C - c), and whether every channel decays by less than exp(-32)
-  // over the chunk and none grows.
+  // over the chunk and none grows (empty where that is known).
   Var start, end, mild;
 
-  void prepareScores(KernelBuilder &k); ///< computes them: fromStart, toEnd and pairScores share the exponentials
+  /// Computes them: fromStart, toEnd and pairScores share the exponentials. `known`: decays are mild.
+  void prepareScores(KernelBuilder &k, bool known);
   Var fromStart(Var x) const; ///< x * exp(c)
   Var toEnd(Var x) const; ///< x * exp(c_C - c)
   Var total() const; ///< c_C, [width]

@@ -1,5 +1,6 @@
 //===- LsmKernels.cpp - lsm.chunk_*, lsm.state_scan*, lsm.step become launches ------------------------------------===//
 #include "passes/outline/LsmKernels.h"
+#include "passes/analysis/DecayRange.h"
 #include "passes/outline/OutlineFamilies.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -60,6 +61,7 @@ public:
   LogicalResult state(LsmChunkStateOp state) {
     LsmShape shape = shapeOfTokens(state.getClassId(), state.getK(), state.getV(), state.getLogDecay(), state.getBeta(),
                                    elementOf(state.getX()), state.getChunkSize());
+    shape.mild = provesMildDecay(op, shape.chunk);
     auto launch = begin("chunk_state", shape, shape.elementDecay() ? writeElementChunkState : writeChunkState,
                         chunkGrid, chunkExtents(state.getChunks(), shape));
     launch.arg("k", state.getK()).arg("v", state.getV());
@@ -97,6 +99,7 @@ public:
   LogicalResult output(LsmChunkOutputOp output) {
     LsmShape shape = shapeOfTokens(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(),
                                    output.getBeta(), elementOf(output.getM()), output.getChunkSize());
+    shape.mild = provesMildDecay(op, shape.chunk);
     auto launch = begin("chunk_output", shape, shape.elementDecay() ? writeElementChunkOutput : writeChunkOutput,
                         chunkGrid, chunkExtents(output.getChunks(), shape));
     scanOperands(launch, output);
@@ -108,6 +111,7 @@ public:
   LogicalResult outputGradState(LsmChunkOutputGradStateOp grad) {
     LsmShape shape = shapeOfTokens(grad.getClassId(), grad.getQ(), grad.getDO(), grad.getLogDecay(), grad.getBeta(),
                                    elementOf(grad.getDm()), grad.getChunkSize());
+    shape.mild = provesMildDecay(op, shape.chunk);
     auto launch = begin("chunk_output_grad_state", shape,
                         shape.elementDecay() ? writeElementChunkOutputGradState : writeChunkOutputGradState, chunkGrid,
                         chunkExtents(grad.getChunks(), shape));
@@ -124,6 +128,7 @@ public:
   LogicalResult chunkGrad(LsmChunkGradOp grad) {
     LsmShape shape = shapeOfTokens(grad.getClassId(), grad.getK(), grad.getV(), grad.getLogDecay(), grad.getBeta(),
                                    elementOf(grad.getM()), grad.getChunkSize());
+    shape.mild = provesMildDecay(op, shape.chunk);
     auto write = shape.elementDecay()  ? writeElementChunkGrad
                  : shape.vectorDecay() ? writeVectorChunkGrad
                                        : writeChunkGrad;

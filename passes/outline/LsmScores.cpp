@@ -10,11 +10,12 @@
 // decay, S = (L exp(c - m)) (R exp(m - c))^T has exponents of at most 16, whose rounding costs no more than that of the
 // sums themselves (for rows near each other it cancels). exp(c) and exp(c_C - c) are what the state needs of every row
 // anyway; times exp(-m), one number a channel, they are these two: no further exponentials. Which of the two it is,
-// every chunk decides by its own decays.
+// every chunk decides by its own decays, unless the gates prove it (passes/analysis/DecayRange.h).
 //
 // Several lefts and rights (class D: q and a, k and b) share the exponentials.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/analysis/DecayRange.h"
 #include "passes/outline/LsmChunk.h"
 
 using namespace mlir;
@@ -28,9 +29,14 @@ Var DecayTable::fromStart(Var x) const { return x * (start ? start : decayFactor
 Var DecayTable::toEnd(Var x) const { return x * (end ? end : decayFactor(cumsum(gNext(), 0, /*reverse=*/true))); }
 Var DecayTable::total() const { return sum(g, 0); }
 
-void DecayTable::prepareScores(KernelBuilder &k) {
+void DecayTable::prepareScores(KernelBuilder &k, bool known) {
   Var all = row(c, k.number(c.dim(0) - 1));
-  mild = both(gt(minimum(all, 0), -32.0), le(maximum(maximum(g, 0), 0), 0.0));
+  if (known) {
+    start = exp(c);
+    end = exp(expand(all, 0, c.dim(0)) - c);
+    return;
+  }
+  mild = both(gt(minimum(all, 0), kMildLogDecay), le(maximum(maximum(g, 0), 0), 0.0));
   start = decayFactor(c);
   // Of mild decays the same sums as in exp(c), so that their rounding cancels in scores of tokens near each other; of
   // strong ones a difference would have no digits left.
@@ -284,6 +290,9 @@ PairScores Pairs::runMild() {
 PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
                       llvm::ArrayRef<Vars> ds, bool scores) {
   Pairs pairs(k, decay, lefts, rights, ds, scores);
+  assert(decay.start && "prepared");
+  if (!decay.mild)
+    return pairs.runMild();
   // What is wanted, in one list: the branches hand on tiles.
   auto visit = [&](PairScores &all, llvm::function_ref<void(Var &)> each) {
     bool anyLeft = false;
@@ -301,7 +310,6 @@ PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<
     visit(all, [&](Var &tile) { list.push_back(tile); });
     return list;
   };
-  assert(decay.mild && "prepared");
   Vars found = k.when(decay.mild, [&] { return listed(pairs.runMild()); }, [&] { return listed(pairs.run()); });
   PairScores all;
   all.s.assign(lefts.size(), Vars(rights.size()));

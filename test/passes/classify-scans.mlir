@@ -108,3 +108,42 @@ func.func @inner(%q: tensor<1x8x2x4xf32>, %r: tensor<1x8x2xf32>, %w: tensor<2x4x
       : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2xf32>, tensor<2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x4x4xf32>)
   return %o, %o1, %o2, %o3 : tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>
 }
+
+// What gates prove of log decays goes with the scan: here 0 >= log_decay >= -0.5 (a bound that scales, casts and repeats heads); a log_sigmoid
+// has none, and what may grow proves nothing.
+// CHECK-LABEL: func.func @bounded
+// CHECK:         braid.lsm.scan V {{.*}}braid.least_log_decay = -5.000000e-01 : f64
+// CHECK:         braid.lsm.scan V
+// CHECK-NOT:     least_log_decay
+// CHECK:       return
+func.func @bounded(%q: tensor<1x8x2x4xf32>, %v: tensor<1x8x2x3xf32>, %x: tensor<1x8x1x4xf32>, %m: tensor<1x2x4x3xf32>, %d: tensor<1x8xi32>)
+    -> (tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>) {
+  %s = braid.activation %x {kind = "sigmoid"} : (tensor<1x8x1x4xf32>) -> tensor<1x8x1x4xf32>
+  %g = braid.scale %s {value = -5.0e-01 : f64} : (tensor<1x8x1x4xf32>) -> tensor<1x8x1x4xf32>
+  %all = braid.repeat_heads %g : (tensor<1x8x1x4xf32>) -> tensor<1x8x2x4xf32>
+  // expected-remark @+1 {{class V: one decay per key channel}}
+  %o, %f = braid.lsm.scan V %q, %q, %v log_decay(%all) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  %l = braid.log_sigmoid %q {divide = 1.0 : f64} : (tensor<1x8x2x4xf32>) -> tensor<1x8x2x4xf32>
+  // expected-remark @+1 {{class V: one decay per key channel}}
+  %o1, %f1 = braid.lsm.scan V %q, %q, %v log_decay(%l) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  %t = braid.activation %q {kind = "tanh"} : (tensor<1x8x2x4xf32>) -> tensor<1x8x2x4xf32>
+  // expected-remark @+1 {{class V: one decay per key channel}}
+  %o2, %f2 = braid.lsm.scan V %q, %q, %v log_decay(%t) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  return %o, %o1, %o2 : tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x3xf32>
+}
+
+// A decay for every element that is one per key channel, repeated, is class V.
+// CHECK-LABEL: func.func @repeated_elements
+// CHECK:         braid.lsm.scan V %{{.*}} log_decay(%arg3)
+func.func @repeated_elements(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %v: tensor<1x8x2x3xf32>, %g: tensor<1x8x2x4xf32>,
+                             %m: tensor<1x2x4x3xf32>, %d: tensor<1x8xi32>) -> tensor<1x8x2x3xf32> {
+  %one = arith.constant dense<1.0> : tensor<1x8x2x4x3xf32>
+  %wide = braid.mul %one, %g : (tensor<1x8x2x4x3xf32>, tensor<1x8x2x4xf32>) -> tensor<1x8x2x4x3xf32>
+  // expected-remark @+1 {{class V (E is V: log_decay is repeated over the value channels): one decay per key channel}}
+  %o, %f = braid.lsm.scan E %q, %k, %v log_decay(%wide) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4x3xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  return %o : tensor<1x8x2x3xf32>
+}

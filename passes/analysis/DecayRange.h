@@ -1,0 +1,30 @@
+//===- DecayRange.h - what is known of the log decays of a scan before it runs ------------------------------------===//
+#ifndef PASSES_ANALYSIS_DECAYRANGE_H
+#define PASSES_ANALYSIS_DECAYRANGE_H
+
+#include "dialects/braid/BraidDialect.h"
+
+#include <limits>
+
+namespace braid {
+
+/// Every element is within [low, high], or NaN.
+struct Bounds {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+};
+/// From the ops that compute the value: activations, scales, sums and products of what is known.
+Bounds boundsOf(mlir::Value value);
+
+/// A number that no log decay of a scan with decays per channel is below, where none is above 0; nothing where the gates
+/// do not prove one.
+std::optional<double> leastLogDecay(LsmScanOp scan);
+
+/// What factors of decayed rows may span: where no channel of a chunk decays below exp of this, one product makes the
+/// scores of all its pairs (passes/outline/LsmScores.cpp).
+inline constexpr double kMildLogDecay = -32;
+/// Whether the bound that `op` carries (attrs::leastLogDecay) proves that of chunks of `size` tokens.
+bool provesMildDecay(mlir::Operation *op, int64_t size);
+
+} // namespace braid
+
+#endif // PASSES_ANALYSIS_DECAYRANGE_H
