@@ -176,6 +176,25 @@ double ChunkCosts::ofChunk(int64_t size) {
   return it->second;
 }
 
+size_t braid::cheapestSize(ArrayRef<int64_t> sizes, llvm::function_ref<double(int64_t)> cost,
+                           llvm::function_ref<bool(int64_t)> hasNoKernels) {
+  std::optional<size_t> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (auto [i, size] : llvm::enumerate(sizes)) {
+    double now = cost(size);
+    if (std::isinf(now)) {
+      if (!hasNoKernels(size))
+        break;
+    } else if (now < least) {
+      best = i;
+      least = now;
+    } else {
+      break;
+    }
+  }
+  return best.value_or(0);
+}
+
 ChunkCosts::Choice ChunkCosts::choose(int64_t tokens) {
   int64_t row = static_cast<int64_t>(llvm::alignTo(tokens, least));
   SmallVector<int64_t> sizes;
@@ -186,22 +205,13 @@ ChunkCosts::Choice ChunkCosts::choose(int64_t tokens) {
   if (sizes.size() == 1)
     return {sizes.front(), {}};
   Choice choice;
-  auto cost = [&](size_t i) {
-    return choice.perToken[sizes[i]] = static_cast<double>(llvm::divideCeil(tokens, sizes[i])) * ofChunk(sizes[i]) /
-                                       static_cast<double>(tokens);
+  auto cost = [&](int64_t size) {
+    return choice.perToken[size] =
+               static_cast<double>(llvm::divideCeil(tokens, size)) * ofChunk(size) / static_cast<double>(tokens);
   };
-  // Costs fall, then rise: whole states weigh on short chunks, pairs of tokens on long ones. What does not fit fits no
-  // longer either; what only has no kernels does not end the search.
-  size_t at = 0;
-  for (; at + 1 < sizes.size(); ++at) {
-    bool none = std::isinf(cost(at));
-    if (none ? failure(sizes[at]).empty() : cost(at + 1) >= cost(at))
-      break;
-  }
-  if (std::isinf(cost(at)))
-    at = 0;
+  size_t at = cheapestSize(sizes, cost, [&](int64_t size) { return !failure(size).empty(); });
   // The whole row has one chunk and no padding, so it is no neighbour of the others.
-  if (row <= most && at + 1 < sizes.size() && cost(sizes.size() - 1) < choice.perToken[sizes[at]])
+  if (row <= most && at + 1 < sizes.size() && cost(row) < choice.perToken[sizes[at]])
     at = sizes.size() - 1;
   choice.size = sizes[at];
   return choice;

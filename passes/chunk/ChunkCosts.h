@@ -30,6 +30,12 @@ struct KernelTarget {
 std::optional<double> chunkCycles(llvm::ArrayRef<mlir::Operation *> ops, int64_t size, const KernelTarget &target,
                                   std::string &failure);
 
+/// The cheapest of `sizes`, from the shortest on, as far as costs (infinite: none) fall: whole states weigh on short chunks,
+/// pairs of tokens on long ones. What does not fit fits no longer either; a size that only has no kernels is passed over.
+/// The first, where none has a cost. Asks for no cost that it does not need.
+size_t cheapestSize(llvm::ArrayRef<int64_t> sizes, llvm::function_ref<double(int64_t)> cost,
+                    llvm::function_ref<bool(int64_t)> hasNoKernels);
+
 /// Scans of one class and shape, and their gradients: they are cut alike, so that states of one serve the other.
 class ChunkCosts {
 public:
