@@ -30,11 +30,15 @@ def add_linear(program, rng, dtype, H=3, V=8, M=40, wide=(4, 7)):
         w1, w2 = f.input("w1", shapes[0]), f.input("w2", shapes[1])
         y1, y2 = f.op("braid.linear", [x, w1, w2], [dy1.type, dy2.type], transposed=transposed)
         dx = f.op("braid.linear_grad_data", [[dy1, dy2], [w1, w2]], x.type, segments=True, transposed=transposed)
-        dw1, dw2 = f.op("braid.linear_grad_weight", [x, dy1, dy2], [w1.type, w2.type], transposed=transposed)
-        for name, value in {"y1": y1, "y2": y2, "dx": dx, "dw1": dw1, "dw2": dw2}.items():
+        # What other tokens gave: of bf16 results in f32, rounded with the sum.
+        wide_type = "f32" if dtype == "bf16" else dtype
+        s1, s2 = f.input("s1", shapes[0], wide_type), f.input("s2", shapes[1], wide_type)
+        weights = lambda *sums: f.op("braid.linear_grad_weight", [x, [dy1, dy2], [*sums]], [w1.type, w2.type], segments=True, transposed=transposed)
+        (dw1, dw2), (sum1, sum2) = weights(), weights(s1, s2)
+        for name, value in {"y1": y1, "y2": y2, "dx": dx, "dw1": dw1, "dw2": dw2, "dsum1": sum1, "dsum2": sum2}.items():
             f.output(name, value)
         arrays = {n: rng.standard_normal(o.type.shape) for n, o in f.inputs.items()}
-        a = dict(zip(arrays, rounded(list(arrays.values()), dtype)))
+        a = {n: rounded([array], f.inputs[n].type.dtype)[0] for n, array in arrays.items()}
         flat, g1, g2 = a["x"].reshape(B, T, -1), a["dy1"], a["dy2"].reshape(B, T, -1)
         m1, m2 = (a["w1"].T, a["w2"].T) if transposed else (a["w1"], a["w2"])
         turn = (lambda m: m.T) if transposed else (lambda m: m)
@@ -45,7 +49,8 @@ def add_linear(program, rng, dtype, H=3, V=8, M=40, wide=(4, 7)):
             "dw1": turn(np.einsum("bti,bto->io", flat, g1)),
             "dw2": turn(np.einsum("bti,bto->io", flat, g2)),
         }
-        program.check(f, arrays, references, limits(dtype, ("dx", "dw1", "dw2"))(references))
+        references |= {f"dsum{i}": references[f"dw{i}"] + a[f"s{i}"] for i in (1, 2)}
+        program.check(f, arrays, references, limits(dtype, ("dx", "dw1", "dw2", "dsum1", "dsum2"))(references))
 
 
 def add_few_rows(program, rng, dtype):

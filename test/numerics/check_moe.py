@@ -169,7 +169,12 @@ def add_rows(program, rng, E, k, M, F, dtype):
         "braid.moe.combine_grad", [dy, returned, weights, perm, inverse, exchange], [wide, weights.type]
     )
     drows2 = f.op("braid.moe.grouped_linear_grad_data", [[da, du], [offsets], [w1, w3]], wide, segments=True)
-    dw1, dw3 = f.op("braid.moe.grouped_linear_grad_weight", [rows, offsets, da, du], [w1.type, w3.type])
+    # What other tokens gave: of bf16 results in f32, rounded with the sum; all there is where a group is empty.
+    s1, s3 = (f.input(n, (E, M, F), "f32" if dtype == "bf16" else dtype) for n in ("s1", "s3"))
+    weight_gradients = lambda *sums: f.op(
+        "braid.moe.grouped_linear_grad_weight", [rows, offsets, [da, du], [*sums]], [w1.type, w3.type], segments=True
+    )
+    (dw1, dw3), (sum1, sum3) = weight_gradients(), weight_gradients(s1, s3)
     dx, _ = f.op("braid.moe.combine", [drows2, perm, inverse, exchange], [x.type, wide])
     for name, value in {
         "rows": rows,
@@ -182,6 +187,8 @@ def add_rows(program, rng, E, k, M, F, dtype):
         "drows2": drows2,
         "dw1": dw1,
         "dw3": dw3,
+        "dsum1": sum1,
+        "dsum3": sum3,
         "dx": dx,
     }.items():
         f.output(name, value)
@@ -190,7 +197,7 @@ def add_rows(program, rng, E, k, M, F, dtype):
     if dtype != "bf16":  # rows of no group hold anything; in bf16 that is not the zeros of a fresh buffer
         cases += [(rows, cases[0][1], ROWS_OF_DOCUMENTS[rows]) for rows in ("padded", "only padding")]
     for label, chosen, documents in cases:
-        arrays = dict(zip(shapes, rounded([rng.standard_normal(s) for s in shapes.values()], dtype)))
+        arrays = {n: rounded([rng.standard_normal(s)], f.inputs[n].type.dtype)[0] for n, s in shapes.items()}
         perm, inverse, counts, offsets, _ = moe.plan(chosen, documents, E)
         rows_, pull_rows = moe.dispatch(arrays["x"], perm, inverse)
         a_, pull_a = moe.grouped_linear(rows_, offsets, arrays["w1"])
@@ -210,6 +217,8 @@ def add_rows(program, rng, E, k, M, F, dtype):
             "drows2": d1 + d3,
             "dw1": dw1_,
             "dw3": dw3_,
+            "dsum1": dw1_ + arrays["s1"],
+            "dsum3": dw3_ + arrays["s3"],
             "dx": pull_rows(d1 + d3)[0],
         }
         fixed = {"f64": 1e-9, "bf16": 8e-3}.get(dtype)  # moe-family 11
