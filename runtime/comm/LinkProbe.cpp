@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t largeBytes = uint64_t(1) << 20, smallBytes = 4; // to every peer
+constexpr uint64_t smallBytes = 4; // to every peer
 constexpr int rounds = 5;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -59,12 +59,13 @@ private:
 
 struct Probe {
   Communicator &link;
+  uint64_t largeBytes; // to every peer
   std::vector<std::byte> send, recv;
   Computation computation;
 
   explicit Probe(Communicator &link)
-      : link(link), send(static_cast<uint64_t>(link.size()) * largeBytes),
-        recv(static_cast<uint64_t>(link.size()) * largeBytes) {}
+      : link(link), largeBytes(std::max<uint64_t>(256, (uint64_t(1) << 20) / (link.size() - 1))),
+        send(static_cast<uint64_t>(link.size()) * largeBytes), recv(send.size()) {}
 
   Status exchange(uint64_t bytes, int64_t times) {
     Communicator::AllToAll args{send.data(), recv.data(), bytes};
@@ -144,9 +145,9 @@ Expected<LinkCosts> probeLink(Communicator &link, std::chrono::milliseconds time
   Probe probe(link);
   Probe::Costs small, large;
   BRAID_ASSIGN(small, probe.costs(smallBytes, seconds));
-  BRAID_ASSIGN(large, probe.costs(largeBytes, seconds));
+  BRAID_ASSIGN(large, probe.costs(probe.largeBytes, seconds));
   // In front of its data a rank tells every peer what it calls: two messages each way.
-  double peers = link.size() - 1, bytes = peers * static_cast<double>(largeBytes);
+  double peers = link.size() - 1, bytes = peers * static_cast<double>(probe.largeBytes);
   LinkCosts costs;
   costs.latency = small.alone / std::ceil(std::log2(link.size()));
   costs.bandwidth = bytes / std::max(large.alone - small.alone, 1e-9);

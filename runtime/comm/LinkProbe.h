@@ -16,8 +16,8 @@ struct LinkCosts {
   double perMessage = 0, perByte = 0; // sent or received
 };
 
-// Collective, at least two ranks; takes about `time`. Exchanges of nothing and of 1 MiB with every peer, each by itself
-// and beside a computation.
+// Collective, at least two ranks; takes about `time`. Exchanges of nothing and of 1 MiB with all peers together,
+// each by itself and beside a computation.
 Expected<LinkCosts> probeLink(Communicator &link, std::chrono::milliseconds time);
 
 } // namespace braid::runtime

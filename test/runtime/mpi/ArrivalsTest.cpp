@@ -27,6 +27,6 @@ TEST(MpiArrivals, WhatHasComeIsNotSleptThrough) {
     ASSERT_EQ(value, static_cast<float>(size));
   }
   uint64_t missed = MpiArrivals::missed() - missedBefore;
-  EXPECT_LE(missed, 4);
+  EXPECT_LT(missed, sums / 10);
   std::printf("slept through %d\n", static_cast<int>(missed));
 }
