@@ -589,19 +589,20 @@ TEST(Communicators, ARankThatDoesNotComeEndsEveryAxis) {
   if (!std::ranges::count(communicatorBackend().worldSizes(), 4))
     GTEST_SKIP() << "needs four ranks";
   MeshInfo mesh{{{"dp", 2}, {"sp", 2}}, {}};
-  milliseconds timeout(1500);
+  milliseconds timeout(3000);
   Status status = communicatorBackend().run(mesh, timeout, [&](CommunicatorGroup &group) -> Status {
     BRAID_ASSIGN(Communicator * dp, group.axis("dp"));
     BRAID_ASSIGN(Communicator * sp, group.axis("sp"));
     std::vector<float> data(4), sum(4);
+    BRAID_TRY(group.world().allReduce(nullptr, nullptr, 0, DType::i32, "begin"));
     if (group.rank() == 3)
       std::this_thread::sleep_for(timeout + milliseconds(1500));
     Status status = sp->allReduce(in(data), out(sum), 16, DType::f32, "states");
     const std::string cause =
-        "all_reduce 'states' on axis sp: rank 2 waited 1500 ms for peer rank 3, which did not come";
+        "all_reduce 'states' on axis sp: rank 2 waited 3000 ms for peer rank 3, which did not come";
     if (group.rank() < 2) {
       BRAID_TRY(status); // the other row of the mesh
-      std::this_thread::sleep_for(milliseconds(700));
+      std::this_thread::sleep_for(timeout / 2);
       status = dp->allReduce(in(data), out(sum), 16, DType::f32, "gradients");
       EXPECT_TRUE(
           status.message().starts_with(fmt::format("all_reduce 'gradients' on axis dp: rank {}", group.rank())) &&
