@@ -46,7 +46,7 @@ private:
   // A checkpoint replaces the older ones when a step with its weights was finite; until then there is one more.
   int kept() const { return options.keep + (options.checkFinite ? 1 : 0); }
   Status prune(int keep);
-  void pruneOrTryLater();
+  void pruneOrSay(uint64_t step, std::string_view next);
   std::string lastGood() const;
   Status save();
   static Json expertTable(const TrainStep::Counts &counts);
@@ -312,7 +312,7 @@ Status Trainer::step() {
   }
   // The weights of the last checkpoint have proved themselves.
   if (options.checkFinite && lastSaved == state.step)
-    pruneOrTryLater();
+    pruneOrSay(number, "the next checkpoint tries again");
   uint64_t tokens = update.labelsOf(state.dataPosition, update.samples());
   tokensSeen += tokens;
   state.step = number;
@@ -389,11 +389,11 @@ Status Trainer::prune(int keep) {
   return *holds ? pruneCheckpoints(options.checkpointDir, lastSaved, keep) : Status::success();
 }
 
-// What stays too long is no reason to lose the steps since then: the next checkpoint tries again, and must succeed.
-void Trainer::pruneOrTryLater() {
+// What stays too long is no reason to lose the steps since then, or a training that is done.
+void Trainer::pruneOrSay(uint64_t step, std::string_view next) {
   Status pruned = prune(options.keep);
   if (!pruned.ok())
-    progress->message(fmt::format("step {}: {}; the next checkpoint tries again", state.step + 1, pruned.message()));
+    progress->message(fmt::format("step {}: {}; {}", step, pruned.message(), next));
 }
 
 Status Trainer::save() {
@@ -448,7 +448,7 @@ Status Trainer::loop() {
   if (evaluator && !result.stopped) {
     BRAID_TRY(evaluateHeldout(/*last=*/true)); // which must be finite
     if (lastSaved == state.step) // no step will follow that proves the weights
-      BRAID_TRY(prune(options.keep));
+      pruneOrSay(state.step, "a run that resumes tries again");
   }
   return Status::success();
 }
