@@ -42,12 +42,13 @@ Status Rank::gather(std::span<const std::byte> own, std::span<std::byte> all, co
   return Status::success();
 }
 
-Status Rank::agree(std::span<const Value> values, const char *name) {
+// `gather(own, all)` brings the bytes of every rank.
+template <class Gather> static Status compare(std::span<const Rank::Value> values, size_t ranks, Gather gather) {
   using Text = std::array<char, 64>;
-  std::vector<Text> own(values.size()), all(values.size() * static_cast<size_t>(worldSize()));
+  std::vector<Text> own(values.size()), all(values.size() * ranks);
   for (size_t i = 0; i < values.size(); ++i)
     values[i].text.copy(own[i].data(), own[i].size() - 1);
-  BRAID_TRY(gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)), name));
+  BRAID_TRY(gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all))));
   for (size_t i = 0; i < all.size(); ++i) {
     const Text &first = all[i % values.size()];
     if (all[i] != first)
@@ -55,6 +56,11 @@ Status Rank::agree(std::span<const Value> values, const char *name) {
                            values[i % values.size()].what, all[i].data(), i / values.size(), first.data());
   }
   return Status::success();
+}
+
+Status Rank::agree(std::span<const Value> values, const char *name) {
+  return compare(values, static_cast<size_t>(worldSize()),
+                 [&](std::span<const std::byte> own, std::span<std::byte> all) { return gather(own, all, name); });
 }
 
 namespace {
@@ -152,35 +158,40 @@ Status runRank(std::shared_ptr<const Program> program, const SessionOptions &opt
 // with equal numbers of threads and instructions, which decide where products are cut and how they are summed.
 bool computesAlike(const MeshInfo &mesh) { return mesh.size("tp").value_or(1) > 1 || mesh.size("etp").value_or(1) > 1; }
 
+// What is compared must not depend on what is not compared yet: the program first, then what its mesh asks for.
+Expected<int> agreeOnProcesses(Communicator &world, const Program &program, const RankOptions &options, int cores) {
+  auto ranks = static_cast<size_t>(world.size());
+  auto agree = [&](std::initializer_list<Rank::Value> values, const char *name) {
+    return compare(values, ranks, [&](std::span<const std::byte> own, std::span<std::byte> all) {
+      return world.allGather(own.data(), all.data(), own.size(), name);
+    });
+  };
+  BRAID_TRY(
+      agree({{"command", options.command}, {"program file (content hash)", program.fileHash().hex()}}, "program"));
+  int threads = options.threads ? options.threads : std::min(cores, ThreadPool::maxThreads);
+  if (!computesAlike(program.mesh()))
+    return threads;
+  BRAID_TRY(agree({{"--threads", options.threads ? fmt::format("{}", options.threads) : "not given"},
+                   {"instructions of matrix products (CPU, ONEDNN_MAX_CPU_ISA)", matmulInstructions()}},
+                  "threads"));
+  // Where cores differ: as many as the rank with the fewest has.
+  std::vector<int> all(ranks);
+  BRAID_TRY(world.allGather(reinterpret_cast<const std::byte *>(&threads), reinterpret_cast<std::byte *>(all.data()),
+                            sizeof(threads), "number of threads"));
+  return std::ranges::min(all);
+}
+
 Status runProcess(std::shared_ptr<const Program> program, const RankOptions &options,
                   const std::function<Status(Rank &)> &body) {
   Processes &processes = *options.processes;
   BRAID_ASSIGN(std::unique_ptr<CommunicatorGroup> group, processes.connect(program->mesh(), options.timeout));
   SessionOptions session;
-  session.threads = options.threads ? options.threads : std::min(processes.cores(), ThreadPool::maxThreads);
-  bool alike = computesAlike(program->mesh());
-  if (alike && !options.threads) { // cores differ: as many as the rank with the fewest
-    std::vector<int32_t> all(static_cast<size_t>(processes.size()));
-    int32_t own = session.threads;
-    BRAID_TRY(group->world().allGather(reinterpret_cast<const std::byte *>(&own),
-                                       reinterpret_cast<std::byte *>(all.data()), sizeof(own), "threads"));
-    session.threads = *std::ranges::min_element(all);
-  }
+  BRAID_ASSIGN(session.threads, agreeOnProcesses(group->world(), *program, options, processes.cores()));
   session.rank = processes.rank();
   session.worldSize = processes.size();
   session.onThisMachine = processes.onThisMachine();
   session.comm = group.get();
-  auto checked = [&](Rank &rank) -> Status {
-    std::vector<Rank::Value> values = {{"command", options.command},
-                                       {"program file (content hash)", program->fileHash().hex()}};
-    if (alike) {
-      values.push_back({"threads of a rank (--threads)", fmt::format("{}", session.threads)});
-      values.push_back({"instructions of matrix products (CPU, ONEDNN_MAX_CPU_ISA)", matmulInstructions()});
-    }
-    BRAID_TRY(rank.agree(values, "program file"));
-    return body(rank);
-  };
-  BRAID_TRY(runRank(program, session, checked));
+  BRAID_TRY(runRank(program, session, body));
   // A process that ended would look lost to those that still work.
   return group->world().allReduce(nullptr, nullptr, 0, DType::i32, "end");
 }

@@ -209,7 +209,11 @@ def main(program, data):
             run(["braid-compile", ROOT / "models/tiny-hybrid.json", "-o", cut, "--mesh=tp=2"])
             begin = ["braid-run", "call", cut, "@init", "--seed=1"]
             code, out, err = run(apart([*begin, "--threads=1"], [*begin, "--threads=2"]))
-            check("refused: other threads on tp", code not in (0, None) and "threads of a rank (--threads): 2 on rank 1, but 1 on rank 0" in err, err)
+            check("refused: other threads on tp", code not in (0, None) and "--threads: 2 on rank 1, but 1 on rank 0" in err, err)
+            code, out, err = run(apart(begin, [*begin, "--threads=2"]))
+            check("refused: threads that one rank is given", code not in (0, None) and "--threads: 2 on rank 1, but not given on rank 0" in err, err)
+            code, out, err = run(apart(begin, [other if word == cut else word for word in begin]))
+            check("refused: a program of another mesh", code not in (0, None) and "program file (content hash): " in err, err)
             code, out, err = run(apart(begin, ["env", "ONEDNN_MAX_CPU_ISA=SSE41", *begin]))
             check("refused: other instructions on tp", code not in (0, None) and "instructions of matrix products (CPU, ONEDNN_MAX_CPU_ISA): " in err, err)
             code, out, err = run(apart(begin, ["taskset", "-c", sorted(os.sched_getaffinity(0))[0], *begin]))
