@@ -269,6 +269,32 @@ TEST_F(TrainFault, WhatFollowsACheckpointMayFail) {
   expectSameEnd("c");
 }
 
+// Held-out data have proved the last checkpoint, and no other follows.
+TEST_F(TrainFault, OlderCheckpointsMayStayBehindTheLastStep) {
+  auto tested = [&](const std::string &name, const std::vector<std::string> &fault) {
+    std::vector<std::string> words = arguments(name), environment = {std::string("LD_PRELOAD=") + BRAID_TEST_FAULTS};
+    words.insert(words.end(), {"--heldout", "train.txt"});
+    environment.insert(environment.end(), fault.begin(), fault.end());
+    return run(words, {.environment = environment, .out = "", .prepare = nullptr});
+  };
+  std::filesystem::remove(directory / "calls");
+  ASSERT_EQ(tested("c", {"BRAID_FAULT_LOG=" + (directory / "calls")}).code, 0);
+  EXPECT_EQ(*listCheckpoints(directory / "c"), std::vector<uint64_t>{6});
+  std::istringstream lines(readText(directory / "calls"));
+  int last = 0;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find(" rename c/.tmp-old-") != std::string::npos)
+      last = std::stoi(line);
+  forget("c");
+  Outcome outcome = tested("c", {"BRAID_FAULT=error", "BRAID_FAULT_AT=" + std::to_string(last)});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("step 6: older checkpoints were not removed: cannot write c/.tmp-old-step-00000004: "
+                             "Input/output error; a run that resumes tries again"),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(*listCheckpoints(directory / "c"), (std::vector<uint64_t>{4, 6}));
+}
+
 // The first look follows the locking; before each checkpoint there is one, and one before older ones are removed.
 TEST_F(TrainFault, ALockThatCannotBeSeenIsNotLost) {
   auto looking = [&](const std::string &how) {
