@@ -137,7 +137,8 @@ def check_gradients(report, model, weights, batch, documents):
                 far.append(f"{logical} {own / limit:.2g}")
     size = np.sqrt(sum(np.sum(g**2) for g in exact.values()))
     distance, allowed = np.sqrt(distance) / size, np.sqrt(allowed) / size
-    good = distance <= 2 * allowed and not far
+    # The reference is one draw of roundings, too: over seven seeds the two were 0.5 to 2.4 times each other.
+    good = distance <= 3 * allowed and not far
     report.line(
         good,
         "gradients",
