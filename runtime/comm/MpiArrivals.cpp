@@ -25,8 +25,8 @@ constexpr int mostYields = 50; // before the first nap, where nothing announces 
 constexpr int mostMisses = 4, mostIdleWakes = 16;
 constexpr milliseconds firstSearches(20), lastSearches(5000);
 
-static std::atomic<uint64_t> missedPauses;
-uint64_t MpiArrivals::missed() { return missedPauses; }
+static std::atomic<uint64_t> unannouncedMessages;
+uint64_t MpiArrivals::unannounced() { return unannouncedMessages; }
 
 MpiArrivals::~MpiArrivals() {
   if (epoll >= 0)
@@ -38,7 +38,7 @@ void MpiArrivals::begin() {
   note();
   questions = idleWakes = 0;
   nap = shortestNap;
-  waited = listened = woken = false;
+  paused = waited = listened = woken = false;
 }
 
 void MpiArrivals::note() {
@@ -46,11 +46,11 @@ void MpiArrivals::note() {
     announced = true;
     misses = 0;
     betweenSearches = firstSearches;
-  } else if (waited) {
-    ++missedPauses;
-    if (++misses >= mostMisses)
-      announced = false;
+    return;
   }
+  unannouncedMessages += paused;
+  if (waited && ++misses >= mostMisses)
+    announced = false;
 }
 
 void MpiArrivals::pause(bool progress) {
@@ -71,6 +71,7 @@ void MpiArrivals::pause(bool progress) {
     std::this_thread::sleep_for(betweenPackets);
   // A socket may hold what the library does not take: it announces nothing.
   bool idle = idleWakes >= mostIdleWakes;
+  paused = true;
   waited = announced && !idle;
   listened = woken = false;
   if (!announced && questions < mostYields) {

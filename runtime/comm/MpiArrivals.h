@@ -21,8 +21,8 @@ public:
   void begin();
   // After every question; `progress`: something had come. Sleeps, or lets others run.
   void pause(bool progress);
-  // Pauses of this process that lasted as long as they may although something came meanwhile; for tests.
-  static uint64_t missed();
+  // How often in this process something had come in a pause that no socket ended; for tests.
+  static uint64_t unannounced();
 
 private:
   using Clock = std::chrono::steady_clock;
@@ -37,6 +37,7 @@ private:
 
   int epoll = -1;
   bool announced = false; // messages come through sockets, as far as is known
+  bool paused = false; // since begin()
   // In the last pause: believed so; listened to sockets; one of them could be read.
   bool waited = false, listened = false, woken = false;
   int misses = 0; // messages in a row that no socket had announced
