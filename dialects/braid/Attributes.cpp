@@ -37,6 +37,9 @@ static LogicalResult verifyView(const Attributed &of, StringRef view, Attribute 
                         << entry;
     if (!names.insert(name.getValue()).second)
       return of.error() << "has axis \"" << name.getValue() << "\" twice in " << view;
+    if (name.getValue() == "pp" && size.getInt() != 1)
+      return of.error() << "has axis \"pp\" of " << size.getInt() << " ranks in " << view
+                        << "; valid: 1 (layers are not divided among ranks yet)";
   }
   return success();
 }
@@ -51,6 +54,18 @@ static LogicalResult verifyMesh(const Attributed &of) {
     if (failed(verifyView(of, view.getName(), view.getValue())))
       return failure();
   }
+  // Two views of the same ranks; who leaves one out says nothing of its ranks.
+  auto ranks = [&](StringRef view) {
+    int64_t product = 1;
+    if (auto axes = mesh.getAs<ArrayAttr>(view))
+      for (auto axis : axes.getAsRange<DictionaryAttr>())
+        product *= axis.getAs<IntegerAttr>("size").getInt();
+    return product;
+  };
+  auto named = [&](StringRef view) { return mesh.getAs<ArrayAttr>(view) && !mesh.getAs<ArrayAttr>(view).empty(); };
+  if (named("dense") && named("expert") && ranks("dense") != ranks("expert"))
+    return of.error() << "has " << ranks("dense") << " ranks in dense but " << ranks("expert")
+                      << " in expert; valid: the same ranks in both views";
   return success();
 }
 

@@ -43,13 +43,18 @@ int64_t Mesh::world() const {
 llvm::Expected<Mesh> Mesh::parse(StringRef text) {
   llvm::StringMap<int64_t> sizes;
   SmallVector<StringRef> parts;
-  text.split(parts, ',', -1, false);
+  if (!text.empty())
+    text.split(parts, ',');
   for (StringRef part : parts) {
     auto [name, value] = part.split('=');
     int64_t size = 0;
+    if (part.empty())
+      return invalid("a comma stands before, behind or between no axes; valid: dp=2,ep=2");
+    if (!part.contains('='))
+      return invalid("axis " + name + " has no size; valid: " + name + "=N with N of 1 to " + llvm::Twine(maxAxisSize));
     if (!llvm::is_contained({"dp", "sp", "tp", "ep", "etp", "edp", "pp"}, name))
       return invalid("there is no axis \"" + name + "\"; valid: dp=N, sp=N, tp=N, ep=N, etp=N (edp follows)");
-    if (value.getAsInteger(10, size) || size < 1 || size > maxAxisSize)
+    if (value.starts_with("0") || value.getAsInteger(10, size) || size < 1 || size > maxAxisSize)
       return invalid("axis " + name + " has size \"" + value + "\"; valid: 1 to " + llvm::Twine(maxAxisSize));
     if (!sizes.try_emplace(name, size).second)
       return invalid("axis " + name + " is given twice; valid: once");
@@ -59,11 +64,11 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
   // Experts are split like everything else on the ranks of tp, where ep leaves room.
   int64_t etp = sizes.count("etp") ? sizes["etp"] : ranks % (ep * tp) == 0 ? tp : 1;
   if (ranks % (ep * etp))
-    return invalid(
-        "ep etp = " + llvm::Twine(ep * etp) + " does not divide dp sp tp = " + llvm::Twine(ranks) +
-        "; valid: a divisor, so that both views have the same ranks (dp sp tp = edp ep etp): experts lie on the "
-        "ranks of dp, sp and tp, as in dp=" +
-        llvm::Twine(ep * etp) + ",ep=" + llvm::Twine(ep) + (etp > 1 ? ",etp=" + llvm::Twine(etp) : ""));
+    return invalid("ep etp = " + llvm::Twine(ep * etp) + " does not divide dp sp tp = " + llvm::Twine(ranks) +
+                   "; valid: " + (ranks == 1 ? "1" : "a divisor") +
+                   ", so that both views have the same ranks (dp sp tp = edp ep etp): experts lie on the "
+                   "ranks of dp, sp and tp, as in dp=" +
+                   llvm::Twine(ep * etp) + ",ep=" + llvm::Twine(ep) + (etp > 1 ? ",etp=" + llvm::Twine(etp) : ""));
   // What tools print may be given, too.
   int64_t edp = ranks / (ep * etp);
   if (sizes.count("edp") && sizes["edp"] != edp)

@@ -115,7 +115,8 @@ FailureOr<Placement> Sharder::argumentPlacement(func::FuncOp entry, bool isResul
       return entry.emitOpError() << (isResult ? "result " : "argument ") << value.shownName() << " has " << units << " "
                                  << unitsOf(known.name) << " (" << keyOf(known.name) << "), which " << productName(axes)
                                  << " = " << count << " ranks (--mesh) do not divide; valid: a divisor of " << units
-                                 << ", or a multiple of " << count << " " << unitsOf(known.name);
+                                 << ", or a multiple of " << count << " " << unitsOf(known.name)
+                                 << (known.name == "kv_heads" ? ", or 1 that every rank keeps" : "");
     placement.dims[dim] = axes;
   }
   if (value.role() == "moment")

@@ -21,6 +21,16 @@ module attributes {braid.mesh = {dence = []}} {}
 
 // -----
 
+// expected-error @+1 {{braid.mesh has 3 ranks in dense but 2 in expert; valid: the same ranks in both views}}
+module attributes {braid.mesh = {dense = [{axis = "dp", size = 3 : i64}], expert = [{axis = "ep", size = 2 : i64}]}} {}
+
+// -----
+
+// expected-error @+1 {{braid.mesh has axis "pp" of 2 ranks in dense; valid: 1 (layers are not divided among ranks yet)}}
+module attributes {braid.mesh = {dense = [{axis = "pp", size = 2 : i64}], expert = [{axis = "pp", size = 2 : i64}]}} {}
+
+// -----
+
 // expected-error @+1 {{braid.mesh must be {dense = [..], expert = [..]}, but is "dp=2"}}
 module attributes {braid.mesh = "dp=2"} {}
 
