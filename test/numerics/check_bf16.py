@@ -26,7 +26,31 @@ MIXERS = {
     "D": {"kind": "deltanet", "heads": 2, "head_dim": 16},
     "G": {"kind": "gated_deltanet", "heads": 2, "key_heads": 1, "head_dim": 16},
     "N": {"kind": "attention", "heads": 4, "kv_heads": 2, "head_dim": 8},
+    "A": {"kind": "based", "heads": 2, "head_dim": 8, "value_dim": 16},
+    "E": {"kind": "rebased", "heads": 2, "head_dim": 8, "value_dim": 16},
+    "I": {"kind": "lightning", "heads": 2, "head_dim": 16},
+    "H": {"kind": "hgrn2", "heads": 2, "head_dim": 16},
+    "W": {"kind": "rwkv6", "heads": 2, "head_dim": 16, "mix_rank": 6, "gate_rank": 8},
+    "O": {"kind": "gateloop", "heads": 2, "head_dim": 16},
+    "F": {"kind": "dfw", "heads": 2, "head_dim": 16},
+    "X": {"kind": "gfw", "heads": 2, "head_dim": 8},
+    "S": {"kind": "mamba", "heads": 1, "head_dim": 8, "value_dim": 32, "gate_rank": 4},
+    "K": {"kind": "kda", "heads": 2, "head_dim": 16},
+    "Y": {"kind": "rwkv7", "heads": 2, "head_dim": 16, "gate_rank": 8},
+    "C": {"kind": "s4d", "heads": 1, "head_dim": 8, "value_dim": 32},
+    "T": {"kind": "ttt", "heads": 2, "head_dim": 16},
+    "U": {"kind": "titans", "heads": 2, "head_dim": 16},
+    "Z": {"kind": "titans_ln", "heads": 2, "head_dim": 16},
 }
+# Layers of a model, type of its gradients, CPU.
+MODELS = [
+    ("BRMN", "f32", "native"),
+    ("LDGN", "bf16", "x86-64-v3"),
+    ("AEIHW", "bf16", "native"),
+    ("OFXS", "f32", "native"),
+    ("KYC", "bf16", "native"),
+    ("TUZ", "f32", "native"),
+]
 
 
 def describe(pattern):
@@ -87,12 +111,17 @@ def rounding_reference(model, weights, *batch):
         reference_model.Tape = exact
 
 
+# States, and what the decays are made of: the token before (rwkv6), the sum of angles (gateloop).
+WIDE_CACHES = ("lsm.state", "lsm.state_sin", "lsm.state_im", "lsm.shift_decay", "lsm.phase", "lsm.phase_rest")
+
+
 def is_wide(name):
-    """Vectors, convolutions, the router: kept in f32."""
+    """Vectors, convolutions, the router, small matrices per head: kept in f32."""
     last = name.split(".")[-1]
     return "norm" in name or "conv" in name or name.endswith("moe.router") or last in (
-        "a_log", "dt_bias", "d", "bf", "b1", "b2", "b3", "log_decay"
-    )
+        *("a_log", "dt_bias", "d", "bf", "b1", "b2", "b3", "log_decay", "lower_bound", "taps", "w0", "u", "be"),
+        *("v0", "a0", "k_k", "k_a", "r_k", "is_first", "log_dt", "log_a", "a_im", "c_re", "c_im", "token_rate", "start", "br", "ba"),
+    ) or last.startswith("mu_")
 
 
 def check_types(report, model, gradients):
@@ -103,7 +132,7 @@ def check_types(report, model, gradients):
         for p, n in model.gradients.items()
         if model.tensors[n]["dtype"] != (gradients if model.parameters[p]["dtype"] == "bf16" else "f32")
     ]
-    wrong += [n for n in model.caches if model.tensors[n]["dtype"] != ("f32" if n.endswith("lsm.state") else "bf16")]
+    wrong += [n for n in model.caches if model.tensors[n]["dtype"] != ("f32" if n.endswith(WIDE_CACHES) else "bf16")]
     masters = {t["of"] for t in model.tensors.values() if t.get("slot") == "master"}
     wrong += [n for n, t in model.parameters.items() if (t["dtype"] == "bf16") != (n in masters)]
     report.line(not wrong, "types", f"{len(model.tensors)} tensors{'; wrong: ' + ', '.join(wrong) if wrong else ''}")
@@ -132,7 +161,7 @@ def check_gradients(report, model, weights, batch, documents):
             distance, allowed = distance + own**2, allowed + limit**2
             # Small tensors are a few random numbers: what all elements bear counts, too.
             limit = 4 * limit + 2e-2 * np.linalg.norm(exact[logical])
-            worst = max(worst, (own / limit, logical))
+            worst = max(worst, (own / limit if limit else 0.0, logical))
             if not own <= limit:
                 far.append(f"{logical} {own / limit:.2g}")
     size = np.sqrt(sum(np.sum(g**2) for g in exact.values()))
@@ -155,8 +184,8 @@ def check_update(report, model, weights, batch):
     for step in (1, 2, 3):
         state = model.step(state, batch, [*model.parameters, *moments], learning_rate=1e-3, number=step)
     wrong = [p for p, m in masters.items() if not np.array_equal(state[p], rounded([state[m]], "bf16")[0])]
-    moved = [p for p in masters if np.array_equal(state[p], weights[p])]
-    report.line(not wrong and not moved, "update", f"{len(masters)} masters{'; wrong: ' if wrong else ''}{wrong or ''}")
+    still = [p for p, m in masters.items() if np.array_equal(state[m], weights[p])]
+    report.line(not wrong and not still, "update", f"{len(masters)} masters; wrong: {wrong}, not moved: {still}")
 
 
 def check_decoding(report, model, weights, rng):
@@ -172,10 +201,9 @@ def check_decoding(report, model, weights, rng):
 
 def main():
     report = Report("bf16")
-    rng = np.random.default_rng(29)
     with report:
-        for pattern, gradients, cpu in (("BRMN", "f32", "native"), ("LDGN", "bf16", "x86-64-v3")):
-            report.name = f"bf16 {pattern}"
+        for pattern, gradients, cpu in MODELS:
+            report.name, rng = f"bf16 {pattern}", np.random.default_rng(29)
             options = [f"--cpu={cpu}", f"--gradient-dtype={gradients}"]
             model = CompiledModel(describe(pattern), report.folder, pattern, options)
             weights = model.rounded(perturbed(model.initial(5), rng))
