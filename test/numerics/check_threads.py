@@ -3,7 +3,9 @@
 Between two barriers no thread may see what another one does, so the order of threads changes no bit of loss, weights or moments; a
 missing barrier does, and without any the bits are others. The loss is that of the CPU's kernels, up to the order of sums.
 
-    check_threads.py        (BRAID_BIN: test/emulator; BRAID_BUILD: the build, whose own tools are the CPU's)
+    check_threads.py [others]   (BRAID_BIN: test/emulator; BRAID_BUILD: the build, whose own tools are the CPU's)
+
+`others`: the instances that the models of every day do not have.
 """
 
 import json
@@ -11,10 +13,12 @@ import os
 import pathlib
 import re
 import shutil
+import string
 import subprocess
 import sys
 import tempfile
 
+from check_mixer import VARIANTS
 from harness import tool
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -23,8 +27,8 @@ MIXERS = {
     "name": "mixers",
     "vocab_size": 256,
     "d_model": 32,
-    "num_layers": 6,
-    "layer_pattern": "MRKDWX",
+    "num_layers": 9,
+    "layer_pattern": "MRKDWXFTU",
     "ffn_pattern": "ED",
     "mixers": {
         "M": {"kind": "mamba2", "heads": 2, "head_dim": 16},
@@ -33,6 +37,9 @@ MIXERS = {
         "D": {"kind": "deltanet", "heads": 2, "head_dim": 16},
         "W": {"kind": "attention", "heads": 2, "kv_heads": 1, "head_dim": 16, "window": 20},
         "X": {"kind": "mamba", "heads": 2, "head_dim": 16},
+        "F": {"kind": "dfw", "heads": 2, "head_dim": 16},
+        "T": {"kind": "ttt", "heads": 2, "head_dim": 16},
+        "U": {"kind": "titans", "heads": 2, "head_dim": 16, "mini_batch": 8},
     },
     "ffns": {
         "E": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 16, "shared_hidden": 16},
@@ -40,6 +47,15 @@ MIXERS = {
     },
     "train": {"batch": 2, "seq_len": 48, "learning_rate": 3e-3, "warmup_steps": 1, "steps": 10},
 }
+
+
+def every_other():
+    """A model of the instances that are in no other one here."""
+    hybrid = re.findall(r'"kind": "(\w+)"', (ROOT / "models" / "tiny-hybrid.json").read_text(encoding="utf-8"))
+    kinds = sorted(set(VARIANTS) - {m["kind"] for m in MIXERS["mixers"].values()} - set(hybrid))
+    letters = string.ascii_uppercase[: len(kinds)]
+    mixers = {letter: {"kind": kind} | VARIANTS[kind][0] for letter, kind in zip(letters, kinds)}
+    return MIXERS | {"name": "others", "num_layers": len(kinds), "layer_pattern": letters, "mixers": mixers}
 
 
 def run(*command, **environment):
@@ -86,18 +102,21 @@ def check(model, flags, limit, shared=None):
     return good
 
 
-def main():
+def main(which="every day"):
     with tempfile.TemporaryDirectory() as folder:
-        mixers = pathlib.Path(folder) / "mixers.json"
-        mixers.write_text(json.dumps(MIXERS))
-        good = [
-            check(ROOT / "models" / "tiny-hybrid.json", ["--batch=1", "--seq-len=40", "--dtype=bf16"], 2e-3),
-            check(mixers, [], 1e-4),
-            check(mixers, ["--dtype=bf16"], 2e-3, shared=4096),
-        ]
+        mixers = pathlib.Path(folder) / ("others.json" if which == "others" else "mixers.json")
+        mixers.write_text(json.dumps(every_other() if which == "others" else MIXERS))
+        if which == "others":
+            good = [check(mixers, [], 1e-4), check(mixers, ["--dtype=bf16"], 2e-3)]
+        else:
+            good = [
+                check(ROOT / "models" / "tiny-hybrid.json", ["--batch=1", "--seq-len=40", "--dtype=bf16"], 2e-3),
+                check(mixers, [], 1e-4),
+                check(mixers, ["--dtype=bf16"], 2e-3, shared=4096),
+            ]
     print(f"threads: {len(good)} programs, {good.count(False)} failed")
     return 0 if all(good) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
