@@ -24,6 +24,11 @@ LIMITS = {"losses": 1e-12, "gradient norm": 1e-11, "gradients": 1e-10, "paramete
 DOCUMENTS = [[0, 11, 12, 32, 48, 64], [0, 3, 59, 60, 60, 60], [0, 64, 64, 64, 64, 64], [0, 16, 31, 33, 47, 63]]
 
 
+def documents_of(length):
+    """The documents in rows of at most 64 tokens: borders near the end are as far from it."""
+    return [[border - (64 - length) * (border > 48) for border in row] for row in DOCUMENTS]
+
+
 def coordinate(mesh, rank, axes):
     """The rank's place on a product of axes of either view."""
     for view in ("dense", "expert"):
@@ -108,7 +113,8 @@ def main(path, *variants):
     report = Report(f"exact-{description['name']}")
     rng = np.random.default_rng(11)
     most = max([int(size) for name, _, flags in VARIANTS if name in variants for size in re.findall(r"\bdp=(\d+)", flags[0])], default=1)
-    documents = DOCUMENTS * -(-most // len(DOCUMENTS))  # a row for each
+    documents = documents_of(description["train"]["seq_len"])
+    documents *= -(-most // len(documents))  # a row for each
     rows, length = len(documents), documents[0][-1]
     labels = rng.integers(0, description["vocab_size"], (rows, length))
     for row, cuts in enumerate(documents):

@@ -151,6 +151,9 @@ def check_long(report, kind, rng):
     check_reference(report, model, perturbed(model.initial(3), rng), batch, documents, LONG_LIMITS)
 
 
+DTYPES = ("f64", "f32")
+
+
 def describe(kind, dtype):
     mixers = {letter: {"kind": kind} | v for letter, v in zip("XYZ", VARIANTS[kind])}
     return {
@@ -208,7 +211,7 @@ def main(kind):
     report = Report(f"mixer-{kind}")
     rng = np.random.default_rng(17)
     with report:
-        for dtype in ("f64", "f32"):
+        for dtype in DTYPES:
             report.name = f"mixer-{kind} {dtype}"
             model = CompiledModel(describe(kind, dtype), report.folder, dtype)
             initial = model.initial(3)

@@ -40,7 +40,7 @@ class Scan:
     """A function that runs the forward and the gradient of one shape."""
 
     def __init__(self, program, kind, B, T, H, K, V, chunk=None, dtype="f32", step=False):
-        self.program, self.kind, self.dims, self.dtype, self.step = program, kind, (B, T, H, K, V), dtype, step
+        self.program, self.kind, self.dims, self.dtype, self.step, self.chunk = program, kind, (B, T, H, K, V), dtype, step, chunk
         self.scale = K**-0.5
         name = f"{'step' if step else 'scan'}_{kind}_b{B}_t{T}_h{H}_k{K}_v{V}_c{chunk or 0}_{dtype}"
         f = self.function = program.function(name, dtype)

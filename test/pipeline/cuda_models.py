@@ -47,10 +47,14 @@ def kernels_of(models, limit):
     return kernels, wrong
 
 
+def models(folder):
+    return sorted(pathlib.Path(folder).glob("*.json"))
+
+
 def main():
-    models, wrong = sorted(pathlib.Path(sys.argv[1]).glob("*.json")), []
+    sources, wrong = models(sys.argv[1]), []
     for limit in map(int, sys.argv[2:]):
-        kernels, strange = kernels_of(models, limit)
+        kernels, strange = kernels_of(sources, limit)
         wrong += strange
         with tempfile.TemporaryDirectory() as folder:
             module = pathlib.Path(folder) / "kernels.mlir"
@@ -60,7 +64,7 @@ def main():
         wrong += [f"@{name} is not lowered" for name in set(kernels) - set(lowered)]
         wrong += [f"@{name}: {shared} bytes of shared memory" for name, (_, shared) in lowered.items() if shared > limit]
         with_scratch = {name: scratch for name, (scratch, _) in lowered.items() if scratch}
-        print(f"shared memory {limit}: {len(lowered)} kernels of {len(models)} models, {len(with_scratch)} with scratch, "
+        print(f"shared memory {limit}: {len(lowered)} kernels of {len(sources)} models, {len(with_scratch)} with scratch, "
               f"at most {max(with_scratch.values(), default=0)} bytes")
     for line in wrong:
         print(f"FAILED {line}")
