@@ -55,7 +55,7 @@ def every_other():
     kinds = sorted(set(VARIANTS) - {m["kind"] for m in MIXERS["mixers"].values()} - set(hybrid))
     letters = string.ascii_uppercase[: len(kinds)]
     mixers = {letter: {"kind": kind} | VARIANTS[kind][0] for letter, kind in zip(letters, kinds)}
-    return MIXERS | {"name": "others", "num_layers": len(kinds), "layer_pattern": letters, "mixers": mixers}
+    return MIXERS | {"name": "others", "d_model": 24, "num_layers": len(kinds), "layer_pattern": letters, "mixers": mixers}
 
 
 def run(*command, **environment):
@@ -107,7 +107,8 @@ def main(which="every day"):
         mixers = pathlib.Path(folder) / ("others.json" if which == "others" else "mixers.json")
         mixers.write_text(json.dumps(every_other() if which == "others" else MIXERS))
         if which == "others":
-            good = [check(mixers, [], 1e-4), check(mixers, ["--dtype=bf16"], 2e-3)]
+            # The loss behind a step of AdamW, which makes whole steps of gradients that are rounding (seen: 1.8e-3).
+            good = [check(mixers, [], 1e-4), check(mixers, ["--dtype=bf16"], 4e-3)]
         else:
             good = [
                 check(ROOT / "models" / "tiny-hybrid.json", ["--batch=1", "--seq-len=40", "--dtype=bf16"], 2e-3),
