@@ -19,6 +19,7 @@ from harness import tool
 
 RING_ONLY = ("ttt", "titans_ln")
 ALGORITHMS = {"ring": "ring", "gather": "all_gather", "scan": "scan"}
+WIDTH = 24
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -27,16 +28,16 @@ def instances():
 
 
 def mixer(kind):
-    """Its settings, with heads that two ranks divide."""
+    """Its settings, with heads that two ranks divide; where there is one, its channels are the layer's input (mamba, s4d)."""
     settings = {"kind": kind} | MIXERS[kind][0]
-    return settings | {"heads": 2} if settings["heads"] == 1 else settings
+    return settings | {"heads": 2, "value_dim": WIDTH // 2} if settings["heads"] == 1 else settings
 
 
 def describe(kinds, ffn="D"):
     return {
         "name": "instances",
         "vocab_size": 64,
-        "d_model": 24,
+        "d_model": WIDTH,
         "num_layers": len(kinds),
         "layer_pattern": LETTERS[: len(kinds)],
         "ffn_pattern": ffn,
