@@ -45,7 +45,8 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
       {"--overlap-degrees", options.overlapDegrees.has_value(), Phase::sharded, Phase::scheduled},
       {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
       {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked},
-      {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands}};
+      {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands},
+      {"--gemm", options.gemm != "kernels", Phase::commands, Phase::commands}};
   for (const Flag &flag : flags) {
     if (!flag.given || (from < flag.last && flag.first <= to))
       continue;
@@ -80,6 +81,10 @@ static bool checkTarget(CompileOptions &options) {
   }
   if (options.arch != CompileOptions().arch)
     return fail("--arch=" + options.arch + " names a GPU, and --target=" + options.target +
+                " compiles for CPUs; "
+                "valid: with --target=cuda");
+  if (options.gemm != CompileOptions().gemm)
+    return fail("--gemm=" + options.gemm + " names a library of GPUs, and --target=" + options.target +
                 " compiles for CPUs; "
                 "valid: with --target=cuda");
   llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);

@@ -162,9 +162,9 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createProveMemoryPlanPass());
     // What is left is a translation without choices.
     pm.addPass(createLowerToCommandsPass());
-    // On a GPU no library is called yet; before the proofs, which then see what runs.
+    // What no library does; before the proofs, which then see what runs.
     if (options.target == "cuda")
-      pm.addPass(createGemmKernelsPass());
+      pm.addPass(createGemmKernelsPass({.library = options.gemm == "cublaslt"}));
     // Every byte has its place, so every wait can stand where the bytes are needed.
     pm.addPass(createDelayWaitsPass());
     // Slices were woven, bytes shared and events placed by passes that did not know of each other: here all three meet.

@@ -19,6 +19,8 @@ struct Command;
 
 namespace braid::runtime {
 
+class CudaDevice;
+
 using Iterations = std::array<int64_t, maxRepeatDepth>;
 
 struct BufferRef {
@@ -62,7 +64,8 @@ struct JoinedLaunches {
 };
 
 struct GemmCommand {
-  Gemm gemm;
+  Gemm gemm; // a CPU's
+  uint32_t product; // a GPU's: the number that the device gave it
   BufferRef a, b, c;
 };
 
@@ -142,9 +145,9 @@ struct Commands {
 // What commands of a session are prepared for: its own memory and a library of kernels, or a GPU.
 struct CommandTarget {
   std::span<std::byte *const> arenas; // where each begins
-  const KernelLibrary *kernels = nullptr; // null: launches are a GPU's, which has no library calls yet
+  const KernelLibrary *kernels = nullptr; // null: launches are a GPU's
   MatmulCache *matmuls = nullptr; // with `kernels`
-  int64_t scratch = 0; // a GPU's: the slot behind a launch's parameters
+  CudaDevice *gpu = nullptr; // else
 };
 
 // Creates every primitive and communicator the program needs.

@@ -2,6 +2,7 @@
 #include "runtime/Commands.h"
 
 #include "runtime/comm/Collectives.h"
+#include "runtime/cuda/CudaDevice.h"
 #include "runtime/schema/Program_generated.h"
 
 #include <algorithm>
@@ -232,7 +233,7 @@ private:
         result.slots.push_back(value);
       }
     if (!target.kernels)
-      result.slots.push_back(target.scratch);
+      result.slots.push_back(target.gpu->scratch());
     command.kind = Command::Kind::launch;
     if (!std::strcmp(command.name, "Launch"))
       command.name = kernel.name()->c_str();
@@ -240,12 +241,20 @@ private:
     out.launches.push_back(std::move(result));
   }
 
-  Status checkLibrary() const {
-    if (target.matmuls)
-      return Status::success();
-    return Status::error(ErrorCode::unsupported,
-                         "a matrix product of a library, which programs for GPUs do not call yet; valid: compile the "
-                         "model again, which makes it a kernel");
+  // The power of two that all addresses of the matrices are multiples of, at most 256.
+  static uint32_t alignmentOf(const GemmDesc &desc, std::initializer_list<BufferRef> matrices) {
+    uint64_t all = 256;
+    for (const BufferRef &matrix : matrices) {
+      all |= reinterpret_cast<uintptr_t>(matrix.base);
+      for (uint32_t i = 0; i < matrix.strideCount; ++i)
+        all |= static_cast<uint64_t>(matrix.strides[i]);
+    }
+    if (desc.batch > 1)
+      for (auto [stride, type] : {std::pair(desc.batchStrideA, desc.shape.typeA),
+                                  {desc.batchStrideB, desc.shape.typeB},
+                                  {desc.batchStrideC, desc.shape.typeC}})
+        all |= static_cast<uint64_t>(stride) * sizeOf(type);
+    return static_cast<uint32_t>(all & (~all + 1));
   }
 
   Status prepareGemm(const schema::Gemm &gemm, Command &command) {
@@ -266,11 +275,15 @@ private:
     desc.batchStrideA = gemm.batch_stride_a();
     desc.batchStrideB = gemm.batch_stride_b();
     desc.batchStrideC = gemm.batch_stride_c();
-    BRAID_TRY(checkLibrary());
-    BRAID_ASSIGN(Gemm prepared, Gemm::prepare(desc, *target.matmuls));
     command.kind = Command::Kind::gemm;
     command.index = static_cast<uint32_t>(out.gemms.size());
-    out.gemms.push_back({std::move(prepared), buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c())});
+    GemmCommand made{{}, 0, buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c())};
+    if (target.gpu) {
+      BRAID_ASSIGN(made.product, target.gpu->prepareGemm(desc, alignmentOf(desc, {made.a, made.b, made.c})));
+    } else {
+      BRAID_ASSIGN(made.gemm, Gemm::prepare(desc, *target.matmuls));
+    }
+    out.gemms.push_back(std::move(made));
     return Status::success();
   }
 
@@ -290,7 +303,10 @@ private:
     desc.typeA = dtype(gemm.type_a());
     desc.typeB = dtype(gemm.type_b());
     desc.typeC = dtype(gemm.type_c());
-    BRAID_TRY(checkLibrary());
+    if (target.gpu)
+      return Status::error(ErrorCode::unsupported,
+                           "a grouped matrix product of a library, which programs for GPUs do not call; valid: compile "
+                           "the model again, which makes it a kernel");
     BRAID_ASSIGN(GroupedGemm prepared, GroupedGemm::prepare(desc, *target.matmuls));
     command.kind = Command::Kind::groupedGemm;
     command.index = static_cast<uint32_t>(out.groupedGemms.size());

@@ -146,7 +146,7 @@ Status Session::Impl::create() {
   std::vector<std::byte *> bases;
   if (program->target() == "cuda") {
     BRAID_TRY(createGpu().withContext(fmt::format("{}: target cuda ({})", program->path(), program->arch())));
-    target.scratch = gpu->scratch();
+    target.gpu = gpu.get();
     threads = 1; // the host has nothing to compute
   } else {
     int sharing = options.onThisMachine ? options.onThisMachine : options.worldSize;
@@ -421,9 +421,12 @@ Status Session::Impl::performOnGpu(const StreamItem &item) {
     const FillCommand &command = commands.fills[index];
     return gpu->fill(stream, command.target.at(at), command.value, command.target.bytes);
   }
+  case Command::Kind::gemm: {
+    const GemmCommand &command = commands.gemms[index];
+    return gpu->gemm(stream, command.product, command.a.at(at), command.b.at(at), command.c.at(at));
+  }
   case Command::Kind::record: return gpu->record(stream, index);
   case Command::Kind::wait: return gpu->wait(stream, index);
-  case Command::Kind::gemm:
   case Command::Kind::groupedGemm:
   case Command::Kind::collective:
   case Command::Kind::repeat: break;

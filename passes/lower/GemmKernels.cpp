@@ -1,5 +1,5 @@
 //===- GemmKernels.cpp - matrix products as launches of tile kernels ----------------------------------------------===//
-// The reference of every library's product, and what a GPU runs until one is called: a program of the grid makes one tile of C, its
+// The reference of every library's product, and what a GPU runs where none is asked for: a program of the grid makes one tile of C, its
 // products over k in steps of a tile. Sizes, leading dimensions and batches are arguments; what the code depends on is in
 // the kernel's name: element types, which operand lies transposed, whether C is added to, and the tile. Rows past a limit read 0
 // and are not written; columns have no limit. So a width that tiles do not divide (a vocabulary of 50257) is cut: whole tiles, a narrower
@@ -95,7 +95,9 @@ public:
   void runOnOperation() override {
     SmallVector<Operation *> products;
     getOperation().walk([&](Operation *op) {
-      if (isa<cmd::GemmOp, cmd::GroupedGemmOp>(op))
+      if (isa<cmd::GroupedGemmOp>(op))
+        products.push_back(op);
+      else if (auto gemm = dyn_cast<cmd::GemmOp>(op); gemm && !(library && ofLibrary(gemm)))
         products.push_back(op);
     });
     for (Operation *op : products) {
@@ -142,6 +144,12 @@ private:
     return cmd::LaunchOp::create(b, op.getLoc(), FlatSymbolRefAttr::get(op.getContext(), kernel),
                                  b.getDenseI64ArrayAttr(grid), arguments.list.getDictionary(op.getContext()),
                                  op.getStreamAttr(), op.getNameAttr());
+  }
+
+  /// cuBLASLt multiplies operands of one type, which is that of C or narrower.
+  static bool ofLibrary(cmd::GemmOp op) {
+    Type a = op.getTypeA(), c = op.getTypeC();
+    return a == op.getTypeB() && (a.isBF16() || a.isF32()) && (c == a || (a.isBF16() && c.isF32()));
   }
 
   static bool onTensorCores(cmd::GemmOp op) { return op.getTypeA().isBF16() && op.getTypeB().isBF16(); }

@@ -11,6 +11,7 @@ struct GemmDesc {
   MatmulShape shape;
   int64_t batch = 1;
   int64_t batchStrideA = 0, batchStrideB = 0, batchStrideC = 0; // elements
+  bool operator==(const GemmDesc &) const = default;
 };
 
 class Gemm {

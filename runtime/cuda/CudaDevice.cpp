@@ -17,6 +17,13 @@ namespace {
 constexpr uint64_t arenaAlignment = 256; // what cuMemAlloc gives, and arenas ask for
 constexpr uint64_t alignedUp(uint64_t bytes) { return (bytes + arenaAlignment - 1) / arenaAlignment * arenaAlignment; }
 
+bool hasProducts(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list) {
+  return std::any_of(list.begin(), list.end(), [](const schema::Command *command) {
+    const auto *repeat = command->body_as_Repeat();
+    return command->body_as_Gemm() || (repeat && hasProducts(*repeat->commands()));
+  });
+}
+
 // The largest number of programs of each kernel's launches, in all entries.
 void countPrograms(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list, std::vector<uint64_t> &most) {
   for (const auto *command : list) {
@@ -40,6 +47,10 @@ Expected<std::unique_ptr<CudaDevice>> CudaDevice::create(const Program &program,
   BRAID_TRY(result->open());
   BRAID_TRY(result->checkArchitecture());
   BRAID_TRY(result->loadKernels());
+  for (const auto *entry : *program.file().entries())
+    if (!result->products && hasProducts(*entry->commands())) {
+      BRAID_ASSIGN(result->products, CublasLt::create());
+    }
   BRAID_TRY(result->allocate());
   BRAID_TRY(result->makeStreams());
   return result;
@@ -53,6 +64,7 @@ CudaDevice::~CudaDevice() {
     driver.cuCtxSetCurrent(context);
   for (Stream stream : streams)
     driver.cuStreamSynchronize(stream);
+  products.reset();
   for (const auto &entry : graphs)
     for (GraphExec part : entry)
       driver.cuGraphExecDestroy(part);
@@ -160,6 +172,10 @@ Status CudaDevice::allocate() {
   for (size_t i = 0; i < kernels.size(); ++i)
     scratch = std::max(scratch, kernels[i].scratchBytes * std::min(programs[i], uint64_t(kernels[i].resident)));
   needed += alignedUp(scratch);
+  if (products) {
+    workspaceOffset = needed;
+    needed += CublasLt::workspaceBytes * program.streams().size();
+  }
   if (needed == 0)
     return Status::success();
   size_t available = 0, total = 0;
@@ -275,6 +291,10 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
 }
 
 static Address address(const std::byte *pointer) { return reinterpret_cast<Address>(pointer); }
+
+Status CudaDevice::gemm(uint32_t stream, uint32_t product, const std::byte *a, const std::byte *b, std::byte *c) {
+  return products->run(product, streams[stream], a, b, c, memory + workspaceOffset + stream * CublasLt::workspaceBytes);
+}
 
 Status CudaDevice::copy(uint32_t stream, std::byte *target, const std::byte *source, uint64_t bytes) {
   if (bytes == 0)

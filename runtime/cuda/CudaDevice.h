@@ -10,7 +10,7 @@
 #pragma once
 
 #include "runtime/Arenas.h"
-#include "runtime/cuda/CudaDriver.h"
+#include "runtime/cuda/CublasLt.h"
 
 #include <functional>
 #include <memory>
@@ -42,6 +42,11 @@ public:
   Status begin(uint32_t entry);
   // One block for each program, or as many as run at a time where the kernel has scratch.
   Status launch(uint32_t stream, uint32_t kernel, std::span<const int64_t> slots, int64_t programs);
+  // A product of the program's library commands: prepared before the first run, its number is what gemm() takes.
+  Expected<uint32_t> prepareGemm(const GemmDesc &desc, uint32_t alignment) {
+    return products->prepare(desc, alignment);
+  }
+  Status gemm(uint32_t stream, uint32_t product, const std::byte *a, const std::byte *b, std::byte *c);
   Status copy(uint32_t stream, std::byte *target, const std::byte *source, uint64_t bytes);
   Status fill(uint32_t stream, std::byte *target, int value, uint64_t bytes);
   Status record(uint32_t stream, uint32_t event);
@@ -91,6 +96,8 @@ private:
   cuda::Address memory = 0;
   std::vector<uint64_t> offsets; // of the arenas
   uint64_t scratchOffset = 0;
+  std::unique_ptr<cuda::CublasLt> products; // null: the program calls no library
+  uint64_t workspaceOffset = 0; // of the products on the first stream
   std::vector<void *> pinned;
   std::vector<cuda::Stream> streams; // by the program's
   std::vector<cuda::Event> events; // the most that an entry has, and one for its inputs

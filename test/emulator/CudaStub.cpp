@@ -522,6 +522,17 @@ int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsi
   return success;
 }
 
+/// For the libraries beside it: onto the stream, or into the graph that is recorded; `log` is a line of the log.
+void braidStubPut(cuda::Stream stream, std::function<void()> run, const char *line) {
+  log("%s stream %d", line, streamOf(stream).number);
+  put(stream, std::move(run));
+}
+
+/// Ends the process where the bytes are not of one allocation.
+void braidStubCheck(const void *bytes, size_t size, const char *call) {
+  checkDevice(reinterpret_cast<cuda::Address>(bytes), size, call);
+}
+
 } // extern "C"
 
 // The functions above are what the runtime asks for.

@@ -1,7 +1,14 @@
 // Matrix products become launches: one kernel for every tile, element types and orientation; sizes are arguments.
 // RUN: braid-opt %s --braid-gemm-kernels | FileCheck %s
 // RUN: braid-opt %s --braid-gemm-kernels --braid-tile-to-threads | FileCheck %s --check-prefix=THREADS
+// RUN: braid-opt %s --braid-gemm-kernels=library=true | FileCheck %s --check-prefix=LIBRARY
 
+// A library takes what is not grouped, of one type of operands.
+// LIBRARY-NOT: cmd.launch @gemm_f32
+// LIBRARY: cmd.gemm 10 x
+// LIBRARY-NOT: cmd.grouped_gemm
+// LIBRARY: cmd.launch @gemm_groups_
+// LIBRARY: cmd.launch @gemm_weights_
 // CHECK-NOT: cmd.gemm
 // CHECK-NOT: cmd.grouped_gemm
 cmd.program {

@@ -51,9 +51,9 @@ def run(*command, **environment):
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace").strip()
 
 
-def has_driver():
+def has_library(name):
     try:
-        return bool(ctypes.CDLL("libcuda.so.1"))
+        return bool(ctypes.CDLL(name))
     except OSError:
         return False
 
@@ -76,6 +76,11 @@ def tensors(path):
 
 def furthest(one, other):
     return max(np.abs(one[name] - other[name]).max() / max(np.abs(one[name]).max(), 1e-6) for name in one) if one.keys() == other.keys() else 1.0
+
+
+def library_calls(info):
+    """Of all functions: the third number behind their names."""
+    return sum(int(line.split()[3]) for line in info.splitlines() if re.match(r"  @\w+ +\d", line))
 
 
 def steps_of(model, stub):
@@ -174,7 +179,7 @@ def everything(stub):
                                **{**stub, **environment})
             check(code == 1 and re.search(wanted, err), f"{why}: {err}")
 
-        if not has_driver():
+        if not has_library("libcuda.so.1"):
             refused("no driver", "no driver: libcuda.so.1 could not be opened", LD_LIBRARY_PATH=str(folder))
         refused("no device", "no device: the CUDA driver knows 0 GPUs", BRAID_STUB_DEVICES="0")
         refused("another architecture", r"kernels are for sm_90a, but the device \(stub\) has compute capability 8\.0", BRAID_STUB_CAPABILITY="80")
@@ -182,7 +187,28 @@ def everything(stub):
         refused("two ranks", "the program's mesh has 2 ranks; valid on GPUs so far: 1", "--ranks=2", program="two")
         must("braid-compile", folder / "model.json", "-o", folder / "commands.mlir", "--to-phase=commands", "--chunk-size=16")
         must("braid-compile", folder / "commands.mlir", "-o", folder / "library.braid", "--target=cuda", "--arch=sm_90a,emulated")
-        refused("a library's product", "entry '.*a matrix product of a library, which programs for GPUs do not call yet", program="library")
+        refused("a library's grouped product", "entry '.*a grouped matrix product of a library, which programs for GPUs do not call", program="library")
+
+        for dtype, limit in (("f32", 1e-4), ("bf16", 2e-3)):
+            name, own = f"cublas-{dtype}", f"own-{dtype}"
+            for program, flags in ((name, ["--gemm=cublaslt"]), (own, [])):
+                must("braid-compile", folder / "model.json", "-o", folder / f"{program}.braid", "--target=cuda", "--arch=sm_90a,emulated", chunk,
+                     f"--dtype={dtype}", *flags)
+            log.unlink(missing_ok=True)
+            ours, theirs = train(own, **stub), train(name, BRAID_STUB_LOG=str(log), **stub)
+            off = max(abs(a - b) / abs(a) for a, b in zip(ours, theirs, strict=True))
+            products = sum(call.startswith("cublasLtMatmul") for call in log.read_text().splitlines())
+            launched = library_calls(must("braid-run", "info", folder / f"{name}.braid"))
+            check(off < limit and products == launched > 0,
+                  f"{dtype} losses {theirs} by cuBLASLt, {ours} by kernels; {products} products recorded, {launched} in the program")
+        refused("an algorithm that is not there", r"a product \d+ x \d+ x \d+ of f32 and f32 into f32: cuBLASLt has no algorithm for it; valid: a program "
+                "compiled with --gemm=kernels", program="cublas-f32", BRAID_STUB_FAIL="cublasLtMatmulAlgoGetHeuristic")
+        alone = folder / "alone"
+        alone.mkdir()
+        (alone / "libcuda.so.1").symlink_to(pathlib.Path(sys.argv[1]) / "libcuda.so.1")
+        if not has_library("libcublasLt.so.13"):
+            refused("no cuBLASLt", "matrix products are cuBLASLt's, and neither libcublasLt.so.13 nor libcublasLt.so.12 can be opened .*; valid: .*--gemm=kernels",
+                    program="cublas-f32", LD_LIBRARY_PATH=str(alone))
         refused("little memory", r"out of memory: the program needs \d+ bytes \(the largest arenas are '\w+' \d+ bytes.*, but the device \(stub\) has "
                 r"1000000 of its 1000000 bytes free", BRAID_STUB_MEMORY="1000000")
         refused("an allocation that fails", r"\d+ bytes for the program: cuMemAlloc_v2: error 700 CUDA_ERROR_ILLEGAL_ADDRESS", BRAID_STUB_FAIL="cuMemAlloc")

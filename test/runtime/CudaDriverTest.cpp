@@ -1,5 +1,6 @@
 // The driver's functions as the runtime declares them, against the toolkit's header where there is one.
 #include "runtime/cuda/CudaDriver.h"
+#include "test/runtime/fixture/Alike.h"
 
 #include <gtest/gtest.h>
 
@@ -12,22 +13,9 @@ namespace {
 
 #if __has_include(<cuda.h>)
 
-// Parameters pass the same bytes in the same registers.
-template <class Ours, class Theirs> constexpr bool passesAlike() {
-  if constexpr (std::is_pointer_v<Ours>)
-    return std::is_pointer_v<Theirs>;
-  else
-    return !std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs) && !std::is_floating_point_v<Theirs>;
-}
-
-template <class Ours, class Theirs> struct Alike : std::false_type {};
-template <class... Ours, class... Theirs>
-  requires(sizeof...(Ours) == sizeof...(Theirs))
-struct Alike<int (*)(Ours...), CUresult (*)(Theirs...)>
-    : std::bool_constant<(passesAlike<Ours, Theirs>() && ... && true)> {};
-
 #define BRAID_CUDA_ALIKE(name, parameters)                                                                             \
-  static_assert(Alike<decltype(Driver::name), decltype(&::name)>::value, #name " has another signature in cuda.h");
+  static_assert(test::Alike<decltype(Driver::name), decltype(&::name)>::value,                                         \
+                #name " has another signature in cuda.h");
 BRAID_CUDA_FUNCTIONS(BRAID_CUDA_ALIKE)
 #undef BRAID_CUDA_ALIKE
 

@@ -48,6 +48,11 @@ int main(int argc, char **argv) {
       ->type_name("NAME");
   app.add_option("--arch", options.arch, "with --target=cuda: sm_90a (H100, H200) or sm_80 (A100) (default sm_90a)")
       ->type_name("NAME");
+  oneOf(app.add_option("--gemm", options.gemm,
+                       "with --target=cuda: matrix products by kernels of the program or by NVIDIA's library, which "
+                       "braid-run then opens: kernels or cublaslt (default kernels)"),
+        {"kernels", "cublaslt"})
+      ->type_name("NAME");
   app.add_option("--cpu", options.cpu,
                  "what the kernels may use: native, x86-64-v3 or x86-64-v4, with features to add, as in "
                  "x86-64-v4,avx512bf16 (default native)")

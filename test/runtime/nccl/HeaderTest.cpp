@@ -1,6 +1,7 @@
 // runtime/comm/NcclApi.h states the interface of NCCL once more: here it is compared with its header.
 #if BRAID_TEST_NCCL_HEADER
 #include "runtime/comm/NcclApi.h"
+#include "test/runtime/fixture/Alike.h"
 
 #include <cstddef>
 #include <nccl.h>
@@ -19,22 +20,8 @@ static_assert(offsetof(ours::Config, size) == offsetof(ncclConfig_t, size) &&
               offsetof(ours::Config, blocking) == offsetof(ncclConfig_t, blocking));
 static_assert(ours::Config().version == NCCL_VERSION(2, 14, 0) && sizeof(ours::Config) <= sizeof(ncclConfig_t));
 
-// Parameters: numbers of the same size, or addresses, in the same places.
-template <class A, class B>
-constexpr bool alike = (std::is_pointer_v<A> && std::is_pointer_v<B>) ||
-                       (!std::is_pointer_v<A> && !std::is_pointer_v<B> && sizeof(A) == sizeof(B));
-template <class A, class B> struct Alike;
-template <class RA, class... A, class RB, class... B> struct Alike<RA (*)(A...), RB (*)(B...)> {
-  static constexpr bool value = [] {
-    if constexpr (sizeof...(A) == sizeof...(B))
-      return alike<RA, RB> && (alike<A, B> && ...);
-    else
-      return false;
-  }();
-};
-
 #define NCCL(member, function)                                                                                         \
-  static_assert(Alike<decltype(ours::Library::member), decltype(&function)>::value, #function)
+  static_assert(braid::runtime::test::Alike<decltype(ours::Library::member), decltype(&function)>::value, #function)
 NCCL(getUniqueId, ncclGetUniqueId);
 NCCL(commInitRank, ncclCommInitRankConfig);
 NCCL(commDestroy, ncclCommDestroy);
