@@ -46,6 +46,18 @@ int64_t Timeline::defined(Value value) const {
   return at(value.getDefiningOp());
 }
 
+int64_t Timeline::underWay(CommStartOp start) const {
+  CommAwaitOp await = awaitOf(start);
+  if (!await)
+    return at(start);
+  int64_t until = at(await);
+  for (Operation *user : await->getUsers())
+    if (auto next = dyn_cast<CommStartOp>(user);
+        next && next->getBlock() == start->getBlock() && next.getAxisAttr() != start.getAxisAttr())
+      until = std::max(until, underWay(next));
+  return until;
+}
+
 int64_t Timeline::lastUse(OpOperand &use) const {
   Block *home = use.get().getParentBlock();
   Operation *user = use.getOwner(), *here = home->findAncestorOpInBlock(*user);
@@ -56,8 +68,7 @@ int64_t Timeline::lastUse(OpOperand &use) const {
     return use.getOperandNumber() < RepeatOp(scope->op).getCarried() ? scope->end : at(user);
   }
   if (auto start = dyn_cast<CommStartOp>(user))
-    if (CommAwaitOp await = awaitOf(start))
-      return at(await);
+    return underWay(start);
   return at(user);
 }
 

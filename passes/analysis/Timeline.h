@@ -43,13 +43,15 @@ public:
   const RepeatScope *scopeOf(mlir::Operation *op) const { return scopes.lookup(op->getBlock()); }
   const RepeatScope *bodyOf(RepeatOp repeat) const { return scopes.lookup(&repeat.getBody().front()); }
 
-  /// From the moment a value exists to its last use. Operands of a collective under way are in use until its await;
-  /// a stacked input is in use at the repeat's `begin` (its slots are a matter of their own).
+  /// From the moment a value exists to its last use. Operands of a collective under way are in use until its await, and
+  /// until that of a collective of another axis that sends on what it receives: compute waits for the last of them. A
+  /// stacked input is in use at the repeat's `begin` (its slots are a matter of their own).
   Segment live(mlir::Value value) const;
   int64_t defined(mlir::Value value) const;
 
 private:
   void number(mlir::Block &block, const RepeatScope *scope);
+  int64_t underWay(CommStartOp start) const;
   int64_t lastUse(mlir::OpOperand &use) const;
 
   int64_t last = 0;

@@ -2,7 +2,8 @@
 // An await stands where a function or a body of a repeat ends at the latest, though often nobody needs the bytes yet: the
 // sums of gradients are read by the optimizer. Bytes say how long the compute stream may go on: to the first command that
 // touches what the collective touches, one of them writing. In a repeat that may be in the next iteration; then the last
-// iteration is waited for behind the repeat. PlanMemory keeps the buffers of such collectives apart.
+// iteration is waited for behind the repeat. PlanMemory keeps the buffers of such collectives apart. A collective on another
+// stream (rows that ranks of etp gather when they have come over ep) waits by itself: its stream does, and compute goes on.
 #include "passes/Passes.h"
 #include "passes/lower/CommandAccesses.h"
 
@@ -45,9 +46,18 @@ private:
 
   void sink(cmd::WaitOp wait, const Travelling &what, cmd::CollectiveOp collective) {
     Block &block = *wait->getBlock();
-    if (Operation *first = firstConflict(what, std::next(wait->getIterator()), block.end(), false)) {
-      wait->moveBefore(placeBefore(first));
-      return;
+    llvm::SmallDenseSet<Attribute> waiting; // streams that have been told
+    Block::iterator begin = std::next(wait->getIterator());
+    while (Operation *first = firstConflict(what, begin, block.end(), false)) {
+      auto other = dyn_cast<cmd::CollectiveOp>(first);
+      if (!other || !other.getStreamAttr()) {
+        wait->moveBefore(placeBefore(first));
+        return;
+      }
+      OpBuilder builder(other);
+      if (waiting.insert(other.getStreamAttr()).second)
+        cmd::WaitOp::create(builder, wait.getLoc(), wait.getEvent(), other.getStreamAttr(), StringAttr());
+      begin = std::next(other->getIterator());
     }
     auto repeat = dyn_cast<cmd::RepeatOp>(block.getParentOp());
     if (!repeat || !collective) {

@@ -232,9 +232,9 @@ private:
       return schedule::balancedSlices(tokens, layer.degree, *layer.cost, align);
     if (layer.cost && cut == schedule::Slicing::simulated) {
       const BlockSeconds &block = layer.directions.front().seconds.front();
-      schedule::LayerTimes times{*layer.cost,   block.A.of(1) + block.attention.of(1),
-                                 block.D.of(1), block.M.of(1),
-                                 block.C.of(1), machine.linkLatency};
+      // Its exchanges have one stream: what ranks of etp share is taken to follow on it.
+      schedule::LayerTimes times{*layer.cost,   block.A.of(1) + block.attention.of(1), block.D.of(1) + block.G.of(1),
+                                 block.M.of(1), block.R.of(1) + block.C.of(1),         machine.linkLatency};
       return schedule::simulatedSlices(tokens, layer.degree, times, align);
     }
     return schedule::uniformSlices(tokens, layer.degree);

@@ -19,6 +19,26 @@ bool braid::isCountExchange(Operation *op) {
   return exchange && !exchange.getSendCounts() && typeOf(exchange.getX()).getElementType().isInteger(32);
 }
 
+static bool isCollectiveOf(Operation *op, StringRef axis, CollectiveKind kind) {
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  return collective && collective.getKind() == kind && collective.getAxisAttr().getValue() == axis;
+}
+
+bool braid::isRowSharing(Operation *op) {
+  if (isCollectiveOf(op, "etp", CollectiveKind::all_gather)) {
+    Operation *rows = op->getOperand(0).getDefiningOp();
+    return rows && isDataExchange(rows);
+  }
+  return isCollectiveOf(op, "etp", CollectiveKind::reduce_scatter) && llvm::any_of(op->getUsers(), isDataExchange);
+}
+
+bool braid::isCountGather(Operation *op) {
+  if (!isCollectiveOf(op, "etp", CollectiveKind::all_gather))
+    return false;
+  Operation *counts = op->getOperand(0).getDefiningOp();
+  return counts && isCountExchange(counts);
+}
+
 bool braid::isBackwardLayer(func::FuncOp layer) {
   return hasOp(layer, [](Operation *op) {
     return isa<MoeCombineGradOp, LsmScanGradOp, LsmInnerStepGradOp, AttnCausalGradOp>(op);
@@ -71,6 +91,8 @@ LayerTasks::LayerTasks(func::FuncOp layer, bool backward) {
       place.block = backward ? count - 1 - half : half;
     } else if (odd) {
       place.kind = TaskKind::M;
+      if (isRowSharing(&op)) // a gradient gathers what was scattered
+        place.kind = isCollectiveOf(&op, "etp", CollectiveKind::all_gather) != backward ? TaskKind::G : TaskKind::R;
       place.block = backward ? count - 1 - half : half;
     } else if (backward) {
       place.kind = level > 0 ? TaskKind::A : TaskKind::rest;
@@ -157,6 +179,15 @@ std::vector<BlockSeconds> braid::secondsOf(func::FuncOp layer, bool backward, co
       exchange.fixed += machine.linkLatency;
       continue;
     }
+    if (place.kind == TaskKind::G || place.kind == TaskKind::R) {
+      // Nobody tells how many rows there are: all that the buffer has room for, of all ranks.
+      RankedTensorType own = typeOf(op.getOperand(0)), other = typeOf(op.getResult(0));
+      int64_t bits = std::max(own.getNumElements(), other.getNumElements()) * own.getElementTypeBitWidth();
+      TaskSeconds &sharing = place.kind == TaskKind::G ? block.G : block.R;
+      sharing.tokens += static_cast<double>(bits) / 8 / machine.linkBandwidth;
+      sharing.fixed += machine.linkLatency;
+      continue;
+    }
     if (isa<ReshapeOp, SliceOp, ConcatOp, arith::ConstantOp, CollectiveOpInterface, ShardOp>(op))
       continue;
     Work work = workOf(&op, /*maxDocuments=*/1);
@@ -203,6 +234,9 @@ schedule::Stages braid::stagesOf(ArrayRef<BlockSeconds> blocks, bool backward,
       block.D.push_back(seconds.D.of(share(slice)));
       block.M.push_back(seconds.M.of(share(slice)));
       block.C.push_back(seconds.C.of(share(slice)));
+      for (auto [shared, times] : {std::pair(&seconds.G, &block.G), {&seconds.R, &block.R}})
+        if (shared->of(1) > 0)
+          times->push_back(shared->of(share(slice)));
       if (backward)
         block.WM.push_back(seconds.WM.of(share(slice)));
     }

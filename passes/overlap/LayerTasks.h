@@ -13,9 +13,9 @@
 
 namespace braid {
 
-/// A, M: mixers and experts. D, C: exchanges. WA, WM: weight gradients. rest: what comes before the first and behind
-/// the last exchange of the function.
-enum class TaskKind { A, D, M, C, WA, WM, rest };
+/// A, M: mixers and experts. D, C: exchanges. G, R: rows that the ranks of etp gather behind D and scatter in front of C.
+/// WA, WM: weight gradients. rest: what comes before the first and behind the last exchange of the function.
+enum class TaskKind { A, D, G, M, R, C, WA, WM, rest };
 
 struct TaskPlace {
   TaskKind kind = TaskKind::rest;
@@ -33,6 +33,10 @@ template <typename Test> bool hasOp(mlir::func::FuncOp function, Test &&test) {
 bool isDataExchange(mlir::Operation *op);
 /// Of how many rows everyone will get.
 bool isCountExchange(mlir::Operation *op);
+/// What ranks of etp make of it: expert rows gathered behind a data exchange, or summed and scattered in front of one.
+bool isRowSharing(mlir::Operation *op);
+/// The counts of all ranks of etp.
+bool isCountGather(mlir::Operation *op);
 bool isBackwardLayer(mlir::func::FuncOp layer);
 /// A sum over tokens that is only handed out: nothing in the layer waits for it.
 bool isWeightGradient(mlir::Operation *op);
@@ -58,7 +62,7 @@ struct TaskSeconds {
 };
 /// Of A, `attention` is the part whose tokens follow the attention cost.
 struct BlockSeconds {
-  TaskSeconds A, attention, D, M, C, WA, WM;
+  TaskSeconds A, attention, D, G, M, R, C, WA, WM; ///< G, R: none where experts are whole
 };
 std::vector<BlockSeconds> secondsOf(mlir::func::FuncOp layer, bool backward, const Machine &machine);
 

@@ -24,9 +24,9 @@ struct NamedTask {
 };
 
 std::optional<NamedTask> parseTask(StringRef name) {
-  static constexpr std::pair<StringLiteral, TaskKind> kinds[] = {{"WA", TaskKind::WA}, {"WM", TaskKind::WM},
-                                                                 {"A", TaskKind::A},   {"D", TaskKind::D},
-                                                                 {"M", TaskKind::M},   {"C", TaskKind::C}};
+  static constexpr std::pair<StringLiteral, TaskKind> kinds[] = {
+      {"WA", TaskKind::WA}, {"WM", TaskKind::WM}, {"A", TaskKind::A}, {"D", TaskKind::D},
+      {"G", TaskKind::G},   {"M", TaskKind::M},   {"R", TaskKind::R}, {"C", TaskKind::C}};
   for (auto [letters, kind] : kinds) {
     StringRef rest = name;
     NamedTask task{kind, 0, 0};
@@ -38,7 +38,7 @@ std::optional<NamedTask> parseTask(StringRef name) {
 }
 
 /// Of a schedule without an order: that of its pipeline where every task takes the same time.
-std::vector<std::string> orderOf(DictionaryAttr schedule, int64_t blocks, bool backward) {
+std::vector<std::string> orderOf(DictionaryAttr schedule, int64_t blocks, bool backward, bool sharesRows) {
   SliceBounds bounds(schedule);
   auto lengths = [](ArrayRef<int64_t> ends) {
     std::vector<int64_t> slices;
@@ -48,7 +48,7 @@ std::vector<std::string> orderOf(DictionaryAttr schedule, int64_t blocks, bool b
   };
   std::vector<BlockSeconds> seconds(blocks);
   for (BlockSeconds &block : seconds)
-    block.A.fixed = block.D.fixed = block.M.fixed = block.C.fixed = 1;
+    block.A.fixed = block.D.fixed = block.M.fixed = block.C.fixed = 1, block.G.fixed = block.R.fixed = sharesRows;
   schedule::Stages stages = stagesOf(seconds, backward, std::nullopt, lengths(bounds.mixer), lengths(bounds.experts));
   for (schedule::BlockTimes &block : stages.blocks)
     block.WA.clear(), block.WM.clear();
@@ -79,14 +79,14 @@ public:
       for (Attribute name : names)
         order.push_back(isa<StringAttr>(name) ? cast<StringAttr>(name).getValue().str() : "");
     else
-      order = orderOf(schedule, places.blocks(), backward);
+      order = orderOf(schedule, places.blocks(), backward, hasOp(layer, isRowSharing));
     DenseSet<int64_t> filled; // blocks whose shared experts have been offered a place
     SmallVector<NamedTask> tasks;
     for (const std::string &name : order) {
       std::optional<NamedTask> task = parseTask(name);
       if (!task || task->block >= places.blocks())
         return layer.emitOpError() << "has a schedule with task \"" << name
-                                   << "\"; valid: A, D, M, C, WA or WM, block (0 to " << places.blocks() - 1
+                                   << "\"; valid: A, D, G, M, R, C, WA or WM, block (0 to " << places.blocks() - 1
                                    << "), a dot and a slice, as in \"A0.1\"";
       tasks.push_back(*task);
     }
@@ -118,14 +118,17 @@ public:
 
 private:
   /// Gates and packing belong to no task: they come with the exchange that needs them. So does what reads the counts of
-  /// other ranks: with the experts, for an exchange of counts stands in line behind exchanges of rows.
+  /// other ranks: with the experts, for an exchange of counts stands in line behind exchanges of rows. What ranks of etp
+  /// tell each other of counts goes in front of their rows, or it would stand in line behind those of the next slice.
   bool isOf(Operation *op, const NamedTask &task) const {
     const TaskPlace &place = places.of(op);
+    auto slice = op->getAttrOfType<IntegerAttr>(kSliceAttr);
+    if (task.kind == TaskKind::G && place.block == task.block && isCountGather(op))
+      return slice && slice.getInt() == task.slice;
     if (place.kind != task.kind || place.block != task.block || place.independent)
       return false;
     if (task.kind == TaskKind::A && behindCounts.contains(op))
       return false;
-    auto slice = op->getAttrOfType<IntegerAttr>(kSliceAttr);
     bool ofRows = op->hasAttr(kRowsAttr);
     if (task.kind == TaskKind::A && ofRows && !sameGrids())
       return false;

@@ -1,7 +1,7 @@
 """The order of slices changes no bit: every pipeline, and orders that nobody would choose, train to the same losses, moments and parameters,
 as long as tokens are cut alike. The program without slices has the same first loss and routes.
 
-Usage: orders.py MODEL.json [--degree N] [--shuffles N]; needs braid-compile, braid-opt and braid-run in PATH. Slices are whole chunks.
+Usage: orders.py MODEL.json [--degree N] [--shuffles N] [--mesh AXES --ranks N]; needs braid-compile, braid-opt and braid-run in PATH. Slices are whole chunks.
 """
 import argparse
 import pathlib
@@ -15,7 +15,6 @@ import numpy as np
 import ranks_equal
 from ranks_equal import SHAPE, run, train
 
-MESH = "--mesh=dp=2,ep=2"
 CHUNKS = ["--chunk-size=16"]
 STEPS = 3
 
@@ -23,7 +22,7 @@ STEPS = 3
 def shuffled(arguments, folder, name, seed):
     """Slices as those of 1A1M, tasks in any order: what a task reads comes before it whatever the list says."""
     sharded, decided, scheduled, program = (folder / f"{name}.{kind}" for kind in ("0.mlir", "1.mlir", "2.mlir", "braid"))
-    run("braid-compile", arguments.model, *SHAPE, MESH, "--to-phase=sharded", "-o", sharded)
+    run("braid-compile", arguments.model, *SHAPE, f"--mesh={arguments.mesh}", "--to-phase=sharded", "-o", sharded)
     run("braid-opt", sharded, f"--braid-decide-schedule=pipeline=1A1M overlap-degree={arguments.degree}", "-o", decided)
     draw = random.Random(seed)
 
@@ -47,6 +46,8 @@ def main():
     parser.add_argument("--pipelines", default="aAaM,cross-block")
     parser.add_argument("--cuts", default="moe,best", help="pipelines that cut as they like")
     parser.add_argument("--shuffles", type=int, default=2)
+    parser.add_argument("--mesh", default="dp=2,ep=2")
+    parser.add_argument("--ranks", type=int, default=2)
     arguments = parser.parse_args()
     failures = 0
 
@@ -61,13 +62,13 @@ def main():
 
         def result(name, program):
             (folder / name).mkdir()
-            log, first, last = train(program, 2, data, STEPS, folder / name)
+            log, first, last = train(program, arguments.ranks, data, STEPS, folder / name)
             return {"loss": [line["loss"] for line in log], "norm": [line["grad_norm"] for line in log],
                     "counts": [line.get("expert_counts") for line in log]}, first, last
 
         def compiled(name, *flags):
             program = folder / f"{name}.braid"
-            run("braid-compile", arguments.model, "-o", program, *SHAPE, *CHUNKS, MESH, *flags)
+            run("braid-compile", arguments.model, "-o", program, *SHAPE, *CHUNKS, f"--mesh={arguments.mesh}", *flags)
             return result(name, program)
 
         degree = f"--overlap-degree={arguments.degree}"

@@ -101,7 +101,7 @@ cmd.program {
 
 // -----
 
-// Another stream goes on when compute says so: compute must have waited before it says it. The collective's own stream needs no word.
+// Another stream that needs the bytes waits by itself, and compute goes on. The collective's own stream needs no word.
 // CHECK-LABEL: cmd.entry @streams
 // CHECK: cmd.record 1 on @dp
 // CHECK-NEXT: cmd.copy {{.*}}"meanwhile"
@@ -109,11 +109,12 @@ cmd.program {
 // CHECK-NEXT: cmd.wait 2 on @dp
 // CHECK-NEXT: cmd.collective all_gather "dp"
 // CHECK-NEXT: cmd.record 3 on @dp
-// CHECK-NEXT: cmd.wait 1
 // CHECK-NEXT: cmd.record 4
 // CHECK-NEXT: cmd.wait 4 on @tp
+// CHECK-NEXT: cmd.wait 1 on @tp
 // CHECK-NEXT: cmd.collective all_reduce "tp"
 // CHECK-NEXT: cmd.record 5 on @tp
+// CHECK-NEXT: cmd.wait 1
 // CHECK-NEXT: cmd.wait 3
 // CHECK-NEXT: cmd.wait 5
 // CHECK-NEXT: }
