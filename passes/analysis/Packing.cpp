@@ -123,6 +123,8 @@ Packing braid::pack(MutableArrayRef<PackedItem> items, int64_t align) {
   };
   auto good = [&] { return items[0].offset >= 0 && result.bytes <= result.lowerBound + result.lowerBound / 100; };
   auto attempt = [&](auto key) {
+    if (items[0].offset >= 0 && result.bytes == result.lowerBound)
+      return; // nothing is smaller
     llvm::SmallVector<unsigned> order(items.size());
     std::iota(order.begin(), order.end(), 0);
     llvm::sort(order,
