@@ -104,8 +104,7 @@ public:
       if (backward && !fillersNamed && i + 1 == tasks.size())
         emitIf([&](Operation *op) { return isWeightGradient(op) && ready(op); });
       emitIf([&](Operation *op) { return isOf(op, task); });
-      if (backward)
-        emitIf([&](Operation *op) { return isReduction(op); });
+      emitIf([&](Operation *op) { return isReduction(op); });
     }
     // Forward: what no exchange needs goes between the last experts and the first combine.
     emitIf([&](Operation *op) { return places.of(op).independent && !isWeightGradient(op); });
