@@ -42,13 +42,13 @@ Status Rank::gather(std::span<const std::byte> own, std::span<std::byte> all, co
   return Status::success();
 }
 
-// `gather(own, all)` brings the bytes of every rank.
-template <class Gather> static Status compare(std::span<const Rank::Value> values, size_t ranks, Gather gather) {
+Status agreeOn(Communicator &world, std::span<const Rank::Value> values, const char *name) {
   using Text = std::array<char, 64>;
-  std::vector<Text> own(values.size()), all(values.size() * ranks);
+  std::vector<Text> own(values.size()), all(values.size() * static_cast<size_t>(world.size()));
   for (size_t i = 0; i < values.size(); ++i)
     values[i].text.copy(own[i].data(), own[i].size() - 1);
-  BRAID_TRY(gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all))));
+  std::span<const std::byte> bytes = std::as_bytes(std::span(own));
+  BRAID_TRY(world.allGather(bytes.data(), reinterpret_cast<std::byte *>(all.data()), bytes.size(), name));
   for (size_t i = 0; i < all.size(); ++i) {
     const Text &first = all[i % values.size()];
     if (all[i] != first)
@@ -59,8 +59,7 @@ template <class Gather> static Status compare(std::span<const Rank::Value> value
 }
 
 Status Rank::agree(std::span<const Value> values, const char *name) {
-  return compare(values, static_cast<size_t>(worldSize()),
-                 [&](std::span<const std::byte> own, std::span<std::byte> all) { return gather(own, all, name); });
+  return comm && worldSize() > 1 ? agreeOn(comm->world(), values, name) : Status::success();
 }
 
 namespace {
@@ -160,22 +159,16 @@ bool computesAlike(const MeshInfo &mesh) { return mesh.size("tp").value_or(1) > 
 
 // What is compared must not depend on what is not compared yet: the program first, then what its mesh asks for.
 Expected<int> agreeOnProcesses(Communicator &world, const Program &program, const RankOptions &options, int cores) {
-  auto ranks = static_cast<size_t>(world.size());
-  auto agree = [&](std::initializer_list<Rank::Value> values, const char *name) {
-    return compare(values, ranks, [&](std::span<const std::byte> own, std::span<std::byte> all) {
-      return world.allGather(own.data(), all.data(), own.size(), name);
-    });
-  };
-  BRAID_TRY(
-      agree({{"command", options.command}, {"program file (content hash)", program.fileHash().hex()}}, "program"));
+  const Rank::Value same[] = {{"command", options.command}, {"program file (content hash)", program.fileHash().hex()}};
+  BRAID_TRY(agreeOn(world, same, "program"));
   int threads = options.threads ? options.threads : std::min(cores, ThreadPool::maxThreads);
   if (!computesAlike(program.mesh()))
     return threads;
-  BRAID_TRY(agree({{"--threads", options.threads ? fmt::format("{}", options.threads) : "not given"},
-                   {"instructions of matrix products (CPU, ONEDNN_MAX_CPU_ISA)", matmulInstructions()}},
-                  "threads"));
+  const Rank::Value alike[] = {{"--threads", options.threads ? fmt::format("{}", options.threads) : "not given"},
+                               {"instructions of matrix products (CPU, ONEDNN_MAX_CPU_ISA)", matmulInstructions()}};
+  BRAID_TRY(agreeOn(world, alike, "threads"));
   // Where cores differ: as many as the rank with the fewest has.
-  std::vector<int> all(ranks);
+  std::vector<int> all(static_cast<size_t>(world.size()));
   BRAID_TRY(world.allGather(reinterpret_cast<const std::byte *>(&threads), reinterpret_cast<std::byte *>(all.data()),
                             sizeof(threads), "number of threads"));
   return std::ranges::min(all);

@@ -43,6 +43,9 @@ private:
   CommunicatorGroup *comm;
 };
 
+// Rank::agree, of ranks that have no session (yet).
+Status agreeOn(Communicator &world, std::span<const Rank::Value> values, const char *name);
+
 struct RankOptions {
   int ranks = 1; // threads of this process that act as ranks; must equal the program's mesh
   int threads = 0; // worker threads per rank; 0: all cores / ranks

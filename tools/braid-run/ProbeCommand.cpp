@@ -1,6 +1,7 @@
 #include "runtime/ThreadPool.h"
 #include "runtime/comm/LinkProbe.h"
 #include "runtime/comm/ThreadWorld.h"
+#include "runtime/train/Rank.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/NumberFlag.h"
 
@@ -40,8 +41,21 @@ Status run(const Options &options) {
   auto ranksOf = [](int count) { return MeshInfo{{{"dp", static_cast<uint32_t>(count)}}, {}}; };
   std::chrono::milliseconds time(static_cast<int64_t>(options.seconds * 1000));
   auto probe = [&](CommunicatorGroup &group) -> Status {
-    BRAID_ASSIGN(LinkCosts costs, probeLink(group.world(), time));
-    return group.rank() == 0 ? print(options, costs) : Status::success();
+    auto work = [&]() -> Status {
+      const Rank::Value asked[] = {{"command", "probe"}, {"--seconds", fmt::format("{}", options.seconds)}};
+      BRAID_TRY(agreeOn(group.world(), asked, "program")); // as commands with a program do
+      BRAID_ASSIGN(LinkCosts costs, probeLink(group.world(), time));
+      return group.rank() == 0 ? print(options, costs) : Status::success();
+    };
+    Status status = Status::success();
+    try {
+      status = work();
+    } catch (const std::bad_alloc &) { // nothing may leave the function of a thread
+      status = Status::error(ErrorCode::ioError, "rank {}: out of memory", group.rank());
+    }
+    if (!status.ok())
+      group.abort(status);
+    return status;
   };
   if (ranks.processes) {
     BRAID_ASSIGN(std::unique_ptr<CommunicatorGroup> group,
