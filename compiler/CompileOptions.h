@@ -9,6 +9,10 @@
 
 namespace braid {
 
+/// What programs are compiled for that are only looked at, for machines that may not be at hand: chunk sizes follow from
+/// it, and a plan must not depend on the machine that plans.
+inline constexpr const char *plannedCpu = "x86-64-v3";
+
 /// One member per flag of braid-compile, same name.
 struct CompileOptions {
   std::string target = "cpu"; ///< cpu or cuda

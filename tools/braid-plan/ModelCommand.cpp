@@ -262,6 +262,7 @@ int run(Options options) {
 plan::Action plan::addModel(CLI::App &app) {
   auto options = std::make_shared<Options>();
   CompileOptions &compile = options->job.options;
+  compile.cpu = plannedCpu;
   app.add_option("model", options->job.input, "a model description, or a program")->type_name("MODEL.json|P.braid");
   app.add_option("--cluster", options->cluster, "devices and links (models/clusters)")->type_name("C.json");
   app.add_option("--entry", options->entry, "the function that is timed (default train_step)")->type_name("NAME");
@@ -272,6 +273,10 @@ plan::Action plan::addModel(CLI::App &app) {
   auto asCompile = [](const char *more = "") { return std::string("of MODEL.json, as braid-compile") + more; };
   notEmpty(ofDescription(app.add_option("--mesh", compile.mesh, asCompile(" (default: all ranks of the cluster)"))))
       ->type_name("AXIS=N,..");
+  notEmpty(
+      ofDescription(app.add_option(
+          "--cpu", compile.cpu, asCompile(": chunk sizes follow from it (default x86-64-v3, wherever it is planned)"))))
+      ->type_name("CPU");
   oneOf(ofDescription(app.add_option("--pipeline", compile.pipeline, asCompile())), schedule::pipelineNames)
       ->type_name("NAME");
   integerIn(ofDescription(app.add_option("--overlap-degree", compile.overlapDegree, asCompile())), 1, 16);

@@ -39,7 +39,8 @@ static int checkAlone() {
   return 1;
 }
 
-static void addOptions(CLI::App &app, Options &options) {
+/// The flag that decides what programs are compiled for, which is returned.
+static CLI::Option *addOptions(CLI::App &app, Options &options) {
   CompileOptions &compile = options.job.options;
   app.add_option("model", options.job.input, "a model description")->required()->type_name("MODEL.json");
   notEmpty(app.add_option("-o,--output", options.output,
@@ -57,7 +58,9 @@ static void addOptions(CLI::App &app, Options &options) {
       ->type_name("COMMAND");
   integerIn(app.add_option("--batch", compile.batch, "as braid-compile"), 1, maxTokens);
   integerIn(app.add_option("--seq-len", compile.seqLen, "as braid-compile"), 1, maxTokens);
-  notEmpty(app.add_option("--cpu", compile.cpu, "as braid-compile"))->type_name("CPU");
+  CLI::Option *cpu =
+      app.add_option("--cpu", compile.cpu, "as braid-compile; with --predict-only x86-64-v3 if not given");
+  notEmpty(cpu)->type_name("CPU");
   integerIn(app.add_option("--steps", options.steps, "training steps of a measurement, the first is not timed (6)"), 2,
             10000);
   integerIn(app.add_option("--rounds", options.rounds, "how often each is measured, in turns (3)"), 1, 1000);
@@ -72,6 +75,7 @@ static void addOptions(CLI::App &app, Options &options) {
   for (const char *flag : {"--launch", "--steps", "--rounds", "--best", "--threads"})
     predictOnly->excludes(app.get_option(flag));
   app.add_flag("--again", options.again, "search even where the choice in MODEL.json still holds");
+  return cpu;
 }
 
 int main(int argc, char **argv) {
@@ -85,8 +89,10 @@ int main(int argc, char **argv) {
       "braid-tune");
   app.get_formatter()->column_width(36);
   Options options;
-  addOptions(app, options);
+  CLI::Option *cpu = addOptions(app, options);
   return runTool(app, argc, argv, [&] {
+    if (options.predictOnly && cpu->count() == 0)
+      options.job.options.cpu = plannedCpu;
     options.braidRun = findBraidRun(argv[0]);
     return Tuner(options).run() ? 0 : 1;
   });
