@@ -116,14 +116,15 @@ double plan::collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm
   // Groups like this one that share the links of a node.
   double groups = static_cast<double>(cluster.ranksPerNode) / local;
   auto over = [](double amount, double bandwidth) { return amount > 0 ? amount / bandwidth : 0; };
-  double latency = std::max(nodes > 1 ? cluster.network.latency : 0, local > 1 ? cluster.node.latency : 0);
+  const Link &node = kind == CollectiveKind::allToAll && cluster.exchanges ? *cluster.exchanges : cluster.node;
+  double latency = std::max(nodes > 1 ? cluster.network.latency : 0, local > 1 ? node.latency : 0);
   if (kind == CollectiveKind::shift) // the neighbours at the border of two nodes are the slowest
     return latency + (nodes > 1 ? over(bytes, cluster.network.bandwidth) : over(bytes, cluster.node.bandwidth));
   if (kind == CollectiveKind::allToAll) {
     double inside = bytes * (local - 1) / size, outside = bytes * (size - local) / size;
     // Both links work at the same time; what leaves a node comes from all its ranks.
     return std::ceil(std::log2(size)) * latency +
-           std::max(over(inside, cluster.node.bandwidth),
+           std::max(over(inside, node.bandwidth),
                     over(outside * static_cast<double>(cluster.ranksPerNode), cluster.network.bandwidth));
   }
   // Rings: inside a node on everything, between nodes on each rank's share of it. An all-reduce is a reduce-scatter and

@@ -37,6 +37,8 @@ struct Cluster {
   int64_t nodes = 1, ranksPerNode = 1;
   Device device;
   Link node, network;
+  /// What all-to-alls inside a node take, where that is known by itself; not in a file.
+  std::optional<Link> exchanges;
   int64_t ranks() const { return nodes * ranksPerNode; }
 };
 

@@ -15,6 +15,8 @@ using runtime::Program;
 CompileOptions Candidate::apply(CompileOptions options) const {
   options.pipeline = pipeline;
   options.overlapDegree = overlapDegree;
+  if (!overlapDegrees.empty())
+    options.overlapDegrees = overlapDegrees;
   options.slicing = slicing;
   options.chunkSize = chunkSize;
   if (!spAlgorithm.empty())
@@ -24,6 +26,8 @@ CompileOptions Candidate::apply(CompileOptions options) const {
 
 Json Candidate::toJson() const {
   Json json = {{"pipeline", pipeline}, {"overlap_degree", overlapDegree}};
+  if (!overlapDegrees.empty())
+    json["overlap_degrees"] = overlapDegrees;
   if (slicing != "uniform")
     json["slicing"] = slicing;
   if (chunkSize)
@@ -35,6 +39,8 @@ Json Candidate::toJson() const {
 
 std::string Candidate::text() const {
   std::string text = pipeline == "none" ? "none" : fmt::format("{} degree {}", pipeline, overlapDegree);
+  if (!overlapDegrees.empty())
+    text += ", layers " + overlapDegrees;
   if (slicing != "uniform")
     text += ", " + slicing;
   if (chunkSize)

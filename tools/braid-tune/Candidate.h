@@ -12,6 +12,7 @@ namespace braid::tune {
 struct Candidate {
   std::string pipeline = "none", slicing = "uniform", spAlgorithm;
   int64_t overlapDegree = 1, chunkSize = 0;
+  std::string overlapDegrees; ///< of layers that have another number of slices, "0-2:3,5:1"; empty: none
 
   double predicted = 0; ///< seconds of a step
   uint64_t tasks = 0; ///< of a step's tasks and their predicted times: to a clock, two that are equal are one program

@@ -20,6 +20,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <thread>
 
 using namespace braid;
@@ -61,8 +62,8 @@ static plan::Cluster assumedCluster(int64_t ranks) {
   return cluster;
 }
 
-/// The machine that a model file names: all ranks in one node, with links on which an all-to-all of `ranks` of them takes
-/// what the machine says of its buffer.
+/// The machine that a model file names: all ranks in one node, with links on which a message takes what the machine says,
+/// and an all-to-all of `ranks` of them what it says of its buffer.
 static plan::Cluster clusterOf(const MachineSpec &machine, int64_t world, int64_t ranks) {
   plan::Cluster cluster = assumedCluster(world);
   cluster.name = "schedule.machine of the model";
@@ -74,8 +75,7 @@ static plan::Cluster clusterOf(const MachineSpec &machine, int64_t world, int64_
   cluster.node = {machine.linkBandwidth, machine.linkLatency};
   if (ranks > 1) {
     auto size = static_cast<double>(ranks);
-    cluster.node.bandwidth *= (size - 1) / size;
-    cluster.node.latency /= std::ceil(std::log2(size));
+    cluster.exchanges = {machine.linkBandwidth * (size - 1) / size, machine.linkLatency / std::ceil(std::log2(size))};
   }
   return cluster;
 }
@@ -214,22 +214,65 @@ bool Tuner::isFresh() const {
 
 //===- Predictions ------------------------------------------------------------------------------------------------===//
 
-void Tuner::offer(Candidate candidate) {
+std::optional<double> Tuner::offer(Candidate candidate) {
   for (const Candidate &known : candidates)
     if (known.toJson() == candidate.toJson())
-      return;
+      return known.predicted;
   if (!predict(options.job, candidate, cluster)) {
     std::fflush(stderr);
     fmt::print(out, "{:<44} cannot be compiled, see above\n", candidate.text());
-    return;
+    return std::nullopt;
   }
   for (const Candidate &known : candidates)
     if (known.tasks == candidate.tasks) {
       fmt::print(out, "{:<44} the same tasks as {}\n", candidate.text(), known.text());
-      return;
+      return known.predicted;
     }
   fmt::print(out, "{:<44} {:>10.3f} ms predicted\n", candidate.text(), 1e3 * candidate.predicted);
   candidates.push_back(std::move(candidate));
+  return candidates.back().predicted;
+}
+
+/// "0-2:3,5:1": of the layers that are not cut in `most` slices.
+static std::string degreesText(const std::vector<int64_t> &degrees, int64_t most) {
+  std::string text;
+  for (size_t first = 0, end = 0; first < degrees.size(); first = end) {
+    while (end < degrees.size() && degrees[end] == degrees[first])
+      ++end;
+    if (degrees[first] == most)
+      continue;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", first);
+    if (end > first + 1)
+      text += fmt::format("-{}", end - 1);
+    text += fmt::format(":{}", degrees[first]);
+  }
+  return text;
+}
+
+void Tuner::searchLayers() {
+  const Candidate start = candidates.front();
+  std::map<std::pair<char, char>, std::vector<int64_t>> kinds; // layers with experts, by mixer and experts
+  for (int64_t layer = 0; layer < spec->numLayers; ++layer)
+    if (std::holds_alternative<MoeSpec>(spec->ffns.at(spec->ffnOf(layer))))
+      kinds[{spec->mixerOf(layer), spec->ffnOf(layer)}].push_back(layer);
+  if (kinds.size() < 2)
+    return;
+  std::vector<int64_t> tried = options.degrees, chosenDegrees(spec->numLayers, start.overlapDegree);
+  tried.push_back(1);
+  double least = start.predicted;
+  for (const auto &[kind, layers] : kinds) {
+    std::vector<int64_t> best = chosenDegrees;
+    for (int64_t degree : tried) {
+      std::vector<int64_t> own = chosenDegrees;
+      for (int64_t layer : layers)
+        own[layer] = degree;
+      Candidate candidate = start;
+      candidate.overlapDegrees = degreesText(own, start.overlapDegree);
+      if (std::optional<double> predicted = offer(candidate); predicted && *predicted < least)
+        least = *predicted, best = own;
+    }
+    chosenDegrees = best;
+  }
 }
 
 /// Orders and degrees first; where tokens are cut, chunks and the exchange along sp then with the fastest of them.
@@ -259,6 +302,10 @@ bool Tuner::search() {
                      [](const Candidate &a, const Candidate &b) { return a.predicted < b.predicted; });
   };
   sortAll();
+  if (candidates.front().overlapDegree > 1 && sp == 1) { // ranks that share rows cut all layers alike
+    searchLayers();
+    sortAll();
+  }
   Candidate fastest = candidates.front();
   if (fastest.overlapDegree > 1 && sp == 1)
     for (std::string_view slicing : schedule::slicingNames) {

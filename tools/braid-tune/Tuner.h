@@ -34,8 +34,11 @@ private:
   Json machineSchedule() const;
   void identify();
   bool isFresh() const;
-  void offer(Candidate candidate);
+  /// Seconds it is predicted to take; nothing where it cannot be compiled.
+  std::optional<double> offer(Candidate candidate);
   bool search();
+  /// Layers of another mixer, or with other experts, may be faster in another number of slices: each kind in turn, the others left as they are.
+  void searchLayers();
   bool measureBest();
   void judge(const Tolerance &tolerance);
   bool write();
