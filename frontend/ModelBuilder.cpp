@@ -338,7 +338,7 @@ static void remarkClasses(ModuleOp module, const ModelSpec &spec) {
   for (const auto &[letter, mixer] : spec.mixers)
     if (auto *stated = std::get_if<RecurrenceSpec>(&mixer))
       module.emitRemark("mixers.") << std::string(1, letter) << ".state: \"" << stated->recurrence->state
-                                   << "\" has class " << stringifyLsmClass(stated->recurrence->classId) << ": "
+                                   << "\" has class " << stated->recurrence->className() << ": "
                                    << stated->recurrence->reason;
 }
 

@@ -29,6 +29,7 @@ private:
   void features(const std::string &path, int64_t heads, StringRef ofKey, int64_t width);
   void rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim);
   void mixer(const std::string &path, const AttentionSpec &spec);
+  void productDim(const std::string &path, int64_t headDim);
   void mixer(const std::string &path, const LsmSpec &spec);
   void mixer(const std::string &path, const RecurrenceSpec &spec);
   void ffn(const std::string &path, const MoeSpec &moe);
@@ -90,6 +91,13 @@ void Checker::mixer(const std::string &path, const AttentionSpec &attention) {
   rope(path, attention.rope, attention.headDim);
 }
 
+void Checker::productDim(const std::string &path, int64_t headDim) {
+  if (headDim > maxProductDim)
+    report(path + ".head_dim", formatv("{0} gives {1} products of features; valid: 1 to {2}", headDim,
+                                       headDim * (headDim + 1) / 2, maxProductDim)
+                                   .str());
+}
+
 void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
   divides(path, "key_heads", lsm.keyHeads, "heads", lsm.heads);
   divides(path, "kv_heads", lsm.kvHeads, "heads", lsm.heads);
@@ -103,10 +111,8 @@ void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
                    "times value_dim is d_model",
                    lsm.valueDim, lsm.heads, lsm.heads * lsm.valueDim, spec.dModel)
                .str());
-  if ((lsm.kind == LsmKind::based || lsm.kind == LsmKind::rebased) && lsm.headDim > maxProductDim)
-    report(path + ".head_dim", formatv("{0} gives {1} products of features; valid: 1 to {2}", lsm.headDim,
-                                       lsm.headDim * (lsm.headDim + 1) / 2, maxProductDim)
-                                   .str());
+  if (lsm.kind == LsmKind::based || lsm.kind == LsmKind::rebased)
+    productDim(path, lsm.headDim);
   if ((lsm.kind == LsmKind::ttt || lsm.kind == LsmKind::titans_ln) && lsm.valueDim != lsm.headDim)
     report(path + ".value_dim",
            formatv("{0} is not head_dim {1}, but the inner model predicts v - k; valid: {1}", lsm.valueDim, lsm.headDim)
@@ -118,6 +124,8 @@ void Checker::mixer(const std::string &path, const RecurrenceSpec &spec) {
   mixer(path, static_cast<const LsmSpec &>(spec));
   if (spec.recurrence && spec.recurrence->elementwise)
     features(path, spec.heads, "head_dim times value_dim", spec.headDim * spec.valueDim);
+  if (spec.recurrence && (spec.recurrence->rowFunction == "taylor" || spec.recurrence->rowFunction == "square"))
+    productDim(path, spec.headDim);
   if (spec.normGroups)
     divides(path, "norm_groups", *spec.normGroups, "heads times value_dim", spec.heads * spec.valueDim);
 }
@@ -269,19 +277,18 @@ llvm::LogicalResult Checker::run() {
   for (auto &[letter, m] : spec.mixers)
     std::visit([&, path = std::string("mixers.") + letter](auto &part) { mixer(path, part); }, m);
 
-  std::pair<char, const LsmSpec *> firstValues{0, nullptr};
-  for (auto &[letter, m] : spec.mixers)
-    if (auto *lsm = std::get_if<LsmSpec>(&m); lsm && lsm->kind == LsmKind::rwkv7) {
-      if (!firstValues.second)
-        firstValues = {letter, lsm};
-      int64_t own = lsm->heads * lsm->valueDim, other = firstValues.second->heads * firstValues.second->valueDim;
-      if (own != other)
-        report(std::string("mixers.") + letter + ".heads",
-               formatv("{0} times value_dim {1} is not {2}, as in mixers.{3}, but all layers of rwkv7 mix their values "
-                       "with those of the first; valid: equal products",
-                       lsm->heads, lsm->valueDim, other, StringRef(&firstValues.first, 1))
-                   .str());
-    }
+  std::pair<char, int64_t> firstValues{0, 0};
+  for (auto &[letter, m] : spec.mixers) {
+    int64_t own = firstValueWidth(m);
+    if (own && !firstValues.second)
+      firstValues = {letter, own};
+    if (own && own != firstValues.second)
+      report(std::string("mixers.") + letter + ".heads",
+             formatv("times value_dim is {0}, not {1} as in mixers.{2}, but all layers of rwkv7, and recurrences that "
+                     "call first(..), mix their values with those of the first; valid: equal products",
+                     own, firstValues.second, StringRef(&firstValues.first, 1))
+                 .str());
+  }
   std::pair<char, const MoeSpec *> first{0, nullptr};
   for (auto &[letter, f] : spec.ffns) {
     auto *moe = std::get_if<MoeSpec>(&f);
@@ -301,6 +308,13 @@ llvm::LogicalResult Checker::run() {
   train();
   schedule();
   return llvm::success(ok);
+}
+
+int64_t braid::firstValueWidth(const MixerSpec &mixer) {
+  const auto *stated = std::get_if<RecurrenceSpec>(&mixer);
+  const LsmSpec *lsm = stated ? stated : std::get_if<LsmSpec>(&mixer);
+  bool keeps = stated ? stated->recurrence && stated->recurrence->keepsFirst : lsm && lsm->kind == LsmKind::rwkv7;
+  return keeps ? lsm->heads * lsm->valueDim : 0;
 }
 
 llvm::LogicalResult braid::checkModelSpec(const ModelSpec &spec, KeyErrorFn error) {

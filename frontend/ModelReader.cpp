@@ -154,8 +154,24 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   return spec;
 }
 
+/// What a formula gives, as a text.
+static void readFormula(Reader &r, StringRef key, recurrence::Parameter &p) {
+  r.string(key, p.formulaText);
+  p.distribution = "values";
+  bool ok = true;
+  p.formula = recurrence::parseTerm(p.formulaText, key, [&](StringRef, const std::string &message) {
+    r.error(key, message);
+    ok = false;
+  });
+  if (!ok)
+    p.formula = recurrence::Term{}; // so that it counts as read
+}
+
 /// A weight of a recurrence: its initial value, or {"log_uniform": [1, 16], "per": "head"}.
 static recurrence::Parameter readParameter(Reader &parent, StringRef key, Errors &errors) {
+  using recurrence::Per;
+  static constexpr StringRef kinds[] = {"value",   "values", "initial", "log_uniform", "softplus_inverse",
+                                        "uniform", "normal"};
   recurrence::Parameter p;
   const Value *value = parent.take(key);
   if (value->kind != Kind::object) {
@@ -164,37 +180,44 @@ static recurrence::Parameter readParameter(Reader &parent, StringRef key, Errors
   }
   Reader r(*value, parent.pathOf(key), errors);
   std::optional<std::string> per;
-  r.choice("per", per, {"head", "key", "value", "element"});
-  for (recurrence::Per each :
-       {recurrence::Per::head, recurrence::Per::key, recurrence::Per::value, recurrence::Per::element})
+  r.choice("per", per, {"head", "key", "value", "element", "row", "all", "model", "place"});
+  for (Per each : {Per::head, Per::key, Per::value, Per::element, Per::row, Per::all, Per::model, Per::place})
     if (per && *per == nameOf(each))
       p.per = each;
+  r.boolean("shared", p.shared);
   std::array<double, 2> range{0, 0};
-  if (r.has("value") + r.has("values") + r.has("log_uniform") + r.has("softplus_inverse") != 1) {
-    parent.error(key, "says not once what its initial values are; valid: one of value, values, log_uniform, "
-                      "softplus_inverse");
+  if (llvm::count_if(kinds, [&](StringRef kind) { return r.has(kind); }) != 1) {
+    parent.error(key, "says not once what its initial values are; valid: one of " + json::join(kinds));
     r.ignoreRest();
   } else if (r.has("value")) {
     r.number("value", range[0], -1e6, 1e6);
-  } else if (r.has("values")) {
+  } else if (const Value *values = r.take("values")) {
+    p.trained = false;
     p.distribution = "values";
-    r.numbers("values", p.values, -1e6, 1e6, maxHeads);
-  } else if (r.has("log_uniform")) {
-    p.distribution = "log_uniform";
-    r.range("log_uniform", range);
+    if (values->kind == Kind::string)
+      readFormula(r, "values", p);
+    else
+      r.numbers("values", p.values, -1e6, 1e6, maxHeads);
+  } else if (r.has("initial")) {
+    readFormula(r, "initial", p);
+  } else if (r.has("normal")) {
+    p.distribution = "normal";
+    r.number("normal", p.scale, 0.0, 1e6, /*leastAllowed=*/false);
+  } else if (r.has("uniform")) {
+    std::vector<double> bounds;
+    p.distribution = "uniform";
+    r.numbers("uniform", bounds, -1e6, 1e6, 2);
+    if (bounds.size() == 2 && bounds[0] < bounds[1])
+      range = {bounds[0], bounds[1]};
+    else
+      r.error("uniform", "is not a list of two numbers [low, high] with low below high");
   } else {
-    p.distribution = "softplus_inverse";
-    r.range("softplus_inverse", range);
+    p.distribution = r.has("log_uniform") ? "log_uniform" : "softplus_inverse";
+    r.range(p.distribution, range);
   }
   p.low = range[0];
   p.high = range[1];
   return p;
-}
-
-/// Whether some input calls the function.
-static bool calls(const recurrence::Term &term, StringRef function) {
-  return (term.kind == recurrence::Term::Kind::call && term.name == function) ||
-         llvm::any_of(term.args, [&](auto &arg) { return calls(arg, function); });
 }
 
 /// The objects `inputs` and `parameters`; null when one is wrong.
@@ -207,12 +230,20 @@ static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &
     ok = false;
   };
   auto isName = [&](const std::string &key, StringRef name) {
-    static constexpr StringRef reserved[] = {"x", "M", "I", "o"};
-    bool valid = !name.empty() && name.size() <= 32 && !llvm::isDigit(name[0]) &&
-                 llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_'; });
+    static constexpr StringRef reserved[] = {"x", "M", "M_prev", "M_0", "S", "z", "I", "i", "o"};
+    llvm::SmallVector<StringRef> parts(1, name);
+    if (StringRef(key).starts_with("parameters.")) {
+      parts.clear();
+      name.split(parts, '.');
+    }
+    bool valid = name.size() <= 32 && llvm::all_of(parts, [](StringRef part) {
+                   return !part.empty() && !llvm::isDigit(part[0]) &&
+                          llvm::all_of(part, [](char c) { return llvm::isAlnum(c) || c == '_'; });
+                 });
     if (!valid || llvm::is_contained(reserved, name))
       error(key, valid ? "is a name of its own meaning; valid: any but " + json::join(reserved)
-                       : "is no name; valid: letters, digits and _, at most 32, a letter first");
+                       : "is no name; valid: letters, digits and _, at most 32, a letter first (parameters: such "
+                         "parts with . between)");
     return valid;
   };
   auto checkEquation = [&](const char *key, const Value *given, const std::string &equation, const char *valid) {
@@ -264,13 +295,14 @@ static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &
   return ok ? result : nullptr;
 }
 
-static RecurrenceSpec readRecurrence(Reader &r, Errors &errors) {
+static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec &model) {
   RecurrenceSpec spec;
   r.requireInteger("heads", spec.heads, 1, maxHeads);
   spec.keyHeads = spec.kvHeads = spec.heads;
   r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
   spec.valueDim = spec.headDim;
   r.integer("value_dim", spec.valueDim, 1, maxHeadDim);
+  r.integer("mini_batch", spec.miniBatch, 1, maxMiniBatch);
   readConv(r, errors, spec.conv);
   readRope(r, errors, spec.rope);
   readScanOutput(r, spec);
@@ -287,13 +319,17 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors) {
   if (r.has("norm_first") && !spec.outputGate)
     r.error("norm_first", "changes nothing without output_gate; valid: together with one of " + json::join(gates));
   std::shared_ptr<recurrence::Recurrence> equations = readEquations(r, errors);
-  if (!equations || spec.heads < 1)
+  if (!equations || spec.heads < 1 || spec.headDim < 1 || model.numLayers < 1 || model.dModel < 1)
     return spec;
   equations->gated = spec.outputGate.has_value();
-  (void)analyze(*equations, spec.heads, [&](StringRef key, const std::string &message) { r.error(key, message); });
+  equations->normed = spec.outputNorm;
+  (void)analyze(*equations, recurrence::sizesOf(model, spec),
+                [&](StringRef key, const std::string &message) { r.error(key, message); });
   for (auto [key, function] : {std::pair("conv", "conv"), std::pair("rope", "rope")})
-    if (r.has(key) && llvm::none_of(equations->inputs, [&](auto &d) { return calls(d.term, function); }))
+    if (r.has(key) && !equations->calls(function))
       r.error(key, llvm::formatv("changes nothing: no input calls {0}(..); valid: where one does", function).str());
+  if (r.has("mini_batch") && !equations->inner)
+    r.error("mini_batch", "changes nothing without a gradient step; valid: where state calls grad(..)");
   spec.recurrence = equations;
   return spec;
 }
@@ -318,7 +354,7 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
   if (*kind == "attention")
     return with(readAttention(r, errors));
   if (*kind == "recurrence")
-    return with(readRecurrence(r, errors));
+    return with(readRecurrence(r, errors, model));
   for (const LsmTraits &traits : lsmInstances())
     if (*kind == traits.name)
       return with(readLsm(r, errors, traits));

@@ -131,6 +131,10 @@ struct RecurrenceSpec : LsmSpec {
 
 using MixerSpec = std::variant<AttentionSpec, LsmSpec, RecurrenceSpec>;
 
+/// The values that layers of this mixer mix with those of the first such layer: rwkv7, first(..) of a recurrence. All
+/// of a model have one width; 0: none.
+int64_t firstValueWidth(const MixerSpec &mixer);
+
 struct DenseSpec {
   int64_t hidden = 0;
   std::string activation = "swiglu";

@@ -5,7 +5,8 @@
 // language).
 //
 //   state    M = sum of products; one M in each product that carries the state, one k^T v that writes
-//   output   o = q M [+ d v]
+//            [; z = the same without v], the normaliser; or M = M - r grad(l2(k M - v)) [; S = ..] [; M_0 = w]
+//   output   o = expression with one q M: o = q M + d v, o = layer_norm(q M, w, b) silu(g), o = (q M) / (q z)
 //   inputs   name: expression of x, of parameters and of inputs before it, feature by feature
 #ifndef FRONTEND_RECURRENCE_H
 #define FRONTEND_RECURRENCE_H
@@ -23,13 +24,21 @@
 namespace braid {
 
 enum class LsmClass : uint32_t;
+struct LsmSpec;
+struct ModelSpec;
 
 namespace recurrence {
 
-/// What a value has for one token: one number of each head, head_dim of them, value_dim of them, or one for each
-/// element of the state.
-enum class Per { head, key, value, element };
+/// What a value has for one token: one number of each head, head_dim of them, value_dim of them, one for each element
+/// of the state, for each of its rows where those are more than head_dim, for each value feature of all heads, or
+/// d_model of them. `place`: of a parameter, one for each token of a mini-batch.
+enum class Per { head, key, value, element, row, all, model, place };
 llvm::StringRef nameOf(Per per);
+
+/// Of the state, the model and the mini-batches of gradient steps.
+struct Sizes {
+  int64_t heads = 1, headDim = 1, valueDim = 1, layers = 1, dModel = 1, miniBatch = 1;
+};
 
 /// A parsed text. Columns count from 1 and name the place in messages.
 struct Term {
@@ -46,11 +55,14 @@ struct Term {
 struct Parameter {
   std::string distribution =
       "constant"; ///< of braid.init: constant, normal, uniform, log_uniform, softplus_inverse, values
-  double low = 0, high = 0;
+  double scale = 0, low = 0, high = 0;
   std::vector<double> values; ///< of an untrained parameter per head: its numbers
+  std::string formulaText; ///< "" or what gives the numbers of every head, feature and layer
+  std::optional<Term> formula; ///< that text, parsed
+  bool trained = true, shared = false; ///< shared: all heads have one
   std::optional<Per> per; ///< as the file says, or as its place says
   int64_t heads = 0; ///< of what it is added to or multiplies
-  bool trained() const { return distribution != "values"; }
+  bool perLayer() const; ///< whether its formula names the layer
 };
 
 /// One of `inputs`: how a symbol comes from x.
@@ -59,13 +71,14 @@ struct Definition {
   Term term;
   std::optional<Per> per{}; ///< what its uses need
   std::optional<Per> own{}; ///< what the term says without them
+  std::optional<Per> projected{}; ///< what its linear or low_rank gives
   int64_t heads = 0; ///< those of the state, or fewer that they share
   bool wide = false; ///< computed in the wide type: numbers per head, and what the log decay comes from
 };
 
 struct Recurrence {
   std::string state, output; ///< as the file says
-  bool gated = false; ///< the mixer has an output gate
+  bool gated = false, normed = true; ///< the mixer has an output gate, an output norm
   std::vector<Definition> inputs; ///< in the order of the file
   std::vector<std::pair<std::string, Parameter>> parameters; ///< in the order of the file
 
@@ -79,6 +92,18 @@ struct Recurrence {
   std::vector<std::string> writeFactors; ///< numbers per head that multiply v
   std::vector<std::string> skipFactors; ///< o = q M + factors times skipValue
   std::string skipValue;
+  std::string phase; ///< class V: the decay is exp(logDecay + i phase), and o the real part
+  bool normalised = false; ///< o = (q M) / (q z)
+  bool readsBefore = false; ///< o reads M as the token before left it
+  bool expressed = false; ///< the last definition, "o", is the output; in it "M" stands for q M
+
+  // Gradient steps, the places of braid.lsm.inner_step: value is what k M should be.
+  bool inner = false;
+  std::string rate, placeRate, momentum, normWeight, normBias, start;
+
+  std::string rowFunction; ///< what makes rows of keys: taylor, square, with_one; "": a row for each key feature
+  std::vector<std::string> bounds; ///< parameters that are the least value of a gate
+  bool keepsFirst = false; ///< first(v): values of the first layer that has some
 
   std::map<std::string, size_t> stateColumns, outputColumns; ///< where an equation first names what it names
 
@@ -86,21 +111,55 @@ struct Recurrence {
   const Definition *definition(llvm::StringRef name) const;
   Parameter *parameter(llvm::StringRef name);
   const Parameter *parameter(llvm::StringRef name) const;
+  /// "S", or "GM" of gradient steps.
+  std::string className() const;
+  /// Whether an input or the output calls the function.
+  bool calls(llvm::StringRef function) const;
+  /// Rows of the state.
+  int64_t rows(int64_t headDim) const;
 };
 
 /// Takes a key below the mixer ("state", "inputs.g") and a message.
 using ErrorFn = llvm::function_ref<void(llvm::StringRef key, const std::string &message)>;
 
+/// Whether the function is called somewhere in the term.
+bool calls(const Term &term, llvm::StringRef function);
+
+/// `left = right` of a text that has several, separated by ";".
+struct Statement {
+  std::string left;
+  Term right;
+  size_t column;
+};
+
 /// One text as a term; `equation`: "left = right", of which the right side is returned and `left` must be the left one.
 /// Nothing in the text crashes, or takes more than time and memory in its length.
 std::optional<Term> parseTerm(llvm::StringRef text, llvm::StringRef key, ErrorFn error);
 std::optional<Term> parseEquation(llvm::StringRef text, llvm::StringRef left, llvm::StringRef key, ErrorFn error);
+std::optional<std::vector<Statement>> parseStatements(llvm::StringRef text, llvm::StringRef key, ErrorFn error);
+
+/// Of a mixer in a model; `model`: d_model and the number of layers.
+Sizes sizesOf(const ModelSpec &model, const LsmSpec &mixer);
 
 /// Multiplies `state` and `output` out and finds class and places; then gives every input and parameter its shape.
-/// `heads` of the state.
-llvm::LogicalResult analyze(Recurrence &recurrence, int64_t heads, ErrorFn error);
+llvm::LogicalResult analyze(Recurrence &recurrence, const Sizes &sizes, ErrorFn error);
+/// A state that gradient steps change: `statements` of `state`, one of which calls grad.
+llvm::LogicalResult analyzeInner(Recurrence &recurrence, const std::vector<Statement> &statements, ErrorFn error);
+/// The output where it is more than q M + d v: finds its read of M and makes it the definition "o".
+llvm::LogicalResult analyzeOutput(Recurrence &recurrence, Term output, ErrorFn error);
 /// What inputs may call, and how: used by analyze.
-llvm::LogicalResult inferShapes(Recurrence &recurrence, int64_t heads, ErrorFn error);
+llvm::LogicalResult inferShapes(Recurrence &recurrence, const Sizes &sizes, ErrorFn error);
+/// Log decays are not positive, least values of gates within [0, 1), as far as either is known: used by inferShapes.
+llvm::LogicalResult checkValues(Recurrence &recurrence, const Sizes &sizes, ErrorFn error);
+/// No two weights or states have one name.
+llvm::LogicalResult checkNames(const Recurrence &recurrence, ErrorFn error);
+/// The numbers of a parameter with a formula in one layer, those of the last dimensions that it tells apart (braid.init
+/// repeats them); its names and functions are checked before.
+std::vector<double> evaluate(const Parameter &parameter, const Recurrence &recurrence, const Sizes &sizes,
+                             int64_t layer);
+/// Names, functions and numbers of a formula; `key`: of the parameter.
+llvm::LogicalResult checkFormula(const Parameter &parameter, const Recurrence &recurrence, const Sizes &sizes,
+                                 llvm::StringRef key, ErrorFn error);
 
 } // namespace recurrence
 } // namespace braid

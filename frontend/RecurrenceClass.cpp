@@ -2,6 +2,7 @@
 // An equation becomes a sum of products without parentheses; each is numbers per head, operators and the state or what
 // is written (lsm-family.md 2.1). The sum is then compared with the form of each class.
 #include "dialects/braid/BraidDialect.h"
+#include "frontend/ModelSpec.h"
 #include "frontend/Recurrence.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -26,6 +27,7 @@ struct Factor {
   enum class Kind { name, transposed, exp, diag, full, state } kind;
   std::string name; ///< exp, diag, full: of the log decay
   size_t column;
+  std::string phase{}; ///< diag(exp(name + i phase))
 };
 
 /// A product without parentheses, in the order of the text.
@@ -47,6 +49,7 @@ struct Sorted {
   std::vector<std::string> numbers; ///< per head, sorted
   std::vector<std::string> scalarDecays, diagonals, fulls; ///< names in exp(..), diag(exp(..)), full(exp(..))
   std::vector<std::string> valueDiagonals; ///< in diag(exp(..)) right of M
+  std::string phase; ///< of a diagonal
   std::vector<Outer> outers;
   std::optional<Factor>
       leftOfOuter; ///< a diagonal or full decay that acts behind k^T k, with which it does not commute
@@ -72,8 +75,10 @@ private:
   bool decayOf(const Sorted &plain);
   bool lowRank(const Sorted &added, const Sorted &write);
   bool deltaRule(const Sorted &plain, const Sorted &erased, const Sorted &write);
-  bool outputEquation(const std::vector<Sorted> &products);
-  bool sorted(StringRef text, StringRef left, StringRef key, std::vector<Sorted> &out);
+  bool normaliser(const Term &term, const std::vector<Sorted> &state);
+  bool outputEquation();
+  bool outputProducts(const std::vector<Sorted> &products);
+  bool sorted(const Term &term, std::vector<Sorted> &out);
   bool fail(size_t column, StringRef message) {
     errorFn(key, formatv("column {0}: {1}", column, message).str());
     return false;
@@ -84,11 +89,23 @@ private:
   Recurrence &r;
   ErrorFn errorFn;
   StringRef key; ///< of the equation at hand
+  StringRef carried = "M"; ///< what the equation at hand is of
 };
 
 } // namespace
 
 //===- Products ---------------------------------------------------------------------------------------------------===//
+
+/// g and p of g + i p.
+static std::optional<std::pair<const Term *, const Term *>> turnedDecay(const Term &term) {
+  if (term.kind != Term::Kind::sum || term.args.size() != 2)
+    return std::nullopt;
+  const Term &decay = term.args[0], &turn = term.args[1];
+  bool valid = decay.kind == Term::Kind::name && turn.kind == Term::Kind::product && turn.args.size() == 2 &&
+               turn.args[0].kind == Term::Kind::name && turn.args[0].name == "i" &&
+               turn.args[1].kind == Term::Kind::name;
+  return valid ? std::optional(std::pair(&decay, &turn.args[1])) : std::nullopt;
+}
 
 /// exp(g), diag(exp(g)) and full(exp(g)); I has no factor.
 bool Analysis::factorOf(const Term &call, std::vector<Product> &out) {
@@ -98,13 +115,20 @@ bool Analysis::factorOf(const Term &call, std::vector<Product> &out) {
                                             : Factor::Kind::exp;
   if (kind != Factor::Kind::exp && call.args.size() == 1 && call.options.empty())
     inner = &call.args.front();
-  bool isExp = inner->kind == Term::Kind::call && inner->name == "exp" && inner->args.size() == 1 &&
-               inner->options.empty() && inner->args.front().kind == Term::Kind::name;
-  if (!isExp)
+  bool isExp =
+      inner->kind == Term::Kind::call && inner->name == "exp" && inner->args.size() == 1 && inner->options.empty();
+  if (isExp && kind == Factor::Kind::diag)
+    if (auto turned = turnedDecay(inner->args.front())) {
+      auto [decay, phase] = *turned;
+      out.push_back({false, {{kind, decay->name, call.column, phase->name}}, call.column});
+      return known(decay->name, decay->column) && known(phase->name, phase->column);
+    }
+  if (!isExp || inner->args.front().kind != Term::Kind::name)
     return fail(call.column,
                 (kind != Factor::Kind::exp || call.name == "exp")
                     ? "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per "
-                      "element, with the log decay g by its name; valid: that, and what g is in inputs"
+                      "element, with the log decay g by its name, diag(exp(g + i p)) with a phase; valid: that, and "
+                      "what g is in inputs"
                     : "'" + call.name +
                           "(' is no function of a state; valid: exp, diag, full, and a space before a "
                           "parenthesis that multiplies");
@@ -117,7 +141,8 @@ bool Analysis::known(const std::string &name, size_t column) {
   (key == "output" ? r.outputColumns : r.stateColumns).try_emplace(name, column);
   if (r.definition(name) || r.parameter(name))
     return true;
-  return fail(column, "'" + name + "' is not defined; valid: M, I, or a name in inputs or parameters");
+  return fail(column,
+              "'" + name + "' is not defined; valid: " + carried.str() + ", I, or a name in inputs or parameters");
 }
 
 bool Analysis::expand(const Term &term, std::vector<Product> &out) {
@@ -132,9 +157,10 @@ bool Analysis::expand(const Term &term, std::vector<Product> &out) {
       out.push_back({false, {}, term.column});
       return true;
     }
-    out.push_back(
-        {false, {{term.name == "M" ? Factor::Kind::state : Factor::Kind::name, term.name, term.column}}, term.column});
-    return term.name == "M" || known(term.name, term.column);
+    out.push_back({false,
+                   {{term.name == carried ? Factor::Kind::state : Factor::Kind::name, term.name, term.column}},
+                   term.column});
+    return term.name == carried || known(term.name, term.column);
   case Term::Kind::transpose:
     out.push_back({false, {{Factor::Kind::transposed, term.name, term.column}}, term.column});
     return known(term.name, term.column);
@@ -228,6 +254,9 @@ bool Analysis::sort(const Product &product, Sorted &out) {
       if (out.outers.empty() && !out.leftOfOuter)
         out.leftOfOuter = f;
       (f.kind == Factor::Kind::full ? out.fulls : out.hasState ? out.valueDiagonals : out.diagonals).push_back(f.name);
+      if (!f.phase.empty() && (out.hasState || !out.phase.empty()))
+        return fail(f.column, "a phase stands left of M, once; valid: diag(exp(g + i p)) M");
+      out.phase = f.phase.empty() ? out.phase : f.phase;
       break;
     case Factor::Kind::state:
       if (open && !close(f.column))
@@ -246,16 +275,25 @@ bool Analysis::sort(const Product &product, Sorted &out) {
   return true;
 }
 
-bool Analysis::sorted(StringRef text, StringRef left, StringRef ofKey, std::vector<Sorted> &out) {
-  key = ofKey;
-  std::optional<Term> term = parseEquation(text, left, key, errorFn);
+bool Analysis::sorted(const Term &term, std::vector<Sorted> &out) {
   std::vector<Product> products;
-  if (!term || !expand(*term, products))
+  if (!expand(term, products))
     return false;
-  for (const Product &p : products)
+  for (Product &p : products) {
+    // A normaliser sums keys: a state whose values are 1.
+    bool writes = llvm::none_of(p.factors, [](const Factor &f) { return f.kind == Factor::Kind::state; });
+    if (carried != "M" && writes)
+      p.factors.push_back({Factor::Kind::name, r.value, p.column});
     if (!sort(p, out.emplace_back()))
       return false;
+  }
   return true;
+}
+
+static bool sameProduct(const Sorted &a, const Sorted &b) {
+  return a.negative == b.negative && a.hasState == b.hasState && a.numbers == b.numbers &&
+         a.scalarDecays == b.scalarDecays && a.diagonals == b.diagonals && a.fulls == b.fulls && a.outers == b.outers &&
+         a.row == b.row;
 }
 
 //===- Classes ----------------------------------------------------------------------------------------------------===//
@@ -307,6 +345,12 @@ bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted 
                                                      name(*plain) + " in inputs");
   if (!decayOf(*plain))
     return false;
+  r.phase = plain->phase;
+  if (!r.phase.empty()) {
+    if (erased || !r.valueDecay.empty())
+      return fail(plain->column, "a decay with a phase goes with k^T v alone; valid: diag(exp(g + i p)) M + k^T v");
+    r.reason += ", which turns by " + r.phase + "; o is the real part, two states of turned keys";
+  }
   if (erased)
     return erased->negative ? deltaRule(*plain, *erased, write) : lowRank(*erased, write);
   r.writeFactors = write.numbers;
@@ -321,7 +365,7 @@ bool Analysis::decayOf(const Sorted &plain) {
   bool scalar = !plain.scalarDecays.empty(), full = !plain.fulls.empty();
   if (count)
     r.logDecay = scalar ? plain.scalarDecays.front() : full ? plain.fulls.front() : plain.diagonals.front();
-  if (scalar && isConstant(r.logDecay) && r.parameter(r.logDecay)->trained())
+  if (scalar && isConstant(r.logDecay) && r.parameter(r.logDecay)->trained)
     return fail(plain.column, "the decay of '" + r.logDecay +
                                   "' is the same for all tokens, and such decays are not trained; valid: a parameter "
                                   "with \"values\", or an input");
@@ -433,7 +477,7 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
   return true;
 }
 
-bool Analysis::outputEquation(const std::vector<Sorted> &products) {
+bool Analysis::outputProducts(const std::vector<Sorted> &products) {
   const Sorted *read = nullptr, *skip = nullptr;
   for (const Sorted &p : products) {
     const Sorted *&slot = p.hasState ? read : skip;
@@ -456,13 +500,85 @@ bool Analysis::outputEquation(const std::vector<Sorted> &products) {
   return true;
 }
 
+/// z = the equation of M with k^T in the place of k^T v: M with one more value, which is 1.
+bool Analysis::normaliser(const Term &term, const std::vector<Sorted> &state) {
+  std::vector<Sorted> own;
+  carried = "z";
+  bool valid = sorted(term, own);
+  carried = "M";
+  if (!valid)
+    return false;
+  if (!r.valueDecay.empty() || r.elementwise || !r.phase.empty())
+    return fail(term.column, "a normaliser of a state whose value features decay or turn on their own; valid: decays "
+                             "exp(g) and diag(exp(g)) left of M");
+  for (const Sorted &p : own)
+    if (llvm::none_of(state, [&](const Sorted &q) { return sameProduct(p, q); }))
+      return fail(p.column, "M has no such product; valid: the equation of M, with z for M and " + r.key + "^T for " +
+                                r.key + "^T " + r.value);
+  if (own.size() != state.size())
+    return fail(term.column,
+                formatv("has {0} products, but M has {1}; valid: the same ones", own.size(), state.size()).str());
+  r.normalised = true;
+  return true;
+}
+
+/// q M, or q M + d v: sums of products of names. All else is an expression with a read in it.
+static bool isPlain(const Term &term) {
+  auto isName = [](const Term &t) { return t.kind == Term::Kind::name && t.name != "M_prev"; };
+  auto isProduct = [&](const Term &t) {
+    if (t.kind != Term::Kind::product)
+      return isName(t) || t.kind == Term::Kind::transpose || t.kind == Term::Kind::number;
+    bool reads = llvm::any_of(t.args, [](const Term &arg) { return arg.name == "M"; });
+    return llvm::all_of(t.args, isName) && (!reads || (t.args.size() == 2 && t.args.back().name == "M"));
+  };
+  return term.kind == Term::Kind::sum ? llvm::all_of(term.args, isProduct) : isProduct(term);
+}
+
+bool Analysis::outputEquation() {
+  std::optional<Term> term = parseEquation(r.output, "o", "output", errorFn);
+  key = "output";
+  if (!term)
+    return false;
+  if (r.normalised || r.inner || !isPlain(*term))
+    return succeeded(analyzeOutput(r, std::move(*term), errorFn));
+  std::vector<Sorted> products;
+  return sorted(*term, products) && outputProducts(products);
+}
+
 bool Analysis::run() {
-  std::vector<Sorted> state, output;
-  if (!sorted(r.state, "M", "state", state) || !stateEquation(state) || !sorted(r.output, "o", "output", output) ||
-      !outputEquation(output))
+  std::optional<std::vector<Statement>> statements = parseStatements(r.state, "state", errorFn);
+  key = "state";
+  if (!statements)
+    return false;
+  static constexpr StringRef valid = "valid: an equation \"M = ..\", with z = .. (what q M is divided by), or with S = "
+                                     ".. (momentum) and M_0 = .. of gradient steps";
+  const Term *normal = nullptr, *state = nullptr;
+  std::vector<StringRef> seen;
+  bool steps = false;
+  for (const Statement &s : *statements) {
+    if (!llvm::is_contained({"M", "z", "S", "M_0"}, StringRef(s.left)))
+      return fail(s.column, "'" + shownText(s.left, 8) + "' is no state; " + valid.str());
+    if (llvm::is_contained(seen, s.left))
+      return fail(s.column, "a second equation of " + s.left + "; valid: one");
+    seen.push_back(s.left);
+    steps |= s.left == "S" || s.left == "M_0" || recurrence::calls(s.right, "grad");
+    (s.left == "M" ? state : normal) = &s.right;
+  }
+  if (!state)
+    return fail(1, valid);
+  if (steps) {
+    if (failed(analyzeInner(r, *statements, errorFn)))
+      return false;
+  } else {
+    std::vector<Sorted> products;
+    if (!sorted(*state, products) || !stateEquation(products) || (normal && !normaliser(*normal, products)))
+      return false;
+  }
+  if (!outputEquation())
     return false;
   // What stands at a token must depend on it.
-  for (const std::string *name : {&r.query, &r.key, &r.value, &r.beta, &r.lowRankA, &r.lowRankB, &r.skipValue})
+  for (const std::string *name : {&r.query, &r.key, &r.value, &r.beta, &r.lowRankA, &r.lowRankB, &r.skipValue, &r.phase,
+                                  &r.rate, &r.placeRate, &r.momentum})
     if (!name->empty() && r.parameter(*name)) {
       key = name == &r.query || name == &r.skipValue ? "output" : "state";
       const std::map<std::string, size_t> &columns = key == "output" ? r.outputColumns : r.stateColumns;
@@ -493,8 +609,30 @@ const Parameter *Recurrence::parameter(StringRef name) const {
   return entry ? &entry->second : nullptr;
 }
 
-llvm::LogicalResult recurrence::analyze(Recurrence &recurrence, int64_t heads, ErrorFn error) {
+std::string Recurrence::className() const {
+  if (!inner)
+    return stringifyLsmClass(classId).str();
+  return !normWeight.empty() ? "N" : momentum.empty() && placeRate.empty() ? "G1" : "GM";
+}
+
+bool recurrence::calls(const Term &term, StringRef function) {
+  return (term.kind == Term::Kind::call && term.name == function) ||
+         llvm::any_of(term.args, [&](const Term &arg) { return calls(arg, function); });
+}
+bool Recurrence::calls(StringRef function) const {
+  return llvm::any_of(inputs, [&](const Definition &d) { return recurrence::calls(d.term, function); });
+}
+
+int64_t Recurrence::rows(int64_t headDim) const {
+  int64_t pairs = headDim * (headDim + 1) / 2;
+  return rowFunction.empty()       ? headDim
+         : rowFunction == "square" ? pairs
+         : rowFunction == "taylor" ? 1 + headDim + pairs
+                                   : headDim + 1;
+}
+
+llvm::LogicalResult recurrence::analyze(Recurrence &recurrence, const Sizes &sizes, ErrorFn error) {
   if (!Analysis(recurrence, error).run())
     return llvm::failure();
-  return inferShapes(recurrence, heads, error);
+  return inferShapes(recurrence, sizes, error);
 }

@@ -2,6 +2,7 @@
 //   sum     = ["-"] product { ("+" | "-") product }        product = factor { ["*" | "/"] factor }
 //   factor  = primary ["^T"]                                primary = number | name | name "(" args ")" | "(" sum ")"
 //   args    = (sum | name "=" (name | number)) { "," .. }
+//   state   = name "=" sum { ";" name "=" sum }             names may have parts: norm.weight
 #include "frontend/ModelSpec.h"
 #include "frontend/Recurrence.h"
 #include "llvm/ADT/StringExtras.h"
@@ -24,6 +25,8 @@ public:
 
   bool sum(Term &out, size_t depth = 0);
   bool word(StringRef expected);
+  bool left(Statement &out);
+  bool separator() { return accept(';'); }
   bool end();
   bool tooLong();
 
@@ -48,7 +51,9 @@ private:
   static bool startsNumber(char c) { return llvm::isDigit(c) || c == '.'; }
   StringRef name() {
     size_t begin = at;
-    at = std::min(text.find_if_not([](char c) { return llvm::isAlnum(c) || c == '_'; }, at), text.size());
+    do
+      at = std::min(text.find_if_not([](char c) { return llvm::isAlnum(c) || c == '_'; }, at), text.size());
+    while (at + 1 < text.size() && text[at] == '.' && startsName(text[at + 1]) && ++at);
     return text.slice(begin, at);
   }
   /// What stands at the place, and what would be valid there.
@@ -80,6 +85,15 @@ bool Parser::word(StringRef expected) {
     return accept('=') || fail("'=' behind " + expected.str());
   at = before;
   return fail("an equation \"" + expected.str() + " = ..\"");
+}
+
+bool Parser::left(Statement &out) {
+  skipSpaces();
+  out.column = at + 1;
+  if (!startsName(peek()))
+    return fail("an equation \"M = ..\"");
+  out.left = name().str();
+  return accept('=') || fail("'=' behind " + shownText(out.left, 8));
 }
 
 bool Parser::end() { return peek() == '\0' && at >= text.size() ? true : fail("+, -, *, / or the end"); }
@@ -228,4 +242,19 @@ std::optional<Term> recurrence::parseEquation(StringRef text, StringRef left, St
   if (parser.tooLong() || !parser.word(left) || !parser.sum(term) || !parser.end())
     return std::nullopt;
   return term;
+}
+
+std::optional<std::vector<Statement>> recurrence::parseStatements(StringRef text, StringRef key, ErrorFn error) {
+  Parser parser(text, key, error);
+  std::vector<Statement> statements;
+  if (parser.tooLong())
+    return std::nullopt;
+  do {
+    Statement &statement = statements.emplace_back();
+    if (!parser.left(statement) || !parser.sum(statement.right))
+      return std::nullopt;
+  } while (parser.separator());
+  if (!parser.end())
+    return std::nullopt;
+  return statements;
 }

@@ -23,12 +23,16 @@ StringRef recurrence::nameOf(Per per) {
   case Per::key: return "key";
   case Per::value: return "value";
   case Per::element: return "element";
+  case Per::row: return "row";
+  case Per::all: return "all";
+  case Per::model: return "model";
+  case Per::place: return "place";
   }
   llvm_unreachable("all places are above");
 }
 
 static std::optional<Per> perOf(StringRef name) {
-  for (Per per : {Per::head, Per::key, Per::value, Per::element})
+  for (Per per : {Per::head, Per::key, Per::value, Per::element, Per::row, Per::all, Per::model, Per::place})
     if (nameOf(per) == name)
       return per;
   return std::nullopt;
@@ -38,25 +42,51 @@ namespace {
 
 struct Function {
   StringRef name;
-  size_t arguments;
-  enum class Kind { source, feature, vector, decay } kind; ///< x; each number; all numbers of a head; per head
+  size_t least, most; ///< arguments
+  enum class Kind {
+    source, ///< a product of all features of one thing
+    feature, ///< of each number
+    vector, ///< of all numbers of a head
+    before, ///< of the token before
+    first, ///< of another layer
+    norm, ///< with two parameters
+    decay,
+    rows, ///< head_dim numbers to the rows of the state
+    inner, ///< two times a head's numbers to one
+    join, ///< all heads as one
+    place ///< of the place in a mini-batch
+  } kind;
 };
 
 constexpr Function functions[] = {
-    {"linear", 1, Function::Kind::source},       {"low_rank", 2, Function::Kind::source},
-    {"conv", 1, Function::Kind::feature},        {"silu", 1, Function::Kind::feature},
-    {"sigmoid", 1, Function::Kind::feature},     {"tanh", 1, Function::Kind::feature},
-    {"relu", 1, Function::Kind::feature},        {"relu2", 1, Function::Kind::feature},
-    {"gelu", 1, Function::Kind::feature},        {"gelu_tanh", 1, Function::Kind::feature},
-    {"softplus", 1, Function::Kind::feature},    {"elu1", 1, Function::Kind::feature},
-    {"exp", 1, Function::Kind::feature},         {"reciprocal", 1, Function::Kind::feature},
-    {"log_sigmoid", 1, Function::Kind::feature}, {"softmax", 1, Function::Kind::vector},
-    {"l2_norm", 1, Function::Kind::vector},      {"rope", 1, Function::Kind::vector},
-    {"log_decay", 3, Function::Kind::decay}};
+    {"linear", 1, 1, Function::Kind::source},      {"low_rank", 2, 3, Function::Kind::source},
+    {"conv", 1, 1, Function::Kind::feature},       {"silu", 1, 1, Function::Kind::feature},
+    {"sigmoid", 1, 1, Function::Kind::feature},    {"tanh", 1, 1, Function::Kind::feature},
+    {"relu", 1, 1, Function::Kind::feature},       {"relu2", 1, 1, Function::Kind::feature},
+    {"gelu", 1, 1, Function::Kind::feature},       {"gelu_tanh", 1, 1, Function::Kind::feature},
+    {"softplus", 1, 1, Function::Kind::feature},   {"elu1", 1, 1, Function::Kind::feature},
+    {"exp", 1, 1, Function::Kind::feature},        {"bounded_exp", 1, 1, Function::Kind::feature},
+    {"reciprocal", 1, 1, Function::Kind::feature}, {"log_sigmoid", 1, 2, Function::Kind::feature},
+    {"softmax", 1, 1, Function::Kind::vector},     {"l2_norm", 1, 2, Function::Kind::vector},
+    {"rope", 1, 2, Function::Kind::vector},        {"layer_norm", 3, 4, Function::Kind::norm},
+    {"log_decay", 2, 3, Function::Kind::decay},    {"shift", 1, 1, Function::Kind::before},
+    {"first", 1, 1, Function::Kind::first},        {"taylor", 1, 1, Function::Kind::rows},
+    {"square", 1, 1, Function::Kind::rows},        {"with_one", 1, 1, Function::Kind::rows},
+    {"inner", 2, 2, Function::Kind::inner},        {"join", 1, 1, Function::Kind::join},
+    {"position_rate", 1, 1, Function::Kind::place}};
+
+const Function *functionOf(StringRef name) {
+  const Function *function = llvm::find_if(functions, [&](const Function &f) { return f.name == name; });
+  return function == std::end(functions) ? nullptr : function;
+}
+
+/// What a low_rank may have between its products.
+constexpr StringRef betweens[] = {"tanh", "sigmoid", "silu", "relu", "gelu"};
 
 class Inference {
 public:
-  Inference(Recurrence &r, int64_t heads, ErrorFn error) : r(r), heads(heads), errorFn(error) {}
+  Inference(Recurrence &r, const Sizes &sizes, ErrorFn error)
+      : r(r), sizes(sizes), heads(sizes.heads), errorFn(error) {}
   bool run();
 
 private:
@@ -65,30 +95,38 @@ private:
   bool demandCall(const Term &call, Per per);
   bool demandFactors(const Term &term, Per per);
   bool source(const Term &call, Per per);
+  bool parameterAt(const Term &call, size_t i, Per per);
+  bool demandDecay(const Term &call, Per per);
+  bool demandRows(const Term &call, Per per);
+  bool demandNorm(const Term &call, Per per);
+  bool eps(const Term &call, size_t i);
+  /// Keys and values are alike where a head has as many of both.
+  bool alike(Per a, Per b) const {
+    auto wide = [&](Per per) { return sizes.headDim == sizes.valueDim && per == Per::key ? Per::value : per; };
+    return wide(a) == wide(b);
+  }
   std::optional<Per> fixed(const Term &term) const;
   bool dependsOnToken(const Term &term) const;
   bool shareHeads();
   int64_t headsOf(const Term &term, bool &ok);
-  bool names();
   bool isWide(const Definition &d) const;
   bool isRow(StringRef name) const {
     return llvm::is_contained({r.query, r.key, r.value, r.lowRankA, r.lowRankB, r.skipValue}, name);
   }
-  int signOf(const Term &term) const;
-  bool decaysAreNegative();
+  std::string keyOf(const Definition &d) const { return d.name == "o" ? "output" : "inputs." + d.name; }
   bool fail(size_t column, StringRef message) {
     errorFn(key, formatv("column {0}: {1}", column, message).str());
     return false;
   }
 
   Recurrence &r;
+  Sizes sizes;
   int64_t heads; ///< of the state
   ErrorFn errorFn;
   std::string key = "state";
-  const Definition *current = nullptr; ///< whose term is at hand; null: the equations
+  Definition *current = nullptr; ///< whose term is at hand; null: the equations
   llvm::StringSet<> used;
   size_t sources = 0, convolutions = 0;
-  llvm::StringMap<int> signs; ///< of inputs: 1 never negative, -1 never positive, 0 unknown
 };
 
 } // namespace
@@ -104,6 +142,8 @@ bool Inference::dependsOnToken(const Term &term) const {
 std::optional<Per> Inference::fixed(const Term &term) const {
   switch (term.kind) {
   case Term::Kind::name:
+    if (term.name == "x" || term.name == "M")
+      return term.name == "x" ? Per::model : Per::value;
     if (const Parameter *p = r.parameter(term.name))
       return p->per;
     if (const Definition *d = r.definition(term.name); d && (!current || d < current))
@@ -112,6 +152,19 @@ std::optional<Per> Inference::fixed(const Term &term) const {
   case Term::Kind::call:
     if (auto option = term.options.find("per"); option != term.options.end())
       return perOf(option->second);
+    if (const Function *function = functionOf(term.name))
+      switch (function->kind) {
+      case Function::Kind::source: return std::nullopt;
+      case Function::Kind::rows: return Per::row;
+      case Function::Kind::inner:
+      case Function::Kind::place: return Per::head;
+      case Function::Kind::join: return Per::all;
+      case Function::Kind::decay:
+        if (term.args.size() == 2)
+          return Per::element;
+        break;
+      default: break;
+      }
     return term.args.empty() ? std::nullopt : fixed(term.args.front());
   case Term::Kind::product:
   case Term::Kind::quotient: {
@@ -138,11 +191,15 @@ std::optional<Per> Inference::fixed(const Term &term) const {
 bool Inference::demandName(const std::string &name, Per per, size_t column) {
   used.insert(name);
   if (name == "x")
-    return fail(column, "x has all features of d_model; valid: linear(x), low_rank(x, 16)");
+    return per == Per::model || fail(column, "x has all features of d_model; valid: linear(x), low_rank(x, 16)");
+  if (name == "M")
+    return alike(per, Per::value) ||
+           fail(column,
+                formatv("what is read has one number per value, but per {0} is needed here", nameOf(per)).str());
   auto agree = [&](std::optional<Per> &known) {
     if (!known)
       known = per;
-    return *known == per ||
+    return alike(*known, per) ||
            fail(column, formatv("'{0}' is one number per {1} here, but per {2} elsewhere; valid: two names", name,
                                 nameOf(per), nameOf(*known))
                             .str());
@@ -156,26 +213,62 @@ bool Inference::demandName(const std::string &name, Per per, size_t column) {
   return agree(definition->per);
 }
 
+/// A parameter by its name, one number per `per`.
+bool Inference::parameterAt(const Term &call, size_t i, Per per) {
+  const Term &arg = call.args[i];
+  if (arg.kind != Term::Kind::name || !r.parameter(arg.name))
+    return fail(arg.column, formatv("valid as argument {0} of {1}: a name in parameters", i + 1, call.name).str());
+  return demandName(arg.name, per, arg.column);
+}
+
+/// Argument i, where there is one: a small number above 0.
+bool Inference::eps(const Term &call, size_t i) {
+  return call.args.size() <= i ||
+         (call.args[i].kind == Term::Kind::number && call.args[i].number > 0 && call.args[i].number <= 1) ||
+         fail(call.args[i].column,
+              "valid as what keeps " + call.name + " from dividing by 0: a number above 0, at most 1");
+}
+
 bool Inference::source(const Term &call, Per per) {
-  if (call.args.front().kind != Term::Kind::name || call.args.front().name != "x")
-    return fail(call.args.front().column, "valid as the first argument of " + call.name + ": x, the layer's input");
+  const Term &from = call.args.front();
+  if (from.kind != Term::Kind::name)
+    return fail(from.column,
+                "valid as the first argument of " + call.name + ": x, the layer's input, or a name in inputs");
   if (++sources > 1)
     return fail(call.column, "a second linear or low_rank of one input; valid: a name in inputs of its own");
+  if (per == Per::row || per == Per::all || per == Per::place)
+    return fail(call.column, formatv("one number per {0} is needed here; valid: functions of a {1} that give it",
+                                     nameOf(per), call.name)
+                                 .str());
+  current->projected = per;
+  if (from.name != "x") {
+    const Definition *d = r.definition(from.name);
+    if (!demandName(from.name, d && d->per ? *d->per : d && d->own ? *d->own : Per::value, from.column))
+      return false;
+    if (!d || (d->per != Per::model && d->per != Per::key && d->per != Per::value))
+      return fail(from.column, "'" + from.name + "' has no features; valid: x, or an input with several per head");
+  }
   if (call.name == "low_rank") {
     const Term &rank = call.args[1];
     if (rank.kind != Term::Kind::number || rank.number < 1 || rank.number > 65536 ||
         rank.number != static_cast<double>(static_cast<int64_t>(rank.number)))
       return fail(rank.column, "valid as the rank: a whole number from 1 to 65536");
+    if (call.args.size() > 2 &&
+        (call.args[2].kind != Term::Kind::name || !llvm::is_contained(betweens, call.args[2].name)))
+      return fail(call.args[2].column,
+                  "valid as what stands between the two products: " + llvm::join(llvm::ArrayRef(betweens), ", "));
   }
   for (const auto &[option, value] : call.options) {
     if (option == "per") {
       if (!perOf(value))
-        return fail(call.column, "per=" + value + "; valid: head, key, value, element");
-      if (perOf(value) != per)
+        return fail(call.column, "per=" + value + "; valid: head, key, value, element, model");
+      if (!alike(*perOf(value), per))
         return fail(call.column, formatv("per={0}, but one number per {1} is needed here", value, nameOf(per)).str());
     } else if (option == "heads") {
-      if (per == Per::element)
-        return fail(call.column, "heads=" + value + " of one number per element of the state; valid: all heads");
+      if (per == Per::element || per == Per::model)
+        return fail(call.column, formatv("heads={0} of one number per {1}; valid: all heads", value,
+                                         per == Per::model ? "feature of x" : "element of the state")
+                                     .str());
       int64_t own = 0;
       if (StringRef(value).getAsInteger(10, own) || own < 1 || heads % own)
         return fail(call.column, formatv("heads={0} does not divide heads {1}; valid: a divisor", value, heads).str());
@@ -186,42 +279,139 @@ bool Inference::source(const Term &call, Per per) {
   return true;
 }
 
+/// log_decay(dt, a_log, dt_bias) per head or key; log_decay(delta, a_log) per element, delta per value.
+bool Inference::demandDecay(const Term &call, Per per) {
+  if (call.args.size() == 2) {
+    if (per != Per::element)
+      return fail(call.column, formatv("log_decay(delta, a_log) is one number per element, but per {0} is needed here; "
+                                       "valid: log_decay(dt, a_log, dt_bias)",
+                                       nameOf(per))
+                                   .str());
+    return parameterAt(call, 1, Per::element) && demand(call.args.front(), Per::value);
+  }
+  if (per != Per::head && per != Per::key)
+    return fail(call.column,
+                formatv("log_decay is one number per head or key, but per {0} is needed here", nameOf(per)).str());
+  for (size_t i : {1, 2})
+    if (call.args[i].kind != Term::Kind::name || !r.parameter(call.args[i].name))
+      return fail(call.args[i].column, "valid: log_decay(dt, a_log, dt_bias) = -exp(a_log) softplus(dt + dt_bias), "
+                                       "a_log and dt_bias in parameters");
+    else if (!demandName(call.args[i].name, i == 1 ? Per::head : per, call.args[i].column))
+      return false;
+  return demand(call.args.front(), per);
+}
+
+bool Inference::demandRows(const Term &call, Per per) {
+  if (per != Per::row)
+    return fail(call.column, formatv("{0} makes rows of the state, but one number per {1} is needed here; valid: of "
+                                     "keys and queries",
+                                     call.name, nameOf(per))
+                                 .str());
+  if (!r.rowFunction.empty() && r.rowFunction != call.name)
+    return fail(call.column, call.name + " here, but " + r.rowFunction +
+                                 " elsewhere; valid: one of them for keys and "
+                                 "queries");
+  r.rowFunction = call.name;
+  return demand(call.args.front(), Per::key);
+}
+
+bool Inference::demandNorm(const Term &call, Per per) {
+  if (per == Per::head || per == Per::element)
+    return fail(call.column,
+                formatv("layer_norm needs several features, but one number per {0} is needed here", nameOf(per)).str());
+  return eps(call, 3) && parameterAt(call, 1, per) && parameterAt(call, 2, per) && demand(call.args.front(), per);
+}
+
 bool Inference::demandCall(const Term &call, Per per) {
-  const Function *function = llvm::find_if(functions, [&](const Function &f) { return f.name == call.name; });
-  if (function == std::end(functions)) {
+  const Function *function = functionOf(call.name);
+  if (!function) {
     std::vector<StringRef> names;
     for (const Function &f : functions)
       names.push_back(f.name);
     return fail(call.column, "'" + call.name + "(' is no function; valid: " + llvm::join(names, ", "));
   }
-  if (call.args.size() != function->arguments)
+  if (call.args.size() < function->least || call.args.size() > function->most)
     return fail(call.column,
-                formatv("{0} has {1} arguments; valid: {2}", call.name, call.args.size(), function->arguments).str());
-  if (function->kind == Function::Kind::source)
+                formatv("{0} has {1} arguments; valid: {2}{3}", call.name, call.args.size(), function->least,
+                        function->most > function->least ? " or " + std::to_string(function->most) : std::string())
+                    .str());
+  using Kind = Function::Kind;
+  if (function->kind == Kind::source)
     return source(call, per);
   if (!call.options.empty())
     return fail(call.column, "option '" + call.options.begin()->first + "' of " + call.name + "; valid: none");
-  if (!dependsOnToken(call.args.front()))
-    return fail(call.args.front().column, "is the same for all tokens; valid: what comes from x");
-  if (function->kind == Function::Kind::vector && per == Per::head)
+  const Term &first = call.args.front();
+  if (function->kind == Kind::place) {
+    if (!r.inner || per != Per::head)
+      return fail(call.column,
+                  r.inner
+                      ? formatv("position_rate is one number per head, but per {0} is needed here", nameOf(per)).str()
+                      : "position_rate is of a mini-batch; valid: in front of grad(..)");
+    return parameterAt(call, 0, Per::place);
+  }
+  if (!dependsOnToken(first))
+    return fail(first.column, "is the same for all tokens; valid: what comes from x");
+  switch (function->kind) {
+  case Kind::decay: return demandDecay(call, per);
+  case Kind::rows: return demandRows(call, per);
+  case Kind::norm: return demandNorm(call, per);
+  case Kind::join:
+    if (per != Per::all)
+      return fail(
+          call.column,
+          formatv("join makes one vector of all heads, but one number per {0} is needed here", nameOf(per)).str());
+    return demand(first, Per::value);
+  case Kind::inner: {
+    if (per != Per::head)
+      return fail(call.column, formatv("inner is one number per head, but per {0} is needed here", nameOf(per)).str());
+    std::optional<Per> own = fixed(first);
+    Per of = own ? *own : fixed(call.args[1]).value_or(Per::key);
+    if (of != Per::key && of != Per::value)
+      return fail(call.column, formatv("inner of one number per {0}; valid: of keys, of values", nameOf(of)).str());
+    return demand(first, of) && demand(call.args[1], of);
+  }
+  case Kind::first:
+    if (!alike(per, Per::value))
+      return fail(call.column, formatv("first is of values, but one number per {0} is needed here", nameOf(per)).str());
+    r.keepsFirst = true;
+    return demand(first, per);
+  case Kind::before:
+    if (per == Per::element || per == Per::all || per == Per::row)
+      return fail(call.column,
+                  formatv("shift of one number per {0}; valid: of what that comes from", nameOf(per)).str());
+    return demand(first, per);
+  default: break;
+  }
+  bool vector = function->kind == Kind::vector;
+  if (vector && per == Per::head)
     return fail(call.column, call.name + " needs several features of a head, but one number per head is needed here");
-  if (per == Per::element && (function->kind == Function::Kind::vector || call.name == "conv"))
+  if (per == Per::element && (vector || call.name == "conv"))
     return fail(call.column, call.name + " is of features of a head, but one number per element of the state is needed "
                                          "here; valid: functions of each number");
+  if (call.name == "conv" && (per == Per::all || per == Per::row))
+    return fail(call.column, formatv("conv of one number per {0}; valid: of what that comes from", nameOf(per)).str());
   if (call.name == "conv" && ++convolutions > 1)
     return fail(call.column, "a second conv of one input; valid: a name in inputs of its own");
-  if (function->kind == Function::Kind::decay) {
-    if (per != Per::head && per != Per::key)
-      return fail(call.column,
-                  formatv("log_decay is one number per head or key, but per {0} is needed here", nameOf(per)).str());
-    for (size_t i : {1, 2})
-      if (call.args[i].kind != Term::Kind::name || !r.parameter(call.args[i].name))
-        return fail(call.args[i].column, "valid: log_decay(dt, a_log, dt_bias) = -exp(a_log) softplus(dt + dt_bias), "
-                                         "a_log and dt_bias in parameters");
-      else if (!demandName(call.args[i].name, i == 1 ? Per::head : per, call.args[i].column))
-        return false;
+  if (call.name == "rope" && per != Per::key && per != Per::value)
+    return fail(call.column, formatv("rope of one number per {0}; valid: of keys, of values", nameOf(per)).str());
+  if (call.name == "rope" && call.args.size() > 1)
+    if (const Term &period = call.args[1]; period.kind != Term::Kind::number || period.number < 1 ||
+                                           period.number > static_cast<double>(maxTokens) ||
+                                           period.number != static_cast<double>(static_cast<int64_t>(period.number)))
+      return fail(period.column, formatv("valid as the period: a whole number from 1 to {0}", maxTokens).str());
+  if (call.name == "l2_norm" && !eps(call, 1))
+    return false;
+  if (call.name == "log_sigmoid" && call.args.size() > 1) {
+    const Parameter *p = call.args[1].kind == Term::Kind::name ? r.parameter(call.args[1].name) : nullptr;
+    if (!parameterAt(call, 1, p ? p->per.value_or(Per::head) : per))
+      return false;
+    if (p->per != Per::head && p->per != per)
+      return fail(call.args[1].column, formatv("'{0}' is one number per {1}; valid: per head or {2}", call.args[1].name,
+                                               nameOf(*p->per), nameOf(per))
+                                           .str());
+    r.bounds.push_back(call.args[1].name);
   }
-  return demand(call.args.front(), per);
+  return demand(first, per);
 }
 
 bool Inference::demandFactors(const Term &term, Per per) {
@@ -237,6 +427,14 @@ bool Inference::demandFactors(const Term &term, Per per) {
     if (term.kind == Term::Kind::quotient && i > 0 && !dependsOnToken(arg))
       return fail(arg.column, "a division by a parameter; valid: multiply by one");
     Per wanted = fixed(arg) == Per::head ? Per::head : per;
+    if (wanted != per && (per == Per::model || per == Per::all))
+      return fail(arg.column, formatv("is one number per head, but all heads are one in what it multiplies; valid: one "
+                                      "number per {0}",
+                                      nameOf(per))
+                                  .str());
+    if (const Parameter *p = arg.kind == Term::Kind::name ? r.parameter(arg.name) : nullptr; p && p->shared)
+      return fail(arg.column,
+                  "'" + arg.name + "' is one for all heads; valid in a product: one for each, shared false");
     carries |= wanted == per && dependsOnToken(arg);
     if (!demand(arg, wanted))
       return false;
@@ -278,83 +476,34 @@ bool Inference::demand(const Term &term, Per per) {
   llvm_unreachable("all kinds are above");
 }
 
-/// 1: never negative, -1: never positive, 0: unknown.
-int Inference::signOf(const Term &term) const {
-  switch (term.kind) {
-  case Term::Kind::number: return term.number < 0 ? -1 : 1;
-  case Term::Kind::transpose: return 0;
-  case Term::Kind::name: return signs.lookup(term.name);
-  case Term::Kind::negate: return -signOf(term.args.front());
-  case Term::Kind::call:
-    if (term.name == "log_sigmoid" || term.name == "log_decay")
-      return -1;
-    if (llvm::is_contained({"tanh", "silu", "gelu", "gelu_tanh", "reciprocal", "l2_norm"}, StringRef(term.name)))
-      return signOf(term.args.front()); // odd functions, and what stays on the side of 0 where it is
-    return llvm::is_contained({"sigmoid", "softplus", "exp", "relu", "relu2", "elu1", "softmax"}, StringRef(term.name));
-  case Term::Kind::product:
-  case Term::Kind::quotient: {
-    int sign = 1;
-    std::map<StringRef, int> unknown; // a square is never negative, whatever it is of
-    for (const Term &arg : term.args)
-      if (int one = signOf(arg); one != 0 || arg.kind != Term::Kind::name)
-        sign *= one;
-      else
-        ++unknown[arg.name];
-    return llvm::all_of(unknown, [](const auto &entry) { return entry.second % 2 == 0; }) ? sign : 0;
-  }
-  case Term::Kind::sum: {
-    int sign = signOf(term.args.front());
-    return llvm::all_of(term.args, [&](const Term &arg) { return signOf(arg) == sign; }) ? sign : 0;
-  }
-  }
-  llvm_unreachable("all kinds are above");
-}
-
-/// A state must not grow by its decay: what can be known of the log decays is checked.
-bool Inference::decaysAreNegative() {
-  for (const Definition &d : r.inputs)
-    signs[d.name] = signOf(d.term);
-  for (const std::string &name : {r.logDecay, r.valueDecay}) {
-    if (const Parameter *p = r.parameter(name))
-      for (auto [i, value] : llvm::enumerate(p->values))
-        if (value > 0) {
-          errorFn("parameters." + name,
-                  formatv("values[{0}] is {1}; valid for a log decay: at most 0", i, numberText(value)).str());
-          return false;
-        }
-    if (signs.lookup(name) == 1) {
-      errorFn("inputs." + name, "is never negative, but a log decay must not be positive; valid: log_sigmoid(..), "
-                                "log_decay(..), -softplus(..)");
-      return false;
-    }
-    if (r.definition(name) && signs.lookup(name) == 0)
-      r.reason += ". That " + name +
-                  " is never positive cannot be shown, and where it is positive the state grows; "
-                  "log_sigmoid(..), log_decay(..) and -softplus(..) never are";
-  }
-  return true;
+/// A matrix product rounds what it reads.
+static bool isSource(const Term &term) {
+  const Function *function = term.kind == Term::Kind::call ? functionOf(term.name) : nullptr;
+  return function && function->kind == Function::Kind::source;
 }
 
 static bool refersTo(const Term &term, StringRef name) {
   return (term.kind == Term::Kind::name && term.name == name) ||
-         llvm::any_of(term.args, [&](auto &arg) { return refersTo(arg, name); });
+         (!isSource(term) && llvm::any_of(term.args, [&](auto &arg) { return refersTo(arg, name); }));
 }
 
 /// Whether everything that comes from x in a term comes from wide inputs.
 static bool readsWideOnly(const Term &term, const Recurrence &r) {
   if (term.kind == Term::Kind::name)
     return r.parameter(term.name) || (r.definition(term.name) && r.definition(term.name)->wide);
-  return llvm::all_of(term.args, [&](const Term &arg) { return readsWideOnly(arg, r); });
+  return !isSource(term) && llvm::all_of(term.args, [&](const Term &arg) { return readsWideOnly(arg, r); });
 }
 
-/// Wide: numbers per head, the log decay, what only wide inputs read, and what reads only those: exp(g) of a log decay g.
+/// Wide: numbers per head, the log decay and its phase, what they come from, and what reads only those: exp(g) of a log
+/// decay g. Rows of the state are not, whoever reads them.
 bool Inference::isWide(const Definition &d) const {
-  if (d.per == Per::head || d.name == r.logDecay || d.name == r.valueDecay)
+  if (d.per == Per::head || d.name == r.logDecay || d.name == r.valueDecay || d.name == r.phase)
     return true;
   if (isRow(d.name))
     return false;
-  return llvm::all_of(
-      r.inputs, [&](const Definition &later) { return &later <= &d || later.wide || !refersTo(later.term, d.name); });
+  return llvm::any_of(r.inputs, [&](const Definition &later) {
+    return &later > &d && later.wide && later.per != Per::head && refersTo(later.term, d.name);
+  });
 }
 
 /// Heads of a term: its own where all parts agree, else those of the state. Parameters take them from where they stand.
@@ -369,7 +518,7 @@ int64_t Inference::headsOf(const Term &term, bool &ok) {
   };
   auto isParameter = [&](const Term &arg) { return arg.kind == Term::Kind::name && r.parameter(arg.name); };
   if (term.kind == Term::Kind::name)
-    return r.definition(term.name)->heads;
+    return r.definition(term.name) ? r.definition(term.name)->heads : heads; // x, M
   if (term.kind == Term::Kind::call && (term.name == "linear" || term.name == "low_rank")) {
     int64_t own = heads;
     if (auto option = term.options.find("heads"); option != term.options.end())
@@ -382,6 +531,8 @@ int64_t Inference::headsOf(const Term &term, bool &ok) {
       int64_t part = headsOf(arg, ok);
       own = own == 0 || own == part ? part : heads;
     }
+  if (own == 0 || (term.kind == Term::Kind::call && (term.name == "join" || term.name == "first")))
+    own = heads;
   for (const Term &arg : term.args)
     if (isParameter(arg))
       give(arg, own);
@@ -390,15 +541,27 @@ int64_t Inference::headsOf(const Term &term, bool &ok) {
 
 bool Inference::shareHeads() {
   bool ok = true;
+  for (auto &[name, p] : r.parameters)
+    if (p.shared && p.per != Per::key && p.per != Per::value) {
+      errorFn("parameters." + name, formatv("is shared by all heads, but one number per {0} here; valid: shared with "
+                                            "one per key or value",
+                                            nameOf(*p.per))
+                                        .str());
+      return false;
+    }
   for (Definition &d : r.inputs) {
-    key = "inputs." + d.name;
+    key = keyOf(d);
     d.heads = headsOf(d.term, ok);
   }
   for (auto &[name, p] : r.parameters) {
     // In an equation: of every head of the state.
     if (p.heads == 0)
       p.heads = heads;
-    if (!p.trained() && (p.per != Per::head || static_cast<int64_t>(p.values.size()) != p.heads)) {
+    if (p.formula) {
+      ok = ok && succeeded(checkFormula(p, r, sizes, "parameters." + name, errorFn));
+      continue;
+    }
+    if (!p.trained && (p.per != Per::head || static_cast<int64_t>(p.values.size()) != p.heads)) {
       errorFn("parameters." + name, formatv("has {0} values for one number per {1} of {2} heads; valid: one value for "
                                             "each head, where one number per head is needed",
                                             p.values.size(), nameOf(*p.per), p.heads)
@@ -409,40 +572,6 @@ bool Inference::shareHeads() {
   return ok;
 }
 
-/// Weights are named after what they are for; no two may have one name.
-bool Inference::names() {
-  llvm::StringMap<std::string> taken;
-  for (StringRef fixedName : {"wo", "state", "norm"})
-    taken[fixedName] = "every layer";
-  if (r.gated)
-    taken["wg"] = "the output gate";
-  bool ok = true;
-  auto take = [&](const std::string &weight, const std::string &owner) {
-    auto [entry, fresh] = taken.try_emplace(weight, owner);
-    if (fresh)
-      return;
-    errorFn(owner,
-            formatv("its weight lsm.{0} has the name of one of {1}; valid: another name", weight, entry->second).str());
-    ok = false;
-  };
-  std::function<void(const Term &, const std::string &)> walk = [&](const Term &term, const std::string &name) {
-    if (term.kind == Term::Kind::call && term.name == "linear")
-      take("w" + name, "inputs." + name);
-    if (term.kind == Term::Kind::call && term.name == "low_rank")
-      for (const char *part : {"1", "2"})
-        take("w" + name + part, "inputs." + name);
-    if (term.kind == Term::Kind::call && term.name == "conv")
-      take("conv_" + name, "inputs." + name);
-    for (const Term &arg : term.args)
-      walk(arg, name);
-  };
-  for (const Definition &d : r.inputs)
-    walk(d.term, d.name);
-  for (const auto &[name, parameter] : r.parameters)
-    take(name, "parameters." + name);
-  return ok;
-}
-
 bool Inference::run() {
   for (Definition &d : r.inputs) {
     current = &d;
@@ -450,18 +579,41 @@ bool Inference::run() {
   }
   current = nullptr;
   bool scalar = llvm::is_contained({LsmClass::S0, LsmClass::S, LsmClass::GH}, r.classId);
-  Per decay = r.elementwise ? Per::element : scalar ? Per::head : Per::key;
+  Per decay = r.elementwise ? Per::element : scalar || r.inner ? Per::head : Per::key;
+  auto rowsOf = [&](StringRef name) {
+    const Definition *d = r.definition(name);
+    return d && d->own == Per::row ? Per::row : Per::key;
+  };
+  if (rowsOf(r.key) == Per::row && (decay == Per::key || decay == Per::element) && !r.logDecay.empty()) {
+    key = "state";
+    return fail(r.stateColumns.at(r.logDecay),
+                "a decay per key feature of a state whose rows are products of features; "
+                "valid: exp(g), one per head");
+  }
   auto place = [&](StringRef equation, const std::string &name, Per per) {
     key = equation.str();
     const auto &columns = equation == "state" ? r.stateColumns : r.outputColumns;
     auto column = columns.find(name);
     return name.empty() || demandName(name, per, column == columns.end() ? 1 : column->second);
   };
-  if (!place("output", r.query, Per::key) || !place("state", r.key, Per::key) || !place("state", r.value, Per::value) ||
-      !place("state", r.logDecay, decay) || !place("state", r.beta, Per::head) ||
-      !place("state", r.valueDecay, Per::value) || !place("state", r.lowRankA, Per::key) ||
-      !place("state", r.lowRankB, Per::key) || !place("output", r.skipValue, Per::value))
+  if (!place("output", r.query, rowsOf(r.query)) || !place("state", r.key, rowsOf(r.key)) ||
+      !place("state", r.value, Per::value) || !place("state", r.logDecay, decay) ||
+      !place("state", r.beta, Per::head) || !place("state", r.valueDecay, Per::value) ||
+      !place("state", r.lowRankA, Per::key) || !place("state", r.lowRankB, Per::key) ||
+      !place("output", r.skipValue, Per::value) || !place("state", r.phase, Per::key) ||
+      !place("state", r.rate, Per::head) || !place("state", r.placeRate, Per::head) ||
+      !place("state", r.momentum, Per::head) || !place("state", r.normWeight, Per::value) ||
+      !place("state", r.normBias, Per::value) || !place("state", r.start, Per::element))
     return false;
+  if (rowsOf(r.query) != rowsOf(r.key)) {
+    key = "output";
+    return fail(r.outputColumns.at(r.query), formatv("'{0}' has one number per {1}, but key '{2}' per {3}; valid: the "
+                                                     "same function of both",
+                                                     r.query, nameOf(rowsOf(r.query)), r.key, nameOf(rowsOf(r.key)))
+                                                 .str());
+  }
+  if (r.expressed)
+    r.inputs.back().per = r.inputs.back().own == Per::all ? Per::all : Per::value;
   for (const std::string &name : r.writeFactors)
     if (r.parameter(name)) {
       key = "state";
@@ -478,7 +630,7 @@ bool Inference::run() {
   }
   for (Definition &d : llvm::reverse(r.inputs)) {
     current = &d;
-    key = "inputs." + d.name;
+    key = keyOf(d);
     sources = convolutions = 0;
     if (!d.per) {
       errorFn(key, "nothing uses it; valid: a name in state, output or a later input");
@@ -495,9 +647,9 @@ bool Inference::run() {
       errorFn("parameters." + name, "nothing uses it; valid: a name in state, output or inputs");
       return false;
     }
-  return decaysAreNegative() && shareHeads() && names();
+  return shareHeads() && succeeded(checkValues(r, sizes, errorFn)) && succeeded(checkNames(r, errorFn));
 }
 
-llvm::LogicalResult recurrence::inferShapes(Recurrence &recurrence, int64_t heads, ErrorFn error) {
-  return llvm::success(Inference(recurrence, heads, error).run());
+llvm::LogicalResult recurrence::inferShapes(Recurrence &recurrence, const Sizes &sizes, ErrorFn error) {
+  return llvm::success(Inference(recurrence, sizes, error).run());
 }

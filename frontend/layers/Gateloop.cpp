@@ -13,6 +13,28 @@
 using namespace mlir;
 using namespace braid;
 
+Value braid::turningScan(LayerBuilder &b, const LsmSpec &spec, const ScanInputs &in, Value phase) {
+  int64_t H = spec.heads;
+  RankedTensorType one = b.wideTokens({H, 1});
+  Value ones = arith::ConstantOp::create(
+      b.builder, b.loc("ones"), DenseElementsAttr::get(one, b.builder.getFloatAttr(one.getElementType(), 1.0)));
+  LsmSpec sum = spec;
+  sum.scale = 1.0;
+  Value turns = b.activation("turns", b.scale("turns", phase, 0.5 * std::numbers::inv_pi), "fraction");
+  Value fine = b.scale("fine", b.activation("fine", b.scale("fine", turns, 256.0), "fraction"), 1.0 / 256.0);
+  Value coarse = b.add("coarse", {turns, b.scale("fine", fine, -1.0)});
+  Value whole = scan(b, sum, LsmClass::I, {ones, ones, coarse}, "lsm.phase");
+  Value rest = scan(b, sum, LsmClass::I, {ones, ones, fine}, "lsm.phase_rest");
+  Value angle = b.add("phase", {b.activation("phase", whole, "fraction"), rest});
+  angle = b.scale("phase", angle, 2.0 * std::numbers::pi);
+  Value q = b.repeatHeads("q", in.q, H), k = b.repeatHeads("k", in.k, H);
+  auto part = [&](StringRef function, StringRef state) {
+    Value turn = b.activation(function, angle, function);
+    return scan(b, spec, LsmClass::V, {b.mul("q", q, turn), b.mul("k", k, turn), in.v, in.logDecay}, state);
+  };
+  return b.add("o", {part("cos", "lsm.state"), part("sin", "lsm.state_sin")});
+}
+
 Value braid::buildGateloop(LayerBuilder &b, Value x, const LsmSpec &spec) {
   int64_t H = spec.heads, K = spec.headDim;
   Projections p(b);
@@ -22,26 +44,11 @@ Value braid::buildGateloop(LayerBuilder &b, Value x, const LsmSpec &spec) {
   p.run(x);
   // Positions come before the phases: a scan would turn what they have scaled.
   ScanInputs in = convolved(b, spec, p);
-  Value q = rotate(b, spec, "q", in.q), k = rotate(b, spec, "k", in.k), v = in.v;
-  Value logDecay =
+  in.q = rotate(b, spec, "q", in.q);
+  in.k = rotate(b, spec, "k", in.k);
+  in.logDecay =
       LogSigmoidOp::create(b.builder, b.loc("log_decay"), p["a"].getType(), p["a"], b.builder.getF64FloatAttr(1.0));
-  RankedTensorType one = b.wideTokens({H, 1});
-  Value ones = arith::ConstantOp::create(
-      b.builder, b.loc("ones"), DenseElementsAttr::get(one, b.builder.getFloatAttr(one.getElementType(), 1.0)));
   LsmSpec turned = spec;
   turned.rope.reset();
-  LsmSpec sum = turned;
-  sum.scale = 1.0;
-  Value turns = b.activation("turns", b.scale("turns", p["p"], 0.5 * std::numbers::inv_pi), "fraction");
-  Value fine = b.scale("fine", b.activation("fine", b.scale("fine", turns, 256.0), "fraction"), 1.0 / 256.0);
-  Value coarse = b.add("coarse", {turns, b.scale("fine", fine, -1.0)});
-  Value whole = scan(b, sum, LsmClass::I, {ones, ones, coarse}, "lsm.phase");
-  Value rest = scan(b, sum, LsmClass::I, {ones, ones, fine}, "lsm.phase_rest");
-  Value phase = b.add("phase", {b.activation("phase", whole, "fraction"), rest});
-  phase = b.scale("phase", phase, 2.0 * std::numbers::pi);
-  auto part = [&](StringRef function, StringRef state) {
-    Value turn = b.activation(function, phase, function);
-    return scan(b, turned, LsmClass::V, {b.mul("q", q, turn), b.mul("k", k, turn), v, logDecay}, state);
-  };
-  return gatedOutput(b, spec, b.add("o", {part("cos", "lsm.state"), part("sin", "lsm.state_sin")}), p["g"]);
+  return gatedOutput(b, spec, turningScan(b, turned, in, p["p"]), p["g"]);
 }

@@ -14,13 +14,7 @@ using namespace braid;
 
 static_assert(maxMiniBatch == kMostMiniBatch);
 
-namespace {
-struct InnerInputs {
-  Value q, k, target, rate;
-  Value logDecay = {}, logMomentum = {}, readRate = {}, normWeight = {}, normBias = {}, start = {};
-};
-
-Value innerStep(LayerBuilder &b, const LsmSpec &spec, const InnerInputs &in) {
+Value braid::innerStep(LayerBuilder &b, const LsmSpec &spec, const InnerInputs &in) {
   auto widthOf = [](Value x) { return cast<RankedTensorType>(x.getType()).getShape().back(); };
   int64_t planes = innerPlanes(in.logMomentum != nullptr, in.readRate != nullptr, spec.miniBatch);
   Value state = b.state("lsm.state", b.elementTypes().wide,
@@ -33,13 +27,12 @@ Value innerStep(LayerBuilder &b, const LsmSpec &spec, const InnerInputs &in) {
   return op.getO();
 }
 
+namespace {
 void addInnerNorm(LayerBuilder &b, const LsmSpec &spec, InnerInputs &in) {
   Dims features{headsOf(spec, spec.heads), spec.valueDim};
   in.normWeight = b.weight("lsm.inner_norm.weight", features, Init::constant(1.0));
   in.normBias = b.weight("lsm.inner_norm.bias", features, Init::constant(0.0));
 }
-
-Value minus(LayerBuilder &b, StringRef name, Value x, Value y) { return b.add(name, {x, b.scale(name, y, -1.0)}); }
 
 /// A projection of x and its bias, one number per head.
 Value perHead(LayerBuilder &b, const LsmSpec &spec, const Projections &p, StringRef name, double bias) {

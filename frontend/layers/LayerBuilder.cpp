@@ -219,8 +219,8 @@ Value LayerBuilder::wideActivation(StringRef name, Value x, StringRef kind) {
   return ActivationOp::create(builder, loc(name), type, x, builder.getStringAttr(kind));
 }
 Value LayerBuilder::softmax(StringRef name, Value x) { return SoftmaxOp::create(builder, loc(name), x.getType(), x); }
-Value LayerBuilder::l2Norm(StringRef name, Value x) {
-  return L2NormOp::create(builder, loc(name), x.getType(), x, builder.getF64FloatAttr(1e-6));
+Value LayerBuilder::l2Norm(StringRef name, Value x, double eps) {
+  return L2NormOp::create(builder, loc(name), x.getType(), x, builder.getF64FloatAttr(eps));
 }
 
 Value LayerBuilder::modelNorm(StringRef name, Value x, StringRef weights) {

@@ -120,7 +120,7 @@ public:
   mlir::Value activation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
   mlir::Value wideActivation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
   mlir::Value softmax(llvm::StringRef name, mlir::Value x);
-  mlir::Value l2Norm(llvm::StringRef name, mlir::Value x);
+  mlir::Value l2Norm(llvm::StringRef name, mlir::Value x, double eps = 1e-6);
   /// The model's norm over d_model; weights `weights`.weight (and .bias).
   mlir::Value modelNorm(llvm::StringRef name, mlir::Value x, llvm::StringRef weights);
   /// `period`: positions modulo that many tokens.

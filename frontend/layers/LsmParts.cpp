@@ -25,8 +25,10 @@ Value Projections::operator[](StringRef name) const {
   return {};
 }
 
-Value Projections::lowRank(StringRef name, ArrayRef<Dim> features, bool wide) const {
+Value Projections::lowRank(StringRef name, ArrayRef<Dim> features, bool wide, std::optional<StringRef> act) const {
   Value between = (*this)[(name + "1").str()];
+  if (act)
+    between = b.activation(name, between, *act);
   int64_t rank = cast<RankedTensorType>(between.getType()).getShape().back();
   Value weight = b.matrix(("lsm.w" + name + "2").str(), rank, flattened(features), MatrixRole::narrow);
   return b.linear(name, between, weight, sizesOf(features), wide);
@@ -91,6 +93,10 @@ Value braid::lowRank(LayerBuilder &b, StringRef name, Value x, int64_t rank, con
     between = b.activation(name, between, *act);
   return b.linear(name, between, b.matrix(key + "_b", rank, flattened(features), MatrixRole::narrow), sizesOf(features),
                   /*wide=*/true);
+}
+
+Value braid::minus(LayerBuilder &b, StringRef name, Value x, Value y) {
+  return b.add(name, {x, b.scale(name, y, -1.0)});
 }
 
 Value braid::inner(LayerBuilder &b, StringRef name, Value x, Value y) {

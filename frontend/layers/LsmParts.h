@@ -18,7 +18,9 @@ public:
   /// Declares lsm.w<name>1 [d_model, rank]; `lowRank` is the way back, through lsm.w<name>2 [rank, product of
   /// features].
   void addLowRank(llvm::StringRef name, int64_t rank) { add((name + "1").str(), {rank}); }
-  mlir::Value lowRank(llvm::StringRef name, llvm::ArrayRef<Dim> features, bool wide = true) const;
+  mlir::Value lowRank(llvm::StringRef name, llvm::ArrayRef<Dim> features, bool wide = true,
+                      std::optional<llvm::StringRef> act = std::nullopt) const;
+  bool empty() const { return projections.empty(); }
   void run(mlir::Value x);
   mlir::Value operator[](llvm::StringRef name) const;
 
@@ -48,6 +50,8 @@ mlir::Value shifted(LayerBuilder &b, llvm::StringRef name, mlir::Value x);
 /// act(x <name>_a) <name>_b, rank `rank` between: [B, T, features..], wide.
 mlir::Value lowRank(LayerBuilder &b, llvm::StringRef name, mlir::Value x, int64_t rank, const Dims &features,
                     std::optional<llvm::StringRef> act = std::nullopt);
+/// x - y
+mlir::Value minus(LayerBuilder &b, llvm::StringRef name, mlir::Value x, mlir::Value y);
 /// sum of a b over the last dimension.
 mlir::Value inner(LayerBuilder &b, llvm::StringRef name, mlir::Value x, mlir::Value y);
 /// The heads of x [B, T, H, V] as one dimension.
@@ -73,6 +77,20 @@ mlir::Value constantDecay(LayerBuilder &b, const LsmSpec &spec,
 /// o of the scan over a state [H, K, V] of k and v, of the type of v.
 mlir::Value scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in,
                  llvm::StringRef stateName = "lsm.state");
+/// Two scans of class V over a state that decays by exp(log_decay + i phase): q, k, v and the phase [B, T, H, K], wide;
+/// the real part of what is read. States lsm.state and lsm.state_sin, and the sum of phases.
+mlir::Value turningScan(LayerBuilder &b, const LsmSpec &spec, const ScanInputs &in, mlir::Value phase);
+
+/// Operands of braid.lsm.inner_step; what stands behind `rate` may be absent.
+struct InnerInputs {
+  mlir::Value q, k, target, rate;
+  mlir::Value logDecay = {}, logMomentum = {}, readRate = {}, normWeight = {}, normBias = {}, start = {};
+};
+/// o of steps of mini_batch tokens, of the type of the target; state lsm.state.
+mlir::Value innerStep(LayerBuilder &b, const LsmSpec &spec, const InnerInputs &in);
+/// Values [B, T, H, V] of the first layer that keeps some (firstValueWidth): `own` in that layer.
+mlir::Value firstValues(LayerBuilder &b, const LsmSpec &spec, mlir::Value own);
+
 /// The norm of an output: before its gate or after it, over each of `groups` equal parts of the last dimension.
 struct OutputNorm {
   bool beforeGate = true;

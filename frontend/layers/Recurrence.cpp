@@ -4,6 +4,9 @@
 #include "frontend/Recurrence.h"
 #include "frontend/layers/LsmParts.h"
 #include "llvm/ADT/StringExtras.h"
+#include <cmath>
+#include <functional>
+#include <utility>
 
 using namespace mlir;
 using namespace braid;
@@ -16,32 +19,40 @@ public:
   Inputs(LayerBuilder &b, const RecurrenceSpec &spec) : b(b), spec(spec), r(*spec.recurrence), projections(b) {}
 
   void build(Value x);
+  /// The output, an expression in which M is `read`.
+  Value output(Value read);
   Value operator[](StringRef name) const { return values.lookup(name); }
   /// An input may be called g too.
   Value gate() const { return spec.outputGate ? projections["g"] : Value(); }
   /// a times a weight or an input: numbers per head times features where that is what they are.
   Value times(StringRef name, Value a, StringRef factor);
+  Value parameter(StringRef name);
 
 private:
   Dims features(const Term &source, Per per) const;
   Dims features(int64_t heads, Per per) const;
-  Value sameHeads(Value value, int64_t heads) { return b.repeatHeads(current->name, value, heads); }
+  Value sameHeads(Value value) { return b.repeatHeads(current->name, value, spec.heads); }
   /// What a product gives: the elements of a state stand in one dimension until `shaped`.
   static Dims joined(Dims features);
   Value shaped(StringRef name, Value product, const Dims &features);
   void declare(const Term &term, const Definition &d);
   Value emit(const Term &term);
   Value emitCall(const Term &call);
+  Value emitSource(const Term &call);
+  Value emitLowRank(const Term &call);
+  Value rowOf(StringRef name);
+  Value product(const Term &call);
+  bool isValue(const Definition &d) const;
+  bool leadsTo(StringRef from, StringRef to) const;
   Value emitSum(const Term &term);
   Value emitFactors(const Term &term);
-  Value parameter(StringRef name);
   bool isParameter(const Term &term) const { return term.kind == Term::Kind::name && r.parameter(term.name); }
 
   LayerBuilder &b;
   const RecurrenceSpec &spec;
   const Recurrence &r;
   Projections projections;
-  llvm::StringMap<Value> values, parameters;
+  llvm::StringMap<Value> values, parameters, products, rows;
   const Definition *current = nullptr;
 };
 
@@ -58,11 +69,18 @@ Dims Inputs::features(const Term &source, Per per) const {
 }
 
 Dims Inputs::features(int64_t heads, Per per) const {
-  if (per == Per::head)
-    return {braid::headsOf(spec, heads)};
-  if (per == Per::element)
-    return {braid::headsOf(spec, heads), spec.headDim, spec.valueDim};
-  return {braid::headsOf(spec, heads), per == Per::key ? spec.headDim : spec.valueDim};
+  Dim all = braid::headsOf(spec, heads);
+  switch (per) {
+  case Per::head: return {all};
+  case Per::key: return {all, spec.headDim};
+  case Per::value: return {all, spec.valueDim};
+  case Per::row: return {all, r.rows(spec.headDim)};
+  case Per::element: return {all, r.rows(spec.headDim), spec.valueDim};
+  case Per::all: return {flattened({all, spec.valueDim})};
+  case Per::model: return {b.spec.dModel};
+  case Per::place: return {spec.miniBatch};
+  }
+  llvm_unreachable("all places are above");
 }
 
 Dims Inputs::joined(Dims features) {
@@ -78,24 +96,40 @@ Value Inputs::shaped(StringRef name, Value product, const Dims &features) {
                                                                               : b.reshape(name, product, shape);
 }
 
-/// What a projection gives: as it says, or as its input has it.
-static Per perOf(const Term &source, const Definition &d) {
-  auto option = source.options.find("per");
-  return option != source.options.end() && option->second == "head" ? Per::head : *d.per;
+static bool isSource(const Term &term) {
+  return term.kind == Term::Kind::call && (term.name == "linear" || term.name == "low_rank");
+}
+static bool ofInput(const Term &source) { return source.args.front().name == "x"; }
+static bool isProjected(const Term &term) {
+  return (isSource(term) && ofInput(term)) || llvm::any_of(term.args, isProjected);
 }
 
-static bool isProjected(const Term &term) {
-  return (term.kind == Term::Kind::call && (term.name == "linear" || term.name == "low_rank")) ||
-         llvm::any_of(term.args, isProjected);
+/// Whether `from` is computed from input `to` without a matrix product between.
+bool Inputs::leadsTo(StringRef from, StringRef to) const {
+  if (from == to)
+    return true;
+  const Definition *d = r.definition(from);
+  std::function<bool(const Term &)> walk = [&](const Term &term) {
+    if (isSource(term))
+      return false;
+    return term.kind == Term::Kind::name ? r.definition(term.name) && leadsTo(term.name, to)
+                                         : llvm::any_of(term.args, walk);
+  };
+  return d && walk(d->term);
+}
+
+/// Whether what is projected becomes a value, and neither a key nor a query.
+bool Inputs::isValue(const Definition &d) const {
+  return leadsTo(r.value, d.name) && !leadsTo(r.key, d.name) && !leadsTo(r.query, d.name);
 }
 
 /// One input has one projection of x at most; all of them are one product.
 void Inputs::declare(const Term &term, const Definition &d) {
-  if (term.kind == Term::Kind::call && term.name == "linear") {
-    Per per = perOf(term, d);
+  if (term.kind == Term::Kind::call && term.name == "linear" && ofInput(term)) {
+    Per per = *d.projected;
     projections.add(d.name, joined(features(term, per)), d.wide || per == Per::head,
-                    d.name == r.value ? MatrixRole::value : MatrixRole::query);
-  } else if (term.kind == Term::Kind::call && term.name == "low_rank") {
+                    isValue(d) ? MatrixRole::value : MatrixRole::query);
+  } else if (term.kind == Term::Kind::call && term.name == "low_rank" && ofInput(term)) {
     projections.addLowRank(d.name, static_cast<int64_t>(term.args[1].number));
   }
   for (const Term &arg : term.args)
@@ -106,9 +140,21 @@ void Inputs::declare(const Term &term, const Definition &d) {
 Value Inputs::parameter(StringRef name) {
   for (const auto &[each, p] : r.parameters) {
     Value &value = parameters[each];
-    if (!value)
-      value = b.weight("lsm." + each, features(p.heads, *p.per), {p.distribution, 0, p.low, p.high, p.values},
-                       /*decay=*/false, p.trained());
+    if (!value) {
+      Dims shape = features(p.heads, *p.per);
+      if (p.shared)
+        shape.erase(shape.begin());
+      Init init{p.distribution, p.scale, p.low, p.high, p.values};
+      if (p.formula) {
+        Sizes sizes = sizesOf(b.spec, spec);
+        init.ofLayer = [recurrence = spec.recurrence, p = &p, sizes](int64_t layer) {
+          return evaluate(*p, *recurrence, sizes, layer);
+        };
+        if (!p.perLayer())
+          init.values = std::exchange(init.ofLayer, nullptr)(0);
+      }
+      value = b.weight("lsm." + each, shape, std::move(init), /*decay=*/false, p.trained);
+    }
     if (each == name)
       return value;
   }
@@ -121,29 +167,118 @@ Value Inputs::times(StringRef name, Value a, StringRef factor) {
   return b.mul(name, a, b.repeatHeads(factor, values.lookup(factor), headsOf(a)));
 }
 
+/// What a matrix product reads of an input: all its features in one dimension.
+Value Inputs::rowOf(StringRef name) {
+  Value &row = rows[name];
+  if (!row) {
+    row = b.narrow(name, values.lookup(name));
+    row = featuresOf(row).size() > 1 ? joinHeads(b, name, row) : row;
+  }
+  return row;
+}
+
+/// linear(s) of an input s: all of them are one product.
+Value Inputs::product(const Term &call) {
+  StringRef from = call.args.front().name;
+  if (Value known = products.lookup(current->name))
+    return known;
+  Value source = values.lookup(from);
+  bool heads = featuresOf(source).size() > 1;
+  Dim in = heads ? flattened({braid::headsOf(spec, headsOf(source)), featuresOf(source).back()}) : b.embed();
+  std::vector<LayerBuilder::Projection> all;
+  std::function<void(const Term &, const Definition &)> add = [&](const Term &term, const Definition &d) {
+    for (const Term &arg : term.args)
+      add(arg, d);
+    if (term.kind != Term::Kind::call || term.name != "linear" || term.args.front().name != from)
+      return;
+    Per per = *d.projected;
+    Dims shape = joined(features(term, per));
+    // What all heads give is whole: an axis of the mesh divides one side of a matrix.
+    Dim out = heads ? Dim(flattened(shape).size) : flattened(shape);
+    Value weight = b.matrix("lsm.w" + d.name, in, out, isValue(d) ? MatrixRole::value : MatrixRole::query);
+    all.push_back({d.name, weight, braid::sizesOf(shape), d.wide || per == Per::head});
+  };
+  for (const Definition &d : r.inputs)
+    add(d.term, d);
+  for (auto [projection, value] : llvm::zip_equal(all, b.linear(rowOf(from), all)))
+    products[projection.name] = value;
+  return products.lookup(current->name);
+}
+
+Value Inputs::emitLowRank(const Term &call) {
+  StringRef name = current->name;
+  Dims shape = features(call, *current->projected);
+  auto rank = static_cast<int64_t>(call.args[1].number);
+  std::optional<StringRef> between;
+  if (call.args.size() > 2)
+    between = call.args[2].name;
+  if (ofInput(call))
+    return shaped(name, projections.lowRank(name, joined(shape), current->wide, between), shape);
+  return shaped(name, lowRank(b, name, rowOf(call.args.front().name), rank, joined(shape), between), shape);
+}
+
+Value Inputs::emitSource(const Term &call) {
+  if (call.name == "low_rank")
+    return emitLowRank(call);
+  Value whole = ofInput(call) ? projections[current->name] : product(call);
+  return shaped(current->name, whole, features(call, *current->projected));
+}
+
 Value Inputs::emitCall(const Term &call) {
   StringRef name = current->name, function = call.name;
-  if (function == "linear")
-    return shaped(name, projections[name], features(call, perOf(call, *current)));
-  if (function == "low_rank") {
-    Dims shape = features(call, perOf(call, *current));
-    return shaped(name, projections.lowRank(name, joined(shape), current->wide), shape);
-  }
+  if (isSource(call))
+    return emitSource(call);
+  if (function == "position_rate")
+    return PositionRateOp::create(b.builder, b.loc(name), b.wideTokens({spec.heads}), b.documents(),
+                                  parameter(call.args[0].name));
   Value arg = emit(call.args.front());
+  auto has = [&](size_t count) { return call.args.size() > count; };
+  auto real = [&](double value) { return b.builder.getF64FloatAttr(value); };
+  if (function == "shift")
+    return shifted(b, call.args[0].kind == Term::Kind::name ? StringRef(call.args[0].name) : name, arg);
+  if (function == "first")
+    return firstValues(b, spec, sameHeads(arg));
+  if (function == "join")
+    return joinHeads(b, name, sameHeads(arg));
+  if (function == "inner") {
+    Value other = emit(call.args[1]);
+    if (arg.getType() != other.getType()) {
+      arg = sameHeads(b.widen(name, arg));
+      other = sameHeads(b.widen(name, other));
+    }
+    return inner(b, name, arg, other);
+  }
+  if (function == "layer_norm")
+    return LayerNormOp::create(b.builder, b.loc(name), arg.getType(), arg, parameter(call.args[1].name),
+                               parameter(call.args[2].name), real(has(3) ? call.args[3].number : spec.normEps));
+  if (function == "with_one")
+    return AppendOneOp::create(b.builder, b.loc(name), b.tokens({headsOf(arg), r.rows(spec.headDim)}),
+                               b.narrow(name, arg));
+  if (function == "taylor" || function == "square")
+    return FeatureMapOp::create(b.builder, b.loc(name), b.tokens({headsOf(arg), r.rows(spec.headDim)}),
+                                b.narrow(name, arg), b.builder.getStringAttr(function));
   if (function == "conv")
     return convolve(b, spec.conv.value_or(ConvSpec{}), name, arg, braid::headsOf(spec, headsOf(arg)).name);
   if (function == "softmax")
     return b.softmax(name, arg);
   if (function == "l2_norm")
-    return b.l2Norm(name, arg);
+    return b.l2Norm(name, arg, has(1) ? call.args[1].number : 1e-6);
   if (function == "rope")
-    return b.rope(name, arg, spec.rope.value_or(RopeSpec{}));
+    return b.rope(name, arg, spec.rope.value_or(RopeSpec{}), has(1) ? static_cast<int64_t>(call.args[1].number) : 0);
+  if (function == "log_sigmoid" && has(1)) {
+    arg = b.widen(name, arg);
+    return BoundedGateOp::create(b.builder, b.loc(name), arg.getType(), arg, parameter(call.args[1].name));
+  }
   if (function == "log_sigmoid") {
     arg = current->wide ? b.widen(name, arg) : arg;
     return LogSigmoidOp::create(b.builder, b.loc(name), arg.getType(), arg, b.builder.getF64FloatAttr(1.0));
   }
   if (function == "log_decay") {
     arg = b.widen(name, arg);
+    if (!has(2))
+      return ElementDecayOp::create(b.builder, b.loc(name),
+                                    b.wideTokens({spec.heads, r.rows(spec.headDim), spec.valueDim}), sameHeads(arg),
+                                    parameter(call.args[1].name));
     Value aLog = parameter(call.args[1].name), dtBias = parameter(call.args[2].name);
     return LogDecayOp::create(b.builder, b.loc(name), arg.getType(), arg, aLog, dtBias);
   }
@@ -162,9 +297,13 @@ Value Inputs::emitSum(const Term &term) {
     sources.push_back(emit(arg));
     mixed |= sources.back().getType() != sources.front().getType();
   }
+  bool regroup =
+      !llvm::all_equal(llvm::map_range(sources, [](Value source) { return headsOf(source); })); // x has no heads
   if (mixed)
-    for (Value &source : sources)
-      source = sameHeads(b.widen(current->name, source), spec.heads);
+    for (Value &source : sources) {
+      source = b.widen(current->name, source);
+      source = regroup ? sameHeads(source) : source;
+    }
   Value sum = sources.size() == 1 ? sources.front() : b.add(current->name, sources);
   for (StringRef bias : biases)
     sum = b.bias(current->name, sum, parameter(bias));
@@ -192,7 +331,7 @@ Value Inputs::emitFactors(const Term &term) {
   llvm::append_range(factors, perHead);
   if (!llvm::all_equal(llvm::map_range(factors, [](Value factor) { return headsOf(factor); })))
     for (Value &factor : factors)
-      factor = sameHeads(factor, spec.heads);
+      factor = sameHeads(factor);
   // A constant behind a log_sigmoid is part of that op: its gradient is one op too.
   // Only of a call that stands here: under a name others read it too.
   const Term &first = term.args.front();
@@ -235,8 +374,12 @@ void Inputs::build(Value x) {
     if (&d == last && spec.outputGate)
       projections.add("g", {braid::headsOf(spec, spec.heads), spec.valueDim});
   }
-  projections.run(x);
+  if (!projections.empty())
+    projections.run(x);
+  values["x"] = x;
   for (const Definition &d : r.inputs) {
+    if (&d == &r.inputs.back() && r.expressed)
+      break;
     current = &d;
     Value value = emit(d.term);
     values[d.name] = d.wide ? b.widen(d.name, value) : b.narrow(d.name, value);
@@ -245,21 +388,61 @@ void Inputs::build(Value x) {
     values[r.logDecay] = parameter(r.logDecay);
 }
 
-Value braid::buildRecurrence(LayerBuilder &b, Value x, const RecurrenceSpec &spec) {
+Value Inputs::output(Value read) {
+  if (!r.expressed)
+    return read;
+  current = &r.inputs.back();
+  values["M"] = read;
+  return b.narrow("o", emit(current->term));
+}
+
+/// The places of braid.lsm.inner_step.
+static Value steps(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec) {
   const Recurrence &r = *spec.recurrence;
-  Inputs inputs(b, spec);
-  inputs.build(x);
+  auto ofState = [&](StringRef name) {
+    Value value = inputs[name];
+    return value ? b.repeatHeads(name, value, spec.heads) : value;
+  };
+  auto weight = [&](StringRef name) { return name.empty() ? Value() : inputs.parameter(name); };
+  InnerInputs in;
+  double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(r.rows(spec.headDim)));
+  in.q = b.scaled("q", ofState(r.query), scale);
+  in.k = ofState(r.key);
+  in.target = ofState(r.value);
+  in.rate = ofState(r.rate);
+  in.logDecay = ofState(r.logDecay);
+  in.logMomentum = ofState(r.momentum);
+  in.readRate = ofState(r.placeRate);
+  in.normWeight = weight(r.normWeight);
+  in.normBias = weight(r.normBias);
+  in.start = weight(r.start);
+  return innerStep(b, spec, in);
+}
+
+/// braid.lsm.scan of the class that the equation has.
+static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec) {
+  const Recurrence &r = *spec.recurrence;
+  // M_prev: everything that the state takes in comes a token later.
+  auto arrives = [&](StringRef name, Value value) {
+    return r.readsBefore && value && !r.parameter(name) ? shifted(b, name, value) : value;
+  };
   ScanInputs in;
   in.q = inputs[r.query];
-  in.k = inputs[r.key];
+  in.k = arrives(r.key, inputs[r.key]);
   in.v = inputs[r.value];
+  if (r.normalised) {
+    Shape more(cast<RankedTensorType>(in.v.getType()).getShape().drop_front(2));
+    ++more.back();
+    in.v = AppendOneOp::create(b.builder, b.loc("v"), b.tokens(more), in.v);
+  }
   if (!r.writeFactors.empty())
     in.v = b.repeatHeads("v", in.v, spec.heads);
   for (StringRef factor : r.writeFactors)
     in.v = inputs.times("v", in.v, factor);
+  in.v = arrives(r.value, in.v);
   auto ofState = [&](StringRef name) -> Value {
     Value value = inputs[name];
-    return value && !r.parameter(name) ? b.repeatHeads(name, value, spec.heads) : value;
+    return value && !r.parameter(name) ? arrives(name, b.repeatHeads(name, value, spec.heads)) : value;
   };
   in.logDecay = ofState(r.logDecay);
   in.beta = ofState(r.beta);
@@ -269,7 +452,19 @@ Value braid::buildRecurrence(LayerBuilder &b, Value x, const RecurrenceSpec &spe
   // The description's rotation is what rope(..) in an input uses; the scan adds none.
   LsmSpec unrotated = spec;
   unrotated.rope.reset();
-  Value o = scan(b, unrotated, r.classId, in);
+  Value o = r.phase.empty() ? scan(b, unrotated, r.classId, in) : turningScan(b, unrotated, in, ofState(r.phase));
+  if (r.normalised)
+    o = DivideByLastOp::create(b.builder, b.loc("o"), b.tokens({spec.heads, spec.valueDim}), o,
+                               b.builder.getF64FloatAttr(1e-6));
+  return o;
+}
+
+Value braid::buildRecurrence(LayerBuilder &b, Value x, const RecurrenceSpec &spec) {
+  const Recurrence &r = *spec.recurrence;
+  Inputs inputs(b, spec);
+  inputs.build(x);
+  Value o = r.inner ? steps(b, inputs, spec) : scanned(b, inputs, spec);
+  o = inputs.output(o);
   if (!r.skipValue.empty()) {
     Value skip = b.repeatHeads("skip", inputs[r.skipValue], spec.heads);
     for (StringRef factor : r.skipFactors)
@@ -277,9 +472,10 @@ Value braid::buildRecurrence(LayerBuilder &b, Value x, const RecurrenceSpec &spe
     o = b.add("y", {o, skip});
   }
   Value gate = inputs.gate();
-  if (!spec.normGroups)
+  bool joined = featuresOf(o).size() == 1;
+  if (!spec.normGroups && !joined)
     return gatedOutput(b, spec, o, gate, {.beforeGate = spec.normFirst});
   Shape flat = {b.entry.batch, b.entry.tokens, spec.heads * spec.valueDim};
   return gatedOutput(b, spec, b.reshape("y", o, flat), gate ? b.reshape("g", gate, flat) : Value(),
-                     {.beforeGate = spec.normFirst, .groups = *spec.normGroups});
+                     {.beforeGate = spec.normFirst, .groups = spec.normGroups.value_or(1)});
 }

@@ -37,21 +37,27 @@ Value project(LayerBuilder &b, StringRef name, Value x, const Dim &heads, int64_
 }
 } // namespace
 
-/// Which layer is the first of its kind: an untrained entry of the weights, 1 or 0 for all heads, so that layers share
-/// a function.
+/// Which layer is the first that keeps values: an untrained entry of the weights, 1 or 0 for all heads, so that layers
+/// share a function.
 static Value isFirst(LayerBuilder &b, const LsmSpec &spec) {
-  auto ofKind = [&](char letter) {
-    const auto *lsm = std::get_if<LsmSpec>(&b.spec.mixers.at(letter));
-    return lsm && lsm->kind == spec.kind;
-  };
+  auto keeps = [&](char letter) { return firstValueWidth(b.spec.mixers.at(letter)) != 0; };
   const std::string &pattern = b.spec.layerPattern;
-  auto first = static_cast<int64_t>(std::find_if(pattern.begin(), pattern.end(), ofKind) - pattern.begin());
+  auto first = static_cast<int64_t>(std::find_if(pattern.begin(), pattern.end(), keeps) - pattern.begin());
   Init init{
       "values", 0,
       0,        0,
       {},       [first, H = spec.heads](int64_t layer) {
               return std::vector<double>(H, layer == first ? 1.0 : 0.0); }};
   return b.weight("lsm.is_first", {headsOf(spec, spec.heads)}, std::move(init), /*decay=*/false, /*trained=*/false);
+}
+
+Value braid::firstValues(LayerBuilder &b, const LsmSpec &spec, Value own) {
+  int64_t H = spec.heads, V = spec.valueDim;
+  Shape flat{b.entry.batch, b.entry.tokens, H * V};
+  Value before = b.reshape("v_first", b.firstValue(b.tokens({H * V})), {b.entry.batch, b.entry.tokens, H, V});
+  Value first = b.add("v_first", {before, b.weighted("v_first", minus(b, "v_first", own, before), isFirst(b, spec))});
+  b.setFirstValue(b.reshape("v_first", first, flat));
+  return first;
 }
 
 Value braid::buildRwkv6(LayerBuilder &b, Value x, const LsmSpec &spec) {
@@ -90,12 +96,8 @@ Value braid::buildRwkv7(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value xv = mix.fixed("v"), own = project(b, "v", xv, H, V);
   Value share = b.bias("value", lowRank(b, "value", xv, R, {H, V}), b.weight("lsm.v0", {H, V}, Init::constant(1.0)));
   share = b.narrow("value", b.activation("value", share, "sigmoid"));
-  auto minus = [&](StringRef name, Value a, Value c) { return b.add(name, {a, b.scale(name, c, -1.0)}); };
-  Shape flat{b.entry.batch, b.entry.tokens, H.size * V};
-  Value before = b.reshape("v_first", b.firstValue(b.tokens({H.size * V})), {b.entry.batch, b.entry.tokens, H.size, V});
-  Value first = b.add("v_first", {before, b.weighted("v_first", minus("v_first", own, before), isFirst(b, spec))});
-  b.setFirstValue(b.reshape("v_first", first, flat));
-  Value v = b.add("v", {own, b.mul("v", minus("v", first, own), share)});
+  Value first = firstValues(b, spec, own);
+  Value v = b.add("v", {own, b.mul("v", minus(b, "v", first, own), share)});
   auto perKey = [&](StringRef name, Init init) { return b.weight(("lsm." + name).str(), {H, K}, std::move(init)); };
   Value w = b.bias("w", lowRank(b, "decay", mix.fixed("w"), R, {H, K}, "tanh"), perKey("w0", Init::uniform(-6.0, 1.0)));
   Value rate = b.bias("rate", lowRank(b, "rate", mix.fixed("a"), R, {H, K}), perKey("a0", Init::constant(0.0)));
@@ -103,7 +105,7 @@ Value braid::buildRwkv7(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value gate = b.narrow("g", lowRank(b, "gate", mix.fixed("g"), R, {H, V}, "sigmoid"));
   // Divided by max(length, 1e-12).
   Value removed = b.weighted("kk", k, perKey("k_k", Init::constant(0.85)));
-  removed = L2NormOp::create(b.builder, b.loc("kk"), removed.getType(), removed, b.builder.getF64FloatAttr(1e-24));
+  removed = b.l2Norm("kk", removed, 1e-24);
   Value added = b.weighted("k_a", k, perKey("k_a", Init::constant(1.0)));
   ScanInputs in;
   in.q = q;

@@ -44,6 +44,8 @@ const std::string delta =
 const std::string gatedDelta = delta + R"j(, "g": "log_sigmoid(linear(x))")j";
 const std::string plain = R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)")j";
 const std::string twoGates = plain + R"j(, "g": "log_sigmoid(linear(x))", "h": "log_sigmoid(linear(x))")j";
+const std::string steps = R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)", "r": "sigmoid(linear(x))")j";
+const std::string step = "M = M - r grad(l2(k M - v))";
 const std::string lowRank = plain + R"j(, "g": "log_sigmoid(linear(x))", "c": "linear(x)", "h": "-c")j";
 
 } // namespace
@@ -87,6 +89,84 @@ TEST(Recurrence, ClassesAndPlaces) {
     EXPECT_EQ(r->beta, c.beta) << c.text.state;
     EXPECT_EQ(r->query + r->key + r->value, "qkv") << c.text.state;
   }
+}
+
+TEST(Recurrence, MoreThanOneState) {
+  auto normal = read({.state = "M = exp(g) M + s k^T v; z = s k^T + exp(g) z",
+                      .output = "o = (q M) / (q z)",
+                      .inputs = plain + R"j(, "g": "log_sigmoid(linear(x))", "s": "sigmoid(linear(x))")j"});
+  ASSERT_TRUE(normal);
+  EXPECT_EQ(normal->classId, LsmClass::S);
+  EXPECT_TRUE(normal->normalised && !normal->expressed);
+  auto before = read({.output = "o = q M_prev + v inner(u q, k)", .parameters = R"j("u": 1)j"});
+  ASSERT_TRUE(before);
+  EXPECT_TRUE(before->readsBefore && before->expressed);
+  EXPECT_EQ(before->query, "q");
+  EXPECT_EQ(before->parameter("u")->per, Per::key);
+  auto turned = read({.state = "M = diag(exp(g + i h)) M + k^T v", .inputs = twoGates});
+  ASSERT_TRUE(turned);
+  EXPECT_EQ(turned->className() + turned->logDecay + turned->phase, "Vgh");
+  EXPECT_TRUE(turned->definition("h")->wide);
+
+  auto places = [&](const std::string &state, const std::string &inputs = "", const std::string &parameters = "") {
+    auto r = read({.state = state, .inputs = steps + inputs, .parameters = parameters});
+    EXPECT_TRUE(r && r->inner) << state;
+    return r ? r->className() + " " + r->key + r->value + r->rate + r->logDecay + r->momentum + r->placeRate + r->start
+             : "";
+  };
+  EXPECT_EQ(places(step), "G1 kvr");
+  EXPECT_EQ(places("M = exp(a) M - r grad(l2(k M - v)); M_0 = w", R"j(, "a": "log_sigmoid(linear(x))")j",
+                   R"j("w": {"normal": 0.02})j"),
+            "G1 kvraw");
+  EXPECT_EQ(places("S = exp(e) S - r grad(l2(k M - v)); M = M + S", R"j(, "e": "log_sigmoid(linear(x))")j"), "GM kvre");
+  EXPECT_EQ(places("M = M - p r grad(l2(k M - v))", R"j(, "p": "position_rate(t)")j", R"j("t": 0)j"), "GM kvrp");
+  EXPECT_EQ(places("M = M - r grad(l2(layer_norm(k M, w, b) - v))", "", R"j("w": 1, "b": 0)j"), "N kvr");
+}
+
+TEST(Recurrence, ShapesOfFunctions) {
+  auto r = read({.state = "M = diag(exp(g)) M + k^T v",
+                 .output = "o = layer_norm(join(q M), c, b) silu(join(gate))",
+                 .inputs = R"j("y": "x + m (shift(x) - x)", "q": "linear(y)", "u": "conv(linear(x))", "k": "linear(u)",
+                     "s": "sigmoid(linear(y, per=value))", "v": "u + (first(u) - u) s", "f": "low_rank(y, 3, tanh)",
+                     "g": "log_sigmoid(f, l)", "gate": "low_rank(x, 2, silu)")j",
+                 .parameters = R"j("m": 0.5, "c": 1, "b": 0, "l": {"values": "(head + layer) / (heads + layers)"})j"});
+  ASSERT_TRUE(r);
+  for (auto [name, per] : {std::pair("y", Per::model),
+                           {"q", Per::key},
+                           {"u", Per::value},
+                           {"s", Per::value},
+                           {"f", Per::key},
+                           {"gate", Per::value},
+                           {"o", Per::all}})
+    EXPECT_EQ(r->definition(name)->per, per) << name;
+  EXPECT_EQ(r->parameter("m")->per, Per::model);
+  EXPECT_EQ(r->parameter("c")->per, Per::all);
+  EXPECT_EQ(r->parameter("l")->per, Per::head);
+  EXPECT_TRUE(r->keepsFirst);
+  EXPECT_TRUE(r->definition("f")->wide && r->definition("g")->wide); // what the log decay comes from
+  EXPECT_FALSE(r->definition("y")->wide); // a matrix product rounds what it reads
+}
+
+TEST(Recurrence, FormulasOfPlaces) {
+  auto numbers = [](const char *formula, const char *name, int64_t layer) {
+    auto r = read({.state = "M = full(exp(g)) M + k^T v",
+                   .output = "o = q M + d v",
+                   .inputs = plain + R"j(, "u": "softplus(linear(x))", "g": "log_decay(u, a)")j",
+                   .parameters = std::string(R"j("a": {"initial": ")j") + formula + R"j("}, "d": {"values": ")j" +
+                                 formula + R"j(", "per": "head"})j"});
+    return r ? evaluate(*r->parameter(name), *r, {4, 8, 16, 3, 64, 1}, layer) : std::vector<double>();
+  };
+  using Numbers = std::vector<double>;
+  EXPECT_EQ(numbers("-layer (1 - 0.5) / layers", "d", 2), Numbers(4, -1.0 / 3));
+  EXPECT_EQ(numbers("-layer (1 - 0.5) / layers", "a", 2).size(), 4u * 8 * 16);
+  EXPECT_EQ(numbers("exp2(3) - sqrt(4)", "a", 0), Numbers(8 * 16, 6.0));
+  auto r = read({.state = "M = full(exp(g)) M + k^T v",
+                 .inputs = plain + R"j(, "u": "softplus(linear(x))", "g": "log_decay(u, a)")j",
+                 .parameters = R"j("a": {"initial": "key / keys + value"})j"});
+  ASSERT_TRUE(r);
+  Numbers all = evaluate(*r->parameter("a"), *r, {4, 8, 16, 3, 64, 1}, 0);
+  ASSERT_EQ(all.size(), 8u * 16); // the same for all heads
+  EXPECT_EQ(all[5 * 16 + 3], 5.0 / 8 + 3);
 }
 
 TEST(Recurrence, GatesHaveTheShapeOfTheirClass) {
@@ -150,7 +230,7 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = ""}, "mixers.R.state: is empty; valid: an equation such as \"M = exp(g) M + k^T v\""},
       {{.output = " "}, "mixers.R.output: is empty; valid: an equation such as \"o = q M\""},
       {{.state = "M = M"}, "state: column 1: nothing is written; valid: + k^T v"},
-      {{.state = "N = M"}, "state: 'N = M' at column 1; valid: an equation \"M = ..\""},
+      {{.state = "N = M"}, "state: column 1: 'N' is no state; valid: an equation \"M = ..\""},
       {{.state = "M = k^T v"}, "state: column 1: no product carries the state"},
       {{.state = "M = exp(g) M + k^T v + q^T v"}, "column 24: a second product without M"},
       {{.state = "M = exp(g) M + M + k^T v"}, "column 16: a second multiple of M"},
@@ -197,6 +277,75 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
        "erases from M, but M is carried as exp(g) M"},
       {{.state = "M = exp(g) M + k^T v)"}, "state: ')' at column 21; valid: +, -, *, / or the end"},
       {{.state = "M = exp(g M + k^T v"}, "at column 20; valid: ',' or ')'"},
+      {{.state = "M = M + k^T v; M = M + k^T v", .inputs = plain}, "state: column 16: a second equation of M"},
+      {{.state = "z = z + k^T", .inputs = plain}, "state: column 1: valid: an equation \"M = ..\""},
+      {{.state = "M = M + k^T v; z = z + q^T", .output = "o = (q M) / (q z)", .inputs = plain},
+       "state: column 24: M has no such product; valid: the equation of M, with z for M and k^T for k^T v"},
+      {{.state = "M = exp(g) M + k^T v; z = z + k^T", .output = "o = (q M) / (q z)"},
+       "column 27: M has no such product"},
+      {{.state = "M = exp(g) M + k^T v; z = k^T", .output = "o = (q M) / (q z)"}, "has 1 products, but M has 2"},
+      {{.state = "M = M + k^T v; z = z + k^T", .inputs = plain},
+       "output: column 7: 'M' stands alone; valid: (q M) / (q z)"},
+      {{.state = "M = M + k^T v; z = z + k^T", .output = "o = (q M) / (k z)", .inputs = plain},
+       "output: column 14: M and z are read by one row"},
+      {{.state = "M = diag(exp(g + i h)) M diag(exp(h)) + k^T v", .inputs = twoGates},
+       "column 5: a decay with a phase goes with k^T v alone"},
+      {{.state = "M = exp(g + i h) M + k^T v", .inputs = twoGates}, "column 5: a decay is exp(g), or diag(exp(g))"},
+      {{.state = step + " - r grad(l2(k M - v))", .inputs = steps}, "state: column 31: a second gradient step"},
+      {{.state = "M = M + r grad(l2(k M - v))", .inputs = steps}, "column 9: a step along the gradient"},
+      {{.state = "M = M - r grad(k M - v)", .inputs = steps}, "column 11: the only loss here is l2(y) = |y|^2 / 2"},
+      {{.state = "M = M - r grad(l2(tanh(k M) - v))", .inputs = steps}, "column 19: what is predicted is k M"},
+      {{.state = "M = M - grad(l2(k M - v))", .inputs = steps}, "column 9: a step without a rate"},
+      {{.state = "M = diag(exp(r)) M - r grad(l2(k M - v))", .inputs = steps},
+       "column 5: what gradient steps change decays by one exp(a)"},
+      {{.state = "M = M + S; S = S", .inputs = steps}, "column 1: no gradient step"},
+      {{.state = step + "; M_0 = q", .inputs = steps}, "'q' is an input; valid in this place: a parameter"},
+      {{.state = step + "; S = exp(r) S", .inputs = steps}, "momentum S is what M adds, and what the step changes"},
+      {{.state = step, .output = "o = q M_prev", .inputs = steps},
+       "output: column 7: M_prev of a state with gradient steps"},
+      {{.state = step, .inputs = steps, .more = R"j(, "mini_batch": 0)j"},
+       "mini_batch: 0 is out of range; valid: 1 to 128"},
+      {{.more = R"j(, "mini_batch": 8)j"}, "mini_batch: changes nothing without a gradient step"},
+      {{.output = "o = q M + k M silu(v)"}, "output: column 11: a second read of M"},
+      {{.output = "o = silu(v)"}, "output: column 1: M is not read"},
+      {{.output = "o = (q + q) M silu(v)"}, "output: column 6: M is read by a row"},
+      {{.output = "o = silu(q M) + y"}, "output: column 17: 'y' is not defined"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(inner(q, v))")j"},
+       "inputs.g: column 22: 'v' is one number per key here, but per value elsewhere"},
+      {{.inputs = R"j("q": "taylor(linear(x))", "k": "linear(x)", "v": "linear(x)", "g": "log_sigmoid(linear(x))")j"},
+       "output: column 5: 'q' has one number per row, but key 'k' per key; valid: the same function of both"},
+      {{.inputs =
+            R"j("q": "taylor(linear(x))", "k": "square(linear(x))", "v": "linear(x)", "g": "log_sigmoid(linear(x))")j"},
+       "taylor here, but square elsewhere"},
+      {{.state = "M = diag(exp(g)) M + k^T v",
+        .inputs =
+            R"j("q": "with_one(linear(x))", "k": "with_one(linear(x))", "v": "linear(x)", "g": "log_sigmoid(linear(x))")j"},
+       "state: column 14: a decay per key feature of a state whose rows are products"},
+      {{.inputs = plain + R"j(, "y": "shift(x) - x", "g": "log_sigmoid(y)")j"},
+       "inputs.y: column 7: x has all features of d_model"},
+      {{.inputs = plain + R"j(, "y": "shift(x) - x", "z1": "shift(x)", "g": "log_sigmoid(linear(x))")j"},
+       "inputs.z1: nothing uses it"},
+      {{.inputs =
+            R"j("a": "shift(x) + x", "b": "x - shift(x)", "q": "linear(a)", "k": "linear(b)", "v": "linear(x)", "g": "log_sigmoid(linear(x))")j"},
+       "inputs.b: its weight lsm.shift_x has the name of one of inputs.a"},
+      {{.inputs = plain + R"j(, "g": "position_rate(t)")j", .parameters = R"j("t": 0)j"},
+       "position_rate is of a mini-batch; valid: in front of grad(..)"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(linear(x), l)")j", .parameters = R"j("l": 0)j"},
+       "parameters.l: is trained, but the least value of a gate is not"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(linear(x), l)")j", .parameters = R"j("l": {"values": "head / 2"})j"},
+       "parameters.l: values[2] of layer 0 is 1; valid for the least value of a gate: from 0, below 1"},
+      {{.inputs = plain, .parameters = R"j("g": {"values": "key - 1"})j"},
+       "parameters.g: column 1: 'key' is no number of one for each head; valid: layer, layers, pi, head, heads"},
+      {{.inputs = plain, .parameters = R"j("g": {"values": "cosh(head)"})j"},
+       "parameters.g: column 1: 'cosh(' is no function of one number; valid: exp, exp2"},
+      {{.inputs = plain, .parameters = R"j("g": {"values": "-1 / head"})j"},
+       "parameters.g: number 0 of layer 0 is -inf; valid: -1e6 to 1e6"},
+      {{.inputs = plain, .parameters = R"j("g": {"values": "1 +"})j"}, "parameters.g.values: the end at column 4"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(b.c)")j"}, "inputs.g: column 13: 'b.c' is not defined"},
+      {{.inputs = plain + R"j(, "g.h": "linear(x)")j"}, "inputs.g.h: is no name"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(l2_norm(linear(x), 0))")j"}, "l2_norm needs several features"},
+      {{.output = "o = layer_norm(q M, w, b, 2) v", .parameters = R"j("w": 1, "b": 0)j"},
+       "output: column 27: valid as what keeps layer_norm from dividing by 0"},
       {{.output = "o = M"}, "output: column 5: valid: o = q M, or o = q M + d v"},
       {{.output = "o = v"}, "output: column 1: M is not read"},
       {{.output = "o = q M + k"}, "output: column 11: 'k' is one number per value here, but per key elsewhere"},
@@ -271,9 +420,43 @@ TEST(Recurrence, NoTextIsTooMuch) {
 
 TEST(Recurrence, RandomTextsNeverCrash) {
   std::mt19937 random(7);
-  const std::vector<std::string> parts = {
-      "M", "k^T", "v", "k", "q", "exp(g)", "diag(exp(g))", "(",  ")", "+", "-",           "*",
-      "/", "I",   "b", " ", "2", "x",      "linear(x)",    "^T", ",", "=", "log_sigmoid("};
+  const std::vector<std::string> parts = {"M",
+                                          "k^T",
+                                          "v",
+                                          "k",
+                                          "q",
+                                          "exp(g)",
+                                          "diag(exp(g))",
+                                          "(",
+                                          ")",
+                                          "+",
+                                          "-",
+                                          "*",
+                                          "/",
+                                          "I",
+                                          "b",
+                                          " ",
+                                          "2",
+                                          "x",
+                                          "linear(x)",
+                                          "^T",
+                                          ",",
+                                          "=",
+                                          "log_sigmoid(",
+                                          ";",
+                                          "z",
+                                          "S",
+                                          "M_0",
+                                          "M_prev",
+                                          "i",
+                                          "grad(",
+                                          "l2(k M - v)",
+                                          "shift(",
+                                          "taylor(",
+                                          "join(",
+                                          "inner(q, k)",
+                                          "layer_norm(",
+                                          "first("};
   size_t valid = 0;
   for (int i = 0; i < 20000; ++i) {
     auto text = [&](std::string start) {

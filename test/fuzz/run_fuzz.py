@@ -78,7 +78,28 @@ def program_seeds(work):
         yield file.read()[:-TRAILER]
 
 
+# What recurrences can say and models/ does not: several states, gradient steps, outputs, formulas.
+EQUATIONS = [
+    ("M = exp(g) M + k^T v; z = z exp(g) + k^T", "o = (q M) / (q z)", {"k": "taylor(linear(x))", "y": "linear(x)", "q": "taylor(y)"}, {}),
+    ("M = diag(exp(g + i p)) M + k^T v", "o = layer_norm(q M_prev + v inner(u q, k), n.w, n.b, 1e-6) silu(k)",
+     {"y": "x + m (shift(x) - x)", "k": "linear(y)", "p": "low_rank(y, 3, tanh)", "g": "log_sigmoid(linear(x), l)"},
+     {"m": {"uniform": [-1, 1]}, "u": 1, "n.w": 1, "n.b": 0, "l": {"values": "(head + layer) / (heads + layers)"}}),
+    ("M = M - p r grad(l2(layer_norm(k M, a, b) - v)); M_0 = w", "o = join(q M + first(v))",
+     {"r": "sigmoid(linear(x))", "p": "position_rate(t)", "k": "with_one(rope(conv(linear(x)), 4))", "q": "with_one(linear(x))"},
+     {"t": 0, "a": {"initial": "1 / (value + 1)"}, "b": 0, "w": {"normal": 0.1}}),
+]
+
+
+def stated(state, output, inputs, parameters):
+    inputs = inputs | {name: "linear(x)" for name in "qkvg" if name not in inputs and (name != "g" or "exp(g" in state)}
+    mixer = {"kind": "recurrence", "heads": 2, "head_dim": 8, "state": state, "output": output, "inputs": inputs, "parameters": parameters}
+    return {"vocab_size": 9, "d_model": 16, "num_layers": 2, "layer_pattern": "R", "mixers": {"R": mixer},
+            "ffns": {"D": {"kind": "dense", "hidden": 8}}}
+
+
 def description_seeds():
+    for equation in EQUATIONS:
+        yield json.dumps(stated(*equation)).encode()
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "*.json"))):
         with open(path, "rb") as file:
             yield file.read()

@@ -1,10 +1,9 @@
-"""Every built-in instance that its recurrence describes, written as text: python3 check_recurrence.py
+"""The built-in instances, written as text: python3 check_recurrence.py
 
 Two models of the same layers, one of instances, one of recurrences: initial values, loss, every gradient, every updated
 parameter and the logits of a generation agree in every bit, in f32 and bf16.
 """
 
-import math
 import sys
 
 import numpy as np
@@ -17,6 +16,16 @@ LINEAR = {"q": "linear(x)", "k": "linear(x)", "v": "linear(x)"}
 STEPS = {"a_log": {"log_uniform": [1, 16]}, "dt_bias": {"softplus_inverse": [0.001, 0.1]}}
 CONV = lambda heads: {n: f"silu(conv(linear(x, heads={heads})))" for n in "qk"} | {"v": "silu(conv(linear(x)))"}
 UNIT = lambda heads: {n: f"l2_norm({t})" if n != "v" else t for n, t in CONV(heads).items()}
+
+FEATURE_NORM = "feature_norm.weight, feature_norm.bias"
+# Of a mixture with the token before that depends on the token: its share, the mixed input.
+MIXED = lambda n: {f"mix_{n}": "low_rank(base, 3, tanh)", f"x_{n}": f"(x + mu_{n} difference) + difference mix_{n}"}
+TITANS = {"conv": {}, "scale": 1.0, "parameters": {"br": 0, "ba": -2, "be": 0}}
+TITANS_GATES = {
+    "r": "0.2 sigmoid(linear(x) + br)",
+    "a": "log_sigmoid(-(linear(x) + ba))",
+    "e": "log_sigmoid(linear(x) + be)",
+}
 
 # letter: instance, recurrence
 PAIRS = {
@@ -35,7 +44,7 @@ PAIRS = {
             "output_gate": "silu",
             "state": "M = exp(log_decay) M + k^T v",
             "inputs": {"q": "rope(linear(x))", "k": "rope(linear(x))", "v": "linear(x)"},
-            "parameters": {"log_decay": {"values": [math.log1p(-(2.0 ** (-5 - h))) for h in range(4)]}},
+            "parameters": {"log_decay": {"values": "log1p(-exp2(-5 - head))"}},
         },
     ),
     "M": (
@@ -119,6 +128,221 @@ PAIRS = {
             "state": "M = full(exp(g)) M + k^T v",
             "inputs": LINEAR | {"f": "linear(x) + bf", "g": "log_sigmoid(f)"},
             "parameters": {"bf": 2},
+        },
+    ),
+    "A": (
+        {"kind": "based", "value_dim": 12},
+        {
+            "value_dim": 12,
+            "scale": 1.0,
+            "output_norm": False,
+            "state": "M = M + k^T v; z = z + k^T",
+            "output": "o = (q M) / (q z)",
+            "inputs": {"q": "taylor(linear(x))", "k": "taylor(linear(x))", "v": "linear(x)"},
+        },
+    ),
+    "Q": (
+        {"kind": "rebased", "value_dim": 12, "conv": {"kernel": 3}, "rope": {}, "output_norm": True},
+        {
+            "value_dim": 12,
+            "scale": 1.0,
+            "conv": {"kernel": 3},
+            "state": "M = M + k^T v; z = k^T + z",
+            "output": "o = (q M) / (q z)",
+            "inputs": {n: f"square(rope(layer_norm({CONV(4)[n]}, {FEATURE_NORM})))" for n in "qk"} | {"v": CONV(4)["v"]},
+            "parameters": {
+                "feature_norm.weight": {"value": 1, "per": "key", "shared": True},
+                "feature_norm.bias": {"value": 0, "per": "key", "shared": True},
+            },
+        },
+    ),
+    "H": (
+        {"kind": "hgrn2", "value_dim": 12, "conv": {"kernel": 2}, "output_gate": "silu"},
+        {
+            "value_dim": 12,
+            "conv": {"kernel": 2},
+            "output_gate": "silu",
+            "norm_groups": 1,
+            "state": "M = diag(exp(g)) M + key^T v",
+            "inputs": {
+                "q": "silu(silu(conv(linear(x))))",
+                "k": "linear(x)",
+                "v": "silu(conv(linear(x)))",
+                "share": "sigmoid(-k)",
+                "key": "share - share lower_bound",
+                "g": "log_sigmoid(k, lower_bound)",
+            },
+            "output": "o = q M",
+            "parameters": {"lower_bound": {"values": "layer / layers"}},
+        },
+    ),
+    "I": (
+        {"kind": "lightning"},
+        {
+            "scale": 1.0,
+            "output_gate": "sigmoid",
+            "norm_groups": 1,
+            "state": "M = exp(log_decay) M + k^T v",
+            "inputs": {n: "silu(linear(x))" for n in "qkv"},
+            "parameters": {
+                "log_decay": {"values": "-exp2(-8 (head + 1) / heads) (1 - layer / (layers - 1 + 1e-5) + 1e-5)"}
+            },
+        },
+    ),
+    "T": (
+        {"kind": "lightning", "slopes": "transnormer"},
+        {
+            "scale": 1.0,
+            "output_gate": "sigmoid",
+            "norm_groups": 1,
+            "state": "M = exp(log_decay) M + k^T v",
+            "inputs": {n: "silu(linear(x))" for n in "qkv"},
+            "parameters": {"log_decay": {"values": "-8 head / heads (1 - layer / layers)"}},
+        },
+    ),
+    "W": (
+        {"kind": "rwkv6", "value_dim": 12, "mix_rank": 3, "gate_rank": 5, "scale": 0.5},
+        {
+            "value_dim": 12,
+            "scale": 0.5,
+            "norm_eps": 64e-5,
+            "output_norm": False,
+            "state": "M = diag(exp(decay)) M + k^T v",
+            "output": "o = layer_norm(q M_prev + 0.5 v own, norm.weight, norm.bias) silu(g)",
+            "inputs": {"difference": "shift(x) - x", "base": "x + mu_x difference"}
+            | {k: t for n in "qkvg" for k, t in (MIXED(n) | {n: f"linear(x_{n})"}).items()}
+            | MIXED("w")
+            | {"decay": "-bounded_exp(low_rank(x_w, 5, tanh) + w0)", "own": "inner(q u, k)"},
+            "parameters": {f"mu_{n}": 0.5 for n in "xqkvgw"}
+            | {"w0": {"uniform": [-6, -1]}, "u": {"uniform": [0, 1]}, "norm.weight": 1, "norm.bias": 0},
+        },
+    ),
+    "V": (
+        {"kind": "rwkv7", "value_dim": 12, "gate_rank": 5},
+        {
+            "value_dim": 12,
+            "scale": 1.0,
+            "norm_eps": 64e-5,
+            "output_norm": False,
+            "state": "M = (diag(exp(decay)) + b^T a) M + key^T mixed",
+            "output": "o = (layer_norm(q M, norm.weight, norm.bias) + mixed own) gate",
+            "inputs": {"difference": "shift(x) - x"}
+            | {k: t for n in "qk" for k, t in {f"x_{n}": f"x + mu_{n} difference", n: f"linear(x_{n})"}.items()}
+            | {
+                "x_v": "x + mu_v difference",
+                "v": "linear(x_v)",
+                "value": "sigmoid(low_rank(x_v, 5) + v0)",
+                "before": "first(v)",
+                "mixed": "v + (before - v) value",
+                "x_w": "x + mu_w difference",
+                "decay": "-0.6065306597126334 sigmoid(low_rank(x_w, 5, tanh) + w0)",
+                "x_a": "x + mu_a difference",
+                "rate": "sigmoid(low_rank(x_a, 5) + a0)",
+                "x_g": "x + mu_g difference",
+                "gate": "low_rank(x_g, 5, sigmoid)",
+                "removed": "l2_norm(k k_k, 1e-24)",
+                "added": "k k_a",
+                "key": "k + added rate - added",
+                "a": "-removed",
+                "b": "removed rate",
+                "own": "inner(q r_k, key)",
+            },
+            "parameters": {f"mu_{n}": 0.5 for n in "qkv"}
+            | {"v0": 1, "mu_w": 0.5, "w0": {"uniform": [-6, 1]}, "mu_a": 0.5, "a0": 0, "mu_g": 0.5}
+            | {"k_k": 0.85, "k_a": 1, "norm.weight": 1, "norm.bias": 0, "r_k": 0},
+        },
+    ),
+    "S": (
+        {"kind": "mamba", "value_dim": 12, "gate_rank": 3},
+        {
+            "value_dim": 12,
+            "conv": {"bias": True},
+            "scale": 1.0,
+            "output_norm": False,
+            "output_gate": "silu",
+            "state": "M = full(exp(g)) M + k^T w",
+            "output": "o = q M + d v",
+            "inputs": {
+                "v": "silu(conv(linear(x)))",
+                "q": "linear(v)",
+                "k": "linear(v)",
+                "wdt": "softplus(low_rank(v, 3) + dt_bias)",
+                "w": "v wdt",
+                "g": "log_decay(wdt, a_log)",
+            },
+            "parameters": {
+                "dt_bias": STEPS["dt_bias"],
+                "a_log": {"initial": "log(1 + (keys - 1) key / (keys - 1))"},
+                "d": {"value": 1, "per": "value"},
+            },
+        },
+    ),
+    "O": (
+        {"kind": "gateloop", "value_dim": 12, "rope": {"fraction": 0.5}, "output_gate": "silu"},
+        {
+            "value_dim": 12,
+            "scale": 1.0,
+            "rope": {"fraction": 0.5},
+            "output_gate": "silu",
+            "state": "M = diag(exp(a + i p)) M + k^T v",
+            "inputs": {"q": "rope(linear(x))", "k": "rope(linear(x))", "v": "linear(x)"}
+            | {"a": "log_sigmoid(linear(x))", "p": "linear(x)"},
+        },
+    ),
+    "U": (
+        {"kind": "ttt", "mini_batch": 5, "rope": {"fraction": 0.5}},
+        {
+            "mini_batch": 5,
+            "conv": {"bias": True},
+            "rope": {"fraction": 0.5},
+            "scale": 1.0,
+            "output_norm": False,
+            "output_gate": "gelu",
+            "state": "M = M - p r grad(l2(layer_norm(k1 M, inner_norm.weight, inner_norm.bias) - t)); M_0 = start",
+            "output": "o = layer_norm(join(q + layer_norm(q1 M, inner_norm.weight, inner_norm.bias, 1e-6)), norm.weight, norm.bias)",
+            "inputs": {
+                "qk": "linear(x)",
+                "v": "linear(x)",
+                "q": "rope(conv(qk), 5)",
+                "k": "rope(conv(qk), 5)",
+                "t": "v - k",
+                "r": "sigmoid(linear(x) + br) / 8",
+                "p": "position_rate(token_rate)",
+                "q1": "with_one(q)",
+                "k1": "with_one(k)",
+            },
+            "parameters": {"br": 0, "token_rate": 0, "inner_norm.weight": 1, "inner_norm.bias": 0}
+            | {"start": {"normal": 0.02}, "norm.weight": 1, "norm.bias": 0},
+        },
+    ),
+    "X": (
+        {"kind": "titans", "value_dim": 12, "mini_batch": 7, "output_gate": "silu", "rope": {}},
+        TITANS
+        | {
+            "value_dim": 12,
+            "mini_batch": 7,
+            "output_gate": "silu",
+            "state": "M = exp(a) M + S; S = exp(e) S - r grad(l2(k M - v))",
+            "inputs": {n: f"l2_norm(rope({CONV(4)[n]}))" for n in "qk"} | {"v": CONV(4)["v"]} | TITANS_GATES,
+        },
+    ),
+    "Y": (
+        {"kind": "titans", "mini_batch": 1, "momentum": False},
+        TITANS
+        | {
+            "mini_batch": 1,
+            "state": "M = exp(a) M - r grad(l2(k M - v))",
+            "inputs": UNIT(4) | {n: t for n, t in TITANS_GATES.items() if n != "e"},
+            "parameters": {"br": 0, "ba": -2},
+        },
+    ),
+    "Z": (
+        {"kind": "titans_ln"},
+        TITANS
+        | {
+            "state": "M = exp(a) M + S; S = exp(e) S - r grad(l2(layer_norm(k M, inner_norm.weight, inner_norm.bias) - t))",
+            "inputs": UNIT(4) | {"t": "v - k"} | TITANS_GATES,
+            "parameters": TITANS["parameters"] | {"inner_norm.weight": 1, "inner_norm.bias": 0},
         },
     ),
 }

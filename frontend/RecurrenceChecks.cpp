@@ -1,0 +1,152 @@
+//===- RecurrenceChecks.cpp - what a recurrence's decays and names must not be ------------------------------------===//
+#include "dialects/braid/BraidDialect.h"
+#include "frontend/ModelSpec.h"
+#include "frontend/Recurrence.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <functional>
+#include <map>
+
+using namespace braid;
+using namespace braid::recurrence;
+using llvm::formatv;
+using llvm::StringRef;
+
+namespace {
+struct Signs {
+  llvm::StringMap<int> known; ///< of inputs: 1 never negative, -1 never positive, 0 unknown
+  int of(const Term &term) const;
+};
+} // namespace
+
+/// 1: never negative, -1: never positive, 0: unknown.
+int Signs::of(const Term &term) const {
+  switch (term.kind) {
+  case Term::Kind::number: return term.number < 0 ? -1 : 1;
+  case Term::Kind::transpose: return 0;
+  case Term::Kind::name: return known.lookup(term.name);
+  case Term::Kind::negate: return -of(term.args.front());
+  case Term::Kind::call:
+    if (term.name == "log_sigmoid" || term.name == "log_decay")
+      return -1;
+    if (llvm::is_contained({"tanh", "silu", "gelu", "gelu_tanh", "reciprocal", "l2_norm", "shift", "first"},
+                           StringRef(term.name)))
+      return of(term.args.front()); // odd functions, and what stays on the side of 0 where it is
+    return llvm::is_contained({"sigmoid", "softplus", "exp", "bounded_exp", "relu", "relu2", "elu1", "softmax"},
+                              StringRef(term.name));
+  case Term::Kind::product:
+  case Term::Kind::quotient: {
+    int sign = 1;
+    std::map<StringRef, int> unknown; // a square is never negative, whatever it is of
+    for (const Term &arg : term.args)
+      if (int one = of(arg); one != 0 || arg.kind != Term::Kind::name)
+        sign *= one;
+      else
+        ++unknown[arg.name];
+    return llvm::all_of(unknown, [](const auto &entry) { return entry.second % 2 == 0; }) ? sign : 0;
+  }
+  case Term::Kind::sum: {
+    int sign = of(term.args.front());
+    return llvm::all_of(term.args, [&](const Term &arg) { return of(arg) == sign; }) ? sign : 0;
+  }
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+/// A state must not grow by its decay: what can be known of the log decays is checked.
+llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, ErrorFn errorFn) {
+  Signs signs;
+  for (const Definition &d : r.inputs)
+    signs.known[d.name] = signs.of(d.term);
+  auto within = [&](const std::string &name, const char *what, const char *range, auto valid) {
+    const Parameter *p = r.parameter(name);
+    auto all = [&](const std::vector<double> &values, int64_t layer) {
+      for (auto [i, value] : llvm::enumerate(values))
+        if (!valid(value)) {
+          errorFn("parameters." + name, formatv("values[{0}]{1} is {2}; valid for {3}: {4}", i,
+                                                p->formula ? " of layer " + std::to_string(layer) : std::string(),
+                                                numberText(value), what, range)
+                                            .str());
+          return false;
+        }
+      return true;
+    };
+    for (int64_t layer = 0; p->formula && layer < (p->perLayer() ? sizes.layers : 1); ++layer)
+      if (!all(evaluate(*p, r, sizes, layer), layer))
+        return false;
+    return all(p->values, 0);
+  };
+  for (const std::string &name : r.bounds) {
+    if (r.parameter(name)->trained) {
+      errorFn("parameters." + name, "is trained, but the least value of a gate is not; valid: \"values\"");
+      return llvm::failure();
+    }
+    if (!within(name, "the least value of a gate", "from 0, below 1", [](double v) { return v >= 0 && v < 1; }))
+      return llvm::failure();
+  }
+  for (const std::string &name : {r.logDecay, r.valueDecay, r.momentum}) {
+    if (r.parameter(name) && !within(name, "a log decay", "at most 0", [](double v) { return v <= 0; }))
+      return llvm::failure();
+    if (signs.known.lookup(name) == 1) {
+      errorFn("inputs." + name, "is never negative, but a log decay must not be positive; valid: log_sigmoid(..), "
+                                "log_decay(..), -softplus(..)");
+      return llvm::failure();
+    }
+    if (r.definition(name) && signs.known.lookup(name) == 0)
+      r.reason += ". That " + name +
+                  " is never positive cannot be shown, and where it is positive the state grows; "
+                  "log_sigmoid(..), log_decay(..) and -softplus(..) never are";
+  }
+  return llvm::success();
+}
+
+/// Weights are named after what they are for; no two may have one name.
+llvm::LogicalResult recurrence::checkNames(const Recurrence &r, ErrorFn errorFn) {
+  llvm::StringMap<std::string> taken;
+  for (StringRef fixedName : {"wo", "state"})
+    taken[fixedName] = "every layer";
+  if (r.normed)
+    taken["norm.weight"] = "the output norm";
+  if (!r.phase.empty())
+    for (StringRef state : {"phase", "phase_rest", "state_sin"})
+      taken[state] = "the phase";
+  if (r.gated)
+    taken["wg"] = "the output gate";
+  bool ok = true;
+  auto take = [&](const std::string &weight, const std::string &owner) {
+    auto [entry, fresh] = taken.try_emplace(weight, owner);
+    if (fresh)
+      return;
+    errorFn(owner,
+            formatv("its weight lsm.{0} has the name of one of {1}; valid: another name", weight, entry->second).str());
+    ok = false;
+  };
+  std::function<void(const Term &, const std::string &)> walk = [&](const Term &term, const std::string &name) {
+    std::string owner = name == "o" ? "output" : "inputs." + name;
+    auto calls = [&](StringRef function) { return term.kind == Term::Kind::call && term.name == function; };
+    if (calls("linear"))
+      take("w" + name, owner);
+    if (calls("low_rank")) {
+      bool ofInput = term.args.front().name == "x";
+      for (const char *part : {"1", "2"})
+        take(ofInput ? "w" + name + part : name + (*part == '1' ? "_a" : "_b"), owner);
+    }
+    if (calls("conv"))
+      take("conv_" + name, owner);
+    if (calls("shift"))
+      take("shift_" + (term.args.front().kind == Term::Kind::name ? term.args.front().name : name), owner);
+    if (calls("first"))
+      take("is_first", owner);
+    for (const Term &arg : term.args)
+      walk(arg, name);
+  };
+  for (const Definition &d : r.inputs)
+    walk(d.term, d.name);
+  for (const std::string &name : {r.key, r.value, r.logDecay, r.beta, r.valueDecay, r.lowRankA, r.lowRankB, r.phase})
+    if (r.readsBefore && r.definition(name))
+      take("shift_" + name, "output");
+  for (const auto &[name, parameter] : r.parameters)
+    take(name, "parameters." + name);
+  return llvm::success(ok);
+}

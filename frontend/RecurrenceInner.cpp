@@ -1,0 +1,311 @@
+//===- RecurrenceInner.cpp - states that gradient steps change; outputs that are expressions ----------------------===//
+//   M = [exp(a)] M - [p] r grad(l2(F - t))                           p: a rate of the place in a mini-batch
+//   M = [exp(a)] M + S; S = [exp(e)] S - r grad(l2(F - t))           with momentum
+//   M_0 = w                                                          where a document begins
+// F = k M or layer_norm(k M, w, b); l2(y) = |y|^2 / 2. The places are those of braid.lsm.inner_step.
+#include "dialects/braid/BraidDialect.h"
+#include "frontend/Recurrence.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace braid;
+using namespace braid::recurrence;
+using llvm::formatv;
+using llvm::StringRef;
+
+namespace {
+
+constexpr StringRef validStep = "valid: M = exp(a) M - r grad(l2(k M - v)), or M = exp(a) M + S; S = exp(e) S - r "
+                                "grad(l2(k M - v)), with layer_norm(k M, w, b) for k M if need be";
+
+bool isName(const Term &term, StringRef name = {}) {
+  return term.kind == Term::Kind::name && (name.empty() || term.name == name);
+}
+
+/// A product of a sum and its sign.
+struct Part {
+  bool negative = false;
+  std::vector<const Term *> factors;
+  size_t column = 0;
+};
+
+std::vector<Part> partsOf(const Term &term) {
+  std::vector<Part> parts;
+  auto add = [&](const Term &t) {
+    bool negative = t.kind == Term::Kind::negate;
+    const Term &bare = negative ? t.args.front() : t;
+    Part &part = parts.emplace_back(Part{negative, {}, bare.column});
+    if (bare.kind == Term::Kind::product)
+      for (const Term &factor : bare.args)
+        part.factors.push_back(&factor);
+    else
+      part.factors.push_back(&bare);
+  };
+  if (term.kind == Term::Kind::sum)
+    for (const Term &arg : term.args)
+      add(arg);
+  else
+    add(term);
+  return parts;
+}
+
+class Steps {
+public:
+  Steps(Recurrence &r, ErrorFn error) : r(r), errorFn(error) {}
+  bool run(const std::vector<Statement> &statements);
+
+private:
+  bool carry(const Part &part, StringRef state, std::string &decay);
+  bool step(const Part &part);
+  bool loss(const Term &grad);
+  bool equation(const Statement &s, std::string &decay, bool &hasStep);
+  bool name(const Term &term, std::string &place);
+  bool fail(size_t column, StringRef message) {
+    errorFn("state", formatv("column {0}: {1}", column, message).str());
+    return false;
+  }
+
+  Recurrence &r;
+  ErrorFn errorFn;
+  bool readsMomentum = false;
+};
+
+bool Steps::name(const Term &term, std::string &place) {
+  if (!isName(term))
+    return fail(term.column, "a name in inputs or parameters belongs here; " + validStep.str());
+  if (!r.definition(term.name) && !r.parameter(term.name))
+    return fail(term.column, "'" + term.name + "' is not defined; valid: a name in inputs or parameters");
+  r.stateColumns.try_emplace(term.name, term.column);
+  place = term.name;
+  return true;
+}
+
+/// [exp(a)] M
+bool Steps::carry(const Part &part, StringRef state, std::string &decay) {
+  if (part.negative)
+    return fail(part.column, "the state changes its sign; valid: a product with + that carries " + state.str());
+  for (const Term *f : part.factors) {
+    if (isName(*f, state))
+      continue;
+    bool isDecay = f->kind == Term::Kind::call && f->name == "exp" && f->args.size() == 1 && f->options.empty();
+    if (!isDecay || !decay.empty())
+      return fail(f->column,
+                  "what gradient steps change decays by one exp(a), one number per head; " + validStep.str());
+    if (!name(f->args.front(), decay))
+      return false;
+  }
+  return true;
+}
+
+/// grad(l2(F - t))
+bool Steps::loss(const Term &grad) {
+  const Term *l2 = grad.args.size() == 1 ? &grad.args.front() : nullptr;
+  const Term *difference =
+      l2 && l2->kind == Term::Kind::call && l2->name == "l2" && l2->args.size() == 1 ? &l2->args.front() : nullptr;
+  if (!difference || difference->kind != Term::Kind::sum || difference->args.size() != 2 ||
+      difference->args[1].kind != Term::Kind::negate)
+    return fail(grad.column,
+                "the only loss here is l2(y) = |y|^2 / 2 of what is predicted minus a target; " + validStep.str());
+  const Term *predicted = difference->args.data();
+  if (predicted->kind == Term::Kind::call && predicted->name == "layer_norm") {
+    if (predicted->args.size() != 3)
+      return fail(
+          predicted->column,
+          formatv("layer_norm has {0} arguments; valid: 3, layer_norm(k M, w, b)", predicted->args.size()).str());
+    if (!name(predicted->args[1], r.normWeight) || !name(predicted->args[2], r.normBias))
+      return false;
+    predicted = predicted->args.data();
+  }
+  if (predicted->kind != Term::Kind::product || predicted->args.size() != 2 || !isName(predicted->args[1], "M"))
+    return fail(predicted->column, "what is predicted is k M, or layer_norm(k M, w, b); " + validStep.str());
+  return name(predicted->args[0], r.key) && name(difference->args[1].args.front(), r.value);
+}
+
+/// - [p] r grad(..)
+bool Steps::step(const Part &part) {
+  if (!part.negative)
+    return fail(part.column, "a step along the gradient; valid: - r grad(..)");
+  for (const Term *f : part.factors) {
+    if (f->kind == Term::Kind::call && f->name == "grad") {
+      if (!loss(*f))
+        return false;
+      continue;
+    }
+    std::string factor;
+    if (!name(*f, factor))
+      return false;
+    const Definition *d = r.definition(factor);
+    bool ofPlace = d && d->term.kind == Term::Kind::call && d->term.name == "position_rate";
+    std::string &place = ofPlace ? r.placeRate : r.rate;
+    if (!place.empty())
+      return fail(f->column,
+                  "'" + factor + "' is a second rate; valid: one number per head, and one position_rate(..)");
+    place = factor;
+  }
+  if (r.rate.empty())
+    return fail(part.column, "a step without a rate; valid: - r grad(..), one number r per head in inputs");
+  return true;
+}
+
+bool Steps::equation(const Statement &s, std::string &decay, bool &hasStep) {
+  bool carried = false;
+  for (const Part &part : partsOf(s.right)) {
+    auto has = [&](auto what) { return llvm::any_of(part.factors, [&](const Term *f) { return what(*f); }); };
+    if (has([](const Term &t) { return t.kind == Term::Kind::call && t.name == "grad"; })) {
+      if (hasStep)
+        return fail(part.column, "a second gradient step; valid: one, of M or of S");
+      hasStep = true;
+      if (!step(part))
+        return false;
+    } else if (has([&](const Term &t) { return isName(t, s.left); })) {
+      if (carried)
+        return fail(part.column, "a second multiple of " + s.left + "; " + validStep.str());
+      carried = true;
+      if (!carry(part, s.left, decay))
+        return false;
+    } else if (s.left == "M" && !part.negative && part.factors.size() == 1 && isName(*part.factors[0], "S")) {
+      readsMomentum = true;
+    } else {
+      return fail(part.column, "is neither what is carried nor a gradient step; " + validStep.str());
+    }
+  }
+  return carried || fail(s.column, "no product carries " + s.left + "; " + validStep.str());
+}
+
+bool Steps::run(const std::vector<Statement> &statements) {
+  const Statement *momentum = nullptr;
+  bool hasStep = false, stepOfMomentum = false;
+  for (const Statement &s : statements) {
+    if (s.left == "z")
+      return fail(s.column, "gradient steps have no normaliser; valid: M = .., S = .., M_0 = ..");
+    if (s.left == "M_0" && !name(s.right, r.start))
+      return false;
+    if (s.left == "M" && !equation(s, r.logDecay, hasStep))
+      return false;
+    if (s.left == "S") {
+      momentum = &s;
+      stepOfMomentum = !hasStep;
+      if (!equation(s, r.momentum, hasStep))
+        return false;
+    }
+  }
+  if (!hasStep)
+    return fail(1, "no gradient step; " + validStep.str());
+  if (readsMomentum != (momentum != nullptr) || (momentum && (!stepOfMomentum || r.momentum.empty())))
+    return fail(momentum ? momentum->column : 1,
+                "momentum S is what M adds, and what the step changes; valid: M = exp(a) M + S; S = exp(e) S - r "
+                "grad(l2(k M - v))");
+  if (!r.placeRate.empty() && (!r.logDecay.empty() || momentum))
+    return fail(r.stateColumns.at(r.placeRate), "'" + r.placeRate +
+                                                    "' weights steps where they are read, so that they do not decay "
+                                                    "too; valid: without exp(..) and S");
+  for (const std::string *weight : {&r.normWeight, &r.normBias, &r.start})
+    if (!weight->empty() && !r.parameter(*weight))
+      return fail(r.stateColumns.at(*weight), "'" + *weight + "' is an input; valid in this place: a parameter");
+  r.inner = true;
+  r.reason = "gradient steps of a mini-batch, taken where it began" +
+             std::string(!r.normWeight.empty() ? ", through a norm: states cannot be composed, so segments of a row go "
+                                                 "one after the other"
+                         : momentum            ? ", with momentum: affine in M and S together"
+                         : !r.placeRate.empty() ? ", weighted where they are read: affine in M and their sum together"
+                                                : ": affine in M");
+  return true;
+}
+
+//===- Outputs ----------------------------------------------------------------------------------------------------===//
+
+class Reads {
+public:
+  Reads(Recurrence &r, ErrorFn error) : r(r), errorFn(error) {}
+  bool run(Term &output);
+
+private:
+  bool walk(Term &term);
+  bool read(const Term &query, const Term &state);
+  bool fail(size_t column, StringRef message) {
+    errorFn("output", formatv("column {0}: {1}", column, message).str());
+    return false;
+  }
+  static bool isState(const Term &term) { return isName(term, "M") || isName(term, "M_prev"); }
+  static bool reads(const Term &term, StringRef state) {
+    return term.kind == Term::Kind::product && term.args.size() == 2 && isName(term.args[1], state);
+  }
+  std::string valid() const { return r.normalised ? "valid: (q M) / (q z)" : "valid: q M, with a name q in inputs"; }
+
+  Recurrence &r;
+  ErrorFn errorFn;
+};
+
+bool Reads::read(const Term &query, const Term &state) {
+  if (!isName(query) || !r.definition(query.name))
+    return fail(query.column, "M is read by a row; " + valid());
+  if (!r.query.empty())
+    return fail(query.column, "a second read of M; valid: one, such as q M");
+  r.query = query.name;
+  r.outputColumns.try_emplace(query.name, query.column);
+  r.readsBefore = state.name == "M_prev";
+  if (r.readsBefore && (r.inner || r.normalised))
+    return fail(state.column,
+                "M_prev of a state with " + std::string(r.inner ? "gradient steps" : "a normaliser") + "; valid: M");
+  return true;
+}
+
+/// Puts the name M where a read stands.
+bool Reads::walk(Term &term) {
+  if (r.normalised && term.kind == Term::Kind::quotient && reads(term.args[0], "M") && reads(term.args[1], "z")) {
+    const Term &above = term.args[0].args[0], &below = term.args[1].args[0];
+    if (above.name != below.name || !isName(below))
+      return fail(below.column, "M and z are read by one row; valid: (q M) / (q z)");
+    if (!read(above, term.args[0].args[1]))
+      return false;
+    term = {.kind = Term::Kind::name, .name = "M", .column = term.column};
+    return true;
+  }
+  if (term.kind == Term::Kind::product && !r.normalised) {
+    for (size_t i = 1; i < term.args.size(); ++i) {
+      if (!isState(term.args[i]))
+        continue;
+      if (!read(term.args[i - 1], term.args[i]))
+        return false;
+      term.args[i - 1] = {.kind = Term::Kind::name, .name = "M", .column = term.args[i - 1].column};
+      term.args.erase(term.args.begin() + static_cast<std::ptrdiff_t>(i));
+      for (size_t j = 0; j < term.args.size(); ++j)
+        if (j + 1 != i && !walk(term.args[j]))
+          return false;
+      if (term.args.size() == 1) {
+        Term only = std::move(term.args.front());
+        term = std::move(only);
+      }
+      return true;
+    }
+  }
+  if (isState(term) || isName(term, "z"))
+    return fail(term.column, "'" + term.name + "' stands alone; " + valid());
+  return llvm::all_of(term.args, [&](Term &arg) { return walk(arg); });
+}
+
+bool Reads::run(Term &output) {
+  if (!walk(output))
+    return false;
+  if (r.query.empty())
+    return fail(1, "M is not read; " + valid());
+  return true;
+}
+
+} // namespace
+
+llvm::LogicalResult recurrence::analyzeInner(Recurrence &r, const std::vector<Statement> &statements, ErrorFn error) {
+  return llvm::success(Steps(r, error).run(statements));
+}
+
+llvm::LogicalResult recurrence::analyzeOutput(Recurrence &r, Term output, ErrorFn error) {
+  if (!Reads(r, error).run(output))
+    return llvm::failure();
+  bool isRead = isName(output, "M");
+  if (!isRead) {
+    r.expressed = true;
+    r.inputs.push_back({"o", std::move(output)});
+  }
+  return llvm::success();
+}
