@@ -80,12 +80,23 @@ def others(folder, text):
         print(f"{name}, {len(found[0])} files three times:", "equal" if found[0] and found[0] == found[1] == found[2] else "DIFFERENT")
 
 
-def main(model):
+def learns(model, folder, text):
+    """A short run with the settings of a file in models/, on rows of its own length."""
+    run("braid-compile", model, "-o", folder / "learns.braid", "--batch=4")
+    metrics = folder / "learns.jsonl"
+    run("braid-run", "train", folder / "learns.braid", "--data", text, "--steps", 30, "--warmup", 5, "--metrics", metrics, "--threads", 2)
+    losses = [entry["loss"] for entry in map(json.loads, metrics.read_text().splitlines()) if "loss" in entry]
+    fell = len(losses) == 30 and sum(losses[-3:]) / 3 < 0.7 * losses[0]
+    print(f"{model.stem}, 30 steps:", "learns" if fell else f"DOES NOT LEARN: {losses}")
+
+
+def main(model, learner):
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         text = folder / "text.txt"
         text.write_text("".join(f"{n} times {n} is {n * n}.\n" for n in range(2000)))
         others(folder, text)
+        learns(pathlib.Path(learner), folder, text)
         for name in ("a", "b"):
             run("braid-compile", model, "-o", folder / f"{name}.braid", "--batch=4", "--seq-len=64")
         same = (folder / "a.braid").read_bytes() == (folder / "b.braid").read_bytes()
@@ -120,4 +131,4 @@ def main(model):
         print("texts:", "equal" if len(outputs) == 1 else "DIFFERENT")
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])
