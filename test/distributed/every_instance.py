@@ -65,7 +65,7 @@ def variants():
 def covers():
     """Instance -> {algorithm, "heads" or "slices": the ranks, or the degree}, of what the tests run, for the table in test/README.md."""
     tests = pathlib.Path(__file__).resolve().parent.glob("every-instance*.test")
-    run = {word for test in tests for line in test.read_text(encoding="utf-8").splitlines() if line.startswith("RUN:") for word in line.split()}
+    run = {word for test in tests for line in test.read_text(encoding="utf-8").splitlines() if line.split(":")[0] == "RUN" for word in line.split()}
     table = {kind: {} for kind in instances()}
     for name, (kinds, ranks, _) in variants().items():
         if name not in run:
