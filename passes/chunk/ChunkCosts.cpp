@@ -2,10 +2,12 @@
 #include "passes/chunk/ChunkCosts.h"
 
 #include "dialects/braid/BraidDialect.h"
+#include "dialects/braid/PassAttributes.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
 #include "passes/lower/LoopWork.h"
 #include "passes/lower/LowerKernels.h"
+#include "passes/outline/LsmChunk.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Pass/PassManager.h"
@@ -70,7 +72,7 @@ Type ofOneChunk(Operation *op, Value value, int64_t size) {
 }
 
 /// A module with a function that consists of these ops for one chunk.
-OwningOpRef<ModuleOp> moduleOf(ArrayRef<Operation *> ops, int64_t size) {
+OwningOpRef<ModuleOp> moduleOf(ArrayRef<Operation *> ops, ChunkSizes sizes) {
   Location loc = ops.front()->getLoc();
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
   OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
@@ -83,16 +85,17 @@ OwningOpRef<ModuleOp> moduleOf(ArrayRef<Operation *> ops, int64_t size) {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands()) {
       if (!arguments.contains(operand))
-        arguments.map(operand, body->addArgument(ofOneChunk(op, operand, size), loc));
+        arguments.map(operand, body->addArgument(ofOneChunk(op, operand, sizes.tokens), loc));
       operands.push_back(arguments.lookup(operand));
     }
     SmallVector<Type> types =
-        llvm::map_to_vector(op->getResults(), [&](Value result) { return ofOneChunk(op, result, size); });
+        llvm::map_to_vector(op->getResults(), [&](Value result) { return ofOneChunk(op, result, sizes.tokens); });
     Operation *copy = builder.clone(*op);
     copy->setOperands(operands);
     for (auto [result, type] : llvm::zip_equal(copy->getResults(), types))
       result.setType(type);
-    copy->setAttr("chunk_size", builder.getI64IntegerAttr(size));
+    copy->setAttr("chunk_size", builder.getI64IntegerAttr(sizes.tokens));
+    copy->setAttr(attrs::scoreRows, builder.getI64IntegerAttr(sizes.scoreRows));
     llvm::append_range(results, copy->getResults());
   }
   func::ReturnOp::create(builder, loc, results);
@@ -116,8 +119,8 @@ double bytesOf(tile::LaunchOp launch, int64_t size) {
 
 } // namespace
 
-std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size, const KernelTarget &target,
-                                         std::string &failure) {
+std::optional<ChunkCycles> braid::chunkCycles(ArrayRef<Operation *> ops, ChunkSizes sizes, const KernelTarget &target,
+                                              std::string &failure) {
   MLIRContext *context = ops.front()->getContext();
   ScopedDiagnosticHandler quiet(context, [&](Diagnostic &diagnostic) {
     std::string message = diagnostic.str();
@@ -126,7 +129,7 @@ std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size
       failure = message;
     return success();
   });
-  OwningOpRef<ModuleOp> module = moduleOf(ops, size);
+  OwningOpRef<ModuleOp> module = moduleOf(ops, sizes);
   PassManager passes(context);
   passes.enableVerifier(false);
   passes.addPass(createChunkTilingPass());
@@ -134,7 +137,7 @@ std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size
   passes.addPass(createOutlinePass());
   if (failed(passes.run(*module)))
     return {};
-  double cycles = 0;
+  ChunkCycles cycles;
   SmallVector<Launch> launches;
   auto function = module->lookupSymbol<func::FuncOp>("chunk");
   for (auto op : function.getOps<tile::LaunchOp>()) {
@@ -144,8 +147,9 @@ std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size
     for (auto [axis, extent] : llvm::zip_equal(axes, op.getGrid()))
       launch.programs *= axis == "chunk" ? 1 : static_cast<double>(extent);
     launches.push_back(launch);
-    cycles += bytesOf(op, size) / bytesPerCycle;
+    cycles.mild += bytesOf(op, sizes.tokens) / bytesPerCycle;
   }
+  cycles.strong = cycles.mild;
   function.erase();
   if (failed(target.sharedBytes ? lowerTilesToThreads(*module, {target.sharedBytes})
                                 : lowerTilesToLoops(*module, target.vectorBytes, target.bf16Dots)))
@@ -157,21 +161,26 @@ std::optional<double> braid::chunkCycles(ArrayRef<Operation *> ops, int64_t size
       return {};
     IssueRates rates = threads ? IssueRates::block(threads.getInt()) : IssueRates::core();
     // Where the loop is over chunks, one more of them; what stands around it is the row's.
-    double program = launch.walksTokens ? programCycles(kernel, rates, static_cast<double>(size))
-                                        : programCycles(kernel, rates, 2) - programCycles(kernel, rates, 1);
-    cycles += launch.programs * program;
+    for (auto [sum, strong] : {std::pair(&cycles.mild, false), {&cycles.strong, true}}) {
+      auto trips = [&](double unknown) { return programCycles(kernel, rates, unknown, strong); };
+      *sum += launch.programs * (launch.walksTokens ? trips(static_cast<double>(sizes.tokens)) : trips(2) - trips(1));
+    }
   }
   return cycles;
 }
 
-double ChunkCosts::ofChunk(int64_t size) {
-  auto [it, isNew] = known.try_emplace(size, 0);
+ChunkCycles ChunkCosts::ofChunk(ChunkSizes sizes) {
+  auto [it, isNew] = known.try_emplace(sizes);
   if (isNew) {
+    constexpr double none = std::numeric_limits<double>::infinity();
     std::string failure;
-    for (const auto &[function, inside] : ops)
-      it->second += chunkCycles(inside, size, target, failure).value_or(std::numeric_limits<double>::infinity());
+    for (const auto &[function, inside] : ops) {
+      ChunkCycles cycles = chunkCycles(inside, sizes, target, failure).value_or(ChunkCycles{none, none});
+      it->second.mild += cycles.mild;
+      it->second.strong += cycles.strong;
+    }
     if (!failure.empty())
-      failures[size] = failure;
+      failures[sizes.tokens] = failure;
   }
   return it->second;
 }
@@ -203,11 +212,11 @@ ChunkCosts::Choice ChunkCosts::choose(int64_t tokens) {
   if (row <= most)
     sizes.push_back(row);
   if (sizes.size() == 1)
-    return {sizes.front(), {}};
+    return {.size = sizes.front()};
   Choice choice;
   auto cost = [&](int64_t size) {
-    return choice.perToken[size] =
-               static_cast<double>(llvm::divideCeil(tokens, size)) * ofChunk(size) / static_cast<double>(tokens);
+    return choice.perToken[size] = static_cast<double>(llvm::divideCeil(tokens, size)) *
+                                   ofChunk({size, kScoreRows}).mild / static_cast<double>(tokens);
   };
   size_t at = cheapestSize(sizes, cost, [&](int64_t size) { return !failure(size).empty(); });
   // The whole row has one chunk and no padding, so it is no neighbour of the others.
@@ -215,4 +224,18 @@ ChunkCosts::Choice ChunkCosts::choose(int64_t tokens) {
     at = sizes.size() - 1;
   choice.size = sizes[at];
   return choice;
+}
+
+void ChunkCosts::chooseScoreRows(Choice &choice) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t rows : {8, 16, 32}) {
+    if (choice.size % rows != 0)
+      continue;
+    double cycles = ofChunk({choice.size, rows}).strong / static_cast<double>(choice.size);
+    choice.strongPerToken[rows] = cycles;
+    if (cycles < least) {
+      least = cycles;
+      choice.scoreRows = rows;
+    }
+  }
 }

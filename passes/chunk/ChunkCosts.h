@@ -24,11 +24,25 @@ struct KernelTarget {
   std::string describe() const;
 };
 
-/// Cycles of one core, or of one multiprocessor, for one chunk of `size` tokens and one head of scans, gradients and
-/// segments that stand in one function; nothing where the tiles of one of their kernels fit no block's shared memory
-/// (they would lie in scratch) or no kernel. `failure`: the first message, where it is something else that went wrong.
-std::optional<double> chunkCycles(llvm::ArrayRef<mlir::Operation *> ops, int64_t size, const KernelTarget &target,
-                                  std::string &failure);
+/// How a scan is cut: tokens of a chunk, and rows of the tiles that scores of strong decays per channel are made in.
+struct ChunkSizes {
+  int64_t tokens, scoreRows;
+  bool operator<(const ChunkSizes &other) const {
+    return std::pair(tokens, scoreRows) < std::pair(other.tokens, other.scoreRows);
+  }
+};
+
+/// Cycles of one core, or of one multiprocessor, where the decays of a chunk are mild and where they are strong: the same
+/// but for decays per channel.
+struct ChunkCycles {
+  double mild = 0, strong = 0;
+};
+
+/// For one chunk and one head of scans, gradients and segments that stand in one function; nothing where the tiles of one
+/// of their kernels fit no block's shared memory (they would lie in scratch) or no kernel. `failure`: the first message,
+/// where it is something else that went wrong.
+std::optional<ChunkCycles> chunkCycles(llvm::ArrayRef<mlir::Operation *> ops, ChunkSizes sizes,
+                                       const KernelTarget &target, std::string &failure);
 
 /// The cheapest of `sizes`, from the shortest on, as far as costs (infinite: none) fall: whole states weigh on short chunks,
 /// pairs of tokens on long ones. What does not fit fits no longer either; a size that only has no kernels is passed over.
@@ -46,7 +60,7 @@ public:
       ops[op->getParentOp()].push_back(op);
   }
   /// Cycles of a chunk; infinite where it does not fit, or has no kernels.
-  double ofChunk(int64_t size);
+  ChunkCycles ofChunk(ChunkSizes sizes);
   /// Why chunks of this size have no kernels; empty where they have, or only do not fit.
   llvm::StringRef failure(int64_t size) const {
     auto it = failures.find(size);
@@ -55,10 +69,14 @@ public:
   struct Choice {
     int64_t size = 0;
     std::map<int64_t, double> perToken; ///< of the sizes that were compared: cycles of a token and head
+    int64_t scoreRows = 0; ///< 0: not chosen
+    std::map<int64_t, double> strongPerToken; ///< by the rows of score tiles, where decays are strong
   };
   /// For rows of `tokens`: the cheapest of 16, 32, 64, 128, as far as the costs fall, and the whole row. Rows of 16 and
   /// less have no choice.
   Choice choose(int64_t tokens);
+  /// The cheapest score tiles, of 8, 16 or 32 rows, of chunks of choice.size tokens.
+  void chooseScoreRows(Choice &choice);
 
   static constexpr int64_t least = 16; ///< rows of the score tiles, hence the granularity of chunks
   static constexpr int64_t most = 128; ///< a chunk's scores are values of one kernel
@@ -66,7 +84,7 @@ public:
 private:
   llvm::MapVector<mlir::Operation *, llvm::SmallVector<mlir::Operation *>> ops; ///< by the function they stand in
   KernelTarget target;
-  std::map<int64_t, double> known;
+  std::map<ChunkSizes, ChunkCycles> known;
   std::map<int64_t, std::string> failures;
 };
 

@@ -44,11 +44,9 @@ template <typename Scan> struct Chunked {
         v(cast<RankedTensorType>(scan.getV().getType())), element(getElementTypeOrSelf(state.getType())),
         size(*scan.getChunkSize()), rows(llvm::divideCeil(k.getDimSize(1), size) + maxDocuments) {}
 
-  /// What --explain says about the size of a chunk op, and what is known of its decays.
+  /// What --explain says about the sizes of a chunk op, what they are, and what is known of its decays.
   template <typename Op> Op explained(Op op) {
-    for (StringRef name : {attrs::chunkCosts, attrs::leastLogDecay})
-      if (Attribute attr = scan->getAttr(name))
-        op->setAttr(name, attr);
+    attrs::keep(scan, op, {attrs::chunkCosts, attrs::leastLogDecay, attrs::scoreRows, attrs::scoreCosts});
     return op;
   }
 
@@ -199,13 +197,19 @@ void step(LsmScanOp scan) {
   scan.erase();
 }
 
-LogicalResult checkChunkSize(Operation *op, LsmClass id, std::optional<uint64_t> size) {
+LogicalResult checkSizes(Operation *op, LsmClass id, std::optional<uint64_t> size) {
   if (id == LsmClass::VH)
     return op->emitOpError("class VH has no chunk form; braid-classify-scans makes it D");
   if (!size)
     return op->emitOpError("has no chunk_size; braid-decide-chunk-size writes it");
   if (*size == 0 || *size % 16 != 0)
     return op->emitOpError("chunk_size must be a positive multiple of 16, is ") << static_cast<int64_t>(*size);
+  if (Attribute rows = op->getAttr(attrs::scoreRows)) {
+    auto number = dyn_cast<IntegerAttr>(rows);
+    if (!number || number.getInt() < 2 || number.getInt() % 2 != 0 || *size % number.getInt() != 0)
+      return op->emitOpError() << attrs::scoreRows << " is " << rows << "; valid: an even divisor of chunk_size "
+                               << static_cast<int64_t>(*size);
+  }
   return success();
 }
 
@@ -242,7 +246,7 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
           return success();
         })
         .Case<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>([&](auto inChunks) {
-          if (failed(checkChunkSize(inChunks, inChunks.getClassId(), inChunks.getChunkSize())))
+          if (failed(checkSizes(inChunks, inChunks.getClassId(), inChunks.getChunkSize())))
             return failure();
           tile(inChunks, maxDocuments);
           return success();

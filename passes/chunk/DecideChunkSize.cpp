@@ -1,8 +1,10 @@
 //===- DecideChunkSize.cpp - writes chunk_size on scans ----------------------------------------------------------===//
 // Decide, record, rewrite: this pass records, ChunkTiling rewrites. A scan that already carries chunk_size keeps it.
 #include "dialects/braid/PassAttributes.h"
+#include "dialects/braid/ScanTraits.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
+#include "passes/analysis/DecayRange.h"
 #include "passes/chunk/ChunkCosts.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -31,14 +33,21 @@ struct Chunked {
   LsmClass classId;
 
   int64_t tokens() const { return cast<RankedTensorType>(k.getType()).getDimSize(1); }
-  /// Equal for what shares kernels: the class, widths and element types.
+  /// Equal for what shares kernels: the class, widths, element types and what is known of the decays.
   std::string kernels() const {
     auto last = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape().back(); };
     std::string key;
     llvm::raw_string_ostream os(key);
     os << stringifyLsmClass(classId) << ' ' << last(k) << ' ' << last(v) << ' ' << getElementTypeOrSelf(k.getType())
        << ' ' << getElementTypeOrSelf(state.getType());
+    if (Attribute least = op->getAttr(attrs::leastLogDecay))
+      os << ' ' << least;
     return key;
+  }
+  /// Whether a chunk of `size` tokens may have to make its scores in tiles.
+  bool tilesScores(int64_t size) const {
+    ScanTraits traits(classId);
+    return traits.vectorDecay && !traits.elementDecay && !provesMildDecay(op, size);
   }
 };
 
@@ -92,6 +101,9 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
               << costs.at(scan.kernels()).failure(choice.perToken.begin()->first);
           return signalPassFailure();
         }
+        bool compared = !choice.perToken.empty() && std::isfinite(choice.perToken.at(choice.size));
+        if (compared && scan.tilesScores(choice.size))
+          costs.at(scan.kernels()).chooseScoreRows(choice);
       }
     }
     Builder builder(&getContext());
@@ -100,14 +112,20 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
     for (const Chunked &scan : undecided) {
       const ChunkCosts::Choice &choice = chosen[{scan.kernels(), scan.tokens()}];
       scan.op->setAttr("chunk_size", builder.getI64IntegerAttr(choice.size));
-      std::string compared;
-      for (auto [size, cycles] : choice.perToken)
-        compared += llvm::formatv("{0}{1}: {2}", compared.empty() ? "" : ", ", size,
-                                  !std::isinf(cycles) ? llvm::formatv("{0:f0}", cycles).str()
-                                  : costs.at(scan.kernels()).failure(size).empty() ? "does not fit"
-                                                                                   : "has no kernels");
-      if (!compared.empty())
-        scan.op->setAttr(attrs::chunkCosts, builder.getStringAttr(compared));
+      if (choice.scoreRows)
+        scan.op->setAttr(attrs::scoreRows, builder.getI64IntegerAttr(choice.scoreRows));
+      auto explain = [&](StringRef attribute, const std::map<int64_t, double> &compared) {
+        std::string words;
+        for (auto [size, cycles] : compared)
+          words += llvm::formatv("{0}{1}: {2}", words.empty() ? "" : ", ", size,
+                                 !std::isinf(cycles) ? llvm::formatv("{0:f0}", cycles).str()
+                                 : costs.at(scan.kernels()).failure(size).empty() ? "does not fit"
+                                                                                  : "has no kernels");
+        if (!words.empty())
+          scan.op->setAttr(attribute, builder.getStringAttr(words));
+      };
+      explain(attrs::chunkCosts, choice.perToken);
+      explain(attrs::scoreCosts, choice.strongPerToken);
     }
   }
 };

@@ -25,7 +25,8 @@ constexpr double lanes = 8;
 
 class Walk {
 public:
-  Walk(const IssueRates &rates, double unknownTrips) : rates(rates), unknownTrips(unknownTrips) {}
+  Walk(const IssueRates &rates, double unknownTrips, bool otherwise)
+      : rates(rates), unknownTrips(unknownTrips), otherwise(otherwise) {}
   double cycles(Block &block, double atLeast = 0);
   void know(Value value, double number) { known[value] = number; }
 
@@ -39,6 +40,7 @@ private:
 
   const IssueRates &rates;
   double unknownTrips;
+  bool otherwise;
   DenseMap<Value, std::optional<double>> known; ///< a loop's counter: its mean
 };
 
@@ -121,7 +123,7 @@ double Walk::cycles(Block &block, double atLeast) {
     if (auto nested = dyn_cast<scf::ForOp>(op))
       inner += loop(nested);
     else if (auto branch = dyn_cast<scf::IfOp>(op))
-      inner += cycles(*branch.thenBlock());
+      inner += cycles(otherwise && branch.elseBlock() ? *branch.elseBlock() : *branch.thenBlock());
     else
       count(&op, own);
   }
@@ -131,8 +133,8 @@ double Walk::cycles(Block &block, double atLeast) {
 
 } // namespace
 
-double braid::programCycles(func::FuncOp lowered, const IssueRates &rates, double unknownTrips) {
-  Walk walk(rates, unknownTrips);
+double braid::programCycles(func::FuncOp lowered, const IssueRates &rates, double unknownTrips, bool otherwise) {
+  Walk walk(rates, unknownTrips, otherwise);
   if (lowered.getNumArguments() == 3) { // on a CPU: programs [begin, end)
     walk.know(lowered.getArgument(1), 0);
     walk.know(lowered.getArgument(2), 1);

@@ -27,8 +27,9 @@ struct IssueRates {
 };
 
 /// Cycles of one program of a kernel's grid. `lowered`: by lowerTilesToLoops or lowerTilesToThreads; a loop whose bounds
-/// are not known here walks `unknownTrips` by its steps, a branch goes where its condition holds.
-double programCycles(mlir::func::FuncOp lowered, const IssueRates &rates, double unknownTrips);
+/// are not known here walks `unknownTrips` by its steps; a branch goes where its condition holds or, with `otherwise`, to its
+/// other side if it has one.
+double programCycles(mlir::func::FuncOp lowered, const IssueRates &rates, double unknownTrips, bool otherwise = false);
 
 } // namespace braid
 

@@ -7,6 +7,7 @@
 #include "passes/Passes.h"
 #include "passes/analysis/DecayRange.h"
 #include "passes/analysis/Work.h"
+#include "passes/outline/LsmChunk.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "passes/outline/Units.h"
 
@@ -29,20 +30,22 @@ bool isF64(Operation *op) {
 
 /// Which factors of decays per channel are safe, and what proves it.
 std::string factorsOf(Operation *op, int64_t size, LsmClass classId) {
-  if (!ScanTraits(classId).vectorDecay)
+  ScanTraits traits(classId);
+  if (!traits.vectorDecay || traits.elementDecay)
     return "";
   auto least = op->getAttrOfType<FloatAttr>(attrs::leastLogDecay);
+  auto rows = op->getAttrOfType<IntegerAttr>(attrs::scoreRows);
+  auto costs = op->getAttrOfType<StringAttr>(attrs::scoreCosts);
+  std::string chooses = llvm::formatv(
+      "each chunk chooses by its own between one product of all pairs and tiles of {0} rows{1}",
+      rows ? rows.getInt() : kScoreRows,
+      costs ? llvm::formatv(" (cycles of a token and head in such a chunk, {0})", costs.getValue()).str() : "");
   if (!least)
-    return "; its gates prove no bound of the log decays: each chunk chooses by its own between one product of all "
-           "pairs "
-           "and tiles of 16 rows";
+    return "; its gates prove no bound of the log decays: " + chooses;
   double bound = least.getValueAsDouble();
   std::string words = llvm::formatv("; its gates prove log decays of at least {0:f4}, {1:f1} over a chunk: ", bound,
                                     bound * static_cast<double>(size));
-  return words + (provesMildDecay(op, size)
-                      ? "one product of all pairs is safe in every chunk"
-                      : "each chunk chooses by its own between one product of all pairs and tiles "
-                        "of 16 rows");
+  return words + (provesMildDecay(op, size) ? "one product of all pairs is safe in every chunk" : chooses);
 }
 
 /// How it was decided to do the op, in the words of the pass that decided.
@@ -51,10 +54,11 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
   auto chunked = [](auto op) {
     auto costs = op->template getAttrOfType<StringAttr>(attrs::chunkCosts);
     std::string compared = costs ? "; cycles of a token and head: " + costs.getValue().str() : "";
-    return llvm::formatv(
-               "chunks of {0} tokens (braid-decide-chunk-size{1}), class {2}: matrix products inside a chunk{3}",
-               op.getChunkSize(), compared, stringifyLsmClass(op.getClassId()),
-               factorsOf(op, op.getChunkSize(), op.getClassId()))
+    bool walks = ScanTraits(op.getClassId()).elementDecay;
+    return llvm::formatv("chunks of {0} tokens (braid-decide-chunk-size{1}), class {2}: {3} inside a chunk{4}",
+                         op.getChunkSize(), compared, stringifyLsmClass(op.getClassId()),
+                         walks ? "a walk over the tokens" : "matrix products",
+                         factorsOf(op, op.getChunkSize(), op.getClassId()))
         .str();
   };
   if (isRowsOp(op)) {

@@ -29,6 +29,8 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
   std::string name = llvm::formatv("lsm_{0}_{1}_h{2}_k{3}_v{4}", what, className(), heads, keys, values);
   if (chunk)
     name += llvm::formatv("_c{0}{1}", chunk, mild ? "_mild" : "");
+  if (scoreRows != kScoreRows)
+    name += llvm::formatv("_s{0}", scoreRows);
   name += "_" + typeName(token ? token : state);
   // Gates and states normally have the type computed in.
   for (auto [mark, type] : {std::pair("g", gate), std::pair("b", beta), std::pair("m", state)})
@@ -90,7 +92,8 @@ void ChunkMath::loadDecay(Var logDecay, bool scores) {
 
 DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size, bool scores) {
   Var g = tokensFrom(lo, logDecay, first, size);
-  DecayTable table{g, [=, this] { return tokensFrom(lo + 1.0, logDecay, first, size); }, cumsum(g), {}, {}, {}};
+  DecayTable table{
+      g, [=, this] { return tokensFrom(lo + 1.0, logDecay, first, size); }, cumsum(g), {}, {}, {}, shape.scoreRows};
   if (scores)
     table.prepareScores(k, shape.mild);
   return table;

@@ -23,6 +23,9 @@
 
 namespace braid {
 
+/// Row tiles of the scores under strong vector decays, where nothing else was chosen (attrs::scoreRows).
+inline constexpr int64_t kScoreRows = 16;
+
 /// The transition class and everything else the code of an LSM kernel depends on.
 struct LsmShape {
   LsmClass classId;
@@ -31,6 +34,7 @@ struct LsmShape {
   mlir::Type token, gate, beta, state; ///< element types in memory
   mlir::Type compute; ///< f32, or f64 where the state is f64
   bool mild = false; ///< vector decays: known to be mild in every chunk (passes/analysis/DecayRange.h)
+  int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
 
   ScanTraits traits() const { return ScanTraits(classId); }
   bool decays() const { return traits().decay; }
@@ -51,8 +55,6 @@ struct LsmShape {
 
 /// Rows or columns of a K x K transition in a kernel at a time: of wide keys it fits no stack.
 inline constexpr int64_t kDenseRows = 128;
-/// Row tiles of the scores under vector decays.
-inline constexpr int64_t kScoreRows = 16;
 
 /// Log decays of a vector of channels over a chunk, [C, width] each.
 struct DecayTable {
@@ -62,6 +64,7 @@ struct DecayTable {
   // Of a table that scores are made with: exp(c), exp(c_C - c), and whether every channel decays by less than exp(-32)
   // over the chunk and none grows (empty where that is known).
   Var start, end, mild;
+  int64_t scoreRows = kScoreRows;
 
   /// Computes them: fromStart, toEnd and pairScores share the exponentials. `known`: decays are mild.
   void prepareScores(KernelBuilder &k, bool known);

@@ -1,5 +1,6 @@
 //===- LsmKernels.cpp - lsm.chunk_*, lsm.state_scan*, lsm.step become launches ------------------------------------===//
 #include "passes/outline/LsmKernels.h"
+#include "dialects/braid/PassAttributes.h"
 #include "passes/analysis/DecayRange.h"
 #include "passes/outline/OutlineFamilies.h"
 
@@ -59,9 +60,8 @@ public:
   }
 
   LogicalResult state(LsmChunkStateOp state) {
-    LsmShape shape = shapeOfTokens(state.getClassId(), state.getK(), state.getV(), state.getLogDecay(), state.getBeta(),
-                                   elementOf(state.getX()), state.getChunkSize());
-    shape.mild = provesMildDecay(op, shape.chunk);
+    LsmShape shape = ofChunk(state.getClassId(), state.getK(), state.getV(), state.getLogDecay(), state.getBeta(),
+                             elementOf(state.getX()), state.getChunkSize());
     auto launch = begin("chunk_state", shape, shape.elementDecay() ? writeElementChunkState : writeChunkState,
                         chunkGrid, chunkExtents(state.getChunks(), shape));
     launch.arg("k", state.getK()).arg("v", state.getV());
@@ -97,9 +97,8 @@ public:
   }
 
   LogicalResult output(LsmChunkOutputOp output) {
-    LsmShape shape = shapeOfTokens(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(),
-                                   output.getBeta(), elementOf(output.getM()), output.getChunkSize());
-    shape.mild = provesMildDecay(op, shape.chunk);
+    LsmShape shape = ofChunk(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(), output.getBeta(),
+                             elementOf(output.getM()), output.getChunkSize());
     auto launch = begin("chunk_output", shape, shape.elementDecay() ? writeElementChunkOutput : writeChunkOutput,
                         chunkGrid, chunkExtents(output.getChunks(), shape));
     scanOperands(launch, output);
@@ -109,9 +108,8 @@ public:
   }
 
   LogicalResult outputGradState(LsmChunkOutputGradStateOp grad) {
-    LsmShape shape = shapeOfTokens(grad.getClassId(), grad.getQ(), grad.getDO(), grad.getLogDecay(), grad.getBeta(),
-                                   elementOf(grad.getDm()), grad.getChunkSize());
-    shape.mild = provesMildDecay(op, shape.chunk);
+    LsmShape shape = ofChunk(grad.getClassId(), grad.getQ(), grad.getDO(), grad.getLogDecay(), grad.getBeta(),
+                             elementOf(grad.getDm()), grad.getChunkSize());
     auto launch = begin("chunk_output_grad_state", shape,
                         shape.elementDecay() ? writeElementChunkOutputGradState : writeChunkOutputGradState, chunkGrid,
                         chunkExtents(grad.getChunks(), shape));
@@ -126,9 +124,8 @@ public:
   }
 
   LogicalResult chunkGrad(LsmChunkGradOp grad) {
-    LsmShape shape = shapeOfTokens(grad.getClassId(), grad.getK(), grad.getV(), grad.getLogDecay(), grad.getBeta(),
-                                   elementOf(grad.getM()), grad.getChunkSize());
-    shape.mild = provesMildDecay(op, shape.chunk);
+    LsmShape shape = ofChunk(grad.getClassId(), grad.getK(), grad.getV(), grad.getLogDecay(), grad.getBeta(),
+                             elementOf(grad.getM()), grad.getChunkSize());
     auto write = shape.elementDecay()  ? writeElementChunkGrad
                  : shape.vectorDecay() ? writeVectorChunkGrad
                                        : writeChunkGrad;
@@ -220,6 +217,15 @@ public:
 
 private:
   using Extents = llvm::SmallVector<int64_t, 3>;
+
+  /// With what passes found out about the decays.
+  template <typename... Args> LsmShape ofChunk(Args... args) {
+    LsmShape shape = shapeOfTokens(args...);
+    shape.mild = provesMildDecay(op, shape.chunk);
+    if (auto rows = op->getAttrOfType<IntegerAttr>(attrs::scoreRows))
+      shape.scoreRows = rows.getInt();
+    return shape;
+  }
 
   OutlineContext::Launch begin(llvm::StringRef what, const LsmShape &shape,
                                void (*write)(KernelBuilder &, const LsmShape &), Grid grid, const Extents &extents) {

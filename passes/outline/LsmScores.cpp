@@ -2,9 +2,9 @@
 //
 // R: the cumulative decay before a row I starts at. Columns J before it are products of decayed rows, both exponents
 // <= 0 (lsm-family 4.2):   S_IJ = (L_I exp(c_I - R)) (R_J exp(R - c_J))^T
-// for every tile of 16 rows and all columns before it, then for the second 8 rows of a tile and its first 8 columns.
-// exp(R - c_J) goes from tile to tile by a factor exp(R' - R). Blocks of 8 x 8 on the diagonal walk their columns from
-// right to left: exp(c_i - c_j) = exp(c_i - c_j+1) exp(g_j+1), so that no pair of tokens takes an exponential.
+// for every tile of N rows (16, or as braid-decide-chunk-size chose) and all columns before it, then for the second half
+// of a tile's rows and its first N / 2 columns. exp(R - c_J) goes from tile to tile by a factor exp(R' - R). Blocks of
+// N / 2 x N / 2 on the diagonal walk their columns from right to left: exp(c_i - c_j) = exp(c_i - c_j+1) exp(g_j+1), so that no pair of tokens takes an exponential.
 //
 // Where no channel decays by more than exp(-32) over the chunk, all of that is one product: with m half the chunk's
 // decay, S = (L exp(c - m)) (R exp(m - c))^T has exponents of at most 16, whose rounding costs no more than that of the
@@ -61,7 +61,7 @@ public:
   Pairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
         llvm::ArrayRef<Vars> ds, bool scores)
       : k(k), decay(decay), lefts(lefts), rights(rights), scores(scores), C(rights[0].dim(0)), K(rights[0].dim(1)),
-        element(rights[0].element()) {
+        N(decay.scoreRows), B(N / 2), element(rights[0].element()) {
     for (llvm::ArrayRef<Var> line : ds)
       for (Var d : line)
         masked.push_back(mask(d, tile::Keep::strict_lower));
@@ -71,8 +71,6 @@ public:
   PairScores runMild();
 
 private:
-  static constexpr int64_t N = kScoreRows, B = N / 2;
-
   bool hasScores(size_t l) const { return scores && lefts[l]; }
   bool gradients() const { return !masked.empty(); }
   size_t pair(size_t l, size_t r) const { return l * rights.size() + r; }
@@ -84,10 +82,10 @@ private:
   }
   /// exp(R - c_j) of rows [first, first + count), R the cumulative decay of the last of them.
   Var toLast(Var first, int64_t count);
-  /// What stays inside a tile of 16 rows: of every pair s [C, 16], row i for the columns of its own tile, then every
-  /// dLeft and dRight.
+  /// What stays inside a tile: of every pair s [C, N], row i for the columns of its own tile, then every dLeft and
+  /// dRight.
   Vars near();
-  /// Of 8 tokens: of every pair S^T, then every dLeft and dRight. `ds`: of every pair [8, 8].
+  /// Of B tokens: of every pair S^T, then every dLeft and dRight. `ds`: of every pair [B, B].
   Vars block(Var first, llvm::ArrayRef<Var> ds);
 
   KernelBuilder &k;
@@ -97,6 +95,7 @@ private:
   Vars masked; ///< the strictly lower triangle of ds, pair by pair
   Var gNext; ///< of run()
   int64_t C, K;
+  int64_t N, B; ///< rows of a tile, and of the blocks on its diagonal
   Type element;
 };
 

@@ -87,12 +87,13 @@ TEST_F(LoopWork, TripsOfLoops) {
 
 /// Of a branch the first way is counted; a warp issues as a whole, and warps beside each other share the units.
 TEST_F(LoopWork, BranchesAndWarps) {
-  std::string store = "vector.store %v, %m[%c0] : memref<64xf32>, vector<16xf32>";
-  EXPECT_EQ(programCycles(parse("%b = arith.cmpi slt, %u, %c4 : index\n"
-                                "scf.if %b { " +
-                                store + " } else { " + store + " " + store + " }\n"),
-                          rates, 1),
-            before + 1);
+  std::string store = "vector.store %v, %m[%c0] : memref<64xf32>, vector<16xf32>",
+              condition = "%b = arith.cmpi slt, %u, %c4 : index\n",
+              both = condition + "scf.if %b { " + store + " } else { " + store + " " + store + " }\n",
+              one = condition + "scf.if %b { " + store + " }\n";
+  EXPECT_EQ(programCycles(parse(both), rates, 1), before + 1);
+  EXPECT_EQ(programCycles(parse(both), rates, 1, /*otherwise=*/true), before + 2);
+  EXPECT_EQ(programCycles(parse(one), rates, 1, /*otherwise=*/true), before + 1); // there is no other way
   EXPECT_EQ(IssueRates::block(1).compute, IssueRates::block(32).compute);
   EXPECT_EQ(IssueRates::block(128).compute, 4 * IssueRates::block(32).compute);
 }

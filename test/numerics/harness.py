@@ -102,7 +102,10 @@ class Function:
         return self.inputs[name]
 
     def op(self, name, operands, results, segments=None, **attributes):
-        """Adds an op in generic form. `operands`: Operands; with `segments` a list of lists or None (optional operands)."""
+        """Adds an op in generic form. `operands`: Operands; with `segments` a list of lists or None (optional operands).
+
+        Attributes with a dot in their name are what a pass would have written.
+        """
         if segments:
             groups = [[] if g is None else g if isinstance(g, list) else [g] for g in operands]
             attributes["operandSegmentSizes"] = f"array<i32: {', '.join(str(len(g)) for g in groups)}>"
@@ -111,13 +114,14 @@ class Function:
         types = list(results) if several else [results]
         values = [Operand(f"%{self.count + i}", t) for i, t in enumerate(types)]
         self.count += len(types)
+        passes = ", ".join(f"{k} = {attribute(v)}" for k, v in attributes.items() if "." in k)
         properties = ", ".join(
             k if v is True and k in UNITS else f"{k} = {attribute(v)}"
             for k, v in attributes.items()
-            if not (v is False and k in UNITS)
+            if "." not in k and not (v is False and k in UNITS)
         )
         left = f"{', '.join(v.name for v in values)} = " if values else ""
-        properties = f" <{{{properties}}}>" if properties else ""
+        properties = (f" <{{{properties}}}>" if properties else "") + (f" {{{passes}}}" if passes else "")
         self.lines.append(
             f'    {left}"{name}"({", ".join(o.name for o in operands)}){properties} : '
             f'({", ".join(str(o.type) for o in operands)}) -> ({", ".join(map(str, types))})'
