@@ -215,8 +215,7 @@ LogicalResult LsmScanOp::buildGradient(GradientContext &context) {
                                     context.saved(getInitialState()), context.saved(getDocuments()),
                                     context.cotangentOrZero(getO()), context.cotangentOrZero(getFinalState()),
                                     getClassIdAttr(), getScaleAttr(), getChunkSizeAttr());
-  if (Attribute least = (*this)->getAttr(attrs::leastLogDecay))
-    grad->setAttr(attrs::leastLogDecay, least);
+  attrs::keep(*this, grad, attrs::leastLogDecay);
   context.add(getQ(), grad.getDq());
   context.add(getK(), grad.getDk());
   context.add(getV(), grad.getDv());

@@ -309,8 +309,7 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
           at(grad.getValueDecay(), TokenKind::token), states.back(), at(grad.getDocuments(), TokenKind::token),
           grad.getClassIdAttr(), grad.getScaleAttr(), grad.getChunkSizeAttr());
       scan->setAttr(kSliceAttr, builder.getI64IntegerAttr(i + 1));
-      if (Attribute divided = op.getAttr(kSequenceAttr))
-        scan->setAttr(kSequenceAttr, divided);
+      attrs::keep(&op, scan, {kSequenceAttr, attrs::leastLogDecay});
       states.push_back(scan.getFinalState());
     }
   } else if (auto grad = dyn_cast<LsmInnerStepGradOp>(op)) {
@@ -325,8 +324,7 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
           all(grad.getNormWeight()), all(grad.getNormBias()), all(grad.getWeights()), states.back(),
           at(grad.getDocuments()), grad.getMiniBatchAttr(), grad.getNormEpsAttr());
       step->setAttr(kSliceAttr, builder.getI64IntegerAttr(i + 1));
-      if (Attribute divided = op.getAttr(kSequenceAttr))
-        step->setAttr(kSequenceAttr, divided);
+      attrs::keep(&op, step, kSequenceAttr);
       states.push_back(step.getFinalState());
     }
   } else if (auto grad = dyn_cast<ShortConvGradOp>(op)) {

@@ -105,11 +105,12 @@ template <typename Scan> SequenceSharder::Segment SequenceSharder::elementSegmen
   RankedTensorType state = typeOf(local(op.getInitialState())), x = asRows(state),
                    o = RankedTensorType::get(typeOf(v).getShape(), typeOf(op.getV()).getElementType());
   auto behind = [&](Value keys, double initial) {
-    return LsmScanOp::create(builder, loc, TypeRange{o, state}, k, keys, v, local(op.getLogDecay()),
-                             local(op.getBeta()), local(op.getA()), local(op.getB()), local(op.getValueDecay()),
-                             splat(builder, loc, state, initial), local(op.getDocuments()), op.getClassIdAttr(),
-                             op.getScaleAttr(), op.getChunkSizeAttr())
-        .getFinalState();
+    auto scan = LsmScanOp::create(builder, loc, TypeRange{o, state}, k, keys, v, local(op.getLogDecay()),
+                                  local(op.getBeta()), local(op.getA()), local(op.getB()), local(op.getValueDecay()),
+                                  splat(builder, loc, state, initial), local(op.getDocuments()), op.getClassIdAttr(),
+                                  op.getScaleAttr(), op.getChunkSizeAttr());
+    attrs::keep(op, scan, attrs::leastLogDecay);
+    return scan.getFinalState();
   };
   auto p = RankedTensorType::get(x.getShape().drop_back(), x.getElementType());
   return {viewed(builder, loc, behind(splat(builder, loc, typeOf(k), 0.0), 1.0), p),
@@ -130,6 +131,7 @@ template <typename Scan> SequenceSharder::Segment SequenceSharder::segment(Scan 
   auto segment = LsmSegmentOp::create(
       builder, op.getLoc(), type(p), type(x), k, v, local(op.getLogDecay()), local(op.getBeta()), local(op.getA()),
       local(op.getB()), local(op.getValueDecay()), local(op.getDocuments()), op.getClassId(), IntegerAttr());
+  attrs::keep(op, segment, attrs::leastLogDecay);
   return {segment.getP(), segment.getX()};
 }
 
@@ -137,11 +139,14 @@ template <typename Scan> SequenceSharder::Segment SequenceSharder::segment(Scan 
 Value SequenceSharder::segmentGrad(LsmScanGradOp op, ValueRange operands, RankedTensorType x) {
   Location loc = op.getLoc();
   auto local = localOperands(op, operands);
-  if (!decaysElements(op.getClassId()))
-    return LsmSegmentGradOp::create(builder, loc, x, operands[0], operands[1], operands[2], local(op.getLogDecay()),
-                                    local(op.getBeta()), local(op.getA()), local(op.getB()), local(op.getValueDecay()),
-                                    local(op.getDocuments()), local(op.getDO()), op.getClassIdAttr(), op.getScaleAttr(),
-                                    IntegerAttr());
+  if (!decaysElements(op.getClassId())) {
+    auto segment = LsmSegmentGradOp::create(builder, loc, x, operands[0], operands[1], operands[2],
+                                            local(op.getLogDecay()), local(op.getBeta()), local(op.getA()),
+                                            local(op.getB()), local(op.getValueDecay()), local(op.getDocuments()),
+                                            local(op.getDO()), op.getClassIdAttr(), op.getScaleAttr(), IntegerAttr());
+    attrs::keep(op, segment, attrs::leastLogDecay);
+    return segment;
+  }
   Value none = splat(builder, loc, typeOf(local(op.getInitialState())), 0.0);
   return viewed(builder, loc, scanGradOf(op, operands, none, none).back(), x);
 }

@@ -228,3 +228,30 @@ module attributes {braid.sp_algorithm = "ring"} {
     return %o, %r#0, %p : !v, !k, !k
   }
 }
+
+// -----
+
+!k = tensor<2x64x2x16xf32>
+!v = tensor<2x64x2x8xf32>
+!s = tensor<2x2x16x8xf32>
+// What gates prove of the decays of a row holds for the tokens of a rank: segments, their gradients and scans carry it.
+// CHECK-LABEL: func.func @bounded(
+// CHECK: braid.lsm.segment V {{.*}}braid.least_log_decay = -5.000000e-01
+// CHECK: braid.lsm.segment_grad V {{.*}}braid.least_log_decay = -5.000000e-01
+// CHECK: braid.lsm.scan_grad V {{.*}}braid.least_log_decay = -5.000000e-01
+// What R makes of ones and of zeros, too.
+// CHECK: braid.lsm.scan R {{.*}}braid.least_log_decay = -2.500000e-01
+// CHECK: braid.lsm.scan R {{.*}}braid.least_log_decay = -2.500000e-01
+// CHECK: braid.lsm.scan R {{.*}}braid.least_log_decay = -2.500000e-01
+module attributes {braid.sp_algorithm = "all_gather"} {
+  func.func @bounded(%q: !k {braid.name = "q", braid.role = "input", braid.dims = ["batch", "sequence"]}, %v: !v {braid.name = "v", braid.role = "input", braid.dims = ["batch", "sequence"]},
+                     %cu: tensor<2x4xi32> {braid.name = "cu_seqlens", braid.role = "input", braid.dims = ["batch"]}) -> (!k {braid.name = "dq"}, !v {braid.name = "o"}) attributes {braid.entry} {
+    %d = braid.documents %cu : (tensor<2x4xi32>) -> tensor<2x64xi32>
+    %zero = arith.constant dense<0.0> : !s
+    %r:5 = braid.lsm.scan_grad V %q, %q, %v log_decay(%q) initial_state(%zero) documents(%d) cotangents(%v, %zero) {braid.least_log_decay = -5.0e-01 : f64, scale = 1.0 : f64}
+        : (!k, !k, !v, !k, !s, tensor<2x64xi32>, !v, !s) -> (!k, !k, !v, !k, !s)
+    %o, %final = braid.lsm.scan R %q, %q, %v log_decay(%q) value_decay(%v) initial_state(%zero) documents(%d) {braid.least_log_decay = -2.5e-01 : f64, scale = 1.0 : f64}
+        : (!k, !k, !v, !k, !v, !s, tensor<2x64xi32>) -> (!v, !s)
+    return %r#0, %o : !k, !v
+  }
+}
