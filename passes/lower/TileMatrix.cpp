@@ -371,8 +371,9 @@ void TileLowering::solve(tile::SolveOp op) {
   // Coefficient of x[s] in the equation of row r: L[r, s], or of the transposed system L[s, r]; negated for the fma.
   auto coefficient = [&](Value r, Value s) -> Value {
     Value scalar = readView(a, element, {up ? s : r}, {up ? r : s, 0, 0, 0, 1});
-    return vector::BroadcastOp::create(b, loc, VectorType::get({width}, element),
-                                       arith::NegFOp::create(b, loc, scalar));
+    // Negated behind the broadcast: then both are part of the fma that they go into.
+    return arith::NegFOp::create(b, loc,
+                                 vector::BroadcastOp::create(b, loc, VectorType::get({width}, element), scalar));
   };
   // Rows [row, row + rows) given all solved rows: [0, row), or [row + rows, C) for the transposed system.
   auto solveBlock = [&](Value row, int64_t rows, Value column, int64_t columns) {
