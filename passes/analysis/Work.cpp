@@ -116,12 +116,15 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
           int64_t delta = 3 * c.strictK() + 3 * c.strictV() + 2 * c.state();
           // Low rank: all of it once more for b, and for a but its scores with the values; two substitutions; Z, dZ.
           int64_t low = 3 * c.lowerK() + 6 * c.strictK() + 2 * c.lowerV() + 6 * c.strictV() + 4 * c.state();
+          // Decays of value channels: O once more, from inside the chunk and from its state; their gradient is of O dO.
+          int64_t both = c.strictV() + c.state();
           if (isElement(g.getClassId()))
             return 14 * c.K * c.V;
           return 3 * c.lowerK() + 2 * c.lowerV() + 3 * c.state() +
-                 (isDelta(g.getClassId())     ? delta
-                  : isLowRank(g.getClassId()) ? low
-                                              : 0);
+                 (isDelta(g.getClassId())                 ? delta
+                  : isLowRank(g.getClassId())             ? low
+                  : ScanTraits(g.getClassId()).valueDecay ? both
+                                                          : 0);
         });
       })
       .Case([&](LsmStateScanOp s) { return stateScan(s.getClassId(), s.getX(), maxDocuments); })
