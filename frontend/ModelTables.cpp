@@ -103,7 +103,7 @@ static std::vector<LsmTraits> makeInstances() {
   for (auto [kind, name] : {std::pair(dfw, "dfw"), {gfw, "gfw"}})
     add(kind, name, {"conv", "rope"}).scale = 1.0;
   {
-    LsmSpec &spec = add(mamba, "mamba", {"conv", "gate_rank", "decay_range", "step_range"});
+    LsmSpec &spec = add(mamba, "mamba", {"conv", "key_heads", "gate_rank", "decay_range", "step_range"});
     spec.conv = ConvSpec{4, true};
     spec.scale = 1.0;
     spec.outputNorm = false;

@@ -2,7 +2,8 @@
 //   delta = softplus(u wdt_a wdt_b + dt_bias) [V]      G = -exp(a_log) delta      k = B = u wk, q = C = u wq, v = delta
 //   u M_t = exp(G_t) * M_{t-1} + k_t^T v_t      y = q M + d u      out = y act(z) wo      u = silu(conv(x wv)), z = x
 //   wg
-// head_dim is the number of states of a channel, value_dim the channels of a head; the published model has one head.
+// head_dim is the number of states of a channel. The published model has one q and k for all channels (key_heads 1): its
+// heads only say which channels stay together.
 // exp(a_log) of the states of a channel begins as 1, 2, .., head_dim (S4D-real), or evenly over decay_range.
 #include "frontend/layers/LsmParts.h"
 #include <cmath>
@@ -22,7 +23,7 @@ static Value stateRates(LayerBuilder &b, const LsmSpec &spec) {
 }
 
 Value braid::buildMamba(LayerBuilder &b, Value x, const LsmSpec &spec) {
-  int64_t H = spec.heads, K = spec.headDim, V = spec.valueDim;
+  int64_t H = spec.heads, G = spec.keyHeads, K = spec.headDim, V = spec.valueDim;
   Dim heads = headsOf(spec, H), channels = flattened({heads, V});
   Projections p(b);
   p.add("v", {heads, V});
@@ -31,7 +32,7 @@ Value braid::buildMamba(LayerBuilder &b, Value x, const LsmSpec &spec) {
   p.run(x);
   Value u = shortConv(b, spec, "v", p["v"]), flat = joinHeads(b, "u", u);
   auto bc = b.linear(
-      flat, {{"q", b.matrix("lsm.wq", channels, H * K), {H, K}}, {"k", b.matrix("lsm.wk", channels, H * K), {H, K}}});
+      flat, {{"q", b.matrix("lsm.wq", channels, G * K), {G, K}}, {"k", b.matrix("lsm.wk", channels, G * K), {G, K}}});
   Value dt = lowRank(b, "wdt", flat, spec.gateRank, {heads, V});
   Value delta = b.activation("delta", b.bias("delta", dt, stepBias(b, spec, {V})), "softplus");
   Value aLog = stateRates(b, spec);

@@ -326,7 +326,7 @@ class Mixer:
         s, tape, w = self.spec, self.tape, self.w
         H, K, V = s["heads"], s["head_dim"], s["value_dim"]
         u = self.conv("v", self.project("lsm.wv", (H, V)))
-        q, k = (tape.linear(u, w[f"lsm.w{n}"], (H, K)) for n in "qk")
+        q, k = (tape.linear(u, w[f"lsm.w{n}"], (s["key_heads"], K)) for n in "qk")
         dt = tape.call(rows.bias, self.low_rank("wdt", u, (H, V)), w["lsm.dt_bias"])
         delta = self.activated(dt, "softplus")
         g = tape.call(rows.element_decay, delta, w["lsm.a_log"])
