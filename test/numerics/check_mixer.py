@@ -89,7 +89,7 @@ VARIANTS = {
     ],
     "mamba": [
         {"heads": 1, "head_dim": 8, "value_dim": 48, "gate_rank": 4},
-        {"heads": 2, "head_dim": 5, "value_dim": 16, "gate_rank": 3, "conv": None, "output_norm": True},
+        {"heads": 4, "key_heads": 2, "head_dim": 5, "value_dim": 8, "gate_rank": 3, "conv": None, "output_norm": True},
     ],
     "kda": [
         {"heads": 2, "head_dim": 16},
@@ -129,9 +129,10 @@ VARIANTS = {
     ],
 }
 
-# Where a document begins the inner model of titans_ln predicts 0 for all features, and its norm divides by sqrt(eps): such tokens have
-# gradients that are a thousand times larger and cancel in the sum over tokens (worst seen: 7e-5, of a bias per head).
-GRADIENTS = {"titans_ln": 2e-4}
+# Gradients that are what is left of much larger terms, which lsm-family 8.1 judges by those terms. Where a document begins the inner model of
+# titans_ln predicts 0 for all features, and its norm divides by sqrt(eps): such tokens have gradients that are a thousand times larger and cancel in
+# the sum over tokens that one number of every head is (worst seen: 7e-5).
+CANCELLED = {"titans_ln": {"lsm.br": 1e-4}}
 
 
 # Rows so long that what adds up along them must not lose its digits: tokens. The gradient of a phase is itself a sum over all tokens behind it,
@@ -207,6 +208,13 @@ def stack(model, parameter, gradients):
     return np.stack([gradients[parameter.replace("{}", str(i))] for i in tensor["layers"]])
 
 
+def check_rates(report, model, initial):
+    """S4D-real: the states of a channel decay with 1, 2, .."""
+    rates = {n: a for n, a in model.logical(initial).items() if n.endswith("a_log")}
+    wanted = {n: np.log(1.0 + np.arange(a.shape[1]))[None, :, None] + np.zeros(a.shape) for n, a in rates.items()}
+    report.compare("initial decay rates", rates, wanted, 1e-6)
+
+
 def main(kind):
     report = Report(f"mixer-{kind}")
     rng = np.random.default_rng(17)
@@ -215,13 +223,11 @@ def main(kind):
             report.name = f"mixer-{kind} {dtype}"
             model = CompiledModel(describe(kind, dtype), report.folder, dtype)
             initial = model.initial(3)
-            if kind == "mamba":  # S4D-real: the states of a channel decay with 1, 2, ..
-                rates = {n: a for n, a in model.logical(initial).items() if n.endswith("a_log")}
-                wanted = {n: np.log(1.0 + np.arange(a.shape[1]))[None, :, None] + np.zeros(a.shape) for n, a in rates.items()}
-                report.compare("initial decay rates", rates, wanted, 1e-6)
+            if kind == "mamba":
+                check_rates(report, model, initial)
             weights = perturbed(initial, rng)
             batch, documents = model.batch(rng, [[0, 11, 12, 37], [0, 20, 31, 31]])
-            check_reference(report, model, weights, batch, documents, 1e-9 if dtype == "f64" else GRADIENTS.get(kind, 3e-5))
+            check_reference(report, model, weights, batch, documents, *((1e-9,) if dtype == "f64" else (3e-5, CANCELLED.get(kind, {}))))
             check_update(report, model, weights, batch, documents, dtype)
             check_decoding(report, model, weights, rng, ((1,), (19,), (32, 5)), limit=1e-9 if dtype == "f64" else 1e-5)
         if kind in LONG:

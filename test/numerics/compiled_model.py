@@ -134,8 +134,11 @@ class CompiledModel:
         return np.array(got).reshape(-1, vocab), np.array(want)
 
 
-def check_reference(report, model, weights, batch, documents, limit=None):
-    """Loss, statistics and gradients of train_step and the loss of eval_step; -> values. limit: of gradients, else 1e-8 in f64, 1e-4."""
+def check_reference(report, model, weights, batch, documents, limit=None, others=None):
+    """Loss, statistics and gradients of train_step and the loss of eval_step; -> values. limit: of gradients, else 1e-8 in f64, 1e-4.
+
+    others {end of a parameter's name: limit}
+    """
     exact = model.dtype == "f64"
     limit = limit or (1e-8 if exact else 1e-4)
     experts = ["expert_counts"] if any(f["kind"] == "moe" for f in model.description["ffns"].values()) else []
@@ -154,7 +157,8 @@ def check_reference(report, model, weights, batch, documents, limit=None):
     for parameter, name in model.gradients.items():
         for logical, array in model.logical({parameter: values[name]}).items():
             got[logical], expected[logical] = array, gradients[logical]
-    report.compare("gradients", got, expected, limit)
+    limits = {name: next((l for end, l in (others or {}).items() if name.endswith(end)), limit) for name in expected}
+    report.compare("gradients", got, expected, limits)
     norm = np.sqrt(sum((g**2).sum() for g in expected.values()))
     report.compare("grad_norm", values, {"grad_norm": np.array([norm])}, limit)
     evaluated = model.call("eval_step", dict(weights) | batch, ["loss_sum", "valid_tokens"])
