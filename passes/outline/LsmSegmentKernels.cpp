@@ -43,11 +43,15 @@ void writeSegmentTransition(KernelBuilder &k, const LsmShape &shape) {
   Var p = in.transition(), chunks = in.chunks(), out = in.factors("transition");
   TransitionKernel scan(k, shape, Of::chunks, p);
   ChunkRows table{k, chunks, scan.b};
+  auto overChunks = [&](Var one, llvm::function_ref<Var(Var n, Var state)> times) {
+    return k.loop(0, table.used(), 1, {one}, [&](Var n, llvm::ArrayRef<Var> now) -> Vars {
+      return {times(n, table.unlessRestart(n, now[0]))};
+    })[0];
+  };
   auto product = [&](Var one, llvm::function_ref<Var(Var n, Var state)> times) {
-    return cast(
-        k.loop(0, table.used(), 1, {one},
-               [&](Var n, llvm::ArrayRef<Var> now) -> Vars { return {times(n, table.unlessRestart(n, now[0]))}; })[0],
-        out.element());
+    // Exactly 0 behind the beginning of a document, though P of its chunks be infinite.
+    Var whole = overChunks(k.constant(shape.compute, 1), [](Var, Var all) { return all; });
+    return cast(select(eq(whole, 0.0), 0.0, overChunks(one, times)), out.element());
   };
   if (shape.traits().dense) {
     Var column = k.iota({scan.K, scan.VB}, 1) + cast(scan.first, k.i32());

@@ -1,7 +1,8 @@
 """Ops that cross tokens on several ranks along `sp`, against the one-row references: python3 sequence_ops.py RANKS ALGORITHM [one|whole]
 
 Scans and inner steps of every class and their gradients, with states from outside and without, attention with and without windows,
-convolutions (`one`: attention to one token a rank; `whole`: the classes that are scanned as a whole, numerics/segment.test has the others): the
+convolutions (`one`: attention to one token a rank; `whole`: the classes that are scanned as a whole and one of those with dense transitions,
+numerics/segment.test has the others): the
 tokens of a row are divided over RANKS ranks, documents cross their borders and end on them. Then one document of the row gets other, huge
 contents: not one bit of anything outside of it may change. Limits: those of the ops on one rank (check_scan.py, check_attention.py).
 """
@@ -257,7 +258,7 @@ def main(ranks, algorithm, tokens=None):
             add_attention(program, window, rng)
         return program.finish()
     # VH is D below the classifier.
-    for kind in ("E", "R") if tokens == "whole" else sorted(set(CLASSES) - {"VH"}):
+    for kind in ("E", "H", "R") if tokens == "whole" else sorted(set(CLASSES) - {"VH"}):
         add_scan(program, kind, rng, carried=False)
     if algorithm == "all_gather" and not tokens:
         for kind in ("S0", "V", "R", "GH", "D", "E"):
