@@ -79,7 +79,7 @@ class Experiment:
         self.programs[name] = path
 
     def train(self, name, ranks, steps, net=None, measured=None, traced=False):
-        """One training; `net` is None for one rank by itself."""
+        """One training; `net` is None for one rank by itself. `traced`: the second step, which does not count, is recorded."""
         metrics, trace = self.folder / "metrics.jsonl", self.folder / "trace.json"
         for old in (metrics, *self.folder.glob("trace*.json")):
             old.unlink(missing_ok=True)
@@ -99,7 +99,6 @@ class Experiment:
             busy, communication, length = shares(measured.events)
             measured.exposed.append(length - busy)
             measured.communication.append(communication)
-            return measured
         if net is not None:
             measured.bytes.append(statistics.mean(net.sent()) / steps)
         measured.steps += seconds_of(metrics)[WARM - 1:]

@@ -63,8 +63,7 @@ def measure(test, arguments, machine):
             found = {name: Measured() for name in names}
             for _ in range(1 if shared else arguments.rounds):
                 for name, program in names.items():
-                    test.train(program, ranks, arguments.steps, net, found[name])
-                    test.train(program, ranks, experiment.WARM + 1, net, found[name], traced=True)
+                    test.train(program, ranks, arguments.steps, net, found[name], traced=True)
         for name, program in names.items():
             step = test.plan(program, test.cluster(ranks, probed))["step"]
             sent = sum(axis["bytes"] for axis in step.get("communication", []))
