@@ -120,6 +120,13 @@ def main(program, data):
                                     f"coordinate.ep={folder}/c{{rank}}.npy"))
         check("calls write a file for each rank", code == 0 and
               [(folder / f"c{rank}.npy").read_bytes()[-4:] for rank in (0, 1)] == [b"\0\0\0\0", b"\1\0\0\0"], err)
+        # Lists that are the same for the length of a line.
+        for rank in (0, 1):
+            rounds = [0] * 11 + [3 * rank]
+            lines = (json.dumps({"function": "init", "inputs": {}, "outputs": {}, "rounds": n}) for n in rounds)
+            (folder / f"calls{rank}.jsonl").write_text("\n".join(lines))
+        code, _, err = run(mpirun(2, "bash", "-c", f"exec braid-run call {program} --seed=1 --calls {folder}/calls$OMPI_COMM_WORLD_RANK.jsonl"))
+        check("lists of calls are compared to their end", code != 0 and "--calls" in err and "all ranks of a run need the same" in err, err)
 
         # What srun --mpi=pmix gives its tasks: PMIx, and the size of the step instead of mpirun's variables.
         def as_srun(tasks, command):

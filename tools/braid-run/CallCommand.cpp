@@ -1,3 +1,4 @@
+#include "runtime/ContentHash.h"
 #include "runtime/Trace.h"
 #include "runtime/data/BatchChecks.h"
 #include "runtime/io/File.h"
@@ -91,7 +92,9 @@ public:
     for (const Call &call : calls)
       functions += fmt::format("{}{}{}", functions.empty() ? "" : ", ", call.entry->name,
                                call.rounds ? fmt::format(" x {}", call.rounds + 1) : "");
+    // Ranks compare what fits a line; a list may be longer.
     const Rank::Value asked[] = {{options.calls.empty() ? "function" : "--calls", functions},
+                                 {"--calls (hash)", contentHash(std::as_bytes(std::span(functions))).hex()},
                                  {"--seed", options.seed ? fmt::format("{}", *options.seed) : "not given"},
                                  {"--checkpoint", options.checkpoint.empty() ? "not given" : "given"}};
     BRAID_TRY(rank.agree(asked, "call"));
