@@ -17,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t smallBytes = 4; // to every peer
 constexpr int rounds = 5;
+constexpr double patience = 3; // times as long as it took before: beside other work an exchange may take any time
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -82,6 +83,21 @@ struct Probe {
     return std::accumulate(all.begin(), all.end(), 0.0) / link.size();
   }
 
+  // At most so many exchanges, fewer where they take longer than `seconds`. -> their number, the same on all ranks.
+  Expected<int64_t> exchangeFor(uint64_t bytes, int64_t times, double seconds) {
+    auto begin = Clock::now();
+    int64_t done = 0;
+    for (double took = 0; done < times && took < seconds;) {
+      int64_t part = std::min(times - done, std::max<int64_t>(done, 1)); // then it is at most twice as late
+      BRAID_TRY(exchange(bytes, part));
+      done += part;
+      if (done < times) {
+        BRAID_ASSIGN(took, mean(since(begin)));
+      }
+    }
+    return done;
+  }
+
   // How many exchanges take `seconds`, the same number on all ranks.
   Expected<int64_t> timesIn(uint64_t bytes, double seconds) {
     BRAID_TRY(exchange(bytes, 2)); // the library connects
@@ -107,8 +123,9 @@ struct Probe {
     std::vector<double> alone, lost;
     for (int round = 0; round < rounds; ++round) {
       auto begin = Clock::now();
-      BRAID_TRY(exchange(bytes, times));
-      alone.push_back(since(begin) / static_cast<double>(times));
+      int64_t exchanged = 0;
+      BRAID_ASSIGN(exchanged, exchangeFor(bytes, times, patience * seconds));
+      alone.push_back(since(begin) / static_cast<double>(exchanged));
       // Nobody's exchange begins while another rank still looks at how fast it computes.
       begin = Clock::now();
       Computation::Speed full = computation.runUntil([&] { return since(begin) > seconds; });
@@ -118,7 +135,9 @@ struct Probe {
       std::atomic<bool> done = false;
       std::thread progress([&] { // as a session's
         askForShortTurns();
-        status = exchange(bytes, times);
+        Expected<int64_t> number = exchangeFor(bytes, times, patience * seconds);
+        status = number.status();
+        exchanged = number.ok() ? *number : 1;
         own = processorTime();
         done = true;
       });
@@ -126,7 +145,7 @@ struct Probe {
       progress.join();
       BRAID_TRY(std::move(status));
       double slower = beside.processor * std::max(0.0, 1 - beside.rate() / full.rate());
-      lost.push_back((own + slower) / static_cast<double>(times));
+      lost.push_back((own + slower) / static_cast<double>(exchanged));
     }
     Costs result;
     BRAID_ASSIGN(result.alone, mean(median(alone)));
