@@ -45,7 +45,27 @@ static Bounds product(Bounds x, Bounds y) {
   return {low, high};
 }
 
-Bounds braid::boundsOf(Value value) {
+namespace {
+
+/// What is shared is looked at once.
+class Ranges {
+public:
+  Bounds of(Value value) {
+    if (auto it = known.find(value); it != known.end())
+      return it->second;
+    Bounds bounds = computed(value);
+    known[value] = bounds;
+    return bounds;
+  }
+
+private:
+  Bounds computed(Value value);
+  DenseMap<Value, Bounds> known;
+};
+
+} // namespace
+
+Bounds Ranges::computed(Value value) {
   DenseElementsAttr constant;
   if (matchPattern(value, m_Constant(&constant)) && constant.isSplat() && isa<FloatType>(constant.getElementType())) {
     double number = constant.getSplatValue<APFloat>().convertToDouble();
@@ -55,20 +75,32 @@ Bounds braid::boundsOf(Value value) {
   if (!op)
     return {};
   return llvm::TypeSwitch<Operation *, Bounds>(op)
-      .Case<CastOp, ReshapeOp, RepeatHeadsOp>([](auto same) { return boundsOf(same->getOperand(0)); })
-      .Case([](ScaleOp scale) { return scaled(boundsOf(scale.getX()), scale.getValue().convertToDouble()); })
-      .Case([](ActivationOp activation) { return activated(activation.getKind(), boundsOf(activation.getX())); })
+      .Case<CastOp, ReshapeOp, RepeatHeadsOp>([&](auto same) { return of(same->getOperand(0)); })
+      .Case([&](ScaleOp scale) { return scaled(of(scale.getX()), scale.getValue().convertToDouble()); })
+      .Case([&](ActivationOp activation) { return activated(activation.getKind(), of(activation.getX())); })
       .Case<LogSigmoidOp, LogDecayOp>([](auto) { return Bounds{-unbounded, 0}; })
-      .Case([](MulOp mul) { return product(boundsOf(mul.getA()), boundsOf(mul.getB())); })
-      .Case([](AddOp add) {
+      .Case([&](MulOp mul) { return product(of(mul.getA()), of(mul.getB())); })
+      .Case([&](AddOp add) {
         Bounds sum{0, 0};
         for (Value source : add.getSources()) {
-          Bounds each = boundsOf(source);
+          Bounds each = of(source);
           sum = {sum.low + each.low, sum.high + each.high};
         }
         return sum;
       })
       .Default([](Operation *) { return Bounds(); });
+}
+
+Bounds braid::boundsOf(Value value) { return Ranges().of(value); }
+
+bool braid::makesDecayedScores(Operation *op) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<LsmChunkStateOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>([](auto chunk) {
+        ScanTraits traits(chunk.getClassId());
+        bool pairs = isa<LsmChunkOutputOp, LsmChunkGradOp>(chunk.getOperation()) || traits.lowRank;
+        return pairs && traits.vectorDecay && !traits.elementDecay;
+      })
+      .Default(false);
 }
 
 std::optional<double> braid::leastLogDecay(LsmScanOp scan) {

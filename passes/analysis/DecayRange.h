@@ -24,6 +24,9 @@ std::optional<double> leastLogDecay(LsmScanOp scan);
 inline constexpr double kMildLogDecay = -32;
 /// Whether the bound that `op` carries (attrs::leastLogDecay) proves that of chunks of `size` tokens.
 bool provesMildDecay(mlir::Operation *op, int64_t size);
+/// Whether the kernel of a chunk op makes such scores. Class D does so wherever it solves; gates of every element of a
+/// state have none.
+bool makesDecayedScores(mlir::Operation *op);
 
 } // namespace braid
 

@@ -29,9 +29,8 @@ bool isF64(Operation *op) {
 }
 
 /// Which factors of decays per channel are safe, and what proves it.
-std::string factorsOf(Operation *op, int64_t size, LsmClass classId) {
-  ScanTraits traits(classId);
-  if (!traits.vectorDecay || traits.elementDecay)
+std::string factorsOf(Operation *op, int64_t size) {
+  if (!makesDecayedScores(op))
     return "";
   auto least = op->getAttrOfType<FloatAttr>(attrs::leastLogDecay);
   auto rows = op->getAttrOfType<IntegerAttr>(attrs::scoreRows);
@@ -57,8 +56,7 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
     bool walks = ScanTraits(op.getClassId()).elementDecay;
     return llvm::formatv("chunks of {0} tokens (braid-decide-chunk-size{1}), class {2}: {3} inside a chunk{4}",
                          op.getChunkSize(), compared, stringifyLsmClass(op.getClassId()),
-                         walks ? "a walk over the tokens" : "matrix products",
-                         factorsOf(op, op.getChunkSize(), op.getClassId()))
+                         walks ? "a walk over the tokens" : "matrix products", factorsOf(op, op.getChunkSize()))
         .str();
   };
   if (isRowsOp(op)) {

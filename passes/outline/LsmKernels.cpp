@@ -221,6 +221,8 @@ private:
   /// With what passes found out about the decays.
   template <typename... Args> LsmShape ofChunk(Args... args) {
     LsmShape shape = shapeOfTokens(args...);
+    if (!makesDecayedScores(op))
+      return shape;
     shape.mild = provesMildDecay(op, shape.chunk);
     if (auto rows = op->getAttrOfType<IntegerAttr>(attrs::scoreRows))
       shape.scoreRows = rows.getInt();

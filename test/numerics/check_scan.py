@@ -39,11 +39,12 @@ def round_operands(operands, tokens):
 class Scan:
     """A function that runs the forward and the gradient of one shape."""
 
-    def __init__(self, program, kind, B, T, H, K, V, chunk=None, dtype="f32", step=False, score_rows=None):
+    def __init__(self, program, kind, B, T, H, K, V, chunk=None, dtype="f32", step=False, known=None):
+        """`known`: attributes that passes write, by their names behind `braid.`"""
         self.program, self.kind, self.dims, self.dtype, self.step, self.chunk = program, kind, (B, T, H, K, V), dtype, step, chunk
         self.scale = K**-0.5
         name = f"{'step' if step else 'scan'}_{kind}_b{B}_t{T}_h{H}_k{K}_v{V}_c{chunk or 0}_{dtype}"
-        f = self.function = program.function(name + (f"_s{score_rows}" if score_rows else ""), dtype)
+        f = self.function = program.function(name + "".join(f"_{n}_{abs(v)}".replace(".", "p") for n, v in (known or {}).items()), dtype)
         wide = "f32" if dtype == "bf16" else dtype  # gates and states
         q, k, v = f.input("q", (B, T, H, K)), f.input("k", (B, T, H, K)), f.input("v", (B, T, H, V))
         of = lambda n: f.input(n, gate_shape(kind, n, *self.dims), dtype if n in ("a", "b") else wide)
@@ -51,7 +52,7 @@ class Scan:
         initial, documents = f.input("initial_state", (B, H, K, V), wide), f.input("documents", (B, T), "i32")
         attributes = {"class_id": CLASS_IDS[kind], "scale": float(self.scale)} | (
             {"chunk_size": chunk} if chunk else {}
-        ) | ({"braid.score_rows": score_rows} if score_rows else {})
+        ) | {f"braid.{n}": v for n, v in (known or {}).items()}
         o, final = f.op(
             "braid.lsm.step" if step else "braid.lsm.scan",
             [q, k, v, *gates.values(), initial, documents],
@@ -257,13 +258,17 @@ def add_steps(program, kind, rng):
         program.then(action)
 
 
-def add_score_tiles(program, kind, rng):
-    """The tiles of scores under strong decays that were not chosen."""
+def add_known(program, kind, rng):
+    """Tiles of scores under strong decays that were not chosen; decays of which gates prove that they are mild in every chunk."""
     for rows, (B, T, H, K, V, chunk) in ((8, (1, 70, 2, 16, 24, 32)), (32, (1, 70, 2, 20, 16, 64))):
-        s = Scan(program, kind, B, T, H, K, V, chunk, score_rows=rows)
+        s = Scan(program, kind, B, T, H, K, V, chunk, known={"score_rows": rows})
         packed = documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]], T)
         s.check("decay -2 per token", rng, packed, decay=(1.99, 2.0))
         s.check("decay from 0 to -30", rng, packed, change=mixed_decay(rng))
+    for dtype in ("f32", "bf16"):
+        s = Scan(program, kind, 1, 70, 2, 16, 24, 64, dtype, known={"least_log_decay": -0.49})
+        s.check("mild", rng, documents_of([[-4, 17, 18, 46, 70]], 70), decay=(0.0, 0.49))
+        s.check("all but strong", rng, one_document(1, 70, -1), decay=(0.485, 0.49))
 
 
 def main(kind, wide=""):
@@ -277,7 +282,7 @@ def main(kind, wide=""):
     add_wide(program, kind, rng)
     add_steps(program, kind, rng)
     if kind in ("V", "D", "R"):
-        add_score_tiles(program, kind, rng)
+        add_known(program, kind, rng)
     baseline = Program(f"scan-{kind}-x86-64-v3", options=["--cpu=x86-64-v3"])
     B, T, H, K, V, chunk = shapes()[1]
     packed = documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]], T)

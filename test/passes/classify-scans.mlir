@@ -147,3 +147,55 @@ func.func @repeated_elements(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %
       : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4x3xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
   return %o : tensor<1x8x2x3xf32>
 }
+
+// A value that is used twice is looked at once: forty squares of each other are no forty powers of two.
+// CHECK-LABEL: func.func @shared
+// CHECK:         braid.lsm.scan V {{.*}}braid.least_log_decay = -1.000000e+00 : f64
+func.func @shared(%q: tensor<1x8x1x2xf32>, %m: tensor<1x1x2x2xf32>, %d: tensor<1x8xi32>) -> tensor<1x8x1x2xf32> {
+  %p0 = braid.activation %q {kind = "sigmoid"} : (tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p1 = braid.mul %p0, %p0 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p2 = braid.mul %p1, %p1 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p3 = braid.mul %p2, %p2 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p4 = braid.mul %p3, %p3 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p5 = braid.mul %p4, %p4 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p6 = braid.mul %p5, %p5 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p7 = braid.mul %p6, %p6 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p8 = braid.mul %p7, %p7 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p9 = braid.mul %p8, %p8 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p10 = braid.mul %p9, %p9 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p11 = braid.mul %p10, %p10 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p12 = braid.mul %p11, %p11 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p13 = braid.mul %p12, %p12 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p14 = braid.mul %p13, %p13 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p15 = braid.mul %p14, %p14 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p16 = braid.mul %p15, %p15 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p17 = braid.mul %p16, %p16 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p18 = braid.mul %p17, %p17 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p19 = braid.mul %p18, %p18 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p20 = braid.mul %p19, %p19 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p21 = braid.mul %p20, %p20 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p22 = braid.mul %p21, %p21 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p23 = braid.mul %p22, %p22 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p24 = braid.mul %p23, %p23 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p25 = braid.mul %p24, %p24 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p26 = braid.mul %p25, %p25 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p27 = braid.mul %p26, %p26 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p28 = braid.mul %p27, %p27 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p29 = braid.mul %p28, %p28 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p30 = braid.mul %p29, %p29 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p31 = braid.mul %p30, %p30 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p32 = braid.mul %p31, %p31 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p33 = braid.mul %p32, %p32 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p34 = braid.mul %p33, %p33 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p35 = braid.mul %p34, %p34 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p36 = braid.mul %p35, %p35 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p37 = braid.mul %p36, %p36 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p38 = braid.mul %p37, %p37 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p39 = braid.mul %p38, %p38 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %p40 = braid.mul %p39, %p39 : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %g = braid.scale %p40 {value = -1.0 : f64} : (tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  // expected-remark @+1 {{class V: one decay per key channel}}
+  %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x1x2x2xf32>, tensor<1x8xi32>) -> (tensor<1x8x1x2xf32>, tensor<1x1x2x2xf32>)
+  return %o : tensor<1x8x1x2xf32>
+}

@@ -79,9 +79,10 @@ func.func @loss(%x: tensor<2x150x8xf32>, %w: tensor<8x4100xf32>, %labels: tensor
 // only 2 K V per chunk and head, 2 * 8 * 16 * 2; it reads and writes the states of one chunk, 4 * 2 * (8 * 16 + 8 + 8 * 16), the state before and
 // after, 4 * 2 * 2 * 8 * 16, and the table, 4 * 2 * 4.
 // CHECK-LABEL: func.func @scan
-// CHECK: braid.lsm.chunk_state {{.*}}#cmd.work<"lsm.chunk_state", flops = 8192, {{.*}}"chunks of 16 tokens (braid-decide-chunk-size), class V: matrix products inside a chunk; its gates prove no bound of the log decays: {{.*}}">
+// CHECK: braid.lsm.chunk_state {{.*}}#cmd.work<"lsm.chunk_state", flops = 8192, {{.*}}"chunks of 16 tokens (braid-decide-chunk-size), class V: matrix products inside a chunk">
 // CHECK: braid.lsm.state_scan {{.*}}#cmd.work<"lsm.state_scan", flops = 512, bytes = 4192,
-// CHECK: braid.lsm.chunk_output {{.*}}#cmd.work<"lsm.chunk_output", flops = 21248,
+// What makes scores says how: of classes V and R outputs and gradients.
+// CHECK: braid.lsm.chunk_output {{.*}}#cmd.work<"lsm.chunk_output", flops = 21248, {{.*}}class V: matrix products inside a chunk; its gates prove no bound of the log decays: each chunk chooses by its own between one product of all pairs and tiles of 16 rows">
 func.func @scan(%q: tensor<1x16x2x8xf32>, %v: tensor<1x16x2x16xf32>, %g: tensor<1x16x2x8xf32>, %m0: tensor<1x2x8x16xf32>, %c: tensor<1x2x4xi32>)
     -> (tensor<1x16x2x16xf32>, tensor<1x2x8x16xf32>) {
   %x, %p = braid.lsm.chunk_state V %q, %v log_decay(%g) chunks(%c) {chunk_size = 16 : i64} : (tensor<1x16x2x8xf32>, tensor<1x16x2x16xf32>, tensor<1x16x2x8xf32>, tensor<1x2x4xi32>) -> (tensor<1x2x2x8x16xf32>, tensor<1x2x2x8xf32>)
