@@ -306,6 +306,9 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
   readConv(r, errors, spec.conv);
   readRope(r, errors, spec.rope);
   readScanOutput(r, spec);
+  r.choice("output_glu", spec.outputGlu, gates);
+  if (spec.outputGlu && spec.outputGate)
+    r.error("output_glu", "a gate beside output_gate; valid: one of them");
   r.boolean("norm_first", spec.normFirst);
   if (r.has("norm_groups")) {
     int64_t groups = 1;
@@ -321,7 +324,7 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
   std::shared_ptr<recurrence::Recurrence> equations = readEquations(r, errors);
   if (!equations || spec.heads < 1 || spec.headDim < 1 || model.numLayers < 1 || model.dModel < 1)
     return spec;
-  equations->gated = spec.outputGate.has_value();
+  equations->gated = spec.outputGate || spec.outputGlu;
   equations->normed = spec.outputNorm;
   (void)analyze(*equations, recurrence::sizesOf(model, spec),
                 [&](StringRef key, const std::string &message) { r.error(key, message); });

@@ -126,6 +126,7 @@ struct Recurrence;
 struct RecurrenceSpec : LsmSpec {
   std::shared_ptr<const recurrence::Recurrence> recurrence; ///< analysed
   bool normFirst = true; ///< norm(o) act(gate), else norm(o act(gate))
+  std::optional<std::string> outputGlu; ///< (o wo) act(o wg)
   std::optional<int64_t> normGroups; ///< the norm is over each of so many groups of all heads' features; none: per head
 };
 

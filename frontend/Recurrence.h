@@ -46,7 +46,7 @@ struct Term {
   Kind kind = Kind::number;
   double number = 0;
   std::string name{}; ///< of a name or a call
-  std::vector<Term> args{};
+  std::vector<Term> args{}; ///< of a transpose: the imaginary part, if it has one
   std::map<std::string, std::string> options{}; ///< of a call: heads=2, per=head
   size_t column = 0;
 };
@@ -73,6 +73,7 @@ struct Definition {
   std::optional<Per> own{}; ///< what the term says without them
   std::optional<Per> projected{}; ///< what its linear or low_rank gives
   int64_t heads = 0; ///< those of the state, or fewer that they share
+  bool constant = false; ///< of parameters alone: the same for all tokens, used as they are
   bool wide = false; ///< computed in the wide type: numbers per head, and what the log decay comes from
 };
 
@@ -85,13 +86,14 @@ struct Recurrence {
   // What the equations say (analyze): the class, and which symbol stands in which place of braid.lsm.scan.
   LsmClass classId{};
   std::string reason; ///< for a remark: "M = exp(g) M + k^T v: one decay per head and token"
-  std::string query, key, value, logDecay, beta;
+  std::string query, key, value, logDecay, beta; ///< query "1": a row of ones
   std::string valueDecay; ///< class R: right of M
   std::string lowRankA, lowRankB; ///< class D: + b^T a M
   bool elementwise = false; ///< class E: the log decay is one number per element
   std::vector<std::string> writeFactors; ///< numbers per head that multiply v
   std::vector<std::string> skipFactors; ///< o = q M + factors times skipValue
   std::string skipValue;
+  std::string keyImaginary; ///< the key is key + i keyImaginary
   std::string phase; ///< class V: the decay is exp(logDecay + i phase), and o the real part
   bool normalised = false; ///< o = (q M) / (q z)
   bool readsBefore = false; ///< o reads M as the token before left it
@@ -115,6 +117,8 @@ struct Recurrence {
   std::string className() const;
   /// Whether an input or the output calls the function.
   bool calls(llvm::StringRef function) const;
+  /// What stands for one weight: a parameter, an input of parameters alone.
+  bool isConstant(llvm::StringRef name) const;
   /// Rows of the state.
   int64_t rows(int64_t headDim) const;
 };

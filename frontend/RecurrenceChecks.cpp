@@ -109,7 +109,7 @@ llvm::LogicalResult recurrence::checkNames(const Recurrence &r, ErrorFn errorFn)
   if (r.normed)
     taken["norm.weight"] = "the output norm";
   if (!r.phase.empty())
-    for (StringRef state : {"phase", "phase_rest", "state_sin"})
+    for (StringRef state : {"phase", "phase_rest", "state_sin", "state_im"})
       taken[state] = "the phase";
   if (r.gated)
     taken["wg"] = "the output gate";

@@ -27,7 +27,7 @@ struct Factor {
   enum class Kind { name, transposed, exp, diag, full, state } kind;
   std::string name; ///< exp, diag, full: of the log decay
   size_t column;
-  std::string phase{}; ///< diag(exp(name + i phase))
+  std::string phase{}; ///< diag(exp(name + i phase)), (name + i phase)^T
 };
 
 /// A product without parentheses, in the order of the text.
@@ -49,7 +49,7 @@ struct Sorted {
   std::vector<std::string> numbers; ///< per head, sorted
   std::vector<std::string> scalarDecays, diagonals, fulls; ///< names in exp(..), diag(exp(..)), full(exp(..))
   std::vector<std::string> valueDiagonals; ///< in diag(exp(..)) right of M
-  std::string phase; ///< of a diagonal
+  std::string phase, imaginary; ///< of a diagonal, of what is written
   std::vector<Outer> outers;
   std::optional<Factor>
       leftOfOuter; ///< a diagonal or full decay that acts behind k^T k, with which it does not commute
@@ -162,8 +162,10 @@ bool Analysis::expand(const Term &term, std::vector<Product> &out) {
                    term.column});
     return term.name == carried || known(term.name, term.column);
   case Term::Kind::transpose:
-    out.push_back({false, {{Factor::Kind::transposed, term.name, term.column}}, term.column});
-    return known(term.name, term.column);
+    out.push_back({false,
+                   {{Factor::Kind::transposed, term.name, term.column, term.args.empty() ? "" : term.args[0].name}},
+                   term.column});
+    return known(term.name, term.column) && (term.args.empty() || known(term.args[0].name, term.args[0].column));
   case Term::Kind::call: return factorOf(term, out);
   case Term::Kind::negate: {
     if (!expand(term.args.front(), out))
@@ -246,6 +248,9 @@ bool Analysis::sort(const Product &product, Sorted &out) {
       last.clear();
       left = f.name;
       open = true;
+      if (!f.phase.empty() && (!out.imaginary.empty() || !out.outers.empty()))
+        return fail(f.column, "a complex row that is no key; valid: (k + i l)^T v");
+      out.imaginary = f.phase;
       break;
     case Factor::Kind::diag:
     case Factor::Kind::full:
@@ -303,6 +308,8 @@ bool Analysis::stateEquation(const std::vector<Sorted> &products) {
   const Sorted *write = nullptr;
   for (const Sorted &p : products) {
     if (p.hasState) {
+      if (!p.imaginary.empty())
+        return fail(p.column, "a complex row before M; valid: (k + i l)^T v");
       kept.push_back(&p);
       continue;
     }
@@ -317,7 +324,12 @@ bool Analysis::stateEquation(const std::vector<Sorted> &products) {
     return fail(1, "nothing is written; valid: + k^T v");
   r.key = write->outers.front().left;
   r.value = write->outers.front().right;
-  return transition(kept, *write);
+  r.keyImaginary = write->imaginary;
+  if (!transition(kept, *write))
+    return false;
+  return r.keyImaginary.empty() || !r.phase.empty() ||
+         fail(write->column,
+              "a complex key on a state that does not turn; valid: diag(exp(g + i p)) M + (k + i l)^T v");
 }
 
 bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted &write) {
@@ -508,7 +520,7 @@ bool Analysis::normaliser(const Term &term, const std::vector<Sorted> &state) {
   carried = "M";
   if (!valid)
     return false;
-  if (!r.valueDecay.empty() || r.elementwise || !r.phase.empty())
+  if (!r.valueDecay.empty() || r.elementwise || !r.phase.empty() || !r.keyImaginary.empty())
     return fail(term.column, "a normaliser of a state whose value features decay or turn on their own; valid: decays "
                              "exp(g) and diag(exp(g)) left of M");
   for (const Sorted &p : own)
@@ -579,7 +591,7 @@ bool Analysis::run() {
   // What stands at a token must depend on it.
   for (const std::string *name : {&r.query, &r.key, &r.value, &r.beta, &r.lowRankA, &r.lowRankB, &r.skipValue, &r.phase,
                                   &r.rate, &r.placeRate, &r.momentum})
-    if (!name->empty() && r.parameter(*name)) {
+    if (!name->empty() && r.parameter(*name)) { // constants: inferShapes
       key = name == &r.query || name == &r.skipValue ? "output" : "state";
       const std::map<std::string, size_t> &columns = key == "output" ? r.outputColumns : r.stateColumns;
       return fail(columns.at(*name), "'" + *name + "' is a parameter; valid in this place: a name in inputs");
@@ -607,6 +619,10 @@ Parameter *Recurrence::parameter(StringRef name) {
 const Parameter *Recurrence::parameter(StringRef name) const {
   auto *entry = find(parameters, name);
   return entry ? &entry->second : nullptr;
+}
+
+bool Recurrence::isConstant(StringRef name) const {
+  return parameter(name) || (definition(name) && definition(name)->constant);
 }
 
 std::string Recurrence::className() const {

@@ -231,19 +231,22 @@ private:
   static bool reads(const Term &term, StringRef state) {
     return term.kind == Term::Kind::product && term.args.size() == 2 && isName(term.args[1], state);
   }
-  std::string valid() const { return r.normalised ? "valid: (q M) / (q z)" : "valid: q M, with a name q in inputs"; }
+  std::string valid() const {
+    return r.normalised ? "valid: (q M) / (q z)" : "valid: q M, with a name q in inputs, or 1 M";
+  }
 
   Recurrence &r;
   ErrorFn errorFn;
 };
 
 bool Reads::read(const Term &query, const Term &state) {
-  if (!isName(query) || !r.definition(query.name))
+  bool ones = query.kind == Term::Kind::number && query.number == 1 && !r.inner && !r.normalised;
+  if (!ones && (!isName(query) || !r.definition(query.name)))
     return fail(query.column, "M is read by a row; " + valid());
   if (!r.query.empty())
     return fail(query.column, "a second read of M; valid: one, such as q M");
-  r.query = query.name;
-  r.outputColumns.try_emplace(query.name, query.column);
+  r.query = ones ? "1" : query.name;
+  r.outputColumns.try_emplace(r.query, query.column);
   r.readsBefore = state.name == "M_prev";
   if (r.readsBefore && (r.inner || r.normalised))
     return fail(state.column,

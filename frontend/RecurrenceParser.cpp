@@ -5,6 +5,7 @@
 //   state   = name "=" sum { ";" name "=" sum }             names may have parts: norm.weight
 #include "frontend/ModelSpec.h"
 #include "frontend/Recurrence.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <charconv>
@@ -153,11 +154,19 @@ bool Parser::factor(Term &out, size_t depth) {
   if (peek() != 'T')
     return fail("T: the transpose, as in k^T v");
   ++at;
-  if (out.kind != Term::Kind::name) {
+  auto isName = [](const Term &t) { return t.kind == Term::Kind::name; };
+  bool isComplex = out.kind == Term::Kind::sum && out.args.size() == 2 && isName(out.args[0]) &&
+                   out.args[1].kind == Term::Kind::product && out.args[1].args.size() == 2 &&
+                   llvm::all_of(out.args[1].args, isName) && out.args[1].args[0].name == "i";
+  if (!isComplex && !isName(out)) {
     at = out.column - 1;
-    return fail("a name before ^T");
+    return fail("a name before ^T, or (k + i l)");
   }
   Term transposed{.kind = Term::Kind::transpose, .name = out.name, .column = out.column};
+  if (isComplex) {
+    transposed.name = out.args[0].name;
+    transposed.args.push_back(std::move(out.args[1].args[1]));
+  }
   out = std::move(transposed);
   return true;
 }

@@ -54,6 +54,7 @@ struct Function {
     rows, ///< head_dim numbers to the rows of the state
     inner, ///< two times a head's numbers to one
     join, ///< all heads as one
+    split, ///< and x as all heads
     place ///< of the place in a mini-batch
   } kind;
 };
@@ -65,7 +66,8 @@ constexpr Function functions[] = {
     {"relu", 1, 1, Function::Kind::feature},       {"relu2", 1, 1, Function::Kind::feature},
     {"gelu", 1, 1, Function::Kind::feature},       {"gelu_tanh", 1, 1, Function::Kind::feature},
     {"softplus", 1, 1, Function::Kind::feature},   {"elu1", 1, 1, Function::Kind::feature},
-    {"exp", 1, 1, Function::Kind::feature},        {"bounded_exp", 1, 1, Function::Kind::feature},
+    {"exp", 1, 1, Function::Kind::feature},        {"sin", 1, 1, Function::Kind::feature},
+    {"cos", 1, 1, Function::Kind::feature},        {"bounded_exp", 1, 1, Function::Kind::feature},
     {"reciprocal", 1, 1, Function::Kind::feature}, {"log_sigmoid", 1, 2, Function::Kind::feature},
     {"softmax", 1, 1, Function::Kind::vector},     {"l2_norm", 1, 2, Function::Kind::vector},
     {"rope", 1, 2, Function::Kind::vector},        {"layer_norm", 3, 4, Function::Kind::norm},
@@ -73,7 +75,7 @@ constexpr Function functions[] = {
     {"first", 1, 1, Function::Kind::first},        {"taylor", 1, 1, Function::Kind::rows},
     {"square", 1, 1, Function::Kind::rows},        {"with_one", 1, 1, Function::Kind::rows},
     {"inner", 2, 2, Function::Kind::inner},        {"join", 1, 1, Function::Kind::join},
-    {"position_rate", 1, 1, Function::Kind::place}};
+    {"split", 1, 1, Function::Kind::split},        {"position_rate", 1, 1, Function::Kind::place}};
 
 const Function *functionOf(StringRef name) {
   const Function *function = llvm::find_if(functions, [&](const Function &f) { return f.name == name; });
@@ -102,12 +104,16 @@ private:
   bool eps(const Term &call, size_t i);
   /// Keys and values are alike where a head has as many of both.
   bool alike(Per a, Per b) const {
-    auto wide = [&](Per per) { return sizes.headDim == sizes.valueDim && per == Per::key ? Per::value : per; };
+    auto wide = [&](Per per) {
+      bool square = sizes.headDim == sizes.valueDim, whole = sizes.heads * sizes.valueDim == sizes.dModel;
+      return square && per == Per::key ? Per::value : whole && per == Per::all ? Per::model : per;
+    };
     return wide(a) == wide(b);
   }
   std::optional<Per> fixed(const Term &term) const;
   bool dependsOnToken(const Term &term) const;
   bool shareHeads();
+  bool constants();
   int64_t headsOf(const Term &term, bool &ok);
   bool isWide(const Definition &d) const;
   bool isRow(StringRef name) const {
@@ -131,11 +137,15 @@ private:
 
 } // namespace
 
+static bool hasName(const Term &term) { return term.kind == Term::Kind::name || llvm::any_of(term.args, hasName); }
+
 /// Whether the value differs between tokens: not a number, not a parameter.
 bool Inference::dependsOnToken(const Term &term) const {
   if (term.kind == Term::Kind::name)
-    return !r.parameter(term.name);
-  return term.kind == Term::Kind::call || llvm::any_of(term.args, [&](auto &arg) { return dependsOnToken(arg); });
+    return !r.isConstant(term.name);
+  const Function *function = term.kind == Term::Kind::call ? functionOf(term.name) : nullptr;
+  return (function && function->kind == Function::Kind::place) ||
+         llvm::any_of(term.args, [&](auto &arg) { return dependsOnToken(arg); });
 }
 
 /// What the term says of itself: per=head somewhere inside, a symbol whose place is known.
@@ -159,6 +169,7 @@ std::optional<Per> Inference::fixed(const Term &term) const {
       case Function::Kind::inner:
       case Function::Kind::place: return Per::head;
       case Function::Kind::join: return Per::all;
+      case Function::Kind::split: return Per::value;
       case Function::Kind::decay:
         if (term.args.size() == 2)
           return Per::element;
@@ -191,7 +202,7 @@ std::optional<Per> Inference::fixed(const Term &term) const {
 bool Inference::demandName(const std::string &name, Per per, size_t column) {
   used.insert(name);
   if (name == "x")
-    return per == Per::model || fail(column, "x has all features of d_model; valid: linear(x), low_rank(x, 16)");
+    return alike(per, Per::model) || fail(column, "x has all features of d_model; valid: linear(x), low_rank(x, 16)");
   if (name == "M")
     return alike(per, Per::value) ||
            fail(column,
@@ -349,8 +360,10 @@ bool Inference::demandCall(const Term &call, Per per) {
                       : "position_rate is of a mini-batch; valid: in front of grad(..)");
     return parameterAt(call, 0, Per::place);
   }
-  if (!dependsOnToken(first))
-    return fail(first.column, "is the same for all tokens; valid: what comes from x");
+  if (current->constant && (function->kind != Kind::feature || call.name == "conv" || call.args.size() > 1))
+    return fail(call.column, call.name + " of parameters alone; valid: functions of each number");
+  if (!current->constant && !dependsOnToken(first))
+    return fail(first.column, "is the same for all tokens; valid: what comes from x, or an input of its own");
   switch (function->kind) {
   case Kind::decay: return demandDecay(call, per);
   case Kind::rows: return demandRows(call, per);
@@ -361,6 +374,16 @@ bool Inference::demandCall(const Term &call, Per per) {
           call.column,
           formatv("join makes one vector of all heads, but one number per {0} is needed here", nameOf(per)).str());
     return demand(first, Per::value);
+  case Kind::split:
+    if (sizes.heads * sizes.valueDim != sizes.dModel)
+      return fail(call.column,
+                  formatv("{0} heads of {1} values are {2} features, but d_model is {3}; valid: heads times "
+                          "value_dim is d_model",
+                          sizes.heads, sizes.valueDim, sizes.heads * sizes.valueDim, sizes.dModel)
+                      .str());
+    if (!alike(per, Per::value))
+      return fail(call.column, formatv("split makes values, but one number per {0} is needed here", nameOf(per)).str());
+    return demand(first, Per::model);
   case Kind::inner: {
     if (per != Per::head)
       return fail(call.column, formatv("inner is one number per head, but per {0} is needed here", nameOf(per)).str());
@@ -424,7 +447,7 @@ bool Inference::demandFactors(const Term &term, Per per) {
       number = term.kind == Term::Kind::quotient && i > 0 ? number / arg.number : number * arg.number;
       continue;
     }
-    if (term.kind == Term::Kind::quotient && i > 0 && !dependsOnToken(arg))
+    if (term.kind == Term::Kind::quotient && i > 0 && !current->constant && !dependsOnToken(arg))
       return fail(arg.column, "a division by a parameter; valid: multiply by one");
     Per wanted = fixed(arg) == Per::head ? Per::head : per;
     if (wanted != per && (per == Per::model || per == Per::all))
@@ -435,7 +458,7 @@ bool Inference::demandFactors(const Term &term, Per per) {
     if (const Parameter *p = arg.kind == Term::Kind::name ? r.parameter(arg.name) : nullptr; p && p->shared)
       return fail(arg.column,
                   "'" + arg.name + "' is one for all heads; valid in a product: one for each, shared false");
-    carries |= wanted == per && dependsOnToken(arg);
+    carries |= wanted == per && (current->constant || dependsOnToken(arg));
     if (!demand(arg, wanted))
       return false;
   }
@@ -457,16 +480,16 @@ bool Inference::demand(const Term &term, Per per) {
   case Term::Kind::product:
   case Term::Kind::quotient: return demandFactors(term, per);
   case Term::Kind::sum:
-    if (!dependsOnToken(term))
-      return fail(term.column, "is the same for all tokens; valid: what comes from x");
+    if (!current->constant && !dependsOnToken(term))
+      return fail(term.column, "is the same for all tokens; valid: what comes from x, or an input of its own");
     for (const Term &arg : term.args) {
       const Term *bare = arg.kind == Term::Kind::negate ? &arg.args.front() : &arg;
       if (bare->kind == Term::Kind::number)
         return fail(bare->column, "a number in a sum; valid: a parameter with this initial value");
-      if (bare->kind != Term::Kind::name && !dependsOnToken(*bare))
+      if (!current->constant && bare->kind != Term::Kind::name && !dependsOnToken(*bare))
         return fail(bare->column, "is the same for all tokens; valid in a sum: a parameter by its name, or what comes "
                                   "from x");
-      if (bare != &arg && !dependsOnToken(*bare))
+      if (!current->constant && bare != &arg && !dependsOnToken(*bare))
         return fail(bare->column, "a parameter is subtracted; valid: + and another initial value");
       if (!demand(arg, per))
         return false;
@@ -497,7 +520,7 @@ static bool readsWideOnly(const Term &term, const Recurrence &r) {
 /// Wide: numbers per head, the log decay and its phase, what they come from, and what reads only those: exp(g) of a log
 /// decay g. Rows of the state are not, whoever reads them.
 bool Inference::isWide(const Definition &d) const {
-  if (d.per == Per::head || d.name == r.logDecay || d.name == r.valueDecay || d.name == r.phase)
+  if (d.constant || d.per == Per::head || d.name == r.logDecay || d.name == r.valueDecay || d.name == r.phase)
     return true;
   if (isRow(d.name))
     return false;
@@ -572,10 +595,43 @@ bool Inference::shareHeads() {
   return ok;
 }
 
+/// What stands at a token depends on it: all but what turns, and how, alike for all tokens, and what such a state writes.
+bool Inference::constants() {
+  const Definition *phase = r.definition(r.phase), *decay = r.definition(r.logDecay);
+  bool turns = phase && phase->constant;
+  key = "state";
+  for (const std::string &name : {r.query, r.key, r.value, r.logDecay, r.beta, r.valueDecay, r.lowRankA, r.lowRankB,
+                                  r.skipValue, r.phase, r.keyImaginary, r.rate, r.momentum}) {
+    bool allowed = turns && (name == r.phase || name == r.logDecay || (!r.keyImaginary.empty() && name == r.key) ||
+                             name == r.keyImaginary);
+    if (const Definition *d = r.definition(name); d && d->constant && !allowed) {
+      bool read = name == r.query || name == r.skipValue;
+      key = read ? "output" : "state";
+      return fail((read ? r.outputColumns : r.stateColumns).at(name),
+                  "'" + name +
+                      "' is the same for all tokens; valid: what comes from x, and for a state that turns, "
+                      "diag(exp(g + i p)) M + (k + i l)^T v, all of g, p, k, l of parameters alone");
+    }
+  }
+  if (phase && decay && phase->constant != decay->constant)
+    return fail(r.stateColumns.at(r.phase),
+                "of '" + r.phase + "' and '" + r.logDecay + "' one is the same for all tokens; valid: both, or none");
+  const Definition *re = r.definition(r.key), *im = r.definition(r.keyImaginary);
+  if (im && (!turns || !re->constant || !im->constant))
+    return fail(r.stateColumns.at(r.keyImaginary), "a complex key is the same for all tokens, as its decay and phase "
+                                                   "are; valid: inputs of parameters alone");
+  if (turns && r.readsBefore) {
+    key = "output";
+    return fail(1, "M_prev of a state that turns alike for all tokens; valid: M");
+  }
+  return true;
+}
+
 bool Inference::run() {
   for (Definition &d : r.inputs) {
     current = &d;
     d.own = fixed(d.term);
+    d.constant = !dependsOnToken(d.term) && hasName(d.term);
   }
   current = nullptr;
   bool scalar = llvm::is_contained({LsmClass::S0, LsmClass::S, LsmClass::GH}, r.classId);
@@ -596,16 +652,17 @@ bool Inference::run() {
     auto column = columns.find(name);
     return name.empty() || demandName(name, per, column == columns.end() ? 1 : column->second);
   };
-  if (!place("output", r.query, rowsOf(r.query)) || !place("state", r.key, rowsOf(r.key)) ||
-      !place("state", r.value, Per::value) || !place("state", r.logDecay, decay) ||
-      !place("state", r.beta, Per::head) || !place("state", r.valueDecay, Per::value) ||
-      !place("state", r.lowRankA, Per::key) || !place("state", r.lowRankB, Per::key) ||
-      !place("output", r.skipValue, Per::value) || !place("state", r.phase, Per::key) ||
+  if (!constants() || !place("output", r.query == "1" ? "" : r.query, rowsOf(r.query)) ||
+      !place("state", r.key, rowsOf(r.key)) || !place("state", r.value, Per::value) ||
+      !place("state", r.logDecay, decay) || !place("state", r.beta, Per::head) ||
+      !place("state", r.valueDecay, Per::value) || !place("state", r.lowRankA, Per::key) ||
+      !place("state", r.lowRankB, Per::key) || !place("output", r.skipValue, Per::value) ||
+      !place("state", r.phase, Per::key) || !place("state", r.keyImaginary, Per::key) ||
       !place("state", r.rate, Per::head) || !place("state", r.placeRate, Per::head) ||
       !place("state", r.momentum, Per::head) || !place("state", r.normWeight, Per::value) ||
       !place("state", r.normBias, Per::value) || !place("state", r.start, Per::element))
     return false;
-  if (rowsOf(r.query) != rowsOf(r.key)) {
+  if (r.query != "1" && rowsOf(r.query) != rowsOf(r.key)) {
     key = "output";
     return fail(r.outputColumns.at(r.query), formatv("'{0}' has one number per {1}, but key '{2}' per {3}; valid: the "
                                                      "same function of both",

@@ -13,12 +13,13 @@
 using namespace mlir;
 using namespace braid;
 
-Value braid::turningScan(LayerBuilder &b, const LsmSpec &spec, const ScanInputs &in, Value phase) {
+Value braid::summedPhases(LayerBuilder &b, const LsmSpec &spec, Value phase) {
   int64_t H = spec.heads;
   RankedTensorType one = b.wideTokens({H, 1});
   Value ones = arith::ConstantOp::create(
       b.builder, b.loc("ones"), DenseElementsAttr::get(one, b.builder.getFloatAttr(one.getElementType(), 1.0)));
   LsmSpec sum = spec;
+  sum.rope.reset();
   sum.scale = 1.0;
   Value turns = b.activation("turns", b.scale("turns", phase, 0.5 * std::numbers::inv_pi), "fraction");
   Value fine = b.scale("fine", b.activation("fine", b.scale("fine", turns, 256.0), "fraction"), 1.0 / 256.0);
@@ -26,7 +27,11 @@ Value braid::turningScan(LayerBuilder &b, const LsmSpec &spec, const ScanInputs 
   Value whole = scan(b, sum, LsmClass::I, {ones, ones, coarse}, "lsm.phase");
   Value rest = scan(b, sum, LsmClass::I, {ones, ones, fine}, "lsm.phase_rest");
   Value angle = b.add("phase", {b.activation("phase", whole, "fraction"), rest});
-  angle = b.scale("phase", angle, 2.0 * std::numbers::pi);
+  return b.scale("phase", angle, 2.0 * std::numbers::pi);
+}
+
+Value braid::turningScan(LayerBuilder &b, const LsmSpec &spec, const ScanInputs &in, Value angle) {
+  int64_t H = spec.heads;
   Value q = b.repeatHeads("q", in.q, H), k = b.repeatHeads("k", in.k, H);
   auto part = [&](StringRef function, StringRef state) {
     Value turn = b.activation(function, angle, function);
@@ -50,5 +55,5 @@ Value braid::buildGateloop(LayerBuilder &b, Value x, const LsmSpec &spec) {
       LogSigmoidOp::create(b.builder, b.loc("log_decay"), p["a"].getType(), p["a"], b.builder.getF64FloatAttr(1.0));
   LsmSpec turned = spec;
   turned.rope.reset();
-  return gatedOutput(b, spec, turningScan(b, turned, in, p["p"]), p["g"]);
+  return gatedOutput(b, spec, turningScan(b, turned, in, summedPhases(b, turned, p["p"])), p["g"]);
 }

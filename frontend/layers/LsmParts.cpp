@@ -205,6 +205,13 @@ Value braid::groupNorm(LayerBuilder &b, const LsmSpec &spec, Value o) {
                              b.builder.getF64FloatAttr(spec.normEps));
 }
 
+Value braid::gluOutput(LayerBuilder &b, Value o, StringRef act) {
+  int64_t width = cast<RankedTensorType>(o.getType()).getShape().back();
+  auto out = b.linear(o, {{"lsm_out", b.matrix("lsm.wo", width, b.embed(), MatrixRole::output), {b.spec.dModel}},
+                          {"g", b.matrix("lsm.wg", width, b.embed()), {b.spec.dModel}}});
+  return b.mul("lsm_gated", out[0], b.activation("g", out[1], act));
+}
+
 Value braid::projectOutput(LayerBuilder &b, const LsmSpec &spec, Value o) {
   Dim inner = flattened({headsOf(spec, spec.heads), spec.valueDim});
   return b.linear("lsm_out", o, b.matrix("lsm.wo", inner, b.embed(), MatrixRole::output), {b.spec.dModel});

@@ -77,9 +77,18 @@ mlir::Value constantDecay(LayerBuilder &b, const LsmSpec &spec,
 /// o of the scan over a state [H, K, V] of k and v, of the type of v.
 mlir::Value scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in,
                  llvm::StringRef stateName = "lsm.state");
-/// Two scans of class V over a state that decays by exp(log_decay + i phase): q, k, v and the phase [B, T, H, K], wide;
-/// the real part of what is read. States lsm.state and lsm.state_sin, and the sum of phases.
-mlir::Value turningScan(LayerBuilder &b, const LsmSpec &spec, const ScanInputs &in, mlir::Value phase);
+/// The sum of phases [B, T, H, K], wide, of a document up to each token, as an angle of at most a turn and a bit.
+mlir::Value summedPhases(LayerBuilder &b, const LsmSpec &spec, mlir::Value phase);
+/// Two scans of class V over a state that decays by exp(log_decay) and has turned by `angle` [B, T, H, K], wide: the
+/// real part of what q reads. States lsm.state and lsm.state_sin.
+mlir::Value turningScan(LayerBuilder &b, const LsmSpec &spec, const ScanInputs &in, mlir::Value angle);
+/// The same for what all tokens share: weights [H, K].
+struct SharedTurn {
+  mlir::Value logDecay, phase; ///< of one token
+  mlir::Value re, im; ///< the key; no im: in.k is a real one of every token
+};
+/// in.q may be absent: ones. States lsm.state and lsm.state_im.
+mlir::Value sharedTurnScan(LayerBuilder &b, const LsmSpec &spec, ScanInputs in, const SharedTurn &shared);
 
 /// Operands of braid.lsm.inner_step; what stands behind `rate` may be absent.
 struct InnerInputs {
@@ -100,6 +109,8 @@ struct OutputNorm {
 mlir::Value gatedOutput(LayerBuilder &b, const LsmSpec &spec, mlir::Value o, mlir::Value gate, OutputNorm norm = {});
 /// Layer norm per head with weights lsm.norm.weight and .bias [H, V].
 mlir::Value groupNorm(LayerBuilder &b, const LsmSpec &spec, mlir::Value o);
+/// (o wo) act(o wg), o [B, T, n]
+mlir::Value gluOutput(LayerBuilder &b, mlir::Value o, llvm::StringRef act);
 /// o wo
 mlir::Value projectOutput(LayerBuilder &b, const LsmSpec &spec, mlir::Value o);
 

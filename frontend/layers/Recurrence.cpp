@@ -41,12 +41,15 @@ private:
   Value emitSource(const Term &call);
   Value emitLowRank(const Term &call);
   Value rowOf(StringRef name);
+  Value parameterRow(StringRef name);
   Value product(const Term &call);
   bool isValue(const Definition &d) const;
   bool leadsTo(StringRef from, StringRef to) const;
   Value emitSum(const Term &term);
   Value emitFactors(const Term &term);
-  bool isParameter(const Term &term) const { return term.kind == Term::Kind::name && r.parameter(term.name); }
+  bool isWeight(const Term &term) const {
+    return !current->constant && term.kind == Term::Kind::name && r.isConstant(term.name);
+  }
 
   LayerBuilder &b;
   const RecurrenceSpec &spec;
@@ -136,8 +139,10 @@ void Inputs::declare(const Term &term, const Definition &d) {
     declare(arg, d);
 }
 
-/// Declared in the order of the file, whichever is used first.
+/// A parameter, declared in the order of the file, whichever is used first; or what is computed of them.
 Value Inputs::parameter(StringRef name) {
+  if (const Definition *d = r.definition(name))
+    return b.reshape(name, values.lookup(name), braid::sizesOf(features(spec.heads, *d->per)));
   for (const auto &[each, p] : r.parameters) {
     Value &value = parameters[each];
     if (!value) {
@@ -162,7 +167,7 @@ Value Inputs::parameter(StringRef name) {
 }
 
 Value Inputs::times(StringRef name, Value a, StringRef factor) {
-  if (r.parameter(factor))
+  if (r.isConstant(factor))
     return b.weighted(name, a, parameter(factor));
   return b.mul(name, a, b.repeatHeads(factor, values.lookup(factor), headsOf(a)));
 }
@@ -238,6 +243,8 @@ Value Inputs::emitCall(const Term &call) {
     return shifted(b, call.args[0].kind == Term::Kind::name ? StringRef(call.args[0].name) : name, arg);
   if (function == "first")
     return firstValues(b, spec, sameHeads(arg));
+  if (function == "split")
+    return b.reshape(name, arg, {b.entry.batch, b.entry.tokens, spec.heads, spec.valueDim});
   if (function == "join")
     return joinHeads(b, name, sameHeads(arg));
   if (function == "inner") {
@@ -290,7 +297,7 @@ Value Inputs::emitSum(const Term &term) {
   SmallVector<StringRef> biases;
   bool mixed = false;
   for (const Term &arg : term.args) {
-    if (isParameter(arg)) {
+    if (isWeight(arg)) {
       biases.push_back(arg.name);
       continue;
     }
@@ -320,7 +327,7 @@ Value Inputs::emitFactors(const Term &term) {
     bool below = quotient && i > 0;
     if (arg.kind == Term::Kind::number) {
       number = below ? number / arg.number : number * arg.number;
-    } else if (isParameter(arg)) {
+    } else if (isWeight(arg)) {
       weights.push_back(arg.name);
     } else {
       Value factor = emit(arg);
@@ -349,9 +356,21 @@ Value Inputs::emitFactors(const Term &term) {
   return number == 1.0 ? product : b.scale(current->name, product, number);
 }
 
+/// A parameter as a row for ops on rows: [1, 1, ..].
+Value Inputs::parameterRow(StringRef name) {
+  Value &row = rows[name];
+  if (!row) {
+    Value weight = parameter(name);
+    Shape shape{1, 1};
+    shape.append(Shape(cast<RankedTensorType>(weight.getType()).getShape()));
+    row = b.reshape(name, weight, shape);
+  }
+  return row;
+}
+
 Value Inputs::emit(const Term &term) {
   switch (term.kind) {
-  case Term::Kind::name: return values.lookup(term.name);
+  case Term::Kind::name: return r.parameter(term.name) ? parameterRow(term.name) : values.lookup(term.name);
   case Term::Kind::call: return emitCall(term);
   case Term::Kind::sum: return emitSum(term);
   case Term::Kind::product:
@@ -428,7 +447,12 @@ static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec
   };
   ScanInputs in;
   in.q = inputs[r.query];
-  in.k = arrives(r.key, inputs[r.key]);
+  if (r.query == "1" && r.keyImaginary.empty()) {
+    RankedTensorType type = b.wideTokens({spec.heads, r.rows(spec.headDim)});
+    auto one = DenseElementsAttr::get(type, b.builder.getFloatAttr(type.getElementType(), 1.0));
+    in.q = b.narrow("ones", arith::ConstantOp::create(b.builder, b.loc("ones"), one));
+  }
+  in.k = r.isConstant(r.key) ? Value() : arrives(r.key, inputs[r.key]);
   in.v = inputs[r.value];
   if (r.normalised) {
     Shape more(cast<RankedTensorType>(in.v.getType()).getShape().drop_front(2));
@@ -442,7 +466,7 @@ static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec
   in.v = arrives(r.value, in.v);
   auto ofState = [&](StringRef name) -> Value {
     Value value = inputs[name];
-    return value && !r.parameter(name) ? arrives(name, b.repeatHeads(name, value, spec.heads)) : value;
+    return value && !r.isConstant(name) ? arrives(name, b.repeatHeads(name, value, spec.heads)) : value;
   };
   in.logDecay = ofState(r.logDecay);
   in.beta = ofState(r.beta);
@@ -452,7 +476,16 @@ static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec
   // The description's rotation is what rope(..) in an input uses; the scan adds none.
   LsmSpec unrotated = spec;
   unrotated.rope.reset();
-  Value o = r.phase.empty() ? scan(b, unrotated, r.classId, in) : turningScan(b, unrotated, in, ofState(r.phase));
+  Value o;
+  if (r.phase.empty()) {
+    o = scan(b, unrotated, r.classId, in);
+  } else if (r.isConstant(r.phase)) {
+    auto part = [&](StringRef name) { return r.keyImaginary.empty() ? Value() : inputs.parameter(name); };
+    o = sharedTurnScan(b, unrotated, in,
+                       {inputs.parameter(r.logDecay), inputs.parameter(r.phase), part(r.key), part(r.keyImaginary)});
+  } else {
+    o = turningScan(b, unrotated, in, summedPhases(b, unrotated, ofState(r.phase)));
+  }
   if (r.normalised)
     o = DivideByLastOp::create(b.builder, b.loc("o"), b.tokens({spec.heads, spec.valueDim}), o,
                                b.builder.getF64FloatAttr(1e-6));
@@ -473,6 +506,10 @@ Value braid::buildRecurrence(LayerBuilder &b, Value x, const RecurrenceSpec &spe
   }
   Value gate = inputs.gate();
   bool joined = featuresOf(o).size() == 1;
+  if (spec.outputGlu) {
+    Shape flat = {b.entry.batch, b.entry.tokens, spec.heads * spec.valueDim};
+    return gluOutput(b, b.reshape("y", o, flat), *spec.outputGlu);
+  }
   if (!spec.normGroups && !joined)
     return gatedOutput(b, spec, o, gate, {.beforeGate = spec.normFirst});
   Shape flat = {b.entry.batch, b.entry.tokens, spec.heads * spec.valueDim};

@@ -56,26 +56,33 @@ Discretised discretise(LayerBuilder &b, const LsmSpec &spec, int64_t channels) {
 }
 } // namespace
 
+Value braid::sharedTurnScan(LayerBuilder &b, const LsmSpec &spec, ScanInputs in, const SharedTurn &shared) {
+  Value angle = PositionAngleOp::create(b.builder, b.loc("angle"), b.wideTokens({spec.heads, spec.headDim}),
+                                        b.documents(), shared.phase);
+  Value cosine = b.activation("cos", angle, "cos");
+  in.logDecay = b.bias("log_decay", b.scale("zero", cosine, 0.0), shared.logDecay);
+  if (!shared.im)
+    return turningScan(b, spec, in, angle);
+  Value sine = b.activation("sin", angle, "sin");
+  auto part = [&](Value turn, Value k, StringRef state) {
+    Value q = in.q ? b.mul("q", b.repeatHeads("q", in.q, spec.heads), turn) : b.narrow("q", turn);
+    return scan(b, spec, LsmClass::V, {q, b.narrow("k", k), in.v, in.logDecay}, state);
+  };
+  Value kRe = b.add("k_re", {b.weighted("k_re", cosine, shared.re), b.weighted("k_re", sine, shared.im)});
+  Value kIm = minus(b, "k_im", b.weighted("k_im", cosine, shared.im), b.weighted("k_im", sine, shared.re));
+  return b.add("o", {part(cosine, kRe, "lsm.state"), part(b.scale("minus_sin", sine, -1.0), kIm, "lsm.state_im")});
+}
+
 Value braid::buildS4d(LayerBuilder &b, Value x, const LsmSpec &spec) {
-  int64_t channels = spec.heads * spec.valueDim, states = spec.headDim, B = b.entry.batch, T = b.entry.tokens;
+  int64_t channels = spec.heads * spec.valueDim, B = b.entry.batch, T = b.entry.tokens;
   Discretised d = discretise(b, spec, channels);
-  Value angle =
-      PositionAngleOp::create(b.builder, b.loc("angle"), b.wideTokens({channels, states}), b.documents(), d.phase);
-  Value cosine = b.activation("cos", angle, "cos"), sine = b.activation("sin", angle, "sin");
-  Value u = b.reshape("u", x, {B, T, channels, 1});
-  Value logDecay = b.bias("log_decay", b.scale("zero", cosine, 0.0), d.logDecay);
+  ScanInputs in;
+  in.v = b.reshape("u", x, {B, T, channels, 1});
   LsmSpec perChannel = spec;
   perChannel.heads = channels;
   perChannel.scale = 2.0 * spec.scale;
-  auto part = [&](Value q, Value k, StringRef state) {
-    return scan(b, perChannel, LsmClass::V, {b.narrow("q", q), b.narrow("k", k), u, logDecay}, state);
-  };
-  Value kRe = b.add("k_re", {b.weighted("k_re", cosine, d.re), b.weighted("k_re", sine, d.im)});
-  Value kIm = b.add("k_im", {b.weighted("k_im", cosine, d.im), b.scale("k_im", b.weighted("k_im", sine, d.re), -1.0)});
-  Value o = b.add("o", {part(cosine, kRe, "lsm.state"), part(b.scale("minus_sin", sine, -1.0), kIm, "lsm.state_im")});
+  Value o = sharedTurnScan(b, perChannel, in, {d.logDecay, d.phase, d.re, d.im});
   Value skip = b.weighted("skip", x, b.weight("lsm.d", {channels}, Init::normal(1.0)));
   Value y = b.activation("y", b.add("y", {b.reshape("o", o, {B, T, channels}), skip}), "gelu");
-  auto out = b.linear(y, {{"lsm_out", b.matrix("lsm.wo", channels, b.embed(), MatrixRole::output), {b.spec.dModel}},
-                          {"g", b.matrix("lsm.wg", channels, b.embed()), {b.spec.dModel}}});
-  return b.mul("lsm_gated", out[0], b.activation("g", out[1], "sigmoid"));
+  return gluOutput(b, y, "sigmoid");
 }

@@ -147,6 +147,49 @@ TEST(Recurrence, ShapesOfFunctions) {
   EXPECT_FALSE(r->definition("y")->wide); // a matrix product rounds what it reads
 }
 
+TEST(Recurrence, InputsOfParametersAlone) {
+  const std::string shared =
+                        R"j("dt": "exp(s)", "g": "-exp(r) dt", "p": "f dt", "k": "sin(p) - 2 g", "v": "linear(x)")j",
+                    weights = R"j("s": {"value": 0, "per": "head"}, "r": 0, "f": {"initial": "pi key"})j";
+  auto r = read({.state = "M = diag(exp(g + i p)) M + (k + i p)^T v",
+                 .output = "o = 1 M",
+                 .inputs = shared,
+                 .parameters = weights});
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->query + r->key + r->keyImaginary + r->logDecay + r->phase, "1kpgp");
+  for (const char *name : {"dt", "g", "p", "k"})
+    EXPECT_TRUE(r->definition(name)->constant && r->definition(name)->wide) << name;
+  EXPECT_FALSE(r->definition("v")->constant);
+  EXPECT_EQ(r->definition("dt")->per, Per::head);
+  EXPECT_EQ(r->parameter("r")->per, Per::key);
+  // Elsewhere such an input is what a parameter is.
+  auto weight = read({.inputs = plain + R"j(, "c": "exp(w)", "g": "-c softplus(linear(x) + c)")j",
+                      .parameters = R"j("w": {"value": 0, "per": "head"})j"});
+  ASSERT_TRUE(weight);
+  EXPECT_TRUE(weight->definition("c")->constant && !weight->definition("g")->constant);
+  const std::string one = R"j("r": 0)j", ones = "o = 1 M";
+  const Text cases[] = {
+      {.state = "M = diag(exp(g + i p)) M + k^T v", .inputs = shared, .parameters = weights},
+      {.state = "M = diag(exp(g)) M + p^T v", .output = ones, .inputs = shared, .parameters = weights},
+      {.state = "M = diag(exp(g + i c)) M + k^T v",
+       .inputs = plain + R"j(, "g": "log_sigmoid(linear(x))", "c": "exp(r)")j",
+       .parameters = one},
+      {.state = "M = exp(g) M + (k + i q)^T v"},
+      {.state = "M = exp(g) M + (k + q)^T v"},
+      {.inputs = plain + R"j(, "g": "log_sigmoid(r)")j", .parameters = one}};
+  const char *messages[] = {"output: column 5: 'q' is not defined",
+                            "state: column 22: 'p' is the same for all tokens; valid: what comes from x",
+                            "state: column 20: of 'c' and 'g' one is the same for all tokens; valid: both, or none",
+                            "state: column 17: a complex key on a state that does not turn",
+                            "a name before ^T, or (k + i l)",
+                            "state: column 9: 'g' is the same for all tokens"};
+  for (auto [text, message] : llvm::zip_equal(cases, messages)) {
+    std::vector<std::string> errors = errorsOf(description(text));
+    ASSERT_FALSE(errors.empty()) << message;
+    EXPECT_NE(errors.front().find(message), std::string::npos) << message << "\n" << errors.front();
+  }
+}
+
 TEST(Recurrence, FormulasOfPlaces) {
   auto numbers = [](const char *formula, const char *name, int64_t layer) {
     auto r = read({.state = "M = full(exp(g)) M + k^T v",
@@ -308,6 +351,9 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.more = R"j(, "mini_batch": 8)j"}, "mini_batch: changes nothing without a gradient step"},
       {{.output = "o = q M + k M silu(v)"}, "output: column 11: a second read of M"},
       {{.output = "o = silu(v)"}, "output: column 1: M is not read"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(split(x))")j"},
+       "split makes values, but one number per head is needed here"},
+      {{.more = R"j(, "output_gate": "silu", "output_glu": "silu")j"}, "output_glu: a gate beside output_gate"},
       {{.output = "o = (q + q) M silu(v)"}, "output: column 6: M is read by a row"},
       {{.output = "o = silu(q M) + y"}, "output: column 17: 'y' is not defined"},
       {{.inputs = plain + R"j(, "g": "log_sigmoid(inner(q, v))")j"},

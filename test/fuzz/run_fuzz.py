@@ -84,6 +84,8 @@ EQUATIONS = [
     ("M = diag(exp(g + i p)) M + k^T v", "o = layer_norm(q M_prev + v inner(u q, k), n.w, n.b, 1e-6) silu(k)",
      {"y": "x + m (shift(x) - x)", "k": "linear(y)", "p": "low_rank(y, 3, tanh)", "g": "log_sigmoid(linear(x), l)"},
      {"m": {"uniform": [-1, 1]}, "u": 1, "n.w": 1, "n.b": 0, "l": {"values": "(head + layer) / (heads + layers)"}}),
+    ("M = diag(exp(g + i p)) M + (k + i p)^T v", "o = gelu(join(1 M) + d x)", {"g": "-exp(s)", "p": "s / 2", "k": "sin(p) - p", "v": "split(x)"},
+     {"s": {"initial": "pi key"}, "d": {"normal": 1, "per": "model"}}),
     ("M = M - p r grad(l2(layer_norm(k M, a, b) - v)); M_0 = w", "o = join(q M + first(v))",
      {"r": "sigmoid(linear(x))", "p": "position_rate(t)", "k": "with_one(rope(conv(linear(x)), 4))", "q": "with_one(linear(x))"},
      {"t": 0, "a": {"initial": "1 / (value + 1)"}, "b": 0, "w": {"normal": 0.1}}),
@@ -91,7 +93,8 @@ EQUATIONS = [
 
 
 def stated(state, output, inputs, parameters):
-    inputs = inputs | {name: "linear(x)" for name in "qkvg" if name not in inputs and (name != "g" or "exp(g" in state)}
+    named = lambda name: name in "kv" or f"exp({name}" in state or f"{name} M" in output
+    inputs = inputs | {name: "linear(x)" for name in "qkvg" if name not in inputs and named(name)}
     mixer = {"kind": "recurrence", "heads": 2, "head_dim": 8, "state": state, "output": output, "inputs": inputs, "parameters": parameters}
     return {"vocab_size": 9, "d_model": 16, "num_layers": 2, "layer_pattern": "R", "mixers": {"R": mixer},
             "ffns": {"D": {"kind": "dense", "hidden": 8}}}

@@ -4,6 +4,7 @@ Two models of the same layers, one of instances, one of recurrences: initial val
 parameter and the logits of a generation agree in every bit, in f32 and bf16.
 """
 
+import math
 import sys
 
 import numpy as np
@@ -287,6 +288,43 @@ PAIRS = {
             "state": "M = diag(exp(a + i p)) M + k^T v",
             "inputs": {"q": "rope(linear(x))", "k": "rope(linear(x))", "v": "linear(x)"}
             | {"a": "log_sigmoid(linear(x))", "p": "linear(x)"},
+        },
+    ),
+    "P": (
+        {"kind": "s4d", "value_dim": 6},
+        {
+            "heads": 24,
+            "value_dim": 1,
+            "scale": 2.0,
+            "output_norm": False,
+            "output_glu": "sigmoid",
+            "state": "M = diag(exp(g + i p)) M + (b_re + i b_im)^T v",
+            "output": "o = gelu(join(1 M) + d x)",
+            "inputs": {
+                "dt": "exp(log_dt)",
+                "re": "exp(log_a)",
+                "g": "-re dt",
+                "p": "a_im dt",
+                "e": "exp(g)",
+                "t": "tanh(g / 2)",
+                "half": "sin(p / 2)",
+                "n_re": "(t + t e) cos(p) - 2 half half",
+                "n_im": "e sin(p)",
+                "inverse": "reciprocal(re re + a_im a_im)",
+                "d_re": "(n_im a_im - n_re re) inverse",
+                "d_im": "-(n_re a_im + n_im re) inverse",
+                "b_re": "c_re d_re - c_im d_im",
+                "b_im": "c_re d_im + c_im d_re",
+                "v": "split(x)",
+            },
+            "parameters": {
+                "log_dt": {"uniform": [math.log(0.001), math.log(0.1)], "per": "head"},
+                "log_a": math.log(0.5),
+                "a_im": {"initial": "pi key"},
+                "c_re": {"normal": math.sqrt(0.5)},
+                "c_im": {"normal": math.sqrt(0.5)},
+                "d": {"normal": 1, "per": "model"},
+            },
         },
     ),
     "U": (
