@@ -57,13 +57,13 @@ def choose_link(test, arguments, ratio):
     computing = [seconds for _ in range(2) for seconds in test.train_beside("rank", RANKS, arguments.steps)]
     test.calibrate("rank", statistics.median(computing))
     with Network(RANKS, 1e9) as net:
-        bits = link_for(test, ratio, net.probe(test.bin / "braid-run"))
+        bits = link_for(test, ratio, net.probe(test.bin / "braid-run", seconds=1))
     for _ in range(2):
         if not SLOWEST <= bits <= FASTEST:
             print(f"ratio {ratio:g} would need a link of {bits / 1e9:.3g} Gbit/s; honest here: {SLOWEST / 1e9:g} to {FASTEST / 1e9:g}")
             return min(max(bits, SLOWEST), FASTEST)
         with Network(RANKS, bits) as net:
-            bits *= ratio_of(test, net.probe(test.bin / "braid-run")) / ratio
+            bits *= ratio_of(test, net.probe(test.bin / "braid-run", seconds=1)) / ratio
     return bits
 
 
