@@ -114,7 +114,7 @@ Value TileLowering::rowMask(Value row, Value limit, int64_t width) {
 //===- Stack buffers ----------------------------------------------------------------------------------------------===//
 
 Value TileLowering::offsetIn(const View &view, ArrayRef<Value> lead, Value column) {
-  Value offset = column;
+  Value offset = view.first ? add(view.first, column) : column;
   for (auto [index, stride] : llvm::zip(lead, view.strides))
     offset = add(mul(index, stride), offset);
   return offset;

@@ -479,8 +479,13 @@ LogicalResult TileLowering::keep(Value v) {
   } else if (auto cast = dyn_cast<vector::ShapeCastOp>(op); cast && !TilePlan::isSimpleCast(cast)) {
     reshape(cast);
   } else {
-    View target = destination(v);
-    fill(target, tileType(v), v);
+    View target;
+    if (auto load = dyn_cast<tile::LoadOp>(op); load && plan.staysInMemory(v))
+      target = inMemory(load);
+    if (!target.memref) {
+      target = destination(v);
+      fill(target, tileType(v), v);
+    }
     own(v, target);
   }
   return success(!failedOnce);

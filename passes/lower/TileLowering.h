@@ -1,8 +1,9 @@
 //===- TileLowering.h - one kernel on its way from tiles to loops (private to TileToLoops) ------------------------===//
 //
-// A tile is either lazy (computed per strip inside the loop of whoever consumes it) or kept in a stack buffer. TilePlan
-// decides which, before anything is emitted; TileEvaluate computes one strip of a lazy tile; TileLoops and TileMatrix
-// write tiles into buffers; TileToLoops walks the kernel, owns control flow and the buffers' lifetimes.
+// A tile is either lazy (computed per strip inside the loop of whoever consumes it) or kept in a stack buffer; loads of
+// whole vectors that nothing writes meanwhile (states) are read where they stand, without a copy. TilePlan decides
+// which, before anything is emitted; TileEvaluate computes one strip of a lazy tile; TileLoops and TileMatrix write
+// tiles into buffers; TileToLoops walks the kernel, owns control flow and the buffers' lifetimes.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef PASSES_LOWER_TILELOWERING_H
@@ -68,6 +69,8 @@ public:
   SmallVector<int64_t> breaks(Value tile, bool definition = false) const;
   int64_t width(Type element) const;
   static bool isSimpleCast(vector::ShapeCastOp op);
+  /// Whether nothing writes what a load reads before the last that reads its tile.
+  bool staysInMemory(Value load) const { return unwritten.contains(load); }
 
 private:
   bool mustKeep(Operation *op) const;
@@ -82,7 +85,7 @@ private:
 
   int64_t vectorBytes;
   Thrift thrift;
-  DenseSet<Value> kept;
+  DenseSet<Value> kept, unwritten;
   DenseMap<Operation *, SmallVector<tile::StoreOp>> groups;
   DenseMap<Operation *, SmallVector<tile::ReduceOp>> reductions;
   DenseMap<Operation *, Operation *> leaders;
@@ -97,11 +100,12 @@ struct Buffer {
   int64_t offset = 0, bytes = 0; ///< in shared memory
 };
 
-/// Strided elements of a flat memory: a stack buffer seen as a tile, or a buffer argument.
+/// Strided elements of a flat memory: a stack buffer seen as a tile, a buffer argument, or a tile where it stands in one.
 struct View {
   Value memref;
   SmallVector<Value> strides; ///< in elements
   Buffer *buffer = nullptr; ///< null: an argument or a constant
+  Value first = {}; ///< element that the tile begins with; null: 0
 };
 
 /// Columns of the tile being evaluated: lanes [column, column + width). width 0: the one element at `column`.
@@ -198,6 +202,8 @@ protected:
   void transposeInto(View source, View target, int64_t rows, int64_t columns, Type element);
   /// The tile as rows in a buffer; `temporary` when the caller must give it back.
   View packed(Value v, SmallVectorImpl<Buffer *> &temporary);
+  /// The tile where it is loaded from, if whole vectors of its rows can be read there; else nothing.
+  virtual View inMemory(tile::LoadOp load);
 
   // TileEvaluate.cpp
   Value eval(Value v, ArrayRef<Value> lead, const Strip &strip);

@@ -37,11 +37,24 @@ static RegisterBlock chooseBlock(int64_t rows, int64_t vectors, bool wide) {
 View TileLowering::packed(Value v, SmallVectorImpl<Buffer *> &temporary) {
   if (auto it = views.find(v); it != views.end())
     return it->second;
+  if (auto load = v.getDefiningOp<tile::LoadOp>())
+    if (View view = inMemory(load); view.memref)
+      return view;
   Buffer *buffer = allocate(tileType(v));
   temporary.push_back(buffer);
   View view = viewOf(buffer, tileType(v));
   fill(view, tileType(v), v);
   return view;
+}
+
+View TileLowering::inMemory(tile::LoadOp load) {
+  VectorType type = load.getType();
+  const Access &at = accesses[load];
+  bool whole = !load.getLimit() && !load.getRows() && type.getRank() == 2 && type.getDimSize(1) % 16 == 0;
+  if (!whole || storage(type.getElementType()) != load.getSource().getType().getElementType() ||
+      getConstantIntValue(at.strides.back()) != 1)
+    return {};
+  return {arguments[load.getSource()].memref, at.strides, nullptr, at.offset};
 }
 
 //===- Transpose --------------------------------------------------------------------------------------------------===//

@@ -329,15 +329,19 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
         for (auto [sink, inner] : evaluations[user->getResult(0)])
           count(sink, std::min<int64_t>(times * inner, 64));
       }
+      bool written = false;
+      if (auto load = dyn_cast<tile::LoadOp>(op)) {
+        for (auto [sink, n] : found)
+          written |= crossesStore(load, sink, [&](Operation *store) { return leader(store); }) ||
+                     (isa<tile::StoreOp>(sink) && overlapsShifted(load, sink, group(cast<tile::StoreOp>(sink))));
+        if (!written)
+          unwritten.insert(v);
+      }
       if (!isKept(v) && !neverKept(v)) {
         int64_t times = 0;
-        bool hazard = false;
-        for (auto [sink, n] : found) {
+        bool hazard = written;
+        for (auto [sink, n] : found)
           times += n;
-          if (auto load = dyn_cast<tile::LoadOp>(op))
-            hazard |= crossesStore(load, sink, [&](Operation *store) { return leader(store); }) ||
-                      (isa<tile::StoreOp>(sink) && overlapsShifted(load, sink, group(cast<tile::StoreOp>(sink))));
-        }
         DenseMap<Value, int64_t> known;
         // A dot unrolls the formula of its accumulator over a block of registers: short ones only.
         hazard |= cost(v, known) > 4 && llvm::any_of(v.getUsers(), [&](Operation *user) {

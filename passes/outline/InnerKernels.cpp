@@ -196,8 +196,9 @@ Vars InnerGradKernel::chunk(Var n, llvm::ArrayRef<Var> now) {
     before.base = dotTA(keys, dr.dz, d.base);
   else
     before.m = dotTA(keys, dr.dz, before.m);
+  dKeys = dotTB(dr.dz, state.weights(), dKeys); // the last that reads the state, before anything is written
   math.storeTokens(dQueries, dq);
-  math.storeTokens(dotTB(dr.dz, state.weights(), dKeys), dk);
+  math.storeTokens(dKeys, dk);
   math.storeTokens(dr.dy, dv);
   math.storeGate(sum(dSteps * r.u, 1), gateGrad("rate"));
   math.storeWeightGrads(w, dWeigh, [&](llvm::StringRef name) { return gateGrad(name); });

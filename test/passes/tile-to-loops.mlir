@@ -62,9 +62,10 @@ func.func @softmax(%x: memref<?x64xf32> {tile.name = "x"}, %y: memref<?x64xf32> 
 
 // -----
 
-// The micro-kernel: 4 x 4 accumulators live in the k loop; the state of the outer loop is updated in its own buffer.
+// The micro-kernel: 4 x 4 accumulators live in the k loop; the state of the outer loop is updated in its own buffer, keys and values are read
+// where they stand.
 // CHECK-LABEL: func.func @state
-// CHECK-COUNT-3: memref.alloca
+// CHECK:         memref.alloca
 // CHECK-NOT:     memref.alloca
 // CHECK:         scf.for {{.*}} iter_args({{((%[a-z0-9_]+ = %[a-z0-9_]+(, )?){16})}}) ->
 // CHECK:           vector.load
@@ -112,6 +113,50 @@ func.func @causal(%q: memref<32x20xf32> {tile.name = "q"}, %v: memref<32x16xf32>
   %scores = tile.mask lower %all : vector<32x32xf32>
   %out = tile.dot %scores, %values, %none : vector<32x32xf32>, vector<32x16xf32>, vector<32x16xf32>
   tile.store %out, %o[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x16xf32>, memref<32x16xf32>
+  return
+}
+
+// -----
+
+// Of what nothing writes before the product no copy is made; rows that end in the middle of a vector are copied, and so is what a store in
+// between may write.
+// CHECK-LABEL: func.func @in_place
+// CHECK:         memref.alloca() {{.*}} : memref<272xf32>
+// CHECK-NOT:     memref.alloca
+// CHECK-LABEL: func.func @short_rows
+// CHECK-COUNT-2: memref.alloca
+// CHECK-LABEL: func.func @written
+// CHECK-COUNT-2: memref.alloca
+// CHECK:         return
+func.func @in_place(%q: memref<16x32xf32> {tile.name = "q"}, %m: memref<?x32x16xf32> {tile.name = "m"}, %y: memref<16x16xf32> {tile.name = "y"}) attributes {tile.kernel, tile.grid = ["chunk"]} {
+  %c0 = arith.constant 0 : index
+  %n = tile.program : index
+  %zero = arith.constant dense<0.0> : vector<16x16xf32>
+  %x = tile.load %q[%c0, %c0] {dims = array<i64: 0, 1>} : memref<16x32xf32>, vector<16x32xf32>
+  %s = tile.load %m[%n, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x32x16xf32>, vector<32x16xf32>
+  %d = tile.dot %x, %s, %zero : vector<16x32xf32>, vector<32x16xf32>, vector<16x16xf32>
+  tile.store %d, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<16x16xf32>, memref<16x16xf32>
+  return
+}
+func.func @short_rows(%q: memref<16x32xf32> {tile.name = "q"}, %m: memref<?x32x12xf32> {tile.name = "m"}, %y: memref<16x12xf32> {tile.name = "y"}) attributes {tile.kernel, tile.grid = ["chunk"]} {
+  %c0 = arith.constant 0 : index
+  %n = tile.program : index
+  %zero = arith.constant dense<0.0> : vector<16x12xf32>
+  %x = tile.load %q[%c0, %c0] {dims = array<i64: 0, 1>} : memref<16x32xf32>, vector<16x32xf32>
+  %s = tile.load %m[%n, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x32x12xf32>, vector<32x12xf32>
+  %d = tile.dot %x, %s, %zero : vector<16x32xf32>, vector<32x12xf32>, vector<16x12xf32>
+  tile.store %d, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<16x12xf32>, memref<16x12xf32>
+  return
+}
+func.func @written(%q: memref<16x32xf32> {tile.name = "q"}, %m: memref<?x32x16xf32> {tile.name = "m"}, %y: memref<16x16xf32> {tile.name = "y"}) attributes {tile.kernel, tile.grid = ["chunk"]} {
+  %c0 = arith.constant 0 : index
+  %n = tile.program : index
+  %zero = arith.constant dense<0.0> : vector<16x16xf32>
+  %x = tile.load %q[%c0, %c0] {dims = array<i64: 0, 1>} : memref<16x32xf32>, vector<16x32xf32>
+  %s = tile.load %m[%n, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x32x16xf32>, vector<32x16xf32>
+  tile.store %s, %m[%c0, %c0, %c0] {dims = array<i64: 1, 2>} : vector<32x16xf32>, memref<?x32x16xf32>
+  %d = tile.dot %x, %s, %zero : vector<16x32xf32>, vector<32x16xf32>, vector<16x16xf32>
+  tile.store %d, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<16x16xf32>, memref<16x16xf32>
   return
 }
 
