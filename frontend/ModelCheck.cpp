@@ -126,6 +126,14 @@ void Checker::mixer(const std::string &path, const RecurrenceSpec &spec) {
     features(path, spec.heads, "head_dim times value_dim", spec.headDim * spec.valueDim);
   if (spec.recurrence && (spec.recurrence->rowFunction == "taylor" || spec.recurrence->rowFunction == "square"))
     productDim(path, spec.headDim);
+  // rope(..) needs no key of its own: then it turns all features.
+  if (spec.recurrence && !spec.rope)
+    for (auto [turns, width] :
+         {std::pair(spec.recurrence->turnsKeys, spec.headDim), {spec.recurrence->turnsValues, spec.valueDim}})
+      if (turns)
+        rope(path, RopeSpec{}, width);
+  if (spec.recurrence && spec.rope && spec.recurrence->turnsValues)
+    rope(path, spec.rope, spec.valueDim);
   if (spec.normGroups)
     divides(path, "norm_groups", *spec.normGroups, "heads times value_dim", spec.heads * spec.valueDim);
 }

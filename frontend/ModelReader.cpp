@@ -309,6 +309,10 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
   r.choice("output_glu", spec.outputGlu, gates);
   if (spec.outputGlu && spec.outputGate)
     r.error("output_glu", "a gate beside output_gate; valid: one of them");
+  if (spec.outputGlu && spec.outputNorm)
+    r.error("output_glu",
+            "takes o as it is, but output_norm is true; valid: with output_norm false, and layer_norm(..) "
+            "in output");
   r.boolean("norm_first", spec.normFirst);
   if (r.has("norm_groups")) {
     int64_t groups = 1;

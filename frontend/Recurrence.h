@@ -105,6 +105,7 @@ struct Recurrence {
 
   std::string rowFunction; ///< what makes rows of keys: taylor, square, with_one; "": a row for each key feature
   std::vector<std::string> bounds; ///< parameters that are the least value of a gate
+  bool turnsKeys = false, turnsValues = false; ///< rope(..) of either
   bool keepsFirst = false; ///< first(v): values of the first layer that has some
 
   std::map<std::string, size_t> stateColumns, outputColumns; ///< where an equation first names what it names

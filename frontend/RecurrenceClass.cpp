@@ -590,7 +590,7 @@ bool Analysis::run() {
     return false;
   // What stands at a token must depend on it.
   for (const std::string *name : {&r.query, &r.key, &r.value, &r.beta, &r.lowRankA, &r.lowRankB, &r.skipValue, &r.phase,
-                                  &r.rate, &r.placeRate, &r.momentum})
+                                  &r.rate, &r.placeRate, &r.momentum, &r.keyImaginary})
     if (!name->empty() && r.parameter(*name)) { // constants: inferShapes
       key = name == &r.query || name == &r.skipValue ? "output" : "state";
       const std::map<std::string, size_t> &columns = key == "output" ? r.outputColumns : r.stateColumns;

@@ -85,15 +85,21 @@ bool Steps::name(const Term &term, std::string &place) {
 bool Steps::carry(const Part &part, StringRef state, std::string &decay) {
   if (part.negative)
     return fail(part.column, "the state changes its sign; valid: a product with + that carries " + state.str());
+  size_t states = 0;
   for (const Term *f : part.factors) {
-    if (isName(*f, state))
+    if (isName(*f, state)) {
+      if (++states > 1)
+        return fail(f->column, "'" + state.str() + "' a second time in a product; " + validStep.str());
       continue;
+    }
     bool isDecay = f->kind == Term::Kind::call && f->name == "exp" && f->args.size() == 1 && f->options.empty();
     if (!isDecay || !decay.empty())
       return fail(f->column,
                   "what gradient steps change decays by one exp(a), one number per head; " + validStep.str());
     if (!name(f->args.front(), decay))
       return false;
+    if (r.parameter(decay))
+      return fail(f->column, "'" + decay + "' is a parameter; valid in this place: a name in inputs");
   }
   return true;
 }

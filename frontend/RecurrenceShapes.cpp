@@ -245,6 +245,8 @@ bool Inference::source(const Term &call, Per per) {
   if (from.kind != Term::Kind::name)
     return fail(from.column,
                 "valid as the first argument of " + call.name + ": x, the layer's input, or a name in inputs");
+  if (current->constant)
+    return fail(call.column, call.name + " of parameters alone; valid: functions of each number");
   if (++sources > 1)
     return fail(call.column, "a second linear or low_rank of one input; valid: a name in inputs of its own");
   if (per == Per::row || per == Per::all || per == Per::place)
@@ -417,6 +419,8 @@ bool Inference::demandCall(const Term &call, Per per) {
     return fail(call.column, "a second conv of one input; valid: a name in inputs of its own");
   if (call.name == "rope" && per != Per::key && per != Per::value)
     return fail(call.column, formatv("rope of one number per {0}; valid: of keys, of values", nameOf(per)).str());
+  if (call.name == "rope")
+    (per == Per::key ? r.turnsKeys : r.turnsValues) = true;
   if (call.name == "rope" && call.args.size() > 1)
     if (const Term &period = call.args[1]; period.kind != Term::Kind::number || period.number < 1 ||
                                            period.number > static_cast<double>(maxTokens) ||

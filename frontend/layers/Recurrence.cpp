@@ -4,6 +4,7 @@
 #include "frontend/Recurrence.h"
 #include "frontend/layers/LsmParts.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -109,16 +110,18 @@ static bool isProjected(const Term &term) {
 
 /// Whether `from` is computed from input `to` without a matrix product between.
 bool Inputs::leadsTo(StringRef from, StringRef to) const {
-  if (from == to)
-    return true;
-  const Definition *d = r.definition(from);
-  std::function<bool(const Term &)> walk = [&](const Term &term) {
+  llvm::StringSet<> seen;
+  std::function<void(const Term &)> visit = [&](const Term &term) {
     if (isSource(term))
-      return false;
-    return term.kind == Term::Kind::name ? r.definition(term.name) && leadsTo(term.name, to)
-                                         : llvm::any_of(term.args, walk);
+      return;
+    const Definition *d = term.kind == Term::Kind::name ? r.definition(term.name) : nullptr;
+    if (d && seen.insert(term.name).second)
+      visit(d->term);
+    for (const Term &arg : term.args)
+      visit(arg);
   };
-  return d && walk(d->term);
+  visit({.kind = Term::Kind::name, .name = from.str()});
+  return seen.contains(to);
 }
 
 /// Whether what is projected becomes a value, and neither a key nor a query.
@@ -242,7 +245,7 @@ Value Inputs::emitCall(const Term &call) {
   if (function == "shift")
     return shifted(b, call.args[0].kind == Term::Kind::name ? StringRef(call.args[0].name) : name, arg);
   if (function == "first")
-    return firstValues(b, spec, sameHeads(arg));
+    return firstValues(b, spec, b.narrow(name, sameHeads(arg)));
   if (function == "split")
     return b.reshape(name, arg, {b.entry.batch, b.entry.tokens, spec.heads, spec.valueDim});
   if (function == "join")

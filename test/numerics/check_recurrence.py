@@ -1,7 +1,8 @@
 """The built-in instances, written as text: python3 check_recurrence.py
 
 Two models of the same layers, one of instances, one of recurrences: initial values, loss, every gradient, every updated
-parameter and the logits of a generation agree in every bit, in f32 and bf16.
+parameter and the logits of a generation agree in every bit, in f32 and bf16. What no instance has is compared with another
+text of the same function.
 """
 
 import math
@@ -385,27 +386,75 @@ PAIRS = {
     ),
 }
 
+SPIN = {"s": {"initial": "1 + key"}, "f": {"initial": "(key + 1) / keys"}}
+# What no instance is: two texts of one function each, to rounding.
+TWICE = {
+    # Read before it is written, and the token itself beside it.
+    "A": (
+        {"state": "M = M + k^T v", "inputs": LINEAR},
+        {"state": "M = M + k^T v", "output": "o = q M_prev + scale v own", "inputs": LINEAR | {"own": "inner(q, k)"}},
+    ),
+    # A gradient step for every token is the delta rule.
+    "B": (
+        {"state": "M = M + b k^T (v - k M)", "inputs": UNIT(4) | {"b": "sigmoid(linear(x))"}},
+        {"mini_batch": 1, "state": "M = M - b grad(l2(k M - v))", "inputs": UNIT(4) | {"b": "sigmoid(linear(x))"}},
+    ),
+    # A turn that all tokens share, and one of each token which is the same.
+    "C": (
+        {
+            "state": "M = diag(exp(g + i p)) M + k^T v",
+            "inputs": LINEAR | {"g": "log_sigmoid(s)", "p": "f / 4"},
+            "parameters": SPIN,
+        },
+        {
+            "state": "M = diag(exp(g + i p)) M + k^T v",
+            "inputs": LINEAR | {"g": "log_sigmoid(0 linear(x) + s)", "p": "(0 linear(x) + f) / 4"},
+            "parameters": SPIN,
+        },
+    ),
+}
+TWICE["A"][1]["output"] = TWICE["A"][1]["output"].replace("scale", repr(SIZES["head_dim"] ** -0.5))
 
-def describe(which, dtype):
-    mixer = lambda pair: SIZES | ({"kind": "recurrence", "output": "o = q M"} if which else {}) | pair[which]
+
+def describe(which, dtype, pairs=PAIRS):
+    """The model of one side; the first side of PAIRS is built in."""
+    stated = {"kind": "recurrence", "output": "o = q M"} if which or pairs is TWICE else {}
+    mixer = lambda pair: SIZES | stated | pair[which]
     return {
         "name": "same",
         "vocab_size": 29,
         "d_model": 24,
-        "num_layers": len(PAIRS),
-        "layer_pattern": "".join(PAIRS),
+        "num_layers": len(pairs),
+        "layer_pattern": "".join(pairs),
         "dtype": dtype,
         "context_len": 63,
         "max_documents": 3,
-        "mixers": {letter: mixer(pair) for letter, pair in PAIRS.items()},
+        "mixers": {letter: mixer(pair) for letter, pair in pairs.items()},
         "ffns": {"D": {"kind": "dense", "hidden": 24}},
         "train": {"batch": 2, "seq_len": 37},
     }
 
 
+def check_twice(report):
+    """Loss and generation of two texts of one function: 1e-5."""
+    outcomes = []
+    for which in (0, 1):
+        model = CompiledModel(describe(which, "f32", TWICE), report.folder, f"twice{which}")
+        weights = model.initial(3)
+        batch, _ = model.batch(np.random.default_rng(2), [[0, 11, 12, 37], [0, 20, 31, 31]])
+        loss = model.step(weights, batch, ["loss"], learning_rate=1e-2, number=1)["loss"]
+        logits, caches = model.cached("prefill_32", weights, {}, np.arange(32, dtype=np.int32) % 29, [0, 30])
+        decoded, _ = model.cached("decode_1", weights, caches, [3], [-30, 1])
+        outcomes.append({"loss": loss, "prefill": logits, "decode": decoded})
+    for what, first in outcomes[0].items():
+        error = np.linalg.norm(first - outcomes[1][what]) / np.linalg.norm(first)
+        report.line(error <= 1e-5, f"two texts of one function: {what}", f"{error:.1e}")
+
+
 def main():
     report = Report("recurrence")
     with report:
+        check_twice(report)
         for dtype in ("f32", "bf16"):
             report.name = f"recurrence {dtype}"
             models = [CompiledModel(describe(which, dtype), report.folder, f"{dtype}{which}") for which in (0, 1)]
