@@ -270,8 +270,10 @@ private:
     Slices experts = cut == schedule::Slicing::simulated ? mixers : schedule::uniformSlices(tokens, mixers.size());
     if (hasOp(first, isDivided) && failed(layOut(first, mixers)))
       return failure();
+    if (wanted != schedule::Pipeline::best && mixers.size() > 1) // `simulated` may find that one slice is fastest
+      write(layer, plan(layer, mixers, experts, wanted));
     if (wanted != schedule::Pipeline::best)
-      return write(layer, plan(layer, mixers, experts, wanted)), success();
+      return success();
     // Forward and backward of a layer must be cut alike, so the sum of both decides how.
     Decision best = plan(layer, whole, whole, schedule::Pipeline::none);
     for (Decision other : {plan(layer, whole, uniform, schedule::Pipeline::best),
