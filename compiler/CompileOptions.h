@@ -3,6 +3,7 @@
 #define COMPILER_COMPILEOPTIONS_H
 
 #include "passes/Phases.h"
+#include "passes/analysis/Machine.h"
 
 #include <optional>
 #include <string>
@@ -39,6 +40,7 @@ struct CompileOptions {
   std::optional<Phase> fromPhase; ///< the phase the input has reached
   std::optional<Phase> toPhase; ///< stop here; absent: write the program
   std::string dumpPhasesTo; ///< directory for NN-phase.mlir; empty: none
+  std::optional<Machine> machine; ///< that orders are chosen by where a model has no schedule.machine; no flag
   bool explain = false;
 
   bool slices() const { return !pipeline.empty() && pipeline != "none"; }

@@ -168,10 +168,11 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   if (failed(module))
     return {};
   setScheduleKeys(**module, spec->schedule);
-  if (const std::optional<MachineSpec> &known = spec->schedule.machine) {
-    Machine machine{known->flops, known->bandwidth, known->overhead, known->linkBandwidth, known->linkLatency};
-    (**module)->setAttr(attrs::machine, machine.toAttr(&context));
-  }
+  std::optional<Machine> machine = options.machine;
+  if (const std::optional<MachineSpec> &known = spec->schedule.machine)
+    machine = {known->flops, known->bandwidth, known->overhead, known->linkBandwidth, known->linkLatency};
+  if (machine)
+    (**module)->setAttr(attrs::machine, machine->toAttr(&context));
   return std::move(*module);
 }
 

@@ -2,6 +2,7 @@
 #include "tools/braid-plan/ClusterFile.h"
 
 #include "frontend/Json.h"
+#include "runtime/Program.h"
 
 #include <cmath>
 #include <map>
@@ -133,4 +134,21 @@ double plan::collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm
   double seconds = over(bytes * (local - 1) / local, cluster.node.bandwidth) +
                    over(bytes * (nodes - 1) / nodes * groups, cluster.network.bandwidth);
   return halves * (seconds + std::ceil(std::log2(size)) * latency);
+}
+
+Machine plan::machineOf(const Cluster &cluster, const Mesh &mesh, llvm::StringRef dtype) {
+  runtime::MeshInfo ranks;
+  for (auto [from, to] : {std::pair(&mesh.dense, &ranks.dense), std::pair(&mesh.expert, &ranks.expert)})
+    for (const Mesh::Axis &axis : *from)
+      to->push_back({axis.name, static_cast<uint32_t>(axis.size)});
+  std::vector<uint32_t> members = ranks.members(0, "ep").value_or(std::vector<uint32_t>{0});
+  auto seconds = [&](double bytes) { return collectiveSeconds(cluster, CollectiveKind::allToAll, members, bytes); };
+  const Device &device = cluster.device;
+  Machine machine{device.flops(dtype) * device.efficiency, device.bandwidth * device.efficiency, device.overhead, 1e10,
+                  0};
+  if (members.size() > 1) {
+    machine.linkBandwidth = 1e9 / (seconds(1e9) - seconds(0));
+    machine.linkLatency = seconds(0);
+  }
+  return machine;
 }

@@ -3,6 +3,8 @@
 #define TOOLS_BRAIDPLAN_CLUSTERFILE_H
 
 #include "frontend/ModelSpec.h"
+#include "passes/analysis/Machine.h"
+#include "passes/analysis/Mesh.h"
 #include "runtime/Communicator.h"
 
 namespace braid::plan {
@@ -49,6 +51,10 @@ std::optional<Cluster> parseCluster(llvm::StringRef text, llvm::StringRef filena
 /// part). Every rank of the cluster runs
 /// one like it at the same time, so ranks of a node share its link to the network.
 double collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members, double bytes);
+
+/// What the compiler chooses orders by on these ranks: rates that kernels reach, and what an exchange between the ranks of
+/// ep takes.
+Machine machineOf(const Cluster &cluster, const Mesh &mesh, llvm::StringRef dtype);
 
 /// Seconds of a rank's own processor for what it sends and receives in such a collective.
 double processorSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members, double bytes);

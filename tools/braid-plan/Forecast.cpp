@@ -27,6 +27,17 @@ struct Experts {
   double kept = 1; ///< the share of chosen rows that find a slot when every expert is chosen as often
 };
 
+/// What the entry's input of tokens holds on one rank.
+double rankTokens(const Program &program, const runtime::EntryInfo &entry) {
+  auto tokens = runtime::entryInput(program, entry, "tokens");
+  if (!tokens.ok())
+    return 0;
+  double count = 1;
+  for (int64_t size : (*tokens)->shape)
+    count *= static_cast<double>(size);
+  return count;
+}
+
 /// By the description that the program was compiled from; empty: there is none.
 std::vector<Experts> expertsOf(const Program &program, const std::string &entry) {
   auto text = program.metadata("model_json");
@@ -38,8 +49,7 @@ std::vector<Experts> expertsOf(const Program &program, const std::string &entry)
     return {};
   // Peers' rows are bounded only where tokens are not sliced.
   bool sliced = program.metadata("pipeline").value_or("none") != "none";
-  auto axis = [&](const char *name) { return static_cast<double>(program.mesh().size(name).value_or(1)); };
-  double tokens = plan::tokensOf(program, *program.findEntry(entry)) / (axis("dp") * axis("sp"));
+  double tokens = rankTokens(program, *program.findEntry(entry));
   std::vector<Experts> experts(model->numLayers);
   for (auto [layer, own] : llvm::enumerate(experts))
     if (const auto *moe = std::get_if<MoeSpec>(&model->ffns.at(model->ffnOf(layer))); moe && !moe->paddedSlots)
@@ -147,7 +157,10 @@ private:
       bytes = static_cast<double>(work->bytes());
       // Buffers hold the rows of the worst routing; products do the rows there are.
       if (const schema::GroupedGemm *grouped = command.body_as_GroupedGemm()) {
-        flops *= liveRows(command, static_cast<double>(grouped->max_rows()));
+        // Ranks of etp have each other's rows, but for those that are ranks of tp and have the same ones.
+        int64_t etp = program.mesh().size("etp").value_or(1),
+                sharers = etp == program.mesh().size("tp").value_or(1) ? 1 : etp;
+        flops *= liveRows(command, static_cast<double>(grouped->max_rows()) / static_cast<double>(sharers));
         result.balanced = true;
       }
     } else if (const schema::Copy *copy = command.body_as_Copy()) {
@@ -229,13 +242,10 @@ Forecast plan::forecast(const Program &program, const std::string &entry, const 
 }
 
 double plan::tokensOf(const Program &program, const runtime::EntryInfo &entry) {
-  auto tokens = runtime::entryInput(program, entry, "tokens");
-  if (!tokens.ok())
-    return 0;
-  double count = 1;
-  for (int64_t size : (*tokens)->shape)
-    count *= static_cast<double>(size);
-  for (const runtime::ShardInfo &shard : (*tokens)->shards)
-    count *= program.mesh().size(shard.axis).value_or(1);
-  return count;
+  // Rows of a batch are divided by dp, their tokens by sp; what is generated is on all ranks.
+  bool batch = llvm::is_contained({"train_step", "accumulate_step", "eval_step"}, llvm::StringRef(entry.name));
+  double ranks = 1;
+  for (const char *axis : {"dp", "sp"})
+    ranks *= batch ? program.mesh().size(axis).value_or(1) : 1;
+  return ranks * rankTokens(program, entry);
 }

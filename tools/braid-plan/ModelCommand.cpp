@@ -3,6 +3,8 @@
 #include "frontend/ModelSpec.h"
 #include "passes/analysis/Mesh.h"
 #include "runtime/MachineMemory.h"
+#include "runtime/io/TensorNames.h"
+#include "schedule/Draw.h"
 #include "schedule/Stages.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/Forecast.h"
@@ -57,8 +59,10 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
     plan::fail(program.status().message());
     return nullptr;
   }
-  if (cluster && options.job.options.mesh.empty() && cluster->ranks() > 1) {
-    if (cluster->ranks() > maxAxisSize) {
+  CompileOptions &compile = options.job.options;
+  if (cluster) {
+    bool choose = compile.mesh.empty() && cluster->ranks() > 1;
+    if (choose && cluster->ranks() > maxAxisSize) {
       plan::fail(options.cluster + " has " + llvm::Twine(cluster->ranks()) +
                  " ranks (nodes times ranks_per_node), more than one axis may have (" + llvm::Twine(maxAxisSize) +
                  "); valid: with --mesh");
@@ -70,7 +74,14 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
     llvm::FailureOr<ModelSpec> spec = parseModelSpec(*text, input, report);
     if (failed(spec))
       return nullptr;
-    chooseMesh(options.job.options, *spec, *cluster);
+    if (choose)
+      chooseMesh(compile, *spec, *cluster);
+    // Orders are chosen by what they will run on; a mesh that is wrong is the compiler's to refuse.
+    llvm::Expected<Mesh> mesh = Mesh::parse(compile.mesh);
+    if (mesh && mesh->world() <= cluster->ranks())
+      compile.machine = plan::machineOf(*cluster, *mesh, compile.dtype.value_or(spec->dtype));
+    else if (!mesh)
+      llvm::consumeError(mesh.takeError());
   }
   std::optional<std::vector<uint8_t>> bytes = compileTables(options.job);
   if (!bytes)
@@ -99,17 +110,38 @@ struct Memory {
     std::stable_sort(arenas.begin(), arenas.end(), [](auto *a, auto *b) { return a->bytes > b->bytes; });
   }
 
-  /// What would make the largest arena smaller.
-  std::string advice() const {
+  /// What would make the largest arena smaller, of what has not been done yet.
+  std::string advice(const CompileOptions &asked) const {
     const std::string &name = arenas.front()->name;
     auto size = [&](const char *axis) { return program.mesh().size(axis).value_or(1); };
+    std::string fewer = size("dp") < program.mesh().worldSize() ? "a smaller --seq-len or a larger dp"
+                                                                : "a smaller --seq-len or more ranks";
+    if (hasSeveralRows())
+      fewer = "a smaller --batch, " + fewer;
+    if (name == "saved" && asked.recompute == "all")
+      return fmt::format("what layers begin with and, with experts on ep = {} ranks, room for all rows that these may "
+                         "send: {}, a smaller ep, or a "
+                         "capacity_factor in the model",
+                         size("ep"), fewer);
     if (name == "saved")
-      return "activations kept for the backward: a smaller --batch, --recompute=all or an --activation-budget";
+      return "activations kept for the backward: --recompute=all or an --activation-budget, " + fewer;
     if (name == "parameters" || name == "optimizer" || name == "gradients")
       return fmt::format("weights: experts are divided by ep = {} and etp = {}, heads and widths by tp = {}, optimizer "
-                         "states by all ranks; a larger ep, etp or tp{}",
-                         size("ep"), size("etp"), size("tp"), name == "gradients" ? ", or --gradient-dtype=bf16" : "");
-    return "values of one layer and rows that travel: a smaller --batch or --seq-len";
+                         "states by all {} ranks; {}{}",
+                         size("ep"), size("etp"), size("tp"), program.mesh().worldSize(),
+                         size("ep") * size("etp") < program.mesh().worldSize() ? "a larger ep, etp or tp, or more ranks"
+                                                                               : "more ranks",
+                         name == "gradients" ? ", or --gradient-dtype=bf16" : "");
+    return "values of one layer and rows that travel: " + fewer;
+  }
+
+  /// Of the batch on a rank.
+  bool hasSeveralRows() const {
+    auto step = program.findEntry("train_step");
+    if (!step)
+      return true;
+    auto tokens = runtime::entryInput(program, *step, "tokens");
+    return !tokens.ok() || (*tokens)->shape.empty() || (*tokens)->shape[0] > 1;
   }
 
   const Program &program;
@@ -124,8 +156,8 @@ std::string defaultEntry(const Program &program) {
   return program.entries().empty() ? "" : program.entries().front().name;
 }
 
-Json toJson(const Program &program, const Memory &memory, const plan::Cluster *cluster, const std::string &entry,
-            const plan::Forecast *forecast, double tokens) {
+Json toJson(const Program &program, const Memory &memory, const plan::Cluster *cluster, const CompileOptions &asked,
+            const std::string &entry, const plan::Forecast *forecast, double tokens) {
   Json arenas = Json::array();
   for (const runtime::ArenaInfo *arena : memory.arenas)
     arenas.push_back({{"name", arena->name}, {"bytes", arena->bytes}});
@@ -143,7 +175,13 @@ Json toJson(const Program &program, const Memory &memory, const plan::Cluster *c
   json["memory"]["device_bytes"] = cluster->device.memory;
   json["memory"]["fits"] = fits;
   if (!fits)
-    json["memory"]["reason"] = {{"largest", memory.arenas.front()->name}, {"advice", memory.advice()}};
+    json["memory"]["reason"] = {{"largest", memory.arenas.front()->name}, {"advice", memory.advice(asked)}};
+  if (asked.machine)
+    json["machine"] = {{"flops", asked.machine->flops},
+                       {"bandwidth", asked.machine->bandwidth},
+                       {"overhead", asked.machine->overhead},
+                       {"link_bandwidth", asked.machine->linkBandwidth},
+                       {"link_latency", asked.machine->linkLatency}};
   Json axes = Json::array();
   for (const plan::Forecast::Axis &axis : forecast->axes)
     axes.push_back({{"axis", axis.name},
@@ -171,8 +209,8 @@ std::string seconds(double value) {
                       : fmt::format("{:.3g} s", value);
 }
 
-void printText(const Program &program, const Memory &memory, const plan::Cluster *cluster, const std::string &entry,
-               const plan::Forecast *forecast, double tokens) {
+void printText(const Program &program, const Memory &memory, const plan::Cluster *cluster, const CompileOptions &asked,
+               const std::string &entry, const plan::Forecast *forecast, double tokens) {
   double parameters = number(program, "parameter_count");
   fmt::print("model          {}, {:.4g} {} parameters\n", program.name(), parameters / (parameters < 1e9 ? 1e6 : 1e9),
              parameters < 1e9 ? "million" : "billion");
@@ -196,7 +234,7 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
   for (const runtime::ArenaInfo *arena : memory.arenas)
     fmt::print("  {:<12} {:>12}\n", arena->name, runtime::formatBytes(arena->bytes));
   if (cluster && static_cast<double>(memory.total) > cluster->device.memory)
-    fmt::print("  most of it is {}\n", memory.advice());
+    fmt::print("  most of it is {}\n", memory.advice(asked));
   if (!cluster) {
     fmt::print("times          need devices and links: --cluster models/clusters/8x-h200.json\n");
     return;
@@ -206,7 +244,8 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
              cluster->ranksPerNode, cluster->device.name);
   fmt::print("{:<14} {} predicted", entry, seconds(measures.makespan));
   if (tokens > 0 && measures.makespan > 0)
-    fmt::print(", {:.4g} tokens/s, {:.1f} % of the device's FLOPs", tokens / measures.makespan,
+    fmt::print(", {:.4g} tokens/s ({:.0f} a step, all ranks), {:.1f} % of the device's FLOPs",
+               tokens / measures.makespan, tokens,
                100 * forecast->flops / measures.makespan /
                    cluster->device.flops(program.metadata("dtype").value_or("f32")));
   fmt::print("\n  compute busy {:>12}\n  exposed comm {:>12}\n  bubble       {:>10.1f} %\n",
@@ -216,6 +255,10 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
                axis.collectives, runtime::formatBytes(static_cast<uint64_t>(axis.bytes)));
   if (forecast->balanced)
     fmt::print("  routing is taken to give every expert as many rows\n");
+  if (asked.machine && program.metadata("pipeline").value_or("none") != "none")
+    fmt::print("  orders are those that are best on this cluster, or on the model's schedule.machine; braid-compile "
+               "knows the cluster by that key (braid-tune)\n");
+  fmt::print("\n{}", schedule::drawText(forecast->problem, forecast->schedule, 100));
 }
 
 int run(Options options) {
@@ -251,9 +294,9 @@ int run(Options options) {
   const plan::Cluster *where = cluster ? &*cluster : nullptr;
   const plan::Forecast *times = forecast ? &*forecast : nullptr;
   if (options.json)
-    fmt::print("{}\n", toJson(*program, memory, where, entry, times, tokens).dump(1));
+    fmt::print("{}\n", toJson(*program, memory, where, options.job.options, entry, times, tokens).dump(1));
   else
-    printText(*program, memory, where, entry, times, tokens);
+    printText(*program, memory, where, options.job.options, entry, times, tokens);
   return 0;
 }
 
