@@ -96,6 +96,14 @@ bool braid::tune::holdsSchedule(const std::string &text, const std::string &befo
   return nlohmann::json(is) == nlohmann::json(was); // in any order
 }
 
+Json braid::tune::choiceOf(const Json &schedule) {
+  Json choice = Json::object();
+  for (const char *key : chosenKeys)
+    if (schedule.contains(key))
+      choice[key] = schedule[key];
+  return choice;
+}
+
 Json braid::tune::machineOf(const Json &schedule) {
   Json tuned = schedule.value(evidenceKey, Json());
   bool given = !tuned.is_object() || tuned.value(ownMachineKey, Json()) == Json(true);

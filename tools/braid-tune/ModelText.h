@@ -15,8 +15,12 @@ using Json = nlohmann::ordered_json;
 inline constexpr const char *chosenKeys[] = {"pipeline", "overlap_degree", "overlap_degrees",
                                              "slicing",  "chunk_size",     "sp_algorithm"};
 inline constexpr const char *evidenceKey = "tuned";
+inline constexpr const char *chosenKey = "chosen"; ///< of the evidence: what it is evidence for
 /// Of the evidence: whether `schedule.machine` is the user's, not the search's.
 inline constexpr const char *ownMachineKey = "machine_given";
+
+/// What of this value of the key `schedule` a search chose, or somebody else since.
+Json choiceOf(const Json &schedule);
 
 /// `machine` of this value of the key `schedule`, unless a search wrote it; else null.
 Json machineOf(const Json &schedule);

@@ -125,21 +125,12 @@ Json Tuner::machineSchedule() const {
   Json schedule = Json::parse(withoutChoice(text)).value("schedule", Json::object());
   if (keepsMachine)
     return schedule;
-  const plan::Device &device = cluster.device;
-  runtime::MeshInfo ranks;
-  for (auto [from, to] : {std::pair(&mesh.dense, &ranks.dense), std::pair(&mesh.expert, &ranks.expert)})
-    for (const Mesh::Axis &axis : *from)
-      to->push_back({axis.name, static_cast<uint32_t>(axis.size)});
-  std::vector<uint32_t> members = ranks.members(0, "ep").value_or(std::vector<uint32_t>{0});
-  auto seconds = [&](double bytes) {
-    return plan::collectiveSeconds(cluster, plan::CollectiveKind::allToAll, members, bytes);
-  };
-  bool exchanges = members.size() > 1;
-  schedule["machine"] = {{"flops", device.flops(spec->dtype) * device.efficiency},
-                         {"bandwidth", device.bandwidth * device.efficiency},
-                         {"overhead", device.overhead},
-                         {"link_bandwidth", exchanges ? 1e9 / (seconds(1e9) - seconds(0)) : 1e10},
-                         {"link_latency", exchanges ? seconds(0) : 0}};
+  Machine machine = plan::machineOf(cluster, mesh, spec->dtype);
+  schedule["machine"] = {{"flops", machine.flops},
+                         {"bandwidth", machine.bandwidth},
+                         {"overhead", machine.overhead},
+                         {"link_bandwidth", machine.linkBandwidth},
+                         {"link_latency", machine.linkLatency}};
   return schedule;
 }
 
@@ -203,6 +194,11 @@ bool Tuner::isFresh() const {
   };
   for (auto &[key, value] : identity.items())
     compare(key);
+  if (Json chosen = tuned.value(chosenKey, Json()), is = choiceOf(schedule);
+      nlohmann::json(chosen) != nlohmann::json(is)) {
+    fresh = false;
+    fmt::print(out, "stale: the choice was {}, is {}\n", chosen.is_null() ? "not known" : chosen.dump(), is.dump());
+  }
   for (const char *key : {"cluster", "ranks", "threads", "cpu"}) // which only some kinds have
     if (!identity.contains(key))
       compare(key);
@@ -418,6 +414,7 @@ bool Tuner::write() {
     evidence.push_back(std::move(line));
   }
   Json tuned = identity;
+  tuned[chosenKey] = choiceOf(schedule);
   if (keepsMachine)
     tuned[ownMachineKey] = true;
   if (!checked.is_null())
