@@ -59,7 +59,7 @@ static LogicalResult verifyMesh(const Attributed &of) {
     int64_t product = 1;
     if (auto axes = mesh.getAs<ArrayAttr>(view))
       for (auto axis : axes.getAsRange<DictionaryAttr>())
-        product *= axis.getAs<IntegerAttr>("size").getInt();
+        product = std::min(product * axis.getAs<IntegerAttr>("size").getInt(), int64_t(1) << 40); // sizes end at 2^20
     return product;
   };
   auto named = [&](StringRef view) { return mesh.getAs<ArrayAttr>(view) && !mesh.getAs<ArrayAttr>(view).empty(); };

@@ -50,10 +50,10 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
     int64_t size = 0;
     if (part.empty())
       return invalid("a comma stands before, behind or between no axes; valid: dp=2,ep=2");
-    if (!part.contains('='))
-      return invalid("axis " + name + " has no size; valid: " + name + "=N with N of 1 to " + llvm::Twine(maxAxisSize));
     if (!llvm::is_contained({"dp", "sp", "tp", "ep", "etp", "edp", "pp"}, name))
       return invalid("there is no axis \"" + name + "\"; valid: dp=N, sp=N, tp=N, ep=N, etp=N (edp follows)");
+    if (!part.contains('='))
+      return invalid("axis " + name + " has no size; valid: " + name + "=N with N of 1 to " + llvm::Twine(maxAxisSize));
     if (value.starts_with("0") || value.getAsInteger(10, size) || size < 1 || size > maxAxisSize)
       return invalid("axis " + name + " has size \"" + value + "\"; valid: 1 to " + llvm::Twine(maxAxisSize));
     if (!sizes.try_emplace(name, size).second)

@@ -18,10 +18,11 @@ struct OpenedBlas {
 
 Status load(BlasLibrary &functions) {
   void *library = nullptr;
+  const char *opened = nullptr;
   std::string reasons;
   for (const char *name : libraryNames) {
-    if (!library)
-      library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!library && (library = dlopen(name, RTLD_NOW | RTLD_LOCAL)))
+      opened = name;
     if (!library)
       if (const char *reason = dlerror())
         reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", reason);
@@ -43,12 +44,12 @@ Status load(BlasLibrary &functions) {
 #undef BRAID_CUBLASLT_FIND
   find(functions.cublasLtGetStatusString, "cublasLtGetStatusString");
   if (missing)
-    return Status::error(ErrorCode::unsupported, "libcublasLt is not what it is called, or too old: it lacks {}",
-                         missing);
+    return Status::error(ErrorCode::unsupported,
+                         "{} is no cuBLASLt, or too old a one: it lacks {}; valid: that of CUDA 12 or "
+                         "13, or a program compiled with --gemm=kernels",
+                         opened, missing);
   return Status::success();
 }
-
-const char *typeName(DType type) { return type == DType::bf16 ? "bf16" : "f32"; }
 
 } // namespace
 
@@ -108,7 +109,7 @@ Expected<uint32_t> CublasLt::prepare(const GemmDesc &desc, uint32_t alignment) {
   BRAID_TRY(make(desc, alignment, *products.back())
                 .withContext(fmt::format("a product {} x {} x {}{} of {} and {} into {}", shape.m, shape.n, shape.k,
                                          desc.batch > 1 ? fmt::format(", {} times,", desc.batch) : "",
-                                         typeName(shape.typeA), typeName(shape.typeB), typeName(shape.typeC))));
+                                         toString(shape.typeA), toString(shape.typeB), toString(shape.typeC))));
   return static_cast<uint32_t>(products.size() - 1);
 }
 
@@ -116,7 +117,9 @@ Status CublasLt::make(const GemmDesc &desc, uint32_t alignment, Product &product
   const MatmulShape &shape = desc.shape;
   for (DType type : {shape.typeA, shape.typeB, shape.typeC})
     if (type != DType::f32 && type != DType::bf16)
-      return Status::error(ErrorCode::unsupported, "is neither of f32 nor of bf16");
+      return Status::error(ErrorCode::unsupported, "{}: cuBLASLt is asked for f32 and bf16 only", toString(type));
+  if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0)
+    return Status::error(ErrorCode::unsupported, "cuBLASLt is asked for sizes of at least 1 only");
   BRAID_BLAS(cublasLtMatmulDescCreate, &product.matmul, blas::computeF32, blas::typeF32);
   auto set = [&](int attribute, bool transposed) {
     int32_t value = transposed ? blas::transpose : blas::none;

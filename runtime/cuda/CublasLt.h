@@ -1,5 +1,5 @@
 // CublasLt: matrix products of NVIDIA's library, opened when a program that asks for them is run (--gemm=cublaslt) and never linked. Names,
-// numbers and signatures are those of its interface (cublasLt.h, 12 and 13; test/runtime/cuda/HeaderTest.cpp compares them
+// numbers and signatures are those of its interface (cublasLt.h, 12 and 13; test/runtime/CublasHeaderTest.cpp compares them
 // where the header is); nothing of its headers is needed to build.
 //
 // Which of the library's algorithms a product gets is decided once, when the session is made, by the library's own heuristic: nothing is
@@ -77,7 +77,7 @@ struct BlasLibrary {
 // The products of a program. The device's context is current where it is used.
 class CublasLt {
 public:
-  // Of each stream; what NVIDIA recommends for Hopper.
+  // What NVIDIA recommends for Hopper.
   static constexpr uint64_t workspaceBytes = uint64_t(32) << 20;
 
   static Expected<std::unique_ptr<CublasLt>> create();

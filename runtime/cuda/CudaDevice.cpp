@@ -174,7 +174,7 @@ Status CudaDevice::allocate() {
   needed += alignedUp(scratch);
   if (products) {
     workspaceOffset = needed;
-    needed += CublasLt::workspaceBytes * program.streams().size();
+    needed += CublasLt::workspaceBytes; // products stand on the first stream (CommandChecks)
   }
   if (needed == 0)
     return Status::success();
@@ -293,7 +293,7 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
 static Address address(const std::byte *pointer) { return reinterpret_cast<Address>(pointer); }
 
 Status CudaDevice::gemm(uint32_t stream, uint32_t product, const std::byte *a, const std::byte *b, std::byte *c) {
-  return products->run(product, streams[stream], a, b, c, memory + workspaceOffset + stream * CublasLt::workspaceBytes);
+  return products->run(product, streams[stream], a, b, c, memory + workspaceOffset);
 }
 
 Status CudaDevice::copy(uint32_t stream, std::byte *target, const std::byte *source, uint64_t bytes) {

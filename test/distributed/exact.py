@@ -25,7 +25,7 @@ DOCUMENTS = [[0, 11, 12, 32, 48, 64], [0, 3, 59, 60, 60, 60], [0, 64, 64, 64, 64
 
 
 def documents_of(length):
-    """The documents in rows of at most 64 tokens: borders near the end are as far from it."""
+    """The documents in rows of 49 to 64 tokens: borders near the end are as far from it."""
     return [[border - (64 - length) * (border > 48) for border in row] for row in DOCUMENTS]
 
 

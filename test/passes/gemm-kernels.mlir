@@ -4,11 +4,15 @@
 // RUN: braid-opt %s --braid-gemm-kernels=library=true | FileCheck %s --check-prefix=LIBRARY
 
 // A library takes what is not grouped, of one type of operands.
-// LIBRARY-NOT: cmd.launch @gemm_f32
-// LIBRARY: cmd.gemm 10 x
-// LIBRARY-NOT: cmd.grouped_gemm
-// LIBRARY: cmd.launch @gemm_groups_
-// LIBRARY: cmd.launch @gemm_weights_
+// LIBRARY: cmd.gemm 10 x 96 x 64
+// LIBRARY-NEXT: cmd.gemm 10 x 48 x 64 {{.*}}batch = 3
+// LIBRARY-NEXT: cmd.gemm 128 x 8 x 50 {{.*}}transpose_a
+// LIBRARY-NEXT: cmd.gemm 4 x 7 x 13 {{.*}}transpose_b
+// LIBRARY-NEXT: cmd.gemm 70 x 83 x 50
+// LIBRARY-NEXT: cmd.gemm 67 x 34 x 40
+// LIBRARY-NEXT: cmd.launch @gemm_groups_
+// LIBRARY-NEXT: cmd.launch @gemm_weights_
+// LIBRARY-NEXT: }
 // CHECK-NOT: cmd.gemm
 // CHECK-NOT: cmd.grouped_gemm
 cmd.program {

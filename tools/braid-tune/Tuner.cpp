@@ -256,9 +256,12 @@ void Tuner::searchLayers() {
   std::vector<int64_t> tried = options.degrees, chosenDegrees(spec->numLayers, start.overlapDegree);
   tried.push_back(1);
   double least = start.predicted;
+  int64_t tokens = options.job.options.seqLen.value_or(spec->train.seqLen); // sp is 1
   for (const auto &[kind, layers] : kinds) {
     std::vector<int64_t> best = chosenDegrees;
     for (int64_t degree : tried) {
+      if (degree > tokens)
+        continue;
       std::vector<int64_t> own = chosenDegrees;
       for (int64_t layer : layers)
         own[layer] = degree;
