@@ -308,38 +308,44 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
     forceOperands(op);
   });
   // From the users to the definitions: how often would each lazy tile be computed?
-  DenseMap<Value, DenseMap<Operation *, int64_t>> evaluations;
+  using Sinks = DenseMap<Operation *, int64_t>;
+  DenseMap<Value, Sinks> evaluations;
+  auto sinksOf = [&](Operation *op, Value v) {
+    Sinks found;
+    auto count = [&](Operation *sink, int64_t times) { found[sink] = std::max(found[sink], times); };
+    for (OpOperand &use : v.getUses()) {
+      Operation *user = use.getOwner();
+      int64_t times = loopDepth(user, op->getBlock()) > 0 ? 4 : 1;
+      bool lazyUser = user->getNumResults() == 1 && isTile(user->getResult(0)) && !isKept(user->getResult(0));
+      if (!lazyUser) {
+        count(leader(user), times);
+        continue;
+      }
+      if (isa<tile::ExpandOp, vector::BroadcastOp>(user))
+        times *= 4;
+      for (auto [sink, inner] : evaluations[user->getResult(0)])
+        count(sink, std::min<int64_t>(times * inner, 64));
+    }
+    return found;
+  };
+  /// Whether what is loaded may be written before one of these reads it.
+  auto written = [&](tile::LoadOp load, const Sinks &found) {
+    return llvm::any_of(found, [&](auto &each) {
+      Operation *sink = each.first;
+      return crossesStore(load, sink, [&](Operation *store) { return leader(store); }) ||
+             (isa<tile::StoreOp>(sink) && overlapsShifted(load, sink, group(cast<tile::StoreOp>(sink))));
+    });
+  };
   SmallVector<std::pair<Value, int64_t>> chosen;
   for (Operation *op : llvm::reverse(order)) {
     for (Value v : op->getResults()) {
       if (!isTile(v))
         continue;
-      DenseMap<Operation *, int64_t> found;
-      auto count = [&](Operation *sink, int64_t times) { found[sink] = std::max(found[sink], times); };
-      for (OpOperand &use : v.getUses()) {
-        Operation *user = use.getOwner();
-        int64_t times = loopDepth(user, op->getBlock()) > 0 ? 4 : 1;
-        bool lazyUser = user->getNumResults() == 1 && isTile(user->getResult(0)) && !isKept(user->getResult(0));
-        if (!lazyUser) {
-          count(leader(user), times);
-          continue;
-        }
-        if (isa<tile::ExpandOp, vector::BroadcastOp>(user))
-          times *= 4;
-        for (auto [sink, inner] : evaluations[user->getResult(0)])
-          count(sink, std::min<int64_t>(times * inner, 64));
-      }
-      bool written = false;
-      if (auto load = dyn_cast<tile::LoadOp>(op)) {
-        for (auto [sink, n] : found)
-          written |= crossesStore(load, sink, [&](Operation *store) { return leader(store); }) ||
-                     (isa<tile::StoreOp>(sink) && overlapsShifted(load, sink, group(cast<tile::StoreOp>(sink))));
-        if (!written)
-          unwritten.insert(v);
-      }
+      Sinks found = sinksOf(op, v);
       if (!isKept(v) && !neverKept(v)) {
         int64_t times = 0;
-        bool hazard = written;
+        auto load = dyn_cast<tile::LoadOp>(op);
+        bool hazard = load && written(load, found);
         for (auto [sink, n] : found)
           times += n;
         DenseMap<Value, int64_t> known;
@@ -368,4 +374,14 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
     if ((times - 1) * cost(v, known) > times + 3)
       kept.insert(v);
   }
+  // Such a tile is computed later than it was thought to be, and so is read what it is computed from.
+  evaluations.clear();
+  for (Operation *op : llvm::reverse(order))
+    for (Value v : op->getResults()) {
+      if (!isTile(v))
+        continue;
+      evaluations[v] = sinksOf(op, v);
+      if (auto load = dyn_cast<tile::LoadOp>(op))
+        (written(load, evaluations[v]) ? kept : unwritten).insert(v);
+    }
 }
