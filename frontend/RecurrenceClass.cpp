@@ -296,7 +296,9 @@ bool Analysis::sorted(const Term &term, std::vector<Sorted> &out) {
 }
 
 static bool sameProduct(const Sorted &a, const Sorted &b) {
-  return a.negative == b.negative && a.hasState == b.hasState && a.numbers == b.numbers &&
+  auto behind = [](const Sorted &p) { return p.leftOfOuter ? p.leftOfOuter->name : std::string(); };
+  return a.valueDiagonals == b.valueDiagonals && a.phase == b.phase && a.imaginary == b.imaginary &&
+         behind(a) == behind(b) && a.negative == b.negative && a.hasState == b.hasState && a.numbers == b.numbers &&
          a.scalarDecays == b.scalarDecays && a.diagonals == b.diagonals && a.fulls == b.fulls && a.outers == b.outers &&
          a.row == b.row;
 }
@@ -463,6 +465,9 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
                                        carried(erased), carried(plain))
                                    .str());
   }
+  if (erased.phase != plain.phase || !erased.imaginary.empty())
+    return fail(erased.column, "erases from a state that turns otherwise than M is carried; valid: the same decay in "
+                               "both, without a phase");
   if (erase.left != erase.right || erase.left != r.key)
     return fail(erased.column, formatv("erases {0}^T {1}, but {2}^T {3} is written; valid: {2}^T {2}", erase.left,
                                        erase.right, r.key, r.value)
@@ -523,10 +528,17 @@ bool Analysis::normaliser(const Term &term, const std::vector<Sorted> &state) {
   if (!r.valueDecay.empty() || r.elementwise || !r.phase.empty() || !r.keyImaginary.empty())
     return fail(term.column, "a normaliser of a state whose value features decay or turn on their own; valid: decays "
                              "exp(g) and diag(exp(g)) left of M");
-  for (const Sorted &p : own)
-    if (llvm::none_of(state, [&](const Sorted &q) { return sameProduct(p, q); }))
-      return fail(p.column, "M has no such product; valid: the equation of M, with z for M and " + r.key + "^T for " +
-                                r.key + "^T " + r.value);
+  // One to one: z + z is not M + k^T v with other names.
+  std::vector<bool> taken(state.size());
+  for (const Sorted &p : own) {
+    size_t i = 0;
+    while (i < state.size() && (taken[i] || !sameProduct(p, state[i])))
+      ++i;
+    if (i == state.size())
+      return fail(p.column, "M has no such product, or not as often; valid: the equation of M, with z for M and " +
+                                r.key + "^T for " + r.key + "^T " + r.value);
+    taken[i] = true;
+  }
   if (own.size() != state.size())
     return fail(term.column,
                 formatv("has {0} products, but M has {1}; valid: the same ones", own.size(), state.size()).str());

@@ -132,8 +132,12 @@ bool Steps::loss(const Term &grad) {
 bool Steps::step(const Part &part) {
   if (!part.negative)
     return fail(part.column, "a step along the gradient; valid: - r grad(..)");
+  bool hasLoss = false;
   for (const Term *f : part.factors) {
     if (f->kind == Term::Kind::call && f->name == "grad") {
+      if (hasLoss)
+        return fail(f->column, "a second grad(..) in one product; valid: - r grad(..)");
+      hasLoss = true;
       if (!loss(*f))
         return false;
       continue;
@@ -171,6 +175,8 @@ bool Steps::equation(const Statement &s, std::string &decay, bool &hasStep) {
       if (!carry(part, s.left, decay))
         return false;
     } else if (s.left == "M" && !part.negative && part.factors.size() == 1 && isName(*part.factors[0], "S")) {
+      if (readsMomentum)
+        return fail(part.column, "a second S; " + validStep.str());
       readsMomentum = true;
     } else {
       return fail(part.column, "is neither what is carried nor a gradient step; " + validStep.str());

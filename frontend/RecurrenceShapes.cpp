@@ -430,6 +430,11 @@ bool Inference::demandCall(const Term &call, Per per) {
     return false;
   if (call.name == "log_sigmoid" && call.args.size() > 1) {
     const Parameter *p = call.args[1].kind == Term::Kind::name ? r.parameter(call.args[1].name) : nullptr;
+    if (p && p->shared)
+      return fail(call.args[1].column, formatv("'{0}' is one for all heads; valid as a bound: one for each, shared "
+                                               "false",
+                                               call.args[1].name)
+                                           .str());
     if (!parameterAt(call, 1, p ? p->per.value_or(Per::head) : per))
       return false;
     if (p->per != Per::head && p->per != per)
@@ -684,6 +689,13 @@ bool Inference::run() {
     }
   for (const std::string &name : r.skipFactors) {
     const Parameter *parameter = r.parameter(name);
+    if (parameter && parameter->shared) {
+      key = "output";
+      return fail(r.outputColumns.at(name), formatv("'{0}' is one for all heads; valid in a product: one for each, "
+                                                    "shared false",
+                                                    name)
+                                                .str());
+    }
     const Definition *definition = r.definition(name);
     std::optional<Per> own = parameter ? parameter->per : definition->per ? definition->per : definition->own;
     if (!place("output", name, own == Per::head || own == Per::value ? *own : Per::value))

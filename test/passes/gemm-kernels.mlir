@@ -12,7 +12,7 @@
 // LIBRARY-NEXT: cmd.gemm 67 x 34 x 40
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
 // LIBRARY-NEXT: cmd.launch @gemm_weights_
-// LIBRARY-NEXT: }
+// LIBRARY-NEXT: {{^  *}$}}
 // CHECK-NOT: cmd.gemm
 // CHECK-NOT: cmd.grouped_gemm
 cmd.program {
