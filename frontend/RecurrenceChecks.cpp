@@ -133,7 +133,8 @@ llvm::LogicalResult recurrence::checkNames(const Recurrence &r, ErrorFn errorFn)
         take(ofInput ? "w" + name + part : name + (*part == '1' ? "_a" : "_b"), owner);
     }
     if (calls("conv"))
-      take("conv_" + name, owner);
+      for (const char *part : {"", ".weight", ".bias"})
+        take("conv_" + name + part, owner);
     if (calls("shift"))
       take("shift_" + (term.args.front().kind == Term::Kind::name ? term.args.front().name : name), owner);
     if (calls("first"))

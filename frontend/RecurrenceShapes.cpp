@@ -215,8 +215,11 @@ bool Inference::demandName(const std::string &name, Per per, size_t column) {
                                 nameOf(per), nameOf(*known))
                             .str());
   };
-  if (Parameter *parameter = r.parameter(name))
+  if (Parameter *parameter = r.parameter(name)) {
+    if (parameter->shared && (!current || current->constant))
+      return fail(column, "'" + name + "' is one for all heads; valid in this place: one for each, shared false");
     return agree(parameter->per);
+  }
   Definition *definition = r.definition(name);
   if (!definition || (current && definition >= current))
     return fail(column, definition ? "'" + name + "' comes later in inputs; valid: names before this one"
@@ -229,6 +232,9 @@ bool Inference::parameterAt(const Term &call, size_t i, Per per) {
   const Term &arg = call.args[i];
   if (arg.kind != Term::Kind::name || !r.parameter(arg.name))
     return fail(arg.column, formatv("valid as argument {0} of {1}: a name in parameters", i + 1, call.name).str());
+  if (r.parameter(arg.name)->shared && call.name != "layer_norm")
+    return fail(arg.column,
+                "'" + arg.name + "' is one for all heads; valid in " + call.name + ": one for each, shared false");
   return demandName(arg.name, per, arg.column);
 }
 
@@ -393,6 +399,8 @@ bool Inference::demandCall(const Term &call, Per per) {
     Per of = own ? *own : fixed(call.args[1]).value_or(Per::key);
     if (of != Per::key && of != Per::value)
       return fail(call.column, formatv("inner of one number per {0}; valid: of keys, of values", nameOf(of)).str());
+    if (!dependsOnToken(call.args[1]))
+      return fail(call.args[1].column, "is the same for all tokens; valid: a factor, inner(q u, k)");
     return demand(first, of) && demand(call.args[1], of);
   }
   case Kind::first:
@@ -458,6 +466,8 @@ bool Inference::demandFactors(const Term &term, Per per) {
     }
     if (term.kind == Term::Kind::quotient && i > 0 && !current->constant && !dependsOnToken(arg))
       return fail(arg.column, "a division by a parameter; valid: multiply by one");
+    if (!current->constant && arg.kind == Term::Kind::negate && !dependsOnToken(arg))
+      return fail(arg.column, "a sign before what is the same for all tokens; valid: before the product");
     Per wanted = fixed(arg) == Per::head ? Per::head : per;
     if (wanted != per && (per == Per::model || per == Per::all))
       return fail(arg.column, formatv("is one number per head, but all heads are one in what it multiplies; valid: one "
