@@ -27,7 +27,8 @@ private:
   void pattern(StringRef key, StringRef pattern, StringRef parts, const std::vector<char> &letters);
   void divides(const std::string &path, StringRef key, int64_t value, StringRef ofKey, int64_t of);
   void features(const std::string &path, int64_t heads, StringRef ofKey, int64_t width);
-  void rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim);
+  void rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim,
+            StringRef width = "head_dim");
   void mixer(const std::string &path, const AttentionSpec &spec);
   void productDim(const std::string &path, int64_t headDim);
   void mixer(const std::string &path, const LsmSpec &spec);
@@ -73,15 +74,15 @@ void Checker::features(const std::string &path, int64_t heads, StringRef ofKey, 
                                 .str());
 }
 
-void Checker::rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim) {
+void Checker::rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim, StringRef width) {
   if (!rope)
     return;
   int64_t dim = rope->dim(headDim);
   if (dim >= 2 && dim % 2 == 0)
     return;
   report(path + ".rope.fraction",
-         formatv("{0} of head_dim {1} turns {2} features; valid: a fraction that turns an even number, at least 2",
-                 numberText(rope->fraction), headDim, dim)
+         formatv("{0} of {1} {2} turns {3} features; valid: a fraction that turns an even number, at least 2",
+                 numberText(rope->fraction), width, headDim, dim)
              .str());
 }
 
@@ -127,13 +128,14 @@ void Checker::mixer(const std::string &path, const RecurrenceSpec &spec) {
   if (spec.recurrence && (spec.recurrence->rowFunction == "taylor" || spec.recurrence->rowFunction == "square"))
     productDim(path, spec.headDim);
   // rope(..) needs no key of its own: then it turns all features.
-  if (spec.recurrence && !spec.rope)
-    for (auto [turns, width] :
-         {std::pair(spec.recurrence->turnsKeys, spec.headDim), {spec.recurrence->turnsValues, spec.valueDim}})
-      if (turns)
-        rope(path, RopeSpec{}, width);
+  if (spec.recurrence && !spec.rope) {
+    if (spec.recurrence->turnsKeys)
+      rope(path, RopeSpec{}, spec.headDim);
+    if (spec.recurrence->turnsValues)
+      rope(path, RopeSpec{}, spec.valueDim, "value_dim");
+  }
   if (spec.recurrence && spec.rope && spec.recurrence->turnsValues)
-    rope(path, spec.rope, spec.valueDim);
+    rope(path, spec.rope, spec.valueDim, "value_dim");
   if (spec.normGroups)
     divides(path, "norm_groups", *spec.normGroups, "heads times value_dim", spec.heads * spec.valueDim);
 }

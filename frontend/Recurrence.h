@@ -127,8 +127,9 @@ struct Recurrence {
 /// Takes a key below the mixer ("state", "inputs.g") and a message.
 using ErrorFn = llvm::function_ref<void(llvm::StringRef key, const std::string &message)>;
 
-/// Whether the function is called somewhere in the term.
+/// Whether the function is called, or the name stands, somewhere in the term.
 bool calls(const Term &term, llvm::StringRef function);
+bool mentions(const Term &term, llvm::StringRef name);
 
 /// `left = right` of a text that has several, separated by ";".
 struct Statement {
@@ -162,9 +163,11 @@ llvm::LogicalResult checkNames(const Recurrence &recurrence, ErrorFn error);
 /// repeats them); its names and functions are checked before.
 std::vector<double> evaluate(const Parameter &parameter, const Recurrence &recurrence, const Sizes &sizes,
                              int64_t layer);
-/// Names, functions and numbers of a formula; `key`: of the parameter.
+/// What the formulas of a mixer may give together, in all layers.
+inline constexpr int64_t mostFormulaNumbers = 1 << 18;
+/// Names, functions and numbers of a formula; `key`: of the parameter. Takes its numbers from the budget.
 llvm::LogicalResult checkFormula(const Parameter &parameter, const Recurrence &recurrence, const Sizes &sizes,
-                                 llvm::StringRef key, ErrorFn error);
+                                 llvm::StringRef key, int64_t &budget, ErrorFn error);
 
 } // namespace recurrence
 } // namespace braid

@@ -4,6 +4,7 @@
 #include "frontend/Recurrence.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <functional>
 #include <map>
@@ -144,9 +145,17 @@ llvm::LogicalResult recurrence::checkNames(const Recurrence &r, ErrorFn errorFn)
   };
   for (const Definition &d : r.inputs)
     walk(d.term, d.name);
+  llvm::StringSet<> states;
   for (const std::string &name : {r.key, r.value, r.logDecay, r.beta, r.valueDecay, r.lowRankA, r.lowRankB, r.phase})
-    if (r.readsBefore && r.definition(name))
+    if (r.readsBefore && r.definition(name) && !states.insert(name).second) {
+      errorFn("output", formatv("'{0}' stands in two places of the state, and M_prev reads each a token later; valid: "
+                                "a second name in inputs for one of them",
+                                name)
+                            .str());
+      ok = false;
+    } else if (r.readsBefore && r.definition(name)) {
       take("shift_" + name, "output");
+    }
   for (const auto &[name, parameter] : r.parameters)
     take(name, "parameters." + name);
   return llvm::success(ok);

@@ -647,6 +647,10 @@ bool recurrence::calls(const Term &term, StringRef function) {
   return (term.kind == Term::Kind::call && term.name == function) ||
          llvm::any_of(term.args, [&](const Term &arg) { return calls(arg, function); });
 }
+bool recurrence::mentions(const Term &term, StringRef name) {
+  return (term.kind == Term::Kind::name && term.name == name) ||
+         llvm::any_of(term.args, [&](const Term &arg) { return mentions(arg, name); });
+}
 bool Recurrence::calls(StringRef function) const {
   return llvm::any_of(inputs, [&](const Definition &d) { return recurrence::calls(d.term, function); });
 }

@@ -14,8 +14,6 @@ using namespace braid::recurrence;
 using llvm::formatv;
 using llvm::StringRef;
 
-static constexpr int64_t mostNumbers = 1 << 20;
-
 namespace {
 
 /// A dimension of the numbers: what its index is called, what its size is called.
@@ -59,11 +57,6 @@ double numberOf(const Term &term, const Numbers &named) {
   case Term::Kind::transpose: break;
   }
   llvm_unreachable("refused by checkFormula");
-}
-
-bool mentions(const Term &term, StringRef name) {
-  return (term.kind == Term::Kind::name && term.name == name) ||
-         llvm::any_of(term.args, [&](const Term &arg) { return mentions(arg, name); });
 }
 
 std::vector<Axis> axesOf(const Parameter &p, const Recurrence &r, const Sizes &sizes) {
@@ -123,7 +116,7 @@ std::vector<double> recurrence::evaluate(const Parameter &p, const Recurrence &r
 }
 
 llvm::LogicalResult recurrence::checkFormula(const Parameter &p, const Recurrence &r, const Sizes &sizes, StringRef key,
-                                             ErrorFn error) {
+                                             int64_t &budget, ErrorFn error) {
   std::vector<Axis> axes = axesOf(p, r, sizes);
   std::vector<StringRef> names = {"layer", "layers", "pi"}, calls;
   for (const Axis &axis : axes)
@@ -148,10 +141,14 @@ llvm::LogicalResult recurrence::checkFormula(const Parameter &p, const Recurrenc
   if (!valid(*p.formula))
     return llvm::failure();
   int64_t layers = p.perLayer() ? sizes.layers : 1, count = countOf(p, axes);
-  if (count > mostNumbers / layers) {
-    error(key, formatv("gives {0} numbers in {1} layers; valid: at most {2}", count, layers, mostNumbers).str());
+  if (count > budget / layers) {
+    error(key, formatv("gives {0} numbers in {1} layers; valid: at most {2}, of {3} that the formulas of a mixer may "
+                       "give together",
+                       count, layers, budget, mostFormulaNumbers)
+                   .str());
     return llvm::failure();
   }
+  budget -= count * layers;
   for (int64_t layer = 0; layer < layers; ++layer)
     for (auto [i, number] : llvm::enumerate(evaluate(p, r, sizes, layer)))
       if (!(std::abs(number) <= 1e6)) {

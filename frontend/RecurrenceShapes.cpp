@@ -264,7 +264,7 @@ bool Inference::source(const Term &call, Per per) {
     const Definition *d = r.definition(from.name);
     if (!demandName(from.name, d && d->per ? *d->per : d && d->own ? *d->own : Per::value, from.column))
       return false;
-    if (!d || (d->per != Per::model && d->per != Per::key && d->per != Per::value))
+    if (!d || (!alike(*d->per, Per::model) && d->per != Per::key && d->per != Per::value))
       return fail(from.column, "'" + from.name + "' has no features; valid: x, or an input with several per head");
   }
   if (call.name == "low_rank") {
@@ -573,7 +573,8 @@ int64_t Inference::headsOf(const Term &term, bool &ok) {
       int64_t part = headsOf(arg, ok);
       own = own == 0 || own == part ? part : heads;
     }
-  if (own == 0 || (term.kind == Term::Kind::call && (term.name == "join" || term.name == "first")))
+  if (own == 0 || (term.kind == Term::Kind::call && (term.name == "join" || term.name == "first" ||
+                                                     (term.name == "log_decay" && term.args.size() == 2))))
     own = heads;
   for (const Term &arg : term.args)
     if (isParameter(arg))
@@ -583,6 +584,7 @@ int64_t Inference::headsOf(const Term &term, bool &ok) {
 
 bool Inference::shareHeads() {
   bool ok = true;
+  int64_t budget = mostFormulaNumbers;
   for (auto &[name, p] : r.parameters)
     if (p.shared && p.per != Per::key && p.per != Per::value) {
       errorFn("parameters." + name, formatv("is shared by all heads, but one number per {0} here; valid: shared with "
@@ -600,7 +602,7 @@ bool Inference::shareHeads() {
     if (p.heads == 0)
       p.heads = heads;
     if (p.formula) {
-      ok = ok && succeeded(checkFormula(p, r, sizes, "parameters." + name, errorFn));
+      ok = ok && succeeded(checkFormula(p, r, sizes, "parameters." + name, budget, errorFn));
       continue;
     }
     if (!p.trained && (p.per != Per::head || static_cast<int64_t>(p.values.size()) != p.heads)) {
@@ -639,9 +641,10 @@ bool Inference::constants() {
   if (im && (!turns || !re->constant || !im->constant))
     return fail(r.stateColumns.at(r.keyImaginary), "a complex key is the same for all tokens, as its decay and phase "
                                                    "are; valid: inputs of parameters alone");
-  if (turns && r.readsBefore) {
+  if (r.readsBefore && (turns || r.elementwise)) {
     key = "output";
-    return fail(1, "M_prev of a state that turns alike for all tokens; valid: M");
+    return fail(1, turns ? "M_prev of a state that turns alike for all tokens; valid: M"
+                         : "M_prev of a state with one decay per element; valid: M");
   }
   return true;
 }
@@ -689,7 +692,7 @@ bool Inference::run() {
                                                  .str());
   }
   if (r.expressed)
-    r.inputs.back().per = r.inputs.back().own == Per::all ? Per::all : Per::value;
+    r.inputs.back().per = alike(r.inputs.back().own.value_or(Per::value), Per::all) ? Per::all : Per::value;
   for (const std::string &name : r.writeFactors)
     if (r.parameter(name)) {
       key = "state";
@@ -715,6 +718,11 @@ bool Inference::run() {
     current = &d;
     key = keyOf(d);
     sources = convolutions = 0;
+    auto reader = llvm::find_if(r.inputs, [&](const Definition &other) { return mentions(other.term, d.name); });
+    if (!d.per && reader != r.inputs.end() && &*reader < &d) {
+      errorFn("inputs." + reader->name, "'" + d.name + "' comes later in inputs; valid: names before this one");
+      return false;
+    }
     if (!d.per) {
       errorFn(key, "nothing uses it; valid: a name in state, output or a later input");
       return false;

@@ -41,6 +41,13 @@ private:
   Value emitCall(const Term &call);
   Value emitSource(const Term &call);
   Value emitLowRank(const Term &call);
+  /// Whether one of these weights is an input of parameters alone, which has all heads.
+  bool ofAllHeads(ArrayRef<StringRef> weights) const {
+    return llvm::any_of(weights, [&](StringRef name) {
+      const Definition *d = r.definition(name);
+      return d && d->per != Per::model && d->per != Per::all;
+    });
+  }
   Value rowOf(StringRef name);
   Value parameterRow(StringRef name);
   Value product(const Term &call);
@@ -314,6 +321,9 @@ Value Inputs::emitSum(const Term &term) {
       source = b.widen(current->name, source);
       source = regroup ? sameHeads(source) : source;
     }
+  if (ofAllHeads(biases))
+    for (Value &source : sources)
+      source = sameHeads(source);
   Value sum = sources.size() == 1 ? sources.front() : b.add(current->name, sources);
   for (StringRef bias : biases)
     sum = b.bias(current->name, sum, parameter(bias));
@@ -354,6 +364,8 @@ Value Inputs::emitFactors(const Term &term) {
   Value product = factors.front();
   for (Value factor : llvm::drop_begin(factors))
     product = b.mul(current->name, product, factor);
+  if (ofAllHeads(weights))
+    product = sameHeads(product);
   for (StringRef weight : weights)
     product = times(current->name, product, weight);
   return number == 1.0 ? product : b.scale(current->name, product, number);

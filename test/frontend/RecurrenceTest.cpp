@@ -143,6 +143,9 @@ TEST(Recurrence, ShapesOfFunctions) {
   EXPECT_EQ(r->parameter("c")->per, Per::all);
   EXPECT_EQ(r->parameter("l")->per, Per::head);
   EXPECT_TRUE(r->keepsFirst);
+  auto whole = read({.output = "o = x + join(q M)"}); // 4 heads of 16 are 64
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->definition("o")->per, Per::all);
   EXPECT_TRUE(r->definition("f")->wide && r->definition("g")->wide); // what the log decay comes from
   EXPECT_FALSE(r->definition("y")->wide); // a matrix product rounds what it reads
 }
@@ -425,7 +428,12 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.output = "o = q M + k"}, "output: column 11: 'k' is one number per value here, but per key elsewhere"},
       {{.state = "M = exp(v) M + k^T v"}, "state: column 9: 'v' is one number per head here, but per value elsewhere"},
       {{.inputs = plain + R"j(, "g": "log_sigmoid(y)")j"}, "inputs.g: column 13: 'y' is not defined"},
-      {{.inputs = plain + R"j(, "g": "log_sigmoid(h)", "h": "linear(x)")j"}, "inputs.h: nothing uses it"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(h)", "h": "linear(x)")j"},
+       "inputs.g: 'h' comes later in inputs; valid: names before this one"},
+      {{.state = "M = full(exp(g)) M + k^T v", .output = "o = q M_prev"},
+       "M_prev of a state with one decay per element"},
+      {{.state = "M = (diag(exp(g)) + k^T h) M + k^T v", .output = "o = q M_prev", .inputs = lowRank},
+       "output: 'k' stands in two places of the state"},
       {{.inputs = plain + R"j(, "g": "log_sigmoid(x)")j"}, "inputs.g: column 13: x has all features of d_model"},
       {{.inputs = plain + R"j(, "g": "softmax(linear(x))")j"}, "softmax needs several features of a head"},
       {{.inputs = plain + R"j(, "g": "bump(linear(x))")j"},
