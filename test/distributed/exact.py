@@ -4,7 +4,8 @@ In f32 a sum over tokens that nearly cancels depends on its order, and a mesh ha
 gradient). In f64 the same sums agree to 1e-10, so what f32 shows is rounding and no term is missing, doubled or cut wrongly. Gradients are read from
 the first moments, put together from the pieces of all ranks; pieces that several ranks hold have the same bits. Packed documents, borders between and on ranks.
 Each program runs its first step twice, with the same bits both times. The second begins from the tensors that the first left behind; how far it
-moves parameters is compared, so that AdamW's division by gradients near zero cannot hide behind the size of the weights.
+moves parameters is compared, so that AdamW's division by gradients near zero cannot hide behind the size of the weights; it magnifies what gradients
+may differ by, in models of twenty layers more than tenfold.
 Usage: exact.py MODEL.json VARIANT..: variants of ranks_equal.py; needs braid-compile and braid-run in PATH.
 """
 import json
@@ -19,7 +20,7 @@ import numpy as np
 from harness import Compiled, Report, run, tool
 from ranks_equal import VARIANTS
 
-LIMITS = {"losses": 1e-12, "gradient norm": 1e-11, "gradients": 1e-10, "parameters": 1e-7, "moved": 1e-9}
+LIMITS = {"losses": 1e-12, "gradient norm": 1e-11, "gradients": 1e-10, "parameters": 1e-7, "moved": 1e-8}
 # Rows of a batch: documents over several ranks and slices, of one token, from border to border; one to the end of the row, padding.
 DOCUMENTS = [[0, 11, 12, 32, 48, 64], [0, 3, 59, 60, 60, 60], [0, 64, 64, 64, 64, 64], [0, 16, 31, 33, 47, 63]]
 
