@@ -326,7 +326,8 @@ def DelayWaitsPass : Pass<"braid-delay-waits", "::mlir::ModuleOp"> {
   let description = [{
     Before: `cmd.repeat` with the sum of a layer's gradient and, at the end of the body, a `cmd.wait` for it. After: the wait
     stands in front of the command of the next iteration that makes the gradient again, and another behind the repeat, in
-    front of the first reader of the sum. The bytes decide, of all streams but the collective's own.
+    front of the first reader of the sum. The bytes decide, of all streams but the collective's own; where a collective on another
+    stream touches them first, that stream waits and `compute` goes on.
     Invariant: the order of all other commands is as it was; the same sums in the same order, the same bits.
   }];
   let dependentDialects = ["::braid::cmd::CmdDialect"];

@@ -21,7 +21,7 @@ def Braid_LinearGradDataOp : Braid_TokenOp<"linear_grad_data", [AttrSizedOperand
   let assemblyFormat = "`cotangents` `(` $dys `)` `weights` `(` $weights `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_LinearGradWeightOp : Braid_TokenOp<"linear_grad_weight", [AttrSizedOperandSegments]> {
-  let summary = "dw_i = x^T dy_i (+ sums_i), f32 (`transposed`: dy_i^T x)";
+  let summary = "dw_i = x^T dy_i (+ sums_i), summed in f32, rounded once (`transposed`: dy_i^T x)";
   let description = [{ `sums`: what other tokens gave, shaped as the results; written over where nothing else reads it. }];
   let arguments = (ins AnyRankedTensor:$x, Variadic<AnyRankedTensor>:$dys, Variadic<AnyRankedTensor>:$sums, UnitAttr:$transposed);
   let results = (outs Variadic<AnyRankedTensor>:$dws);

@@ -146,7 +146,7 @@ def Braid_MoeGroupedLinearGradDataOp : Braid_MoeOp<"grouped_linear_grad_data", [
   let assemblyFormat = "`cotangents` `(` $dys `)` `offsets` `(` $offsets `)` `weights` `(` $weights `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_MoeGroupedLinearGradWeightOp : Braid_MoeOp<"grouped_linear_grad_weight", [AttrSizedOperandSegments]> {
-  let summary = "dw_i[g] = x_g^T dy_i,g (+ sums_i[g]), f32; empty groups: 0 (+ sums_i[g])";
+  let summary = "dw_i[g] = x_g^T dy_i,g (+ sums_i[g]), summed in f32, rounded once; empty groups: 0 (+ sums_i[g])";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$offsets, Variadic<AnyRankedTensor>:$dys, Variadic<AnyRankedTensor>:$sums);
   let results = (outs Variadic<AnyRankedTensor>:$dws);
   let assemblyFormat = "$x `offsets` `(` $offsets `)` `cotangents` `(` $dys `)` (`sums` `(` $sums^ `)`)? attr-dict `:` functional-type(operands, results)";

@@ -25,8 +25,9 @@ constexpr int mostYields = 50; // before the first nap, where nothing announces 
 constexpr int mostMisses = 4, mostIdleWakes = 16;
 constexpr milliseconds firstSearches(20), lastSearches(5000);
 
-static std::atomic<uint64_t> unannouncedMessages;
+static std::atomic<uint64_t> unannouncedMessages, misledMessages;
 uint64_t MpiArrivals::unannounced() { return unannouncedMessages; }
+uint64_t MpiArrivals::misled() { return misledMessages; }
 
 MpiArrivals::~MpiArrivals() {
   if (epoll >= 0)
@@ -49,6 +50,7 @@ void MpiArrivals::note() {
     return;
   }
   unannouncedMessages += paused;
+  misledMessages += waited;
   if (waited && ++misses >= mostMisses)
     announced = false;
 }

@@ -23,6 +23,8 @@ public:
   void pause(bool progress);
   // How often in this process something had come in a pause that no socket ended; for tests.
   static uint64_t unannounced();
+  // How many of them had been waited for at sockets to the end, in the belief that these announce messages; for tests.
+  static uint64_t misled();
 
 private:
   using Clock = std::chrono::steady_clock;

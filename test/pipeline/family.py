@@ -6,6 +6,8 @@ The class is what the compiler made of the instance's first model file. Every ot
 would run, the descriptions that it compiles. A case that goes changes the table.
 """
 
+import contextlib
+import io
 import json
 import pathlib
 import re
@@ -13,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("numerics", "distributed", "reference")]
 import numpy
@@ -88,6 +91,24 @@ def op_cases():
     return found
 
 
+def asked_of_decoding(kind):
+    """Whether the test of whole models would compare its decode steps with prefills: its checks, which here do nothing."""
+    asked = []
+    checks = {name: mock.DEFAULT for name in vars(check_mixer) if name.startswith("check_")}
+    with mock.patch.multiple(check_mixer, **checks, CompiledModel=mock.DEFAULT, perturbed=mock.DEFAULT) as mocks, contextlib.redirect_stdout(io.StringIO()):
+        mocks["CompiledModel"].return_value.batch.return_value = None, None
+        mocks["check_decoding"].side_effect = lambda *arguments, **_: asked.append(arguments)
+        check_mixer.main(kind)
+    return len(asked) == len(check_mixer.DTYPES)
+
+
+def for_gpus(root):
+    """The descriptions whose kernels the test of GPUs lowers."""
+    lines = (root / "test" / "pipeline" / "cuda-models.test").read_text(encoding="utf-8").splitlines()
+    folders = re.findall(r"cuda_models\.py %root/(\w+)", "\n".join(line for line in lines if line.split(":")[0] == "RUN"))
+    return {path for folder in folders for path in cuda_models.models(root / folder)}
+
+
 def op_columns(kind, cases, steps):
     labels = {label for label, *_ in cases}
     yes = lambda found: "yes" if found else "-"
@@ -117,7 +138,7 @@ def table(root):
     in_bf16 = {check_bf16.MIXERS[letter]["kind"] for layers, *_ in check_bf16.MODELS for letter in layers}
     emulated = (check_threads.MIXERS, check_threads.every_other(), description(root / "models" / "tiny-hybrid.json"))
     threads = {m["kind"] for d in emulated for m in d["mixers"].values()}
-    for_gpus = cuda_models.models(root / "models")
+    compiled_for_gpus = for_gpus(root)
     stated = {instance["kind"] for instance, _ in check_recurrence.PAIRS.values()}
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     for kind, classes in sorted(instances.items()):
@@ -135,12 +156,12 @@ def table(root):
             **{column: weakest(column) for column in ("states", "packed", "T / C", "extremes")},
             "op": f"{', '.join(names)}: {weakest('types')}",
             "model": " ".join((*check_mixer.DTYPES, *["bf16"] * (kind in in_bf16))) if kind in check_mixer.VARIANTS else "-",
-            "decode": yes(kind in check_mixer.VARIANTS and hasattr(check_mixer, "check_decoding")),
+            "decode": yes(kind in check_mixer.VARIANTS and asked_of_decoding(kind)),
             "leaks": "none" if kind in leaks else "-",
             **{f"`{name}`": ranks[kind].get(column, "refused") for name, column in (("ring", "ring"), ("all_gather", "gather"), ("scan", "scan"))},
             "`tp`": ranks[kind].get("heads", "-"),
             "slices": ranks[kind].get("slices", "-"),
-            "GPU": "compiled" if root / "models" / files[kind] in for_gpus else "-",
+            "GPU": "compiled" if root / "models" / files[kind] in compiled_for_gpus else "-",
             "threads": yes(kind in threads),
             "stated": yes(kind in stated),
             "model file": f"`{files[kind]}`",
