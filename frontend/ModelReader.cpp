@@ -330,12 +330,12 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
     return spec;
   equations->gated = spec.outputGate || spec.outputGlu;
   equations->normed = spec.outputNorm;
-  (void)analyze(*equations, recurrence::sizesOf(model, spec),
-                [&](StringRef key, const std::string &message) { r.error(key, message); });
+  auto error = [&](StringRef key, const std::string &message) { r.error(key, message); };
+  bool analyzed = succeeded(analyze(*equations, recurrence::sizesOf(model, spec), error));
   for (auto [key, function] : {std::pair("conv", "conv"), std::pair("rope", "rope")})
     if (r.has(key) && !equations->calls(function))
       r.error(key, llvm::formatv("changes nothing: no input calls {0}(..); valid: where one does", function).str());
-  if (r.has("mini_batch") && !equations->inner)
+  if (r.has("mini_batch") && analyzed && !equations->inner)
     r.error("mini_batch", "changes nothing without a gradient step; valid: where state calls grad(..)");
   spec.recurrence = equations;
   return spec;

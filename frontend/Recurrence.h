@@ -50,6 +50,10 @@ struct Term {
   std::map<std::string, std::string> options{}; ///< of a call: heads=2, per=head
   size_t column = 0;
 };
+/// A number that keeps a quotient from dividing by 0: above 0, at most 1.
+inline bool keepsFromZero(const Term &term) {
+  return term.kind == Term::Kind::number && term.number > 0 && term.number <= 1;
+}
 
 /// A weight that inputs name: one number for each thing its place has (Per), equal for all tokens.
 struct Parameter {
@@ -102,6 +106,7 @@ struct Recurrence {
   // Gradient steps, the places of braid.lsm.inner_step: value is what k M should be.
   bool inner = false;
   std::string rate, placeRate, momentum, normWeight, normBias, start;
+  std::optional<double> normEps; ///< as the equation says; otherwise norm_eps
 
   std::string rowFunction; ///< what makes rows of keys: taylor, square, with_one; "": a row for each key feature
   std::vector<std::string> bounds; ///< parameters that are the least value of a gate

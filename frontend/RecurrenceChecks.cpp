@@ -16,7 +16,7 @@ using llvm::StringRef;
 
 namespace {
 struct Signs {
-  llvm::StringMap<int> known; ///< of inputs: 1 never negative, -1 never positive, 0 unknown
+  llvm::StringMap<int> known; ///< of inputs and fixed parameters: 1 never negative, -1 never positive, 0 unknown
   int of(const Term &term) const;
 };
 } // namespace
@@ -29,6 +29,8 @@ int Signs::of(const Term &term) const {
   case Term::Kind::name: return known.lookup(term.name);
   case Term::Kind::negate: return -of(term.args.front());
   case Term::Kind::call:
+    if (term.name == "log_decay" && term.args.size() == 2) // -exp(a_log) delta
+      return -of(term.args.front());
     if (term.name == "log_sigmoid" || term.name == "log_decay")
       return -1;
     if (llvm::is_contained({"tanh", "silu", "gelu", "gelu_tanh", "reciprocal", "l2_norm", "shift", "first"},
@@ -55,9 +57,24 @@ int Signs::of(const Term &term) const {
   llvm_unreachable("all kinds are above");
 }
 
-/// A state must not grow by its decay: what can be known of the log decays is checked.
+/// Of numbers: as Signs.
+static int signOf(const std::vector<double> &values) {
+  auto all = [&](auto &&holds) { return !values.empty() && llvm::all_of(values, holds); };
+  return all([](double v) { return v >= 0; }) ? 1 : all([](double v) { return v <= 0; }) ? -1 : 0;
+}
+
+/// A state must not grow by its decay: the exponentials of chunks are of sums of log decays, and hold only below 1. What is one number per
+/// element goes token by token, and may grow.
 llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, ErrorFn errorFn) {
   Signs signs;
+  for (const auto &[name, p] : r.parameters) {
+    if (p.trained)
+      continue;
+    std::vector<double> values = p.values;
+    for (int64_t layer = 0; p.formula && layer < (p.perLayer() ? sizes.layers : 1); ++layer)
+      llvm::append_range(values, evaluate(p, r, sizes, layer));
+    signs.known[name] = signOf(values);
+  }
   for (const Definition &d : r.inputs)
     signs.known[d.name] = signs.of(d.term);
   auto within = [&](const std::string &name, const char *what, const char *range, auto valid) {
@@ -94,10 +111,19 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
                                 "log_decay(..), -softplus(..)");
       return llvm::failure();
     }
-    if (r.definition(name) && signs.known.lookup(name) == 0)
-      r.reason += ". That " + name +
-                  " is never positive cannot be shown, and where it is positive the state grows; "
-                  "log_sigmoid(..), log_decay(..) and -softplus(..) never are";
+    const Parameter *p = r.parameter(name);
+    if (signs.known.lookup(name) != 0 || !(r.definition(name) || (p && p->trained)))
+      continue;
+    if (r.elementwise) {
+      r.reason += ". That " + name + " is never positive cannot be shown, and where it is positive the state grows";
+      continue;
+    }
+    errorFn((p ? "parameters." : "inputs.") + name,
+            "that it is never positive cannot be shown, but a log decay must not be positive: chunks of tokens have no "
+            "other form; valid: log_sigmoid(..), log_decay(..), -softplus(..), -exp(..), also times what is never "
+            "negative, or full(exp(" +
+                name + ")) in the state, which goes token by token");
+    return llvm::failure();
   }
   return llvm::success();
 }

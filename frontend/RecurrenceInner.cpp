@@ -2,7 +2,7 @@
 //   M = [exp(a)] M - [p] r grad(l2(F - t))                           p: a rate of the place in a mini-batch
 //   M = [exp(a)] M + S; S = [exp(e)] S - r grad(l2(F - t))           with momentum
 //   M_0 = w                                                          where a document begins
-// F = k M or layer_norm(k M, w, b); l2(y) = |y|^2 / 2. The places are those of braid.lsm.inner_step.
+// F = k M or layer_norm(k M, w, b), also with what is added before the root; l2(y) = |y|^2 / 2. The places are those of braid.lsm.inner_step.
 #include "dialects/braid/BraidDialect.h"
 #include "frontend/Recurrence.h"
 #include "llvm/ADT/STLExtras.h"
@@ -115,10 +115,15 @@ bool Steps::loss(const Term &grad) {
                 "the only loss here is l2(y) = |y|^2 / 2 of what is predicted minus a target; " + validStep.str());
   const Term *predicted = difference->args.data();
   if (predicted->kind == Term::Kind::call && predicted->name == "layer_norm") {
-    if (predicted->args.size() != 3)
-      return fail(
-          predicted->column,
-          formatv("layer_norm has {0} arguments; valid: 3, layer_norm(k M, w, b)", predicted->args.size()).str());
+    size_t count = predicted->args.size();
+    if (count != 3 && count != 4)
+      return fail(predicted->column,
+                  formatv("layer_norm has {0} arguments; valid: 3 or 4, layer_norm(k M, w, b, 1e-6)", count).str());
+    if (count == 4 && !keepsFromZero(predicted->args[3]))
+      return fail(predicted->args[3].column,
+                  "valid as what keeps layer_norm from dividing by 0: a number above 0, at most 1");
+    if (count == 4)
+      r.normEps = predicted->args[3].number;
     if (!name(predicted->args[1], r.normWeight) || !name(predicted->args[2], r.normBias))
       return false;
     predicted = predicted->args.data();

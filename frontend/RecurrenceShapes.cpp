@@ -240,8 +240,7 @@ bool Inference::parameterAt(const Term &call, size_t i, Per per) {
 
 /// Argument i, where there is one: a small number above 0.
 bool Inference::eps(const Term &call, size_t i) {
-  return call.args.size() <= i ||
-         (call.args[i].kind == Term::Kind::number && call.args[i].number > 0 && call.args[i].number <= 1) ||
+  return call.args.size() <= i || keepsFromZero(call.args[i]) ||
          fail(call.args[i].column,
               "valid as what keeps " + call.name + " from dividing by 0: a number above 0, at most 1");
 }

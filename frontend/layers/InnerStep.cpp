@@ -22,7 +22,7 @@ Value braid::innerStep(LayerBuilder &b, const LsmSpec &spec, const InnerInputs &
   auto op = LsmInnerStepOp::create(b.builder, b.loc("o"), in.target.getType(), state.getType(), in.q, in.k, in.target,
                                    in.rate, in.logDecay, in.logMomentum, in.readRate, in.normWeight, in.normBias,
                                    in.start, state, b.documents(), b.builder.getI64IntegerAttr(spec.miniBatch),
-                                   b.builder.getF64FloatAttr(1e-6));
+                                   b.builder.getF64FloatAttr(in.normEps));
   b.setState("lsm.state", op.getFinalState());
   return op.getO();
 }

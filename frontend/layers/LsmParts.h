@@ -94,6 +94,7 @@ mlir::Value sharedTurnScan(LayerBuilder &b, const LsmSpec &spec, ScanInputs in, 
 struct InnerInputs {
   mlir::Value q, k, target, rate;
   mlir::Value logDecay = {}, logMomentum = {}, readRate = {}, normWeight = {}, normBias = {}, start = {};
+  double normEps = 1e-6; ///< that of the published TTT and Titans layers
 };
 /// o of steps of mini_batch tokens, of the type of the target; state lsm.state.
 mlir::Value innerStep(LayerBuilder &b, const LsmSpec &spec, const InnerInputs &in);

@@ -449,6 +449,8 @@ static Value steps(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec) 
   in.readRate = ofState(r.placeRate);
   in.normWeight = weight(r.normWeight);
   in.normBias = weight(r.normBias);
+  if (in.normWeight)
+    in.normEps = r.normEps.value_or(spec.normEps);
   in.start = weight(r.start);
   return innerStep(b, spec, in);
 }

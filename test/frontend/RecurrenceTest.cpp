@@ -236,8 +236,17 @@ TEST(Recurrence, GatesHaveTheShapeOfTheirClass) {
 }
 
 TEST(Recurrence, SaysWhatIsNotKnownOfDecays) {
-  auto unknown = read({.inputs = plain + R"j(, "g": "linear(x)")j"}), known = read({});
+  auto unknown = read({.state = "M = full(exp(g)) M + k^T v", .inputs = plain + R"j(, "g": "linear(x)")j"}),
+       known = read({});
   ASSERT_TRUE(unknown && known);
+  auto fixed = read(
+      {.inputs = plain + R"j(, "g": "-s softplus(linear(x))")j", .parameters = R"j("s": {"values": "head / 2"})j"});
+  EXPECT_TRUE(fixed); // numbers that nobody trains keep their sign
+  auto element = read({.state = "M = full(exp(g)) M + k^T v",
+                       .inputs = plain + R"j(, "g": "log_decay(v, a)")j",
+                       .parameters = R"j("a": 0)j"});
+  ASSERT_TRUE(element); // -exp(a) v, and v is anything
+  EXPECT_NE(element->reason.find("cannot be shown"), std::string::npos) << element->reason;
   EXPECT_NE(unknown->reason.find("That g is never positive cannot be shown"), std::string::npos) << unknown->reason;
   EXPECT_EQ(known->reason.find("cannot be shown"), std::string::npos) << known->reason;
 }
@@ -356,7 +365,7 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.inputs = plain + R"j(, "g": "log_sigmoid(linear(x)) (-u)")j", .parameters = R"j("u": 1)j"},
        "a sign before what is the same for all tokens"},
       {{.inputs =
-            R"j("q": "linear(x)", "k": "conv(linear(x))", "v": "linear(x)", "g": "log_sigmoid(linear(x)) + conv_k.bias")j",
+            R"j("q": "linear(x)", "k": "conv(linear(x))", "v": "linear(x)", "g": "log_sigmoid(linear(x) + conv_k.bias)")j",
         .parameters = R"j("conv_k.bias": 1)j"},
        "parameters.conv_k.bias: its weight lsm.conv_k.bias has the name of one of inputs.k"},
       {{.state = "M = M + S; S = S", .inputs = steps}, "column 1: no gradient step"},
@@ -423,6 +432,16 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.inputs = plain + R"j(, "g": "log_sigmoid(l2_norm(linear(x), 0))")j"}, "l2_norm needs several features"},
       {{.output = "o = layer_norm(q M, w, b, 2) v", .parameters = R"j("w": 1, "b": 0)j"},
        "output: column 27: valid as what keeps layer_norm from dividing by 0"},
+      {{.state = "M = M - r grad(l2(layer_norm(k M, w, b, 0) - v))",
+        .inputs = steps,
+        .parameters = R"j("w": 1, "b": 0)j"},
+       "state: column 41: valid as what keeps layer_norm from dividing by 0"},
+      {{.inputs = plain + R"j(, "g": "linear(x)")j"}, "inputs.g: that it is never positive cannot be shown"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(linear(x)) p")j", .parameters = R"j("p": 1)j"},
+       "inputs.g: that it is never positive cannot be shown"},
+      {{.state = "M = diag(exp(g)) M diag(exp(h)) + k^T v",
+        .inputs = plain + R"j(, "g": "log_sigmoid(linear(x))", "h": "tanh(linear(x))")j"},
+       "inputs.h: that it is never positive cannot be shown"},
       {{.output = "o = M"}, "output: column 5: valid: o = q M, or o = q M + d v"},
       {{.output = "o = v"}, "output: column 1: M is not read"},
       {{.output = "o = q M + k"}, "output: column 11: 'k' is one number per value here, but per key elsewhere"},

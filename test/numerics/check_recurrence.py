@@ -337,7 +337,7 @@ PAIRS = {
             "scale": 1.0,
             "output_norm": False,
             "output_gate": "gelu",
-            "state": "M = M - p r grad(l2(layer_norm(k1 M, inner_norm.weight, inner_norm.bias) - t)); M_0 = start",
+            "state": "M = M - p r grad(l2(layer_norm(k1 M, inner_norm.weight, inner_norm.bias, 1e-6) - t)); M_0 = start",
             "output": "o = layer_norm(join(q + layer_norm(q1 M, inner_norm.weight, inner_norm.bias, 1e-6)), norm.weight, norm.bias)",
             "inputs": {
                 "qk": "linear(x)",
@@ -379,7 +379,7 @@ PAIRS = {
         {"kind": "titans_ln"},
         TITANS
         | {
-            "state": "M = exp(a) M + S; S = exp(e) S - r grad(l2(layer_norm(k M, inner_norm.weight, inner_norm.bias) - t))",
+            "state": "M = exp(a) M + S; S = exp(e) S - r grad(l2(layer_norm(k M, inner_norm.weight, inner_norm.bias, 1e-6) - t))",
             "inputs": UNIT(4) | {"t": "v - k"} | TITANS_GATES,
             "parameters": TITANS["parameters"] | {"inner_norm.weight": 1, "inner_norm.bias": 0},
         },
