@@ -108,6 +108,8 @@ def DecideSchedulePass : Pass<"braid-decide-schedule", "::mlir::ModuleOp"> {
     uniform (`moe_slices`: a token buffer). Others cost the same for every token and are cut uniformly. Forward and gradient of a layer
     have the same bounds. The times that orders are chosen by come from the ops (analysis/Work) and the module's `braid.machine`.
     A layer with `braid.overlap_degree` has that many slices instead of the option's; one with 1 is not cut.
+    Where ranks share tokens (`braid.sequence`) the mixers of all layers have the same bounds, the fastest for all of them together;
+    they are written into `braid.metadata` (`sequence_slices`).
     Nothing else changes: the decision is data that ExpandSlices and Weave consume.
   }];
   let options = [Option<"pipeline", "pipeline", "std::string", "\"none\"", "none, moe, aAaM, 1A1M, cross-block or best (schedule/README.md)">,

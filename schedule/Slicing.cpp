@@ -31,7 +31,7 @@ std::vector<int64_t> braid::schedule::uniformSlices(int64_t length, int64_t degr
 std::vector<int64_t> braid::schedule::timeUniformSlices(int64_t length, int64_t degree, AttentionCost cost) {
   // FLOPs(l, c) = pair l c + token l; times `degree`, so that the target is an integer.
   using Wide = __int128;
-  Wide pair = 4 * Wide(cost.dModel) + 3 * Wide(cost.heads), token = 8 * Wide(cost.dModel) * cost.dModel;
+  Wide pair = cost.ranks * (4 * Wide(cost.dModel) + 3 * Wide(cost.heads)), token = 8 * Wide(cost.dModel) * cost.dModel;
   Wide target = pair * (Wide(length) * (length + 1) / 2) + token * length;
   auto flops = [&](int64_t start, int64_t end) {
     return degree * (pair * (end - start) * end + token * (end - start));

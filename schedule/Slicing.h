@@ -22,7 +22,10 @@ std::optional<Slicing> parseSlicing(std::string_view name);
 /// (H = d_model, h heads).
 struct AttentionCost {
   int64_t dModel = 0, heads = 0;
-  double perPair() const { return 4.0 * static_cast<double>(dModel) + 3.0 * static_cast<double>(heads); }
+  int64_t ranks = 1; ///< that share every slice: a token counted here has as many more for its context
+  double perPair() const {
+    return (4.0 * static_cast<double>(dModel) + 3.0 * static_cast<double>(heads)) * static_cast<double>(ranks);
+  }
   double perToken() const { return 8.0 * static_cast<double>(dModel) * static_cast<double>(dModel); }
   /// Tokens [begin, end), each with the tokens before it and itself as context: a triangle.
   double of(int64_t begin, int64_t end) const;

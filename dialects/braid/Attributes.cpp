@@ -69,6 +69,11 @@ static LogicalResult verifyMesh(const Attributed &of) {
   return success();
 }
 
+static bool isSpAlgorithm(Attribute value) {
+  auto word = dyn_cast<StringAttr>(value);
+  return word && llvm::is_contained({"auto", "ring", "all_gather", "scan"}, word.getValue());
+}
+
 /// What an op along `axis` knows of its place: an argument of its function.
 static LogicalResult verifySequence(const Attributed &of) {
   auto place = dyn_cast<DictionaryAttr>(of.attr.getValue());
@@ -76,6 +81,8 @@ static LogicalResult verifySequence(const Attributed &of) {
   auto coordinate = place ? place.getAs<IntegerAttr>("coordinate") : IntegerAttr();
   if (!axis || !coordinate || !coordinate.getType().isSignlessInteger(64) || coordinate.getInt() < 0)
     return of.mustBe("{axis = \"name\", coordinate = N : i64} with the number N of an argument");
+  if (Attribute algorithm = place.get("algorithm"); algorithm && !isSpAlgorithm(algorithm))
+    return of.error() << "holds algorithm = " << algorithm << "; valid: auto, ring, all_gather or scan";
   return success();
 }
 
@@ -136,11 +143,8 @@ LogicalResult BraidDialect::verifyOperationAttribute(Operation *op, NamedAttribu
   if (name == attrs::maxDocuments)
     if (auto count = dyn_cast<IntegerAttr>(value); !count || count.getValue().slt(1))
       return of.mustBe("a number of at least 1");
-  if (name == attrs::spAlgorithm) {
-    auto word = dyn_cast<StringAttr>(value);
-    if (!word || !llvm::is_contained({"auto", "ring", "all_gather", "scan"}, word.getValue()))
-      return of.mustBe("auto, ring, all_gather or scan");
-  }
+  if (name == attrs::spAlgorithm && !isSpAlgorithm(value))
+    return of.mustBe("auto, ring, all_gather or scan");
   if (name == attrs::metadata) {
     auto entries = dyn_cast<DictionaryAttr>(value);
     if (!entries || !llvm::all_of(entries, [](NamedAttribute entry) { return isa<StringAttr>(entry.getValue()); }))

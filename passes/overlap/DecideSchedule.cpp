@@ -9,6 +9,8 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace braid;
 
@@ -28,7 +30,7 @@ template <size_t N> std::string joined(const std::array<std::string_view, N> &na
   return text;
 }
 
-/// Every slice is divided along an axis, so all layers are cut, and alike: there is one layout of a row.
+/// Every slice is divided along an axis, so the mixers of all layers are cut alike: there is one layout of a row.
 bool isDivided(Operation *op) { return op->hasAttr(kSequenceAttr); }
 
 /// Tokens of a layer: those of its first token argument.
@@ -48,8 +50,9 @@ struct Layer {
     std::vector<BlockSeconds> seconds;
   };
   SmallVector<Direction> directions;
-  int64_t tokens = 0, degree = 1;
+  int64_t tokens = 0, degree = 1, calls = 1;
   std::optional<schedule::AttentionCost> cost;
+  bool exchanges = true; ///< expert rows
 };
 
 /// Bounds and, per direction, the order of the tasks.
@@ -58,6 +61,20 @@ struct Decision {
   std::vector<schedule::Plan> plans;
   double makespan = 0;
 };
+
+/// How often a layer runs in all entries together.
+int64_t callsOf(func::FuncOp layer) {
+  int64_t calls = 0;
+  layer->getParentOfType<ModuleOp>().walk([&](func::CallOp call) {
+    if (call.getCallee() != layer.getName())
+      return;
+    int64_t times = 1;
+    for (Operation *op = call; auto repeat = dyn_cast_or_null<RepeatOp>(op->getParentOp()); op = repeat)
+      times *= static_cast<int64_t>(repeat.getCount());
+    calls += times;
+  });
+  return std::max<int64_t>(calls, 1);
+}
 
 class DecideSchedulePass : public braid::impl::DecideSchedulePassBase<DecideSchedulePass> {
 public:
@@ -92,7 +109,6 @@ private:
       if (!function.isPublic() && (hasOp(function, isDivided) || hasOp(function, isDataExchange)))
         candidates.push_back(function);
     bool divides = llvm::any_of(candidates, [](func::FuncOp layer) { return hasOp(layer, isDivided); });
-    int64_t dividedDegree = 0;
     for (func::FuncOp function : candidates) {
       bool divided = hasOp(function, isDivided);
       if (int64_t sp = Mesh::of(getOperation()).size("sp"); sp > 1 && !divided) {
@@ -103,18 +119,11 @@ private:
                                   "--overlap-degree when --mesh divides the rows";
         return failure();
       }
-      if (divided && failed(checkDivided(function)))
-        return failure();
       int64_t degree = degrees.contains(function) ? degrees.at(function) : overlapDegree.getValue();
-      if (int64_t known = divided ? std::exchange(dividedDegree, degree) : degree; known && known != degree) {
-        function.emitOpError() << "has " << degree << " token slices but another layer " << known
-                               << ": ranks that share the tokens of a row (sp, --mesh) cut all layers alike; valid: no "
-                                  "schedule.overlap_degrees";
-        return failure();
-      }
-      if (degree > 1 && failed(addTo(layers, function, degree)))
+      if ((degree > 1 || divided) && failed(addTo(layers, function, degree)))
         return failure();
     }
+    SmallVector<const Layer *> together; // all that ranks share
     for (auto &[name, layer] : layers) {
       auto forward = llvm::find_if(layer.directions, [](const Layer::Direction &d) { return !d.backward; });
       if (forward == layer.directions.end() && layer.directions.front().function->hasAttr(kLayerAttr)) {
@@ -125,9 +134,13 @@ private:
       }
       if (forward != layer.directions.end()) // slices are chosen by its times
         std::rotate(layer.directions.begin(), forward, std::next(forward));
-      if (failed(decide(layer, cut)))
+      if (divides)
+        together.push_back(&layer);
+      else if (failed(decide(&layer, cut)))
         return failure();
     }
+    if (!together.empty() && failed(decide(together, cut)))
+      return failure();
     describe(mostSlices);
     auto alone = [](auto &entry) { return entry.second.directions.front().seconds.size() < 2; };
     if (wanted == schedule::Pipeline::crossBlock && !layers.empty() && llvm::all_of(layers, alone))
@@ -172,35 +185,17 @@ private:
 
   InFlightDiagnostic wrong() { return getOperation().emitError(); }
 
-  /// What a row that ranks share does not allow.
-  LogicalResult checkDivided(func::FuncOp layer) {
-    if (slicing != "uniform")
-      return layer.emitOpError()
-             << "has tokens on several ranks (sp, --mesh), whose layout all layers share: slicing \"" << slicing
-             << "\" cuts each layer by its cost; valid: \"uniform\"";
-    if (wanted != schedule::Pipeline::aAaM && wanted != schedule::Pipeline::A1M1)
-      return layer.emitOpError() << "has tokens on several ranks (sp, --mesh), every slice divided: pipeline \""
-                                 << pipeline << "\" has layers that are not cut or stand together; valid: \"aAaM\", "
-                                 << "\"1A1M\"";
-    return success();
-  }
-
   /// Who fills a batch reads from the program file where slices end.
-  LogicalResult layOut(func::FuncOp layer, ArrayRef<int64_t> slices) {
+  void layOut(ArrayRef<int64_t> slices) {
     Builder b(&getContext());
     std::vector<int64_t> ends;
     for (int64_t slice : slices)
       ends.push_back((ends.empty() ? 0 : ends.back()) + slice);
     auto layout = runtime::SequenceLayout::ofLocalEnds(ends, Mesh::of(getOperation()).size("sp"));
-    StringRef key = runtime::SequenceLayout::metadataKey;
-    auto text = b.getStringAttr(layout.text());
     auto entries = getOperation()->getAttrOfType<DictionaryAttr>(attrs::metadata);
     NamedAttrList metadata(entries ? entries : b.getDictionaryAttr({}));
-    if (Attribute known = metadata.get(key); known && known != text)
-      return layer.emitOpError() << "is cut behind tokens " << text << " but another layer behind " << known;
-    metadata.set(key, text);
+    metadata.set(runtime::SequenceLayout::metadataKey, b.getStringAttr(layout.text()));
     getOperation()->setAttr(attrs::metadata, metadata.getDictionary(&getContext()));
-    return success();
   }
 
   /// Forward and gradient of a layer say so (kLayerAttr); what is not differentiated is by itself.
@@ -220,24 +215,26 @@ private:
     layer.tokens = tokensOf(function);
     layer.degree = degree;
     layer.cost = attentionCostOf(function);
+    layer.calls = callsOf(function);
+    layer.exchanges = hasOp(function, isDataExchange);
     layer.directions.push_back({function, backward, secondsOf(function, backward, machine)});
     return success();
   }
 
-  Slices slicesOf(const Layer &layer, schedule::Slicing cut) const {
-    int64_t tokens = layer.tokens, align = schedule::defaultAlignment(tokens, layer.degree);
+  Slices slicesOf(const Layer &layer, int64_t degree, schedule::Slicing cut) const {
+    int64_t tokens = layer.tokens, align = schedule::defaultAlignment(tokens, degree);
     if (layer.cost && cut == schedule::Slicing::time_uniform)
-      return schedule::timeUniformSlices(tokens, layer.degree, *layer.cost);
+      return schedule::timeUniformSlices(tokens, degree, *layer.cost);
     if (layer.cost && cut == schedule::Slicing::balanced)
-      return schedule::balancedSlices(tokens, layer.degree, *layer.cost, align);
+      return schedule::balancedSlices(tokens, degree, *layer.cost, align);
     if (layer.cost && cut == schedule::Slicing::simulated) {
       const BlockSeconds &block = layer.directions.front().seconds.front();
       // Its exchanges have one stream: what ranks of etp share is taken to follow on it.
       schedule::LayerTimes times{*layer.cost,   block.A.of(1) + block.attention.of(1), block.D.of(1) + block.G.of(1),
                                  block.M.of(1), block.R.of(1) + block.C.of(1),         machine.linkLatency};
-      return schedule::simulatedSlices(tokens, layer.degree, times, align);
+      return schedule::simulatedSlices(tokens, degree, times, align);
     }
-    return schedule::uniformSlices(tokens, layer.degree);
+    return schedule::uniformSlices(tokens, degree);
   }
 
   Decision plan(const Layer &layer, Slices mixers, Slices experts, schedule::Pipeline order) const {
@@ -255,33 +252,84 @@ private:
     return decision;
   }
 
-  LogicalResult decide(const Layer &layer, schedule::Slicing cut) {
-    func::FuncOp first = layer.directions.front().function;
-    int64_t tokens = layer.tokens, degree = layer.degree;
-    if (tokens < degree)
-      return first.emitOpError() << "has " << tokens << " tokens in a row, too few for overlap degree " << degree
-                                 << " (--overlap-degree)"
-                                 << "; valid: 1 to " << tokens;
-    Slices whole = {tokens}, uniform = schedule::uniformSlices(tokens, degree);
+  /// Bounds that the mixers of layers that are cut alike may have: of the layers whose tokens differ in cost, each would
+  /// choose its own. Whole first, for of equals the first is taken.
+  std::vector<Slices> candidatesOf(ArrayRef<const Layer *> layers, schedule::Slicing cut) const {
+    int64_t degree = 1;
+    for (const Layer *layer : layers)
+      degree = std::max(degree, layer->degree);
+    std::vector<Slices> candidates;
+    if (wanted == schedule::Pipeline::best || wanted == schedule::Pipeline::moe)
+      candidates.push_back({layers.front()->tokens});
     if (wanted == schedule::Pipeline::moe)
-      return write(layer, plan(layer, whole, uniform, wanted)), success();
-    Slices mixers = slicesOf(layer, cut);
+      return candidates;
+    bool costsDiffer = llvm::any_of(layers, [](const Layer *layer) { return layer->cost.has_value(); });
+    for (const Layer *layer : layers)
+      if (layer->cost || !costsDiffer || cut == schedule::Slicing::simulated)
+        if (Slices slices = slicesOf(*layer, degree, cut); !llvm::is_contained(candidates, slices))
+          candidates.push_back(std::move(slices));
+    return candidates;
+  }
+
+  /// The fastest way of a layer whose mixer is cut so.
+  Decision decisionOf(const Layer &layer, const Slices &mixers, schedule::Slicing cut, bool alone) const {
+    bool best = wanted == schedule::Pipeline::best, cutMixer = mixers.size() > 1;
+    bool cutExperts = cutMixer || best || wanted == schedule::Pipeline::moe; // `simulated` may find one slice fastest
+    Slices whole = {layer.tokens}, experts = whole;
+    auto most = std::min<int64_t>(layer.degree, cutMixer ? mixers.size() : layer.tokens);
     // Experts cost the same for every token; `simulated` chose one grid for both.
-    Slices experts = cut == schedule::Slicing::simulated ? mixers : schedule::uniformSlices(tokens, mixers.size());
-    if (hasOp(first, isDivided) && failed(layOut(first, mixers)))
-      return failure();
-    if (wanted != schedule::Pipeline::best && mixers.size() > 1) // `simulated` may find that one slice is fastest
-      write(layer, plan(layer, mixers, experts, wanted));
-    if (wanted != schedule::Pipeline::best)
-      return success();
-    // Forward and backward of a layer must be cut alike, so the sum of both decides how.
-    Decision best = plan(layer, whole, whole, schedule::Pipeline::none);
-    for (Decision other : {plan(layer, whole, uniform, schedule::Pipeline::best),
-                           plan(layer, mixers, experts, schedule::Pipeline::best)})
-      if (other.makespan < best.makespan * (1 - 1e-12))
-        best = std::move(other);
-    if (best.experts.size() > 1)
-      write(layer, best);
+    if (!layer.exchanges || (cut == schedule::Slicing::simulated && cutMixer && most == std::ssize(mixers)))
+      experts = mixers;
+    else if (cutExperts)
+      experts = schedule::uniformSlices(layer.tokens, most);
+    auto planned = [&](const Slices &experts) {
+      return plan(layer, mixers, experts, cutMixer || experts.size() > 1 ? wanted : schedule::Pipeline::none);
+    };
+    if (!best || experts == whole || !layer.exchanges || (cutMixer && alone))
+      return planned(experts);
+    // Mixers that all layers cut alike, and experts that are faster whole.
+    Decision unsliced = planned(whole), sliced = planned(experts);
+    return sliced.makespan < unsliced.makespan * (1 - 1e-12) ? sliced : unsliced;
+  }
+
+  /// Layers whose mixers are cut alike, in the fastest way for all of them together; forward and backward of each must
+  /// be cut alike, so the sum of both decides.
+  LogicalResult decide(ArrayRef<const Layer *> layers, schedule::Slicing cut) {
+    func::FuncOp first = layers.front()->directions.front().function;
+    for (const Layer *layer : layers) {
+      func::FuncOp function = layer->directions.front().function;
+      if (layer->tokens < layer->degree)
+        return function.emitOpError() << "has " << layer->tokens << " tokens in a row, too few for overlap degree "
+                                      << layer->degree << " (--overlap-degree)"
+                                      << "; valid: 1 to " << layer->tokens;
+      if (layer->tokens != layers.front()->tokens) {
+        InFlightDiagnostic error = function.emitOpError()
+                                   << "has " << layer->tokens << " tokens in a row but another layer "
+                                   << layers.front()->tokens
+                                   << ": ranks that share the tokens of a row (sp, --mesh) cut all mixers alike";
+        error.attachNote(first.getLoc()) << "the other layer";
+        return error;
+      }
+    }
+    std::vector<Decision> chosen;
+    double least = std::numeric_limits<double>::infinity();
+    for (const Slices &mixers : candidatesOf(layers, cut)) {
+      std::vector<Decision> decisions;
+      double sum = 0;
+      for (const Layer *layer : layers) {
+        decisions.push_back(decisionOf(*layer, mixers, cut, layers.size() == 1));
+        sum += decisions.back().makespan * static_cast<double>(layer->calls);
+      }
+      if (sum < least * (1 - 1e-12)) {
+        least = sum;
+        chosen = std::move(decisions);
+      }
+    }
+    if (hasOp(first, isDivided) && chosen.front().mixers.size() > 1)
+      layOut(chosen.front().mixers);
+    for (auto [layer, decision] : llvm::zip_equal(layers, chosen))
+      if (decision.mixers.size() > 1 || decision.experts.size() > 1)
+        write(*layer, decision);
     return success();
   }
 

@@ -92,17 +92,22 @@ class ExpandSlicesPass : public braid::impl::ExpandSlicesPassBase<ExpandSlicesPa
         return signalPassFailure();
       any |= layer->hasAttr(attrs::schedule);
     }
-    if (!any)
-      return;
+    if (any && failed(expand()))
+      return signalPassFailure();
+    // Rows that were to be cut and are better whole have their exchanges to be built, too.
+    if (failed(exchangeSlices(getOperation())))
+      return signalPassFailure();
+    mergeExchanges(getOperation());
+  }
+
+  LogicalResult expand() {
     Expander expander(getOperation());
     SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp entry : entries)
       if (entry->hasAttr(attrs::entry) && failed(expander.rewriteEntry(entry, entry.getArgumentTypes())))
-        return signalPassFailure();
+        return failure();
     expander.finish();
-    if (failed(exchangeSlices(getOperation())))
-      return signalPassFailure();
-    mergeExchanges(getOperation());
+    return success();
   }
 };
 

@@ -7,6 +7,7 @@
 #include "passes/autodiff/Recompute.h"
 #include "passes/lower/PrepareBuffers.h"
 #include "passes/overlap/LayerTasks.h"
+#include "passes/shard/Sequence.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
@@ -315,6 +316,15 @@ private:
     }
   }
 
+  /// The place along an axis that an op of `callee` reads from its argument, as an argument of the function around it.
+  DictionaryAttr renumbered(DictionaryAttr place, func::FuncOp callee, const IRMapping &map) {
+    auto number = static_cast<unsigned>(place.getAs<IntegerAttr>("coordinate").getInt());
+    auto now = cast<BlockArgument>(map.lookup(callee.getArgument(number)));
+    NamedAttrList fields(place);
+    fields.set("coordinate", Builder(&getContext()).getI64IntegerAttr(now.getArgNumber()));
+    return fields.getDictionary(&getContext());
+  }
+
   /// One function with the bodies of all callees, called where the first of them was.
   void join(ArrayRef<func::CallOp> calls, bool backward) {
     if (calls.size() < 2)
@@ -391,8 +401,12 @@ private:
       IRMapping map;
       for (auto [argument, operand] : llvm::zip_equal(from.getArguments(), call.getOperands()))
         map.map(argument, mapped(operand));
-      for (Operation &op : from.without_terminator())
-        inner.clone(op, map)->setLoc(CallSiteLoc::get(op.getLoc(), caller));
+      for (Operation &op : from.without_terminator()) {
+        Operation *copy = inner.clone(op, map);
+        copy->setLoc(CallSiteLoc::get(op.getLoc(), caller));
+        if (auto place = op.getAttrOfType<DictionaryAttr>(kSequenceAttr)) // among the arguments of all callees
+          copy->setAttr(kSequenceAttr, renumbered(place, callee, map));
+      }
       for (auto [result, value] : llvm::zip_equal(call.getResults(), from.getTerminator()->getOperands()))
         known[result] = map.lookup(value);
     }

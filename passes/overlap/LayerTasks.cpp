@@ -5,6 +5,7 @@
 #include "passes/analysis/Tensors.h"
 #include "passes/analysis/Work.h"
 #include "passes/overlap/SliceLayer.h"
+#include "passes/shard/Sequence.h"
 
 using namespace mlir;
 using namespace braid;
@@ -117,15 +118,22 @@ static bool growsWithContext(Operation *op) {
   return grad && !grad.getWindow();
 }
 
+/// Ranks whose tokens an op will read beside its own: those that share its slices.
+static int64_t sharingRanks(Operation *op, const Mesh &mesh) {
+  auto place = op->getAttrOfType<DictionaryAttr>(kSequenceAttr);
+  return place ? mesh.size(place.getAs<StringAttr>("axis").getValue()) : 1;
+}
+
 std::optional<schedule::AttentionCost> braid::attentionCostOf(func::FuncOp layer) {
   // Read from the heads, which forward and gradient have in common; those of all ranks, so that a mesh moves no bound.
-  int64_t ranks = Mesh::of(layer->getParentOfType<ModuleOp>()).size("tp");
+  Mesh mesh = Mesh::of(layer->getParentOfType<ModuleOp>());
+  int64_t ranks = mesh.size("tp");
   std::optional<schedule::AttentionCost> cost;
   layer.walk([&](Operation *op) {
     if (!growsWithContext(op))
       return WalkResult::advance();
     RankedTensorType q = typeOf(op->getOperand(0)); // [B, T, H, D]
-    cost = {ranks * q.getDimSize(2) * q.getDimSize(3), ranks * q.getDimSize(2)};
+    cost = {ranks * q.getDimSize(2) * q.getDimSize(3), ranks * q.getDimSize(2), sharingRanks(op, mesh)};
     return WalkResult::interrupt();
   });
   return cost;
@@ -168,6 +176,7 @@ std::vector<BlockSeconds> braid::secondsOf(func::FuncOp layer, bool backward, co
   LayerTasks tasks(layer, backward);
   std::vector<BlockSeconds> blocks(tasks.blocks());
   double live = liveShare(layer);
+  Mesh mesh = Mesh::of(layer->getParentOfType<ModuleOp>());
   for (Operation &op : layer.getBody().front().without_terminator()) {
     const TaskPlace &place = tasks.of(&op);
     BlockSeconds &block = blocks[place.block];
@@ -193,6 +202,8 @@ std::vector<BlockSeconds> braid::secondsOf(func::FuncOp layer, bool backward, co
     Work work = workOf(&op, /*maxDocuments=*/1);
     bool products = isa<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>(op);
     double flops = static_cast<double>(work.flops) * (products ? live : 1) + scanFlops(&op);
+    if (growsWithContext(&op))
+      flops *= static_cast<double>(sharingRanks(&op, mesh));
     TaskSeconds *task = nullptr;
     switch (place.kind) {
     case TaskKind::WA: task = &block.WA; break;

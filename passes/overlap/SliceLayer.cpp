@@ -611,9 +611,15 @@ LogicalResult SliceLayer::run(const PackedSlices &packed) {
     if (cut.grid == mixer && count(mixer) == 1)
       continue;
     int64_t n = count(cut.grid);
+    cut.merged = target;
+    if (n == 1) { // experts of a sliced mixer
+      cut.parts = {target};
+      cuts[argument] = cut;
+      continue;
+    }
     // What a sliced forward saved stands part by part, each with its own `fixed` head (the counts of an exchange).
     int64_t unsliced = typeOf(argument).getDimSize(cut.dim), size = typeOf(target).getDimSize(cut.dim);
-    int64_t fixed = n > 1 ? (size - unsliced) / (n - 1) : 0;
+    int64_t fixed = (size - unsliced) / (n - 1);
     if ((unsliced - fixed) % tokens() || unsliced + fixed * (n - 1) != size)
       return from.emitOpError() << "argument " << argument.getArgNumber() << " has " << size << " rows for " << tokens()
                                 << " tokens in " << n << " slices";
@@ -622,7 +628,6 @@ LogicalResult SliceLayer::run(const PackedSlices &packed) {
       cut.parts.push_back(range(target, cut.dim, begin, length));
       begin += length;
     }
-    cut.merged = target;
     cuts[argument] = cut;
   }
   for (Operation &op : body.without_terminator())

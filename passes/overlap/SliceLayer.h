@@ -54,7 +54,9 @@ private:
   int64_t tokens() const { return grids[mixer].back(); }
   int64_t lengthOf(Grid grid, int64_t slice) const { return grids[grid][slice + 1] - grids[grid][slice]; }
   /// The slice's share of what is `size` long for all tokens of a row: a multiple of their number.
-  int64_t share(int64_t size, Grid grid, int64_t slice) const { return size / tokens() * lengthOf(grid, slice); }
+  int64_t share(int64_t size, Grid grid, int64_t slice) const {
+    return count(grid) == 1 ? size : size / tokens() * lengthOf(grid, slice);
+  }
   bool isOfRows(mlir::Operation &op) const;
   Grid gridOf(mlir::Operation &op) const;
   /// How an argument is seen by the ops that use it.

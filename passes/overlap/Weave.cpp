@@ -140,7 +140,9 @@ private:
 
   /// A sum over ranks of something whose last piece exists: the earlier it begins, the more it hides behind.
   bool isReduction(Operation *op) const {
-    if (!isa<CollectiveOpInterface>(op) || op->hasAttr(kSliceAttr))
+    auto collective = dyn_cast<CollectiveOpInterface>(op);
+    if (!collective || op->hasAttr(kSliceAttr) ||
+        (collective.getKind() != CollectiveKind::all_reduce && collective.getKind() != CollectiveKind::reduce_scatter))
       return false;
     return llvm::all_of(op->getOperands(), [&](Value v) { return exists(v.getDefiningOp()); });
   }

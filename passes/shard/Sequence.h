@@ -21,14 +21,17 @@
 
 namespace braid {
 
-/// {axis, coordinate}: an op of a layer whose tokens are cut into slices first and divided along the axis then, slice
-/// by slice (slice-major layout). coordinate: number of the layer's argument that holds the rank's place. Written by
-/// ApplySharding, consumed by ExpandSlices.
+/// {axis, coordinate, algorithm}: an op of a layer whose tokens are cut into slices first and divided along the axis
+/// then, slice by slice (slice-major layout). coordinate: number of the layer's argument that holds the rank's place.
+/// algorithm: how a row that turns out to be one slice is exchanged (absent: automatic). Written by ApplySharding,
+/// renumbered by JoinLayers, consumed by ExpandSlices.
 inline constexpr llvm::StringLiteral kSequenceAttr = attrs::sequence;
+enum class SpAlgorithm { automatic, ring, allGather, scan };
 struct SequencePlace {
   std::string axis;
   int64_t ranks; ///< of the axis
   mlir::BlockArgument coordinate;
+  SpAlgorithm algorithm;
 };
 /// What kSequenceAttr of an op says. Fails with an error on the op where its function has no such argument [1] i32 or the
 /// mesh no such axis.
@@ -36,7 +39,6 @@ llvm::FailureOr<SequencePlace> sequencePlace(mlir::Operation *op);
 /// Of every op of a module that carries it.
 llvm::LogicalResult checkSequencePlaces(mlir::ModuleOp module);
 
-enum class SpAlgorithm { automatic, ring, allGather, scan };
 /// "auto", "ring", "all_gather", "scan".
 std::optional<SpAlgorithm> parseSpAlgorithm(llvm::StringRef word);
 llvm::StringRef spAlgorithmName(SpAlgorithm algorithm);

@@ -122,7 +122,9 @@ FailureOr<SequencePlace> braid::sequencePlace(Operation *op) {
            failure();
   if (!SequenceSharder::handles(op))
     return op->emitOpError() << "does not cross tokens; there is nothing that " << axis << " could divide", failure();
-  return SequencePlace{axis.str(), mesh.size(axis), coordinate};
+  auto algorithm = marker.getAs<StringAttr>("algorithm"); // its word has been verified
+  return SequencePlace{axis.str(), mesh.size(axis), coordinate,
+                       algorithm ? *parseSpAlgorithm(algorithm.getValue()) : SpAlgorithm::automatic};
 }
 
 LogicalResult braid::checkSequencePlaces(ModuleOp module) {
@@ -144,7 +146,9 @@ LogicalResult braid::exchangeSlices(ModuleOp module) {
     if (failed(place))
       return failure();
     OpBuilder builder(op);
-    SequenceSharder sharder(builder, facts, place->axis, place->ranks, place->coordinate, SpAlgorithm::automatic);
+    // Both ends of a slice among others are known to all ranks: there is nothing to choose.
+    SpAlgorithm algorithm = op->hasAttr(kSliceAttr) ? SpAlgorithm::automatic : place->algorithm;
+    SequenceSharder sharder(builder, facts, place->axis, place->ranks, place->coordinate, algorithm);
     Operation *before = op->getPrevNode();
     auto results = sharder.lower(op, op->getOperands());
     if (failed(results))

@@ -215,10 +215,14 @@ void Sharder::endFunction(func::FuncOp function) {
   Builder attributeBuilder(function.getContext());
   for (auto &[name, value] : asked) {
     known.coordinates.push_back(name);
-    auto marker = attributeBuilder.getDictionaryAttr(
-        {attributeBuilder.getNamedAttr("axis", attributeBuilder.getStringAttr(name)),
-         attributeBuilder.getNamedAttr("coordinate",
-                                       attributeBuilder.getI64IntegerAttr(cast<BlockArgument>(value).getArgNumber()))});
+    SmallVector<NamedAttribute> place = {
+        attributeBuilder.getNamedAttr("axis", attributeBuilder.getStringAttr(name)),
+        attributeBuilder.getNamedAttr("coordinate",
+                                      attributeBuilder.getI64IntegerAttr(cast<BlockArgument>(value).getArgNumber()))};
+    if (spAlgorithm != SpAlgorithm::automatic)
+      place.push_back(
+          attributeBuilder.getNamedAttr("algorithm", attributeBuilder.getStringAttr(spAlgorithmName(spAlgorithm))));
+    auto marker = attributeBuilder.getDictionaryAttr(place);
     for (Operation *op : slicedLater)
       if (op->getAttr(kSequenceAttr) == marker.get("axis"))
         op->setAttr(kSequenceAttr, marker);

@@ -159,3 +159,11 @@ func.func @negative(%x: tensor<1x4x8xf32>) {
   %0 = braid.add %x, %x {braid.sequence = {axis = "sp", coordinate = -1 : i64}} : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
   return
 }
+
+// -----
+
+func.func @unknown_algorithm(%x: tensor<1x4x8xf32>) {
+  // expected-error @+1 {{braid.sequence holds algorithm = "tree"; valid: auto, ring, all_gather or scan}}
+  %0 = braid.add %x, %x {braid.sequence = {algorithm = "tree", axis = "sp", coordinate = 0 : i64}} : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+  return
+}
