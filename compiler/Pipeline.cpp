@@ -3,6 +3,7 @@
 // promises, so a wrong module stops at the pass that made it.
 #include "compiler/Pipeline.h"
 
+#include "compiler/ActivationBudget.h"
 #include "compiler/OutputFile.h"
 #include "compiler/ScheduleKeys.h"
 #include "compiler/codegen/cpu/CompileKernels.h"
@@ -36,15 +37,15 @@ void braid::registerCompiler(DialectRegistry &registry) {
   registerCudaCodegen(registry);
 }
 
-/// Experts on several ranks make rows travel. The activations of a batch are spread over dp and sp; of tp some are
-/// spread and others (the residual stream, norms, the router) whole on each rank, so all are counted as whole. A mesh
-/// that is wrong is reported by ApplySharding.
+/// Experts on several ranks make rows travel, and activations are those of one of all ranks. A mesh that is wrong is
+/// reported by ApplySharding.
 static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options) {
   DecideRecomputePassOptions recompute;
   if (llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh)) {
     recompute.exchanges = mesh->size("ep") > 1 || (mesh->size("etp") > 1 && mesh->size("etp") != mesh->size("tp"));
     recompute.sequence = mesh->size("sp") > 1;
-    recompute.ranks = mesh->size("dp") * mesh->size("sp");
+    recompute.mesh = options.mesh;
+    recompute.sliced = options.slices();
   } else {
     llvm::consumeError(mesh.takeError());
   }
@@ -246,8 +247,9 @@ LogicalResult braid::verifyPhase(ModuleOp module, Phase phase) {
   return pm.run(module);
 }
 
-LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const CompileOptions &options,
-                               std::vector<StageTime> &times) {
+static FailureOr<ActivationBudget::Kept> runOnce(ModuleOp module, Phase from, Phase to, const CompileOptions &options,
+                                                 std::vector<StageTime> &times) {
+  ActivationBudget::Kept kept;
   if (failed(dump(module, from, options.dumpPhasesTo)))
     return failure();
   for (Phase phase : allPhases()) {
@@ -261,8 +263,24 @@ LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const Comp
     dropScheduleKeys(module, phase);
     if (failed(dump(module, phase, options.dumpPhasesTo)))
       return failure();
+    if (phase == Phase::train)
+      kept.counted = ActivationBudget::keptIn(module);
+    if (phase == Phase::commands)
+      kept.planned = ActivationBudget::keptIn(module);
   }
-  return success();
+  return kept;
+}
+
+LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const CompileOptions &options,
+                               std::vector<StageTime> &times) {
+  auto run = [&] { return runOnce(module, from, to, options, times); };
+  std::optional<ActivationBudget> budget = ActivationBudget::of(module);
+  if (!budget || from >= Phase::train || to < Phase::train)
+    return run();
+  DecideRecomputePassOptions recompute = recomputeOptions(options);
+  return budget->meet(module, run,
+                      Twine("inputs of layers, routes") + (recompute.exchanges ? ", what other ranks sent" : "") +
+                          (recompute.sequence ? ", results of attention" : ""));
 }
 
 /// CPU time of all kernels by step, and the three kernels that took longest.

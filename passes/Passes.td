@@ -25,14 +25,16 @@ def DecideRecomputePass : Pass<"braid-decide-recompute", "::mlir::ModuleOp"> {
   let summary = "marks the ops of layer functions that the backward executes again instead of keeping their results";
   let description = [{
     A layer function with `braid.recompute` keeps its inputs and its routes only; with `activation_budget` (bytes per rank)
-    in braid.train ops are marked until what all layers keep fits, those first that free most bytes for their time.
+    in braid.train ops are marked until what all layers keep on a rank of the mesh fits, those first that free most bytes for
+    their time, or until no more can be; where the mesh makes rows of experts travel, they count as what buffers hold.
     Before: `func private @layer_L(..) attributes {braid.recompute}`. After: the same without it, and
     `%norm1 = braid.rms_norm %x, %w {braid.recompute, ..}`. Written by hand, the marks are the decision.
     Invariant: no route, plan or exchange between ranks is marked; no layer function and no entry carries the wish any more.
   }];
   let options = [Option<"exchanges", "exchanges", "bool", "false", "rows of experts will travel between ranks: not executed again">,
                  Option<"sequence", "sequence", "bool", "false", "keys and values will travel between ranks: attention is not executed again">,
-                 Option<"ranks", "ranks", "int64_t", "1", "ranks that share the activations">,
+                 Option<"mesh", "mesh", "std::string", "\"\"", "ranks that share the activations, e.g. dp=2,ep=2">,
+                 Option<"sliced", "sliced", "bool", "false", "tokens will be sliced, as in braid-apply-sharding">,
                  Option<"explain", "explain", "bool", "false", "remark: bytes kept, share of the forward executed again">];
 }
 

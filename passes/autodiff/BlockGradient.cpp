@@ -498,6 +498,8 @@ FailureOr<FunctionGradient *> BlockGradient::functionGradient(func::CallOp call)
   StringAttr pair = atCallee.getStringAttr(callee.getName() + unique);
   gradient.forward->setAttr(kLayerAttr, pair);
   gradient.backward->setAttr(kLayerAttr, pair);
+  gradient.forward->setAttr(kDirectionAttr, StringAttr::get(pair.getContext(), "forward"));
+  gradient.backward->setAttr(kDirectionAttr, StringAttr::get(pair.getContext(), "backward"));
   if (Attribute degree = callee->getAttr(attrs::overlapDegree)) // cut as the forward is
     gradient.backward->setAttr(attrs::overlapDegree, degree);
   gradient.backward.getBody().takeBody(region);

@@ -1,9 +1,11 @@
 //===- DecideRecompute.cpp - what the backward makes again instead of keeping -------------------------------------===//
 // Layers marked as a whole keep their inputs, their routes and what other ranks sent. With a byte budget more ops are
 // marked, in all calls of a layer function at once, those first that free most bytes for their time.
+#include "dialects/cmd/CmdDialect.h"
 #include "passes/Passes.h"
 #include "passes/autodiff/BlockGradient.h"
 #include "passes/autodiff/Recompute.h"
+#include "passes/shard/LocalBytes.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -20,11 +22,6 @@ bool braid::canRecompute(Operation *op, Travels travels) {
   if (isa<MoeRouteOp, MoeDropOp, MoePlanOp, func::CallOp, RepeatOp>(op) || op->hasTrait<OpTrait::IsTerminator>())
     return false;
   return !(travels.rows && isa<MoeDispatchOp, MoeCombineOp>(op)) && !(travels.keys && isa<AttnCausalOp>(op));
-}
-
-static int64_t bytesOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return type.getNumElements() * static_cast<int64_t>(type.getElementType().getIntOrFloatBitWidth()) / 8;
 }
 
 /// Time of one execution, in multiply-adds of a matrix product. Row-wise ops wait for memory: 64 per element.
@@ -65,8 +62,17 @@ static double timeOf(Operation *op) {
 
 namespace {
 
+/// By logical value, on one rank; where none is known a rank has the whole.
+using Bytes = llvm::DenseMap<Value, int64_t>;
+
+int64_t bytesOf(Value value, const Bytes &local) {
+  auto known = local.find(value);
+  return known != local.end() ? known->second : cmd::tensorBytes(cast<RankedTensorType>(value.getType()));
+}
+
 /// A layer function, what its backward reads, and which of its ops are executed again.
 struct LayerChoice {
+  const Bytes *local = nullptr;
   func::FuncOp layer;
   int64_t calls = 0; ///< in one step
   SmallVector<Value> read;
@@ -101,7 +107,7 @@ struct LayerChoice {
       result.kept.insert(value);
       auto argument = dyn_cast<BlockArgument>(value);
       if (!argument || !freeArguments.test(argument.getArgNumber()))
-        result.bytes += bytesOf(value) * calls;
+        result.bytes += bytesOf(value, *local) * calls;
     }
     return result;
   }
@@ -140,9 +146,11 @@ private:
   using Layers = llvm::MapVector<Operation *, LayerChoice>;
 
   LogicalResult collect(Block &block, int64_t times, Activity &activity, SymbolTable &symbols, Layers &layers);
-  LogicalResult meetBudget(func::FuncOp function, Layers &layers, int64_t budget);
+  void meetBudget(Layers &layers, int64_t budget);
   LogicalResult decide(func::FuncOp function);
   Travels travels() const { return {exchanges, sequence}; }
+
+  Bytes local; ///< of the entry at hand
   void report(func::FuncOp function, const Layers &layers, int64_t withoutMarks);
 
   static int64_t keptBytes(const Layers &layers) {
@@ -183,6 +191,7 @@ LogicalResult DecideRecomputePass::collect(Block &block, int64_t times, Activity
     choice.calls += times;
     if (isNew) {
       choice.layer = layer;
+      choice.local = &local;
       for (Operation &marked : layer.getBody().front()) // by hand
         if (marked.hasAttr(kRecomputeAttr))
           choice.again.insert(&marked);
@@ -199,7 +208,8 @@ LogicalResult DecideRecomputePass::collect(Block &block, int64_t times, Activity
   return success();
 }
 
-LogicalResult DecideRecomputePass::meetBudget(func::FuncOp function, Layers &layers, int64_t budget) {
+/// As far as that is possible: what is kept in the end is reported.
+void DecideRecomputePass::meetBudget(Layers &layers, int64_t budget) {
   int64_t total = keptBytes(layers);
   while (total > budget) {
     LayerChoice *best = nullptr;
@@ -221,18 +231,11 @@ LogicalResult DecideRecomputePass::meetBudget(func::FuncOp function, Layers &lay
           best = &choice, bestOps = std::move(more), bestRatio = ratio, bestBytes = freed;
       }
     }
-    if (!best) {
-      int64_t least = (total + ranks - 1) / ranks;
-      return function.emitError() << "the activation budget (--activation-budget, schedule.activation_budget) is "
-                                  << budget / ranks << " bytes per rank, but " << least
-                                  << " bytes of activations cannot be computed again (inputs of layers, routes"
-                                  << (exchanges ? ", what other ranks sent" : "")
-                                  << (sequence ? ", results of attention" : "") << "); valid: at least " << least;
-    }
+    if (!best)
+      return;
     best->again.insert(bestOps.begin(), bestOps.end());
     total -= bestBytes;
   }
-  return success();
 }
 
 LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
@@ -246,6 +249,11 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
       activity.mark(argument);
   }
   activity.analyze(function.getBody().front());
+  local.clear();
+  if (llvm::Expected<Mesh> ranks = Mesh::parse(mesh); !ranks)
+    return function.emitError("mesh: ") << llvm::toString(ranks.takeError());
+  else if (ranks->world() > 1)
+    local = localBytes(function, *ranks, sliced);
   Layers layers;
   if (failed(collect(function.getBody().front(), 1, activity, symbols, layers)))
     return failure();
@@ -258,12 +266,7 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
           choice.again.insert(&inner);
   auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");
   if (auto budget = settings.getAs<IntegerAttr>("activation_budget")) {
-    // The budget is one rank's; shapes are still those of all ranks together.
-    int64_t all;
-    if (llvm::MulOverflow(budget.getInt(), static_cast<int64_t>(ranks), all))
-      all = std::numeric_limits<int64_t>::max();
-    if (failed(meetBudget(function, layers, all)))
-      return failure();
+    meetBudget(layers, budget.getInt());
     NamedAttrList rest(settings);
     rest.erase("activation_budget");
     function->setAttr("braid.train", rest.getDictionary(&getContext()));
@@ -295,8 +298,8 @@ void DecideRecomputePass::report(func::FuncOp function, const Layers &layers, in
     return;
   Builder builder(&getContext());
   NamedAttrList entries(metadata);
-  entries.set("activations.kept_bytes", builder.getStringAttr(std::to_string(kept / ranks)));
-  entries.set("activations.all_bytes", builder.getStringAttr(std::to_string(withoutMarks / ranks)));
+  entries.set(kKeptActivations, builder.getStringAttr(std::to_string(kept)));
+  entries.set(kAllActivations, builder.getStringAttr(std::to_string(withoutMarks)));
   entries.set("activations.recomputed_percent", builder.getStringAttr(std::to_string(percent)));
   getOperation()->setAttr(attrs::metadata, entries.getDictionary(&getContext()));
 }

@@ -18,6 +18,14 @@ inline constexpr llvm::StringLiteral kLayerAttr = "braid.layer";
 
 inline constexpr llvm::StringLiteral kRecomputeAttr = "braid.recompute";
 
+/// Keys of braid.metadata: bytes per rank that layers keep for their backward, and those without recomputation.
+/// DecideRecompute counts tensors, PlanMemory what it has planned.
+inline constexpr llvm::StringLiteral kKeptActivations = "activations.kept_bytes",
+                                     kAllActivations = "activations.all_bytes";
+
+/// On @f_train and @f_grad: "forward", "backward". PlanMemory finds by it what lives from one to the other.
+inline constexpr llvm::StringLiteral kDirectionAttr = "braid.direction";
+
 /// Routes are chosen once (two tilings of one product may break a tie differently), and what crosses ranks crosses them
 /// once, where that is more than a few numbers: rows of experts, and keys and values of whole rows. States of scans and
 /// the last rows of convolutions cost less to send again than to keep what was made of them. Everything else is a

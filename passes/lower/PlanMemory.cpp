@@ -8,6 +8,7 @@
 #include "passes/analysis/Buffers.h"
 #include "passes/analysis/Packing.h"
 #include "passes/analysis/Views.h"
+#include "passes/autodiff/Recompute.h"
 #include "passes/lower/NamedTensors.h"
 #include "passes/lower/PrepareBuffers.h"
 #include "passes/lower/TravellingSums.h"
@@ -42,6 +43,7 @@ public:
     keepTravelling(entry, timeline, buffers, inFlight);
     merge();
     place();
+    countActivations();
     return annotate();
   }
 
@@ -51,6 +53,7 @@ public:
   };
   llvm::MapVector<StringRef, Arena> arenas; ///< saved, workspace
   int64_t lowerBound = 0; ///< most bytes of both alive at one moment
+  std::optional<int64_t> activations; ///< bytes that layers keep for their backward; absent: there is none
   unsigned copies = 0, merged = 0;
   int64_t copiedBytes = 0; ///< per run of the entry
 
@@ -182,6 +185,37 @@ private:
     lowerBound = mostAlive(everything);
   }
 
+  /// What is there when the last layer's forward ends, and still there when the first backward of a layer begins.
+  void countActivations() {
+    int64_t forwardEnd = -1, backwardBegin = timeline.end() + 1;
+    auto walk = [&](llvm::function_ref<void(bool isBackward, Segment moments)> visit) {
+      entry.walk([&](Operation *op) {
+        const RepeatScope *scope = RepeatScope::at(timeline.scopeOf(op), 0);
+        int64_t at = timeline.at(op);
+        if (auto direction = op->getAttrOfType<StringAttr>(kDirectionAttr))
+          visit(direction.getValue() == "backward", scope ? Segment{scope->begin, scope->end} : Segment{at, at});
+      });
+    };
+    walk([&](bool isBackward, Segment moments) {
+      if (!isBackward)
+        forwardEnd = std::max(forwardEnd, moments.end);
+    });
+    walk([&](bool isBackward, Segment moments) {
+      if (isBackward && moments.begin > forwardEnd)
+        backwardBegin = std::min(backwardBegin, moments.begin);
+    });
+    if (backwardBegin > timeline.end())
+      return;
+    activations = 0;
+    for (auto [id, buffer] : llvm::enumerate(buffers.all())) {
+      SmallVector<Segment> life = buffers.life(buffer);
+      auto lives = [&](int64_t at) { return llvm::any_of(life, [&](Segment part) { return part.meets({at, at}); }); };
+      bool isZeros = zero && buffers.location(zero).buffer == id;
+      if (!buffer.named() && !isZeros && lives(forwardEnd) && lives(backwardBegin))
+        *activations += buffer.bytes();
+    }
+  }
+
   cmd::BufferAttr bufferOf(Value value) const {
     MLIRContext *context = value.getContext();
     const BufferPlace &at = buffers.location(value);
@@ -282,6 +316,8 @@ private:
       std::string key = "memory." + entry.getSymName().str();
       facts.push_back({key + ".planned_bytes", bytes});
       facts.push_back({key + ".lower_bound_bytes", plan.lowerBound});
+      if (plan.activations)
+        tellActivations(module, *plan.activations);
       for (auto &[name, arena] : plan.arenas) {
         Packing &most = planned[name];
         most.bytes = std::max(most.bytes, arena.packing.bytes);
@@ -300,6 +336,20 @@ private:
     writeTables(module, *tensors, planned);
     writeFacts(module, facts);
     return success();
+  }
+
+  /// What DecideRecompute counted becomes what is planned; chunk states and the like were not there yet.
+  static void tellActivations(ModuleOp module, int64_t planned) {
+    auto metadata = module->getAttrOfType<DictionaryAttr>(attrs::metadata);
+    auto numberOf = [&](StringRef key) {
+      auto text = metadata ? metadata.getAs<StringAttr>(key) : StringAttr();
+      int64_t value = 0;
+      return text && llvm::to_integer(text.getValue(), value) ? std::optional(value) : std::nullopt;
+    };
+    std::optional<int64_t> kept = numberOf(kKeptActivations), all = numberOf(kAllActivations);
+    if (kept && all)
+      writeFacts(module, {{kKeptActivations.str(), planned},
+                          {kAllActivations.str(), planned + std::max<int64_t>(*all - *kept, 0)}});
   }
 
   /// For those who look at the program file: braid-run info.

@@ -1,10 +1,12 @@
 //===- PrepareBuffers.cpp - an entry function made ready for the memory plan --------------------------------------===//
 #include "passes/lower/PrepareBuffers.h"
 
+#include "dialects/braid/PassAttributes.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/analysis/Timeline.h"
 #include "passes/analysis/Views.h"
+#include "passes/autodiff/Recompute.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -117,6 +119,7 @@ private:
       copies.push_back(builder.clone(op, mapping));
       copies.back()->setLoc(CallSiteLoc::get(op.getLoc(), call.getLoc()));
       Attribute own = layersOfLocation(op.getLoc()); // of one of several layers in the callee
+      attrs::keep(callee, copies.back(), {kDirectionAttr});
       if ((own || layers) && !copies.back()->hasAttr(cmd::kLayersAttr))
         copies.back()->setAttr(cmd::kLayersAttr, own ? own : layers);
     }

@@ -10,7 +10,8 @@
 namespace braid {
 
 /// Layer functions become part of their callers (a body under a repeat stays one body), and a cmd.materialize stands
-/// wherever a value must lie in a certain buffer: what is updated in place, carried, stacked, joined or returned.
+/// wherever a value must lie in a certain buffer: what is updated in place, carried, stacked, joined or returned. What comes
+/// from a layer's forward or backward says so (kDirectionAttr).
 mlir::LogicalResult prepareBuffers(mlir::func::FuncOp entry, mlir::SymbolTable &symbols);
 
 /// The layers that a call computes, one per iteration of the repeats around it, in their order, from the first weight

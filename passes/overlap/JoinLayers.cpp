@@ -2,6 +2,7 @@
 // Slices can be woven over a block edge where both blocks stand in one function. Rotating repeats would put every edge
 // into one; it would also carry futures and half-written stacks from iteration to iteration. Groups of a few layers
 // keep repeats as they are and leave one edge in `most` unwoven.
+#include "dialects/braid/PassAttributes.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "passes/Passes.h"
 #include "passes/autodiff/Recompute.h"
@@ -369,6 +370,7 @@ private:
     function.setPrivate();
     if (trains)
       function->setAttr(kLayerAttr, StringAttr::get(&getContext(), pair));
+    attrs::keep(symbols->lookup(func::CallOp(calls.front()).getCallee()), function, {kDirectionAttr});
     if (Attribute degree = symbols->lookup(func::CallOp(calls.front()).getCallee())->getAttr(attrs::overlapDegree))
       function->setAttr(attrs::overlapDegree, degree);
     function->remove();

@@ -4,7 +4,7 @@
 
 One model whose layers are stacked twice (repeats in a repeat), compiled with nothing, all layers, some layers and half the bytes.
 Every bit is the same: row-wise kernels round each operation for itself, however they are fused, and chunk kernels are run again as they
-are. Bytes of the plan are within 5% of the prediction. `wide`: more mixers, no two layers alike, f32 and bf16; the bits alone. A checkpoint goes on in a program that recomputes other layers.
+are. What is said to be kept is what is planned. `wide`: more mixers, no two layers alike, f32 and bf16; the bits alone. A checkpoint goes on in a program that recomputes other layers.
 """
 
 import json
@@ -143,7 +143,7 @@ def main():
                 bytes_of[f"activations.{key}"] for key in ("kept_bytes", "all_bytes", "recomputed_percent")
             )
             report.line(
-                all_bytes == everything and (kept == everything and percent == 0) == (name == "none"),
+                abs(all_bytes - everything) <= 0.05 * everything and (kept == everything and percent == 0) == (name == "none"),
                 f"{name}: what is kept",
                 f"{kept} of {all_bytes} bytes, {percent}% again",
             )
@@ -153,7 +153,7 @@ def main():
                 continue
             planned = arena(model, "saved")
             report.line(
-                abs(planned - kept) <= 0.05 * kept, f"{name}: saved arena as predicted", f"{planned} bytes, {kept} predicted"
+                abs(planned - kept) <= 0.01 * kept, f"{name}: the saved arena holds it", f"{planned} bytes, {kept} kept"
             )
         check_resume(report, report.folder, {name: model.program.path for name, model in models.items()})
     return report.finish()

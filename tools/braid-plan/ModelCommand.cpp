@@ -99,6 +99,19 @@ double number(const Program &program, std::string_view key) {
   return text ? std::strtod(std::string(*text).c_str(), nullptr) : 0;
 }
 
+/// What layers keep for their backward; absent: nothing is trained, or the program does not say.
+struct Activations {
+  uint64_t kept, all; ///< bytes of a rank; all: with nothing computed again
+  int64_t percent; ///< of the layers' forward that is
+};
+std::optional<Activations> activationsOf(const Program &program) {
+  if (!program.metadata("activations.kept_bytes"))
+    return std::nullopt;
+  return Activations{static_cast<uint64_t>(number(program, "activations.kept_bytes")),
+                     static_cast<uint64_t>(number(program, "activations.all_bytes")),
+                     static_cast<int64_t>(number(program, "activations.recomputed_percent"))};
+}
+
 /// Bytes of a rank, and why they do not fit.
 struct Memory {
   explicit Memory(const Program &program) : program(program) {
@@ -118,7 +131,8 @@ struct Memory {
                                                                 : "a smaller --seq-len or more ranks";
     if (hasSeveralRows())
       fewer = "a smaller --batch, " + fewer;
-    if (name == "saved" && asked.recompute == "all")
+    // A budget that is met keeps no more than it allows; one that is not has everything computed again.
+    if (name == "saved" && (asked.recompute == "all" || asked.activationBudget))
       return fmt::format("what layers begin with and, with experts on ep = {} ranks, room for all rows that these may "
                          "send: {}, a smaller ep, or a "
                          "capacity_factor in the model",
@@ -165,6 +179,10 @@ Json toJson(const Program &program, const Memory &memory, const plan::Cluster *c
                {"parameters", static_cast<int64_t>(number(program, "parameter_count"))},
                {"ranks", program.mesh().worldSize()},
                {"memory", {{"bytes_per_rank", memory.total}, {"arenas", std::move(arenas)}}}};
+  if (std::optional<Activations> activations = activationsOf(program))
+    json["memory"]["activations"] = {{"kept_bytes", activations->kept},
+                                     {"all_bytes", activations->all},
+                                     {"recomputed_percent", activations->percent}};
   for (const auto *view : {&program.mesh().dense, &program.mesh().expert})
     for (const runtime::AxisInfo &axis : *view)
       json["mesh"][axis.name] = axis.size;
@@ -233,6 +251,11 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
   fmt::print("\n");
   for (const runtime::ArenaInfo *arena : memory.arenas)
     fmt::print("  {:<12} {:>12}\n", arena->name, runtime::formatBytes(arena->bytes));
+  if (std::optional<Activations> activations = activationsOf(program))
+    fmt::print(
+        "  of these {} of {} are activations that layers keep for their backward, {} % of their forward is computed "
+        "again\n",
+        runtime::formatBytes(activations->kept), runtime::formatBytes(activations->all), activations->percent);
   if (cluster && static_cast<double>(memory.total) > cluster->device.memory)
     fmt::print("  most of it is {}\n", memory.advice(asked));
   if (!cluster) {
