@@ -38,7 +38,7 @@ std::string braid::schedule::drawText(const Problem &problem, const Schedule &sc
         continue;
       // [-A0.1--]: the brackets are the first and, where there is room, the last character.
       std::string box(end - begin, '-');
-      const std::string &name = problem.tasks[task].name;
+      const std::string &name = problem.tasks[task].shown();
       if (box.size() > name.size())
         box.replace((box.size() - name.size() + 1) / 2, name.size(), name);
       box.front() = '[';
@@ -64,10 +64,16 @@ static std::string escaped(const std::string &text, bool xml) {
   return result;
 }
 
+/// Whether a name is that of a task, "A0.1", "WM3.0.grad".
+static bool isTask(const std::string &name) {
+  size_t digit = name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  return digit != std::string::npos && digit > 0 && name[digit] >= '0' && name[digit] <= '9';
+}
+
 /// Mixers blue, experts orange, exchanges green, gathers and scatters of split experts purple, weight gradients yellow,
-/// the rest grey.
-static const char *colour(const std::string &name) {
-  switch (name.empty() ? ' ' : name[0]) {
+/// what is no task grey where it computes, light green where it travels.
+static const char *colour(const std::string &name, int64_t stream) {
+  switch (isTask(name) ? name[0] : ' ') {
   case 'A': return "#7aa6d8";
   case 'M': return "#f0a860";
   case 'D': return "#8cc68a";
@@ -75,20 +81,30 @@ static const char *colour(const std::string &name) {
   case 'G': return "#b79ad6";
   case 'R': return "#9177b8";
   case 'W': return "#e6d37a";
-  default: return "#c0c0c0";
+  default: return stream == 0 ? "#c0c0c0" : "#c4dfc2";
   }
 }
 
-std::string braid::schedule::drawSvg(const Problem &problem, const Schedule &schedule, const std::string &title) {
-  const double left = 80, width = 960, row = 34, top = 30;
+std::string braid::schedule::drawSvg(const Problem &problem, const Schedule &schedule, const std::string &title,
+                                     const std::string &unit) {
   std::vector<size_t> streams = usedStreams(schedule);
+  size_t most = 0, letters = 0; // tasks of a stream, letters of its name
+  for (size_t s : streams) {
+    most = std::max(most, schedule.orders[s].size());
+    letters = std::max(letters, problem.streams[s].size());
+  }
+  // Up to 30 tasks fit; each of more has 32 points on average, room for "A0.1".
+  const double left = std::max(80.0, 6.2 * static_cast<double>(letters) + 14), row = 34, top = 30,
+               width = std::clamp(32.0 * static_cast<double>(most), 960.0, 32000.0);
   double span = makespan(schedule), scale = width / std::max(span, 1e-300);
+  const std::string behind = unit.empty() ? "" : " " + unit;
   double height = top + row * static_cast<double>(streams.size());
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" height=\"{1:g}\" viewBox=\"0 0 {0:g} {1:g}\" "
       "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-      "<text x=\"{2:g}\" y=\"16\">{3}</text>\n<text x=\"{4:g}\" y=\"16\" text-anchor=\"end\">makespan {5:.6g}</text>\n",
-      left + width + 20, height + 24, left, escaped(title, /*xml=*/true), left + width, span);
+      "<text x=\"{2:g}\" y=\"16\">{3}</text>\n<text x=\"{4:g}\" y=\"16\" text-anchor=\"end\">makespan "
+      "{5:.6g}{6}</text>\n",
+      left + width + 20, height + 24, left, escaped(title, /*xml=*/true), left + width, span, behind);
   for (size_t i = 0; i < streams.size(); ++i) {
     double y = top + row * static_cast<double>(i);
     svg += fmt::format("<text x=\"{:g}\" y=\"{:g}\" text-anchor=\"end\">{}</text>\n", left - 8, y + 19,
@@ -98,17 +114,21 @@ std::string braid::schedule::drawSvg(const Problem &problem, const Schedule &sch
       double x = left + schedule.start[task] * scale, w = (schedule.end[task] - schedule.start[task]) * scale;
       if (w <= 0)
         continue;
-      std::string name = escaped(problem.tasks[task].name, /*xml=*/true);
-      svg += fmt::format("<rect x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"26\" fill=\"{}\" stroke=\"white\">"
-                         "<title>{} {:.6g} to {:.6g}</title></rect>\n",
-                         x, y, w, colour(name), name, schedule.start[task], schedule.end[task]);
+      const Task &own = problem.tasks[task];
+      std::string name = escaped(own.shown(), /*xml=*/true);
+      // The backward of a model is lighter.
+      const char *opacity = own.shown().ends_with(".grad") ? " fill-opacity=\"0.6\"" : "";
+      svg += fmt::format("<rect x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"26\" fill=\"{}\"{} stroke=\"white\">"
+                         "<title>{}{} {:.6g} to {:.6g}{}</title></rect>\n",
+                         x, y, w, colour(own.shown(), own.stream), opacity, own.label.empty() ? "" : own.label + ": ",
+                         escaped(own.name, /*xml=*/true), schedule.start[task], schedule.end[task], behind);
       if (w > 7.0 * static_cast<double>(name.size()))
         svg += fmt::format("<text x=\"{:.2f}\" y=\"{:g}\" text-anchor=\"middle\">{}</text>\n", x + w / 2, y + 17, name);
     }
   }
   for (int tick = 0; tick <= 4; ++tick)
-    svg += fmt::format("<text x=\"{:g}\" y=\"{:g}\" text-anchor=\"middle\" fill=\"#606060\">{:.4g}</text>\n",
-                       left + width * tick / 4, height + 12, span * tick / 4);
+    svg += fmt::format("<text x=\"{:g}\" y=\"{:g}\" text-anchor=\"middle\" fill=\"#606060\">{:.4g}{}</text>\n",
+                       left + width * tick / 4, height + 12, span * tick / 4, behind);
   return svg + "</svg>\n";
 }
 
@@ -121,10 +141,12 @@ std::string braid::schedule::drawTrace(const Problem &problem, const Schedule &s
   const char *separator = "";
   for (size_t s : usedStreams(schedule))
     for (int64_t task : schedule.orders[s]) {
-      trace +=
-          fmt::format("{}{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":0,\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}}}", separator,
-                      escaped(problem.tasks[task].name, /*xml=*/false), s, 1e6 * unitSeconds * schedule.start[task],
-                      1e6 * unitSeconds * (schedule.end[task] - schedule.start[task]));
+      const std::string &label = problem.tasks[task].label;
+      trace += fmt::format(
+          "{}{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":0,\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}{}}}", separator,
+          escaped(problem.tasks[task].name, /*xml=*/false), s, 1e6 * unitSeconds * schedule.start[task],
+          1e6 * unitSeconds * (schedule.end[task] - schedule.start[task]),
+          label.empty() ? "" : fmt::format(",\"args\":{{\"task\":\"{}\"}}", escaped(label, /*xml=*/false)));
       separator = ",\n";
     }
   return trace + "\n]}\n";

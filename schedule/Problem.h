@@ -21,6 +21,8 @@ struct Task {
   /// processor that serves its own messages computes the slower; durations of compute are those without any. What asks
   /// for more than there is takes longer itself.
   double load = 0;
+  std::string label = {}; ///< shorter, for pictures; empty: the name
+  const std::string &shown() const { return label.empty() ? name : label; }
 };
 
 /// A value: written by one task, read by others, kept in bytes [begin, begin + bytes) of one common arena.

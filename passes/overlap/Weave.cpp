@@ -37,6 +37,25 @@ std::optional<NamedTask> parseTask(StringRef name) {
   return std::nullopt;
 }
 
+/// Commands and traces say which task of its block an op belongs to, "A.1": behind the name of its layer, which may be one
+/// of several in the function (JoinLayers).
+Location inTask(Location loc, Location task) {
+  if (auto inlined = dyn_cast<CallSiteLoc>(loc))
+    return CallSiteLoc::get(inTask(inlined.getCallee(), task), inlined.getCaller());
+  return CallSiteLoc::get(loc, task);
+}
+
+/// Where several layers are one function, the call of the one that reads a value of the caller (a slice of it, say).
+std::optional<Location> callOfReader(Operation *op) {
+  for (Operation *user : op->getUsers()) {
+    if (auto inlined = dyn_cast<CallSiteLoc>(user->getLoc()))
+      return inlined.getCaller();
+    if (std::optional<Location> call = callOfReader(user))
+      return call;
+  }
+  return std::nullopt;
+}
+
 /// Of a schedule without an order: that of its pipeline where every task takes the same time.
 std::vector<std::string> orderOf(DictionaryAttr schedule, int64_t blocks, bool backward, bool sharesRows) {
   SliceBounds bounds(schedule);
@@ -64,6 +83,7 @@ public:
         backward(schedule.getAs<StringAttr>("direction").getValue() == "backward"), places(layer, backward) {
     for (Operation &op : body.without_terminator()) {
       original.push_back(&op);
+      joined |= isa<CallSiteLoc>(op.getLoc());
       if (!isDataExchange(&op) && llvm::any_of(op.getOperands(), [&](Value v) {
             Operation *def = v.getDefiningOp();
             return def && places.of(def).level == places.of(&op).level &&
@@ -82,6 +102,7 @@ public:
       order = orderOf(schedule, places.blocks(), backward, hasOp(layer, isRowSharing));
     DenseSet<int64_t> filled; // blocks whose shared experts have been offered a place
     SmallVector<NamedTask> tasks;
+    SmallVector<Location> labels;
     for (const std::string &name : order) {
       std::optional<NamedTask> task = parseTask(name);
       if (!task || task->block >= places.blocks())
@@ -89,6 +110,8 @@ public:
                                    << "\"; valid: A, D, G, M, R, C, WA or WM, block (0 to " << places.blocks() - 1
                                    << "), a dot and a slice, as in \"A0.1\"";
       tasks.push_back(*task);
+      std::string label = name.substr(0, name.find_first_of("0123456789")) + "." + std::to_string(task->slice);
+      labels.push_back(NameLoc::get(StringAttr::get(layer.getContext(), label)));
     }
     bool fillersNamed =
         llvm::any_of(tasks, [](const NamedTask &t) { return t.kind == TaskKind::WA || t.kind == TaskKind::WM; });
@@ -103,7 +126,9 @@ public:
       // Weight gradients that the schedule does not name go in front of the last mixer slice, under its exchange.
       if (backward && !fillersNamed && i + 1 == tasks.size())
         emitIf([&](Operation *op) { return isWeightGradient(op) && ready(op); });
+      current = labels[i];
       emitIf([&](Operation *op) { return isOf(op, task); });
+      current.reset();
       emitIf([&](Operation *op) { return isReduction(op); });
     }
     // Forward: what no exchange needs goes between the last experts and the first combine.
@@ -175,6 +200,13 @@ private:
     for (Operation *def : before)
       emit(def);
     op->moveBefore(body.getTerminator());
+    if (!current)
+      return;
+    // Who reads it is not emitted yet, and says no task yet.
+    if (joined && !isa<CallSiteLoc>(op->getLoc()))
+      if (std::optional<Location> call = callOfReader(op))
+        op->setLoc(CallSiteLoc::get(op->getLoc(), *call));
+    op->setLoc(inTask(op->getLoc(), *current));
   }
 
   func::FuncOp layer;
@@ -185,6 +217,8 @@ private:
   SmallVector<Operation *> original;
   DenseSet<Operation *> behindCounts; ///< what waits for the counts of other ranks, up to the exchange of rows
   DenseSet<Operation *> done;
+  bool joined = false; ///< its ops say which of its layers they come from
+  std::optional<Location> current; ///< the task whose ops are emitted
 };
 
 /// What a view of a section of a concat shows, if that is one of its operands.

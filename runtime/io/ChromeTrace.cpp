@@ -12,30 +12,53 @@ Expected<std::unique_ptr<ChromeTrace>> ChromeTrace::create(const std::string &pa
   BRAID_ASSIGN(OutputFile file, OutputFile::openInPlace(path));
   std::unique_ptr<ChromeTrace> trace(new ChromeTrace(std::move(file)));
   for (const StreamInfo &stream : program.streams())
-    trace->streams.push_back(stream.axis.empty() ? stream.name : "communication over " + stream.axis);
+    trace->streams.push_back(rowName(stream));
   trace->sinks.resize(program.mesh().worldSize());
   return trace;
 }
 
-// A command of a layer is named "<function> <op> <kernel>"; which of the function's layers it is stands in front
-// instead.
+std::string rowName(const StreamInfo &stream) {
+  return stream.axis.empty() ? stream.name : "communication over " + stream.axis;
+}
+
+// "A.1": a kind of task and a slice.
+static bool isTask(std::string_view word) {
+  size_t dot = word.find('.');
+  auto all = [](std::string_view part, auto is) { return !part.empty() && std::all_of(part.begin(), part.end(), is); };
+  return dot != std::string_view::npos && all(word.substr(0, dot), [](char c) { return c >= 'A' && c <= 'Z'; }) &&
+         all(word.substr(dot + 1), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// A command of a layer is named "<function> <op> <kernel>", where tasks are woven "<function> <task> <op> <kernel>"; which of
+// the function's layers it is stands in front instead.
+CommandLabel labelOf(std::string_view command, int64_t layer) {
+  if (layer < 0)
+    return {std::string(command), "", ""};
+  size_t space = std::min(command.find(' '), command.size());
+  CommandLabel label{"", std::string(command.substr(0, space)), ""};
+  std::string_view rest = command.substr(space);
+  std::string_view word = rest.substr(0, rest.find(' ', 1));
+  if (!word.empty() && isTask(word.substr(1))) {
+    size_t dot = word.find('.');
+    label.task = fmt::format("{}{}{}{}", word.substr(1, dot - 1), layer, word.substr(dot),
+                             label.function.ends_with(".grad") ? ".grad" : "");
+    rest.remove_prefix(word.size());
+  }
+  label.name = fmt::format("layers.{}{}", layer, rest);
+  return label;
+}
+
 void ChromeTrace::Sink::command(const TraceEvent &event) {
-  Event kept{event.command,
+  Event kept{labelOf(event.command, event.layer),
              event.kind,
              event.entry,
              event.op,
-             "",
              fmt::format("{}", fmt::join(event.iterations, ", ")),
              event.stream,
              event.layer,
              event.beginNs,
              event.endNs,
              event.sentBytes};
-  if (event.layer >= 0) {
-    size_t space = kept.name.find(' ');
-    kept.function = kept.name.substr(0, space);
-    kept.name = fmt::format("layers.{}{}", event.layer, space == std::string::npos ? "" : kept.name.substr(space));
-  }
   std::lock_guard lock(mutex);
   events.push_back(std::move(kept));
 }
@@ -67,13 +90,15 @@ Status ChromeTrace::write() {
         args["op"] = event.op;
       if (event.layer >= 0) {
         args["layer"] = event.layer;
-        args["function"] = event.function;
+        args["function"] = event.label.function;
       }
+      if (!event.label.task.empty())
+        args["task"] = event.label.task;
       if (event.kind == "collective")
         args["sent_bytes"] = event.sentBytes;
       if (!event.iterations.empty())
         args["iterations"] = event.iterations;
-      list.push_back({{"name", event.name},
+      list.push_back({{"name", event.label.name},
                       {"cat", event.kind},
                       {"ph", "X"},
                       {"pid", rank},

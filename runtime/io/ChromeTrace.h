@@ -12,6 +12,18 @@
 
 namespace braid::runtime {
 
+// What a trace calls a command, and a plan of it (braid-plan --trace), so that the two can be compared.
+struct CommandLabel {
+  std::string name;     // "layers.3 rows moe.dispatch"; of no layer: the command's own
+  std::string function; // of the layer: "layer_L_M_4x64", with ".grad" backward; empty: of no layer
+  std::string task;     // of the schedule: kind, layer, slice: "D3.1", with ".grad" backward; empty: of none
+};
+// `command`: its name in the program; `layer`: its absolute index, -1 for none.
+CommandLabel labelOf(std::string_view command, int64_t layer);
+
+// What the row of a stream is called: "compute", "communication over ep".
+std::string rowName(const StreamInfo &stream);
+
 class ChromeTrace {
 public:
   // Opens the file at once: a path that cannot be written shows before anything has run. What it held stays until
@@ -27,7 +39,8 @@ public:
 
 private:
   struct Event {
-    std::string name, kind, entry, op, function, iterations;
+    CommandLabel label;
+    std::string kind, entry, op, iterations;
     uint32_t stream;
     int32_t layer;
     int64_t beginNs, endNs;

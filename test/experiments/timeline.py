@@ -14,7 +14,7 @@ def planned_events(trace):
 
 
 def fill(name):
-    layer = re.search(r"layers?[. ](\d+)", name)
+    layer = re.search(r"(?:layers?[. ]|^[A-Z]+)(\d+)", name)
     color = COLORS[int(layer.group(1)) % len(COLORS)] if layer else "#999999"
     return f'fill="{color}"' + (' fill-opacity="0.55"' if ".grad" in name else "")
 

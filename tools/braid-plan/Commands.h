@@ -26,9 +26,9 @@ int fail(const llvm::Twine &message);
 struct Pictures {
   std::string svg, trace; ///< paths; empty: none
   void addOptions(CLI::App &command);
-  /// 0, or 1 after a message. `unitSeconds`: of the problem's times.
+  /// 0, or 1 after a message. `unitSeconds`: of the problem's times; `unit`: its name, empty: any.
   int write(const schedule::Problem &problem, const schedule::Schedule &schedule, const std::string &title,
-            double unitSeconds) const;
+            double unitSeconds, const std::string &unit = "") const;
 };
 
 } // namespace braid::plan

@@ -3,6 +3,7 @@
 
 #include "frontend/ModelSpec.h"
 #include "runtime/comm/Collectives.h"
+#include "runtime/io/ChromeTrace.h"
 #include "runtime/io/TensorNames.h"
 #include "runtime/schema/Program_generated.h"
 
@@ -66,7 +67,7 @@ public:
     bandwidth = cluster.device.bandwidth * cluster.device.efficiency;
     cacheBandwidth = cluster.device.cacheBandwidth * cluster.device.efficiency;
     for (const runtime::StreamInfo &stream : program.streams())
-      result.problem.streams.push_back(stream.name);
+      result.problem.streams.push_back(runtime::rowName(stream));
     orders.resize(program.streams().size());
     pending.resize(program.streams().size());
     open.resize(program.streams().size(), -1);
@@ -116,25 +117,41 @@ private:
     ++result.commands;
     if (const schema::Collective *collective = command.body_as_Collective()) {
       auto [duration, processor] = seconds(command, *collective);
-      int64_t task = addTask(command, duration);
+      runtime::CommandLabel label = runtime::labelOf(nameOf(command), layerOf(command));
+      int64_t task = addTask(command, duration, label.name, label.task);
       result.problem.tasks[task].load = duration > 0 ? processor / duration : 0;
       open[stream] = -1;
       return;
     }
     double duration = seconds(command);
-    if (open[stream] >= 0)
-      result.problem.tasks[open[stream]].duration += duration;
+    std::string name = partOf(command);
+    // Launches that run at once are one event of a trace.
+    if (int64_t last = open[stream]; last >= 0 && (command.joined() || result.problem.tasks[last].name == name))
+      result.problem.tasks[last].duration += duration;
     else
-      open[stream] = addTask(command, duration);
+      open[stream] = addTask(command, duration, name);
   }
 
-  int64_t addTask(const schema::Command &command, double duration) {
+  static std::string_view nameOf(const schema::Command &command) {
+    return command.name() ? command.name()->string_view() : "command";
+  }
+
+  /// What a command computes for: the task of its schedule, its layer and direction, or what it is called itself.
+  std::string partOf(const schema::Command &command) const {
+    int64_t layer = layerOf(command);
+    runtime::CommandLabel label = runtime::labelOf(nameOf(command), layer);
+    if (!label.task.empty())
+      return label.task;
+    if (layer < 0)
+      return label.name;
+    return "layers." + std::to_string(layer) + (llvm::StringRef(label.function).ends_with(".grad") ? ".grad" : "");
+  }
+
+  int64_t addTask(const schema::Command &command, double duration, std::string name, std::string label = "") {
     auto task = static_cast<int64_t>(result.problem.tasks.size());
     int64_t stream = command.stream();
-    std::string name = command.name() ? command.name()->str() : "command";
-    if (int64_t layer = layerOf(command); layer >= 0)
-      name = "layer " + std::to_string(layer) + ": " + name;
-    result.problem.tasks.push_back({std::move(name), stream, duration, std::move(pending[stream])});
+    result.problem.tasks.push_back(
+        {std::move(name), stream, duration, std::move(pending[stream]), /*load=*/0, std::move(label)});
     pending[stream].clear();
     orders[stream].push_back(task);
     return task;

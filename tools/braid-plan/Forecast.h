@@ -10,8 +10,9 @@
 
 namespace braid::plan {
 
-/// Compute commands between two events are one task, named after the first of them; a collective is a task. Times in
-/// seconds.
+/// A collective is a task, called as in the trace of a run. Of the compute commands between two events those of one task of
+/// the schedule are one ("A3.1", "M3.1.grad"), without a schedule those of one layer and direction ("layers.3.grad"); times
+/// in seconds.
 struct Forecast {
   schedule::Problem problem;
   schedule::Schedule schedule;

@@ -311,7 +311,8 @@ int run(Options options) {
   std::optional<plan::Forecast> forecast;
   if (cluster) {
     forecast = plan::forecast(*program, entry, *cluster);
-    if (int code = options.pictures.write(forecast->problem, forecast->schedule, program->name() + ", " + entry, 1))
+    if (int code =
+            options.pictures.write(forecast->problem, forecast->schedule, program->name() + ", " + entry, 1, "s"))
       return code;
   }
   const plan::Cluster *where = cluster ? &*cluster : nullptr;
