@@ -1,5 +1,5 @@
 //===- ExpandMath.cpp - f32 elementary functions as polynomials on vectors ----------------------------------------===//
-// Coefficients are those of the Cephes library (single precision). Reductions use fused multiply-add, so the low parts
+// Coefficients are those of the Cephes library (single precision), but for exp, whose polynomial is one degree shorter. Reductions use fused multiply-add, so the low parts
 // of the constants are exact where it matters.
 #include "passes/Passes.h"
 #include "passes/lower/LowerKernels.h"
@@ -67,6 +67,11 @@ public:
     return poly(r, {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
                     5.0000001201e-1f});
   }
+  /// e^r for |r| <= ln 2 / 2, to 3e-9 of itself before rounding: 1 + r + r^2 q(r), q minimax.
+  Value expReduced(Value r) {
+    return poly(
+        r, {1.3814540580e-03f, 8.3687454462e-03f, 4.1668388993e-02f, 1.6666521132e-01f, 4.9999994040e-01f, 1.0f, 1.0f});
+  }
   Value powerOfTwo(Value n) { return number(shl(addI(n, i(127)), 23)); }
   /// x 2^n for integral n in [-152, 130], rounded once.
   Value scale(Value x, Value n) {
@@ -84,16 +89,32 @@ public:
     return mul(mul(x, powerOfTwo(half)), powerOfTwo(subI(whole, half)));
   }
 
+  /// Whether x is chosen to be no larger than `high`: x = y > c ? c : y.
+  static bool isAtMost(Value x, double high) {
+    auto select = x.getDefiningOp<arith::SelectOp>();
+    auto greater = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
+    if (!greater || greater.getPredicate() != arith::CmpFPredicate::OGT || greater.getLhs() != select.getFalseValue() ||
+        greater.getRhs() != select.getTrueValue())
+      return false;
+    DenseElementsAttr all;
+    FloatAttr one;
+    if (matchPattern(greater.getRhs(), m_Constant(&all)) && all.isSplat())
+      one = all.getSplatValue<FloatAttr>();
+    else if (!matchPattern(greater.getRhs(), m_Constant(&one)))
+      return false;
+    return one.getValueAsDouble() <= high;
+  }
   Value exp(Value x) {
-    x = atMost(atLeast(x, -105.0f), 90.0f);
-    auto [n, r] = reduce(x);
-    Value p = fma(mul(r, r), expTail(r), r);
-    return scale(add(p, f(1.0f)), n);
+    constexpr float most = 90.0f;
+    bool bounded = isAtMost(x, most);
+    x = atLeast(x, -105.0f);
+    auto [n, r] = reduce(bounded ? x : atMost(x, most));
+    return scale(expReduced(r), n);
   }
   Value exp2(Value x) {
     x = atMost(atLeast(x, -152.0f), 130.0f);
     Value n = sub(add(x, f(kMagic)), f(kMagic)), r = mul(sub(x, n), f(0.693147180559945f));
-    return scale(add(fma(mul(r, r), expTail(r), r), f(1.0f)), n);
+    return scale(expReduced(r), n);
   }
   Value expm1(Value x) {
     x = atMost(atLeast(x, -30.0f), 89.0f);

@@ -14,6 +14,19 @@ func.func @exp(%x: vector<16xf32>) -> vector<16xf32> {
   return %y : vector<16xf32>
 }
 
+// What is at most 0 needs no other bound above.
+// CHECK-LABEL: func.func @decay
+// CHECK:       arith.cmpf ogt
+// CHECK-NOT:   arith.cmpf ogt
+// CHECK:       return
+func.func @decay(%x: vector<16xf32>) -> vector<16xf32> {
+  %zero = arith.constant dense<0.0> : vector<16xf32>
+  %greater = arith.cmpf ogt, %x, %zero : vector<16xf32>
+  %y = arith.select %greater, %zero, %x : vector<16xi1>, vector<16xf32>
+  %z = math.exp %y : vector<16xf32>
+  return %z : vector<16xf32>
+}
+
 // f64 is left to libm.
 // CHECK-LABEL: func.func @double
 // CHECK:       math.log
