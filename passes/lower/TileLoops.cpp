@@ -232,6 +232,26 @@ void TileLowering::reduceLast(tile::ReduceOp op) {
   scalars.map(op.getResult(), scalar);
 }
 
+/// The strips that a walk along rows takes side by side, of the `most` that it has registers for: their sums do not wait for
+/// each other, and rows are read whole. 1 where a strip is incomplete, or where every element has a thread (width 0).
+static int64_t stripsTogether(int64_t length, int64_t width, ArrayRef<int64_t> cuts, size_t most) {
+  if (!cuts.empty() || width == 0)
+    return 1;
+  int64_t together = std::min<int64_t>(4, static_cast<int64_t>(llvm::bit_floor(std::max<size_t>(most, 1))));
+  while (length % (together * width) != 0 && together > 1)
+    together /= 2;
+  return together;
+}
+
+SmallVector<Strip> TileLowering::split(const Strip &whole, int64_t width) {
+  if (whole.width <= width)
+    return {whole};
+  SmallVector<Strip> strips;
+  for (int64_t at = 0; at < whole.width; at += width)
+    strips.push_back({add(whole.column, at), whole.lo, whole.hi, width, width});
+  return strips;
+}
+
 /// Reductions along a dimension that is not the last: rows of accumulators walk along it, two for each result, so that
 /// sums do not wait for each other.
 void TileLowering::reduceRows(ArrayRef<tile::ReduceOp> ops) {
@@ -251,34 +271,40 @@ void TileLowering::reduceRows(ArrayRef<tile::ReduceOp> ops) {
   llvm::sort(cuts);
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   outer.push_back(length);
-  overElements(outer, widthFor(type), cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
-    SmallVector<Value> starts;
+  int64_t width = widthFor(type), together = stripsTogether(length, width, cuts, 16 / (ways * ops.size()));
+  overElements(outer, together * width, cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &whole) {
+    SmallVector<Strip> strips = split(whole, width);
+    SmallVector<Value> starts; // [op][strip][way]
     for (tile::ReduceOp op : ops)
-      starts.append(ways, splat(arith::ConstantOp::create(b, loc, reductionStart(op.getKind(), sum, b)), strip.width));
+      starts.append(strips.size() * ways,
+                    splat(arith::ConstantOp::create(b, loc, reductionStart(op.getKind(), sum, b)), strips[0].width));
     SmallVector<Value> totals = repeat(0, count, ways, starts, [&](Value step, ValueRange carried) {
       SmallVector<Value> next(carried);
       for (size_t way = 0; way < ways; ++way) {
-        startStrip();
         SmallVector<Value> at(lead);
         at.insert(at.begin() + axis, add(step, way));
-        for (size_t i = 0; i < ops.size(); ++i) {
-          tile::ReduceOp op = ops[i];
-          Value value = eval(op.getSource(), at, strip);
-          if (element != sum)
-            value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
-          Value &total = next[i * ways + way];
-          total = combine(op.getKind(), total, value);
+        for (auto [s, strip] : llvm::enumerate(strips)) {
+          startStrip();
+          for (size_t i = 0; i < ops.size(); ++i) {
+            tile::ReduceOp op = ops[i];
+            Value value = eval(op.getSource(), at, strip);
+            if (element != sum)
+              value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
+            Value &total = next[(i * strips.size() + s) * ways + way];
+            total = combine(op.getKind(), total, value);
+          }
         }
       }
       startStrip();
       return next;
     });
-    for (size_t i = 0; i < ops.size(); ++i) {
-      tile::ReduceKind kind = tile::ReduceOp(ops[i]).getKind();
-      ArrayRef<Value> parts = ArrayRef(totals).slice(i * ways, ways);
-      Value total = ways == 2 ? combine(kind, parts[0], parts[1]) : parts[0];
-      writeView(targets[i], lead, strip, total, strip.hi != length);
-    }
+    for (size_t i = 0; i < ops.size(); ++i)
+      for (auto [s, strip] : llvm::enumerate(strips)) {
+        tile::ReduceKind kind = tile::ReduceOp(ops[i]).getKind();
+        ArrayRef<Value> parts = ArrayRef(totals).slice((i * strips.size() + s) * ways, ways);
+        Value total = ways == 2 ? combine(kind, parts[0], parts[1]) : parts[0];
+        writeView(targets[i], lead, strip, total, strip.hi != length);
+      }
   });
   for (size_t i = 0; i < ops.size(); ++i)
     own(tile::ReduceOp(ops[i]).getResult(), targets[i]);
@@ -295,20 +321,24 @@ void TileLowering::cumsumRows(tile::CumsumOp op) {
   outer.erase(outer.begin() + axis);
   SmallVector<int64_t> cuts = plan.breaks(op.getSource());
   outer.push_back(length);
-  overElements(outer, widthFor(type), cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
-    Value start = zero(typed(sum, strip.width));
-    repeat(0, count, 1, ValueRange{start}, [&](Value step, ValueRange carried) -> SmallVector<Value> {
-      startStrip();
+  int64_t width = widthFor(type), together = stripsTogether(length, width, cuts, 4);
+  overElements(outer, together * width, cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &whole) {
+    SmallVector<Strip> strips = split(whole, width);
+    SmallVector<Value> starts(strips.size(), zero(typed(sum, strips[0].width)));
+    repeat(0, count, 1, starts, [&](Value step, ValueRange carried) {
       Value row = op.getReverse() ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
-      SmallVector<Value> at(lead);
+      SmallVector<Value> at(lead), sums;
       at.insert(at.begin() + axis, row);
-      Value value = eval(op.getSource(), at, strip);
-      startStrip();
-      if (element != sum)
-        value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
-      value = arith::AddFOp::create(b, loc, carried.front(), value);
-      writeView(target, at, strip, value, strip.hi != length);
-      return {value};
+      for (auto [strip, before] : llvm::zip(strips, carried)) {
+        startStrip();
+        Value value = eval(op.getSource(), at, strip);
+        startStrip();
+        if (element != sum)
+          value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
+        sums.push_back(arith::AddFOp::create(b, loc, before, value));
+        writeView(target, at, strip, sums.back(), strip.hi != length);
+      }
+      return sums;
     });
   });
   own(op.getResult(), target);

@@ -176,6 +176,8 @@ protected:
   void storeGroup(ArrayRef<tile::StoreOp> stores);
   LogicalResult keep(Value v);
   virtual void reduceLast(tile::ReduceOp op);
+  /// `whole` in strips of `width`; as it is where that is no part of it.
+  SmallVector<Strip> split(const Strip &whole, int64_t width);
   void reduceRows(ArrayRef<tile::ReduceOp> ops);
   void cumsumRows(tile::CumsumOp op);
   virtual void cumsumLast(tile::CumsumOp op);
