@@ -36,7 +36,9 @@ void DecayTable::prepareScores(KernelBuilder &k, bool known) {
     end = exp(expand(all, 0, c.dim(0)) - c);
     return;
   }
-  mild = both(gt(minimum(all, 0), kMildLogDecay), le(maximum(maximum(g, 0), 0), 0.0));
+  // A NaN is no growth, but makes c_C one.
+  Var growth = sum(sum(select(gt(g, 0.0), g, 0.0), 0), 0);
+  mild = both(gt(minimum(all, 0), kMildLogDecay), le(growth, 0.0));
   start = decayFactor(c);
   // Of mild decays the same sums as in exp(c), so that their rounding cancels in scores of tokens near each other; of
   // strong ones a difference would have no digits left.
