@@ -126,7 +126,9 @@ def ExpandSlicesPass : Pass<"braid-expand-slices", "::mlir::ModuleOp"> {
     before it, sums over tokens are added up, values that cross the function's border are packed slice after slice. Where
     `moe_slices` differ from `token_slices`, what reads plans and expert rows has slices of its own (the token buffer).
     Before: `%y = braid.rms_norm %x, %w : 2x128x64`. After: two rms_norm on 2x64x64, attribute braid.slice = 0 and 1.
-    Invariant: kernels depend on no slice (lengths are launch arguments) but those that put n parts together; the bodies exist once per layer signature.
+    Attention's keys and values fill one buffer of the row, slice after slice (`braid.insert`), which each reads as far as it is
+    filled; their cotangents add up in one buffer, the last slice first.
+    Invariant: kernels depend on no slice (lengths are launch arguments) but those that sum its last up to four parts; the bodies exist once per layer signature.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];
 }

@@ -70,6 +70,8 @@ static std::optional<Span> spanOf(Operation *op) {
     return Span{Phase::kernels, Phase::kernels};
   if (isa<CollectiveOpInterface>(op))
     return Span{Phase::sharded, Phase::kernels};
+  if (isa<InsertOp>(op))
+    return Span{Phase::scheduled, Phase::chunked};
   if (isa<CommStartOp, CommAwaitOp>(op))
     return Span{Phase::scheduled, Phase::kernels};
   if (!isa_and_nonnull<BraidDialect>(op->getDialect()))

@@ -19,22 +19,33 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, DeclareOpInterfaceMethod
     Along `sp` a `coordinate` [1] i32 says that the row begins coordinate * T tokens before these. With the keys of all ranks
     (S = prefix + T ranks) the prefix is moved by as many; with those of neighbours (S = prefix + T) or with a block that lies
     before the tokens (S <= prefix) keys before the row do not exist.
+    `keys`: k and v have room for the whole row, of which the first `keys` tokens are there, as if S were their number.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents,
                    Optional<AnyRankedTensor>:$coordinate, F64Attr:$scale,
-                   DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix, UnitAttr:$cache,
-                   UnitAttr:$ring);
+                   DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
+                   OptionalAttr<I64Attr>:$keys, UnitAttr:$cache, UnitAttr:$ring);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Tokens of k and v that are there.
+    int64_t keyCount();
+  }];
 }
-def Braid_AttnCausalGradOp : Braid_Op<"attn.causal_grad", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
-  let summary = "cotangents of q, k, v; scores are recomputed from lse";
+def Braid_AttnCausalGradOp : Braid_Op<"attn.causal_grad", [Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
+  let summary = "cotangents of q, k, v (those of k and v + sums); scores are recomputed from lse";
+  let description = [{ `sums`: what later tokens gave, shaped as dk and dv; written over where nothing else reads it. }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents, AnyRankedTensor:$o,
-                   AnyRankedTensor:$lse, AnyRankedTensor:$d_o, Optional<AnyRankedTensor>:$coordinate, F64Attr:$scale,
-                   DefaultValuedAttr<I64Attr, "0">:$window,
-                   DefaultValuedAttr<I64Attr, "0">:$prefix);
+                   AnyRankedTensor:$lse, AnyRankedTensor:$d_o, Optional<AnyRankedTensor>:$coordinate, Variadic<AnyRankedTensor>:$sums,
+                   F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
+                   OptionalAttr<I64Attr>:$keys);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let assemblyFormat = "$q `,` $k `,` $v `,` $documents `,` $o `,` $lse `,` $d_o (`,` $coordinate^)? (`sums` `(` $sums^ `)`)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Tokens of k and v that are there.
+    int64_t keyCount();
+  }];
 }
 def Braid_AttnMergeOp : Braid_Op<"attn.merge", [Pure]> {
   let summary = "attention over two sets of keys from that over each: o [B, T, H, D] weighted by exp(lse), and their lse [B, H, T]";

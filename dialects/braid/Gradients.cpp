@@ -261,7 +261,8 @@ LogicalResult AttnCausalOp::buildGradient(GradientContext &context) {
   auto grad = AttnCausalGradOp::create(
       context.builder(), getLoc(), TypeRange{getQ().getType(), getK().getType(), getV().getType()},
       context.saved(getQ()), context.saved(getK()), context.saved(getV()), context.saved(getDocuments()),
-      context.saved(getO()), context.saved(getLse()), d_o, Value(), getScaleAttr(), getWindowAttr(), getPrefixAttr());
+      context.saved(getO()), context.saved(getLse()), d_o, Value(), ValueRange(), getScaleAttr(), getWindowAttr(),
+      getPrefixAttr(), IntegerAttr());
   context.add(getQ(), grad.getDq());
   context.add(getK(), grad.getDk());
   context.add(getV(), grad.getDv());

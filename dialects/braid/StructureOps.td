@@ -52,6 +52,14 @@ def Braid_ConcatOp : Braid_Op<"concat", [Pure]> {
   let hasFolder = 1;
 }
 
+def Braid_InsertOp : Braid_Op<"insert", [Pure]> {
+  let summary = "`into` with x at [begin, begin + size) of dimension `dim`, size from x; works in place";
+  let description = [{ Without `into` what is not x holds nothing that may be read: the first part of a buffer that others fill. }];
+  let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$into, I64Attr:$dim, I64Attr:$begin);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
 def Braid_ShardOp : Braid_Op<"shard", [Pure]> {
   let summary = "this rank's part of a tensor that it has as a whole: part `coordinate` of `count` along `dim`";
   let description = [{

@@ -179,20 +179,38 @@ LogicalResult ReshapeOp::verify() {
                   source);
 }
 
+/// `part` is as long as `whole` along all dimensions but `dim`.
+static LogicalResult isPartAlong(Operation *op, int64_t dim, Named part, Named whole) {
+  CHECK(sameElement(op, part, whole));
+  CHECK(hasRank(op, part, whole.rank()));
+  if (dim < 0 || dim >= whole.rank())
+    return op->emitOpError() << "dim " << dim << " is outside rank " << whole.rank();
+  for (int64_t i = 0; i < whole.rank(); ++i)
+    if (i != dim)
+      CHECK(sameDim(op, "dimension", part, i, whole, i));
+  return success();
+}
+
 LogicalResult SliceOp::verify() {
   Named source{"source", getSource()}, result{"result", getResult()};
-  CHECK(sameElement(*this, result, source));
-  CHECK(hasRank(*this, result, source.rank()));
   int64_t dim = getDim(), begin = getBegin();
-  if (dim < 0 || dim >= source.rank())
-    return emitOpError() << "dim " << dim << " is outside rank " << source.rank();
-  for (int64_t i = 0; i < source.rank(); ++i)
-    if (i != dim)
-      CHECK(sameDim(*this, "dimension", result, i, source, i));
+  CHECK(isPartAlong(*this, dim, result, source));
   if (begin < 0 || begin > source.dim(dim) - result.dim(dim))
     return withNote(emitOpError() << "takes " << result.dim(dim) << " from " << begin << " on but dimension " << dim
                                   << " has " << source.dim(dim),
                     source);
+  return success();
+}
+
+LogicalResult InsertOp::verify() {
+  Named x{"x", getX()}, result{"result", getResult()};
+  int64_t dim = getDim(), begin = getBegin();
+  CHECK(isPartAlong(*this, dim, x, result));
+  if (getInto())
+    CHECK(sameType(*this, {"into", getInto()}, result));
+  if (begin < 0 || begin > result.dim(dim) - x.dim(dim))
+    return emitOpError() << "puts " << x.dim(dim) << " from " << begin << " on but dimension " << dim << " has "
+                         << result.dim(dim);
   return success();
 }
 

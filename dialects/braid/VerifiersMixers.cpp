@@ -36,14 +36,18 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
   CHECK(isCoordinate(op, op.getCoordinate()));
   if (op.getCoordinate() && cache)
     return op.emitOpError() << "reads a cache and takes no coordinate";
-  bool earlier = op.getCoordinate() && k.dim(1) <= prefix; // a block of a ring
-  int64_t keys = k.dim(1) - prefix;
+  if (op.getKeys() && (cache || op.keyCount() < 0 || op.keyCount() > k.dim(1)))
+    return op.emitOpError() << "has " << op.keyCount() << " keys in "
+                            << (cache ? std::string("a cache") : "room for " + std::to_string(k.dim(1)))
+                            << "; valid: 0 to all for which there is room, and no cache";
+  bool earlier = op.getCoordinate() && op.keyCount() <= prefix; // a block of a ring
+  int64_t keys = op.keyCount() - prefix;
   if (op.getCoordinate() && !earlier && (q.dim(1) == 0 || keys < q.dim(1) || keys % q.dim(1)))
-    return withNote(op.emitOpError() << "k has " << k.dim(1) << " tokens but a prefix of " << prefix
+    return withNote(op.emitOpError() << "k has " << op.keyCount() << " tokens but a prefix of " << prefix
                                      << " and a multiple of q's " << q.dim(1) << " are needed",
                     k);
-  if (!cache && !op.getCoordinate() && k.dim(1) - prefix != q.dim(1))
-    return withNote(op.emitOpError() << "k has " << k.dim(1) << " tokens but a prefix of " << prefix << " and q's "
+  if (!cache && !op.getCoordinate() && keys != q.dim(1))
+    return withNote(op.emitOpError() << "k has " << op.keyCount() << " tokens but a prefix of " << prefix << " and q's "
                                      << q.dim(1) << " are needed",
                     k);
   CHECK(isFloat(op, o));
@@ -54,6 +58,8 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
   CHECK(sameDim(op, "head", lse, 1, q, 2));
   return sameDim(op, "token", lse, 2, q, 1);
 }
+int64_t AttnCausalOp::keyCount() { return getKeys().value_or(Named{"k", getK()}.dim(1)); }
+int64_t AttnCausalGradOp::keyCount() { return getKeys().value_or(Named{"k", getK()}.dim(1)); }
 LogicalResult AttnCausalOp::verify() {
   CHECK(verifyAttention(*this, getCache()));
   if (!getRing())
@@ -71,7 +77,12 @@ LogicalResult AttnCausalGradOp::verify() {
     CHECK(isFloat(*this, d));
     CHECK(sameShape(*this, d, of));
   }
-  return success();
+  if (getSums().empty())
+    return success();
+  if (getSums().size() != 2)
+    return emitOpError() << "has " << getSums().size() << " sums; valid: none, or those of dk and dv";
+  CHECK(sameType(*this, {"sum of dk", getSums()[0]}, {"dk", getDk()}));
+  return sameType(*this, {"sum of dv", getSums()[1]}, {"dv", getDv()});
 }
 LogicalResult AttnMergeOp::verify() {
   Named o{"o", getO()}, lse{"lse", getLse()};

@@ -44,11 +44,11 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
   }
   auto lse = b.wide({b.entry.batch, H, b.entry.tokens});
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(D));
-  Value o =
-      AttnCausalOp::create(b.builder, b.loc("o"), q.getType(), lse, q, k, v, b.documents(), Value(),
-                           b.builder.getF64FloatAttr(scale), b.builder.getI64IntegerAttr(spec.window),
-                           b.builder.getI64IntegerAttr(0), b.entry.cached ? b.builder.getUnitAttr() : UnitAttr(), ring)
-          .getO();
+  Value o = AttnCausalOp::create(b.builder, b.loc("o"), q.getType(), lse, q, k, v, b.documents(), Value(),
+                                 b.builder.getF64FloatAttr(scale), b.builder.getI64IntegerAttr(spec.window),
+                                 b.builder.getI64IntegerAttr(0), IntegerAttr(),
+                                 b.entry.cached ? b.builder.getUnitAttr() : UnitAttr(), ring)
+                .getO();
   if (spec.outputGate)
     o = b.mul("o_gated", o, b.activation("g", projected[3], *spec.outputGate));
   return b.linear("attn_out", o, b.matrix("attn.wo", flattened({heads, D}), model, MatrixRole::output), {model.size});

@@ -189,15 +189,16 @@ static int64_t pairs(int64_t tokens, int64_t prefix, int64_t window) {
 
 /// Keys before the first query: with a coordinate along sp, those of the rank in the middle.
 template <typename Op> static int64_t prefixOf(Op op) {
-  return op.getCoordinate() ? op.getPrefix() + (shapeOf(op.getK())[1] - op.getPrefix() - shapeOf(op.getQ())[1]) / 2
+  return op.getCoordinate() ? op.getPrefix() + (op.keyCount() - op.getPrefix() - shapeOf(op.getQ())[1]) / 2
                             : op.getPrefix();
 }
 
 /// 2 D per pair and matrix product: q k^T and p v; the gradient has five. A block of a ring is seen by every query.
 template <typename Op> static int64_t attention(Op op, int64_t products, int64_t prefix) {
-  ArrayRef<int64_t> q = shapeOf(op.getQ()), k = shapeOf(op.getK());
-  bool earlier = k[1] <= static_cast<int64_t>(op.getPrefix());
-  int64_t met = earlier ? q[1] * (op.getWindow() ? std::min<int64_t>(op.getWindow(), k[1]) : k[1])
+  ArrayRef<int64_t> q = shapeOf(op.getQ());
+  int64_t keys = op.keyCount();
+  bool earlier = keys <= static_cast<int64_t>(op.getPrefix());
+  int64_t met = earlier ? q[1] * (op.getWindow() ? std::min<int64_t>(op.getWindow(), keys) : keys)
                         : pairs(q[1], prefix, op.getWindow());
   return q[0] * q[2] * met * 2 * q[3] * products;
 }
@@ -308,9 +309,19 @@ static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t ma
                                                                  : all; })
       // Of a cache only the rows that this call brought: how many there are is known only while running.
       .Case([&](AttnCausalOp a) {
-        bool cached = a.getCache() && !isResult && (value == a.getK() || value == a.getV());
-        return cached ? all / shapeOf(value)[1] * std::min(shapeOf(value)[1], shapeOf(a.getQ())[1]) : all;
+        bool ofKeys = !isResult && (value == a.getK() || value == a.getV());
+        int64_t rows = a.getCache() ? std::min(shapeOf(a.getK())[1], shapeOf(a.getQ())[1]) : a.keyCount();
+        return ofKeys ? all / shapeOf(value)[1] * rows : all;
       })
+      .Case([&](AttnCausalGradOp a) {
+        bool ofKeys = isResult ? value != a.getDq()
+                               : value == a.getK() || value == a.getV() || llvm::is_contained(a.getSums(), value);
+        return ofKeys ? all / shapeOf(value)[1] * a.keyCount() : all;
+      })
+      // What is there stays where it is.
+      .Case([&](InsertOp i) { return isResult               ? bytesOf(i.getX())
+                                     : value == i.getInto() ? 0
+                                                            : all; })
       // Experts that no row goes to are not read.
       .Case<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp>([&](auto linear) {
         bool weight = !isResult && llvm::is_contained(linear.getWeights(), value);

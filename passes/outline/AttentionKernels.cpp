@@ -34,6 +34,8 @@ struct AttentionShape {
   bool sharded, earlier; ///< along sp: keys of all ranks; a block of keys that lies before the tokens
   bool bounded; ///< along sp: some keys may lie before the row
   Type token, compute;
+  Type gradients = {}; ///< element of dk and dv
+  bool adds = false; ///< to what other tokens gave
   int64_t perGroup() const { return heads / groups; }
   int64_t tileRows() const { return size <= 128 ? 64 : 32; } ///< queries, and keys, of a tile
   void round(KernelBuilder &k) const {
@@ -73,10 +75,15 @@ public:
     return k.buffer(name, shape.compute, {{"row"}, {"head", shape.heads}, {"token"}});
   }
   Var index(Var number) { return cast(number, k.builder.getIndexType()); }
-  /// The parameters that say at which key the tokens q begin.
+  /// Cotangents of keys and values, and the sums that they are added to.
+  Var keyGradients(llvm::StringRef name) {
+    return k.buffer(name, shape.gradients, {{"row"}, {"token"}, {"head", shape.groups}, {"feature", shape.size}});
+  }
+  /// The parameters that say how many keys there are, and at which the tokens q begin.
   void loadPrefix(Var q) {
     if (shape.cache)
       return;
+    keyCount = k.index("keys");
     prefix = k.index("prefix");
     if (!shape.sharded && !shape.bounded)
       return;
@@ -153,7 +160,7 @@ public:
   std::pair<Var, Var> attend(Var q, const Interval &seen, Var keyBuffer, Var valueBuffer, Var b, Var g, int64_t block) {
     int64_t rows = q.dim(0), D = shape.size;
     auto [lo, end] = range(seen);
-    Var hi = shape.ring ? end : min(end, k.size(keyBuffer, 1));
+    Var hi = shape.ring ? end : min(end, shape.cache ? k.size(keyBuffer, 1) : keyCount);
     Interval there = before(seen, hi); // a block of earlier keys ends before the tokens
     return attended(k.loop(lo, hi, block, attendNothing(rows), [&](Var s0, llvm::ArrayRef<Var> now) -> Vars {
       Var ks = loadKeys(keyBuffer, b, s0, g, block, hi), vs = loadKeys(valueBuffer, b, s0, g, block, hi);
@@ -190,7 +197,7 @@ public:
 
   KernelBuilder &k;
   const AttentionShape &shape;
-  Var prefix; ///< set by kernels that have it as a parameter
+  Var keyCount, prefix; ///< set by kernels that have them as parameters
   Var rowBegin; ///< the key at which the row begins, where there may be others before it
 };
 
@@ -205,7 +212,8 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   a.loadPrefix(q);
   int64_t R = shape.tileRows();
   Var t0 = k.program(0) * static_cast<double>(R), h = k.program(1), b = k.program(2);
-  Var tokens = k.size(q, 1), keyCount = k.size(keys, 1), g = h / static_cast<double>(shape.perGroup());
+  Var tokens = k.size(q, 1), g = h / static_cast<double>(shape.perGroup());
+  Var keyCount = shape.cache ? k.size(keys, 1) : a.keyCount;
   Var queries = a.loadRows(q, b, t0, h, R, tokens) * scale;
   auto seen = a.rowIntervals(documents, b, t0, R);
   auto [lo, end] = a.range(seen);
@@ -279,7 +287,7 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   a.loadPrefix(in.q);
   int64_t R = shape.tileRows();
   Var t0 = k.program(0) * static_cast<double>(R), h = k.program(1), b = k.program(2);
-  Var tokens = k.size(in.q, 1), keyCount = k.size(in.keys, 1), g = h / static_cast<double>(shape.perGroup());
+  Var tokens = k.size(in.q, 1), keyCount = a.keyCount, g = h / static_cast<double>(shape.perGroup());
   Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
   Var delta = sum(d * a.loadRows(o, b, t0, h, R, tokens), 1);
   k.store(delta, deltas, {b, h, t0}, {.limit = tokens, .dims = {2}});
@@ -302,11 +310,14 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
 void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   Attention a(k, shape);
   GradBuffers in(a);
-  Var deltas = a.rowNumbers("delta"), dk = a.keys("dk"), dv = a.keys("dv"), scale = k.scalar("scale", shape.compute);
+  Var deltas = a.rowNumbers("delta"), dkSum, dvSum;
+  if (shape.adds)
+    dkSum = a.keyGradients("dk_sum"), dvSum = a.keyGradients("dv_sum");
+  Var dk = a.keyGradients("dk"), dv = a.keyGradients("dv"), scale = k.scalar("scale", shape.compute);
   a.loadPrefix(in.q);
   int64_t R = shape.tileRows(), D = shape.size;
   Var s0 = k.program(0) * static_cast<double>(R), g = k.program(1), b = k.program(2);
-  Var tokens = k.size(in.q, 1), keyCount = k.size(in.keys, 1);
+  Var tokens = k.size(in.q, 1), keyCount = a.keyCount;
   Var ks = a.loadRows(in.keys, b, s0, g, R, keyCount), vs = a.loadRows(in.values, b, s0, g, R, keyCount);
   // Blocks of queries count from the diagonal tile, whose first row is `origin`; it is before all rows where the block
   // of keys begins in the prefix. Query t sees a key of the block only if t + prefix >= s0, and t + prefix - window <
@@ -341,8 +352,12 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
                         return add(origin + block * static_cast<double>(R), h, {}, now);
                       });
                     });
-  a.storeRows(out[0], dk, b, s0, g);
-  a.storeRows(out[1], dv, b, s0, g);
+  auto store = [&](Var tile, Var sums, Var to) {
+    Var total = shape.adds ? a.loadRows(sums, b, s0, g, R, keyCount) + tile : tile;
+    k.store(cast(total, to.element()), to, {b, s0, g, 0}, {.limit = keyCount, .dims = {1, 3}});
+  };
+  store(out[0], dkSum, dk);
+  store(out[1], dvSum, dv);
 }
 
 //===- merge ------------------------------------------------------------------------------------------------------===//
@@ -383,18 +398,19 @@ void writeAppend(KernelBuilder &k, Type element, int64_t groups, int64_t size, b
 //===- Launches ---------------------------------------------------------------------------------------------------===//
 
 template <typename Op> AttentionShape shapeOfOp(Op op, bool cache, bool ring = false) {
-  Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());
+  Shape q = shapeOf(op.getQ());
+  int64_t keys = op.keyCount();
   Type token = tensorType(op.getQ()).getElementType();
   return {q[2],
-          keys[2],
+          shapeOf(op.getK())[2],
           q[3],
           static_cast<int64_t>(op.getWindow()),
           static_cast<int64_t>(op.getPrefix()),
           cache,
           ring,
-          op.getCoordinate() && keys[1] > static_cast<int64_t>(op.getPrefix()) + q[1],
-          !cache && keys[1] <= static_cast<int64_t>(op.getPrefix()),
-          op.getCoordinate() && keys[1] <= static_cast<int64_t>(op.getPrefix()) + q[1],
+          op.getCoordinate() && keys > static_cast<int64_t>(op.getPrefix()) + q[1],
+          !cache && keys <= static_cast<int64_t>(op.getPrefix()),
+          op.getCoordinate() && keys <= static_cast<int64_t>(op.getPrefix()) + q[1],
           token,
           computeType(token)};
 }
@@ -420,14 +436,14 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   launch.result("o", op.getO().getType()).result("lse", op.getLse().getType());
   launch.scalar("scale", op.getScale().convertToDouble(), shape.compute);
   if (!shape.cache)
-    launch.index("prefix", shape.prefix);
+    launch.index("keys", op.keyCount()).index("prefix", shape.prefix);
   context.replace(op, launch.run());
   return success();
 }
 
 LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
   AttentionShape shape = shapeOfOp(op, /*cache=*/false);
-  int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1], keys = shapeOf(op.getK())[1];
+  int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1], keys = op.keyCount();
   auto begin = [&](llvm::StringRef what, llvm::StringRef rows, void (*write)(KernelBuilder &, const AttentionShape &),
                    llvm::ArrayRef<int64_t> grid) {
     std::string kernel = context.kernel(shape.kernelName(what), {rows, "head", "batch"}, [&](KernelBuilder &k) {
@@ -439,14 +455,26 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
     launch.arg("lse", op.getLse()).arg("d_o", op.getDO());
     if (op.getCoordinate())
       launch.arg("coordinate", op.getCoordinate());
-    launch.scalar("scale", op.getScale().convertToDouble(), shape.compute).index("prefix", shape.prefix);
+    launch.scalar("scale", op.getScale().convertToDouble(), shape.compute).index("keys", keys);
+    launch.index("prefix", shape.prefix);
     return launch;
   };
   auto queries = begin("grad_q", "rows", writeGradQueries, {ceilDiv(tokens, shape.tileRows()), shape.heads, batch});
   queries.arg("o", op.getO()).result("dq", op.getDq().getType()).result("delta", op.getLse().getType());
   auto dqDelta = queries.run();
-  auto keyed = begin("grad_kv", "keys", writeGradKeys, {ceilDiv(keys, shape.tileRows()), shape.groups, batch});
-  keyed.arg("delta", dqDelta[1]).result("dk", op.getDk().getType()).result("dv", op.getDv().getType());
+  shape.gradients = tensorType(op.getDk()).getElementType();
+  shape.adds = !op.getSums().empty();
+  std::string what = "grad_kv";
+  if (shape.gradients != shape.token)
+    what += "_" + typeName(shape.gradients);
+  if (shape.adds)
+    what += "_sum";
+  auto keyed = begin(what, "keys", writeGradKeys, {ceilDiv(keys, shape.tileRows()), shape.groups, batch});
+  keyed.arg("delta", dqDelta[1]);
+  if (shape.adds)
+    keyed.arg("dk_sum", op.getSums()[0]).arg("dv_sum", op.getSums()[1]);
+  keyed.result("dk", op.getDk().getType(), shape.adds ? "dk_sum" : "");
+  keyed.result("dv", op.getDv().getType(), shape.adds ? "dv_sum" : "");
   auto dkv = keyed.run();
   context.replace(op, {dqDelta[0], dkv[0], dkv[1]});
   return success();

@@ -71,39 +71,47 @@ LogicalResult copySlice(SliceOp op, OutlineContext &context) {
   return success();
 }
 
-/// y[o, :] = x0[o, :], x1[o, :], ..
+/// y[o, begin + i] = x[o, i]: in the buffer of `into`, or in one that holds nothing else yet.
+Value insert(Operation *op, Value x, Value into, RankedTensorType type, int64_t dim, int64_t begin,
+             OutlineContext &context) {
+  int64_t inner = product(type.getShape().drop_front(dim + 1));
+  Type element = type.getElementType();
+  SmallVector<int64_t> from = cutAt(x, dim), to = {from[0], product(type.getShape().drop_front(dim))};
+  std::string kernel = context.kernel(
+      std::string(into ? "insert_" : "insert_first_") + typeName(element), {"block", "row"}, [&](KernelBuilder &k) {
+        Var x = k.buffer("x", element, {kDynamic, kDynamic});
+        if (into)
+          k.buffer("into", element, {kDynamic, kDynamic});
+        Var y = k.buffer("y", element, {kDynamic, kDynamic}), begin = k.index("begin"), size = k.index("size");
+        Var first = k.program(0) * kBlock, o = k.program(1);
+        k.store(k.load(x, {o, first}, {kBlock}, {.limit = size}), y, {o, begin + first}, {.limit = begin + size});
+      });
+  Value source = context.view(op, x, from), target = into ? context.view(op, into, to) : Value();
+  auto launch = context.launch(op, kernel, {ceilDiv(from[1], kBlock), from[0]});
+  launch.arg("x", source);
+  if (into)
+    launch.arg("into", target);
+  launch.result("y", type.clone(to), into ? "into" : "").index("begin", begin * inner).index("size", from[1]);
+  return context.view(op, launch.run()[0], type.getShape());
+}
+
+LogicalResult copyInsert(InsertOp op, OutlineContext &context) {
+  context.replace(op,
+                  insert(op, op.getX(), op.getInto(), tensorType(op.getResult()), op.getDim(), op.getBegin(), context));
+  return success();
+}
+
+/// Part after part, so that there is one kernel for any number of them.
 LogicalResult copyConcat(ConcatOp op, OutlineContext &context) {
   if (concatOffset(op, 0))
     return success(); // the parts lie one after the other
-  int64_t dim = op.getDim();
-  size_t parts = op.getSources().size();
-  Type element = tensorType(op.getResult()).getElementType();
-  SmallVector<int64_t> to = cutAt(op.getResult(), dim);
-  std::string kernel =
-      context.kernel("concat" + std::to_string(parts) + "_" + typeName(element), {"row"}, [&](KernelBuilder &k) {
-        Vars xs, sizes;
-        for (size_t i = 0; i < parts; ++i)
-          xs.push_back(k.buffer("x" + std::to_string(i), element, {kDynamic, kDynamic}));
-        Var y = k.buffer("y", element, {kDynamic, kDynamic}), o = k.program(0), offset = k.number(0);
-        for (size_t i = 0; i < parts; ++i)
-          sizes.push_back(k.index("size" + std::to_string(i)));
-        for (auto [x, size] : llvm::zip_equal(xs, sizes)) {
-          Var end = offset + size;
-          k.loop(0, size, kBlock, [&](Var i) {
-            k.store(k.load(x, {o, i}, {kBlock}, {.limit = size}), y, {o, offset + i}, {.limit = end});
-          });
-          offset = end;
-        }
-      });
-  SmallVector<Value> sources =
-      llvm::map_to_vector(op.getSources(), [&](Value v) { return context.view(op, v, cutAt(v, dim)); });
-  auto launch = context.launch(op, kernel, {to[0]});
-  for (auto [i, source] : llvm::enumerate(sources))
-    launch.arg("x" + std::to_string(i), source);
-  launch.result("y", tensorType(op.getResult()).clone(to));
-  for (auto [i, source] : llvm::enumerate(sources))
-    launch.index("size" + std::to_string(i), shapeOf(source)[1]);
-  context.replace(op, launch.run());
+  int64_t begin = 0;
+  Value result;
+  for (Value part : op.getSources()) {
+    result = insert(op, part, result, tensorType(op.getResult()), op.getDim(), begin, context);
+    begin += shapeOf(part)[op.getDim()];
+  }
+  context.replace(op, result);
   return success();
 }
 
@@ -186,6 +194,7 @@ LogicalResult outlineStructure(Operation *op, OutlineContext &context) {
       .Case([&](ShardOp shard) { return copyShard(shard, context); })
       .Case([&](LocalIdsOp ids) { return localIds(ids, context); })
       .Case([&](ConcatOp concat) { return copyConcat(concat, context); })
+      .Case([&](InsertOp insertOp) { return copyInsert(insertOp, context); })
       .Case([&](arith::ConstantOp constantOp) { return constant(constantOp, context); });
 }
 

@@ -3,6 +3,7 @@
 #include "mlir/IR/Matchers.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/analysis/Tensors.h"
+#include "passes/analysis/Views.h"
 #include "passes/overlap/LayerTasks.h"
 #include "passes/shard/Sequence.h"
 
@@ -372,6 +373,32 @@ Value SliceLayer::ofThisRank(const Ranks &ranks, Value sum, StringRef label) {
   return op;
 }
 
+/// Tokens of slices 0 to i, for every i. Where they can, parts stand one after the other, and what grows is a view of
+/// them; else every slice fills further what has room for the row, and whoever reads it is told how far.
+SmallVector<Value> SliceLayer::growing(ArrayRef<Value> parts) {
+  SmallVector<Value> all;
+  int64_t room = 0, begin = 0;
+  for (Value part : parts)
+    room += typeOf(part).getDimSize(1);
+  RankedTensorType type = withDim(typeOf(parts[0]), 1, room);
+  for (auto [i, part] : llvm::enumerate(parts)) {
+    if (isLeading(type, 1) || parts.size() == 1) {
+      all.push_back(concat(parts.take_front(i + 1), 1));
+      continue;
+    }
+    auto filled = InsertOp::create(builder, part.getLoc(), type, part, all.empty() ? Value() : all.back(), 1, begin);
+    filled->setAttr(kSliceAttr, builder.getI64IntegerAttr(static_cast<int64_t>(i)));
+    all.push_back(filled);
+    begin += typeOf(part).getDimSize(1);
+  }
+  return all;
+}
+
+/// How many keys there are, where there is room for more.
+IntegerAttr SliceLayer::keysAttr(Value keys, int64_t count) {
+  return typeOf(keys).getDimSize(1) == count ? IntegerAttr() : builder.getI64IntegerAttr(count);
+}
+
 LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
   ArrayRef<int64_t> bounds = grids[mixer];
   Cut o{TokenKind::token, 1, {}, {}, mixer}, lse{TokenKind::token, 2, {}, {}, mixer};
@@ -380,12 +407,16 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
   for (int64_t i = 0; i < count(mixer); ++i) {
     k.push_back(ofAllRanks(ranks, part(op.getK(), mixer, i, TokenKind::token), "attn.k"));
     v.push_back(ofAllRanks(ranks, part(op.getV(), mixer, i, TokenKind::token), "attn.v"));
+  }
+  SmallVector<Value> keys = growing(k), values = growing(v);
+  for (int64_t i = 0; i < count(mixer); ++i) {
     Value q = part(op.getQ(), mixer, i, TokenKind::token);
     RankedTensorType lseType = withDim(typeOf(op.getLse()), 2, bounds[i + 1] - bounds[i]);
-    auto copy = AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, concat(k, 1),
-                                     concat(v, 1), part(op.getDocuments(), mixer, i, TokenKind::token),
-                                     ranks.coordinate, op.getScaleAttr(), op.getWindowAttr(),
-                                     builder.getI64IntegerAttr(bounds[i] * ranks.count), UnitAttr(), UnitAttr());
+    auto copy =
+        AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, keys[i], values[i],
+                             part(op.getDocuments(), mixer, i, TokenKind::token), ranks.coordinate, op.getScaleAttr(),
+                             op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count),
+                             keysAttr(keys[i], bounds[i + 1] * ranks.count), UnitAttr(), UnitAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());
     lse.parts.push_back(copy.getLse());
@@ -395,42 +426,49 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
   return success();
 }
 
-/// A slice's keys and values gather cotangents from every later slice; complete when the slice itself has run.
+/// A slice's keys and values gather cotangents from every later slice, in one buffer and in f32 until they are complete:
+/// when the slice itself has run.
 LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
   ArrayRef<int64_t> bounds = grids[mixer];
   int64_t n = count(mixer);
-  SmallVector<Value> dq(n), k, v;
-  SmallVector<SmallVector<Value>> dk(n), dv(n);
+  SmallVector<Value> dq(n), dk(n), dv(n), k, v, sums;
   Ranks ranks = ranksOf(*op);
   for (int64_t j = 0; j < n; ++j) {
     k.push_back(ofAllRanks(ranks, part(op.getK(), mixer, j, TokenKind::token), "attn.k"));
     v.push_back(ofAllRanks(ranks, part(op.getV(), mixer, j, TokenKind::token), "attn.v"));
   }
+  SmallVector<Value> keys = growing(k), values = growing(v);
+  bool fills = typeOf(keys[0]) == typeOf(keys[n - 1]); // all of it is there before the last slice, which runs first
   for (int64_t i = n - 1; i >= 0; --i) {
-    auto seen = [&](ArrayRef<Value> parts) { return concat(ValueRange(parts.take_front(i + 1)), 1); };
-    Value keys = seen(k), values = seen(v), q = part(op.getQ(), mixer, i, TokenKind::token);
+    Value q = part(op.getQ(), mixer, i, TokenKind::token), seen = keys[fills ? n - 1 : i];
+    int64_t end = bounds[i + 1] * ranks.count;
+    RankedTensorType sumType = typeOf(seen);
+    if (sumType.getElementType().isBF16())
+      sumType = sumType.clone(builder.getF32Type());
+    if (!fills)
+      for (Value &sum : sums)
+        sum = range(sum, 1, 0, end);
     auto copy = AttnCausalGradOp::create(
-        builder, op.getLoc(), TypeRange{q.getType(), keys.getType(), values.getType()}, q, keys, values,
+        builder, op.getLoc(), TypeRange{q.getType(), sumType, sumType}, q, seen, values[fills ? n - 1 : i],
         part(op.getDocuments(), mixer, i, TokenKind::token), part(op.getO(), mixer, i, TokenKind::token),
         part(op.getLse(), mixer, i, TokenKind::token), part(op.getDO(), mixer, i, TokenKind::token), ranks.coordinate,
-        op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count));
+        sums, op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count),
+        keysAttr(seen, end));
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     dq[i] = copy.getDq();
-    for (int64_t j = 0; j <= i; ++j) {
-      int64_t begin = bounds[j] * ranks.count, size = (bounds[j + 1] - bounds[j]) * ranks.count;
-      dk[j].push_back(range(copy.getDk(), 1, begin, size));
-      dv[j].push_back(range(copy.getDv(), 1, begin, size));
-    }
+    sums = {copy.getDk(), copy.getDv()};
+    auto finished = [&](Value sum, Value of, StringRef label) {
+      int64_t begin = bounds[i] * ranks.count;
+      Value own = range(sum, 1, begin, end - begin);
+      if (Type element = typeOf(of).getElementType(); element != sumType.getElementType())
+        own = CastOp::create(builder, op.getLoc(), typeOf(own).clone(element), own);
+      return ofThisRank(ranks, own, label);
+    };
+    dk[i] = finished(sums[0], op.getDk(), "attn.dk");
+    dv[i] = finished(sums[1], op.getDv(), "attn.dv");
   }
-  Cut cutQ{TokenKind::token, 1, dq, {}, mixer}, cutK{TokenKind::token, 1, {}, {}, mixer},
-      cutV{TokenKind::token, 1, {}, {}, mixer};
-  for (int64_t j = 0; j < n; ++j)
-    for (auto [pieces, cut] : {std::pair(&dk[j], &cutK), {&dv[j], &cutV}}) {
-      cut->parts.push_back(ofThisRank(ranks, sum(*pieces), cut == &cutK ? "attn.dk" : "attn.dv"));
-    }
-  cuts[op.getDq()] = cutQ;
-  cuts[op.getDk()] = cutK;
-  cuts[op.getDv()] = cutV;
+  for (auto [result, parts] : {std::pair(op.getDq(), &dq), {op.getDk(), &dk}, {op.getDv(), &dv}})
+    cuts[result] = {TokenKind::token, 1, *parts, {}, mixer};
   return success();
 }
 

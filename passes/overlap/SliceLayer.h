@@ -89,6 +89,8 @@ private:
   mlir::Value ofAllRanks(const Ranks &ranks, mlir::Value x, llvm::StringRef label);
   mlir::Value ofThisRank(const Ranks &ranks, mlir::Value sum, llvm::StringRef label);
   mlir::Value concat(mlir::ValueRange parts, int64_t dim);
+  llvm::SmallVector<mlir::Value> growing(llvm::ArrayRef<mlir::Value> parts);
+  mlir::IntegerAttr keysAttr(mlir::Value keys, int64_t count);
   mlir::Value range(mlir::Value v, int64_t dim, int64_t begin, int64_t size);
   mlir::Value reshape(mlir::Value v, llvm::ArrayRef<int64_t> shape);
   /// What stands slice after slice (PackedSlices), taken apart and put together: views, no copies.

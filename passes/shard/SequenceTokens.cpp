@@ -372,7 +372,7 @@ FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueR
   auto lse = RankedTensorType::get({o.getDimSize(0), o.getDimSize(2), tokens}, typeOf(op.getLse()).getElementType());
   auto attend = [&](Value keys, Value values, int64_t prefix, Value place) {
     return AttnCausalOp::create(builder, loc, o, lse, q, keys, values, documents, place, op.getScaleAttr(),
-                                op.getWindowAttr(), builder.getI64IntegerAttr(prefix), op.getCacheAttr(),
+                                op.getWindowAttr(), builder.getI64IntegerAttr(prefix), IntegerAttr(), op.getCacheAttr(),
                                 op.getRingAttr());
   };
   auto results = [](auto causal) { return SmallVector<Value>{causal->getResult(0), causal->getResult(1)}; };
@@ -431,8 +431,9 @@ FailureOr<SmallVector<Value>> SequenceSharder::attentionGrad(AttnCausalGradOp op
   int64_t tokens = typeOf(q).getDimSize(1);
   auto attend = [&](Value keys, Value values, int64_t prefix, Value place) {
     return AttnCausalGradOp::create(builder, loc, TypeRange{q.getType(), keys.getType(), values.getType()}, q, keys,
-                                    values, operands[3], operands[4], operands[5], operands[6], place,
-                                    op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(prefix));
+                                    values, operands[3], operands[4], operands[5], operands[6], place, ValueRange(),
+                                    op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(prefix),
+                                    IntegerAttr());
   };
   AttentionPlan plan = planAttention(op.getWindow(), tokens, ranks, algorithm);
   if (plan.kind == AttentionPlan::gathered) {

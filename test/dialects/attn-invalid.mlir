@@ -384,3 +384,27 @@ func.func @f(%ids: tensor<2x8xi32>, %c: tensor<1x1xi32>) {
   %r = braid.local_ids %ids, %c {size = 4 : i64} : (tensor<2x8xi32>, tensor<1x1xi32>) -> tensor<2x8xi32>
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<1x8x1x4xf32>, %k: tensor<1x20x1x4xf32>, %d: tensor<1x8xi32>) {
+  // expected-error @+1 {{has 21 keys in room for 20; valid: 0 to all for which there is room, and no cache}}
+  %o, %l = braid.attn.causal %q, %k, %k, %d {keys = 21 : i64, scale = 1.0 : f64} : (tensor<1x8x1x4xf32>, tensor<1x20x1x4xf32>, tensor<1x20x1x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x1x4xf32>, tensor<1x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x8x1x4xf32>, %k: tensor<1x20x1x4xf32>, %d: tensor<1x8xi32>) {
+  // expected-error @+1 {{has 8 keys in a cache; valid: 0 to all for which there is room, and no cache}}
+  %o, %l = braid.attn.causal %q, %k, %k, %d {cache, keys = 8 : i64, scale = 1.0 : f64} : (tensor<1x8x1x4xf32>, tensor<1x20x1x4xf32>, tensor<1x20x1x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x1x4xf32>, tensor<1x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x8x1x4xf32>, %d: tensor<1x8xi32>, %l: tensor<1x1x8xf32>) {
+  // expected-error @+1 {{has 1 sums; valid: none, or those of dk and dv}}
+  %0:3 = braid.attn.causal_grad %q, %q, %q, %d, %q, %l, %q sums(%q) {scale = 1.0 : f64} : (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8xi32>, tensor<1x8x1x4xf32>, tensor<1x1x8xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>) -> (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>)
+  return
+}

@@ -29,6 +29,18 @@ func.func @prefix(%q: !q, %k: !long, %v: !long, %documents: !d) {
   return
 }
 
+// Room for the whole row, of which a slice in the middle reads 12 tokens; cotangents of later ones are added to.
+// CHECK-LABEL: func.func @room(
+func.func @room(%q: !q, %k: tensor<2x20x2x16xf32>, %documents: !d, %place: tensor<1xi32>) {
+  // CHECK: braid.attn.causal {{.*}}{keys = 12 : i64, prefix = 4 : i64, scale = 2.500000e-01 : f64} : (tensor<2x8x4x16xf32>, tensor<2x20x2x16xf32>
+  %o, %lse = braid.attn.causal %q, %k, %k, %documents {keys = 12 : i64, prefix = 4 : i64, scale = 0.25 : f64}
+      : (!q, tensor<2x20x2x16xf32>, tensor<2x20x2x16xf32>, !d) -> (!q, !lse)
+  // CHECK: braid.attn.causal_grad %arg0, %arg1, %arg1, %arg2, %o, %lse, %o, %arg3 sums(%arg1, %arg1) {keys = 12 : i64, prefix = 4 : i64
+  %dq, %dk, %dv = braid.attn.causal_grad %q, %k, %k, %documents, %o, %lse, %o, %place sums(%k, %k) {keys = 12 : i64, prefix = 4 : i64, scale = 0.25 : f64}
+      : (!q, tensor<2x20x2x16xf32>, tensor<2x20x2x16xf32>, !d, !q, !lse, !q, tensor<1xi32>, tensor<2x20x2x16xf32>, tensor<2x20x2x16xf32>) -> (!q, tensor<2x20x2x16xf32>, tensor<2x20x2x16xf32>)
+  return
+}
+
 // A cache holds as many rows as it likes.
 // CHECK-LABEL: func.func @cache(
 func.func @cache(%q: tensor<2x1x4x16xbf16>, %x: tensor<2x1x2x16xbf16>, %cache: tensor<2x64x2x16xbf16>, %documents: tensor<2x1xi32>) {

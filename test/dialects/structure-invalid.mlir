@@ -370,3 +370,19 @@ func.func @f(%ids: tensor<2x8xi32>, %c: tensor<1xi32>) {
   %0 = braid.local_ids %ids, %c {size = 0 : i64} : (tensor<2x8xi32>, tensor<1xi32>) -> tensor<2x8xi32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<2x4xf32>, %into: tensor<2x6xf32>) {
+  // expected-error @+1 {{puts 4 from 3 on but dimension 1 has 6}}
+  %0 = braid.insert %x, %into {begin = 3 : i64, dim = 1 : i64} : (tensor<2x4xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4xf32>) {
+  // expected-error @+1 {{dim 2 is outside rank 2}}
+  %0 = braid.insert %x {begin = 0 : i64, dim = 2 : i64} : (tensor<2x4xf32>) -> tensor<2x6xf32>
+  return
+}

@@ -68,6 +68,16 @@ func.func @views(%x: !x, %cu: tensor<2x4xi32>) -> (tensor<2x8x4x4xf32>, tensor<2
   return %0, %1, %2, %3, %4 : tensor<2x8x4x4xf32>, tensor<2x3x16xf32>, tensor<2x16x16xf32>, tensor<2x8xi32>, tensor<2x4xi32>
 }
 
+// A buffer that is filled part by part.
+// CHECK-LABEL: func.func @filled(
+func.func @filled(%a: tensor<2x4xf32>, %b: tensor<2x3xf32>) -> tensor<2x7xf32> {
+  // CHECK: %[[FIRST:.*]] = braid.insert %arg0 {begin = 0 : i64, dim = 1 : i64} : (tensor<2x4xf32>) -> tensor<2x7xf32>
+  %0 = braid.insert %a {begin = 0 : i64, dim = 1 : i64} : (tensor<2x4xf32>) -> tensor<2x7xf32>
+  // CHECK: braid.insert %arg1, %[[FIRST]] {begin = 4 : i64, dim = 1 : i64} : (tensor<2x3xf32>, tensor<2x7xf32>) -> tensor<2x7xf32>
+  %1 = braid.insert %b, %0 {begin = 4 : i64, dim = 1 : i64} : (tensor<2x3xf32>, tensor<2x7xf32>) -> tensor<2x7xf32>
+  return %1 : tensor<2x7xf32>
+}
+
 // What a rank has of a tensor, and of a list of ids.
 // CHECK-LABEL: func.func @parts(
 func.func @parts(%x: tensor<8x4xf32>, %ids: tensor<2x8xi32>, %c: tensor<1xi32>) -> (tensor<4x4xf32>, tensor<8x1xf32>, tensor<2x8xi32>) {

@@ -209,7 +209,7 @@ def add_attention(program, window, rng):
     q, k, v, do = (c.input(n, (B, T, h, D)) for n, h in (("q", H), ("k", G), ("v", G), ("do", H)))
     settings = {"scale": D**-0.5, "window": window, "prefix": 0}
     o, lse = c.f.op("braid.attn.causal", [q, k, v, c.documents], [q.type, Type((B, H, T))], **settings)
-    grads = c.f.op("braid.attn.causal_grad", [q, k, v, c.documents, o, lse, do], [q.type, k.type, v.type], **settings)
+    grads = c.f.op("braid.attn.causal_grad", [q, k, v, c.documents, o, lse, do, None, None], [q.type, k.type, v.type], segments=True, **settings)
     for name, value in zip(("o", "dq", "dk", "dv"), (o, *grads)):
         c.f.output(name, value)
     c.check(rng)

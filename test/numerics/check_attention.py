@@ -22,7 +22,7 @@ class Attention:
         attributes = {"scale": D**-0.5, "window": window, "prefix": prefix}
         o, lse = f.op("braid.attn.causal", [q, k, v, documents], [q.type, Type((B, H, T), "f32" if dtype == "bf16" else dtype)], **attributes)
         dq, dk, dv = f.op(
-            "braid.attn.causal_grad", [q, k, v, documents, o, lse, do], [q.type, k.type, v.type], **attributes
+            "braid.attn.causal_grad", [q, k, v, documents, o, lse, do, None, None], [q.type, k.type, v.type], segments=True, **attributes
         )
         for name, value in {"o": o, "lse": lse, "dq": dq, "dk": dk, "dv": dv}.items():
             f.output(name, value)
@@ -74,6 +74,46 @@ def add_packed(program, rng):
         a.check("mixed", rng, documents_of([[-31, -7, 5, 33], [-9, 0, 1, 33]], 33))
 
 
+def add_room(program, rng):
+    """A slice in the middle of a row: keys and values have room for later ones, which are not read (NaN); cotangents are added to what later slices gave."""
+    B, T, H, G, D, prefix, room = 2, 40, 4, 2, 16, 31, 100
+    keys = prefix + T
+    for dtype, window in (("f32", 0), ("f32", 20), ("bf16", 0)):
+        f = program.function(f"room_w{window}_{dtype}", dtype)
+        wide = Type((B, room, G, D), "f32")
+        q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, room, G, D)), f.input("v", (B, room, G, D))
+        documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, D))
+        sums = [f.input(name, (B, room, G, D), "f32") for name in ("dk_later", "dv_later")]
+        attributes = {"scale": D**-0.5, "window": window, "prefix": prefix, "keys": keys}
+        o, lse = f.op("braid.attn.causal", [q, k, v, documents], [q.type, Type((B, H, T), "f32")], **attributes)
+        fresh, added = (
+            f.op("braid.attn.causal_grad", [q, k, v, documents, o, lse, do, None, more], [q.type, wide, wide], segments=True, **attributes)
+            for more in (None, sums)
+        )
+        for name, value in zip(("o", "lse", "dq", "dk_all", "dv_all", "dq_added", "dk_added", "dv_added"), (o, lse, *fresh, *added)):
+            f.output(name, value)
+        q_, k_, v_, do_ = rounded([rng.standard_normal(s) for s in ((B, T, H, D), (B, keys, G, D), (B, keys, G, D), (B, T, H, D))], dtype)
+        later = [np.float32(rng.standard_normal((B, room, G, D))) for _ in "kv"]
+        d_ = documents_of([[-31, -7, 5, T], [-9, 0, 1, T]], T)
+
+        def action(program, f=f, values=(q_, k_, v_, do_), later=later, d_=d_, window=window, dtype=dtype):
+            q_, k_, v_, do_ = values
+            (o, lse), pull = attention(q_, k_, v_, d_, D**-0.5, window=window, prefix=prefix)
+            behind = lambda a: np.concatenate([a, np.full((B, room - keys, G, D), np.nan)], 1)
+            out = program.call(f, {"q": q_, "k": behind(k_), "v": behind(v_), "do": do_, "documents": d_, "dk_later": later[0], "dv_later": later[1]})
+            dq, dk, dv = pull(do_)
+            references = {"o": o, "lse": lse, "dq": dq, "dq_added": dq}
+            for name, d, rest in (("dk", dk, later[0]), ("dv", dv, later[1])):
+                out[name] = out[f"{name}_all"][:, :keys]
+                whole = rest.astype(np.float64)
+                whole[:, :keys] += d
+                references |= {name: d, f"{name}_added": whole}
+            values, gradients = (5e-3, 1.5e-2) if dtype == "bf16" else (2e-6, 1e-5)
+            program.compare(f.name, out, references, {n: values if n in ("o", "lse") else gradients for n in references})
+
+        program.then(action)
+
+
 def add_parts(program, rng, parts=3):
     """The tokens of one of several ranks: over the keys of all, placed by its coordinate, and block by block, merged; and the gradients."""
     B, T, H, G, D = 2, 41, 4, 2, 16
@@ -85,7 +125,7 @@ def add_parts(program, rng, parts=3):
         do, lse = f.input("do", (B, T, H, D)), Type((B, H, T))
         settings = {"scale": D**-0.5, "window": window}
         o, l = f.op("braid.attn.causal", [q, k, v, documents, coordinate], [q.type, lse], **settings)
-        given = f.op("braid.attn.causal_grad", [q, k, v, documents, o, l, do, coordinate], [q.type, k.type, v.type], **settings)
+        given = f.op("braid.attn.causal_grad", [q, k, v, documents, o, l, do, coordinate, None], [q.type, k.type, v.type], segments=True, **settings)
         for name, value in zip(("o", "lse", "dq", "dk", "dv"), (o, l, *given)):
             f.output(name, value)
         o, l = f.op("braid.attn.causal", [q, *blocks[0], documents], [q.type, lse], **settings)
@@ -95,8 +135,15 @@ def add_parts(program, rng, parts=3):
         f.output("o_merged", o)
         f.output("lse_merged", l)
         for i, (ki, vi) in enumerate(blocks):
-            place = [coordinate] if i else []
-            given = f.op("braid.attn.causal_grad", [q, ki, vi, documents, o, l, do, *place], [q.type, ki.type, vi.type], **settings, prefix=i * T)
+            place = coordinate if i else None
+            given = f.op(
+                "braid.attn.causal_grad",
+                [q, ki, vi, documents, o, l, do, place, None],
+                [q.type, ki.type, vi.type],
+                segments=True,
+                **settings,
+                prefix=i * T,
+            )
             for name, value in zip(("dq", "dk", "dv"), given):
                 f.output(f"{name}{i}", value)
         edges = [[0, T + 5, 2 * T, 3 * T, 3 * T], [-60, 3, 4, T, 3 * T - 9]]
@@ -261,6 +308,7 @@ def main():
     rng = np.random.default_rng(3)
     program = Program("attention")
     add_packed(program, rng)
+    add_room(program, rng)
     add_cache(program, rng)
     add_ring(program, rng)
     parts = Program("attention-parts", options=["--from-phase=scheduled"])

@@ -5,14 +5,17 @@
 !s = tensor<2x2x8x8xf32>
 !d = tensor<2x8xi32>
 !w = tensor<16x16xf32>
-// Two slices of four tokens: row-wise ops once per slice, the state chains, attention reads the keys before it.
+// Two slices of four tokens: row-wise ops once per slice, the state chains, attention reads the keys before it, which
+// every slice puts into one buffer of the row.
 // CHECK-LABEL: func.func private @mixer(
 // CHECK: braid.rms_norm {{.*}}braid.slice = 0{{.*}} -> tensor<2x4x16xf32>
 // CHECK: braid.rms_norm {{.*}}braid.slice = 1{{.*}} -> tensor<2x4x16xf32>
 // CHECK: %[[O0:[a-z0-9_]+]], %[[S0:[a-z0-9_]+]] = braid.lsm.scan {{.*}}braid.slice = 0
 // CHECK: %[[O1:[a-z0-9_]+]], %[[S1:[a-z0-9_]+]] = braid.lsm.scan {{.*}}initial_state(%[[S0]]) {{.*}}braid.slice = 1
-// CHECK: braid.attn.causal {{.*}}braid.slice = 0{{.*}}(tensor<2x4x2x8xf32>, tensor<2x4x2x8xf32>
-// CHECK: braid.attn.causal {{.*}}braid.slice = 1{{.*}}prefix = 4{{.*}}(tensor<2x4x2x8xf32>, tensor<2x8x2x8xf32>
+// CHECK: %[[K0:[0-9]+]] = braid.insert %{{.*}} {begin = 0 : i64, braid.slice = 0 : i64, dim = 1 : i64} : (tensor<2x4x2x8xf32>) -> tensor<2x8x2x8xf32>
+// CHECK: %[[K1:[0-9]+]] = braid.insert %{{.*}}, %[[K0]] {begin = 4 : i64, braid.slice = 1 : i64, dim = 1 : i64}
+// CHECK: braid.attn.causal %{{.*}}, %[[K0]], {{.*}}braid.slice = 0{{.*}}keys = 4{{.*}}(tensor<2x4x2x8xf32>, tensor<2x8x2x8xf32>
+// CHECK: braid.attn.causal %{{.*}}, %[[K1]], {{.*}}braid.slice = 1 : i64, prefix = 4 : i64, scale{{.*}}(tensor<2x4x2x8xf32>, tensor<2x8x2x8xf32>
 // CHECK: return %{{.*}}, %[[S1]]
 func.func private @mixer(%x: !x, %documents: !d, %state: !s, %norm: tensor<16xf32>, %wq: !w) -> (!x, !s)
     attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
@@ -219,4 +222,53 @@ func.func @step(%x: !x) -> (!x, !x, !x) attributes {braid.entry} {
   %y = call @second(%v#0, %v#1) : (!x, !x) -> !x
   %z = call @thirds(%v#2) : (!x) -> !x
   return %y, %z, %v#1 : !x, !x, !x
+}
+
+// -----
+
+// Of one row parts are one after the other: what grows are views. The gradient's sums, the last slice first: each writes over the part of them that
+// it sees, and its own end of it is complete.
+!x = tensor<1x8x2x8xf32>
+!l = tensor<1x2x8xf32>
+!d = tensor<1x8xi32>
+// CHECK-LABEL: func.func private @row(
+// CHECK: %[[KEYS:.*]] = braid.concat {{.*}} -> tensor<1x8x2x8xf32>
+// CHECK: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = braid.attn.causal_grad %{{.*}}, %[[KEYS]], {{.*}}braid.slice = 1 : i64, prefix = 4 : i64
+// CHECK-DAG: braid.slice %[[DK]] {begin = 4 : i64, dim = 1 : i64} : (tensor<1x8x2x8xf32>) -> tensor<1x4x2x8xf32>
+// CHECK-DAG: %[[K0:.*]] = braid.slice %[[DK]] {begin = 0 : i64, dim = 1 : i64} : (tensor<1x8x2x8xf32>) -> tensor<1x4x2x8xf32>
+// CHECK-DAG: %[[V0:.*]] = braid.slice %[[DV]] {begin = 0 : i64, dim = 1 : i64} : (tensor<1x8x2x8xf32>) -> tensor<1x4x2x8xf32>
+// CHECK: braid.attn.causal_grad {{.*}} sums(%[[K0]], %[[V0]]) {braid.slice = 0 : i64
+// CHECK-NOT: braid.add
+func.func private @row(%q: !x, %k: !x, %v: !x, %documents: !d, %o: !x, %lse: !l, %do: !x) -> (!x, !x, !x)
+    attributes {braid.schedule = {direction = "backward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %dq, %dk, %dv = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %do {scale = 1.0 : f64} : (!x, !x, !x, !d, !x, !l, !x) -> (!x, !x, !x)
+  return %dq, %dk, %dv : !x, !x, !x
+}
+func.func @one(%q: !x, %k: !x, %v: !x, %cu: tensor<1x3xi32>, %o: !x, %lse: !l, %do: !x) -> (!x, !x, !x) attributes {braid.entry} {
+  %d = braid.documents %cu : (tensor<1x3xi32>) -> !d
+  %0:3 = call @row(%q, %k, %v, %d, %o, %lse, %do) : (!x, !x, !x, !d, !x, !l, !x) -> (!x, !x, !x)
+  return %0#0, %0#1, %0#2 : !x, !x, !x
+}
+
+// -----
+
+// Of two rows the last slice has all keys before it; others read as far as they see. In bf16 the sums are f32.
+!x = tensor<2x8x2x8xbf16>
+!l = tensor<2x2x8xf32>
+!d = tensor<2x8xi32>
+// CHECK-LABEL: func.func private @rows(
+// CHECK: %[[K1:.*]] = braid.insert %{{.*}}, %{{.*}} {begin = 4 : i64
+// CHECK: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = braid.attn.causal_grad %{{.*}}, %[[K1]], {{.*}}braid.slice = 1 : i64, prefix = 4 : i64, {{.*}} -> (tensor<2x4x2x8xbf16>, tensor<2x8x2x8xf32>, tensor<2x8x2x8xf32>)
+// CHECK: %[[OWN:.*]] = braid.slice %[[DK]] {begin = 4 : i64
+// CHECK: braid.cast %[[OWN]] : (tensor<2x4x2x8xf32>) -> tensor<2x4x2x8xbf16>
+// CHECK: braid.attn.causal_grad %{{.*}}, %[[K1]], {{.*}} sums(%[[DK]], %[[DV]]) {braid.slice = 0 : i64, keys = 4 : i64
+func.func private @rows(%q: !x, %k: !x, %v: !x, %documents: !d, %o: !x, %lse: !l, %do: !x) -> (!x, !x, !x)
+    attributes {braid.schedule = {direction = "backward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %dq, %dk, %dv = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %do {scale = 1.0 : f64} : (!x, !x, !x, !d, !x, !l, !x) -> (!x, !x, !x)
+  return %dq, %dk, %dv : !x, !x, !x
+}
+func.func @two(%q: !x, %k: !x, %v: !x, %cu: tensor<2x3xi32>, %o: !x, %lse: !l, %do: !x) -> (!x, !x, !x) attributes {braid.entry} {
+  %d = braid.documents %cu : (tensor<2x3xi32>) -> !d
+  %0:3 = call @rows(%q, %k, %v, %d, %o, %lse, %do) : (!x, !x, !x, !d, !x, !l, !x) -> (!x, !x, !x)
+  return %0#0, %0#1, %0#2 : !x, !x, !x
 }

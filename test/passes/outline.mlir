@@ -117,11 +117,12 @@ func.func @exact(%x: tensor<2x8x16xf64>, %a: tensor<16x32xf64>) -> tensor<2x8x32
 
 // -----
 
-// A slice or concat of leading dimensions is a view; of others a copy. Zeros stay constants, other constants are filled.
+// A slice or concat of leading dimensions is a view; of others a copy, part after part. Zeros stay constants, other constants are filled.
 // CHECK-LABEL: func.func @views
 // CHECK: braid.slice %arg0 {begin = 1 : i64, dim = 0 : i64}
 // CHECK: tile.launch @slice_f32 grid [1, 4]
-// CHECK: tile.launch @concat2_f32 grid [4]
+// CHECK: %[[PART:.*]] = tile.launch @insert_first_f32 grid [1, 4]
+// CHECK: tile.launch @insert_f32 grid [1, 4]({{.*}}%[[PART]])
 // CHECK: arith.constant dense<0.000000e+00>
 // CHECK: tile.launch @fill_f32 {{.*}}value = 2.500000e+00 : f64
 func.func @views(%x: tensor<4x6xf32>) -> (tensor<1x6xf32>, tensor<4x8xf32>, tensor<3xf32>, tensor<3xf32>) {

@@ -44,9 +44,10 @@
 // CHECK: braid.lsm.fold %{{.*}}, %{{.*}} carry(%[[BEHIND]])
 // Attention: the keys of a slice are gathered once; the second slice reads both.
 // CHECK: %[[K0:.*]] = braid.comm.all_gather {{.*}}label = "attn.k"{{.*}} -> tensor<2x16x2x8xf32>
-// CHECK: braid.attn.causal {{.*}}, %[[HERE]] {braid.slice = 0 : i64
 // CHECK: %[[K1:.*]] = braid.comm.all_gather {{.*}}label = "attn.k"
-// CHECK: %[[KEYS:.*]] = braid.concat %[[K0]], %[[K1]] {{.*}} -> tensor<2x32x2x8xf32>
+// CHECK: %[[FIRST:.*]] = braid.insert %[[K0]] {{.*}} -> tensor<2x32x2x8xf32>
+// CHECK: %[[KEYS:.*]] = braid.insert %[[K1]], %[[FIRST]] {begin = 16 : i64
+// CHECK: braid.attn.causal %{{.*}}, %[[FIRST]], {{.*}}, %[[HERE]] {braid.slice = 0 : i64, keys = 16 : i64
 // CHECK: braid.attn.causal %{{.*}}, %[[KEYS]], %{{.*}}, %{{.*}}, %[[HERE]] {{.*}}prefix = 16 : i64
 // CHECK-NOT: braid.sequence =
 // Document starts are relative to what a rank has of a slice.
