@@ -256,7 +256,7 @@ void Tuner::searchLayers() {
   std::vector<int64_t> tried = options.degrees, chosenDegrees(spec->numLayers, start.overlapDegree);
   tried.push_back(1);
   double least = start.predicted;
-  int64_t tokens = options.job.options.seqLen.value_or(spec->train.seqLen); // sp is 1
+  int64_t tokens = options.job.options.seqLen.value_or(spec->train.seqLen) / mesh.size("sp");
   for (const auto &[kind, layers] : kinds) {
     std::vector<int64_t> best = chosenDegrees;
     for (int64_t degree : tried) {
@@ -283,14 +283,10 @@ bool Tuner::search() {
   if (candidates.empty())
     return false;
   int64_t sp = mesh.size("sp"), tokens = options.job.options.seqLen.value_or(spec->train.seqLen) / sp;
-  auto offered = [&](std::string_view pipeline) {
-    // Rows that ranks share have one layout, which only these two keep.
-    return sp > 1 ? pipeline == "aAaM" || pipeline == "1A1M" : pipeline != "none";
-  };
   if (mesh.size("ep") > 1)
     for (std::string_view pipeline : schedule::pipelineNames)
       for (int64_t degree : options.degrees)
-        if (offered(pipeline) && degree > 1 && degree <= tokens) {
+        if (pipeline != "none" && degree > 1 && degree <= tokens) {
           Candidate sliced;
           sliced.pipeline = pipeline;
           sliced.overlapDegree = degree;
@@ -301,12 +297,12 @@ bool Tuner::search() {
                      [](const Candidate &a, const Candidate &b) { return a.predicted < b.predicted; });
   };
   sortAll();
-  if (candidates.front().overlapDegree > 1 && sp == 1) { // ranks that share rows cut all layers alike
+  if (candidates.front().overlapDegree > 1) {
     searchLayers();
     sortAll();
   }
   Candidate fastest = candidates.front();
-  if (fastest.overlapDegree > 1 && sp == 1)
+  if (fastest.overlapDegree > 1)
     for (std::string_view slicing : schedule::slicingNames) {
       Candidate other = fastest;
       other.slicing = slicing;
