@@ -3,6 +3,7 @@
 #include "frontend/ModelSpec.h"
 #include "schedule/Slicing.h"
 #include "schedule/Stages.h"
+#include "tools/braid-tune/Evidence.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/WordFlag.h"
 
@@ -106,18 +107,9 @@ int main(int argc, char **argv) {
                        "token are cut uniformly"),
         schedule::slicingNames)
       ->type_name("NAME");
-  app.add_option(
-         "--chunk-size", options.chunkSize,
-         "tokens per chunk of every scan, 16 to 128, a multiple of 16 (default: the model's, else by transition class)")
-      ->check(CLI::Validator(
-          [](const std::string &text) {
-            std::string message = checkInteger(text, 16, 128);
-            if (message.empty() && std::stoi(text) % 16 != 0)
-              message = text + " is not a multiple of 16; valid: 16, 32, .. 128";
-            return message;
-          },
-          ""))
-      ->type_name("N");
+  chunkSize(app.add_option(
+      "--chunk-size", options.chunkSize,
+      "tokens per chunk of every scan, 16 to 128, a multiple of 16 (default: the model's, else by transition class)"));
   addPhase(app, "--from-phase", options.fromPhase, "the phase FILE.mlir is in, if it does not say so itself");
   addPhase(app, "--to-phase", options.toPhase, "stop at the end of this phase and write the module");
   app.add_option("--dump-phases-to", options.dumpPhasesTo, "write the module at every phase to DIR/NN-phase.mlir")
@@ -139,5 +131,7 @@ int main(int argc, char **argv) {
     std::cerr << "braid-compile: error: cannot write standard output\n";
     return 1;
   }
+  if (std::string warning = tune::staleWarning(job.input, options); !warning.empty())
+    std::cerr << "braid-compile: warning: " << warning << '\n';
   return compile(job) ? 0 : 1;
 }

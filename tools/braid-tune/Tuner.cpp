@@ -6,6 +6,7 @@
 #include "runtime/Program.h"
 #include "schedule/Slicing.h"
 #include "schedule/Stages.h"
+#include "tools/braid-tune/Evidence.h"
 #include "tools/common/InputFile.h"
 
 #include "llvm/ADT/ScopeExit.h"
@@ -14,7 +15,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/StringSaver.h"
-#include "llvm/Support/xxhash.h"
 
 #include <fmt/format.h>
 
@@ -37,20 +37,6 @@ static bool fail(const std::string &message) {
 static bool isDone(llvm::Error error) { return error ? fail(llvm::toString(std::move(error))) : true; }
 
 static void report(const std::string &message) { fail(message); }
-
-static std::string hashOf(llvm::StringRef text) { return fmt::format("{:016x}", llvm::xxh3_64bits(text)); }
-
-/// What a measurement is good for: this processor, this many of it.
-static std::string machineName() {
-  std::ifstream info("/proc/cpuinfo");
-  std::string model = "unknown processor";
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) {
-      model = line.substr(line.find(':') + 2);
-      break;
-    }
-  return fmt::format("{} x {}", std::thread::hardware_concurrency(), model);
-}
 
 /// Ranks as threads of one machine, when no file says better: only the order of predictions matters.
 static plan::Cluster assumedCluster(int64_t ranks) {
@@ -183,25 +169,14 @@ bool Tuner::isFresh() const {
   Json tuned = schedule.value(evidenceKey, Json());
   if (!tuned.is_object())
     return false;
-  bool fresh = true;
-  auto compare = [&](const std::string &key) {
-    Json before = tuned.value(key, Json()), now = identity.value(key, Json());
-    if (before == now)
-      return;
-    fresh = false;
-    fmt::print(out, "stale: {} was {}, is {}\n", key, before.is_null() ? "not known" : before.dump(),
-               now.is_null() ? "not asked for" : now.dump());
-  };
-  for (auto &[key, value] : identity.items())
-    compare(key);
-  if (Json chosen = tuned.value(chosenKey, Json()), is = choiceOf(schedule);
-      nlohmann::json(chosen) != nlohmann::json(is)) {
-    fresh = false;
-    fmt::print(out, "stale: the choice was {}, is {}\n", chosen.is_null() ? "not known" : chosen.dump(), is.dump());
-  }
+  Json asked = identity;
   for (const char *key : {"cluster", "ranks", "threads", "cpu"}) // which only some kinds have
-    if (!identity.contains(key))
-      compare(key);
+    if (!asked.contains(key) && tuned.contains(key))
+      asked[key] = Json();
+  std::vector<std::string> changes = changesSince(schedule, asked);
+  for (const std::string &change : changes)
+    fmt::print(out, "stale: {}\n", change);
+  bool fresh = changes.empty();
   if (fresh)
     fmt::print(out, "up to date: {} for {}, {}\n", schedule.value("pipeline", "none"), identity["machine"].dump(),
                identity["kind"].get<std::string>());

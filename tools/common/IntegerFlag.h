@@ -42,6 +42,17 @@ inline CLI::Option *integerIn(CLI::Option *option, int64_t least, uint64_t most,
   return option->check(CLI::Validator(check, ""))->type_name("N");
 }
 
+/// Restricts a flag to sizes that a chunk of a scan may have.
+inline CLI::Option *chunkSize(CLI::Option *option) {
+  auto check = [](const std::string &text) {
+    std::string message = checkInteger(text, 16, 128);
+    if (message.empty() && std::stoi(text) % 16 != 0)
+      message = text + " is not a multiple of 16; valid: 16, 32, .. 128";
+    return message;
+  };
+  return option->check(CLI::Validator(check, ""))->type_name("N");
+}
+
 } // namespace braid
 
 #endif // TOOLS_COMMON_INTEGERFLAG_H
