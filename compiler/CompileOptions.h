@@ -42,6 +42,7 @@ struct CompileOptions {
   std::string dumpPhasesTo; ///< directory for NN-phase.mlir; empty: none
   std::optional<Machine> machine; ///< that orders are chosen by where a model has no schedule.machine; no flag
   bool explain = false;
+  bool remarks = true; ///< on what was chosen; no flag
 
   bool slices() const { return !pipeline.empty() && pipeline != "none"; }
 };

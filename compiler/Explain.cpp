@@ -1,6 +1,7 @@
 //===- Explain.cpp - which kernel, how many FLOPs and bytes, and where the memory goes ----------------------------===//
 #include "compiler/Explain.h"
 
+#include "dialects/braid/BraidDialect.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
 
@@ -181,6 +182,15 @@ void braid::explain(ModuleOp module, ArrayRef<StageTime> times, ArrayRef<CudaKer
         "command's part,\nall iterations together, of the entry's floor, the sum of max(FLOPs, {0} x bytes). [..]: the "
         "layers it computes, in order.\n\n",
         flopsPerByte);
+    bool sliced = false;
+    if (auto metadata = module->getAttrOfType<DictionaryAttr>(attrs::metadata))
+      for (NamedAttribute entry : metadata)
+        if (StringRef layer = entry.getName().getValue(); layer.consume_front("schedule.")) {
+          os << (sliced ? "" : "slices and orders of layers; tasks are kind, block of the function, slice\n");
+          os << "  @" << layer << ": " << cast<StringAttr>(entry.getValue()).getValue() << "\n";
+          sliced = true;
+        }
+    os << (sliced ? "\n" : "");
     EntryPage page(module, os);
     for (auto entry : program.getOps<cmd::EntryOp>())
       page.print(entry);

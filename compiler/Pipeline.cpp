@@ -126,6 +126,9 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
                                                      options.slicing.empty() ? "uniform" : options.slicing}
                          : DecideSchedulePassOptions{}));
     // Slices before chunks: chunk tiling must never see a chunk cut by an edge it did not choose.
+    // What `best` took nobody could guess.
+    if (options.slices())
+      pm.addPass(createDescribeSchedulePass({.remarks = options.pipeline == "best" && options.remarks}));
     pm.addPass(createExpandSlicesPass());
     // Only now are all tasks visible that could hide an exchange.
     pm.addPass(createWeavePass());

@@ -119,6 +119,17 @@ def DecideSchedulePass : Pass<"braid-decide-schedule", "::mlir::ModuleOp"> {
                  Option<"slicing", "slicing", "std::string", "\"uniform\"", "uniform, time_uniform, balanced or simulated">];
 }
 
+def DescribeSchedulePass : Pass<"braid-describe-schedule", "::mlir::ModuleOp"> {
+  let summary = "the program's metadata say how each layer is sliced, which order was taken and the order itself";
+  let description = [{
+    Before: `func private @layer_L_train(..) attributes {braid.schedule = {..}}`. After: the same, and in braid.metadata
+    `schedule.layer_L_train = "2 slices of 6, 6 tokens; 1A1M: A0.0 D0.0 A0.1 .."`; layers that exchange rows and were left whole
+    say "not sliced". With `remarks` it is said at once, without the order.
+    Invariant: nothing but metadata changes.
+  }];
+  let options = [Option<"remarks", "remarks", "bool", "false", "remark on every layer that exchanges expert rows">];
+}
+
 def ExpandSlicesPass : Pass<"braid-expand-slices", "::mlir::ModuleOp"> {
   let summary = "every op of a scheduled layer that touches tokens, once per slice";
   let description = [{

@@ -171,6 +171,7 @@ private:
     double flops = 0, bytes = 0;
     if (const schema::Work *work = command.work()) {
       flops = static_cast<double>(work->flops());
+      result.mostFlops += flops;
       bytes = static_cast<double>(work->bytes());
       // Buffers hold the rows of the worst routing; products do the rows there are.
       if (const schema::GroupedGemm *grouped = command.body_as_GroupedGemm()) {

@@ -18,6 +18,7 @@ struct Forecast {
   schedule::Schedule schedule;
   schedule::Measures measures;
   double flops = 0, bytes = 0; ///< of all commands
+  double mostFlops = 0; ///< those of the most rows that buffers of experts have room for, which braid-run info counts
   int64_t commands = 0;
   struct Axis {
     std::string name;

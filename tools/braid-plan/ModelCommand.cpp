@@ -5,9 +5,11 @@
 #include "runtime/MachineMemory.h"
 #include "runtime/io/TensorNames.h"
 #include "schedule/Draw.h"
+#include "schedule/Slicing.h"
 #include "schedule/Stages.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/Forecast.h"
+#include "tools/braid-tune/Evidence.h"
 #include "tools/common/InputFile.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/WordFlag.h"
@@ -149,6 +151,34 @@ struct Memory {
     return "values of one layer and rows that travel: " + fewer;
   }
 
+  /// Optimizer states that the ranks with the same parameter could share, and do not: of how many bytes, and why.
+  std::optional<std::string> wholeStates() const {
+    auto size = [&](const char *axis) { return program.mesh().size(axis).value_or(1); };
+    uint64_t bytes = 0, all = 0;
+    std::vector<std::string> names;
+    for (const runtime::TensorInfo &tensor : program.tensors()) {
+      if (tensor.role != runtime::Role::moment)
+        continue;
+      auto cutBy = [&](const char *axis) {
+        return std::any_of(tensor.shards.begin(), tensor.shards.end(),
+                           [&](const runtime::ShardInfo &shard) { return shard.axis.find(axis) != std::string::npos; });
+      };
+      int64_t sharers = cutBy("ep") ? size("edp") : size("dp") * size("sp");
+      all += tensor.bytes;
+      if (sharers == 1 || cutBy("dp") || cutBy("sp"))
+        continue;
+      bytes += tensor.bytes;
+      if (std::find(names.begin(), names.end(), tensor.of) == names.end())
+        names.push_back(tensor.of);
+    }
+    if (bytes * 50 < all || names.empty()) // biases and norms
+      return std::nullopt;
+    return fmt::format(
+        "of the optimizer's states {} of {} are whole on every rank: dp = {} and sp = {} divide no dimension of {}{}",
+        runtime::formatBytes(bytes), runtime::formatBytes(all), size("dp"), size("sp"), names.front(),
+        names.size() == 1 ? "" : fmt::format(" and {} others", names.size() - 1));
+  }
+
   /// Of the batch on a rank.
   bool hasSeveralRows() const {
     auto step = program.findEntry("train_step");
@@ -214,11 +244,18 @@ Json toJson(const Program &program, const Memory &memory, const plan::Cluster *c
                   {"bubble", forecast->measures.bubble},
                   {"tokens", tokens},
                   {"flops", forecast->flops},
+                  {"most_flops", forecast->mostFlops},
                   {"bytes", forecast->bytes},
                   {"commands", forecast->commands},
                   {"balanced_routing_assumed", forecast->balanced},
                   {"communication", std::move(axes)}};
   return json;
+}
+
+/// Of a training step: ": batch 8 of 2048 tokens", as asked or rounded up to the ranks.
+std::string batchText(const Program &program, double tokens) {
+  double batch = number(program, "batch"), length = number(program, "seq_len");
+  return batch * length == tokens ? fmt::format(": batch {:.0f} of {:.0f} tokens", batch, length) : "";
 }
 
 std::string seconds(double value) {
@@ -256,6 +293,8 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
         "  of these {} of {} are activations that layers keep for their backward, {} % of their forward is computed "
         "again\n",
         runtime::formatBytes(activations->kept), runtime::formatBytes(activations->all), activations->percent);
+  if (std::optional<std::string> states = memory.wholeStates())
+    fmt::print("  {}\n", *states);
   if (cluster && static_cast<double>(memory.total) > cluster->device.memory)
     fmt::print("  most of it is {}\n", memory.advice(asked));
   if (!cluster) {
@@ -267,8 +306,8 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
              cluster->ranksPerNode, cluster->device.name);
   fmt::print("{:<14} {} predicted", entry, seconds(measures.makespan));
   if (tokens > 0 && measures.makespan > 0)
-    fmt::print(", {:.4g} tokens/s ({:.0f} a step, all ranks), {:.1f} % of the device's FLOPs",
-               tokens / measures.makespan, tokens,
+    fmt::print(", {:.4g} tokens/s of all ranks ({:.0f} a step{}), {:.1f} % of the device's FLOPs",
+               tokens / measures.makespan, tokens, batchText(program, tokens),
                100 * forecast->flops / measures.makespan /
                    cluster->device.flops(program.metadata("dtype").value_or("f32")));
   fmt::print("\n  compute busy {:>12}\n  exposed comm {:>12}\n  bubble       {:>10.1f} %\n",
@@ -277,7 +316,10 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
     fmt::print("  {:<12} {:>12} in {} collectives, {} sent per rank\n", "on " + axis.name, seconds(axis.seconds),
                axis.collectives, runtime::formatBytes(static_cast<uint64_t>(axis.bytes)));
   if (forecast->balanced)
-    fmt::print("  routing is taken to give every expert as many rows\n");
+    fmt::print("  routing is taken to give every expert as many rows: {:.4g} FLOPs of a rank, of {:.4g} with the most "
+               "rows that "
+               "buffers have room for (braid-run info)\n",
+               forecast->flops, forecast->mostFlops);
   if (asked.machine && program.metadata("pipeline").value_or("none") != "none")
     fmt::print("  orders are those that are best on this cluster, or on the model's schedule.machine; braid-compile "
                "knows the cluster by that key (braid-tune)\n");
@@ -296,9 +338,14 @@ int run(Options options) {
     if (!cluster && !path->empty())
       return plan::fail(llvm::Twine(flag) + " " + *path + " draws times, which need devices and links; valid: with " +
                         "--cluster (models/clusters)");
+  CompileOptions asked = options.job.options;
   std::shared_ptr<const Program> program = load(options, cluster);
   if (!program)
     return 1;
+  asked.mesh = options.job.options.mesh; // chosen, where it was not asked for
+  asked.batch = options.job.options.batch;
+  if (std::string warning = tune::staleWarning(input, asked, cluster ? cluster->name : ""); !warning.empty())
+    llvm::errs() << "braid-plan: warning: " << warning << '\n';
   if (cluster && program->mesh().worldSize() > cluster->ranks())
     return plan::fail(input + ": its mesh has " + llvm::Twine(program->mesh().worldSize()) + " ranks, but " +
                       options.cluster + " has " + llvm::Twine(cluster->ranks()) +
@@ -348,6 +395,14 @@ plan::Action plan::addModel(CLI::App &app) {
       ->type_name("NAME");
   integerIn(ofDescription(app.add_option("--overlap-degree", compile.overlapDegree, asCompile())), 1, 16);
   ofDescription(app.add_option("--overlap-degrees", compile.overlapDegrees, asCompile()))->type_name("LAYERS:N,..");
+  oneOf(ofDescription(app.add_option("--slicing", compile.slicing, asCompile())), schedule::slicingNames)
+      ->type_name("NAME");
+  chunkSize(ofDescription(app.add_option("--chunk-size", compile.chunkSize, asCompile())));
+  oneOf(ofDescription(app.add_option("--sp-algorithm", compile.spAlgorithm, asCompile())),
+        {"auto", "ring", "all_gather", "scan"})
+      ->type_name("NAME");
+  integerIn(ofDescription(app.add_option("--accumulation-steps", compile.accumulationSteps, asCompile())), 1,
+            maxAccumulationSteps);
   integerIn(ofDescription(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);
   integerIn(ofDescription(app.add_option("--seq-len", compile.seqLen, asCompile())), 1, maxTokens);
   oneOf(ofDescription(app.add_option("--dtype", compile.dtype, asCompile())), {"f32", "bf16", "f64"})

@@ -233,6 +233,20 @@ void printActivations(const Program &program) {
                formatBytes(static_cast<uint64_t>(**kept)), formatBytes(static_cast<uint64_t>(**all)), **again);
 }
 
+/// Which layers are cut in how many slices, and by which order; the order of tasks with `whole`.
+void printSchedule(const Program &program, bool whole) {
+  static constexpr std::string_view prefix = "schedule.";
+  bool first = true;
+  for (const auto &[key, value] : program.metadata()) {
+    if (!key.starts_with(prefix))
+      continue;
+    if (std::exchange(first, false))
+      fmt::print("schedule     pipeline {}, at most {} slices\n", program.metadata("pipeline").value_or("none"),
+                 program.metadata("overlap_degree").value_or("1"));
+    fmt::print("  {}: {}\n", key.substr(prefix.size()), whole ? value : value.substr(0, value.find(": ")));
+  }
+}
+
 void printFunctionTable(const Program &program) {
   size_t width = 8;
   for (const EntryInfo &entry : program.entries())
@@ -248,6 +262,11 @@ void printFunctionTable(const Program &program) {
                summary.launches, calls, summary.kernels.size(), 1e-6 * static_cast<double>(summary.flops),
                1e-6 * static_cast<double>(summary.bytes));
   }
+  auto size = [&](const char *axis) { return program.mesh().size(axis).value_or(1); };
+  if (size("ep") * size("etp") > 1)
+    fmt::print(
+        "             MFLOP and MB of experts: of the most rows that their buffers have room for; braid-plan counts "
+        "those of equally many for every expert\n");
 }
 
 void printFunctions(const Program &program) {
@@ -311,6 +330,7 @@ void printText(const Program &program, uint64_t parameters, const Options &optio
              program.codeHash());
   printMemory(program);
   printActivations(program);
+  printSchedule(program, options.functions || options.all);
   printFunctionTable(program);
   if (options.functions || options.all)
     printFunctions(program);
@@ -319,6 +339,8 @@ void printText(const Program &program, uint64_t parameters, const Options &optio
   if (!program.metadata().empty())
     fmt::print("metadata\n");
   for (const auto &[key, value] : program.metadata()) {
+    if (key.starts_with("schedule.")) // above
+      continue;
     // Long values (the model's JSON) in one line; --json has them whole.
     std::string text = value.substr(0, 100);
     std::replace(text.begin(), text.end(), '\n', ' ');

@@ -13,6 +13,7 @@ using namespace braid::tune;
 using runtime::Program;
 
 CompileOptions Candidate::apply(CompileOptions options) const {
+  options.remarks = false; // one of many
   options.pipeline = pipeline;
   options.overlapDegree = overlapDegree;
   if (!overlapDegrees.empty())

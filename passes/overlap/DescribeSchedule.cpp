@@ -1,0 +1,85 @@
+//===- DescribeSchedule.cpp - the program says how its layers are sliced and woven --------------------------------===//
+#include "passes/Passes.h"
+#include "passes/lower/PrepareBuffers.h"
+#include "passes/overlap/LayerTasks.h"
+#include "passes/overlap/SliceLayer.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace braid {
+#define GEN_PASS_DEF_DESCRIBESCHEDULEPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+namespace {
+
+/// "6, 6": lengths of the parts that these bounds cut.
+std::string lengths(ArrayRef<int64_t> bounds) {
+  SmallVector<std::string> texts;
+  for (size_t i = 1; i < bounds.size(); ++i)
+    texts.push_back(std::to_string(bounds[i] - bounds[i - 1]));
+  return llvm::join(texts, ", ");
+}
+
+/// "3 slices of 16, 16, 16 tokens, experts 3 of ..; best takes ..".
+std::string describe(DictionaryAttr schedule) {
+  SliceBounds bounds(schedule);
+  auto sliceText = [](ArrayRef<int64_t> ends) {
+    return std::to_string(ends.size() - 1) + (ends.size() == 2 ? " slice of " : " slices of ") + lengths(ends) +
+           " tokens";
+  };
+  std::string text = sliceText(bounds.mixer);
+  if (bounds.mixer != bounds.experts)
+    text += ", experts in " + sliceText(bounds.experts);
+  text += "; " + schedule.getAs<StringAttr>("pipeline").getValue().str();
+  if (auto how = schedule.getAs<StringAttr>("how"))
+    text += " takes " + how.getValue().str();
+  return text;
+}
+
+class DescribeSchedulePass : public braid::impl::DescribeSchedulePassBase<DescribeSchedulePass> {
+public:
+  using DescribeSchedulePassBase::DescribeSchedulePassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    Builder builder(&getContext());
+    auto known = module->getAttrOfType<DictionaryAttr>(attrs::metadata);
+    NamedAttrList entries(known ? known : builder.getDictionaryAttr({}));
+    for (auto layer : module.getOps<func::FuncOp>()) {
+      auto schedule = layer->getAttrOfType<DictionaryAttr>(attrs::schedule);
+      if (!schedule && (layer.isPublic() || !hasOp(layer, isDataExchange)))
+        continue;
+      std::string text =
+          schedule ? describe(schedule) : "not sliced: nothing was asked for, or no order of slices is faster";
+      if (remarks)
+        layer.emitRemark() << "@" << layer.getSymName() << layersText(layer) << ": " << text;
+      auto order = schedule ? schedule.getAs<ArrayAttr>("order") : ArrayAttr();
+      for (auto [i, task] : llvm::enumerate(order ? order.getValue() : ArrayRef<Attribute>()))
+        text += (i == 0 ? ": " : " ") + cast<StringAttr>(task).getValue().str();
+      entries.set("schedule." + layer.getSymName().str(), builder.getStringAttr(text));
+    }
+    if (known)
+      module->setAttr(attrs::metadata, entries.getDictionary(&getContext()));
+  }
+
+private:
+  /// " (layers 0, 1)", where calls say it; of one that joins layers its name does.
+  std::string layersText(func::FuncOp layer) {
+    SmallVector<std::string> numbers;
+    if (hasOp(layer, [](Operation *op) { return isa<CallSiteLoc>(op->getLoc()); }))
+      return "";
+    getOperation().walk([&](func::CallOp call) {
+      if (call.getCallee() == layer.getSymName())
+        if (auto layers = dyn_cast_or_null<DenseI32ArrayAttr>(layersOfCall(call)))
+          for (int32_t number : layers.asArrayRef())
+            numbers.push_back(std::to_string(number));
+    });
+    return numbers.empty() ? "" : " (layers " + llvm::join(numbers, ", ") + ")";
+  }
+};
+
+} // namespace
