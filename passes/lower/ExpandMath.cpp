@@ -89,20 +89,24 @@ public:
     return mul(mul(x, powerOfTwo(half)), powerOfTwo(subI(whole, half)));
   }
 
+  /// The number that a constant is everywhere.
+  static std::optional<double> splatOf(Value x) {
+    Attribute value;
+    if (!matchPattern(x, m_Constant(&value)))
+      return std::nullopt;
+    if (auto all = dyn_cast<DenseElementsAttr>(value); all && all.isSplat())
+      value = all.getSplatValue<Attribute>();
+    auto one = dyn_cast<FloatAttr>(value);
+    return one ? std::optional(one.getValueAsDouble()) : std::nullopt;
+  }
   /// Whether x is chosen to be no larger than `high`: x = y > c ? c : y.
   static bool isAtMost(Value x, double high) {
     auto select = x.getDefiningOp<arith::SelectOp>();
     auto greater = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
-    if (!greater || greater.getPredicate() != arith::CmpFPredicate::OGT || greater.getLhs() != select.getFalseValue() ||
-        greater.getRhs() != select.getTrueValue())
+    if (!greater || greater.getPredicate() != arith::CmpFPredicate::OGT || greater.getLhs() != select.getFalseValue())
       return false;
-    DenseElementsAttr all;
-    FloatAttr one;
-    if (matchPattern(greater.getRhs(), m_Constant(&all)) && all.isSplat())
-      one = all.getSplatValue<FloatAttr>();
-    else if (!matchPattern(greater.getRhs(), m_Constant(&one)))
-      return false;
-    return one.getValueAsDouble() <= high;
+    std::optional<double> bound = splatOf(greater.getRhs());
+    return bound && bound == splatOf(select.getTrueValue()) && *bound <= high;
   }
   Value exp(Value x) {
     constexpr float most = 90.0f;

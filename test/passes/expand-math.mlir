@@ -21,8 +21,9 @@ func.func @exp(%x: vector<16xf32>) -> vector<16xf32> {
 // CHECK:       return
 func.func @decay(%x: vector<16xf32>) -> vector<16xf32> {
   %zero = arith.constant dense<0.0> : vector<16xf32>
+  %again = arith.constant dense<0.0> : vector<16xf32>
   %greater = arith.cmpf ogt, %x, %zero : vector<16xf32>
-  %y = arith.select %greater, %zero, %x : vector<16xi1>, vector<16xf32>
+  %y = arith.select %greater, %again, %x : vector<16xi1>, vector<16xf32>
   %z = math.exp %y : vector<16xf32>
   return %z : vector<16xf32>
 }
