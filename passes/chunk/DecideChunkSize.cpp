@@ -91,20 +91,23 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
     // All choices before the first attribute: what is weighed is a scan without one.
     for (const Chunked &scan : undecided) {
       ChunkCosts::Choice &choice = chosen[{scan.kernels(), scan.tokens()}];
-      if (chunkSize)
+      if (choice.size)
+        continue;
+      ChunkCosts &cost = costs.try_emplace(scan.kernels(), alike[scan.kernels()], target).first->second;
+      if (chunkSize) {
         choice.size = std::min<int64_t>(chunkSize, llvm::alignTo(scan.tokens(), ChunkCosts::least));
-      else if (!choice.size) {
-        choice = costs.try_emplace(scan.kernels(), alike[scan.kernels()], target).first->second.choose(scan.tokens());
-        auto failed = [&](auto &size) { return !costs.at(scan.kernels()).failure(size.first).empty(); };
+      } else {
+        choice = cost.choose(scan.tokens());
+        auto failed = [&](auto &size) { return !cost.failure(size.first).empty(); };
         if (!choice.perToken.empty() && llvm::all_of(choice.perToken, failed)) {
           scan.op->emitOpError("has no kernels in chunks of any size: ")
-              << costs.at(scan.kernels()).failure(choice.perToken.begin()->first);
+              << cost.failure(choice.perToken.begin()->first);
           return signalPassFailure();
         }
-        bool compared = !choice.perToken.empty() && std::isfinite(choice.perToken.at(choice.size));
-        if (compared && scan.tilesScores(choice.size))
-          costs.at(scan.kernels()).chooseScoreRows(choice);
       }
+      bool compared = !choice.perToken.empty() && std::isfinite(choice.perToken.at(choice.size));
+      if ((chunkSize || compared) && scan.tilesScores(choice.size))
+        cost.chooseScoreRows(choice);
     }
     Builder builder(&getContext());
     if (llvm::any_of(chosen, [](auto &each) { return !each.second.perToken.empty(); }))

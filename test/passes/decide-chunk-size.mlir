@@ -17,8 +17,7 @@
 // GPU-LABEL: func.func @vector_decay
 // GPU: braid.lsm.scan {{.*}}braid.chunk_costs = "16: {{[0-9]+}}, 32: {{[0-9]+}}, 64: does not fit", braid.score_costs = {{.*}}, chunk_size = 32
 // OVERRIDE-LABEL: func.func @vector_decay
-// OVERRIDE-NOT: score_rows
-// OVERRIDE: braid.lsm.scan {{.*}}chunk_size = 32
+// OVERRIDE: braid.lsm.scan {{.*}}braid.score_costs = "8: {{[0-9]+}}, 16: {{[0-9]+}}, 32: {{[0-9]+}}", braid.score_rows = {{8|16|32}} : i64, chunk_size = 32
 func.func @vector_decay(%q: tensor<2x256x2x48xf32>, %g: tensor<2x256x2x48xf32>, %m: tensor<2x2x48x48xf32>, %d: tensor<2x256xi32>) -> tensor<2x256x2x48xf32> {
   %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64}
       : (tensor<2x256x2x48xf32>, tensor<2x256x2x48xf32>, tensor<2x256x2x48xf32>, tensor<2x256x2x48xf32>, tensor<2x2x48x48xf32>, tensor<2x256xi32>)
