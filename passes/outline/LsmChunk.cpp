@@ -85,6 +85,8 @@ void ChunkMath::loadDecay(Var logDecay, bool scores) {
     c = cast(count, wide) * g;
   } else if (shape.vectorDecay()) {
     vector = decayTable(logDecay, 0, K, scores);
+    if (scores && !hasTwoWays())
+      vector.prepareEnd(k);
   } else {
     c = cumsum(cast(k.load(logDecay, {b, lo, h}, {C}, {.limit = hi, .dims = {1}}), wide));
   }
@@ -92,11 +94,26 @@ void ChunkMath::loadDecay(Var logDecay, bool scores) {
 
 DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size, bool scores) {
   Var g = tokensFrom(lo, logDecay, first, size);
-  DecayTable table{
-      g, [=, this] { return tokensFrom(lo + 1.0, logDecay, first, size); }, cumsum(g), {}, {}, {}, shape.scoreRows};
+  DecayTable table{.g = g,
+                   .gNext = [=, this] { return tokensFrom(lo + 1.0, logDecay, first, size); },
+                   .c = cumsum(g),
+                   .scoreRows = shape.scoreRows};
   if (scores)
     table.prepareScores(k, shape.mild);
   return table;
+}
+
+void ChunkMath::eitherWay(llvm::function_ref<void()> body) {
+  if (!hasTwoWays() || !vector.mild)
+    return body();
+  DecayTable unsettled = vector;
+  auto way = [&](DecayTable table) -> Vars {
+    vector = std::move(table);
+    body();
+    return {};
+  };
+  k.when(unsettled.mild, [&] { return way(unsettled.ofMild(k)); }, [&] { return way(unsettled.ofStrong()); });
+  vector = std::move(unsettled);
 }
 
 Var ChunkMath::exponential(Var difference) { return exp(cast(min(difference, 0.0), shape.compute)); }

@@ -61,13 +61,18 @@ struct DecayTable {
   Var g; ///< of row i
   std::function<Var()> gNext; ///< loads those of the row after row i, where it is called
   Var c; ///< cumulative
-  // Of a table that scores are made with: exp(c), exp(c_C - c), and whether every channel decays by less than exp(-32)
-  // over the chunk and none grows (empty where that is known).
-  Var start, end, mild;
+  // Of a table that scores are made with: exp(c); exp(c_C - c); exp(-c), instead of that, where decays are mild; c_C; and
+  // whether every channel decays by less than exp(-32) over the chunk and none grows (empty where that is settled).
+  Var start{}, end{}, inverse{}, last{}, mild{};
   int64_t scoreRows = kScoreRows;
 
-  /// Computes them: fromStart, toEnd and pairScores share the exponentials. `known`: decays are mild.
+  /// Computes them but for `end`: fromStart, toEnd and pairScores share one exponential. `known`: decays are mild.
   void prepareScores(KernelBuilder &k, bool known);
+  /// Computes `end`, unless mildness is settled.
+  void prepareEnd(KernelBuilder &k);
+  /// The table where decays are mild, and where they are strong.
+  DecayTable ofMild(KernelBuilder &k) const;
+  DecayTable ofStrong() const;
   Var fromStart(Var x) const; ///< x * exp(c)
   Var toEnd(Var x) const; ///< x * exp(c_C - c)
   Var total() const; ///< c_C, [width]
@@ -76,13 +81,14 @@ struct DecayTable {
 /// Of every left l and right r, all [C, width]: s[l][r]_ij = sum_d l_id r_jd exp(c_id - c_jd) for j <= i, else 0. And,
 /// for the strictly lower triangle of each given ds[l][r]: dLeft[l]_i = sum_rj ds_ij r_j exp(c_i - c_j) and dRight[r]_j
 /// = sum_li ds_ij l_i exp(c_i - c_j). The diagonal, where no decay acts, is the caller's. An empty left has neither
-/// scores nor a part in dRight: what remains is dLeft, rows that are sums of decayed rights. `scores`: s is wanted.
+/// scores nor a part in dRight: what remains is dLeft, rows that are sums of decayed rights. `states`: [C, width] for
+/// every left, of which dLeft gets exp(c_i) times row i, too. `scores`: s is wanted.
 struct PairScores {
   llvm::SmallVector<Vars> s;
   Vars dLeft, dRight;
 };
 PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
-                      llvm::ArrayRef<Vars> ds = {}, bool scores = true);
+                      llvm::ArrayRef<Vars> ds = {}, bool scores = true, llvm::ArrayRef<Var> states = {});
 
 /// Row i of x in row i - 1 of the result (the last is 0), and the other way (the first is 0). x [C, ..].
 Var up(KernelBuilder &k, Var x);
@@ -115,6 +121,9 @@ public:
   /// Log decays [B, T, H, channels] of `size` channels.
   DecayTable decayTable(Var logDecay, Index first, int64_t size, bool scores);
   const DecayTable &keyDecay() const { return vector; }
+  /// Runs `body`, which stores: for decays per key channel once where they are mild and once where they are strong, so that
+  /// what it computes of them need not be the same for both.
+  void eitherWay(llvm::function_ref<void()> body);
   Var fromStart(Var x); ///< x * exp(c), x [C, K]
   Var toEnd(Var x); ///< x * exp(c_C - c)
   /// exp(c_C) as [K] (vector decays), a scalar (S0, S, GH) or nothing (I, H).
@@ -141,6 +150,8 @@ public:
 private:
   Var exponential(Var difference); ///< exp of a difference of cumulative decays, clamped at 0
   Var tokensFrom(Var token, Var buffer, Index first, int64_t size);
+  /// Whether eitherWay() has two ways: solves and scores of values are not written twice.
+  bool hasTwoWays() const { return shape.vectorDecay() && !shape.lowRank() && !shape.valueDecay(); }
 
   Var c; ///< scalar decays: cumulative, [C] in f64
   DecayTable vector; ///< vector decays of the keys

@@ -135,27 +135,28 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
     std::optional<LowRankTiles> low;
     if (shape.lowRank())
       low.emplace(math, aIn, bIn, keys, queries);
-    Var scores = low ? low->qk : math.scores(queries, keys), queriesFromStart = math.fromStart(queries);
-    Var beta, a, keysFromStart;
-    if (shape.delta()) {
-      beta = math.gate(betaIn);
-      a = deltaMatrix(math, keys, beta);
-      keysFromStart = math.fromStart(keys);
-    }
-    math.valueLoop([&](Index first) {
-      Var values = math.tokens(valuesIn, first, math.VB), state = math.state(m, first, math.VB);
-      if (shape.delta())
-        values = solve(a, (values - dot(keysFromStart, state)) * expand(beta, 1, math.VB));
-      Var fromState = dot(queriesFromStart, state);
-      if (low)
-        fromState = dot(low->qb, low->read(values, state), fromState);
-      if (shape.valueDecay()) {
-        DecayTable decay = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/true);
-        Var inside = pairScores(k, decay, {Var()}, {values}, {Vars{scores}}).dLeft[0];
-        inside = inside + expand(diagonalOf(scores), 1, math.VB) * values;
-        return math.storeTokens(decay.fromStart(fromState) + inside, o, first);
+    math.eitherWay([&] {
+      Var scores = low ? low->qk : math.scores(queries, keys), queriesFromStart = math.fromStart(queries);
+      Var beta, a, keysFromStart;
+      if (shape.delta()) {
+        beta = math.gate(betaIn);
+        a = deltaMatrix(math, keys, beta);
+        keysFromStart = math.fromStart(keys);
       }
-      math.storeTokens(dot(scores, values, fromState), o, first);
+      math.valueLoop([&](Index first) {
+        Var values = math.tokens(valuesIn, first, math.VB), state = math.state(m, first, math.VB);
+        if (shape.delta())
+          values = solve(a, (values - dot(keysFromStart, state)) * expand(beta, 1, math.VB));
+        Var fromState = dot(queriesFromStart, state);
+        if (low)
+          fromState = dot(low->qb, low->read(values, state), fromState);
+        if (shape.valueDecay()) {
+          DecayTable decay = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/true);
+          Var inside = pairScores(k, decay, {Var()}, {values}, {Vars{scores}}, /*scores=*/false, {fromState}).dLeft[0];
+          return math.storeTokens(inside + expand(diagonalOf(scores), 1, math.VB) * values, o, first);
+        }
+        math.storeTokens(dot(scores, values, fromState), o, first);
+      });
     });
   });
 }

@@ -6,11 +6,12 @@
 // of a tile's rows and its first N / 2 columns. exp(R - c_J) goes from tile to tile by a factor exp(R' - R). Blocks of
 // N / 2 x N / 2 on the diagonal walk their columns from right to left: exp(c_i - c_j) = exp(c_i - c_j+1) exp(g_j+1), so that no pair of tokens takes an exponential.
 //
-// Where no channel decays by more than exp(-32) over the chunk, all of that is one product: with m half the chunk's
-// decay, S = (L exp(c - m)) (R exp(m - c))^T has exponents of at most 16, whose rounding costs no more than that of the
-// sums themselves (for rows near each other it cancels). exp(c) and exp(c_C - c) are what the state needs of every row
-// anyway; times exp(-m), one number a channel, they are these two: no further exponentials. Which of the two it is,
-// every chunk decides by its own decays, unless the gates prove it (passes/analysis/DecayRange.h).
+// Where no channel decays by more than exp(-32) over the chunk, all of that is one product:
+//   S = (L exp(c)) (R exp(-c))^T
+// Every exponent is made of the same sum c, so that its rounding cancels for rows near each other, and exp(-c) is the
+// reciprocal of exp(c): one exponential a token and channel. L exp(c) is what the queries read the state with, and
+// R exp(-c), times exp(c_C), what the keys write it with. Which of the two it is, every chunk decides by its own decays,
+// unless the gates prove it (passes/analysis/DecayRange.h).
 //
 // Several lefts and rights (class D: q and a, k and b) share the exponentials.
 //
@@ -26,25 +27,46 @@ namespace braid {
 static Var decayFactor(Var exponent) { return exp(select(gt(exponent, 0.0), 0.0, exponent)); }
 
 Var DecayTable::fromStart(Var x) const { return x * (start ? start : decayFactor(c)); }
-Var DecayTable::toEnd(Var x) const { return x * (end ? end : decayFactor(cumsum(gNext(), 0, /*reverse=*/true))); }
-Var DecayTable::total() const { return sum(g, 0); }
+Var DecayTable::toEnd(Var x) const {
+  if (inverse)
+    return x * inverse * expand(exp(last), 0, c.dim(0));
+  return x * (end ? end : decayFactor(cumsum(gNext(), 0, /*reverse=*/true)));
+}
+Var DecayTable::total() const { return last ? last : sum(g, 0); }
 
 void DecayTable::prepareScores(KernelBuilder &k, bool known) {
-  Var all = row(c, k.number(c.dim(0) - 1));
+  last = row(c, k.number(c.dim(0) - 1));
   if (known) {
     start = exp(c);
-    end = exp(expand(all, 0, c.dim(0)) - c);
+    inverse = 1.0 / start;
     return;
   }
   // A NaN is no growth, but makes c_C one.
   Var growth = sum(sum(select(gt(g, 0.0), g, 0.0), 0), 0);
-  mild = both(gt(minimum(all, 0), kMildLogDecay), le(growth, 0.0));
+  mild = both(gt(minimum(last, 0), kMildLogDecay), le(growth, 0.0));
   start = decayFactor(c);
-  // Of mild decays the same sums as in exp(c), so that their rounding cancels in scores of tokens near each other; of
-  // strong ones a difference would have no digits left.
-  end = k.when(
-      mild, [&]() -> Vars { return {exp(expand(all, 0, c.dim(0)) - c)}; },
-      [&]() -> Vars { return {decayFactor(cumsum(gNext(), 0, /*reverse=*/true))}; })[0];
+}
+
+DecayTable DecayTable::ofMild(KernelBuilder &k) const {
+  DecayTable table = *this;
+  table.mild = {};
+  table.inverse = 1.0 / start;
+  return table;
+}
+
+/// A difference of the sums in c would have no digits left.
+DecayTable DecayTable::ofStrong() const {
+  DecayTable table = *this;
+  table.mild = {};
+  table.end = decayFactor(cumsum(gNext(), 0, /*reverse=*/true));
+  return table;
+}
+
+void DecayTable::prepareEnd(KernelBuilder &k) {
+  if (!mild)
+    return;
+  Var one = k.tile(c.shape(), c.element(), 1);
+  end = k.when(mild, [&]() -> Vars { return {ofMild(k).toEnd(one)}; }, [&]() -> Vars { return {ofStrong().end}; })[0];
 }
 
 Var up(KernelBuilder &k, Var x) {
@@ -61,9 +83,9 @@ namespace {
 class Pairs {
 public:
   Pairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
-        llvm::ArrayRef<Vars> ds, bool scores)
-      : k(k), decay(decay), lefts(lefts), rights(rights), scores(scores), C(rights[0].dim(0)), K(rights[0].dim(1)),
-        N(decay.scoreRows), B(N / 2), element(rights[0].element()) {
+        llvm::ArrayRef<Vars> ds, bool scores, llvm::ArrayRef<Var> states)
+      : k(k), decay(decay), lefts(lefts), rights(rights), states(states), scores(scores), C(rights[0].dim(0)),
+        K(rights[0].dim(1)), N(decay.scoreRows), B(N / 2), element(rights[0].element()) {
     for (llvm::ArrayRef<Var> line : ds)
       for (Var d : line)
         masked.push_back(mask(d, tile::Keep::strict_lower));
@@ -92,7 +114,7 @@ private:
 
   KernelBuilder &k;
   const DecayTable &decay;
-  llvm::ArrayRef<Var> lefts, rights;
+  llvm::ArrayRef<Var> lefts, rights, states;
   bool scores; ///< are wanted
   Vars masked; ///< the strictly lower triangle of ds, pair by pair
   Var gNext; ///< of run()
@@ -153,6 +175,8 @@ PairScores Pairs::run() {
         out.s[l][r] = insertRows(concat(tiles), out.s[l][r], at);
       }
   }
+  for (size_t l = 0; l < states.size(); ++l)
+    out.dLeft[l] = out.dLeft[l] + decay.fromStart(states[l]);
   return out;
 }
 
@@ -255,17 +279,16 @@ Vars Pairs::near() {
 }
 
 PairScores Pairs::runMild() {
-  Var middle = expand(exp(row(decay.c, k.number(C - 1)) * -0.5), 0, C), eq = decay.start * middle,
-      ek = decay.end * middle;
+  Var inverse = decay.inverse ? decay.inverse : decay.ofMild(k).inverse;
   Vars leftDecayed, rightDecayed;
   for (Var left : lefts)
-    leftDecayed.push_back(left ? left * eq : Var());
+    leftDecayed.push_back(left ? decay.fromStart(left) : Var());
   for (Var right : rights)
-    rightDecayed.push_back(right * ek);
+    rightDecayed.push_back(right * inverse);
   PairScores out;
   out.s.assign(lefts.size(), Vars(rights.size()));
   if (gradients()) {
-    out.dLeft = zeros(lefts.size(), {C, K});
+    out.dLeft = states.empty() ? zeros(lefts.size(), {C, K}) : Vars(states);
     out.dRight = zeros(rights.size(), {C, K});
   }
   for (size_t l = 0; l < lefts.size(); ++l)
@@ -280,20 +303,20 @@ PairScores Pairs::runMild() {
         out.dRight[r] = dotTA(d, leftDecayed[l], out.dRight[r]);
     }
   for (Var &d : out.dLeft)
-    d = d * eq;
+    d = decay.fromStart(d);
   for (Var &d : out.dRight)
-    d = d * ek;
+    d = d * inverse;
   return out;
 }
 
 } // namespace
 
 PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
-                      llvm::ArrayRef<Vars> ds, bool scores) {
-  Pairs pairs(k, decay, lefts, rights, ds, scores);
+                      llvm::ArrayRef<Vars> ds, bool scores, llvm::ArrayRef<Var> states) {
+  Pairs pairs(k, decay, lefts, rights, ds, scores, states);
   assert(decay.start && "prepared");
   if (!decay.mild)
-    return pairs.runMild();
+    return decay.inverse ? pairs.runMild() : pairs.run();
   // What is wanted, in one list: the branches hand on tiles.
   auto visit = [&](PairScores &all, llvm::function_ref<void(Var &)> each) {
     bool anyLeft = false;

@@ -108,17 +108,17 @@ llvm::SmallVector<Vars> VectorGradKernel::finish(Sums &sums, llvm::ArrayRef<Var>
                                                  bool wantScores) {
   // a reads one token up, like its rows of every tile.
   llvm::SmallVector<Vars> ds(lefts.size());
-  Vars fromState;
+  Vars states;
   for (size_t l = 0; l < lefts.size(); ++l) {
     for (size_t r = 0; r < rights.size(); ++r)
       ds[l].push_back(l ? up(k, sums.ds(l, r)) : sums.ds(l, r));
-    fromState.push_back(math.fromStart(l ? up(k, sums.left(l)) : sums.left(l)));
+    states.push_back(l ? up(k, sums.left(l)) : sums.left(l));
   }
-  PairScores scores = pairScores(k, math.keyDecay(), lefts, rights, ds, wantScores);
+  PairScores scores = pairScores(k, math.keyDecay(), lefts, rights, ds, wantScores, states);
   Var pairs, ends;
   auto plus = [](Var a, Var b) { return a ? a + b : b; };
   for (size_t l = 0; l < lefts.size(); ++l) {
-    Var decayed = fromState[l] + scores.dLeft[l], all = decayed;
+    Var decayed = scores.dLeft[l], all = decayed;
     for (size_t r = 0; r < rights.size(); ++r)
       all = all + expand(diagonalOf(ds[l][r]), 1, math.K) * rights[r];
     pairs = plus(pairs, lefts[l] * decayed);
@@ -151,10 +151,12 @@ void VectorGradKernel::writeVector() {
     now.right(0) = dotTB(values, dState, now.right(0));
     now.tail() = now.tail() + sum(state * dState, 1);
   });
-  Var scores = finish(sums, {queries}, {keys}, /*wantScores=*/true)[0][0], keysToEnd = math.toEnd(keys);
-  math.valueLoop([&](Index first) {
-    Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);
-    math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, first);
+  math.eitherWay([&] {
+    Var scores = finish(sums, {queries}, {keys}, /*wantScores=*/true)[0][0], keysToEnd = math.toEnd(keys);
+    math.valueLoop([&](Index first) {
+      Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);
+      math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, first);
+    });
   });
 }
 
@@ -190,13 +192,15 @@ void VectorGradKernel::writeRank1() {
     Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
     Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
     DecayTable decay = math.decayTable(valueDecayIn, first, VB, /*scores=*/true);
-    PairScores inside = pairScores(k, decay, {d}, {values}, {Vars{scores}});
-    Var read = decay.fromStart(dot(queriesFromStart, state)), write = dot(keysToEnd, dState);
+    decay.prepareEnd(k);
+    PairScores inside =
+        pairScores(k, decay, {d}, {values}, {Vars{scores}}, /*scores=*/true, {dot(queriesFromStart, state)});
+    Var write = dot(keysToEnd, dState);
     Var valuesToEnd = decay.toEnd(values);
     math.storeTokens(inside.dRight[0] + diagonal * d + decay.toEnd(write), dv, first);
     Var across = exp(min(decay.total(), 0.0)), both = state * dState;
     Var tail = sum(both * expand(math.acrossChunk(), 1, VB), 0) * across;
-    Var pairs = d * (read + inside.dLeft[0]) - values * inside.dRight[0];
+    Var pairs = d * inside.dLeft[0] - values * inside.dRight[0];
     math.storeTokens(cumsum(pairs, 0, /*reverse=*/true) + before(valuesToEnd * write) + expand(tail, 0, C), dValueDecay,
                      first);
     now.ds(0, 0) = now.ds(0, 0) + inside.s[0][0];
