@@ -1,6 +1,6 @@
 //===- ExpandMath.cpp - f32 elementary functions as polynomials on vectors ----------------------------------------===//
-// Coefficients are those of the Cephes library (single precision), but for exp, whose polynomial is one degree shorter. Reductions use fused multiply-add, so the low parts
-// of the constants are exact where it matters.
+// Coefficients are those of the Cephes library (single precision), but for exp, whose polynomial is one degree shorter.
+// Reductions use fused multiply-add, so the low parts of the constants are exact where it matters.
 #include "passes/Passes.h"
 #include "passes/lower/LowerKernels.h"
 
