@@ -84,6 +84,19 @@ def refused(folder, kind, algorithm):
     return "is of class N, whose spans of tokens do not compose" in message
 
 
+def compare(prefix, groups, describe_group):
+    """Variants of exact.py, {what a model is of: its variants} -> how many of the models failed."""
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for what, group in groups.items():
+            name = "-".join([prefix, *(g[0] for g in group)])
+            path = os.path.join(folder, f"{name}.json")
+            pathlib.Path(path).write_text(json.dumps(describe_group(*what) | {"name": name}), encoding="utf-8")
+            exact.VARIANTS = group
+            bad += exact.main(path, *(g[0] for g in group)) != 0
+    return bad
+
+
 def main(*names):
     wrong = set(names) - set(variants())
     if wrong:
@@ -95,16 +108,11 @@ def main(*names):
                 good = refused(folder, kind, algorithm)
                 bad += not good
                 print(f"{'ok' if good else 'FAILED':<6} {kind} with {algorithm} {'is refused' if good else 'IS NOT REFUSED'}")
-        groups = {}
-        for name in names:
-            kinds, ranks, flags = variants()[name]
-            groups.setdefault((tuple(kinds), "E" if name.startswith("slices") else "D"), []).append((name, ranks, flags))
-        for (kinds, ffn), group in groups.items():
-            name = "-".join(["instances", *(g[0] for g in group)])
-            path = os.path.join(folder, f"{name}.json")
-            pathlib.Path(path).write_text(json.dumps(describe(kinds, ffn) | {"name": name}))
-            exact.VARIANTS = group
-            bad += exact.main(path, *(g[0] for g in group)) != 0
+    groups = {}
+    for name in names:
+        kinds, ranks, flags = variants()[name]
+        groups.setdefault((tuple(kinds), "E" if name.startswith("slices") else "D"), []).append((name, ranks, flags))
+    bad += compare("instances", groups, describe)
     print(f"instances: {len(names)} variants of {len(instances())} instances, {bad} groups failed")
     return 1 if bad else 0
 

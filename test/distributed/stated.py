@@ -4,16 +4,13 @@ The layers are the texts of all instances (numerics/check_recurrence.py); two st
 classes allow is what they allow built-in mixers: through a norm spans of tokens do not compose, so such steps take `ring` only.
 """
 
-import json
 import os
-import pathlib
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "numerics"))
 import check_recurrence
 import exact
-from every_instance import ALGORITHMS, RING_ONLY
+from every_instance import ALGORITHMS, RING_ONLY, compare
 
 # Rounding is ten thousand times as large in the gradients of these layers on top of each other (1e-16 in sums, 2e-12 in gradients), and once more in
 # the second step, which begins at parameters that are 4e-12 apart.
@@ -32,28 +29,21 @@ def variants():
     return found
 
 
-def describe(pairs, sliced):
+def describe(letters, sliced):
     experts = {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 8}
     letter, ffn = ("E", experts) if sliced else ("D", {"kind": "dense", "hidden": 16})
     sizes = {"vocab_size": 32, "context_len": 60, "max_documents": 5, "ffn_pattern": letter, "ffns": {letter: ffn}, "train": {"batch": 4, "seq_len": 60}}
-    return check_recurrence.describe(1, "f64", pairs) | sizes
+    return check_recurrence.describe(1, "f64", {letter: PAIRS[letter] for letter in letters}) | sizes
 
 
 def main(*names):
     if wrong := set(names) - set(variants()):
         sys.exit(f"there is no variant {', '.join(sorted(wrong))}; valid: {', '.join(variants())}")
-    groups, bad = {}, 0
+    groups = {}
     for name in names:
         pairs, ranks, flags = variants()[name]
         groups.setdefault((tuple(pairs), name.startswith("slices")), []).append((name, ranks, flags))
-    with tempfile.TemporaryDirectory() as folder:
-        for (letters, sliced), group in groups.items():
-            name = "-".join(["stated", *(g[0] for g in group)])
-            path = os.path.join(folder, f"{name}.json")
-            description = describe({letter: PAIRS[letter] for letter in letters}, sliced)
-            pathlib.Path(path).write_text(json.dumps(description | {"name": name}), encoding="utf-8")
-            exact.VARIANTS = group
-            bad += exact.main(path, *(g[0] for g in group)) != 0
+    bad = compare("stated", groups, describe)
     print(f"recurrences: {len(names)} variants of {len(PAIRS)} texts, {bad} groups failed")
     return 1 if bad else 0
 
