@@ -216,6 +216,11 @@ std::vector<BlockSeconds> braid::secondsOf(func::FuncOp layer, bool backward, co
       continue;
     task->tokens += std::max(flops / machine.flops, static_cast<double>(work.bytes) / machine.bandwidth);
     task->fixed += machine.overhead;
+    // What ranks exchange for a mixer stands in its way, and costs the same for every token.
+    SliceExchange exchange = sliceExchange(&op, machine);
+    TaskSeconds &waits = task == &block.attention ? block.A : *task;
+    waits.tokens += exchange.tokens;
+    waits.fixed += exchange.fixed;
   }
   return blocks;
 }

@@ -55,6 +55,13 @@ SpCost spCost(SpAlgorithm algorithm, int64_t ranks, mlir::RankedTensorType p, ml
 /// The cheapest of the three; in a draw the first of ring, all_gather, scan.
 SpAlgorithm cheapest(int64_t ranks, mlir::RankedTensorType p, mlir::RankedTensorType x, const Machine &machine);
 
+/// Seconds that ranks exchange for an op that carries kSequenceAttr if its tokens are cut into slices: `fixed` for each
+/// slice, `tokens` for all of them together. Walks that they wait for are counted, too.
+struct SliceExchange {
+  double fixed = 0, tokens = 0;
+};
+SliceExchange sliceExchange(mlir::Operation *op, const Machine &machine);
+
 /// What holds for a module before anything is sharded: how fast its ranks are, which states enter ops as zeros whoever calls, and which that
 /// leave them are read by anybody. In training both are at their border of the row, and nothing needs to travel for
 /// them.

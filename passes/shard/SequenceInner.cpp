@@ -19,12 +19,6 @@
 using namespace mlir;
 using namespace braid;
 
-/// FLOPs of one walk over the states of a rank's tokens, had they `values` columns.
-template <typename Op> static double walkFlops(Op op, Value k, int64_t values) {
-  int64_t products = 2 + InnerTraits(op).hasS(); // K B, K^T W for M and for S
-  return 2.0 * static_cast<double>(products * typeOf(k).getNumElements() * values);
-}
-
 /// Walks that a ring needs, or the segments of an all-gather: whichever is faster by `spCost`.
 template <typename Op>
 FailureOr<SpAlgorithm> SequenceSharder::chooseInner(Op op, ValueRange operands, bool carried) const {
@@ -44,8 +38,7 @@ FailureOr<SpAlgorithm> SequenceSharder::chooseInner(Op op, ValueRange operands, 
   double walk = walkFlops(op, operands[1], x.getDimSize(4)),
          segment = walk + walkFlops(op, operands[1], x.getDimSize(3));
   // A gradient walks back, too: as often along a ring, once for dX of segments; both walk once more with what has come.
-  constexpr double forwardWalks = 3; // that take as long as one back: the states again, and two products for each
-  double back = std::is_same_v<Op, LsmInnerStepGradOp> ? forwardWalks * walk : 0;
+  double back = std::is_same_v<Op, LsmInnerStepGradOp> ? kForwardWalks * walk : 0;
   // Its cotangents travel, too: back along the ring or in steps of their own; gathered ones with the states, for which P
   // is the same.
   auto exchange = [&](SpAlgorithm one) {

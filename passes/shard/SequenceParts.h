@@ -2,7 +2,7 @@
 #ifndef PASSES_SHARD_SEQUENCEPARTS_H
 #define PASSES_SHARD_SEQUENCEPARTS_H
 
-#include "dialects/braid/BraidDialect.h"
+#include "dialects/braid/InnerTraits.h"
 #include "passes/analysis/Tensors.h"
 
 namespace braid {
@@ -39,6 +39,15 @@ template <typename Op> auto localOperands(Op op, mlir::ValueRange operands) {
 inline mlir::RankedTensorType localType(mlir::Value like, mlir::Value logical) {
   return mlir::RankedTensorType::get(typeOf(like).getShape(), typeOf(logical).getElementType());
 }
+
+/// FLOPs of one walk over the states of a rank's tokens, had they `values` columns.
+template <typename Op> double walkFlops(Op op, mlir::Value k, int64_t values) {
+  int64_t products = 2 + InnerTraits(op).hasS(); // K B, K^T W for M and for S
+  return 2.0 * static_cast<double>(products * typeOf(k).getNumElements() * values);
+}
+
+/// Walks that take as long as one back: the states again, and two products for each.
+inline constexpr double kForwardWalks = 3;
 
 } // namespace braid
 

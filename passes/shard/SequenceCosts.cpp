@@ -1,0 +1,100 @@
+//===- SequenceCosts.cpp - what slices pay ranks that share them --------------------------------------------------===//
+//
+// States and halos are as large for a slice as for a row, so every slice costs their exchange again; keys and values
+// travel once, whoever cuts them. Sizes are read from the op before it is cut (SequenceScan.cpp and its neighbours build
+// what is counted here).
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "dialects/braid/ScanTraits.h"
+#include "passes/analysis/Mesh.h"
+#include "passes/shard/Sequence.h"
+#include "passes/shard/SequenceParts.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace {
+
+class SliceCosts {
+public:
+  SliceCosts(int64_t ranks, const Machine &machine) : ranks(ranks), machine(machine) {}
+
+  SliceExchange of(Operation *op) const {
+    return llvm::TypeSwitch<Operation *, SliceExchange>(op)
+        .Case<LsmScanOp, LsmScanGradOp>([&](auto scan) { return states(scan); })
+        .Case<LsmInnerStepOp, LsmInnerStepGradOp>([&](auto step) { return walks(step); })
+        .Case<AttnCausalOp, AttnCausalGradOp>([&](auto attention) {
+          // Keys and values there, their cotangents back.
+          double both = gathered(attention.getK()) + gathered(attention.getV());
+          return SliceExchange{directions(op) * machine.linkLatency, directions(op) * both};
+        })
+        .Case<ShortConvOp, ShortConvGradOp>([&](auto convolution) {
+          return SliceExchange{directions(op) * (machine.linkLatency + gathered(convolution.getTail())), 0};
+        })
+        .Case([&](MoeDropOp drop) {
+          return SliceExchange{machine.linkLatency, gathered(drop.getIds()) + gathered(drop.getWeights())};
+        })
+        .Default(SliceExchange{});
+  }
+
+private:
+  /// There, and for a gradient back.
+  static double directions(Operation *op) { return isa<AttnCausalGradOp, ShortConvGradOp>(op) ? 2 : 1; }
+  /// Seconds until every rank has what the others hold of a value, apart from the message's latency.
+  double gathered(Value local) const {
+    RankedTensorType type = typeOf(local);
+    auto bytes = static_cast<double>(type.getNumElements()) * llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+    return static_cast<double>(ranks - 1) * bytes / machine.linkBandwidth;
+  }
+  /// Segments of all ranks, folded by each; a gradient's cotangents travel with them.
+  SliceExchange folds(RankedTensorType p, RankedTensorType x, Value cotangent) const {
+    double seconds = spCost(SpAlgorithm::allGather, ranks, p, x, machine).seconds;
+    return {seconds + (cotangent ? gathered(cotangent) : 0), 0};
+  }
+  template <typename Scan> SliceExchange states(Scan op) const {
+    RankedTensorType x = withFront(typeOf(op.getInitialState()));
+    // The element-wise classes send a factor for every element of a state (asRows).
+    ScanTraits traits(op.getClassId());
+    SmallVector<int64_t> p{1, x.getNumElements()};
+    if (!traits.valueDecay && !traits.elementDecay) {
+      p.assign(x.getShape().begin(), x.getShape().begin() + 3);
+      p.append(traits.transition(x.getDimSize(3), x.getDimSize(4)));
+    }
+    return folds(x.clone(p), x, cotangent(op));
+  }
+  /// Through a norm nothing composes: as many walks over the tokens of a slice as there are ranks, one after the other.
+  template <typename Step> SliceExchange walks(Step op) const {
+    RankedTensorType x = withFront(typeOf(op.getInitialState()));
+    int64_t values = x.getDimSize(4), rows = x.getDimSize(3);
+    auto seconds = [&](int64_t columns) { return walkFlops(op, op.getK(), columns) / machine.flops; };
+    if (!InnerTraits(op).norm) {
+      SliceExchange composed = folds(withDim(x, 4, rows), x, cotangent(op));
+      composed.tokens += seconds(values + rows);
+      return composed;
+    }
+    auto hops = static_cast<double>(ranks - 1);
+    bool back = std::is_same_v<Step, LsmInnerStepGradOp>;
+    double travels = spCost(SpAlgorithm::ring, ranks, withDim(x, 4, rows), x, machine).seconds;
+    return {travels * (back ? 2 : 1), hops * seconds(values) * (back ? 1 + kForwardWalks : 1)};
+  }
+  template <typename Op> static Value cotangent(Op op) {
+    if constexpr (std::is_same_v<Op, LsmScanGradOp> || std::is_same_v<Op, LsmInnerStepGradOp>)
+      return op.getInitialState(); // as large
+    return Value();
+  }
+
+  int64_t ranks;
+  const Machine &machine;
+};
+
+} // namespace
+
+SliceExchange braid::sliceExchange(Operation *op, const Machine &machine) {
+  auto marker = op->getAttrOfType<DictionaryAttr>(kSequenceAttr);
+  if (!marker)
+    return {};
+  Mesh mesh = Mesh::of(op->getParentOfType<ModuleOp>());
+  int64_t ranks = mesh.size(marker.getAs<StringAttr>("axis").getValue());
+  return ranks > 1 ? SliceCosts(ranks, machine).of(op) : SliceExchange{};
+}
