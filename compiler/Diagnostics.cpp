@@ -31,14 +31,14 @@ static StringRef severityName(DiagnosticSeverity severity) {
   llvm_unreachable("all severities are above");
 }
 
-/// "x.mlir:3:5: " and "layers: layer_G: ", as far as the location has them.
+/// "x.mlir:3:5: " and "layer_G_D_8x128: o: ", as far as the location has them.
 static std::string placeOf(Location location, FileLineColLoc &file) {
   std::string names;
   location->walk([&](Location part) {
     if (auto line = dyn_cast<FileLineColLoc>(part); line && !file)
       file = line;
     if (auto name = dyn_cast<NameLoc>(part))
-      names += name.getName().str() + ": ";
+      names.insert(0, name.getName().str() + ": "); // an op's place holds that of its function
     return WalkResult::advance();
   });
   if (!file)

@@ -27,7 +27,12 @@ void FunctionBuilder::close(ValueRange results) {
 }
 
 Location FunctionBuilder::loc(StringRef name) const {
-  return NameLoc::get(StringAttr::get(builder.getContext(), name));
+  auto of = [&](StringRef part, Location whole) {
+    return NameLoc::get(StringAttr::get(builder.getContext(), part), whole);
+  };
+  Location unknown = UnknownLoc::get(builder.getContext());
+  func::FuncOp in = function;
+  return of(name, in ? Location(of(in.getName(), unknown)) : unknown);
 }
 
 Value FunctionBuilder::scale(StringRef name, Value x, double value) {
