@@ -4,7 +4,9 @@
 // nothing, or one that is a scalar repeated over channels, takes the scan to a smaller class. Upwards: VH has no chunk
 // form of its own and becomes D, with a = k exp(g), b = -beta k, key beta k. An inner step of mini-batch 1 without norm
 // and momentum is H with beta = rate; where it forgets, D with a = k, b = -rate k, key = rate k (what a step removes is
-// not decayed, so it is not GH). On the forward and before differentiation: the gradients of what a rule writes follow.
+// not decayed, so it is not GH). R < E has no rule: a gate of E that is a sum of one per row and one per column would
+// have to repeat a value over the rows, and no op does; whoever states such a decay states R. On the forward and before
+// differentiation: the gradients of what a rule writes follow.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "dialects/braid/InnerTraits.h"
