@@ -67,8 +67,7 @@ Attribute braid::layersOfCall(func::CallOp call) {
   return {};
 }
 
-/// JoinLayers writes them beside the location of the call that an op comes from.
-static Attribute layersOfLocation(Location loc) {
+Attribute braid::layersOfLocation(Location loc) {
   if (auto call = dyn_cast<CallSiteLoc>(loc)) {
     Attribute inner = layersOfLocation(call.getCallee());
     return inner ? inner : layersOfLocation(call.getCaller());

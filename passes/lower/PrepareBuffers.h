@@ -17,6 +17,8 @@ mlir::LogicalResult prepareBuffers(mlir::func::FuncOp entry, mlir::SymbolTable &
 /// The layers that a call computes, one per iteration of the repeats around it, in their order, from the first weight
 /// that says it (DenseI32ArrayAttr); null where none does.
 mlir::Attribute layersOfCall(mlir::func::CallOp call);
+/// Those of the call that an op comes from, of a function that joins layers: JoinLayers writes them beside its location.
+mlir::Attribute layersOfLocation(mlir::Location loc);
 
 } // namespace braid
 

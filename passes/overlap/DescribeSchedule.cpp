@@ -6,6 +6,8 @@
 
 #include "llvm/ADT/StringExtras.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace braid;
 
@@ -67,18 +69,24 @@ public:
   }
 
 private:
-  /// " (layers 0, 1)", where calls say it; of one that joins layers its name does.
+  /// " (layers 0, 1)", where calls say it, or the ops of a function that joins layers.
   std::string layersText(func::FuncOp layer) {
-    SmallVector<std::string> numbers;
+    std::set<int32_t> numbers;
+    auto add = [&](Attribute known) {
+      if (auto layers = dyn_cast_or_null<DenseI32ArrayAttr>(known))
+        numbers.insert(layers.asArrayRef().begin(), layers.asArrayRef().end());
+    };
     if (hasOp(layer, [](Operation *op) { return isa<CallSiteLoc>(op->getLoc()); }))
-      return "";
-    getOperation().walk([&](func::CallOp call) {
-      if (call.getCallee() == layer.getSymName())
-        if (auto layers = dyn_cast_or_null<DenseI32ArrayAttr>(layersOfCall(call)))
-          for (int32_t number : layers.asArrayRef())
-            numbers.push_back(std::to_string(number));
-    });
-    return numbers.empty() ? "" : " (layers " + llvm::join(numbers, ", ") + ")";
+      layer.walk([&](Operation *op) { add(layersOfLocation(op->getLoc())); });
+    else
+      getOperation().walk([&](func::CallOp call) {
+        if (call.getCallee() == layer.getSymName())
+          add(layersOfCall(call));
+      });
+    SmallVector<std::string> texts;
+    for (int32_t number : numbers)
+      texts.push_back(std::to_string(number));
+    return texts.empty() ? "" : " (layers " + llvm::join(texts, ", ") + ")";
   }
 };
 
