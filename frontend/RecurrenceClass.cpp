@@ -141,6 +141,10 @@ bool Analysis::known(const std::string &name, size_t column) {
   (key == "output" ? r.outputColumns : r.stateColumns).try_emplace(name, column);
   if (r.definition(name) || r.parameter(name))
     return true;
+  if (name == "x")
+    return fail(column,
+                "x stands in inputs only, where it has all features of d_model; valid: a name in inputs such as "
+                "y, of which inputs say \"y\": \"linear(x)\"");
   return fail(column,
               "'" + name + "' is not defined; valid: " + carried.str() + ", I, or a name in inputs or parameters");
 }

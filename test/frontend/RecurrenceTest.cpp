@@ -396,6 +396,8 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.more = R"j(, "output_gate": "silu", "output_glu": "silu")j"}, "output_glu: a gate beside output_gate"},
       {{.output = "o = (q + q) M silu(v)"}, "output: column 6: M is read by a row"},
       {{.output = "o = silu(q M) + y"}, "output: column 17: 'y' is not defined"},
+      {{.output = "o = q M + x"}, "output: column 11: x stands in inputs only"},
+      {{.state = "M = x M + k^T v"}, "state: column 5: x stands in inputs only"},
       {{.inputs = plain + R"j(, "g": "log_sigmoid(inner(q, v))")j"},
        "inputs.g: column 22: 'v' is one number per key here, but per value elsewhere"},
       {{.inputs = R"j("q": "taylor(linear(x))", "k": "linear(x)", "v": "linear(x)", "g": "log_sigmoid(linear(x))")j"},
