@@ -1,12 +1,11 @@
 // braid-benchmark: what whole models reach on this machine. Compiles each with the braid-compile beside it, checks that
 // it trains (losses finite and falling, two runs equal in every bit), and only then reports times.
 #include "runtime/data/Corpus.h"
-#include "runtime/io/TensorNames.h"
-#include "runtime/train/Random.h"
 #include "runtime/train/Rank.h"
 #include "test/benchmark/Decode.h"
 #include "test/benchmark/EntryProfile.h"
 #include "test/benchmark/Report.h"
+#include "test/benchmark/Training.h"
 
 #include <CLI/CLI.hpp>
 
@@ -33,7 +32,6 @@ struct Options {
 };
 
 constexpr int gateSteps = 20;
-constexpr double gateLearningRate = 1e-3;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -90,53 +88,6 @@ Expected<Json> compileModel(const Options &options, const std::string &model, co
 }
 
 // ---- Training -------------------------------------------------------------------------------------------------------
-
-// One batch of synthetic text: 64 symbols, the low ones more often, each leaning on the one before.
-void fillBatch(BatchBinding &batch) {
-  std::vector<uint8_t> text(static_cast<size_t>(batch.batch * batch.seqLen + 1));
-  uint32_t previous = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    uint64_t bits = randomBits(7, RandomStream::sampling, i);
-    uint32_t fresh = static_cast<uint32_t>((bits % 64) * ((bits >> 8) % 64) / 64);
-    previous = (bits >> 32) % 2 ? fresh : (previous * 5 + 3) % 64;
-    text[i] = static_cast<uint8_t>(previous + 32);
-  }
-  for (int64_t row = 0; row < batch.batch; ++row) {
-    auto first = text.begin() + row * batch.seqLen;
-    (void)batch.fillRow(row, [&](auto tokens, auto labels, auto documents) {
-      std::copy_n(first, batch.seqLen, tokens.begin());
-      std::copy_n(first + 1, batch.seqLen, labels.begin());
-      std::ranges::fill(documents, static_cast<int32_t>(batch.seqLen));
-      documents[0] = 0;
-      return Status::success();
-    });
-    batch.setDraw(row, static_cast<uint64_t>(row), 0);
-  }
-}
-
-struct Training {
-  BatchBinding batch;
-  TensorView learningRate, step, loss;
-
-  static Expected<Training> bind(Session &session) {
-    Training training;
-    BRAID_ASSIGN(const EntryInfo *entry, findEntry(session.program(), "train_step"));
-    BRAID_ASSIGN(training.batch, BatchBinding::bind(session, *entry));
-    BRAID_ASSIGN(training.learningRate, scalarInput(session, *entry, "learning_rate", DType::f32));
-    BRAID_ASSIGN(training.step, scalarInput(session, *entry, "step", DType::i32));
-    BRAID_ASSIGN(training.loss, scalarOutput(session, *entry, "loss", DType::f32));
-    return training;
-  }
-
-  // The io arena is shared by entries, so inputs are written before every run, as the training loop does.
-  Expected<float> run(Session &session, int32_t number) {
-    fillBatch(batch);
-    learningRate.as<float>()[0] = static_cast<float>(gateLearningRate);
-    step.as<int32_t>()[0] = number;
-    BRAID_TRY(session.run(batch.entry));
-    return loss.as<float>()[0];
-  }
-};
 
 struct Bits {
   std::vector<float> losses;

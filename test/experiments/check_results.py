@@ -29,6 +29,8 @@ for ranks, sent in wire.items():
 for link in result.get("links", []):
     for p in link["programs"]:
         print(f"{p['pipeline']} {p['degree']}: {judge('loss', p['loss_difference'] < LOSS)} ({p['loss_difference']:.1e})")
+for r in result.get("slicing", []):
+    print(f"{r['pipeline']} {r['degree']}: {judge('loss', r['loss_difference'] < LOSS)} ({r['loss_difference']:.1e})")
 if curve := result.get("curves"):
     good = curve["largest_difference"] < LOSS
     print(f"curve of {curve['program']} over {curve['steps']} steps {'agrees' if good else 'DIFFERS'} ({curve['largest_difference']:.1e})")

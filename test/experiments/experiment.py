@@ -196,8 +196,8 @@ def milliseconds(seconds):
     return f"{seconds * 1e3:.1f}"
 
 
-def main(description, add_arguments, measure):
-    """Parses the common options, checks that links can be shaped here, writes what `measure(experiment, arguments, machine)` returns:
+def main(description, add_arguments, measure, links=True):
+    """Parses the common options, checks that links can be shaped here (unless `links` is false), writes what `measure(experiment, arguments, machine)` returns:
     {file name: text}."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", default=str(ROOT / "build"))
@@ -211,7 +211,7 @@ def main(description, add_arguments, measure):
     load = os.getloadavg()[0]
     if arguments.steps <= WARM:
         parser.error(f"--steps {arguments.steps}: more than the {WARM} that do not count")
-    if reason := network.missing():
+    if links and (reason := network.missing()):
         sys.exit(f"cannot shape links: {reason}")
     with tempfile.TemporaryDirectory(prefix="braid-experiment-") as folder:
         texts = measure(Experiment(arguments.build_dir, folder), arguments, machine(load, arguments))
