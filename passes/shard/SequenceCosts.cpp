@@ -33,7 +33,8 @@ public:
           return SliceExchange{directions(op) * (machine.linkLatency + gathered(convolution.getTail())), 0};
         })
         .Case([&](MoeDropOp drop) {
-          return SliceExchange{machine.linkLatency, gathered(drop.getIds()) + gathered(drop.getWeights())};
+          return SliceExchange{machine.linkLatency,
+                               gathered(drop.getIds()) + gathered(drop.getWeights()) + gathered(drop.getDocuments())};
         })
         .Default(SliceExchange{});
   }
@@ -41,8 +42,10 @@ public:
 private:
   /// There, and for a gradient back.
   static double directions(Operation *op) { return isa<AttnCausalGradOp, ShortConvGradOp>(op) ? 2 : 1; }
-  /// Seconds until every rank has what the others hold of a value, apart from the message's latency.
+  /// Seconds until every rank has what the others hold of a value, if there is one, apart from the message's latency.
   double gathered(Value local) const {
+    if (!local)
+      return 0;
     RankedTensorType type = typeOf(local);
     auto bytes = static_cast<double>(type.getNumElements()) * llvm::divideCeil(type.getElementTypeBitWidth(), 8);
     return static_cast<double>(ranks - 1) * bytes / machine.linkBandwidth;
