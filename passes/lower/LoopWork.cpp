@@ -74,7 +74,7 @@ std::optional<double> Walk::number(Value value) {
 
 /// Index arithmetic is free: addresses are formed beside what is computed, or before the loop.
 void Walk::count(Operation *op, Own &own) {
-  if (isa<memref::LoadOp, vector::LoadOp, vector::MaskedLoadOp, gpu::ShuffleOp>(op))
+  if (isa<memref::LoadOp, memref::PrefetchOp, vector::LoadOp, vector::MaskedLoadOp, gpu::ShuffleOp>(op))
     ++own.loads;
   else if (isa<memref::StoreOp, vector::StoreOp, vector::MaskedStoreOp>(op))
     ++own.stores;

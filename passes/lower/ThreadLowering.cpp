@@ -356,7 +356,7 @@ void ThreadLowering::buildEntry() {
     b.setInsertionPoint(loop.getBody()->getTerminator());
     number = loop.getInductionVar();
   }
-  bindProgram(args, number);
+  bindProgram(args, number, scalars);
 }
 
 LogicalResult ThreadLowering::run() {

@@ -91,6 +91,27 @@ private:
   DenseMap<Operation *, Operation *> leaders;
 };
 
+/// Which rows of tiles each dot asks for, while it multiplies, on behalf of the iteration behind its own (TileFetch.cpp).
+class FetchPlan {
+public:
+  FetchPlan() = default;
+  explicit FetchPlan(func::FuncOp kernel);
+  struct Fetch {
+    tile::LoadOp load;
+    int64_t first, rows;
+  };
+  bool empty() const { return shares.empty(); }
+  ArrayRef<Fetch> of(tile::DotOp dot) const {
+    auto it = shares.find(dot);
+    return it == shares.end() ? ArrayRef<Fetch>() : ArrayRef<Fetch>(it->second);
+  }
+
+private:
+  using Row = std::pair<tile::LoadOp, int64_t>;
+  void share(Block &block, ArrayRef<Row> rows);
+  DenseMap<Operation *, SmallVector<Fetch>> shares;
+};
+
 /// A stack buffer, or on a GPU a piece of a block's shared memory. Several values may own it one after the other; a loop
 /// pins the buffers it carries.
 struct Buffer {
@@ -131,7 +152,7 @@ protected:
   /// Reads the slots behind `args` and maps the kernel's arguments.
   void bindArguments(Value args);
   /// Maps the coordinates of the program with this number.
-  void bindProgram(Value args, Value number);
+  void bindProgram(Value args, Value number, IRMapping &to);
   Value slot(Value args, unsigned number, Type type);
   LogicalResult lowerBlock(Block &block);
   LogicalResult lowerOp(Operation *op);
@@ -191,6 +212,19 @@ protected:
                             function_ref<SmallVector<Value>(Value, ValueRange)> body);
   SmallVector<Value> repeat(Value begin, Value end, Value step, ValueRange carried,
                             function_ref<SmallVector<Value>(Value, ValueRange)> body);
+
+  // TileFetch.cpp
+  /// Rows [first, first + rows) of a tile that the next iteration loads, with `line` elements in a line of a cache.
+  struct Ahead {
+    Value memref, offset, stride;
+    int64_t first, rows, columns, line;
+  };
+  /// What `v` will be in the next iteration of `loop` (null: in the next program), for code where `at` is lowered.
+  Value ahead(Value v, scf::ForOp loop, Operation *at, IRMapping &known);
+  Value isLast(scf::ForOp loop); ///< the current iteration
+  SmallVector<Ahead> tilesAhead(tile::DotOp dot);
+  /// The part of `tiles` that goes with rows [row, row + rows) of `all`.
+  void fetch(ArrayRef<Ahead> tiles, Value row, int64_t rows, int64_t all);
 
   // TileMatrix.cpp
   virtual void dot(tile::DotOp op);
@@ -256,10 +290,12 @@ protected:
   int64_t vectorBytes;
   bool bf16Dots;
   TilePlan plan;
+  FetchPlan fetches; ///< empty where programs do not follow each other on one thread
   OpBuilder b;
   Location loc;
   Operation *entryEnd = nullptr; ///< allocations and constants go before it
   IRMapping scalars;
+  IRMapping nextProgram; ///< coordinates of the program behind this one, or of this one if it is the last
   DenseMap<Value, View> arguments; ///< buffer arguments
   DenseMap<Value, SmallVector<Value>> sizes;
   DenseMap<Value, View> views; ///< kept tiles

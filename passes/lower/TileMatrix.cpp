@@ -280,6 +280,7 @@ void TileLowering::dot(tile::DotOp op) {
     target = destination(op.getResult(), op.getAcc());
 
   int64_t width = widthFor(type);
+  SmallVector<Ahead> followers = tilesAhead(op);
   Triangles left = triangleOf(op.getA());
   if (op.getTransposeA())
     std::swap(left.above, left.below);
@@ -322,6 +323,7 @@ void TileLowering::dot(tile::DotOp op) {
         writeView(target, {add(row, r)}, strip(c), sums[r * columns + c], false);
   };
   auto across = [&](Value row, int64_t rows, const RegisterBlock &block, int64_t begin, int64_t end) {
+    fetch(followers, row, rows, m);
     int64_t step = block.vectors * width, full = begin + (end - begin) / step * step;
     repeat(begin, full, step, {}, [&](Value column, ValueRange) -> SmallVector<Value> {
       inner(row, rows, column, block.vectors, step);

@@ -537,7 +537,7 @@ void TileLowering::bindArguments(Value args) {
   }
 }
 
-void TileLowering::bindProgram(Value args, Value number) {
+void TileLowering::bindProgram(Value args, Value number, IRMapping &to) {
   size_t rank = kernel->getAttrOfType<ArrayAttr>(tile::kGridAttr).size();
   SmallVector<Value> ids{number};
   for (size_t d = 1; d < rank; ++d) {
@@ -545,7 +545,7 @@ void TileLowering::bindProgram(Value args, Value number) {
     ids.back() = arith::RemUIOp::create(b, loc, linear, extent);
     ids.push_back(arith::DivUIOp::create(b, loc, linear, extent));
   }
-  kernel.walk([&](tile::ProgramOp op) { scalars.map(op.getResults(), ids); });
+  kernel.walk([&](tile::ProgramOp op) { to.map(op.getResults(), ids); });
 }
 
 void TileLowering::buildEntry() {
@@ -565,7 +565,13 @@ void TileLowering::buildEntry() {
   auto loop = scf::ForOp::create(b, loc, begin, end, constant(1));
   entryEnd = begin.getDefiningOp();
   b.setInsertionPoint(loop.getBody()->getTerminator());
-  bindProgram(entry->getArgument(0), loop.getInductionVar());
+  bindProgram(entry->getArgument(0), loop.getInductionVar(), scalars);
+  fetches = FetchPlan(kernel);
+  if (!fetches.empty()) {
+    Value last = arith::SubIOp::create(b, loc, end, constant(1));
+    Value next = arith::MinUIOp::create(b, loc, add(loop.getInductionVar(), 1), last);
+    bindProgram(entry->getArgument(0), next, nextProgram);
+  }
 }
 
 /// A kernel runs on a stack of 64 MiB (kernelStackBytes in runtime/ThreadPool.h): half of it is for tiles.

@@ -230,3 +230,119 @@ func.func @repeated(%x: memref<16x64xf32> {tile.name = "x"}, %w: memref<64xf32> 
   tile.store %d, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<16x64xf32>, memref<16x64xf32>
   return
 }
+
+// -----
+
+// While a program multiplies it asks for the tile that the next one loads, a row of it for each row of the product; the last
+// program asks for its own. Where a tile begins is read from the table in the place of the next program. What every
+// program loads, and what is gathered, is not asked for.
+// PAIRS-LABEL: func.func @next_program(
+// CHECK-LABEL: func.func @next_program(
+// CHECK-SAME:    %{{.*}}: !llvm.ptr, %{{.*}}: i64, %[[END:.*]]: i64)
+// CHECK:         %[[TO:.*]] = arith.index_cast %[[END]]
+// CHECK:         scf.for %[[P:.*]] = %{{.*}} to %[[TO]]
+// CHECK-DAG:       %[[LAST:.*]] = arith.subi %[[TO]], %c1
+// CHECK-DAG:       %[[BEHIND:.*]] = arith.addi %[[P]], %c1
+// CHECK:           %[[NEXT:.*]] = arith.minui %[[BEHIND]], %[[LAST]]
+// CHECK:           %[[ROW:.*]] = memref.load %{{.*}}[%[[NEXT]]]
+// CHECK:           %[[BASE:.*]] = arith.muli %[[ROW]], %c32
+// CHECK:           scf.for %[[R:.*]] = %c0 to %c24 step %c12
+// CHECK-NEXT:        %[[SHIFT:.*]] = arith.muli %[[R]], %c32
+// CHECK-NEXT:        %[[AT:.*]] = arith.addi %[[BASE]], %[[SHIFT]]
+// CHECK-NEXT:        memref.prefetch %[[X:.*]][%[[AT]]], read, locality<2>, data
+// CHECK-NEXT:        %[[LINE:.*]] = arith.addi %[[AT]], %c16
+// CHECK-NEXT:        memref.prefetch %[[X]][%[[LINE]]], read, locality<2>, data
+// CHECK-COUNT-22:    memref.prefetch %[[X]]
+// CHECK-NOT:         memref.prefetch
+// CHECK:             return
+func.func @next_program(%x: memref<?x32xf32> {tile.name = "x"}, %first: memref<?xindex> {tile.name = "first"}, %w: memref<32x32xf32> {tile.name = "w"},
+    %order: memref<32xi32> {tile.name = "order"}, %y: memref<?x24x32xf32> {tile.name = "y"}) attributes {tile.kernel, tile.grid = ["n"]} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant dense<0.0> : vector<24x32xf32>
+  %n = tile.program : index
+  %row = memref.load %first[%n] : memref<?xindex>
+  %a = tile.load %x[%row, %c0] {dims = array<i64: 0, 1>} : memref<?x32xf32>, vector<24x32xf32>
+  %b = tile.load %w[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x32xf32>, vector<32x32xf32>
+  %rows = tile.load %order[%c0] {dims = array<i64: 0>} : memref<32xi32>, vector<32xi32>
+  %g = tile.load %x[%row, %c0] rows %rows : vector<32xi32> {dims = array<i64: 0, 1>} : memref<?x32xf32>, vector<32x32xf32>
+  %bg = arith.addf %b, %g : vector<32x32xf32>
+  %d = tile.dot %a, %bg, %zero : vector<24x32xf32>, vector<32x32xf32>, vector<24x32xf32>
+  tile.store %d, %y[%n, %c0, %c0] {dims = array<i64: 1, 2>} : vector<24x32xf32>, memref<?x24x32xf32>
+  return
+}
+
+// -----
+
+// An iteration asks for the block of the next one, the last for the first block of the next program. Where the loop's end
+// is not known the last asks for its own.
+// CHECK-LABEL: func.func @next_iteration(
+// CHECK:         arith.minui
+// CHECK:         scf.for %[[J:.*]] = %c0 to %c64 step %c32
+// CHECK:           arith.addi %[[J]], %c32
+// CHECK:           %[[LAST:.*]] = arith.cmpi sge, %{{.*}}, %c64
+// CHECK:           arith.select %[[LAST]], %{{.*}}, %{{.*}} : index
+// CHECK-COUNT-24:  memref.prefetch
+// CHECK:         scf.for %[[K:.*]] = %c0 to %[[END:[0-9]+]] step %c16
+// CHECK:           %[[BEHIND:.*]] = arith.addi %[[K]], %c16
+// CHECK-NEXT:      %[[LAST:.*]] = arith.cmpi sge, %[[BEHIND]], %[[END]]
+// CHECK-NEXT:      arith.select %[[LAST]], %[[K]], %[[BEHIND]] : index
+// CHECK-COUNT-12:  memref.prefetch
+// CHECK:         return
+func.func @next_iteration(%x: memref<?x16x64xf32> {tile.name = "x"}, %z: memref<?x32xf32> {tile.name = "z"}, %y: memref<?x16x64xf32> {tile.name = "y"}, %end: index {tile.name = "end"})
+    attributes {tile.kernel, tile.grid = ["n"]} {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %n = tile.program : index
+  %square = arith.constant dense<0.0> : vector<16x16xf32>
+  %sum = scf.for %j = %c0 to %c64 step %c32 iter_args(%s = %square) -> (vector<16x16xf32>) {
+    %a = tile.load %x[%n, %c0, %j] {dims = array<i64: 1, 2>} : memref<?x16x64xf32>, vector<16x32xf32>
+    %d = tile.dot %a, %a, %s {transpose_b} : vector<16x32xf32>, vector<16x32xf32>, vector<16x16xf32>
+    scf.yield %d : vector<16x16xf32>
+  }
+  %zero = arith.constant dense<0.0> : vector<16x32xf32>
+  %far = scf.for %k = %c0 to %end step %c16 iter_args(%s = %zero) -> (vector<16x32xf32>) {
+    %b = tile.load %z[%k, %c0] {dims = array<i64: 0, 1>} : memref<?x32xf32>, vector<16x32xf32>
+    %d = tile.dot %sum, %b, %s : vector<16x16xf32>, vector<16x32xf32>, vector<16x32xf32>
+    scf.yield %d : vector<16x32xf32>
+  }
+  tile.store %far, %y[%n, %c0, %c0] {dims = array<i64: 1, 2>} : vector<16x32xf32>, memref<?x16x64xf32>
+  return
+}
+
+// -----
+
+// What one side of a choice loads and both multiply behind is asked for in both; a table that is read in a branch only is not
+// read for the next program.
+// CHECK-LABEL: func.func @branches(
+// CHECK:         scf.if
+// CHECK-COUNT-24:  memref.prefetch %[[X:[a-z0-9_]+]]
+// CHECK-NOT:       memref.prefetch
+// CHECK:         } else {
+// CHECK-COUNT-24:  memref.prefetch %[[X]]
+// CHECK-NOT:     memref.prefetch
+// CHECK:         return
+func.func @branches(%x: memref<?x16x32xf32> {tile.name = "x"}, %z: memref<?x32xf32> {tile.name = "z"}, %first: memref<?xindex> {tile.name = "first"}, %y: memref<?x16x32xf32> {tile.name = "y"})
+    attributes {tile.kernel, tile.grid = ["n"]} {
+  %c0 = arith.constant 0 : index
+  %c3 = arith.constant 3 : index
+  %n = tile.program : index
+  %zero = arith.constant dense<0.0> : vector<16x16xf32>
+  %none = arith.constant dense<0.0> : vector<16x32xf32>
+  %small = arith.cmpi ult, %n, %c3 : index
+  %a = tile.load %x[%n, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x16x32xf32>, vector<16x32xf32>
+  %r = scf.if %small -> (vector<16x32xf32>) {
+    %row = memref.load %first[%n] : memref<?xindex>
+    %b = tile.load %z[%row, %c0] {dims = array<i64: 0, 1>} : memref<?x32xf32>, vector<16x32xf32>
+    %d = tile.dot %a, %b, %zero {transpose_b} : vector<16x32xf32>, vector<16x32xf32>, vector<16x16xf32>
+    %e = tile.dot %d, %b, %none : vector<16x16xf32>, vector<16x32xf32>, vector<16x32xf32>
+    scf.yield %e : vector<16x32xf32>
+  } else {
+    %d = tile.dot %a, %a, %zero {transpose_b} : vector<16x32xf32>, vector<16x32xf32>, vector<16x16xf32>
+    %e = tile.dot %d, %a, %none : vector<16x16xf32>, vector<16x32xf32>, vector<16x32xf32>
+    scf.yield %e : vector<16x32xf32>
+  }
+  tile.store %r, %y[%n, %c0, %c0] {dims = array<i64: 1, 2>} : vector<16x32xf32>, memref<?x16x32xf32>
+  return
+}

@@ -1,0 +1,218 @@
+//===- TileFetch.cpp - tiles of the next iteration are asked for while this one multiplies ------------------------===//
+//
+// A program, or an iteration of a loop in it, begins by loading tiles that lie in memory or in a cache that all cores
+// share. Its products need neither, so they ask for the tiles that the next one loads: dots share their rows by what
+// each multiplies, and a dot asks for its share one register block at a time. Nothing is computed from what is fetched,
+// so no bit depends on it. What is fetched is found by computing indices again with the coordinates of the next
+// program or the next value of the loop's counter; the last iteration of a loop of constant bounds goes on with the
+// first of the next program.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/TileLowering.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+static constexpr int64_t lineBytes = 64;
+
+/// The loop whose iterations execute `op`; null: the programs.
+static scf::ForOp iterationOf(Operation *op) { return op->getParentOfType<scf::ForOp>(); }
+
+static bool hasConstantBounds(scf::ForOp loop) {
+  std::optional<int64_t> low = getConstantIntValue(loop.getLowerBound()),
+                         high = getConstantIntValue(loop.getUpperBound());
+  return low && high && *low < *high && getConstantIntValue(loop.getStep());
+}
+
+/// Whether `v` can be computed for another iteration: from coordinates, counters and what is read outside of branches,
+/// where every iteration reads.
+static bool isPredictable(Value v) {
+  if (auto argument = dyn_cast<BlockArgument>(v)) {
+    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    return loop ? v == loop.getInductionVar() : isa<func::FuncOp>(argument.getOwner()->getParentOp());
+  }
+  Operation *op = v.getDefiningOp();
+  if (isa<tile::ProgramOp>(op))
+    return true;
+  if (isTile(v) || op->getNumRegions() != 0)
+    return false;
+  if (isa<memref::LoadOp>(op)) {
+    if (op->getParentOfType<scf::IfOp>())
+      return false;
+  } else if (!isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) && !isa<memref::DimOp>(op)) {
+    return false;
+  }
+  return llvm::all_of(op->getOperands(), isPredictable);
+}
+
+/// Whether `v`, which is predictable, depends on the coordinates or the counter that the next iteration changes.
+static bool changes(Value v, scf::ForOp loop) {
+  Operation *op = v.getDefiningOp();
+  if (!op || isa<tile::ProgramOp>(op))
+    return op ? !loop : loop && v == loop.getInductionVar();
+  return llvm::any_of(op->getOperands(), [&](Value operand) { return changes(operand, loop); });
+}
+
+/// Rows of a tile of two dimensions that lie in memory as such, others in the next iteration.
+static bool canBeFetched(tile::LoadOp load) {
+  return load.getType().getRank() == 2 && !load.getRows() &&
+         load.getDims().back() == static_cast<int64_t>(load.getIndices().size()) - 1 &&
+         llvm::all_of(load.getIndices(), isPredictable) &&
+         llvm::any_of(load.getIndices(), [&](Value index) { return changes(index, iterationOf(load)); });
+}
+
+/// Multiplications that every iteration executes of those in `op`, loops aside; of two branches the lesser.
+static int64_t multiplied(Operation *op) {
+  if (auto dot = dyn_cast<tile::DotOp>(op))
+    return tileType(dot.getA()).getNumElements() * tileType(dot.getResult()).getShape().back();
+  auto branch = dyn_cast<scf::IfOp>(op);
+  if (!branch)
+    return 0;
+  auto inside = [](Block &block) {
+    int64_t sum = 0;
+    for (Operation &inner : block)
+      sum += multiplied(&inner);
+    return sum;
+  };
+  int64_t then = inside(*branch.thenBlock());
+  return branch.elseBlock() ? std::min(then, inside(*branch.elseBlock())) : then;
+}
+
+void FetchPlan::share(Block &block, ArrayRef<Row> rows) {
+  int64_t all = 0, before = 0;
+  for (Operation &op : block)
+    all += multiplied(&op);
+  if (all == 0)
+    return;
+  auto count = static_cast<int64_t>(rows.size());
+  for (Operation &op : block) {
+    int64_t first = before * count / all;
+    before += multiplied(&op);
+    ArrayRef<Row> part = rows.slice(first, before * count / all - first);
+    if (part.empty())
+      continue;
+    if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      share(*branch.thenBlock(), part);
+      if (branch.elseBlock())
+        share(*branch.elseBlock(), part);
+      continue;
+    }
+    SmallVector<Fetch> &fetches = shares[&op];
+    for (auto [load, row] : part) {
+      if (fetches.empty() || fetches.back().load != load)
+        fetches.push_back({load, row, 0});
+      ++fetches.back().rows;
+    }
+  }
+}
+
+FetchPlan::FetchPlan(func::FuncOp kernel) {
+  llvm::MapVector<Operation *, SmallVector<Row>> rows; // by what iterates
+  DenseSet<std::pair<Value, Type>> known; // what is loaded again is at hand
+  kernel.walk<WalkOrder::PreOrder>([&](tile::LoadOp load) {
+    if (!canBeFetched(load) || !known.insert({load.getSource(), load.getType()}).second)
+      return;
+    SmallVector<Row> &of = rows[iterationOf(load)];
+    for (int64_t row = 0; row < load.getType().getDimSize(0); ++row)
+      of.push_back({load, row});
+  });
+  for (auto &[loop, of] : rows)
+    share(loop ? *cast<scf::ForOp>(loop).getBody() : kernel.front(), of);
+}
+
+/// `v` as the next iteration of `loop` will have it, for code that stands where `at` is lowered.
+Value TileLowering::ahead(Value v, scf::ForOp loop, Operation *at, IRMapping &known) {
+  if (Value value = known.lookupOrNull(v))
+    return value;
+  // The last iteration is followed by the first of what is around the loop.
+  auto around = [&](Value now) -> Value {
+    if (!loop || !hasConstantBounds(loop))
+      return now;
+    IRMapping outside;
+    Value next = ahead(v, iterationOf(loop), loop, outside);
+    return next == now ? now : arith::SelectOp::create(b, loc, isLast(loop), next, now);
+  };
+  Value result;
+  Operation *op = v.getDefiningOp();
+  if (!op) {
+    auto counted = dyn_cast<scf::ForOp>(cast<BlockArgument>(v).getOwner()->getParentOp());
+    if (!counted) {
+      result = scalars.lookup(v);
+    } else if (counted != loop) {
+      result = around(scalars.lookup(v));
+    } else {
+      Value now = scalars.lookup(v);
+      Value next = arith::AddIOp::create(b, loc, now, scalars.lookup(loop.getStep()));
+      result = arith::SelectOp::create(b, loc, isLast(loop),
+                                       hasConstantBounds(loop) ? scalars.lookup(loop.getLowerBound()) : now, next);
+    }
+  } else if (isa<tile::ProgramOp>(op)) {
+    result = loop ? around(scalars.lookup(v)) : nextProgram.lookup(v);
+  } else {
+    bool changes = !scalars.contains(v) || !v.getParentBlock()->findAncestorOpInBlock(*at);
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      if (isa<MemRefType>(operand.getType())) {
+        operands.push_back(operand);
+        continue;
+      }
+      operands.push_back(ahead(operand, loop, at, known));
+      changes |= operands.back() != scalars.lookupOrNull(operand);
+    }
+    if (!changes) {
+      result = scalars.lookup(v);
+    } else if (auto load = dyn_cast<memref::LoadOp>(op)) {
+      const View &view = arguments[load.getMemRef()];
+      Value offset = constant(0);
+      for (auto [index, stride] : llvm::zip(ArrayRef(operands).drop_front(), view.strides))
+        offset = add(offset, mul(index, stride));
+      result = memref::LoadOp::create(b, loc, view.memref, ValueRange{offset});
+    } else if (auto dim = dyn_cast<memref::DimOp>(op)) {
+      result = sizes[dim.getSource()][*dim.getConstantIndex()];
+    } else {
+      IRMapping mapping;
+      mapping.map(op->getOperands(), operands);
+      result = b.clone(*op, mapping)->getResult(0);
+    }
+  }
+  known.map(v, result);
+  return result;
+}
+
+Value TileLowering::isLast(scf::ForOp loop) {
+  Value next = arith::AddIOp::create(b, loc, scalars.lookup(loop.getInductionVar()), scalars.lookup(loop.getStep()));
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, next, scalars.lookup(loop.getUpperBound()));
+}
+
+SmallVector<TileLowering::Ahead> TileLowering::tilesAhead(tile::DotOp dot) {
+  SmallVector<Ahead> tiles;
+  IRMapping known;
+  for (auto [op, first, rows] : fetches.of(dot)) {
+    tile::LoadOp load = op;
+    const View &view = arguments[load.getSource()];
+    if (getConstantIntValue(view.strides.back()) != 1)
+      continue;
+    Value offset = constant(0);
+    for (auto [index, stride] : llvm::zip(load.getIndices(), view.strides))
+      offset = add(offset, mul(ahead(index, iterationOf(load), dot, known), stride));
+    auto elementBytes = static_cast<int64_t>(llvm::divideCeil(load.getType().getElementTypeBitWidth(), 8));
+    tiles.push_back({view.memref, offset, view.strides[load.getDims().front()], first, rows,
+                     load.getType().getDimSize(1), lineBytes / elementBytes});
+  }
+  return tiles;
+}
+
+void TileLowering::fetch(ArrayRef<Ahead> tiles, Value row, int64_t rows, int64_t all) {
+  for (const Ahead &tile : tiles) {
+    int64_t count = (rows * tile.rows + all - 1) / all;
+    Value begin = tile.rows % all ? divide(mul(row, constant(tile.rows)), all) : mul(row, constant(tile.rows / all));
+    for (int64_t i = 0; i < count; ++i) {
+      Value offset = add(tile.offset, mul(add(begin, tile.first + i), tile.stride));
+      for (int64_t column = 0; column < tile.columns;
+           column += tile.line) // into the second level: a first holds no tile
+        memref::PrefetchOp::create(b, loc, tile.memref, ValueRange{add(offset, column)}, /*isWrite=*/false,
+                                   /*localityHint=*/2, /*isDataCache=*/true);
+    }
+  }
+}
