@@ -62,21 +62,32 @@ static bool canBeFetched(tile::LoadOp load) {
          llvm::any_of(load.getIndices(), [&](Value index) { return changes(index, iterationOf(load)); });
 }
 
-/// Multiplications that every iteration executes of those in `op`, loops aside; of two branches the lesser.
+/// Where in `op` the products of an iteration around it may stand: bodies of loops that have a last iteration, branches.
+static SmallVector<Block *, 2> blocksOf(Operation *op) {
+  if (auto loop = dyn_cast<scf::ForOp>(op); loop && hasConstantBounds(loop))
+    return {loop.getBody()};
+  SmallVector<Block *, 2> blocks;
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    blocks.push_back(branch.thenBlock());
+    if (branch.elseBlock())
+      blocks.push_back(branch.elseBlock());
+  }
+  return blocks;
+}
+
+/// Multiplications in `op` that every iteration around it executes: of a loop those of its last iteration, of two branches the
+/// fewer.
 static int64_t multiplied(Operation *op) {
   if (auto dot = dyn_cast<tile::DotOp>(op))
     return tileType(dot.getA()).getNumElements() * tileType(dot.getResult()).getShape().back();
-  auto branch = dyn_cast<scf::IfOp>(op);
-  if (!branch)
-    return 0;
-  auto inside = [](Block &block) {
+  std::optional<int64_t> least;
+  for (Block *block : blocksOf(op)) {
     int64_t sum = 0;
-    for (Operation &inner : block)
+    for (Operation &inner : *block)
       sum += multiplied(&inner);
-    return sum;
-  };
-  int64_t then = inside(*branch.thenBlock());
-  return branch.elseBlock() ? std::min(then, inside(*branch.elseBlock())) : then;
+    least = least ? std::min(*least, sum) : sum;
+  }
+  return least.value_or(0);
 }
 
 void FetchPlan::share(Block &block, ArrayRef<Row> rows) {
@@ -92,10 +103,9 @@ void FetchPlan::share(Block &block, ArrayRef<Row> rows) {
     ArrayRef<Row> part = rows.slice(first, before * count / all - first);
     if (part.empty())
       continue;
-    if (auto branch = dyn_cast<scf::IfOp>(op)) {
-      share(*branch.thenBlock(), part);
-      if (branch.elseBlock())
-        share(*branch.elseBlock(), part);
+    if (!isa<tile::DotOp>(op)) {
+      for (Block *inside : blocksOf(&op))
+        share(*inside, part);
       continue;
     }
     SmallVector<Fetch> &fetches = shares[&op];
@@ -196,8 +206,11 @@ SmallVector<TileLowering::Ahead> TileLowering::tilesAhead(tile::DotOp dot) {
     Value offset = constant(0);
     for (auto [index, stride] : llvm::zip(load.getIndices(), view.strides))
       offset = add(offset, mul(ahead(index, iterationOf(load), dot, known), stride));
+    Value last; // once, though a loop around the dot is inside the iteration
+    for (scf::ForOp loop = iterationOf(dot); loop != iterationOf(load); loop = iterationOf(loop))
+      last = last ? Value(arith::AndIOp::create(b, loc, last, isLast(loop))) : isLast(loop);
     auto elementBytes = static_cast<int64_t>(llvm::divideCeil(load.getType().getElementTypeBitWidth(), 8));
-    tiles.push_back({view.memref, offset, view.strides[load.getDims().front()], first, rows,
+    tiles.push_back({last, view.memref, offset, view.strides[load.getDims().front()], first, rows,
                      load.getType().getDimSize(1), lineBytes / elementBytes});
   }
   return tiles;
@@ -205,6 +218,9 @@ SmallVector<TileLowering::Ahead> TileLowering::tilesAhead(tile::DotOp dot) {
 
 void TileLowering::fetch(ArrayRef<Ahead> tiles, Value row, int64_t rows, int64_t all) {
   for (const Ahead &tile : tiles) {
+    OpBuilder::InsertionGuard guard(b);
+    if (tile.condition)
+      b.setInsertionPoint(scf::IfOp::create(b, loc, tile.condition, false).thenBlock()->getTerminator());
     int64_t count = (rows * tile.rows + all - 1) / all;
     Value begin = tile.rows % all ? divide(mul(row, constant(tile.rows)), all) : mul(row, constant(tile.rows / all));
     for (int64_t i = 0; i < count; ++i) {

@@ -216,6 +216,7 @@ protected:
   // TileFetch.cpp
   /// Rows [first, first + rows) of a tile that the next iteration loads, with `line` elements in a line of a cache.
   struct Ahead {
+    Value condition; ///< none: always
     Value memref, offset, stride;
     int64_t first, rows, columns, line;
   };

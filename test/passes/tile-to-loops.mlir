@@ -346,3 +346,31 @@ func.func @branches(%x: memref<?x16x32xf32> {tile.name = "x"}, %z: memref<?x32xf
   tile.store %r, %y[%n, %c0, %c0] {dims = array<i64: 1, 2>} : vector<16x32xf32>, memref<?x16x32xf32>
   return
 }
+
+// -----
+
+// What the program loads before a loop that holds all of its products is asked for in the last iteration.
+// CHECK-LABEL: func.func @last_iteration(
+// CHECK:         scf.for %[[J:.*]] = %c0 to %c64 step %c32
+// CHECK:           %[[LAST:.*]] = arith.cmpi sge, %{{.*}}, %c64
+// CHECK-NOT:       memref.prefetch
+// CHECK:           scf.if %[[LAST]] {
+// CHECK-COUNT-16:    memref.prefetch
+// CHECK:           }
+// CHECK-NOT:       memref.prefetch
+// CHECK:         return
+func.func @last_iteration(%x: memref<?x16x32xf32> {tile.name = "x"}, %w: memref<32x64xf32> {tile.name = "w"}, %y: memref<?x16x64xf32> {tile.name = "y"})
+    attributes {tile.kernel, tile.grid = ["n"]} {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %n = tile.program : index
+  %zero = arith.constant dense<0.0> : vector<16x32xf32>
+  %a = tile.load %x[%n, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x16x32xf32>, vector<16x32xf32>
+  scf.for %j = %c0 to %c64 step %c32 {
+    %b = tile.load %w[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x64xf32>, vector<32x32xf32>
+    %d = tile.dot %a, %b, %zero : vector<16x32xf32>, vector<32x32xf32>, vector<16x32xf32>
+    tile.store %d, %y[%n, %c0, %j] {dims = array<i64: 1, 2>} : vector<16x32xf32>, memref<?x16x64xf32>
+  }
+  return
+}
