@@ -1,0 +1,79 @@
+"""Models, meshes and schedules that nobody chose: each is drawn, and two training steps in double precision are those of one rank (exact.py).
+
+A draw takes mixers of any class, experts with and without a capacity, shared experts and losses of the router, a length of rows; then a few meshes of up
+to four ranks with a pipeline, a slicing, a number of slices, layers with their own, recomputation and an algorithm along sp. Nothing is refused but
+slices and parts of rows that are shorter than what a convolution reads.
+Usage: random_meshes.py [--seed N] [--models N] [--meshes N]; needs braid-compile and braid-run in PATH.
+"""
+import argparse
+import random
+import sys
+
+import exact
+
+HEADS = {"heads": 4, "head_dim": 8}
+VALUES = HEADS | {"value_dim": 8}
+MIXERS = [{"kind": kind} | VALUES for kind in ("gla", "mamba2", "retnet", "deltanet", "gateloop", "kda", "dfw", "gfw")]
+MIXERS += [{"kind": kind} | HEADS for kind in ("lightning", "rwkv6", "rwkv7", "hgrn2", "ttt", "titans", "titans_ln", "mamba")]
+MIXERS += [{"kind": "gated_deltanet", "conv": {"kernel": 4}} | VALUES, {"kind": "attention", "kv_heads": 2} | HEADS, {"kind": "attention", "kv_heads": 4, "window": 9} | HEADS]
+MESHES = ["dp=2,ep=2", "sp=2,ep=2", "tp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "sp=4,ep=2", "dp=2,sp=2,ep=2", "dp=2,sp=2,ep=4", "dp=2,tp=2,ep=2,etp=2", "sp=2,tp=2,ep=2,etp=2"]
+NORMED = {"ttt", "titans_ln"}  # their states do not compose: along sp a ring only
+REASONS = ["op has a tail of", "op looks back"]
+
+
+def model(draw):
+    mixers = dict(zip("ABC", draw.sample(MIXERS, draw.choice([1, 2, 2, 3]))))
+    layers = draw.choice([2, 3, 4])
+    pattern = "".join(draw.choice(list(mixers)) for _ in range(layers))
+    ffns = "E" + "".join(draw.choice("EED") for _ in range(layers - 1))
+    experts = {"kind": "moe", "num_experts": draw.choice([4, 8]), "top_k": draw.choice([1, 2]), "expert_hidden": draw.choice([8, 16])}
+    if draw.random() < 0.5:
+        experts["shared_hidden"] = 16
+    if draw.random() < 0.5:
+        experts["router"] = {"balance_loss": 0.01, "z_loss": 0.001}
+    if draw.random() < 0.4:
+        experts["capacity_factor"] = draw.choice([1.0, 1.25, 2.0])
+    known = {"E": experts, "D": {"kind": "dense", "hidden": 32}}
+    return {"name": "drawn", "vocab_size": 64, "d_model": 32, "num_layers": layers, "layer_pattern": pattern, "ffn_pattern": ffns, "context_len": 64, "dtype": "f64",
+            "mixers": {name: mixers[name] for name in sorted(set(pattern))}, "ffns": {name: known[name] for name in sorted(set(ffns))},
+            "train": {"batch": 4, "seq_len": draw.choice([52, 56, 64]), "warmup_steps": 1}}
+
+
+def variant(draw, description, number):
+    mesh = draw.choice(MESHES)
+    sizes = dict((axis, int(size)) for axis, size in (part.split("=") for part in mesh.split(",")))
+    options = [f"--mesh={mesh}"]
+    pipeline = draw.choice(["none", "moe", "aAaM", "1A1M", "1A1M", "cross-block", "cross-block", "best"])
+    if pipeline != "none":
+        options += [f"--pipeline={pipeline}", f"--overlap-degree={draw.choice([2, 3, 4, 5, 7])}", f"--slicing={draw.choice(['uniform', 'time_uniform', 'balanced', 'simulated'])}"]
+        if draw.random() < 0.25:
+            options.append(f"--overlap-degrees={draw.randrange(description['num_layers'])}:{draw.choice([1, 2, 3])}")
+    if draw.random() < 0.3:
+        options.append(f"--recompute={draw.choice(['all', '0', '1'])}")
+    if "sp" in sizes and not NORMED & {mixer["kind"] for mixer in description["mixers"].values()}:
+        options.append(f"--sp-algorithm={draw.choice(['auto', 'ring', 'all_gather', 'scan'])}")
+    return f"drawn-{number}", sizes.get("dp", 1) * sizes.get("sp", 1) * sizes.get("tp", 1), options
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--models", type=int, default=12)
+    parser.add_argument("--meshes", type=int, default=4, help="of each model")
+    arguments = parser.parse_args()
+    draw = random.Random(arguments.seed)
+    failed = 0
+    for number in range(arguments.models):
+        description = model(draw)
+        print(f"model {number}: {description['layer_pattern']} {description['ffn_pattern']} {[m['kind'] for m in description['mixers'].values()]} {description['ffns']['E']}")
+        variants = [variant(draw, description, i) for i in range(arguments.meshes)]
+        for name, _, options in variants:
+            print(f"  {name}: {' '.join(options)}", flush=True)
+        failed += exact.check(description, variants, REASONS) != 0
+    if failed:
+        sys.exit(f"{failed} of {arguments.models} models drawn from seed {arguments.seed} failed")
+    print(f"all {arguments.models} models drawn from seed {arguments.seed} are within their limits on every mesh")
+
+
+if __name__ == "__main__":
+    main()
