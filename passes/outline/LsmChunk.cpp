@@ -103,17 +103,44 @@ DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size, bool s
   return table;
 }
 
+void ChunkMath::loadValueDecay(Var valueDecay) {
+  valueDecayIn = valueDecay;
+  if (shape.values == VB) {
+    onlyValues = decayTable(valueDecayIn, 0, VB, /*scores=*/true);
+    valuesMild = onlyValues->mild;
+  } else if (!shape.mild) {
+    valuesMild = valueLoop({k.constant(k.i1(), 1)}, [&](Index first, llvm::ArrayRef<Var> now) -> Vars {
+      return {both(now[0], decayTable(valueDecayIn, first, VB, /*scores=*/true).mild)};
+    })[0];
+  }
+}
+
 void ChunkMath::eitherWay(llvm::function_ref<void()> body) {
   if (!hasTwoWays() || !vector.mild)
     return body();
   DecayTable unsettled = vector;
-  auto way = [&](DecayTable table) -> Vars {
-    vector = std::move(table);
+  std::optional<DecayTable> unsettledValues = onlyValues;
+  auto run = [&](Way now) -> Vars {
+    way = now;
+    vector = settled(unsettled);
+    if (onlyValues)
+      onlyValues = settled(*unsettledValues);
     body();
     return {};
   };
-  k.when(unsettled.mild, [&] { return way(unsettled.ofMild(k)); }, [&] { return way(unsettled.ofStrong()); });
+  Var mild = valuesMild ? both(vector.mild, valuesMild) : vector.mild;
+  k.when(mild, [&] { return run(Way::mild); }, [&] { return run(Way::strong); });
+  way = Way::open;
   vector = std::move(unsettled);
+  onlyValues = std::move(unsettledValues);
+}
+
+DecayTable ChunkMath::settled(const DecayTable &table) const {
+  return way == Way::open ? table : way == Way::mild ? table.ofMild(k) : table.ofStrong();
+}
+
+DecayTable ChunkMath::valueDecay(Index first) {
+  return onlyValues ? *onlyValues : settled(decayTable(valueDecayIn, first, VB, /*scores=*/true));
 }
 
 Var ChunkMath::exponential(Var difference) { return exp(cast(min(difference, 0.0), shape.compute)); }

@@ -121,9 +121,13 @@ public:
   /// Log decays [B, T, H, channels] of `size` channels.
   DecayTable decayTable(Var logDecay, Index first, int64_t size, bool scores);
   const DecayTable &keyDecay() const { return vector; }
-  /// Runs `body`, which stores: for decays per key channel once where they are mild and once where they are strong, so that
-  /// what it computes of them need not be the same for both.
+  /// Reads the log decays of value columns (R); valueDecay needs it.
+  void loadValueDecay(Var valueDecay);
+  /// Runs `body`, which stores: for decays per channel once where they are mild, those of value columns too, and once where
+  /// they are strong, so that what it computes of them need not be the same for both.
   void eitherWay(llvm::function_ref<void()> body);
+  /// The decays of a block of value columns, for the body of eitherWay.
+  DecayTable valueDecay(Index first);
   Var fromStart(Var x); ///< x * exp(c), x [C, K]
   Var toEnd(Var x); ///< x * exp(c_C - c)
   /// exp(c_C) as [K] (vector decays), a scalar (S0, S, GH) or nothing (I, H).
@@ -150,11 +154,19 @@ public:
 private:
   Var exponential(Var difference); ///< exp of a difference of cumulative decays, clamped at 0
   Var tokensFrom(Var token, Var buffer, Index first, int64_t size);
-  /// Whether eitherWay() has two ways: solves and scores of values are not written twice.
-  bool hasTwoWays() const { return shape.vectorDecay() && !shape.lowRank() && !shape.valueDecay(); }
+  /// Whether eitherWay() has two ways: solves are not written twice.
+  bool hasTwoWays() const { return shape.vectorDecay() && !shape.lowRank(); }
 
+  /// What eitherWay() has settled for the body that it runs.
+  enum class Way : uint8_t { open, mild, strong };
+  DecayTable settled(const DecayTable &table) const;
+
+  Way way = Way::open;
   Var c; ///< scalar decays: cumulative, [C] in f64
   DecayTable vector; ///< vector decays of the keys
+  Var valueDecayIn,
+      valuesMild; ///< R: log decays of value columns, whether those of all blocks are mild (empty: settled)
+  std::optional<DecayTable> onlyValues; ///< of the one block, if there is one
   Var weight; ///< exp(c_i - c_j) as [C, C], scalar decays
 };
 

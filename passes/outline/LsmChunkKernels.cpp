@@ -132,6 +132,8 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
   forChunk(math, {{o, shape.values}}, [&] {
     Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
     math.loadDecay(decayIn, /*scores=*/true);
+    if (shape.valueDecay())
+      math.loadValueDecay(valueDecayIn);
     std::optional<LowRankTiles> low;
     if (shape.lowRank())
       low.emplace(math, aIn, bIn, keys, queries);
@@ -151,7 +153,7 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
         if (low)
           fromState = dot(low->qb, low->read(values, state), fromState);
         if (shape.valueDecay()) {
-          DecayTable decay = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/true);
+          DecayTable decay = math.valueDecay(first);
           Var inside = pairScores(k, decay, {Var()}, {values}, {Vars{scores}}, /*scores=*/false, {fromState}).dLeft[0];
           return math.storeTokens(inside + expand(diagonalOf(scores), 1, math.VB) * values, o, first);
         }

@@ -184,31 +184,34 @@ void VectorGradKernel::writeLowRank() {
 }
 
 void VectorGradKernel::writeRank1() {
-  int64_t C = math.C, K = math.K, VB = math.VB;
-  Var scores = math.scores(queries, keys), diagonal = expand(diagonalOf(scores), 1, VB);
-  Var queriesFromStart = math.fromStart(queries), keysToEnd = math.toEnd(keys);
-  Sums sums(*this, 1, 1);
-  sums.loop(math, [&](Index first, Sums &now) {
-    Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
-    Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
-    DecayTable decay = math.decayTable(valueDecayIn, first, VB, /*scores=*/true);
-    decay.prepareEnd(k);
-    PairScores inside =
-        pairScores(k, decay, {d}, {values}, {Vars{scores}}, /*scores=*/true, {dot(queriesFromStart, state)});
-    Var write = dot(keysToEnd, dState);
-    Var valuesToEnd = decay.toEnd(values);
-    math.storeTokens(inside.dRight[0] + diagonal * d + decay.toEnd(write), dv, first);
-    Var across = exp(min(decay.total(), 0.0)), both = state * dState;
-    Var tail = sum(both * expand(math.acrossChunk(), 1, VB), 0) * across;
-    Var pairs = d * inside.dLeft[0] - values * inside.dRight[0];
-    math.storeTokens(cumsum(pairs, 0, /*reverse=*/true) + before(valuesToEnd * write) + expand(tail, 0, C), dValueDecay,
-                     first);
-    now.ds(0, 0) = now.ds(0, 0) + inside.s[0][0];
-    now.left(0) = dotTB(decay.fromStart(d), state, now.left(0));
-    now.right(0) = dotTB(valuesToEnd, dState, now.right(0));
-    now.tail() = now.tail() + sum(both * expand(across, 0, K), 1);
+  math.loadValueDecay(valueDecayIn);
+  math.eitherWay([&] {
+    int64_t C = math.C, K = math.K, VB = math.VB;
+    Var scores = math.scores(queries, keys), diagonal = expand(diagonalOf(scores), 1, VB);
+    Var queriesFromStart = math.fromStart(queries), keysToEnd = math.toEnd(keys);
+    Sums sums(*this, 1, 1);
+    sums.loop(math, [&](Index first, Sums &now) {
+      Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
+      Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
+      DecayTable decay = math.valueDecay(first);
+      PairScores inside =
+          pairScores(k, decay, {d}, {values}, {Vars{scores}}, /*scores=*/true, {dot(queriesFromStart, state)});
+      Var write = dot(keysToEnd, dState);
+      Var valuesToEnd = decay.toEnd(values);
+      Var across = exp(min(decay.total(), 0.0)), both = state * dState;
+      Var tail = sum(both * expand(math.acrossChunk(), 1, VB), 0) * across;
+      Var pairs = d * inside.dLeft[0] - values * inside.dRight[0];
+      now.ds(0, 0) = now.ds(0, 0) + inside.s[0][0];
+      now.left(0) = dotTB(decay.fromStart(d), state, now.left(0));
+      now.right(0) = dotTB(valuesToEnd, dState, now.right(0));
+      now.tail() = now.tail() + sum(both * expand(across, 0, K), 1);
+      // Behind all that reads states, so that they are read where they stand.
+      math.storeTokens(inside.dRight[0] + diagonal * d + decay.toEnd(write), dv, first);
+      math.storeTokens(cumsum(pairs, 0, /*reverse=*/true) + before(valuesToEnd * write) + expand(tail, 0, C),
+                       dValueDecay, first);
+    });
+    finish(sums, {queries}, {keys}, /*wantScores=*/false);
   });
-  finish(sums, {queries}, {keys}, /*wantScores=*/false);
 }
 
 } // namespace

@@ -140,6 +140,9 @@ def add_extremes(scan, kind, rng, T, packed):
     if has_decay(kind):
         scan.check("decay -500 per token", rng, one_document(1, T, -1), decay=(499.0, 500.0), cancels=True)
         scan.check("decay from 0 to -30", rng, one_document(1, T, -1), change=mixed_decay(rng))
+    if kind == "R":  # one side strong, the other mild
+        for gate in ("log_decay", "value_decay"):
+            scan.check(f"strong {gate}", rng, packed, change=lambda x, gate=gate: np.multiply(x[gate], 7, out=x[gate]))
     if has_beta(kind) or kind == "D":
         # Every write undoes the one before it: gradients are differences of values that were rounded to bf16 (worst seen 0.023 of
         # beta's, 0.10 of b's).
@@ -151,7 +154,7 @@ def add_extremes(scan, kind, rng, T, packed):
 # published models have them, bf16 on the widths of its models.
 WIDE = [
     ((1, 150, 1, 128, 64, 128, "f32"), ("S",)),
-    ((1, 130, 1, 128, 128, 64, "bf16"), ("S", "V", "GH")),
+    ((1, 130, 1, 128, 128, 64, "bf16"), ("S", "V", "R", "GH")),
     ((1, 130, 1, 64, 64, 64, "bf16"), ("D", "R")),
     ((1, 40, 1, 256, 256, 32, "f32"), ("GH",)),
     ((1, 150, 1, 256, 256, 64, "f32"), ()),
