@@ -6,6 +6,7 @@
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "runtime/cuda/CublasLt.h"
+#include "test/emulator/StubHooks.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -15,11 +16,6 @@
 
 namespace cuda = braid::runtime::cuda;
 namespace blas = braid::runtime::cuda::blas;
-
-extern "C" {
-void braidStubPut(cuda::Stream stream, std::function<void()> run, const char *line);
-void braidStubCheck(const void *bytes, size_t size, const char *call);
-}
 
 namespace braid::runtime::cuda {
 struct cublasLtContext {};
@@ -215,17 +211,17 @@ int cublasLtMatmul(cuda::BlasHandle, cuda::MatmulDesc desc, const void *alpha, c
   for (const void *matrix : {a, b, c, static_cast<const void *>(workspace)})
     if (reinterpret_cast<uintptr_t>(matrix) % algorithm->data[2] != 0)
       fail("a matrix is not at a multiple of " + std::to_string(algorithm->data[2]) + " bytes");
-  braidStubCheck(workspace, workspaceBytes, "cublasLtMatmul, workspace");
-  braidStubCheck(a, layoutA->bytes(), "cublasLtMatmul, first operand");
-  braidStubCheck(b, layoutB->bytes(), "cublasLtMatmul, second operand");
-  braidStubCheck(d, layoutD->bytes(), "cublasLtMatmul, result");
+  braidStubCheck(workspace, workspaceBytes, "cublasLtMatmul, workspace", stream);
+  braidStubCheck(a, layoutA->bytes(), "cublasLtMatmul, first operand", stream);
+  braidStubCheck(b, layoutB->bytes(), "cublasLtMatmul, second operand", stream);
+  braidStubCheck(d, layoutD->bytes(), "cublasLtMatmul, result", stream);
   float kept = *static_cast<const float *>(beta); // read before the call returns, as the descriptors are
   braidStubPut(
       stream,
       [=, desc = *desc, layoutA = *layoutA, layoutB = *layoutB, layoutD = *layoutD] {
         multiply(desc, layoutA, a, layoutB, b, kept, layoutD, d);
       },
-      "cublasLtMatmul");
+      "cublasLtMatmul", nullptr);
   return success;
 }
 

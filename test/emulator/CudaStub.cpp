@@ -2,9 +2,11 @@
 //
 // The functions of NVIDIA's driver that braid-run calls. Kernels are those of programs compiled with --arch=..,emulated: the same
 // threads of the same blocks, run by the ThreadEmulator that is linked in. Work that is put on a stream waits there until
-// the host synchronises: then streams take turns, the last one first, held together by events alone. So what an asynchronous device might
-// do late is done late: a result that is read too early is not there, an input that is changed too early is changed.
+// the host synchronises: then the streams of its device take turns, the last one first, held together by events alone. So what an asynchronous device might
+// do late is done late: a result that is read too early is not there, an input that is changed too early is changed, and a wait that
+// is missing between two streams changes results. A graph has streams of its own for its branches, and new events in each launch.
 // Device memory begins as NaN, and the host cannot touch it: it is mapped while the device works, no longer.
+// Each device has its memory, streams and context; one thread of the process at a time is inside.
 //
 // Environment: BRAID_STUB_LOG=FILE gets a line for each call; BRAID_STUB_MEMORY, BRAID_STUB_DEVICES, BRAID_STUB_CAPABILITY (90)
 // and BRAID_STUB_DRIVER (13000) say what the device and its driver are; BRAID_STUB_FAIL=cuMemAlloc or =cuMemcpyDtoHAsync makes that call fail,
@@ -12,9 +14,11 @@
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "runtime/cuda/CudaDriver.h"
+#include "test/emulator/StubHooks.h"
 #include "test/emulator/ThreadEmulator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -23,8 +27,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <dlfcn.h>
@@ -34,7 +40,6 @@
 
 namespace cuda = braid::runtime::cuda;
 
-struct CUctx_st {};
 struct CUmod_st {
   void *library;
   int descriptor;
@@ -44,30 +49,48 @@ struct CUfunc_st {
   std::string name;
   int sharedBytes = 48 << 10;
 };
+struct CUgraph_st;
+/// Of a stream that is captured: how much of every stream comes before.
+using Before = std::map<CUstream_st *, size_t>;
 struct CUevent_st {
   std::shared_ptr<bool> happened; ///< the last recording
+  uint64_t capture = 0; ///< which was captured; 0: in none
+  Before before;
 };
-struct CUgraph_st;
 struct CUstream_st {
   int number;
+  CUctx_st *device;
   struct Work {
-    std::shared_ptr<bool> until; ///< it waits for this recording; null: for nothing
+    std::shared_ptr<bool> until; ///< it waits for this recording; null: for none
+    std::function<bool()> ready; ///< or for another device; null: for none
     std::function<void()> run;
+    std::shared_ptr<bool> happens; ///< a recording
   };
   std::deque<Work> queue;
   CUgraph_st *capturing = nullptr;
+  Before before; ///< while it is captured
 };
 struct CUgraph_st {
-  std::vector<CUstream_st::Work> works;
-  bool invalid = false; // a call failed while it was recorded
+  uint64_t number; ///< of the capture
+  CUstream_st *origin;
+  std::vector<std::pair<CUstream_st *, CUstream_st::Work>> works; ///< in the order of the calls, by stream
+  std::vector<CUstream_st *> streams; ///< that were captured
+  bool invalid = false; ///< a call failed while it was recorded
 };
-struct CUgraphExec_st : CUgraph_st {};
+struct CUgraphExec_st {
+  CUgraph_st graph;
+  std::map<CUstream_st *, CUstream_st *>
+      branches; ///< the streams it has for those that were captured, but for the first
+};
 
 namespace {
 
 // NVIDIA's numbers.
-constexpr int success = 0, invalidValue = 1, outOfMemory = 2, noDevice = 100, invalidImage = 200, notFound = 500,
-              illegalAddress = 700, captureUnsupported = 900, captureInvalidated = 901;
+constexpr int success = 0, invalidValue = 1, outOfMemory = 2, noDevice = 100, invalidDevice = 101, invalidImage = 200,
+              notFound = 500, illegalAddress = 700, captureUnsupported = 900, captureInvalidated = 901,
+              captureUnjoined = 904, captureIsolation = 905, capturedEvent = 907;
+
+std::recursive_mutex mutex; // of everything here
 
 long number(const char *variable, long otherwise) {
   const char *text = std::getenv(variable);
@@ -91,6 +114,7 @@ bool failing(std::string_view call) {
   }();
   if (!file)
     return;
+  std::lock_guard lock(mutex);
   va_list arguments;
   va_start(arguments, format);
   std::vfprintf(file, format, arguments);
@@ -106,14 +130,19 @@ struct Allocation {
   size_t bytes;
 };
 
-struct TheDevice {
-  CUctx_st context;
-  CUstream_st legacy{0, {}};
+} // namespace
+
+/// A device is its context.
+struct CUctx_st {
+  CUstream_st legacy{0, this};
   std::vector<CUstream_st *> streams{&legacy};
   int nextStream = 1;
   std::map<uintptr_t, Allocation> memory;
   std::map<uintptr_t, size_t> pinned;
   size_t used = 0;
+
+  CUctx_st() = default;
+  CUctx_st(const CUctx_st &) = delete;
 
   size_t total() const { return static_cast<size_t>(number("BRAID_STUB_MEMORY", 8L << 30)); }
 
@@ -137,55 +166,95 @@ struct TheDevice {
     return next != pinned.begin() && at + bytes <= std::prev(next)->first + std::prev(next)->second;
   }
 
-  /// Until `stream` has nothing left.
-  void run(CUstream_st &stream) {
-    if (stream.queue.empty())
-      return;
-    protect(PROT_READ | PROT_WRITE);
-    while (!stream.queue.empty())
-      if (!step())
+  /// Until `stream` has nothing left, or waits for another device.
+  void advance(CUstream_st &stream) {
+    bool mapped = false;
+    while (!stream.queue.empty()) {
+      CUstream_st *next = runnable();
+      if (!next && !waitsForOthers())
         fail("stream " + std::to_string(stream.number) + " waits for what no stream does");
-    protect(PROT_NONE);
+      if (!next)
+        break;
+      if (!std::exchange(mapped, true))
+        protect(PROT_READ | PROT_WRITE);
+      CUstream_st::Work work = std::move(next->queue.front());
+      next->queue.pop_front();
+      if (work.run)
+        work.run();
+      if (work.happens)
+        *work.happens = true;
+    }
+    if (mapped)
+      protect(PROT_NONE);
+  }
+
+  /// Until `stream` has nothing left; other threads go on meanwhile.
+  void run(CUstream_st &stream, std::unique_lock<std::recursive_mutex> &lock) {
+    for (advance(stream); !stream.queue.empty(); advance(stream)) {
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      lock.lock();
+    }
   }
 
 private:
-  bool step() {
+  CUstream_st *runnable() const {
     for (auto at = streams.rbegin(); at != streams.rend(); ++at) {
       auto &queue = (*at)->queue;
-      if (queue.empty() || (queue.front().until && !*queue.front().until))
-        continue;
-      CUstream_st::Work work = std::move(queue.front());
-      queue.pop_front();
-      if (work.run)
-        work.run();
-      return true;
+      if (!queue.empty() && (!queue.front().until || *queue.front().until) &&
+          (!queue.front().ready || queue.front().ready()))
+        return *at;
     }
-    return false;
+    return nullptr;
+  }
+
+  bool waitsForOthers() const {
+    return std::ranges::any_of(
+        streams, [](CUstream_st *stream) { return !stream->queue.empty() && stream->queue.front().ready; });
   }
 };
 
-TheDevice &device() {
-  static TheDevice made;
-  return made;
+namespace {
+
+int deviceCount() { return static_cast<int>(number("BRAID_STUB_DEVICES", 1)); }
+
+CUctx_st &deviceOf(int ordinal) {
+  static std::map<int, CUctx_st> made;
+  return made[ordinal];
 }
+
+thread_local CUctx_st *current = nullptr;
+CUctx_st &device() { return current ? *current : deviceOf(0); }
 
 CUstream_st &streamOf(cuda::Stream stream);
 
 /// Onto the stream, or into the graph that is recorded.
-void put(cuda::Stream stream, std::function<void()> run, std::shared_ptr<bool> until = nullptr) {
+void put(cuda::Stream stream, CUstream_st::Work work) {
   CUstream_st &to = streamOf(stream);
-  CUstream_st::Work work{std::move(until), std::move(run)};
-  if (to.capturing)
-    to.capturing->works.push_back(std::move(work));
-  else
+  if (to.capturing) {
+    ++to.before[&to];
+    to.capturing->works.emplace_back(&to, std::move(work));
+  } else {
     to.queue.push_back(std::move(work));
+  }
+}
+void put(cuda::Stream stream, std::function<void()> run) { put(stream, {nullptr, nullptr, std::move(run), nullptr}); }
+
+void merge(Before &into, const Before &from) {
+  for (auto [stream, count] : from)
+    into[stream] = std::max(into[stream], count);
+}
+
+CUstream_st *newStream(CUctx_st &of) {
+  of.streams.push_back(new CUstream_st{of.nextStream++, &of});
+  return of.streams.back();
 }
 
 CUstream_st &streamOf(cuda::Stream stream) { return stream ? *stream : device().legacy; }
 char *pointer(cuda::Address address) { return reinterpret_cast<char *>(address); }
 
-void checkDevice(cuda::Address address, size_t bytes, const char *call) {
-  if (!device().owns(address, bytes))
+void checkDevice(cuda::Address address, size_t bytes, const char *call, cuda::Stream stream) {
+  if (!(stream ? *stream->device : device()).owns(address, bytes))
     fail(std::string(call) + ": " + std::to_string(bytes) + " bytes that are not of one allocation");
 }
 
@@ -218,6 +287,9 @@ int cuGetErrorName(int error, const char **text) {
                                                  {notFound, "CUDA_ERROR_NOT_FOUND"},
                                                  {captureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
                                                  {illegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                 {captureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+                                                 {captureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+                                                 {capturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
                                                  {captureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}};
   auto found = names.find(error);
   *text = found == names.end() ? nullptr : found->second;
@@ -230,11 +302,13 @@ int cuGetErrorString(int, const char **text) {
 }
 
 int cuDeviceGetCount(int *count) {
-  *count = static_cast<int>(number("BRAID_STUB_DEVICES", 1));
+  *count = deviceCount();
   return success;
 }
 
 int cuDeviceGet(cuda::Device *found, int ordinal) {
+  if (ordinal < 0 || ordinal >= deviceCount())
+    return invalidDevice;
   *found = ordinal;
   return success;
 }
@@ -255,8 +329,9 @@ int cuDeviceGetAttribute(int *value, cuda::DeviceAttribute attribute, cuda::Devi
   return invalidValue;
 }
 
-int cuDevicePrimaryCtxRetain(cuda::Context *context, cuda::Device) {
-  *context = &device().context;
+int cuDevicePrimaryCtxRetain(cuda::Context *context, cuda::Device ordinal) {
+  std::lock_guard lock(mutex);
+  *context = &deviceOf(ordinal);
   return success;
 }
 
@@ -265,7 +340,10 @@ int cuDevicePrimaryCtxRelease_v2(cuda::Device) {
   return success;
 }
 
-int cuCtxSetCurrent(cuda::Context) { return success; }
+int cuCtxSetCurrent(cuda::Context context) {
+  current = context;
+  return success;
+}
 
 int cuModuleLoadData(cuda::Module *module, const void *image) {
   const auto &header = *static_cast<const Elf64_Ehdr *>(image);
@@ -296,6 +374,7 @@ int cuModuleGetFunction(cuda::Function *function, cuda::Module module, const cha
   auto run = reinterpret_cast<decltype(CUfunc_st::run)>(dlsym(module->library, name));
   if (!run)
     return notFound;
+  std::lock_guard lock(mutex);
   static std::deque<CUfunc_st> functions; // as long as the process
   *function = &functions.emplace_back(CUfunc_st{run, name});
   return success;
@@ -314,12 +393,14 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, cuda::Function, int
 }
 
 int cuMemGetInfo_v2(size_t *available, size_t *total) {
+  std::lock_guard lock(mutex);
   *total = device().total();
   *available = *total - device().used;
   return success;
 }
 
 int cuMemAlloc_v2(cuda::Address *address, size_t bytes) {
+  std::lock_guard lock(mutex);
   if (bytes == 0)
     return invalidValue;
   if (failing("cuMemAlloc"))
@@ -343,6 +424,7 @@ int cuMemAlloc_v2(cuda::Address *address, size_t bytes) {
 }
 
 int cuMemFree_v2(cuda::Address address) {
+  std::lock_guard lock(mutex);
   auto found = device().memory.find(address);
   if (found == device().memory.end())
     return invalidValue;
@@ -354,18 +436,21 @@ int cuMemFree_v2(cuda::Address address) {
 }
 
 int cuMemHostRegister_v2(void *address, size_t bytes, unsigned) {
+  std::lock_guard lock(mutex);
   device().pinned[reinterpret_cast<uintptr_t>(address)] = bytes;
   log("cuMemHostRegister %zu", bytes);
   return success;
 }
 
 int cuMemHostUnregister(void *address) {
+  std::lock_guard lock(mutex);
   log("cuMemHostUnregister");
   return device().pinned.erase(reinterpret_cast<uintptr_t>(address)) ? success : invalidValue;
 }
 
 int cuMemcpyHtoDAsync_v2(cuda::Address target, const void *source, size_t bytes, cuda::Stream stream) {
-  checkDevice(target, bytes, "cuMemcpyHtoDAsync");
+  std::lock_guard lock(mutex);
+  checkDevice(target, bytes, "cuMemcpyHtoDAsync", stream);
   bool pinned = device().isPinned(source, bytes);
   log("cuMemcpyHtoDAsync %zu stream %d%s", bytes, streamOf(stream).number, pinned ? " pinned" : "");
   if (pinned) {
@@ -381,7 +466,8 @@ int cuMemcpyHtoDAsync_v2(cuda::Address target, const void *source, size_t bytes,
 }
 
 int cuMemcpyDtoHAsync_v2(void *target, cuda::Address source, size_t bytes, cuda::Stream stream) {
-  checkDevice(source, bytes, "cuMemcpyDtoHAsync");
+  std::lock_guard lock(mutex);
+  checkDevice(source, bytes, "cuMemcpyDtoHAsync", stream);
   if (failing("cuMemcpyDtoHAsync")) {
     if (CUgraph_st *graph = streamOf(stream).capturing)
       graph->invalid = true;
@@ -394,8 +480,9 @@ int cuMemcpyDtoHAsync_v2(void *target, cuda::Address source, size_t bytes, cuda:
 }
 
 int cuMemcpyDtoDAsync_v2(cuda::Address target, cuda::Address source, size_t bytes, cuda::Stream stream) {
-  checkDevice(target, bytes, "cuMemcpyDtoDAsync");
-  checkDevice(source, bytes, "cuMemcpyDtoDAsync");
+  std::lock_guard lock(mutex);
+  checkDevice(target, bytes, "cuMemcpyDtoDAsync", stream);
+  checkDevice(source, bytes, "cuMemcpyDtoDAsync", stream);
   if (target < source + bytes && source < target + bytes && target != source)
     fail("cuMemcpyDtoDAsync: the bytes overlap");
   log("cuMemcpyDtoDAsync %zu stream %d", bytes, streamOf(stream).number);
@@ -404,69 +491,118 @@ int cuMemcpyDtoDAsync_v2(cuda::Address target, cuda::Address source, size_t byte
 }
 
 int cuMemsetD8Async(cuda::Address target, unsigned char value, size_t bytes, cuda::Stream stream) {
-  checkDevice(target, bytes, "cuMemsetD8Async");
+  std::lock_guard lock(mutex);
+  checkDevice(target, bytes, "cuMemsetD8Async", stream);
   log("cuMemsetD8Async %zu stream %d", bytes, streamOf(stream).number);
   put(stream, [=] { std::memset(pointer(target), value, bytes); });
   return success;
 }
 
 int cuStreamCreate(cuda::Stream *stream, unsigned) {
-  *stream = new CUstream_st{device().nextStream++, {}};
-  device().streams.push_back(*stream);
+  std::lock_guard lock(mutex);
+  *stream = newStream(device());
   log("cuStreamCreate %d", (*stream)->number);
   return success;
 }
 
 int cuStreamDestroy_v2(cuda::Stream stream) {
+  std::unique_lock lock(mutex);
   log("cuStreamDestroy %d", stream->number);
-  device().run(*stream);
-  std::erase(device().streams, stream);
+  stream->device->run(*stream, lock);
+  std::erase(stream->device->streams, stream);
   delete stream;
   return success;
 }
 
 int cuStreamSynchronize(cuda::Stream stream) {
-  if (streamOf(stream).capturing)
+  std::unique_lock lock(mutex);
+  CUstream_st &of = streamOf(stream);
+  if (of.capturing)
     return captureUnsupported;
-  log("cuStreamSynchronize %d", streamOf(stream).number);
-  device().run(streamOf(stream));
+  log("cuStreamSynchronize %d", of.number);
+  of.device->run(of, lock);
   return success;
 }
 
-int cuStreamQuery(cuda::Stream stream) { return streamOf(stream).queue.empty() ? success : cuda::notReady; }
+/// Whoever asks waits, so the device works.
+int cuStreamQuery(cuda::Stream stream) {
+  std::lock_guard lock(mutex);
+  CUstream_st &of = streamOf(stream);
+  if (of.capturing)
+    return captureUnsupported;
+  of.device->advance(of);
+  return of.queue.empty() ? success : cuda::notReady;
+}
 
 int cuStreamBeginCapture_v2(cuda::Stream stream, int) {
-  if (streamOf(stream).capturing)
+  std::lock_guard lock(mutex);
+  if (!stream || stream->capturing)
     return invalidValue;
-  streamOf(stream).capturing = new CUgraph_st;
-  log("cuStreamBeginCapture %d", streamOf(stream).number);
+  static uint64_t captures = 0;
+  stream->capturing = new CUgraph_st{++captures, stream, {}, {stream}};
+  stream->before.clear();
+  log("cuStreamBeginCapture %d", stream->number);
   return success;
 }
 
 int cuStreamEndCapture(cuda::Stream stream, cuda::Graph *graph) {
-  *graph = std::exchange(streamOf(stream).capturing, nullptr);
+  std::lock_guard lock(mutex);
+  *graph = nullptr;
+  CUgraph_st *ended = streamOf(stream).capturing;
   log("cuStreamEndCapture %d", streamOf(stream).number);
-  if (*graph && (*graph)->invalid) {
-    delete std::exchange(*graph, nullptr);
-    return captureInvalidated;
+  if (!ended || ended->origin != stream)
+    return invalidValue;
+  bool joined =
+      std::ranges::all_of(ended->streams, [&](CUstream_st *one) { return stream->before[one] >= one->before[one]; });
+  for (CUstream_st *one : ended->streams)
+    one->capturing = nullptr;
+  if (joined && !ended->invalid) {
+    *graph = ended;
+    return success;
   }
-  return *graph ? success : invalidValue;
+  int code = ended->invalid ? captureInvalidated : captureUnjoined;
+  delete ended;
+  return code;
 }
 
 int cuGraphInstantiateWithFlags(cuda::GraphExec *executable, cuda::Graph graph, unsigned long long) {
+  std::lock_guard lock(mutex);
   log("cuGraphInstantiate %zu", graph->works.size());
-  *executable = new CUgraphExec_st{*graph};
+  auto *made = new CUgraphExec_st{*graph, {}};
+  for (CUstream_st *stream : graph->streams)
+    if (stream != graph->origin)
+      made->branches[stream] = newStream(*stream->device);
+  *executable = made;
   return success;
 }
 
 int cuGraphLaunch(cuda::GraphExec executable, cuda::Stream stream) {
+  std::lock_guard lock(mutex);
   log("cuGraphLaunch stream %d", streamOf(stream).number);
-  for (const CUstream_st::Work &work : executable->works)
-    put(stream, work.run, work.until);
+  std::map<std::shared_ptr<bool>, std::shared_ptr<bool>> events; // of the recording, of this launch
+  auto now = [&](const std::shared_ptr<bool> &event) -> std::shared_ptr<bool> {
+    if (!event)
+      return nullptr;
+    std::shared_ptr<bool> &made = events[event];
+    if (!made)
+      made = std::make_shared<bool>(false);
+    return made;
+  };
+  for (const auto &[captured, work] : executable->graph.works) {
+    CUstream_st *to = captured == executable->graph.origin ? stream : executable->branches.at(captured);
+    put(to, {now(work.until), work.ready, work.run, now(work.happens)});
+  }
   return success;
 }
 
 int cuGraphExecDestroy(cuda::GraphExec executable) {
+  std::unique_lock lock(mutex);
+  for (auto [captured, stream] : executable->branches) {
+    CUctx_st &of = *stream->device;
+    of.run(*stream, lock);
+    std::erase(of.streams, stream);
+    delete stream;
+  }
   delete executable;
   return success;
 }
@@ -477,9 +613,28 @@ int cuGraphDestroy(cuda::Graph graph) {
 }
 
 int cuStreamWaitEvent(cuda::Stream stream, cuda::Event event, unsigned) {
+  std::lock_guard lock(mutex);
   log("cuStreamWaitEvent stream %d", streamOf(stream).number);
-  if (event->happened)
-    put(stream, nullptr, event->happened);
+  if (!event->happened)
+    return success;
+  CUstream_st &to = streamOf(stream);
+  if (event->capture) {
+    auto with = std::ranges::find_if(to.device->streams, [&](CUstream_st *one) {
+      return one->capturing && one->capturing->number == event->capture;
+    });
+    if (with == to.device->streams.end())
+      return capturedEvent;
+    if (!to.capturing) { // it joins
+      to.capturing = (*with)->capturing;
+      to.before.clear();
+      to.capturing->streams.push_back(&to);
+    }
+  }
+  if ((to.capturing ? to.capturing->number : 0) != event->capture)
+    return captureIsolation;
+  if (to.capturing)
+    merge(to.before, event->before);
+  put(stream, {event->happened, nullptr, nullptr, nullptr});
   return success;
 }
 
@@ -495,9 +650,12 @@ int cuEventDestroy_v2(cuda::Event event) {
 }
 
 int cuEventRecord(cuda::Event event, cuda::Stream stream) {
+  std::lock_guard lock(mutex);
   log("cuEventRecord stream %d", streamOf(stream).number);
   event->happened = std::make_shared<bool>(false);
-  put(stream, [happened = event->happened] { *happened = true; });
+  put(stream, {nullptr, nullptr, nullptr, event->happened});
+  event->capture = streamOf(stream).capturing ? streamOf(stream).capturing->number : 0;
+  event->before = streamOf(stream).before;
   return success;
 }
 
@@ -510,6 +668,7 @@ int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsi
   if (extra[0] != cuda::launchParamBuffer || extra[2] != cuda::launchParamBufferSize ||
       extra[4] != cuda::launchParamEnd)
     return invalidValue;
+  std::lock_guard lock(mutex);
   auto *first = static_cast<const int64_t *>(extra[1]);
   std::vector<int64_t> slots(first, first + *static_cast<size_t *>(extra[3]) / sizeof(int64_t));
   log("cuLaunchKernel %s blocks %u threads %u shared %u stream %d", function->name.c_str(), gridX, blockX, sharedBytes,
@@ -522,15 +681,16 @@ int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsi
   return success;
 }
 
-/// For the libraries beside it: onto the stream, or into the graph that is recorded; `log` is a line of the log.
-void braidStubPut(cuda::Stream stream, std::function<void()> run, const char *line) {
-  log("%s stream %d", line, streamOf(stream).number);
-  put(stream, std::move(run));
+void braidStubPut(cuda::Stream stream, std::function<void()> run, const char *line, std::function<bool()> ready) {
+  std::lock_guard lock(mutex);
+  if (line)
+    log("%s stream %d", line, streamOf(stream).number);
+  put(stream, {nullptr, std::move(ready), std::move(run), nullptr});
 }
 
-/// Ends the process where the bytes are not of one allocation.
-void braidStubCheck(const void *bytes, size_t size, const char *call) {
-  checkDevice(reinterpret_cast<cuda::Address>(bytes), size, call);
+void braidStubCheck(const void *bytes, size_t size, const char *call, cuda::Stream stream) {
+  std::lock_guard lock(mutex);
+  checkDevice(reinterpret_cast<cuda::Address>(bytes), size, call, stream);
 }
 
 } // extern "C"
