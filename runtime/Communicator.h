@@ -6,6 +6,8 @@
 
 #include "runtime/Program.h"
 
+struct CUstream_st;
+
 namespace braid::runtime {
 
 enum class CollectiveKind : uint8_t { allReduce, allGather, reduceScatter, allToAll, shift };
@@ -73,6 +75,13 @@ public:
   // What every collective begins with: waits until all ranks of the axis have come, and compares what they call. For
   // communicators whose data travel another way.
   virtual Status meet(const CollectiveCall &call) = 0;
+
+  // From now on calls are put on this stream of a GPU and return when they are there: nobody meets, and what fails later
+  // says CommunicatorGroup::health(). The host waits for counts of an all_to_all only. For communicators of GPUs.
+  virtual Status queueOn(CUstream_st *) {
+    return Status::error(ErrorCode::unsupported, "axis {}: its communicator moves the memory of hosts, not of GPUs",
+                         axis());
+  }
 };
 
 // The communicators of one rank, one per mesh axis (both views) and per product of axes a program uses ("dp*sp").

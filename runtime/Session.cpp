@@ -77,6 +77,7 @@ struct Session::Impl {
   std::unique_ptr<MemoryCheck> memoryCheck;
   bool checking = false; // the memory of this run
   bool capturing = false; // the walk is recorded, not executed
+  bool collectivesInTurn = false; // on a GPU: those of several axes follow each other
   bool updating = false, ended = false; // of this run, as the watcher was told and as it answered
   const char *entryName = "";
   uint32_t entryIndex = 0;
@@ -94,6 +95,7 @@ struct Session::Impl {
   Status createGpu();
   Status capture();
   Status replay(uint32_t entry);
+  Status lostOnGpu(Status status);
   Status run(uint32_t entry);
   Status move(const TensorView &view, Status (CudaDevice::*how)(uint32_t, uint64_t, uint64_t));
   void clear(uint32_t arena, uint64_t offset, uint64_t bytes);
@@ -109,7 +111,9 @@ struct Session::Impl {
   Status performLaunch(LaunchCommand &launch, const Iterations &at);
   Status performJoined(const JoinedLaunches &joined, const Iterations &at);
   Status performCollective(const CollectiveCommand &collective, const Iterations &at);
-  void traced(const StreamItem &item, int64_t begin, uint64_t sentBytes = 0);
+  Status queueCollective(const CollectiveCommand &collective, uint32_t stream, const Iterations &at);
+  void traced(const StreamItem &item, int64_t begin, uint64_t sentBefore);
+  uint64_t sentOnAxisOf(const StreamItem &item) const;
   void recordEvent(const StreamItem &item);
   void waitEvent(const StreamItem &item);
   void fail(const StreamItem &item, const Status &status);
@@ -196,17 +200,26 @@ Status Session::Impl::create() {
 }
 
 Status Session::Impl::createGpu() {
-  if (options.worldSize != 1)
-    return Status::error(ErrorCode::unsupported, "the program's mesh has {} ranks; valid on GPUs so far: 1",
-                         options.worldSize);
+  CudaDevice::Options how{options.device};
+  if (options.worldSize > 1)
+    how = {options.device, [this] { return group->health(); }, options.timeout};
   BRAID_TRY(arenas.reserve(program->arenas()));
-  BRAID_ASSIGN(gpu, CudaDevice::create(*program, arenas));
+  BRAID_ASSIGN(gpu, CudaDevice::create(*program, arenas, how));
   return Status::success();
 }
 
-// What a run puts on the streams of a GPU is the same every time.
+// What a run puts on the streams of a GPU is the same every time, but where the host has to know how much is sent.
 Status Session::Impl::capture() {
+  for (const CollectiveCommand &collective : commands.collectives)
+    collectivesInTurn |= collective.communicator != commands.collectives.front().communicator;
   for (uint32_t entry = 0; entry < commands.entries.size(); ++entry) {
+    auto list =
+        std::span(commands.list)
+            .subspan(commands.entries[entry].begin, commands.entries[entry].end - commands.entries[entry].begin);
+    if (std::ranges::any_of(list, [&](const Command &command) {
+          return command.kind == Command::Kind::collective && commands.collectives[command.index].sendCounts.base;
+        }))
+      continue;
     entryName = program->entries()[entry].name.c_str();
     entryIndex = entry;
     updating = false;
@@ -233,6 +246,18 @@ Status Session::Impl::replay(uint32_t entry) {
   return gpu->synchronize();
 }
 
+// Of what belongs to no command: an error ends the other ranks, too, and what their GPUs wait for.
+Status Session::Impl::lostOnGpu(Status status) {
+  if (status.ok())
+    return status;
+  status = status.withContext(fmt::format("entry '{}'", entryName));
+  if (options.worldSize > 1) {
+    status = status.withContext(fmt::format("rank {}", options.rank));
+    group->abort(status);
+  }
+  return status;
+}
+
 Status Session::Impl::run(uint32_t entry) {
   BRAID_TRY(std::exchange(gpuFailure, Status::success()));
   if (!gpu)
@@ -251,16 +276,16 @@ Status Session::Impl::run(uint32_t entry) {
   entryIndex = entry;
   depth = 0;
   if (gpu && gpu->captured(entry) && !trace && !everyCommand())
-    return replay(entry).withContext(fmt::format("entry '{}'", entryName));
+    return lostOnGpu(replay(entry));
   if (gpu)
-    BRAID_TRY(gpu->begin(entry).withContext(fmt::format("entry '{}'", entryName)));
+    BRAID_TRY(lostOnGpu(gpu->begin(entry)));
   checking = memoryCheck && memoryCheck->begin(entry);
   walk(prepared.begin, prepared.end);
   for (size_t i = 1; i < streams.size(); ++i)
     streams[i]->drain();
   if (gpu)
-    if (Status status = finishOnGpu().withContext(fmt::format("entry '{}'", entryName)); !status.ok() && failure.ok())
-      failure = status;
+    if (Status status = failed ? Status::success() : lostOnGpu(finishOnGpu()); !status.ok())
+      return status;
   std::lock_guard lock(failureMutex);
   return failure;
 }
@@ -351,10 +376,7 @@ void Session::Impl::execute(const StreamItem &item) {
     return;
   }
   int64_t begin = trace ? nowNs() : 0;
-  Communicator *communicator = trace && item.command->kind == Command::Kind::collective
-                                   ? commands.collectives[item.command->index].communicator
-                                   : nullptr;
-  uint64_t sentBefore = communicator ? communicator->sentBytes() : 0;
+  uint64_t sentBefore = trace ? sentOnAxisOf(item) : 0;
   if (item.command->kind == Command::Kind::wait) {
     waitEvent(item);
   } else {
@@ -364,13 +386,20 @@ void Session::Impl::execute(const StreamItem &item) {
       fail(item, status);
   }
   if (trace)
-    traced(item, begin, communicator ? communicator->sentBytes() - sentBefore : 0);
+    traced(item, begin, sentBefore);
 }
 
-void Session::Impl::traced(const StreamItem &item, int64_t begin, uint64_t sentBytes) {
+// Bytes that the communicator of a collective has sent so far; of other commands 0.
+uint64_t Session::Impl::sentOnAxisOf(const StreamItem &item) const {
+  return item.command->kind == Command::Kind::collective
+             ? commands.collectives[item.command->index].communicator->sentBytes()
+             : 0;
+}
+
+void Session::Impl::traced(const StreamItem &item, int64_t begin, uint64_t sentBefore) {
   trace->command({entryName, item.command->name, kindName(item.command->kind), item.command->stream, begin, nowNs(),
                   std::span(item.iterations).first(item.depth), item.command->op,
-                  item.command->layerAt(item.iterations, item.depth), sentBytes});
+                  item.command->layerAt(item.iterations, item.depth), sentOnAxisOf(item) - sentBefore});
 }
 
 // What a watcher may look at: the bytes that the command reads and writes.
@@ -389,13 +418,14 @@ void Session::Impl::executeOnGpu(const StreamItem &item) {
   if (failed.load(std::memory_order_relaxed))
     return;
   int64_t begin = trace ? nowNs() : 0;
+  uint64_t sentBefore = trace ? sentOnAxisOf(item) : 0;
   Status status = performOnGpu(item);
   if (trace && status.ok())
     status = gpu->synchronize();
   if (!status.ok())
     return fail(item, status);
   if (trace)
-    traced(item, begin);
+    traced(item, begin, sentBefore);
 }
 
 // The outputs are what the host sees.
@@ -425,13 +455,22 @@ Status Session::Impl::performOnGpu(const StreamItem &item) {
     const GemmCommand &command = commands.gemms[index];
     return gpu->gemm(stream, command.product, command.a.at(at), command.b.at(at), command.c.at(at));
   }
+  case Command::Kind::collective: return queueCollective(commands.collectives[index], stream, at);
   case Command::Kind::record: return gpu->record(stream, index);
   case Command::Kind::wait: return gpu->wait(stream, index);
   case Command::Kind::groupedGemm:
-  case Command::Kind::collective:
   case Command::Kind::repeat: break;
   }
   return Status::error(ErrorCode::internal, "a {} on a GPU", kindName(item.command->kind));
+}
+
+// Collectives of an axis keep their order, so one of the compute stream is executed on the axis's.
+Status Session::Impl::queueCollective(const CollectiveCommand &collective, uint32_t stream, const Iterations &at) {
+  uint32_t queue = stream ? stream : collective.fifo;
+  BRAID_TRY(gpu->beginCollective(stream, queue, collectivesInTurn));
+  BRAID_TRY(collective.communicator->queueOn(gpu->stream(queue)));
+  BRAID_TRY(performCollective(collective, at));
+  return gpu->endCollective(stream, queue, collectivesInTurn);
 }
 
 Status Session::Impl::perform(const StreamItem &item) {

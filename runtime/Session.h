@@ -9,6 +9,7 @@
 #include "runtime/Program.h"
 
 #include <cassert>
+#include <chrono>
 #include <cstring>
 
 namespace braid::runtime {
@@ -27,6 +28,8 @@ class ThreadPool;
 struct SessionOptions {
   int threads = 0; // worker threads of this rank, the calling thread included; 0: all cores / worldSize
   int onThisMachine = 0; // ranks that share its memory; 0: all
+  int device = 0; // of programs for GPUs: which of this machine's
+  std::chrono::milliseconds timeout = std::chrono::minutes(10); // of waiting for a GPU of several ranks
   int rank = 0;
   int worldSize = 1; // must equal the program's mesh
   CommunicatorGroup *comm = nullptr; // this rank's communicators; not owned; may be null when worldSize is 1

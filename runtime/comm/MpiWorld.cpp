@@ -634,6 +634,7 @@ public:
     MPI_Comm machine;
     BRAID_MPI(MPI_Comm_split_type, MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, self, MPI_INFO_NULL, &machine);
     BRAID_MPI(MPI_Comm_size, machine, &here);
+    BRAID_MPI(MPI_Comm_rank, machine, &selfHere);
     cpu_set_t own;
     CPU_ZERO(&own);
     sched_getaffinity(0, sizeof(own), &own);
@@ -648,6 +649,7 @@ public:
   int rank() const override { return self; }
   int size() const override { return all; }
   int onThisMachine() const override { return here; }
+  int rankOnThisMachine() const override { return selfHere; }
   int cores() const override { return ownCores; }
   std::string_view startedBy() const override { return launcher; }
 
@@ -666,7 +668,7 @@ public:
 
 private:
   std::string launcher;
-  int self = 0, all = 1, here = 1, ownCores = 1;
+  int self = 0, all = 1, here = 1, selfHere = 0, ownCores = 1;
 };
 
 } // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -96,6 +97,29 @@ public:
       gpu.dead ? library.commAbort(comm) : library.commDestroy(comm);
     if (stream)
       gpu.driver->cuStreamDestroy_v2(stream);
+    if (counts)
+      gpu.driver->cuMemHostUnregister(counts.get());
+  }
+
+  Status queueOn(CUstream_st *to) override {
+    queue = to;
+    return Status::success();
+  }
+
+  // What is on the streams of a session ends, there and on the ranks that take part in it.
+  void giveUpQueued() {
+    if (queue && comm && gpu.use().ok())
+      library.commAbort(std::exchange(comm, nullptr));
+  }
+
+  // Of what is on streams of a session.
+  Status asyncError() const {
+    nccl::Result failed = nccl::success;
+    if (!comm || !queue)
+      return Status::success();
+    BRAID_TRY(library.check("ncclCommGetAsyncError", library.commGetAsyncError(comm, &failed)));
+    return failed == nccl::inProgress ? Status::success()
+                                      : library.check("NCCL", failed).withContext(fmt::format("axis {}", axis()));
   }
 
   std::string_view axis() const override { return host.axis(); }
@@ -108,20 +132,19 @@ public:
   Status allReduce(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
     return run({CollectiveKind::allReduce, name, bytes, type}, [&] {
       return begun("ncclAllReduce",
-                   library.allReduce(send, recv, bytes / sizeOf(type), typeOf(type), nccl::sum, comm, stream));
+                   library.allReduce(send, recv, bytes / sizeOf(type), typeOf(type), nccl::sum, comm, at()));
     });
   }
 
   Status allGather(const std::byte *send, std::byte *recv, uint64_t bytes, const char *name) override {
-    return run({CollectiveKind::allGather, name, bytes, DType::u8}, [&] {
-      return begun("ncclAllGather", library.allGather(send, recv, bytes, nccl::typeU8, comm, stream));
-    });
+    return run({CollectiveKind::allGather, name, bytes, DType::u8},
+               [&] { return begun("ncclAllGather", library.allGather(send, recv, bytes, nccl::typeU8, comm, at())); });
   }
 
   Status reduceScatter(const std::byte *send, std::byte *recv, uint64_t bytes, DType type, const char *name) override {
     return run({CollectiveKind::reduceScatter, name, bytes, type}, [&] {
       return begun("ncclReduceScatter",
-                   library.reduceScatter(send, recv, bytes / sizeOf(type), typeOf(type), nccl::sum, comm, stream));
+                   library.reduceScatter(send, recv, bytes / sizeOf(type), typeOf(type), nccl::sum, comm, at()));
     });
   }
 
@@ -130,8 +153,8 @@ public:
     int source = args.source(rank(), size()), target = args.target(rank(), size());
     return run(call, [&]() -> Status {
       if (source < 0)
-        BRAID_TRY(gpu.driver->check(gpu.driver->cuMemsetD8Async(address(args.recv), 0, args.bytes, stream),
-                                    "cuMemsetD8Async"));
+        BRAID_TRY(
+            gpu.driver->check(gpu.driver->cuMemsetD8Async(address(args.recv), 0, args.bytes, at()), "cuMemsetD8Async"));
       return together([&]() -> Status {
         if (target >= 0)
           BRAID_TRY(send(args.send, args.bytes, target, args.recv));
@@ -144,13 +167,8 @@ public:
     CollectiveCall call{CollectiveKind::allToAll, name, args.blockBytes, DType::u8};
     return run(call, [&]() -> Status {
       AllToAll counted = args;
-      std::vector<int32_t> going, coming;
-      if (args.sendCounts) {
-        BRAID_TRY(toHost(args.sendCounts, args.countsPerPeer, going));
-        BRAID_TRY(toHost(args.recvCounts, args.countsPerPeer, coming));
-        counted.sendCounts = going.data();
-        counted.recvCounts = coming.data();
-      }
+      if (args.sendCounts)
+        BRAID_TRY(toHost(args, counted));
       std::vector<uint64_t> sendBytes(members.size()), recvBytes(members.size());
       BRAID_TRY(agree(counted, call, sendBytes, recvBytes));
       sent += runtime::sentBytes(counted, rank(), size());
@@ -172,8 +190,16 @@ private:
   CommunicatorGroup &hosts;
   std::vector<uint32_t> members; // ranks of the world by coordinate
   nccl::Comm comm = nullptr;
-  cuda::Stream stream = nullptr;
+  cuda::Stream stream = nullptr; // of calls that block
+  cuda::Stream queue = nullptr;  // of those that do not
   uint64_t sent = 0;
+  struct Free {
+    void operator()(int32_t *memory) const { std::free(memory); }
+  };
+  std::unique_ptr<int32_t[], Free> counts; // of an all_to_all: sent, received; pinned pages
+  size_t countsKept = 0;
+
+  cuda::Stream at() const { return queue ? queue : stream; }
 
   // NCCL's kernels hold processors of the GPU while they wait for their peers', so collectives of two axes that are begun
   // in one order here and in another there may wait for each other for ever. One at a time has a GPU, and of a collective
@@ -192,8 +218,20 @@ private:
     return Status::success();
   }
 
+  template <class Begin> Status putOnStream(const CollectiveCall &call, Begin begin) {
+    if (!comm)
+      return hosts.health().withContext(call.on(axis()));
+    BRAID_TRY(gpu.use());
+    BRAID_TRY(begin().withContext(call.on(axis())));
+    if (call.kind != CollectiveKind::allToAll)
+      sent += runtime::sentBytes(call, rank(), size());
+    return Status::success();
+  }
+
   // All ranks are known to come; then the transfer is begun and waited for.
   template <class Begin> Status run(const CollectiveCall &call, Begin begin) {
+    if (queue)
+      return putOnStream(call, begin);
     std::unique_lock turn(gpu.turn, std::defer_lock);
     Status status = host.meet(call);
     if (status.ok())
@@ -238,20 +276,17 @@ private:
 
   // Until the stream is empty.
   Status wait() {
-    auto deadline = Clock::now() + gpu.options.timeout;
-    for (int polls = 0;; ++polls) {
-      int state = gpu.driver->cuStreamQuery(stream);
-      if (state != cuda::notReady)
-        return gpu.driver->check(state, "cuStreamQuery");
+    auto alive = [&]() -> Status {
       nccl::Result failed = nccl::success;
       BRAID_TRY(library.check("ncclCommGetAsyncError", library.commGetAsyncError(comm, &failed)));
       if (failed != nccl::inProgress)
         BRAID_TRY(library.check("NCCL", failed));
-      if (Clock::now() > deadline)
-        return Status::error(ErrorCode::deadlineExceeded, "waited {} ms for ranks {}, all of which had come",
-                             gpu.options.timeout.count(), fmt::join(members, ", "));
-      BRAID_TRY(pause(polls));
-    }
+      return hosts.health();
+    };
+    BRAID_ASSIGN(bool done, gpu.driver->waitFor(at(), gpu.options.timeout, alive));
+    return done ? Status::success()
+                : Status::error(ErrorCode::deadlineExceeded, "waited {} ms for ranks {}{}", gpu.options.timeout.count(),
+                                fmt::join(members, ", "), queue ? "" : ", all of which had come");
   }
 
   // Between two looks at what is under way: a rank that failed after the meeting ends it for all.
@@ -275,24 +310,40 @@ private:
     if (!bytes)
       return Status::success();
     if (peer == rank())
-      return gpu.driver->check(gpu.driver->cuMemcpyDtoDAsync_v2(address(own), address(from), bytes, stream),
+      return gpu.driver->check(gpu.driver->cuMemcpyDtoDAsync_v2(address(own), address(from), bytes, at()),
                                "cuMemcpyDtoDAsync");
-    return queued("ncclSend", library.send(from, bytes, nccl::typeU8, peer, comm, stream));
+    return queued("ncclSend", library.send(from, bytes, nccl::typeU8, peer, comm, at()));
   }
   Status receive(std::byte *to, uint64_t bytes, int peer) {
     if (!bytes || peer == rank())
       return Status::success();
-    return queued("ncclRecv", library.recv(to, bytes, nccl::typeU8, peer, comm, stream));
+    return queued("ncclRecv", library.recv(to, bytes, nccl::typeU8, peer, comm, at()));
   }
   Status queued(const char *call, nccl::Result code) const {
     return code == nccl::inProgress ? Status::success() : library.check(call, code);
   }
 
-  Status toHost(const int32_t *counts, uint32_t perPeer, std::vector<int32_t> &values) {
-    values.resize(members.size() * perPeer);
-    BRAID_TRY(gpu.driver->check(
-        gpu.driver->cuMemcpyDtoHAsync_v2(values.data(), address(counts), values.size() * sizeof(int32_t), stream),
-        "cuMemcpyDtoHAsync"));
+  // Memory of the host for the counts of the call; the first time that so many come it is made.
+  Status keepCounts(size_t wanted) {
+    constexpr size_t page = 4096;
+    if (wanted <= countsKept)
+      return Status::success();
+    if (counts)
+      BRAID_TRY(gpu.driver->check(gpu.driver->cuMemHostUnregister(counts.get()), "cuMemHostUnregister"));
+    size_t bytes = (wanted * sizeof(int32_t) + page - 1) / page * page;
+    counts.reset(static_cast<int32_t *>(std::aligned_alloc(page, bytes)));
+    countsKept = bytes / sizeof(int32_t);
+    return gpu.driver->check(gpu.driver->cuMemHostRegister_v2(counts.get(), bytes, 0), "cuMemHostRegister");
+  }
+
+  Status toHost(const AllToAll &args, AllToAll &counted) {
+    size_t each = members.size() * args.countsPerPeer;
+    BRAID_TRY(keepCounts(2 * each));
+    counted.sendCounts = counts.get();
+    counted.recvCounts = counts.get() + each;
+    for (auto [from, to] : {std::pair(args.sendCounts, counts.get()), {args.recvCounts, counts.get() + each}})
+      BRAID_TRY(gpu.driver->check(gpu.driver->cuMemcpyDtoHAsync_v2(to, address(from), each * sizeof(int32_t), at()),
+                                  "cuMemcpyDtoHAsync"));
     return wait();
   }
 
@@ -300,13 +351,16 @@ private:
   Status agree(const AllToAll &args, const CollectiveCall &call, std::vector<uint64_t> &sendBytes,
                std::vector<uint64_t> &recvBytes) {
     std::vector<BlockRows> sent(members.size()), come(members.size());
-    for (size_t peer = 0; peer < members.size(); ++peer)
+    for (size_t peer = 0; peer < members.size(); ++peer) {
       sent[peer] = rowsToSend(args, static_cast<int>(peer));
+      come[peer] = rowsToReceive(args, static_cast<int>(peer)); // on a stream: as the program has told the peer
+    }
     AllToAll rows;
     rows.send = reinterpret_cast<const std::byte *>(sent.data());
     rows.recv = reinterpret_cast<std::byte *>(come.data());
     rows.blockBytes = sizeof(BlockRows);
-    BRAID_TRY(host.allToAll(rows, call.name));
+    if (!queue)
+      BRAID_TRY(host.allToAll(rows, call.name));
     for (size_t peer = 0; peer < members.size(); ++peer) {
       auto expected = bytesToReceive(rowsToReceive(args, static_cast<int>(peer)), come[peer], args.blockBytes);
       if (!expected)
@@ -314,10 +368,12 @@ private:
                                                          members[static_cast<size_t>(rank())], members[peer]));
       recvBytes[peer] = *expected;
       auto own = bytesToReceive(sent[peer], sent[peer], args.blockBytes);
+      if (!own && queue)
+        return own.status().withContext(call.on(axis()));
       sendBytes[peer] = own ? *own : 0; // the peer says what is wrong
     }
     // What another rank found wrong ends the call here, too.
-    return host.meet(call);
+    return queue ? Status::success() : host.meet(call);
   }
 };
 
@@ -334,12 +390,19 @@ public:
 
   int rank() const override { return host.rank(); }
   int worldSize() const override { return host.worldSize(); }
-  Status health() override { return host.health(); }
+  Status health() override {
+    BRAID_TRY(host.health());
+    for (const auto &[name, communicator] : axes)
+      BRAID_TRY(communicator->asyncError());
+    return Status::success();
+  }
   Communicator &world() override { return host.world(); }
 
   void abort(const Status &reason) override {
     gpu.dead = true;
     host.abort(reason);
+    for (auto &[name, communicator] : axes)
+      communicator->giveUpQueued();
   }
 
   Expected<Communicator *> axis(std::string_view name) override {

@@ -1,7 +1,9 @@
-// NcclWorld: ranks with a GPU each. NCCL moves the data; the ranks' host communicators (threads or MPI) say who calls
+// NcclWorld: ranks with a GPU each. NCCL moves the data. Calls come in two forms. On a stream of the caller (Communicator::queueOn, what
+// sessions do) they are begun and not waited for: the ranks execute one list of commands, so nobody asks who calls what, and who waits
+// for the streams asks health(). Otherwise they block: the ranks' host communicators (threads or MPI) say who calls
 // what before anything travels, so a rank that is lost or calls something else is named as everywhere, and nobody waits
-// inside NCCL for a rank that does not come. On a mesh of several axes one collective at a time uses a GPU, in an order
-// that is the same on all ranks they share: those of two axes are not overlapped with each other. Buffers of collectives are device memory; world() is the host's, for hosts.
+// inside NCCL for a rank that does not come; on a mesh of several axes one collective at a time uses a GPU then, in an order
+// that is the same on all ranks they share. Buffers of collectives are device memory; world() is the host's, for hosts.
 // Sums are NCCL's: the same bits every time, but in an order that it chooses, and bf16 is rounded after every addition.
 #pragma once
 

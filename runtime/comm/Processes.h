@@ -15,6 +15,7 @@ public:
   virtual int rank() const = 0; // of this process
   virtual int size() const = 0;
   virtual int onThisMachine() const = 0; // how many of them
+  virtual int rankOnThisMachine() const = 0; // of this one among those
   virtual int cores() const = 0;         // for this process, when those on this machine share its cores evenly
   virtual std::string_view startedBy() const = 0; // "mpirun"
 

@@ -41,9 +41,10 @@ void countPrograms(const flatbuffers::Vector<flatbuffers::Offset<schema::Command
 
 } // namespace
 
-Expected<std::unique_ptr<CudaDevice>> CudaDevice::create(const Program &program, const Arenas &host) {
+Expected<std::unique_ptr<CudaDevice>> CudaDevice::create(const Program &program, const Arenas &host,
+                                                         const Options &options) {
   BRAID_ASSIGN(const Driver *driver, Driver::open());
-  std::unique_ptr<CudaDevice> result(new CudaDevice(*driver, program, host));
+  std::unique_ptr<CudaDevice> result(new CudaDevice(*driver, program, host, options));
   BRAID_TRY(result->open());
   BRAID_TRY(result->checkArchitecture());
   BRAID_TRY(result->loadKernels());
@@ -89,7 +90,7 @@ Status CudaDevice::open() {
                          "the driver is too old: it is for CUDA {}, but the program's kernels were assembled for {}; "
                          "valid: a driver for CUDA {} or later",
                          versionText(version), versionText(needed), versionText(needed));
-  BRAID_CUDA(cuDeviceGet, &device, 0);
+  BRAID_CUDA(cuDeviceGet, &device, options.ordinal);
   char name[256] = {};
   BRAID_CUDA(cuDeviceGetName, name, static_cast<int>(sizeof(name)) - 1, device);
   deviceName = name;
@@ -231,19 +232,19 @@ Status CudaDevice::outOfMemory(uint64_t needed, size_t available, size_t total) 
 }
 
 Status CudaDevice::makeStreams() {
-  uint32_t most = 0;
   for (const EntryInfo &entry : program.entries())
-    most = std::max(most, entry.events);
+    programEvents = std::max(programEvents, entry.events);
   for (size_t i = 0; i < program.streams().size(); ++i) {
     Stream stream = nullptr;
     BRAID_CUDA(cuStreamCreate, &stream, streamNonBlocking);
     streams.push_back(stream);
   }
-  for (uint32_t i = 0; i <= most; ++i) {
+  for (uint32_t i = 0; i < eventOf(Between::count); ++i) {
     Event event = nullptr;
     BRAID_CUDA(cuEventCreate, &event, eventDisableTiming);
     events.push_back(event);
   }
+  recordedIn.resize(events.size());
   inputs = boundTensors(/*inputs=*/true);
   outputs = boundTensors(/*inputs=*/false);
   return Status::success();
@@ -267,10 +268,16 @@ Status CudaDevice::begin(uint32_t entry) {
   for (const Range &range : inputs[entry])
     BRAID_CUDA(cuMemcpyHtoDAsync_v2, memory + offsets[range.arena] + range.offset,
                host.base(range.arena) + range.offset, range.bytes, streams[0]);
+  return branch();
+}
+
+// The other streams go on from where the first is.
+Status CudaDevice::branch() {
+  ++currentPart;
   if (streams.size() > 1)
-    BRAID_CUDA(cuEventRecord, events.back(), streams[0]);
-  for (size_t i = 1; i < streams.size(); ++i)
-    BRAID_CUDA(cuStreamWaitEvent, streams[i], events.back(), 0);
+    BRAID_TRY(record(0, eventOf(Between::streams)));
+  for (uint32_t i = 1; i < streams.size(); ++i)
+    BRAID_TRY(wait(i, eventOf(Between::streams)));
   return Status::success();
 }
 
@@ -312,18 +319,38 @@ Status CudaDevice::fill(uint32_t stream, std::byte *target, int value, uint64_t 
 
 Status CudaDevice::record(uint32_t stream, uint32_t event) {
   BRAID_CUDA(cuEventRecord, events[event], streams[stream]);
+  recordedIn[event] = currentPart;
   return Status::success();
 }
 
 Status CudaDevice::wait(uint32_t stream, uint32_t event) {
+  if (recordedIn[event] != currentPart)
+    return Status::success();
   BRAID_CUDA(cuStreamWaitEvent, streams[stream], events[event], 0);
   return Status::success();
 }
 
+Status CudaDevice::beginCollective(uint32_t stream, uint32_t queue, bool inTurn) {
+  if (stream != queue) {
+    BRAID_TRY(record(stream, eventOf(Between::axes)));
+    BRAID_TRY(wait(queue, eventOf(Between::axes)));
+  }
+  return inTurn ? wait(queue, eventOf(Between::collectives)) : Status::success();
+}
+
+Status CudaDevice::endCollective(uint32_t stream, uint32_t queue, bool inTurn) {
+  if (stream != queue) {
+    BRAID_TRY(record(queue, eventOf(Between::axes)));
+    BRAID_TRY(wait(stream, eventOf(Between::axes)));
+  }
+  return inTurn ? record(queue, eventOf(Between::collectives)) : Status::success();
+}
+
 Status CudaDevice::end(uint32_t entry) {
-  // What other streams write is not joined to stream 0 by events: they are waited for first.
-  for (size_t i = 1; i < streams.size(); ++i)
-    BRAID_CUDA(cuStreamSynchronize, streams[i]);
+  for (uint32_t i = 1; i < streams.size(); ++i) {
+    BRAID_TRY(record(i, eventOf(Between::streams)));
+    BRAID_TRY(wait(0, eventOf(Between::streams)));
+  }
   for (const Range &range : outputs[entry])
     BRAID_CUDA(cuMemcpyDtoHAsync_v2, host.base(range.arena) + range.offset,
                memory + offsets[range.arena] + range.offset, range.bytes, streams[0]);
@@ -336,6 +363,12 @@ Status CudaDevice::beginPart() {
 }
 
 Status CudaDevice::part(uint32_t entry) {
+  BRAID_TRY(endPart(entry));
+  BRAID_TRY(beginPart());
+  return branch();
+}
+
+Status CudaDevice::endPart(uint32_t entry) {
   Status status = end(entry);
   Graph graph = nullptr;
   // A capture that failed ends too, without a graph, and says no more than that: the cause is what failed before.
@@ -349,20 +382,18 @@ Status CudaDevice::part(uint32_t entry) {
     driver.cuGraphDestroy(graph);
   BRAID_TRY(status);
   graphs[entry].push_back(made);
-  return beginPart();
+  return Status::success();
 }
 
 Status CudaDevice::capture(uint32_t entry, const std::function<Status()> &walk) {
   graphs.resize(program.entries().size());
-  if (streams.size() != 1)
-    return Status::success();
   BRAID_TRY(beginPart());
   Status status = begin(entry);
   if (status.ok())
     status = walk();
   if (status.ok())
-    status = part(entry);
-  // The part behind the last one is empty; after an error it is what was begun.
+    return endPart(entry);
+  // What was begun ends, too.
   Graph rest = nullptr;
   if (driver.cuStreamEndCapture(streams[0], &rest) == success && rest)
     driver.cuGraphDestroy(rest);
@@ -376,8 +407,17 @@ Status CudaDevice::replay(uint32_t entry, size_t part) {
 }
 
 Status CudaDevice::synchronize() {
-  for (Stream stream : streams)
-    BRAID_CUDA(cuStreamSynchronize, stream);
+  for (Stream stream : streams) {
+    if (!options.alive) {
+      BRAID_CUDA(cuStreamSynchronize, stream);
+      continue;
+    }
+    BRAID_ASSIGN(bool done, driver.waitFor(stream, options.timeout, options.alive));
+    if (!done)
+      return Status::error(ErrorCode::deadlineExceeded,
+                           "the device ({}) has not finished after {} ms: it waits for ranks that are lost or hang",
+                           deviceName, options.timeout.count());
+  }
   return Status::success();
 }
 

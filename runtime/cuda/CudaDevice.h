@@ -2,8 +2,9 @@
 // on streams in the order of the list and nobody waits for them; events hold the streams together as the list says. The
 // host waits where an entry ends. Everything is made by create() and capture(): a run allocates nothing.
 //
-// What an entry puts on its stream is the same in every run, so it is recorded once: a CUDA graph, or two where an update begins, between
-// which the host may look at outputs. With more streams than one the list is walked in every run.
+// What an entry puts on its streams is the same in every run, so it is recorded once: a CUDA graph, or two where an update begins, between
+// which the host may look at outputs. The other streams branch off the first where an entry begins, and join it where it ends. An
+// entry whose collectives need numbers of the host (counts of an all_to_all) is not recorded: its list is walked in every run.
 //
 // The host has arenas of the same layout, of which only what it looks at takes memory: inputs go from there to the device when an
 // entry begins, outputs come back when it ends, both from pinned pages; other tensors travel when they are asked for.
@@ -12,6 +13,7 @@
 #include "runtime/Arenas.h"
 #include "runtime/cuda/CublasLt.h"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -19,9 +21,15 @@ namespace braid::runtime {
 
 class CudaDevice {
 public:
-  // The first device that the driver shows (CUDA_VISIBLE_DEVICES chooses). An error says what the device or its driver lacks, or
-  // which arenas are too large for its memory. Arenas start zeroed.
-  static Expected<std::unique_ptr<CudaDevice>> create(const Program &program, const Arenas &host);
+  struct Options {
+    int ordinal = 0; // of those that the driver shows (CUDA_VISIBLE_DEVICES chooses)
+    // Of several ranks: whether the others still work, asked while the host waits for what may never come, and how long.
+    std::function<Status()> alive = nullptr;
+    std::chrono::milliseconds timeout{0};
+  };
+  // An error says what the device or its driver lacks, or which arenas are too large for its memory. Arenas start zeroed.
+  static Expected<std::unique_ptr<CudaDevice>> create(const Program &program, const Arenas &host,
+                                                      const Options &options);
   ~CudaDevice();
   CudaDevice(const CudaDevice &) = delete;
   CudaDevice &operator=(const CudaDevice &) = delete;
@@ -51,6 +59,12 @@ public:
   Status fill(uint32_t stream, std::byte *target, int value, uint64_t bytes);
   Status record(uint32_t stream, uint32_t event);
   Status wait(uint32_t stream, uint32_t event);
+  // Around a collective of `stream` that is executed on `queue`, where its axis has one of its own. `inTurn`: behind all collectives
+  // before it: kernels of two that wait for their peers hold a GPU's processors, and on another rank they could
+  // come the other way round.
+  Status beginCollective(uint32_t stream, uint32_t queue, bool inTurn);
+  Status endCollective(uint32_t stream, uint32_t queue, bool inTurn);
+  cuda::Stream stream(uint32_t index) const { return streams[index]; }
   // Copies the entry's outputs to the host.
   Status end(uint32_t entry);
   // Waits for all streams.
@@ -73,20 +87,25 @@ private:
     uint64_t offset, bytes;
   };
 
-  CudaDevice(const cuda::Driver &driver, const Program &program, const Arenas &host)
-      : driver(driver), program(program), host(host) {}
+  CudaDevice(const cuda::Driver &driver, const Program &program, const Arenas &host, const Options &options)
+      : driver(driver), program(program), host(host), options(options) {}
   Status open();
   Status checkArchitecture();
   Status loadKernels();
   Status allocate();
   Status makeStreams();
   std::vector<std::vector<Range>> boundTensors(bool inputs) const;
+  enum class Between : uint8_t { streams, axes, collectives, count }; // events beside the program's
+  uint32_t eventOf(Between use) const { return programEvents + static_cast<uint32_t>(use); }
+  Status branch();
   Status beginPart();
+  Status endPart(uint32_t entry);
   Status outOfMemory(uint64_t needed, size_t available, size_t total) const;
 
   const cuda::Driver &driver;
   const Program &program;
   const Arenas &host;
+  Options options;
   cuda::Device device = 0;
   bool retained = false;
   cuda::Context context = nullptr;
@@ -100,7 +119,11 @@ private:
   uint64_t workspaceOffset = 0; // of the products on the first stream
   std::vector<void *> pinned;
   std::vector<cuda::Stream> streams; // by the program's
-  std::vector<cuda::Event> events; // the most that an entry has, and one for its inputs
+  std::vector<cuda::Event> events; // the most that an entry has, and those between its streams
+  uint32_t programEvents = 0;
+  // Which part of a run an event was last recorded in: where a part ends all streams have met, so later ones need not wait for it.
+  std::vector<uint64_t> recordedIn;
+  uint64_t currentPart = 0;
   std::vector<std::vector<Range>> inputs, outputs; // by entry
   std::vector<std::vector<cuda::GraphExec>> graphs; // by entry, its parts
 };

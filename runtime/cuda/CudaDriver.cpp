@@ -1,5 +1,7 @@
 #include "runtime/cuda/CudaDriver.h"
 
+#include <thread>
+
 #include <dlfcn.h>
 
 namespace braid::runtime::cuda {
@@ -59,6 +61,26 @@ Status Driver::check(int result, const char *call) const {
   if (cuGetErrorString(result, &text) != success || !text)
     text = "no description";
   return Status::error(ErrorCode::unsupported, "{}: error {} {} ({})", call, result, name, text);
+}
+
+Expected<bool> Driver::waitFor(Stream stream, std::chrono::milliseconds timeout,
+                               const std::function<Status()> &alive) const {
+  auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (int polls = 0;; ++polls) {
+    int state = cuStreamQuery(stream);
+    if (state != notReady) {
+      BRAID_TRY(check(state, "cuStreamQuery"));
+      return true;
+    }
+    if (std::chrono::steady_clock::now() > deadline)
+      return false;
+    if (polls < 100)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (polls % 16 == 15)
+      BRAID_TRY(alive());
+  }
 }
 
 } // namespace braid::runtime::cuda

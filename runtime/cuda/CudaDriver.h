@@ -5,8 +5,10 @@
 
 #include "runtime/Expected.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 struct CUctx_st;
 struct CUmod_st;
@@ -105,6 +107,10 @@ struct Driver {
 
   // Success, or an error with the name of the call and what the driver says.
   Status check(int result, const char *call) const;
+
+  // Until the stream is empty: true; false after `timeout`. Meanwhile `alive` is asked whether there is anything to wait
+  // for, every few looks; its error ends the waiting.
+  Expected<bool> waitFor(Stream stream, std::chrono::milliseconds timeout, const std::function<Status()> &alive) const;
 };
 
 // What the driver supports: 13000 is CUDA 13.0.

@@ -1,8 +1,10 @@
 #include "runtime/train/Rank.h"
 
 #include "runtime/ThreadPool.h"
+#include "runtime/comm/NcclWorld.h"
 #include "runtime/comm/ThreadWorld.h"
 #include "runtime/cpu/Matmul.h"
+#include "runtime/cuda/CudaDriver.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
 
@@ -132,9 +134,39 @@ Status checkRanks(const Program &program, const RankOptions &options) {
   return Status::success();
 }
 
-// One rank: its session, and the function on it. `comm` is told when they fail.
-Status runRank(std::shared_ptr<const Program> program, const SessionOptions &options,
+// Ranks with a GPU each: before anything is made for them.
+Status checkDevices(const Program &program, int ranksHere) {
+  if (program.target() != "cuda" || program.mesh().worldSize() == 1)
+    return Status::success();
+  std::string needs = fmt::format("{}: target cuda ({})", program.path(), program.arch());
+  auto driver = cuda::Driver::open();
+  if (!driver)
+    return driver.status().withContext(needs);
+  int devices = 0;
+  BRAID_TRY((*driver)->check((*driver)->cuDeviceGetCount(&devices), "cuDeviceGetCount").withContext(needs));
+  if (devices < ranksHere)
+    return Status::error(ErrorCode::unsupported,
+                         "{}: {} ranks on this machine need {} GPUs, one each, but the driver shows {} "
+                         "(CUDA_VISIBLE_DEVICES chooses them); valid: a mesh of at most {}, or ranks on more machines",
+                         needs, ranksHere, ranksHere, devices, devices);
+  return Status::success();
+}
+
+// One rank: its session, and the function on it. `options.comm`, the hosts, is told when they fail; between GPUs NCCL
+// moves the data.
+Status runRank(std::shared_ptr<const Program> program, SessionOptions options,
                const std::function<Status(Rank &)> &body) {
+  std::unique_ptr<CommunicatorGroup> gpus;
+  if (program->target() == "cuda" && options.worldSize > 1) {
+    auto connected = connectNccl(program->mesh(), *options.comm, {options.timeout, options.device});
+    if (!connected) {
+      Status status = connected.status().withContext(fmt::format("rank {}", options.rank));
+      options.comm->abort(status);
+      return status;
+    }
+    gpus = *std::move(connected);
+    options.comm = gpus.get();
+  }
   auto work = [&]() -> Status {
     BRAID_ASSIGN(std::unique_ptr<Session> session, Session::create(program, options));
     Rank rank(*session, options.comm);
@@ -177,12 +209,15 @@ Expected<int> agreeOnProcesses(Communicator &world, const Program &program, cons
 Status runProcess(std::shared_ptr<const Program> program, const RankOptions &options,
                   const std::function<Status(Rank &)> &body) {
   Processes &processes = *options.processes;
+  BRAID_TRY(checkDevices(*program, processes.onThisMachine()));
   BRAID_ASSIGN(std::unique_ptr<CommunicatorGroup> group, processes.connect(program->mesh(), options.timeout));
   SessionOptions session;
   BRAID_ASSIGN(session.threads, agreeOnProcesses(group->world(), *program, options, processes.cores()));
   session.rank = processes.rank();
   session.worldSize = processes.size();
   session.onThisMachine = processes.onThisMachine();
+  session.device = processes.rankOnThisMachine();
+  session.timeout = options.timeout;
   session.comm = group.get();
   BRAID_TRY(runRank(program, session, body));
   // A process that ended would look lost to those that still work.
@@ -196,6 +231,7 @@ Status runRanks(std::shared_ptr<const Program> program, const RankOptions &optio
   BRAID_TRY(checkRanks(*program, options));
   if (options.processes)
     return runProcess(std::move(program), options, body);
+  BRAID_TRY(checkDevices(*program, options.ranks));
   std::unique_ptr<ThreadWorld> world;
   if (options.ranks > 1) {
     BRAID_ASSIGN(world, ThreadWorld::create(program->mesh(), {.timeout = options.timeout}));
@@ -204,8 +240,9 @@ Status runRanks(std::shared_ptr<const Program> program, const RankOptions &optio
   return runOnRanks(options.ranks, [&](int index) -> Status {
     SessionOptions session;
     session.threads = options.threads;
-    session.rank = index;
+    session.rank = session.device = index;
     session.worldSize = options.ranks;
+    session.timeout = options.timeout;
     session.comm = world ? &world->group(index) : nullptr;
     Status status = runRank(program, session, body);
     watch.ended(status);

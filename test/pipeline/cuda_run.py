@@ -183,8 +183,6 @@ def everything(stub):
             refused("no driver", "no driver: libcuda.so.1 could not be opened", LD_LIBRARY_PATH=str(folder))
         refused("no device", "no device: the CUDA driver knows 0 GPUs", BRAID_STUB_DEVICES="0")
         refused("another architecture", r"kernels are for sm_90a, but the device \(stub\) has compute capability 8\.0", BRAID_STUB_CAPABILITY="80")
-        must("braid-compile", folder / "model.json", "-o", folder / "two.braid", "--target=cuda", "--arch=sm_90a,emulated", "--mesh=dp=2")
-        refused("two ranks", "the program's mesh has 2 ranks; valid on GPUs so far: 1", "--ranks=2", program="two")
         must("braid-compile", folder / "model.json", "-o", folder / "commands.mlir", "--to-phase=commands", "--chunk-size=16")
         must("braid-compile", folder / "commands.mlir", "-o", folder / "library.braid", "--target=cuda", "--arch=sm_90a,emulated")
         refused("a library's grouped product", "entry '.*a grouped matrix product of a library, which programs for GPUs do not call", program="library")
