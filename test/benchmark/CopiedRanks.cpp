@@ -93,6 +93,7 @@ public:
   int rank() const override { return 0; }
   int size() const override { return ranks; }
   int onThisMachine() const override { return 1; }
+  int rankOnThisMachine() const override { return 0; }
   int cores() const override { return static_cast<int>(std::thread::hardware_concurrency()); }
   std::string_view startedBy() const override { return "nobody: peers are copies"; }
   Expected<std::unique_ptr<CommunicatorGroup>> connect(const MeshInfo &mesh, std::chrono::milliseconds) override {
