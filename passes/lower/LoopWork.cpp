@@ -18,8 +18,9 @@ using namespace braid;
 
 namespace {
 
-/// Operations of a polynomial (ExpandMath), of a division or root, and of a warp's share of a matrix unit's product.
-constexpr double polynomial = 17, division = 8, matrixUnit = 4;
+/// Operations of exp and of other polynomials (ExpandMath), of a division or root, and of a warp's share of a matrix unit's
+/// product.
+constexpr double exponential = 12, polynomial = 17, division = 8, matrixUnit = 4;
 /// Accesses of a gather or scatter of a vector's lanes.
 constexpr double lanes = 8;
 
@@ -99,7 +100,9 @@ void Walk::count(Operation *op, Own &own) {
     if (isa<VectorType>(type) || isa<FloatType>(type))
       ++own.compute;
   } else if (isa<math::MathDialect>(op->getDialect()))
-    own.compute += isa<math::AbsFOp, math::FloorOp, math::CeilOp, math::CopySignOp, math::AbsIOp>(op) ? 1 : polynomial;
+    own.compute += isa<math::AbsFOp, math::FloorOp, math::CeilOp, math::CopySignOp, math::AbsIOp>(op) ? 1
+                   : isa<math::ExpOp>(op)                                                             ? exponential
+                                                                                                      : polynomial;
 }
 
 double Walk::loop(scf::ForOp op) {

@@ -52,9 +52,12 @@ TEST_F(LoopWork, LongestOfComputeLoadAndStore) {
   for (const char *name : {"%a", "%b", "%d"})
     more += "  " + std::string(name) + " = arith.addf %v, %v : vector<16xf32>\n";
   EXPECT_EQ(programCycles(parse(more + store), rates, 1), 2);
-  // A polynomial, and none of the index arithmetic.
+  // Polynomials, and none of the index arithmetic.
   EXPECT_EQ(programCycles(parse("  %e = math.exp %v : vector<16xf32>\n  %i = arith.addi %c1, %c4 : index\n"), rates, 1),
-            8.5);
+            6);
+  EXPECT_EQ(programCycles(parse("  %e = math.log %v : vector<16xf32>\n"), rates, 1), 8.5);
+  // What is asked for takes the place of a load.
+  EXPECT_EQ(programCycles(parse("  memref.prefetch %m[%c0], read, locality<2>, data : memref<64xf32>\n"), rates, 1), 1);
 }
 
 TEST_F(LoopWork, TripsOfLoops) {
