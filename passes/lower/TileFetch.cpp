@@ -25,12 +25,20 @@ static bool hasConstantBounds(scf::ForOp loop) {
   return low && high && *low < *high && getConstantIntValue(loop.getStep());
 }
 
-/// Whether `v` can be computed for another iteration: from coordinates, counters and what is read outside of branches,
-/// where every iteration reads.
-static bool isPredictable(Value v) {
+/// Whether `v` stays what it is from one iteration of `loop` to the next: the last of a loop of unknown bounds has none.
+static bool isAround(Value v, scf::ForOp loop) {
+  return loop && !hasConstantBounds(loop) && !loop->isProperAncestor(v.getParentBlock()->getParentOp()) &&
+         v.getParentBlock() != loop.getBody();
+}
+
+/// Whether `v` can be computed for another iteration of `loop`: from coordinates, counters and what is read outside of
+/// branches, where every iteration reads.
+static bool isPredictable(Value v, scf::ForOp loop) {
+  if (isAround(v, loop))
+    return !isTile(v);
   if (auto argument = dyn_cast<BlockArgument>(v)) {
-    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
-    return loop ? v == loop.getInductionVar() : isa<func::FuncOp>(argument.getOwner()->getParentOp());
+    auto counted = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    return counted ? v == counted.getInductionVar() : isa<func::FuncOp>(argument.getOwner()->getParentOp());
   }
   Operation *op = v.getDefiningOp();
   if (isa<tile::ProgramOp>(op))
@@ -43,11 +51,13 @@ static bool isPredictable(Value v) {
   } else if (!isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) && !isa<memref::DimOp>(op)) {
     return false;
   }
-  return llvm::all_of(op->getOperands(), isPredictable);
+  return llvm::all_of(op->getOperands(), [&](Value operand) { return isPredictable(operand, loop); });
 }
 
 /// Whether `v`, which is predictable, depends on the coordinates or the counter that the next iteration changes.
 static bool changes(Value v, scf::ForOp loop) {
+  if (isAround(v, loop))
+    return false;
   Operation *op = v.getDefiningOp();
   if (!op || isa<tile::ProgramOp>(op))
     return op ? !loop : loop && v == loop.getInductionVar();
@@ -56,10 +66,31 @@ static bool changes(Value v, scf::ForOp loop) {
 
 /// Rows of a tile of two dimensions that lie in memory as such, others in the next iteration.
 static bool canBeFetched(tile::LoadOp load) {
+  scf::ForOp loop = iterationOf(load);
   return load.getType().getRank() == 2 && !load.getRows() &&
          load.getDims().back() == static_cast<int64_t>(load.getIndices().size()) - 1 &&
-         llvm::all_of(load.getIndices(), isPredictable) &&
-         llvm::any_of(load.getIndices(), [&](Value index) { return changes(index, iterationOf(load)); });
+         llvm::all_of(load.getIndices(), [&](Value index) { return isPredictable(index, loop); }) &&
+         llvm::any_of(load.getIndices(), [&](Value index) { return changes(index, loop); });
+}
+
+/// Whether both loads read the same tile, but for a row or so, in this or another loop over the same blocks.
+static bool readSame(tile::LoadOp x, tile::LoadOp y) {
+  auto start = [](Value index) {
+    auto sum = index.getDefiningOp<arith::AddIOp>();
+    return sum && getConstantIntValue(sum.getRhs()) ? sum.getLhs() : index;
+  };
+  auto blocks = [](Value index) -> scf::ForOp {
+    auto argument = dyn_cast<BlockArgument>(index);
+    auto loop = argument ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()) : scf::ForOp();
+    return loop && index == loop.getInductionVar() && hasConstantBounds(loop) ? loop : scf::ForOp();
+  };
+  return x.getSource() == y.getSource() && x.getType() == y.getType() &&
+         llvm::all_of(llvm::zip(x.getIndices(), y.getIndices()), [&](auto both) {
+           Value a = start(std::get<0>(both)), b = start(std::get<1>(both));
+           scf::ForOp inA = blocks(a), inB = blocks(b);
+           return a == b || (inA && inB && inA.getLowerBound() == inB.getLowerBound() &&
+                             inA.getUpperBound() == inB.getUpperBound() && inA.getStep() == inB.getStep());
+         });
 }
 
 /// Where in `op` the products of an iteration around it may stand: bodies of loops that have a last iteration, branches.
@@ -119,10 +150,11 @@ void FetchPlan::share(Block &block, ArrayRef<Row> rows) {
 
 FetchPlan::FetchPlan(func::FuncOp kernel) {
   llvm::MapVector<Operation *, SmallVector<Row>> rows; // by what iterates
-  DenseSet<std::pair<Value, Type>> known; // what is loaded again is at hand
+  SmallVector<tile::LoadOp> known; // what is loaded again is at hand
   kernel.walk<WalkOrder::PreOrder>([&](tile::LoadOp load) {
-    if (!canBeFetched(load) || !known.insert({load.getSource(), load.getType()}).second)
+    if (!canBeFetched(load) || llvm::any_of(known, [&](tile::LoadOp other) { return readSame(load, other); }))
       return;
+    known.push_back(load);
     SmallVector<Row> &of = rows[iterationOf(load)];
     for (int64_t row = 0; row < load.getType().getDimSize(0); ++row)
       of.push_back({load, row});
@@ -143,6 +175,8 @@ Value TileLowering::ahead(Value v, scf::ForOp loop, Operation *at, IRMapping &kn
     Value next = ahead(v, iterationOf(loop), loop, outside);
     return next == now ? now : arith::SelectOp::create(b, loc, isLast(loop), next, now);
   };
+  if (isAround(v, loop))
+    return scalars.lookup(v);
   Value result;
   Operation *op = v.getDefiningOp();
   if (!op) {

@@ -374,3 +374,47 @@ func.func @last_iteration(%x: memref<?x16x32xf32> {tile.name = "x"}, %w: memref<
   }
   return
 }
+
+// -----
+
+// A walk from the last row of a table to its first, whose number a loop before has counted: the next iteration reads the row
+// before this one. Two parts of it are two tiles; what is read again, and the same a row further, is at hand.
+// CHECK-LABEL: func.func @backwards(
+// CHECK:         %[[USED:.*]] = scf.for
+// CHECK:         %[[TOP:.*]] = arith.subi %[[USED]], %c1
+// CHECK:         scf.for %[[I:.*]] = %c0 to %[[USED]] step %c1
+// CHECK:           %[[BEHIND:.*]] = arith.addi %[[I]], %c1
+// CHECK-NEXT:      %[[LAST:.*]] = arith.cmpi sge, %[[BEHIND]], %[[USED]]
+// CHECK-NEXT:      %[[NEXT:.*]] = arith.select %[[LAST]], %[[I]], %[[BEHIND]] : index
+// CHECK-NEXT:      arith.subi %[[TOP]], %[[NEXT]]
+// CHECK-COUNT-64:  memref.prefetch
+// CHECK-NOT:     memref.prefetch
+// CHECK:         return
+func.func @backwards(%x: memref<?x32x32xf32> {tile.name = "x"}, %full: memref<8xi1> {tile.name = "full"}, %y: memref<16x16xf32> {tile.name = "y"}, %z: memref<?x16x32xf32> {tile.name = "z"})
+    attributes {tile.kernel, tile.grid = ["n"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %c16 = arith.constant 16 : index
+  %used = scf.for %n = %c0 to %c8 step %c1 iter_args(%now = %c0) -> (index) {
+    %has = memref.load %full[%n] : memref<8xi1>
+    %more = arith.addi %now, %c1 : index
+    %next = arith.select %has, %more, %now : index
+    scf.yield %next : index
+  }
+  %top = arith.subi %used, %c1 : index
+  %square = arith.constant dense<0.0> : vector<16x16xf32>
+  %sum = scf.for %i = %c0 to %used step %c1 iter_args(%s = %square) -> (vector<16x16xf32>) {
+    %n = arith.subi %top, %i : index
+    %a = tile.load %x[%n, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x32x32xf32>, vector<16x32xf32>
+    %b = tile.load %x[%n, %c16, %c0] {dims = array<i64: 1, 2>} : memref<?x32x32xf32>, vector<16x32xf32>
+    %d = tile.dot %a, %b, %s {transpose_b} : vector<16x32xf32>, vector<16x32xf32>, vector<16x16xf32>
+    tile.store %a, %z[%n, %c0, %c0] {dims = array<i64: 1, 2>} : vector<16x32xf32>, memref<?x16x32xf32>
+    %m = arith.addi %n, %c1 : index
+    %e = tile.load %x[%m, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x32x32xf32>, vector<16x32xf32>
+    tile.store %e, %z[%n, %c0, %c0] {dims = array<i64: 1, 2>} : vector<16x32xf32>, memref<?x16x32xf32>
+    scf.yield %d : vector<16x16xf32>
+  }
+  tile.store %sum, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<16x16xf32>, memref<16x16xf32>
+  return
+}
