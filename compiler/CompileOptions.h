@@ -5,8 +5,10 @@
 #include "passes/Phases.h"
 #include "passes/analysis/Machine.h"
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace braid {
 
@@ -43,6 +45,10 @@ struct CompileOptions {
   std::optional<Machine> machine; ///< that orders are chosen by where a model has no schedule.machine; no flag
   bool explain = false;
   bool remarks = true; ///< on what was chosen; no flag
+  bool joinLayers = true; ///< of pipeline best: neighbours may stand in one function; no flag
+  /// Seconds of a step of a program file, with or without machine code, on ranks of such a machine; nothing after a
+  /// message. `best` takes the fastest of its programs by it, or else decides layer by layer. No flag.
+  std::function<std::optional<double>(const std::vector<uint8_t> &file, const Machine &machine)> secondsOf;
 
   bool slices() const { return !pipeline.empty() && pipeline != "none"; }
 };

@@ -1,6 +1,7 @@
 //===- Driver.cpp - what braid-compile does with its flags --------------------------------------------------------===//
 #include "compiler/Driver.h"
 
+#include "compiler/BestProgram.h"
 #include "compiler/Diagnostics.h"
 #include "compiler/Explain.h"
 #include "compiler/OutputFile.h"
@@ -197,7 +198,7 @@ static bool checkFiles(const CompileJob &job, Phase from, Phase to) {
 }
 
 static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, std::vector<StageTime> &times) {
-  const CompileOptions &options = job.options;
+  CompileOptions options = job.options;
   std::optional<Phase> written = phaseOf(module);
   Phase from = options.fromPhase.value_or(written.value_or(Phase::model));
   if (options.fromPhase && written && *options.fromPhase != *written)
@@ -213,7 +214,13 @@ static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, 
   // A module without a claim may hold ops of any model phase, gradients included: the next phase looks at it.
   if ((options.fromPhase || written) && failed(verifyPhase(module, from)))
     return false;
-  if (failed(checkChunkTarget(module, options)) || failed(runPhases(module, from, to, options, times)))
+  if (failed(checkChunkTarget(module, options)))
+    return false;
+  FailureOr<CompileOptions> best = fastestOfBest(module, from, options);
+  if (failed(best))
+    return false;
+  options = std::move(*best);
+  if (failed(runPhases(module, from, to, options, times)))
     return false;
 
   std::string contents;
@@ -336,15 +343,14 @@ bool braid::compile(const CompileJob &job) {
 
 std::optional<std::vector<uint8_t>> braid::compileTables(const CompileJob &job) {
   std::optional<std::vector<uint8_t>> bytes;
-  bool done = withModule(job, [&](ModuleOp module, const CompileJob &job, bool, std::vector<StageTime> &times) {
+  bool done = withModule(job, [&](ModuleOp module, const CompileJob &job, bool, std::vector<StageTime> &) {
     Phase from = phaseOf(module).value_or(Phase::model);
-    if (!checkFlags(job.options, from, Phase::commands) || (phaseOf(module) && failed(verifyPhase(module, from))) ||
-        failed(runPhases(module, from, Phase::commands, job.options, times)))
+    if (!checkFlags(job.options, from, Phase::commands) || (phaseOf(module) && failed(verifyPhase(module, from))))
       return false;
-    // A file whose kernels have no code is refused; what stands here cannot be executed.
-    static constexpr StringLiteral noCode = "not compiled";
-    FailureOr<std::vector<uint8_t>> program =
-        writeProgram(module, {"cpu", {}, ArrayRef(noCode.data(), noCode.size()), {}, {}});
+    FailureOr<CompileOptions> options = fastestOfBest(module, from, job.options);
+    if (failed(options))
+      return false;
+    FailureOr<std::vector<uint8_t>> program = writeTables(module, from, *options);
     if (succeeded(program))
       bytes = std::move(*program);
     return succeeded(program);

@@ -118,7 +118,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
 
   case Phase::scheduled:
     // Only what stands in one function can be woven; before bounds exist, for they are those of the whole function.
-    if (options.slices() && (options.pipeline == "cross-block" || options.pipeline == "best"))
+    if (options.slices() && (options.pipeline == "cross-block" || (options.pipeline == "best" && options.joinLayers)))
       pm.addPass(createJoinLayersPass());
     // Slice bounds are data before code moves, so that a hand-written decision can be tested.
     pm.addPass(createDecideSchedulePass(

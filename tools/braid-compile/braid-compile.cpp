@@ -3,6 +3,7 @@
 #include "frontend/ModelSpec.h"
 #include "schedule/Slicing.h"
 #include "schedule/Stages.h"
+#include "tools/braid-plan/Forecast.h"
 #include "tools/braid-tune/Evidence.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/WordFlag.h"
@@ -133,5 +134,6 @@ int main(int argc, char **argv) {
   }
   if (std::string warning = tune::staleWarning(job.input, options); !warning.empty())
     std::cerr << "braid-compile: warning: " << warning << '\n';
+  options.secondsOf = plan::secondsOnMachine;
   return compile(job) ? 0 : 1;
 }

@@ -136,6 +136,16 @@ double plan::collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm
   return halves * (seconds + std::ceil(std::log2(size)) * latency);
 }
 
+Cluster plan::clusterOf(const Machine &machine, int64_t ranks) {
+  Cluster cluster;
+  cluster.nodes = ranks;
+  cluster.device.f32Flops = machine.flops;
+  cluster.device.bandwidth = machine.bandwidth;
+  cluster.device.overhead = machine.overhead;
+  cluster.node = cluster.network = {machine.linkBandwidth, machine.linkLatency, 0, 0};
+  return cluster;
+}
+
 Machine plan::machineOf(const Cluster &cluster, const Mesh &mesh, llvm::StringRef dtype) {
   runtime::MeshInfo ranks;
   for (auto [from, to] : {std::pair(&mesh.dense, &ranks.dense), std::pair(&mesh.expert, &ranks.expert)})

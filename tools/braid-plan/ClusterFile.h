@@ -56,6 +56,9 @@ double collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::Arra
 /// ep takes.
 Machine machineOf(const Cluster &cluster, const Mesh &mesh, llvm::StringRef dtype);
 
+/// Ranks that are such a machine each: the other way round.
+Cluster clusterOf(const Machine &machine, int64_t ranks);
+
 /// Seconds of a rank's own processor for what it sends and receives in such a collective.
 double processorSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members, double bytes);
 

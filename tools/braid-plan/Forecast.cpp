@@ -1,6 +1,7 @@
 //===- Forecast.cpp - what an entry of a program will do on a cluster ---------------------------------------------===//
 #include "tools/braid-plan/Forecast.h"
 
+#include "compiler/Diagnostics.h"
 #include "frontend/ModelSpec.h"
 #include "runtime/comm/Collectives.h"
 #include "runtime/io/ChromeTrace.h"
@@ -266,4 +267,35 @@ double plan::tokensOf(const Program &program, const runtime::EntryInfo &entry) {
   for (const char *axis : {"dp", "sp"})
     ranks *= batch ? program.mesh().size(axis).value_or(1) : 1;
   return ranks * rankTokens(program, entry);
+}
+
+std::string plan::defaultEntry(const runtime::Program &program) {
+  for (const char *name : {"train_step", "accumulate_step", "eval_step"})
+    if (program.findEntry(name))
+      return name;
+  return program.entries().empty() ? "" : program.entries().front().name;
+}
+
+static std::shared_ptr<const runtime::Program> parsed(const std::vector<uint8_t> &file) {
+  auto *begin = reinterpret_cast<const std::byte *>(file.data());
+  auto program = runtime::Program::parse({begin, begin + file.size()}, "program");
+  if (program.ok())
+    return *program;
+  printError(program.status().message());
+  return nullptr;
+}
+
+static std::optional<double> secondsOf(const runtime::Program &program, const plan::Cluster &cluster) {
+  std::string entry = plan::defaultEntry(program);
+  return entry.empty() ? 0 : plan::forecast(program, entry, cluster).measures.makespan;
+}
+
+std::optional<double> plan::secondsOn(const std::vector<uint8_t> &file, const Cluster &cluster) {
+  std::shared_ptr<const runtime::Program> program = parsed(file);
+  return program ? secondsOf(*program, cluster) : std::nullopt;
+}
+
+std::optional<double> plan::secondsOnMachine(const std::vector<uint8_t> &file, const Machine &machine) {
+  std::shared_ptr<const runtime::Program> program = parsed(file);
+  return program ? secondsOf(*program, clusterOf(machine, program->mesh().worldSize())) : std::nullopt;
 }

@@ -35,6 +35,14 @@ struct Forecast {
 /// decides on are counted; without one all rows that buffers have room for are.
 Forecast forecast(const runtime::Program &program, const std::string &entry, const Cluster &cluster);
 
+/// The entry that a program is there for: train_step, accumulate_step, eval_step or else its first; empty: it has none.
+std::string defaultEntry(const runtime::Program &program);
+
+/// Seconds of its default entry on a cluster of such machines, as CompileOptions::secondsOf.
+std::optional<double> secondsOnMachine(const std::vector<uint8_t> &file, const Machine &machine);
+/// On `cluster`.
+std::optional<double> secondsOn(const std::vector<uint8_t> &file, const Cluster &cluster);
+
 /// Of one call on all ranks: what its input of tokens holds, 0 for an entry without.
 double tokensOf(const runtime::Program &program, const runtime::EntryInfo &entry);
 

@@ -85,6 +85,10 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
     else if (!mesh)
       llvm::consumeError(mesh.takeError());
   }
+  if (cluster)
+    compile.secondsOf = [&](const std::vector<uint8_t> &file, const Machine &) {
+      return plan::secondsOn(file, *cluster);
+    };
   std::optional<std::vector<uint8_t>> bytes = compileTables(options.job);
   if (!bytes)
     return nullptr;
@@ -192,13 +196,6 @@ struct Memory {
   uint64_t total = 0;
   std::vector<const runtime::ArenaInfo *> arenas; ///< largest first
 };
-
-std::string defaultEntry(const Program &program) {
-  for (const char *name : {"train_step", "accumulate_step", "eval_step"})
-    if (program.findEntry(name))
-      return name;
-  return program.entries().empty() ? "" : program.entries().front().name;
-}
 
 Json toJson(const Program &program, const Memory &memory, const plan::Cluster *cluster, const CompileOptions &asked,
             const std::string &entry, const plan::Forecast *forecast, double tokens) {
@@ -350,7 +347,7 @@ int run(Options options) {
     return plan::fail(input + ": its mesh has " + llvm::Twine(program->mesh().worldSize()) + " ranks, but " +
                       options.cluster + " has " + llvm::Twine(cluster->ranks()) +
                       " (nodes times ranks_per_node); valid: a --mesh of at most as many");
-  std::string entry = options.entry.empty() ? defaultEntry(*program) : options.entry;
+  std::string entry = options.entry.empty() ? plan::defaultEntry(*program) : options.entry;
   if (!program->findEntry(entry))
     return plan::fail(input + ": no entry '" + entry + "'; braid-run info lists them");
   Memory memory(*program);

@@ -1,5 +1,6 @@
 //===- main.cpp - braid-tune: the schedule of a model, searched, measured and written down ------------------------===//
 #include "runtime/comm/Processes.h"
+#include "tools/braid-plan/Forecast.h"
 #include "tools/braid-tune/Tuner.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/ToolMain.h"
@@ -42,6 +43,7 @@ static int checkAlone() {
 /// The flag that decides what programs are compiled for, which is returned.
 static CLI::Option *addOptions(CLI::App &app, Options &options) {
   CompileOptions &compile = options.job.options;
+  compile.secondsOf = plan::secondsOnMachine; // as whoever compiles what is chosen
   app.add_option("model", options.job.input, "a model description")->required()->type_name("MODEL.json");
   notEmpty(app.add_option("-o,--output", options.output,
                           "the description with the choice; may be MODEL.json itself, - for standard output"))
