@@ -76,6 +76,7 @@ struct Session::Impl {
   RunWatcher *watcher = nullptr;
   std::unique_ptr<MemoryCheck> memoryCheck;
   bool checking = false; // the memory of this run
+  const NextInputs *nextInputs = nullptr; // of this run, until they are filled
   bool capturing = false; // the walk is recorded, not executed
   bool collectivesInTurn = false; // on a GPU: those of several axes follow each other
   bool updating = false, ended = false; // of this run, as the watcher was told and as it answered
@@ -95,8 +96,9 @@ struct Session::Impl {
   Status createGpu();
   Status capture();
   Status replay(uint32_t entry);
+  Status fillNext();
   Status lostOnGpu(Status status);
-  Status run(uint32_t entry);
+  Status run(uint32_t entry, const NextInputs *next);
   Status move(const TensorView &view, Status (CudaDevice::*how)(uint32_t, uint64_t, uint64_t));
   void clear(uint32_t arena, uint64_t offset, uint64_t bytes);
   bool everyCommand() const { return checking || (watcher && watcher->everyCommand()); }
@@ -242,8 +244,18 @@ Status Session::Impl::replay(uint32_t entry) {
         return Status::success();
     }
     BRAID_TRY(gpu->replay(entry, part));
+    BRAID_TRY(fillNext());
   }
   return gpu->synchronize();
+}
+
+// While the GPU works.
+Status Session::Impl::fillNext() {
+  const NextInputs *next = std::exchange(nextInputs, nullptr);
+  if (!next)
+    return Status::success();
+  BRAID_TRY(gpu->inputsTaken());
+  return next->fill() ? gpu->stage(entryIndex, next->tensors) : Status::success();
 }
 
 // Of what belongs to no command: an error ends the other ranks, too, and what their GPUs wait for.
@@ -258,8 +270,11 @@ Status Session::Impl::lostOnGpu(Status status) {
   return status;
 }
 
-Status Session::Impl::run(uint32_t entry) {
+Status Session::Impl::run(uint32_t entry, const NextInputs *next) {
   BRAID_TRY(std::exchange(gpuFailure, Status::success()));
+  if (gpu && !(next && next->filled))
+    gpu->dropStaged(entry);
+  nextInputs = gpu && !trace && !everyCommand() ? next : nullptr;
   if (!gpu)
     useOneOpenMpThread();
   const PreparedEntry &prepared = commands.entries[entry];
@@ -431,6 +446,7 @@ void Session::Impl::executeOnGpu(const StreamItem &item) {
 // The outputs are what the host sees.
 Status Session::Impl::finishOnGpu() {
   BRAID_TRY(gpu->end(entryIndex));
+  BRAID_TRY(fillNext());
   return gpu->synchronize();
 }
 
@@ -635,7 +651,13 @@ Expected<EntryId> Session::entry(std::string_view name) const {
 Status Session::run(EntryId entry) {
   if (entry.index >= impl->commands.entries.size())
     return Status::error("entry id {} of {}", entry.index, impl->commands.entries.size());
-  return impl->run(entry.index);
+  return impl->run(entry.index, nullptr);
+}
+
+Status Session::run(EntryId entry, const NextInputs &next) {
+  if (entry.index >= impl->commands.entries.size())
+    return Status::error("entry id {} of {}", entry.index, impl->commands.entries.size());
+  return impl->run(entry.index, &next);
 }
 
 Status Session::toHost(const TensorView &view) { return impl->move(view, &CudaDevice::toHost); }

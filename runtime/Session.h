@@ -11,6 +11,7 @@
 #include <cassert>
 #include <chrono>
 #include <cstring>
+#include <functional>
 
 namespace braid::runtime {
 
@@ -75,6 +76,14 @@ public:
   Expected<EntryId> entry(std::string_view name) const;
   // Executes the entry to its end, all streams included. After an error the contents of the arenas are undefined.
   Status run(EntryId entry);
+  // The same. While a GPU works on the entry, `fill` is called, which may write these inputs for the entry's next run and says whether
+  // it did: they travel beside the step. `filled`: this run takes those that the last call wrote. On a CPU it is not called.
+  struct NextInputs {
+    std::span<const TensorInfo *const> tensors;
+    std::function<bool()> fill;
+    bool filled = false;
+  };
+  Status run(EntryId entry, const NextInputs &next);
 
   // Around what the host reads and writes of tensors that are no inputs or outputs; on a CPU nothing has to be done.
   Status toHost(const TensorView &view);

@@ -69,8 +69,13 @@ CudaDevice::~CudaDevice() {
   for (const auto &entry : graphs)
     for (GraphExec part : entry)
       driver.cuGraphExecDestroy(part);
+  for (Event event : {stagedThere, taken})
+    if (event)
+      driver.cuEventDestroy_v2(event);
   for (Event event : events)
     driver.cuEventDestroy_v2(event);
+  if (copies)
+    driver.cuStreamDestroy_v2(copies);
   for (Stream stream : streams)
     driver.cuStreamDestroy_v2(stream);
   for (void *pages : pinned)
@@ -177,6 +182,17 @@ Status CudaDevice::allocate() {
     workspaceOffset = needed;
     needed += CublasLt::workspaceBytes; // products stand on the first stream (CommandChecks)
   }
+  stagingOffset = needed;
+  inputs = boundTensors(/*inputs=*/true);
+  outputs = boundTensors(/*inputs=*/false);
+  uint64_t staging = 0, most = 0;
+  for (const std::vector<Range> &list : inputs) {
+    if (!list.empty())
+      staging = std::max(staging, list.back().staging + alignedUp(list.back().bytes));
+    most = std::max<uint64_t>(most, list.size());
+  }
+  staged.resize(most);
+  needed += staging;
   if (needed == 0)
     return Status::success();
   size_t available = 0, total = 0;
@@ -245,8 +261,9 @@ Status CudaDevice::makeStreams() {
     events.push_back(event);
   }
   recordedIn.resize(events.size());
-  inputs = boundTensors(/*inputs=*/true);
-  outputs = boundTensors(/*inputs=*/false);
+  BRAID_CUDA(cuStreamCreate, &copies, streamNonBlocking);
+  BRAID_CUDA(cuEventCreate, &stagedThere, eventDisableTiming);
+  BRAID_CUDA(cuEventCreate, &taken, eventDisableTiming);
   return Status::success();
 }
 
@@ -254,20 +271,61 @@ std::vector<std::vector<CudaDevice::Range>> CudaDevice::boundTensors(bool inputs
   std::vector<std::vector<Range>> table;
   for (const EntryInfo &entry : program.entries()) {
     auto &list = table.emplace_back();
+    uint64_t staging = 0;
     for (uint32_t index : inputs ? entry.inputs : entry.outputs) {
       const TensorInfo &tensor = program.tensors()[index];
-      if (tensor.role == (inputs ? Role::input : Role::output) && tensor.bytes > 0)
-        list.push_back({tensor.arena, tensor.offset, tensor.bytes});
+      if (tensor.role != (inputs ? Role::input : Role::output) || tensor.bytes == 0)
+        continue;
+      list.push_back({tensor.arena, tensor.offset, tensor.bytes, staging});
+      staging += alignedUp(tensor.bytes);
     }
   }
   return table;
 }
 
-Status CudaDevice::begin(uint32_t entry) {
+// From where the last stage() has brought them, or from the host.
+Status CudaDevice::takeInputs(uint32_t entry) {
   BRAID_CUDA(cuCtxSetCurrent, context); // of the calling thread
-  for (const Range &range : inputs[entry])
-    BRAID_CUDA(cuMemcpyHtoDAsync_v2, memory + offsets[range.arena] + range.offset,
-               host.base(range.arena) + range.offset, range.bytes, streams[0]);
+  bool any = stagedEntry == entry && std::find(staged.begin(), staged.end(), true) != staged.end();
+  if (any)
+    BRAID_CUDA(cuStreamWaitEvent, streams[0], stagedThere, 0);
+  for (size_t i = 0; i < inputs[entry].size(); ++i) {
+    const Range &range = inputs[entry][i];
+    Address target = memory + offsets[range.arena] + range.offset;
+    if (any && staged[i])
+      BRAID_CUDA(cuMemcpyDtoDAsync_v2, target, memory + stagingOffset + range.staging, range.bytes, streams[0]);
+    else
+      BRAID_CUDA(cuMemcpyHtoDAsync_v2, target, host.base(range.arena) + range.offset, range.bytes, streams[0]);
+  }
+  dropStaged(entry);
+  BRAID_CUDA(cuEventRecord, taken, streams[0]);
+  return Status::success();
+}
+
+Status CudaDevice::inputsTaken() {
+  BRAID_CUDA(cuStreamWaitEvent, copies, taken, 0);
+  BRAID_CUDA(cuStreamSynchronize, copies);
+  return Status::success();
+}
+
+Status CudaDevice::stage(uint32_t entry, std::span<const TensorInfo *const> tensors) {
+  stagedEntry = entry;
+  for (size_t i = 0; i < inputs[entry].size(); ++i) {
+    const Range &range = inputs[entry][i];
+    staged[i] = std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo *tensor) {
+      return tensor->arena == range.arena && tensor->offset == range.offset;
+    });
+    if (staged[i])
+      BRAID_CUDA(cuMemcpyHtoDAsync_v2, memory + stagingOffset + range.staging, host.base(range.arena) + range.offset,
+                 range.bytes, copies);
+  }
+  BRAID_CUDA(cuEventRecord, stagedThere, copies);
+  BRAID_CUDA(cuStreamSynchronize, copies); // so that the host may write what it likes
+  return Status::success();
+}
+
+Status CudaDevice::begin(uint32_t entry) {
+  BRAID_TRY(takeInputs(entry));
   return branch();
 }
 
@@ -388,7 +446,7 @@ Status CudaDevice::endPart(uint32_t entry) {
 Status CudaDevice::capture(uint32_t entry, const std::function<Status()> &walk) {
   graphs.resize(program.entries().size());
   BRAID_TRY(beginPart());
-  Status status = begin(entry);
+  Status status = branch();
   if (status.ok())
     status = walk();
   if (status.ok())
@@ -401,7 +459,8 @@ Status CudaDevice::capture(uint32_t entry, const std::function<Status()> &walk) 
 }
 
 Status CudaDevice::replay(uint32_t entry, size_t part) {
-  BRAID_CUDA(cuCtxSetCurrent, context); // of the calling thread
+  if (part == 0)
+    BRAID_TRY(takeInputs(entry));
   BRAID_CUDA(cuGraphLaunch, graphs[entry][part], streams[0]);
   return Status::success();
 }

@@ -7,7 +7,8 @@
 // entry whose collectives need numbers of the host (counts of an all_to_all) is not recorded: its list is walked in every run.
 //
 // The host has arenas of the same layout, of which only what it looks at takes memory: inputs go from there to the device when an
-// entry begins, outputs come back when it ends, both from pinned pages; other tensors travel when they are asked for.
+// entry begins, outputs come back when it ends, both from pinned pages; other tensors travel when they are asked for. Inputs of the
+// next run may travel beside this one, to memory of their own (stage).
 #pragma once
 
 #include "runtime/Arenas.h"
@@ -43,8 +44,17 @@ public:
   Status part(uint32_t entry);
   bool captured(uint32_t entry) const { return entry < graphs.size() && !graphs[entry].empty(); }
   size_t parts(uint32_t entry) const { return graphs[entry].size(); }
-  // A recorded part, inputs at the first one's beginning and outputs at the end of each included.
+  // A recorded part; inputs come before the first one, outputs are at the end of each.
   Status replay(uint32_t entry, size_t part);
+
+  // Inputs of the next run of an entry, beside what the streams do. Before the host writes them: inputsTaken(), until this run
+  // has its own. They have left the host when the call returns, and are what the next run takes unless they are dropped before.
+  Status inputsTaken();
+  Status stage(uint32_t entry, std::span<const TensorInfo *const> tensors);
+  void dropStaged(uint32_t entry) {
+    if (stagedEntry == entry)
+      std::fill(staged.begin(), staged.end(), false);
+  }
 
   // Copies the entry's inputs to the device; behind what the streams were given before.
   Status begin(uint32_t entry);
@@ -85,6 +95,7 @@ private:
   struct Range {
     uint32_t arena;
     uint64_t offset, bytes;
+    uint64_t staging; // of an input: where among those that are staged
   };
 
   CudaDevice(const cuda::Driver &driver, const Program &program, const Arenas &host, const Options &options)
@@ -97,6 +108,7 @@ private:
   std::vector<std::vector<Range>> boundTensors(bool inputs) const;
   enum class Between : uint8_t { streams, axes, collectives, count }; // events beside the program's
   uint32_t eventOf(Between use) const { return programEvents + static_cast<uint32_t>(use); }
+  Status takeInputs(uint32_t entry);
   Status branch();
   Status beginPart();
   Status endPart(uint32_t entry);
@@ -125,6 +137,11 @@ private:
   std::vector<uint64_t> recordedIn;
   uint64_t currentPart = 0;
   std::vector<std::vector<Range>> inputs, outputs; // by entry
+  cuda::Stream copies = nullptr; // of staged inputs
+  cuda::Event stagedThere = nullptr, taken = nullptr; // on the device; into the arena
+  uint64_t stagingOffset = 0;
+  uint32_t stagedEntry = 0;
+  std::vector<bool> staged; // by its inputs
   std::vector<std::vector<cuda::GraphExec>> graphs; // by entry, its parts
 };
 

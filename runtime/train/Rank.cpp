@@ -333,12 +333,14 @@ Expected<BatchBinding> BatchBinding::bind(Session &session, const EntryInfo &ent
   binding.tokens = session.tensor(*tokens).as<int32_t>();
   binding.labels = session.tensor(*labels).as<int32_t>();
   binding.cuSeqlens = session.tensor(*documents).as<int32_t>();
+  binding.inputs = {tokens, labels, documents};
   if (const TensorInfo *keys = findByLastComponent(program, entry.inputs, "draw_keys")) {
     BRAID_TRY(checkTensor(entry, *keys, DType::i64, 2));
     if (keys->shape[0] != binding.batch || keys->shape[1] != drawKeysPerRow)
       return Status::error(ErrorCode::unsupported, "entry @{}: draw_keys have shape {}, not [{}, {}]", entry.name,
                            formatShape(keys->shape), binding.batch, drawKeysPerRow);
     binding.drawKeys = session.tensor(*keys).as<int64_t>();
+    binding.inputs.push_back(keys);
   }
   BRAID_ASSIGN(binding.entry, session.entry(entry.name));
   return binding;

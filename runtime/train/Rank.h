@@ -80,6 +80,7 @@ struct BatchBinding {
   std::span<int32_t> tokens, labels, cuSeqlens;
   int64_t documentStride = 0; // entries of cu_seqlens per row
   std::span<int64_t> drawKeys; // empty: the entry draws nothing
+  std::vector<const TensorInfo *> inputs; // of those
 
   static Expected<BatchBinding> bind(Session &session, const EntryInfo &entry);
   // `fill(tokens, labels, cuSeqlens)` writes the whole row; this rank keeps its part.

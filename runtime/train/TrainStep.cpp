@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 namespace braid::runtime {
 
@@ -92,13 +93,19 @@ Status TrainStep::runUpdate(uint64_t first, RunWatcher *watcher, std::optional<u
   Status status = Status::success();
   for (uint64_t i = 0; i < (only ? 1 : batches) && status.ok(); ++i) {
     uint64_t position = first + i * batchSamples();
-    if (status = fillBatch(position, only); !status.ok())
+    bool filled = std::exchange(filledAhead, std::nullopt) == position && !only;
+    if (status = filled ? Status::success() : fillBatch(position, only); !status.ok())
       break;
     // Router losses are means over the tokens of a batch, which are its labels.
     if (auxScaleInput)
       auxScaleInput->as<float>()[0] =
           static_cast<float>(static_cast<double>(labelsOf(position, batchSamples())) * labelShare);
-    status = session.run(batch.entry);
+    auto fillNext = [&] {
+      if (!only && fillBatch(position + batchSamples(), only).ok())
+        filledAhead = position + batchSamples();
+      return filledAhead.has_value();
+    };
+    status = session.run(batch.entry, {batch.inputs, fillNext, filled});
     lossSum += lossOutput.as<float>()[0];
     if (auxLossOutput)
       auxLossSum += auxLossOutput->as<float>()[0];

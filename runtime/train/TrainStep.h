@@ -69,6 +69,7 @@ private:
   const SampleOrder *order = nullptr;
   uint64_t seed = 0, batches = 1;
 
+  std::optional<uint64_t> filledAhead; // the batch that a GPU got while it worked on the one before: its first sample
   double labelShare = 0; // 1 / labels of an update
   double lossSum = 0, auxLossSum = 0;
 };

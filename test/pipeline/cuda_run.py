@@ -4,7 +4,7 @@
     cuda_run.py STUB MODEL.json ..  two steps of each, nothing else
 
 The stub does what it is given as late as it may, and logs every call: memory is one allocation and every entry a graph, made before the first
-launch; inputs are pinned; a step is not waited for before its end, but where the host looks at loss and gradient norm.
+launch; inputs are pinned, and those of the next step travel beside this one; a step is not waited for before its end, but where the host looks at loss and gradient norm.
 """
 
 import ctypes
@@ -142,8 +142,16 @@ def everything(stub):
         made = [call for call in calls[first:] if re.match("cu(MemAlloc|MemHostRegister|ModuleLoad|StreamCreate|EventCreate|StreamBegin|GraphInst|Launch)", call)]
         check(sum(call.startswith("cuMemAlloc") for call in calls) == 1 and calls.count("cuMemFree") == 1 and not made,
               f"one allocation, and nothing is made behind the first launch of a graph {made[:3]}")
-        inputs = [call for call in calls[:first] if "HtoD" in call]
+        inputs = [call for call in calls if "HtoD" in call]
         check(inputs and all("pinned" in call for call in inputs), f"{len(inputs)} inputs, from pinned memory")
+        compute = {call.rsplit(" ", 1)[1] for call in calls if call.startswith("cuLaunchKernel")}
+        copies, meanwhile, working = set(), 0, False
+        for call in calls[first:]:
+            working = call.startswith("cuGraphLaunch") or (working and call not in {f"cuStreamSynchronize {stream}" for stream in compute})
+            if "HtoD" in call and call.split()[3] not in compute:
+                copies.add(call.split()[3])
+                meanwhile += working and call.endswith("pinned")
+        check(len(copies) == 1 and meanwhile == 9, f"{meanwhile} inputs of the next of 3 steps on stream {copies}, kernels on {compute}, before the host waits")
         log.unlink()
         shutil.copy(folder / "gpu.braid", folder / "blind.braid")
         train("blind", "--no-check-finite", BRAID_STUB_LOG=str(log), **stub)
