@@ -4,6 +4,8 @@ those of the same mesh on CPUs.
     cuda_ranks.py STUB            (braid-compile and braid-run from the PATH; STUB: the folder of the stubs)
     cuda_ranks.py STUB --all      every axis and way to exchange, generation
     cuda_ranks.py STUB --errors   what is missing, or fails, or is lost
+    cuda_ranks.py STUB --mpi      ranks as processes, too
+    cuda_ranks.py STUB --waits    kernels or collectives that do not wait for the others
 
 The stubs do what they are given as late as they may, a collective when the streams of all ranks have come to it.
 """
@@ -36,6 +38,7 @@ MODEL = {
 }
 ON_GPU = ["--target=cuda", "--arch=sm_90a,emulated"]
 STEPS = 2
+ONE_LAYER = {"num_layers": 1, "layer_pattern": "M", "mixers": {"M": MODEL["mixers"]["M"]}}
 
 
 class Case:
@@ -58,10 +61,10 @@ class Case:
         threads = list(launch) if not mpi else []
         must(*mpi, "braid-run", "train", self.folder / f"{program}.braid", *threads, "--data", self.folder / "text.txt", "--steps", STEPS, "--seed", 3,
              "--timeout=60", "--metrics", metrics, "--checkpoint-dir", place, *flags, **environment)
-        return [json.loads(line) for line in metrics.read_text().splitlines()], place / f"step-{STEPS:08}"
+        return [step for step in map(json.loads, metrics.read_text().splitlines()) if "loss" in step], place / f"step-{STEPS:08}"
 
-    def compare(self, **environment):
-        (cpu, there), (gpu, here) = self.train("cpu"), self.train("gpu", **self.stub, **environment)
+    def compare(self, *flags, **environment):
+        (cpu, there), (gpu, here) = self.train("cpu", *flags), self.train("gpu", *flags, **self.stub, **environment)
         off = max(abs(a[key] - b[key]) / abs(a[key]) for key in ("loss", "grad_norm") for a, b in zip(cpu, gpu, strict=True))
         weights = max(furthest(tensors(file), tensors(here / file.name)) for file in sorted(there.glob("*.safetensors")))
         check(len(cpu) == STEPS and off < 2e-5 and weights < 2e-3,
@@ -98,6 +101,23 @@ def on_two_ranks(folder, stub, with_mpi):
     check(sum(call.startswith("cuMemAlloc") for call in calls) == 2, "one allocation on each device")
 
 
+def missing_waits(folder, stub):
+    """What the records and waits of the program are for: without those of a stream other weights come out. Which stream goes first
+    where both may does not matter."""
+    case = Case(folder, stub, "dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2", **ONE_LAYER)
+
+    def weights(order, **environment):
+        shutil.rmtree(folder / "C", ignore_errors=True)
+        code, _, _ = run("braid-run", "train", folder / "gpu.braid", "--ranks=2", "--data", folder / "text.txt", "--steps", 1, "--seed", 3, "--timeout=20",
+                         "--checkpoint-dir", folder / "C", BRAID_STUB_ORDER=order, **case.stub, **environment)
+        return b"".join(file.read_bytes() for file in sorted((folder / "C").glob("step*/*.safetensors"))) if code == 0 else f"exit status {code}"
+
+    expected = weights("last")
+    check(len(expected) > 1000 and weights("first") == expected, "either stream first: the same bits")
+    check(weights("last", BRAID_STUB_DEAF="2") != expected, "collectives that do not wait for kernels are found")
+    check(weights("first", BRAID_STUB_DEAF="1") != expected, "kernels that do not wait for collectives are found")
+
+
 def errors(folder, stub):
     case = Case(folder, stub, "dp=2")
 
@@ -123,11 +143,12 @@ def errors(folder, stub):
 
 def every_axis(folder, stub):
     capacity = {"ffns": {"E": {**MODEL["ffns"]["E"], "capacity_factor": 1.5}}}
-    for mesh, *flags, changes in (("dp=2,ep=2", {}), ("dp=2,ep=2", capacity), ("tp=2", {}), ("sp=2", "--sp-algorithm=ring", {}),
+    for mesh, *flags, changes in (("dp=2", "--accumulation-steps=2", {}), ("dp=2,ep=2", {}), ("dp=2,ep=2", capacity), ("tp=2", {}), ("sp=2", "--sp-algorithm=ring", {}),
                                   ("sp=2", "--sp-algorithm=all_gather", {}), ("sp=2", "--sp-algorithm=scan", {}), ("sp=2,ep=2", {}),
                                   ("sp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2", {})):
         case = Case(folder, stub, mesh, *flags, **changes)
-        case.compare()
+        # Other entries between two steps take nothing of the batch that the device has already.
+        case.compare(*(["--heldout", folder / "text.txt", "--eval-every", "1"] if "--accumulation-steps=2" in flags else []))
         if mesh == "tp=2":
             text = [must("braid-run", "generate", folder / f"{program}.braid", "--ranks=2", "--checkpoint", folder / "cpu-checkpoints", "--prompt",
                          "the quick brown fox", "--max-tokens", 8, "--temperature", 0, **environment).split("\n")[0]
@@ -144,6 +165,8 @@ def main():
             every_axis(folder, stub)
         elif "--errors" in sys.argv:
             errors(folder, stub)
+        elif "--waits" in sys.argv:
+            missing_waits(folder, stub)
         else:
             on_two_ranks(folder, stub, "--mpi" in sys.argv)
     print(f"cuda ranks, {cuda_run.failures} failed")

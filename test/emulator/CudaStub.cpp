@@ -9,7 +9,8 @@
 // Each device has its memory, streams and context; one thread of the process at a time is inside.
 //
 // Environment: BRAID_STUB_LOG=FILE gets a line for each call; BRAID_STUB_MEMORY, BRAID_STUB_DEVICES, BRAID_STUB_CAPABILITY (90)
-// and BRAID_STUB_DRIVER (13000) say what the device and its driver are; BRAID_STUB_FAIL=cuMemAlloc or =cuMemcpyDtoHAsync makes that call fail,
+// and BRAID_STUB_DRIVER (13000) say what the device and its driver are; BRAID_STUB_ORDER=first lets the first stream go first;
+// BRAID_STUB_DEAF=N: waits of streams with number N are not done (a stream's number is its place among its device's); BRAID_STUB_FAIL=cuMemAlloc or =cuMemcpyDtoHAsync makes that call fail,
 // in the latter case what is recorded too.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
@@ -199,13 +200,19 @@ struct CUctx_st {
 
 private:
   CUstream_st *runnable() const {
-    for (auto at = streams.rbegin(); at != streams.rend(); ++at) {
-      auto &queue = (*at)->queue;
-      if (!queue.empty() && (!queue.front().until || *queue.front().until) &&
-          (!queue.front().ready || queue.front().ready()))
-        return *at;
+    static const bool firstFirst =
+        std::getenv("BRAID_STUB_ORDER") && getenv("BRAID_STUB_ORDER") == std::string("first");
+    auto mayRun = [](CUstream_st *stream) {
+      auto &queue = stream->queue;
+      return !queue.empty() && (!queue.front().until || *queue.front().until) &&
+             (!queue.front().ready || queue.front().ready());
+    };
+    if (firstFirst) {
+      auto found = std::ranges::find_if(streams, mayRun);
+      return found == streams.end() ? nullptr : *found;
     }
-    return nullptr;
+    auto found = std::find_if(streams.rbegin(), streams.rend(), mayRun);
+    return found == streams.rend() ? nullptr : *found;
   }
 
   bool waitsForOthers() const {
@@ -634,7 +641,8 @@ int cuStreamWaitEvent(cuda::Stream stream, cuda::Event event, unsigned) {
     return captureIsolation;
   if (to.capturing)
     merge(to.before, event->before);
-  put(stream, {event->happened, nullptr, nullptr, nullptr});
+  bool isDeaf = number("BRAID_STUB_DEAF", -1) == to.number;
+  put(stream, {isDeaf ? nullptr : event->happened, nullptr, nullptr, nullptr});
   return success;
 }
 
