@@ -98,7 +98,7 @@ Status CudaDevice::open() {
   BRAID_CUDA(cuDeviceGet, &device, options.ordinal);
   char name[256] = {};
   BRAID_CUDA(cuDeviceGetName, name, static_cast<int>(sizeof(name)) - 1, device);
-  deviceName = name;
+  deviceName = options.alive ? fmt::format("{}, number {}", name, options.ordinal) : name;
   BRAID_CUDA(cuDevicePrimaryCtxRetain, &context, device);
   retained = true;
   BRAID_CUDA(cuCtxSetCurrent, context);

@@ -29,6 +29,9 @@ using Event = CUevent_st *;
 using Graph = CUgraph_st *;
 using GraphExec = CUgraphExec_st *;
 using Address = unsigned long long; // of device memory
+struct Uuid { // of a device, on all machines
+  char bytes[16];
+};
 
 constexpr int success = 0;
 constexpr int outOfMemory = 2;
@@ -59,6 +62,7 @@ inline void *const launchParamBufferSize = reinterpret_cast<void *>(uintptr_t(2)
   X(cuDeviceGetCount, (int *count))                                                                                    \
   X(cuDeviceGet, (Device * device, int ordinal))                                                                       \
   X(cuDeviceGetName, (char *name, int length, Device device))                                                          \
+  X(cuDeviceGetUuid_v2, (Uuid * uuid, Device device))                                                                  \
   X(cuDeviceGetAttribute, (int *value, DeviceAttribute attribute, Device device))                                      \
   X(cuDevicePrimaryCtxRetain, (Context * context, Device device))                                                      \
   X(cuDevicePrimaryCtxRelease_v2, (Device device))                                                                     \

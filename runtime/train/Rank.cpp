@@ -13,6 +13,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -134,22 +135,52 @@ Status checkRanks(const Program &program, const RankOptions &options) {
   return Status::success();
 }
 
-// Ranks with a GPU each: before anything is made for them.
-Status checkDevices(const Program &program, int ranksHere) {
-  if (program.target() != "cuda" || program.mesh().worldSize() == 1)
-    return Status::success();
-  std::string needs = fmt::format("{}: target cuda ({})", program.path(), program.arch());
-  auto driver = cuda::Driver::open();
-  if (!driver)
-    return driver.status().withContext(needs);
+bool needsDevices(const Program &program) { return program.target() == "cuda" && program.mesh().worldSize() > 1; }
+
+Expected<int> deviceCount() {
+  BRAID_ASSIGN(const cuda::Driver *driver, cuda::Driver::open());
   int devices = 0;
-  BRAID_TRY((*driver)->check((*driver)->cuDeviceGetCount(&devices), "cuDeviceGetCount").withContext(needs));
-  if (devices < ranksHere)
-    return Status::error(ErrorCode::unsupported,
-                         "{}: {} ranks on this machine need {} GPUs, one each, but the driver shows {} "
-                         "(CUDA_VISIBLE_DEVICES chooses them); valid: a mesh of at most {}, or ranks on more machines",
-                         needs, ranksHere, ranksHere, devices, devices);
-  return Status::success();
+  BRAID_TRY(driver->check(driver->cuDeviceGetCount(&devices), "cuDeviceGetCount"));
+  return devices;
+}
+
+Status tooFewDevices(int ranksHere, int devices) {
+  return Status::error(ErrorCode::unsupported,
+                       "{} ranks on this machine need {} GPUs, one each, but the driver shows {} "
+                       "(CUDA_VISIBLE_DEVICES chooses them); valid: a mesh of at most {}, or ranks on more machines",
+                       ranksHere, ranksHere, devices, devices);
+}
+
+// Ranks that are threads have a GPU each: before anything is made for them.
+Status checkDevices(const Program &program, int ranks) {
+  if (!needsDevices(program))
+    return Status::success();
+  auto check = [&]() -> Status {
+    BRAID_ASSIGN(int devices, deviceCount());
+    return devices < ranks ? tooFewDevices(ranks, devices) : Status::success();
+  };
+  return check().withContext(fmt::format("{}: target cuda ({})", program.path(), program.arch()));
+}
+
+// Collective. The GPU of a process: by its number on this machine among those that it is shown; a launcher may show each process one of its own.
+// No two have the same.
+Expected<int> deviceOf(const Processes &processes, Communicator &world) {
+  BRAID_ASSIGN(const cuda::Driver *driver, cuda::Driver::open());
+  BRAID_ASSIGN(int devices, deviceCount());
+  int ordinal = processes.rankOnThisMachine() % devices;
+  cuda::Device device = 0;
+  BRAID_TRY(driver->check(driver->cuDeviceGet(&device, ordinal), "cuDeviceGet"));
+  cuda::Uuid own = {};
+  BRAID_TRY(driver->check(driver->cuDeviceGetUuid_v2(&own, device), "cuDeviceGetUuid"));
+  std::vector<cuda::Uuid> all(static_cast<size_t>(world.size()));
+  BRAID_TRY(world.allGather(reinterpret_cast<const std::byte *>(&own), reinterpret_cast<std::byte *>(all.data()),
+                            sizeof(own), "GPUs of the ranks"));
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (std::memcmp(&all[i], &all[j], sizeof(own)) == 0)
+        return tooFewDevices(processes.onThisMachine(), devices)
+            .withContext(fmt::format("ranks {} and {} have the same GPU", j, i));
+  return ordinal;
 }
 
 // One rank: its session, and the function on it. `options.comm`, the hosts, is told when they fail; between GPUs NCCL
@@ -209,14 +240,18 @@ Expected<int> agreeOnProcesses(Communicator &world, const Program &program, cons
 Status runProcess(std::shared_ptr<const Program> program, const RankOptions &options,
                   const std::function<Status(Rank &)> &body) {
   Processes &processes = *options.processes;
-  BRAID_TRY(checkDevices(*program, processes.onThisMachine()));
   BRAID_ASSIGN(std::unique_ptr<CommunicatorGroup> group, processes.connect(program->mesh(), options.timeout));
   SessionOptions session;
   BRAID_ASSIGN(session.threads, agreeOnProcesses(group->world(), *program, options, processes.cores()));
   session.rank = processes.rank();
   session.worldSize = processes.size();
   session.onThisMachine = processes.onThisMachine();
-  session.device = processes.rankOnThisMachine();
+  if (needsDevices(*program)) {
+    auto device = deviceOf(processes, group->world());
+    if (!device)
+      return device.status().withContext(fmt::format("{}: target cuda ({})", program->path(), program->arch()));
+    session.device = *device;
+  }
   session.timeout = options.timeout;
   session.comm = group.get();
   BRAID_TRY(runRank(program, session, body));

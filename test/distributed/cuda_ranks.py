@@ -89,6 +89,14 @@ def on_two_ranks(folder, stub, with_mpi):
         again, _ = case.train("gpu", launch=["mpirun", "-n", "2"], **case.stub)
         same = [[line[key] for key in ("loss", "grad_norm")] for line in again] == [[line[key] for key in ("loss", "grad_norm")] for line in losses]
         check(same, "processes over MPI, with the second device for the second of a machine: the same bits")
+        command = ["braid-run", "train", folder / "gpu.braid", "--data", folder / "text.txt", "--steps", "1", "--seed", "3"]
+        one = {**stub, "BRAID_STUB_DEVICES": "1"}
+        code, _, err = run("mpirun", "-n", "2", *command, **one)
+        check(code != 0 and re.search(r"ranks 0 and 1 have the same GPU: 2 ranks on this machine need 2 GPUs, one each, but the driver shows 1", err),
+              f"one device for both: {err.splitlines()[:1]}")
+        own = 'BRAID_STUB_FIRST=$OMPI_COMM_WORLD_RANK exec "$@"'
+        code, out, err = run("mpirun", "-n", "2", "sh", "-c", own, "sh", *command, **one)
+        check(code == 0 and f"loss {losses[0]['loss']:.4f}" in out, f"a device of its own is all that each process is shown: {(out + err).splitlines()[-1:]}")
 
     case = Case(folder, stub, "dp=2")
     log.unlink()
@@ -135,9 +143,11 @@ def errors(folder, stub):
     (alone / "libcuda.so.1").symlink_to(pathlib.Path(stub["LD_LIBRARY_PATH"]) / "libcuda.so.1")
     (alone / "libnccl.so.2").write_bytes(b"")  # before any that the machine has
     refused("no NCCL", r"rank [01]: .*libnccl\.so\.2", LD_LIBRARY_PATH=str(alone))
+    refused("little memory", r"out of memory: the program needs \d+ bytes .*, but the device \(stub, number [01]\) has 100000 of its 100000 bytes free",
+            BRAID_STUB_MEMORY="100000")
     refused("NCCL refuses a call on one rank", r"rank 1: entry '\w+' command .*: all_reduce '.*' on axis dp: .*ncclAllReduce.*unhandled system error",
             BRAID_STUB_FAIL="ncclAllReduce")
-    refused("a rank is lost in a step", r"rank [01]: entry 'train_step': the device \(stub\) has not finished after 2000 ms: it waits for ranks that are "
+    refused("a rank is lost in a step", r"rank [01]: entry 'train_step': the device \(stub, number [01]\) has not finished after 2000 ms: it waits for ranks that are "
             "lost or hang", BRAID_STUB_LOST="4")
 
 

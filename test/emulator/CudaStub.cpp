@@ -8,7 +8,7 @@
 // Device memory begins as NaN, and the host cannot touch it: it is mapped while the device works, no longer.
 // Each device has its memory, streams and context; one thread of the process at a time is inside.
 //
-// Environment: BRAID_STUB_LOG=FILE gets a line for each call; BRAID_STUB_MEMORY, BRAID_STUB_DEVICES, BRAID_STUB_CAPABILITY (90)
+// Environment: BRAID_STUB_LOG=FILE gets a line for each call; BRAID_STUB_MEMORY, BRAID_STUB_DEVICES (and of the machine's which is the first: BRAID_STUB_FIRST), BRAID_STUB_CAPABILITY (90)
 // and BRAID_STUB_DRIVER (13000) say what the device and its driver are; BRAID_STUB_ORDER=first lets the first stream go first;
 // BRAID_STUB_DEAF=N: waits of streams with number N are not done (a stream's number is its place among its device's); BRAID_STUB_FAIL=cuMemAlloc or =cuMemcpyDtoHAsync makes that call fail,
 // in the latter case what is recorded too.
@@ -322,6 +322,12 @@ int cuDeviceGet(cuda::Device *found, int ordinal) {
 
 int cuDeviceGetName(char *name, int length, cuda::Device) {
   std::snprintf(name, static_cast<size_t>(length), "stub");
+  return success;
+}
+
+int cuDeviceGetUuid_v2(cuda::Uuid *uuid, cuda::Device ordinal) {
+  *uuid = {};
+  uuid->bytes[0] = static_cast<char>(number("BRAID_STUB_FIRST", 0) + ordinal);
   return success;
 }
 
