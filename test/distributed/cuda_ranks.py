@@ -167,9 +167,9 @@ def every_axis(folder, stub):
 
 
 def main():
-    stub = {"LD_LIBRARY_PATH": sys.argv[1]}
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
+        stub = {"LD_LIBRARY_PATH": sys.argv[1], "TMPDIR": temporary}  # where what ranks send lies
         (folder / "text.txt").write_bytes(bytes((7 * i * i + 3 * i // 5) % 64 for i in range(4000)))
         if "--all" in sys.argv:
             every_axis(folder, stub)
