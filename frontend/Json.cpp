@@ -248,10 +248,13 @@ void Errors::report(StringRef path, const std::string &message) {
   llvm::SmallVector<StringRef> parts;
   path.split(parts, '.', -1, /*KeepEmpty=*/false);
   for (StringRef part : parts) {
-    const Value *next = at->find(part.take_until([](char c) { return c == '['; }));
+    auto [name, index] = part.split('[');
+    const Value *next = at->find(name);
     if (!next)
       break;
     at = next;
+    if (size_t item = 0; !index.consumeInteger(10, item) && item < at->items.size())
+      at = &at->items[item];
   }
   if (!at->flag.empty())
     return error((at->flag + ": " + message).str());

@@ -474,6 +474,79 @@ static void readTrain(Reader &r, TrainSpec &train) {
   r.choice("gradient_dtype", train.gradientDtype, {"f32", "bf16"});
 }
 
+/// Rates of a rank; nothing where there is no such key.
+static std::optional<MachineSpec> readMachine(const Value *machine, const std::string &path, Errors &errors) {
+  if (!machine)
+    return std::nullopt;
+  Reader m(*machine, path, errors);
+  MachineSpec own;
+  for (auto [name, value, leastAllowed] : {std::tuple("flops", &own.flops, false),
+                                           {"bandwidth", &own.bandwidth, false},
+                                           {"overhead", &own.overhead, true},
+                                           {"link_bandwidth", &own.linkBandwidth, false},
+                                           {"link_latency", &own.linkLatency, true}})
+    if (m.require(name, "valid: a number, per second or in seconds"))
+      m.number(name, *value, 0, 1e24, leastAllowed);
+  return own;
+}
+
+/// What braid-tune can choose.
+static void readChoice(Reader &r) {
+  ScheduleSpec unused;
+  std::string degrees, message;
+  r.choice("pipeline", unused.pipeline, toNames(schedule::pipelineNames));
+  r.integer("overlap_degree", unused.overlapDegree, 1, 16);
+  r.string("overlap_degrees", degrees);
+  if (failed(parseOverlapDegrees(degrees, unused, message)))
+    r.error("overlap_degrees", message);
+  r.choice("slicing", unused.slicing, toNames(schedule::slicingNames));
+  r.integer("chunk_size", unused.chunkSize, 16, 128);
+  r.choice("sp_algorithm", unused.spAlgorithm, {"auto", "ring", "all_gather", "scan"});
+}
+
+/// What braid-tune has written: nothing of it changes a program, but who edits it shall know what it can say.
+static void readTuned(const Value &tuned, Errors &errors) {
+  Reader t(tuned, "schedule.tuned", errors);
+  (void)t.requireChoice("kind", {"measured", "predicted"});
+  std::string text;
+  for (const char *key : {"machine", "mesh", "description", "program", "cluster", "ranks", "cpu"})
+    t.string(key, text);
+  int64_t count = 0;
+  double number = 0;
+  bool flag = false;
+  t.integer("batch", count, 1, maxTokens);
+  t.integer("seq_len", count, 1, maxTokens);
+  t.integer("threads", count, 1, 1024);
+  t.boolean("machine_given", flag);
+  (void)readMachine(t.objectAt("rates"), "schedule.tuned.rates", errors);
+  if (const Value *chosen = t.objectAt("chosen")) {
+    Reader c(*chosen, t.pathOf("chosen"), errors);
+    readChoice(c);
+  }
+  if (const Value *checked = t.objectAt("checked")) {
+    Reader c(*checked, t.pathOf("checked"), errors);
+    c.number("loss_tolerance", number, 0, 1e6);
+    c.number("gradient_norm_tolerance", number, 0, 1e6);
+  }
+  const Value *evidence = t.take("evidence");
+  if (!evidence)
+    return;
+  if (evidence->kind != Kind::array)
+    return t.error("evidence", describe(*evidence) + " is not a list; valid: an object for every candidate");
+  for (auto [i, candidate] : llvm::enumerate(evidence->items)) {
+    std::string path = t.pathOf("evidence") + "[" + std::to_string(i) + "]";
+    if (candidate.kind != Kind::object) {
+      errors.report(path, describe(candidate) + " is not an object; valid: what one candidate took");
+      continue;
+    }
+    Reader c(candidate, path, errors);
+    readChoice(c);
+    for (const char *key : {"predicted_ms", "measured_ms", "spread_ms"})
+      c.number(key, number, 0, 1e12);
+    c.string("dropped", text);
+  }
+}
+
 static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   Reader r(root, "", errors);
   r.choice("dtype", spec.dtype, {"f32", "bf16", "f64"});
@@ -562,18 +635,9 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
       s.error("overlap_degrees", message);
     s.choice("slicing", spec.schedule.slicing, toNames(schedule::slicingNames));
     s.integer("chunk_size", spec.schedule.chunkSize, 16, 128);
-    if (const Value *machine = s.objectAt("machine")) {
-      Reader m(*machine, "schedule.machine", errors);
-      MachineSpec &own = spec.schedule.machine.emplace();
-      for (auto [key, value, leastAllowed] : {std::tuple("flops", &own.flops, false),
-                                              {"bandwidth", &own.bandwidth, false},
-                                              {"overhead", &own.overhead, true},
-                                              {"link_bandwidth", &own.linkBandwidth, false},
-                                              {"link_latency", &own.linkLatency, true}})
-        if (m.require(key, "valid: a number, per second or in seconds"))
-          m.number(key, *value, 0, 1e24, leastAllowed);
-    }
-    (void)s.objectAt("tuned"); // braid-tune's own
+    spec.schedule.machine = readMachine(s.objectAt("machine"), "schedule.machine", errors);
+    if (const Value *tuned = s.objectAt("tuned"))
+      readTuned(*tuned, errors);
   }
 }
 

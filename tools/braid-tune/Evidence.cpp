@@ -1,11 +1,14 @@
 //===- Evidence.cpp - what a choice of a schedule holds for -------------------------------------------------------===//
 #include "tools/braid-tune/Evidence.h"
 
+#include "frontend/ModelSpec.h"
+
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/xxhash.h"
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 #include <thread>
 
@@ -39,6 +42,31 @@ std::vector<std::string> tune::changesSince(const Json &schedule, const Json &id
   if (Json chosen = tuned.value(chosenKey, Json()), is = choiceOf(schedule);
       nlohmann::json(chosen) != nlohmann::json(is)) // in any order
     changes.push_back(fmt::format("the choice was {}, is {}", text(chosen, "not known"), is.dump()));
+  if (Json rates = tuned.value(ratesKey, Json()), are = schedule.value("machine", Json());
+      !rates.is_null() && nlohmann::json(rates) != nlohmann::json(are))
+    changes.push_back(fmt::format("schedule.machine was {}, is {}", rates.dump(), text(are, "not there")));
+  return changes;
+}
+
+/// What flags say in the place of keys that a search takes as they are in the file.
+static std::vector<std::string> changesByFlags(const Json &model, const CompileOptions &options) {
+  ModelSpec defaults;
+  std::vector<std::string> changes;
+  auto compare = [&](const char *path, const auto &flag, const Json &otherwise) {
+    if (!flag)
+      return;
+    Json before = model.value(Json::json_pointer(path), otherwise);
+    std::string name = llvm::StringRef(path).drop_front().str();
+    std::replace(name.begin(), name.end(), '/', '.');
+    if (Json now = *flag; now != before)
+      changes.push_back(
+          fmt::format("{} was {}, is {}", name, before.is_null() ? "not there" : before.dump(), now.dump()));
+  };
+  compare("/dtype", options.dtype, defaults.dtype);
+  compare("/train/accumulation_steps", options.accumulationSteps, defaults.train.accumulationSteps);
+  compare("/train/gradient_dtype", options.gradientDtype, defaults.train.gradientDtype);
+  compare("/schedule/recompute", options.recompute, "none");
+  compare("/schedule/activation_budget", options.activationBudget, Json());
   return changes;
 }
 
@@ -68,6 +96,8 @@ std::string tune::staleWarning(const std::string &path, const CompileOptions &op
   if (!measured && !cluster.empty())
     identity["machine"] = cluster;
   std::vector<std::string> changes = changesSince(schedule, identity);
+  for (std::string &change : changesByFlags(model, options))
+    changes.push_back(std::move(change));
   if (changes.empty())
     return "";
   return fmt::format("{}: schedule.tuned is stale, this schedule was chosen for something else: {}; braid-tune chooses "

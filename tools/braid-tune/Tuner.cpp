@@ -389,6 +389,7 @@ bool Tuner::write() {
   }
   Json tuned = identity;
   tuned[chosenKey] = choiceOf(schedule);
+  tuned[ratesKey] = schedule["machine"];
   if (keepsMachine)
     tuned[ownMachineKey] = true;
   if (!checked.is_null())
