@@ -246,13 +246,15 @@ func.func @repeated(%x: memref<16x64xf32> {tile.name = "x"}, %w: memref<64xf32> 
 // CHECK:           %[[NEXT:.*]] = arith.minui %[[BEHIND]], %[[LAST]]
 // CHECK:           %[[ROW:.*]] = memref.load %{{.*}}[%[[NEXT]]]
 // CHECK:           %[[BASE:.*]] = arith.muli %[[ROW]], %c32
-// CHECK:           scf.for %[[R:.*]] = %c0 to %c24 step %c12
-// CHECK-NEXT:        %[[SHIFT:.*]] = arith.muli %[[R]], %c32
-// CHECK-NEXT:        %[[AT:.*]] = arith.addi %[[BASE]], %[[SHIFT]]
-// CHECK-NEXT:        memref.prefetch %[[X:.*]][%[[AT]]], read, locality<2>, data
-// CHECK-NEXT:        %[[LINE:.*]] = arith.addi %[[AT]], %c16
-// CHECK-NEXT:        memref.prefetch %[[X]][%[[LINE]]], read, locality<2>, data
-// CHECK-COUNT-22:    memref.prefetch %[[X]]
+// CHECK:           scf.for %[[R:.*]] = %c0 to %c24 step %c12 {
+// CHECK-NEXT:        %[[UP:.*]] = arith.addi %[[R]], %c12
+// CHECK-NEXT:        scf.for %[[I:.*]] = %[[R]] to %[[UP]] step %c1 {
+// CHECK-NEXT:          %[[SHIFT:.*]] = arith.muli %[[I]], %c32
+// CHECK-NEXT:          %[[AT:.*]] = arith.addi %[[BASE]], %[[SHIFT]]
+// CHECK-NEXT:          memref.prefetch %[[X:.*]][%[[AT]]], read, locality<2>, data
+// CHECK-NEXT:          %[[LINE:.*]] = arith.addi %[[AT]], %c16
+// CHECK-NEXT:          memref.prefetch %[[X]][%[[LINE]]], read, locality<2>, data
+// CHECK-NEXT:        } {loop_annotation
 // CHECK-NOT:         memref.prefetch
 // CHECK:             return
 func.func @next_program(%x: memref<?x32xf32> {tile.name = "x"}, %first: memref<?xindex> {tile.name = "first"}, %w: memref<32x32xf32> {tile.name = "w"},
@@ -281,12 +283,14 @@ func.func @next_program(%x: memref<?x32xf32> {tile.name = "x"}, %first: memref<?
 // CHECK:           arith.addi %[[J]], %c32
 // CHECK:           %[[LAST:.*]] = arith.cmpi sge, %{{.*}}, %c64
 // CHECK:           arith.select %[[LAST]], %{{.*}}, %{{.*}} : index
-// CHECK-COUNT-24:  memref.prefetch
+// CHECK-COUNT-2:     memref.prefetch
+// CHECK-NEXT:      } {loop_annotation
 // CHECK:         scf.for %[[K:.*]] = %c0 to %[[END:[0-9]+]] step %c16
 // CHECK:           %[[BEHIND:.*]] = arith.addi %[[K]], %c16
 // CHECK-NEXT:      %[[LAST:.*]] = arith.cmpi sge, %[[BEHIND]], %[[END]]
 // CHECK-NEXT:      arith.select %[[LAST]], %[[K]], %[[BEHIND]] : index
-// CHECK-COUNT-12:  memref.prefetch
+// CHECK-COUNT-2:     memref.prefetch
+// CHECK-NEXT:      } {loop_annotation
 // CHECK:         return
 func.func @next_iteration(%x: memref<?x16x64xf32> {tile.name = "x"}, %z: memref<?x32xf32> {tile.name = "z"}, %y: memref<?x16x64xf32> {tile.name = "y"}, %end: index {tile.name = "end"})
     attributes {tile.kernel, tile.grid = ["n"]} {
@@ -317,10 +321,10 @@ func.func @next_iteration(%x: memref<?x16x64xf32> {tile.name = "x"}, %z: memref<
 // read for the next program.
 // CHECK-LABEL: func.func @branches(
 // CHECK:         scf.if
-// CHECK-COUNT-24:  memref.prefetch %[[X:[a-z0-9_]+]]
+// CHECK-COUNT-4:   memref.prefetch %[[X:[a-z0-9_]+]]
 // CHECK-NOT:       memref.prefetch
 // CHECK:         } else {
-// CHECK-COUNT-24:  memref.prefetch %[[X]]
+// CHECK-COUNT-4:   memref.prefetch %[[X]]
 // CHECK-NOT:     memref.prefetch
 // CHECK:         return
 func.func @branches(%x: memref<?x16x32xf32> {tile.name = "x"}, %z: memref<?x32xf32> {tile.name = "z"}, %first: memref<?xindex> {tile.name = "first"}, %y: memref<?x16x32xf32> {tile.name = "y"})
@@ -355,7 +359,8 @@ func.func @branches(%x: memref<?x16x32xf32> {tile.name = "x"}, %z: memref<?x32xf
 // CHECK:           %[[LAST:.*]] = arith.cmpi sge, %{{.*}}, %c64
 // CHECK-NOT:       memref.prefetch
 // CHECK:           scf.if %[[LAST]] {
-// CHECK-COUNT-16:    memref.prefetch
+// CHECK-COUNT-2:       memref.prefetch
+// CHECK-NEXT:        } {loop_annotation
 // CHECK:           }
 // CHECK-NOT:       memref.prefetch
 // CHECK:         return
@@ -387,7 +392,10 @@ func.func @last_iteration(%x: memref<?x16x32xf32> {tile.name = "x"}, %w: memref<
 // CHECK-NEXT:      %[[LAST:.*]] = arith.cmpi sge, %[[BEHIND]], %[[USED]]
 // CHECK-NEXT:      %[[NEXT:.*]] = arith.select %[[LAST]], %[[I]], %[[BEHIND]] : index
 // CHECK-NEXT:      arith.subi %[[TOP]], %[[NEXT]]
-// CHECK-COUNT-64:  memref.prefetch
+// CHECK-COUNT-2:     memref.prefetch
+// CHECK-NEXT:      } {loop_annotation
+// CHECK-COUNT-2:     memref.prefetch
+// CHECK-NEXT:      } {loop_annotation
 // CHECK-NOT:     memref.prefetch
 // CHECK:         return
 func.func @backwards(%x: memref<?x32x32xf32> {tile.name = "x"}, %full: memref<8xi1> {tile.name = "full"}, %y: memref<16x16xf32> {tile.name = "y"}, %z: memref<?x16x32xf32> {tile.name = "z"})
