@@ -132,8 +132,9 @@ std::string braid::schedule::drawSvg(const Problem &problem, const Schedule &sch
   return svg + "</svg>\n";
 }
 
-std::string braid::schedule::drawTrace(const Problem &problem, const Schedule &schedule, double unitSeconds) {
-  std::string trace = "{\"traceEvents\":[\n";
+std::string braid::schedule::drawTrace(const Problem &problem, const Schedule &schedule, double unitSeconds,
+                                       int64_t ranks) {
+  std::string trace = ranks ? fmt::format("{{\"ranks\":{},\"traceEvents\":[\n", ranks) : "{\"traceEvents\":[\n";
   for (size_t s : usedStreams(schedule))
     trace +=
         fmt::format("{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":{},\"args\":{{\"name\":\"{}\"}}}},\n", s,

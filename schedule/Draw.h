@@ -15,8 +15,9 @@ std::string drawSvg(const Problem &problem, const Schedule &schedule, const std:
                     const std::string &unit = "");
 
 /// Chrome's trace events (chrome://tracing, Perfetto), one thread per stream. A unit of time is shown as one second
-/// times `unitSeconds`. Where a task is called otherwise in pictures, that is its argument `task`.
-std::string drawTrace(const Problem &problem, const Schedule &schedule, double unitSeconds);
+/// times `unitSeconds`. Where a task is called otherwise in pictures, that is its argument `task`. `ranks`: how many do this,
+/// written beside the events; 0: not known.
+std::string drawTrace(const Problem &problem, const Schedule &schedule, double unitSeconds, int64_t ranks = 0);
 
 } // namespace braid::schedule
 

@@ -26,9 +26,10 @@ int fail(const llvm::Twine &message);
 struct Pictures {
   std::string svg, trace; ///< paths; empty: none
   void addOptions(CLI::App &command);
-  /// 0, or 1 after a message. `unitSeconds`: of the problem's times; `unit`: its name, empty: any.
+  /// 0, or 1 after a message. `unitSeconds`: of the problem's times; `unit`: its name, empty: any. `ranks`: how many do it, 0:
+  /// not known.
   int write(const schedule::Problem &problem, const schedule::Schedule &schedule, const std::string &title,
-            double unitSeconds, const std::string &unit = "") const;
+            double unitSeconds, const std::string &unit = "", int64_t ranks = 0) const;
 };
 
 } // namespace braid::plan

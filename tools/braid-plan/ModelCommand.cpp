@@ -355,8 +355,8 @@ int run(Options options) {
   std::optional<plan::Forecast> forecast;
   if (cluster) {
     forecast = plan::forecast(*program, entry, *cluster);
-    if (int code =
-            options.pictures.write(forecast->problem, forecast->schedule, program->name() + ", " + entry, 1, "s"))
+    if (int code = options.pictures.write(forecast->problem, forecast->schedule, program->name() + ", " + entry, 1, "s",
+                                          program->mesh().worldSize()))
       return code;
   }
   const plan::Cluster *where = cluster ? &*cluster : nullptr;

@@ -18,14 +18,14 @@ void plan::Pictures::addOptions(CLI::App &command) {
 }
 
 int plan::Pictures::write(const schedule::Problem &problem, const schedule::Schedule &schedule,
-                          const std::string &title, double unitSeconds, const std::string &unit) const {
+                          const std::string &title, double unitSeconds, const std::string &unit, int64_t ranks) const {
   auto put = [](const std::string &path, const std::string &text) {
     llvm::Error failed = path.empty() ? llvm::Error::success() : writeOutput(path, text);
     return failed ? fail(llvm::toString(std::move(failed))) : 0;
   };
   if (int code = put(svg, drawSvg(problem, schedule, title, unit)))
     return code;
-  return put(trace, drawTrace(problem, schedule, unitSeconds));
+  return put(trace, drawTrace(problem, schedule, unitSeconds, ranks));
 }
 
 int main(int argc, char **argv) {
