@@ -67,9 +67,9 @@ struct CUstream_st {
     std::function<void()> run;
     std::shared_ptr<bool> happens; ///< a recording
   };
-  std::deque<Work> queue;
+  std::deque<Work> queue = {};
   CUgraph_st *capturing = nullptr;
-  Before before; ///< while it is captured
+  Before before = {}; ///< while it is captured
 };
 struct CUgraph_st {
   uint64_t number; ///< of the capture
