@@ -38,14 +38,13 @@ RankedTensorType stackType(Type type, int64_t count, bool outer) {
   return tensor.clone(shape);
 }
 
-/// Layer `index` of a stack; of one that was put together of layers, that layer itself: a gradient reads what the forward
-/// saved, and in slices only where nothing stands between them (PackedSlices).
+/// Layer `index` of a stack.
 Value unstack(OpBuilder &builder, Value stack, int64_t index) {
   auto type = cast<RankedTensorType>(stack.getType());
   SmallVector<int64_t> shape(type.getShape());
   shape[0] = 1;
-  Value part = builder.createOrFold<SliceOp>(stack.getLoc(), type.clone(shape), stack, 0, index);
-  return builder.createOrFold<ReshapeOp>(stack.getLoc(), stackType(type, 0, /*outer=*/false), part);
+  Value part = SliceOp::create(builder, stack.getLoc(), type.clone(shape), stack, 0, index);
+  return ReshapeOp::create(builder, stack.getLoc(), stackType(type, 0, /*outer=*/false), part);
 }
 
 Value stack(OpBuilder &builder, ArrayRef<Value> parts) {
@@ -79,7 +78,6 @@ public:
       entry.walk([&](RepeatOp repeat) { repeats.push_back(repeat); });
       for (RepeatOp repeat : repeats) // inner ones first
         unroll(repeat);
-      eraseUnread(entry);
       SmallVector<Block *> blocks = {&entry.getBody().front()};
       entry.walk([&](RepeatOp repeat) { blocks.push_back(&repeat.getBody().front()); });
       for (Block *block : blocks)
@@ -91,15 +89,6 @@ public:
   }
 
 private:
-  /// Stacks whose layers are read one by one now.
-  static void eraseUnread(func::FuncOp entry) {
-    SmallVector<Operation *> ops;
-    entry.walk([&](Operation *op) { ops.push_back(op); });
-    for (Operation *op : llvm::reverse(ops))
-      if (op->getNumRegions() == 0 && isOpTriviallyDead(op))
-        op->erase();
-  }
-
   SymbolTable *symbols = nullptr; ///< while it runs
   llvm::StringSet<> exchanging; ///< layers worth joining
 
@@ -172,7 +161,7 @@ private:
       return cast<RankedTensorType>(type).clone(shape);
     };
     auto part = [&](Value stacked, int64_t begin, int64_t size) -> Value {
-      return builder.createOrFold<SliceOp>(loc, withCount(stacked.getType(), size), stacked, 0, begin);
+      return SliceOp::create(builder, loc, withCount(stacked.getType(), size), stacked, 0, begin);
     };
     SmallVector<Value> values(repeat.getInputs().take_front(carried)), last, first;
     for (Value stacked : repeat.getInputs().drop_front(carried)) {

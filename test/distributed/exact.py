@@ -5,7 +5,7 @@ gradient). In f64 the same sums agree to 1e-10, so what f32 shows is rounding an
 the first moments, put together from the pieces of all ranks; pieces that several ranks hold have the same bits. Packed documents, borders between and on ranks.
 Each program runs its first step twice, with the same bits both times. The second begins from the tensors that the first left behind; how far it
 moves parameters is compared, so that AdamW's division by gradients near zero cannot hide behind the size of the weights; it magnifies what gradients
-may differ by, in models of twenty layers more than tenfold.
+may differ by, in models of twenty layers more than tenfold, so that more than eight may move ten times as far apart.
 Usage: exact.py MODEL.json VARIANT..: variants of ranks_equal.py; needs braid-compile and braid-run in PATH.
 """
 import json
@@ -161,7 +161,8 @@ def check(description, variants, refusals=()):
             report.line(not changed, f"{name} twice", f"{changed[0]} changed" if changed else "the same bits")
             behind, _ = mesh.logical(mesh.step(batch, 2))
             moved = {n: behind[n] - values[n] for n in parameters}
-            report.compare(f"{name} step 2", moved, {n: second[n] - expected[n] for n in parameters}, LIMITS["moved"])
+            limit = LIMITS["moved"] * (10 if description["num_layers"] > 8 else 1)
+            report.compare(f"{name} step 2", moved, {n: second[n] - expected[n] for n in parameters}, limit)
     return report.finish()
 
 

@@ -1,6 +1,6 @@
 """Models, meshes and schedules that nobody chose: each is drawn, and two training steps in double precision are those of one rank (exact.py).
 
-A draw takes mixers of any class, experts with and without a capacity, shared experts and losses of the router, a length of rows; then a few meshes of up
+A draw takes mixers of any class, experts with and without a capacity, shared experts and losses of the router, a length of rows, a few layers or many alike; then a few meshes of up
 to four ranks with a pipeline, a slicing, a number of slices, layers with their own, recomputation and an algorithm along sp. Nothing is refused but
 slices and parts of rows that are shorter than what a convolution reads.
 Usage: random_meshes.py [--seed N] [--models N] [--meshes N]; needs braid-compile and braid-run in PATH.
@@ -26,6 +26,9 @@ def model(draw):
     layers = draw.choice([2, 3, 4])
     pattern = "".join(draw.choice(list(mixers)) for _ in range(layers))
     ffns = "E" + "".join(draw.choice("EED") for _ in range(layers - 1))
+    if draw.random() < 0.3:  # more layers than the compiler joins in one function: repeats of groups, and what is left of them
+        unit, layers = draw.choice([1, 1, 2]), draw.choice([6, 9, 10])
+        pattern, ffns = ((part[:unit] * layers)[:layers] for part in (pattern, ffns))
     experts = {"kind": "moe", "num_experts": draw.choice([4, 8]), "top_k": draw.choice([1, 2]), "expert_hidden": draw.choice([8, 16])}
     if draw.random() < 0.5:
         experts["shared_hidden"] = 16

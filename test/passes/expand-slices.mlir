@@ -226,6 +226,63 @@ func.func @step(%x: !x) -> (!x, !x, !x) attributes {braid.entry} {
 
 // -----
 
+!x = tensor<2x8x16xf32>
+// What a repeat stacks of layers and another takes apart, in groups or one by one, is packed as well: views move whole
+// layers. Where one layer of a stack is read by somebody else, all stand row after row.
+// CHECK-LABEL: func.func private @saves(
+// CHECK: %[[FLAT:.*]] = braid.concat %{{.*}}, %{{.*}} {dim = 0 : i64} : (tensor<128xf32>, tensor<128xf32>) -> tensor<256xf32>
+// CHECK: %[[OWN:.*]] = braid.reshape %[[FLAT]] : (tensor<256xf32>) -> tensor<2x8x16xf32>
+// CHECK: %[[SEEN:.*]] = braid.concat %{{.*}}, %{{.*}} {dim = 1 : i64} : (tensor<2x4x16xf32>, tensor<2x4x16xf32>) -> tensor<2x8x16xf32>
+// CHECK: return %{{.*}}, %[[OWN]], %[[SEEN]]
+// CHECK-LABEL: func.func private @reads(
+// CHECK-SAME: %{{[a-z0-9]+}}: tensor<2x8x16xf32>, %[[PACKED:[a-z0-9]+]]: tensor<2x8x16xf32>, %[[ROWS:[a-z0-9]+]]: tensor<2x8x16xf32>
+// CHECK: %[[FLAT:.*]] = braid.reshape %[[PACKED]] : (tensor<2x8x16xf32>) -> tensor<256xf32>
+// CHECK: braid.slice %[[FLAT]] {begin = 0 : i64, dim = 0 : i64} : (tensor<256xf32>) -> tensor<128xf32>
+// CHECK: braid.slice %[[ROWS]] {begin = 0 : i64, dim = 1 : i64} : (tensor<2x8x16xf32>) -> tensor<2x4x16xf32>
+func.func private @saves(%x: !x) -> (!x, !x, !x)
+    attributes {braid.schedule = {direction = "forward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %a = braid.activation %x {kind = "silu"} : (!x) -> !x
+  %b = braid.activation %x {kind = "tanh"} : (!x) -> !x
+  %c = braid.activation %x {kind = "relu"} : (!x) -> !x
+  return %a, %b, %c : !x, !x, !x
+}
+func.func private @reads(%x: !x, %a: !x, %b: !x) -> !x
+    attributes {braid.schedule = {direction = "backward", pipeline = "1A1M", token_slices = array<i64: 0, 4, 8>}} {
+  %y = braid.add %x, %a, %b : (!x, !x, !x) -> !x
+  return %y : !x
+}
+func.func @step(%x: !x) -> (!x, !x) attributes {braid.entry} {
+  %y, %b, %c = braid.repeat %x {count = 2 : i64, carried = 1 : i64} : (!x) -> (!x, tensor<2x2x2x8x16xf32>, tensor<2x2x2x8x16xf32>) {
+  ^bb0(%in: !x):
+    %first:3 = func.call @saves(%in) : (!x) -> (!x, !x, !x)
+    %second:3 = func.call @saves(%first#0) : (!x) -> (!x, !x, !x)
+    %b0 = braid.reshape %first#1 : (!x) -> tensor<1x2x8x16xf32>
+    %b1 = braid.reshape %second#1 : (!x) -> tensor<1x2x8x16xf32>
+    %bs = braid.concat %b0, %b1 {dim = 0 : i64} : (tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>) -> tensor<2x2x8x16xf32>
+    %c0 = braid.reshape %first#2 : (!x) -> tensor<1x2x8x16xf32>
+    %c1 = braid.reshape %second#2 : (!x) -> tensor<1x2x8x16xf32>
+    %cs = braid.concat %c0, %c1 {dim = 0 : i64} : (tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>) -> tensor<2x2x8x16xf32>
+    braid.yield %second#0, %bs, %cs : (!x, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>) -> ()
+  }
+  %ball = braid.reshape %b : (tensor<2x2x2x8x16xf32>) -> tensor<4x2x8x16xf32>
+  %call = braid.reshape %c : (tensor<2x2x2x8x16xf32>) -> tensor<4x2x8x16xf32>
+  %b3 = braid.slice %ball {dim = 0 : i64, begin = 3 : i64} : (tensor<4x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  %c3 = braid.slice %call {dim = 0 : i64, begin = 3 : i64} : (tensor<4x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  %blast = braid.reshape %b3 : (tensor<1x2x8x16xf32>) -> !x
+  %clast = braid.reshape %c3 : (tensor<1x2x8x16xf32>) -> !x
+  %d = call @reads(%y, %blast, %clast) : (!x, !x, !x) -> !x
+  %bs = braid.slice %ball {dim = 0 : i64, begin = 0 : i64} : (tensor<4x2x8x16xf32>) -> tensor<3x2x8x16xf32>
+  %cs = braid.slice %call {dim = 0 : i64, begin = 0 : i64} : (tensor<4x2x8x16xf32>) -> tensor<3x2x8x16xf32>
+  %dx = braid.repeat %d, %bs, %cs {count = 3 : i64, carried = 1 : i64, reverse} : (!x, tensor<3x2x8x16xf32>, tensor<3x2x8x16xf32>) -> !x {
+  ^bb0(%dy: !x, %bl: !x, %cl: !x):
+    %next = func.call @reads(%dy, %bl, %cl) : (!x, !x, !x) -> !x
+    braid.yield %next : (!x) -> ()
+  }
+  return %dx, %clast : !x, !x
+}
+
+// -----
+
 // Of one row parts are one after the other: what grows are views. The gradient's sums, the last slice first: each writes over the part of them that
 // it sees, and its own end of it is complete.
 !x = tensor<1x8x2x8xf32>
