@@ -66,23 +66,13 @@ private:
     }
     return folds(x.clone(p), x, cotangent(op));
   }
-  /// Through a norm nothing composes: as many walks over the tokens of a slice as there are ranks, one after the other.
+  /// Through a norm nothing composes.
   template <typename Step> SliceExchange walks(Step op) const {
-    RankedTensorType x = withFront(typeOf(op.getInitialState()));
-    int64_t values = x.getDimSize(4), rows = x.getDimSize(3);
-    auto seconds = [&](int64_t columns) { return walkFlops(op, op.getK(), columns) / machine.flops; };
-    if (!InnerTraits(op).norm) {
-      SliceExchange composed = folds(withDim(x, 4, rows), x, cotangent(op));
-      composed.tokens += seconds(values + rows);
-      return composed;
-    }
-    auto hops = static_cast<double>(ranks - 1);
-    bool back = std::is_same_v<Step, LsmInnerStepGradOp>;
-    double travels = spCost(SpAlgorithm::ring, ranks, withDim(x, 4, rows), x, machine).seconds;
-    return {travels * (back ? 2 : 1), hops * seconds(values) * (back ? 1 + kForwardWalks : 1)};
+    SpAlgorithm algorithm = InnerTraits(op).norm ? SpAlgorithm::ring : SpAlgorithm::allGather;
+    return innerExchange(op, algorithm, ranks, op.getK(), typeOf(op.getInitialState()), machine);
   }
   template <typename Op> static Value cotangent(Op op) {
-    if constexpr (std::is_same_v<Op, LsmScanGradOp> || std::is_same_v<Op, LsmInnerStepGradOp>)
+    if constexpr (std::is_same_v<Op, LsmScanGradOp>)
       return op.getInitialState(); // as large
     return Value();
   }

@@ -33,30 +33,14 @@ FailureOr<SpAlgorithm> SequenceSharder::chooseInner(Op op, ValueRange operands, 
     return SpAlgorithm::ring;
   if (asked)
     return carried ? SpAlgorithm::allGather : algorithm;
-  RankedTensorType x = withFront(typeOf(localOperands(op, operands)(op.getInitialState())));
-  RankedTensorType p = withDim(x, 4, x.getDimSize(3));
-  double walk = walkFlops(op, operands[1], x.getDimSize(4)),
-         segment = walk + walkFlops(op, operands[1], x.getDimSize(3));
-  // A gradient walks back, too: as often along a ring, once for dX of segments; both walk once more with what has come.
-  double back = std::is_same_v<Op, LsmInnerStepGradOp> ? kForwardWalks * walk : 0;
-  // Its cotangents travel, too: back along the ring or in steps of their own; gathered ones with the states, for which P
-  // is the same.
-  auto exchange = [&](SpAlgorithm one) {
-    double states = spCost(one, ranks, p, x, facts.machine).seconds;
-    if (back == 0)
-      return states;
-    if (one != SpAlgorithm::allGather)
-      return 2 * states;
-    double bytes = static_cast<double>(x.getNumElements()) * llvm::divideCeil(x.getElementTypeBitWidth(), 8);
-    return states + static_cast<double>(ranks - 1) * bytes / facts.machine.linkBandwidth;
+  auto seconds = [&](SpAlgorithm one) {
+    Value state = localOperands(op, operands)(op.getInitialState());
+    SliceExchange cost = innerExchange(op, one, ranks, operands[1], typeOf(state), facts.machine);
+    return std::pair(cost.fixed + cost.tokens, one);
   };
-  auto seconds = [&](SpAlgorithm one, double flops) { return exchange(one) + (flops + back) / facts.machine.flops; };
-  std::pair<double, SpAlgorithm> best{
-      seconds(SpAlgorithm::ring, walk * static_cast<double>(ranks - 1) + back * static_cast<double>(ranks - 2)),
-      SpAlgorithm::ring};
-  best = std::min(best, {seconds(SpAlgorithm::allGather, segment), SpAlgorithm::allGather});
+  std::pair<double, SpAlgorithm> best = std::min(seconds(SpAlgorithm::ring), seconds(SpAlgorithm::allGather));
   if (!carried)
-    best = std::min(best, {seconds(SpAlgorithm::scan, segment), SpAlgorithm::scan});
+    best = std::min(best, seconds(SpAlgorithm::scan));
   return best.second;
 }
 

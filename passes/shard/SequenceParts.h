@@ -4,6 +4,7 @@
 
 #include "dialects/braid/InnerTraits.h"
 #include "passes/analysis/Tensors.h"
+#include "passes/shard/Sequence.h"
 
 namespace braid {
 
@@ -48,6 +49,27 @@ template <typename Op> double walkFlops(Op op, mlir::Value k, int64_t values) {
 
 /// Walks that take as long as one back: the states again, and two products for each.
 inline constexpr double kForwardWalks = 3;
+
+/// What an inner step pays for a state [B, H, R, V] that `ranks` share, apart from its own walk over their tokens `k`: along
+/// a ring a walk for every rank before, of segments one that carries P beside X. A gradient walks back, too, as often
+/// along a ring, once for dX of segments; its cotangents travel back along the ring or in steps of their own, gathered
+/// ones with the states, for which P is the same.
+template <typename Op>
+SliceExchange innerExchange(Op op, SpAlgorithm algorithm, int64_t ranks, mlir::Value k, mlir::RankedTensorType state,
+                            const Machine &machine) {
+  mlir::RankedTensorType x = withFront(state), p = withDim(x, 4, x.getDimSize(3));
+  double exchange = spCost(algorithm, ranks, p, x, machine).seconds;
+  double walk = walkFlops(op, k, x.getDimSize(4)), back = 0;
+  if (std::is_same_v<Op, LsmInnerStepGradOp>) {
+    back = kForwardWalks * walk;
+    double bytes = static_cast<double>(x.getNumElements()) * llvm::divideCeil(x.getElementTypeBitWidth(), 8);
+    exchange +=
+        algorithm == SpAlgorithm::allGather ? static_cast<double>(ranks - 1) * bytes / machine.linkBandwidth : exchange;
+  }
+  double flops = algorithm == SpAlgorithm::ring ? static_cast<double>(ranks - 1) * (walk + back)
+                                                : walk + walkFlops(op, k, x.getDimSize(3)) + back;
+  return {exchange, flops / machine.flops};
+}
 
 } // namespace braid
 
