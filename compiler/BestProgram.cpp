@@ -1,7 +1,6 @@
 //===- BestProgram.cpp - the program that pipeline `best` becomes -------------------------------------------------===//
 #include "compiler/BestProgram.h"
 
-#include "compiler/Pipeline.h"
 #include "compiler/serialize/ProgramWriter.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -32,10 +31,12 @@ static std::vector<std::pair<std::string, CompileOptions>> candidatesOf(const Co
   return {{"layers joined", options}, {"layers alone", alone}, {"1A1M", pipelined}, {"none", none}};
 }
 
-FailureOr<CompileOptions> braid::fastestOfBest(ModuleOp module, Phase from, const CompileOptions &options) {
+FailureOr<CompileOptions> braid::fastestOfBest(ModuleOp module, Phase from, const CompileOptions &options,
+                                               std::vector<StageTime> &times) {
   if (!options.secondsOf || options.pipeline != "best" || from >= Phase::scheduled ||
       options.toPhase.value_or(Phase::commands) < Phase::scheduled)
     return options;
+  StageTimer timer(times, "best");
   std::optional<CompileOptions> fastest;
   double least = 0;
   std::string all, name;

@@ -216,7 +216,7 @@ static bool compileModule(ModuleOp module, const CompileJob &job, bool isModel, 
     return false;
   if (failed(checkChunkTarget(module, options)))
     return false;
-  FailureOr<CompileOptions> best = fastestOfBest(module, from, options);
+  FailureOr<CompileOptions> best = fastestOfBest(module, from, options, times);
   if (failed(best))
     return false;
   options = std::move(*best);
@@ -343,11 +343,11 @@ bool braid::compile(const CompileJob &job) {
 
 std::optional<std::vector<uint8_t>> braid::compileTables(const CompileJob &job) {
   std::optional<std::vector<uint8_t>> bytes;
-  bool done = withModule(job, [&](ModuleOp module, const CompileJob &job, bool, std::vector<StageTime> &) {
+  bool done = withModule(job, [&](ModuleOp module, const CompileJob &job, bool, std::vector<StageTime> &times) {
     Phase from = phaseOf(module).value_or(Phase::model);
     if (!checkFlags(job.options, from, Phase::commands) || (phaseOf(module) && failed(verifyPhase(module, from))))
       return false;
-    FailureOr<CompileOptions> options = fastestOfBest(module, from, job.options);
+    FailureOr<CompileOptions> options = fastestOfBest(module, from, job.options, times);
     if (failed(options))
       return false;
     FailureOr<std::vector<uint8_t>> program = writeTables(module, from, *options);

@@ -25,8 +25,6 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 
-#include <chrono>
-
 using namespace mlir;
 using namespace braid;
 
@@ -182,25 +180,6 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
 }
 
 //===- Running ----------------------------------------------------------------------------------------------------===//
-
-namespace {
-/// Measures a stage of the compilation.
-class StageTimer {
-public:
-  StageTimer(std::vector<StageTime> &times, StringRef stage)
-      : times(times), stage(stage), start(std::chrono::steady_clock::now()) {}
-  ~StageTimer() {
-    std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
-    times.push_back({stage, elapsed.count(), detail});
-  }
-  std::string detail;
-
-private:
-  std::vector<StageTime> &times;
-  std::string stage;
-  std::chrono::steady_clock::time_point start;
-};
-} // namespace
 
 void braid::printPhase(ModuleOp module, llvm::raw_ostream &stream, bool locations) {
   // Values carry the names the model gave them: %q, %log_decay. What a resumed compilation calls its commands follows

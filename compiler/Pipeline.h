@@ -7,6 +7,8 @@
 
 #include "mlir/Pass/PassManager.h"
 
+#include <chrono>
+
 namespace braid {
 
 /// Dialects of every phase and what code generation needs; call it before the context is made.
@@ -25,6 +27,23 @@ struct StageTime {
   std::string stage;
   double milliseconds;
   std::string detail; ///< what of it took long, or ""
+};
+
+/// Measures a stage of the compilation.
+class StageTimer {
+public:
+  StageTimer(std::vector<StageTime> &times, llvm::StringRef stage)
+      : times(times), stage(stage.str()), start(std::chrono::steady_clock::now()) {}
+  ~StageTimer() {
+    std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+    times.push_back({stage, elapsed.count(), detail});
+  }
+  std::string detail;
+
+private:
+  std::vector<StageTime> &times;
+  std::string stage;
+  std::chrono::steady_clock::time_point start;
 };
 
 /// Whether a module that says it is in this phase is.
