@@ -106,9 +106,7 @@ Status run(const Options &options) {
   ranks.threads = options.threads;
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Json report, measure(options, rank.session()));
-    report["machine"] = describeMachine();
-    report["threads"] = rank.session().threads();
-    fmt::print("{}\n", report.dump(1));
+    printReport(std::move(report), rank.session().threads());
     return Status::success();
   });
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <ctime>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <fstream>
 #include <spawn.h>
 #include <sstream>
@@ -63,6 +64,12 @@ Json describeMachine() {
           {"system", std::string(system.sysname) + " " + system.release},
           {"date", date},
           {"load_average", loadAverage()}};
+}
+
+void printReport(Json report, int threads) {
+  report["threads"] = threads;
+  report["machine"] = describeMachine();
+  fmt::print("{}\n", report.dump(1));
 }
 
 // Of the caches that the kernel lists for the first core. sysconf() counts all of a socket's, of which a virtual

@@ -16,6 +16,8 @@ using runtime::Status;
 
 // Processor, cores, vector extensions, memory, system, date.
 Json describeMachine();
+// To stdout, with the machine and the threads that were measured.
+void printReport(Json report, int threads);
 // 0: not known.
 uint64_t lastLevelCacheBytes();
 // Bytes of a line of /proc/self/status: VmRSS (resident now), VmHWM (most resident so far).

@@ -37,14 +37,9 @@ Expected<Json> measure(const Options &options, Rank &rank) {
     losses.push_back(loss);
   }
   BRAID_ASSIGN(const EntryInfo *entry, findEntry(session.program(), "train_step"));
-  return Json{{"seconds", seconds},
-              {"losses", losses},
-              {"commands", entry->commands},
-              {"tokens", training.batch.batch * training.batch.seqLen},
-              {"threads", session.threads()},
-              {"ranks", session.worldSize()},
-              {"interference", interference(begin, CpuClock::now())},
-              {"machine", describeMachine()}};
+  return Json{{"seconds", seconds},           {"losses", losses},
+              {"commands", entry->commands},  {"tokens", training.batch.batch * training.batch.seqLen},
+              {"ranks", session.worldSize()}, {"interference", interference(begin, CpuClock::now())}};
 }
 
 Status run(const Options &options) {
@@ -55,7 +50,7 @@ Status run(const Options &options) {
   ranks.processes = peers.get();
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Json report, measure(options, rank));
-    fmt::print("{}\n", report.dump(1));
+    printReport(std::move(report), rank.session().threads());
     return Status::success();
   });
 }
