@@ -332,7 +332,9 @@ private:
       BRAID_TRY(gpu.driver->check(gpu.driver->cuMemHostUnregister(counts.get()), "cuMemHostUnregister"));
     size_t bytes = (wanted * sizeof(int32_t) + page - 1) / page * page;
     counts.reset(static_cast<int32_t *>(std::aligned_alloc(page, bytes)));
-    countsKept = bytes / sizeof(int32_t);
+    countsKept = counts ? bytes / sizeof(int32_t) : 0;
+    if (!counts)
+      return Status::error("no memory for {} bytes of counts of an all_to_all", bytes);
     return gpu.driver->check(gpu.driver->cuMemHostRegister_v2(counts.get(), bytes, 0), "cuMemHostRegister");
   }
 
