@@ -1,5 +1,6 @@
 // braid-slice-benchmark: training steps of one rank of a mesh by itself, its collectives replaced by copies. Run for programs
 // that differ in their slices it says what slicing costs where nothing is waited for (test/experiments/slicing.py).
+#include "runtime/Trace.h"
 #include "runtime/io/TensorNames.h"
 #include "test/benchmark/CopiedRanks.h"
 #include "test/benchmark/Machine.h"
@@ -9,6 +10,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <mutex>
 
 namespace braid::benchmark {
 namespace {
@@ -21,25 +24,60 @@ struct Options {
   int steps = 10, threads = 0;
 };
 
+// Seconds of a step's commands by what the model asks for; of copies and waits, for which it asks nothing, by kind.
+class SecondsOfOps : public TraceSink {
+public:
+  void command(const TraceEvent &event) override {
+    const std::lock_guard lock(mutex);
+    step[*event.op ? event.op : event.kind] += 1e-9 * static_cast<double>(event.endNs - event.beginNs);
+  }
+  void endStep() {
+    const std::lock_guard lock(mutex);
+    for (auto &[op, seconds] : step)
+      steps[op].push_back(seconds);
+    step.clear();
+  }
+  Json medians() const {
+    Json result = Json::object();
+    for (const auto &[op, seconds] : steps)
+      result[op] = median(seconds);
+    return result;
+  }
+
+private:
+  std::mutex mutex; // streams report from threads of their own
+  std::map<std::string, double> step;
+  std::map<std::string, std::vector<double>> steps;
+};
+
 Expected<Json> measure(const Options &options, Rank &rank) {
   Session &session = rank.session();
   BRAID_TRY(initialize(rank, 1));
   BRAID_ASSIGN(Training training, Training::bind(session));
   std::vector<double> seconds, losses;
+  SecondsOfOps ops;
   CpuClock begin = CpuClock::now();
   for (int step = 1; step <= options.steps + 2; ++step) { // the first two touch memory
+    if (step > 2)
+      session.setTrace(&ops);
     auto start = Clock::now();
     BRAID_ASSIGN(float loss, training.run(session, step));
     if (step > 2)
       seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    ops.endStep();
     if (!std::isfinite(loss))
       return Status::error("the loss of step {} is {}", step, loss);
     losses.push_back(loss);
   }
+  session.setTrace(nullptr);
   BRAID_ASSIGN(const EntryInfo *entry, findEntry(session.program(), "train_step"));
-  return Json{{"seconds", seconds},           {"losses", losses},
-              {"commands", entry->commands},  {"tokens", training.batch.batch * training.batch.seqLen},
-              {"ranks", session.worldSize()}, {"interference", interference(begin, CpuClock::now())}};
+  return Json{{"seconds", seconds},
+              {"ops", ops.medians()},
+              {"losses", losses},
+              {"commands", entry->commands},
+              {"tokens", training.batch.batch * training.batch.seqLen},
+              {"ranks", session.worldSize()},
+              {"interference", interference(begin, CpuClock::now())}};
 }
 
 Status run(const Options &options) {
