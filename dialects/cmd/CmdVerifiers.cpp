@@ -20,11 +20,12 @@ LogicalResult BufferAttr::verify(function_ref<InFlightDiagnostic()> emitError, F
 }
 
 LogicalResult WorkAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef op, int64_t flops, int64_t bytes,
-                               StringRef) {
+                               StringRef, int64_t rows) {
   if (op.empty())
     return emitError() << "work needs the name of an op";
-  if (flops < 0 || bytes < 0)
-    return emitError() << "work of " << op << ": " << flops << " FLOPs and " << bytes << " bytes must not be negative";
+  if (flops < 0 || bytes < 0 || rows < 0)
+    return emitError() << "work of " << op << ": " << flops << " FLOPs, " << bytes << " bytes and " << rows
+                       << " rows must not be negative";
   return success();
 }
 

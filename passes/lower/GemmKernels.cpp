@@ -163,7 +163,7 @@ private:
     double share = static_cast<double>(part) / static_cast<double>(whole);
     auto of = [&](int64_t number) { return std::llround(share * static_cast<double>(number)); };
     launch->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(op->getContext(), work.getOp(), of(work.getFlops()),
-                                                       of(work.getBytes()), work.getChoice()));
+                                                       of(work.getBytes()), work.getChoice(), work.getRows()));
   }
 
   /// The bytes from `first` elements on.

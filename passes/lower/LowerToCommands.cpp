@@ -261,8 +261,8 @@ static void describe(Operation &op, ArrayRef<Operation *> commands) {
     if (Attribute layers = op.getAttr(cmd::kLayersAttr))
       command->setAttr(cmd::kLayersAttr, layers);
     if (work)
-      command->setAttr(cmd::kWorkAttr,
-                       cmd::WorkAttr::get(op.getContext(), work.getOp(), flops / left, bytes / left, work.getChoice()));
+      command->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(op.getContext(), work.getOp(), flops / left, bytes / left,
+                                                          work.getChoice(), work.getRows()));
     flops -= flops / left;
     bytes -= bytes / left--;
   }

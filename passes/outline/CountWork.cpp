@@ -6,6 +6,7 @@
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
 #include "passes/analysis/DecayRange.h"
+#include "passes/analysis/ExpertRows.h"
 #include "passes/analysis/Work.h"
 #include "passes/outline/LsmChunk.h"
 #include "passes/outline/OutlineFamilies.h"
@@ -109,10 +110,14 @@ struct CountWorkPass : impl::CountWorkPassBase<CountWorkPass> {
     for (auto func : module.getOps<func::FuncOp>())
       if (!func->hasAttr(tile::kKernelAttr))
         func.walk([&](Block *block) {
+          ExpertRows experts(*block);
           for (const OutlineUnit &unit : outlineUnits(*block)) {
             Work work = workOf(unit, maxDocuments);
+            // Row-wise ops have as many as their results; the library's products say so themselves.
+            bool some = isRowsOp(unit.front()) && llvm::any_of(unit, [&](Operation *op) { return experts.reads(op); });
+            int64_t rows = some ? product(rowDims(unit.front())) : 0;
             unit.front()->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(module.getContext(), workName(unit), work.flops,
-                                                                     work.bytes, choiceOf(unit)));
+                                                                     work.bytes, choiceOf(unit), rows));
           }
         });
   }

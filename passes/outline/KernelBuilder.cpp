@@ -142,6 +142,17 @@ void KernelBuilder::loop(Index lo, Index hi, Index step, llvm::function_ref<void
   });
 }
 
+Var KernelBuilder::rowsEnd() {
+  Var offsets = buffer(tile::kRowsEnd, i32(), {kDynamic});
+  return cast(at(offsets, {size(offsets, 0) - 1}), builder.getIndexType());
+}
+
+void KernelBuilder::share(Var limit, int64_t blockRows, llvm::function_ref<void(Var)> body) {
+  Var programs = index("programs"), blocks = (limit + (blockRows - 1)) / number(blockRows);
+  Var first = program(0) * blocks / programs, last = (program(0) + 1) * blocks / programs;
+  loop(first * blockRows, last * blockRows, blockRows, body);
+}
+
 void KernelBuilder::when(Var condition, llvm::function_ref<void()> then) {
   auto op = scf::IfOp::create(builder, condition, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(builder);

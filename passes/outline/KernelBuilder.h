@@ -186,6 +186,11 @@ public:
   Vars loop(Index lo, Index hi, Index step, llvm::ArrayRef<Var> carried,
             llvm::function_ref<Vars(Var i, llvm::ArrayRef<Var> carried)> body);
   void loop(Index lo, Index hi, Index step, llvm::function_ref<void(Var i)> body);
+  /// The last of the offsets in a parameter tile::kRowsEnd, an index.
+  Var rowsEnd();
+  /// The kernel of rows [0, limit) that only a buffer's content knows: `blockRows` at a time, as many for each of `programs`
+  /// (an index parameter), in order. `body` must not write rows at or past the limit.
+  void share(Var limit, int64_t blockRows, llvm::function_ref<void(Var first)> body);
   void when(Var condition, llvm::function_ref<void()> then);
   Vars when(Var condition, llvm::function_ref<Vars()> then, llvm::function_ref<Vars()> otherwise);
 

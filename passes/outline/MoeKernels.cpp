@@ -139,27 +139,49 @@ int64_t rowCount(Value v) { return product(shapeOf(v).drop_back()); }
 /// Source row of a gathered row: perm / k, -1 stays -1.
 Var tokenOf(Var perm, Var slots) { return select(lt(perm, 0), -1, perm / cast(slots, perm.element())); }
 
-/// y[r] = x[perm[r] / k], 0 where perm[r] < 0
+/// The offsets that end the rows which a product of experts reads from `rows`, if it is one and they are there already.
+Value readersOffsets(Operation *op, Value rows) {
+  for (Operation *user : rows.getUsers()) {
+    auto product = dyn_cast<MoeGroupedLinearOp>(user);
+    auto gradient = dyn_cast<MoeGroupedLinearGradDataOp>(user);
+    Value offsets = product && product.getX() == rows                         ? product.getOffsets()
+                    : gradient && llvm::is_contained(gradient.getDys(), rows) ? gradient.getOffsets()
+                                                                              : Value();
+    Operation *maker = offsets ? offsets.getDefiningOp() : nullptr;
+    if (offsets && (!maker || maker->getBlock() != op->getBlock() || maker->isBeforeInBlock(op)))
+      return offsets;
+  }
+  return {};
+}
+
+/// y[r] = x[perm[r] / k], 0 where perm[r] < 0; of rows that only experts read those that they were sent.
 LogicalResult gather(Operation *op, Value x, Value perm, int64_t slots, OutlineContext &context) {
   Value result = op->getResult(0);
   Type element = tensorType(x).getElementType();
   int64_t width = shapeOf(x).back(), rows = product(shapeOf(perm)), block = rowsPerProgram(width);
-  std::string name = "moe_gather_d" + std::to_string(width) + "_" + typeName(element);
+  Value ends = readersOffsets(op, result);
+  int64_t blocks = ceilDiv(rows, block), programs = ends ? std::min(blocks, kSharePrograms) : blocks;
+  std::string name =
+      std::string(ends ? "moe_gather_sent_d" : "moe_gather_d") + std::to_string(width) + "_" + typeName(element);
   std::string kernel = context.kernel(name, {"row"}, [&](KernelBuilder &k) {
     Var x = k.buffer("x", element, {kDynamic, width}), perm = k.buffer("perm", k.i32(), {kDynamic});
     Var y = k.buffer("y", element, {kDynamic, width}), rows = k.index("rows"), slots = k.index("slots");
-    Var first = k.program(0) * block;
-    Var source = tokenOf(k.load(perm, {first}, {block}, {.limit = rows}), slots);
-    k.store(k.load(x, {0, 0}, {block, width}, {.rows = source}), y, {first, 0}, {.limit = rows});
+    auto copy = [&](Var first) {
+      Var source = tokenOf(k.load(perm, {first}, {block}, {.limit = rows}), slots);
+      k.store(k.load(x, {0, 0}, {block, width}, {.rows = source}), y, {first, 0}, {.limit = rows});
+    };
+    if (!ends)
+      return copy(k.program(0) * block);
+    rows = min(rows, k.rowsEnd());
+    k.share(rows, block, copy);
   });
   Value source = context.view(op, x, {rowCount(x), width}), order = context.view(op, perm, {rows});
-  context.replace(op, context.launch(op, kernel, {ceilDiv(rows, block)})
-                          .arg("x", source)
-                          .arg("perm", order)
-                          .result("y", tensorType(result).clone({rows, width}))
-                          .index("rows", rows)
-                          .index("slots", slots)
-                          .run());
+  auto launch = context.launch(op, kernel, {programs});
+  launch.arg("x", source).arg("perm", order).result("y", tensorType(result).clone({rows, width}));
+  launch.index("rows", rows).index("slots", slots);
+  if (ends)
+    launch.arg(tile::kRowsEnd, ends).index("programs", programs);
+  context.replace(op, launch.run());
   return success();
 }
 

@@ -135,7 +135,7 @@ void shareWork(cmd::WorkAttr work, Operation *begin, Operation *end) {
     int64_t ownFlops = take(flops, ofSizes, last && (!library || ofSizes > 0), work.getFlops());
     int64_t ownBytes = take(bytes, ofTouched, last, work.getBytes());
     piece.op->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(piece.op->getContext(), work.getOp(), ownFlops / piece.times,
-                                                         ownBytes / piece.times, work.getChoice()));
+                                                         ownBytes / piece.times, work.getChoice(), work.getRows()));
   }
 }
 

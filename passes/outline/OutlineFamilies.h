@@ -54,6 +54,9 @@ llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits
 /// Its gradient [rows, words] of element type `result`, in the place of `logits` if it has their type.
 mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value labels, mlir::Value lse, mlir::Value dsum,
                          mlir::Type result, OutlineContext &context, mlir::Value coordinate = {});
+/// Programs that share rows of which only some are there (KernelBuilder::share): enough for every core of a machine, whatever
+/// the share is.
+inline constexpr int64_t kSharePrograms = 2048;
 /// [programs, shape..] -> [shape..]: adds partial sums in order; a launch before `op`.
 mlir::Value sumOverRows(mlir::Operation *op, mlir::Value partials, OutlineContext &context);
 /// At most 64 partial sums of the elements (or their squares), each in a fixed order; the number follows from the size.

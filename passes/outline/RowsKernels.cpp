@@ -10,7 +10,10 @@
 //
 // When every op is elementwise on one shape, elements are rows without features and any shape is one long vector.
 //
+// Rows that experts were sent end where their offsets say; programs share those, what stands behind is not touched.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/analysis/ExpertRows.h"
 #include "passes/autodiff/TileGradient.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "passes/outline/RowsCluster.h"
@@ -78,6 +81,8 @@ private:
   OutlineContext &context;
   bool flat = false, positions = false, sums = false;
   int64_t rows = 1, totalRows = 1, tokens = 1;
+  Value ends; // offsets of experts, of each of whose rows the kernel has `rowsOfEach`
+  int64_t rowsOfEach = 1;
   SmallVector<Input> inputs;
   SmallVector<Output> outputs;
   // While the kernel is written:
@@ -127,6 +132,11 @@ void RowsKernel::collect() {
   ArrayRef<int64_t> dims = flat ? first : rowDims(cluster.front());
   totalRows = product(dims);
   tokens = dims.size() > 1 ? dims[1] : 1;
+  for (Input &input : inputs)
+    if (!ends && !input.whole && !sums && dims.size() > 1)
+      ends = expertOffsets(input.value);
+  if (ends)
+    rowsOfEach = totalRows / (dims[0] * dims[1]);
 }
 
 /// Everything the code depends on: ops, attributes, which value feeds which operand, features, element types.
@@ -160,6 +170,8 @@ std::string RowsKernel::key() {
   for (Output &output : outputs)
     os << '%' << number.lookup(output.result);
   os << (flat ? "flat" : "rows") << rows;
+  if (ends)
+    os << tile::kRowsEnd << rowsOfEach;
 
   std::string name = "rows";
   int64_t named = 0;
@@ -279,6 +291,12 @@ LogicalResult RowsKernel::write(KernelBuilder &k) {
   Var limit = k.index("rows");
   if (positions)
     tokensVar = k.index("tokens");
+  if (ends) {
+    LogicalResult status = success();
+    limit = min(limit, k.rowsEnd() * rowsOfEach);
+    k.share(limit, rows, [&](Var first) { status = emitBlock(k, first, limit, {}); });
+    return status;
+  }
   if (!sums)
     return emitBlock(k, k.program(0) * rows, limit, {});
 
@@ -319,7 +337,8 @@ LogicalResult RowsKernel::run() {
   context.module.lookupSymbol(kernel)->setAttr(tile::kRoundsEachAttr, context.rewriter.getUnitAttr());
   if (failed(status))
     return failure();
-  int64_t blocks = ceilDiv(totalRows, rows), programs = sums ? std::min(blocks, kSumPrograms) : blocks;
+  int64_t blocks = ceilDiv(totalRows, rows);
+  int64_t programs = sums ? std::min(blocks, kSumPrograms) : ends ? std::min(blocks, kSharePrograms) : blocks;
   int64_t span = ceilDiv(blocks, programs) * rows;
   if (sums)
     programs = ceilDiv(totalRows, span);
@@ -338,6 +357,8 @@ LogicalResult RowsKernel::run() {
     launch.index("tokens", tokens);
   if (sums)
     launch.index("span", span);
+  if (ends)
+    launch.arg(tile::kRowsEnd, ends).index("programs", programs);
   SmallVector<Value> results = launch.run();
   for (auto [output, value] : llvm::zip_equal(outputs, results)) {
     if (output.piece)

@@ -1,6 +1,7 @@
 //===- LayerTasks.cpp - which task of a pipeline an op belongs to -------------------------------------------------===//
 #include "passes/overlap/LayerTasks.h"
 
+#include "passes/analysis/ExpertRows.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/analysis/Tensors.h"
 #include "passes/analysis/Work.h"
@@ -176,6 +177,7 @@ std::vector<BlockSeconds> braid::secondsOf(func::FuncOp layer, bool backward, co
   LayerTasks tasks(layer, backward);
   std::vector<BlockSeconds> blocks(tasks.blocks());
   double live = liveShare(layer);
+  ExpertRows experts(layer.getBody().front());
   Mesh mesh = Mesh::of(layer->getParentOfType<ModuleOp>());
   for (Operation &op : layer.getBody().front().without_terminator()) {
     const TaskPlace &place = tasks.of(&op);
@@ -201,7 +203,9 @@ std::vector<BlockSeconds> braid::secondsOf(func::FuncOp layer, bool backward, co
       continue;
     Work work = workOf(&op, /*maxDocuments=*/1);
     bool products = isa<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>(op);
-    double flops = static_cast<double>(work.flops) * (products ? live : 1) + scanFlops(&op);
+    bool rowWise = isa<RowsOpInterface, RowsGradOp>(op) && experts.reads(&op);
+    double flops = static_cast<double>(work.flops) * (products || rowWise ? live : 1) + scanFlops(&op);
+    double bytes = static_cast<double>(work.bytes) * (rowWise ? live : 1);
     if (growsWithContext(&op))
       flops *= static_cast<double>(sharingRanks(&op, mesh));
     TaskSeconds *task = nullptr;
@@ -214,7 +218,7 @@ std::vector<BlockSeconds> braid::secondsOf(func::FuncOp layer, bool backward, co
     }
     if (!task)
       continue;
-    task->tokens += std::max(flops / machine.flops, static_cast<double>(work.bytes) / machine.bandwidth);
+    task->tokens += std::max(flops / machine.flops, bytes / machine.bandwidth);
     task->fixed += machine.overhead;
     // What ranks exchange for a mixer stands in its way, and costs the same for every token.
     SliceExchange exchange = sliceExchange(&op, machine);

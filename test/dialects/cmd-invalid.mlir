@@ -339,7 +339,7 @@ module attributes {cmd.work = #cmd.work<"", flops = 1, bytes = 1, "generated">} 
 
 // -----
 
-// expected-error @+1 {{work of add: -1 FLOPs and 4 bytes must not be negative}}
+// expected-error @+1 {{work of add: -1 FLOPs, 4 bytes and 0 rows must not be negative}}
 module attributes {cmd.work = #cmd.work<"add", flops = -1, bytes = 4, "generated">} {}
 
 // -----

@@ -128,3 +128,20 @@ func.func @loss(%x: tensor<1x300x16xf32>, %w: tensor<16x5000xf32>, %l: tensor<1x
   %dx, %dw, %s = braid.linear_cross_entropy_grad %x, %w, %l, %d : (tensor<1x300x16xf32>, tensor<16x5000xf32>, tensor<1x300xi32>, tensor<1xf32>) -> (tensor<1x300x16xf32>, tensor<16x5000xf32>, tensor<1xf32>)
   return %count, %dx, %dw, %s : tensor<1xf32>, tensor<1x300x16xf32>, tensor<16x5000xf32>, tensor<1xf32>
 }
+
+// -----
+
+// Of experts' rows all are counted that the buffer has room for, and it is said how many those are.
+// CHECK-LABEL: func.func @experts(
+// CHECK: braid.activation {{.*}}#cmd.work<"activation", {{.*}}, rows = 32>
+// CHECK: braid.scale {{.*}}#cmd.work<"scale", {{.*}}, rows = 32>
+// CHECK: braid.scale {{.*}}"row-wise, alone: no neighbour over the same rows could join">
+// SHARED-LABEL: func.func @experts(
+// SHARED: tile.launch @rows_activation_{{.*}}#cmd.work<"activation", {{.*}}, rows = 32>
+func.func @experts(%x: tensor<1x32x16xf32>, %offsets: tensor<3xi32>, %w: tensor<2x16x24xf32>) -> (tensor<1x32x24xf32>, tensor<1x32x16xf32>) {
+  %y = braid.moe.grouped_linear %x offsets(%offsets) weights(%w) : (tensor<1x32x16xf32>, tensor<3xi32>, tensor<2x16x24xf32>) -> tensor<1x32x24xf32>
+  %a = braid.activation %y {kind = "silu"} : (tensor<1x32x24xf32>) -> tensor<1x32x24xf32>
+  %s = braid.scale %a {value = 2.0 : f64} : (tensor<1x32x24xf32>) -> tensor<1x32x24xf32>
+  %all = braid.scale %x {value = 2.0 : f64} : (tensor<1x32x16xf32>) -> tensor<1x32x16xf32>
+  return %s, %all : tensor<1x32x24xf32>, tensor<1x32x16xf32>
+}

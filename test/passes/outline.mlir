@@ -198,3 +198,32 @@ func.func @init(%seed: tensor<1xi64>) -> tensor<2x4x4xf32> {
   %0 = braid.init %seed {distribution = "normal", keys = array<i64: 11, 12>, scale = 0.02, stacked} : (tensor<1xi64>) -> tensor<2x4x4xf32>
   return %0 : tensor<2x4x4xf32>
 }
+
+// -----
+
+!rows = tensor<1x32x16xf32>
+!hidden = tensor<1x32x24xf32>
+// A buffer has room for all rows that could come; what is done row by row ends where the offsets of the experts say. Rows that
+// no product of experts makes or reads are all there.
+// CHECK-LABEL: func.func @experts(
+// CHECK-SAME: %[[OFFSETS:[a-z0-9]+]]: tensor<3xi32>
+// CHECK: tile.launch @moe_gather_sent_d16_f32 grid [2](%{{.*}}, %{{.*}}, %[[OFFSETS]]) {arg_names = ["x", "perm", "ends"], {{.*}}programs = 2 : index, rows = 32 : index
+// CHECK: tile.grouped_gemm
+// CHECK: tile.launch @rows_activation_mul_{{.*}}(%{{.*}}, %{{.*}}, %[[OFFSETS]]) {arg_names = ["x0", "x1", "ends"]
+// CHECK: tile.launch @rows_scale_{{.*}}, %[[OFFSETS]]) {arg_names = ["x0", "ends"]
+// CHECK: tile.launch @moe_gather_d16_f32 {{.*}}arg_names = ["x", "perm"]
+// CHECK: tile.launch @rows_activation_{{.*}} {arg_names = ["x0"]
+// CHECK: func.func @moe_gather_sent_d16_f32({{.*}}%[[ENDS:[a-z0-9]+]]: memref<?xi32> {tile.name = "ends"}
+// CHECK: memref.dim %[[ENDS]]
+// CHECK: scf.for
+func.func @experts(%x: !rows, %perm: tensor<32xi32>, %offsets: tensor<3xi32>, %w: tensor<2x16x24xf32>, %u: tensor<2x16x24xf32>, %saved: !hidden) -> (!hidden, !rows, !hidden, tensor<2x16x24xf32>) {
+  %sorted = braid.moe.permute %x plan(%perm, %perm) : (!rows, tensor<32xi32>, tensor<32xi32>) -> !rows
+  %gate, %up = braid.moe.grouped_linear %sorted offsets(%offsets) weights(%w, %u) : (!rows, tensor<3xi32>, tensor<2x16x24xf32>, tensor<2x16x24xf32>) -> (!hidden, !hidden)
+  %a = braid.activation %gate {kind = "silu"} : (!hidden) -> !hidden
+  %h = braid.mul %a, %up : (!hidden, !hidden) -> !hidden
+  %w2 = braid.comm.all_reduce %w {axis = "ep"} : (tensor<2x16x24xf32>) -> tensor<2x16x24xf32>
+  %s = braid.scale %h {value = 2.0 : f64} : (!hidden) -> !hidden
+  %back = braid.moe.permute %x plan(%perm, %perm) : (!rows, tensor<32xi32>, tensor<32xi32>) -> !rows
+  %b = braid.activation %saved {kind = "silu"} : (!hidden) -> !hidden
+  return %s, %back, %b, %w2 : !hidden, !rows, !hidden, tensor<2x16x24xf32>
+}
