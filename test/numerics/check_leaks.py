@@ -1,7 +1,7 @@
-"""Packed documents: nothing crosses their borders, not one bit: python3 check_leaks.py f32|bf16
+"""Packed documents: nothing crosses their borders, not one bit: python3 check_leaks.py f32|bf16 [bare|full]
 
 Every mixer that braid-compile knows (it lists them itself, so a new one is tested without a line here), once bare and
-once with every further part it takes of FEATURES. A row holds several documents: one of a single token, one longer than
+once with every further part it takes of FEATURES (`bare`, `full`: only so). A row holds several documents: one of a single token, one longer than
 a chunk, borders on and off the edges of chunks, padding. The contents of one document are replaced, by ordinary numbers
 and by huge ones; the bits of
 
@@ -68,8 +68,8 @@ def description(mixers, dtype):
 class Source:
     """Model files in a folder."""
 
-    def __init__(self, folder, dtype):
-        self.path, self.dtype = os.path.join(folder, "leaks.json"), dtype
+    def __init__(self, folder, dtype, parts):
+        self.path, self.dtype, self.parts = os.path.join(folder, "leaks.json"), dtype, parts
 
     def errors(self, mixers):
         self.write(mixers)
@@ -85,7 +85,7 @@ class Source:
         return found.group(1).split(", ")
 
     def mixers(self):
-        """Letter: settings; two letters for every kind."""
+        """Letter: settings; a letter for every kind bare, one for every kind with all parts."""
         letters = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
         base = {next(letters): {"kind": kind, "heads": 2, "head_dim": 8} | NEEDED.get(kind, {}) for kind in self.kinds()}
         refused = set()
@@ -94,8 +94,10 @@ class Source:
         mixers = {}
         for letter, settings in base.items():
             taken = [key for key in FEATURES if (letter, key) not in refused]
-            mixers[letter] = settings | {key: OFF[key] for key in taken}
-            mixers[next(letters)] = settings | {key: FEATURES[key] for key in taken}
+            if self.parts != "full":
+                mixers[letter] = settings | {key: OFF[key] for key in taken}
+            if self.parts != "bare":
+                mixers[next(letters)] = settings | {key: FEATURES[key] for key in taken}
         self.write(mixers)
         return mixers
 
@@ -202,9 +204,9 @@ def leak_entry(layers):
     )
 
 
-def compile_layers(report, dtype):
+def compile_layers(report, dtype, parts):
     """-> layers, the program with @leak, and prefill_32 and decode_1 of a model of all layers."""
-    source = Source(report.folder, dtype)
+    source = Source(report.folder, dtype, parts)
     mixers = source.mixers()
     printed, program = (os.path.join(report.folder, "leaks" + end) for end in (".mlir", ".braid"))
     header, module = split(run([tool("braid-compile"), source.path, "--to-phase=model", "-o", "-"]))
@@ -249,9 +251,9 @@ def drawn(rng, name, shape, trained):
 
 
 class LeakCheck:
-    def __init__(self, report, rng, dtype):
+    def __init__(self, report, rng, dtype, parts):
         self.report, self.rng = report, rng
-        self.layers, self.program = compile_layers(report, dtype)
+        self.layers, self.program = compile_layers(report, dtype, parts)
         self.dtypes = {"dy": dtype, "ones": dtype}
         normal = rng.standard_normal
         self.values = {"cu_seqlens": CU_SEQLENS, "ones": np.ones((WIDTH, 1)), "dy": normal((BATCH, TOKENS, WIDTH))}
@@ -415,14 +417,14 @@ class LeakCheck:
             self.report.line(seen and leaked == 0, f"caches of {layer.label}", f"{leaked} logits of a new sequence differ; seen when it goes on: {seen}")
 
 
-def main(dtype):
-    report = Report(f"leaks-{dtype}")
+def main(dtype, parts=""):
+    report = Report("-".join(filter(None, ("leaks", dtype, parts))))
     with report:
-        check = LeakCheck(report, np.random.default_rng(31), dtype)
+        check = LeakCheck(report, np.random.default_rng(31), dtype, parts)
         check.run()
         check.check_decoding()
     return report.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

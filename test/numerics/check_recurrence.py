@@ -1,4 +1,4 @@
-"""The built-in instances, written as text: python3 check_recurrence.py
+"""The built-in instances, written as text: python3 check_recurrence.py f32|bf16
 
 Two models of the same layers, one of instances, one of recurrences: initial values, loss, every gradient, every updated
 parameter and the logits of a generation agree in every bit, in f32 and bf16. Gradients are not clipped: their norm adds up tensors
@@ -451,31 +451,30 @@ def check_twice(report):
         report.line(error <= 1e-5, f"two texts of one function: {what}", f"{error:.1e}")
 
 
-def main():
-    report = Report("recurrence")
+def main(dtype):
+    report = Report(f"recurrence-{dtype}")
     with report:
-        check_twice(report)
-        for dtype in ("f32", "bf16"):
-            report.name = f"recurrence {dtype}"
-            models = [CompiledModel(describe(which, dtype), report.folder, f"{dtype}{which}") for which in (0, 1)]
-            first, second = models
-            def same(what, a, b):
-                differ = [n for n in a if n not in b or not np.array_equal(a[n], b[n])]
-                report.line(set(a) == set(b) and not differ, what, f"{len(a)} tensors, differ: {differ[:3]}")
+        if dtype == "f32":
+            check_twice(report)
+        models = [CompiledModel(describe(which, dtype), report.folder, f"{dtype}{which}") for which in (0, 1)]
+        first, second = models
+        def same(what, a, b):
+            differ = [n for n in a if n not in b or not np.array_equal(a[n], b[n])]
+            report.line(set(a) == set(b) and not differ, what, f"{len(a)} tensors, differ: {differ[:3]}")
 
-            weights = [m.initial(3) for m in models]
-            same("initial values", *weights)
-            state = first.rounded(perturbed(weights[0], np.random.default_rng(1)))
-            batch, _ = first.batch(np.random.default_rng(2), [[0, 11, 12, 37], [0, 20, 31, 31]])
-            outputs = ["loss", *first.parameters, *first.gradients.values()]
-            same("training step", *(m.step(state, batch, outputs, learning_rate=1e-2, number=1) for m in models))
-            tokens = np.arange(32, dtype=np.int32) % 29
-            prefilled = [m.cached("prefill_32", state, {}, tokens, [0, 30]) for m in models]
-            same("prefill", *({"logits": logits} | caches for logits, caches in prefilled))
-            decoded = [m.cached("decode_1", state, caches, [3], [-30, 1]) for m, (_, caches) in zip(models, prefilled)]
-            same("decode", *({"logits": logits} | caches for logits, caches in decoded))
+        weights = [m.initial(3) for m in models]
+        same("initial values", *weights)
+        state = first.rounded(perturbed(weights[0], np.random.default_rng(1)))
+        batch, _ = first.batch(np.random.default_rng(2), [[0, 11, 12, 37], [0, 20, 31, 31]])
+        outputs = ["loss", *first.parameters, *first.gradients.values()]
+        same("training step", *(m.step(state, batch, outputs, learning_rate=1e-2, number=1) for m in models))
+        tokens = np.arange(32, dtype=np.int32) % 29
+        prefilled = [m.cached("prefill_32", state, {}, tokens, [0, 30]) for m in models]
+        same("prefill", *({"logits": logits} | caches for logits, caches in prefilled))
+        decoded = [m.cached("decode_1", state, caches, [3], [-30, 1]) for m, (_, caches) in zip(models, prefilled)]
+        same("decode", *({"logits": logits} | caches for logits, caches in decoded))
     return report.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
