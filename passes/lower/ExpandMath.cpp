@@ -18,6 +18,7 @@ namespace braid {
 namespace {
 
 constexpr float kLog2e = 1.44269504088896341f;
+constexpr float kLn2 = 0.693147180559945f;
 constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f; // their sum is ln 2; n * high is exact
 constexpr float kMagic = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer
 
@@ -56,9 +57,11 @@ public:
     return sum;
   }
 
-  /// x = n ln 2 + r: n as float and r, |r| <= ln 2 / 2. `scaled` is x log2(e).
+  /// x / ln 2, rounded.
+  Value nearestPower(Value x) { return sub(fma(x, f(kLog2e), f(kMagic)), f(kMagic)); }
+  /// x = n ln 2 + r: n as float and r, |r| <= ln 2 / 2.
   std::pair<Value, Value> reduce(Value x) {
-    Value n = sub(fma(x, f(kLog2e), f(kMagic)), f(kMagic));
+    Value n = nearestPower(x);
     Value r = fma(n, f(-kLn2High), x);
     return {n, fma(n, f(-kLn2Low), r)};
   }
@@ -99,20 +102,29 @@ public:
     auto one = dyn_cast<FloatAttr>(value);
     return one ? std::optional(one.getValueAsDouble()) : std::nullopt;
   }
-  /// Whether x is chosen to be no larger than `high`: x = y > c ? c : y.
-  static bool isAtMost(Value x, double high) {
+  /// c of x = y > c ? c : y.
+  static std::optional<double> upperBound(Value x) {
     auto select = x.getDefiningOp<arith::SelectOp>();
-    auto greater = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
-    if (!greater || greater.getPredicate() != arith::CmpFPredicate::OGT || greater.getLhs() != select.getFalseValue())
-      return false;
-    std::optional<double> bound = splatOf(greater.getRhs());
-    return bound && bound == splatOf(select.getTrueValue()) && *bound <= high;
+    auto compared = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
+    if (!compared)
+      return std::nullopt;
+    Value y = compared.getLhs(), c = compared.getRhs();
+    if (compared.getPredicate() == arith::CmpFPredicate::OLT)
+      std::swap(y, c);
+    else if (compared.getPredicate() != arith::CmpFPredicate::OGT)
+      return std::nullopt;
+    std::optional<double> bound = splatOf(c);
+    return y == select.getFalseValue() && bound == splatOf(select.getTrueValue()) ? bound : std::nullopt;
   }
   Value exp(Value x) {
-    constexpr float most = 90.0f;
-    bool bounded = isAtMost(x, most);
+    constexpr double most = 90;
+    double bound = upperBound(x).value_or(most + 1);
     x = atLeast(x, -105.0f);
-    auto [n, r] = reduce(bounded ? x : atMost(x, most));
+    if (bound <= 0) { // ln 2 in one step: n times its rounding, 2e-9, is off only where the result is as small
+      Value n = nearestPower(x);
+      return scale(expReduced(fma(n, f(-kLn2), x)), n);
+    }
+    auto [n, r] = reduce(bound <= most ? x : atMost(x, most));
     return scale(expReduced(r), n);
   }
   Value exp2(Value x) {

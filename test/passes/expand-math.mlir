@@ -14,16 +14,46 @@ func.func @exp(%x: vector<16xf32>) -> vector<16xf32> {
   return %y : vector<16xf32>
 }
 
-// What is at most 0 needs no other bound above.
+// What is at most 0 needs no other bound above, and one step to reduce it: 1 fma, 1 for r, 6 of the polynomial.
 // CHECK-LABEL: func.func @decay
 // CHECK:       arith.cmpf ogt
 // CHECK-NOT:   arith.cmpf ogt
+// CHECK-COUNT-8: math.fma
+// CHECK-NOT:   math.fma
 // CHECK:       return
 func.func @decay(%x: vector<16xf32>) -> vector<16xf32> {
   %zero = arith.constant dense<0.0> : vector<16xf32>
   %again = arith.constant dense<0.0> : vector<16xf32>
   %greater = arith.cmpf ogt, %x, %zero : vector<16xf32>
   %y = arith.select %greater, %again, %x : vector<16xi1>, vector<16xf32>
+  %z = math.exp %y : vector<16xf32>
+  return %z : vector<16xf32>
+}
+
+// The same, as canonicalization may turn it; a bound above 0 saves the other bound only.
+// CHECK-LABEL: func.func @turned
+// CHECK:       arith.cmpf olt
+// CHECK-NOT:   arith.cmpf ogt
+// CHECK-COUNT-8: math.fma
+// CHECK-NOT:   math.fma
+// CHECK:       return
+func.func @turned(%x: vector<16xf32>) -> vector<16xf32> {
+  %zero = arith.constant dense<0.0> : vector<16xf32>
+  %greater = arith.cmpf olt, %zero, %x : vector<16xf32>
+  %y = arith.select %greater, %zero, %x : vector<16xi1>, vector<16xf32>
+  %z = math.exp %y : vector<16xf32>
+  return %z : vector<16xf32>
+}
+// CHECK-LABEL: func.func @bounded
+// CHECK:       arith.cmpf ogt
+// CHECK-NOT:   arith.cmpf ogt
+// CHECK-COUNT-9: math.fma
+// CHECK-NOT:   math.fma
+// CHECK:       return
+func.func @bounded(%x: vector<16xf32>) -> vector<16xf32> {
+  %most = arith.constant dense<80.0> : vector<16xf32>
+  %greater = arith.cmpf ogt, %x, %most : vector<16xf32>
+  %y = arith.select %greater, %most, %x : vector<16xi1>, vector<16xf32>
   %z = math.exp %y : vector<16xf32>
   return %z : vector<16xf32>
 }
