@@ -93,10 +93,10 @@ void ChunkMath::loadDecay(Var logDecay, bool scores) {
 }
 
 DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size, bool scores) {
-  Var g = tokensFrom(lo, logDecay, first, size);
-  DecayTable table{.g = g,
-                   .gNext = [=, this] { return tokensFrom(lo + 1.0, logDecay, first, size); },
-                   .c = cumsum(g),
+  auto load = [=, this](Var token) { return tokensFrom(token, logDecay, first, size); };
+  DecayTable table{.g = [=, this] { return load(lo); },
+                   .gNext = [=, this] { return load(lo + 1.0); },
+                   .c = cumsum(load(lo)),
                    .scoreRows = shape.scoreRows};
   if (scores)
     table.prepareScores(k, shape.mild);

@@ -58,8 +58,7 @@ inline constexpr int64_t kDenseRows = 128;
 
 /// Log decays of a vector of channels over a chunk, [C, width] each.
 struct DecayTable {
-  Var g; ///< of row i
-  std::function<Var()> gNext; ///< loads those of the row after row i, where it is called
+  std::function<Var()> g, gNext; ///< load those of row i, and of the row after it, where they are called
   Var c; ///< cumulative
   // Of a table that scores are made with: exp(c); exp(c_C - c); exp(-c), instead of that, where decays are mild; c_C; and
   // whether every channel decays by less than exp(-32) over the chunk and none grows (empty where that is settled).
@@ -79,16 +78,18 @@ struct DecayTable {
 };
 
 /// Of every left l and right r, all [C, width]: s[l][r]_ij = sum_d l_id r_jd exp(c_id - c_jd) for j <= i, else 0. And,
-/// for the strictly lower triangle of each given ds[l][r]: dLeft[l]_i = sum_rj ds_ij r_j exp(c_i - c_j) and dRight[r]_j
-/// = sum_li ds_ij l_i exp(c_i - c_j). The diagonal, where no decay acts, is the caller's. An empty left has neither
-/// scores nor a part in dRight: what remains is dLeft, rows that are sums of decayed rights. `states`: [C, width] for
-/// every left, of which dLeft gets exp(c_i) times row i, too. `scores`: s is wanted.
+/// for the lower triangle of each given ds[l][r]: dLeft[l]_i = sum_rj ds_ij r_j exp(c_i - c_j) and dRight[r]_j = sum_li
+/// ds_ij l_i exp(c_i - c_j). An empty left has neither scores nor a part in dRight: what remains is dLeft, rows that are
+/// sums of decayed rights. `states`: [C, width] for every left, of which dLeft gets exp(c_i) times row i, too. `scores`:
+/// s is wanted. `shares`: so are the shares, what log decays get, without the diagonal, where no decay acts.
 struct PairScores {
   llvm::SmallVector<Vars> s;
   Vars dLeft, dRight;
+  Vars leftShare, rightShare; ///< l dLeft and r dRight, of the strictly lower triangle
 };
 PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
-                      llvm::ArrayRef<Vars> ds = {}, bool scores = true, llvm::ArrayRef<Var> states = {});
+                      llvm::ArrayRef<Vars> ds = {}, bool scores = true, llvm::ArrayRef<Var> states = {},
+                      bool shares = true);
 
 /// Row i of x in row i - 1 of the result (the last is 0), and the other way (the first is 0). x [C, ..].
 Var up(KernelBuilder &k, Var x);

@@ -85,12 +85,16 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
         values = solve(a, values * expand(beta, 1, math.VB));
       if (low)
         added = dotTA(rowsToEnd, solve(low->minusAb, dot(low->ak, values)));
+      Var valueTotal;
       if (shape.valueDecay()) {
         DecayTable decay = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/false);
-        k.store(cast(decay.total(), shape.state), p, {math.b, math.n, math.h, k.value(first) + math.K});
+        valueTotal = decay.total();
         values = decay.toEnd(values);
       }
       math.storeState(dotTA(keysToEnd, values, added), x, first);
+      // Behind all that reads tokens, so that they are read where they stand.
+      if (valueTotal)
+        k.store(cast(valueTotal, shape.state), p, {math.b, math.n, math.h, k.value(first) + math.K});
     });
     if (!p)
       return;
@@ -154,8 +158,9 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
           fromState = dot(low->qb, low->read(values, state), fromState);
         if (shape.valueDecay()) {
           DecayTable decay = math.valueDecay(first);
-          Var inside = pairScores(k, decay, {Var()}, {values}, {Vars{scores}}, /*scores=*/false, {fromState}).dLeft[0];
-          return math.storeTokens(inside + expand(diagonalOf(scores), 1, math.VB) * values, o, first);
+          PairScores inside = pairScores(k, decay, {Var()}, {values}, {Vars{scores}}, /*scores=*/false, {fromState},
+                                         /*shares=*/false);
+          return math.storeTokens(inside.dLeft[0], o, first);
         }
         math.storeTokens(dot(scores, values, fromState), o, first);
       });

@@ -11,7 +11,8 @@
 // Every exponent is made of the same sum c, so that its rounding cancels for rows near each other, and exp(-c) is the
 // reciprocal of exp(c): one exponential a token and channel. L exp(c) is what the queries read the state with, and
 // R exp(-c), times exp(c_C), what the keys write it with. Which of the two it is, every chunk decides by its own decays,
-// unless the gates prove it (passes/analysis/DecayRange.h).
+// unless the gates prove it (passes/analysis/DecayRange.h). Where that is settled and no shares are wanted, in which it would
+// have to cancel, the diagonal is part of the product: exp(c_i) exp(-c_i) is 1.
 //
 // Several lefts and rights (class D: q and a, k and b) share the exponentials.
 //
@@ -32,7 +33,7 @@ Var DecayTable::toEnd(Var x) const {
     return x * inverse * expand(exp(last), 0, c.dim(0));
   return x * (end ? end : decayFactor(cumsum(gNext(), 0, /*reverse=*/true)));
 }
-Var DecayTable::total() const { return last ? last : sum(g, 0); }
+Var DecayTable::total() const { return last ? last : sum(g(), 0); }
 
 void DecayTable::prepareScores(KernelBuilder &k, bool known) {
   last = row(c, k.number(c.dim(0) - 1));
@@ -42,7 +43,7 @@ void DecayTable::prepareScores(KernelBuilder &k, bool known) {
     return;
   }
   // A NaN is no growth, but makes c_C one.
-  Var growth = sum(sum(select(gt(g, 0.0), g, 0.0), 0), 0);
+  Var decays = g(), growth = sum(sum(select(gt(decays, 0.0), decays, 0.0), 0), 0);
   mild = both(gt(minimum(last, 0), kMildLogDecay), le(growth, 0.0));
   start = decayFactor(c);
 }
@@ -87,16 +88,18 @@ public:
       : k(k), decay(decay), lefts(lefts), rights(rights), states(states), scores(scores), C(rights[0].dim(0)),
         K(rights[0].dim(1)), N(decay.scoreRows), B(N / 2), element(rights[0].element()) {
     for (llvm::ArrayRef<Var> line : ds)
-      for (Var d : line)
-        masked.push_back(mask(d, tile::Keep::strict_lower));
+      given.append(line.begin(), line.end());
   }
   PairScores run();
-  /// What run() gives, for a chunk of mild decays.
-  PairScores runMild();
+  /// What run() gives, for a chunk of mild decays. `diagonal`: the products are of the diagonal, too.
+  PairScores runMild(bool diagonal);
+  /// Adds the diagonal, and the shares, to what is of the strictly lower triangle.
+  void complete(PairScores &out) const { complete(out, lefts, rights); }
 
 private:
+  void complete(PairScores &out, llvm::ArrayRef<Var> leftRows, llvm::ArrayRef<Var> rightRows) const;
   bool hasScores(size_t l) const { return scores && lefts[l]; }
-  bool gradients() const { return !masked.empty(); }
+  bool gradients() const { return !given.empty(); }
   size_t pair(size_t l, size_t r) const { return l * rights.size() + r; }
   size_t pairs() const { return lefts.size() * rights.size(); }
   Var zeros(Shape tile) { return k.tile(tile, element); }
@@ -116,8 +119,8 @@ private:
   const DecayTable &decay;
   llvm::ArrayRef<Var> lefts, rights, states;
   bool scores; ///< are wanted
-  Vars masked; ///< the strictly lower triangle of ds, pair by pair
-  Var gNext; ///< of run()
+  Vars given, masked; ///< ds, pair by pair, and the triangle of it that is multiplied
+  Var g, gNext; ///< of run()
   int64_t C, K;
   int64_t N, B; ///< rows of a tile, and of the blocks on its diagonal
   Type element;
@@ -129,7 +132,9 @@ Var Pairs::toLast(Var first, int64_t count) {
 }
 
 PairScores Pairs::run() {
+  g = decay.g();
   gNext = decay.gNext();
+  masked = llvm::map_to_vector(given, [](Var d) { return mask(d, tile::Keep::strict_lower); });
   Vars inner = near();
   PairScores out;
   out.s.assign(lefts.size(), zeros(rights.size(), {C, C}));
@@ -147,7 +152,7 @@ PairScores Pairs::run() {
         ek = insertRows(rows(ek, k.number(0), first - N) * expand(row(eq, k.number(N - 1)), 0, first - N), ek,
                         k.number(0));
       ek = insertRows(toLast(last, N), ek, last);
-      eq = decayFactor(cumsum(rows(decay.g, at, N)));
+      eq = decayFactor(cumsum(rows(g, at, N)));
       eBefore = rows(ek, k.number(0), first);
       for (Var left : lefts)
         leftDecayed.push_back(left ? rows(left, at, N) * eq : Var());
@@ -178,6 +183,22 @@ PairScores Pairs::run() {
   for (size_t l = 0; l < states.size(); ++l)
     out.dLeft[l] = out.dLeft[l] + decay.fromStart(states[l]);
   return out;
+}
+
+void Pairs::complete(PairScores &out, llvm::ArrayRef<Var> leftRows, llvm::ArrayRef<Var> rightRows) const {
+  for (auto [left, d] : llvm::zip(leftRows, out.dLeft))
+    out.leftShare.push_back(left ? left * d : Var());
+  for (auto [right, d] : llvm::zip(rightRows, out.dRight))
+    out.rightShare.push_back(d ? right * d : Var());
+  if (!gradients())
+    return;
+  for (size_t l = 0; l < lefts.size(); ++l)
+    for (size_t r = 0; r < rights.size(); ++r) {
+      Var own = expand(diagonalOf(given[pair(l, r)]), 1, K);
+      out.dLeft[l] = out.dLeft[l] + own * rightRows[r];
+      if (leftRows[l])
+        out.dRight[r] = out.dRight[r] + own * leftRows[l];
+    }
 }
 
 Vars Pairs::block(Var first, llvm::ArrayRef<Var> ds) {
@@ -235,7 +256,7 @@ Vars Pairs::near() {
   }
   return k.loop(0, C, N, sums, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
     Var middle = first + static_cast<double>(B);
-    Var eq = decayFactor(cumsum(rows(decay.g, middle, B))), ek = toLast(first, B);
+    Var eq = decayFactor(cumsum(rows(g, middle, B))), ek = toLast(first, B);
     Vars leftDecayed, rightDecayed, upper, lower, corner;
     for (Var left : rowsOf(lefts, middle, B))
       leftDecayed.push_back(left ? left * eq : Var());
@@ -278,7 +299,9 @@ Vars Pairs::near() {
   });
 }
 
-PairScores Pairs::runMild() {
+PairScores Pairs::runMild(bool diagonal) {
+  tile::Keep keep = diagonal ? tile::Keep::lower : tile::Keep::strict_lower;
+  masked = llvm::map_to_vector(given, [&](Var d) { return mask(d, keep); });
   Var inverse = decay.inverse ? decay.inverse : decay.ofMild(k).inverse;
   Vars leftDecayed, rightDecayed;
   for (Var left : lefts)
@@ -302,6 +325,9 @@ PairScores Pairs::runMild() {
       if (lefts[l])
         out.dRight[r] = dotTA(d, leftDecayed[l], out.dRight[r]);
     }
+  // Rows that are at hand decayed: nothing else need be.
+  if (!decay.mild && !diagonal)
+    complete(out, leftDecayed, rightDecayed);
   for (Var &d : out.dLeft)
     d = decay.fromStart(d);
   for (Var &d : out.dRight)
@@ -312,11 +338,16 @@ PairScores Pairs::runMild() {
 } // namespace
 
 PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
-                      llvm::ArrayRef<Vars> ds, bool scores, llvm::ArrayRef<Var> states) {
+                      llvm::ArrayRef<Vars> ds, bool scores, llvm::ArrayRef<Var> states, bool shares) {
   Pairs pairs(k, decay, lefts, rights, ds, scores, states);
   assert(decay.start && "prepared");
-  if (!decay.mild)
-    return decay.inverse ? pairs.runMild() : pairs.run();
+  if (!decay.mild && decay.inverse)
+    return pairs.runMild(/*diagonal=*/!shares);
+  if (!decay.mild) {
+    PairScores all = pairs.run();
+    pairs.complete(all);
+    return all;
+  }
   // What is wanted, in one list: the branches hand on tiles.
   auto visit = [&](PairScores &all, llvm::function_ref<void(Var &)> each) {
     bool anyLeft = false;
@@ -334,7 +365,8 @@ PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<
     visit(all, [&](Var &tile) { list.push_back(tile); });
     return list;
   };
-  Vars found = k.when(decay.mild, [&] { return listed(pairs.runMild()); }, [&] { return listed(pairs.run()); });
+  auto mild = [&] { return listed(pairs.runMild(/*diagonal=*/false)); };
+  Vars found = k.when(decay.mild, mild, [&] { return listed(pairs.run()); });
   PairScores all;
   all.s.assign(lefts.size(), Vars(rights.size()));
   if (!ds.empty()) {
@@ -343,6 +375,7 @@ PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<
   }
   const Var *next = found.begin();
   visit(all, [&](Var &tile) { tile = *next++; });
+  pairs.complete(all);
   return all;
 }
 

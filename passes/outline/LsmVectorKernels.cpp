@@ -118,10 +118,8 @@ llvm::SmallVector<Vars> VectorGradKernel::finish(Sums &sums, llvm::ArrayRef<Var>
   Var pairs, ends;
   auto plus = [](Var a, Var b) { return a ? a + b : b; };
   for (size_t l = 0; l < lefts.size(); ++l) {
-    Var decayed = scores.dLeft[l], all = decayed;
-    for (size_t r = 0; r < rights.size(); ++r)
-      all = all + expand(diagonalOf(ds[l][r]), 1, math.K) * rights[r];
-    pairs = plus(pairs, lefts[l] * decayed);
+    Var all = scores.dLeft[l];
+    pairs = plus(pairs, scores.leftShare[l]);
     if (l) // the first token reads the in-state itself
       math.storeTokens(insertRows(rows(sums.left(l), k.number(0), 1), down(k, all), k.number(0)), da, 0);
     else
@@ -129,9 +127,7 @@ llvm::SmallVector<Vars> VectorGradKernel::finish(Sums &sums, llvm::ArrayRef<Var>
   }
   for (size_t r = 0; r < rights.size(); ++r) {
     Var all = math.toEnd(sums.right(r)) + scores.dRight[r];
-    for (size_t l = 0; l < lefts.size(); ++l)
-      all = all + expand(diagonalOf(ds[l][r]), 1, math.K) * lefts[l];
-    pairs = pairs - rights[r] * scores.dRight[r];
+    pairs = pairs - scores.rightShare[r];
     ends = plus(ends, math.toEnd(rights[r]) * sums.right(r));
     math.storeTokens(all, r ? db : dk, 0);
   }
@@ -187,7 +183,7 @@ void VectorGradKernel::writeRank1() {
   math.loadValueDecay(valueDecayIn);
   math.eitherWay([&] {
     int64_t C = math.C, K = math.K, VB = math.VB;
-    Var scores = math.scores(queries, keys), diagonal = expand(diagonalOf(scores), 1, VB);
+    Var scores = math.scores(queries, keys);
     Var queriesFromStart = math.fromStart(queries), keysToEnd = math.toEnd(keys);
     Sums sums(*this, 1, 1);
     sums.loop(math, [&](Index first, Sums &now) {
@@ -200,13 +196,13 @@ void VectorGradKernel::writeRank1() {
       Var valuesToEnd = decay.toEnd(values);
       Var across = exp(min(decay.total(), 0.0)), both = state * dState;
       Var tail = sum(both * expand(math.acrossChunk(), 1, VB), 0) * across;
-      Var pairs = d * inside.dLeft[0] - values * inside.dRight[0];
+      Var pairs = inside.leftShare[0] - inside.rightShare[0];
       now.ds(0, 0) = now.ds(0, 0) + inside.s[0][0];
       now.left(0) = dotTB(decay.fromStart(d), state, now.left(0));
       now.right(0) = dotTB(valuesToEnd, dState, now.right(0));
       now.tail() = now.tail() + sum(both * expand(across, 0, K), 1);
       // Behind all that reads states, so that they are read where they stand.
-      math.storeTokens(inside.dRight[0] + diagonal * d + decay.toEnd(write), dv, first);
+      math.storeTokens(inside.dRight[0] + decay.toEnd(write), dv, first);
       math.storeTokens(cumsum(pairs, 0, /*reverse=*/true) + before(valuesToEnd * write) + expand(tail, 0, C),
                        dValueDecay, first);
     });
