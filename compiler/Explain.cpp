@@ -98,7 +98,9 @@ private:
       facts.what = llvm::formatv("gemm {0} x {1} x {2}{3}{4}{5}{6}", gemm.getM(), gemm.getN(), gemm.getK(),
                                  gemm.getBatch() > 1 ? " batch " + std::to_string(gemm.getBatch()) : std::string(),
                                  gemm.getTransposeA() ? " a^T" : "", gemm.getTransposeB() ? " b^T" : "",
-                                 gemm.getAccumulate() ? " +=" : "");
+                                 gemm.getAccumulate() ? " +="
+                                 : gemm.getAddend()   ? " + c"
+                                                      : "");
       facts.flops = 2.0 * gemm.getM() * gemm.getN() * gemm.getK() * gemm.getBatch();
     } else if (auto gemm = dyn_cast<cmd::GroupedGemmOp>(op)) {
       bool rows = gemm.getKind() == cmd::GroupedKind::rows;

@@ -149,7 +149,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     // own judge.
     pm.addPass(createCountWorkPass());
     // Every op turns into a launch, a library call or a view; equal kernels are one function.
-    pm.addPass(createOutlinePass());
+    // cuBLASLt adds nothing of another type than its result.
+    pm.addPass(createOutlinePass({.roundInProducts = options.gemm != "cublaslt"}));
     // Views of views and equal reshapes would only be noise for the memory plan.
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());

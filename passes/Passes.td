@@ -226,7 +226,13 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
     After:  `%0 = braid.reshape %x;  %1 = tile.launch @rows_softmax_.. grid [1] (%0) {..};  %y = braid.reshape %1`
     Invariant: what is left is tile.launch, tile.gemm, tile.grouped_gemm, views, zero constants, repeat, calls, braid.comm.
     An op without a kernel is an error that names it.
+
+    bf16 products that are added up (the gradient of what several projections read) stay in f32 until the last, which adds the others and rounds
+    once: `%dx = tile.gemm %dv, %wv, %sum {apart, ..}`. Without `round-in-products` a
+    product that is not one of groups leaves a sum in f32 that a kernel rounds, for a library
+    that adds only what has the type of its result.
   }];
+  let options = [Option<"roundInProducts", "round-in-products", "bool", "true", "the last of several bf16 products rounds their sum">];
   let dependentDialects = ["::braid::tile::TileDialect", "::braid::cmd::CmdDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect"];
 }

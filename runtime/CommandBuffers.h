@@ -26,11 +26,15 @@ template <class F> void forEachBuffer(const Program &program, const schema::Comm
   } else if (const auto *gemm = command.body_as_Gemm()) {
     f(*gemm->a(), nullptr, type(gemm->type_a()));
     f(*gemm->b(), nullptr, type(gemm->type_b()));
+    if (gemm->addend())
+      f(*gemm->addend(), nullptr, type(gemm->type_addend()));
     f(*gemm->c(), "", type(gemm->type_c()));
   } else if (const auto *grouped = command.body_as_GroupedGemm()) {
     f(*grouped->a(), nullptr, type(grouped->type_a()));
     f(*grouped->b(), nullptr, type(grouped->type_b()));
     f(*grouped->offsets(), nullptr, DType::i32);
+    if (grouped->addend())
+      f(*grouped->addend(), nullptr, type(grouped->type_addend()));
     f(*grouped->c(), "", type(grouped->type_c()));
   } else if (const auto *collective = command.body_as_Collective()) {
     f(*collective->send(), nullptr, type(collective->dtype()));

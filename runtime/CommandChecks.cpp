@@ -241,6 +241,21 @@ private:
     return Status::success();
   }
 
+  // What is added to C without being C: rows as C's, its type or f32, no byte of it.
+  template <typename Product>
+  Status checkAddend(const Product &product, int64_t rows, int64_t batch = 1, int64_t batchStride = 0) {
+    if (!product.addend())
+      return Status::success();
+    if (product.accumulate())
+      return corrupt("{}: adds an addend and accumulates", where);
+    if (product.type_addend() != product.type_c() && product.type_addend() != schema::DType::f32)
+      return corrupt("{}: 'addend' is {} but C is {}; valid: that type or f32", where,
+                     schema::EnumNameDType(product.type_addend()), schema::EnumNameDType(product.type_c()));
+    BRAID_TRY(checkExtent("k", product.k(), 1));
+    return checkMatrix(
+        {"addend", product.addend(), product.type_addend(), rows, product.n(), product.ldc(), batch, batchStride});
+  }
+
   Status checkGemm(const schema::Gemm &gemm) {
     BRAID_TRY(checkExtent("m", gemm.m(), 0));
     BRAID_TRY(checkExtent("n", gemm.n(), 0));
@@ -260,7 +275,7 @@ private:
     if (gemm.batch() > 1 && gemm.batch_stride_c() < gemm.n())
       return corrupt("{}: batch_stride_c is {}, so the {} results of {} columns overlap", where, gemm.batch_stride_c(),
                      gemm.batch(), gemm.n());
-    return Status::success();
+    return checkAddend(gemm, gemm.m(), gemm.batch(), gemm.batch_stride_addend());
   }
 
   Status checkGroupedGemm(const schema::GroupedGemm &gemm) {
@@ -279,6 +294,8 @@ private:
             bCols = gemm.transpose_b() ? gemm.k() : gemm.n();
     if (!rows && gemm.transpose_b())
       return corrupt("{}: transpose_b has no meaning for kind weight", where);
+    if (!rows && gemm.addend())
+      return corrupt("{}: an addend has no meaning for kind weight", where);
     BRAID_TRY(checkTyped("offsets", *gemm.offsets(), schema::DType::i32));
     if (gemm.offsets()->bytes() < (static_cast<uint64_t>(groups) + 1) * 4)
       return corrupt("{}: 'offsets' of {} groups needs {} bytes but its buffer has {}", where, groups, (groups + 1) * 4,
@@ -292,6 +309,7 @@ private:
     BRAID_TRY(checkMatrix({"a", gemm.a(), gemm.type_a(), gemm.max_rows(), rows ? gemm.k() : gemm.m(), gemm.lda()}));
     if (rows) {
       BRAID_TRY(grouped("b", gemm.b(), gemm.type_b(), bRows, bCols, gemm.ldb()));
+      BRAID_TRY(checkAddend(gemm, gemm.max_rows()));
       return checkMatrix({"c", gemm.c(), gemm.type_c(), gemm.max_rows(), gemm.n(), gemm.ldc()});
     }
     BRAID_TRY(checkMatrix({"b", gemm.b(), gemm.type_b(), gemm.max_rows(), gemm.n(), gemm.ldb()}));

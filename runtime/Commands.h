@@ -67,11 +67,13 @@ struct GemmCommand {
   Gemm gemm; // a CPU's
   uint32_t product; // a GPU's: the number that the device gave it
   BufferRef a, b, c;
+  std::optional<BufferRef> addend;
 };
 
 struct GroupedGemmCommand {
   GroupedGemm gemm;
   BufferRef a, b, c, offsets;
+  std::optional<BufferRef> addend;
 };
 
 struct CollectiveCommand {

@@ -242,9 +242,9 @@ private:
   }
 
   // The power of two that all addresses of the matrices are multiples of, at most 256.
-  static uint32_t alignmentOf(const GemmDesc &desc, std::initializer_list<BufferRef> matrices) {
+  static uint32_t alignmentOf(const GemmDesc &desc, const GemmCommand &command) {
     uint64_t all = 256;
-    for (const BufferRef &matrix : matrices) {
+    for (const BufferRef &matrix : {command.a, command.b, command.c, command.addend.value_or(command.c)}) {
       all |= reinterpret_cast<uintptr_t>(matrix.base);
       for (uint32_t i = 0; i < matrix.strideCount; ++i)
         all |= static_cast<uint64_t>(matrix.strides[i]);
@@ -252,9 +252,14 @@ private:
     if (desc.batch > 1)
       for (auto [stride, type] : {std::pair(desc.batchStrideA, desc.shape.typeA),
                                   {desc.batchStrideB, desc.shape.typeB},
-                                  {desc.batchStrideC, desc.shape.typeC}})
+                                  {desc.batchStrideC, desc.shape.typeC},
+                                  {desc.batchStrideAddend, desc.shape.addend.value_or(desc.shape.typeC)}})
         all |= static_cast<uint64_t>(stride) * sizeOf(type);
     return static_cast<uint32_t>(all & (~all + 1));
+  }
+
+  template <typename Product> static std::optional<DType> addendOf(const Product &product) {
+    return product.addend() ? std::optional(dtype(product.type_addend())) : std::nullopt;
   }
 
   Status prepareGemm(const schema::Gemm &gemm, Command &command) {
@@ -270,16 +275,20 @@ private:
                   gemm.accumulate(),
                   dtype(gemm.type_a()),
                   dtype(gemm.type_b()),
-                  dtype(gemm.type_c())};
+                  dtype(gemm.type_c()),
+                  addendOf(gemm)};
     desc.batch = gemm.batch();
     desc.batchStrideA = gemm.batch_stride_a();
     desc.batchStrideB = gemm.batch_stride_b();
     desc.batchStrideC = gemm.batch_stride_c();
+    desc.batchStrideAddend = gemm.batch_stride_addend();
     command.kind = Command::Kind::gemm;
     command.index = static_cast<uint32_t>(out.gemms.size());
-    GemmCommand made{{}, 0, buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c())};
+    GemmCommand made{{}, 0, buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c()), {}};
+    if (gemm.addend())
+      made.addend = buffer(*gemm.addend());
     if (target.gpu) {
-      BRAID_ASSIGN(made.product, target.gpu->prepareGemm(desc, alignmentOf(desc, {made.a, made.b, made.c})));
+      BRAID_ASSIGN(made.product, target.gpu->prepareGemm(desc, alignmentOf(desc, made)));
     } else {
       BRAID_ASSIGN(made.gemm, Gemm::prepare(desc, *target.matmuls));
     }
@@ -303,6 +312,7 @@ private:
     desc.typeA = dtype(gemm.type_a());
     desc.typeB = dtype(gemm.type_b());
     desc.typeC = dtype(gemm.type_c());
+    desc.addend = addendOf(gemm);
     if (target.gpu)
       return Status::error(ErrorCode::unsupported,
                            "a grouped matrix product of a library, which programs for GPUs do not call; valid: compile "
@@ -311,7 +321,9 @@ private:
     command.kind = Command::Kind::groupedGemm;
     command.index = static_cast<uint32_t>(out.groupedGemms.size());
     out.groupedGemms.push_back(
-        {std::move(prepared), buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c()), buffer(*gemm.offsets())});
+        {std::move(prepared), buffer(*gemm.a()), buffer(*gemm.b()), buffer(*gemm.c()), buffer(*gemm.offsets()), {}});
+    if (gemm.addend())
+      out.groupedGemms.back().addend = buffer(*gemm.addend());
     return Status::success();
   }
 

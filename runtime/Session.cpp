@@ -469,7 +469,8 @@ Status Session::Impl::performOnGpu(const StreamItem &item) {
   }
   case Command::Kind::gemm: {
     const GemmCommand &command = commands.gemms[index];
-    return gpu->gemm(stream, command.product, command.a.at(at), command.b.at(at), command.c.at(at));
+    return gpu->gemm(stream, command.product, command.a.at(at), command.b.at(at), command.c.at(at),
+                     command.addend ? command.addend->at(at) : nullptr);
   }
   case Command::Kind::collective: return queueCollective(commands.collectives[index], stream, at);
   case Command::Kind::record: return gpu->record(stream, index);
@@ -499,12 +500,14 @@ Status Session::Impl::perform(const StreamItem &item) {
     return performLaunch(commands.launches[index], at);
   case Command::Kind::gemm: {
     const GemmCommand &command = commands.gemms[index];
-    return command.gemm.run(*pool, command.a.at(at), command.b.at(at), command.c.at(at));
+    return command.gemm.run(*pool, command.a.at(at), command.b.at(at), command.c.at(at),
+                            command.addend ? command.addend->at(at) : nullptr);
   }
   case Command::Kind::groupedGemm: {
     GroupedGemmCommand &command = commands.groupedGemms[index];
     return command.gemm.run(*pool, command.a.at(at), command.b.at(at), command.c.at(at),
-                            reinterpret_cast<const int32_t *>(command.offsets.at(at)));
+                            reinterpret_cast<const int32_t *>(command.offsets.at(at)),
+                            command.addend ? command.addend->at(at) : nullptr);
   }
   case Command::Kind::collective: return performCollective(commands.collectives[index], at);
   case Command::Kind::copy: {

@@ -371,22 +371,35 @@ private:
     return Body{schema::Body::Launch, schema::CreateLaunch(builder, kernel->second, grid, list).Union()};
   }
 
+  /// Of a product that adds nothing: no buffer, and a type that nobody reads.
+  template <typename Op> FailureOr<std::pair<flatbuffers::Offset<schema::Buffer>, schema::DType>> addendOf(Op op) {
+    if (!op.getAddend())
+      return std::pair(flatbuffers::Offset<schema::Buffer>(), schema::DType());
+    auto type = dtypeOf(op, *op.getTypeAddend());
+    if (failed(type))
+      return failure();
+    return std::pair(buffer(*op.getAddend()), *type);
+  }
+
   FailureOr<Body> write(cmd::GemmOp gemm) {
     auto a = dtypeOf(gemm, gemm.getTypeA()), b = dtypeOf(gemm, gemm.getTypeB()), c = dtypeOf(gemm, gemm.getTypeC());
-    if (failed(a) || failed(b) || failed(c))
+    auto addend = addendOf(gemm);
+    if (failed(a) || failed(b) || failed(c) || failed(addend))
       return failure();
     auto bufferA = buffer(gemm.getA()), bufferB = buffer(gemm.getB()), bufferC = buffer(gemm.getC());
     return Body{schema::Body::Gemm,
                 schema::CreateGemm(builder, gemm.getM(), gemm.getN(), gemm.getK(), bufferA, bufferB, bufferC,
                                    gemm.getLda(), gemm.getLdb(), gemm.getLdc(), gemm.getTransposeA(),
                                    gemm.getTransposeB(), gemm.getAccumulate(), gemm.getBatch(), gemm.getBatchStrideA(),
-                                   gemm.getBatchStrideB(), gemm.getBatchStrideC(), *a, *b, *c)
+                                   gemm.getBatchStrideB(), gemm.getBatchStrideC(), *a, *b, *c, addend->first,
+                                   addend->second, gemm.getBatchStrideAddend())
                     .Union()};
   }
 
   FailureOr<Body> write(cmd::GroupedGemmOp gemm) {
     auto a = dtypeOf(gemm, gemm.getTypeA()), b = dtypeOf(gemm, gemm.getTypeB()), c = dtypeOf(gemm, gemm.getTypeC());
-    if (failed(a) || failed(b) || failed(c))
+    auto addend = addendOf(gemm);
+    if (failed(a) || failed(b) || failed(c) || failed(addend))
       return failure();
     auto bufferA = buffer(gemm.getA()), bufferB = buffer(gemm.getB()), bufferC = buffer(gemm.getC()),
          offsets = buffer(gemm.getOffsets());
@@ -394,7 +407,8 @@ private:
                 schema::CreateGroupedGemm(builder, static_cast<schema::GroupedKind>(gemm.getKind()), gemm.getGroups(),
                                           gemm.getMaxRows(), gemm.getM(), gemm.getN(), gemm.getK(), bufferA, bufferB,
                                           bufferC, offsets, gemm.getLda(), gemm.getLdb(), gemm.getLdc(),
-                                          gemm.getTransposeB(), gemm.getAccumulate(), *a, *b, *c)
+                                          gemm.getTransposeB(), gemm.getAccumulate(), *a, *b, *c, addend->first,
+                                          addend->second)
                     .Union()};
   }
 

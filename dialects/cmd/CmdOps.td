@@ -86,25 +86,38 @@ def Cmd_LaunchOp : Cmd_Command<"launch"> {
 
 def Cmd_GemmOp : Cmd_Command<"gemm"> {
   let summary = "C = op(A) op(B) (+ C when accumulate), row-major, `batch` times; strides in elements";
+  let description = [{
+    `addend`: C = op(A) op(B) + addend instead, a matrix as wide as C with rows at C's distance, f32 or of C's type, that shares no byte with C.
+    ```mlir
+    cmd.gemm 8 x 32 x 64 a #cmd.buffer<@w, 0, 1024> ld 64 : bf16 b #cmd.buffer<@w, 1024, 4096> ld 64 : bf16
+        c #cmd.buffer<@w, 5120, 512> ld 32 : bf16 add #cmd.buffer<@w, 6144, 1024> : f32 {transpose_b}
+    ```
+  }];
   let arguments = !con((ins I64Attr:$m, I64Attr:$n, I64Attr:$k, Cmd_BufferAttr:$a, Cmd_BufferAttr:$b, Cmd_BufferAttr:$c, I64Attr:$lda,
                    I64Attr:$ldb, I64Attr:$ldc, TypeAttr:$type_a, TypeAttr:$type_b, TypeAttr:$type_c, UnitAttr:$transpose_a,
                    UnitAttr:$transpose_b, UnitAttr:$accumulate, DefaultValuedAttr<I64Attr, "1">:$batch,
                    DefaultValuedAttr<I64Attr, "0">:$batch_stride_a, DefaultValuedAttr<I64Attr, "0">:$batch_stride_b,
-                   DefaultValuedAttr<I64Attr, "0">:$batch_stride_c), commandFields);
+                   DefaultValuedAttr<I64Attr, "0">:$batch_stride_c, OptionalAttr<Cmd_BufferAttr>:$addend, OptionalAttr<TypeAttr>:$type_addend,
+                   DefaultValuedAttr<I64Attr, "0">:$batch_stride_addend), commandFields);
   let assemblyFormat = [{
-    $m `x` $n `x` $k `a` $a `ld` $lda `:` $type_a `b` $b `ld` $ldb `:` $type_b `c` $c `ld` $ldc `:` $type_c (`on` $stream^)? attr-dict
+    $m `x` $n `x` $k `a` $a `ld` $lda `:` $type_a `b` $b `ld` $ldb `:` $type_b `c` $c `ld` $ldc `:` $type_c
+    (`add` $addend^ `:` $type_addend)? (`on` $stream^)? attr-dict
   }];
   let hasVerifier = 1;
 }
 
 def Cmd_GroupedGemmOp : Cmd_Command<"grouped_gemm"> {
   let summary = "one GEMM per group of rows; the rows of a group are known on the device (Program.fbs)";
+  let description = [{
+    `addend` (kind rows): as of cmd.gemm.
+  }];
   let arguments = !con((ins Cmd_GroupedKind:$kind, I64Attr:$groups, I64Attr:$max_rows, I64Attr:$m, I64Attr:$n, I64Attr:$k,
                    Cmd_BufferAttr:$a, Cmd_BufferAttr:$b, Cmd_BufferAttr:$c, Cmd_BufferAttr:$offsets, I64Attr:$lda, I64Attr:$ldb, I64Attr:$ldc,
-                   TypeAttr:$type_a, TypeAttr:$type_b, TypeAttr:$type_c, UnitAttr:$transpose_b, UnitAttr:$accumulate), commandFields);
+                   TypeAttr:$type_a, TypeAttr:$type_b, TypeAttr:$type_c, UnitAttr:$transpose_b, UnitAttr:$accumulate,
+                   OptionalAttr<Cmd_BufferAttr>:$addend, OptionalAttr<TypeAttr>:$type_addend), commandFields);
   let assemblyFormat = [{
     $kind `groups` $groups `rows` $max_rows `m` $m `n` $n `k` $k `a` $a `ld` $lda `:` $type_a `b` $b `ld` $ldb `:` $type_b
-    `c` $c `ld` $ldc `:` $type_c `offsets` $offsets (`on` $stream^)? attr-dict
+    `c` $c `ld` $ldc `:` $type_c (`add` $addend^ `:` $type_addend)? `offsets` $offsets (`on` $stream^)? attr-dict
   }];
   let hasVerifier = 1;
 }

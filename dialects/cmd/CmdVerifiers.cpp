@@ -98,6 +98,23 @@ static LogicalResult checkMatrix(Operation *op, StringRef name, BufferAttr buffe
   return success();
 }
 
+/// What a product adds has the shape and the leading dimension of C, another buffer, and no type that C does not round to.
+template <typename Op> static LogicalResult checkAddend(Op op, int64_t rows, int64_t batch, int64_t batchStride) {
+  if (op.getAddend().has_value() != op.getTypeAddend().has_value())
+    return op.emitOpError("has only one of addend and type_addend");
+  if (!op.getAddend())
+    return success();
+  if (op.getAccumulate())
+    return op.emitOpError("adds an addend and accumulates; valid: one of them");
+  Type type = *op.getTypeAddend();
+  if (type != op.getTypeC() && !type.isF32())
+    return op.emitOpError("'addend' is ") << type << " but C is " << op.getTypeC() << "; valid: that type or f32";
+  if (op.getK() < 1)
+    return op.emitOpError("k is ") << static_cast<int64_t>(op.getK())
+                                   << " but a product with an addend needs at least 1";
+  return checkMatrix(op, "addend", *op.getAddend(), type, rows, op.getN(), op.getLdc(), batch, batchStride);
+}
+
 LogicalResult GemmOp::verify() {
   for (auto [name, value] :
        {std::pair<StringRef, int64_t>("m", getM()), {"n", getN()}, {"k", getK()}, {"batch", getBatch()}})
@@ -115,7 +132,7 @@ LogicalResult GemmOp::verify() {
   if (getBatch() > 1 && getBatchStrideC() < getN())
     return emitOpError("batch_stride_c is ")
            << getBatchStrideC() << ", so the " << getBatch() << " results of " << getN() << " columns overlap";
-  return success();
+  return checkAddend(*this, getM(), getBatch(), getBatchStrideAddend());
 }
 
 LogicalResult GroupedGemmOp::verify() {
@@ -127,6 +144,10 @@ LogicalResult GroupedGemmOp::verify() {
                                         << " bytes but its buffer has " << getOffsets().getBytes();
   if (!rows && getTransposeB())
     return emitOpError("transpose_b has no meaning for kind weight");
+  if (!rows && getAddend())
+    return emitOpError("an addend has no meaning for kind weight");
+  if (rows && failed(checkAddend(*this, getMaxRows(), 1, 0)))
+    return failure();
   if (failed(checkMatrix(*this, "a", getA(), getTypeA(), getMaxRows(), rows ? getK() : getM(), getLda())))
     return failure();
   auto grouped = [&](StringRef name, BufferAttr buffer, Type type, int64_t r, int64_t c, int64_t leading) {

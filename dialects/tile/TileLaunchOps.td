@@ -36,10 +36,14 @@ def Tile_GemmOp : Op<Tile_Dialect, "gemm", [Pure]> {
   let description = [{
     a, b, c are read as matrices: leading dimensions collapse to rows, trailing to columns as `a_columns`, `b_columns`,
     `c_columns` say (the product of the trailing dimensions that form columns). op(a) is m x k, op(b) is k x n. With c the result shares its
-    buffer and accumulates.
+    buffer and accumulates; `apart`: it has its own, c is only read and may be of a wider float type (a sum of products in f32, rounded once).
+    ```mlir
+    %dx = tile.gemm %dv, %wv, %sum {a_columns = 64 : i64, apart, b_columns = 64 : i64, c_columns = 32 : i64, transpose_b}
+        : (tensor<2x8x64xbf16>, tensor<32x64xbf16>, tensor<2x8x32xf32>) -> tensor<2x8x32xbf16>
+    ```
   }];
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, Optional<AnyRankedTensor>:$c, I64Attr:$a_columns, I64Attr:$b_columns,
-                   I64Attr:$c_columns, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+                   I64Attr:$c_columns, UnitAttr:$transpose_a, UnitAttr:$transpose_b, UnitAttr:$apart);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -49,9 +53,10 @@ def Tile_GroupedGemmOp : Op<Tile_Dialect, "grouped_gemm", [Pure]> {
   let summary = "library GEMM per group of rows, offsets on the device";
   let description = [{
     `weight` false: a [1, R, k], b [E, k, n] (transpose_b: [E, n, k]) -> [1, R, n] (+ c).  `weight` true: a [1, R, m], b [1, R, n] -> [E, m, n] f32 (+ c).
+    `apart` (rows): as of tile.gemm.
   }];
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, AnyRankedTensor:$offsets, Optional<AnyRankedTensor>:$c, UnitAttr:$weight,
-                   UnitAttr:$transpose_b);
+                   UnitAttr:$transpose_b, UnitAttr:$apart);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

@@ -285,12 +285,23 @@ static LogicalResult matrixOf(Operation *op, StringRef name, Value value, int64_
   return diagnostic;
 }
 
+/// c is what the result becomes in its place, or (apart) something of its shape that need not be rounded yet.
+template <typename Op> static LogicalResult checkSum(Op op) {
+  if (!op.getC())
+    return op.getApart() ? op.emitOpError("apart says where the result lies from c, but there is no c") : success();
+  auto c = cast<RankedTensorType>(op.getC().getType()), result = cast<RankedTensorType>(op.getType());
+  bool fits = c == result || (op.getApart() && c.getShape() == result.getShape() && c.getElementType().isF32());
+  if (!fits)
+    return withNote(op.emitOpError("result is ") << result << " but c is " << c, "c", op.getC());
+  return success();
+}
+
 LogicalResult GemmOp::verify() {
   if (failed(matrixOf(*this, "a", getA(), getAColumns())) || failed(matrixOf(*this, "b", getB(), getBColumns())) ||
       failed(matrixOf(*this, "c", getResult(), getCColumns())))
     return failure();
-  if (getC() && getC().getType() != getType())
-    return withNote(emitOpError("result is ") << getType() << " but c is " << getC().getType(), "c", getC());
+  if (failed(checkSum(*this)))
+    return failure();
   auto rows = [](Type type, int64_t columns) {
     auto tensor = cast<RankedTensorType>(type);
     return tensor.hasStaticShape() ? tensor.getNumElements() / columns : ShapedType::kDynamic;
@@ -322,10 +333,12 @@ LogicalResult GroupedGemmOp::verify() {
     return emitOpError("offsets must have rank 1, has rank ") << offsets.getRank();
   if (!offsets.getElementType().isInteger(32))
     return emitOpError("offsets must be i32, is ") << offsets.getElementType();
-  if (getC() && getC().getType() != getType())
-    return withNote(emitOpError("result is ") << getType() << " but c is " << getC().getType(), "c", getC());
+  if (failed(checkSum(*this)))
+    return failure();
   if (getWeight() && getTransposeB())
     return emitOpError("transpose_b has no meaning for weight");
+  if (getWeight() && getApart())
+    return emitOpError("apart has no meaning for weight");
   // The groups are the first dimension of the weights: b, or the result when it is their gradient.
   int64_t groups = getWeight() ? result.getDimSize(0) : b.getDimSize(0);
   if (offsets.getDimSize(0) != groups + 1)

@@ -33,12 +33,14 @@ SmallVector<Access> CommandAccesses::of(Operation *command) const {
       .Case([&](cmd::GemmOp gemm) {
         add(gemm.getA(), false);
         add(gemm.getB(), false);
+        add(gemm.getAddendAttr(), false);
         add(gemm.getC(), true);
       })
       .Case([&](cmd::GroupedGemmOp gemm) {
         add(gemm.getA(), false);
         add(gemm.getB(), false);
         add(gemm.getOffsets(), false);
+        add(gemm.getAddendAttr(), false);
         add(gemm.getC(), true);
       })
       .Case([&](cmd::CollectiveOp collective) {

@@ -63,6 +63,7 @@ struct Tile {
   int64_t m, n, k;
   bool transposeA = false, transposeB = false, accumulate = false;
   Type a, b, c;
+  Type addend = {}; ///< of another matrix that is added; null: none
   SmallVector<int64_t, 2> rest = {}; ///< of k, behind the steps of the loop
 
   std::string name(StringRef kind) const {
@@ -70,14 +71,20 @@ struct Tile {
     std::string text =
         llvm::formatv("{0}_{1}_{2}_{3}_{4}{5}{6}_{7}x{8}x{9}", kind, typeName(a), typeName(b), typeName(c),
                       letter(transposeA), letter(transposeB), accumulate ? "_add" : "", m, n, k);
+    if (addend)
+      text += "_plus_" + typeName(addend);
     for (int64_t step : rest)
       text += "_" + std::to_string(step);
     return text;
   }
+  /// The matrix that the sum begins with: C, another, or none.
+  Var begin(KernelBuilder &k, Var target, Shape sizes) const {
+    return accumulate ? target : addend ? k.buffer("addend", addend, sizes, /*strided=*/true) : Var();
+  }
   /// The first value of the sum.
-  Var start(KernelBuilder &k, Var target, Indices at, const AccessOptions &options) const {
+  Var start(KernelBuilder &k, Var begin, Indices at, const AccessOptions &options) const {
     Type sum = computeType(c);
-    return accumulate ? cast(k.load(target, at, {m, n}, options), sum) : k.tile({m, n}, sum);
+    return begin ? cast(k.load(begin, at, {m, n}, options), sum) : k.tile({m, n}, sum);
   }
   Var multiply(Var left, Var right, Var sum) const {
     if (left.element() != right.element()) {
@@ -146,10 +153,11 @@ private:
                                  op.getStreamAttr(), op.getNameAttr());
   }
 
-  /// cuBLASLt multiplies operands of one type, which is that of C or narrower.
+  /// cuBLASLt multiplies operands of one type, which is that of C or narrower, and adds what is of C's type.
   static bool ofLibrary(cmd::GemmOp op) {
     Type a = op.getTypeA(), c = op.getTypeC();
-    return a == op.getTypeB() && (a.isBF16() || a.isF32()) && (c == a || (a.isBF16() && c.isF32()));
+    return op.getTypeAddend().value_or(c) == c && a == op.getTypeB() && (a.isBF16() || a.isF32()) &&
+           (c == a || (a.isBF16() && c.isF32()));
   }
 
   static bool onTensorCores(cmd::GemmOp op) { return op.getTypeA().isBF16() && op.getTypeB().isBF16(); }
@@ -176,8 +184,16 @@ private:
   /// The part of C at these rows and columns.
   cmd::LaunchOp lower(cmd::GemmOp op, Part rows, Part columns) {
     int64_t m = rows.length, n = columns.length, k = op.getK(), batch = op.getBatch();
-    Tile tile{rows.side,     columns.side, 0, op.getTransposeA(), op.getTransposeB(), op.getAccumulate(), op.getTypeA(),
-              op.getTypeB(), op.getTypeC()};
+    Tile tile{rows.side,
+              columns.side,
+              0,
+              op.getTransposeA(),
+              op.getTransposeB(),
+              op.getAccumulate(),
+              op.getTypeA(),
+              op.getTypeB(),
+              op.getTypeC(),
+              op.getTypeAddend().value_or(Type())};
     // k is guarded where it runs along the rows of both operands.
     int64_t steps = k;
     if (tile.transposeA && !tile.transposeB) {
@@ -193,7 +209,7 @@ private:
     std::string kernel = context.kernel(tile.name("gemm"), {"column", "row", "batch"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
       Var a = k.buffer("a", tile.a, any, /*strided=*/true), b = k.buffer("b", tile.b, any, /*strided=*/true);
-      Var c = k.buffer("c", tile.c, any, /*strided=*/true), depth = k.index("k");
+      Var c = k.buffer("c", tile.c, any, /*strided=*/true), begin = tile.begin(k, c, any), depth = k.index("k");
       Var column = k.program(0) * tile.n, row = k.program(1) * tile.m, batch = k.program(2);
       AccessOptions inside{.limit = k.size(c, 1)};
       auto step = [&](Var at, int64_t length, Var sum) {
@@ -203,7 +219,7 @@ private:
                                     : k.load(b, {batch, at, column}, {length, tile.n}, {.limit = k.size(b, 1)});
         return tile.multiply(left, right, sum);
       };
-      Var sum = k.loop(0, depth, tile.k, {tile.start(k, c, {batch, row, column}, inside)},
+      Var sum = k.loop(0, depth, tile.k, {tile.start(k, begin, {batch, row, column}, inside)},
                        [&](Var at, ArrayRef<Var> sum) { return Vars{step(at, tile.k, sum[0])}; })[0];
       for (int64_t length : tile.rest) {
         sum = step(depth, length, sum);
@@ -225,6 +241,9 @@ private:
            op.getBatchStrideB());
     matrix("c", from(op.getC(), rows.first * op.getLdc() + columns.first, tile.c), m, n, false, op.getLdc(),
            op.getBatchStrideC());
+    if (tile.addend)
+      matrix("addend", from(*op.getAddend(), rows.first * op.getLdc() + columns.first, tile.addend), m, n, false,
+             op.getLdc(), op.getBatchStrideAddend());
     arguments.index("k", steps);
     return launch(op, kernel, {n / tile.n, ceilDiv(m, tile.m), batch}, arguments);
   }
@@ -236,25 +255,34 @@ private:
   /// C[r, :] = A[r, :] op(B[g]): the rows of a group are dealt out to `parts` programs, as they are found on the device.
   cmd::LaunchOp lowerRows(cmd::GroupedGemmOp op) {
     int64_t n = op.getN(), k = op.getK(), groups = op.getGroups(), rows = op.getMaxRows();
-    Tile tile{guardedSideOf(rows, kSide), sideOf(n, kSide), sideOf(k, kDepth), false,        op.getTransposeB(),
-              op.getAccumulate(),         op.getTypeA(),    op.getTypeB(),     op.getTypeC()};
+    Tile tile{guardedSideOf(rows, kSide),
+              sideOf(n, kSide),
+              sideOf(k, kDepth),
+              false,
+              op.getTransposeB(),
+              op.getAccumulate(),
+              op.getTypeA(),
+              op.getTypeB(),
+              op.getTypeC(),
+              op.getTypeAddend().value_or(Type())};
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "group", "part"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
       Var b = k.buffer("b", tile.b, {kDynamic, kDynamic, kDynamic}, /*strided=*/true);
       Var c = k.buffer("c", tile.c, {kDynamic, kDynamic}, /*strided=*/true);
+      Var begin = tile.begin(k, c, {kDynamic, kDynamic});
       Var offsets = k.buffer("offsets", k.i32(), {kDynamic}), parts = k.index("parts");
       Var column = k.program(0) * tile.n, group = k.program(1), part = k.program(2);
       Var end = boundary(k, offsets, group + 1);
       k.loop(boundary(k, offsets, group) + part * tile.m, end, parts * tile.m, [&](Var row) {
         AccessOptions inside{.limit = end};
-        Var sum =
-            k.loop(0, k.size(a, 1), tile.k, {tile.start(k, c, {row, column}, inside)}, [&](Var at, ArrayRef<Var> sum) {
-              Var left = k.load(a, {row, at}, {tile.m, tile.k}, inside);
-              Var right = tile.transposeB ? k.load(b, {group, column, at}, {tile.n, tile.k})
-                                          : k.load(b, {group, at, column}, {tile.k, tile.n});
-              return Vars{tile.multiply(left, right, sum[0])};
-            })[0];
+        Var sum = k.loop(0, k.size(a, 1), tile.k, {tile.start(k, begin, {row, column}, inside)},
+                         [&](Var at, ArrayRef<Var> sum) {
+                           Var left = k.load(a, {row, at}, {tile.m, tile.k}, inside);
+                           Var right = tile.transposeB ? k.load(b, {group, column, at}, {tile.n, tile.k})
+                                                       : k.load(b, {group, at, column}, {tile.k, tile.n});
+                           return Vars{tile.multiply(left, right, sum[0])};
+                         })[0];
         k.store(cast(sum, tile.c), c, {row, column}, inside);
       });
     });
@@ -264,6 +292,8 @@ private:
     arguments.buffer("a", op.getA(), {rows, k}, {lda});
     arguments.buffer("b", op.getB(), {groups, height, tile.transposeB ? k : n}, {height * ldb, ldb});
     arguments.buffer("c", op.getC(), {rows, n}, {ldc});
+    if (tile.addend)
+      arguments.buffer("addend", *op.getAddend(), {rows, n}, {ldc});
     arguments.buffer("offsets", op.getOffsets(), {groups + 1}, {});
     arguments.index("parts", parts);
     return launch(op, kernel, {n / tile.n, groups, parts}, arguments);
@@ -283,8 +313,8 @@ private:
       Var offsets = k.buffer("offsets", k.i32(), {kDynamic});
       Var column = k.program(0) * tile.n, row = k.program(1) * tile.m, group = k.program(2);
       AccessOptions inside{.limit = boundary(k, offsets, group + 1)};
-      Var sum = k.loop(boundary(k, offsets, group), inside.limit, tile.k, {tile.start(k, c, {group, row, column}, {})},
-                       [&](Var at, ArrayRef<Var> sum) {
+      Var sum = k.loop(boundary(k, offsets, group), inside.limit, tile.k,
+                       {tile.start(k, tile.begin(k, c, {}), {group, row, column}, {})}, [&](Var at, ArrayRef<Var> sum) {
                          return Vars{tile.multiply(k.load(a, {at, row}, {tile.k, tile.m}, inside),
                                                    k.load(b, {at, column}, {tile.k, tile.n}, inside), sum[0])};
                        })[0];

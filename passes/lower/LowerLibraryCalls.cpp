@@ -74,6 +74,15 @@ LogicalResult CommandLowering::lower(tile::GemmOp gemm) {
   auto c = matrixOf(gemm, "c", gemm.getResult(), gemm.getCColumns());
   if (failed(a) || failed(b) || failed(c))
     return failure();
+  FailureOr<MatrixView> addend = MatrixView{};
+  if (gemm.getApart()) {
+    addend = matrixOf(gemm, "c", gemm.getC(), gemm.getCColumns());
+    if (failed(addend))
+      return failure();
+    if (addend->leading != c->leading)
+      return gemm.emitOpError("rows of c are ")
+             << addend->leading << " elements apart but those of the result " << c->leading;
+  }
   auto typeOf = [](Value value) { return TypeAttr::get(cast<RankedTensorType>(value.getType()).getElementType()); };
   auto emit = [&](const MatrixView &a, const MatrixView &b, const MatrixView &c, int64_t piece, bool accumulate,
                   int64_t batch) {
@@ -83,18 +92,26 @@ LogicalResult CommandLowering::lower(tile::GemmOp gemm) {
       return shifted(bufferOf(value),
                      piece * view.batchStride * cmd::elementBytes(getElementTypeOrSelf(value.getType())));
     };
-    cmd::GemmOp::create(builder, gemm.getLoc(), number(m), number(n), number(k), at(gemm.getA(), a), at(gemm.getB(), b),
-                        at(gemm.getResult(), c), number(a.leading), number(b.leading), number(c.leading),
-                        typeOf(gemm.getA()), typeOf(gemm.getB()), typeOf(gemm.getResult()), gemm.getTransposeAAttr(),
-                        gemm.getTransposeBAttr(), accumulate ? builder.getUnitAttr() : UnitAttr(), number(batch),
-                        number(batch > 1 ? a.batchStride : 0), number(batch > 1 ? b.batchStride : 0),
-                        number(batch > 1 ? c.batchStride : 0), FlatSymbolRefAttr(), nameOf(gemm, "gemm"));
+    auto made = cmd::GemmOp::create(
+        builder, gemm.getLoc(), number(m), number(n), number(k), at(gemm.getA(), a), at(gemm.getB(), b),
+        at(gemm.getResult(), c), number(a.leading), number(b.leading), number(c.leading), typeOf(gemm.getA()),
+        typeOf(gemm.getB()), typeOf(gemm.getResult()), gemm.getTransposeAAttr(), gemm.getTransposeBAttr(),
+        accumulate ? builder.getUnitAttr() : UnitAttr(), number(batch), number(batch > 1 ? a.batchStride : 0),
+        number(batch > 1 ? b.batchStride : 0), number(batch > 1 ? c.batchStride : 0), cmd::BufferAttr(), TypeAttr(),
+        number(0), FlatSymbolRefAttr(), nameOf(gemm, "gemm"));
+    if (gemm.getApart() && !accumulate) {
+      made.setAddendAttr(bufferOf(gemm.getC()));
+      made.setTypeAddendAttr(typeOf(gemm.getC()));
+      made.setBatchStrideAddend(batch > 1 ? addend->batchStride : 0);
+    }
   };
-  bool accumulate = gemm.getC() != nullptr;
+  bool accumulate = gemm.getC() && !gemm.getApart();
   auto irregular = [&](StringRef why) { return gemm.emitOpError("a slice with gaps cannot be multiplied: ") << why; };
   if (b->batch > 1 && !gemm.getTransposeA())
     return irregular("b has rows at two distances");
   if (gemm.getTransposeA()) {
+    if (gemm.getApart() && addend->batch > 1)
+      return irregular("c has rows at two distances");
     // Rows of a and b are summed over: pieces accumulate.
     if (c->batch > 1)
       return irregular("the result has rows at two distances");
@@ -107,9 +124,9 @@ LogicalResult CommandLowering::lower(tile::GemmOp gemm) {
       emit(*a, *b, *c, piece, accumulate || piece > 0, 1);
     return success();
   }
-  int64_t batch = std::max(a->batch, c->batch);
-  if (failed(cut(*a, batch)) || failed(cut(*c, batch)))
-    return irregular("a and the result are cut differently");
+  int64_t batch = std::max({a->batch, c->batch, addend->batch});
+  if (failed(cut(*a, batch)) || failed(cut(*c, batch)) || (gemm.getApart() && failed(cut(*addend, batch))))
+    return irregular("a, c and the result are cut differently");
   emit(*a, *b, *c, 0, accumulate, batch);
   return success();
 }
@@ -117,8 +134,8 @@ LogicalResult CommandLowering::lower(tile::GemmOp gemm) {
 LogicalResult CommandLowering::lower(tile::GroupedGemmOp gemm) {
   auto a = cast<RankedTensorType>(gemm.getA().getType()), b = cast<RankedTensorType>(gemm.getB().getType()),
        c = cast<RankedTensorType>(gemm.getResult().getType());
-  for (Value value : {gemm.getA(), gemm.getB(), gemm.getOffsets(), gemm.getResult()})
-    if (!isContiguous(value))
+  for (Value value : {gemm.getA(), gemm.getB(), gemm.getOffsets(), gemm.getC(), gemm.getResult()})
+    if (value && !isContiguous(value))
       return gemm.emitOpError("a slice with gaps cannot be multiplied by groups: ") << value.getType();
   bool weight = gemm.getWeight(), transposed = gemm.getTransposeB();
   int64_t groups = cast<RankedTensorType>(gemm.getOffsets().getType()).getNumElements() - 1, rows = a.getDimSize(1);
@@ -131,7 +148,10 @@ LogicalResult CommandLowering::lower(tile::GroupedGemmOp gemm) {
       number(groups), number(rows), number(m), number(n), number(k), bufferOf(gemm.getA()), bufferOf(gemm.getB()),
       bufferOf(gemm.getResult()), bufferOf(gemm.getOffsets()), number(a.getDimSize(2)), number(b.getDimSize(2)),
       number(c.getDimSize(c.getRank() - 1)), TypeAttr::get(a.getElementType()), TypeAttr::get(b.getElementType()),
-      TypeAttr::get(c.getElementType()), gemm.getTransposeBAttr(), gemm.getC() ? builder.getUnitAttr() : UnitAttr(),
-      FlatSymbolRefAttr(), nameOf(gemm, "grouped_gemm"));
+      TypeAttr::get(c.getElementType()), gemm.getTransposeBAttr(),
+      gemm.getC() && !gemm.getApart() ? builder.getUnitAttr() : UnitAttr(),
+      gemm.getApart() ? bufferOf(gemm.getC()) : cmd::BufferAttr(),
+      gemm.getApart() ? TypeAttr::get(getElementTypeOrSelf(gemm.getC().getType())) : TypeAttr(), FlatSymbolRefAttr(),
+      nameOf(gemm, "grouped_gemm"));
   return success();
 }

@@ -109,9 +109,9 @@ private:
     if (auto launch = dyn_cast<tile::LaunchOp>(op))
       if (int64_t operand = launch.getInplace()[result.getResultNumber()]; operand >= 0)
         return buffers.addAlias(result, launch.getInputs()[operand]);
-    if (auto gemm = dyn_cast<tile::GemmOp>(op); gemm && gemm.getC())
+    if (auto gemm = dyn_cast<tile::GemmOp>(op); gemm && gemm.getC() && !gemm.getApart())
       return buffers.addAlias(result, gemm.getC());
-    if (auto gemm = dyn_cast<tile::GroupedGemmOp>(op); gemm && gemm.getC())
+    if (auto gemm = dyn_cast<tile::GroupedGemmOp>(op); gemm && gemm.getC() && !gemm.getApart())
       return buffers.addAlias(result, gemm.getC());
     if (isZero(result)) { // all zeros of an entry are one buffer
       if (zero)

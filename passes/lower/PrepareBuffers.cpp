@@ -252,12 +252,12 @@ static LogicalResult prepare(Operation &op) {
     return success();
   }
   if (auto gemm = dyn_cast<tile::GemmOp>(op)) {
-    if (gemm.getC())
+    if (gemm.getC() && !gemm.getApart())
       materializeOperand(gemm.getCMutable()[0]);
     return success();
   }
   if (auto gemm = dyn_cast<tile::GroupedGemmOp>(op)) {
-    if (gemm.getC())
+    if (gemm.getC() && !gemm.getApart())
       materializeOperand(gemm.getCMutable()[0]);
     return success();
   }

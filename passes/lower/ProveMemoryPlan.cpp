@@ -383,9 +383,9 @@ private:
       if (auto launch = dyn_cast<tile::LaunchOp>(op))
         inplace = launch.getInplace()[i];
       if (auto gemm = dyn_cast<tile::GemmOp>(op))
-        inplace = gemm.getC() ? 2 : -1;
+        inplace = gemm.getC() && !gemm.getApart() ? 2 : -1;
       if (auto gemm = dyn_cast<tile::GroupedGemmOp>(op))
-        inplace = gemm.getC() ? 3 : -1;
+        inplace = gemm.getC() && !gemm.getApart() ? 3 : -1;
       for (auto [j, other] : llvm::enumerate(reads)) {
         bool same = static_cast<int64_t>(j) == inplace;
         if (same && plannedBuffer(op.getOperand(j)) != plannedBuffer(result))

@@ -92,9 +92,9 @@ private:
     Value before;
     Operation *op = value.getDefiningOp();
     if (auto gemm = dyn_cast_or_null<tile::GemmOp>(op))
-      before = gemm.getC();
+      before = gemm.getApart() ? Value() : gemm.getC();
     else if (auto grouped = dyn_cast_or_null<tile::GroupedGemmOp>(op))
-      before = grouped.getC();
+      before = grouped.getApart() ? Value() : grouped.getC();
     else if (auto copy = dyn_cast_or_null<cmd::MaterializeOp>(op))
       before = copy.getSource();
     else if (auto launch = dyn_cast_or_null<tile::LaunchOp>(op))

@@ -45,7 +45,7 @@ Value gemmF64(Operation *op, const Product &p, RankedTensorType type, OutlineCon
   launch.arg("a", a).arg("b", b);
   if (c)
     launch.arg("c", c);
-  launch.result("y", type.clone({m, n}), c ? "c" : "").index("m", m).index("k", k);
+  launch.result("y", type.clone({m, n}), c && !p.apart ? "c" : "").index("m", m).index("k", k);
   return context.view(op, launch.run()[0], type.getShape());
 }
 
@@ -87,14 +87,29 @@ Value roundTo(Operation *op, Value x, Type type, OutlineContext &context) {
   return context.view(op, launch.run()[0], wanted.getShape());
 }
 
-LogicalResult outlineGradData(LinearGradDataOp op, OutlineContext &context) {
-  Value dx;
-  bool transposed = op.getTransposed();
-  Type type = sumType(op.getDx(), op.getDys().size());
-  for (auto [dy, weight] : llvm::zip_equal(op.getDys(), op.getWeights())) {
-    int64_t in = shapeOf(weight)[transposed ? 1 : 0], out = shapeOf(weight)[transposed ? 0 : 1];
-    dx = matrixProduct(op, {dy, weight, dx, out, transposed ? in : out, in, false, !transposed}, type, context);
+/// The sum of `products`, each of which adds what is there before it. What is kept in a wider type until it is complete is rounded by the
+/// last.
+Value sumOfProducts(size_t products, Value result, bool roundInProducts,
+                    llvm::function_ref<Value(size_t i, Value sum, bool apart, Type type)> make) {
+  Type type = sumType(result, products);
+  bool rounds = roundInProducts && type != result.getType();
+  Value sum;
+  for (size_t i = 0; i < products; ++i) {
+    bool last = rounds && i + 1 == products;
+    sum = make(i, sum, last, last ? result.getType() : type);
   }
+  return sum;
+}
+
+LogicalResult outlineGradData(LinearGradDataOp op, OutlineContext &context) {
+  bool transposed = op.getTransposed();
+  Value dx = sumOfProducts(
+      op.getDys().size(), op.getDx(), context.roundInProducts, [&](size_t i, Value sum, bool apart, Type type) {
+        Value weight = op.getWeights()[i];
+        int64_t in = shapeOf(weight)[transposed ? 1 : 0], out = shapeOf(weight)[transposed ? 0 : 1];
+        Product p{op.getDys()[i], weight, sum, out, transposed ? in : out, in, false, !transposed, apart};
+        return matrixProduct(op, p, type, context);
+      });
   context.rewriter.replaceOp(op, roundTo(op, dx, op.getDx().getType(), context));
   return success();
 }
@@ -171,7 +186,7 @@ Value groupedF64(Operation *op, Value a, Value b, Value offsets, Value c, bool w
 }
 
 Value grouped(Operation *op, Value a, Value b, Value offsets, Value c, bool weight, bool transposeB, Type type,
-              OutlineContext &context) {
+              OutlineContext &context, bool apart = false) {
   auto tensor = cast<RankedTensorType>(type);
   if (!c && !weight && !transposeB)
     if (Value few = fewExpertRows(op, a, b, offsets, tensor, context))
@@ -179,7 +194,7 @@ Value grouped(Operation *op, Value a, Value b, Value offsets, Value c, bool weig
   if (tensor.getElementType().isF64())
     return groupedF64(op, a, b, offsets, c, weight, transposeB, tensor, context);
   context.rewriter.setInsertionPoint(op);
-  return tile::GroupedGemmOp::create(context.rewriter, op->getLoc(), type, a, b, offsets, c, weight, transposeB);
+  return tile::GroupedGemmOp::create(context.rewriter, op->getLoc(), type, a, b, offsets, c, weight, transposeB, apart);
 }
 
 } // namespace
@@ -192,7 +207,7 @@ Value matrixProduct(Operation *op, const Product &p, Type type, OutlineContext &
     return gemmF64(op, p, tensor, context);
   context.rewriter.setInsertionPoint(op);
   return tile::GemmOp::create(context.rewriter, op->getLoc(), type, p.a, p.b, p.c, p.aColumns, p.bColumns, p.cColumns,
-                              p.transposeA, p.transposeB);
+                              p.transposeA, p.transposeB, p.apart);
 }
 
 LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
@@ -209,10 +224,11 @@ LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
         return success();
       })
       .Case([&](MoeGroupedLinearGradDataOp grad) {
-        Value dx;
-        Type type = sumType(grad.getDx(), grad.getDys().size());
-        for (auto [dy, weight] : llvm::zip_equal(grad.getDys(), grad.getWeights()))
-          dx = grouped(op, dy, weight, grad.getOffsets(), dx, false, true, type, context);
+        Value dx =
+            sumOfProducts(grad.getDys().size(), grad.getDx(), true, [&](size_t i, Value sum, bool apart, Type type) {
+              return grouped(op, grad.getDys()[i], grad.getWeights()[i], grad.getOffsets(), sum, false, true, type,
+                             context, apart);
+            });
         context.rewriter.replaceOp(op, roundTo(op, dx, grad.getDx().getType(), context));
         return success();
       })

@@ -154,9 +154,11 @@ LogicalResult outlineBlock(Block &block, OutlineContext &context) {
 }
 
 struct OutlinePass : impl::OutlinePassBase<OutlinePass> {
+  using OutlinePassBase::OutlinePassBase;
   void runOnOperation() override {
     ModuleOp module = getOperation();
     OutlineContext context(module);
+    context.roundInProducts = roundInProducts;
     SmallVector<Block *> blocks;
     for (auto func : module.getOps<func::FuncOp>())
       if (!isKernel(func))

@@ -64,6 +64,7 @@ public:
 
   mlir::ModuleOp module;
   mlir::IRRewriter rewriter;
+  bool roundInProducts = true; ///< the last of several products rounds their sum
 };
 
 inline mlir::RankedTensorType tensorType(mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()); }

@@ -37,6 +37,7 @@ struct Product {
   mlir::Value a, b, c;
   int64_t aColumns, bColumns, cColumns;
   bool transposeA = false, transposeB = false;
+  bool apart = false; ///< the sum has a buffer of its own, and perhaps a narrower type than c
 };
 /// The product as a library call (f64: a launch) before `op`.
 mlir::Value matrixProduct(mlir::Operation *op, const Product &p, mlir::Type type, OutlineContext &context);

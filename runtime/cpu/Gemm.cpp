@@ -23,10 +23,12 @@ Expected<Gemm> Gemm::prepare(const GemmDesc &desc, MatmulCache &cache) {
   gemm.desc = desc;
   const MatmulShape &shape = desc.shape;
   auto sizeA = static_cast<int64_t>(sizeOf(shape.typeA)), sizeB = static_cast<int64_t>(sizeOf(shape.typeB)),
-       sizeC = static_cast<int64_t>(sizeOf(shape.typeC));
+       sizeC = static_cast<int64_t>(sizeOf(shape.typeC)),
+       sizeAddend = shape.addend ? static_cast<int64_t>(sizeOf(*shape.addend)) : 0;
   gemm.strideA = desc.batchStrideA * sizeA;
   gemm.strideB = desc.batchStrideB * sizeB;
   gemm.strideC = desc.batchStrideC * sizeC;
+  gemm.strideAddend = desc.batchStrideAddend * sizeAddend;
   if (shape.m == 0 || shape.n == 0 || desc.batch == 0)
     return gemm;
   if (shape.k == 0) {
@@ -53,20 +55,21 @@ Expected<Gemm> Gemm::prepare(const GemmDesc &desc, MatmulCache &cache) {
     MatmulShape part = shape;
     (cutM ? part.m : part.n) = std::min(length, extent - begin);
     BRAID_ASSIGN(const Matmul *matmul, cache.get(part));
-    int64_t a = 0, b = 0, c = 0;
+    int64_t a = 0, b = 0, c = 0; // c: elements
     if (cutM) {
       a = begin * (shape.transposeA ? 1 : shape.lda) * sizeA;
-      c = begin * shape.ldc * sizeC;
+      c = begin * shape.ldc;
     } else {
       b = begin * (shape.transposeB ? shape.ldb : 1) * sizeB;
-      c = begin * sizeC;
+      c = begin;
     }
-    gemm.parts.push_back({matmul, a, b, c});
+    gemm.parts.push_back({matmul, a, b, c * sizeC, c * sizeAddend});
   }
   return gemm;
 }
 
-Status Gemm::run(ThreadPool &pool, const std::byte *a, const std::byte *b, std::byte *c) const {
+Status Gemm::run(ThreadPool &pool, const std::byte *a, const std::byte *b, std::byte *c,
+                 const std::byte *addend) const {
   if (zeroFill) {
     for (int64_t batch = 0; batch < desc.batch; ++batch)
       for (int64_t row = 0; row < desc.shape.m; ++row) {
@@ -84,7 +87,8 @@ Status Gemm::run(ThreadPool &pool, const std::byte *a, const std::byte *b, std::
       int64_t batch = i / count;
       const Part &part = parts[i % count];
       if (!part.matmul->run(thread, a + batch * strideA + part.a, b + batch * strideB + part.b,
-                            c + batch * strideC + part.c))
+                            c + batch * strideC + part.c,
+                            addend ? addend + batch * strideAddend + part.addend : nullptr))
         failed.store(true, std::memory_order_relaxed);
     }
   });

@@ -41,8 +41,9 @@ Expected<GroupedGemm> GroupedGemm::prepare(const GroupedGemmDesc &desc, MatmulCa
   for (int log = 0; log <= gemm.largest; ++log) {
     int64_t size = int64_t(1) << log;
     if (rows) {
-      BRAID_ASSIGN(gemm.first[log], cache.get({size, desc.n, desc.k, desc.lda, desc.ldb, desc.ldc, false,
-                                               desc.transposeB, desc.accumulate, desc.typeA, desc.typeB, desc.typeC}));
+      BRAID_ASSIGN(gemm.first[log],
+                   cache.get({size, desc.n, desc.k, desc.lda, desc.ldb, desc.ldc, false, desc.transposeB,
+                              desc.accumulate, desc.typeA, desc.typeB, desc.typeC, desc.addend}));
       continue;
     }
     // Blocks of rows are the k dimension here; only the first of a group may overwrite C.
@@ -123,11 +124,13 @@ void GroupedGemm::planWeight(const int32_t *offsets, int threads) {
   }
 }
 
-bool GroupedGemm::runRows(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c) const {
+bool GroupedGemm::runRows(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c,
+                          const std::byte *addend) const {
   int64_t groupElements = (desc.transposeB ? desc.n : desc.k) * desc.ldb;
   return first[piece.log]->run(thread, a + piece.begin * desc.lda * sizeOf(desc.typeA),
                                b + piece.group * groupElements * sizeOf(desc.typeB),
-                               c + piece.begin * desc.ldc * sizeOf(desc.typeC));
+                               c + piece.begin * desc.ldc * sizeOf(desc.typeC),
+                               addend ? addend + piece.begin * desc.ldc * sizeOf(*desc.addend) : nullptr);
 }
 
 bool GroupedGemm::runWeight(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c,
@@ -153,8 +156,8 @@ bool GroupedGemm::runWeight(const Piece &piece, int thread, const std::byte *a, 
   return ok;
 }
 
-Status GroupedGemm::run(ThreadPool &pool, const std::byte *a, const std::byte *b, std::byte *c,
-                        const int32_t *offsets) {
+Status GroupedGemm::run(ThreadPool &pool, const std::byte *a, const std::byte *b, std::byte *c, const int32_t *offsets,
+                        const std::byte *addend) {
   BRAID_TRY(checkOffsets(offsets));
   pieces.clear();
   bool rows = desc.kind == GroupedGemmDesc::Kind::rows;
@@ -170,7 +173,7 @@ Status GroupedGemm::run(ThreadPool &pool, const std::byte *a, const std::byte *b
   pool.parallelFor(0, shares, 1, [&](int64_t firstShare, int64_t lastShare, int thread) {
     for (const Piece &piece : pieces)
       if (piece.thread >= firstShare && piece.thread < lastShare)
-        if (!(rows ? runRows(piece, thread, a, b, c) : runWeight(piece, thread, a, b, c, offsets)))
+        if (!(rows ? runRows(piece, thread, a, b, c, addend) : runWeight(piece, thread, a, b, c, offsets)))
           failed.store(true, std::memory_order_relaxed);
   });
   if (failed.load(std::memory_order_relaxed))

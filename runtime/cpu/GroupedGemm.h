@@ -18,13 +18,15 @@ struct GroupedGemmDesc {
   int64_t lda, ldb, ldc;
   bool transposeB, accumulate;
   DType typeA, typeB, typeC;
+  std::optional<DType> addend = {}; // of kind rows: its type
 };
 
 class GroupedGemm {
 public:
   static Expected<GroupedGemm> prepare(const GroupedGemmDesc &desc, MatmulCache &cache);
   // Also checks the offsets: they start at 0 or later, never fall, and end at maxRows or before.
-  Status run(ThreadPool &pool, const std::byte *a, const std::byte *b, std::byte *c, const int32_t *offsets);
+  Status run(ThreadPool &pool, const std::byte *a, const std::byte *b, std::byte *c, const int32_t *offsets,
+             const std::byte *addend = nullptr);
 
 private:
   static constexpr int blockSizes = 11; // 1, 2, 4, .. 1024
@@ -41,7 +43,8 @@ private:
   Status checkOffsets(const int32_t *offsets) const;
   void planRows(const int32_t *offsets, int threads);
   void planWeight(const int32_t *offsets, int threads);
-  bool runRows(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c) const;
+  bool runRows(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c,
+               const std::byte *addend) const;
   bool runWeight(const Piece &piece, int thread, const std::byte *a, const std::byte *b, std::byte *c,
                  const int32_t *offsets) const;
 

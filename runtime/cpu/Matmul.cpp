@@ -55,13 +55,14 @@ Matmul::~Matmul() {
     dnnl_primitive_destroy(primitive);
 }
 
-bool Matmul::run(int thread, const void *a, const void *b, void *c) const {
+bool Matmul::run(int thread, const void *a, const void *b, void *c, const void *addend) const {
   if (widened)
-    return widened->run(thread, a, b, c);
+    return widened->run(thread, a, b, c, addend);
   const ThreadArgs &args = threads[thread];
   return dnnl_memory_set_data_handle(args.args[0].memory, const_cast<void *>(a)) == dnnl_success &&
          dnnl_memory_set_data_handle(args.args[1].memory, const_cast<void *>(b)) == dnnl_success &&
          dnnl_memory_set_data_handle(args.args[2].memory, c) == dnnl_success &&
+         (!adds || dnnl_memory_set_data_handle(args.args[3].memory, const_cast<void *>(addend)) == dnnl_success) &&
          dnnl_primitive_execute(primitive, args.stream, args.count, args.args) == dnnl_success;
 }
 
@@ -92,12 +93,14 @@ MatmulCache::~MatmulCache() {
 }
 
 dnnl_status_t MatmulCache::makePrimitive(const MatmulShape &shape, Matmul &matmul) {
-  dnnl_memory_desc_t a, b, c;
+  dnnl_memory_desc_t a, b, c, addend;
   dnnl_status_t status = describe(a, shape.m, shape.k, shape.lda, shape.transposeA, shape.typeA);
   if (status == dnnl_success)
     status = describe(b, shape.k, shape.n, shape.ldb, shape.transposeB, shape.typeB);
   if (status == dnnl_success)
     status = describe(c, shape.m, shape.n, shape.ldc, false, shape.typeC);
+  if (status == dnnl_success && shape.addend)
+    status = describe(addend, shape.m, shape.n, shape.ldc, false, *shape.addend);
   if (status != dnnl_success)
     return status;
 
@@ -108,10 +111,11 @@ dnnl_status_t MatmulCache::makePrimitive(const MatmulShape &shape, Matmul &matmu
   status = dnnl_primitive_attr_create(&attributes);
   if (status == dnnl_success)
     status = dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
-  if (status == dnnl_success && shape.accumulate) {
+  if (status == dnnl_success && (shape.accumulate || shape.addend)) {
     status = dnnl_post_ops_create(&postOps);
     if (status == dnnl_success)
-      status = dnnl_post_ops_append_sum(postOps, 1.0f);
+      status = shape.addend ? dnnl_post_ops_append_binary(postOps, dnnl_binary_add, &addend)
+                            : dnnl_post_ops_append_sum(postOps, 1.0f);
     if (status == dnnl_success)
       status = dnnl_primitive_attr_set_post_ops(attributes, postOps);
   }
@@ -130,15 +134,20 @@ dnnl_status_t MatmulCache::makePrimitive(const MatmulShape &shape, Matmul &matmu
     if (dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name)
       matmul.implementationName = name;
   }
+  matmul.adds = shape.addend.has_value();
+  std::vector<std::pair<int, const dnnl_memory_desc_t *>> args = {
+      {DNNL_ARG_SRC, &a}, {DNNL_ARG_WEIGHTS, &b}, {DNNL_ARG_DST, &c}};
+  if (shape.addend)
+    args.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, &addend);
+  if (matmul.scratchBytes)
+    args.emplace_back(DNNL_ARG_SCRATCHPAD, scratchpad);
   for (size_t i = 0; i < streams.size() && status == dnnl_success; ++i) {
     Matmul::ThreadArgs &thread = matmul.threads.emplace_back();
     thread.stream = streams[i];
-    thread.count = matmul.scratchBytes ? 4 : 3;
-    const dnnl_memory_desc_t *descriptions[] = {&a, &b, &c, scratchpad};
-    const int kinds[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
-    for (int arg = 0; arg < thread.count && status == dnnl_success; ++arg) {
-      thread.args[arg].arg = kinds[arg];
-      status = dnnl_memory_create(&thread.args[arg].memory, descriptions[arg], engine, DNNL_MEMORY_NONE);
+    thread.count = static_cast<int>(args.size());
+    for (size_t arg = 0; arg < args.size() && status == dnnl_success; ++arg) {
+      thread.args[arg].arg = args[arg].first;
+      status = dnnl_memory_create(&thread.args[arg].memory, args[arg].second, engine, DNNL_MEMORY_NONE);
     }
   }
   if (description)
@@ -163,7 +172,7 @@ Expected<const Matmul *> MatmulCache::get(const MatmulShape &shape) {
       return fail(dnnl_unimplemented);
 
   auto isBf16 = [](DType type) { return type == DType::bf16; };
-  bool halves = isBf16(shape.typeA) || isBf16(shape.typeB) || isBf16(shape.typeC);
+  bool halves = isBf16(shape.typeA) || isBf16(shape.typeB) || isBf16(shape.typeC); // an addend: only where C is
   std::unique_ptr<Matmul> matmul(new Matmul());
   dnnl_status_t status = widenBf16 && halves ? dnnl_unimplemented : makePrimitive(shape, *matmul);
   // oneDNN has bf16 for AVX-512 and AMX only; its reference loops are a hundred times slower than widening.
@@ -211,7 +220,8 @@ Status MatmulCache::finish() {
   BRAID_TRY(allocate(scratch, bytes));
   for (const auto &[shape, matmul] : primitives)
     for (size_t i = 0; matmul->scratchBytes && i < streams.size(); ++i)
-      if (dnnl_memory_set_data_handle(matmul->threads[i].args[3].memory, scratch[i]) != dnnl_success)
+      if (dnnl_memory_set_data_handle(matmul->threads[i].args[matmul->threads[i].count - 1].memory, scratch[i]) !=
+          dnnl_success)
         return Status::error(ErrorCode::internal, "oneDNN refused its scratch memory");
   return Status::success();
 }

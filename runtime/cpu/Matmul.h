@@ -8,14 +8,16 @@
 
 #include <compare>
 #include <map>
+#include <optional>
 
 namespace braid::runtime {
 
-// C = op(A) op(B) (+ C), row-major; leading dimensions in elements of the matrices as stored.
+// C = op(A) op(B) (+ C, or + an addend of C's leading dimension and of C's type or f32), row-major; leading dimensions in elements of the matrices as stored.
 struct MatmulShape {
   int64_t m, n, k, lda, ldb, ldc;
   bool transposeA, transposeB, accumulate;
   DType typeA, typeB, typeC;
+  std::optional<DType> addend = {}; // its type
   auto operator<=>(const MatmulShape &) const = default;
 
   // No gaps between rows.
@@ -36,7 +38,7 @@ public:
 
   // Executes on thread `thread` of the cache's count; different threads may do so at the same time.
   // False: oneDNN refused (a bug; shapes were accepted when the primitive was made).
-  bool run(int thread, const void *a, const void *b, void *c) const;
+  bool run(int thread, const void *a, const void *b, void *c, const void *addend = nullptr) const;
   // oneDNN's name of the implementation, e.g. brg:avx512_core_amx_bf16; "widened": oneDNN has none for this CPU.
   std::string_view implementation() const { return implementationName; }
 
@@ -46,12 +48,13 @@ private:
 
   struct ThreadArgs {
     dnnl_stream_t stream = nullptr; // the cache's
-    dnnl_exec_arg_t args[4] = {};
+    dnnl_exec_arg_t args[5] = {}; // A, B, C, then the addend and the scratch memory where there are any
     int count = 3;
   };
 
   dnnl_primitive_t primitive = nullptr;
   size_t scratchBytes = 0;
+  bool adds = false; // an addend
   std::string implementationName;
   std::vector<ThreadArgs> threads;
   std::unique_ptr<WidenedMatmul> widened; // instead of a primitive

@@ -73,7 +73,7 @@ Expected<std::unique_ptr<WidenedMatmul>> WidenedMatmul::create(const MatmulShape
   return matmul;
 }
 
-bool WidenedMatmul::run(int thread, const void *a, const void *b, void *c) const {
+bool WidenedMatmul::run(int thread, const void *a, const void *b, void *c, const void *addend) const {
   auto *blockA = static_cast<float *>(scratch[thread]), *blockB = blockA + rows * inner,
        *blockC = blockB + inner * columns;
   const MatmulShape &s = shape;
@@ -85,6 +85,8 @@ bool WidenedMatmul::run(int thread, const void *a, const void *b, void *c) const
       auto *result = const_cast<std::byte *>(at(c, s.typeC, i * s.ldc + j));
       if (s.accumulate)
         widen(s.typeC, result, s.ldc, m, n, blockC);
+      else if (s.addend)
+        widen(*s.addend, at(addend, *s.addend, i * s.ldc + j), s.ldc, m, n, blockC);
       for (int64_t l = 0; l < s.k; l += inner) {
         int64_t k = std::min(inner, s.k - l);
         if (s.transposeA)
@@ -95,7 +97,7 @@ bool WidenedMatmul::run(int thread, const void *a, const void *b, void *c) const
           widen(s.typeB, at(b, s.typeB, j * s.ldb + l), s.ldb, n, k, blockB);
         else
           widen(s.typeB, at(b, s.typeB, l * s.ldb + j), s.ldb, k, n, blockB);
-        const Matmul *product = products[part(m < rows, n < columns, k < inner, s.accumulate || l > 0)];
+        const Matmul *product = products[part(m < rows, n < columns, k < inner, s.accumulate || s.addend || l > 0)];
         ok &= product->run(thread, blockA, blockB, blockC);
       }
       narrow(s.typeC, blockC, s.ldc, m, n, result);

@@ -17,7 +17,7 @@ public:
   // The f32 primitives come from `cache`, the scratch memory is `scratch[thread]` when it runs.
   static Expected<std::unique_ptr<WidenedMatmul>> create(const MatmulShape &shape, MatmulCache &cache,
                                                          const std::vector<void *> &scratch);
-  bool run(int thread, const void *a, const void *b, void *c) const;
+  bool run(int thread, const void *a, const void *b, void *c, const void *addend) const;
 
 private:
   WidenedMatmul(const MatmulShape &shape, const std::vector<void *> &scratch) : shape(shape), scratch(scratch) {}

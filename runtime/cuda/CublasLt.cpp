@@ -75,7 +75,7 @@ struct CublasLt::Product {
   GemmDesc desc;
   uint32_t alignment;
   MatmulDesc matmul = nullptr;
-  MatrixLayout first = nullptr, second = nullptr, result = nullptr;
+  MatrixLayout first = nullptr, second = nullptr, result = nullptr, addend = nullptr;
   MatmulAlgorithm algorithm = {};
 };
 
@@ -90,7 +90,7 @@ Expected<std::unique_ptr<CublasLt>> CublasLt::create() {
 
 CublasLt::~CublasLt() {
   for (const auto &product : products) {
-    for (MatrixLayout layout : {product->first, product->second, product->result})
+    for (MatrixLayout layout : {product->first, product->second, product->result, product->addend})
       if (layout)
         library.cublasLtMatrixLayoutDestroy(layout);
     if (product->matmul)
@@ -118,6 +118,9 @@ Status CublasLt::make(const GemmDesc &desc, uint32_t alignment, Product &product
   for (DType type : {shape.typeA, shape.typeB, shape.typeC})
     if (type != DType::f32 && type != DType::bf16)
       return Status::error(ErrorCode::unsupported, "{}: cuBLASLt is asked for f32 and bf16 only", toString(type));
+  if (shape.addend.value_or(shape.typeC) != shape.typeC)
+    return Status::error(ErrorCode::unsupported, "cuBLASLt adds only what has the type of the result, not {} to {}",
+                         toString(*shape.addend), toString(shape.typeC));
   if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0)
     return Status::error(ErrorCode::unsupported, "cuBLASLt is asked for sizes of at least 1 only");
   BRAID_BLAS(cublasLtMatmulDescCreate, &product.matmul, blas::computeF32, blas::typeF32);
@@ -146,6 +149,8 @@ Status CublasLt::make(const GemmDesc &desc, uint32_t alignment, Product &product
   BRAID_TRY(layout(product.second, shape.typeA, turnedA ? shape.k : shape.m, turnedA ? shape.m : shape.k, shape.lda,
                    desc.batchStrideA));
   BRAID_TRY(layout(product.result, shape.typeC, shape.m, shape.n, shape.ldc, desc.batchStrideC));
+  if (shape.addend)
+    BRAID_TRY(layout(product.addend, shape.typeC, shape.m, shape.n, shape.ldc, desc.batchStrideAddend));
 
   MatmulPreference preference = nullptr;
   BRAID_BLAS(cublasLtMatmulPreferenceCreate, &preference);
@@ -166,7 +171,8 @@ Status CublasLt::make(const GemmDesc &desc, uint32_t alignment, Product &product
   MatmulHeuristic best = {};
   int found = 0;
   int status = library.cublasLtMatmulAlgoGetHeuristic(handle, product.matmul, product.first, product.second,
-                                                      product.result, product.result, preference, 1, &best, &found);
+                                                      product.addend ? product.addend : product.result, product.result,
+                                                      preference, 1, &best, &found);
   if (status == blas::notSupported || (status == blas::success && (found < 1 || best.state != blas::success)))
     return Status::error(ErrorCode::unsupported,
                          "cuBLASLt has no algorithm for it; valid: a program compiled with --gemm=kernels");
@@ -176,12 +182,12 @@ Status CublasLt::make(const GemmDesc &desc, uint32_t alignment, Product &product
 }
 
 Status CublasLt::run(uint32_t number, Stream stream, const std::byte *a, const std::byte *b, std::byte *c,
-                     Address workspace) const {
+                     const std::byte *addend, Address workspace) const {
   const Product &product = *products[number];
-  float one = 1, kept = product.desc.shape.accumulate ? 1 : 0;
-  BRAID_BLAS(cublasLtMatmul, handle, product.matmul, &one, b, product.first, a, product.second, &kept, c,
-             product.result, c, product.result, &product.algorithm, reinterpret_cast<void *>(workspace), workspaceBytes,
-             stream);
+  float one = 1, kept = product.desc.shape.accumulate || product.addend ? 1 : 0;
+  BRAID_BLAS(cublasLtMatmul, handle, product.matmul, &one, b, product.first, a, product.second, &kept,
+             product.addend ? addend : c, product.addend ? product.addend : product.result, c, product.result,
+             &product.algorithm, reinterpret_cast<void *>(workspace), workspaceBytes, stream);
   return Status::success();
 }
 

@@ -90,7 +90,7 @@ public:
   Expected<uint32_t> prepare(const GemmDesc &desc, uint32_t alignment);
   // Puts it on the stream. Allocates nothing, waits for nothing.
   Status run(uint32_t product, Stream stream, const std::byte *a, const std::byte *b, std::byte *c,
-             Address workspace) const;
+             const std::byte *addend, Address workspace) const;
 
 private:
   struct Product;

@@ -357,8 +357,9 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
 
 static Address address(const std::byte *pointer) { return reinterpret_cast<Address>(pointer); }
 
-Status CudaDevice::gemm(uint32_t stream, uint32_t product, const std::byte *a, const std::byte *b, std::byte *c) {
-  return products->run(product, streams[stream], a, b, c, memory + workspaceOffset);
+Status CudaDevice::gemm(uint32_t stream, uint32_t product, const std::byte *a, const std::byte *b, std::byte *c,
+                        const std::byte *addend) {
+  return products->run(product, streams[stream], a, b, c, addend, memory + workspaceOffset);
 }
 
 Status CudaDevice::copy(uint32_t stream, std::byte *target, const std::byte *source, uint64_t bytes) {

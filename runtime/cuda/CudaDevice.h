@@ -64,7 +64,8 @@ public:
   Expected<uint32_t> prepareGemm(const GemmDesc &desc, uint32_t alignment) {
     return products->prepare(desc, alignment);
   }
-  Status gemm(uint32_t stream, uint32_t product, const std::byte *a, const std::byte *b, std::byte *c);
+  Status gemm(uint32_t stream, uint32_t product, const std::byte *a, const std::byte *b, std::byte *c,
+              const std::byte *addend);
   Status copy(uint32_t stream, std::byte *target, const std::byte *source, uint64_t bytes);
   Status fill(uint32_t stream, std::byte *target, int value, uint64_t bytes);
   Status record(uint32_t stream, uint32_t event);

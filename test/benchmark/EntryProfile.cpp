@@ -16,6 +16,10 @@ using CommandList = flatbuffers::Vector<flatbuffers::Offset<schema::Command>>;
 
 DType dtype(schema::DType type) { return static_cast<DType>(type); } // the values are equal
 
+template <typename Gemm> std::optional<DType> addendOf(const Gemm &gemm) {
+  return gemm.addend() ? std::optional(dtype(gemm.type_addend())) : std::nullopt;
+}
+
 GemmDesc describe(const schema::Gemm &gemm) {
   GemmDesc desc;
   desc.shape = {gemm.m(),
@@ -29,11 +33,13 @@ GemmDesc describe(const schema::Gemm &gemm) {
                 gemm.accumulate(),
                 dtype(gemm.type_a()),
                 dtype(gemm.type_b()),
-                dtype(gemm.type_c())};
+                dtype(gemm.type_c()),
+                addendOf(gemm)};
   desc.batch = gemm.batch();
   desc.batchStrideA = gemm.batch_stride_a();
   desc.batchStrideB = gemm.batch_stride_b();
   desc.batchStrideC = gemm.batch_stride_c();
+  desc.batchStrideAddend = gemm.batch_stride_addend();
   return desc;
 }
 
@@ -52,7 +58,8 @@ GroupedGemmDesc describe(const schema::GroupedGemm &gemm) {
           gemm.accumulate(),
           dtype(gemm.type_a()),
           dtype(gemm.type_b()),
-          dtype(gemm.type_c())};
+          dtype(gemm.type_c()),
+          addendOf(gemm)};
 }
 
 // Bytes [begin, end) of arenas, any of them several times; counted once.
@@ -140,11 +147,15 @@ private:
       result.work = "oneDNN gemm";
       result.product.gemm = describe(*gemm);
       result.touched = touch(gemm->a()) + touch(gemm->b()) + touch(gemm->c());
+      if (gemm->addend())
+        result.touched += touch(gemm->addend());
     } else if (const schema::GroupedGemm *grouped = command.body_as_GroupedGemm()) {
       result.kind = "grouped_gemm";
       result.work = "oneDNN grouped_gemm";
       result.product.grouped = describe(*grouped);
       result.touched = touch(grouped->a()) + touch(grouped->b()) + touch(grouped->c());
+      if (grouped->addend())
+        result.touched += touch(grouped->addend());
     } else if (const schema::Copy *copy = command.body_as_Copy()) {
       result.kind = result.work = "copy";
       result.touched = touch(copy->source()) + touch(copy->target());

@@ -58,7 +58,9 @@ Expected<Rate> probe(const Product &product, Gemm &gemm, GroupedGemm &grouped, T
     Matrix a((shape.transposeA ? shape.k : shape.m) * shape.lda + (desc.batch - 1) * desc.batchStrideA, shape.typeA);
     Matrix b((shape.transposeB ? shape.n : shape.k) * shape.ldb + (desc.batch - 1) * desc.batchStrideB, shape.typeB);
     Matrix c(shape.m * shape.ldc + (desc.batch - 1) * desc.batchStrideC, shape.typeC);
-    rate = measure([&] { keep(gemm.run(pool, a.data, b.data, c.data)); });
+    Matrix addend(shape.addend ? shape.m * shape.ldc + (desc.batch - 1) * desc.batchStrideAddend : 0,
+                  shape.addend.value_or(shape.typeC));
+    rate = measure([&] { keep(gemm.run(pool, a.data, b.data, c.data, shape.addend ? addend.data : nullptr)); });
   } else {
     const GroupedGemmDesc &desc = *product.grouped;
     bool rows = desc.kind == GroupedGemmDesc::Kind::rows;
@@ -68,7 +70,9 @@ Expected<Rate> probe(const Product &product, Gemm &gemm, GroupedGemm &grouped, T
     std::vector<int32_t> offsets;
     for (int64_t group = 0; group <= desc.groups; ++group)
       offsets.push_back(static_cast<int32_t>(desc.maxRows * group / desc.groups));
-    rate = measure([&] { keep(grouped.run(pool, a.data, b.data, c.data, offsets.data())); });
+    Matrix addend(desc.addend ? desc.maxRows * desc.ldc : 0, desc.addend.value_or(desc.typeC));
+    rate = measure(
+        [&] { keep(grouped.run(pool, a.data, b.data, c.data, offsets.data(), desc.addend ? addend.data : nullptr)); });
   }
   BRAID_TRY(status);
   return rate;
@@ -90,6 +94,7 @@ std::string Product::text() const {
     flag(s.transposeA, " a^T");
     flag(s.transposeB, " b^T");
     flag(s.accumulate, " +=");
+    flag(s.addend.has_value(), " + c");
     flag(s.lda != (s.transposeA ? s.m : s.k) || s.ldb != (s.transposeB ? s.k : s.n) || s.ldc != s.n, " strided");
     if (s.typeA != DType::f32)
       text += fmt::format(" {}", toString(s.typeA));
@@ -100,6 +105,7 @@ std::string Product::text() const {
                 : fmt::format("grouped weight {} x {} x {} rows, {} groups", s.m, s.n, s.maxRows, s.groups);
     flag(s.transposeB, " b^T");
     flag(s.accumulate, " +=");
+    flag(s.addend.has_value(), " + c");
     if (s.typeA != DType::f32)
       text += fmt::format(" {}", toString(s.typeA));
   }

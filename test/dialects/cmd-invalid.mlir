@@ -257,6 +257,76 @@ cmd.program {
 // -----
 
 cmd.program {
+  cmd.arena @a bytes 256
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.gemm' op adds an addend and accumulates; valid: one of them}}
+    cmd.gemm 2 x 2 x 4 a <@a, 0, 32> ld 4 : f32 b <@a, 32, 32> ld 2 : f32 c <@a, 64, 16> ld 2 : f32 add <@a, 128, 16> : f32 {accumulate}
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 256
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.gemm' op 'addend' is 'bf16' but C is 'f32'; valid: that type or f32}}
+    cmd.gemm 2 x 2 x 4 a <@a, 0, 32> ld 4 : f32 b <@a, 32, 32> ld 2 : f32 c <@a, 64, 16> ld 2 : f32 add <@a, 128, 16> : bf16
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 256
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.gemm' op 'addend' (2 x 2, ld 2, batch 1) needs 16 bytes but its buffer has 8}}
+    cmd.gemm 2 x 2 x 4 a <@a, 0, 32> ld 4 : f32 b <@a, 32, 32> ld 2 : f32 c <@a, 64, 16> ld 2 : bf16 add <@a, 128, 8> : f32
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 256
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.gemm' op k is 0 but a product with an addend needs at least 1}}
+    cmd.gemm 2 x 2 x 0 a <@a, 0, 32> ld 4 : f32 b <@a, 32, 32> ld 2 : f32 c <@a, 64, 16> ld 2 : f32 add <@a, 128, 16> : f32
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 256
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.gemm' op has only one of addend and type_addend}}
+    cmd.gemm 2 x 2 x 4 a <@a, 0, 32> ld 4 : f32 b <@a, 32, 32> ld 2 : f32 c <@a, 64, 16> ld 2 : f32 {type_addend = f32}
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 256
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.grouped_gemm' op 'addend' (4 x 2, ld 2, batch 1) needs 32 bytes but its buffer has 16}}
+    cmd.grouped_gemm rows groups 2 rows 4 m 2 n 2 k 2 a <@a, 0, 32> ld 2 : f32 b <@a, 0, 32> ld 2 : f32 c <@a, 32, 32> ld 2 : f32 add <@a, 64, 16> : f32 offsets <@a, 0, 12>
+  }
+}
+
+// -----
+
+cmd.program {
+  cmd.arena @a bytes 256
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.grouped_gemm' op an addend has no meaning for kind weight}}
+    cmd.grouped_gemm weight groups 2 rows 4 m 2 n 2 k 2 a <@a, 0, 32> ld 2 : f32 b <@a, 0, 32> ld 2 : f32 c <@a, 32, 32> ld 2 : f32 add <@a, 64, 16> : f32 offsets <@a, 0, 12>
+  }
+}
+
+// -----
+
+cmd.program {
   cmd.arena @a bytes 64
   cmd.entry @f inputs [] outputs [] {
     // expected-error @+1 {{'cmd.grouped_gemm' op 'offsets' of 2 groups needs 12 bytes but its buffer has 8}}

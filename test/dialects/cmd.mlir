@@ -32,6 +32,9 @@ cmd.program {
       // CHECK-NEXT: cmd.gemm 2 x 2 x 4 a <@io, 0, 32> ld 4 : f32 b <@parameters, 0, 32, strides = [32]> ld 4 : f32 c <@workspace, 0, 16> ld 2 : f32 {accumulate, transpose_b}
       cmd.gemm 2 x 2 x 4 a <@io, 0, 32> ld 4 : f32 b <@parameters, 0, 32, strides = [32]> ld 4 : f32 c <@workspace, 0, 16> ld 2 : f32 {accumulate, transpose_b}
     }
+    // CHECK-NEXT: }
+    // CHECK-NEXT: cmd.gemm 2 x 2 x 4 a <@io, 0, 16> ld 4 : bf16 b <@parameters, 0, 16> ld 2 : bf16 c <@workspace, 0, 8> ld 2 : bf16 add <@workspace, 64, 16> : f32
+    cmd.gemm 2 x 2 x 4 a <@io, 0, 16> ld 4 : bf16 b <@parameters, 0, 16> ld 2 : bf16 c <@workspace, 0, 8> ld 2 : bf16 add <@workspace, 64, 16> : f32
     // CHECK: cmd.grouped_gemm rows groups 2 rows 4 m 0 n 2 k 2 a <@workspace, 0, 32> ld 2 : f32 b <@workspace, 64, 32> ld 2 : f32 c <@workspace, 128, 32> ld 2 : f32 offsets <@workspace, 256, 12>
     cmd.grouped_gemm rows groups 2 rows 4 m 0 n 2 k 2 a <@workspace, 0, 32> ld 2 : f32 b <@workspace, 64, 32> ld 2 : f32 c <@workspace, 128, 32> ld 2 : f32 offsets <@workspace, 256, 12>
     // CHECK-NEXT: cmd.record 0{{$}}

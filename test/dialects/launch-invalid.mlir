@@ -250,3 +250,28 @@ func.func @f(%a: tensor<1x32x16xf32>, %b: tensor<1x32x24xf32>, %offsets: tensor<
   %0 = tile.grouped_gemm %a, %b, %offsets {weight} : (tensor<1x32x16xf32>, tensor<1x32x24xf32>, tensor<5xi32>) -> tensor<4x24x16xf32>
   return
 }
+
+// -----
+
+func.func @apart_from_nothing(%a: tensor<2x64xf32>, %b: tensor<64x16xf32>) {
+  // expected-error @+1 {{'tile.gemm' op apart says where the result lies from c, but there is no c}}
+  %0 = tile.gemm %a, %b {apart, a_columns = 64 : i64, b_columns = 16 : i64, c_columns = 16 : i64} : (tensor<2x64xf32>, tensor<64x16xf32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{c defined here}}
+func.func @narrower_c(%a: tensor<2x64xbf16>, %b: tensor<64x16xbf16>, %c: tensor<2x16xbf16>) {
+  // expected-error @+1 {{'tile.gemm' op result is 'tensor<2x16xf32>' but c is 'tensor<2x16xbf16>'}}
+  %0 = tile.gemm %a, %b, %c {apart, a_columns = 64 : i64, b_columns = 16 : i64, c_columns = 16 : i64} : (tensor<2x64xbf16>, tensor<64x16xbf16>, tensor<2x16xbf16>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+func.func @weights_apart(%a: tensor<1x32x16xf32>, %b: tensor<1x32x24xf32>, %offsets: tensor<5xi32>, %c: tensor<4x16x24xf32>) {
+  // expected-error @+1 {{'tile.grouped_gemm' op apart has no meaning for weight}}
+  %0 = tile.grouped_gemm %a, %b, %offsets, %c {weight, apart} : (tensor<1x32x16xf32>, tensor<1x32x24xf32>, tensor<5xi32>, tensor<4x16x24xf32>) -> tensor<4x16x24xf32>
+  return
+}

@@ -25,6 +25,8 @@ func.func @gemm(%a: !x, %b: tensor<16x24xf32>, %c: tensor<2x16x24xf32>, %t: tens
   %1 = tile.gemm %a, %b, %c {a_columns = 16 : i64, b_columns = 24 : i64, c_columns = 24 : i64} : (!x, tensor<16x24xf32>, tensor<2x16x24xf32>) -> tensor<2x16x24xf32>
   // CHECK: tile.gemm %arg0, %arg3 {a_columns = 16 : i64, b_columns = 16 : i64, c_columns = 24 : i64, transpose_b} : (tensor<2x16x2x8xf32>, tensor<24x16xf32>) -> tensor<2x16x24xf32>
   %2 = tile.gemm %a, %t {a_columns = 16 : i64, b_columns = 16 : i64, c_columns = 24 : i64, transpose_b} : (!x, tensor<24x16xf32>) -> tensor<2x16x24xf32>
+  // CHECK: tile.gemm %arg0, %arg1, %arg2 {a_columns = 16 : i64, apart, b_columns = 24 : i64, c_columns = 24 : i64} : (tensor<2x16x2x8xf32>, tensor<16x24xf32>, tensor<2x16x24xf32>) -> tensor<2x16x24xbf16>
+  %4 = tile.gemm %a, %b, %c {apart, a_columns = 16 : i64, b_columns = 24 : i64, c_columns = 24 : i64} : (!x, tensor<16x24xf32>, tensor<2x16x24xf32>) -> tensor<2x16x24xbf16>
   // CHECK: tile.gemm %arg0, %arg2 {a_columns = 16 : i64, b_columns = 24 : i64, c_columns = 24 : i64, transpose_a} : (tensor<2x16x2x8xf32>, tensor<2x16x24xf32>) -> tensor<16x24xf32>
   %3 = tile.gemm %a, %c {a_columns = 16 : i64, b_columns = 24 : i64, c_columns = 24 : i64, transpose_a} : (!x, tensor<2x16x24xf32>) -> tensor<16x24xf32>
   return

@@ -90,9 +90,14 @@ bool fits(const cuda::cublasLtMatmulDesc &desc, const cuda::cublasLtMatrixLayout
   return types && k == depth && d.rows == m && d.columns == n && a.count == d.count && b.count == d.count;
 }
 
+/// In place it is one layout; elsewhere another of the same type and sizes.
+bool addsTo(const cuda::cublasLtMatrixLayout &c, const cuda::cublasLtMatrixLayout &d) {
+  return c.type == d.type && c.rows == d.rows && c.columns == d.columns && c.count == d.count;
+}
+
 void multiply(const cuda::cublasLtMatmulDesc &desc, const cuda::cublasLtMatrixLayout &a, const void *dataA,
-              const cuda::cublasLtMatrixLayout &b, const void *dataB, float beta, const cuda::cublasLtMatrixLayout &d,
-              void *dataD) {
+              const cuda::cublasLtMatrixLayout &b, const void *dataB, float beta, const cuda::cublasLtMatrixLayout &c,
+              const void *dataC, const cuda::cublasLtMatrixLayout &d, void *dataD) {
   int64_t depth = turned(a, desc.first).second;
   auto at = [](const cuda::cublasLtMatrixLayout &layout, int32_t how, int64_t batch, int64_t row, int64_t column) {
     return batch * layout.offset +
@@ -102,7 +107,7 @@ void multiply(const cuda::cublasLtMatmulDesc &desc, const cuda::cublasLtMatrixLa
     for (int64_t column = 0; column < d.columns; ++column)
       for (int64_t row = 0; row < d.rows; ++row) {
         int64_t target = at(d, blas::none, batch, row, column);
-        double sum = beta == 0 ? 0 : beta * element(d, dataD, target);
+        double sum = beta == 0 ? 0 : beta * element(c, dataC, at(c, blas::none, batch, row, column));
         for (int64_t k = 0; k < depth; ++k)
           sum += element(a, dataA, at(a, desc.first, batch, row, k)) *
                  element(b, dataB, at(b, desc.second, batch, k, column));
@@ -188,7 +193,7 @@ int cublasLtMatmulAlgoGetHeuristic(cuda::BlasHandle, cuda::MatmulDesc desc, cuda
                                    cuda::MatrixLayout c, cuda::MatrixLayout d, cuda::MatmulPreference preference,
                                    int requested, cuda::MatmulHeuristic *results, int *found) {
   const char *failing = std::getenv("BRAID_STUB_FAIL");
-  if (requested < 1 || c != d || !fits(*desc, *a, *b, *d))
+  if (requested < 1 || !addsTo(*c, *d) || !fits(*desc, *a, *b, *d))
     return invalidValue;
   // Sums in an order that changes from run to run are not asked for.
   if (preference->reduction & 1)
@@ -205,21 +210,23 @@ int cublasLtMatmul(cuda::BlasHandle, cuda::MatmulDesc desc, const void *alpha, c
                    const void *c, cuda::MatrixLayout layoutC, void *d, cuda::MatrixLayout layoutD,
                    const cuda::MatmulAlgorithm *algorithm, void *workspace, size_t workspaceBytes,
                    cuda::Stream stream) {
-  if (algorithm->data[0] != mark || workspaceBytes < algorithm->data[1] || layoutC != layoutD || c != d ||
-      !fits(*desc, *layoutA, *layoutB, *layoutD) || *static_cast<const float *>(alpha) != 1)
+  if (algorithm->data[0] != mark || workspaceBytes < algorithm->data[1] || (layoutC == layoutD) != (c == d) ||
+      !addsTo(*layoutC, *layoutD) || !fits(*desc, *layoutA, *layoutB, *layoutD) ||
+      *static_cast<const float *>(alpha) != 1)
     return invalidValue;
-  for (const void *matrix : {a, b, c, static_cast<const void *>(workspace)})
+  for (const void *matrix : {a, b, c, static_cast<const void *>(d), static_cast<const void *>(workspace)})
     if (reinterpret_cast<uintptr_t>(matrix) % algorithm->data[2] != 0)
       fail("a matrix is not at a multiple of " + std::to_string(algorithm->data[2]) + " bytes");
   braidStubCheck(workspace, workspaceBytes, "cublasLtMatmul, workspace", stream);
   braidStubCheck(a, layoutA->bytes(), "cublasLtMatmul, first operand", stream);
   braidStubCheck(b, layoutB->bytes(), "cublasLtMatmul, second operand", stream);
+  braidStubCheck(c, layoutC->bytes(), "cublasLtMatmul, addend", stream);
   braidStubCheck(d, layoutD->bytes(), "cublasLtMatmul, result", stream);
   float kept = *static_cast<const float *>(beta); // read before the call returns, as the descriptors are
   braidStubPut(
       stream,
-      [=, desc = *desc, layoutA = *layoutA, layoutB = *layoutB, layoutD = *layoutD] {
-        multiply(desc, layoutA, a, layoutB, b, kept, layoutD, d);
+      [=, desc = *desc, layoutA = *layoutA, layoutB = *layoutB, layoutC = *layoutC, layoutD = *layoutD] {
+        multiply(desc, layoutA, a, layoutB, b, kept, layoutC, c, layoutD, d);
       },
       "cublasLtMatmul", nullptr);
   return success;

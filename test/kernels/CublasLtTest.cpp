@@ -18,13 +18,15 @@ namespace {
 
 constexpr int64_t spare = 3; // elements that belong to nothing, behind every row
 
+enum class Sum { none, inPlace, apart };
+
 /// One operand as it lies in memory: `count` matrices of `rows` x `columns`, a stride apart that is no multiple of them.
 struct Matrices {
-  int64_t rows, columns, count;
+  int64_t rows, columns, count, gap = 5; // between matrices
   std::vector<float> values = std::vector<float>(static_cast<size_t>(count * stride()));
 
   int64_t leading() const { return columns + spare; }
-  int64_t stride() const { return rows * leading() + 5; }
+  int64_t stride() const { return rows * leading() + gap; }
   size_t bytes() const { return values.size() * sizeof(float); }
   float &at(int64_t batch, int64_t row, int64_t column, bool turned = false) {
     return values[static_cast<size_t>(batch * stride() + (turned ? column : row) * leading() +
@@ -77,10 +79,11 @@ TEST_F(CublasLtTest, BatchesAtStridesAndLongRows) {
   constexpr int64_t m = 4, n = 6, k = 5, batch = 3;
   for (bool transposeA : {false, true})
     for (bool transposeB : {false, true})
-      for (bool accumulate : {false, true}) {
+      for (Sum kind : {Sum::none, Sum::inPlace, Sum::apart}) {
+        bool accumulate = kind == Sum::inPlace, adds = kind == Sum::apart;
         Matrices a{transposeA ? k : m, transposeA ? m : k, batch}, b{transposeB ? n : k, transposeB ? k : n, batch},
-            c{m, n, batch};
-        for (Matrices *each : {&a, &b, &c})
+            c{m, n, batch}, addend{m, n, batch, 11};
+        for (Matrices *each : {&a, &b, &c, &addend})
           for (float &value : each->values)
             value = uniform(random);
         GemmDesc desc;
@@ -98,10 +101,14 @@ TEST_F(CublasLtTest, BatchesAtStridesAndLongRows) {
         desc.batchStrideA = a.stride();
         desc.batchStrideB = b.stride();
         desc.batchStrideC = c.stride();
+        if (adds)
+          desc.shape.addend = DType::f32;
+        desc.batchStrideAddend = addend.stride();
         auto number = (*products)->prepare(desc, 4);
         ASSERT_TRUE(number.ok()) << number.message();
         std::byte *result = onDevice(c);
-        Status status = (*products)->run(*number, stream, onDevice(a), onDevice(b), result, workspace);
+        Status status = (*products)->run(*number, stream, onDevice(a), onDevice(b), result,
+                                         adds ? onDevice(addend) : nullptr, workspace);
         ASSERT_TRUE(status.ok()) << status.message();
         Matrices found = c;
         ASSERT_EQ(
@@ -113,15 +120,27 @@ TEST_F(CublasLtTest, BatchesAtStridesAndLongRows) {
         for (int64_t i = 0; i < batch; ++i)
           for (int64_t row = 0; row < m; ++row)
             for (int64_t column = 0; column < n; ++column) {
-              double sum = accumulate ? c.at(i, row, column) : 0;
+              double sum = accumulate ? c.at(i, row, column) : adds ? addend.at(i, row, column) : 0;
               for (int64_t inner = 0; inner < k; ++inner)
                 sum += double(a.at(i, row, inner, transposeA)) * b.at(i, inner, column, transposeB);
               expected.at(i, row, column) = static_cast<float>(sum);
             }
         for (size_t i = 0; i < expected.values.size(); ++i)
           ASSERT_NEAR(found.values[i], expected.values[i], 1e-6)
-              << "element " << i << ", A " << transposeA << ", B " << transposeB << ", accumulate " << accumulate;
+              << "element " << i << ", A " << transposeA << ", B " << transposeB << ", sum " << static_cast<int>(kind);
       }
+}
+
+TEST_F(CublasLtTest, RefusesAnAddendOfAnotherType) {
+  auto products = CublasLt::create();
+  ASSERT_TRUE(products.ok()) << products.message();
+  GemmDesc desc;
+  desc.shape = {4, 6, 5, 5, 6, 6, false, false, false, DType::bf16, DType::bf16, DType::bf16, DType::f32};
+  auto number = (*products)->prepare(desc, 4);
+  ASSERT_FALSE(number.ok());
+  EXPECT_NE(number.message().find("cuBLASLt adds only what has the type of the result, not f32 to bf16"),
+            std::string::npos)
+      << number.message();
 }
 
 } // namespace

@@ -3,13 +3,16 @@
 // RUN: braid-opt %s --braid-gemm-kernels --braid-tile-to-threads | FileCheck %s --check-prefix=THREADS
 // RUN: braid-opt %s --braid-gemm-kernels=library=true | FileCheck %s --check-prefix=LIBRARY
 
-// A library takes what is not grouped, of one type of operands.
+// A library takes what is not grouped, of one type of operands, and adds what is of the result's type.
 // LIBRARY: cmd.gemm 10 x 96 x 64
 // LIBRARY-NEXT: cmd.gemm 10 x 48 x 64 {{.*}}batch = 3
 // LIBRARY-NEXT: cmd.gemm 128 x 8 x 50 {{.*}}transpose_a
 // LIBRARY-NEXT: cmd.gemm 4 x 7 x 13 {{.*}}transpose_b
 // LIBRARY-NEXT: cmd.gemm 70 x 83 x 50
 // LIBRARY-NEXT: cmd.gemm 67 x 34 x 40
+// LIBRARY-NEXT: cmd.gemm 10 x 48 x 64 {{.*}}add
+// LIBRARY-NEXT: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x32_plus_f32
+// LIBRARY-NEXT: cmd.launch @gemm_groups_
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
 // LIBRARY-NEXT: cmd.launch @gemm_weights_
 // LIBRARY-NEXT: {{^  *}$}}
@@ -38,6 +41,13 @@ cmd.program {
     // CHECK: cmd.launch @gemm_f32_f32_f32_tn_64x34x32 grid [1, 1, 1]
     // CHECK: cmd.launch @gemm_f32_f32_f32_tn_3x34x32 grid [1, 1, 1] args {a = #cmd.buffer<@io, 256, 10464>, {{.*}}c = #cmd.buffer<@io, 74240, 408>
     cmd.gemm 67 x 34 x 40 a <@io, 0, 10720> ld 67 : f32 b <@io, 16384, 5440> ld 34 : f32 c <@io, 65536, 9112> ld 34 : f32 {transpose_a, name = "gemm"}
+    // What is added from elsewhere is a buffer of its own, at the same rows and columns.
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x32_plus_bf16 grid [1, 1, 3] args {{.*}}addend = #cmd.buffer<@io, 131072, 3000>, addend.dim0 = 3 : i64, addend.dim1 = 10 : i64, addend.dim2 = 48 : i64, addend.stride0 = 500 : i64, addend.stride1 = 48 : i64
+    cmd.gemm 10 x 48 x 64 a <@io, 0, 3840> ld 64 : bf16 b <@io, 8192, 6144> ld 48 : bf16 c <@io, 65536, 2880> ld 48 : bf16 add <@io, 131072, 3000> : bf16 {batch = 3 : i64, batch_stride_a = 640 : i64, batch_stride_addend = 500 : i64, batch_stride_c = 480 : i64, name = "gemm"}
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x32_plus_f32 grid [1, 1, 1] args {{.*}}addend = #cmd.buffer<@io, 131072, 1920>
+    cmd.gemm 10 x 48 x 64 a <@io, 0, 1280> ld 64 : bf16 b <@io, 8192, 6144> ld 48 : bf16 c <@io, 65536, 960> ld 48 : bf16 add <@io, 131072, 1920> : f32 {name = "gemm"}
+    // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nt_64x16x16_plus_f32 grid [1, 4, 2] args {{.*}}addend = #cmd.buffer<@io, 131072, 8192>
+    cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 16 a <@io, 0, 4096> ld 16 : bf16 b <@io, 8192, 2048> ld 16 : bf16 c <@io, 65536, 4096> ld 16 : bf16 add <@io, 131072, 8192> : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
     // The rows of a group are found on the device.
     // CHECK: cmd.launch @gemm_groups_f32_f32_f32_nt_64x16x8 grid [1, 4, 2] args {{.*}}offsets = #cmd.buffer<@io, 524288, 20>, offsets.dim0 = 5 : i64, parts = 2 : i64}
     cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 8 a <@io, 0, 4096> ld 8 : f32 b <@io, 8192, 2048> ld 8 : f32 c <@io, 65536, 8192> ld 16 : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
@@ -56,6 +66,9 @@ cmd.program {
 // CHECK-LABEL: func.func @gemm_bf16_bf16_f32_tn_add_64x8x32(
 // CHECK:         tile.load %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<64x8xf32>
 // CHECK:         tile.dot %{{.*}} {transpose_a} : vector<32x64xbf16>, vector<32x8xbf16>, vector<64x8xf32>
+// CHECK-LABEL: func.func @gemm_bf16_bf16_bf16_nn_16x48x32_plus_f32(
+// CHECK:         tile.load %[[ADDEND:.*]][{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<16x48xf32>
+// CHECK:         tile.store {{.*}} : vector<16x48xbf16>, memref<?x?x?xbf16, strided<[?, ?, 1]>>
 // CHECK-LABEL: func.func @gemm_groups_f32_f32_f32_nt_64x16x8(
 // CHECK:         memref.load %{{.*}} : memref<?xi32>
 // CHECK:         scf.for

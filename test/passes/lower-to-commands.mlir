@@ -43,6 +43,25 @@ func.func @gemms(%x: tensor<2x4x4xf32> {braid.name = "x"}, %w: tensor<4x16xf32> 
 
 // -----
 
+// c of another place or type is an addend: it stays as it is, and the result lies on neither. A slice of it has a batch stride of its own.
+// CHECK-LABEL: cmd.entry @apart
+// CHECK: cmd.gemm 4 x 8 x 4 a <@io, 0, 32> ld 4 : bf16 b <@io, {{[0-9]+}}, 64> ld 8 : bf16 c <@[[S:.*]], [[C:[0-9]+]], 128> ld 8 : f32 {name = "gemm"}
+// CHECK: cmd.gemm 4 x 8 x 4 a <@io, 0, 32> ld 4 : bf16 b <@io, {{[0-9]+}}, 64> ld 8 : bf16 c <@io, [[Y:[0-9]+]], 64> ld 8 : bf16 add <@[[S]], [[C]], 128> : f32 {name = "gemm"}
+// CHECK: cmd.gemm 2 x 8 x 4 a <@io, 0, 32> ld 4 : bf16 b <@io, {{[0-9]+}}, 64> ld 8 : bf16 c <@io, {{[0-9]+}}, 64> ld 8 : bf16 add <@io, {{[0-9]+}}, 112> : bf16 {batch = 2 : i64, batch_stride_a = 8 : i64, batch_stride_addend = 40 : i64, batch_stride_c = 16 : i64, name = "gemm"}
+// CHECK: cmd.grouped_gemm rows groups 4 rows 32 m 0 n 8 k 16 {{.*}} : bf16 add <{{.*}}> : f32 offsets
+func.func @apart(%x: tensor<2x2x4xbf16> {braid.name = "x"}, %w: tensor<4x8xbf16> {braid.name = "w"}, %z: tensor<2x5x8xbf16> {braid.name = "z"},
+    %r: tensor<1x32x16xbf16> {braid.name = "r"}, %e: tensor<4x16x8xbf16> {braid.name = "e"}, %o: tensor<5xi32> {braid.name = "o"}, %s: tensor<1x32x8xf32> {braid.name = "s"})
+    -> (tensor<2x2x8xbf16> {braid.name = "y"}, tensor<2x2x8xbf16> {braid.name = "v"}, tensor<1x32x8xbf16> {braid.name = "g"}) attributes {braid.entry} {
+  %c = tile.gemm %x, %w {a_columns = 4 : i64, b_columns = 8 : i64, c_columns = 8 : i64} : (tensor<2x2x4xbf16>, tensor<4x8xbf16>) -> tensor<2x2x8xf32>
+  %y = tile.gemm %x, %w, %c {apart, a_columns = 4 : i64, b_columns = 8 : i64, c_columns = 8 : i64} : (tensor<2x2x4xbf16>, tensor<4x8xbf16>, tensor<2x2x8xf32>) -> tensor<2x2x8xbf16>
+  %part = braid.slice %z {dim = 1 : i64, begin = 3 : i64} : (tensor<2x5x8xbf16>) -> tensor<2x2x8xbf16>
+  %v = tile.gemm %x, %w, %part {apart, a_columns = 4 : i64, b_columns = 8 : i64, c_columns = 8 : i64} : (tensor<2x2x4xbf16>, tensor<4x8xbf16>, tensor<2x2x8xbf16>) -> tensor<2x2x8xbf16>
+  %g = tile.grouped_gemm %r, %e, %o, %s {apart} : (tensor<1x32x16xbf16>, tensor<4x16x8xbf16>, tensor<5xi32>, tensor<1x32x8xf32>) -> tensor<1x32x8xbf16>
+  return %y, %v, %g : tensor<2x2x8xbf16>, tensor<2x2x8xbf16>, tensor<1x32x8xbf16>
+}
+
+// -----
+
 // Tokens [2, 4) of both rows of the batch: a batch of two products. Summed over, they are two products that accumulate.
 // CHECK-LABEL: cmd.entry @token_slice
 // CHECK: cmd.gemm 2 x 8 x 4 a <@io, 32, 96> ld 4 : f32 b <@io, {{[0-9]+}}, 128> ld 8 : f32 c <@io, {{[0-9]+}}, 128> ld 8 : f32 {batch = 2 : i64, batch_stride_a = 16 : i64, batch_stride_c = 16 : i64, name = "gemm"}

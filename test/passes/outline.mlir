@@ -1,5 +1,6 @@
 // Model ops become launches of named kernels, library calls and views.
 // RUN: braid-opt %s --split-input-file --braid-fuse-rows --braid-outline | FileCheck %s
+// RUN: braid-opt %s --split-input-file --braid-fuse-rows --braid-outline=round-in-products=false | FileCheck %s --check-prefix=APART
 // RUN: braid-opt %s --split-input-file --braid-fuse-rows --braid-outline | braid-opt --split-input-file | FileCheck %s
 
 !x = tensor<2x40x64xf32>
@@ -176,9 +177,14 @@ func.func @optimizer(%w: tensor<8x9xf32>, %g: tensor<8x9xf32>, %m: tensor<8x9xf3
 // CHECK: tile.launch @adamw_bf16_f32_master grid [1]
 // CHECK-SAME: inplace = array<i64: 0, 2, 3, 7>, result_names = ["new_parameter", "new_first", "new_second", "new_master"]
 // CHECK: %[[FIRST:.*]] = tile.gemm %{{.*}}, %{{.*}} -> tensor<1x8x9xf32>
-// CHECK: %[[SUM:.*]] = tile.gemm %{{.*}}, %{{.*}}, %[[FIRST]] {{.*}} -> tensor<1x8x9xf32>
-// CHECK: tile.launch @round_f32_bf16
+// CHECK: %[[SUM:.*]] = tile.gemm %{{.*}}, %{{.*}}, %[[FIRST]] {{.*}}apart{{.*}} -> tensor<1x8x9xbf16>
+// CHECK-NOT: tile.launch @round_f32_bf16
 // CHECK: tile.gemm {{.*}} -> tensor<1x8x9xbf16>
+// CHECK: return {{.*}}%[[SUM]]
+// APART-LABEL: func.func @rounded
+// APART: %[[FIRST:.*]] = tile.gemm %{{.*}}, %{{.*}} -> tensor<1x8x9xf32>
+// APART: %[[SUM:.*]] = tile.gemm %{{.*}}, %{{.*}}, %[[FIRST]] {{.*}} -> tensor<1x8x9xf32>
+// APART: tile.launch @round_f32_bf16
 !half = tensor<1x8x9xbf16>
 func.func @rounded(%w: tensor<8x9xbf16>, %g: tensor<8x9xf32>, %m: tensor<8x9xf32>, %v: tensor<8x9xf32>, %lr: tensor<1xf32>, %step: tensor<1xi32>, %master: tensor<8x9xf32>, %dy: tensor<1x8x8xbf16>, %u: tensor<9x8xbf16>) -> (tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>, !half, !half) {
   %0:4 = braid.adamw %w, %g, %m, %v, %lr, %step, %lr, %master {beta1 = 0.9, beta2 = 0.95, eps = 1.0e-8, weight_decay = 0.1} : (tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<8x9xf32>) -> (tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>)

@@ -78,16 +78,16 @@ void checkGemm(const GemmDesc &desc, int threads, bool widenBf16 = false) {
   Storage a(s.typeA, extent(s.transposeA ? s.k : s.m, s.lda, desc.batchStrideA));
   Storage b(s.typeB, extent(s.transposeB ? s.n : s.k, s.ldb, desc.batchStrideB));
   Storage c(s.typeC, extent(s.m, s.ldc, desc.batchStrideC));
-  a.randomize(random);
-  b.randomize(random);
-  c.randomize(random);
+  Storage addend(s.addend.value_or(s.typeC), s.addend ? extent(s.m, s.ldc, desc.batchStrideAddend) : 0);
+  for (Storage *each : {&a, &b, &c, &addend})
+    each->randomize(random);
   Storage before = c;
 
   Machine machine(threads, widenBf16);
   auto gemm = Gemm::prepare(desc, *machine.cache);
   ASSERT_TRUE(gemm) << gemm.message();
   ASSERT_TRUE(machine.cache->finish().ok());
-  Status status = gemm->run(*machine.pool, a.bytes.data(), b.bytes.data(), c.bytes.data());
+  Status status = gemm->run(*machine.pool, a.bytes.data(), b.bytes.data(), c.bytes.data(), addend.bytes.data());
   ASSERT_TRUE(status.ok()) << status.message();
 
   std::vector<char> written(c.size(), 0);
@@ -95,7 +95,9 @@ void checkGemm(const GemmDesc &desc, int threads, bool widenBf16 = false) {
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < s.n; ++j) {
         int64_t at = batch * desc.batchStrideC + i * s.ldc + j;
-        double sum = s.accumulate ? before.get(at) : 0;
+        double sum = s.accumulate ? before.get(at)
+                     : s.addend   ? addend.get(batch * desc.batchStrideAddend + i * s.ldc + j)
+                                  : 0;
         for (int64_t l = 0; l < s.k; ++l)
           sum += double(a.get(batch * desc.batchStrideA + (s.transposeA ? l * s.lda + i : i * s.lda + l))) *
                  b.get(batch * desc.batchStrideB + (s.transposeB ? j * s.ldb + l : l * s.ldb + j));
@@ -157,6 +159,28 @@ TEST(Gemm, BatchesInterleaved) {
     }
 }
 
+// C = A B + another matrix, whole rows of it and rows with something between, in pieces, at batch strides of its own.
+TEST(Gemm, Addends) {
+  auto check = [](GemmDesc desc, DType addend, int threads, bool widen = false) {
+    desc.shape.addend = addend;
+    checkGemm(desc, threads, widen);
+  };
+  for (int flags = 0; flags < 4; ++flags)
+    for (int64_t pad : {0, 5}) {
+      check(dense(33, 17, 129, flags & 1, flags & 2, false, DType::f32, DType::f32, pad), DType::f32, 2);
+      for (DType addend : {DType::f32, DType::bf16})
+        for (bool widen : {false, true})
+          check(dense(33, 17, 130, flags & 1, flags & 2, false, DType::bf16, DType::bf16, pad), addend, 2, widen);
+    }
+  check(dense(150, 300, 600, false, true, false, DType::bf16, DType::bf16, 0), DType::f32, 2, true); // several blocks
+  check(dense(257, 65, 70, false, false, false, DType::f32, DType::f32, 0), DType::f32, 3); // cut over m
+  check(dense(48, 1000, 70, false, true, false, DType::bf16, DType::bf16, 3), DType::f32, 4); // over n
+  GemmDesc batches = dense(40, 24, 16, false, false, false, DType::bf16, DType::bf16, 2);
+  batches.batch = 3;
+  batches.batchStrideA = 40 * 18, batches.batchStrideC = 2 * 40 * 26, batches.batchStrideAddend = 3 * 40 * 26;
+  check(batches, DType::f32, 2);
+}
+
 TEST(Gemm, WorkLargeEnoughToBeCut) {
   checkGemm(dense(257, 65, 70, false, false, true, DType::f32, DType::f32, 0), 3); // over m
   checkGemm(dense(48, 1000, 70, false, true, false, DType::f32, DType::f32, 3), 4); // over n
@@ -196,16 +220,17 @@ void checkGrouped(GroupedGemmDesc desc, const std::vector<int32_t> &offsets, int
   Storage a(desc.typeA, desc.maxRows * desc.lda);
   Storage b(desc.typeB, rows ? desc.groups * bGroup : desc.maxRows * desc.ldb);
   Storage c(desc.typeC, rows ? desc.maxRows * desc.ldc : desc.groups * cGroup);
-  a.randomize(random);
-  b.randomize(random);
-  c.randomize(random);
+  Storage addend(desc.addend.value_or(desc.typeC), desc.addend ? desc.maxRows * desc.ldc : 0);
+  for (Storage *each : {&a, &b, &c, &addend})
+    each->randomize(random);
   Storage before = c;
 
   Machine machine(threads, widenBf16);
   auto gemm = GroupedGemm::prepare(desc, *machine.cache);
   ASSERT_TRUE(gemm) << gemm.message();
   ASSERT_TRUE(machine.cache->finish().ok());
-  Status status = gemm->run(*machine.pool, a.bytes.data(), b.bytes.data(), c.bytes.data(), offsets.data());
+  Status status =
+      gemm->run(*machine.pool, a.bytes.data(), b.bytes.data(), c.bytes.data(), offsets.data(), addend.bytes.data());
   ASSERT_TRUE(status.ok()) << status.message();
 
   Storage expected = before;
@@ -214,7 +239,9 @@ void checkGrouped(GroupedGemmDesc desc, const std::vector<int32_t> &offsets, int
     if (rows) {
       for (int64_t row = begin; row < end; ++row)
         for (int64_t j = 0; j < desc.n; ++j) {
-          double sum = desc.accumulate ? before.get(row * desc.ldc + j) : 0;
+          double sum = desc.accumulate ? before.get(row * desc.ldc + j)
+                       : desc.addend   ? addend.get(row * desc.ldc + j)
+                                       : 0;
           for (int64_t l = 0; l < desc.k; ++l)
             sum += double(a.get(row * desc.lda + l)) *
                    b.get(group * bGroup + (desc.transposeB ? j * desc.ldb + l : l * desc.ldb + j));
@@ -230,8 +257,8 @@ void checkGrouped(GroupedGemmDesc desc, const std::vector<int32_t> &offsets, int
         expected.set(group * cGroup + i * desc.ldc + j, static_cast<float>(sum));
       }
   }
-  for (size_t i = 0; i < c.size(); ++i)
-    ASSERT_EQ(expected.get(i), c.get(i)) << where << " at " << i;
+  for (size_t i = 0; i < c.size(); ++i) // what is set here is truncated, what the library writes is rounded
+    expectClose(expected.get(i), c.get(i), desc.typeC, where + fmt::format(" at {}", i));
 }
 
 GroupedGemmDesc grouped(GroupedGemmDesc::Kind kind, int64_t groups, int64_t maxRows, bool transposeB, bool accumulate,
@@ -259,6 +286,17 @@ TEST(GroupedGemm, Rows) {
                      threads);
   checkGrouped(grouped(GroupedGemmDesc::Kind::rows, 4, 300, true, false, DType::bf16, 0), offsetCases[1], 2);
   checkGrouped(grouped(GroupedGemmDesc::Kind::rows, 2, 5000, false, false, DType::f32, 0), {0, 2333, 4999}, 2);
+}
+
+TEST(GroupedGemm, Addends) {
+  for (const auto &offsets : offsetCases)
+    for (DType type : {DType::f32, DType::bf16})
+      for (bool widen : {false, true}) {
+        GroupedGemmDesc desc = grouped(GroupedGemmDesc::Kind::rows, 4, 300, true, false, type, 0);
+        desc.typeC = type;
+        desc.addend = DType::f32;
+        checkGrouped(desc, offsets, 3, widen);
+      }
 }
 
 TEST(GroupedGemm, Weight) {

@@ -21,7 +21,7 @@ Expected<bool> MatmulCache::fastWhileWhole(const MatmulShape &) { return noOneDn
 Status MatmulCache::finish() { return noOneDnn(); }
 std::string matmulInstructions() { return "none"; }
 Matmul::~Matmul() = default;
-bool Matmul::run(int, const void *, const void *, void *) const { return false; }
+bool Matmul::run(int, const void *, const void *, void *, const void *) const { return false; }
 
 Expected<std::unique_ptr<Processes>> startMpi(std::string startedBy) {
   return Status::error(ErrorCode::unsupported,
