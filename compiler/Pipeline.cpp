@@ -115,6 +115,10 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     break;
 
   case Phase::scheduled:
+    // Behind the exchanges of ranks, which a sum may not overtake; before slices, so that a token rounds alike in every slicing. On CPUs the
+    // library's sum of two matrices costs more than the kernel behind it saves.
+    if (options.target == "cuda")
+      pm.addPass(createAddIntoProductsPass());
     // Only what stands in one function can be woven; before bounds exist, for they are those of the whole function.
     if (options.slices() && (options.pipeline == "cross-block" || (options.pipeline == "best" && options.joinLayers)))
       pm.addPass(createJoinLayersPass());

@@ -119,6 +119,21 @@ def DecideSchedulePass : Pass<"braid-decide-schedule", "::mlir::ModuleOp"> {
                  Option<"slicing", "slicing", "std::string", "\"uniform\"", "uniform, time_uniform, balanced or simulated">];
 }
 
+def AddIntoProductsPass : Pass<"braid-add-into-products", "::mlir::ModuleOp"> {
+  let summary = "a product adds what an add behind it would have added";
+  let description = [{
+    Where an add of two is the only reader of a product and its sum is read by more than one row-wise op (whose kernel would keep it to itself), the product adds the
+    other operand: the result of a mixer and the residual stream. The product's own result is then never written, and the kernel behind it
+    reads one matrix instead of two. Sums that one kernel would make and use take as many bytes either way, and products of few rows are
+    kernels of their own: they stay.
+    ```mlir
+    Before: %y = braid.linear %o, %wo   %r = braid.add %x, %y   %n = braid.rms_norm %r, %w   return %n, %r
+    After:  %r = braid.linear_add %o, %wo, %x   %n = braid.rms_norm %r, %w   return %n, %r
+    ```
+    Invariant: the same values but for bf16, where a sum is rounded once instead of twice; whether two ops are one does not depend on slices.
+  }];
+}
+
 def DescribeSchedulePass : Pass<"braid-describe-schedule", "::mlir::ModuleOp"> {
   let summary = "the program's metadata say how each layer is sliced, which order was taken and the order itself";
   let description = [{

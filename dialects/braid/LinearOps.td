@@ -14,6 +14,15 @@ def Braid_LinearOp : Braid_DiffOp<"linear"> {
   let arguments = (ins AnyRankedTensor:$x, Variadic<AnyRankedTensor>:$weights, UnitAttr:$transposed);
   let results = (outs Variadic<AnyRankedTensor>:$results);
 }
+def Braid_LinearAddOp : Braid_TokenOp<"linear_add"> {
+  let summary = "y = x w + addend, rounded once";
+  let description = [{
+    What braid-add-into-products makes of a linear and the add behind it; x, weight and y as of linear with one weight, addend of y's type.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$addend, UnitAttr:$transposed);
+  let results = (outs AnyRankedTensor:$y);
+}
+
 def Braid_LinearGradDataOp : Braid_TokenOp<"linear_grad_data", [AttrSizedOperandSegments]> {
   let summary = "dx = sum_i dy_i w_i^T, summed in f32 in operand order, rounded once";
   let arguments = (ins Variadic<AnyRankedTensor>:$dys, Variadic<AnyRankedTensor>:$weights, UnitAttr:$transposed);

@@ -62,6 +62,7 @@ TokenKind RowsGradOp::resultKind(unsigned i) {
 
 TOKEN_KINDS(ReshapeOp, token, token)
 TOKEN_KINDS(LinearOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(LinearAddOp, i == 1 ? whole : token, token)
 TOKEN_KINDS(LinearGradDataOp, i < getDys().size() ? token : whole, token)
 TOKEN_KINDS(LinearGradWeightOp, i <= getDys().size() ? token : piece, piece)
 TOKEN_KINDS(EmbedOp, i == 0 ? token : whole, token)

@@ -40,6 +40,16 @@ LogicalResult LinearOp::verify() {
   }
   return success();
 }
+LogicalResult LinearAddOp::verify() {
+  Named x{"x", getX()}, y{"y", getY()};
+  CHECK(verifyTokens(*this, x));
+  CHECK(verifyTokens(*this, y));
+  CHECK(verifyWeight(*this, {"weight", getWeight()}, getTransposed(), x, y));
+  if (getAddend().getType() != getY().getType())
+    return withNote(emitOpError() << "adds " << getAddend().getType() << " to a product of type " << getY().getType(),
+                    {"addend", getAddend()});
+  return success();
+}
 LogicalResult LinearGradDataOp::verify() {
   if (getWeights().size() != getDys().size() || getDys().empty())
     return emitOpError() << "has " << getWeights().size() << " weights but " << getDys().size() << " cotangents";

@@ -236,6 +236,7 @@ int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
   auto logits = [&](Value x, Value head) { return rowsOf(x) * (elements(head) / shapeOf(x)[2]); };
   return llvm::TypeSwitch<Operation *, int64_t>(op)
       .Case([&](LinearOp l) { return products(rowsOf(l.getX()), l.getWeights()); })
+      .Case([&](LinearAddOp l) { return products(rowsOf(l.getX()), l.getWeight()) + elements(l.getY()); })
       .Case([&](LinearGradDataOp l) { return products(rowsOf(l.getDx()), l.getWeights()); })
       .Case([&](LinearGradWeightOp l) { return products(rowsOf(l.getX()), l.getDws()); })
       .Case([&](MoeGroupedLinearOp l) {

@@ -71,7 +71,7 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
   if (auto linear = dyn_cast<MoeGroupedLinearOp>(op); linear && rowsOf(linear.getX()) <= kFewExpertRows)
     return "generated: so few rows that the weights of their experts stream by once";
   return llvm::TypeSwitch<Operation *, std::string>(op)
-      .Case<LinearOp, LinearGradDataOp, LinearGradWeightOp>([&](auto) -> std::string {
+      .Case<LinearOp, LinearAddOp, LinearGradDataOp, LinearGradWeightOp>([&](auto) -> std::string {
         return isF64(op) ? "generated: the library has no f64" : "library: a dense matrix product";
       })
       .Case<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>([&](auto) -> std::string {

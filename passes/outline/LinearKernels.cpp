@@ -61,6 +61,14 @@ LogicalResult outlineLinearOp(LinearOp op, OutlineContext &context) {
   return success();
 }
 
+LogicalResult outlineLinearAdd(LinearAddOp op, OutlineContext &context) {
+  bool transposed = op.getTransposed();
+  int64_t in = shapeOf(op.getWeight())[transposed ? 1 : 0], out = shapeOf(op.getWeight())[transposed ? 0 : 1];
+  Product p{op.getX(), op.getWeight(), op.getAddend(), in, transposed ? in : out, out, false, transposed, true};
+  context.rewriter.replaceOp(op, matrixProduct(op, p, op.getType(), context));
+  return success();
+}
+
 /// Products that are added up stay in f32 until the sum is complete.
 RankedTensorType sumType(Value result, size_t products) {
   auto type = tensorType(result);
@@ -213,6 +221,7 @@ Value matrixProduct(Operation *op, const Product &p, Type type, OutlineContext &
 LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](LinearOp linear) { return outlineLinearOp(linear, context); })
+      .Case([&](LinearAddOp linear) { return outlineLinearAdd(linear, context); })
       .Case([&](LinearGradDataOp grad) { return outlineGradData(grad, context); })
       .Case([&](LinearGradWeightOp grad) { return outlineGradWeight(grad, context); })
       .Case([&](MoeGroupedLinearOp linear) {

@@ -55,8 +55,8 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
   using Family = LogicalResult (*)(Operation *, OutlineContext &);
   Family family =
       TypeSwitch<Operation *, Family>(op)
-          .Case<LinearOp, LinearGradDataOp, LinearGradWeightOp, MoeGroupedLinearOp, MoeGroupedLinearGradDataOp,
-                MoeGroupedLinearGradWeightOp>([](auto) { return outlineLinear; })
+          .Case<LinearOp, LinearAddOp, LinearGradDataOp, LinearGradWeightOp, MoeGroupedLinearOp,
+                MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>([](auto) { return outlineLinear; })
           .Case<EmbedOp, EmbedGradOp>([](auto) { return outlineEmbed; })
           .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp,
                 LinearLossPartGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })

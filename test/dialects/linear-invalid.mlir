@@ -551,3 +551,21 @@ func.func @f(%x: tensor<2x8x24xf32>, %weight: tensor<24x4xf32>, %documents: tens
   %0:3 = braid.short_conv_grad %x, %weight, %documents, %tail, %dy, %dnew_tail : (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>, tensor<2x8x24xf32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<24x4xf32>, tensor<2x3x23xf32>)
   return
 }
+
+// -----
+
+// expected-note @+1 {{addend defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x24xf32>, %z: tensor<2x8x23xf32>) {
+  // expected-error @+1 {{'braid.linear_add' op adds 'tensor<2x8x23xf32>' to a product of type 'tensor<2x8x24xf32>'}}
+  %0 = braid.linear_add %x, %w, %z : (tensor<2x8x16xf32>, tensor<16x24xf32>, tensor<2x8x23xf32>) -> tensor<2x8x24xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<17x24xf32>, %z: tensor<2x8x24xf32>) {
+  // expected-error @+1 {{'braid.linear_add' op input dimension mismatch: weight has 17 but x has 16}}
+  %0 = braid.linear_add %x, %w, %z : (tensor<2x8x16xf32>, tensor<17x24xf32>, tensor<2x8x24xf32>) -> tensor<2x8x24xf32>
+  return
+}

@@ -14,6 +14,8 @@ func.func @linear(%x: !x, %h: !h, %w: tensor<16x24xf32>, %v: tensor<16x10xf32>, 
   %0:2 = braid.linear %x, %w, %v : (!x, tensor<16x24xf32>, tensor<16x10xf32>) -> (!h, tensor<2x8x10xf32>)
   // CHECK: braid.linear %arg0, %arg4 {transposed} : (tensor<2x8x16xf32>, tensor<32x16xf32>) -> tensor<2x8x32xf32>
   %1 = braid.linear %x, %t {transposed} : (!x, tensor<32x16xf32>) -> tensor<2x8x32xf32>
+  // CHECK: braid.linear_add %arg0, %arg4, %arg5 {transposed} : (tensor<2x8x16xf32>, tensor<32x16xf32>, tensor<2x8x32xf32>) -> tensor<2x8x32xf32>
+  %7 = braid.linear_add %x, %t, %dl {transposed} : (!x, tensor<32x16xf32>, tensor<2x8x32xf32>) -> tensor<2x8x32xf32>
   // CHECK: braid.linear_grad_data cotangents(%arg1) weights(%arg2) : (tensor<2x8x4x6xf32>, tensor<16x24xf32>) -> tensor<2x8x16xf32>
   %2 = braid.linear_grad_data cotangents(%h) weights(%w) : (!h, tensor<16x24xf32>) -> !x
   // CHECK: braid.linear_grad_data cotangents(%arg5) weights(%arg4) {transposed} : (tensor<2x8x32xf32>, tensor<32x16xf32>) -> tensor<2x8x16xf32>

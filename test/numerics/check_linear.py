@@ -32,10 +32,12 @@ def add_linear(program, rng, dtype, H=3, V=8, M=40, wide=(4, 7)):
         dx = f.op("braid.linear_grad_data", [[dy1, dy2], [w1, w2]], x.type, segments=True, transposed=transposed)
         # What other tokens gave: of bf16 results in f32, rounded with the sum.
         wide_type = "f32" if dtype == "bf16" else dtype
+        z1 = f.input("z1", dy1.type.shape)
+        sum_y1 = f.op("braid.linear_add", [x, w1, z1], dy1.type, transposed=transposed)
         s1, s2 = f.input("s1", shapes[0], wide_type), f.input("s2", shapes[1], wide_type)
         weights = lambda *sums: f.op("braid.linear_grad_weight", [x, [dy1, dy2], [*sums]], [w1.type, w2.type], segments=True, transposed=transposed)
         (dw1, dw2), (sum1, sum2) = weights(), weights(s1, s2)
-        for name, value in {"y1": y1, "y2": y2, "dx": dx, "dw1": dw1, "dw2": dw2, "dsum1": sum1, "dsum2": sum2}.items():
+        for name, value in {"y1": y1, "y2": y2, "y1z1": sum_y1, "dx": dx, "dw1": dw1, "dw2": dw2, "dsum1": sum1, "dsum2": sum2}.items():
             f.output(name, value)
         arrays = {n: rng.standard_normal(o.type.shape) for n, o in f.inputs.items()}
         a = {n: rounded([array], f.inputs[n].type.dtype)[0] for n, array in arrays.items()}
@@ -44,6 +46,7 @@ def add_linear(program, rng, dtype, H=3, V=8, M=40, wide=(4, 7)):
         turn = (lambda m: m.T) if transposed else (lambda m: m)
         references = {
             "y1": flat @ m1,
+            "y1z1": flat @ m1 + a["z1"],
             "y2": (flat @ m2).reshape(B, T, *wide),
             "dx": (g1 @ m1.T + g2 @ m2.T).reshape(B, T, H, V),
             "dw1": turn(np.einsum("bti,bto->io", flat, g1)),
