@@ -181,19 +181,17 @@ private:
                                 at.getStrides());
   }
 
+  template <typename Op> static Tile tileOf(Op op, int64_t m, int64_t n, int64_t k, bool transposeA) {
+    Type addend = op.getTypeAddend().value_or(Type());
+    return {
+        m,     n, k, transposeA, op.getTransposeB(), op.getAccumulate(), op.getTypeA(), op.getTypeB(), op.getTypeC(),
+        addend};
+  }
+
   /// The part of C at these rows and columns.
   cmd::LaunchOp lower(cmd::GemmOp op, Part rows, Part columns) {
     int64_t m = rows.length, n = columns.length, k = op.getK(), batch = op.getBatch();
-    Tile tile{rows.side,
-              columns.side,
-              0,
-              op.getTransposeA(),
-              op.getTransposeB(),
-              op.getAccumulate(),
-              op.getTypeA(),
-              op.getTypeB(),
-              op.getTypeC(),
-              op.getTypeAddend().value_or(Type())};
+    Tile tile = tileOf(op, rows.side, columns.side, 0, op.getTransposeA());
     // k is guarded where it runs along the rows of both operands.
     int64_t steps = k;
     if (tile.transposeA && !tile.transposeB) {
@@ -255,16 +253,7 @@ private:
   /// C[r, :] = A[r, :] op(B[g]): the rows of a group are dealt out to `parts` programs, as they are found on the device.
   cmd::LaunchOp lowerRows(cmd::GroupedGemmOp op) {
     int64_t n = op.getN(), k = op.getK(), groups = op.getGroups(), rows = op.getMaxRows();
-    Tile tile{guardedSideOf(rows, kSide),
-              sideOf(n, kSide),
-              sideOf(k, kDepth),
-              false,
-              op.getTransposeB(),
-              op.getAccumulate(),
-              op.getTypeA(),
-              op.getTypeB(),
-              op.getTypeC(),
-              op.getTypeAddend().value_or(Type())};
+    Tile tile = tileOf(op, guardedSideOf(rows, kSide), sideOf(n, kSide), sideOf(k, kDepth), false);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "group", "part"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);

@@ -133,7 +133,7 @@ struct Probe {
   Expected<Costs> costs(uint64_t bytes, double seconds) {
     int64_t times = 0;
     BRAID_ASSIGN(times, timesIn(bytes, seconds));
-    std::vector<double> alone, lost;
+    std::vector<double> alone, own, slower; // of an exchange
     for (int round = 0; round < rounds; ++round) {
       auto begin = Clock::now();
       int64_t exchanged = 0;
@@ -142,14 +142,14 @@ struct Probe {
       double before = 0, after = 0;
       BRAID_ASSIGN(before, undisturbed(seconds));
       Status status = Status::success();
-      double own = 0;
+      double busy = 0;
       std::atomic<bool> done = false;
       std::thread progress([&] { // as a session's
         askForShortTurns();
         Expected<int64_t> number = exchangeFor(bytes, times, patience * seconds);
         status = number.status();
         exchanged = number.ok() ? *number : 1;
-        own = processorTime();
+        busy = processorTime();
         done = true;
       });
       Computation::Speed beside = computation.runUntil([&] { return done.load(); });
@@ -158,12 +158,15 @@ struct Probe {
       BRAID_ASSIGN(after, undisturbed(seconds));
       // A core's rate wanders by more than an exchange takes of it, over a slow link for longer: it is held against what it was
       // on both sides, and what it seems to gain counts as what it seems to lose.
-      double slower = beside.processor * (1 - 2 * beside.rate() / (before + after));
-      lost.push_back((own + slower) / static_cast<double>(exchanged));
+      own.push_back(busy / static_cast<double>(exchanged));
+      slower.push_back(beside.processor * (1 - 2 * beside.rate() / (before + after)) / static_cast<double>(exchanged));
     }
     Costs result;
     BRAID_ASSIGN(result.alone, mean(median(alone)));
-    BRAID_ASSIGN(result.lost, mean(median(lost)));
+    BRAID_ASSIGN(result.lost, mean(median(own)));
+    double rest = 0;
+    BRAID_ASSIGN(rest, mean(median(slower)));
+    result.lost += std::max(0.0, rest);
     return result;
   }
 };
@@ -184,7 +187,7 @@ Expected<LinkCosts> probeLink(Communicator &link, std::chrono::milliseconds time
   LinkCosts costs;
   costs.latency = small.alone / std::ceil(std::log2(link.size()));
   costs.bandwidth = bytes / std::max(large.alone - small.alone, 1e-9);
-  costs.perMessage = std::max(0.0, small.lost) / (4 * peers);
+  costs.perMessage = small.lost / (4 * peers);
   costs.perByte = std::max(0.0, large.lost - small.lost) / (2 * bytes);
   return costs;
 }
