@@ -1,6 +1,6 @@
 """Two training steps in double precision on any mesh: loss, every gradient and every updated parameter are those of one rank.
 
-In f32 a sum over tokens that nearly cancels depends on its order, and a mesh has another order than one rank (ranks_equal.py: up to 5e-5 of a
+In f32 a sum over tokens that nearly cancels depends on its order, and a mesh has another order than one rank (ranks_equal.py: up to 7e-5 of a
 gradient). In f64 the same sums agree to 1e-10, so what f32 shows is rounding and no term is missing, doubled or cut wrongly. Gradients are read from
 the first moments, put together from the pieces of all ranks; pieces that several ranks hold have the same bits. Packed documents, borders between and on ranks.
 Each program runs its first step twice, with the same bits both times. The second begins from the tensors that the first left behind; how far it

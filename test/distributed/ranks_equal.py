@@ -80,7 +80,7 @@ VARIANTS = [
 # by another part of the full learning rate when rounding changes, so they agree less closely than the gradients they come from (exact.py: in f64
 # nothing of that is left).
 # Sums over tokens that nearly cancel (the skip of mamba2, one number per head) feel their order most: with rows on several ranks every sum has another.
-TOLERANCE = {"loss": 2e-6, "gradient": 2e-5, "sequence gradient": 6e-5, "parameter": 5e-3, "losses": 1e-5}
+TOLERANCE = {"loss": 2e-6, "gradient": 2e-5, "sequence gradient": 1e-4, "parameter": 5e-3, "losses": 1e-5}
 # In bf16 rounding decides: a loss as near as test/README.md says, and gradients that are at most twice as far from those of the f32 model as one rank's.
 TOLERANCE_BF16 = {"loss": 2e-3, "losses": 2e-3, "farther from f32": 2.0}
 SHAPE = ["--batch=4", "--seq-len=64"]

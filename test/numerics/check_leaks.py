@@ -68,7 +68,7 @@ def description(mixers, dtype):
 class Source:
     """Model files in a folder."""
 
-    def __init__(self, folder, dtype, parts):
+    def __init__(self, folder, dtype, parts=""):
         self.path, self.dtype, self.parts = os.path.join(folder, "leaks.json"), dtype, parts
 
     def errors(self, mixers):
