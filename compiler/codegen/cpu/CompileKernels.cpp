@@ -26,6 +26,9 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/DialectConversion.h"
 
+#include "llvm/Analysis/InstructionSimplify.h"
+#include "llvm/Analysis/MemorySSAUpdater.h"
+#include "llvm/Analysis/ScalarEvolution.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -35,7 +38,10 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/LoopUnrollPass.h"
 #include "llvm/Transforms/Utils/Cloning.h"
+#include "llvm/Transforms/Utils/LoopRotationUtils.h"
 
 #include <mutex>
 
@@ -117,8 +123,30 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target,
 /// inline. Loops of few iterations unroll whole, so that the tiles they index become registers; after that nothing is
 /// worth its time (test/benchmark/results/README.md).
 static constexpr llvm::StringLiteral kOptimizer =
-    "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm),"
-    "early-cse<memssa>,instcombine<no-verify-fixpoint>,loop(loop-unroll-full),sroa,early-cse<memssa>,adce,simplifycfg)";
+    "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(rotate-in-large,licm),"
+    "early-cse<memssa>,instcombine<no-verify-fixpoint>,loop(unroll-full-in-large),sroa,early-cse<memssa>,adce,"
+    "simplifycfg)";
+
+namespace {
+/// loop-rotate, and unroll-full-in-large is loop-unroll-full: the same code, but for each loop they change they forget all
+/// that is known of scalars. To forget only what the loop may have changed, LLVM's own walk through all users of the outermost
+/// loop's numbers, which is the whole kernel: quadratic, and most of the time for kernels of thousands of loops.
+struct RotateInLarge : llvm::PassInfoMixin<RotateInLarge> {
+  llvm::PreservedAnalyses run(llvm::Loop &loop, llvm::LoopAnalysisManager &, llvm::LoopStandardAnalysisResults &known,
+                              llvm::LPMUpdater &) {
+    constexpr unsigned kLargestHeader = 16; // LLVM's, in instructions
+    const llvm::SimplifyQuery query = llvm::getBestSimplifyQuery(known, loop.getHeader()->getDataLayout());
+    llvm::MemorySSAUpdater memory(known.MSSA);
+    if (!llvm::LoopRotation(&loop, &known.LI, &known.TTI, &known.AC, &known.DT, /*SE=*/nullptr, &memory, query,
+                            /*RotationOnly=*/false, kLargestHeader, /*IsUtilMode=*/false))
+      return llvm::PreservedAnalyses::all();
+    known.SE.forgetAllLoops();
+    llvm::PreservedAnalyses preserved = llvm::getLoopPassPreservedAnalyses();
+    preserved.preserve<llvm::MemorySSAAnalysis>();
+    return preserved;
+  }
+};
+} // namespace
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::PassBuilder builder(&machine);
@@ -131,6 +159,16 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, callGraph, modules);
+  builder.registerPipelineParsingCallback(
+      [](StringRef name, llvm::LoopPassManager &passes, ArrayRef<llvm::PassBuilder::PipelineElement>) {
+        if (name == "rotate-in-large")
+          passes.addPass(RotateInLarge());
+        else if (name == "unroll-full-in-large")
+          passes.addPass(llvm::LoopFullUnrollPass(/*OptLevel=*/2, /*OnlyWhenForced=*/false, /*ForgetSCEV=*/true));
+        else
+          return false;
+        return true;
+      });
   llvm::ModulePassManager passes;
   llvm::cantFail(builder.parsePassPipeline(passes, kOptimizer));
   passes.run(module, modules);
