@@ -224,6 +224,9 @@ LogicalResult Sharder::beforeReturn(func::FuncOp entry, IRMapping &map, OpBuilde
         for (Axes &axes : to.dims)
           llvm::erase_if(axes, [](StringRef axis) { return axis != "dp" && axis != "sp"; });
     }
+    OpBuilder::InsertionGuard guard(builder);
+    if (auto update = map.lookup(value).getDefiningOp<AdamwOp>())
+      builder.setInsertionPointAfter(update);
     Value local = convert(builder, entry, map.lookup(value), to);
     if (!local)
       return failure();
@@ -232,6 +235,11 @@ LogicalResult Sharder::beforeReturn(func::FuncOp entry, IRMapping &map, OpBuilde
       if (ArrayAttr shards = shardsAttr(to, result.stackedDims()))
         entry.setResultAttr(i, attrs::shards, shards);
   }
+  // Parameters that are gathered travel while those that are not are updated.
+  Block &body = *builder.getInsertionBlock();
+  for (AdamwOp update : llvm::to_vector(body.getOps<AdamwOp>()))
+    if (update.getNewParameter().use_empty())
+      update->moveBefore(&body, body.end());
   return success();
 }
 
