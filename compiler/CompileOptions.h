@@ -43,6 +43,7 @@ struct CompileOptions {
   std::optional<Phase> toPhase; ///< stop here; absent: write the program
   std::string dumpPhasesTo; ///< directory for NN-phase.mlir; empty: none
   std::optional<Machine> machine; ///< that orders are chosen by where a model has no schedule.machine; no flag
+  std::string kernelCache; ///< directory of compiled kernels; empty: none
   bool explain = false;
   bool remarks = true; ///< on what was chosen; no flag
   bool joinLayers = true; ///< of pipeline best: neighbours may stand in one function; no flag

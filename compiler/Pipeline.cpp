@@ -273,6 +273,7 @@ LogicalResult braid::runPhases(ModuleOp module, Phase from, Phase to, const Comp
 /// CPU time of all kernels by step, and the three kernels that took longest.
 static std::string summary(MutableArrayRef<KernelTime> kernels) {
   KernelTime sum;
+  int64_t kept = llvm::count_if(kernels, [](const KernelTime &time) { return time.kept; });
   for (const KernelTime &time : kernels) {
     sum.lowering += time.lowering;
     sum.optimizing += time.optimizing;
@@ -280,9 +281,10 @@ static std::string summary(MutableArrayRef<KernelTime> kernels) {
   }
   auto all = [](const KernelTime &time) { return time.lowering + time.optimizing + time.emitting; };
   llvm::stable_sort(kernels, [&](const KernelTime &a, const KernelTime &b) { return all(a) > all(b); });
-  std::string text = llvm::formatv("{0} kernels: to LLVM {1:f0} ms, its optimizer {2:f0} ms, machine code {3:f0} ms of "
-                                   "CPU; longest:",
-                                   kernels.size(), sum.lowering, sum.optimizing, sum.emitting);
+  std::string text = llvm::formatv("{0} kernels{1}: to LLVM {2:f0} ms, its optimizer {3:f0} ms, machine code {4:f0} ms "
+                                   "of CPU; longest:",
+                                   kernels.size(), kept ? llvm::formatv(", {0} of them kept", kept).str() : "",
+                                   sum.lowering, sum.optimizing, sum.emitting);
   for (const KernelTime &time : kernels.take_front(3))
     text += llvm::formatv(" {0} {1:f0} ms,", time.name, all(time));
   text.pop_back();
@@ -292,6 +294,13 @@ static std::string summary(MutableArrayRef<KernelTime> kernels) {
 FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileOptions &options,
                                                  std::vector<StageTime> &times) {
   CompiledProgram program;
+  std::unique_ptr<KernelCache> cache;
+  if (!options.kernelCache.empty()) {
+    llvm::Expected<std::unique_ptr<KernelCache>> opened = KernelCache::open(options.kernelCache);
+    if (!opened)
+      return module.emitError("--kernel-cache: ") << llvm::toString(opened.takeError()), failure();
+    cache = std::move(*opened);
+  }
   ProgramParts parts{options.target, {}, {}, {}, {}, 0};
   std::vector<char> code;
   if (options.target == "cuda") {
@@ -303,9 +312,9 @@ FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileO
     std::string ptx;
     llvm::raw_string_ostream ptxStream(ptx);
     FailureOr<std::vector<CudaKernel>> compiled =
-        target->emulated
-            ? emulateCudaKernels(module, *target, &kernels)
-            : compileCudaKernels(module, *target, options.dumpPhasesTo.empty() ? nullptr : &ptxStream, &kernels);
+        target->emulated ? emulateCudaKernels(module, *target, &kernels, cache.get())
+                         : compileCudaKernels(module, *target, options.dumpPhasesTo.empty() ? nullptr : &ptxStream,
+                                              &kernels, cache.get());
     if (failed(compiled) || (!options.dumpPhasesTo.empty() &&
                              failed(dump(module, ptxPath(options.dumpPhasesTo), ptx, options.dumpPhasesTo))))
       return failure();
@@ -322,7 +331,7 @@ FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileO
                      [](func::FuncOp func) { return func->hasAttr(tile::kKernelAttr); })) {
       StageTimer timer(times, "code");
       std::vector<KernelTime> kernels;
-      FailureOr<std::vector<char>> object = compileKernels(module, *target, nullptr, &kernels);
+      FailureOr<std::vector<char>> object = compileKernels(module, *target, nullptr, &kernels, cache.get());
       if (failed(object))
         return failure();
       timer.detail = summary(kernels);

@@ -37,6 +37,8 @@ config.environment["PYTHONPATH"] = os.path.join(config.test_source_root, "numeri
 config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 # One thread per process: tests run side by side, and a result must not depend on the number of cores.
 config.environment["OMP_NUM_THREADS"] = "1"
+# Tests compile the same kernels again and again. What must not depend on it says `%without_cache braid-compile`.
+config.environment["BRAID_KERNEL_CACHE"] = os.path.join(config.test_exec_root, "kernel-cache")
 for name, value in braid_lit.OPEN_MPI_ENVIRONMENT.items():
     config.environment[name] = value
 # Open MPI keeps memory for the life of a process: under the address sanitizer what is left at the end says nothing.
@@ -44,7 +46,7 @@ without_leaks = f"env ASAN_OPTIONS={os.environ.get('ASAN_OPTIONS', '')}:detect_l
 
 config.substitutions += [("%root", config.braid_source_root), ("%flatc", config.flatc), ("%python", python),
                          ("%build", config.braid_build_root),
-                         ("%without_leaks", without_leaks)]
+                         ("%without_leaks", without_leaks), ("%without_cache", "env -u BRAID_KERNEL_CACHE")]
 
 # name: (is it there, why a test is skipped without it)
 full = lit_config.params.get("full", "0") == "1"

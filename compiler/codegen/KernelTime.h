@@ -29,6 +29,7 @@ private:
 struct KernelTime {
   std::string name;
   double lowering = 0, optimizing = 0, emitting = 0; ///< milliseconds of CPU
+  bool kept = false; ///< its code came from a cache
 };
 
 } // namespace braid

@@ -439,6 +439,8 @@ bool Tuner::run() {
   folder = made.str().str();
   llvm::scope_exit clean([&] { llvm::sys::fs::remove_directories(folder); });
   runner.folder = folder;
+  if (options.job.options.kernelCache.empty()) // programs of one model share most of their kernels
+    options.job.options.kernelCache = folder + "/kernels";
   if (!makePlain())
     return false;
   identify();

@@ -214,11 +214,12 @@ namespace {
 struct Job {
   OwningOpRef<ModuleOp> module; // one kernel
   KernelTime time;
-  SmallVector<char, 0> object, assembly;
+  std::vector<char> object;
+  SmallVector<char, 0> assembly;
 };
 } // namespace
 
-static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAssembly) {
+static FailureOr<std::vector<char>> compileOne(Job &job, const CpuTarget &target, bool wantAssembly) {
   ThreadClock clock;
   ModuleOp module = *job.module;
   bool roundsEach = llvm::any_of(module.getOps<func::FuncOp>(),
@@ -256,13 +257,22 @@ static LogicalResult compileOne(Job &job, const CpuTarget &target, bool wantAsse
       return failure();
     clock.lap();
   }
-  LogicalResult result = emit(*code, *machine, llvm::CodeGenFileType::ObjectFile, job.object);
+  SmallVector<char, 0> object;
+  if (failed(emit(*code, *machine, llvm::CodeGenFileType::ObjectFile, object)))
+    return failure();
   job.time.emitting = clock.lap();
-  return result;
+  return std::vector<char>(object.begin(), object.end());
+}
+
+/// What the code of a kernel depends on besides its text.
+static std::string describe(const CpuTarget &target) {
+  return llvm::join(target.features, ",") +
+         (target.emulated ? ";threads=" + std::to_string(target.emulated->sharedBytes) : "");
 }
 
 FailureOr<std::vector<char>> braid::compileKernels(ModuleOp kernels, const CpuTarget &target,
-                                                   llvm::raw_ostream *dumpAsm, std::vector<KernelTime> *times) {
+                                                   llvm::raw_ostream *dumpAsm, std::vector<KernelTime> *times,
+                                                   KernelCache *cache) {
   MLIRContext *context = kernels.getContext();
   context->loadDialect<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
                        gpu::GPUDialect, LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
@@ -277,8 +287,15 @@ FailureOr<std::vector<char>> braid::compileKernels(ModuleOp kernels, const CpuTa
     names.push_back(job.time.name);
     jobs.push_back(std::move(job));
   }
-  if (failed(failableParallelForEach(context, jobs,
-                                     [&](Job &job) { return compileOne(job, target, dumpAsm != nullptr); })))
+  std::string depends = describe(target);
+  if (failed(failableParallelForEach(context, jobs, [&](Job &job) {
+        FailureOr<std::vector<char>> object =
+            KernelCache::getOrCompile(dumpAsm ? nullptr : cache, *job.module, depends, job.time.kept,
+                                      [&] { return compileOne(job, target, dumpAsm != nullptr); });
+        if (succeeded(object))
+          job.object = std::move(*object);
+        return LogicalResult(object);
+      })))
     return failure();
   std::vector<ArrayRef<char>> objects;
   for (Job &job : jobs) {

@@ -6,6 +6,7 @@
 #ifndef COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 #define COMPILER_CODEGEN_CPU_COMPILEKERNELS_H
 
+#include "compiler/codegen/KernelCache.h"
 #include "compiler/codegen/KernelTime.h"
 #include "compiler/codegen/cpu/CpuTarget.h"
 
@@ -20,10 +21,12 @@ void registerCpuCodegen(mlir::DialectRegistry &registry);
 /// Compiles every func.func with `tile.kernel` (bodies as the tile dialect allows) and links them into one shared
 /// object that exports exactly these symbols and needs nothing but libc and libm. The module is left as it is. Kernels
 /// are compiled in parallel on the context's threads; the result does not depend on their number. `dumpAsm`, if given,
-/// receives the assembly; `times` one entry per kernel, in order.
+/// receives the assembly; `times` one entry per kernel, in order. Code that `cache`
+/// has is taken from there (not with `dumpAsm`), other code kept there.
 mlir::FailureOr<std::vector<char>> compileKernels(mlir::ModuleOp kernels, const CpuTarget &target,
                                                   llvm::raw_ostream *dumpAsm = nullptr,
-                                                  std::vector<KernelTime> *times = nullptr);
+                                                  std::vector<KernelTime> *times = nullptr,
+                                                  KernelCache *cache = nullptr);
 
 } // namespace braid
 

@@ -73,10 +73,20 @@ static std::optional<int64_t> numberBefore(StringRef text, StringRef word) {
   return value;
 }
 
-Expected<Assembled> braid::assemble(StringRef ptx, StringRef arch) {
+static const Library &assembler() {
   static const Library library = openLibrary();
-  if (!library.problem.empty())
-    return createStringError(library.problem);
+  return library;
+}
+
+Error braid::openAssembler() {
+  const std::string &problem = assembler().problem;
+  return problem.empty() ? Error::success() : createStringError(problem);
+}
+
+Expected<Assembled> braid::assemble(StringRef ptx, StringRef arch) {
+  if (Error error = openAssembler())
+    return std::move(error);
+  const Library &library = assembler();
   std::string archOption = "-arch=" + arch.str();
   const char *options[] = {archOption.c_str(), "-O3", "-verbose"};
   nvJitLinkHandle handle = nullptr;
@@ -129,8 +139,8 @@ uint32_t braid::leastCudaDriver() { return BRAID_CUDA_MAJOR * 1000; }
 
 uint32_t braid::leastCudaDriver() { return 0; }
 
-Expected<Assembled> braid::assemble(StringRef, StringRef) {
-  return createStringError("this compiler was built without a CUDA toolkit");
-}
+Error braid::openAssembler() { return createStringError("this compiler was built without a CUDA toolkit"); }
+
+Expected<Assembled> braid::assemble(StringRef, StringRef) { return openAssembler(); }
 
 #endif

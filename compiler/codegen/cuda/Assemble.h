@@ -20,6 +20,9 @@ struct Assembled {
 /// is opened when it is first needed: a missing one, and what the assembler does not take, are errors. Any thread.
 llvm::Expected<Assembled> assemble(llvm::StringRef ptx, llvm::StringRef arch);
 
+/// Opens the library, if it was not yet.
+llvm::Error openAssembler();
+
 /// The driver that what it assembles needs at least, as NVIDIA numbers them (13000): any of the toolkit's generation.
 uint32_t leastCudaDriver();
 

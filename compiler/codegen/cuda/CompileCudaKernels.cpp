@@ -27,18 +27,24 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/DialectConversion.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IRReader/IRReader.h"
 #include "llvm/Linker/Linker.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SHA256.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/IPO/Internalize.h"
 
+#include <array>
+#include <cstring>
 #include <mutex>
+#include <tuple>
 
 using namespace mlir;
 using namespace braid;
@@ -295,8 +301,41 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   return success();
 }
 
+//===- Kept from one compilation to the next ----------------------------------------------------------------------===//
+
+/// What a kernel's code depends on besides its text and the libraries that are loaded.
+static std::string describe(const CudaTarget &target) {
+  std::string text = target.arch + ";" + std::to_string(target.limits.sharedBytes) + ";";
+#if BRAID_HAVE_CUDA
+  // Where it cannot be read linkDeviceLibrary says so.
+  if (auto library = llvm::MemoryBuffer::getFile(BRAID_CUDA_DEVICE_LIBRARY))
+    text += llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef((*library)->getBuffer())));
+#endif
+  return text;
+}
+
+using KernelNumbers = std::array<int64_t, 6>;
+
+static std::vector<char> pack(const CudaKernel &kernel) {
+  const KernelNumbers numbers = {kernel.threads,   kernel.sharedBytes, kernel.scratchBytes,
+                                 kernel.registers, kernel.stackBytes,  kernel.spillBytes};
+  std::vector<char> packed(sizeof numbers);
+  std::memcpy(packed.data(), &numbers, sizeof numbers);
+  llvm::append_range(packed, kernel.cubin);
+  return packed;
+}
+
+static void unpack(ArrayRef<char> packed, CudaKernel &kernel) {
+  KernelNumbers numbers;
+  std::memcpy(&numbers, packed.data(), sizeof numbers);
+  std::tie(kernel.threads, kernel.sharedBytes, kernel.scratchBytes, kernel.registers, kernel.stackBytes,
+           kernel.spillBytes) = std::tuple_cat(numbers);
+  llvm::append_range(kernel.cubin, packed.drop_front(sizeof numbers));
+}
+
 FailureOr<std::vector<CudaKernel>> braid::compileCudaKernels(ModuleOp kernels, const CudaTarget &target,
-                                                             llvm::raw_ostream *ptx, std::vector<KernelTime> *times) {
+                                                             llvm::raw_ostream *ptx, std::vector<KernelTime> *times,
+                                                             KernelCache *cache) {
   MLIRContext *context = kernels.getContext();
   context
       ->loadDialect<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect,
@@ -310,7 +349,25 @@ FailureOr<std::vector<CudaKernel>> braid::compileCudaKernels(ModuleOp kernels, c
     job.module->push_back(kernel.clone());
     jobs.push_back(std::move(job));
   }
-  if (failed(failableParallelForEach(context, jobs, [&](Job &job) { return compileOne(job, target); })))
+  std::string depends;
+  if (cache && !ptx) {
+    depends = describe(target);
+    if (llvm::Error error = openAssembler()) // whose build is in the keys
+      return kernels.emitError(llvm::toString(std::move(error))), failure();
+  }
+  auto compile = [&](Job &job) -> FailureOr<std::vector<char>> {
+    if (failed(compileOne(job, target)))
+      return failure();
+    return pack(std::exchange(job.kernel, CudaKernel{job.kernel.name}));
+  };
+  auto compileOrFind = [&](Job &job) -> LogicalResult {
+    FailureOr<std::vector<char>> packed = KernelCache::getOrCompile(ptx ? nullptr : cache, *job.module, depends,
+                                                                    job.time.kept, [&] { return compile(job); });
+    if (succeeded(packed))
+      unpack(*packed, job.kernel);
+    return packed;
+  };
+  if (failed(failableParallelForEach(context, jobs, compileOrFind)))
     return failure();
   std::vector<CudaKernel> result;
   for (Job &job : jobs) {

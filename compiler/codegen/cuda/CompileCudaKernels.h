@@ -7,6 +7,7 @@
 #ifndef COMPILER_CODEGEN_CUDA_COMPILECUDAKERNELS_H
 #define COMPILER_CODEGEN_CUDA_COMPILECUDAKERNELS_H
 
+#include "compiler/codegen/KernelCache.h"
 #include "compiler/codegen/KernelTime.h"
 #include "compiler/codegen/cuda/CudaTarget.h"
 
@@ -30,10 +31,11 @@ void registerCudaCodegen(mlir::DialectRegistry &registry);
 
 /// Compiles every func.func with `tile.kernel`, in their order, in parallel on the context's threads; the result does not
 /// depend on their number. The module is left as it is. `ptx`, if given, receives the PTX of all kernels; `times` one
-/// entry per kernel.
+/// entry per kernel. Code that `cache` has is taken from there (not with `ptx`), other code kept there.
 mlir::FailureOr<std::vector<CudaKernel>> compileCudaKernels(mlir::ModuleOp kernels, const CudaTarget &target,
                                                             llvm::raw_ostream *ptx = nullptr,
-                                                            std::vector<KernelTime> *times = nullptr);
+                                                            std::vector<KernelTime> *times = nullptr,
+                                                            KernelCache *cache = nullptr);
 
 } // namespace braid
 

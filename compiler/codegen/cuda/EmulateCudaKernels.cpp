@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace braid;
 
 FailureOr<std::vector<CudaKernel>> braid::emulateCudaKernels(ModuleOp kernels, const CudaTarget &target,
-                                                             std::vector<KernelTime> *times) {
+                                                             std::vector<KernelTime> *times, KernelCache *cache) {
   llvm::Expected<CpuTarget> cpu = CpuTarget::parse("native,threads");
   if (!cpu)
     return kernels.emitError(llvm::toString(cpu.takeError())), failure();
@@ -35,7 +35,7 @@ FailureOr<std::vector<CudaKernel>> braid::emulateCudaKernels(ModuleOp kernels, c
     kernel.sharedBytes = number(kSharedBytesAttr);
     kernel.scratchBytes = number(kScratchBytesAttr);
   }
-  FailureOr<std::vector<char>> object = compileKernels(kernels, *cpu, nullptr, times);
+  FailureOr<std::vector<char>> object = compileKernels(kernels, *cpu, nullptr, times, cache);
   if (failed(object))
     return failure();
   result.front().cubin = std::move(*object);
