@@ -139,7 +139,7 @@ def DescribeSchedulePass : Pass<"braid-describe-schedule", "::mlir::ModuleOp"> {
   let description = [{
     Before: `func private @layer_L_train(..) attributes {braid.schedule = {..}}`. After: the same, and in braid.metadata
     `schedule.layer_L_train = "2 slices of 6, 6 tokens; 1A1M: A0.0 D0.0 A0.1 .."`; layers that exchange rows and were left whole
-    say "not sliced". With `remarks` it is said at once, without the order.
+    say "not sliced, " and what `braid.whole` (DecideSchedule) says of the reason; that attribute goes. With `remarks` it is said at once, without the order.
     Invariant: nothing but metadata changes.
   }];
   let options = [Option<"remarks", "remarks", "bool", "false", "remark on every layer that exchanges expert rows">];

@@ -3,6 +3,7 @@
 #include "passes/analysis/Mesh.h"
 #include "passes/autodiff/Recompute.h"
 #include "passes/overlap/LayerTasks.h"
+#include "passes/overlap/SliceLayer.h"
 #include "passes/shard/Sequence.h"
 #include "runtime/schema/SequenceLayout.h"
 
@@ -120,7 +121,9 @@ private:
         return failure();
       }
       int64_t degree = degrees.contains(function) ? degrees.at(function) : overlapDegree.getValue();
-      if ((degree > 1 || divided) && failed(addTo(layers, function, degree)))
+      if (degree == 1 && !divided)
+        leaveWhole(function, degree);
+      else if (failed(addTo(layers, function, degree)))
         return failure();
     }
     SmallVector<const Layer *> together; // all that ranks share
@@ -330,7 +333,15 @@ private:
     for (auto [layer, decision] : llvm::zip_equal(layers, chosen))
       if (decision.mixers.size() > 1 || decision.experts.size() > 1)
         write(*layer, decision);
+      else
+        for (const Layer::Direction &direction : layer->directions)
+          leaveWhole(direction.function, layer->degree);
     return success();
+  }
+
+  void leaveWhole(func::FuncOp function, int64_t degree) {
+    function->setAttr(kWholeAttr, StringAttr::get(&getContext(), degree == 1 ? "its overlap degree is 1"
+                                                                             : "no order of slices is faster"));
   }
 
   void write(const Layer &layer, const Decision &decision) {

@@ -53,10 +53,10 @@ public:
     NamedAttrList entries(known ? known : builder.getDictionaryAttr({}));
     for (auto layer : module.getOps<func::FuncOp>()) {
       auto schedule = layer->getAttrOfType<DictionaryAttr>(attrs::schedule);
+      auto whole = dyn_cast_or_null<StringAttr>(layer->removeAttr(kWholeAttr));
       if (!schedule && (layer.isPublic() || !hasOp(layer, isDataExchange)))
         continue;
-      std::string text =
-          schedule ? describe(schedule) : "not sliced: nothing was asked for, or no order of slices is faster";
+      std::string text = schedule ? describe(schedule) : "not sliced" + (whole ? ", " + whole.getValue().str() : "");
       if (remarks)
         layer.emitRemark() << "@" << layer.getSymName() << layersText(layer) << ": " << text;
       auto order = schedule ? schedule.getAs<ArrayAttr>("order") : ArrayAttr();

@@ -15,6 +15,8 @@ namespace braid {
 
 inline constexpr llvm::StringLiteral kSliceAttr = "braid.slice", kFillerAttr = "braid.filler",
                                      kSectionAttr = "braid.section", kRowsAttr = "braid.rows";
+/// Why a layer that could be sliced was not: from DecideSchedule to DescribeSchedule.
+inline constexpr llvm::StringLiteral kWholeAttr = "braid.whole";
 
 /// The schedule of a layer (written by DecideSchedule, or by hand) says a direction, a pipeline, ascending slice bounds
 /// from 0 (of the mixer, and if they differ of the experts), and may name all tasks in order; an error otherwise.
