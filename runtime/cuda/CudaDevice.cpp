@@ -250,9 +250,13 @@ Status CudaDevice::outOfMemory(uint64_t needed, size_t available, size_t total) 
 Status CudaDevice::makeStreams() {
   for (const EntryInfo &entry : program.entries())
     programEvents = std::max(programEvents, entry.events);
-  for (size_t i = 0; i < program.streams().size(); ++i) {
+  // Where blocks of several kernels wait for a processor, those of exchanges go first: other ranks wait for them, and
+  // they leave most of the chip to the computation that is laid over them.
+  int least = 0, greatest = 0;
+  BRAID_CUDA(cuCtxGetStreamPriorityRange, &least, &greatest);
+  for (const StreamInfo &info : program.streams()) {
     Stream stream = nullptr;
-    BRAID_CUDA(cuStreamCreate, &stream, streamNonBlocking);
+    BRAID_CUDA(cuStreamCreateWithPriority, &stream, streamNonBlocking, info.axis.empty() ? least : greatest);
     streams.push_back(stream);
   }
   for (uint32_t i = 0; i < eventOf(Between::count); ++i) {

@@ -82,7 +82,9 @@ inline void *const launchParamBufferSize = reinterpret_cast<void *>(uintptr_t(2)
   X(cuMemcpyDtoHAsync_v2, (void *target, Address source, size_t bytes, Stream stream))                                 \
   X(cuMemcpyDtoDAsync_v2, (Address target, Address source, size_t bytes, Stream stream))                               \
   X(cuMemsetD8Async, (Address target, unsigned char value, size_t bytes, Stream stream))                               \
+  X(cuCtxGetStreamPriorityRange, (int *least, int *greatest))                                                          \
   X(cuStreamCreate, (Stream * stream, unsigned flags))                                                                 \
+  X(cuStreamCreateWithPriority, (Stream * stream, unsigned flags, int priority))                                       \
   X(cuStreamDestroy_v2, (Stream stream))                                                                               \
   X(cuStreamQuery, (Stream stream))                                                                                    \
   X(cuStreamSynchronize, (Stream stream))                                                                              \

@@ -518,6 +518,23 @@ int cuStreamCreate(cuda::Stream *stream, unsigned) {
   return success;
 }
 
+static constexpr int leastPriority = 0, greatestPriority = -5; // of an H100
+
+int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  *least = leastPriority;
+  *greatest = greatestPriority;
+  return success;
+}
+
+int cuStreamCreateWithPriority(cuda::Stream *stream, unsigned, int priority) {
+  if (priority > leastPriority || priority < greatestPriority)
+    fail("cuStreamCreateWithPriority: " + std::to_string(priority)); // a driver takes the nearest there is
+  std::lock_guard lock(mutex);
+  *stream = newStream(device());
+  log("cuStreamCreateWithPriority %d priority %d", (*stream)->number, priority);
+  return success;
+}
+
 int cuStreamDestroy_v2(cuda::Stream stream) {
   std::unique_lock lock(mutex);
   log("cuStreamDestroy %d", stream->number);
