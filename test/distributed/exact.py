@@ -20,7 +20,8 @@ import numpy as np
 from harness import Compiled, Report, run, tool
 from ranks_equal import VARIANTS
 
-LIMITS = {"losses": 1e-12, "gradient norm": 1e-11, "gradients": 1e-10, "parameters": 1e-7, "moved": 1e-8}
+# The norm is as far off as the largest gradients are.
+LIMITS = {"losses": 1e-12, "gradient norm": 1e-10, "gradients": 1e-10, "parameters": 1e-7, "moved": 1e-8}
 # Rows of a batch: documents over several ranks and slices, of one token, from border to border; one to the end of the row, padding.
 DOCUMENTS = [[0, 11, 12, 32, 48, 64], [0, 3, 59, 60, 60, 60], [0, 64, 64, 64, 64, 64], [0, 16, 31, 33, 47, 63]]
 
