@@ -185,6 +185,12 @@ ChunkCycles ChunkCosts::ofChunk(ChunkSizes sizes) {
   return it->second;
 }
 
+/// What a larger size must save: cycles are counted without misses of the first-level cache, where tiles of a larger
+/// chunk take more room (test/benchmark/results/README.md, "Every class by itself").
+static constexpr double kWorthLarger = 0.99;
+/// What fewer rows of score tiles must save: short loops are counted as if they filled the pipelines as long ones do.
+static constexpr double kWorthFewerRows = 1.02;
+
 size_t braid::cheapestSize(ArrayRef<int64_t> sizes, llvm::function_ref<double(int64_t)> cost,
                            llvm::function_ref<bool(int64_t)> hasNoKernels) {
   std::optional<size_t> best;
@@ -194,7 +200,7 @@ size_t braid::cheapestSize(ArrayRef<int64_t> sizes, llvm::function_ref<double(in
     if (std::isinf(now)) {
       if (!hasNoKernels(size))
         break;
-    } else if (now < least) {
+    } else if (now < kWorthLarger * least) {
       best = i;
       least = now;
     } else {
@@ -233,9 +239,8 @@ void ChunkCosts::chooseScoreRows(Choice &choice) {
       continue;
     double cycles = ofChunk({choice.size, rows}).strong / static_cast<double>(choice.size);
     choice.strongPerToken[rows] = cycles;
-    if (cycles < least) {
-      least = cycles;
+    if (cycles < kWorthFewerRows * least)
       choice.scoreRows = rows;
-    }
+    least = std::min(least, cycles);
   }
 }

@@ -44,7 +44,7 @@ struct ChunkCycles {
 std::optional<ChunkCycles> chunkCycles(llvm::ArrayRef<mlir::Operation *> ops, ChunkSizes sizes,
                                        const KernelTarget &target, std::string &failure);
 
-/// The cheapest of `sizes`, from the shortest on, as far as costs (infinite: none) fall: whole states weigh on short chunks,
+/// The cheapest of `sizes`, from the shortest on, as far as costs (infinite: none) fall by 1 % or more: whole states weigh on short chunks,
 /// pairs of tokens on long ones. What does not fit fits no longer either; a size that only has no kernels is passed over.
 /// The first, where none has a cost. Asks for no cost that it does not need.
 size_t cheapestSize(llvm::ArrayRef<int64_t> sizes, llvm::function_ref<double(int64_t)> cost,
@@ -75,7 +75,7 @@ public:
   /// For rows of `tokens`: the cheapest of 16, 32, 64, 128, as far as the costs fall, and the whole row. Rows of 16 and
   /// less have no choice.
   Choice choose(int64_t tokens);
-  /// The cheapest score tiles, of 8, 16 or 32 rows, of chunks of choice.size tokens.
+  /// The cheapest score tiles, of 8, 16 or 32 rows, of chunks of choice.size tokens; of those within 2 % the largest.
   void chooseScoreRows(Choice &choice);
 
   static constexpr int64_t least = 16; ///< rows of the score tiles, hence the granularity of chunks

@@ -37,6 +37,8 @@ using Chosen = std::pair<int64_t, size_t>;
 TEST(ChunkCosts, CheapestSize) {
   EXPECT_EQ(chosen({{16, 5}, {32, 4}, {64, 3}, {128, 2}}), Chosen(128, 4));
   EXPECT_EQ(chosen({{16, 5}, {32, 4}, {64, 4}, {128, 2}}), Chosen(32, 3)); // costs that rise or stay end it
+  EXPECT_EQ(chosen({{16, 500}, {32, 400}, {64, 397}, {128, 200}}), Chosen(32, 3)); // what hardly falls, too
+  EXPECT_EQ(chosen({{16, 500}, {32, 400}, {64, 395}, {128, 500}}), Chosen(64, 4));
   EXPECT_EQ(chosen({{16, 5}, {32, 4}, {64, none}, {128, 2}}), Chosen(32, 3)); // what does not fit, too
   EXPECT_EQ(chosen({{16, none}, {32, 4}}), Chosen(16, 1));
 }
