@@ -60,6 +60,10 @@ Expected<std::unique_ptr<KernelCache>> KernelCache::open(StringRef directory) {
   cache->directory = directory.str();
   if (std::error_code code = sys::fs::create_directories(directory))
     return createStringError(code, "cannot make the folder " + directory + ": " + code.message());
+  if (!sys::fs::is_directory(directory))
+    return createStringError(directory +
+                             " is not a folder, nor a link to one; valid: a folder, or a name that one can be "
+                             "made by");
   if (Error error = checkWritable(cache->path("new")))
     return std::move(error);
   CachePruningPolicy policy;
@@ -82,7 +86,7 @@ mlir::FailureOr<std::vector<char>> KernelCache::getOrCompile(KernelCache *cache,
     if (Error error = cache->keep(key, *code)) {
       std::string message = toString(std::move(error));
       if (!cache->full.exchange(true))
-        kernel.emitWarning("kernels are not kept: ") << message;
+        kernel.emitWarning("--kernel-cache: kernels are not kept: ") << message;
     }
   return code;
 }
