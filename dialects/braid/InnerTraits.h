@@ -23,12 +23,19 @@ struct InnerTraits {
   template <typename Op>
   explicit InnerTraits(Op op)
       : decay(op.getLogDecay() != nullptr), momentum(op.getLogMomentum() != nullptr),
-        readRate(op.getReadRate() != nullptr), norm(op.getNormWeight() != nullptr), miniBatch(op.getMiniBatch()) {}
+        readRate(op.getReadRate() != nullptr), norm(false), miniBatch(op.getMiniBatch()) {
+    if constexpr (requires { op.getNormWeight(); })
+      norm = op.getNormWeight() != nullptr;
+  }
 
   llvm::StringRef className() const { return norm ? "N" : momentum || readRate ? "GM" : "G1"; }
   bool hasS() const { return momentum || readRate; }
   int64_t planes() const { return innerPlanes(momentum, readRate, miniBatch); }
   bool hasBase() const { return planes() > 1 + hasS(); } ///< B is a plane of its own
+  /// Planes that a mini-batch begins with. Its B is M then, and with a read_rate its S is 0.
+  int64_t chunkPlanes() const { return 1 + momentum; }
+  /// The last plane of a state is one that matters inside a mini-batch only: B, or S with a read_rate.
+  bool hasInside() const { return planes() > chunkPlanes(); }
 };
 
 /// An operand of an inner step beyond q, k, v that has a cotangent.

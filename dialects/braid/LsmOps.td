@@ -84,13 +84,16 @@ def Braid_LsmStepOp : Braid_LsmOp<"step"> {
 // The state [B, H, R, V] holds planes of K rows: M; S where there is log_momentum or read_rate; B where a mini-batch has
 // several tokens and there is no read_rate, which keeps B in M until the mini-batch ends.
 defvar innerGates = (ins AnyRankedTensor:$rate, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$log_momentum,
-                     Optional<AnyRankedTensor>:$read_rate, Optional<AnyRankedTensor>:$norm_weight, Optional<AnyRankedTensor>:$norm_bias);
-defvar innerOperands = !con((ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v), innerGates,
+                     Optional<AnyRankedTensor>:$read_rate);
+defvar innerNorm = (ins Optional<AnyRankedTensor>:$norm_weight, Optional<AnyRankedTensor>:$norm_bias);
+defvar innerOperands = !con((ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v), innerGates, innerNorm,
                             (ins Optional<AnyRankedTensor>:$weights));
 defvar innerAttrs = (ins I64Attr:$mini_batch, DefaultValuedAttr<F64Attr, "1e-6">:$norm_eps);
 defvar innerGatesFormat = !strconcat("`rate` `(` $rate `)` (`log_decay` `(` $log_decay^ `)`)? (`log_momentum` `(` $log_momentum^ `)`)? ",
-    "(`read_rate` `(` $read_rate^ `)`)? (`norm` `(` $norm_weight^ `,` $norm_bias `)`)? ");
-defvar innerFormat = !strconcat("$q `,` $k `,` $v ", innerGatesFormat, "(`weights` `(` $weights^ `)`)? ");
+    "(`read_rate` `(` $read_rate^ `)`)? ");
+defvar innerNormFormat = "(`norm` `(` $norm_weight^ `,` $norm_bias `)`)? (`weights` `(` $weights^ `)`)? ";
+defvar innerFormat = !strconcat("$q `,` $k `,` $v ", innerGatesFormat, innerNormFormat);
+defvar insideFormat = "`residuals` `(` $residuals `)` (`initial_state` `(` $initial_state^ `)`)? `in_state` `(` $states `)` ";
 
 def Braid_LsmInnerStepOp : Braid_LsmOp<"inner_step", [DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>]> {
   let summary = "the scan over a state that gradient steps update; of one token also the step of decoding";
@@ -167,29 +170,38 @@ def Braid_LsmChunkGradOp : Braid_ChunkOp<"chunk_grad"> {
   let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` `cotangents` `(` $dx `,` $d_o `)` ", chunksFormat, " ", typesFormat);
 }
 
-// Inner steps: a chunk is a mini-batch or a part of one; states [B, n, H, R, V] as inner_step has them, before each chunk.
+// Inner steps: a chunk is a mini-batch or a part of one. States before each chunk [B, n, H, R, V] have planes M and, with
+// log_momentum, S: only a row's first chunk may begin inside a mini-batch, and what B (or S with a read_rate) is there says
+// initial_state. Of every token [B, T, H, V], in the type that kernels compute in: residuals u, and with a norm
+// predictions z = k B.
 def Braid_LsmInnerStatesOp : Braid_ChunkOp<"inner_states"> {
-  let summary = "the state before every chunk, and after the last token";
-  let arguments = !con((ins AnyRankedTensor:$k, AnyRankedTensor:$v), innerGates, (ins Optional<AnyRankedTensor>:$weights,
+  let summary = "the state before every chunk and after the last token, the inner gradient of every token";
+  let arguments = !con((ins AnyRankedTensor:$k, AnyRankedTensor:$v), innerGates, innerNorm, (ins Optional<AnyRankedTensor>:$weights,
                        AnyRankedTensor:$initial_state, AnyRankedTensor:$chunks), innerAttrs);
-  let results = (outs AnyRankedTensor:$states, AnyRankedTensor:$final_state);
-  let assemblyFormat = !strconcat("$k `,` $v ", innerGatesFormat, "(`weights` `(` $weights^ `)`)? `initial_state` `(` $initial_state `)` ",
+  let results = (outs AnyRankedTensor:$states, AnyRankedTensor:$final_state, AnyRankedTensor:$residuals,
+                 Optional<AnyRankedTensor>:$predictions);
+  let assemblyFormat = !strconcat("$k `,` $v ", innerGatesFormat, innerNormFormat, "`initial_state` `(` $initial_state `)` ",
                                   chunksFormat, " ", typesFormat);
 }
 def Braid_LsmInnerOutputOp : Braid_ChunkOp<"inner_output"> {
   let summary = "o of every chunk from the state before it";
-  let arguments = !con((ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v), innerGates,
-                       (ins AnyRankedTensor:$states, AnyRankedTensor:$chunks), innerAttrs);
+  // initial_state: with a read_rate.
+  let arguments = !con((ins AnyRankedTensor:$q, AnyRankedTensor:$k), innerGates,
+                       (ins AnyRankedTensor:$residuals, Optional<AnyRankedTensor>:$initial_state, AnyRankedTensor:$states,
+                        AnyRankedTensor:$chunks, I64Attr:$mini_batch));
   let results = (outs AnyRankedTensor:$o);
-  let assemblyFormat = !strconcat("$q `,` $k `,` $v ", innerGatesFormat, "`in_state` `(` $states `)` ", chunksFormat, " ", typesFormat);
+  let assemblyFormat = !strconcat("$q `,` $k ", innerGatesFormat, insideFormat, chunksFormat, " ", typesFormat);
 }
 def Braid_LsmInnerGradOp : Braid_ChunkOp<"inner_grad"> {
   let summary = "all cotangents of inner_step, last chunk first";
-  let arguments = !con(innerOperands, (ins AnyRankedTensor:$states, AnyRankedTensor:$chunks, AnyRankedTensor:$d_o,
-                       AnyRankedTensor:$dfinal_state), innerAttrs);
+  // initial_state: where states have a plane that those of chunks do not have.
+  let arguments = !con(innerOperands, (ins Optional<AnyRankedTensor>:$predictions, AnyRankedTensor:$residuals,
+                       Optional<AnyRankedTensor>:$initial_state, AnyRankedTensor:$states, AnyRankedTensor:$chunks,
+                       AnyRankedTensor:$d_o, AnyRankedTensor:$dfinal_state), innerAttrs);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dothers,
                  AnyRankedTensor:$dinitial_state);
-  let assemblyFormat = !strconcat(innerFormat, "`in_state` `(` $states `)` ", chunksFormat, " `cotangents` `(` $d_o `,` $dfinal_state `)` ", typesFormat);
+  let assemblyFormat = !strconcat(innerFormat, "(`predictions` `(` $predictions^ `)`)? ", insideFormat, chunksFormat,
+                                  " `cotangents` `(` $d_o `,` $dfinal_state `)` ", typesFormat);
 }
 
 def Braid_LsmSegmentScanOp : Braid_ChunkOp<"segment_scan", []> {

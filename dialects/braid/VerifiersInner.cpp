@@ -5,9 +5,9 @@
 using namespace mlir;
 using namespace braid;
 
-/// k, v and, where there is, q [B, T, H, ..], the gates [B, T, H], the norm [H, V].
-template <typename Op> static LogicalResult verifyTokens(Op op, Value q) {
-  Named k{"k", op.getK()}, v{"v", op.getV()};
+/// k, v (or what has its shape) and, where there is, q [B, T, H, ..], the gates [B, T, H].
+template <typename Op> static LogicalResult verifyTokens(Op op, Value q, Named v) {
+  Named k{"k", op.getK()};
   CHECK(hasRank(op, k, 4));
   CHECK(hasRank(op, v, 4));
   CHECK(isFloat(op, k));
@@ -32,6 +32,17 @@ template <typename Op> static LogicalResult verifyTokens(Op op, Value q) {
   if (op.getReadRate() && (op.getLogDecay() || op.getLogMomentum()))
     return op.emitOpError() << "has a read_rate and a " << (op.getLogDecay() ? "log_decay" : "log_momentum")
                             << "; steps are weighted where they are read or decay, not both";
+  CHECK(isAtLeast(op, "mini_batch", op.getMiniBatch(), 1));
+  if (int64_t n = op.getMiniBatch(); n > kMostMiniBatch)
+    return op.emitOpError() << "mini_batch is " << n << " but must be at most " << kMostMiniBatch
+                            << ": a mini-batch is computed at a time";
+  return success();
+}
+
+/// All of that, and the norm [H, V].
+template <typename Op> static LogicalResult verifyTokens(Op op, Value q) {
+  Named k{"k", op.getK()}, v{"v", op.getV()};
+  CHECK(verifyTokens(op, q, v));
   if (static_cast<bool>(op.getNormWeight()) != static_cast<bool>(op.getNormBias()))
     return op.emitOpError() << "has a norm of " << (op.getNormWeight() ? "a weight" : "a bias") << " alone";
   for (Named norm : {Named{"norm weight", op.getNormWeight()}, {"norm bias", op.getNormBias()}})
@@ -41,10 +52,6 @@ template <typename Op> static LogicalResult verifyTokens(Op op, Value q) {
       CHECK(sameDim(op, "head", k, 2, norm, 0));
       CHECK(sameDim(op, "value dimension", v, 3, norm, 1));
     }
-  CHECK(isAtLeast(op, "mini_batch", op.getMiniBatch(), 1));
-  if (int64_t n = op.getMiniBatch(); n > kMostMiniBatch)
-    return op.emitOpError() << "mini_batch is " << n << " but must be at most " << kMostMiniBatch
-                            << ": a mini-batch is computed at a time";
   return success();
 }
 
@@ -60,30 +67,54 @@ template <typename Op> static LogicalResult verifyWeights(Op op) {
   return sameDim(op, "value dimension", {"v", op.getV()}, 3, weights, 2);
 }
 
-/// A state [B, H, R, V], or with `chunks` those of every chunk [B, n, H, R, V].
-template <typename Op> static LogicalResult verifyState(Op op, Named state, Value chunks) {
+/// A state [B, H, R, V], or with `chunks` those of every chunk [B, n, H, R, V]; V as `v` has it.
+template <typename Op> static LogicalResult verifyState(Op op, Named state, Named v, Value chunks) {
   Named k{"k", op.getK()};
-  int64_t first = chunks ? 1 : 0, planes = InnerTraits(op).planes();
+  InnerTraits traits(op);
+  int64_t first = chunks ? 1 : 0, planes = chunks ? traits.chunkPlanes() : traits.planes();
   CHECK(hasRank(op, state, 4 + first));
   CHECK(isFloat(op, state));
   CHECK(sameDim(op, "batch", k, 0, state, 0));
   if (chunks)
     CHECK(sameDim(op, "chunk", state, 1, {"chunks", chunks}, 1));
   CHECK(sameDim(op, "head", k, 2, state, 1 + first));
-  CHECK(sameDim(op, "value dimension", {"v", op.getV()}, 3, state, 3 + first));
+  CHECK(sameDim(op, "value dimension", v, 3, state, 3 + first));
   if (state.dim(2 + first) != planes * k.dim(3))
     return withNote(op.emitOpError() << state.name << " has " << state.dim(2 + first) << " rows but class "
-                                     << InnerTraits(op).className() << " of these operands keeps " << planes
-                                     << " planes of " << k.dim(3),
+                                     << traits.className() << " of these operands keeps " << planes << " planes of "
+                                     << k.dim(3) << (chunks ? " for a chunk" : ""),
                     k);
   return success();
 }
-template <typename Op> static LogicalResult verifyChunks(Op op) {
+template <typename Op> static LogicalResult verifyState(Op op, Named state) {
+  return verifyState(op, state, {"v", op.getV()}, Value());
+}
+template <typename Op> static LogicalResult verifyChunks(Op op, Named v) {
   Named chunks{"chunks", op.getChunks()};
   CHECK(hasRank(op, chunks, 3));
   CHECK(isInteger(op, chunks));
   CHECK(sameDim(op, "batch", {"k", op.getK()}, 0, chunks, 0));
-  return verifyState(op, {"states", op.getStates()}, chunks.value);
+  return verifyState(op, {"states", op.getStates()}, v, chunks.value);
+}
+static LogicalResult isOutput(Operation *op, Named o, Named v) {
+  CHECK(isFloat(op, o));
+  return sameShape(op, o, v);
+}
+/// What inner_states computes of every token.
+template <typename Op> static LogicalResult verifyInside(Op op) {
+  Named v{"v", op.getV()};
+  CHECK(isOutput(op, {"residuals", op.getResiduals()}, v));
+  Value predictions = op.getPredictions(), norm = op.getNormWeight();
+  if (static_cast<bool>(predictions) != static_cast<bool>(norm))
+    return op.emitOpError() << (norm ? "has a norm but no predictions" : "has predictions but no norm");
+  return predictions ? isOutput(op, {"predictions", predictions}, v) : success();
+}
+/// The state that a row begins with, where chunks need it.
+template <typename Op> static LogicalResult verifyInitial(Op op, bool needed, Named v) {
+  if (static_cast<bool>(op.getInitialState()) != needed)
+    return op.emitOpError() << (needed ? "has no initial_state: a row may begin inside a mini-batch"
+                                       : "has an initial_state: states of chunks say all");
+  return needed ? verifyState(op, {"initial_state", op.getInitialState()}, v, Value()) : success();
 }
 template <typename Op> static LogicalResult verifyCotangents(Op op) {
   for (auto [name, d, of] : {std::tuple("dq", op.getDq(), op.getQ()),
@@ -101,7 +132,7 @@ template <typename Op> static LogicalResult verifyCotangents(Op op) {
     CHECK(isFloat(op, {"cotangent", d}));
     CHECK(sameShape(op, {"cotangent", d}, {other.name, other.value}));
   }
-  CHECK(verifyState(op, {"dfinal_state", op.getDfinalState()}, Value()));
+  CHECK(verifyState(op, {"dfinal_state", op.getDfinalState()}));
   return sameType(op, {"dinitial_state", op.getDinitialState()}, {"dfinal_state", op.getDfinalState()});
 }
 
@@ -109,11 +140,7 @@ template <typename Op> static LogicalResult verifyStep(Op op) {
   CHECK(verifyTokens(op, op.getQ()));
   CHECK(verifyWeights(op));
   CHECK(isDocuments(op, {"documents", op.getDocuments()}, {"k", op.getK()}));
-  return verifyState(op, {"initial_state", op.getInitialState()}, Value());
-}
-static LogicalResult isOutput(Operation *op, Named o, Named v) {
-  CHECK(isFloat(op, o));
-  return sameShape(op, o, v);
+  return verifyState(op, {"initial_state", op.getInitialState()});
 }
 
 LogicalResult LsmInnerStepOp::verify() {
@@ -128,18 +155,24 @@ LogicalResult LsmInnerStepGradOp::verify() {
 LogicalResult LsmInnerStatesOp::verify() {
   CHECK(verifyTokens(*this, Value()));
   CHECK(verifyWeights(*this));
-  CHECK(verifyChunks(*this));
-  CHECK(verifyState(*this, {"initial_state", getInitialState()}, Value()));
+  CHECK(verifyChunks(*this, {"v", getV()}));
+  CHECK(verifyInside(*this));
+  CHECK(verifyState(*this, {"initial_state", getInitialState()}));
   return sameType(*this, {"final_state", getFinalState()}, {"initial_state", getInitialState()});
 }
 LogicalResult LsmInnerOutputOp::verify() {
-  CHECK(verifyTokens(*this, getQ()));
-  CHECK(verifyChunks(*this));
-  return isOutput(*this, {"o", getO()}, {"v", getV()});
+  Named residuals{"residuals", getResiduals()};
+  CHECK(verifyTokens(*this, getQ(), residuals));
+  CHECK(verifyChunks(*this, residuals));
+  CHECK(verifyInitial(*this, InnerTraits(*this).readRate, residuals));
+  return isOutput(*this, {"o", getO()}, residuals);
 }
 LogicalResult LsmInnerGradOp::verify() {
+  Named v{"v", getV()};
   CHECK(verifyTokens(*this, getQ()));
   CHECK(verifyWeights(*this));
-  CHECK(verifyChunks(*this));
+  CHECK(verifyChunks(*this, v));
+  CHECK(verifyInside(*this));
+  CHECK(verifyInitial(*this, InnerTraits(*this).hasInside(), v));
   return verifyCotangents(*this);
 }

@@ -50,11 +50,16 @@ template <typename Op> static int64_t inChunks(Op op, Value keys, Value values, 
   return shape[0] * shape[1] * shape[2] * perToken(costs);
 }
 
-/// Inner steps: `perToken` gets the costs in a mini-batch, and 1 where there is an S.
+/// Inner steps: `perToken` gets the costs in a mini-batch, and 1 where an S goes on from one to the next.
 template <typename Op> static int64_t inMiniBatches(Op op, auto &&perToken) {
   ArrayRef<int64_t> shape = shapeOf(op.getK());
-  ChunkCosts costs{std::min<int64_t>(op.getMiniBatch(), shape[1]), shape[3], shapeOf(op.getV())[3]};
-  return shape[0] * shape[1] * shape[2] * perToken(costs, InnerTraits(op).hasS());
+  Value values;
+  if constexpr (requires { op.getV(); })
+    values = op.getV();
+  else
+    values = op.getResiduals();
+  ChunkCosts costs{std::min<int64_t>(op.getMiniBatch(), shape[1]), shape[3], shapeOf(values)[3]};
+  return shape[0] * shape[1] * shape[2] * perToken(costs, InnerTraits(op).momentum);
 }
 
 /// x or dm [B, n, H, K, V]: M <- P M + X for the chunks that hold tokens.
@@ -153,25 +158,25 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
         return inMiniBatches(s, [](ChunkCosts c, int64_t s) { return (2 + s) * c.state(); });
       })
       .Case([](LsmInnerOutputOp o) {
-        // K B, Q M, Q S; Q K^T and its product with the steps.
-        return inMiniBatches(o, [](ChunkCosts c, int64_t s) { return (2 + s) * c.state() + c.lowerK() + c.lowerV(); });
+        // Q M, Q S; Q K^T and its product with the steps.
+        return inMiniBatches(o, [](ChunkCosts c, int64_t s) { return (1 + s) * c.state() + c.lowerK() + c.lowerV(); });
       })
       .Case([](LsmInnerGradOp g) {
-        // K B, K dM, dO M^T, W dM^T, Q^T dO, dZ B^T, K^T dZ, four more with S; Q K^T, dO W^T, dW, dQ, dK inside.
+        // K dM, dO M^T, W dM^T, Q^T dO, dZ B^T, K^T dZ, four more with S; Q K^T, dO W^T, dW, dQ, dK inside.
         return inMiniBatches(
-            g, [](ChunkCosts c, int64_t s) { return (7 + 4 * s) * c.state() + 3 * c.lowerK() + 2 * c.lowerV(); });
+            g, [](ChunkCosts c, int64_t s) { return (6 + 4 * s) * c.state() + 3 * c.lowerK() + 2 * c.lowerV(); });
       })
       .Case([](LsmInnerStepOp s) {
         // One token by itself; a row of them, as inner_states and inner_output will do it.
-        bool one = shapeOf(s.getK())[1] == 1;
+        bool one = shapeOf(s.getK())[1] == 1, reads = InnerTraits(s).readRate;
         return inMiniBatches(s, [&](ChunkCosts c, int64_t s) {
-          return one ? (3 + 2 * s) * c.state() : (4 + 2 * s) * c.state() + c.lowerK() + c.lowerV();
+          return one ? (3 + 2 * (s || reads)) * c.state() : (3 + 2 * s) * c.state() + c.lowerK() + c.lowerV();
         });
       })
       .Case([](LsmInnerStepGradOp g) {
         // Not cut in mini-batches yet: inner_states and inner_grad.
         return inMiniBatches(
-            g, [](ChunkCosts c, int64_t s) { return (9 + 5 * s) * c.state() + 3 * c.lowerK() + 2 * c.lowerV(); });
+            g, [](ChunkCosts c, int64_t s) { return (8 + 5 * s) * c.state() + 3 * c.lowerK() + 2 * c.lowerV(); });
       })
       .Default([](Operation *) { return int64_t(0); });
 }

@@ -10,6 +10,7 @@
 //   segment_grad  chunk_table -> chunk_state (for P), chunk_output_grad_state -> segment_scan, adjoint
 //
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "dialects/braid/InnerTraits.h"
 #include "dialects/braid/PassAttributes.h"
 #include "dialects/braid/ScanTraits.h"
 #include "passes/Passes.h"
@@ -154,34 +155,40 @@ template <typename Inner> struct MiniBatches {
     // One more than a scan's: the first document may begin inside a mini-batch, and so may the padding behind it.
     int64_t size = inner.getMiniBatch(), rows = llvm::divideCeil(k.getDimSize(1), size) + maxDocuments + 1;
     SmallVector<int64_t> perChunk(state.getShape());
+    perChunk[2] = InnerTraits(inner).chunkPlanes() * k.getDimSize(3);
     perChunk.insert(perChunk.begin() + 1, rows);
+    auto perToken = cast<RankedTensorType>(inner.getV().getType())
+                        .clone(state.getElementType().isF64() ? state.getElementType() : builder.getF32Type());
     Value chunks = LsmChunkTableOp::create(builder, inner.getLoc(),
                                            RankedTensorType::get({k.getDimSize(0), rows, 4}, builder.getI32Type()),
                                            inner.getDocuments(), size, /*aligned=*/true);
     states = LsmInnerStatesOp::create(
-        builder, inner.getLoc(), state.clone(perChunk), state, inner.getK(), inner.getV(), inner.getRate(),
+        builder, inner.getLoc(), state.clone(perChunk), state, perToken,
+        inner.getNormWeight() ? perToken : RankedTensorType(), inner.getK(), inner.getV(), inner.getRate(),
         inner.getLogDecay(), inner.getLogMomentum(), inner.getReadRate(), inner.getNormWeight(), inner.getNormBias(),
         inner.getWeights(), inner.getInitialState(), chunks, inner.getMiniBatchAttr(), inner.getNormEpsAttr());
   }
+  Value initialIf(bool needed) { return needed ? inner.getInitialState() : Value(); }
 };
 
 void tile(LsmInnerStepOp step, int64_t maxDocuments) {
   MiniBatches<LsmInnerStepOp> parts(step, maxDocuments);
-  auto output = LsmInnerOutputOp::create(
-      parts.builder, step.getLoc(), step.getO().getType(), step.getQ(), step.getK(), step.getV(), step.getRate(),
-      step.getLogDecay(), step.getLogMomentum(), step.getReadRate(), step.getNormWeight(), step.getNormBias(),
-      parts.states.getStates(), parts.states.getChunks(), step.getMiniBatchAttr(), step.getNormEpsAttr());
+  auto output = LsmInnerOutputOp::create(parts.builder, step.getLoc(), step.getO().getType(), step.getQ(), step.getK(),
+                                         step.getRate(), step.getLogDecay(), step.getLogMomentum(), step.getReadRate(),
+                                         parts.states.getResiduals(), parts.initialIf(InnerTraits(step).readRate),
+                                         parts.states.getStates(), parts.states.getChunks(), step.getMiniBatchAttr());
   step.replaceAllUsesWith(ValueRange{output.getO(), parts.states.getFinalState()});
   step.erase();
 }
 
 void tile(LsmInnerStepGradOp grad, int64_t maxDocuments) {
   MiniBatches<LsmInnerStepGradOp> parts(grad, maxDocuments);
-  auto all = LsmInnerGradOp::create(parts.builder, grad.getLoc(), grad.getResultTypes(), grad.getQ(), grad.getK(),
-                                    grad.getV(), grad.getRate(), grad.getLogDecay(), grad.getLogMomentum(),
-                                    grad.getReadRate(), grad.getNormWeight(), grad.getNormBias(), grad.getWeights(),
-                                    parts.states.getStates(), parts.states.getChunks(), grad.getDO(),
-                                    grad.getDfinalState(), grad.getMiniBatchAttr(), grad.getNormEpsAttr());
+  auto all = LsmInnerGradOp::create(
+      parts.builder, grad.getLoc(), grad.getResultTypes(), grad.getQ(), grad.getK(), grad.getV(), grad.getRate(),
+      grad.getLogDecay(), grad.getLogMomentum(), grad.getReadRate(), grad.getNormWeight(), grad.getNormBias(),
+      grad.getWeights(), parts.states.getPredictions(), parts.states.getResiduals(),
+      parts.initialIf(InnerTraits(grad).hasInside()), parts.states.getStates(), parts.states.getChunks(), grad.getDO(),
+      grad.getDfinalState(), grad.getMiniBatchAttr(), grad.getNormEpsAttr());
   grad.replaceAllUsesWith(all.getResults());
   grad.erase();
 }

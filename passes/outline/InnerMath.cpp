@@ -36,12 +36,13 @@ Vars InnerState::vars() const {
 
 //===- Parameters and tiles ---------------------------------------------------------------------------------------===//
 
-InnerMath::InnerMath(KernelBuilder &k, const InnerShape &shape, bool queries, Var h, Var b)
+InnerMath::InnerMath(KernelBuilder &k, const InnerShape &shape, bool queries, bool targets, Var h, Var b)
     : k(k), shape(shape), C(shape.chunk), K(shape.keys), V(shape.values), h(h), b(b) {
   if (queries)
     q = keyTokens("q");
   keys = keyTokens("k");
-  values = valueTokens("v");
+  if (targets)
+    values = valueTokens("v");
   rate = gates("rate");
   if (shape.traits.decay)
     logDecay = gates("log_decay");
@@ -61,13 +62,16 @@ Var InnerMath::keyTokens(llvm::StringRef name) {
 Var InnerMath::valueTokens(llvm::StringRef name) {
   return k.buffer(name, shape.token, {{"row"}, {"token"}, {"head", shape.heads}, {"value", V}});
 }
+Var InnerMath::insideTokens(llvm::StringRef name) {
+  return k.buffer(name, shape.compute, {{"row"}, {"token"}, {"head", shape.heads}, {"value", V}});
+}
 Var InnerMath::rowStates(llvm::StringRef name) {
   return k.buffer(name, shape.state,
                   {{"row"}, {"head", shape.heads}, {"key", shape.traits.planes() * K}, {"value", V}});
 }
 Var InnerMath::chunkStates(llvm::StringRef name) {
   return k.buffer(name, shape.state,
-                  {{"row"}, {"chunk"}, {"head", shape.heads}, {"key", shape.traits.planes() * K}, {"value", V}});
+                  {{"row"}, {"chunk"}, {"head", shape.heads}, {"key", shape.traits.chunkPlanes() * K}, {"value", V}});
 }
 void InnerMath::declareEps() {
   if (shape.traits.norm)
@@ -109,21 +113,44 @@ InnerState InnerMath::fromVars(llvm::ArrayRef<Var> values) const {
   return state;
 }
 
+InnerState InnerMath::chunkState(llvm::ArrayRef<Var> planes, Var inside) const {
+  InnerState state;
+  state.m = planes[0];
+  if (shape.traits.momentum)
+    state.s = planes[1];
+  if (inside)
+    (shape.traits.hasBase() ? state.base : state.s) = inside;
+  return state;
+}
+
+Var InnerMath::plane(Var buffer, llvm::ArrayRef<Index> at, int64_t number, Var exists) {
+  llvm::SmallVector<Index> where(at);
+  where.append({number * K, 0});
+  AccessOptions options;
+  if (exists)
+    options.limit = select(exists, k.number((number + 1) * K), k.number(0));
+  return cast(k.load(buffer, where, {K, V}, options), shape.compute);
+}
+void InnerMath::storePlane(Var tile, Var buffer, llvm::ArrayRef<Index> at, int64_t number) {
+  llvm::SmallVector<Index> where(at);
+  where.append({number * K, 0});
+  k.store(cast(tile, buffer.element()), buffer, where);
+}
 InnerState InnerMath::load(Var buffer, llvm::ArrayRef<Index> at) {
   Vars planes;
-  for (int64_t plane = 0; plane < shape.traits.planes(); ++plane) {
-    llvm::SmallVector<Index> where(at);
-    where.append({plane * K, 0});
-    planes.push_back(cast(k.load(buffer, where, {K, V}), shape.compute));
-  }
+  for (int64_t number = 0; number < shape.traits.planes(); ++number)
+    planes.push_back(plane(buffer, at, number));
   return fromVars(planes);
 }
-void InnerMath::store(const InnerState &state, Var buffer, llvm::ArrayRef<Index> at) {
-  for (auto [plane, tile] : llvm::enumerate(state.vars())) {
-    llvm::SmallVector<Index> where(at);
-    where.append({static_cast<int64_t>(plane) * K, 0});
-    k.store(cast(tile, buffer.element()), buffer, where);
-  }
+Vars InnerMath::loadChunk(Var buffer, llvm::ArrayRef<Index> at) {
+  Vars planes;
+  for (int64_t number = 0; number < shape.traits.chunkPlanes(); ++number)
+    planes.push_back(plane(buffer, at, number));
+  return planes;
+}
+void InnerMath::store(llvm::ArrayRef<Var> planes, Var buffer, llvm::ArrayRef<Index> at) {
+  for (auto [number, tile] : llvm::enumerate(planes))
+    storePlane(tile, buffer, at, static_cast<int64_t>(number));
 }
 
 InnerState InnerMath::begun(Var restart, const InnerState &before, Var weights) {
@@ -155,13 +182,10 @@ InnerWeights InnerMath::weigh() {
   InnerWeights w;
   Var ones = mask(k.tile({C, C}, shape.compute, 1), tile::Keep::lower);
   if (shape.traits.readRate) {
-    w.n = ones;
     w.f = gate(readRate);
     w.g = mask(expand(w.f, 1, C), tile::Keep::lower);
     w.fEnd = select(complete, end(w.f), 0.0);
-    w.mEnd = select(complete, 0.0, w.fEnd.like(1));
     w.gEnd = splat(w.fEnd, {C});
-    w.nEnd = splat(w.mEnd, {C});
     return w;
   }
   if (shape.traits.decay) {
@@ -188,8 +212,8 @@ void InnerMath::storeWeightGrads(const InnerWeights &w, const InnerWeightGrads &
                                  llvm::function_ref<Var(llvm::StringRef)> buffer) {
   Var atLast = cast(eq(k.iota({C}, 0), splat(cast(last, k.i32()), {C})), shape.compute);
   if (shape.traits.readRate) {
-    Var ofEnd = select(complete, d.fEnd + sum(d.gEnd, 0), 0.0);
-    return storeGate(d.f + sum(mask(d.g, tile::Keep::lower), 1) + atLast * ofEnd, buffer("read_rate"));
+    Var atEnd = d.fEnd ? d.fEnd + sum(d.gEnd, 0) : sum(d.gEnd, 0), ofRows = sum(mask(d.g, tile::Keep::lower), 1);
+    return storeGate((d.f ? d.f + ofRows : ofRows) + atLast * select(complete, atEnd, 0.0), buffer("read_rate"));
   }
   // What a logarithm at t is part of: the ways from the start to i >= t, and from j < t to i >= t.
   auto storeLog = [&](Var pairs, Var fromStart, llvm::StringRef name) {
@@ -216,17 +240,20 @@ Var InnerMath::mean(Var x) { return expand(sum(x, 1) * (1.0 / static_cast<double
 Var InnerMath::project(const Residual &r, Var x) { return x - mean(x) - r.normed * mean(x * r.normed); }
 
 InnerMath::Residual InnerMath::residual(Var z, Var targets) {
+  if (!shape.traits.norm)
+    return {z - targets, {}, {}, {}};
+  Residual r = normed(z, targets);
+  r.u = project(r, r.g) * r.inverse;
+  return r;
+}
+
+InnerMath::Residual InnerMath::normed(Var z, Var targets) {
   Residual r;
-  if (!shape.traits.norm) {
-    r.u = z - targets;
-    return r;
-  }
   auto weight = [&](Var buffer) { return expand(cast(k.load(buffer, {h, 0}, {V}), shape.compute), 0, C); };
   Var centered = z - mean(z), square = sum(centered * centered, 1) * (1.0 / static_cast<double>(V));
   r.inverse = expand(rsqrt(square + eps), 1, V);
   r.normed = centered * r.inverse;
   r.g = weight(normWeight) * (weight(normWeight) * r.normed + weight(normBias) - targets);
-  r.u = project(r, r.g) * r.inverse;
   return r;
 }
 
@@ -247,22 +274,25 @@ Var InnerMath::read(const InnerState &state, const InnerWeights &w, Var queries,
   Var o = dot(queries, state.m);
   if (w.be)
     o = o * expand(w.be, 1, V);
-  if (w.f)
+  if (state.s)
     o = o + dot(queries, state.s) * expand(w.f, 1, V);
   return o - dot(dotTB(queries, keys) * w.g, steps);
 }
 
-InnerState InnerMath::advance(const InnerState &state, const InnerWeights &w, Var keys, Var steps) {
-  InnerState next;
+Vars InnerMath::advance(const InnerState &state, const InnerWeights &w, Var keys, Var steps) {
   Var m = w.beEnd ? state.m * w.beEnd : state.m;
-  if (w.fEnd)
-    m = m + state.s * w.fEnd;
-  next.m = dotTA(keys * expand(-w.gEnd, 1, K), steps, m);
   if (state.s)
-    next.s = dotTA(keys * expand(-w.nEnd, 1, K), steps, state.s * w.mEnd);
-  if (state.base)
-    next.base = select(complete, next.m, state.base);
+    m = m + state.s * w.fEnd;
+  Vars next{dotTA(keys * expand(-w.gEnd, 1, K), steps, m)};
+  if (shape.traits.momentum)
+    next.push_back(dotTA(keys * expand(-w.nEnd, 1, K), steps, state.s * w.mEnd));
   return next;
+}
+
+Var InnerMath::advanceInside(const InnerState &state, Var nextM, Var keys, Var steps) {
+  if (shape.traits.hasBase())
+    return select(complete, nextM, state.weights());
+  return select(complete, 0.0, dotTA(-keys, steps, state.s));
 }
 
 } // namespace braid

@@ -229,6 +229,39 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %rate: tensor<2
 // expected-note @+1 {{chunks defined here}}
 func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %rate: tensor<2x40x3xf32>, %state: tensor<2x3x16x4xf32>, %chunks: tensor<2x4x4xi32>) {
   // expected-error @+1 {{chunk mismatch: states has 5 but chunks has 4}}
-  %0:2 = braid.lsm.inner_states %k, %v rate(%rate) initial_state(%state) chunks(%chunks) {mini_batch = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x16x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x5x3x16x4xf32>, tensor<2x3x16x4xf32>)
+  %0:3 = braid.lsm.inner_states %k, %v rate(%rate) initial_state(%state) chunks(%chunks) {mini_batch = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x16x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x5x3x8x4xf32>, tensor<2x3x16x4xf32>, tensor<2x40x3x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %rate: tensor<2x40x3xf32>, %state: tensor<2x3x16x4xf32>, %chunks: tensor<2x5x4xi32>) {
+  // expected-error @+1 {{states has 16 rows but class G1 of these operands keeps 1 planes of 8 for a chunk}}
+  %0:3 = braid.lsm.inner_states %k, %v rate(%rate) initial_state(%state) chunks(%chunks) {mini_batch = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x16x4xf32>, tensor<2x5x4xi32>) -> (tensor<2x5x3x16x4xf32>, tensor<2x3x16x4xf32>, tensor<2x40x3x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %rate: tensor<2x40x3xf32>, %state: tensor<2x3x16x4xf32>, %chunks: tensor<2x5x4xi32>) {
+  // expected-error @+1 {{has predictions but no norm}}
+  %0:4 = braid.lsm.inner_states %k, %v rate(%rate) initial_state(%state) chunks(%chunks) {mini_batch = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x16x4xf32>, tensor<2x5x4xi32>) -> (tensor<2x5x3x8x4xf32>, tensor<2x3x16x4xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %u: tensor<2x40x3x4xf32>, %rate: tensor<2x40x3xf32>, %states: tensor<2x5x3x8x4xf32>, %chunks: tensor<2x5x4xi32>) {
+  // expected-error @+1 {{has no initial_state: a row may begin inside a mini-batch}}
+  %0 = braid.lsm.inner_output %q, %q rate(%rate) read_rate(%rate) residuals(%u) in_state(%states) chunks(%chunks) {mini_batch = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x40x3x4xf32>, tensor<2x5x3x8x4xf32>, tensor<2x5x4xi32>) -> tensor<2x40x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %u: tensor<2x40x3x4xf32>, %rate: tensor<2x40x3xf32>, %state: tensor<2x3x16x4xf32>, %states: tensor<2x5x3x8x4xf32>, %chunks: tensor<2x5x4xi32>) {
+  // expected-error @+1 {{has an initial_state: states of chunks say all}}
+  %0 = braid.lsm.inner_output %q, %q rate(%rate) residuals(%u) initial_state(%state) in_state(%states) chunks(%chunks) {mini_batch = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x40x3x4xf32>, tensor<2x3x16x4xf32>, tensor<2x5x3x8x4xf32>, tensor<2x5x4xi32>) -> tensor<2x40x3x4xf32>
   return
 }

@@ -142,11 +142,11 @@ func.func @unclassified(%q: tensor<1x16x1x8xf32>, %b: tensor<1x16x1xf32>, %m: te
 // CHECK-LABEL: func.func @mini_batches
 // CHECK-SAME: (%[[Q:.*]]: tensor<2x100x2x16xf32>, %[[R:.*]]: tensor<2x100x2xf32>, %[[M0:.*]]: tensor<2x2x48x16xf32>, %[[D:.*]]: tensor<2x100xi32>)
 // CHECK: %[[C:.*]] = braid.lsm.chunk_table %[[D]] {aligned, chunk_size = 16 : i64} : (tensor<2x100xi32>) -> tensor<2x9x4xi32>
-// CHECK: %[[S:.*]], %[[FINAL:.*]] = braid.lsm.inner_states %[[Q]], %[[Q]] rate(%[[R]]) log_momentum(%[[R]]) initial_state(%[[M0]]) chunks(%[[C]]) {{.*}} -> (tensor<2x9x2x48x16xf32>, tensor<2x2x48x16xf32>)
-// CHECK: %[[O:.*]] = braid.lsm.inner_output %[[Q]], %[[Q]], %[[Q]] rate(%[[R]]) log_momentum(%[[R]]) in_state(%[[S]]) chunks(%[[C]])
+// CHECK: %[[S:.*]], %[[FINAL:.*]], %[[U:.*]] = braid.lsm.inner_states %[[Q]], %[[Q]] rate(%[[R]]) log_momentum(%[[R]]) initial_state(%[[M0]]) chunks(%[[C]]) {{.*}} -> (tensor<2x9x2x32x16xf32>, tensor<2x2x48x16xf32>, tensor<2x100x2x16xf32>)
+// CHECK: %[[O:.*]] = braid.lsm.inner_output %[[Q]], %[[Q]] rate(%[[R]]) log_momentum(%[[R]]) residuals(%[[U]]) in_state(%[[S]]) chunks(%[[C]])
 // CHECK: %[[C2:.*]] = braid.lsm.chunk_table
-// CHECK: %[[S2:.*]], %{{.*}} = braid.lsm.inner_states
-// CHECK: braid.lsm.inner_grad {{.*}} in_state(%[[S2]]) chunks(%[[C2]]) cotangents(%[[O]], %[[FINAL]])
+// CHECK: %[[S2:.*]], %{{.*}}, %[[U2:.*]] = braid.lsm.inner_states
+// CHECK: braid.lsm.inner_grad {{.*}} residuals(%[[U2]]) initial_state(%[[M0]]) in_state(%[[S2]]) chunks(%[[C2]]) cotangents(%[[O]], %[[FINAL]])
 // CHECK-NOT: braid.lsm.inner_step
 // CSE-LABEL: func.func @mini_batches
 // CSE-COUNT-1: braid.lsm.inner_states

@@ -101,7 +101,7 @@ def inner_problems(kind):
     operands = {n: tensor((B, T, H, d)) for n, d in TOKENS.items()} | {"rate": tensor((B, T, H))}
     gates = {n: tensor(SHAPES[s]) for n, s in INNER[kind].items() if n != "norm"}
     norm = {"w": tensor((H, V)), "b": tensor((H, V))} if "norm" in INNER[kind] else {}
-    planes = {"G1": 2, "GM": 3, "N": 2}[kind]
+    planes, of_chunk = {"G1": (2, 1), "GM": (3, 2), "N": (2, 1)}[kind]  # B, or S with a read_rate, is none of a chunk
     state, documents, o = tensor((B, H, planes * K, V)), tensor((B, T), "i32"), tensor((B, T, H, V))
     arguments = operands | gates | norm | {"m": state, "d": documents, "do": o, "dm": state}
     named = "rate(%rate) " + " ".join(f"{n}(%{n})" for n in gates) + (" norm(%w, %b)" if norm else "")
@@ -115,7 +115,7 @@ def inner_problems(kind):
 }}
 """
     chunked = passes(text, "--braid-chunk-tiling", "--cse")
-    states = {int(n) for n in re.findall(rf"tensor<{B}x(\d+)x{H}x{planes * K}x{V}xf32>", chunked)}
+    states = {int(n) for n in re.findall(rf"tensor<{B}x(\d+)x{H}x{of_chunk * K}x{V}xf32>", chunked)}
     if states != {T // 16 + 2}:
         yield f"keeps states of {sorted(states)} mini-batches, not {T // 16 + 2}"
     kernels = dict(re.findall(r"func\.func @lsm_inner_(\w+?)_[a-z0-9]+_h\d\S*\((.*?)\n  }", passes(chunked, "--braid-outline"), re.DOTALL))
