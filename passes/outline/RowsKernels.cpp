@@ -57,6 +57,7 @@ private:
   LogicalResult write(KernelBuilder &k);
   LogicalResult emitBlock(KernelBuilder &k, Var first, Var limit, MutableArrayRef<Var> sums);
   FailureOr<SmallVector<Value>> emitGradient(RowsGradOp op, TileEmitter &e, ValueRange tiles);
+  void leaveOutPadding(KernelBuilder &k, Operation *before, Var first, Var limit);
   SmallVector<int64_t> features(Value v) {
     Shape shape = shapeOf(v);
     return flat ? SmallVector<int64_t>() : SmallVector<int64_t>(shape.drop_front(std::min<size_t>(2, shape.size())));
@@ -218,6 +219,30 @@ FailureOr<SmallVector<Value>> RowsKernel::emitGradient(RowsGradOp op, TileEmitte
   return cotangents;
 }
 
+/// Rows past the limit read zeros, of which a division makes NaN, also where the cotangent is 0: sums over rows that follow
+/// `before` leave them out.
+void RowsKernel::leaveOutPadding(KernelBuilder &k, Operation *before, Var first, Var limit) {
+  Block *block = k.builder.getInsertionBlock();
+  auto end = k.builder.getInsertionPoint();
+  if (llvm::none_of(llvm::make_range(block->begin(), end),
+                    [](Operation &op) { return isa<arith::DivFOp, math::LogOp, math::RsqrtOp>(op); }))
+    return;
+  SmallVector<tile::ReduceOp> sums;
+  for (auto it = before ? std::next(before->getIterator()) : block->begin(); it != end; ++it) {
+    auto reduce = dyn_cast<tile::ReduceOp>(*it);
+    if (reduce && reduce.getAxis() == 0 && cast<VectorType>(reduce.getSource().getType()).getDimSize(0) == rows)
+      sums.push_back(reduce);
+  }
+  OpBuilder::InsertionGuard guard(k.builder);
+  for (tile::ReduceOp reduce : sums) {
+    k.builder.setInsertionPoint(reduce);
+    auto shape = cast<VectorType>(reduce.getSource().getType()).getShape();
+    Var counts = lt(k.iota(Shape(shape), 0), splat(cast(limit - first, k.i32()), Shape(shape)));
+    Value counted = select(counts, k.wrap(reduce.getSource()), 0.0);
+    reduce.getSourceMutable().assign(counted);
+  }
+}
+
 /// One block of rows. `sums`: running sums of the piece outputs, updated.
 LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, MutableArrayRef<Var> running) {
   Var tokenIndex;
@@ -233,7 +258,10 @@ LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, Muta
     tiles[input.value] = k.load(buffers[input.value], at, tileShape(input.value), {.limit = limit});
   }
   size_t nextSum = 0, nextOutput = 0;
+  Block *block = k.builder.getInsertionBlock();
   for (Operation *op : cluster) {
+    auto point = k.builder.getInsertionPoint();
+    Operation *before = point == block->begin() ? nullptr : &*std::prev(point);
     SmallVector<Value> operands;
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
       operands.push_back(rowsOperandKind(op, i) == TokenKind::token ? tiles.lookup(operand)
@@ -244,6 +272,9 @@ LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, Muta
       if (failed(cotangents))
         return failure();
       results = *cotangents;
+      if (llvm::any_of(op->getResults(),
+                       [&](OpResult r) { return rowsResultKind(op, r.getResultNumber()) == TokenKind::piece; }))
+        leaveOutPadding(k, before, first, limit);
     } else {
       cast<RowsOpInterface>(op).emitTile(e, operands, results);
     }

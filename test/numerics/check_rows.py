@@ -231,12 +231,31 @@ def add_chain(program, rng):
     program.check(f, {"x": xs, "w": ws, "g": gs}, {"y": reference(*rounded([xs, ws, gs]))}, VALUE)
 
 
+def add_divisor(program, rng):
+    """A quotient of saved values and the gradient of a parameter: rows that only fill the last block divide 0 by 0."""
+    f = program.function("divisor")
+    a, d, w, dy = f.input("a", X), f.input("d", X), f.input("w", (H, K)), f.input("dy", X)
+    quotient = f.rows("mul", [a, f.rows("activation", [d], d.type, kind='"reciprocal"')], a.type)
+    f.output("y", f.rows("weighted", [quotient, w], a.type))
+    for name, found in zip(("dquotient", "dw"), f.rows_grad("weighted", [quotient, w], dy, [0, 1])):
+        f.output(name, found)
+    values, divisors, weights, cotangents = rng.standard_normal(X), rng.uniform(0.5, 2, X), rng.standard_normal((H, K)), rng.standard_normal(X)
+    x, d, w, c = rounded([values, divisors, weights, cotangents])
+    program.check(
+        f,
+        {"a": values, "d": divisors, "w": weights, "dy": cotangents},
+        {"y": x / d * w, "dquotient": c * w, "dw": (c * x / d).sum((0, 1))},
+        GRADIENT,
+    )
+
+
 def main():
     rng = np.random.default_rng(7)
     program = Program("rows")
     add_ops(program, rng)
     add_equal(program, rng)
     add_chain(program, rng)
+    add_divisor(program, rng)
     return program.finish()
 
 
