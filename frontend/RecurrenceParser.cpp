@@ -124,6 +124,8 @@ bool Parser::sum(Term &out, size_t depth) {
 }
 
 bool Parser::product(Term &out, size_t depth) {
+  // "(u q) M" is read by the row u q, "u q M" by q.
+  bool grouped = peek() == '(';
   if (!factor(out, depth))
     return false;
   while (true) {
@@ -137,10 +139,11 @@ bool Parser::product(Term &out, size_t depth) {
     if (!factor(next, depth))
       return false;
     Term::Kind kind = divide ? Term::Kind::quotient : Term::Kind::product;
-    if (divide || out.kind != kind) {
+    if (divide || out.kind != kind || grouped) {
       Term joined{.kind = kind, .column = out.column};
       joined.args.push_back(std::move(out));
       out = std::move(joined);
+      grouped = false;
     }
     out.args.push_back(std::move(next));
   }
@@ -179,7 +182,7 @@ bool Parser::number(Term &out) {
     return fail("a number from 1e-30 to 1e30");
   out = {.kind = Term::Kind::number, .number = value, .column = at + 1};
   at = stop - text.data();
-  return true;
+  return at >= text.size() || text[at] != '.' || fail("a number with one point");
 }
 
 bool Parser::primary(Term &out, size_t depth) {

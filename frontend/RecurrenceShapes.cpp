@@ -503,7 +503,9 @@ bool Inference::demand(const Term &term, Per per) {
     for (const Term &arg : term.args) {
       const Term *bare = arg.kind == Term::Kind::negate ? &arg.args.front() : &arg;
       if (bare->kind == Term::Kind::number)
-        return fail(bare->column, "a number in a sum; valid: a parameter with this initial value");
+        return fail(bare->column,
+                    "a number in a sum; valid: a parameter with this initial value, or with {\"values\": \"..\"} one "
+                    "that is not trained");
       if (!current->constant && bare->kind != Term::Kind::name && !dependsOnToken(*bare))
         return fail(bare->column, "is the same for all tokens; valid in a sum: a parameter by its name, or what comes "
                                   "from x");
