@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -176,6 +177,33 @@ private:
 };
 } // namespace
 
+/// Which class every scan has and why; functions that say the same stand together.
+static void printScans(DictionaryAttr metadata, llvm::raw_ostream &os) {
+  llvm::MapVector<StringRef, std::string> functions;
+  for (NamedAttribute entry : metadata)
+    if (StringRef function = entry.getName().getValue(); function.consume_front("scans.")) {
+      std::string &names = functions[cast<StringAttr>(entry.getValue()).getValue()];
+      names += (names.empty() ? "@" : ", @") + function.str();
+    }
+  if (functions.empty())
+    return;
+  os << "classes of scans (braid-classify-scans); chunks stand with their kernels\n";
+  for (const auto &[text, names] : functions)
+    os << "  " << names << ":\n    " << text << "\n";
+  os << "\n";
+}
+
+static void printSchedules(DictionaryAttr metadata, llvm::raw_ostream &os) {
+  bool sliced = false;
+  for (NamedAttribute entry : metadata)
+    if (StringRef layer = entry.getName().getValue(); layer.consume_front("schedule.")) {
+      os << (sliced ? "" : "slices and orders of layers; tasks are kind, block of the function, slice\n");
+      os << "  @" << layer << ": " << cast<StringAttr>(entry.getValue()).getValue() << "\n";
+      sliced = true;
+    }
+  os << (sliced ? "\n" : "");
+}
+
 void braid::explain(ModuleOp module, ArrayRef<StageTime> times, ArrayRef<CudaKernel> kernels, llvm::raw_ostream &os) {
   for (auto program : module.getOps<cmd::ProgramOp>()) {
     os << llvm::formatv(
@@ -184,15 +212,10 @@ void braid::explain(ModuleOp module, ArrayRef<StageTime> times, ArrayRef<CudaKer
         "command's part,\nall iterations together, of the entry's floor, the sum of max(FLOPs, {0} x bytes). [..]: the "
         "layers it computes, in order.\n\n",
         flopsPerByte);
-    bool sliced = false;
-    if (auto metadata = module->getAttrOfType<DictionaryAttr>(attrs::metadata))
-      for (NamedAttribute entry : metadata)
-        if (StringRef layer = entry.getName().getValue(); layer.consume_front("schedule.")) {
-          os << (sliced ? "" : "slices and orders of layers; tasks are kind, block of the function, slice\n");
-          os << "  @" << layer << ": " << cast<StringAttr>(entry.getValue()).getValue() << "\n";
-          sliced = true;
-        }
-    os << (sliced ? "\n" : "");
+    if (auto metadata = module->getAttrOfType<DictionaryAttr>(attrs::metadata)) {
+      printScans(metadata, os);
+      printSchedules(metadata, os);
+    }
     EntryPage page(module, os);
     for (auto entry : program.getOps<cmd::EntryOp>())
       page.print(entry);

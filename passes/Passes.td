@@ -15,6 +15,7 @@ def ClassifyScansPass : Pass<"braid-classify-scans", "::mlir::ModuleOp"> {
     A log_decay of 0 goes, one that a constant times a gate of one rank less repeats over channels becomes that gate (V to S, VH to
     GH, E to V), an a, b or value_decay of 0 goes. Before differentiation, so that gradients of what is written follow.
     An inner_step of mini-batch 1 without norm, momentum, read_rate and weights becomes a scan: H with beta = rate, or where it forgets D.
+    Metadata scans.<function>: what the remarks say, for --explain and braid-run info --all.
     Invariant: no scan is of class VH; every other scan computes what it did.
   }];
   let options = [Option<"explain", "explain", "bool", "false", "remark: the class of every scan, the rules used, and why it is not smaller">];

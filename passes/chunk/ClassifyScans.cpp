@@ -15,6 +15,7 @@
 #include "passes/Passes.h"
 #include "passes/analysis/DecayRange.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -180,35 +181,53 @@ struct ClassifyScansPass : public braid::impl::ClassifyScansPassBase<ClassifySca
   using ClassifyScansPassBase::ClassifyScansPassBase;
 
   void runOnOperation() override {
-    getOperation().walk([&](Operation *op) {
-      std::string why;
-      auto scan = dyn_cast<LsmScanOp>(op);
-      if (auto step = dyn_cast<LsmInnerStepOp>(op)) {
-        scan = asScan(step, why);
-        if (!scan) {
-          InnerTraits traits(step);
-          if (explain)
-            step.emitRemark() << "class " << traits.className() << ": " << meaning(traits);
-          return;
-        }
-        step.replaceAllUsesWith(scan.getResults());
-        step.erase();
+    ModuleOp module = getOperation();
+    auto known = module->getAttrOfType<DictionaryAttr>(attrs::metadata);
+    NamedAttrList entries(known ? known : DictionaryAttr::get(&getContext()));
+    for (auto function : module.getOps<func::FuncOp>()) {
+      std::string all;
+      function.walk([&](Operation *op) {
+        auto name = dyn_cast<NameLoc>(op->getLoc());
+        if (std::string text = classify(op); !text.empty())
+          all += (all.empty() ? "" : "; ") + (name ? name.getName().str() + ": " : "") + text;
+      });
+      if (!all.empty())
+        entries.set("scans." + function.getSymName().str(), StringAttr::get(&getContext(), all));
+    }
+    if (known)
+      module->setAttr(attrs::metadata, entries.getDictionary(&getContext()));
+  }
+
+private:
+  /// The class of a scan or inner step, the rules used and why it is not smaller; "" of another op.
+  std::string classify(Operation *op) {
+    std::string why;
+    auto scan = dyn_cast<LsmScanOp>(op);
+    if (auto step = dyn_cast<LsmInnerStepOp>(op)) {
+      scan = asScan(step, why);
+      if (!scan) {
+        InnerTraits traits(step);
+        std::string text = ("class " + traits.className() + ": " + meaning(traits)).str();
+        if (explain)
+          step.emitRemark() << text;
+        return text;
       }
-      if (!scan)
-        return;
-      std::string steps = Classifier(scan).run();
-      if (std::optional<double> least = leastLogDecay(scan))
-        scan->setAttr(attrs::leastLogDecay, Builder(scan).getF64FloatAttr(*least));
-      if (!explain)
-        return;
-      if (!why.empty() && !steps.empty())
-        why += "; ";
-      why += steps;
-      InFlightDiagnostic remark = scan.emitRemark() << "class " << stringifyLsmClass(scan.getClassId());
-      if (!why.empty())
-        remark << " (" << why << ")";
-      remark << ": " << meaning(scan.getClassId());
-    });
+      step.replaceAllUsesWith(scan.getResults());
+      step.erase();
+    }
+    if (!scan)
+      return "";
+    std::string steps = Classifier(scan).run();
+    if (std::optional<double> least = leastLogDecay(scan))
+      scan->setAttr(attrs::leastLogDecay, Builder(scan).getF64FloatAttr(*least));
+    if (!why.empty() && !steps.empty())
+      why += "; ";
+    why += steps;
+    std::string text = ("class " + stringifyLsmClass(scan.getClassId())).str();
+    text += (why.empty() ? "" : " (" + why + ")") + (": " + meaning(scan.getClassId())).str();
+    if (explain)
+      scan.emitRemark() << text;
+    return text;
   }
 };
 

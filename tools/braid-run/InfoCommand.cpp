@@ -339,7 +339,7 @@ void printText(const Program &program, uint64_t parameters, const Options &optio
   if (!program.metadata().empty())
     fmt::print("metadata\n");
   for (const auto &[key, value] : program.metadata()) {
-    if (key.starts_with("schedule.")) // above
+    if (key.starts_with("schedule.") || (key.starts_with("scans.") && !options.all)) // above, and one for each function
       continue;
     // Long values (the model's JSON) in one line; --json has them whole.
     std::string text = value.substr(0, 100);
