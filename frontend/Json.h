@@ -53,6 +53,7 @@ public:
       : root(root), filename(filename), error(error) {}
   void report(llvm::StringRef path, const std::string &message);
   bool any() const { return count > 0; }
+  int64_t number() const { return count; }
 
   bool doublePrecision = false; ///< kernels compute in f64, else in f32
 

@@ -86,7 +86,8 @@ static AttentionSpec readAttention(Reader &r, Errors &errors) {
   return spec;
 }
 
-static void readConv(Reader &r, Errors &errors, std::optional<ConvSpec> &conv) {
+/// Whether it is null.
+static bool readConv(Reader &r, Errors &errors, std::optional<ConvSpec> &conv) {
   bool off = false;
   if (const Value *value = r.objectAt("conv", /*nullable=*/true, &off)) {
     if (!conv)
@@ -97,6 +98,7 @@ static void readConv(Reader &r, Errors &errors, std::optional<ConvSpec> &conv) {
   }
   if (off)
     conv.reset();
+  return off;
 }
 
 /// What every scan has: the factor of q, and what happens to o.
@@ -206,10 +208,11 @@ static recurrence::Parameter readParameter(Reader &parent, StringRef key, Errors
   } else if (r.has("uniform")) {
     std::vector<double> bounds;
     p.distribution = "uniform";
+    int64_t before = errors.number();
     r.numbers("uniform", bounds, -1e6, 1e6, 2);
     if (bounds.size() == 2 && bounds[0] < bounds[1])
       range = {bounds[0], bounds[1]};
-    else
+    else if (errors.number() == before)
       r.error("uniform", "is not a list of two numbers [low, high] with low below high");
   } else {
     p.distribution = r.has("log_uniform") ? "log_uniform" : "softplus_inverse";
@@ -280,6 +283,7 @@ static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &
     ok = false;
   }
   if (const Value *parameters = r.objectAt("parameters")) {
+    int64_t before = errors.number();
     Reader p(*parameters, r.pathOf("parameters"), errors);
     if (parameters->fields.size() > most)
       error("parameters", llvm::formatv("has {0} names; valid: at most {1}", parameters->fields.size(), most).str());
@@ -291,6 +295,7 @@ static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &
       if (result->definition(name))
         error("parameters." + name, "is a name in inputs too; valid: another name");
     }
+    ok &= errors.number() == before;
   }
   return ok ? result : nullptr;
 }
@@ -303,7 +308,7 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
   spec.valueDim = spec.headDim;
   r.integer("value_dim", spec.valueDim, 1, maxHeadDim);
   r.integer("mini_batch", spec.miniBatch, 1, maxMiniBatch);
-  readConv(r, errors, spec.conv);
+  bool noConv = readConv(r, errors, spec.conv);
   readRope(r, errors, spec.rope);
   readScanOutput(r, spec);
   r.choice("output_glu", spec.outputGlu, gates);
@@ -335,6 +340,12 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
   for (auto [key, function] : {std::pair("conv", "conv"), std::pair("rope", "rope")})
     if (r.has(key) && !equations->calls(function))
       r.error(key, llvm::formatv("changes nothing: no input calls {0}(..); valid: where one does", function).str());
+  if (noConv && equations->calls("conv"))
+    r.error("conv", "is null, but an input calls conv(..); valid: an object such as {\"kernel\": 4}");
+  bool norms = equations->normed || equations->calls("layer_norm") || !equations->normWeight.empty();
+  if (r.has("norm_eps") && analyzed && !norms)
+    r.error("norm_eps", "changes nothing without a norm; valid: with output_norm true, or where layer_norm(..) has no "
+                        "number of its own");
   if (r.has("mini_batch") && analyzed && !equations->inner)
     r.error("mini_batch", "changes nothing without a gradient step; valid: where state calls grad(..)");
   spec.recurrence = equations;

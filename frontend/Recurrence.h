@@ -77,7 +77,7 @@ struct Definition {
   std::optional<Per> own{}; ///< what the term says without them
   std::optional<Per> projected{}; ///< what its linear or low_rank gives
   int64_t heads = 0; ///< those of the state, or fewer that they share
-  bool constant = false; ///< of parameters alone: the same for all tokens, used as they are
+  bool constant = false; ///< of parameters alone: the same for all tokens
   bool wide = false; ///< computed in the wide type: numbers per head, and what the log decay comes from
 };
 
@@ -90,7 +90,8 @@ struct Recurrence {
   // What the equations say (analyze): the class, and which symbol stands in which place of braid.lsm.scan.
   LsmClass classId{};
   std::string reason; ///< for a remark: "M = exp(g) M + k^T v: one decay per head and token"
-  std::string query, key, value, logDecay, beta; ///< query "1": a row of ones
+  std::string query, key, value, logDecay, beta; ///< query "1": a row of ones; beta and rate "1": that number
+  bool decaysPerHead = false; ///< classes D and R without one decay per key feature: one per head, or none
   std::string valueDecay; ///< class R: right of M
   std::string lowRankA, lowRankB; ///< class D: + b^T a M
   bool elementwise = false; ///< class E: the log decay is one number per element
@@ -154,6 +155,8 @@ Sizes sizesOf(const ModelSpec &model, const LsmSpec &mixer);
 
 /// Multiplies `state` and `output` out and finds class and places; then gives every input and parameter its shape.
 llvm::LogicalResult analyze(Recurrence &recurrence, const Sizes &sizes, ErrorFn error);
+/// Which inputs are the same for all tokens (Definition::constant).
+void findConstants(Recurrence &recurrence);
 /// A state that gradient steps change: `statements` of `state`, one of which calls grad.
 llvm::LogicalResult analyzeInner(Recurrence &recurrence, const std::vector<Statement> &statements, ErrorFn error);
 /// The output where it is more than q M + d v: finds its read of M and makes it the definition "o".

@@ -118,7 +118,13 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
       r.reason += ". That " + name + " is never positive cannot be shown, and where it is positive the state grows";
       continue;
     }
-    errorFn((p ? "parameters." : "inputs.") + name,
+    if (p) {
+      errorFn("parameters." + name, "is trained, and nothing keeps a log decay from becoming positive; valid: an input "
+                                    "of it, such as \"log_sigmoid(" +
+                                        name + ")\", or \"values\"");
+      return llvm::failure();
+    }
+    errorFn("inputs." + name,
             "that it is never positive cannot be shown, but a log decay must not be positive: chunks of tokens have no "
             "other form; valid: log_sigmoid(..), log_decay(..), -softplus(..), -exp(..), also times what is never "
             "negative, or full(exp(" +
@@ -172,14 +178,15 @@ llvm::LogicalResult recurrence::checkNames(const Recurrence &r, ErrorFn errorFn)
   for (const Definition &d : r.inputs)
     walk(d.term, d.name);
   llvm::StringSet<> states;
+  auto delayed = [&](const std::string &name) { return !name.empty() && (name == r.value || !r.isConstant(name)); };
   for (const std::string &name : {r.key, r.value, r.logDecay, r.beta, r.valueDecay, r.lowRankA, r.lowRankB, r.phase})
-    if (r.readsBefore && r.definition(name) && !states.insert(name).second) {
+    if (r.readsBefore && delayed(name) && !states.insert(name).second) {
       errorFn("output", formatv("'{0}' stands in two places of the state, and M_prev reads each a token later; valid: "
                                 "a second name in inputs for one of them",
                                 name)
                             .str());
       ok = false;
-    } else if (r.readsBefore && r.definition(name)) {
+    } else if (r.readsBefore && delayed(name)) {
       take("shift_" + name, "output");
     }
   for (const auto &[name, parameter] : r.parameters)

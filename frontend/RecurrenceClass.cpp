@@ -75,6 +75,7 @@ private:
   bool decayOf(const Sorted &plain);
   bool lowRank(const Sorted &added, const Sorted &write);
   bool deltaRule(const Sorted &plain, const Sorted &erased, const Sorted &write);
+  std::string rate(const Sorted &product);
   bool normaliser(const Term &term, const std::vector<Sorted> &state);
   bool outputEquation();
   bool outputProducts(const std::vector<Sorted> &products);
@@ -83,7 +84,13 @@ private:
     errorFn(key, formatv("column {0}: {1}", column, message).str());
     return false;
   }
-  bool isConstant(StringRef name) const { return r.parameter(name); }
+  /// "one decay per head and token", "one decay per head and key feature, the same for all tokens"
+  std::string oneDecay(StringRef name, StringRef feature = "") const {
+    std::string head = "one decay per head", more = (" and " + feature).str();
+    if (r.isConstant(name))
+      return head + (feature.empty() ? "" : more) + ", the same for all tokens";
+    return head + (feature.empty() ? "" : (", " + feature).str()) + " and token";
+  }
   bool known(const std::string &name, size_t column);
 
   Recurrence &r;
@@ -127,8 +134,9 @@ bool Analysis::factorOf(const Term &call, std::vector<Product> &out) {
     return fail(call.column,
                 (kind != Factor::Kind::exp || call.name == "exp")
                     ? "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per "
-                      "element, with the log decay g by its name, diag(exp(g + i p)) with a phase; valid: that, and "
-                      "what g is in inputs"
+                      "element, with the log decay g by its name, diag(exp(g + i p)) with a phase p, a minus of which "
+                      "stands in "
+                      "inputs; valid: that, and what g is in inputs"
                     : "'" + call.name +
                           "(' is no function of a state; valid: exp, diag, full, and a space before a "
                           "parenthesis that multiplies");
@@ -166,6 +174,8 @@ bool Analysis::expand(const Term &term, std::vector<Product> &out) {
                    term.column});
     return term.name == carried || known(term.name, term.column);
   case Term::Kind::transpose:
+    if (term.name == carried)
+      return fail(term.column, carried.str() + "^T: a state of this family is not transposed; valid: " + carried.str());
     out.push_back({false,
                    {{Factor::Kind::transposed, term.name, term.column, term.args.empty() ? "" : term.args[0].name}},
                    term.column});
@@ -322,8 +332,14 @@ bool Analysis::stateEquation(const std::vector<Sorted> &products) {
     if (write)
       return fail(p.column,
                   "a second product without M: a state of this family writes one k^T v; valid: one such product");
-    if (p.outers.size() != 1 || !p.row.empty() || decays(p) || p.negative)
-      return fail(p.column, "what is written is k^T v, times numbers per head; valid: + beta k^T v");
+    if (p.outers.size() != 1 || !p.row.empty())
+      return fail(p.column, "what is written is k^T v, times numbers per head; valid: + b k^T v");
+    if (p.negative || decays(p))
+      return fail(p.column,
+                  formatv("{0} {1}^T {2}; valid: + {1}^T {2}, {3} in inputs", p.negative ? "subtracts" : "a decay of",
+                          p.outers.front().left, p.outers.front().right,
+                          p.negative ? "with the minus" : "multiplied by a name such as b, which is exp(g)")
+                      .str());
     write = &p;
   }
   if (!write)
@@ -383,41 +399,33 @@ bool Analysis::decayOf(const Sorted &plain) {
   bool scalar = !plain.scalarDecays.empty(), full = !plain.fulls.empty();
   if (count)
     r.logDecay = scalar ? plain.scalarDecays.front() : full ? plain.fulls.front() : plain.diagonals.front();
-  if (scalar && isConstant(r.logDecay) && r.parameter(r.logDecay)->trained)
-    return fail(plain.column, "the decay of '" + r.logDecay +
-                                  "' is the same for all tokens, and such decays are not trained; valid: a parameter "
-                                  "with \"values\", or an input");
   if (!plain.valueDiagonals.empty()) {
     r.valueDecay = plain.valueDiagonals.front();
-    if (plain.diagonals.empty())
-      return fail(
-          plain.column,
-          "one decay per value feature needs one per key feature beside it; valid: diag(exp(g)) M diag(exp(h))");
-  }
-  for (const std::string &name : {r.logDecay, r.valueDecay})
-    if (!scalar && !name.empty() && isConstant(name))
-      return fail(plain.column, "'" + name + "' is a parameter; valid in diag and full: an input");
-  if (!count) {
+    if (full)
+      return fail(plain.column, "two decays of value features; valid: one, full(exp(g)) with all of it in g");
+    r.decaysPerHead = plain.diagonals.empty();
+    r.classId = LsmClass::R;
+    r.reason = oneDecay(r.valueDecay, "value feature") + ": diag(exp(" + r.valueDecay + ")) right of M";
+    if (count)
+      r.reason += "; " + oneDecay(r.logDecay, scalar ? "" : "key feature") + ": exp(" + r.logDecay + ") left of it";
+  } else if (!count) {
     r.classId = LsmClass::I;
     r.reason = "the state is carried as it is";
   } else if (full) {
     r.classId = LsmClass::E;
     r.elementwise = true;
-    r.reason = "one decay for every element of the state and token: full(exp(" + r.logDecay +
+    r.reason = "one decay for every element of the state" +
+               std::string(r.isConstant(r.logDecay) ? ", the same for all tokens" : " and token") + ": full(exp(" +
+               r.logDecay +
                ")). There is no matrix form: every token costs head_dim times value_dim exponentials, one token after "
                "the other inside a chunk";
   } else if (scalar) {
-    bool constant = isConstant(r.logDecay);
-    r.classId = constant ? LsmClass::S0 : LsmClass::S;
-    r.reason = std::string("one decay per head") + (constant ? ", the same for all tokens" : " and token") + ": exp(" +
-               r.logDecay + ")";
-  } else if (!r.valueDecay.empty()) {
-    r.classId = LsmClass::R;
-    r.reason = "one decay per head, feature and token on either side: diag(exp(" + r.logDecay + ")) and diag(exp(" +
-               r.valueDecay + "))";
+    const Parameter *parameter = r.parameter(r.logDecay);
+    r.classId = parameter && !parameter->trained ? LsmClass::S0 : LsmClass::S;
+    r.reason = oneDecay(r.logDecay) + ": exp(" + r.logDecay + ")";
   } else {
     r.classId = LsmClass::V;
-    r.reason = "one decay per head, key feature and token: diag(exp(" + r.logDecay + "))";
+    r.reason = oneDecay(r.logDecay, "key feature") + ": diag(exp(" + r.logDecay + "))";
   }
   return true;
 }
@@ -426,15 +434,35 @@ bool Analysis::decayOf(const Sorted &plain) {
 bool Analysis::lowRank(const Sorted &added, const Sorted &write) {
   if (added.outers.size() != 1 || !added.row.empty() || decays(added) || !added.numbers.empty())
     return fail(added.column, "what is added to M is b^T a M of M as it was, all factors in b and a; valid: + b^T a M");
-  if (r.classId != LsmClass::V)
-    return fail(added.column, "b^T a M is added to a state with one decay per key feature; valid: "
-                              "(diag(exp(g)) + b^T a) M + k^T v");
+  if (r.classId == LsmClass::R || r.classId == LsmClass::E)
+    return fail(added.column, "b^T a M is added to a state with a decay per value feature; valid: (diag(exp(g)) + b^T "
+                              "a) M + k^T v");
+  r.decaysPerHead = r.classId != LsmClass::V;
   r.lowRankB = added.outers.front().left;
   r.lowRankA = added.outers.front().right;
+  r.reason += (r.classId == LsmClass::I ? ", plus " : "; plus ") + r.lowRankB + "^T " + r.lowRankA;
+  r.reason += ", which nothing keeps from growing the state";
   r.classId = LsmClass::D;
-  r.reason = "one decay per head, key feature and token, plus " + r.lowRankB + "^T " + r.lowRankA;
   r.writeFactors = write.numbers;
   return true;
+}
+
+static std::string ratesOf(const Sorted &p) {
+  return p.numbers.empty() ? "no number" : "[" + llvm::join(p.numbers, " ") + "]";
+}
+
+/// The numbers that multiply a product as one name: "1" of none, an input of its own of several.
+std::string Analysis::rate(const Sorted &product) {
+  if (product.numbers.size() < 2)
+    return product.numbers.empty() ? "1" : product.numbers.front();
+  Definition all{.name = llvm::join(product.numbers, " ")};
+  all.term = {.kind = Term::Kind::product, .column = product.column};
+  for (const std::string &number : product.numbers)
+    all.term.args.push_back({.kind = Term::Kind::name, .name = number, .column = r.stateColumns.at(number)});
+  r.stateColumns[all.name] = product.column;
+  r.inputs.push_back(std::move(all));
+  findConstants(r);
+  return r.inputs.back().name;
 }
 
 /// (I - beta k^T k) exp(g) M + beta k^T v, or with diag(exp(g)).
@@ -476,25 +504,16 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
     return fail(erased.column, formatv("erases {0}^T {1}, but {2}^T {3} is written; valid: {2}^T {2}", erase.left,
                                        erase.right, r.key, r.value)
                                    .str());
-  if (erased.numbers.empty() && write.numbers.empty())
-    return fail(erased.column, formatv("erases and writes without a rate; valid: - b {0}^T {0} M and + b {0}^T {1}, "
-                                       "with one number b per head in inputs: sigmoid(linear(x))",
-                                       r.key, r.value)
+  if (erased.numbers != write.numbers)
+    return fail(erased.column, formatv("erases with {0}, but writes with {1}; valid: the same numbers per head in both",
+                                       ratesOf(erased), ratesOf(write))
                                    .str());
-  if (erased.numbers != write.numbers || write.numbers.size() != 1)
-    return fail(erased.column, formatv("erases with [{0}], but writes with [{1}]; valid: one number per head, the same "
-                                       "in both",
-                                       llvm::join(erased.numbers, " "), llvm::join(write.numbers, " "))
-                                   .str());
-  r.beta = write.numbers.front();
-  if (r.classId == LsmClass::S0)
-    return fail(plain.column, "'" + r.logDecay + "' is a parameter; valid with the delta rule: an input");
-  bool diagonal = r.classId == LsmClass::V, scalar = r.classId == LsmClass::S;
-  r.classId = diagonal ? LsmClass::VH : scalar ? LsmClass::GH : LsmClass::H;
-  r.reason = "the delta rule, " + r.beta + " " + r.key + "^T (" + r.value + " - " + r.key + " M)" +
-             (diagonal ? ", on a state with one decay per head, key feature and token"
-              : scalar ? ", on a state with one decay per head and token"
-                       : "");
+  r.beta = rate(erased);
+  bool diagonal = r.classId == LsmClass::V, still = r.classId == LsmClass::I;
+  std::string on = still ? "" : ", on a state with " + r.reason;
+  r.classId = diagonal ? LsmClass::VH : still ? LsmClass::H : LsmClass::GH;
+  r.reason =
+      "the delta rule, " + (r.beta == "1" ? "" : r.beta + " ") + r.key + "^T (" + r.value + " - " + r.key + " M)" + on;
   return true;
 }
 
@@ -604,14 +623,6 @@ bool Analysis::run() {
   }
   if (!outputEquation())
     return false;
-  // What stands at a token must depend on it.
-  for (const std::string *name : {&r.query, &r.key, &r.value, &r.beta, &r.lowRankA, &r.lowRankB, &r.skipValue, &r.phase,
-                                  &r.rate, &r.placeRate, &r.momentum, &r.keyImaginary})
-    if (!name->empty() && r.parameter(*name)) { // constants: inferShapes
-      key = name == &r.query || name == &r.skipValue ? "output" : "state";
-      const std::map<std::string, size_t> &columns = key == "output" ? r.outputColumns : r.stateColumns;
-      return fail(columns.at(*name), "'" + *name + "' is a parameter; valid in this place: a name in inputs");
-    }
   return true;
 }
 
@@ -668,6 +679,7 @@ int64_t Recurrence::rows(int64_t headDim) const {
 }
 
 llvm::LogicalResult recurrence::analyze(Recurrence &recurrence, const Sizes &sizes, ErrorFn error) {
+  findConstants(recurrence);
   if (!Analysis(recurrence, error).run())
     return llvm::failure();
   return inferShapes(recurrence, sizes, error);

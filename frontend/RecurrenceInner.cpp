@@ -98,8 +98,6 @@ bool Steps::carry(const Part &part, StringRef state, std::string &decay) {
                   "what gradient steps change decays by one exp(a), one number per head; " + validStep.str());
     if (!name(f->args.front(), decay))
       return false;
-    if (r.parameter(decay))
-      return fail(f->column, "'" + decay + "' is a parameter; valid in this place: a name in inputs");
   }
   return true;
 }
@@ -159,7 +157,7 @@ bool Steps::step(const Part &part) {
     place = factor;
   }
   if (r.rate.empty())
-    return fail(part.column, "a step without a rate; valid: - r grad(..), one number r per head in inputs");
+    r.rate = "1";
   return true;
 }
 
@@ -191,6 +189,10 @@ bool Steps::equation(const Statement &s, std::string &decay, bool &hasStep) {
 }
 
 bool Steps::run(const std::vector<Statement> &statements) {
+  bool steps = llvm::any_of(statements, [](const Statement &s) { return calls(s.right, "grad"); });
+  for (const Statement &s : statements)
+    if (s.left == "M_0" && !steps)
+      return fail(s.column, "M_0 of a state without gradient steps; valid: none, it begins as 0");
   const Statement *momentum = nullptr;
   bool hasStep = false, stepOfMomentum = false;
   for (const Statement &s : statements) {
@@ -248,6 +250,21 @@ private:
   static bool reads(const Term &term, StringRef state) {
     return term.kind == Term::Kind::product && term.args.size() == 2 && isName(term.args[1], state);
   }
+  /// q M where a product is that, ends in it, or has it as a factor.
+  static Term *readOf(Term &above) {
+    if (reads(above, "M"))
+      return &above;
+    if (above.kind != Term::Kind::product)
+      return nullptr;
+    if (size_t n = above.args.size(); n > 2 && isName(above.args[n - 1], "M")) {
+      Term whole{.kind = Term::Kind::product, .column = above.args[n - 2].column};
+      whole.args = {std::move(above.args[n - 2]), std::move(above.args[n - 1])};
+      above.args.resize(n - 2);
+      above.args.push_back(std::move(whole));
+    }
+    auto found = llvm::find_if(above.args, [](const Term &arg) { return reads(arg, "M"); });
+    return found == above.args.end() ? nullptr : &*found;
+  }
   std::string valid() const {
     return r.normalised ? "valid: (q M) / (q z)" : "valid: q M, with a name q in inputs, or 1 M";
   }
@@ -258,7 +275,7 @@ private:
 
 bool Reads::read(const Term &query, const Term &state) {
   bool ones = query.kind == Term::Kind::number && query.number == 1 && !r.inner && !r.normalised;
-  if (!ones && (!isName(query) || !r.definition(query.name)))
+  if (!ones && (!isName(query) || !(r.definition(query.name) || r.parameter(query.name))))
     return fail(query.column, "M is read by a row; " + valid());
   if (!r.query.empty())
     return fail(query.column, "a second read of M; valid: one, such as q M");
@@ -273,13 +290,25 @@ bool Reads::read(const Term &query, const Term &state) {
 
 /// Puts the name M where a read stands.
 bool Reads::walk(Term &term) {
-  if (r.normalised && term.kind == Term::Kind::quotient && reads(term.args[0], "M") && reads(term.args[1], "z")) {
-    const Term &above = term.args[0].args[0], &below = term.args[1].args[0];
-    if (above.name != below.name || !isName(below))
-      return fail(below.column, "M and z are read by one row; valid: (q M) / (q z)");
-    if (!read(above, term.args[0].args[1]))
+  if (r.normalised && term.kind == Term::Kind::quotient && reads(term.args[1], "z")) {
+    Term *above = readOf(term.args[0]), &below = term.args[1].args[0];
+    if (!above)
+      return fail(term.args[0].column, "q z divides what q M reads; " + valid());
+    if (above->args[0].name != below.name || !isName(below))
+      return fail(below.column, "M and z are read by one row, a name in inputs; " + valid());
+    if (!read(above->args[0], above->args[1]))
       return false;
-    term = {.kind = Term::Kind::name, .name = "M", .column = term.column};
+    // Found: what is around it has no other read.
+    size_t column = above->column;
+    *above = {.kind = Term::Kind::number, .number = 1, .column = column};
+    term.args.erase(term.args.begin() + 1);
+    if (!llvm::all_of(term.args, [&](Term &arg) { return walk(arg); }))
+      return false;
+    *above = {.kind = Term::Kind::name, .name = "M", .column = column};
+    if (term.args.size() == 1) {
+      Term only = std::move(term.args.front());
+      term = std::move(only);
+    }
     return true;
   }
   if (term.kind == Term::Kind::product && !r.normalised) {

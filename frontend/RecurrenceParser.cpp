@@ -61,6 +61,8 @@ private:
   bool fail(StringRef valid) {
     skipSpaces();
     std::string found = at < text.size() ? "'" + shownText(text.substr(at), 8) + "'" : "the end";
+    if (at < text.size() && !llvm::isASCII(text[at]))
+      found += ", which is no ASCII,";
     errorFn(key, formatv("{0} at column {1}; valid: {2}", found, at + 1, valid).str());
     return false;
   }
@@ -109,7 +111,9 @@ bool Parser::sum(Term &out, size_t depth) {
     size_t column = at + 1;
     if (!product(next, depth))
       return false;
-    if (negative) {
+    if (negative && next.kind == Term::Kind::number) {
+      next.number = -next.number;
+    } else if (negative) {
       Term negated{.kind = Term::Kind::negate, .column = column};
       negated.args.push_back(std::move(next));
       next = std::move(negated);
@@ -138,6 +142,11 @@ bool Parser::product(Term &out, size_t depth) {
     Term next;
     if (!factor(next, depth))
       return false;
+    auto isNumber = [](const Term &t) { return t.kind == Term::Kind::number; };
+    if (divide && isNumber(out) && isNumber(next) && next.number != 0) { // 1 / 2 a
+      out.number /= next.number;
+      continue;
+    }
     Term::Kind kind = divide ? Term::Kind::quotient : Term::Kind::product;
     if (divide || out.kind != kind || grouped) {
       Term joined{.kind = kind, .column = out.column};

@@ -85,6 +85,25 @@ const Function *functionOf(StringRef name) {
 /// What a low_rank may have between its products.
 constexpr StringRef betweens[] = {"tanh", "sigmoid", "silu", "relu", "gelu"};
 
+} // namespace
+
+static bool hasName(const Term &term) { return term.kind == Term::Kind::name || llvm::any_of(term.args, hasName); }
+
+/// Whether the value differs between tokens: not a number, not a parameter.
+static bool dependsOnToken(const Recurrence &r, const Term &term) {
+  if (term.kind == Term::Kind::name)
+    return !r.isConstant(term.name);
+  const Function *function = term.kind == Term::Kind::call ? functionOf(term.name) : nullptr;
+  return (function && function->kind == Function::Kind::place) ||
+         llvm::any_of(term.args, [&](auto &arg) { return dependsOnToken(r, arg); });
+}
+
+void recurrence::findConstants(Recurrence &r) {
+  for (Definition &d : r.inputs)
+    d.constant = !dependsOnToken(r, d.term) && hasName(d.term);
+}
+
+namespace {
 class Inference {
 public:
   Inference(Recurrence &r, const Sizes &sizes, ErrorFn error)
@@ -111,7 +130,7 @@ private:
     return wide(a) == wide(b);
   }
   std::optional<Per> fixed(const Term &term) const;
-  bool dependsOnToken(const Term &term) const;
+  bool dependsOnToken(const Term &term) const { return ::dependsOnToken(r, term); }
   bool shareHeads();
   bool constants();
   int64_t headsOf(const Term &term, bool &ok);
@@ -119,7 +138,10 @@ private:
   bool isRow(StringRef name) const {
     return llvm::is_contained({r.query, r.key, r.value, r.lowRankA, r.lowRankB, r.skipValue}, name);
   }
-  std::string keyOf(const Definition &d) const { return d.name == "o" ? "output" : "inputs." + d.name; }
+  /// What the equations made has a name that no text has.
+  std::string keyOf(const Definition &d) const {
+    return d.name == "o" ? "output" : StringRef(d.name).contains(' ') ? "state" : "inputs." + d.name;
+  }
   bool fail(size_t column, StringRef message) {
     errorFn(key, formatv("column {0}: {1}", column, message).str());
     return false;
@@ -136,17 +158,6 @@ private:
 };
 
 } // namespace
-
-static bool hasName(const Term &term) { return term.kind == Term::Kind::name || llvm::any_of(term.args, hasName); }
-
-/// Whether the value differs between tokens: not a number, not a parameter.
-bool Inference::dependsOnToken(const Term &term) const {
-  if (term.kind == Term::Kind::name)
-    return !r.isConstant(term.name);
-  const Function *function = term.kind == Term::Kind::call ? functionOf(term.name) : nullptr;
-  return (function && function->kind == Function::Kind::place) ||
-         llvm::any_of(term.args, [&](auto &arg) { return dependsOnToken(arg); });
-}
 
 /// What the term says of itself: per=head somewhere inside, a symbol whose place is known.
 std::optional<Per> Inference::fixed(const Term &term) const {
@@ -598,8 +609,18 @@ bool Inference::shareHeads() {
     key = keyOf(d);
     d.heads = headsOf(d.term, ok);
   }
+  for (const auto *columns : {&r.stateColumns, &r.outputColumns})
+    for (const auto &[name, column] : *columns) // of every head of the state
+      if (Parameter *p = r.parameter(name)) {
+        p->heads = p->heads ? p->heads : heads;
+        if (p->heads == heads)
+          continue;
+        key = columns == &r.stateColumns ? "state" : "output";
+        return fail(
+            column,
+            formatv("'{0}' has {1} heads elsewhere, but {2} here; valid: two parameters", name, p->heads, heads).str());
+      }
   for (auto &[name, p] : r.parameters) {
-    // In an equation: of every head of the state.
     if (p.heads == 0)
       p.heads = heads;
     if (p.formula) {
@@ -617,31 +638,14 @@ bool Inference::shareHeads() {
   return ok;
 }
 
-/// What stands at a token depends on it: all but what turns, and how, alike for all tokens, and what such a state writes.
+/// What a complex key, and a read before the state has moved on, need.
 bool Inference::constants() {
-  const Definition *phase = r.definition(r.phase), *decay = r.definition(r.logDecay);
-  bool turns = phase && phase->constant;
+  const Definition *phase = r.definition(r.phase);
+  bool turns = (phase && phase->constant) || r.parameter(r.phase);
   key = "state";
-  for (const std::string &name : {r.query, r.key, r.value, r.logDecay, r.beta, r.valueDecay, r.lowRankA, r.lowRankB,
-                                  r.skipValue, r.phase, r.keyImaginary, r.rate, r.momentum}) {
-    bool allowed = turns && (name == r.phase || name == r.logDecay || (!r.keyImaginary.empty() && name == r.key) ||
-                             name == r.keyImaginary);
-    if (const Definition *d = r.definition(name); d && d->constant && !allowed) {
-      bool read = name == r.query || name == r.skipValue;
-      key = read ? "output" : "state";
-      return fail((read ? r.outputColumns : r.stateColumns).at(name),
-                  "'" + name +
-                      "' is the same for all tokens; valid: what comes from x, and for a state that turns, "
-                      "diag(exp(g + i p)) M + (k + i l)^T v, all of g, p, k, l of parameters alone");
-    }
-  }
-  if (phase && decay && phase->constant != decay->constant)
-    return fail(r.stateColumns.at(r.phase),
-                "of '" + r.phase + "' and '" + r.logDecay + "' one is the same for all tokens; valid: both, or none");
-  const Definition *re = r.definition(r.key), *im = r.definition(r.keyImaginary);
-  if (im && (!turns || !re->constant || !im->constant))
-    return fail(r.stateColumns.at(r.keyImaginary), "a complex key is the same for all tokens, as its decay and phase "
-                                                   "are; valid: inputs of parameters alone");
+  if (!r.keyImaginary.empty() && (!turns || !r.isConstant(r.key) || !r.isConstant(r.keyImaginary)))
+    return fail(r.stateColumns.at(r.keyImaginary), "a complex key is the same for all tokens, as its phase is; valid: "
+                                                   "parameters, or inputs of parameters alone");
   if (r.readsBefore && (turns || r.elementwise)) {
     key = "output";
     return fail(1, turns ? "M_prev of a state that turns alike for all tokens; valid: M"
@@ -654,11 +658,10 @@ bool Inference::run() {
   for (Definition &d : r.inputs) {
     current = &d;
     d.own = fixed(d.term);
-    d.constant = !dependsOnToken(d.term) && hasName(d.term);
   }
   current = nullptr;
   bool scalar = llvm::is_contained({LsmClass::S0, LsmClass::S, LsmClass::GH}, r.classId);
-  Per decay = r.elementwise ? Per::element : scalar || r.inner ? Per::head : Per::key;
+  Per decay = r.elementwise ? Per::element : scalar || r.inner || r.decaysPerHead ? Per::head : Per::key;
   auto rowsOf = [&](StringRef name) {
     const Definition *d = r.definition(name);
     return d && d->own == Per::row ? Per::row : Per::key;
@@ -669,21 +672,26 @@ bool Inference::run() {
                 "a decay per key feature of a state whose rows are products of features; "
                 "valid: exp(g), one per head");
   }
+  if (rowsOf(r.key) == Per::row && !r.lowRankA.empty()) {
+    key = "state";
+    return fail(r.stateColumns.at(r.lowRankA), "b^T a on a state whose rows are products of features; valid: a key "
+                                               "feature for each row, or the delta rule");
+  }
   auto place = [&](StringRef equation, const std::string &name, Per per) {
     key = equation.str();
     const auto &columns = equation == "state" ? r.stateColumns : r.outputColumns;
     auto column = columns.find(name);
-    return name.empty() || demandName(name, per, column == columns.end() ? 1 : column->second);
+    return name.empty() || name == "1" || demandName(name, per, column == columns.end() ? 1 : column->second);
   };
-  if (!constants() || !place("output", r.query == "1" ? "" : r.query, rowsOf(r.query)) ||
-      !place("state", r.key, rowsOf(r.key)) || !place("state", r.value, Per::value) ||
-      !place("state", r.logDecay, decay) || !place("state", r.beta, Per::head) ||
-      !place("state", r.valueDecay, Per::value) || !place("state", r.lowRankA, Per::key) ||
-      !place("state", r.lowRankB, Per::key) || !place("output", r.skipValue, Per::value) ||
-      !place("state", r.phase, Per::key) || !place("state", r.keyImaginary, Per::key) ||
-      !place("state", r.rate, Per::head) || !place("state", r.placeRate, Per::head) ||
-      !place("state", r.momentum, Per::head) || !place("state", r.normWeight, Per::value) ||
-      !place("state", r.normBias, Per::value) || !place("state", r.start, Per::element))
+  if (!constants() || !place("output", r.query, rowsOf(r.query)) || !place("state", r.key, rowsOf(r.key)) ||
+      !place("state", r.value, Per::value) || !place("state", r.logDecay, decay) ||
+      !place("state", r.beta, Per::head) || !place("state", r.valueDecay, Per::value) ||
+      !place("state", r.lowRankA, Per::key) || !place("state", r.lowRankB, Per::key) ||
+      !place("output", r.skipValue, Per::value) || !place("state", r.phase, Per::key) ||
+      !place("state", r.keyImaginary, Per::key) || !place("state", r.rate, Per::head) ||
+      !place("state", r.placeRate, Per::head) || !place("state", r.momentum, Per::head) ||
+      !place("state", r.normWeight, Per::value) || !place("state", r.normBias, Per::value) ||
+      !place("state", r.start, Per::element))
     return false;
   if (r.query != "1" && rowsOf(r.query) != rowsOf(r.key)) {
     key = "output";
@@ -695,12 +703,8 @@ bool Inference::run() {
   if (r.expressed)
     r.inputs.back().per = alike(r.inputs.back().own.value_or(Per::value), Per::all) ? Per::all : Per::value;
   for (const std::string &name : r.writeFactors)
-    if (r.parameter(name)) {
-      key = "state";
-      return fail(r.stateColumns.at(name), "'" + name + "' is a parameter; valid in this place: a name in inputs");
-    } else if (!place("state", name, Per::head)) {
+    if (!place("state", name, Per::head))
       return false;
-    }
   for (const std::string &name : r.skipFactors) {
     const Parameter *parameter = r.parameter(name);
     if (parameter && parameter->shared) {

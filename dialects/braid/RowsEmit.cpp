@@ -312,6 +312,13 @@ void PositionAngleOp::emitTile(TileEmitter &e, ValueRange operands, Results &res
   finish(*this, e, reducedAngle(e, angle, element), results);
 }
 
+void EveryTokenOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value value = widened(*this, e, operands)[1];
+  SmallVector<int64_t> all{e.rows};
+  llvm::append_range(all, TileEmitter::shape(value));
+  finish(*this, e, e.broadcastTo(value, VectorType::get(all, TileEmitter::type(value).getElementType())), results);
+}
+
 void RepeatHeadsOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value x = operands[0];
   auto resultShape = cast<RankedTensorType>(getResult().getType()).getShape();

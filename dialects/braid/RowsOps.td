@@ -82,6 +82,10 @@ def Braid_PositionAngleOp : Braid_RowsOp<"position_angle"> {
   let summary = "position * phase as an angle from -pi to pi, reduced in f64; phase [H, K] whole: [B, T, H, K]";
   let arguments = (ins AnyRankedTensor:$documents, AnyRankedTensor:$phase);
 }
+def Braid_EveryTokenOp : Braid_RowsOp<"every_token"> {
+  let summary = "the same at every token, whole: [H] or [H, K] -> [B, T, H] or [B, T, H, K]; documents tell the tokens only";
+  let arguments = (ins AnyRankedTensor:$documents, AnyRankedTensor:$value);
+}
 def Braid_RepeatHeadsOp : Braid_RowsOp<"repeat_heads"> {
   let summary = "[B, T, G, K] -> [B, T, H, K]: head j of G serves heads j*H/G .. (grouped heads)";
   let arguments = (ins AnyRankedTensor:$x);
@@ -125,7 +129,7 @@ def Braid_RowsGradOp : Braid_Op<"rows_grad", [Pure, AttrSizedOperandSegments, De
   let description = [{
     `op` is the op's name and `op_attributes` its attributes. `inputs` are its operands, `cotangents` one per result. Results:
     one cotangent for each operand index in `wanted`; those of whole operands are sums over all rows (pieces), accumulated
-    in f32 in row order.
+    in f32 in row order. Operands that are one value share one cotangent: the first has the sum, the others zeros.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, Variadic<AnyRankedTensor>:$cotangents, StrAttr:$op,
                    DictionaryAttr:$op_attributes, DenseI64ArrayAttr:$wanted);

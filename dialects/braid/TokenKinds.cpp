@@ -36,6 +36,7 @@ TOKEN_KINDS(GatedNormOp, i < 2 ? token : whole, token)
 TOKEN_KINDS(RopeOp, token, token)
 TOKEN_KINDS(PositionRateOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(PositionAngleOp, i == 0 ? token : whole, token)
+TOKEN_KINDS(EveryTokenOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(RepeatHeadsOp, token, token)
 TOKEN_KINDS(CastOp, token, token)
 TOKEN_KINDS(MoeRouteOp, token, token)
@@ -49,9 +50,9 @@ TokenKind braid::rowsOperandKind(StringRef op, unsigned i) {
     return i < 2 ? token : whole;
   if (op == "braid.moe.router_loss")
     return i == 1 ? whole : token;
-  static constexpr StringLiteral withWhole[] = {"braid.bias",          "braid.weighted",      "braid.log_decay",
-                                                "braid.rms_norm",      "braid.layer_norm",    "braid.bounded_gate",
-                                                "braid.element_decay", "braid.position_rate", "braid.position_angle"};
+  static constexpr StringLiteral withWhole[] = {
+      "braid.bias",         "braid.weighted",      "braid.log_decay",     "braid.rms_norm",       "braid.layer_norm",
+      "braid.bounded_gate", "braid.element_decay", "braid.position_rate", "braid.position_angle", "braid.every_token"};
   return i > 0 && llvm::is_contained(withWhole, op) ? whole : token;
 }
 

@@ -211,6 +211,17 @@ LogicalResult PositionAngleOp::verify() {
   CHECK(sameDim(*this, "head", result, 2, phase, 0));
   return sameDim(*this, "key dimension", result, 3, phase, 1);
 }
+LogicalResult EveryTokenOp::verify() {
+  Named value{"value", getValue()}, result{"result", getResult()};
+  CHECK(hasRank(*this, value, 1, 3));
+  CHECK(isFloat(*this, value));
+  CHECK(hasRank(*this, result, value.rank() + 2));
+  CHECK(isFloat(*this, result));
+  CHECK(isDocuments(*this, {"documents", getDocuments()}, result));
+  for (int64_t i = 0; i < value.rank(); ++i)
+    CHECK(sameDim(*this, "dimension", result, i + 2, value, i));
+  return success();
+}
 LogicalResult RepeatHeadsOp::verify() {
   Named x{"x", getX()}, y{"result", getResult()};
   CHECK(hasRank(*this, x, 3, 4));

@@ -13,6 +13,11 @@
 using namespace mlir;
 using namespace braid;
 
+Value braid::everyToken(LayerBuilder &b, StringRef name, Value weight) {
+  Shape features(cast<RankedTensorType>(weight.getType()).getShape());
+  return EveryTokenOp::create(b.builder, b.loc(name), b.wideTokens(features), b.documents(), weight);
+}
+
 Value braid::summedPhases(LayerBuilder &b, const LsmSpec &spec, Value phase) {
   int64_t H = spec.heads;
   RankedTensorType one = b.wideTokens({H, 1});

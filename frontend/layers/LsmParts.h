@@ -77,14 +77,16 @@ mlir::Value constantDecay(LayerBuilder &b, const LsmSpec &spec,
 /// o of the scan over a state [H, K, V] of k and v, of the type of v.
 mlir::Value scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in,
                  llvm::StringRef stateName = "lsm.state");
+/// A weight [H] or [H, K] at every token, wide.
+mlir::Value everyToken(LayerBuilder &b, llvm::StringRef name, mlir::Value weight);
 /// The sum of phases [B, T, H, K], wide, of a document up to each token, as an angle of at most a turn and a bit.
 mlir::Value summedPhases(LayerBuilder &b, const LsmSpec &spec, mlir::Value phase);
 /// Two scans of class V over a state that decays by exp(log_decay) and has turned by `angle` [B, T, H, K], wide: the
 /// real part of what q reads. States lsm.state and lsm.state_sin.
 mlir::Value turningScan(LayerBuilder &b, const LsmSpec &spec, const ScanInputs &in, mlir::Value angle);
-/// The same for what all tokens share: weights [H, K].
+/// The same for a turn that all tokens share: weights [H, K].
 struct SharedTurn {
-  mlir::Value logDecay, phase; ///< of one token
+  mlir::Value phase; ///< of one token
   mlir::Value re, im; ///< the key; no im: in.k is a real one of every token
 };
 /// in.q may be absent: ones. States lsm.state and lsm.state_im.

@@ -22,7 +22,8 @@ public:
   void build(Value x);
   /// The output, an expression in which M is `read`.
   Value output(Value read);
-  Value operator[](StringRef name) const { return values.lookup(name); }
+  /// At every token, also what is the same at all of them.
+  Value operator[](StringRef name);
   /// An input may be called g too.
   Value gate() const { return spec.outputGate ? projections["g"] : Value(); }
   /// a times a weight or an input: numbers per head times features where that is what they are.
@@ -63,7 +64,7 @@ private:
   const RecurrenceSpec &spec;
   const Recurrence &r;
   Projections projections;
-  llvm::StringMap<Value> values, parameters, products, rows;
+  llvm::StringMap<Value> values, parameters, products, rows, spread;
   const Definition *current = nullptr;
 };
 
@@ -418,8 +419,18 @@ void Inputs::build(Value x) {
     Value value = emit(d.term);
     values[d.name] = d.wide ? b.widen(d.name, value) : b.narrow(d.name, value);
   }
-  if (r.parameter(r.logDecay))
-    values[r.logDecay] = parameter(r.logDecay);
+}
+
+Value Inputs::operator[](StringRef name) {
+  if (name.empty() || !r.isConstant(name))
+    return values.lookup(name);
+  Value &value = spread[name];
+  if (!value) {
+    value = everyToken(b, name, parameter(name));
+    if (llvm::is_contained({r.query, r.key, r.value, r.lowRankA, r.lowRankB, r.skipValue}, name))
+      value = b.narrow(name, value);
+  }
+  return value;
 }
 
 Value Inputs::output(Value read) {
@@ -428,6 +439,13 @@ Value Inputs::output(Value read) {
   current = &r.inputs.back();
   values["M"] = read;
   return b.narrow("o", emit(current->term));
+}
+
+/// A number in the place of a wide value [B, T, features..].
+static Value sameEverywhere(LayerBuilder &b, StringRef name, Shape features, double number) {
+  RankedTensorType type = b.wideTokens(features);
+  auto all = DenseElementsAttr::get(type, b.builder.getFloatAttr(type.getElementType(), number));
+  return arith::ConstantOp::create(b.builder, b.loc(name), all);
 }
 
 /// The places of braid.lsm.inner_step.
@@ -443,7 +461,7 @@ static Value steps(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec) 
   in.q = b.scaled("q", ofState(r.query), scale);
   in.k = ofState(r.key);
   in.target = ofState(r.value);
-  in.rate = ofState(r.rate);
+  in.rate = r.rate == "1" ? sameEverywhere(b, "rate", {spec.heads}, 1) : ofState(r.rate);
   in.logDecay = ofState(r.logDecay);
   in.logMomentum = ofState(r.momentum);
   in.readRate = ofState(r.placeRate);
@@ -458,18 +476,17 @@ static Value steps(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec) 
 /// braid.lsm.scan of the class that the equation has.
 static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec) {
   const Recurrence &r = *spec.recurrence;
-  // M_prev: everything that the state takes in comes a token later.
+  bool complexKey = !r.keyImaginary.empty();
+  Shape keys{spec.heads, r.rows(spec.headDim)};
+  // M_prev: everything that the state takes in comes a token later; v is then 0 at the first one.
   auto arrives = [&](StringRef name, Value value) {
-    return r.readsBefore && value && !r.parameter(name) ? shifted(b, name, value) : value;
+    return r.readsBefore && value && !r.isConstant(name) ? shifted(b, name, value) : value;
   };
   ScanInputs in;
   in.q = inputs[r.query];
-  if (r.query == "1" && r.keyImaginary.empty()) {
-    RankedTensorType type = b.wideTokens({spec.heads, r.rows(spec.headDim)});
-    auto one = DenseElementsAttr::get(type, b.builder.getFloatAttr(type.getElementType(), 1.0));
-    in.q = b.narrow("ones", arith::ConstantOp::create(b.builder, b.loc("ones"), one));
-  }
-  in.k = r.isConstant(r.key) ? Value() : arrives(r.key, inputs[r.key]);
+  if (r.query == "1" && !complexKey)
+    in.q = b.narrow("ones", sameEverywhere(b, "ones", keys, 1));
+  in.k = complexKey ? Value() : arrives(r.key, inputs[r.key]);
   in.v = inputs[r.value];
   if (r.normalised) {
     Shape more(cast<RankedTensorType>(in.v.getType()).getShape().drop_front(2));
@@ -480,13 +497,17 @@ static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec
     in.v = b.repeatHeads("v", in.v, spec.heads);
   for (StringRef factor : r.writeFactors)
     in.v = inputs.times("v", in.v, factor);
-  in.v = arrives(r.value, in.v);
+  in.v = r.readsBefore ? shifted(b, r.value, in.v) : in.v; // also what is the same everywhere
   auto ofState = [&](StringRef name) -> Value {
     Value value = inputs[name];
-    return value && !r.isConstant(name) ? arrives(name, b.repeatHeads(name, value, spec.heads)) : value;
+    return value ? arrives(name, b.repeatHeads(name, value, spec.heads)) : value;
   };
-  in.logDecay = ofState(r.logDecay);
-  in.beta = ofState(r.beta);
+  in.logDecay = r.classId == LsmClass::S0 ? inputs.parameter(r.logDecay) : ofState(r.logDecay);
+  if (r.decaysPerHead) { // a class with one per key feature
+    Value all = sameEverywhere(b, "log_decay", keys, in.logDecay ? 1 : 0);
+    in.logDecay = in.logDecay ? b.mul("log_decay", all, in.logDecay) : all;
+  }
+  in.beta = r.beta == "1" ? sameEverywhere(b, "beta", {spec.heads}, 1) : ofState(r.beta);
   in.valueDecay = ofState(r.valueDecay);
   in.a = ofState(r.lowRankA);
   in.b = ofState(r.lowRankB);
@@ -497,9 +518,8 @@ static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec
   if (r.phase.empty()) {
     o = scan(b, unrotated, r.classId, in);
   } else if (r.isConstant(r.phase)) {
-    auto part = [&](StringRef name) { return r.keyImaginary.empty() ? Value() : inputs.parameter(name); };
-    o = sharedTurnScan(b, unrotated, in,
-                       {inputs.parameter(r.logDecay), inputs.parameter(r.phase), part(r.key), part(r.keyImaginary)});
+    auto part = [&](StringRef name) { return complexKey ? inputs.parameter(name) : Value(); };
+    o = sharedTurnScan(b, unrotated, in, {inputs.parameter(r.phase), part(r.key), part(r.keyImaginary)});
   } else {
     o = turningScan(b, unrotated, in, summedPhases(b, unrotated, ofState(r.phase)));
   }

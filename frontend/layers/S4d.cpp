@@ -60,7 +60,6 @@ Value braid::sharedTurnScan(LayerBuilder &b, const LsmSpec &spec, ScanInputs in,
   Value angle = PositionAngleOp::create(b.builder, b.loc("angle"), b.wideTokens({spec.heads, spec.headDim}),
                                         b.documents(), shared.phase);
   Value cosine = b.activation("cos", angle, "cos");
-  in.logDecay = b.bias("log_decay", b.scale("zero", cosine, 0.0), shared.logDecay);
   if (!shared.im)
     return turningScan(b, spec, in, angle);
   Value sine = b.activation("sin", angle, "sin");
@@ -81,7 +80,8 @@ Value braid::buildS4d(LayerBuilder &b, Value x, const LsmSpec &spec) {
   LsmSpec perChannel = spec;
   perChannel.heads = channels;
   perChannel.scale = 2.0 * spec.scale;
-  Value o = sharedTurnScan(b, perChannel, in, {d.logDecay, d.phase, d.re, d.im});
+  in.logDecay = everyToken(b, "log_decay", d.logDecay);
+  Value o = sharedTurnScan(b, perChannel, in, {d.phase, d.re, d.im});
   Value skip = b.weighted("skip", x, b.weight("lsm.d", {channels}, Init::normal(1.0)));
   Value y = b.activation("y", b.add("y", {b.reshape("o", o, {B, T, channels}), skip}), "gelu");
   return gluOutput(b, y, "sigmoid");

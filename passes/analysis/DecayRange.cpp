@@ -76,6 +76,7 @@ Bounds Ranges::computed(Value value) {
     return {};
   return llvm::TypeSwitch<Operation *, Bounds>(op)
       .Case<CastOp, ReshapeOp, RepeatHeadsOp>([&](auto same) { return of(same->getOperand(0)); })
+      .Case([&](EveryTokenOp same) { return of(same.getValue()); })
       .Case([&](ScaleOp scale) { return scaled(of(scale.getX()), scale.getValue().convertToDouble()); })
       .Case([&](ActivationOp activation) { return activated(activation.getKind(), of(activation.getX())); })
       .Case<LogSigmoidOp, LogDecayOp>([](auto) { return Bounds{-unbounded, 0}; })

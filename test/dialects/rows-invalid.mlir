@@ -731,3 +731,20 @@ func.func @f(%d: tensor<2x8xi32>, %phase: tensor<4x6xf32>) {
   %0 = braid.position_angle %d, %phase : (tensor<2x8xi32>, tensor<4x6xf32>) -> tensor<2x8x4x5xf32>
   return
 }
+
+// -----
+
+// expected-note @+1 {{value defined here}}
+func.func @f(%d: tensor<2x8xi32>, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{dimension mismatch: result has 5 but value has 4}}
+  %0 = braid.every_token %d, %w : (tensor<2x8xi32>, tensor<4x6xf32>) -> tensor<2x8x5x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%d: tensor<2x8xi32>, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{result has rank 3 but must have 4}}
+  %0 = braid.every_token %d, %w : (tensor<2x8xi32>, tensor<4x6xf32>) -> tensor<2x8x4xf32>
+  return
+}

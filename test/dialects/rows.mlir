@@ -143,5 +143,7 @@ func.func @positions(%x: tensor<2x5x4x6xf32>, %documents: tensor<2x5xi32>, %w: t
   %1 = braid.position_rate %documents, %w : (tensor<2x5xi32>, tensor<3xf32>) -> tensor<2x5x4xf32>
   // CHECK: braid.position_angle %arg1, %arg3 : (tensor<2x5xi32>, tensor<4x6xf32>) -> tensor<2x5x4x6xf32>
   %2 = braid.position_angle %documents, %phase : (tensor<2x5xi32>, tensor<4x6xf32>) -> tensor<2x5x4x6xf32>
+  // CHECK: braid.every_token %arg1, %arg3 : (tensor<2x5xi32>, tensor<4x6xf32>) -> tensor<2x5x4x6xf32>
+  %3 = braid.every_token %documents, %phase : (tensor<2x5xi32>, tensor<4x6xf32>) -> tensor<2x5x4x6xf32>
   return
 }

@@ -80,6 +80,23 @@ TEST(Recurrence, ClassesAndPlaces) {
       {{.state = "M = diag(exp(g)) M diag(exp(h)) + k^T v", .inputs = twoGates}, LsmClass::R, "g", ""},
       {{.state = "M = (diag(exp(g)) + h^T c) M + k^T v", .inputs = lowRank}, LsmClass::D, "g", ""},
       {{.state = "M = diag(exp(g)) M + k^T v + h^T c M", .inputs = lowRank}, LsmClass::D, "g", ""},
+      // Without one decay per key feature; the same for all tokens; a rate of 1, or of several numbers.
+      {{.state = "M = (exp(g) + h^T c) M + k^T v", .inputs = lowRank}, LsmClass::D, "g", ""},
+      {{.state = "M = (I + k^T c) M + k^T v", .inputs = plain + R"j(, "c": "linear(x)")j"}, LsmClass::D, "", ""},
+      {{.state = "M = exp(g) M diag(exp(h)) + k^T v", .inputs = twoGates}, LsmClass::R, "g", ""},
+      {{.state = "M = M diag(exp(h)) + k^T v", .inputs = plain + R"j(, "h": "log_sigmoid(linear(x))")j"},
+       LsmClass::R,
+       "",
+       ""},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(u)")j", .parameters = R"j("u": 1)j"}, LsmClass::S, "g", ""},
+      {{.state = "M = exp(c) M + b k^T (v - k exp(c) M)",
+        .inputs = delta,
+        .parameters = R"j("c": {"values": "-1 / (1 + head)"})j"},
+       LsmClass::GH,
+       "c",
+       "b"},
+      {{.state = "M = M + k^T (v - k M)", .inputs = plain}, LsmClass::H, "", "1"},
+      {{.state = "M = M + b k^T u (v - k M)", .inputs = delta, .parameters = R"j("u": 0.5)j"}, LsmClass::H, "", "b u"},
   };
   for (const Case &c : cases) {
     auto r = read(c.text);
@@ -97,6 +114,12 @@ TEST(Recurrence, MoreThanOneState) {
                       .inputs = plain + R"j(, "g": "log_sigmoid(linear(x))", "s": "sigmoid(linear(x))")j"});
   ASSERT_TRUE(normal);
   EXPECT_EQ(normal->classId, LsmClass::S);
+  for (const char *output :
+       {"o = 2 (q M) / (q z)", "o = (2 q M) / (q z) / 4", "o = silu(v (q M) / (q z))", "o = v q M / (q z)"}) {
+    auto more = read({.state = "M = exp(g) M + k^T v; z = exp(g) z + k^T", .output = output});
+    ASSERT_TRUE(more) << output;
+    EXPECT_TRUE(more->normalised && more->expressed && more->query == "q") << output;
+  }
   EXPECT_TRUE(normal->normalised && !normal->expressed);
   auto before = read({.output = "o = q M_prev + v inner(u q, k)", .parameters = R"j("u": 1)j"});
   ASSERT_TRUE(before);
@@ -165,27 +188,36 @@ TEST(Recurrence, InputsOfParametersAlone) {
   EXPECT_FALSE(r->definition("v")->constant);
   EXPECT_EQ(r->definition("dt")->per, Per::head);
   EXPECT_EQ(r->parameter("r")->per, Per::key);
+  auto numbers = read({.inputs = plain + R"j(, "s": "1 / 4 softplus(linear(x))", "g": "-1 / 2 s / (-8) (-1)")j"});
+  ASSERT_TRUE(numbers);
+  EXPECT_EQ(numbers->definition("s")->term.args.front().number, 0.25);
   // Elsewhere such an input is what a parameter is.
   auto weight = read({.inputs = plain + R"j(, "c": "exp(w)", "g": "-c softplus(linear(x) + c)")j",
                       .parameters = R"j("w": {"value": 0, "per": "head"})j"});
   ASSERT_TRUE(weight);
   EXPECT_TRUE(weight->definition("c")->constant && !weight->definition("g")->constant);
-  const std::string one = R"j("r": 0)j", ones = "o = 1 M";
+  const std::string one = R"j("r": 0)j", own = R"j("g": {"value": -1, "per": "head"})j";
   const Text cases[] = {
-      {.state = "M = diag(exp(g + i p)) M + k^T v", .inputs = shared, .parameters = weights},
-      {.state = "M = diag(exp(g)) M + p^T v", .output = ones, .inputs = shared, .parameters = weights},
-      {.state = "M = diag(exp(g + i c)) M + k^T v",
+      {.state = "M = diag(exp(g)) M + p^T v", .output = "o = 1 M", .inputs = shared, .parameters = weights},
+      {.state = "M = exp(g) M + (k + i q)^T v"},
+      {.state = "M = diag(exp(g + i c)) M + (k + i q)^T v",
        .inputs = plain + R"j(, "g": "log_sigmoid(linear(x))", "c": "exp(r)")j",
        .parameters = one},
-      {.state = "M = exp(g) M + (k + i q)^T v"},
       {.state = "M = exp(g) M + (k + q)^T v"},
-      {.inputs = plain + R"j(, "g": "log_sigmoid(r)")j", .parameters = one}};
-  const char *messages[] = {"output: column 5: 'q' is not defined",
-                            "state: column 22: 'p' is the same for all tokens; valid: what comes from x",
-                            "state: column 20: of 'c' and 'g' one is the same for all tokens; valid: both, or none",
+      {.inputs = plain, .parameters = own},
+      {.inputs = plain + R"j(, "y": "linear(x, heads=2) + u")j",
+       .parameters = R"j("u": {"value": 1, "per": "head"}, "g": {"values": [-1, -1, -1, -1]})j"},
+      {.state = "M = exp(g) M + u k^T v",
+       .inputs =
+           R"j("q": "linear(x)", "k": "linear(x)", "g": "log_sigmoid(linear(x))", "y": "linear(x, heads=2)", "v": "u y")j",
+       .parameters = R"j("u": {"value": 1, "per": "head"})j"}};
+  const char *messages[] = {"inputs.k: nothing uses it",
                             "state: column 17: a complex key on a state that does not turn",
+                            "a complex key is the same for all tokens, as its phase is",
                             "a name before ^T, or (k + i l)",
-                            "state: column 9: 'g' is the same for all tokens"};
+                            "parameters.g: is trained, and nothing keeps a log decay from becoming positive",
+                            "inputs.y: nothing uses it",
+                            "state: column 16: 'u' has 2 heads elsewhere, but 4 here; valid: two parameters"};
   for (auto [text, message] : llvm::zip_equal(cases, messages)) {
     std::vector<std::string> errors = errorsOf(description(text));
     ASSERT_FALSE(errors.empty()) << message;
@@ -294,11 +326,14 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = "M = exp(g) exp(g) M + k^T v"}, "column 5: two decays; valid: one, whose log is their sum in inputs"},
       {{.state = "M = exp(h) M + k^T v"}, "column 9: 'h' is not defined"},
       {{.state = "M = 0.5 M + k^T v"}, "column 5: a number other than 1 belongs into inputs"},
-      {{.state = "M = M diag(exp(g)) + k^T v"}, "column 5: one decay per value feature needs one per key feature"},
+      {{.state = "M = full(exp(g)) M diag(exp(h)) + k^T v",
+        .inputs = plain + R"j(, "g": "log_sigmoid(linear(x))", "h": "log_sigmoid(linear(x))")j"},
+       "column 5: two decays of value features"},
       {{.state = "M = M full(exp(g)) + k^T v"}, "column 7: what stands right of M"},
       {{.state = "M = diag(exp(g)) M diag(exp(g)) diag(exp(g)) + k^T v"}, "column 5: two decays"},
       {{.state = "M = diag(exp(g)) M diag(exp(g)) + k^T v"}, "'g' is one number per value here, but per key elsewhere"},
-      {{.state = "M = (exp(g) + k^T k) M + k^T v"}, "column 15: b^T a M is added to a state with one decay per key"},
+      {{.state = "M = (full(exp(g)) + k^T k) M + k^T v"},
+       "column 21: b^T a M is added to a state with a decay per value"},
       {{.state = "M = (diag(exp(g)) + b k^T k) M + k^T v", .inputs = gatedDelta}, "what is added to M is b^T a M"},
       {{.state = "M = (I - b k^T k) full(exp(g)) M + b k^T v", .inputs = gatedDelta}, "with a decay per value feature"},
       {{.state = "M = diag(exp(g)) M - b k^T k M + b k^T v", .inputs = gatedDelta},
@@ -311,10 +346,10 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
        "column 21: subtracts h^T c M; the delta rule erases with the key on both sides, and class D adds; valid: k^T "
        "k, or (diag(exp(g)) + h^T c) M + k^T v with the minus in inputs.h"},
       {{.inputs = R"j("q": "linear(x)", "v": "linear(x)", "g": "log_sigmoid(linear(x))")j",
-        .parameters = R"j("k": {"value": 1, "per": "key"})j"},
-       "state: column 16: 'k' is a parameter; valid in this place: a name in inputs"},
+        .parameters = R"j("k": {"value": 1, "per": "head"})j"},
+       "state: column 16: 'k' is one number per key here, but per head elsewhere"},
       {{.state = "M = full(exp(c)) M + k^T v", .inputs = plain, .parameters = R"j("c": {"values": [1, 2, 3, 4]})j"},
-       "'c' is a parameter; valid in diag and full: an input"},
+       "c: has 4 values for one number per element of 4 heads"},
       {{.state = "M = full(exp(g)) M + k^T v", .inputs = plain + R"j(, "g": "log_sigmoid(linear(x, heads=2))")j"},
        "heads=2 of one number per element of the state"},
       {{.state = "M = full(exp(g)) M + k^T v", .inputs = plain + R"j(, "g": "l2_norm(linear(x))")j"},
@@ -322,10 +357,8 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = "M = exp(g) M + k^T"}, "nothing stands behind k^T to multiply with"},
       {{.state = "M = tanh(M) + k^T v"}, "column 5: 'tanh(' is no function of a state"},
       {{.state = "M = diag(g) M + k^T v"}, "column 5: a decay is exp(g), or diag(exp(g))"},
-      {{.state = "M = exp(g) M - k^T v"}, "column 16: what is written is k^T v"},
-      {{.state = "M = M - b k^T k M + k^T v", .inputs = delta}, "column 9: erases with [b], but writes with []"},
-      {{.state = "M = (I - k^T k) M + k^T v"},
-       "column 10: erases and writes without a rate; valid: - b k^T k M and + b k^T v, with one number b per head"},
+      {{.state = "M = exp(g) M - k^T v"}, "column 16: subtracts k^T v"},
+      {{.state = "M = M - b k^T k M + k^T v", .inputs = delta}, "column 9: erases with [b], but writes with no number"},
       {{.state = "M = M - b q^T q M + b k^T v", .inputs = delta}, "erases q^T q, but k^T v is written; valid: k^T k"},
       {{.state = "M = M - b k^T k M + k^T v b", .inputs = delta}, "writes with [v]"},
       {{.state = "M = exp(g) M - b k^T k M + b k^T v", .inputs = gatedDelta},
@@ -357,7 +390,6 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = "M = M + r grad(l2(k M - v))", .inputs = steps}, "column 9: a step along the gradient"},
       {{.state = "M = M - r grad(k M - v)", .inputs = steps}, "column 11: the only loss here is l2(y) = |y|^2 / 2"},
       {{.state = "M = M - r grad(l2(tanh(k M) - v))", .inputs = steps}, "column 19: what is predicted is k M"},
-      {{.state = "M = M - grad(l2(k M - v))", .inputs = steps}, "column 9: a step without a rate"},
       {{.state = "M = diag(exp(r)) M - r grad(l2(k M - v))", .inputs = steps},
        "column 5: what gradient steps change decays by one exp(a)"},
       {{.inputs = plain + R"j(, "g": "log_sigmoid(linear(x)) inner(k, u)")j", .parameters = R"j("u": 1)j"},
@@ -370,10 +402,6 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
        "parameters.conv_k.bias: its weight lsm.conv_k.bias has the name of one of inputs.k"},
       {{.state = "M = M + S; S = S", .inputs = steps}, "column 1: no gradient step"},
       {{.state = "M = M M - r grad(l2(k M - v))", .inputs = steps}, "column 7: 'M' a second time in a product"},
-      {{.state = "M = exp(a) M - r grad(l2(k M - v))",
-        .inputs = steps,
-        .parameters = R"j("a": {"values": [-1, -1, -1, -1]})j"},
-       "column 5: 'a' is a parameter; valid in this place: a name in inputs"},
       {{.inputs = plain + R"j(, "y": "linear(w)", "g": "log_sigmoid(linear(x) + y)")j",
         .parameters = R"j("w": {"value": 0, "per": "key"})j"},
        "inputs.y: column 1: linear of parameters alone"},
@@ -396,6 +424,16 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.more = R"j(, "output_gate": "silu", "output_glu": "silu")j"}, "output_glu: a gate beside output_gate"},
       {{.output = "o = (q + q) M silu(v)"}, "output: column 6: M is read by a row"},
       {{.output = "o = (u q) M", .more = R"j(, "parameters": {"u": 0.5})j"}, "M is read by a row; valid: q M"},
+      {{.state = "M = M - k^T v", .inputs = plain},
+       "column 9: subtracts k^T v; valid: + k^T v, with the minus in inputs"},
+      {{.state = "M = exp(g) (M + k^T v)"}, "column 5: a decay of k^T v; valid: + k^T v, multiplied by a name"},
+      {{.state = "M = exp(g) M^T + k^T v"}, "column 12: M^T: a state of this family is not transposed; valid: M"},
+      {{.state = "M = exp(g) M + k^T v; M_0 = w"}, "column 23: M_0 of a state without gradient steps"},
+      {{.state = "M =\u00a0M + k^T v"}, "at column 4"},
+      {{.state = "M = 1 / 2 M + k^T v"}, "column 5: a number other than 1 belongs into inputs"},
+      {{.inputs = plain + R"j(, "g": "log_sigmoid(conv(linear(x)))")j", .more = R"j(, "conv": null)j"},
+       "conv: is null, but an input calls conv(..)"},
+      {{.more = R"j(, "output_norm": false, "norm_eps": 1e-3)j"}, "norm_eps: changes nothing without a norm"},
       {{.output = "o = silu(q M) + y"}, "output: column 17: 'y' is not defined"},
       {{.output = "o = q M + x"}, "output: column 11: x stands in inputs only"},
       {{.state = "M = x M + k^T v"}, "state: column 5: x stands in inputs only"},
@@ -482,7 +520,7 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.inputs = plain + R"j(, "g": 3)j"}, "inputs.g: 3 is not a string"},
       {{.parameters = R"j("b": 1)j"}, "parameters.b: nothing uses it"},
       {{.parameters = R"j("g": 1)j"}, "parameters.g: is a name in inputs too"},
-      {{.inputs = plain, .parameters = R"j("g": 1)j"}, "such decays are not trained"},
+      {{.inputs = plain, .parameters = R"j("g": 1)j"}, "is trained, and nothing keeps"},
       {{.inputs = plain, .parameters = R"j("g": {"values": [-1, -2]})j"},
        "parameters.g: has 2 values for one number per head of 4 heads"},
       {{.parameters = R"j("b": {})j"}, "parameters.b: says not once what its initial values are"},

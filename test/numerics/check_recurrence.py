@@ -386,6 +386,9 @@ PAIRS = {
     ),
 }
 
+POSITIVE = {"q": "exp(linear(x))", "k": "exp(linear(x))", "v": "linear(x)"}
+SHARED = {"s": {"initial": "1 + key"}}
+LOW_RANK = {"a": "l2_norm(linear(x))", "b": "-linear(x) / 4"}
 SPIN = {"s": {"initial": "1 + key"}, "f": {"initial": "(key + 1) / keys"}}
 # What no instance is: two texts of one function each, to rounding.
 TWICE = {
@@ -412,14 +415,96 @@ TWICE = {
             "parameters": SPIN,
         },
     ),
+    # What all tokens share, as it stands and as one of each token: decays, keys, rates.
+    "D": (
+        {"state": "M = diag(exp(g)) M + k^T v", "inputs": LINEAR | {"g": "log_sigmoid(s)"}, "parameters": SHARED},
+        {
+            "state": "M = diag(exp(g)) M + k^T v",
+            "inputs": LINEAR | {"g": "log_sigmoid(0 linear(x) + s)"},
+            "parameters": SHARED,
+        },
+    ),
+    "E": (
+        {
+            "state": "M = exp(g) M + r k^T (v - k exp(g) M)",
+            "output": "o = q M_prev",
+            "inputs": UNIT(4) | {"g": "-softplus(s)"},
+            "parameters": {"s": {"value": -1, "per": "head"}, "r": {"value": 0.7, "per": "head"}},
+        },
+        {
+            "state": "M = exp(g) M + b k^T (v - k exp(g) M)",
+            "output": "o = q M_prev",
+            "inputs": UNIT(4) | {"g": "-softplus(0 linear(x) + s)", "b": "0 linear(x) + r"},
+            "parameters": {"s": -1, "r": 0.7},
+        },
+    ),
+    "F": (
+        {"state": "M = exp(g) M + k^T v", "inputs": {n: LINEAR[n] for n in "qv"} | {"g": "log_sigmoid(linear(x))"}, "parameters": {"k": {"initial": "1 - key"}}},
+        {
+            "state": "M = exp(g) M + k^T v",
+            "inputs": {n: LINEAR[n] for n in "qv"} | {"g": "log_sigmoid(linear(x))", "k": "0 linear(x) + s"},
+            "parameters": {"s": {"initial": "1 - key"}},
+        },
+    ),
+    # A rate of 1, and two numbers that make one.
+    "G": (
+        {"state": "M = M + k^T (v - k M)", "inputs": UNIT(4)},
+        {"state": "M = M - b c k^T k M + c b k^T v", "inputs": UNIT(4) | {"b": "0 linear(x) + two", "c": "0 linear(x) + half"}, "parameters": {"two": 2, "half": 0.5}},
+    ),
+    "H": (
+        {"mini_batch": 5, "state": "M = M - grad(l2(k M - v))", "inputs": UNIT(4)},
+        {"mini_batch": 5, "state": "M = M - r grad(l2(k M - v))", "inputs": UNIT(4), "parameters": {"r": 1}},
+    ),
+    # Classes with a decay per key feature of states that have one per head, or none.
+    "I": (
+        {"state": "M = (I + b^T a) M + k^T v", "inputs": LINEAR | LOW_RANK},
+        {"state": "M = (diag(exp(g)) + b^T a) M + k^T v", "inputs": LINEAR | LOW_RANK | {"g": "0 log_sigmoid(linear(x))"}},
+    ),
+    "J": (
+        {"state": "M = (exp(g) + b^T a) M + k^T v", "inputs": LINEAR | LOW_RANK | {"g": "log_sigmoid(linear(x, per=head))"}},
+        {
+            "state": "M = (diag(exp(h)) + b^T a) M + k^T v",
+            "inputs": LINEAR | LOW_RANK | {"g": "log_sigmoid(linear(x, per=head))", "h": "exp(0 linear(x) + zero) g"},
+            "parameters": {"zero": {"value": 0, "per": "key"}},
+        },
+    ),
+    "K": (
+        {"state": "M = M diag(exp(h)) + k^T v", "inputs": LINEAR | {"h": "log_sigmoid(linear(x))"}},
+        {
+            "state": "M = diag(exp(g)) M diag(exp(h)) + k^T v",
+            "inputs": LINEAR | {"h": "log_sigmoid(linear(x))", "g": "0 log_sigmoid(linear(x))"},
+        },
+    ),
+    # Turns of one kind, decays of the other.
+    "L": (
+        {"state": "M = diag(exp(g + i p)) M + k^T v", "inputs": LINEAR | {"g": "log_sigmoid(s)", "p": "linear(x)"}, "parameters": SHARED},
+        {
+            "state": "M = diag(exp(g + i p)) M + k^T v",
+            "inputs": LINEAR | {"g": "log_sigmoid(0 linear(x) + s)", "p": "linear(x)"},
+            "parameters": SHARED,
+        },
+    ),
+    "M": (
+        {"state": "M = diag(exp(g + i p)) M + k^T v", "inputs": LINEAR | {"g": "log_sigmoid(linear(x))"}, "parameters": {"p": {"initial": "key / keys"}}},
+        {
+            "state": "M = diag(exp(g + i p)) M + k^T v",
+            "inputs": LINEAR | {"g": "log_sigmoid(linear(x))", "p": "0 linear(x) + f"},
+            "parameters": {"f": {"initial": "key / keys"}},
+        },
+    ),
+    # What is read of a normalised state, and more.
+    "N": (
+        {"state": "M = M + k^T v; z = z + k^T", "output": "o = (1 / 2) (q M) / (q z)", "inputs": POSITIVE, "output_norm": False},
+        {"state": "M = M + k^T v; z = z + k^T", "output": "o = h q M / (q z)", "inputs": POSITIVE, "output_norm": False, "parameters": {"h": {"value": 0.5, "per": "head"}}},
+    ),
 }
 TWICE["A"][1]["output"] = TWICE["A"][1]["output"].replace("scale", repr(SIZES["head_dim"] ** -0.5))
 
 
 def describe(which, dtype, pairs=PAIRS):
     """The model of one side; the first side of PAIRS is built in."""
-    stated = {"kind": "recurrence", "output": "o = q M"} if which or pairs is TWICE else {}
-    mixer = lambda pair: SIZES | stated | pair[which]
+    stated = {"kind": "recurrence", "output": "o = q M"}
+    mixer = lambda pair: SIZES | ({} if "kind" in pair[which] else stated) | pair[which]
     return {
         "name": "same",
         "vocab_size": 29,
@@ -436,19 +521,20 @@ def describe(which, dtype, pairs=PAIRS):
 
 
 def check_twice(report):
-    """Loss and generation of two texts of one function: 1e-5."""
+    """Loss, gradients and generation of two texts of one function, f64: 1e-9. Weights of one name have one gradient; others are of one text alone."""
     outcomes = []
     for which in (0, 1):
-        model = CompiledModel(describe(which, "f32", TWICE), report.folder, f"twice{which}")
+        model = CompiledModel(describe(which, "f64", TWICE), report.folder, f"twice{which}")
         weights = model.initial(3)
         batch, _ = model.batch(np.random.default_rng(2), [[0, 11, 12, 37], [0, 20, 31, 31]])
-        loss = model.step(weights, batch, ["loss"], learning_rate=1e-2, number=1)["loss"]
+        step = model.step(weights, batch, ["loss", *model.gradients.values()], learning_rate=1e-2, number=1)
         logits, caches = model.cached("prefill_32", weights, {}, np.arange(32, dtype=np.int32) % 29, [0, 30])
         decoded, _ = model.cached("decode_1", weights, caches, [3], [-30, 1])
-        outcomes.append({"loss": loss, "prefill": logits, "decode": decoded})
-    for what, first in outcomes[0].items():
-        error = np.linalg.norm(first - outcomes[1][what]) / np.linalg.norm(first)
-        report.line(error <= 1e-5, f"two texts of one function: {what}", f"{error:.1e}")
+        outcomes.append({"loss": step["loss"], "prefill": logits, "decode": decoded} | {n: step[g] for n, g in model.gradients.items()})
+    first, second = outcomes
+    for what in [n for n in first if n in second]:
+        error = np.linalg.norm(first[what] - second[what]) / max(np.linalg.norm(first[what]), 1e-30)
+        report.line(error <= 1e-9, f"two texts of one function: {what}", f"{error:.1e}")
 
 
 def main(dtype):

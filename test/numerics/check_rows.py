@@ -187,6 +187,11 @@ def add_ops(program, rng):
             program, "position_angle", "position_angle", operands, dtype=dtype, integers=("documents",), result=(B, T, H, K)
         )
         case.check("packed", [documents, r((H, K))], rng)
+        for shape in ((H,), (H, K), (H, 3, 5)):
+            operands = [("documents", (B, T)), ("value", shape)]
+            label = f"every_token_{len(shape)}"
+            case = RowOp(program, label, "every_token", operands, dtype=dtype, integers=("documents",), result=(B, T, *shape))
+            case.check("", [documents, r(shape)], rng)
     for heads in (H, 3 * H):
         RowOp(
             program,

@@ -59,6 +59,7 @@ def check_rows(rng):
     cases.append(("rope", (x, one_document(2, 3, -4)), {"theta": 100.0, "dim": 4, "layout": "half", "period": 3}))
     cases.append(("position_rate", (PACKED, np.array([0.1, -1.7, 0.3])), {"heads": 2}))
     cases.append(("position_angle", (PACKED, r((2, 3))), {}))
+    cases += [("every_token", (PACKED, r(shape)), {}) for shape in ((2,), (2, 3))]
     for name, arguments, attributes in cases:
         yield from check_pull(
             f"{name} {attributes}", lambda *a, n=name, at=attributes: rows.ROWS[n](*a, **at), arguments, rng

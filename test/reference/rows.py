@@ -201,6 +201,11 @@ def position_angle(documents, phase):
     return angle - 2 * np.pi * turns, lambda dy: (None, (dy * place).sum((0, 1)))
 
 
+def every_token(documents, value):
+    """The same at every token."""
+    return np.broadcast_to(value, documents.shape + value.shape).copy(), lambda dy: (None, dy.sum((0, 1)))
+
+
 def rope(x, documents, theta, dim, layout, period=0):
     """Rotates pairs of the first `dim` features by position * theta^(-2i/dim); position = token - documents."""
     B, T = x.shape[:2]
@@ -275,6 +280,7 @@ ROWS = {
     "rope": rope,
     "position_rate": position_rate,
     "position_angle": position_angle,
+    "every_token": every_token,
     "repeat_heads": repeat_heads,
     "feature_map": feature_map,
     "append_one": append_one,
