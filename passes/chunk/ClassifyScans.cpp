@@ -187,9 +187,8 @@ struct ClassifyScansPass : public braid::impl::ClassifyScansPassBase<ClassifySca
     for (auto function : module.getOps<func::FuncOp>()) {
       std::string all;
       function.walk([&](Operation *op) {
-        auto name = dyn_cast<NameLoc>(op->getLoc());
         if (std::string text = classify(op); !text.empty())
-          all += (all.empty() ? "" : "; ") + (name ? name.getName().str() + ": " : "") + text;
+          all += (all.empty() ? "" : "; then ") + text;
       });
       if (!all.empty())
         entries.set("scans." + function.getSymName().str(), StringAttr::get(&getContext(), all));
