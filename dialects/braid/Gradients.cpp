@@ -207,8 +207,9 @@ LogicalResult LsmScanOp::buildGradient(GradientContext &context) {
   auto savedOrNull = [&](Value v) { return v ? context.saved(v) : Value(); };
   auto gates = trainedGates(*this);
   SmallVector<Type> types = {getQ().getType(), getK().getType(), getV().getType()};
+  auto isSummed = [&](Value gate) { return gate == getLogDecay() && decaysByProduct(*this); };
   for (auto [name, gate] : gates)
-    types.push_back(gate.getType());
+    types.push_back(isSummed(gate) ? Type(summedType(gate)) : gate.getType());
   types.push_back(getInitialState().getType());
   auto grad = LsmScanGradOp::create(context.builder(), getLoc(), types, context.saved(getQ()), context.saved(getK()),
                                     context.saved(getV()), savedOrNull(getLogDecay()), savedOrNull(getBeta()),
@@ -221,7 +222,8 @@ LogicalResult LsmScanOp::buildGradient(GradientContext &context) {
   context.add(getK(), grad.getDk());
   context.add(getV(), grad.getDv());
   for (auto [gate, dgate] : llvm::zip_equal(gates, grad.getDgates()))
-    context.add(gate.second, dgate);
+    context.add(gate.second,
+                isSummed(gate.second) ? castTo(context, getLoc(), dgate, elementOf(gate.second)) : Value(dgate));
   context.add(getInitialState(), grad.getDinitialState());
   return success();
 }

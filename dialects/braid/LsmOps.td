@@ -13,6 +13,7 @@
 //   D      log_decay [B, T, H, K] f32, a, b [B, T, H, K] diag(exp g_t) + b_t^T a_t
 //   R      log_decay [B, T, H, K] f32, value_decay [B, T, H, V] f32:   diag(exp g_t) M diag(exp h_t)
 //   E      log_decay [B, T, H, K, V] f32                 exp(G_t) * M, elementwise: no matrix form
+//          or log_decay [H, K, V] (whole) f32, value_decay [B, T, H, V] f32:  G_t = log_decay * value_decay_t, in no memory
 //
 // q, k [B, T, H, K], v, o [B, T, H, V]; states f32 [B, H, K, V]; documents [B, T] (braid.documents): where a document
 // begins inside the row the state restarts from zero; a document that began before the row continues initial_state.
@@ -55,7 +56,8 @@ def Braid_LsmScanGradOp : Braid_LsmOp<"scan_grad"> {
   let summary = "adjoint of the scan (lsm-family 3.1, 3.3): cotangents of q, k, v, the gates, initial_state";
   let arguments = !con(scanOperands, (ins AnyRankedTensor:$initial_state, AnyRankedTensor:$documents, AnyRankedTensor:$d_o,
                        AnyRankedTensor:$dfinal_state), scanAttrs, (ins OptionalAttr<I64Attr>:$chunk_size));
-  // dgates: of the gates that the class takes and trains (log_decay but for S0, beta, a, b, value_decay), in this order.
+  // dgates: of the gates that the class takes and trains (log_decay but for S0, beta, a, b, value_decay), in this order. Of a
+  // whole log_decay of class E the sum over all tokens.
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dgates,
                  AnyRankedTensor:$dinitial_state);
   let assemblyFormat = !strconcat(tokensFormat, " ", stateFormat, " `cotangents` `(` $d_o `,` $dfinal_state `)` ", typesFormat);

@@ -40,6 +40,13 @@ private:
   LsmClass id;
 };
 
+/// Class E with a log decay that is a product: log_decay [H, K, V], whole, times value_decay [B, T, H, V].
+template <typename Op> bool decaysByProduct(Op op) {
+  return ScanTraits(op.getClassId()).elementDecay && op.getValueDecay();
+}
+/// Whether the log decay is the same for all tokens.
+template <typename Op> bool isWholeDecay(Op op) { return op.getClassId() == LsmClass::S0 || decaysByProduct(op); }
+
 /// The gates of a scan that have gradients by name, in the order of dgates.
 template <typename Op> auto trainedGates(Op op) {
   llvm::SmallVector<std::pair<llvm::StringRef, mlir::Value>> gates = {{"log_decay", op.getLogDecay()},

@@ -1,6 +1,7 @@
 //===- ShardingRules.cpp - one row per op -------------------------------------------------------------------------===//
 #include "dialects/braid/ShardingRules.h"
 #include "dialects/braid/InnerTraits.h"
+#include "dialects/braid/ScanTraits.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -191,7 +192,9 @@ template <typename Op> SmallVector<std::string> gatesOf(Op op) {
   SmallVector<std::string> gates; // per head; per token and head; and key channel; and element of the state
   for (Value v : {op.getLogDecay(), op.getBeta(), op.getA(), op.getB()})
     if (v)
-      gates.push_back(rankOf(v) == 1 ? "h" : StringRef("bthkv").take_front(rankOf(v)).str());
+      gates.push_back(rankOf(v) == 1                                 ? "h"
+                      : v == op.getLogDecay() && decaysByProduct(op) ? "hkv"
+                                                                     : StringRef("bthkv").take_front(rankOf(v)).str());
   if (op.getValueDecay())
     gates.push_back("bthv");
   return gates;

@@ -1,6 +1,7 @@
 //===- TokenKinds.cpp - how every model op meets tokens -----------------------------------------------------------===//
 // One row per op; slicing and sharding read nothing else. See Braid_TokenOpInterface.
 #include "dialects/braid/InnerTraits.h"
+#include "dialects/braid/ScanTraits.h"
 
 using namespace mlir;
 using namespace braid;
@@ -93,28 +94,33 @@ TOKEN_KINDS(ShortConvGradOp,
 int ShortConvGradOp::carryOf(unsigned result) { return result == 2 ? 5 : -1; }
 bool ShortConvGradOp::carryReversed() { return true; }
 
-// A log_decay without token dimensions ([H], class S0) is whole.
-static TokenKind scanOperandKind(Value value, Value initial, Value dfinal) {
-  if (value == initial || value == dfinal)
+template <typename Op> static TokenKind scanOperandKind(Op op, unsigned i) {
+  Value value = op->getOperand(i);
+  if (value == op.getInitialState())
     return carried;
-  return cast<ShapedType>(value.getType()).getRank() == 1 ? whole : token;
+  if constexpr (std::is_same_v<Op, LsmScanGradOp>)
+    if (value == op.getDfinalState())
+      return carried;
+  return value == op.getLogDecay() && isWholeDecay(op) ? whole : token;
 }
-TokenKind LsmScanOp::operandKind(unsigned i) { return scanOperandKind(getOperand(i), getInitialState(), {}); }
+TokenKind LsmScanOp::operandKind(unsigned i) { return scanOperandKind(*this, i); }
 TokenKind LsmScanOp::resultKind(unsigned i) { return i == 0 ? token : carried; }
 int LsmScanOp::carryOf(unsigned result) {
   return result == 1 ? static_cast<int>(getInitialStateMutable().getOperandNumber()) : -1;
 }
 bool LsmScanOp::carryReversed() { return false; }
-TokenKind LsmStepOp::operandKind(unsigned i) { return scanOperandKind(getOperand(i), getInitialState(), {}); }
+TokenKind LsmStepOp::operandKind(unsigned i) { return scanOperandKind(*this, i); }
 TokenKind LsmStepOp::resultKind(unsigned i) { return i == 0 ? token : carried; }
 int LsmStepOp::carryOf(unsigned result) {
   return result == 1 ? static_cast<int>(getInitialStateMutable().getOperandNumber()) : -1;
 }
 bool LsmStepOp::carryReversed() { return false; }
-TokenKind LsmScanGradOp::operandKind(unsigned i) {
-  return scanOperandKind(getOperand(i), getInitialState(), getDfinalState());
+TokenKind LsmScanGradOp::operandKind(unsigned i) { return scanOperandKind(*this, i); }
+TokenKind LsmScanGradOp::resultKind(unsigned i) {
+  if (i + 1 == getNumResults())
+    return carried;
+  return i == 3 && decaysByProduct(*this) ? piece : token; // dlog_decay is the first of dgates
 }
-TokenKind LsmScanGradOp::resultKind(unsigned i) { return i + 1 == getNumResults() ? carried : token; }
 int LsmScanGradOp::carryOf(unsigned result) {
   return result + 1 == getNumResults() ? static_cast<int>(getDfinalStateMutable().getOperandNumber()) : -1;
 }

@@ -46,8 +46,17 @@ template <typename Op> static LogicalResult verifyTokens(Op op, Value q) {
   CHECK(hasOperand(op, kind, "beta", takes.beta, beta));
   CHECK(hasOperand(op, kind, "a", takes.lowRank, op.getA()));
   CHECK(hasOperand(op, kind, "b", takes.lowRank, op.getB()));
-  CHECK(hasOperand(op, kind, "value_decay", takes.valueDecay, op.getValueDecay()));
-  if (decay && kind == LsmClass::S0) {
+  bool product = decaysByProduct(op);
+  if (!product)
+    CHECK(hasOperand(op, kind, "value_decay", takes.valueDecay, op.getValueDecay()));
+  if (decay && product) {
+    Named rates{"log_decay", decay};
+    CHECK(hasRank(op, rates, 3));
+    CHECK(isFloat(op, rates));
+    CHECK(sameDim(op, "head", k, 2, rates, 0));
+    CHECK(sameDim(op, "key dimension", k, 3, rates, 1));
+    CHECK(sameDim(op, "value dimension", v, 3, rates, 2));
+  } else if (decay && kind == LsmClass::S0) {
     CHECK(hasRank(op, {"log_decay", decay}, 1));
     CHECK(isFloat(op, {"log_decay", decay}));
     CHECK(sameDim(op, "head", k, 2, {"log_decay", decay}, 0));

@@ -4,7 +4,8 @@
 // nothing, or one that is a scalar repeated over channels, takes the scan to a smaller class. Upwards: VH has no chunk
 // form of its own and becomes D, with a = k exp(g), b = -beta k, key beta k. An inner step of mini-batch 1 without norm
 // and momentum is H with beta = rate; where it forgets, D with a = k, b = -rate k, key = rate k (what a step removes is
-// not decayed, so it is not GH). R < E has no rule: a gate of E that is a sum of one per row and one per column would
+// not decayed, so it is not GH). An element_decay becomes its factors, so that no tensor has an element for every token and
+// element of the state. R < E has no rule: a gate of E that is a sum of one per row and one per column would
 // have to repeat a value over the rows, and no op does; whoever states such a decay states R. On the forward and before
 // differentiation: the gradients of what a rule writes follow.
 //
@@ -106,7 +107,10 @@ private:
       scan.getLogDecayMutable().clear();
       return become(scan.getBeta() ? LsmClass::H : LsmClass::I, "log_decay is 0");
     }
-    if (id() == LsmClass::E)
+    if (id() == LsmClass::E && !scan.getValueDecay())
+      if (auto decay = scan.getLogDecay().getDefiningOp<ElementDecayOp>())
+        return product(decay);
+    if (id() == LsmClass::E && !scan.getValueDecay())
       if (std::optional<Repeated> gate = repeated(scan.getLogDecay()))
         return narrow(*gate, LsmClass::V, "value");
     if (id() == LsmClass::V || id() == LsmClass::VH)
@@ -122,6 +126,30 @@ private:
       decay = ScaleOp::create(builder, scan.getLoc(), decay.getType(), decay, builder.getF64FloatAttr(gate.factor));
     scan.getLogDecayMutable().assign(decay);
     return become(smaller, "log_decay is repeated over the " + channels + " channels");
+  }
+  /// -exp(a_log) x of every token becomes its factors.
+  std::string product(ElementDecayOp decay) {
+    Location loc = decay.getLoc();
+    auto type = cast<RankedTensorType>(decay.getType()), own = cast<RankedTensorType>(decay.getALog().getType());
+    ArrayRef<int64_t> shape = own.getShape();
+    Type element = type.getElementType();
+    auto as = [&](Value v) -> Value {
+      auto from = cast<RankedTensorType>(v.getType());
+      return from.getElementType() == element ? v : CastOp::create(builder, loc, from.clone(element), v);
+    };
+    auto view = [&](Value v, ArrayRef<int64_t> shape) {
+      auto from = cast<RankedTensorType>(v.getType());
+      return ReshapeOp::create(builder, loc, from.clone(shape), v);
+    };
+    // As a row, which is what ops on rows take.
+    Value row = as(view(decay.getALog(), {1, 1, shape[0], shape[1] * shape[2]}));
+    row = ActivationOp::create(builder, loc, row.getType(), row, builder.getStringAttr("exp"));
+    row = ScaleOp::create(builder, loc, row.getType(), row, builder.getF64FloatAttr(-1.0));
+    scan.getLogDecayMutable().assign(view(row, shape));
+    scan.getValueDecayMutable().assign(as(decay.getX()));
+    if (decay->use_empty())
+      decay->erase();
+    return "log_decay is a product of one per token and value and one per element, which is in no memory";
   }
   std::string lowRank() {
     Location loc = scan.getLoc();

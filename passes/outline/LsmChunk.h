@@ -26,6 +26,9 @@ namespace braid {
 /// Row tiles of the scores under strong vector decays, where nothing else was chosen (attrs::scoreRows).
 inline constexpr int64_t kScoreRows = 16;
 
+/// Class E: elements of states that a chunk's gradient keeps: 64 KiB of f32.
+inline constexpr int64_t kKeptElements = 16384;
+
 /// The transition class and everything else the code of an LSM kernel depends on.
 struct LsmShape {
   LsmClass classId;
@@ -34,6 +37,8 @@ struct LsmShape {
   mlir::Type token, gate, beta, state; ///< element types in memory
   mlir::Type compute; ///< f32, or f64 where the state is f64
   bool mild = false; ///< vector decays: known to be mild in every chunk (passes/analysis/DecayRange.h)
+  int64_t mostColumns = 64; ///< of values in a tile
+  bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
 
   ScanTraits traits() const { return ScanTraits(classId); }
@@ -46,7 +51,7 @@ struct LsmShape {
   bool delta() const { return traits().beta; } ///< writes beta (v - k M)
   bool decayGradient() const { return traits().trainsDecay(); }
   /// Value columns per tile: states of 256 x 256 do not fit a cache.
-  int64_t valueBlock() const { return divisorUpTo(values, 64); }
+  int64_t valueBlock() const { return divisorUpTo(values, mostColumns); }
   int64_t valueBlocks() const { return values / valueBlock(); }
   /// lsm_<what>_<class>_<dimensions>_<types>
   std::string kernelName(llvm::StringRef what) const;

@@ -6,6 +6,9 @@
 // chunk with a block of the state's columns in tiles; chunks meet in the state scan as they do for every class.
 // chunk_grad walks twice: forwards, leaving exp(G_t) * M_{t-1} where dG_t will stand, and backwards.
 //
+// Where G_t is a product, log_decay * value_decay_t (Mamba), no G is in memory: what the second walk needs of the first
+// stays in a tile, and the cotangent of log_decay is a sum over the chunk.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/LsmKernels.h"
 
@@ -31,6 +34,16 @@ struct Walk {
   void storeBlock(Var tile, Var buffer, Var t, Index first) {
     k.store(cast(tile, buffer.element()), buffer, {math.b, t, math.h, 0, first});
   }
+  /// Reads the factor of all tokens for the block at `first`, if there is one: before decay().
+  void begin(Var decayIn, Var valueDecayIn, Index first) {
+    decays = decayIn;
+    valueDecays = valueDecayIn;
+    if (shape.product)
+      rates = cast(k.load(decayIn, {math.h, 0, first}, {math.K, math.VB}), shape.compute);
+  }
+  Var decay(Var t, Index first) {
+    return shape.product ? rates * expand(values(valueDecays, t, first), 0, math.K) : block(decays, t, first);
+  }
   Var outer(Var keys, Var values) { return expand(keys, 1, math.VB) * expand(values, 0, math.K); }
   /// For every token of the chunk, first to last or back.
   Vars forwards(llvm::ArrayRef<Var> carried, llvm::function_ref<Vars(Var t, llvm::ArrayRef<Var> now)> body) {
@@ -44,26 +57,29 @@ struct Walk {
   KernelBuilder &k;
   const LsmShape &shape;
   ChunkMath &math;
+  Var decays, valueDecays, rates;
 };
 
 } // namespace
 
 void writeElementChunkState(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
-  Var keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay(), chunks = in.chunks();
-  Var x = in.states("x"), p = in.transition();
+  Var keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay(), valueDecayIn = in.valueDecay();
+  Var chunks = in.chunks(), x = in.states("x"), p = in.transition();
   ChunkMath math(k, shape, chunks);
   Walk walk(k, shape, math);
   forChunk(math, {}, [&] {
     math.valueLoop([&](Index first) {
-      Var zero = k.tile({math.K, math.VB}, shape.compute);
-      Vars end = walk.forwards({zero, zero}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
-        Var decay = walk.block(decayIn, t, first);
+      walk.begin(decayIn, valueDecayIn, first);
+      Var zero = k.tile({math.K, math.VB}, shape.compute),
+          none = shape.product ? k.tile({math.VB}, shape.compute) : zero;
+      Vars end = walk.forwards({zero, none}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
+        Var decay = walk.decay(t, first), added = shape.product ? walk.values(valueDecayIn, t, first) : decay;
         Var write = walk.outer(walk.keys(keysIn, t), walk.values(valuesIn, t, first));
-        return {now[0] * exp(decay) + write, now[1] + decay};
+        return {now[0] * exp(decay) + write, now[1] + added};
       });
       math.storeState(end[0], x, first);
-      math.storeState(end[1], p, first);
+      math.storeState(shape.product ? walk.rates * expand(end[1], 0, math.K) : end[1], p, first);
     });
   });
 }
@@ -71,14 +87,16 @@ void writeElementChunkState(KernelBuilder &k, const LsmShape &shape) {
 void writeElementChunkOutput(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay();
-  Var m = in.states("m"), chunks = in.chunks(), o = in.values("o"), scale = k.scalar("scale", shape.compute);
+  Var valueDecayIn = in.valueDecay(), m = in.states("m"), chunks = in.chunks(), o = in.values("o");
+  Var scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
   Walk walk(k, shape, math);
   forChunk(math, {{o, shape.values}}, [&] {
     math.valueLoop([&](Index first) {
+      walk.begin(decayIn, valueDecayIn, first);
       walk.forwards({math.state(m, first, math.VB)}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
         Var write = walk.outer(walk.keys(keysIn, t), walk.values(valuesIn, t, first));
-        Var state = now[0] * exp(walk.block(decayIn, t, first)) + write;
+        Var state = now[0] * exp(walk.decay(t, first)) + write;
         Var read = sum(state * expand(walk.keys(queriesIn, t) * scale, 1, math.VB), 0);
         k.store(cast(read, o.element()), o, {math.b, t, math.h, first});
         return {state};
@@ -89,16 +107,17 @@ void writeElementChunkOutput(KernelBuilder &k, const LsmShape &shape) {
 
 void writeElementChunkOutputGradState(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
-  Var queriesIn = in.keys("q"), decayIn = in.logDecay(), doIn = in.values("d_o"), chunks = in.chunks();
-  Var dm = in.states("dm"), scale = k.scalar("scale", shape.compute);
+  Var queriesIn = in.keys("q"), decayIn = in.logDecay(), valueDecayIn = in.valueDecay(), doIn = in.values("d_o");
+  Var chunks = in.chunks(), dm = in.states("dm"), scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
   Walk walk(k, shape, math);
   forChunk(math, {}, [&] {
     math.valueLoop([&](Index first) {
+      walk.begin(decayIn, valueDecayIn, first);
       Var zero = k.tile({math.K, math.VB}, shape.compute);
       Vars begin = walk.backwards({zero}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
         Var read = walk.outer(walk.keys(queriesIn, t) * scale, walk.values(doIn, t, first));
-        return {(now[0] + read) * exp(walk.block(decayIn, t, first))};
+        return {(now[0] + read) * exp(walk.decay(t, first))};
       });
       math.storeState(begin[0], dm, first);
     });
@@ -108,32 +127,64 @@ void writeElementChunkOutputGradState(KernelBuilder &k, const LsmShape &shape) {
 void writeElementChunkGrad(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay();
-  Var m = in.states("m"), dx = in.states("dx"), doIn = in.values("d_o"), chunks = in.chunks(), dq = in.keys("dq");
-  Var dk = in.keys("dk"), dv = in.values("dv"), dDecay = in.logDecay("dlog_decay");
-  Var scale = k.scalar("scale", shape.compute);
+  Var valueDecayIn = in.valueDecay(), m = in.states("m"), dx = in.states("dx"), doIn = in.values("d_o");
+  Var chunks = in.chunks(), dq = in.keys("dq"), dk = in.keys("dk"), dv = in.values("dv");
+  Var dDecay = shape.product ? in.sumsOfChunks("dlog_decay") : in.logDecay("dlog_decay");
+  Var dValueDecay = in.valueDecay("dvalue_decay"), scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
   Walk walk(k, shape, math);
-  forChunk(math, {{dq, shape.keys}, {dk, shape.keys}, {dv, shape.values}, {dDecay, shape.keys}}, [&] {
-    Var zero = k.tile({math.C, math.K}, shape.compute);
+  int64_t K = math.K, VB = math.VB;
+  llvm::SmallVector<std::pair<Var, int64_t>> outputs{{dq, shape.keys}, {dk, shape.keys}, {dv, shape.values}};
+  outputs.push_back(shape.product ? std::pair(dValueDecay, shape.values) : std::pair(dDecay, shape.keys));
+  if (shape.product)
+    k.when(le(math.hi, math.lo), [&] {
+      math.valueLoop(
+          [&](Index first) { k.store(k.tile({K, VB}, shape.compute), dDecay, {math.b, math.n, math.h, 0, first}); });
+    });
+  forChunk(math, outputs, [&] {
+    Var zero = k.tile({math.C, K}, shape.compute);
     auto addRow = [&](Var tile, Var at, Var value) { return insertRows(row(tile, at) + value, tile, at); };
     // dq and dk are sums over value columns.
     Vars sums = math.valueLoop({zero, zero}, [&](Index first, llvm::ArrayRef<Var> now) -> Vars {
-      Vars read = walk.forwards({math.state(m, first, math.VB), now[0]}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
-        Var kept = now[0] * exp(walk.block(decayIn, t, first));
-        walk.storeBlock(kept, dDecay, t, first);
+      walk.begin(decayIn, valueDecayIn, first);
+      Vars carried{math.state(m, first, VB), now[0]};
+      if (shape.product)
+        carried.push_back(k.tile({math.C, K * VB}, shape.compute));
+      Vars read = walk.forwards(carried, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
+        Var kept = now[0] * exp(walk.decay(t, first));
+        if (!shape.product)
+          walk.storeBlock(kept, dDecay, t, first);
         Var state = kept + walk.outer(walk.keys(keysIn, t), walk.values(valuesIn, t, first));
-        Var d = sum(state * expand(walk.values(doIn, t, first), 0, math.K), 1) * scale;
-        return {state, addRow(now[1], t - math.lo, d)};
+        Var d = sum(state * expand(walk.values(doIn, t, first), 0, K), 1) * scale;
+        Vars next{state, addRow(now[1], t - math.lo, d)};
+        if (shape.product)
+          next.push_back(insertRows(reshape(kept, {K * VB}), now[2], t - math.lo));
+        return next;
       });
-      Vars written =
-          walk.backwards({math.state(dx, first, math.VB), now[1]}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
-            Var read = walk.outer(walk.keys(queriesIn, t) * scale, walk.values(doIn, t, first));
-            Var d = now[0] + read, keys = walk.keys(keysIn, t), values = walk.values(valuesIn, t, first);
-            walk.storeBlock(d * walk.block(dDecay, t, first), dDecay, t, first);
-            Var dValues = sum(d * expand(keys, 1, math.VB), 0), dKeys = sum(d * expand(values, 0, math.K), 1);
-            k.store(cast(dValues, dv.element()), dv, {math.b, t, math.h, first});
-            return {d * exp(walk.block(decayIn, t, first)), addRow(now[1], t - math.lo, dKeys)};
-          });
+      Vars behind{math.state(dx, first, VB), now[1]};
+      if (shape.product)
+        behind.push_back(k.tile({K, VB}, shape.compute));
+      Vars written = walk.backwards(behind, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
+        Var asked = walk.outer(walk.keys(queriesIn, t) * scale, walk.values(doIn, t, first));
+        Var d = now[0] + asked, keys = walk.keys(keysIn, t), values = walk.values(valuesIn, t, first);
+        Var kept = shape.product ? reshape(row(read[2], t - math.lo), {K, VB}) : walk.block(dDecay, t, first);
+        Var dG = d * kept, sumOfDecays;
+        if (shape.product) {
+          Var byValue = walk.values(valueDecayIn, t, first);
+          sumOfDecays = now[2] + dG * expand(byValue, 0, K);
+          k.store(cast(sum(dG * walk.rates, 0), dValueDecay.element()), dValueDecay, {math.b, t, math.h, first});
+        } else {
+          walk.storeBlock(dG, dDecay, t, first);
+        }
+        Var dValues = sum(d * expand(keys, 1, VB), 0), dKeys = sum(d * expand(values, 0, K), 1);
+        k.store(cast(dValues, dv.element()), dv, {math.b, t, math.h, first});
+        Vars next{d * exp(walk.decay(t, first)), addRow(now[1], t - math.lo, dKeys)};
+        if (shape.product)
+          next.push_back(sumOfDecays);
+        return next;
+      });
+      if (shape.product)
+        k.store(written[2], dDecay, {math.b, math.n, math.h, 0, first});
       return {read[1], written[1]};
     });
     math.storeTokens(sums[0], dq, 0);

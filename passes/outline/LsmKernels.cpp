@@ -19,7 +19,9 @@ Type elementOf(Value value) { return value ? tensorType(value).getElementType() 
 LsmShape shapeOfTokens(LsmClass classId, Value keys, Value values, Value gate, Value beta, Type state, int64_t chunk) {
   Shape k = shapeOf(keys), v = shapeOf(values);
   Type compute = computeType(state);
-  return {classId, k[2], k[3], v[3], chunk, elementOf(keys), elementOf(gate), elementOf(beta), state, compute};
+  LsmShape shape{classId, k[2], k[3], v[3], chunk, elementOf(keys), elementOf(gate), elementOf(beta), state, compute};
+  shape.product = ScanTraits(classId).elementDecay && shapeOf(gate).size() == 3;
+  return shape;
 }
 
 /// Of a kernel that sees states [B, n, H, K, V] only.
@@ -126,6 +128,8 @@ public:
   LogicalResult chunkGrad(LsmChunkGradOp grad) {
     LsmShape shape = ofChunk(grad.getClassId(), grad.getK(), grad.getV(), grad.getLogDecay(), grad.getBeta(),
                              elementOf(grad.getM()), grad.getChunkSize());
+    if (shape.product) // of which the kernel keeps a block for every token
+      shape.mostColumns = std::clamp<int64_t>(kKeptElements / (shape.chunk * shape.keys), 1, shape.mostColumns);
     auto write = shape.elementDecay()  ? writeElementChunkGrad
                  : shape.vectorDecay() ? writeVectorChunkGrad
                                        : writeChunkGrad;
@@ -142,11 +146,24 @@ public:
       names.push_back("dbeta");
     if (shape.lowRank())
       names.append({"da", "db"});
-    if (shape.valueDecay())
+    if (shape.valueDecay() || shape.product)
       names.push_back("dvalue_decay");
-    for (auto [name, gate] : llvm::zip_equal(names, grad.getDgates()))
-      launch.result(name, gate.getType());
-    context.replace(op, launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run());
+    auto perChunk = [&](Type type) { // what each chunk adds to a sum over all
+      SmallVector<int64_t> parts(shapeOf(grad.getChunks()).take_front(2));
+      llvm::append_range(parts, cast<RankedTensorType>(type).getShape());
+      return RankedTensorType::get(parts, cast<RankedTensorType>(type).getElementType());
+    };
+    for (auto [i, name] : llvm::enumerate(names)) {
+      Type type = grad.getDgates()[i].getType();
+      launch.result(name, i == 0 && shape.product ? Type(perChunk(type)) : type);
+    }
+    SmallVector<Value> results = launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run();
+    if (shape.product) {
+      SmallVector<int64_t> parts(shapeOf(results[3]).drop_front(2));
+      parts.insert(parts.begin(), shapeOf(results[3])[0] * shapeOf(results[3])[1]);
+      results[3] = sumOverRows(op, context.view(op, results[3], parts), context);
+    }
+    context.replace(op, results);
     return success();
   }
 

@@ -47,6 +47,8 @@ struct LsmBuffers {
       return {};
     if (shape.constantDecay())
       return k.buffer(name, shape.gate, Axes(Axis{"head", shape.heads}));
+    if (shape.product)
+      return k.buffer(name, shape.gate, {{"head", shape.heads}, {"key", shape.keys}, {"value", shape.values}});
     llvm::SmallVector<Axis> features;
     if (shape.vectorDecay())
       features.push_back({"key", shape.keys});
@@ -54,10 +56,15 @@ struct LsmBuffers {
       features.push_back({"value", shape.values});
     return tokens(name, shape.gate, features);
   }
+  /// What each chunk adds to a sum over all: [B, n, H, K, V].
+  Var sumsOfChunks(llvm::StringRef name) {
+    return k.buffer(name, shape.compute,
+                    {{"row"}, {"chunk"}, {"head", shape.heads}, {"key", shape.keys}, {"value", shape.values}});
+  }
   Var beta(llvm::StringRef name = "beta") { return shape.delta() ? tokens(name, shape.beta, {}) : Var(); }
   Var lowRank(llvm::StringRef name) { return shape.lowRank() ? keys(name) : Var(); }
   Var valueDecay(llvm::StringRef name = "value_decay") {
-    return shape.valueDecay() ? tokens(name, shape.gate, {{"value", shape.values}}) : Var();
+    return shape.valueDecay() || shape.product ? tokens(name, shape.gate, {{"value", shape.values}}) : Var();
   }
   Var chunks() { return chunkTable(k); }
   Var states(llvm::StringRef name) { return states(name, "row", "chunk"); }

@@ -188,7 +188,10 @@ void writeStep(KernelBuilder &k, const LsmShape &shape) {
   }
   if (shape.valueDecay())
     state = state * expand(exp(vector(valueDecayIn, first, VB)), 0, K);
-  if (shape.elementDecay())
+  if (shape.product) {
+    Var rates = cast(k.load(decayIn, {h, 0, first}, {K, VB}), shape.compute);
+    state = state * exp(rates * expand(vector(valueDecayIn, first, VB), 0, K));
+  } else if (shape.elementDecay())
     state = state * exp(cast(k.load(decayIn, {b, 0, h, 0, first}, {K, VB}), shape.compute));
   else if (shape.vectorDecay())
     state = state * expand(exp(vector(decayIn, 0, K)), 1, VB);

@@ -1,5 +1,6 @@
 //===- SliceLayer.cpp - one layer function, cut along its tokens --------------------------------------------------===//
 #include "passes/overlap/SliceLayer.h"
+#include "dialects/braid/ScanTraits.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/analysis/Tensors.h"
@@ -301,14 +302,14 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
     states.push_back(whole(grad.getInitialState()));
     for (int64_t i = 0; i + 1 < count(mixer); ++i) {
       auto at = [&](Value v, TokenKind kind) { return v ? part(v, mixer, i, kind) : Value(); };
-      bool perHead = grad.getLogDecay() && typeOf(grad.getLogDecay()).getRank() == 1;
       Value v = at(grad.getV(), TokenKind::token);
-      auto scan = LsmScanOp::create(
-          builder, op.getLoc(), TypeRange{v.getType(), states.back().getType()}, at(grad.getQ(), TokenKind::token),
-          at(grad.getK(), TokenKind::token), v, at(grad.getLogDecay(), perHead ? TokenKind::whole : TokenKind::token),
-          at(grad.getBeta(), TokenKind::token), at(grad.getA(), TokenKind::token), at(grad.getB(), TokenKind::token),
-          at(grad.getValueDecay(), TokenKind::token), states.back(), at(grad.getDocuments(), TokenKind::token),
-          grad.getClassIdAttr(), grad.getScaleAttr(), grad.getChunkSizeAttr());
+      auto scan = LsmScanOp::create(builder, op.getLoc(), TypeRange{v.getType(), states.back().getType()},
+                                    at(grad.getQ(), TokenKind::token), at(grad.getK(), TokenKind::token), v,
+                                    at(grad.getLogDecay(), isWholeDecay(grad) ? TokenKind::whole : TokenKind::token),
+                                    at(grad.getBeta(), TokenKind::token), at(grad.getA(), TokenKind::token),
+                                    at(grad.getB(), TokenKind::token), at(grad.getValueDecay(), TokenKind::token),
+                                    states.back(), at(grad.getDocuments(), TokenKind::token), grad.getClassIdAttr(),
+                                    grad.getScaleAttr(), grad.getChunkSizeAttr());
       scan->setAttr(kSliceAttr, builder.getI64IntegerAttr(i + 1));
       attrs::keep(&op, scan, {kSequenceAttr, attrs::leastLogDecay});
       states.push_back(scan.getFinalState());

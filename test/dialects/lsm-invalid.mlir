@@ -533,3 +533,20 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
   %0:2 = braid.lsm.scan VH %q, %k, %v log_decay(%log_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<2x40x3x8x4xf32>, %value_decay: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{log_decay has rank 5 but must have 3}}
+  %0:2 = braid.lsm.scan E %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{log_decay defined here}}
+func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %log_decay: tensor<3x8x5xf32>, %value_decay: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{value dimension mismatch: v has 4 but log_decay has 5}}
+  %0:2 = braid.lsm.scan E %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3x8x5xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}

@@ -278,6 +278,17 @@ func.func @class_R(%q: !k, %k: !k, %v: !v, %log_decay: !k, %value_decay: !v, %st
   return
 }
 
+// CHECK-LABEL: func.func @class_E_product(
+func.func @class_E_product(%q: !k, %k: !k, %v: !v, %log_decay: tensor<3x8x4xf32>, %value_decay: !v, %state: !s, %documents: !d) {
+  // CHECK: braid.lsm.scan E %arg0, %arg1, %arg2 log_decay(%arg3) value_decay(%arg4) initial_state(%arg5) documents(%arg6) {{.*}} tensor<3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>
+  %o, %final = braid.lsm.scan E %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) initial_state(%state) documents(%documents) {scale = 0.5 : f64}
+      : (!k, !k, !v, tensor<3x8x4xf32>, !v, !s, !d) -> (!v, !s)
+  // CHECK: braid.lsm.scan_grad E {{.*}} -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %r:6 = braid.lsm.scan_grad E %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) initial_state(%state) documents(%documents) cotangents(%o, %final) {scale = 0.5 : f64}
+      : (!k, !k, !v, tensor<3x8x4xf32>, !v, !s, !d, !v, !s) -> (!k, !k, !v, tensor<3x8x4xf32>, !v, !s)
+  return
+}
+
 // CHECK-LABEL: func.func @class_E(
 func.func @class_E(%q: !k, %k: !k, %v: !v, %log_decay: tensor<2x40x3x8x4xf32>, %state: !s, %documents: !d) {
   // CHECK: braid.lsm.scan E %arg0, %arg1, %arg2 log_decay(%arg3) initial_state(%arg4) documents(%arg5) {scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)

@@ -13,14 +13,15 @@ import numpy as np
 
 from harness import Program, Type, rounded
 from common import documents_of, one_document
-from scan import CLASSES, GATES, ORDER, gate_shape, has_beta, has_decay, random_operands, scan, trained_gates
+from scan import CLASSES, GATES, ORDER, PRODUCT, gate_shape, has_beta, has_decay, random_operands, scan, trained_gates
 
 CLASS_IDS = {name: f"{i} : i32" for i, name in enumerate(CLASSES)}
+CLASS_IDS[PRODUCT] = CLASS_IDS["E"]
 FORWARD = 2e-6
 
 
 def gradient_limit(kind):
-    return 5e-6 if kind in ("I", "S0", "S", "E") else 1e-5
+    return 5e-6 if kind in ("I", "S0", "S", "E", PRODUCT) else 1e-5
 
 
 def bf16_limit(kind, name):
@@ -43,7 +44,7 @@ class Scan:
         """`known`: attributes that passes write, by their names behind `braid.`"""
         self.program, self.kind, self.dims, self.dtype, self.step, self.chunk = program, kind, (B, T, H, K, V), dtype, step, chunk
         self.scale = K**-0.5
-        name = f"{'step' if step else 'scan'}_{kind}_b{B}_t{T}_h{H}_k{K}_v{V}_c{chunk or 0}_{dtype}"
+        name = f"{'step' if step else 'scan'}_{kind.replace('-', '_')}_b{B}_t{T}_h{H}_k{K}_v{V}_c{chunk or 0}_{dtype}"
         f = self.function = program.function(name + "".join(f"_{n}_{abs(v)}".replace(".", "p") for n, v in (known or {}).items()), dtype)
         wide = "f32" if dtype == "bf16" else dtype  # gates and states
         q, k, v = f.input("q", (B, T, H, K)), f.input("k", (B, T, H, K)), f.input("v", (B, T, H, V))
@@ -197,7 +198,7 @@ def add_scans(program, kind, rng):
                 one_document(B, T, -1),
                 change=lambda x: x["beta"].fill(2.0),
             )
-        if kind == "E" and i == 3:
+        if kind in ("E", PRODUCT) and i == 3:
             return  # the same walk for every shape
         if i == 0:
             for dtype in ("f64", "bf16"):
@@ -209,7 +210,9 @@ def add_scans(program, kind, rng):
 def mixed_decay(rng):
     def change(operands):
         for name in ("log_decay", "value_decay"):
-            if name in operands:
+            if "value_decay" in operands and operands["log_decay"].ndim == 3:  # a product, whose rates stay
+                operands["value_decay"] = 30 * rng.uniform(0, 1, operands["value_decay"].shape) ** 6
+            elif name in operands:
                 operands[name] = -30 * rng.uniform(0, 1, operands[name].shape) ** 6
 
     return change
@@ -238,7 +241,7 @@ def add_steps(program, kind, rng):
 
         def action(program, first=first, operands=operands, initial=initial, prefill=prefill):
             (o, final), _ = scan(kind, operands, initial, one_document(B, T, -2), K**-0.5)
-            part = lambda lo, hi: {n: a if a.ndim == 1 else a[:, lo:hi] for n, a in operands.items()}
+            part = lambda lo, hi: {n: a if n == "log_decay" and kind in ("S0", PRODUCT) else a[:, lo:hi] for n, a in operands.items()}
             rest = {"do": np.zeros((B, prefill, H, V)), "dfinal_state": np.zeros((B, H, K, V))}
             out = program.call(
                 first.function,
@@ -275,7 +278,7 @@ def add_known(program, kind, rng):
 
 
 def main(kind, wide=""):
-    rng = np.random.default_rng(CLASSES.index(kind))
+    rng = np.random.default_rng(list(GATES).index(kind))
     if wide:
         program = Program(f"scan-{kind}-wide")
         add_wide(program, kind, rng, everything=True)

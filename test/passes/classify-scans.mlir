@@ -199,3 +199,21 @@ func.func @shared(%q: tensor<1x8x1x2xf32>, %m: tensor<1x1x2x2xf32>, %d: tensor<1
       : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x1x2x2xf32>, tensor<1x8xi32>) -> (tensor<1x8x1x2xf32>, tensor<1x1x2x2xf32>)
   return %o : tensor<1x8x1x2xf32>
 }
+
+// -exp(a_log) x becomes its factors: no tensor has an element for every token and element of the state.
+// CHECK-LABEL: func.func @product_of_elements
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<1x8x2x3xf32>, %[[ALOG:[a-z0-9]+]]: tensor<2x4x3xf32>
+// CHECK:         %[[ROW:.*]] = braid.reshape %[[ALOG]] : (tensor<2x4x3xf32>) -> tensor<1x1x2x12xf32>
+// CHECK:         %[[EXP:.*]] = braid.activation %[[ROW]] {kind = "exp"}
+// CHECK:         %[[MINUS:.*]] = braid.scale %[[EXP]] {value = -1.000000e+00 : f64}
+// CHECK:         %[[RATE:.*]] = braid.reshape %[[MINUS]] : (tensor<1x1x2x12xf32>) -> tensor<2x4x3xf32>
+// CHECK-NOT:     element_decay
+// CHECK:         braid.lsm.scan E %{{.*}} log_decay(%[[RATE]]) value_decay(%[[X]])
+func.func @product_of_elements(%q: tensor<1x8x2x4xf32>, %v: tensor<1x8x2x3xf32>, %x: tensor<1x8x2x3xf32>, %a_log: tensor<2x4x3xf32>,
+                               %m: tensor<1x2x4x3xf32>, %d: tensor<1x8xi32>) -> tensor<1x8x2x3xf32> {
+  %g = braid.element_decay %x, %a_log : (tensor<1x8x2x3xf32>, tensor<2x4x3xf32>) -> tensor<1x8x2x4x3xf32>
+  // expected-remark @+1 {{class E (log_decay is a product of one per token and value and one per element, which is in no memory): one decay per element of the state}}
+  %o, %f = braid.lsm.scan E %q, %q, %v log_decay(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4x3xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
+  return %o : tensor<1x8x2x3xf32>
+}

@@ -13,6 +13,7 @@
   D      log_decay [B, T, H, K], a, b [B, T, H, K]      diag(exp g_t) + b_t^T a_t
   R      log_decay [B, T, H, K], value_decay [.., V]    diag(exp g_t) M diag(exp h_t)
   E      log_decay [B, T, H, K, V]                      exp(G_t) * M
+  E, as a product (PRODUCT): log_decay [H, K, V], value_decay [.., V]:  G_t = log_decay * value_decay_t
 
 Adjoint: D_t = q_t^T do_t + Theta_{t+1}^T D_{t+1}, with D_T also receiving the cotangent of the final state. A document that
 begins at token t of the row starts from a zero state; one that began before the row continues the initial state; a padding
@@ -36,6 +37,8 @@ GATES = {
     "E": ("log_decay",),
 }
 CLASSES = tuple(GATES)
+PRODUCT = "E-product"
+GATES[PRODUCT] = ("log_decay", "value_decay")
 ORDER = ("q", "k", "v", "log_decay", "beta", "a", "b", "value_decay")
 
 
@@ -57,7 +60,7 @@ def gate_shape(kind, gate, B, T, H, K, V):
     if gate == "value_decay":
         return (B, T, H, V)
     if gate == "log_decay":
-        return {"S0": (H,), "S": (B, T, H), "GH": (B, T, H), "E": (B, T, H, K, V)}.get(kind, (B, T, H, K))
+        return {PRODUCT: (H, K, V), "S0": (H,), "S": (B, T, H), "GH": (B, T, H), "E": (B, T, H, K, V)}.get(kind, (B, T, H, K))
     return (B, T, H, K)
 
 
@@ -73,8 +76,26 @@ def _decay_at(kind, x, shape, t):
     return np.exp(g + x["value_decay"][:, t, :, None, :]) if kind == "R" else np.exp(g)
 
 
+def _product(operands, initial, documents, scale):
+    rates, by_value = operands["log_decay"], operands["value_decay"]
+    whole = {n: x for n, x in operands.items() if n != "value_decay"} | {"log_decay": rates * by_value[:, :, :, None, :]}
+    results, pull_whole = scan("E", whole, initial, documents, scale)
+
+    def pull(do, dfinal):
+        gradients, dinitial = pull_whole(do, dfinal)
+        d = gradients["log_decay"]
+        return gradients | {
+            "log_decay": np.einsum("bthkv,bthv->hkv", d, by_value),
+            "value_decay": np.einsum("bthkv,hkv->bthv", d, rates),
+        }, dinitial
+
+    return results, pull
+
+
 def scan(kind, operands, initial, documents, scale):
     """operands: name -> array. -> (o, final state), pull(do, dfinal) -> (name -> gradient), dinitial."""
+    if kind == PRODUCT:
+        return _product(operands, initial, documents, scale)
     x = operands
     q, k, v, beta = x["q"], x["k"], x["v"], x.get("beta")
     a, b = x.get("a"), x.get("b")
@@ -217,7 +238,9 @@ def random_operands(kind, rng, B, T, H, K, V, decay=(0.0, 0.3)):
         x["k"] /= np.linalg.norm(x["k"], axis=-1, keepdims=True)
     for gate in GATES[kind]:
         shape = gate_shape(kind, gate, B, T, H, K, V)
-        if gate in ("log_decay", "value_decay"):
+        if kind == PRODUCT:  # the rate of an element, from -1 to 0, and how long a token lasts
+            x[gate] = -rng.uniform(0, 1, shape) if gate == "log_decay" else rng.uniform(*decay, shape)
+        elif gate in ("log_decay", "value_decay"):
             x[gate] = -rng.uniform(*decay, shape)
         elif gate == "beta":
             x[gate] = rng.uniform(0, 1, shape)
