@@ -135,8 +135,7 @@ bool Analysis::factorOf(const Term &call, std::vector<Product> &out) {
                 (kind != Factor::Kind::exp || call.name == "exp")
                     ? "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per "
                       "element, with the log decay g by its name, diag(exp(g + i p)) with a phase p, a minus of which "
-                      "stands in "
-                      "inputs; valid: that, and what g is in inputs"
+                      "stands in inputs; valid: that, and what g is in inputs"
                     : "'" + call.name +
                           "(' is no function of a state; valid: exp, diag, full, and a space before a "
                           "parenthesis that multiplies");

@@ -638,11 +638,13 @@ bool Inference::shareHeads() {
   return ok;
 }
 
-/// What a complex key, and a read before the state has moved on, need.
+/// Something comes from x. And what a complex key, and a read before the state has moved on, need.
 bool Inference::constants() {
   const Definition *phase = r.definition(r.phase);
   bool turns = (phase && phase->constant) || r.parameter(r.phase);
   key = "state";
+  if (!r.gated && llvm::none_of(r.inputs, [](const Definition &d) { return mentions(d.term, "x"); }))
+    return fail(1, "nothing in it comes from x; valid: an input such as \"" + r.value + "\": \"linear(x)\"");
   if (!r.keyImaginary.empty() && (!turns || !r.isConstant(r.key) || !r.isConstant(r.keyImaginary)))
     return fail(r.stateColumns.at(r.keyImaginary), "a complex key is the same for all tokens, as its phase is; valid: "
                                                    "parameters, or inputs of parameters alone");
