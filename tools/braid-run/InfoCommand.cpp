@@ -233,6 +233,15 @@ void printActivations(const Program &program) {
                formatBytes(static_cast<uint64_t>(**kept)), formatBytes(static_cast<uint64_t>(**all)), **again);
 }
 
+/// The class of every scan, as the compiler found it, and why it is not smaller; layers that are alike say it once.
+void printScans(const Program &program) {
+  static constexpr std::string_view prefix = "scans.";
+  std::set<std::string_view> said;
+  for (const auto &[key, value] : program.metadata())
+    if (key.starts_with(prefix) && said.insert(value).second)
+      fmt::print("{:<13}{}\n", said.size() == 1 ? "scans" : "", value);
+}
+
 /// Which layers are cut in how many slices, and by which order; the order of tasks with `whole`.
 void printSchedule(const Program &program, bool whole) {
   static constexpr std::string_view prefix = "schedule.";
@@ -330,6 +339,7 @@ void printText(const Program &program, uint64_t parameters, const Options &optio
              program.codeHash());
   printMemory(program);
   printActivations(program);
+  printScans(program);
   printSchedule(program, options.functions || options.all);
   printFunctionTable(program);
   if (options.functions || options.all)
