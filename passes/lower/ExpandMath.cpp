@@ -250,6 +250,15 @@ static Value roundToBf16(OpBuilder &b, arith::TruncFOp op) {
   return arith::BitcastOp::create(b, loc, op.getType(), narrow);
 }
 
+/// f64 -> f32 -> bf16: processors have no instruction for both at once.
+static Value roundTwice(OpBuilder &b, arith::TruncFOp op) {
+  Type f32 = b.getF32Type();
+  if (auto vector = dyn_cast<VectorType>(op.getType()))
+    f32 = vector.clone(f32);
+  Value single = arith::TruncFOp::create(b, op.getLoc(), f32, op.getIn());
+  return arith::TruncFOp::create(b, op.getLoc(), op.getType(), single);
+}
+
 /// bf16 -> f32: the bits, shifted up.
 static Value widenBf16(OpBuilder &b, arith::ExtFOp op) {
   Location loc = op.getLoc();
@@ -299,7 +308,8 @@ LogicalResult braid::expandMath(ModuleOp module, bool hasScale, bool hasBf16) {
   module->walk([&](Operation *op) {
     if (isa_and_nonnull<math::MathDialect>(op->getDialect()) && op->getNumOperands() > 0)
       ops.push_back(op);
-    if (auto round = dyn_cast<arith::TruncFOp>(op); round && !hasBf16 && getElementTypeOrSelf(round.getType()).isBF16())
+    if (auto round = dyn_cast<arith::TruncFOp>(op); round && getElementTypeOrSelf(round.getType()).isBF16() &&
+                                                    (!hasBf16 || !getElementTypeOrSelf(round.getIn()).isF32()))
       ops.push_back(op);
     if (auto wide = dyn_cast<arith::ExtFOp>(op);
         wide && !hasBf16 && getElementTypeOrSelf(wide.getIn().getType()).isBF16())
@@ -310,7 +320,7 @@ LogicalResult braid::expandMath(ModuleOp module, bool hasScale, bool hasBf16) {
     Type type = op->getResult(0).getType();
     OpBuilder b(op);
     if (auto round = dyn_cast<arith::TruncFOp>(op)) {
-      round.replaceAllUsesWith(roundToBf16(b, round));
+      round.replaceAllUsesWith(hasBf16 ? roundTwice(b, round) : roundToBf16(b, round));
       round.erase();
       continue;
     }

@@ -76,6 +76,15 @@ func.func @round(%x: vector<16xf32>) -> vector<16xbf16> {
   return %y : vector<16xbf16>
 }
 
+// No machine rounds f64 to bf16 in one instruction.
+// CHECK-LABEL: func.func @round_twice
+// CHECK:       %[[S:.*]] = arith.truncf %{{.*}} : f64 to f32
+// CHECK:       arith.truncf %[[S]] : f32 to bf16
+func.func @round_twice(%x: f64) -> bf16 {
+  %y = arith.truncf %x : f64 to bf16
+  return %y : bf16
+}
+
 // Where the machine knows no bf16 nothing is of that type: memory, constants, values that are only moved.
 // CHECK-LABEL: func.func @move
 // CHECK:       vector.maskedload {{.*}} memref<40xbf16>
