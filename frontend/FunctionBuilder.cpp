@@ -39,6 +39,10 @@ Value FunctionBuilder::scale(StringRef name, Value x, double value) {
   return ScaleOp::create(builder, loc(name), x.getType(), x, builder.getF64FloatAttr(value));
 }
 
+Value FunctionBuilder::offset(StringRef name, Value x, double value) {
+  return OffsetOp::create(builder, loc(name), x.getType(), x, builder.getF64FloatAttr(value));
+}
+
 Value FunctionBuilder::scaled(StringRef name, Value x, double factor) {
   return factor == 1.0 ? x : scale(name, x, factor);
 }

@@ -32,6 +32,7 @@ public:
 
   // ---- ops; `name` is what the result is called
   mlir::Value scale(llvm::StringRef name, mlir::Value x, double value);
+  mlir::Value offset(llvm::StringRef name, mlir::Value x, double value);
   /// x times a factor; x itself when that is 1.
   mlir::Value scaled(llvm::StringRef name, mlir::Value x, double factor);
   mlir::Value rmsNorm(llvm::StringRef name, mlir::Value x, mlir::Value weight, double eps, int64_t groups = 1);

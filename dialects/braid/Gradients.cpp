@@ -59,6 +59,7 @@ static LogicalResult rowsGradient(Operation *op, GradientContext &context) {
   LogicalResult OP::buildGradient(GradientContext &context) { return rowsGradient(*this, context); }
 ROWS_GRADIENT(MulOp)
 ROWS_GRADIENT(ScaleOp)
+ROWS_GRADIENT(OffsetOp)
 ROWS_GRADIENT(BiasOp)
 ROWS_GRADIENT(WeightedOp)
 ROWS_GRADIENT(ActivationOp)

@@ -59,6 +59,11 @@ void ScaleOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   finish(*this, e, e.mul(x, e.like(x, getValue().convertToDouble())), results);
 }
 
+void OffsetOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0];
+  finish(*this, e, e.add(x, e.like(x, getValue().convertToDouble())), results);
+}
+
 void BiasOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   auto xs = widened(*this, e, operands);
   finish(*this, e, e.add(xs[0], alignWhole(e, xs[1], xs[0])), results);

@@ -17,6 +17,10 @@ def Braid_ScaleOp : Braid_RowsOp<"scale"> {
   let summary = "x times a constant";
   let arguments = (ins AnyRankedTensor:$x, F64Attr:$value);
 }
+def Braid_OffsetOp : Braid_RowsOp<"offset"> {
+  let summary = "x plus a constant";
+  let arguments = (ins AnyRankedTensor:$x, F64Attr:$value);
+}
 def Braid_BiasOp : Braid_RowsOp<"bias"> {
   let summary = "x + bias over the trailing dimensions";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$bias);
@@ -83,7 +87,7 @@ def Braid_PositionAngleOp : Braid_RowsOp<"position_angle"> {
   let arguments = (ins AnyRankedTensor:$documents, AnyRankedTensor:$phase);
 }
 def Braid_EveryTokenOp : Braid_RowsOp<"every_token"> {
-  let summary = "the same at every token, whole: [H] or [H, K] -> [B, T, H] or [B, T, H, K]; documents tell the tokens only";
+  let summary = "the same at every token, whole: [H], [H, K] or [H, K, V] -> [B, T, ..]; documents tell the tokens only";
   let arguments = (ins AnyRankedTensor:$documents, AnyRankedTensor:$value);
 }
 def Braid_RepeatHeadsOp : Braid_RowsOp<"repeat_heads"> {

@@ -16,6 +16,7 @@ static constexpr TokenKind token = TokenKind::token, carried = TokenKind::state,
 TOKEN_KINDS(AddOp, token, token)
 TOKEN_KINDS(MulOp, token, token)
 TOKEN_KINDS(ScaleOp, token, token)
+TOKEN_KINDS(OffsetOp, token, token)
 TOKEN_KINDS(BiasOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(WeightedOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(ActivationOp, token, token)

@@ -81,6 +81,7 @@ LogicalResult MulOp::verify() {
   return success();
 }
 LogicalResult ScaleOp::verify() { return verifyElementwise(*this, {"result", getResult()}, {"x", getX()}); }
+LogicalResult OffsetOp::verify() { return verifyElementwise(*this, {"result", getResult()}, {"x", getX()}); }
 LogicalResult BiasOp::verify() {
   CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));
   return verifyTrailing(*this, {"x", getX()}, {"bias", getBias()});

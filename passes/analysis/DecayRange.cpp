@@ -78,6 +78,11 @@ Bounds Ranges::computed(Value value) {
       .Case<CastOp, ReshapeOp, RepeatHeadsOp>([&](auto same) { return of(same->getOperand(0)); })
       .Case([&](EveryTokenOp same) { return of(same.getValue()); })
       .Case([&](ScaleOp scale) { return scaled(of(scale.getX()), scale.getValue().convertToDouble()); })
+      .Case([&](OffsetOp offset) {
+        Bounds x = of(offset.getX());
+        double more = offset.getValue().convertToDouble();
+        return Bounds{x.low + more, x.high + more};
+      })
       .Case([&](ActivationOp activation) { return activated(activation.getKind(), of(activation.getX())); })
       .Case<LogSigmoidOp, LogDecayOp>([](auto) { return Bounds{-unbounded, 0}; })
       .Case([&](MulOp mul) { return product(of(mul.getA()), of(mul.getB())); })

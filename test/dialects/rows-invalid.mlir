@@ -110,6 +110,15 @@ func.func @f(%x: tensor<2x8xf32>) {
 
 // -----
 
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{shape mismatch: result is 8x2 but x is 2x8}}
+  %0 = braid.offset %x {value = 1.0 : f64} : (tensor<2x8xf32>) -> tensor<8x2xf32>
+  return
+}
+
+// -----
+
 // expected-note @+1 {{bias defined here}}
 func.func @f(%x: tensor<2x8x16xf32>, %bias: tensor<8xf32>) {
   // expected-error @+1 {{trailing dimension mismatch: x has 16 but bias has 8}}

@@ -71,6 +71,7 @@ CASES = [
     ("mul", "mul", [("a", X), ("b", X)], {}),
     ("mul_heads", "mul", [("a", X), ("b", HEADS)], {}),
     ("scale", "scale", [("x", X)], {"value": -0.37}),
+    ("offset", "offset", [("x", X)], {"value": 0.7}),
     ("bias", "bias", [("x", X), ("bias", (H, K))], {}),
     ("bias_last", "bias", [("x", FLAT), ("bias", (H * K,))], {}),
     ("weighted", "weighted", [("x", X), ("weight", (H, K))], {}),

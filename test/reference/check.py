@@ -28,6 +28,7 @@ def check_rows(rng):
         ("mul", (x, y), {}),
         ("mul", (x, h), {}),
         ("scale", (x,), {"value": 0.3}),
+        ("offset", (x,), {"value": 0.3}),
         ("bias", (x, r((4, 6))), {}),
         ("bias", (x, r(6)), {}),
         ("weighted", (x, r(4)), {}),

@@ -38,6 +38,10 @@ def scale(x, value):
     return x * value, lambda dy: (dy * value,)
 
 
+def offset(x, value):
+    return x + value, lambda dy: (dy,)
+
+
 def bias(x, bias):
     wide = _trailing(bias, x)
     return x + wide, lambda dy: (dy, sum_to(dy, wide.shape).reshape(bias.shape))
@@ -267,6 +271,7 @@ ROWS = {
     "add": add,
     "mul": mul,
     "scale": scale,
+    "offset": offset,
     "bias": bias,
     "weighted": weighted,
     "activation": activation,
