@@ -196,10 +196,15 @@ static recurrence::Parameter readParameter(Reader &parent, StringRef key, Errors
   } else if (const Value *values = r.take("values")) {
     p.trained = false;
     p.distribution = "values";
-    if (values->kind == Kind::string)
+    if (values->kind == Kind::string) {
       readFormula(r, "values", p);
-    else
+    } else if (values->kind == Kind::number) { // one for all
+      recurrence::Term number;
+      r.number("values", number.number, -1e6, 1e6);
+      p.formula = std::move(number);
+    } else {
       r.numbers("values", p.values, -1e6, 1e6, maxHeads);
+    }
   } else if (r.has("initial")) {
     readFormula(r, "initial", p);
   } else if (r.has("normal")) {

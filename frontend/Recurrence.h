@@ -46,10 +46,12 @@ struct Term {
   Kind kind = Kind::number;
   double number = 0;
   std::string name{}; ///< of a name or a call
-  std::vector<Term> args{}; ///< of a transpose: the imaginary part, if it has one
+  std::vector<Term> args{}; ///< of a transpose: the imaginary part, if it has one; without a name, what is transposed
   std::map<std::string, std::string> options{}; ///< of a call: heads=2, per=head
   size_t column = 0;
 };
+/// Numbers of texts are 0 or of such a size.
+inline constexpr double leastNumber = 1e-30, mostNumber = 1e30;
 /// A number that keeps a quotient from dividing by 0: above 0, at most 1.
 inline bool keepsFromZero(const Term &term) {
   return term.kind == Term::Kind::number && term.number > 0 && term.number <= 1;
@@ -77,8 +79,12 @@ struct Definition {
   std::optional<Per> own{}; ///< what the term says without them
   std::optional<Per> projected{}; ///< what its linear or low_rank gives
   int64_t heads = 0; ///< those of the state, or fewer that they share
-  bool constant = false; ///< of parameters alone: the same for all tokens
+  bool constant = false; ///< of parameters and numbers alone: the same for all tokens
   bool wide = false; ///< computed in the wide type: numbers per head, and what the log decay comes from
+  std::string place{}; ///< of one that no text has: the key below the mixer that it comes from
+  std::string decay{}; ///< what the state is multiplied by as it stands; `term` is its logarithm
+  /// Where messages look for it.
+  std::string key() const { return !place.empty() ? place : name == "o" ? "output" : "inputs." + name; }
 };
 
 struct Recurrence {
@@ -120,6 +126,8 @@ struct Recurrence {
   const Definition *definition(llvm::StringRef name) const;
   Parameter *parameter(llvm::StringRef name);
   const Parameter *parameter(llvm::StringRef name) const;
+  /// "exp(g)", or what stands where g is the logarithm of it.
+  std::string decayText(llvm::StringRef log) const;
   /// "S", or "GM" of gradient steps.
   std::string className() const;
   /// Whether an input or the output calls the function.
@@ -155,12 +163,30 @@ Sizes sizesOf(const ModelSpec &model, const LsmSpec &mixer);
 
 /// Multiplies `state` and `output` out and finds class and places; then gives every input and parameter its shape.
 llvm::LogicalResult analyze(Recurrence &recurrence, const Sizes &sizes, ErrorFn error);
-/// Which inputs are the same for all tokens (Definition::constant).
-void findConstants(Recurrence &recurrence);
+/// What inputs say of themselves: Definition::constant and own.
+void describeInputs(Recurrence &recurrence);
+/// Sums, products and quotients of numbers alone become numbers.
+void foldNumbers(Term &term);
+/// A term as it may be written.
+std::string textOf(const Term &term);
+/// An input for what a text computes where a name belongs, called as it is written; `place`: Definition::place.
+std::string inputOf(Recurrence &recurrence, const Term &term, llvm::StringRef place);
+/// The name of the logarithm of what multiplies M as it is; nothing where none is known. An input a becomes its
+/// logarithm, and what else reads it reads exp(a).
+std::optional<std::string> takeLog(Recurrence &recurrence, llvm::StringRef name);
+/// The name of exp(g), an input that is made where there is none.
+std::string expOf(Recurrence &recurrence, llvm::StringRef log);
+/// Reads exp(a) where an input a became its logarithm.
+void readLogs(Recurrence &recurrence, Term &term);
+/// What may multiply M as it is.
+inline constexpr llvm::StringLiteral knownLogs =
+    "sigmoid(..), exp(..) of what is not positive, 1 - sigmoid(..), numbers up to 1, products of these";
 /// A state that gradient steps change: `statements` of `state`, one of which calls grad.
 llvm::LogicalResult analyzeInner(Recurrence &recurrence, const std::vector<Statement> &statements, ErrorFn error);
-/// The output where it is more than q M + d v: finds its read of M and makes it the definition "o".
-llvm::LogicalResult analyzeOutput(Recurrence &recurrence, Term output, ErrorFn error);
+/// The output: finds its read of M, and makes it the definition "o" where it is more than q M + d v.
+llvm::LogicalResult analyzeOutput(Recurrence &recurrence, ErrorFn error);
+/// Of names that multiply each other takes the row: the last that is not known to be one number, or one per head.
+std::string takeRow(const Recurrence &recurrence, std::vector<std::string> &names);
 /// What inputs may call, and how: used by analyze.
 llvm::LogicalResult inferShapes(Recurrence &recurrence, const Sizes &sizes, ErrorFn error);
 /// Log decays are not positive, least values of gates within [0, 1), as far as either is known: used by inferShapes.

@@ -106,22 +106,34 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
   for (const std::string &name : {r.logDecay, r.valueDecay, r.momentum}) {
     if (r.parameter(name) && !within(name, "a log decay", "at most 0", [](double v) { return v <= 0; }))
       return llvm::failure();
+    const Definition *d = r.definition(name);
     if (signs.known.lookup(name) == 1) {
-      errorFn("inputs." + name, "is never negative, but a log decay must not be positive; valid: log_sigmoid(..), "
-                                "log_decay(..), -softplus(..)");
+      errorFn(d->key(), !d->decay.empty()
+                            ? "is never below 1, but what multiplies M must not be above 1; valid: " + knownLogs.str()
+                            : "is never negative, but a log decay must not be positive; valid: "
+                              "log_sigmoid(..), log_decay(..), -softplus(..)");
       return llvm::failure();
     }
     const Parameter *p = r.parameter(name);
     if (signs.known.lookup(name) != 0 || !(r.definition(name) || (p && p->trained)))
       continue;
     if (r.elementwise) {
-      r.reason += ". That " + name + " is never positive cannot be shown, and where it is positive the state grows";
+      bool logged = d && !d->decay.empty();
+      r.reason += ". That " + name + " is never " + (logged ? "above 1" : "positive") +
+                  " cannot be shown, and where it is " + (logged ? "above" : "positive") + " the state grows";
       continue;
     }
     if (p) {
       errorFn("parameters." + name, "is trained, and nothing keeps a log decay from becoming positive; valid: an input "
                                     "of it, such as \"log_sigmoid(" +
                                         name + ")\", or \"values\"");
+      return llvm::failure();
+    }
+    if (!d->decay.empty()) {
+      errorFn(d->key(), "that " + name +
+                            " is never above 1 cannot be shown, but what multiplies M must not be: chunks of "
+                            "tokens have no other form; valid: " +
+                            knownLogs.str() + ", or full(" + d->decay + ") in the state, which goes token by token");
       return llvm::failure();
     }
     errorFn("inputs." + name,

@@ -3,10 +3,11 @@
 // is written (lsm-family.md 2.1). The sum is then compared with the form of each class.
 #include "dialects/braid/BraidDialect.h"
 #include "frontend/ModelSpec.h"
-#include "frontend/Recurrence.h"
+#include "frontend/RecurrenceFunctions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <functional>
 
 using namespace braid;
 using namespace braid::recurrence;
@@ -28,6 +29,7 @@ struct Factor {
   std::string name; ///< exp, diag, full: of the log decay
   size_t column;
   std::string phase{}; ///< diag(exp(name + i phase)), (name + i phase)^T
+  bool bare = false; ///< diag(name), full(name): of the decay itself
 };
 
 /// A product without parentheses, in the order of the text.
@@ -69,6 +71,10 @@ public:
 private:
   bool expand(const Term &term, std::vector<Product> &out);
   bool factorOf(const Term &call, std::vector<Product> &out);
+  bool name(const Term &term, std::vector<Product> &out);
+  bool isRow(const Term &term) const;
+  std::string joined(const std::vector<std::string> &logs, size_t column);
+  bool takeLogs(std::vector<Product> &products);
   bool sort(const Product &product, Sorted &out);
   bool stateEquation(const std::vector<Sorted> &products);
   bool transition(const std::vector<const Sorted *> &kept, const Sorted &write);
@@ -77,8 +83,6 @@ private:
   bool deltaRule(const Sorted &plain, const Sorted &erased, const Sorted &write);
   std::string rate(const Sorted &product);
   bool normaliser(const Term &term, const std::vector<Sorted> &state);
-  bool outputEquation();
-  bool outputProducts(const std::vector<Sorted> &products);
   bool sorted(const Term &term, std::vector<Sorted> &out);
   bool fail(size_t column, StringRef message) {
     errorFn(key, formatv("column {0}: {1}", column, message).str());
@@ -130,22 +134,93 @@ bool Analysis::factorOf(const Term &call, std::vector<Product> &out) {
       out.push_back({false, {{kind, decay->name, call.column, phase->name}}, call.column});
       return known(decay->name, decay->column) && known(phase->name, phase->column);
     }
-  if (!isExp || inner->args.front().kind != Term::Kind::name)
+  if (isExp && inner->args.front().kind == Term::Kind::name) {
+    const Term &log = inner->args.front();
+    out.push_back({false, {{kind, log.name, call.column}}, call.column});
+    return known(log.name, log.column);
+  }
+  bool isDecay = kind != Factor::Kind::exp || call.name == "exp";
+  if ((isDecay && inner == &call && call.name != "exp") || mentions(*inner, "i"))
     return fail(call.column,
-                (kind != Factor::Kind::exp || call.name == "exp")
-                    ? "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per "
-                      "element, with the log decay g by its name, diag(exp(g + i p)) with a phase p, a minus of which "
-                      "stands in inputs; valid: that, and what g is in inputs"
-                    : "'" + call.name +
-                          "(' is no function of a state; valid: exp, diag, full, and a space before a "
-                          "parenthesis that multiplies");
-  const Term &name = inner->args.front();
-  out.push_back({false, {{kind, name.name, call.column}}, call.column});
-  return known(name.name, name.column);
+                "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per element, or "
+                "what it is in the place of exp(g), and diag(exp(g + i p)) with a phase p, a minus of which stands in "
+                "inputs; valid: that");
+  if (mentions(*inner, carried) || (!isDecay && !functionOf(call.name)))
+    return fail(call.column, "'" + call.name +
+                                 "(' is no function of a state; valid: exp, diag, full, and a space before a "
+                                 "parenthesis that multiplies");
+  if (!name(*inner, out))
+    return false;
+  if (inner != &call)
+    out.back().factors.front() = {kind, out.back().factors.front().name, call.column, {}, /*bare=*/true};
+  return true;
+}
+
+/// What stands where a name of inputs belongs, also as an expression.
+bool Analysis::name(const Term &term, std::vector<Product> &out) {
+  std::string name = term.kind == Term::Kind::name ? term.name : inputOf(r, term, key);
+  out.push_back({false, {{Factor::Kind::name, name, term.column}}, term.column});
+  return known(name, term.column);
+}
+
+/// Decays that stand as they are become exp of their logarithms, and a decay that does not multiply the state the name
+/// of a number.
+bool Analysis::takeLogs(std::vector<Product> &products) {
+  using Kind = Factor::Kind;
+  auto has = [](const Product &p, Kind kind) {
+    return llvm::any_of(p.factors, [&](const Factor &f) { return f.kind == kind; });
+  };
+  for (const Product &p : products)
+    for (const Factor &f : p.factors)
+      if (f.bare || (f.kind == Kind::name && has(p, Kind::state) && !has(p, Kind::transposed)))
+        if (!takeLog(r, f.name))
+          return fail(f.column, "'" + f.name +
+                                    "' multiplies M, and its logarithm is not known; valid: exp(g) of a log "
+                                    "decay g, or an input that is " +
+                                    knownLogs.str());
+  // Of a name that multiplies the state somewhere.
+  auto logOf = [&](const Factor &f) -> const Definition * {
+    const Definition *d = r.definition(f.name), *number = r.definition("log(" + f.name + ")");
+    return d && !d->decay.empty() ? d : number && number->decay == f.name ? number : nullptr;
+  };
+  auto countOf = [](const Product &p, StringRef log) {
+    return llvm::count_if(p.factors, [&](const Factor &f) { return f.kind == Kind::exp && f.name == log; });
+  };
+  for (Product &p : products)
+    for (Factor &f : p.factors)
+      if (const Definition *log = f.kind == Kind::name && has(p, Kind::state) ? logOf(f) : nullptr) {
+        f.kind = Kind::exp;
+        f.name = log->name;
+      } else if (f.bare) {
+        f.name = logOf(f)->name;
+      }
+  for (Product &p : products) {
+    bool state = has(p, Kind::state);
+    for (Factor &f : p.factors) {
+      // Behind k^T M has decayed as it is carried; what is more is a rate.
+      auto carries = [&](const Product &q) {
+        return has(q, Kind::state) && !has(q, Kind::transposed) && countOf(q, f.name) >= countOf(p, f.name);
+      };
+      bool decays = f.kind == Kind::exp && state && (!has(p, Kind::transposed) || llvm::any_of(products, carries));
+      bool isRow = f.kind == Kind::name || f.kind == Kind::transposed;
+      if (f.kind == Kind::exp ? !decays : isRow && logOf(f) && logOf(f)->name == f.name) {
+        f.kind = f.kind == Kind::exp ? Kind::name : f.kind;
+        f.name = expOf(r, f.name);
+        r.stateColumns.try_emplace(f.name, f.column);
+      }
+    }
+    if (!state && p.negative) {
+      Term minus{.kind = Term::Kind::number, .number = -1, .column = p.column};
+      p.negative = false;
+      p.factors.insert(p.factors.begin(), {Kind::name, inputOf(r, minus, key), p.column});
+      r.stateColumns.try_emplace(p.factors.front().name, p.column);
+    }
+  }
+  return true;
 }
 
 bool Analysis::known(const std::string &name, size_t column) {
-  (key == "output" ? r.outputColumns : r.stateColumns).try_emplace(name, column);
+  r.stateColumns.try_emplace(name, column);
   if (r.definition(name) || r.parameter(name))
     return true;
   if (name == "x")
@@ -156,13 +231,34 @@ bool Analysis::known(const std::string &name, size_t column) {
               "'" + name + "' is not defined; valid: " + carried.str() + ", I, or a name in inputs or parameters");
 }
 
+/// A sum of what is no part of the state: (v - u) in k^T (v - u).
+bool Analysis::isRow(const Term &term) const {
+  std::function<bool(const Term &)> holds = [&](const Term &t) {
+    bool none = t.kind == Term::Kind::transpose ||
+                (t.kind == Term::Kind::name && (t.name == carried || t.name == "I")) ||
+                (t.kind == Term::Kind::call && (t.name == "diag" || t.name == "full"));
+    return !none && llvm::all_of(t.args, holds);
+  };
+  return holds(term);
+}
+
 bool Analysis::expand(const Term &term, std::vector<Product> &out) {
   switch (term.kind) {
-  case Term::Kind::number:
-    return term.number == 1
-               ? (out.push_back({false, {}, term.column}), true)
-               : fail(term.column, "a number other than 1 belongs into inputs; valid: multiply what is there");
-  case Term::Kind::quotient: return fail(term.column, "a state divides by nothing; valid: divide in inputs");
+  case Term::Kind::number: return term.number == 1 ? (out.push_back({false, {}, term.column}), true) : name(term, out);
+  case Term::Kind::quotient: {
+    Term product = term;
+    product.kind = Term::Kind::product;
+    for (Term &below : llvm::drop_begin(product.args)) {
+      if (mentions(below, carried))
+        return fail(below.column, "a division by the state; valid: what comes from x");
+      Term one{.kind = Term::Kind::number, .number = 1, .column = below.column};
+      below = {.kind = Term::Kind::quotient, .args = {std::move(one), std::move(below)}, .column = one.column};
+      foldNumbers(below);
+      if (below.kind != Term::Kind::number)
+        below = {.kind = Term::Kind::name, .name = inputOf(r, below, key), .column = below.column};
+    }
+    return expand(product, out);
+  }
   case Term::Kind::name:
     if (term.name == "I") {
       out.push_back({false, {}, term.column});
@@ -173,6 +269,14 @@ bool Analysis::expand(const Term &term, std::vector<Product> &out) {
                    term.column});
     return term.name == carried || known(term.name, term.column);
   case Term::Kind::transpose:
+    if (term.name.empty()) { // of an expression
+      if (mentions(term, carried))
+        return fail(term.column, carried.str() + " before ^T: a state of this family is not transposed; valid: a row");
+      if (!name(term.args.front(), out))
+        return false;
+      out.back().factors.front().kind = Factor::Kind::transposed;
+      return true;
+    }
     if (term.name == carried)
       return fail(term.column, carried.str() + "^T: a state of this family is not transposed; valid: " + carried.str());
     out.push_back({false,
@@ -188,6 +292,8 @@ bool Analysis::expand(const Term &term, std::vector<Product> &out) {
     return true;
   }
   case Term::Kind::sum:
+    if (isRow(term))
+      return name(term, out);
     for (const Term &part : term.args) {
       std::vector<Product> products;
       if (!expand(part, products))
@@ -219,22 +325,28 @@ bool Analysis::expand(const Term &term, std::vector<Product> &out) {
   llvm_unreachable("all kinds are above");
 }
 
-/// Of the names between k^T and what ends them (the state, a diagonal, the next k^T) the last is a row; other names are
-/// numbers per head.
+/// Of the names between k^T and what ends them (the state, a diagonal, the next k^T) one is a row, the last that is not
+/// known to be one number per head; other names are numbers per head.
 bool Analysis::sort(const Product &product, Sorted &out) {
   out.negative = product.negative;
   out.column = product.column;
-  std::string left, last;
+  std::string left;
+  std::vector<std::string> names;
   bool open = false; ///< behind k^T
+  auto endRow = [&] {
+    std::string row = takeRow(r, names);
+    llvm::append_range(out.numbers, std::exchange(names, {}));
+    return row;
+  };
   auto close = [&](size_t column) {
-    if (open && last.empty())
+    std::string row = endRow();
+    if (open && row.empty())
       return fail(column, "nothing stands behind " + left + "^T to multiply with; valid: k^T v, k^T k M");
     if (open)
-      out.outers.push_back({left, last});
-    else if (!last.empty())
-      out.row = last;
+      out.outers.push_back({left, row});
+    else if (!row.empty())
+      out.row = row;
     open = false;
-    last.clear();
     return true;
   };
   for (const Factor &f : product.factors) {
@@ -248,17 +360,13 @@ bool Analysis::sort(const Product &product, Sorted &out) {
         out.numbers.push_back(f.name);
         break;
       }
-      if (!last.empty())
-        out.numbers.push_back(last);
-      last = f.name;
+      names.push_back(f.name);
       break;
     case Factor::Kind::exp: out.scalarDecays.push_back(f.name); break;
     case Factor::Kind::transposed:
       if (open && !close(f.column))
         return false;
-      if (!last.empty())
-        out.numbers.push_back(last);
-      last.clear();
+      llvm::append_range(out.numbers, std::exchange(names, {}));
       left = f.name;
       open = true;
       if (!f.phase.empty() && (!out.imaginary.empty() || !out.outers.empty()))
@@ -279,8 +387,7 @@ bool Analysis::sort(const Product &product, Sorted &out) {
     case Factor::Kind::state:
       if (open && !close(f.column))
         return false;
-      out.row = last;
-      last.clear();
+      out.row = endRow();
       out.hasState = true;
       break;
     }
@@ -289,13 +396,16 @@ bool Analysis::sort(const Product &product, Sorted &out) {
     return false;
   if (out.outers.empty())
     out.leftOfOuter.reset();
-  llvm::sort(out.numbers);
+  for (auto *names : {&out.numbers, &out.scalarDecays, &out.diagonals, &out.fulls, &out.valueDiagonals})
+    llvm::sort(*names);
   return true;
 }
 
 bool Analysis::sorted(const Term &term, std::vector<Sorted> &out) {
   std::vector<Product> products;
   if (!expand(term, products))
+    return false;
+  if (!takeLogs(products))
     return false;
   for (Product &p : products) {
     // A normaliser sums keys: a state whose values are 1.
@@ -333,11 +443,11 @@ bool Analysis::stateEquation(const std::vector<Sorted> &products) {
                   "a second product without M: a state of this family writes one k^T v; valid: one such product");
     if (p.outers.size() != 1 || !p.row.empty())
       return fail(p.column, "what is written is k^T v, times numbers per head; valid: + b k^T v");
-    if (p.negative || decays(p))
+    if (decays(p))
       return fail(p.column,
-                  formatv("{0} {1}^T {2}; valid: + {1}^T {2}, {3} in inputs", p.negative ? "subtracts" : "a decay of",
-                          p.outers.front().left, p.outers.front().right,
-                          p.negative ? "with the minus" : "multiplied by a name such as b, which is exp(g)")
+                  formatv("decays per feature of {0}^T {1}; valid: + {0}^T {1}, with them as factors of {0} or "
+                          "{1} in inputs",
+                          p.outers.front().left, p.outers.front().right)
                       .str());
     write = &p;
   }
@@ -362,20 +472,16 @@ bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted 
       erased = p;
     } else {
       if (plain)
-        return fail(p->column, "a second multiple of M; valid: " + classForms.str());
+        return fail(p->column, "a second multiple of M; valid: one, such as a M with \"a\": \"1 - sigmoid(..)\" in "
+                               "inputs, of " +
+                                   classForms.str());
       plain = p;
     }
   }
   if (!plain)
     return fail(1, "no product carries the state; valid: " + classForms.str());
-  // Before M nothing but decays; what else could stand there was taken for a number or a row.
-  auto name = [](const Sorted &p) { return p.row.empty() ? p.numbers.front() : p.row; };
-  if (plain->negative || !plain->numbers.empty() || !plain->row.empty())
-    return fail(plain->column, plain->negative ? "the state changes its sign; valid: a product with + that carries M"
-                                               : "'" + name(*plain) +
-                                                     "' multiplies M and may grow it; valid: exp(g), with the log "
-                                                     "decay g = log " +
-                                                     name(*plain) + " in inputs");
+  if (plain->negative)
+    return fail(plain->column, "the state changes its sign; valid: a product with + that carries M");
   if (!decayOf(*plain))
     return false;
   r.phase = plain->phase;
@@ -390,23 +496,38 @@ bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted 
   return true;
 }
 
+/// Several decays of one kind decay by the sum of their logarithms.
+std::string Analysis::joined(const std::vector<std::string> &logs, size_t column) {
+  if (logs.size() == 1)
+    return logs.front();
+  Definition sum{.name = llvm::join(logs, " "), .term = {.kind = Term::Kind::sum, .column = column}, .place = "state"};
+  for (const std::string &log : logs)
+    sum.term.args.push_back({.kind = Term::Kind::name, .name = log, .column = column});
+  sum.decay = llvm::join(llvm::map_range(logs, [&](const std::string &log) { return r.decayText(log); }), " ");
+  r.stateColumns.try_emplace(sum.name, column);
+  r.inputs.push_back(std::move(sum));
+  describeInputs(r);
+  return r.inputs.back().name;
+}
+
 /// Class and log decays of a product that only decays.
 bool Analysis::decayOf(const Sorted &plain) {
-  size_t count = plain.scalarDecays.size() + plain.diagonals.size() + plain.fulls.size();
-  if (count > 1 || plain.valueDiagonals.size() > 1)
-    return fail(plain.column, "two decays; valid: one, whose log is their sum in inputs");
-  bool scalar = !plain.scalarDecays.empty(), full = !plain.fulls.empty();
+  bool scalar = !plain.scalarDecays.empty(), full = !plain.fulls.empty(), count = scalar || full;
+  count |= !plain.diagonals.empty();
+  if (scalar + full + !plain.diagonals.empty() > 1)
+    return fail(plain.column, "decays of two kinds; valid: one, which has as many numbers as the larger one");
   if (count)
-    r.logDecay = scalar ? plain.scalarDecays.front() : full ? plain.fulls.front() : plain.diagonals.front();
+    r.logDecay = joined(scalar ? plain.scalarDecays : full ? plain.fulls : plain.diagonals, plain.column);
   if (!plain.valueDiagonals.empty()) {
-    r.valueDecay = plain.valueDiagonals.front();
+    r.valueDecay = joined(plain.valueDiagonals, plain.column);
     if (full)
       return fail(plain.column, "two decays of value features; valid: one, full(exp(g)) with all of it in g");
     r.decaysPerHead = plain.diagonals.empty();
     r.classId = LsmClass::R;
-    r.reason = oneDecay(r.valueDecay, "value feature") + ": diag(exp(" + r.valueDecay + ")) right of M";
+    r.reason = oneDecay(r.valueDecay, "value feature") + ": diag(" + r.decayText(r.valueDecay) + ") right of M";
     if (count)
-      r.reason += "; " + oneDecay(r.logDecay, scalar ? "" : "key feature") + ": exp(" + r.logDecay + ") left of it";
+      r.reason +=
+          "; " + oneDecay(r.logDecay, scalar ? "" : "key feature") + ": " + r.decayText(r.logDecay) + " left of it";
   } else if (!count) {
     r.classId = LsmClass::I;
     r.reason = "the state is carried as it is";
@@ -414,17 +535,17 @@ bool Analysis::decayOf(const Sorted &plain) {
     r.classId = LsmClass::E;
     r.elementwise = true;
     r.reason = "one decay for every element of the state" +
-               std::string(r.isConstant(r.logDecay) ? ", the same for all tokens" : " and token") + ": full(exp(" +
-               r.logDecay +
-               ")). There is no matrix form: every token costs head_dim times value_dim exponentials, one token after "
+               std::string(r.isConstant(r.logDecay) ? ", the same for all tokens" : " and token") + ": full(" +
+               r.decayText(r.logDecay) +
+               "). There is no matrix form: every token costs head_dim times value_dim exponentials, one token after "
                "the other inside a chunk";
   } else if (scalar) {
     const Parameter *parameter = r.parameter(r.logDecay);
     r.classId = parameter && !parameter->trained ? LsmClass::S0 : LsmClass::S;
-    r.reason = oneDecay(r.logDecay) + ": exp(" + r.logDecay + ")";
+    r.reason = oneDecay(r.logDecay) + ": " + r.decayText(r.logDecay);
   } else {
     r.classId = LsmClass::V;
-    r.reason = oneDecay(r.logDecay, "key feature") + ": diag(exp(" + r.logDecay + "))";
+    r.reason = oneDecay(r.logDecay, "key feature") + ": diag(" + r.decayText(r.logDecay) + ")";
   }
   return true;
 }
@@ -450,17 +571,34 @@ static std::string ratesOf(const Sorted &p) {
   return p.numbers.empty() ? "no number" : "[" + llvm::join(p.numbers, " ") + "]";
 }
 
+std::string recurrence::takeRow(const Recurrence &r, std::vector<std::string> &names) {
+  auto isPerHead = [&](const std::string &name) {
+    const Parameter *p = r.parameter(name);
+    const Definition *d = r.definition(name);
+    return p ? p->per == Per::head : d && (d->own == Per::head || d->term.kind == Term::Kind::number);
+  };
+  if (names.empty())
+    return "";
+  size_t row = names.size();
+  while (row > 0 && isPerHead(names[row - 1]))
+    --row;
+  auto at = row > 0 ? names.begin() + static_cast<std::ptrdiff_t>(row - 1) : names.end() - 1;
+  std::string taken = std::move(*at);
+  names.erase(at);
+  return taken;
+}
+
 /// The numbers that multiply a product as one name: "1" of none, an input of its own of several.
 std::string Analysis::rate(const Sorted &product) {
   if (product.numbers.size() < 2)
     return product.numbers.empty() ? "1" : product.numbers.front();
-  Definition all{.name = llvm::join(product.numbers, " ")};
+  Definition all{.name = llvm::join(product.numbers, " "), .term = {}, .place = "state"};
   all.term = {.kind = Term::Kind::product, .column = product.column};
   for (const std::string &number : product.numbers)
     all.term.args.push_back({.kind = Term::Kind::name, .name = number, .column = r.stateColumns.at(number)});
   r.stateColumns[all.name] = product.column;
   r.inputs.push_back(std::move(all));
-  findConstants(r);
+  describeInputs(r);
   return r.inputs.back().name;
 }
 
@@ -470,7 +608,7 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
   if (erased.outers.size() != 1 || !erased.row.empty())
     return fail(erased.column, "valid: - beta k^T k M, or - beta k^T k exp(g) M where M is carried by exp(g)");
   if (erase.left != erase.right && !decays(erased)) {
-    std::string carried = r.classId == LsmClass::V ? "diag(exp(" + r.logDecay + "))" : "diag(exp(g))";
+    std::string carried = r.classId == LsmClass::V ? "diag(" + r.decayText(r.logDecay) + ")" : "diag(exp(g))";
     return fail(erased.column,
                 formatv("subtracts {0}^T {1} M; the delta rule erases with the key on both sides, and class D adds; "
                         "valid: {2}^T {2}, or ({3} + {0}^T {1}) M + {2}^T {4} with the minus in inputs.{0}",
@@ -481,16 +619,16 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
     return fail(erased.column, "the delta rule on a state with a decay per value feature is no class; valid: exp(g) or "
                                "diag(exp(g)) left of M");
   if (const std::optional<Factor> &decay = erased.leftOfOuter)
-    return fail(decay->column, formatv("diag(exp({0})) stands left of {1}^T {2}, which it does not commute with; "
-                                       "valid: {1}^T {2} diag(exp({0})) M, which erases what is left after the decay",
-                                       decay->name, erase.left, erase.right)
+    return fail(decay->column, formatv("diag({0}) stands left of {1}^T {2}, which it does not commute with; "
+                                       "valid: {1}^T {2} diag({0}) M, which erases what is left after the decay",
+                                       r.decayText(decay->name), erase.left, erase.right)
                                    .str());
   if (erased.scalarDecays != plain.scalarDecays || erased.diagonals != plain.diagonals ||
       decays(erased) != decays(plain)) {
-    auto carried = [](const Sorted &p) {
+    auto carried = [&](const Sorted &p) {
       return p.scalarDecays.empty() && p.diagonals.empty() ? std::string("M")
-             : p.diagonals.empty()                         ? "exp(" + p.scalarDecays.front() + ") M"
-                                                           : "diag(exp(" + p.diagonals.front() + ")) M";
+             : p.diagonals.empty()                         ? r.decayText(p.scalarDecays.front()) + " M"
+                                                           : "diag(" + r.decayText(p.diagonals.front()) + ") M";
     };
     return fail(erased.column, formatv("erases from {0}, but M is carried as {1}; valid: the same decay in both",
                                        carried(erased), carried(plain))
@@ -513,29 +651,6 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
   r.classId = diagonal ? LsmClass::VH : still ? LsmClass::H : LsmClass::GH;
   r.reason =
       "the delta rule, " + (r.beta == "1" ? "" : r.beta + " ") + r.key + "^T (" + r.value + " - " + r.key + " M)" + on;
-  return true;
-}
-
-bool Analysis::outputProducts(const std::vector<Sorted> &products) {
-  const Sorted *read = nullptr, *skip = nullptr;
-  for (const Sorted &p : products) {
-    const Sorted *&slot = p.hasState ? read : skip;
-    if (slot)
-      return fail(p.column, p.hasState ? "a second read of M; valid: o = q M"
-                                       : "a second product without M; valid: o = q M + d v");
-    slot = &p;
-    if (p.negative || !p.outers.empty() || decays(p) || p.row.empty())
-      return fail(p.column, "valid: o = q M, or o = q M + d v");
-  }
-  if (!read)
-    return fail(1, "M is not read; valid: o = q M");
-  if (!read->numbers.empty())
-    return fail(read->column, "'" + read->numbers.front() + "' multiplies q; valid: multiply in inputs");
-  r.query = read->row;
-  if (skip) {
-    r.skipValue = skip->row;
-    r.skipFactors = skip->numbers;
-  }
   return true;
 }
 
@@ -568,29 +683,6 @@ bool Analysis::normaliser(const Term &term, const std::vector<Sorted> &state) {
   return true;
 }
 
-/// q M, or q M + d v: sums of products of names. All else is an expression with a read in it.
-static bool isPlain(const Term &term) {
-  auto isName = [](const Term &t) { return t.kind == Term::Kind::name && t.name != "M_prev"; };
-  auto isProduct = [&](const Term &t) {
-    if (t.kind != Term::Kind::product)
-      return isName(t) || t.kind == Term::Kind::transpose || t.kind == Term::Kind::number;
-    bool reads = llvm::any_of(t.args, [](const Term &arg) { return arg.name == "M"; });
-    return llvm::all_of(t.args, isName) && (!reads || (t.args.size() == 2 && t.args.back().name == "M"));
-  };
-  return term.kind == Term::Kind::sum ? llvm::all_of(term.args, isProduct) : isProduct(term);
-}
-
-bool Analysis::outputEquation() {
-  std::optional<Term> term = parseEquation(r.output, "o", "output", errorFn);
-  key = "output";
-  if (!term)
-    return false;
-  if (r.normalised || r.inner || !isPlain(*term))
-    return succeeded(analyzeOutput(r, std::move(*term), errorFn));
-  std::vector<Sorted> products;
-  return sorted(*term, products) && outputProducts(products);
-}
-
 bool Analysis::run() {
   std::optional<std::vector<Statement>> statements = parseStatements(r.state, "state", errorFn);
   key = "state";
@@ -620,9 +712,7 @@ bool Analysis::run() {
     if (!sorted(*state, products) || !stateEquation(products) || (normal && !normaliser(*normal, products)))
       return false;
   }
-  if (!outputEquation())
-    return false;
-  return true;
+  return succeeded(analyzeOutput(r, errorFn));
 }
 
 //===- Recurrence -------------------------------------------------------------------------------------------------===//
@@ -678,7 +768,7 @@ int64_t Recurrence::rows(int64_t headDim) const {
 }
 
 llvm::LogicalResult recurrence::analyze(Recurrence &recurrence, const Sizes &sizes, ErrorFn error) {
-  findConstants(recurrence);
+  describeInputs(recurrence);
   if (!Analysis(recurrence, error).run())
     return llvm::failure();
   return inferShapes(recurrence, sizes, error);

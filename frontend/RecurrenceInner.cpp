@@ -61,6 +61,7 @@ private:
   bool loss(const Term &grad);
   bool equation(const Statement &s, std::string &decay, bool &hasStep);
   bool name(const Term &term, std::string &place);
+  bool factor(const Term &term, std::string &place);
   bool fail(size_t column, StringRef message) {
     errorFn("state", formatv("column {0}: {1}", column, message).str());
     return false;
@@ -81,7 +82,16 @@ bool Steps::name(const Term &term, std::string &place) {
   return true;
 }
 
-/// [exp(a)] M
+/// A name, or what is computed where one belongs.
+bool Steps::factor(const Term &term, std::string &place) {
+  if (isName(term) || mentions(term, "M") || mentions(term, "S"))
+    return name(term, place);
+  place = inputOf(r, term, "state");
+  r.stateColumns.try_emplace(place, term.column);
+  return true;
+}
+
+/// [a] M, [exp(a)] M
 bool Steps::carry(const Part &part, StringRef state, std::string &decay) {
   if (part.negative)
     return fail(part.column, "the state changes its sign; valid: a product with + that carries " + state.str());
@@ -92,12 +102,22 @@ bool Steps::carry(const Part &part, StringRef state, std::string &decay) {
         return fail(f->column, "'" + state.str() + "' a second time in a product; " + validStep.str());
       continue;
     }
-    bool isDecay = f->kind == Term::Kind::call && f->name == "exp" && f->args.size() == 1 && f->options.empty();
-    if (!isDecay || !decay.empty())
+    bool isExp = f->kind == Term::Kind::call && f->name == "exp" && f->args.size() == 1 && f->options.empty() &&
+                 isName(f->args.front());
+    bool isOther = f->kind == Term::Kind::call && llvm::is_contained({"diag", "full"}, StringRef(f->name));
+    if (!decay.empty() || isOther || mentions(*f, state))
       return fail(f->column,
                   "what gradient steps change decays by one exp(a), one number per head; " + validStep.str());
-    if (!name(f->args.front(), decay))
+    if (isExp ? !name(f->args.front(), decay) : !factor(*f, decay))
       return false;
+    std::optional<std::string> log = isExp ? decay : takeLog(r, decay);
+    if (!log)
+      return fail(f->column, "'" + decay + "' multiplies " + state.str() +
+                                 ", and its logarithm is not known; valid: exp(a) of a log decay a, or an input that "
+                                 "is " +
+                                 knownLogs.str());
+    r.stateColumns.try_emplace(*log, f->column);
+    decay = *log;
   }
   return true;
 }
@@ -136,6 +156,7 @@ bool Steps::step(const Part &part) {
   if (!part.negative)
     return fail(part.column, "a step along the gradient; valid: - r grad(..)");
   bool hasLoss = false;
+  Term rates{.kind = Term::Kind::product, .column = part.column};
   for (const Term *f : part.factors) {
     if (f->kind == Term::Kind::call && f->name == "grad") {
       if (hasLoss)
@@ -145,19 +166,20 @@ bool Steps::step(const Part &part) {
         return false;
       continue;
     }
-    std::string factor;
-    if (!name(*f, factor))
+    std::string own;
+    if (!factor(*f, own))
       return false;
-    const Definition *d = r.definition(factor);
+    const Definition *d = r.definition(own);
     bool ofPlace = d && d->term.kind == Term::Kind::call && d->term.name == "position_rate";
-    std::string &place = ofPlace ? r.placeRate : r.rate;
-    if (!place.empty())
-      return fail(f->column,
-                  "'" + factor + "' is a second rate; valid: one number per head, and one position_rate(..)");
-    place = factor;
+    if (ofPlace && !r.placeRate.empty())
+      return fail(f->column, "'" + own + "' is a second position_rate(..); valid: one, and numbers per head");
+    if (ofPlace)
+      r.placeRate = own;
+    else
+      rates.args.push_back({.kind = Term::Kind::name, .name = own, .column = f->column});
   }
-  if (r.rate.empty())
-    r.rate = "1";
+  r.rate = rates.args.empty() ? "1" : rates.args.size() == 1 ? rates.args[0].name : inputOf(r, rates, "state");
+  r.stateColumns.try_emplace(r.rate, part.column);
   return true;
 }
 
@@ -232,129 +254,8 @@ bool Steps::run(const std::vector<Statement> &statements) {
   return true;
 }
 
-//===- Outputs ----------------------------------------------------------------------------------------------------===//
-
-class Reads {
-public:
-  Reads(Recurrence &r, ErrorFn error) : r(r), errorFn(error) {}
-  bool run(Term &output);
-
-private:
-  bool walk(Term &term);
-  bool read(const Term &query, const Term &state);
-  bool fail(size_t column, StringRef message) {
-    errorFn("output", formatv("column {0}: {1}", column, message).str());
-    return false;
-  }
-  static bool isState(const Term &term) { return isName(term, "M") || isName(term, "M_prev"); }
-  static bool reads(const Term &term, StringRef state) {
-    return term.kind == Term::Kind::product && term.args.size() == 2 && isName(term.args[1], state);
-  }
-  /// q M where a product is that, ends in it, or has it as a factor.
-  static Term *readOf(Term &above) {
-    if (reads(above, "M"))
-      return &above;
-    if (above.kind != Term::Kind::product)
-      return nullptr;
-    if (size_t n = above.args.size(); n > 2 && isName(above.args[n - 1], "M")) {
-      Term whole{.kind = Term::Kind::product, .column = above.args[n - 2].column};
-      whole.args = {std::move(above.args[n - 2]), std::move(above.args[n - 1])};
-      above.args.resize(n - 2);
-      above.args.push_back(std::move(whole));
-    }
-    auto found = llvm::find_if(above.args, [](const Term &arg) { return reads(arg, "M"); });
-    return found == above.args.end() ? nullptr : &*found;
-  }
-  std::string valid() const {
-    return r.normalised ? "valid: (q M) / (q z)" : "valid: q M, with a name q in inputs, or 1 M";
-  }
-
-  Recurrence &r;
-  ErrorFn errorFn;
-};
-
-bool Reads::read(const Term &query, const Term &state) {
-  bool ones = query.kind == Term::Kind::number && query.number == 1 && !r.inner && !r.normalised;
-  if (!ones && (!isName(query) || !(r.definition(query.name) || r.parameter(query.name))))
-    return fail(query.column, "M is read by a row; " + valid());
-  if (!r.query.empty())
-    return fail(query.column, "a second read of M; valid: one, such as q M");
-  r.query = ones ? "1" : query.name;
-  r.outputColumns.try_emplace(r.query, query.column);
-  r.readsBefore = state.name == "M_prev";
-  if (r.readsBefore && (r.inner || r.normalised))
-    return fail(state.column,
-                "M_prev of a state with " + std::string(r.inner ? "gradient steps" : "a normaliser") + "; valid: M");
-  return true;
-}
-
-/// Puts the name M where a read stands.
-bool Reads::walk(Term &term) {
-  if (r.normalised && term.kind == Term::Kind::quotient && reads(term.args[1], "z")) {
-    Term *above = readOf(term.args[0]), &below = term.args[1].args[0];
-    if (!above)
-      return fail(term.args[0].column, "q z divides what q M reads; " + valid());
-    if (above->args[0].name != below.name || !isName(below))
-      return fail(below.column, "M and z are read by one row, a name in inputs; " + valid());
-    if (!read(above->args[0], above->args[1]))
-      return false;
-    // Found: what is around it has no other read.
-    size_t column = above->column;
-    *above = {.kind = Term::Kind::number, .number = 1, .column = column};
-    term.args.erase(term.args.begin() + 1);
-    if (!llvm::all_of(term.args, [&](Term &arg) { return walk(arg); }))
-      return false;
-    *above = {.kind = Term::Kind::name, .name = "M", .column = column};
-    if (term.args.size() == 1) {
-      Term only = std::move(term.args.front());
-      term = std::move(only);
-    }
-    return true;
-  }
-  if (term.kind == Term::Kind::product && !r.normalised) {
-    for (size_t i = 1; i < term.args.size(); ++i) {
-      if (!isState(term.args[i]))
-        continue;
-      if (!read(term.args[i - 1], term.args[i]))
-        return false;
-      term.args[i - 1] = {.kind = Term::Kind::name, .name = "M", .column = term.args[i - 1].column};
-      term.args.erase(term.args.begin() + static_cast<std::ptrdiff_t>(i));
-      for (size_t j = 0; j < term.args.size(); ++j)
-        if (j + 1 != i && !walk(term.args[j]))
-          return false;
-      if (term.args.size() == 1) {
-        Term only = std::move(term.args.front());
-        term = std::move(only);
-      }
-      return true;
-    }
-  }
-  if (isState(term) || isName(term, "z"))
-    return fail(term.column, "'" + term.name + "' stands alone; " + valid());
-  return llvm::all_of(term.args, [&](Term &arg) { return walk(arg); });
-}
-
-bool Reads::run(Term &output) {
-  if (!walk(output))
-    return false;
-  if (r.query.empty())
-    return fail(1, "M is not read; " + valid());
-  return true;
-}
-
 } // namespace
 
 llvm::LogicalResult recurrence::analyzeInner(Recurrence &r, const std::vector<Statement> &statements, ErrorFn error) {
   return llvm::success(Steps(r, error).run(statements));
-}
-
-llvm::LogicalResult recurrence::analyzeOutput(Recurrence &r, Term output, ErrorFn error) {
-  if (!Reads(r, error).run(output))
-    return llvm::failure();
-  bool isRead = isName(output, "M");
-  if (!isRead) {
-    r.expressed = true;
-    r.inputs.push_back({"o", std::move(output)});
-  }
-  return llvm::success();
 }

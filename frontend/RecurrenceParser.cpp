@@ -170,12 +170,16 @@ bool Parser::factor(Term &out, size_t depth) {
   bool isComplex = out.kind == Term::Kind::sum && out.args.size() == 2 && isName(out.args[0]) &&
                    out.args[1].kind == Term::Kind::product && out.args[1].args.size() == 2 &&
                    llvm::all_of(out.args[1].args, isName) && out.args[1].args[0].name == "i";
-  if (!isComplex && !isName(out)) {
+  bool expression = !isComplex && !isName(out);
+  if (expression && (out.kind == Term::Kind::number || out.kind == Term::Kind::transpose || mentions(out, "i"))) {
     at = out.column - 1;
-    return fail("a name before ^T, or (k + i l)");
+    return fail("a row before ^T, or (k + i l)");
   }
   Term transposed{.kind = Term::Kind::transpose, .name = out.name, .column = out.column};
-  if (isComplex) {
+  if (expression) {
+    transposed.name.clear();
+    transposed.args.push_back(std::move(out));
+  } else if (isComplex) {
     transposed.name = out.args[0].name;
     transposed.args.push_back(std::move(out.args[1].args[1]));
   }
@@ -186,8 +190,8 @@ bool Parser::factor(Term &out, size_t depth) {
 bool Parser::number(Term &out) {
   double value = 0;
   auto [stop, problem] = std::from_chars(text.data() + at, text.data() + text.size(), value);
-  if (problem != std::errc() || !std::isfinite(value) || std::abs(value) > 1e30 ||
-      (value != 0 && std::abs(value) < 1e-30))
+  if (problem != std::errc() || !std::isfinite(value) || std::abs(value) > mostNumber ||
+      (value != 0 && std::abs(value) < leastNumber))
     return fail("a number from 1e-30 to 1e30");
   out = {.kind = Term::Kind::number, .number = value, .column = at + 1};
   at = stop - text.data();

@@ -3,107 +3,23 @@
 // there it goes back through the inputs, last one first, as an input names only those before it.
 #include "dialects/braid/BraidDialect.h"
 #include "frontend/ModelSpec.h"
-#include "frontend/Recurrence.h"
+#include "frontend/RecurrenceFunctions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
-#include <functional>
-#include <map>
 
 using namespace braid;
 using namespace braid::recurrence;
 using llvm::formatv;
 using llvm::StringRef;
 
-StringRef recurrence::nameOf(Per per) {
-  switch (per) {
-  case Per::head: return "head";
-  case Per::key: return "key";
-  case Per::value: return "value";
-  case Per::element: return "element";
-  case Per::row: return "row";
-  case Per::all: return "all";
-  case Per::model: return "model";
-  case Per::place: return "place";
-  }
-  llvm_unreachable("all places are above");
-}
-
-static std::optional<Per> perOf(StringRef name) {
-  for (Per per : {Per::head, Per::key, Per::value, Per::element, Per::row, Per::all, Per::model, Per::place})
-    if (nameOf(per) == name)
-      return per;
-  return std::nullopt;
-}
-
 namespace {
-
-struct Function {
-  StringRef name;
-  size_t least, most; ///< arguments
-  enum class Kind {
-    source, ///< a product of all features of one thing
-    feature, ///< of each number
-    vector, ///< of all numbers of a head
-    before, ///< of the token before
-    first, ///< of another layer
-    norm, ///< with two parameters
-    decay,
-    rows, ///< head_dim numbers to the rows of the state
-    inner, ///< two times a head's numbers to one
-    join, ///< all heads as one
-    split, ///< and x as all heads
-    place ///< of the place in a mini-batch
-  } kind;
-};
-
-constexpr Function functions[] = {
-    {"linear", 1, 1, Function::Kind::source},      {"low_rank", 2, 3, Function::Kind::source},
-    {"conv", 1, 1, Function::Kind::feature},       {"silu", 1, 1, Function::Kind::feature},
-    {"sigmoid", 1, 1, Function::Kind::feature},    {"tanh", 1, 1, Function::Kind::feature},
-    {"relu", 1, 1, Function::Kind::feature},       {"relu2", 1, 1, Function::Kind::feature},
-    {"gelu", 1, 1, Function::Kind::feature},       {"gelu_tanh", 1, 1, Function::Kind::feature},
-    {"softplus", 1, 1, Function::Kind::feature},   {"elu1", 1, 1, Function::Kind::feature},
-    {"exp", 1, 1, Function::Kind::feature},        {"sin", 1, 1, Function::Kind::feature},
-    {"cos", 1, 1, Function::Kind::feature},        {"bounded_exp", 1, 1, Function::Kind::feature},
-    {"reciprocal", 1, 1, Function::Kind::feature}, {"log_sigmoid", 1, 2, Function::Kind::feature},
-    {"softmax", 1, 1, Function::Kind::vector},     {"l2_norm", 1, 2, Function::Kind::vector},
-    {"rope", 1, 2, Function::Kind::vector},        {"layer_norm", 3, 4, Function::Kind::norm},
-    {"log_decay", 2, 3, Function::Kind::decay},    {"shift", 1, 1, Function::Kind::before},
-    {"first", 1, 1, Function::Kind::first},        {"taylor", 1, 1, Function::Kind::rows},
-    {"square", 1, 1, Function::Kind::rows},        {"with_one", 1, 1, Function::Kind::rows},
-    {"inner", 2, 2, Function::Kind::inner},        {"join", 1, 1, Function::Kind::join},
-    {"split", 1, 1, Function::Kind::split},        {"position_rate", 1, 1, Function::Kind::place}};
-
-const Function *functionOf(StringRef name) {
-  const Function *function = llvm::find_if(functions, [&](const Function &f) { return f.name == name; });
-  return function == std::end(functions) ? nullptr : function;
-}
 
 /// What a low_rank may have between its products.
 constexpr StringRef betweens[] = {"tanh", "sigmoid", "silu", "relu", "gelu"};
 
-} // namespace
-
-static bool hasName(const Term &term) { return term.kind == Term::Kind::name || llvm::any_of(term.args, hasName); }
-
-/// Whether the value differs between tokens: not a number, not a parameter.
-static bool dependsOnToken(const Recurrence &r, const Term &term) {
-  if (term.kind == Term::Kind::name)
-    return !r.isConstant(term.name);
-  const Function *function = term.kind == Term::Kind::call ? functionOf(term.name) : nullptr;
-  return (function && function->kind == Function::Kind::place) ||
-         llvm::any_of(term.args, [&](auto &arg) { return dependsOnToken(r, arg); });
-}
-
-void recurrence::findConstants(Recurrence &r) {
-  for (Definition &d : r.inputs)
-    d.constant = !dependsOnToken(r, d.term) && hasName(d.term);
-}
-
-namespace {
 class Inference {
 public:
   Inference(Recurrence &r, const Sizes &sizes, ErrorFn error)
@@ -129,18 +45,14 @@ private:
     };
     return wide(a) == wide(b);
   }
-  std::optional<Per> fixed(const Term &term) const;
-  bool dependsOnToken(const Term &term) const { return ::dependsOnToken(r, term); }
+  std::optional<Per> fixed(const Term &term) const { return ownPer(r, term, current); }
+  bool dependsOnToken(const Term &term) const { return recurrence::dependsOnToken(r, term); }
   bool shareHeads();
   bool constants();
   int64_t headsOf(const Term &term, bool &ok);
   bool isWide(const Definition &d) const;
   bool isRow(StringRef name) const {
     return llvm::is_contained({r.query, r.key, r.value, r.lowRankA, r.lowRankB, r.skipValue}, name);
-  }
-  /// What the equations made has a name that no text has.
-  std::string keyOf(const Definition &d) const {
-    return d.name == "o" ? "output" : StringRef(d.name).contains(' ') ? "state" : "inputs." + d.name;
   }
   bool fail(size_t column, StringRef message) {
     errorFn(key, formatv("column {0}: {1}", column, message).str());
@@ -153,67 +65,21 @@ private:
   ErrorFn errorFn;
   std::string key = "state";
   Definition *current = nullptr; ///< whose term is at hand; null: the equations
-  llvm::StringSet<> used;
+  llvm::StringMap<std::string> used; ///< names, and where each was needed first
+  llvm::StringSet<> stated; ///< parameters that say what they have
   size_t sources = 0, convolutions = 0;
 };
 
 } // namespace
 
-/// What the term says of itself: per=head somewhere inside, a symbol whose place is known.
-std::optional<Per> Inference::fixed(const Term &term) const {
-  switch (term.kind) {
-  case Term::Kind::name:
-    if (term.name == "x" || term.name == "M")
-      return term.name == "x" ? Per::model : Per::value;
-    if (const Parameter *p = r.parameter(term.name))
-      return p->per;
-    if (const Definition *d = r.definition(term.name); d && (!current || d < current))
-      return d->per ? d->per : d->own;
-    return std::nullopt;
-  case Term::Kind::call:
-    if (auto option = term.options.find("per"); option != term.options.end())
-      return perOf(option->second);
-    if (const Function *function = functionOf(term.name))
-      switch (function->kind) {
-      case Function::Kind::source: return std::nullopt;
-      case Function::Kind::rows: return Per::row;
-      case Function::Kind::inner:
-      case Function::Kind::place: return Per::head;
-      case Function::Kind::join: return Per::all;
-      case Function::Kind::split: return Per::value;
-      case Function::Kind::decay:
-        if (term.args.size() == 2)
-          return Per::element;
-        break;
-      default: break;
-      }
-    return term.args.empty() ? std::nullopt : fixed(term.args.front());
-  case Term::Kind::product:
-  case Term::Kind::quotient: {
-    // Features times numbers per head are features.
-    std::optional<Per> all;
-    for (const Term &arg : term.args) {
-      std::optional<Per> per = fixed(arg);
-      if (per && *per != Per::head)
-        return per;
-      if (!per && arg.kind != Term::Kind::number)
-        return std::nullopt;
-      all = per ? per : all;
-    }
-    return all;
-  }
-  default:
-    for (const Term &arg : term.args)
-      if (std::optional<Per> per = fixed(arg))
-        return per;
-    return std::nullopt;
-  }
-}
-
 bool Inference::demandName(const std::string &name, Per per, size_t column) {
-  used.insert(name);
+  std::string here = formatv("{0}, column {1}", key, column).str();
+  const std::string &first = used.try_emplace(name, here).first->second;
   if (name == "x")
-    return alike(per, Per::model) || fail(column, "x has all features of d_model; valid: linear(x), low_rank(x, 16)");
+    return alike(per, Per::model) || fail(column, "x has all features of d_model; valid: an input such as linear(x)");
+  if (name == "M" && current && current->name != "o")
+    return fail(column, "M is the state, which stands in state and output only; valid: x, or a name in inputs or "
+                        "parameters");
   if (name == "M")
     return alike(per, Per::value) ||
            fail(column,
@@ -222,20 +88,29 @@ bool Inference::demandName(const std::string &name, Per per, size_t column) {
     if (!known)
       known = per;
     return alike(*known, per) ||
-           fail(column, formatv("'{0}' is one number per {1} here, but per {2} elsewhere; valid: two names", name,
-                                nameOf(per), nameOf(*known))
+           fail(column, formatv("'{0}' is one number per {1} here, but per {2} {3}; valid: two names", name,
+                                nameOf(per), nameOf(*known), first == here ? "elsewhere in it" : "in " + first)
                             .str());
+  };
+  // What a name says itself holds wherever it stands.
+  auto says = [&](Per own) {
+    StringRef more = own == Per::head ? "; such a number multiplies what has more" : "";
+    return alike(own, per) || fail(column, formatv("'{0}' has one number per {1}, but per {2} is needed here; valid: "
+                                                   "what has one per {2}{3}",
+                                                   name, nameOf(own), nameOf(per), more)
+                                               .str());
   };
   if (Parameter *parameter = r.parameter(name)) {
     if (parameter->shared && (!current || current->constant))
       return fail(column, "'" + name + "' is one for all heads; valid in this place: one for each, shared false");
-    return agree(parameter->per);
+    return (!stated.contains(name) || says(*parameter->per)) && agree(parameter->per);
   }
   Definition *definition = r.definition(name);
   if (!definition || (current && definition >= current))
     return fail(column, definition ? "'" + name + "' comes later in inputs; valid: names before this one"
                                    : "'" + name + "' is not defined; valid: x, or a name in inputs or parameters");
-  return agree(definition->per);
+  bool perHead = definition->own == Per::head && !definition->per;
+  return (!perHead || says(Per::head)) && agree(definition->per);
 }
 
 /// A parameter by its name, one number per `per`.
@@ -263,6 +138,8 @@ bool Inference::source(const Term &call, Per per) {
                 "valid as the first argument of " + call.name + ": x, the layer's input, or a name in inputs");
   if (current->constant)
     return fail(call.column, call.name + " of parameters alone; valid: functions of each number");
+  if (current->name == "o" || llvm::is_contained({"state", "output"}, current->place))
+    return fail(call.column, call.name + " in the " + key + "; valid: an input of its own, by its name");
   if (++sources > 1)
     return fail(call.column, "a second linear or low_rank of one input; valid: a name in inputs of its own");
   if (per == Per::row || per == Per::all || per == Per::place)
@@ -292,7 +169,9 @@ bool Inference::source(const Term &call, Per per) {
       if (!perOf(value))
         return fail(call.column, "per=" + value + "; valid: head, key, value, element, model");
       if (!alike(*perOf(value), per))
-        return fail(call.column, formatv("per={0}, but one number per {1} is needed here", value, nameOf(per)).str());
+        return fail(call.column, formatv("per={0}, but one number per {1} is needed in {2}; valid: per={1}", value,
+                                         nameOf(per), used.lookup(current->name))
+                                     .str());
     } else if (option == "heads") {
       if (per == Per::element || per == Per::model)
         return fail(call.column, formatv("heads={0} of one number per {1}; valid: all heads", value,
@@ -353,12 +232,8 @@ bool Inference::demandNorm(const Term &call, Per per) {
 
 bool Inference::demandCall(const Term &call, Per per) {
   const Function *function = functionOf(call.name);
-  if (!function) {
-    std::vector<StringRef> names;
-    for (const Function &f : functions)
-      names.push_back(f.name);
-    return fail(call.column, "'" + call.name + "(' is no function; valid: " + llvm::join(names, ", "));
-  }
+  if (!function)
+    return fail(call.column, "'" + call.name + "(' is no function; valid: " + functionNames());
   if (call.args.size() < function->least || call.args.size() > function->most)
     return fail(call.column,
                 formatv("{0} has {1} arguments; valid: {2}{3}", call.name, call.args.size(), function->least,
@@ -380,8 +255,6 @@ bool Inference::demandCall(const Term &call, Per per) {
   }
   if (current->constant && (function->kind != Kind::feature || call.name == "conv" || call.args.size() > 1))
     return fail(call.column, call.name + " of parameters alone; valid: functions of each number");
-  if (!current->constant && !dependsOnToken(first))
-    return fail(first.column, "is the same for all tokens; valid: what comes from x, or an input of its own");
   switch (function->kind) {
   case Kind::decay: return demandDecay(call, per);
   case Kind::rows: return demandRows(call, per);
@@ -404,13 +277,14 @@ bool Inference::demandCall(const Term &call, Per per) {
     return demand(first, Per::model);
   case Kind::inner: {
     if (per != Per::head)
-      return fail(call.column, formatv("inner is one number per head, but per {0} is needed here", nameOf(per)).str());
+      return fail(call.column, formatv("inner is one number per head, but per {0} is needed here; valid: it times what "
+                                       "has one per {0}",
+                                       nameOf(per))
+                                   .str());
     std::optional<Per> own = fixed(first);
     Per of = own ? *own : fixed(call.args[1]).value_or(Per::key);
     if (of != Per::key && of != Per::value)
       return fail(call.column, formatv("inner of one number per {0}; valid: of keys, of values", nameOf(of)).str());
-    if (!dependsOnToken(call.args[1]))
-      return fail(call.args[1].column, "is the same for all tokens; valid: a factor, inner(q u, k)");
     return demand(first, of) && demand(call.args[1], of);
   }
   case Kind::first:
@@ -433,8 +307,8 @@ bool Inference::demandCall(const Term &call, Per per) {
                                          "here; valid: functions of each number");
   if (call.name == "conv" && (per == Per::all || per == Per::row))
     return fail(call.column, formatv("conv of one number per {0}; valid: of what that comes from", nameOf(per)).str());
-  if (call.name == "conv" && ++convolutions > 1)
-    return fail(call.column, "a second conv of one input; valid: a name in inputs of its own");
+  if (call.name == "conv" && (++convolutions > 1 || llvm::is_contained({"state", "output"}, current->place)))
+    return fail(call.column, "a second conv of one input, or in an equation; valid: a name in inputs of its own");
   if (call.name == "rope" && per != Per::key && per != Per::value)
     return fail(call.column, formatv("rope of one number per {0}; valid: of keys, of values", nameOf(per)).str());
   if (call.name == "rope")
@@ -470,14 +344,10 @@ bool Inference::demandFactors(const Term &term, Per per) {
   for (auto [i, arg] : llvm::enumerate(term.args)) {
     if (arg.kind == Term::Kind::number) {
       if (term.kind == Term::Kind::quotient && i > 0 && arg.number == 0)
-        return fail(arg.column, "a division by 0");
+        return fail(arg.column, "a division by 0; valid: another number");
       number = term.kind == Term::Kind::quotient && i > 0 ? number / arg.number : number * arg.number;
       continue;
     }
-    if (term.kind == Term::Kind::quotient && i > 0 && !current->constant && !dependsOnToken(arg))
-      return fail(arg.column, "a division by a parameter; valid: multiply by one");
-    if (!current->constant && arg.kind == Term::Kind::negate && !dependsOnToken(arg))
-      return fail(arg.column, "a sign before what is the same for all tokens; valid: before the product");
     Per wanted = fixed(arg) == Per::head ? Per::head : per;
     if (wanted != per && (per == Per::model || per == Per::all))
       return fail(arg.column, formatv("is one number per head, but all heads are one in what it multiplies; valid: one "
@@ -487,53 +357,32 @@ bool Inference::demandFactors(const Term &term, Per per) {
     if (const Parameter *p = arg.kind == Term::Kind::name ? r.parameter(arg.name) : nullptr; p && p->shared)
       return fail(arg.column,
                   "'" + arg.name + "' is one for all heads; valid in a product: one for each, shared false");
-    carries |= wanted == per && (current->constant || dependsOnToken(arg));
+    carries |= wanted == per;
     if (!demand(arg, wanted))
       return false;
   }
-  if (double size = std::abs(number); number != 0 && (size < 1e-30 || size > 1e30))
-    return fail(term.column,
-                "its numbers make " + numberText(number) + ", which f32 does not hold; valid: 1e-30 to 1e30");
+  if (double size = std::abs(number); number != 0 && (size < leastNumber || size > mostNumber))
+    return fail(term.column, "its numbers make " + numberText(number) + "; valid: 0, or 1e-30 to 1e30");
   return carries ||
-         fail(term.column,
-              formatv("no factor comes from x with one number per {0}; valid: at least one", nameOf(per)).str());
+         fail(term.column, formatv("no factor has one number per {0}; valid: at least one", nameOf(per)).str());
 }
 
 bool Inference::demand(const Term &term, Per per) {
   switch (term.kind) {
-  case Term::Kind::number: return fail(term.column, "a number alone; valid: a factor of what comes from x");
-  case Term::Kind::transpose: return fail(term.column, "inputs have no ^T; valid: " + term.name);
+  case Term::Kind::number:
+    return current->constant || fail(term.column, "a number alone; valid: a factor, a part of a sum");
+  case Term::Kind::transpose: return fail(term.column, "^T stands in state only; valid: without it");
   case Term::Kind::name: return demandName(term.name, per, term.column);
   case Term::Kind::negate: return demand(term.args.front(), per);
   case Term::Kind::call: return demandCall(term, per);
   case Term::Kind::product:
   case Term::Kind::quotient: return demandFactors(term, per);
   case Term::Kind::sum:
-    if (!current->constant && !dependsOnToken(term))
-      return fail(term.column, "is the same for all tokens; valid: what comes from x, or an input of its own");
-    for (const Term &arg : term.args) {
-      const Term *bare = arg.kind == Term::Kind::negate ? &arg.args.front() : &arg;
-      if (bare->kind == Term::Kind::number)
-        return fail(bare->column,
-                    "a number in a sum; valid: a parameter with this initial value, or with {\"values\": \"..\"} one "
-                    "that is not trained");
-      if (!current->constant && bare->kind != Term::Kind::name && !dependsOnToken(*bare))
-        return fail(bare->column, "is the same for all tokens; valid in a sum: a parameter by its name, or what comes "
-                                  "from x");
-      if (!current->constant && bare != &arg && !dependsOnToken(*bare))
-        return fail(bare->column, "a parameter is subtracted; valid: + and another initial value");
-      if (!demand(arg, per))
-        return false;
-    }
-    return true;
+    if (llvm::all_of(term.args, [](const Term &arg) { return arg.kind == Term::Kind::number; }))
+      return fail(term.column, "its numbers make one out of range; valid: 0, or 1e-30 to 1e30");
+    return llvm::all_of(term.args, [&](const Term &arg) { return arg.kind == Term::Kind::number || demand(arg, per); });
   }
   llvm_unreachable("all kinds are above");
-}
-
-/// A matrix product rounds what it reads.
-static bool isSource(const Term &term) {
-  const Function *function = term.kind == Term::Kind::call ? functionOf(term.name) : nullptr;
-  return function && function->kind == Function::Kind::source;
 }
 
 static bool refersTo(const Term &term, StringRef name) {
@@ -606,7 +455,7 @@ bool Inference::shareHeads() {
       return false;
     }
   for (Definition &d : r.inputs) {
-    key = keyOf(d);
+    key = d.key();
     d.heads = headsOf(d.term, ok);
   }
   for (const auto *columns : {&r.stateColumns, &r.outputColumns})
@@ -644,7 +493,7 @@ bool Inference::constants() {
   bool turns = (phase && phase->constant) || r.parameter(r.phase);
   key = "state";
   if (!r.gated && llvm::none_of(r.inputs, [](const Definition &d) { return mentions(d.term, "x"); }))
-    return fail(1, "nothing in it comes from x; valid: an input such as \"" + r.value + "\": \"linear(x)\"");
+    return fail(1, "nothing in it comes from x; valid: an input such as \"y\": \"linear(x)\"");
   if (!r.keyImaginary.empty() && (!turns || !r.isConstant(r.key) || !r.isConstant(r.keyImaginary)))
     return fail(r.stateColumns.at(r.keyImaginary), "a complex key is the same for all tokens, as its phase is; valid: "
                                                    "parameters, or inputs of parameters alone");
@@ -657,11 +506,13 @@ bool Inference::constants() {
 }
 
 bool Inference::run() {
-  for (Definition &d : r.inputs) {
-    current = &d;
-    d.own = fixed(d.term);
+  liftConstants(r);
+  for (auto &[name, p] : r.parameters) {
+    if (!p.per && p.values.size() > 1) // one for each head
+      p.per = Per::head;
+    if (p.per)
+      stated.insert(name);
   }
-  current = nullptr;
   bool scalar = llvm::is_contained({LsmClass::S0, LsmClass::S, LsmClass::GH}, r.classId);
   Per decay = r.elementwise ? Per::element : scalar || r.inner || r.decaysPerHead ? Per::head : Per::key;
   auto rowsOf = [&](StringRef name) {
@@ -723,13 +574,15 @@ bool Inference::run() {
   }
   for (Definition &d : llvm::reverse(r.inputs)) {
     current = &d;
-    key = keyOf(d);
+    key = d.key();
     sources = convolutions = 0;
     auto reader = llvm::find_if(r.inputs, [&](const Definition &other) { return mentions(other.term, d.name); });
     if (!d.per && reader != r.inputs.end() && &*reader < &d) {
       errorFn("inputs." + reader->name, "'" + d.name + "' comes later in inputs; valid: names before this one");
       return false;
     }
+    if (!d.per && !d.place.empty()) // a number whose logarithm alone is needed
+      continue;
     if (!d.per) {
       errorFn(key, "nothing uses it; valid: a name in state, output or a later input");
       return false;
@@ -738,6 +591,7 @@ bool Inference::run() {
       return false;
     d.wide = isWide(d);
   }
+  llvm::erase_if(r.inputs, [](const Definition &d) { return !d.per; });
   for (Definition &d : r.inputs)
     d.wide |= !isRow(d.name) && readsWideOnly(d.term, r);
   for (const auto &[name, parameter] : r.parameters)

@@ -70,6 +70,11 @@ private:
 
 } // namespace
 
+/// One number in the place of a value of this type.
+static Value filled(LayerBuilder &b, StringRef name, RankedTensorType type, double number) {
+  auto all = DenseElementsAttr::get(type, b.builder.getFloatAttr(type.getElementType(), number));
+  return arith::ConstantOp::create(b.builder, b.loc(name), all);
+}
 static int64_t headsOf(Value value) { return cast<RankedTensorType>(value.getType()).getDimSize(2); }
 static Shape featuresOf(Value value) { return Shape(cast<RankedTensorType>(value.getType()).getShape().drop_front(2)); }
 
@@ -306,8 +311,13 @@ Value Inputs::emitCall(const Term &call) {
 Value Inputs::emitSum(const Term &term) {
   SmallVector<Value> sources;
   SmallVector<StringRef> biases;
+  double numbers = 0;
   bool mixed = false;
   for (const Term &arg : term.args) {
+    if (arg.kind == Term::Kind::number) {
+      numbers += arg.number;
+      continue;
+    }
     if (isWeight(arg)) {
       biases.push_back(arg.name);
       continue;
@@ -328,7 +338,7 @@ Value Inputs::emitSum(const Term &term) {
   Value sum = sources.size() == 1 ? sources.front() : b.add(current->name, sources);
   for (StringRef bias : biases)
     sum = b.bias(current->name, sum, parameter(bias));
-  return sum;
+  return numbers == 0 ? sum : b.offset(current->name, sum, numbers);
 }
 
 /// Features first, then what multiplies them in the order of the text.
@@ -349,6 +359,14 @@ Value Inputs::emitFactors(const Term &term) {
           .push_back(below ? b.activation(current->name, factor, "reciprocal") : factor);
     }
   }
+  // Features that all tokens share, times numbers per head: one of them for each token.
+  auto rankOf = [&](StringRef weight) { return cast<RankedTensorType>(parameter(weight).getType()).getRank(); };
+  if (factors.empty())
+    if (auto most = llvm::max_element(weights, [&](auto a, auto b) { return rankOf(a) < rankOf(b); });
+        most != weights.end() && rankOf(*most) > 1) {
+      factors.push_back((*this)[*most]);
+      weights.erase(most);
+    }
   llvm::append_range(factors, perHead);
   if (!llvm::all_equal(llvm::map_range(factors, [](Value factor) { return headsOf(factor); })))
     for (Value &factor : factors)
@@ -386,13 +404,20 @@ Value Inputs::parameterRow(StringRef name) {
 
 Value Inputs::emit(const Term &term) {
   switch (term.kind) {
-  case Term::Kind::name: return r.parameter(term.name) ? parameterRow(term.name) : values.lookup(term.name);
+  case Term::Kind::name:
+    if (r.isConstant(term.name) && !current->constant)
+      return (*this)[term.name];
+    return r.parameter(term.name) ? parameterRow(term.name) : values.lookup(term.name);
   case Term::Kind::call: return emitCall(term);
   case Term::Kind::sum: return emitSum(term);
   case Term::Kind::product:
   case Term::Kind::quotient: return emitFactors(term);
   case Term::Kind::negate: return b.scale(current->name, emit(term.args.front()), -1.0);
-  case Term::Kind::number:
+  case Term::Kind::number: {
+    Shape row{1, 1}, own = braid::sizesOf(features(spec.heads, *current->per));
+    row.append(own);
+    return filled(b, current->name, b.wideTokens(own).clone(row), term.number);
+  }
   case Term::Kind::transpose: break;
   }
   llvm_unreachable("refused by inferShapes");
@@ -443,9 +468,7 @@ Value Inputs::output(Value read) {
 
 /// A number in the place of a wide value [B, T, features..].
 static Value sameEverywhere(LayerBuilder &b, StringRef name, Shape features, double number) {
-  RankedTensorType type = b.wideTokens(features);
-  auto all = DenseElementsAttr::get(type, b.builder.getFloatAttr(type.getElementType(), number));
-  return arith::ConstantOp::create(b.builder, b.loc(name), all);
+  return filled(b, name, b.wideTokens(features), number);
 }
 
 /// The places of braid.lsm.inner_step.
@@ -458,7 +481,9 @@ static Value steps(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec) 
   auto weight = [&](StringRef name) { return name.empty() ? Value() : inputs.parameter(name); };
   InnerInputs in;
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(r.rows(spec.headDim)));
-  in.q = b.scaled("q", ofState(r.query), scale);
+  Value ones =
+      r.query == "1" ? b.narrow("ones", sameEverywhere(b, "ones", {spec.heads, r.rows(spec.headDim)}, 1)) : Value();
+  in.q = b.scaled("q", ones ? ones : ofState(r.query), scale);
   in.k = ofState(r.key);
   in.target = ofState(r.value);
   in.rate = r.rate == "1" ? sameEverywhere(b, "rate", {spec.heads}, 1) : ofState(r.rate);

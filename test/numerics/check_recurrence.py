@@ -497,6 +497,105 @@ TWICE = {
         {"state": "M = M + k^T v; z = z + k^T", "output": "o = (1 / 2) (q M) / (q z)", "inputs": POSITIVE, "output_norm": False},
         {"state": "M = M + k^T v; z = z + k^T", "output": "o = h q M / (q z)", "inputs": POSITIVE, "output_norm": False, "parameters": {"h": {"value": 0.5, "per": "head"}}},
     ),
+    # Numbers in sums; a number alone.
+    "O": (
+        {"state": "M = diag(exp(g)) M + k^T v", "inputs": {"q": "linear(x)", "f": "linear(x)", "k": "1 - sigmoid(f)", "v": "linear(x) - 1 / 2", "g": "log_sigmoid((1 + 2) / 2 + f)"}},
+        {
+            "state": "M = diag(exp(g)) M + k^T v",
+            "inputs": {"q": "linear(x)", "f": "linear(x)", "k": "sigmoid(-f)", "v": "linear(x) + half", "g": "log_sigmoid(f + more)"},
+            "parameters": {"half": -0.5, "more": 1.5},
+        },
+    ),
+    "P": (
+        {"state": "M = exp(g) M + k^T v w", "inputs": LINEAR | {"g": "-0.25", "w": "sigmoid(linear(x, per=head))"}},
+        {"state": "M = exp(g) M + w k^T v", "inputs": LINEAR | {"w": "sigmoid(linear(x))"}, "parameters": {"g": {"values": "-1 / 4"}}},
+    ),
+    "Q": (
+        {"state": "M = exp(g) M + k^T v", "inputs": {n: LINEAR[n] for n in "qv"} | {"k": "2", "g": "-exp(-1) softplus(linear(x))"}},
+        {
+            "state": "M = exp(g) M + k^T v",
+            "inputs": {n: LINEAR[n] for n in "qv"} | {"g": "-c softplus(linear(x))"},
+            "parameters": {"k": 2, "c": {"values": "exp(-1)", "per": "head"}},
+        },
+    ),
+    # What all tokens share within an input, and as inputs of their own.
+    "R": (
+        {
+            "state": "M = M + k^T v",
+            "output": "o = q M silu(w) - v d / exp(w)",
+            "inputs": {"q": "linear(x)", "k": "linear(x) silu(u) - exp(u) / 2", "v": "linear(x) / (exp(h) + exp(2)) / 3"},
+            "parameters": {"u": {"initial": "key / keys"}, "h": {"value": 0.3, "per": "head"}, "d": {"value": 1, "per": "head"}, "w": {"initial": "value / values"}},
+        },
+        {
+            "state": "M = M + k^T v",
+            "output": "o = wide q M + d narrow v",
+            "inputs": {
+                "wide": "silu(w)",
+                "narrow": "-1 / exp(w)",
+                "su": "silu(u)",
+                "eu": "-exp(u) / 2",
+                "ih": "1 / (3 (exp(h) + c))",
+                "q": "linear(x)",
+                "k": "linear(x) su + eu",
+                "v": "linear(x) ih",
+            },
+            "parameters": {"u": {"initial": "key / keys"}, "h": {"value": 0.3, "per": "head"}, "d": {"value": 1, "per": "head"}, "w": {"initial": "value / values"}}
+            | {"c": {"values": "exp(2)", "per": "head"}},
+        },
+    ),
+    "S": (
+        {
+            "state": "M = M + k^T v",
+            "output": "o = q M + a v + b v + c v",
+            "inputs": LINEAR | {"a": "inner(u, q)", "b": "inner(k, exp(u))", "c": "inner(3, q)"},
+            "parameters": {"u": {"initial": "key / keys"}},
+        },
+        {
+            "state": "M = M + k^T v",
+            "output": "o = q M + a v + b v + c v",
+            "inputs": LINEAR | {"one": "exp(0 linear(x, per=key))", "a": "inner(q u, one)", "eu": "exp(u)", "b": "inner(one, eu k)", "c": "3 inner(q, one)"},
+            "parameters": {"u": {"initial": "key / keys"}},
+        },
+    ),
+    # Decays, rows and numbers as they stand in papers.
+    "T": (
+        {"state": "M = diag(f) M + (1 - f)^T v", "output": "o = (q + f) M", "inputs": {"q": "linear(x)", "v": "linear(x)", "f": "sigmoid(linear(x) + 1)"}},
+        {
+            "state": "M = diag(exp(g)) M + k^T v",
+            "output": "o = r M",
+            "inputs": {"q": "linear(x)", "v": "linear(x)", "f": "linear(x)", "g": "log_sigmoid(f + one)", "k": "sigmoid(-(f + one))", "r": "q + sigmoid(f + one)"},
+            "parameters": {"one": 1},
+        },
+    ),
+    "U": (
+        {"state": "M = 0.9 a (M - b k^T k M) + b k^T v", "inputs": UNIT(4) | {"a": "1 - sigmoid(linear(x))", "b": "sigmoid(linear(x))"}},
+        {
+            "state": "M = exp(g) M + b k^T (v - k exp(g) M)",
+            "inputs": UNIT(4) | {"a": "linear(x)", "b": "sigmoid(linear(x))", "g": "log_sigmoid(-a) + n"},
+            "parameters": {"n": {"values": "log(0.9)", "per": "head"}},
+        },
+    ),
+    "V": (
+        {"mini_batch": 5, "state": "M = a M - 0.5 r grad(l2(k M - v))", "inputs": UNIT(4) | {"a": "exp(-exp(linear(x)))", "r": "sigmoid(linear(x))"}},
+        {
+            "mini_batch": 5,
+            "state": "M = exp(a) M - r grad(l2(k M - v))",
+            "inputs": UNIT(4) | {"a": "-exp(linear(x))", "r": "0.5 sigmoid(linear(x))"},
+        },
+    ),
+    "W": (
+        {
+            "state": "M = exp(-softplus(s)) sigmoid(s) (M - silu(k)^T v w / 3)",
+            "output": "o = (2 q) M exp(s) - v w sigmoid(s)",
+            "inputs": LINEAR | {"s": "linear(x, per=head)", "w": "linear(x, per=head)"},
+        },
+        {
+            "state": "M = exp(g) M + d k^T v",
+            "output": "o = e q M + c v",
+            "inputs": {"q": "2 linear(x)", "v": "linear(x)", "k": "silu(linear(x))", "s": "linear(x, per=head)", "w": "linear(x, per=head)"}
+            | {"g": "log_sigmoid(s) + log_sigmoid(-s)", "a": "exp(g)", "d": "-a w / 3", "e": "exp(s)", "c": "-w sigmoid(s)"},
+        },
+    ),
 }
 TWICE["A"][1]["output"] = TWICE["A"][1]["output"].replace("scale", repr(SIZES["head_dim"] ** -0.5))
 
