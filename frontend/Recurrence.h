@@ -82,7 +82,8 @@ struct Definition {
   bool constant = false; ///< of parameters and numbers alone: the same for all tokens
   bool wide = false; ///< computed in the wide type: numbers per head, and what the log decay comes from
   std::string place{}; ///< of one that no text has: the key below the mixer that it comes from
-  std::string decay{}; ///< what the state is multiplied by as it stands; `term` is its logarithm
+  std::string decay{}; ///< what the state is multiplied by as it stands; `term` is the logarithm of it
+  std::string whole{}; ///< the input that texts mean by this one's name, where `term` is only what that is computed of
   /// Where messages look for it.
   std::string key() const { return !place.empty() ? place : name == "o" ? "output" : "inputs." + name; }
 };
@@ -170,14 +171,17 @@ void foldNumbers(Term &term);
 /// A term as it may be written.
 std::string textOf(const Term &term);
 /// An input for what a text computes where a name belongs, called as it is written; `place`: Definition::place.
-std::string inputOf(Recurrence &recurrence, const Term &term, llvm::StringRef place);
-/// The name of the logarithm of what multiplies M as it is; nothing where none is known. An input a becomes its
-/// logarithm, and what else reads it reads exp(a).
+std::string inputOf(Recurrence &recurrence, Term term, llvm::StringRef place);
+/// The name of the logarithm of what multiplies M as it is; nothing where none is known.
+/// Of an input a = sigmoid(y) that is log_sigmoid(y); a itself becomes y, and what reads it reads "a (whole)".
 std::optional<std::string> takeLog(Recurrence &recurrence, llvm::StringRef name);
+/// That logarithm, once taken.
+const Definition *takenLog(const Recurrence &recurrence, llvm::StringRef name);
 /// The name of exp(g), an input that is made where there is none.
 std::string expOf(Recurrence &recurrence, llvm::StringRef log);
-/// Reads exp(a) where an input a became its logarithm.
-void readLogs(Recurrence &recurrence, Term &term);
+/// What a text means by a name, and puts it where a term has the name.
+std::string wholeOf(const Recurrence &recurrence, llvm::StringRef name);
+void readWhole(const Recurrence &recurrence, Term &term);
 /// What may multiply M as it is.
 inline constexpr llvm::StringLiteral knownLogs =
     "sigmoid(..), exp(..) of what is not positive, 1 - sigmoid(..), numbers up to 1, products of these";

@@ -178,22 +178,21 @@ bool Analysis::takeLogs(std::vector<Product> &products) {
                                     "' multiplies M, and its logarithm is not known; valid: exp(g) of a log "
                                     "decay g, or an input that is " +
                                     knownLogs.str());
-  // Of a name that multiplies the state somewhere.
-  auto logOf = [&](const Factor &f) -> const Definition * {
-    const Definition *d = r.definition(f.name), *number = r.definition("log(" + f.name + ")");
-    return d && !d->decay.empty() ? d : number && number->decay == f.name ? number : nullptr;
-  };
   auto countOf = [](const Product &p, StringRef log) {
     return llvm::count_if(p.factors, [&](const Factor &f) { return f.kind == Kind::exp && f.name == log; });
   };
   for (Product &p : products)
-    for (Factor &f : p.factors)
-      if (const Definition *log = f.kind == Kind::name && has(p, Kind::state) ? logOf(f) : nullptr) {
-        f.kind = Kind::exp;
+    for (Factor &f : p.factors) {
+      const Definition *log = f.kind == Kind::name || f.bare ? takenLog(r, f.name) : nullptr;
+      if (log && (f.bare || has(p, Kind::state))) {
+        f.kind = f.bare ? f.kind : Kind::exp;
         f.name = log->name;
-      } else if (f.bare) {
-        f.name = logOf(f)->name;
+      } else {
+        f.name = wholeOf(r, f.name);
+        f.phase = wholeOf(r, f.phase);
       }
+      r.stateColumns.try_emplace(f.name, f.column);
+    }
   for (Product &p : products) {
     bool state = has(p, Kind::state);
     for (Factor &f : p.factors) {
@@ -201,13 +200,11 @@ bool Analysis::takeLogs(std::vector<Product> &products) {
       auto carries = [&](const Product &q) {
         return has(q, Kind::state) && !has(q, Kind::transposed) && countOf(q, f.name) >= countOf(p, f.name);
       };
-      bool decays = f.kind == Kind::exp && state && (!has(p, Kind::transposed) || llvm::any_of(products, carries));
-      bool isRow = f.kind == Kind::name || f.kind == Kind::transposed;
-      if (f.kind == Kind::exp ? !decays : isRow && logOf(f) && logOf(f)->name == f.name) {
-        f.kind = f.kind == Kind::exp ? Kind::name : f.kind;
-        f.name = expOf(r, f.name);
-        r.stateColumns.try_emplace(f.name, f.column);
-      }
+      if (f.kind != Kind::exp || (state && (!has(p, Kind::transposed) || llvm::any_of(products, carries))))
+        continue;
+      f.kind = Kind::name;
+      f.name = expOf(r, f.name);
+      r.stateColumns.try_emplace(f.name, f.column);
     }
     if (!state && p.negative) {
       Term minus{.kind = Term::Kind::number, .number = -1, .column = p.column};
@@ -256,6 +253,8 @@ bool Analysis::expand(const Term &term, std::vector<Product> &out) {
       foldNumbers(below);
       if (below.kind != Term::Kind::number)
         below = {.kind = Term::Kind::name, .name = inputOf(r, below, key), .column = below.column};
+      if (Definition *d = r.definition(below.name))
+        d->per = Per::head; // nothing divides by a row
     }
     return expand(product, out);
   }
@@ -575,7 +574,8 @@ std::string recurrence::takeRow(const Recurrence &r, std::vector<std::string> &n
   auto isPerHead = [&](const std::string &name) {
     const Parameter *p = r.parameter(name);
     const Definition *d = r.definition(name);
-    return p ? p->per == Per::head : d && (d->own == Per::head || d->term.kind == Term::Kind::number);
+    return p ? p->per == Per::head
+             : d && (d->own == Per::head || d->per == Per::head || d->term.kind == Term::Kind::number);
   };
   if (names.empty())
     return "";

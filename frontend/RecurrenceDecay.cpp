@@ -1,9 +1,10 @@
 //===- RecurrenceDecay.cpp - decays that an equation does not write as exp(g) -------------------------------------===//
 // "M = a M + k^T v" with "a": "sigmoid(linear(x))": kernels take log decays (the exponentials of sums of them are what
-// chunks need, lsm-family.md 3), so a becomes log_sigmoid(linear(x)), and exp(a) wherever else it stands. What a text
-// computes where a name belongs, as in "0.9 M" and "exp(-g) M", gets an input that is called as it is written.
+// chunks need, lsm-family.md 3), so the scan reads log_sigmoid(linear(x)). What a text computes where a name belongs, as
+// in "0.9 M" and "exp(-g) M", gets an input that is called as it is written. Other inputs that are made here have
+// names that no text gives: "a (whole)", "a (log)".
 #include "frontend/ModelSpec.h"
-#include "frontend/Recurrence.h"
+#include "frontend/RecurrenceFunctions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <cmath>
@@ -49,75 +50,22 @@ std::string recurrence::textOf(const Term &term) {
   llvm_unreachable("all kinds are above");
 }
 
-/// Of what is known to be above 0: sigmoid, exp, 1 - sigmoid, numbers, products and quotients of these.
-static std::optional<Term> logOf(const Term &term) {
-  using Kind = Term::Kind;
-  auto calls = [](const Term &t, StringRef function) {
-    return t.kind == Kind::call && t.name == function && t.args.size() == 1 && t.options.empty();
-  };
-  auto logSigmoid = [&](Term argument) {
-    Term log{.kind = Kind::call, .name = "log_sigmoid", .column = term.column};
-    log.args.push_back(std::move(argument));
-    return log;
-  };
-  auto negated = [](Term t) {
-    Term negative{.kind = Kind::negate, .column = t.column};
-    negative.args.push_back(std::move(t));
-    return negative;
-  };
-  if (calls(term, "sigmoid"))
-    return logSigmoid(term.args.front());
-  if (calls(term, "exp"))
-    return term.args.front();
-  if (term.kind == Kind::number && term.number > 0)
-    return Term{.kind = Kind::number, .number = std::log(term.number), .column = term.column};
-  bool complement = term.kind == Kind::sum && term.args.size() == 2 && term.args[0].kind == Kind::number &&
-                    term.args[0].number == 1 && term.args[1].kind == Kind::negate &&
-                    calls(term.args[1].args.front(), "sigmoid");
-  if (complement)
-    return logSigmoid(negated(term.args[1].args.front().args.front()));
-  if (term.kind != Kind::product && term.kind != Kind::quotient)
-    return std::nullopt;
-  Term sum{.kind = Kind::sum, .column = term.column};
-  for (const Term &arg : term.args) {
-    std::optional<Term> log = logOf(arg);
-    if (!log)
-      return std::nullopt;
-    bool below = term.kind == Kind::quotient && &arg != &term.args.front();
-    sum.args.push_back(below ? negated(std::move(*log)) : std::move(*log));
-  }
-  foldNumbers(sum);
-  return sum;
+static bool callsSource(const Term &term) { return isSource(term) || llvm::any_of(term.args, callsSource); }
+
+static bool isCall(const Term &t, StringRef function) {
+  return t.kind == Term::Kind::call && t.name == function && t.args.size() == 1 && t.options.empty();
 }
 
-std::string recurrence::inputOf(Recurrence &r, const Term &term, StringRef place) {
-  std::string name = textOf(term);
-  if (r.definition(name))
-    return name;
-  Definition own{.name = name, .term = term, .place = place.str()};
-  readLogs(r, own.term);
-  r.inputs.push_back(std::move(own));
-  describeInputs(r);
-  return name;
+static Term called(StringRef function, Term argument) {
+  Term call{.kind = Term::Kind::call, .name = function.str(), .column = argument.column};
+  call.args.push_back(std::move(argument));
+  return call;
 }
 
-std::string recurrence::expOf(Recurrence &r, StringRef log) {
-  auto from = llvm::find_if(r.inputs, [&](const Definition &d) { return d.name == log; });
-  bool known = from != r.inputs.end();
-  if (known && !from->decay.empty() && from->decay != log && r.definition(from->decay)) // of a number
-    return from->decay;
-  std::string name = ("exp(" + log + ")").str();
-  if (r.definition(name))
-    return name;
-  Definition whole{.name = name, .term = {.kind = Term::Kind::call, .name = "exp"}, .place = "state"};
-  if (known) {
-    whole.place = from->key();
-    whole.term.column = from->term.column;
-  }
-  whole.term.args.push_back({.kind = Term::Kind::name, .name = log.str(), .column = whole.term.column});
-  r.inputs.insert(known ? std::next(from) : from, std::move(whole));
-  describeInputs(r);
-  return name;
+static Term negated(Term term) {
+  Term negative{.kind = Term::Kind::negate, .column = term.column};
+  negative.args.push_back(std::move(term));
+  return negative;
 }
 
 static void rename(Term &term, StringRef from, StringRef to) {
@@ -127,42 +75,139 @@ static void rename(Term &term, StringRef from, StringRef to) {
     rename(arg, from, to);
 }
 
-std::optional<std::string> recurrence::takeLog(Recurrence &r, StringRef name) {
-  Definition *d = r.definition(name);
-  if (!d)
-    return std::nullopt;
-  if (!d->decay.empty())
-    return name.str();
-  std::optional<Term> log = logOf(d->term);
-  if (!log)
-    return std::nullopt;
-  if (d->term.kind == Term::Kind::number && !d->place.empty()) { // may be a decay here and a rate there
-    std::string own = ("log(" + name + ")").str();
-    if (!r.definition(own))
-      r.inputs.push_back({.name = own, .term = std::move(*log), .place = d->key(), .decay = name.str()});
-    describeInputs(r);
-    return own;
-  }
-  bool read = llvm::any_of(r.inputs, [&](const Definition &other) { return mentions(other.term, name); });
-  d->term = std::move(*log);
-  d->decay = name.str();
-  describeInputs(r);
-  if (!read)
-    return name.str();
-  std::string whole = expOf(r, name);
+/// What reads the input from now on reads `whole`, which is computed of it.
+static void putWhole(Recurrence &r, StringRef name, Term whole) {
+  auto from = llvm::find_if(r.inputs, [&](const Definition &d) { return d.name == name; });
+  from->whole = (name + " (whole)").str();
   for (Definition &other : r.inputs)
-    if (other.name != whole)
-      rename(other.term, name, whole);
-  return name.str();
+    if (&other != &*from)
+      rename(other.term, name, from->whole);
+  Definition made{.name = from->whole, .term = std::move(whole), .place = from->key()};
+  r.inputs.insert(std::next(from), std::move(made));
+  describeInputs(r);
 }
 
-void recurrence::readLogs(Recurrence &r, Term &term) {
-  std::vector<std::string> logs;
-  for (const Definition &d : r.inputs)
-    if (d.decay == d.name && mentions(term, d.name))
-      logs.push_back(d.name);
-  for (const std::string &name : logs)
-    rename(term, name, expOf(r, name));
+/// An input a = sigmoid(y) or exp(y) becomes y. The function; "" of others.
+static std::string split(Recurrence &r, StringRef name) {
+  Definition *d = r.definition(name);
+  if (d && !d->whole.empty())
+    return r.definition(d->whole)->term.name;
+  if (!d || !(isCall(d->term, "sigmoid") || isCall(d->term, "exp")))
+    return "";
+  std::string function = d->term.name;
+  Term argument = d->term.args.front();
+  d->term = argument;
+  putWhole(r, name, called(function, {.kind = Term::Kind::name, .name = name.str(), .column = argument.column}));
+  return function;
+}
+
+/// Of what is known to be above 0: sigmoid, exp, 1 - sigmoid, inputs that are one of these, numbers, products and
+/// quotients.
+static std::optional<Term> logOf(Recurrence &r, const Term &term) {
+  using Kind = Term::Kind;
+  if (isCall(term, "sigmoid"))
+    return called("log_sigmoid", term.args.front());
+  if (isCall(term, "exp"))
+    return term.args.front();
+  if (term.kind == Kind::number && term.number > 0)
+    return Term{.kind = Kind::number, .number = std::log(term.number), .column = term.column};
+  if (term.kind == Kind::name) {
+    StringRef name = term.name;
+    name.consume_back(" (whole)");
+    Term argument{.kind = Kind::name, .name = name.str(), .column = term.column};
+    std::string function = split(r, name);
+    return function == "exp"       ? std::optional(argument)
+           : function == "sigmoid" ? std::optional(called("log_sigmoid", argument))
+                                   : std::nullopt;
+  }
+  bool complement = term.kind == Kind::sum && term.args.size() == 2 && term.args[0].kind == Kind::number &&
+                    term.args[0].number == 1 && term.args[1].kind == Kind::negate;
+  if (complement) {
+    std::optional<Term> log = logOf(r, term.args[1].args.front());
+    if (!log || !isCall(*log, "log_sigmoid"))
+      return std::nullopt;
+    return called("log_sigmoid", negated(log->args.front()));
+  }
+  if (term.kind != Kind::product && term.kind != Kind::quotient)
+    return std::nullopt;
+  Term sum{.kind = Kind::sum, .column = term.column};
+  for (const Term &arg : term.args) {
+    std::optional<Term> log = logOf(r, arg);
+    if (!log)
+      return std::nullopt;
+    bool below = term.kind == Kind::quotient && &arg != &term.args.front();
+    sum.args.push_back(below ? negated(std::move(*log)) : std::move(*log));
+  }
+  foldNumbers(sum);
+  return sum;
+}
+
+std::string recurrence::inputOf(Recurrence &r, Term term, StringRef place) {
+  std::string name = textOf(term);
+  if (r.definition(name))
+    return name;
+  readWhole(r, term);
+  r.inputs.push_back({.name = name, .term = std::move(term), .place = place.str()});
+  describeInputs(r);
+  return name;
+}
+
+std::string recurrence::expOf(Recurrence &r, StringRef log) {
+  if (const Definition *d = r.definition(log); d && r.definition(d->decay))
+    return wholeOf(r, d->decay);
+  std::string name = (log + " (exp)").str();
+  if (r.definition(name))
+    return name;
+  const Definition *d = r.definition(log);
+  Term whole = called("exp", {.kind = Term::Kind::name, .name = log.str(), .column = d ? d->term.column : 1});
+  r.inputs.push_back({.name = name, .term = std::move(whole), .place = "state"});
+  describeInputs(r);
+  return name;
+}
+
+const Definition *recurrence::takenLog(const Recurrence &r, StringRef name) {
+  auto taken = llvm::find_if(r.inputs, [&](const Definition &d) { return d.decay == name; });
+  return taken == r.inputs.end() ? nullptr : &*taken;
+}
+
+std::optional<std::string> recurrence::takeLog(Recurrence &r, StringRef name) {
+  if (const Definition *taken = takenLog(r, name))
+    return taken->name;
+  if (!r.definition(name))
+    return std::nullopt;
+  if (split(r, name) == "exp") {
+    r.definition(name)->decay = name.str();
+    return name.str();
+  }
+  const Definition &d = *r.definition(name);
+  Term term = d.whole.empty() ? d.term : Term{.kind = Term::Kind::name, .name = name.str(), .column = d.term.column};
+  std::optional<Term> log = logOf(r, term);
+  if (!log)
+    return std::nullopt;
+  Definition &own = *r.definition(name); // logOf may have made others
+  if (callsSource(*log)) { // twice would be two of them
+    own.term = std::move(*log);
+    own.decay = name.str();
+    putWhole(r, name, called("exp", {.kind = Term::Kind::name, .name = name.str(), .column = term.column}));
+    return name.str();
+  }
+  Definition made{.name = (name + " (log)").str(), .term = std::move(*log), .place = own.key(), .decay = name.str()};
+  r.inputs.insert(std::next(llvm::find_if(r.inputs, [&](const Definition &each) { return each.name == name; })),
+                  std::move(made));
+  describeInputs(r);
+  return (name + " (log)").str();
+}
+
+std::string recurrence::wholeOf(const Recurrence &r, StringRef name) {
+  const Definition *d = r.definition(name);
+  return d && !d->whole.empty() ? d->whole : name.str();
+}
+
+void recurrence::readWhole(const Recurrence &r, Term &term) {
+  if (term.kind == Term::Kind::name || term.kind == Term::Kind::transpose)
+    term.name = wholeOf(r, term.name);
+  for (Term &arg : term.args)
+    readWhole(r, arg);
 }
 
 std::string Recurrence::decayText(StringRef log) const {

@@ -78,7 +78,8 @@ bool Steps::name(const Term &term, std::string &place) {
   if (!r.definition(term.name) && !r.parameter(term.name))
     return fail(term.column, "'" + term.name + "' is not defined; valid: a name in inputs or parameters");
   r.stateColumns.try_emplace(term.name, term.column);
-  place = term.name;
+  place = wholeOf(r, term.name);
+  r.stateColumns.try_emplace(place, term.column);
   return true;
 }
 
@@ -110,7 +111,7 @@ bool Steps::carry(const Part &part, StringRef state, std::string &decay) {
                   "what gradient steps change decays by one exp(a), one number per head; " + validStep.str());
     if (isExp ? !name(f->args.front(), decay) : !factor(*f, decay))
       return false;
-    std::optional<std::string> log = isExp ? decay : takeLog(r, decay);
+    std::optional<std::string> log = isExp ? decay : takeLog(r, isName(*f) ? f->name : decay);
     if (!log)
       return fail(f->column, "'" + decay + "' multiplies " + state.str() +
                                  ", and its logarithm is not known; valid: exp(a) of a log decay a, or an input that "
@@ -215,6 +216,12 @@ bool Steps::run(const std::vector<Statement> &statements) {
   for (const Statement &s : statements)
     if (s.left == "M_0" && !steps)
       return fail(s.column, "M_0 of a state without gradient steps; valid: none, it begins as 0");
+  // Decays first: names that they share with rates then mean another input.
+  for (const Statement &s : statements)
+    for (const Part &part : partsOf(s.right))
+      for (const Term *f : part.factors)
+        if (llvm::any_of(part.factors, [&](const Term *other) { return isName(*other, s.left); }) && isName(*f))
+          (void)takeLog(r, f->name);
   const Statement *momentum = nullptr;
   bool hasStep = false, stepOfMomentum = false;
   for (const Statement &s : statements) {

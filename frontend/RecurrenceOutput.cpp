@@ -170,7 +170,7 @@ llvm::LogicalResult recurrence::analyzeOutput(Recurrence &r, ErrorFn error) {
   std::optional<Term> output = parseEquation(r.output, "o", "output", error);
   if (!output)
     return llvm::failure();
-  readLogs(r, *output);
+  readWhole(r, *output);
   if (!r.normalised && !r.inner && readPlain(r, *output))
     return llvm::success();
   if (!Reads(r, error).run(*output))

@@ -581,7 +581,7 @@ bool Inference::run() {
       errorFn("inputs." + reader->name, "'" + d.name + "' comes later in inputs; valid: names before this one");
       return false;
     }
-    if (!d.per && !d.place.empty()) // a number whose logarithm alone is needed
+    if (!d.per && (!d.place.empty() || takenLog(r, d.name))) // its logarithm alone is needed
       continue;
     if (!d.per) {
       errorFn(key, "nothing uses it; valid: a name in state, output or a later input");

@@ -124,11 +124,14 @@ TEST(Recurrence, DecaysAndRowsAsTheyStand) {
                {"M = 0.5 M + k^T v / 2", plain, LsmClass::S, "0.5", "k", ""},
                {"M = M + k^T (v - silu(v)) 3", plain, LsmClass::I, "", "k", ""},
                {"M = 0.9 M + 0.1 k^T v", plain, LsmClass::S, "0.9", "k", ""},
-               {"M = a / 2 * (M + k^T v)", a, LsmClass::S, "a 0.5", "k", ""},
+               {"M = a / 2 * (M + k^T v)", a, LsmClass::S, "0.5 a", "k", ""},
                {"M = diag(a) diag(c) M + k^T v", a + c, LsmClass::V, "a c", "k", ""},
                {"M = exp(-softplus(y)) M - (2 k)^T v", plain + R"j(, "y": "linear(x)")j", LsmClass::S,
                 "exp(-softplus(y))", "2 k", ""},
-               {"M = M - 0.5 k^T (k M - v)", plain, LsmClass::H, "", "k", "0.5"}};
+               {"M = M - 0.5 k^T (k M - v)", plain, LsmClass::H, "", "k", "0.5"},
+               {"M = (1 - a) M + a k^T v", a, LsmClass::S, "1 - a", "k", ""},
+               {"M = d M + d k^T v", a + R"j(, "d": "0.9 a")j", LsmClass::S, "d", "k", ""},
+               {"M = a M + a k^T (v - k a M)", a, LsmClass::GH, "a", "k", "a (whole)"}};
   for (const Case &c : cases) {
     auto r = read({.state = c.state, .inputs = c.inputs});
     ASSERT_TRUE(r) << c.state;

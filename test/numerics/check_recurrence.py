@@ -596,6 +596,30 @@ TWICE = {
             | {"g": "log_sigmoid(s) + log_sigmoid(-s)", "a": "exp(g)", "d": "-a w / 3", "e": "exp(s)", "c": "-w sigmoid(s)"},
         },
     ),
+    # Decays that are read elsewhere too: beside exp of them, and under other names.
+    "X": (
+        {"state": "M = (1 - b) M + exp(b) k^T v", "output": "o = q M + b v", "inputs": LINEAR | {"b": "sigmoid(linear(x, per=head))"}},
+        {
+            "state": "M = exp(g) M + e k^T v",
+            "output": "o = q M + c v",
+            "inputs": LINEAR | {"b": "linear(x, per=head)", "g": "log_sigmoid(-b)", "c": "sigmoid(b)", "e": "exp(c)"},
+        },
+    ),
+    "Y": (
+        {
+            "mini_batch": 4,
+            "state": "M = a M - a 0.5 grad(l2(k M - v))",
+            "output": "o = q M + f v",
+            "inputs": UNIT(4) | {"f": "sigmoid(linear(x, per=head))", "a": "0.9 f"},
+        },
+        {
+            "mini_batch": 4,
+            "state": "M = exp(g) M - r grad(l2(k M - v))",
+            "output": "o = q M + c v",
+            "inputs": UNIT(4) | {"f": "linear(x, per=head)", "g": "log_sigmoid(f) + n", "c": "sigmoid(f)", "r": "0.45 c"},
+            "parameters": {"n": {"values": "log(0.9)", "per": "head"}},
+        },
+    ),
 }
 TWICE["A"][1]["output"] = TWICE["A"][1]["output"].replace("scale", repr(SIZES["head_dim"] ** -0.5))
 
