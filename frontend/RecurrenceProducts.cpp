@@ -1,0 +1,392 @@
+//===- RecurrenceProducts.cpp - an equation of a recurrence as a sum of products ----------------------------------===//
+#include "frontend/RecurrenceProducts.h"
+#include "frontend/RecurrenceFunctions.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <functional>
+
+using namespace braid;
+using namespace braid::recurrence;
+using llvm::formatv;
+using llvm::StringRef;
+
+static constexpr size_t maxProducts = 64;
+
+namespace {
+
+/// A product without parentheses, in the order of the text.
+struct Product {
+  bool negative = false;
+  std::vector<Factor> factors;
+  size_t column = 0;
+};
+
+class Multiplication {
+public:
+  Multiplication(Recurrence &r, StringRef carried, ErrorFn error) : r(r), carried(carried), errorFn(error) {}
+  bool run(const Term &term, std::vector<Sorted> &out);
+
+private:
+  bool expand(const Term &term, std::vector<Product> &out);
+  bool factorOf(const Term &call, std::vector<Product> &out);
+  bool name(const Term &term, std::vector<Product> &out);
+  bool isRow(const Term &term) const;
+  bool takeLogs(std::vector<Product> &products);
+  bool sort(const Product &product, Sorted &out);
+  bool known(const std::string &name, size_t column);
+  bool fail(size_t column, StringRef message) {
+    errorFn("state", formatv("column {0}: {1}", column, message).str());
+    return false;
+  }
+
+  Recurrence &r;
+  StringRef carried;
+  ErrorFn errorFn;
+};
+
+} // namespace
+
+/// g and p of g + i p.
+static std::optional<std::pair<const Term *, const Term *>> turnedDecay(const Term &term) {
+  if (term.kind != Term::Kind::sum || term.args.size() != 2)
+    return std::nullopt;
+  const Term &decay = term.args[0], &turn = term.args[1];
+  bool valid = decay.kind == Term::Kind::name && turn.kind == Term::Kind::product && turn.args.size() == 2 &&
+               turn.args[0].kind == Term::Kind::name && turn.args[0].name == "i" &&
+               turn.args[1].kind == Term::Kind::name;
+  return valid ? std::optional(std::pair(&decay, &turn.args[1])) : std::nullopt;
+}
+
+/// exp(g), diag(exp(g)) and full(exp(g)); I has no factor.
+bool Multiplication::factorOf(const Term &call, std::vector<Product> &out) {
+  const Term *inner = &call;
+  Factor::Kind kind = call.name == "diag"   ? Factor::Kind::diag
+                      : call.name == "full" ? Factor::Kind::full
+                                            : Factor::Kind::exp;
+  if (kind != Factor::Kind::exp && call.args.size() == 1 && call.options.empty())
+    inner = &call.args.front();
+  bool isExp =
+      inner->kind == Term::Kind::call && inner->name == "exp" && inner->args.size() == 1 && inner->options.empty();
+  if (isExp && kind == Factor::Kind::diag)
+    if (auto turned = turnedDecay(inner->args.front())) {
+      auto [decay, phase] = *turned;
+      out.push_back({false, {{kind, decay->name, call.column, phase->name}}, call.column});
+      return known(decay->name, decay->column) && known(phase->name, phase->column);
+    }
+  if (isExp && inner->args.front().kind == Term::Kind::name) {
+    const Term &log = inner->args.front();
+    out.push_back({false, {{kind, log.name, call.column}}, call.column});
+    return known(log.name, log.column);
+  }
+  bool isDecay = kind != Factor::Kind::exp || call.name == "exp";
+  if ((isDecay && inner == &call && call.name != "exp") || mentions(*inner, "i"))
+    return fail(call.column,
+                "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per element, or "
+                "what it is in the place of exp(g), and diag(exp(g + i p)) with a phase p, a minus of which stands in "
+                "inputs; valid: that");
+  if (mentions(*inner, carried) || (!isDecay && !functionOf(call.name)))
+    return fail(call.column, "'" + call.name +
+                                 "(' is no function of a state; valid: exp, diag, full, and a space before a "
+                                 "parenthesis that multiplies");
+  if (!name(*inner, out))
+    return false;
+  if (inner != &call)
+    out.back().factors.front() = {kind, out.back().factors.front().name, call.column, {}, /*bare=*/true};
+  return true;
+}
+
+/// What stands where a name of inputs belongs, also as an expression.
+bool Multiplication::name(const Term &term, std::vector<Product> &out) {
+  std::string name = term.kind == Term::Kind::name ? term.name : inputOf(r, term, "state");
+  out.push_back({false, {{Factor::Kind::name, name, term.column}}, term.column});
+  return known(name, term.column);
+}
+
+/// Decays that stand as they are become exp of their logarithms, and a decay that does not multiply the state the name
+/// of a number.
+bool Multiplication::takeLogs(std::vector<Product> &products) {
+  using Kind = Factor::Kind;
+  auto has = [](const Product &p, Kind kind) {
+    return llvm::any_of(p.factors, [&](const Factor &f) { return f.kind == kind; });
+  };
+  for (const Product &p : products)
+    for (const Factor &f : p.factors)
+      if (f.bare || (f.kind == Kind::name && has(p, Kind::state) && !has(p, Kind::transposed)))
+        if (!takeLog(r, f.name))
+          return fail(f.column, "'" + f.name +
+                                    "' multiplies M, and its logarithm is not known; valid: exp(g) of a log "
+                                    "decay g, or an input that is " +
+                                    knownLogs.str());
+  auto countOf = [](const Product &p, StringRef log) {
+    return llvm::count_if(p.factors, [&](const Factor &f) { return f.kind == Kind::exp && f.name == log; });
+  };
+  for (Product &p : products)
+    for (Factor &f : p.factors) {
+      const Definition *log = f.kind == Kind::name || f.bare ? takenLog(r, f.name) : nullptr;
+      if (log && (f.bare || has(p, Kind::state))) {
+        f.kind = f.bare ? f.kind : Kind::exp;
+        f.name = log->name;
+      } else {
+        f.name = wholeOf(r, f.name);
+        f.phase = wholeOf(r, f.phase);
+      }
+      r.stateColumns.try_emplace(f.name, f.column);
+    }
+  for (Product &p : products) {
+    bool state = has(p, Kind::state);
+    for (Factor &f : p.factors) {
+      // Behind k^T M has decayed as it is carried; what is more is a rate.
+      auto carries = [&](const Product &q) {
+        return has(q, Kind::state) && !has(q, Kind::transposed) && countOf(q, f.name) >= countOf(p, f.name);
+      };
+      if (f.kind != Kind::exp || (state && (!has(p, Kind::transposed) || llvm::any_of(products, carries))))
+        continue;
+      f.kind = Kind::name;
+      f.name = expOf(r, f.name);
+      r.stateColumns.try_emplace(f.name, f.column);
+    }
+    if (!state && p.negative) {
+      Term minus{.kind = Term::Kind::number, .number = -1, .column = p.column};
+      p.negative = false;
+      p.factors.insert(p.factors.begin(), {Kind::name, inputOf(r, minus, "state"), p.column});
+      r.stateColumns.try_emplace(p.factors.front().name, p.column);
+    }
+  }
+  return true;
+}
+
+bool Multiplication::known(const std::string &name, size_t column) {
+  r.stateColumns.try_emplace(name, column);
+  if (r.definition(name) || r.parameter(name))
+    return true;
+  if (name == "x")
+    return fail(column,
+                "x stands in inputs only, where it has all features of d_model; valid: a name in inputs such as "
+                "y, of which inputs say \"y\": \"linear(x)\"");
+  return fail(column,
+              "'" + name + "' is not defined; valid: " + carried.str() + ", I, or a name in inputs or parameters");
+}
+
+/// A sum of what is no part of the state: (v - u) in k^T (v - u).
+bool Multiplication::isRow(const Term &term) const {
+  std::function<bool(const Term &)> holds = [&](const Term &t) {
+    bool none = t.kind == Term::Kind::transpose ||
+                (t.kind == Term::Kind::name && (t.name == carried || t.name == "I")) ||
+                (t.kind == Term::Kind::call && (t.name == "diag" || t.name == "full"));
+    return !none && llvm::all_of(t.args, holds);
+  };
+  return holds(term);
+}
+
+bool Multiplication::expand(const Term &term, std::vector<Product> &out) {
+  switch (term.kind) {
+  case Term::Kind::number: return term.number == 1 ? (out.push_back({false, {}, term.column}), true) : name(term, out);
+  case Term::Kind::quotient: {
+    Term product = term;
+    product.kind = Term::Kind::product;
+    for (Term &below : llvm::drop_begin(product.args)) {
+      if (mentions(below, carried))
+        return fail(below.column, "a division by the state; valid: what comes from x");
+      Term one{.kind = Term::Kind::number, .number = 1, .column = below.column};
+      below = {.kind = Term::Kind::quotient, .args = {std::move(one), std::move(below)}, .column = one.column};
+      foldNumbers(below);
+      if (below.kind != Term::Kind::number)
+        below = {.kind = Term::Kind::name, .name = inputOf(r, below, "state"), .column = below.column};
+      if (Definition *d = r.definition(below.name))
+        d->per = Per::head; // nothing divides by a row
+    }
+    return expand(product, out);
+  }
+  case Term::Kind::name:
+    if (term.name == "I") {
+      out.push_back({false, {}, term.column});
+      return true;
+    }
+    out.push_back({false,
+                   {{term.name == carried ? Factor::Kind::state : Factor::Kind::name, term.name, term.column}},
+                   term.column});
+    return term.name == carried || known(term.name, term.column);
+  case Term::Kind::transpose:
+    if (term.name.empty()) { // of an expression
+      if (mentions(term, carried))
+        return fail(term.column, carried.str() + " before ^T: a state of this family is not transposed; valid: a row");
+      if (!name(term.args.front(), out))
+        return false;
+      out.back().factors.front().kind = Factor::Kind::transposed;
+      return true;
+    }
+    if (term.name == carried)
+      return fail(term.column, carried.str() + "^T: a state of this family is not transposed; valid: " + carried.str());
+    out.push_back({false,
+                   {{Factor::Kind::transposed, term.name, term.column, term.args.empty() ? "" : term.args[0].name}},
+                   term.column});
+    return known(term.name, term.column) && (term.args.empty() || known(term.args[0].name, term.args[0].column));
+  case Term::Kind::call: return factorOf(term, out);
+  case Term::Kind::negate: {
+    if (!expand(term.args.front(), out))
+      return false;
+    for (Product &p : out)
+      p.negative = !p.negative;
+    return true;
+  }
+  case Term::Kind::sum:
+    if (isRow(term))
+      return name(term, out);
+    for (const Term &part : term.args) {
+      std::vector<Product> products;
+      if (!expand(part, products))
+        return false;
+      llvm::append_range(out, products);
+      if (out.size() > maxProducts)
+        return fail(term.column, formatv("has more than {0} products; valid: fewer", maxProducts).str());
+    }
+    return true;
+  case Term::Kind::product: {
+    std::vector<Product> all = {{false, {}, term.column}};
+    for (const Term &part : term.args) {
+      std::vector<Product> right, joined;
+      if (!expand(part, right))
+        return false;
+      if (all.size() * right.size() > maxProducts)
+        return fail(term.column, formatv("has more than {0} products; valid: fewer", maxProducts).str());
+      for (const Product &a : all)
+        for (const Product &b : right) {
+          joined.push_back({a.negative != b.negative, a.factors, a.factors.empty() ? b.column : a.column});
+          llvm::append_range(joined.back().factors, b.factors);
+        }
+      all = std::move(joined);
+    }
+    llvm::append_range(out, all);
+    return true;
+  }
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+/// Of the names between k^T and what ends them (the state, a diagonal, the next k^T) one is a row, the last that is not
+/// known to be one number per head; other names are numbers per head.
+bool Multiplication::sort(const Product &product, Sorted &out) {
+  out.negative = product.negative;
+  out.column = product.column;
+  std::string left;
+  std::vector<std::string> names;
+  bool open = false; ///< behind k^T
+  auto endRow = [&] {
+    std::string row = takeRow(r, names);
+    llvm::append_range(out.numbers, std::exchange(names, {}));
+    return row;
+  };
+  auto close = [&](size_t column) {
+    std::string row = endRow();
+    if (open && row.empty())
+      return fail(column, "nothing stands behind " + left + "^T to multiply with; valid: k^T v, k^T k M");
+    if (open)
+      out.outers.push_back({left, row});
+    else if (!row.empty())
+      out.row = row;
+    open = false;
+    return true;
+  };
+  for (const Factor &f : product.factors) {
+    bool right = f.kind == Factor::Kind::name || f.kind == Factor::Kind::exp || f.kind == Factor::Kind::diag;
+    if (out.hasState && !right)
+      return fail(f.column, "what stands right of M mixes value features, which no class here does; valid: factors "
+                            "left of M, or diag(exp(h)) for one decay per value feature");
+    switch (f.kind) {
+    case Factor::Kind::name:
+      if (out.hasState) {
+        out.numbers.push_back(f.name);
+        break;
+      }
+      names.push_back(f.name);
+      break;
+    case Factor::Kind::exp: out.scalarDecays.push_back(f.name); break;
+    case Factor::Kind::transposed:
+      if (open && !close(f.column))
+        return false;
+      llvm::append_range(out.numbers, std::exchange(names, {}));
+      left = f.name;
+      open = true;
+      if (!f.phase.empty() && (!out.imaginary.empty() || !out.outers.empty()))
+        return fail(f.column, "a complex row that is no key; valid: (k + i l)^T v");
+      out.imaginary = f.phase;
+      break;
+    case Factor::Kind::diag:
+    case Factor::Kind::full:
+      if (open && !close(f.column))
+        return false;
+      if (out.outers.empty() && !out.leftOfOuter)
+        out.leftOfOuter = f;
+      (f.kind == Factor::Kind::full ? out.fulls : out.hasState ? out.valueDiagonals : out.diagonals).push_back(f.name);
+      if (!f.phase.empty() && (out.hasState || !out.phase.empty()))
+        return fail(f.column, "a phase stands left of M, once; valid: diag(exp(g + i p)) M");
+      out.phase = f.phase.empty() ? out.phase : f.phase;
+      break;
+    case Factor::Kind::state:
+      if (open && !close(f.column))
+        return false;
+      out.row = endRow();
+      out.hasState = true;
+      break;
+    }
+  }
+  if (!out.hasState && !close(product.column))
+    return false;
+  if (out.outers.empty())
+    out.leftOfOuter.reset();
+  for (auto *names : {&out.numbers, &out.scalarDecays, &out.diagonals, &out.fulls, &out.valueDiagonals})
+    llvm::sort(*names);
+  return true;
+}
+
+bool Multiplication::run(const Term &term, std::vector<Sorted> &out) {
+  std::vector<Product> products;
+  if (!expand(term, products))
+    return false;
+  if (!takeLogs(products))
+    return false;
+  for (Product &p : products) {
+    // A normaliser sums keys: a state whose values are 1.
+    bool writes = llvm::none_of(p.factors, [](const Factor &f) { return f.kind == Factor::Kind::state; });
+    if (carried != "M" && writes)
+      p.factors.push_back({Factor::Kind::name, r.value, p.column});
+    if (!sort(p, out.emplace_back()))
+      return false;
+  }
+  return true;
+}
+
+bool recurrence::sameProduct(const Sorted &a, const Sorted &b) {
+  auto behind = [](const Sorted &p) { return p.leftOfOuter ? p.leftOfOuter->name : std::string(); };
+  return a.valueDiagonals == b.valueDiagonals && a.phase == b.phase && a.imaginary == b.imaginary &&
+         behind(a) == behind(b) && a.negative == b.negative && a.hasState == b.hasState && a.numbers == b.numbers &&
+         a.scalarDecays == b.scalarDecays && a.diagonals == b.diagonals && a.fulls == b.fulls && a.outers == b.outers &&
+         a.row == b.row;
+}
+
+std::string recurrence::takeRow(const Recurrence &r, std::vector<std::string> &names) {
+  auto isPerHead = [&](const std::string &name) {
+    const Parameter *p = r.parameter(name);
+    const Definition *d = r.definition(name);
+    return p ? p->per == Per::head
+             : d && (d->own == Per::head || d->per == Per::head || d->term.kind == Term::Kind::number);
+  };
+  if (names.empty())
+    return "";
+  size_t row = names.size();
+  while (row > 0 && isPerHead(names[row - 1]))
+    --row;
+  auto at = row > 0 ? names.begin() + static_cast<std::ptrdiff_t>(row - 1) : names.end() - 1;
+  std::string taken = std::move(*at);
+  names.erase(at);
+  return taken;
+}
+
+size_t recurrence::decays(const Sorted &p) {
+  return p.scalarDecays.size() + p.diagonals.size() + p.fulls.size() + p.valueDiagonals.size();
+}
+
+bool recurrence::multiplyOut(Recurrence &r, const Term &right, StringRef carried, std::vector<Sorted> &out,
+                             ErrorFn error) {
+  return Multiplication(r, carried, error).run(right, out);
+}
