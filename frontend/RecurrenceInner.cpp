@@ -23,6 +23,12 @@ bool isName(const Term &term, StringRef name = {}) {
   return term.kind == Term::Kind::name && (name.empty() || term.name == name);
 }
 
+/// exp of a log decay by its name
+bool isExp(const Term &term) {
+  return term.kind == Term::Kind::call && term.name == "exp" && term.args.size() == 1 && term.options.empty() &&
+         isName(term.args.front());
+}
+
 /// A product of a sum and its sign.
 struct Part {
   bool negative = false;
@@ -87,7 +93,7 @@ bool Steps::name(const Term &term, std::string &place) {
 bool Steps::factor(const Term &term, std::string &place) {
   if (isName(term) || mentions(term, "M") || mentions(term, "S"))
     return name(term, place);
-  place = inputOf(r, term, "state");
+  place = wholeOf(r, inputOf(r, term, "state"));
   r.stateColumns.try_emplace(place, term.column);
   return true;
 }
@@ -103,17 +109,16 @@ bool Steps::carry(const Part &part, StringRef state, std::string &decay) {
         return fail(f->column, "'" + state.str() + "' a second time in a product; " + validStep.str());
       continue;
     }
-    bool isExp = f->kind == Term::Kind::call && f->name == "exp" && f->args.size() == 1 && f->options.empty() &&
-                 isName(f->args.front());
     bool isOther = f->kind == Term::Kind::call && llvm::is_contained({"diag", "full"}, StringRef(f->name));
     if (!decay.empty() || isOther || mentions(*f, state))
       return fail(f->column,
                   "what gradient steps change decays by one exp(a), one number per head; " + validStep.str());
-    if (isExp ? !name(f->args.front(), decay) : !factor(*f, decay))
+    if (isExp(*f) ? !name(f->args.front(), decay) : isName(*f) && !name(*f, decay))
       return false;
-    std::optional<std::string> log = isExp ? decay : takeLog(r, isName(*f) ? f->name : decay);
+    std::string own = isExp(*f) || isName(*f) ? f->name : inputOf(r, *f, "state");
+    std::optional<std::string> log = isExp(*f) ? decay : takeLog(r, own);
     if (!log)
-      return fail(f->column, "'" + decay + "' multiplies " + state.str() +
+      return fail(f->column, "'" + own + "' multiplies " + state.str() +
                                  ", and its logarithm is not known; valid: exp(a) of a log decay a, or an input that "
                                  "is " +
                                  knownLogs.str());
@@ -216,12 +221,15 @@ bool Steps::run(const std::vector<Statement> &statements) {
   for (const Statement &s : statements)
     if (s.left == "M_0" && !steps)
       return fail(s.column, "M_0 of a state without gradient steps; valid: none, it begins as 0");
-  // Decays first: names that they share with rates then mean another input.
+  // Decays first: what they share with rates then means another input.
   for (const Statement &s : statements)
-    for (const Part &part : partsOf(s.right))
+    for (const Part &part : partsOf(s.right)) {
+      if (!llvm::any_of(part.factors, [&](const Term *f) { return isName(*f, s.left); }))
+        continue;
       for (const Term *f : part.factors)
-        if (llvm::any_of(part.factors, [&](const Term *other) { return isName(*other, s.left); }) && isName(*f))
-          (void)takeLog(r, f->name);
+        if (!mentions(*f, s.left) && !isExp(*f))
+          (void)takeLog(r, isName(*f) ? f->name : inputOf(r, *f, "state"));
+    }
   const Statement *momentum = nullptr;
   bool hasStep = false, stepOfMomentum = false;
   for (const Statement &s : statements) {

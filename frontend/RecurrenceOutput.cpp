@@ -64,7 +64,7 @@ bool Reads::read(const Term &query, const Term &state) {
     return fail(query.column, "M is read by a row; " + valid());
   if (!r.query.empty())
     return fail(query.column, "a second read of M; valid: one, such as q M");
-  r.query = ones ? "1" : isName(query) ? query.name : inputOf(r, query, "output");
+  r.query = ones ? "1" : isName(query) ? query.name : wholeOf(r, inputOf(r, query, "output"));
   r.outputColumns.try_emplace(r.query, query.column);
   r.readsBefore = state.name == "M_prev";
   if (r.readsBefore && (r.inner || r.normalised))

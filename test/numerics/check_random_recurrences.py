@@ -1,0 +1,131 @@
+"""Random texts of recurrences against what they say, token by token: python3 check_random_recurrences.py SEED COUNT
+
+Whatever the compiler accepts has the loss that reference/recurrence.py finds, and gradients that are its slope in a random direction, in f64. What it
+refuses must name a key of the mixer; at least half of the texts are accepted.
+"""
+
+import random
+import re
+import sys
+
+import numpy as np
+
+from harness import Report
+from compiled_model import CompiledModel
+import model
+from recurrence import recurrence
+
+K, V, HEADS = 3, 4, 2
+SIZES = {n: K for n in "qkpagf"} | {n: V for n in "vhe"} | {n: 1 for n in "bcsuw"} | {"E": K * V}
+PER = {K: "key", V: "value", 1: "head", K * V: "element"}
+STATES = [
+    "M = {D} M + {F}{K}^T {V}",
+    "M = M diag({H}) + {K}^T {V}",
+    "M = {D} M diag({H}) + {K}^T {V}",
+    "M = ({I} + p^T a) M + {K}^T {V}",
+    "M = {D} M + {F}k^T (v - k {D} M)",
+    "M = {D} (I - b k^T k) M + b k^T v",
+    "M = full({E}) M + {F}{K}^T {V}",
+    "M = {S} M - {F}{K}^T v; z = {S} z - {F}{K}^T",
+    "M = {S} (M + {F}k^T v)",
+    "M = {D} M - {K}^T v / {N}",
+    "M = {S} M - {R} grad(l2(k M - v))",
+    "M = -{R} grad(l2(k M - v)) + {S} M",
+    "M = M - {R} {R} grad(l2(k M - v))",
+]
+SCALARS = ["s", "sigmoid(w)", "0.9", "exp(-softplus(w))", "1 / 2", "exp(-0.3)", "(1 - s)", "(1 - u)", "0.9 s"]
+DIAGONALS = ["diag(f)", "diag(exp(g))", "diag(sigmoid(q))", "diag(1 - f)", "diag(exp(-exp(q)))", "diag(0.8 f)"]
+PLACES = {
+    "S": SCALARS,
+    "D": ["", *SCALARS, *DIAGONALS],
+    "I": ["I", *SCALARS, *DIAGONALS],
+    "F": ["", "b ", "0.1 ", "b c ", "exp(w) ", "s ", "exp(s) "],
+    "K": ["k", "k", "(1 - f)", "silu(k)", "(2 k)", "(k + 1)", "(k - q)"],
+    "V": ["v", "v", "v b", "v 0.1", "(v - 1)", "tanh(v)"],
+    "H": ["exp(h)", "e", "sigmoid(v)", "1 - e"],
+    "R": ["0.1", "b", "sigmoid(w)", "s"],
+    "E": ["E", "0.9", "0.5 E"],
+    "N": ["b", "2", "(1 + 1)", "s", "exp(w)", "(1 + b)"],
+}
+OUTPUTS = ["q M", "q M", "q M + v b", "1 M", "q M_prev", "q M + v - 1", "silu(q M) v / exp(w)", "(1 - q) M", "(q + f) M (1 - b)", "q M + v inner(k, q)"]
+OUTPUTS += ["s q M", "q M s + b v", "(b q) M_prev", "q M + u v - v b"]
+NORMALISED = ["(q M) / (q z)", "2 (q M) / (q z) / 3", "(q M) / (q z) + v b"]
+
+
+def filled(text, rng):
+    """{D} is the same wherever it stands."""
+    chosen = {place: rng.choice(texts) for place, texts in PLACES.items()}
+    return " ".join(text.format(**chosen).split())
+
+
+def definition(name, rng):
+    """-> the input, what it names of parameters"""
+    shared, x = f"n{name}", "linear(x, per=head)" if SIZES[name] == 1 else "linear(x)"
+    if name in "sufeE":
+        return rng.choice([f"sigmoid({x})", f"1 - sigmoid({x})", f"exp(-softplus({x}))", f"0.9 sigmoid({x}) / 2", f"sigmoid({shared})"]), shared
+    if name in "gh":
+        return rng.choice([f"log_sigmoid({x})", f"-softplus({x} + {shared})", f"-exp({shared})"]), shared
+    return rng.choice([x, f"0.5 {x}", f"tanh({x})", f"exp({shared})", f"{x} / exp({shared})", f"1 - {x}", f"{x} - {shared} + exp(-2)"]), shared
+
+
+def mixer(rng):
+    state = filled(rng.choice(STATES), rng)
+    output = "o = " + rng.choice(NORMALISED if "z =" in state else OUTPUTS)
+    names = sorted({n for n in re.findall(r"\w+", f"{state} {output}") if n in SIZES})
+    spec = {"kind": "recurrence", "heads": HEADS, "head_dim": K, "value_dim": V, "output_norm": False, "mini_batch": 1}
+    if "grad" not in state:
+        del spec["mini_batch"]
+    given, parameters = {}, {}
+    for name in names:
+        number = {"value": round(rng.uniform(-1, 1), 2), "per": PER[SIZES[name]]}
+        if rng.random() < 0.1:
+            parameters[name] = number
+            continue
+        given[name], shared = definition(name, rng)
+        if shared in re.findall(r"\w+", given[name]):
+            parameters[shared] = number
+    return spec | {"state": state, "output": output, "inputs": given, "parameters": parameters}
+
+
+def check(report, compiled, label, rng):
+    spec = compiled.description["mixers"]["R"]
+    sizes = SIZES | {f"n{name}": size for name, size in SIZES.items()}
+    model.mixer = lambda tape, x, documents, w, _: tape.call(
+        lambda x: (recurrence(x, documents, {n: a.array for n, a in w.items()}, spec, sizes), None), x
+    )
+    fixed = lambda name: "lsm.shift_" in name  # of M_prev: the token before
+    weights = {n: a if fixed(n) else a + 0.2 * rng.standard_normal(a.shape) for n, a in compiled.initial(3).items()}
+    batch, documents = compiled.batch(rng, [[0, 5, 6, 12], [0, 4, 10, 10]])
+    gradients = {n: g for n, g in compiled.gradients.items() if not fixed(n)}
+    got = compiled.step(weights, batch, ["loss", *gradients.values()], number=1)
+    loss = lambda step: float(compiled.expected({n: a + step * way.get(n, 0) for n, a in weights.items()}, batch, documents).loss)
+    way = {n: rng.standard_normal(weights[n].shape) for n in gradients}
+    want, (slope, again) = loss(0), ((loss(step) - loss(-step)) / (2 * step) for step in (2e-6, 1e-6))
+    error = abs(float(got["loss"].ravel()[0]) - want) / want
+    along = sum(float((got[g] * way[n]).sum()) for n, g in gradients.items())
+    bent, known = abs(along - again) / max(abs(again), 1e-2), abs(slope - again) / max(abs(again), 1e-2)
+    report.line(error < 1e-11 and bent < 1e-5 + 4 * known, label, f"loss {error:.1e}, gradients {bent:.1e}, slope known to {known:.1e}")
+
+
+def main(seed, count):
+    report, accepted = Report("random-recurrences"), 0
+    rng, numbers = random.Random(int(seed)), np.random.default_rng(int(seed))
+    sizes = {"vocab_size": 17, "d_model": 10, "num_layers": 1, "layer_pattern": "R", "dtype": "f64", "max_documents": 3, "context_len": 12}
+    sizes |= {"ffns": {"D": {"kind": "dense", "hidden": 6}}, "train": {"batch": 2, "seq_len": 12, "clip_norm": 0}}
+    with report:
+        for i in range(int(count)):
+            spec = mixer(rng)
+            label = f"{spec['state']} | {spec['output']} | {spec['inputs']} {spec['parameters']}"
+            try:
+                compiled = CompiledModel({"name": "random", "mixers": {"R": spec}} | sizes, report.folder, f"model{i}")
+            except RuntimeError as refused:
+                report.line("mixers.R." in str(refused), f"refused: {label}", str(refused).strip()[-200:])
+                continue
+            accepted += 1
+            check(report, compiled, label, numbers)
+        report.line(2 * accepted >= int(count), "accepted", f"{accepted} of {count}")
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
