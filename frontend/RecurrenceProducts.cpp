@@ -109,23 +109,27 @@ bool Multiplication::takeLogs(std::vector<Product> &products) {
   auto has = [](const Product &p, Kind kind) {
     return llvm::any_of(p.factors, [&](const Factor &f) { return f.kind == kind; });
   };
+  std::vector<std::string> scalars; // of all that multiplies M; what is a diagonal is a row elsewhere
   for (const Product &p : products)
-    for (const Factor &f : p.factors)
-      if (f.bare || (f.kind == Kind::name && has(p, Kind::state) && !has(p, Kind::transposed)))
-        if (!takeLog(r, f.name))
-          return fail(f.column, "'" + f.name +
-                                    "' multiplies M, and its logarithm is not known; valid: exp(g) of a log "
-                                    "decay g, or an input that is " +
-                                    knownLogs.str());
+    for (const Factor &f : p.factors) {
+      bool isScalar = f.kind == Kind::name && has(p, Kind::state) && !has(p, Kind::transposed);
+      if (isScalar)
+        scalars.push_back(f.name);
+      if ((isScalar || f.bare) && !takeLog(r, f.name))
+        return fail(f.column, "'" + f.name +
+                                  "' multiplies M, and its logarithm is not known; valid: exp(g) of a log decay g, or "
+                                  "an input that is " +
+                                  knownLogs.str());
+    }
   auto countOf = [](const Product &p, StringRef log) {
     return llvm::count_if(p.factors, [&](const Factor &f) { return f.kind == Kind::exp && f.name == log; });
   };
   for (Product &p : products)
     for (Factor &f : p.factors) {
-      const Definition *log = f.kind == Kind::name || f.bare ? takenLog(r, f.name) : nullptr;
-      if (log && (f.bare || has(p, Kind::state))) {
+      bool isScalar = f.kind == Kind::name && has(p, Kind::state) && llvm::is_contained(scalars, f.name);
+      if (isScalar || f.bare) {
         f.kind = f.bare ? f.kind : Kind::exp;
-        f.name = log->name;
+        f.name = takenLog(r, f.name)->name;
       } else {
         f.name = wholeOf(r, f.name);
         f.phase = wholeOf(r, f.phase);

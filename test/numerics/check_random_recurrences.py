@@ -30,6 +30,8 @@ STATES = [
     "M = {S} (M + {F}k^T v)",
     "M = {D} M - {K}^T v / {N}",
     "M = {S} M - {R} grad(l2(k M - v))",
+    "M = (I - b f^T f) diag(f) M + b f^T {V}",
+    "M = diag(f) M + p^T f M + {K}^T v",
     "M = -{R} grad(l2(k M - v)) + {S} M",
     "M = M - {R} {R} grad(l2(k M - v))",
 ]
