@@ -119,7 +119,7 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
       continue;
     if (r.elementwise) {
       bool logged = d && !d->decay.empty();
-      r.reason += ". That " + name + " is never " + (logged ? "above 1" : "positive") +
+      r.reason += ". That " + (logged ? d->decay : name) + " is never " + (logged ? "above 1" : "positive") +
                   " cannot be shown, and where it is " + (logged ? "above" : "positive") + " the state grows";
       continue;
     }
@@ -130,7 +130,7 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
       return llvm::failure();
     }
     if (!d->decay.empty()) {
-      errorFn(d->key(), "that " + name +
+      errorFn(d->key(), "that " + d->decay +
                             " is never above 1 cannot be shown, but what multiplies M must not be: chunks of "
                             "tokens have no other form; valid: " +
                             knownLogs.str() + ", or full(" + d->decay + ") in the state, which goes token by token");

@@ -364,6 +364,8 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
        "'g' multiplies M, and its logarithm"},
       {{.state = "M = g M + k^T v", .inputs = plain + R"j(, "g": "exp(linear(x))")j"},
        "inputs.g: that g is never above 1 cannot be shown, but what multiplies M must not be"},
+      {{.state = "M = a M + k^T v", .inputs = plain + R"j(, "y": "linear(x)", "a": "exp(y) sigmoid(y)")j"},
+       "inputs.a: that a is never above 1 cannot be shown"},
       {{.state = "M = exp(-g) M + k^T v"}, "state: is never below 1, but what multiplies M must not be above 1"},
       {{.state = "M = 1.5 M + k^T v", .inputs = plain}, "state: is never below 1, but what multiplies M"},
       {{.state = "M = sigmoid(M) M + k^T v"}, "column 5: 'sigmoid(' is no function of a state"},
