@@ -47,6 +47,8 @@ private:
   }
   std::optional<Per> fixed(const Term &term) const { return ownPer(r, term, current); }
   bool dependsOnToken(const Term &term) const { return recurrence::dependsOnToken(r, term); }
+  /// Whether the input at hand is what an equation computes where a name belongs.
+  bool ofEquation() const { return llvm::is_contained({"state", "output"}, current->place); }
   bool shareHeads();
   bool constants();
   int64_t headsOf(const Term &term, bool &ok);
@@ -138,7 +140,7 @@ bool Inference::source(const Term &call, Per per) {
                 "valid as the first argument of " + call.name + ": x, the layer's input, or a name in inputs");
   if (current->constant)
     return fail(call.column, call.name + " of parameters alone; valid: functions of each number");
-  if (current->name == "o" || llvm::is_contained({"state", "output"}, current->place))
+  if (current->name == "o" || ofEquation())
     return fail(call.column, call.name + " in the " + key + "; valid: an input of its own, by its name");
   if (++sources > 1)
     return fail(call.column, "a second linear or low_rank of one input; valid: a name in inputs of its own");
@@ -307,7 +309,7 @@ bool Inference::demandCall(const Term &call, Per per) {
                                          "here; valid: functions of each number");
   if (call.name == "conv" && (per == Per::all || per == Per::row))
     return fail(call.column, formatv("conv of one number per {0}; valid: of what that comes from", nameOf(per)).str());
-  if (call.name == "conv" && (++convolutions > 1 || llvm::is_contained({"state", "output"}, current->place)))
+  if (call.name == "conv" && (++convolutions > 1 || ofEquation()))
     return fail(call.column, "a second conv of one input, or in an equation; valid: a name in inputs of its own");
   if (call.name == "rope" && per != Per::key && per != Per::value)
     return fail(call.column, formatv("rope of one number per {0}; valid: of keys, of values", nameOf(per)).str());
@@ -508,7 +510,7 @@ bool Inference::constants() {
 bool Inference::run() {
   liftConstants(r);
   for (auto &[name, p] : r.parameters) {
-    if (!p.per && p.values.size() > 1) // one for each head
+    if (!p.per && !p.values.empty()) // one for each head, also where there is one
       p.per = Per::head;
     if (p.per)
       stated.insert(name);

@@ -620,6 +620,11 @@ TWICE = {
             "parameters": {"n": {"values": "log(0.9)", "per": "head"}},
         },
     ),
+    # Calls where names belong.
+    "Z": (
+        {"state": "M = M + shift(k)^T v", "output": "o = l2_norm(q) M", "inputs": LINEAR},
+        {"state": "M = M + h^T v", "output": "o = p M", "inputs": LINEAR | {"h": "shift(k)", "p": "l2_norm(q)"}},
+    ),
 }
 TWICE["A"][1]["output"] = TWICE["A"][1]["output"].replace("scale", repr(SIZES["head_dim"] ** -0.5))
 
