@@ -135,6 +135,8 @@ struct Recurrence {
   bool calls(llvm::StringRef function) const;
   /// What stands for one weight: a parameter, an input of parameters alone.
   bool isConstant(llvm::StringRef name) const;
+  /// Such a one that nothing trains: numbers, `values`, and what is computed of them.
+  bool isFixed(llvm::StringRef name) const;
   /// Rows of the state.
   int64_t rows(int64_t headDim) const;
 };

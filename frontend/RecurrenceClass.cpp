@@ -165,8 +165,7 @@ bool Analysis::decayOf(const Sorted &plain) {
                "). There is no matrix form: every token costs head_dim times value_dim exponentials, one token after "
                "the other inside a chunk";
   } else if (scalar) {
-    const Parameter *parameter = r.parameter(r.logDecay);
-    r.classId = parameter && !parameter->trained ? LsmClass::S0 : LsmClass::S;
+    r.classId = r.isFixed(r.logDecay) ? LsmClass::S0 : LsmClass::S;
     r.reason = oneDecay(r.logDecay) + ": " + r.decayText(r.logDecay);
   } else {
     r.classId = LsmClass::V;
@@ -344,6 +343,17 @@ const Parameter *Recurrence::parameter(StringRef name) const {
 
 bool Recurrence::isConstant(StringRef name) const {
   return parameter(name) || (definition(name) && definition(name)->constant);
+}
+
+static bool allFixed(const Recurrence &r, const Term &term) {
+  return (term.kind != Term::Kind::name || r.isFixed(term.name)) &&
+         llvm::all_of(term.args, [&](const Term &arg) { return allFixed(r, arg); });
+}
+bool Recurrence::isFixed(StringRef name) const {
+  if (const Parameter *p = parameter(name))
+    return !p->trained;
+  const Definition *d = definition(name);
+  return d && d->constant && allFixed(*this, d->term);
 }
 
 std::string Recurrence::className() const {

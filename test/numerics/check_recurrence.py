@@ -620,10 +620,15 @@ TWICE = {
             "parameters": {"n": {"values": "log(0.9)", "per": "head"}},
         },
     ),
-    # Calls where names belong.
+    # Calls where names belong; a decay that nothing trains, and one of each token which is the same.
     "Z": (
-        {"state": "M = M + shift(k)^T v", "output": "o = l2_norm(q) M", "inputs": LINEAR},
-        {"state": "M = M + h^T v", "output": "o = p M", "inputs": LINEAR | {"h": "shift(k)", "p": "l2_norm(q)"}},
+        {"state": "M = 0.9 M + shift(k)^T v", "output": "o = l2_norm(q) M", "inputs": LINEAR},
+        {
+            "state": "M = exp(g) M + h^T v",
+            "output": "o = p M",
+            "inputs": LINEAR | {"h": "shift(k)", "p": "l2_norm(q)", "g": "0 log_sigmoid(linear(x)) + n"},
+            "parameters": {"n": {"values": "log(0.9)", "per": "head"}},
+        },
     ),
 }
 TWICE["A"][1]["output"] = TWICE["A"][1]["output"].replace("scale", repr(SIZES["head_dim"] ** -0.5))
