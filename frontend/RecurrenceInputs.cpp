@@ -186,8 +186,12 @@ private:
   void numbers(Term &term, bool whole = false) {
     if (term.kind == Term::Kind::call && !whole && !hasName(term))
       return lift(term);
+    const Function *function = calledBy(term);
     for (Term &arg : term.args)
-      numbers(arg);
+      if (function && function->kind == Function::Kind::inner && isNumber(arg))
+        lift(arg);
+      else
+        numbers(arg);
   }
   static bool hasName(const Term &term) { return term.kind == Term::Kind::name || llvm::any_of(term.args, hasName); }
 

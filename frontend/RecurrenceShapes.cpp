@@ -255,8 +255,13 @@ bool Inference::demandCall(const Term &call, Per per) {
                       : "position_rate is of a mini-batch; valid: in front of grad(..)");
     return parameterAt(call, 0, Per::place);
   }
-  if (current->constant && (function->kind != Kind::feature || call.name == "conv" || call.args.size() > 1))
-    return fail(call.column, call.name + " of parameters alone; valid: functions of each number");
+  bool ofOneToken = function->kind == Kind::feature ? call.name != "conv" && call.args.size() == 1
+                                                    : function->kind == Kind::inner || function->kind == Kind::norm ||
+                                                          (function->kind == Kind::vector && call.name != "rope");
+  if (current->constant && !ofOneToken)
+    return fail(call.column,
+                call.name +
+                    " of parameters alone; valid: functions of each number, softmax, l2_norm, layer_norm, inner");
   switch (function->kind) {
   case Kind::decay: return demandDecay(call, per);
   case Kind::rows: return demandRows(call, per);

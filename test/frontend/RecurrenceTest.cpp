@@ -468,6 +468,9 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.inputs = plain + R"j(, "y": "linear(w)", "g": "log_sigmoid(linear(x) + y)")j",
         .parameters = R"j("w": {"value": 0, "per": "key"})j"},
        "inputs.y: column 1: linear of parameters alone"},
+      {{.inputs = R"j("q": "shift(w)", "k": "linear(x)", "v": "linear(x)", "g": "log_sigmoid(linear(x))")j",
+        .parameters = R"j("w": 0)j"},
+       "inputs.q: column 1: shift of parameters alone; valid: functions of each number, softmax, l2_norm"},
       {{.inputs =
             R"j("q": "rope(linear(x))", "k": "linear(x)", "v": "rope(linear(x))", "g": "log_sigmoid(linear(x))")j",
         .more = R"j(, "rope": {"fraction": 0.3125})j"},

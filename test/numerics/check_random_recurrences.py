@@ -42,7 +42,7 @@ PLACES = {
     "D": ["", *SCALARS, *DIAGONALS],
     "I": ["I", *SCALARS, *DIAGONALS],
     "F": ["", "b ", "0.1 ", "b c ", "exp(w) ", "s ", "exp(s) "],
-    "K": ["k", "k", "(1 - f)", "silu(k)", "(2 k)", "(k + 1)", "(k - q)"],
+    "K": ["k", "k", "(1 - f)", "silu(k)", "(2 k)", "(k + 1)", "(k - q)", "l2_norm(k)", "softmax(k)"],
     "V": ["v", "v", "v b", "v 0.1", "(v - 1)", "tanh(v)"],
     "H": ["exp(h)", "e", "sigmoid(v)", "1 - e"],
     "R": ["0.1", "b", "sigmoid(w)", "s"],
@@ -50,7 +50,7 @@ PLACES = {
     "N": ["b", "2", "(1 + 1)", "s", "exp(w)", "(1 + b)"],
 }
 OUTPUTS = ["q M", "q M", "q M + v b", "1 M", "q M_prev", "q M + v - 1", "silu(q M) v / exp(w)", "(1 - q) M", "(q + f) M (1 - b)", "q M + v inner(k, q)"]
-OUTPUTS += ["s q M", "q M s + b v", "(b q) M_prev", "q M + u v - v b"]
+OUTPUTS += ["s q M", "q M s + b v", "(b q) M_prev", "q M + u v - v b", "l2_norm(q) M", "q M + inner(p, l2_norm(p)) v", "(q softmax(p)) M"]
 NORMALISED = ["(q M) / (q z)", "2 (q M) / (q z) / 3", "(q M) / (q z) + v b"]
 
 
@@ -67,6 +67,8 @@ def definition(name, rng):
         return rng.choice([f"sigmoid({x})", f"1 - sigmoid({x})", f"exp(-softplus({x}))", f"0.9 sigmoid({x}) / 2", f"sigmoid({shared})"]), shared
     if name in "gh":
         return rng.choice([f"log_sigmoid({x})", f"-softplus({x} + {shared})", f"-exp({shared})"]), shared
+    if name in "kpqv" and rng.random() < 0.15:
+        return rng.choice([f"l2_norm({shared})", f"softmax(2 {shared})", f"{x} l2_norm({shared} + 1)"]), shared
     return rng.choice([x, f"0.5 {x}", f"tanh({x})", f"exp({shared})", f"{x} / exp({shared})", f"1 - {x}", f"{x} - {shared} + exp(-2)"]), shared
 
 

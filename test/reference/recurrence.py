@@ -8,14 +8,16 @@ import re
 
 import numpy as np
 
-from common import PADDING, log_sigmoid, sigmoid, softplus
+from common import PADDING, log_sigmoid, sigmoid, softmax, softplus
+from rows import l2_norm
 
 FUNCTIONS = {"sigmoid": sigmoid, "exp": np.exp, "softplus": softplus, "log_sigmoid": log_sigmoid, "tanh": np.tanh, "silu": lambda x: x * sigmoid(x)}
+FUNCTIONS |= {"softmax": softmax, "l2_norm": lambda x: l2_norm(x, 1e-6)[0]}
 TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:e-?\d+)?)|([A-Za-z_]\w*)(\()?|(\^T)|(\S))")
 
 
 class Parser:
-    """-> ("number", x), ("name", n), ("call", f, arguments), ("transpose" | "minus", t), ("sum" | "times" | "over", a, b)"""
+    """-> ("number", x), ("name", n), ("call", f, arguments), ("transpose" | "minus" | "whole", t), ("sum" | "times" | "over", a, b)"""
 
     def __init__(self, text):
         self.tokens = []
@@ -46,7 +48,7 @@ class Parser:
     def factor(self):
         kind, value = self.next()
         if kind == "(":
-            term = self.sum()
+            term = ("whole", self.sum())  # in (q k) M a row, where q k M is q times one
             self.next()
         elif kind == "call":
             arguments = []
@@ -81,6 +83,8 @@ class Token:
                 return "matrix", np.eye(self.K)
             value = self.values[term[1]]
             return value if isinstance(value, tuple) else ("number", value[0]) if len(value) == 1 else ("row", value)
+        if kind == "whole":
+            return self.of(term[1])
         if kind == "minus":
             kind, value = self.of(term[1])
             return kind, -value
@@ -146,8 +150,8 @@ def inputs(x, w, spec, sizes):
             return np.full((1, 1, 1, 1), term[1])
         if kind == "name":
             return found[term[1]]
-        if kind == "minus":
-            return -of(term[1], name)
+        if kind in ("minus", "whole"):
+            return of(term[1], name) * (-1 if kind == "minus" else 1)
         if kind == "call" and term[1] == "linear":
             return (x @ w["lsm.w" + name]).reshape(B, T, spec["heads"], -1)
         if kind == "call":
