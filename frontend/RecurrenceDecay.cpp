@@ -50,8 +50,6 @@ std::string recurrence::textOf(const Term &term) {
   llvm_unreachable("all kinds are above");
 }
 
-static bool callsSource(const Term &term) { return isSource(term) || llvm::any_of(term.args, callsSource); }
-
 static bool isCall(const Term &t, StringRef function) {
   return t.kind == Term::Kind::call && t.name == function && t.args.size() == 1 && t.options.empty();
 }

@@ -31,6 +31,8 @@ const Function *functionOf(llvm::StringRef name);
 std::string functionNames();
 /// linear and low_rank: a matrix product rounds what it reads.
 bool isSource(const Term &term);
+/// Whether one of them stands somewhere in the term.
+bool callsSource(const Term &term);
 
 std::optional<Per> perOf(llvm::StringRef name);
 /// What a term says of itself: per=head somewhere inside, a symbol whose place is known; of inputs only those above

@@ -69,6 +69,8 @@ bool recurrence::isSource(const Term &term) {
   return function && function->kind == Function::Kind::source;
 }
 
+bool recurrence::callsSource(const Term &term) { return isSource(term) || llvm::any_of(term.args, callsSource); }
+
 //===- What a term is of ------------------------------------------------------------------------------------------===//
 
 bool recurrence::dependsOnToken(const Recurrence &r, const Term &term) {

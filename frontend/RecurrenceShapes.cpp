@@ -89,9 +89,17 @@ bool Inference::demandName(const std::string &name, Per per, size_t column) {
   auto agree = [&](std::optional<Per> &known) {
     if (!known)
       known = per;
-    return alike(*known, per) ||
-           fail(column, formatv("'{0}' is one number per {1} here, but per {2} {3}; valid: two names", name,
-                                nameOf(per), nameOf(*known), first == here ? "elsewhere in it" : "in " + first)
+    if (alike(*known, per))
+      return true;
+    // A number per head that says so multiplies what has more.
+    bool oneIsHead = per == Per::head || known == Per::head;
+    const Definition *d = r.definition(name);
+    StringRef say = !oneIsHead                  ? ""
+                    : r.parameter(name)         ? ", or \"per\": \"head\", where it multiplies what has more"
+                    : d && callsSource(d->term) ? ", or per=head in its linear, where it multiplies what has more"
+                                                : "";
+    return fail(column, formatv("'{0}' is one number per {1} here, but per {2} {3}; valid: two names{4}", name,
+                                nameOf(per), nameOf(*known), first == here ? "elsewhere in it" : "in " + first, say)
                             .str());
   };
   // What a name says itself holds wherever it stands.
