@@ -103,6 +103,7 @@ struct Recurrence {
   std::string lowRankA, lowRankB; ///< class D: + b^T a M
   bool elementwise = false; ///< class E: the log decay is one number per element
   std::vector<std::string> writeFactors; ///< numbers per head that multiply v
+  std::vector<std::string> rowFactors; ///< numbers per head that multiply b of class D
   std::vector<std::string> skipFactors; ///< o = q M + factors times skipValue
   std::string skipValue;
   std::string keyImaginary; ///< the key is key + i keyImaginary

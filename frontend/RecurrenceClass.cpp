@@ -30,6 +30,9 @@ private:
   bool transition(const std::vector<const Sorted *> &kept, const Sorted &write);
   bool decayOf(const Sorted &plain);
   bool lowRank(const Sorted &added, const Sorted &write);
+  std::pair<std::vector<std::string>, std::vector<std::string>> diagonalsAround(const Sorted &product);
+  std::string multiplied(const std::vector<std::string> &names, bool negative, size_t column);
+  std::string whyNoDelta(const Sorted &plain, const Sorted &erased, const Sorted &write) const;
   bool deltaRule(const Sorted &plain, const Sorted &erased, const Sorted &write);
   std::string rate(const Sorted &product);
   bool normaliser(const Term &term, const std::vector<Sorted> &state);
@@ -68,18 +71,20 @@ bool Analysis::stateEquation(const std::vector<Sorted> &products) {
                   "a second product without M: a state of this family writes one k^T v; valid: one such product");
     if (p.outers.size() != 1 || !p.row.empty())
       return fail(p.column, "what is written is k^T v, times numbers per head; valid: + b k^T v");
-    if (decays(p))
-      return fail(p.column,
-                  formatv("decays per feature of {0}^T {1}; valid: + {0}^T {1}, with them as factors of {0} or "
-                          "{1} in inputs",
-                          p.outers.front().left, p.outers.front().right)
-                      .str());
+    if (!p.fulls.empty())
+      return fail(p.column, formatv("decays per element of {0}^T {1}; valid: + {0}^T {1}, with decays per feature",
+                                    p.outers.front().left, p.outers.front().right)
+                                .str());
     write = &p;
   }
   if (!write)
     return fail(1, "nothing is written; valid: + k^T v");
-  r.key = write->outers.front().left;
-  r.value = write->outers.front().right;
+  // diag(a) k^T v diag(b) writes (a k)^T v b.
+  auto [left, right] = diagonalsAround(*write);
+  left.insert(left.begin(), write->outers.front().left);
+  right.insert(right.begin(), write->outers.front().right);
+  r.key = multiplied(left, /*negative=*/false, write->column);
+  r.value = multiplied(right, /*negative=*/false, write->column);
   r.keyImaginary = write->imaginary;
   if (!transition(kept, *write))
     return false;
@@ -125,10 +130,16 @@ bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted 
 std::string Analysis::joined(const std::vector<std::string> &logs, size_t column) {
   if (logs.size() == 1)
     return logs.front();
-  Definition sum{.name = llvm::join(logs, " "), .term = {.kind = Term::Kind::sum, .column = column}, .place = "state"};
+  Definition sum{.name = llvm::join(logs, " + ") + " (log)", .term = {.kind = Term::Kind::sum, .column = column}};
+  if (r.definition(sum.name))
+    return sum.name;
+  sum.place = "state";
   for (const std::string &log : logs)
     sum.term.args.push_back({.kind = Term::Kind::name, .name = log, .column = column});
-  sum.decay = llvm::join(llvm::map_range(logs, [&](const std::string &log) { return r.decayText(log); }), " ");
+  Term product{.kind = Term::Kind::product};
+  for (const std::string &log : logs)
+    product.args.push_back({.kind = Term::Kind::name, .name = r.decayText(log)});
+  sum.decay = textOf(product);
   r.stateColumns.try_emplace(sum.name, column);
   r.inputs.push_back(std::move(sum));
   describeInputs(r);
@@ -174,21 +185,60 @@ bool Analysis::decayOf(const Sorted &plain) {
   return true;
 }
 
-/// (diag(exp(g)) + b^T a) M + k^T v
+/// (diag(exp(g)) + b^T a) M + k^T v: what multiplies the added product, and its sign, goes into b, decays right of b^T
+/// a into a.
 bool Analysis::lowRank(const Sorted &added, const Sorted &write) {
-  if (added.outers.size() != 1 || !added.row.empty() || decays(added) || !added.numbers.empty())
-    return fail(added.column, "what is added to M is b^T a M of M as it was, all factors in b and a; valid: + b^T a M");
+  if (added.outers.size() != 1 || !added.row.empty() || !added.imaginary.empty() || !added.phase.empty() ||
+      !added.fulls.empty() || !added.valueDiagonals.empty())
+    return fail(added.column, "what is added to M is b^T a M, times numbers per head and decays exp(g), diag(exp(g)); "
+                              "valid: + b^T a M");
   if (r.classId == LsmClass::R || r.classId == LsmClass::E)
     return fail(added.column, "b^T a M is added to a state with a decay per value feature; valid: (diag(exp(g)) + b^T "
                               "a) M + k^T v");
+  auto [left, right] = diagonalsAround(added);
+  left.insert(left.begin(), added.outers.front().left);
+  right.insert(right.begin(), added.outers.front().right);
+  r.rowFactors = added.numbers;
+  for (const std::string &log : added.scalarDecays)
+    r.rowFactors.push_back(expOf(r, log));
+  left.insert(left.begin(), r.rowFactors.begin(), r.rowFactors.end());
   r.decaysPerHead = r.classId != LsmClass::V;
-  r.lowRankB = added.outers.front().left;
-  r.lowRankA = added.outers.front().right;
-  r.reason += (r.classId == LsmClass::I ? ", plus " : "; plus ") + r.lowRankB + "^T " + r.lowRankA;
+  r.lowRankB = multiplied(left, added.negative, added.column);
+  r.lowRankA = multiplied(right, /*negative=*/false, added.column);
+  Term outer{.kind = Term::Kind::product, .column = added.column};
+  outer.args.push_back({.kind = Term::Kind::transpose, .name = r.lowRankB});
+  outer.args.push_back({.kind = Term::Kind::name, .name = r.lowRankA});
+  r.reason += (r.classId == LsmClass::I ? ", plus " : "; plus ") + textOf(outer);
   r.reason += ", which nothing keeps from growing the state";
   r.classId = LsmClass::D;
   r.writeFactors = write.numbers;
   return true;
+}
+
+/// Left and right of a^T b: what the diagonals multiply.
+std::pair<std::vector<std::string>, std::vector<std::string>> Analysis::diagonalsAround(const Sorted &product) {
+  std::vector<std::string> left, right;
+  for (const std::string &log : product.leftDiagonals)
+    left.push_back(expOf(r, log));
+  std::vector<std::string> behind = product.diagonals;
+  for (const std::string &log : product.leftDiagonals)
+    behind.erase(llvm::find(behind, log));
+  for (const std::string &log : behind)
+    right.push_back(expOf(r, log));
+  return {left, right};
+}
+
+/// Names that multiply each other, and perhaps a minus, as one name.
+std::string Analysis::multiplied(const std::vector<std::string> &names, bool negative, size_t column) {
+  Term product{.kind = Term::Kind::product, .column = column};
+  for (const std::string &name : names)
+    product.args.push_back({.kind = Term::Kind::name, .name = name, .column = column});
+  Term all = names.size() == 1 ? product.args.front() : product;
+  if (negative)
+    all = {.kind = Term::Kind::negate, .args = {Term(all)}, .column = column};
+  std::string name = all.kind == Term::Kind::name ? all.name : inputOf(r, all, "state");
+  r.stateColumns.try_emplace(name, column);
+  return name;
 }
 
 static std::string ratesOf(const Sorted &p) {
@@ -197,39 +247,22 @@ static std::string ratesOf(const Sorted &p) {
 
 /// The numbers that multiply a product as one name: "1" of none, an input of its own of several.
 std::string Analysis::rate(const Sorted &product) {
-  if (product.numbers.size() < 2)
-    return product.numbers.empty() ? "1" : product.numbers.front();
-  Definition all{.name = llvm::join(product.numbers, " "), .term = {}, .place = "state"};
-  all.term = {.kind = Term::Kind::product, .column = product.column};
-  for (const std::string &number : product.numbers)
-    all.term.args.push_back({.kind = Term::Kind::name, .name = number, .column = r.stateColumns.at(number)});
-  r.stateColumns[all.name] = product.column;
-  r.inputs.push_back(std::move(all));
-  describeInputs(r);
-  return r.inputs.back().name;
+  return product.numbers.empty() ? "1" : multiplied(product.numbers, /*negative=*/false, product.column);
 }
 
-/// (I - beta k^T k) exp(g) M + beta k^T v, or with diag(exp(g)).
-bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted &write) {
-  Outer erase = erased.outers.front();
-  if (erased.outers.size() != 1 || !erased.row.empty())
-    return fail(erased.column, "valid: - beta k^T k M, or - beta k^T k exp(g) M where M is carried by exp(g)");
-  if (erase.left != erase.right && !decays(erased)) {
-    std::string carried = r.classId == LsmClass::V ? "diag(" + r.decayText(r.logDecay) + ")" : "diag(exp(g))";
-    return fail(erased.column,
-                formatv("subtracts {0}^T {1} M; the delta rule erases with the key on both sides, and class D adds; "
-                        "valid: {2}^T {2}, or ({3} + {0}^T {1}) M + {2}^T {4} with the minus in inputs.{0}",
-                        erase.left, erase.right, r.key, carried, r.value)
-                    .str());
-  }
-  if (r.classId == LsmClass::R || r.classId == LsmClass::E)
-    return fail(erased.column, "the delta rule on a state with a decay per value feature is no class; valid: exp(g) or "
-                               "diag(exp(g)) left of M");
-  if (const std::optional<Factor> &decay = erased.leftOfOuter)
-    return fail(decay->column, formatv("diag({0}) stands left of {1}^T {2}, which it does not commute with; "
-                                       "valid: {1}^T {2} diag({0}) M, which erases what is left after the decay",
-                                       r.decayText(decay->name), erase.left, erase.right)
-                                   .str());
+/// (I - beta k^T k) exp(g) M + beta k^T v, or with diag(exp(g)): why it is not, "" where it is.
+std::string Analysis::whyNoDelta(const Sorted &plain, const Sorted &erased, const Sorted &write) const {
+  if (erased.outers.size() != 1 || !erased.row.empty() || !erased.imaginary.empty() || erased.phase != plain.phase)
+    return "it erases with other than k^T k";
+  const auto &[left, right] = erased.outers.front();
+  std::string outer = left + "^T " + right;
+  if (left != right)
+    return "it erases with one row on both sides, " + outer + " has two";
+  if (left != r.key)
+    return "it erases with what it writes, here " + outer + " and " + r.key + "^T " + r.value;
+  if (!erased.leftDiagonals.empty())
+    return "it erases what is left after the decay, diag(" + r.decayText(erased.leftDiagonals.front()) +
+           ") here comes after";
   if (erased.scalarDecays != plain.scalarDecays || erased.diagonals != plain.diagonals ||
       decays(erased) != decays(plain)) {
     auto carried = [&](const Sorted &p) {
@@ -237,21 +270,23 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
              : p.diagonals.empty()                         ? r.decayText(p.scalarDecays.front()) + " M"
                                                            : "diag(" + r.decayText(p.diagonals.front()) + ") M";
     };
-    return fail(erased.column, formatv("erases from {0}, but M is carried as {1}; valid: the same decay in both",
-                                       carried(erased), carried(plain))
-                                   .str());
+    return "it erases from what it carries, here " + carried(erased) + " and " + carried(plain);
   }
-  if (erased.phase != plain.phase || !erased.imaginary.empty())
-    return fail(erased.column, "erases from a state that turns otherwise than M is carried; valid: the same decay in "
-                               "both, without a phase");
-  if (erase.left != erase.right || erase.left != r.key)
-    return fail(erased.column, formatv("erases {0}^T {1}, but {2}^T {3} is written; valid: {2}^T {2}", erase.left,
-                                       erase.right, r.key, r.value)
-                                   .str());
   if (erased.numbers != write.numbers)
-    return fail(erased.column, formatv("erases with {0}, but writes with {1}; valid: the same numbers per head in both",
-                                       ratesOf(erased), ratesOf(write))
-                                   .str());
+    return "it erases with the rate that it writes with, here " + ratesOf(erased) + " and " + ratesOf(write);
+  return "";
+}
+
+bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted &write) {
+  if (std::string why = whyNoDelta(plain, erased, write); !why.empty()) {
+    if (!lowRank(erased, write))
+      return false;
+    r.reason += "; not the delta rule: " + why;
+    return true;
+  }
+  if (r.classId == LsmClass::R || r.classId == LsmClass::E)
+    return fail(erased.column, "the delta rule on a state with a decay per value feature is no class; valid: exp(g) or "
+                               "diag(exp(g)) left of M");
   r.beta = rate(erased);
   bool diagonal = r.classId == LsmClass::V, still = r.classId == LsmClass::I;
   std::string on = still ? "" : ", on a state with " + r.reason;

@@ -13,10 +13,24 @@ using namespace braid;
 using namespace braid::recurrence;
 using llvm::StringRef;
 
+/// A name may be the text of an expression: parentheses around one of these operators keep "(1 - a) b" from being
+/// called "1 - a b".
+static std::string enclosed(StringRef name, StringRef operators) {
+  int depth = 0;
+  for (char c : name) {
+    depth += (c == '(') - (c == ')');
+    if (depth == 0 && operators.contains(c))
+      return ("(" + name + ")").str();
+  }
+  return name.str();
+}
+
 std::string recurrence::textOf(const Term &term) {
   using Kind = Term::Kind;
   auto joined = [&](StringRef between, auto part) { return llvm::join(llvm::map_range(term.args, part), between); };
   auto factor = [](const Term &arg) {
+    if (arg.kind == Kind::name)
+      return enclosed(arg.name, "+-/");
     bool whole = !llvm::is_contained({Kind::sum, Kind::negate, Kind::product, Kind::quotient}, arg.kind) &&
                  !(arg.kind == Kind::number && arg.number < 0);
     return whole ? textOf(arg) : "(" + textOf(arg) + ")";
@@ -24,7 +38,7 @@ std::string recurrence::textOf(const Term &term) {
   switch (term.kind) {
   case Kind::number: return numberText(term.number);
   case Kind::name: return term.name;
-  case Kind::transpose: return (term.name.empty() ? factor(term.args.front()) : term.name) + "^T";
+  case Kind::transpose: return (term.name.empty() ? factor(term.args.front()) : enclosed(term.name, " +-/")) + "^T";
   case Kind::negate: return "-" + factor(term.args.front());
   case Kind::sum: {
     std::string text;

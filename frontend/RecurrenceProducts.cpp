@@ -319,8 +319,8 @@ bool Multiplication::sort(const Product &product, Sorted &out) {
     case Factor::Kind::full:
       if (open && !close(f.column))
         return false;
-      if (out.outers.empty() && !out.leftOfOuter)
-        out.leftOfOuter = f;
+      if (out.outers.empty() && f.kind == Factor::Kind::diag && !out.hasState)
+        out.leftDiagonals.push_back(f.name);
       (f.kind == Factor::Kind::full ? out.fulls : out.hasState ? out.valueDiagonals : out.diagonals).push_back(f.name);
       if (!f.phase.empty() && (out.hasState || !out.phase.empty()))
         return fail(f.column, "a phase stands left of M, once; valid: diag(exp(g + i p)) M");
@@ -329,6 +329,8 @@ bool Multiplication::sort(const Product &product, Sorted &out) {
     case Factor::Kind::state:
       if (open && !close(f.column))
         return false;
+      if (!out.outers.empty()) // a^T b diag(f) 0.9 M: no row can stand there
+        llvm::append_range(out.numbers, std::exchange(names, {}));
       out.row = endRow();
       out.hasState = true;
       break;
@@ -337,8 +339,9 @@ bool Multiplication::sort(const Product &product, Sorted &out) {
   if (!out.hasState && !close(product.column))
     return false;
   if (out.outers.empty())
-    out.leftOfOuter.reset();
-  for (auto *names : {&out.numbers, &out.scalarDecays, &out.diagonals, &out.fulls, &out.valueDiagonals})
+    out.leftDiagonals.clear();
+  for (auto *names :
+       {&out.numbers, &out.scalarDecays, &out.diagonals, &out.fulls, &out.valueDiagonals, &out.leftDiagonals})
     llvm::sort(*names);
   return true;
 }
@@ -361,11 +364,10 @@ bool Multiplication::run(const Term &term, std::vector<Sorted> &out) {
 }
 
 bool recurrence::sameProduct(const Sorted &a, const Sorted &b) {
-  auto behind = [](const Sorted &p) { return p.leftOfOuter ? p.leftOfOuter->name : std::string(); };
   return a.valueDiagonals == b.valueDiagonals && a.phase == b.phase && a.imaginary == b.imaginary &&
-         behind(a) == behind(b) && a.negative == b.negative && a.hasState == b.hasState && a.numbers == b.numbers &&
-         a.scalarDecays == b.scalarDecays && a.diagonals == b.diagonals && a.fulls == b.fulls && a.outers == b.outers &&
-         a.row == b.row;
+         a.leftDiagonals == b.leftDiagonals && a.negative == b.negative && a.hasState == b.hasState &&
+         a.numbers == b.numbers && a.scalarDecays == b.scalarDecays && a.diagonals == b.diagonals &&
+         a.fulls == b.fulls && a.outers == b.outers && a.row == b.row;
 }
 
 std::string recurrence::takeRow(const Recurrence &r, std::vector<std::string> &names) {

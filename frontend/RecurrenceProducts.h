@@ -31,8 +31,7 @@ struct Sorted {
   std::vector<std::string> valueDiagonals; ///< in diag(exp(..)) right of M
   std::string phase, imaginary; ///< of a diagonal, of what is written
   std::vector<Outer> outers;
-  std::optional<Factor>
-      leftOfOuter; ///< a diagonal or full decay that acts behind k^T k, with which it does not commute
+  std::vector<std::string> leftDiagonals; ///< of the diagonals those left of k^T k, with which they do not commute
   std::string row; ///< of an output: the row before M, or the row itself
   size_t column = 0;
 };

@@ -570,9 +570,10 @@ bool Inference::run() {
   }
   if (r.expressed)
     r.inputs.back().per = alike(r.inputs.back().own.value_or(Per::value), Per::all) ? Per::all : Per::value;
-  for (const std::string &name : r.writeFactors)
-    if (!place("state", name, Per::head))
-      return false;
+  for (const auto *factors : {&r.writeFactors, &r.rowFactors})
+    for (const std::string &name : *factors)
+      if (!place("state", name, Per::head))
+        return false;
   for (const std::string &name : r.skipFactors) {
     const Parameter *parameter = r.parameter(name);
     if (parameter && parameter->shared) {

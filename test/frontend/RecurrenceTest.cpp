@@ -79,7 +79,7 @@ TEST(Recurrence, ClassesAndPlaces) {
         .inputs = plain + R"j(, "c": "-exp(s) / 2")j",
         .parameters = R"j("s": 0)j"},
        LsmClass::S,
-       "0.9 (log) c",
+       "0.9 (log) + c (log)",
        ""},
       {{.state = "M = diag(exp(g)) M + k^T v"}, LsmClass::V, "g", ""},
       {{.state = "M = M + b k^T (v - k M)", .inputs = delta}, LsmClass::H, "", "b"},
@@ -156,6 +156,59 @@ TEST(Recurrence, DecaysAndRowsAsTheyStand) {
     if (const Definition *d = r->definition(r->logDecay))
       EXPECT_TRUE(!d->decay.empty() && d->wide) << c.state;
   }
+}
+
+TEST(Recurrence, WhatIsMadeHasANameOfItsOwn) {
+  const std::string inputs = plain + R"j(, "g": "log_sigmoid(linear(x))", "h": "log_sigmoid(linear(x))")j";
+  auto r = read({.state = "M = exp(g) exp(h) (I - g h k^T k) M + g h k^T v", .inputs = inputs});
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->definition(r->logDecay)->term.kind, recurrence::Term::Kind::sum);
+  EXPECT_EQ(r->definition(r->beta)->term.kind, recurrence::Term::Kind::product);
+  r = read({.state = "M = M + (1 - a) b (1 - a b) k^T (v - k M)",
+            .inputs = plain + R"j(, "a": "sigmoid(linear(x))", "b": "sigmoid(linear(x))")j"});
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->beta, "(1 - a) (1 - a b) b");
+  EXPECT_EQ(recurrence::textOf(r->definition("1 - a b")->term), "1 - a b");
+}
+
+// What acts on M by two rows is class D, with all that multiplies in the rows; a remark says why it is no delta rule.
+TEST(Recurrence, TransitionsOfTwoRows) {
+  const std::pair<const char *, const char *> named[] = {{"b k", R"j(, "b": "sigmoid(linear(x))")j"},
+                                                         {"exp(g)", R"j(, "g": "log_sigmoid(linear(x))")j"},
+                                                         {"exp(h)", R"j(, "h": "log_sigmoid(linear(x))")j"},
+                                                         {"c", R"j(, "c": "linear(x)")j"},
+                                                         {"p^T", R"j(, "p": "linear(x)")j"}};
+  struct Case {
+    const char *state, *left, *right, *why;
+  } cases[] = {
+      {"M = (diag(exp(g)) + b k^T k) M + k^T v", "b k", "k", ""},
+      {"M = M + 0.1 p^T c M + k^T v", "0.1 p", "c", ""},
+      {"M = (diag(exp(g)) - p^T c) M + k^T v", "-p", "c", "p^T c has two"},
+      {"M = M - b k^T k M + k^T v", "-(b k)", "k", "here [b] and no number"},
+      {"M = M - p^T b p M + b k^T v", "-(b p)", "p", "here p^T p and k^T v"},
+      {"M = exp(g) M - p^T c diag(exp(h)) 0.9 M + k^T v", "-(0.9 p)", "c h (exp)", "p^T c has two"},
+      {"M = exp(g) M - b k^T k M + b k^T v", "-(b k)", "k", "here M and exp(g) M"},
+      {"M = diag(exp(g)) M - b k^T k M + b k^T v", "-(b k)", "k", "here M and diag(exp(g)) M"},
+      {"M = exp(g) M - p^T c exp(g) M + k^T v", "-(g (exp) p)", "c", "p^T c has two"},
+      {"M = diag(exp(g)) (I - b k^T k) M + b k^T v", "-(b k g (exp))", "k", "diag(exp(g)) here comes after"},
+      {"M = diag(exp(g)) M - p^T c diag(exp(g)) M + k^T v", "-p", "c g (exp)", "p^T c has two"},
+  };
+  for (const Case &c : cases) {
+    std::string inputs = plain;
+    for (auto [part, text] : named)
+      inputs += std::string(c.state).find(part) == std::string::npos ? "" : text;
+    auto r = read({.state = c.state, .inputs = inputs});
+    ASSERT_TRUE(r) << c.state;
+    EXPECT_EQ(r->classId, LsmClass::D) << c.state;
+    EXPECT_EQ(r->lowRankB, c.left) << c.state;
+    EXPECT_EQ(r->lowRankA, c.right) << c.state;
+    EXPECT_NE(r->reason.find(c.why), std::string::npos) << r->reason;
+    if (const Definition *b = r->definition("b"))
+      EXPECT_EQ(b->per, Per::head) << c.state;
+  }
+  auto r = read({.state = "M = diag(exp(g)) (M + k^T v)"});
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->key + " | " + r->value, "k g (exp) | v");
 }
 
 TEST(Recurrence, MoreThanOneState) {
@@ -399,17 +452,7 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
        "column 14: 'g' is one number per value here, but per key elsewhere in it"},
       {{.state = "M = (full(exp(g)) + k^T k) M + k^T v"},
        "column 21: b^T a M is added to a state with a decay per value"},
-      {{.state = "M = (diag(exp(g)) + b k^T k) M + k^T v", .inputs = gatedDelta}, "what is added to M is b^T a M"},
       {{.state = "M = (I - b k^T k) full(exp(g)) M + b k^T v", .inputs = gatedDelta}, "with a decay per value feature"},
-      {{.state = "M = diag(exp(g)) M - b k^T k M + b k^T v", .inputs = gatedDelta},
-       "erases from M, but M is carried as diag(exp(g)) M"},
-      {{.state = "M = diag(exp(g)) (I - b k^T k) M + b k^T v", .inputs = gatedDelta},
-       "column 5: diag(exp(g)) stands left of k^T k, which it does not commute with; valid: k^T k diag(exp(g)) M"},
-      {{.state = "M = diag(exp(g)) M - b diag(exp(g)) k^T k M + b k^T v", .inputs = gatedDelta},
-       "column 24: diag(exp(g)) stands left of k^T k"},
-      {{.state = "M = (diag(exp(g)) - h^T c) M + k^T v", .inputs = lowRank},
-       "column 21: subtracts h^T c M; the delta rule erases with the key on both sides, and class D adds; valid: k^T "
-       "k, or (diag(exp(g)) + h^T c) M + k^T v with the minus in inputs.h"},
       {{.inputs = R"j("q": "linear(x)", "v": "linear(x)", "g": "log_sigmoid(linear(x))")j",
         .parameters = R"j("k": {"value": 1, "per": "head"})j"},
        "state: column 16: 'k' has one number per head, but per key is needed here; valid: what has one per key; such"},
@@ -422,14 +465,12 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = "M = exp(g) M + k^T"}, "nothing stands behind k^T to multiply with"},
       {{.state = "M = tanh(M) + k^T v"}, "column 5: 'tanh(' is no function of a state"},
       {{.state = "M = diag(g) M + k^T v"}, "column 5: 'g' multiplies M, and its logarithm is not known"},
-      {{.state = "M = diag(exp(g)) (M + k^T v)"},
-       "column 5: decays per feature of k^T v; valid: + k^T v, with them as"},
       {{.state = "M = exp(g) M - M + k^T v"}, "column 16: a second multiple of M; valid: one, such as a M"},
-      {{.state = "M = M - b k^T k M + k^T v", .inputs = delta}, "column 9: erases with [b], but writes with no number"},
-      {{.state = "M = M - b q^T q M + b k^T v", .inputs = delta}, "erases q^T q, but k^T v is written; valid: k^T k"},
-      {{.state = "M = M - b k^T k M + k^T v b", .inputs = delta}, "writes with [v]"},
-      {{.state = "M = exp(g) M - b k^T k M + b k^T v", .inputs = gatedDelta},
-       "erases from M, but M is carried as exp(g) M"},
+      {{.state = "M = M - b k^T k M + k^T v b", .inputs = delta}, "'b' is one number per head here, but per value"},
+      {{.state = "M = M + full(exp(g)) k^T v"}, "column 9: decays per element of k^T v"},
+      {{.state = "M = exp(g) M - b k^T k full(exp(h)) M + b k^T v",
+        .inputs = gatedDelta + R"j(, "h": "-exp(linear(x))")j"},
+       "what is added to M is b^T a M"},
       {{.state = "M = exp(g) M + k^T v)"}, "state: ')' at column 21; valid: +, -, *, / or the end"},
       {{.state = "M = exp(g M + k^T v"}, "at column 20; valid: ',' or ')'"},
       {{.state = "M = M + k^T v; M = M + k^T v", .inputs = plain}, "state: column 16: a second equation of M"},

@@ -34,6 +34,13 @@ STATES = [
     "M = diag(f) M + p^T f M + {K}^T v",
     "M = -{R} grad(l2(k M - v)) + {S} M",
     "M = M - {R} {R} grad(l2(k M - v))",
+    "M = {D} M - {F}p^T a M + {F}{K}^T {V}",
+    "M = {D} M - b k^T k M + {K}^T {V}",
+    "M = diag(f) (I - b k^T k) M + {F}k^T v",
+    "M = {S} (M - p^T a b M) + k^T {V}",
+    "M = {D} M - s p^T a diag(f) {S} M + k^T {V}",
+    "M = diag(f) (M + {K}^T v diag(e))",
+    "M = s sigmoid(w) (I - s sigmoid(w) k^T k) M + s sigmoid(w) k^T v",
 ]
 SCALARS = ["s", "sigmoid(w)", "0.9", "exp(-softplus(w))", "1 / 2", "exp(-0.3)", "(1 - s)", "(1 - u)", "0.9 s"]
 DIAGONALS = ["diag(f)", "diag(exp(g))", "diag(sigmoid(q))", "diag(1 - f)", "diag(exp(-exp(q)))", "diag(0.8 f)"]
