@@ -42,9 +42,9 @@ struct Sizes {
 
 /// A parsed text. Columns count from 1 and name the place in messages.
 struct Term {
-  enum class Kind { number, name, transpose, call, product, quotient, sum, negate };
+  enum class Kind { number, name, transpose, power, call, product, quotient, sum, negate };
   Kind kind = Kind::number;
-  double number = 0;
+  double number = 0; ///< and of a power, 2 to 4
   std::string name{}; ///< of a name or a call
   std::vector<Term> args{}; ///< of a transpose: the imaginary part, if it has one; without a name, what is transposed
   std::map<std::string, std::string> options{}; ///< of a call: heads=2, per=head
@@ -103,7 +103,7 @@ struct Recurrence {
   std::string lowRankA, lowRankB; ///< class D: + b^T a M
   bool elementwise = false; ///< class E: the log decay is one number per element
   std::vector<std::string> writeFactors; ///< numbers per head that multiply v
-  std::vector<std::string> rowFactors; ///< numbers per head that multiply b of class D
+  std::vector<std::string> rowFactors; ///< numbers per head that are parts of rows made of the equation
   std::vector<std::string> skipFactors; ///< o = q M + factors times skipValue
   std::string skipValue;
   std::string keyImaginary; ///< the key is key + i keyImaginary

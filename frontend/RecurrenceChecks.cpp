@@ -28,6 +28,7 @@ int Signs::of(const Term &term) const {
   case Term::Kind::transpose: return 0;
   case Term::Kind::name: return known.lookup(term.name);
   case Term::Kind::negate: return -of(term.args.front());
+  case Term::Kind::power: return term.number == 3 ? of(term.args.front()) : 1;
   case Term::Kind::call:
     if (term.name == "log_decay" && term.args.size() == 2) // -exp(a_log) delta
       return -of(term.args.front());

@@ -27,6 +27,7 @@ public:
 private:
   std::string joined(const std::vector<std::string> &logs, size_t column);
   bool stateEquation(const std::vector<Sorted> &products);
+  bool oneWrite(std::vector<Sorted> &writes);
   bool transition(const std::vector<const Sorted *> &kept, const Sorted &write);
   bool decayOf(const Sorted &plain);
   bool lowRank(const Sorted &added, const Sorted &write);
@@ -58,7 +59,7 @@ private:
 
 bool Analysis::stateEquation(const std::vector<Sorted> &products) {
   std::vector<const Sorted *> kept;
-  const Sorted *write = nullptr;
+  std::vector<Sorted> writes;
   for (const Sorted &p : products) {
     if (p.hasState) {
       if (!p.imaginary.empty())
@@ -66,31 +67,77 @@ bool Analysis::stateEquation(const std::vector<Sorted> &products) {
       kept.push_back(&p);
       continue;
     }
-    if (write)
-      return fail(p.column,
-                  "a second product without M: a state of this family writes one k^T v; valid: one such product");
     if (p.outers.size() != 1 || !p.row.empty())
       return fail(p.column, "what is written is k^T v, times numbers per head; valid: + b k^T v");
     if (!p.fulls.empty())
       return fail(p.column, formatv("decays per element of {0}^T {1}; valid: + {0}^T {1}, with decays per feature",
                                     p.outers.front().left, p.outers.front().right)
                                 .str());
-    write = &p;
+    // diag(a) k^T v diag(b) writes (a k)^T v b.
+    auto [left, right] = diagonalsAround(p);
+    left.insert(left.begin(), p.outers.front().left);
+    right.insert(right.begin(), p.outers.front().right);
+    writes.push_back(p);
+    writes.back().outers = {{multiplied(left, false, p.column), multiplied(right, false, p.column)}};
   }
-  if (!write)
+  if (writes.empty())
     return fail(1, "nothing is written; valid: + k^T v");
-  // diag(a) k^T v diag(b) writes (a k)^T v b.
-  auto [left, right] = diagonalsAround(*write);
-  left.insert(left.begin(), write->outers.front().left);
-  right.insert(right.begin(), write->outers.front().right);
-  r.key = multiplied(left, /*negative=*/false, write->column);
-  r.value = multiplied(right, /*negative=*/false, write->column);
+  if (!oneWrite(writes))
+    return false;
+  const Sorted *write = writes.data();
+  r.key = write->outers.front().left;
+  r.value = write->outers.front().right;
   r.keyImaginary = write->imaginary;
   if (!transition(kept, *write))
     return false;
   return r.keyImaginary.empty() || !r.phase.empty() ||
          fail(write->column,
               "a complex key on a state that does not turn; valid: diag(exp(g + i p)) M + (k + i l)^T v");
+}
+
+/// b k^T v + c k^T u is k^T (b v + c u); the first becomes all of them.
+bool Analysis::oneWrite(std::vector<Sorted> &writes) {
+  Sorted &all = writes.front();
+  if (writes.size() == 1)
+    return true;
+  auto differs = [&](auto part) {
+    return llvm::find_if(writes, [&](const Sorted &p) { return part(p) != part(all); });
+  };
+  auto otherKey = differs([](const Sorted &p) { return p.outers.front().left; });
+  auto otherValue = differs([](const Sorted &p) { return p.outers.front().right; });
+  auto complex = llvm::find_if(writes, [](const Sorted &p) { return !p.imaginary.empty(); });
+  if ((otherKey != writes.end() && otherValue != writes.end()) || complex != writes.end()) {
+    const Sorted &other = complex != writes.end() ? writes[1] : *otherKey;
+    return fail(other.column,
+                formatv("writes {0}^T {1} beside {2}^T {3}: a state of this family takes in one row times "
+                        "one row; valid: products with one key, or one value",
+                        other.outers.front().left, other.outers.front().right, all.outers.front().left,
+                        all.outers.front().right)
+                    .str());
+  }
+  bool sameNumbers = differs([](const Sorted &p) { return p.numbers; }) == writes.end();
+  Term sum{.kind = Term::Kind::sum, .column = all.column};
+  for (const Sorted &p : writes) {
+    std::vector<std::string> names = sameNumbers ? std::vector<std::string>() : p.numbers;
+    auto minus = llvm::find(names, "-1");
+    bool negative = minus != names.end();
+    if (negative)
+      names.erase(minus);
+    llvm::append_range(r.rowFactors, names);
+    names.push_back(otherKey == writes.end() ? p.outers.front().right : p.outers.front().left);
+    Term part{.kind = Term::Kind::name, .name = multiplied(names, false, p.column), .column = p.column};
+    if (negative) {
+      Term positive = std::exchange(part, {.kind = Term::Kind::negate, .column = p.column});
+      part.args.push_back(std::move(positive));
+    }
+    sum.args.push_back(std::move(part));
+  }
+  std::string name = inputOf(r, sum, "state");
+  r.stateColumns.try_emplace(name, all.column);
+  (otherKey == writes.end() ? all.outers.front().right : all.outers.front().left) = name;
+  if (!sameNumbers)
+    all.numbers.clear();
+  return true;
 }
 
 bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted &write) {
@@ -198,10 +245,11 @@ bool Analysis::lowRank(const Sorted &added, const Sorted &write) {
   auto [left, right] = diagonalsAround(added);
   left.insert(left.begin(), added.outers.front().left);
   right.insert(right.begin(), added.outers.front().right);
-  r.rowFactors = added.numbers;
+  std::vector<std::string> numbers = added.numbers;
   for (const std::string &log : added.scalarDecays)
-    r.rowFactors.push_back(expOf(r, log));
-  left.insert(left.begin(), r.rowFactors.begin(), r.rowFactors.end());
+    numbers.push_back(expOf(r, log));
+  llvm::append_range(r.rowFactors, numbers);
+  left.insert(left.begin(), numbers.begin(), numbers.end());
   r.decaysPerHead = r.classId != LsmClass::V;
   r.lowRankB = multiplied(left, added.negative, added.column);
   r.lowRankA = multiplied(right, /*negative=*/false, added.column);

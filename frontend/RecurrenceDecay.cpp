@@ -40,6 +40,10 @@ std::string recurrence::textOf(const Term &term) {
   case Kind::name: return term.name;
   case Kind::transpose: return (term.name.empty() ? factor(term.args.front()) : enclosed(term.name, " +-/")) + "^T";
   case Kind::negate: return "-" + factor(term.args.front());
+  case Kind::power: {
+    const Term &base = term.args.front();
+    return (base.kind == Kind::name ? enclosed(base.name, " +-/") : factor(base)) + "^" + numberText(term.number);
+  }
   case Kind::sum: {
     std::string text;
     for (const Term &arg : term.args) {
@@ -139,6 +143,16 @@ static std::optional<Term> logOf(Recurrence &r, const Term &term) {
     if (!log || !isCall(*log, "log_sigmoid"))
       return std::nullopt;
     return called("log_sigmoid", negated(log->args.front()));
+  }
+  if (term.kind == Kind::power) {
+    std::optional<Term> log = logOf(r, term.args.front());
+    if (!log)
+      return std::nullopt;
+    Term times{.kind = Kind::product, .column = term.column};
+    times.args.push_back(std::move(*log));
+    times.args.push_back({.kind = Kind::number, .number = term.number, .column = term.column});
+    foldNumbers(times);
+    return times;
   }
   if (term.kind != Kind::product && term.kind != Kind::quotient)
     return std::nullopt;

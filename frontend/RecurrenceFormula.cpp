@@ -42,6 +42,7 @@ double numberOf(const Term &term, const Numbers &named) {
   case Term::Kind::number: return term.number;
   case Term::Kind::name: return llvm::find_if(named, [&](auto &n) { return n.first == term.name; })->second;
   case Term::Kind::negate: return -arg(0);
+  case Term::Kind::power: return std::pow(arg(0), term.number);
   case Term::Kind::call: return llvm::find_if(functions, [&](auto &f) { return f.name == term.name; })->of(arg(0));
   case Term::Kind::quotient: return arg(0) / arg(1);
   case Term::Kind::sum:

@@ -146,7 +146,7 @@ void recurrence::foldNumbers(Term &term) {
   for (Term &arg : term.args)
     foldNumbers(arg);
   using Kind = Term::Kind;
-  bool known = llvm::is_contained({Kind::negate, Kind::sum, Kind::product, Kind::quotient}, term.kind);
+  bool known = llvm::is_contained({Kind::negate, Kind::power, Kind::sum, Kind::product, Kind::quotient}, term.kind);
   if (!known || !llvm::all_of(term.args, isNumber))
     return;
   double number = term.args.front().number;
@@ -154,7 +154,7 @@ void recurrence::foldNumbers(Term &term) {
     number = term.kind == Kind::sum       ? number + arg.number
              : term.kind == Kind::product ? number * arg.number
                                           : number / arg.number;
-  number = term.kind == Kind::negate ? -number : number;
+  number = term.kind == Kind::negate ? -number : term.kind == Kind::power ? std::pow(number, term.number) : number;
   if (number == 0 || (std::abs(number) >= leastNumber && std::abs(number) <= mostNumber)) // else refused by its shapes
     term = {.kind = Kind::number, .number = number, .column = term.column};
 }

@@ -1,6 +1,7 @@
 //===- RecurrenceParser.cpp - text of a recurrence to terms -------------------------------------------------------===//
 //   sum     = ["-"] product { ("+" | "-") product }        product = factor { ["*" | "/"] factor }
-//   factor  = primary ["^T"]                                primary = number | name | name "(" args ")" | "(" sum ")"
+//   factor  = primary { "^" ("2" | "3" | "4") } ["^T"]
+//   primary = number | name | name "(" args ")" | "(" sum ")"
 //   args    = (sum | name "=" (name | number)) { "," .. }
 //   state   = name "=" sum { ";" name "=" sum }             names may have parts: norm.weight
 #include "frontend/ModelSpec.h"
@@ -34,6 +35,7 @@ public:
 private:
   bool product(Term &out, size_t depth);
   bool factor(Term &out, size_t depth);
+  bool transposed(Term &out);
   bool primary(Term &out, size_t depth);
   bool arguments(Term &call, size_t depth);
   bool number(Term &out);
@@ -161,11 +163,29 @@ bool Parser::product(Term &out, size_t depth) {
 bool Parser::factor(Term &out, size_t depth) {
   if (!primary(out, depth))
     return false;
-  if (!accept('^'))
-    return true;
-  if (peek() != 'T')
-    return fail("T: the transpose, as in k^T v");
-  ++at;
+  while (accept('^')) {
+    if (peek() == 'T')
+      return ++at, transposed(out);
+    constexpr StringRef valid = "T: the transpose, as in k^T v; 2, 3 or 4: a power of each number";
+    size_t before = at;
+    Term exponent;
+    if (!startsNumber(peek()))
+      return fail(valid);
+    if (!number(exponent))
+      return false;
+    if (!llvm::is_contained({2.0, 3.0, 4.0}, exponent.number)) {
+      at = before;
+      return fail(valid);
+    }
+    Term power{.kind = Term::Kind::power, .number = exponent.number, .column = out.column};
+    power.args.push_back(std::move(out));
+    foldNumbers(power);
+    out = std::move(power);
+  }
+  return true;
+}
+
+bool Parser::transposed(Term &out) {
   auto isName = [](const Term &t) { return t.kind == Term::Kind::name; };
   bool isComplex = out.kind == Term::Kind::sum && out.args.size() == 2 && isName(out.args[0]) &&
                    out.args[1].kind == Term::Kind::product && out.args[1].args.size() == 2 &&

@@ -31,6 +31,7 @@ private:
   bool factorOf(const Term &call, std::vector<Product> &out);
   bool name(const Term &term, std::vector<Product> &out);
   bool isRow(const Term &term) const;
+  bool rowBehind(const Term &term, std::vector<Product> &out);
   bool takeLogs(std::vector<Product> &products);
   bool sort(const Product &product, Sorted &out);
   bool known(const std::string &name, size_t column);
@@ -182,6 +183,20 @@ bool Multiplication::isRow(const Term &term) const {
   return holds(term);
 }
 
+/// (a k) of r^T (a k): one row, but for numbers that are known to be one per head.
+bool Multiplication::rowBehind(const Term &term, std::vector<Product> &out) {
+  if (term.kind != Term::Kind::product || !isRow(term))
+    return expand(term, out);
+  Term row = term, factors = term;
+  auto isNumber = [&](const Term &arg) { return arg.kind == Term::Kind::number || ownPer(r, arg) == Per::head; };
+  llvm::erase_if(row.args, isNumber);
+  if (row.args.size() < 2)
+    return expand(term, out);
+  llvm::erase_if(factors.args, [&](const Term &arg) { return !isNumber(arg); });
+  factors.args.push_back({.kind = Term::Kind::name, .name = inputOf(r, row, "state"), .column = row.args[0].column});
+  return expand(factors, out);
+}
+
 bool Multiplication::expand(const Term &term, std::vector<Product> &out) {
   switch (term.kind) {
   case Term::Kind::number: return term.number == 1 ? (out.push_back({false, {}, term.column}), true) : name(term, out);
@@ -245,12 +260,21 @@ bool Multiplication::expand(const Term &term, std::vector<Product> &out) {
         return fail(term.column, formatv("has more than {0} products; valid: fewer", maxProducts).str());
     }
     return true;
+  case Term::Kind::power: {
+    if (isRow(term))
+      return name(term, out);
+    Term product{.kind = Term::Kind::product, .column = term.column};
+    product.args.assign(static_cast<size_t>(term.number), term.args.front());
+    return expand(product, out);
+  }
   case Term::Kind::product: {
     std::vector<Product> all = {{false, {}, term.column}};
+    bool behind = false; // k^T
     for (const Term &part : term.args) {
       std::vector<Product> right, joined;
-      if (!expand(part, right))
+      if (!(behind ? rowBehind(part, right) : expand(part, right)))
         return false;
+      behind |= part.kind == Term::Kind::transpose;
       if (all.size() * right.size() > maxProducts)
         return fail(term.column, formatv("has more than {0} products; valid: fewer", maxProducts).str());
       for (const Product &a : all)

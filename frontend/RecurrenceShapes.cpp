@@ -388,7 +388,8 @@ bool Inference::demand(const Term &term, Per per) {
     return current->constant || fail(term.column, "a number alone; valid: a factor, a part of a sum");
   case Term::Kind::transpose: return fail(term.column, "^T stands in state only; valid: without it");
   case Term::Kind::name: return demandName(term.name, per, term.column);
-  case Term::Kind::negate: return demand(term.args.front(), per);
+  case Term::Kind::negate:
+  case Term::Kind::power: return demand(term.args.front(), per);
   case Term::Kind::call: return demandCall(term, per);
   case Term::Kind::product:
   case Term::Kind::quotient: return demandFactors(term, per);

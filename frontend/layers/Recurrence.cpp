@@ -412,6 +412,10 @@ Value Inputs::emit(const Term &term) {
   case Term::Kind::sum: return emitSum(term);
   case Term::Kind::product:
   case Term::Kind::quotient: return emitFactors(term);
+  case Term::Kind::power: {
+    Value base = emit(term.args.front()), square = b.mul(current->name, base, base);
+    return term.number == 2 ? square : b.mul(current->name, square, term.number == 3 ? base : square);
+  }
   case Term::Kind::negate: return b.scale(current->name, emit(term.args.front()), -1.0);
   case Term::Kind::number: {
     Shape row{1, 1}, own = braid::sizesOf(features(spec.heads, *current->per));

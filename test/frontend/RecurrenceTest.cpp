@@ -5,6 +5,7 @@
 #include "frontend/ModelSpec.h"
 #include <gtest/gtest.h>
 #include <random>
+#include <regex>
 
 using namespace braid;
 using namespace braid::recurrence;
@@ -47,6 +48,22 @@ const std::string twoGates = plain + R"j(, "g": "log_sigmoid(linear(x))", "h": "
 const std::string steps = R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)", "r": "sigmoid(linear(x))")j";
 const std::string step = "M = M - r grad(l2(k M - v))";
 const std::string lowRank = plain + R"j(, "g": "log_sigmoid(linear(x))", "c": "linear(x)", "h": "-c")j";
+
+/// Of q, k, v and what else the equation names.
+std::string inputsOf(const char *state) {
+  const std::pair<const char *, const char *> definitions[] = {{"b", "sigmoid(linear(x))"},
+                                                               {"s", "sigmoid(linear(x))"},
+                                                               {"g", "log_sigmoid(linear(x))"},
+                                                               {"h", "log_sigmoid(linear(x))"},
+                                                               {"c", "linear(x)"},
+                                                               {"p", "linear(x)"},
+                                                               {"u", "linear(x)"}};
+  std::string inputs = plain;
+  for (auto [name, text] : definitions)
+    if (std::regex_search(state, std::regex(std::string("\\b") + name + "\\b")))
+      inputs += std::string(", \"") + name + "\": \"" + text + "\"";
+  return inputs;
+}
 
 } // namespace
 
@@ -173,11 +190,6 @@ TEST(Recurrence, WhatIsMadeHasANameOfItsOwn) {
 
 // What acts on M by two rows is class D, with all that multiplies in the rows; a remark says why it is no delta rule.
 TEST(Recurrence, TransitionsOfTwoRows) {
-  const std::pair<const char *, const char *> named[] = {{"b k", R"j(, "b": "sigmoid(linear(x))")j"},
-                                                         {"exp(g)", R"j(, "g": "log_sigmoid(linear(x))")j"},
-                                                         {"exp(h)", R"j(, "h": "log_sigmoid(linear(x))")j"},
-                                                         {"c", R"j(, "c": "linear(x)")j"},
-                                                         {"p^T", R"j(, "p": "linear(x)")j"}};
   struct Case {
     const char *state, *left, *right, *why;
   } cases[] = {
@@ -194,10 +206,7 @@ TEST(Recurrence, TransitionsOfTwoRows) {
       {"M = diag(exp(g)) M - p^T c diag(exp(g)) M + k^T v", "-p", "c g (exp)", "p^T c has two"},
   };
   for (const Case &c : cases) {
-    std::string inputs = plain;
-    for (auto [part, text] : named)
-      inputs += std::string(c.state).find(part) == std::string::npos ? "" : text;
-    auto r = read({.state = c.state, .inputs = inputs});
+    auto r = read({.state = c.state, .inputs = inputsOf(c.state)});
     ASSERT_TRUE(r) << c.state;
     EXPECT_EQ(r->classId, LsmClass::D) << c.state;
     EXPECT_EQ(r->lowRankB, c.left) << c.state;
@@ -209,6 +218,28 @@ TEST(Recurrence, TransitionsOfTwoRows) {
   auto r = read({.state = "M = diag(exp(g)) (M + k^T v)"});
   ASSERT_TRUE(r);
   EXPECT_EQ(r->key + " | " + r->value, "k g (exp) | v");
+}
+
+// A row is what stands between ^T and what ends it, a power and a parenthesis are one thing, and writes add up.
+TEST(Recurrence, PowersAndSeveralWrites) {
+  struct Case {
+    const char *state, *key, *value, *factors;
+  } cases[] = {
+      {"M = s^2 M + k^T v", "k", "v", ""},
+      {"M = 0.9 M + b^2 k^3^T (u v)^2", "k^3", "(u v)^2", "b^2"},
+      {"M = 0.9 M + (1 - s^2) k^T v", "k", "v", "1 - s^2"},
+      {"M = 0.9 M + k^T v - c k^T u", "k", "v - c u", ""},
+      {"M = 0.9 M + b k^T v + b k^T u", "k", "v + u", "b"},
+      {"M = 0.9 M + b k^T v - c p^T v", "b k - c p", "v", ""},
+      {"M = 0.9 M + k^T (v - u) + k^T (b v)", "k", "(v - u) + b v", ""},
+  };
+  for (const Case &c : cases) {
+    auto r = read({.state = c.state, .inputs = inputsOf(c.state)});
+    ASSERT_TRUE(r) << c.state;
+    EXPECT_EQ(r->key + " | " + r->value + " | " + llvm::join(r->writeFactors, " "),
+              std::string(c.key) + " | " + c.value + " | " + c.factors)
+        << c.state;
+  }
 }
 
 TEST(Recurrence, MoreThanOneState) {
@@ -422,7 +453,12 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = "M = M"}, "state: column 1: nothing is written; valid: + k^T v"},
       {{.state = "N = M"}, "state: column 1: 'N' is no state; valid: an equation \"M = ..\""},
       {{.state = "M = k^T v"}, "state: column 1: no product carries the state"},
-      {{.state = "M = exp(g) M + k^T v + q^T v"}, "column 24: a second product without M"},
+      {{.state = "M = exp(g) M + k^T v + q^T u",
+        .inputs = plain + R"j(, "g": "-softplus(linear(x))", "u": "linear(x)")j"},
+       "column 24: writes q^T u beside k^T v: a state of this family takes in one row times one row; valid: products "
+       "with one key, or one value"},
+      {{.state = "M = exp(g) M + k^5 v"},
+       "'5 v' at column 18; valid: T: the transpose, as in k^T v; 2, 3 or 4: a power of each number"},
       {{.state = "M = exp(g) M + M + k^T v"}, "column 16: a second multiple of M"},
       {{.state = "M = g M + k^T v", .inputs = plain + R"j(, "g": "linear(x)")j"},
        "column 5: 'g' multiplies M, and its logarithm is not known; valid: exp(g) of a log decay g, or an input"},

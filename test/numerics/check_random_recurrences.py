@@ -41,16 +41,20 @@ STATES = [
     "M = {D} M - s p^T a diag(f) {S} M + k^T {V}",
     "M = diag(f) (M + {K}^T v diag(e))",
     "M = s sigmoid(w) (I - s sigmoid(w) k^T k) M + s sigmoid(w) k^T v",
+    "M = {S} M + {F}k^T v - c k^T {V}",
+    "M = {D} M + {F}{K}^T v - b c p^T v",
+    "M = diag(f) M - {F}{K}^T v + {F}{K}^T (v - h) b",
+    "M = ({I} - p^T (a p)) M + (1 - s^2) k^T {V}",
 ]
-SCALARS = ["s", "sigmoid(w)", "0.9", "exp(-softplus(w))", "1 / 2", "exp(-0.3)", "(1 - s)", "(1 - u)", "0.9 s"]
-DIAGONALS = ["diag(f)", "diag(exp(g))", "diag(sigmoid(q))", "diag(1 - f)", "diag(exp(-exp(q)))", "diag(0.8 f)"]
+SCALARS = ["s", "s^2", "sigmoid(w)", "0.9", "exp(-softplus(w))", "1 / 2", "exp(-0.3)", "(1 - s)", "(1 - u)", "0.9 s"]
+DIAGONALS = ["diag(f)", "diag(exp(g))", "diag(sigmoid(q))", "diag(1 - f)", "diag(exp(-exp(q)))", "diag(0.8 f)", "diag(f^2)"]
 PLACES = {
     "S": SCALARS,
     "D": ["", *SCALARS, *DIAGONALS],
     "I": ["I", *SCALARS, *DIAGONALS],
     "F": ["", "b ", "0.1 ", "b c ", "exp(w) ", "s ", "exp(s) "],
-    "K": ["k", "k", "(1 - f)", "silu(k)", "(2 k)", "(k + 1)", "(k - q)", "l2_norm(k)", "softmax(k)"],
-    "V": ["v", "v", "v b", "v 0.1", "(v - 1)", "tanh(v)"],
+    "K": ["k", "k", "(1 - f)", "silu(k)", "(2 k)", "(k + 1)", "(k - q)", "(k^3)", "l2_norm(k)", "softmax(k)"],
+    "V": ["v", "v", "v b", "v 0.1", "(v - 1)", "tanh(v)", "v^2"],
     "H": ["exp(h)", "e", "sigmoid(v)", "1 - e"],
     "R": ["0.1", "b", "sigmoid(w)", "s"],
     "E": ["E", "0.9", "0.5 E"],
@@ -76,7 +80,7 @@ def definition(name, rng):
         return rng.choice([f"log_sigmoid({x})", f"-softplus({x} + {shared})", f"-exp({shared})"]), shared
     if name in "kpqv" and rng.random() < 0.15:
         return rng.choice([f"l2_norm({shared})", f"softmax(2 {shared})", f"{x} l2_norm({shared} + 1)"]), shared
-    return rng.choice([x, f"0.5 {x}", f"tanh({x})", f"exp({shared})", f"{x} / exp({shared})", f"1 - {x}", f"{x} - {shared} + exp(-2)"]), shared
+    return rng.choice([x, f"0.5 {x}", f"tanh({x})", f"exp({shared})", f"{x} / exp({shared})", f"1 - {x}^2", f"{x} - {shared} + exp(-2)"]), shared
 
 
 def mixer(rng):

@@ -13,11 +13,11 @@ from rows import l2_norm
 
 FUNCTIONS = {"sigmoid": sigmoid, "exp": np.exp, "softplus": softplus, "log_sigmoid": log_sigmoid, "tanh": np.tanh, "silu": lambda x: x * sigmoid(x)}
 FUNCTIONS |= {"softmax": softmax, "l2_norm": lambda x: l2_norm(x, 1e-6)[0]}
-TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:e-?\d+)?)|([A-Za-z_]\w*)(\()?|(\^T)|(\S))")
+TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:e-?\d+)?)|([A-Za-z_]\w*)(\()?|(\^[T234])|(\S))")
 
 
 class Parser:
-    """-> ("number", x), ("name", n), ("call", f, arguments), ("transpose" | "minus" | "whole", t), ("sum" | "times" | "over", a, b)"""
+    """-> ("number", x), ("name", n), ("call", f, arguments), ("transpose" | "minus" | "whole", t), ("power", t, n), ("sum" | "times" | "over", a, b)"""
 
     def __init__(self, text):
         self.tokens = []
@@ -60,7 +60,10 @@ class Parser:
             term = ("call", value, arguments)
         else:
             term = (kind, value)
-        return ("transpose", term) if self.at("^T") and self.next() else term
+        while self.at("^T", "^2", "^3", "^4"):
+            above = self.next()[0][1]
+            term = ("transpose", term) if above == "T" else ("power", term, int(above))
+        return term
 
 
 def parsed(equation):
@@ -88,6 +91,9 @@ class Token:
         if kind == "minus":
             kind, value = self.of(term[1])
             return kind, -value
+        if kind == "power":
+            kind, value = self.of(term[1])
+            return kind, value ** term[2]
         if kind == "transpose":
             return "column", self.of(term[1])[1]
         if kind == "sum":
@@ -152,6 +158,8 @@ def inputs(x, w, spec, sizes):
             return found[term[1]]
         if kind in ("minus", "whole"):
             return of(term[1], name) * (-1 if kind == "minus" else 1)
+        if kind == "power":
+            return of(term[1], name) ** term[2]
         if kind == "call" and term[1] == "linear":
             return (x @ w["lsm.w" + name]).reshape(B, T, spec["heads"], -1)
         if kind == "call":
