@@ -187,7 +187,8 @@ std::string wholeOf(const Recurrence &recurrence, llvm::StringRef name);
 void readWhole(const Recurrence &recurrence, Term &term);
 /// What may multiply M as it is.
 inline constexpr llvm::StringLiteral knownLogs =
-    "sigmoid(..), exp(..) of what is not positive, 1 - sigmoid(..), numbers up to 1, products of these";
+    "what is known to be from 0 to 1, such as sigmoid(..), 1 - sigmoid(..) / 2, exp(..) of what is not positive, "
+    "numbers up to 1, products of these";
 /// A state that gradient steps change: `statements` of `state`, one of which calls grad.
 llvm::LogicalResult analyzeInner(Recurrence &recurrence, const std::vector<Statement> &statements, ErrorFn error);
 /// The output: finds its read of M, and makes it the definition "o" where it is more than q M + d v.

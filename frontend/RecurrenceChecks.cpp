@@ -1,83 +1,22 @@
 //===- RecurrenceChecks.cpp - what a recurrence's decays and names must not be ------------------------------------===//
 #include "dialects/braid/BraidDialect.h"
 #include "frontend/ModelSpec.h"
-#include "frontend/Recurrence.h"
+#include "frontend/RecurrenceFunctions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <functional>
-#include <map>
 
 using namespace braid;
 using namespace braid::recurrence;
 using llvm::formatv;
 using llvm::StringRef;
 
-namespace {
-struct Signs {
-  llvm::StringMap<int> known; ///< of inputs and fixed parameters: 1 never negative, -1 never positive, 0 unknown
-  int of(const Term &term) const;
-};
-} // namespace
-
-/// 1: never negative, -1: never positive, 0: unknown.
-int Signs::of(const Term &term) const {
-  switch (term.kind) {
-  case Term::Kind::number: return term.number < 0 ? -1 : 1;
-  case Term::Kind::transpose: return 0;
-  case Term::Kind::name: return known.lookup(term.name);
-  case Term::Kind::negate: return -of(term.args.front());
-  case Term::Kind::power: return term.number == 3 ? of(term.args.front()) : 1;
-  case Term::Kind::call:
-    if (term.name == "log_decay" && term.args.size() == 2) // -exp(a_log) delta
-      return -of(term.args.front());
-    if (term.name == "log_sigmoid" || term.name == "log_decay")
-      return -1;
-    if (llvm::is_contained({"tanh", "silu", "gelu", "gelu_tanh", "reciprocal", "l2_norm", "shift", "first"},
-                           StringRef(term.name)))
-      return of(term.args.front()); // odd functions, and what stays on the side of 0 where it is
-    return llvm::is_contained({"sigmoid", "softplus", "exp", "bounded_exp", "relu", "relu2", "elu1", "softmax"},
-                              StringRef(term.name));
-  case Term::Kind::product:
-  case Term::Kind::quotient: {
-    int sign = 1;
-    std::map<StringRef, int> unknown; // a square is never negative, whatever it is of
-    for (const Term &arg : term.args)
-      if (int one = of(arg); one != 0 || arg.kind != Term::Kind::name)
-        sign *= one;
-      else
-        ++unknown[arg.name];
-    return llvm::all_of(unknown, [](const auto &entry) { return entry.second % 2 == 0; }) ? sign : 0;
-  }
-  case Term::Kind::sum: {
-    int sign = of(term.args.front());
-    return llvm::all_of(term.args, [&](const Term &arg) { return of(arg) == sign; }) ? sign : 0;
-  }
-  }
-  llvm_unreachable("all kinds are above");
-}
-
-/// Of numbers: as Signs.
-static int signOf(const std::vector<double> &values) {
-  auto all = [&](auto &&holds) { return !values.empty() && llvm::all_of(values, holds); };
-  return all([](double v) { return v >= 0; }) ? 1 : all([](double v) { return v <= 0; }) ? -1 : 0;
-}
-
 /// A state must not grow by its decay: the exponentials of chunks are of sums of log decays, and hold only below 1. What is one number per
 /// element goes token by token, and may grow.
 llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, ErrorFn errorFn) {
-  Signs signs;
-  for (const auto &[name, p] : r.parameters) {
-    if (p.trained)
-      continue;
-    std::vector<double> values = p.values;
-    for (int64_t layer = 0; p.formula && layer < (p.perLayer() ? sizes.layers : 1); ++layer)
-      llvm::append_range(values, evaluate(p, r, sizes, layer));
-    signs.known[name] = signOf(values);
-  }
-  for (const Definition &d : r.inputs)
-    signs.known[d.name] = signs.of(d.term);
+  Ranges ranges(r, &sizes);
   auto within = [&](const std::string &name, const char *what, const char *range, auto valid) {
     const Parameter *p = r.parameter(name);
     auto all = [&](const std::vector<double> &values, int64_t layer) {
@@ -104,11 +43,24 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
     if (!within(name, "the least value of a gate", "from 0, below 1", [](double v) { return v >= 0 && v < 1; }))
       return llvm::failure();
   }
+  for (const Definition &d : r.inputs) {
+    if (r.parameter(d.decay) &&
+        !within(d.decay, "what multiplies M", "from 0 to 1", [](double v) { return v >= 0 && v <= 1; }))
+      return llvm::failure();
+    if (!d.decay.empty() && d.term.kind == Term::Kind::call && d.term.name == "log" &&
+        !ranges.of(d.term.args.front()).neverNegative()) {
+      errorFn(d.key(),
+              "that " + d.decay +
+                  " is never negative cannot be shown, but what multiplies M must not be; valid: " + knownLogs.str());
+      return llvm::failure();
+    }
+  }
   for (const std::string &name : {r.logDecay, r.valueDecay, r.momentum}) {
     if (r.parameter(name) && !within(name, "a log decay", "at most 0", [](double v) { return v <= 0; }))
       return llvm::failure();
     const Definition *d = r.definition(name);
-    if (signs.known.lookup(name) == 1) {
+    Interval range = ranges.of(name);
+    if (range.neverNegative() && !range.neverPositive()) {
       errorFn(d->key(), !d->decay.empty()
                             ? "is never below 1, but what multiplies M must not be above 1; valid: " + knownLogs.str()
                             : "is never negative, but a log decay must not be positive; valid: "
@@ -116,7 +68,7 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
       return llvm::failure();
     }
     const Parameter *p = r.parameter(name);
-    if (signs.known.lookup(name) != 0 || !(r.definition(name) || (p && p->trained)))
+    if (range.neverPositive() || !(r.definition(name) || (p && p->trained)))
       continue;
     if (r.elementwise) {
       bool logged = d && !d->decay.empty();

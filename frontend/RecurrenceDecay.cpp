@@ -179,7 +179,7 @@ std::string recurrence::inputOf(Recurrence &r, Term term, StringRef place) {
 }
 
 std::string recurrence::expOf(Recurrence &r, StringRef log) {
-  if (const Definition *d = r.definition(log); d && r.definition(d->decay))
+  if (const Definition *d = r.definition(log); d && (r.definition(d->decay) || r.parameter(d->decay)))
     return wholeOf(r, d->decay);
   std::string name = (log + " (exp)").str();
   if (r.definition(name))
@@ -199,8 +199,23 @@ const Definition *recurrence::takenLog(const Recurrence &r, StringRef name) {
 std::optional<std::string> recurrence::takeLog(Recurrence &r, StringRef name) {
   if (const Definition *taken = takenLog(r, name))
     return taken->name;
+  auto logBehind = [&](StringRef place, Term log) {
+    Definition made{.name = (name + " (log)").str(), .term = std::move(log), .place = place.str(), .decay = name.str()};
+    auto own = llvm::find_if(r.inputs, [&](const Definition &each) { return each.name == name; });
+    r.inputs.insert(own == r.inputs.end() ? r.inputs.begin() : std::next(own), std::move(made));
+    describeInputs(r);
+    return (name + " (log)").str();
+  };
+  // Of what is never negative, whatever it is.
+  auto logOfWhole = [&]() -> std::optional<std::string> {
+    const Definition *d = r.definition(name);
+    if (!Ranges(r).of(name).neverNegative())
+      return std::nullopt;
+    Term whole{.kind = Term::Kind::name, .name = name.str(), .column = d ? d->term.column : 1};
+    return logBehind(d ? d->key() : ("parameters." + name).str(), called("log", std::move(whole)));
+  };
   if (!r.definition(name))
-    return std::nullopt;
+    return logOfWhole();
   if (split(r, name) == "exp") {
     r.definition(name)->decay = name.str();
     return name.str();
@@ -209,7 +224,7 @@ std::optional<std::string> recurrence::takeLog(Recurrence &r, StringRef name) {
   Term term = d.whole.empty() ? d.term : Term{.kind = Term::Kind::name, .name = name.str(), .column = d.term.column};
   std::optional<Term> log = logOf(r, term);
   if (!log)
-    return std::nullopt;
+    return logOfWhole();
   Definition &own = *r.definition(name); // logOf may have made others
   if (callsSource(*log)) { // twice would be two of them
     own.term = std::move(*log);
@@ -217,11 +232,7 @@ std::optional<std::string> recurrence::takeLog(Recurrence &r, StringRef name) {
     putWhole(r, name, called("exp", {.kind = Term::Kind::name, .name = name.str(), .column = term.column}));
     return name.str();
   }
-  Definition made{.name = (name + " (log)").str(), .term = std::move(*log), .place = own.key(), .decay = name.str()};
-  r.inputs.insert(std::next(llvm::find_if(r.inputs, [&](const Definition &each) { return each.name == name; })),
-                  std::move(made));
-  describeInputs(r);
-  return (name + " (log)").str();
+  return logBehind(own.key(), std::move(*log));
 }
 
 std::string recurrence::wholeOf(const Recurrence &r, StringRef name) {

@@ -2,7 +2,9 @@
 #ifndef FRONTEND_RECURRENCEFUNCTIONS_H
 #define FRONTEND_RECURRENCEFUNCTIONS_H
 
+#include "dialects/braid/Interval.h"
 #include "frontend/Recurrence.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace braid::recurrence {
 
@@ -40,6 +42,26 @@ std::optional<Per> perOf(llvm::StringRef name);
 std::optional<Per> ownPer(const Recurrence &r, const Term &term, const Definition *before = nullptr);
 /// Whether the value differs between tokens: it is not of numbers and parameters alone.
 bool dependsOnToken(const Recurrence &r, const Term &term);
+
+/// What inputs and parameters lie between, as far as functions and numbers say it; what is trained may be anything.
+class Ranges {
+public:
+  /// Formulas give numbers once `sizes` are known; before, they are taken to be from 0 to 1.
+  explicit Ranges(const Recurrence &r, const Sizes *sizes = nullptr);
+  Interval of(llvm::StringRef name) const;
+  Interval of(const Term &term) const;
+
+private:
+  Interval ofSum(const Term &sum) const;
+  Interval ofFactors(const Term &term) const;
+  Interval ofCall(const Term &call) const;
+  const Term &meaning(const Term &term) const;
+  const Term *complemented(const Term &term) const;
+  std::optional<Interval> between(const Term &one, const Term &other) const;
+
+  const Recurrence &r;
+  llvm::StringMap<Interval> known;
+};
 
 /// Numbers that are known become one; what all tokens share gets an input of its own where it is more than a name, so
 /// that it is computed once: "linear(x) - exp(u)" is linear(x) + h with h = -exp(u), and a division by h a product with

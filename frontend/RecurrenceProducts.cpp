@@ -118,8 +118,8 @@ bool Multiplication::takeLogs(std::vector<Product> &products) {
         scalars.push_back(f.name);
       if ((isScalar || f.bare) && !takeLog(r, f.name))
         return fail(f.column, "'" + f.name +
-                                  "' multiplies M, and its logarithm is not known; valid: exp(g) of a log decay g, or "
-                                  "an input that is " +
+                                  "' multiplies M, and its logarithm is not known; valid: exp(g) of a log decay g, "
+                                  "or " +
                                   knownLogs.str());
     }
   auto countOf = [](const Product &p, StringRef log) {

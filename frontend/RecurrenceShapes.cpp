@@ -263,9 +263,10 @@ bool Inference::demandCall(const Term &call, Per per) {
                       : "position_rate is of a mini-batch; valid: in front of grad(..)");
     return parameterAt(call, 0, Per::place);
   }
-  bool ofOneToken = function->kind == Kind::feature ? call.name != "conv" && call.args.size() == 1
-                                                    : function->kind == Kind::inner || function->kind == Kind::norm ||
-                                                          (function->kind == Kind::vector && call.name != "rope");
+  bool ofOneToken = function->kind == Kind::feature
+                        ? call.name != "conv" && (call.args.size() == 1 || call.name == "clamp")
+                        : function->kind == Kind::inner || function->kind == Kind::norm ||
+                              (function->kind == Kind::vector && call.name != "rope");
   if (current->constant && !ofOneToken)
     return fail(call.column,
                 call.name +
@@ -335,6 +336,11 @@ bool Inference::demandCall(const Term &call, Per per) {
       return fail(period.column, formatv("valid as the period: a whole number from 1 to {0}", maxTokens).str());
   if (call.name == "l2_norm" && !eps(call, 1))
     return false;
+  if (call.name == "clamp") {
+    const Term &low = call.args[1], &high = call.args[2];
+    if (low.kind != Term::Kind::number || high.kind != Term::Kind::number || low.number >= high.number)
+      return fail(low.column, "valid as what clamp keeps between: two numbers, the lower first");
+  }
   if (call.name == "log_sigmoid" && call.args.size() > 1) {
     const Parameter *p = call.args[1].kind == Term::Kind::name ? r.parameter(call.args[1].name) : nullptr;
     if (p && p->shared)

@@ -30,7 +30,7 @@ def Braid_WeightedOp : Braid_RowsOp<"weighted"> {
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, UnitAttr:$per_head);
 }
 def Braid_ActivationOp : Braid_RowsOp<"activation"> {
-  let summary = "silu, sigmoid, tanh, relu, relu2, gelu (erf), gelu_tanh, softplus, elu1 (elu + 1), exp, reciprocal, cos, sin";
+  let summary = "silu, sigmoid, tanh, relu, relu2, gelu (erf), gelu_tanh, softplus, elu1 (elu + 1), exp, reciprocal, log and sqrt (of 1e-30 below it), cos, sin";
   let arguments = (ins AnyRankedTensor:$x, StrAttr:$kind);
 }
 def Braid_LogSumExpOp : Braid_RowsOp<"log_sum_exp"> {

@@ -2,6 +2,7 @@
 // Every function stays finite, and so does its derivative by the rules of TileGradient, wherever the mathematics does:
 // exponents are never positive, and a branch that a select drops never holds an infinity.
 #include "dialects/braid/TileEmitter.h"
+#include "dialects/braid/Interval.h"
 
 using namespace mlir;
 
@@ -81,6 +82,10 @@ Value TileEmitter::activation(Value x, StringRef kind) {
     return exp(minimum(x, like(x, 7)));
   if (kind == "reciprocal")
     return div(one, x);
+  if (kind == "log")
+    return log(maximum(x, like(x, kLeastArgument)));
+  if (kind == "sqrt")
+    return math::SqrtOp::create(builder, loc, maximum(x, like(x, kLeastArgument)));
   if (kind == "cos")
     return math::CosOp::create(builder, loc, x);
   if (kind == "sin")

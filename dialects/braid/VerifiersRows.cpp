@@ -54,7 +54,7 @@ static LogicalResult verifyGroups(Operation *op, Named x, int64_t groups) {
 static LogicalResult verifyKind(Operation *op, StringRef name, StringRef kind) {
   return isOneOf(op, name, kind,
                  {"silu", "sigmoid", "tanh", "relu", "relu2", "gelu", "gelu_tanh", "softplus", "elu1", "exp",
-                  "bounded_exp", "reciprocal", "cos", "sin", "fraction"});
+                  "bounded_exp", "reciprocal", "log", "sqrt", "cos", "sin", "fraction"});
 }
 
 LogicalResult AddOp::verify() {

@@ -288,6 +288,15 @@ Value Inputs::emitCall(const Term &call) {
     return b.l2Norm(name, arg, has(1) ? call.args[1].number : 1e-6);
   if (function == "rope")
     return b.rope(name, arg, spec.rope.value_or(RopeSpec{}), has(1) ? static_cast<int64_t>(call.args[1].number) : 0);
+  if (function == "clamp") { // low + relu(y - low) - relu(y - high)
+    auto above = [&](double number) {
+      Value rest = number == 0 ? arg : b.offset(name, arg, -number);
+      return current->wide ? b.wideActivation(name, rest, "relu") : b.activation(name, rest, "relu");
+    };
+    double low = call.args[1].number;
+    Value kept = b.add(name, {above(low), b.scale(name, above(call.args[2].number), -1.0)});
+    return low == 0 ? kept : b.offset(name, kept, low);
+  }
   if (function == "log_sigmoid" && has(1)) {
     arg = b.widen(name, arg);
     return BoundedGateOp::create(b.builder, b.loc(name), arg.getType(), arg, parameter(call.args[1].name));

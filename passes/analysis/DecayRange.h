@@ -3,17 +3,12 @@
 #define PASSES_ANALYSIS_DECAYRANGE_H
 
 #include "dialects/braid/BraidDialect.h"
-
-#include <limits>
+#include "dialects/braid/Interval.h"
 
 namespace braid {
 
-/// Every element is within [low, high], or NaN.
-struct Bounds {
-  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
-};
 /// From the ops that compute the value: activations, scales, sums and products of what is known.
-Bounds boundsOf(mlir::Value value);
+Interval boundsOf(mlir::Value value);
 
 /// A number that no log decay of a scan with decays per channel is below, where none is above 0; nothing where the gates
 /// do not prove one.

@@ -180,7 +180,7 @@ func.func @f(%x: tensor<2x8xf32>, %weight: tensor<8xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x8xf32>) {
-  // expected-error @+1 {{unknown kind "swish"; valid: silu, sigmoid, tanh, relu, relu2, gelu, gelu_tanh, softplus, elu1, exp, bounded_exp, reciprocal, cos, sin, fraction}}
+  // expected-error @+1 {{unknown kind "swish"; valid: silu, sigmoid, tanh, relu, relu2, gelu, gelu_tanh, softplus, elu1, exp, bounded_exp, reciprocal, log, sqrt, cos, sin, fraction}}
   %0 = braid.activation %x {kind = "swish"} : (tensor<2x8xf32>) -> tensor<2x8xf32>
   return
 }

@@ -124,6 +124,8 @@ const Case cases[] = {
     {"elu1", "braid.activation", activation("elu1"), {{X}}, X},
     {"exp", "braid.activation", activation("exp"), {{X}}, X},
     {"reciprocal", "braid.activation", activation("reciprocal"), {{X, false, 0.5, 2}}, X},
+    {"log", "braid.activation", activation("log"), {{X, false, 0.5, 2}}, X},
+    {"sqrt", "braid.activation", activation("sqrt"), {{X, false, 0.5, 2}}, X},
     {"scalar", "braid.activation", activation("reciprocal"), {{{1}, false, 0.5, 2}}, {1}},
     {"softmax", "braid.softmax", "", {{X}}, X},
     {"log_sigmoid", "braid.log_sigmoid", "divide = 16.0 : f64", {{X}}, X},

@@ -46,14 +46,14 @@ STATES = [
     "M = diag(f) M - {F}{K}^T v + {F}{K}^T (v - h) b",
     "M = ({I} - p^T (a p)) M + (1 - s^2) k^T {V}",
 ]
-SCALARS = ["s", "s^2", "sigmoid(w)", "0.9", "exp(-softplus(w))", "1 / 2", "exp(-0.3)", "(1 - s)", "(1 - u)", "0.9 s"]
-DIAGONALS = ["diag(f)", "diag(exp(g))", "diag(sigmoid(q))", "diag(1 - f)", "diag(exp(-exp(q)))", "diag(0.8 f)", "diag(f^2)"]
+SCALARS = ["s", "s^2", "sigmoid(w)", "0.9", "exp(-softplus(w))", "1 / 2", "exp(-0.3)", "(1 - s)", "(1 - u)", "0.9 s", "(s + (1 - s) u)", "clamp(c, 0.1, 0.9)"]
+DIAGONALS = ["diag(f)", "diag(exp(g))", "diag(sigmoid(q))", "diag(1 - f)", "diag(exp(-exp(q)))", "diag(0.8 f)", "diag(f^2)", "diag(0.5 + f / 2)"]
 PLACES = {
     "S": SCALARS,
     "D": ["", *SCALARS, *DIAGONALS],
     "I": ["I", *SCALARS, *DIAGONALS],
     "F": ["", "b ", "0.1 ", "b c ", "exp(w) ", "s ", "exp(s) "],
-    "K": ["k", "k", "(1 - f)", "silu(k)", "(2 k)", "(k + 1)", "(k - q)", "(k^3)", "l2_norm(k)", "softmax(k)"],
+    "K": ["k", "k", "(1 - f)", "silu(k)", "(2 k)", "(k + 1)", "sqrt(1 - f^2)", "(k - q)", "(k^3)", "l2_norm(k)", "softmax(k)"],
     "V": ["v", "v", "v b", "v 0.1", "(v - 1)", "tanh(v)", "v^2"],
     "H": ["exp(h)", "e", "sigmoid(v)", "1 - e"],
     "R": ["0.1", "b", "sigmoid(w)", "s"],
@@ -75,7 +75,10 @@ def definition(name, rng):
     """-> the input, what it names of parameters"""
     shared, x = f"n{name}", "linear(x, per=head)" if SIZES[name] == 1 else "linear(x)"
     if name in "sufeE":
-        return rng.choice([f"sigmoid({x})", f"1 - sigmoid({x})", f"exp(-softplus({x}))", f"0.9 sigmoid({x}) / 2", f"sigmoid({shared})"]), shared
+        gates = [f"sigmoid({x})", f"1 - sigmoid({x})", f"exp(-softplus({x}))", f"0.9 sigmoid({x}) / 2", f"sigmoid({shared})"]
+        gates += [f"0.2 + 0.7 sigmoid({x})", f"1 - sigmoid({x}) / 2", f"sqrt(sigmoid({x}))", f"1 - clamp({x}, 0.1, 0.8)^2"]
+        gates += [f"sigmoid({shared}) + (1 - sigmoid({shared})) sigmoid({x})", f"(1 + tanh({x})) / 2"]
+        return rng.choice(gates), shared
     if name in "gh":
         return rng.choice([f"log_sigmoid({x})", f"-softplus({x} + {shared})", f"-exp({shared})"]), shared
     if name in "kpqv" and rng.random() < 0.15:

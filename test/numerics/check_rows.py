@@ -149,8 +149,8 @@ def add_ops(program, rng):
         for dtype in ("f32", "f64"):
             case = RowOp(program, f"activation_{kind}", "activation", [("x", X)], {"kind": kind}, dtype=dtype)
             x = r(X)
-            case.check("", [np.sign(x) * (np.abs(x) + 0.2) if kind == "reciprocal" else x], rng)
-            if kind not in ("reciprocal", "exp", "relu2"):
+            case.check("", [np.sign(x) * (np.abs(x) + 0.2) if kind in ("reciprocal", "log", "sqrt") else x], rng)
+            if kind not in ("reciprocal", "exp", "relu2", "log", "sqrt"):
                 case.check("wide range", [x * 20], rng)
     documents = documents_of([[-7, 5, 20, 37], [0, 1, 9, 30]], T)
     for layout in ("half", "interleaved"):

@@ -148,6 +148,21 @@ func.func @repeated_elements(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %
   return %o : tensor<1x8x2x3xf32>
 }
 
+// The logarithm of a gate that is from 0.5 to 1 has a bound, which rounding at 1 does not take away.
+// CHECK-LABEL: func.func @logged
+// CHECK:         braid.lsm.scan V {{.*}}braid.least_log_decay = -0.69314718
+func.func @logged(%q: tensor<1x8x1x2xf32>, %m: tensor<1x1x2x2xf32>, %d: tensor<1x8xi32>) -> tensor<1x8x1x2xf32> {
+  %s = braid.activation %q {kind = "sigmoid"} : (tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %half = braid.scale %s {value = 5.000000e-01 : f64} : (tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %gate = braid.offset %half {value = 5.000000e-01 : f64} : (tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  %g = braid.activation %gate {kind = "log"} : (tensor<1x8x1x2xf32>) -> tensor<1x8x1x2xf32>
+  // expected-remark @+1 {{class V: one decay per key channel}}
+  %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64}
+      : (tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x1x2x2xf32>, tensor<1x8xi32>)
+      -> (tensor<1x8x1x2xf32>, tensor<1x1x2x2xf32>)
+  return %o : tensor<1x8x1x2xf32>
+}
+
 // A value that is used twice is looked at once: forty squares of each other are no forty powers of two.
 // CHECK-LABEL: func.func @shared
 // CHECK:         braid.lsm.scan V {{.*}}braid.least_log_decay = -1.000000e+00 : f64

@@ -75,6 +75,8 @@ ACTIVATIONS = {
     "exp": (np.exp, np.exp),
     "bounded_exp": (lambda x: np.exp(np.minimum(x, 7)), lambda x: np.where(x < 7, np.exp(np.minimum(x, 7)), 0)),
     "reciprocal": (lambda x: 1 / x, lambda x: -1 / (x * x)),
+    "log": (lambda x: np.log(np.maximum(x, 1e-30)), lambda x: np.where(x > 1e-30, 1 / np.maximum(x, 1e-30), 0)),
+    "sqrt": (lambda x: np.sqrt(np.maximum(x, 1e-30)), lambda x: np.where(x > 1e-30, 0.5 / np.sqrt(np.maximum(x, 1e-30)), 0)),
     "cos": (np.cos, lambda x: -np.sin(x)),
     "sin": (np.sin, np.cos),
     "fraction": (lambda x: x - np.floor(x + 0.5), np.ones_like),

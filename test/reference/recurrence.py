@@ -12,6 +12,7 @@ from common import PADDING, log_sigmoid, sigmoid, softmax, softplus
 from rows import l2_norm
 
 FUNCTIONS = {"sigmoid": sigmoid, "exp": np.exp, "softplus": softplus, "log_sigmoid": log_sigmoid, "tanh": np.tanh, "silu": lambda x: x * sigmoid(x)}
+FUNCTIONS |= {"log": lambda x: np.log(np.maximum(x, 1e-30)), "sqrt": lambda x: np.sqrt(np.maximum(x, 1e-30)), "clamp": np.clip}
 FUNCTIONS |= {"softmax": softmax, "l2_norm": lambda x: l2_norm(x, 1e-6)[0]}
 TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:e-?\d+)?)|([A-Za-z_]\w*)(\()?|(\^[T234])|(\S))")
 
@@ -118,7 +119,7 @@ class Token:
             return "element", value if kind == "number" else value.reshape(self.K, self.V)
         if function == "inner":
             return "number", float((value * self.of(arguments[1])[1]).sum())
-        return kind, FUNCTIONS[function](value)
+        return kind, FUNCTIONS[function](value, *(self.of(argument)[1] for argument in arguments[1:]))
 
     def read(self, left, state):
         rest, row = (left[1], left[2]) if left[0] == "times" else (None, left)
@@ -163,7 +164,7 @@ def inputs(x, w, spec, sizes):
         if kind == "call" and term[1] == "linear":
             return (x @ w["lsm.w" + name]).reshape(B, T, spec["heads"], -1)
         if kind == "call":
-            return FUNCTIONS[term[1]](of(term[2][0], name))
+            return FUNCTIONS[term[1]](*(of(argument, name) for argument in term[2]))
         a, b = of(term[1], name), of(term[2], name)
         return a + b if kind == "sum" else a * b if kind == "times" else a / b
 
