@@ -339,7 +339,9 @@ static void remarkClasses(ModuleOp module, const ModelSpec &spec) {
     if (auto *stated = std::get_if<RecurrenceSpec>(&mixer))
       module.emitRemark("mixers.") << std::string(1, letter) << ".state: \"" << stated->recurrence->state
                                    << "\" has class " << stated->recurrence->className() << ": "
-                                   << stated->recurrence->reason;
+                                   << stated->recurrence->reason
+                                   << (stated->recurrence->notation.empty() ? "" : "; read as ")
+                                   << stated->recurrence->notation;
 }
 
 FailureOr<OwningOpRef<ModuleOp>> braid::buildModel(MLIRContext *context, const ModelSpec &spec, DiagnosticFn error) {

@@ -96,6 +96,7 @@ struct Recurrence {
 
   // What the equations say (analyze): the class, and which symbol stands in which place of braid.lsm.scan.
   LsmClass classId{};
+  std::string notation; ///< of another one than rows and keys by values: how it was read
   std::string reason; ///< for a remark: "M = exp(g) M + k^T v: one decay per head and token"
   std::string query, key, value, logDecay, beta; ///< query "1": a row of ones; beta and rate "1": that number
   bool decaysPerHead = false; ///< classes D and R without one decay per key feature: one per head, or none
@@ -161,6 +162,8 @@ struct Statement {
 std::optional<Term> parseTerm(llvm::StringRef text, llvm::StringRef key, ErrorFn error);
 std::optional<Term> parseEquation(llvm::StringRef text, llvm::StringRef left, llvm::StringRef key, ErrorFn error);
 std::optional<std::vector<Statement>> parseStatements(llvm::StringRef text, llvm::StringRef key, ErrorFn error);
+/// row^T, also of a complex row k + i l.
+Term transposeOf(Term row);
 
 /// Of a mixer in a model; `model`: d_model and the number of layers.
 Sizes sizesOf(const ModelSpec &model, const LsmSpec &mixer);
@@ -191,8 +194,8 @@ inline constexpr llvm::StringLiteral knownLogs =
     "numbers up to 1, products of these";
 /// A state that gradient steps change: `statements` of `state`, one of which calls grad.
 llvm::LogicalResult analyzeInner(Recurrence &recurrence, const std::vector<Statement> &statements, ErrorFn error);
-/// The output: finds its read of M, and makes it the definition "o" where it is more than q M + d v.
-llvm::LogicalResult analyzeOutput(Recurrence &recurrence, ErrorFn error);
+/// The right side of the output: finds its read of M, and makes it the definition "o" where it is more than q M + d v.
+llvm::LogicalResult analyzeOutput(Recurrence &recurrence, Term output, ErrorFn error);
 /// Of names that multiply each other takes the row: the last that is not known to be one number, or one per head.
 std::string takeRow(const Recurrence &recurrence, std::vector<std::string> &names);
 /// What inputs may call, and how: used by analyze.

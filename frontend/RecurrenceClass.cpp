@@ -2,10 +2,12 @@
 // The sum of products that an equation is (RecurrenceProducts.h) is compared with the form of each class.
 #include "dialects/braid/BraidDialect.h"
 #include "frontend/ModelSpec.h"
+#include "frontend/RecurrenceNotation.h"
 #include "frontend/RecurrenceProducts.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <functional>
 
 using namespace braid;
 using namespace braid::recurrence;
@@ -51,6 +53,7 @@ private:
 
   Recurrence &r;
   ErrorFn errorFn;
+  std::function<void(StringRef, const std::string &)> noted; ///< says how another notation was read
 };
 
 } // namespace
@@ -374,6 +377,9 @@ bool Analysis::run() {
   std::optional<std::vector<Statement>> statements = parseStatements(r.state, "state", errorFn);
   if (!statements)
     return false;
+  std::optional<Term> output = parseEquation(r.output, "o", "output", errorFn);
+  if (!output)
+    return false;
   static constexpr StringRef valid = "valid: an equation \"M = ..\", with z = .. (what q M is divided by), or with S = "
                                      ".. (momentum) and M_0 = .. of gradient steps";
   const Term *normal = nullptr, *state = nullptr;
@@ -390,6 +396,14 @@ bool Analysis::run() {
   }
   if (!state)
     return fail(1, valid);
+  if (!toRows(r, *statements, *output, errorFn))
+    return false;
+  if (!r.notation.empty()) {
+    noted = [error = errorFn, note = " (read as " + r.notation + ")"](StringRef key, const std::string &message) {
+      error(key, message + note);
+    };
+    errorFn = noted;
+  }
   if (steps) {
     if (failed(analyzeInner(r, *statements, errorFn)))
       return false;
@@ -399,7 +413,7 @@ bool Analysis::run() {
         (normal && !normaliser(*normal, products)))
       return false;
   }
-  return succeeded(analyzeOutput(r, errorFn));
+  return succeeded(analyzeOutput(r, std::move(*output), errorFn));
 }
 
 //===- Recurrence -------------------------------------------------------------------------------------------------===//

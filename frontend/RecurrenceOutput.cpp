@@ -166,17 +166,14 @@ static bool readPlain(Recurrence &r, const Term &output) {
   return true;
 }
 
-llvm::LogicalResult recurrence::analyzeOutput(Recurrence &r, ErrorFn error) {
-  std::optional<Term> output = parseEquation(r.output, "o", "output", error);
-  if (!output)
-    return llvm::failure();
-  readWhole(r, *output);
-  if (!r.normalised && !r.inner && readPlain(r, *output))
+llvm::LogicalResult recurrence::analyzeOutput(Recurrence &r, Term output, ErrorFn error) {
+  readWhole(r, output);
+  if (!r.normalised && !r.inner && readPlain(r, output))
     return llvm::success();
-  if (!Reads(r, error).run(*output))
+  if (!Reads(r, error).run(output))
     return llvm::failure();
-  r.expressed = !isName(*output, "M");
+  r.expressed = !isName(output, "M");
   if (r.expressed)
-    r.inputs.push_back({"o", std::move(*output)});
+    r.inputs.push_back({"o", std::move(output)});
   return llvm::success();
 }

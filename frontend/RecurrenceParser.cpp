@@ -185,25 +185,34 @@ bool Parser::factor(Term &out, size_t depth) {
   return true;
 }
 
+static bool isComplex(const Term &t) {
+  auto isName = [](const Term &part) { return part.kind == Term::Kind::name; };
+  return t.kind == Term::Kind::sum && t.args.size() == 2 && isName(t.args[0]) &&
+         t.args[1].kind == Term::Kind::product && t.args[1].args.size() == 2 && llvm::all_of(t.args[1].args, isName) &&
+         t.args[1].args[0].name == "i";
+}
+
+Term recurrence::transposeOf(Term row) {
+  if (row.kind == Term::Kind::transpose) // a complex one that stayed
+    return row;
+  Term transposed{.kind = Term::Kind::transpose, .name = row.name, .column = row.column};
+  if (isComplex(row)) {
+    transposed.name = row.args[0].name;
+    transposed.args.push_back(std::move(row.args[1].args[1]));
+  } else if (row.kind != Term::Kind::name) {
+    transposed.name.clear();
+    transposed.args.push_back(std::move(row));
+  }
+  return transposed;
+}
+
 bool Parser::transposed(Term &out) {
-  auto isName = [](const Term &t) { return t.kind == Term::Kind::name; };
-  bool isComplex = out.kind == Term::Kind::sum && out.args.size() == 2 && isName(out.args[0]) &&
-                   out.args[1].kind == Term::Kind::product && out.args[1].args.size() == 2 &&
-                   llvm::all_of(out.args[1].args, isName) && out.args[1].args[0].name == "i";
-  bool expression = !isComplex && !isName(out);
+  bool expression = !isComplex(out) && out.kind != Term::Kind::name;
   if (expression && (out.kind == Term::Kind::number || out.kind == Term::Kind::transpose || mentions(out, "i"))) {
     at = out.column - 1;
     return fail("a row before ^T, or (k + i l)");
   }
-  Term transposed{.kind = Term::Kind::transpose, .name = out.name, .column = out.column};
-  if (expression) {
-    transposed.name.clear();
-    transposed.args.push_back(std::move(out));
-  } else if (isComplex) {
-    transposed.name = out.args[0].name;
-    transposed.args.push_back(std::move(out.args[1].args[1]));
-  }
-  out = std::move(transposed);
+  out = transposeOf(std::move(out));
   return true;
 }
 

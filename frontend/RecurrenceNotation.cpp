@@ -1,0 +1,440 @@
+//===- RecurrenceNotation.cpp - the notations of papers -----------------------------------------------------------===//
+// Vectors are rows or columns, and the state is keys by values or values by keys. What an equation means is one thing
+// (lsm-family.md 2.1: rows, keys by values), so other notations are written in that one before anything else looks:
+//
+//   rows, keys by values       k^T v     q M       (I - b k^T k) M
+//   columns, keys by values    k v^T     M^T q     (I - b k k^T) M      also q^T M
+//   columns, values by keys    v k^T     M q       M (I - b k k^T)
+//   rows, values by keys       v^T k     q M^T     M (I - b k^T k)
+#include "frontend/RecurrenceNotation.h"
+#include "frontend/RecurrenceFunctions.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace braid;
+using namespace braid::recurrence;
+using llvm::formatv;
+using llvm::StringRef;
+using Kind = Term::Kind;
+
+namespace {
+
+/// What a term is; `plain`: a number, or a vector that is not transposed.
+enum class Shape { plain, transposed, vector, matrix };
+
+bool isState(StringRef name) { return name == "M" || name == "M_prev"; }
+
+class Rewriting {
+public:
+  Rewriting(Recurrence &r, bool columns, bool turned, ErrorFn error)
+      : r(r), columns(columns), turned(turned), errorFn(error) {}
+  bool state(Term &term) { return (spread(term), matrix(term)); }
+  bool output(Term &term) {
+    key = "output";
+    return (spread(term), vector(term));
+  }
+  bool normaliser(Term &term);
+
+  Shape shapeOf(const Term &term) const;
+  bool writesColumns(const Term &term) const;
+
+private:
+  bool isNumber(const Term &t) const { return t.kind == Kind::number || ownPer(r, t) == Per::head; }
+  Shape joined(Shape left, const Term &right) const;
+  void spread(Term &term) const;
+  Term turn(Term term) const;
+  Term takeVector(std::vector<Term> &from) const;
+  bool matrix(Term &term);
+  bool chainOf(Term &product);
+  bool vector(Term &term);
+  bool read(Term &product);
+  bool readNormaliser(Term &product);
+  bool fail(size_t column, StringRef message) {
+    errorFn(key, formatv("column {0}: {1}", column, message).str());
+    return false;
+  }
+
+  Recurrence &r;
+  bool columns, turned;
+  ErrorFn errorFn;
+  std::string key = "state";
+};
+
+} // namespace
+
+static bool isTransposedState(const Term &t) { return t.kind == Kind::transpose && isState(t.name); }
+
+/// x of x^T; a complex row stays what it is.
+static Term untransposed(const Term &t) {
+  if (t.name.empty())
+    return t.args.front();
+  if (!t.args.empty())
+    return t;
+  return {.kind = Kind::name, .name = t.name, .column = t.column};
+}
+
+static Term productOf(std::vector<Term> factors, size_t column) {
+  if (factors.size() == 1)
+    return std::move(factors.front());
+  return {.kind = Kind::product, .args = std::move(factors), .column = column};
+}
+
+//===- Shapes -----------------------------------------------------------------------------------------------------===//
+
+/// What stands on the left, times one factor more.
+Shape Rewriting::joined(Shape left, const Term &term) const {
+  Shape right = shapeOf(term);
+  bool number = right == Shape::plain && isNumber(term);
+  if (number)
+    return left;
+  if (columns) {
+    if (right == Shape::transposed)
+      return left == Shape::transposed ? Shape::transposed : Shape::matrix; // a column, times a row
+    if (right == Shape::matrix)
+      return left == Shape::transposed ? left : Shape::matrix;
+    return left == Shape::matrix ? Shape::vector : left == Shape::transposed ? Shape::plain : std::max(left, right);
+  }
+  if (left == Shape::transposed)
+    return right == Shape::transposed ? left : Shape::matrix;
+  if (right == Shape::transposed)
+    return left == Shape::matrix ? right : Shape::plain;
+  if (right == Shape::matrix)
+    return left == Shape::matrix ? left : Shape::vector;
+  return std::max(left, right);
+}
+
+Shape Rewriting::shapeOf(const Term &term) const {
+  switch (term.kind) {
+  case Kind::number: return Shape::plain;
+  case Kind::name: return isState(term.name) || term.name == "I" ? Shape::matrix : Shape::plain;
+  case Kind::transpose: return isState(term.name) ? Shape::matrix : Shape::transposed;
+  case Kind::call: return term.name == "diag" || term.name == "full" ? Shape::matrix : Shape::plain;
+  case Kind::power:
+  case Kind::quotient:
+  case Kind::negate: return shapeOf(term.args.front());
+  case Kind::sum: {
+    Shape all = Shape::plain;
+    for (const Term &arg : term.args)
+      all = std::max(all, shapeOf(arg));
+    return all;
+  }
+  case Kind::product: {
+    size_t first = 0; // numbers before it change nothing
+    while (first + 1 < term.args.size() && shapeOf(term.args[first]) == Shape::plain && isNumber(term.args[first]))
+      ++first;
+    Shape all = shapeOf(term.args[first]);
+    for (const Term &arg : llvm::drop_begin(term.args, first + 1))
+      all = joined(all, arg);
+    return all;
+  }
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+/// A column times a row, k v^T or k (v^T - k^T M): in an equation of rows something stands behind every ^T.
+bool Rewriting::writesColumns(const Term &term) const {
+  auto isRow = [&](const Term &arg) {
+    auto isOne = [](const Term &part) {
+      return part.kind == Kind::transpose || (part.kind == Kind::negate && part.args.front().kind == Kind::transpose);
+    };
+    return isOne(arg) || (arg.kind == Kind::sum && llvm::any_of(arg.args, isOne));
+  };
+  if (term.kind == Kind::product)
+    for (size_t i = 1; i < term.args.size(); ++i)
+      if (isRow(term.args[i]) && !isTransposedState(term.args[i]) &&
+          (i + 1 == term.args.size() || shapeOf(term.args[i + 1]) == Shape::matrix))
+        return true;
+  return llvm::any_of(term.args, [&](const Term &arg) { return writesColumns(arg); });
+}
+
+//===- Transposes -------------------------------------------------------------------------------------------------===//
+
+Term Rewriting::turn(Term term) const {
+  switch (term.kind) {
+  case Kind::number: return term;
+  case Kind::name:
+    return term.name == "I" || isNumber(term) ? term
+                                              : Term{.kind = Kind::transpose, .name = term.name, .column = term.column};
+  case Kind::transpose: return untransposed(term);
+  case Kind::sum:
+  case Kind::negate:
+    for (Term &arg : term.args)
+      arg = turn(std::move(arg));
+    return term;
+  case Kind::quotient: term.args.front() = turn(std::move(term.args.front())); return term;
+  case Kind::product:
+    if (llvm::any_of(term.args, [&](const Term &arg) { return shapeOf(arg) != Shape::plain; })) {
+      for (Term &arg : term.args)
+        arg = turn(std::move(arg));
+      std::reverse(term.args.begin(), term.args.end());
+      return term;
+    }
+    break;
+  case Kind::call:
+    if (term.name == "diag" || term.name == "full")
+      return term;
+    break;
+  case Kind::power: break;
+  }
+  return transposeOf(std::move(term));
+}
+
+/// (v - M k)^T is v^T - k^T M^T; a row that is made of rows stays one.
+void Rewriting::spread(Term &term) const {
+  for (Term &arg : term.args)
+    spread(arg);
+  if (term.kind == Kind::transpose && term.name.empty() && shapeOf(term.args.front()) != Shape::plain)
+    term = turn(std::move(term.args.front()));
+}
+
+//===- Products ---------------------------------------------------------------------------------------------------===//
+
+/// Of factors that multiply each other the vector: one that is known to be, or the last that is not known to be a
+/// number; the others are left.
+Term Rewriting::takeVector(std::vector<Term> &from) const {
+  size_t at = from.size() - 1;
+  while (at > 0 && isNumber(from[at]))
+    --at;
+  at = isNumber(from[at]) ? from.size() - 1 : at;
+  for (auto [i, factor] : llvm::enumerate(from))
+    if (shapeOf(factor) == Shape::vector)
+      at = i;
+  Term taken = std::move(from[at]);
+  from.erase(from.begin() + static_cast<std::ptrdiff_t>(at));
+  return taken;
+}
+
+bool Rewriting::matrix(Term &term) {
+  switch (term.kind) {
+  case Kind::number:
+  case Kind::name: return true;
+  case Kind::transpose:
+    return fail(term.column, isTransposedState(term) ? term.name + "^T in its own equation; valid: " + term.name
+                                                     : "a row alone; valid: a row times a column");
+  case Kind::call:
+    if (term.name == "grad" && !term.args.empty())
+      for (Term &arg : term.args.front().args)
+        if (!vector(arg))
+          return false;
+    return true;
+  case Kind::product: return chainOf(term);
+  case Kind::quotient:
+  case Kind::power: return matrix(term.args.front());
+  case Kind::sum:
+  case Kind::negate: return llvm::all_of(term.args, [&](Term &arg) { return matrix(arg); });
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+/// Numbers, then operators and what is written, in the order of the other notation.
+bool Rewriting::chainOf(Term &product) {
+  std::vector<Term> numbers, run;
+  std::vector<std::vector<Term>> chain;
+  std::optional<Term> open; // rows: x^T, and what it multiplies follows
+  auto flush = [&] {
+    numbers.insert(numbers.end(), std::make_move_iterator(run.begin()), std::make_move_iterator(run.end()));
+    run.clear();
+  };
+  auto outer = [&](Term left, Term right) { // left times right^T, both as they are when not transposed
+    if (turned)
+      std::swap(left, right);
+    if (!vector(left) || !vector(right))
+      return false;
+    chain.push_back({transposeOf(std::move(left)), std::move(right)});
+    return true;
+  };
+  auto close = [&](size_t column) {
+    if (!open)
+      return true;
+    if (run.empty())
+      return fail(column, "nothing stands behind " + textOf(*open) + " to multiply with; valid: v^T k");
+    Term right = takeVector(run);
+    Term left = *std::exchange(open, std::nullopt);
+    return outer(left.kind == Kind::transpose ? untransposed(left) : std::move(left), std::move(right));
+  };
+  for (Term &arg : product.args) {
+    Shape shape = shapeOf(arg);
+    if (shape == Shape::transposed) {
+      if (columns && run.empty())
+        return fail(arg.column, "nothing stands before " + textOf(arg) +
+                                    " to multiply with; valid: a column times a "
+                                    "row, as in k v^T");
+      if (!close(arg.column))
+        return false;
+      if (columns) {
+        Term left = takeVector(run);
+        if (!outer(std::move(left), arg.kind == Kind::transpose ? untransposed(arg) : std::move(arg)))
+          return false;
+      } else {
+        open = std::move(arg);
+      }
+      flush();
+    } else if (shape == Shape::matrix) {
+      if (!close(arg.column))
+        return false;
+      flush();
+      if (!matrix(arg))
+        return false;
+      chain.push_back({std::move(arg)});
+    } else {
+      if (arg.kind == Kind::call && !matrix(arg))
+        return false;
+      run.push_back(std::move(arg));
+    }
+  }
+  if (!close(product.column))
+    return false;
+  flush();
+  if (turned)
+    std::reverse(chain.begin(), chain.end());
+  for (std::vector<Term> &factors : chain)
+    numbers.insert(numbers.end(), std::make_move_iterator(factors.begin()), std::make_move_iterator(factors.end()));
+  product = productOf(std::move(numbers), product.column);
+  return true;
+}
+
+/// A vector, in whatever form, as a row: q^T M, M^T q.
+bool Rewriting::vector(Term &term) {
+  if (term.kind == Kind::transpose && !isTransposedState(term)) {
+    term = untransposed(term);
+    return term.kind == Kind::transpose || vector(term);
+  }
+  if (term.kind == Kind::product) {
+    auto isNormaliser = [](const Term &arg) {
+      return (arg.kind == Kind::name || arg.kind == Kind::transpose) && arg.name == "z";
+    };
+    if (llvm::any_of(term.args, isNormaliser))
+      return readNormaliser(term);
+    if (llvm::any_of(term.args, [&](const Term &arg) { return shapeOf(arg) == Shape::matrix; }))
+      return read(term);
+  }
+  return llvm::all_of(term.args, [&](Term &arg) { return vector(arg); });
+}
+
+bool Rewriting::read(Term &product) {
+  std::vector<Term> before, chain, behind;
+  for (Term &arg : product.args)
+    (shapeOf(arg) == Shape::matrix ? chain : chain.empty() ? before : behind).push_back(std::move(arg));
+  auto isTransposed = [&](const Term &t) { return shapeOf(t) == Shape::transposed; };
+  bool first = columns ? llvm::any_of(before, isTransposed) : !llvm::any_of(behind, isTransposed);
+  std::vector<Term> &side = first ? before : behind;
+  if (side.empty())
+    return fail(product.column, columns ? "the state writes columns, and none stands behind M here; valid: M q, M^T q, "
+                                          "q^T M"
+                                        : "no row stands before M; valid: q M^T");
+  // The one that is transposed, or that stands next to M.
+  auto at = llvm::find_if(side, isTransposed);
+  if (at == side.end()) {
+    auto next = llvm::find_if(side, [&](const Term &t) { return !isNumber(t); });
+    for (auto it = next; first && it != side.end(); ++it)
+      next = isNumber(*it) ? next : it;
+    at = next == side.end() ? std::prev(next) : next;
+  }
+  Term query = shapeOf(*at) == Shape::transposed && at->kind == Kind::transpose ? untransposed(*at) : std::move(*at);
+  side.erase(at);
+  bool needs = first == turned; // M^T
+  for (Term &factor : chain) {
+    bool isM = factor.kind == Kind::name && isState(factor.name);
+    if ((isM && needs) || (isTransposedState(factor) && !needs))
+      return fail(factor.column, formatv("{0}{1} is read here, but {0}{2} by the rest of the equations; valid: that",
+                                         factor.name, isM ? "" : "^T", isM ? "^T" : "")
+                                     .str());
+    if (isTransposedState(factor))
+      factor = {.kind = Kind::name, .name = factor.name, .column = factor.column};
+    else if (!isM && factor.kind != Kind::call && !matrix(factor))
+      return false;
+  }
+  if (!first)
+    std::reverse(chain.begin(), chain.end());
+  if (!vector(query))
+    return false;
+  for (auto *factors : {&before, &behind})
+    for (Term &factor : *factors)
+      if (!vector(factor))
+        return false;
+  std::vector<Term> all = std::move(before);
+  all.push_back(std::move(query));
+  llvm::append_range(all, chain);
+  llvm::append_range(all, behind);
+  product = productOf(std::move(all), product.column);
+  return true;
+}
+
+/// z^T q, q^T z, z q.
+bool Rewriting::readNormaliser(Term &product) {
+  auto z = llvm::find_if(product.args, [](const Term &arg) { return arg.name == "z"; });
+  Term state{.kind = Kind::name, .name = "z", .column = z->column};
+  product.args.erase(z);
+  if (product.args.empty())
+    return fail(state.column, "z is read by a vector; valid: z^T q");
+  for (Term &arg : product.args)
+    if (!vector(arg))
+      return false;
+  Term query = takeVector(product.args);
+  product.args.push_back(std::move(query));
+  product.args.push_back(std::move(state));
+  return true;
+}
+
+/// z = z + k of columns, where the key is k^T.
+bool Rewriting::normaliser(Term &term) {
+  spread(term);
+  if (!columns)
+    return true;
+  if (term.kind == Kind::sum || term.kind == Kind::negate)
+    return llvm::all_of(term.args, [&](Term &arg) { return normaliser(arg); });
+  if (term.kind == Kind::quotient)
+    return normaliser(term.args.front());
+  if (mentions(term, "z") || shapeOf(term) == Shape::transposed || term.kind == Kind::transpose)
+    return true;
+  std::vector<Term> factors = term.kind == Kind::product ? std::move(term.args) : std::vector{term};
+  Term key = takeVector(factors);
+  factors.push_back(transposeOf(std::move(key)));
+  term = productOf(std::move(factors), term.column);
+  return true;
+}
+
+//===- Notations --------------------------------------------------------------------------------------------------===//
+
+static bool mentionsTransposed(const Term &term) {
+  return isTransposedState(term) || llvm::any_of(term.args, mentionsTransposed);
+}
+
+static bool isEitherState(const Term &t) {
+  return (t.kind == Kind::name || t.kind == Kind::transpose) && isState(t.name);
+}
+
+/// Of the products that read M, whether one satisfies `holds`, of the product and where in it M stands.
+static bool anyRead(const Term &term, llvm::function_ref<bool(const Term &product, size_t at)> holds) {
+  if (term.kind == Kind::product)
+    for (auto [i, arg] : llvm::enumerate(term.args))
+      if (isEitherState(arg) && holds(term, i))
+        return true;
+  return llvm::any_of(term.args, [&](const Term &arg) { return anyRead(arg, holds); });
+}
+
+bool recurrence::toRows(Recurrence &r, std::vector<Statement> &statements, Term &output, ErrorFn error) {
+  if (llvm::none_of(statements, [](const Statement &s) { return s.left == "M"; }))
+    return true;
+  Rewriting rows(r, /*columns=*/false, /*turned=*/false, error);
+  bool byRow = anyRead(
+      output, [](const Term &product, size_t at) { return at > 0 && product.args[at - 1].kind == Kind::transpose; });
+  bool first = anyRead(output, [](const Term &product, size_t at) { return at == 0 && product.args.size() > 1; });
+  bool columns = byRow || first || llvm::any_of(statements, [&](const Statement &s) {
+                   return s.left != "z" && rows.writesColumns(s.right);
+                 });
+  bool transposed = mentionsTransposed(output);
+  bool turned = columns ? transposed == byRow : transposed;
+  if (!columns && !turned)
+    return true;
+  r.notation = columns ? turned ? "columns, values by keys: v k^T is k^T v" : "columns: k v^T is k^T v"
+                       : "values by keys: v^T k is k^T v";
+  auto noted = [&](StringRef key, const std::string &message) {
+    error(key, message + " (read as " + r.notation + ")");
+  };
+  Rewriting rewriting(r, columns, turned, noted);
+  for (Statement &s : statements)
+    if (s.left != "M_0" && !(s.left == "z" ? rewriting.normaliser(s.right) : rewriting.state(s.right)))
+      return false;
+  return rewriting.output(output);
+}
