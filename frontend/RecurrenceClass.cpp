@@ -355,6 +355,7 @@ bool Analysis::normaliser(const Term &term, const std::vector<Sorted> &state) {
   if (!r.valueDecay.empty() || r.elementwise || !r.phase.empty() || !r.keyImaginary.empty())
     return fail(term.column, "a normaliser of a state whose value features decay or turn on their own; valid: decays "
                              "exp(g) and diag(exp(g)) left of M");
+  std::string key = textOf({.kind = Term::Kind::transpose, .name = r.key});
   // One to one: z + z is not M + k^T v with other names.
   std::vector<bool> taken(state.size());
   for (const Sorted &p : own) {
@@ -363,7 +364,7 @@ bool Analysis::normaliser(const Term &term, const std::vector<Sorted> &state) {
       ++i;
     if (i == state.size())
       return fail(p.column, "M has no such product, or not as often; valid: the equation of M, with z for M and " +
-                                r.key + "^T for " + r.key + "^T " + r.value);
+                                key + " for " + key + " " + r.value);
     taken[i] = true;
   }
   if (own.size() != state.size())

@@ -92,7 +92,8 @@ Shape Rewriting::joined(Shape left, const Term &term) const {
       return left == Shape::transposed ? Shape::transposed : Shape::matrix; // a column, times a row
     if (right == Shape::matrix)
       return left == Shape::transposed ? left : Shape::matrix;
-    return left == Shape::matrix ? Shape::vector : left == Shape::transposed ? Shape::plain : std::max(left, right);
+    // inner(k, u) is a number, k^T u the row k^T times numbers
+    return left == Shape::matrix ? Shape::vector : left == Shape::transposed ? left : std::max(left, right);
   }
   if (left == Shape::transposed)
     return right == Shape::transposed ? left : Shape::matrix;
@@ -210,7 +211,8 @@ bool Rewriting::matrix(Term &term) {
   case Kind::name: return true;
   case Kind::transpose:
     return fail(term.column, isTransposedState(term) ? term.name + "^T in its own equation; valid: " + term.name
-                                                     : "a row alone; valid: a row times a column");
+                             : columns               ? "a row alone; valid: a column times a row"
+                                                     : "a column alone; valid: a column times a row");
   case Kind::call:
     if (term.name == "grad" && !term.args.empty())
       for (Term &arg : term.args.front().args)
@@ -381,11 +383,14 @@ bool Rewriting::normaliser(Term &term) {
   spread(term);
   if (!columns)
     return true;
-  if (term.kind == Kind::sum || term.kind == Kind::negate)
+  bool carries = mentions(term, "z");
+  if (term.kind == Kind::negate || (carries && term.kind == Kind::sum))
     return llvm::all_of(term.args, [&](Term &arg) { return normaliser(arg); });
   if (term.kind == Kind::quotient)
     return normaliser(term.args.front());
-  if (mentions(term, "z") || shapeOf(term) == Shape::transposed || term.kind == Kind::transpose)
+  if (carries && term.kind == Kind::product) // exp(g) (z + k)
+    return llvm::all_of(term.args, [&](Term &arg) { return !mentions(arg, "z") || normaliser(arg); });
+  if (carries || shapeOf(term) == Shape::transposed || term.kind == Kind::transpose)
     return true;
   std::vector<Term> factors = term.kind == Kind::product ? std::move(term.args) : std::vector{term};
   Term key = takeVector(factors);

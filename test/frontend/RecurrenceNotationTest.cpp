@@ -95,6 +95,10 @@ TEST(RecurrenceNotation, OneMeaning) {
        {{.state = "M = exp(g) M + s k v^T; z = exp(g) z + s k", .output = "o = (M^T q) / (z^T q)"},
         {.state = "M = exp(g) M + v k^T s; z = z exp(g) + k s", .output = "o = (M q) / (z^T q)"},
         {.state = "M = exp(g) M + s v k^T; z = exp(g) z + s k^T", .output = "o = (M q) / (z q)"}}},
+      {{.state = "M = exp(g) (M + (1 - a)^T v); z = exp(g) (z + (1 - a)^T)", .output = "o = (q M) / (q z)"},
+       {{.state = "M = exp(g) (M + (1 - a) v^T); z = exp(g) (z + (1 - a))", .output = "o = (M^T q) / (q^T z)"}}},
+      {{.state = "M = exp(g) M + a k^T (v - k exp(g) M)", .output = "o = q M"},
+       {{.state = "M = exp(g) M + a k (v^T - k^T exp(g) M)", .output = "o = q^T M"}}},
       {{.state = "M = exp(g) M + k^T v", .output = "o = q M_prev + v inner(u q, k)"},
        {{.state = "M = exp(g) M + v k^T", .output = "o = M_prev q + v inner(u q, k)"},
         {.state = "M = exp(g) M + k v^T", .output = "o = M_prev^T q + v inner(u q, k)"}}},
@@ -110,5 +114,36 @@ TEST(RecurrenceNotation, OneMeaning) {
     ASSERT_NE(expected, "") << c.rows.state;
     for (const Text &other : c.others)
       EXPECT_EQ(placesOf(other), expected) << c.rows.state << "\n" << other.state << "\n" << other.output;
+  }
+}
+
+TEST(RecurrenceNotation, SaysHowItRead) {
+  EXPECT_EQ(read({.state = "M = M + k^T v", .inputs = plain})->notation, "");
+  EXPECT_EQ(read({.state = "M = M + k v^T", .output = "o = M^T q", .inputs = plain})->notation,
+            "columns: k v^T is k^T v");
+  EXPECT_EQ(read({.state = "M = M + v k^T", .output = "o = M q", .inputs = plain})->notation,
+            "columns, values by keys: v k^T is k^T v");
+  EXPECT_EQ(read({.state = "M = M + v^T k", .output = "o = q M^T", .inputs = plain})->notation,
+            "values by keys: v^T k is k^T v");
+  struct Case {
+    const char *state, *output, *message;
+  } cases[] = {
+      {"M = M + k^T v", "o = M q", "state: column 9: nothing stands before k^T to multiply with"},
+      {"M = M + v k^T", "o = q M",
+       "output: column 5: the state writes columns, and none stands behind M here; valid: M q"},
+      {"M = M^T + v k^T", "o = M q",
+       "state: column 5: M^T in its own equation; valid: M (read as columns, values by keys"},
+      {"M = M + (v - M^T k) k^T", "o = M q", "state: column 14: M^T is read here, but M by the rest of the equations"},
+      {"M = M + (v - M k) v^T", "o = M^T q", "state: column 14: M is read here, but M^T by the rest"},
+      {"M = M + v^T", "o = q M^T", "state: column 9: a column alone"},
+      {"M = M + v^T M k", "o = q M^T", "nothing stands behind v^T to multiply with"},
+      {"M = M + k^T", "o = M^T q", "state: column 9: a row alone; valid: a column times a row"},
+      {"M = M + v k^T; z = z + v", "o = (M q) / (z^T q)", "M has no such product, or not as often"},
+      {"M = M + v k^T", "o = (M q) / z^T", "output: "},
+  };
+  for (const Case &c : cases) {
+    std::vector<std::string> errors = errorsOf(description({.state = c.state, .output = c.output, .inputs = plain}));
+    ASSERT_FALSE(errors.empty()) << c.state;
+    EXPECT_NE(errors.front().find(c.message), std::string::npos) << c.state << "\n" << errors.front();
   }
 }

@@ -342,6 +342,8 @@ TEST(Recurrence, RandomTextsNeverCrash) {
                                           "S",
                                           "M_0",
                                           "M_prev",
+                                          "M^T",
+                                          "q^T",
                                           "i",
                                           "grad(",
                                           "l2(k M - v)",

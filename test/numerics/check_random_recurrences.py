@@ -65,6 +65,50 @@ OUTPUTS += ["s q M", "q M s + b v", "(b q) M_prev", "q M + u v - v b", "l2_norm(
 NORMALISED = ["(q M) / (q z)", "2 (q M) / (q z) / 3", "(q M) / (q z) + v b"]
 
 
+# Columns, keys by values; columns, values by keys; rows, values by keys.
+OTHERS = [
+    (
+        {"columns": True},
+        ["o = M^T q", "o = q^T M", "o = M^T (q - f) u + v b", "o = M_prev^T q", "o = silu(M^T q) v"],
+        [
+            "M = {D} M + {F}{K} ({V})^T",
+            "M = {D} M diag({H}) + {K} ({V})^T {F}",
+            "M = ({I} + p a^T) M + {F}{K} v^T",
+            "M = {D} (I - b k k^T) M + b k v^T",
+            "M = {D} M + {F}k (v - M^T {D} k)^T",
+            "M = {D} M + {F}k (v^T - k^T {D} M)",
+            "M = {S} M - {R} grad(l2(M^T k - v))",
+            "M = ({I} - p (a p)^T) M + {K} (v + h)^T {R}",
+            "M = {S} M + {F}k v^T - c k ({V})^T",
+        ],
+    ),
+    (
+        {"columns": True, "turned": True},
+        ["o = M q", "o = q^T M^T", "o = M (q - f) u + v b", "o = M_prev q", "o = silu(M q) v"],
+        [
+            "M = M {D} + {F}({V}) ({K})^T",
+            "M = diag({H}) M {D} + ({V}) ({K})^T",
+            "M = M ({I} + p a^T) + {F}v ({K})^T",
+            "M = M (I - b k k^T) {D} + b v k^T",
+            "M = M {D} + {F}(v - M {D} k) k^T",
+            "M = {S} M - {R} grad(l2(M k - v))",
+            "M = M (diag(f) - p (a p)^T) + v ({K})^T {R}",
+        ],
+    ),
+    (
+        {"turned": True},
+        ["o = q M^T", "o = (q - f) M^T + v b", "o = u q M^T", "o = silu(q M_prev^T) v"],
+        [
+            "M = M {D} + {F}({V})^T {K}",
+            "M = M (diag(f) - p^T (a p)) + v^T {K}",
+            "M = M (I - b k^T k) + b v^T k",
+            "M = M {D} + {F}(v - k {D} M^T)^T k",
+        ],
+    ),
+]
+NORMALISED_COLUMNS = "M = {S} M - {F}{K} v^T; z = {S} z - {F}{K}"
+
+
 def filled(text, rng):
     """{D} is the same wherever it stands."""
     chosen = {place: rng.choice(texts) for place, texts in PLACES.items()}
@@ -87,8 +131,15 @@ def definition(name, rng):
 
 
 def mixer(rng):
-    state = filled(rng.choice(STATES), rng)
-    output = "o = " + rng.choice(NORMALISED if "z =" in state else OUTPUTS)
+    notation = {}
+    if rng.random() < 0.3:
+        notation, outputs, states = rng.choice(OTHERS)
+        state, output = filled(rng.choice(states), rng), rng.choice(outputs)
+        if rng.random() < 0.05:
+            notation, state, output = {"columns": True}, filled(NORMALISED_COLUMNS, rng), rng.choice(["o = (M^T q) / (z^T q)", "o = 2 (M^T q) / (q^T z) + v b"])
+    else:
+        state = filled(rng.choice(STATES), rng)
+        output = "o = " + rng.choice(NORMALISED if "z =" in state else OUTPUTS)
     names = sorted({n for n in re.findall(r"\w+", f"{state} {output}") if n in SIZES})
     spec = {"kind": "recurrence", "heads": HEADS, "head_dim": K, "value_dim": V, "output_norm": False, "mini_batch": 1}
     if "grad" not in state:
@@ -102,11 +153,11 @@ def mixer(rng):
         given[name], shared = definition(name, rng)
         if shared in re.findall(r"\w+", given[name]):
             parameters[shared] = number
-    return spec | {"state": state, "output": output, "inputs": given, "parameters": parameters}
+    return spec | {"state": state, "output": output, "inputs": given, "parameters": parameters}, notation
 
 
-def check(report, compiled, label, rng):
-    spec = compiled.description["mixers"]["R"]
+def check(report, compiled, notation, label, rng):
+    spec = compiled.description["mixers"]["R"] | notation
     sizes = SIZES | {f"n{name}": size for name, size in SIZES.items()}
     model.mixer = lambda tape, x, documents, w, _: tape.call(
         lambda x: (recurrence(x, documents, {n: a.array for n, a in w.items()}, spec, sizes), None), x
@@ -132,7 +183,7 @@ def main(seed, count):
     sizes |= {"ffns": {"D": {"kind": "dense", "hidden": 6}}, "train": {"batch": 2, "seq_len": 12, "clip_norm": 0}}
     with report:
         for i in range(int(count)):
-            spec = mixer(rng)
+            spec, notation = mixer(rng)
             label = f"{spec['state']} | {spec['output']} | {spec['inputs']} {spec['parameters']}"
             try:
                 compiled = CompiledModel({"name": "random", "mixers": {"R": spec}} | sizes, report.folder, f"model{i}")
@@ -142,7 +193,7 @@ def main(seed, count):
                 report.line(told, f"refused: {label}", str(refused).strip()[-200:])
                 continue
             accepted += 1
-            check(report, compiled, label, numbers)
+            check(report, compiled, notation, label, numbers)
         report.line(2 * accepted >= int(count), "accepted", f"{accepted} of {count}")
     return report.finish()
 

@@ -73,10 +73,11 @@ def parsed(equation):
 
 
 class Token:
-    """An equation at one token of one head; `reads` [scale]: of an output, in which M is read."""
+    """An equation at one token of one head; `reads`: of an output, in which M is read. `columns`: what is not transposed is one; `turned`: M is values by keys."""
 
-    def __init__(self, values, key_dim, value_dim, reads=None):
-        self.values, self.K, self.V, self.reads = values, key_dim, value_dim, reads
+    def __init__(self, values, spec, reads=False):
+        self.values, self.K, self.V, self.reads = values, spec["head_dim"], spec["value_dim"], reads
+        self.plain, self.turned = "column" if spec.get("columns") else "row", spec.get("turned")
 
     def of(self, term):
         kind = term[0]
@@ -86,7 +87,7 @@ class Token:
             if term[1] == "I":
                 return "matrix", np.eye(self.K)
             value = self.values[term[1]]
-            return value if isinstance(value, tuple) else ("number", value[0]) if len(value) == 1 else ("row", value)
+            return value if isinstance(value, tuple) else ("number", value[0]) if len(value) == 1 else (self.plain, value)
         if kind == "whole":
             return self.of(term[1])
         if kind == "minus":
@@ -96,14 +97,16 @@ class Token:
             kind, value = self.of(term[1])
             return kind, value ** term[2]
         if kind == "transpose":
-            return "column", self.of(term[1])[1]
+            kind, value = self.of(term[1])
+            return {"row": "column", "column": "row"}.get(kind, kind), value.T
         if kind == "sum":
             return self.add(self.of(term[1]), self.of(term[2]))
         if kind == "over":
             (kind, above), (_, below) = self.of(term[1]), self.of(term[2])
             return kind, above / (below + 1e-6 if self.reads and "'z'" in repr(term[2]) else below)
         if kind == "times":
-            if self.reads and term[2] in (("name", "M"), ("name", "M_prev"), ("name", "z")):
+            states = [("name", name) for name in ("M", "M_prev", "z")]
+            if self.reads and self.plain == "row" and (term[2] in states or term[2][1] in states):
                 return self.read(term[1], self.of(term[2]))
             return self.multiply(self.of(term[1]), self.of(term[2]))
         return self.call(*term[1:])
@@ -111,7 +114,9 @@ class Token:
     def call(self, function, arguments):
         if function == "grad":  # of |k M - v|^2 / 2: k^T (k M - v)
             difference = arguments[0][2][0]
-            return self.multiply(("column", self.of(difference[1][1])[1]), self.of(difference))
+            key = difference[1][2 if self.plain == "column" else 1]
+            sides = self.of(key)[1], self.of(difference)[1]
+            return "matrix", np.outer(*(reversed(sides) if self.turned else sides))
         kind, value = self.of(arguments[0])
         if function == "diag":
             return "matrix", np.diag(value)
@@ -125,8 +130,7 @@ class Token:
         rest, row = (left[1], left[2]) if left[0] == "times" else (None, left)
         query = ("row", np.ones(self.K)) if row == ("number", 1.0) else self.of(row)
         kind, value = self.multiply(query, state)
-        read = kind, value * self.reads
-        return read if rest is None else self.multiply(self.of(rest), read)
+        return (kind, value) if rest is None else self.multiply(self.of(rest), (kind, value))
 
     def add(self, a, b):
         if a[0] == "number" and b[0] != "number":
@@ -140,8 +144,10 @@ class Token:
         (left, x), (right, y) = a, b
         if left == "number" or right == "number":
             return (right if left == "number" else left), x * y
-        if left == right == "row":
-            return "row", x * y
+        if left == right and left in ("row", "column"):
+            return left, x * y
+        if (left, right) == ("row", "column"):
+            return "number", float(x @ y)
         kinds = {("element", "matrix"): "matrix", ("column", "row"): "matrix", ("row", "matrix"): "row", ("matrix", "matrix"): "matrix", ("matrix", "column"): "column"}
         return kinds[left, right], x * y if left == "element" else np.outer(x, y) if left == "column" else x @ y
 
@@ -186,9 +192,11 @@ def recurrence(x, documents, w, spec, sizes):
         if t == documents[b, t]:
             M, z = np.zeros((K, V)), np.zeros(K)
         here = {name: a[b, t, h] for name, a in values.items()}
-        before, token = M, Token(here | {"M": ("matrix", M), "z": ("column", z)}, K, V)
-        M = token.of(equations["M"])[1]
+        turn = (lambda a: a.T) if spec.get("turned") else (lambda a: a)
+        before, token = M, Token(here | {"M": ("matrix", turn(M)), "z": ("column", z)}, spec)
+        M = turn(token.of(equations["M"])[1])
         z = token.of(equations["z"])[1] if "z" in equations else z
-        read = {"M": ("matrix", M), "M_prev": ("matrix", before), "z": ("matrix", z[:, None])}
-        o[b, t, h] = Token(here | read, K, V, K**-0.5).of(output)[1]
+        read = {name: ("matrix", turn(a) * K**-0.5) for name, a in (("M", M), ("M_prev", before))}
+        read["z"] = ("column", z * K**-0.5) if spec.get("columns") else ("matrix", z[:, None] * K**-0.5)
+        o[b, t, h] = Token(here | read, spec, reads=True).of(output)[1]
     return o.reshape(*x.shape[:2], H * V) @ w["lsm.wo"]
