@@ -198,7 +198,7 @@ static recurrence::Parameter readParameter(Reader &parent, StringRef key, Errors
     p.distribution = "values";
     if (values->kind == Kind::string) {
       readFormula(r, "values", p);
-    } else if (values->kind == Kind::number) { // one for all
+    } else if (values->kind == Kind::number || values->kind == Kind::integer) { // one for all
       recurrence::Term number;
       r.number("values", number.number, -1e6, 1e6);
       p.formula = std::move(number);

@@ -110,6 +110,7 @@ struct Recurrence {
   std::string keyImaginary; ///< the key is key + i keyImaginary
   std::string phase; ///< class V: the decay is exp(logDecay + i phase), and o the real part
   bool normalised = false; ///< o = (q M) / (q z)
+  bool readsSums = false; ///< .. or another expression of q M and q z, "z" in the definition "o"
   bool readsBefore = false; ///< o reads M as the token before left it
   bool expressed = false; ///< the last definition, "o", is the output; in it "M" stands for q M
 

@@ -119,8 +119,7 @@ bool Steps::carry(const Part &part, StringRef state, std::string &decay) {
     std::optional<std::string> log = isExp(*f) ? decay : takeLog(r, own);
     if (!log)
       return fail(f->column, "'" + own + "' multiplies " + state.str() +
-                                 ", and its logarithm is not known; valid: exp(a) of a log decay a, or an input that "
-                                 "is " +
+                                 ", and its logarithm is not known; valid: exp(a) of a log decay a, or " +
                                  knownLogs.str());
     r.stateColumns.try_emplace(*log, f->column);
     decay = *log;

@@ -34,24 +34,25 @@ std::optional<Per> recurrence::perOf(StringRef name) {
 //===- Functions --------------------------------------------------------------------------------------------------===//
 
 static constexpr Function functions[] = {
-    {"linear", 1, 1, Function::Kind::source},       {"low_rank", 2, 3, Function::Kind::source},
-    {"conv", 1, 1, Function::Kind::feature},        {"silu", 1, 1, Function::Kind::feature},
-    {"sigmoid", 1, 1, Function::Kind::feature},     {"tanh", 1, 1, Function::Kind::feature},
-    {"relu", 1, 1, Function::Kind::feature},        {"relu2", 1, 1, Function::Kind::feature},
-    {"gelu", 1, 1, Function::Kind::feature},        {"gelu_tanh", 1, 1, Function::Kind::feature},
-    {"softplus", 1, 1, Function::Kind::feature},    {"elu1", 1, 1, Function::Kind::feature},
-    {"exp", 1, 1, Function::Kind::feature},         {"sin", 1, 1, Function::Kind::feature},
-    {"cos", 1, 1, Function::Kind::feature},         {"bounded_exp", 1, 1, Function::Kind::feature},
-    {"reciprocal", 1, 1, Function::Kind::feature},  {"log", 1, 1, Function::Kind::feature},
-    {"clamp", 3, 3, Function::Kind::feature},       {"sqrt", 1, 1, Function::Kind::feature},
-    {"log_sigmoid", 1, 2, Function::Kind::feature}, {"softmax", 1, 1, Function::Kind::vector},
-    {"l2_norm", 1, 2, Function::Kind::vector},      {"rope", 1, 2, Function::Kind::vector},
-    {"layer_norm", 3, 4, Function::Kind::norm},     {"log_decay", 2, 3, Function::Kind::decay},
-    {"shift", 1, 1, Function::Kind::before},        {"first", 1, 1, Function::Kind::first},
-    {"taylor", 1, 1, Function::Kind::rows},         {"square", 1, 1, Function::Kind::rows},
-    {"with_one", 1, 1, Function::Kind::rows},       {"inner", 2, 2, Function::Kind::inner},
-    {"join", 1, 1, Function::Kind::join},           {"split", 1, 1, Function::Kind::split},
-    {"position_rate", 1, 1, Function::Kind::place}};
+    {"linear", 1, 1, Function::Kind::source},      {"low_rank", 2, 3, Function::Kind::source},
+    {"conv", 1, 1, Function::Kind::feature},       {"silu", 1, 1, Function::Kind::feature},
+    {"sigmoid", 1, 1, Function::Kind::feature},    {"tanh", 1, 1, Function::Kind::feature},
+    {"relu", 1, 1, Function::Kind::feature},       {"relu2", 1, 1, Function::Kind::feature},
+    {"gelu", 1, 1, Function::Kind::feature},       {"gelu_tanh", 1, 1, Function::Kind::feature},
+    {"softplus", 1, 1, Function::Kind::feature},   {"elu1", 1, 1, Function::Kind::feature},
+    {"exp", 1, 1, Function::Kind::feature},        {"sin", 1, 1, Function::Kind::feature},
+    {"cos", 1, 1, Function::Kind::feature},        {"bounded_exp", 1, 1, Function::Kind::feature},
+    {"reciprocal", 1, 1, Function::Kind::feature}, {"log", 1, 1, Function::Kind::feature},
+    {"clamp", 3, 3, Function::Kind::feature},      {"max", 2, 2, Function::Kind::feature},
+    {"min", 2, 2, Function::Kind::feature},        {"abs", 1, 1, Function::Kind::feature},
+    {"sqrt", 1, 1, Function::Kind::feature},       {"log_sigmoid", 1, 2, Function::Kind::feature},
+    {"softmax", 1, 1, Function::Kind::vector},     {"l2_norm", 1, 2, Function::Kind::vector},
+    {"rope", 1, 2, Function::Kind::vector},        {"layer_norm", 3, 4, Function::Kind::norm},
+    {"log_decay", 2, 3, Function::Kind::decay},    {"shift", 1, 1, Function::Kind::before},
+    {"first", 1, 1, Function::Kind::first},        {"taylor", 1, 1, Function::Kind::rows},
+    {"square", 1, 1, Function::Kind::rows},        {"with_one", 1, 1, Function::Kind::rows},
+    {"inner", 2, 2, Function::Kind::inner},        {"join", 1, 1, Function::Kind::join},
+    {"split", 1, 1, Function::Kind::split},        {"position_rate", 1, 1, Function::Kind::place}};
 
 const Function *recurrence::functionOf(StringRef name) {
   const Function *function = llvm::find_if(functions, [&](const Function &f) { return f.name == name; });
@@ -88,6 +89,8 @@ std::optional<Per> recurrence::ownPer(const Recurrence &r, const Term &term, con
   case Term::Kind::name:
     if (term.name == "x" || term.name == "M")
       return term.name == "x" ? Per::model : Per::value;
+    if (term.name == "z")
+      return Per::head;
     if (const Parameter *p = r.parameter(term.name))
       return p->per;
     if (const Definition *d = r.definition(term.name); d && (!before || d < before))

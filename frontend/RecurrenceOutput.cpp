@@ -49,19 +49,34 @@ private:
     return found == above.args.end() ? nullptr : &*found;
   }
   std::string valid() const {
-    return r.normalised ? "valid: (q M) / (q z)" : "valid: q M, with a name q in inputs, or 1 M";
+    return r.normalised ? "valid: (q M) / (q z), or q M and q z as factors of their own"
+                        : "valid: q M, with a name q in inputs, or 1 M";
   }
+  /// (q M) / (q z) and not another expression of the two.
+  static bool divides(const Term &term) {
+    return (term.kind == Term::Kind::quotient && reads(term.args[1], "z")) || llvm::any_of(term.args, divides);
+  }
+  bool readSum(const Term &query);
 
   Recurrence &r;
   ErrorFn errorFn;
+  std::optional<Term> row, sumRow; ///< what M and z are read by
 };
+
+bool Reads::readSum(const Term &query) {
+  if (sumRow && textOf(*sumRow) != textOf(query))
+    return fail(query.column, "a second row that reads z; valid: one, that of M");
+  sumRow = query;
+  return true;
+}
 
 bool Reads::read(const Term &query, const Term &state) {
   bool ones = query.kind == Term::Kind::number && query.number == 1 && !r.normalised;
-  bool other =
-      !isName(query) && (r.normalised || llvm::any_of(states, [&](StringRef s) { return mentions(query, s); }));
+  bool divided = r.normalised && !r.readsSums;
+  bool other = !isName(query) && (divided || llvm::any_of(states, [&](StringRef s) { return mentions(query, s); }));
   if (other || (isName(query) && !r.definition(query.name) && !r.parameter(query.name)))
     return fail(query.column, "M is read by a row; " + valid());
+  row = query;
   if (!r.query.empty())
     return fail(query.column, "a second read of M; valid: one, such as q M");
   r.query = ones ? "1" : isName(query) ? query.name : wholeOf(r, inputOf(r, query, "output"));
@@ -75,7 +90,7 @@ bool Reads::read(const Term &query, const Term &state) {
 
 /// Puts the name M where a read stands.
 bool Reads::walk(Term &term) {
-  if (r.normalised && term.kind == Term::Kind::quotient && reads(term.args[1], "z")) {
+  if (r.normalised && !r.readsSums && term.kind == Term::Kind::quotient && reads(term.args[1], "z")) {
     Term *above = readOf(term.args[0]), &below = term.args[1].args[0];
     if (!above)
       return fail(term.args[0].column, "q z divides what q M reads; " + valid());
@@ -96,13 +111,14 @@ bool Reads::walk(Term &term) {
     }
     return true;
   }
-  if (term.kind == Term::Kind::product && !r.normalised) {
+  if (term.kind == Term::Kind::product && (!r.normalised || r.readsSums)) {
     for (size_t i = 1; i < term.args.size(); ++i) {
-      if (!isState(term.args[i]))
+      bool sum = r.readsSums && isName(term.args[i], "z");
+      if (!isState(term.args[i]) && !sum)
         continue;
-      if (!read(term.args[i - 1], term.args[i]))
+      if (sum ? !readSum(term.args[i - 1]) : !read(term.args[i - 1], term.args[i]))
         return false;
-      term.args[i - 1] = {.kind = Term::Kind::name, .name = "M", .column = term.args[i - 1].column};
+      term.args[i - 1] = {.kind = Term::Kind::name, .name = sum ? "z" : "M", .column = term.args[i - 1].column};
       term.args.erase(term.args.begin() + static_cast<std::ptrdiff_t>(i));
       for (size_t j = 0; j < term.args.size(); ++j)
         if (j + 1 != i && !walk(term.args[j]))
@@ -115,19 +131,25 @@ bool Reads::walk(Term &term) {
     }
   }
   if (isState(term) || isName(term, "z"))
-    return fail(term.column,
-                "'" + term.name +
-                    (r.normalised ? "' stands outside of (q M) / (q z); valid: that, with other factors and "
-                                    "divisors before or behind it"
-                                  : "' stands alone; " + valid()));
+    return fail(term.column, "'" + term.name +
+                                 (r.normalised && !r.readsSums
+                                      ? "' stands outside of (q M) / (q z); valid: that, with other factors and "
+                                        "divisors before or behind it"
+                                      : "' stands alone; " + valid()));
   return llvm::all_of(term.args, [&](Term &arg) { return walk(arg); });
 }
 
 bool Reads::run(Term &output) {
+  r.readsSums = r.normalised && !divides(output);
   if (!walk(output))
     return false;
   if (r.query.empty())
     return fail(1, "M is not read; " + valid());
+  if (r.readsSums && !sumRow)
+    return fail(1, "z is not read; " + valid());
+  if (r.readsSums && textOf(*row) != textOf(*sumRow))
+    return fail(sumRow->column,
+                "z is read by " + textOf(*sumRow) + ", but M by " + textOf(*row) + "; valid: one row for both");
   return true;
 }
 

@@ -134,6 +134,13 @@ Interval Ranges::ofCall(const Term &call) const {
       return call.args.size() > 1 ? Interval{.high = 0} : logSigmoid(x);
     if (call.name == "clamp" && call.args.size() == 3)
       return both(x, {call.args[1].number, call.args[2].number});
+    if (call.name == "max" || call.name == "min") {
+      Interval number = of(call.args.back());
+      return call.name == "max" ? Interval{std::max(x.low, number.low), std::max(x.high, number.high)}
+                                : Interval{std::min(x.low, number.low), std::min(x.high, number.high)};
+    }
+    if (call.name == "abs")
+      return {x.neverNegative() ? x.low : x.high <= 0 ? -x.high : 0, std::max(-x.low, x.high)};
     return activated(call.name, x);
   default: return {};
   }

@@ -79,13 +79,16 @@ bool Inference::demandName(const std::string &name, Per per, size_t column) {
   const std::string &first = used.try_emplace(name, here).first->second;
   if (name == "x")
     return alike(per, Per::model) || fail(column, "x has all features of d_model; valid: an input such as linear(x)");
-  if (name == "M" && current && current->name != "o")
-    return fail(column, "M is the state, which stands in state and output only; valid: x, or a name in inputs or "
-                        "parameters");
+  if ((name == "M" || name == "z") && current && current->name != "o")
+    return fail(column, name + " is the state, which stands in state and output only; valid: x, or a name in inputs or "
+                               "parameters");
   if (name == "M")
     return alike(per, Per::value) ||
            fail(column,
                 formatv("what is read has one number per value, but per {0} is needed here", nameOf(per)).str());
+  if (name == "z")
+    return per == Per::head ||
+           fail(column, formatv("q z is one number per head, but per {0} is needed here", nameOf(per)).str());
   auto agree = [&](std::optional<Per> &known) {
     if (!known)
       known = per;
@@ -264,7 +267,7 @@ bool Inference::demandCall(const Term &call, Per per) {
     return parameterAt(call, 0, Per::place);
   }
   bool ofOneToken = function->kind == Kind::feature
-                        ? call.name != "conv" && (call.args.size() == 1 || call.name == "clamp")
+                        ? call.name != "conv" && (call.args.size() == 1 || call.name != "log_sigmoid")
                         : function->kind == Kind::inner || function->kind == Kind::norm ||
                               (function->kind == Kind::vector && call.name != "rope");
   if (current->constant && !ofOneToken)
@@ -336,6 +339,8 @@ bool Inference::demandCall(const Term &call, Per per) {
       return fail(period.column, formatv("valid as the period: a whole number from 1 to {0}", maxTokens).str());
   if (call.name == "l2_norm" && !eps(call, 1))
     return false;
+  if ((call.name == "max" || call.name == "min") && call.args[1].kind != Term::Kind::number)
+    return fail(call.args[1].column, "valid as what " + call.name + " compares with: a number, as in max(y, 1)");
   if (call.name == "clamp") {
     const Term &low = call.args[1], &high = call.args[2];
     if (low.kind != Term::Kind::number || high.kind != Term::Kind::number || low.number >= high.number)

@@ -150,6 +150,16 @@ void DivideByLastOp::emitTile(TileEmitter &e, ValueRange operands, Results &resu
   finish(*this, e, e.div(e.slice(x, 0, size), sum), results);
 }
 
+void DropLastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0];
+  finish(*this, e, e.slice(x, 0, TileEmitter::shape(x).back() - 1), results);
+}
+
+void TakeLastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0], last = e.slice(x, TileEmitter::shape(x).back() - 1, 1);
+  finish(*this, e, e.reshape(last, TileEmitter::shape(x).drop_back()), results);
+}
+
 void CastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) { finish(*this, e, operands[0], results); }
 
 //===- Softmax and norms ------------------------------------------------------------------------------------------===//

@@ -111,6 +111,14 @@ def Braid_DivideByLastOp : Braid_RowsOp<"divide_by_last"> {
   let summary = "[.., V + 1] -> [.., V]: x / (last + eps)";
   let arguments = (ins AnyRankedTensor:$x, F64Attr:$eps);
 }
+def Braid_DropLastOp : Braid_RowsOp<"drop_last"> {
+  let summary = "[.., V + 1] -> [.., V]: all but the last";
+  let arguments = (ins AnyRankedTensor:$x);
+}
+def Braid_TakeLastOp : Braid_RowsOp<"take_last"> {
+  let summary = "[.., V + 1] -> [..]: the last, what a normaliser has summed";
+  let arguments = (ins AnyRankedTensor:$x);
+}
 def Braid_InnerOp : Braid_RowsOp<"inner"> {
   let summary = "[.., K] -> [..]: sum a b over the last dimension";
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);

@@ -57,6 +57,8 @@ const RowsRow *rowsRow(StringRef op) {
       {"braid.feature_map", {"x", "x", true}},
       {"braid.append_one", {"x", "x", true}},
       {"braid.divide_by_last", {"x", "x", true}},
+      {"braid.drop_last", {"x", "x", true}},
+      {"braid.take_last", {"x", "x", true}},
       {"braid.inner", {"xx", "x", true}},
       {"braid.cast", {"x", "x", false, true}},
       {"braid.moe.route", {"x", "k", true}},

@@ -131,17 +131,38 @@ LogicalResult DivideByLastOp::verify() {
     return emitOpError() << "x has " << x.dim(-1) << " features but needs at least 2: what is divided and the divisor";
   return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) - 1);
 }
+/// One number of each row.
+static LogicalResult verifyReduced(Operation *op, Named result, Named x) {
+  CHECK(isFloat(op, result));
+  CHECK(hasRank(op, result, x.rank() - 1));
+  for (int64_t i = 0; i < result.rank(); ++i)
+    CHECK(sameDim(op, "dimension", result, i, x, i));
+  return success();
+}
+static LogicalResult verifyMoreThanLast(Operation *op, Named x) {
+  CHECK(hasRank(op, x, 3, 8));
+  CHECK(isFloat(op, x));
+  if (x.dim(-1) < 2)
+    return op->emitOpError() << "x has " << x.dim(-1) << " features but needs at least 2: one before the last";
+  return success();
+}
+LogicalResult DropLastOp::verify() {
+  Named x{"x", getX()};
+  CHECK(verifyMoreThanLast(*this, x));
+  return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) - 1);
+}
+LogicalResult TakeLastOp::verify() {
+  Named x{"x", getX()};
+  CHECK(verifyMoreThanLast(*this, x));
+  return verifyReduced(*this, {"result", getResult()}, x);
+}
 LogicalResult InnerOp::verify() {
-  Named a{"a", getA()}, result{"result", getResult()};
+  Named a{"a", getA()};
   CHECK(hasRank(*this, a, 3, 8));
   CHECK(isFloat(*this, a));
   CHECK(isFloat(*this, {"b", getB()}));
   CHECK(sameShape(*this, {"b", getB()}, a));
-  CHECK(isFloat(*this, result));
-  CHECK(hasRank(*this, result, a.rank() - 1));
-  for (int64_t i = 0; i < result.rank(); ++i)
-    CHECK(sameDim(*this, "dimension", result, i, a, i));
-  return success();
+  return verifyReduced(*this, {"result", getResult()}, a);
 }
 LogicalResult BoundedGateOp::verify() {
   CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));

@@ -288,14 +288,21 @@ Value Inputs::emitCall(const Term &call) {
     return b.l2Norm(name, arg, has(1) ? call.args[1].number : 1e-6);
   if (function == "rope")
     return b.rope(name, arg, spec.rope.value_or(RopeSpec{}), has(1) ? static_cast<int64_t>(call.args[1].number) : 0);
+  auto number = [&](size_t i) { return call.args[i].number; };
+  auto offset = [&](Value value, double by) { return by == 0 ? value : b.offset(name, value, by); };
+  auto negative = [&](Value value) { return b.scale(name, value, -1.0); };
+  auto relu = [&](Value value) {
+    return current->wide ? b.wideActivation(name, value, "relu") : b.activation(name, value, "relu");
+  };
+  if (function == "abs")
+    return b.add(name, {relu(arg), relu(negative(arg))});
+  if (function == "max") // number + relu(y - number)
+    return offset(relu(offset(arg, -number(1))), number(1));
+  if (function == "min") // number - relu(number - y)
+    return offset(negative(relu(offset(negative(arg), number(1)))), number(1));
   if (function == "clamp") { // low + relu(y - low) - relu(y - high)
-    auto above = [&](double number) {
-      Value rest = number == 0 ? arg : b.offset(name, arg, -number);
-      return current->wide ? b.wideActivation(name, rest, "relu") : b.activation(name, rest, "relu");
-    };
-    double low = call.args[1].number;
-    Value kept = b.add(name, {above(low), b.scale(name, above(call.args[2].number), -1.0)});
-    return low == 0 ? kept : b.offset(name, kept, low);
+    Value above = relu(offset(arg, -number(1))), beyond = relu(offset(arg, -number(2)));
+    return offset(b.add(name, {above, negative(beyond)}), number(1));
   }
   if (function == "log_sigmoid" && has(1)) {
     arg = b.widen(name, arg);
@@ -475,6 +482,10 @@ Value Inputs::output(Value read) {
   if (!r.expressed)
     return read;
   current = &r.inputs.back();
+  if (r.readsSums) {
+    values["z"] = TakeLastOp::create(b.builder, b.loc("z"), b.tokens({spec.heads}), read);
+    read = DropLastOp::create(b.builder, b.loc("o"), b.tokens({spec.heads, spec.valueDim}), read);
+  }
   values["M"] = read;
   return b.narrow("o", emit(current->term));
 }
@@ -561,7 +572,7 @@ static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec
   } else {
     o = turningScan(b, unrotated, in, summedPhases(b, unrotated, ofState(r.phase)));
   }
-  if (r.normalised)
+  if (r.normalised && !r.readsSums)
     o = DivideByLastOp::create(b.builder, b.loc("o"), b.tokens({spec.heads, spec.valueDim}), o,
                                b.builder.getF64FloatAttr(1e-6));
   return o;

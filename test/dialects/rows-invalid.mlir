@@ -648,6 +648,22 @@ func.func @f(%x: tensor<2x8x4x6xf32>) {
 
 // -----
 
+func.func @take_last_of_one(%x: tensor<2x8x4x1xf32>) {
+  // expected-error @+1 {{x has 1 features but needs at least 2: one before the last}}
+  %0 = braid.take_last %x : (tensor<2x8x4x1xf32>) -> tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @take_last_keeps_rank(%x: tensor<2x8x4x6xf32>) {
+  // expected-error @+1 {{result has rank 4 but must have 3}}
+  %0 = braid.take_last %x : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x1xf32>
+  return
+}
+
+// -----
+
 // expected-note @+1 {{a defined here}}
 func.func @f(%x: tensor<2x8x4x6xf32>, %y: tensor<2x8x4x5xf32>) {
   // expected-error @+1 {{shape mismatch: b is 2x8x4x5 but a is 2x8x4x6}}

@@ -126,6 +126,10 @@ func.func @sequences(%x: !h, %heads: tensor<4xf32>, %keys: tensor<4x6xf32>, %rat
   %2 = braid.append_one %x : (!h) -> tensor<2x8x4x7xf32>
   // CHECK: braid.divide_by_last %arg0 {eps = 9.9999999999999995E-7 : f64} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x5xf32>
   %3 = braid.divide_by_last %x {eps = 1.0e-6 : f64} : (!h) -> tensor<2x8x4x5xf32>
+  // CHECK: braid.drop_last %arg0 : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x5xf32>
+  %dropped = braid.drop_last %x : (!h) -> tensor<2x8x4x5xf32>
+  // CHECK: braid.take_last %arg0 : (tensor<2x8x4x6xf32>) -> tensor<2x8x4xf32>
+  %taken = braid.take_last %x : (!h) -> tensor<2x8x4xf32>
   // CHECK: braid.inner %arg0, %arg0 : (tensor<2x8x4x6xf32>, tensor<2x8x4x6xf32>) -> tensor<2x8x4xf32>
   %4 = braid.inner %x, %x : (!h, !h) -> tensor<2x8x4xf32>
   // CHECK: braid.bounded_gate %arg0, %arg1 : (tensor<2x8x4x6xf32>, tensor<4xf32>) -> tensor<2x8x4x6xf32>

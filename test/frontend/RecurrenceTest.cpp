@@ -213,7 +213,15 @@ TEST(Recurrence, MoreThanOneState) {
     ASSERT_TRUE(more) << output;
     EXPECT_TRUE(more->normalised && more->expressed && more->query == "q") << output;
   }
-  EXPECT_TRUE(normal->normalised && !normal->expressed);
+  EXPECT_TRUE(normal->normalised && !normal->expressed && !normal->readsSums);
+  // mLSTM, and what else reads q z as a number.
+  for (const char *output :
+       {"o = (q M) / max(abs(q z), 1)", "o = ((q + k) M) (1 - sigmoid((q + k) z))", "o = q M / (1 + (q z)^2)"}) {
+    auto more = read({.state = "M = exp(g) M + k^T v; z = exp(g) z + k^T", .output = output});
+    ASSERT_TRUE(more) << output;
+    EXPECT_TRUE(more->normalised && more->expressed && more->readsSums) << output;
+    EXPECT_TRUE(mentions(more->inputs.back().term, "M") && mentions(more->inputs.back().term, "z")) << output;
+  }
   auto before = read({.output = "o = q M_prev + v inner(u q, k)", .parameters = R"j("u": 1)j"});
   ASSERT_TRUE(before);
   EXPECT_TRUE(before->readsBefore && before->expressed);
@@ -390,6 +398,8 @@ TEST(Recurrence, DecaysThatRangesKnow) {
                                                          {"(1 + tanh(y)) / 2", y},
                                                          {"sqrt(1 - sigmoid(y)^2)", y},
                                                          {"clamp(y, 0.1, 1)", y},
+                                                         {"min(abs(y), 0.9)", y},
+                                                         {"max(sigmoid(y), 0.5)", y},
                                                          {"cos(y)^2", y},
                                                          {"1 / (1 + softplus(y))", y},
                                                          {"1 - relu(tanh(y))", y},

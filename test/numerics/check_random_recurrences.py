@@ -62,7 +62,7 @@ PLACES = {
 }
 OUTPUTS = ["q M", "q M", "q M + v b", "1 M", "q M_prev", "q M + v - 1", "silu(q M) v / exp(w)", "(1 - q) M", "(q + f) M (1 - b)", "q M + v inner(k, q)"]
 OUTPUTS += ["s q M", "q M s + b v", "(b q) M_prev", "q M + u v - v b", "l2_norm(q) M", "q M + inner(p, l2_norm(p)) v", "(q softmax(p)) M"]
-NORMALISED = ["(q M) / (q z)", "2 (q M) / (q z) / 3", "(q M) / (q z) + v b"]
+NORMALISED = ["(q M) / max(abs(q z), 0.5)", "((q + 1) M) / (2 + silu((q + 1) z)) + b v", "(q M) min(q z, 1) (q z)", "(q M) / (q z)", "2 (q M) / (q z) / 3", "(q M) / (q z) + v b"]
 
 
 # Columns, keys by values; columns, values by keys; rows, values by keys.
@@ -136,7 +136,7 @@ def mixer(rng):
         notation, outputs, states = rng.choice(OTHERS)
         state, output = filled(rng.choice(states), rng), rng.choice(outputs)
         if rng.random() < 0.05:
-            notation, state, output = {"columns": True}, filled(NORMALISED_COLUMNS, rng), rng.choice(["o = (M^T q) / (z^T q)", "o = 2 (M^T q) / (q^T z) + v b"])
+            notation, state, output = {"columns": True}, filled(NORMALISED_COLUMNS, rng), rng.choice(["o = (M^T q) / (z^T q)", "o = 2 (M^T q) / (q^T z) + v b", "o = (M^T q) / max(abs(z^T q), 1)"])
     else:
         state = filled(rng.choice(STATES), rng)
         output = "o = " + rng.choice(NORMALISED if "z =" in state else OUTPUTS)

@@ -100,6 +100,8 @@ CASES = [
     ("bounded_gate", "bounded_gate", [("x", X), ("lower_bound", (H,))], {}),
     ("element_decay", "element_decay", [("x", X), ("a_log", (H, 5, K))], {}),
     ("append_one", "append_one", [("x", X)], {}),
+    ("drop_last", "drop_last", [("x", X)], {}),
+    ("take_last", "take_last", [("x", X)], {}),
     ("divide_by_last", "divide_by_last", [("x", X)], {"eps": 1e-6}),
     ("taylor", "feature_map", [("x", (B, T, H, 8))], {"kind": "taylor"}),
     ("square", "feature_map", [("x", (B, T, H, 16))], {"kind": "square"}),

@@ -43,6 +43,8 @@ def check_rows(rng):
         ("feature_map", (x,), {"kind": "taylor"}),
         ("feature_map", (x,), {"kind": "square"}),
         ("append_one", (x,), {}),
+        ("drop_last", (x,), {}),
+        ("take_last", (x,), {}),
         ("divide_by_last", (np.abs(x) + 0.3,), {"eps": 1e-6}),
         ("inner", (x, y), {}),
         ("bounded_gate", (x, np.array([0.05, 0.2, 0.5, 0.9])), {}),

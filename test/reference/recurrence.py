@@ -13,6 +13,7 @@ from rows import l2_norm
 
 FUNCTIONS = {"sigmoid": sigmoid, "exp": np.exp, "softplus": softplus, "log_sigmoid": log_sigmoid, "tanh": np.tanh, "silu": lambda x: x * sigmoid(x)}
 FUNCTIONS |= {"log": lambda x: np.log(np.maximum(x, 1e-30)), "sqrt": lambda x: np.sqrt(np.maximum(x, 1e-30)), "clamp": np.clip}
+FUNCTIONS |= {"max": np.maximum, "min": np.minimum, "abs": np.abs}
 FUNCTIONS |= {"softmax": softmax, "l2_norm": lambda x: l2_norm(x, 1e-6)[0]}
 TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:e-?\d+)?)|([A-Za-z_]\w*)(\()?|(\^[T234])|(\S))")
 
@@ -72,6 +73,13 @@ def parsed(equation):
     return left.strip(), Parser(right).sum()
 
 
+def sums(term):
+    """q z alone, which 1e-6 keeps from 0."""
+    while term[0] == "whole":
+        term = term[1]
+    return term[0] == "times" and any(part in (("name", "z"), ("transpose", ("name", "z"))) for part in term[1:])
+
+
 class Token:
     """An equation at one token of one head; `reads`: of an output, in which M is read. `columns`: what is not transposed is one; `turned`: M is values by keys."""
 
@@ -103,7 +111,7 @@ class Token:
             return self.add(self.of(term[1]), self.of(term[2]))
         if kind == "over":
             (kind, above), (_, below) = self.of(term[1]), self.of(term[2])
-            return kind, above / (below + 1e-6 if self.reads and "'z'" in repr(term[2]) else below)
+            return kind, above / (below + 1e-6 if self.reads and sums(term[2]) else below)
         if kind == "times":
             states = [("name", name) for name in ("M", "M_prev", "z")]
             if self.reads and self.plain == "row" and (term[2] in states or term[2][1] in states):

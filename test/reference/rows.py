@@ -107,6 +107,14 @@ def divide_by_last(x, eps):
     return y, lambda dy: (np.concatenate([dy, -(dy * y).sum(-1, keepdims=True)], -1) / divisor,)
 
 
+def drop_last(x):
+    return x[..., :-1], lambda dy: (np.concatenate([dy, np.zeros(dy.shape[:-1] + (1,))], -1),)
+
+
+def take_last(x):
+    return x[..., -1], lambda dy: (np.concatenate([np.zeros(x.shape[:-1] + (x.shape[-1] - 1,)), dy[..., None]], -1),)
+
+
 def inner(a, b):
     return (a * b).sum(-1), lambda dy: (dy[..., None] * b, dy[..., None] * a)
 
@@ -290,6 +298,8 @@ ROWS = {
     "feature_map": feature_map,
     "append_one": append_one,
     "divide_by_last": divide_by_last,
+    "drop_last": drop_last,
+    "take_last": take_last,
     "inner": inner,
     "bounded_gate": bounded_gate,
     "element_decay": element_decay,
