@@ -494,8 +494,8 @@ TWICE = {
     ),
     # What is read of a normalised state, and more.
     "N": (
-        {"state": "M = M + k^T v; z = z + k^T", "output": "o = (1 / 2) (q M) / (q z)", "inputs": POSITIVE, "output_norm": False},
-        {"state": "M = M + k^T v; z = z + k^T", "output": "o = h q M / (q z)", "inputs": POSITIVE, "output_norm": False, "parameters": {"h": {"value": 0.5, "per": "head"}}},
+        {"state": "M = M + k^T v; z = z + k^T", "output": "o = (1 / 2) (q M) / max(abs(q z), 0.5)", "inputs": POSITIVE, "output_norm": False},
+        {"state": "M = M + k^T v; z = z + k^T", "output": "o = h q M / (relu(relu(q z) + relu(-(q z)) - 1 / 2) + 0.5)", "inputs": POSITIVE, "output_norm": False, "parameters": {"h": {"value": 0.5, "per": "head"}}},
     ),
     # Numbers in sums; a number alone.
     "O": (
@@ -620,9 +620,9 @@ TWICE = {
             "parameters": {"n": {"values": "log(0.9)", "per": "head"}},
         },
     ),
-    # Calls where names belong; a decay that nothing trains, and one of each token which is the same.
+    # Calls where names belong, in columns; a decay that nothing trains, and one of each token which is the same.
     "Z": (
-        {"state": "M = 0.9 M + shift(k)^T v", "output": "o = l2_norm(q) M", "inputs": LINEAR},
+        {"state": "M = M 0.9 + v shift(k)^T", "output": "o = M l2_norm(q)", "inputs": LINEAR},
         {
             "state": "M = exp(g) M + h^T v",
             "output": "o = p M",
