@@ -388,7 +388,8 @@ bool Analysis::run() {
   bool steps = false;
   for (const Statement &s : *statements) {
     if (!llvm::is_contained({"M", "z", "S", "M_0"}, StringRef(s.left)))
-      return fail(s.column, "'" + shownText(s.left, 8) + "' is no state; " + valid.str());
+      return fail(s.column, "'" + shownText(s.left, 8) + "' is no state; " + valid.str() +
+                                (StringRef(s.left).ends_with("_t") ? "; names have no subscripts" : ""));
     if (llvm::is_contained(seen, s.left))
       return fail(s.column, "a second equation of " + s.left + "; valid: one");
     seen.push_back(s.left);

@@ -101,7 +101,12 @@ bool Parser::left(Statement &out) {
   return accept('=') || fail("'=' behind " + shownText(out.left, 8));
 }
 
-bool Parser::end() { return peek() == '\0' && at >= text.size() ? true : fail("+, -, *, / or the end"); }
+bool Parser::end() {
+  if (peek() == '{')
+    return fail("names without subscripts; on the right of its equation M is that of the token before, in the output "
+                "M_prev is");
+  return peek() == '\0' && at >= text.size() ? true : fail("+, -, *, / or the end");
+}
 
 bool Parser::sum(Term &out, size_t depth) {
   if (depth > maxDepth)

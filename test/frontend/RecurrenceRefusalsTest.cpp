@@ -14,6 +14,9 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
       {{.state = "M = M"}, "state: column 1: nothing is written; valid: + k^T v"},
       {{.state = "N = M"}, "state: column 1: 'N' is no state; valid: an equation \"M = ..\""},
       {{.state = "M = k^T v"}, "state: column 1: no product carries the state"},
+      {{.state = "M_t = exp(g_t) M + k^T v"}, "state: column 1: 'M_t' is no state; valid: an equation"},
+      {{.state = "M = exp(g) M_{t-1} + k^T v"},
+       "valid: names without subscripts; on the right of its equation M is that of the token before"},
       {{.state = "M = exp(g) M + k^T v + q^T u",
         .inputs = plain + R"j(, "g": "-softplus(linear(x))", "u": "linear(x)")j"},
        "column 24: writes q^T u beside k^T v: a state of this family takes in one row times one row; valid: products "
