@@ -343,6 +343,8 @@ bool Rewriting::read(Term &product) {
                                      .str());
     if (isTransposedState(factor))
       factor = {.kind = Kind::name, .name = factor.name, .column = factor.column};
+    else if (!isM && factor.kind != Kind::call && needs)
+      return fail(factor.column, textOf(factor) + " between " + textOf(query) + " and M^T; valid: diag(..)");
     else if (!isM && factor.kind != Kind::call && !matrix(factor))
       return false;
   }
@@ -378,11 +380,9 @@ bool Rewriting::readNormaliser(Term &product) {
   return true;
 }
 
-/// z = z + k of columns, where the key is k^T.
+/// z = z + k, where the key is k^T.
 bool Rewriting::normaliser(Term &term) {
   spread(term);
-  if (!columns)
-    return true;
   bool carries = mentions(term, "z");
   if (term.kind == Kind::negate || (carries && term.kind == Kind::sum))
     return llvm::all_of(term.args, [&](Term &arg) { return normaliser(arg); });

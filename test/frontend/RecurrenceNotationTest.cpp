@@ -94,6 +94,7 @@ TEST(RecurrenceNotation, OneMeaning) {
       {{.state = "M = exp(g) M + s k^T v; z = exp(g) z + s k^T", .output = "o = (q M) / (q z)"},
        {{.state = "M = exp(g) M + s k v^T; z = exp(g) z + s k", .output = "o = (M^T q) / (z^T q)"},
         {.state = "M = exp(g) M + v k^T s; z = z exp(g) + k s", .output = "o = (M q) / (z^T q)"},
+        {.state = "M = exp(g) M + s v^T k; z = z exp(g) + s k", .output = "o = (q M^T) / (q z^T)"},
         {.state = "M = exp(g) M + s v k^T; z = exp(g) z + s k^T", .output = "o = (M q) / (z q)"}}},
       {{.state = "M = exp(g) (M + (1 - a)^T v); z = exp(g) (z + (1 - a)^T)", .output = "o = (q M) / (q z)"},
        {{.state = "M = exp(g) (M + (1 - a) v^T); z = exp(g) (z + (1 - a))", .output = "o = (M^T q) / (q^T z)"}}},
@@ -138,6 +139,7 @@ TEST(RecurrenceNotation, SaysHowItRead) {
       {"M = M + v^T", "o = q M^T", "state: column 9: a column alone"},
       {"M = M + v^T M k", "o = q M^T", "nothing stands behind v^T to multiply with"},
       {"M = M + k^T", "o = M^T q", "state: column 9: a row alone; valid: a column times a row"},
+      {"M = M + k v^T", "o = M^T (I - k k^T) q", "output: column 10: I - k k^T between q and M^T; valid: diag(..)"},
       {"M = M + v k^T; z = z + v", "o = (M q) / (z^T q)", "M has no such product, or not as often"},
       {"M = M + v k^T", "o = (M q) / z^T", "output: "},
   };
