@@ -238,7 +238,7 @@ static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &
     ok = false;
   };
   auto isName = [&](const std::string &key, StringRef name) {
-    static constexpr StringRef reserved[] = {"x", "M", "M_prev", "M_0", "S", "z", "I", "i", "o"};
+    static constexpr StringRef reserved[] = {"x", "M", "M_prev", "M_0", "S", "z", "I", "o"};
     llvm::SmallVector<StringRef> parts(1, name);
     if (StringRef(key).starts_with("parameters.")) {
       parts.clear();

@@ -140,6 +140,8 @@ struct Recurrence {
   bool isConstant(llvm::StringRef name) const;
   /// Such a one that nothing trains: numbers, `values`, and what is computed of them.
   bool isFixed(llvm::StringRef name) const;
+  /// Whether i is the imaginary unit: nothing else has its name.
+  bool hasImaginary() const { return !definition("i") && !parameter("i"); }
   /// Rows of the state.
   int64_t rows(int64_t headDim) const;
 };
@@ -161,10 +163,13 @@ struct Statement {
 /// One text as a term; `equation`: "left = right", of which the right side is returned and `left` must be the left one.
 /// Nothing in the text crashes, or takes more than time and memory in its length.
 std::optional<Term> parseTerm(llvm::StringRef text, llvm::StringRef key, ErrorFn error);
-std::optional<Term> parseEquation(llvm::StringRef text, llvm::StringRef left, llvm::StringRef key, ErrorFn error);
-std::optional<std::vector<Statement>> parseStatements(llvm::StringRef text, llvm::StringRef key, ErrorFn error);
+/// `imaginary`: whether (k + i l)^T is a complex row.
+std::optional<Term> parseEquation(llvm::StringRef text, llvm::StringRef left, llvm::StringRef key, ErrorFn error,
+                                  bool imaginary = true);
+std::optional<std::vector<Statement>> parseStatements(llvm::StringRef text, llvm::StringRef key, ErrorFn error,
+                                                      bool imaginary = true);
 /// row^T, also of a complex row k + i l.
-Term transposeOf(Term row);
+Term transposeOf(Term row, bool imaginary);
 
 /// Of a mixer in a model; `model`: d_model and the number of layers.
 Sizes sizesOf(const ModelSpec &model, const LsmSpec &mixer);

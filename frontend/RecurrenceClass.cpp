@@ -375,10 +375,10 @@ bool Analysis::normaliser(const Term &term, const std::vector<Sorted> &state) {
 }
 
 bool Analysis::run() {
-  std::optional<std::vector<Statement>> statements = parseStatements(r.state, "state", errorFn);
+  std::optional<std::vector<Statement>> statements = parseStatements(r.state, "state", errorFn, r.hasImaginary());
   if (!statements)
     return false;
-  std::optional<Term> output = parseEquation(r.output, "o", "output", errorFn);
+  std::optional<Term> output = parseEquation(r.output, "o", "output", errorFn, r.hasImaginary());
   if (!output)
     return false;
   static constexpr StringRef valid = "valid: an equation \"M = ..\", with z = .. (what q M is divided by), or with S = "

@@ -177,7 +177,7 @@ Term Rewriting::turn(Term term) const {
     break;
   case Kind::power: break;
   }
-  return transposeOf(std::move(term));
+  return transposeOf(std::move(term), r.hasImaginary());
 }
 
 /// (v - M k)^T is v^T - k^T M^T; a row that is made of rows stays one.
@@ -242,7 +242,7 @@ bool Rewriting::chainOf(Term &product) {
       std::swap(left, right);
     if (!vector(left) || !vector(right))
       return false;
-    chain.push_back({transposeOf(std::move(left)), std::move(right)});
+    chain.push_back({transposeOf(std::move(left), r.hasImaginary()), std::move(right)});
     return true;
   };
   auto close = [&](size_t column) {
@@ -394,7 +394,7 @@ bool Rewriting::normaliser(Term &term) {
     return true;
   std::vector<Term> factors = term.kind == Kind::product ? std::move(term.args) : std::vector{term};
   Term key = takeVector(factors);
-  factors.push_back(transposeOf(std::move(key)));
+  factors.push_back(transposeOf(std::move(key), r.hasImaginary()));
   term = productOf(std::move(factors), term.column);
   return true;
 }

@@ -23,7 +23,8 @@ namespace {
 
 class Parser {
 public:
-  Parser(StringRef text, StringRef key, ErrorFn error) : text(text), key(key), errorFn(error) {}
+  Parser(StringRef text, StringRef key, ErrorFn error, bool imaginary)
+      : text(text), key(key), errorFn(error), imaginary(imaginary) {}
 
   bool sum(Term &out, size_t depth = 0);
   bool word(StringRef expected);
@@ -71,6 +72,7 @@ private:
 
   StringRef text, key;
   ErrorFn errorFn;
+  bool imaginary; ///< i is the unit
   size_t at = 0;
 };
 
@@ -197,11 +199,11 @@ static bool isComplex(const Term &t) {
          t.args[1].args[0].name == "i";
 }
 
-Term recurrence::transposeOf(Term row) {
+Term recurrence::transposeOf(Term row, bool imaginary) {
   if (row.kind == Term::Kind::transpose) // a complex one that stayed
     return row;
   Term transposed{.kind = Term::Kind::transpose, .name = row.name, .column = row.column};
-  if (isComplex(row)) {
+  if (imaginary && isComplex(row)) {
     transposed.name = row.args[0].name;
     transposed.args.push_back(std::move(row.args[1].args[1]));
   } else if (row.kind != Term::Kind::name) {
@@ -212,12 +214,13 @@ Term recurrence::transposeOf(Term row) {
 }
 
 bool Parser::transposed(Term &out) {
-  bool expression = !isComplex(out) && out.kind != Term::Kind::name;
-  if (expression && (out.kind == Term::Kind::number || out.kind == Term::Kind::transpose || mentions(out, "i"))) {
+  bool expression = !(imaginary && isComplex(out)) && out.kind != Term::Kind::name;
+  if (expression &&
+      (out.kind == Term::Kind::number || out.kind == Term::Kind::transpose || (imaginary && mentions(out, "i")))) {
     at = out.column - 1;
     return fail("a row before ^T, or (k + i l)");
   }
-  out = transposeOf(std::move(out));
+  out = transposeOf(std::move(out), imaginary);
   return true;
 }
 
@@ -288,23 +291,25 @@ bool Parser::arguments(Term &call, size_t depth) {
 }
 
 std::optional<Term> recurrence::parseTerm(StringRef text, StringRef key, ErrorFn error) {
-  Parser parser(text, key, error);
+  Parser parser(text, key, error, /*imaginary=*/false);
   Term term;
   if (parser.tooLong() || !parser.sum(term) || !parser.end())
     return std::nullopt;
   return term;
 }
 
-std::optional<Term> recurrence::parseEquation(StringRef text, StringRef left, StringRef key, ErrorFn error) {
-  Parser parser(text, key, error);
+std::optional<Term> recurrence::parseEquation(StringRef text, StringRef left, StringRef key, ErrorFn error,
+                                              bool imaginary) {
+  Parser parser(text, key, error, imaginary);
   Term term;
   if (parser.tooLong() || !parser.word(left) || !parser.sum(term) || !parser.end())
     return std::nullopt;
   return term;
 }
 
-std::optional<std::vector<Statement>> recurrence::parseStatements(StringRef text, StringRef key, ErrorFn error) {
-  Parser parser(text, key, error);
+std::optional<std::vector<Statement>> recurrence::parseStatements(StringRef text, StringRef key, ErrorFn error,
+                                                                  bool imaginary) {
+  Parser parser(text, key, error, imaginary);
   std::vector<Statement> statements;
   if (parser.tooLong())
     return std::nullopt;

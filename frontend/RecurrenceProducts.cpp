@@ -68,7 +68,7 @@ bool Multiplication::factorOf(const Term &call, std::vector<Product> &out) {
     inner = &call.args.front();
   bool isExp =
       inner->kind == Term::Kind::call && inner->name == "exp" && inner->args.size() == 1 && inner->options.empty();
-  if (isExp && kind == Factor::Kind::diag)
+  if (isExp && kind == Factor::Kind::diag && r.hasImaginary())
     if (auto turned = turnedDecay(inner->args.front())) {
       auto [decay, phase] = *turned;
       out.push_back({false, {{kind, decay->name, call.column, phase->name}}, call.column});
@@ -80,7 +80,7 @@ bool Multiplication::factorOf(const Term &call, std::vector<Product> &out) {
     return known(log.name, log.column);
   }
   bool isDecay = kind != Factor::Kind::exp || call.name == "exp";
-  if ((isDecay && inner == &call && call.name != "exp") || mentions(*inner, "i"))
+  if ((isDecay && inner == &call && call.name != "exp") || (r.hasImaginary() && mentions(*inner, "i")))
     return fail(call.column,
                 "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per element, or "
                 "what it is in the place of exp(g), and diag(exp(g + i p)) with a phase p, a minus of which stands in "

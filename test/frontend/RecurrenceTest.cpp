@@ -232,6 +232,18 @@ TEST(Recurrence, MoreThanOneState) {
   EXPECT_EQ(turned->className() + turned->logDecay + turned->phase, "Vgh");
   EXPECT_TRUE(turned->definition("h")->wide);
 
+  // i is a gate where something has that name.
+  auto gate = read({.state = "M = exp(g) M + i k^T v; z = exp(g) z + i k^T",
+                    .output = "o = (q M) / max(abs(q z), 1)",
+                    .inputs = plain + R"j(, "g": "log_sigmoid(linear(x))", "i": "exp(linear(x))")j"});
+  ASSERT_TRUE(gate);
+  EXPECT_EQ(gate->writeFactors, std::vector<std::string>{"i"});
+  auto row = read({.state = "M = diag(exp(g + i p)) M + (k + i p)^T v",
+                   .inputs = twoGates + R"j(, "p": "-softplus(h)", "i": "sigmoid(h)")j"});
+  ASSERT_TRUE(row);
+  EXPECT_EQ(row->className() + row->phase + row->keyImaginary, "V");
+  EXPECT_EQ(row->key, "k + i p");
+
   auto places = [&](const std::string &state, const std::string &inputs = "", const std::string &parameters = "") {
     auto r = read({.state = state, .inputs = steps + inputs, .parameters = parameters});
     EXPECT_TRUE(r && r->inner) << state;

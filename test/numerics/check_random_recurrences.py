@@ -16,7 +16,7 @@ import model
 from recurrence import recurrence
 
 K, V, HEADS = 3, 4, 2
-SIZES = {n: K for n in "qkpagf"} | {n: V for n in "vhe"} | {n: 1 for n in "bcsuw"} | {"E": K * V}
+SIZES = {n: K for n in "qkpagf"} | {n: V for n in "vhe"} | {n: 1 for n in "bcsuwi"} | {"E": K * V}
 PER = {K: "key", V: "value", 1: "head", K * V: "element"}
 STATES = [
     "M = {D} M + {F}{K}^T {V}",
@@ -52,7 +52,7 @@ PLACES = {
     "S": SCALARS,
     "D": ["", *SCALARS, *DIAGONALS],
     "I": ["I", *SCALARS, *DIAGONALS],
-    "F": ["", "b ", "0.1 ", "b c ", "exp(w) ", "s ", "exp(s) "],
+    "F": ["", "b ", "i ", "0.1 ", "b c ", "exp(w) ", "s ", "exp(s) "],
     "K": ["k", "k", "(1 - f)", "silu(k)", "(2 k)", "(k + 1)", "sqrt(1 - f^2)", "(k - q)", "(k^3)", "l2_norm(k)", "softmax(k)"],
     "V": ["v", "v", "v b", "v 0.1", "(v - 1)", "tanh(v)", "v^2"],
     "H": ["exp(h)", "e", "sigmoid(v)", "1 - e"],
