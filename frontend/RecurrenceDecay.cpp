@@ -27,7 +27,12 @@ static std::string enclosed(StringRef name, StringRef operators) {
 
 std::string recurrence::textOf(const Term &term) {
   using Kind = Term::Kind;
-  auto joined = [&](StringRef between, auto part) { return llvm::join(llvm::map_range(term.args, part), between); };
+  auto joined = [&](StringRef between, auto part) {
+    std::vector<std::string> parts; // join asks a range for each twice
+    for (const Term &arg : term.args)
+      parts.push_back(part(arg));
+    return llvm::join(parts, between);
+  };
   auto factor = [](const Term &arg) {
     if (arg.kind == Kind::name)
       return enclosed(arg.name, "+-/");

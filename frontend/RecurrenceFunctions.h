@@ -4,6 +4,7 @@
 
 #include "dialects/braid/Interval.h"
 #include "frontend/Recurrence.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace braid::recurrence {
@@ -49,9 +50,11 @@ public:
   /// Formulas give numbers once `sizes` are known; before, they are taken to be from 0 to 1.
   explicit Ranges(const Recurrence &r, const Sizes *sizes = nullptr);
   Interval of(llvm::StringRef name) const;
+  /// Of a term of the recurrence, which stays where it is.
   Interval of(const Term &term) const;
 
 private:
+  Interval computed(const Term &term) const;
   Interval ofSum(const Term &sum) const;
   Interval ofFactors(const Term &term) const;
   Interval ofCall(const Term &call) const;
@@ -61,6 +64,7 @@ private:
 
   const Recurrence &r;
   llvm::StringMap<Interval> known;
+  mutable llvm::DenseMap<const Term *, Interval> seen; ///< a part that several things look at is looked at once
 };
 
 /// Numbers that are known become one; what all tokens share gets an input of its own where it is more than a name, so

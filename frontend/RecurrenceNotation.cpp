@@ -121,9 +121,9 @@ Shape Rewriting::shapeOf(const Term &term) const {
   }
   case Kind::product: {
     size_t first = 0; // numbers before it change nothing
-    while (first + 1 < term.args.size() && shapeOf(term.args[first]) == Shape::plain && isNumber(term.args[first]))
-      ++first;
-    Shape all = shapeOf(term.args[first]);
+    Shape all = shapeOf(term.args.front());
+    while (first + 1 < term.args.size() && all == Shape::plain && isNumber(term.args[first]))
+      all = shapeOf(term.args[++first]);
     for (const Term &arg : llvm::drop_begin(term.args, first + 1))
       all = joined(all, arg);
     return all;

@@ -10,7 +10,7 @@ using namespace braid::recurrence;
 using llvm::formatv;
 using llvm::StringRef;
 
-static constexpr size_t maxProducts = 64;
+static constexpr size_t maxProducts = 64, maxFactors = 256;
 
 namespace {
 
@@ -32,6 +32,7 @@ private:
   bool name(const Term &term, std::vector<Product> &out);
   bool isRow(const Term &term) const;
   bool rowBehind(const Term &term, std::vector<Product> &out);
+  bool times(std::vector<Product> &left, const std::vector<Product> &right, size_t column);
   bool takeLogs(std::vector<Product> &products);
   bool sort(const Product &product, Sorted &out);
   bool known(const std::string &name, size_t column);
@@ -197,6 +198,22 @@ bool Multiplication::rowBehind(const Term &term, std::vector<Product> &out) {
   return expand(factors, out);
 }
 
+/// Every product of `left` times every one of `right`.
+bool Multiplication::times(std::vector<Product> &left, const std::vector<Product> &right, size_t column) {
+  if (left.size() * right.size() > maxProducts)
+    return fail(column, formatv("has more than {0} products; valid: fewer", maxProducts).str());
+  std::vector<Product> joined;
+  for (const Product &a : left)
+    for (const Product &b : right) {
+      if (a.factors.size() + b.factors.size() > maxFactors)
+        return fail(column, formatv("has a product of more than {0} factors; valid: fewer", maxFactors).str());
+      joined.push_back({a.negative != b.negative, a.factors, a.factors.empty() ? b.column : a.column});
+      llvm::append_range(joined.back().factors, b.factors);
+    }
+  left = std::move(joined);
+  return true;
+}
+
 bool Multiplication::expand(const Term &term, std::vector<Product> &out) {
   switch (term.kind) {
   case Term::Kind::number: return term.number == 1 ? (out.push_back({false, {}, term.column}), true) : name(term, out);
@@ -263,26 +280,25 @@ bool Multiplication::expand(const Term &term, std::vector<Product> &out) {
   case Term::Kind::power: {
     if (isRow(term))
       return name(term, out);
-    Term product{.kind = Term::Kind::product, .column = term.column};
-    product.args.assign(static_cast<size_t>(term.number), term.args.front());
-    return expand(product, out);
+    std::vector<Product> base, all = {{false, {}, term.column}};
+    if (!expand(term.args.front(), base))
+      return false;
+    for (int i = 0; i < static_cast<int>(term.number); ++i)
+      if (!times(all, base, term.column))
+        return false;
+    llvm::append_range(out, all);
+    return true;
   }
   case Term::Kind::product: {
     std::vector<Product> all = {{false, {}, term.column}};
     bool behind = false; // k^T
     for (const Term &part : term.args) {
-      std::vector<Product> right, joined;
+      std::vector<Product> right;
       if (!(behind ? rowBehind(part, right) : expand(part, right)))
         return false;
       behind |= part.kind == Term::Kind::transpose;
-      if (all.size() * right.size() > maxProducts)
-        return fail(term.column, formatv("has more than {0} products; valid: fewer", maxProducts).str());
-      for (const Product &a : all)
-        for (const Product &b : right) {
-          joined.push_back({a.negative != b.negative, a.factors, a.factors.empty() ? b.column : a.column});
-          llvm::append_range(joined.back().factors, b.factors);
-        }
-      all = std::move(joined);
+      if (!times(all, right, term.column))
+        return false;
     }
     llvm::append_range(out, all);
     return true;

@@ -147,6 +147,14 @@ Interval Ranges::ofCall(const Term &call) const {
 }
 
 Interval Ranges::of(const Term &term) const {
+  if (auto it = seen.find(&term); it != seen.end())
+    return it->second;
+  Interval range = computed(term);
+  seen[&term] = range;
+  return range;
+}
+
+Interval Ranges::computed(const Term &term) const {
   switch (term.kind) {
   case Kind::number: return {term.number, term.number};
   case Kind::transpose: return {};

@@ -308,6 +308,25 @@ TEST(Recurrence, NoTextIsTooMuch) {
     squares += " (M + M)";
   for (const std::string &state : {"M = " + deep, wide + "M", squares, std::string(2000, 'M'), std::string("M = k^")})
     EXPECT_FALSE(errorsOf(description({.state = state})).empty());
+  // Parts that several things look at, in each of many levels.
+  auto nested = [](std::string inmost, const std::string &before, const std::string &behind) {
+    for (int i = 0; i < 28; ++i)
+      inmost = before + inmost + behind;
+    return inmost;
+  };
+  std::string powers = "I", ofState = "M";
+  for (int i = 0; i < 16; ++i) {
+    powers += "^4";
+    ofState += "^4";
+  }
+  for (const std::string &state :
+       {"M = M + k^T " + nested("v", "(", " s)"), "M = M + " + nested("v", "(", " s)") + " k^T",
+        "M = M + k^T " + nested("v", "(u + s ", ")"), "M = " + powers + " M + k^T v", "M = " + ofState + " + k^T v",
+        "M = " + nested("a", "s a + (1 - s) (", ")") + " M + k^T v",
+        "M = M + (" + nested("v", "(k M - ", ")^T") + ") k"})
+    errorsOf(description(
+        {.state = state,
+         .inputs = plain + R"j(, "s": "sigmoid(linear(x, per=head))", "u": "linear(x)", "a": "sigmoid(linear(x))")j"}));
   // Each input twice the one before: as a tree 2^40 parts.
   std::string inputs = R"j("a0": "linear(x)")j", last = "a0";
   for (int i = 1; i < 40; ++i) {
