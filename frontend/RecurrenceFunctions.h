@@ -67,6 +67,9 @@ private:
   mutable llvm::DenseMap<const Term *, Interval> seen; ///< a part that several things look at is looked at once
 };
 
+/// What clamp(y, 0, 1), max(y, 0) and min(y, 1) keep y between; nothing of other calls.
+std::optional<Interval> clampOf(const Term &call);
+
 /// Numbers that are known become one; what all tokens share gets an input of its own where it is more than a name, so
 /// that it is computed once: "linear(x) - exp(u)" is linear(x) + h with h = -exp(u), and a division by h a product with
 /// 1 / h. A message about such an input names the one it stood in (Definition::place).

@@ -106,6 +106,14 @@ Interval Ranges::ofFactors(const Term &term) const {
   return all;
 }
 
+std::optional<Interval> recurrence::clampOf(const Term &call) {
+  if (call.name == "clamp" && call.args.size() == 3)
+    return Interval{call.args[1].number, call.args[2].number};
+  if (call.args.size() != 2 || (call.name != "max" && call.name != "min"))
+    return std::nullopt;
+  return call.name == "max" ? Interval{.low = call.args[1].number} : Interval{.high = call.args[1].number};
+}
+
 Interval Ranges::ofCall(const Term &call) const {
   const Function *function = functionOf(call.name);
   if (!function || call.args.empty())
@@ -132,13 +140,8 @@ Interval Ranges::ofCall(const Term &call) const {
   case Function::Kind::feature:
     if (call.name == "log_sigmoid")
       return call.args.size() > 1 ? Interval{.high = 0} : logSigmoid(x);
-    if (call.name == "clamp" && call.args.size() == 3)
-      return both(x, {call.args[1].number, call.args[2].number});
-    if (call.name == "max" || call.name == "min") {
-      Interval number = of(call.args.back());
-      return call.name == "max" ? Interval{std::max(x.low, number.low), std::max(x.high, number.high)}
-                                : Interval{std::min(x.low, number.low), std::min(x.high, number.high)};
-    }
+    if (std::optional<Interval> ends = clampOf(call))
+      return clamped(x, ends->low, ends->high);
     if (call.name == "abs")
       return {x.neverNegative() ? x.low : x.high <= 0 ? -x.high : 0, std::max(-x.low, x.high)};
     return activated(call.name, x);

@@ -60,6 +60,7 @@ static LogicalResult rowsGradient(Operation *op, GradientContext &context) {
 ROWS_GRADIENT(MulOp)
 ROWS_GRADIENT(ScaleOp)
 ROWS_GRADIENT(OffsetOp)
+ROWS_GRADIENT(ClampOp)
 ROWS_GRADIENT(BiasOp)
 ROWS_GRADIENT(WeightedOp)
 ROWS_GRADIENT(ActivationOp)

@@ -9,8 +9,6 @@ using llvm::StringRef;
 
 static constexpr double unbounded = std::numeric_limits<double>::infinity();
 
-bool Interval::isFinite() const { return std::isfinite(low) && std::isfinite(high); }
-
 Interval braid::operator-(Interval x) { return {-x.high, -x.low}; }
 Interval braid::operator+(Interval x, Interval y) { return {x.low + y.low, x.high + y.high}; }
 
@@ -23,6 +21,10 @@ Interval braid::operator*(Interval x, Interval y) {
 
 Interval braid::hull(Interval x, Interval y) { return {std::min(x.low, y.low), std::max(x.high, y.high)}; }
 Interval braid::both(Interval x, Interval y) { return {std::max(x.low, y.low), std::min(x.high, y.high)}; }
+
+Interval braid::clamped(Interval x, double low, double high) {
+  return {std::min(std::max(x.low, low), high), std::min(std::max(x.high, low), high)};
+}
 
 Interval braid::reciprocal(Interval x) {
   if (x.low < 0)

@@ -20,7 +20,6 @@ struct Interval {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool neverNegative() const { return low >= 0; }
   bool neverPositive() const { return high <= kRounding; }
-  bool isFinite() const;
 };
 
 Interval operator-(Interval x);
@@ -30,6 +29,8 @@ Interval operator*(Interval x, Interval y);
 Interval hull(Interval x, Interval y);
 /// Of what is in both.
 Interval both(Interval x, Interval y);
+/// min(max(x, low), high).
+Interval clamped(Interval x, double low, double high);
 /// 1 / x.
 Interval reciprocal(Interval x);
 /// x^n of whole n > 0.

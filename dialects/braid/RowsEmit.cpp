@@ -59,6 +59,16 @@ void ScaleOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   finish(*this, e, e.mul(x, e.like(x, getValue().convertToDouble())), results);
 }
 
+void ClampOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0];
+  // Of equal operands the first of a maximum and the second of a minimum has the gradient (TileGradient).
+  if (getLow())
+    x = e.maximum(x, e.like(x, getLow()->convertToDouble()));
+  if (getHigh())
+    x = e.minimum(e.like(x, getHigh()->convertToDouble()), x);
+  finish(*this, e, x, results);
+}
+
 void OffsetOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value x = widened(*this, e, operands)[0];
   finish(*this, e, e.add(x, e.like(x, getValue().convertToDouble())), results);

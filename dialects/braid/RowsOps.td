@@ -21,6 +21,10 @@ def Braid_OffsetOp : Braid_RowsOp<"offset"> {
   let summary = "x plus a constant";
   let arguments = (ins AnyRankedTensor:$x, F64Attr:$value);
 }
+def Braid_ClampOp : Braid_RowsOp<"clamp"> {
+  let summary = "min(max(x, low), high); no gradient below low and above high";
+  let arguments = (ins AnyRankedTensor:$x, OptionalAttr<F64Attr>:$low, OptionalAttr<F64Attr>:$high);
+}
 def Braid_BiasOp : Braid_RowsOp<"bias"> {
   let summary = "x + bias over the trailing dimensions";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$bias);

@@ -39,6 +39,8 @@ const RowsRow *rowsRow(StringRef op) {
       {"braid.add", {"x", "x", false, true}},
       {"braid.mul", {"xx", "x"}},
       {"braid.scale", {"x", "x", false, true}},
+      {"braid.offset", {"x", "x"}},
+      {"braid.clamp", {"x", "x"}},
       {"braid.bias", {"xw", "x"}},
       {"braid.weighted", {"xw", "x", false, true}},
       {"braid.activation", {"x", "x"}},

@@ -81,6 +81,15 @@ LogicalResult MulOp::verify() {
   return success();
 }
 LogicalResult ScaleOp::verify() { return verifyElementwise(*this, {"result", getResult()}, {"x", getX()}); }
+LogicalResult ClampOp::verify() {
+  auto finite = [](std::optional<APFloat> number) { return !number || number->isFinite(); };
+  if (!finite(getLow()) || !finite(getHigh()) || (!getLow() && !getHigh()))
+    return emitOpError() << "keeps x between nothing finite; valid: low, high or both";
+  if (getLow() && getHigh() && !(*getLow() < *getHigh()))
+    return emitOpError() << "low " << getLow()->convertToDouble() << " is not below high "
+                         << getHigh()->convertToDouble();
+  return verifyElementwise(*this, {"result", getResult()}, {"x", getX()});
+}
 LogicalResult OffsetOp::verify() { return verifyElementwise(*this, {"result", getResult()}, {"x", getX()}); }
 LogicalResult BiasOp::verify() {
   CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));

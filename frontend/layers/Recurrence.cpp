@@ -1,7 +1,7 @@
 //===- Recurrence.cpp - a mixer whose recurrence the model file states --------------------------------------------===//
 // The inputs become row-wise ops, projections and convolutions like those of the instances; the scan gets the class
 // that the equation has (frontend/Recurrence.h).
-#include "frontend/Recurrence.h"
+#include "frontend/RecurrenceFunctions.h"
 #include "frontend/layers/LsmParts.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -113,9 +113,6 @@ Value Inputs::shaped(StringRef name, Value product, const Dims &features) {
                                                                               : b.reshape(name, product, shape);
 }
 
-static bool isSource(const Term &term) {
-  return term.kind == Term::Kind::call && (term.name == "linear" || term.name == "low_rank");
-}
 static bool ofInput(const Term &source) { return source.args.front().name == "x"; }
 static bool isProjected(const Term &term) {
   return (isSource(term) && ofInput(term)) || llvm::any_of(term.args, isProjected);
@@ -288,21 +285,15 @@ Value Inputs::emitCall(const Term &call) {
     return b.l2Norm(name, arg, has(1) ? call.args[1].number : 1e-6);
   if (function == "rope")
     return b.rope(name, arg, spec.rope.value_or(RopeSpec{}), has(1) ? static_cast<int64_t>(call.args[1].number) : 0);
-  auto number = [&](size_t i) { return call.args[i].number; };
-  auto offset = [&](Value value, double by) { return by == 0 ? value : b.offset(name, value, by); };
-  auto negative = [&](Value value) { return b.scale(name, value, -1.0); };
-  auto relu = [&](Value value) {
-    return current->wide ? b.wideActivation(name, value, "relu") : b.activation(name, value, "relu");
+  auto activated = [&](Value value, StringRef kind) {
+    return current->wide ? b.wideActivation(name, value, kind) : b.activation(name, value, kind);
   };
   if (function == "abs")
-    return b.add(name, {relu(arg), relu(negative(arg))});
-  if (function == "max") // number + relu(y - number)
-    return offset(relu(offset(arg, -number(1))), number(1));
-  if (function == "min") // number - relu(number - y)
-    return offset(negative(relu(offset(negative(arg), number(1)))), number(1));
-  if (function == "clamp") { // low + relu(y - low) - relu(y - high)
-    Value above = relu(offset(arg, -number(1))), beyond = relu(offset(arg, -number(2)));
-    return offset(b.add(name, {above, negative(beyond)}), number(1));
+    return b.add(name, {activated(arg, "relu"), activated(b.scale(name, arg, -1.0), "relu")});
+  if (std::optional<Interval> ends = clampOf(call)) {
+    arg = current->wide ? b.widen(name, arg) : arg;
+    auto end = [&](double number) { return std::isfinite(number) ? real(number) : FloatAttr(); };
+    return ClampOp::create(b.builder, b.loc(name), arg.getType(), arg, end(ends->low), end(ends->high));
   }
   if (function == "log_sigmoid" && has(1)) {
     arg = b.widen(name, arg);
@@ -321,7 +312,7 @@ Value Inputs::emitCall(const Term &call) {
     Value aLog = parameter(call.args[1].name), dtBias = parameter(call.args[2].name);
     return LogDecayOp::create(b.builder, b.loc(name), arg.getType(), arg, aLog, dtBias);
   }
-  return current->wide ? b.wideActivation(name, arg, function) : b.activation(name, arg, function);
+  return activated(arg, function);
 }
 
 Value Inputs::emitSum(const Term &term) {

@@ -48,6 +48,10 @@ Interval Ranges::computed(Value value) {
       .Case([&](EveryTokenOp same) { return of(same.getValue()); })
       .Case([&](ScaleOp scale) { return of(scale.getX()) * number(scale.getValue()); })
       .Case([&](OffsetOp offset) { return of(offset.getX()) + number(offset.getValue()); })
+      .Case([&](ClampOp clamp) {
+        auto end = [](std::optional<APFloat> number, double none) { return number ? number->convertToDouble() : none; };
+        return clamped(of(clamp.getX()), end(clamp.getLow(), Interval().low), end(clamp.getHigh(), Interval().high));
+      })
       .Case([&](ActivationOp activation) { return activated(activation.getKind(), of(activation.getX())); })
       .Case([&](LogSigmoidOp log) { return logSigmoid(of(log.getX())) * reciprocal(number(log.getDivide())); })
       .Case([](LogDecayOp) { return Interval{.high = 0}; })

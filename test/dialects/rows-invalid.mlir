@@ -119,6 +119,22 @@ func.func @f(%x: tensor<2x8xf32>) {
 
 // -----
 
+func.func @clamp_of_nothing(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{keeps x between nothing finite; valid: low, high or both}}
+  %0 = braid.clamp %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @clamp_upside_down(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{low 2.000000e+00 is not below high 1.000000e+00}}
+  %0 = braid.clamp %x {low = 2.0 : f64, high = 1.0 : f64} : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
 // expected-note @+1 {{bias defined here}}
 func.func @f(%x: tensor<2x8x16xf32>, %bias: tensor<8xf32>) {
   // expected-error @+1 {{trailing dimension mismatch: x has 16 but bias has 8}}

@@ -20,6 +20,8 @@ func.func @elementwise(%x: !x, %w: !w, %h: !h, %heads: tensor<2x8x4xf32>, %perHe
   %4 = braid.scale %x {value = 0.5 : f64} : (!x) -> !x
   // CHECK: braid.offset %arg0 {value = -1.000000e+00 : f64} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
   %offset = braid.offset %x {value = -1.0 : f64} : (!x) -> !x
+  // CHECK: braid.clamp %arg0 {high = 1.000000e+00 : f64, low = 0.000000e+00 : f64} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %clamp = braid.clamp %x {low = 0.0 : f64, high = 1.0 : f64} : (!x) -> !x
   // CHECK: braid.bias %arg0, %arg1 : (tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
   %5 = braid.bias %x, %w : (!x, !w) -> !x
   // CHECK: braid.weighted %arg0, %arg1 : (tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>

@@ -8,29 +8,10 @@ using namespace braid::recurrence;
 
 namespace {
 
-const std::string inputs =
-    plain + R"j(, "b": "sigmoid(linear(x))", "g": "log_sigmoid(linear(x))", "a": "sigmoid(linear(x))", "u": "linear(x)",
-      "h": "log_sigmoid(linear(x))", "p": "linear(x)", "s": "sigmoid(linear(x, per=head))")j";
-
 /// All that the equations say.
 std::string placesOf(const Text &text) {
   Text whole = text;
-  for (const char *name : {"b", "g", "a", "u", "h", "p", "s", "q", "k", "v"}) {
-    auto names = [&](const std::string &equation) {
-      size_t at = 0;
-      auto isWord = [](char c) { return llvm::isAlnum(c) || c == '_'; };
-      while ((at = equation.find(name, at)) != std::string::npos) {
-        if ((at == 0 || !isWord(equation[at - 1])) && !isWord((equation + " ")[at + 1]))
-          return true;
-        ++at;
-      }
-      return false;
-    };
-    if (!names(text.state) && !names(text.output))
-      continue;
-    size_t from = inputs.find("\"" + std::string(name) + "\":"), to = inputs.find(")\"", from) + 2;
-    whole.inputs += (whole.inputs.empty() ? "" : ", ") + inputs.substr(from, to - from);
-  }
+  whole.inputs = inputsOf(text.state + " " + text.output);
   auto r = read(whole);
   if (!r)
     return "";

@@ -5,6 +5,7 @@
 #include "frontend/ModelSpec.h"
 #include "frontend/Recurrence.h"
 #include <gtest/gtest.h>
+#include <regex>
 
 namespace braid {
 
@@ -44,6 +45,26 @@ inline const std::string twoGates = plain + R"j(, "g": "log_sigmoid(linear(x))",
 inline const std::string steps = R"j("q": "linear(x)", "k": "linear(x)", "v": "linear(x)", "r": "sigmoid(linear(x))")j";
 inline const std::string step = "M = M - r grad(l2(k M - v))";
 inline const std::string lowRank = plain + R"j(, "g": "log_sigmoid(linear(x))", "c": "linear(x)", "h": "-c")j";
+
+/// Definitions of the names in equations.
+inline std::string inputsOf(const std::string &equations) {
+  const std::pair<const char *, const char *> definitions[] = {{"q", "linear(x)"},
+                                                               {"k", "linear(x)"},
+                                                               {"v", "linear(x)"},
+                                                               {"c", "linear(x)"},
+                                                               {"p", "linear(x)"},
+                                                               {"u", "linear(x)"},
+                                                               {"a", "sigmoid(linear(x))"},
+                                                               {"b", "sigmoid(linear(x))"},
+                                                               {"s", "sigmoid(linear(x, per=head))"},
+                                                               {"g", "log_sigmoid(linear(x))"},
+                                                               {"h", "log_sigmoid(linear(x))"}};
+  std::string inputs;
+  for (auto [name, text] : definitions)
+    if (std::regex_search(equations, std::regex(std::string("\\b") + name + "\\b")))
+      inputs += std::string(inputs.empty() ? "" : ", ") + "\"" + name + "\": \"" + text + "\"";
+  return inputs;
+}
 
 } // namespace braid
 

@@ -121,7 +121,7 @@ def definition(name, rng):
     if name in "sufeE":
         gates = [f"sigmoid({x})", f"1 - sigmoid({x})", f"exp(-softplus({x}))", f"0.9 sigmoid({x}) / 2", f"sigmoid({shared})"]
         gates += [f"0.2 + 0.7 sigmoid({x})", f"1 - sigmoid({x}) / 2", f"sqrt(sigmoid({x}))", f"1 - clamp({x}, 0.1, 0.8)^2"]
-        gates += [f"sigmoid({shared}) + (1 - sigmoid({shared})) sigmoid({x})", f"(1 + tanh({x})) / 2"]
+        gates += [f"clamp({x}, 0, 1)", f"min(max({x}, -1e30), 0.9)^2", f"sigmoid({shared}) + (1 - sigmoid({shared})) sigmoid({x})", f"(1 + tanh({x})) / 2"]
         return rng.choice(gates), shared
     if name in "gh":
         return rng.choice([f"log_sigmoid({x})", f"-softplus({x} + {shared})", f"-exp({shared})"]), shared

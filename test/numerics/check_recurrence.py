@@ -495,7 +495,7 @@ TWICE = {
     # What is read of a normalised state, and more.
     "N": (
         {"state": "M = M + k^T v; z = z + k^T", "output": "o = (1 / 2) (q M) / max(abs(q z), 0.5)", "inputs": POSITIVE, "output_norm": False},
-        {"state": "M = M + k^T v; z = z + k^T", "output": "o = h q M / (relu(relu(q z) + relu(-(q z)) - 1 / 2) + 0.5)", "inputs": POSITIVE, "output_norm": False, "parameters": {"h": {"value": 0.5, "per": "head"}}},
+        {"state": "M = M + k^T v; z = z + k^T", "output": "o = h q M / max(relu(q z) + relu(-(q z)), 0.5)", "inputs": POSITIVE, "output_norm": False, "parameters": {"h": {"value": 0.5, "per": "head"}}},
     ),
     # Numbers in sums; a number alone.
     "O": (

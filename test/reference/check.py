@@ -29,6 +29,7 @@ def check_rows(rng):
         ("mul", (x, h), {}),
         ("scale", (x,), {"value": 0.3}),
         ("offset", (x,), {"value": 0.3}),
+        ("clamp", (x,), {"low": -0.31, "high": 0.77}),
         ("bias", (x, r((4, 6))), {}),
         ("bias", (x, r(6)), {}),
         ("weighted", (x, r(4)), {}),

@@ -42,6 +42,10 @@ def offset(x, value):
     return x + value, lambda dy: (dy,)
 
 
+def clamp(x, low=-np.inf, high=np.inf):
+    return np.clip(x, low, high), lambda dy: (np.where((x >= low) & (x <= high), dy, 0),)
+
+
 def bias(x, bias):
     wide = _trailing(bias, x)
     return x + wide, lambda dy: (dy, sum_to(dy, wide.shape).reshape(bias.shape))
@@ -280,6 +284,7 @@ ROWS = {
     "mul": mul,
     "scale": scale,
     "offset": offset,
+    "clamp": clamp,
     "bias": bias,
     "weighted": weighted,
     "activation": activation,
