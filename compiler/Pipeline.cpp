@@ -137,6 +137,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     break;
 
   case Phase::chunked:
+    // Ranks, slices and gradients know tokens; kernels know places of a row.
+    pm.addPass(createExpandUpdatesPass());
     // A chunk size may be written by hand; the pass fills in the others. Only now are the shapes those of one slice on
     // one rank, which are what kernels will see.
     pm.addPass(createDecideChunkSizePass(chunkOptions(options)));

@@ -88,22 +88,30 @@ struct Definition {
   std::string key() const { return !place.empty() ? place : name == "o" ? "output" : "inputs." + name; }
 };
 
-struct Recurrence {
+/// Which symbol stands in which place of braid.lsm.scan, for one update of the state.
+struct Update {
+  LsmClass classId{};
+  std::string key, value, logDecay,
+      beta; ///< value "": of several updates one that writes nothing; beta "1": that number
+  bool decaysPerHead = false; ///< classes D and R without one decay per key feature: one per head, or none
+  std::string valueDecay; ///< class R: right of M
+  std::string lowRankA, lowRankB; ///< class D: + b^T a M
+  bool elementwise = false; ///< class E: the log decay is one number per element
+  std::vector<std::string> writeFactors; ///< numbers per head that multiply v
+};
+
+/// The update of a recurrence is the last of a token.
+struct Recurrence : Update {
   std::string state, output; ///< as the file says
   bool gated = false, normed = true; ///< the mixer has an output gate, an output norm
   std::vector<Definition> inputs; ///< in the order of the file
   std::vector<std::pair<std::string, Parameter>> parameters; ///< in the order of the file
 
   // What the equations say (analyze): the class, and which symbol stands in which place of braid.lsm.scan.
-  LsmClass classId{};
+  std::vector<Update> earlier; ///< updates that a token makes before the last, in their order
   std::string notation; ///< of another one than rows and keys by values: how it was read
   std::string reason; ///< for a remark: "M = exp(g) M + k^T v: one decay per head and token"
-  std::string query, key, value, logDecay, beta; ///< query "1": a row of ones; beta and rate "1": that number
-  bool decaysPerHead = false; ///< classes D and R without one decay per key feature: one per head, or none
-  std::string valueDecay; ///< class R: right of M
-  std::string lowRankA, lowRankB; ///< class D: + b^T a M
-  bool elementwise = false; ///< class E: the log decay is one number per element
-  std::vector<std::string> writeFactors; ///< numbers per head that multiply v
+  std::string query; ///< "1": a row of ones
   std::vector<std::string> rowFactors; ///< numbers per head that are parts of rows made of the equation
   std::vector<std::string> skipFactors; ///< o = q M + factors times skipValue
   std::string skipValue;
@@ -132,6 +140,12 @@ struct Recurrence {
   const Parameter *parameter(llvm::StringRef name) const;
   /// "exp(g)", or what stands where g is the logarithm of it.
   std::string decayText(llvm::StringRef log) const;
+  /// Whether it is q, k, v or another row that stands in the equations.
+  bool standsInRow(llvm::StringRef name) const;
+  /// All of a token, in their order.
+  std::vector<const Update *> updates() const;
+  /// The least class that all updates have.
+  LsmClass scanClass() const;
   /// "S", or "GM" of gradient steps.
   std::string className() const;
   /// Whether an input or the output calls the function.

@@ -55,7 +55,10 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
       return llvm::failure();
     }
   }
-  for (const std::string &name : {r.logDecay, r.valueDecay, r.momentum}) {
+  std::vector<std::string> logs{r.momentum};
+  for (const Update *u : r.updates())
+    logs.insert(logs.end(), {u->logDecay, u->valueDecay});
+  for (const std::string &name : logs) {
     if (r.parameter(name) && !within(name, "a log decay", "at most 0", [](double v) { return v <= 0; }))
       return llvm::failure();
     const Definition *d = r.definition(name);

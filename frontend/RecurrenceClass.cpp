@@ -28,7 +28,9 @@ public:
 
 private:
   std::string joined(const std::vector<std::string> &logs, size_t column);
-  bool stateEquation(const std::vector<Sorted> &products);
+  bool updates(std::vector<Term> states, std::vector<Sorted> &products);
+  bool stateEquation(const std::vector<Sorted> &products, bool mayWriteNothing);
+  bool isOneOfSeveral(size_t column);
   bool oneWrite(std::vector<Sorted> &writes);
   bool transition(const std::vector<const Sorted *> &kept, const Sorted &write);
   bool decayOf(const Sorted &plain);
@@ -60,7 +62,7 @@ private:
 
 //===- Classes ----------------------------------------------------------------------------------------------------===//
 
-bool Analysis::stateEquation(const std::vector<Sorted> &products) {
+bool Analysis::stateEquation(const std::vector<Sorted> &products, bool mayWriteNothing) {
   std::vector<const Sorted *> kept;
   std::vector<Sorted> writes;
   for (const Sorted &p : products) {
@@ -82,6 +84,12 @@ bool Analysis::stateEquation(const std::vector<Sorted> &products) {
     right.insert(right.begin(), p.outers.front().right);
     writes.push_back(p);
     writes.back().outers = {{multiplied(left, false, p.column), multiplied(right, false, p.column)}};
+  }
+  if (writes.empty() && mayWriteNothing && kept.size() == 2) { // (I - beta k^T k) M writes beta k^T times 0
+    const Sorted &erased = *kept[kept[0]->outers.empty()];
+    writes.push_back(erased);
+    writes.back().outers.resize(1);
+    writes.back().outers.front().right.clear();
   }
   if (writes.empty())
     return fail(1, "nothing is written; valid: + k^T v");
@@ -111,12 +119,13 @@ bool Analysis::oneWrite(std::vector<Sorted> &writes) {
   auto complex = llvm::find_if(writes, [](const Sorted &p) { return !p.imaginary.empty(); });
   if ((otherKey != writes.end() && otherValue != writes.end()) || complex != writes.end()) {
     const Sorted &other = complex != writes.end() ? writes[1] : *otherKey;
-    return fail(other.column,
-                formatv("writes {0}^T {1} beside {2}^T {3}: a state of this family takes in one row times "
-                        "one row; valid: products with one key, or one value",
-                        other.outers.front().left, other.outers.front().right, all.outers.front().left,
-                        all.outers.front().right)
-                    .str());
+    return fail(
+        other.column,
+        formatv("writes {0}^T {1} beside {2}^T {3}: a state of this family takes in one row times "
+                "one row; valid: products with one key, or one value; or two updates, M = ..; M = M + {0}^T {1}",
+                other.outers.front().left, other.outers.front().right, all.outers.front().left,
+                all.outers.front().right)
+            .str());
   }
   bool sameNumbers = differs([](const Sorted &p) { return p.numbers; }) == writes.end();
   Term sum{.kind = Term::Kind::sum, .column = all.column};
@@ -374,6 +383,77 @@ bool Analysis::normaliser(const Term &term, const std::vector<Sorted> &state) {
   return true;
 }
 
+//===- Several updates of a token ---------------------------------------------------------------------------------===//
+
+static void replaceState(Term &term, const Term &by) {
+  if (term.kind == Term::Kind::name && term.name == "M") {
+    size_t column = term.column;
+    term = by;
+    term.column = column;
+    return;
+  }
+  for (Term &arg : term.args)
+    replaceState(arg, by);
+}
+
+static size_t countState(const Term &term) {
+  size_t count = term.kind == Term::Kind::name && term.name == "M";
+  for (const Term &arg : term.args)
+    count += countState(arg);
+  return count;
+}
+
+/// What multiplies M alone: it is part of the update behind it, or of the one before. (Of one M, so that no text grows.)
+static bool onlyDecays(const Term &state, const std::vector<Sorted> &products) {
+  return products.size() == 1 && products.front().hasState && products.front().outers.empty() && countState(state) == 1;
+}
+
+/// What several updates of a token cannot be.
+bool Analysis::isOneOfSeveral(size_t column) {
+  StringRef what = r.elementwise             ? "a decay per element"
+                   : !r.valueDecay.empty()   ? "a decay right of M"
+                   : !r.keyImaginary.empty() ? "a complex key"
+                   : !r.phase.empty()        ? "a decay with a phase"
+                                             : "";
+  return what.empty() || fail(column, what.str() + " in one of several updates of M; valid there: decays exp(g) and "
+                                                   "diag(exp(g)) left of M, what erases, k^T v");
+}
+
+/// Equations of M in their order: each is an update of its own. `products`: those of the last.
+bool Analysis::updates(std::vector<Term> states, std::vector<Sorted> &products) {
+  for (size_t i = 0; i < states.size() && states.size() > 1;) {
+    products.clear();
+    if (!multiplyOut(r, states[i], "M", products, errorFn))
+      return false;
+    if (!onlyDecays(states[i], products)) {
+      ++i;
+      continue;
+    }
+    bool last = i + 1 == states.size();
+    replaceState(states[last ? i : i + 1], states[last ? i - 1 : i]);
+    states.erase(states.begin() + static_cast<std::ptrdiff_t>(last ? i - 1 : i));
+    i = last ? i - 1 : i;
+  }
+  bool several = states.size() > 1;
+  std::string reasons;
+  for (auto [i, state] : llvm::enumerate(states)) {
+    products.clear();
+    if (!multiplyOut(r, state, "M", products, errorFn) || !stateEquation(products, several) ||
+        (several && !isOneOfSeveral(products.front().column)))
+      return false;
+    reasons += (i == 0 ? "" : "; then ") + r.reason;
+    if (i + 1 == states.size())
+      break;
+    r.earlier.push_back(std::exchange(static_cast<Update &>(r), {}));
+  }
+  if (llvm::all_of(r.updates(), [](const Update *u) { return u->value.empty(); }))
+    return fail(1, "nothing is written; valid: + k^T v in one of the updates");
+  if (several)
+    reasons = formatv("{0} updates of a token: {1}", states.size(), reasons).str();
+  r.reason = reasons;
+  return true;
+}
+
 bool Analysis::run() {
   std::optional<std::vector<Statement>> statements = parseStatements(r.state, "state", errorFn, r.hasImaginary());
   if (!statements)
@@ -383,21 +463,27 @@ bool Analysis::run() {
     return false;
   static constexpr StringRef valid = "valid: an equation \"M = ..\", with z = .. (what q M is divided by), or with S = "
                                      ".. (momentum) and M_0 = .. of gradient steps";
-  const Term *normal = nullptr, *state = nullptr;
+  const Statement *normal = nullptr, *second = nullptr;
   std::vector<StringRef> seen;
   bool steps = false;
   for (const Statement &s : *statements) {
     if (!llvm::is_contained({"M", "z", "S", "M_0"}, StringRef(s.left)))
       return fail(s.column, "'" + shownText(s.left, 8) + "' is no state; " + valid.str() +
                                 (StringRef(s.left).ends_with("_t") ? "; names have no subscripts" : ""));
-    if (llvm::is_contained(seen, s.left))
-      return fail(s.column, "a second equation of " + s.left + "; valid: one");
+    if (llvm::is_contained(seen, s.left)) {
+      if (s.left != "M")
+        return fail(s.column, "a second equation of " + s.left + "; valid: one");
+      second = second ? second : &s;
+    }
     seen.push_back(s.left);
     steps |= s.left == "S" || s.left == "M_0" || recurrence::calls(s.right, "grad");
-    (s.left == "M" ? state : normal) = &s.right;
+    normal = s.left == "z" ? &s : normal;
   }
-  if (!state)
+  if (!llvm::is_contained(seen, "M"))
     return fail(1, valid);
+  if (second && (steps || normal))
+    return fail(second->column, std::string("a second equation of M beside ") +
+                                    (steps ? "gradient steps" : "a normaliser z") + "; valid: one");
   if (!toRows(r, *statements, *output, errorFn))
     return false;
   if (!r.notation.empty()) {
@@ -410,9 +496,12 @@ bool Analysis::run() {
     if (failed(analyzeInner(r, *statements, errorFn)))
       return false;
   } else {
+    std::vector<Term> states;
+    for (const Statement &s : *statements)
+      if (s.left == "M")
+        states.push_back(s.right);
     std::vector<Sorted> products;
-    if (!multiplyOut(r, *state, "M", products, errorFn) || !stateEquation(products) ||
-        (normal && !normaliser(*normal, products)))
+    if (!updates(std::move(states), products) || (normal && !normaliser(normal->right, products)))
       return false;
   }
   return succeeded(analyzeOutput(r, std::move(*output), errorFn));
@@ -455,9 +544,38 @@ bool Recurrence::isFixed(StringRef name) const {
   return d && d->constant && allFixed(*this, d->term);
 }
 
+bool Recurrence::standsInRow(StringRef name) const {
+  return name == query || name == skipValue || llvm::any_of(updates(), [&](const Update *u) {
+           return llvm::is_contained({u->key, u->value, u->lowRankA, u->lowRankB}, name);
+         });
+}
+
+std::vector<const Update *> Recurrence::updates() const {
+  std::vector<const Update *> all;
+  for (const Update &u : earlier)
+    all.push_back(&u);
+  all.push_back(this);
+  return all;
+}
+
+LsmClass Recurrence::scanClass() const {
+  if (earlier.empty())
+    return classId;
+  std::vector<const Update *> all = updates();
+  auto any = [&](auto holds) { return llvm::any_of(all, holds); };
+  auto isDelta = [](const Update *u) { return !u->beta.empty(); };
+  bool decays = any([](const Update *u) { return !u->logDecay.empty(); });
+  bool perKey = any([](const Update *u) { return u->classId == LsmClass::V || u->classId == LsmClass::VH; });
+  if (any([](const Update *u) { return u->classId == LsmClass::D; }) || (any(isDelta) && !llvm::all_of(all, isDelta)))
+    return LsmClass::D;
+  if (any(isDelta))
+    return perKey ? LsmClass::VH : decays ? LsmClass::GH : LsmClass::H;
+  return perKey ? LsmClass::V : decays ? LsmClass::S : LsmClass::I;
+}
+
 std::string Recurrence::className() const {
   if (!inner)
-    return stringifyLsmClass(classId).str();
+    return stringifyLsmClass(scanClass()).str();
   return !normWeight.empty() ? "N" : momentum.empty() && placeRate.empty() ? "G1" : "GM";
 }
 

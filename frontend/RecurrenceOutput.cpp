@@ -82,9 +82,12 @@ bool Reads::read(const Term &query, const Term &state) {
   r.query = ones ? "1" : isName(query) ? query.name : wholeOf(r, inputOf(r, query, "output"));
   r.outputColumns.try_emplace(r.query, query.column);
   r.readsBefore = state.name == "M_prev";
-  if (r.readsBefore && (r.inner || r.normalised))
-    return fail(state.column,
-                "M_prev of a state with " + std::string(r.inner ? "gradient steps" : "a normaliser") + "; valid: M");
+  if (r.readsBefore && (r.inner || r.normalised || !r.earlier.empty()))
+    return fail(state.column, "M_prev of a state with " +
+                                  std::string(r.inner        ? "gradient steps"
+                                              : r.normalised ? "a normaliser"
+                                                             : "several updates of a token") +
+                                  "; valid: M");
   return true;
 }
 

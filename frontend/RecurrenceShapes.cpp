@@ -53,9 +53,7 @@ private:
   bool constants();
   int64_t headsOf(const Term &term, bool &ok);
   bool isWide(const Definition &d) const;
-  bool isRow(StringRef name) const {
-    return llvm::is_contained({r.query, r.key, r.value, r.lowRankA, r.lowRankB, r.skipValue}, name);
-  }
+  bool isRow(StringRef name) const { return r.standsInRow(name); }
   bool fail(size_t column, StringRef message) {
     errorFn(key, formatv("column {0}: {1}", column, message).str());
     return false;
@@ -427,7 +425,8 @@ static bool readsWideOnly(const Term &term, const Recurrence &r) {
 /// Wide: numbers per head, the log decay and its phase, what they come from, and what reads only those: exp(g) of a log
 /// decay g. Rows of the state are not, whoever reads them.
 bool Inference::isWide(const Definition &d) const {
-  if (d.constant || d.per == Per::head || d.name == r.logDecay || d.name == r.valueDecay || d.name == r.phase)
+  auto decays = [&](const Update *u) { return d.name == u->logDecay || d.name == u->valueDecay; };
+  if (d.constant || d.per == Per::head || llvm::any_of(r.updates(), decays) || d.name == r.phase)
     return true;
   if (isRow(d.name))
     return false;
@@ -540,22 +539,25 @@ bool Inference::run() {
     if (p.per)
       stated.insert(name);
   }
-  bool scalar = llvm::is_contained({LsmClass::S0, LsmClass::S, LsmClass::GH}, r.classId);
-  Per decay = r.elementwise ? Per::element : scalar || r.inner || r.decaysPerHead ? Per::head : Per::key;
   auto rowsOf = [&](StringRef name) {
     const Definition *d = r.definition(name);
     return d && d->own == Per::row ? Per::row : Per::key;
   };
-  if (rowsOf(r.key) == Per::row && (decay == Per::key || decay == Per::element) && !r.logDecay.empty()) {
+  auto decayOf = [&](const Update &u) {
+    bool scalar = llvm::is_contained({LsmClass::S0, LsmClass::S, LsmClass::GH}, u.classId);
+    return u.elementwise ? Per::element : scalar || r.inner || u.decaysPerHead ? Per::head : Per::key;
+  };
+  for (const Update *u : r.updates()) {
     key = "state";
-    return fail(r.stateColumns.at(r.logDecay),
-                "a decay per key feature of a state whose rows are products of features; "
-                "valid: exp(g), one per head");
-  }
-  if (rowsOf(r.key) == Per::row && !r.lowRankA.empty()) {
-    key = "state";
-    return fail(r.stateColumns.at(r.lowRankA), "b^T a on a state whose rows are products of features; valid: a key "
-                                               "feature for each row, or the delta rule");
+    Per decay = decayOf(*u);
+    if (rowsOf(u->key) == Per::row && (decay == Per::key || decay == Per::element) && !u->logDecay.empty())
+      return fail(r.stateColumns.at(u->logDecay),
+                  "a decay per key feature of a state whose rows are products of features; "
+                  "valid: exp(g), one per head");
+    if (rowsOf(u->key) == Per::row && r.scanClass() == LsmClass::D)
+      return fail(u->lowRankA.empty() ? r.stateColumns.at(u->key) : r.stateColumns.at(u->lowRankA),
+                  "b^T a on a state whose rows are products of features; valid: a key feature for each row, or the "
+                  "delta rule");
   }
   auto place = [&](StringRef equation, const std::string &name, Per per) {
     key = equation.str();
@@ -563,29 +565,35 @@ bool Inference::run() {
     auto column = columns.find(name);
     return name.empty() || name == "1" || demandName(name, per, column == columns.end() ? 1 : column->second);
   };
-  if (!constants() || !place("output", r.query, rowsOf(r.query)) || !place("state", r.key, rowsOf(r.key)) ||
-      !place("state", r.value, Per::value) || !place("state", r.logDecay, decay) ||
-      !place("state", r.beta, Per::head) || !place("state", r.valueDecay, Per::value) ||
-      !place("state", r.lowRankA, Per::key) || !place("state", r.lowRankB, Per::key) ||
+  auto places = [&](const Update *u) {
+    return place("state", u->key, rowsOf(u->key)) && place("state", u->value, Per::value) &&
+           place("state", u->logDecay, decayOf(*u)) && place("state", u->beta, Per::head) &&
+           place("state", u->valueDecay, Per::value) && place("state", u->lowRankA, Per::key) &&
+           place("state", u->lowRankB, Per::key);
+  };
+  if (!constants() || !place("output", r.query, rowsOf(r.query)) || !llvm::all_of(r.updates(), places) ||
       !place("output", r.skipValue, Per::value) || !place("state", r.phase, Per::key) ||
       !place("state", r.keyImaginary, Per::key) || !place("state", r.rate, Per::head) ||
       !place("state", r.placeRate, Per::head) || !place("state", r.momentum, Per::head) ||
       !place("state", r.normWeight, Per::value) || !place("state", r.normBias, Per::value) ||
       !place("state", r.start, Per::element))
     return false;
-  if (r.query != "1" && rowsOf(r.query) != rowsOf(r.key)) {
-    key = "output";
-    return fail(r.outputColumns.at(r.query), formatv("'{0}' has one number per {1}, but key '{2}' per {3}; valid: the "
-                                                     "same function of both",
-                                                     r.query, nameOf(rowsOf(r.query)), r.key, nameOf(rowsOf(r.key)))
-                                                 .str());
-  }
+  for (const Update *u : r.updates())
+    if (StringRef reader = r.query != "1" ? r.query : r.key; rowsOf(reader) != rowsOf(u->key)) {
+      key = r.query != "1" ? "output" : "state";
+      const auto &columns = r.query != "1" ? r.outputColumns : r.stateColumns;
+      return fail(columns.at(reader.str()), formatv("'{0}' has one number per {1}, but key '{2}' per {3}; valid: the "
+                                                    "same function of both",
+                                                    reader, nameOf(rowsOf(reader)), u->key, nameOf(rowsOf(u->key)))
+                                                .str());
+    }
   if (r.expressed)
     r.inputs.back().per = alike(r.inputs.back().own.value_or(Per::value), Per::all) ? Per::all : Per::value;
-  for (const auto *factors : {&r.writeFactors, &r.rowFactors})
-    for (const std::string &name : *factors)
-      if (!place("state", name, Per::head))
-        return false;
+  std::vector<std::string> factors = r.rowFactors;
+  for (const Update *u : r.updates())
+    llvm::append_range(factors, u->writeFactors);
+  if (!llvm::all_of(factors, [&](const std::string &name) { return place("state", name, Per::head); }))
+    return false;
   for (const std::string &name : r.skipFactors) {
     const Parameter *parameter = r.parameter(name);
     if (parameter && parameter->shared) {

@@ -195,6 +195,18 @@ def DecideChunkSizePass : Pass<"braid-decide-chunk-size", "::mlir::ModuleOp"> {
                            "::mlir::NVVM::NVVMDialect"];
 }
 
+def ExpandUpdatesPass : Pass<"braid-expand-updates", "::mlir::ModuleOp"> {
+  let summary = "scans of several updates per token become scans over as many places of a row; stack and pick become copies";
+  let description = [{
+    Before: `%o, %final = lsm.scan H %q, %k, %v beta(%b) ..` with q [B, T, H, K] and k [B, T, 2, H, K]
+    After:  `%o2, %final = lsm.scan H %q2, %k2, %v2 beta(%b2) ..` with q2, k2 [B, 2 T, H, K]: k2 is k under another shape, q2 has every query
+            twice, o is every second row of o2. Of one token (decoding): two scans of one place each.
+    A cotangent of o is one of every second row, and 0 of the others.
+    Invariant: k of every scan and segment has a row for each token; no stack and no pick is left.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def ChunkTilingPass : Pass<"braid-chunk-tiling", "::mlir::ModuleOp"> {
   let summary = "lsm.scan, lsm.scan_grad -> chunk table, chunk ops and state scans; one token -> lsm.step";
   let description = [{

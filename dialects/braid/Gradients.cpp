@@ -108,6 +108,12 @@ LogicalResult ReshapeOp::buildGradient(GradientContext &context) {
     context.add(getSource(), ReshapeOp::create(context.builder(), getLoc(), getSource().getType(), dy));
   return success();
 }
+LogicalResult StackOp::buildGradient(GradientContext &context) {
+  if (Value dy = context.cotangent(getResult()))
+    for (auto [i, source] : llvm::enumerate(getSources()))
+      context.add(source, PickOp::create(context.builder(), getLoc(), source.getType(), dy, i));
+  return success();
+}
 LogicalResult SumOp::buildGradient(GradientContext &context) {
   if (Value dsum = context.cotangent(getResult()))
     context.add(getX(), SumGradOp::create(context.builder(), getLoc(), getX().getType(), dsum));

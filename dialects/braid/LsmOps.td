@@ -18,6 +18,10 @@
 // q, k [B, T, H, K], v, o [B, T, H, V]; states f32 [B, H, K, V]; documents [B, T] (braid.documents): where a document
 // begins inside the row the state restarts from zero; a document that began before the row continues initial_state.
 //
+// Several updates per token: k, v and gates [B, T, n, H, ..] instead of [B, T, H, ..]. The token's state takes them one after the other, q
+// reads it behind the last (DeltaProduct, Siems et al. 2025: n Householder factors). Of log_decay [H] and [H, K, V] every update decays.
+// braid-expand-updates makes of it the scan over n T places, so that what comes behind knows one update.
+//
 // lsm.inner_step is the scan whose update is a step of gradient descent (lsm-family.md 5.13, 5.14): below, after the scan.
 //
 //===-------------------------------------------------------------------------------------------------------------===//

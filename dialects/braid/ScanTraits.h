@@ -40,6 +40,18 @@ private:
   LsmClass id;
 };
 
+/// Dimension of the updates in k, v and gates that have several for each token.
+inline constexpr int64_t kUpdatesDim = 2;
+/// Whether k [B, T, n, H, K] says several updates per token.
+inline bool hasUpdates(mlir::Value k) { return mlir::cast<mlir::ShapedType>(k.getType()).getRank() == 5; }
+/// The shape of o, for tokens k and v.
+inline llvm::SmallVector<int64_t> outputShape(mlir::Value k, mlir::Value v) {
+  llvm::SmallVector<int64_t> shape(mlir::cast<mlir::ShapedType>(v.getType()).getShape());
+  if (hasUpdates(k))
+    shape.erase(shape.begin() + kUpdatesDim);
+  return shape;
+}
+
 /// Class E with a log decay that is a product: log_decay [H, K, V], whole, times value_decay [B, T, H, V].
 template <typename Op> bool decaysByProduct(Op op) {
   return ScanTraits(op.getClassId()).elementDecay && op.getValueDecay();

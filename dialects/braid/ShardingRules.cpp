@@ -192,22 +192,27 @@ template <typename Op> ShardingRule gradWeightRule(Op op, std::string tokens, st
 }
 
 /// Scans: q, k, v, gates, initial_state, documents, [do, dfinal_state].
+/// What every update of every token has; u: the updates.
+template <typename Op> std::string ofUpdates(Op op, StringRef features) {
+  return ((hasUpdates(op.getK()) ? "btu" : "bt") + features).str();
+}
 template <typename Op> SmallVector<std::string> gatesOf(Op op) {
   SmallVector<std::string> gates; // per head; per token and head; and key channel; and element of the state
+  std::string all = ofUpdates(op, "hkv");
   for (Value v : {op.getLogDecay(), op.getBeta(), op.getA(), op.getB()})
     if (v)
       gates.push_back(rankOf(v) == 1                                 ? "h"
                       : v == op.getLogDecay() && decaysByProduct(op) ? "hkv"
-                                                                     : StringRef("bthkv").take_front(rankOf(v)).str());
+                                                                     : all.substr(0, rankOf(v)));
   if (op.getValueDecay())
-    gates.push_back("bthv");
+    gates.push_back(ofUpdates(op, "hv"));
   return gates;
 }
 template <typename Op> ShardingRule scanRule(Op op) {
   ShardingRule r;
-  r.whole = "kv";
+  r.whole = "kvu";
   r.sequence = "t";
-  r.operands = {"bthk", "bthk", "bthv"};
+  r.operands = {"bthk", ofUpdates(op, "hk"), ofUpdates(op, "hv")};
   r.operands.append(gatesOf(op));
   r.operands.append({"bhkv", "bt"});
   return r;
@@ -326,6 +331,22 @@ ShardingRule braid::shardingRule(Operation *op) {
       })
       .Case([](SumGradOp) { return rule("1 -> bt"); })
       .Case([](DocumentsOp documents) { return rule(documents.getCoordinate() ? "bD 1 -> bt" : "bD -> bt", "", "t"); })
+      .Case([](StackOp stack) {
+        std::string each = StringRef("btfghij").take_front(rankOf(stack.getSources().front())).str();
+        ShardingRule r;
+        r.operands.assign(stack.getSources().size(), each);
+        r.results = {"btu" + each.substr(2)};
+        r.whole = "u";
+        return r;
+      })
+      .Case([](PickOp pick) {
+        std::string each = StringRef("btfghij").take_front(rankOf(pick.getResult())).str();
+        ShardingRule r;
+        r.operands = {"btu" + each.substr(2)};
+        r.results = {each};
+        r.whole = "u";
+        return r;
+      })
       .Case([](LsmScanOp scan) {
         ShardingRule r = scanRule(scan);
         r.results = {"bthv", "bhkv"};
@@ -334,7 +355,7 @@ ShardingRule braid::shardingRule(Operation *op) {
       .Case([](LsmScanGradOp grad) {
         ShardingRule r = scanRule(grad);
         r.operands.append({"bthv", "bhkv"});
-        r.results = {"bthk", "bthk", "bthv"};
+        r.results = {"bthk", ofUpdates(grad, "hk"), ofUpdates(grad, "hv")};
         for (const std::string &gate : gatesOf(grad))
           if (gate != "h") // constants of the model are not trained
             r.results.push_back(gate);

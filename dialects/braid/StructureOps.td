@@ -52,6 +52,20 @@ def Braid_ConcatOp : Braid_Op<"concat", [Pure]> {
   let hasFolder = 1;
 }
 
+def Braid_StackOp : Braid_Op<"stack", [Pure, DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
+  let summary = "n tensors [B, T, ..] as one [B, T, n, ..]: what a token has several of, one after the other";
+  let arguments = (ins Variadic<AnyRankedTensor>:$sources);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
+def Braid_PickOp : Braid_Op<"pick", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
+  let summary = "number `index` of what a token has several of: [B, T, n, ..] -> [B, T, ..]";
+  let arguments = (ins AnyRankedTensor:$source, I64Attr:$index);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
 def Braid_InsertOp : Braid_Op<"insert", [Pure]> {
   let summary = "`into` with x at [begin, begin + size) of dimension `dim`, size from x; works in place";
   let description = [{ Without `into` what is not x holds nothing that may be read: the first part of a buffer that others fill. }];
@@ -76,6 +90,13 @@ def Braid_ShardOp : Braid_Op<"shard", [Pure]> {
 def Braid_LocalIdsOp : Braid_Op<"local_ids", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
   let summary = "ids [B, T, ..] of what this rank has: id - coordinate * size where that is 0 to size - 1, else -1";
   let arguments = (ins AnyRankedTensor:$ids, AnyRankedTensor:$coordinate, I64Attr:$size);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
+def Braid_ScaleDocumentsOp : Braid_Op<"scale_documents", [Pure]> {
+  let summary = "documents of a row that has `count` places for each token, counted from place `begin` of the row: x count - begin";
+  let arguments = (ins AnyRankedTensor:$documents, I64Attr:$count, DefaultValuedAttr<I64Attr, "0">:$begin);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
 }

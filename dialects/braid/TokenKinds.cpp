@@ -67,6 +67,8 @@ TokenKind RowsGradOp::resultKind(unsigned i) {
 }
 
 TOKEN_KINDS(ReshapeOp, token, token)
+TOKEN_KINDS(StackOp, token, token)
+TOKEN_KINDS(PickOp, token, token)
 TOKEN_KINDS(LinearOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(LinearAddOp, i == 1 ? whole : token, token)
 TOKEN_KINDS(LinearGradDataOp, i < getDys().size() ? token : whole, token)

@@ -50,7 +50,13 @@ LogicalResult braid::sameTokens(Operation *op, Named a, Named b) {
 }
 
 LogicalResult braid::sameShape(Operation *op, Named a, Named b) {
-  if (a.type().getShape() == b.type().getShape())
+  auto shape = [](Named x) {
+    SmallVector<int64_t> dims;
+    for (int64_t i = 0; i < x.rank(); ++i)
+      dims.push_back(x.dim(i));
+    return dims;
+  };
+  if (shape(a) == shape(b))
     return success();
   return withNote(op->emitOpError() << "shape mismatch: " << a.name << " is " << shapeText(a.type()) << " but "
                                     << b.name << " is " << shapeText(b.type()),
@@ -73,9 +79,11 @@ LogicalResult braid::sameType(Operation *op, Named a, Named b) {
 LogicalResult braid::hasRank(Operation *op, Named a, int64_t least, int64_t most) {
   if (a.rank() >= least && a.rank() <= (most < 0 ? least : most))
     return success();
-  InFlightDiagnostic diagnostic = op->emitOpError() << a.name << " has rank " << a.rank() << " but must have " << least;
+  int64_t more = a.type().getRank() - a.rank();
+  InFlightDiagnostic diagnostic = op->emitOpError()
+                                  << a.name << " has rank " << a.rank() + more << " but must have " << least + more;
   if (most > least)
-    diagnostic << " to " << most;
+    diagnostic << " to " << most + more;
   return diagnostic;
 }
 
@@ -202,6 +210,32 @@ LogicalResult SliceOp::verify() {
   return success();
 }
 
+/// x [B, T, ..] is one of the n that a token has in `many` [B, T, n, ..].
+static LogicalResult isOneOfToken(Operation *op, Named x, Named many) {
+  CHECK(hasRank(op, x, 2, 8));
+  CHECK(hasRank(op, many, x.rank() + 1));
+  CHECK(sameElement(op, x, many));
+  return sameShape(op, x, {many.name, many.value, 2});
+}
+LogicalResult StackOp::verify() {
+  Named result{"result", getResult()};
+  if (getSources().empty())
+    return emitOpError() << "has no sources";
+  for (Value source : getSources())
+    CHECK(isOneOfToken(*this, {"source", source}, result));
+  if (int64_t many = getSources().size(); result.dim(2) != many)
+    return emitOpError() << "has " << many << " sources but the result has " << result.dim(2) << " for each token";
+  return success();
+}
+LogicalResult PickOp::verify() {
+  Named source{"source", getSource()}, result{"result", getResult()};
+  CHECK(isOneOfToken(*this, result, source));
+  int64_t index = getIndex();
+  if (index < 0 || index >= source.dim(2))
+    return withNote(emitOpError() << "picks number " << index << " of " << source.dim(2), source);
+  return success();
+}
+
 LogicalResult InsertOp::verify() {
   Named x{"x", getX()}, result{"result", getResult()};
   int64_t dim = getDim(), begin = getBegin();
@@ -245,6 +279,12 @@ LogicalResult braid::isCoordinate(Operation *op, Value value) {
   return isInteger(op, {"coordinate", value});
 }
 
+LogicalResult ScaleDocumentsOp::verify() {
+  CHECK(isInteger(*this, {"documents", getDocuments()}));
+  CHECK(isAtLeast(*this, "count", getCount(), 1));
+  CHECK(isAtLeast(*this, "begin", getBegin(), 0));
+  return sameType(*this, {"result", getResult()}, {"documents", getDocuments()});
+}
 LogicalResult DocumentsOp::verify() {
   Named cu{"cu_seqlens", getCuSeqlens()}, result{"result", getResult()};
   CHECK(hasRank(*this, cu, 2));

@@ -11,15 +11,19 @@
 
 namespace braid {
 
-/// A value as a verifier names it: "q", "k".
+/// A value as a verifier names it: "q", "k"; `leftOut`: a dimension that it has beyond those that count here, -1: none.
 struct Named {
   llvm::StringRef name;
   mlir::Value value;
+  int64_t leftOut = -1;
   mlir::ShapedType type() const { return mlir::cast<mlir::ShapedType>(value.getType()); }
   mlir::Type element() const { return type().getElementType(); }
-  int64_t rank() const { return type().getRank(); }
+  int64_t rank() const { return type().getRank() - (leftOut >= 0); }
   /// The rank must have been checked.
-  int64_t dim(int64_t i) const { return type().getDimSize(i < 0 ? rank() + i : i); }
+  int64_t dim(int64_t i) const {
+    i = i < 0 ? rank() + i : i;
+    return type().getDimSize(leftOut >= 0 && i >= leftOut ? i + 1 : i);
+  }
 };
 
 /// The error with "<name> defined here" at b.

@@ -23,13 +23,23 @@ static LogicalResult verifyGate(Operation *op, Named k, Named gate, int64_t rank
   return success();
 }
 
+/// A value of every token and update; without updates of every token.
+template <typename Op> static Named ofUpdates(Op op, StringRef name, Value value) {
+  return {name, value, hasUpdates(op.getK()) ? kUpdatesDim : -1};
+}
+
 /// k, v and, where there are, q and d_o [B, T, H, ..], and the gates that the class takes.
-template <typename Op> static LogicalResult verifyTokens(Op op, Value q) {
+template <typename Op> static LogicalResult verifyTokens(Op op, Value q, bool takesUpdates = false) {
   LsmClass kind = op.getClassId();
   ScanTraits takes(kind);
   Value decay = op.getLogDecay(), beta = op.getBeta();
-  Named k{"k", op.getK()}, v{"v", op.getV()};
-  CHECK(hasRank(op, k, 4));
+  CHECK(hasRank(op, {"k", op.getK()}, 4, takesUpdates ? 5 : 4));
+  Named k = ofUpdates(op, "k", op.getK()), v = ofUpdates(op, "v", op.getV());
+  auto sameUpdates = [&](Named x) {
+    return hasUpdates(op.getK()) && x.type().getRank() > kUpdatesDim
+               ? sameDim(op, "update", {"k", op.getK()}, kUpdatesDim, {x.name, x.value}, kUpdatesDim)
+               : success();
+  };
   CHECK(isFloat(op, k));
   if (q) {
     CHECK(hasRank(op, {"q", q}, 4));
@@ -41,6 +51,7 @@ template <typename Op> static LogicalResult verifyTokens(Op op, Value q) {
   CHECK(hasRank(op, v, 4));
   CHECK(isFloat(op, v));
   CHECK(sameTokens(op, k, v));
+  CHECK(sameUpdates(v));
   CHECK(sameDim(op, "head", k, 2, v, 2));
   CHECK(hasOperand(op, kind, "log_decay", takes.decay, decay));
   CHECK(hasOperand(op, kind, "beta", takes.beta, beta));
@@ -61,23 +72,29 @@ template <typename Op> static LogicalResult verifyTokens(Op op, Value q) {
     CHECK(isFloat(op, {"log_decay", decay}));
     CHECK(sameDim(op, "head", k, 2, {"log_decay", decay}, 0));
   } else if (decay) {
-    CHECK(hasRank(op, {"log_decay", decay}, takes.elementDecay ? 5 : takes.vectorDecay ? 4 : 3));
-    CHECK(verifyGate(op, k, {"log_decay", decay}, takes.vectorDecay ? 4 : 3));
+    Named g = ofUpdates(op, "log_decay", decay);
+    CHECK(hasRank(op, g, takes.elementDecay ? 5 : takes.vectorDecay ? 4 : 3));
+    CHECK(sameUpdates(g));
+    CHECK(verifyGate(op, k, g, takes.vectorDecay ? 4 : 3));
     if (takes.elementDecay)
-      CHECK(sameDim(op, "value dimension", v, 3, {"log_decay", decay}, 4));
+      CHECK(sameDim(op, "value dimension", v, 3, g, 4));
   }
   if (beta) {
-    CHECK(hasRank(op, {"beta", beta}, 3));
-    CHECK(verifyGate(op, k, {"beta", beta}, 3));
+    Named rates = ofUpdates(op, "beta", beta);
+    CHECK(hasRank(op, rates, 3));
+    CHECK(sameUpdates(rates));
+    CHECK(verifyGate(op, k, rates, 3));
   }
-  for (Named row : {Named{"a", op.getA()}, {"b", op.getB()}})
+  for (Named row : {ofUpdates(op, "a", op.getA()), ofUpdates(op, "b", op.getB())})
     if (row.value) {
       CHECK(hasRank(op, row, 4));
+      CHECK(sameUpdates(row));
       CHECK(verifyGate(op, k, row, 4));
       CHECK(sameElement(op, k, row));
     }
-  if (Named h{"value_decay", op.getValueDecay()}; h.value) {
+  if (Named h = ofUpdates(op, "value_decay", op.getValueDecay()); h.value) {
     CHECK(hasRank(op, h, 4));
+    CHECK(sameUpdates(h));
     CHECK(verifyGate(op, k, h, 3));
     CHECK(sameElement(op, {"log_decay", decay}, h));
     CHECK(sameDim(op, "value dimension", v, 3, h, 3));
@@ -105,9 +122,10 @@ static LogicalResult isLike(Operation *op, Named d, Named of) {
 
 //===- The scan ---------------------------------------------------------------------------------------------------===//
 
-template <typename Op> static LogicalResult verifyScan(Op op) {
-  Named k{"k", op.getK()}, v{"v", op.getV()}, initial{"initial_state", op.getInitialState()};
-  CHECK(verifyTokens(op, op.getQ()));
+template <typename Op> static LogicalResult verifyScan(Op op, bool takesUpdates) {
+  CHECK(verifyTokens(op, op.getQ(), takesUpdates));
+  Named k = ofUpdates(op, "k", op.getK()), v = ofUpdates(op, "v", op.getV());
+  Named initial{"initial_state", op.getInitialState()};
   CHECK(isDocuments(op, {"documents", op.getDocuments()}, k));
   CHECK(hasRank(op, initial, 4));
   CHECK(isFloat(op, initial));
@@ -116,8 +134,19 @@ template <typename Op> static LogicalResult verifyScan(Op op) {
   CHECK(sameDim(op, "key dimension", k, 3, initial, 2));
   return sameDim(op, "value dimension", v, 3, initial, 3);
 }
+/// o or its cotangent: like v, one for each token.
+template <typename Op> static LogicalResult isOutput(Op op, Named o) {
+  CHECK(isFloat(op, o));
+  if (!hasUpdates(op.getK()))
+    return sameShape(op, o, {"v", op.getV()});
+  static constexpr StringLiteral words[] = {"batch", "token", "head", "value dimension"};
+  CHECK(hasRank(op, o, 4));
+  for (int64_t i = 0; i < 4; ++i)
+    CHECK(sameDim(op, words[i], o, i, ofUpdates(op, "v", op.getV()), i));
+  return success();
+}
 template <typename Op> static LogicalResult verifyScanResults(Op op) {
-  CHECK(isLike(op, {"o", op.getO()}, {"v", op.getV()}));
+  CHECK(isOutput(op, {"o", op.getO()}));
   return sameType(op, {"final_state", op.getFinalState()}, {"initial_state", op.getInitialState()});
 }
 /// Absent until the chunk size is decided.
@@ -126,21 +155,21 @@ static LogicalResult verifyChunkSize(Operation *op, std::optional<uint64_t> size
 }
 
 LogicalResult LsmScanOp::verify() {
-  CHECK(verifyScan(*this));
+  CHECK(verifyScan(*this, /*takesUpdates=*/true));
   CHECK(verifyChunkSize(*this, getChunkSize()));
   return verifyScanResults(*this);
 }
 LogicalResult LsmStepOp::verify() {
-  CHECK(verifyScan(*this));
+  CHECK(verifyScan(*this, /*takesUpdates=*/false));
   if (int64_t t = Named{"k", getK()}.dim(1); t != 1)
     return emitOpError() << "takes one token but k has " << t;
   return verifyScanResults(*this);
 }
 LogicalResult LsmScanGradOp::verify() {
-  CHECK(verifyScan(*this));
+  CHECK(verifyScan(*this, /*takesUpdates=*/true));
   CHECK(verifyChunkSize(*this, getChunkSize()));
   Named initial{"initial_state", getInitialState()};
-  CHECK(isLike(*this, {"d_o", getDO()}, {"v", getV()}));
+  CHECK(isOutput(*this, {"d_o", getDO()}));
   CHECK(isLike(*this, {"dfinal_state", getDfinalState()}, initial));
   CHECK(isLike(*this, {"dq", getDq()}, {"q", getQ()}));
   CHECK(isLike(*this, {"dk", getDk()}, {"k", getK()}));
@@ -315,8 +344,8 @@ LogicalResult LsmSegmentScanOp::verify() {
 //===- Segments ---------------------------------------------------------------------------------------------------===//
 
 LogicalResult LsmSegmentOp::verify() {
-  Named k{"k", getK()}, x{"x", getX()};
-  CHECK(verifyTokens(*this, Value()));
+  CHECK(verifyTokens(*this, Value(), /*takesUpdates=*/true));
+  Named k = ofUpdates(*this, "k", getK()), x{"x", getX()};
   CHECK(hasSegments(*this, getClassId()));
   CHECK(isDocuments(*this, {"documents", getDocuments()}, k));
   CHECK(verifyChunkSize(*this, getChunkSize()));
@@ -324,12 +353,12 @@ LogicalResult LsmSegmentOp::verify() {
   return verifyFactors(*this, {"p", getP()}, x, factorRank(getClassId()));
 }
 LogicalResult LsmSegmentGradOp::verify() {
-  Named k{"k", getK()};
-  CHECK(verifyTokens(*this, getQ()));
+  CHECK(verifyTokens(*this, getQ(), /*takesUpdates=*/true));
+  Named k = ofUpdates(*this, "k", getK());
   CHECK(hasSegments(*this, getClassId()));
   CHECK(isDocuments(*this, {"documents", getDocuments()}, k));
   CHECK(verifyChunkSize(*this, getChunkSize()));
-  CHECK(isLike(*this, {"d_o", getDO()}, {"v", getV()}));
+  CHECK(isOutput(*this, {"d_o", getDO()}));
   return verifySegment(*this, {"dx", getDx()}, k, {"v", getV()});
 }
 

@@ -165,17 +165,38 @@ Value braid::constantDecay(LayerBuilder &b, const LsmSpec &spec,
 }
 
 Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in, StringRef stateName) {
+  return scan(b, spec, kind, in.q, in, stateName);
+}
+
+Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, Value q, ArrayRef<ScanInputs> updates,
+                  StringRef stateName) {
   auto widthOf = [](Value x) { return cast<RankedTensorType>(x.getType()).getShape().back(); };
-  int64_t H = spec.heads, K = widthOf(in.k), V = widthOf(in.v);
+  int64_t H = spec.heads, K = widthOf(updates.front().k), V = widthOf(updates.front().v);
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(K));
   Value state = b.state(stateName, b.elementTypes().wide, {b.entry.batch, headsOf(spec, H), K, V});
-  Value q = b.repeatHeads("q", rotate(b, spec, "q", in.q), H), k = b.repeatHeads("k", rotate(b, spec, "k", in.k), H);
-  Value v = b.repeatHeads("v", in.v, H), logDecay = in.logDecay;
-  if (logDecay && kind == LsmClass::V)
-    logDecay = b.repeatHeads("log_decay", logDecay, H);
+  q = b.repeatHeads("q", rotate(b, spec, "q", q), H);
+  SmallVector<ScanInputs> all(updates);
+  for (ScanInputs &in : all) {
+    in.k = b.repeatHeads("k", rotate(b, spec, "k", in.k), H);
+    in.v = b.repeatHeads("v", in.v, H);
+    if (in.logDecay && kind == LsmClass::V)
+      in.logDecay = b.repeatHeads("log_decay", in.logDecay, H);
+  }
+  RankedTensorType o = cast<RankedTensorType>(all.front().v.getType());
+  auto stacked = [&](StringRef name, Value ScanInputs::*operand) -> Value {
+    SmallVector<Value> each = llvm::map_to_vector(all, [&](const ScanInputs &in) { return in.*operand; });
+    if (each.size() == 1 || !each.front())
+      return each.front();
+    auto type = cast<RankedTensorType>(each.front().getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape.insert(shape.begin() + 2, each.size());
+    return StackOp::create(b.builder, b.loc(name), type.clone(shape), each);
+  };
   auto op = LsmScanOp::create(
-      b.builder, b.loc("o"), v.getType(), state.getType(), q, k, v, logDecay, in.beta, in.a, in.b, in.valueDecay, state,
-      b.documents(), LsmClassAttr::get(b.builder.getContext(), kind), b.builder.getF64FloatAttr(scale), IntegerAttr());
+      b.builder, b.loc("o"), o, state.getType(), q, stacked("k", &ScanInputs::k), stacked("v", &ScanInputs::v),
+      stacked("log_decay", &ScanInputs::logDecay), stacked("beta", &ScanInputs::beta), stacked("a", &ScanInputs::a),
+      stacked("b", &ScanInputs::b), stacked("value_decay", &ScanInputs::valueDecay), state, b.documents(),
+      LsmClassAttr::get(b.builder.getContext(), kind), b.builder.getF64FloatAttr(scale), IntegerAttr());
   b.setState(stateName, op.getFinalState());
   return op.getO();
 }

@@ -34,7 +34,7 @@ private:
 Dim headsOf(const LsmSpec &spec, int64_t count);
 
 struct ScanInputs {
-  mlir::Value q, k, v, logDecay = {}, beta = {}; ///< fewer heads than the state: repeated
+  mlir::Value q = {}, k = {}, v = {}, logDecay = {}, beta = {}; ///< fewer heads than the state: repeated
   mlir::Value a = {}, b = {}, valueDecay = {};
 };
 
@@ -76,6 +76,9 @@ mlir::Value constantDecay(LayerBuilder &b, const LsmSpec &spec,
                           std::function<std::vector<double>(int64_t layer)> ofLayer);
 /// o of the scan over a state [H, K, V] of k and v, of the type of v.
 mlir::Value scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in,
+                 llvm::StringRef stateName = "lsm.state");
+/// The same of a token that updates its state several times, by all of one class, and reads it behind the last.
+mlir::Value scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, mlir::Value q, llvm::ArrayRef<ScanInputs> updates,
                  llvm::StringRef stateName = "lsm.state");
 /// A weight [H] or [H, K] at every token, wide.
 mlir::Value everyToken(LayerBuilder &b, llvm::StringRef name, mlir::Value weight);

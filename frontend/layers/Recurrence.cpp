@@ -1,6 +1,7 @@
 //===- Recurrence.cpp - a mixer whose recurrence the model file states --------------------------------------------===//
 // The inputs become row-wise ops, projections and convolutions like those of the instances; the scan gets the class
 // that the equation has (frontend/Recurrence.h).
+#include "dialects/braid/ScanTraits.h"
 #include "frontend/RecurrenceFunctions.h"
 #include "frontend/layers/LsmParts.h"
 #include "llvm/ADT/StringExtras.h"
@@ -136,7 +137,9 @@ bool Inputs::leadsTo(StringRef from, StringRef to) const {
 
 /// Whether what is projected becomes a value, and neither a key nor a query.
 bool Inputs::isValue(const Definition &d) const {
-  return leadsTo(r.value, d.name) && !leadsTo(r.key, d.name) && !leadsTo(r.query, d.name);
+  auto ofValue = [&](const Update *u) { return leadsTo(u->value, d.name); };
+  auto ofKey = [&](const Update *u) { return leadsTo(u->key, d.name); };
+  return llvm::any_of(r.updates(), ofValue) && llvm::none_of(r.updates(), ofKey) && !leadsTo(r.query, d.name);
 }
 
 /// One input has one projection of x at most; all of them are one product.
@@ -437,8 +440,12 @@ Value Inputs::emit(const Term &term) {
 void Inputs::build(Value x) {
   // The gate of the output stands behind the last of q, k and v that is projected; they may come from others.
   const Definition *last = nullptr;
+  auto isToken = [&](StringRef name) {
+    return name == r.query ||
+           llvm::any_of(r.updates(), [&](const Update *u) { return name == u->key || name == u->value; });
+  };
   for (const Definition &d : r.inputs)
-    if ((d.name == r.query || d.name == r.key || d.name == r.value) && (!last || isProjected(d.term)))
+    if (isToken(d.name) && (!last || isProjected(d.term)))
       last = &d;
   for (const Definition &d : r.inputs) {
     declare(d.term, d);
@@ -463,7 +470,7 @@ Value Inputs::operator[](StringRef name) {
   Value &value = spread[name];
   if (!value) {
     value = everyToken(b, name, parameter(name));
-    if (llvm::is_contained({r.query, r.key, r.value, r.lowRankA, r.lowRankB, r.skipValue}, name))
+    if (r.standsInRow(name))
       value = b.narrow(name, value);
   }
   return value;
@@ -513,55 +520,121 @@ static Value steps(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec) 
   return innerStep(b, spec, in);
 }
 
+namespace {
+
+/// The places of braid.lsm.scan, of one update or several.
+class Places {
+public:
+  Places(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec)
+      : b(b), inputs(inputs), spec(spec), r(*spec.recurrence), kind(r.scanClass()),
+        keys{spec.heads, r.rows(spec.headDim)} {}
+  Value query();
+  ScanInputs of(const Update &u);
+  Value ofState(StringRef name) {
+    Value value = inputs[name];
+    return value ? arrives(name, b.repeatHeads(name, value, spec.heads)) : value;
+  }
+
+private:
+  /// M_prev: everything that the state takes in comes a token later; v is then 0 at the first one.
+  Value arrives(StringRef name, Value value) {
+    return r.readsBefore && value && !r.isConstant(name) ? shifted(b, name, value) : value;
+  }
+  Value valueOf(const Update &u);
+  Value decayOf(const Update &u);
+
+  LayerBuilder &b;
+  Inputs &inputs;
+  const RecurrenceSpec &spec;
+  const Recurrence &r;
+  LsmClass kind;
+  Shape keys;
+};
+
+} // namespace
+
+Value Places::query() {
+  return r.query == "1" && r.keyImaginary.empty() ? b.narrow("ones", sameEverywhere(b, "ones", keys, 1))
+                                                  : inputs[r.query];
+}
+
+Value Places::valueOf(const Update &u) {
+  if (u.value.empty())
+    return b.narrow("v", sameEverywhere(b, "v", {spec.heads, spec.valueDim}, 0));
+  Value v = inputs[u.value];
+  if (r.normalised) {
+    Shape more(cast<RankedTensorType>(v.getType()).getShape().drop_front(2));
+    ++more.back();
+    v = AppendOneOp::create(b.builder, b.loc("v"), b.tokens(more), v);
+  }
+  if (!u.writeFactors.empty())
+    v = b.repeatHeads("v", v, spec.heads);
+  for (StringRef factor : u.writeFactors)
+    v = inputs.times("v", v, factor);
+  return r.readsBefore ? shifted(b, u.value, v) : v; // also what is the same everywhere
+}
+
+/// As the class of all updates takes it: one number per head, or per key feature; 0 where this one does not decay.
+Value Places::decayOf(const Update &u) {
+  if (kind == LsmClass::S0)
+    return inputs.parameter(u.logDecay);
+  Value decay = ofState(u.logDecay);
+  ScanTraits traits(kind);
+  if (!traits.decay || traits.elementDecay)
+    return decay;
+  bool perHead = decay && cast<RankedTensorType>(decay.getType()).getRank() == 3;
+  if (!traits.vectorDecay)
+    return decay ? decay : sameEverywhere(b, "log_decay", {spec.heads}, 0);
+  if (decay && !perHead)
+    return decay;
+  Value all = sameEverywhere(b, "log_decay", keys, decay ? 1 : 0);
+  return decay ? b.mul("log_decay", all, decay) : all;
+}
+
+ScanInputs Places::of(const Update &u) {
+  ScanInputs in;
+  in.k = r.keyImaginary.empty() ? arrives(u.key, inputs[u.key]) : Value();
+  in.v = valueOf(u);
+  in.logDecay = decayOf(u);
+  in.beta = u.beta == "1" ? sameEverywhere(b, "beta", {spec.heads}, 1) : ofState(u.beta);
+  in.valueDecay = ofState(u.valueDecay);
+  in.a = ofState(u.lowRankA);
+  in.b = ofState(u.lowRankB);
+  if (kind != LsmClass::D || in.a)
+    return in;
+  // Beside an update of class D: the delta rule is one, and so is a write that erases nothing.
+  if (!in.beta) {
+    in.a = in.b = b.narrow("none", sameEverywhere(b, "none", keys, 0));
+    return in;
+  }
+  in.k = b.repeatHeads("k", in.k, spec.heads);
+  in.a = b.mul("a", in.k, b.wideActivation("decay", in.logDecay, "exp"));
+  in.k = b.mul("k", in.k, std::exchange(in.beta, Value()));
+  in.b = b.scale("b", in.k, -1.0);
+  return in;
+}
+
 /// braid.lsm.scan of the class that the equation has.
 static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec) {
   const Recurrence &r = *spec.recurrence;
-  bool complexKey = !r.keyImaginary.empty();
-  Shape keys{spec.heads, r.rows(spec.headDim)};
-  // M_prev: everything that the state takes in comes a token later; v is then 0 at the first one.
-  auto arrives = [&](StringRef name, Value value) {
-    return r.readsBefore && value && !r.isConstant(name) ? shifted(b, name, value) : value;
-  };
-  ScanInputs in;
-  in.q = inputs[r.query];
-  if (r.query == "1" && !complexKey)
-    in.q = b.narrow("ones", sameEverywhere(b, "ones", keys, 1));
-  in.k = complexKey ? Value() : arrives(r.key, inputs[r.key]);
-  in.v = inputs[r.value];
-  if (r.normalised) {
-    Shape more(cast<RankedTensorType>(in.v.getType()).getShape().drop_front(2));
-    ++more.back();
-    in.v = AppendOneOp::create(b.builder, b.loc("v"), b.tokens(more), in.v);
-  }
-  if (!r.writeFactors.empty())
-    in.v = b.repeatHeads("v", in.v, spec.heads);
-  for (StringRef factor : r.writeFactors)
-    in.v = inputs.times("v", in.v, factor);
-  in.v = r.readsBefore ? shifted(b, r.value, in.v) : in.v; // also what is the same everywhere
-  auto ofState = [&](StringRef name) -> Value {
-    Value value = inputs[name];
-    return value ? arrives(name, b.repeatHeads(name, value, spec.heads)) : value;
-  };
-  in.logDecay = r.classId == LsmClass::S0 ? inputs.parameter(r.logDecay) : ofState(r.logDecay);
-  if (r.decaysPerHead) { // a class with one per key feature
-    Value all = sameEverywhere(b, "log_decay", keys, in.logDecay ? 1 : 0);
-    in.logDecay = in.logDecay ? b.mul("log_decay", all, in.logDecay) : all;
-  }
-  in.beta = r.beta == "1" ? sameEverywhere(b, "beta", {spec.heads}, 1) : ofState(r.beta);
-  in.valueDecay = ofState(r.valueDecay);
-  in.a = ofState(r.lowRankA);
-  in.b = ofState(r.lowRankB);
+  Places places(b, inputs, spec);
+  Value query = places.query();
+  SmallVector<ScanInputs> updates;
+  for (const Update *u : r.updates())
+    updates.push_back(places.of(*u));
+  ScanInputs &in = updates.back();
+  in.q = query;
   // The description's rotation is what rope(..) in an input uses; the scan adds none.
   LsmSpec unrotated = spec;
   unrotated.rope.reset();
   Value o;
   if (r.phase.empty()) {
-    o = scan(b, unrotated, r.classId, in);
+    o = scan(b, unrotated, r.scanClass(), query, updates);
   } else if (r.isConstant(r.phase)) {
-    auto part = [&](StringRef name) { return complexKey ? inputs.parameter(name) : Value(); };
+    auto part = [&](StringRef name) { return r.keyImaginary.empty() ? Value() : inputs.parameter(name); };
     o = sharedTurnScan(b, unrotated, in, {inputs.parameter(r.phase), part(r.key), part(r.keyImaginary)});
   } else {
-    o = turningScan(b, unrotated, in, summedPhases(b, unrotated, ofState(r.phase)));
+    o = turningScan(b, unrotated, in, summedPhases(b, unrotated, places.ofState(r.phase)));
   }
   if (r.normalised && !r.readsSums)
     o = DivideByLastOp::create(b.builder, b.loc("o"), b.tokens({spec.heads, spec.valueDim}), o,

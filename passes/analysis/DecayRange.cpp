@@ -45,6 +45,12 @@ Interval Ranges::computed(Value value) {
   auto number = [](const APFloat &value) { return Interval{value.convertToDouble(), value.convertToDouble()}; };
   return llvm::TypeSwitch<Operation *, Interval>(op)
       .Case<CastOp, ReshapeOp, RepeatHeadsOp>([&](auto same) { return of(same->getOperand(0)); })
+      .Case([&](StackOp stack) {
+        Interval all = of(stack.getSources().front());
+        for (Value source : stack.getSources().drop_front())
+          all = hull(all, of(source));
+        return all;
+      })
       .Case([&](EveryTokenOp same) { return of(same.getValue()); })
       .Case([&](ScaleOp scale) { return of(scale.getX()) * number(scale.getValue()); })
       .Case([&](OffsetOp offset) { return of(offset.getX()) + number(offset.getValue()); })

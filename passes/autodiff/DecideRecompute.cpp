@@ -51,8 +51,8 @@ static double timeOf(Operation *op) {
       keys = std::min(keys, static_cast<double>(attention.getWindow()));
     time += 2 * keys * static_cast<double>(q[0] * q[1] * q[2] * q[3]);
   } else if (auto scan = dyn_cast<LsmScanOp>(op)) {
-    auto v = shapeOf(scan.getV());
-    time += 4 * static_cast<double>(v[0] * v[1] * v[2] * v[3] * shapeOf(scan.getQ()).back());
+    int64_t values = cast<RankedTensorType>(scan.getV().getType()).getNumElements();
+    time += 4 * static_cast<double>(values * shapeOf(scan.getQ()).back());
   } else if (auto step = dyn_cast<LsmInnerStepOp>(op)) {
     auto v = shapeOf(step.getV());
     time += 8 * static_cast<double>(v[0] * v[1] * v[2] * v[3] * shapeOf(step.getQ()).back());

@@ -60,7 +60,7 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<EmbedOp, EmbedGradOp>([](auto) { return outlineEmbed; })
           .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp,
                 LinearLossPartGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })
-          .Case<DocumentsOp, SliceOp, ConcatOp, InsertOp, ShardOp, LocalIdsOp, arith::ConstantOp>(
+          .Case<DocumentsOp, ScaleDocumentsOp, SliceOp, ConcatOp, InsertOp, ShardOp, LocalIdsOp, arith::ConstantOp>(
               [](auto) { return outlineStructure; })
           .Case<MoePlanOp, MoePlanReceivedOp, MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp>(
               [](auto) { return outlineMoe; })

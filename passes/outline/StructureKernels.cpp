@@ -155,6 +155,27 @@ LogicalResult localIds(LocalIdsOp op, OutlineContext &context) {
   return success();
 }
 
+/// y[i] = x[i] count - begin; INT32_MAX stays
+LogicalResult scaleDocuments(ScaleDocumentsOp op, OutlineContext &context) {
+  int64_t size = product(shapeOf(op.getDocuments()));
+  std::string kernel = context.kernel("scale_documents", {"block"}, [&](KernelBuilder &k) {
+    Var documents = k.buffer("documents", k.i32(), {kDynamic}), y = k.buffer("y", k.i32(), {kDynamic});
+    Var size = k.index("size"), count = cast(k.index("count"), k.i32()), begin = cast(k.index("begin"), k.i32());
+    Var first = k.program(0) * kBlock;
+    Var x = k.load(documents, {first}, {kBlock}, {.limit = size});
+    constexpr int32_t none = std::numeric_limits<int32_t>::max();
+    k.store(select(ge(x, none), x, x * count - begin), y, {first}, {.limit = size});
+  });
+  context.replace(op, context.launch(op, kernel, {ceilDiv(size, kBlock)})
+                          .arg("documents", context.view(op, op.getDocuments(), {size}))
+                          .result("y", tensorType(op.getResult()).clone({size}))
+                          .index("size", size)
+                          .index("count", op.getCount())
+                          .index("begin", op.getBegin())
+                          .run());
+  return success();
+}
+
 LogicalResult constant(arith::ConstantOp op, OutlineContext &context) {
   auto value = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!value || !value.isSplat())
@@ -190,6 +211,7 @@ Value fillWith(Operation *op, RankedTensorType type, double value, OutlineContex
 LogicalResult outlineStructure(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](DocumentsOp documentsOp) { return documents(documentsOp, context); })
+      .Case([&](ScaleDocumentsOp scale) { return scaleDocuments(scale, context); })
       .Case([&](SliceOp slice) { return copySlice(slice, context); })
       .Case([&](ShardOp shard) { return copyShard(shard, context); })
       .Case([&](LocalIdsOp ids) { return localIds(ids, context); })

@@ -302,14 +302,14 @@ SmallVector<Value> SliceLayer::incomingStates(Operation &op) {
     states.push_back(whole(grad.getInitialState()));
     for (int64_t i = 0; i + 1 < count(mixer); ++i) {
       auto at = [&](Value v, TokenKind kind) { return v ? part(v, mixer, i, kind) : Value(); };
-      Value v = at(grad.getV(), TokenKind::token);
-      auto scan = LsmScanOp::create(builder, op.getLoc(), TypeRange{v.getType(), states.back().getType()},
-                                    at(grad.getQ(), TokenKind::token), at(grad.getK(), TokenKind::token), v,
-                                    at(grad.getLogDecay(), isWholeDecay(grad) ? TokenKind::whole : TokenKind::token),
-                                    at(grad.getBeta(), TokenKind::token), at(grad.getA(), TokenKind::token),
-                                    at(grad.getB(), TokenKind::token), at(grad.getValueDecay(), TokenKind::token),
-                                    states.back(), at(grad.getDocuments(), TokenKind::token), grad.getClassIdAttr(),
-                                    grad.getScaleAttr(), grad.getChunkSizeAttr());
+      Value k = at(grad.getK(), TokenKind::token), v = at(grad.getV(), TokenKind::token);
+      auto o = typeOf(v).clone(outputShape(k, v));
+      auto scan = LsmScanOp::create(
+          builder, op.getLoc(), TypeRange{o, states.back().getType()}, at(grad.getQ(), TokenKind::token), k, v,
+          at(grad.getLogDecay(), isWholeDecay(grad) ? TokenKind::whole : TokenKind::token),
+          at(grad.getBeta(), TokenKind::token), at(grad.getA(), TokenKind::token), at(grad.getB(), TokenKind::token),
+          at(grad.getValueDecay(), TokenKind::token), states.back(), at(grad.getDocuments(), TokenKind::token),
+          grad.getClassIdAttr(), grad.getScaleAttr(), grad.getChunkSizeAttr());
       scan->setAttr(kSliceAttr, builder.getI64IntegerAttr(i + 1));
       attrs::keep(&op, scan, {kSequenceAttr, attrs::leastLogDecay});
       states.push_back(scan.getFinalState());

@@ -103,7 +103,7 @@ template <typename Scan> SequenceSharder::Segment SequenceSharder::elementSegmen
   auto local = localOperands(op, operands);
   Value k = local(op.getK()), v = local(op.getV());
   RankedTensorType state = typeOf(local(op.getInitialState())), x = asRows(state),
-                   o = RankedTensorType::get(typeOf(v).getShape(), typeOf(op.getV()).getElementType());
+                   o = RankedTensorType::get(outputShape(k, v), typeOf(op.getV()).getElementType());
   auto behind = [&](Value keys, double initial) {
     auto scan = LsmScanOp::create(builder, loc, TypeRange{o, state}, k, keys, v, local(op.getLogDecay()),
                                   local(op.getBeta()), local(op.getA()), local(op.getB()), local(op.getValueDecay()),
@@ -122,11 +122,11 @@ template <typename Scan> SequenceSharder::Segment SequenceSharder::segment(Scan 
     return elementSegment(op, operands);
   auto local = localOperands(op, operands);
   Value k = local(op.getK()), v = local(op.getV());
-  RankedTensorType keys = typeOf(k), state = typeOf(local(op.getInitialState()));
+  RankedTensorType state = typeOf(local(op.getInitialState()));
   SmallVector<int64_t> x{1};
   llvm::append_range(x, state.getShape());
   SmallVector<int64_t> p(ArrayRef(x).take_front(3));
-  p.append(ScanTraits(op.getClassId()).transition(keys.getDimSize(3), state.getDimSize(3)));
+  p.append(ScanTraits(op.getClassId()).transition(state.getDimSize(2), state.getDimSize(3)));
   auto type = [&](ArrayRef<int64_t> shape) { return RankedTensorType::get(shape, state.getElementType()); };
   auto segment = LsmSegmentOp::create(
       builder, op.getLoc(), type(p), type(x), k, v, local(op.getLogDecay()), local(op.getBeta()), local(op.getA()),
@@ -221,8 +221,8 @@ FailureOr<SmallVector<Value>> SequenceSharder::scan(LsmScanOp op, ValueRange ope
   Border border = exchange(op.getLoc(), own, carry, Value(), Value(), chosen).before;
   SmallVector<Value> inner(operands);
   inner[stateIndex] = border.mine;
-  OperationState state(op.getLoc(), op->getName(), inner, TypeRange{localType(operands[2], op.getO()), carry.getType()},
-                       op->getAttrs());
+  auto o = RankedTensorType::get(outputShape(operands[1], operands[2]), typeOf(op.getO()).getElementType());
+  OperationState state(op.getLoc(), op->getName(), inner, TypeRange{o, carry.getType()}, op->getAttrs());
   state.propertiesAttr = op->getPropertiesAsAttribute();
   auto scan = cast<LsmScanOp>(builder.create(state));
   return SmallVector<Value>{scan.getO(), border.last ? border.last : scan.getFinalState()};

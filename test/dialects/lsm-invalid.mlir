@@ -550,3 +550,46 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
   %0:2 = braid.lsm.scan E %q, %k, %v log_decay(%log_decay) value_decay(%value_decay) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<3x8x5xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
+
+// -----
+
+func.func @updates_of_keys_alone(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x2x3x8xf32>, %v: tensor<2x40x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{v has rank 4 but must have 5}}
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x2x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{v defined here}}
+func.func @updates_mismatch(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x2x3x8xf32>, %v: tensor<2x40x5x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{update mismatch: k has 2 but v has 5}}
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x2x3x8xf32>, tensor<2x40x5x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{beta defined here}}
+func.func @updates_of_beta(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x2x3x8xf32>, %v: tensor<2x40x2x3x4xf32>, %beta: tensor<2x40x4x3xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{update mismatch: k has 2 but beta has 4}}
+  %0:2 = braid.lsm.scan H %q, %k, %v beta(%beta) initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x2x3x8xf32>, tensor<2x40x2x3x4xf32>, tensor<2x40x4x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{v defined here}}
+func.func @output_of_updates(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x2x3x8xf32>, %v: tensor<2x40x2x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x40xi32>) {
+  // expected-error @+1 {{value dimension mismatch: o has 5 but v has 4}}
+  %0:2 = braid.lsm.scan I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x2x3x8xf32>, tensor<2x40x2x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x5xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @step_of_updates(%q: tensor<2x1x3x8xf32>, %k: tensor<2x1x2x3x8xf32>, %v: tensor<2x1x2x3x4xf32>, %initial_state: tensor<2x3x8x4xf32>, %documents: tensor<2x1xi32>) {
+  // expected-error @+1 {{k has rank 5 but must have 4}}
+  %0:2 = braid.lsm.step I %q, %k, %v initial_state(%initial_state) documents(%documents) {scale = 1.0 : f64} : (tensor<2x1x3x8xf32>, tensor<2x1x2x3x8xf32>, tensor<2x1x2x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x1xi32>) -> (tensor<2x1x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}

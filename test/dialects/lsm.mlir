@@ -323,3 +323,13 @@ func.func @step(%q: tensor<2x1x3x8xf32>, %v: tensor<2x1x3x4xf32>, %g: tensor<2x1
       : (tensor<2x1x3x8xf32>, tensor<2x1x3x8xf32>, tensor<2x1x3x4xf32>, tensor<2x1x3x8xf32>, !s, tensor<2x1xi32>) -> (tensor<2x1x3x4xf32>, !s)
   return
 }
+
+// Several updates of a token: a dimension behind the tokens, in keys, values and gates.
+// CHECK-LABEL: func.func @updates
+func.func @updates(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x2x3x8xf32>, %v: tensor<2x40x2x3x4xf32>, %g: tensor<2x40x2x3xf32>, %m: tensor<2x3x8x4xf32>, %d: tensor<2x40xi32>) -> tensor<2x40x3x4xf32> {
+  // CHECK: braid.lsm.scan GH %arg0, %arg1, %arg2 log_decay(%arg3) beta(%arg3) initial_state(%arg4) documents(%arg5)
+  %o, %n = braid.lsm.scan GH %q, %k, %v log_decay(%g) beta(%g) initial_state(%m) documents(%d) {scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x2x3x8xf32>, tensor<2x40x2x3x4xf32>, tensor<2x40x2x3xf32>, tensor<2x40x2x3xf32>, tensor<2x3x8x4xf32>, tensor<2x40xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  // CHECK: braid.lsm.segment GH %arg1, %arg2 log_decay(%arg3) beta(%arg3) documents(%arg5)
+  %p, %x = braid.lsm.segment GH %k, %v log_decay(%g) beta(%g) documents(%d) : (tensor<2x40x2x3x8xf32>, tensor<2x40x2x3x4xf32>, tensor<2x40x2x3xf32>, tensor<2x40x2x3xf32>, tensor<2x40xi32>) -> (tensor<1x2x3x8x8xf32>, tensor<1x2x3x8x4xf32>)
+  return %o : tensor<2x40x3x4xf32>
+}

@@ -386,3 +386,37 @@ func.func @f(%x: tensor<2x4xf32>) {
   %0 = braid.insert %x {begin = 0 : i64, dim = 2 : i64} : (tensor<2x4xf32>) -> tensor<2x6xf32>
   return
 }
+
+// -----
+
+func.func @stack_count(%x: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{has 2 sources but the result has 3 for each token}}
+  %0 = braid.stack %x, %x : (tensor<2x8x4xf32>, tensor<2x8x4xf32>) -> tensor<2x8x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @stack_shape(%x: tensor<2x8x4xf32>) {
+  // expected-error @+2 {{shape mismatch: source is 2x8x4 but result is 2x8x1x5}}
+  // expected-note @+1 {{result defined here}}
+  %0 = braid.stack %x : (tensor<2x8x4xf32>) -> tensor<2x8x1x5xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{source defined here}}
+func.func @pick_index(%x: tensor<2x8x3x4xf32>) {
+  // expected-error @+1 {{picks number 3 of 3}}
+  %0 = braid.pick %x {index = 3 : i64} : (tensor<2x8x3x4xf32>) -> tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @scale_documents(%x: tensor<2x8xi32>) {
+  // expected-error @+1 {{count is 0 but must be at least 1}}
+  %0 = braid.scale_documents %x {count = 0 : i64} : (tensor<2x8xi32>) -> tensor<2x8xi32>
+  return
+}

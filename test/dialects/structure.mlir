@@ -89,3 +89,14 @@ func.func @parts(%x: tensor<8x4xf32>, %ids: tensor<2x8xi32>, %c: tensor<1xi32>) 
   %2 = braid.local_ids %ids, %c {size = 16 : i64} : (tensor<2x8xi32>, tensor<1xi32>) -> tensor<2x8xi32>
   return %0, %1, %2 : tensor<4x4xf32>, tensor<8x1xf32>, tensor<2x8xi32>
 }
+
+// CHECK-LABEL: func.func @several_of_a_token
+func.func @several_of_a_token(%x: tensor<2x8x4xf32>, %documents: tensor<2x8xi32>) -> (tensor<2x8x4xf32>, tensor<2x8xi32>) {
+  // CHECK: %[[S:.*]] = braid.stack %arg0, %arg0 : (tensor<2x8x4xf32>, tensor<2x8x4xf32>) -> tensor<2x8x2x4xf32>
+  %0 = braid.stack %x, %x : (tensor<2x8x4xf32>, tensor<2x8x4xf32>) -> tensor<2x8x2x4xf32>
+  // CHECK: braid.pick %[[S]] {index = 1 : i64} : (tensor<2x8x2x4xf32>) -> tensor<2x8x4xf32>
+  %1 = braid.pick %0 {index = 1 : i64} : (tensor<2x8x2x4xf32>) -> tensor<2x8x4xf32>
+  // CHECK: braid.scale_documents %arg1 {begin = 1 : i64, count = 2 : i64} : (tensor<2x8xi32>) -> tensor<2x8xi32>
+  %2 = braid.scale_documents %documents {begin = 1 : i64, count = 2 : i64} : (tensor<2x8xi32>) -> tensor<2x8xi32>
+  return %1, %2 : tensor<2x8x4xf32>, tensor<2x8xi32>
+}

@@ -20,13 +20,15 @@ COMPOSED = {letter: ALL[letter] for letter, pair in check_recurrence.PAIRS.items
 OWN = {letter.lower(): pair[0] for letter, pair in check_recurrence.TWICE.items()}
 # More layers than these on top of each other let rounding grow beyond the limits.
 FIRST, MORE = ({letter: OWN[letter] for letter in OWN if (letter <= "n") == first} for first in (True, False))
+# Of several updates of a token.
+SEVERAL = {letter.upper(): pair[0] for letter, pair in check_recurrence.SEVERAL.items()}
 
 
 def variants():
     """Name -> (texts, ranks, flags)."""
     sliced = ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=3"]
     found = {}
-    for own, texts in (("", ALL), ("own-", FIRST), ("more-", MORE)):
+    for own, texts in (("", ALL), ("own-", FIRST), ("more-", MORE), ("several-", SEVERAL)):
         found[f"{own}tp2"] = texts, 2, ["--mesh=tp=2"]
         found[f"{own}slices-3"] = texts, 2, sliced
         for ranks in (2, 3):
@@ -36,11 +38,14 @@ def variants():
     return found
 
 
+TEXTS = {tuple(texts): texts for texts in (ALL, COMPOSED, FIRST, MORE, SEVERAL)}
+
+
 def describe(letters, sliced):
     experts = {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 8}
     letter, ffn = ("E", experts) if sliced else ("D", {"kind": "dense", "hidden": 16})
     sizes = {"vocab_size": 32, "context_len": 60, "max_documents": 5, "ffn_pattern": letter, "ffns": {letter: ffn}, "train": {"batch": 4, "seq_len": 60}}
-    return check_recurrence.describe(0, "f64", {letter: [(ALL | OWN)[letter]] for letter in letters}) | sizes
+    return check_recurrence.describe(0, "f64", {letter: [text] for letter, text in TEXTS[letters].items()}) | sizes
 
 
 def main(*names):
@@ -51,7 +56,7 @@ def main(*names):
         texts, ranks, flags = variants()[name]
         groups.setdefault((tuple(texts), "slices" in name), []).append((name, ranks, flags))
     bad = compare("stated", groups, describe)
-    print(f"recurrences: {len(names)} variants of {len(ALL)} and {len(OWN)} texts, {bad} groups failed")
+    print(f"recurrences: {len(names)} variants of {len(ALL)} and {len(OWN) + len(SEVERAL)} texts, {bad} groups failed")
     return 1 if bad else 0
 
 

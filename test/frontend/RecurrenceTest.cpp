@@ -180,6 +180,41 @@ TEST(Recurrence, PowersAndSeveralWrites) {
   }
 }
 
+TEST(Recurrence, SeveralUpdates) {
+  struct Case {
+    const char *state;
+    LsmClass classId;
+    std::vector<const char *> updates; ///< class, key, value and log decay of each
+  };
+  const Case cases[] = {
+      {"M = M + k^T v; M = M + p^T u", LsmClass::I, {"I k v ", "I p u "}},
+      {"M = 0.9 M + k^T v; M = M + p^T u", LsmClass::S, {"S0 k v 0.9", "I p u "}},
+      {"M = diag(a) M + k^T v; M = s M + p^T u", LsmClass::V, {"V k v a", "S p u s"}},
+      // What only decays is part of its neighbour.
+      {"M = s M; M = M + k^T v", LsmClass::S, {"S k v s"}},
+      {"M = M + k^T v; M = s M", LsmClass::S, {"S k v s"}},
+      {"M = s M; M = M; M = M + k^T v; M = M + p^T u", LsmClass::S, {"S k v s", "I p u "}},
+      {"M = s M; M = M + s k^T (v - k M); M = M + p^T (u - p M)", LsmClass::GH, {"GH k v s", "H p u "}},
+      {"M = diag(a) M; M = M + s k^T (v - k M); M = M + p^T (u - p M)", LsmClass::VH, {"VH k v a", "H p u "}},
+      // What only erases writes nothing.
+      {"M = (I - s k^T k) M; M = M + p^T (u - p M)", LsmClass::H, {"H k  ", "H p u "}},
+      {"M = (I - s k^T k) M; M = M + p^T u", LsmClass::D, {"H k  ", "I p u "}},
+      {"M = M - c^T k M; M = M + p^T u", LsmClass::D, {"D c  ", "I p u "}},
+      {"M = diag(a) M + c^T k M + k^T v; M = M + s p^T (u - p M)", LsmClass::D, {"D k v a", "H p u "}},
+  };
+  for (const Case &c : cases) {
+    auto r = read({.state = c.state, .inputs = inputsOf(std::string(c.state) + " o = q M")});
+    ASSERT_TRUE(r) << c.state;
+    EXPECT_EQ(r->scanClass(), c.classId) << c.state << ": " << r->reason;
+    ASSERT_EQ(r->updates().size(), c.updates.size()) << c.state;
+    for (auto [update, wanted] : llvm::zip_equal(r->updates(), c.updates)) {
+      std::string log = update->logDecay.empty() ? "" : r->decayText(update->logDecay);
+      EXPECT_EQ(stringifyLsmClass(update->classId).str() + " " + update->key + " " + update->value + " " + log, wanted)
+          << c.state;
+    }
+  }
+}
+
 TEST(Recurrence, MoreThanOneState) {
   auto normal = read({.state = "M = exp(g) M + s k^T v; z = s k^T + exp(g) z",
                       .output = "o = (q M) / (q z)",

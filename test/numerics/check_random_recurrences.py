@@ -46,6 +46,15 @@ STATES = [
     "M = diag(f) M - {F}{K}^T v + {F}{K}^T (v - h) b",
     "M = ({I} - p^T (a p)) M + (1 - s^2) k^T {V}",
 ]
+SEVERAL = [
+    "M = {D} (I - b k^T k) M + b k^T v; M = (I - c p^T p) M + c p^T h",
+    "M = {D} M; M = M + {F}k^T (v - k M); M = (I - c p^T p) M",
+    "M = {S} M; M = M + {F}{K}^T {V}; M = {D} M + {F}p^T h",
+    "M = M + {F}{K}^T v; M = {D} M - c p^T (p M - {V}); M = {S} M",
+    "M = {D} M - p^T a M + k^T v; M = {S} (M + c {K}^T h)",
+    "M = M - b k^T k M; M = M - c p^T p M; M = {D} M + {F}k^T (v - k {D} M)",
+    "M = {I} M + {K}^T v; M = {D} M + p^T {V}; M = (I - b^2 a^T a) M + b^2 a^T v",
+]
 SCALARS = ["s", "s^2", "sigmoid(w)", "0.9", "exp(-softplus(w))", "1 / 2", "exp(-0.3)", "(1 - s)", "(1 - u)", "0.9 s", "(s + (1 - s) u)", "clamp(c, 0.1, 0.9)"]
 DIAGONALS = ["diag(f)", "diag(exp(g))", "diag(sigmoid(q))", "diag(1 - f)", "diag(exp(-exp(q)))", "diag(0.8 f)", "diag(f^2)", "diag(0.5 + f / 2)"]
 PLACES = {
@@ -93,6 +102,7 @@ OTHERS = [
             "M = M {D} + {F}(v - M {D} k) k^T",
             "M = {S} M - {R} grad(l2(M k - v))",
             "M = M (diag(f) - p (a p)^T) + v ({K})^T {R}",
+            "M = M (I - b k k^T) {D} + b v k^T; M = M (I - c p p^T) + c h p^T",
         ],
     ),
     (
@@ -138,7 +148,7 @@ def mixer(rng):
         if rng.random() < 0.05:
             notation, state, output = {"columns": True}, filled(NORMALISED_COLUMNS, rng), rng.choice(["o = (M^T q) / (z^T q)", "o = 2 (M^T q) / (q^T z) + v b", "o = (M^T q) / max(abs(z^T q), 1)"])
     else:
-        state = filled(rng.choice(STATES), rng)
+        state = filled(rng.choice(SEVERAL if rng.random() < 0.2 else STATES), rng)
         output = "o = " + rng.choice(NORMALISED if "z =" in state else OUTPUTS)
     names = sorted({n for n in re.findall(r"\w+", f"{state} {output}") if n in SIZES})
     spec = {"kind": "recurrence", "heads": HEADS, "head_dim": K, "value_dim": V, "output_norm": False, "mini_batch": 1}

@@ -631,6 +631,42 @@ TWICE = {
         },
     ),
 }
+# Several updates of a token: other notations of them, and what one update does too.
+OF_TWO = LINEAR | {n: "l2_norm(linear(x))" for n in "kp"} | {"u": "linear(x)", "b": "sigmoid(linear(x, per=head))", "c": "2 sigmoid(linear(x, per=head))"}
+FORGETS = {"g": "log_sigmoid(linear(x) + 2)"}
+SEVERAL = {
+    # Gated DeltaProduct.
+    "a": (
+        {"state": "M = exp(g) M; M = M + b k^T (v - k M); M = M + c p^T (u - p M)", "inputs": OF_TWO | FORGETS},
+        {"state": "M = M (I - b k k^T) exp(g) + b v k^T; M = M (I - c p p^T) + c u p^T", "output": "o = M q", "inputs": OF_TWO | FORGETS},
+    ),
+    "b": (
+        {"state": "M = exp(g) M + k^T v b; M = M + k^T u", "inputs": LINEAR | FORGETS | {n: OF_TWO[n] for n in "ub"}},
+        {"state": "M = exp(g) M + k^T (b v + u)", "inputs": LINEAR | FORGETS | {n: OF_TWO[n] for n in "ub"}},
+    ),
+    # One erases, one does not; the same as diagonal plus low rank.
+    "c": (
+        {"state": "M = (I - b k^T k) diag(exp(g)) M + b k^T v; M = 0.9 M + c p^T u", "inputs": OF_TWO | FORGETS},
+        {
+            "state": "M = (diag(exp(g)) + r^T a) M + s^T v; M = exp(h) (M + (c p)^T u / 0.9)",
+            "inputs": OF_TWO | FORGETS | {"a": "k exp(g)", "s": "b k", "r": "-s"},
+            "parameters": {"h": {"values": "log(0.9)", "per": "head"}},
+        },
+    ),
+    # One that only erases, one that only decays.
+    "d": (
+        {"state": "M = M + k^T v; M = (I - c p^T p) M; M = diag(f) M", "inputs": {n: t for n, t in OF_TWO.items() if n not in "ub"} | {"f": "sigmoid(linear(x) + 2)"}},
+        {
+            "state": "M = M + k^T v; M = diag(exp(f)) M + r^T p M + 0.5 r^T w",
+            "inputs": {n: t for n, t in OF_TWO.items() if n not in "ub"} | {"f": "log_sigmoid(linear(x) + 2)", "r": "-exp(f) c p", "w": "0 linear(x)"},
+        },
+    ),
+    # Three of class V.
+    "e": (
+        {"state": "M = diag(exp(g)) M + k^T v; M = M + p^T u; M = M + b q^T v", "inputs": FORGETS | {n: OF_TWO[n] for n in "qkvpub"}},
+        {"state": "M = k v^T + diag(exp(g)) M; M = M + p u^T; M = b q v^T + M", "output": "o = M^T q", "inputs": FORGETS | {n: OF_TWO[n] for n in "qkvpub"}},
+    ),
+}
 TWICE["A"][1]["output"] = TWICE["A"][1]["output"].replace("scale", repr(SIZES["head_dim"] ** -0.5))
 
 
@@ -653,11 +689,11 @@ def describe(which, dtype, pairs=PAIRS):
     }
 
 
-def check_twice(report):
+def check_twice(report, pairs):
     """Loss, gradients and generation of two texts of one function, f64: 1e-9. Weights of one name have one gradient; others are of one text alone."""
     outcomes = []
     for which in (0, 1):
-        model = CompiledModel(describe(which, "f64", TWICE), report.folder, f"twice{which}")
+        model = CompiledModel(describe(which, "f64", pairs), report.folder, f"{min(pairs)}{which}")
         weights = model.initial(3)
         batch, _ = model.batch(np.random.default_rng(2), [[0, 11, 12, 37], [0, 20, 31, 31]])
         step = model.step(weights, batch, ["loss", *model.gradients.values()], learning_rate=1e-2, number=1)
@@ -674,7 +710,8 @@ def main(dtype):
     report = Report(f"recurrence-{dtype}")
     with report:
         if dtype == "f32":
-            check_twice(report)
+            check_twice(report, TWICE)
+            check_twice(report, SEVERAL)
         models = [CompiledModel(describe(which, dtype), report.folder, f"{dtype}{which}") for which in (0, 1)]
         first, second = models
         def same(what, a, b):

@@ -18,6 +18,7 @@ from scan import CLASSES, GATES, ORDER, PRODUCT, gate_shape, has_beta, has_decay
 CLASS_IDS = {name: f"{i} : i32" for i, name in enumerate(CLASSES)}
 CLASS_IDS[PRODUCT] = CLASS_IDS["E"]
 FORWARD = 2e-6
+WHOLE = ("S0", PRODUCT)  # classes whose log decay is the same for all tokens
 
 
 def gradient_limit(kind):
@@ -40,15 +41,18 @@ def round_operands(operands, tokens):
 class Scan:
     """A function that runs the forward and the gradient of one shape."""
 
-    def __init__(self, program, kind, B, T, H, K, V, chunk=None, dtype="f32", step=False, known=None):
-        """`known`: attributes that passes write, by their names behind `braid.`"""
+    def __init__(self, program, kind, B, T, H, K, V, chunk=None, dtype="f32", step=False, known=None, updates=None):
+        """`known`: attributes that passes write, by their names behind `braid.`; `updates`: so many of each token."""
         self.program, self.kind, self.dims, self.dtype, self.step, self.chunk = program, kind, (B, T, H, K, V), dtype, step, chunk
-        self.scale = K**-0.5
+        self.scale, self.updates = K**-0.5, updates
         name = f"{'step' if step else 'scan'}_{kind.replace('-', '_')}_b{B}_t{T}_h{H}_k{K}_v{V}_c{chunk or 0}_{dtype}"
+        name += f"_u{updates}" if updates else ""
+        many = lambda shape: (B, T, updates, *shape[2:]) if updates else shape
         f = self.function = program.function(name + "".join(f"_{n}_{abs(v)}".replace(".", "p") for n, v in (known or {}).items()), dtype)
         wide = "f32" if dtype == "bf16" else dtype  # gates and states
-        q, k, v = f.input("q", (B, T, H, K)), f.input("k", (B, T, H, K)), f.input("v", (B, T, H, V))
-        of = lambda n: f.input(n, gate_shape(kind, n, *self.dims), dtype if n in ("a", "b") else wide)
+        q, k, v = f.input("q", (B, T, H, K)), f.input("k", many((B, T, H, K))), f.input("v", many((B, T, H, V)))
+        shape_of = lambda n: gate_shape(kind, n, *self.dims) if n == "log_decay" and kind in WHOLE else many(gate_shape(kind, n, *self.dims))
+        of = lambda n: f.input(n, shape_of(n), dtype if n in ("a", "b") else wide)
         gates = {n: of(n) if n in GATES[kind] else None for n in ORDER[3:]}
         initial, documents = f.input("initial_state", (B, H, K, V), wide), f.input("documents", (B, T), "i32")
         attributes = {"class_id": CLASS_IDS[kind], "scale": float(self.scale)} | (
@@ -57,7 +61,7 @@ class Scan:
         o, final = f.op(
             "braid.lsm.step" if step else "braid.lsm.scan",
             [q, k, v, *gates.values(), initial, documents],
-            [v.type, initial.type],
+            [Type((B, T, H, V), dtype), initial.type],
             segments=True,
             **attributes,
         )
@@ -84,15 +88,40 @@ class Scan:
         wide = "f32" if tokens == "bf16" else tokens
         operands = round_operands(operands, tokens)
         do, (initial, dfinal) = rounded([do], tokens)[0], rounded([initial, dfinal], wide)
+        if self.updates:
+            operands, documents, do = self.places(operands, documents, do)
         (o, final), pull = scan(self.kind, operands, initial, documents, self.scale)
         gradients, dinitial = pull(do, dfinal)
+        if self.updates:
+            last = lambda x: x[:, self.updates - 1 :: self.updates]
+            o, gradients["q"] = last(o), last(gradients["q"])
+            gradients = {n: d.reshape(self.function.outputs[f"d{n}"].type.shape) if f"d{n}" in self.function.outputs else d for n, d in gradients.items()}
         out = {"o": o, "final_state": final, "dinitial_state": dinitial} | {f"d{n}": d for n, d in gradients.items()}
         return {n: out[n] for n in self.function.outputs}
+
+    def places(self, operands, documents, do):
+        """What every token has of each update, as places of a row; q and do at the last place of a token, 0 at the others."""
+        B, T, H, K, V = self.dims
+        n = self.updates
+        flat = lambda x: x.reshape(B, n * T, *x.shape[3:])
+        last = lambda x: flat(np.concatenate([np.zeros((B, T, n - 1, *x.shape[2:])), x[:, :, None]], 2))
+        places = {m: x if m == "log_decay" and self.kind in WHOLE else last(x) if m == "q" else flat(x) for m, x in operands.items()}
+        none = np.iinfo(np.int32).max
+        return places, np.repeat(np.where(documents == none, none, n * documents.astype(np.int64)), n, 1), last(do)
+
+    def draw(self, rng, decay):
+        B, T, H, K, V = self.dims
+        if not self.updates:
+            return random_operands(self.kind, rng, B, T, H, K, V, decay)
+        n = self.updates
+        drawn = random_operands(self.kind, rng, B, n * T, H, K, V, decay)
+        many = {m: x if m == "log_decay" and self.kind in WHOLE else x.reshape(B, T, n, *x.shape[2:]) for m, x in drawn.items()}
+        return many | {"q": many["q"][:, :, 0]}
 
     def check(self, label, rng, documents, decay=(0.0, 0.3), change=None, cancels=False, bf16_share=1):
         """`cancels`: gradients of log decays are differences of much larger terms. `bf16_share`: of the limits of bf16."""
         B, T, H, K, V = self.dims
-        operands = random_operands(self.kind, rng, B, T, H, K, V, decay)
+        operands = self.draw(rng, decay)
         if change:
             change(operands)
         initial, do, dfinal = (rng.standard_normal(s) for s in ((B, H, K, V), (B, T, H, V), (B, H, K, V)))
@@ -241,7 +270,7 @@ def add_steps(program, kind, rng):
 
         def action(program, first=first, operands=operands, initial=initial, prefill=prefill):
             (o, final), _ = scan(kind, operands, initial, one_document(B, T, -2), K**-0.5)
-            part = lambda lo, hi: {n: a if n == "log_decay" and kind in ("S0", PRODUCT) else a[:, lo:hi] for n, a in operands.items()}
+            part = lambda lo, hi: {n: a if n == "log_decay" and kind in WHOLE else a[:, lo:hi] for n, a in operands.items()}
             rest = {"do": np.zeros((B, prefill, H, V)), "dfinal_state": np.zeros((B, H, K, V))}
             out = program.call(
                 first.function,
@@ -262,6 +291,17 @@ def add_steps(program, kind, rng):
             )
 
         program.then(action)
+
+
+def add_updates(program, kind, rng):
+    """Several updates of every token; decoding takes them one after the other."""
+    for updates, (B, T, H, K, V, chunk), dtype in ((2, (2, 37, 2, 16, 12, 16), "f32"), (3, (1, 21, 2, 8, 16, 32), "f64"), (2, (1, 37, 2, 16, 16, 32), "bf16")):
+        s = Scan(program, kind, B, T, H, K, V, chunk, dtype, updates=updates)
+        s.check("packed", rng, documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T], [0, 1, T // 2, T // 2, T // 2]][:B], T))
+        s.check("continues a state", rng, one_document(B, T, -3))
+        single = Scan(program, kind, B, 1, H, K, V, chunk, dtype, updates=updates)
+        for begin in (-5, 0):
+            single.check(f"one token, begin {begin}", rng, one_document(B, 1, begin))
 
 
 def add_known(program, kind, rng):
@@ -287,6 +327,7 @@ def main(kind, wide=""):
     add_scans(program, kind, rng)
     add_wide(program, kind, rng)
     add_steps(program, kind, rng)
+    add_updates(program, kind, rng)
     if kind in ("V", "D", "R"):
         add_known(program, kind, rng)
     baseline = Program(f"scan-{kind}-x86-64-v3", options=["--cpu=x86-64-v3"])

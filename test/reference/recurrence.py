@@ -190,7 +190,7 @@ def inputs(x, w, spec, sizes):
 def recurrence(x, documents, w, spec, sizes):
     """x [B, T, d_model], documents [B, T] (where a token's began), w "lsm.wq": array -> o wo, [B, T, d_model]; no output norm, no gate."""
     H, K, V = spec["heads"], spec["head_dim"], spec["value_dim"]
-    equations = dict(parsed(text) for text in spec["state"].split(";"))
+    equations = [parsed(text) for text in spec["state"].split(";")]
     _, output = parsed(spec["output"])
     values = inputs(x, w, spec, sizes)
     o = np.zeros((*x.shape[:2], H, V))
@@ -201,9 +201,10 @@ def recurrence(x, documents, w, spec, sizes):
             M, z = np.zeros((K, V)), np.zeros(K)
         here = {name: a[b, t, h] for name, a in values.items()}
         turn = (lambda a: a.T) if spec.get("turned") else (lambda a: a)
-        before, token = M, Token(here | {"M": ("matrix", turn(M)), "z": ("column", z)}, spec)
-        M = turn(token.of(equations["M"])[1])
-        z = token.of(equations["z"])[1] if "z" in equations else z
+        before = M
+        for left, right in equations:  # one after the other
+            new = Token(here | {"M": ("matrix", turn(M)), "z": ("column", z)}, spec).of(right)[1]
+            M, z = (turn(new), z) if left == "M" else (M, new)
         read = {name: ("matrix", turn(a) * K**-0.5) for name, a in (("M", M), ("M_prev", before))}
         read["z"] = ("column", z * K**-0.5) if spec.get("columns") else ("matrix", z[:, None] * K**-0.5)
         o[b, t, h] = Token(here | read, spec, reads=True).of(output)[1]
