@@ -294,7 +294,8 @@ def TileToThreadsPass : Pass<"braid-tile-to-threads", "::mlir::ModuleOp"> {
     of the grid, with `threads.shared_bytes` of shared memory. The elements of a tile are dealt out to the threads; what
     must be kept lies in shared memory, in rows that are padded against bank conflicts. A barrier stands where a thread
     reads or overwrites what another one has touched, nowhere else; every thread reaches every barrier. Reductions and
-    scans along the last dimension are shuffles in a warp. A kernel without tiles runs on one thread.
+    scans along the last dimension are shuffles in a warp. A kernel without tiles runs on one thread. A loop that adds up
+    products of bf16 tiles from memory is a pipeline: copies some iterations ahead, the sum in registers (ThreadProducts.cpp).
 
     Machine code for GPUs and the emulation on a CPU (`braid-emulate-threads`) both begin here.
 
@@ -302,7 +303,8 @@ def TileToThreadsPass : Pass<"braid-tile-to-threads", "::mlir::ModuleOp"> {
     After:  `%t = gpu.thread_id x`, each thread loads, adds and stores one of 128 elements.
     Invariant: no `tile` op and no vector is left; every scalar of the kernel has the same value in all threads.
   }];
-  let options = [Option<"sharedBytes", "shared-bytes", "int64_t", "232448", "shared memory that a block may use">];
+  let options = [Option<"sharedBytes", "shared-bytes", "int64_t", "232448", "shared memory that a block may use">,
+                 Option<"wgmma", "wgmma", "bool", "false", "warpgroups multiply from shared memory (Hopper)">];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::gpu::GPUDialect",
                            "::mlir::NVVM::NVVMDialect"];

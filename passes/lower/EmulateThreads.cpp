@@ -30,7 +30,7 @@ public:
       SmallVector<Operation *> ops;
       kernel.walk([&](Operation *op) {
         auto scratch = dyn_cast<func::CallOp>(op);
-        if (isa_and_nonnull<gpu::GPUDialect, NVVM::NVVMDialect>(op->getDialect()) ||
+        if (isa_and_nonnull<gpu::GPUDialect, NVVM::NVVMDialect>(op->getDialect()) || isa<LLVM::InlineAsmOp>(op) ||
             (scratch && scratch.getCallee() == kScratchFunction))
           ops.push_back(op);
       });
@@ -103,16 +103,32 @@ private:
            {LLVM::PtrToIntOp::create(b, loc, i64, copy.getDst()), LLVM::PtrToIntOp::create(b, loc, i64, copy.getSrc()),
             number(i32, copy.getSize()), live});
     } else if (isa<NVVM::CpAsyncCommitGroupOp>(op)) {
-      // Groups are waited for all at once.
-    } else if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op); wait && wait.getN() == 0) {
-      call("braid_emulate_copies_done", {}, {});
+      call("braid_emulate_copies_commit", {}, {});
+    } else if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op)) {
+      call("braid_emulate_copies_wait", {}, {number(i32, wait.getN())});
+    } else if (isa<NVVM::FenceProxyOp>(op)) {
+      call("braid_emulate_fence_async", {}, {});
+    } else if (isa<NVVM::WgmmaFenceAlignedOp>(op)) {
+      // Of registers, which are values here.
+    } else if (isa<NVVM::WgmmaGroupSyncAlignedOp>(op)) {
+      call("braid_emulate_wgmma_commit", {}, {});
+    } else if (auto wait = dyn_cast<NVVM::WgmmaWaitGroupSyncOp>(op)) {
+      call("braid_emulate_wgmma_wait", {}, {number(i32, wait.getGroup())});
+    } else if (auto wait = dyn_cast<LLVM::InlineAsmOp>(op); wait && wait.getAsmString() == kAwaitProducts) {
+      call("braid_emulate_wgmma_wait", {}, {number(i32, 0)});
+      op->replaceAllUsesWith(ValueRange{structOf(wait.getOperands())});
+    } else if (auto product = dyn_cast<NVVM::WgmmaMmaAsyncOp>(op)) {
+      Value place = stack(product.getInouts().getType());
+      LLVM::StoreOp::create(b, loc, product.getInouts(), place);
+      auto turned = [&](NVVM::MMALayout layout, NVVM::MMALayout kMajor) { return number(i32, layout != kMajor); };
+      call("braid_emulate_wgmma", {},
+           {product.getDescriptorA(), product.getDescriptorB(), number(i32, product.getShape().getN()),
+            turned(product.getLayoutA(), NVVM::MMALayout::row), turned(product.getLayoutB(), NVVM::MMALayout::col),
+            place});
+      op->replaceAllUsesWith(ValueRange{LLVM::LoadOp::create(b, loc, op->getResult(0).getType(), place).getResult()});
     } else if (auto product = dyn_cast<NVVM::MmaOp>(op)) {
-      SmallVector<Type> parts(product.getOperandTypes());
-      auto all = LLVM::LLVMStructType::getLiteral(b.getContext(), parts);
-      Value fields = LLVM::PoisonOp::create(b, loc, all);
-      for (auto [i, operand] : llvm::enumerate(product.getOperands()))
-        fields = LLVM::InsertValueOp::create(b, loc, fields, operand, ArrayRef<int64_t>{static_cast<int64_t>(i)});
-      Value place = stack(all);
+      Value fields = structOf(product.getOperands());
+      Value place = stack(fields.getType());
       LLVM::StoreOp::create(b, loc, fields, place);
       call("braid_emulate_mma", {}, {place});
       Value sums = LLVM::GEPOp::create(b, loc, place.getType(), b.getI32Type(), place, ArrayRef<LLVM::GEPArg>{6});
@@ -122,6 +138,14 @@ private:
     }
     op->erase();
     return success();
+  }
+
+  Value structOf(ValueRange values) {
+    SmallVector<Type> parts(values.getTypes());
+    Value fields = LLVM::PoisonOp::create(b, loc, LLVM::LLVMStructType::getLiteral(b.getContext(), parts));
+    for (auto [i, value] : llvm::enumerate(values))
+      fields = LLVM::InsertValueOp::create(b, loc, fields, value, ArrayRef<int64_t>{static_cast<int64_t>(i)});
+    return fields;
   }
 
   /// A place on the thread's stack, allocated once.

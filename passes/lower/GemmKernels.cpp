@@ -23,7 +23,7 @@ namespace braid {
 
 namespace {
 
-constexpr int64_t kSide = 64, kDepth = 32, kGrain = 16; // of a tile; what the tensor cores take
+constexpr int64_t kGrain = 16; // what the tensor cores take
 constexpr int64_t kMostParts = 16; // programs that share the rows of a group
 
 /// The side of a tile along a dimension of `length` that it must divide: a multiple of the grain where there is one.
@@ -32,6 +32,24 @@ int64_t sideOf(int64_t length, int64_t most) {
     if (length % side == 0)
       return side;
   return divisorUpTo(length, most);
+}
+
+/// The most that a tile may be.
+struct Sides {
+  int64_t m, n, k;
+};
+
+/// Tensor cores take what they multiply from shared memory, and that from a cache that all of them share: of the operands of a 128 x 256 tile each
+/// byte is multiplied 85 times, which is what a Hopper's cache can feed; smaller tiles where fewer than a GPU's multiprocessors would have one.
+/// Elsewhere the tile that is added to lies in shared memory itself.
+Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t count) {
+  constexpr int64_t multiprocessors = 132;
+  if (!tensorCores)
+    return {64, 64, 32};
+  for (Sides sides : {Sides{128, 256, 64}, Sides{128, 128, 64}})
+    if (m > sides.m / 2 && n > sides.n / 2 && count * ceilDiv(m, sides.m) * ceilDiv(n, sides.n) >= multiprocessors)
+      return sides;
+  return {64, 128, 64};
 }
 
 struct Part {
@@ -111,12 +129,13 @@ public:
       if (auto gemm = dyn_cast<cmd::GemmOp>(op)) {
         // A^T has m along its columns.
         int64_t m = gemm.getM();
-        SmallVector<Part, 3> rows = {{0, m, guardedSideOf(m, kSide)}};
+        Sides sides = sidesFor(onTensorCores(gemm), m, gemm.getN(), gemm.getBatch());
+        SmallVector<Part, 3> rows = {{0, m, guardedSideOf(m, sides.m)}};
         if (gemm.getTransposeA())
-          rows = partsOf(m, kSide, onTensorCores(gemm));
+          rows = partsOf(m, sides.m, onTensorCores(gemm));
         for (const Part &row : rows)
-          for (const Part &column : partsOf(gemm.getN(), kSide, onTensorCores(gemm)))
-            describe(lower(gemm, row, column), op, row.length * column.length, m * gemm.getN());
+          for (const Part &column : partsOf(gemm.getN(), sides.n, onTensorCores(gemm)))
+            describe(lower(gemm, row, column, sides.k), op, row.length * column.length, m * gemm.getN());
       } else {
         auto grouped = cast<cmd::GroupedGemmOp>(op);
         describe(grouped.getKind() == cmd::GroupedKind::weight ? lowerWeight(grouped) : lowerRows(grouped), op, 1, 1);
@@ -160,7 +179,7 @@ private:
            (c == a || (a.isBF16() && c.isF32()));
   }
 
-  static bool onTensorCores(cmd::GemmOp op) { return op.getTypeA().isBF16() && op.getTypeB().isBF16(); }
+  template <typename Op> static bool onTensorCores(Op op) { return op.getTypeA().isBF16() && op.getTypeB().isBF16(); }
 
   /// What the product was said to be: its share of the work is `part` of `whole`.
   static void describe(cmd::LaunchOp launch, Operation *op, int64_t part, int64_t whole) {
@@ -189,15 +208,15 @@ private:
   }
 
   /// The part of C at these rows and columns.
-  cmd::LaunchOp lower(cmd::GemmOp op, Part rows, Part columns) {
+  cmd::LaunchOp lower(cmd::GemmOp op, Part rows, Part columns, int64_t mostDepth) {
     int64_t m = rows.length, n = columns.length, k = op.getK(), batch = op.getBatch();
     Tile tile = tileOf(op, rows.side, columns.side, 0, op.getTransposeA());
     // k is guarded where it runs along the rows of both operands.
     int64_t steps = k;
     if (tile.transposeA && !tile.transposeB) {
-      tile.k = guardedSideOf(k, kDepth);
+      tile.k = guardedSideOf(k, mostDepth);
     } else {
-      SmallVector<Part, 3> depth = partsOf(std::max<int64_t>(k, 1), kDepth, onTensorCores(op));
+      SmallVector<Part, 3> depth = partsOf(std::max<int64_t>(k, 1), mostDepth, onTensorCores(op));
       tile.k = depth.front().side;
       steps = std::min(depth.front().length, k);
       for (const Part &part : ArrayRef(depth).drop_front())
@@ -253,7 +272,8 @@ private:
   /// C[r, :] = A[r, :] op(B[g]): the rows of a group are dealt out to `parts` programs, as they are found on the device.
   cmd::LaunchOp lowerRows(cmd::GroupedGemmOp op) {
     int64_t n = op.getN(), k = op.getK(), groups = op.getGroups(), rows = op.getMaxRows();
-    Tile tile = tileOf(op, guardedSideOf(rows, kSide), sideOf(n, kSide), sideOf(k, kDepth), false);
+    Sides sides = sidesFor(onTensorCores(op), rows, n, 1);
+    Tile tile = tileOf(op, guardedSideOf(rows, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "group", "part"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
@@ -291,9 +311,16 @@ private:
   /// C[g] = A_g^T B_g; a group without rows gives 0.
   cmd::LaunchOp lowerWeight(cmd::GroupedGemmOp op) {
     int64_t m = op.getM(), n = op.getN(), groups = op.getGroups(), rows = op.getMaxRows();
-    Tile tile{
-        sideOf(m, kSide), sideOf(n, kSide), guardedSideOf(rows, kDepth), true, false, op.getAccumulate(), op.getTypeA(),
-        op.getTypeB(),    op.getTypeC()};
+    Sides sides = sidesFor(onTensorCores(op), m, n, groups);
+    Tile tile{sideOf(m, sides.m),
+              sideOf(n, sides.n),
+              guardedSideOf(rows, sides.k),
+              true,
+              false,
+              op.getAccumulate(),
+              op.getTypeA(),
+              op.getTypeB(),
+              op.getTypeC()};
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);

@@ -11,6 +11,7 @@ namespace braid {
 /// What a block of threads may use.
 struct BlockLimits {
   int64_t sharedBytes = 0; ///< shared memory, all of it allocated at launch
+  bool wgmma = false; ///< four warps multiply from shared memory by themselves (Hopper)
   bool operator==(const BlockLimits &) const = default;
 };
 
@@ -31,6 +32,8 @@ llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale, bool hasBf1
 inline constexpr llvm::StringLiteral kThreadsAttr = "threads.block", kSharedBytesAttr = "threads.shared_bytes",
                                      kScratchBytesAttr = "threads.scratch_bytes",
                                      kScratchFunction = "braid_threads_scratch";
+/// The inline assembly that waits for all products by wgmma; the sums pass through it.
+inline constexpr llvm::StringLiteral kAwaitProducts = "wgmma.wait_group.sync.aligned 0;";
 /// The flat memref<?xi8> over the memory at `pointer`, in the form that conversion to LLVM gives it.
 mlir::Value flatMemory(mlir::OpBuilder &b, mlir::Location loc, mlir::Value pointer, mlir::MemRefType type);
 

@@ -129,18 +129,29 @@ int64_t ThreadLowering::rowLength(VectorType type) {
 }
 
 Buffer *ThreadLowering::allocate(VectorType type) {
-  Type stored = storage(type.getElementType());
   int64_t elements = type.getNumElements() / type.getShape().back() * rowLength(type);
-  int64_t bytes = llvm::alignTo(elements * bytesOf(stored), 16), offset = 0;
-  // What lies behind the end of shared memory is scratch; a tile is in one of them.
+  return allocate(storage(type.getElementType()), elements, 16);
+}
+
+/// What lies behind the end of shared memory is scratch; a tile is in one of them.
+int64_t ThreadLowering::freeOffset(int64_t bytes, int64_t alignment) const {
   auto place = [&](int64_t from) {
+    from = llvm::alignTo(from, alignment);
     bool across = from < limits.sharedBytes && from + bytes > limits.sharedBytes;
     return across && scratched ? limits.sharedBytes : from;
   };
-  auto *at = live.begin();
-  for (; at != live.end() && (*at)->offset < place(offset) + bytes; ++at)
-    offset = (*at)->offset + (*at)->bytes;
-  offset = place(offset);
+  int64_t offset = 0;
+  for (const Buffer *buffer : live) {
+    if (buffer->offset >= place(offset) + bytes)
+      break;
+    offset = buffer->offset + buffer->bytes;
+  }
+  return place(offset);
+}
+
+Buffer *ThreadLowering::allocate(Type stored, int64_t elements, int64_t alignment) {
+  int64_t bytes = llvm::alignTo(elements * bytesOf(stored), 16), offset = freeOffset(bytes, alignment);
+  auto *at = llvm::find_if(live, [&](const Buffer *buffer) { return buffer->offset > offset; });
   bool isShared = offset < limits.sharedBytes || !scratched;
   Value &view = sharedViews[{offset, elements, const_cast<void *>(stored.getAsOpaquePointer())}];
   if (!view) {
@@ -254,6 +265,28 @@ void ThreadLowering::overElements(ArrayRef<int64_t> shape, int64_t, ArrayRef<int
   }
 }
 
+/// Where nothing is read the address, `first`, is still one of 16 bytes.
+void ThreadLowering::copyChunk(const Access &at, Value row, Value source, Value first, Value target) {
+  Value live;
+  if (at.limit) {
+    Value inside = inBounds(add(at.row, row), at.limit);
+    auto bytes = [&](int64_t count) { return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(count)); };
+    live = arith::SelectOp::create(b, loc, inside, bytes(16), bytes(0));
+    source = arith::SelectOp::create(b, loc, inside, source, first);
+  }
+  NVVM::CpAsyncOp::create(b, loc, pointer(target, static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared)),
+                          pointer(source, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global)), 16,
+                          NVVM::LoadCacheModifierKind::CG, live);
+}
+
+Value ThreadLowering::rowsAligned(tile::LoadOp load, const Access &at) {
+  int64_t size = bytesOf(tileType(load.getResult()).getElementType());
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, arguments[load.getSource()].memref);
+  Value bits =
+      arith::OrIOp::create(b, loc, add(base, mul(at.offset, constant(size))), mul(at.strides.front(), constant(size)));
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(bits, 16), constant(0));
+}
+
 Value ThreadLowering::pointer(Value address, unsigned space) {
   Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), address);
   return LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), number);
@@ -271,20 +304,10 @@ void ThreadLowering::startCopy(tile::LoadOp load, const View &target) {
         to = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, target.memref);
   eachThread(type.getDimSize(0) * chunks, [&](Value i) {
     Value row = divide(i, chunks), column = mul(remainder(i, chunks), constant(chunk));
-    Value there = add(at.offset, add(mul(row, at.strides.front()), column)), live;
-    if (at.limit) {
-      Value inside = inBounds(add(at.row, row), at.limit);
-      Type i32 = b.getI32Type();
-      live = arith::SelectOp::create(b, loc, inside, arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 16)),
-                                     arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0)));
-      // Where nothing is read the address is still one of 16 bytes.
-      there = arith::SelectOp::create(b, loc, inside, there, at.offset);
-    }
-    Value target16 = add(to, mul(offsetIn(target, {row}, column), constant(size)));
-    NVVM::CpAsyncOp::create(
-        b, loc, pointer(target16, static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared)),
-        pointer(add(from, mul(there, constant(size))), static_cast<unsigned>(NVVM::NVVMMemorySpace::Global)), 16,
-        NVVM::LoadCacheModifierKind::CG, live);
+    auto bytes = [&](Value elements) { return mul(elements, constant(size)); };
+    Value there = add(at.offset, add(mul(row, at.strides.front()), column));
+    copyChunk(at, row, add(from, bytes(there)), add(from, bytes(at.offset)),
+              add(to, bytes(offsetIn(target, {row}, column))));
   });
   NVVM::CpAsyncCommitGroupOp::create(b, loc);
   started = true;
@@ -301,12 +324,7 @@ void ThreadLowering::fill(View target, VectorType type, Value value) {
       rowLength(type) * size % 16 != 0 || type.getNumElements() * size < 1024)
     return TileLowering::fill(target, type, value);
   Phase phase(*this);
-  const Access &at = accesses[load];
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, arguments[load.getSource()].memref);
-  Value bits =
-      arith::OrIOp::create(b, loc, add(base, mul(at.offset, constant(size))), mul(at.strides.front(), constant(size)));
-  Value aligned = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(bits, 16), constant(0));
-  auto branch = scf::IfOp::create(b, loc, aligned, /*withElseRegion=*/true);
+  auto branch = scf::IfOp::create(b, loc, rowsAligned(load, accesses[load]), /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(branch.thenBlock()->getTerminator());
   startCopy(load, target);
@@ -373,6 +391,8 @@ LogicalResult ThreadLowering::run() {
     finishCopies();
     gpu::BarrierOp::create(b, loc);
   }
+  if (patterned)
+    sharedBytes = llvm::alignTo(sharedBytes, 1024);
   if (sharedBytes == 0)
     shared.getDefiningOp()->erase();
   lowered->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads));

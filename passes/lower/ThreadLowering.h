@@ -33,6 +33,7 @@ public:
 protected:
   void buildEntry() override;
   LogicalResult lowerScalar(Operation *op) override;
+  bool lowerLoop(scf::ForOp op) override;
   Buffer *allocate(VectorType type) override;
   void giveBack(Buffer *buffer) override;
   Type storage(Type element) override;
@@ -80,8 +81,15 @@ private:
   bool isShared(const View &view) const;
   /// Waits for the copies that this thread has started.
   void finishCopies();
+  /// Where shared memory has so many bytes free.
+  int64_t freeOffset(int64_t bytes, int64_t alignment) const;
+  Buffer *allocate(Type stored, int64_t elements, int64_t alignment);
   /// The elements of a tile in memory, 16 bytes at a time and without waiting for them.
   void startCopy(tile::LoadOp load, const View &target);
+  /// 16 bytes of `row`, from one address to another; zeros where there is no such row.
+  void copyChunk(const Access &at, Value row, Value source, Value first, Value target);
+  /// Whether all rows of a tile in memory begin on 16 bytes: the same in every thread.
+  Value rowsAligned(tile::LoadOp load, const Access &at);
   Value pointer(Value address, unsigned space);
   /// body(i) for 0 <= i < count, one thread for each.
   void eachThread(int64_t count, function_ref<void(Value)> body);
@@ -99,8 +107,21 @@ private:
   Value least(Value x, int64_t y);
   bool onTensorCores(tile::DotOp op);
   SmallVector<Value> loadMatrices(const View &view, Value row, Value column, int64_t count, bool turned);
+  SmallVector<Value> loadMatrices(Value address, int64_t count, bool turned);
+  SmallVector<Value> multiplyFragments(ValueRange a, ValueRange b, ValueRange sums);
   void multiplyOnTensorCores(tile::DotOp op, const View &left, const View &right, const View &target);
   void multiply(tile::DotOp op, const View &left, const View &right, const View &target);
+
+  // ThreadProducts.cpp
+  struct Product;
+  std::optional<Product> productOf(scf::ForOp op);
+  void eachChunk(int64_t rows, int64_t chunks, function_ref<void(Value row, Value chunk)> body);
+  void copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel);
+  Value describePanel(Value address, int64_t blockBytes);
+  SmallVector<Value> multiplyByGroups(const Product &p, Value left, Value right, ValueRange sums);
+  SmallVector<Value> multiplyByWarps(const Product &p, Value left, Value right, ValueRange sums);
+  void eachSum(const Product &p, function_ref<void(Value row, const Strip &strip)> body);
+  SmallVector<Value> awaitProducts(ValueRange sums);
 
   const BlockLimits limits;
   const bool scratched;
@@ -120,6 +141,7 @@ private:
   bool writes = false; ///< since the innermost loop began
   bool started = false; ///< a copy, by the phase being emitted
   bool copying = false; ///< asynchronous copies may be under way
+  bool patterned = false; ///< shared memory begins, and ends, on a pattern of 1024 bytes
 };
 
 } // namespace braid::lower

@@ -87,11 +87,13 @@ bool ThreadLowering::onTensorCores(tile::DotOp op) {
 /// receives two neighbours of a row of every matrix, or, turned, of a column.
 SmallVector<Value> ThreadLowering::loadMatrices(const View &view, Value row, Value column, int64_t count, bool turned) {
   touched(view, false);
-  Type i32 = b.getI32Type();
   Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, view.memref);
-  Value address = pointer(add(start, mul(offsetIn(view, {row}, column), constant(2))),
-                          static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared));
-  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, i32));
+  return loadMatrices(add(start, mul(offsetIn(view, {row}, column), constant(2))), count, turned);
+}
+
+SmallVector<Value> ThreadLowering::loadMatrices(Value address, int64_t count, bool turned) {
+  address = pointer(address, static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared));
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, b.getI32Type()));
   auto shape = NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8);
   Value loaded = NVVM::LdMatrixOp::create(b, loc, type, address, static_cast<uint32_t>(count),
                                           turned ? NVVM::MMALayout::col : NVVM::MMALayout::row, shape,
@@ -100,6 +102,19 @@ SmallVector<Value> ThreadLowering::loadMatrices(const View &view, Value row, Val
   for (int64_t i = 0; i < count; ++i)
     registers.push_back(LLVM::ExtractValueOp::create(b, loc, loaded, ArrayRef<int64_t>{i}));
   return registers;
+}
+
+/// sums + a b, 16 x 8: four elements of this lane.
+SmallVector<Value> ThreadLowering::multiplyFragments(ValueRange a, ValueRange b16, ValueRange sums) {
+  auto quad = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
+  auto bf16 = NVVM::MMATypes::bf16;
+  Value product = NVVM::MmaOp::create(b, loc, quad, a, b16, sums, ArrayRef<int64_t>{kMmaRows, kMmaColumns, kMmaDepth},
+                                      std::nullopt, std::nullopt, std::array<NVVM::MMATypes, 2>{bf16, bf16},
+                                      std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  SmallVector<Value> next;
+  for (int64_t e = 0; e < 4; ++e)
+    next.push_back(LLVM::ExtractValueOp::create(b, loc, product, ArrayRef<int64_t>{e}));
+  return next;
 }
 
 void ThreadLowering::multiplyOnTensorCores(tile::DotOp op, const View &left, const View &right, const View &target) {
@@ -165,17 +180,9 @@ void ThreadLowering::multiplyOnTensorCores(tile::DotOp op, const View &left, con
           y.push_back({loaded[2 * part], loaded[2 * part + 1]});
       }
       SmallVector<Value> next;
-      auto quadType = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
       for (int64_t r = 0; r < rows; ++r)
-        for (int64_t c = 0; c < columns; ++c) {
-          Value product =
-              NVVM::MmaOp::create(b, loc, quadType, x[r], y[c], carried.slice((r * columns + c) * 4, 4),
-                                  ArrayRef<int64_t>{kMmaRows, kMmaColumns, kMmaDepth}, std::nullopt, std::nullopt,
-                                  std::array<NVVM::MMATypes, 2>{NVVM::MMATypes::bf16, NVVM::MMATypes::bf16},
-                                  std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
-          for (int64_t e = 0; e < 4; ++e)
-            next.push_back(LLVM::ExtractValueOp::create(b, loc, product, ArrayRef<int64_t>{e}));
-        }
+        for (int64_t c = 0; c < columns; ++c)
+          llvm::append_range(next, multiplyFragments(x[r], y[c], carried.slice((r * columns + c) * 4, 4)));
       return next;
     });
     onlyIf(inside, [&] {

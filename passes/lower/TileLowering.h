@@ -157,6 +157,8 @@ protected:
   LogicalResult lowerBlock(Block &block);
   LogicalResult lowerOp(Operation *op);
   LogicalResult lowerFor(scf::ForOp op);
+  /// Lowers the loop in a way of its own, if it has one.
+  virtual bool lowerLoop(scf::ForOp op) { return false; }
   LogicalResult lowerIf(scf::IfOp op);
   virtual LogicalResult lowerScalar(Operation *op);
   /// Around the control flow of a kernel: what the code before, inside and behind it may rely on.

@@ -325,6 +325,8 @@ void TileLowering::assignAll(ArrayRef<Value> values, ArrayRef<View> targets, Arr
 }
 
 LogicalResult TileLowering::lowerFor(scf::ForOp op) {
+  if (lowerLoop(op))
+    return success(!failedOnce);
   SmallVector<Value> scalarInits, tiles, carriedScalars;
   SmallVector<View> all(op.getInitArgs().size()), targets;
   SmallVector<VectorType> types;

@@ -43,7 +43,7 @@ namespace {
 struct TileToThreads : braid::impl::TileToThreadsPassBase<TileToThreads> {
   using TileToThreadsPassBase::TileToThreadsPassBase;
   void runOnOperation() override {
-    if (failed(lowerTilesToThreads(getOperation(), {sharedBytes})))
+    if (failed(lowerTilesToThreads(getOperation(), {sharedBytes, wgmma})))
       signalPassFailure();
   }
 };

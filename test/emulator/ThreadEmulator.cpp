@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -57,7 +58,9 @@ namespace {
 constexpr int kWarp = 32;
 constexpr size_t kStackBytes = 256 << 10, kGuardBytes = 4096;
 
-enum class State : uint8_t { ready, atShuffle, atLoad, atMultiply, atBarrier, done };
+constexpr int kGroup = 4 * kWarp; // a warpgroup
+
+enum class State : uint8_t { ready, atShuffle, atLoad, atMultiply, atGroupMultiply, atBarrier, done };
 
 constexpr bool waitsForWarp(State state) {
   return state == State::atShuffle || state == State::atLoad || state == State::atMultiply;
@@ -111,6 +114,19 @@ struct Copy {
   int32_t size, live;
 };
 
+/// wgmma m64nNk16, bf16 in, both operands described as the PTX ISA has it.
+struct GroupProduct {
+  uint64_t a, b;
+  int32_t n, turnedA, turnedB; ///< turned: MN-major
+  bool operator==(const GroupProduct &) const = default;
+};
+
+/// One that is under way, and what it read.
+struct InFlight {
+  GroupProduct product;
+  std::vector<uint16_t> a, b;
+};
+
 struct Fiber {
   void *context = nullptr; ///< its stack, where it waits
   std::unique_ptr<Pages> stack;
@@ -118,9 +134,18 @@ struct Fiber {
   int32_t value = 0, offset = 0, mode = 0, result = 0; ///< of a shuffle
   Fragments *fragments = nullptr;
   std::vector<Copy> copies; ///< under way
+  std::vector<size_t> copyGroups; ///< where each group of them that was committed ends
+  bool unfenced = false; ///< what copies wrote is not ordered before wgmma yet
+  const GroupProduct *product = nullptr;
+  float *sums = nullptr; ///< of this thread
   const uint16_t *row = nullptr; ///< of a matrix: 8 elements
   uint32_t *registers = nullptr; ///< what ldmatrix gives this lane: `value` of them, turned if `mode` is not 0
 };
+
+void execute(const Copy &copy) {
+  std::memcpy(copy.target, copy.source, copy.live);
+  std::memset(copy.target + copy.live, 0, copy.size - copy.live);
+}
 
 float fromBf16(uint32_t bits) {
   bits <<= 16;
@@ -140,7 +165,9 @@ public:
     threads = count;
     // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
     shared = take(sharedPages, sharedBytes);
+    sharedSize = sharedBytes;
     global = nullptr;
+    inFlight.assign(static_cast<size_t>((count + kGroup - 1) / kGroup), {});
     for (int64_t i = 0; i < count; ++i)
       begin(i);
     while (step()) {
@@ -165,6 +192,25 @@ public:
   }
   Fiber &self() { return fibers[current]; }
 
+  void commitProducts() {
+    if (current % kGroup == 0)
+      inFlight[current / kGroup].emplace_back();
+  }
+  /// Nobody may have overwritten, until now, what products read that are done from here on.
+  void awaitProducts(int32_t most) {
+    if (current % kGroup != 0)
+      return;
+    auto &groups = inFlight[current / kGroup];
+    // The last one is not committed yet.
+    while (static_cast<int64_t>(groups.size()) - 1 > most) {
+      for (const InFlight &one : groups.front())
+        if (one.a != operand(one.product.a, one.product.turnedA, 64) ||
+            one.b != operand(one.product.b, one.product.turnedB, one.product.n))
+          fail("operands of a wgmma were overwritten before it was waited for", current);
+      groups.pop_front();
+    }
+  }
+
 private:
   static char *take(std::unique_ptr<Pages> &pages, int64_t count) {
     auto bytes = static_cast<size_t>((count + 15) / 16 * 16);
@@ -185,6 +231,10 @@ private:
     fiber.context = words;
     fiber.state = State::ready;
     fiber.copies.clear();
+    fiber.copyGroups.clear();
+    fiber.unfenced = false;
+    if (i % kGroup == 0)
+      inFlight[i / kGroup].assign(1, {});
   }
   static void start();
 
@@ -207,6 +257,8 @@ private:
     bool warpReleased = false;
     for (int64_t first = 0; first < threads; first += kWarp)
       warpReleased |= releaseWarp(first, std::min<int64_t>(first + kWarp, threads));
+    for (int64_t first = 0; first < threads; first += kGroup)
+      warpReleased |= releaseGroup(first, std::min<int64_t>(first + kGroup, threads));
     if (warpReleased)
       return true;
     int64_t atBarrier = 0, done = 0;
@@ -221,7 +273,7 @@ private:
         if (fibers[i].state != State::atBarrier)
           fail(fibers[i].state == State::done
                    ? "a barrier that not all threads of the block reach; one is at its end"
-                   : "a barrier that not all threads of the block reach; one waits for its warp",
+                   : "a barrier that not all threads of the block reach; one waits for its warp or warpgroup",
                i);
     for (int64_t i = 0; i < threads; ++i)
       fibers[i].state = State::ready;
@@ -250,6 +302,71 @@ private:
     for (int64_t i = first; i < end; ++i)
       fibers[i].state = State::ready;
     return true;
+  }
+
+  /// A warpgroup multiplies when all of its warps are there.
+  bool releaseGroup(int64_t first, int64_t end) {
+    auto waits = [&](int64_t i) { return fibers[i].state == State::atGroupMultiply; };
+    for (int64_t i = first; i < end; ++i)
+      if (!waits(i))
+        return false;
+    if (end - first != kGroup)
+      fail("a warpgroup of fewer than 128 threads", first);
+    for (int64_t i = first; i < end; ++i)
+      if (!(*fibers[i].product == *fibers[first].product))
+        fail("threads of a warpgroup multiply different matrices", i);
+    for (int64_t i = 0; i < threads; ++i)
+      if (fibers[i].unfenced)
+        fail("a wgmma behind copies of a thread without a fence of the async proxy", i);
+    multiplyGroup(first);
+    for (int64_t i = first; i < end; ++i)
+      fibers[i].state = State::ready;
+    return true;
+  }
+
+  /// Element [i of m or n, k] for all of `count` x 16. Addresses: bits 0-13 of the descriptor, 16-29 (LBO) and 32-45 (SBO), in units of 16 bytes; with a
+  /// swizzle of 128 bytes, bits 4-6 of an address are combined with bits 7-9. A K-major matrix has eight rows of 128 bytes, SBO from those to the next;
+  /// an MN-major one eight k of 64 elements, SBO to the next eight, LBO to the next 64.
+  std::vector<uint16_t> operand(uint64_t descriptor, int32_t turned, int32_t count) const {
+    constexpr uint64_t space = uint64_t(1) << 18;
+    if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0)
+      fail("a matrix of wgmma whose swizzle is not of 128 bytes, or has an offset", current);
+    auto field = [&](int bit) { return (descriptor >> bit & 0x3fff) * 16; };
+    uint64_t begin = field(0), leading = field(16), stride = field(32);
+    auto base = reinterpret_cast<uint64_t>(shared);
+    std::vector<uint16_t> values(static_cast<size_t>(count) * 16);
+    for (uint64_t i = 0; i < static_cast<uint64_t>(count); ++i)
+      for (uint64_t k = 0; k < 16; ++k) {
+        uint64_t at = begin + (turned ? i / 64 * leading + i % 64 * 2 + k / 8 * stride + k % 8 * 128
+                                      : i / 8 * stride + i % 8 * 128 + k * 2);
+        at ^= (at >> 7 & 7) << 4;
+        uint64_t offset = (at - base % space) % space; // from where shared memory begins
+        if (offset + 2 > static_cast<uint64_t>(sharedSize))
+          fail("a wgmma reads behind the end of shared memory", current);
+        std::memcpy(&values[i * 16 + k], shared + offset, 2);
+      }
+    return values;
+  }
+
+  void multiplyGroup(int64_t first) {
+    const GroupProduct product = *fibers[first].product;
+    InFlight one{product, operand(product.a, product.turnedA, 64), operand(product.b, product.turnedB, product.n)};
+    auto floats = [](const std::vector<uint16_t> &bits) {
+      std::vector<float> values(bits.size());
+      std::transform(bits.begin(), bits.end(), values.begin(), fromBf16);
+      return values;
+    };
+    std::vector<float> a = floats(one.a), b = floats(one.b);
+    for (int thread = 0; thread < kGroup; ++thread)
+      for (int i = 0; i < product.n / 2; ++i) {
+        int lane = thread % kWarp, row = thread / kWarp * 16 + lane / 4 + i / 2 % 2 * 8;
+        int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        float sum = fibers[first + thread].sums[i];
+        for (int k = 0; k < 16; ++k)
+          sum += a[row * 16 + k] * b[column * 16 + k];
+        fibers[first + thread].sums[i] = sum;
+      }
+    inFlight[first / kGroup].back().push_back(std::move(one));
   }
 
   /// gpu.shuffle: XOR, DOWN, UP, IDX in the order of its enumeration. A lane outside of the warp gives its own value.
@@ -310,6 +427,8 @@ private:
   }
 
   std::vector<Fiber> fibers;
+  std::vector<std::deque<std::vector<InFlight>>> inFlight; ///< of each warpgroup, by groups that were committed
+  int64_t sharedSize = 0;
   std::vector<int64_t> order;
   std::unique_ptr<Pages> sharedPages, globalPages;
   char *shared = nullptr, *global = nullptr; ///< of the block that runs
@@ -385,17 +504,49 @@ int32_t braid_emulate_shuffle(int32_t value, int32_t offset, int32_t mode) {
 void braid_emulate_copy(int64_t target, int64_t source, int32_t size, int32_t live) {
   if (target % size != 0 || source % size != 0)
     fail("an asynchronous copy that is not aligned", theBlock().thread());
-  theBlock().self().copies.push_back(
-      {reinterpret_cast<char *>(target), reinterpret_cast<const char *>(source), size, live});
+  Copy copy{reinterpret_cast<char *>(target), reinterpret_cast<const char *>(source), size, live};
+  // A copy may be done at any time until it is waited for: at the first, in this order of threads, else at the last.
+  static const bool atOnce = isSet("BRAID_EMULATE_ORDER", "reverse");
+  if (atOnce)
+    execute(copy);
+  theBlock().self().copies.push_back(copy);
 }
 
-void braid_emulate_copies_done() {
-  for (const Copy &copy : theBlock().self().copies) {
-    std::memcpy(copy.target, copy.source, copy.live);
-    std::memset(copy.target + copy.live, 0, copy.size - copy.live);
-  }
-  theBlock().self().copies.clear();
+void braid_emulate_copies_commit() {
+  Fiber &self = theBlock().self();
+  self.copyGroups.push_back(self.copies.size());
 }
+
+/// All groups but the last `most` are done.
+void braid_emulate_copies_wait(int32_t most) {
+  Fiber &self = theBlock().self();
+  if (static_cast<int64_t>(self.copyGroups.size()) <= most)
+    return;
+  auto end = self.copyGroups.end() - most;
+  size_t done = *(end - 1);
+  static const bool atOnce = isSet("BRAID_EMULATE_ORDER", "reverse");
+  for (size_t i = 0; i < done; ++i)
+    if (!atOnce)
+      execute(self.copies[i]);
+  self.unfenced |= done > 0;
+  self.copies.erase(self.copies.begin(), self.copies.begin() + static_cast<int64_t>(done));
+  self.copyGroups.erase(self.copyGroups.begin(), end);
+  for (size_t &group : self.copyGroups)
+    group -= done;
+}
+
+void braid_emulate_fence_async() { theBlock().self().unfenced = false; }
+
+/// `sums`: n / 2 numbers of this thread of the warpgroup.
+void braid_emulate_wgmma(int64_t a, int64_t b, int32_t n, int32_t turnedA, int32_t turnedB, void *sums) {
+  GroupProduct product{static_cast<uint64_t>(a), static_cast<uint64_t>(b), n, turnedA, turnedB};
+  Fiber &self = theBlock().self();
+  self.product = &product;
+  self.sums = static_cast<float *>(sums);
+  theBlock().wait(State::atGroupMultiply);
+}
+void braid_emulate_wgmma_commit() { theBlock().commitProducts(); }
+void braid_emulate_wgmma_wait(int32_t most) { theBlock().awaitProducts(most); }
 
 /// `row`: the address of 8 elements, a multiple of 16; `registers` receives `count`.
 void braid_emulate_ldmatrix(int64_t row, int32_t count, int32_t turned, void *registers) {

@@ -8,11 +8,14 @@
 // LIBRARY-NEXT: cmd.gemm 10 x 48 x 64 {{.*}}batch = 3
 // LIBRARY-NEXT: cmd.gemm 128 x 8 x 50 {{.*}}transpose_a
 // LIBRARY-NEXT: cmd.gemm 4 x 7 x 13 {{.*}}transpose_b
-// LIBRARY-NEXT: cmd.gemm 70 x 83 x 50
+// LIBRARY-NEXT: cmd.gemm 70 x 147 x 82
 // LIBRARY-NEXT: cmd.gemm 67 x 34 x 40
 // LIBRARY-NEXT: cmd.gemm 10 x 48 x 64 {{.*}}add
-// LIBRARY-NEXT: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x32_plus_f32
+// LIBRARY-NEXT: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x64_plus_f32
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
+// LIBRARY-NEXT: cmd.gemm 4200 x 1024 x 64
+// LIBRARY-NEXT: cmd.gemm 4000 x 1024 x 64
+// LIBRARY-NEXT: cmd.gemm 1000 x 1024 x 64
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
 // LIBRARY-NEXT: cmd.launch @gemm_weights_
 // LIBRARY-NEXT: {{^  *}$}}
@@ -20,6 +23,7 @@
 // CHECK-NOT: cmd.grouped_gemm
 cmd.program {
   cmd.arena @io bytes 1048576
+  cmd.arena @wide bytes 16777216
   cmd.stream @compute
   cmd.entry @main inputs [] outputs [] {
     // Both are launches of one kernel: 10 rows are one tile with a limit, 96 columns two of 48.
@@ -28,26 +32,33 @@ cmd.program {
     cmd.gemm 10 x 96 x 64 a <@io, 0, 2560> ld 64 : f32 b <@io, 4096, 24576> ld 96 : f32 c <@io, 65536, 5120> ld 128 : f32 {name = "gemm"}
     cmd.gemm 10 x 48 x 64 a <@io, 0, 7680> ld 64 : f32 b <@io, 8192, 12288> ld 48 : f32 c <@io, 65536, 5760> ld 48 : f32 {batch = 3 : i64, batch_stride_a = 640 : i64, batch_stride_c = 480 : i64, name = "gemm"}
     // A gradient of weights sums over rows: their number needs no divisor, the columns of both operands do.
-    // CHECK: cmd.launch @gemm_bf16_bf16_f32_tn_add_64x8x32 grid [1, 2, 1]
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_tn_add_64x8x64 grid [1, 2, 1]
     cmd.gemm 128 x 8 x 50 a <@io, 0, 12800> ld 128 : bf16 b <@io, 16384, 800> ld 8 : bf16 c <@io, 65536, 4096> ld 8 : f32 {accumulate, transpose_a, name = "gemm"}
     // CHECK: cmd.launch @gemm_f32_f32_f32_nt_16x7x13 grid [1, 1, 1]
     cmd.gemm 4 x 7 x 13 a <@io, 0, 208> ld 13 : f32 b <@io, 4096, 364> ld 13 : f32 c <@io, 65536, 112> ld 7 : f32 {transpose_b, name = "gemm"}
-    // Widths that no tile divides: 83 columns are a tile of 64, one of 16, one of 3, and 50 along k a step of 32, one of 16, one of 2.
-    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x64x32_16_2 grid [1, 2, 1] args {a = #cmd.buffer<@io, 0, 7000>, {{.*}}b = #cmd.buffer<@io, 16384, 8300>, {{.*}}c = #cmd.buffer<@io, 65536, 23240>, {{.*}}k = 32 : i64} {cmd.work = #cmd.work<"linear", flops = 448000,
-    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x16x32_16_2 grid [1, 2, 1] args {a = #cmd.buffer<@io, 0, 7000>, {{.*}}b = #cmd.buffer<@io, 16512, 8172>, {{.*}}c = #cmd.buffer<@io, 65792, 22984>
-    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x3x32_16_2 grid [1, 2, 1] args {{.*}}b = #cmd.buffer<@io, 16544, 8140>, {{.*}}c = #cmd.buffer<@io, 65856, 22920>
-    cmd.gemm 70 x 83 x 50 a <@io, 0, 7000> ld 50 : bf16 b <@io, 16384, 8300> ld 83 : bf16 c <@io, 65536, 23240> ld 83 : f32 {cmd.work = #cmd.work<"linear", flops = 581000, bytes = 38540, "">, name = "gemm"}
+    // Widths that no tile divides: 147 columns are a tile of 128, one of 16, one of 3, and 82 along k a step of 64, one of 16, one of 2.
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x128x64_16_2 grid [1, 2, 1] args {a = #cmd.buffer<@io, 0, 11480>, {{.*}}b = #cmd.buffer<@io, 16384, 24108>, {{.*}}c = #cmd.buffer<@io, 65536, 41160>, {{.*}}k = 64 : i64} {cmd.work = #cmd.work<"linear", flops = 1469440,
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x16x64_16_2 grid [1, 2, 1] args {a = #cmd.buffer<@io, 0, 11480>, {{.*}}b = #cmd.buffer<@io, 16640, 23852>, {{.*}}c = #cmd.buffer<@io, 66048, 40648>
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x3x64_16_2 grid [1, 2, 1] args {{.*}}b = #cmd.buffer<@io, 16672, 23820>, {{.*}}c = #cmd.buffer<@io, 66112, 40584>
+    cmd.gemm 70 x 147 x 82 a <@io, 0, 11480> ld 82 : bf16 b <@io, 16384, 24108> ld 147 : bf16 c <@io, 65536, 41160> ld 147 : f32 {cmd.work = #cmd.work<"linear", flops = 1687560, bytes = 76748, "">, name = "gemm"}
     // So are the rows of a gradient of weights; in f32 a divisor of 16 and more does: 34 = 2 x 17.
     // CHECK: cmd.launch @gemm_f32_f32_f32_tn_64x34x32 grid [1, 1, 1]
     // CHECK: cmd.launch @gemm_f32_f32_f32_tn_3x34x32 grid [1, 1, 1] args {a = #cmd.buffer<@io, 256, 10464>, {{.*}}c = #cmd.buffer<@io, 74240, 408>
     cmd.gemm 67 x 34 x 40 a <@io, 0, 10720> ld 67 : f32 b <@io, 16384, 5440> ld 34 : f32 c <@io, 65536, 9112> ld 34 : f32 {transpose_a, name = "gemm"}
     // What is added from elsewhere is a buffer of its own, at the same rows and columns.
-    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x32_plus_bf16 grid [1, 1, 3] args {{.*}}addend = #cmd.buffer<@io, 131072, 3000>, addend.dim0 = 3 : i64, addend.dim1 = 10 : i64, addend.dim2 = 48 : i64, addend.stride0 = 500 : i64, addend.stride1 = 48 : i64
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x64_plus_bf16 grid [1, 1, 3] args {{.*}}addend = #cmd.buffer<@io, 131072, 3000>, addend.dim0 = 3 : i64, addend.dim1 = 10 : i64, addend.dim2 = 48 : i64, addend.stride0 = 500 : i64, addend.stride1 = 48 : i64
     cmd.gemm 10 x 48 x 64 a <@io, 0, 3840> ld 64 : bf16 b <@io, 8192, 6144> ld 48 : bf16 c <@io, 65536, 2880> ld 48 : bf16 add <@io, 131072, 3000> : bf16 {batch = 3 : i64, batch_stride_a = 640 : i64, batch_stride_addend = 500 : i64, batch_stride_c = 480 : i64, name = "gemm"}
-    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x32_plus_f32 grid [1, 1, 1] args {{.*}}addend = #cmd.buffer<@io, 131072, 1920>
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x64_plus_f32 grid [1, 1, 1] args {{.*}}addend = #cmd.buffer<@io, 131072, 1920>
     cmd.gemm 10 x 48 x 64 a <@io, 0, 1280> ld 64 : bf16 b <@io, 8192, 6144> ld 48 : bf16 c <@io, 65536, 960> ld 48 : bf16 add <@io, 131072, 1920> : f32 {name = "gemm"}
     // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nt_64x16x16_plus_f32 grid [1, 4, 2] args {{.*}}addend = #cmd.buffer<@io, 131072, 8192>
     cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 16 a <@io, 0, 4096> ld 16 : bf16 b <@io, 8192, 2048> ld 16 : bf16 c <@io, 65536, 4096> ld 16 : bf16 add <@io, 131072, 8192> : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
+    // Tiles are as large as leaves each multiprocessor of a large GPU one.
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x256x64 grid [4, 33, 1]
+    cmd.gemm 4200 x 1024 x 64 a <@wide, 0, 537600> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 8601600> ld 1024 : bf16 {name = "gemm"}
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x128x64 grid [8, 32, 1]
+    cmd.gemm 4000 x 1024 x 64 a <@wide, 0, 512000> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 8192000> ld 1024 : bf16 {name = "gemm"}
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_64x128x64 grid [8, 16, 1]
+    cmd.gemm 1000 x 1024 x 64 a <@wide, 0, 128000> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 2048000> ld 1024 : bf16 {name = "gemm"}
     // The rows of a group are found on the device.
     // CHECK: cmd.launch @gemm_groups_f32_f32_f32_nt_64x16x8 grid [1, 4, 2] args {{.*}}offsets = #cmd.buffer<@io, 524288, 20>, offsets.dim0 = 5 : i64, parts = 2 : i64}
     cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 8 a <@io, 0, 4096> ld 8 : f32 b <@io, 8192, 2048> ld 8 : f32 c <@io, 65536, 8192> ld 16 : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
@@ -63,10 +74,10 @@ cmd.program {
 // CHECK:           tile.load %{{.*}} limit %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<16x32xf32>
 // CHECK:           tile.dot %{{.*}} : vector<16x32xf32>, vector<32x48xf32>, vector<16x48xf32>
 // CHECK:         tile.store %{{.*}} limit %{{.*}} : vector<16x48xf32>, memref<?x?x?xf32, strided<[?, ?, 1]>>
-// CHECK-LABEL: func.func @gemm_bf16_bf16_f32_tn_add_64x8x32(
+// CHECK-LABEL: func.func @gemm_bf16_bf16_f32_tn_add_64x8x64(
 // CHECK:         tile.load %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<64x8xf32>
-// CHECK:         tile.dot %{{.*}} {transpose_a} : vector<32x64xbf16>, vector<32x8xbf16>, vector<64x8xf32>
-// CHECK-LABEL: func.func @gemm_bf16_bf16_bf16_nn_16x48x32_plus_f32(
+// CHECK:         tile.dot %{{.*}} {transpose_a} : vector<64x64xbf16>, vector<64x8xbf16>, vector<64x8xf32>
+// CHECK-LABEL: func.func @gemm_bf16_bf16_bf16_nn_16x48x64_plus_f32(
 // CHECK:         tile.load %[[ADDEND:.*]][{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<16x48xf32>
 // CHECK:         tile.store {{.*}} : vector<16x48xbf16>, memref<?x?x?xbf16, strided<[?, ?, 1]>>
 // CHECK-LABEL: func.func @gemm_groups_f32_f32_f32_nt_64x16x8(
@@ -75,7 +86,7 @@ cmd.program {
 // CHECK:           scf.for
 // CHECK-LABEL: func.func @gemm_weights_f32_f32_f32_tn_8x16x32(
 // The rest along k is behind the loop, what the tensor cores take of it on them.
-// THREADS-LABEL: func.func @gemm_bf16_bf16_f32_nn_64x64x32_16_2(
+// THREADS-LABEL: func.func @gemm_bf16_bf16_f32_nn_64x128x64_16_2(
 // THREADS:         scf.for
 // THREADS:           nvvm.mma.sync
 // THREADS:         nvvm.mma.sync

@@ -267,7 +267,9 @@ static FailureOr<std::vector<char>> compileOne(Job &job, const CpuTarget &target
 /// What the code of a kernel depends on besides its text.
 static std::string describe(const CpuTarget &target) {
   return llvm::join(target.features, ",") +
-         (target.emulated ? ";threads=" + std::to_string(target.emulated->sharedBytes) : "");
+         (target.emulated
+              ? ";threads=" + std::to_string(target.emulated->sharedBytes) + (target.emulated->wgmma ? ",wgmma" : "")
+              : "");
 }
 
 FailureOr<std::vector<char>> braid::compileKernels(ModuleOp kernels, const CpuTarget &target,

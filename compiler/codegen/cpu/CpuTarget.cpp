@@ -27,9 +27,8 @@ bool CpuTarget::has(llvm::StringRef feature) const { return llvm::is_contained(f
 /// What kernels can make use of beyond a level.
 static const std::vector<std::string> kExtra = {"avx512bf16", "avx512vnni"};
 
-llvm::Expected<BlockLimits> braid::parseEmulated(llvm::StringRef option, llvm::StringRef keyword) {
+llvm::Expected<BlockLimits> braid::parseEmulated(llvm::StringRef option, llvm::StringRef keyword, BlockLimits limits) {
   constexpr int64_t least = 16;
-  BlockLimits limits{int64_t(227) << 10};
   llvm::StringRef number = option.drop_front(keyword.size());
   if (!number.empty() && (!number.consume_front("=") || number.getAsInteger(10, limits.sharedBytes) ||
                           limits.sharedBytes < least || limits.sharedBytes % least != 0))
@@ -64,7 +63,7 @@ llvm::Expected<CpuTarget> CpuTarget::parse(llvm::StringRef name) {
     added.split(names, ',');
   for (llvm::StringRef feature : names) {
     if (feature == "threads" || feature.starts_with("threads=")) {
-      llvm::Expected<BlockLimits> limits = parseEmulated(feature, "threads");
+      llvm::Expected<BlockLimits> limits = parseEmulated(feature, "threads", {int64_t(227) << 10, /*wgmma=*/true});
       if (!limits)
         return limits.takeError();
       target.emulated = *limits;

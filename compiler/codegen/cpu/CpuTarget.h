@@ -15,8 +15,8 @@ namespace braid {
 /// on virtual machines it can be that of an older processor.
 std::vector<std::string> hostFeatures();
 
-/// Of an emulated GPU: `option` is `keyword`, or keyword=N with the bytes of shared memory of a block.
-llvm::Expected<BlockLimits> parseEmulated(llvm::StringRef option, llvm::StringRef keyword);
+/// Of an emulated GPU with these limits: `option` is `keyword`, or keyword=N with other bytes of shared memory of a block.
+llvm::Expected<BlockLimits> parseEmulated(llvm::StringRef option, llvm::StringRef keyword, BlockLimits limits);
 
 struct CpuTarget {
   std::string name; ///< native, x86-64-v3 or x86-64-v4, and features added to it

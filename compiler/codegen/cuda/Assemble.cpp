@@ -119,8 +119,16 @@ Expected<Assembled> braid::assemble(StringRef ptx, StringRef arch) {
     return createStringError("the CUDA toolkit's assembler fails with code " + Twine(static_cast<int>(code)) + ": " +
                              text);
   }
-  std::string info = log(library.infoSize, library.info);
+  std::string info;
+  SmallVector<StringRef> lines;
+  std::string all = log(library.infoSize, library.info);
   library.destroy(&handle);
+  StringRef(all).split(lines, '\n');
+  for (StringRef line : lines)
+    if (line.contains("Performance Loss"))
+      result.loss = line.trim().str();
+    else
+      info += line.str() + "\n";
   for (auto [number, word] : {std::pair(&result.registers, "registers"),
                               {&result.stackBytes, "bytes stack frame"},
                               {&result.spillBytes, "bytes spill stores"}}) {

@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include <string>
 #include <vector>
 
 namespace braid {
@@ -14,6 +15,7 @@ struct Assembled {
   int64_t registers = 0; ///< of 32 bits
   int64_t stackBytes = 0; ///< local memory
   int64_t spillBytes = 0; ///< written to local memory for want of registers
+  std::string loss; ///< what it warns of: products that wait for each other
 };
 
 /// Assembles one module of PTX, which ends in a zero byte, for `arch` (sm_90a). Needs no GPU and no driver. The library

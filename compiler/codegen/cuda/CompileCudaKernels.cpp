@@ -99,7 +99,7 @@ static void declareSharedMemory(ModuleOp module) {
   OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
   auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
   LLVM::GlobalOp::create(b, module.getLoc(), bytes, /*isConstant=*/false, LLVM::Linkage::External, name, Attribute(),
-                         /*alignment=*/16, space);
+                         /*alignment=*/1024, space);
   auto pointer = LLVM::LLVMPointerType::get(b.getContext(), space);
   for (gpu::DynamicSharedMemoryOp op : ops) {
     b.setInsertionPoint(op);
@@ -161,6 +161,37 @@ static LogicalResult convertToNVVM(ModuleOp module) {
   module.walk([&](UnrealizedConversionCastOp op) { casts.push_back(op); });
   reconcileUnrealizedCasts(casts);
   return success();
+}
+
+/// Products of warpgroups become inline assembly: each register of the sum is read and written in its place.
+static void expandGroupProducts(ModuleOp module) {
+  SmallVector<NVVM::WgmmaMmaAsyncOp> products;
+  module.walk([&](NVVM::WgmmaMmaAsyncOp op) { products.push_back(op); });
+  for (NVVM::WgmmaMmaAsyncOp op : products) {
+    OpBuilder b(op);
+    Location loc = op.getLoc();
+    auto type = cast<LLVM::LLVMStructType>(op.getInouts().getType());
+    size_t count = type.getBody().size();
+    std::string registers, outputs, inputs;
+    SmallVector<Value> operands = {op.getDescriptorA(), op.getDescriptorB()};
+    for (size_t i = 0; i < count; ++i) {
+      registers += (i ? ", $" : "$") + std::to_string(i);
+      outputs += "=f,";
+      inputs += "," + std::to_string(i);
+      operands.push_back(
+          LLVM::ExtractValueOp::create(b, loc, op.getInouts(), ArrayRef<int64_t>{static_cast<int64_t>(i)}));
+    }
+    // sum + a b; an operand that is turned has its rows along k.
+    std::string text =
+        llvm::formatv("wgmma.mma_async.sync.aligned.m64n{0}k16.f32.bf16.bf16 {{{1}}, ${2}, ${3}, 1, 1, 1, {4}, {5};",
+                      op.getShape().getN(), registers, count, count + 1,
+                      op.getLayoutA() == NVVM::MMALayout::col ? 1 : 0, op.getLayoutB() == NVVM::MMALayout::row ? 1 : 0);
+    auto code = LLVM::InlineAsmOp::create(b, loc, TypeRange{type}, operands, text, outputs + "l,l" + inputs,
+                                          /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                          LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+    op.replaceAllUsesWith(code.getResult(0));
+    op.erase();
+  }
 }
 
 /// The slots of a kernel arrive in its parameter memory, by value.
@@ -267,6 +298,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   declareKernel(function, slots);
   if (failed(convertToNVVM(module)))
     return failure();
+  expandGroupProducts(module);
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context, job.kernel.name);
   if (!code)
@@ -293,6 +325,8 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   llvm::Expected<Assembled> assembled = assemble(StringRef(job.ptx.data(), job.ptx.size()), target.arch);
   if (!assembled)
     return module.emitError("@") << job.kernel.name << ": " << llvm::toString(assembled.takeError());
+  if (!assembled->loss.empty())
+    module.emitWarning("@") << job.kernel.name << ": " << assembled->loss;
   job.kernel.cubin = std::move(assembled->cubin);
   job.kernel.registers = assembled->registers;
   job.kernel.stackBytes = assembled->stackBytes;

@@ -14,7 +14,7 @@ struct CudaTarget {
   BlockLimits limits;
   bool emulated = false; ///< kernels run on a CPU, the threads of a block emulated: for tests
 
-  /// "sm_90a" (H100, H200) or "sm_80" (A100); "sm_90a,emulated": the same threads for test/emulator
+  /// "sm_90a" (H100, H200) or "sm_80" (A100); "sm_90a,emulated", "sm_80,emulated": the same threads for test/emulator
   /// ("sm_90a,emulated=4096": on blocks of so much shared memory). The error says which names are valid, or that this
   /// compiler was built without a CUDA toolkit.
   static llvm::Expected<CudaTarget> parse(llvm::StringRef arch);

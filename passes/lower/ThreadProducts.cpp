@@ -1,0 +1,468 @@
+//===- ThreadProducts.cpp - a sum of tensor-core products as a pipeline -------------------------------------------===//
+//
+//   sum = begin;  for at = lo, lo + K, .. < hi:  sum += op(A[.. at ..]) op(B[.. at ..])      (bf16 in, f32 sums)
+//
+// where both operands are tiles as they lie in memory. They travel to a ring of stages in shared memory by asynchronous copies, some iterations ahead of
+// the products; the sum stays in registers until the loop ends. With `limits.wgmma` (Hopper) a warpgroup multiplies from shared memory by
+// wgmma, one iteration's products under way while the next one's begin; else warps do, by ldmatrix and mma.sync.
+//
+// A stage holds both tiles, each as a panel: blocks of 64 columns, in them the rows one behind the other, 128 bytes each, the 16-byte chunk c of row r at
+// c xor (r mod 8). So eight rows of a chunk, which ldmatrix reads and copies write at a time, lie in different banks; and it is what wgmma calls a swizzle
+// of 128 bytes, in both of its orders: a panel whose columns run along k is K-major, one whose rows do is MN-major (PTX ISA, "Asynchronous warpgroup level
+// matrix shared memory layout"; panels begin on 1024 bytes, so the pattern has no offset).
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/ThreadLowering.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+namespace {
+
+constexpr int64_t kBlockColumns = 64, kRowBytes = 128, kChunk = 8, kChunkBytes = 16; // of a panel; a chunk: elements
+constexpr int64_t kPatternBytes = 1024; // eight rows
+constexpr int64_t kStep = 16; // of k: one instruction
+constexpr int64_t kGroupRows = 64, kMostColumns = 256; // of wgmma
+constexpr int64_t kMostSums = 128; // registers of a thread
+constexpr int64_t kMostStages = 4;
+
+/// A tile in a stage.
+struct Panel {
+  int64_t rows, columns, offset; // in the stage
+  bool alongK; ///< the columns run along k
+  int64_t blockBytes() const { return rows * kRowBytes; }
+  int64_t bytes() const { return llvm::divideCeil(columns, kBlockColumns) * blockBytes(); }
+};
+
+} // namespace
+
+/// Who computes what of the sum: a warpgroup `rows` blocks of 64 x `columns`, a warp `rows` x `columns` blocks of 16 x 8;
+/// `across` of them lie beside each other.
+struct ThreadLowering::Product {
+  tile::LoadOp a, b;
+  tile::DotOp dot;
+  int64_t m, n, k;
+  int64_t rows = 0, columns = 0, across = 0;
+  bool wgmma = false;
+  Panel left, right;
+  int64_t stages = 0, stageBytes = 0;
+
+  /// Registers of a thread.
+  int64_t sums() const { return wgmma ? rows * columns / 2 : rows * columns * 4; }
+  /// Whether the sum can be dealt out so.
+  bool dealToGroups(int64_t threads);
+  bool dealToWarps(int64_t threads);
+};
+
+/// The loop's only work is one product of two loads that is added to what it carries.
+static bool match(scf::ForOp op, tile::DotOp &dot, tile::LoadOp &a, tile::LoadOp &b) {
+  if (op.getNumRegionIterArgs() != 1)
+    return false;
+  Value sum = op.getRegionIterArg(0), next = op.getBody()->getTerminator()->getOperand(0);
+  dot = next.getDefiningOp<tile::DotOp>();
+  if (!dot || dot->getBlock() != op.getBody() || dot.getAcc() != sum || !sum.hasOneUse() || !next.hasOneUse())
+    return false;
+  a = dot.getA().getDefiningOp<tile::LoadOp>();
+  b = dot.getB().getDefiningOp<tile::LoadOp>();
+  auto asItLies = [&](tile::LoadOp load) {
+    return load && load->getBlock() == op.getBody() && !load.getRows() && load.getResult().hasOneUse() &&
+           tileType(load.getResult()).getRank() == 2;
+  };
+  if (!asItLies(a) || !asItLies(b))
+    return false;
+  return llvm::all_of(op.getBody()->without_terminator(), [&](Operation &inside) {
+    return &inside == dot || &inside == a || &inside == b ||
+           (isa<arith::ArithDialect, memref::MemRefDialect>(inside.getDialect()) && isMemoryEffectFree(&inside) &&
+            llvm::none_of(inside.getOperands(), isTile) && llvm::none_of(inside.getResults(), isTile));
+  });
+}
+
+/// Warpgroups lie one below the other, side by side where there are fewer rows.
+bool ThreadLowering::Product::dealToGroups(int64_t threads) {
+  int64_t groups = threads / (4 * kWarp), below = m / kGroupRows;
+  if (groups == 0 || below == 0 || m % kGroupRows != 0)
+    return false;
+  int64_t down = std::min(groups, below);
+  across = groups / down;
+  rows = below / down;
+  columns = n / across;
+  // An MN-major panel is cut between its blocks only.
+  bool cut = across == 1 || right.alongK || columns % kBlockColumns == 0;
+  wgmma = true;
+  return below % down == 0 && groups % down == 0 && n % across == 0 && columns % 8 == 0 && columns <= kMostColumns &&
+         cut && sums() <= kMostSums;
+}
+
+/// Warps in the way that reads the fewest operands.
+bool ThreadLowering::Product::dealToWarps(int64_t threads) {
+  wgmma = false;
+  Product best = *this;
+  int64_t warps = threads / kWarp, least = std::numeric_limits<int64_t>::max();
+  for (across = 1; across <= warps; across *= 2) {
+    int64_t down = warps / across;
+    rows = m / 16 / down;
+    columns = n / 8 / across;
+    int64_t read = rows * 16 + columns * 8;
+    if (rows * down * 16 != m || columns * across * 8 != n || sums() > kMostSums || read >= least)
+      continue;
+    least = read;
+    best = *this;
+  }
+  *this = best;
+  return least != std::numeric_limits<int64_t>::max();
+}
+
+std::optional<ThreadLowering::Product> ThreadLowering::productOf(scf::ForOp op) {
+  Product p;
+  if (threads < kWarp || !match(op, p.dot, p.a, p.b))
+    return std::nullopt;
+  auto type = cast<VectorType>(p.dot.getType()), a = cast<VectorType>(p.dot.getA().getType()),
+       b = cast<VectorType>(p.dot.getB().getType());
+  p.m = type.getDimSize(0);
+  p.n = type.getDimSize(1);
+  p.k = a.getDimSize(p.dot.getTransposeA() ? 0 : 1);
+  if (!type.getElementType().isF32() || !onTensorCores(p.dot) || p.m % 16 != 0 || p.n % 16 != 0)
+    return std::nullopt;
+  // Only whole chunks of contiguous elements are copied; each step of the loop begins with one.
+  for (tile::LoadOp load : {p.a, p.b})
+    if (getConstantIntValue(arguments[load.getSource()].strides[load.getDims().back()]) != 1)
+      return std::nullopt;
+  if (std::optional<int64_t> step = getConstantIntValue(op.getStep()); !step || *step % kChunk != 0)
+    return std::nullopt;
+  p.left = {a.getDimSize(0), a.getDimSize(1), 0, !p.dot.getTransposeA()};
+  p.right = {b.getDimSize(0), b.getDimSize(1), p.left.bytes(), static_cast<bool>(p.dot.getTransposeB())};
+  p.stageBytes = p.left.bytes() + p.right.bytes();
+  if (!(limits.wgmma && p.dealToGroups(threads)) && !p.dealToWarps(threads))
+    return std::nullopt;
+  // Two stages let copies overlap with products, wgmma reads one more.
+  int64_t least = p.wgmma ? 3 : 2;
+  for (p.stages = kMostStages; p.stages >= least; --p.stages)
+    if (freeOffset(p.stages * p.stageBytes, kPatternBytes) + p.stages * p.stageBytes <= limits.sharedBytes)
+      return p;
+  return std::nullopt;
+}
+
+//===- Copies -----------------------------------------------------------------------------------------------------===//
+
+/// The chunks of a panel, dealt out so that neighbouring threads read neighbouring ones. Written out where threads take whole rows: what
+/// the addresses of a thread's chunks have in common is then seen.
+void ThreadLowering::eachChunk(int64_t rows, int64_t chunks, function_ref<void(Value row, Value chunk)> body) {
+  if (threads % chunks != 0)
+    return eachThread(rows * chunks, [&](Value i) { body(divide(i, chunks), remainder(i, chunks)); });
+  int64_t step = threads / chunks;
+  Value first = divide(thread, chunks), chunk = remainder(thread, chunks);
+  for (int64_t row = 0; row < rows; row += step)
+    onlyIf(row + step > rows ? less(add(first, row), rows) : Value(), [&] { body(add(first, row), chunk); });
+}
+
+/// `panel`: bytes from the ring's beginning to it.
+void ThreadLowering::copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel) {
+  const View &source = arguments[load.getSource()];
+  auto type = cast<VectorType>(load.getType());
+  int64_t rows = type.getDimSize(0), chunks = type.getDimSize(1) / kChunk;
+  auto place = [&](Value row, Value chunk) -> Value {
+    Value turned = arith::XOrIOp::create(b, loc, remainder(chunk, 8), remainder(row, 8));
+    return add(add(panel, mul(divide(chunk, 8), constant(rows * kRowBytes))),
+               add(mul(row, constant(kRowBytes)), mul(turned, constant(kChunkBytes))));
+  };
+  auto there = [&](Value row, Value chunk) {
+    return add(at.offset, add(mul(row, at.strides.front()), mul(chunk, constant(kChunk))));
+  };
+  auto branch = scf::IfOp::create(b, loc, aligned, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  Value from = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, source.memref),
+        to = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, ring.memref);
+  eachChunk(rows, chunks, [&](Value row, Value chunk) {
+    copyChunk(at, row, add(from, mul(there(row, chunk), constant(2))), add(from, mul(at.offset, constant(2))),
+              add(to, place(row, chunk)));
+  });
+  // Rows that do not begin on 16 bytes pass through registers, an element at a time.
+  b.setInsertionPoint(branch.elseBlock()->getTerminator());
+  eachThread(rows * chunks * kChunk, [&](Value i) {
+    Value element = remainder(i, kChunk), chunk = remainder(divide(i, kChunk), chunks),
+          row = divide(i, kChunk * chunks);
+    auto read = [&]() -> Value {
+      return memref::LoadOp::create(b, loc, source.memref, ValueRange{add(there(row, chunk), element)});
+    };
+    Value value;
+    if (at.limit) {
+      auto inside = scf::IfOp::create(b, loc, TypeRange{b.getBF16Type()}, inBounds(add(at.row, row), at.limit),
+                                      /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(&inside.getThenRegion().front());
+      scf::YieldOp::create(b, loc, read());
+      b.setInsertionPointToEnd(&inside.getElseRegion().front());
+      scf::YieldOp::create(b, loc, zero(b.getBF16Type()));
+      value = inside.getResult(0);
+    } else {
+      value = read();
+    }
+    memref::StoreOp::create(b, loc, value, ring.memref, ValueRange{add(divide(place(row, chunk), 2), element)});
+  });
+}
+
+//===- Products ---------------------------------------------------------------------------------------------------===//
+
+static Type registersOf(OpBuilder &b, int64_t count) {
+  return LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, b.getF32Type()));
+}
+
+/// `panel` as wgmma reads it: bits 0-13 where it begins, 16-29 from one block of 64 along m or n to the next (MN-major), 32-45 from eight rows to the next, all
+/// in units of 16 bytes; 62-63: swizzle of 128 bytes.
+Value ThreadLowering::describePanel(Value address, int64_t blockBytes) {
+  Type i64 = b.getI64Type();
+  auto number = [&](int64_t value) { return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value)); };
+  Value start = arith::IndexCastOp::create(b, loc, i64, address);
+  start = arith::ShRUIOp::create(b, loc, arith::AndIOp::create(b, loc, start, number(0x3ffff)), number(4));
+  auto layout = static_cast<int64_t>(uint64_t(1) << 62 | static_cast<uint64_t>(kPatternBytes / 16) << 32 |
+                                     static_cast<uint64_t>(blockBytes / 16) << 16);
+  return arith::OrIOp::create(b, loc, start, number(layout));
+}
+
+/// One step of the loop by wgmma, not waited for.
+SmallVector<Value> ThreadLowering::multiplyByGroups(const Product &p, Value left, Value right, ValueRange sums) {
+  Value group = divide(warp, 4), down = divide(group, p.across), beside = remainder(group, p.across);
+  auto inside = [&](const Panel &panel, Value first, int64_t step, int64_t further) -> Value {
+    // `first + further` along m or n, `step` along k.
+    Value unit = mul(first, constant(panel.alongK ? kRowBytes : panel.blockBytes() / kBlockColumns));
+    int64_t along = panel.alongK ? further * kRowBytes : further / kBlockColumns * panel.blockBytes();
+    int64_t deep =
+        panel.alongK ? step / kBlockColumns * panel.blockBytes() + step % kBlockColumns * 2 : step * kRowBytes;
+    return add(unit, along + deep);
+  };
+  int64_t each = p.columns / 2;
+  auto type = registersOf(b, each);
+  auto shape = NVVM::MMAShapeAttr::get(b.getContext(), kGroupRows, p.columns, kStep);
+  auto layout = [&](bool transposed) { return transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row; };
+  SmallVector<Value> blocks;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    Value block = LLVM::PoisonOp::create(b, loc, type);
+    for (int64_t i = 0; i < each; ++i)
+      block = LLVM::InsertValueOp::create(b, loc, block, sums[r * each + i], ArrayRef<int64_t>{i});
+    blocks.push_back(block);
+  }
+  NVVM::WgmmaFenceAlignedOp::create(b, loc);
+  for (int64_t step = 0; step < p.k; step += kStep) {
+    Value y =
+        describePanel(add(right, inside(p.right, mul(beside, constant(p.columns)), step, 0)), p.right.blockBytes());
+    for (int64_t r = 0; r < p.rows; ++r) {
+      Value first = mul(down, constant(p.rows * kGroupRows));
+      Value x = describePanel(add(left, inside(p.left, first, step, r * kGroupRows)), p.left.blockBytes());
+      auto bf16 = NVVM::WGMMATypes::bf16;
+      auto one = NVVM::WGMMAScaleIn::one;
+      blocks[r] = NVVM::WgmmaMmaAsyncOp::create(b, loc, type, blocks[r], x, y, shape, bf16, bf16, NVVM::WGMMATypes::f32,
+                                                NVVM::WGMMAScaleOut::one, one, one, layout(!p.left.alongK),
+                                                layout(p.right.alongK), /*satfinite=*/nullptr);
+    }
+  }
+  NVVM::WgmmaGroupSyncAlignedOp::create(b, loc);
+  SmallVector<Value> next;
+  for (Value block : blocks)
+    for (int64_t i = 0; i < each; ++i)
+      next.push_back(LLVM::ExtractValueOp::create(b, loc, block, ArrayRef<int64_t>{i}));
+  return next;
+}
+
+/// One step of the loop by mma.sync.
+SmallVector<Value> ThreadLowering::multiplyByWarps(const Product &p, Value left, Value right, ValueRange sums) {
+  Value firstRow = mul(divide(warp, p.across), constant(p.rows * 16)),
+        firstColumn = mul(remainder(warp, p.across), constant(p.columns * 8));
+  // Lane 8 i + r gives row r of the i-th matrix.
+  Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
+  // Matrices of `panel` at m or n `major` and k `deep`, where lanes are `majorLanes` and `deepLanes` eights further.
+  auto load = [&](const Panel &panel, Value start, Value major, int64_t deep, Value majorLanes, Value deepLanes,
+                  int64_t count, bool turned) {
+    Value row = panel.alongK ? add(add(major, inMatrix), mul(majorLanes, constant(8)))
+                             : add(add(inMatrix, deep), mul(deepLanes, constant(8)));
+    Value chunk = panel.alongK ? add(deepLanes, deep / kChunk) : add(divide(major, kChunk), majorLanes);
+    Value swizzled = arith::XOrIOp::create(b, loc, remainder(chunk, 8), remainder(row, 8));
+    Value address = add(start, add(mul(divide(chunk, 8), constant(panel.blockBytes())),
+                                   add(mul(row, constant(kRowBytes)), mul(swizzled, constant(kChunkBytes)))));
+    return loadMatrices(address, count, turned);
+  };
+  SmallVector<Value> now(sums);
+  for (int64_t step = 0; step < p.k; step += kStep) {
+    SmallVector<SmallVector<Value>> x, y;
+    for (int64_t r = 0; r < p.rows; ++r)
+      x.push_back(load(p.left, left, add(firstRow, r * 16), step, low, high, 4, !p.left.alongK));
+    int64_t together = p.columns % 2 == 0 ? 2 : 1;
+    for (int64_t c = 0; c < p.columns; c += together) {
+      Value beside = together == 2 ? high : constant(0);
+      SmallVector<Value> loaded =
+          load(p.right, right, add(firstColumn, c * 8), step, beside, low, 2 * together, !p.right.alongK);
+      for (int64_t part = 0; part < together; ++part)
+        y.push_back({loaded[2 * part], loaded[2 * part + 1]});
+    }
+    for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t c = 0; c < p.columns; ++c) {
+        auto at = now.begin() + (r * p.columns + c) * 4;
+        llvm::copy(multiplyFragments(x[r], y[c], ArrayRef<Value>(at, 4)), at);
+      }
+  }
+  return now;
+}
+
+/// The elements whose sums a thread holds, in their order.
+void ThreadLowering::eachSum(const Product &p, function_ref<void(Value row, const Strip &strip)> body) {
+  Value quad = divide(lane, 4), pair = mul(remainder(lane, 4), constant(2)), row = quad, column = pair;
+  int64_t rowStep = 16, columnBlocks = p.columns;
+  if (p.wgmma) {
+    Value group = divide(warp, 4);
+    row = add(row,
+              add(mul(divide(group, p.across), constant(p.rows * kGroupRows)), mul(remainder(warp, 4), constant(16))));
+    column = add(column, mul(remainder(group, p.across), constant(p.columns)));
+    rowStep = kGroupRows;
+    columnBlocks = p.columns / 8;
+  } else {
+    row = add(row, mul(divide(warp, p.across), constant(p.rows * 16)));
+    column = add(column, mul(remainder(warp, p.across), constant(p.columns * 8)));
+  }
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t c = 0; c < columnBlocks; ++c)
+      for (int64_t half = 0; half < 2; ++half)
+        for (int64_t element = 0; element < 2; ++element)
+          body(add(row, r * rowStep + half * 8), {add(column, c * 8 + element), 0, p.n, 0, 1});
+}
+
+/// Nothing that reads the sums may come before: they pass through the instruction that waits.
+SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums) {
+  std::string constraints;
+  for (size_t i = 0; i < sums.size(); ++i)
+    constraints += "=f,";
+  for (size_t i = 0; i < sums.size(); ++i)
+    constraints += std::to_string(i) + (i + 1 < sums.size() ? "," : "");
+  auto wait = LLVM::InlineAsmOp::create(b, loc, TypeRange{registersOf(b, sums.size())}, sums, kAwaitProducts,
+                                        constraints, /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                        LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+  SmallVector<Value> done;
+  for (size_t i = 0; i < sums.size(); ++i)
+    done.push_back(LLVM::ExtractValueOp::create(b, loc, wait.getResult(0), ArrayRef<int64_t>{static_cast<int64_t>(i)}));
+  return done;
+}
+
+bool ThreadLowering::lowerLoop(scf::ForOp op) {
+  std::optional<Product> found = productOf(op);
+  if (!found)
+    return false;
+  Product p = *found;
+  Value init = op.getInitArgs().front();
+  int64_t elements = p.stages * p.stageBytes / 2;
+  Buffer *ringBuffer = allocate(b.getBF16Type(), elements, kPatternBytes);
+  patterned |= p.wgmma;
+  View ring{ringBuffer->memref, {constant(1)}, ringBuffer};
+  SmallVector<Value> sums;
+  {
+    Phase phase(*this);
+    touched(ring, true);
+    touched(ring, false);
+    startStrip();
+    eachSum(p, [&](Value row, const Strip &strip) { sums.push_back(eval(init, {row}, strip)); });
+    startStrip();
+    Value lo = scalars.lookup(op.getLowerBound()), hi = scalars.lookup(op.getUpperBound()),
+          step = scalars.lookup(op.getStep());
+    Value span = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, hi, lo), constant(0));
+    int64_t length = *getConstantIntValue(op.getStep());
+    Value count = divide(add(span, length - 1), length);
+    // The loads' places in iteration i.
+    auto places = [&](Value i) {
+      scalars.map(op.getInductionVar(), add(lo, mul(i, step)));
+      for (Operation &inside : op.getBody()->without_terminator())
+        if (!isa<tile::LoadOp, tile::DotOp>(inside) && failed(lowerScalar(&inside)))
+          failedOnce = true;
+      auto of = [&](tile::LoadOp load) {
+        return access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+      };
+      return std::pair(of(p.a), of(p.b));
+    };
+    Value alignedA, alignedB;
+    {
+      auto [a, second] = places(constant(0));
+      alignedA = rowsAligned(p.a, a);
+      alignedB = rowsAligned(p.b, second);
+      touched(arguments[p.a.getSource()], false);
+      touched(arguments[p.b.getSource()], false);
+    }
+    auto copy = [&](Value i, Value stage) {
+      onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, i, count), [&] {
+        auto [a, second] = places(i);
+        Value start = mul(stage, constant(p.stageBytes));
+        copyPanel(p.a, a, alignedA, ring, add(start, p.left.offset));
+        copyPanel(p.b, second, alignedB, ring, add(start, p.right.offset));
+      });
+      NVVM::CpAsyncCommitGroupOp::create(b, loc);
+    };
+    // Products by wgmma of the iteration before still read their stage when this one's copies start.
+    int64_t ahead = p.stages - (p.wgmma ? 2 : 1);
+    for (int64_t i = 0; i < ahead; ++i)
+      copy(constant(i), constant(i));
+    Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, ring.memref);
+    auto next = [&](Value stage) -> Value {
+      Value further = add(stage, 1);
+      Value wraps = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, further, constant(p.stages));
+      return arith::SelectOp::create(b, loc, wraps, constant(0), further);
+    };
+    SmallVector<Value> carried = {constant(0), constant(ahead % p.stages)};
+    llvm::append_range(carried, sums);
+    auto iteration = [&](Value i, ValueRange now) -> SmallVector<Value> {
+      NVVM::CpAsyncWaitGroupOp::create(b, loc, ahead - 1);
+      if (p.wgmma)
+        NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
+                                   NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+      gpu::BarrierOp::create(b, loc);
+      Value start = add(base, mul(now[0], constant(p.stageBytes)));
+      Value left = add(start, p.left.offset), right = add(start, p.right.offset);
+      SmallVector<Value> yielded = {next(now[0]), next(now[1])}, products;
+      if (p.wgmma)
+        products = multiplyByGroups(p, left, right, now.drop_front(2));
+      copy(add(i, ahead), now[1]);
+      if (p.wgmma)
+        NVVM::WgmmaWaitGroupSyncOp::create(b, loc, 1);
+      else
+        products = multiplyByWarps(p, left, right, now.drop_front(2));
+      llvm::append_range(yielded, products);
+      return yielded;
+    };
+    auto loop = [&] {
+      carried = repeat(constant(0), count, constant(1), carried, iteration);
+      sums.assign(carried.begin() + 2, carried.end());
+    };
+    if (p.wgmma) {
+      // Sums that no product has written must not meet those that products still write: they would wait for each other.
+      auto branch = scf::IfOp::create(b, loc, TypeRange(ValueRange(sums)),
+                                      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, count, constant(0)),
+                                      /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(&branch.getElseRegion().front());
+      scf::YieldOp::create(b, loc, sums);
+      b.setInsertionPointToEnd(&branch.getThenRegion().front());
+      loop();
+      scf::YieldOp::create(b, loc, awaitProducts(sums));
+      sums = branch.getResults();
+    } else {
+      loop();
+    }
+    NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+  }
+  release(init, op->getBlock());
+  giveBack(ringBuffer);
+  auto type = tileType(op.getResult(0));
+  View result = viewOf(allocate(type), type);
+  {
+    Phase phase(*this);
+    size_t at = 0;
+    eachSum(p, [&](Value row, const Strip &strip) { writeView(result, {row}, strip, sums[at++], false); });
+  }
+  own(op.getResult(0), result);
+  if (op.getResult(0).use_empty()) {
+    usesLeft[op.getResult(0)] = 1;
+    useDone(op.getResult(0));
+  }
+  return true;
+}

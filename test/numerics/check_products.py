@@ -1,0 +1,73 @@
+"""Products of bf16 in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
+16 bytes, sums that are added to, groups of rows of any length.
+
+    check_products.py        (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
+
+The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+"""
+
+import sys
+
+import numpy as np
+
+from harness import Program, Type, rounded
+from check_linear import limits
+
+
+def add_linear(program, rng, B, T, K, N, transposed):
+    """y = x w, dx = dy w^T, dw = x^T dy and the same added to s; w^T for w where transposed."""
+    f = program.function(f"linear_{B * T}x{K}x{N}{'_t' if transposed else ''}", "bf16")
+    x, dy, w = f.input("x", (B, T, K)), f.input("dy", (B, T, N)), f.input("w", (N, K) if transposed else (K, N))
+    z, s = f.input("z", (B, T, N)), f.input("s", w.type.shape, "f32")
+    weight = lambda *sums: f.op("braid.linear_grad_weight", [x, [dy], [*sums]], [w.type], segments=True, transposed=transposed)[0]
+    f.output("y", f.op("braid.linear", [x, w], [dy.type], transposed=transposed)[0])
+    f.output("yz", f.op("braid.linear_add", [x, w, z], dy.type, transposed=transposed))
+    f.output("dx", f.op("braid.linear_grad_data", [[dy], [w]], x.type, segments=True, transposed=transposed))
+    f.output("dw", weight())
+    f.output("dsum", weight(s))
+    a = {n: rounded([rng.standard_normal(o.type.shape)], o.type.dtype)[0] for n, o in f.inputs.items()}
+    turn = (lambda m: m.T) if transposed else (lambda m: m)
+    rows, cotangents, m = a["x"].reshape(-1, K), a["dy"].reshape(-1, N), turn(a["w"])
+    y, dw = (rows @ m).reshape(B, T, N), turn(rows.T @ cotangents)
+    references = {"y": y, "yz": y + a["z"], "dx": (cotangents @ m.T).reshape(B, T, K), "dw": dw, "dsum": dw + a["s"]}
+    program.check(f, a, references, limits("bf16", ("dx", "dw", "dsum"))(references))
+
+
+def add_groups(program, rng, R, M, F, lengths):
+    """Groups of so many rows; behind them rows of none, which nobody asks for."""
+    E = len(lengths)
+    f = program.function(f"groups_{R}x{M}x{F}_{E}", "bf16")
+    x, dy, w, offsets = f.input("x", (1, R, M)), f.input("dy", (1, R, F)), f.input("w", (E, M, F)), f.input("offsets", (E + 1,), "i32")
+    s = f.input("s", (E, M, F), "f32")
+    weight = lambda *sums: f.op("braid.moe.grouped_linear_grad_weight", [x, offsets, [dy], [*sums]], [w.type], segments=True)[0]
+    f.output("y", f.op("braid.moe.grouped_linear", [x, offsets, w], [dy.type])[0])
+    f.output("dx", f.op("braid.moe.grouped_linear_grad_data", [[dy], [offsets], [w]], x.type, segments=True))
+    f.output("dw", weight())
+    f.output("dsum", weight(s))
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    a = {n: rounded([rng.standard_normal(o.type.shape)], o.type.dtype)[0] for n, o in f.inputs.items() if n != "offsets"}
+    for name in ("x", "dy"):
+        a[name][:, ends[-1]:] = 0
+    y, dx, dw = np.zeros((1, R, F)), np.zeros((1, R, M)), np.zeros((E, M, F))
+    for e in range(E):
+        rows = slice(ends[e], ends[e + 1])
+        y[0, rows], dx[0, rows] = a["x"][0, rows] @ a["w"][e], a["dy"][0, rows] @ a["w"][e].T
+        dw[e] = a["x"][0, rows].T @ a["dy"][0, rows]
+    references = {"y": y, "dx": dx, "dw": dw, "dsum": dw + a["s"]}
+    program.check(f, a | {"offsets": ends}, references, limits("bf16", ("dx", "dw", "dsum"))(references))
+
+
+def main():
+    program, rng = Program("products"), np.random.default_rng(7)
+    for transposed in (False, True):
+        add_linear(program, rng, 1, 200, 192, 256, transposed)  # tiles of 64 x 128, a stage more than the ring has
+        add_linear(program, rng, 2, 70, 130, 96, transposed)  # rows of 260 bytes; 130 along k: a step of 128 and one of 2
+        add_linear(program, rng, 1, 1300, 80, 3072 if transposed else 2900, transposed)  # tiles of 128 x 256; rows of 5800 bytes
+        add_linear(program, rng, 1, 16, 48, 80, transposed)  # fewer rows than a warpgroup has: warps multiply
+    add_groups(program, rng, 700, 64, 192, (130, 0, 1, 63, 300, 16))
+    add_groups(program, rng, 140, 128, 256, (0, 140))
+    return program.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
