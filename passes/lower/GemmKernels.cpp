@@ -40,16 +40,18 @@ struct Sides {
 };
 
 /// Tensor cores take what they multiply from shared memory, and that from a cache that all of them share: of the operands of a 128 x 256 tile each
-/// byte is multiplied 85 times, which is what a Hopper's cache can feed; smaller tiles where fewer than a GPU's multiprocessors would have one.
+/// byte is multiplied 85 times, which is what a Hopper's cache can feed. Smaller tiles where the larger ones would leave multiprocessors without any:
+/// products of few rows read their weights once, and want many that read.
 /// Elsewhere the tile that is added to lies in shared memory itself.
 Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t count) {
-  constexpr int64_t multiprocessors = 132;
+  constexpr int64_t multiprocessors = 128;
   if (!tensorCores)
     return {64, 64, 32};
-  for (Sides sides : {Sides{128, 256, 64}, Sides{128, 128, 64}})
-    if (m > sides.m / 2 && n > sides.n / 2 && count * ceilDiv(m, sides.m) * ceilDiv(n, sides.n) >= multiprocessors)
+  for (Sides sides : {Sides{128, 256, 64}, {128, 128, 64}, {64, 128, 64}, {64, 64, 64}, {64, 32, 64}})
+    if ((m > sides.m / 2 || sides.m == 64) && (n > sides.n / 2) &&
+        count * ceilDiv(m, sides.m) * ceilDiv(n, sides.n) >= multiprocessors)
       return sides;
-  return {64, 128, 64};
+  return {64, kGrain, 64};
 }
 
 struct Part {

@@ -15,7 +15,8 @@ namespace braid {
 
 namespace {
 
-// Products of fewer rows lose speed; more logits than these would leave the cache between the steps of a block.
+// Products of fewer rows lose speed; more logits than these would leave the cache between the steps of a block. A GPU reads and writes all of dW for
+// each block: with as many rows as features its logits take no more memory than dW does.
 constexpr int64_t kLeastRows = 128, kLogitBytes = 1 << 20;
 
 /// `count` blocks of `size` rows, then one of `rest`.
@@ -23,8 +24,8 @@ struct Blocks {
   int64_t size, count, rest;
 };
 
-Blocks blocksOf(int64_t rows, int64_t rowBytes) {
-  int64_t most = std::max(kLeastRows, kLogitBytes / rowBytes);
+Blocks blocksOf(int64_t rows, int64_t rowBytes, int64_t features, const OutlineContext &context) {
+  int64_t most = std::max({kLeastRows, kLogitBytes / rowBytes, context.gpu ? features : 0});
   if (rows <= most)
     return {rows, 1, 0};
   int64_t size = llvm::alignTo(ceilDiv(rows, ceilDiv(rows, most)), 16);
@@ -39,7 +40,7 @@ public:
 
   Walk(Operation *op, Value x, ArrayRef<Value> perToken, int64_t vocabulary, OutlineContext &context)
       : op(op), context(context), b(context.rewriter), rows(product(shapeOf(perToken[0]))),
-        blocks(blocksOf(rows, vocabulary * 4)) {
+        blocks(blocksOf(rows, vocabulary * 4, shapeOf(x).back(), context)) {
     perRow.push_back(context.view(op, x, {rows, shapeOf(x).back()}));
     for (Value v : perToken)
       perRow.push_back(context.view(op, v, {rows}));

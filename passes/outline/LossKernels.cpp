@@ -6,7 +6,10 @@ using namespace mlir;
 
 namespace braid {
 
-static constexpr int64_t kBlock = 256, kTokens = 8, kSumBlock = 1024, kSumPrograms = 64;
+static constexpr int64_t kBlock = 256, kSumBlock = 1024;
+
+/// Rows of logits that one program walks over.
+static int64_t rowsOfProgram(const OutlineContext &context) { return context.gpu ? 1 : 8; }
 
 /// Two walks over a row's vocabulary in blocks, lanes apart:
 ///   m = max x,  lse = m + log sum exp(x - m),  loss = lse - x[label]  (0 for label < 0)
@@ -15,15 +18,16 @@ static constexpr int64_t kBlock = 256, kTokens = 8, kSumBlock = 1024, kSumProgra
 SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineContext &context, Value coordinate) {
   int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
   Type element = tensorType(logits).getElementType(), real = computeType(element);
+  int64_t rows = rowsOfProgram(context);
   std::string name = std::string("cross_entropy_") + (coordinate ? "part_" : "") + typeName(element);
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
     Var place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
     Var lse = k.buffer("lse", real, {kDynamic}), loss = k.buffer(coordinate ? "target" : "loss", real, {kDynamic}),
         live = coordinate ? Var() : k.buffer("live", real, {kDynamic});
-    Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * kTokens;
+    Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * rows;
     Var lowest = k.tile({kBlock}, real, -3.0e38), lane = k.iota({kBlock}, 0);
-    k.loop(first, min(first + kTokens, count), 1, [&](Var n) {
+    k.loop(first, min(first + rows, count), 1, [&](Var n) {
       auto block = [&](Var v) {
         Var x = cast(k.load(logits, {n, v}, {kBlock}, {.limit = size}), real);
         return select(lt(lane, cast(size - v, k.i32())), x, lowest);
@@ -50,7 +54,7 @@ SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineC
     });
   });
   auto perToken = RankedTensorType::get({count}, real);
-  auto launch = context.launch(op, kernel, {ceilDiv(count, kTokens)});
+  auto launch = context.launch(op, kernel, {ceilDiv(count, rows)});
   launch.arg("logits", logits).arg("labels", labels);
   if (coordinate)
     launch.arg("coordinate", coordinate).result("lse", perToken).result("target", perToken);
@@ -65,6 +69,7 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
   int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
   Type element = tensorType(logits).getElementType(), real = computeType(element);
   Type scale = tensorType(dsum).getElementType();
+  int64_t rows = rowsOfProgram(context);
   std::string name = std::string("cross_entropy_grad_") + (coordinate ? "part_" : "") + typeName(element) +
                      (result != element ? "_" + typeName(result) : "");
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
@@ -72,9 +77,9 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
     Var lse = k.buffer("lse", real, {kDynamic}), dsum = k.buffer("dsum", scale, {1});
     Var place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
     Var dlogits = k.buffer("dlogits", result, {kDynamic, kDynamic});
-    Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * kTokens;
+    Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * rows;
     Var factor = cast(k.at(dsum, {0}), real), lane = k.iota({kBlock}, 0);
-    k.loop(first, min(first + kTokens, count), 1, [&](Var n) {
+    k.loop(first, min(first + rows, count), 1, [&](Var n) {
       Var label = k.at(labels, {n}), row = k.at(lse, {n}), weight = select(ge(label, 0), factor, factor.like(0));
       if (coordinate)
         label = label - k.at(place, {0}) * cast(size, k.i32());
@@ -87,7 +92,7 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
     });
   });
   // The cotangent takes the place of its logits: nothing reads them afterwards where they fit.
-  auto launch = context.launch(op, kernel, {ceilDiv(count, kTokens)});
+  auto launch = context.launch(op, kernel, {ceilDiv(count, rows)});
   launch.arg("logits", logits).arg("labels", labels).arg("lse", lse).arg("dsum", dsum);
   if (coordinate)
     launch.arg("coordinate", coordinate);
@@ -172,7 +177,8 @@ Value partialSums(Operation *op, Value x, bool squared, Type sumType, OutlineCon
         });
     k.put(sum(lanes[0], 0), parts, {k.program(0)});
   });
-  int64_t blocks = std::max<int64_t>(ceilDiv(size, kSumBlock), 1), span = ceilDiv(blocks, kSumPrograms) * kSumBlock;
+  int64_t blocks = std::max<int64_t>(ceilDiv(size, kSumBlock), 1);
+  int64_t span = ceilDiv(blocks, sumPrograms(context)) * kSumBlock;
   int64_t programs = std::max<int64_t>(ceilDiv(size, span), 1);
   Value flat = context.view(op, x, {size});
   return context.launch(op, kernel, {programs})

@@ -69,6 +69,7 @@ struct DecayTable {
   // whether every channel decays by less than exp(-32) over the chunk and none grows (empty where that is settled).
   Var start{}, end{}, inverse{}, last{}, mild{};
   int64_t scoreRows = kScoreRows;
+  double silent = 0; ///< the log decay whose exponential is as small as rounding
 
   /// Computes them but for `end`: fromStart, toEnd and pairScores share one exponential. `known`: decays are mild.
   void prepareScores(KernelBuilder &k, bool known);
@@ -80,6 +81,9 @@ struct DecayTable {
   Var fromStart(Var x) const; ///< x * exp(c)
   Var toEnd(Var x) const; ///< x * exp(c_C - c)
   Var total() const; ///< c_C, [width]
+  /// What each log decay gets, from the difference of sums that it is. Below `silent` what is left of that is rounding, which a gate exp(-exp(y)) would multiply
+  /// by its own slope, as large as the log decay: there it is 0, as it is but for exp(g).
+  Var cotangent(Var difference) const { return select(lt(g(), silent), 0.0, difference); }
 };
 
 /// Of every left l and right r, all [C, width]: s[l][r]_ij = sum_d l_id r_jd exp(c_id - c_jd) for j <= i, else 0. And,

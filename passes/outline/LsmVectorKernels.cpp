@@ -132,7 +132,7 @@ llvm::SmallVector<Vars> VectorGradKernel::finish(Sums &sums, llvm::ArrayRef<Var>
     math.storeTokens(all, r ? db : dk, 0);
   }
   Var tail = expand(sums.tail() * math.acrossChunk(), 0, math.C);
-  math.storeTokens(cumsum(pairs, 0, /*reverse=*/true) + before(ends) + tail, dLogDecay, 0);
+  math.storeTokens(math.keyDecay().cotangent(cumsum(pairs, 0, /*reverse=*/true) + before(ends) + tail), dLogDecay, 0);
   return scores.s;
 }
 
@@ -203,8 +203,8 @@ void VectorGradKernel::writeRank1() {
       now.tail() = now.tail() + sum(both * expand(across, 0, K), 1);
       // Behind all that reads states, so that they are read where they stand.
       math.storeTokens(inside.dRight[0] + decay.toEnd(write), dv, first);
-      math.storeTokens(cumsum(pairs, 0, /*reverse=*/true) + before(valuesToEnd * write) + expand(tail, 0, C),
-                       dValueDecay, first);
+      Var difference = cumsum(pairs, 0, /*reverse=*/true) + before(valuesToEnd * write) + expand(tail, 0, C);
+      math.storeTokens(decay.cotangent(difference), dValueDecay, first);
     });
     finish(sums, {queries}, {keys}, /*wantScores=*/false);
   });

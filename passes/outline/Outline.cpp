@@ -159,6 +159,7 @@ struct OutlinePass : impl::OutlinePassBase<OutlinePass> {
     ModuleOp module = getOperation();
     OutlineContext context(module);
     context.roundInProducts = roundInProducts;
+    context.gpu = gpu;
     SmallVector<Block *> blocks;
     for (auto func : module.getOps<func::FuncOp>())
       if (!isKernel(func))

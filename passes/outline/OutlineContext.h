@@ -65,6 +65,7 @@ public:
   mlir::ModuleOp module;
   mlir::IRRewriter rewriter;
   bool roundInProducts = true; ///< the last of several products rounds their sum
+  bool gpu = false; ///< hundreds of programs run at a time, not a few
 };
 
 inline mlir::RankedTensorType tensorType(mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()); }

@@ -60,7 +60,9 @@ mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value la
 inline constexpr int64_t kSharePrograms = 2048;
 /// [programs, shape..] -> [shape..]: adds partial sums in order; a launch before `op`.
 mlir::Value sumOverRows(mlir::Operation *op, mlir::Value partials, OutlineContext &context);
-/// At most 64 partial sums of the elements (or their squares), each in a fixed order; the number follows from the size.
+/// Into how many parts a sum over many rows, or elements, is cut at most: a GPU must have enough loads under way.
+inline int64_t sumPrograms(const OutlineContext &context) { return context.gpu ? 512 : 64; }
+/// `sumPrograms` partial sums of the elements (or their squares), each in a fixed order; the number follows from the size.
 mlir::Value partialSums(mlir::Operation *op, mlir::Value x, bool squared, mlir::Type sumType, OutlineContext &context);
 /// How many labels are >= 0, as [1].
 mlir::Value countLabels(mlir::Operation *op, mlir::Value labels, mlir::Type type, OutlineContext &context);

@@ -27,7 +27,7 @@ namespace {
 
 /// Elements of a row-block that should stay near the core together: half of a 32 KiB L1 in f32.
 constexpr int64_t kBlockElements = 4096;
-constexpr int64_t kFlatRows = 1024, kMaxRows = 32, kSumPrograms = 64;
+constexpr int64_t kFlatRows = 1024, kMaxRows = 32;
 
 /// Rows of `elements` features each.
 int64_t rowsOfBlock(int64_t elements) {
@@ -369,7 +369,9 @@ LogicalResult RowsKernel::run() {
   if (failed(status))
     return failure();
   int64_t blocks = ceilDiv(totalRows, rows);
-  int64_t programs = sums ? std::min(blocks, kSumPrograms) : ends ? std::min(blocks, kSharePrograms) : blocks;
+  int64_t programs = sums   ? std::min(blocks, sumPrograms(context))
+                     : ends ? std::min(blocks, kSharePrograms)
+                            : blocks;
   int64_t span = ceilDiv(blocks, programs) * rows;
   if (sums)
     programs = ceilDiv(totalRows, span);
@@ -426,7 +428,14 @@ Value sumOverRows(Operation *op, Value partials, OutlineContext &context) {
   SmallVector<int64_t> shape(shapeOf(partials).drop_front());
   if (programs == 1)
     return context.view(op, partials, shape);
-  constexpr int64_t width = 256;
+  // Parts p, p + s, p + 2 s, .. first: s times as many columns of few parts.
+  constexpr int64_t mostParts = 64, width = 256;
+  int64_t few = programs > mostParts ? divisorUpTo(programs, mostParts / 2) : 1;
+  if (few > 1) {
+    SmallVector<int64_t> stacked = {few, programs / few};
+    llvm::append_range(stacked, shape);
+    return sumOverRows(op, sumOverRows(op, context.view(op, partials, stacked), context), context);
+  }
   Type element = tensorType(partials).getElementType();
   std::string kernel = context.kernel("sum_rows_" + typeName(element), {"column"}, [&](KernelBuilder &k) {
     // y[c] = sum over p of x[p, c], p ascending

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from harness import Report
-from compiled_model import CompiledModel, perturbed
+from compiled_model import CompiledModel, TYPES, perturbed
 
 SIZES = {"heads": 4, "head_dim": 8}
 LINEAR = {"q": "linear(x)", "k": "linear(x)", "v": "linear(x)"}
@@ -706,12 +706,45 @@ def check_twice(report, pairs):
         report.line(error <= 1e-9, f"two texts of one function: {what}", f"{error:.1e}")
 
 
+# Gates exp(-exp(y)), RWKV-6's, far outside of what anybody means: log decays from 0 to -1e12, whose gradient is multiplied by themselves.
+GATE = {"g": "-exp(10 linear(x))"}
+STRONG = {
+    "S": {"state": "M = exp(g) M + k^T v", "inputs": LINEAR | {"g": "-exp(10 linear(x, per=head))"}},
+    "V": {"state": "M = diag(exp(g)) M + k^T v", "inputs": LINEAR | GATE},
+    "C": {"state": "M = diag(exp(g + i w)) M + k^T v", "inputs": LINEAR | GATE | {"w": "linear(x)"}},
+    "R": {"state": "M = diag(exp(g)) M diag(exp(h)) + k^T v", "inputs": LINEAR | GATE | {"h": "-exp(10 linear(x))"}},
+    "D": {"state": "M = (diag(exp(g)) + b^T a) M + k^T v", "inputs": LINEAR | GATE | {"b": "0.3 l2_norm(linear(x))", "a": "l2_norm(linear(x))"}},
+    "K": {"state": "M = (I - b k^T k) diag(exp(g)) M + b k^T v", "inputs": UNIT(4) | GATE | {"b": "sigmoid(linear(x))"}},
+    "E": {"state": "M = full(exp(g)) M + k^T v", "inputs": LINEAR | GATE},
+}
+
+
+def check_strong_gates(report):
+    """Gradients in f32 against f64: 1e-3, for a state that is nearly forgotten is divided by its norm in each of seven layers. In bf16 such layers have
+    gradients of their own; they must not be of another size."""
+    pairs = {letter: (text, text) for letter, text in STRONG.items()}
+    outcomes, weights = {}, None
+    for dtype in ("bf16", "f32", "f64"):
+        model = CompiledModel(describe(0, dtype, pairs), report.folder, f"strong-{dtype}")
+        weights = weights or model.initial(3)
+        batch, _ = model.batch(np.random.default_rng(2), [[0, 11, 12, 37], [0, 20, 31, 31]])
+        types = {n: TYPES[t["dtype"]] for n, t in model.parameters.items()}
+        step = model.step({n: a.astype(types[n]) for n, a in weights.items()}, batch, [*model.gradients.values()], learning_rate=1e-2, number=1)
+        outcomes[dtype] = {n: step[g].astype(np.float64) for n, g in model.gradients.items() if "lsm" in n}
+    for name, exact in outcomes["f64"].items():
+        error = np.linalg.norm(outcomes["f32"][name] - exact) / np.linalg.norm(exact)
+        report.line(error <= 1e-3, f"strong gates, f32: {name}", f"{error:.1e}")
+        ratio = np.linalg.norm(outcomes["bf16"][name]) / np.linalg.norm(exact)
+        report.line(ratio <= 100, f"strong gates, bf16: {name}", f"{ratio:.1e} of f64's norm")
+
+
 def main(dtype):
     report = Report(f"recurrence-{dtype}")
     with report:
         if dtype == "f32":
             check_twice(report, TWICE)
             check_twice(report, SEVERAL)
+            check_strong_gates(report)
         models = [CompiledModel(describe(which, dtype), report.folder, f"{dtype}{which}") for which in (0, 1)]
         first, second = models
         def same(what, a, b):

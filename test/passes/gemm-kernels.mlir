@@ -8,14 +8,15 @@
 // LIBRARY-NEXT: cmd.gemm 10 x 48 x 64 {{.*}}batch = 3
 // LIBRARY-NEXT: cmd.gemm 128 x 8 x 50 {{.*}}transpose_a
 // LIBRARY-NEXT: cmd.gemm 4 x 7 x 13 {{.*}}transpose_b
-// LIBRARY-NEXT: cmd.gemm 70 x 147 x 82
+// LIBRARY-NEXT: cmd.gemm 8200 x 147 x 82
 // LIBRARY-NEXT: cmd.gemm 67 x 34 x 40
 // LIBRARY-NEXT: cmd.gemm 10 x 48 x 64 {{.*}}add
-// LIBRARY-NEXT: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x64_plus_f32
+// LIBRARY-NEXT: cmd.launch @gemm_bf16_bf16_bf16_nn_16x16x64_plus_f32
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
-// LIBRARY-NEXT: cmd.gemm 4200 x 1024 x 64
 // LIBRARY-NEXT: cmd.gemm 4000 x 1024 x 64
+// LIBRARY-NEXT: cmd.gemm 2100 x 1024 x 64
 // LIBRARY-NEXT: cmd.gemm 1000 x 1024 x 64
+// LIBRARY-NEXT: cmd.gemm 16 x 1024 x 64
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
 // LIBRARY-NEXT: cmd.launch @gemm_weights_
 // LIBRARY-NEXT: {{^  *}$}}
@@ -37,28 +38,30 @@ cmd.program {
     // CHECK: cmd.launch @gemm_f32_f32_f32_nt_16x7x13 grid [1, 1, 1]
     cmd.gemm 4 x 7 x 13 a <@io, 0, 208> ld 13 : f32 b <@io, 4096, 364> ld 13 : f32 c <@io, 65536, 112> ld 7 : f32 {transpose_b, name = "gemm"}
     // Widths that no tile divides: 147 columns are a tile of 128, one of 16, one of 3, and 82 along k a step of 64, one of 16, one of 2.
-    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x128x64_16_2 grid [1, 2, 1] args {a = #cmd.buffer<@io, 0, 11480>, {{.*}}b = #cmd.buffer<@io, 16384, 24108>, {{.*}}c = #cmd.buffer<@io, 65536, 41160>, {{.*}}k = 64 : i64} {cmd.work = #cmd.work<"linear", flops = 1469440,
-    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x16x64_16_2 grid [1, 2, 1] args {a = #cmd.buffer<@io, 0, 11480>, {{.*}}b = #cmd.buffer<@io, 16640, 23852>, {{.*}}c = #cmd.buffer<@io, 66048, 40648>
-    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_64x3x64_16_2 grid [1, 2, 1] args {{.*}}b = #cmd.buffer<@io, 16672, 23820>, {{.*}}c = #cmd.buffer<@io, 66112, 40584>
-    cmd.gemm 70 x 147 x 82 a <@io, 0, 11480> ld 82 : bf16 b <@io, 16384, 24108> ld 147 : bf16 c <@io, 65536, 41160> ld 147 : f32 {cmd.work = #cmd.work<"linear", flops = 1687560, bytes = 76748, "">, name = "gemm"}
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x128x64_16_2 grid [1, 65, 1] args {a = #cmd.buffer<@wide, 0, 1344800>, {{.*}}b = #cmd.buffer<@wide, 2097152, 24108>, {{.*}}c = #cmd.buffer<@wide, 4194304, 4821600>, {{.*}}k = 64 : i64} {cmd.work = #cmd.work<"linear", flops = 172134400,
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x16x64_16_2 grid [1, 65, 1] args {a = #cmd.buffer<@wide, 0, 1344800>, {{.*}}b = #cmd.buffer<@wide, 2097408, 23852>, {{.*}}c = #cmd.buffer<@wide, 4194816, 4821088>
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x3x64_16_2 grid [1, 65, 1] args {{.*}}b = #cmd.buffer<@wide, 2097440, 23820>, {{.*}}c = #cmd.buffer<@wide, 4194880, 4821024>
+    cmd.gemm 8200 x 147 x 82 a <@wide, 0, 1344800> ld 82 : bf16 b <@wide, 2097152, 24108> ld 147 : bf16 c <@wide, 4194304, 4821600> ld 147 : f32 {cmd.work = #cmd.work<"linear", flops = 197685600, bytes = 76748, "">, name = "gemm"}
     // So are the rows of a gradient of weights; in f32 a divisor of 16 and more does: 34 = 2 x 17.
     // CHECK: cmd.launch @gemm_f32_f32_f32_tn_64x34x32 grid [1, 1, 1]
     // CHECK: cmd.launch @gemm_f32_f32_f32_tn_3x34x32 grid [1, 1, 1] args {a = #cmd.buffer<@io, 256, 10464>, {{.*}}c = #cmd.buffer<@io, 74240, 408>
     cmd.gemm 67 x 34 x 40 a <@io, 0, 10720> ld 67 : f32 b <@io, 16384, 5440> ld 34 : f32 c <@io, 65536, 9112> ld 34 : f32 {transpose_a, name = "gemm"}
     // What is added from elsewhere is a buffer of its own, at the same rows and columns.
-    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x64_plus_bf16 grid [1, 1, 3] args {{.*}}addend = #cmd.buffer<@io, 131072, 3000>, addend.dim0 = 3 : i64, addend.dim1 = 10 : i64, addend.dim2 = 48 : i64, addend.stride0 = 500 : i64, addend.stride1 = 48 : i64
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x16x64_plus_bf16 grid [3, 1, 3] args {{.*}}addend = #cmd.buffer<@io, 131072, 3000>, addend.dim0 = 3 : i64, addend.dim1 = 10 : i64, addend.dim2 = 48 : i64, addend.stride0 = 500 : i64, addend.stride1 = 48 : i64
     cmd.gemm 10 x 48 x 64 a <@io, 0, 3840> ld 64 : bf16 b <@io, 8192, 6144> ld 48 : bf16 c <@io, 65536, 2880> ld 48 : bf16 add <@io, 131072, 3000> : bf16 {batch = 3 : i64, batch_stride_a = 640 : i64, batch_stride_addend = 500 : i64, batch_stride_c = 480 : i64, name = "gemm"}
-    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x48x64_plus_f32 grid [1, 1, 1] args {{.*}}addend = #cmd.buffer<@io, 131072, 1920>
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x16x64_plus_f32 grid [3, 1, 1] args {{.*}}addend = #cmd.buffer<@io, 131072, 1920>
     cmd.gemm 10 x 48 x 64 a <@io, 0, 1280> ld 64 : bf16 b <@io, 8192, 6144> ld 48 : bf16 c <@io, 65536, 960> ld 48 : bf16 add <@io, 131072, 1920> : f32 {name = "gemm"}
     // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nt_64x16x16_plus_f32 grid [1, 4, 2] args {{.*}}addend = #cmd.buffer<@io, 131072, 8192>
     cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 16 a <@io, 0, 4096> ld 16 : bf16 b <@io, 8192, 2048> ld 16 : bf16 c <@io, 65536, 4096> ld 16 : bf16 add <@io, 131072, 8192> : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
-    // Tiles are as large as leaves each multiprocessor of a large GPU one.
-    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x256x64 grid [4, 33, 1]
-    cmd.gemm 4200 x 1024 x 64 a <@wide, 0, 537600> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 8601600> ld 1024 : bf16 {name = "gemm"}
-    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x128x64 grid [8, 32, 1]
+    // Tiles are as large as leaves the multiprocessors of a large GPU one each.
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x256x64 grid [4, 32, 1]
     cmd.gemm 4000 x 1024 x 64 a <@wide, 0, 512000> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 8192000> ld 1024 : bf16 {name = "gemm"}
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x128x64 grid [8, 17, 1]
+    cmd.gemm 2100 x 1024 x 64 a <@wide, 0, 268800> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 4300800> ld 1024 : bf16 {name = "gemm"}
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_64x128x64 grid [8, 16, 1]
     cmd.gemm 1000 x 1024 x 64 a <@wide, 0, 128000> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 2048000> ld 1024 : bf16 {name = "gemm"}
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x16x64 grid [64, 1, 1]
+    cmd.gemm 16 x 1024 x 64 a <@wide, 0, 2048> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 32768> ld 1024 : bf16 {name = "gemm"}
     // The rows of a group are found on the device.
     // CHECK: cmd.launch @gemm_groups_f32_f32_f32_nt_64x16x8 grid [1, 4, 2] args {{.*}}offsets = #cmd.buffer<@io, 524288, 20>, offsets.dim0 = 5 : i64, parts = 2 : i64}
     cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 8 a <@io, 0, 4096> ld 8 : f32 b <@io, 8192, 2048> ld 8 : f32 c <@io, 65536, 8192> ld 16 : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
@@ -77,16 +80,16 @@ cmd.program {
 // CHECK-LABEL: func.func @gemm_bf16_bf16_f32_tn_add_64x8x64(
 // CHECK:         tile.load %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<64x8xf32>
 // CHECK:         tile.dot %{{.*}} {transpose_a} : vector<64x64xbf16>, vector<64x8xbf16>, vector<64x8xf32>
-// CHECK-LABEL: func.func @gemm_bf16_bf16_bf16_nn_16x48x64_plus_f32(
-// CHECK:         tile.load %[[ADDEND:.*]][{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<16x48xf32>
-// CHECK:         tile.store {{.*}} : vector<16x48xbf16>, memref<?x?x?xbf16, strided<[?, ?, 1]>>
+// CHECK-LABEL: func.func @gemm_bf16_bf16_bf16_nn_16x16x64_plus_f32(
+// CHECK:         tile.load %[[ADDEND:.*]][{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<16x16xf32>
+// CHECK:         tile.store {{.*}} : vector<16x16xbf16>, memref<?x?x?xbf16, strided<[?, ?, 1]>>
 // CHECK-LABEL: func.func @gemm_groups_f32_f32_f32_nt_64x16x8(
 // CHECK:         memref.load %{{.*}} : memref<?xi32>
 // CHECK:         scf.for
 // CHECK:           scf.for
 // CHECK-LABEL: func.func @gemm_weights_f32_f32_f32_tn_8x16x32(
 // The rest along k is behind the loop, what the tensor cores take of it on them.
-// THREADS-LABEL: func.func @gemm_bf16_bf16_f32_nn_64x128x64_16_2(
+// THREADS-LABEL: func.func @gemm_bf16_bf16_f32_nn_128x128x64_16_2(
 // THREADS:         scf.for
 // THREADS:           nvvm.mma.sync
 // THREADS:         nvvm.mma.sync
