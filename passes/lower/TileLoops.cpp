@@ -397,7 +397,7 @@ void TileLowering::insertRows(tile::InsertRowsOp op) {
   bool onlySame = true;
   auto it = views.find(op.getTarget());
   if (it != views.end() && it->second.buffer && dies(op.getTarget(), 1) &&
-      !reads(value, it->second.buffer, false, onlySame)) {
+      !reads(value, it->second.buffer, onlySame)) {
     target = it->second;
   } else {
     target = destination(op.getResult(), op.getTarget());

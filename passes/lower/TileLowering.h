@@ -66,13 +66,19 @@ public:
   static bool isAlongRows(tile::ReduceOp reduce);
   /// Columns of the last dimension at which a lazy tile changes its formula (concat, merged dimensions).
   /// `definition`: of the formula that fills the buffer of a kept tile.
-  SmallVector<int64_t> breaks(Value tile, bool definition = false) const;
+  SmallVector<int64_t> breaks(Value tile, bool definition = false) const {
+    Breaks known;
+    return breaks(tile, definition, known);
+  }
   int64_t width(Type element) const;
   static bool isSimpleCast(vector::ShapeCastOp op);
   /// Whether nothing writes what a load reads before the last that reads its tile.
   bool staysInMemory(Value load) const { return unwritten.contains(load); }
 
 private:
+  /// What several formulas read is looked at once: a chain of x * sigmoid(x) has 2^n ways down.
+  using Breaks = DenseMap<Value, SmallVector<int64_t>>;
+  SmallVector<int64_t> breaks(Value tile, bool definition, Breaks &known) const;
   bool mustKeep(Operation *op) const;
   bool neverKept(Value tile) const;
   void forceOperands(Operation *op);
@@ -183,8 +189,14 @@ protected:
   /// A place for the result `v`: the buffer of the loop that yields it if that is free (or read only through `through`,
   /// element by element), else a new buffer.
   View destination(Value v, Value through = {});
-  int64_t readsThrough(Value target, Value root, bool &elementwise);
-  bool reads(Value root, Buffer *buffer, bool identity, bool &onlyIdentity);
+  int64_t readsThrough(Value target, Value root, bool &elementwise, DenseMap<Value, int64_t> &known);
+  /// Whether evaluating `root` reads `buffer`; `onlyIdentity` becomes false when it reads other elements than it
+  /// computes.
+  bool reads(Value root, Buffer *buffer, bool &onlyIdentity) {
+    DenseMap<std::pair<Value, unsigned>, bool> known;
+    return reads(root, buffer, false, onlyIdentity, known);
+  }
+  bool reads(Value root, Buffer *buffer, bool moved, bool &onlyIdentity, DenseMap<std::pair<Value, unsigned>, bool> &known);
 
   // TileLoops.cpp: loops
   using Body = function_ref<void(ArrayRef<Value> lead, const Strip &strip)>;

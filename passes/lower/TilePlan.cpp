@@ -41,15 +41,17 @@ bool TilePlan::mustKeep(Operation *op) const {
 
 bool TilePlan::neverKept(Value tile) const { return isSplat(tile) || tile.getDefiningOp<tile::IotaOp>(); }
 
-SmallVector<int64_t> TilePlan::breaks(Value tile, bool definition) const {
+SmallVector<int64_t> TilePlan::breaks(Value tile, bool definition, Breaks &known) const {
   Operation *op = tile.getDefiningOp();
   VectorType type = tileType(tile);
   if (!op || !type || (isKept(tile) && !definition))
     return {};
+  if (auto it = known.find(tile); it != known.end())
+    return it->second;
   SmallVector<int64_t> found;
   int64_t length = type.getShape().back();
   auto take = [&](Value source, int64_t shift) {
-    for (int64_t at : breaks(source))
+    for (int64_t at : breaks(source, /*definition=*/false, known))
       if (at + shift > 0 && at + shift < length)
         found.push_back(at + shift);
   };
@@ -80,7 +82,7 @@ SmallVector<int64_t> TilePlan::breaks(Value tile, bool definition) const {
   }
   llvm::sort(found);
   found.erase(std::unique(found.begin(), found.end()), found.end());
-  return found;
+  return known[tile] = found;
 }
 
 /// Operands that must be addressed freely.

@@ -110,23 +110,26 @@ void TileLowering::drainDeferred(Block *block) {
 }
 
 /// How many uses of `target` a lazy tree under `root` makes, each node of it used only here.
-int64_t TileLowering::readsThrough(Value target, Value root, bool &elementwise) {
+int64_t TileLowering::readsThrough(Value target, Value root, bool &elementwise, DenseMap<Value, int64_t> &known) {
   if (root == target)
     return 1;
   Operation *op = root.getDefiningOp();
   if (!op || !isTile(root) || views.count(root))
     return 0;
+  if (auto it = known.find(root); it != known.end())
+    return it->second;
+  constexpr int64_t many = 1 << 20; // more than a value has uses
   int64_t count = 0;
   for (Value operand : op->getOperands())
-    count += isTile(operand) ? readsThrough(target, operand, elementwise) : 0;
+    count = std::min(many, count + (isTile(operand) ? readsThrough(target, operand, elementwise, known) : 0));
+  known[root] = count;
   if (count && (usesLeft[root] != 1 || !(OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op))))
     elementwise = false;
   return count;
 }
 
-/// Whether evaluating `root` reads `buffer`; `onlyIdentity` becomes false when it reads other elements than it
-/// computes.
-bool TileLowering::reads(Value root, Buffer *buffer, bool moved, bool &onlyIdentity) {
+bool TileLowering::reads(Value root, Buffer *buffer, bool moved, bool &onlyIdentity,
+                         DenseMap<std::pair<Value, unsigned>, bool> &known) {
   if (!isTile(root))
     return false;
   if (auto it = views.find(root); it != views.end()) {
@@ -138,10 +141,13 @@ bool TileLowering::reads(Value root, Buffer *buffer, bool moved, bool &onlyIdent
   Operation *op = root.getDefiningOp();
   if (!op)
     return false;
+  std::pair<Value, unsigned> key(root, moved);
+  if (auto it = known.find(key); it != known.end())
+    return it->second;
   bool here = moved || !(OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op)), found = false;
   for (Value operand : op->getOperands())
-    found |= reads(operand, buffer, here, onlyIdentity);
-  return found;
+    found |= reads(operand, buffer, here, onlyIdentity, known);
+  return known[key] = found;
 }
 
 View TileLowering::destination(Value v, Value through) {
@@ -152,7 +158,8 @@ View TileLowering::destination(Value v, Value through) {
       Value carried = loop.getRegionIterArg(i);
       View view = loopViews[loop][i];
       bool elementwise = true;
-      int64_t mine = through ? readsThrough(carried, through, elementwise) : 0;
+      DenseMap<Value, int64_t> known;
+      int64_t mine = through ? readsThrough(carried, through, elementwise, known) : 0;
       bool free = usesLeft[carried] == 0 || (mine == usesLeft[carried] && elementwise);
       // Another result of this iteration may already live there.
       if (free && view.buffer->owners == (usesLeft[carried] == 0 ? 0 : 1))
@@ -297,10 +304,10 @@ void TileLowering::assignAll(ArrayRef<Value> values, ArrayRef<View> targets, Arr
     auto ready = llvm::find_if(pending, [&](size_t i) {
       bool identity = true;
       if (!sources[i].memref)
-        reads(values[i], targets[i].buffer, false, identity);
+        reads(values[i], targets[i].buffer, identity);
       return identity && llvm::none_of(pending, [&](size_t j) {
                bool unused = true;
-               return j != i && !sources[j].memref && reads(values[j], targets[i].buffer, false, unused);
+               return j != i && !sources[j].memref && reads(values[j], targets[i].buffer, unused);
              });
     });
     bool cycle = ready == pending.end();

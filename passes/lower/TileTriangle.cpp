@@ -42,35 +42,46 @@ static bool endsAtDiagonal(Value rows, int64_t first) {
   return true;
 }
 
-Triangles lower::triangleOf(Value tile) {
+/// What several formulas read is looked at once.
+static Triangles triangleOf(Value tile, DenseMap<Value, Triangles> &known) {
   Operation *op = tile.getDefiningOp();
   if (!op || !isSquare(tile))
     return {};
-  if (auto mask = dyn_cast<tile::MaskOp>(op))
-    return kept(mask.getKeep()) & triangleOf(mask.getSource());
-  if (auto product = dyn_cast<arith::MulFOp>(op))
-    return triangleOf(product.getLhs()) & triangleOf(product.getRhs());
-  if (isa<arith::AddFOp, arith::SubFOp>(op))
-    return triangleOf(op->getOperand(0)) | triangleOf(op->getOperand(1));
-  if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp>(op))
-    return triangleOf(op->getOperand(0));
-  if (auto branch = dyn_cast<scf::IfOp>(op)) {
-    unsigned i = cast<OpResult>(tile).getResultNumber();
-    return triangleOf(branch.thenYield().getOperand(i)) | triangleOf(branch.elseYield().getOperand(i));
-  }
-  if (auto transpose = dyn_cast<tile::TransposeOp>(op)) {
-    Triangles source = triangleOf(transpose.getSource());
-    return {source.below, source.above};
-  }
-  if (auto insert = dyn_cast<tile::InsertRowsOp>(op)) {
-    std::optional<int64_t> first = getConstantIntValue(insert.getOffset());
-    bool rows = tileType(insert.getValue()).getRank() == 2;
-    return {!first || !rows || triangleOf(insert.getTarget()).above || !endsAtDiagonal(insert.getValue(), *first),
-            true};
-  }
-  if (isZeros(tile))
-    return {false, false};
-  return {};
+  if (auto it = known.find(tile); it != known.end())
+    return it->second;
+  auto of = [&](Value source) { return triangleOf(source, known); };
+  auto find = [&]() -> Triangles {
+    if (auto mask = dyn_cast<tile::MaskOp>(op))
+      return kept(mask.getKeep()) & of(mask.getSource());
+    if (auto product = dyn_cast<arith::MulFOp>(op))
+      return of(product.getLhs()) & of(product.getRhs());
+    if (isa<arith::AddFOp, arith::SubFOp>(op))
+      return of(op->getOperand(0)) | of(op->getOperand(1));
+    if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp>(op))
+      return of(op->getOperand(0));
+    if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      unsigned i = cast<OpResult>(tile).getResultNumber();
+      return of(branch.thenYield().getOperand(i)) | of(branch.elseYield().getOperand(i));
+    }
+    if (auto transpose = dyn_cast<tile::TransposeOp>(op)) {
+      Triangles source = of(transpose.getSource());
+      return {source.below, source.above};
+    }
+    if (auto insert = dyn_cast<tile::InsertRowsOp>(op)) {
+      std::optional<int64_t> first = getConstantIntValue(insert.getOffset());
+      bool rows = tileType(insert.getValue()).getRank() == 2;
+      return {!first || !rows || of(insert.getTarget()).above || !endsAtDiagonal(insert.getValue(), *first), true};
+    }
+    if (isZeros(tile))
+      return {false, false};
+    return {};
+  };
+  return known[tile] = find();
+}
+
+Triangles lower::triangleOf(Value tile) {
+  DenseMap<Value, Triangles> known;
+  return ::triangleOf(tile, known);
 }
 
 static Triangles readOf(Value tile, DenseSet<Value> &seen) {
