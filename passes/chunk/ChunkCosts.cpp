@@ -134,7 +134,7 @@ std::optional<ChunkCycles> braid::chunkCycles(ArrayRef<Operation *> ops, ChunkSi
   passes.enableVerifier(false);
   passes.addPass(createChunkTilingPass());
   passes.addPass(createCSEPass());
-  passes.addPass(createOutlinePass());
+  passes.addPass(createOutlinePass({.gpu = target.sharedBytes > 0}));
   if (failed(passes.run(*module)))
     return {};
   ChunkCycles cycles;

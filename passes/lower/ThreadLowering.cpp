@@ -4,6 +4,8 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
@@ -21,9 +23,10 @@ int64_t lower::chooseThreads(func::FuncOp kernel) {
   return most == 0 ? 1 : most <= 64 ? kWarp : product ? 8 * kWarp : 4 * kWarp;
 }
 
-ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched)
+ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched,
+                               ArrayRef<int64_t> planned)
     : TileLowering(kernel, /*vectorBytes=*/4, /*bf16Dots=*/true, thrift), limits(limits), scratched(scratched),
-      threads(chooseThreads(kernel)) {}
+      threads(chooseThreads(kernel)), planned(planned) {}
 
 //===- Phases -----------------------------------------------------------------------------------------------------===//
 
@@ -117,6 +120,24 @@ static int64_t bytesOf(Type stored) {
   return stored.isIndex() ? 8 : llvm::divideCeil(stored.getIntOrFloatBitWidth(), 8);
 }
 
+SmallVector<int64_t> lower::pack(ArrayRef<Lifetime> lifetimes) {
+  SmallVector<size_t> order = llvm::to_vector(llvm::seq(lifetimes.size())), placed;
+  llvm::stable_sort(order, [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
+  SmallVector<int64_t> offsets(lifetimes.size());
+  for (size_t i : order) {
+    const Lifetime &one = lifetimes[i];
+    // `placed` is in the order of offsets.
+    for (size_t j : placed) {
+      const Lifetime &other = lifetimes[j];
+      bool together = one.begin < other.end && other.begin < one.end;
+      if (together && offsets[j] < offsets[i] + one.bytes)
+        offsets[i] = std::max<int64_t>(offsets[i], llvm::alignTo(offsets[j] + other.bytes, 16));
+    }
+    placed.insert(llvm::upper_bound(placed, i, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; }), i);
+  }
+  return offsets;
+}
+
 Type ThreadLowering::storage(Type element) { return element.isBF16() ? element : storageType(element); }
 
 /// Rows of 64 bytes and more are 16 bytes apart from a multiple of 32: eight rows, and so a column of them, then lie in
@@ -151,6 +172,14 @@ int64_t ThreadLowering::freeOffset(int64_t bytes, int64_t alignment) const {
 
 Buffer *ThreadLowering::allocate(Type stored, int64_t elements, int64_t alignment) {
   int64_t bytes = llvm::alignTo(elements * bytesOf(stored), 16), offset = freeOffset(bytes, alignment);
+  // The walk is the same as when its lifetimes were packed: what it is not finds its place as it did then.
+  if (int64_t wanted = lifetimes.size() < planned.size() ? planned[lifetimes.size()] : 1; wanted % alignment == 0) {
+    auto overlaps = [&](const Buffer *other) {
+      return other->offset < wanted + bytes && wanted < other->offset + other->bytes;
+    };
+    if (llvm::none_of(live, overlaps))
+      offset = wanted;
+  }
   auto *at = llvm::find_if(live, [&](const Buffer *buffer) { return buffer->offset > offset; });
   bool isShared = offset < limits.sharedBytes || !scratched;
   Value &view = sharedViews[{offset, elements, const_cast<void *>(stored.getAsOpaquePointer())}];
@@ -164,6 +193,9 @@ Buffer *ThreadLowering::allocate(Type stored, int64_t elements, int64_t alignmen
   }
   buffers.push_back({view, elements, 0, 0, offset, bytes});
   live.insert(at, &buffers.back());
+  lifetimeOf[&buffers.back()] = lifetimes.size();
+  lifetimes.push_back({bytes, events, std::numeric_limits<int64_t>::max()});
+  ++events;
   if (isShared)
     sharedBytes = std::max(sharedBytes, offset + bytes);
   else
@@ -192,8 +224,10 @@ Value ThreadLowering::scratchMemory() {
 }
 
 void ThreadLowering::giveBack(Buffer *buffer) {
-  if (buffer->owners == 0 && buffer->pins == 0)
-    llvm::erase(live, buffer);
+  if (buffer->owners != 0 || buffer->pins != 0)
+    return;
+  llvm::erase(live, buffer);
+  lifetimes[lifetimeOf[buffer]].end = events++;
 }
 
 //===- Threads ----------------------------------------------------------------------------------------------------===//

@@ -21,11 +21,22 @@ inline constexpr int64_t kWarp = 32;
 /// Threads of a block that `kernel` is worth: one where it has no tiles.
 int64_t chooseThreads(func::FuncOp kernel);
 
+/// A piece of shared memory over the walk through a kernel: from one event (a piece is taken or given back) to another.
+struct Lifetime {
+  int64_t bytes, begin, end;
+};
+/// An offset for each, a multiple of 16, so that none alive together overlap: the largest first, each where it fits first.
+SmallVector<int64_t> pack(ArrayRef<Lifetime> lifetimes);
+
 class ThreadLowering : public TileLowering {
 public:
-  /// `scratched`: tiles that do not fit into shared memory lie in scratch.
-  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched);
+  /// `scratched`: tiles that do not fit into shared memory lie in scratch. `planned`: offsets for the pieces of shared memory, in the order in
+  /// which they are taken.
+  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched,
+                 ArrayRef<int64_t> planned = {});
   LogicalResult run() override;
+  /// What the walk took of shared memory.
+  ArrayRef<Lifetime> taken() const { return lifetimes; }
   /// Whether it failed for want of shared memory, which another plan may do without: there was no error then, and the
   /// kernel is as it was.
   bool doesNotFit() const { return sharedBytes > limits.sharedBytes && !failedOnce; }
@@ -127,6 +138,10 @@ private:
   const bool scratched;
   int64_t threads;
   Value thread, lane, warp, shared, scratch;
+  ArrayRef<int64_t> planned;
+  SmallVector<Lifetime> lifetimes;
+  DenseMap<const Buffer *, size_t> lifetimeOf;
+  int64_t events = 0;
   SmallVector<Buffer *> live; ///< by offset; what does not fit lies behind the end of shared memory
   int64_t sharedBytes = 0, scratchBytes = 0; ///< the most alive at a time
   std::map<std::tuple<int64_t, int64_t, void *>, Value> sharedViews;

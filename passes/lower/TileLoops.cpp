@@ -396,8 +396,7 @@ void TileLowering::insertRows(tile::InsertRowsOp op) {
   View target;
   bool onlySame = true;
   auto it = views.find(op.getTarget());
-  if (it != views.end() && it->second.buffer && dies(op.getTarget(), 1) &&
-      !reads(value, it->second.buffer, onlySame)) {
+  if (it != views.end() && it->second.buffer && dies(op.getTarget(), 1) && !reads(value, it->second.buffer, onlySame)) {
     target = it->second;
   } else {
     target = destination(op.getResult(), op.getTarget());

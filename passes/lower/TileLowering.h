@@ -196,7 +196,8 @@ protected:
     DenseMap<std::pair<Value, unsigned>, bool> known;
     return reads(root, buffer, false, onlyIdentity, known);
   }
-  bool reads(Value root, Buffer *buffer, bool moved, bool &onlyIdentity, DenseMap<std::pair<Value, unsigned>, bool> &known);
+  bool reads(Value root, Buffer *buffer, bool moved, bool &onlyIdentity,
+             DenseMap<std::pair<Value, unsigned>, bool> &known);
 
   // TileLoops.cpp: loops
   using Body = function_ref<void(ArrayRef<Value> lead, const Strip &strip)>;

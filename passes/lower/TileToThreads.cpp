@@ -27,14 +27,28 @@ LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &lim
       kernels.push_back(kernel);
   for (func::FuncOp kernel : kernels) {
     prepareTiles(kernel, /*bf16Dots=*/true, /*turn=*/false);
-    // Where the tiles do not fit, loads are made again; where they then still do not, some lie in scratch.
+    // Where the tiles do not fit, they are packed by what the walk took; loads are made again; where they then still do not fit, some lie in scratch.
+    bool done = false;
     for (auto [thrift, scratched] : {std::pair(Thrift::none, false), {Thrift::loads, false}, {Thrift::loads, true}}) {
       ThreadLowering lowering(kernel, limits, thrift, scratched);
-      if (succeeded(lowering.run()))
+      if ((done = succeeded(lowering.run())))
         break;
       if (!lowering.doesNotFit())
         return failure();
+      SmallVector<int64_t> offsets = pack(lowering.taken());
+      bool fits = llvm::all_of(llvm::zip(offsets, lowering.taken()), [&](auto piece) {
+        return std::get<0>(piece) + std::get<1>(piece).bytes <= limits.sharedBytes;
+      });
+      if (scratched || !fits)
+        continue;
+      ThreadLowering again(kernel, limits, thrift, scratched, offsets);
+      if ((done = succeeded(again.run())))
+        break;
+      if (!again.doesNotFit())
+        return failure();
     }
+    if (!done)
+      return failure();
   }
   return success();
 }

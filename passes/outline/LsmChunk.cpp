@@ -100,7 +100,9 @@ DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size, bool s
                    .gNext = [=, this] { return load(lo + 1.0); },
                    .c = cumsum(load(lo)),
                    .scoreRows = shape.scoreRows,
-                   .silent = shape.compute.isF64() ? -36.0 : shape.token.isBF16() ? -10.0 : -17.0};
+                   .silent = shape.compute.isF64()  ? -36.0
+                             : shape.token.isBF16() ? -10.0
+                                                    : -17.0};
   if (scores)
     table.prepareScores(k, shape.mild);
   return table;
