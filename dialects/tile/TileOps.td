@@ -11,6 +11,7 @@ class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemo
 
 def Tile_AnyTile : VectorOfNonZeroRankOf<[AnyType]>;
 def Tile_FloatTile : VectorOfNonZeroRankOf<[F32, F64, BF16]>;
+def Tile_SumTile : VectorOfNonZeroRankOf<[F32, F64, BF16, I32]>;
 
 def Tile_ProgramOp : Tile_Op<"program", [Pure]> {
   let summary = "this program's grid coordinates, one per name of `tile.grid`";
@@ -40,10 +41,14 @@ def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments, MemoryEffects<[MemR
 
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments]> {
   let summary = "buffer <- tile";
-  let description = [{ The mirror of load: rows at or past `limit` (and negative rows) are not written. }];
+  let description = [{
+    The mirror of load: rows at or past `limit` (and negative rows) are not written. With `rows` row i is written to buffer
+    row `indices[dims[0]] + rows[i]` instead, and not at all where `rows[i]` is negative: a scatter. No two rows of a tile
+    may be written to the same place; their order is nobody's.
+  }];
   let arguments = (ins Tile_AnyTile:$value, Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Index>:$indices,
-                   Optional<Index>:$limit, DenseI64ArrayAttr:$dims);
-  let assemblyFormat = "$value `,` $target `[` $indices `]` (`limit` $limit^)? attr-dict `:` type($value) `,` type($target)";
+                   Optional<Index>:$limit, Optional<VectorOfNonZeroRankOf<[I32]>>:$rows, DenseI64ArrayAttr:$dims);
+  let assemblyFormat = "$value `,` $target `[` $indices `]` (`limit` $limit^)? (`rows` $rows^ `:` type($rows))? attr-dict `:` type($value) `,` type($target)";
   let hasVerifier = 1;
 }
 
@@ -70,8 +75,8 @@ def Tile_SolveOp : Tile_Op<"solve", [Pure, AllTypesMatch<["b", "result"]>]> {
 
 def Tile_CumsumOp : Tile_Op<"cumsum", [Pure, SameOperandsAndResultType]> {
   let summary = "inclusive running sum along `axis`; `reverse`: from the end";
-  let arguments = (ins Tile_FloatTile:$source, I64Attr:$axis, UnitAttr:$reverse);
-  let results = (outs Tile_FloatTile:$result);
+  let arguments = (ins Tile_SumTile:$source, I64Attr:$axis, UnitAttr:$reverse);
+  let results = (outs Tile_SumTile:$result);
   let assemblyFormat = "$source attr-dict `:` type($source)";
   let hasVerifier = 1;
 }

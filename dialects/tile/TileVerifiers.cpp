@@ -57,20 +57,28 @@ static LogicalResult checkAccess(Operation *op, Value source, size_t indices, Ar
   return checkElement(op, "the buffer", source, "the tile", tile);
 }
 
+/// A row number for every row of the tile.
+static LogicalResult checkRowNumbers(Operation *op, Value numbers, VectorType tile) {
+  auto rows = cast<VectorType>(numbers.getType());
+  if (rows.getRank() != 1 || rows.getDimSize(0) != tile.getDimSize(0))
+    return withNote(op->emitOpError("rows has shape ")
+                        << shown(rows.getShape()) << " but the tile has " << tile.getDimSize(0) << " rows",
+                    "rows", numbers);
+  return success();
+}
+
 LogicalResult LoadOp::verify() {
   auto tile = cast<VectorType>(getType());
-  if (getRows()) {
-    auto rows = cast<VectorType>(getRows().getType());
-    if (rows.getRank() != 1 || rows.getDimSize(0) != tile.getDimSize(0))
-      return withNote(emitOpError("rows has shape ")
-                          << shown(rows.getShape()) << " but the tile has " << tile.getDimSize(0) << " rows",
-                      "rows", getRows());
-  }
+  if (getRows() && failed(checkRowNumbers(*this, getRows(), tile)))
+    return failure();
   return checkAccess(*this, getSource(), getIndices().size(), getDims(), tile);
 }
 
 LogicalResult StoreOp::verify() {
-  return checkAccess(*this, getTarget(), getIndices().size(), getDims(), cast<VectorType>(getValue().getType()));
+  auto tile = cast<VectorType>(getValue().getType());
+  if (getRows() && failed(checkRowNumbers(*this, getRows(), tile)))
+    return failure();
+  return checkAccess(*this, getTarget(), getIndices().size(), getDims(), tile);
 }
 
 LogicalResult ProgramOp::verify() {

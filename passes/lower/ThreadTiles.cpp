@@ -134,10 +134,10 @@ void ThreadLowering::cumsumLast(tile::CumsumOp op) {
              if (live)
                value = arith::SelectOp::create(b, loc, live, value, zero(sum));
              for (int64_t distance = 1; distance < kWarp; distance *= 2) {
-               Value added = arith::AddFOp::create(b, loc, value, shuffle(value, distance, gpu::ShuffleMode::UP));
+               Value added = combine(tile::ReduceKind::add, value, shuffle(value, distance, gpu::ShuffleMode::UP));
                value = arith::SelectOp::create(b, loc, less(lane, distance), value, added);
              }
-             value = arith::AddFOp::create(b, loc, value, carried.front());
+             value = combine(tile::ReduceKind::add, value, carried.front());
              if (inside && live)
                live = arith::AndIOp::create(b, loc, live, inside);
              onlyIf(live ? live : inside, [&] { writeView(target, lead, strip, value, false); });

@@ -279,12 +279,49 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
   return branch.getResult(0);
 }
 
+Value TileLowering::rowNumber(Value rows, Value row) {
+  Value number = eval(rows, {}, {row, 0, tileType(rows).getDimSize(0), 0, 1});
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
+}
+
+Value TileLowering::isWritten(tile::StoreOp op, Value number) {
+  const Access &at = accesses[op];
+  Value given = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, number, constant(0));
+  if (!at.limit)
+    return given;
+  return arith::AndIOp::create(b, loc, given, inBounds(add(at.row, number), at.limit));
+}
+
+/// A tile of rank 1, element by element: scatters of vectors exist on few CPUs.
+void TileLowering::scatter(tile::StoreOp op, const Strip &strip, Value value) {
+  const Access &at = accesses[op];
+  Value memref = arguments[op.getTarget()].memref, rows = eval(op.getRows(), {}, strip);
+  for (int64_t lane = 0; lane < std::max<int64_t>(strip.valid, 1); ++lane) {
+    Value number = rows, element = value;
+    if (strip.width) {
+      number = vector::ExtractOp::create(b, loc, rows, lane);
+      element = vector::ExtractOp::create(b, loc, value, lane);
+    }
+    number = arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
+    auto branch = scf::IfOp::create(b, loc, isWritten(op, number), false);
+    OpBuilder then = branch.getThenBodyBuilder();
+    Value offset =
+        arith::AddIOp::create(then, loc, at.offset, arith::MulIOp::create(then, loc, number, at.strides.back()));
+    memref::StoreOp::create(then, loc, element, memref, ValueRange{offset});
+  }
+}
+
 void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const Strip &strip, Value value) {
   const Access &at = accesses[op];
   Value memref = arguments[op.getTarget()].memref;
   touched(arguments[op.getTarget()], true);
+  if (op.getRows() && lead.empty())
+    return scatter(op, strip, value);
   Value offset = at.offset;
-  for (auto [index, stride] : llvm::zip(lead, at.strides))
+  SmallVector<Value> place(lead); // a row that goes nowhere does not come here
+  if (op.getRows())
+    place.front() = rowNumber(op.getRows(), lead.front());
+  for (auto [index, stride] : llvm::zip(place, at.strides))
     offset = add(offset, mul(index, stride));
   Value columnStride = at.strides.back();
   offset = add(offset, mul(strip.column, columnStride));

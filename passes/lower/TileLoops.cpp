@@ -99,17 +99,21 @@ void TileLowering::storeGroup(ArrayRef<tile::StoreOp> stores) {
   for (tile::StoreOp store : stores) {
     accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
     cuts.append(plan.breaks(store.getValue()));
+    if (store.getRows() && type.getRank() == 1)
+      cuts.append(plan.breaks(store.getRows()));
     width = std::max(width, widthFor(cast<VectorType>(store.getValue().getType())));
   }
   llvm::sort(cuts);
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   const Access &at = accesses[first];
   size_t outerGuards = guards.size();
-  auto guard = [&](Value row) {
+  auto guard = [&](Value row) -> Value {
+    if (first.getRows())
+      return isWritten(first, rowNumber(first.getRows(), row));
     guards.push_back({at.limit, {at.row, row}});
     return inBounds(add(at.row, row), at.limit);
   };
-  bool guarded = at.limit && type.getRank() > 1;
+  bool guarded = (at.limit || first.getRows()) && type.getRank() > 1;
   overElements(type.getShape(), width, cuts, guarded ? function_ref<Value(Value)>(guard) : function_ref<Value(Value)>(),
                [&](ArrayRef<Value> lead, const Strip &strip) {
                  SmallVector<Value> values;
@@ -335,7 +339,7 @@ void TileLowering::cumsumRows(tile::CumsumOp op) {
         startStrip();
         if (element != sum)
           value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
-        sums.push_back(arith::AddFOp::create(b, loc, before, value));
+        sums.push_back(combine(tile::ReduceKind::add, before, value));
         writeView(target, at, strip, sums.back(), strip.hi != length);
       }
       return sums;
@@ -367,9 +371,9 @@ void TileLowering::cumsumLast(tile::CumsumOp op) {
           int64_t lane = reverse ? i + distance : i - distance;
           from[i] = lane < 0 || lane >= width ? width : lane; // lane 0 of `none`
         }
-        value = arith::AddFOp::create(b, loc, value, vector::ShuffleOp::create(b, loc, value, none, from));
+        value = combine(tile::ReduceKind::add, value, vector::ShuffleOp::create(b, loc, value, none, from));
       }
-      value = arith::AddFOp::create(b, loc, value, splat(carry, width));
+      value = combine(tile::ReduceKind::add, value, splat(carry, width));
       writeView(target, lead, strip, value, false);
       return vector::ExtractOp::create(b, loc, value, ArrayRef<int64_t>{reverse ? 0 : width - 1});
     };

@@ -268,6 +268,11 @@ protected:
   Value readView(const View &view, Type element, ArrayRef<Value> lead, const Strip &strip, bool widen = false);
   void writeView(const View &view, ArrayRef<Value> lead, const Strip &strip, Value value, bool exact);
   void writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const Strip &strip, Value value);
+  void scatter(tile::StoreOp op, const Strip &strip, Value value);
+  /// Row `row` of a tile of row numbers, an index.
+  Value rowNumber(Value rows, Value row);
+  /// Whether a scatter writes the row that goes to this number.
+  Value isWritten(tile::StoreOp op, Value number);
   Value laneMask(const Strip &strip);
   Value rowMask(Value row, Value limit, int64_t width);
   Value inBounds(Value row, Value limit);

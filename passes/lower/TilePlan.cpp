@@ -123,6 +123,8 @@ void TilePlan::forceOperands(Operation *op) {
 //===- Groups of stores -------------------------------------------------------------------------------------------===//
 
 static bool sameRows(tile::StoreOp a, tile::StoreOp b) {
+  if (a.getRows() || b.getRows())
+    return false;
   auto first = [](tile::StoreOp op) { return op.getIndices()[op.getDims().front()]; };
   return a.getValue().getType().getShape() == b.getValue().getType().getShape() && a.getLimit() == b.getLimit() &&
          (!a.getLimit() || first(a) == first(b));
@@ -266,8 +268,8 @@ static bool overlapsShifted(tile::LoadOp load, Operation *sink, ArrayRef<tile::S
   for (tile::StoreOp store : group) {
     if (store.getTarget() != load.getSource())
       continue;
-    if (load.getRows() || load.getIndices() != store.getIndices() || load.getDims() != store.getDims() ||
-        load.getType() != store.getValue().getType())
+    if (load.getRows() || store.getRows() || load.getIndices() != store.getIndices() ||
+        load.getDims() != store.getDims() || load.getType() != store.getValue().getType())
       return true;
     // Elementwise all the way from the load to every store of the group that reads it?
     SmallVector<Value> work{load.getResult()};

@@ -105,7 +105,7 @@ Var KernelBuilder::load(Var buffer, Indices at, Shape tile, const AccessOptions 
 }
 
 void KernelBuilder::store(Var tile, Var buffer, Indices at, const AccessOptions &options) {
-  tile::StoreOp::create(builder, tile, buffer, values(*this, at), options.limit,
+  tile::StoreOp::create(builder, tile, buffer, values(*this, at), options.limit, options.rows,
                         builder.getDenseI64ArrayAttr(dimsOf(buffer, tile.rank(), options)));
 }
 

@@ -150,7 +150,7 @@ using Indices = llvm::ArrayRef<Index>;
 /// How a tile meets a buffer. `dims` empty: the last dimensions of the buffer, as many as the tile has.
 struct AccessOptions {
   Var limit = {}; ///< rows at or past it read 0 and are not written
-  Var rows = {}; ///< loads only: i32 tile of row numbers (gather); negative reads 0
+  Var rows = {}; ///< i32 tile of row numbers: gather, scatter; negative reads 0 and is not written
   llvm::SmallVector<int64_t, 4> dims = {}; ///< buffer dimension of each tile dimension, ascending
 };
 

@@ -1,4 +1,4 @@
-//===- MoeKernels.cpp - plans of integers, rows by gathering (moe-family 6) --------------------------------------===//
+//===- MoeKernels.cpp - rows of experts by gathering (moe-family 6) -----------------------------------------------===//
 // Every kernel gathers: row r of a result is written by one program, sums run in slot order, nothing is atomic.
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -7,131 +7,6 @@ using namespace mlir;
 
 namespace braid {
 namespace {
-
-Var toIndex(KernelBuilder &k, Var x) { return cast(x, k.builder.getIndexType()); }
-
-/// buffer[0, size) = value
-void fill(KernelBuilder &k, Var buffer, Var size, double value) {
-  constexpr int64_t width = 64;
-  k.loop(0, size, width,
-         [&](Var i) { k.store(k.tile({width}, buffer.element(), value), buffer, {i}, {.limit = size}); });
-}
-
-/// A stable counting sort of the assignments by expert, one program:
-///   counts[e], offsets = exclusive sums, packed place of an assignment = offsets[e] + earlier assignments of e
-/// and the packed place inside the experts of its peer moves to the peer's block of rows. Padding and dropped
-/// assignments (id -1) are passed over. With expert_rows > 0 experts stand that far apart instead of packed.
-LogicalResult plan(MoePlanOp op, OutlineContext &context) {
-  int64_t tokens = product(shapeOf(op.getDocuments())), slots = shapeOf(op.getIds()).back();
-  int64_t assignments = tokens * slots, experts = op.getNumExperts(), peers = op.getPeers();
-  int64_t rows = shapeOf(op.getPerm())[0], peerRows = peers > 1 ? static_cast<int64_t>(op.getPeerRows()) : rows;
-  std::string kernel = context.kernel("moe_plan", {"all"}, [&](KernelBuilder &k) {
-    Var ids = k.buffer("ids", k.i32(), {kDynamic}), perm = k.buffer("perm", k.i32(), {kDynamic});
-    Var inverse = k.buffer("inverse", k.i32(), {kDynamic}), counts = k.buffer("counts", k.i32(), {kDynamic});
-    Var offsets = k.buffer("offsets", k.i32(), {kDynamic}), overflow = k.buffer("overflow", k.i32(), {1});
-    Var exchange = k.buffer("exchange", k.i32(), {1}), cursor = k.buffer("cursor", k.i32(), {kDynamic});
-    Var documents = k.buffer("documents", k.i32(), {kDynamic});
-    Var tokens = k.index("tokens"), slots = k.index("slots"), experts = k.index("experts"), rows = k.index("rows");
-    Var local = k.index("local_experts"), peerRows = k.index("peer_rows"), zero = k.constant(k.i32(), 0);
-    Var expertRows = k.index("expert_rows");
-    fill(k, counts, experts, 0);
-    fill(k, perm, rows, -1);
-    auto isPadding = [&](Var n) { return eq(k.at(documents, {n}), INT32_MAX); };
-    // A token of padding has no assignments to walk over.
-    auto end = [&](Var n) { return select(isPadding(n), n * slots, n * slots + slots); };
-    k.loop(0, tokens, 1, [&](Var n) {
-      k.loop(n * slots, end(n), 1, [&](Var a) {
-        Var id = k.at(ids, {a});
-        k.when(ge(id, 0), [&] {
-          Var e = toIndex(k, id);
-          k.put(k.at(counts, {e}) + 1, counts, {e});
-        });
-      });
-    });
-    Vars total = k.loop(0, experts, 1, {zero}, [&](Var e, ArrayRef<Var> sum) {
-      k.put(sum[0], offsets, {e});
-      k.put(sum[0], cursor, {e});
-      return Vars{sum[0] + select(gt(expertRows, 0), cast(expertRows, k.i32()), k.at(counts, {e}))};
-    });
-    k.put(total[0], offsets, {experts});
-    Vars beyond = k.loop(0, tokens, 1, {zero}, [&](Var n, ArrayRef<Var> before) {
-      k.loop(end(n), n * slots + slots, 1, [&](Var a) { k.put(zero.like(-1), inverse, {a}); });
-      return k.loop(n * slots, end(n), 1, {before[0]}, [&](Var a, ArrayRef<Var> count) {
-        Var id = k.at(ids, {a}), live = ge(id, 0), one = zero.like(1);
-        Var e = toIndex(k, max(id, 0)), packed = k.at(cursor, {e}), peer = e / local;
-        k.put(packed + select(live, one, zero), cursor, {e});
-        Var inside = toIndex(k, packed - k.at(offsets, {peer * local})), row = peer * peerRows + inside;
-        Var fits = both(live, both(lt(inside, peerRows), lt(packed, k.at(offsets, {e + 1}))));
-        k.put(select(fits, cast(row, k.i32()), zero.like(-1)), inverse, {a});
-        k.when(fits, [&] { k.put(cast(a, k.i32()), perm, {row}); });
-        return Vars{count[0] + select(fits, zero, select(live, one, zero))};
-      });
-    });
-    k.put(beyond[0], overflow, {0});
-    k.put(zero, exchange, {0});
-  });
-  auto i32 = IntegerType::get(op.getContext(), 32);
-  Value ids = context.view(op, op.getIds(), {assignments}), documents = context.view(op, op.getDocuments(), {tokens});
-  auto results = context.launch(op, kernel, {1})
-                     .arg("ids", ids)
-                     .arg("documents", documents)
-                     .result("perm", op.getPerm().getType())
-                     .result("inverse", RankedTensorType::get({assignments}, i32))
-                     .result("counts", op.getCounts().getType())
-                     .result("offsets", op.getOffsets().getType())
-                     .result("overflow", op.getOverflow().getType())
-                     .result("exchange", op.getExchange().getType())
-                     .result("cursor", RankedTensorType::get({experts}, i32))
-                     .index("tokens", tokens)
-                     .index("slots", slots)
-                     .index("experts", experts)
-                     .index("rows", rows)
-                     .index("local_experts", experts / peers)
-                     .index("peer_rows", peerRows)
-                     .index("expert_rows", op.getExpertRows().value_or(0))
-                     .run();
-  results.pop_back();
-  context.replace(op, results);
-  return success();
-}
-
-/// Received rows stand by (source, local expert); sorted rows by (local expert, source).
-LogicalResult planReceived(MoePlanReceivedOp op, OutlineContext &context) {
-  int64_t peers = shapeOf(op.getCounts())[0], local = shapeOf(op.getCounts())[1], peerRows = op.getPeerRows();
-  std::string kernel = context.kernel("moe_plan_received", {"all"}, [&](KernelBuilder &k) {
-    Var counts = k.buffer("counts", k.i32(), {kDynamic, kDynamic}), perm = k.buffer("perm", k.i32(), {kDynamic});
-    Var inverse = k.buffer("inverse", k.i32(), {kDynamic}), offsets = k.buffer("offsets", k.i32(), {kDynamic});
-    Var peers = k.index("peers"), local = k.index("local_experts"), peerRows = k.index("peer_rows");
-    fill(k, perm, peers * peerRows, -1);
-    fill(k, inverse, peers * peerRows, -1);
-    Vars total = k.loop(0, local, 1, {k.number(0)}, [&](Var e, ArrayRef<Var> sorted) {
-      k.put(cast(sorted[0], k.i32()), offsets, {e});
-      return k.loop(0, peers, 1, {sorted[0]}, [&](Var p, ArrayRef<Var> row) {
-        Vars before = k.loop(0, e, 1, {k.number(0)},
-                             [&](Var i, ArrayRef<Var> sum) { return Vars{sum[0] + toIndex(k, k.at(counts, {p, i}))}; });
-        // Rows that did not fit the block have not travelled.
-        Var count = max(min(toIndex(k, k.at(counts, {p, e})), peerRows - before[0]), 0);
-        Var first = p * peerRows + before[0];
-        k.loop(0, count, 1, [&](Var i) {
-          k.put(cast(first + i, k.i32()), perm, {row[0] + i});
-          k.put(cast(row[0] + i, k.i32()), inverse, {first + i});
-        });
-        return Vars{row[0] + count};
-      });
-    });
-    k.put(cast(total[0], k.i32()), offsets, {local});
-  });
-  context.replace(op, context.launch(op, kernel, {1})
-                          .arg("counts", op.getCounts())
-                          .result("perm", op.getPerm().getType())
-                          .result("inverse", op.getInverse().getType())
-                          .result("offsets", op.getOffsets().getType())
-                          .index("peers", peers)
-                          .index("local_experts", local)
-                          .index("peer_rows", peerRows)
-                          .run());
-  return success();
-}
 
 int64_t rowsPerProgram(int64_t width) { return std::clamp<int64_t>(2048 / width, 1, 16); }
 int64_t rowCount(Value v) { return product(shapeOf(v).drop_back()); }
@@ -291,8 +166,6 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
 
 LogicalResult outlineMoe(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](MoePlanOp moe) { return plan(moe, context); })
-      .Case([&](MoePlanReceivedOp moe) { return planReceived(moe, context); })
       .Case([&](MoeDispatchOp moe) {
         return gather(moe, moe.getX(), moe.getPerm(), shapeOf(moe.getInverse()).back(), context);
       })

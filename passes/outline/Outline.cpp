@@ -62,8 +62,8 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
                 LinearLossPartGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })
           .Case<DocumentsOp, ScaleDocumentsOp, SliceOp, ConcatOp, InsertOp, ShardOp, LocalIdsOp, arith::ConstantOp>(
               [](auto) { return outlineStructure; })
-          .Case<MoePlanOp, MoePlanReceivedOp, MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp>(
-              [](auto) { return outlineMoe; })
+          .Case<MoePlanOp, MoePlanReceivedOp>([](auto) { return outlineMoePlan; })
+          .Case<MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp>([](auto) { return outlineMoe; })
           .Case<MoeDropOp>([](auto) { return outlineMoeDrop; })
           .Case<SumSquaresOp, ClipScaleOp, AdamwOp, AddOp>([](auto) { return outlineTrain; })
           .Case<InitOp>([](auto) { return outlineInit; })

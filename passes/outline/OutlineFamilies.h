@@ -18,7 +18,9 @@ llvm::LogicalResult outlineLossPart(LinearLossPartOp op, OutlineContext &context
 llvm::LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &context);
 llvm::LogicalResult outlineStructure(mlir::Operation *op,
                                      OutlineContext &context); // documents, slice, concat, constants
-llvm::LogicalResult outlineMoe(mlir::Operation *op, OutlineContext &context); // plans, dispatch, permute, combine
+llvm::LogicalResult outlineMoe(mlir::Operation *op, OutlineContext &context); // dispatch, permute, combine
+llvm::LogicalResult outlineMoePlan(mlir::Operation *op,
+                                   OutlineContext &context); // MoePlanKernels.cpp: plan, plan_received
 llvm::LogicalResult outlineMoeDrop(mlir::Operation *op, OutlineContext &context); // MoeDropKernels.cpp: drop
 llvm::LogicalResult outlineTrain(mlir::Operation *op, OutlineContext &context); // sum_squares, clip_scale, adamw
 llvm::LogicalResult outlineInit(mlir::Operation *op, OutlineContext &context); // init

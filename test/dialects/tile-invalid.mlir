@@ -72,6 +72,27 @@ func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, til
 func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
   %c0 = arith.constant 0 : index
   %z = arith.constant dense<0.0> : vector<4x8xf32>
+  // expected-note @+1 {{rows defined here}}
+  %r = arith.constant dense<0> : vector<4x1xi32>
+  // expected-error @+1 {{rows has shape [4, 1] but the tile has 4 rows}}
+  tile.store %z, %m[%c0, %c0] rows %r : vector<4x1xi32> {dims = array<i64: 0, 1>} : vector<4x8xf32>, memref<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @k() attributes {tile.kernel, tile.grid = ["i"]} {
+  %v = arith.constant dense<1> : vector<4x8xi64>
+  // expected-error @+1 {{operand #0 must be vector of 32-bit float or 64-bit float or bfloat16 type or 32-bit signless integer values, but got 'vector<4x8xi64>'}}
+  %0 = tile.cumsum %v {axis = 0 : i64} : vector<4x8xi64>
+  return
+}
+
+// -----
+
+func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"]} {
+  %c0 = arith.constant 0 : index
+  %z = arith.constant dense<0.0> : vector<4x8xf32>
   // expected-error @+1 {{dims names 1 dimensions but the tile has rank 2}}
   tile.store %z, %m[%c0, %c0] {dims = array<i64: 0>} : vector<4x8xf32>, memref<?x8xf32>
   return

@@ -45,6 +45,12 @@ func.func @every_op(%x: memref<?x?x2x32xf32> {tile.name = "x"}, %rows: memref<?x
   %k = tile.iota {axis = 1 : i64} : vector<32x16xi32>
   // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] limit %{{.*}} {dims = array<i64: 0, 1>}
   tile.store %d, %y[%n, %c0] limit %hi {dims = array<i64: 0, 1>} : vector<16x32xf32>, memref<?x32xf32, strided<[?, 1]>>
+  // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] limit %{{.*}} rows %{{.*}} : vector<16xi32> {dims = array<i64: 0, 1>} : vector<16x32xf32>
+  tile.store %d, %y[%c0, %c0] limit %hi rows %i : vector<16xi32> {dims = array<i64: 0, 1>} : vector<16x32xf32>, memref<?x32xf32, strided<[?, 1]>>
+  // CHECK: tile.cumsum %{{.*}} {axis = 0 : i64} : vector<16xi32>
+  %j = tile.cumsum %i {axis = 0 : i64} : vector<16xi32>
+  // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}] rows %{{.*}} : vector<16xi32> {dims = array<i64: 0>} : vector<16xi32>, memref<?xi32>
+  tile.store %i, %rows[%c0] rows %j : vector<16xi32> {dims = array<i64: 0>} : vector<16xi32>, memref<?xi32>
   return
 }
 

@@ -153,6 +153,97 @@ func.func @k(%x: memref<?x21xT> {tile.name = "x"}, %i: memref<?xi32> {tile.name 
               });
 }
 
+TEST(TileElementwise, ScatterRows) {
+  forEachType(R"(
+func.func @k(%x: memref<?x21xT> {tile.name = "x"}, %i: memref<?xi32> {tile.name = "i"}, %y: memref<?x21xT> {tile.name = "y"}, %z: memref<?x2xT> {tile.name = "z"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["row"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c11 = arith.constant 11 : index
+  %p = tile.program : index
+  %r = arith.muli %p, %c11 : index
+  %rows = tile.load %i[%r] {dims = array<i64: 0>} : memref<?xi32>, vector<11xi32>
+  %a = tile.load %x[%r, %c0] {dims = array<i64: 0, 1>} : memref<?x21xT>, vector<11x21xT>
+  tile.store %a, %y[%c1, %c0] limit %n rows %rows : vector<11xi32> {dims = array<i64: 0, 1>} : vector<11x21xT>, memref<?x21xT>
+  %v = tile.load %x[%r, %c11] {dims = array<i64: 0>} : memref<?x21xT>, vector<11xT>
+  tile.store %v, %z[%c0, %c1] limit %n rows %rows : vector<11xi32> {dims = array<i64: 0>} : vector<11xT>, memref<?x2xT>
+  return
+})",
+              [](KernelHarness &kernels, auto zero) {
+                using T = decltype(zero);
+                auto x = randoms<T>(22 * 21);
+                std::vector<int32_t> rows = {3, -1, 19, 0, -7, 7, 18, -5, 1,  2,  4,
+                                             5, 21, -1, 6, 17, 8, 9,  20, 10, 11, 12};
+                std::vector<T> y(24 * 21, T(7)), z(24 * 2, T(7)), wantY = y, wantZ = z;
+                int n = 19; // of the buffer's rows: the first store begins at its second
+                for (int r = 0; r < 22; ++r) {
+                  if (rows[r] >= 0 && rows[r] < n)
+                    wantZ[rows[r] * 2 + 1] = x[r * 21 + 11];
+                  for (int c = 0; c < 21 && rows[r] >= 0 && rows[r] + 1 < n; ++c)
+                    wantY[(rows[r] + 1) * 21 + c] = x[r * 21 + c];
+                }
+                kernels.run("k", {2}, {{"x", x}, {"i", rows}, {"y", y}, {"z", z}, {"n", n}});
+                ASSERT_EQ(y, wantY);
+                ASSERT_EQ(z, wantZ);
+              });
+}
+
+// What is scattered may be what was there: rows are read before any is written.
+TEST(TileElementwise, ScatterInPlace) {
+  for (const char *cpu : {"native", "x86-64-v3"}) {
+    SCOPED_TRACE(cpu);
+    KernelHarness kernels(R"(
+func.func @k(%x: memref<40xi32> {tile.name = "x"}) attributes {tile.kernel, tile.grid = ["all"]} {
+  %c0 = arith.constant 0 : index
+  %last = arith.constant dense<39> : vector<40xi32>
+  %at = tile.iota {axis = 0 : i64} : vector<40xi32>
+  %back = arith.subi %last, %at : vector<40xi32>
+  %a = tile.load %x[%c0] {dims = array<i64: 0>} : memref<40xi32>, vector<40xi32>
+  tile.store %a, %x[%c0] rows %back : vector<40xi32> {dims = array<i64: 0>} : vector<40xi32>, memref<40xi32>
+  return
+})",
+                          cpu);
+    std::vector<int32_t> x(40);
+    for (int i = 0; i < 40; ++i)
+      x[i] = i * i;
+    kernels.run("k", {1}, {{"x", x}});
+    for (int i = 0; i < 40; ++i)
+      ASSERT_EQ(x[i], (39 - i) * (39 - i)) << i;
+  }
+}
+
+TEST(TileElementwise, IntegerCumsum) {
+  for (const char *cpu : {"native", "x86-64-v3"}) {
+    SCOPED_TRACE(cpu);
+    KernelHarness kernels(R"(
+func.func @k(%x: memref<5x37xi32> {tile.name = "x"}, %rows: memref<5x37xi32> {tile.name = "rows"}, %columns: memref<5x37xi32> {tile.name = "columns"})
+    attributes {tile.kernel, tile.grid = ["all"]} {
+  %c0 = arith.constant 0 : index
+  %a = tile.load %x[%c0, %c0] {dims = array<i64: 0, 1>} : memref<5x37xi32>, vector<5x37xi32>
+  %r = tile.cumsum %a {axis = 0 : i64, reverse} : vector<5x37xi32>
+  %c = tile.cumsum %a {axis = 1 : i64} : vector<5x37xi32>
+  tile.store %r, %rows[%c0, %c0] {dims = array<i64: 0, 1>} : vector<5x37xi32>, memref<5x37xi32>
+  tile.store %c, %columns[%c0, %c0] {dims = array<i64: 0, 1>} : vector<5x37xi32>, memref<5x37xi32>
+  return
+})",
+                          cpu);
+    std::vector<int32_t> x(5 * 37), rows(5 * 37), columns(5 * 37);
+    for (int i = 0; i < 5 * 37; ++i)
+      x[i] = (1 << 24) + i * 7919 % 101; // sums of f32 would round
+    kernels.run("k", {1}, {{"x", x}, {"rows", rows}, {"columns", columns}});
+    for (int r = 0; r < 5; ++r)
+      for (int c = 0; c < 37; ++c) {
+        int32_t below = 0, left = 0;
+        for (int i = r; i < 5; ++i)
+          below += x[i * 37 + c];
+        for (int i = 0; i <= c; ++i)
+          left += x[r * 37 + i];
+        ASSERT_EQ(rows[r * 37 + c], below);
+        ASSERT_EQ(columns[r * 37 + c], left);
+      }
+  }
+}
+
 TEST(TileElementwise, SliceConcatRowsInsertIota) {
   forEachType(R"(
 func.func @k(%x: memref<7x24xT> {tile.name = "x"}, %y: memref<7x24xT> {tile.name = "y"}, %u: memref<3x24xT> {tile.name = "u"}, %at: index {tile.name = "at"})

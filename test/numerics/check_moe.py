@@ -79,13 +79,16 @@ def selections(rng, E, k):
     yield "empty experts", moe.route(missing, k)
 
 
-def plan_op(f, ids, documents, E, k, rows, peers=1, peer_rows=0):
+PLANNED = ("perm", "inverse", "counts", "offsets", "overflow")
+
+
+def plan_op(f, ids, documents, E, rows, peers=1, peer_rows=0, **expert_rows):
     return f.op(
         "braid.moe.plan",
         [ids, documents],
         [
             Type((rows,), "i32"),
-            Type((B, T, k), "i32"),
+            ids.type,
             Type((E,), "i32"),
             Type((E + 1,), "i32"),
             Type((1,), "i32"),
@@ -94,6 +97,7 @@ def plan_op(f, ids, documents, E, k, rows, peers=1, peer_rows=0):
         num_experts=E,
         peers=peers,
         peer_rows=peer_rows,
+        **expert_rows,
     )
 
 
@@ -104,27 +108,59 @@ def add_plans(program, rng, E, k):
         rows = peers * peer_rows if peers > 1 else B * T * k
         f = program.function(f"plan_e{E}_k{k}_p{peers}_r{peer_rows}")
         ids, documents = f.input("ids", (B, T, k), "i32"), f.input("documents", (B, T), "i32")
-        results = plan_op(f, ids, documents, E, k, rows, peers, peer_rows)
-        for name, value in zip(("perm", "inverse", "counts", "offsets", "overflow"), results):
+        results = plan_op(f, ids, documents, E, rows, peers, peer_rows)
+        for name, value in zip(PLANNED, results):
             if name not in ("offsets", "counts") or peers == 1:
                 f.output(name, value)
         for label, ids in selections(rng, E, k):
             for rows, documents in ROWS_OF_DOCUMENTS.items():
                 if rows != "whole" and label == "empty experts":
                     continue
-                references = dict(
-                    zip(
-                        ("perm", "inverse", "counts", "offsets", "overflow"),
-                        moe.plan(ids, documents, E, peers, peer_rows),
-                    )
-                )
+                references = dict(zip(PLANNED, moe.plan(ids, documents, E, peers, peer_rows)))
                 inputs = {"ids": ids, "documents": documents}
                 program.check(f, inputs, {n: references[n] for n in f.outputs}, 0, f"{f.name} {label}, {rows}")
 
 
-def add_received(program, rng):
-    peers, local, peer_rows = 3, 4, 20
-    f = program.function("plan_received")
+def add_plan_shapes(program, rng):
+    """One token to more than one program takes; experts that fill no tile; too few rows for peers or experts; drops."""
+    for tokens, E, k, peers, peer_rows, expert_rows in (
+        (1, 8, 2, 1, 0, None),
+        (1, 70, 9, 2, 5, None),
+        (17, 3, 1, 1, 0, 4),
+        (64, 16, 2, 1, 0, None),  # as many as one program plans alone, and one more
+        (129, 5, 1, 1, 0, None),
+        (300, 40, 3, 1, 0, None),
+        (300, 40, 3, 4, 150, None),
+        (300, 40, 3, 4, 230, 23),
+        (257, 257, 8, 1, 0, 9),
+        (513, 3, 1, 3, 171, None),
+        (9000, 70, 8, 5, 13000, None),  # programs have more than the least
+    ):
+        rows = peers * peer_rows if peers > 1 else E * expert_rows if expert_rows else tokens * k
+        f = program.function(f"plan_t{tokens}_e{E}_k{k}_p{peers}_r{peer_rows}_x{expert_rows or 0}")
+        ids, documents = f.input("ids", (1, tokens, k), "i32"), f.input("documents", (1, tokens), "i32")
+        results = plan_op(f, ids, documents, E, rows, peers, peer_rows, **({"expert_rows": expert_rows} if expert_rows else {}))
+        for name, value in zip(PLANNED, results):
+            if name not in ("offsets", "counts") or peers == 1:
+                f.output(name, value)
+        random = moe.route(rng.standard_normal((1, tokens, E)), k)
+        last = np.where(np.arange(k) == 0, E - 1, np.arange(k) - 1) + np.zeros((1, tokens, 1), int)
+        dropped = np.where(rng.random(random.shape) < 0.3, -1, random)
+        whole, padded = one_document(1, tokens), one_document(1, tokens)
+        padded[:, tokens - tokens // 3 :] = PADDING
+        for label, chosen, starts in (
+            ("random", random, whole),
+            ("drops, padding", dropped, padded),
+            ("all to the last expert", last, whole),
+            ("nothing", np.full(random.shape, -1), whole),
+        ):
+            references = dict(zip(PLANNED, moe.plan(chosen, starts, E, peers, peer_rows, expert_rows)))
+            inputs = {"ids": chosen, "documents": starts}
+            program.check(f, inputs, {n: references[n] for n in f.outputs}, 0, f"{f.name} {label}")
+
+
+def add_received(program, rng, peers, local, peer_rows):
+    f = program.function(f"plan_received_p{peers}_e{local}_r{peer_rows}")
     counts = f.input("counts", (peers, local), "i32")
     R = peers * peer_rows
     for name, value in zip(
@@ -138,8 +174,10 @@ def add_received(program, rng):
     ):
         f.output(name, value)
     for label, values in (
-        ("random", rng.integers(0, 6, (peers, local))),
-        ("full", np.full((peers, local), 5)),
+        ("random", rng.integers(0, peer_rows // local + 1, (peers, local))),
+        ("full", np.full((peers, local), peer_rows // local)),
+        ("more than fits", rng.integers(0, 4 * peer_rows // local + 2, (peers, local))),
+        ("one expert", np.where(np.arange(local) == local - 1, peer_rows, 0) + np.zeros((peers, 1), int)),
         ("empty", np.zeros((peers, local), int)),
     ):
         program.check(
@@ -159,7 +197,7 @@ def add_rows(program, rng, E, k, M, F, dtype):
     documents = f.input("documents", (B, T), "i32")
     w1, w3, w2 = f.input("w1", (E, M, F)), f.input("w3", (E, M, F)), f.input("w2", (E, F, M))
     dy, da, du = f.input("dy", (B, T, M)), f.input("da", (1, R, F)), f.input("du", (1, R, F))
-    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, documents, E, k, R)
+    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, documents, E, R)
     wide, narrow = Type((1, R, M), dtype), Type((1, R, F), dtype)
     rows = f.op("braid.moe.dispatch", [x, perm, inverse, exchange], wide)
     a, u = f.op("braid.moe.grouped_linear", [rows, offsets, w1, w3], [narrow, narrow])
@@ -262,7 +300,7 @@ def add_layer(program, rng):
     logits = f.op("braid.linear", [x, router], [Type((B, T, E))])[0]
     ids = f.rows("moe.route", [logits], Type((B, T, k), "i32"), top_k=k)
     weights = f.rows("moe.route_weights", [logits, ids], Type((B, T, k)), normalize=True)
-    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, documents, E, k, R)
+    perm, inverse, counts, offsets, _, exchange = plan_op(f, ids, documents, E, R)
     rows = f.op("braid.moe.dispatch", [x, perm, inverse, exchange], Type((1, R, M)))
     a, u = f.op("braid.moe.grouped_linear", [rows, offsets, w1, w3], [Type((1, R, F))] * 2)
     h = f.rows("mul", [f.rows("activation", [a], a.type, kind='"silu"'), u], a.type)
@@ -307,12 +345,14 @@ def main():
     rng = np.random.default_rng(11)
     # Rows that arrived from other ranks exist from `sharded` on.
     received = Program("moe-received", options=["--from-phase=sharded"])
-    add_received(received, rng)
+    for peers, local, peer_rows in ((3, 4, 20), (1, 1, 1), (2, 130, 300), (40, 3, 33), (5, 2, 2600)):
+        add_received(received, rng, peers, local, peer_rows)
     add_permute(received, rng)
     program = Program("moe")
     for E, k in ((8, 2), (16, 1), (12, 5), (4, 4), (12, 11)):  # beyond 8 choices kernels loop
         add_router(program, rng, E, k)
         add_plans(program, rng, E, k)
+    add_plan_shapes(program, rng)
     add_rows(program, rng, 8, 2, 32, 24, "f32")
     add_rows(program, rng, 6, 3, 20, 36, "f32")
     add_rows(program, rng, 10, 9, 8, 8, "f32")
