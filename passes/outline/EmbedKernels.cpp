@@ -31,31 +31,37 @@ static LogicalResult outlineGather(EmbedOp op, OutlineContext &context) {
 }
 
 /// dtable[v, columns] = sum of dy[n, columns] over the tokens n with tokens[n] = v, n ascending. One program owns some
-/// columns of all rows, on a GPU of some blocks of rows, and walks all tokens: no two programs write the same element, and the order is that of the
-/// tokens.
+/// columns of every so many blocks of rows and looks at all tokens: no two programs write the same element, and the order
+/// is that of the tokens. Blocks are dealt out in turn, for words that occur often stand together.
 static LogicalResult outlineScatter(EmbedGradOp op, OutlineContext &context) {
   auto type = tensorType(op.getDtable());
   int64_t vocabulary = type.getDimSize(0), width = type.getDimSize(1), count = product(shapeOf(op.getTokens()));
-  constexpr int64_t rows = 16;
-  int64_t columns = divisorUpTo(width, context.gpu ? 256 : 64);
-  int64_t owners = context.gpu ? std::clamp<int64_t>(ceilDiv(vocabulary, rows), 1, 128) : 1;
-  Type element = tensorType(op.getDy()).getElementType(), sum = type.getElementType();
+  // A program looks at a block of tokens in less time than it takes to add up one.
+  constexpr int64_t rows = 16, block = 64, mostOwners = 128;
+  int64_t columns = divisorUpTo(width, 256);
+  int64_t owners = std::clamp<int64_t>(std::min(count / block, ceilDiv(vocabulary, rows)), 1, mostOwners);
+  Type element = tensorType(op.getDy()).getElementType(), sumType = type.getElementType();
   std::string name = "embed_grad_d" + std::to_string(width) + "_" + typeName(element);
-  if (owners > 1)
-    name += "_owners" + std::to_string(owners);
   std::string kernel = context.kernel(name, {"column", "owner"}, [&](KernelBuilder &k) {
     Var tokens = k.buffer("tokens", k.i32(), {kDynamic}), dy = k.buffer("dy", element, {kDynamic, width});
-    Var dtable = k.buffer("dtable", sum, {kDynamic, width}), count = k.index("count"), size = k.index("vocabulary");
-    Var column = k.program(0) * columns, owner = k.program(1);
+    Var dtable = k.buffer("dtable", sumType, {kDynamic, width}), count = k.index("count"), size = k.index("vocabulary");
+    Var owners = k.index("owners"), column = k.program(0) * columns, owner = k.program(1);
+    Var lane = k.iota({block}, 0), nowhere = lane.like(block);
     k.loop(owner * rows, size, owners * rows,
-           [&](Var v) { k.store(k.tile({rows, columns}, sum), dtable, {v, column}, {.limit = size}); });
-    k.loop(0, count, 1, [&](Var n) {
-      Var id = cast(k.at(tokens, {n}), k.builder.getIndexType()), mine = both(ge(id, 0), lt(id, size));
-      if (owners > 1)
-        mine = both(mine, eq(id / rows % owners, owner));
-      k.when(mine, [&] {
-        Var total = k.load(dtable, {id, column}, {columns}) + cast(k.load(dy, {n, column}, {columns}), sum);
-        k.store(total, dtable, {id, column});
+           [&](Var v) { k.store(k.tile({rows, columns}, sumType), dtable, {v, column}, {.limit = size}); });
+    k.loop(0, count, block, [&](Var n) {
+      Var id = k.load(tokens, {n}, {block}, {.limit = count}), inside = lt(lane, cast(count - n, k.i32()));
+      Var word = both(ge(id, 0), lt(id, splat(cast(size, k.i32()), {block})));
+      Var owned = eq(id / rows % splat(cast(owners, k.i32()), {block}), splat(cast(owner, k.i32()), {block}));
+      Var places = select(both(inside, both(word, owned)), lane, nowhere);
+      Var found = sum(cast(lt(places, nowhere), k.i32()), 0);
+      k.loop(0, cast(found, k.builder.getIndexType()), 1, {k.constant(k.i32(), -1)}, [&](Var, ArrayRef<Var> last) {
+        Var place = minimum(select(gt(places, last[0]), places, nowhere), 0);
+        Var token = n + cast(place, k.builder.getIndexType());
+        Var row = cast(k.at(tokens, {token}), k.builder.getIndexType());
+        Var total = k.load(dtable, {row, column}, {columns}) + cast(k.load(dy, {token, column}, {columns}), sumType);
+        k.store(total, dtable, {row, column});
+        return Vars{place};
       });
     });
   });
@@ -66,6 +72,7 @@ static LogicalResult outlineScatter(EmbedGradOp op, OutlineContext &context) {
                           .result("dtable", type)
                           .index("count", count)
                           .index("vocabulary", vocabulary)
+                          .index("owners", owners)
                           .run());
   return success();
 }

@@ -11,8 +11,8 @@ namespace {
 /// Elements that are written at a time.
 constexpr int64_t kFill = 256;
 /// Assignments that are compared with each other, how many a program has at least, and how many programs there are at
-/// most. So many of them one program plans alone, fewer at a time.
-constexpr int64_t kLanes = 32, kLeastSpan = 256, kMostPrograms = 256, kFew = 128, kFewLanes = 16;
+/// most. They are placed without being compared, more at a time. So many of them one program plans alone, fewer at a time.
+constexpr int64_t kLanes = 32, kLeastSpan = 256, kMostPrograms = 256, kPlaced = 256, kFew = 128, kFewLanes = 16;
 /// Experts whose assignments a program adds up, so many programs' counts at a time.
 constexpr int64_t kColumns = 32, kCounts = 64;
 constexpr int64_t kExperts = 64;
@@ -33,13 +33,13 @@ struct Plan {
 
   /// Calls `body(a, inside)` for blocks of the program's assignments from a on; `inside`: which there are.
   void blocks(llvm::function_ref<void(Var a, Var inside)> body) {
-    Var first = k.program(0) * span;
-    k.loop(first, min(first + span, assignments), lanes, [&](Var a) { body(a, lt(lane, toI32(k, assignments - a))); });
+    k.loop(first, end, lanes, [&](Var a) { body(a, lt(lane, toI32(k, end - a))); });
   }
   /// Rows of table [program, columns].
   Var inTable(Var ids) { return ids + toI32(k, k.program(0) * columns); }
 
-  Var load(Var buffer, Var a) { return k.load(buffer, {a}, {lanes}, {.limit = assignments}); }
+  Var load(Var buffer, Var a) { return k.load(buffer, {a}, {lanes}, {.limit = end}); }
+  void store(Var tile, Var buffer, Var a) { k.store(tile, buffer, {a}, {.limit = end}); }
   Var gather(Var buffer, Var rows) { return k.load(buffer, {0}, {lanes}, {.rows = rows}); }
 
   KernelBuilder &k;
@@ -47,6 +47,7 @@ struct Plan {
   Var lane, none;
   Var ids = list(k, "ids"), assignments = k.index("assignments");
   Var span = k.index("span"), columns = k.index("columns"); ///< assignments of a program, columns of its table
+  Var first = k.program(0) * span, end = min(first + span, assignments);
 };
 
 /// table[program, e] = the program's assignments of expert e; ranks[a] = how many of them stand before a, -1 for what
@@ -68,7 +69,7 @@ void count(Plan &plan, int64_t slots, Var documents, Var ranks, Var table) {
     Var counts = sum(select(equal, each, each.like(0)), 0), all = shiftRight(counts, bits);
     Var earlier = counts - shiftLeft(all, bits), place = select(live, plan.inTable(expert), plan.none);
     Var rank = plan.gather(table, place) + earlier;
-    k.store(select(live, rank, plan.none), ranks, {a}, {.limit = plan.assignments});
+    plan.store(select(live, rank, plan.none), ranks, a);
     // The last of an expert knows how many there are.
     k.store(rank + 1, table, {0}, {.rows = select(eq(all - earlier, 1), place, plan.none)});
   });
@@ -132,7 +133,7 @@ void place(Plan &plan, Var ranks, Var starts, Var first, Var room, Var inverse, 
       rank = rank + plan.gather(starts, select(live, plan.inTable(id), plan.none));
     Var fits = both(live, lt(rank, plan.gather(room, expert)));
     Var row = select(fits, rank + plan.gather(first, expert), plan.none);
-    k.store(row, inverse, {a}, {.limit = plan.assignments});
+    plan.store(row, inverse, a);
     k.store(plan.lane + toI32(k, a), perm, {0}, {.rows = row});
   });
 }
@@ -199,7 +200,7 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
     divide(k, list(k, "counts"), list(k, "first"), list(k, "room"), peers > 1);
   });
   std::string placing = context.kernel("moe_plan_place", {"span"}, [&](KernelBuilder &k) {
-    Plan plan(k, kLanes);
+    Plan plan(k, kPlaced);
     Var ranks = list(k, "ranks"), starts = list(k, "starts"), first = list(k, "first"), room = list(k, "room");
     list(k, "empty_perm"); // perm, full of -1
     place(plan, ranks, starts, first, room, list(k, "inverse"), list(k, "perm"));

@@ -69,17 +69,23 @@ def add_few_rows(program, rng, dtype):
 
 
 def add_embedding(program, rng, dtype):
-    f = program.function(f"embed_{dtype}", dtype)
-    tokens, table, dy = f.input("tokens", (2, 50), "i32"), f.input("table", (11, 24)), f.input("dy", (2, 50, 24))
-    f.output("y", f.op("braid.embed", [tokens, table], dy.type))
-    f.output("dtable", f.op("braid.embed_grad", [tokens, dy], table.type))
-    ids, w, d = rng.integers(0, 9, (2, 50)), *rounded(
-        [rng.standard_normal((11, 24)), rng.standard_normal((2, 50, 24))], dtype
-    )
-    dtable = np.zeros((11, 24))
-    np.add.at(dtable, ids, d)
-    references = {"y": w[ids], "dtable": dtable}  # ids 9 and 10 never occur: their gradient is 0
-    program.check(f, {"tokens": ids, "table": w, "dy": d}, references, limits(dtype, ("dtable",))(references))
+    # Words 9 and 10 never occur: their gradient is 0. Then words in many ranges, some of which nobody reads, and one that is
+    # read by every third token.
+    for B, T, words, width, highest in ((2, 50, 11, 24, 9), (3, 300, 500, 20, 470), (1, 4100, 67, 8, 67)):
+        f = program.function(f"embed_{B * T}x{words}x{width}_{dtype}", dtype)
+        tokens, table, dy = f.input("tokens", (B, T), "i32"), f.input("table", (words, width)), f.input("dy", (B, T, width))
+        f.output("y", f.op("braid.embed", [tokens, table], dy.type))
+        added = "f32" if dtype == "bf16" and B * T > 100 else dtype  # sums of many, as they are trained with
+        f.output("dtable", f.op("braid.embed_grad", [tokens, dy], Type((words, width), added)))
+        ids, w, d = rng.integers(0, highest, (B, T)), *rounded(
+            [rng.standard_normal((words, width)), rng.standard_normal((B, T, width))], dtype
+        )
+        if words > 11:
+            ids[:, ::3] = highest - 1
+        dtable = np.zeros((words, width))
+        np.add.at(dtable, ids, d)
+        references = {"y": w[ids], "dtable": dtable}
+        program.check(f, {"tokens": ids, "table": w, "dy": d}, references, limits(dtype, ("dtable",))(references))
 
 
 def add_conv(program, rng, dtype):
