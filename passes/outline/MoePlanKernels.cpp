@@ -147,7 +147,8 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
   int64_t tokens = product(shapeOf(op.getDocuments())), slots = shapeOf(op.getIds()).back();
   int64_t assignments = tokens * slots, experts = op.getNumExperts(), peers = op.getPeers();
   int64_t rows = shapeOf(op.getPerm())[0], peerRows = peers > 1 ? static_cast<int64_t>(op.getPeerRows()) : rows;
-  bool few = assignments <= kFew;
+  // Slices of what other ranks get share the kernels of the whole, however short they are.
+  bool few = peers == 1 && assignments <= kFew;
   int64_t span = std::max(kLeastSpan, ceilDiv(ceilDiv(assignments, kMostPrograms), kLanes) * kLanes);
   int64_t programs = ceilDiv(assignments, span), columns = few ? experts : ceilDiv(experts, kColumns) * kColumns;
   std::string perSlots = "_k" + std::to_string(slots), perPeers = peers > 1 ? "_peers" : "";
@@ -169,13 +170,13 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
   };
 
   if (few) {
-    std::string kernel = context.kernel("moe_plan" + perSlots + perPeers, {"all"}, [&](KernelBuilder &k) {
+    std::string kernel = context.kernel("moe_plan" + perSlots, {"all"}, [&](KernelBuilder &k) {
       Plan plan(k, kFewLanes);
       Var documents = list(k, "documents"), ranks = list(k, "ranks"), counts = list(k, "counts");
       Var first = list(k, "first"), room = list(k, "room"), perm = list(k, "perm"), inverse = list(k, "inverse");
       fill(k, perm, k.number(0), k.size(perm, 0), -1, kFewLanes);
       count(plan, slots, documents, ranks, counts);
-      divide(k, counts, first, room, peers > 1);
+      divide(k, counts, first, room, /*peers=*/false);
       place(plan, ranks, {}, first, room, inverse, perm);
     });
     Launch launch = spans(context.launch(op, kernel, {1}));
