@@ -261,7 +261,7 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
     that adds only what has the type of its result.
 
     With `gpu` work is cut for hundreds of programs at a time: sums over rows have more parts, added up in two rounds, each row of logits has a program and
-    blocks of the loss as many rows as the projection has features, and rows of an embedding's gradient are dealt out to many that walk all tokens.
+    blocks of the loss as many rows as the projection has features.
   }];
   let options = [Option<"roundInProducts", "round-in-products", "bool", "true", "the last of several bf16 products rounds their sum">,
                  Option<"gpu", "gpu", "bool", "false", "the target runs hundreds of programs at a time">];

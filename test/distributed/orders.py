@@ -1,5 +1,6 @@
 """The order of slices changes no bit: every pipeline, and orders that nobody would choose, train to the same losses, moments and parameters,
-as long as tokens are cut alike. The program without slices has the same first loss and routes.
+as long as tokens are cut alike. The program without slices has the same first loss and routes; without AVX-512 the library's products round otherwise for
+another number of rows, and the loss is the same to 5e-7.
 
 Usage: orders.py MODEL.json [--degree N] [--shuffles N] [--mesh AXES --ranks N]; needs braid-compile, braid-opt and braid-run in PATH. Slices are whole chunks.
 """
@@ -17,6 +18,7 @@ from ranks_equal import SHAPE, run, train
 
 CHUNKS = ["--chunk-size=16"]
 STEPS = 3
+LIMIT = 0 if "avx512f" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8") else 5e-7
 
 
 def shuffled(arguments, folder, name, seed):
@@ -86,7 +88,8 @@ def main():
         # Cut otherwise, or not at all: the first loss and the routes. Gradients are sums in another order. `best` may cut or not.
         for name, flags in [("none", [])] + [(name, [f"--pipeline={name}", degree]) for name in arguments.cuts.split(",") if name]:
             log = compiled(name, *flags)[0]
-            say(log["loss"][0] == turns[0]["loss"][0], f"{name:12} first loss {log['loss'][0]!r} and {turns[0]['loss'][0]!r}")
+            losses = [log["loss"][0], turns[0]["loss"][0]]
+            say(abs(losses[0] - losses[1]) <= LIMIT * losses[1], f"{name:12} first loss {losses[0]!r} and {losses[1]!r}")
             say(log["counts"][0] == turns[0]["counts"][0], f"{name:12} routes of the first step")
     print(f"{failures} failed")
     return failures > 0
