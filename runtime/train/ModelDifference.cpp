@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -23,6 +24,29 @@ template <size_t N> bool contains(const std::array<const char *, N> &keys, const
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+bool isWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+
+// An equation as it is read: blanks count between words, and between a name and a parenthesis, which it would call.
+std::string withoutBlanks(const std::string &text) {
+  std::string result;
+  bool blank = false;
+  for (char c : text) {
+    if (c == ' ' || c == '\t') {
+      blank = true;
+      continue;
+    }
+    bool counts = blank && !result.empty() && isWord(result.back()) && (isWord(c) || c == '(');
+    result += counts ? std::string{' ', c} : std::string{c};
+    blank = false;
+  }
+  return result;
+}
+
+bool isEquation(const std::string &path) {
+  return path.starts_with("mixers.") &&
+         (path.ends_with(".state") || path.ends_with(".output") || path.find(".inputs.") != std::string::npos);
+}
+
 // Every value that is no object, by its path.
 void flatten(const Json &json, const std::string &path, std::map<std::string, Json> &values) {
   for (const auto &[key, value] : json.items()) {
@@ -36,6 +60,12 @@ void flatten(const Json &json, const std::string &path, std::map<std::string, Js
     else
       values.emplace(path + key, value);
   }
+}
+
+bool isSame(const std::string &path, const Json &a, const Json &b) {
+  if (a.is_string() && b.is_string() && isEquation(path))
+    return withoutBlanks(a.get<std::string>()) == withoutBlanks(b.get<std::string>());
+  return a == b;
 }
 
 std::optional<std::map<std::string, Json>> valuesOf(std::string_view description) {
@@ -63,7 +93,7 @@ std::string describeModelDifference(std::string_view there, std::string_view her
   size_t count = 0;
   for (const auto &[path, value] : all) {
     auto a = saved->find(path), b = own->find(path);
-    if (a != saved->end() && b != own->end() && a->second == b->second)
+    if (a != saved->end() && b != own->end() && isSame(path, a->second, b->second))
       continue;
     constexpr size_t most = 3;
     if (++count <= most)

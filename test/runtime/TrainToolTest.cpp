@@ -435,15 +435,18 @@ TEST_F(TrainTool, ACheckpointOfAnotherDescriptionIsRemarked) {
     options.metadata = {{"model_json", model}};
     write(file, options);
   };
-  describe("a.braid",
-           R"({"name": "a", "d_model": 8, "train": {"batch": 2}, "mixers": {"N": {"window": 64, "heads": 2}}})");
+  describe(
+      "a.braid",
+      R"({"name": "a", "d_model": 8, "train": {"batch": 2}, "mixers": {"N": {"window": 64, "heads": 2, "state": "M = exp(g) M + k^T v"}}})");
   describe("same.braid", R"({"name": "b", "d_model": 8.0, /* */ "train": {"batch": 4}, "schedule": {"recompute": "all"},
-                            "mixers": {"N": {"heads": 2, "window": 64, "decay_range": [1, 2]}}})");
-  describe("other.braid",
-           R"({"name": "a", "d_model": 8, "norm": {"eps": 1e-5}, "mixers": {"N": {"heads": 2, "window": 32}}})");
+                            "mixers": {"N": {"heads": 2, "window": 64, "decay_range": [1, 2], "state": " M=exp( g )  M +\tk^T v "}}})");
+  describe(
+      "other.braid",
+      R"({"name": "a", "d_model": 8, "norm": {"eps": 1e-5}, "mixers": {"N": {"heads": 2, "window": 32, "state": "M = exp (g) M + k^T v"}}})");
   std::vector<std::string> train = {"train", "a.braid", "--data", "train.txt", "--steps", "1", "--checkpoint-dir", "c"};
   ASSERT_EQ(run(train).code, 0);
   std::string remark = "c/step-00000001 was written by a model that computes something else than other.braid: "
+                       "mixers.N.state: \"M = exp(g) M + k^T v\" there, \"M = exp (g) M + k^T v\" here; "
                        "mixers.N.window: 64 there, 32 here; norm.eps: not given there, 1e-05 here\n";
   for (std::string program : {"same.braid", "other.braid"})
     for (std::vector<std::string> command :
