@@ -336,12 +336,15 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
 /// What the compiler made of the equations of the file.
 static void remarkClasses(ModuleOp module, const ModelSpec &spec) {
   for (const auto &[letter, mixer] : spec.mixers)
-    if (auto *stated = std::get_if<RecurrenceSpec>(&mixer))
-      module.emitRemark("mixers.") << std::string(1, letter) << ".state: \"" << stated->recurrence->state
-                                   << "\" has class " << stated->recurrence->className() << ": "
-                                   << stated->recurrence->reason
-                                   << (stated->recurrence->notation.empty() ? "" : "; read as ")
-                                   << stated->recurrence->notation;
+    if (auto *stated = std::get_if<RecurrenceSpec>(&mixer)) {
+      const recurrence::Recurrence &r = *stated->recurrence;
+      SmallVector<StringRef> words;
+      llvm::SplitString(r.state, words, " \t");
+      module.emitRemark("mixers.") << std::string(1, letter) << ".state: \"" << llvm::join(words, " ")
+                                   << "\" has class " << r.className() << ": " << r.reason
+                                   << (r.notation.empty() ? "" : "; read as ") << r.notation << "; one number "
+                                   << r.widths();
+    }
 }
 
 FailureOr<OwningOpRef<ModuleOp>> braid::buildModel(MLIRContext *context, const ModelSpec &spec, DiagnosticFn error) {

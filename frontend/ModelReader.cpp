@@ -313,6 +313,10 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
   spec.valueDim = spec.headDim;
   r.integer("value_dim", spec.valueDim, 1, maxHeadDim);
   r.integer("mini_batch", spec.miniBatch, 1, maxMiniBatch);
+  for (StringRef key : {"kv_heads", "key_heads"})
+    if (r.take(key))
+      r.error(key,
+              "is said where what has fewer heads is computed; valid: inputs such as \"k\": \"linear(x, heads=2)\"");
   bool noConv = readConv(r, errors, spec.conv);
   readRope(r, errors, spec.rope);
   readScanOutput(r, spec);

@@ -146,6 +146,8 @@ struct Recurrence : Update {
   std::vector<const Update *> updates() const;
   /// The least class that all updates have.
   LsmClass scanClass() const;
+  /// What each input and parameter has: "per head: g; per key: q, k".
+  std::string widths() const;
   /// "S", or "GM" of gradient steps.
   std::string className() const;
   /// Whether an input or the output calls the function.
@@ -166,6 +168,8 @@ using ErrorFn = llvm::function_ref<void(llvm::StringRef key, const std::string &
 /// Whether the function is called, or the name stands, somewhere in the term.
 bool calls(const Term &term, llvm::StringRef function);
 bool mentions(const Term &term, llvm::StringRef name);
+/// Where it stands first; null: nowhere.
+const Term *nameIn(const Term &term, llvm::StringRef name);
 
 /// `left = right` of a text that has several, separated by ";".
 struct Statement {
@@ -190,6 +194,9 @@ Sizes sizesOf(const ModelSpec &model, const LsmSpec &mixer);
 
 /// Multiplies `state` and `output` out and finds class and places; then gives every input and parameter its shape.
 llvm::LogicalResult analyze(Recurrence &recurrence, const Sizes &sizes, ErrorFn error);
+/// That a state's right side is linear in it; that inputs read neither the state nor what only formulas have.
+bool checkLinear(const Term &right, ErrorFn error);
+bool checkInputs(const Recurrence &recurrence, ErrorFn error);
 /// What inputs say of themselves: Definition::constant and own.
 void describeInputs(Recurrence &recurrence);
 /// Sums, products and quotients of numbers alone become numbers.
@@ -205,6 +212,8 @@ std::optional<std::string> takeLog(Recurrence &recurrence, llvm::StringRef name)
 const Definition *takenLog(const Recurrence &recurrence, llvm::StringRef name);
 /// The name of exp(g), an input that is made where there is none.
 std::string expOf(Recurrence &recurrence, llvm::StringRef log);
+/// Names of what is made here as a text would say it.
+std::string shownNames(std::string text);
 /// What a text means by a name, and puts it where a term has the name.
 std::string wholeOf(const Recurrence &recurrence, llvm::StringRef name);
 void readWhole(const Recurrence &recurrence, Term &term);

@@ -35,6 +35,20 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
         return false;
     return all(p->values, 0);
   };
+  // Of what the state itself computes: where it stands there.
+  auto whereOf = [&](const Definition &d) {
+    auto at = r.stateColumns.find(d.name);
+    if (d.place != "state" || at == r.stateColumns.end())
+      return std::string();
+    return formatv("column {0}: ", at->second).str();
+  };
+  auto unitOf = [&](const Definition &d) -> StringRef {
+    bool reads = !r.hasImaginary() && (StringRef(d.name).contains("i ") || StringRef(d.name).contains(" i")) &&
+                 mentions(d.term, "i");
+    return reads
+               ? "; i is an input or a parameter here, hence not the imaginary unit: a phase needs another name for it"
+               : "";
+  };
   for (const std::string &name : r.bounds) {
     if (r.parameter(name)->trained) {
       errorFn("parameters." + name, "is trained, but the least value of a gate is not; valid: \"values\"");
@@ -50,7 +64,7 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
     if (!d.decay.empty() && d.term.kind == Term::Kind::call && d.term.name == "log" &&
         !ranges.of(d.term.args.front()).neverNegative()) {
       errorFn(d.key(),
-              "that " + d.decay +
+              whereOf(d) + "that " + d.decay +
                   " is never negative cannot be shown, but what multiplies M must not be; valid: " + knownLogs.str());
       return llvm::failure();
     }
@@ -64,10 +78,12 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
     const Definition *d = r.definition(name);
     Interval range = ranges.of(name);
     if (range.neverNegative() && !range.neverPositive()) {
-      errorFn(d->key(), !d->decay.empty()
-                            ? "is never below 1, but what multiplies M must not be above 1; valid: " + knownLogs.str()
-                            : "is never negative, but a log decay must not be positive; valid: "
-                              "log_sigmoid(..), log_decay(..), -softplus(..)");
+      std::string here = whereOf(*d), subject = here.empty() ? "" : here + (d->decay.empty() ? name : d->decay) + " ";
+      errorFn(d->key(),
+              subject + (!d->decay.empty()
+                             ? "is never below 1, but what multiplies M must not be above 1; valid: " + knownLogs.str()
+                             : "is never negative, but a log decay must not be positive; valid: "
+                               "log_sigmoid(..), log_decay(..), -softplus(..)"));
       return llvm::failure();
     }
     const Parameter *p = r.parameter(name);
@@ -86,16 +102,19 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
       return llvm::failure();
     }
     if (!d->decay.empty()) {
-      errorFn(d->key(), "that " + d->decay +
+      errorFn(d->key(), whereOf(*d) + "that " + d->decay +
                             " is never above 1 cannot be shown, but what multiplies M must not be: chunks of "
                             "tokens have no other form; valid: " +
-                            knownLogs.str() + ", or full(" + d->decay + ") in the state, which goes token by token");
+                            knownLogs.str() + ", or full(" + d->decay + ") in the state, which goes token by token" +
+                            unitOf(*d).str());
       return llvm::failure();
     }
-    errorFn("inputs." + name,
-            "that it is never positive cannot be shown, but a log decay must not be positive: chunks of tokens have no "
-            "other form; valid: log_sigmoid(..), log_decay(..), -softplus(..), -exp(..), also times what is never "
-            "negative, or full(exp(" +
+    bool stands = d->place == "state";
+    errorFn(d->key(),
+            whereOf(*d) + "that " + (stands ? name : "it") +
+                " is never positive cannot be shown, but a log decay must not be positive: chunks of tokens have no "
+                "other form; valid: log_sigmoid(..), log_decay(..), -softplus(..), -exp(..), also times what is never "
+                "negative, or full(exp(" +
                 name + ")) in the state, which goes token by token");
     return llvm::failure();
   }

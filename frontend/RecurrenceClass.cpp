@@ -34,6 +34,7 @@ private:
   bool oneWrite(std::vector<Sorted> &writes);
   bool transition(const std::vector<const Sorted *> &kept, const Sorted &write);
   bool decayOf(const Sorted &plain);
+  bool turns(const Sorted &plain);
   bool lowRank(const Sorted &added, const Sorted &write);
   std::pair<std::vector<std::string>, std::vector<std::string>> diagonalsAround(const Sorted &product);
   std::string multiplied(const std::vector<std::string> &names, bool negative, size_t column);
@@ -78,6 +79,8 @@ bool Analysis::stateEquation(const std::vector<Sorted> &products, bool mayWriteN
       return fail(p.column, formatv("decays per element of {0}^T {1}; valid: + {0}^T {1}, with decays per feature",
                                     p.outers.front().left, p.outers.front().right)
                                 .str());
+    if (!p.phase.empty())
+      return fail(p.column, "what is written turns; valid: a phase with what carries M alone, diag(exp(g + i p)) M");
     // diag(a) k^T v diag(b) writes (a k)^T v b.
     auto [left, right] = diagonalsAround(p);
     left.insert(left.begin(), p.outers.front().left);
@@ -157,12 +160,14 @@ bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted 
   for (const Sorted *p : kept) {
     if (!p->outers.empty()) {
       if (erased)
-        return fail(p->column, "a second product of k^T k and M; valid: " + classForms.str());
+        return fail(p->column, "a second product of k^T k and M; valid: two updates, as in M = (I - c p^T p) M; M = "
+                               "(I - b k^T k) M + b k^T v, or one of " +
+                                   classForms.str());
       erased = p;
     } else {
       if (plain)
-        return fail(p->column, "a second multiple of M; valid: one, such as a M with \"a\": \"1 - sigmoid(..)\" in "
-                               "inputs, of " +
+        return fail(p->column, "a second multiple of M, which the first does not add up with: decays on both sides of "
+                               "M, or a phase; valid: one of " +
                                    classForms.str());
       plain = p;
     }
@@ -173,15 +178,31 @@ bool Analysis::transition(const std::vector<const Sorted *> &kept, const Sorted 
     return fail(plain->column, "the state changes its sign; valid: a product with + that carries M");
   if (!decayOf(*plain))
     return false;
-  r.phase = plain->phase;
-  if (!r.phase.empty()) {
-    if (erased || !r.valueDecay.empty())
-      return fail(plain->column, "a decay with a phase goes with k^T v alone; valid: diag(exp(g + i p)) M + k^T v");
-    r.reason += ", which turns by " + r.phase + "; o is the real part, two states of turned keys";
-  }
+  if (!plain->phase.empty() && (erased || !turns(*plain)))
+    return fail(plain->column, "a decay with a phase goes with k^T v alone; valid: diag(exp(g + i p)) M + k^T v");
   if (erased)
     return erased->negative ? deltaRule(*plain, *erased, write) : lowRank(*erased, write);
   r.writeFactors = write.numbers;
+  return true;
+}
+
+/// A state that turns: class V, also of decays and phases per head.
+bool Analysis::turns(const Sorted &plain) {
+  if (r.classId == LsmClass::R || r.classId == LsmClass::E)
+    return false;
+  r.decaysPerHead = r.classId != LsmClass::V;
+  r.reason += (r.classId == LsmClass::I ? ", and turns by " : ", which turns by ") + plain.phase +
+              "; o is the real part, two states of turned keys";
+  r.classId = LsmClass::V;
+  r.phase = plain.phase;
+  if (!plain.phasePerHead)
+    return true;
+  r.rowFactors.push_back(plain.phase);
+  Definition ones{.name = "1 (key)", .term = {.kind = Term::Kind::number, .number = 1, .column = plain.column}};
+  ones.place = "state";
+  if (!r.definition(ones.name))
+    r.inputs.push_back(std::move(ones));
+  r.phase = multiplied({plain.phase, "1 (key)"}, /*negative=*/false, plain.column);
   return true;
 }
 
@@ -265,10 +286,9 @@ bool Analysis::lowRank(const Sorted &added, const Sorted &write) {
   r.decaysPerHead = r.classId != LsmClass::V;
   r.lowRankB = multiplied(left, added.negative, added.column);
   r.lowRankA = multiplied(right, /*negative=*/false, added.column);
-  Term outer{.kind = Term::Kind::product, .column = added.column};
-  outer.args.push_back({.kind = Term::Kind::transpose, .name = r.lowRankB});
-  outer.args.push_back({.kind = Term::Kind::name, .name = r.lowRankA});
-  r.reason += (r.classId == LsmClass::I ? ", plus " : "; plus ") + textOf(outer);
+  std::string row = shownNames(llvm::join(left, " "));
+  r.reason += std::string(r.classId == LsmClass::I ? ", " : "; ") + (added.negative ? "minus " : "plus ") +
+              (left.size() > 1 ? "(" + row + ")" : row) + "^T " + shownNames(llvm::join(right, " "));
   r.reason += ", which nothing keeps from growing the state";
   r.classId = LsmClass::D;
   r.writeFactors = write.numbers;
@@ -351,8 +371,9 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
   bool diagonal = r.classId == LsmClass::V, still = r.classId == LsmClass::I;
   std::string on = still ? "" : ", on a state with " + r.reason;
   r.classId = diagonal ? LsmClass::VH : still ? LsmClass::H : LsmClass::GH;
+  std::string outer = (r.beta == "1" ? "" : r.beta + " ") + r.key + "^T ", read = r.key + " M";
   r.reason =
-      "the delta rule, " + (r.beta == "1" ? "" : r.beta + " ") + r.key + "^T (" + r.value + " - " + r.key + " M)" + on;
+      "the delta rule, " + (r.value.empty() ? "-" + outer + read : outer + "(" + r.value + " - " + read + ")") + on;
   return true;
 }
 
@@ -484,7 +505,8 @@ bool Analysis::run() {
   if (second && (steps || normal))
     return fail(second->column, std::string("a second equation of M beside ") +
                                     (steps ? "gradient steps" : "a normaliser z") + "; valid: one");
-  if (!toRows(r, *statements, *output, errorFn))
+  auto isLinear = [&](const Statement &s) { return s.left == "M_0" || checkLinear(s.right, errorFn); };
+  if (!checkInputs(r, errorFn) || !llvm::all_of(*statements, isLinear) || !toRows(r, *statements, *output, errorFn))
     return false;
   if (!r.notation.empty()) {
     noted = [error = errorFn, note = " (read as " + r.notation + ")"](StringRef key, const std::string &message) {
@@ -499,7 +521,7 @@ bool Analysis::run() {
     std::vector<Term> states;
     for (const Statement &s : *statements)
       if (s.left == "M")
-        states.push_back(s.right);
+        llvm::append_range(states, normal ? std::vector{s.right} : transitionsOf(s.right));
     std::vector<Sorted> products;
     if (!updates(std::move(states), products) || (normal && !normaliser(normal->right, products)))
       return false;
@@ -507,101 +529,11 @@ bool Analysis::run() {
   return succeeded(analyzeOutput(r, std::move(*output), errorFn));
 }
 
-//===- Recurrence -------------------------------------------------------------------------------------------------===//
-
-template <typename List> static auto *find(List &list, StringRef name) {
-  auto it = llvm::find_if(list, [&](auto &d) {
-    if constexpr (requires { d.first; })
-      return d.first == name;
-    else
-      return d.name == name;
-  });
-  return it == list.end() ? nullptr : &*it;
-}
-Definition *Recurrence::definition(StringRef name) { return find(inputs, name); }
-const Definition *Recurrence::definition(StringRef name) const { return find(inputs, name); }
-Parameter *Recurrence::parameter(StringRef name) {
-  auto *entry = find(parameters, name);
-  return entry ? &entry->second : nullptr;
-}
-const Parameter *Recurrence::parameter(StringRef name) const {
-  auto *entry = find(parameters, name);
-  return entry ? &entry->second : nullptr;
-}
-
-bool Recurrence::isConstant(StringRef name) const {
-  return parameter(name) || (definition(name) && definition(name)->constant);
-}
-
-static bool allFixed(const Recurrence &r, const Term &term) {
-  return (term.kind != Term::Kind::name || r.isFixed(term.name)) &&
-         llvm::all_of(term.args, [&](const Term &arg) { return allFixed(r, arg); });
-}
-bool Recurrence::isFixed(StringRef name) const {
-  if (const Parameter *p = parameter(name))
-    return !p->trained;
-  const Definition *d = definition(name);
-  return d && d->constant && allFixed(*this, d->term);
-}
-
-bool Recurrence::standsInRow(StringRef name) const {
-  return name == query || name == skipValue || llvm::any_of(updates(), [&](const Update *u) {
-           return llvm::is_contained({u->key, u->value, u->lowRankA, u->lowRankB}, name);
-         });
-}
-
-std::vector<const Update *> Recurrence::updates() const {
-  std::vector<const Update *> all;
-  for (const Update &u : earlier)
-    all.push_back(&u);
-  all.push_back(this);
-  return all;
-}
-
-LsmClass Recurrence::scanClass() const {
-  if (earlier.empty())
-    return classId;
-  std::vector<const Update *> all = updates();
-  auto any = [&](auto holds) { return llvm::any_of(all, holds); };
-  auto isDelta = [](const Update *u) { return !u->beta.empty(); };
-  bool decays = any([](const Update *u) { return !u->logDecay.empty(); });
-  bool perKey = any([](const Update *u) { return u->classId == LsmClass::V || u->classId == LsmClass::VH; });
-  if (any([](const Update *u) { return u->classId == LsmClass::D; }) || (any(isDelta) && !llvm::all_of(all, isDelta)))
-    return LsmClass::D;
-  if (any(isDelta))
-    return perKey ? LsmClass::VH : decays ? LsmClass::GH : LsmClass::H;
-  return perKey ? LsmClass::V : decays ? LsmClass::S : LsmClass::I;
-}
-
-std::string Recurrence::className() const {
-  if (!inner)
-    return stringifyLsmClass(scanClass()).str();
-  return !normWeight.empty() ? "N" : momentum.empty() && placeRate.empty() ? "G1" : "GM";
-}
-
-bool recurrence::calls(const Term &term, StringRef function) {
-  return (term.kind == Term::Kind::call && term.name == function) ||
-         llvm::any_of(term.args, [&](const Term &arg) { return calls(arg, function); });
-}
-bool recurrence::mentions(const Term &term, StringRef name) {
-  return (term.kind == Term::Kind::name && term.name == name) ||
-         llvm::any_of(term.args, [&](const Term &arg) { return mentions(arg, name); });
-}
-bool Recurrence::calls(StringRef function) const {
-  return llvm::any_of(inputs, [&](const Definition &d) { return recurrence::calls(d.term, function); });
-}
-
-int64_t Recurrence::rows(int64_t headDim) const {
-  int64_t pairs = headDim * (headDim + 1) / 2;
-  return rowFunction.empty()       ? headDim
-         : rowFunction == "square" ? pairs
-         : rowFunction == "taylor" ? 1 + headDim + pairs
-                                   : headDim + 1;
-}
-
 llvm::LogicalResult recurrence::analyze(Recurrence &recurrence, const Sizes &sizes, ErrorFn error) {
   describeInputs(recurrence);
-  if (!Analysis(recurrence, error).run())
+  auto shown = [&](StringRef key, const std::string &message) { error(key, shownNames(message)); };
+  if (!Analysis(recurrence, shown).run() || failed(inferShapes(recurrence, sizes, shown)))
     return llvm::failure();
-  return inferShapes(recurrence, sizes, error);
+  recurrence.reason = shownNames(recurrence.reason);
+  return llvm::success();
 }

@@ -252,6 +252,22 @@ void recurrence::readWhole(const Recurrence &r, Term &term) {
     readWhole(r, arg);
 }
 
+/// "g (exp)" and the like are names of what is made here; a reader knows exp(g).
+std::string recurrence::shownNames(std::string text) {
+  for (StringRef made : {" (whole)", " (phase)", " 1 (key)", " (log)"})
+    for (size_t at; (at = text.find(made)) != std::string::npos;)
+      text.erase(at, made.size());
+  constexpr StringRef exponential = " (exp)";
+  for (size_t at; (at = text.find(exponential)) != std::string::npos;) {
+    size_t begin = at;
+    while (begin > 0 && !StringRef(" ([").contains(text[begin - 1]))
+      --begin;
+    text.replace(at, exponential.size(), ")");
+    text.insert(begin, "exp(");
+  }
+  return text;
+}
+
 std::string Recurrence::decayText(StringRef log) const {
   const Definition *d = definition(log);
   return d && !d->decay.empty() ? d->decay : ("exp(" + log + ")").str();

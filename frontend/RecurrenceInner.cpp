@@ -132,11 +132,15 @@ bool Steps::loss(const Term &grad) {
   const Term *l2 = grad.args.size() == 1 ? &grad.args.front() : nullptr;
   const Term *difference =
       l2 && l2->kind == Term::Kind::call && l2->name == "l2" && l2->args.size() == 1 ? &l2->args.front() : nullptr;
-  if (!difference || difference->kind != Term::Kind::sum || difference->args.size() != 2 ||
-      difference->args[1].kind != Term::Kind::negate)
+  bool two = difference && difference->kind == Term::Kind::sum && difference->args.size() == 2;
+  const Term *predicted = two ? difference->args.data() : nullptr, *target = two ? predicted + 1 : nullptr;
+  if (two && !mentions(*predicted, "M")) // |v - k M| is |k M - v|
+    std::swap(predicted, target);
+  auto isNegative = [](const Term &t) { return t.kind == Term::Kind::negate; };
+  if (!two || isNegative(*predicted) == isNegative(*target))
     return fail(grad.column,
                 "the only loss here is l2(y) = |y|^2 / 2 of what is predicted minus a target; " + validStep.str());
-  const Term *predicted = difference->args.data();
+  (isNegative(*predicted) ? predicted : target) = (isNegative(*predicted) ? predicted : target)->args.data();
   if (predicted->kind == Term::Kind::call && predicted->name == "layer_norm") {
     size_t count = predicted->args.size();
     if (count != 3 && count != 4)
@@ -153,7 +157,7 @@ bool Steps::loss(const Term &grad) {
   }
   if (predicted->kind != Term::Kind::product || predicted->args.size() != 2 || !isName(predicted->args[1], "M"))
     return fail(predicted->column, "what is predicted is k M, or layer_norm(k M, w, b); " + validStep.str());
-  return name(predicted->args[0], r.key) && name(difference->args[1].args.front(), r.value);
+  return name(predicted->args[0], r.key) && name(*target, r.value);
 }
 
 /// - [p] r grad(..)

@@ -418,6 +418,51 @@ static bool anyRead(const Term &term, llvm::function_ref<bool(const Term &produc
   return llvm::any_of(term.args, [&](const Term &arg) { return anyRead(arg, holds); });
 }
 
+/// Rows: q diag(u) k^T is the number inner(q u, k). Columns: k^T diag(u) q.
+static bool innerProducts(Term &term, bool columns, ErrorFn error) {
+  auto isIdentity = [](const Term &arg) { return arg.kind == Kind::name && arg.name == "I"; };
+  if (term.kind == Kind::sum && llvm::any_of(term.args, isIdentity)) // it acts on M
+    return true;
+  if (!llvm::all_of(term.args, [&](Term &arg) { return innerProducts(arg, columns, error); }))
+    return false;
+  auto reads = [](const Term &arg) { return isEitherState(arg) || arg.name == "z"; };
+  if (term.kind != Kind::product || llvm::any_of(term.args, reads))
+    return true;
+  auto isDiagonal = [](const Term &t) { return t.kind == Kind::call && t.name == "diag" && t.args.size() == 1; };
+  for (size_t at = 0; at < term.args.size(); ++at) {
+    if (term.args[at].kind != Kind::transpose)
+      continue;
+    size_t other = at; // the row beside it
+    auto step = [&] { return columns ? ++other < term.args.size() : other-- > 0; };
+    bool found = step();
+    while (found && isDiagonal(term.args[other]))
+      found = step();
+    if (!found) {
+      error("output", formatv("column {0}: {1} has no row beside it to make a number with; valid: inner(q, k), also "
+                              "inner(q u, k) v",
+                              term.args[at].column, textOf(term.args[at]))
+                          .str());
+      return false;
+    }
+    auto [first, last] = std::minmax(at, other);
+    Term row{.kind = Kind::product, .column = term.args[other].column};
+    row.args.push_back(term.args[other]);
+    for (size_t i = first + 1; i < last; ++i)
+      row.args.push_back(term.args[i].args.front());
+    Term inner{.kind = Kind::call, .name = "inner", .column = term.args[first].column};
+    inner.args = {productOf(std::move(row.args), row.column), untransposed(term.args[at])};
+    auto begin = term.args.begin();
+    term.args.erase(begin + static_cast<std::ptrdiff_t>(first) + 1, begin + static_cast<std::ptrdiff_t>(last) + 1);
+    term.args[first] = std::move(inner);
+    at = first;
+  }
+  if (term.args.size() == 1) {
+    Term only = std::move(term.args.front());
+    term = std::move(only);
+  }
+  return true;
+}
+
 bool recurrence::toRows(Recurrence &r, std::vector<Statement> &statements, Term &output, ErrorFn error) {
   if (llvm::none_of(statements, [](const Statement &s) { return s.left == "M"; }))
     return true;
@@ -430,6 +475,8 @@ bool recurrence::toRows(Recurrence &r, std::vector<Statement> &statements, Term 
                  });
   bool transposed = mentionsTransposed(output);
   bool turned = columns ? transposed == byRow : transposed;
+  if (!innerProducts(output, columns, error))
+    return false;
   if (!columns && !turned)
     return true;
   r.notation = columns ? turned ? "columns, values by keys: v k^T is k^T v" : "columns: k v^T is k^T v"

@@ -57,6 +57,15 @@ private:
     return (term.kind == Term::Kind::quotient && reads(term.args[1], "z")) || llvm::any_of(term.args, divides);
   }
   bool readSum(const Term &query);
+  /// M_l, which nothing defines.
+  const Term *otherState(const Term &term) const {
+    if (isName(term) && StringRef(term.name).starts_with("M_") && !r.definition(term.name) && !r.parameter(term.name))
+      return &term;
+    for (const Term &arg : term.args)
+      if (const Term *found = otherState(arg))
+        return found;
+    return nullptr;
+  }
 
   Recurrence &r;
   ErrorFn errorFn;
@@ -133,6 +142,10 @@ bool Reads::walk(Term &term) {
       return true;
     }
   }
+  if (isName(term, "z") && !r.normalised)
+    return fail(term.column,
+                "z has no equation; valid: z = .. in state behind a ;, the equation of M with z for M and k^T "
+                "for k^T v");
   if (isState(term) || isName(term, "z"))
     return fail(term.column, "'" + term.name +
                                  (r.normalised && !r.readsSums
@@ -146,6 +159,9 @@ bool Reads::run(Term &output) {
   r.readsSums = r.normalised && !divides(output);
   if (!walk(output))
     return false;
+  if (const Term *other = r.query.empty() ? otherState(output) : nullptr)
+    return fail(other->column,
+                "'" + other->name + "' is no state: there is one M, which is linear in what it was; " + valid());
   if (r.query.empty())
     return fail(1, "M is not read; " + valid());
   if (r.readsSums && !sumRow)

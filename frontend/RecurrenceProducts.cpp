@@ -14,13 +14,6 @@ static constexpr size_t maxProducts = 64, maxFactors = 256;
 
 namespace {
 
-/// A product without parentheses, in the order of the text.
-struct Product {
-  bool negative = false;
-  std::vector<Factor> factors;
-  size_t column = 0;
-};
-
 class Multiplication {
 public:
   Multiplication(Recurrence &r, StringRef carried, ErrorFn error) : r(r), carried(carried), errorFn(error) {}
@@ -29,6 +22,7 @@ public:
 private:
   bool expand(const Term &term, std::vector<Product> &out);
   bool factorOf(const Term &call, std::vector<Product> &out);
+  bool turn(const Term &call, const Term &inner, std::vector<Product> &out);
   bool name(const Term &term, std::vector<Product> &out);
   bool isRow(const Term &term) const;
   bool rowBehind(const Term &term, std::vector<Product> &out);
@@ -48,15 +42,44 @@ private:
 
 } // namespace
 
-/// g and p of g + i p.
-static std::optional<std::pair<const Term *, const Term *>> turnedDecay(const Term &term) {
-  if (term.kind != Term::Kind::sum || term.args.size() != 2)
-    return std::nullopt;
-  const Term &decay = term.args[0], &turn = term.args[1];
-  bool valid = decay.kind == Term::Kind::name && turn.kind == Term::Kind::product && turn.args.size() == 2 &&
-               turn.args[0].kind == Term::Kind::name && turn.args[0].name == "i" &&
-               turn.args[1].kind == Term::Kind::name;
-  return valid ? std::optional(std::pair(&decay, &turn.args[1])) : std::nullopt;
+/// exp(g + i p), diag(exp(g + i p)), a and p also where they are expressions: the decay, then what turns.
+bool Multiplication::turn(const Term &call, const Term &inner, std::vector<Product> &out) {
+  static constexpr StringRef valid = "valid: exp(g + i p), diag(exp(g + i p)), with decays before or behind it, and p "
+                                     "any expression without i";
+  if (call.name == "full")
+    return fail(nameIn(inner, "i")->column, "a phase per element of the state; " + valid.str());
+  const Term *problem = nullptr;
+  std::optional<Complex> parts = polarOf(inner, problem);
+  if (!parts)
+    return fail(problem->column, "'" + textOf(*problem) + "' is no decay that turns; i stands in a sum of exp(..), " +
+                                     "times what is real; " + valid.str());
+  if (parts->real) {
+    Term decay = call;
+    if (&inner == &call)
+      decay = *parts->real;
+    else
+      decay.args.front() = *parts->real;
+    if (!factorOf(decay, out))
+      return false;
+  } else {
+    out.push_back({false, {}, call.column});
+  }
+  std::vector<Product> phase;
+  foldNumbers(*parts->imaginary);
+  Term &imaginary = *parts->imaginary;
+  if (imaginary.kind == Term::Kind::number) { // "1" is no input's name
+    Definition number{.name = textOf(imaginary) + " (phase)", .term = imaginary, .place = "state"};
+    if (!r.definition(number.name))
+      r.inputs.push_back(number);
+    imaginary = {.kind = Term::Kind::name, .name = number.name, .column = imaginary.column};
+    describeInputs(r);
+  }
+  if (!name(imaginary, phase))
+    return false;
+  Factor factor = phase.front().factors.front();
+  factor.kind = call.name == "diag" ? Factor::Kind::turns : Factor::Kind::turn;
+  out.back().factors.push_back(std::move(factor));
+  return true;
 }
 
 /// exp(g), diag(exp(g)) and full(exp(g)); I has no factor.
@@ -69,23 +92,19 @@ bool Multiplication::factorOf(const Term &call, std::vector<Product> &out) {
     inner = &call.args.front();
   bool isExp =
       inner->kind == Term::Kind::call && inner->name == "exp" && inner->args.size() == 1 && inner->options.empty();
-  if (isExp && kind == Factor::Kind::diag && r.hasImaginary())
-    if (auto turned = turnedDecay(inner->args.front())) {
-      auto [decay, phase] = *turned;
-      out.push_back({false, {{kind, decay->name, call.column, phase->name}}, call.column});
-      return known(decay->name, decay->column) && known(phase->name, phase->column);
-    }
+  if (r.hasImaginary() && mentions(*inner, "i") && (inner != &call || isExp))
+    return turn(call, *inner, out);
   if (isExp && inner->args.front().kind == Term::Kind::name) {
     const Term &log = inner->args.front();
     out.push_back({false, {{kind, log.name, call.column}}, call.column});
     return known(log.name, log.column);
   }
   bool isDecay = kind != Factor::Kind::exp || call.name == "exp";
-  if ((isDecay && inner == &call && call.name != "exp") || (r.hasImaginary() && mentions(*inner, "i")))
-    return fail(call.column,
-                "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per element, or "
-                "what it is in the place of exp(g), and diag(exp(g + i p)) with a phase p, a minus of which stands in "
-                "inputs; valid: that");
+  if (isDecay && inner == &call && call.name != "exp")
+    return fail(
+        call.column,
+        "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per element, or "
+        "what it is in the place of exp(g), and exp(g + i p) or diag(exp(g + i p)) with a phase p; valid: that");
   if (mentions(*inner, carried) || (!isDecay && !functionOf(call.name)))
     return fail(call.column, "'" + call.name +
                                  "(' is no function of a state; valid: exp, diag, full, and a space before a "
@@ -99,6 +118,8 @@ bool Multiplication::factorOf(const Term &call, std::vector<Product> &out) {
 
 /// What stands where a name of inputs belongs, also as an expression.
 bool Multiplication::name(const Term &term, std::vector<Product> &out) {
+  if (const Term *unit = term.kind == Term::Kind::name || !r.hasImaginary() ? nullptr : nameIn(term, "i"))
+    return known("i", unit->column);
   std::string name = term.kind == Term::Kind::name ? term.name : inputOf(r, term, "state");
   out.push_back({false, {{Factor::Kind::name, name, term.column}}, term.column});
   return known(name, term.column);
@@ -134,7 +155,7 @@ bool Multiplication::takeLogs(std::vector<Product> &products) {
         f.name = takenLog(r, f.name)->name;
       } else {
         f.name = wholeOf(r, f.name);
-        f.phase = wholeOf(r, f.phase);
+        f.imaginary = wholeOf(r, f.imaginary);
       }
       r.stateColumns.try_emplace(f.name, f.column);
     }
@@ -165,6 +186,9 @@ bool Multiplication::known(const std::string &name, size_t column) {
   r.stateColumns.try_emplace(name, column);
   if (r.definition(name) || r.parameter(name))
     return true;
+  if (name == "i")
+    return fail(column, "i is the imaginary unit where no input is called so, and stands in exp(g + i p), diag(exp(g + "
+                        "i p)) and (k + i l)^T; valid: it there, or an input \"i\"");
   if (name == "x")
     return fail(column,
                 "x stands in inputs only, where it has all features of d_model; valid: a name in inputs such as "
@@ -351,9 +375,18 @@ bool Multiplication::sort(const Product &product, Sorted &out) {
       llvm::append_range(out.numbers, std::exchange(names, {}));
       left = f.name;
       open = true;
-      if (!f.phase.empty() && (!out.imaginary.empty() || !out.outers.empty()))
+      if (!f.imaginary.empty() && (!out.imaginary.empty() || !out.outers.empty()))
         return fail(f.column, "a complex row that is no key; valid: (k + i l)^T v");
-      out.imaginary = f.phase;
+      out.imaginary = f.imaginary;
+      break;
+    case Factor::Kind::turns:
+    case Factor::Kind::turn:
+      if (f.kind == Factor::Kind::turns && open && !close(f.column))
+        return false;
+      if (out.hasState || !out.phase.empty())
+        return fail(f.column, "a phase stands left of M, once; valid: diag(exp(g + i p)) M");
+      out.phase = f.name;
+      out.phasePerHead = f.kind == Factor::Kind::turn;
       break;
     case Factor::Kind::diag:
     case Factor::Kind::full:
@@ -362,9 +395,6 @@ bool Multiplication::sort(const Product &product, Sorted &out) {
       if (out.outers.empty() && f.kind == Factor::Kind::diag && !out.hasState)
         out.leftDiagonals.push_back(f.name);
       (f.kind == Factor::Kind::full ? out.fulls : out.hasState ? out.valueDiagonals : out.diagonals).push_back(f.name);
-      if (!f.phase.empty() && (out.hasState || !out.phase.empty()))
-        return fail(f.column, "a phase stands left of M, once; valid: diag(exp(g + i p)) M");
-      out.phase = f.phase.empty() ? out.phase : f.phase;
       break;
     case Factor::Kind::state:
       if (open && !close(f.column))
@@ -390,6 +420,7 @@ bool Multiplication::run(const Term &term, std::vector<Sorted> &out) {
   std::vector<Product> products;
   if (!expand(term, products))
     return false;
+  collectMultiples(r, products);
   if (!takeLogs(products))
     return false;
   for (Product &p : products) {
@@ -404,10 +435,10 @@ bool Multiplication::run(const Term &term, std::vector<Sorted> &out) {
 }
 
 bool recurrence::sameProduct(const Sorted &a, const Sorted &b) {
-  return a.valueDiagonals == b.valueDiagonals && a.phase == b.phase && a.imaginary == b.imaginary &&
-         a.leftDiagonals == b.leftDiagonals && a.negative == b.negative && a.hasState == b.hasState &&
-         a.numbers == b.numbers && a.scalarDecays == b.scalarDecays && a.diagonals == b.diagonals &&
-         a.fulls == b.fulls && a.outers == b.outers && a.row == b.row;
+  return a.valueDiagonals == b.valueDiagonals && a.phase == b.phase && a.phasePerHead == b.phasePerHead &&
+         a.imaginary == b.imaginary && a.leftDiagonals == b.leftDiagonals && a.negative == b.negative &&
+         a.hasState == b.hasState && a.numbers == b.numbers && a.scalarDecays == b.scalarDecays &&
+         a.diagonals == b.diagonals && a.fulls == b.fulls && a.outers == b.outers && a.row == b.row;
 }
 
 std::string recurrence::takeRow(const Recurrence &r, std::vector<std::string> &names) {

@@ -10,11 +10,18 @@ namespace braid::recurrence {
 
 /// One factor of a product.
 struct Factor {
-  enum class Kind { name, transposed, exp, diag, full, state } kind;
-  std::string name; ///< exp, diag, full: of the log decay
+  enum class Kind { name, transposed, exp, diag, full, turn, turns, state } kind;
+  std::string name; ///< exp, diag, full: of the log decay; turn: p of exp(i p), turns: of diag(exp(i p))
   size_t column;
-  std::string phase{}; ///< diag(exp(name + i phase)), (name + i phase)^T
+  std::string imaginary{}; ///< (name + i imaginary)^T
   bool bare = false; ///< diag(name), full(name): of the decay itself
+};
+
+/// A product without parentheses, in the order of the text.
+struct Product {
+  bool negative = false;
+  std::vector<Factor> factors{};
+  size_t column = 0;
 };
 
 /// a^T b: a number for each pair of features.
@@ -29,12 +36,27 @@ struct Sorted {
   std::vector<std::string> numbers; ///< per head, sorted
   std::vector<std::string> scalarDecays, diagonals, fulls; ///< names in exp(..), diag(exp(..)), full(exp(..))
   std::vector<std::string> valueDiagonals; ///< in diag(exp(..)) right of M
-  std::string phase, imaginary; ///< of a diagonal, of what is written
+  std::string phase, imaginary; ///< of what multiplies, of what is written
+  bool phasePerHead = false;
   std::vector<Outer> outers;
   std::vector<std::string> leftDiagonals; ///< of the diagonals those left of k^T k, with which they do not commute
   std::string row; ///< of an output: the row before M, or the row itself
   size_t column = 0;
 };
+
+/// real + i imaginary, or real exp(i imaginary); what is not there is 0, or 1.
+struct Complex {
+  std::optional<Term> real, imaginary;
+};
+/// Nothing where a term with i is not linear in it; `problem`: that term.
+std::optional<Complex> complexOf(const Term &term, const Term *&problem);
+/// Of exp(g + i p), and such a one times what has no i.
+std::optional<Complex> polarOf(const Term &term, const Term *&problem);
+
+/// Several multiples of M become one: M - a M is (1 - a) M.
+void collectMultiples(Recurrence &recurrence, std::vector<Product> &products);
+/// (I - b k^T k) (I - c p^T p) M + .. as M = (I - c p^T p) M; M = (I - b k^T k) M + ..; other equations as they are.
+std::vector<Term> transitionsOf(const Term &state);
 
 /// How many decays multiply it.
 size_t decays(const Sorted &product);

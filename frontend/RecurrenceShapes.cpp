@@ -120,6 +120,12 @@ bool Inference::demandName(const std::string &name, Per per, size_t column) {
   if (!definition || (current && definition >= current))
     return fail(column, definition ? "'" + name + "' comes later in inputs; valid: names before this one"
                                    : "'" + name + "' is not defined; valid: x, or a name in inputs or parameters");
+  bool ofHeads = definition->own.value_or(Per::value) != Per::all && callsSource(definition->term);
+  if (per == Per::all && ofHeads)
+    return fail(column, formatv("'{0}' is of each head, but all heads are one vector here; valid: join({0}), as in "
+                                "silu(join({0}))",
+                                name)
+                            .str());
   bool perHead = definition->own == Per::head && !definition->per;
   return (!perHead || says(Per::head)) && agree(definition->per);
 }
@@ -617,7 +623,8 @@ bool Inference::run() {
       errorFn("inputs." + reader->name, "'" + d.name + "' comes later in inputs; valid: names before this one");
       return false;
     }
-    if (!d.per && (!d.place.empty() || takenLog(r, d.name))) // its logarithm alone is needed
+    // Its logarithm alone is needed, or the equation says it twice, a M + (1 - a) M.
+    if (!d.per && (!d.place.empty() || takenLog(r, d.name) || r.stateColumns.contains(d.name)))
       continue;
     if (!d.per) {
       errorFn(key, "nothing uses it; valid: a name in state, output or a later input");

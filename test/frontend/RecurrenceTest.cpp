@@ -158,6 +158,98 @@ TEST(Recurrence, TransitionsOfTwoRows) {
   EXPECT_EQ(r->key + " | " + r->value, "k g (exp) | v");
 }
 
+// A decay and a turn in whatever order: name or expression, per head or per key feature, with or without a decay.
+TEST(Recurrence, DecaysThatTurn) {
+  struct Case {
+    const char *transition, *decay, *phase;
+    bool perHead; ///< the decay
+  } cases[] = {
+      {"diag(exp(g + i p))", "exp(g)", "p", false},
+      {"diag(exp(i p + g))", "exp(g)", "p", false},
+      {"diag(exp(g + p i))", "exp(g)", "p", false},
+      {"diag(exp(g - i p))", "exp(g)", "-p", false},
+      {"diag(exp(g + 2 i p))", "exp(g)", "2 p", false},
+      {"diag(exp(g / 2 + i p))", "exp(g / 2)", "p", false},
+      {"diag(exp((g + i p) / 2))", "exp(g / 2)", "p / 2", false},
+      {"diag(exp(g + i p - i q))", "exp(g)", "p - q", false},
+      {"diag(exp(-exp(c) + i p))", "exp(-exp(c))", "p", false},
+      {"diag(exp(i p))", "", "p", true},
+      {"diag(exp(i))", "", "1 (phase)", true},
+      {"diag(a exp(i p))", "a", "p", false},
+      {"diag(exp(g) exp(i p) / 2)", "exp(g) / 2", "p", false},
+      {"diag(a) diag(exp(i p))", "a", "p", false},
+      {"a diag(exp(i p))", "a", "p", true},
+      {"exp(g + i p)", "exp(g)", "p 1 (key)", true},
+      {"exp(i p)", "", "p 1 (key)", true},
+      {"a exp(i p)", "a", "p 1 (key)", true},
+      {"diag(a) exp(i p)", "a", "p 1 (key)", false},
+  };
+  for (const Case &c : cases) {
+    std::string state = std::string("M = ") + c.transition + " M + k^T v";
+    auto r = read({.state = state, .inputs = inputsOf(state + " o = q M")});
+    ASSERT_TRUE(r) << state;
+    EXPECT_EQ(r->className(), "V") << state;
+    EXPECT_EQ(r->logDecay.empty() ? "" : r->decayText(r->logDecay), c.decay) << state;
+    EXPECT_EQ(r->phase, c.phase) << state;
+    EXPECT_EQ(r->decaysPerHead, c.perHead) << state;
+    EXPECT_EQ(*r->definition(r->phase)->per, Per::key) << state;
+  }
+  // The decay of an LRU as printed, trained.
+  auto lru = read({.state = "M = diag(exp(-exp(nu) + i theta)) M + k^T v",
+                   .inputs = plain,
+                   .parameters = R"j("nu": {"uniform": [-4, -1]}, "theta": {"uniform": [0, 3]})j"});
+  ASSERT_TRUE(lru);
+  EXPECT_EQ(lru->phase + " " + lru->logDecay, "theta exp(-exp(nu))");
+}
+
+// M - a M is (1 - a) M.
+TEST(Recurrence, MultiplesOfTheStateAddUp) {
+  struct Case {
+    const char *state;
+    LsmClass classId;
+    const char *decay;
+  } cases[] = {
+      {"M = M + a (k^T v - M)", LsmClass::S, "1 - a"},
+      {"M = M - a M + a k^T v", LsmClass::S, "1 - a"},
+      {"M = M - s (M - k^T v)", LsmClass::S, "1 - s"},
+      {"M = a M + (1 - a) M + k^T v", LsmClass::I, ""},
+      {"M = M / 2 + 0.5 M + k^T v", LsmClass::I, ""},
+      {"M = 0.5 M + 0.25 M + k^T v", LsmClass::S0, "0.75"},
+      {"M = a (M - s M) + k^T v", LsmClass::S, "(1 - s) a"},
+      {"M = M - diag(a) M + a^T v", LsmClass::V, "1 - a"},
+      {"M = M - M diag(a) + k^T v", LsmClass::R, ""},
+      {"M = M - full(a) M + k^T v", LsmClass::E, "1 - a"},
+      {"M = M - a M + b k^T (v - k (1 - a) M)", LsmClass::GH, "1 - a"},
+  };
+  for (const Case &c : cases) {
+    auto r = read({.state = c.state, .inputs = inputsOf(std::string(c.state) + " o = q M")});
+    ASSERT_TRUE(r) << c.state;
+    EXPECT_EQ(r->classId, c.classId) << c.state;
+    EXPECT_EQ(r->logDecay.empty() ? "" : r->decayText(r->logDecay), c.decay) << c.state;
+  }
+  auto normal = read({.state = "M = M + a (k^T v - M); z = z + a (k^T - z)",
+                      .output = "o = (q M) / (q z)",
+                      .inputs = inputsOf("a k v q")});
+  EXPECT_TRUE(normal && normal->normalised);
+}
+
+// q diag(u) k^T is inner(q u, k).
+TEST(Recurrence, NumbersOfTwoRowsInTheOutput) {
+  const std::pair<Text, const char *> cases[] = {
+      {{.state = "M = M + k^T v", .output = "o = q M_prev + q diag(u) k^T v"}, "M + inner(q u, k) v"},
+      {{.state = "M = M + k^T v", .output = "o = q M / (1 + q k^T)"}, "M / (1 + inner(q, k))"},
+      {{.state = "M = M + v k^T", .output = "o = M_prev q + v k^T diag(u) q"}, "M + v inner(q u, k)"},
+      {{.state = "M = M + k v^T", .output = "o = M^T q / (1 + q^T k)"}, "M / (1 + inner(k, q))"},
+  };
+  for (const auto &[text, output] : cases) {
+    Text whole = text;
+    whole.inputs = inputsOf(text.state + " " + text.output);
+    auto r = read(whole);
+    ASSERT_TRUE(r) << text.output;
+    EXPECT_EQ(textOf(r->inputs.back().term), output) << text.output;
+  }
+}
+
 // A row is what stands between ^T and what ends it, a power and a parenthesis are one thing, and writes add up.
 TEST(Recurrence, PowersAndSeveralWrites) {
   struct Case {
@@ -199,6 +291,11 @@ TEST(Recurrence, SeveralUpdates) {
       // What only erases writes nothing.
       {"M = (I - s k^T k) M; M = M + p^T (u - p M)", LsmClass::H, {"H k  ", "H p u "}},
       {"M = (I - s k^T k) M; M = M + p^T u", LsmClass::D, {"H k  ", "I p u "}},
+      // A product of transitions: the right one first.
+      {"M = (I - s k^T k) (I - s p^T p) M + s k^T v", LsmClass::H, {"H p  ", "H k v "}},
+      {"M = s (I - s k^T k) (I - s p^T p) M + s k^T v", LsmClass::GH, {"H p  ", "GH k v s"}},
+      {"M = (I - s k^T k) s (I - c^T p) M + s k^T v", LsmClass::D, {"D c  ", "GH k v s"}},
+      {"M = (I - k^T k) (I - p^T p) (I - c^T c) M + u^T v", LsmClass::D, {"H c  ", "H p  ", "D u v "}},
       {"M = M - c^T k M; M = M + p^T u", LsmClass::D, {"D c  ", "I p u "}},
       {"M = diag(a) M + c^T k M + k^T v; M = M + s p^T (u - p M)", LsmClass::D, {"D k v a", "H p u "}},
   };
@@ -271,6 +368,8 @@ TEST(Recurrence, MoreThanOneState) {
   EXPECT_EQ(places("S = exp(e) S - r grad(l2(k M - v)); M = M + S", R"j(, "e": "log_sigmoid(linear(x))")j"), "GM kvre");
   EXPECT_EQ(places("M = M - p r grad(l2(k M - v))", R"j(, "p": "position_rate(t)")j", R"j("t": 0)j"), "GM kvrp");
   EXPECT_EQ(places("M = M - r grad(l2(layer_norm(k M, w, b) - v))", "", R"j("w": 1, "b": 0)j"), "N kvr");
+  EXPECT_EQ(places("M = M - r grad(l2(v - k M))"), "G1 kvr");
+  EXPECT_EQ(places("M = M - r grad(l2(v - layer_norm(k M, w, b)))", "", R"j("w": 1, "b": 0)j"), "N kvr");
 }
 
 TEST(Recurrence, ShapesOfFunctions) {
@@ -448,6 +547,17 @@ TEST(Recurrence, DecaysThatRangesKnow) {
   EXPECT_EQ(r->classId, LsmClass::S0);
   EXPECT_EQ(r->logDecay, "gamma (log)");
   EXPECT_NE(r->reason.find("the same for all tokens: gamma"), std::string::npos) << r->reason;
+}
+
+TEST(Recurrence, SaysWhatItMadeByTheNamesOfTheText) {
+  auto r = read({.state = "M = diag(exp(g)) (I - b k^T k) M + b k^T v", .inputs = gatedDelta});
+  ASSERT_TRUE(r);
+  EXPECT_NE(r->reason.find("minus (b k exp(g))^T k, which nothing keeps"), std::string::npos) << r->reason;
+  EXPECT_EQ(r->widths(), "per head: b; per key: q, k, g; per value: v");
+  r = read({.state = "M = a M - a k^T k M + k^T v", .inputs = plain + R"j(, "a": "sigmoid(linear(x))")j"});
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->reason.find("whole"), std::string::npos) << r->reason;
+  EXPECT_EQ(shownNames("[a (whole) 0.9 (log)] -(b k g (exp))"), "[a 0.9] -(b k exp(g))");
 }
 
 TEST(Recurrence, ShapesFollowFromTheEquation) {
