@@ -351,10 +351,11 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
       r.error(key, llvm::formatv("changes nothing: no input calls {0}(..); valid: where one does", function).str());
   if (noConv && equations->calls("conv"))
     r.error("conv", "is null, but an input calls conv(..); valid: an object such as {\"kernel\": 4}");
-  bool norms = equations->normed || equations->calls("layer_norm") || !equations->normWeight.empty();
+  bool norms = equations->normed || equations->calls("layer_norm") || equations->calls("rms_norm") ||
+               !equations->normWeight.empty();
   if (r.has("norm_eps") && analyzed && !norms)
-    r.error("norm_eps", "changes nothing without a norm; valid: with output_norm true, or where layer_norm(..) has no "
-                        "number of its own");
+    r.error("norm_eps", "changes nothing without a norm; valid: with output_norm true, or where layer_norm(..) or "
+                        "rms_norm(..) has no number of its own");
   if (r.has("mini_batch") && analyzed && !equations->inner)
     r.error("mini_batch", "changes nothing without a gradient step; valid: where state calls grad(..)");
   spec.recurrence = equations;

@@ -18,7 +18,7 @@ struct Function {
     vector, ///< of all numbers of a head
     before, ///< of the token before
     first, ///< of another layer
-    norm, ///< with two parameters
+    norm, ///< with parameters
     decay,
     rows, ///< head_dim numbers to the rows of the state
     inner, ///< two times a head's numbers to one

@@ -109,6 +109,8 @@ bool Steps::carry(const Part &part, StringRef state, std::string &decay) {
         return fail(f->column, "'" + state.str() + "' a second time in a product; " + validStep.str());
       continue;
     }
+    if (const Term *unit = r.hasImaginary() ? nameIn(*f, "i") : nullptr)
+      return fail(unit->column, "a phase on a state that gradient steps change; " + validStep.str());
     bool isOther = f->kind == Term::Kind::call && llvm::is_contained({"diag", "full"}, StringRef(f->name));
     if (!decay.empty() || isOther || mentions(*f, state))
       return fail(f->column,

@@ -48,11 +48,12 @@ static constexpr Function functions[] = {
     {"sqrt", 1, 1, Function::Kind::feature},       {"log_sigmoid", 1, 2, Function::Kind::feature},
     {"softmax", 1, 1, Function::Kind::vector},     {"l2_norm", 1, 2, Function::Kind::vector},
     {"rope", 1, 2, Function::Kind::vector},        {"layer_norm", 3, 4, Function::Kind::norm},
-    {"log_decay", 2, 3, Function::Kind::decay},    {"shift", 1, 1, Function::Kind::before},
-    {"first", 1, 1, Function::Kind::first},        {"taylor", 1, 1, Function::Kind::rows},
-    {"square", 1, 1, Function::Kind::rows},        {"with_one", 1, 1, Function::Kind::rows},
-    {"inner", 2, 2, Function::Kind::inner},        {"join", 1, 1, Function::Kind::join},
-    {"split", 1, 1, Function::Kind::split},        {"position_rate", 1, 1, Function::Kind::place}};
+    {"rms_norm", 1, 3, Function::Kind::norm},      {"log_decay", 2, 3, Function::Kind::decay},
+    {"shift", 1, 1, Function::Kind::before},       {"first", 1, 1, Function::Kind::first},
+    {"taylor", 1, 1, Function::Kind::rows},        {"square", 1, 1, Function::Kind::rows},
+    {"with_one", 1, 1, Function::Kind::rows},      {"inner", 2, 2, Function::Kind::inner},
+    {"join", 1, 1, Function::Kind::join},          {"split", 1, 1, Function::Kind::split},
+    {"position_rate", 1, 1, Function::Kind::place}};
 
 const Function *recurrence::functionOf(StringRef name) {
   const Function *function = llvm::find_if(functions, [&](const Function &f) { return f.name == name; });

@@ -356,7 +356,10 @@ bool Multiplication::sort(const Product &product, Sorted &out) {
     return true;
   };
   for (const Factor &f : product.factors) {
-    bool right = f.kind == Factor::Kind::name || f.kind == Factor::Kind::exp || f.kind == Factor::Kind::diag;
+    using Kind = Factor::Kind;
+    bool right = llvm::is_contained({Kind::name, Kind::exp, Kind::diag, Kind::turn}, f.kind);
+    if (out.hasState && f.kind == Kind::turns)
+      return fail(f.column, "a phase per key feature stands left of M; valid: diag(exp(g + i p)) M");
     if (out.hasState && !right)
       return fail(f.column, "what stands right of M mixes value features, which no class here does; valid: factors "
                             "left of M, or diag(exp(h)) for one decay per value feature");
@@ -383,8 +386,8 @@ bool Multiplication::sort(const Product &product, Sorted &out) {
     case Factor::Kind::turn:
       if (f.kind == Factor::Kind::turns && open && !close(f.column))
         return false;
-      if (out.hasState || !out.phase.empty())
-        return fail(f.column, "a phase stands left of M, once; valid: diag(exp(g + i p)) M");
+      if (!out.phase.empty())
+        return fail(f.column, "a second phase in a product; valid: one, exp(i p + i u)");
       out.phase = f.name;
       out.phasePerHead = f.kind == Factor::Kind::turn;
       break;

@@ -135,7 +135,7 @@ bool Inference::parameterAt(const Term &call, size_t i, Per per) {
   const Term &arg = call.args[i];
   if (arg.kind != Term::Kind::name || !r.parameter(arg.name))
     return fail(arg.column, formatv("valid as argument {0} of {1}: a name in parameters", i + 1, call.name).str());
-  if (r.parameter(arg.name)->shared && call.name != "layer_norm")
+  if (r.parameter(arg.name)->shared && functionOf(call.name)->kind != Function::Kind::norm)
     return fail(arg.column,
                 "'" + arg.name + "' is one for all heads; valid in " + call.name + ": one for each, shared false");
   return demandName(arg.name, per, arg.column);
@@ -240,11 +240,17 @@ bool Inference::demandRows(const Term &call, Per per) {
   return demand(call.args.front(), Per::key);
 }
 
+/// layer_norm(y, w, b, eps); rms_norm(y), rms_norm(y, w, eps)
 bool Inference::demandNorm(const Term &call, Per per) {
   if (per == Per::head || per == Per::element)
-    return fail(call.column,
-                formatv("layer_norm needs several features, but one number per {0} is needed here", nameOf(per)).str());
-  return eps(call, 3) && parameterAt(call, 1, per) && parameterAt(call, 2, per) && demand(call.args.front(), per);
+    return fail(
+        call.column,
+        formatv("{0} needs several features, but one number per {1} is needed here", call.name, nameOf(per)).str());
+  size_t weights = call.name == "rms_norm" ? std::min<size_t>(call.args.size(), 2) : 3;
+  for (size_t i = 1; i < weights; ++i)
+    if (!parameterAt(call, i, per))
+      return false;
+  return eps(call, weights) && demand(call.args.front(), per);
 }
 
 bool Inference::demandCall(const Term &call, Per per) {
@@ -254,7 +260,9 @@ bool Inference::demandCall(const Term &call, Per per) {
   if (call.args.size() < function->least || call.args.size() > function->most)
     return fail(call.column,
                 formatv("{0} has {1} arguments; valid: {2}{3}", call.name, call.args.size(), function->least,
-                        function->most > function->least ? " or " + std::to_string(function->most) : std::string())
+                        function->most == function->least
+                            ? std::string()
+                            : (function->most > function->least + 1 ? " to " : " or ") + std::to_string(function->most))
                     .str());
   using Kind = Function::Kind;
   if (function->kind == Kind::source)
@@ -275,9 +283,10 @@ bool Inference::demandCall(const Term &call, Per per) {
                         : function->kind == Kind::inner || function->kind == Kind::norm ||
                               (function->kind == Kind::vector && call.name != "rope");
   if (current->constant && !ofOneToken)
-    return fail(call.column,
-                call.name +
-                    " of parameters alone; valid: functions of each number, softmax, l2_norm, layer_norm, inner");
+    return fail(
+        call.column,
+        call.name +
+            " of parameters alone; valid: functions of each number, softmax, l2_norm, layer_norm, rms_norm, inner");
   switch (function->kind) {
   case Kind::decay: return demandDecay(call, per);
   case Kind::rows: return demandRows(call, per);

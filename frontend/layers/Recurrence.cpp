@@ -274,6 +274,11 @@ Value Inputs::emitCall(const Term &call) {
   if (function == "layer_norm")
     return LayerNormOp::create(b.builder, b.loc(name), arg.getType(), arg, parameter(call.args[1].name),
                                parameter(call.args[2].name), real(has(3) ? call.args[3].number : spec.normEps));
+  if (function == "rms_norm") {
+    auto ones = [&] { return filled(b, name, cast<RankedTensorType>(b.wideTokens({}).clone(featuresOf(arg))), 1); };
+    return b.rmsNorm(name, arg, has(1) ? parameter(call.args[1].name) : ones(),
+                     has(2) ? call.args[2].number : spec.normEps);
+  }
   if (function == "with_one")
     return AppendOneOp::create(b.builder, b.loc(name), b.tokens({headsOf(arg), r.rows(spec.headDim)}),
                                b.narrow(name, arg));

@@ -194,6 +194,9 @@ TEST(Recurrence, DecaysThatTurn) {
     EXPECT_EQ(r->decaysPerHead, c.perHead) << state;
     EXPECT_EQ(*r->definition(r->phase)->per, Per::key) << state;
   }
+  auto behind = read({.state = "M = M exp(g + i h) + k^T v", .inputs = twoGates});
+  ASSERT_TRUE(behind);
+  EXPECT_EQ(behind->phase, "h 1 (key)");
   // The decay of an LRU as printed, trained.
   auto lru = read({.state = "M = diag(exp(-exp(nu) + i theta)) M + k^T v",
                    .inputs = plain,

@@ -45,6 +45,12 @@ STATES = [
     "M = {D} M + {F}{K}^T v - b c p^T v",
     "M = diag(f) M - {F}{K}^T v + {F}{K}^T (v - h) b",
     "M = ({I} - p^T (a p)) M + (1 - s^2) k^T {V}",
+    "M = M - {S} M + {F}{K}^T {V}",
+    "M = M + {S} ({K}^T {V} - M)",
+    "M = M - diag(f) M + {K}^T v",
+    "M = {S} M / 2 + 0.5 {S} M - {F}k^T v",
+    "M = M diag(e) - u M diag(e) + {K}^T v",
+    "M = {I} (I - b k^T k) (I - c p^T p) M + {F}k^T {V}",
 ]
 SEVERAL = [
     "M = {D} (I - b k^T k) M + b k^T v; M = (I - c p^T p) M + c p^T h",
@@ -71,6 +77,7 @@ PLACES = {
 }
 OUTPUTS = ["q M", "q M", "q M + v b", "1 M", "q M_prev", "q M + v - 1", "silu(q M) v / exp(w)", "(1 - q) M", "(q + f) M (1 - b)", "q M + v inner(k, q)"]
 OUTPUTS += ["s q M", "q M s + b v", "(b q) M_prev", "q M + u v - v b", "l2_norm(q) M", "q M + inner(p, l2_norm(p)) v", "(q softmax(p)) M"]
+OUTPUTS += ["q M_prev + q diag(p) k^T v", "q M / (2 + tanh(q k^T))"]
 NORMALISED = ["(q M) / max(abs(q z), 0.5)", "((q + 1) M) / (2 + silu((q + 1) z)) + b v", "(q M) min(q z, 1) (q z)", "(q M) / (q z)", "2 (q M) / (q z) / 3", "(q M) / (q z) + v b"]
 
 

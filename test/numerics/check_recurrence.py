@@ -5,7 +5,9 @@ parameter and the logits of a generation agree in every bit, in f32 and bf16. Gr
 in the order in which a file brings them. What no instance has is compared with another text of the same function.
 """
 
+import json
 import math
+import os
 import sys
 
 import numpy as np
@@ -449,10 +451,23 @@ def check_strong_gates(report):
         report.line(ratio <= 100, f"strong gates, bf16: {name}", f"{ratio:.1e} of f64's norm")
 
 
+def check_table(report):
+    """The rows of models/README.md are texts of PAIRS."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "README.md")
+    rows = [line.strip().split("|")[1:-1] for line in open(path) if line.startswith('| `"kind": ')]
+    whole = lambda cell: json.loads("{" + cell.strip(" `") + "}")
+    known = [(instance, {"output": "o = q M"} | text) for instance, text in PAIRS.values()]
+    for instance, state, output, given, more in rows:
+        text = {"state": state.strip(" `"), "output": output.strip(" `"), "inputs": whole(given)} | whole(more)
+        report.line((whole(instance), text) in known, "a row of models/README.md", instance.strip(" `"))
+    report.line(bool(rows), "rows of models/README.md", f"{len(rows)}")
+
+
 def main(dtype):
     report = Report(f"recurrence-{dtype}")
     with report:
         if dtype == "f32":
+            check_table(report)
             check_twice(report, TWICE)
             check_twice(report, SEVERAL)
             check_twice(report, NOTATIONS)

@@ -354,5 +354,14 @@ NOTATIONS = {
         {"state": "M = diag(exp(g)) M + k^T v", "output": "o = q M_prev + q diag(u) k^T v", "inputs": LINEAR | FORGETS, "parameters": {"u": {"uniform": [0, 1]}}},
         {"state": "M = diag(exp(g)) M + k^T v", "output": "o = q M_prev + own v", "inputs": LINEAR | FORGETS | {"own": "inner(q u, k)"}, "parameters": {"u": {"uniform": [0, 1]}}},
     ),
+    # |y| sqrt(n) and |y| are norms of one kind.
+    "l": (
+        {"state": "M = M + k^T v", "inputs": {"q": "rms_norm(linear(x))", "k": "rms_norm(linear(x), w, 1e-3)", "v": "linear(x)"}, "parameters": {"w": {"initial": "key + 1"}}},
+        {
+            "state": "M = M + k^T v",
+            "inputs": {"q": "2.8284271247461903 l2_norm(linear(x), 8e-5)", "k": "2.8284271247461903 w l2_norm(linear(x), 8e-3)", "v": "linear(x)"},
+            "parameters": {"w": {"initial": "key + 1"}},
+        },
+    ),
 }
 TWICE["A"][1]["output"] = TWICE["A"][1]["output"].replace("scale", repr(SIZES["head_dim"] ** -0.5))
