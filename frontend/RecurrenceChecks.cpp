@@ -42,12 +42,9 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
       return std::string();
     return formatv("column {0}: ", at->second).str();
   };
-  auto unitOf = [&](const Definition &d) -> StringRef {
-    bool reads = !r.hasImaginary() && (StringRef(d.name).contains("i ") || StringRef(d.name).contains(" i")) &&
-                 mentions(d.term, "i");
-    return reads
-               ? "; i is an input or a parameter here, hence not the imaginary unit: a phase needs another name for it"
-               : "";
+  auto readsUnit = [&](const Definition &d) {
+    bool stands = StringRef(d.name).contains("i ") || StringRef(d.name).contains(" i");
+    return stands && !r.hasImaginary() && mentions(d.term, "i");
   };
   for (const std::string &name : r.bounds) {
     if (r.parameter(name)->trained) {
@@ -101,12 +98,17 @@ llvm::LogicalResult recurrence::checkValues(Recurrence &r, const Sizes &sizes, E
                                         name + ")\", or \"values\"");
       return llvm::failure();
     }
+    if (!d->decay.empty() && readsUnit(*d)) {
+      errorFn(d->key(), whereOf(*d) + "i is an input or a parameter here, hence not the imaginary unit, and that " +
+                            d->decay +
+                            " is never above 1 cannot be shown; valid for a phase: another name for what is called i");
+      return llvm::failure();
+    }
     if (!d->decay.empty()) {
       errorFn(d->key(), whereOf(*d) + "that " + d->decay +
                             " is never above 1 cannot be shown, but what multiplies M must not be: chunks of "
                             "tokens have no other form; valid: " +
-                            knownLogs.str() + ", or full(" + d->decay + ") in the state, which goes token by token" +
-                            unitOf(*d).str());
+                            knownLogs.str() + ", or full(" + d->decay + ") in the state, which goes token by token");
       return llvm::failure();
     }
     bool stands = d->place == "state";

@@ -171,7 +171,9 @@ TEST(Recurrence, RefusesTheTermThatDoesNotFit) {
        "i p)) and (k + i l)^T; valid: it there, or an input \"i\""},
       {{.state = "M = diag(exp(g + i h)) M + i k^T v",
         .inputs = plain + R"j(, "g": "log_sigmoid(linear(x))", "h": "linear(x)", "i": "sigmoid(linear(x))")j"},
-       "; i is an input or a parameter here, hence not the imaginary unit: a phase needs another name for it"},
+       "state: column 10: i is an input or a parameter here, hence not the imaginary unit, and that exp(g + i h) is "
+       "never "
+       "above 1 cannot be shown; valid for a phase: another name for what is called i"},
       {{.state = step + " - r grad(l2(k M - v))", .inputs = steps}, "state: column 31: a second gradient step"},
       {{.state = "S = exp(r) S - r grad(l2(k M - v)); M = M + S + S", .inputs = steps}, "a second S"},
       {{.state = "M = M - r grad(l2(k M - v)) grad(l2(k M - v))", .inputs = steps}, "a second grad(..) in one product"},
@@ -458,6 +460,9 @@ TEST(Recurrence, RandomTextsNeverCrash) {
                                           "linear(x)",
                                           "^T",
                                           "^2",
+                                          "exp(",
+                                          "exp(g + i q)",
+                                          "rms_norm(",
                                           "log(",
                                           "clamp(",
                                           ",",
