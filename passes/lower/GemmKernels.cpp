@@ -40,7 +40,7 @@ struct Sides {
 };
 
 /// Tensor cores take what they multiply from shared memory, and that from a cache that all of them share: of the operands of a 128 x 256 tile each
-/// byte is multiplied 85 times, which is what a Hopper's cache can feed. Smaller tiles where the larger ones would leave multiprocessors without any:
+/// byte is multiplied 85 times, of a 64 x 64 tile 32 times. Smaller tiles where the larger ones would leave multiprocessors without any:
 /// products of few rows read their weights once, and want many that read.
 /// Elsewhere the tile that is added to lies in shared memory itself.
 Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t count) {

@@ -60,12 +60,15 @@ def add_groups(program, rng, R, M, F, lengths):
 def main():
     program, rng = Program("products"), np.random.default_rng(7)
     for transposed in (False, True):
-        add_linear(program, rng, 1, 200, 192, 256, transposed)  # tiles of 64 x 128, a stage more than the ring has
+        add_linear(program, rng, 1, 200, 330, 256, transposed)  # tiles of 64 x 16; more iterations than the ring has stages; a rest along k
+        for T, N in ((2048, 1024), (1024, 1024), (1024, 512), (512, 512)):  # of 128 x 128, 64 x 128, 64 x 64, 64 x 32
+            add_linear(program, rng, 1, T, 48, N, transposed)
         add_linear(program, rng, 2, 70, 130, 96, transposed)  # rows of 260 bytes; 130 along k: a step of 128 and one of 2
         add_linear(program, rng, 1, 1300, 80, 3072 if transposed else 2900, transposed)  # tiles of 128 x 256; rows of 5800 bytes
         add_linear(program, rng, 1, 16, 48, 80, transposed)  # fewer rows than a warpgroup has: warps multiply
     add_groups(program, rng, 700, 64, 192, (130, 0, 1, 63, 300, 16))
     add_groups(program, rng, 140, 128, 256, (0, 140))
+    add_groups(program, rng, 8192, 80, 512, (5000, 0, 3000, 190))  # tiles of 128 x 256, and of 64 x 80 for the gradient of x
     return program.finish()
 
 
