@@ -51,7 +51,8 @@ TEST(Allocation, NoneInTenStepsOfOurOwnCommands) {
   }
 }
 
-// oneDNN keeps its arguments of an execution in a hash map: small blocks, freed again, which are not ours to avoid.
+// oneDNN keeps its arguments of an execution in a hash map: small blocks, freed again, which are not ours to avoid. Its
+// code for CPUs without AVX-512 is generated inside the first execution, so steps are counted behind that one.
 TEST(Allocation, NoneAroundMatmuls) {
   if (!countsAllocations())
     GTEST_SKIP() << whyNoAllocationsAreCounted;
@@ -65,6 +66,7 @@ TEST(Allocation, NoneAroundMatmuls) {
   p.entry("main", list(command(repeat(5, list(command(std::move(gemm)))))));
   auto session = p.session();
   ASSERT_TRUE(session);
+  EXPECT_EQ(allocationsOf(*session, "main", 1), 0);
   int64_t before = libraryAllocations();
   EXPECT_EQ(allocationsOf(*session, "main", 10), 0);
   double perMatmul = static_cast<double>(libraryAllocations() - before) / 55;
