@@ -29,6 +29,9 @@ inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel", kGridAttr = "t
                                      kAxesAttr = "tile.axes";
 /// Of a kernel: every product and every sum is rounded for itself, none of them together (fma).
 inline constexpr llvm::StringLiteral kRoundsEachAttr = "tile.rounds_each";
+/// Of a kernel, once its launches are commands: pairs of parameters, [new_state, state], which are one buffer in some of them.
+/// All others lie apart.
+inline constexpr llvm::StringLiteral kInPlaceAttr = "tile.in_place";
 /// The parameter of a kernel that reads, as the last of offsets [experts + 1] i32, where the rows end that it shall compute.
 inline constexpr llvm::StringLiteral kRowsEnd = "ends";
 } // namespace braid::tile

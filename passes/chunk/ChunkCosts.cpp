@@ -5,6 +5,7 @@
 #include "dialects/braid/PassAttributes.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/Passes.h"
+#include "passes/lower/KernelSignature.h"
 #include "passes/lower/LoopWork.h"
 #include "passes/lower/LowerKernels.h"
 #include "passes/outline/LsmChunk.h"
@@ -142,6 +143,7 @@ std::optional<ChunkCycles> braid::chunkCycles(ArrayRef<Operation *> ops, ChunkSi
   auto function = module->lookupSymbol<func::FuncOp>("chunk");
   for (auto op : function.getOps<tile::LaunchOp>()) {
     auto kernel = module->lookupSymbol<func::FuncOp>(op.getKernel());
+    noteInPlace(op, kernel);
     auto axes = kernel->getAttrOfType<ArrayAttr>(tile::kGridAttr).getAsValueRange<StringAttr>();
     Launch launch{kernel.getName(), 1, llvm::is_contained(axes, "chunk")};
     for (auto [axis, extent] : llvm::zip_equal(axes, op.getGrid()))

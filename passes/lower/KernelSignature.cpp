@@ -1,8 +1,6 @@
 //===- KernelSignature.cpp - the slots of a kernel ----------------------------------------------------------------===//
 #include "passes/lower/KernelSignature.h"
 
-#include "dialects/tile/TileDialect.h"
-
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
@@ -32,6 +30,18 @@ braid::KernelSignature braid::KernelSignature::of(func::FuncOp kernel) {
           add(name + ".stride" + std::to_string(d), SlotKind::i64, SlotPart::stride, d);
   }
   return signature;
+}
+
+void braid::noteInPlace(tile::LaunchOp launch, func::FuncOp kernel) {
+  Builder b(kernel.getContext());
+  SmallVector<Attribute> pairs;
+  if (auto known = kernel->getAttrOfType<ArrayAttr>(tile::kInPlaceAttr))
+    pairs.append(known.begin(), known.end());
+  for (auto [result, operand] : llvm::zip_equal(launch.getResultNames(), launch.getInplace()))
+    if (operand >= 0)
+      if (auto pair = b.getArrayAttr({result, launch.getArgNames()[operand]}); !llvm::is_contained(pairs, pair))
+        pairs.push_back(pair);
+  kernel->setAttr(tile::kInPlaceAttr, b.getArrayAttr(pairs));
 }
 
 bool braid::isWrittenByKernel(Value buffer) {

@@ -4,7 +4,10 @@
 #ifndef PASSES_LOWER_KERNELSIGNATURE_H
 #define PASSES_LOWER_KERNELSIGNATURE_H
 
+#include "dialects/tile/TileDialect.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+
 #include <string>
 #include <vector>
 
@@ -32,6 +35,9 @@ struct KernelSignature {
   /// strides.
   static KernelSignature of(mlir::func::FuncOp kernel);
 };
+
+/// Adds to the kernel's tile.in_place what the launch updates in place.
+void noteInPlace(tile::LaunchOp launch, mlir::func::FuncOp kernel);
 
 /// Does the kernel write through this buffer, directly or through a view?
 bool isWrittenByKernel(mlir::Value buffer);

@@ -39,6 +39,8 @@ private:
   double loop(scf::ForOp op);
   std::optional<double> number(Value value);
 
+  double lanesOf(Operation *op);
+
   const IssueRates &rates;
   double unknownTrips;
   bool otherwise;
@@ -73,6 +75,12 @@ std::optional<double> Walk::number(Value value) {
   return known[value] = result;
 }
 
+/// How often a thread issues the operation.
+double Walk::lanesOf(Operation *op) {
+  auto type = op->getNumOperands() ? dyn_cast<VectorType>(op->getOperand(op->getNumOperands() - 1).getType()) : nullptr;
+  return rates.lanesInTurn && type ? static_cast<double>(type.getNumElements()) : 1;
+}
+
 /// Index arithmetic is free: addresses are formed beside what is computed, or before the loop.
 void Walk::count(Operation *op, Own &own) {
   if (isa<memref::LoadOp, memref::PrefetchOp, vector::LoadOp, vector::MaskedLoadOp, gpu::ShuffleOp>(op))
@@ -92,17 +100,18 @@ void Walk::count(Operation *op, Own &own) {
   else if (isa<vector::ReductionOp, vector::ExtractOp>(op))
     own.compute += 2;
   else if (isa<vector::FMAOp, vector::ShuffleOp, LLVM::CallIntrinsicOp, math::FmaOp>(op))
-    ++own.compute;
+    own.compute += lanesOf(op);
   else if (isa<arith::DivFOp, math::SqrtOp, math::RsqrtOp>(op))
-    own.compute += division;
+    own.compute += division * lanesOf(op);
   else if (isa<arith::ArithDialect>(op->getDialect()) && op->getNumOperands() > 0) {
     Type type = op->getOperand(op->getNumOperands() - 1).getType();
     if (isa<VectorType>(type) || isa<FloatType>(type))
-      ++own.compute;
+      own.compute += lanesOf(op);
   } else if (isa<math::MathDialect>(op->getDialect()))
-    own.compute += isa<math::AbsFOp, math::FloorOp, math::CeilOp, math::CopySignOp, math::AbsIOp>(op) ? 1
-                   : isa<math::ExpOp>(op)                                                             ? exponential
-                                                                                                      : polynomial;
+    own.compute += (isa<math::AbsFOp, math::FloorOp, math::CeilOp, math::CopySignOp, math::AbsIOp>(op) ? 1
+                    : isa<math::ExpOp>(op)                                                             ? exponential
+                                                                                                       : polynomial) *
+                   lanesOf(op);
 }
 
 double Walk::loop(scf::ForOp op) {
@@ -126,7 +135,8 @@ double Walk::cycles(Block &block, double atLeast) {
     if (auto nested = dyn_cast<scf::ForOp>(op))
       inner += loop(nested);
     else if (auto branch = dyn_cast<scf::IfOp>(op))
-      inner += cycles(otherwise && branch.elseBlock() ? *branch.elseBlock() : *branch.thenBlock());
+      inner += cycles(otherwise && branch.elseBlock() && !branch->hasAttr(kLikelyAttr) ? *branch.elseBlock()
+                                                                                       : *branch.thenBlock());
     else
       count(&op, own);
   }

@@ -6,9 +6,14 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include "llvm/ADT/StringRef.h"
+
 #include <algorithm>
 
 namespace braid {
+
+/// Of an scf.if: its condition nearly always holds.
+inline constexpr llvm::StringLiteral kLikelyAttr = "braid.likely";
 
 /// Cycles per operation of one thread. What a block of code computes, loads and stores is done at the same time: it
 /// takes as long as the longest of the three.
@@ -16,19 +21,20 @@ struct IssueRates {
   double compute, load, store;
   double carried; ///< at least this for an iteration that waits for the one before
   double barrier;
+  bool lanesInTurn = false; ///< an operation on a vector is one for each lane; vectors are read and written as one
 
   /// One core of a CPU, whole vectors: two units compute, two load, one stores; a sum is there after four cycles.
   static IssueRates core() { return {0.5, 0.5, 1, 4, 0}; }
   /// A block of `threads` on a multiprocessor that issues 128 of them a cycle, and 32 of those that access memory.
   static IssueRates block(int64_t threads) {
     double each = static_cast<double>(std::max<int64_t>(threads, 32)); // a warp issues as a whole
-    return {each / 128, each / 32, each / 32, 0, 30};
+    return {each / 128, each / 32, each / 32, 0, 30, true};
   }
 };
 
 /// Cycles of one program of a kernel's grid. `lowered`: by lowerTilesToLoops or lowerTilesToThreads; a loop whose bounds
 /// are not known here walks `unknownTrips` by its steps; a branch goes where its condition holds or, with `otherwise`, to its
-/// other side if it has one.
+/// other side if it has one and is not likely to hold.
 double programCycles(mlir::func::FuncOp lowered, const IssueRates &rates, double unknownTrips, bool otherwise = false);
 
 } // namespace braid

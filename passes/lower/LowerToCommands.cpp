@@ -78,6 +78,7 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
   auto kernel = symbols.lookup<func::FuncOp>(launch.getKernel());
   if (!kernel || !kernel->hasAttr(tile::kKernelAttr))
     return launch.emitOpError("@") << launch.getKernel() << " is no kernel of this module";
+  noteInPlace(launch, kernel);
   llvm::StringMap<Value> tensors;
   for (auto [name, value] : llvm::zip(launch.getArgNames().getAsRange<StringAttr>(), launch.getInputs()))
     tensors[name.getValue()] = value;

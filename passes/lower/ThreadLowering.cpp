@@ -1,8 +1,10 @@
 //===- ThreadLowering.cpp - phases, barriers, shared memory; tiles dealt out to threads ---------------------------===//
 #include "passes/lower/ThreadLowering.h"
+#include "passes/lower/LoopWork.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 #include <limits>
 
@@ -11,16 +13,17 @@ using namespace braid;
 using namespace braid::lower;
 
 int64_t lower::chooseThreads(func::FuncOp kernel) {
-  int64_t most = 0;
+  int64_t most = 0, dots = 0;
   bool product = false;
   kernel.walk([&](Operation *op) {
     for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
       if (auto tile = dyn_cast<VectorType>(type))
         most = std::max(most, tile.getNumElements());
+    dots += isa<tile::DotOp, tile::SolveOp>(op);
     if (auto dot = dyn_cast<tile::DotOp>(op))
       product |= cast<VectorType>(dot.getType()).getNumElements() >= 4096;
   });
-  return most == 0 ? 1 : most <= 64 ? kWarp : product ? 8 * kWarp : 4 * kWarp;
+  return most == 0 ? 1 : most <= 64 ? kWarp : product || (dots == 0 && most >= 4096) ? 8 * kWarp : 4 * kWarp;
 }
 
 ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched,
@@ -278,22 +281,33 @@ SmallVector<Value> ThreadLowering::coordinates(Value linear, ArrayRef<int64_t> s
   return at;
 }
 
-void ThreadLowering::overElements(ArrayRef<int64_t> shape, int64_t, ArrayRef<int64_t> cuts,
-                                  function_ref<Value(Value)> guard, Body body) {
+void ThreadLowering::overElements(const Elements &elements, function_ref<Value(Value)> guard, Body body) {
   Phase phase(*this);
-  SmallVector<int64_t> ends(cuts), piece(shape);
-  ends.push_back(shape.back());
+  SmallVector<int64_t> ends(elements.cuts), piece(elements.shape);
+  ends.push_back(elements.shape.back());
+  auto perRow = [&](int64_t columns) {
+    piece.back() = columns;
+    return ShapedType::getNumElements(piece);
+  };
   int64_t lo = 0;
   for (int64_t hi : ends) {
-    piece.back() = hi - lo;
-    eachThread(ShapedType::getNumElements(piece), [&](Value linear) {
-      SmallVector<Value> at = coordinates(linear, piece);
-      Strip strip{add(at.pop_back_val(), lo), lo, hi, 0, 1};
-      onlyIf(guard && !at.empty() ? guard(at.front()) : Value(), [&] {
-        startStrip();
-        body(at, strip);
-        startStrip();
+    Vectors vectors;
+    if (!elements.alone)
+      vectors = vectorsOf(elements.tiles, elements.stores, [&](int64_t width) {
+        return lo % width == 0 && hi % width == 0 && perRow((hi - lo) / width) >= threads;
       });
+    onTrust(vectors, {}, {}, [&](bool trusted) -> SmallVector<Value> {
+      int64_t width = trusted ? vectors.width : 0, each = std::max<int64_t>(width, 1);
+      eachThread(perRow((hi - lo) / each), [&](Value linear) {
+        SmallVector<Value> at = coordinates(linear, piece);
+        Strip strip{add(mul(at.pop_back_val(), constant(each)), lo), lo, hi, width, each};
+        onlyIf(guard && !at.empty() ? guard(at.front()) : Value(), [&] {
+          startStrip();
+          body(at, strip);
+          startStrip();
+        });
+      });
+      return {};
     });
     lo = hi;
   }
@@ -359,10 +373,12 @@ void ThreadLowering::fill(View target, VectorType type, Value value) {
     return TileLowering::fill(target, type, value);
   Phase phase(*this);
   auto branch = scf::IfOp::create(b, loc, rowsAligned(load, accesses[load]), /*withElseRegion=*/true);
+  branch->setAttr(kLikelyAttr, b.getUnitAttr());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(branch.thenBlock()->getTerminator());
   startCopy(load, target);
   b.setInsertionPoint(branch.elseBlock()->getTerminator());
+  llvm::SaveAndRestore alone(oneByOne, true);
   TileLowering::fill(target, type, value);
 }
 

@@ -44,13 +44,14 @@ public:
 protected:
   void buildEntry() override;
   LogicalResult lowerScalar(Operation *op) override;
-  bool lowerLoop(scf::ForOp op) override;
+  bool lowerLoop(scf::ForOp op) override { return lowerProduct(op) || lowerWalk(op); }
   Buffer *allocate(VectorType type) override;
   void giveBack(Buffer *buffer) override;
   Type storage(Type element) override;
   int64_t rowLength(VectorType type) override;
-  void overElements(ArrayRef<int64_t> shape, int64_t width, ArrayRef<int64_t> cuts,
-                    function_ref<Value(Value row)> guard, Body body) override;
+  void overElements(const Elements &elements, function_ref<Value(Value row)> guard, Body body) override;
+  SmallVector<Strip> split(const Strip &whole, int64_t) override { return {whole}; }
+  llvm::MaybeAlign alignmentIn(const View &view, int64_t width) override;
   void fill(View target, VectorType type, Value value) override;
   void reduceLast(tile::ReduceOp op) override;
   void cumsumLast(tile::CumsumOp op) override;
@@ -111,7 +112,24 @@ private:
   SmallVector<Value> coordinates(Value linear, ArrayRef<int64_t> shape);
   Value shuffle(Value value, int64_t distance, gpu::ShuffleMode mode);
   Value allLanes(tile::ReduceKind kind, Value value, int64_t lanes);
-  /// Elements first, first + step, .. of the last dimension, combined.
+
+  // ThreadStrips.cpp
+  /// Neighbouring elements of which one thread has several: what it reads and writes of memory then is up to 16 bytes at a
+  /// time, all of it under way at once.
+  struct Vectors {
+    int64_t width = 0; ///< 0: a thread has one element at a time
+    llvm::SetVector<Operation *> accesses; ///< the loads and stores of global memory that are vectors
+  };
+  class VectorCheck;
+  Vectors vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores, function_ref<bool(int64_t width)> fits);
+  /// Whether all vectors of these loads and stores begin on their bytes and all of their tiles are within the limits: the
+  /// same in every thread; null: known without looking.
+  Value isTrusted(ArrayRef<Operation *> ops, int64_t width);
+  /// `body` where accesses are trusted, and where they are not.
+  SmallVector<Value> onTrust(const Vectors &vectors, Value condition, TypeRange results,
+                             function_ref<SmallVector<Value>(bool trusted)> body);
+  /// Elements of the last dimension, combined: in every `step` vectors, or elements, the one numbered `first`.
+  Value reduceEvery(tile::ReduceOp op, ArrayRef<Value> lead, Value first, int64_t step, Type sum, int64_t width);
   Value reduceEvery(tile::ReduceOp op, ArrayRef<Value> lead, Value first, int64_t step, Type sum);
   Value widened(Value value);
   Value less(Value x, int64_t y);
@@ -123,9 +141,16 @@ private:
   void multiplyOnTensorCores(tile::DotOp op, const View &left, const View &right, const View &target);
   void multiply(tile::DotOp op, const View &left, const View &right, const View &target);
 
+  // ThreadWalks.cpp
+  struct Walk;
+  std::optional<Walk> walkOf(scf::ForOp op);
+  bool mayShare(Value x, Value y);
+  bool lowerWalk(scf::ForOp op);
+
   // ThreadProducts.cpp
   struct Product;
   std::optional<Product> productOf(scf::ForOp op);
+  bool lowerProduct(scf::ForOp op);
   void eachChunk(int64_t rows, int64_t chunks, function_ref<void(Value row, Value chunk)> body);
   void copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel);
   Value describePanel(Value address, int64_t blockBytes);
@@ -156,6 +181,7 @@ private:
   bool writes = false; ///< since the innermost loop began
   bool started = false; ///< a copy, by the phase being emitted
   bool copying = false; ///< asynchronous copies may be under way
+  bool oneByOne = false; ///< no vectors: they would not be trusted here
   bool patterned = false; ///< shared memory begins, and ends, on a pattern of 1024 bytes
 };
 

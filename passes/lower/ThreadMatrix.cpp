@@ -18,7 +18,9 @@ void ThreadLowering::transpose(tile::TransposeOp op) {
   SmallVector<Buffer *> temporary;
   View from = packed(op.getSource(), temporary), to = destination(op.getResult());
   auto type = cast<VectorType>(op.getType());
-  overElements(type.getShape(), 0, {}, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
+  Elements elements{type.getShape(), 0, {}};
+  elements.alone = true;
+  overElements(elements, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
     Value value = readView(from, type.getElementType(), {strip.column}, {lead.front(), 0, 0, 0, 1});
     writeView(to, lead, strip, value, false);
   });

@@ -347,7 +347,7 @@ SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums) {
   return done;
 }
 
-bool ThreadLowering::lowerLoop(scf::ForOp op) {
+bool ThreadLowering::lowerProduct(scf::ForOp op) {
   std::optional<Product> found = productOf(op);
   if (!found)
     return false;

@@ -36,34 +36,63 @@ Value ThreadLowering::allLanes(tile::ReduceKind kind, Value value, int64_t lanes
 }
 
 Value ThreadLowering::widened(Value value) {
-  return value.getType().isBF16() ? arith::ExtFOp::create(b, loc, b.getF32Type(), value).getResult() : value;
+  auto vector = dyn_cast<VectorType>(value.getType());
+  return elementOf(value).isBF16()
+             ? arith::ExtFOp::create(b, loc, typed(b.getF32Type(), vector ? vector.getDimSize(0) : 0), value)
+                   .getResult()
+             : value;
 }
 
 //===- Reductions and scans ---------------------------------------------------------------------------------------===//
 
-Value ThreadLowering::reduceEvery(tile::ReduceOp op, ArrayRef<Value> lead, Value first, int64_t step, Type sum) {
+Value ThreadLowering::reduceEvery(tile::ReduceOp op, ArrayRef<Value> lead, Value first, int64_t step, Type sum,
+                                  int64_t width) {
   Value start = arith::ConstantOp::create(b, loc, reductionStart(op.getKind(), sum, b)), total = start;
   SmallVector<int64_t> ends = plan.breaks(op.getSource());
   ends.push_back(tileType(op.getSource()).getShape().back());
+  auto at = [&](Value column, int64_t lo, int64_t hi, int64_t lanes) {
+    startStrip();
+    Value value = widened(eval(op.getSource(), lead, {column, lo, hi, lanes, std::max<int64_t>(lanes, 1)}));
+    startStrip();
+    return value;
+  };
+  auto sumOver = [&](int64_t from, int64_t to, int64_t hi, int64_t lanes, Value before) {
+    int64_t each = std::max<int64_t>(lanes, 1);
+    Value offset = mul(first, constant(each));
+    auto next = [&](Value base, ValueRange carried) -> SmallVector<Value> {
+      return {combine(op.getKind(), carried.front(), at(add(base, offset), from, hi, lanes))};
+    };
+    return repeat(from, to, step * each, ValueRange{before}, next).front();
+  };
+  Value vector = width ? splat(start, width) : Value();
   int64_t lo = 0;
   for (int64_t hi : ends) {
-    auto at = [&](Value column) {
-      startStrip();
-      Value value = widened(eval(op.getSource(), lead, {column, lo, hi, 0, 1}));
-      startStrip();
-      return value;
-    };
+    if (width) {
+      int64_t end = lo + (hi - lo) / (step * width) * (step * width);
+      vector = sumOver(lo, end, hi, width, vector);
+      lo = end;
+    }
     int64_t full = (hi - lo) / step * step, rest = hi - lo - full;
-    total = repeat(lo, lo + full, step, ValueRange{total}, [&](Value base, ValueRange carried) -> SmallVector<Value> {
-              return {combine(op.getKind(), carried.front(), at(add(base, first)))};
-            }).front();
+    total = sumOver(lo, lo + full, hi, 0, total);
     if (rest) {
-      Value value = at(add(least(first, rest - 1), lo + full));
+      Value value = at(add(least(first, rest - 1), lo + full), lo, hi, 0);
       total = combine(op.getKind(), total, arith::SelectOp::create(b, loc, less(first, rest), value, start));
     }
     lo = hi;
   }
-  return total;
+  return width ? combine(op.getKind(), horizontal(op.getKind(), vector), total) : total;
+}
+
+/// The order of the sum is the same wherever the tile lies.
+Value ThreadLowering::reduceEvery(tile::ReduceOp op, ArrayRef<Value> lead, Value first, int64_t step, Type sum) {
+  SmallVector<int64_t> ends = plan.breaks(op.getSource());
+  ends.push_back(tileType(op.getSource()).getShape().back());
+  Vectors vectors = vectorsOf({op.getSource()}, {}, [&](int64_t width) {
+    return ends.front() >= step * width && llvm::all_of(ends, [&](int64_t end) { return end % width == 0; });
+  });
+  return onTrust(vectors, {}, sum,
+                 [&](bool) -> SmallVector<Value> { return {reduceEvery(op, lead, first, step, sum, vectors.width)}; })
+      .front();
 }
 
 /// Along the last dimension: a warp, or less of it, for each row.

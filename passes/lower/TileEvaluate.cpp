@@ -128,7 +128,8 @@ Value TileLowering::readView(const View &view, Type element, ArrayRef<Value> lea
   if (strip.width == 0)
     value = memref::LoadOp::create(b, loc, view.memref, ValueRange{offset});
   else
-    value = vector::LoadOp::create(b, loc, VectorType::get({strip.width}, stored), view.memref, ValueRange{offset});
+    value = vector::LoadOp::create(b, loc, VectorType::get({strip.width}, stored), view.memref, ValueRange{offset},
+                                   /*nontemporal=*/false, alignmentIn(view, strip.width));
   if (widen && stored.isBF16())
     return arith::ExtFOp::create(b, loc, typed(b.getF32Type(), strip.width), value);
   if (stored == element || widen)
@@ -152,7 +153,8 @@ void TileLowering::writeView(const View &view, ArrayRef<Value> lead, const Strip
   else if (exact && strip.valid < strip.width)
     vector::MaskedStoreOp::create(b, loc, view.memref, ValueRange{offset}, laneMask(strip), value);
   else
-    vector::StoreOp::create(b, loc, value, view.memref, ValueRange{offset});
+    vector::StoreOp::create(b, loc, value, view.memref, ValueRange{offset}, /*nontemporal=*/false,
+                            alignmentIn(view, strip.width));
 }
 
 //===- Buffer arguments -------------------------------------------------------------------------------------------===//
@@ -177,6 +179,8 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
   touched(arguments[op.getSource()], false);
   Type element = elementOf(op.getResult());
   bool rankOne = lead.empty();
+  auto trust = trusted.find(op);
+  Value limit = trust == trusted.end() || op.getRows() ? at.limit : Value();
   Value columnStride = at.strides.back();
   bool contiguous = getConstantIntValue(columnStride) == 1;
 
@@ -193,10 +197,10 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
     }
     offset = add(offset, mul(row, at.strides.front()));
     bool known = llvm::any_of(guards, [&](auto &g) {
-      return !op.getRows() && g.first == at.limit && g.second.first == at.row && g.second.second == lead.front();
+      return !op.getRows() && g.first == limit && g.second.first == at.row && g.second.second == lead.front();
     });
-    if (at.limit && !known)
-      condition = both(condition, inBounds(add(at.row, row), at.limit));
+    if (limit && !known)
+      condition = both(condition, inBounds(add(at.row, row), limit));
     for (auto [index, stride] : llvm::zip(lead.drop_front(), ArrayRef(at.strides).drop_front()))
       offset = add(offset, mul(index, stride));
   }
@@ -208,8 +212,8 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
         row = arith::IndexCastOp::create(b, loc, b.getIndexType(), eval(op.getRows(), {}, strip));
         condition = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, row, constant(0));
       }
-      if (at.limit)
-        condition = both(condition, inBounds(add(at.row, row), at.limit));
+      if (limit)
+        condition = both(condition, inBounds(add(at.row, row), limit));
       offset = add(offset, mul(row, columnStride));
     } else {
       offset = add(offset, mul(strip.column, columnStride));
@@ -233,8 +237,8 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
     lanesWanted =
         both(lanesWanted, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, rows, zero(rows.getType())));
     Value wide = arith::ExtSIOp::create(b, loc, typed(b.getI64Type(), strip.width), rows);
-    if (at.limit) {
-      Value bound = arith::IndexCastOp::create(b, loc, b.getI64Type(), arith::SubIOp::create(b, loc, at.limit, at.row));
+    if (limit) {
+      Value bound = arith::IndexCastOp::create(b, loc, b.getI64Type(), arith::SubIOp::create(b, loc, limit, at.row));
       lanesWanted =
           both(lanesWanted, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, wide, splat(bound, strip.width)));
     }
@@ -242,8 +246,8 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
     return vector::GatherOp::create(b, loc, vector, memref, ValueRange{offset},
                                     Value(arith::MulIOp::create(b, loc, wide, stride)), lanesWanted, zero(vector));
   }
-  if (rankOne && at.limit)
-    lanesWanted = both(lanesWanted, rowMask(add(at.row, strip.column), at.limit, strip.width));
+  if (rankOne && limit)
+    lanesWanted = both(lanesWanted, rowMask(add(at.row, strip.column), limit, strip.width));
   offset = add(offset, mul(strip.column, columnStride));
 
   if (!contiguous) {
@@ -257,7 +261,8 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
   }
   auto load = [&](OpBuilder &at) -> Value {
     if (!lanesWanted)
-      return vector::LoadOp::create(at, loc, vector, memref, ValueRange{offset});
+      return vector::LoadOp::create(at, loc, vector, memref, ValueRange{offset}, /*nontemporal=*/false,
+                                    trust == trusted.end() ? llvm::MaybeAlign() : llvm::MaybeAlign(trust->second));
     return vector::MaskedLoadOp::create(at, loc, vector, memref, ValueRange{offset}, lanesWanted, zero(vector));
   };
   if (!condition)
@@ -314,6 +319,8 @@ void TileLowering::scatter(tile::StoreOp op, const Strip &strip, Value value) {
 void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const Strip &strip, Value value) {
   const Access &at = accesses[op];
   Value memref = arguments[op.getTarget()].memref;
+  auto trust = trusted.find(op);
+  Value limit = trust == trusted.end() ? at.limit : Value();
   touched(arguments[op.getTarget()], true);
   if (op.getRows() && lead.empty())
     return scatter(op, strip, value);
@@ -327,17 +334,17 @@ void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const S
   offset = add(offset, mul(strip.column, columnStride));
   if (strip.width == 0) {
     OpBuilder::InsertionGuard restore(b);
-    if (lead.empty() && at.limit)
+    if (lead.empty() && limit)
       b.setInsertionPointToStart(
-          scf::IfOp::create(b, loc, inBounds(add(at.row, strip.column), at.limit), false).thenBlock());
+          scf::IfOp::create(b, loc, inBounds(add(at.row, strip.column), limit), false).thenBlock());
     memref::StoreOp::create(b, loc, value, memref, ValueRange{offset});
     return;
   }
   Value mask;
   if (strip.valid < strip.width)
     mask = laneMask(strip);
-  if (lead.empty() && at.limit) {
-    Value inside = rowMask(add(at.row, strip.column), at.limit, strip.width);
+  if (lead.empty() && limit) {
+    Value inside = rowMask(add(at.row, strip.column), limit, strip.width);
     mask = mask ? Value(arith::AndIOp::create(b, loc, mask, inside)) : inside;
   }
   if (getConstantIntValue(columnStride) != 1) {
@@ -350,7 +357,8 @@ void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const S
   if (mask)
     vector::MaskedStoreOp::create(b, loc, memref, ValueRange{offset}, mask, value);
   else
-    vector::StoreOp::create(b, loc, value, memref, ValueRange{offset});
+    vector::StoreOp::create(b, loc, value, memref, ValueRange{offset}, /*nontemporal=*/false,
+                            trust == trusted.end() ? llvm::MaybeAlign() : llvm::MaybeAlign(trust->second));
 }
 
 //===- Lazy tiles -------------------------------------------------------------------------------------------------===//
@@ -360,6 +368,8 @@ Value TileLowering::eval(Value v, ArrayRef<Value> lead, const Strip &strip) {
   if (!type)
     return scalars.lookup(v);
   assert(static_cast<int64_t>(lead.size()) == type.getRank() - 1 && "one index per leading dimension");
+  if (auto it = registers.find(v); it != registers.end())
+    return it->second;
   std::vector<void *> key{v.getAsOpaquePointer(), strip.column.getAsOpaquePointer(),
                           reinterpret_cast<void *>(strip.width)};
   for (Value index : lead)

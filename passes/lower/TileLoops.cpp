@@ -77,26 +77,28 @@ void TileLowering::forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t>
   }
 }
 
-void TileLowering::overElements(ArrayRef<int64_t> shape, int64_t width, ArrayRef<int64_t> cuts,
-                                function_ref<Value(Value)> guard, Body body) {
-  forEachRow(shape.drop_back(), guard, [&](ArrayRef<Value> lead) {
-    forEachStrip(shape.back(), width, cuts, [&](const Strip &strip) { body(lead, strip); });
+void TileLowering::overElements(const Elements &elements, function_ref<Value(Value)> guard, Body body) {
+  forEachRow(elements.shape.drop_back(), guard, [&](ArrayRef<Value> lead) {
+    forEachStrip(elements.shape.back(), elements.width, elements.cuts, [&](const Strip &strip) { body(lead, strip); });
   });
 }
 
 void TileLowering::fill(View target, VectorType type, Value value) {
   SmallVector<int64_t> cuts = plan.breaks(value, !views.count(value));
-  overElements(type.getShape(), widthFor(type), cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
-    writeView(target, lead, strip, eval(value, lead, strip), strip.hi != type.getShape().back());
-  });
+  overElements({type.getShape(), widthFor(type), cuts, {value}}, nullptr,
+               [&](ArrayRef<Value> lead, const Strip &strip) {
+                 writeView(target, lead, strip, eval(value, lead, strip), strip.hi != type.getShape().back());
+               });
 }
 
 void TileLowering::storeGroup(ArrayRef<tile::StoreOp> stores) {
   tile::StoreOp first = stores.front();
   auto type = cast<VectorType>(first.getValue().getType());
   SmallVector<int64_t> cuts;
+  SmallVector<Value> stored;
   int64_t width = 0;
   for (tile::StoreOp store : stores) {
+    stored.push_back(store.getValue());
     accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
     cuts.append(plan.breaks(store.getValue()));
     if (store.getRows() && type.getRank() == 1)
@@ -110,11 +112,14 @@ void TileLowering::storeGroup(ArrayRef<tile::StoreOp> stores) {
   auto guard = [&](Value row) -> Value {
     if (first.getRows())
       return isWritten(first, rowNumber(first.getRows(), row));
+    if (trusted.contains(first))
+      return {};
     guards.push_back({at.limit, {at.row, row}});
     return inBounds(add(at.row, row), at.limit);
   };
   bool guarded = (at.limit || first.getRows()) && type.getRank() > 1;
-  overElements(type.getShape(), width, cuts, guarded ? function_ref<Value(Value)>(guard) : function_ref<Value(Value)>(),
+  overElements({type.getShape(), width, cuts, stored, stores},
+               guarded ? function_ref<Value(Value)>(guard) : function_ref<Value(Value)>(),
                [&](ArrayRef<Value> lead, const Strip &strip) {
                  SmallVector<Value> values;
                  for (tile::StoreOp store :
@@ -266,9 +271,11 @@ void TileLowering::reduceRows(ArrayRef<tile::ReduceOp> ops) {
   int64_t length = type.getShape().back(), count = type.getDimSize(axis);
   size_t ways = count % 2 == 0 && count >= 16 ? 2 : 1;
   SmallVector<View> targets;
+  SmallVector<Value> sources;
   SmallVector<int64_t> outer(type.getShape().drop_back()), cuts;
   outer.erase(outer.begin() + axis);
   for (tile::ReduceOp op : ops) {
+    sources.push_back(op.getSource());
     targets.push_back(destination(op.getResult()));
     cuts.append(plan.breaks(op.getSource()));
   }
@@ -276,7 +283,7 @@ void TileLowering::reduceRows(ArrayRef<tile::ReduceOp> ops) {
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   outer.push_back(length);
   int64_t width = widthFor(type), together = stripsTogether(length, width, cuts, 16 / (ways * ops.size()));
-  overElements(outer, together * width, cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &whole) {
+  overElements({outer, together * width, cuts, sources}, nullptr, [&](ArrayRef<Value> lead, const Strip &whole) {
     SmallVector<Strip> strips = split(whole, width);
     SmallVector<Value> starts; // [op][strip][way]
     for (tile::ReduceOp op : ops)
@@ -326,25 +333,26 @@ void TileLowering::cumsumRows(tile::CumsumOp op) {
   SmallVector<int64_t> cuts = plan.breaks(op.getSource());
   outer.push_back(length);
   int64_t width = widthFor(type), together = stripsTogether(length, width, cuts, 4);
-  overElements(outer, together * width, cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &whole) {
-    SmallVector<Strip> strips = split(whole, width);
-    SmallVector<Value> starts(strips.size(), zero(typed(sum, strips[0].width)));
-    repeat(0, count, 1, starts, [&](Value step, ValueRange carried) {
-      Value row = op.getReverse() ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
-      SmallVector<Value> at(lead), sums;
-      at.insert(at.begin() + axis, row);
-      for (auto [strip, before] : llvm::zip(strips, carried)) {
-        startStrip();
-        Value value = eval(op.getSource(), at, strip);
-        startStrip();
-        if (element != sum)
-          value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
-        sums.push_back(combine(tile::ReduceKind::add, before, value));
-        writeView(target, at, strip, sums.back(), strip.hi != length);
-      }
-      return sums;
-    });
-  });
+  overElements({outer, together * width, cuts, {op.getSource()}}, nullptr,
+               [&](ArrayRef<Value> lead, const Strip &whole) {
+                 SmallVector<Strip> strips = split(whole, width);
+                 SmallVector<Value> starts(strips.size(), zero(typed(sum, strips[0].width)));
+                 repeat(0, count, 1, starts, [&](Value step, ValueRange carried) {
+                   Value row = op.getReverse() ? Value(arith::SubIOp::create(b, loc, constant(count - 1), step)) : step;
+                   SmallVector<Value> at(lead), sums;
+                   at.insert(at.begin() + axis, row);
+                   for (auto [strip, before] : llvm::zip(strips, carried)) {
+                     startStrip();
+                     Value value = eval(op.getSource(), at, strip);
+                     startStrip();
+                     if (element != sum)
+                       value = arith::ExtFOp::create(b, loc, typed(sum, strip.width), value);
+                     sums.push_back(combine(tile::ReduceKind::add, before, value));
+                     writeView(target, at, strip, sums.back(), strip.hi != length);
+                   }
+                   return sums;
+                 });
+               });
   own(op.getResult(), target);
 }
 
@@ -409,7 +417,9 @@ void TileLowering::insertRows(tile::InsertRowsOp op) {
   Value offset = scalars.lookup(op.getOffset());
   bool oneRow = valueType.getRank() < type.getRank();
   SmallVector<int64_t> cuts = plan.breaks(value);
-  overElements(valueType.getShape(), widthFor(valueType), cuts, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
+  Elements elements{valueType.getShape(), widthFor(valueType), cuts, {value}};
+  elements.alone = type.getRank() == 1;
+  overElements(elements, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
     SmallVector<Value> at(lead);
     if (oneRow)
       at.insert(at.begin(), offset);
@@ -431,7 +441,10 @@ void TileLowering::reshape(vector::ShapeCastOp op) {
   SmallVector<Buffer *> temporary;
   View source = packed(op.getSource(), temporary);
   Type element = type.getElementType();
-  overElements({type.getNumElements()}, 1, {}, nullptr, [&](ArrayRef<Value>, const Strip &strip) {
+  int64_t count = type.getNumElements();
+  Elements elements{ArrayRef(count), 1, {}};
+  elements.alone = true;
+  overElements(elements, nullptr, [&](ArrayRef<Value>, const Strip &strip) {
     Value linear = strip.column;
     auto position = [&](ArrayRef<int64_t> shape) {
       SmallVector<Value> index(shape.size());

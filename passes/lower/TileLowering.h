@@ -143,6 +143,16 @@ struct Strip {
   int64_t valid; ///< live lanes; what the others hold does not matter
 };
 
+/// A loop over the elements of a tile: what its body evaluates at each and writes.
+struct Elements {
+  ArrayRef<int64_t> shape;
+  int64_t width; ///< of a strip, on a CPU
+  ArrayRef<int64_t> cuts; ///< of the last dimension: no strip lies across one
+  SmallVector<Value> tiles{}; ///< evaluated in the columns of the strip
+  ArrayRef<tile::StoreOp> stores{}; ///< written there
+  bool alone = false; ///< the columns mean something else to the body, which takes one at a time on a GPU
+};
+
 /// Lowers for one CPU thread; ThreadLowering overrides what a block of GPU threads does otherwise.
 class TileLowering {
 public:
@@ -206,14 +216,13 @@ protected:
   void forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t> breaks, function_ref<void(const Strip &)> body);
   /// Runs `body` for every strip of a tile, in the order of its elements or on many threads at once: no call may depend on
   /// another.
-  virtual void overElements(ArrayRef<int64_t> shape, int64_t width, ArrayRef<int64_t> cuts,
-                            function_ref<Value(Value row)> guard, Body body);
+  virtual void overElements(const Elements &elements, function_ref<Value(Value row)> guard, Body body);
   virtual void fill(View target, VectorType type, Value value);
   void storeGroup(ArrayRef<tile::StoreOp> stores);
   LogicalResult keep(Value v);
   virtual void reduceLast(tile::ReduceOp op);
   /// `whole` in strips of `width`; as it is where that is no part of it.
-  SmallVector<Strip> split(const Strip &whole, int64_t width);
+  virtual SmallVector<Strip> split(const Strip &whole, int64_t width);
   void reduceRows(ArrayRef<tile::ReduceOp> ops);
   void cumsumRows(tile::CumsumOp op);
   virtual void cumsumLast(tile::CumsumOp op);
@@ -265,6 +274,8 @@ protected:
   Value evalMask(tile::MaskOp op, ArrayRef<Value> lead, const Strip &strip);
   /// `view` is read or written by the code that is emitted next.
   virtual void touched(const View &view, bool written) {}
+  /// Bytes on which vectors of `width` elements of the tile begin; nothing: on an element.
+  virtual llvm::MaybeAlign alignmentIn(const View &view, int64_t width) { return {}; }
   Value readView(const View &view, Type element, ArrayRef<Value> lead, const Strip &strip, bool widen = false);
   void writeView(const View &view, ArrayRef<Value> lead, const Strip &strip, Value value, bool exact);
   void writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const Strip &strip, Value value);
@@ -330,6 +341,9 @@ protected:
   /// Evaluated strips of the loop body being emitted: (tile, indices..., width) -> value.
   std::map<std::vector<void *>, Value> cache;
   SmallVector<std::pair<Value, std::pair<Value, Value>>> guards; ///< (limit, (base row, tile row)): known in bounds
+  /// Loads and stores whose tile is known to lie within its limit, and the bytes on which each vector begins.
+  DenseMap<Operation *, llvm::Align> trusted;
+  DenseMap<Value, Value> registers; ///< strips that are at hand, of tiles that are in no memory
   Block *current = nullptr; ///< block of the kernel being walked
   bool failedOnce = false;
   SmallVector<Operation *> tables; ///< globals with the elements of constant tiles

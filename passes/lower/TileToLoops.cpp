@@ -319,9 +319,10 @@ void TileLowering::assignAll(ArrayRef<Value> values, ArrayRef<View> targets, Arr
       continue;
     }
     if (sources[i].memref) {
-      overElements(types[i].getShape(), widthFor(types[i]), {}, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
-        writeView(targets[i], lead, strip, readView(sources[i], types[i].getElementType(), lead, strip), false);
-      });
+      overElements(
+          {types[i].getShape(), widthFor(types[i]), {}}, nullptr, [&](ArrayRef<Value> lead, const Strip &strip) {
+            writeView(targets[i], lead, strip, readView(sources[i], types[i].getElementType(), lead, strip), false);
+          });
     } else {
       fill(targets[i], types[i], values[i]);
     }

@@ -179,7 +179,7 @@ func.func @loads(%x: memref<?x64xf32> {tile.name = "x"}, %b: memref<64x16xf32> {
 // CHECK:         gpu.barrier
 // CHECK:         memref.store {{.*}} : memref<?xf32>
 // CHECK-NEXT:    }
-// CHECK-NEXT:    gpu.barrier
+// CHECK:         gpu.barrier
 // CHECK-NEXT:  }
 func.func @carried(%x: memref<?x64xf32> {tile.name = "x"}) attributes {tile.kernel, tile.grid = ["row"]} {
   %c0 = arith.constant 0 : index

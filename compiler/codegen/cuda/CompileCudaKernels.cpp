@@ -14,12 +14,14 @@
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -51,7 +53,8 @@ using namespace braid;
 
 void braid::registerCudaCodegen(DialectRegistry &registry) {
   registry.insert<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect,
-                  LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect>();
+                  LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect,
+                  vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);
@@ -70,7 +73,9 @@ static LogicalResult callDeviceLibrary(ModuleOp module) {
   });
   for (Operation *op : ops) {
     OpBuilder b(op);
-    Type type = op->getResult(0).getType();
+    Location loc = op->getLoc();
+    auto vector = dyn_cast<VectorType>(op->getResult(0).getType());
+    Type type = getElementTypeOrSelf(op->getResult(0).getType());
     if (!type.isF32() && !type.isF64())
       return op->emitOpError("the device library has no function of ") << type << "; valid: f32, f64";
     StringRef function = isa<math::PowFOp>(op) ? "pow" : op->getName().stripDialect();
@@ -79,10 +84,22 @@ static LogicalResult callDeviceLibrary(ModuleOp module) {
     if (!callee) {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToEnd(module.getBody());
-      callee = func::FuncOp::create(b, op->getLoc(), name, b.getFunctionType(op->getOperandTypes(), type));
+      SmallVector<Type> operands(op->getNumOperands(), type);
+      callee = func::FuncOp::create(b, loc, name, b.getFunctionType(operands, type));
       callee.setPrivate();
     }
-    op->replaceAllUsesWith(func::CallOp::create(b, op->getLoc(), callee, op->getOperands()));
+    if (vector) { // lane by lane
+      SmallVector<Value> lanes;
+      for (int64_t lane = 0; lane < vector.getNumElements(); ++lane) {
+        auto operands = llvm::map_to_vector(op->getOperands(), [&](Value operand) -> Value {
+          return vector::ExtractOp::create(b, loc, operand, lane);
+        });
+        lanes.push_back(func::CallOp::create(b, loc, callee, operands).getResult(0));
+      }
+      op->replaceAllUsesWith(ValueRange{vector::FromElementsOp::create(b, loc, vector, lanes)});
+    } else {
+      op->replaceAllUsesWith(func::CallOp::create(b, loc, callee, op->getOperands()));
+    }
     op->erase();
   }
   return success();
@@ -146,6 +163,7 @@ static LogicalResult convertToNVVM(ModuleOp module) {
   cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
   arith::populateArithToLLVMConversionPatterns(types, patterns);
   populateMathToLLVMConversionPatterns(types, patterns, /*approximateLog1p=*/false);
+  populateVectorToLLVMConversionPatterns(types, patterns);
   populateFinalizeMemRefToLLVMConversionPatterns(types, patterns);
   populateFuncToLLVMConversionPatterns(types, patterns);
   populateGpuToNVVMConversionPatterns(types, patterns);
@@ -371,9 +389,9 @@ FailureOr<std::vector<CudaKernel>> braid::compileCudaKernels(ModuleOp kernels, c
                                                              llvm::raw_ostream *ptx, std::vector<KernelTime> *times,
                                                              KernelCache *cache) {
   MLIRContext *context = kernels.getContext();
-  context
-      ->loadDialect<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect,
-                    LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect>();
+  context->loadDialect<tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+                       gpu::GPUDialect, LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect,
+                       scf::SCFDialect, vector::VectorDialect>();
   std::vector<Job> jobs;
   for (auto kernel : kernels.getOps<func::FuncOp>()) {
     if (!kernel->hasAttr(tile::kKernelAttr) || kernel.isExternal())
