@@ -17,37 +17,26 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned) {
   Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), chunks = chunkTable(k);
   Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
   Type i32 = k.i32();
-  Var zero = k.constant(i32, 0), one = k.constant(i32, 1), last = cast(tokens, i32);
-  auto put = [&](Var value, Var row, int64_t column) { k.put(value, chunks, {b, row, column}); };
+  Var zero = k.constant(i32, 0), one = k.constant(i32, 1), last = cast(tokens, i32), ahead = k.iota({chunkSize}, 0);
 
-  // Carried: the next row, the token at which the current row begins, the current document.
-  Vars end = k.loop(0, tokens, 1, {k.number(0), zero, zero}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
-    Var rowIndex = now[0], begin = now[1], current = now[2];
-    Var token = cast(t, i32), document = k.at(documents, {b, t});
-    double size = static_cast<double>(chunkSize);
-    Var phase = zero, full = ge(token - begin, size);
+  // Carried: the token at which the row begins. Its chunk ends where another document begins, at the latest C tokens on.
+  k.loop(0, count, 1, {zero}, [&](Var row, llvm::ArrayRef<Var> now) -> Vars {
+    Var token = now[0], begin = cast(token, tokens.type()), live = lt(token, last);
+    Var document = k.at(documents, {b, min(begin, tokens - 1.0)}), padding = eq(document, INT32_MAX);
+    Var others = ne(k.load(documents, {b, begin}, {chunkSize}, {.limit = tokens}), document);
+    Var length = minimum(select(others, ahead, static_cast<double>(chunkSize)), 0), phase = zero;
     if (aligned) {
-      Var inside = lt(document, INT32_MAX);
-      phase = select(inside, (token - select(inside, document, zero)) % size, zero);
-      full = either(both(inside, eq(phase, 0.0)), full);
+      Var size = token.like(static_cast<double>(chunkSize));
+      phase = select(both(live, ne(document, INT32_MAX)), (token - select(padding, zero, document)) % size, zero);
+      length = min(length, size - phase);
     }
-    Var edge = either(either(eq(token, zero), ne(document, current)), full);
-    k.when(both(edge, lt(rowIndex, count)), [&] {
-      // Close the row before, unless it stands for padding.
-      Var previous = max(rowIndex - 1.0, 0.0);
-      k.when(both(gt(rowIndex, 0.0), lt(current, INT32_MAX)), [&] { put(token, previous, 1); });
-      put(token, rowIndex, 0);
-      put(select(eq(document, INT32_MAX), token, last), rowIndex, 1);
-      put(select(eq(document, token), one, zero), rowIndex, 2);
-      put(phase, rowIndex, 3);
-    });
-    return {select(edge, rowIndex + 1.0, rowIndex), select(edge, token, begin), document};
-  });
-  k.loop(end[0], count, 1, [&](Var rowIndex) {
-    put(last, rowIndex, 0);
-    put(last, rowIndex, 1);
-    put(zero, rowIndex, 2);
-    put(zero, rowIndex, 3);
+    Var next = min(token + length, last);
+    auto put = [&](Var value, int64_t column) { k.put(value, chunks, {b, row, column}); };
+    put(token, 0);
+    put(select(padding, token, next), 1);
+    put(select(both(live, eq(document, token)), one, zero), 2);
+    put(phase, 3);
+    return {next};
   });
 }
 
