@@ -6,10 +6,12 @@ using namespace mlir;
 
 namespace braid {
 
-static constexpr int64_t kBlock = 256, kSumBlock = 1024;
+static constexpr int64_t kSumBlock = 1024;
 
 /// Rows of logits that one program walks over.
 static int64_t rowsOfProgram(const OutlineContext &context) { return context.gpu ? 1 : 8; }
+/// Words at a time.
+static int64_t wordsOfBlock(const OutlineContext &context) { return context.gpu ? 1024 : 256; }
 
 /// Two walks over a row's vocabulary in blocks, lanes apart:
 ///   m = max x,  lse = m + log sum exp(x - m),  loss = lse - x[label]  (0 for label < 0)
@@ -18,7 +20,7 @@ static int64_t rowsOfProgram(const OutlineContext &context) { return context.gpu
 SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineContext &context, Value coordinate) {
   int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
   Type element = tensorType(logits).getElementType(), real = computeType(element);
-  int64_t rows = rowsOfProgram(context);
+  int64_t rows = rowsOfProgram(context), width = wordsOfBlock(context);
   std::string name = std::string("cross_entropy_") + (coordinate ? "part_" : "") + typeName(element);
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
@@ -26,15 +28,15 @@ SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineC
     Var lse = k.buffer("lse", real, {kDynamic}), loss = k.buffer(coordinate ? "target" : "loss", real, {kDynamic}),
         live = coordinate ? Var() : k.buffer("live", real, {kDynamic});
     Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * rows;
-    Var lowest = k.tile({kBlock}, real, -3.0e38), lane = k.iota({kBlock}, 0);
+    Var lowest = k.tile({width}, real, -3.0e38), lane = k.iota({width}, 0);
     k.loop(first, min(first + rows, count), 1, [&](Var n) {
       auto block = [&](Var v) {
-        Var x = cast(k.load(logits, {n, v}, {kBlock}, {.limit = size}), real);
+        Var x = cast(k.load(logits, {n, v}, {width}, {.limit = size}), real);
         return select(lt(lane, cast(size - v, k.i32())), x, lowest);
       };
-      Vars top = k.loop(0, size, kBlock, {lowest}, [&](Var v, ArrayRef<Var> m) { return Vars{max(m[0], block(v))}; });
+      Vars top = k.loop(0, size, width, {lowest}, [&](Var v, ArrayRef<Var> m) { return Vars{max(m[0], block(v))}; });
       Var m = maximum(top[0], 0);
-      Vars total = k.loop(0, size, kBlock, {lowest.like(0)},
+      Vars total = k.loop(0, size, width, {lowest.like(0)},
                           [&](Var v, ArrayRef<Var> s) { return Vars{s[0] + exp(block(v) - m)}; });
       Var row = m + log(sum(total[0], 0)), label = k.at(labels, {n});
       if (coordinate) {
@@ -69,7 +71,7 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
   int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
   Type element = tensorType(logits).getElementType(), real = computeType(element);
   Type scale = tensorType(dsum).getElementType();
-  int64_t rows = rowsOfProgram(context);
+  int64_t rows = rowsOfProgram(context), width = wordsOfBlock(context);
   std::string name = std::string("cross_entropy_grad_") + (coordinate ? "part_" : "") + typeName(element) +
                      (result != element ? "_" + typeName(result) : "");
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
@@ -78,13 +80,13 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
     Var place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
     Var dlogits = k.buffer("dlogits", result, {kDynamic, kDynamic});
     Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * rows;
-    Var factor = cast(k.at(dsum, {0}), real), lane = k.iota({kBlock}, 0);
+    Var factor = cast(k.at(dsum, {0}), real), lane = k.iota({width}, 0);
     k.loop(first, min(first + rows, count), 1, [&](Var n) {
       Var label = k.at(labels, {n}), row = k.at(lse, {n}), weight = select(ge(label, 0), factor, factor.like(0));
       if (coordinate)
         label = label - k.at(place, {0}) * cast(size, k.i32());
-      k.loop(0, size, kBlock, [&](Var v) {
-        Var p = exp(cast(k.load(logits, {n, v}, {kBlock}, {.limit = size}), real) - row);
+      k.loop(0, size, width, [&](Var v) {
+        Var p = exp(cast(k.load(logits, {n, v}, {width}, {.limit = size}), real) - row);
         Var hit = eq(lane, label - cast(v, k.i32()));
         Var d = (p - select(hit, p.like(1), p.like(0))) * weight;
         k.store(cast(d, result), dlogits, {n, v}, {.limit = size, .dims = {1}});
