@@ -23,10 +23,14 @@ struct ThreadLowering::Walk {
   SmallVector<tile::StoreOp> stores;
   SmallVector<memref::LoadOp> numbers;
   llvm::DenseSet<Value> moved; ///< read at other places than the element's own
+  SmallVector<Value> ready; ///< what the loop carries is combined with, known before it: elements at their own place
+  bool apart = true; ///< nothing that is read may be what is written
   Vectors vectors;
 
   bool collect();
   bool isOwn(Value tile, bool away, DenseSet<std::pair<Value, unsigned>> &known);
+  bool isCarried(Value tile, DenseMap<Value, bool> &known);
+  void collectReady();
   ValueRange yielded() { return op.getBody()->getTerminator()->getOperands(); }
 };
 
@@ -91,6 +95,37 @@ bool ThreadLowering::Walk::isOwn(Value tile, bool away, DenseSet<std::pair<Value
                       [&](Value operand) { return !isTile(operand) || isOwn(operand, away || !stays, known); });
 }
 
+bool ThreadLowering::Walk::isCarried(Value tile, DenseMap<Value, bool> &known) {
+  if (llvm::is_contained(op.getRegionIterArgs(), tile))
+    return true;
+  Operation *formula = tile.getDefiningOp();
+  if (!formula || formula->getBlock() != op.getBody())
+    return false;
+  if (auto it = known.find(tile); it != known.end())
+    return it->second;
+  bool found =
+      llvm::any_of(formula->getOperands(), [&](Value operand) { return isTile(operand) && isCarried(operand, known); });
+  return known[tile] = found;
+}
+
+void ThreadLowering::Walk::collectReady() {
+  DenseMap<Value, bool> known;
+  for (Operation &inside : op.getBody()->without_terminator()) {
+    Value tile = inside.getNumResults() == 1 ? inside.getResult(0) : Value();
+    if (!tile || !isTile(tile) || tileType(tile).getShape() != ArrayRef(shape) || isCarried(tile, known))
+      continue;
+    // At its own place only: what an elementwise op, a store or the next iteration reads.
+    bool wanted = false, elsewhere = moved.contains(tile);
+    for (Operation *user : tile.getUsers()) {
+      bool stays = OpTrait::hasElementwiseMappableTraits(user) || isa<tile::StoreOp, scf::YieldOp>(user);
+      elsewhere |= !stays;
+      wanted |= user->getNumResults() != 1 || !isTile(user->getResult(0)) || isCarried(user->getResult(0), known);
+    }
+    if (wanted && !elsewhere)
+      ready.push_back(tile);
+  }
+}
+
 /// Whether two parameters may be one buffer.
 bool ThreadLowering::mayShare(Value x, Value y) {
   if (x == y)
@@ -121,15 +156,18 @@ std::optional<ThreadLowering::Walk> ThreadLowering::walkOf(scf::ForOp op) {
             !walk.moved.contains(load.getResult()));
   };
   for (auto [i, store] : llvm::enumerate(walk.stores)) {
-    bool apart = llvm::all_of(walk.loads, [&](tile::LoadOp load) { return inTurn(load, store); }) &&
-                 llvm::none_of(walk.numbers,
-                               [&](memref::LoadOp load) { return mayShare(load.getMemRef(), store.getTarget()); }) &&
-                 llvm::all_of(ArrayRef(walk.stores).take_front(i), [&](tile::StoreOp other) {
-                   return other.getTarget() != store.getTarget() || other.getDims() == store.getDims();
-                 });
-    if (!apart)
+    for (tile::LoadOp load : walk.loads)
+      walk.apart &= !mayShare(load.getSource(), store.getTarget());
+    bool inOrder = llvm::all_of(walk.loads, [&](tile::LoadOp load) { return inTurn(load, store); }) &&
+                   llvm::none_of(walk.numbers,
+                                 [&](memref::LoadOp load) { return mayShare(load.getMemRef(), store.getTarget()); }) &&
+                   llvm::all_of(ArrayRef(walk.stores).take_front(i), [&](tile::StoreOp other) {
+                     return other.getTarget() != store.getTarget() || other.getDims() == store.getDims();
+                   });
+    if (!inOrder)
       return std::nullopt;
   }
+  walk.collectReady();
   // The results lie in shared memory behind the loop.
   int64_t bytes = 0;
   for (Value result : op.getResults())
@@ -205,19 +243,36 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
       SmallVector<Value> lead;
       Strip strip;
     };
-    // One iteration after the other, each for all strips: all reads of one come before its writes.
+    auto enter = [&](const Iteration &iteration) {
+      scalars = iteration.scalars;
+      for (const auto &[access, at] : iteration.places)
+        accesses[access] = at;
+    };
+    // What several iterations read is asked for before the first of them goes on. Then one after the other, each for all
+    // strips: all reads of one come before its writes.
     auto run = [&](ArrayRef<Iteration> iterations, ArrayRef<Lane> lanes, SmallVector<Value> carried) {
       size_t count = op.getNumRegionIterArgs();
       IRMapping around = scalars;
-      for (const Iteration &iteration : iterations) {
-        scalars = iteration.scalars;
-        for (const auto &[access, at] : iteration.places)
-          accesses[access] = at;
+      SmallVector<Value> asked; // [iteration][lane][ready]
+      if (iterations.size() > 1)
+        for (const Iteration &iteration : iterations) {
+          enter(iteration);
+          for (const Lane &lane : lanes) {
+            startStrip();
+            for (Value tile : walk.ready)
+              asked.push_back(eval(tile, lane.lead, lane.strip));
+          }
+        }
+      for (auto [i, iteration] : llvm::enumerate(iterations)) {
+        enter(iteration);
         SmallVector<Value> next, stored;
         for (auto [s, lane] : llvm::enumerate(lanes)) {
           startStrip();
-          for (auto [i, argument] : llvm::enumerate(op.getRegionIterArgs()))
-            registers[argument] = carried[s * count + i];
+          if (!asked.empty())
+            for (auto [r, tile] : llvm::enumerate(walk.ready))
+              registers[tile] = asked[(i * lanes.size() + s) * walk.ready.size() + r];
+          for (auto [a, argument] : llvm::enumerate(op.getRegionIterArgs()))
+            registers[argument] = carried[s * count + a];
           for (tile::StoreOp store : walk.stores)
             stored.push_back(eval(store.getValue(), lane.lead, lane.strip));
           for (Value value : walk.yielded())
@@ -225,18 +280,18 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
         }
         startStrip();
         for (auto [s, lane] : llvm::enumerate(lanes))
-          for (auto [i, store] : llvm::enumerate(walk.stores)) {
+          for (auto [w, store] : llvm::enumerate(walk.stores)) {
             const Access &at = accesses[store];
             bool guarded = !lane.lead.empty() && at.limit && !trusted.contains(store);
-            Value value = stored[s * walk.stores.size() + i];
+            Value value = stored[s * walk.stores.size() + w];
             onlyIf(guarded ? inBounds(add(at.row, lane.lead.front()), at.limit) : Value(),
                    [&] { writeArgument(store, lane.lead, lane.strip, value); });
           }
         startStrip();
         carried = std::move(next);
       }
-      for (Value argument : op.getRegionIterArgs())
-        registers.erase(argument);
+      for (Value held : llvm::concat<const Value>(walk.ready, SmallVector<Value>(op.getRegionIterArgs())))
+        registers.erase(held);
       scalars = around;
       return carried;
     };
@@ -262,8 +317,10 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
         return all;
       };
       SmallVector<Value> carried = types.empty() ? SmallVector<Value>() : onTrust(before, outside, types, begin);
-      int64_t loads = std::max<int64_t>(walk.loads.size() * lanes.size(), 1);
-      int64_t together = walk.stores.empty() ? std::clamp<int64_t>(kLoads / loads, 1, 4) : 1;
+      int64_t loads = llvm::count_if(
+          walk.loads, [&](tile::LoadOp load) { return tileType(load.getResult()).getShape() == ArrayRef(walk.shape); });
+      int64_t together = std::max<int64_t>(loads * static_cast<int64_t>(lanes.size()), 1);
+      together = walk.apart && loads ? std::clamp<int64_t>(kLoads / together, 1, 4) : 1;
       auto through = [&](Value from, Value to, int64_t count) {
         carried = repeat(from, to, mul(step, constant(count)), carried, [&](Value first, ValueRange now) {
           SmallVector<Iteration> iterations;

@@ -29,6 +29,8 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
   std::string name = llvm::formatv("lsm_{0}_{1}_h{2}_k{3}_v{4}", what, className(), heads, keys, values);
   if (chunk)
     name += llvm::formatv("_c{0}{1}", chunk, mild ? "_mild" : "");
+  if (mostColumns != kMostColumns)
+    name += llvm::formatv("_w{0}", mostColumns);
   if (product)
     name += "_product";
   if (scoreRows != kScoreRows)

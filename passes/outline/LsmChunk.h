@@ -29,6 +29,9 @@ inline constexpr int64_t kScoreRows = 16;
 /// Class E: elements of states that a chunk's gradient keeps: 64 KiB of f32.
 inline constexpr int64_t kKeptElements = 16384;
 
+/// Of values in a tile, where nothing else was chosen.
+inline constexpr int64_t kMostColumns = 64;
+
 /// The transition class and everything else the code of an LSM kernel depends on.
 struct LsmShape {
   LsmClass classId;
@@ -37,7 +40,7 @@ struct LsmShape {
   mlir::Type token, gate, beta, state; ///< element types in memory
   mlir::Type compute; ///< f32, or f64 where the state is f64
   bool mild = false; ///< vector decays: known to be mild in every chunk (passes/analysis/DecayRange.h)
-  int64_t mostColumns = 64; ///< of values in a tile
+  int64_t mostColumns = kMostColumns; ///< of values in a tile
   bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
 

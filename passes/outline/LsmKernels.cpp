@@ -76,7 +76,7 @@ public:
   }
 
   LogicalResult scan(LsmStateScanOp scan) {
-    LsmShape shape = shapeOfStates(scan.getClassId(), scan.getX());
+    LsmShape shape = spread(shapeOfStates(scan.getClassId(), scan.getX()), scan.getX());
     auto launch = begin("state_scan", shape, writeStateScan, columnGrid, columnExtents(scan.getX(), shape));
     launch.arg("x", scan.getX());
     optional(launch, "p", scan.getP());
@@ -87,7 +87,7 @@ public:
   }
 
   LogicalResult scanGrad(LsmStateScanGradOp scan) {
-    LsmShape shape = shapeOfStates(scan.getClassId(), scan.getDm());
+    LsmShape shape = spread(shapeOfStates(scan.getClassId(), scan.getDm()), scan.getDm());
     auto launch = begin("state_scan_grad", shape, writeStateScanGrad, columnGrid, columnExtents(scan.getDm(), shape));
     launch.arg("dm", scan.getDm());
     optional(launch, "p", scan.getP());
@@ -257,6 +257,15 @@ private:
   }
   static Extents chunkExtents(Value chunks, const LsmShape &shape) {
     return {shape.heads, shapeOf(chunks)[1], shapeOf(chunks)[0]}; // heads of a token are neighbours in memory
+  }
+  /// A scan over states is a walk along the row: on a GPU few heads of few rows are cut into narrow blocks, one for each
+  /// multiprocessor at least. What multiplies by a matrix would read that once for each of them.
+  LsmShape spread(LsmShape shape, Value states) const {
+    constexpr int64_t programs = 128, narrowest = 8; // 32 bytes of f32 are what memory gives at least
+    while (context.gpu && !shape.traits().dense && shape.mostColumns > narrowest &&
+           shape.valueBlocks() * shape.heads * shapeOf(states)[0] < programs)
+      shape.mostColumns /= 2;
+    return shape;
   }
   static Extents columnExtents(Value states, const LsmShape &shape) {
     return {shape.valueBlocks(), shape.heads, shapeOf(states)[0]};

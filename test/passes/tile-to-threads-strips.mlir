@@ -114,6 +114,50 @@ func.func @scan(%x: memref<?x128x64xf32> {tile.name = "x"}, %p: memref<?x128xf32
 
 // -----
 
+// With few elements for each thread four iterations go together: all that they read is asked for before the first one writes, since nothing
+// that is read may be what is written.
+// CHECK-LABEL: func.func @ahead(
+// CHECK:       scf.for
+// CHECK:         scf.if
+// CHECK-COUNT-4:   math.exp
+// CHECK-NOT:       vector.load
+// CHECK-COUNT-4:   vector.store %{{.*}} {alignment = 16 : i64} : memref<?xf32>, vector<4xf32>
+// CHECK:         } else {
+// CHECK-LABEL: func.func @turns(
+// CHECK:       scf.for
+// CHECK:         scf.if
+// CHECK-COUNT-1:   vector.load
+// CHECK-COUNT-1:   vector.store
+// CHECK:         } else {
+func.func @ahead(%x: memref<?x512xf32> {tile.name = "x"}, %m: memref<?x512xf32> {tile.name = "m"}, %end: memref<512xf32> {tile.name = "end"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["row"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant dense<0.0> : vector<512xf32>
+  %last = scf.for %j = %c0 to %n step %c1 iter_args(%s = %zero) -> (vector<512xf32>) {
+    tile.store %s, %m[%j, %c0] {dims = array<i64: 1>} : vector<512xf32>, memref<?x512xf32>
+    %v = tile.load %x[%j, %c0] {dims = array<i64: 1>} : memref<?x512xf32>, vector<512xf32>
+    %e = math.exp %v : vector<512xf32>
+    %t = arith.addf %s, %e : vector<512xf32>
+    scf.yield %t : vector<512xf32>
+  }
+  tile.store %last, %end[%c0] {dims = array<i64: 0>} : vector<512xf32>, memref<512xf32>
+  return
+}
+func.func @turns(%x: memref<?x512xf32> {tile.name = "x"}, %y: memref<?x512xf32> {tile.name = "y"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["row"], tile.in_place = [["y", "x"]]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %j = %c0 to %n step %c1 {
+    %v = tile.load %x[%j, %c0] {dims = array<i64: 1>} : memref<?x512xf32>, vector<512xf32>
+    %e = math.exp %v : vector<512xf32>
+    tile.store %e, %y[%j, %c0] {dims = array<i64: 1>} : vector<512xf32>, memref<?x512xf32>
+  }
+  return
+}
+
+// -----
+
 // Which parameters are one buffer is not known: p may be what is written to m, whose other elements other threads have.
 // CHECK-LABEL: func.func @unknown(
 // CHECK:       scf.for
