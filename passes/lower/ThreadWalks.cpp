@@ -29,6 +29,7 @@ struct ThreadLowering::Walk {
 
   bool collect();
   bool isOwn(Value tile, bool away, DenseSet<std::pair<Value, unsigned>> &known);
+  bool slides(tile::StoreOp store);
   bool isCarried(Value tile, DenseMap<Value, bool> &known);
   void collectReady();
   ValueRange yielded() { return op.getBody()->getTerminator()->getOperands(); }
@@ -95,6 +96,19 @@ bool ThreadLowering::Walk::isOwn(Value tile, bool away, DenseSet<std::pair<Value
                       [&](Value operand) { return !isTile(operand) || isOwn(operand, away || !stays, known); });
 }
 
+/// Whether an iteration may write, at another place in its tile, what an earlier one wrote: threads would race.
+bool ThreadLowering::Walk::slides(tile::StoreOp store) {
+  ArrayRef<int64_t> extents = tileType(store.getValue()).getShape();
+  std::optional<int64_t> step = getConstantIntValue(op.getStep());
+  return !llvm::all_of(llvm::zip_equal(store.getDims(), extents), [&](auto dimension) {
+    auto [dim, extent] = dimension;
+    Value index = store.getIndices()[dim];
+    if (index == op.getInductionVar())
+      return step && *step >= extent;
+    return index.getParentBlock() != op.getBody() || index.getDefiningOp<arith::ConstantOp>();
+  });
+}
+
 bool ThreadLowering::Walk::isCarried(Value tile, DenseMap<Value, bool> &known) {
   if (llvm::is_contained(op.getRegionIterArgs(), tile))
     return true;
@@ -158,7 +172,8 @@ std::optional<ThreadLowering::Walk> ThreadLowering::walkOf(scf::ForOp op) {
   for (auto [i, store] : llvm::enumerate(walk.stores)) {
     for (tile::LoadOp load : walk.loads)
       walk.apart &= !mayShare(load.getSource(), store.getTarget());
-    bool inOrder = llvm::all_of(walk.loads, [&](tile::LoadOp load) { return inTurn(load, store); }) &&
+    bool inOrder = !walk.slides(store) &&
+                   llvm::all_of(walk.loads, [&](tile::LoadOp load) { return inTurn(load, store); }) &&
                    llvm::none_of(walk.numbers,
                                  [&](memref::LoadOp load) { return mayShare(load.getMemRef(), store.getTarget()); }) &&
                    llvm::all_of(ArrayRef(walk.stores).take_front(i), [&](tile::StoreOp other) {

@@ -170,6 +170,9 @@ func.func @turns(%x: memref<?x512xf32> {tile.name = "x"}, %y: memref<?x512xf32> 
 // CHECK-NOT:   gpu.barrier
 // CHECK-LABEL: func.func @reread(
 // CHECK:       gpu.barrier
+// Half of what an iteration writes is written again by the next one, by other threads.
+// CHECK-LABEL: func.func @sliding(
+// CHECK:       gpu.barrier
 func.func @unknown(%p: memref<?x128xf32> {tile.name = "p"}, %m: memref<?x128x64xf32> {tile.name = "m"}, %n: index {tile.name = "n"})
     attributes {tile.kernel, tile.grid = ["row"]} {
   %c0 = arith.constant 0 : index
@@ -212,6 +215,17 @@ func.func @reread(%p: memref<?xf32> {tile.name = "p"}, %m: memref<?xf32> {tile.n
     tile.store %one, %m[%j] limit %n {dims = array<i64: 0>} : vector<1024xf32>, memref<?xf32>
     %d = tile.load %p[%j] limit %n {dims = array<i64: 0>} : memref<?xf32>, vector<1024xf32>
     tile.store %d, %q[%j] limit %n {dims = array<i64: 0>} : vector<1024xf32>, memref<?xf32>
+  }
+  return
+}
+
+func.func @sliding(%x: memref<?xf32> {tile.name = "x"}, %y: memref<?xf32> {tile.name = "y"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["row"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c512 = arith.constant 512 : index
+  scf.for %j = %c0 to %n step %c512 {
+    %d = tile.load %x[%j] limit %n {dims = array<i64: 0>} : memref<?xf32>, vector<1024xf32>
+    tile.store %d, %y[%j] limit %n {dims = array<i64: 0>} : vector<1024xf32>, memref<?xf32>
   }
   return
 }
