@@ -71,7 +71,30 @@ static LogicalResult verifyKernel(func::FuncOp func) {
   return success();
 }
 
+/// Pairs of names of the kernel's buffers.
+static LogicalResult verifyInPlace(Operation *op, Attribute attr) {
+  auto func = dyn_cast<func::FuncOp>(op);
+  if (!func || !func->hasAttr(kKernelAttr))
+    return op->emitOpError("tile.in_place belongs on a tile.kernel");
+  auto isBuffer = [&](Attribute name) {
+    for (auto [i, type] : llvm::enumerate(func.getArgumentTypes()))
+      if (isa<MemRefType>(type) && func.getArgAttr(i, kNameAttr) == name)
+        return isa<StringAttr>(name);
+    return false;
+  };
+  auto isPair = [&](Attribute entry) {
+    auto pair = dyn_cast<ArrayAttr>(entry);
+    return pair && pair.size() == 2 && llvm::all_of(pair, isBuffer);
+  };
+  auto pairs = dyn_cast<ArrayAttr>(attr);
+  if (!pairs || !llvm::all_of(pairs, isPair))
+    return func.emitOpError("tile.in_place must hold pairs of names of the kernel's buffers, is ") << attr;
+  return success();
+}
+
 LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (attr.getName() == kInPlaceAttr)
+    return verifyInPlace(op, attr.getValue());
   if (attr.getName() != kKernelAttr)
     return success();
   if (auto func = dyn_cast<func::FuncOp>(op))

@@ -119,10 +119,6 @@ void ThreadLowering::endBranch() {
 
 //===- Shared memory ----------------------------------------------------------------------------------------------===//
 
-static int64_t bytesOf(Type stored) {
-  return stored.isIndex() ? 8 : llvm::divideCeil(stored.getIntOrFloatBitWidth(), 8);
-}
-
 SmallVector<int64_t> lower::pack(ArrayRef<Lifetime> lifetimes) {
   SmallVector<size_t> order = llvm::to_vector(llvm::seq(lifetimes.size())), placed;
   llvm::stable_sort(order, [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
@@ -153,8 +149,7 @@ int64_t ThreadLowering::rowLength(VectorType type) {
 }
 
 Buffer *ThreadLowering::allocate(VectorType type) {
-  int64_t elements = type.getNumElements() / type.getShape().back() * rowLength(type);
-  return allocate(storage(type.getElementType()), elements, 16);
+  return allocate(storage(type.getElementType()), lengthOf(type), 16);
 }
 
 /// What lies behind the end of shared memory is scratch; a tile is in one of them.

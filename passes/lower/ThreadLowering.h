@@ -18,6 +18,11 @@ namespace braid::lower {
 
 inline constexpr int64_t kWarp = 32;
 
+/// Bytes of an element in memory.
+inline int64_t bytesOf(Type stored) {
+  return stored.isIndex() ? 8 : llvm::divideCeil(stored.getIntOrFloatBitWidth(), 8);
+}
+
 /// Threads of a block that `kernel` is worth: one where it has no tiles.
 int64_t chooseThreads(func::FuncOp kernel);
 
@@ -96,6 +101,8 @@ private:
   /// Where shared memory has so many bytes free.
   int64_t freeOffset(int64_t bytes, int64_t alignment) const;
   Buffer *allocate(Type stored, int64_t elements, int64_t alignment);
+  /// Elements, with those between its rows, of a tile in shared memory.
+  int64_t lengthOf(VectorType type) { return type.getNumElements() / type.getShape().back() * rowLength(type); }
   /// The elements of a tile in memory, 16 bytes at a time and without waiting for them.
   void startCopy(tile::LoadOp load, const View &target);
   /// 16 bytes of `row`, from one address to another; zeros where there is no such row.

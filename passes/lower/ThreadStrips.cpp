@@ -1,7 +1,6 @@
 //===- ThreadStrips.cpp - vectors of neighbouring elements for a thread --------------------------------------------===//
 //
-// A thread that reads one element of 2 or 4 bytes at a time waits for memory most of its life: what is under way from a
-// multiprocessor is then a few KB, and tens of them are needed. Where a formula reads rows as they lie, a thread takes 16
+// A thread that reads one element of 2 or 4 bytes at a time has no more than that under way. Where a formula reads rows as they lie, a thread takes 16
 // bytes of each at a time. That they begin on 16 bytes, and that no row is out of bounds, is known at run time, once for
 // all elements of a tile: where it does not hold, elements go one by one.
 //
@@ -14,10 +13,6 @@ using namespace braid;
 using namespace braid::lower;
 
 static constexpr int64_t kVectorBytes = 16;
-
-static int64_t bytesOf(Type stored) {
-  return stored.isIndex() ? 8 : llvm::divideCeil(stored.getIntOrFloatBitWidth(), 8);
-}
 
 /// Whether a formula may be evaluated for `width` neighbouring columns, the first a multiple of it.
 class ThreadLowering::VectorCheck {

@@ -185,10 +185,10 @@ std::optional<ThreadLowering::Walk> ThreadLowering::walkOf(scf::ForOp op) {
   walk.collectReady();
   // The results lie in shared memory behind the loop.
   int64_t bytes = 0;
-  for (Value result : op.getResults())
-    bytes += llvm::alignTo(tileType(result).getNumElements() / walk.shape.back() * rowLength(tileType(result)) *
-                               llvm::divideCeil(storage(tileType(result).getElementType()).getIntOrFloatBitWidth(), 8),
-                           16);
+  for (Value result : op.getResults()) {
+    VectorType type = tileType(result);
+    bytes += llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
+  }
   if (bytes > 0 && freeOffset(bytes, 16) + bytes > limits.sharedBytes)
     return std::nullopt;
   SmallVector<Value> tiles(walk.yielded());

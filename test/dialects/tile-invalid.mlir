@@ -381,6 +381,27 @@ func.func @k(%m: memref<4x8xf32> {tile.name = "m", tile.axes = ["row"]}) attribu
 
 // -----
 
+// expected-error @+1 {{tile.in_place must hold pairs of names of the kernel's buffers, is [1]}}
+func.func @k(%m: memref<4xf32> {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["i"], tile.in_place = [1]} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{tile.in_place must hold pairs of names of the kernel's buffers, is [["m", "n"]]}}
+func.func @k(%m: memref<4xf32> {tile.name = "m"}, %n: index {tile.name = "n"}) attributes {tile.kernel, tile.grid = ["i"], tile.in_place = [["m", "n"]]} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{tile.in_place belongs on a tile.kernel}}
+func.func @k(%m: memref<4xf32>) attributes {tile.in_place = []} {
+  return
+}
+
+// -----
+
 // expected-error @+1 {{argument 'm': tile.axes must hold strings, is [1, "token"]}}
 func.func @k(%m: memref<4x8xf32> {tile.name = "m", tile.axes = [1, "token"]}) attributes {tile.kernel, tile.grid = ["i"]} {
 

@@ -97,6 +97,14 @@ TEST_F(LoopWork, BranchesAndWarps) {
   EXPECT_EQ(programCycles(parse(both), rates, 1), before + 1);
   EXPECT_EQ(programCycles(parse(both), rates, 1, /*otherwise=*/true), before + 2);
   EXPECT_EQ(programCycles(parse(one), rates, 1, /*otherwise=*/true), before + 1); // there is no other way
+  std::string likely = condition + "scf.if %b { " + store + " } else { " + store + " " + store + " } {braid.likely}\n";
+  EXPECT_EQ(programCycles(parse(likely), rates, 1, /*otherwise=*/true), before + 1);
+  // On a GPU lanes are computed one after the other, and stored at once.
+  IssueRates turns = rates;
+  turns.lanesInTurn = true;
+  std::string add = "%y = arith.addf %v, %v : vector<16xf32>\n";
+  EXPECT_EQ(programCycles(parse(add), turns, 1), 16 * programCycles(parse(add), rates, 1));
+  EXPECT_EQ(programCycles(parse(store), turns, 1), programCycles(parse(store), rates, 1));
   EXPECT_EQ(IssueRates::block(1).compute, IssueRates::block(32).compute);
   EXPECT_EQ(IssueRates::block(128).compute, 4 * IssueRates::block(32).compute);
 }
