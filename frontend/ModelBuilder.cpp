@@ -241,7 +241,8 @@ void ModelBuilder::buildForward(bool training) {
 }
 
 void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
-  EntryShape shape{1, tokenCount, true};
+  int64_t B = spec.decodeBatch;
+  EntryShape shape{B, tokenCount, true};
   const LayerTable &layers = layersFor(shape);
   EntryBuilder entry(spec, *module, name);
   OpBuilder &builder = entry.builder;
@@ -256,28 +257,21 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
         caches.back().dims = s.dims;
         flow.states.push_back(entry.argument(caches.back(), "cache"));
       }
-  // One sequence: all ranks of dp have it.
-  Value tokens = entry.input("tokens", entry.integers({1, tokenCount}), {1, tokenCount}),
-        cuSeqlens = entry.input("cu_seqlens", entry.integers({1, 2}), {1, 2});
-  flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({1, tokenCount}), cuSeqlens,
+  // All ranks of dp have all sequences. A row's tokens are those in front of cu_seqlens[b, 1]; one without leaves its
+  // caches as they are.
+  Value tokens = entry.input("tokens", entry.integers({B, tokenCount}), {B, tokenCount}),
+        cuSeqlens = entry.input("cu_seqlens", entry.integers({B, 2}), {B, 2});
+  flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({B, tokenCount}), cuSeqlens,
                                        Value(), builder.getI64IntegerAttr(0));
   flow.x = embed(entry, all, tokens);
   emitLayers(entry, plan, layers, layerWeights(all), flow);
 
-  // The last valid token: row number cu_seqlens[1] of the rows with a row of zeros in front.
   Value last = flow.x;
-  if (tokenCount > 1) {
-    Location loc = entry.loc("last_token");
-    Value rows = ConcatOp::create(builder, loc, entry.tensor({1, tokenCount + 1, spec.dModel}),
-                                  ValueRange{entry.zeros(entry.tensor({1, 1, spec.dModel})), flow.x},
-                                  builder.getI64IntegerAttr(1));
-    Value table = ReshapeOp::create(builder, loc, entry.tensor({tokenCount + 1, spec.dModel}), rows);
-    Value count = SliceOp::create(builder, loc, entry.integers({1, 1}), cuSeqlens, builder.getI64IntegerAttr(1),
-                                  builder.getI64IntegerAttr(1));
-    last = EmbedOp::create(builder, loc, entry.tensor({1, 1, spec.dModel}), count, table);
-  }
+  if (tokenCount > 1)
+    last = LastTokenOp::create(builder, entry.loc("last_token"), entry.tensor({B, 1, spec.dModel}), flow.x,
+                               flow.documents);
   Value out =
-      ReshapeOp::create(builder, entry.loc("logits"), entry.wide({1, spec.vocabSize}), logits(entry, all, last));
+      ReshapeOp::create(builder, entry.loc("logits"), entry.wide({B, spec.vocabSize}), logits(entry, all, last));
   for (auto [i, cache, value] : llvm::enumerate(caches, flow.states))
     entry.result(cache, "cache", value, static_cast<unsigned>(all.size() + i));
   entry.output("logits", out);
@@ -299,6 +293,7 @@ DictionaryAttr ModelBuilder::metadata() {
       {"batch", std::to_string(t.batch)},
       {"seq_len", std::to_string(t.seqLen)},
       {"context_len", std::to_string(spec.contextLen)},
+      {"decode_batch", std::to_string(spec.decodeBatch)},
       {"parameter_count", std::to_string(count)},
       {"train.learning_rate", numberText(t.learningRate)},
       {"train.min_learning_rate", numberText(t.minLearningRate)},
@@ -322,7 +317,7 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
   buildForward(/*training=*/false);
   for (int64_t bucket : spec.prefillBuckets())
     buildCached("prefill_" + std::to_string(bucket), bucket);
-  buildCached("decode_1", 1);
+  buildCached("decode_" + std::to_string(spec.decodeBatch), 1);
 
   Builder builder(module->getContext());
   (*module)->setAttr(attrs::phase, builder.getStringAttr("model"));

@@ -9,7 +9,7 @@
 namespace braid {
 
 /// Entry points init, train_step (forward only; Differentiate adds the rest; accumulate_step where several make one
-/// update), eval_step, prefill_{32,64,128,256} and decode_1, and one private function per distinct layer and shape. The
+/// update), eval_step, prefill_{32,64,128,256} and decode_{decode_batch}, and one private function per distinct layer and shape. The
 /// module is verified. Errors name keys of the description.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> buildModel(mlir::MLIRContext *context, const ModelSpec &spec,
                                                               DiagnosticFn error);

@@ -166,6 +166,11 @@ void Checker::ffn(const std::string &path, const MoeSpec &moe) {
     report("train.batch", formatv("{0} times seq_len {1} times top_k {2} exceeds {3} rows; valid: at most {4}",
                                   spec.train.batch, spec.train.seqLen, moe.topK, INT32_MAX, slots / spec.train.seqLen)
                               .str());
+  std::vector<int64_t> buckets = spec.prefillBuckets();
+  if (int64_t longest = buckets.empty() ? 1 : buckets.back(); spec.decodeBatch * longest > slots)
+    report("decode_batch", formatv("{0} times {1} tokens of a prefill times top_k {2} exceeds {3} rows; valid: at most {4}",
+                                   spec.decodeBatch, longest, moe.topK, INT32_MAX, slots / longest)
+                               .str());
 }
 
 void Checker::pattern(StringRef key, StringRef pattern, StringRef parts, const std::vector<char> &letters) {
@@ -208,6 +213,10 @@ void Checker::train() {
   if (spec.maxDocuments > t.seqLen)
     report("max_documents",
            formatv("{0} exceeds train.seq_len {1}; valid: 1 to {1}", spec.maxDocuments, t.seqLen).str());
+  if (spec.decodeBatch * spec.contextLen > INT32_MAX)
+    report("decode_batch", formatv("{0} times context_len {1} exceeds {2} tokens; valid: at most {3}", spec.decodeBatch,
+                                   spec.contextLen, INT32_MAX, INT32_MAX / spec.contextLen)
+                               .str());
   if (t.minLearningRate > t.learningRate)
     report("train.min_learning_rate", formatv("{0} exceeds learning_rate {1}; valid: 0 to {1}",
                                               numberText(t.minLearningRate), numberText(t.learningRate))

@@ -586,6 +586,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   r.requireInteger("num_layers", spec.numLayers, 1, maxLayers);
   r.integer("max_documents", spec.maxDocuments, 1, maxTokens);
   r.integer("context_len", spec.contextLen, 1, maxTokens);
+  r.integer("decode_batch", spec.decodeBatch, 1, maxDecodeBatch);
   r.boolean("tie_embeddings", spec.tieEmbeddings);
 
   if (const Value *norm = r.objectAt("norm")) {

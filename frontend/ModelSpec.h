@@ -24,7 +24,7 @@ namespace braid {
 
 /// Rows and tokens of a batch, tokens of a row, documents, keys: the same for descriptions and flags. What the runtime
 /// must agree with stands in runtime/schema/Limits.h.
-inline constexpr int64_t maxTokens = int64_t(1) << 24;
+inline constexpr int64_t maxTokens = int64_t(1) << 24, maxDecodeBatch = 4096;
 /// Features of a token: d_model, and all heads of a mixer together.
 inline constexpr int64_t maxWidth = 1 << 17;
 /// head_dim of feature maps whose features are products.
@@ -223,6 +223,7 @@ struct ScheduleSpec {
 struct ModelSpec {
   std::string name = "model";
   int64_t vocabSize = 0, dModel = 0, numLayers = 0, maxDocuments = 1, contextLen = 1024;
+  int64_t decodeBatch = 1; ///< sequences that generation continues at a time
   bool tieEmbeddings = false;
   NormSpec norm;
   NormPlacement normPlacement = NormPlacement::pre;

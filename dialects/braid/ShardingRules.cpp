@@ -331,6 +331,7 @@ ShardingRule braid::shardingRule(Operation *op) {
       })
       .Case([](SumGradOp) { return rule("1 -> bt"); })
       .Case([](DocumentsOp documents) { return rule(documents.getCoordinate() ? "bD 1 -> bt" : "bD -> bt", "", "t"); })
+      .Case([](LastTokenOp) { return rule("btm bt -> bum", "tu"); })
       .Case([](StackOp stack) {
         std::string each = StringRef("btfghij").take_front(rankOf(stack.getSources().front())).str();
         ShardingRule r;

@@ -116,4 +116,11 @@ def Braid_DocumentsOp : Braid_Op<"documents", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Braid_LastTokenOp : Braid_Op<"last_token", [Pure]> {
+  let summary = "the last token of each row that is not padding: x [B, T, M], documents [B, T] -> [B, 1, M]; zeros for a row of padding";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$documents);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
 #endif // BRAID_STRUCTURE_OPS

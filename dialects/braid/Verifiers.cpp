@@ -325,6 +325,18 @@ LogicalResult LocalIdsOp::verify() {
   return sameType(*this, {"result", getResult()}, ids);
 }
 
+LogicalResult LastTokenOp::verify() {
+  Named x{"x", getX()}, result{"result", getResult()};
+  CHECK(hasRank(*this, x, 3));
+  CHECK(isFloat(*this, x));
+  CHECK(isDocuments(*this, {"documents", getDocuments()}, x));
+  SmallVector<int64_t> shape(x.type().getShape());
+  shape[1] = 1;
+  if (result.type() != x.type().clone(shape))
+    return emitOpError() << "result is " << result.type() << " but the last tokens of x are " << x.type().clone(shape);
+  return success();
+}
+
 //===- Collectives ------------------------------------------------------------------------------------------------===//
 
 LogicalResult CommAllReduceOp::verify() { return sameType(*this, {"result", getResult()}, {"x", getX()}); }

@@ -309,6 +309,7 @@ static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t ma
   return llvm::TypeSwitch<Operation *, int64_t>(op)
       // Rows of the table that tokens name, at most one each.
       .Case([&](EmbedOp e) { return value == e.getTable() ? std::min(all, bytesOf(e.getResult())) : all; })
+      .Case([&](LastTokenOp l) { return value == l.getX() ? bytesOf(l.getResult()) : all; })
       // The cache stays where it is; rows of x go in.
       .Case([&](AttnAppendOp a) { return isResult                ? bytesOf(a.getX())
                                          : value == a.getCache() ? 0

@@ -90,13 +90,6 @@ public:
       out.push_back(row(all, k.number(j)));
     return out;
   }
-  /// Tokens of row b that are not padding; padding stands at the end.
-  Var length(Var documents, Var b) {
-    return k.loop(0, k.size(documents, 1), 1, {k.number(0)}, [&](Var t, llvm::ArrayRef<Var> now) -> Vars {
-      return {select(lt(k.at(documents, {b, t}), INT32_MAX), now[0] + 1.0, now[0])};
-    })[0];
-  }
-
   KernelBuilder &k;
   const ConvShape &shape;
 };
@@ -141,7 +134,7 @@ void writeForward(KernelBuilder &k, const ConvShape &shape) {
     if (halo == 0)
       return;
     // Positions [L - (K - 1), L): row i of the new tail is row L + i of the old one, or x_{L - (K - 1) + i}.
-    Var length = conv.length(documents, b);
+    Var length = tokensOf(k, documents, b);
     Var last = k.load(x, {b, length - static_cast<double>(halo), column}, {halo, F}, {.limit = length});
     Var kept = conv.loadTail(tail, b, length, column, halo, F);
     k.store(cast(cast(last, shape.compute) + kept, shape.tail), newTail, {b, 0, column});
@@ -167,7 +160,7 @@ void writeGradInputs(KernelBuilder &k, const ConvShape &shape) {
     }
     if (halo == 0)
       return out;
-    Var inTail = first + static_cast<double>(halo) - conv.length(documents, b);
+    Var inTail = first + static_cast<double>(halo) - tokensOf(k, documents, b);
     return out + conv.loadTail(dNewTail, b, inTail, column, count, F);
   };
   // One document that goes on for another halo: no cotangent comes through the new tail either.

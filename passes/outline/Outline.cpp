@@ -60,7 +60,8 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<EmbedOp, EmbedGradOp>([](auto) { return outlineEmbed; })
           .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp,
                 LinearLossPartGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })
-          .Case<DocumentsOp, ScaleDocumentsOp, SliceOp, ConcatOp, InsertOp, ShardOp, LocalIdsOp, arith::ConstantOp>(
+          .Case<DocumentsOp, ScaleDocumentsOp, SliceOp, ConcatOp, InsertOp, ShardOp, LocalIdsOp, LastTokenOp,
+                arith::ConstantOp>(
               [](auto) { return outlineStructure; })
           .Case<MoePlanOp, MoePlanReceivedOp>([](auto) { return outlineMoePlan; })
           .Case<MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp>([](auto) { return outlineMoe; })

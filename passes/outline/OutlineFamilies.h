@@ -68,6 +68,8 @@ inline int64_t sumPrograms(const OutlineContext &context) { return context.gpu ?
 mlir::Value partialSums(mlir::Operation *op, mlir::Value x, bool squared, mlir::Type sumType, OutlineContext &context);
 /// How many labels are >= 0, as [1].
 mlir::Value countLabels(mlir::Operation *op, mlir::Value labels, mlir::Type type, OutlineContext &context);
+/// Tokens of row b that are not padding, an index; padding stands at the end. documents [B, T].
+Var tokensOf(KernelBuilder &k, Var documents, Var b);
 /// A tensor of one value.
 mlir::Value fillWith(mlir::Operation *op, mlir::RankedTensorType type, double value, OutlineContext &context);
 /// The sum of all elements as [1].

@@ -2,6 +2,7 @@
 #include "passes/analysis/Views.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -155,6 +156,27 @@ LogicalResult localIds(LocalIdsOp op, OutlineContext &context) {
   return success();
 }
 
+/// y[b, :] = x[b, n - 1, :], n the tokens of row b that are not padding; 0 where there are none.
+LogicalResult lastToken(LastTokenOp op, OutlineContext &context) {
+  Type element = tensorType(op.getX()).getElementType();
+  int64_t batch = shapeOf(op.getX())[0], width = shapeOf(op.getX())[2], columns = divisorUpTo(width, kBlock);
+  std::string name = llvm::formatv("last_token_d{0}_{1}", width, typeName(element));
+  std::string kernel = context.kernel(name, {"column", "batch"}, [&](KernelBuilder &k) {
+    Var x = k.buffer("x", element, {kDynamic, kDynamic, width});
+    Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), y = k.buffer("y", element, {kDynamic, width});
+    Var column = k.program(0) * columns, b = k.program(1), length = tokensOf(k, documents, b);
+    Var row = k.load(x, {b, length - 1.0, column}, {1, columns}, {.limit = length});
+    k.store(row, y, {b, column});
+  });
+  Value y = context.launch(op, kernel, {width / columns, batch})
+                .arg("x", op.getX())
+                .arg("documents", op.getDocuments())
+                .result("y", RankedTensorType::get({batch, width}, element))
+                .run()[0];
+  context.replace(op, context.view(op, y, shapeOf(op.getResult())));
+  return success();
+}
+
 /// y[i] = x[i] count - begin; INT32_MAX stays
 LogicalResult scaleDocuments(ScaleDocumentsOp op, OutlineContext &context) {
   int64_t size = product(shapeOf(op.getDocuments()));
@@ -190,6 +212,15 @@ LogicalResult constant(arith::ConstantOp op, OutlineContext &context) {
 
 } // namespace
 
+Var tokensOf(KernelBuilder &k, Var documents, Var b) {
+  Var tokens = k.size(documents, 1), none = k.constant(k.i32(), 0);
+  Var count = k.loop(0, tokens, kBlock, {none}, [&](Var t, ArrayRef<Var> now) -> Vars {
+    Var starts = k.load(documents, {b, t}, {kBlock}, {.limit = tokens}), inside = lt(k.iota({kBlock}, 0), cast(tokens - t, k.i32()));
+    return {now[0] + sum(cast(both(inside, lt(starts, std::numeric_limits<int32_t>::max())), k.i32()), 0)};
+  })[0];
+  return cast(count, k.builder.getIndexType());
+}
+
 Value fillWith(Operation *op, RankedTensorType type, double value, OutlineContext &context) {
   int64_t size = product(type.getShape());
   Type element = type.getElementType();
@@ -215,6 +246,7 @@ LogicalResult outlineStructure(Operation *op, OutlineContext &context) {
       .Case([&](SliceOp slice) { return copySlice(slice, context); })
       .Case([&](ShardOp shard) { return copyShard(shard, context); })
       .Case([&](LocalIdsOp ids) { return localIds(ids, context); })
+      .Case([&](LastTokenOp last) { return lastToken(last, context); })
       .Case([&](ConcatOp concat) { return copyConcat(concat, context); })
       .Case([&](InsertOp insertOp) { return copyInsert(insertOp, context); })
       .Case([&](arith::ConstantOp constantOp) { return constant(constantOp, context); });

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <optional>
 
 namespace braid::runtime {
 
@@ -23,12 +24,14 @@ Status Generator::addBucket(const EntryInfo &entry, int64_t length) {
     return Status::error(ErrorCode::unsupported, "entry @{}: '{}' has shape {}, but generation needs {}", entry.name,
                          tensor.name, formatShape(tensor.shape), wanted);
   };
-  if (tokens->shape != std::vector<int64_t>{1, length})
-    return wrong(*tokens, fmt::format("[1, {}]", length));
-  if (documents->shape != std::vector<int64_t>{1, 2})
-    return wrong(*documents, "[1, 2]");
-  if (logits->shape[0] != 1 || (!table.empty() && logits->shape[1] != static_cast<int64_t>(vocabularySize)))
-    return wrong(*logits, table.empty() ? "[1, vocabulary]" : fmt::format("[1, {}]", vocabularySize));
+  auto batch = static_cast<int64_t>(rows.size());
+  if (tokens->shape != std::vector<int64_t>{batch, length})
+    return wrong(*tokens, fmt::format("[{}, {}]", batch, length));
+  if (documents->shape != std::vector<int64_t>{batch, 2})
+    return wrong(*documents, fmt::format("[{}, 2]", batch));
+  if (logits->shape[0] != batch || (!table.empty() && logits->shape[1] != static_cast<int64_t>(vocabularySize)))
+    return wrong(*logits, table.empty() ? fmt::format("[{}, vocabulary]", batch)
+                                        : fmt::format("[{}, {}]", batch, vocabularySize));
   vocabularySize = static_cast<size_t>(logits->shape[1]);
   BRAID_ASSIGN(EntryId id, session->entry(entry.name));
   table.push_back({length, id, session->tensor(*tokens).as<int32_t>(), session->tensor(*documents).as<int32_t>(),
@@ -36,21 +39,37 @@ Status Generator::addBucket(const EntryInfo &entry, int64_t length) {
   return Status::success();
 }
 
+// The N of an entry <prefix><N>; 0 for other names.
+static int64_t numberBehind(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix))
+    return 0;
+  const char *begin = name.data() + prefix.size(), *end = name.data() + name.size();
+  int64_t number = 0;
+  auto [stop, error] = std::from_chars(begin, end, number);
+  return error == std::errc() && stop == end ? number : 0;
+}
+
 Expected<Generator> Generator::bind(Session &session) {
   const Program &program = session.program();
   Generator generator(session);
-  BRAID_ASSIGN(const EntryInfo *decode, findEntry(program, "decode_1"));
-  BRAID_TRY(generator.addBucket(*decode, 1));
-  constexpr std::string_view prefix = "prefill_";
-  for (const EntryInfo &entry : program.entries()) {
-    if (!entry.name.starts_with(prefix))
-      continue;
-    const char *begin = entry.name.data() + prefix.size(), *end = entry.name.data() + entry.name.size();
-    int64_t length = 0;
-    auto [stop, error] = std::from_chars(begin, end, length);
-    if (error == std::errc() && stop == end && length > 1) // other names are not buckets
-      BRAID_TRY(generator.addBucket(entry, length));
+  const EntryInfo *decode = nullptr;
+  for (const EntryInfo &entry : program.entries())
+    if (int64_t batch = numberBehind(entry.name, "decode_"); batch > static_cast<int64_t>(generator.rows.size())) {
+      decode = &entry;
+      BRAID_ASSIGN(const TensorInfo *tokens, entryInput(program, entry, "tokens"));
+      BRAID_TRY(checkTensor(entry, *tokens, DType::i32, 2));
+      if (tokens->shape[0] != batch)
+        return Status::error(ErrorCode::unsupported, "entry @{}: '{}' has shape {}, but generation needs [{}, 1]",
+                             entry.name, tokens->name, formatShape(tokens->shape), batch);
+      generator.rows.resize(static_cast<size_t>(batch));
+    }
+  if (!decode) {
+    BRAID_ASSIGN(decode, findEntry(program, "decode_1"));
   }
+  BRAID_TRY(generator.addBucket(*decode, 1));
+  for (const EntryInfo &entry : program.entries())
+    if (int64_t length = numberBehind(entry.name, "prefill_"); length > 1) // other names are not buckets
+      BRAID_TRY(generator.addBucket(entry, length));
   std::sort(generator.table.begin(), generator.table.end(), [](auto &a, auto &b) { return a.length > b.length; });
   BRAID_ASSIGN(std::optional<double> limit, metadataNumber(program, "context_len"));
   if (limit)
@@ -61,7 +80,8 @@ Expected<Generator> Generator::bind(Session &session) {
 
 void Generator::reset() {
   session->clear(Role::cache);
-  position = 0;
+  for (Row &row : rows)
+    row = Row();
 }
 
 std::vector<int64_t> Generator::buckets() const {
@@ -71,27 +91,176 @@ std::vector<int64_t> Generator::buckets() const {
   return lengths;
 }
 
-Expected<std::span<const float>> Generator::feed(std::span<const int32_t> tokens) {
-  int64_t count = static_cast<int64_t>(tokens.size());
-  if (count == 0)
-    return Status::error("a sequence needs at least one token before there are logits");
-  if (position + count > contextLimit)
-    return Status::error("the sequence would have {} tokens, but the program was compiled for a context of {}",
-                         position + count, contextLimit);
-  std::span<const float> logits;
-  while (!tokens.empty()) {
-    const Bucket &bucket = *std::find_if(table.begin(), table.end(), [&](const Bucket &candidate) {
-      return candidate.length <= static_cast<int64_t>(tokens.size()); // decode_1 always fits
-    });
-    std::copy_n(tokens.begin(), bucket.length, bucket.tokens.begin());
-    bucket.cuSeqlens[0] = static_cast<int32_t>(-position);
-    bucket.cuSeqlens[1] = static_cast<int32_t>(bucket.length);
-    BRAID_TRY(session->run(bucket.entry).withContext(fmt::format("position {}", position)));
-    position += bucket.length;
-    logits = bucket.logits;
-    tokens = tokens.subspan(static_cast<size_t>(bucket.length));
+const Generator::Bucket &Generator::bucketFor(size_t tokens) const {
+  return *std::find_if(table.begin(), table.end(), [&](const Bucket &bucket) {
+    return bucket.length <= static_cast<int64_t>(tokens); // decode always fits
+  });
+}
+
+Status Generator::check(std::span<const Piece> pieces) const {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Piece &piece = pieces[i];
+    if (piece.sequence >= rows.size())
+      return Status::error("there is no sequence {}: the program continues {} at a time", piece.sequence, rows.size());
+    for (const Piece &other : pieces.first(i))
+      if (other.sequence == piece.sequence)
+        return Status::error("sequence {} is given twice", piece.sequence);
+    if (piece.tokens.empty())
+      return Status::error("a sequence needs at least one token before there are logits");
+    int64_t length = rows[piece.sequence].position + static_cast<int64_t>(piece.tokens.size());
+    if (length > contextLimit)
+      return Status::error("the sequence would have {} tokens, but the program was compiled for a context of {}",
+                           length, contextLimit);
   }
-  return logits;
+  return Status::success();
+}
+
+Status Generator::feed(std::span<const Piece> pieces) {
+  BRAID_TRY(check(pieces));
+  for (const Piece &piece : pieces)
+    rows[piece.sequence].rest = piece.tokens;
+  for (;;) {
+    // The longest bucket that any of them fills, for all that fill it.
+    const Bucket *bucket = nullptr;
+    for (const Row &row : rows)
+      if (!row.rest.empty())
+        if (const Bucket &fits = bucketFor(row.rest.size()); !bucket || fits.length > bucket->length)
+          bucket = &fits;
+    if (!bucket)
+      return Status::success();
+    auto takes = [&](const Row &row) { return !row.rest.empty() && &bucketFor(row.rest.size()) == bucket; };
+    auto length = static_cast<size_t>(bucket->length);
+    int64_t furthest = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      Row &row = rows[i];
+      bucket->cuSeqlens[2 * i] = static_cast<int32_t>(-row.position);
+      bucket->cuSeqlens[2 * i + 1] = takes(row) ? static_cast<int32_t>(length) : 0;
+      if (!takes(row))
+        continue;
+      std::copy_n(row.rest.begin(), length, bucket->tokens.subspan(i * length).begin());
+      furthest = std::max(furthest, row.position);
+    }
+    if (Status status = session->run(bucket->entry); !status.ok()) {
+      for (Row &row : rows)
+        row.rest = {};
+      return status.withContext(fmt::format("position {}", furthest));
+    }
+    bool more = std::any_of(rows.begin(), rows.end(),
+                            [&](const Row &row) { return row.rest.size() > (takes(row) ? length : 0); });
+    for (size_t i = 0; i < rows.size(); ++i) {
+      Row &row = rows[i];
+      if (!takes(row))
+        continue;
+      row.position += bucket->length;
+      row.logits = bucket->logits.subspan(i * vocabularySize, vocabularySize);
+      row.rest = row.rest.subspan(length);
+      if (row.rest.empty() && more) { // the next call may write over them
+        row.kept.assign(row.logits.begin(), row.logits.end());
+        row.logits = row.kept;
+      }
+    }
+  }
+}
+
+Expected<std::span<const float>> Generator::feed(std::span<const int32_t> tokens) {
+  Piece piece{0, tokens};
+  BRAID_TRY(feed(std::span(&piece, 1)));
+  return logits(0);
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A text in the making.
+struct Text {
+  size_t prompt;
+  Sampler sampler;
+  int32_t token; // the last one
+};
+
+Status checkPrompts(const Generator &generator, std::span<const std::vector<int32_t>> prompts, int64_t maxTokens) {
+  if (maxTokens < 0)
+    return Status::error("the number of tokens to generate must not be negative: {}", maxTokens);
+  for (size_t n = 0; n < prompts.size(); ++n) {
+    const std::vector<int32_t> &prompt = prompts[n];
+    std::string name = prompts.size() == 1 ? "the prompt" : fmt::format("prompt {}", n);
+    if (prompt.empty())
+      return Status::error("{} is empty: the model continues a text and needs at least one token of it", name);
+    for (size_t i = 0; i < prompt.size(); ++i)
+      if (prompt[i] < 0 || static_cast<size_t>(prompt[i]) >= generator.vocabulary())
+        return Status::error("token {} of {} is {}, but the vocabulary has 0 to {}", i, name, prompt[i],
+                             generator.vocabulary() - 1);
+    // The last token is sampled but not fed.
+    int64_t needed = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(maxTokens - 1, 0);
+    if (needed > generator.contextLength())
+      return Status::error("{} of {} tokens and {} more need a context of {}, but the program was compiled for {}",
+                           prompts.size() == 1 ? "a prompt" : name, prompt.size(), maxTokens, needed,
+                           generator.contextLength());
+  }
+  return Status::success();
+}
+
+} // namespace
+
+Expected<GenerateResult> generate(Generator &generator, std::span<const std::vector<int32_t>> prompts,
+                                  int64_t maxTokens, const SamplerOptions &options, size_t choices,
+                                  const std::function<bool(size_t, int32_t)> &emit) {
+  BRAID_TRY(checkPrompts(generator, prompts, maxTokens));
+  BRAID_TRY(Sampler::create(options, generator.vocabulary(), choices).status());
+  GenerateResult result;
+  result.tokens.resize(prompts.size());
+  std::vector<std::optional<Text>> texts(generator.sequences());
+  std::vector<Generator::Piece> pieces;
+  size_t next = 0; // prompt
+  auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  // Draws the next token of every text that was fed; one that ends makes room.
+  auto draw = [&]() -> Status {
+    for (const Generator::Piece &piece : pieces) {
+      std::optional<Text> &text = texts[piece.sequence];
+      std::vector<int32_t> &tokens = result.tokens[text->prompt];
+      if (maxTokens > 0) {
+        BRAID_ASSIGN(text->token, text->sampler.sample(generator.logits(piece.sequence), tokens.size()));
+        tokens.push_back(text->token);
+        ++result.generatedTokens;
+      }
+      bool more = maxTokens > 0 && emit(text->prompt, text->token);
+      if (!more || static_cast<int64_t>(tokens.size()) == maxTokens)
+        text.reset();
+    }
+    return Status::success();
+  };
+  for (;;) {
+    Clock::time_point start = Clock::now();
+    pieces.clear();
+    for (size_t i = 0; i < texts.size() && next < prompts.size(); ++i) {
+      if (texts[i])
+        continue;
+      SamplerOptions own = options;
+      own.seed += next;
+      BRAID_ASSIGN(Sampler sampler, Sampler::create(own, generator.vocabulary(), choices));
+      generator.reset(i);
+      texts[i].emplace(Text{next, std::move(sampler), 0});
+      pieces.push_back({i, std::span<const int32_t>(prompts[next])});
+      result.promptTokens += prompts[next++].size();
+    }
+    if (!pieces.empty()) {
+      BRAID_TRY(generator.feed(pieces));
+      result.promptSeconds += since(start);
+      start = Clock::now();
+      BRAID_TRY(draw());
+      result.decodeSeconds += since(start);
+      continue; // a text of one token has made room again
+    }
+    for (size_t i = 0; i < texts.size(); ++i)
+      if (texts[i])
+        pieces.push_back({i, std::span<const int32_t>(&texts[i]->token, 1)});
+    if (pieces.empty())
+      return result;
+    BRAID_TRY(generator.feed(pieces));
+    BRAID_TRY(draw());
+    result.decodeSeconds += since(start);
+  }
 }
 
 std::vector<int32_t> byteTokens(std::string_view text) {
@@ -99,44 +268,6 @@ std::vector<int32_t> byteTokens(std::string_view text) {
   for (char c : text)
     tokens.push_back(static_cast<unsigned char>(c));
   return tokens;
-}
-
-Expected<GenerateResult> generate(Generator &generator, std::span<const int32_t> prompt, int64_t maxTokens,
-                                  const SamplerOptions &options, size_t choices,
-                                  const std::function<bool(int32_t)> &emit) {
-  using Clock = std::chrono::steady_clock;
-  auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  if (prompt.empty())
-    return Status::error("the prompt is empty: the model continues a text and needs at least one token of it");
-  if (maxTokens < 0)
-    return Status::error("the number of tokens to generate must not be negative: {}", maxTokens);
-  for (size_t i = 0; i < prompt.size(); ++i)
-    if (prompt[i] < 0 || static_cast<size_t>(prompt[i]) >= generator.vocabulary())
-      return Status::error("token {} of the prompt is {}, but the vocabulary has 0 to {}", i, prompt[i],
-                           generator.vocabulary() - 1);
-  // The last token is sampled but not fed.
-  int64_t needed = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(maxTokens - 1, 0);
-  if (generator.length() + needed > generator.contextLength())
-    return Status::error("a prompt of {} tokens and {} more need a context of {}, but the program was compiled for {}",
-                         prompt.size(), maxTokens, generator.length() + needed, generator.contextLength());
-  BRAID_ASSIGN(Sampler sampler, Sampler::create(options, generator.vocabulary(), choices));
-
-  GenerateResult result;
-  Clock::time_point start = Clock::now();
-  BRAID_ASSIGN(std::span<const float> logits, generator.feed(prompt));
-  result.promptSeconds = since(start);
-  start = Clock::now();
-  for (int64_t i = 0; i < maxTokens; ++i) {
-    BRAID_ASSIGN(int32_t token, sampler.sample(logits, static_cast<uint64_t>(i)));
-    result.tokens.push_back(token);
-    if (!emit(token))
-      break;
-    if (i + 1 < maxTokens) {
-      BRAID_ASSIGN(logits, generator.feed(std::span(&token, 1)));
-    }
-  }
-  result.decodeSeconds = since(start);
-  return result;
 }
 
 } // namespace braid::runtime

@@ -1,5 +1,8 @@
-// Runs a sequence through the entries prefill_<N> and decode_1 of a program. A prompt of any length is cut in the
-// largest buckets that fit, the rest goes token by token; caches carry the state from one call to the next.
+// Runs sequences through the entries prefill_<N> and decode_<B> of a program, B at a time. A prompt of any length is cut
+// in the largest buckets that fit, the rest goes token by token; caches carry the state from one call to the next. How a
+// sequence is cut follows from it alone, and a call leaves the caches of a sequence without tokens as they are: what is
+// computed for a sequence does not depend on the others, but for the rounding of library products, where the order of a
+// sum may depend on the row's place, and an expert's on how many rows it has.
 #pragma once
 
 #include "runtime/Session.h"
@@ -12,14 +15,26 @@ class Generator {
 public:
   static Expected<Generator> bind(Session &session);
 
-  // Forgets the sequence.
+  // Sequences that are continued at a time.
+  size_t sequences() const { return rows.size(); }
+  // Forgets all sequences, or one.
   void reset();
-  // Appends tokens; the logits are those after the last one, valid until the next call.
+  void reset(size_t sequence) { rows[sequence].position = 0; }
+
+  struct Piece {
+    size_t sequence; // each at most once
+    std::span<const int32_t> tokens; // at least one
+  };
+  // Appends tokens to sequences. Errors (no such sequence, a context that is full) come before anything is run.
+  Status feed(std::span<const Piece> pieces);
+  // The logits after the last token of a sequence of the last feed(), until the next one.
+  std::span<const float> logits(size_t sequence) const { return rows[sequence].logits; }
+  // Appends tokens to sequence 0: its logits.
   Expected<std::span<const float>> feed(std::span<const int32_t> tokens);
 
   size_t vocabulary() const { return vocabularySize; }
-  // Tokens of the current sequence.
-  int64_t length() const { return position; }
+  // Tokens of a sequence.
+  int64_t length(size_t sequence = 0) const { return rows[sequence].position; }
   // The most tokens a sequence may have.
   int64_t contextLength() const { return contextLimit; }
   // Lengths of the buckets, longest first; 1 is decode.
@@ -33,27 +48,38 @@ private:
     std::span<int32_t> tokens, cuSeqlens;
     std::span<const float> logits;
   };
+  struct Row {
+    int64_t position = 0;
+    std::span<const int32_t> rest; // of the piece that is being fed
+    std::span<const float> logits;
+    std::vector<float> kept; // of a piece that ended before others did
+  };
   Status addBucket(const EntryInfo &entry, int64_t length);
+  const Bucket &bucketFor(size_t tokens) const;
+  Status check(std::span<const Piece> pieces) const;
 
   Session *session;
   std::vector<Bucket> table;
+  std::vector<Row> rows;
   size_t vocabularySize = 0;
   int64_t contextLimit = INT32_MAX; // what cu_seqlens can count
-  int64_t position = 0;
 };
 
 struct GenerateResult {
-  std::vector<int32_t> tokens;
+  std::vector<std::vector<int32_t>> tokens; // of each prompt, those that were generated
+  size_t promptTokens = 0, generatedTokens = 0;
   double promptSeconds = 0, decodeSeconds = 0;
 };
 
 struct SamplerOptions;
 
-// Feeds the prompt and samples `maxTokens` more, all below `choices`; `emit` sees each as it comes and ends the
-// generation by returning false.
-Expected<GenerateResult> generate(Generator &generator, std::span<const int32_t> prompt, int64_t maxTokens,
-                                  const SamplerOptions &options, size_t choices,
-                                  const std::function<bool(int32_t)> &emit);
+// Feeds prompts and samples up to `maxTokens` more for each, all below `choices`; as many at a time as the generator has
+// sequences, whose next one begins when one ends. Prompt i draws with the seed of `options` plus i: its text is, up to
+// rounding, the one that it has alone with that seed. `emit` sees each token as it comes, with the number of its prompt, and ends that text by
+// returning false.
+Expected<GenerateResult> generate(Generator &generator, std::span<const std::vector<int32_t>> prompts,
+                                  int64_t maxTokens, const SamplerOptions &options, size_t choices,
+                                  const std::function<bool(size_t prompt, int32_t token)> &emit);
 // The bytes of a text as tokens.
 std::vector<int32_t> byteTokens(std::string_view text);
 

@@ -166,9 +166,11 @@ std::string modelText(const Json &model) {
   if (!model["eval"].is_null())
     times.add(timeRow("eval_step", model["eval"]["step_ms"], tokens));
   if (!model["generate"].is_null()) {
+    double sequences = number(model["generate"], "sequences");
     for (const Json &prefill : model["generate"]["prefill"])
-      times.add(timeRow(fmt::format("prefill_{}", prefill["tokens"].dump()), prefill["ms"], number(prefill, "tokens")));
-    times.add(timeRow("decode_1", model["generate"]["decode_ms"], 1));
+      times.add(timeRow(fmt::format("prefill_{}", prefill["tokens"].dump()), prefill["ms"],
+                        sequences * number(prefill, "tokens")));
+    times.add(timeRow(fmt::format("decode_{}", sequences), model["generate"]["decode_ms"], sequences));
   }
   times.add(timeRow("compile, wall", model["compile"]["wall_ms"], 0));
   times.add(timeRow("compile, CPU", model["compile"]["cpu_ms"], 0));
@@ -210,7 +212,7 @@ std::string modelText(const Json &model) {
   out += profileText(train["profile"], true);
   if (!model["generate"].is_null()) {
     const Json &profile = model["generate"]["profile"];
-    out += "### decode_1\n\n";
+    out += fmt::format("### decode_{}\n\n", model["generate"]["sequences"].dump());
     if (number(profile["gemm"], "flops") > 0)
       out += gemmText(profile["gemm"]);
     out += fmt::format("{} commands; their medians add up to {:.3f} ms.\n\n", profile["commands"].dump(),

@@ -420,3 +420,20 @@ func.func @scale_documents(%x: tensor<2x8xi32>) {
   %0 = braid.scale_documents %x {count = 0 : i64} : (tensor<2x8xi32>) -> tensor<2x8xi32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{'braid.last_token' op result is 'tensor<2x16xf32>' but the last tokens of x are 'tensor<2x1x16xf32>'}}
+  %0 = braid.last_token %x, %documents : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{documents defined here}}
+func.func @f(%x: tensor<2x8x16xf32>, %documents: tensor<2x7xi32>) {
+  // expected-error @+1 {{token mismatch}}
+  %0 = braid.last_token %x, %documents : (tensor<2x8x16xf32>, tensor<2x7xi32>) -> tensor<2x1x16xf32>
+  return
+}

@@ -68,6 +68,13 @@ func.func @views(%x: !x, %cu: tensor<2x4xi32>) -> (tensor<2x8x4x4xf32>, tensor<2
   return %0, %1, %2, %3, %4 : tensor<2x8x4x4xf32>, tensor<2x3x16xf32>, tensor<2x16x16xf32>, tensor<2x8xi32>, tensor<2x4xi32>
 }
 
+// CHECK-LABEL: func.func @last_token(
+func.func @last_token(%x: !x, %documents: tensor<2x8xi32>) -> tensor<2x1x16xf32> {
+  // CHECK: braid.last_token %arg0, %arg1 : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> tensor<2x1x16xf32>
+  %0 = braid.last_token %x, %documents : (!x, tensor<2x8xi32>) -> tensor<2x1x16xf32>
+  return %0 : tensor<2x1x16xf32>
+}
+
 // A buffer that is filled part by part.
 // CHECK-LABEL: func.func @filled(
 func.func @filled(%a: tensor<2x4xf32>, %b: tensor<2x3xf32>) -> tensor<2x7xf32> {

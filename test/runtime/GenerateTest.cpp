@@ -100,15 +100,22 @@ TEST(GenerateSampler, RejectsNonsense) {
 
 // Runs `body` with a generator over the bigram network with random parameters.
 void withGenerator(const std::function<void(Generator &)> &body,
-                   std::vector<std::pair<std::string, std::string>> metadata = {}) {
+                   std::vector<std::pair<std::string, std::string>> metadata = {}, int64_t sequences = 1) {
   BigramOptions options;
   options.metadata = std::move(metadata);
+  options.sequences = sequences;
   onRanks(parseProgram(bigramProgram(options)), [&](Rank &rank) -> Status {
     BRAID_TRY(initialize(rank, 3));
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
     body(generator);
     return Status::success();
   });
+}
+
+Expected<GenerateResult> generateOne(
+    Generator &generator, const std::vector<int32_t> &prompt, int64_t maxTokens, const SamplerOptions &options,
+    const std::function<bool(size_t, int32_t)> &emit = [](size_t, int32_t) { return true; }) {
+  return generate(generator, std::span(&prompt, 1), maxTokens, options, 256, emit);
 }
 
 std::vector<int32_t> someTokens(size_t count) {
@@ -153,11 +160,11 @@ TEST(Generate, ContextIsBounded) {
                   "the sequence would have 13 tokens, but the program was compiled for a context of 12");
         EXPECT_TRUE(generator.feed(someTokens(3)));
         generator.reset();
-        auto text = generate(generator, byteTokens("prompt"), 8, {}, 256, [](auto) { return true; });
+        auto text = generateOne(generator, byteTokens("prompt"), 8, {});
         ASSERT_FALSE(text);
         EXPECT_EQ(text.message(),
                   "a prompt of 6 tokens and 8 more need a context of 13, but the program was compiled for 12");
-        EXPECT_EQ(generate(generator, byteTokens("prompt"), 7, {}, 256, [](auto) { return true; })->tokens.size(), 7u);
+        EXPECT_EQ(generateOne(generator, byteTokens("prompt"), 7, {})->tokens[0].size(), 7u);
       },
       {{"context_len", "12"}});
 }
@@ -168,13 +175,16 @@ TEST(Generate, TextIsReproducible) {
       generator.reset();
       std::vector<int32_t> streamed;
       SamplerOptions options{.temperature = temperature, .seed = seed};
-      auto result = generate(generator, byteTokens("braid"), 20, options, 256, [&](int32_t token) {
+      auto result = generateOne(generator, byteTokens("braid"), 20, options, [&](size_t prompt, int32_t token) {
+        EXPECT_EQ(prompt, 0u);
         streamed.push_back(token);
         return true;
       });
       EXPECT_TRUE(result) << result.message();
-      EXPECT_EQ(result->tokens, streamed);
+      EXPECT_EQ(result->tokens[0], streamed);
       EXPECT_EQ(streamed.size(), 20u);
+      EXPECT_EQ(result->promptTokens, 5u);
+      EXPECT_EQ(result->generatedTokens, 20u);
       return streamed;
     };
     EXPECT_EQ(text(0, 1), text(0, 2));
@@ -182,13 +192,102 @@ TEST(Generate, TextIsReproducible) {
     EXPECT_NE(text(1, 1), text(1, 2));
     generator.reset();
     auto tokens = [&](std::vector<int32_t> prompt, bool more) {
-      return generate(generator, prompt, 9, {}, 256, [=](int32_t) { return more; });
+      return generateOne(generator, prompt, 9, {}, [=](size_t, int32_t) { return more; });
     };
     EXPECT_EQ(tokens({}, true).message(),
               "the prompt is empty: the model continues a text and needs at least one token of it");
     EXPECT_EQ(tokens({1, 256}, true).message(), "token 1 of the prompt is 256, but the vocabulary has 0 to 255");
-    EXPECT_EQ(tokens({97}, false)->tokens.size(), 1u); // the reader left
+    EXPECT_EQ(tokens({97}, false)->tokens[0].size(), 1u); // the reader left
   });
+}
+
+TEST(Generate, SequencesAreApart) {
+  std::vector<std::vector<int32_t>> texts;
+  for (size_t length : {13, 1, 8, 29, 4, 7, 31, 2})
+    texts.push_back(someTokens(length));
+  std::vector<std::vector<float>> alone;
+  withGenerator([&](Generator &generator) {
+    for (const std::vector<int32_t> &text : texts) {
+      generator.reset();
+      auto logits = generator.feed(text);
+      ASSERT_TRUE(logits) << logits.message();
+      alone.emplace_back(logits->begin(), logits->end());
+    }
+  });
+  withGenerator(
+      [&](Generator &generator) {
+        ASSERT_EQ(generator.sequences(), 3u);
+        // Text i in pieces of three lengths, beside others that are fed, or not, in the same calls.
+        for (size_t round = 0; round + 3 <= texts.size(); ++round) {
+          std::vector<size_t> fed(3);
+          for (size_t i = 0; i < 3; ++i)
+            generator.reset(i);
+          for (size_t call = 0; fed[0] < texts[round].size() || fed[1] < texts[round + 1].size() ||
+                                fed[2] < texts[round + 2].size();
+               ++call) {
+            std::vector<Generator::Piece> pieces;
+            for (size_t i = 3; i-- > 0;) {
+              std::span<const int32_t> rest = std::span(texts[round + i]).subspan(fed[i]);
+              size_t count = std::min<size_t>(rest.size(), std::array<size_t, 4>{1, 9, 0, 5}[(call + i) % 4]);
+              if (count == 0)
+                continue;
+              pieces.push_back({i, rest.first(count)});
+              fed[i] += count;
+            }
+            Status status = generator.feed(pieces);
+            ASSERT_TRUE(status.ok()) << status.message();
+            for (const Generator::Piece &piece : pieces)
+              if (fed[piece.sequence] == texts[round + piece.sequence].size()) {
+                std::span<const float> logits = generator.logits(piece.sequence);
+                EXPECT_TRUE(std::ranges::equal(logits, alone[round + piece.sequence])) << round;
+              }
+          }
+        }
+        int32_t token = 1;
+        std::span<const int32_t> one(&token, 1);
+        EXPECT_EQ(generator.feed(std::array<Generator::Piece, 1>{{{3, one}}}).message(),
+                  "there is no sequence 3: the program continues 3 at a time");
+        EXPECT_EQ(generator.feed(std::array<Generator::Piece, 2>{{{1, one}, {1, one}}}).message(),
+                  "sequence 1 is given twice");
+        EXPECT_EQ(generator.feed(std::array<Generator::Piece, 1>{{{1, {}}}}).message(),
+                  "a sequence needs at least one token before there are logits");
+      },
+      {}, 3);
+}
+
+TEST(Generate, EachOfManyTextsIsTheOneItIsAlone) {
+  std::vector<std::vector<int32_t>> prompts, alone;
+  for (size_t length : {13, 1, 8, 29, 4, 7, 2, 18})
+    prompts.push_back(someTokens(length));
+  SamplerOptions options{.temperature = 1, .seed = 5};
+  withGenerator([&](Generator &generator) {
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      SamplerOptions own = options;
+      own.seed += i;
+      auto result = generateOne(generator, prompts[i], 11, own);
+      ASSERT_TRUE(result) << result.message();
+      alone.push_back(result->tokens[0]);
+    }
+  });
+  withGenerator(
+      [&](Generator &generator) {
+        std::vector<size_t> counts(prompts.size());
+        auto result = generate(generator, prompts, 11, options, 256, [&](size_t prompt, int32_t) {
+          return ++counts[prompt] < 3 + prompt || prompt > 4; // some end early, the next prompts take their place
+        });
+        ASSERT_TRUE(result) << result.message();
+        for (size_t i = 0; i < prompts.size(); ++i) {
+          size_t count = i > 4 ? 11 : 3 + i;
+          EXPECT_EQ(result->tokens[i], std::vector<int32_t>(alone[i].begin(), alone[i].begin() + count)) << i;
+        }
+        EXPECT_EQ(result->promptTokens, 82u);
+        EXPECT_EQ(result->generatedTokens, 3u + 4 + 5 + 6 + 7 + 33);
+        prompts[5].clear();
+        auto keep = [](size_t, int32_t) { return true; };
+        EXPECT_EQ(generate(generator, prompts, 11, options, 256, keep).message(),
+                  "prompt 5 is empty: the model continues a text and needs at least one token of it");
+      },
+      {}, 3);
 }
 
 TEST(Generate, NeedsADecodeEntry) {

@@ -40,7 +40,7 @@ public:
     addEvalStep();
     for (int64_t length : {4, 8})
       addAdvance("prefill_" + std::to_string(length), length);
-    addAdvance("decode_1", 1);
+    addAdvance("decode_" + std::to_string(options.sequences), 1);
     std::map<std::string, std::string> metadata = {{"model_name", "bigram"},
                                                    {"model_json", "{\"name\": \"bigram\" /* comment */}"},
                                                    {"tokenizer", "bytes"},
@@ -147,7 +147,7 @@ private:
     dweight = gradient(w, {V, V}, {});
     dbias = gradient(b, {V}, options.layers);
     sums = place("sums", T::f32, {2}, 2, R::gradient);
-    state = place("cache.state", T::i32, {2}, 4, R::cache);
+    state = place("cache.state", T::i32, rows({2}), 4, R::cache);
   }
 
   static BufferPtr buf(const Ref &ref) { return buffer(ref.arena, ref.offset, ref.bytes); }
@@ -229,12 +229,19 @@ private:
     finishEntry("eval_step", std::move(commands), {tokens, labels, documents}, {lossSum, valid}, 2);
   }
 
+  // One sequence has its state without a dimension of rows.
+  std::vector<int64_t> rows(std::vector<int64_t> shape) const {
+    if (options.sequences > 1)
+      shape.insert(shape.begin(), options.sequences);
+    return shape;
+  }
+
   void addAdvance(const std::string &name, int64_t length) {
-    Ref tokens = place(name + "/tokens", T::i32, {1, length}, 3, R::input);
-    Ref documents = place(name + "/cu_seqlens", T::i32, {1, 2}, 3, R::input);
-    Ref logits = place(name + "/logits", T::f32, {1, V}, 3, R::output);
+    Ref tokens = place(name + "/tokens", T::i32, {options.sequences, length}, 3, R::input);
+    Ref documents = place(name + "/cu_seqlens", T::i32, {options.sequences, 2}, 3, R::input);
+    Ref logits = place(name + "/logits", T::f32, {options.sequences, V}, 3, R::output);
     auto commands =
-        list(command(launch(5, {1, 1, 1}, arg("tokens", buf(tokens)), arg("cu_seqlens", buf(documents)),
+        list(command(launch(5, {static_cast<uint64_t>(options.sequences), 1, 1}, arg("tokens", buf(tokens)), arg("cu_seqlens", buf(documents)),
                             arg("weight", buf(weight)), arg("bias", buf(bias)), arg("state", buf(state)),
                             arg("logits", buf(logits)), arg("count", length), arg("layers", layerCount()))));
     finishEntry(name, std::move(commands), {tokens, documents}, {logits});

@@ -13,13 +13,14 @@ struct BigramOptions {
   uint32_t dp = 1;
   int64_t batch = 2; // rows per rank
   int64_t seqLen = 16;
+  int64_t sequences = 1; // that generation continues at a time
   std::vector<int32_t> layers = {1, 4}; // of the stacked bias
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::string> cpuFeatures;
   uint64_t workspaceBytes = 0; // of one more arena, which nothing uses
 };
 
-// Entries init, train_step, eval_step, prefill_4, prefill_8, decode_1. Inputs that several entries share under the same
+// Entries init, train_step, eval_step, prefill_4, prefill_8, decode_<sequences>. Inputs that several entries share under the same
 // name but with other shapes are called <entry>/tokens, as the compiler does.
 std::vector<std::byte> bigramProgram(const BigramOptions &options = {});
 

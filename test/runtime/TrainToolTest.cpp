@@ -291,6 +291,33 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
   generateError({"--prompt-tokens", ""}, "--prompt-tokens: ");
   generateError({}, "--prompt", 2);
   generateError({"--prompt", "a", "--prompt-tokens", "1"}, "--prompt", 2);
+
+  // A file of prompts, a line of JSON each.
+  writeText(directory / "p.jsonl", "[1, 2, 198]\n[7]");
+  Outcome many = run({"generate", "n.braid", "--checkpoint", "c", "--prompts", "p.jsonl", "--max-tokens", "4"});
+  ASSERT_EQ(many.code, 0) << many.err;
+  EXPECT_TRUE(many.out.starts_with("{\"prompt\":[1,2,198],\"tokens\":[")) << many.out;
+  EXPECT_NE(many.out.find("]}\n{\"prompt\":[7],\"tokens\":["), std::string::npos) << many.out;
+  std::string list = many.out.substr(many.out.find("\"tokens\":[") + 10);
+  EXPECT_EQ("1,2,198," + list.substr(0, list.find(']')) + "\n", generated.out);
+  EXPECT_NE(many.err.find("prompt: 4 tokens, "), std::string::npos) << many.err;
+  EXPECT_NE(many.err.find("generated: 8 tokens, "), std::string::npos) << many.err;
+  auto promptsError = [&](std::string_view text, std::string_view part) {
+    writeText(directory / "p.jsonl", text);
+    generateError({"--prompts", "p.jsonl"}, part);
+  };
+  promptsError("[1]\n\"a\"\n", "p.jsonl:2: n.braid: its 200 tokens are not bytes: give the prompt as [1, 2, 3]");
+  promptsError("[1, 200]", "p.jsonl:1: token 1 is 200, but the vocabulary has 0 to 199");
+  promptsError("[1, 18446744073709551615]", "p.jsonl:1: token 1 is 18446744073709551615, but");
+  for (const char *wrong : {"-1", "1.5", "\"1\"", "null", "[]"})
+    promptsError(fmt::format("[{}]", wrong), fmt::format("p.jsonl:1: token 0 is {}, but", wrong));
+  for (const char *wrong : {"1", "{\"prompt\": [1]}", "", "[1", "[1] [2]", "\xff"})
+    promptsError(fmt::format("[1]\n{}\n", wrong),
+                 "p.jsonl:2: is no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3] (JSON)");
+  promptsError("[]", "p.jsonl:1: the prompt is empty: ");
+  promptsError("", "p.jsonl: holds no prompt: a line each, \"text\" or [1, 2, 3]");
+  generateError({"--prompts", "gone.jsonl"}, "gone.jsonl: cannot open");
+  generateError({"--prompts", "p.jsonl", "--prompt-tokens", "1"}, "--prompt", 2);
   expectError(train({"--data", "train.txt"}),
               "train.txt: text is read as bytes, which need a vocabulary of 256 or more");
   writeText(directory / "big.u16", std::string("\x01\x00\xc8\x00", 4));

@@ -69,6 +69,9 @@ int main(int argc, char **argv) {
       ->type_name("TYPE");
   integerIn(app.add_option("--batch", options.batch, "rows per training step, instead of train.batch"), 1, maxTokens);
   integerIn(app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len"), 1, maxTokens);
+  integerIn(app.add_option("--decode-batch", options.decodeBatch,
+                           "sequences that generation continues at a time, instead of decode_batch"),
+            1, maxDecodeBatch);
   integerIn(app.add_option("--accumulation-steps", options.accumulationSteps,
                            "batches whose gradients make one update, instead of train.accumulation_steps"),
             1, maxAccumulationSteps);

@@ -402,6 +402,7 @@ plan::Action plan::addModel(CLI::App &app) {
             maxAccumulationSteps);
   integerIn(ofDescription(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);
   integerIn(ofDescription(app.add_option("--seq-len", compile.seqLen, asCompile())), 1, maxTokens);
+  integerIn(ofDescription(app.add_option("--decode-batch", compile.decodeBatch, asCompile())), 1, maxDecodeBatch);
   oneOf(ofDescription(app.add_option("--dtype", compile.dtype, asCompile())), {"f32", "bf16", "f64"})
       ->type_name("TYPE");
   oneOf(ofDescription(app.add_option("--gradient-dtype", compile.gradientDtype, asCompile())), {"f32", "bf16"})

@@ -1,12 +1,15 @@
 #include "runtime/ContentHash.h"
 #include "runtime/generate/Generator.h"
 #include "runtime/generate/Sampler.h"
+#include "runtime/io/File.h"
 #include "runtime/train/Rank.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/NumberFlag.h"
 
 #include <charconv>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 namespace braid::run {
 
@@ -14,29 +17,32 @@ using namespace braid::runtime;
 
 namespace {
 
+using Json = nlohmann::json;
+
 struct Options {
   std::string program, checkpoint;
   std::optional<std::string> prompt;
   std::string promptTokens; // 1,2,3
+  std::string prompts; // a file
   int64_t maxTokens = 0;
   SamplerOptions sampler;
   RankFlags ranks;
 };
 
-// The prompt as tokens: bytes of --prompt, or --prompt-tokens.
-Expected<std::vector<int32_t>> promptOf(const Options &options, const Program &program) {
-  BRAID_TRY(checkDType(program));
+using Tokens = std::vector<int32_t>;
+
+Status checkReadsBytes(const Program &program, std::string_view instead) {
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
-  if (options.prompt) {
-    BRAID_ASSIGN(bool bytes, readsBytes(program));
-    if (!bytes)
-      return Status::error(ErrorCode::unsupported,
-                           "{}: its {} tokens are not bytes: give the prompt as --prompt-tokens 1,2,3", program.path(),
-                           vocabulary);
-    return byteTokens(*options.prompt);
-  }
-  std::vector<int32_t> tokens;
-  for (std::string_view rest = options.promptTokens;;) {
+  BRAID_ASSIGN(bool bytes, readsBytes(program));
+  return bytes ? Status::success()
+               : Status::error(ErrorCode::unsupported, "{}: its {} tokens are not bytes: give the prompt as {}",
+                               program.path(), vocabulary, instead);
+}
+
+// 1,2,3
+Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
+  Tokens tokens;
+  for (std::string_view rest = list;;) {
     std::string_view text = rest.substr(0, rest.find(','));
     int32_t token = -1;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), token);
@@ -50,59 +56,153 @@ Expected<std::vector<int32_t>> promptOf(const Options &options, const Program &p
   }
 }
 
+// A line of --prompts: "text" or [1, 2, 3].
+Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int64_t vocabulary) {
+  Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (value.is_string()) {
+    BRAID_TRY(checkReadsBytes(program, "[1, 2, 3]"));
+    return byteTokens(value.get_ref<const std::string &>());
+  }
+  if (!value.is_array())
+    return Status::error("is no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3] (JSON)");
+  Tokens tokens;
+  for (const Json &token : value) {
+    if (!token.is_number_integer() || token < 0 || token >= vocabulary)
+      return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(),
+                           token.dump(-1, ' ', false, Json::error_handler_t::replace), vocabulary - 1);
+    tokens.push_back(token.get<int32_t>());
+  }
+  return tokens;
+}
+
+Expected<std::vector<Tokens>> promptsOf(const Options &options, const Program &program) {
+  BRAID_TRY(checkDType(program));
+  BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
+  std::vector<Tokens> prompts;
+  if (options.prompt) {
+    BRAID_TRY(checkReadsBytes(program, "--prompt-tokens 1,2,3"));
+    prompts.push_back(byteTokens(*options.prompt));
+  } else if (options.prompts.empty()) {
+    BRAID_ASSIGN(Tokens tokens, tokensOfList(options.promptTokens, vocabulary));
+    prompts.push_back(std::move(tokens));
+  } else {
+    BRAID_ASSIGN(std::string text, readTextFile(options.prompts));
+    size_t number = 0;
+    for (std::string_view rest = text; !rest.empty();) {
+      std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      ++number;
+      Expected<Tokens> tokens = tokensOfLine(line, program, vocabulary);
+      if (!tokens)
+        return tokens.status().withContext(fmt::format("{}:{}", options.prompts, number));
+      if (tokens->empty())
+        return Status::error("{}:{}: the prompt is empty: the model continues a text and needs at least one token of it",
+                             options.prompts, number);
+      prompts.push_back(std::move(*tokens));
+    }
+    if (prompts.empty())
+      return Status::error("{}: holds no prompt: a line each, \"text\" or [1, 2, 3]", options.prompts);
+  }
+  return prompts;
+}
+
 // Every rank draws for itself, so all must draw alike.
-Status agreeOn(Rank &rank, const Options &options, const std::vector<int32_t> &prompt) {
+Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &prompts) {
   auto number = [](auto value) { return fmt::format("{}", value); };
   const SamplerOptions &sampler = options.sampler;
-  const Rank::Value asked[] = {{"prompt (hash)", contentHash(std::as_bytes(std::span(prompt))).hex()},
-                               {"prompt given as", options.prompt ? "--prompt" : "--prompt-tokens"},
-                               {"--max-tokens", number(options.maxTokens)},
-                               {"--temperature", number(sampler.temperature)},
-                               {"--top-k", number(sampler.topK)},
-                               {"--top-p", number(sampler.topP)},
-                               {"--seed", number(sampler.seed)}};
+  std::string all;
+  for (const Tokens &prompt : prompts)
+    all += fmt::format("{};", fmt::join(prompt, ","));
+  const Rank::Value asked[] = {
+      {"prompt (hash)", contentHash(std::as_bytes(std::span(all))).hex()},
+      {"prompt given as", options.prompt              ? "--prompt"
+                          : options.prompts.empty() ? "--prompt-tokens"
+                                                    : "--prompts"},
+      {"--max-tokens", number(options.maxTokens)},
+      {"--temperature", number(sampler.temperature)},
+      {"--top-k", number(sampler.topK)},
+      {"--top-p", number(sampler.topP)},
+      {"--seed", number(sampler.seed)}};
   return rank.agree(asked, "generate");
 }
+
+// Writes texts as they come: of a single prompt the prompt and each token, bytes as they are, other tokens as numbers
+// (1,2,3); of a file of prompts a line of JSON for each, in their order.
+class Writer {
+public:
+  Writer(const std::vector<Tokens> &prompts, size_t maxTokens, bool lines, bool text)
+      : prompts(prompts), maxTokens(maxTokens), lines(lines), text(text), made(prompts.size()) {}
+
+  bool add(size_t prompt, int32_t token) {
+    made[prompt].push_back(token);
+    if (lines)
+      return writeLines();
+    if (made[0].size() == 1)
+      for (int32_t given : prompts[0])
+        put(given);
+    put(token);
+    return std::fflush(stdout) == 0;
+  }
+
+  Status finish() {
+    if (!lines)
+      std::fputc('\n', stdout);
+    return std::fflush(stdout) == 0 ? Status::success() : writeError("standard output", errno);
+  }
+
+private:
+  // Those that are complete, up to the first that is not.
+  bool writeLines() {
+    for (; done < made.size() && made[done].size() == maxTokens; ++done) {
+      Json line = {{"prompt", prompts[done]}, {"tokens", made[done]}};
+      if (text) {
+        line["prompt"] = bytesOf(prompts[done]);
+        line["text"] = bytesOf(made[done]);
+      }
+      fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+    }
+    return std::fflush(stdout) == 0;
+  }
+  static std::string bytesOf(const Tokens &tokens) { return std::string(tokens.begin(), tokens.end()); }
+  void put(int32_t token) {
+    if (text)
+      std::fputc(token, stdout);
+    else
+      fmt::print("{}{}", written ? "," : "", token);
+    written = true;
+  }
+
+  const std::vector<Tokens> &prompts;
+  size_t maxTokens, done = 0;
+  bool lines, text, written = false;
+  std::vector<Tokens> made;
+};
 
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
-  BRAID_ASSIGN(std::vector<int32_t> prompt, promptOf(options, *program));
+  BRAID_ASSIGN(std::vector<Tokens> prompts, promptsOf(options, *program));
+  bool lines = !options.prompts.empty(), text = options.prompt.has_value();
+  if (lines) {
+    BRAID_ASSIGN(text, readsBytes(*program));
+  }
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
-    BRAID_TRY(agreeOn(rank, options, prompt));
+    BRAID_TRY(agreeOn(rank, options, prompts));
     BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
-    bool text = options.prompt.has_value();
-    size_t written = 0;
-    // Every rank draws the same tokens from the same logits; the first one writes them. Bytes as they are, other tokens
-    // as numbers: 1,2,3.
-    auto write = [&](int32_t token) {
-      if (text)
-        std::fputc(token, stdout);
-      else
-        fmt::print("{}{}", written ? "," : "", token);
-      ++written;
-    };
-    auto emit = [&](int32_t token) {
-      if (!rank.isFirst())
-        return true;
-      if (written == 0)
-        for (int32_t given : prompt)
-          write(given);
-      write(token);
-      return std::fflush(stdout) == 0;
-    };
+    // Every rank draws the same tokens from the same logits; the first one writes them.
+    Writer writer(prompts, static_cast<size_t>(options.maxTokens), lines, text);
+    auto emit = [&](size_t prompt, int32_t token) { return !rank.isFirst() || writer.add(prompt, token); };
     size_t choices = text ? 256 : generator.vocabulary();
-    BRAID_ASSIGN(GenerateResult result, generate(generator, prompt, options.maxTokens, options.sampler, choices, emit));
+    BRAID_ASSIGN(GenerateResult result,
+                 generate(generator, prompts, options.maxTokens, options.sampler, choices, emit));
     if (!rank.isFirst())
       return Status::success();
-    std::fputc('\n', stdout);
-    if (std::fflush(stdout) != 0)
-      return writeError("standard output", errno);
+    BRAID_TRY(writer.finish());
     auto rate = [](size_t tokens, double seconds) { return static_cast<double>(tokens) / std::max(seconds, 1e-9); };
-    fmt::print(stderr, "prompt: {} tokens, {:.0f} tokens/s; generated: {} tokens, {:.1f} tokens/s\n", prompt.size(),
-               rate(prompt.size(), result.promptSeconds), result.tokens.size(),
-               rate(result.tokens.size(), result.decodeSeconds));
+    fmt::print(stderr, "prompt: {} tokens, {:.0f} tokens/s; generated: {} tokens, {:.1f} tokens/s\n",
+               result.promptTokens, rate(result.promptTokens, result.promptSeconds), result.generatedTokens,
+               rate(result.generatedTokens, result.decodeSeconds));
     return Status::success();
   });
 }
@@ -125,6 +225,12 @@ Action addGenerate(CLI::App &command) {
           "--prompt-tokens", options->promptTokens,
           "The same as token numbers, for models whose vocabulary is not bytes; all tokens are printed as numbers")
       ->type_name("1,2,3");
+  prompt
+      ->add_option("--prompts", options->prompts,
+                   "Many of them: a line of JSON each, \"text\" or [1, 2, 3]. As many at a time as the program was compiled "
+                   "for (decode_batch); prompt i draws with --seed plus i and does not depend on the others but for rounding. "
+                   "A line of JSON each is printed, in their order: prompt, text, tokens")
+      ->type_name("FILE");
   prompt->require_option(1);
   integerIn(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxTokenCount)->required();
   SamplerOptions &sampler = options->sampler;
