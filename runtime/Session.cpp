@@ -109,6 +109,7 @@ struct Session::Impl {
   Status finishOnGpu();
   Status perform(const StreamItem &item);
   Status performOnGpu(const StreamItem &item);
+  Status launchJoinedOnGpu(const StreamItem &item);
   void fetch(const StreamItem &item, const WatchedCommand &watched);
   Status performLaunch(LaunchCommand &launch, const Iterations &at);
   Status performJoined(const JoinedLaunches &joined, const Iterations &at);
@@ -332,8 +333,13 @@ void Session::Impl::walk(uint32_t begin, uint32_t end) {
     }
     if (ended)
       return;
-    if (command.joined > 1 && !everyCommand() && !gpu) {
-      execute({&command, 0, depth, iterations});
+    // A trace has the times of a GPU's launches one by one.
+    if (command.joined > 1 && !everyCommand() && !(gpu && trace)) {
+      StreamItem item{&command, 0, depth, iterations};
+      if (!gpu)
+        execute(item);
+      else if (Status status = launchJoinedOnGpu(item); !status.ok())
+        return fail(item, status);
       i += command.joined - 1;
       continue;
     }
@@ -441,6 +447,17 @@ void Session::Impl::executeOnGpu(const StreamItem &item) {
     return fail(item, status);
   if (trace)
     traced(item, begin, sentBefore);
+}
+
+Status Session::Impl::launchJoinedOnGpu(const StreamItem &item) {
+  const JoinedLaunches &joined = commands.joined[item.command->start];
+  BRAID_TRY(gpu->beginJoined(joined.count));
+  for (uint32_t i = 0; i < joined.count; ++i) {
+    LaunchCommand &launch = commands.launches[joined.first + i];
+    moveSlots(launch, item.iterations);
+    BRAID_TRY(gpu->launchJoined(i, launch.kernel, launch.slots, launch.programs));
+  }
+  return gpu->endJoined(joined.count);
 }
 
 // The outputs are what the host sees.
@@ -639,6 +656,7 @@ int Session::rank() const { return impl->options.rank; }
 int Session::worldSize() const { return impl->options.worldSize; }
 int Session::threads() const { return impl->pool->size(); }
 uint64_t Session::arenaBytes() const { return impl->arenas.bytes(); }
+bool Session::onGpu() const { return impl->gpu != nullptr; }
 ThreadPool &Session::pool() { return *impl->pool; }
 void Session::setTrace(TraceSink *sink) { impl->trace = sink; }
 void Session::setWatcher(RunWatcher *watcher) { impl->watcher = watcher; }

@@ -72,6 +72,8 @@ public:
   int threads() const;
   // Bytes of all arenas of this rank.
   uint64_t arenaBytes() const;
+  // Whether a GPU executes the program.
+  bool onGpu() const;
 
   Expected<EntryId> entry(std::string_view name) const;
   // Executes the entry to its end, all streams included. After an error the contents of the arenas are undefined.

@@ -24,6 +24,18 @@ bool hasProducts(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>>
   });
 }
 
+// The most launches of a list that may run beside each other.
+uint32_t mostJoined(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list) {
+  uint32_t most = 0, now = 0;
+  for (const auto *command : list) {
+    now = command->joined() ? now + 1 : 1;
+    most = std::max(most, now);
+    if (const auto *repeat = command->body_as_Repeat())
+      most = std::max(most, mostJoined(*repeat->commands()));
+  }
+  return most;
+}
+
 // The largest number of programs of each kernel's launches, in all entries.
 void countPrograms(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list, std::vector<uint64_t> &most) {
   for (const auto *command : list) {
@@ -259,6 +271,15 @@ Status CudaDevice::makeStreams() {
     BRAID_CUDA(cuStreamCreateWithPriority, &stream, streamNonBlocking, info.axis.empty() ? least : greatest);
     streams.push_back(stream);
   }
+  uint32_t most = 0;
+  for (const auto *entry : *program.file().entries())
+    most = std::max(most, mostJoined(*entry->commands()));
+  sides = std::min(most > 0 ? most - 1 : 0, mostSides);
+  for (uint32_t i = 0; i < sides; ++i) {
+    Stream stream = nullptr;
+    BRAID_CUDA(cuStreamCreateWithPriority, &stream, streamNonBlocking, least);
+    streams.push_back(stream);
+  }
   for (uint32_t i = 0; i < eventOf(Between::count); ++i) {
     Event event = nullptr;
     BRAID_CUDA(cuEventCreate, &event, eventDisableTiming);
@@ -336,9 +357,9 @@ Status CudaDevice::begin(uint32_t entry) {
 // The other streams go on from where the first is.
 Status CudaDevice::branch() {
   ++currentPart;
-  if (streams.size() > 1)
+  if (firstSide() > 1)
     BRAID_TRY(record(0, eventOf(Between::streams)));
-  for (uint32_t i = 1; i < streams.size(); ++i)
+  for (uint32_t i = 1; i < firstSide(); ++i)
     BRAID_TRY(wait(i, eventOf(Between::streams)));
   return Status::success();
 }
@@ -356,6 +377,27 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
                    launchParamEnd};
   BRAID_CUDA(cuLaunchKernel, found.function, static_cast<unsigned>(blocks), 1, 1, found.threads, 1, 1,
              found.sharedBytes, streams[stream], nullptr, extra);
+  return Status::success();
+}
+
+Status CudaDevice::beginJoined(uint32_t count) {
+  BRAID_TRY(record(0, eventOf(Between::joined)));
+  for (uint32_t i = 0; i < std::min(count - 1, sides); ++i)
+    BRAID_TRY(wait(firstSide() + i, eventOf(Between::joined)));
+  return Status::success();
+}
+
+Status CudaDevice::launchJoined(uint32_t place, uint32_t kernel, std::span<const int64_t> slots, int64_t programs) {
+  uint32_t side = place % (sides + 1);
+  // All kernels have one scratch, so those that use it follow each other.
+  return launch(side == 0 || kernels[kernel].scratchBytes ? 0 : firstSide() + side - 1, kernel, slots, programs);
+}
+
+Status CudaDevice::endJoined(uint32_t count) {
+  for (uint32_t i = 0; i < std::min(count - 1, sides); ++i) {
+    BRAID_TRY(record(firstSide() + i, eventOf(Between::joined)));
+    BRAID_TRY(wait(0, eventOf(Between::joined)));
+  }
   return Status::success();
 }
 
@@ -410,7 +452,7 @@ Status CudaDevice::endCollective(uint32_t stream, uint32_t queue, bool inTurn) {
 }
 
 Status CudaDevice::end(uint32_t entry) {
-  for (uint32_t i = 1; i < streams.size(); ++i) {
+  for (uint32_t i = 1; i < firstSide(); ++i) {
     BRAID_TRY(record(i, eventOf(Between::streams)));
     BRAID_TRY(wait(0, eventOf(Between::streams)));
   }
@@ -471,7 +513,8 @@ Status CudaDevice::replay(uint32_t entry, size_t part) {
 }
 
 Status CudaDevice::synchronize() {
-  for (Stream stream : streams) {
+  // Joined launches have met the first stream again.
+  for (Stream stream : std::span(streams).first(firstSide())) {
     if (!options.alive) {
       BRAID_CUDA(cuStreamSynchronize, stream);
       continue;

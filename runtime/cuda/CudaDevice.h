@@ -3,7 +3,8 @@
 // host waits where an entry ends. Everything is made by create() and capture(): a run allocates nothing.
 //
 // What an entry puts on its streams is the same in every run, so it is recorded once: a CUDA graph, or two where an update begins, between
-// which the host may look at outputs. The other streams branch off the first where an entry begins, and join it where it ends. An
+// which the host may look at outputs. The other streams branch off the first where an entry begins, and join it where it ends, and
+// launches that do not depend on each other (schema: Command.joined) lie on streams of their own beside it. An
 // entry whose collectives need numbers of the host (counts of an all_to_all) is not recorded: its list is walked in every run.
 //
 // The host has arenas of the same layout, of which only what it looks at takes memory: inputs go from there to the device when an
@@ -60,6 +61,11 @@ public:
   Status begin(uint32_t entry);
   // One block for each program, or as many as run at a time where the kernel has scratch.
   Status launch(uint32_t stream, uint32_t kernel, std::span<const int64_t> slots, int64_t programs);
+  // Launch number `place` of those that may run beside each other on the first stream, between beginJoined() and
+  // endJoined() of as many.
+  Status beginJoined(uint32_t count);
+  Status launchJoined(uint32_t place, uint32_t kernel, std::span<const int64_t> slots, int64_t programs);
+  Status endJoined(uint32_t count);
   // A product of the program's library commands: prepared before the first run, its number is what gemm() takes.
   Expected<uint32_t> prepareGemm(const GemmDesc &desc, uint32_t alignment) {
     return products->prepare(desc, alignment);
@@ -107,7 +113,9 @@ private:
   Status allocate();
   Status makeStreams();
   std::vector<std::vector<Range>> boundTensors(bool inputs) const;
-  enum class Between : uint8_t { streams, axes, collectives, count }; // events beside the program's
+  enum class Between : uint8_t { streams, axes, collectives, joined, count }; // events beside the program's
+  static constexpr uint32_t mostSides = 4; // streams beside the first
+  uint32_t firstSide() const { return static_cast<uint32_t>(streams.size()) - sides; }
   uint32_t eventOf(Between use) const { return programEvents + static_cast<uint32_t>(use); }
   Status takeInputs(uint32_t entry);
   Status branch();
@@ -131,7 +139,8 @@ private:
   std::unique_ptr<cuda::CublasLt> products; // null: the program calls no library
   uint64_t workspaceOffset = 0; // of the products on the first stream
   std::vector<void *> pinned;
-  std::vector<cuda::Stream> streams; // by the program's
+  std::vector<cuda::Stream> streams; // by the program's, then those of joined launches
+  uint32_t sides = 0; // how many of these
   std::vector<cuda::Event> events; // the most that an entry has, and those between its streams
   uint32_t programEvents = 0;
   // Which part of a run an event was last recorded in: where a part ends all streams have met, so later ones need not wait for it.

@@ -140,6 +140,8 @@ def everything(stub):
         calls = log.read_text().splitlines()
         first = next(i for i, call in enumerate(calls) if call.startswith("cuGraphLaunch"))
         made = [call for call in calls[first:] if re.match("cu(MemAlloc|MemHostRegister|ModuleLoad|StreamCreate|EventCreate|StreamBegin|GraphInst|Launch)", call)]
+        beside = {call.rsplit(" ", 1)[1] for call in calls[:first] if call.startswith("cuLaunchKernel")}
+        check(len(beside) == 5, f"launches that depend on nothing of each other are recorded on {len(beside)} streams")
         check(sum(call.startswith("cuMemAlloc") for call in calls) == 1 and calls.count("cuMemFree") == 1 and not made,
               f"one allocation, and nothing is made behind the first launch of a graph {made[:3]}")
         inputs = [call for call in calls if "HtoD" in call]
@@ -152,6 +154,11 @@ def everything(stub):
                 copies.add(call.split()[3])
                 meanwhile += working and call.endswith("pinned")
         check(len(copies) == 1 and meanwhile == 9, f"{meanwhile} inputs of the next of 3 steps on stream {copies}, kernels on {compute}, before the host waits")
+        shutil.copy(folder / "gpu.braid", folder / "deaf.braid")
+        code, _, _ = run("braid-run", "train", folder / "deaf.braid", "--data", folder / "text.txt", "--steps", 3, "--seed", 3, "--metrics", folder / "deaf.jsonl",
+                         BRAID_STUB_DEAF=max(beside), **stub)
+        deaf = [json.loads(line)["loss"] for line in (folder / "deaf.jsonl").read_text().splitlines()]
+        check(code or deaf != gpu, f"launches beside others that do not wait for what is before them are found: {deaf}")
         log.unlink()
         shutil.copy(folder / "gpu.braid", folder / "blind.braid")
         train("blind", "--no-check-finite", BRAID_STUB_LOG=str(log), **stub)
@@ -178,6 +185,14 @@ def everything(stub):
                         "--max-tokens", 12, "--temperature", 0, **environment).split("\n")[0]
 
         check(words("cpu") == words("gpu", **stub), "a CPU's checkpoint continues a prompt with the same bytes")
+        (folder / "prompts.jsonl").write_text('"the quick brown fox"\n"a"\n"and another one that is longer than thirty-two bytes"\n"b c"\n')
+        texts = []
+        for target, environment in ([], {}), (["--target=cuda", "--arch=sm_90a,emulated"], stub):
+            must("braid-compile", folder / "model.json", "-o", folder / "rows.braid", chunk, "--decode-batch=3", *target)
+            texts.append(must("braid-run", "generate", folder / "rows.braid", "--checkpoint", folder / "cpu", "--prompts", folder / "prompts.jsonl",
+                              "--max-tokens", 5, **environment))
+        alone = words("cpu").startswith("the quick brown fox" + json.loads(texts[0].split("\n")[0])["text"].split("\ufffd")[0])
+        check(texts[0] == texts[1] and texts[0].count("\n") == 4 and alone, "four prompts, three at a time, are continued with the same bytes")
         evaluated = [must("braid-run", "eval", folder / f"{name}.braid", "--checkpoint", folder / "gpu", "--data", folder / "text.txt", **environment)
                      for name, environment in (("cpu", {}), ("gpu", stub))]
         losses = [float(re.search(r"(\d+\.\d+) nats", text).group(1)) for text in evaluated]
