@@ -71,6 +71,11 @@ Expected<Generator> Generator::bind(Session &session) {
     if (int64_t length = numberBehind(entry.name, "prefill_"); length > 1) // other names are not buckets
       BRAID_TRY(generator.addBucket(entry, length));
   std::sort(generator.table.begin(), generator.table.end(), [](auto &a, auto &b) { return a.length > b.length; });
+  // On a CPU a bucket of 32 takes as long as 7 to 20 single tokens (test/benchmark/results), on a GPU about as long as one.
+  if (generator.table.size() > 1) {
+    auto shortest = static_cast<size_t>(generator.table[generator.table.size() - 2].length);
+    generator.paddedFrom = session.onGpu() ? 2 : (3 * shortest + 3) / 4;
+  }
   BRAID_ASSIGN(std::optional<double> limit, metadataNumber(program, "context_len"));
   if (limit)
     generator.contextLimit = static_cast<int64_t>(std::clamp(*limit, 0.0, static_cast<double>(INT32_MAX)));
@@ -92,9 +97,11 @@ std::vector<int64_t> Generator::buckets() const {
 }
 
 const Generator::Bucket &Generator::bucketFor(size_t tokens) const {
-  return *std::find_if(table.begin(), table.end(), [&](const Bucket &bucket) {
+  auto fits = std::find_if(table.begin(), table.end(), [&](const Bucket &bucket) {
     return bucket.length <= static_cast<int64_t>(tokens); // decode always fits
   });
+  bool padded = fits == std::prev(table.end()) && fits != table.begin() && tokens >= paddedFrom;
+  return padded ? *std::prev(fits) : *fits;
 }
 
 Status Generator::check(std::span<const Piece> pieces) const {
@@ -130,14 +137,15 @@ Status Generator::feed(std::span<const Piece> pieces) {
       return Status::success();
     auto takes = [&](const Row &row) { return !row.rest.empty() && &bucketFor(row.rest.size()) == bucket; };
     auto length = static_cast<size_t>(bucket->length);
+    auto countOf = [&](const Row &row) { return takes(row) ? std::min(length, row.rest.size()) : 0; };
     int64_t furthest = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
       Row &row = rows[i];
       bucket->cuSeqlens[2 * i] = static_cast<int32_t>(-row.position);
-      bucket->cuSeqlens[2 * i + 1] = takes(row) ? static_cast<int32_t>(length) : 0;
+      bucket->cuSeqlens[2 * i + 1] = static_cast<int32_t>(countOf(row));
       if (!takes(row))
         continue;
-      std::copy_n(row.rest.begin(), length, bucket->tokens.subspan(i * length).begin());
+      std::copy_n(row.rest.begin(), countOf(row), bucket->tokens.subspan(i * length).begin());
       furthest = std::max(furthest, row.position);
     }
     if (Status status = session->run(bucket->entry); !status.ok()) {
@@ -146,14 +154,15 @@ Status Generator::feed(std::span<const Piece> pieces) {
       return status.withContext(fmt::format("position {}", furthest));
     }
     bool more = std::any_of(rows.begin(), rows.end(),
-                            [&](const Row &row) { return row.rest.size() > (takes(row) ? length : 0); });
+                            [&](const Row &row) { return row.rest.size() > countOf(row); });
     for (size_t i = 0; i < rows.size(); ++i) {
       Row &row = rows[i];
       if (!takes(row))
         continue;
-      row.position += bucket->length;
+      size_t count = countOf(row);
+      row.position += static_cast<int64_t>(count);
       row.logits = bucket->logits.subspan(i * vocabularySize, vocabularySize);
-      row.rest = row.rest.subspan(length);
+      row.rest = row.rest.subspan(count);
       if (row.rest.empty() && more) { // the next call may write over them
         row.kept.assign(row.logits.begin(), row.logits.end());
         row.logits = row.kept;

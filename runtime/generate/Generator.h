@@ -1,8 +1,9 @@
 // Runs sequences through the entries prefill_<N> and decode_<B> of a program, B at a time. A prompt of any length is cut
-// in the largest buckets that fit, the rest goes token by token; caches carry the state from one call to the next. How a
-// sequence is cut follows from it alone, and a call leaves the caches of a sequence without tokens as they are: what is
-// computed for a sequence does not depend on the others, but for the rounding of library products, where the order of a
-// sum may depend on the row's place, and an expert's on how many rows it has.
+// in the largest buckets that fit, the rest goes token by token or, where that takes longer, into the smallest bucket,
+// padded; caches carry the state from one call to the next. How a sequence is cut follows from it alone, and a call leaves
+// the caches of a sequence without tokens as they are: what is computed for a sequence does not depend on the others, but
+// for the rounding of library products, where the order of a sum may depend on the row's place, and an expert's on how
+// many rows it has.
 #pragma once
 
 #include "runtime/Session.h"
@@ -62,6 +63,7 @@ private:
   std::vector<Bucket> table;
   std::vector<Row> rows;
   size_t vocabularySize = 0;
+  size_t paddedFrom = SIZE_MAX; // so many tokens go into a bucket that they do not fill
   int64_t contextLimit = INT32_MAX; // what cu_seqlens can count
 };
 
