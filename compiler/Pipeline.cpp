@@ -148,20 +148,21 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createCSEPass());
     break;
 
-  case Phase::kernels:
+  case Phase::kernels: {
+    bool gpu = chunkOptions(options).sharedBytes > 0;
     // Row-wise chains become clusters while they are still model ops that know how to emit themselves.
     pm.addPass(createFuseRowsPass());
     // FLOPs and bytes follow from model ops and their shapes: counted before kernels exist, so that no kernel is its
     // own judge.
-    pm.addPass(createCountWorkPass());
+    pm.addPass(createCountWorkPass({.gpu = gpu, .library = options.target != "cuda" || options.gemm == "cublaslt"}));
     // Every op turns into a launch, a library call or a view; equal kernels are one function.
     // cuBLASLt adds nothing of another type than its result.
-    pm.addPass(createOutlinePass(
-        {.roundInProducts = options.gemm != "cublaslt", .gpu = chunkOptions(options).sharedBytes > 0}));
+    pm.addPass(createOutlinePass({.roundInProducts = options.gemm != "cublaslt", .gpu = gpu}));
     // Views of views and equal reshapes would only be noise for the memory plan.
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());
     break;
+  }
 
   case Phase::commands: {
     // Where everything lies is decided with tensors still in SSA, where lifetimes are plain.

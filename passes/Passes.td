@@ -242,6 +242,8 @@ def CountWorkPass : Pass<"braid-count-work", "::mlir::ModuleOp"> {
     After:  `%y = braid.linear %x, %w {cmd.work = #cmd.work<"linear", flops = 65536, bytes = 12288, "library: a dense matrix product">}`
     Invariant: no kernel is asked, so a floor made of these numbers does not depend on how good the kernels are.
   }];
+  let options = [Option<"gpu", "gpu", "bool", "false", "the target is a GPU">,
+                 Option<"library", "library", "bool", "true", "dense products are a library's">];
   let dependentDialects = ["::braid::cmd::CmdDialect"];
 }
 

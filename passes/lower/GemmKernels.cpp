@@ -45,6 +45,9 @@ struct Sides {
 /// Elsewhere the tile that is added to lies in shared memory itself.
 Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t count) {
   constexpr int64_t multiprocessors = 128;
+  // Without asynchronous copies what is under way is one step of k: long ones where a program has few results.
+  if (!tensorCores && m <= kGrain)
+    return {kGrain, count * ceilDiv(n, 64) >= multiprocessors ? 64 : kGrain, 256};
   if (!tensorCores)
     return {64, 64, 32};
   for (Sides sides : {Sides{128, 256, 64}, {128, 128, 64}, {64, 128, 64}, {64, 64, 64}, {64, 32, 64}})
@@ -274,8 +277,10 @@ private:
   /// C[r, :] = A[r, :] op(B[g]): the rows of a group are dealt out to `parts` programs, as they are found on the device.
   cmd::LaunchOp lowerRows(cmd::GroupedGemmOp op) {
     int64_t n = op.getN(), k = op.getK(), groups = op.getGroups(), rows = op.getMaxRows();
-    Sides sides = sidesFor(onTensorCores(op), rows, n, 1);
-    Tile tile = tileOf(op, guardedSideOf(rows, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
+    // As if all groups had equally many. A tile has room for twice as many: a program goes on to the rest of its group, which reads the weights again.
+    int64_t each = std::min(rows, 2 * ceilDiv(rows, std::max<int64_t>(groups, 1)));
+    Sides sides = sidesFor(onTensorCores(op), each, n, std::min(groups, rows));
+    Tile tile = tileOf(op, guardedSideOf(each, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "group", "part"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
@@ -297,7 +302,8 @@ private:
         k.store(cast(sum, tile.c), c, {row, column}, inside);
       });
     });
-    int64_t parts = std::clamp<int64_t>(ceilDiv(rows, tile.m), 1, kMostParts);
+    // A few experts may have most of the rows.
+    int64_t parts = std::clamp<int64_t>(ceilDiv(each <= tile.m ? each : rows, tile.m), 1, kMostParts);
     int64_t height = tile.transposeB ? n : k, lda = op.getLda(), ldb = op.getLdb(), ldc = op.getLdc();
     Arguments arguments(&getContext());
     arguments.buffer("a", op.getA(), {rows, k}, {lda});

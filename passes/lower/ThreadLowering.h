@@ -162,6 +162,8 @@ private:
   void copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel);
   Value describePanel(Value address, int64_t blockBytes);
   SmallVector<Value> multiplyByGroups(const Product &p, Value left, Value right, ValueRange sums);
+  Value partOf(const Product &p);
+  Value placeOf(const Product &p);
   SmallVector<Value> multiplyByWarps(const Product &p, Value left, Value right, ValueRange sums);
   void eachSum(const Product &p, function_ref<void(Value row, const Strip &strip)> body);
   SmallVector<Value> awaitProducts(ValueRange sums);

@@ -31,6 +31,8 @@ constexpr int64_t kStep = 16; // of k: one instruction
 constexpr int64_t kGroupRows = 64, kMostColumns = 256; // of wgmma
 constexpr int64_t kMostSums = 128; // registers of a thread
 constexpr int64_t kMostStages = 4;
+/// Products of few rows wait for memory, not for tensor cores: more of it is asked for at a time.
+constexpr int64_t kFewRows = 16, kMostStagesOfFewRows = 8, kBytesOfFewRows = 80 * 1024;
 
 /// A tile in a stage.
 struct Panel {
@@ -43,12 +45,12 @@ struct Panel {
 } // namespace
 
 /// Who computes what of the sum: a warpgroup `rows` blocks of 64 x `columns`, a warp `rows` x `columns` blocks of 16 x 8;
-/// `across` of them lie beside each other.
+/// `across` of them lie beside each other. Where there are fewer blocks than warps, `deep` of them share k, and their sums are added up at the end, in order.
 struct ThreadLowering::Product {
   tile::LoadOp a, b;
   tile::DotOp dot;
   int64_t m, n, k;
-  int64_t rows = 0, columns = 0, across = 0;
+  int64_t rows = 0, columns = 0, across = 0, deep = 1;
   bool wgmma = false;
   Panel left, right;
   int64_t stages = 0, stageBytes = 0;
@@ -99,23 +101,26 @@ bool ThreadLowering::Product::dealToGroups(int64_t threads) {
          cut && sums() <= kMostSums;
 }
 
-/// Warps in the way that reads the fewest operands.
+/// Warps in the way that reads the fewest operands, with k whole where there is one.
 bool ThreadLowering::Product::dealToWarps(int64_t threads) {
   wgmma = false;
   Product best = *this;
-  int64_t warps = threads / kWarp, least = std::numeric_limits<int64_t>::max();
-  for (across = 1; across <= warps; across *= 2) {
-    int64_t down = warps / across;
-    rows = m / 16 / down;
-    columns = n / 8 / across;
-    int64_t read = rows * 16 + columns * 8;
-    if (rows * down * 16 != m || columns * across * 8 != n || sums() > kMostSums || read >= least)
-      continue;
-    least = read;
-    best = *this;
-  }
+  constexpr int64_t none = std::numeric_limits<int64_t>::max();
+  int64_t least = none;
+  for (deep = 1; least == none && deep * kWarp <= threads && k % (deep * kStep) == 0; deep *= 2)
+    for (int64_t warps = threads / kWarp / deep, beside = 1; beside <= warps; beside *= 2) {
+      int64_t down = warps / beside;
+      across = beside;
+      rows = m / 16 / down;
+      columns = n / 8 / across;
+      int64_t read = rows * 16 + columns * 8;
+      if (rows * down * 16 != m || columns * across * 8 != n || sums() > kMostSums || read >= least)
+        continue;
+      least = read;
+      best = *this;
+    }
   *this = best;
-  return least != std::numeric_limits<int64_t>::max();
+  return least != none;
 }
 
 std::optional<ThreadLowering::Product> ThreadLowering::productOf(scf::ForOp op) {
@@ -142,7 +147,10 @@ std::optional<ThreadLowering::Product> ThreadLowering::productOf(scf::ForOp op) 
     return std::nullopt;
   // Two stages let copies overlap with products, wgmma reads one more.
   int64_t least = p.wgmma ? 3 : 2;
-  for (p.stages = kMostStages; p.stages >= least; --p.stages)
+  p.stages = kMostStages;
+  if (p.m <= kFewRows)
+    p.stages = std::clamp(kBytesOfFewRows / p.stageBytes, kMostStages, kMostStagesOfFewRows);
+  for (; p.stages >= least; --p.stages)
     if (freeOffset(p.stages * p.stageBytes, kPatternBytes) + p.stages * p.stageBytes <= limits.sharedBytes)
       return p;
   return std::nullopt;
@@ -270,25 +278,34 @@ SmallVector<Value> ThreadLowering::multiplyByGroups(const Product &p, Value left
   return next;
 }
 
+/// Which part of k a warp has, and its place among those that have the same.
+Value ThreadLowering::partOf(const Product &p) { return divide(warp, threads / kWarp / p.deep); }
+Value ThreadLowering::placeOf(const Product &p) {
+  return p.deep > 1 ? remainder(warp, threads / kWarp / p.deep) : warp;
+}
+
 /// One step of the loop by mma.sync.
 SmallVector<Value> ThreadLowering::multiplyByWarps(const Product &p, Value left, Value right, ValueRange sums) {
-  Value firstRow = mul(divide(warp, p.across), constant(p.rows * 16)),
-        firstColumn = mul(remainder(warp, p.across), constant(p.columns * 8));
+  Value place = placeOf(p), firstRow = mul(divide(place, p.across), constant(p.rows * 16)),
+        firstColumn = mul(remainder(place, p.across), constant(p.columns * 8));
+  int64_t depth = p.k / p.deep;
+  Value begin = p.deep > 1 ? mul(partOf(p), constant(depth)) : constant(0); // along k
   // Lane 8 i + r gives row r of the i-th matrix.
   Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
   // Matrices of `panel` at m or n `major` and k `deep`, where lanes are `majorLanes` and `deepLanes` eights further.
   auto load = [&](const Panel &panel, Value start, Value major, int64_t deep, Value majorLanes, Value deepLanes,
                   int64_t count, bool turned) {
     Value row = panel.alongK ? add(add(major, inMatrix), mul(majorLanes, constant(8)))
-                             : add(add(inMatrix, deep), mul(deepLanes, constant(8)));
-    Value chunk = panel.alongK ? add(deepLanes, deep / kChunk) : add(divide(major, kChunk), majorLanes);
+                             : add(add(add(inMatrix, begin), deep), mul(deepLanes, constant(8)));
+    Value chunk = panel.alongK ? add(add(deepLanes, divide(begin, kChunk)), deep / kChunk)
+                               : add(divide(major, kChunk), majorLanes);
     Value swizzled = arith::XOrIOp::create(b, loc, remainder(chunk, 8), remainder(row, 8));
     Value address = add(start, add(mul(divide(chunk, 8), constant(panel.blockBytes())),
                                    add(mul(row, constant(kRowBytes)), mul(swizzled, constant(kChunkBytes)))));
     return loadMatrices(address, count, turned);
   };
   SmallVector<Value> now(sums);
-  for (int64_t step = 0; step < p.k; step += kStep) {
+  for (int64_t step = 0; step < depth; step += kStep) {
     SmallVector<SmallVector<Value>> x, y;
     for (int64_t r = 0; r < p.rows; ++r)
       x.push_back(load(p.left, left, add(firstRow, r * 16), step, low, high, 4, !p.left.alongK));
@@ -321,8 +338,8 @@ void ThreadLowering::eachSum(const Product &p, function_ref<void(Value row, cons
     rowStep = kGroupRows;
     columnBlocks = p.columns / 8;
   } else {
-    row = add(row, mul(divide(warp, p.across), constant(p.rows * 16)));
-    column = add(column, mul(remainder(warp, p.across), constant(p.columns * 8)));
+    row = add(row, mul(divide(placeOf(p), p.across), constant(p.rows * 16)));
+    column = add(column, mul(remainder(placeOf(p), p.across), constant(p.columns * 8)));
   }
   for (int64_t r = 0; r < p.rows; ++r)
     for (int64_t c = 0; c < columnBlocks; ++c)
@@ -363,7 +380,13 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
     touched(ring, true);
     touched(ring, false);
     startStrip();
-    eachSum(p, [&](Value row, const Strip &strip) { sums.push_back(eval(init, {row}, strip)); });
+    Value isFirst = p.deep > 1 ? less(partOf(p), 1) : Value();
+    eachSum(p, [&](Value row, const Strip &strip) {
+      Value start = eval(init, {row}, strip);
+      if (isFirst)
+        start = arith::SelectOp::create(b, loc, isFirst, start, zero(start.getType()));
+      sums.push_back(start);
+    });
     startStrip();
     Value lo = scalars.lookup(op.getLowerBound()), hi = scalars.lookup(op.getUpperBound()),
           step = scalars.lookup(op.getStep());
@@ -452,12 +475,25 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   }
   release(init, op->getBlock());
   giveBack(ringBuffer);
-  auto type = tileType(op.getResult(0));
+  // The parts of k, one below the other: what they add up to takes the place of the first.
+  Type element = tileType(op.getResult(0)).getElementType();
+  auto type = VectorType::get({p.deep * p.m, p.n}, element);
   View result = viewOf(allocate(type), type);
   {
     Phase phase(*this);
     size_t at = 0;
-    eachSum(p, [&](Value row, const Strip &strip) { writeView(result, {row}, strip, sums[at++], false); });
+    Value first = p.deep > 1 ? mul(partOf(p), constant(p.m)) : constant(0);
+    eachSum(p, [&](Value row, const Strip &strip) { writeView(result, {add(row, first)}, strip, sums[at++], false); });
+  }
+  if (p.deep > 1) {
+    Phase phase(*this);
+    eachThread(p.m * p.n, [&](Value i) {
+      Strip strip{remainder(i, p.n), 0, p.n, 0, 1};
+      Value row = divide(i, p.n), sum = readView(result, element, {row}, strip);
+      for (int64_t part = 1; part < p.deep; ++part)
+        sum = arith::AddFOp::create(b, loc, sum, readView(result, element, {add(row, part * p.m)}, strip));
+      writeView(result, {row}, strip, sum, false);
+    });
   }
   own(op.getResult(0), result);
   if (op.getResult(0).use_empty()) {

@@ -49,7 +49,7 @@ std::string factorsOf(Operation *op, int64_t size) {
 }
 
 /// How it was decided to do the op, in the words of the pass that decided.
-std::string choiceOf(ArrayRef<Operation *> unit) {
+std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
   Operation *op = unit.front();
   auto chunked = [](auto op) {
     auto costs = op->template getAttrOfType<StringAttr>(attrs::chunkCosts);
@@ -66,17 +66,20 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
     return "row-wise, alone: no neighbour over the same rows could join";
   }
   auto rowsOf = [](Value x) { return shapeOf(x)[0] * shapeOf(x)[1]; };
-  if (auto linear = dyn_cast<LinearOp>(op); linear && rowsOf(linear.getX()) <= kFewRows)
+  if (auto linear = dyn_cast<LinearOp>(op); linear && isOfFewRows(linear.getX(), linear.getWeights().front(), rowsOf(linear.getX()), kFewRows, gpu))
     return "generated: so few rows that the weights stream by once";
-  if (auto linear = dyn_cast<MoeGroupedLinearOp>(op); linear && rowsOf(linear.getX()) <= kFewExpertRows)
+  if (auto linear = dyn_cast<MoeGroupedLinearOp>(op); linear && isOfFewRows(linear.getX(), linear.getWeights().front(), rowsOf(linear.getX()), kFewExpertRows, gpu))
     return "generated: so few rows that the weights of their experts stream by once";
   return llvm::TypeSwitch<Operation *, std::string>(op)
       .Case<LinearOp, LinearAddOp, LinearGradDataOp, LinearGradWeightOp>([&](auto) -> std::string {
-        return isF64(op) ? "generated: the library has no f64" : "library: a dense matrix product";
+        return isF64(op) ? "generated: the library has no f64"
+               : library ? "library: a dense matrix product"
+                         : "generated: a dense matrix product (braid-gemm-kernels)";
       })
       .Case<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>([&](auto) -> std::string {
-        return isF64(op) ? "generated: the library has no f64"
-                         : "library: one product per expert, rows known on the device";
+        return isF64(op)        ? "generated: the library has no f64"
+               : library && !gpu ? "library: one product per expert, rows known on the device"
+                                 : "generated: one product per expert, rows known on the device (braid-gemm-kernels)";
       })
       .Case<LsmChunkStateOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>(chunked)
       .Case([](LsmStateScanOp scan) {
@@ -102,6 +105,8 @@ std::string choiceOf(ArrayRef<Operation *> unit) {
 }
 
 struct CountWorkPass : impl::CountWorkPassBase<CountWorkPass> {
+  using CountWorkPassBase::CountWorkPassBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     int64_t maxDocuments = 1;
@@ -117,7 +122,7 @@ struct CountWorkPass : impl::CountWorkPassBase<CountWorkPass> {
             bool some = isRowsOp(unit.front()) && llvm::any_of(unit, [&](Operation *op) { return experts.reads(op); });
             int64_t rows = some ? product(rowDims(unit.front())) : 0;
             unit.front()->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(module.getContext(), workName(unit), work.flops,
-                                                                     work.bytes, choiceOf(unit), rows));
+                                                                     work.bytes, choiceOf(unit, gpu, library), rows));
           }
         });
   }

@@ -5,7 +5,8 @@
 //   y[r, :] = sum_k x[r, k] W[e(r), k, :]    experts: e(r) is the group of row r
 //
 // Such a product reads every weight once for two operations: only memory bandwidth counts. A library GEMM first packs
-// W, which costs as much as the product several times over.
+// W, which costs as much as the product several times over. On a GPU such a product is one like others (braid-gemm-kernels), in
+// tiles of sixteen rows of which most are empty: programs of it ask for much of the weights at a time, and tensor cores have nothing else to do.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -64,9 +65,14 @@ void storeColumns(KernelBuilder &k, Var sums, Var y, Var row, Var column, int64_
 
 } // namespace
 
+bool isOfFewRows(Value x, Value weight, int64_t rows, int64_t most, bool gpu) {
+  bool isDouble = tensorType(x).getElementType().isF64() || tensorType(weight).getElementType().isF64();
+  return rows <= most && (!gpu || isDouble);
+}
+
 Value fewRowsProduct(Operation *op, const Product &p, RankedTensorType type, OutlineContext &context) {
   int64_t n = p.cColumns, m = product(type.getShape()) / n, depth = p.aColumns;
-  if (m > kFewRows || p.c || p.transposeA)
+  if (p.c || p.transposeA || !isOfFewRows(p.a, p.b, m, kFewRows, context.gpu))
     return {};
   Type xType = tensorType(p.a).getElementType(), wType = tensorType(p.b).getElementType(),
        yType = type.getElementType();
@@ -102,7 +108,7 @@ Value fewRowsProduct(Operation *op, const Product &p, RankedTensorType type, Out
 Value fewExpertRows(Operation *op, Value a, Value weights, Value offsets, RankedTensorType type,
                     OutlineContext &context) {
   int64_t n = type.getShape().back(), m = product(type.getShape()) / n, depth = shapeOf(weights)[1];
-  if (m > kFewExpertRows)
+  if (!isOfFewRows(a, weights, m, kFewExpertRows, context.gpu))
     return {};
   Type xType = tensorType(a).getElementType(), wType = tensorType(weights).getElementType();
   Type compute = computeType(xType);

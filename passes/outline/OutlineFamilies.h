@@ -45,6 +45,8 @@ struct Product {
 mlir::Value matrixProduct(mlir::Operation *op, const Product &p, mlir::Type type, OutlineContext &context);
 /// Up to here products are best computed while their weights stream by; the library's GEMM first packs them.
 inline constexpr int64_t kFewRows = 4, kFewExpertRows = 16;
+/// Whether a product of `rows` rows is one of `most` at most that FewRows.cpp has a kernel for.
+bool isOfFewRows(mlir::Value x, mlir::Value weight, int64_t rows, int64_t most, bool gpu);
 /// The product of so few rows (FewRows.cpp); nothing for others.
 mlir::Value fewRowsProduct(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
 /// The same for rows sorted by expert: y[r] = a[r] weights[expert of r].

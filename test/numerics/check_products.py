@@ -1,9 +1,9 @@
 """Products of bf16 in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
 16 bytes, sums that are added to, groups of rows of any length.
 
-    check_products.py        (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
+    check_products.py [ring]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
-The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+`ring`: only products whose ring of stages goes round several times. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
 """
 
 import sys
@@ -57,8 +57,14 @@ def add_groups(program, rng, R, M, F, lengths):
     program.check(f, a | {"offsets": ends}, references, limits("bf16", ("dx", "dw", "dsum"))(references))
 
 
-def main():
+def main(parts=""):
     program, rng = Program("products"), np.random.default_rng(7)
+    if parts == "ring":
+        add_linear(program, rng, 1, 70, 330, 256, True)
+        add_linear(program, rng, 1, 130, 328, 96, False)
+        add_linear(program, rng, 9, 1, 640, 96, False)
+        add_groups(program, rng, 300, 328, 256, (130, 0, 1, 63, 90, 16))
+        return program.finish()
     for transposed in (False, True):
         add_linear(program, rng, 1, 200, 330, 256, transposed)  # tiles of 64 x 16; more iterations than the ring has stages; a rest along k
         for T, N in ((2048, 1024), (1024, 1024), (1024, 512), (512, 512)):  # of 128 x 128, 64 x 128, 64 x 64, 64 x 32
@@ -66,6 +72,12 @@ def main():
         add_linear(program, rng, 2, 70, 130, 96, transposed)  # rows of 260 bytes; 130 along k: a step of 128 and one of 2
         add_linear(program, rng, 1, 1300, 80, 3072 if transposed else 2900, transposed)  # tiles of 128 x 256; rows of 5800 bytes
         add_linear(program, rng, 1, 16, 48, 80, transposed)  # fewer rows than a warpgroup has: warps multiply
+        # Of few rows, as in decoding: warps share k; more iterations than the longer ring has stages, and a rest.
+        add_linear(program, rng, 1, 1, 1104, 144, transposed)
+        add_linear(program, rng, 16, 1, 640, 96, transposed)
+        add_linear(program, rng, 1, 9, 72, 2048 if transposed else 2100, transposed)  # rows of 4200 bytes
+    add_groups(program, rng, 20, 704, 96, (1, 0, 2, 0, 3, 0, 0, 1, 2, 4))
+    add_groups(program, rng, 64, 96, 128, (1, 0, 40, 2, 1, 3, 0, 2))  # 40 rows in tiles of 16
     add_groups(program, rng, 700, 64, 192, (130, 0, 1, 63, 300, 16))
     add_groups(program, rng, 140, 128, 256, (0, 140))
     add_groups(program, rng, 8192, 80, 512, (5000, 0, 3000, 190))  # tiles of 128 x 256, and of 64 x 80 for the gradient of x
@@ -73,4 +85,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
