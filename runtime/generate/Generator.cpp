@@ -1,5 +1,6 @@
 #include "runtime/generate/Generator.h"
 
+#include "runtime/ThreadPool.h"
 #include "runtime/generate/Sampler.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
@@ -224,12 +225,23 @@ Expected<GenerateResult> generate(Generator &generator, std::span<const std::vec
   size_t next = 0; // prompt
   auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
   // Draws the next token of every text that was fed; one that ends makes room.
+  std::vector<Status> drawn(texts.size(), Status::success());
   auto draw = [&]() -> Status {
-    for (const Generator::Piece &piece : pieces) {
-      std::optional<Text> &text = texts[piece.sequence];
+    auto one = [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; maxTokens > 0 && i < end; ++i) {
+        Text &text = *texts[pieces[static_cast<size_t>(i)].sequence];
+        std::span<const float> logits = generator.logits(pieces[static_cast<size_t>(i)].sequence);
+        Expected<int32_t> token = text.sampler.sample(logits, result.tokens[text.prompt].size());
+        drawn[static_cast<size_t>(i)] = token ? Status::success() : token.status();
+        text.token = token ? *token : 0;
+      }
+    };
+    generator.pool().parallelFor(0, static_cast<int64_t>(pieces.size()), 1, one);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      std::optional<Text> &text = texts[pieces[i].sequence];
       std::vector<int32_t> &tokens = result.tokens[text->prompt];
       if (maxTokens > 0) {
-        BRAID_ASSIGN(text->token, text->sampler.sample(generator.logits(piece.sequence), tokens.size()));
+        BRAID_TRY(prompts.size() == 1 ? drawn[i] : drawn[i].withContext(fmt::format("prompt {}", text->prompt)));
         tokens.push_back(text->token);
         ++result.generatedTokens;
       }

@@ -38,6 +38,8 @@ public:
   int64_t length(size_t sequence = 0) const { return rows[sequence].position; }
   // The most tokens a sequence may have.
   int64_t contextLength() const { return contextLimit; }
+  // The threads of its session, idle between calls of feed().
+  ThreadPool &pool() const { return session->pool(); }
   // Lengths of the buckets, longest first; 1 is decode.
   std::vector<int64_t> buckets() const;
 

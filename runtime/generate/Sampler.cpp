@@ -19,37 +19,74 @@ Expected<Sampler> Sampler::create(const SamplerOptions &options, size_t vocabula
   return sampler;
 }
 
+// The first of the largest; -1 where there are NaN or +inf.
+static int32_t firstLargest(std::span<const float> logits) {
+  // By lanes without branches, so that it is vector code.
+  constexpr size_t lanes = 16;
+  float best[lanes];
+  int32_t broken[lanes] = {};
+  std::fill_n(best, lanes, -INFINITY);
+  auto look = [&](float logit, size_t lane) {
+    best[lane] = logit > best[lane] ? logit : best[lane];
+    broken[lane] |= !(logit < INFINITY);
+  };
+  size_t whole = logits.size() / lanes * lanes;
+  for (size_t i = 0; i < whole; i += lanes)
+    for (size_t lane = 0; lane < lanes; ++lane)
+      look(logits[i + lane], lane);
+  for (size_t i = whole; i < logits.size(); ++i)
+    look(logits[i], i - whole);
+  if (std::any_of(broken, broken + lanes, [](int32_t any) { return any != 0; }))
+    return -1;
+  return static_cast<int32_t>(std::ranges::find(logits, *std::max_element(best, best + lanes)) - logits.begin());
+}
+
 Expected<int32_t> Sampler::sample(std::span<const float> logits, uint64_t position) {
   logits = logits.first(std::min(limit, logits.size()));
-  candidates.clear();
-  for (size_t token = 0; token < logits.size(); ++token) {
+  if (logits.empty())
+    return Status::error("there are no logits to choose from");
+  int32_t likeliest = firstLargest(logits);
+  if (likeliest < 0) {
     // -inf is a token that cannot follow; NaN and +inf are a broken model.
-    if (std::isnan(logits[token]) || logits[token] == INFINITY)
-      return Status::error("the logit of token {} at generated position {} is {}", token, position, logits[token]);
-    candidates.push_back({logits[token], static_cast<int32_t>(token)});
+    auto broken = std::ranges::find_if(logits, [](float logit) { return std::isnan(logit) || logit == INFINITY; });
+    return Status::error("the logit of token {} at generated position {} is {}", broken - logits.begin(), position,
+                         *broken);
   }
+  if (options.temperature == 0)
+    return likeliest;
+  double highest = logits[static_cast<size_t>(likeliest)];
+  if (highest == -INFINITY)
+    return Status::error("every token is impossible at generated position {}", position);
+
+  candidates.clear();
+  for (size_t token = 0; token < logits.size(); ++token)
+    candidates.push_back({logits[token], static_cast<int32_t>(token)});
   // Of equal logits the lower token comes first: the order does not depend on the library's sort.
   auto likelier = [](const Candidate &a, const Candidate &b) {
     return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
   };
-  if (candidates.empty())
-    return Status::error("there are no logits to choose from");
-  if (options.temperature == 0)
-    return std::min_element(candidates.begin(), candidates.end(), likelier)->token;
-
-  std::sort(candidates.begin(), candidates.end(), likelier);
-  if (options.topK > 0 && static_cast<size_t>(options.topK) < candidates.size())
+  if (options.topK > 0 && static_cast<size_t>(options.topK) < candidates.size()) {
+    std::nth_element(candidates.begin(), candidates.begin() + options.topK, candidates.end(), likelier);
     candidates.resize(static_cast<size_t>(options.topK));
-  double highest = candidates.front().weight, sum = 0;
-  if (highest == -INFINITY)
-    return Status::error("every token is impossible at generated position {}", position);
+    std::sort(candidates.begin(), candidates.end(), likelier);
+  }
+  double sum = 0;
   for (Candidate &candidate : candidates)
     sum += candidate.weight = std::exp((candidate.weight - highest) / options.temperature);
   if (options.topP < 1) {
+    // Mostly a few tokens have that much: they are put in order, and as many more as it takes.
     double kept = 0;
     size_t count = 0;
-    while (count < candidates.size() && kept < options.topP * sum)
+    for (size_t ordered = 0; count < candidates.size() && kept < options.topP * sum;) {
+      if (count == ordered) {
+        auto first = candidates.begin() + static_cast<std::ptrdiff_t>(count);
+        ordered = std::min(std::max<size_t>(256, 4 * ordered), candidates.size());
+        auto last = candidates.begin() + static_cast<std::ptrdiff_t>(ordered);
+        std::nth_element(first, last, candidates.end(), likelier);
+        std::sort(first, last, likelier);
+      }
       kept += candidates[count++].weight;
+    }
     candidates.resize(std::max<size_t>(count, 1));
     sum = kept;
   }

@@ -68,6 +68,41 @@ TEST(GenerateSampler, CutsTheTail) {
   EXPECT_EQ(histogram(options, logits, 8000).count(3), 0u);
 }
 
+TEST(GenerateSampler, LongListsAreLikeShortOnes) {
+  // Blocks and lanes of what looks for the largest, and lists that are put in order piece by piece.
+  std::vector<float> logits(3000, -4);
+  logits[2049] = logits[2990] = 1;
+  EXPECT_EQ(sampleOne({}, logits), 2049);
+  logits[2999] = 2;
+  EXPECT_EQ(sampleOne({}, logits), 2999);
+  logits[0] = 3;
+  EXPECT_EQ(sampleOne({}, logits), 0);
+  EXPECT_EQ(sampleOne({}, std::vector<float>(3000, -INFINITY)), 0);
+  for (size_t at : {0, 15, 16, 2991, 2999})
+    for (float wrong : {NAN, INFINITY}) {
+      std::vector<float> broken = logits;
+      broken[at] = wrong;
+      auto sampler = Sampler::create({}, broken.size(), broken.size());
+      EXPECT_EQ(sampler->sample(broken, 1).message(),
+                fmt::format("the logit of token {} at generated position 1 is {}", at, wrong));
+    }
+  // Of 3000 equally likely ones half are kept, the lower ones.
+  SamplerOptions options;
+  options.temperature = 1;
+  options.topP = 0.5;
+  std::vector<float> equal(3000);
+  auto counts = histogram(options, equal, 4000);
+  EXPECT_GT(counts.rbegin()->first, 1480);
+  EXPECT_LT(counts.rbegin()->first, 1500);
+  EXPECT_GT(counts.size(), 1300u);
+  options.topP = 1;
+  EXPECT_GT(histogram(options, equal, 4000).rbegin()->first, 2900);
+  options.topK = 700;
+  counts = histogram(options, equal, 4000);
+  EXPECT_GT(counts.rbegin()->first, 680);
+  EXPECT_LT(counts.rbegin()->first, 700);
+}
+
 TEST(GenerateSampler, DependsOnSeedAndPositionOnly) {
   SamplerOptions options;
   options.temperature = 1;
