@@ -74,6 +74,11 @@ public:
   Var rowNumbers(llvm::StringRef name) {
     return k.buffer(name, shape.compute, {{"row"}, {"head", shape.heads}, {"token"}});
   }
+  /// O' of parts of the keys, and their m and l.
+  Var partOutputs(llvm::StringRef name) {
+    return k.buffer(name, shape.compute, {kDynamic, kDynamic, shape.heads, shape.size});
+  }
+  Var partNumbers(llvm::StringRef name) { return k.buffer(name, shape.compute, {kDynamic, 2, kDynamic, shape.heads}); }
   Var index(Var number) { return cast(number, k.builder.getIndexType()); }
   /// Cotangents of keys and values, and the sums that they are added to.
   Var keyGradients(llvm::StringRef name) {
@@ -158,11 +163,22 @@ public:
 
   /// Online softmax of a few rows, already scaled, over their keys of group g. Result: o and lse.
   std::pair<Var, Var> attend(Var q, const Interval &seen, Var keyBuffer, Var valueBuffer, Var b, Var g, int64_t block) {
+    return attended(attendPart(q, seen, keyBuffer, valueBuffer, b, g, block));
+  }
+  /// m, l, O' of the blocks of keys that are the turn of `part` of `parts`, each as many in a row; of all without a part.
+  Vars attendPart(Var q, const Interval &seen, Var keyBuffer, Var valueBuffer, Var b, Var g, int64_t block,
+                  Var part = {}, int64_t parts = 1) {
     int64_t rows = q.dim(0), D = shape.size;
     auto [lo, end] = range(seen);
     Var hi = shape.ring ? end : min(end, shape.cache ? k.size(keyBuffer, 1) : keyCount);
     Interval there = before(seen, hi); // a block of earlier keys ends before the tokens
-    return attended(k.loop(lo, hi, block, attendNothing(rows), [&](Var s0, llvm::ArrayRef<Var> now) -> Vars {
+    if (part) {
+      auto all = static_cast<double>(parts * block);
+      Var each = max(hi - lo + (all - 1.0), 0.0) / all * static_cast<double>(block);
+      lo = lo + part * each;
+      hi = min(hi, lo + each);
+    }
+    return k.loop(lo, hi, block, attendNothing(rows), [&](Var s0, llvm::ArrayRef<Var> now) -> Vars {
       Var ks = loadKeys(keyBuffer, b, s0, g, block, hi), vs = loadKeys(valueBuffer, b, s0, g, block, hi);
       Var live = visible(there, s0, block);
       Var scores = select(live, dotTB(q, ks), kLowest);
@@ -170,7 +186,7 @@ public:
       Var p = select(live, exp(scores - expand(highest, 1, block)), 0.0);
       Var keep = exp(now[0] - highest);
       return {highest, now[1] * keep + sum(p, 1), dot(p, vs, now[2] * expand(keep, 1, D))};
-    }));
+    });
   }
 
   /// One tile of keys in the online softmax of `q` [rows, D], already scaled; `now`: m, l, O'.
@@ -237,21 +253,53 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   k.store(cast(sums, lse.element()), lse, {b, h, t0}, {.limit = tokens, .dims = {2}});
 }
 
-/// One token: the rows are the heads of a group, so that every key is read once. Program (group, batch).
-void writeDecode(KernelBuilder &k, const AttentionShape &shape) {
+/// One token: the rows are the heads of a group, so that every key is read once. Program (group, batch), or with
+/// several parts (group, batch, part): m, l and O' of a part of the keys each (Flash-Decoding, Dao et al. 2023).
+void writeDecode(KernelBuilder &k, const AttentionShape &shape, int64_t parts) {
   Attention a(k, shape);
   Var q = a.queries("q"), keys = a.keys("k"), values = a.keys("v"),
       documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
-  Var o = a.queries("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
+  Var o, lse, scale;
+  if (parts == 1) {
+    o = a.queries("o");
+    lse = a.rowNumbers("lse");
+  } else {
+    o = a.partOutputs("o");
+    lse = a.partNumbers("m_l");
+  }
+  scale = k.scalar("scale", shape.compute);
   a.loadPrefix(q);
   int64_t rows = shape.perGroup();
   Var g = k.program(0), b = k.program(1), h = g * static_cast<double>(rows);
   Var queries = cast(k.load(q, {b, 0, h, 0}, {rows, shape.size}), shape.compute) * scale;
   auto one = a.interval(k.at(documents, {b, 0}), k.constant(k.i32(), 0));
   Attention::Interval seen{splat(one.first, {rows}), splat(one.last, {rows})};
+  if (parts > 1) {
+    Var part = k.program(2);
+    Vars made = a.attendPart(queries, seen, keys, values, b, g, kDecodeKeys, part, parts);
+    for (int64_t i = 0; i < 2; ++i)
+      k.store(made[i], lse, {part, k.number(i), b, h}, {.dims = {3}});
+    return k.store(made[2], o, {part, b, h, 0}, {.dims = {2, 3}});
+  }
   auto [out, sums] = a.attend(queries, seen, keys, values, b, g, kDecodeKeys);
   k.store(cast(out, o.element()), o, {b, 0, h, 0});
   k.store(cast(sums, lse.element()), lse, {b, h, 0}, {.dims = {1}});
+}
+
+/// o and lse from m, l and O' of the parts, added up in their order. Program (head, batch).
+void writeDecodeMerge(KernelBuilder &k, const AttentionShape &shape, int64_t parts) {
+  Attention a(k, shape);
+  Var o = a.partOutputs("o_part"), numbers = a.partNumbers("m_l");
+  Var out = a.queries("o"), lse = a.rowNumbers("lse"), h = k.program(0), b = k.program(1);
+  auto of = [&](int64_t i) { return k.load(numbers, {0, k.number(i), b, h}, {parts}, {.dims = {0}}); };
+  Var m = of(0), l = of(1), highest = maximum(m, 0), weight = exp(m - splat(highest, {parts}));
+  // A part without keys has l = 0 and O' = 0, whatever its weight.
+  Var total = sum(l * weight, 0), made = sum(k.load(o, {0, b, h, 0}, {parts, shape.size}, {.dims = {0, 3}}) *
+                                                 expand(weight, 1, shape.size), 0);
+  Var empty = le(total, 0.0);
+  total = select(empty, 1.0, total);
+  k.store(cast(made / splat(total, {shape.size}), out.element()), out, {b, 0, h, 0}, {.dims = {3}});
+  k.put(cast(select(empty, 0.0, highest + log(total)), lse.element()), lse, {b, h, 0});
 }
 
 //===- Backward ---------------------------------------------------------------------------------------------------===//
@@ -415,29 +463,61 @@ template <typename Op> AttentionShape shapeOfOp(Op op, bool cache, bool ring = f
           computeType(token)};
 }
 
+/// How many programs share the keys of a token and group: enough for two on each of a GPU's multiprocessors, none of them
+/// with less than some blocks of a full cache.
+int64_t decodeParts(int64_t programs, int64_t rows) {
+  int64_t most = std::min<int64_t>(32, rows / (4 * kDecodeKeys)), parts = 1;
+  while (parts * 2 <= most && parts * programs < 256)
+    parts *= 2;
+  return parts;
+}
+
 LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   AttentionShape shape = shapeOfOp(op, op.getCache(), op.getRing());
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1];
   bool decode = tokens == 1;
+  int64_t parts = decode && shape.cache && context.gpu ? decodeParts(shape.groups * batch, shapeOf(op.getK())[1]) : 1;
   std::string kernel =
-      decode ? context.kernel(shape.kernelName("decode"), {"group", "batch"},
-                              [&](KernelBuilder &k) { writeDecode(k, shape); })
-             : context.kernel(shape.kernelName("causal"), {"rows", "head", "batch"}, [&](KernelBuilder &k) {
+      parts > 1 ? context.kernel(shape.kernelName("decode") + "_parts" + std::to_string(parts),
+                                 {"group", "batch", "part"}, [&](KernelBuilder &k) { writeDecode(k, shape, parts); })
+      : decode  ? context.kernel(shape.kernelName("decode"), {"group", "batch"},
+                                 [&](KernelBuilder &k) { writeDecode(k, shape, 1); })
+                : context.kernel(shape.kernelName("causal"), {"rows", "head", "batch"}, [&](KernelBuilder &k) {
                  writeForward(k, shape);
                  shape.round(k);
                });
   llvm::SmallVector<int64_t, 3> grid{shape.groups, batch};
+  if (parts > 1)
+    grid.push_back(parts);
   if (!decode)
     grid = {ceilDiv(tokens, shape.tileRows()), shape.heads, batch};
   auto launch = context.launch(op, kernel, grid);
   launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV()).arg("documents", op.getDocuments());
   if (op.getCoordinate())
     launch.arg("coordinate", op.getCoordinate());
-  launch.result("o", op.getO().getType()).result("lse", op.getLse().getType());
+  if (parts == 1)
+    launch.result("o", op.getO().getType()).result("lse", op.getLse().getType());
+  else
+    launch.result("o", RankedTensorType::get({parts, batch, shape.heads, shape.size}, shape.compute))
+        .result("m_l", RankedTensorType::get({parts, 2, batch, shape.heads}, shape.compute));
   launch.scalar("scale", op.getScale().convertToDouble(), shape.compute);
   if (!shape.cache)
     launch.index("keys", op.keyCount()).index("prefix", shape.prefix);
-  context.replace(op, launch.run());
+  auto made = launch.run();
+  if (parts > 1) {
+    AttentionShape all{shape.heads, shape.groups, shape.size, 0,           0,
+                       false,       false,        false,      false,       false,
+                       shape.token, shape.compute};
+    std::string merge = context.kernel(all.kernelName("decode_merge") + "_parts" + std::to_string(parts),
+                                       {"head", "batch"}, [&](KernelBuilder &k) { writeDecodeMerge(k, all, parts); });
+    made = context.launch(op, merge, {shape.heads, batch})
+               .arg("o_part", made[0])
+               .arg("m_l", made[1])
+               .result("o", op.getO().getType())
+               .result("lse", op.getLse().getType())
+               .run();
+  }
+  context.replace(op, made);
   return success();
 }
 

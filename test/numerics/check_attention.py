@@ -250,6 +250,31 @@ def add_cache(program, rng):
     program.then(padded)
 
 
+def add_long_cache(program, rng):
+    """A token over caches so long that on a GPU several programs share the keys: long and short sequences, a token of padding; with a window, in a ring."""
+    B, H, G, D = 4, 4, 2, 16
+    for S, window, ring in ((1100, 0, False), (1100, 300, False), (720, 640, True)):
+        f = program.function(f"decode_{S}_{window}")
+        q, documents = f.input("q", (B, 1, H, D)), f.input("documents", (B, 1), "i32")
+        k, v = f.input("k", (B, S, G, D)), f.input("v", (B, S, G, D))
+        attributes = dict(scale=D**-0.5, window=window, prefix=0, cache=True) | ({"ring": True} if ring else {})
+        o, lse = f.op("braid.attn.causal", [q, k, v, documents], [q.type, Type((B, H, 1))], **attributes)
+        f.output("o", o)
+        f.output("lse", lse)
+        last = [1900 if ring else 1099, 64, 0]  # the token's position; the last row is padding
+        values = dict(zip("qkv", rounded([rng.standard_normal(x.type.shape) for x in (q, k, v)])))
+        wanted, sums = np.zeros((B, 1, H, D)), np.zeros((B, H, 1))
+        for b, position in enumerate(last):
+            rows = np.arange(max(0, position - window + 1) if window else 0, position + 1) % S
+            for h in range(H):
+                scores = values["k"][b, rows, h // (H // G)] @ values["q"][b, 0, h] * D**-0.5
+                weights = np.exp(scores - scores.max())
+                wanted[b, 0, h] = weights @ values["v"][b, rows, h // (H // G)] / weights.sum()
+                sums[b, h, 0] = scores.max() + np.log(weights.sum())
+        starts = np.array([[-p] for p in last] + [[PADDING]], np.int32)
+        program.check(f, values | {"documents": starts}, {"o": wanted, "lse": sums}, 2e-6)
+
+
 def add_ring(program, rng):
     """A ring of fewer rows than there are tokens, filled by calls of 8, 1 and padded calls: the windows of the whole row."""
     B, H, G, D, T, window, bucket = 2, 4, 2, 16, 61, 13, 8
@@ -311,6 +336,7 @@ def main():
     add_room(program, rng)
     add_cache(program, rng)
     add_ring(program, rng)
+    add_long_cache(program, rng)
     parts = Program("attention-parts", options=["--from-phase=scheduled"])
     add_parts(parts, rng)
     return program.finish() | parts.finish()

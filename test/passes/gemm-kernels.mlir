@@ -18,6 +18,7 @@
 // LIBRARY-NEXT: cmd.gemm 1000 x 1024 x 64
 // LIBRARY-NEXT: cmd.gemm 16 x 1024 x 64
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
+// LIBRARY-NEXT: cmd.launch @gemm_groups_
 // LIBRARY-NEXT: cmd.launch @gemm_weights_
 // LIBRARY-NEXT: {{^  *}$}}
 // CHECK-NOT: cmd.gemm
@@ -27,9 +28,9 @@ cmd.program {
   cmd.arena @wide bytes 16777216
   cmd.stream @compute
   cmd.entry @main inputs [] outputs [] {
-    // Both are launches of one kernel: 10 rows are one tile with a limit, 96 columns two of 48.
-    // CHECK: cmd.launch @gemm_f32_f32_f32_nn_16x48x32 grid [2, 1, 1] args {a = #cmd.buffer<@io, 0, 2560>, a.dim0 = 1 : i64, a.dim1 = 10 : i64, a.dim2 = 64 : i64, a.stride0 = 0 : i64, a.stride1 = 64 : i64, {{.*}}c.stride1 = 128 : i64, k = 64 : i64} {{.*}}name = "gemm"
-    // CHECK: cmd.launch @gemm_f32_f32_f32_nn_16x48x32 grid [1, 1, 3] args {{.*}}a.dim0 = 3 : i64, {{.*}}a.stride0 = 640 : i64
+    // Both are launches of one kernel: 10 rows are one tile with a limit; so few read long steps of k, in as many programs as there can be.
+    // CHECK: cmd.launch @gemm_f32_f32_f32_nn_16x16x64 grid [6, 1, 1] args {a = #cmd.buffer<@io, 0, 2560>, a.dim0 = 1 : i64, a.dim1 = 10 : i64, a.dim2 = 64 : i64, a.stride0 = 0 : i64, a.stride1 = 64 : i64, {{.*}}c.stride1 = 128 : i64, k = 64 : i64} {{.*}}name = "gemm"
+    // CHECK: cmd.launch @gemm_f32_f32_f32_nn_16x16x64 grid [3, 1, 3] args {{.*}}a.dim0 = 3 : i64, {{.*}}a.stride0 = 640 : i64
     cmd.gemm 10 x 96 x 64 a <@io, 0, 2560> ld 64 : f32 b <@io, 4096, 24576> ld 96 : f32 c <@io, 65536, 5120> ld 128 : f32 {name = "gemm"}
     cmd.gemm 10 x 48 x 64 a <@io, 0, 7680> ld 64 : f32 b <@io, 8192, 12288> ld 48 : f32 c <@io, 65536, 5760> ld 48 : f32 {batch = 3 : i64, batch_stride_a = 640 : i64, batch_stride_c = 480 : i64, name = "gemm"}
     // A gradient of weights sums over rows: their number needs no divisor, the columns of both operands do.
@@ -51,7 +52,7 @@ cmd.program {
     cmd.gemm 10 x 48 x 64 a <@io, 0, 3840> ld 64 : bf16 b <@io, 8192, 6144> ld 48 : bf16 c <@io, 65536, 2880> ld 48 : bf16 add <@io, 131072, 3000> : bf16 {batch = 3 : i64, batch_stride_a = 640 : i64, batch_stride_addend = 500 : i64, batch_stride_c = 480 : i64, name = "gemm"}
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x16x64_plus_f32 grid [3, 1, 1] args {{.*}}addend = #cmd.buffer<@io, 131072, 1920>
     cmd.gemm 10 x 48 x 64 a <@io, 0, 1280> ld 64 : bf16 b <@io, 8192, 6144> ld 48 : bf16 c <@io, 65536, 960> ld 48 : bf16 add <@io, 131072, 1920> : f32 {name = "gemm"}
-    // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nt_64x16x16_plus_f32 grid [1, 4, 2] args {{.*}}addend = #cmd.buffer<@io, 131072, 8192>
+    // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nt_64x16x16_plus_f32 grid [1, 4, 1] args {{.*}}addend = #cmd.buffer<@io, 131072, 8192>
     cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 16 a <@io, 0, 4096> ld 16 : bf16 b <@io, 8192, 2048> ld 16 : bf16 c <@io, 65536, 4096> ld 16 : bf16 add <@io, 131072, 8192> : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
     // Tiles are as large as leaves the multiprocessors of a large GPU one each.
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x256x64 grid [4, 32, 1]
@@ -63,20 +64,23 @@ cmd.program {
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x16x64 grid [64, 1, 1]
     cmd.gemm 16 x 1024 x 64 a <@wide, 0, 2048> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 32768> ld 1024 : bf16 {name = "gemm"}
     // The rows of a group are found on the device.
-    // CHECK: cmd.launch @gemm_groups_f32_f32_f32_nt_64x16x8 grid [1, 4, 2] args {{.*}}offsets = #cmd.buffer<@io, 524288, 20>, offsets.dim0 = 5 : i64, parts = 2 : i64}
+    // CHECK: cmd.launch @gemm_groups_f32_f32_f32_nt_64x16x8 grid [1, 4, 1] args {{.*}}offsets = #cmd.buffer<@io, 524288, 20>, offsets.dim0 = 5 : i64, parts = 1 : i64}
     cmd.grouped_gemm rows groups 4 rows 128 m 0 n 16 k 8 a <@io, 0, 4096> ld 8 : f32 b <@io, 8192, 2048> ld 8 : f32 c <@io, 65536, 8192> ld 16 : f32 offsets <@io, 524288, 20> {name = "grouped_gemm", transpose_b}
-    // CHECK: cmd.launch @gemm_weights_f32_f32_f32_tn_8x16x32 grid [1, 1, 4]
+    // Experts with two rows each: tiles of 16 rows, one program for all of them, and columns by how many programs 64 experts make.
+    // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nn_16x64x64 grid [2, 64, 1]
+    cmd.grouped_gemm rows groups 64 rows 128 m 0 n 128 k 64 a <@wide, 0, 16384> ld 64 : bf16 b <@wide, 1048576, 1048576> ld 128 : bf16 c <@wide, 4194304, 32768> ld 128 : bf16 offsets <@io, 524288, 260> {name = "decode"}
+    // CHECK: cmd.launch @gemm_weights_f32_f32_f32_tn_8x16x128 grid [1, 1, 4]
     cmd.grouped_gemm weight groups 4 rows 128 m 8 n 16 k 0 a <@io, 0, 4096> ld 8 : f32 b <@io, 8192, 8192> ld 16 : f32 c <@io, 65536, 2048> ld 16 : f32 offsets <@io, 524288, 20> {name = "grouped_gemm"}
   }
 }
 
 // The sum over k stands in the tile's loop; rows past the end read 0 and are not written.
-// CHECK-LABEL: func.func @gemm_f32_f32_f32_nn_16x48x32(
+// CHECK-LABEL: func.func @gemm_f32_f32_f32_nn_16x16x64(
 // CHECK-SAME:    tile.grid = ["column", "row", "batch"], tile.kernel
-// CHECK:         scf.for %{{.*}} = %c0{{.*}} step %c32
-// CHECK:           tile.load %{{.*}} limit %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<16x32xf32>
-// CHECK:           tile.dot %{{.*}} : vector<16x32xf32>, vector<32x48xf32>, vector<16x48xf32>
-// CHECK:         tile.store %{{.*}} limit %{{.*}} : vector<16x48xf32>, memref<?x?x?xf32, strided<[?, ?, 1]>>
+// CHECK:         scf.for %{{.*}} = %c0{{.*}} step %c64
+// CHECK:           tile.load %{{.*}} limit %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<16x64xf32>
+// CHECK:           tile.dot %{{.*}} : vector<16x64xf32>, vector<64x16xf32>, vector<16x16xf32>
+// CHECK:         tile.store %{{.*}} limit %{{.*}} : vector<16x16xf32>, memref<?x?x?xf32, strided<[?, ?, 1]>>
 // CHECK-LABEL: func.func @gemm_bf16_bf16_f32_tn_add_64x8x64(
 // CHECK:         tile.load %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<64x8xf32>
 // CHECK:         tile.dot %{{.*}} {transpose_a} : vector<64x64xbf16>, vector<64x8xbf16>, vector<64x8xf32>
@@ -87,7 +91,7 @@ cmd.program {
 // CHECK:         memref.load %{{.*}} : memref<?xi32>
 // CHECK:         scf.for
 // CHECK:           scf.for
-// CHECK-LABEL: func.func @gemm_weights_f32_f32_f32_tn_8x16x32(
+// CHECK-LABEL: func.func @gemm_weights_f32_f32_f32_tn_8x16x128(
 // The rest along k is behind the loop, what the tensor cores take of it on them.
 // THREADS-LABEL: func.func @gemm_bf16_bf16_f32_nn_128x128x64_16_2(
 // THREADS:         scf.for
