@@ -168,9 +168,10 @@ void Checker::ffn(const std::string &path, const MoeSpec &moe) {
                               .str());
   std::vector<int64_t> buckets = spec.prefillBuckets();
   if (int64_t longest = buckets.empty() ? 1 : buckets.back(); spec.decodeBatch * longest > slots)
-    report("decode_batch", formatv("{0} times {1} tokens of a prefill times top_k {2} exceeds {3} rows; valid: at most {4}",
-                                   spec.decodeBatch, longest, moe.topK, INT32_MAX, slots / longest)
-                               .str());
+    report("decode_batch",
+           formatv("{0} times {1} tokens of a prefill times top_k {2} exceeds {3} rows; valid: at most {4}",
+                   spec.decodeBatch, longest, moe.topK, INT32_MAX, slots / longest)
+               .str());
 }
 
 void Checker::pattern(StringRef key, StringRef pattern, StringRef parts, const std::vector<char> &letters) {

@@ -32,7 +32,7 @@ constexpr int64_t kGroupRows = 64, kMostColumns = 256; // of wgmma
 constexpr int64_t kMostSums = 128; // registers of a thread
 constexpr int64_t kMostStages = 4;
 /// Products of few rows wait for memory, not for tensor cores: more of it is asked for at a time.
-constexpr int64_t kFewRows = 16, kMostStagesOfFewRows = 8, kBytesOfFewRows = 80 * 1024;
+constexpr int64_t kNarrowRows = 16, kMostNarrowStages = 8, kNarrowBytes = 80 * 1024;
 
 /// A tile in a stage.
 struct Panel {
@@ -148,8 +148,8 @@ std::optional<ThreadLowering::Product> ThreadLowering::productOf(scf::ForOp op) 
   // Two stages let copies overlap with products, wgmma reads one more.
   int64_t least = p.wgmma ? 3 : 2;
   p.stages = kMostStages;
-  if (p.m <= kFewRows)
-    p.stages = std::clamp(kBytesOfFewRows / p.stageBytes, kMostStages, kMostStagesOfFewRows);
+  if (p.m <= kNarrowRows)
+    p.stages = std::clamp(kNarrowBytes / p.stageBytes, kMostStages, kMostNarrowStages);
   for (; p.stages >= least; --p.stages)
     if (freeOffset(p.stages * p.stageBytes, kPatternBytes) + p.stages * p.stageBytes <= limits.sharedBytes)
       return p;

@@ -294,8 +294,8 @@ void writeDecodeMerge(KernelBuilder &k, const AttentionShape &shape, int64_t par
   auto of = [&](int64_t i) { return k.load(numbers, {0, k.number(i), b, h}, {parts}, {.dims = {0}}); };
   Var m = of(0), l = of(1), highest = maximum(m, 0), weight = exp(m - splat(highest, {parts}));
   // A part without keys has l = 0 and O' = 0, whatever its weight.
-  Var total = sum(l * weight, 0), made = sum(k.load(o, {0, b, h, 0}, {parts, shape.size}, {.dims = {0, 3}}) *
-                                                 expand(weight, 1, shape.size), 0);
+  Var total = sum(l * weight, 0),
+      made = sum(k.load(o, {0, b, h, 0}, {parts, shape.size}, {.dims = {0, 3}}) * expand(weight, 1, shape.size), 0);
   Var empty = le(total, 0.0);
   total = select(empty, 1.0, total);
   k.store(cast(made / splat(total, {shape.size}), out.element()), out, {b, 0, h, 0}, {.dims = {3}});
@@ -483,9 +483,9 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
       : decode  ? context.kernel(shape.kernelName("decode"), {"group", "batch"},
                                  [&](KernelBuilder &k) { writeDecode(k, shape, 1); })
                 : context.kernel(shape.kernelName("causal"), {"rows", "head", "batch"}, [&](KernelBuilder &k) {
-                 writeForward(k, shape);
-                 shape.round(k);
-               });
+                   writeForward(k, shape);
+                   shape.round(k);
+                  });
   llvm::SmallVector<int64_t, 3> grid{shape.groups, batch};
   if (parts > 1)
     grid.push_back(parts);
@@ -505,9 +505,8 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
     launch.index("keys", op.keyCount()).index("prefix", shape.prefix);
   auto made = launch.run();
   if (parts > 1) {
-    AttentionShape all{shape.heads, shape.groups, shape.size, 0,           0,
-                       false,       false,        false,      false,       false,
-                       shape.token, shape.compute};
+    AttentionShape all{shape.heads, shape.groups, shape.size, 0,     0,           false,
+                       false,       false,        false,      false, shape.token, shape.compute};
     std::string merge = context.kernel(all.kernelName("decode_merge") + "_parts" + std::to_string(parts),
                                        {"head", "batch"}, [&](KernelBuilder &k) { writeDecodeMerge(k, all, parts); });
     made = context.launch(op, merge, {shape.heads, batch})

@@ -66,9 +66,11 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
     return "row-wise, alone: no neighbour over the same rows could join";
   }
   auto rowsOf = [](Value x) { return shapeOf(x)[0] * shapeOf(x)[1]; };
-  if (auto linear = dyn_cast<LinearOp>(op); linear && isOfFewRows(linear.getX(), linear.getWeights().front(), rowsOf(linear.getX()), kFewRows, gpu))
+  if (auto linear = dyn_cast<LinearOp>(op);
+      linear && isOfFewRows(linear.getX(), linear.getWeights().front(), rowsOf(linear.getX()), kFewRows, gpu))
     return "generated: so few rows that the weights stream by once";
-  if (auto linear = dyn_cast<MoeGroupedLinearOp>(op); linear && isOfFewRows(linear.getX(), linear.getWeights().front(), rowsOf(linear.getX()), kFewExpertRows, gpu))
+  if (auto linear = dyn_cast<MoeGroupedLinearOp>(op);
+      linear && isOfFewRows(linear.getX(), linear.getWeights().front(), rowsOf(linear.getX()), kFewExpertRows, gpu))
     return "generated: so few rows that the weights of their experts stream by once";
   return llvm::TypeSwitch<Operation *, std::string>(op)
       .Case<LinearOp, LinearAddOp, LinearGradDataOp, LinearGradWeightOp>([&](auto) -> std::string {
@@ -77,7 +79,7 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
                          : "generated: a dense matrix product (braid-gemm-kernels)";
       })
       .Case<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>([&](auto) -> std::string {
-        return isF64(op)        ? "generated: the library has no f64"
+        return isF64(op)         ? "generated: the library has no f64"
                : library && !gpu ? "library: one product per expert, rows known on the device"
                                  : "generated: one product per expert, rows known on the device (braid-gemm-kernels)";
       })

@@ -61,8 +61,7 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp,
                 LinearLossPartGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })
           .Case<DocumentsOp, ScaleDocumentsOp, SliceOp, ConcatOp, InsertOp, ShardOp, LocalIdsOp, LastTokenOp,
-                arith::ConstantOp>(
-              [](auto) { return outlineStructure; })
+                arith::ConstantOp>([](auto) { return outlineStructure; })
           .Case<MoePlanOp, MoePlanReceivedOp>([](auto) { return outlineMoePlan; })
           .Case<MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp>([](auto) { return outlineMoe; })
           .Case<MoeDropOp>([](auto) { return outlineMoeDrop; })

@@ -215,7 +215,8 @@ LogicalResult constant(arith::ConstantOp op, OutlineContext &context) {
 Var tokensOf(KernelBuilder &k, Var documents, Var b) {
   Var tokens = k.size(documents, 1), none = k.constant(k.i32(), 0);
   Var count = k.loop(0, tokens, kBlock, {none}, [&](Var t, ArrayRef<Var> now) -> Vars {
-    Var starts = k.load(documents, {b, t}, {kBlock}, {.limit = tokens}), inside = lt(k.iota({kBlock}, 0), cast(tokens - t, k.i32()));
+    Var starts = k.load(documents, {b, t}, {kBlock}, {.limit = tokens}),
+        inside = lt(k.iota({kBlock}, 0), cast(tokens - t, k.i32()));
     return {now[0] + sum(cast(both(inside, lt(starts, std::numeric_limits<int32_t>::max())), k.i32()), 0)};
   })[0];
   return cast(count, k.builder.getIndexType());

@@ -154,8 +154,7 @@ Status Generator::feed(std::span<const Piece> pieces) {
         row.rest = {};
       return status.withContext(fmt::format("position {}", furthest));
     }
-    bool more = std::any_of(rows.begin(), rows.end(),
-                            [&](const Row &row) { return row.rest.size() > countOf(row); });
+    bool more = std::any_of(rows.begin(), rows.end(), [&](const Row &row) { return row.rest.size() > countOf(row); });
     for (size_t i = 0; i < rows.size(); ++i) {
       Row &row = rows[i];
       if (!takes(row))

@@ -15,7 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 // Keys of the description that change no function of the weights: of the whole model, and initial values of a mixer.
-constexpr std::array modelKeys = {"name", "dtype", "context_len", "max_documents", "init", "train", "schedule"};
+constexpr std::array modelKeys = {"name",          "dtype", "context_len", "decode_batch",
+                                  "max_documents", "init",  "train",       "schedule"};
 constexpr std::array mixerKeys = {"decay_range", "step_range", "slopes"};
 // Of a stated recurrence's parameters: where they begin. Their names and shapes are what they are.
 constexpr std::array beginKeys = {"value", "values", "log_uniform", "softplus_inverse"};

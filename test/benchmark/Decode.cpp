@@ -42,9 +42,10 @@ Expected<Json> measurePrefills(Generator &generator) {
       if (i >= 2)
         times.push_back(since(start));
     }
-    prefills.push_back({{"tokens", length},
-                        {"ms", milliseconds(times)},
-                        {"tokens_per_s", static_cast<double>(generator.sequences()) * static_cast<double>(length) / median(times)}});
+    prefills.push_back(
+        {{"tokens", length},
+         {"ms", milliseconds(times)},
+         {"tokens_per_s", static_cast<double>(generator.sequences()) * static_cast<double>(length) / median(times)}});
   }
   return prefills;
 }
@@ -168,8 +169,8 @@ Expected<Json> measureGeneration(const DecodeOptions &options, Session &session,
       return Status::error("decode gives logits that are not finite at position {}", i);
   }
   double fastest = *std::min_element(times.begin(), times.end());
-  BRAID_ASSIGN(EntryProfile profile,
-               profileEntry(session, decodeName(generator), 8, [&] { return feedAll(generator, std::span(&token, 1)); }));
+  BRAID_ASSIGN(EntryProfile profile, profileEntry(session, decodeName(generator), 8,
+                                                  [&] { return feedAll(generator, std::span(&token, 1)); }));
   Json weights = describeWeights(session, profile);
   double byteRate = weights[weights["fit"].get<bool>() ? "token_read_rate" : "read_rate"];
   BRAID_ASSIGN(Json described, describe(profile, median(times), fastest, byteRate));

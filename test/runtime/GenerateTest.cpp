@@ -257,8 +257,8 @@ TEST(Generate, SequencesAreApart) {
           std::vector<size_t> fed(3);
           for (size_t i = 0; i < 3; ++i)
             generator.reset(i);
-          for (size_t call = 0; fed[0] < texts[round].size() || fed[1] < texts[round + 1].size() ||
-                                fed[2] < texts[round + 2].size();
+          for (size_t call = 0;
+               fed[0] < texts[round].size() || fed[1] < texts[round + 1].size() || fed[2] < texts[round + 2].size();
                ++call) {
             std::vector<Generator::Piece> pieces;
             for (size_t i = 3; i-- > 0;) {

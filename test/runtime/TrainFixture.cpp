@@ -240,10 +240,10 @@ private:
     Ref tokens = place(name + "/tokens", T::i32, {options.sequences, length}, 3, R::input);
     Ref documents = place(name + "/cu_seqlens", T::i32, {options.sequences, 2}, 3, R::input);
     Ref logits = place(name + "/logits", T::f32, {options.sequences, V}, 3, R::output);
-    auto commands =
-        list(command(launch(5, {static_cast<uint64_t>(options.sequences), 1, 1}, arg("tokens", buf(tokens)), arg("cu_seqlens", buf(documents)),
-                            arg("weight", buf(weight)), arg("bias", buf(bias)), arg("state", buf(state)),
-                            arg("logits", buf(logits)), arg("count", length), arg("layers", layerCount()))));
+    auto commands = list(command(launch(5, {static_cast<uint64_t>(options.sequences), 1, 1}, arg("tokens", buf(tokens)),
+                                        arg("cu_seqlens", buf(documents)), arg("weight", buf(weight)),
+                                        arg("bias", buf(bias)), arg("state", buf(state)), arg("logits", buf(logits)),
+                                        arg("count", length), arg("layers", layerCount()))));
     finishEntry(name, std::move(commands), {tokens, documents}, {logits});
   }
 

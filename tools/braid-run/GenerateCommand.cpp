@@ -96,8 +96,9 @@ Expected<std::vector<Tokens>> promptsOf(const Options &options, const Program &p
       if (!tokens)
         return tokens.status().withContext(fmt::format("{}:{}", options.prompts, number));
       if (tokens->empty())
-        return Status::error("{}:{}: the prompt is empty: the model continues a text and needs at least one token of it",
-                             options.prompts, number);
+        return Status::error(
+            "{}:{}: the prompt is empty: the model continues a text and needs at least one token of it",
+            options.prompts, number);
       prompts.push_back(std::move(*tokens));
     }
     if (prompts.empty())
@@ -113,16 +114,15 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
   std::string all;
   for (const Tokens &prompt : prompts)
     all += fmt::format("{};", fmt::join(prompt, ","));
-  const Rank::Value asked[] = {
-      {"prompt (hash)", contentHash(std::as_bytes(std::span(all))).hex()},
-      {"prompt given as", options.prompt              ? "--prompt"
-                          : options.prompts.empty() ? "--prompt-tokens"
-                                                    : "--prompts"},
-      {"--max-tokens", number(options.maxTokens)},
-      {"--temperature", number(sampler.temperature)},
-      {"--top-k", number(sampler.topK)},
-      {"--top-p", number(sampler.topP)},
-      {"--seed", number(sampler.seed)}};
+  const Rank::Value asked[] = {{"prompt (hash)", contentHash(std::as_bytes(std::span(all))).hex()},
+                               {"prompt given as", options.prompt            ? "--prompt"
+                                                   : options.prompts.empty() ? "--prompt-tokens"
+                                                                             : "--prompts"},
+                               {"--max-tokens", number(options.maxTokens)},
+                               {"--temperature", number(sampler.temperature)},
+                               {"--top-k", number(sampler.topK)},
+                               {"--top-p", number(sampler.topP)},
+                               {"--seed", number(sampler.seed)}};
   return rank.agree(asked, "generate");
 }
 
@@ -226,10 +226,11 @@ Action addGenerate(CLI::App &command) {
           "The same as token numbers, for models whose vocabulary is not bytes; all tokens are printed as numbers")
       ->type_name("1,2,3");
   prompt
-      ->add_option("--prompts", options->prompts,
-                   "Many of them: a line of JSON each, \"text\" or [1, 2, 3]. As many at a time as the program was compiled "
-                   "for (decode_batch); prompt i draws with --seed plus i and does not depend on the others but for rounding. "
-                   "A line of JSON each is printed, in their order: prompt, text, tokens")
+      ->add_option(
+          "--prompts", options->prompts,
+          "Many of them: a line of JSON each, \"text\" or [1, 2, 3]. As many at a time as the program was compiled "
+          "for (decode_batch); prompt i draws with --seed plus i and does not depend on the others but for rounding. "
+          "A line of JSON each is printed, in their order: prompt, text, tokens")
       ->type_name("FILE");
   prompt->require_option(1);
   integerIn(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxTokenCount)->required();
