@@ -135,7 +135,7 @@ def main():
     stub, model, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]).resolve()
     made, bundle = folder / "made", folder / "elsewhere" / "bundle"
     must(sys.executable, ROOT / "tools" / "bundle", "-o", made, "--no-build", f"--build-dir={os.environ['BRAID_BUILD']}", *SUITES, *SMALL,
-         f"--agree={model}", f"--train={model}:1x40", f"--train={model}+cublaslt:1x40")
+         f"--agree={model}", f"--train={model}:1x40", f"--train={model}+cublaslt:1x40", f"--decode={model}:3x300:M")
     bundle.parent.mkdir()
     made.rename(bundle)
     check_folder(bundle)
@@ -154,7 +154,7 @@ def main():
     before = statuses(gpu_check.known())
     check(list(before.values())[:2] == ["passed", "passed"] and None not in list(before.values())[:-1], f"killed after {len(first) - 1} items: {before}")
     code, said = gpu_check()
-    check(code == 0 and f"{12 - sum(s == 'passed' for s in before.values())} of 12 items to do" in said and "0 failed, 0 left" in said, said.strip())
+    check(code == 0 and f"{13 - sum(s == 'passed' for s in before.values())} of 13 items to do" in said and "0 failed, 0 left" in said, said.strip())
     again = [name for name, status in before.items() if status == "passed" and f" {name}:" in said]
     check(not again, f"nothing that had passed is done again {again}")
     page = (folder / "results" / "no-device.md").read_text()
@@ -189,10 +189,10 @@ def main():
     (tools / "races").touch()
     code, said = with_sanitizer()
     check(said.index(" racecheck/bundled-step:") < said.index(" memcheck/linear:"), "what was under way comes last")
-    check(code == 1 and len(re.findall(r"^failed   racecheck/.*RACECHECK SUMMARY: 1 hazard", said, re.MULTILINE)) == 2 and "4 of 12" in said, said.strip())
+    check(code == 1 and len(re.findall(r"^failed   racecheck/.*RACECHECK SUMMARY: 1 hazard", said, re.MULTILINE)) == 2 and "4 of 13" in said, said.strip())
     (tools / "races").unlink()
     code, said = with_sanitizer("--retry")
-    check(code == 0 and "2 of 12" in said and set(statuses(with_sanitizer.known()).values()) == {"passed"}, said.strip())
+    check(code == 0 and "2 of 13" in said and set(statuses(with_sanitizer.known()).values()) == {"passed"}, said.strip())
     check((tools / "asked").read_text().split() == ["memcheck"] * 2 + ["racecheck"] * 2 + ["memcheck"] + ["racecheck"] * 2, "what was asked of it")
 
     wanted = damage(bundle, "items/linear.tar.xz")
@@ -203,7 +203,7 @@ def main():
           f"a reference that is another, an archive that is cut: {[line for line in said.splitlines() if line.startswith('failed')]}")
     begin = time.monotonic()
     code, said = Check(bundle, folder / "short", LD_LIBRARY_PATH=stub, **alone)("--minutes=0.0001")
-    check(code == 0 and "0 failed, 12 left" in said and time.monotonic() - begin < 60, f"out of minutes: {said.strip()}")
+    check(code == 0 and "0 failed, 13 left" in said and time.monotonic() - begin < 60, f"out of minutes: {said.strip()}")
     left = list((folder / "temporary").iterdir())
     check(not left, f"nothing of it stays, of the killed run either {left}")
     check_names(bundle, folder)
