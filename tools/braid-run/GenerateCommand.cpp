@@ -23,7 +23,7 @@ struct Options {
   std::string program, checkpoint;
   std::optional<std::string> prompt;
   std::string promptTokens; // 1,2,3
-  std::string prompts; // a file
+  std::optional<std::string> prompts; // a file
   int64_t maxTokens = 0;
   SamplerOptions sampler;
   RankFlags ranks;
@@ -56,10 +56,19 @@ Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
   }
 }
 
+// A value in a message: a list may be as deep, and a text as long, as the line is.
+std::string shown(const Json &value) {
+  if (!value.is_primitive())
+    return value.type_name();
+  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  return text.size() > 40 ? text.substr(0, 40) + ".." : text;
+}
+
 // A line of --prompts: "text" or [1, 2, 3].
-Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int64_t vocabulary) {
+Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int64_t vocabulary, bool &text) {
   Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (value.is_string()) {
+  text = value.is_string();
+  if (text) {
     BRAID_TRY(checkReadsBytes(program, "[1, 2, 3]"));
     return byteTokens(value.get_ref<const std::string &>());
   }
@@ -68,41 +77,48 @@ Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int
   Tokens tokens;
   for (const Json &token : value) {
     if (!token.is_number_integer() || token < 0 || token >= vocabulary)
-      return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(),
-                           token.dump(-1, ' ', false, Json::error_handler_t::replace), vocabulary - 1);
+      return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(), shown(token),
+                           vocabulary - 1);
     tokens.push_back(token.get<int32_t>());
   }
   return tokens;
 }
 
-Expected<std::vector<Tokens>> promptsOf(const Options &options, const Program &program) {
+// `text`: whether prompts were given as text; then so are continuations, of bytes alone.
+Expected<std::vector<Tokens>> promptsOf(const Options &options, const Program &program, bool &text) {
   BRAID_TRY(checkDType(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
   std::vector<Tokens> prompts;
   if (options.prompt) {
     BRAID_TRY(checkReadsBytes(program, "--prompt-tokens 1,2,3"));
     prompts.push_back(byteTokens(*options.prompt));
-  } else if (options.prompts.empty()) {
+  } else if (!options.prompts) {
     BRAID_ASSIGN(Tokens tokens, tokensOfList(options.promptTokens, vocabulary));
     prompts.push_back(std::move(tokens));
   } else {
-    BRAID_ASSIGN(std::string text, readTextFile(options.prompts));
+    BRAID_ASSIGN(std::string file, readTextFile(*options.prompts));
     size_t number = 0;
-    for (std::string_view rest = text; !rest.empty();) {
+    bool isText = false;
+    for (std::string_view rest = file; !rest.empty();) {
       std::string_view line = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(rest.size(), line.size() + 1));
       ++number;
-      Expected<Tokens> tokens = tokensOfLine(line, program, vocabulary);
+      Expected<Tokens> tokens = tokensOfLine(line, program, vocabulary, isText);
       if (!tokens)
-        return tokens.status().withContext(fmt::format("{}:{}", options.prompts, number));
+        return tokens.status().withContext(fmt::format("{}:{}", *options.prompts, number));
       if (tokens->empty())
         return Status::error(
             "{}:{}: the prompt is empty: the model continues a text and needs at least one token of it",
-            options.prompts, number);
+            *options.prompts, number);
+      if (!prompts.empty() && isText != text)
+        return Status::error("{}:{}: the prompt is {}, but those before it are {}; valid: all of one kind",
+                             *options.prompts, number, isText ? "a text" : "token numbers",
+                             text ? "texts" : "token numbers");
+      text = isText;
       prompts.push_back(std::move(*tokens));
     }
     if (prompts.empty())
-      return Status::error("{}: holds no prompt: a line each, \"text\" or [1, 2, 3]", options.prompts);
+      return Status::error("{}: holds no prompt: a line each, \"text\" or [1, 2, 3]", *options.prompts);
   }
   return prompts;
 }
@@ -115,9 +131,9 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
   for (const Tokens &prompt : prompts)
     all += fmt::format("{};", fmt::join(prompt, ","));
   const Rank::Value asked[] = {{"prompt (hash)", contentHash(std::as_bytes(std::span(all))).hex()},
-                               {"prompt given as", options.prompt            ? "--prompt"
-                                                   : options.prompts.empty() ? "--prompt-tokens"
-                                                                             : "--prompts"},
+                               {"prompt given as", options.prompt     ? "--prompt"
+                                                   : !options.prompts ? "--prompt-tokens"
+                                                                      : "--prompts"},
                                {"--max-tokens", number(options.maxTokens)},
                                {"--temperature", number(sampler.temperature)},
                                {"--top-k", number(sampler.topK)},
@@ -135,22 +151,30 @@ public:
 
   bool add(size_t prompt, int32_t token) {
     made[prompt].push_back(token);
+    if (failed)
+      return false;
     if (lines)
       return writeLines();
     if (made[0].size() == 1)
       for (int32_t given : prompts[0])
         put(given);
     put(token);
-    return std::fflush(stdout) == 0;
+    return flush();
   }
 
   Status finish() {
     if (!lines)
       std::fputc('\n', stdout);
-    return std::fflush(stdout) == 0 ? Status::success() : writeError("standard output", errno);
+    return flush() ? Status::success() : writeError("standard output", failed);
   }
 
 private:
+  // The first error stays: what comes behind it says less.
+  bool flush() {
+    if (!failed && std::fflush(stdout) != 0)
+      failed = errno;
+    return failed == 0;
+  }
   // Those that are complete, up to the first that is not.
   bool writeLines() {
     for (; done < made.size() && made[done].size() == maxTokens; ++done) {
@@ -161,7 +185,7 @@ private:
       }
       fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
-    return std::fflush(stdout) == 0;
+    return flush();
   }
   static std::string bytesOf(const Tokens &tokens) { return std::string(tokens.begin(), tokens.end()); }
   void put(int32_t token) {
@@ -174,6 +198,7 @@ private:
 
   const std::vector<Tokens> &prompts;
   size_t maxTokens, done = 0;
+  int failed = 0; // errno
   bool lines, text, written = false;
   std::vector<Tokens> made;
 };
@@ -181,11 +206,8 @@ private:
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
-  BRAID_ASSIGN(std::vector<Tokens> prompts, promptsOf(options, *program));
-  bool lines = !options.prompts.empty(), text = options.prompt.has_value();
-  if (lines) {
-    BRAID_ASSIGN(text, readsBytes(*program));
-  }
+  bool lines = options.prompts.has_value(), text = options.prompt.has_value();
+  BRAID_ASSIGN(std::vector<Tokens> prompts, promptsOf(options, *program, text));
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
     BRAID_TRY(agreeOn(rank, options, prompts));
@@ -230,7 +252,8 @@ Action addGenerate(CLI::App &command) {
           "--prompts", options->prompts,
           "Many of them: a line of JSON each, \"text\" or [1, 2, 3]. As many at a time as the program was compiled "
           "for (decode_batch); prompt i draws with --seed plus i and does not depend on the others but for rounding. "
-          "A line of JSON each is printed, in their order: prompt, text, tokens")
+          "All are texts or all are numbers. A line of JSON each "
+          "is printed, in their order: prompt, text (of texts), tokens")
       ->type_name("FILE");
   prompt->require_option(1);
   integerIn(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxTokenCount)->required();
