@@ -293,7 +293,6 @@ DictionaryAttr ModelBuilder::metadata() {
       {"batch", std::to_string(t.batch)},
       {"seq_len", std::to_string(t.seqLen)},
       {"context_len", std::to_string(spec.contextLen)},
-      {"decode_batch", std::to_string(spec.decodeBatch)},
       {"parameter_count", std::to_string(count)},
       {"train.learning_rate", numberText(t.learningRate)},
       {"train.min_learning_rate", numberText(t.minLearningRate)},

@@ -72,7 +72,8 @@ Expected<Generator> Generator::bind(Session &session) {
     if (int64_t length = numberBehind(entry.name, "prefill_"); length > 1) // other names are not buckets
       BRAID_TRY(generator.addBucket(entry, length));
   std::sort(generator.table.begin(), generator.table.end(), [](auto &a, auto &b) { return a.length > b.length; });
-  // On a CPU a bucket of 32 takes as long as 7 to 20 single tokens (test/benchmark/results), on a GPU about as long as one.
+  // On a CPU a bucket of 32 takes as long as 7 to 20 single tokens (test/benchmark/results). On a GPU both read the same
+  // weights, so one is expected to take about as long as the other; not measured.
   if (generator.table.size() > 1) {
     auto shortest = static_cast<size_t>(generator.table[generator.table.size() - 2].length);
     generator.paddedFrom = session.onGpu() ? 2 : (3 * shortest + 3) / 4;

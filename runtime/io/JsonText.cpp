@@ -38,4 +38,12 @@ Expected<nlohmann::json> parseJsonObject(std::string_view text) {
   }
 }
 
+std::string shownValue(const nlohmann::json &value) {
+  if (!value.is_primitive())
+    return value.type_name();
+  constexpr size_t most = 40;
+  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
+  return text.size() > most ? text.substr(0, most) + ".." : text;
+}
+
 } // namespace braid::runtime

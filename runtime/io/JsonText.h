@@ -14,4 +14,7 @@ Expected<nlohmann::json> parseJsonObject(std::string_view text);
 // The library's sentence without its number and its own idea of the place.
 std::string_view jsonReason(const nlohmann::json::exception &error);
 
+// A value in a message: the kind of a list or object, which may be as deep as its text is long; of others 40 letters.
+std::string shownValue(const nlohmann::json &value);
+
 } // namespace braid::runtime

@@ -244,15 +244,6 @@ Expected<Call> makeCall(const Program &program, std::string_view function, const
   return call;
 }
 
-// A value in a message: a list or an object may be as deep as the line is long.
-std::string shown(const nlohmann::json &value) {
-  if (!value.is_primitive())
-    return value.type_name();
-  constexpr size_t most = 40;
-  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
-  return text.size() > most ? text.substr(0, most) + ".." : text;
-}
-
 // {"function": "f", "inputs": {"x": "x.npy"}, "outputs": {"y": "y.npy"}, "rounds": 20}
 Expected<Call> parseCall(const Program &program, std::string_view text, int ranks) {
   BRAID_ASSIGN(nlohmann::json object, parseJsonObject(text));
@@ -273,7 +264,7 @@ Expected<Call> parseCall(const Program &program, std::string_view text, int rank
     } else {
       return Status::error("{}: {}; valid: function (a name), inputs and outputs (objects of files by name), rounds "
                            "(0 to {})",
-                           key, shown(value), maxRounds);
+                           key, shownValue(value), maxRounds);
     }
   }
   if (function.empty())

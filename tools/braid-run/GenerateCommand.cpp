@@ -2,6 +2,7 @@
 #include "runtime/generate/Generator.h"
 #include "runtime/generate/Sampler.h"
 #include "runtime/io/File.h"
+#include "runtime/io/JsonText.h"
 #include "runtime/train/Rank.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
@@ -56,14 +57,6 @@ Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
   }
 }
 
-// A value in a message: a list may be as deep, and a text as long, as the line is.
-std::string shown(const Json &value) {
-  if (!value.is_primitive())
-    return value.type_name();
-  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  return text.size() > 40 ? text.substr(0, 40) + ".." : text;
-}
-
 // A line of --prompts: "text" or [1, 2, 3].
 Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int64_t vocabulary, bool &text) {
   Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -77,7 +70,7 @@ Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int
   Tokens tokens;
   for (const Json &token : value) {
     if (!token.is_number_integer() || token < 0 || token >= vocabulary)
-      return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(), shown(token),
+      return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(), shownValue(token),
                            vocabulary - 1);
     tokens.push_back(token.get<int32_t>());
   }
