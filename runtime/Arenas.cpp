@@ -32,11 +32,10 @@ Status tooLarge(std::span<const ArenaInfo> arenas, int ranks, std::string_view r
   return Status::error(
       ErrorCode::ioError,
       "out of memory: the program needs {} bytes ({}{}; the largest arenas are {}), but the machine has "
-      "{} bytes ({}){}; compile it with a smaller --batch or --seq-len, or with --activation-budget or "
-      "--recompute (fewer saved activations), or a smaller model",
+      "{} bytes ({}){}; {}",
       all * static_cast<uint64_t>(ranks), formatBytes(all),
       ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", largest, machineMemoryBytes(),
-      formatBytes(machineMemoryBytes()), reason);
+      formatBytes(machineMemoryBytes()), reason, waysToNeedLess);
 }
 
 } // namespace

@@ -254,9 +254,8 @@ Status CudaDevice::outOfMemory(uint64_t needed, size_t available, size_t total) 
   return Status::error(
       ErrorCode::ioError,
       "out of memory: the program needs {} bytes (the largest arenas are {}), but the device ({}) has {} "
-      "of its {} bytes free; compile it with a smaller --batch or --seq-len, or with "
-      "--activation-budget or --recompute (fewer saved activations), or a smaller model",
-      needed, list, deviceName, available, total);
+      "of its {} bytes free; {}",
+      needed, list, deviceName, available, total, waysToNeedLess);
 }
 
 Status CudaDevice::makeStreams() {

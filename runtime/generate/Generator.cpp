@@ -192,30 +192,32 @@ struct Text {
 Status checkPrompts(const Generator &generator, std::span<const std::vector<int32_t>> prompts, int64_t maxTokens) {
   if (maxTokens < 0)
     return Status::error("the number of tokens to generate must not be negative: {}", maxTokens);
-  for (size_t n = 0; n < prompts.size(); ++n) {
-    const std::vector<int32_t> &prompt = prompts[n];
-    std::string name = prompts.size() == 1 ? "the prompt" : fmt::format("prompt {}", n);
-    if (prompt.empty())
-      return Status::error("{} is empty: the model continues a text and needs at least one token of it", name);
-    for (size_t i = 0; i < prompt.size(); ++i)
-      if (prompt[i] < 0 || static_cast<size_t>(prompt[i]) >= generator.vocabulary())
-        return Status::error("token {} of {} is {}, but the vocabulary has 0 to {}", i, name, prompt[i],
-                             generator.vocabulary() - 1);
-    // The last token is sampled but not fed.
-    int64_t needed = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(maxTokens - 1, 0);
-    if (needed > generator.contextLength())
-      return Status::error("{} of {} tokens and {} more need a context of {}, but the program was compiled for {}",
-                           prompts.size() == 1 ? "a prompt" : name, prompt.size(), maxTokens, needed,
-                           generator.contextLength());
-  }
+  for (size_t n = 0; n < prompts.size(); ++n)
+    if (Status status = checkPrompt(generator, prompts[n], maxTokens); !status.ok())
+      return prompts.size() == 1 ? status : status.withContext(fmt::format("prompt {}", n));
   return Status::success();
 }
 
 } // namespace
 
+Status checkPrompt(const Generator &generator, std::span<const int32_t> prompt, int64_t maxTokens) {
+  if (prompt.empty())
+    return Status::error("the prompt is empty: the model continues a text and needs at least one token of it");
+  for (size_t i = 0; i < prompt.size(); ++i)
+    if (prompt[i] < 0 || static_cast<size_t>(prompt[i]) >= generator.vocabulary())
+      return Status::error("token {} of the prompt is {}, but the vocabulary has 0 to {}", i, prompt[i],
+                           generator.vocabulary() - 1);
+  // The last token is sampled but not fed.
+  int64_t needed = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(maxTokens - 1, 0);
+  if (needed > generator.contextLength())
+    return Status::error("a prompt of {} tokens and {} more need a context of {}, but the program was compiled for {}",
+                         prompt.size(), maxTokens, needed, generator.contextLength());
+  return Status::success();
+}
+
 Expected<GenerateResult> generate(Generator &generator, std::span<const std::vector<int32_t>> prompts,
                                   int64_t maxTokens, const SamplerOptions &options, size_t choices,
-                                  const std::function<bool(size_t, int32_t)> &emit) {
+                                  const std::function<AfterToken(size_t, int32_t)> &emit) {
   BRAID_TRY(checkPrompts(generator, prompts, maxTokens));
   BRAID_TRY(Sampler::create(options, generator.vocabulary(), choices).status());
   GenerateResult result;
@@ -223,6 +225,7 @@ Expected<GenerateResult> generate(Generator &generator, std::span<const std::vec
   std::vector<std::optional<Text>> texts(generator.sequences());
   std::vector<Generator::Piece> pieces;
   size_t next = 0; // prompt
+  bool stopped = false;
   auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
   // Draws the next token of every text that was fed; one that ends makes room.
   std::vector<Status> drawn(texts.size(), Status::success());
@@ -245,13 +248,16 @@ Expected<GenerateResult> generate(Generator &generator, std::span<const std::vec
         tokens.push_back(text->token);
         ++result.generatedTokens;
       }
-      bool more = maxTokens > 0 && emit(text->prompt, text->token);
-      if (!more || static_cast<int64_t>(tokens.size()) == maxTokens)
+      AfterToken after = maxTokens > 0 ? emit(text->prompt, text->token) : AfterToken::endText;
+      stopped = after == AfterToken::endAll;
+      if (stopped)
+        return Status::success();
+      if (after == AfterToken::endText || static_cast<int64_t>(tokens.size()) == maxTokens)
         text.reset();
     }
     return Status::success();
   };
-  for (;;) {
+  while (!stopped) {
     Clock::time_point start = Clock::now();
     pieces.clear();
     for (size_t i = 0; i < texts.size() && next < prompts.size(); ++i) {
@@ -277,11 +283,12 @@ Expected<GenerateResult> generate(Generator &generator, std::span<const std::vec
       if (texts[i])
         pieces.push_back({i, std::span<const int32_t>(&texts[i]->token, 1)});
     if (pieces.empty())
-      return result;
+      break;
     BRAID_TRY(generator.feed(pieces));
     BRAID_TRY(draw());
     result.decodeSeconds += since(start);
   }
+  return result;
 }
 
 std::vector<int32_t> byteTokens(std::string_view text) {

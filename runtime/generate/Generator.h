@@ -77,13 +77,18 @@ struct GenerateResult {
 
 struct SamplerOptions;
 
+// Whether a prompt can be continued by `maxTokens` tokens: it has some, all in the vocabulary, and the context is long
+// enough.
+Status checkPrompt(const Generator &generator, std::span<const int32_t> prompt, int64_t maxTokens);
+// What follows a token.
+enum class AfterToken { goOn, endText, endAll };
 // Feeds prompts and samples up to `maxTokens` more for each, all below `choices`; as many at a time as the generator has
-// sequences, whose next one begins when one ends. Prompt i draws with the seed of `options` plus i: its text is, up to
-// rounding, the one that it has alone with that seed. `emit` sees each token as it comes, with the number of its prompt, and ends that text by
-// returning false.
+// sequences, whose next one begins when one ends. Prompt i (from 0) draws with the seed of `options` plus i: its text is,
+// up to rounding, the one that it has alone with that seed. `emit` sees each token as it comes, with the number of its
+// prompt; after `endAll` nothing more is fed or drawn.
 Expected<GenerateResult> generate(Generator &generator, std::span<const std::vector<int32_t>> prompts,
                                   int64_t maxTokens, const SamplerOptions &options, size_t choices,
-                                  const std::function<bool(size_t prompt, int32_t token)> &emit);
+                                  const std::function<AfterToken(size_t prompt, int32_t token)> &emit);
 // The bytes of a text as tokens.
 std::vector<int32_t> byteTokens(std::string_view text);
 

@@ -96,14 +96,17 @@ Expected<TensorRef> findTensor(const Program &program, const EntryInfo *entry, s
   return Status::error(ErrorCode::notFound, "there is no tensor '{}' (braid-run info lists the names)", name);
 }
 
-Expected<const EntryInfo *> findEntry(const Program &program, std::string_view name) {
-  if (const EntryInfo *entry = program.findEntry(name))
-    return entry;
+std::string entryNames(const Program &program) {
   std::vector<std::string_view> names;
   for (const EntryInfo &entry : program.entries())
     names.push_back(entry.name);
-  return Status::error(ErrorCode::notFound, "{}: no entry @{}; it has: {}", program.path(), name,
-                       fmt::join(names, ", "));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Expected<const EntryInfo *> findEntry(const Program &program, std::string_view name) {
+  if (const EntryInfo *entry = program.findEntry(name))
+    return entry;
+  return Status::error(ErrorCode::notFound, "{}: no entry @{}; it has: {}", program.path(), name, entryNames(program));
 }
 
 } // namespace braid::runtime

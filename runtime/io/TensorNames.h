@@ -31,6 +31,8 @@ Status checkTensor(const EntryInfo &entry, const TensorInfo &tensor, DType dtype
 // Inputs and outputs of `entry` first, then every tensor of the program.
 Expected<TensorRef> findTensor(const Program &program, const EntryInfo *entry, std::string_view name);
 
+// Names of all entries, for messages.
+std::string entryNames(const Program &program);
 Expected<const EntryInfo *> findEntry(const Program &program, std::string_view name);
 
 } // namespace braid::runtime

@@ -149,7 +149,7 @@ void withGenerator(const std::function<void(Generator &)> &body,
 
 Expected<GenerateResult> generateOne(
     Generator &generator, const std::vector<int32_t> &prompt, int64_t maxTokens, const SamplerOptions &options,
-    const std::function<bool(size_t, int32_t)> &emit = [](size_t, int32_t) { return true; }) {
+    const std::function<AfterToken(size_t, int32_t)> &emit = [](size_t, int32_t) { return AfterToken::goOn; }) {
   return generate(generator, std::span(&prompt, 1), maxTokens, options, 256, emit);
 }
 
@@ -213,7 +213,7 @@ TEST(Generate, TextIsReproducible) {
       auto result = generateOne(generator, byteTokens("braid"), 20, options, [&](size_t prompt, int32_t token) {
         EXPECT_EQ(prompt, 0u);
         streamed.push_back(token);
-        return true;
+        return AfterToken::goOn;
       });
       EXPECT_TRUE(result) << result.message();
       EXPECT_EQ(result->tokens[0], streamed);
@@ -226,13 +226,15 @@ TEST(Generate, TextIsReproducible) {
     EXPECT_EQ(text(1, 1), text(1, 1));
     EXPECT_NE(text(1, 1), text(1, 2));
     generator.reset();
-    auto tokens = [&](std::vector<int32_t> prompt, bool more) {
-      return generateOne(generator, prompt, 9, {}, [=](size_t, int32_t) { return more; });
+    auto tokens = [&](std::vector<int32_t> prompt, AfterToken after) {
+      return generateOne(generator, prompt, 9, {}, [=](size_t, int32_t) { return after; });
     };
-    EXPECT_EQ(tokens({}, true).message(),
+    EXPECT_EQ(tokens({}, AfterToken::goOn).message(),
               "the prompt is empty: the model continues a text and needs at least one token of it");
-    EXPECT_EQ(tokens({1, 256}, true).message(), "token 1 of the prompt is 256, but the vocabulary has 0 to 255");
-    EXPECT_EQ(tokens({97}, false)->tokens[0].size(), 1u); // the reader left
+    EXPECT_EQ(tokens({1, 256}, AfterToken::goOn).message(),
+              "token 1 of the prompt is 256, but the vocabulary has 0 to 255");
+    for (AfterToken after : {AfterToken::endText, AfterToken::endAll})
+      EXPECT_EQ(tokens({97}, after)->tokens[0].size(), 1u); // the reader left
   });
 }
 
@@ -308,7 +310,8 @@ TEST(Generate, EachOfManyTextsIsTheOneItIsAlone) {
       [&](Generator &generator) {
         std::vector<size_t> counts(prompts.size());
         auto result = generate(generator, prompts, 11, options, 256, [&](size_t prompt, int32_t) {
-          return ++counts[prompt] < 3 + prompt || prompt > 4; // some end early, the next prompts take their place
+          // Some end early, the next prompts take their place.
+          return ++counts[prompt] < 3 + prompt || prompt > 4 ? AfterToken::goOn : AfterToken::endText;
         });
         ASSERT_TRUE(result) << result.message();
         for (size_t i = 0; i < prompts.size(); ++i) {
@@ -317,10 +320,21 @@ TEST(Generate, EachOfManyTextsIsTheOneItIsAlone) {
         }
         EXPECT_EQ(result->promptTokens, 82u);
         EXPECT_EQ(result->generatedTokens, 3u + 4 + 5 + 6 + 7 + 33);
-        prompts[5].clear();
-        auto keep = [](size_t, int32_t) { return true; };
+        size_t seen = 0;
+        auto some = generate(generator, prompts, 11, options, 256, [&](size_t, int32_t) {
+          return ++seen < 8 ? AfterToken::goOn : AfterToken::endAll; // in the middle of a call of three
+        });
+        ASSERT_TRUE(some) << some.message();
+        EXPECT_EQ(seen, 8u);
+        EXPECT_EQ(some->generatedTokens, 8u);
+        EXPECT_EQ(some->promptTokens, 22u); // of the first three
+        auto keep = [](size_t, int32_t) { return AfterToken::goOn; };
+        prompts[6].back() = 256;
         EXPECT_EQ(generate(generator, prompts, 11, options, 256, keep).message(),
-                  "prompt 5 is empty: the model continues a text and needs at least one token of it");
+                  "prompt 6: token 1 of the prompt is 256, but the vocabulary has 0 to 255");
+        prompts[5].clear();
+        EXPECT_EQ(generate(generator, prompts, 11, options, 256, keep).message(),
+                  "prompt 5: the prompt is empty: the model continues a text and needs at least one token of it");
       },
       {}, 3);
 }

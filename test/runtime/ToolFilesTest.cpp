@@ -219,7 +219,7 @@ TEST_F(ToolFiles, MemoryThatIsNotThereIsSaid) {
               "large.braid: out of memory: the program needs ");
   std::string said = readText(directory / "err");
   for (const char *part :
-       {"the largest arenas are 'workspace' 16.0 TiB", "but the machine has ", "--activation-budget"})
+       {"the largest arenas are 'workspace' 16.0 TiB", "but the machine has ", "--activation-budget", "--decode-batch"})
     EXPECT_NE(said.find(part), std::string::npos) << said;
   EXPECT_EQ(run({"info", "large.braid"}).code, 0);
 }
@@ -235,7 +235,9 @@ TEST_F(ToolFiles, StandardOutputThatCannotBeWrittenIsAnError) {
       {"info", "p.braid"},
       {"info", "p.braid", "--json"},
       {"eval", "p.braid", "--checkpoint", "c", "--data", "heldout.txt"},
-      {"generate", "p.braid", "--checkpoint", "c", "--prompt", "x", "--max-tokens", "4"}};
+      {"generate", "p.braid", "--checkpoint", "c", "--prompt", "x", "--max-tokens", "4"},
+      {"generate", "p.braid", "--checkpoint", "c", "--prompts", "p.jsonl", "--max-tokens", "4"}};
+  writeText(directory / "p.jsonl", "\"x\"\n\"y\"\n\"z\"\n");
   for (const std::vector<std::string> &command : commands) {
     Outcome outcome = to(command, "/dev/full");
     EXPECT_EQ(outcome.code, 1) << command[0];

@@ -309,21 +309,33 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
   promptsError("[1]\n\"a\"\n", "p.jsonl:2: n.braid: its 200 tokens are not bytes: give the prompt as [1, 2, 3]");
   promptsError("[1, 200]", "p.jsonl:1: token 1 is 200, but the vocabulary has 0 to 199");
   promptsError("[1, 18446744073709551615]", "p.jsonl:1: token 1 is 18446744073709551615, but");
-  for (const char *wrong : {"-1", "1.5", "\"1\"", "null"})
-    promptsError(fmt::format("[{}]", wrong), fmt::format("p.jsonl:1: token 0 is {}, but", wrong));
-  for (const char *wrong : {"1", "{\"prompt\": [1]}", "", "[1", "[1] [2]", "\xff"})
-    promptsError(fmt::format("[1]\n{}\n", wrong),
-                 "p.jsonl:2: is no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3] (JSON)");
-  promptsError("[[[1]]]", "p.jsonl:1: token 0 is array, but the vocabulary has 0 to 199");
+  promptsError("[-1]", "p.jsonl:1: token 0 is -1, but the vocabulary has 0 to 199");
+  for (const char *wrong : {"1.5", "\"1\"", "null"})
+    promptsError(fmt::format("[{}]", wrong),
+                 fmt::format("p.jsonl:1: token 0 is {}, but a token is a whole number", wrong));
+  for (const char *wrong : {"[1", "[1] [2]", "\xff", "a"}) // lines that hold nothing are counted
+    promptsError(fmt::format("[1]\n \r\n{}\n", wrong),
+                 "p.jsonl:3: is no JSON; valid: a text in quotation marks, or token numbers as [1, 2, 3]");
+  promptsError("1", "p.jsonl:1: is 1, no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3]");
+  promptsError("{\"prompt\": [1]}", "p.jsonl:1: is an object, no prompt; valid: ");
+  promptsError("[[[1]]]", "p.jsonl:1: token 0 is array, but a token is a whole number");
   promptsError("[" + std::string(100000, '[') + std::string(100000, ']') + "]", "p.jsonl:1: token 0 is array, but");
-  promptsError("[]", "p.jsonl:1: the prompt is empty: ");
+  promptsError("[1]\n\n[]", "p.jsonl:3: the prompt is empty: ");
   writeText(directory / "p.jsonl", "[104, 105]\n\"a\"");
   expectError({"generate", "p.braid", "--checkpoint", "c", "--max-tokens", "1", "--prompts", "p.jsonl"},
               "p.jsonl:2: the prompt is a text, but those before it are token numbers; valid: all of one kind");
   writeText(directory / "p.jsonl", "[104, 105]");
   Outcome listed = run({"generate", "p.braid", "--checkpoint", "c", "--prompts", "p.jsonl", "--max-tokens", "1"});
   EXPECT_TRUE(listed.out.starts_with("{\"prompt\":[104,105],\"tokens\":[")) << listed.out << listed.err;
-  promptsError("", "p.jsonl: holds no prompt: a line each, \"text\" or [1, 2, 3]");
+  for (const char *nothing : {"", "\n", " \t\r\n\n"})
+    promptsError(nothing, "p.jsonl: holds no prompt: a line each, \"text\" or [1, 2, 3]");
+  BigramOptions little = numbers;
+  little.metadata.push_back({"context_len", "6"});
+  write("l.braid", little);
+  writeText(directory / "p.jsonl", "[1]\n\n[1, 2, 3]\n[1, 2, 3, 4]\n");
+  expectError({"generate", "l.braid", "--checkpoint", "c", "--max-tokens", "4", "--prompts", "p.jsonl"},
+              "p.jsonl:4: a prompt of 4 tokens and 4 more need a context of 7, but the program was compiled for 6");
+  generateError({"--prompts", ""}, "--prompts: the name of the file is empty");
   generateError({"--prompts", "gone.jsonl"}, "gone.jsonl: cannot open");
   generateError({"--prompts", "p.jsonl", "--prompt-tokens", "1"}, "--prompt", 2);
   expectError(train({"--data", "train.txt"}),

@@ -349,7 +349,7 @@ int run(Options options) {
                       " (nodes times ranks_per_node); valid: a --mesh of at most as many");
   std::string entry = options.entry.empty() ? plan::defaultEntry(*program) : options.entry;
   if (!program->findEntry(entry))
-    return plan::fail(input + ": no entry '" + entry + "'; braid-run info lists them");
+    return plan::fail(input + ": no entry @" + entry + "; it has: " + runtime::entryNames(*program));
   Memory memory(*program);
   double tokens = plan::tokensOf(*program, *program->findEntry(entry));
   std::optional<plan::Forecast> forecast;

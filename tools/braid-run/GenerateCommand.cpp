@@ -32,6 +32,12 @@ struct Options {
 
 using Tokens = std::vector<int32_t>;
 
+struct Prompts {
+  std::vector<Tokens> tokens;
+  std::vector<size_t> lines; // of the file, from 1, for each
+  bool text = false; // given as text; then so are continuations, of bytes alone
+};
+
 Status checkReadsBytes(const Program &program, std::string_view instead) {
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
   BRAID_ASSIGN(bool bytes, readsBytes(program));
@@ -60,16 +66,21 @@ Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
 // A line of --prompts: "text" or [1, 2, 3].
 Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int64_t vocabulary, bool &text) {
   Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded())
+    return Status::error("is no JSON; valid: a text in quotation marks, or token numbers as [1, 2, 3]");
   text = value.is_string();
   if (text) {
     BRAID_TRY(checkReadsBytes(program, "[1, 2, 3]"));
     return byteTokens(value.get_ref<const std::string &>());
   }
   if (!value.is_array())
-    return Status::error("is no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3] (JSON)");
+    return Status::error("is {}, no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3]",
+                         value.is_object() ? "an object" : shownValue(value));
   Tokens tokens;
   for (const Json &token : value) {
-    if (!token.is_number_integer() || token < 0 || token >= vocabulary)
+    if (!token.is_number_integer())
+      return Status::error("token {} is {}, but a token is a whole number", tokens.size(), shownValue(token));
+    if (token < 0 || token >= vocabulary)
       return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(), shownValue(token),
                            vocabulary - 1);
     tokens.push_back(token.get<int32_t>());
@@ -77,43 +88,57 @@ Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int
   return tokens;
 }
 
-// `text`: whether prompts were given as text; then so are continuations, of bytes alone.
-Expected<std::vector<Tokens>> promptsOf(const Options &options, const Program &program, bool &text) {
+Expected<Prompts> promptsOfFile(const std::string &path, const Program &program, int64_t vocabulary) {
+  if (path.empty())
+    return Status::error("--prompts: the name of the file is empty");
+  BRAID_ASSIGN(std::string file, readTextFile(path));
+  Prompts prompts;
+  size_t number = 0;
+  for (std::string_view rest = file; !rest.empty();) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) // as in data: an empty line holds nothing
+      continue;
+    bool text = false;
+    Expected<Tokens> tokens = tokensOfLine(line, program, vocabulary, text);
+    if (!tokens)
+      return tokens.status().withContext(fmt::format("{}:{}", path, number));
+    if (!prompts.tokens.empty() && text != prompts.text)
+      return Status::error("{}:{}: the prompt is {}, but those before it are {}; valid: all of one kind", path, number,
+                           text ? "a text" : "token numbers", prompts.text ? "texts" : "token numbers");
+    prompts.text = text;
+    prompts.tokens.push_back(std::move(*tokens));
+    prompts.lines.push_back(number);
+  }
+  if (prompts.tokens.empty())
+    return Status::error("{}: holds no prompt: a line each, \"text\" or [1, 2, 3]", path);
+  return prompts;
+}
+
+Expected<Prompts> promptsOf(const Options &options, const Program &program) {
   BRAID_TRY(checkDType(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
-  std::vector<Tokens> prompts;
+  if (options.prompts)
+    return promptsOfFile(*options.prompts, program, vocabulary);
+  Prompts prompts;
+  prompts.text = options.prompt.has_value();
   if (options.prompt) {
     BRAID_TRY(checkReadsBytes(program, "--prompt-tokens 1,2,3"));
-    prompts.push_back(byteTokens(*options.prompt));
-  } else if (!options.prompts) {
-    BRAID_ASSIGN(Tokens tokens, tokensOfList(options.promptTokens, vocabulary));
-    prompts.push_back(std::move(tokens));
+    prompts.tokens.push_back(byteTokens(*options.prompt));
   } else {
-    BRAID_ASSIGN(std::string file, readTextFile(*options.prompts));
-    size_t number = 0;
-    bool isText = false;
-    for (std::string_view rest = file; !rest.empty();) {
-      std::string_view line = rest.substr(0, rest.find('\n'));
-      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-      ++number;
-      Expected<Tokens> tokens = tokensOfLine(line, program, vocabulary, isText);
-      if (!tokens)
-        return tokens.status().withContext(fmt::format("{}:{}", *options.prompts, number));
-      if (tokens->empty())
-        return Status::error(
-            "{}:{}: the prompt is empty: the model continues a text and needs at least one token of it",
-            *options.prompts, number);
-      if (!prompts.empty() && isText != text)
-        return Status::error("{}:{}: the prompt is {}, but those before it are {}; valid: all of one kind",
-                             *options.prompts, number, isText ? "a text" : "token numbers",
-                             text ? "texts" : "token numbers");
-      text = isText;
-      prompts.push_back(std::move(*tokens));
-    }
-    if (prompts.empty())
-      return Status::error("{}: holds no prompt: a line each, \"text\" or [1, 2, 3]", *options.prompts);
+    BRAID_ASSIGN(Tokens tokens, tokensOfList(options.promptTokens, vocabulary));
+    prompts.tokens.push_back(std::move(tokens));
   }
   return prompts;
+}
+
+Status checkPrompts(const Generator &generator, const Prompts &prompts, const Options &options) {
+  for (size_t i = 0; i < prompts.tokens.size(); ++i)
+    if (Status status = checkPrompt(generator, prompts.tokens[i], options.maxTokens); !status.ok())
+      return prompts.lines.empty() ? status
+                                   : status.withContext(fmt::format("{}:{}", *options.prompts, prompts.lines[i]));
+  return Status::success();
 }
 
 // Every rank draws for itself, so all must draw alike.
@@ -139,8 +164,9 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
 // (1,2,3); of a file of prompts a line of JSON for each, in their order.
 class Writer {
 public:
-  Writer(const std::vector<Tokens> &prompts, size_t maxTokens, bool lines, bool text)
-      : prompts(prompts), maxTokens(maxTokens), lines(lines), text(text), made(prompts.size()) {}
+  Writer(const Prompts &given, size_t maxTokens)
+      : prompts(given.tokens), maxTokens(maxTokens), lines(!given.lines.empty()), text(given.text),
+        made(prompts.size()) {}
 
   bool add(size_t prompt, int32_t token) {
     made[prompt].push_back(token);
@@ -199,18 +225,20 @@ private:
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
-  bool lines = options.prompts.has_value(), text = options.prompt.has_value();
-  BRAID_ASSIGN(std::vector<Tokens> prompts, promptsOf(options, *program, text));
+  BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program));
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
-    BRAID_TRY(agreeOn(rank, options, prompts));
+    BRAID_TRY(agreeOn(rank, options, prompts.tokens));
+    BRAID_TRY(checkPrompts(generator, prompts, options));
     BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
     // Every rank draws the same tokens from the same logits; the first one writes them.
-    Writer writer(prompts, static_cast<size_t>(options.maxTokens), lines, text);
-    auto emit = [&](size_t prompt, int32_t token) { return !rank.isFirst() || writer.add(prompt, token); };
-    size_t choices = text ? 256 : generator.vocabulary();
+    Writer writer(prompts, static_cast<size_t>(options.maxTokens));
+    auto emit = [&](size_t prompt, int32_t token) {
+      return !rank.isFirst() || writer.add(prompt, token) ? AfterToken::goOn : AfterToken::endAll;
+    };
+    size_t choices = prompts.text ? 256 : generator.vocabulary();
     BRAID_ASSIGN(GenerateResult result,
-                 generate(generator, prompts, options.maxTokens, options.sampler, choices, emit));
+                 generate(generator, prompts.tokens, options.maxTokens, options.sampler, choices, emit));
     if (!rank.isFirst())
       return Status::success();
     BRAID_TRY(writer.finish());
@@ -244,7 +272,8 @@ Action addGenerate(CLI::App &command) {
       ->add_option(
           "--prompts", options->prompts,
           "Many of them: a line of JSON each, \"text\" or [1, 2, 3]. As many at a time as the program was compiled "
-          "for (decode_batch); prompt i draws with --seed plus i and does not depend on the others but for rounding. "
+          "for (decode_batch); prompt i (from 0) draws with --seed plus i and does not depend on the others but for "
+          "rounding. "
           "All are texts or all are numbers. A line of JSON each "
           "is printed, in their order: prompt, text (of texts), tokens")
       ->type_name("FILE");
