@@ -1,13 +1,15 @@
 // From logits to a token. The random number of position i depends on (seed, i) only: the same seed gives the same text.
-// Probabilities are softmax(logits / temperature) in double precision over what topK and then topP leave (Holtzman et
-// al. 2020, nucleus sampling). Errors: a negative or infinite temperature, topK < 0, topP outside (0, 1]; logits that
-// are not finite.
+// Probabilities are softmax(logits / temperature) over what topK and then topP leave (Holtzman et al. 2020, nucleus
+// sampling); each is as exact as a logit, single precision, and their sums are double. Nothing is put in order that need
+// not be: a draw takes a few passes over the logits. Errors: a negative or infinite temperature, topK < 0, topP outside
+// (0, 1]; logits that are not finite, but for -inf, which is a token that cannot follow.
 #pragma once
 
 #include "runtime/Expected.h"
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace braid::runtime {
@@ -31,13 +33,37 @@ public:
 
 private:
   Sampler(const SamplerOptions &options, size_t limit) : options(options), limit(limit) {}
+  // What a token weighs against the likeliest one: exp(scale * (logit - highest)).
+  struct Weighing {
+    float highest, scale, perGroup;
+  };
+  struct Candidate {
+    float logit, weight;
+    int32_t token;
+  };
+  // What is drawn from: the first groups with all their tokens, then the first candidates.
+  struct Kept {
+    size_t groups, candidates;
+    double weight;
+  };
+  static constexpr size_t blockLength = 256;
+  struct Weighed {
+    float weights[blockLength];
+    int32_t groups[blockLength];
+  };
+  static void weigh(std::span<const float> block, const Weighing &weighing, Weighed &out);
+  template <class Use>
+  void walk(size_t group, std::span<const float> logits, const Weighing &weighing, Use &&use) const;
+  int32_t firstLargest(std::span<const float> logits);
+  Weighing weighingOf(std::span<const float> logits, float highest) const;
+  Kept keepLikeliest(std::span<const float> logits, const Weighing &weighing);
+  Kept keepGroups(std::span<const float> logits, const Weighing &weighing);
+  std::pair<size_t, double> nucleus(double weight);
 
   SamplerOptions options;
   size_t limit;
-  struct Candidate {
-    double weight;
-    int32_t token;
-  };
+  std::vector<float> maxima; // of each block of tokens
+  std::vector<double> sums; // weights of each group: tokens that are about as likely, the likeliest first
   std::vector<Candidate> candidates;
 };
 
