@@ -83,7 +83,7 @@ Status checkPrompt(const Generator &generator, std::span<const int32_t> prompt, 
 // What follows a token.
 enum class AfterToken { goOn, endText, endAll };
 // Feeds prompts and samples up to `maxTokens` more for each, all below `choices`; as many at a time as the generator has
-// sequences, whose next one begins when one ends. Prompt i (from 0) draws with the seed of `options` plus i: its text is,
+// sequences, whose next ones begin when a quarter of them has ended. Prompt i (from 0) draws with the seed of `options` plus i: its text is,
 // up to rounding, the one that it has alone with that seed. `emit` sees each token as it comes, with the number of its
 // prompt; after `endAll` nothing more is fed or drawn.
 Expected<GenerateResult> generate(Generator &generator, std::span<const std::vector<int32_t>> prompts,

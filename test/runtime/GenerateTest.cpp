@@ -3,8 +3,11 @@
 #include "runtime/generate/Generator.h"
 #include "runtime/generate/Sampler.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <random>
 
 namespace braid::runtime::test {
 namespace {
@@ -101,6 +104,50 @@ TEST(GenerateSampler, LongListsAreLikeShortOnes) {
   counts = histogram(options, equal, 4000);
   EXPECT_GT(counts.rbegin()->first, 680);
   EXPECT_LT(counts.rbegin()->first, 700);
+}
+
+TEST(GenerateSampler, DrawsFromWhatASortWouldKeep) {
+  constexpr int draws = 100;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (size_t size : {1, 255, 256, 257, 5000}) {
+    std::vector<float> logits(size);
+    for (float &logit : logits)
+      logit = random() % 8 ? normal(random) : 0.5f; // many are equal
+    if (size > 100)
+      logits[7] = logits[size - 1] = -INFINITY;
+    std::vector<size_t> order(size);
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::ranges::sort(order,
+                      [&](size_t a, size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+    for (double temperature : {1e-40, 0.05, 0.7, 1.0, 20.0, 1e6})
+      for (int64_t topK : {0, 1, 7, 300, 4999})
+        for (double topP : {1e-9, 0.3, 0.9, 0.99, 1.0}) {
+          SCOPED_TRACE(fmt::format("{} tokens, temperature {}, top-k {}, top-p {}", size, temperature, topK, topP));
+          // The kept ones in order, and what they weigh.
+          std::vector<double> weights;
+          for (size_t i = 0; i < (topK ? std::min<size_t>(size, static_cast<size_t>(topK)) : size); ++i)
+            weights.push_back(std::exp((double(logits[order[i]]) - logits[order[0]]) / temperature));
+          double all = std::accumulate(weights.begin(), weights.end(), 0.0), kept = 0;
+          size_t count = 0;
+          while (count < weights.size() && kept < topP * all * (1 - 1e-6))
+            kept += weights[count++];
+          auto counts =
+              histogram({.temperature = temperature, .topK = topK, .topP = topP, .seed = size}, logits, draws);
+          double likeliest = 0, expected = 0; // draws of the first third
+          for (size_t i = 0; i < count; ++i) {
+            likeliest += 3 * i < count ? counts[static_cast<int32_t>(order[i])] : 0;
+            expected += 3 * i < count ? draws * weights[i] / kept : 0;
+            if (weights[i] == 0)
+              EXPECT_EQ(counts[static_cast<int32_t>(order[i])], 0) << order[i];
+          }
+          double deviation = std::sqrt(expected * (1 - expected / draws));
+          EXPECT_NEAR(likeliest, expected, 5 * deviation + 0.01);
+          // Where a sum of single precision falls on the other side of the bound there is one more.
+          for (size_t i = count + (topP < 1); i < size; ++i)
+            EXPECT_EQ(counts[static_cast<int32_t>(order[i])], 0) << order[i];
+        }
+  }
 }
 
 TEST(GenerateSampler, DependsOnSeedAndPositionOnly) {

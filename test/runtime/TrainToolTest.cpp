@@ -302,6 +302,19 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
   EXPECT_EQ("1,2,198," + list.substr(0, list.find(']')) + "\n", generated.out);
   EXPECT_NE(many.err.find("prompt: 4 tokens, "), std::string::npos) << many.err;
   EXPECT_NE(many.err.find("generated: 8 tokens, "), std::string::npos) << many.err;
+  // A text ends behind the separator: here what is drawn first and what is drawn second.
+  nlohmann::json first = nlohmann::json::parse(many.out.substr(0, many.out.find('\n')));
+  for (size_t length : {1, 2}) {
+    int token = first["tokens"][length - 1];
+    Outcome ended = run({"generate", "n.braid", "--checkpoint", "c", "--prompts", "p.jsonl", "--max-tokens", "4",
+                         "--separator", std::to_string(token)});
+    ASSERT_EQ(ended.code, 0) << ended.err;
+    nlohmann::json line = nlohmann::json::parse(ended.out.substr(0, ended.out.find('\n')));
+    std::vector<int> whole = first["tokens"], expected(whole.begin(), std::ranges::find(whole, token) + 1);
+    EXPECT_EQ(line["tokens"], expected) << ended.out;
+    EXPECT_EQ(std::count(ended.out.begin(), ended.out.end(), '\n'), 2) << ended.out;
+  }
+  generateError({"--prompt-tokens", "1", "--separator", "256"}, "--separator=256: must be a token from 0 to 255");
   auto promptsError = [&](std::string_view text, std::string_view part) {
     writeText(directory / "p.jsonl", text);
     generateError({"--prompts", "p.jsonl"}, part);

@@ -26,6 +26,7 @@ struct Options {
   std::string promptTokens; // 1,2,3
   std::optional<std::string> prompts; // a file
   int64_t maxTokens = 0;
+  std::optional<int64_t> separator;
   SamplerOptions sampler;
   RankFlags ranks;
 };
@@ -153,6 +154,7 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
                                                    : !options.prompts ? "--prompt-tokens"
                                                                       : "--prompts"},
                                {"--max-tokens", number(options.maxTokens)},
+                               {"--separator", options.separator ? number(*options.separator) : "none"},
                                {"--temperature", number(sampler.temperature)},
                                {"--top-k", number(sampler.topK)},
                                {"--top-p", number(sampler.topP)},
@@ -166,10 +168,12 @@ class Writer {
 public:
   Writer(const Prompts &given, size_t maxTokens)
       : prompts(given.tokens), maxTokens(maxTokens), lines(!given.lines.empty()), text(given.text),
-        made(prompts.size()) {}
+        made(prompts.size()), complete(prompts.size()) {}
 
-  bool add(size_t prompt, int32_t token) {
+  // `last`: nothing follows it.
+  bool add(size_t prompt, int32_t token, bool last) {
     made[prompt].push_back(token);
+    complete[prompt] = last || made[prompt].size() == maxTokens;
     if (failed)
       return false;
     if (lines)
@@ -196,7 +200,7 @@ private:
   }
   // Those that are complete, up to the first that is not.
   bool writeLines() {
-    for (; done < made.size() && made[done].size() == maxTokens; ++done) {
+    for (; done < made.size() && complete[done]; ++done) {
       Json line = {{"prompt", prompts[done]}, {"tokens", made[done]}};
       if (text) {
         line["prompt"] = bytesOf(prompts[done]);
@@ -220,6 +224,7 @@ private:
   int failed = 0; // errno
   bool lines, text, written = false;
   std::vector<Tokens> made;
+  std::vector<bool> complete;
 };
 
 Status run(const Options &options) {
@@ -234,9 +239,14 @@ Status run(const Options &options) {
     // Every rank draws the same tokens from the same logits; the first one writes them.
     Writer writer(prompts, static_cast<size_t>(options.maxTokens));
     auto emit = [&](size_t prompt, int32_t token) {
-      return !rank.isFirst() || writer.add(prompt, token) ? AfterToken::goOn : AfterToken::endAll;
+      bool last = options.separator == token;
+      if (rank.isFirst() && !writer.add(prompt, token, last))
+        return AfterToken::endAll;
+      return last ? AfterToken::endText : AfterToken::goOn;
     };
     size_t choices = prompts.text ? 256 : generator.vocabulary();
+    if (options.separator && *options.separator >= static_cast<int64_t>(choices))
+      return Status::error("--separator={}: must be a token from 0 to {}", *options.separator, choices - 1);
     BRAID_ASSIGN(GenerateResult result,
                  generate(generator, prompts.tokens, options.maxTokens, options.sampler, choices, emit));
     if (!rank.isFirst())
@@ -279,6 +289,10 @@ Action addGenerate(CLI::App &command) {
       ->type_name("FILE");
   prompt->require_option(1);
   integerIn(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxTokenCount)->required();
+  integerIn(command.add_option("--separator", options->separator,
+                               "A text ends behind this token, which is its last one (as of documents in training)"),
+            0, maxTokenCount)
+      ->type_name("TOKEN");
   SamplerOptions &sampler = options->sampler;
   numberIn(command.add_option(
                "--temperature", sampler.temperature,
