@@ -290,7 +290,7 @@ static bool withModule(
                 " names its own (braid.sp_algorithm)");
   if (job.options.spAlgorithm && mesh->size("sp") == 1)
     return fail("--sp-algorithm=" + *job.options.spAlgorithm +
-                " says what ranks along sp send, and --mesh has one; valid: with sp=2 or more in --mesh");
+                " says what ranks along sp send, and sp is 1 in --mesh; valid: with sp=2 or more in --mesh");
 
   DialectRegistry registry;
   registerCompiler(registry);

@@ -212,8 +212,10 @@ void Checker::train() {
                                   INT32_MAX, INT32_MAX / t.seqLen)
                               .str());
   if (spec.maxDocuments > t.seqLen)
-    report("max_documents",
-           formatv("{0} exceeds train.seq_len {1}; valid: 1 to {1}", spec.maxDocuments, t.seqLen).str());
+    report("train.seq_len", formatv("{0} is less than max_documents {1}; valid: {1} or more, or a max_documents of at "
+                                    "most {0}",
+                                    t.seqLen, spec.maxDocuments)
+                                .str());
   if (spec.decodeBatch * spec.contextLen > INT32_MAX)
     report("decode_batch", formatv("{0} times context_len {1} exceeds {2} tokens; valid: at most {3}", spec.decodeBatch,
                                    spec.contextLen, INT32_MAX, INT32_MAX / spec.contextLen)

@@ -32,18 +32,20 @@ static std::vector<StringRef> activationNames() {
   return names;
 }
 
-static void readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &rope) {
+/// Whether it is null.
+static bool readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &rope) {
   bool off = false;
   const Value *value = parent.objectAt("rope", /*nullable=*/true, &off);
   if (off)
     rope.reset();
   if (!value)
-    return;
+    return off;
   rope = RopeSpec{};
   Reader r(*value, parent.pathOf("rope"), errors);
   r.number("theta", rope->theta, 1.0, 1e12);
   r.number("fraction", rope->fraction, 0.0, 1.0, /*leastAllowed=*/false);
   r.choice("layout", rope->layout, {"half", "interleaved"});
+  return false;
 }
 
 /// alpha and beta of an object; alpha may be the word "deepnorm": (2 num_layers)^(1/4) (Wang et al. 2022).
@@ -318,7 +320,7 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
       r.error(key,
               "is said where what has fewer heads is computed; valid: inputs such as \"k\": \"linear(x, heads=2)\"");
   bool noConv = readConv(r, errors, spec.conv);
-  readRope(r, errors, spec.rope);
+  bool noRope = readRope(r, errors, spec.rope);
   readScanOutput(r, spec);
   r.choice("output_glu", spec.outputGlu, gates);
   if (spec.outputGlu && spec.outputGate)
@@ -351,6 +353,8 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
       r.error(key, llvm::formatv("changes nothing: no input calls {0}(..); valid: where one does", function).str());
   if (noConv && equations->calls("conv"))
     r.error("conv", "is null, but an input calls conv(..); valid: an object such as {\"kernel\": 4}");
+  if (noRope && equations->calls("rope"))
+    r.error("rope", "is null, but an input calls rope(..); valid: an object such as {\"theta\": 10000}");
   bool norms = equations->normed || equations->calls("layer_norm") || equations->calls("rms_norm") ||
                !equations->normWeight.empty();
   if (r.has("norm_eps") && analyzed && !norms)

@@ -234,6 +234,8 @@ std::string braid::shownText(llvm::StringRef text, size_t most) {
 }
 
 std::string braid::numberText(double value) {
+  if (std::isnan(value)) // some have a sign
+    return "nan";
   char buffer[32];
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
 }

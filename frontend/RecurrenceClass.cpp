@@ -2,6 +2,7 @@
 // The sum of products that an equation is (RecurrenceProducts.h) is compared with the form of each class.
 #include "dialects/braid/BraidDialect.h"
 #include "frontend/ModelSpec.h"
+#include "frontend/RecurrenceFunctions.h"
 #include "frontend/RecurrenceNotation.h"
 #include "frontend/RecurrenceProducts.h"
 #include "llvm/ADT/STLExtras.h"
@@ -321,9 +322,7 @@ std::string Analysis::multiplied(const std::vector<std::string> &names, bool neg
   return name;
 }
 
-static std::string ratesOf(const Sorted &p) {
-  return p.numbers.empty() ? "no number" : "[" + llvm::join(p.numbers, " ") + "]";
-}
+static std::string ratesOf(const Sorted &p) { return p.numbers.empty() ? "none" : llvm::join(p.numbers, " "); }
 
 /// The numbers that multiply a product as one name: "1" of none, an input of its own of several.
 std::string Analysis::rate(const Sorted &product) {
@@ -353,7 +352,8 @@ std::string Analysis::whyNoDelta(const Sorted &plain, const Sorted &erased, cons
     return "it erases from what it carries, here " + carried(erased) + " and " + carried(plain);
   }
   if (erased.numbers != write.numbers)
-    return "it erases with the rate that it writes with, here " + ratesOf(erased) + " and " + ratesOf(write);
+    return "it erases with the rate that it writes with, here " + ratesOf(erased) + " of " + outer + " and " +
+           ratesOf(write) + " of " + r.key + "^T " + shownNames(r.value);
   return "";
 }
 
@@ -374,6 +374,13 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
   std::string outer = (r.beta == "1" ? "" : r.beta + " ") + r.key + "^T ", read = r.key + " M";
   r.reason =
       "the delta rule, " + (r.value.empty() ? "-" + outer + read : outer + "(" + r.value + " - " + read + ")") + on;
+  // What lies along k is multiplied by 1 - beta |k|^2.
+  const Definition *key = r.definition(r.key);
+  bool isUnit = key && key->term.kind == Term::Kind::call && llvm::is_contained({"l2_norm", "softmax"}, key->term.name);
+  Interval rate = r.beta == "1" ? Interval{1, 1} : Ranges(r).of(r.beta);
+  if (!isUnit || rate.low < 0 || rate.high > 2)
+    r.reason += ", which keeps the state from growing only where " + (r.beta == "1" ? "" : shownNames(r.beta) + " ") +
+                "|" + r.key + "|^2 lies between 0 and 2";
   return true;
 }
 

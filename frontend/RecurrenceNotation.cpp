@@ -36,7 +36,9 @@ public:
   bool normaliser(Term &term);
 
   Shape shapeOf(const Term &term) const;
-  bool writesColumns(const Term &term) const;
+  /// The one that does.
+  const Term *writesColumns(const Term &term) const;
+  std::string columnWriter; ///< in the state, where that is why equations are read as ones of columns
 
 private:
   bool isNumber(const Term &t) const { return t.kind == Kind::number || ownPer(r, t) == Per::head; }
@@ -133,7 +135,7 @@ Shape Rewriting::shapeOf(const Term &term) const {
 }
 
 /// A column times a row, k v^T or k (v^T - k^T M): in an equation of rows something stands behind every ^T.
-bool Rewriting::writesColumns(const Term &term) const {
+const Term *Rewriting::writesColumns(const Term &term) const {
   auto isRow = [&](const Term &arg) {
     auto isOne = [](const Term &part) {
       return part.kind == Kind::transpose || (part.kind == Kind::negate && part.args.front().kind == Kind::transpose);
@@ -144,8 +146,11 @@ bool Rewriting::writesColumns(const Term &term) const {
     for (size_t i = 1; i < term.args.size(); ++i)
       if (isRow(term.args[i]) && !isTransposedState(term.args[i]) &&
           (i + 1 == term.args.size() || shapeOf(term.args[i + 1]) == Shape::matrix))
-        return true;
-  return llvm::any_of(term.args, [&](const Term &arg) { return writesColumns(arg); });
+        return &term.args[i];
+  for (const Term &arg : term.args)
+    if (const Term *found = writesColumns(arg))
+      return found;
+  return nullptr;
 }
 
 //===- Transposes -------------------------------------------------------------------------------------------------===//
@@ -321,9 +326,11 @@ bool Rewriting::read(Term &product) {
   bool first = columns ? llvm::any_of(before, isTransposed) : !llvm::any_of(behind, isTransposed);
   std::vector<Term> &side = first ? before : behind;
   if (side.empty())
-    return fail(product.column, columns ? "the state writes columns, and none stands behind M here; valid: M q, M^T q, "
-                                          "q^T M"
-                                        : "no row stands before M; valid: q M^T");
+    return fail(product.column,
+                columns
+                    ? "the state writes columns" + columnWriter +
+                          ", and none stands behind M here; valid: M q, M^T q, q^T M, or a state of rows such as k^T v"
+                    : std::string("no row stands before M; valid: q M^T"));
   // The one that is transposed, or that stands next to M.
   auto at = llvm::find_if(side, isTransposed);
   if (at == side.end()) {
@@ -470,9 +477,11 @@ bool recurrence::toRows(Recurrence &r, std::vector<Statement> &statements, Term 
   bool byRow = anyRead(
       output, [](const Term &product, size_t at) { return at > 0 && product.args[at - 1].kind == Kind::transpose; });
   bool first = anyRead(output, [](const Term &product, size_t at) { return at == 0 && product.args.size() > 1; });
-  bool columns = byRow || first || llvm::any_of(statements, [&](const Statement &s) {
-                   return s.left != "z" && rows.writesColumns(s.right);
-                 });
+  std::string writer;
+  for (const Statement &s : statements)
+    if (const Term *found = s.left != "z" && writer.empty() ? rows.writesColumns(s.right) : nullptr)
+      writer = formatv(" ({0} at its column {1})", shownNames(textOf(*found)), found->column);
+  bool columns = byRow || first || !writer.empty();
   bool transposed = mentionsTransposed(output);
   bool turned = columns ? transposed == byRow : transposed;
   if (!innerProducts(output, columns, error))
@@ -485,6 +494,7 @@ bool recurrence::toRows(Recurrence &r, std::vector<Statement> &statements, Term 
     error(key, message + " (read as " + r.notation + ")");
   };
   Rewriting rewriting(r, columns, turned, noted);
+  rewriting.columnWriter = writer;
   for (Statement &s : statements)
     if (s.left != "M_0" && !(s.left == "z" ? rewriting.normaliser(s.right) : rewriting.state(s.right)))
       return false;

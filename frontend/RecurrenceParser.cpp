@@ -40,7 +40,7 @@ private:
   bool primary(Term &out, size_t depth);
   bool arguments(Term &call, size_t depth);
   bool number(Term &out);
-  void skipSpaces() { at = std::min(text.find_first_not_of(" \t", at), text.size()); }
+  void skipSpaces() { at = std::min(text.find_first_not_of(" \t\r\n", at), text.size()); }
   char peek() {
     skipSpaces();
     return at < text.size() ? text[at] : '\0';

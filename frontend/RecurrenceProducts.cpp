@@ -105,7 +105,10 @@ bool Multiplication::factorOf(const Term &call, std::vector<Product> &out) {
         call.column,
         "a decay is exp(g), or diag(exp(g)) for one per key feature, or full(exp(g)) for one per element, or "
         "what it is in the place of exp(g), and exp(g + i p) or diag(exp(g + i p)) with a phase p; valid: that");
-  if (mentions(*inner, carried) || (!isDecay && !functionOf(call.name)))
+  if (!isDecay && !functionOf(call.name) && !mentions(*inner, carried))
+    return fail(call.column, "'" + call.name + "(' is no function; valid: exp, diag, full, " + functionNames() +
+                                 ", and a space before a parenthesis that multiplies");
+  if (mentions(*inner, carried))
     return fail(call.column, "'" + call.name +
                                  "(' is no function of a state; valid: exp, diag, full, and a space before a "
                                  "parenthesis that multiplies");
@@ -193,6 +196,12 @@ bool Multiplication::known(const std::string &name, size_t column) {
     return fail(column,
                 "x stands in inputs only, where it has all features of d_model; valid: a name in inputs such as "
                 "y, of which inputs say \"y\": \"linear(x)\"");
+  if (llvm::is_contained({"M", "M_prev", "M_0", "S", "z", "o"}, StringRef(name)))
+    return fail(column, "'" + name + "' does not stand here; " +
+                            (name == "M_prev" ? "on the right of its equation M is that of the token before already, "
+                                                "M_prev is what the output reads; "
+                                              : "") +
+                            "valid: " + carried.str() + ", I, or a name in inputs or parameters");
   return fail(column,
               "'" + name + "' is not defined; valid: " + carried.str() + ", I, or a name in inputs or parameters");
 }

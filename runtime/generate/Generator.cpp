@@ -210,8 +210,10 @@ Status checkPrompt(const Generator &generator, std::span<const int32_t> prompt, 
   // The last token is sampled but not fed.
   int64_t needed = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(maxTokens - 1, 0);
   if (needed > generator.contextLength())
-    return Status::error("a prompt of {} tokens and {} more need a context of {}, but the program was compiled for {}",
-                         prompt.size(), maxTokens, needed, generator.contextLength());
+    return Status::error(
+        "a prompt of {} tokens and {} more need a context of {}, but the program was compiled for {}; valid: "
+        "less of both, or a program with a greater context_len",
+        prompt.size(), maxTokens, needed, generator.contextLength());
   return Status::success();
 }
 

@@ -307,8 +307,9 @@ Status Trainer::step() {
       BRAID_ASSIGN(why, update.explainRefusal(number, state.dataPosition));
       why = "the update was not applied; " + why;
     }
+    auto shown = [](double value) { return std::isnan(value) ? NAN : value; }; // without its sign
     return Status::error("training diverged at step {}: loss {}, gradient norm {} (learning rate {:.3g}); {}; {}",
-                         number, loss, gradNorm, learningRate, lastGood(), why);
+                         number, shown(loss), shown(gradNorm), learningRate, lastGood(), why);
   }
   // The weights of the last checkpoint have proved themselves.
   if (options.checkFinite && lastSaved == state.step)

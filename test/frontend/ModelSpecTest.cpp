@@ -433,7 +433,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("batch": 2, "seq_len": 32)", R"("steps": 10, "warmup_steps": 20)",
        "m.json:12: train.warmup_steps: 20 exceeds steps 10; valid: 0 to 10"},
       {R"("name": "base")", R"("max_documents": 64)",
-       "m.json:3: max_documents: 64 exceeds train.seq_len 32; valid: 1 to 32"},
+       "m.json:12: train.seq_len: 32 is less than max_documents 64; valid: 64 or more, or a max_documents of at most "
+       "32"},
   };
   for (const Case &c : cases) {
     SCOPED_TRACE(c.to);

@@ -112,7 +112,8 @@ TEST(RecurrenceNotation, SaysHowItRead) {
   } cases[] = {
       {"M = M + k^T v", "o = M q", "state: column 9: nothing stands before k^T to multiply with"},
       {"M = M + v k^T", "o = q M",
-       "output: column 5: the state writes columns, and none stands behind M here; valid: M q"},
+       "output: column 5: the state writes columns (k^T at its column 11), and none stands behind M here; valid: M q"},
+      {"M = (I - b k k^T) M + b k^T v", "o = q M", "output: column 5: the state writes columns (k^T at its column 14)"},
       {"M = M^T + v k^T", "o = M q",
        "state: column 5: M^T in its own equation; valid: M (read as columns, values by keys"},
       {"M = M + (v - M^T k) k^T", "o = M q", "state: column 14: M^T is read here, but M by the rest of the equations"},

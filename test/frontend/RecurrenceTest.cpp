@@ -126,6 +126,23 @@ TEST(Recurrence, WhatIsMadeHasANameOfItsOwn) {
   EXPECT_EQ(recurrence::textOf(r->definition("1 - a b")->term), "1 - a b");
 }
 
+// A delta rule multiplies what lies along k by 1 - b |k|^2.
+TEST(Recurrence, SaysWhatKeepsADeltaRuleFromGrowing) {
+  auto reason = [&](const char *k, const char *b) {
+    auto r = read(
+        {.state = "M =\\n\\tM + b k^T (v - k M)",
+         .inputs = std::string(R"j("q": "linear(x)", "k": ")j") + k + R"j(", "v": "linear(x)", "b": ")j" + b + "\""});
+    return r ? r->reason : "";
+  };
+  std::string rule = "the delta rule, b k^T (v - k M)",
+              until = rule + ", which keeps the state from growing only where ";
+  EXPECT_EQ(reason("l2_norm(linear(x))", "sigmoid(linear(x))"), rule);
+  EXPECT_EQ(reason("l2_norm(linear(x))", "2 sigmoid(linear(x))"), rule);
+  EXPECT_EQ(reason("4 linear(x)", "sigmoid(linear(x))"), until + "b |k|^2 lies between 0 and 2");
+  for (const char *rate : {"3 sigmoid(linear(x))", "linear(x)", "-sigmoid(linear(x))"})
+    EXPECT_EQ(reason("l2_norm(linear(x))", rate), until + "b |k|^2 lies between 0 and 2") << rate;
+}
+
 // What acts on M by two rows is class D, with all that multiplies in the rows; a remark says why it is no delta rule.
 TEST(Recurrence, TransitionsOfTwoRows) {
   struct Case {
@@ -134,7 +151,8 @@ TEST(Recurrence, TransitionsOfTwoRows) {
       {"M = (diag(exp(g)) + b k^T k) M + k^T v", "b k", "k", ""},
       {"M = M + 0.1 p^T c M + k^T v", "0.1 p", "c", ""},
       {"M = (diag(exp(g)) - p^T c) M + k^T v", "-p", "c", "p^T c has two"},
-      {"M = M - b k^T k M + k^T v", "-(b k)", "k", "here [b] and no number"},
+      {"M = M - b k^T k M + k^T v", "-(b k)", "k",
+       "with the rate that it writes with, here b of k^T k and none of k^T v"},
       {"M = M - p^T b p M + b k^T v", "-(b p)", "p", "here p^T p and k^T v"},
       {"M = exp(g) M - p^T c diag(exp(h)) 0.9 M + k^T v", "-(0.9 p)", "c h (exp)", "p^T c has two"},
       {"M = exp(g) M - b k^T k M + b k^T v", "-(b k)", "k", "here M and exp(g) M"},

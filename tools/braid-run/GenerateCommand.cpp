@@ -284,7 +284,7 @@ Action addGenerate(CLI::App &command) {
           "Many of them: a line of JSON each, \"text\" or [1, 2, 3]. As many at a time as the program was compiled "
           "for (decode_batch); prompt i (from 0) draws with --seed plus i and does not depend on the others but for "
           "rounding. "
-          "All are texts or all are numbers. A line of JSON each "
+          "All are texts or all are numbers; empty lines are skipped. A line of JSON each "
           "is printed, in their order: prompt, text (of texts), tokens")
       ->type_name("FILE");
   prompt->require_option(1);
