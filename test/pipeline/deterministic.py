@@ -1,9 +1,10 @@
 """Same program, threads and seed: same bits. A run that was stopped and resumed is the run that was not.
 
-The model of the quickstart with all of it; a layer of every mixer that braid-compile knows (it lists them itself), in f32 and in bf16; and
-two ranks whose slices are woven, which wait for each other in whatever order the machine gives.
+The model of the quickstart with all of it; a layer of every mixer that braid-compile knows (it lists them itself); and two ranks whose
+slices are woven, which wait for each other in whatever order the machine gives. `bf16`: the mixers in bf16, and nothing else.
 """
 import json
+import os
 import pathlib
 import re
 import string
@@ -12,8 +13,8 @@ import sys
 import tempfile
 
 
-def run(*command):
-    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace")
+def run(*command, environment=None):
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", env=environment)
     if result.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
     return result.stdout
@@ -63,21 +64,26 @@ def every_mixer(folder):
     return model, len(kinds)
 
 
-def others(folder, text):
+def three_times(folder, text, name, model, *flags, ranks=1):
+    run("braid-compile", model, "-o", folder / "three.braid", *flags)
+    found = []
+    for again in range(3):
+        checkpoint = folder / f"{name}-{again}"
+        run("braid-run", "train", folder / "three.braid", "--data", text, "--steps", 4, "--checkpoint-dir", checkpoint,
+            "--seed", 5, "--ranks", ranks, "--threads", 2)
+        found.append({p.name: p.read_bytes() for p in sorted((checkpoint / "step-00000004").glob("*.safetensors"))})
+    print(f"{name}, {len(found[0])} files three times:", "equal" if found[0] and found[0] == found[1] == found[2] else "DIFFERENT")
+
+
+def mixers(folder, text, dtype):
+    every, count = every_mixer(folder)
+    three_times(folder, text, f"all {count} mixers in {dtype}", every, f"--dtype={dtype}")
+
+
+def woven(folder, text):
     model = folder / "others.json"
     model.write_text(json.dumps(OTHERS))
-    every, count = every_mixer(folder)
-    woven = ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]
-    for name, model, flags, ranks in ((f"all {count} mixers in f32", every, [], 1), (f"all {count} mixers in bf16", every, ["--dtype=bf16"], 1),
-                                      ("two ranks, woven", model, woven, 2)):
-        run("braid-compile", model, "-o", folder / "others.braid", *flags)
-        found = []
-        for again in range(3):
-            checkpoint = folder / f"{name}-{again}"
-            run("braid-run", "train", folder / "others.braid", "--data", text, "--steps", 4, "--checkpoint-dir", checkpoint,
-                "--seed", 5, "--ranks", ranks, "--threads", 2)
-            found.append({p.name: p.read_bytes() for p in sorted((checkpoint / "step-00000004").glob("*.safetensors"))})
-        print(f"{name}, {len(found[0])} files three times:", "equal" if found[0] and found[0] == found[1] == found[2] else "DIFFERENT")
+    three_times(folder, text, "two ranks, woven", model, "--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2", ranks=2)
 
 
 def learns(model, folder, text):
@@ -90,15 +96,20 @@ def learns(model, folder, text):
     print(f"{model.stem}, 30 steps:", "learns" if fell else f"DOES NOT LEARN: {losses}")
 
 
-def main(model, learner):
+def main(model, learner=None):
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         text = folder / "text.txt"
         text.write_text("".join(f"{n} times {n} is {n * n}.\n" for n in range(2000)))
-        others(folder, text)
+        if model == "bf16":
+            mixers(folder, text, "bf16")
+            return
+        mixers(folder, text, "f32")
+        woven(folder, text)
         learns(pathlib.Path(learner), folder, text)
+        compiled_anew = {name: value for name, value in os.environ.items() if name != "BRAID_KERNEL_CACHE"}
         for name in ("a", "b"):
-            run("braid-compile", model, "-o", folder / f"{name}.braid", "--batch=4", "--seq-len=64")
+            run("braid-compile", model, "-o", folder / f"{name}.braid", "--batch=4", "--seq-len=64", environment=compiled_anew)
         same = (folder / "a.braid").read_bytes() == (folder / "b.braid").read_bytes()
         print("program files:", "equal" if same else "DIFFERENT")
 
