@@ -380,7 +380,7 @@ bool Analysis::deltaRule(const Sorted &plain, const Sorted &erased, const Sorted
   Interval rate = r.beta == "1" ? Interval{1, 1} : Ranges(r).of(r.beta);
   if (!isUnit || rate.low < 0 || rate.high > 2)
     r.reason += ", which keeps the state from growing only where " + (r.beta == "1" ? "" : shownNames(r.beta) + " ") +
-                "|" + r.key + "|^2 lies between 0 and 2";
+                "|" + shownNames(r.key) + "|^2 lies between 0 and 2";
   return true;
 }
 

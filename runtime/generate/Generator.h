@@ -83,9 +83,9 @@ Status checkPrompt(const Generator &generator, std::span<const int32_t> prompt, 
 // What follows a token.
 enum class AfterToken { goOn, endText, endAll };
 // Feeds prompts and samples up to `maxTokens` more for each, all below `choices`; as many at a time as the generator has
-// sequences, whose next ones begin when a quarter of them has ended. Prompt i (from 0) draws with the seed of `options` plus i: its text is,
-// up to rounding, the one that it has alone with that seed. `emit` sees each token as it comes, with the number of its
-// prompt; after `endAll` nothing more is fed or drawn.
+// sequences, whose next ones begin when a quarter of them has ended. Prompt i (from 0) draws with the seed of `options`
+// plus i: its text is, up to rounding, the one that it has alone with that seed. `emit` sees each token as it comes, with
+// the number of its prompt; after `endAll` nothing more is fed or drawn.
 Expected<GenerateResult> generate(Generator &generator, std::span<const std::vector<int32_t>> prompts,
                                   int64_t maxTokens, const SamplerOptions &options, size_t choices,
                                   const std::function<AfterToken(size_t prompt, int32_t token)> &emit);
