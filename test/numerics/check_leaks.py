@@ -95,8 +95,8 @@ class Source:
         for letter, settings in base.items():
             taken = [key for key in FEATURES if (letter, key) not in refused]
             if self.parts != "full":
-                # Whose inputs call conv(..) has one of the default taps.
-                mixers[letter] = settings | {key: OFF[key] for key in taken if not (key == "conv" and "inputs" in settings)}
+                # Whose inputs call conv(..) has one of the default taps, and rope(..) turns all features.
+                mixers[letter] = settings | {key: OFF[key] for key in taken if not (key in ("conv", "rope") and "inputs" in settings)}
             if self.parts != "bare":
                 mixers[next(letters)] = settings | {key: FEATURES[key] for key in taken}
         self.write(mixers)
