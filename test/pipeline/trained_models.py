@@ -1,8 +1,8 @@
 """Every small model file trains as it stands, in f32: python3 trained_models.py FOLDER TEXT    (braid-compile and braid-run from the PATH)
 
-Thirty steps on a text. In front of the first no model knows anything, so its loss is about the logarithm of the number of words; at the end it has
-learned at least what single bytes tell: the mean of the last five losses is below their entropy in this text plus a quarter. A model of fewer than
-256 words is given the bytes modulo their number.
+Thirty steps on a text, at the learning rate of the file or 3e-3 where it is lower. In front of the first no model knows anything, so its loss is
+about the logarithm of the number of words; at the end it has learned at least what single bytes tell: the mean of the last five losses is below
+their entropy in this text plus a quarter. A model of fewer than 256 words is given the bytes modulo their number.
 """
 
 import array
@@ -30,11 +30,11 @@ def entropy(words):
     return -sum(n / len(words) * math.log(n / len(words)) for n in collections.Counter(words).values())
 
 
-def losses(folder, path, words):
+def losses(folder, path, rate, words):
     program, metrics, text = (folder / f"{path.stem}.{ending}" for ending in ("braid", "jsonl", "u16"))
     text.write_bytes(words.tobytes())
     run("braid-compile", path, "-o", program, "--dtype=f32")
-    run("braid-run", "train", program, "--data", text, "--steps", STEPS, "--lr", 3e-3, "--warmup", 5, "--threads", 1, "--metrics", metrics)
+    run("braid-run", "train", program, "--data", text, "--steps", STEPS, "--lr", rate, "--warmup", 5, "--threads", 1, "--metrics", metrics)
     program.unlink()
     text.unlink()
     return [json.loads(line)["loss"] for line in metrics.read_text(encoding="utf-8").splitlines()]
@@ -42,13 +42,14 @@ def losses(folder, path, words):
 
 def main(models, text):
     data, failed = pathlib.Path(text).read_bytes(), 0
-    sizes = {}
+    sizes, rates = {}, {}
     for path in sorted(pathlib.Path(models).glob("tiny-*.json")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        sizes[path] = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))["vocab_size"]
+        model = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+        sizes[path], rates[path] = model["vocab_size"], max(3e-3, model["train"]["learning_rate"])
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         words = {path: array.array("H", (byte % size for byte in data)) for path, size in sizes.items()}
-        found = {path: pool.submit(losses, pathlib.Path(folder), path, words[path]) for path in sizes}
+        found = {path: pool.submit(losses, pathlib.Path(folder), path, rates[path], words[path]) for path in sizes}
         for path, future in found.items():
             try:
                 seen, told = future.result(), entropy(words[path])
