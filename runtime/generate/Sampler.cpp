@@ -21,8 +21,16 @@ Expected<Sampler> Sampler::create(const SamplerOptions &options, size_t vocabula
   return Sampler(options, std::min(limit, vocabulary));
 }
 
-// Loops below are over whole blocks of lanes and without branches, so that they are vector code.
+// Whole blocks of lanes and no branches, so that this is vector code.
 static constexpr size_t lanes = 16;
+template <class Look> static void overLanes(std::span<const float> values, Look &&look) {
+  size_t whole = values.size() / lanes * lanes;
+  for (size_t i = 0; i < whole; i += lanes)
+    for (size_t lane = 0; lane < lanes; ++lane)
+      look(values[i + lane], lane);
+  for (size_t i = whole; i < values.size(); ++i)
+    look(values[i], i - whole);
+}
 
 // The first of the largest; -1 where there are NaN or +inf. Leaves the largest of each block.
 int32_t Sampler::firstLargest(std::span<const float> logits) {
@@ -33,16 +41,10 @@ int32_t Sampler::firstLargest(std::span<const float> logits) {
     rest = rest.subspan(block.size());
     float best[lanes];
     std::fill_n(best, lanes, -INFINITY);
-    auto look = [&](float logit, size_t lane) {
+    overLanes(block, [&](float logit, size_t lane) {
       best[lane] = logit > best[lane] ? logit : best[lane];
       broken[lane] |= !(logit < INFINITY);
-    };
-    size_t whole = block.size() / lanes * lanes;
-    for (size_t i = 0; i < whole; i += lanes)
-      for (size_t lane = 0; lane < lanes; ++lane)
-        look(block[i + lane], lane);
-    for (size_t i = whole; i < block.size(); ++i)
-      look(block[i], i - whole);
+    });
     maxima.push_back(*std::max_element(best, best + lanes));
   }
   if (std::any_of(broken, broken + lanes, [](int32_t any) { return any != 0; }))
@@ -52,8 +54,8 @@ int32_t Sampler::firstLargest(std::span<const float> logits) {
   return static_cast<int32_t>(std::ranges::find(of, maxima[block]) - logits.begin());
 }
 
-// exp(x) for x <= 0, to 2 units in the last place; below -86 zero. x = n ln 2 + r, exp(r) by its series. The same bits
-// on every machine, which the library's are not.
+// exp(x) for x <= 0, to 2 units in the last place; below -86 zero. x = n ln 2 + r, exp(r) by its series. Products and
+// sums only, none fused: unlike the library's it does not depend on the C library or the CPU.
 static float exponential(float x) {
   float bounded = x > -86.0f ? x : -86.0f;
   constexpr float magic = 12582912.0f; // 1.5 * 2^23: what is added to it is rounded to a whole number
@@ -69,22 +71,15 @@ static float exponential(float x) {
 
 static constexpr size_t groupCount = 2048;
 
-Sampler::Weighing Sampler::weighingOf(std::span<const float> logits, float highest) const {
+// What is less likely by exp(-32) is in the last group.
+static float groupsPerLogit(std::span<const float> logits, float highest, float scale) {
   float lowest[lanes];
   std::fill_n(lowest, lanes, highest);
-  auto look = [&](float logit, size_t lane) {
+  overLanes(logits, [&](float logit, size_t lane) {
     lowest[lane] = logit < lowest[lane] && logit > -INFINITY ? logit : lowest[lane];
-  };
-  size_t whole = logits.size() / lanes * lanes;
-  for (size_t i = 0; i < whole; i += lanes)
-    for (size_t lane = 0; lane < lanes; ++lane)
-      look(logits[i + lane], lane);
-  for (size_t i = whole; i < logits.size(); ++i)
-    look(logits[i], i - whole);
-  float scale = 1 / std::max(static_cast<float>(options.temperature), std::numeric_limits<float>::min());
-  // What is less likely by exp(-32) is in the last group.
+  });
   float range = std::min((highest - *std::min_element(lowest, lowest + lanes)) * scale, 32.0f);
-  return {highest, scale, static_cast<float>(groupCount) / std::max(range, 1e-30f)};
+  return static_cast<float>(groupCount) / std::max(range, 1e-30f);
 }
 
 // Of a block of tokens, or what is left of it.
@@ -165,7 +160,8 @@ Sampler::Kept Sampler::keepLikeliest(std::span<const float> logits, const Weighi
 }
 
 // All tokens, or their nucleus: whole groups, and a part of one.
-Sampler::Kept Sampler::keepGroups(std::span<const float> logits, const Weighing &weighing) {
+Sampler::Kept Sampler::keepGroups(std::span<const float> logits, Weighing &weighing) {
+  weighing.perGroup = groupsPerLogit(logits, weighing.highest, weighing.scale);
   sums.assign(groupCount, 0);
   Weighed weighed;
   for (size_t begin = 0; begin < logits.size(); begin += blockLength) {
@@ -206,7 +202,8 @@ Expected<int32_t> Sampler::sample(std::span<const float> logits, uint64_t positi
   if (highest == -INFINITY)
     return Status::error("every token is impossible at generated position {}", position);
 
-  Weighing weighing = weighingOf(logits, highest);
+  float scale = 1 / std::max(static_cast<float>(options.temperature), std::numeric_limits<float>::min());
+  Weighing weighing{highest, scale, 0};
   bool some = options.topK > 0 && static_cast<size_t>(options.topK) < logits.size();
   Kept kept = some ? keepLikeliest(logits, weighing) : keepGroups(logits, weighing);
   double threshold = randomUnit(options.seed, RandomStream::sampling, position) * kept.weight;

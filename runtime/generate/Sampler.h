@@ -35,7 +35,7 @@ private:
   Sampler(const SamplerOptions &options, size_t limit) : options(options), limit(limit) {}
   // What a token weighs against the likeliest one: exp(scale * (logit - highest)).
   struct Weighing {
-    float highest, scale, perGroup;
+    float highest, scale, perGroup; // groups per scaled logit; where all tokens are grouped
   };
   struct Candidate {
     float logit, weight;
@@ -55,9 +55,8 @@ private:
   template <class Use>
   void walk(size_t group, std::span<const float> logits, const Weighing &weighing, Use &&use) const;
   int32_t firstLargest(std::span<const float> logits);
-  Weighing weighingOf(std::span<const float> logits, float highest) const;
   Kept keepLikeliest(std::span<const float> logits, const Weighing &weighing);
-  Kept keepGroups(std::span<const float> logits, const Weighing &weighing);
+  Kept keepGroups(std::span<const float> logits, Weighing &weighing);
   std::pair<size_t, double> nucleus(double weight);
 
   SamplerOptions options;
