@@ -28,8 +28,11 @@ int64_t lower::chooseThreads(func::FuncOp kernel) {
 
 ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched,
                                ArrayRef<int64_t> planned)
-    : TileLowering(kernel, /*vectorBytes=*/4, /*bf16Dots=*/true, thrift), limits(limits), scratched(scratched),
-      threads(chooseThreads(kernel)), planned(planned) {}
+    : TileLowering(kernel, kThreadBytes, /*bf16Dots=*/true, thrift), limits(limits), scratched(scratched),
+      threads(chooseThreads(kernel)), planned(planned) {
+  if (!scratched)
+    plan.hold(kernel, threads);
+}
 
 //===- Phases -----------------------------------------------------------------------------------------------------===//
 
@@ -277,6 +280,8 @@ SmallVector<Value> ThreadLowering::coordinates(Value linear, ArrayRef<int64_t> s
 }
 
 void ThreadLowering::overElements(const Elements &elements, function_ref<Value(Value)> guard, Body body) {
+  if (SmallVector<tile::DotOp> products = heldIn(elements.tiles); !products.empty())
+    return overFragments(elements, products, guard, body);
   Phase phase(*this);
   SmallVector<int64_t> ends(elements.cuts), piece(elements.shape);
   ends.push_back(elements.shape.back());

@@ -26,6 +26,9 @@ inline int64_t bytesOf(Type stored) {
 /// Threads of a block that `kernel` is worth: one where it has no tiles.
 int64_t chooseThreads(func::FuncOp kernel);
 
+/// Whether the shapes and types of a product are those of the tensor cores.
+bool onTensorCores(tile::DotOp op);
+
 /// A piece of shared memory over the walk through a kernel: from one event (a piece is taken or given back) to another.
 struct Lifetime {
   int64_t bytes, begin, end;
@@ -129,6 +132,7 @@ private:
   };
   class VectorCheck;
   Vectors vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores, function_ref<bool(int64_t width)> fits);
+  Vectors vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores, int64_t width);
   /// Whether all vectors of these loads and stores begin on their bytes and all of their tiles are within the limits: the
   /// same in every thread; null: known without looking.
   Value isTrusted(ArrayRef<Operation *> ops, int64_t width);
@@ -141,11 +145,25 @@ private:
   Value widened(Value value);
   Value less(Value x, int64_t y);
   Value least(Value x, int64_t y);
-  bool onTensorCores(tile::DotOp op);
+
+  // ThreadFragments.cpp
+  struct Fragments;
+  using HeldOperands = DenseMap<Operation *, std::pair<View, View>>;
+  using HeldSums = SmallVector<std::pair<Value, SmallVector<Value>>>;
+  void eachFragment(VectorType type, function_ref<void(const Fragments &at, Value inside)> body);
+  void eachHeld(const Fragments &at, const HeldSums &sums, bool pairs,
+                function_ref<void(Value row, const Strip &strip, size_t element)> body);
+  void findHeld(Value tile, llvm::SetVector<tile::DotOp> &found) const;
+  SmallVector<tile::DotOp> heldIn(ArrayRef<Value> tiles) const;
+  void packHeld(ArrayRef<tile::DotOp> products, HeldOperands &operands, SmallVectorImpl<Buffer *> &temporary);
+  HeldSums sumsOf(ArrayRef<tile::DotOp> products, const HeldOperands &operands, const Fragments &at);
+  SmallVector<Value> beginOf(tile::DotOp op, const HeldOperands &operands, const Fragments &at);
+  SmallVector<Value> sumsOf(tile::DotOp op, const HeldOperands &operands, const Fragments &at);
+  void overFragments(const Elements &elements, ArrayRef<tile::DotOp> products, function_ref<Value(Value row)> guard,
+                     Body body);
   SmallVector<Value> loadMatrices(const View &view, Value row, Value column, int64_t count, bool turned);
   SmallVector<Value> loadMatrices(Value address, int64_t count, bool turned);
   SmallVector<Value> multiplyFragments(ValueRange a, ValueRange b, ValueRange sums);
-  void multiplyOnTensorCores(tile::DotOp op, const View &left, const View &right, const View &target);
   void multiply(tile::DotOp op, const View &left, const View &right, const View &target);
 
   // ThreadWalks.cpp

@@ -103,16 +103,19 @@ bool ThreadLowering::VectorCheck::visitOp(Operation *op, Value tile) {
 
 ThreadLowering::Vectors ThreadLowering::vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores,
                                                   function_ref<bool(int64_t width)> fits) {
-  for (int64_t width : {8, 4, 2}) {
-    if (oneByOne || !fits(width))
-      continue;
-    VectorCheck check(*this, width);
-    if (llvm::all_of(tiles, [&](Value tile) { return check.visit(tile); }) &&
-        llvm::all_of(stores, [&](tile::StoreOp store) { return check.visit(store); }) &&
-        width * check.least <= kVectorBytes)
-      return {width, check.accesses};
-  }
+  for (int64_t width : {8, 4, 2})
+    if (Vectors vectors = fits(width) ? vectorsOf(tiles, stores, width) : Vectors(); vectors.width)
+      return vectors;
   return {};
+}
+
+ThreadLowering::Vectors ThreadLowering::vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores,
+                                                  int64_t width) {
+  VectorCheck check(*this, width);
+  bool may = !oneByOne && llvm::all_of(tiles, [&](Value tile) { return check.visit(tile); }) &&
+             llvm::all_of(stores, [&](tile::StoreOp store) { return check.visit(store); }) &&
+             width * check.least <= kVectorBytes;
+  return may ? Vectors{width, check.accesses} : Vectors();
 }
 
 static int64_t vectorAlignment(Type element, int64_t width) { return std::min(kVectorBytes, width * bytesOf(element)); }

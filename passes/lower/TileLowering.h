@@ -54,6 +54,9 @@ Triangles triangleRead(Value tile);
 /// inserted into the next, have no end.
 enum class Thrift : uint8_t { none, loads };
 
+/// The `vectorBytes` of a GPU's thread.
+inline constexpr int64_t kThreadBytes = 4;
+
 /// Which tiles are kept in buffers, and which stores share one loop.
 class TilePlan {
 public:
@@ -72,6 +75,10 @@ public:
   }
   int64_t width(Type element) const;
   static bool isSimpleCast(vector::ShapeCastOp op);
+  /// A GPU: products that one formula reads, each element at its own place, are made where that formula is written
+  /// (ThreadFragments.cpp).
+  void hold(func::FuncOp kernel, int64_t threads);
+  bool isHeld(Value tile) const { return held.contains(tile); }
   /// Whether nothing writes what a load reads before the last that reads its tile.
   bool staysInMemory(Value load) const { return unwritten.contains(load); }
 
@@ -84,14 +91,17 @@ private:
   void forceOperands(Operation *op);
   void formGroups(Block &block);
   void groupReductions(Block &block);
-  void keepHazards(func::FuncOp kernel);
   int64_t cost(Value tile, DenseMap<Value, int64_t> &known) const;
-  void sinks(Value tile, Operation *home, int64_t repeat, DenseMap<Operation *, int64_t> &found, int depth) const;
+  std::pair<Value, Operation *> sinkOf(tile::DotOp dot) const;
   Operation *leader(Operation *op) const;
+  using Sinks = DenseMap<Operation *, int64_t>;
+  Sinks sinksOf(Value v, const DenseMap<Value, Sinks> &evaluations) const;
+  bool written(tile::LoadOp load, const Sinks &sinks) const;
+  void settleLoads(func::FuncOp kernel);
 
   int64_t vectorBytes;
   Thrift thrift;
-  DenseSet<Value> kept, unwritten;
+  DenseSet<Value> kept, held, unwritten;
   DenseMap<Operation *, SmallVector<tile::StoreOp>> groups;
   DenseMap<Operation *, SmallVector<tile::ReduceOp>> reductions;
   DenseMap<Operation *, Operation *> leaders;

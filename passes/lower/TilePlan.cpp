@@ -44,7 +44,7 @@ bool TilePlan::neverKept(Value tile) const { return isSplat(tile) || tile.getDef
 SmallVector<int64_t> TilePlan::breaks(Value tile, bool definition, Breaks &known) const {
   Operation *op = tile.getDefiningOp();
   VectorType type = tileType(tile);
-  if (!op || !type || (isKept(tile) && !definition))
+  if (!op || !type || (isKept(tile) && !definition) || isHeld(tile))
     return {};
   if (auto it = known.find(tile); it != known.end())
     return it->second;
@@ -85,15 +85,26 @@ SmallVector<int64_t> TilePlan::breaks(Value tile, bool definition, Breaks &known
   return known[tile] = found;
 }
 
+static int64_t loopDepth(Operation *from, Block *to) {
+  int64_t depth = 0;
+  for (Operation *op = from; op && op->getBlock() != to; op = op->getParentOp())
+    if (isa_and_nonnull<scf::ForOp>(op->getParentOp()) && op->getBlock() != to)
+      ++depth;
+  return depth;
+}
+
 /// Operands that must be addressed freely.
 void TilePlan::forceOperands(Operation *op) {
   auto force = [&](Value v) {
     if (!neverKept(v))
       kept.insert(v);
   };
+  // An operand from outside of a loop is packed once: a block of threads would wait for it in every iteration. (A CPU's
+  // packing is part of its product.)
   auto forceIfShared = [&](Value v) {
     bool again = thrift == Thrift::loads && v.getDefiningOp<tile::LoadOp>();
-    if (!v.hasOneUse() && !again)
+    bool repeated = vectorBytes == kThreadBytes && v.getDefiningOp() && loopDepth(op, v.getDefiningOp()->getBlock()) > 0;
+    if ((!v.hasOneUse() || repeated) && !again)
       force(v);
   };
   if (auto dot = dyn_cast<tile::DotOp>(op)) {
@@ -290,12 +301,49 @@ static bool overlapsShifted(tile::LoadOp load, Operation *sink, ArrayRef<tile::S
   return false;
 }
 
-static int64_t loopDepth(Operation *from, Block *to) {
-  int64_t depth = 0;
-  for (Operation *op = from; op && op->getBlock() != to; op = op->getParentOp())
-    if (isa_and_nonnull<scf::ForOp>(op->getParentOp()) && op->getBlock() != to)
-      ++depth;
-  return depth;
+/// Which operations evaluate a tile, and how often; those of its users are known.
+TilePlan::Sinks TilePlan::sinksOf(Value v, const DenseMap<Value, Sinks> &evaluations) const {
+  Sinks found;
+  auto count = [&](Operation *sink, int64_t times) { found[sink] = std::max(found[sink], times); };
+  for (Operation *user : v.getUsers()) {
+    int64_t times = loopDepth(user, v.getParentBlock()) > 0 ? 4 : 1;
+    bool lazyUser = user->getNumResults() == 1 && isTile(user->getResult(0)) && !isKept(user->getResult(0));
+    if (!lazyUser) {
+      count(leader(user), times);
+      continue;
+    }
+    if (isa<tile::ExpandOp, vector::BroadcastOp>(user))
+      times *= 4;
+    if (auto it = evaluations.find(user->getResult(0)); it != evaluations.end())
+      for (auto [sink, inner] : it->second)
+        count(sink, std::min<int64_t>(times * inner, 64));
+  }
+  return found;
+}
+
+/// Whether what is loaded may be written before one of these reads it.
+bool TilePlan::written(tile::LoadOp load, const Sinks &sinks) const {
+  return llvm::any_of(sinks, [&](auto &each) {
+    Operation *sink = each.first;
+    return crossesStore(load, sink, [&](Operation *store) { return leader(store); }) ||
+           (isa<tile::StoreOp>(sink) && overlapsShifted(load, sink, group(cast<tile::StoreOp>(sink))));
+  });
+}
+
+/// Loads are read where they stand unless something writes there before they are.
+void TilePlan::settleLoads(func::FuncOp kernel) {
+  SmallVector<Operation *> order;
+  kernel.walk<WalkOrder::PreOrder>([&](Operation *op) { order.push_back(op); });
+  DenseMap<Value, Sinks> evaluations;
+  unwritten.clear();
+  for (Operation *op : llvm::reverse(order))
+    for (Value v : op->getResults()) {
+      if (!isTile(v))
+        continue;
+      evaluations[v] = sinksOf(v, evaluations);
+      if (auto load = dyn_cast<tile::LoadOp>(op))
+        (written(load, evaluations[v]) ? kept : unwritten).insert(v);
+    }
 }
 
 TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : vectorBytes(vectorBytes), thrift(thrift) {
@@ -312,40 +360,13 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
     forceOperands(op);
   });
   // From the users to the definitions: how often would each lazy tile be computed?
-  using Sinks = DenseMap<Operation *, int64_t>;
   DenseMap<Value, Sinks> evaluations;
-  auto sinksOf = [&](Operation *op, Value v) {
-    Sinks found;
-    auto count = [&](Operation *sink, int64_t times) { found[sink] = std::max(found[sink], times); };
-    for (OpOperand &use : v.getUses()) {
-      Operation *user = use.getOwner();
-      int64_t times = loopDepth(user, op->getBlock()) > 0 ? 4 : 1;
-      bool lazyUser = user->getNumResults() == 1 && isTile(user->getResult(0)) && !isKept(user->getResult(0));
-      if (!lazyUser) {
-        count(leader(user), times);
-        continue;
-      }
-      if (isa<tile::ExpandOp, vector::BroadcastOp>(user))
-        times *= 4;
-      for (auto [sink, inner] : evaluations[user->getResult(0)])
-        count(sink, std::min<int64_t>(times * inner, 64));
-    }
-    return found;
-  };
-  /// Whether what is loaded may be written before one of these reads it.
-  auto written = [&](tile::LoadOp load, const Sinks &found) {
-    return llvm::any_of(found, [&](auto &each) {
-      Operation *sink = each.first;
-      return crossesStore(load, sink, [&](Operation *store) { return leader(store); }) ||
-             (isa<tile::StoreOp>(sink) && overlapsShifted(load, sink, group(cast<tile::StoreOp>(sink))));
-    });
-  };
   SmallVector<std::pair<Value, int64_t>> chosen;
   for (Operation *op : llvm::reverse(order)) {
     for (Value v : op->getResults()) {
       if (!isTile(v))
         continue;
-      Sinks found = sinksOf(op, v);
+      Sinks found = sinksOf(v, evaluations);
       if (!isKept(v) && !neverKept(v)) {
         int64_t times = 0;
         auto load = dyn_cast<tile::LoadOp>(op);
@@ -379,13 +400,5 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
       kept.insert(v);
   }
   // Such a tile is computed later than it was thought to be, and so is read what it is computed from.
-  evaluations.clear();
-  for (Operation *op : llvm::reverse(order))
-    for (Value v : op->getResults()) {
-      if (!isTile(v))
-        continue;
-      evaluations[v] = sinksOf(op, v);
-      if (auto load = dyn_cast<tile::LoadOp>(op))
-        (written(load, evaluations[v]) ? kept : unwritten).insert(v);
-    }
+  settleLoads(kernel);
 }

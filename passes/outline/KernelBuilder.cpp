@@ -177,21 +177,44 @@ Vars KernelBuilder::when(Var condition, llvm::function_ref<Vars()> then, llvm::f
   return llvm::map_to_vector(op.getResults(), [&](OpResult r) { return wrap(r); });
 }
 
+void KernelBuilder::invertTriangles() {
+  OpBuilder::InsertionGuard guard(builder);
+  DenseMap<Value, Value> inverses; // (I + L)^-1 - I = -(I + L)^-1 L
+  SmallVector<tile::SolveOp> solves;
+  func.walk([&](tile::SolveOp solve) { solves.push_back(solve); });
+  for (tile::SolveOp solve : solves) {
+    Value &inverse = inverses[solve.getA()];
+    if (!inverse) {
+      builder.setInsertionPointAfterValue(solve.getA());
+      Var triangle = wrap(solve.getA());
+      inverse = braid::solve(triangle, -mask(triangle, tile::Keep::strict_lower));
+    }
+    builder.setInsertionPoint(solve);
+    Var product = dot(wrap(inverse), wrap(solve.getB()), wrap(solve.getB()), {.transposeA = solve.getTranspose()});
+    solve.replaceAllUsesWith(static_cast<Value>(product));
+    solve.erase();
+  }
+}
+
 void KernelBuilder::roundProducts() {
   OpBuilder::InsertionGuard guard(builder);
   Type bf16 = builder.getBF16Type();
+  DenseMap<Value, Value> rounded; // each once, where it is made: not in every iteration of a loop that multiplies by it
   func.walk([&](tile::DotOp dot) {
-    builder.setInsertionPoint(dot);
     for (OpOperand *operand : {&dot.getAMutable(), &dot.getBMutable()}) {
       Value tile = operand->get();
       auto type = cast<VectorType>(tile.getType());
       if (!type.getElementType().isF32())
         continue;
-      auto widened = tile.getDefiningOp<arith::ExtFOp>();
-      if (widened && getElementTypeOrSelf(widened.getIn()).isBF16())
-        operand->set(widened.getIn());
-      else
-        operand->set(arith::TruncFOp::create(builder, type.clone(bf16), tile));
+      Value &known = rounded[tile];
+      if (!known) {
+        auto widened = tile.getDefiningOp<arith::ExtFOp>();
+        builder.setInsertionPointAfterValue(tile);
+        known = widened && getElementTypeOrSelf(widened.getIn()).isBF16()
+                    ? widened.getIn()
+                    : arith::TruncFOp::create(builder, type.clone(bf16), tile).getResult();
+      }
+      operand->set(known);
     }
   });
 }

@@ -194,6 +194,9 @@ public:
   void when(Var condition, llvm::function_ref<void()> then);
   Vars when(Var condition, llvm::function_ref<Vars()> then, llvm::function_ref<Vars()> otherwise);
 
+  /// Triangular systems so far become products: each triangle L is inverted once, where it is made, and (I + L)^-1 b is
+  /// b + ((I + L)^-1 - I) b. For kernels of GPUs, whose matrix units have no substitution.
+  void invertTriangles();
   /// Products so far read their operands rounded to bf16; sums stay as they are. For kernels on bf16 tokens.
   void roundProducts();
 

@@ -250,8 +250,11 @@ private:
                                void (*write)(KernelBuilder &, const LsmShape &), Grid grid, const Extents &extents) {
     std::string kernel = context.kernel(shape.kernelName(what), grid, [&](KernelBuilder &k) {
       write(k, shape);
-      if (shape.token && shape.token.isBF16() && shape.chunk)
-        k.roundProducts();
+      if (!shape.token || !shape.token.isBF16() || !shape.chunk)
+        return;
+      if (context.gpu)
+        k.invertTriangles();
+      k.roundProducts();
     });
     return context.launch(op, kernel, extents);
   }
