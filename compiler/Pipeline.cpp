@@ -143,7 +143,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     // one rank, which are what kernels will see.
     pm.addPass(createDecideChunkSizePass(chunkOptions(options)));
     // The scan becomes matrix products within chunks and a short scan over chunk states.
-    pm.addPass(createChunkTilingPass());
+    pm.addPass(createChunkTilingPass({.gpu = chunkOptions(options).sharedBytes > 0}));
     // Tiling writes a chunk table per scan; equal ones are one.
     pm.addPass(createCSEPass());
     break;

@@ -214,8 +214,11 @@ def ChunkTilingPass : Pass<"braid-chunk-tiling", "::mlir::ModuleOp"> {
     After:  `%chunks = lsm.chunk_table %documents;  %x, %p = lsm.chunk_state %k, %v, %g, %chunks`
             `%m, %final = lsm.state_scan %x, %p, %initial, %chunks;  %o = lsm.chunk_output %q, %k, %v, %g, %m, %chunks`
     The table has ceil(T / chunk_size) + max_documents rows (module attribute braid.max_documents, default 1).
+    `gpu`: where tokens are bf16, so is what only products read of chunks: in-states, their cotangents and dense
+    transitions. What is added up (X, dM and the state that walks over the chunks) is not rounded.
     Invariant: no lsm.scan and no lsm.scan_grad is left; the work between two states is a matrix form.
   }];
+  let options = [Option<"gpu", "gpu", "bool", "false", "kernels are for a GPU, whose products read bf16">];
 }
 
 //===- kernels: every op -> a launch, a library call or a view ------------------------------------------------------===//

@@ -121,7 +121,9 @@ def Braid_LsmInnerStepGradOp : Braid_LsmOp<"inner_step_grad"> {
 // chunks [B, n, 4] i32: lo, hi (tokens [lo, hi)), restart (1: the state before lo is zero), phase (tokens of the document
 // before lo, modulo chunk_size; 0 unless aligned).
 // Per chunk: X = state from a zero state, P = its transition (I: absent; S0, S: [B, n, H] log; V: [B, n, H, K] log;
-// R: [B, n, H, K + V] log; E: [B, n, H, K, V] log; H, GH, D: dense [B, n, H, K, K]); in-states M [B, n, H, K, V], all f32.
+// R: [B, n, H, K + V] log; E: [B, n, H, K, V] log; H, GH, D: dense [B, n, H, K, K]); in-states M [B, n, H, K, V], all f32. For GPUs M, their
+// cotangents D' and dense P are bf16 where tokens are: [B, n, H, K + 3, K] then, P less diag(exp(c_C)) and the decays exp(c_C) as three rows
+// whose sum they are exactly: what decays is not rounded.
 // VH has no chunk form of its own: it becomes D before.
 class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegments]> : Braid_Op<"lsm." # mnemonic, !listconcat([Pure], traits)> {
   let hasVerifier = 1;

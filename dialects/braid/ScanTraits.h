@@ -8,6 +8,9 @@
 
 namespace braid {
 
+/// bf16 numbers whose sum is any f32.
+inline constexpr int64_t kDecayRows = 3;
+
 struct ScanTraits {
   bool decay; ///< log_decay
   bool vectorDecay; ///< it is one per key channel: [B, T, H, K] ..
@@ -25,10 +28,10 @@ struct ScanTraits {
         lowRank(id == LsmClass::D), valueDecay(id == LsmClass::R), dense(beta || lowRank), id(id) {}
 
   bool trainsDecay() const { return decay && id != LsmClass::S0; }
-  /// Trailing dimensions of P [B, n, H, ..] as the class stores it; class I stores none.
-  llvm::SmallVector<int64_t> transition(int64_t keys, int64_t values) const {
+  /// Trailing dimensions of P [B, n, H, ..] as the class stores it; class I stores none. `rounded`: a dense one in bf16.
+  llvm::SmallVector<int64_t> transition(int64_t keys, int64_t values, bool rounded = false) const {
     if (dense)
-      return {keys, keys};
+      return {keys + (rounded ? kDecayRows : 0), keys};
     if (elementDecay)
       return {keys, values};
     if (valueDecay)

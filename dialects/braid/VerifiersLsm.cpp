@@ -206,7 +206,8 @@ static LogicalResult verifyTransition(Operation *op, LsmClass kind, Value value,
   if (!value)
     return success();
   Named p{"p", value};
-  SmallVector<int64_t> wanted = ScanTraits(kind).transition(x.dim(3), x.dim(4));
+  bool rounded = getElementTypeOrSelf(value.getType()).isBF16();
+  SmallVector<int64_t> wanted = ScanTraits(kind).transition(x.dim(3), x.dim(4), rounded);
   CHECK(hasRank(op, p, 3 + wanted.size()));
   CHECK(isFloat(op, p));
   static constexpr StringLiteral words[] = {"batch", "chunk", "head"};

@@ -133,7 +133,7 @@ std::optional<ChunkCycles> braid::chunkCycles(ArrayRef<Operation *> ops, ChunkSi
   OwningOpRef<ModuleOp> module = moduleOf(ops, sizes);
   PassManager passes(context);
   passes.enableVerifier(false);
-  passes.addPass(createChunkTilingPass());
+  passes.addPass(createChunkTilingPass({.gpu = target.sharedBytes > 0}));
   passes.addPass(createCSEPass());
   passes.addPass(createOutlinePass({.gpu = target.sharedBytes > 0}));
   if (failed(passes.run(*module)))

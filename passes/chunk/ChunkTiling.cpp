@@ -36,14 +36,18 @@ template <typename Scan> struct Chunked {
   Location loc;
   RankedTensorType k, v;
   Type element; // of states
+  Type multiplied; // of states and dense transitions that only products read
   int64_t size, rows; // tokens of a chunk, rows of the table
   Value chunks, x, p, m, finalState;
 
   /// `state`: any value that holds states.
-  Chunked(Scan scan, Value state, int64_t maxDocuments)
+  Chunked(Scan scan, Value state, int64_t maxDocuments, bool gpu)
       : scan(scan), builder(scan), loc(scan.getLoc()), k(cast<RankedTensorType>(scan.getK().getType())),
         v(cast<RankedTensorType>(scan.getV().getType())), element(getElementTypeOrSelf(state.getType())),
-        size(*scan.getChunkSize()), rows(llvm::divideCeil(k.getDimSize(1), size) + maxDocuments) {}
+        size(*scan.getChunkSize()), rows(llvm::divideCeil(k.getDimSize(1), size) + maxDocuments) {
+    bool narrow = gpu && k.getElementType().isBF16() && !ScanTraits(scan.getClassId()).elementDecay;
+    multiplied = narrow ? k.getElementType() : element;
+  }
 
   /// What --explain says about the sizes of a chunk op, what they are, and what is known of its decays.
   template <typename Op> Op explained(Op op) {
@@ -51,27 +55,29 @@ template <typename Scan> struct Chunked {
     return op;
   }
 
-  /// [B, n, H, dims..] of the states' element type.
-  RankedTensorType perChunk(ArrayRef<int64_t> dims) {
+  /// [B, n, H, dims..].
+  RankedTensorType perChunk(ArrayRef<int64_t> dims, Type type) {
     SmallVector<int64_t> shape{k.getDimSize(0), rows, k.getDimSize(2)};
     shape.append(dims.begin(), dims.end());
-    return RankedTensorType::get(shape, element);
+    return RankedTensorType::get(shape, type);
   }
-  RankedTensorType statePerChunk() { return perChunk({k.getDimSize(3), v.getDimSize(3)}); }
+  RankedTensorType statePerChunk(Type type) { return perChunk({k.getDimSize(3), v.getDimSize(3)}, type); }
 
   /// P as the class stores it; null for class I.
   Type transitionType() {
     if (scan.getClassId() == LsmClass::I)
       return {};
-    return perChunk(ScanTraits(scan.getClassId()).transition(k.getDimSize(3), v.getDimSize(3)));
+    ScanTraits traits(scan.getClassId());
+    Type type = traits.dense ? multiplied : element;
+    return perChunk(traits.transition(k.getDimSize(3), v.getDimSize(3), type.isBF16()), type);
   }
 
   /// chunks, x and p.
   void buildChunks() {
     auto table = RankedTensorType::get({k.getDimSize(0), rows, 4}, builder.getI32Type());
     chunks = LsmChunkTableOp::create(builder, loc, table, scan.getDocuments(), size, /*aligned=*/false);
-    auto chunkState = LsmChunkStateOp::create(builder, loc, statePerChunk(), transitionType(), scan.getK(), scan.getV(),
-                                              scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
+    auto chunkState = LsmChunkStateOp::create(builder, loc, statePerChunk(element), transitionType(), scan.getK(),
+                                              scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
                                               scan.getValueDecay(), chunks, scan.getClassId(), size);
     x = explained(chunkState).getX();
     p = chunkState.getP();
@@ -80,15 +86,15 @@ template <typename Scan> struct Chunked {
   void buildStates() {
     buildChunks();
     Type state = scan.getInitialState().getType();
-    auto stateScan = LsmStateScanOp::create(builder, loc, statePerChunk(), state, x, p, scan.getInitialState(), chunks,
+    auto stateScan = LsmStateScanOp::create(builder, loc, statePerChunk(multiplied), state, x, p, scan.getInitialState(), chunks,
                                             scan.getClassId());
     m = stateScan.getM();
     finalState = stateScan.getFinalState();
   }
 };
 
-void tile(LsmScanOp scan, int64_t maxDocuments) {
-  Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), maxDocuments);
+void tile(LsmScanOp scan, int64_t maxDocuments, bool gpu) {
+  Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), maxDocuments, gpu);
   chunked.buildStates();
   auto output = LsmChunkOutputOp::create(chunked.builder, chunked.loc, scan.getO().getType(), scan.getQ(), scan.getK(),
                                          scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
@@ -98,16 +104,16 @@ void tile(LsmScanOp scan, int64_t maxDocuments) {
   scan.erase();
 }
 
-void tile(LsmScanGradOp scan, int64_t maxDocuments) {
-  Chunked<LsmScanGradOp> chunked(scan, scan.getInitialState(), maxDocuments);
+void tile(LsmScanGradOp scan, int64_t maxDocuments, bool gpu) {
+  Chunked<LsmScanGradOp> chunked(scan, scan.getInitialState(), maxDocuments, gpu);
   OpBuilder &builder = chunked.builder;
   Location loc = chunked.loc;
   chunked.buildStates();
   Value dm = chunked.explained(LsmChunkOutputGradStateOp::create(
-      builder, loc, chunked.statePerChunk(), scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(),
+      builder, loc, chunked.statePerChunk(chunked.element), scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(),
       scan.getA(), scan.getB(), scan.getValueDecay(), scan.getDO(), chunked.chunks, scan.getClassId(), scan.getScale(),
       chunked.size));
-  auto stateGrad = LsmStateScanGradOp::create(builder, loc, chunked.statePerChunk(), scan.getDinitialState().getType(),
+  auto stateGrad = LsmStateScanGradOp::create(builder, loc, chunked.statePerChunk(chunked.multiplied), scan.getDinitialState().getType(),
                                               dm, chunked.p, scan.getDfinalState(), chunked.chunks, scan.getClassId());
   auto grad = LsmChunkGradOp::create(builder, loc, scan.getDq().getType(), scan.getDk().getType(),
                                      scan.getDv().getType(), scan.getDgates().getTypes(), scan.getQ(), scan.getK(),
@@ -120,8 +126,8 @@ void tile(LsmScanGradOp scan, int64_t maxDocuments) {
   scan.erase();
 }
 
-void tile(LsmSegmentOp segment, int64_t maxDocuments) {
-  Chunked<LsmSegmentOp> chunked(segment, segment.getX(), maxDocuments);
+void tile(LsmSegmentOp segment, int64_t maxDocuments, bool gpu) {
+  Chunked<LsmSegmentOp> chunked(segment, segment.getX(), maxDocuments, gpu);
   chunked.buildChunks();
   auto scan = LsmSegmentScanOp::create(chunked.builder, chunked.loc, segment.getP().getType(), segment.getX().getType(),
                                        chunked.x, chunked.p, chunked.chunks, segment.getClassId(), /*adjoint=*/false);
@@ -129,12 +135,12 @@ void tile(LsmSegmentOp segment, int64_t maxDocuments) {
   segment.erase();
 }
 
-void tile(LsmSegmentGradOp segment, int64_t maxDocuments) {
-  Chunked<LsmSegmentGradOp> chunked(segment, segment.getDx(), maxDocuments);
+void tile(LsmSegmentGradOp segment, int64_t maxDocuments, bool gpu) {
+  Chunked<LsmSegmentGradOp> chunked(segment, segment.getDx(), maxDocuments, gpu);
   OpBuilder &builder = chunked.builder;
   chunked.buildChunks();
   Value dm = chunked.explained(LsmChunkOutputGradStateOp::create(
-      builder, chunked.loc, chunked.statePerChunk(), segment.getQ(), segment.getK(), segment.getV(),
+      builder, chunked.loc, chunked.statePerChunk(chunked.element), segment.getQ(), segment.getK(), segment.getV(),
       segment.getLogDecay(), segment.getBeta(), segment.getA(), segment.getB(), segment.getValueDecay(),
       segment.getDO(), chunked.chunks, segment.getClassId(), segment.getScale(), chunked.size));
   auto scan = LsmSegmentScanOp::create(builder, chunked.loc, Type(), segment.getDx().getType(), dm, chunked.p,
@@ -236,12 +242,12 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
       auto scan = dyn_cast<LsmScanOp>(op);
       if (scan && cast<RankedTensorType>(scan.getQ().getType()).getDimSize(1) == 1)
         step(scan);
-      else if (failed(tileAny(op, maxDocuments)))
+      else if (failed(tileAny(op, maxDocuments, gpu)))
         return signalPassFailure();
     }
   }
 
-  static LogicalResult tileAny(Operation *op, int64_t maxDocuments) {
+  static LogicalResult tileAny(Operation *op, int64_t maxDocuments, bool gpu) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case([&](LsmInnerStepOp step) {
           if (cast<RankedTensorType>(step.getQ().getType()).getDimSize(1) > 1)
@@ -255,7 +261,7 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
         .Case<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>([&](auto inChunks) {
           if (failed(checkSizes(inChunks, inChunks.getClassId(), inChunks.getChunkSize())))
             return failure();
-          tile(inChunks, maxDocuments);
+          tile(inChunks, maxDocuments, gpu);
           return success();
         });
   }

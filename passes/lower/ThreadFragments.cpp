@@ -173,22 +173,21 @@ void ThreadLowering::eachHeld(const Fragments &at, const HeldSums &sums, bool pa
 }
 
 /// The held products in the formulas of these tiles.
-void ThreadLowering::findHeld(Value tile, llvm::SetVector<tile::DotOp> &found) const {
-  Operation *op = isTile(tile) && !views.count(tile) ? tile.getDefiningOp() : nullptr;
-  if (!op)
-    return;
-  if (plan.isHeld(tile))
-    found.insert(cast<tile::DotOp>(op));
-  else if (OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op))
-    for (Value operand : op->getOperands())
-      findHeld(operand, found);
-}
-
 SmallVector<tile::DotOp> ThreadLowering::heldIn(ArrayRef<Value> tiles) const {
-  llvm::SetVector<tile::DotOp> found;
-  for (Value tile : tiles)
-    findHeld(tile, found);
-  return found.takeVector();
+  SmallVector<tile::DotOp> found;
+  SmallVector<Value> work(llvm::reverse(tiles));
+  DenseSet<Value> seen;
+  while (plan.holdsAny() && !work.empty()) {
+    Value tile = work.pop_back_val();
+    Operation *op = isTile(tile) && !views.count(tile) && seen.insert(tile).second ? tile.getDefiningOp() : nullptr;
+    if (!op)
+      continue;
+    if (plan.isHeld(tile))
+      found.push_back(cast<tile::DotOp>(op));
+    else if (OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op))
+      llvm::append_range(work, llvm::reverse(op->getOperands()));
+  }
+  return found;
 }
 
 /// The operands of held products, and of those that they begin with, in shared memory.

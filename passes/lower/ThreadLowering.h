@@ -153,7 +153,6 @@ private:
   void eachFragment(VectorType type, function_ref<void(const Fragments &at, Value inside)> body);
   void eachHeld(const Fragments &at, const HeldSums &sums, bool pairs,
                 function_ref<void(Value row, const Strip &strip, size_t element)> body);
-  void findHeld(Value tile, llvm::SetVector<tile::DotOp> &found) const;
   SmallVector<tile::DotOp> heldIn(ArrayRef<Value> tiles) const;
   void packHeld(ArrayRef<tile::DotOp> products, HeldOperands &operands, SmallVectorImpl<Buffer *> &temporary);
   HeldSums sumsOf(ArrayRef<tile::DotOp> products, const HeldOperands &operands, const Fragments &at);

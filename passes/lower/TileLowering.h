@@ -79,6 +79,7 @@ public:
   /// (ThreadFragments.cpp).
   void hold(func::FuncOp kernel, int64_t threads);
   bool isHeld(Value tile) const { return held.contains(tile); }
+  bool holdsAny() const { return !held.empty(); }
   /// Whether nothing writes what a load reads before the last that reads its tile.
   bool staysInMemory(Value load) const { return unwritten.contains(load); }
 
@@ -92,6 +93,8 @@ private:
   void formGroups(Block &block);
   void groupReductions(Block &block);
   int64_t cost(Value tile, DenseMap<Value, int64_t> &known) const;
+  /// Of what a dot may begin with as it is computed.
+  int64_t shortFormula() const { return vectorBytes == kThreadBytes ? 6 : 4; }
   std::pair<Value, Operation *> sinkOf(tile::DotOp dot) const;
   Operation *leader(Operation *op) const;
   using Sinks = DenseMap<Operation *, int64_t>;

@@ -362,6 +362,7 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
   // From the users to the definitions: how often would each lazy tile be computed?
   DenseMap<Value, Sinks> evaluations;
   SmallVector<std::pair<Value, int64_t>> chosen;
+  SmallVector<Value> begin; // of dots, by long formulas
   for (Operation *op : llvm::reverse(order)) {
     for (Value v : op->getResults()) {
       if (!isTile(v))
@@ -375,10 +376,15 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
           times += n;
         DenseMap<Value, int64_t> known;
         // A dot unrolls the formula of its accumulator over a block of registers: short ones only.
-        hazard |= cost(v, known) > 4 && llvm::any_of(v.getUsers(), [&](Operation *user) {
-                    auto dot = dyn_cast<tile::DotOp>(user);
-                    return dot && dot.getAcc() == v;
-                  });
+        bool begins = llvm::any_of(v.getUsers(), [&](Operation *user) {
+          auto dot = dyn_cast<tile::DotOp>(user);
+          return dot && dot.getAcc() == v;
+        });
+        if (begins && !hazard && cost(v, known) > shortFormula()) {
+          hazard = true;
+          if (v.hasOneUse())
+            begin.push_back(v);
+        }
         bool again = thrift == Thrift::loads && isa<tile::LoadOp>(op);
         // What is repeated is kept once, not its copies.
         again |= isa<tile::ExpandOp, vector::BroadcastOp>(op);
@@ -397,6 +403,12 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
     kept.erase(v);
     DenseMap<Value, int64_t> known;
     if ((times - 1) * cost(v, known) > times + 3)
+      kept.insert(v);
+  }
+  for (Value v : begin) {
+    kept.erase(v);
+    DenseMap<Value, int64_t> known;
+    if (cost(v, known) > shortFormula())
       kept.insert(v);
   }
   // Such a tile is computed later than it was thought to be, and so is read what it is computed from.

@@ -40,6 +40,8 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
   for (auto [mark, type] : {std::pair("g", gate), std::pair("b", beta), std::pair("m", state)})
     if (type && type != compute)
       name += "_" + std::string(mark) + typeName(type);
+  if (multiplied && multiplied != state)
+    name += "_p" + typeName(multiplied);
   return name;
 }
 

@@ -42,9 +42,11 @@ struct LsmShape {
   bool mild = false; ///< vector decays: known to be mild in every chunk (passes/analysis/DecayRange.h)
   int64_t mostColumns = kMostColumns; ///< of values in a tile
   bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
+  mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
 
   ScanTraits traits() const { return ScanTraits(classId); }
+  mlir::Type multipliedType() const { return multiplied ? multiplied : state; }
   bool decays() const { return traits().decay; }
   bool constantDecay() const { return classId == LsmClass::S0; }
   bool vectorDecay() const { return traits().vectorDecay; }

@@ -107,6 +107,15 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
       return;
     }
     Var across = shape.decays() ? math.acrossChunk() : k.constant(shape.compute, 1);
+    bool rounded = p.element().isBF16();
+    if (rounded) {
+      Var rest = shape.vectorDecay() ? across : splat(across, {math.K});
+      for (int64_t part = 0; part < kDecayRows; ++part) {
+        Var row = cast(rest, p.element());
+        k.store(row, p, {math.b, math.n, math.h, math.K + part, 0});
+        rest = rest - cast(row, shape.compute);
+      }
+    }
     auto columns = [&](Index first, Var block) {
       int64_t size = block.dim(1);
       Var w = low ? solve(low->minusAb, block) : solve(a, math.fromStart(block) * expand(beta, 1, size));
@@ -114,8 +123,8 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
       Var diagonal = eq(k.iota({math.K, size}, 0), column);
       Var kept = shape.vectorDecay() ? expand(across, 1, size) : splat(across, {math.K, size});
       Var change = dotTA(rowsToEnd, w);
-      kept = select(diagonal, kept, 0.0);
-      math.storeState(low ? kept + change : kept - change, p, first);
+      change = low ? change : -change;
+      math.storeState(rounded ? change : select(diagonal, kept, 0.0) + change, p, first);
     };
     if (math.K <= kDenseRows)
       return columns(0, low ? low->aBefore : keys);

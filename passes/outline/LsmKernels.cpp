@@ -64,6 +64,8 @@ public:
   LogicalResult state(LsmChunkStateOp state) {
     LsmShape shape = ofChunk(state.getClassId(), state.getK(), state.getV(), state.getLogDecay(), state.getBeta(),
                              elementOf(state.getX()), state.getChunkSize());
+    if (state.getP() && shape.traits().dense)
+      shape.multiplied = elementOf(state.getP());
     auto launch = begin("chunk_state", shape, shape.elementDecay() ? writeElementChunkState : writeChunkState,
                         chunkGrid, chunkExtents(state.getChunks(), shape));
     launch.arg("k", state.getK()).arg("v", state.getV());
@@ -76,7 +78,9 @@ public:
   }
 
   LogicalResult scan(LsmStateScanOp scan) {
-    LsmShape shape = spread(shapeOfStates(scan.getClassId(), scan.getX()), scan.getX());
+    LsmShape shape = shapeOfStates(scan.getClassId(), scan.getX());
+    shape.multiplied = elementOf(scan.getM());
+    shape = spread(shape, scan.getX());
     auto launch = begin("state_scan", shape, writeStateScan, columnGrid, columnExtents(scan.getX(), shape));
     launch.arg("x", scan.getX());
     optional(launch, "p", scan.getP());
@@ -87,7 +91,9 @@ public:
   }
 
   LogicalResult scanGrad(LsmStateScanGradOp scan) {
-    LsmShape shape = spread(shapeOfStates(scan.getClassId(), scan.getDm()), scan.getDm());
+    LsmShape shape = shapeOfStates(scan.getClassId(), scan.getDm());
+    shape.multiplied = elementOf(scan.getDx());
+    shape = spread(shape, scan.getDm());
     auto launch = begin("state_scan_grad", shape, writeStateScanGrad, columnGrid, columnExtents(scan.getDm(), shape));
     launch.arg("dm", scan.getDm());
     optional(launch, "p", scan.getP());
@@ -169,6 +175,8 @@ public:
 
   LogicalResult segmentScan(LsmSegmentScanOp scan) {
     LsmShape shape = shapeOfStates(scan.getClassId(), scan.getX());
+    if (scan.getP() && shape.traits().dense)
+      shape.multiplied = elementOf(scan.getP());
     bool adjoint = scan.getAdjoint();
     auto launch =
         begin(adjoint ? "segment_state_grad" : "segment_state", shape,
@@ -250,7 +258,8 @@ private:
                                void (*write)(KernelBuilder &, const LsmShape &), Grid grid, const Extents &extents) {
     std::string kernel = context.kernel(shape.kernelName(what), grid, [&](KernelBuilder &k) {
       write(k, shape);
-      if (!shape.token || !shape.token.isBF16() || !shape.chunk)
+      bool tokens = shape.token && shape.token.isBF16() && shape.chunk;
+      if (!tokens && !shape.multipliedType().isBF16())
         return;
       if (context.gpu)
         k.invertTriangles();
@@ -262,10 +271,11 @@ private:
     return {shape.heads, shapeOf(chunks)[1], shapeOf(chunks)[0]}; // heads of a token are neighbours in memory
   }
   /// A scan over states is a walk along the row: on a GPU few heads of few rows are cut into narrow blocks, one for each
-  /// multiprocessor at least. What multiplies by a matrix would read that once for each of them.
+  /// multiprocessor at least. What multiplies by a matrix reads that once for each of them, so it is cut less.
   LsmShape spread(LsmShape shape, Value states) const {
-    constexpr int64_t programs = 128, narrowest = 8; // 32 bytes of f32 are what memory gives at least
-    while (context.gpu && !shape.traits().dense && shape.mostColumns > narrowest &&
+    // 32 bytes of f32 are what memory gives at least.
+    int64_t programs = shape.traits().dense ? 64 : 128, narrowest = shape.traits().dense ? 32 : 8;
+    while (context.gpu && shape.mostColumns > narrowest &&
            shape.valueBlocks() * shape.heads * shapeOf(states)[0] < programs)
       shape.mostColumns /= 2;
     return shape;

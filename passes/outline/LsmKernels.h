@@ -67,9 +67,11 @@ struct LsmBuffers {
     return shape.valueDecay() || shape.product ? tokens(name, shape.gate, {{"value", shape.values}}) : Var();
   }
   Var chunks() { return chunkTable(k); }
-  Var states(llvm::StringRef name) { return states(name, "row", "chunk"); }
+  Var states(llvm::StringRef name) { return states(name, "row", "chunk", shape.state); }
+  /// Those that products read, where a scan writes them.
+  Var multipliedStates(llvm::StringRef name) { return states(name, "row", "chunk", shape.multipliedType()); }
   /// Of segments [s, B, H, ..].
-  Var segments(llvm::StringRef name) { return states(name, "segment", "row"); }
+  Var segments(llvm::StringRef name) { return states(name, "segment", "row", shape.state); }
   Var rowState(llvm::StringRef name) {
     return k.buffer(name, shape.state, {{"row"}, {"head", shape.heads}, {"key", shape.keys}, {"value", shape.values}});
   }
@@ -78,9 +80,10 @@ struct LsmBuffers {
     if (shape.classId == LsmClass::I)
       return {};
     llvm::SmallVector<Axis> axes{{"row"}, {"chunk"}, {"head", shape.heads}};
-    for (int64_t size : shape.traits().transition(shape.keys, shape.values))
+    mlir::Type type = shape.traits().dense ? shape.multipliedType() : shape.state;
+    for (int64_t size : shape.traits().transition(shape.keys, shape.values, type.isBF16()))
       axes.push_back({"feature", size});
-    return k.buffer("p", shape.state, axes);
+    return k.buffer("p", type, axes);
   }
   /// Factors of segments [s, B, H, ..].
   Var factors(llvm::StringRef name) {
@@ -93,8 +96,8 @@ struct LsmBuffers {
   const LsmShape &shape;
 
 private:
-  Var states(llvm::StringRef name, llvm::StringRef first, llvm::StringRef second) {
-    return k.buffer(name, shape.state,
+  Var states(llvm::StringRef name, llvm::StringRef first, llvm::StringRef second, mlir::Type type) {
+    return k.buffer(name, type,
                     {{first}, {second}, {"head", shape.heads}, {"key", shape.keys}, {"value", shape.values}});
   }
   Var tokens(llvm::StringRef name, mlir::Type element, Axes features) {

@@ -44,7 +44,7 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned) {
 //
 //   M <- P M + X over the chunks of a row; a chunk that restarts begins from zero. `m` gets the in-state of every
 //   chunk. Backwards: D <- P^T D + dM, last chunk first; `dx` gets D' of every chunk's out-state. One program per
-//   (block of value columns, head, batch): columns are independent.
+//   (block of value columns, head, batch): columns are independent. The state that walks is f32, whatever is stored.
 //
 TransitionKernel::TransitionKernel(KernelBuilder &k, const LsmShape &shape, Of of, Var p)
     : k(k), shape(shape), of(of), p(p), h(k.program(1)), b(k.program(2)), K(shape.keys), VB(shape.valueBlock()),
@@ -82,8 +82,18 @@ Var TransitionKernel::apply(Var n, Var state, Var x, bool transposed) {
   return of == Of::chunks ? sum : select(eq(one, 0.0), x, sum);
 }
 
-/// Class H, GH and D: P is a matrix, read whole where it is small, else in blocks of rows.
+/// Class H, GH and D: P is a matrix, read whole where it is small, else in blocks of rows. Where it is rounded, its decays
+/// stand behind it.
 Var TransitionKernel::applyDense(Var n, Var state, Var x, bool transposed) {
+  Var added = x;
+  if (p.element().isBF16()) {
+    Var decay;
+    for (int64_t part = 0; part < kDecayRows; ++part) {
+      Var row = cast(k.load(p, at(n, {K + part, 0}), {K}), shape.compute);
+      decay = decay ? decay + row : row;
+    }
+    added = state * expand(decay, 1, VB) + x;
+  }
   auto rowsOfP = [&](Index first, int64_t count) {
     return cast(k.load(p, at(n, {first, 0}), {count, K}), shape.compute);
   };
@@ -91,7 +101,7 @@ Var TransitionKernel::applyDense(Var n, Var state, Var x, bool transposed) {
   // Of nothing nothing is left, though P be infinite: a document that nobody asks anything of, whatever it holds.
   Var nothing = of == Of::segments ? eq(highest(state), 0.0) : Var();
   if (K <= kDenseRows) {
-    Var whole = rowsOfP(0, K), sum = dot(whole, state, x, {.transposeA = transposed});
+    Var whole = rowsOfP(0, K), sum = dot(whole, state, added, {.transposeA = transposed});
     return of == Of::chunks ? sum : select(either(eq(highest(whole), 0.0), nothing), x, sum);
   }
   int64_t block = divisorUpTo(K, kDenseRows);
@@ -101,7 +111,7 @@ Var TransitionKernel::applyDense(Var n, Var state, Var x, bool transposed) {
     })[0];
     state = select(eq(most, 0.0), 0.0, state);
   }
-  Var sum = k.loop(0, K, block, {x}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+  Var sum = k.loop(0, K, block, {added}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
     Var part = rowsOfP(first, block);
     if (transposed)
       return {dotTA(part, rows(state, first, block), now[0])};
@@ -121,7 +131,7 @@ Var ChunkRows::unlessRestart(Var n, Var state) { return select(ne(k.at(chunks, {
 void writeStateScan(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var x = in.states("x"), p = in.transition(), initial = in.rowState("initial_state"), chunks = in.chunks();
-  Var m = in.states("m"), final = in.rowState("final_state");
+  Var m = in.multipliedStates("m"), final = in.rowState("final_state");
   TransitionKernel scan(k, shape, TransitionKernel::Of::chunks, p);
   ChunkRows table{k, chunks, scan.b};
   Vars out = k.loop(0, table.used(), 1, {scan.loadRow(initial)}, [&](Var n, llvm::ArrayRef<Var> now) -> Vars {
@@ -135,7 +145,7 @@ void writeStateScan(KernelBuilder &k, const LsmShape &shape) {
 void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var dm = in.states("dm"), p = in.transition(), dFinal = in.rowState("dfinal_state"), chunks = in.chunks();
-  Var dx = in.states("dx"), dInitial = in.rowState("dinitial_state");
+  Var dx = in.multipliedStates("dx"), dInitial = in.rowState("dinitial_state");
   TransitionKernel scan(k, shape, TransitionKernel::Of::chunks, p);
   ChunkRows table{k, chunks, scan.b};
   Var used = table.used();
