@@ -31,6 +31,8 @@ ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, T
     : TileLowering(kernel, kThreadBytes, /*bf16Dots=*/true, thrift), limits(limits), scratched(scratched),
       threads(chooseThreads(kernel)), planned(planned) {
   if (!scratched)
+    planRows();
+  if (!scratched && inRows.empty())
     plan.hold(kernel, threads);
 }
 

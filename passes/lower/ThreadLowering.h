@@ -52,7 +52,13 @@ public:
 protected:
   void buildEntry() override;
   LogicalResult lowerScalar(Operation *op) override;
-  bool lowerLoop(scf::ForOp op) override { return lowerProduct(op) || lowerWalk(op); }
+  bool lowerLoop(scf::ForOp op) override {
+    if (llvm::any_of(op.getResults(), [&](Value v) { return inRows.count(v); }))
+      return succeeded(lowerRowLoop(op)) || failedOnce;
+    return lowerProduct(op) || lowerWalk(op);
+  }
+  bool lowerInRegisters(Operation *op) override;
+  bool isAtHand(Value v) const override { return owned.count(v); }
   Buffer *allocate(VectorType type) override;
   void giveBack(Buffer *buffer) override;
   Type storage(Type element) override;
@@ -171,6 +177,18 @@ private:
   bool mayShare(Value x, Value y);
   bool lowerWalk(scf::ForOp op);
 
+  // ThreadRows.cpp
+  void planRows();
+  void eachOwned(int64_t columns,
+                 function_ref<void(Value row, Value column, int64_t half, size_t element)> body);
+  SmallVector<Value> ownedLeaves(ValueRange formulas) const;
+  SmallVector<Value> ownedOf(Value v, bool turned);
+  SmallVector<Value> reduceOwned(tile::ReduceOp op);
+  void fetchOperands(tile::DotOp op);
+  SmallVector<Value> multiplyOwned(tile::DotOp op, bool turned);
+  void storeOwned(tile::StoreOp store);
+  LogicalResult lowerRowLoop(scf::ForOp op);
+
   // ThreadProducts.cpp
   struct Product;
   std::optional<Product> productOf(scf::ForOp op);
@@ -190,6 +208,8 @@ private:
   int64_t threads;
   Value thread, lane, warp, shared, scratch;
   ArrayRef<int64_t> planned;
+  DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
+  DenseMap<Value, SmallVector<Value>> owned; ///< the elements of a lane: c (of 8 columns), two halves, two neighbours
   SmallVector<Lifetime> lifetimes;
   DenseMap<const Buffer *, size_t> lifetimeOf;
   int64_t events = 0;

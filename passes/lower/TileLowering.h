@@ -80,6 +80,8 @@ public:
   void hold(func::FuncOp kernel, int64_t threads);
   bool isHeld(Value tile) const { return held.contains(tile); }
   bool holdsAny() const { return !held.empty(); }
+  /// Tiles that are in no buffer, whose stores are nobody else's, and others that are in one (ThreadRows.cpp).
+  void drop(ArrayRef<Value> tiles, ArrayRef<Value> others);
   /// Whether nothing writes what a load reads before the last that reads its tile.
   bool staysInMemory(Value load) const { return unwritten.contains(load); }
 
@@ -186,6 +188,10 @@ protected:
   LogicalResult lowerBlock(Block &block);
   LogicalResult lowerOp(Operation *op);
   LogicalResult lowerFor(scf::ForOp op);
+  /// Whether the operation has been lowered to registers of threads.
+  virtual bool lowerInRegisters(Operation *op) { return false; }
+  /// Whether a tile that is not kept has been computed, so that it needs its operands no longer.
+  virtual bool isAtHand(Value v) const { return false; }
   /// Lowers the loop in a way of its own, if it has one.
   virtual bool lowerLoop(scf::ForOp op) { return false; }
   LogicalResult lowerIf(scf::IfOp op);

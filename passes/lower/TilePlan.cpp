@@ -301,6 +301,14 @@ static bool overlapsShifted(tile::LoadOp load, Operation *sink, ArrayRef<tile::S
   return false;
 }
 
+void TilePlan::drop(ArrayRef<Value> tiles, ArrayRef<Value> others) {
+  kept.insert(others.begin(), others.end());
+  for (Value tile : tiles)
+    kept.erase(tile);
+  for (auto &[last, stores] : groups)
+    llvm::erase_if(stores, [&](tile::StoreOp store) { return llvm::is_contained(tiles, store.getValue()); });
+}
+
 /// Which operations evaluate a tile, and how often; those of its users are known.
 TilePlan::Sinks TilePlan::sinksOf(Value v, const DenseMap<Value, Sinks> &evaluations) const {
   Sinks found;

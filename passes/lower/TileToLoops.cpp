@@ -76,7 +76,7 @@ void TileLowering::useDone(Value v) {
       --buffer->owners;
       giveBack(buffer);
     }
-  } else if (Operation *op = v.getDefiningOp()) {
+  } else if (Operation *op = isAtHand(v) ? nullptr : v.getDefiningOp()) {
     for (Value operand : op->getOperands()) // a lazy tile holds its operands until its own last reader is done
       release(operand, op->getBlock());
   }
@@ -186,6 +186,8 @@ LogicalResult TileLowering::lowerBlock(Block &block) {
 LogicalResult TileLowering::lowerOp(Operation *op) {
   for (Value result : op->getResults())
     usesLeft[result] = std::distance(result.use_begin(), result.use_end());
+  if (lowerInRegisters(op))
+    return success(!failedOnce);
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return lowerFor(loop);
   if (auto branch = dyn_cast<scf::IfOp>(op))

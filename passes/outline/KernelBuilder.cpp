@@ -217,6 +217,11 @@ void KernelBuilder::roundProducts() {
       operand->set(known);
     }
   });
+  // Tiles of exponentials are multiplied too: eight digits of them are not needed.
+  func.walk([](math::ExpOp exp) {
+    if (auto type = dyn_cast<VectorType>(exp.getType()); type && type.getRank() == 2 && type.getElementType().isF32())
+      exp.setFastmath(arith::FastMathFlags::afn);
+  });
 }
 
 func::FuncOp KernelBuilder::finish() {

@@ -197,7 +197,8 @@ public:
   /// Triangular systems so far become products: each triangle L is inverted once, where it is made, and (I + L)^-1 b is
   /// b + ((I + L)^-1 - I) b. For kernels of GPUs, whose matrix units have no substitution.
   void invertTriangles();
-  /// Products so far read their operands rounded to bf16; sums stay as they are. For kernels on bf16 tokens.
+  /// Products so far read their operands rounded to bf16; sums stay as they are, exponentials of tiles may be
+  /// approximate (`afn`). For kernels on bf16 tokens.
   void roundProducts();
 
   mlir::Type f32() { return builder.getF32Type(); }

@@ -1,0 +1,475 @@
+//===- ThreadRows.cpp - kernels whose warps own rows of what they accumulate, in registers ------------------------===//
+//
+// Attention multiplies, reduces the rows of the product, multiplies again and adds up, tile after tile (FlashAttention-2).
+// Where a loop carries such sums, each warp owns 16 of their rows over the whole kernel: products, formulas of them, what
+// is reduced along their rows and what loops carry stay in its registers, and a product is the left operand of the next
+// one without passing through memory. A tile may have its rows along its second dimension ("turned"): its product is
+// computed the other way round.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/ThreadLowering.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+static constexpr int64_t kOwnRows = 16;
+/// Elements of carried tiles that a thread has.
+static constexpr int64_t kMostCarried = 160;
+
+static bool keepsPlaces(Operation *op) {
+  return op->getNumResults() == 1 && (OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op));
+}
+
+//===- What lies in rows ------------------------------------------------------------------------------------------===//
+
+namespace {
+
+/// Finds the values of a kernel that lie in the rows of warps: all that depends on products and on what loops carry.
+class RowSearch {
+public:
+  RowSearch(func::FuncOp kernel, int64_t rows) : kernel(kernel), rows(rows) {}
+  std::optional<DenseMap<Value, bool>> run();
+
+private:
+  bool depends(Value v);
+  bool require(Value v, bool turned);
+  bool requireOperand(Value v, bool turned);
+  bool requireUse(Value v, OpOperand &use);
+  bool requireCarried(scf::ForOp loop, unsigned i, bool turned);
+  bool requireDot(tile::DotOp dot, bool turned);
+
+  func::FuncOp kernel;
+  int64_t rows;
+  DenseMap<Value, bool> found; ///< whether it is turned
+  DenseMap<Value, bool> dependent;
+};
+
+bool RowSearch::depends(Value v) {
+  VectorType type = tileType(v);
+  if (!type)
+    return false;
+  Operation *op = v.getDefiningOp();
+  if (!op)
+    return isa<scf::ForOp>(v.getParentBlock()->getParentOp());
+  if (auto it = dependent.find(v); it != dependent.end())
+    return it->second;
+  auto dot = dyn_cast<tile::DotOp>(op);
+  bool result = isa<scf::ForOp>(op) || (dot && onTensorCores(dot)) || llvm::any_of(op->getOperands(), [&](Value u) { return depends(u); });
+  return dependent[v] = result;
+}
+
+bool RowSearch::requireCarried(scf::ForOp loop, unsigned i, bool turned) {
+  Value argument = loop.getRegionIterArg(i), result = loop.getResult(i);
+  for (Value v : {argument, result})
+    if (!found.try_emplace(v, turned).second && found[v] != turned)
+      return false;
+  return requireOperand(loop.getInitArgs()[i], turned) && require(loop.getYieldedValues()[i], turned);
+}
+
+bool RowSearch::requireDot(tile::DotOp dot, bool turned) {
+  if (!onTensorCores(dot) || depends(dot.getB()) || (turned && depends(dot.getA())))
+    return false;
+  auto isTable = [](Value v) { return v.getDefiningOp<arith::ConstantOp>() != nullptr; };
+  if (isTable(dot.getA()) || isTable(dot.getB()))
+    return false;
+  if (depends(dot.getA()) && !require(dot.getA(), dot.getTransposeA()))
+    return false;
+  return requireOperand(dot.getAcc(), turned);
+}
+
+bool RowSearch::require(Value v, bool turned) {
+  VectorType type = tileType(v);
+  if (!type || type.getRank() > 2 || type.getDimSize(turned ? 1 : 0) != rows)
+    return false;
+  if (type.getRank() == 2 && type.getDimSize(turned ? 0 : 1) % 16 != 0)
+    return false;
+  auto [it, isNew] = found.try_emplace(v, turned);
+  if (!isNew)
+    return it->second == turned;
+  Operation *op = v.getDefiningOp();
+  if (!op) {
+    auto loop = dyn_cast<scf::ForOp>(v.getParentBlock()->getParentOp());
+    return loop && requireCarried(loop, cast<BlockArgument>(v).getArgNumber() - 1, turned);
+  }
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return requireCarried(loop, cast<OpResult>(v).getResultNumber(), turned);
+  if (auto dot = dyn_cast<tile::DotOp>(op))
+    return requireDot(dot, turned);
+  if (auto reduce = dyn_cast<tile::ReduceOp>(op))
+    return tileType(reduce.getSource()).getRank() == 2 && require(reduce.getSource(), reduce.getAxis() == 0);
+  return keepsPlaces(op) &&
+         llvm::all_of(op->getOperands(), [&](Value u) { return !isTile(u) || requireOperand(u, turned); });
+}
+
+/// What does not depend on registers is evaluated where it is read; masks, which several formulas read, are at hand too.
+bool RowSearch::requireOperand(Value v, bool turned) {
+  Operation *op = v.getDefiningOp();
+  if (auto expand = dyn_cast_or_null<tile::ExpandOp>(op))
+    return !depends(v) || (tileType(v).getRank() == 2 && (expand.getAxis() == 0) == turned && require(expand.getSource(), false));
+  if (depends(v))
+    return require(v, turned);
+  bool here = op && keepsPlaces(op) && tileType(v).getRank() == 2 && isa<scf::ForOp>(op->getParentOp());
+  return !here || require(v, turned);
+}
+
+bool RowSearch::requireUse(Value v, OpOperand &use) {
+  Operation *user = use.getOwner();
+  bool turned = found[v];
+  if (auto dot = dyn_cast<tile::DotOp>(user))
+    return v == dot.getAcc() ? require(dot.getResult(), turned) : v == dot.getA() && v != dot.getB() && dot.getTransposeA() == turned && require(dot.getResult(), false);
+  if (auto reduce = dyn_cast<tile::ReduceOp>(user))
+    return isTile(reduce.getResult()) && (reduce.getAxis() == 0) == turned && require(reduce.getResult(), false);
+  if (auto expand = dyn_cast<tile::ExpandOp>(user)) {
+    return tileType(expand.getResult()).getRank() == 2 && llvm::all_of(expand->getUsers(), [&](Operation *reader) {
+      bool isRow = keepsPlaces(reader) || isa<tile::DotOp>(reader);
+      return isRow && require(reader->getResult(0), expand.getAxis() == 0);
+    });
+  }
+  if (auto loop = dyn_cast<scf::ForOp>(user)) {
+    unsigned i = use.getOperandNumber() - loop.getNumControlOperands();
+    return require(loop.getResult(i), turned);
+  }
+  if (isa<scf::YieldOp>(user))
+    return isa<scf::ForOp>(user->getParentOp()) && require(cast<scf::ForOp>(user->getParentOp()).getResult(use.getOperandNumber()), turned);
+  if (auto store = dyn_cast<tile::StoreOp>(user))
+    return !store.getRows() && !turned;
+  return keepsPlaces(user) && require(user->getResult(0), turned);
+}
+
+std::optional<DenseMap<Value, bool>> RowSearch::run() {
+  SmallVector<scf::ForOp> loops;
+  bool others = false; // control flow that is not looked into
+  kernel.walk([&](Operation *op) {
+    if (auto loop = dyn_cast<scf::ForOp>(op); loop && loop->getParentOp() == kernel)
+      loops.push_back(loop);
+    else
+      others |= op->getNumRegions() != 0 && op != kernel;
+  });
+  if (others)
+    return {};
+  for (scf::ForOp loop : loops)
+    for (unsigned i = 0; i < loop.getNumResults(); ++i)
+      if (isTile(loop.getResult(i)) && !require(loop.getResult(i), false))
+        return {};
+  for (size_t before = 0; before != found.size();) {
+    before = found.size();
+    SmallVector<Value> values(llvm::make_first_range(found));
+    for (Value v : values)
+      for (OpOperand &use : v.getUses())
+        if (!requireUse(v, use))
+          return {};
+  }
+  return found;
+}
+
+} // namespace
+
+void ThreadLowering::planRows() {
+  // The first tile that a loop carries and a product adds to.
+  int64_t carried = 0, owned = 0; // at a time; rows
+  kernel.walk([&](scf::ForOp loop) {
+    int64_t here = 0;
+    for (auto [argument, yielded] : llvm::zip(loop.getRegionIterArgs(), loop.getYieldedValues())) {
+      VectorType type = tileType(argument);
+      auto dot = type ? yielded.getDefiningOp<tile::DotOp>() : nullptr;
+      if (type && type.getRank() == 2)
+        here += type.getDimSize(1) / 2;
+      if (dot && onTensorCores(dot) && owned == 0)
+        owned = type.getDimSize(0);
+    }
+    carried = std::max(carried, here);
+  });
+  bool reduced = false;
+  kernel.walk([&](tile::DotOp dot) { reduced |= dot->getParentOp() != kernel && dot.getA().getDefiningOp<arith::TruncFOp>(); });
+  if (!reduced || owned % kOwnRows != 0 || owned < 2 * kOwnRows || owned > 8 * kOwnRows || carried > kMostCarried)
+    return;
+  std::optional<DenseMap<Value, bool>> found = RowSearch(kernel, owned).run();
+  // Stores that are written together are all from registers, or none is.
+  bool mixed = false;
+  kernel.walk([&](tile::StoreOp store) {
+    ArrayRef<tile::StoreOp> group = plan.group(store);
+    auto isHere = [&](tile::StoreOp one) { return found && found->count(one.getValue()); };
+    mixed |= llvm::any_of(group, isHere) && !llvm::all_of(group, isHere);
+  });
+  if (!found || mixed)
+    return;
+  inRows = std::move(*found);
+  threads = owned / kOwnRows * kWarp;
+  // A vector that is repeated along rows or columns is read by every lane: from shared memory.
+  SmallVector<Value> repeated;
+  kernel.walk([&](tile::ExpandOp expand) {
+    if (expand.getSource().getDefiningOp<tile::LoadOp>() && tileType(expand.getSource()).getRank() == 1)
+      repeated.push_back(expand.getSource());
+  });
+  plan.drop(llvm::to_vector(llvm::make_first_range(inRows)), repeated);
+}
+
+//===- Elements in registers --------------------------------------------------------------------------------------===//
+
+/// body(row, column, half, number) of the elements of `columns` columns that this lane has.
+void ThreadLowering::eachOwned(int64_t columns, function_ref<void(Value row, Value column, int64_t half, size_t element)> body) {
+  Value quad = add(divide(lane, 4), mul(warp, constant(kOwnRows))), pair = mul(remainder(lane, 4), constant(2));
+  Value rowsOf[2] = {quad, add(quad, 8)};
+  size_t element = 0;
+  for (int64_t c = 0; c < columns; c += 8)
+    for (int64_t half = 0; half < 2; ++half)
+      for (int64_t i = 0; i < 2; ++i)
+        body(rowsOf[half], add(pair, c + i), half, element++);
+}
+
+/// The values in registers that a formula reads.
+SmallVector<Value> ThreadLowering::ownedLeaves(ValueRange formulas) const {
+  SmallVector<Value> leaves, work(formulas);
+  DenseSet<Value> seen;
+  while (!work.empty()) {
+    Value v = work.pop_back_val();
+    if (!isTile(v) || views.count(v) || !seen.insert(v).second)
+      continue;
+    if (owned.count(v))
+      leaves.push_back(v);
+    else if (Operation *op = v.getDefiningOp())
+      llvm::append_range(work, op->getOperands());
+  }
+  return leaves;
+}
+
+/// The elements of a formula, which the rows of this lane have.
+SmallVector<Value> ThreadLowering::ownedOf(Value v, bool turned) {
+  if (auto it = owned.find(v); it != owned.end())
+    return it->second;
+  VectorType type = tileType(v);
+  Operation *op = v.getDefiningOp();
+  bool isVector = type.getRank() == 1;
+  SmallVector<Value> leaves = ownedLeaves(op && inRows.count(v) ? ValueRange(op->getOperands()) : ValueRange(v)), values;
+  startStrip();
+  auto one = [&](Value row, Value column, int64_t half, size_t element) {
+    if (isVector && element % 4 % 2 != 0)
+      return;
+    for (Value leaf : leaves)
+      registers[leaf] = owned[leaf][tileType(leaf).getRank() == 1 ? half : element];
+    SmallVector<Value, 1> lead;
+    Strip strip{row, 0, type.getShape().back(), 0, 1};
+    if (!isVector) {
+      lead.push_back(turned ? column : row);
+      strip.column = turned ? row : column;
+    }
+    values.push_back(op && inRows.count(v) ? evalOp(op, v, lead, strip) : eval(v, lead, strip));
+  };
+  eachOwned(isVector ? 8 : type.getDimSize(turned ? 0 : 1), one);
+  startStrip();
+  for (Value leaf : leaves)
+    registers.erase(leaf);
+  return values;
+}
+
+/// Along the columns of the rows: those of this lane, then those of the four lanes that share a row.
+SmallVector<Value> ThreadLowering::reduceOwned(tile::ReduceOp op) {
+  SmallVector<Value> values = ownedOf(op.getSource(), inRows.lookup(op.getSource())), sums(2);
+  Type element = elementOf(op.getResult()), sum = storageType(element);
+  for (auto [i, value] : llvm::enumerate(values)) {
+    Value &total = sums[i / 2 % 2];
+    value = widened(value);
+    total = total ? combine(op.getKind(), total, value) : value;
+  }
+  for (Value &total : sums) {
+    total = allLanes(op.getKind(), total, 4);
+    if (element != sum)
+      total = arith::TruncFOp::create(b, loc, element, total);
+  }
+  return sums;
+}
+
+/// What later products of this block read of memory is on its way while this one is computed.
+void ThreadLowering::fetchOperands(tile::DotOp op) {
+  Block &block = *op->getBlock();
+  if (!block.getOps<tile::StoreOp>().empty())
+    return;
+  for (Operation *next = op; next; next = next->getNextNode()) {
+    auto dot = dyn_cast<tile::DotOp>(next);
+    if (!dot || !inRows.count(dot.getResult()))
+      continue;
+    for (Value operand : {dot.getA(), dot.getB()}) {
+      auto load = operand.getDefiningOp<tile::LoadOp>();
+      if (!load || load->getBlock() != &block || !load->isBeforeInBlock(op) || views.count(operand))
+        continue;
+      View view = viewOf(allocate(tileType(operand)), tileType(operand));
+      fill(view, tileType(operand), operand);
+      own(operand, view);
+    }
+  }
+}
+
+/// A product whose rows are this warp's: of what lies in shared memory, or of a left operand in registers.
+SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
+  auto type = cast<VectorType>(op.getType()), a = cast<VectorType>(op.getA().getType());
+  int64_t depth = a.getDimSize(op.getTransposeA() ? 0 : 1), columns = type.getDimSize(turned ? 0 : 1) / 8;
+  SmallVector<Buffer *> temporary;
+  bool inRegisters = owned.count(op.getA()) || inRows.count(op.getA());
+  // Turned, it is the transposed right operand times the transposed left one.
+  fetchOperands(op);
+  View left = inRegisters ? View() : packed(turned ? op.getB() : op.getA(), temporary),
+       right = packed(turned ? op.getA() : op.getB(), temporary);
+  bool leftTurned = turned ? !op.getTransposeB() : op.getTransposeA(),
+       rightTurned = turned ? !op.getTransposeA() : op.getTransposeB();
+  Phase phase(*this);
+  SmallVector<Value> sums = ownedOf(op.getAcc(), turned), given;
+  if (inRegisters) {
+    // Two neighbours at a time are rounded.
+    auto rounded = owned.count(op.getA()) ? nullptr : op.getA().getDefiningOp<arith::TruncFOp>();
+    SmallVector<Value> elements = ownedOf(rounded ? rounded.getIn() : op.getA(), op.getTransposeA());
+    for (size_t i = 0; i < elements.size(); i += 2) {
+      auto pairType = VectorType::get({2}, elements[i].getType());
+      Value pair = vector::FromElementsOp::create(b, loc, pairType, ArrayRef<Value>(elements).slice(i, 2));
+      if (!elementOf(pair).isBF16())
+        pair = arith::TruncFOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), pair);
+      pair = vector::BitCastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), pair);
+      given.push_back(vector::ExtractOp::create(b, loc, pair, 0));
+    }
+  }
+  Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
+  Value firstRow = mul(warp, constant(kOwnRows));
+  auto step = [&](Value k0, ArrayRef<Value> x, ValueRange carried) {
+    SmallVector<Value> next;
+    for (int64_t c = 0; c < columns; c += 2) {
+      Value column = add(mul(high, constant(8)), c * 8), k = add(k0, mul(low, constant(8)));
+      (rightTurned ? column : k) = add(rightTurned ? column : k, inMatrix);
+      SmallVector<Value> y = rightTurned ? loadMatrices(right, column, k, 4, false) : loadMatrices(right, k, column, 4, true);
+      for (int64_t part = 0; part < 2; ++part)
+        llvm::append_range(next, multiplyFragments(x, ArrayRef<Value>(y).slice(2 * part, 2), carried.slice((c + part) * 4, 4)));
+    }
+    return next;
+  };
+  if (inRegisters) {
+    for (int64_t k = 0; k < depth; k += 16)
+      sums = step(constant(k), ArrayRef<Value>(given).slice(k / 4, 4), sums);
+  } else {
+    sums = repeat(0, depth, 16, sums, [&](Value k0, ValueRange carried) {
+      Value row = add(firstRow, mul(low, constant(8))), k = add(k0, mul(high, constant(8)));
+      (leftTurned ? k : row) = add(leftTurned ? k : row, inMatrix);
+      SmallVector<Value> x = leftTurned ? loadMatrices(left, k, row, 4, true) : loadMatrices(left, row, k, 4, false);
+      return step(k0, x, carried);
+    });
+  }
+  for (Buffer *buffer : temporary)
+    giveBack(buffer);
+  return sums;
+}
+
+void ThreadLowering::storeOwned(tile::StoreOp store) {
+  Value value = store.getValue();
+  SmallVector<Value> elements = ownedOf(value, false);
+  accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
+  const Access &at = accesses[store];
+  VectorType type = tileType(value);
+  Phase phase(*this);
+  if (type.getRank() == 1) // by one of the four lanes that share a row
+    return onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(lane, 4), constant(0)), [&] {
+      eachOwned(8, [&](Value row, Value, int64_t half, size_t element) {
+        if (element % 4 % 2 == 0)
+          writeArgument(store, {}, {row, 0, type.getDimSize(0), 0, 1}, elements[half]);
+      });
+    });
+  registers[value] = elements.front();
+  Vectors vectors = vectorsOf({}, {store}, 2);
+  onTrust(vectors, {}, {}, [&](bool trust) -> SmallVector<Value> {
+    eachOwned(type.getDimSize(1), [&](Value row, Value column, int64_t, size_t element) {
+      if (trust && element % 2 != 0)
+        return;
+      onlyIf(at.limit && !trust ? inBounds(add(at.row, row), at.limit) : Value(), [&] {
+        Value written = elements[element];
+        if (trust)
+          written = vector::FromElementsOp::create(b, loc, VectorType::get({2}, written.getType()),
+                                                   ArrayRef<Value>(elements).slice(element, 2));
+        writeArgument(store, {row}, {column, 0, type.getDimSize(1), trust ? 2 : 0, trust ? 2 : 1}, written);
+      });
+    });
+    return {};
+  });
+  registers.erase(value);
+}
+
+//===- The walk ---------------------------------------------------------------------------------------------------===//
+
+/// A loop that carries only what lies in registers, and scalars.
+LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
+  SmallVector<Value> inits;
+  SmallVector<size_t> counts;
+  {
+    Phase phase(*this);
+    for (auto [init, argument] : llvm::zip(op.getInitArgs(), op.getRegionIterArgs())) {
+      SmallVector<Value> values = isTile(init) ? ownedOf(init, inRows.lookup(argument)) : SmallVector<Value>{scalars.lookup(init)};
+      counts.push_back(values.size());
+      llvm::append_range(inits, values);
+    }
+  }
+  for (Value init : op.getInitArgs())
+    release(init, op->getBlock());
+  auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()), scalars.lookup(op.getStep()), inits);
+  scalars.map(op.getInductionVar(), loop.getInductionVar());
+  auto bind = [&](ValueRange values, ValueRange from) {
+    for (auto [v, count] : llvm::zip(values, counts)) {
+      if (isTile(v))
+        owned[v] = SmallVector<Value>(from.take_front(count));
+      else
+        scalars.map(v, from.front());
+      from = from.drop_front(count);
+    }
+  };
+  bind(op.getRegionIterArgs(), loop.getRegionIterArgs());
+  for (Value argument : op.getRegionIterArgs())
+    usesLeft[argument] = std::distance(argument.use_begin(), argument.use_end());
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(loop.getBody());
+    beginLoop();
+    if (failed(lowerBlock(*op.getBody())))
+      return failure();
+    SmallVector<Value> yields;
+    {
+      Phase phase(*this);
+      for (auto [yielded, argument] : llvm::zip(op.getYieldedValues(), op.getRegionIterArgs()))
+        llvm::append_range(yields, isTile(yielded) ? ownedOf(yielded, inRows.lookup(argument)) : SmallVector<Value>{scalars.lookup(yielded)});
+    }
+    Block *outer = std::exchange(current, op.getBody());
+    for (Value yielded : op.getYieldedValues())
+      release(yielded, op.getBody());
+    current = outer;
+    endIteration();
+    scf::YieldOp::create(b, loc, yields);
+  }
+  endLoop();
+  bind(op.getResults(), loop.getResults());
+  return success(!failedOnce);
+}
+
+bool ThreadLowering::lowerInRegisters(Operation *op) {
+  if (inRows.empty())
+    return false;
+  if (auto store = dyn_cast<tile::StoreOp>(op)) {
+    if (!inRows.count(store.getValue()))
+      return false;
+    storeOwned(store);
+    releaseOperands(op);
+    return true;
+  }
+  if (op->getNumResults() != 1 || !inRows.count(op->getResult(0)) || isa<scf::ForOp>(op))
+    return false;
+  Value result = op->getResult(0);
+  bool turned = inRows.lookup(result);
+  if (auto dot = dyn_cast<tile::DotOp>(op)) {
+    owned[result] = multiplyOwned(dot, turned);
+  } else if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
+    Phase phase(*this);
+    owned[result] = reduceOwned(reduce);
+  } else if (!(isa<arith::TruncFOp>(op) && op->hasOneUse() && isa<tile::DotOp>(*op->user_begin()))) { // rounded there
+    Phase phase(*this);
+    owned[result] = ownedOf(result, turned);
+  } else {
+    return true;
+  }
+  releaseOperands(op);
+  return true;
+}
