@@ -86,8 +86,8 @@ template <typename Scan> struct Chunked {
   void buildStates() {
     buildChunks();
     Type state = scan.getInitialState().getType();
-    auto stateScan = LsmStateScanOp::create(builder, loc, statePerChunk(multiplied), state, x, p, scan.getInitialState(), chunks,
-                                            scan.getClassId());
+    auto stateScan = LsmStateScanOp::create(builder, loc, statePerChunk(multiplied), state, x, p,
+                                            scan.getInitialState(), chunks, scan.getClassId());
     m = stateScan.getM();
     finalState = stateScan.getFinalState();
   }
@@ -110,11 +110,12 @@ void tile(LsmScanGradOp scan, int64_t maxDocuments, bool gpu) {
   Location loc = chunked.loc;
   chunked.buildStates();
   Value dm = chunked.explained(LsmChunkOutputGradStateOp::create(
-      builder, loc, chunked.statePerChunk(chunked.element), scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(),
-      scan.getA(), scan.getB(), scan.getValueDecay(), scan.getDO(), chunked.chunks, scan.getClassId(), scan.getScale(),
-      chunked.size));
-  auto stateGrad = LsmStateScanGradOp::create(builder, loc, chunked.statePerChunk(chunked.multiplied), scan.getDinitialState().getType(),
-                                              dm, chunked.p, scan.getDfinalState(), chunked.chunks, scan.getClassId());
+      builder, loc, chunked.statePerChunk(chunked.element), scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(),
+      scan.getBeta(), scan.getA(), scan.getB(), scan.getValueDecay(), scan.getDO(), chunked.chunks, scan.getClassId(),
+      scan.getScale(), chunked.size));
+  auto stateGrad = LsmStateScanGradOp::create(builder, loc, chunked.statePerChunk(chunked.multiplied),
+                                              scan.getDinitialState().getType(), dm, chunked.p, scan.getDfinalState(),
+                                              chunked.chunks, scan.getClassId());
   auto grad = LsmChunkGradOp::create(builder, loc, scan.getDq().getType(), scan.getDk().getType(),
                                      scan.getDv().getType(), scan.getDgates().getTypes(), scan.getQ(), scan.getK(),
                                      scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),

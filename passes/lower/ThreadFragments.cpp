@@ -161,11 +161,11 @@ void ThreadLowering::eachHeld(const Fragments &at, const HeldSums &sums, bool pa
         Value column = add(add(at.column, pair), c * kMmaColumns);
         for (int64_t i = 0; i < 2; i += pairs ? 2 : 1) {
           for (const auto &[product, values] : sums)
-            registers[product] = pairs ? vector::FromElementsOp::create(
-                                             b, loc, VectorType::get({2}, values.front().getType()),
-                                             ArrayRef<Value>(values).slice(element, 2))
-                                             .getResult()
-                                       : values[element];
+            registers[product] =
+                pairs ? vector::FromElementsOp::create(b, loc, VectorType::get({2}, values.front().getType()),
+                                                       ArrayRef<Value>(values).slice(element, 2))
+                            .getResult()
+                      : values[element];
           body(row, {add(column, i), 0, at.width, pairs ? 2 : 0, pairs ? 2 : 1}, element);
           element += pairs ? 2 : 1;
         }

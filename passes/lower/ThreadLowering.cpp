@@ -23,7 +23,9 @@ int64_t lower::chooseThreads(func::FuncOp kernel) {
     if (auto dot = dyn_cast<tile::DotOp>(op))
       product |= cast<VectorType>(dot.getType()).getNumElements() >= 4096;
   });
-  return most == 0 ? 1 : most <= 64 ? kWarp : product || (dots == 0 && most >= 4096) ? 8 * kWarp : 4 * kWarp;
+  // A product of few rows is read from memory by few threads; what computes much between its products is not.
+  bool large = product || (most >= 4096 && (dots == 0 || dots > 2));
+  return most == 0 ? 1 : most <= 64 ? kWarp : large ? 8 * kWarp : 4 * kWarp;
 }
 
 ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched,

@@ -179,8 +179,7 @@ private:
 
   // ThreadRows.cpp
   void planRows();
-  void eachOwned(int64_t columns,
-                 function_ref<void(Value row, Value column, int64_t half, size_t element)> body);
+  void eachOwned(int64_t columns, function_ref<void(Value row, Value column, int64_t half, size_t element)> body);
   SmallVector<Value> ownedLeaves(ValueRange formulas) const;
   SmallVector<Value> ownedOf(Value v, bool turned);
   SmallVector<Value> reduceOwned(tile::ReduceOp op);

@@ -57,7 +57,8 @@ bool RowSearch::depends(Value v) {
   if (auto it = dependent.find(v); it != dependent.end())
     return it->second;
   auto dot = dyn_cast<tile::DotOp>(op);
-  bool result = isa<scf::ForOp>(op) || (dot && onTensorCores(dot)) || llvm::any_of(op->getOperands(), [&](Value u) { return depends(u); });
+  bool result = isa<scf::ForOp>(op) || (dot && onTensorCores(dot)) ||
+                llvm::any_of(op->getOperands(), [&](Value u) { return depends(u); });
   return dependent[v] = result;
 }
 
@@ -108,7 +109,8 @@ bool RowSearch::require(Value v, bool turned) {
 bool RowSearch::requireOperand(Value v, bool turned) {
   Operation *op = v.getDefiningOp();
   if (auto expand = dyn_cast_or_null<tile::ExpandOp>(op))
-    return !depends(v) || (tileType(v).getRank() == 2 && (expand.getAxis() == 0) == turned && require(expand.getSource(), false));
+    return !depends(v) ||
+           (tileType(v).getRank() == 2 && (expand.getAxis() == 0) == turned && require(expand.getSource(), false));
   if (depends(v))
     return require(v, turned);
   bool here = op && keepsPlaces(op) && tileType(v).getRank() == 2 && isa<scf::ForOp>(op->getParentOp());
@@ -119,21 +121,24 @@ bool RowSearch::requireUse(Value v, OpOperand &use) {
   Operation *user = use.getOwner();
   bool turned = found[v];
   if (auto dot = dyn_cast<tile::DotOp>(user))
-    return v == dot.getAcc() ? require(dot.getResult(), turned) : v == dot.getA() && v != dot.getB() && dot.getTransposeA() == turned && require(dot.getResult(), false);
+    return v == dot.getAcc()
+               ? require(dot.getResult(), turned)
+               : v == dot.getA() && v != dot.getB() && dot.getTransposeA() == turned && require(dot.getResult(), false);
   if (auto reduce = dyn_cast<tile::ReduceOp>(user))
     return isTile(reduce.getResult()) && (reduce.getAxis() == 0) == turned && require(reduce.getResult(), false);
   if (auto expand = dyn_cast<tile::ExpandOp>(user)) {
     return tileType(expand.getResult()).getRank() == 2 && llvm::all_of(expand->getUsers(), [&](Operation *reader) {
-      bool isRow = keepsPlaces(reader) || isa<tile::DotOp>(reader);
-      return isRow && require(reader->getResult(0), expand.getAxis() == 0);
-    });
+             bool isRow = keepsPlaces(reader) || isa<tile::DotOp>(reader);
+             return isRow && require(reader->getResult(0), expand.getAxis() == 0);
+           });
   }
   if (auto loop = dyn_cast<scf::ForOp>(user)) {
     unsigned i = use.getOperandNumber() - loop.getNumControlOperands();
     return require(loop.getResult(i), turned);
   }
   if (isa<scf::YieldOp>(user))
-    return isa<scf::ForOp>(user->getParentOp()) && require(cast<scf::ForOp>(user->getParentOp()).getResult(use.getOperandNumber()), turned);
+    return isa<scf::ForOp>(user->getParentOp()) &&
+           require(cast<scf::ForOp>(user->getParentOp()).getResult(use.getOperandNumber()), turned);
   if (auto store = dyn_cast<tile::StoreOp>(user))
     return !store.getRows() && !turned;
   return keepsPlaces(user) && require(user->getResult(0), turned);
@@ -143,7 +148,7 @@ std::optional<DenseMap<Value, bool>> RowSearch::run() {
   SmallVector<scf::ForOp> loops;
   bool others = false; // control flow that is not looked into
   kernel.walk([&](Operation *op) {
-    if (auto loop = dyn_cast<scf::ForOp>(op); loop && loop->getParentOp() == kernel)
+    if (auto loop = dyn_cast<scf::ForOp>(op))
       loops.push_back(loop);
     else
       others |= op->getNumRegions() != 0 && op != kernel;
@@ -182,9 +187,11 @@ void ThreadLowering::planRows() {
     }
     carried = std::max(carried, here);
   });
-  bool reduced = false;
-  kernel.walk([&](tile::DotOp dot) { reduced |= dot->getParentOp() != kernel && dot.getA().getDefiningOp<arith::TruncFOp>(); });
-  if (!reduced || owned % kOwnRows != 0 || owned < 2 * kOwnRows || owned > 8 * kOwnRows || carried > kMostCarried)
+  // Without a product of what the loop has computed, memory is all that there is to wait for (ThreadProducts.cpp).
+  bool chained = false;
+  kernel.walk(
+      [&](tile::DotOp dot) { chained |= dot->getParentOp() != kernel && dot.getA().getDefiningOp<arith::TruncFOp>(); });
+  if (!chained || owned % kOwnRows != 0 || owned < 2 * kOwnRows || owned > 8 * kOwnRows || carried > kMostCarried)
     return;
   std::optional<DenseMap<Value, bool>> found = RowSearch(kernel, owned).run();
   // Stores that are written together are all from registers, or none is.
@@ -210,7 +217,8 @@ void ThreadLowering::planRows() {
 //===- Elements in registers --------------------------------------------------------------------------------------===//
 
 /// body(row, column, half, number) of the elements of `columns` columns that this lane has.
-void ThreadLowering::eachOwned(int64_t columns, function_ref<void(Value row, Value column, int64_t half, size_t element)> body) {
+void ThreadLowering::eachOwned(int64_t columns,
+                               function_ref<void(Value row, Value column, int64_t half, size_t element)> body) {
   Value quad = add(divide(lane, 4), mul(warp, constant(kOwnRows))), pair = mul(remainder(lane, 4), constant(2));
   Value rowsOf[2] = {quad, add(quad, 8)};
   size_t element = 0;
@@ -243,7 +251,8 @@ SmallVector<Value> ThreadLowering::ownedOf(Value v, bool turned) {
   VectorType type = tileType(v);
   Operation *op = v.getDefiningOp();
   bool isVector = type.getRank() == 1;
-  SmallVector<Value> leaves = ownedLeaves(op && inRows.count(v) ? ValueRange(op->getOperands()) : ValueRange(v)), values;
+  SmallVector<Value> leaves = ownedLeaves(op && inRows.count(v) ? ValueRange(op->getOperands()) : ValueRange(v)),
+                     values;
   startStrip();
   auto one = [&](Value row, Value column, int64_t half, size_t element) {
     if (isVector && element % 4 % 2 != 0)
@@ -336,9 +345,11 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
     for (int64_t c = 0; c < columns; c += 2) {
       Value column = add(mul(high, constant(8)), c * 8), k = add(k0, mul(low, constant(8)));
       (rightTurned ? column : k) = add(rightTurned ? column : k, inMatrix);
-      SmallVector<Value> y = rightTurned ? loadMatrices(right, column, k, 4, false) : loadMatrices(right, k, column, 4, true);
+      SmallVector<Value> y =
+          rightTurned ? loadMatrices(right, column, k, 4, false) : loadMatrices(right, k, column, 4, true);
       for (int64_t part = 0; part < 2; ++part)
-        llvm::append_range(next, multiplyFragments(x, ArrayRef<Value>(y).slice(2 * part, 2), carried.slice((c + part) * 4, 4)));
+        llvm::append_range(
+            next, multiplyFragments(x, ArrayRef<Value>(y).slice(2 * part, 2), carried.slice((c + part) * 4, 4)));
     }
     return next;
   };
@@ -400,14 +411,16 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
   {
     Phase phase(*this);
     for (auto [init, argument] : llvm::zip(op.getInitArgs(), op.getRegionIterArgs())) {
-      SmallVector<Value> values = isTile(init) ? ownedOf(init, inRows.lookup(argument)) : SmallVector<Value>{scalars.lookup(init)};
+      SmallVector<Value> values =
+          isTile(init) ? ownedOf(init, inRows.lookup(argument)) : SmallVector<Value>{scalars.lookup(init)};
       counts.push_back(values.size());
       llvm::append_range(inits, values);
     }
   }
   for (Value init : op.getInitArgs())
     release(init, op->getBlock());
-  auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()), scalars.lookup(op.getStep()), inits);
+  auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()),
+                                 scalars.lookup(op.getStep()), inits);
   scalars.map(op.getInductionVar(), loop.getInductionVar());
   auto bind = [&](ValueRange values, ValueRange from) {
     for (auto [v, count] : llvm::zip(values, counts)) {
@@ -431,7 +444,8 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
     {
       Phase phase(*this);
       for (auto [yielded, argument] : llvm::zip(op.getYieldedValues(), op.getRegionIterArgs()))
-        llvm::append_range(yields, isTile(yielded) ? ownedOf(yielded, inRows.lookup(argument)) : SmallVector<Value>{scalars.lookup(yielded)});
+        llvm::append_range(yields, isTile(yielded) ? ownedOf(yielded, inRows.lookup(argument))
+                                                   : SmallVector<Value>{scalars.lookup(yielded)});
     }
     Block *outer = std::exchange(current, op.getBody());
     for (Value yielded : op.getYieldedValues())

@@ -103,7 +103,8 @@ void TilePlan::forceOperands(Operation *op) {
   // packing is part of its product.)
   auto forceIfShared = [&](Value v) {
     bool again = thrift == Thrift::loads && v.getDefiningOp<tile::LoadOp>();
-    bool repeated = vectorBytes == kThreadBytes && v.getDefiningOp() && loopDepth(op, v.getDefiningOp()->getBlock()) > 0;
+    bool repeated =
+        vectorBytes == kThreadBytes && v.getDefiningOp() && loopDepth(op, v.getDefiningOp()->getBlock()) > 0;
     if ((!v.hasOneUse() || repeated) && !again)
       force(v);
   };

@@ -1,5 +1,6 @@
 #include "test/runtime/TrainFixture.h"
 
+#include "runtime/Trace.h"
 #include "runtime/generate/Generator.h"
 #include "runtime/generate/Sampler.h"
 
@@ -181,7 +182,7 @@ TEST(GenerateSampler, RejectsNonsense) {
 // ---- Generator ------------------------------------------------------------------------------------------------------
 
 // Runs `body` with a generator over the bigram network with random parameters.
-void withGenerator(const std::function<void(Generator &)> &body,
+void withGenerator(const std::function<void(Generator &, Session &)> &body,
                    std::vector<std::pair<std::string, std::string>> metadata = {}, int64_t sequences = 1) {
   BigramOptions options;
   options.metadata = std::move(metadata);
@@ -189,9 +190,13 @@ void withGenerator(const std::function<void(Generator &)> &body,
   onRanks(parseProgram(bigramProgram(options)), [&](Rank &rank) -> Status {
     BRAID_TRY(initialize(rank, 3));
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
-    body(generator);
+    body(generator, rank.session());
     return Status::success();
   });
+}
+void withGenerator(const std::function<void(Generator &)> &body,
+                   std::vector<std::pair<std::string, std::string>> metadata = {}, int64_t sequences = 1) {
+  withGenerator([&](Generator &generator, Session &) { body(generator); }, std::move(metadata), sequences);
 }
 
 Expected<GenerateResult> generateOne(
@@ -385,6 +390,38 @@ TEST(Generate, EachOfManyTextsIsTheOneItIsAlone) {
                   "prompt 5: the prompt is empty: the model continues a text and needs at least one token of it");
       },
       {}, 3);
+}
+
+// A call for prompts computes all rows: prompts wait for each other until a quarter of the rows is free.
+TEST(Generate, PromptsWaitForEachOther) {
+  struct Calls : TraceSink {
+    std::map<std::string, size_t> commands; // of each entry
+    void command(const TraceEvent &event) override { ++commands[event.entry]; }
+  };
+  withGenerator(
+      [](Generator &generator, Session &session) {
+        // Of texts with 11 tokens, the first two have 3 and 5; returns what was executed for prompts.
+        auto commandsFor = [&](size_t count) {
+          Calls calls;
+          session.setTrace(&calls);
+          std::vector<std::vector<int32_t>> prompts(count, someTokens(8));
+          std::vector<size_t> made(count);
+          auto result = generate(generator, prompts, 11, {}, 256, [&](size_t prompt, int32_t) {
+            size_t most = prompt == 0 ? 3 : prompt == 1 ? 5 : 11;
+            return ++made[prompt] < most ? AfterToken::goOn : AfterToken::endText;
+          });
+          session.setTrace(nullptr);
+          EXPECT_TRUE(result) << result.message();
+          EXPECT_EQ(result->generatedTokens, 3 + 5 + 11 * (count - 2));
+          return calls.commands["prefill_8"];
+        };
+        size_t once = commandsFor(8);
+        EXPECT_GT(once, 0u);
+        EXPECT_EQ(commandsFor(9), 2 * once); // alone, but when a quarter is free
+        EXPECT_EQ(commandsFor(10), 2 * once); // together
+        EXPECT_EQ(commandsFor(11), 3 * once);
+      },
+      {}, 8);
 }
 
 TEST(Generate, NeedsADecodeEntry) {
