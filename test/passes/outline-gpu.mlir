@@ -27,3 +27,25 @@ func.func @decode(%q: tensor<4x1x4x16xf32>, %k: tensor<4x1100x2x16xf32>, %v: ten
     : (tensor<4x1x4x16xf32>, tensor<4x400x2x16xf32>, tensor<4x400x2x16xf32>, tensor<4x1xi32>) -> (tensor<4x1x4x16xf32>, tensor<4x4x1xf32>)
   return %o, %p : tensor<4x1x4x16xf32>, tensor<4x1x4x16xf32>
 }
+
+// A triangle of a bf16 chunk is inverted once and multiplied; a CPU solves for every block of values, and for the transition. The GPU's
+// transition has its decays, in three parts, behind it.
+// CHECK-LABEL: func.func @triangles
+// CHECK: tile.launch @lsm_chunk_state_gh_h2_k16_v128_c32_bf16_pbf16
+// CHECK-LABEL: func.func @lsm_chunk_state_gh_h2_k16_v128_c32_bf16_pbf16(
+// CHECK: %[[L:.*]] = tile.mask strict_lower
+// CHECK: %[[M:.*]] = arith.negf %[[L]]
+// CHECK: %[[T:.*]] = tile.solve %{{.*}}, %[[M]]
+// CHECK: %[[B:.*]] = arith.truncf %[[T]] : vector<32x32xf32> to vector<32x32xbf16>
+// CHECK: scf.for
+// CHECK: tile.dot %[[B]]
+// CHECK-COUNT-3: tile.store {{.*}} : vector<16xbf16>, memref<?x?x2x19x16xbf16>
+// CHECK-NOT: tile.solve
+// CPU-LABEL: func.func @lsm_chunk_state_gh_h2_k16_v128_c32_bf16_pbf16(
+// CPU-COUNT-2: tile.solve
+func.func @triangles(%k: tensor<1x64x2x16xbf16>, %v: tensor<1x64x2x128xbf16>, %g: tensor<1x64x2xf32>, %beta: tensor<1x64x2xf32>, %c: tensor<1x3x4xi32>)
+    -> (tensor<1x3x2x16x128xf32>, tensor<1x3x2x19x16xbf16>) {
+  %x, %p = braid.lsm.chunk_state GH %k, %v log_decay(%g) beta(%beta) chunks(%c) {chunk_size = 32 : i64}
+    : (tensor<1x64x2x16xbf16>, tensor<1x64x2x128xbf16>, tensor<1x64x2xf32>, tensor<1x64x2xf32>, tensor<1x3x4xi32>) -> (tensor<1x3x2x16x128xf32>, tensor<1x3x2x19x16xbf16>)
+  return %x, %p : tensor<1x3x2x16x128xf32>, tensor<1x3x2x19x16xbf16>
+}

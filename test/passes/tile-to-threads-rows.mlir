@@ -1,0 +1,79 @@
+// RUN: braid-opt %s --split-input-file --braid-tile-to-threads --canonicalize --cse | FileCheck %s
+
+// A product that one formula reads is made where that is written, here to the operand of the next product, which the store takes from
+// registers: no f32 lies in shared memory.
+// CHECK-LABEL: func.func @held
+// CHECK-NOT:   xf32, #gpu.address_space<workgroup>>
+// CHECK:       nvvm.mma.sync
+// CHECK:       arith.truncf {{.*}} : vector<2xf32> to vector<2xbf16>
+// CHECK:       vector.store {{.*}} : memref<{{[0-9]+}}xbf16, #gpu.address_space<workgroup>>, vector<2xbf16>
+// CHECK:       gpu.barrier
+// CHECK:       nvvm.mma.sync
+// CHECK:       vector.store {{.*}} : memref<?xf32>, vector<2xf32>
+// CHECK:       return
+func.func @held(%a: memref<64x64xbf16> {tile.name = "a"}, %b: memref<64x64xbf16> {tile.name = "b"}, %y: memref<64x64xf32> {tile.name = "y"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %av = tile.load %a[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xbf16>, vector<64x64xbf16>
+  %bv = tile.load %b[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xbf16>, vector<64x64xbf16>
+  %d = tile.dot %av, %bv, %zero : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+  %m = tile.mask lower %d : vector<64x64xf32>
+  %t = arith.truncf %m : vector<64x64xf32> to vector<64x64xbf16>
+  %e = tile.dot %t, %bv, %zero : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+  tile.store %e, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// Two formulas read it: it is kept.
+// CHECK-LABEL: func.func @kept
+// CHECK:       vector.store {{.*}} : memref<{{[0-9]+}}xf32, #gpu.address_space<workgroup>>, vector<2xf32>
+func.func @kept(%a: memref<64x64xbf16> {tile.name = "a"}, %y: memref<64x64xf32> {tile.name = "y"}, %s: memref<64xf32> {tile.name = "s"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %av = tile.load %a[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xbf16>, vector<64x64xbf16>
+  %d = tile.dot %av, %av, %zero : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+  %r = tile.reduce add %d {axis = 1 : i64} : vector<64x64xf32>, vector<64xf32>
+  tile.store %r, %s[%c0] {dims = array<i64: 0>} : vector<64xf32>, memref<64xf32>
+  tile.store %d, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// A loop that carries a sum of products of what it computes: two warps own 16 of its 32 rows each. Scores have their rows along their
+// second dimension, and are reduced and multiplied again in registers: 8 elements of a lane of the sum of 16 columns, and 2 of the maximum.
+// CHECK-LABEL: func.func @rows
+// CHECK-SAME:  threads.block = 64 : i64
+// CHECK-NOT:   xf32, #gpu.address_space<workgroup>>
+// CHECK:       scf.for {{.*}} iter_args({{.*}}) -> (f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)
+// CHECK:       nvvm.mma.sync
+// CHECK:       gpu.shuffle  xor
+// CHECK:       vector.bitcast {{.*}} : vector<2xbf16> to vector<1xi32>
+// CHECK:       nvvm.mma.sync
+// CHECK:       scf.yield
+// CHECK:       return
+func.func @rows(%q: memref<32x16xbf16> {tile.name = "q"}, %k: memref<?x16xbf16> {tile.name = "k"}, %y: memref<32x16xf32> {tile.name = "y"}, %h: memref<32xf32> {tile.name = "h"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %low = arith.constant dense<-1.0e30> : vector<32xf32>
+  %none = arith.constant dense<0.0> : vector<32x32xf32>
+  %zero = arith.constant dense<0.0> : vector<32x16xf32>
+  %qv = tile.load %q[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x16xbf16>, vector<32x16xbf16>
+  %r:2 = scf.for %j = %c0 to %n step %c32 iter_args(%most = %low, %sum = %zero) -> (vector<32xf32>, vector<32x16xf32>) {
+    %kv = tile.load %k[%j, %c0] {dims = array<i64: 0, 1>} : memref<?x16xbf16>, vector<32x16xbf16>
+    %s = tile.dot %kv, %qv, %none {transpose_b} : vector<32x16xbf16>, vector<32x16xbf16>, vector<32x32xf32>
+    %m = tile.reduce max %s {axis = 0 : i64} : vector<32x32xf32>, vector<32xf32>
+    %more = arith.maximumf %most, %m : vector<32xf32>
+    %t = arith.truncf %s : vector<32x32xf32> to vector<32x32xbf16>
+    %next = tile.dot %t, %kv, %sum {transpose_a} : vector<32x32xbf16>, vector<32x16xbf16>, vector<32x16xf32>
+    scf.yield %more, %next : vector<32xf32>, vector<32x16xf32>
+  }
+  tile.store %r#1, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x16xf32>, memref<32x16xf32>
+  tile.store %r#0, %h[%c0] {dims = array<i64: 0>} : vector<32xf32>, memref<32xf32>
+  return
+}
