@@ -28,8 +28,7 @@ bool lower::onTensorCores(tile::DotOp op) {
 
 //===- Which products are held ------------------------------------------------------------------------------------===//
 
-/// Operands of the tensor cores come from shared memory: no table of constants.
-static bool readsShared(tile::DotOp dot) {
+bool lower::readsShared(tile::DotOp dot) {
   auto isTable = [](Value v) { return v.getDefiningOp<arith::ConstantOp>() != nullptr; };
   return onTensorCores(dot) && !isTable(dot.getA()) && !isTable(dot.getB());
 }
@@ -48,8 +47,7 @@ std::pair<Value, Operation *> TilePlan::sinkOf(tile::DotOp dot) const {
       return {v, user};
     if (auto store = dyn_cast<tile::StoreOp>(user))
       return {v, store.getRows() ? nullptr : leader(user)};
-    bool sameElements = OpTrait::hasElementwiseMappableTraits(user) || isa<tile::MaskOp>(user);
-    if (!sameElements || user->getNumResults() != 1)
+    if (!keepsPlaces(user) || user->getNumResults() != 1)
       return {};
     v = user->getResult(0);
     if (isKept(v))
@@ -184,7 +182,7 @@ SmallVector<tile::DotOp> ThreadLowering::heldIn(ArrayRef<Value> tiles) const {
       continue;
     if (plan.isHeld(tile))
       found.push_back(cast<tile::DotOp>(op));
-    else if (OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op))
+    else if (keepsPlaces(op))
       llvm::append_range(work, llvm::reverse(op->getOperands()));
   }
   return found;

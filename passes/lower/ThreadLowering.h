@@ -28,6 +28,10 @@ int64_t chooseThreads(func::FuncOp kernel);
 
 /// Whether the shapes and types of a product are those of the tensor cores.
 bool onTensorCores(tile::DotOp op);
+/// And whether its operands are in shared memory, as theirs must be: no table of constants.
+bool readsShared(tile::DotOp dot);
+/// Whether each element of the result depends on the same element of every operand, or on its place.
+inline bool keepsPlaces(Operation *op) { return OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op); }
 
 /// A piece of shared memory over the walk through a kernel: from one event (a piece is taken or given back) to another.
 struct Lifetime {

@@ -19,10 +19,6 @@ static constexpr int64_t kOwnRows = 16;
 /// Elements of carried tiles that a thread has.
 static constexpr int64_t kMostCarried = 160;
 
-static bool keepsPlaces(Operation *op) {
-  return op->getNumResults() == 1 && (OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op));
-}
-
 //===- What lies in rows ------------------------------------------------------------------------------------------===//
 
 namespace {
@@ -71,10 +67,7 @@ bool RowSearch::requireCarried(scf::ForOp loop, unsigned i, bool turned) {
 }
 
 bool RowSearch::requireDot(tile::DotOp dot, bool turned) {
-  if (!onTensorCores(dot) || depends(dot.getB()) || (turned && depends(dot.getA())))
-    return false;
-  auto isTable = [](Value v) { return v.getDefiningOp<arith::ConstantOp>() != nullptr; };
-  if (isTable(dot.getA()) || isTable(dot.getB()))
+  if (!readsShared(dot) || depends(dot.getB()) || (turned && depends(dot.getA())))
     return false;
   if (depends(dot.getA()) && !require(dot.getA(), dot.getTransposeA()))
     return false;
