@@ -13,18 +13,21 @@ from common import PADDING, documents_of, one_document
 
 
 class Attention:
-    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32"):
+    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32", gradient=True):
         self.program, self.dims, self.dtype = program, (B, T, H, G, D), dtype
         self.settings = {"window": window, "prefix": prefix}
-        f = self.function = program.function(f"b{B}_t{T}_h{H}_g{G}_d{D}_w{window}_p{prefix}_{dtype}", dtype)
+        name = f"b{B}_t{T}_h{H}_g{G}_d{D}_w{window}_p{prefix}_{dtype}{'' if gradient else '_forward'}"
+        f = self.function = program.function(name, dtype)
         q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, prefix + T, G, D)), f.input("v", (B, prefix + T, G, D))
-        documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, D))
+        documents = f.input("documents", (B, T), "i32")
         attributes = {"scale": D**-0.5, "window": window, "prefix": prefix}
         o, lse = f.op("braid.attn.causal", [q, k, v, documents], [q.type, Type((B, H, T), "f32" if dtype == "bf16" else dtype)], **attributes)
-        dq, dk, dv = f.op(
-            "braid.attn.causal_grad", [q, k, v, documents, o, lse, do, None, None], [q.type, k.type, v.type], segments=True, **attributes
-        )
-        for name, value in {"o": o, "lse": lse, "dq": dq, "dk": dk, "dv": dv}.items():
+        results = {"o": o, "lse": lse}
+        if gradient:
+            operands = [q, k, v, documents, o, lse, f.input("do", (B, T, H, D)), None, None]
+            gradients = f.op("braid.attn.causal_grad", operands, [q.type, k.type, v.type], segments=True, **attributes)
+            results |= dict(zip(("dq", "dk", "dv"), gradients))
+        for name, value in results.items():
             f.output(name, value)
 
     def check(self, label, rng, documents, size=1.0, values=2e-6, gradients=1e-5):

@@ -41,12 +41,13 @@ def round_operands(operands, tokens):
 class Scan:
     """A function that runs the forward and the gradient of one shape."""
 
-    def __init__(self, program, kind, B, T, H, K, V, chunk=None, dtype="f32", step=False, known=None, updates=None):
+    def __init__(self, program, kind, B, T, H, K, V, chunk=None, dtype="f32", step=False, known=None, updates=None, gradient=True):
         """`known`: attributes that passes write, by their names behind `braid.`; `updates`: so many of each token."""
         self.program, self.kind, self.dims, self.dtype, self.step, self.chunk = program, kind, (B, T, H, K, V), dtype, step, chunk
         self.scale, self.updates = K**-0.5, updates
         name = f"{'step' if step else 'scan'}_{kind.replace('-', '_')}_b{B}_t{T}_h{H}_k{K}_v{V}_c{chunk or 0}_{dtype}"
         name += f"_u{updates}" if updates else ""
+        name += "" if gradient else "_forward"
         many = lambda shape: (B, T, updates, *shape[2:]) if updates else shape
         f = self.function = program.function(name + "".join(f"_{n}_{abs(v)}".replace(".", "p") for n, v in (known or {}).items()), dtype)
         wide = "f32" if dtype == "bf16" else dtype  # gates and states
@@ -67,7 +68,7 @@ class Scan:
         )
         f.output("o", o)
         f.output("final_state", final)
-        if step:
+        if step or not gradient:
             return
         do, dfinal = f.input("do", (B, T, H, V)), f.input("dfinal_state", (B, H, K, V), wide)
         trained = trained_gates(kind)

@@ -22,7 +22,7 @@ from cuda_run import check, must, run
 
 LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "libfmt.so.9"}
 SUITES = ["--suite=linear", "--case-bytes=40000"]
-SMALL = ["--arch=sm_90a,emulated", "--batch=1x40", "--steps=3", "--scans=40", "--products=40"]
+SMALL = ["--arch=sm_90a,emulated", "--batch=1x40", "--steps=3", "--scans=40", "--attention=1x40", "--products=40"]
 SANITIZER = """#!/bin/bash
 # compute-sanitizer --tool T --error-exitcode N PROGRAM ..: finds something where it is told to, or hangs with what it has started.
 echo "$2" >>"${0%/*}/asked"
@@ -108,7 +108,7 @@ def check_names(bundle, folder):
         with tarfile.open(folder / f"{name}.tar.xz", "w:xz") as tar:
             (folder / "name").write_text(name)
             tar.add(folder / "name", "name")
-    names = [pathlib.Path(runner.unpack(f"{name}.tar.xz"), "name").read_text() for name in ("a0.3b-1x2", "a0.3b-2x1")]
+    names = [pathlib.Path(runner.unpack({"id": name, "archive": f"{name}.tar.xz"}), "name").read_text() for name in ("a0.3b-1x2", "a0.3b-2x1")]
     check(names == ["a0.3b-1x2", "a0.3b-2x1"], f"each archive has a folder of its own: {names}")
     shutil.rmtree(runner.folder)
 
@@ -153,8 +153,11 @@ def main():
     first = gpu_check.kill_after(3)
     before = statuses(gpu_check.known())
     check(list(before.values())[:2] == ["passed", "passed"] and None not in list(before.values())[:-1], f"killed after {len(first) - 1} items: {before}")
-    code, said = gpu_check()
-    check(code == 0 and f"{13 - sum(s == 'passed' for s in before.values())} of 13 items to do" in said and "0 failed, 0 left" in said, said.strip())
+    code, said = gpu_check("--only=^curve/|^attention", "--list")
+    listed = re.findall(r"^\S.* (\S+/\S+)$", said, re.MULTILINE)
+    check(code == 0 and listed == ["curve/bundled", "attention/1x40"] and statuses(gpu_check.known()) == before, f"what is chosen: {said.strip()}")
+    code, said = gpu_check("--jobs=3")
+    check(code == 0 and f"{14 - sum(s == 'passed' for s in before.values())} of 14 items to do" in said and "0 failed, 0 left" in said, said.strip())
     again = [name for name, status in before.items() if status == "passed" and f" {name}:" in said]
     check(not again, f"nothing that had passed is done again {again}")
     page = (folder / "results" / "no-device.md").read_text()
@@ -189,10 +192,10 @@ def main():
     (tools / "races").touch()
     code, said = with_sanitizer()
     check(said.index(" racecheck/bundled-step:") < said.index(" memcheck/linear:"), "what was under way comes last")
-    check(code == 1 and len(re.findall(r"^failed   racecheck/.*RACECHECK SUMMARY: 1 hazard", said, re.MULTILINE)) == 2 and "4 of 13" in said, said.strip())
+    check(code == 1 and len(re.findall(r"^failed   racecheck/.*RACECHECK SUMMARY: 1 hazard", said, re.MULTILINE)) == 2 and "4 of 14" in said, said.strip())
     (tools / "races").unlink()
     code, said = with_sanitizer("--retry")
-    check(code == 0 and "2 of 13" in said and set(statuses(with_sanitizer.known()).values()) == {"passed"}, said.strip())
+    check(code == 0 and "2 of 14" in said and set(statuses(with_sanitizer.known()).values()) == {"passed"}, said.strip())
     check((tools / "asked").read_text().split() == ["memcheck"] * 2 + ["racecheck"] * 2 + ["memcheck"] + ["racecheck"] * 2, "what was asked of it")
 
     wanted = damage(bundle, "items/linear.tar.xz")
@@ -203,7 +206,7 @@ def main():
           f"a reference that is another, an archive that is cut: {[line for line in said.splitlines() if line.startswith('failed')]}")
     begin = time.monotonic()
     code, said = Check(bundle, folder / "short", LD_LIBRARY_PATH=stub, **alone)("--minutes=0.0001")
-    check(code == 0 and "0 failed, 13 left" in said and time.monotonic() - begin < 60, f"out of minutes: {said.strip()}")
+    check(code == 0 and "0 failed, 14 left" in said and time.monotonic() - begin < 60, f"out of minutes: {said.strip()}")
     left = list((folder / "temporary").iterdir())
     check(not left, f"nothing of it stays, of the killed run either {left}")
     check_names(bundle, folder)
