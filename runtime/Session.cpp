@@ -295,6 +295,8 @@ Status Session::Impl::run(uint32_t entry, const NextInputs *next) {
     return lostOnGpu(replay(entry));
   if (gpu)
     BRAID_TRY(lostOnGpu(gpu->begin(entry)));
+  if (gpu && trace) // the first launch does not wait for the inputs
+    BRAID_TRY(lostOnGpu(gpu->synchronize()));
   checking = memoryCheck && memoryCheck->begin(entry);
   walk(prepared.begin, prepared.end);
   for (size_t i = 1; i < streams.size(); ++i)

@@ -363,7 +363,7 @@ class Program(Report):
             written = {"inputs": {}, "outputs": {}}
             for (side, name), array in files.items():
                 path = f"{i}.{side}.{name}.npy"
-                np.save(os.path.join(folder, path), array)
+                np.save(os.path.join(folder, path), np.ascontiguousarray(array))
                 written[side][name] = path if side == "inputs" else {
                     "reference": path,
                     "dtype": types[name],
