@@ -322,8 +322,8 @@ def TileToThreadsPass : Pass<"braid-tile-to-threads", "::mlir::ModuleOp"> {
 def EmulateThreadsPass : Pass<"braid-emulate-threads", "::mlir::ModuleOp"> {
   let summary = "the program of one thread -> a kernel for the CPU that runs all threads of its blocks";
   let description = [{
-    What threads have in common (their number, barriers, shuffles, shared memory) becomes calls of `braid_emulate_*`
-    (test/emulator), and `@name` gets the ABI of the other kernels of a CPU: it runs the blocks of its range one after the
+    What threads have in common (their number, barriers, shuffles, shared memory and who touches it) becomes calls of
+    `braid_emulate_*` (test/emulator), and `@name` gets the ABI of the other kernels of a CPU: it runs the blocks of its range one after the
     other. So every test of a kernel on the CPU can be a test of what GPUs run.
     Invariant: no `gpu` op is left.
   }];

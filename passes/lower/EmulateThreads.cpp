@@ -5,6 +5,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace braid;
@@ -34,6 +35,7 @@ public:
             (scratch && scratch.getCallee() == kScratchFunction))
           ops.push_back(op);
       });
+      kernel.walk([&](Operation *op) { watch(op); });
       for (Operation *op : ops)
         if (failed(replace(op)))
           return failure();
@@ -59,6 +61,35 @@ private:
   }
 
   Value number(Type type, int64_t value) { return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, value)); }
+
+  /// Tells the emulator what is read and written of shared memory: two threads must not meet there.
+  void watch(Operation *op) {
+    Value memory, index;
+    Type type;
+    if (auto load = dyn_cast<memref::LoadOp>(op); load && load.getIndices().size() == 1)
+      std::tie(memory, index, type) = std::tuple(load.getMemref(), load.getIndices().front(), load.getType());
+    else if (auto load = dyn_cast<vector::LoadOp>(op))
+      std::tie(memory, index, type) = std::tuple(load.getBase(), load.getIndices().front(), load.getType());
+    else if (auto store = dyn_cast<memref::StoreOp>(op); store && store.getIndices().size() == 1)
+      std::tie(memory, index, type) =
+          std::tuple(store.getMemref(), store.getIndices().front(), store.getValueToStore().getType());
+    else if (auto store = dyn_cast<vector::StoreOp>(op))
+      std::tie(memory, index, type) =
+          std::tuple(store.getBase(), store.getIndices().front(), store.getValueToStore().getType());
+    if (!memory || !cast<MemRefType>(memory.getType()).getMemorySpace())
+      return;
+    b.setInsertionPoint(op);
+    loc = op->getLoc();
+    Type element = getElementTypeOrSelf(type), i64 = b.getI64Type();
+    int64_t size = element.isIndex() ? 8 : llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+    auto vector = dyn_cast<VectorType>(type);
+    Value address = arith::AddIOp::create(
+        b, loc, arith::IndexCastOp::create(b, loc, i64, memref::ExtractAlignedPointerAsIndexOp::create(b, loc, memory)),
+        arith::MulIOp::create(b, loc, arith::IndexCastOp::create(b, loc, i64, index), number(i64, size)));
+    call("braid_emulate_touch", {},
+         {address, number(b.getI32Type(), vector ? vector.getNumElements() * size : size),
+          number(b.getI32Type(), isa<memref::StoreOp, vector::StoreOp>(op))});
+  }
 
   LogicalResult replace(Operation *op) {
     b.setInsertionPoint(op);

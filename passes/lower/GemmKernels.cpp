@@ -25,6 +25,7 @@ namespace {
 
 constexpr int64_t kGrain = 16; // what the tensor cores take
 constexpr int64_t kMostParts = 16; // programs that share the rows of a group
+constexpr int64_t kMostBand = 16; // tiles of rows
 
 /// The side of a tile along a dimension of `length` that it must divide: a multiple of the grain where there is one.
 int64_t sideOf(int64_t length, int64_t most) {
@@ -42,17 +43,21 @@ struct Sides {
 /// Tensor cores take what they multiply from shared memory, and that from a cache that all of them share: of the operands of a 128 x 256 tile each
 /// byte is multiplied 85 times, of a 64 x 64 tile 32 times. Smaller tiles where the larger ones would leave multiprocessors without any:
 /// products of few rows read their weights once, and want many that read.
+/// A long sum over k is worth half of them: there is less to read, and what stands beside it takes the others.
 /// Elsewhere the tile that is added to lies in shared memory itself.
-Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t count) {
-  constexpr int64_t multiprocessors = 128;
+Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t k, int64_t count) {
+  constexpr int64_t multiprocessors = 128, longSum = 8192;
+  int64_t enough = k >= longSum ? multiprocessors / 2 : multiprocessors;
   // Without asynchronous copies what is under way is one step of k: long ones where a program has few results.
   if (!tensorCores && m <= kGrain)
     return {kGrain, count * ceilDiv(n, 64) >= multiprocessors ? 64 : kGrain, 256};
+  if (!tensorCores && k >= longSum / 8 && count * ceilDiv(m, 64) * ceilDiv(n, 64) < multiprocessors / 2)
+    return {kGrain, kGrain, 256};
   if (!tensorCores)
     return {64, 64, 32};
   for (Sides sides : {Sides{128, 256, 64}, {128, 128, 64}, {64, 128, 64}, {64, 64, 64}, {64, 32, 64}})
     if ((m > sides.m / 2 || sides.m == 64) && (n > sides.n / 2) &&
-        count * ceilDiv(m, sides.m) * ceilDiv(n, sides.n) >= multiprocessors)
+        count * ceilDiv(m, sides.m) * ceilDiv(n, sides.n) >= enough)
       return sides;
   return {64, kGrain, 64};
 }
@@ -62,10 +67,11 @@ struct Part {
 };
 
 /// A dimension in parts that their sides divide: whole tiles, one of a multiple of the grain, one below it. One part where tiles of a good
-/// size divide it: the tensor cores take multiples of the grain, which others do not need.
+/// size divide it: the tensor cores take multiples of the grain, which others do not need, and of many tiles large ones.
 SmallVector<Part, 3> partsOf(int64_t length, int64_t most, bool tensorCores) {
   int64_t side = sideOf(length, most);
-  if (length <= kGrain || length % kGrain == 0 || (!tensorCores && side >= kGrain))
+  bool small = tensorCores && 4 * side < 3 * most && length >= 16 * most;
+  if (length <= kGrain || (length % kGrain == 0 && !small) || (!tensorCores && side >= kGrain))
     return {{0, length, side}};
   SmallVector<Part, 3> parts;
   int64_t first = 0;
@@ -75,6 +81,12 @@ SmallVector<Part, 3> partsOf(int64_t length, int64_t most, bool tensorCores) {
       first += part;
     }
   return parts;
+}
+
+/// Programs that run at a time should read the same of A and B, so that both come from memory once: tiles of `rows` x `columns` are
+/// walked in bands of so many rows, each column by column. The fewer of both are a band; where both are many, what divides the rows.
+int64_t bandOf(int64_t rows, int64_t columns) {
+  return rows <= columns ? rows <= 2 * kMostBand ? rows : divisorUpTo(rows, kMostBand) : columns <= 2 * kMostBand ? 1 : divisorUpTo(rows, kMostBand);
 }
 
 /// The same where rows past the end read 0 and are not written.
@@ -134,7 +146,7 @@ public:
       if (auto gemm = dyn_cast<cmd::GemmOp>(op)) {
         // A^T has m along its columns.
         int64_t m = gemm.getM();
-        Sides sides = sidesFor(onTensorCores(gemm), m, gemm.getN(), gemm.getBatch());
+        Sides sides = sidesFor(onTensorCores(gemm), m, gemm.getN(), gemm.getK(), gemm.getBatch());
         SmallVector<Part, 3> rows = {{0, m, guardedSideOf(m, sides.m)}};
         if (gemm.getTransposeA())
           rows = partsOf(m, sides.m, onTensorCores(gemm));
@@ -228,11 +240,12 @@ private:
         tile.rest.push_back(part.side);
     }
     OutlineContext context(getOperation());
-    std::string kernel = context.kernel(tile.name("gemm"), {"column", "row", "batch"}, [&](KernelBuilder &k) {
+    std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
       Var a = k.buffer("a", tile.a, any, /*strided=*/true), b = k.buffer("b", tile.b, any, /*strided=*/true);
       Var c = k.buffer("c", tile.c, any, /*strided=*/true), begin = tile.begin(k, c, any), depth = k.index("k");
-      Var column = k.program(0) * tile.n, row = k.program(1) * tile.m, batch = k.program(2);
+      Var outer = k.program(2), row = (outer * k.index("band") + k.program(0)) * tile.m, column = k.program(1) * tile.n;
+      Var batch = outer * k.index("batches");
       AccessOptions inside{.limit = k.size(c, 1)};
       auto step = [&](Var at, int64_t length, Var sum) {
         Var left = tile.transposeA ? k.load(a, {batch, at, row}, {length, tile.m}, {.limit = k.size(a, 1)})
@@ -267,7 +280,11 @@ private:
       matrix("addend", from(*op.getAddend(), rows.first * op.getLdc() + columns.first, tile.addend), m, n, false,
              op.getLdc(), op.getBatchStrideAddend());
     arguments.index("k", steps);
-    return launch(op, kernel, {n / tile.n, ceilDiv(m, tile.m), batch}, arguments);
+    // What the outermost programs are: bands of rows, or matrices of a batch.
+    int64_t down = ceilDiv(m, tile.m), across = n / tile.n, band = batch == 1 ? bandOf(down, across) : down;
+    arguments.index("band", batch == 1 ? band : 0);
+    arguments.index("batches", batch == 1 ? 0 : 1);
+    return launch(op, kernel, {band, across, batch == 1 ? down / band : batch}, arguments);
   }
 
   static Var boundary(KernelBuilder &k, Var offsets, Var group) {
@@ -279,16 +296,16 @@ private:
     int64_t n = op.getN(), k = op.getK(), groups = op.getGroups(), rows = op.getMaxRows();
     // As if all groups had equally many. A tile has room for twice as many: a program goes on to the rest of its group, which reads the weights again.
     int64_t each = std::min(rows, 2 * ceilDiv(rows, std::max<int64_t>(groups, 1)));
-    Sides sides = sidesFor(onTensorCores(op), each, n, std::min(groups, rows));
+    Sides sides = sidesFor(onTensorCores(op), each, n, k, std::min(groups, rows));
     Tile tile = tileOf(op, guardedSideOf(each, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
     OutlineContext context(getOperation());
-    std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "group", "part"}, [&](KernelBuilder &k) {
+    std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
       Var b = k.buffer("b", tile.b, {kDynamic, kDynamic, kDynamic}, /*strided=*/true);
       Var c = k.buffer("c", tile.c, {kDynamic, kDynamic}, /*strided=*/true);
       Var begin = tile.begin(k, c, {kDynamic, kDynamic});
       Var offsets = k.buffer("offsets", k.i32(), {kDynamic}), parts = k.index("parts");
-      Var column = k.program(0) * tile.n, group = k.program(1), part = k.program(2);
+      Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2);
       Var end = boundary(k, offsets, group + 1);
       k.loop(boundary(k, offsets, group) + part * tile.m, end, parts * tile.m, [&](Var row) {
         AccessOptions inside{.limit = end};
@@ -313,13 +330,13 @@ private:
       arguments.buffer("addend", *op.getAddend(), {rows, n}, {ldc});
     arguments.buffer("offsets", op.getOffsets(), {groups + 1}, {});
     arguments.index("parts", parts);
-    return launch(op, kernel, {n / tile.n, groups, parts}, arguments);
+    return launch(op, kernel, {n / tile.n, parts, groups}, arguments);
   }
 
   /// C[g] = A_g^T B_g; a group without rows gives 0.
   cmd::LaunchOp lowerWeight(cmd::GroupedGemmOp op) {
     int64_t m = op.getM(), n = op.getN(), groups = op.getGroups(), rows = op.getMaxRows();
-    Sides sides = sidesFor(onTensorCores(op), m, n, groups);
+    Sides sides = sidesFor(onTensorCores(op), m, n, ceilDiv(rows, std::max<int64_t>(groups, 1)), groups);
     Tile tile{sideOf(m, sides.m),
               sideOf(n, sides.n),
               guardedSideOf(rows, sides.k),

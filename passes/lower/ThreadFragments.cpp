@@ -35,11 +35,11 @@ bool lower::readsShared(tile::DotOp dot) {
 
 /// The formula's value that is written somewhere, and by which operation: a kept tile, a store, a product that packs it
 /// or begins with it.
-std::pair<Value, Operation *> TilePlan::sinkOf(tile::DotOp dot) const {
-  Value v = dot.getResult();
+std::pair<Value, Operation *> TilePlan::sinkOf(Value v) const {
+  Block *block = v.getParentBlock();
   while (v.hasOneUse()) {
     Operation *user = *v.user_begin();
-    if (user->getBlock() != dot->getBlock())
+    if (user->getBlock() != block)
       return {};
     if (auto other = dyn_cast<tile::DotOp>(user))
       return {v, v != other.getAcc() || readsShared(other) ? user : nullptr};
@@ -56,10 +56,17 @@ std::pair<Value, Operation *> TilePlan::sinkOf(tile::DotOp dot) const {
   return {};
 }
 
+tile::StoreOp TilePlan::storeOf(Value v) const {
+  auto [value, sink] = sinkOf(v);
+  auto store = dyn_cast_or_null<tile::StoreOp>(sink);
+  bool alone = store && group(store).size() == 1 && breaks(value, /*definition=*/true).empty();
+  return alone ? store : tile::StoreOp();
+}
+
 void TilePlan::hold(func::FuncOp kernel, int64_t threads) {
   DenseMap<Operation *, int64_t> registers; // of a thread, by where they are written
   kernel.walk([&](tile::DotOp dot) {
-    auto [value, sink] = readsShared(dot) ? sinkOf(dot) : std::pair<Value, Operation *>();
+    auto [value, sink] = readsShared(dot) ? sinkOf(dot.getResult()) : std::pair<Value, Operation *>();
     if (!sink || !breaks(value, /*definition=*/true).empty())
       return;
     if (auto store = dyn_cast<tile::StoreOp>(sink))
@@ -126,7 +133,7 @@ struct ThreadLowering::Fragments {
   Value row = {}, column = {};
 };
 
-void ThreadLowering::eachFragment(VectorType type, function_ref<void(const Fragments &at, Value inside)> body) {
+void ThreadLowering::eachFragment(VectorType type, function_ref<void(const Fragments &at)> body) {
   int64_t rowBlocks = type.getDimSize(0) / kMmaRows, columnBlocks = type.getDimSize(1) / kMmaColumns,
           warps = threads / kWarp;
   // Each matrix of a serves `columns` products, each of b `rows`.
@@ -139,10 +146,13 @@ void ThreadLowering::eachFragment(VectorType type, function_ref<void(const Fragm
     (canColumns && (columns <= 2 * rows || !canRows) ? columns : rows) *= 2;
   }
   int64_t across = columnBlocks / columns;
+  // A warp that is left without blocks does nothing: what a product begins with is overwritten by the warp that has it.
   eachGroup(rowBlocks / rows * across, kWarp, [&](Value i, Value inside) {
-    at.row = mul(divide(i, across), constant(rows * kMmaRows));
-    at.column = mul(remainder(i, across), constant(columns * kMmaColumns));
-    body(at, inside);
+    onlyIf(inside, [&] {
+      at.row = mul(divide(i, across), constant(rows * kMmaRows));
+      at.column = mul(remainder(i, across), constant(columns * kMmaColumns));
+      body(at);
+    });
   });
 }
 
@@ -278,23 +288,21 @@ void ThreadLowering::overFragments(const Elements &elements, ArrayRef<tile::DotO
   packHeld(products, operands, temporary);
   {
     Phase phase(*this);
-    eachFragment(tileType(products.front()->getResult(0)), [&](const Fragments &at, Value inside) {
+    eachFragment(tileType(products.front()->getResult(0)), [&](const Fragments &at) {
       HeldSums sums = sumsOf(products, operands, at);
       for (const auto &[product, values] : sums)
         registers[product] = values.front();
       Vectors vectors = vectorsOf(elements.tiles, elements.stores, 2);
-      onlyIf(inside, [&] {
-        onTrust(vectors, {}, {}, [&](bool trusted) -> SmallVector<Value> {
-          startStrip();
-          eachHeld(at, sums, trusted, [&](Value row, const Strip &strip, size_t) {
-            onlyIf(guard ? guard(row) : Value(), [&] {
-              startStrip();
-              body({row}, strip);
-              startStrip();
-            });
+      onTrust(vectors, {}, {}, [&](bool trusted) -> SmallVector<Value> {
+        startStrip();
+        eachHeld(at, sums, trusted, [&](Value row, const Strip &strip, size_t) {
+          onlyIf(guard ? guard(row) : Value(), [&] {
+            startStrip();
+            body({row}, strip);
+            startStrip();
           });
-          return {};
         });
+        return {};
       });
       for (const auto &[product, values] : sums)
         registers.erase(product);
@@ -313,14 +321,12 @@ void ThreadLowering::dot(tile::DotOp op) {
   // ldmatrix reads shared memory alone: not scratch, nor the table of a constant.
   if (onTensorCores(op) && isShared(left) && isShared(right)) {
     Phase phase(*this);
-    eachFragment(cast<VectorType>(op.getType()), [&](const Fragments &at, Value inside) {
+    eachFragment(cast<VectorType>(op.getType()), [&](const Fragments &at) {
       SmallVector<Value> sums = sumsOf(op, operands, at);
-      onlyIf(inside, [&] {
-        eachHeld(at, {}, /*pairs=*/true, [&](Value row, const Strip &strip, size_t element) {
-          auto type = VectorType::get({2}, sums.front().getType());
-          Value value = vector::FromElementsOp::create(b, loc, type, ArrayRef<Value>(sums).slice(element, 2));
-          writeView(target, {row}, strip, value, false);
-        });
+      eachHeld(at, {}, /*pairs=*/true, [&](Value row, const Strip &strip, size_t element) {
+        auto type = VectorType::get({2}, sums.front().getType());
+        Value value = vector::FromElementsOp::create(b, loc, type, ArrayRef<Value>(sums).slice(element, 2));
+        writeView(target, {row}, strip, value, false);
       });
     });
   } else {

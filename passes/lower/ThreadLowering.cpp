@@ -286,6 +286,9 @@ SmallVector<Value> ThreadLowering::coordinates(Value linear, ArrayRef<int64_t> s
 void ThreadLowering::overElements(const Elements &elements, function_ref<Value(Value)> guard, Body body) {
   if (SmallVector<tile::DotOp> products = heldIn(elements.tiles); !products.empty())
     return overFragments(elements, products, guard, body);
+  for (const auto &[result, sums] : loopSums)
+    if (elements.stores.size() == 1 && plan.storeOf(result) == elements.stores.front())
+      return overSums(elements, *sums, guard, body);
   Phase phase(*this);
   SmallVector<int64_t> ends(elements.cuts), piece(elements.shape);
   ends.push_back(elements.shape.back());
@@ -317,18 +320,61 @@ void ThreadLowering::overElements(const Elements &elements, function_ref<Value(V
   }
 }
 
-/// Where nothing is read the address, `first`, is still one of 16 bytes.
-void ThreadLowering::copyChunk(const Access &at, Value row, Value source, Value first, Value target) {
-  Value live;
-  if (at.limit) {
-    Value inside = inBounds(add(at.row, row), at.limit);
+void ThreadLowering::copyRows(tile::LoadOp load, const Access &at, const Places &places) {
+  auto type = cast<VectorType>(load.getType());
+  int64_t size = bytesOf(type.getElementType()), each = 16 / size, rows = type.getDimSize(0),
+          chunks = type.getDimSize(1) / each, lanes = static_cast<int64_t>(llvm::PowerOf2Ceil(chunks));
+  Value from = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, arguments[load.getSource()].memref);
+  auto start = [&](Value row, Value chunk) {
+    return add(add(from, mul(add(mul(row, at.strides.front()), mul(chunk, constant(each))), constant(size))),
+               mul(at.offset, constant(size)));
+  };
+  auto copy = [&](Value source, Value target, Value inside) {
+    Value live;
     auto bytes = [&](int64_t count) { return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(count)); };
-    live = arith::SelectOp::create(b, loc, inside, bytes(16), bytes(0));
-    source = arith::SelectOp::create(b, loc, inside, source, first);
-  }
-  NVVM::CpAsyncOp::create(b, loc, pointer(target, static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared)),
-                          pointer(source, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global)), 16,
-                          NVVM::LoadCacheModifierKind::CG, live);
+    if (inside) // of the address of nothing nothing is asked
+      live = arith::SelectOp::create(b, loc, inside, bytes(16), bytes(0));
+    NVVM::CpAsyncOp::create(b, loc, pointer(target, static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared)),
+                            pointer(source, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global)), 16,
+                            NVVM::LoadCacheModifierKind::CG, live);
+  };
+  if (lanes > threads || rows * lanes > kMostCopies * threads)
+    return eachThread(rows * chunks, [&](Value i) {
+      Value row = divide(i, chunks), chunk = remainder(i, chunks);
+      copy(start(row, chunk), places.at(row, chunk), at.limit ? inBounds(add(at.row, row), at.limit) : Value());
+    });
+  int64_t step = threads / lanes;
+  Value first = divide(thread, lanes), chunk = remainder(thread, lanes);
+  onlyIf(lanes > chunks ? less(chunk, chunks) : Value(), [&] {
+    Value source = start(first, chunk), further = mul(at.strides.front(), constant(step * size));
+    Value target = places.at(first, chunk);
+    // Of the tile's rows from this thread's first on, [below, end) are there: numbers that 32 bits hold.
+    Value below, span;
+    if (at.limit) {
+      Value row = add(at.row, first), none = constant(0), all = constant(rows);
+      auto clamped = [&](Value count) -> Value {
+        count = arith::MinSIOp::create(b, loc, arith::MaxSIOp::create(b, loc, count, none), all);
+        return arith::IndexCastOp::create(b, loc, b.getI32Type(), count);
+      };
+      below = clamped(arith::SubIOp::create(b, loc, none, row));
+      Value end = clamped(arith::SubIOp::create(b, loc, at.limit, row));
+      span = arith::SubIOp::create(b, loc, end, below);
+      span = arith::MaxSIOp::create(b, loc, span, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0)));
+    }
+    for (int64_t row = 0; row < rows; row += step) {
+      Value inside;
+      if (at.limit) {
+        Value number = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(row)));
+        inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
+                                       arith::SubIOp::create(b, loc, number, below), span);
+      }
+      onlyIf(row + step > rows ? less(add(first, row), rows) : Value(), [&] {
+        copy(source, step % places.period == 0 ? add(target, row * places.rowBytes) : places.at(add(first, row), chunk),
+             inside);
+      });
+      source = add(source, further);
+    }
+  });
 }
 
 Value ThreadLowering::rowsAligned(tile::LoadOp load, const Access &at) {
@@ -351,16 +397,12 @@ void ThreadLowering::startCopy(tile::LoadOp load, const View &target) {
   const Access &at = accesses[load];
   touched(source, false);
   touched(target, true);
-  int64_t size = bytesOf(type.getElementType()), chunk = 16 / size, chunks = type.getDimSize(1) / chunk;
-  Value from = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, source.memref),
-        to = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, target.memref);
-  eachThread(type.getDimSize(0) * chunks, [&](Value i) {
-    Value row = divide(i, chunks), column = mul(remainder(i, chunks), constant(chunk));
-    auto bytes = [&](Value elements) { return mul(elements, constant(size)); };
-    Value there = add(at.offset, add(mul(row, at.strides.front()), column));
-    copyChunk(at, row, add(from, bytes(there)), add(from, bytes(at.offset)),
-              add(to, bytes(offsetIn(target, {row}, column))));
-  });
+  int64_t size = bytesOf(type.getElementType());
+  Value to = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, target.memref);
+  auto place = [&](Value row, Value chunk) {
+    return add(to, mul(offsetIn(target, {row}, mul(chunk, constant(16 / size))), constant(size)));
+  };
+  copyRows(load, at, {place, 1, rowLength(type) * size});
   NVVM::CpAsyncCommitGroupOp::create(b, loc);
   started = true;
 }

@@ -17,6 +17,8 @@
 namespace braid::lower {
 
 inline constexpr int64_t kWarp = 32;
+/// Copies of 16 bytes that a thread is given one by one, without a loop.
+inline constexpr int64_t kMostCopies = 32;
 
 /// Bytes of an element in memory.
 inline int64_t bytesOf(Type stored) {
@@ -62,7 +64,7 @@ protected:
     return lowerProduct(op) || lowerWalk(op);
   }
   bool lowerInRegisters(Operation *op) override;
-  bool isAtHand(Value v) const override { return owned.count(v); }
+  bool isAtHand(Value v) const override { return owned.count(v) || loopSums.count(v); }
   Buffer *allocate(VectorType type) override;
   void giveBack(Buffer *buffer) override;
   Type storage(Type element) override;
@@ -118,15 +120,21 @@ private:
   int64_t lengthOf(VectorType type) { return type.getNumElements() / type.getShape().back() * rowLength(type); }
   /// The elements of a tile in memory, 16 bytes at a time and without waiting for them.
   void startCopy(tile::LoadOp load, const View &target);
-  /// 16 bytes of `row`, from one address to another; zeros where there is no such row.
-  void copyChunk(const Access &at, Value row, Value source, Value first, Value target);
+  /// Where 16 bytes of a tile's row go, in shared memory: `period` rows further they go `rowBytes` further for each row.
+  struct Places {
+    function_ref<Value(Value row, Value chunk)> at;
+    int64_t period, rowBytes;
+  };
+  /// The rows of a tile in memory, without waiting for them; zeros where there is no such row. Neighbouring threads copy neighbouring bytes. The
+  /// chunks of a thread lie one below the other: what their addresses differ by is the same in every thread, and next to nothing to compute.
+  void copyRows(tile::LoadOp load, const Access &at, const Places &places);
   /// Whether all rows of a tile in memory begin on 16 bytes: the same in every thread.
   Value rowsAligned(tile::LoadOp load, const Access &at);
   Value pointer(Value address, unsigned space);
   /// body(i) for 0 <= i < count, one thread for each.
   void eachThread(int64_t count, function_ref<void(Value)> body);
   /// body(i) on groups of `lanes` neighbouring threads; all threads arrive, `inside` (null: always true) says whether
-  /// this group's i is one of its own.
+  /// this group's i is one of its own. If not, it is another group's too: nobody may write what both read.
   void eachGroup(int64_t count, int64_t lanes, function_ref<void(Value i, Value inside)> body);
   void onlyIf(Value condition, function_ref<void()> body);
   SmallVector<Value> coordinates(Value linear, ArrayRef<int64_t> shape);
@@ -160,7 +168,7 @@ private:
   struct Fragments;
   using HeldOperands = DenseMap<Operation *, std::pair<View, View>>;
   using HeldSums = SmallVector<std::pair<Value, SmallVector<Value>>>;
-  void eachFragment(VectorType type, function_ref<void(const Fragments &at, Value inside)> body);
+  void eachFragment(VectorType type, function_ref<void(const Fragments &at)> body);
   void eachHeld(const Fragments &at, const HeldSums &sums, bool pairs,
                 function_ref<void(Value row, const Strip &strip, size_t element)> body);
   SmallVector<tile::DotOp> heldIn(ArrayRef<Value> tiles) const;
@@ -194,9 +202,11 @@ private:
 
   // ThreadProducts.cpp
   struct Product;
+  /// The sums of a product that the one store of them takes from registers.
+  struct LoopSums;
+  void overSums(const Elements &elements, const LoopSums &held, function_ref<Value(Value row)> guard, Body body);
   std::optional<Product> productOf(scf::ForOp op);
   bool lowerProduct(scf::ForOp op);
-  void eachChunk(int64_t rows, int64_t chunks, function_ref<void(Value row, Value chunk)> body);
   void copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel);
   Value describePanel(Value address, int64_t blockBytes);
   SmallVector<Value> multiplyByGroups(const Product &p, Value left, Value right, ValueRange sums);
@@ -212,6 +222,7 @@ private:
   Value thread, lane, warp, shared, scratch;
   ArrayRef<int64_t> planned;
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
+  DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
   DenseMap<Value, SmallVector<Value>> owned; ///< the elements of a lane: c (of 8 columns), two halves, two neighbours
   SmallVector<Lifetime> lifetimes;
   DenseMap<const Buffer *, size_t> lifetimeOf;

@@ -158,17 +158,6 @@ std::optional<ThreadLowering::Product> ThreadLowering::productOf(scf::ForOp op) 
 
 //===- Copies -----------------------------------------------------------------------------------------------------===//
 
-/// The chunks of a panel, dealt out so that neighbouring threads read neighbouring ones. Written out where threads take whole rows: what
-/// the addresses of a thread's chunks have in common is then seen.
-void ThreadLowering::eachChunk(int64_t rows, int64_t chunks, function_ref<void(Value row, Value chunk)> body) {
-  if (threads % chunks != 0)
-    return eachThread(rows * chunks, [&](Value i) { body(divide(i, chunks), remainder(i, chunks)); });
-  int64_t step = threads / chunks;
-  Value first = divide(thread, chunks), chunk = remainder(thread, chunks);
-  for (int64_t row = 0; row < rows; row += step)
-    onlyIf(row + step > rows ? less(add(first, row), rows) : Value(), [&] { body(add(first, row), chunk); });
-}
-
 /// `panel`: bytes from the ring's beginning to it.
 void ThreadLowering::copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel) {
   const View &source = arguments[load.getSource()];
@@ -185,12 +174,9 @@ void ThreadLowering::copyPanel(tile::LoadOp load, const Access &at, Value aligne
   auto branch = scf::IfOp::create(b, loc, aligned, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(branch.thenBlock()->getTerminator());
-  Value from = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, source.memref),
-        to = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, ring.memref);
-  eachChunk(rows, chunks, [&](Value row, Value chunk) {
-    copyChunk(at, row, add(from, mul(there(row, chunk), constant(2))), add(from, mul(at.offset, constant(2))),
-              add(to, place(row, chunk)));
-  });
+  Value to = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, ring.memref);
+  auto inRing = [&](Value row, Value chunk) { return add(to, place(row, chunk)); };
+  copyRows(load, at, {inRing, /*period=*/8, kRowBytes});
   // Rows that do not begin on 16 bytes pass through registers, an element at a time.
   b.setInsertionPoint(branch.elseBlock()->getTerminator());
   eachThread(rows * chunks * kChunk, [&](Value i) {
@@ -348,6 +334,43 @@ void ThreadLowering::eachSum(const Product &p, function_ref<void(Value row, cons
           body(add(row, r * rowStep + half * 8), {add(column, c * 8 + element), 0, p.n, 0, 1});
 }
 
+struct ThreadLowering::LoopSums {
+  Product product;
+  Value result;
+  SmallVector<Value> sums; ///< of this thread, in the order of eachSum()
+};
+
+/// The elements of a store, each where its sum is; two neighbours at a time where they may be.
+void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, function_ref<Value(Value row)> guard,
+                              Body body) {
+  Phase phase(*this);
+  registers[held.result] = held.sums.front();
+  Vectors vectors = vectorsOf(elements.tiles, elements.stores, 2);
+  onTrust(vectors, {}, {}, [&](bool trusted) -> SmallVector<Value> {
+    size_t number = 0;
+    eachSum(held.product, [&](Value row, const Strip &strip) {
+      size_t at = number++;
+      if (trusted && at % 2 != 0)
+        return;
+      Strip pair = strip;
+      registers[held.result] = held.sums[at];
+      if (trusted) {
+        pair.width = pair.valid = 2;
+        auto type = VectorType::get({2}, held.sums[at].getType());
+        registers[held.result] =
+            vector::FromElementsOp::create(b, loc, type, ArrayRef<Value>(held.sums).slice(at, 2));
+      }
+      onlyIf(guard ? guard(row) : Value(), [&] {
+        startStrip();
+        body({row}, pair);
+        startStrip();
+      });
+    });
+    return {};
+  });
+  registers.erase(held.result);
+}
+
 /// Nothing that reads the sums may come before: they pass through the instruction that waits.
 SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums) {
   std::string constraints;
@@ -475,6 +498,11 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   }
   release(init, op->getBlock());
   giveBack(ringBuffer);
+  // Sums that are stored next need not pass through shared memory.
+  if (p.deep == 1 && plan.storeOf(op.getResult(0))) {
+    loopSums[op.getResult(0)] = std::make_shared<const LoopSums>(LoopSums{p, op.getResult(0), std::move(sums)});
+    return true;
+  }
   // The parts of k, one below the other: what they add up to takes the place of the first.
   Type element = tileType(op.getResult(0)).getElementType();
   auto type = VectorType::get({p.deep * p.m, p.n}, element);

@@ -67,6 +67,8 @@ public:
   /// The same for reductions along the rows of tiles of one shape.
   ArrayRef<tile::ReduceOp> group(tile::ReduceOp reduce) const;
   static bool isAlongRows(tile::ReduceOp reduce);
+  /// The one store that reads `v`, through a formula that is evaluated where it stores, or null.
+  tile::StoreOp storeOf(Value v) const;
   /// Columns of the last dimension at which a lazy tile changes its formula (concat, merged dimensions).
   /// `definition`: of the formula that fills the buffer of a kept tile.
   SmallVector<int64_t> breaks(Value tile, bool definition = false) const {
@@ -97,7 +99,7 @@ private:
   int64_t cost(Value tile, DenseMap<Value, int64_t> &known) const;
   /// Of what a dot may begin with as it is computed.
   int64_t shortFormula() const { return vectorBytes == kThreadBytes ? 6 : 4; }
-  std::pair<Value, Operation *> sinkOf(tile::DotOp dot) const;
+  std::pair<Value, Operation *> sinkOf(Value v) const;
   Operation *leader(Operation *op) const;
   using Sinks = DenseMap<Operation *, int64_t>;
   Sinks sinksOf(Value v, const DenseMap<Value, Sinks> &evaluations) const;

@@ -16,8 +16,9 @@ namespace braid {
 namespace {
 
 // Products of fewer rows lose speed; more logits than these would leave the cache between the steps of a block. A GPU reads and writes all of dW for
-// each block: with as many rows as features its logits take no more memory than dW does.
-constexpr int64_t kLeastRows = 128, kLogitBytes = 1 << 20;
+// each block, and wants enough tiles of dX for all of its multiprocessors: with four times as many rows as features its logits take as much memory as
+// four of dW.
+constexpr int64_t kLeastRows = 128, kLogitBytes = 1 << 20, kRowsPerFeature = 4;
 
 /// `count` blocks of `size` rows, then one of `rest`.
 struct Blocks {
@@ -25,7 +26,7 @@ struct Blocks {
 };
 
 Blocks blocksOf(int64_t rows, int64_t rowBytes, int64_t features, const OutlineContext &context) {
-  int64_t most = std::max({kLeastRows, kLogitBytes / rowBytes, context.gpu ? features : 0});
+  int64_t most = std::max({kLeastRows, kLogitBytes / rowBytes, context.gpu ? kRowsPerFeature * features : 0});
   if (rows <= most)
     return {rows, 1, 0};
   int64_t size = llvm::alignTo(ceilDiv(rows, ceilDiv(rows, most)), 16);

@@ -4,8 +4,9 @@
 // of a block is a fiber; it runs until it waits for its warp (a shuffle, a matrix instruction) or for its block (a
 // barrier). Between two barriers threads run one after the other, in the order that BRAID_EMULATE_ORDER says: `forward`,
 // `reverse` or `shuffled`. A kernel that lacks a barrier gives other results in another order; BRAID_EMULATE_BARRIERS=off
-// leaves them all out. Shared memory begins as NaN. What a GPU would hang on ends the process with a message: a barrier
-// that some threads of the block, or a shuffle that some lanes of the warp, never reach.
+// leaves them all out. What a thread writes to shared memory no other one may touch before the next barrier, in no order
+// and even if it makes no difference. Shared memory begins as NaN. Such a touch ends the process with a message, as does what
+// a GPU would hang on: a barrier that some threads of the block, or a shuffle that some lanes of the warp, never reach.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "test/emulator/ThreadEmulator.h"
@@ -112,7 +113,15 @@ struct Copy {
   char *target;
   const char *source;
   int32_t size, live;
+  uint64_t begun; ///< behind so many barriers
 };
+
+/// Which threads wrote and read a byte of shared memory last, and behind how many barriers.
+struct Touched {
+  uint64_t written = 0, read = 0;
+  int32_t writer = 0, reader = 0;
+};
+constexpr int32_t kSeveral = -1; ///< threads
 
 /// wgmma m64nNk16, bf16 in, both operands described as the PTX ISA has it.
 struct GroupProduct {
@@ -166,6 +175,8 @@ public:
     // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
     shared = take(sharedPages, sharedBytes);
     sharedSize = sharedBytes;
+    touches.resize(std::max(touches.size(), static_cast<size_t>(sharedBytes)));
+    ++barriers;
     global = nullptr;
     inFlight.assign(static_cast<size_t>((count + kGroup - 1) / kGroup), {});
     for (int64_t i = 0; i < count; ++i)
@@ -191,6 +202,32 @@ public:
     braidSwitch(&fiber.context, scheduler);
   }
   Fiber &self() { return fibers[current]; }
+
+  uint64_t barriersSoFar() const { return barriers; }
+  /// This thread, or `several` of its warp or warpgroup, read or write shared memory, at any time since there were `since`
+  /// barriers: no other thread may have touched the same bytes since then if one of the two writes.
+  void touch(const void *address, int64_t bytes, bool writes, bool several, uint64_t since) {
+    static const bool off = isSet("BRAID_EMULATE_BARRIERS", "off");
+    int64_t first = static_cast<const char *>(address) - shared;
+    if (off || first < 0 || first + bytes > sharedSize)
+      return;
+    auto thread = several ? kSeveral : static_cast<int32_t>(current);
+    for (int64_t i = first; i < first + bytes; ++i) {
+      Touched &byte = touches[i];
+      if ((byte.written >= since && byte.writer != thread) || (writes && byte.read >= since && byte.reader != thread))
+        fail("no barrier between two threads that touch the same byte of shared memory, one of which writes", current);
+      if (writes) {
+        byte.written = barriers;
+        byte.writer = thread;
+      } else {
+        byte.reader = byte.read == barriers && byte.reader != thread ? kSeveral : thread;
+        byte.read = barriers;
+      }
+    }
+  }
+  void touch(const void *address, int64_t bytes, bool writes) {
+    touch(address, bytes, writes, /*several=*/false, barriers);
+  }
 
   void commitProducts() {
     if (current % kGroup == 0)
@@ -275,6 +312,7 @@ private:
                    ? "a barrier that not all threads of the block reach; one is at its end"
                    : "a barrier that not all threads of the block reach; one waits for its warp or warpgroup",
                i);
+    ++barriers;
     for (int64_t i = 0; i < threads; ++i)
       fibers[i].state = State::ready;
     return true;
@@ -327,7 +365,7 @@ private:
   /// Element [i of m or n, k] for all of `count` x 16. Addresses: bits 0-13 of the descriptor, 16-29 (LBO) and 32-45 (SBO), in units of 16 bytes; with a
   /// swizzle of 128 bytes, bits 4-6 of an address are combined with bits 7-9. A K-major matrix has eight rows of 128 bytes, SBO from those to the next;
   /// an MN-major one eight k of 64 elements, SBO to the next eight, LBO to the next 64.
-  std::vector<uint16_t> operand(uint64_t descriptor, int32_t turned, int32_t count) const {
+  std::vector<uint16_t> operand(uint64_t descriptor, int32_t turned, int32_t count) {
     constexpr uint64_t space = uint64_t(1) << 18;
     if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0)
       fail("a matrix of wgmma whose swizzle is not of 128 bytes, or has an offset", current);
@@ -343,6 +381,7 @@ private:
         uint64_t offset = (at - base % space) % space; // from where shared memory begins
         if (offset + 2 > static_cast<uint64_t>(sharedSize))
           fail("a wgmma reads behind the end of shared memory", current);
+        touch(shared + offset, 2, /*writes=*/false, /*several=*/true, barriers);
         std::memcpy(&values[i * 16 + k], shared + offset, 2);
       }
     return values;
@@ -391,6 +430,8 @@ private:
   void loadMatrices(int64_t first) {
     for (int lane = 0; lane < kWarp; ++lane) {
       Fiber &fiber = fibers[first + lane];
+      if (lane < 8 * fiber.value)
+        touch(fiber.row, 16, /*writes=*/false, /*several=*/true, barriers);
       for (int matrix = 0; matrix < fiber.value; ++matrix) {
         int major = lane / 4, minor = lane % 4 * 2;
         auto element = [&](int row, int column) -> uint32_t { return fibers[first + 8 * matrix + row].row[column]; };
@@ -429,6 +470,8 @@ private:
   std::vector<Fiber> fibers;
   std::vector<std::deque<std::vector<InFlight>>> inFlight; ///< of each warpgroup, by groups that were committed
   int64_t sharedSize = 0;
+  std::vector<Touched> touches; ///< of each byte of shared memory
+  uint64_t barriers = 0; ///< so far, with one in front of each block
   std::vector<int64_t> order;
   std::unique_ptr<Pages> sharedPages, globalPages;
   char *shared = nullptr, *global = nullptr; ///< of the block that runs
@@ -504,7 +547,9 @@ int32_t braid_emulate_shuffle(int32_t value, int32_t offset, int32_t mode) {
 void braid_emulate_copy(int64_t target, int64_t source, int32_t size, int32_t live) {
   if (target % size != 0 || source % size != 0)
     fail("an asynchronous copy that is not aligned", theBlock().thread());
-  Copy copy{reinterpret_cast<char *>(target), reinterpret_cast<const char *>(source), size, live};
+  Copy copy{reinterpret_cast<char *>(target), reinterpret_cast<const char *>(source), size, live,
+            theBlock().barriersSoFar()};
+  theBlock().touch(copy.target, size, /*writes=*/true);
   // A copy may be done at any time until it is waited for: at the first, in this order of threads, else at the last.
   static const bool atOnce = isSet("BRAID_EMULATE_ORDER", "reverse");
   if (atOnce)
@@ -525,14 +570,22 @@ void braid_emulate_copies_wait(int32_t most) {
   auto end = self.copyGroups.end() - most;
   size_t done = *(end - 1);
   static const bool atOnce = isSet("BRAID_EMULATE_ORDER", "reverse");
-  for (size_t i = 0; i < done; ++i)
+  for (size_t i = 0; i < done; ++i) {
+    const Copy &copy = self.copies[i];
+    theBlock().touch(copy.target, copy.size, /*writes=*/true, /*several=*/false, copy.begun);
     if (!atOnce)
-      execute(self.copies[i]);
+      execute(copy);
+  }
   self.unfenced |= done > 0;
   self.copies.erase(self.copies.begin(), self.copies.begin() + static_cast<int64_t>(done));
   self.copyGroups.erase(self.copyGroups.begin(), end);
   for (size_t &group : self.copyGroups)
     group -= done;
+}
+
+/// A load or a store of shared memory comes next.
+void braid_emulate_touch(int64_t address, int32_t bytes, int32_t writes) {
+  theBlock().touch(reinterpret_cast<const void *>(address), bytes, writes != 0);
 }
 
 void braid_emulate_fence_async() { theBlock().self().unfenced = false; }

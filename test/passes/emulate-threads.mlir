@@ -11,7 +11,11 @@
 // CHECK-DAG:     call @braid_emulate_shared()
 // CHECK-DAG:     call @braid_emulate_thread()
 // CHECK:         call @braid_emulate_shuffle(%{{.*}}, %c16_i32, %c0_i32)
+// What is touched of shared memory is said: one f32, written and, behind the barrier, read.
+// CHECK:         call @braid_emulate_touch(%{{.*}}, %c4_i32{{.*}}, %c1_i32{{.*}})
+// CHECK:         memref.store
 // CHECK:         call @braid_emulate_barrier()
+// CHECK:         call @braid_emulate_touch(%{{.*}}, %c4_i32{{.*}}, %c0_i32{{.*}})
 // CHECK-NOT:   gpu.
 func.func @total(%x: memref<?x256xf32> {tile.name = "x"}, %y: memref<?x256xf32> {tile.name = "y"}) attributes {tile.kernel, tile.grid = ["row"]} {
   %c0 = arith.constant 0 : index

@@ -93,6 +93,36 @@ func.func @product(%a: memref<?x64xbf16> {tile.name = "a"}, %b: memref<64x128xbf
 
 // -----
 
+// Two blocks of 16 x 8 for four warps: the other two leave the product out. What they would read of the sum is written at the same time.
+// CHECK-LABEL: func.func @few_blocks
+// CHECK:         gpu.barrier
+// CHECK:         %[[BUSY:.*]] = arith.cmpi ult, %{{.*}}, %c2 : index
+// CHECK-NEXT:    scf.if %[[BUSY]] {
+// CHECK-NOT:       {{^ *[}]$}}
+// CHECK:           vector.load %[[SUM:view.*]][%[[AT:.*]]] {{.*}}#gpu.address_space<workgroup>>, vector<2xf32>
+// CHECK-NOT:       {{^ *[}]$}}
+// CHECK:           nvvm.ldmatrix
+// CHECK-NOT:       {{^ *[}]$}}
+// CHECK:           nvvm.mma.sync
+// CHECK:           vector.store %{{.*}}, %[[SUM]][%[[AT]]]
+// CHECK:         gpu.barrier
+func.func @few_blocks(%a: memref<?x16xbf16> {tile.name = "a"}, %c: memref<16x16xf32> {tile.name = "c"}, %n: index {tile.name = "n"}) attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %one = tile.program : index
+  %begin = tile.load %c[%c0, %c0] {dims = array<i64: 0, 1>} : memref<16x16xf32>, vector<16x16xf32>
+  %sum = scf.for %i = %c0 to %n step %c16 iter_args(%s = %begin) -> vector<16x16xf32> {
+    %x = tile.load %a[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x16xbf16>, vector<16x16xbf16>
+    %y = arith.mulf %x, %x : vector<16x16xbf16>
+    %next = tile.dot %y, %y, %s {transpose_a} : vector<16x16xbf16>, vector<16x16xbf16>, vector<16x16xf32>
+    scf.yield %next : vector<16x16xf32>
+  }
+  tile.store %sum, %c[%c0, %c0] {dims = array<i64: 0, 1>} : vector<16x16xf32>, memref<16x16xf32>
+  return
+}
+
+// -----
+
 // f32 stays f32: no tensor cores, which would round.
 // CHECK-LABEL: func.func @full_product
 // CHECK-NOT:   nvvm.mma.sync
