@@ -10,6 +10,7 @@
 #include "tools/common/IntegerFlag.h"
 
 #include <chrono>
+#include <map>
 #include <set>
 
 namespace braid::run {
@@ -70,14 +71,19 @@ Expected<std::vector<Binding>> parseBindings(const Program &program, const Entry
 class LaunchClock : public TraceSink {
 public:
   void command(const TraceEvent &event) override {
-    if (std::string_view(event.kind) == "launch")
-      seconds += static_cast<double>(event.endNs - event.beginNs) * 1e-9;
+    if (std::string_view(event.kind) != "launch")
+      return;
+    double taken = static_cast<double>(event.endNs - event.beginNs) * 1e-9;
+    seconds += taken;
+    byName[event.command] += taken;
   }
   double seconds = 0;
+  std::map<std::string, double> byName; // of a round
 };
 
 struct Timings {
   std::vector<double> runs, launches; // seconds of each round
+  std::map<std::string, std::vector<double>> byName; // of the launches of one name
 };
 
 // What runs on every rank.
@@ -126,12 +132,14 @@ public:
     for (uint64_t round = 0; round < 2 * rounds; ++round) {
       bool traced = round >= rounds;
       session.setTrace(traced ? &launches : nullptr);
-      launches.seconds = 0;
+      launches = {};
       BRAID_ASSIGN(EntryId id, session.entry(entry.name));
       auto start = std::chrono::steady_clock::now();
       BRAID_TRY(session.run(id));
       std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
       (traced ? timings.launches : timings.runs).push_back(traced ? launches.seconds : time.count());
+      for (const auto &[name, seconds] : launches.byName)
+        timings.byName[name].push_back(seconds);
     }
     session.setTrace(nullptr);
     return timings;
@@ -314,7 +322,8 @@ Status run(const Options &options) {
         continue;
       fmt::print("{}\n", nlohmann::json{{"function", call.entry->name},
                                         {"seconds", timings.runs},
-                                        {"launch_seconds", timings.launches}}
+                                        {"launch_seconds", timings.launches},
+                                        {"seconds_by_launch", timings.byName}}
                              .dump());
       std::fflush(stdout); // whoever reads knows what is done when the next one ends the process
     }
