@@ -365,8 +365,8 @@ void ThreadLowering::copyRows(tile::LoadOp load, const Access &at, const Places 
       Value inside;
       if (at.limit) {
         Value number = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(row)));
-        inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
-                                       arith::SubIOp::create(b, loc, number, below), span);
+        inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, arith::SubIOp::create(b, loc, number, below),
+                                       span);
       }
       onlyIf(row + step > rows ? less(add(first, row), rows) : Value(), [&] {
         copy(source, step % places.period == 0 ? add(target, row * places.rowBytes) : places.at(add(first, row), chunk),

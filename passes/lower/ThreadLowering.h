@@ -204,6 +204,8 @@ private:
   struct Product;
   /// The sums of a product that the one store of them takes from registers.
   struct LoopSums;
+  int64_t blocksOf(const Product &p) const;
+  void storeBlocks(const LoopSums &held, tile::StoreOp store);
   void overSums(const Elements &elements, const LoopSums &held, function_ref<Value(Value row)> guard, Body body);
   std::optional<Product> productOf(scf::ForOp op);
   bool lowerProduct(scf::ForOp op);

@@ -31,6 +31,7 @@ constexpr int64_t kStep = 16; // of k: one instruction
 constexpr int64_t kGroupRows = 64, kMostColumns = 256; // of wgmma
 constexpr int64_t kMostSums = 128; // registers of a thread
 constexpr int64_t kMostStages = 4;
+constexpr int64_t kTogether = 4; // lanes that share a row of sums
 /// Products of few rows wait for memory, not for tensor cores: more of it is asked for at a time.
 constexpr int64_t kNarrowRows = 16, kMostNarrowStages = 8, kNarrowBytes = 80 * 1024;
 
@@ -340,13 +341,73 @@ struct ThreadLowering::LoopSums {
   SmallVector<Value> sums; ///< of this thread, in the order of eachSum()
 };
 
+/// Blocks of eight columns in a row of a thread's sums.
+int64_t ThreadLowering::blocksOf(const Product &p) const { return p.wgmma ? p.columns / 8 : p.columns; }
+
+/// bf16, whose pairs would fill half of the 32 bytes that memory takes at a time: the four lanes of a quad, each with a pair of four blocks of
+/// eight columns, exchange them, so that each has all of one block.
+void ThreadLowering::storeBlocks(const LoopSums &held, tile::StoreOp store) {
+  const Product &p = held.product;
+  Value quad = remainder(lane, kTogether);
+  auto bit = [&](int64_t of) -> Value {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, remainder(divide(quad, of), 2), constant(0));
+  };
+  Value low = bit(1), high = bit(2);
+  auto vector = [&](int64_t count, Type element) { return VectorType::get({count}, element); };
+  SmallVector<std::pair<Value, Value>> places; // row and column of the sums
+  eachSum(p, [&](Value row, const Strip &strip) { places.push_back({row, strip.column}); });
+  int64_t blocks = blocksOf(p);
+  auto sumAt = [&](int64_t r, int64_t c, int64_t half) {
+    return static_cast<size_t>(((r * blocks + c) * 2 + half) * 2);
+  };
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t c = 0; c < blocks; c += kTogether)
+      for (int64_t half = 0; half < 2; ++half) {
+        SmallVector<Value> pairs;
+        for (int64_t i = 0; i < kTogether; ++i) {
+          size_t at = sumAt(r, c + i, half);
+          auto [row, column] = places[at];
+          registers[held.result] = vector::FromElementsOp::create(b, loc, vector(2, b.getF32Type()),
+                                                                  ArrayRef<Value>(held.sums).slice(at, 2));
+          startStrip();
+          Value pair = eval(store.getValue(), {row}, {column, 0, p.n, 2, 2});
+          pair = vector::BitCastOp::create(b, loc, vector(1, b.getI32Type()), pair);
+          pairs.push_back(vector::ExtractOp::create(b, loc, pair, 0));
+        }
+        startStrip();
+        auto exchange = [&](int64_t first, int64_t second, Value upper, int64_t distance) {
+          Value &x = pairs[first], &y = pairs[second];
+          Value given = arith::SelectOp::create(b, loc, upper, x, y);
+          Value taken = shuffle(given, distance, gpu::ShuffleMode::XOR);
+          x = arith::SelectOp::create(b, loc, upper, taken, x);
+          y = arith::SelectOp::create(b, loc, upper, y, taken);
+        };
+        exchange(0, 1, low, 1);
+        exchange(2, 3, low, 1);
+        exchange(0, 2, high, 2);
+        exchange(1, 3, high, 2);
+        Value eight = vector::FromElementsOp::create(b, loc, vector(kTogether, b.getI32Type()), pairs);
+        eight = vector::BitCastOp::create(b, loc, vector(8, b.getBF16Type()), eight);
+        auto [row, column] = places[sumAt(r, c, half)];
+        writeArgument(store, {row}, {add(column, mul(quad, constant(6))), 0, p.n, 8, 8}, eight);
+      }
+}
+
 /// The elements of a store, each where its sum is; two neighbours at a time where they may be.
 void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, function_ref<Value(Value row)> guard,
                               Body body) {
   Phase phase(*this);
   registers[held.result] = held.sums.front();
-  Vectors vectors = vectorsOf(elements.tiles, elements.stores, 2);
-  onTrust(vectors, {}, {}, [&](bool trusted) -> SmallVector<Value> {
+  tile::StoreOp store = elements.stores.front();
+  Vectors pairs = vectorsOf(elements.tiles, elements.stores, 2), whole;
+  if (elementOf(store.getValue()).isBF16() && blocksOf(held.product) % kTogether == 0 && pairs.width &&
+      vectorsOf(elements.tiles, {}, 2).accesses.empty())
+    whole = vectorsOf({}, elements.stores, 8);
+  onTrust(whole.width ? whole : pairs, {}, {}, [&](bool trusted) -> SmallVector<Value> {
+    if (trusted && whole.width) {
+      storeBlocks(held, store);
+      return {};
+    }
     size_t number = 0;
     eachSum(held.product, [&](Value row, const Strip &strip) {
       size_t at = number++;
@@ -357,8 +418,7 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
       if (trusted) {
         pair.width = pair.valid = 2;
         auto type = VectorType::get({2}, held.sums[at].getType());
-        registers[held.result] =
-            vector::FromElementsOp::create(b, loc, type, ArrayRef<Value>(held.sums).slice(at, 2));
+        registers[held.result] = vector::FromElementsOp::create(b, loc, type, ArrayRef<Value>(held.sums).slice(at, 2));
       }
       onlyIf(guard ? guard(row) : Value(), [&] {
         startStrip();

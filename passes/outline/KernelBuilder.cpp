@@ -224,6 +224,25 @@ void KernelBuilder::roundProducts() {
   });
 }
 
+void KernelBuilder::approximate() {
+  func.walk([](Operation *op) {
+    auto type = op->getNumResults() == 1 ? dyn_cast<VectorType>(op->getResult(0).getType()) : nullptr;
+    if (type && type.getElementType().isF32() && isa<math::ExpOp, arith::DivFOp>(op))
+      op->setAttr("fastmath", arith::FastMathFlagsAttr::get(op->getContext(), arith::FastMathFlags::afn));
+  });
+}
+
+void KernelBuilder::approximateRounded() {
+  bool rounded = true;
+  func.walk([&](Operation *op) {
+    if (auto store = dyn_cast<tile::StoreOp>(op))
+      rounded &= cast<VectorType>(store.getValue().getType()).getElementType().isBF16();
+    rounded &= !isa<memref::StoreOp>(op);
+  });
+  if (rounded)
+    approximate();
+}
+
 func::FuncOp KernelBuilder::finish() {
   builder.setInsertionPointToEnd(&func.getBody().front());
   func::ReturnOp::create(builder);

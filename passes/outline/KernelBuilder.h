@@ -200,6 +200,10 @@ public:
   /// Products so far read their operands rounded to bf16; sums stay as they are, exponentials of tiles may be
   /// approximate (`afn`). For kernels on bf16 tokens.
   void roundProducts();
+  /// Exponentials and quotients so far, of f32 tiles, may be approximate. For what is rounded to bf16 in the end.
+  void approximate();
+  /// The same where bf16 is all that the kernel stores.
+  void approximateRounded();
 
   mlir::Type f32() { return builder.getF32Type(); }
   mlir::Type f64() { return builder.getF64Type(); }

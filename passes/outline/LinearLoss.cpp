@@ -160,6 +160,7 @@ struct Head {
     auto type = RankedTensorType::get({shapeOf(x)[0], v}, computeType(tensorType(x).getElementType()));
     return matrixProduct(at, {x, weight, {}, m, transposed ? m : v, v, false, transposed}, type, context);
   }
+  bool rounded() const { return tensorType(weight).getElementType().isBF16(); }
 };
 
 } // namespace
@@ -169,7 +170,7 @@ LogicalResult outlineLinearLoss(LinearCrossEntropyOp op, OutlineContext &context
   Value sum = op.getSum(), count = countLabels(op, op.getLabels(), tensorType(op.getCount()).getElementType(), context);
   if (!sum.use_empty()) {
     auto body = [&](Operation *at, ArrayRef<Value> perRow, Value) -> SmallVector<Value> {
-      return {rowLosses(at, head.logits(at, perRow[0], context), perRow[1], context)[1]};
+      return {rowLosses(at, head.logits(at, perRow[0], context), perRow[1], head.rounded(), context)[1]};
     };
     SmallVector<Value> losses = Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), context).run({}, body);
     context.rewriter.replaceAllUsesWith(sum, sumAll(op, losses[0], tensorType(sum).getElementType(), context));
@@ -197,7 +198,7 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
     Value x = perRow[0], labels = perRow[1], logits = head.logits(at, x, context);
-    SmallVector<Value> rows = rowLosses(at, logits, labels, context);
+    SmallVector<Value> rows = rowLosses(at, logits, labels, head.rounded(), context);
     Value d = rowGradients(at, logits, labels, rows[0], op.getDsum(), element, context);
     SmallVector<Value> out = blockGradients(at, head, x, d, dweight, piece, context);
     out.push_back(rows[1]);
@@ -212,7 +213,7 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
 LogicalResult outlineLossPart(LinearLossPartOp op, OutlineContext &context) {
   Head head{op.getWeight(), op.getTransposed()};
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value) {
-    return rowLosses(at, head.logits(at, perRow[0], context), perRow[1], context, op.getCoordinate());
+    return rowLosses(at, head.logits(at, perRow[0], context), perRow[1], head.rounded(), context, op.getCoordinate());
   };
   context.replace(op, Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), context).run({}, body));
   return success();

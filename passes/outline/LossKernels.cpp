@@ -13,15 +13,22 @@ static int64_t rowsOfProgram(const OutlineContext &context) { return context.gpu
 /// Words at a time.
 static int64_t wordsOfBlock(const OutlineContext &context) { return context.gpu ? 1024 : 256; }
 
+/// Blocks that one exponential of the maximum so far serves.
+static constexpr int64_t kBlocksTogether = 4;
+
 /// Two walks over a row's vocabulary in blocks, lanes apart:
 ///   m = max x,  lse = m + log sum exp(x - m),  loss = lse - x[label]  (0 for label < 0)
+/// A GPU, whose programs run beside each other and have no row in a cache, walks once: s <- s exp(m - m') + sum exp(x - m').
 /// With `coordinate` c the row is the words [c size, (c + 1) size) of a vocabulary: target = x[label] or 0 takes the
 /// place of loss and live.
-SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineContext &context, Value coordinate) {
+SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, bool rounded, OutlineContext &context,
+                             Value coordinate) {
   int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
   Type element = tensorType(logits).getElementType(), real = computeType(element);
   int64_t rows = rowsOfProgram(context), width = wordsOfBlock(context);
-  std::string name = std::string("cross_entropy_") + (coordinate ? "part_" : "") + typeName(element);
+  bool once = context.gpu;
+  std::string name = std::string("cross_entropy_") + (coordinate ? "part_" : "") + typeName(element) +
+                     (once && rounded && !element.isBF16() ? "_rounded" : "");
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
     Var place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
@@ -34,11 +41,31 @@ SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineC
         Var x = cast(k.load(logits, {n, v}, {width}, {.limit = size}), real);
         return select(lt(lane, cast(size - v, k.i32())), x, lowest);
       };
-      Vars top = k.loop(0, size, width, {lowest}, [&](Var v, ArrayRef<Var> m) { return Vars{max(m[0], block(v))}; });
-      Var m = maximum(top[0], 0);
-      Vars total = k.loop(0, size, width, {lowest.like(0)},
-                          [&](Var v, ArrayRef<Var> s) { return Vars{s[0] + exp(block(v) - m)}; });
-      Var row = m + log(sum(total[0], 0)), label = k.at(labels, {n});
+      Var m, total;
+      if (once) {
+        int64_t step = kBlocksTogether * width;
+        Vars lanes = k.loop(0, size, step, {lowest, lowest.like(0)}, [&](Var v, ArrayRef<Var> now) {
+          SmallVector<Var> x;
+          Var top = now[0];
+          for (int64_t i = 0; i < kBlocksTogether; ++i) {
+            x.push_back(block(v + i * width));
+            top = max(top, x.back());
+          }
+          Var sum = now[1] * exp(now[0] - top);
+          for (Var each : x)
+            sum = sum + exp(each - top);
+          return Vars{top, sum};
+        });
+        m = maximum(lanes[0], 0);
+        total = sum(lanes[1] * exp(lanes[0] - m), 0);
+      } else {
+        Vars top = k.loop(0, size, width, {lowest}, [&](Var v, ArrayRef<Var> m) { return Vars{max(m[0], block(v))}; });
+        m = maximum(top[0], 0);
+        total = sum(k.loop(0, size, width, {lowest.like(0)},
+                           [&](Var v, ArrayRef<Var> s) { return Vars{s[0] + exp(block(v) - m)}; })[0],
+                    0);
+      }
+      Var row = m + log(total), label = k.at(labels, {n});
       if (coordinate) {
         Var words = cast(size, k.i32()), word = label - k.at(place, {0}) * words;
         Var here = both(ge(word, 0), lt(word, words));
@@ -54,6 +81,8 @@ SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, OutlineC
       k.put(select(counts, row - target, row.like(0)), loss, {n});
       k.put(select(counts, row.like(1), row.like(0)), live, {n});
     });
+    if (once && rounded)
+      k.approximate();
   });
   auto perToken = RankedTensorType::get({count}, real);
   auto launch = context.launch(op, kernel, {ceilDiv(count, rows)});
@@ -128,7 +157,7 @@ LogicalResult crossEntropy(CrossEntropyOp op, OutlineContext &context) {
   int64_t vocabulary = shapeOf(op.getLogits()).back(), count = product(shapeOf(op.getLabels()));
   Value logits = context.view(op, op.getLogits(), {count, vocabulary}),
         labels = context.view(op, op.getLabels(), {count});
-  SmallVector<Value> rows = rowLosses(op, logits, labels, context);
+  SmallVector<Value> rows = rowLosses(op, logits, labels, tensorType(logits).getElementType().isBF16(), context);
   Value total = sumAll(op, rows[1], tensorType(op.getSum()).getElementType(), context);
   Value live = sumAll(op, rows[2], tensorType(op.getCount()).getElementType(), context);
   context.replace(op, {total, live, rows[0]});

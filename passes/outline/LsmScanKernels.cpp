@@ -41,8 +41,12 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned) {
     k.loop(index(row), stop, together, [&](Var at) {
       Var place = k.iota({together}, 0) + (cast(at, i32) - row);
       Var lo = max(place * step + begin, token), next = min((place + 1.0) * step + begin, end);
-      auto put = [&](Var values, int64_t column) { k.store(values, chunks, {b, at, column}, {.limit = stop, .dims = {1}}); };
-      auto onlyFirst = [&](Var value) { return select(eq(place, 0), splat(value, {together}), k.tile({together}, i32)); };
+      auto put = [&](Var values, int64_t column) {
+        k.store(values, chunks, {b, at, column}, {.limit = stop, .dims = {1}});
+      };
+      auto onlyFirst = [&](Var value) {
+        return select(eq(place, 0), splat(value, {together}), k.tile({together}, i32));
+      };
       put(lo, 0);
       put(lo + (next - lo) * counts, 1);
       put(onlyFirst(restart), 2);

@@ -16,6 +16,8 @@ std::string OutlineContext::kernel(StringRef name, ArrayRef<StringRef> grid,
   }
   KernelBuilder k(module, symbol, grid);
   body(k);
+  if (gpu)
+    k.approximateRounded();
   k.finish();
   return symbol;
 }

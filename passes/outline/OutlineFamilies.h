@@ -53,8 +53,8 @@ mlir::Value fewRowsProduct(mlir::Operation *op, const Product &p, mlir::RankedTe
 mlir::Value fewExpertRows(mlir::Operation *op, mlir::Value a, mlir::Value weights, mlir::Value offsets,
                           mlir::RankedTensorType type, OutlineContext &context);
 /// Cross entropy of every row of logits [rows, words] with labels [rows]: lse, loss and live (1 for label >= 0). Of one
-/// part of the words (`coordinate`): lse and the label's logit.
-llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits, mlir::Value labels,
+/// part of the words (`coordinate`): lse and the label's logit. `rounded`: the logits are products of bf16, so exponentials may be approximate.
+llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits, mlir::Value labels, bool rounded,
                                          OutlineContext &context, mlir::Value coordinate = {});
 /// Its gradient [rows, words] of element type `result`, in the place of `logits` if it has their type.
 mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value labels, mlir::Value lse, mlir::Value dsum,
