@@ -198,6 +198,10 @@ private:
   void fetchOperands(tile::DotOp op);
   SmallVector<Value> multiplyOwned(tile::DotOp op, bool turned);
   void storeOwned(tile::StoreOp store);
+  struct Ahead;
+  std::optional<Ahead> loadsAhead(scf::ForOp op);
+  View stageOf(const Ahead &ahead, size_t i, Value stage);
+  void fetchAhead(const Ahead &ahead, scf::ForOp op, Value at, Value stage);
   LogicalResult lowerRowLoop(scf::ForOp op);
 
   // ThreadProducts.cpp
@@ -225,6 +229,7 @@ private:
   ArrayRef<int64_t> planned;
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
+  DenseMap<Operation *, View> fetched; ///< what loads of this iteration read, by copies of the one before
   DenseMap<Value, SmallVector<Value>> owned; ///< the elements of a lane: c (of 8 columns), two halves, two neighbours
   SmallVector<Lifetime> lifetimes;
   DenseMap<const Buffer *, size_t> lifetimeOf;

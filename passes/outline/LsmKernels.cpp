@@ -271,10 +271,11 @@ private:
     return {shape.heads, shapeOf(chunks)[1], shapeOf(chunks)[0]}; // heads of a token are neighbours in memory
   }
   /// A scan over states is a walk along the row: on a GPU few heads of few rows are cut into narrow blocks, one for each
-  /// multiprocessor at least. What multiplies by a matrix reads that once for each of them, so it is cut less.
+  /// multiprocessor at least. What multiplies by a matrix reads that once for each of them, so it is cut less (measured with 32 heads
+  /// of 128: blocks of 64, 32 and 16 columns take 0.67, 0.48 and 0.53 ms for 128 chunks).
   LsmShape spread(LsmShape shape, Value states) const {
     // 32 bytes of f32 are what memory gives at least.
-    int64_t programs = shape.traits().dense ? 64 : 128, narrowest = shape.traits().dense ? 32 : 8;
+    int64_t programs = 128, narrowest = shape.traits().dense ? 32 : 8;
     while (context.gpu && shape.mostColumns > narrowest &&
            shape.valueBlocks() * shape.heads * shapeOf(states)[0] < programs)
       shape.mostColumns /= 2;

@@ -46,15 +46,28 @@ func.func @kept(%a: memref<64x64xbf16> {tile.name = "a"}, %y: memref<64x64xf32> 
 
 // A loop that carries a sum of products of what it computes: two warps own 16 of its 32 rows each. Scores have their rows along their
 // second dimension, and are reduced and multiplied again in registers: 8 elements of a lane of the sum of 16 columns, and 2 of the maximum.
+// Keys of the first iteration are copied before the loop, those of the next while this one is computed, to the other of two places; only the end
+// of an iteration waits for them.
 // CHECK-LABEL: func.func @rows
 // CHECK-SAME:  threads.block = 64 : i64
 // CHECK-NOT:   xf32, #gpu.address_space<workgroup>>
-// CHECK:       scf.for {{.*}} iter_args({{.*}}) -> (f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)
-// CHECK:       nvvm.mma.sync
-// CHECK:       gpu.shuffle  xor
-// CHECK:       vector.bitcast {{.*}} : vector<2xbf16> to vector<1xi32>
-// CHECK:       nvvm.mma.sync
-// CHECK:       scf.yield
+// CHECK:       nvvm.cp.async.shared.global
+// CHECK:       nvvm.cp.async.wait.group 0
+// CHECK-NEXT:  gpu.barrier
+// CHECK:       scf.for {{.*}} iter_args({{.*}}, %[[STAGE:.*]] = %c0) -> (f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, index)
+// CHECK:         %[[OTHER:.*]] = arith.subi %c1{{.*}}, %[[STAGE]] : index
+// CHECK:         scf.if
+// CHECK:           memref.view %{{.*}}[%{{.*}}][] : {{.*}}xbf16, #gpu.address_space<workgroup>>
+// CHECK:           nvvm.cp.async.shared.global
+// CHECK-NOT:     nvvm.cp.async.wait.group
+// CHECK:         nvvm.mma.sync
+// CHECK:         gpu.shuffle  xor
+// CHECK:         vector.bitcast {{.*}} : vector<2xbf16> to vector<1xi32>
+// CHECK-NOT:     nvvm.cp.async.wait.group
+// CHECK:         nvvm.mma.sync
+// CHECK:         nvvm.cp.async.wait.group 0
+// CHECK-NEXT:    gpu.barrier
+// CHECK-NEXT:    scf.yield {{.*}}, %[[OTHER]] :
 // CHECK:       return
 func.func @rows(%q: memref<32x16xbf16> {tile.name = "q"}, %k: memref<?x16xbf16> {tile.name = "k"}, %y: memref<32x16xf32> {tile.name = "y"}, %h: memref<32xf32> {tile.name = "h"}, %n: index {tile.name = "n"})
     attributes {tile.kernel, tile.grid = ["one"]} {
