@@ -86,9 +86,9 @@ SmallVector<Part, 3> partsOf(int64_t length, int64_t most, bool tensorCores) {
 /// Programs that run at a time should read the same of A and B, so that both come from memory once: tiles of `rows` x `columns` are
 /// walked in bands of so many rows, each column by column. The fewer of both are a band; where both are many, what divides the rows.
 int64_t bandOf(int64_t rows, int64_t columns) {
-  return rows <= columns            ? rows <= 2 * kMostBand ? rows : divisorUpTo(rows, kMostBand)
-         : columns <= 2 * kMostBand ? 1
-                                    : divisorUpTo(rows, kMostBand);
+  if (std::min(rows, columns) <= 2 * kMostBand)
+    return rows <= columns ? rows : 1;
+  return divisorUpTo(rows, kMostBand);
 }
 
 /// The same where rows past the end read 0 and are not written.

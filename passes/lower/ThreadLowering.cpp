@@ -28,10 +28,10 @@ int64_t lower::chooseThreads(func::FuncOp kernel) {
   return most == 0 ? 1 : most <= 64 ? kWarp : large ? 8 * kWarp : 4 * kWarp;
 }
 
-ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched,
-                               ArrayRef<int64_t> planned)
-    : TileLowering(kernel, kThreadBytes, /*bf16Dots=*/true, thrift), limits(limits), scratched(scratched),
-      threads(chooseThreads(kernel)), planned(planned) {
+ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool ahead,
+                               bool scratched, ArrayRef<int64_t> planned)
+    : TileLowering(kernel, kThreadBytes, /*bf16Dots=*/true, thrift), limits(limits), mayCopyAhead(ahead),
+      scratched(scratched), threads(chooseThreads(kernel)), planned(planned) {
   if (!scratched)
     planRows();
   if (!scratched && inRows.empty())
@@ -338,7 +338,7 @@ void ThreadLowering::copyRows(tile::LoadOp load, const Access &at, const Places 
                             pointer(source, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global)), 16,
                             NVVM::LoadCacheModifierKind::CG, live);
   };
-  if (lanes > threads || rows * lanes > kMostCopies * threads)
+  if (threads % lanes != 0 || rows * lanes > kMostCopies * threads)
     return eachThread(rows * chunks, [&](Value i) {
       Value row = divide(i, chunks), chunk = remainder(i, chunks);
       copy(start(row, chunk), places.at(row, chunk), at.limit ? inBounds(add(at.row, row), at.limit) : Value());

@@ -32,6 +32,8 @@ int64_t chooseThreads(func::FuncOp kernel);
 bool onTensorCores(tile::DotOp op);
 /// And whether its operands are in shared memory, as theirs must be: no table of constants.
 bool readsShared(tile::DotOp dot);
+/// Elements of a thread, of the tiles that a loop of rows in registers carries.
+int64_t carriedInRows(scf::ForOp loop);
 /// Whether each element of the result depends on the same element of every operand, or on its place.
 inline bool keepsPlaces(Operation *op) { return OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op); }
 
@@ -44,15 +46,16 @@ SmallVector<int64_t> pack(ArrayRef<Lifetime> lifetimes);
 
 class ThreadLowering : public TileLowering {
 public:
-  /// `scratched`: tiles that do not fit into shared memory lie in scratch. `planned`: offsets for the pieces of shared memory, in the order in
+  /// `ahead`: loops may copy what the next iteration reads. `scratched`: tiles that do not fit into shared memory lie in scratch. `planned`: offsets for the pieces of shared memory, in the order in
   /// which they are taken.
-  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool scratched,
+  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool ahead, bool scratched,
                  ArrayRef<int64_t> planned = {});
   LogicalResult run() override;
   /// What the walk took of shared memory.
   ArrayRef<Lifetime> taken() const { return lifetimes; }
   /// Whether it failed for want of shared memory, which another plan may do without: there was no error then, and the
   /// kernel is as it was.
+  bool copiesAhead() const { return copied; }
   bool doesNotFit() const { return sharedBytes > limits.sharedBytes && !failedOnce; }
 
 protected:
@@ -80,6 +83,10 @@ protected:
   void solve(tile::SolveOp op) override;
   void transpose(tile::TransposeOp op) override;
   void touched(const View &view, bool written) override;
+  void beforeLoop(scf::ForOp op) override;
+  void enterIteration(scf::ForOp op, Value at) override;
+  void leaveIteration(scf::ForOp op) override;
+  void afterLoop(scf::ForOp op) override;
   void beginLoop() override;
   void endIteration() override;
   void endLoop() override;
@@ -198,11 +205,13 @@ private:
   void fetchOperands(tile::DotOp op);
   SmallVector<Value> multiplyOwned(tile::DotOp op, bool turned);
   void storeOwned(tile::StoreOp store);
-  struct Ahead;
-  std::optional<Ahead> loadsAhead(scf::ForOp op);
-  View stageOf(const Ahead &ahead, size_t i, Value stage);
-  void fetchAhead(const Ahead &ahead, scf::ForOp op, Value at, Value stage);
   LogicalResult lowerRowLoop(scf::ForOp op);
+
+  // ThreadAhead.cpp
+  struct Ahead;
+  std::shared_ptr<const Ahead> loadsAhead(scf::ForOp op);
+  View stageOf(const Ahead &ahead, size_t i, Value stage);
+  void fetchAhead(const Ahead &ahead, Value at, Value stage);
 
   // ThreadProducts.cpp
   struct Product;
@@ -223,12 +232,13 @@ private:
   SmallVector<Value> awaitProducts(ValueRange sums);
 
   const BlockLimits limits;
-  const bool scratched;
+  const bool mayCopyAhead, scratched;
   int64_t threads;
   Value thread, lane, warp, shared, scratch;
   ArrayRef<int64_t> planned;
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
+  DenseMap<Operation *, std::shared_ptr<const Ahead>> aheads; ///< by the loop
   DenseMap<Operation *, View> fetched; ///< what loads of this iteration read, by copies of the one before
   DenseMap<Value, SmallVector<Value>> owned; ///< the elements of a lane: c (of 8 columns), two halves, two neighbours
   SmallVector<Lifetime> lifetimes;
@@ -249,6 +259,7 @@ private:
   bool started = false; ///< a copy, by the phase being emitted
   bool copying = false; ///< asynchronous copies may be under way
   bool oneByOne = false; ///< no vectors: they would not be trusted here
+  bool copied = false; ///< a loop copies ahead
   bool patterned = false; ///< shared memory begins, and ends, on a pattern of 1024 bytes
 };
 

@@ -559,7 +559,8 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   release(init, op->getBlock());
   giveBack(ringBuffer);
   // Sums that are stored next need not pass through shared memory.
-  if (p.deep == 1 && plan.storeOf(op.getResult(0))) {
+  tile::StoreOp store = p.deep == 1 ? plan.storeOf(op.getResult(0)) : tile::StoreOp();
+  if (store && heldIn({store.getValue()}).empty()) {
     loopSums[op.getResult(0)] = std::make_shared<const LoopSums>(LoopSums{p, op.getResult(0), std::move(sums)});
     return true;
   }

@@ -16,10 +16,10 @@ using namespace braid;
 using namespace braid::lower;
 
 static constexpr int64_t kOwnRows = 16;
-/// Elements of carried tiles that a thread has; and where there are registers for the addresses of two iterations.
-static constexpr int64_t kMostCarried = 160, kMostCarriedAhead = 96;
+/// Elements of carried tiles that a thread has.
+static constexpr int64_t kMostCarried = 160;
 
-static int64_t carriedBy(scf::ForOp loop) {
+int64_t lower::carriedInRows(scf::ForOp loop) {
   int64_t elements = 0;
   for (Value argument : loop.getRegionIterArgs())
     if (VectorType type = tileType(argument); type && type.getRank() == 2)
@@ -183,7 +183,7 @@ void ThreadLowering::planRows() {
       if (dot && onTensorCores(dot) && owned == 0)
         owned = type.getDimSize(0);
     }
-    carried = std::max(carried, carriedBy(loop));
+    carried = std::max(carried, carriedInRows(loop));
   });
   // Without a product of what the loop has computed, memory is all that there is to wait for (ThreadProducts.cpp).
   bool chained = false;
@@ -400,94 +400,6 @@ void ThreadLowering::storeOwned(tile::StoreOp store) {
   registers.erase(value);
 }
 
-//===- Copies for the next iteration ------------------------------------------------------------------------------===//
-
-/// Operands of products that an iteration reads of memory: their copies are under way while the one before computes. Two places for each,
-/// in turn; whoever reads one has passed the barrier at the end of an iteration, and so have all who read the other.
-struct ThreadLowering::Ahead {
-  SmallVector<tile::LoadOp> loads;
-  SmallVector<Operation *> places; ///< scalars of an iteration that say where, in order
-  SmallVector<Buffer *> buffers;
-};
-
-std::optional<ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::ForOp op) {
-  Block *body = op.getBody();
-  if (threads == 1 || !body->getOps<tile::StoreOp>().empty() || carriedBy(op) > kMostCarriedAhead)
-    return {};
-  Ahead ahead;
-  llvm::SetVector<Operation *> places;
-  // What a scalar depends on must be known without an iteration: the induction variable and arithmetic.
-  std::function<bool(Value)> isPlace = [&](Value v) {
-    if (v.getParentBlock() != body || v == op.getInductionVar())
-      return true;
-    Operation *made = v.getDefiningOp();
-    if (!made || !isa<arith::ArithDialect, memref::MemRefDialect>(made->getDialect()) || !isMemoryEffectFree(made) ||
-        llvm::any_of(made->getOperands(), isTile) || !llvm::all_of(made->getOperands(), isPlace))
-      return false;
-    places.insert(made);
-    return true;
-  };
-  int64_t bytes = 0;
-  for (auto load : body->getOps<tile::LoadOp>()) {
-    auto type = cast<VectorType>(load.getType());
-    bool multiplied = llvm::any_of(load->getUsers(), [&](Operation *user) {
-      auto dot = dyn_cast<tile::DotOp>(user);
-      return dot && inRows.count(dot.getResult()) && load.getResult() != dot.getAcc();
-    });
-    SmallVector<Value> numbers(load.getIndices());
-    if (load.getLimit())
-      numbers.push_back(load.getLimit());
-    if (!multiplied || load.getRows() || type.getRank() != 2 || views.count(load.getResult()) ||
-        !llvm::all_of(numbers, isPlace))
-      continue;
-    ahead.loads.push_back(load);
-    bytes += 2 * llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
-  }
-  // Two blocks share a multiprocessor (their registers allow no more), and keep doing so.
-  if (ahead.loads.empty() || freeOffset(bytes, 16) + bytes > limits.sharedBytes / 2)
-    return {};
-  ahead.places = places.takeVector();
-  llvm::sort(ahead.places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-  for (tile::LoadOp load : ahead.loads) {
-    auto type = cast<VectorType>(load.getType());
-    int64_t one = llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
-    Buffer *buffer = allocate(b.getI8Type(), 2 * one, 16);
-    ++buffer->pins;
-    ahead.buffers.push_back(buffer);
-  }
-  return ahead;
-}
-
-View ThreadLowering::stageOf(const Ahead &ahead, size_t i, Value stage) {
-  tile::LoadOp load = ahead.loads[i];
-  VectorType type = tileType(load.getResult());
-  Buffer *buffer = ahead.buffers[i];
-  Type stored = storage(type.getElementType());
-  View view = viewOf(buffer, type);
-  auto space = cast<MemRefType>(shared.getType()).getMemorySpace();
-  auto memref = MemRefType::get({lengthOf(type)}, stored, MemRefLayoutAttrInterface(), space);
-  Value at = add(mul(stage, constant(buffer->bytes / 2)), buffer->offset);
-  view.memref = memref::ViewOp::create(b, loc, memref, shared, at, ValueRange());
-  return view;
-}
-
-/// Starts the copies of iteration `at`; only the end of an iteration waits for them.
-void ThreadLowering::fetchAhead(const Ahead &ahead, scf::ForOp op, Value at, Value stage) {
-  Accesses before = std::exchange(pending, {});
-  bool others = std::exchange(copying, false);
-  scalars.map(op.getInductionVar(), at);
-  for (Operation *place : ahead.places)
-    if (failed(lowerScalar(place)))
-      failedOnce = true;
-  for (size_t i = 0; i < ahead.loads.size(); ++i) {
-    tile::LoadOp load = ahead.loads[i];
-    accesses[load] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
-    fill(stageOf(ahead, i, stage), tileType(load.getResult()), load.getResult());
-  }
-  pending = std::move(before);
-  copying = others;
-}
-
 //===- The walk ---------------------------------------------------------------------------------------------------===//
 
 /// A loop that carries only what lies in registers, and scalars.
@@ -505,22 +417,9 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
   }
   for (Value init : op.getInitArgs())
     release(init, op->getBlock());
-  Value lo = scalars.lookup(op.getLowerBound()), hi = scalars.lookup(op.getUpperBound()),
-        step = scalars.lookup(op.getStep());
-  auto before = [&](Value at) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at, hi); };
-  std::optional<Ahead> ahead = loadsAhead(op);
-  auto wait = [&] { NVVM::CpAsyncWaitGroupOp::create(b, loc, 0); };
-  if (ahead) {
-    // Nobody reads any more what lay there.
-    gpu::BarrierOp::create(b, loc);
-    onlyIf(before(lo), [&] { fetchAhead(*ahead, op, lo, constant(0)); });
-    wait();
-    gpu::BarrierOp::create(b, loc);
-    pending = {};
-    copying = false;
-    inits.push_back(constant(0)); // where this iteration's operands are
-  }
-  auto loop = scf::ForOp::create(b, loc, lo, hi, step, inits);
+  beforeLoop(op);
+  auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()),
+                                 scalars.lookup(op.getStep()), inits);
   scalars.map(op.getInductionVar(), loop.getInductionVar());
   auto bind = [&](ValueRange values, ValueRange from) {
     for (auto [v, count] : llvm::zip(values, counts)) {
@@ -538,16 +437,7 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(loop.getBody());
     beginLoop();
-    Value stage, other;
-    if (ahead) {
-      stage = loop.getRegionIterArgs().back();
-      other = arith::SubIOp::create(b, loc, constant(1), stage);
-      Value next = add(loop.getInductionVar(), step);
-      onlyIf(before(next), [&] { fetchAhead(*ahead, op, next, other); });
-      scalars.map(op.getInductionVar(), loop.getInductionVar());
-      for (auto [i, load] : llvm::enumerate(ahead->loads))
-        fetched[load] = stageOf(*ahead, i, stage);
-    }
+    enterIteration(op, loop.getInductionVar());
     if (failed(lowerBlock(*op.getBody())))
       return failure();
     SmallVector<Value> yields;
@@ -561,26 +451,23 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
     for (Value yielded : op.getYieldedValues())
       release(yielded, op.getBody());
     current = outer;
-    if (ahead) {
-      wait();
-      writes = true;
-      yields.push_back(other);
-    }
+    leaveIteration(op);
     endIteration();
     scf::YieldOp::create(b, loc, yields);
   }
   endLoop();
-  if (ahead)
-    for (auto [load, buffer] : llvm::zip(ahead->loads, ahead->buffers)) {
-      fetched.erase(load);
-      --buffer->pins;
-      giveBack(buffer);
-    }
+  afterLoop(op);
   bind(op.getResults(), loop.getResults());
   return success(!failedOnce);
 }
 
 bool ThreadLowering::lowerInRegisters(Operation *op) {
+  if (auto it = fetched.find(op); it != fetched.end()) {
+    auto load = cast<tile::LoadOp>(op);
+    accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+    own(load.getResult(), it->second);
+    return true;
+  }
   if (inRows.empty())
     return false;
   if (auto store = dyn_cast<tile::StoreOp>(op)) {
@@ -588,12 +475,6 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
       return false;
     storeOwned(store);
     releaseOperands(op);
-    return true;
-  }
-  if (auto it = fetched.find(op); it != fetched.end()) {
-    auto load = cast<tile::LoadOp>(op);
-    accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
-    own(load.getResult(), it->second);
     return true;
   }
   if (op->getNumResults() != 1 || !inRows.count(op->getResult(0)) || isa<scf::ForOp>(op))

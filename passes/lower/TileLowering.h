@@ -199,6 +199,10 @@ protected:
   LogicalResult lowerIf(scf::IfOp op);
   virtual LogicalResult lowerScalar(Operation *op);
   /// Around the control flow of a kernel: what the code before, inside and behind it may rely on.
+  virtual void beforeLoop(scf::ForOp) {} ///< its bounds are known
+  virtual void enterIteration(scf::ForOp, Value /*at*/) {} ///< behind beginLoop()
+  virtual void leaveIteration(scf::ForOp) {} ///< before endIteration()
+  virtual void afterLoop(scf::ForOp) {}
   virtual void beginLoop() {}
   virtual void endIteration() {}
   virtual void endLoop() {}

@@ -363,6 +363,7 @@ LogicalResult TileLowering::lowerFor(scf::ForOp op) {
     types.push_back(tileType(init));
   }
   loopViews[op] = all;
+  beforeLoop(op);
   auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()),
                                  scalars.lookup(op.getStep()), scalarInits);
   scalars.map(op.getInductionVar(), loop.getInductionVar());
@@ -385,6 +386,7 @@ LogicalResult TileLowering::lowerFor(scf::ForOp op) {
     else
       b.setInsertionPointToEnd(loop.getBody());
     beginLoop();
+    enterIteration(op, loop.getInductionVar());
     if (failed(lowerBlock(*body)))
       return failure();
     SmallVector<Value> tileYields, scalarYields;
@@ -395,11 +397,13 @@ LogicalResult TileLowering::lowerFor(scf::ForOp op) {
     for (Value v : body->getTerminator()->getOperands())
       release(v, body);
     current = outer;
+    leaveIteration(op);
     endIteration();
     if (!scalarInits.empty())
       scf::YieldOp::create(b, loc, scalarYields);
   }
   endLoop();
+  afterLoop(op);
   next = 0;
   for (auto [i, result] : llvm::enumerate(op.getResults())) {
     if (!isTile(result)) {

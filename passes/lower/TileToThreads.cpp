@@ -27,21 +27,32 @@ LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &lim
       kernels.push_back(kernel);
   for (func::FuncOp kernel : kernels) {
     prepareTiles(kernel, /*bf16Dots=*/true, /*turn=*/false);
-    // Where the tiles do not fit, they are packed by what the walk took; loads are made again; where they then still do not fit, some lie in scratch.
-    bool done = false;
-    for (auto [thrift, scratched] : {std::pair(Thrift::none, false), {Thrift::loads, false}, {Thrift::loads, true}}) {
-      ThreadLowering lowering(kernel, limits, thrift, scratched);
+    // Where the tiles do not fit, they are packed by what the walk took; nothing is copied ahead; loads are made again; where they then still do not
+    // fit, some lie in scratch.
+    struct Try {
+      Thrift thrift;
+      bool ahead, scratched;
+    };
+    bool done = false, ahead = true;
+    for (auto [thrift, mayCopyAhead, scratched] : {Try{Thrift::none, true, false},
+                                                   {Thrift::none, false, false},
+                                                   {Thrift::loads, false, false},
+                                                   {Thrift::loads, false, true}}) {
+      if (thrift == Thrift::none && !mayCopyAhead && !ahead)
+        continue; // as it was before
+      ThreadLowering lowering(kernel, limits, thrift, mayCopyAhead, scratched);
       if ((done = succeeded(lowering.run())))
         break;
       if (!lowering.doesNotFit())
         return failure();
+      ahead = lowering.copiesAhead();
       SmallVector<int64_t> offsets = pack(lowering.taken());
       bool fits = llvm::all_of(llvm::zip(offsets, lowering.taken()), [&](auto piece) {
         return std::get<0>(piece) + std::get<1>(piece).bytes <= limits.sharedBytes;
       });
       if (scratched || !fits)
         continue;
-      ThreadLowering again(kernel, limits, thrift, scratched, offsets);
+      ThreadLowering again(kernel, limits, thrift, mayCopyAhead, scratched, offsets);
       if ((done = succeeded(again.run())))
         break;
       if (!again.doesNotFit())

@@ -52,8 +52,9 @@ public:
   LogicalResult table(LsmChunkTableOp table) {
     int64_t size = table.getChunkSize();
     bool aligned = table.getAligned();
-    std::string kernel = context.kernel(llvm::formatv("lsm_chunk_table{0}_c{1}", aligned ? "_aligned" : "", size).str(),
-                                        {"batch"}, [&](KernelBuilder &k) { writeChunkTable(k, size, aligned); });
+    std::string kernel =
+        context.kernel(llvm::formatv("lsm_chunk_table{0}_c{1}", aligned ? "_aligned" : "", size).str(), {"batch"},
+                       [&](KernelBuilder &k) { writeChunkTable(k, size, aligned, context.gpu); });
     context.replace(op, context.launch(op, kernel, {shapeOf(table.getDocuments())[0]})
                             .arg("documents", table.getDocuments())
                             .result("chunks", table.getChunks().getType())

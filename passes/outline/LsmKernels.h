@@ -8,7 +8,7 @@
 namespace braid {
 
 // LsmScanKernels.cpp
-void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned);
+void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned, bool gpu);
 inline Var chunkTable(KernelBuilder &k) { return k.buffer("chunks", k.i32(), {{"row"}, {"chunk"}, {"token", 4}}); }
 void writeStateScan(KernelBuilder &k, const LsmShape &shape);
 void writeStateScanGrad(KernelBuilder &k, const LsmShape &shape);

@@ -13,9 +13,36 @@ namespace braid {
 //   per row: chunk kernels write zeros there. Rows without tokens have lo = hi = T. Chunks come first, then the empty
 //   rows. One program per batch row.
 //
-// A walk over the documents of the row (what has the same number is one), each of whose chunks stand side by side: their tokens are known once its end is.
-//
-void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned) {
+static void walkChunks(KernelBuilder &k, int64_t chunkSize, bool aligned) {
+  Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), chunks = chunkTable(k);
+  Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
+  Type i32 = k.i32();
+  Var zero = k.constant(i32, 0), one = k.constant(i32, 1), last = cast(tokens, i32), ahead = k.iota({chunkSize}, 0);
+
+  // Carried: the token at which the row begins. Its chunk ends where another document begins, at the latest C tokens on.
+  k.loop(0, count, 1, {zero}, [&](Var row, llvm::ArrayRef<Var> now) -> Vars {
+    Var token = now[0], begin = cast(token, tokens.type()), live = lt(token, last);
+    Var document = k.at(documents, {b, min(begin, tokens - 1.0)}), padding = eq(document, INT32_MAX);
+    Var others = ne(k.load(documents, {b, begin}, {chunkSize}, {.limit = tokens}), document);
+    Var length = minimum(select(others, ahead, static_cast<double>(chunkSize)), 0), phase = zero;
+    if (aligned) {
+      Var size = token.like(static_cast<double>(chunkSize));
+      phase = select(both(live, ne(document, INT32_MAX)), (token - select(padding, zero, document)) % size, zero);
+      length = min(length, size - phase);
+    }
+    Var next = min(token + length, last);
+    auto put = [&](Var value, int64_t column) { k.put(value, chunks, {b, row, column}); };
+    put(token, 0);
+    put(select(padding, token, next), 1);
+    put(select(both(live, eq(document, token)), one, zero), 2);
+    put(phase, 3);
+    return {next};
+  });
+}
+
+/// A walk over the documents of the row (what has the same number is one), each of whose chunks stand side by side: their tokens are known once its end
+/// is. For GPUs, whose threads look at many tokens at a time and wait for each look.
+static void walkDocuments(KernelBuilder &k, int64_t chunkSize, bool aligned) {
   constexpr int64_t ahead = 2048, together = 64; // tokens that are looked at, rows that are written
   Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), chunks = chunkTable(k);
   Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
@@ -58,6 +85,10 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned) {
     Var token = now[0], row = now[1];
     return k.when(lt(row, rows), [&] { return document(token, row); }, [&] { return Vars{token, row}; });
   });
+}
+
+void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned, bool gpu) {
+  (gpu ? walkDocuments : walkChunks)(k, chunkSize, aligned);
 }
 
 // ---- state_scan -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What the scripts of this folder share: times by the device's own events, errors, and a file of results.
 
-A row: {"benchmark": the label that tools/gpu-check gives the same work, "peer", "ms": median, "spread_ms": distance of the quartiles, "rounds",
+A row: {"benchmark": the label that tools/gpu-check gives the same work, where it has the same, "peer", "ms": median, "spread_ms": distance of the quartiles, "rounds",
 "error": relative, L2, against float64, of a small case of the same function; or "failed": why there is no time}.
 """
 
@@ -83,5 +83,5 @@ class Results:
                 rows = json.load(file)
         rows = [r for r in rows if (r["benchmark"], r["peer"]) != (row["benchmark"], row["peer"])]
         with open(self.path + ".new", "w", encoding="utf-8") as file:
-            json.dump([*rows, row], file, indent=1)
+            file.write(json.dumps([*rows, row], indent=1) + "\n")
         os.replace(self.path + ".new", self.path)

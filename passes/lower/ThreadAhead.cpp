@@ -1,0 +1,192 @@
+//===- ThreadAhead.cpp - operands of the next iteration, copied while one computes --------------------------------===//
+//
+// A loop whose products read what the iteration before has computed cannot begin an iteration early, but it can ask for what that one reads of
+// memory: attention for its next keys, the scan over the states of chunks for its next transition. Each such operand has two places in shared
+// memory, in turn. Copies to one start where an iteration begins that reads the other; the barrier at the end of an iteration has seen all
+// readers of the first and all copies to the second.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/ThreadLowering.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+/// Of a loop in rows: beyond so many carried elements a thread has no registers for the addresses of two iterations.
+static constexpr int64_t kMostCarriedAhead = 96;
+
+struct ThreadLowering::Ahead {
+  scf::ForOp loop;
+  int64_t step;
+  SmallVector<tile::LoadOp> loads;
+  SmallVector<Operation *> places; ///< scalars of an iteration that say where, in order
+  SmallVector<Buffer *> buffers;
+};
+
+/// Whether `v` is computed from tiles that the loop carries.
+static bool isCarried(Value v, scf::ForOp loop) {
+  DenseSet<Value> seen;
+  SmallVector<Value> work = {v};
+  while (!work.empty()) {
+    Value next = work.pop_back_val();
+    if (!isTile(next) || next.getParentBlock() != loop.getBody() || !seen.insert(next).second)
+      continue;
+    Operation *made = next.getDefiningOp();
+    if (!made)
+      return true;
+    llvm::append_range(work, made->getOperands());
+  }
+  return false;
+}
+
+/// What an iteration's place depends on is known without one: the induction variable, arithmetic, what lies outside.
+static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places) {
+  if (v.getParentBlock() != loop.getBody() || v == loop.getInductionVar())
+    return true;
+  Operation *made = v.getDefiningOp();
+  if (!made || !isa<arith::ArithDialect, memref::MemRefDialect>(made->getDialect()) || !isMemoryEffectFree(made) ||
+      !llvm::all_of(made->getOperands(), [&](Value u) { return !isTile(u) && collectPlaces(u, loop, places); }))
+    return false;
+  places.insert(made);
+  return true;
+}
+
+std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::ForOp op) {
+  std::optional<int64_t> step = getConstantIntValue(op.getStep());
+  bool rows = llvm::any_of(op.getResults(), [&](Value v) { return inRows.count(v); });
+  if (!mayCopyAhead || threads == 1 || !step ||
+      (rows ? carriedInRows(op) > kMostCarriedAhead : op->getParentOp() != kernel))
+    return nullptr;
+  SmallVector<Value> written;
+  bool elements = false; // that are written one by one
+  op.walk([&](Operation *inside) {
+    elements |= isa<memref::StoreOp>(inside);
+    if (auto store = dyn_cast<tile::StoreOp>(inside))
+      written.push_back(store.getTarget());
+  });
+  if (elements)
+    return nullptr;
+  auto bytesOfOne = [&](tile::LoadOp load) -> int64_t {
+    auto type = cast<VectorType>(load.getType());
+    return llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
+  };
+  auto multiplied = [&](tile::LoadOp load) {
+    return llvm::any_of(load->getUsers(), [&](Operation *user) -> bool {
+      auto dot = dyn_cast<tile::DotOp>(user);
+      if (!dot || dot->getBlock() != op.getBody() || load.getResult() == dot.getAcc() || !onTensorCores(dot))
+        return false;
+      Value other = load.getResult() == dot.getA() ? dot.getB() : dot.getA();
+      return rows ? inRows.count(dot.getResult()) : isCarried(other, op);
+    });
+  };
+  auto ahead = std::make_shared<Ahead>();
+  ahead->loop = op;
+  ahead->step = *step;
+  llvm::SetVector<Operation *> places;
+  int64_t bytes = 0;
+  for (auto load : op.getBody()->getOps<tile::LoadOp>()) {
+    SmallVector<Value> numbers(load.getIndices());
+    if (load.getLimit())
+      numbers.push_back(load.getLimit());
+    bool stays = llvm::none_of(written, [&](Value target) { return mayShare(load.getSource(), target); });
+    if (load.getRows() || tileType(load.getResult()).getRank() != 2 || views.count(load.getResult()) || !stays ||
+        !multiplied(load) || !llvm::all_of(numbers, [&](Value v) { return collectPlaces(v, op, places); }))
+      continue;
+    ahead->loads.push_back(load);
+    bytes += 2 * bytesOfOne(load);
+  }
+  // Two blocks may share a multiprocessor, and keep doing so.
+  if (ahead->loads.empty() || freeOffset(bytes, 16) + bytes > limits.sharedBytes / 2)
+    return nullptr;
+  ahead->places = places.takeVector();
+  llvm::sort(ahead->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  for (tile::LoadOp load : ahead->loads) {
+    Buffer *buffer = allocate(b.getI8Type(), 2 * bytesOfOne(load), 16);
+    ++buffer->pins;
+    ahead->buffers.push_back(buffer);
+  }
+  return ahead;
+}
+
+View ThreadLowering::stageOf(const Ahead &ahead, size_t i, Value stage) {
+  tile::LoadOp load = ahead.loads[i];
+  VectorType type = tileType(load.getResult());
+  Buffer *buffer = ahead.buffers[i];
+  View view = viewOf(buffer, type);
+  auto space = cast<MemRefType>(shared.getType()).getMemorySpace();
+  auto memref = MemRefType::get({lengthOf(type)}, storage(type.getElementType()), MemRefLayoutAttrInterface(), space);
+  Value at = add(mul(stage, constant(buffer->bytes / 2)), buffer->offset);
+  view.memref = memref::ViewOp::create(b, loc, memref, shared, at, ValueRange());
+  return view;
+}
+
+/// Starts the copies of iteration `at`, if there is one; only the end of an iteration waits for them.
+void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
+  scf::ForOp op = ahead.loop;
+  Value hi = scalars.lookup(op.getUpperBound());
+  onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at, hi), [&] {
+    Accesses before = std::exchange(pending, {});
+    bool others = std::exchange(copying, false);
+    scalars.map(op.getInductionVar(), at);
+    for (Operation *place : ahead.places)
+      if (failed(lowerScalar(place)))
+        failedOnce = true;
+    for (size_t i = 0; i < ahead.loads.size(); ++i) {
+      tile::LoadOp load = ahead.loads[i];
+      accesses[load] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+      fill(stageOf(ahead, i, stage), tileType(load.getResult()), load.getResult());
+    }
+    pending = std::move(before);
+    copying = others;
+  });
+}
+
+void ThreadLowering::beforeLoop(scf::ForOp op) {
+  std::shared_ptr<const Ahead> ahead = loadsAhead(op);
+  if (!ahead)
+    return;
+  aheads[op] = ahead;
+  copied = true;
+  gpu::BarrierOp::create(b, loc); // nobody reads any more what lay there
+  fetchAhead(*ahead, scalars.lookup(op.getLowerBound()), constant(0));
+  NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+  gpu::BarrierOp::create(b, loc);
+  pending = {};
+  copying = false;
+}
+
+void ThreadLowering::enterIteration(scf::ForOp op, Value at) {
+  std::shared_ptr<const Ahead> ahead = aheads.lookup(op);
+  if (!ahead)
+    return;
+  Value first = scalars.lookup(op.getLowerBound());
+  Value stage = remainder(divide(arith::SubIOp::create(b, loc, at, first), ahead->step), 2);
+  fetchAhead(*ahead, add(at, ahead->step), arith::SubIOp::create(b, loc, constant(1), stage));
+  scalars.map(op.getInductionVar(), at);
+  for (size_t i = 0; i < ahead->loads.size(); ++i) {
+    tile::LoadOp load = ahead->loads[i];
+    fetched[load] = stageOf(*ahead, i, stage);
+  }
+}
+
+void ThreadLowering::leaveIteration(scf::ForOp op) {
+  if (!aheads.count(op))
+    return;
+  NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+  writes = true;
+}
+
+void ThreadLowering::afterLoop(scf::ForOp op) {
+  std::shared_ptr<const Ahead> ahead = aheads.lookup(op);
+  if (!ahead)
+    return;
+  for (size_t i = 0; i < ahead->loads.size(); ++i) {
+    tile::LoadOp load = ahead->loads[i];
+    fetched.erase(load);
+    --ahead->buffers[i]->pins;
+    giveBack(ahead->buffers[i]);
+  }
+  aheads.erase(op);
+}
