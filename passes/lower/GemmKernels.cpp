@@ -26,6 +26,7 @@ namespace {
 constexpr int64_t kGrain = 16; // what the tensor cores take
 constexpr int64_t kMostParts = 16; // programs that share the rows of a group
 constexpr int64_t kMostBand = 16; // tiles of rows
+constexpr int64_t kMostBehind = 128; // columns of a tile that is added to behind the loop
 
 /// The side of a tile along a dimension of `length` that it must divide: a multiple of the grain where there is one.
 int64_t sideOf(int64_t length, int64_t most) {
@@ -149,6 +150,9 @@ public:
         // A^T has m along its columns.
         int64_t m = gemm.getM();
         Sides sides = sidesFor(onTensorCores(gemm), m, gemm.getN(), gemm.getK(), gemm.getBatch());
+        // What is added behind the loop passes through shared memory, which holds two of these.
+        if (onTensorCores(gemm) && depthOf(gemm, sides.k).size() > 1)
+          sides.n = std::min(sides.n, kMostBehind);
         SmallVector<Part, 3> rows = {{0, m, guardedSideOf(m, sides.m)}};
         if (gemm.getTransposeA())
           rows = partsOf(m, sides.m, onTensorCores(gemm));
@@ -226,21 +230,23 @@ private:
         addend};
   }
 
+  /// The steps along k: guarded where it runs along the rows of both operands.
+  static SmallVector<Part, 3> depthOf(cmd::GemmOp op, int64_t most) {
+    int64_t k = op.getK();
+    if (op.getTransposeA() && !op.getTransposeB())
+      return {{0, k, guardedSideOf(k, most)}};
+    return partsOf(std::max<int64_t>(k, 1), most, onTensorCores(op));
+  }
+
   /// The part of C at these rows and columns.
   cmd::LaunchOp lower(cmd::GemmOp op, Part rows, Part columns, int64_t mostDepth) {
     int64_t m = rows.length, n = columns.length, k = op.getK(), batch = op.getBatch();
     Tile tile = tileOf(op, rows.side, columns.side, 0, op.getTransposeA());
-    // k is guarded where it runs along the rows of both operands.
-    int64_t steps = k;
-    if (tile.transposeA && !tile.transposeB) {
-      tile.k = guardedSideOf(k, mostDepth);
-    } else {
-      SmallVector<Part, 3> depth = partsOf(std::max<int64_t>(k, 1), mostDepth, onTensorCores(op));
-      tile.k = depth.front().side;
-      steps = std::min(depth.front().length, k);
-      for (const Part &part : ArrayRef(depth).drop_front())
-        tile.rest.push_back(part.side);
-    }
+    SmallVector<Part, 3> parts = depthOf(op, mostDepth);
+    tile.k = parts.front().side;
+    int64_t steps = std::min(parts.front().length, k);
+    for (const Part &part : ArrayRef(parts).drop_front())
+      tile.rest.push_back(part.side);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};

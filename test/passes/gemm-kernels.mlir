@@ -15,6 +15,7 @@
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
 // LIBRARY-NEXT: cmd.gemm 4000 x 1024 x 64
 // LIBRARY-NEXT: cmd.gemm 2100 x 1024 x 64
+// LIBRARY-NEXT: cmd.gemm 4096 x 1024 x 82
 // LIBRARY-NEXT: cmd.gemm 1000 x 1024 x 64
 // LIBRARY-NEXT: cmd.gemm 16 x 1024 x 64
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
@@ -59,6 +60,9 @@ cmd.program {
     cmd.gemm 4000 x 1024 x 64 a <@wide, 0, 512000> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 8192000> ld 1024 : bf16 {name = "gemm"}
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x128x64 grid [1, 8, 17]
     cmd.gemm 2100 x 1024 x 64 a <@wide, 0, 268800> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 4300800> ld 1024 : bf16 {name = "gemm"}
+    // With steps behind the loop its sums lie in shared memory twice: half as wide.
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nt_128x128x64_16_2 grid [1, 8, 32]
+    cmd.gemm 4096 x 1024 x 82 a <@wide, 0, 671744> ld 82 : bf16 b <@wide, 1048576, 167936> ld 82 : bf16 c <@wide, 2097152, 8388608> ld 1024 : bf16 {transpose_b, name = "gemm"}
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_64x128x64 grid [1, 8, 16]
     cmd.gemm 1000 x 1024 x 64 a <@wide, 0, 128000> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 2048000> ld 1024 : bf16 {name = "gemm"}
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_16x16x64 grid [1, 64, 1]
