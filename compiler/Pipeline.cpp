@@ -157,7 +157,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createCountWorkPass({.gpu = gpu, .library = options.target != "cuda" || options.gemm == "cublaslt"}));
     // Every op turns into a launch, a library call or a view; equal kernels are one function.
     // cuBLASLt adds nothing of another type than its result.
-    pm.addPass(createOutlinePass({.roundInProducts = options.gemm != "cublaslt", .gpu = gpu}));
+    pm.addPass(createOutlinePass({.cublaslt = options.gemm == "cublaslt", .gpu = gpu}));
     // Views of views and equal reshapes would only be noise for the memory plan.
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());

@@ -261,14 +261,16 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
     An op without a kernel is an error that names it.
 
     bf16 products that are added up (the gradient of what several projections read) stay in f32 until the last, which adds the others and rounds
-    once: `%dx = tile.gemm %dv, %wv, %sum {apart, ..}`. Without `round-in-products` a
-    product that is not one of groups leaves a sum in f32 that a kernel rounds, for a library
-    that adds only what has the type of its result.
+    once: `%dx = tile.gemm %dv, %wv, %sum {apart, ..}`. With `cublaslt` a
+    product that is not one of groups leaves a sum in f32 that a kernel rounds, for that library
+    adds only what has the type of its result.
 
     With `gpu` work is cut for hundreds of programs at a time: sums over rows have more parts, added up in two rounds, each row of logits has a program and
-    blocks of the loss as many rows as the projection has features.
+    blocks of the loss four times as many rows as the projection has features. Products of bf16 that are added up are one kernel, whose sum is in no
+    memory before it is complete (`tile.launch @gemm_sum4_..`), and a gradient of a weight, a long sum for few results, is computed in parts
+    (`@gemm_parts_..`, `@sum_rows_f32`); with `cublaslt` only what is a product of groups.
   }];
-  let options = [Option<"roundInProducts", "round-in-products", "bool", "true", "the last of several bf16 products rounds their sum">,
+  let options = [Option<"cublaslt", "cublaslt", "bool", "false", "matrix products are cuBLASLt's where it has them">,
                  Option<"gpu", "gpu", "bool", "false", "the target runs hundreds of programs at a time">];
   let dependentDialects = ["::braid::tile::TileDialect", "::braid::cmd::CmdDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect"];

@@ -8,6 +8,7 @@
 #include "passes/Passes.h"
 #include "passes/lower/KernelSignature.h"
 #include "passes/outline/OutlineContext.h"
+#include "passes/outline/ProductTiles.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -23,45 +24,8 @@ namespace braid {
 
 namespace {
 
-constexpr int64_t kGrain = 16; // what the tensor cores take
 constexpr int64_t kMostParts = 16; // programs that share the rows of a group
-constexpr int64_t kMostBand = 16; // tiles of rows
 constexpr int64_t kMostBehind = 128; // columns of a tile that is added to behind the loop
-
-/// The side of a tile along a dimension of `length` that it must divide: a multiple of the grain where there is one.
-int64_t sideOf(int64_t length, int64_t most) {
-  for (int64_t side = most; side >= kGrain; side -= kGrain)
-    if (length % side == 0)
-      return side;
-  return divisorUpTo(length, most);
-}
-
-/// The most that a tile may be.
-struct Sides {
-  int64_t m, n, k;
-};
-
-/// Tensor cores take what they multiply from shared memory, and that from a cache that all of them share: of the operands of a 128 x 256 tile each
-/// byte is multiplied 85 times, of a 64 x 64 tile 32 times. Smaller tiles where the larger ones would leave multiprocessors without any:
-/// products of few rows read their weights once, and want many that read.
-/// A long sum over k is worth half of them: there is less to read, and what stands beside it takes the others.
-/// Elsewhere the tile that is added to lies in shared memory itself.
-Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t k, int64_t count) {
-  constexpr int64_t multiprocessors = 128, longSum = 8192;
-  int64_t enough = k >= longSum ? multiprocessors / 2 : multiprocessors;
-  // Without asynchronous copies what is under way is one step of k: long ones where a program has few results.
-  if (!tensorCores && m <= kGrain)
-    return {kGrain, count * ceilDiv(n, 64) >= multiprocessors ? 64 : kGrain, 256};
-  if (!tensorCores && k >= longSum / 8 && count * ceilDiv(m, 64) * ceilDiv(n, 64) < multiprocessors / 2)
-    return {kGrain, kGrain, 256};
-  if (!tensorCores)
-    return {64, 64, 32};
-  for (Sides sides : {Sides{128, 256, 64}, {128, 128, 64}, {64, 128, 64}, {64, 64, 64}, {64, 32, 64}})
-    if ((m > sides.m / 2 || sides.m == 64) && (n > sides.n / 2) &&
-        count * ceilDiv(m, sides.m) * ceilDiv(n, sides.n) >= enough)
-      return sides;
-  return {64, kGrain, 64};
-}
 
 struct Part {
   int64_t first, length, side;
@@ -82,19 +46,6 @@ SmallVector<Part, 3> partsOf(int64_t length, int64_t most, bool tensorCores) {
       first += part;
     }
   return parts;
-}
-
-/// Programs that run at a time should read the same of A and B, so that both come from memory once: tiles of `rows` x `columns` are
-/// walked in bands of so many rows, each column by column. The fewer of both are a band; where both are many, what divides the rows.
-int64_t bandOf(int64_t rows, int64_t columns) {
-  if (std::min(rows, columns) <= 2 * kMostBand)
-    return rows <= columns ? rows : 1;
-  return divisorUpTo(rows, kMostBand);
-}
-
-/// The same where rows past the end read 0 and are not written.
-int64_t guardedSideOf(int64_t length, int64_t most) {
-  return std::min(most, static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(length, 1), kGrain)));
 }
 
 struct Tile {

@@ -221,6 +221,7 @@ private:
   void storeBlocks(const LoopSums &held, tile::StoreOp store);
   void overSums(const Elements &elements, const LoopSums &held, function_ref<Value(Value row)> guard, Body body);
   std::optional<Product> productOf(scf::ForOp op);
+  bool goesOn(scf::ForOp op, const Product &p);
   bool lowerProduct(scf::ForOp op);
   void copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel);
   Value describePanel(Value address, int64_t blockBytes);

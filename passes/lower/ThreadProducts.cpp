@@ -86,6 +86,8 @@ static bool match(scf::ForOp op, tile::DotOp &dot, tile::LoadOp &a, tile::LoadOp
   });
 }
 
+static bool isChosen(tile::LoadOp load) { return load.getSource().getDefiningOp<arith::SelectOp>(); }
+
 /// Warpgroups lie one below the other, side by side where there are fewer rows.
 bool ThreadLowering::Product::dealToGroups(int64_t threads) {
   int64_t groups = threads / (4 * kWarp), below = m / kGroupRows;
@@ -136,9 +138,13 @@ std::optional<ThreadLowering::Product> ThreadLowering::productOf(scf::ForOp op) 
   if (!type.getElementType().isF32() || !onTensorCores(p.dot) || p.m % 16 != 0 || p.n % 16 != 0)
     return std::nullopt;
   // Only whole chunks of contiguous elements are copied; each step of the loop begins with one.
+  bool inRows = true;
   for (tile::LoadOp load : {p.a, p.b})
-    if (getConstantIntValue(arguments[load.getSource()].strides[load.getDims().back()]) != 1)
-      return std::nullopt;
+    eachArgument(load.getSource(), [&](Value argument) {
+      inRows &= getConstantIntValue(arguments[argument].strides[load.getDims().back()]) == 1;
+    });
+  if (!inRows)
+    return std::nullopt;
   if (std::optional<int64_t> step = getConstantIntValue(op.getStep()); !step || *step % kChunk != 0)
     return std::nullopt;
   p.left = {a.getDimSize(0), a.getDimSize(1), 0, !p.dot.getTransposeA()};
@@ -447,6 +453,21 @@ SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums) {
   return done;
 }
 
+/// Whether what comes next is a loop that adds products to the sums of this one, dealt out alike.
+bool ThreadLowering::goesOn(scf::ForOp op, const Product &p) {
+  Value sum = op.getResult(0);
+  auto next = sum.hasOneUse() ? dyn_cast<scf::ForOp>(*sum.user_begin()) : scf::ForOp();
+  if (!next || next->getBlock() != op->getBlock() || p.deep > 1)
+    return false;
+  for (Operation *between = op->getNextNode(); between != next; between = between->getNextNode())
+    if (between->getNumRegions() != 0 || llvm::any_of(between->getOperands(), isTile) ||
+        llvm::any_of(between->getResults(), isTile))
+      return false;
+  std::optional<Product> q = productOf(next);
+  return q && std::tie(q->m, q->n, q->rows, q->columns, q->across, q->deep, q->wgmma) ==
+                  std::tie(p.m, p.n, p.rows, p.columns, p.across, p.deep, p.wgmma);
+}
+
 bool ThreadLowering::lowerProduct(scf::ForOp op) {
   std::optional<Product> found = productOf(op);
   if (!found)
@@ -464,12 +485,15 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
     touched(ring, false);
     startStrip();
     Value isFirst = p.deep > 1 ? less(partOf(p), 1) : Value();
-    eachSum(p, [&](Value row, const Strip &strip) {
-      Value start = eval(init, {row}, strip);
-      if (isFirst)
-        start = arith::SelectOp::create(b, loc, isFirst, start, zero(start.getType()));
-      sums.push_back(start);
-    });
+    if (auto before = loopSums.lookup(init))
+      sums = before->sums;
+    else
+      eachSum(p, [&](Value row, const Strip &strip) {
+        Value start = eval(init, {row}, strip);
+        if (isFirst)
+          start = arith::SelectOp::create(b, loc, isFirst, start, zero(start.getType()));
+        sums.push_back(start);
+      });
     startStrip();
     Value lo = scalars.lookup(op.getLowerBound()), hi = scalars.lookup(op.getUpperBound()),
           step = scalars.lookup(op.getStep());
@@ -487,11 +511,11 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       };
       return std::pair(of(p.a), of(p.b));
     };
-    Value alignedA, alignedB;
+    Value alignedA, alignedB; // null: each iteration asks, for it may read another buffer
     {
       auto [a, second] = places(constant(0));
-      alignedA = rowsAligned(p.a, a);
-      alignedB = rowsAligned(p.b, second);
+      alignedA = isChosen(p.a) ? Value() : rowsAligned(p.a, a);
+      alignedB = isChosen(p.b) ? Value() : rowsAligned(p.b, second);
       touched(arguments[p.a.getSource()], false);
       touched(arguments[p.b.getSource()], false);
     }
@@ -499,8 +523,8 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, i, count), [&] {
         auto [a, second] = places(i);
         Value start = mul(stage, constant(p.stageBytes));
-        copyPanel(p.a, a, alignedA, ring, add(start, p.left.offset));
-        copyPanel(p.b, second, alignedB, ring, add(start, p.right.offset));
+        copyPanel(p.a, a, alignedA ? alignedA : rowsAligned(p.a, a), ring, add(start, p.left.offset));
+        copyPanel(p.b, second, alignedB ? alignedB : rowsAligned(p.b, second), ring, add(start, p.right.offset));
       });
       NVVM::CpAsyncCommitGroupOp::create(b, loc);
     };
@@ -558,9 +582,9 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   }
   release(init, op->getBlock());
   giveBack(ringBuffer);
-  // Sums that are stored next need not pass through shared memory.
+  // Sums that are stored next, or that the next loop goes on with, need not pass through shared memory.
   tile::StoreOp store = p.deep == 1 ? plan.storeOf(op.getResult(0)) : tile::StoreOp();
-  if (store && heldIn({store.getValue()}).empty()) {
+  if ((store && heldIn({store.getValue()}).empty()) || goesOn(op, p)) {
     loopSums[op.getResult(0)] = std::make_shared<const LoopSums>(LoopSums{p, op.getResult(0), std::move(sums)});
     return true;
   }

@@ -50,6 +50,9 @@ void prepareTiles(func::FuncOp kernel, bool bf16Dots, bool turn);
 Triangles triangleOf(Value tile);
 Triangles triangleRead(Value tile);
 
+/// body(buffer) for each argument that `buffer` may be (arith.select).
+void eachArgument(Value buffer, function_ref<void(Value argument)> body);
+
 /// Whether loads, too, are made again so that less need be kept. What was computed is not: the formulas of a gradient, each
 /// inserted into the next, have no end.
 enum class Thrift : uint8_t { none, loads };
@@ -198,6 +201,7 @@ protected:
   virtual bool lowerLoop(scf::ForOp op) { return false; }
   LogicalResult lowerIf(scf::IfOp op);
   virtual LogicalResult lowerScalar(Operation *op);
+  View chosen(arith::SelectOp op);
   /// Around the control flow of a kernel: what the code before, inside and behind it may rely on.
   virtual void beforeLoop(scf::ForOp) {} ///< its bounds are known
   virtual void enterIteration(scf::ForOp, Value /*at*/) {} ///< behind beginLoop()

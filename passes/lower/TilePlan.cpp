@@ -275,13 +275,24 @@ static bool crossesStore(tile::LoadOp load, Operation *sink, function_ref<Operat
   return false;
 }
 
+void lower::eachArgument(Value buffer, function_ref<void(Value)> body) {
+  auto choice = buffer.getDefiningOp<arith::SelectOp>();
+  if (!choice)
+    return body(buffer);
+  eachArgument(choice.getTrueValue(), body);
+  eachArgument(choice.getFalseValue(), body);
+}
+
 /// Whether `store` writes, through the same argument, other elements than the ones `load` reads in the same iteration.
 static bool overlapsShifted(tile::LoadOp load, Operation *sink, ArrayRef<tile::StoreOp> group) {
   for (tile::StoreOp store : group) {
-    if (store.getTarget() != load.getSource())
+    bool same = false;
+    eachArgument(load.getSource(), [&](Value argument) { same |= argument == store.getTarget(); });
+    if (!same)
       continue;
-    if (load.getRows() || store.getRows() || load.getIndices() != store.getIndices() ||
-        load.getDims() != store.getDims() || load.getType() != store.getValue().getType())
+    if (store.getTarget() != load.getSource() || load.getRows() || store.getRows() ||
+        load.getIndices() != store.getIndices() || load.getDims() != store.getDims() ||
+        load.getType() != store.getValue().getType())
       return true;
     // Elementwise all the way from the load to every store of the group that reads it?
     SmallVector<Value> work{load.getResult()};

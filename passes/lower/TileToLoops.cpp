@@ -226,6 +226,19 @@ LogicalResult TileLowering::lowerOp(Operation *op) {
   return lowerScalar(op);
 }
 
+/// One of two buffers.
+View TileLowering::chosen(arith::SelectOp op) {
+  const View &x = arguments[op.getTrueValue()], &y = arguments[op.getFalseValue()];
+  Value condition = scalars.lookup(op.getCondition());
+  auto either = [&](Value a, Value c) -> Value {
+    return a == c ? a : Value(arith::SelectOp::create(b, loc, condition, a, c));
+  };
+  View view{either(x.memref, y.memref), {}};
+  for (auto [a, c] : llvm::zip_equal(x.strides, y.strides))
+    view.strides.push_back(either(a, c));
+  return view;
+}
+
 LogicalResult TileLowering::lowerScalar(Operation *op) {
   if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
     reduceLast(reduce);
@@ -284,6 +297,10 @@ LogicalResult TileLowering::lowerScalar(Operation *op) {
   }
   if (auto program = dyn_cast<tile::ProgramOp>(op))
     return success(); // mapped by buildEntry
+  if (auto choice = dyn_cast<arith::SelectOp>(op); choice && isa<MemRefType>(choice.getType())) {
+    arguments[choice.getResult()] = chosen(choice);
+    return success();
+  }
   if (llvm::any_of(op->getOperands(), isTile) || llvm::any_of(op->getResults(), isTile) || op->getNumRegions() != 0)
     return fail(op, "has no lowering to loops");
   if (!isa<arith::ArithDialect, math::MathDialect>(op->getDialect()))

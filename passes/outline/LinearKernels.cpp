@@ -1,5 +1,5 @@
 //===- LinearKernels.cpp - projections and experts: library GEMMs, and tile kernels where the library has none ----===//
-// A few rows go to FewRows.cpp. f32 and bf16 go to tile.gemm and tile.grouped_gemm. f64 (exact gradient tests) has no
+// A few rows go to FewRows.cpp, sums that a GPU computes in one kernel to ProductSums.cpp. f32 and bf16 go to tile.gemm and tile.grouped_gemm. f64 (exact gradient tests) has no
 // library: blocks of tile.dot.
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -111,8 +111,14 @@ Value sumOfProducts(size_t products, Value result, bool roundInProducts,
 
 LogicalResult outlineGradData(LinearGradDataOp op, OutlineContext &context) {
   bool transposed = op.getTransposed();
-  Value dx = sumOfProducts(
-      op.getDys().size(), op.getDx(), context.roundInProducts, [&](size_t i, Value sum, bool apart, Type type) {
+  if (context.ownProducts())
+    if (Value sum =
+            sumInOneKernel(op, op.getDys(), op.getWeights(), {}, !transposed, tensorType(op.getDx()), context)) {
+      context.rewriter.replaceOp(op, sum);
+      return success();
+    }
+  Value dx =
+      sumOfProducts(op.getDys().size(), op.getDx(), !context.cublaslt, [&](size_t i, Value sum, bool apart, Type type) {
         Value weight = op.getWeights()[i];
         int64_t in = shapeOf(weight)[transposed ? 1 : 0], out = shapeOf(weight)[transposed ? 0 : 1];
         Product p{op.getDys()[i], weight, sum, out, transposed ? in : out, in, false, !transposed, apart};
@@ -213,6 +219,9 @@ Value matrixProduct(Operation *op, const Product &p, Type type, OutlineContext &
     return few;
   if (tensor.getElementType().isF64())
     return gemmF64(op, p, tensor, context);
+  if (context.ownProducts())
+    if (Value sum = sumInParts(op, p, tensor, context))
+      return sum;
   context.rewriter.setInsertionPoint(op);
   return tile::GemmOp::create(context.rewriter, op->getLoc(), type, p.a, p.b, p.c, p.aColumns, p.bColumns, p.cColumns,
                               p.transposeA, p.transposeB, p.apart);
@@ -233,6 +242,11 @@ LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
         return success();
       })
       .Case([&](MoeGroupedLinearGradDataOp grad) {
+        if (Value sum = sumInOneKernel(op, grad.getDys(), grad.getWeights(), grad.getOffsets(), /*transposeB=*/true,
+                                       tensorType(grad.getDx()), context)) {
+          context.rewriter.replaceOp(op, sum);
+          return success();
+        }
         Value dx =
             sumOfProducts(grad.getDys().size(), grad.getDx(), true, [&](size_t i, Value sum, bool apart, Type type) {
               return grouped(op, grad.getDys()[i], grad.getWeights()[i], grad.getOffsets(), sum, false, true, type,

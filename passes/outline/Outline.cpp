@@ -106,10 +106,13 @@ void shareWork(cmd::WorkAttr work, Operation *begin, Operation *end) {
       bytes += cmd::tensorBytes(cast<RankedTensorType>(value.getType()));
     return bytes;
   };
-  bool library = llvm::any_of(pieces, [](const Piece &piece) { return !isa<tile::LaunchOp>(piece.op); });
+  auto multiplies = [](Operation *op) { return !isa<tile::LaunchOp>(op) || op->hasAttr(kProductsAttr); };
+  bool library = llvm::any_of(pieces, [&](const Piece &piece) { return multiplies(piece.op); });
   // m k, k n and m n elements: the root of their product is m n k (times the root of the number of groups, equal for
   // all).
   auto size = [&](Operation *op) {
+    if (auto products = op->getAttrOfType<IntegerAttr>(kProductsAttr))
+      return static_cast<double>(products.getInt());
     if (!library)
       return touched(op);
     return isa<tile::LaunchOp>(op)
@@ -136,6 +139,7 @@ void shareWork(cmd::WorkAttr work, Operation *begin, Operation *end) {
     int64_t ownBytes = take(bytes, ofTouched, last, work.getBytes());
     piece.op->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(piece.op->getContext(), work.getOp(), ownFlops / piece.times,
                                                          ownBytes / piece.times, work.getChoice(), work.getRows()));
+    piece.op->removeAttr(kProductsAttr);
   }
 }
 
@@ -158,8 +162,8 @@ struct OutlinePass : impl::OutlinePassBase<OutlinePass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     OutlineContext context(module);
-    context.roundInProducts = roundInProducts;
     context.gpu = gpu;
+    context.cublaslt = cublaslt;
     SmallVector<Block *> blocks;
     for (auto func : module.getOps<func::FuncOp>())
       if (!isKernel(func))

@@ -16,6 +16,9 @@ namespace braid {
 ///   auto kernel = context.kernel("lsm_chunk_output_v_c64_k32_v32", {"chunk", "head", "batch"}, [&](KernelBuilder &k)
 ///   {..}); auto results = context.launch(op, kernel, {chunks, heads, batch}).arg("q", q).result("o",
 ///   type).scalar("scale", 0.1).run();
+/// How many numbers a launch multiplies; FLOPs of its op are not those of launches without it.
+inline constexpr llvm::StringLiteral kProductsAttr = "products";
+
 class OutlineContext {
 public:
   explicit OutlineContext(mlir::ModuleOp module) : module(module), rewriter(module.getContext()) {}
@@ -64,8 +67,11 @@ public:
 
   mlir::ModuleOp module;
   mlir::IRRewriter rewriter;
-  bool roundInProducts = true; ///< the last of several products rounds their sum
   bool gpu = false; ///< hundreds of programs run at a time, not a few
+  /// Products are calls of cuBLASLt where it has them; it adds only what has the type of its result.
+  bool cublaslt = false;
+  /// Whether every product is a kernel of ours.
+  bool ownProducts() const { return gpu && !cublaslt; }
 };
 
 inline mlir::RankedTensorType tensorType(mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()); }

@@ -43,6 +43,12 @@ struct Product {
 };
 /// The product as a library call (f64: a launch) before `op`.
 mlir::Value matrixProduct(mlir::Operation *op, const Product &p, mlir::Type type, OutlineContext &context);
+/// On a GPU (ProductSums.cpp), nothing where that has no such kernel: the sum of a_i op(b_i), a_i [.., k_i], b_i [k_i, n] or transposed, of bf16, as `type`
+/// [.., n]; with `offsets` b_i has a matrix for each group of rows.
+mlir::Value sumInOneKernel(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRange bs, mlir::Value offsets,
+                           bool transposeB, mlir::RankedTensorType type, OutlineContext &context);
+/// The same, of a^T b (+ c, in its place) where its sum is long and its results are few.
+mlir::Value sumInParts(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
 /// Up to here products are best computed while their weights stream by; the library's GEMM first packs them.
 inline constexpr int64_t kFewRows = 4, kFewExpertRows = 16;
 /// Whether a product of `rows` rows is one of `most` at most that FewRows.cpp has a kernel for.
@@ -62,8 +68,8 @@ mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value la
 /// Programs that share rows of which only some are there (KernelBuilder::share): enough for every core of a machine, whatever
 /// the share is.
 inline constexpr int64_t kSharePrograms = 2048;
-/// [programs, shape..] -> [shape..]: adds partial sums in order; a launch before `op`.
-mlir::Value sumOverRows(mlir::Operation *op, mlir::Value partials, OutlineContext &context);
+/// [programs, shape..] -> [shape..]: adds partial sums in order (behind `addend`, in its place); a launch before `op`.
+mlir::Value sumOverRows(mlir::Operation *op, mlir::Value partials, OutlineContext &context, mlir::Value addend = {});
 /// Into how many parts a sum over many rows, or elements, is cut at most: a GPU must have enough loads under way.
 inline int64_t sumPrograms(const OutlineContext &context) { return context.gpu ? 512 : 64; }
 /// `sumPrograms` partial sums of the elements (or their squares), each in a fixed order; the number follows from the size.

@@ -421,10 +421,10 @@ int64_t rowsOfSum(Operation *op) {
   return sums ? rowsOfBlock(values * widest) : 0;
 }
 
-Value sumOverRows(Operation *op, Value partials, OutlineContext &context) {
+Value sumOverRows(Operation *op, Value partials, OutlineContext &context, Value addend) {
   int64_t programs = shapeOf(partials)[0], size = product(shapeOf(partials).drop_front());
   SmallVector<int64_t> shape(shapeOf(partials).drop_front());
-  if (programs == 1)
+  if (programs == 1 && !addend)
     return context.view(op, partials, shape);
   // Parts p, p + s, p + 2 s, .. first: s times as many columns of few parts.
   constexpr int64_t mostParts = 64, width = 256;
@@ -432,26 +432,31 @@ Value sumOverRows(Operation *op, Value partials, OutlineContext &context) {
   if (few > 1) {
     SmallVector<int64_t> stacked = {few, programs / few};
     llvm::append_range(stacked, shape);
-    return sumOverRows(op, sumOverRows(op, context.view(op, partials, stacked), context), context);
+    return sumOverRows(op, sumOverRows(op, context.view(op, partials, stacked), context), context, addend);
   }
   Type element = tensorType(partials).getElementType();
-  std::string kernel = context.kernel("sum_rows_" + typeName(element), {"column"}, [&](KernelBuilder &k) {
-    // y[c] = sum over p of x[p, c], p ascending
-    Var x = k.buffer("x", element, {kDynamic, kDynamic}), y = k.buffer("y", element, {kDynamic});
+  std::string name = "sum_rows_" + typeName(element) + (addend ? "_add" : "");
+  std::string kernel = context.kernel(name, {"column"}, [&](KernelBuilder &k) {
+    // y[c] = (a[c] +) sum over p of x[p, c], p ascending
+    Var x = k.buffer("x", element, {kDynamic, kDynamic}), a = addend ? k.buffer("a", element, {kDynamic}) : Var();
+    Var y = k.buffer("y", element, {kDynamic});
     Var count = k.index("count"), size = k.index("size"), first = k.program(0) * width;
-    Vars total = k.loop(0, count, 1, {k.tile({width}, element)}, [&](Var p, ArrayRef<Var> sum) {
+    Var start = a ? k.load(a, {first}, {width}, {.limit = size}) : k.tile({width}, element);
+    Vars total = k.loop(0, count, 1, {start}, [&](Var p, ArrayRef<Var> sum) {
       return Vars{sum[0] + k.load(x, {p, first}, {width}, {.limit = size})};
     });
     k.store(total[0], y, {first}, {.limit = size});
   });
   Value flat = context.view(op, partials, {programs, size});
-  auto sum = context.launch(op, kernel, {ceilDiv(size, width)})
-                 .arg("x", flat)
-                 .result("y", RankedTensorType::get({size}, element))
-                 .index("count", programs)
-                 .index("size", size)
-                 .run();
-  return context.view(op, sum[0], shape);
+  if (addend)
+    addend = context.view(op, addend, {size});
+  auto launch = context.launch(op, kernel, {ceilDiv(size, width)});
+  launch.arg("x", flat);
+  if (addend)
+    launch.arg("a", addend);
+  launch.result("y", RankedTensorType::get({size}, element), addend ? "a" : "");
+  Value sum = launch.index("count", programs).index("size", size).run()[0];
+  return context.view(op, sum, shape);
 }
 
 LogicalResult outlineRows(ArrayRef<Operation *> cluster, OutlineContext &context) {

@@ -1,5 +1,5 @@
 """Products of bf16 in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
-16 bytes, sums that are added to, groups of rows of any length.
+16 bytes, sums that are added to, groups of rows of any length, sums of several products, long sums in parts.
 
     check_products.py [ring]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
@@ -57,6 +57,46 @@ def add_groups(program, rng, R, M, F, lengths):
     program.check(f, a | {"offsets": ends}, references, limits("bf16", ("dx", "dw", "dsum"))(references))
 
 
+def add_sums(program, rng, T, M, widths, transposed):
+    """dx of several projections."""
+    f = program.function(f"sums_{T}x{M}_{'_'.join(map(str, widths))}{'_t' if transposed else ''}", "bf16")
+    dys = [f.input(f"dy{i}", (1, T, N)) for i, N in enumerate(widths)]
+    ws = [f.input(f"w{i}", (N, M) if transposed else (M, N)) for i, N in enumerate(widths)]
+    f.output("dx", f.op("braid.linear_grad_data", [dys, ws], Type((1, T, M), "bf16"), segments=True, transposed=transposed))
+    a = {n: rounded([rng.standard_normal(o.type.shape)], "bf16")[0] for n, o in f.inputs.items()}
+    dx = sum(a[f"dy{i}"] @ (a[f"w{i}"] if transposed else a[f"w{i}"].T) for i in range(len(widths)))
+    program.check(f, a, {"dx": dx}, limits("bf16", ("dx",))({"dx": dx}))
+
+
+def add_group_sums(program, rng, R, M, widths, lengths):
+    """The same of groups of rows."""
+    E = len(lengths)
+    f = program.function(f"group_sums_{R}x{M}_{'_'.join(map(str, widths))}_{E}", "bf16")
+    dys, offsets = [f.input(f"dy{i}", (1, R, N)) for i, N in enumerate(widths)], f.input("offsets", (E + 1,), "i32")
+    ws = [f.input(f"w{i}", (E, M, N)) for i, N in enumerate(widths)]
+    f.output("dx", f.op("braid.moe.grouped_linear_grad_data", [dys, [offsets], ws], Type((1, R, M), "bf16"), segments=True))
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    a = {n: rounded([rng.standard_normal(o.type.shape)], "bf16")[0] for n, o in f.inputs.items() if n != "offsets"}
+    dx = np.zeros((1, R, M))
+    for e in range(E):
+        rows = slice(ends[e], ends[e + 1])
+        dx[0, rows] = sum(a[f"dy{i}"][0, rows] @ a[f"w{i}"][e].T for i in range(len(widths)))
+    program.check(f, a | {"offsets": ends}, {"dx": dx}, limits("bf16", ("dx",))({"dx": dx}))
+
+
+def add_long_sum(program, rng, dtype, T, K, N):
+    """dw of few results and many tokens, alone and added to what others gave."""
+    f = program.function(f"long_sum_{T}x{K}x{N}_{dtype}", dtype)
+    x, dy, s = f.input("x", (1, T, K)), f.input("dy", (1, T, N)), f.input("s", (K, N), "f32")
+    weight = lambda *sums: f.op("braid.linear_grad_weight", [x, [dy], [*sums]], [Type((K, N), "f32")], segments=True)[0]
+    f.output("dw", weight())
+    f.output("dsum", weight(s))
+    a = {n: rounded([rng.standard_normal(o.type.shape)], o.type.dtype)[0] for n, o in f.inputs.items()}
+    dw = a["x"][0].T @ a["dy"][0]
+    references = {"dw": dw, "dsum": dw + a["s"]}
+    program.check(f, a, references, {n: 5e-6 for n in references})  # of bf16 too: sums are f32
+
+
 def main(parts=""):
     program, rng = Program("products"), np.random.default_rng(7)
     if parts == "ring":
@@ -64,6 +104,7 @@ def main(parts=""):
         add_linear(program, rng, 1, 130, 328, 96, False)
         add_linear(program, rng, 9, 1, 640, 96, False)
         add_groups(program, rng, 300, 328, 256, (130, 0, 1, 63, 90, 16))
+        add_sums(program, rng, 130, 96, (320, 16, 384), False)
         return program.finish()
     for transposed in (False, True):
         add_linear(program, rng, 1, 200, 330, 256, transposed)  # tiles of 64 x 16; more iterations than the ring has stages; a rest along k
@@ -76,6 +117,17 @@ def main(parts=""):
         add_linear(program, rng, 1, 1, 1104, 144, transposed)
         add_linear(program, rng, 16, 1, 640, 96, transposed)
         add_linear(program, rng, 1, 9, 72, 2048 if transposed else 2100, transposed)  # rows of 4200 bytes
+        add_sums(program, rng, 200, 96, (128, 64, 192), transposed)
+        add_sums(program, rng, 70, 130, (64, 32), transposed)  # 130 columns: one product after the other
+        add_sums(program, rng, 130, 512, (32, 128, 48, 64), transposed)  # those that steps of 64 do not divide first
+        add_sums(program, rng, 1300, 3072, (16, 64), transposed)  # tiles of 128 x 256
+        add_sums(program, rng, 9, 96, (16, 64, 48), transposed)  # warps share k
+    add_group_sums(program, rng, 300, 256, (128, 64), (130, 0, 1, 63, 90, 16))
+    add_group_sums(program, rng, 3000, 512, (80, 64), (1500, 0, 1300, 190))
+    for dtype in ("bf16", "f32"):
+        add_long_sum(program, rng, dtype, 2300, 96, 80)
+        add_long_sum(program, rng, dtype, 4100, 256, 48)
+    add_long_sum(program, rng, "f32", 2049, 40, 7)
     add_groups(program, rng, 20, 704, 96, (1, 0, 2, 0, 3, 0, 0, 1, 2, 4))
     add_groups(program, rng, 64, 96, 128, (1, 0, 40, 2, 1, 3, 0, 2))  # 40 rows in tiles of 16
     add_groups(program, rng, 700, 64, 192, (130, 0, 1, 63, 300, 16))

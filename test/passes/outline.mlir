@@ -1,6 +1,6 @@
 // Model ops become launches of named kernels, library calls and views.
 // RUN: braid-opt %s --split-input-file --braid-fuse-rows --braid-outline | FileCheck %s
-// RUN: braid-opt %s --split-input-file --braid-fuse-rows --braid-outline=round-in-products=false | FileCheck %s --check-prefix=APART
+// RUN: braid-opt %s --split-input-file --braid-fuse-rows --braid-outline=cublaslt=true | FileCheck %s --check-prefix=APART
 // RUN: braid-opt %s --split-input-file --braid-fuse-rows --braid-outline | braid-opt --split-input-file | FileCheck %s
 
 !x = tensor<2x40x64xf32>

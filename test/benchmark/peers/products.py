@@ -21,6 +21,15 @@ def dense(results, tokens):
     results.add(text, lambda: x @ w, flops=flops)
     results.add(f"{text}, gradient of its input", lambda: x @ w.mT, flops=flops)
     results.add(f"{text}, gradient of its weight", lambda: x.mT @ x, flops=flops)
+    dys, ws = [normal(tokens, WIDTH) for _ in range(4)], [normal(WIDTH, WIDTH) for _ in range(4)]
+
+    def several():
+        dx = dys[0] @ ws[0].mT
+        for dy, w in zip(dys[1:], ws[1:]):
+            dx = torch.addmm(dx, dy, w.mT)
+        return dx
+
+    results.add(f"{text}, gradient of the input of four", several, flops=4 * flops)
 
 
 def grouped(results, tokens):
@@ -36,6 +45,8 @@ def grouped(results, tokens):
 
     results.add(text, lambda: product(x, w, offs=ends), error, LIMIT, flops)
     results.add(f"{text}, gradient of their input", lambda: product(dy, w.mT, offs=ends), flops=flops)
+    other, second = normal(rows, HIDDEN), normal(EXPERTS, WIDTH, HIDDEN)
+    results.add(f"{text}, gradient of the input of two", lambda: product(dy, w.mT, offs=ends) + product(other, second.mT, offs=ends), flops=2 * flops)
     results.add(f"{text}, gradient of their weights", lambda: product(x.mT, dy, offs=ends), flops=flops)
 
 

@@ -1,0 +1,244 @@
+//===- ProductSums.cpp - sums of matrix products that a GPU computes in one kernel --------------------------------===//
+//
+//   C = sum_i A_i op(B_i)                      the gradient of what several projections, or experts' projections, read: one sum along all k_i
+//   C = sum_p A[p-th part of k]^T B[.. ]       the gradient of a weight: the sum over tokens in parts, added up by a second kernel
+//
+// A product that adds what another one has left in memory writes and reads f32: of 131,072 rows for experts that is half a gigabyte each way, as much time
+// as half the product. And a gradient of weights alone has too few tiles for the multiprocessors of a GPU.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/outline/OutlineFamilies.h"
+#include "passes/outline/ProductTiles.h"
+
+#include "passes/analysis/Views.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace braid {
+
+namespace {
+
+/// Programs that share the rows of a group at most: few experts may have most of them.
+constexpr int64_t kMostShares = 16;
+
+bool isBf16(Value v) { return tensorType(v).getElementType().isBF16(); }
+
+std::string numbered(StringRef name, size_t i) { return name.str() + std::to_string(i); }
+
+Value withProducts(Value result, int64_t products) {
+  auto type = IntegerType::get(result.getContext(), 64);
+  result.getDefiningOp()->setAttr(kProductsAttr, IntegerAttr::get(type, products));
+  return result;
+}
+
+/// C = sum_i A_i op(B_i) as one launch.
+class OneSum {
+public:
+  OneSum(Operation *op, ValueRange as, ValueRange bs, Value offsets, bool transposeB, RankedTensorType type,
+         OutlineContext &context)
+      : op(op), offsets(offsets), transposeB(transposeB), type(type), context(context) {
+    for (auto [a, b] : llvm::zip_equal(as, bs))
+      terms.push_back({a, b, shapeOf(b).drop_front(offsets ? 1 : 0)[transposeB ? 1 : 0]});
+    n = type.getShape().back();
+    rows = product(type.getShape()) / n;
+    groups = offsets ? shapeOf(bs[0])[0] : 1;
+  }
+
+  bool fits() const {
+    return terms.size() > 1 && n % kGrain == 0 && llvm::all_of(terms, [](const Term &term) {
+             return isBf16(term.a) && isBf16(term.b) && term.depth > 0 && term.depth % kGrain == 0 &&
+                    isContiguous(term.a) && isContiguous(term.b);
+           });
+  }
+
+  Value run() {
+    // As if all groups had equally many rows. A tile has room for twice as many: a program goes on to the rest of its group, which reads the weights again.
+    int64_t each = offsets ? std::min(rows, 2 * ceilDiv(rows, groups)) : rows, depth = 0;
+    for (const Term &term : terms)
+      depth += term.depth;
+    Sides sides = sidesFor(/*tensorCores=*/true, each, n, depth, std::min(groups, rows));
+    m = guardedSideOf(each, sides.m);
+    columns = sideOf(n, sides.n);
+    // Those that long steps do not divide come first, in a loop of their own: all others have long ones.
+    auto isLong = [&](const Term &term) { return term.depth % sides.k == 0; };
+    std::stable_partition(terms.begin(), terms.end(), [&](const Term &term) { return !isLong(term); });
+    size_t others = llvm::count_if(terms, [&](const Term &term) { return !isLong(term); });
+    for (auto [first, end] : {std::pair<size_t, size_t>(0, others), {others, terms.size()}})
+      if (first != end)
+        walks.push_back({first, end, stepOf(first, end, sides.k)});
+
+    int64_t tiles = ceilDiv(rows, m), across = n / columns, band = bandOf(tiles, across);
+    int64_t parts = std::clamp<int64_t>(each <= m ? ceilDiv(each, m) : tiles, 1, kMostShares);
+    std::string kernel = offsets ? groupsKernel() : rowsKernel();
+    auto launch = offsets ? context.launch(op, kernel, {across, parts, groups})
+                          : context.launch(op, kernel, {band, across, tiles / band});
+    SmallVector<Value> left;
+    for (const Term &term : terms)
+      left.push_back(context.view(op, term.a, {rows, term.depth}));
+    for (auto [w, walk] : llvm::enumerate(walks)) {
+      int64_t begin = 0;
+      for (size_t i = walk.first; i < walk.end; begin += terms[i++].depth) {
+        launch.arg(numbered("a", i), left[i]).arg(numbered("b", i), terms[i].b);
+        if (i > walk.first)
+          launch.index(numbered("begin", i), begin);
+      }
+      launch.index(numbered("k", w), begin);
+    }
+    if (offsets)
+      launch.arg("offsets", offsets).index("parts", parts);
+    else
+      launch.index("rows", rows).index("band", band);
+    Value sum = launch.result("y", type.clone({rows, n})).run()[0];
+    return context.view(op, withProducts(sum, rows * n * depth), type.getShape());
+  }
+
+private:
+  struct Term {
+    Value a, b;
+    int64_t depth; ///< k_i
+  };
+  /// Terms [first, end), one behind the other along k.
+  struct Walk {
+    size_t first, end;
+    int64_t step;
+  };
+  /// Parameters of the kernel.
+  struct Operands {
+    Vars a, b, begins, depths; ///< where a term begins in its walk, how long walks are
+  };
+
+  int64_t stepOf(size_t first, size_t end, int64_t most) const {
+    int64_t common = 0;
+    for (size_t i = first; i < end; ++i)
+      common = std::gcd(common, terms[i].depth);
+    return sideOf(common, most);
+  }
+
+  std::string nameOf(StringRef kind) const {
+    std::string name = llvm::formatv("gemm_sum{0}_{1}_{2}_{3}x{4}", kind, typeName(type.getElementType()),
+                                     transposeB ? "nt" : "nn", m, columns);
+    for (const Walk &walk : walks)
+      name += llvm::formatv("_{0}x{1}", walk.end - walk.first, walk.step);
+    return name;
+  }
+
+  Operands declare(KernelBuilder &k) const {
+    Operands operands;
+    const int64_t any[] = {kDynamic, kDynamic, kDynamic};
+    Type bf16 = k.builder.getBF16Type();
+    for (auto [w, walk] : llvm::enumerate(walks)) {
+      for (size_t i = walk.first; i < walk.end; ++i) {
+        operands.a.push_back(k.buffer(numbered("a", i), bf16, Shape(any).take_front(2)));
+        operands.b.push_back(k.buffer(numbered("b", i), bf16, offsets ? Shape(any) : Shape(any).take_front(2)));
+        operands.begins.push_back(i > walk.first ? k.index(numbered("begin", i)) : Var());
+      }
+      operands.depths.push_back(k.index(numbered("k", w)));
+    }
+    return operands;
+  }
+
+  /// The tile of C at this row and column; of A there are rows up to `limit`.
+  Var tile(KernelBuilder &k, const Operands &operands, Var group, Var row, Var column, Var limit) const {
+    Var sum = k.tile({m, columns}, k.f32());
+    for (auto [walk, depth] : llvm::zip_equal(walks, operands.depths))
+      sum = k.loop(0, depth, walk.step, {sum}, [&](Var at, ArrayRef<Var> sum) {
+        Var a = operands.a[walk.first], b = operands.b[walk.first], begin = at.like(0);
+        for (size_t i = walk.first + 1; i < walk.end; ++i) {
+          Var further = ge(at, operands.begins[i]);
+          a = select(further, operands.a[i], a);
+          b = select(further, operands.b[i], b);
+          begin = select(further, operands.begins[i], begin);
+        }
+        Var inside = at - begin;
+        SmallVector<Index> place;
+        if (group)
+          place.push_back(group);
+        place.append({transposeB ? column : inside, transposeB ? inside : column});
+        const int64_t sizes[] = {transposeB ? columns : walk.step, transposeB ? walk.step : columns};
+        return Vars{dot(k.load(a, {row, inside}, {m, walk.step}, {.limit = limit}), k.load(b, place, sizes), sum[0],
+                        {false, transposeB})};
+      })[0];
+    return cast(sum, type.getElementType());
+  }
+
+  Var result(KernelBuilder &k) const { return k.buffer("y", type.getElementType(), {kDynamic, kDynamic}); }
+
+  std::string rowsKernel() const {
+    return context.kernel(nameOf(""), {"row", "column", "outer"}, [&](KernelBuilder &k) {
+      Operands operands = declare(k);
+      Var y = result(k), rows = k.index("rows");
+      Var row = (k.program(2) * k.index("band") + k.program(0)) * m, column = k.program(1) * columns;
+      k.store(tile(k, operands, {}, row, column, rows), y, {row, column}, {.limit = rows});
+    });
+  }
+
+  /// The rows of a group are dealt out to `parts` programs, as they are found on the device.
+  std::string groupsKernel() const {
+    return context.kernel(nameOf("_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
+      Operands operands = declare(k);
+      Var y = result(k), starts = k.buffer("offsets", k.i32(), {kDynamic}), parts = k.index("parts");
+      Var column = k.program(0) * columns, part = k.program(1), group = k.program(2);
+      auto boundary = [&](Var at) { return cast(k.at(starts, {at}), k.builder.getIndexType()); };
+      Var end = boundary(group + 1);
+      k.loop(boundary(group) + part * m, end, parts * m,
+             [&](Var row) { k.store(tile(k, operands, group, row, column, end), y, {row, column}, {.limit = end}); });
+    });
+  }
+
+  Operation *op;
+  SmallVector<Term> terms;
+  Value offsets;
+  bool transposeB;
+  RankedTensorType type;
+  OutlineContext &context;
+  int64_t n, rows, groups, m = 0, columns = 0;
+  SmallVector<Walk, 2> walks;
+};
+
+} // namespace
+
+Value sumInOneKernel(Operation *op, ValueRange as, ValueRange bs, Value offsets, bool transposeB, RankedTensorType type,
+                     OutlineContext &context) {
+  OneSum sum(op, as, bs, offsets, transposeB, type, context);
+  return context.gpu && sum.fits() ? sum.run() : Value();
+}
+
+Value sumInParts(Operation *op, const Product &p, RankedTensorType type, OutlineContext &context) {
+  Type element = tensorType(p.a).getElementType();
+  bool tensorCores = element.isBF16();
+  int64_t m = p.aColumns, n = p.bColumns, k = product(shapeOf(p.a)) / m;
+  int64_t parts = sumsAlongK(tensorCores, m, n, k);
+  if (!context.gpu || !p.transposeA || p.transposeB || p.apart || parts < 2 || !type.getElementType().isF32() ||
+      tensorType(p.b).getElementType() != element || !(tensorCores || element.isF32()) || !isContiguous(p.a) ||
+      !isContiguous(p.b) || (tensorCores && (m % kGrain != 0 || n % kGrain != 0)))
+    return {};
+  Sides sides = sidesFor(tensorCores, m, n, ceilDiv(k, parts), parts);
+  int64_t rows = sideOf(m, sides.m), columns = sideOf(n, sides.n);
+  std::string name = llvm::formatv("gemm_parts_{0}_{1}x{2}x{3}", typeName(element), rows, columns, sides.k);
+  std::string kernel = context.kernel(name, {"column", "row", "part"}, [&](KernelBuilder &t) {
+    Var a = t.buffer("a", element, {kDynamic, kDynamic}), b = t.buffer("b", element, {kDynamic, kDynamic});
+    Var y = t.buffer("y", t.f32(), {kDynamic, kDynamic, kDynamic}), depth = t.index("k"), length = t.index("length");
+    Var column = t.program(0) * columns, row = t.program(1) * rows, part = t.program(2);
+    AccessOptions inside{.limit = min(part * length + length, depth)};
+    Vars sum = t.loop(part * length, inside.limit, sides.k, {t.tile({rows, columns}, t.f32())},
+                      [&](Var at, ArrayRef<Var> sum) {
+                        return Vars{dotTA(t.load(a, {at, row}, {sides.k, rows}, inside),
+                                          t.load(b, {at, column}, {sides.k, columns}, inside), sum[0])};
+                      });
+    t.store(sum[0], y, {part, row, column});
+  });
+  int64_t length = llvm::alignTo(ceilDiv(k, parts), sides.k);
+  parts = ceilDiv(k, length);
+  Value left = context.view(op, p.a, {k, m}), right = context.view(op, p.b, {k, n});
+  auto launch = context.launch(op, kernel, {n / columns, m / rows, parts});
+  launch.arg("a", left).arg("b", right).index("k", k).index("length", length);
+  Value partials = withProducts(launch.result("y", type.clone({parts, m, n})).run()[0], m * n * k);
+  Value addend = p.c ? context.view(op, p.c, {m, n}) : Value();
+  return context.view(op, sumOverRows(op, partials, context, addend), type.getShape());
+}
+
+} // namespace braid

@@ -1,0 +1,65 @@
+//===- ProductTiles.cpp - the tiles in which matrix products of a GPU are computed --------------------------------===//
+#include "passes/outline/ProductTiles.h"
+
+#include "passes/outline/OutlineContext.h"
+
+namespace braid {
+
+static constexpr int64_t kMostBand = 16; // tiles of rows
+static constexpr int64_t kMultiprocessors = 128;
+static constexpr int64_t kLeastSum = 1024; // products of a part of a long sum
+static constexpr Sides kTensorSides[] = {{128, 256, 64}, {128, 128, 64}, {64, 128, 64}, {64, 64, 64}, {64, 32, 64}};
+
+int64_t sideOf(int64_t length, int64_t most) {
+  for (int64_t side = most; side >= kGrain; side -= kGrain)
+    if (length % side == 0)
+      return side;
+  return divisorUpTo(length, most);
+}
+
+int64_t guardedSideOf(int64_t length, int64_t most) {
+  return std::min(most, static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(length, 1), kGrain)));
+}
+
+int64_t bandOf(int64_t rows, int64_t columns) {
+  if (std::min(rows, columns) <= 2 * kMostBand)
+    return rows <= columns ? rows : 1;
+  return divisorUpTo(rows, kMostBand);
+}
+
+/// Whether C is worth tiles of this size.
+static bool fills(const Sides &sides, int64_t m, int64_t n) {
+  return (m > sides.m / 2 || sides.m == 64) && n > sides.n / 2;
+}
+
+/// Tensor cores take what they multiply from shared memory, and that from a cache that all of them share: of the operands of a 128 x 256 tile each
+/// byte is multiplied 85 times, of a 64 x 64 tile 32 times. Smaller tiles where the larger ones would leave multiprocessors without any:
+/// products of few rows read their weights once, and want many that read.
+/// Elsewhere the tile that is added to lies in shared memory itself.
+Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t k, int64_t count) {
+  // Without asynchronous copies what is under way is one step of k: long ones where a program has few results.
+  if (!tensorCores && m <= kGrain)
+    return {kGrain, count * ceilDiv(n, 64) >= kMultiprocessors ? 64 : kGrain, 256};
+  if (!tensorCores && k >= kLeastSum && count * ceilDiv(m, 64) * ceilDiv(n, 64) < kMultiprocessors / 2)
+    return {kGrain, kGrain, 256};
+  if (!tensorCores)
+    return {64, 64, 32};
+  for (Sides sides : kTensorSides)
+    if (fills(sides, m, n) && count * ceilDiv(m, sides.m) * ceilDiv(n, sides.n) >= kMultiprocessors)
+      return sides;
+  return {64, kGrain, 64};
+}
+
+int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k) {
+  Sides sides{64, 64, 32};
+  if (tensorCores) {
+    const Sides *found = llvm::find_if(kTensorSides, [&](const Sides &sides) { return fills(sides, m, n); });
+    if (found == std::end(kTensorSides))
+      return 1;
+    sides = *found;
+  }
+  int64_t tiles = ceilDiv(m, sides.m) * ceilDiv(n, sides.n);
+  return std::max<int64_t>(1, std::min(kMultiprocessors / tiles, k / kLeastSum));
+}
+
+} // namespace braid

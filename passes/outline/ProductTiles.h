@@ -1,0 +1,32 @@
+//===- ProductTiles.h - the tiles in which matrix products of a GPU are computed ----------------------------------===//
+// Lengths in elements. The sides of a tile divide C, so columns need no limit; rows may have one.
+#ifndef PASSES_OUTLINE_PRODUCTTILES_H
+#define PASSES_OUTLINE_PRODUCTTILES_H
+
+#include <cstdint>
+
+namespace braid {
+
+inline constexpr int64_t kGrain = 16; ///< what the tensor cores take
+
+/// The most that a tile may be.
+struct Sides {
+  int64_t m, n, k;
+};
+
+/// The side of a tile along a dimension of `length` that it must divide: a multiple of the grain where there is one.
+int64_t sideOf(int64_t length, int64_t most);
+/// The same where rows past the end read 0 and are not written.
+int64_t guardedSideOf(int64_t length, int64_t most);
+/// For `count` products of m x k and k x n.
+Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t k, int64_t count);
+/// Programs that run at a time should read the same of A and B, so that both come from memory once: tiles of `rows` x `columns` are
+/// walked in bands of so many rows, each column by column. The fewer of both are a band; where both are many, what divides the rows.
+int64_t bandOf(int64_t rows, int64_t columns);
+/// Into how many sums of equal length a long sum over k is cut, so that all multiprocessors have a part: a gradient of weights has few results of
+/// many tokens each.
+int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k);
+
+} // namespace braid
+
+#endif // PASSES_OUTLINE_PRODUCTTILES_H

@@ -1,0 +1,76 @@
+// Sums of products that a GPU computes in one kernel (outline/ProductSums.cpp), and what stays a chain of products.
+// RUN: braid-opt %s --braid-outline=gpu | FileCheck %s
+// RUN: braid-opt %s --braid-outline | FileCheck %s --check-prefix=CHAIN
+// RUN: braid-opt %s --braid-outline="gpu cublaslt" | FileCheck %s --check-prefix=LIBRARY
+
+// One launch, without a sum in memory. Steps of 64 do not divide the narrow projection: it comes first, in a loop of its own.
+// CHECK-LABEL: func.func @projections(
+// CHECK: tile.launch @[[SUM:gemm_sum_bf16_nt_128x128_1x16_2x64]] grid [1, 8, 16](
+// CHECK-SAME: arg_names = ["a0", "b0", "a1", "b1", "a2", "b2"]
+// CHECK-SAME: result_names = ["y"], scalars = {band = 1 : index, begin2 = 64 : index, k0 = 16 : index, k1 = 256 : index, rows = 2048 : index}
+// CHECK-SAME: -> tensor<2048x1024xbf16>
+// CHECK-NOT: tile.gemm
+// CHECK: return
+// CHAIN-LABEL: func.func @projections(
+// CHAIN-COUNT-2: tile.gemm {{.*}} -> tensor<1x2048x1024xf32>
+// CHAIN: tile.gemm {{.*}}apart{{.*}} -> tensor<1x2048x1024xbf16>
+// LIBRARY-LABEL: func.func @projections(
+// LIBRARY-COUNT-3: tile.gemm {{.*}} -> tensor<1x2048x1024xf32>
+// LIBRARY: tile.launch @round_f32_bf16
+func.func @projections(%a: tensor<1x2048x64xbf16>, %b: tensor<1x2048x16xbf16>, %c: tensor<1x2048x192xbf16>, %wa: tensor<1024x64xbf16>,
+                       %wb: tensor<1024x16xbf16>, %wc: tensor<1024x192xbf16>) -> tensor<1x2048x1024xbf16> {
+  %dx = "braid.linear_grad_data"(%a, %b, %c, %wa, %wb, %wc) {operandSegmentSizes = array<i32: 3, 3>}
+    : (tensor<1x2048x64xbf16>, tensor<1x2048x16xbf16>, tensor<1x2048x192xbf16>, tensor<1024x64xbf16>, tensor<1024x16xbf16>, tensor<1024x192xbf16>) -> tensor<1x2048x1024xbf16>
+  return %dx : tensor<1x2048x1024xbf16>
+}
+
+// Experts have one with a library too.
+// CHECK-LABEL: func.func @experts(
+// CHECK: tile.launch @gemm_sum_groups_bf16_nt_64x16_2x32 grid [8, 4, 4]({{.*}}arg_names = ["a0", "b0", "a1", "b1", "offsets"]
+// LIBRARY-LABEL: func.func @experts(
+// LIBRARY: tile.launch @gemm_sum_groups_bf16_nt_
+// CHAIN-LABEL: func.func @experts(
+// CHAIN-COUNT-2: tile.grouped_gemm
+func.func @experts(%a: tensor<1x256x96xbf16>, %b: tensor<1x256x32xbf16>, %offsets: tensor<5xi32>, %wa: tensor<4x128x96xbf16>, %wb: tensor<4x128x32xbf16>)
+    -> tensor<1x256x128xbf16> {
+  %dx = "braid.moe.grouped_linear_grad_data"(%a, %b, %offsets, %wa, %wb) {operandSegmentSizes = array<i32: 2, 1, 2>}
+    : (tensor<1x256x96xbf16>, tensor<1x256x32xbf16>, tensor<5xi32>, tensor<4x128x96xbf16>, tensor<4x128x32xbf16>) -> tensor<1x256x128xbf16>
+  return %dx : tensor<1x256x128xbf16>
+}
+
+// A width of 24 is none of the tensor cores': one product after the other.
+// CHECK-LABEL: func.func @chain(
+// CHECK-COUNT-2: tile.gemm
+func.func @chain(%a: tensor<1x512x64xbf16>, %b: tensor<1x512x24xbf16>, %wa: tensor<512x64xbf16>, %wb: tensor<512x24xbf16>) -> tensor<1x512x512xbf16> {
+  %dx = "braid.linear_grad_data"(%a, %b, %wa, %wb) {operandSegmentSizes = array<i32: 2, 2>}
+    : (tensor<1x512x64xbf16>, tensor<1x512x24xbf16>, tensor<512x64xbf16>, tensor<512x24xbf16>) -> tensor<1x512x512xbf16>
+  return %dx : tensor<1x512x512xbf16>
+}
+
+// 32 tiles for 128 multiprocessors: the tokens in four parts. Behind what others gave, in its place.
+// CHECK-LABEL: func.func @weights(
+// CHECK: %[[PARTS:.*]] = tile.launch @gemm_parts_bf16_128x256x64 grid [4, 8, 4]({{.*}}scalars = {k = 16384 : index, length = 4096 : index}{{.*}} -> tensor<4x1024x1024xf32>
+// CHECK: tile.launch @sum_rows_f32_add
+// CHECK-SAME: inplace = array<i64: 1>
+// CHECK: tile.gemm {{.*}}transpose_a
+// CHAIN-LABEL: func.func @weights(
+// CHAIN-COUNT-2: tile.gemm {{.*}}transpose_a
+// LIBRARY-LABEL: func.func @weights(
+// LIBRARY-COUNT-2: tile.gemm {{.*}}transpose_a
+func.func @weights(%x: tensor<1x16384x1024xbf16>, %dy: tensor<1x16384x1024xbf16>, %s: tensor<1024x1024xf32>, %few: tensor<1x1024x1024xbf16>)
+    -> (tensor<1024x1024xf32>, tensor<1024x1024xf32>) {
+  %dw = "braid.linear_grad_weight"(%x, %dy, %s) {operandSegmentSizes = array<i32: 1, 1, 1>}
+    : (tensor<1x16384x1024xbf16>, tensor<1x16384x1024xbf16>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  %short = "braid.linear_grad_weight"(%few, %few) {operandSegmentSizes = array<i32: 1, 1, 0>}
+    : (tensor<1x1024x1024xbf16>, tensor<1x1024x1024xbf16>) -> tensor<1024x1024xf32>
+  return %dw, %short : tensor<1024x1024xf32>, tensor<1024x1024xf32>
+}
+
+// The kernel that was launched above: which projection a step is of is chosen between the buffers.
+// CHECK: func.func @[[SUM]](
+// CHECK: %[[NARROW:.*]] = scf.for
+// CHECK-NOT: arith.select
+// CHECK: scf.yield
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[NARROW]])
+// CHECK: arith.select {{.*}} : memref<?x?xbf16>
+// CHECK: tile.dot
