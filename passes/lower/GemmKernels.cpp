@@ -24,7 +24,6 @@ namespace braid {
 
 namespace {
 
-constexpr int64_t kMostParts = 16; // programs that share the rows of a group
 constexpr int64_t kMostBehind = 128; // columns of a tile that is added to behind the loop
 
 struct Part {
@@ -66,6 +65,7 @@ struct Tile {
       text += "_" + std::to_string(step);
     return text;
   }
+  bool runsAlone() const { return braid::runsAlone(a.isBF16() && b.isBF16(), m, n); }
   /// The matrix that the sum begins with: C, another, or none.
   Var begin(KernelBuilder &k, Var target, Shape sizes) const {
     return accumulate ? target : addend ? k.buffer("addend", addend, sizes, /*strided=*/true) : Var();
@@ -138,9 +138,19 @@ private:
     Builder builder;
   };
 
+  /// `tiles` below each other, which so many programs share.
+  static void shareTiles(Arguments &arguments, const Tile &tile, int64_t parts, int64_t tiles) {
+    if (!tile.runsAlone())
+      return;
+    arguments.index("parts", parts);
+    arguments.index("tiles", tiles / parts);
+  }
+
   template <typename Op>
   cmd::LaunchOp launch(Op op, const std::string &kernel, Shape grid, const Arguments &arguments) {
     OpBuilder b(op);
+    // C shares no byte with A and B, and what is added is C itself or another matrix.
+    getOperation().lookupSymbol<func::FuncOp>(kernel)->setAttr(tile::kInPlaceAttr, b.getArrayAttr({}));
     return cmd::LaunchOp::create(b, op.getLoc(), FlatSymbolRefAttr::get(op.getContext(), kernel),
                                  b.getDenseI64ArrayAttr(grid), arguments.list.getDictionary(op.getContext()),
                                  op.getStreamAttr(), op.getNameAttr());
@@ -193,33 +203,36 @@ private:
   cmd::LaunchOp lower(cmd::GemmOp op, Part rows, Part columns, int64_t mostDepth) {
     int64_t m = rows.length, n = columns.length, k = op.getK(), batch = op.getBatch();
     Tile tile = tileOf(op, rows.side, columns.side, 0, op.getTransposeA());
-    SmallVector<Part, 3> parts = depthOf(op, mostDepth);
-    tile.k = parts.front().side;
-    int64_t steps = std::min(parts.front().length, k);
-    for (const Part &part : ArrayRef(parts).drop_front())
+    SmallVector<Part, 3> depths = depthOf(op, mostDepth);
+    tile.k = depths.front().side;
+    int64_t steps = std::min(depths.front().length, k);
+    for (const Part &part : ArrayRef(depths).drop_front())
       tile.rest.push_back(part.side);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
       Var a = k.buffer("a", tile.a, any, /*strided=*/true), b = k.buffer("b", tile.b, any, /*strided=*/true);
       Var c = k.buffer("c", tile.c, any, /*strided=*/true), begin = tile.begin(k, c, any), depth = k.index("k");
-      Var outer = k.program(2), row = (outer * k.index("band") + k.program(0)) * tile.m, column = k.program(1) * tile.n;
+      Var outer = k.program(2), part = outer * k.index("band") + k.program(0), column = k.program(1) * tile.n;
       Var batch = outer * k.index("batches");
       AccessOptions inside{.limit = k.size(c, 1)};
-      auto step = [&](Var at, int64_t length, Var sum) {
+      auto step = [&](Var row, Var at, int64_t length, Var sum) {
         Var left = tile.transposeA ? k.load(a, {batch, at, row}, {length, tile.m}, {.limit = k.size(a, 1)})
                                    : k.load(a, {batch, row, at}, {tile.m, length}, {.limit = k.size(a, 1)});
         Var right = tile.transposeB ? k.load(b, {batch, column, at}, {tile.n, length})
                                     : k.load(b, {batch, at, column}, {length, tile.n}, {.limit = k.size(b, 1)});
         return tile.multiply(left, right, sum);
       };
-      Var sum = k.loop(0, depth, tile.k, {tile.start(k, begin, {batch, row, column}, inside)},
-                       [&](Var at, ArrayRef<Var> sum) { return Vars{step(at, tile.k, sum[0])}; })[0];
-      for (int64_t length : tile.rest) {
-        sum = step(depth, length, sum);
-        depth = depth + length;
-      }
-      k.store(cast(sum, tile.c), c, {batch, row, column}, inside);
+      eachTile(k, part, tile.m, tile.runsAlone(), [&](Var row) {
+        Var sum = k.loop(0, depth, tile.k, {tile.start(k, begin, {batch, row, column}, inside)},
+                         [&](Var at, ArrayRef<Var> sum) { return Vars{step(row, at, tile.k, sum[0])}; })[0];
+        Var rest = depth;
+        for (int64_t length : tile.rest) {
+          sum = step(row, rest, length, sum);
+          rest = rest + length;
+        }
+        k.store(cast(sum, tile.c), c, {batch, row, column}, inside);
+      });
     });
     Arguments arguments(&getContext());
     auto matrix = [&](StringRef name, cmd::BufferAttr at, int64_t rows, int64_t columns, bool transposed,
@@ -240,10 +253,13 @@ private:
              op.getLdc(), op.getBatchStrideAddend());
     arguments.index("k", steps);
     // What the outermost programs are: bands of rows, or matrices of a batch.
-    int64_t down = ceilDiv(m, tile.m), across = n / tile.n, band = batch == 1 ? bandOf(down, across) : down;
+    int64_t down = ceilDiv(m, tile.m), across = n / tile.n;
+    int64_t parts = tile.runsAlone() ? shareRows(down, across * batch) : down;
+    int64_t band = batch == 1 ? bandOf(parts, across) : parts;
     arguments.index("band", batch == 1 ? band : 0);
     arguments.index("batches", batch == 1 ? 0 : 1);
-    return launch(op, kernel, {band, across, batch == 1 ? down / band : batch}, arguments);
+    shareTiles(arguments, tile, parts, down);
+    return launch(op, kernel, {band, across, batch == 1 ? parts / band : batch}, arguments);
   }
 
   static Var boundary(KernelBuilder &k, Var offsets, Var group) {
@@ -263,23 +279,22 @@ private:
       Var b = k.buffer("b", tile.b, {kDynamic, kDynamic, kDynamic}, /*strided=*/true);
       Var c = k.buffer("c", tile.c, {kDynamic, kDynamic}, /*strided=*/true);
       Var begin = tile.begin(k, c, {kDynamic, kDynamic});
-      Var offsets = k.buffer("offsets", k.i32(), {kDynamic}), parts = k.index("parts");
+      Var offsets = k.buffer("offsets", k.i32(), {kDynamic});
       Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2);
-      Var end = boundary(k, offsets, group + 1);
-      k.loop(boundary(k, offsets, group) + part * tile.m, end, parts * tile.m, [&](Var row) {
+      Var end = boundary(k, offsets, group + 1), depth = k.size(a, 1);
+      eachTile(k, boundary(k, offsets, group), end, part, tile.m, tile.runsAlone(), [&](Var row) {
         AccessOptions inside{.limit = end};
-        Var sum = k.loop(0, k.size(a, 1), tile.k, {tile.start(k, begin, {row, column}, inside)},
-                         [&](Var at, ArrayRef<Var> sum) {
-                           Var left = k.load(a, {row, at}, {tile.m, tile.k}, inside);
-                           Var right = tile.transposeB ? k.load(b, {group, column, at}, {tile.n, tile.k})
-                                                       : k.load(b, {group, at, column}, {tile.k, tile.n});
-                           return Vars{tile.multiply(left, right, sum[0])};
-                         })[0];
+        Var sum =
+            k.loop(0, depth, tile.k, {tile.start(k, begin, {row, column}, inside)}, [&](Var at, ArrayRef<Var> sum) {
+              Var left = k.load(a, {row, at}, {tile.m, tile.k}, inside);
+              Var right = tile.transposeB ? k.load(b, {group, column, at}, {tile.n, tile.k})
+                                          : k.load(b, {group, at, column}, {tile.k, tile.n});
+              return Vars{tile.multiply(left, right, sum[0])};
+            })[0];
         k.store(cast(sum, tile.c), c, {row, column}, inside);
       });
     });
-    // A few experts may have most of the rows.
-    int64_t parts = std::clamp<int64_t>(ceilDiv(each <= tile.m ? each : rows, tile.m), 1, kMostParts);
+    int64_t parts = shareGroups(rows, groups, tile.m, n / tile.n);
     int64_t height = tile.transposeB ? n : k, lda = op.getLda(), ldb = op.getLdb(), ldc = op.getLdc();
     Arguments arguments(&getContext());
     arguments.buffer("a", op.getA(), {rows, k}, {lda});
@@ -311,14 +326,17 @@ private:
       Var b = k.buffer("b", tile.b, {kDynamic, kDynamic}, /*strided=*/true);
       Var c = k.buffer("c", tile.c, {kDynamic, kDynamic, kDynamic}, /*strided=*/true);
       Var offsets = k.buffer("offsets", k.i32(), {kDynamic});
-      Var column = k.program(0) * tile.n, row = k.program(1) * tile.m, group = k.program(2);
+      Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2);
       AccessOptions inside{.limit = boundary(k, offsets, group + 1)};
-      Var sum = k.loop(boundary(k, offsets, group), inside.limit, tile.k,
-                       {tile.start(k, tile.begin(k, c, {}), {group, row, column}, {})}, [&](Var at, ArrayRef<Var> sum) {
-                         return Vars{tile.multiply(k.load(a, {at, row}, {tile.k, tile.m}, inside),
-                                                   k.load(b, {at, column}, {tile.k, tile.n}, inside), sum[0])};
-                       })[0];
-      k.store(cast(sum, tile.c), c, {group, row, column});
+      Var first = boundary(k, offsets, group), begin = tile.begin(k, c, {});
+      eachTile(k, part, tile.m, tile.runsAlone(), [&](Var row) {
+        Var sum = k.loop(first, inside.limit, tile.k, {tile.start(k, begin, {group, row, column}, {})},
+                         [&](Var at, ArrayRef<Var> sum) {
+                           return Vars{tile.multiply(k.load(a, {at, row}, {tile.k, tile.m}, inside),
+                                                     k.load(b, {at, column}, {tile.k, tile.n}, inside), sum[0])};
+                         })[0];
+        k.store(cast(sum, tile.c), c, {group, row, column});
+      });
     });
     int64_t lda = op.getLda(), ldb = op.getLdb(), ldc = op.getLdc();
     Arguments arguments(&getContext());
@@ -326,7 +344,9 @@ private:
     arguments.buffer("b", op.getB(), {rows, n}, {ldb});
     arguments.buffer("c", op.getC(), {groups, m, n}, {m * ldc, ldc});
     arguments.buffer("offsets", op.getOffsets(), {groups + 1}, {});
-    return launch(op, kernel, {n / tile.n, m / tile.m, groups}, arguments);
+    int64_t down = m / tile.m, parts = tile.runsAlone() ? shareRows(down, n / tile.n * groups, /*most=*/2) : down;
+    shareTiles(arguments, tile, parts, down);
+    return launch(op, kernel, {n / tile.n, parts, groups}, arguments);
   }
 };
 

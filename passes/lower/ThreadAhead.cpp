@@ -42,7 +42,7 @@ static bool isCarried(Value v, scf::ForOp loop) {
 }
 
 /// What an iteration's place depends on is known without one: the induction variable, arithmetic, what lies outside.
-static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places) {
+bool ThreadLowering::collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places) {
   if (v.getParentBlock() != loop.getBody() || v == loop.getInductionVar())
     return true;
   Operation *made = v.getDefiningOp();
@@ -144,6 +144,8 @@ void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
 }
 
 void ThreadLowering::beforeLoop(scf::ForOp op) {
+  if (beginTiles(op))
+    return;
   std::shared_ptr<const Ahead> ahead = loadsAhead(op);
   if (!ahead)
     return;
@@ -179,6 +181,7 @@ void ThreadLowering::leaveIteration(scf::ForOp op) {
 }
 
 void ThreadLowering::afterLoop(scf::ForOp op) {
+  endTiles(op);
   std::shared_ptr<const Ahead> ahead = aheads.lookup(op);
   if (!ahead)
     return;

@@ -380,8 +380,9 @@ void ThreadLowering::copyRows(tile::LoadOp load, const Access &at, const Places 
 Value ThreadLowering::rowsAligned(tile::LoadOp load, const Access &at) {
   int64_t size = bytesOf(tileType(load.getResult()).getElementType());
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, arguments[load.getSource()].memref);
-  Value bits =
-      arith::OrIOp::create(b, loc, add(base, mul(at.offset, constant(size))), mul(at.strides.front(), constant(size)));
+  // What is the same for every tile first.
+  Value bits = arith::OrIOp::create(b, loc, base, mul(at.strides.front(), constant(size)));
+  bits = arith::OrIOp::create(b, loc, bits, mul(at.offset, constant(size)));
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(bits, 16), constant(0));
 }
 

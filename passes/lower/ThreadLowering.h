@@ -212,6 +212,7 @@ private:
   std::shared_ptr<const Ahead> loadsAhead(scf::ForOp op);
   View stageOf(const Ahead &ahead, size_t i, Value stage);
   void fetchAhead(const Ahead &ahead, Value at, Value stage);
+  static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places);
 
   // ThreadProducts.cpp
   struct Product;
@@ -221,9 +222,6 @@ private:
   void storeBlocks(const LoopSums &held, tile::StoreOp store);
   void overSums(const Elements &elements, const LoopSums &held, function_ref<Value(Value row)> guard, Body body);
   std::optional<Product> productOf(scf::ForOp op);
-  bool goesOn(scf::ForOp op, const Product &p);
-  bool lowerProduct(scf::ForOp op);
-  void copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel);
   Value describePanel(Value address, int64_t blockBytes);
   SmallVector<Value> multiplyByGroups(const Product &p, Value left, Value right, ValueRange sums);
   Value partOf(const Product &p);
@@ -231,6 +229,19 @@ private:
   SmallVector<Value> multiplyByWarps(const Product &p, Value left, Value right, ValueRange sums);
   void eachSum(const Product &p, function_ref<void(Value row, const Strip &strip)> body);
   SmallVector<Value> awaitProducts(ValueRange sums);
+
+  // ThreadPipeline.cpp
+  struct Pipeline;
+  struct CopyPlace;
+  void copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel);
+  std::pair<Access, Access> placesOf(const Pipeline &pipe, const CopyPlace &place);
+  Value nextStage(const Product &p, Value stage);
+  CopyPlace copyStep(const Pipeline &pipe, const CopyPlace &place);
+  std::shared_ptr<Pipeline> beginSum(const Product &p, scf::ForOp sum, scf::ForOp tiles);
+  bool beginTiles(scf::ForOp op);
+  void endTiles(scf::ForOp op);
+  bool goesOn(scf::ForOp op, const Product &p);
+  bool lowerProduct(scf::ForOp op);
 
   const BlockLimits limits;
   const bool mayCopyAhead, scratched;
@@ -240,6 +251,7 @@ private:
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
   DenseMap<Operation *, std::shared_ptr<const Ahead>> aheads; ///< by the loop
+  DenseMap<Operation *, std::shared_ptr<Pipeline>> pipelines; ///< that loops over tiles have begun, by the loop over k
   DenseMap<Operation *, View> fetched; ///< what loads of this iteration read, by copies of the one before
   DenseMap<Value, SmallVector<Value>> owned; ///< the elements of a lane: c (of 8 columns), two halves, two neighbours
   SmallVector<Lifetime> lifetimes;

@@ -12,7 +12,7 @@
 // matrix shared memory layout"; panels begin on 1024 bytes, so the pattern has no offset).
 //
 //===-------------------------------------------------------------------------------------------------------------===//
-#include "passes/lower/ThreadLowering.h"
+#include "passes/lower/ThreadProducts.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -25,43 +25,15 @@ using namespace braid::lower;
 
 namespace {
 
-constexpr int64_t kBlockColumns = 64, kRowBytes = 128, kChunk = 8, kChunkBytes = 16; // of a panel; a chunk: elements
-constexpr int64_t kPatternBytes = 1024; // eight rows
 constexpr int64_t kStep = 16; // of k: one instruction
 constexpr int64_t kGroupRows = 64, kMostColumns = 256; // of wgmma
 constexpr int64_t kMostSums = 128; // registers of a thread
 constexpr int64_t kMostStages = 4;
 constexpr int64_t kTogether = 4; // lanes that share a row of sums
 /// Products of few rows wait for memory, not for tensor cores: more of it is asked for at a time.
-constexpr int64_t kNarrowRows = 16, kMostNarrowStages = 8, kNarrowBytes = 80 * 1024;
-
-/// A tile in a stage.
-struct Panel {
-  int64_t rows, columns, offset; // in the stage
-  bool alongK; ///< the columns run along k
-  int64_t blockBytes() const { return rows * kRowBytes; }
-  int64_t bytes() const { return llvm::divideCeil(columns, kBlockColumns) * blockBytes(); }
-};
+constexpr int64_t kMostNarrowStages = 8, kNarrowBytes = 80 * 1024;
 
 } // namespace
-
-/// Who computes what of the sum: a warpgroup `rows` blocks of 64 x `columns`, a warp `rows` x `columns` blocks of 16 x 8;
-/// `across` of them lie beside each other. Where there are fewer blocks than warps, `deep` of them share k, and their sums are added up at the end, in order.
-struct ThreadLowering::Product {
-  tile::LoadOp a, b;
-  tile::DotOp dot;
-  int64_t m, n, k;
-  int64_t rows = 0, columns = 0, across = 0, deep = 1;
-  bool wgmma = false;
-  Panel left, right;
-  int64_t stages = 0, stageBytes = 0;
-
-  /// Registers of a thread.
-  int64_t sums() const { return wgmma ? rows * columns / 2 : rows * columns * 4; }
-  /// Whether the sum can be dealt out so.
-  bool dealToGroups(int64_t threads);
-  bool dealToWarps(int64_t threads);
-};
 
 /// The loop's only work is one product of two loads that is added to what it carries.
 static bool match(scf::ForOp op, tile::DotOp &dot, tile::LoadOp &a, tile::LoadOp &b) {
@@ -85,8 +57,6 @@ static bool match(scf::ForOp op, tile::DotOp &dot, tile::LoadOp &a, tile::LoadOp
             llvm::none_of(inside.getOperands(), isTile) && llvm::none_of(inside.getResults(), isTile));
   });
 }
-
-static bool isChosen(tile::LoadOp load) { return load.getSource().getDefiningOp<arith::SelectOp>(); }
 
 /// Warpgroups lie one below the other, side by side where there are fewer rows.
 bool ThreadLowering::Product::dealToGroups(int64_t threads) {
@@ -161,52 +131,6 @@ std::optional<ThreadLowering::Product> ThreadLowering::productOf(scf::ForOp op) 
     if (freeOffset(p.stages * p.stageBytes, kPatternBytes) + p.stages * p.stageBytes <= limits.sharedBytes)
       return p;
   return std::nullopt;
-}
-
-//===- Copies -----------------------------------------------------------------------------------------------------===//
-
-/// `panel`: bytes from the ring's beginning to it.
-void ThreadLowering::copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel) {
-  const View &source = arguments[load.getSource()];
-  auto type = cast<VectorType>(load.getType());
-  int64_t rows = type.getDimSize(0), chunks = type.getDimSize(1) / kChunk;
-  auto place = [&](Value row, Value chunk) -> Value {
-    Value turned = arith::XOrIOp::create(b, loc, remainder(chunk, 8), remainder(row, 8));
-    return add(add(panel, mul(divide(chunk, 8), constant(rows * kRowBytes))),
-               add(mul(row, constant(kRowBytes)), mul(turned, constant(kChunkBytes))));
-  };
-  auto there = [&](Value row, Value chunk) {
-    return add(at.offset, add(mul(row, at.strides.front()), mul(chunk, constant(kChunk))));
-  };
-  auto branch = scf::IfOp::create(b, loc, aligned, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenBlock()->getTerminator());
-  Value to = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, ring.memref);
-  auto inRing = [&](Value row, Value chunk) { return add(to, place(row, chunk)); };
-  copyRows(load, at, {inRing, /*period=*/8, kRowBytes});
-  // Rows that do not begin on 16 bytes pass through registers, an element at a time.
-  b.setInsertionPoint(branch.elseBlock()->getTerminator());
-  eachThread(rows * chunks * kChunk, [&](Value i) {
-    Value element = remainder(i, kChunk), chunk = remainder(divide(i, kChunk), chunks),
-          row = divide(i, kChunk * chunks);
-    auto read = [&]() -> Value {
-      return memref::LoadOp::create(b, loc, source.memref, ValueRange{add(there(row, chunk), element)});
-    };
-    Value value;
-    if (at.limit) {
-      auto inside = scf::IfOp::create(b, loc, TypeRange{b.getBF16Type()}, inBounds(add(at.row, row), at.limit),
-                                      /*withElseRegion=*/true);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToEnd(&inside.getThenRegion().front());
-      scf::YieldOp::create(b, loc, read());
-      b.setInsertionPointToEnd(&inside.getElseRegion().front());
-      scf::YieldOp::create(b, loc, zero(b.getBF16Type()));
-      value = inside.getResult(0);
-    } else {
-      value = read();
-    }
-    memref::StoreOp::create(b, loc, value, ring.memref, ValueRange{add(divide(place(row, chunk), 2), element)});
-  });
 }
 
 //===- Products ---------------------------------------------------------------------------------------------------===//
@@ -341,12 +265,6 @@ void ThreadLowering::eachSum(const Product &p, function_ref<void(Value row, cons
           body(add(row, r * rowStep + half * 8), {add(column, c * 8 + element), 0, p.n, 0, 1});
 }
 
-struct ThreadLowering::LoopSums {
-  Product product;
-  Value result;
-  SmallVector<Value> sums; ///< of this thread, in the order of eachSum()
-};
-
 /// Blocks of eight columns in a row of a thread's sums.
 int64_t ThreadLowering::blocksOf(const Product &p) const { return p.wgmma ? p.columns / 8 : p.columns; }
 
@@ -451,167 +369,4 @@ SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums) {
   for (size_t i = 0; i < sums.size(); ++i)
     done.push_back(LLVM::ExtractValueOp::create(b, loc, wait.getResult(0), ArrayRef<int64_t>{static_cast<int64_t>(i)}));
   return done;
-}
-
-/// Whether what comes next is a loop that adds products to the sums of this one, dealt out alike.
-bool ThreadLowering::goesOn(scf::ForOp op, const Product &p) {
-  Value sum = op.getResult(0);
-  auto next = sum.hasOneUse() ? dyn_cast<scf::ForOp>(*sum.user_begin()) : scf::ForOp();
-  if (!next || next->getBlock() != op->getBlock() || p.deep > 1)
-    return false;
-  for (Operation *between = op->getNextNode(); between != next; between = between->getNextNode())
-    if (between->getNumRegions() != 0 || llvm::any_of(between->getOperands(), isTile) ||
-        llvm::any_of(between->getResults(), isTile))
-      return false;
-  std::optional<Product> q = productOf(next);
-  return q && std::tie(q->m, q->n, q->rows, q->columns, q->across, q->deep, q->wgmma) ==
-                  std::tie(p.m, p.n, p.rows, p.columns, p.across, p.deep, p.wgmma);
-}
-
-bool ThreadLowering::lowerProduct(scf::ForOp op) {
-  std::optional<Product> found = productOf(op);
-  if (!found)
-    return false;
-  Product p = *found;
-  Value init = op.getInitArgs().front();
-  int64_t elements = p.stages * p.stageBytes / 2;
-  Buffer *ringBuffer = allocate(b.getBF16Type(), elements, kPatternBytes);
-  patterned |= p.wgmma;
-  View ring{ringBuffer->memref, {constant(1)}, ringBuffer};
-  SmallVector<Value> sums;
-  {
-    Phase phase(*this);
-    touched(ring, true);
-    touched(ring, false);
-    startStrip();
-    Value isFirst = p.deep > 1 ? less(partOf(p), 1) : Value();
-    if (auto before = loopSums.lookup(init))
-      sums = before->sums;
-    else
-      eachSum(p, [&](Value row, const Strip &strip) {
-        Value start = eval(init, {row}, strip);
-        if (isFirst)
-          start = arith::SelectOp::create(b, loc, isFirst, start, zero(start.getType()));
-        sums.push_back(start);
-      });
-    startStrip();
-    Value lo = scalars.lookup(op.getLowerBound()), hi = scalars.lookup(op.getUpperBound()),
-          step = scalars.lookup(op.getStep());
-    Value span = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, hi, lo), constant(0));
-    int64_t length = *getConstantIntValue(op.getStep());
-    Value count = divide(add(span, length - 1), length);
-    // The loads' places in iteration i.
-    auto places = [&](Value i) {
-      scalars.map(op.getInductionVar(), add(lo, mul(i, step)));
-      for (Operation &inside : op.getBody()->without_terminator())
-        if (!isa<tile::LoadOp, tile::DotOp>(inside) && failed(lowerScalar(&inside)))
-          failedOnce = true;
-      auto of = [&](tile::LoadOp load) {
-        return access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
-      };
-      return std::pair(of(p.a), of(p.b));
-    };
-    Value alignedA, alignedB; // null: each iteration asks, for it may read another buffer
-    {
-      auto [a, second] = places(constant(0));
-      alignedA = isChosen(p.a) ? Value() : rowsAligned(p.a, a);
-      alignedB = isChosen(p.b) ? Value() : rowsAligned(p.b, second);
-      touched(arguments[p.a.getSource()], false);
-      touched(arguments[p.b.getSource()], false);
-    }
-    auto copy = [&](Value i, Value stage) {
-      onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, i, count), [&] {
-        auto [a, second] = places(i);
-        Value start = mul(stage, constant(p.stageBytes));
-        copyPanel(p.a, a, alignedA ? alignedA : rowsAligned(p.a, a), ring, add(start, p.left.offset));
-        copyPanel(p.b, second, alignedB ? alignedB : rowsAligned(p.b, second), ring, add(start, p.right.offset));
-      });
-      NVVM::CpAsyncCommitGroupOp::create(b, loc);
-    };
-    // Products by wgmma of the iteration before still read their stage when this one's copies start.
-    int64_t ahead = p.stages - (p.wgmma ? 2 : 1);
-    for (int64_t i = 0; i < ahead; ++i)
-      copy(constant(i), constant(i));
-    Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, ring.memref);
-    auto next = [&](Value stage) -> Value {
-      Value further = add(stage, 1);
-      Value wraps = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, further, constant(p.stages));
-      return arith::SelectOp::create(b, loc, wraps, constant(0), further);
-    };
-    SmallVector<Value> carried = {constant(0), constant(ahead % p.stages)};
-    llvm::append_range(carried, sums);
-    auto iteration = [&](Value i, ValueRange now) -> SmallVector<Value> {
-      NVVM::CpAsyncWaitGroupOp::create(b, loc, ahead - 1);
-      if (p.wgmma)
-        NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
-                                   NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
-      gpu::BarrierOp::create(b, loc);
-      Value start = add(base, mul(now[0], constant(p.stageBytes)));
-      Value left = add(start, p.left.offset), right = add(start, p.right.offset);
-      SmallVector<Value> yielded = {next(now[0]), next(now[1])}, products;
-      if (p.wgmma)
-        products = multiplyByGroups(p, left, right, now.drop_front(2));
-      copy(add(i, ahead), now[1]);
-      if (p.wgmma)
-        NVVM::WgmmaWaitGroupSyncOp::create(b, loc, 1);
-      else
-        products = multiplyByWarps(p, left, right, now.drop_front(2));
-      llvm::append_range(yielded, products);
-      return yielded;
-    };
-    auto loop = [&] {
-      carried = repeat(constant(0), count, constant(1), carried, iteration);
-      sums.assign(carried.begin() + 2, carried.end());
-    };
-    if (p.wgmma) {
-      // Sums that no product has written must not meet those that products still write: they would wait for each other.
-      auto branch = scf::IfOp::create(b, loc, TypeRange(ValueRange(sums)),
-                                      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, count, constant(0)),
-                                      /*withElseRegion=*/true);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToEnd(&branch.getElseRegion().front());
-      scf::YieldOp::create(b, loc, sums);
-      b.setInsertionPointToEnd(&branch.getThenRegion().front());
-      loop();
-      scf::YieldOp::create(b, loc, awaitProducts(sums));
-      sums = branch.getResults();
-    } else {
-      loop();
-    }
-    NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
-  }
-  release(init, op->getBlock());
-  giveBack(ringBuffer);
-  // Sums that are stored next, or that the next loop goes on with, need not pass through shared memory.
-  tile::StoreOp store = p.deep == 1 ? plan.storeOf(op.getResult(0)) : tile::StoreOp();
-  if ((store && heldIn({store.getValue()}).empty()) || goesOn(op, p)) {
-    loopSums[op.getResult(0)] = std::make_shared<const LoopSums>(LoopSums{p, op.getResult(0), std::move(sums)});
-    return true;
-  }
-  // The parts of k, one below the other: what they add up to takes the place of the first.
-  Type element = tileType(op.getResult(0)).getElementType();
-  auto type = VectorType::get({p.deep * p.m, p.n}, element);
-  View result = viewOf(allocate(type), type);
-  {
-    Phase phase(*this);
-    size_t at = 0;
-    Value first = p.deep > 1 ? mul(partOf(p), constant(p.m)) : constant(0);
-    eachSum(p, [&](Value row, const Strip &strip) { writeView(result, {add(row, first)}, strip, sums[at++], false); });
-  }
-  if (p.deep > 1) {
-    Phase phase(*this);
-    eachThread(p.m * p.n, [&](Value i) {
-      Strip strip{remainder(i, p.n), 0, p.n, 0, 1};
-      Value row = divide(i, p.n), sum = readView(result, element, {row}, strip);
-      for (int64_t part = 1; part < p.deep; ++part)
-        sum = arith::AddFOp::create(b, loc, sum, readView(result, element, {add(row, part * p.m)}, strip));
-      writeView(result, {row}, strip, sum, false);
-    });
-  }
-  own(op.getResult(0), result);
-  if (op.getResult(0).use_empty()) {
-    usesLeft[op.getResult(0)] = 1;
-    useDone(op.getResult(0));
-  }
-  return true;
 }

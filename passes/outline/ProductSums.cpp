@@ -22,9 +22,6 @@ namespace braid {
 
 namespace {
 
-/// Programs that share the rows of a group at most: few experts may have most of them.
-constexpr int64_t kMostShares = 16;
-
 bool isBf16(Value v) { return tensorType(v).getElementType().isBF16(); }
 
 std::string numbered(StringRef name, size_t i) { return name.str() + std::to_string(i); }
@@ -71,11 +68,12 @@ public:
       if (first != end)
         walks.push_back({first, end, stepOf(first, end, sides.k)});
 
-    int64_t tiles = ceilDiv(rows, m), across = n / columns, band = bandOf(tiles, across);
-    int64_t parts = std::clamp<int64_t>(each <= m ? ceilDiv(each, m) : tiles, 1, kMostShares);
+    int64_t tiles = ceilDiv(rows, m), across = n / columns;
+    int64_t parts = offsets ? shareGroups(rows, groups, m, across) : alone() ? shareRows(tiles, across) : tiles;
+    int64_t band = bandOf(parts, across);
     std::string kernel = offsets ? groupsKernel() : rowsKernel();
     auto launch = offsets ? context.launch(op, kernel, {across, parts, groups})
-                          : context.launch(op, kernel, {band, across, tiles / band});
+                          : context.launch(op, kernel, {band, across, parts / band});
     SmallVector<Value> left;
     for (const Term &term : terms)
       left.push_back(context.view(op, term.a, {rows, term.depth}));
@@ -89,9 +87,13 @@ public:
       launch.index(numbered("k", w), begin);
     }
     if (offsets)
-      launch.arg("offsets", offsets).index("parts", parts);
+      launch.arg("offsets", offsets);
     else
       launch.index("rows", rows).index("band", band);
+    if (offsets || alone())
+      launch.index("parts", parts);
+    if (!offsets && alone())
+      launch.index("tiles", tiles / parts);
     Value sum = launch.result("y", type.clone({rows, n})).run()[0];
     return context.view(op, withProducts(sum, rows * n * depth), type.getShape());
   }
@@ -117,6 +119,9 @@ private:
       common = std::gcd(common, terms[i].depth);
     return sideOf(common, most);
   }
+
+  /// Two loops over k have no registers for the places of a loop over tiles.
+  bool alone() const { return runsAlone(/*tensorCores=*/true, m, columns) && walks.size() == 1; }
 
   std::string nameOf(StringRef kind) const {
     std::string name = llvm::formatv("gemm_sum{0}_{1}_{2}_{3}x{4}", kind, typeName(type.getElementType()),
@@ -171,8 +176,9 @@ private:
     return context.kernel(nameOf(""), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       Operands operands = declare(k);
       Var y = result(k), rows = k.index("rows");
-      Var row = (k.program(2) * k.index("band") + k.program(0)) * m, column = k.program(1) * columns;
-      k.store(tile(k, operands, {}, row, column, rows), y, {row, column}, {.limit = rows});
+      Var part = k.program(2) * k.index("band") + k.program(0), column = k.program(1) * columns;
+      eachTile(k, part, m, alone(),
+               [&](Var row) { k.store(tile(k, operands, {}, row, column, rows), y, {row, column}, {.limit = rows}); });
     });
   }
 
@@ -180,12 +186,12 @@ private:
   std::string groupsKernel() const {
     return context.kernel(nameOf("_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
       Operands operands = declare(k);
-      Var y = result(k), starts = k.buffer("offsets", k.i32(), {kDynamic}), parts = k.index("parts");
+      Var y = result(k), starts = k.buffer("offsets", k.i32(), {kDynamic});
       Var column = k.program(0) * columns, part = k.program(1), group = k.program(2);
       auto boundary = [&](Var at) { return cast(k.at(starts, {at}), k.builder.getIndexType()); };
       Var end = boundary(group + 1);
-      k.loop(boundary(group) + part * m, end, parts * m,
-             [&](Var row) { k.store(tile(k, operands, group, row, column, end), y, {row, column}, {.limit = end}); });
+      eachTile(k, boundary(group), end, part, m, alone(),
+               [&](Var row) { k.store(tile(k, operands, group, row, column, end), y, {row, column}, {.limit = end}); });
     });
   }
 

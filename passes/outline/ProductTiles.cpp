@@ -6,7 +6,8 @@
 namespace braid {
 
 static constexpr int64_t kMostBand = 16; // tiles of rows
-static constexpr int64_t kMultiprocessors = 128;
+static constexpr int64_t kMultiprocessors = 128; // what a product should fill: A100s have 108, H100s and H200s 132
+static constexpr int64_t kHopper = 132;
 static constexpr int64_t kLeastSum = 1024; // products of a part of a long sum
 static constexpr Sides kTensorSides[] = {{128, 256, 64}, {128, 128, 64}, {64, 128, 64}, {64, 64, 64}, {64, 32, 64}};
 
@@ -60,6 +61,42 @@ int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k) {
   }
   int64_t tiles = ceilDiv(m, sides.m) * ceilDiv(n, sides.n);
   return std::max<int64_t>(1, std::min(kMultiprocessors / tiles, k / kLeastSum));
+}
+
+bool runsAlone(bool tensorCores, int64_t m, int64_t n) { return tensorCores && m * n >= 128 * 128; }
+
+int64_t shareRows(int64_t rows, int64_t others, int64_t most) {
+  auto time = [&](int64_t tiles) { return ceilDiv(rows / tiles * others, kHopper) * tiles; };
+  int64_t best = 1;
+  for (int64_t tiles = 2; tiles <= most; ++tiles)
+    if (rows % tiles == 0 && time(tiles) <= time(best))
+      best = tiles;
+  return rows / best;
+}
+
+int64_t shareGroups(int64_t rows, int64_t groups, int64_t side, int64_t columns) {
+  constexpr int64_t mostParts = 16, tiles = 4; // of a program, were all groups equal
+  int64_t equal = ceilDiv(rows, groups), enough = ceilDiv(2 * kHopper, columns * groups);
+  int64_t parts = std::clamp<int64_t>(ceilDiv(2 * equal <= side ? 2 * equal : rows, side), 1, mostParts);
+  return runsAlone(true, side, side) ? std::min(parts, std::max(enough, ceilDiv(equal, tiles * side))) : parts;
+}
+
+void eachTile(KernelBuilder &k, Var part, int64_t side, bool alone, llvm::function_ref<void(Var row)> body) {
+  if (!alone)
+    return body(part * side);
+  Var parts = k.index("parts");
+  k.loop(0, k.index("tiles"), 1, [&](Var t) { body((part + t * parts) * side); });
+}
+
+void eachTile(KernelBuilder &k, Var begin, Var end, Var part, int64_t side, bool alone,
+              llvm::function_ref<void(Var row)> body) {
+  Var first = begin + part * side, further = k.index("parts") * side;
+  if (!alone)
+    return k.loop(first, end, further, body);
+  // Counted in 32 bits: a division of 64 takes longer than a memory access.
+  Var rows = cast(max(end - first, 0.0), k.i32()), each = cast(further, k.i32());
+  Var tiles = (rows + each - 1.0) / each;
+  k.loop(0, cast(tiles, k.builder.getIndexType()), 1, [&](Var t) { body(first + t * further); });
 }
 
 } // namespace braid

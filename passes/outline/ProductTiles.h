@@ -3,7 +3,7 @@
 #ifndef PASSES_OUTLINE_PRODUCTTILES_H
 #define PASSES_OUTLINE_PRODUCTTILES_H
 
-#include <cstdint>
+#include "passes/outline/KernelBuilder.h"
 
 namespace braid {
 
@@ -26,6 +26,20 @@ int64_t bandOf(int64_t rows, int64_t columns);
 /// Into how many sums of equal length a long sum over k is cut, so that all multiprocessors have a part: a gradient of weights has few results of
 /// many tokens each.
 int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k);
+
+/// Into how many programs `rows` tiles below each other are shared out evenly, where `others` such columns of them stand side by side: a program that has
+/// several copies the first operands of a tile while the one before it is stored. Of a GPU's multiprocessors as few as possible are idle at the end.
+/// At most `most` tiles a program: few where some have longer sums than others.
+int64_t shareRows(int64_t rows, int64_t others, int64_t most = 8);
+/// The same where rows lie in `groups`, as they are found on the device: programs for a group, few of which may have most of the rows.
+int64_t shareGroups(int64_t rows, int64_t groups, int64_t side, int64_t columns);
+/// Whether a multiprocessor has room for one program with tiles of C of this size at a time: nothing else runs while it waits.
+bool runsAlone(bool tensorCores, int64_t m, int64_t n);
+/// body(row) for so many tiles of `side` rows that are the turn of `part` of `parts`; for one, if the program does not run alone.
+void eachTile(KernelBuilder &k, Var part, int64_t side, bool alone, llvm::function_ref<void(Var row)> body);
+/// The same of rows [begin, end), however many.
+void eachTile(KernelBuilder &k, Var begin, Var end, Var part, int64_t side, bool alone,
+              llvm::function_ref<void(Var row)> body);
 
 } // namespace braid
 

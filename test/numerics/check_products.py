@@ -123,7 +123,12 @@ def main(parts=""):
         add_sums(program, rng, 1300, 3072, (16, 64), transposed)  # tiles of 128 x 256
         add_sums(program, rng, 9, 96, (16, 64, 48), transposed)  # warps share k
     add_group_sums(program, rng, 300, 256, (128, 64), (130, 0, 1, 63, 90, 16))
-    add_group_sums(program, rng, 3000, 512, (80, 64), (1500, 0, 1300, 190))
+    add_group_sums(program, rng, 300, 512, (80, 64), (150, 0, 130, 19))
+    # Programs that have several tiles: the last steps of one copy for the next, here for the one behind it, here of no steps at all.
+    add_group_sums(program, rng, 3000, 512, (192, 64), (1900, 0, 900, 190))
+    add_groups(program, rng, 4096, 64, 512, (3000, 0, 1000, 96))
+    add_groups(program, rng, 300, 512, 512, (30, 0, 7, 0, 0, 100, 64, 65, 1, 0, 0, 20, 0, 0, 3, 0, 0, 0, 0, 2))
+    add_linear(program, rng, 1, 3328, 48, 2560, False)
     for dtype in ("bf16", "f32"):
         add_long_sum(program, rng, dtype, 2300, 96, 80)
         add_long_sum(program, rng, dtype, 4100, 256, 48)

@@ -40,7 +40,7 @@ cmd.program {
     // CHECK: cmd.launch @gemm_f32_f32_f32_nt_16x7x13 grid [1, 1, 1]
     cmd.gemm 4 x 7 x 13 a <@io, 0, 208> ld 13 : f32 b <@io, 4096, 364> ld 13 : f32 c <@io, 65536, 112> ld 7 : f32 {transpose_b, name = "gemm"}
     // Widths that no tile divides: 147 columns are a tile of 128, one of 16, one of 3, and 82 along k a step of 64, one of 16, one of 2.
-    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x128x64_16_2 grid [1, 1, 65] args {a = #cmd.buffer<@wide, 0, 1344800>, {{.*}}b = #cmd.buffer<@wide, 2097152, 24108>, {{.*}}c = #cmd.buffer<@wide, 4194304, 4821600>, {{.*}}k = 64 : i64} {cmd.work = #cmd.work<"linear", flops = 172134400,
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x128x64_16_2 grid [1, 1, 65] args {a = #cmd.buffer<@wide, 0, 1344800>, {{.*}}b = #cmd.buffer<@wide, 2097152, 24108>, {{.*}}c = #cmd.buffer<@wide, 4194304, 4821600>, {{.*}}k = 64 : i64, parts = 65 : i64, tiles = 1 : i64} {cmd.work = #cmd.work<"linear", flops = 172134400,
     // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x16x64_16_2 grid [1, 1, 65] args {a = #cmd.buffer<@wide, 0, 1344800>, {{.*}}b = #cmd.buffer<@wide, 2097408, 23852>, {{.*}}c = #cmd.buffer<@wide, 4194816, 4821088>
     // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x3x64_16_2 grid [1, 1, 65] args {{.*}}b = #cmd.buffer<@wide, 2097440, 23820>, {{.*}}c = #cmd.buffer<@wide, 4194880, 4821024>
     cmd.gemm 8200 x 147 x 82 a <@wide, 0, 1344800> ld 82 : bf16 b <@wide, 2097152, 24108> ld 147 : bf16 c <@wide, 4194304, 4821600> ld 147 : f32 {cmd.work = #cmd.work<"linear", flops = 197685600, bytes = 76748, "">, name = "gemm"}
@@ -60,8 +60,8 @@ cmd.program {
     cmd.gemm 4000 x 1024 x 64 a <@wide, 0, 512000> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 8192000> ld 1024 : bf16 {name = "gemm"}
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x128x64 grid [1, 8, 17]
     cmd.gemm 2100 x 1024 x 64 a <@wide, 0, 268800> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 4300800> ld 1024 : bf16 {name = "gemm"}
-    // With steps behind the loop its sums lie in shared memory twice: half as wide.
-    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nt_128x128x64_16_2 grid [1, 8, 32]
+    // With steps behind the loop its sums lie in shared memory twice: half as wide. 256 tiles for 132 multiprocessors: two for each program.
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nt_128x128x64_16_2 grid [1, 8, 16] args {{.*}}parts = 16 : i64, tiles = 2 : i64}
     cmd.gemm 4096 x 1024 x 82 a <@wide, 0, 671744> ld 82 : bf16 b <@wide, 1048576, 167936> ld 82 : bf16 c <@wide, 2097152, 8388608> ld 1024 : bf16 {transpose_b, name = "gemm"}
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_64x128x64 grid [1, 8, 16]
     cmd.gemm 1000 x 1024 x 64 a <@wide, 0, 128000> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 2048000> ld 1024 : bf16 {name = "gemm"}
@@ -80,7 +80,7 @@ cmd.program {
 
 // The sum over k stands in the tile's loop; rows past the end read 0 and are not written.
 // CHECK-LABEL: func.func @gemm_f32_f32_f32_nn_16x16x64(
-// CHECK-SAME:    tile.grid = ["row", "column", "outer"], tile.kernel
+// CHECK-SAME:    tile.grid = ["row", "column", "outer"], tile.in_place = [], tile.kernel
 // CHECK:         scf.for %{{.*}} = %c0{{.*}} step %c64
 // CHECK:           tile.load %{{.*}} limit %{{.*}} : memref<?x?x?xf32, strided<[?, ?, 1]>>, vector<16x64xf32>
 // CHECK:           tile.dot %{{.*}} : vector<16x64xf32>, vector<64x16xf32>, vector<16x16xf32>

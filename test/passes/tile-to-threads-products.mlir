@@ -21,7 +21,7 @@
 // GROUPS:          nvvm.wgmma.commit.group.sync.aligned
 // GROUPS:          nvvm.cp.async.shared.global
 // GROUPS:          nvvm.cp.async.commit.group
-// GROUPS-NEXT:     nvvm.wgmma.wait.group.sync.aligned 1
+// GROUPS:          nvvm.wgmma.wait.group.sync.aligned 1
 // WARPS:           nvvm.cp.async.wait.group 2
 // WARPS-NEXT:      gpu.barrier
 // WARPS:           nvvm.cp.async.commit.group
@@ -110,5 +110,79 @@ func.func @more(%a: memref<?x?xbf16, strided<[?, 1]>> {tile.name = "a"}, %b: mem
     scf.yield %next : vector<64x128xf32>
   }
   tile.store %sum, %c[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x128xf32>, memref<?x?xf32, strided<[?, 1]>>
+  return
+}
+
+// A program of several tiles: the first two steps are copied before all of them, the last two of each tile copy the first of the next one, which are under
+// way while the sums are stored.
+// GROUPS-LABEL: func.func @tiles(
+// GROUPS-COUNT-2: nvvm.cp.async.commit.group
+// GROUPS:         scf.for
+// GROUPS-NOT:       nvvm.cp.async
+// GROUPS:           scf.for
+// GROUPS:             nvvm.cp.async.wait.group 1
+// GROUPS:             nvvm.wgmma.commit.group.sync.aligned
+// GROUPS:             nvvm.cp.async.commit.group
+// GROUPS:             scf.yield
+// GROUPS:           llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;"
+// GROUPS-NOT:       nvvm.cp.async.wait.group
+// GROUPS:           vector.store {{.*}}vector<8xbf16>
+// GROUPS:           gpu.barrier
+// GROUPS:         nvvm.cp.async.wait.group 0
+func.func @tiles(%a: memref<?x?xbf16, strided<[?, 1]>> {tile.name = "a"}, %b: memref<?x?xbf16, strided<[?, 1]>> {tile.name = "b"},
+                 %c: memref<?x?xbf16, strided<[?, 1]>> {tile.name = "c"}, %k: index {tile.name = "k"}, %tiles: index {tile.name = "tiles"})
+    attributes {tile.kernel, tile.grid = ["column"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %c256 = arith.constant 256 : index
+  %zero = arith.constant dense<0.0> : vector<128x256xf32>
+  %p = tile.program : index
+  %column = arith.muli %p, %c256 : index
+  %rows = memref.dim %a, %c0 : memref<?x?xbf16, strided<[?, 1]>>
+  scf.for %t = %c0 to %tiles step %c1 {
+    %row = arith.muli %t, %c128 : index
+    %sum = scf.for %at = %c0 to %k step %c64 iter_args(%now = %zero) -> (vector<128x256xf32>) {
+      %x = tile.load %a[%row, %at] limit %rows {dims = array<i64: 0, 1>} : memref<?x?xbf16, strided<[?, 1]>>, vector<128x64xbf16>
+      %y = tile.load %b[%at, %column] {dims = array<i64: 0, 1>} : memref<?x?xbf16, strided<[?, 1]>>, vector<64x256xbf16>
+      %next = tile.dot %x, %y, %now : vector<128x64xbf16>, vector<64x256xbf16>, vector<128x256xf32>
+      scf.yield %next : vector<128x256xf32>
+    }
+    %rounded = arith.truncf %sum : vector<128x256xf32> to vector<128x256xbf16>
+    tile.store %rounded, %c[%row, %column] limit %rows {dims = array<i64: 0, 1>} : vector<128x256xbf16>, memref<?x?xbf16, strided<[?, 1]>>
+  }
+  return
+}
+
+// Where C may be what A or B of the next tile is read from, each tile waits for its own copies.
+// GROUPS-LABEL: func.func @may_share(
+// GROUPS-NOT:   nvvm.cp.async
+// GROUPS:       scf.for
+// GROUPS:         nvvm.cp.async.commit.group
+// GROUPS:         scf.for
+func.func @may_share(%a: memref<?x?xbf16, strided<[?, 1]>> {tile.name = "a"}, %b: memref<?x?xbf16, strided<[?, 1]>> {tile.name = "b"},
+                 %c: memref<?x?xbf16, strided<[?, 1]>> {tile.name = "c"}, %k: index {tile.name = "k"}, %tiles: index {tile.name = "tiles"})
+    attributes {tile.kernel, tile.grid = ["column"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %c256 = arith.constant 256 : index
+  %zero = arith.constant dense<0.0> : vector<128x256xf32>
+  %p = tile.program : index
+  %column = arith.muli %p, %c256 : index
+  %rows = memref.dim %a, %c0 : memref<?x?xbf16, strided<[?, 1]>>
+  scf.for %t = %c0 to %tiles step %c1 {
+    %row = arith.muli %t, %c128 : index
+    %sum = scf.for %at = %c0 to %k step %c64 iter_args(%now = %zero) -> (vector<128x256xf32>) {
+      %x = tile.load %a[%row, %at] limit %rows {dims = array<i64: 0, 1>} : memref<?x?xbf16, strided<[?, 1]>>, vector<128x64xbf16>
+      %y = tile.load %b[%at, %column] {dims = array<i64: 0, 1>} : memref<?x?xbf16, strided<[?, 1]>>, vector<64x256xbf16>
+      %next = tile.dot %x, %y, %now : vector<128x64xbf16>, vector<64x256xbf16>, vector<128x256xf32>
+      scf.yield %next : vector<128x256xf32>
+    }
+    %rounded = arith.truncf %sum : vector<128x256xf32> to vector<128x256xbf16>
+    tile.store %rounded, %c[%row, %column] limit %rows {dims = array<i64: 0, 1>} : vector<128x256xbf16>, memref<?x?xbf16, strided<[?, 1]>>
+  }
   return
 }

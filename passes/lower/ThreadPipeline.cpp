@@ -1,0 +1,391 @@
+//===- ThreadPipeline.cpp - the loop over a sum of products: copies to a ring of stages, some steps ahead ---------===//
+//
+// Copies of step i + ahead start in step i, into the stage that the step before has left. Where a loop over tiles has nothing but such a sum and the store of
+// it, the ring outlives the sum: the last steps of a tile copy the first of the next one, which need not wait for memory, and the sums are
+// stored meanwhile.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/ThreadProducts.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+/// The ring of a sum, and what is copied to it.
+struct ThreadLowering::Pipeline {
+  Product p;
+  scf::ForOp sum;
+  scf::ForOp tiles; ///< the loop around it whose next sum is copied early; null: none
+  SmallVector<Operation *> places; ///< its scalars that say where, in order
+  Buffer *buffer = nullptr;
+  View ring;
+  int64_t ahead = 0; ///< steps
+  Value lo, count; ///< of the loop over k; steps
+  int64_t step = 0;
+  Value aheadTiles, aheadSteps; ///< `ahead` from the first step of a tile
+  Value alignedA, alignedB; ///< whether 16 bytes are copied at a time; null: each copy asks
+};
+
+/// What is copied next: a step of the sum, with `tiles` the sum of the tile at `tile`, to `stage`.
+struct ThreadLowering::CopyPlace {
+  Value tile, step, stage;
+};
+
+/// `panel`: bytes from the ring's beginning to it.
+void ThreadLowering::copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel) {
+  const View &source = arguments[load.getSource()];
+  auto type = cast<VectorType>(load.getType());
+  int64_t rows = type.getDimSize(0), chunks = type.getDimSize(1) / kChunk;
+  auto place = [&](Value row, Value chunk) -> Value {
+    Value turned = arith::XOrIOp::create(b, loc, remainder(chunk, 8), remainder(row, 8));
+    return add(add(panel, mul(divide(chunk, 8), constant(rows * kRowBytes))),
+               add(mul(row, constant(kRowBytes)), mul(turned, constant(kChunkBytes))));
+  };
+  auto there = [&](Value row, Value chunk) {
+    return add(at.offset, add(mul(row, at.strides.front()), mul(chunk, constant(kChunk))));
+  };
+  auto branch = scf::IfOp::create(b, loc, aligned, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  Value to = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, ring.memref);
+  auto inRing = [&](Value row, Value chunk) { return add(to, place(row, chunk)); };
+  copyRows(load, at, {inRing, /*period=*/8, kRowBytes});
+  // Rows that do not begin on 16 bytes pass through registers, an element at a time.
+  b.setInsertionPoint(branch.elseBlock()->getTerminator());
+  eachThread(rows * chunks * kChunk, [&](Value i) {
+    Value element = remainder(i, kChunk), chunk = remainder(divide(i, kChunk), chunks),
+          row = divide(i, kChunk * chunks);
+    auto read = [&]() -> Value {
+      return memref::LoadOp::create(b, loc, source.memref, ValueRange{add(there(row, chunk), element)});
+    };
+    Value value;
+    if (at.limit) {
+      auto inside = scf::IfOp::create(b, loc, TypeRange{b.getBF16Type()}, inBounds(add(at.row, row), at.limit),
+                                      /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(&inside.getThenRegion().front());
+      scf::YieldOp::create(b, loc, read());
+      b.setInsertionPointToEnd(&inside.getElseRegion().front());
+      scf::YieldOp::create(b, loc, zero(b.getBF16Type()));
+      value = inside.getResult(0);
+    } else {
+      value = read();
+    }
+    memref::StoreOp::create(b, loc, value, ring.memref, ValueRange{add(divide(place(row, chunk), 2), element)});
+  });
+}
+
+static bool isChosen(tile::LoadOp load) { return load.getSource().getDefiningOp<arith::SelectOp>(); }
+
+/// The tiles of A and B in a step.
+std::pair<ThreadLowering::Access, ThreadLowering::Access> ThreadLowering::placesOf(const Pipeline &pipe,
+                                                                                   const CopyPlace &place) {
+  IRMapping here = scalars;
+  auto lower = [&](Operation *op) {
+    if (failed(lowerScalar(op)))
+      failedOnce = true;
+  };
+  if (pipe.tiles) {
+    scf::ForOp tiles = pipe.tiles;
+    scalars.map(tiles.getInductionVar(), place.tile);
+    llvm::for_each(pipe.places, lower);
+  }
+  scf::ForOp sum = pipe.sum;
+  scalars.map(sum.getInductionVar(), add(pipe.lo, mul(place.step, constant(pipe.step))));
+  for (Operation &inside : sum.getBody()->without_terminator())
+    if (!isa<tile::LoadOp, tile::DotOp>(inside))
+      lower(&inside);
+  auto of = [&](tile::LoadOp load) {
+    return access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+  };
+  std::pair result(of(pipe.p.a), of(pipe.p.b));
+  scalars = here;
+  return result;
+}
+
+Value ThreadLowering::nextStage(const Product &p, Value stage) {
+  Value further = add(stage, 1);
+  Value wraps = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, further, constant(p.stages));
+  return arith::SelectOp::create(b, loc, wraps, constant(0), further);
+}
+
+/// Starts the copies of one step, if there is one, as a group of their own; returns the step behind it.
+ThreadLowering::CopyPlace ThreadLowering::copyStep(const Pipeline &pipe, const CopyPlace &place) {
+  const Product &p = pipe.p;
+  scf::ForOp tiles = pipe.tiles;
+  Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, place.step, pipe.count);
+  if (tiles) {
+    Value hi = scalars.lookup(tiles.getUpperBound());
+    there =
+        arith::AndIOp::create(b, loc, there, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, place.tile, hi));
+  }
+  onlyIf(there, [&] {
+    auto [a, second] = placesOf(pipe, place);
+    Value start = mul(place.stage, constant(p.stageBytes));
+    copyPanel(p.a, a, pipe.alignedA ? pipe.alignedA : rowsAligned(p.a, a), pipe.ring, add(start, p.left.offset));
+    copyPanel(p.b, second, pipe.alignedB ? pipe.alignedB : rowsAligned(p.b, second), pipe.ring,
+              add(start, p.right.offset));
+  });
+  NVVM::CpAsyncCommitGroupOp::create(b, loc);
+  CopyPlace next{place.tile, add(place.step, 1), nextStage(p, place.stage)};
+  if (tiles) {
+    Value wraps = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, next.step, pipe.count);
+    next.step = arith::SelectOp::create(b, loc, wraps, constant(0), next.step);
+    next.tile =
+        arith::SelectOp::create(b, loc, wraps, add(place.tile, *getConstantIntValue(tiles.getStep())), place.tile);
+  }
+  return next;
+}
+
+/// The ring of a sum, of which nothing is copied yet: inside of a phase.
+std::shared_ptr<ThreadLowering::Pipeline> ThreadLowering::beginSum(const Product &p, scf::ForOp sum, scf::ForOp tiles) {
+  auto pipe = std::make_shared<Pipeline>();
+  pipe->p = p;
+  pipe->sum = sum;
+  pipe->tiles = tiles;
+  pipe->buffer = allocate(b.getBF16Type(), p.stages * p.stageBytes / 2, kPatternBytes);
+  patterned |= p.wgmma;
+  pipe->ring = {pipe->buffer->memref, {constant(1)}, pipe->buffer};
+  // Products by wgmma of the step before still read their stage when this one's copies start.
+  pipe->ahead = p.stages - (p.wgmma ? 2 : 1);
+  // Constants may stand inside of `tiles`.
+  auto known = [&](Value v) {
+    std::optional<int64_t> number = getConstantIntValue(v);
+    return number ? constant(*number) : scalars.lookup(v);
+  };
+  Value hi = known(sum.getUpperBound());
+  pipe->lo = known(sum.getLowerBound());
+  pipe->step = *getConstantIntValue(sum.getStep());
+  Value span = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, hi, pipe->lo), constant(0));
+  pipe->count = divide(add(span, pipe->step - 1), pipe->step);
+  touched(pipe->ring, true);
+  touched(pipe->ring, false);
+  for (tile::LoadOp load : {p.a, p.b})
+    eachArgument(load.getSource(), [&](Value argument) { touched(arguments[argument], false); });
+  return pipe;
+}
+
+/// What the sums of a loop over tiles read, where copies for one may start before the one before it is stored: no results but stores of
+/// sums from registers to memory that nobody reads here, and as many steps in every tile.
+bool ThreadLowering::beginTiles(scf::ForOp op) {
+  if (threads < kWarp || op.getNumResults() != 0 || !getConstantIntValue(op.getStep()))
+    return false;
+  scf::ForOp sum;
+  SmallVector<tile::StoreOp> stores;
+  for (Operation &inside : op.getBody()->without_terminator()) {
+    if (auto loop = dyn_cast<scf::ForOp>(inside); loop && !sum)
+      sum = loop;
+    else if (auto store = dyn_cast<tile::StoreOp>(inside))
+      stores.push_back(store);
+    else if (inside.getNumRegions() != 0 || isa<memref::StoreOp>(inside))
+      return false;
+  }
+  std::optional<Product> p = sum ? productOf(sum) : std::nullopt;
+  if (!p || p->deep != 1 || p->m <= kNarrowRows) // of few rows there is one tile
+    return false;
+  tile::StoreOp end = plan.storeOf(sum.getResult(0));
+  if (!end || !heldIn({end.getValue()}).empty())
+    return false;
+  SmallVector<Value> outside = {sum.getLowerBound(), sum.getUpperBound()}, numbers;
+  for (Operation &inside : sum.getBody()->without_terminator()) {
+    auto load = dyn_cast<tile::LoadOp>(inside);
+    if (load) {
+      bool written = false;
+      eachArgument(load.getSource(), [&](Value argument) {
+        for (tile::StoreOp store : stores)
+          written |= mayShare(argument, store.getTarget());
+      });
+      if (written)
+        return false;
+    }
+    if (!isa<tile::DotOp>(inside))
+      for (Value operand : inside.getOperands())
+        if (!isTile(operand) && !isa<MemRefType>(operand.getType()))
+          numbers.push_back(operand);
+  }
+  llvm::SetVector<Operation *> places;
+  for (Value number : numbers)
+    if (number.getParentBlock() != sum.getBody() && !collectPlaces(number, op, places))
+      return false;
+  if (llvm::any_of(outside, [&](Value v) { return v.getParentBlock() == op.getBody() && !getConstantIntValue(v); }))
+    return false;
+  Phase phase(*this);
+  std::shared_ptr<Pipeline> pipe = beginSum(*p, sum, op);
+  ++pipe->buffer->pins;
+  pipe->places = places.takeVector();
+  llvm::sort(pipe->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  // Of no steps there is nothing to copy.
+  Value some = arith::MaxSIOp::create(b, loc, pipe->count, constant(1));
+  some = arith::IndexCastOp::create(b, loc, b.getI32Type(), some); // 32 bits are divided soon
+  Value all = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(pipe->ahead)));
+  auto asIndex = [&](Value v) -> Value { return arith::IndexCastOp::create(b, loc, b.getIndexType(), v); };
+  pipe->aheadTiles = asIndex(arith::DivUIOp::create(b, loc, all, some));
+  pipe->aheadSteps = asIndex(arith::RemUIOp::create(b, loc, all, some));
+  CopyPlace place{scalars.lookup(op.getLowerBound()), constant(0), constant(0)};
+  for (int64_t i = 0; i < pipe->ahead; ++i)
+    place = copyStep(*pipe, place);
+  pipelines[op] = pipelines[sum] = pipe;
+  return true;
+}
+
+void ThreadLowering::endTiles(scf::ForOp op) {
+  std::shared_ptr<Pipeline> pipe = pipelines.lookup(op);
+  if (!pipe)
+    return;
+  NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+  --pipe->buffer->pins;
+  giveBack(pipe->buffer);
+  pipelines.erase(pipe->sum);
+  pipelines.erase(op);
+}
+
+/// Whether what comes next is a loop that adds products to the sums of this one, dealt out alike.
+bool ThreadLowering::goesOn(scf::ForOp op, const Product &p) {
+  Value sum = op.getResult(0);
+  auto next = sum.hasOneUse() ? dyn_cast<scf::ForOp>(*sum.user_begin()) : scf::ForOp();
+  if (!next || next->getBlock() != op->getBlock() || p.deep > 1)
+    return false;
+  for (Operation *between = op->getNextNode(); between != next; between = between->getNextNode())
+    if (between->getNumRegions() != 0 || llvm::any_of(between->getOperands(), isTile) ||
+        llvm::any_of(between->getResults(), isTile))
+      return false;
+  std::optional<Product> q = productOf(next);
+  return q && std::tie(q->m, q->n, q->rows, q->columns, q->across, q->deep, q->wgmma) ==
+                  std::tie(p.m, p.n, p.rows, p.columns, p.across, p.deep, p.wgmma);
+}
+
+bool ThreadLowering::lowerProduct(scf::ForOp op) {
+  std::shared_ptr<Pipeline> pipe = pipelines.lookup(op);
+  bool begun = pipe != nullptr;
+  std::optional<Product> found = begun ? pipe->p : productOf(op);
+  if (!found)
+    return false;
+  const Product &p = *found;
+  Value init = op.getInitArgs().front();
+  SmallVector<Value> sums;
+  {
+    Phase phase(*this);
+    CopyPlace place;
+    Value first = constant(0); // stage
+    if (begun) {
+      scf::ForOp tiles = pipe->tiles;
+      int64_t step = *getConstantIntValue(tiles.getStep());
+      Value tile = scalars.lookup(tiles.getInductionVar());
+      Value number = divide(arith::SubIOp::create(b, loc, tile, scalars.lookup(tiles.getLowerBound())), step);
+      first = remainder(mul(number, pipe->count), p.stages);
+      place = {add(tile, mul(pipe->aheadTiles, constant(step))), pipe->aheadSteps,
+               remainder(add(first, pipe->ahead), p.stages)};
+    } else {
+      pipe = beginSum(p, op, {});
+    }
+    startStrip();
+    Value isFirst = p.deep > 1 ? less(partOf(p), 1) : Value();
+    if (auto before = loopSums.lookup(init))
+      sums = before->sums;
+    else
+      eachSum(p, [&](Value row, const Strip &strip) {
+        Value start = eval(init, {row}, strip);
+        if (isFirst)
+          start = arith::SelectOp::create(b, loc, isFirst, start, zero(start.getType()));
+        sums.push_back(start);
+      });
+    startStrip();
+    if (!begun) {
+      place = {Value(), constant(0), constant(0)};
+      auto [a, second] = placesOf(*pipe, place);
+      if (!isChosen(p.a))
+        pipe->alignedA = rowsAligned(p.a, a);
+      if (!isChosen(p.b))
+        pipe->alignedB = rowsAligned(p.b, second);
+      for (int64_t i = 0; i < pipe->ahead; ++i)
+        place = copyStep(*pipe, place);
+    }
+    Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, pipe->ring.memref);
+    // The stage that is read, where the next copy is from and where it goes, sums.
+    SmallVector<Value> carried = {first, place.step, place.stage};
+    if (begun)
+      carried.push_back(place.tile);
+    size_t others = carried.size();
+    llvm::append_range(carried, sums);
+    auto iteration = [&](Value, ValueRange now) -> SmallVector<Value> {
+      NVVM::CpAsyncWaitGroupOp::create(b, loc, pipe->ahead - 1);
+      if (p.wgmma)
+        NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
+                                   NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+      gpu::BarrierOp::create(b, loc);
+      Value start = add(base, mul(now[0], constant(p.stageBytes)));
+      Value left = add(start, p.left.offset), right = add(start, p.right.offset);
+      SmallVector<Value> products;
+      if (p.wgmma)
+        products = multiplyByGroups(p, left, right, now.drop_front(others));
+      CopyPlace next = copyStep(*pipe, {begun ? now[3] : Value(), now[1], now[2]});
+      if (p.wgmma)
+        NVVM::WgmmaWaitGroupSyncOp::create(b, loc, 1);
+      else
+        products = multiplyByWarps(p, left, right, now.drop_front(others));
+      SmallVector<Value> yielded = {nextStage(p, now[0]), next.step, next.stage};
+      if (begun)
+        yielded.push_back(next.tile);
+      llvm::append_range(yielded, products);
+      return yielded;
+    };
+    auto loop = [&] {
+      carried = repeat(constant(0), pipe->count, constant(1), carried, iteration);
+      sums.assign(carried.begin() + others, carried.end());
+    };
+    if (p.wgmma) {
+      // Sums that no product has written must not meet those that products still write: they would wait for each other.
+      auto branch = scf::IfOp::create(b, loc, TypeRange(ValueRange(sums)),
+                                      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, pipe->count, constant(0)),
+                                      /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(&branch.getElseRegion().front());
+      scf::YieldOp::create(b, loc, sums);
+      b.setInsertionPointToEnd(&branch.getThenRegion().front());
+      loop();
+      scf::YieldOp::create(b, loc, awaitProducts(sums));
+      sums = branch.getResults();
+    } else {
+      loop();
+    }
+    if (!begun)
+      NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+  }
+  release(init, op->getBlock());
+  if (!begun)
+    giveBack(pipe->buffer);
+  // Sums that are stored next, or that the next loop goes on with, need not pass through shared memory.
+  tile::StoreOp store = p.deep == 1 ? plan.storeOf(op.getResult(0)) : tile::StoreOp();
+  if ((store && heldIn({store.getValue()}).empty()) || goesOn(op, p)) {
+    loopSums[op.getResult(0)] = std::make_shared<const LoopSums>(LoopSums{p, op.getResult(0), std::move(sums)});
+    return true;
+  }
+  // The parts of k, one below the other: what they add up to takes the place of the first.
+  Type element = tileType(op.getResult(0)).getElementType();
+  auto type = VectorType::get({p.deep * p.m, p.n}, element);
+  View result = viewOf(allocate(type), type);
+  {
+    Phase phase(*this);
+    size_t at = 0;
+    Value first = p.deep > 1 ? mul(partOf(p), constant(p.m)) : constant(0);
+    eachSum(p, [&](Value row, const Strip &strip) { writeView(result, {add(row, first)}, strip, sums[at++], false); });
+  }
+  if (p.deep > 1) {
+    Phase phase(*this);
+    eachThread(p.m * p.n, [&](Value i) {
+      Strip strip{remainder(i, p.n), 0, p.n, 0, 1};
+      Value row = divide(i, p.n), sum = readView(result, element, {row}, strip);
+      for (int64_t part = 1; part < p.deep; ++part)
+        sum = arith::AddFOp::create(b, loc, sum, readView(result, element, {add(row, part * p.m)}, strip));
+      writeView(result, {row}, strip, sum, false);
+    });
+  }
+  own(op.getResult(0), result);
+  if (op.getResult(0).use_empty()) {
+    usesLeft[op.getResult(0)] = 1;
+    useDone(op.getResult(0));
+  }
+  return true;
+}

@@ -1,0 +1,49 @@
+//===- ThreadProducts.h - a sum of tensor-core products: its tiles in shared memory, who computes what -------------===//
+// Private to ThreadProducts.cpp (products) and ThreadPipeline.cpp (copies, the loop).
+#ifndef PASSES_LOWER_THREADPRODUCTS_H
+#define PASSES_LOWER_THREADPRODUCTS_H
+
+#include "passes/lower/ThreadLowering.h"
+
+namespace braid::lower {
+
+inline constexpr int64_t kBlockColumns = 64, kRowBytes = 128, kChunk = 8,
+                         kChunkBytes = 16; // of a panel; a chunk: elements
+inline constexpr int64_t kPatternBytes = 1024; // eight rows
+inline constexpr int64_t kNarrowRows = 16; // of a product that waits for memory, not for tensor cores
+
+/// A tile in a stage.
+struct Panel {
+  int64_t rows, columns, offset; // in the stage
+  bool alongK; ///< the columns run along k
+  int64_t blockBytes() const { return rows * kRowBytes; }
+  int64_t bytes() const { return llvm::divideCeil(columns, kBlockColumns) * blockBytes(); }
+};
+
+/// Who computes what of the sum: a warpgroup `rows` blocks of 64 x `columns`, a warp `rows` x `columns` blocks of 16 x 8;
+/// `across` of them lie beside each other. Where there are fewer blocks than warps, `deep` of them share k, and their sums are added up at the end, in order.
+struct ThreadLowering::Product {
+  tile::LoadOp a, b;
+  tile::DotOp dot;
+  int64_t m, n, k;
+  int64_t rows = 0, columns = 0, across = 0, deep = 1;
+  bool wgmma = false;
+  Panel left, right;
+  int64_t stages = 0, stageBytes = 0;
+
+  /// Registers of a thread.
+  int64_t sums() const { return wgmma ? rows * columns / 2 : rows * columns * 4; }
+  /// Whether the sum can be dealt out so.
+  bool dealToGroups(int64_t threads);
+  bool dealToWarps(int64_t threads);
+};
+
+struct ThreadLowering::LoopSums {
+  Product product;
+  Value result;
+  SmallVector<Value> sums; ///< of this thread, in the order of eachSum()
+};
+
+} // namespace braid::lower
+
+#endif // PASSES_LOWER_THREADPRODUCTS_H
