@@ -206,6 +206,7 @@ private:
   SmallVector<Value> multiplyOwned(tile::DotOp op, bool turned);
   void storeOwned(tile::StoreOp store);
   LogicalResult lowerRowLoop(scf::ForOp op);
+  LogicalResult lowerRowBranch(scf::IfOp op);
 
   // ThreadAhead.cpp
   struct Ahead;

@@ -3,7 +3,7 @@
 // Attention multiplies, reduces the rows of the product, multiplies again and adds up, tile after tile (FlashAttention-2).
 // Where a loop carries such sums, each warp owns 16 of their rows over the whole kernel: products, formulas of them, what
 // is reduced along their rows and what loops carry stay in its registers, and a product is the left operand of the next
-// one without passing through memory. A tile may have its rows along its second dimension ("turned"): its product is
+// one without passing through memory; so do the results of a branch between formulas (a mask that most tiles do not need). A tile may have its rows along its second dimension ("turned"): its product is
 // computed the other way round.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
@@ -43,6 +43,7 @@ private:
   bool requireOperand(Value v, bool turned);
   bool requireUse(Value v, OpOperand &use);
   bool requireCarried(scf::ForOp loop, unsigned i, bool turned);
+  bool requireBranch(scf::IfOp branch, unsigned i, bool turned);
   bool requireDot(tile::DotOp dot, bool turned);
 
   func::FuncOp kernel;
@@ -61,7 +62,7 @@ bool RowSearch::depends(Value v) {
   if (auto it = dependent.find(v); it != dependent.end())
     return it->second;
   auto dot = dyn_cast<tile::DotOp>(op);
-  bool result = isa<scf::ForOp>(op) || (dot && onTensorCores(dot)) ||
+  bool result = isa<scf::ForOp, scf::IfOp>(op) || (dot && onTensorCores(dot)) ||
                 llvm::any_of(op->getOperands(), [&](Value u) { return depends(u); });
   return dependent[v] = result;
 }
@@ -72,6 +73,14 @@ bool RowSearch::requireCarried(scf::ForOp loop, unsigned i, bool turned) {
     if (!found.try_emplace(v, turned).second && found[v] != turned)
       return false;
   return requireOperand(loop.getInitArgs()[i], turned) && require(loop.getYieldedValues()[i], turned);
+}
+
+/// Both branches give registers.
+bool RowSearch::requireBranch(scf::IfOp branch, unsigned i, bool turned) {
+  if (branch.getElseRegion().empty())
+    return false;
+  return requireOperand(branch.thenYield().getOperand(i), turned) &&
+         requireOperand(branch.elseYield().getOperand(i), turned);
 }
 
 bool RowSearch::requireDot(tile::DotOp dot, bool turned) {
@@ -98,6 +107,8 @@ bool RowSearch::require(Value v, bool turned) {
   }
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return requireCarried(loop, cast<OpResult>(v).getResultNumber(), turned);
+  if (auto branch = dyn_cast<scf::IfOp>(op))
+    return requireBranch(branch, cast<OpResult>(v).getResultNumber(), turned);
   if (auto dot = dyn_cast<tile::DotOp>(op))
     return requireDot(dot, turned);
   if (auto reduce = dyn_cast<tile::ReduceOp>(op))
@@ -138,8 +149,8 @@ bool RowSearch::requireUse(Value v, OpOperand &use) {
     return require(loop.getResult(i), turned);
   }
   if (isa<scf::YieldOp>(user))
-    return isa<scf::ForOp>(user->getParentOp()) &&
-           require(cast<scf::ForOp>(user->getParentOp()).getResult(use.getOperandNumber()), turned);
+    return isa<scf::ForOp, scf::IfOp>(user->getParentOp()) &&
+           require(user->getParentOp()->getResult(use.getOperandNumber()), turned);
   if (auto store = dyn_cast<tile::StoreOp>(user))
     return !store.getRows() && !turned;
   return keepsPlaces(user) && require(user->getResult(0), turned);
@@ -151,6 +162,13 @@ std::optional<DenseMap<Value, bool>> RowSearch::run() {
   kernel.walk([&](Operation *op) {
     if (auto loop = dyn_cast<scf::ForOp>(op))
       loops.push_back(loop);
+    else if (auto branch = dyn_cast<scf::IfOp>(op)) // of formulas
+      others |= branch.getNumResults() == 0 || !llvm::all_of(branch->getRegions(), [](Region &region) {
+                  return llvm::all_of(region.getOps(), [](Operation &inside) {
+                    return isa<arith::ArithDialect>(inside.getDialect()) ||
+                           isa<scf::YieldOp, tile::IotaOp, tile::ExpandOp, vector::BroadcastOp>(inside);
+                  });
+                });
     else
       others |= op->getNumRegions() != 0 && op != kernel;
   });
@@ -461,6 +479,51 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
   return success(!failedOnce);
 }
 
+/// A branch between formulas.
+LogicalResult ThreadLowering::lowerRowBranch(scf::IfOp op) {
+  SmallVector<Type> types;
+  SmallVector<size_t> counts;
+  for (Value result : op.getResults()) {
+    size_t count = 1;
+    if (VectorType type = tileType(result))
+      count = type.getRank() == 1 ? 2 : static_cast<size_t>(type.getDimSize(inRows.lookup(result) ? 0 : 1)) / 2;
+    counts.push_back(count);
+    types.append(count, isTile(result) ? elementOf(result) : result.getType());
+  }
+  auto branch = scf::IfOp::create(b, loc, types, scalars.lookup(op.getCondition()), /*withElseRegion=*/true);
+  for (auto [from, to] : {std::pair(&op.getThenRegion(), &branch.getThenRegion()),
+                          std::pair(&op.getElseRegion(), &branch.getElseRegion())}) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(&to->front());
+    Block &body = from->front();
+    beginBranch();
+    if (failed(lowerBlock(body)))
+      return failure();
+    SmallVector<Value> yields;
+    {
+      Phase phase(*this);
+      for (auto [result, yielded] : llvm::zip(op.getResults(), body.getTerminator()->getOperands()))
+        llvm::append_range(yields, isTile(yielded) ? ownedOf(yielded, inRows.lookup(result))
+                                                   : SmallVector<Value>{scalars.lookup(yielded)});
+    }
+    Block *outer = std::exchange(current, &body);
+    for (Value yielded : body.getTerminator()->getOperands())
+      release(yielded, &body);
+    current = outer;
+    endBranch();
+    scf::YieldOp::create(b, loc, yields);
+  }
+  ValueRange made = branch.getResults();
+  for (auto [result, count] : llvm::zip(op.getResults(), counts)) {
+    if (isTile(result))
+      owned[result] = SmallVector<Value>(made.take_front(count));
+    else
+      scalars.map(result, made.front());
+    made = made.drop_front(count);
+  }
+  return success(!failedOnce);
+}
+
 bool ThreadLowering::lowerInRegisters(Operation *op) {
   if (auto it = fetched.find(op); it != fetched.end()) {
     auto load = cast<tile::LoadOp>(op);
@@ -475,6 +538,13 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
       return false;
     storeOwned(store);
     releaseOperands(op);
+    return true;
+  }
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    if (llvm::none_of(branch.getResults(), [&](Value v) { return inRows.count(v); }))
+      return false;
+    if (failed(lowerRowBranch(branch)))
+      failedOnce = true;
     return true;
   }
   if (op->getNumResults() != 1 || !inRows.count(op->getResult(0)) || isa<scf::ForOp>(op))

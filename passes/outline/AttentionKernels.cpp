@@ -13,7 +13,8 @@
 //
 // Tiles are square. In training the keys of a tile of queries are the tiles before its first row and the diagonal tile,
 // of which every product does one half. Where queries stay and keys pass by, scores stand transposed, [keys, rows]: the
-// tile that stays is the one that is turned, and statistics of rows run along vectors.
+// tile that stays is the one that is turned, and statistics of rows run along vectors. Where scores lie in registers (bf16 on a GPU), a tile whose keys all of its
+// queries see is not masked.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -33,6 +34,7 @@ struct AttentionShape {
   bool cache, ring;
   bool sharded, earlier; ///< along sp: keys of all ranks; a block of keys that lies before the tokens
   bool bounded; ///< along sp: some keys may lie before the row
+  bool branches; ///< tiles that need no mask have none: on a GPU scores lie in registers, a CPU would copy them
   Type token, compute;
   Type gradients = {}; ///< element of dk and dv
   bool adds = false; ///< to what other tokens gave
@@ -137,6 +139,24 @@ public:
     Var s = k.iota(turned ? Shape({count, rows}) : Shape({rows, count}), axis) + cast(s0, k.i32());
     return both(ge(s, expand(keys.first, axis, count)), le(s, expand(keys.last, axis, count)));
   }
+  /// The keys [first, last] that each of the query rows [t0, t0 + count) sees: documents begin in ascending order and padding stands at the end, so the last row says
+  /// where all begin, the first one where they end. No keys where a row has none. Null: masks are no branches.
+  Interval common(Var documents, Var b, Var t0, int64_t count) {
+    if (!shape.branches || shape.cache)
+      return {};
+    Var end = t0 + static_cast<double>(count - 1), there = both(ge(t0, 0.0), lt(end, k.size(documents, 1)));
+    Var document = k.at(documents, {b, select(there, end, 0.0)});
+    there = both(there, ne(document, static_cast<double>(INT32_MAX)));
+    return {interval(document, cast(end, k.i32())).first, select(there, cast(t0 + prefix, k.i32()), -1.0)};
+  }
+  /// `scores` of keys [s0, s0 + count), the least of scores for what is not `live`: none where the rows have these keys in `common`.
+  Var masked(const Interval &common, Var s0, int64_t count, Var scores, llvm::function_ref<Var()> live) {
+    auto mask = [&] { return Vars{select(live(), scores, kLowest)}; };
+    if (!common.first)
+      return mask()[0];
+    Var first = cast(s0, k.i32()), last = first + static_cast<double>(count - 1);
+    return k.when(both(ge(first, common.first), le(last, common.last)), [&] { return Vars{scores}; }, mask)[0];
+  }
   /// The part of the intervals before key `end`.
   Interval before(const Interval &keys, Var end) { return {keys.first, min(keys.last, cast(end, k.i32()) - 1.0)}; }
   /// The keys any row sees: [lo, hi).
@@ -190,12 +210,15 @@ public:
   }
 
   /// One tile of keys in the online softmax of `q` [rows, D], already scaled; `now`: m, l, O'.
-  Vars attendTile(Var q, Var ks, Var vs, Var live, bool diagonal, llvm::ArrayRef<Var> now) {
+  Vars attendTile(Var q, Var ks, Var vs, const Interval &keys, const Interval &common, Var s0, bool diagonal,
+                  llvm::ArrayRef<Var> now) {
     int64_t count = ks.dim(0);
     auto half = [&](Var x) { return diagonal ? mask(x, tile::Keep::upper) : x; };
-    Var scores = select(live, half(dotTB(ks, q)), kLowest);
+    Var scores =
+        masked(common, s0, count, half(dotTB(ks, q)), [&] { return visible(keys, s0, count, /*turned=*/true); });
     Var highest = max(now[0], maximum(scores, 0));
-    Var p = half(select(live, exp(scores - expand(highest, 0, count)), 0.0));
+    // Of a row that has seen no key this is 1; its first key multiplies it by exp(kLowest - m') = 0, without one attended() does.
+    Var p = half(exp(scores - expand(highest, 0, count)));
     Var keep = exp(now[0] - highest);
     return {highest, now[1] * keep + sum(p, 0), dotTA(p, vs, now[2] * expand(keep, 1, shape.size))};
   }
@@ -205,10 +228,11 @@ public:
   }
   /// o and lse from m, l, O'.
   std::pair<Var, Var> attended(llvm::ArrayRef<Var> out) {
-    Var empty = le(out[1], 0.0), total = select(empty, 1.0, out[1]);
+    Var empty = le(out[0], kLowest), total = select(empty, 1.0, out[1]);
     // A block of a ring says that it has no keys; there is always one that has.
     Var lse = select(empty, shape.earlier ? kLowest : 0.0, out[0] + log(total));
-    return {out[2] * expand(1.0 / total, 1, shape.size), lse};
+    Var o = out[2] * expand(1.0 / total, 1, shape.size);
+    return {select(le(expand(out[0], 1, shape.size), kLowest), 0.0, o), lse};
   }
 
   KernelBuilder &k;
@@ -240,13 +264,16 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
     hi = shape.earlier ? min(diagonal, keyCount) : diagonal;
     before = a.before(seen, hi);
   }
+  auto common = a.common(documents, b, t0, R);
+  if (common.last)
+    common.last = min(common.last, cast(hi, k.i32()) - 1.0);
   Vars state = k.loop(lo, hi, R, a.attendNothing(R), [&](Var s0, llvm::ArrayRef<Var> now) {
     Var ks = a.loadKeys(keys, b, s0, g, R, hi), vs = a.loadKeys(values, b, s0, g, R, hi);
-    return a.attendTile(queries, ks, vs, a.visible(before, s0, R, /*turned=*/true), /*diagonal=*/false, now);
+    return a.attendTile(queries, ks, vs, before, common, s0, /*diagonal=*/false, now);
   });
   if (!shape.cache && !shape.earlier) {
     Var ks = a.loadRows(keys, b, diagonal, g, R, keyCount), vs = a.loadRows(values, b, diagonal, g, R, keyCount);
-    state = a.attendTile(queries, ks, vs, a.visible(seen, diagonal, R, /*turned=*/true), /*diagonal=*/true, state);
+    state = a.attendTile(queries, ks, vs, seen, {}, diagonal, /*diagonal=*/true, state);
   }
   auto [out, sums] = a.attended(state);
   a.storeRows(out, o, b, t0, h);
@@ -317,12 +344,12 @@ struct GradTiles {
   Var p, ds;
 };
 /// `scores`, `dp`: Q K^T and dO V^T, or both transposed; lse and delta are repeated along `axis`. `half`: what a
-/// diagonal tile keeps.
-GradTiles gradTiles(Var scores, Var dp, Var lse, Var delta, Var live, int64_t axis, std::optional<tile::Keep> half) {
+/// diagonal tile keeps. `mask` leaves the least of scores where rows and keys do not meet: exp may overflow there.
+GradTiles gradTiles(Var scores, Var dp, Var lse, Var delta, int64_t axis, std::optional<tile::Keep> half,
+                    llvm::function_ref<Var(Var)> masked) {
   auto keep = [&](Var x) { return half ? mask(x, *half) : x; };
   int64_t count = scores.dim(axis);
-  // Rows and keys that do not meet are selected, not multiplied: exp may overflow there.
-  Var p = keep(exp(select(live, keep(scores) - expand(lse, axis, count), kLowest)));
+  Var p = keep(exp(masked(keep(scores) - expand(lse, axis, count))));
   return {p, keep(p * (keep(dp) - expand(delta, axis, count)))};
 }
 
@@ -343,10 +370,16 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   auto seen = a.rowIntervals(in.documents, b, t0, R);
   Var lo = a.range(seen).first, diagonal = t0 + a.prefix, end = shape.earlier ? min(diagonal, keyCount) : diagonal;
   auto before = a.before(seen, end);
+  auto common = a.common(in.documents, b, t0, R);
+  if (common.last)
+    common.last = min(common.last, cast(end, k.i32()) - 1.0);
   auto add = [&](Var s0, Var limit, const Attention::Interval &keys, std::optional<tile::Keep> half, Var sum) {
     Var ks = a.loadRows(in.keys, b, s0, g, R, limit), vs = a.loadRows(in.values, b, s0, g, R, limit);
-    Var live = a.visible(keys, s0, R, /*turned=*/true);
-    return dotTA(gradTiles(dotTB(ks, queries), dotTB(vs, d), lse, delta, live, 0, half).ds, ks, sum);
+    auto masked = [&](Var scores) {
+      return a.masked(half ? Attention::Interval() : common, s0, R, scores,
+                      [&] { return a.visible(keys, s0, R, /*turned=*/true); });
+    };
+    return dotTA(gradTiles(dotTB(ks, queries), dotTB(vs, d), lse, delta, 0, half, masked).ds, ks, sum);
   };
   Vars out = k.loop(lo, end, R, {k.tile({R, shape.size}, shape.compute)},
                     [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, end, before, {}, now[0])}; });
@@ -385,9 +418,12 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
     Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
     auto numbers = [&](Var buffer) { return k.load(buffer, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}}); };
     auto seen = a.rowIntervals(in.documents, b, t0, R);
+    auto masked = [&](Var scores) {
+      return a.masked(half ? Attention::Interval() : a.common(in.documents, b, t0, R), s0, R, scores,
+                      [&] { return a.visible(seen, s0, R); });
+    };
     // q carries the scale already.
-    auto tiles =
-        gradTiles(dotTB(queries, ks), dotTB(d, vs), numbers(in.lse), numbers(deltas), a.visible(seen, s0, R), 1, half);
+    auto tiles = gradTiles(dotTB(queries, ks), dotTB(d, vs), numbers(in.lse), numbers(deltas), 1, half, masked);
     return {dotTA(tiles.ds, queries, now[0]), dotTA(tiles.p, d, now[1])};
   };
   Vars out = k.loop(0, shape.perGroup(), 1, {k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)},
@@ -445,7 +481,7 @@ void writeAppend(KernelBuilder &k, Type element, int64_t groups, int64_t size, b
 
 //===- Launches ---------------------------------------------------------------------------------------------------===//
 
-template <typename Op> AttentionShape shapeOfOp(Op op, bool cache, bool ring = false) {
+template <typename Op> AttentionShape shapeOfOp(Op op, const OutlineContext &context, bool cache, bool ring = false) {
   Shape q = shapeOf(op.getQ());
   int64_t keys = op.keyCount();
   Type token = tensorType(op.getQ()).getElementType();
@@ -459,6 +495,7 @@ template <typename Op> AttentionShape shapeOfOp(Op op, bool cache, bool ring = f
           op.getCoordinate() && keys > static_cast<int64_t>(op.getPrefix()) + q[1],
           !cache && keys <= static_cast<int64_t>(op.getPrefix()),
           op.getCoordinate() && keys <= static_cast<int64_t>(op.getPrefix()) + q[1],
+          context.gpu && token.isBF16() && q[3] <= 128,
           token,
           computeType(token)};
 }
@@ -473,7 +510,7 @@ int64_t decodeParts(int64_t programs, int64_t rows) {
 }
 
 LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
-  AttentionShape shape = shapeOfOp(op, op.getCache(), op.getRing());
+  AttentionShape shape = shapeOfOp(op, context, op.getCache(), op.getRing());
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1];
   bool decode = tokens == 1;
   int64_t parts = decode && shape.cache && context.gpu ? decodeParts(shape.groups * batch, shapeOf(op.getK())[1]) : 1;
@@ -505,7 +542,7 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
     launch.index("keys", op.keyCount()).index("prefix", shape.prefix);
   auto made = launch.run();
   if (parts > 1) {
-    AttentionShape all{shape.heads, shape.groups, shape.size, 0,     0,           false,
+    AttentionShape all{shape.heads, shape.groups, shape.size, 0,     0,           false,        false,
                        false,       false,        false,      false, shape.token, shape.compute};
     std::string merge = context.kernel(all.kernelName("decode_merge") + "_parts" + std::to_string(parts),
                                        {"head", "batch"}, [&](KernelBuilder &k) { writeDecodeMerge(k, all, parts); });
@@ -521,7 +558,7 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
 }
 
 LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
-  AttentionShape shape = shapeOfOp(op, /*cache=*/false);
+  AttentionShape shape = shapeOfOp(op, context, /*cache=*/false);
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1], keys = op.keyCount();
   auto begin = [&](llvm::StringRef what, llvm::StringRef rows, void (*write)(KernelBuilder &, const AttentionShape &),
                    llvm::ArrayRef<int64_t> grid) {
@@ -562,7 +599,7 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
 LogicalResult outlineMerge(AttnMergeOp op, OutlineContext &context) {
   Shape o = shapeOf(op.getO());
   Type token = tensorType(op.getO()).getElementType();
-  AttentionShape shape{o[2], o[2], o[3], 0, 0, false, false, false, false, false, token, computeType(token)};
+  AttentionShape shape{o[2], o[2], o[3], 0, 0, false, false, false, false, false, false, token, computeType(token)};
   std::string kernel = context.kernel(shape.kernelName("merge"), {"rows", "head", "batch"},
                                       [&](KernelBuilder &k) { writeMerge(k, shape); });
   auto launch = context.launch(op, kernel, {ceilDiv(o[1], shape.tileRows()), o[2], o[0]});

@@ -89,3 +89,48 @@ func.func @rows(%q: memref<32x16xbf16> {tile.name = "q"}, %k: memref<?x16xbf16> 
   tile.store %r#0, %h[%c0] {dims = array<i64: 0>} : vector<32xf32>, memref<32xf32>
   return
 }
+
+// -----
+
+// A branch between formulas gives registers too: 16 elements of a lane of the 32 x 32 scores, of which one way changes none.
+// CHECK-LABEL: func.func @branch
+// CHECK-NOT:   xf32, #gpu.address_space<workgroup>>
+// CHECK:       nvvm.mma.sync
+// CHECK:       scf.if %{{.*}} -> (f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32) {
+// CHECK-NEXT:    scf.yield
+// CHECK-NEXT:  } else {
+// CHECK-COUNT-16: arith.select
+// CHECK-NOT:   arith.select
+// CHECK:         scf.yield
+// CHECK:       nvvm.mma.sync
+// CHECK:       return
+func.func @branch(%q: memref<32x16xbf16> {tile.name = "q"}, %k: memref<?x16xbf16> {tile.name = "k"}, %y: memref<32x16xf32> {tile.name = "y"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %none = arith.constant dense<0.0> : vector<32x32xf32>
+  %zero = arith.constant dense<0.0> : vector<32x16xf32>
+  %qv = tile.load %q[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x16xbf16>, vector<32x16xbf16>
+  %r = scf.for %j = %c0 to %n step %c32 iter_args(%sum = %zero) -> (vector<32x16xf32>) {
+    %kv = tile.load %k[%j, %c0] {dims = array<i64: 0, 1>} : memref<?x16xbf16>, vector<32x16xbf16>
+    %s = tile.dot %kv, %qv, %none {transpose_b} : vector<32x16xbf16>, vector<32x16xbf16>, vector<32x32xf32>
+    %end = arith.addi %j, %c32 : index
+    %all = arith.cmpi sle, %end, %n : index
+    %masked = scf.if %all -> (vector<32x32xf32>) {
+      scf.yield %s : vector<32x32xf32>
+    } else {
+      %rows = arith.subi %n, %j : index
+      %left = arith.index_cast %rows : index to i32
+      %place = tile.iota {axis = 0 : i64} : vector<32x32xi32>
+      %limit = vector.broadcast %left : i32 to vector<32x32xi32>
+      %live = arith.cmpi slt, %place, %limit : vector<32x32xi32>
+      %kept = arith.select %live, %s, %none : vector<32x32xi1>, vector<32x32xf32>
+      scf.yield %kept : vector<32x32xf32>
+    }
+    %t = arith.truncf %masked : vector<32x32xf32> to vector<32x32xbf16>
+    %next = tile.dot %t, %kv, %sum {transpose_a} : vector<32x32xbf16>, vector<32x16xbf16>, vector<32x16xf32>
+    scf.yield %next : vector<32x16xf32>
+  }
+  tile.store %r, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x16xf32>, memref<32x16xf32>
+  return
+}
