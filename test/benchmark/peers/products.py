@@ -1,7 +1,9 @@
 """Products, experts and attention of PyTorch on the shapes of tools/bundle --products and --attention, in bf16.
 
-    products.py [--tokens=16384] [--output=FILE.json] [--only=TEXT] [--warm]
+    products.py [--tokens=16384] [--output=FILE.json] [--only=TEXT] [--warm] [--check]
 """
+
+import sys
 
 import torch
 import torch.nn.functional as functional
@@ -86,7 +88,8 @@ def main():
         grouped(results, tokens)
         for batch in (8, 1):
             attention(results, batch, tokens // batch)
+    return results.status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,10 +1,12 @@
 """Linear attention of flash-linear-attention on the shapes of tools/bundle --scans: batch 1, bf16, heads of 128.
 
-    scans.py [--tokens=8192,32768] [--heads=16,32,64] [--output=FILE.json] [--only=TEXT] [--warm]
+    scans.py [--tokens=8192,32768] [--heads=16,32,64] [--output=FILE.json] [--only=TEXT] [--warm] [--check]
 
 Every function is compared with the recurrence in float64, forward and gradients, on a short case before it is timed. What the library
 refuses on this machine is a row that says so.
 """
+
+import sys
 
 import fla
 import torch
@@ -89,7 +91,8 @@ def main():
                 label = f"scan {kind}, {tokens} tokens, {heads} heads of {WIDTH}, forward"
                 results.add(label, forward, error_of(kind, gradient=False), LIMIT)
                 results.add(f"{label} and gradient", both, error_of(kind, gradient=True), LIMIT)
+    return results.status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
