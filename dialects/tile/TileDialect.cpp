@@ -1,6 +1,7 @@
 //===- TileDialect.cpp - the tile dialect: registration, kernel attributes, folders ------------------------------===//
 #include "dialects/tile/TileDialect.h"
 
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -92,7 +93,17 @@ static LogicalResult verifyInPlace(Operation *op, Attribute attr) {
   return success();
 }
 
+static LogicalResult verifyMeanWalk(Operation *op, Attribute attr) {
+  if (!isa<scf::ForOp>(op) || !op->getParentOfType<scf::ForOp>())
+    return op->emitOpError("tile.mean_walk belongs on an scf.for inside an scf.for");
+  if (auto walk = dyn_cast<IntegerAttr>(attr); !walk || !walk.getType().isInteger(64) || walk.getInt() < 1)
+    return op->emitOpError("tile.mean_walk must be an i64 of at least 1, is ") << attr;
+  return success();
+}
+
 LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (attr.getName() == kMeanWalkAttr)
+    return verifyMeanWalk(op, attr.getValue());
   if (attr.getName() == kInPlaceAttr)
     return verifyInPlace(op, attr.getValue());
   if (attr.getName() != kKernelAttr)

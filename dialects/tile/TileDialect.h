@@ -32,6 +32,9 @@ inline constexpr llvm::StringLiteral kRoundsEachAttr = "tile.rounds_each";
 /// Of a kernel, once its launches are commands: pairs of parameters, [new_state, state], which are one buffer in some of them.
 /// All others lie apart.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "tile.in_place";
+/// Of an scf.for inside another one: how far it walks for one iteration of that one, in the mean, since its bounds come from
+/// what is in memory: inside a loop over n rows it walks n times as far over all of them. Only what counts work reads it.
+inline constexpr llvm::StringLiteral kMeanWalkAttr = "tile.mean_walk";
 /// The parameter of a kernel that reads, as the last of offsets [experts + 1] i32, where the rows end that it shall compute.
 inline constexpr llvm::StringLiteral kRowsEnd = "ends";
 } // namespace braid::tile

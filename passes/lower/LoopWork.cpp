@@ -1,6 +1,8 @@
 //===- LoopWork.cpp - operations of lowered kernels, times the trips of their loops -------------------------------===//
 #include "passes/lower/LoopWork.h"
 
+#include "dialects/tile/TileDialect.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -127,7 +129,9 @@ double Walk::loop(scf::ForOp op) {
   std::optional<double> low = number(op.getLowerBound()), high = number(op.getUpperBound()),
                         step = number(op.getStep());
   double trips = std::ceil(unknownTrips / step.value_or(1));
-  if (low && high && step)
+  if (auto walk = op->getAttrOfType<IntegerAttr>(tile::kMeanWalkAttr); walk && step)
+    trips = static_cast<double>(walk.getInt()) / *step;
+  else if (low && high && step)
     trips = std::max(0.0, std::ceil((*high - *low) / *step - 1e-9));
   if (trips == 0)
     return 0;
@@ -137,6 +141,11 @@ double Walk::loop(scf::ForOp op) {
   return trips * cycles(*op.getBody(), waits ? rates.carried : 0);
 }
 
+/// Its other side is more than values that go on.
+bool worksOtherwise(scf::IfOp branch) {
+  return branch.elseBlock() && !branch.elseBlock()->without_terminator().empty() && !branch->hasAttr(kLikelyAttr);
+}
+
 double Walk::cycles(Block &block, double atLeast) {
   Own own;
   double inner = 0;
@@ -144,8 +153,7 @@ double Walk::cycles(Block &block, double atLeast) {
     if (auto nested = dyn_cast<scf::ForOp>(op))
       inner += loop(nested);
     else if (auto branch = dyn_cast<scf::IfOp>(op))
-      inner += cycles(otherwise && branch.elseBlock() && !branch->hasAttr(kLikelyAttr) ? *branch.elseBlock()
-                                                                                       : *branch.thenBlock());
+      inner += cycles(otherwise && worksOtherwise(branch) ? *branch.elseBlock() : *branch.thenBlock());
     else
       count(&op, own);
   }

@@ -33,8 +33,9 @@ struct IssueRates {
 };
 
 /// Cycles of one program of a kernel's grid. `lowered`: by lowerTilesToLoops or lowerTilesToThreads; a loop whose bounds
-/// are not known here walks `unknownTrips` by its steps; a branch goes where its condition holds or, with `otherwise`, to its
-/// other side if it has one and is not likely to hold.
+/// are not known here walks `unknownTrips` by its steps, or as far as its tile.mean_walk says, where part of a trip is one now
+/// and then; a branch goes where its condition holds or, with `otherwise`, to its other side if anything is done there and the
+/// condition is not likely to hold.
 double programCycles(mlir::func::FuncOp lowered, const IssueRates &rates, double unknownTrips, bool otherwise = false);
 
 } // namespace braid

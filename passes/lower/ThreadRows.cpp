@@ -438,6 +438,7 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
   beforeLoop(op);
   auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()),
                                  scalars.lookup(op.getStep()), inits);
+  loop->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   scalars.map(op.getInductionVar(), loop.getInductionVar());
   auto bind = [&](ValueRange values, ValueRange from) {
     for (auto [v, count] : llvm::zip(values, counts)) {

@@ -335,9 +335,11 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
       int64_t loads = llvm::count_if(
           walk.loads, [&](tile::LoadOp load) { return tileType(load.getResult()).getShape() == ArrayRef(walk.shape); });
       int64_t together = std::max<int64_t>(loads * static_cast<int64_t>(lanes.size()), 1);
-      together = walk.apart && loads ? std::clamp<int64_t>(kLoads / together, 1, 4) : 1;
+      // One that says how short it is in the mean stays one loop, of which that holds.
+      together =
+          walk.apart && loads && !op->hasAttr(tile::kMeanWalkAttr) ? std::clamp<int64_t>(kLoads / together, 1, 4) : 1;
       auto through = [&](Value from, Value to, int64_t count) {
-        carried = repeat(from, to, mul(step, constant(count)), carried, [&](Value first, ValueRange now) {
+        auto body = [&](Value first, ValueRange now) {
           SmallVector<Iteration> iterations;
           Value condition = outside;
           for (int64_t i = 0; i < count; ++i) {
@@ -349,7 +351,8 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
           }
           SmallVector<Value> current(now);
           return onTrust(vectors, condition, types, [&](bool) { return run(iterations, lanes, current); });
-        });
+        };
+        carried = repeat(from, to, mul(step, constant(count)), carried, body, op);
       };
       Value from = lo;
       if (together > 1) {

@@ -8,8 +8,10 @@ using namespace braid::lower;
 //===- Loop nests -------------------------------------------------------------------------------------------------===//
 
 SmallVector<Value> TileLowering::repeat(Value begin, Value end, Value step, ValueRange carried,
-                                        function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+                                        function_ref<SmallVector<Value>(Value, ValueRange)> body, scf::ForOp of) {
   auto loop = scf::ForOp::create(b, loc, begin, end, step, carried);
+  if (of)
+    loop->setDiscardableAttrs(of->getDiscardableAttrDictionary());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> next = body(loop.getInductionVar(), loop.getRegionIterArgs());

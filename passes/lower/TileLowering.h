@@ -263,8 +263,9 @@ protected:
   /// Runs `body` `count` times with carried values; no loop when count is 1.
   SmallVector<Value> repeat(int64_t begin, int64_t end, int64_t step, ValueRange carried,
                             function_ref<SmallVector<Value>(Value, ValueRange)> body);
+  /// `of`: the loop of the kernel that this one is, whose attributes it gets.
   SmallVector<Value> repeat(Value begin, Value end, Value step, ValueRange carried,
-                            function_ref<SmallVector<Value>(Value, ValueRange)> body);
+                            function_ref<SmallVector<Value>(Value, ValueRange)> body, scf::ForOp of = {});
 
   // TileFetch.cpp
   /// Rows [first, first + rows) of a tile that the next iteration loads, with `line` elements in a line of a cache.

@@ -383,6 +383,7 @@ LogicalResult TileLowering::lowerFor(scf::ForOp op) {
   beforeLoop(op);
   auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()),
                                  scalars.lookup(op.getStep()), scalarInits);
+  loop->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   scalars.map(op.getInductionVar(), loop.getInductionVar());
   Block *body = op.getBody();
   size_t next = 0;

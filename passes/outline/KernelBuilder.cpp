@@ -122,8 +122,10 @@ static SmallVector<Value> unwrap(ArrayRef<Var> vars) {
 }
 
 Vars KernelBuilder::loop(Index lo, Index hi, Index step, ArrayRef<Var> carried,
-                         llvm::function_ref<Vars(Var, ArrayRef<Var>)> body) {
+                         llvm::function_ref<Vars(Var, ArrayRef<Var>)> body, int64_t meanWalk) {
   auto loop = scf::ForOp::create(builder, value(lo), value(hi), value(step), unwrap(carried));
+  if (meanWalk)
+    loop->setAttr(tile::kMeanWalkAttr, builder.getI64IntegerAttr(meanWalk));
   OpBuilder::InsertionGuard guard(builder);
   Block *block = loop.getBody();
   if (carried.empty())
@@ -135,11 +137,12 @@ Vars KernelBuilder::loop(Index lo, Index hi, Index step, ArrayRef<Var> carried,
   return llvm::map_to_vector(loop.getResults(), [&](OpResult r) { return wrap(r); });
 }
 
-void KernelBuilder::loop(Index lo, Index hi, Index step, llvm::function_ref<void(Var)> body) {
-  loop(lo, hi, step, {}, [&](Var i, ArrayRef<Var>) {
+void KernelBuilder::loop(Index lo, Index hi, Index step, llvm::function_ref<void(Var)> body, int64_t meanWalk) {
+  auto inside = [&](Var i, ArrayRef<Var>) {
     body(i);
     return Vars();
-  });
+  };
+  loop(lo, hi, step, {}, inside, meanWalk);
 }
 
 Var KernelBuilder::rowsEnd() {

@@ -182,10 +182,10 @@ public:
   void put(Var scalar, Var buffer, Indices at); ///< one element
   Var value(Index index);
 
-  /// for (i = lo; i < hi; i += step) with carried values.
+  /// for (i = lo; i < hi; i += step) with carried values. `meanWalk`: of a loop in a loop, tile::kMeanWalkAttr.
   Vars loop(Index lo, Index hi, Index step, llvm::ArrayRef<Var> carried,
-            llvm::function_ref<Vars(Var i, llvm::ArrayRef<Var> carried)> body);
-  void loop(Index lo, Index hi, Index step, llvm::function_ref<void(Var i)> body);
+            llvm::function_ref<Vars(Var i, llvm::ArrayRef<Var> carried)> body, int64_t meanWalk = 0);
+  void loop(Index lo, Index hi, Index step, llvm::function_ref<void(Var i)> body, int64_t meanWalk = 0);
   /// The last of the offsets in a parameter tile::kRowsEnd, an index.
   Var rowsEnd();
   /// The kernel of rows [0, limit) that only a buffer's content knows: `blockRows` at a time, as many for each of `programs`

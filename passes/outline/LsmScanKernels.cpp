@@ -13,59 +13,41 @@ namespace braid {
 //   per row: chunk kernels write zeros there. Rows without tokens have lo = hi = T. Chunks come first, then the empty
 //   rows. One program per batch row.
 //
-static void walkChunks(KernelBuilder &k, int64_t chunkSize, bool aligned) {
-  Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), chunks = chunkTable(k);
-  Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
-  Type i32 = k.i32();
-  Var zero = k.constant(i32, 0), one = k.constant(i32, 1), last = cast(tokens, i32), ahead = k.iota({chunkSize}, 0);
-
-  // Carried: the token at which the row begins. Its chunk ends where another document begins, at the latest C tokens on.
-  k.loop(0, count, 1, {zero}, [&](Var row, llvm::ArrayRef<Var> now) -> Vars {
-    Var token = now[0], begin = cast(token, tokens.type()), live = lt(token, last);
-    Var document = k.at(documents, {b, min(begin, tokens - 1.0)}), padding = eq(document, INT32_MAX);
-    Var others = ne(k.load(documents, {b, begin}, {chunkSize}, {.limit = tokens}), document);
-    Var length = minimum(select(others, ahead, static_cast<double>(chunkSize)), 0), phase = zero;
-    if (aligned) {
-      Var size = token.like(static_cast<double>(chunkSize));
-      phase = select(both(live, ne(document, INT32_MAX)), (token - select(padding, zero, document)) % size, zero);
-      length = min(length, size - phase);
-    }
-    Var next = min(token + length, last);
-    auto put = [&](Var value, int64_t column) { k.put(value, chunks, {b, row, column}); };
-    put(token, 0);
-    put(select(padding, token, next), 1);
-    put(select(both(live, eq(document, token)), one, zero), 2);
-    put(phase, 3);
-    return {next};
-  });
-}
-
-/// A walk over the documents of the row (what has the same number is one), each of whose chunks stand side by side: their tokens are known once its end
-/// is. For GPUs, whose threads look at many tokens at a time and wait for each look.
-static void walkDocuments(KernelBuilder &k, int64_t chunkSize, bool aligned) {
-  constexpr int64_t ahead = 2048, together = 64; // tokens that are looked at, rows that are written
+// A walk over the documents of the row (what has the same number is one), each of whose chunks stand side by side: their tokens are known once its
+// end is. A GPU looks at many tokens at a time, for its threads wait for each look.
+//
+void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned, bool gpu) {
+  int64_t ahead = gpu ? 2048 : chunkSize, together = gpu ? 64 : 1; // tokens that are looked at, rows that are written
   Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), chunks = chunkTable(k);
   Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
   Type i32 = k.i32();
   Var zero = k.constant(i32, 0), one = k.constant(i32, 1), last = cast(tokens, i32), rows = cast(count, i32);
   auto index = [&](Var number) { return cast(number, tokens.type()); };
 
+  // Where another number follows: in the first tokens where one does.
+  auto endOf = [&](Var number, Var token) {
+    auto look = [&](Var at, Var end) -> Vars {
+      Var others = ne(k.load(documents, {b, at}, {ahead}, {.limit = tokens}), number);
+      Var first = cast(at, i32) + k.iota({ahead}, 0);
+      return {min(end, minimum(select(others, first, static_cast<double>(INT32_MAX)), 0))};
+    };
+    auto body = [&](Var at, llvm::ArrayRef<Var> now) -> Vars {
+      return k.when(eq(now[0], last), [&] { return look(at, now[0]); }, [&] { return Vars{now[0]}; });
+    };
+    return k.loop(index(token), tokens, ahead, {last}, body, /*meanWalk=*/chunkSize)[0];
+  };
+
   // Carried: the first token of the document and its first row. Behind the last one, what is left are rows without tokens; then nothing.
   auto document = [&](Var token, Var row) -> Vars {
     Var live = lt(token, last), number = k.at(documents, {b, min(index(token), tokens - 1.0)});
     Var padding = eq(number, INT32_MAX), counts = select(live, select(padding, zero, one), zero);
-    Var end = k.loop(index(token), tokens, ahead, {last}, [&](Var at, llvm::ArrayRef<Var> now) -> Vars {
-      Var others = ne(k.load(documents, {b, at}, {ahead}, {.limit = tokens}), number);
-      Var first = cast(at, i32) + k.iota({ahead}, 0);
-      return {min(now[0], minimum(select(others, first, static_cast<double>(INT32_MAX)), 0))};
-    })[0];
-    Var phase = zero, size = token.like(static_cast<double>(chunkSize));
+    Var end = endOf(number, token), phase = zero, size = token.like(static_cast<double>(chunkSize));
     if (aligned)
       phase = select(eq(counts, one), (token - number) % size, zero);
     Var begin = token - phase, step = select(live, size, zero);
     Var length = select(live, (end - begin + (size - one)) / size, rows - row);
     Var stop = min(index(row + length), count), restart = select(both(live, eq(number, token)), one, zero);
-    k.loop(index(row), stop, together, [&](Var at) {
+    auto writeRows = [&](Var at) {
       Var place = k.iota({together}, 0) + (cast(at, i32) - row);
       Var lo = max(place * step + begin, token), next = min((place + 1.0) * step + begin, end);
       auto put = [&](Var values, int64_t column) {
@@ -78,17 +60,14 @@ static void walkDocuments(KernelBuilder &k, int64_t chunkSize, bool aligned) {
       put(lo + (next - lo) * counts, 1);
       put(onlyFirst(restart), 2);
       put(onlyFirst(phase), 3);
-    });
+    };
+    k.loop(index(row), stop, together, writeRows, /*meanWalk=*/1);
     return {end, row + length};
   };
   k.loop(0, count, 1, {zero, zero}, [&](Var, llvm::ArrayRef<Var> now) -> Vars {
     Var token = now[0], row = now[1];
     return k.when(lt(row, rows), [&] { return document(token, row); }, [&] { return Vars{token, row}; });
   });
-}
-
-void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned, bool gpu) {
-  (gpu ? walkDocuments : walkChunks)(k, chunkSize, aligned);
 }
 
 // ---- state_scan -----------------------------------------------------------------------------------------------------

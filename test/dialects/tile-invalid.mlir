@@ -402,6 +402,26 @@ func.func @k(%m: memref<4xf32>) attributes {tile.in_place = []} {
 
 // -----
 
+func.func @k(%n: index, %one: index) {
+  // expected-error @+1 {{tile.mean_walk belongs on an scf.for inside an scf.for}}
+  scf.for %i = %one to %n step %one {
+  } {tile.mean_walk = 4 : i64}
+  return
+}
+
+// -----
+
+func.func @k(%n: index, %one: index) {
+  scf.for %i = %one to %n step %one {
+    // expected-error @+1 {{tile.mean_walk must be an i64 of at least 1, is 0 : i64}}
+    scf.for %j = %i to %n step %one {
+    } {tile.mean_walk = 0 : i64}
+  }
+  return
+}
+
+// -----
+
 // expected-error @+1 {{argument 'm': tile.axes must hold strings, is [1, "token"]}}
 func.func @k(%m: memref<4x8xf32> {tile.name = "m", tile.axes = [1, "token"]}) attributes {tile.kernel, tile.grid = ["i"]} {
 

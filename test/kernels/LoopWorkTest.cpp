@@ -74,6 +74,14 @@ TEST_F(LoopWork, TripsOfLoops) {
             before + 40);
   EXPECT_EQ(programCycles(parse("scf.for %i = %c0 to %u step %c1 { " + store + " }\n"), rates, 7), before + 7);
   EXPECT_EQ(programCycles(parse("scf.for %i = %c0 to %u step %c4 { " + store + " }\n"), rates, 7), before + 2);
+  // One that says how far it walks in the mean, whatever its bounds: 7 times 8 by 4, 7 times 1 by 4.
+  auto walking = [&](StringRef bound, int64_t walk) {
+    return programCycles(parse("scf.for %i = %c0 to %u step %c1 { scf.for %j = %i to " + bound.str() + " step %c4 { " +
+                               store + " } {tile.mean_walk = " + std::to_string(walk) + " : i64} }\n"),
+                         rates, 7);
+  };
+  EXPECT_EQ(walking("%u", 8), before + 14);
+  EXPECT_EQ(walking("%c16", 1), before + 1.75);
   // Of the programs of the grid one is counted.
   EXPECT_EQ(
       programCycles(parse("%b = arith.index_cast %begin : i64 to index  %e = arith.index_cast %end : i64 to index\n"
@@ -97,6 +105,9 @@ TEST_F(LoopWork, BranchesAndWarps) {
   EXPECT_EQ(programCycles(parse(both), rates, 1), before + 1);
   EXPECT_EQ(programCycles(parse(both), rates, 1, /*otherwise=*/true), before + 2);
   EXPECT_EQ(programCycles(parse(one), rates, 1, /*otherwise=*/true), before + 1); // there is no other way
+  std::string only = condition + "scf.if %b { " + store + " } else { }\n";
+  EXPECT_EQ(programCycles(parse(only), rates, 1, /*otherwise=*/true),
+            before + 1); // nor is there one where nothing is done
   std::string likely = condition + "scf.if %b { " + store + " } else { " + store + " " + store + " } {braid.likely}\n";
   EXPECT_EQ(programCycles(parse(likely), rates, 1, /*otherwise=*/true), before + 1);
   // On a GPU lanes are computed one after the other, and stored at once.

@@ -426,3 +426,22 @@ func.func @backwards(%x: memref<?x32x32xf32> {tile.name = "x"}, %full: memref<8x
   tile.store %sum, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<16x16xf32>, memref<16x16xf32>
   return
 }
+
+// -----
+
+// What a loop says of its trips is said of the loop that it becomes.
+// CHECK-LABEL: func.func @mean_walk
+// CHECK:         } {tile.mean_walk = 2 : i64}
+func.func @mean_walk(%x: memref<?x64xf32> {tile.name = "x"}, %y: memref<?x64xf32> {tile.name = "y"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  scf.for %i = %c0 to %n step %c1 {
+    scf.for %j = %i to %n step %c4 {
+      %v = tile.load %x[%j, %c0] {dims = array<i64: 1>} : memref<?x64xf32>, vector<64xf32>
+      tile.store %v, %y[%j, %c0] {dims = array<i64: 1>} : vector<64xf32>, memref<?x64xf32>
+    } {tile.mean_walk = 2 : i64}
+  }
+  return
+}
