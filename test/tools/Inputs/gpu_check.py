@@ -208,6 +208,10 @@ def wrong(folder):
     bundle = Bundle(folder, {"a/x": "pass"})
     code, said = bundle(CAPABILITY="8.0")
     check(code == 1 and "for sm_90a, but Some GPU has compute capability 8.0" in said and not bundle.results.exists(), f"another device: {said}")
+    bundle.results.touch()
+    code, said = bundle()
+    check(code == 1 and "no results can be kept: " in said and "Traceback" not in said, f"a file where results should be: {said}")
+    bundle.results.unlink()
     bundle.results.mkdir()
     for name in ("some-gpu-peers.json", "some-gpu.json"):
         (bundle.results / name).write_text("[{")
