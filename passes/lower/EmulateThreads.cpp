@@ -148,6 +148,19 @@ private:
     } else if (auto wait = dyn_cast<LLVM::InlineAsmOp>(op); wait && wait.getAsmString() == kAwaitProducts) {
       call("braid_emulate_wgmma_wait", {}, {number(i32, 0)});
       op->replaceAllUsesWith(ValueRange{structOf(wait.getOperands())});
+    } else if (auto product = dyn_cast<LLVM::InlineAsmOp>(op); product && product->hasAttr(kGroupProductAttr)) {
+      // Sums, four registers of a, b.
+      ValueRange operands = product.getOperands();
+      size_t sums = operands.size() - 5;
+      SmallVector<Value> fields(operands.slice(sums, 4));
+      llvm::append_range(fields, operands.take_front(sums));
+      Value all = structOf(fields), place = stack(all.getType());
+      LLVM::StoreOp::create(b, loc, all, place);
+      call("braid_emulate_wgmma_rows", {},
+           {operands.back(), number(i32, static_cast<int64_t>(sums) * 2),
+            number(i32, product->getAttrOfType<IntegerAttr>(kGroupProductAttr).getInt()), place});
+      Value first = LLVM::GEPOp::create(b, loc, place.getType(), i32, place, ArrayRef<LLVM::GEPArg>{4});
+      op->replaceAllUsesWith(ValueRange{LLVM::LoadOp::create(b, loc, op->getResult(0).getType(), first).getResult()});
     } else if (auto product = dyn_cast<NVVM::WgmmaMmaAsyncOp>(op)) {
       Value place = stack(product.getInouts().getType());
       LLVM::StoreOp::create(b, loc, product.getInouts(), place);

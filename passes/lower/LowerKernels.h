@@ -34,6 +34,8 @@ inline constexpr llvm::StringLiteral kThreadsAttr = "threads.block", kSharedByte
                                      kScratchFunction = "braid_threads_scratch";
 /// The inline assembly that waits for all products by wgmma; the sums pass through it.
 inline constexpr llvm::StringLiteral kAwaitProducts = "wgmma.wait_group.sync.aligned 0;";
+/// Of the inline assembly that multiplies 64 rows in registers by wgmma (sums, four registers of a, b): whether b is MN-major.
+inline constexpr llvm::StringLiteral kGroupProductAttr = "threads.wgmma_rows";
 /// The flat memref<?xi8> over the memory at `pointer`, in the form that conversion to LLVM gives it.
 mlir::Value flatMemory(mlir::OpBuilder &b, mlir::Location loc, mlir::Value pointer, mlir::MemRefType type);
 

@@ -6,7 +6,7 @@
 // readers of the first and all copies to the second.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
-#include "passes/lower/ThreadLowering.h"
+#include "passes/lower/ThreadProducts.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -70,7 +70,8 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
     return nullptr;
   auto bytesOfOne = [&](tile::LoadOp load) -> int64_t {
     auto type = cast<VectorType>(load.getType());
-    return llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
+    return panels.count(load.getResult()) ? panelOf(type).bytes()
+                                          : llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
   };
   auto multiplied = [&](tile::LoadOp load) {
     return llvm::any_of(load->getUsers(), [&](Operation *user) -> bool {
@@ -103,7 +104,8 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
   ahead->places = places.takeVector();
   llvm::sort(ahead->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   for (tile::LoadOp load : ahead->loads) {
-    Buffer *buffer = allocate(b.getI8Type(), 2 * bytesOfOne(load), 16);
+    bool panel = panels.count(load.getResult());
+    Buffer *buffer = allocate(b.getI8Type(), 2 * bytesOfOne(load), panel ? kPatternBytes : 16);
     ++buffer->pins;
     ahead->buffers.push_back(buffer);
   }
@@ -114,9 +116,11 @@ View ThreadLowering::stageOf(const Ahead &ahead, size_t i, Value stage) {
   tile::LoadOp load = ahead.loads[i];
   VectorType type = tileType(load.getResult());
   Buffer *buffer = ahead.buffers[i];
-  View view = viewOf(buffer, type);
+  bool panel = panels.count(load.getResult());
+  int64_t length = panel ? panelOf(type).bytes() / 2 : lengthOf(type);
+  View view = panel ? panelView(buffer) : viewOf(buffer, type);
   auto space = cast<MemRefType>(shared.getType()).getMemorySpace();
-  auto memref = MemRefType::get({lengthOf(type)}, storage(type.getElementType()), MemRefLayoutAttrInterface(), space);
+  auto memref = MemRefType::get({length}, storage(type.getElementType()), MemRefLayoutAttrInterface(), space);
   Value at = add(mul(stage, constant(buffer->bytes / 2)), buffer->offset);
   view.memref = memref::ViewOp::create(b, loc, memref, shared, at, ValueRange());
   return view;
@@ -136,7 +140,10 @@ void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
     for (size_t i = 0; i < ahead.loads.size(); ++i) {
       tile::LoadOp load = ahead.loads[i];
       accesses[load] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
-      fill(stageOf(ahead, i, stage), tileType(load.getResult()), load.getResult());
+      if (panels.count(load.getResult()))
+        fillPanel(stageOf(ahead, i, stage), load);
+      else
+        fill(stageOf(ahead, i, stage), tileType(load.getResult()), load.getResult());
     }
     pending = std::move(before);
     copying = others;
@@ -153,7 +160,7 @@ void ThreadLowering::beforeLoop(scf::ForOp op) {
   copied = true;
   gpu::BarrierOp::create(b, loc); // nobody reads any more what lay there
   fetchAhead(*ahead, scalars.lookup(op.getLowerBound()), constant(0));
-  NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+  awaitCopies();
   gpu::BarrierOp::create(b, loc);
   pending = {};
   copying = false;
@@ -176,7 +183,7 @@ void ThreadLowering::enterIteration(scf::ForOp op, Value at) {
 void ThreadLowering::leaveIteration(scf::ForOp op) {
   if (!aheads.count(op))
     return;
-  NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+  awaitCopies();
   writes = true;
 }
 

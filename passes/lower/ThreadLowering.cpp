@@ -92,7 +92,7 @@ void ThreadLowering::touched(const View &view, bool written) {
 
 void ThreadLowering::finishCopies() {
   if (std::exchange(copying, false))
-    NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+    awaitCopies();
 }
 
 /// An iteration begins behind a barrier when any iteration writes, so what holds at the loop's beginning, or less, holds

@@ -203,6 +203,14 @@ private:
   SmallVector<Value> ownedOf(Value v, bool turned);
   SmallVector<Value> reduceOwned(tile::ReduceOp op);
   void fetchOperands(tile::DotOp op);
+  void planPanels();
+  Buffer *allocatePanel(VectorType type);
+  View panelView(Buffer *buffer) const;
+  void fillPanel(const View &view, tile::LoadOp load);
+  void awaitCopies();
+  struct PanelAt;
+  SmallVector<Value> multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held, const PanelAt &right,
+                                    int64_t depth, SmallVector<Value> sums);
   SmallVector<Value> multiplyOwned(tile::DotOp op, bool turned);
   void storeOwned(tile::StoreOp store);
   LogicalResult lowerRowLoop(scf::ForOp op);
@@ -230,6 +238,10 @@ private:
   SmallVector<Value> multiplyByWarps(const Product &p, Value left, Value right, ValueRange sums);
   void eachSum(const Product &p, function_ref<void(Value row, const Strip &strip)> body);
   SmallVector<Value> awaitProducts(ValueRange sums);
+  Value structOfSums(ValueRange sums);
+  SmallVector<Value> sumsOfStruct(Value whole);
+  Value multiplyByGroup(Value left, bool leftAlongK, Value right, bool rightAlongK, Value sums);
+  SmallVector<Value> multiplyRowsByGroup(ValueRange left, Value right, bool rightAlongK, ValueRange sums);
 
   // ThreadPipeline.cpp
   struct Pipeline;
@@ -250,6 +262,7 @@ private:
   Value thread, lane, warp, shared, scratch;
   ArrayRef<int64_t> planned;
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
+  DenseSet<Value> panels; ///< loads that rows multiply by wgmma: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
   DenseMap<Operation *, std::shared_ptr<const Ahead>> aheads; ///< by the loop
   DenseMap<Operation *, std::shared_ptr<Pipeline>> pipelines; ///< that loops over tiles have begun, by the loop over k

@@ -26,7 +26,7 @@ using namespace braid::lower;
 namespace {
 
 constexpr int64_t kStep = 16; // of k: one instruction
-constexpr int64_t kGroupRows = 64, kMostColumns = 256; // of wgmma
+constexpr int64_t kMostColumns = 256; // of wgmma
 constexpr int64_t kMostSums = 128; // registers of a thread
 constexpr int64_t kMostStages = 4;
 constexpr int64_t kTogether = 4; // lanes that share a row of sums
@@ -151,6 +151,33 @@ Value ThreadLowering::describePanel(Value address, int64_t blockBytes) {
   return arith::OrIOp::create(b, loc, start, number(layout));
 }
 
+Value ThreadLowering::structOfSums(ValueRange sums) {
+  Value whole = LLVM::PoisonOp::create(b, loc, registersOf(b, static_cast<int64_t>(sums.size())));
+  for (auto [i, sum] : llvm::enumerate(sums))
+    whole = LLVM::InsertValueOp::create(b, loc, whole, sum, ArrayRef<int64_t>{static_cast<int64_t>(i)});
+  return whole;
+}
+
+SmallVector<Value> ThreadLowering::sumsOfStruct(Value whole) {
+  SmallVector<Value> sums;
+  for (size_t i = 0; i < cast<LLVM::LLVMStructType>(whole.getType()).getBody().size(); ++i)
+    sums.push_back(LLVM::ExtractValueOp::create(b, loc, whole, ArrayRef<int64_t>{static_cast<int64_t>(i)}));
+  return sums;
+}
+
+/// 64 rows times what two descriptors say, 16 deep: not waited for.
+Value ThreadLowering::multiplyByGroup(Value left, bool leftAlongK, Value right, bool rightAlongK, Value sums) {
+  auto columns = static_cast<int64_t>(cast<LLVM::LLVMStructType>(sums.getType()).getBody().size() * 2);
+  auto shape = NVVM::MMAShapeAttr::get(b.getContext(), kGroupRows, columns, kStep);
+  auto layout = [&](bool transposed) { return transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row; };
+  auto bf16 = NVVM::WGMMATypes::bf16;
+  auto one = NVVM::WGMMAScaleIn::one;
+  return NVVM::WgmmaMmaAsyncOp::create(b, loc, sums.getType(), sums, left, right, shape, bf16, bf16,
+                                       NVVM::WGMMATypes::f32, NVVM::WGMMAScaleOut::one, one, one, layout(!leftAlongK),
+                                       layout(rightAlongK),
+                                       /*satfinite=*/nullptr);
+}
+
 /// One step of the loop by wgmma, not waited for.
 SmallVector<Value> ThreadLowering::multiplyByGroups(const Product &p, Value left, Value right, ValueRange sums) {
   Value group = divide(warp, 4), down = divide(group, p.across), beside = remainder(group, p.across);
@@ -163,16 +190,9 @@ SmallVector<Value> ThreadLowering::multiplyByGroups(const Product &p, Value left
     return add(unit, along + deep);
   };
   int64_t each = p.columns / 2;
-  auto type = registersOf(b, each);
-  auto shape = NVVM::MMAShapeAttr::get(b.getContext(), kGroupRows, p.columns, kStep);
-  auto layout = [&](bool transposed) { return transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row; };
   SmallVector<Value> blocks;
-  for (int64_t r = 0; r < p.rows; ++r) {
-    Value block = LLVM::PoisonOp::create(b, loc, type);
-    for (int64_t i = 0; i < each; ++i)
-      block = LLVM::InsertValueOp::create(b, loc, block, sums[r * each + i], ArrayRef<int64_t>{i});
-    blocks.push_back(block);
-  }
+  for (int64_t r = 0; r < p.rows; ++r)
+    blocks.push_back(structOfSums(sums.slice(r * each, each)));
   NVVM::WgmmaFenceAlignedOp::create(b, loc);
   for (int64_t step = 0; step < p.k; step += kStep) {
     Value y =
@@ -180,18 +200,13 @@ SmallVector<Value> ThreadLowering::multiplyByGroups(const Product &p, Value left
     for (int64_t r = 0; r < p.rows; ++r) {
       Value first = mul(down, constant(p.rows * kGroupRows));
       Value x = describePanel(add(left, inside(p.left, first, step, r * kGroupRows)), p.left.blockBytes());
-      auto bf16 = NVVM::WGMMATypes::bf16;
-      auto one = NVVM::WGMMAScaleIn::one;
-      blocks[r] = NVVM::WgmmaMmaAsyncOp::create(b, loc, type, blocks[r], x, y, shape, bf16, bf16, NVVM::WGMMATypes::f32,
-                                                NVVM::WGMMAScaleOut::one, one, one, layout(!p.left.alongK),
-                                                layout(p.right.alongK), /*satfinite=*/nullptr);
+      blocks[r] = multiplyByGroup(x, p.left.alongK, y, p.right.alongK, blocks[r]);
     }
   }
   NVVM::WgmmaGroupSyncAlignedOp::create(b, loc);
   SmallVector<Value> next;
   for (Value block : blocks)
-    for (int64_t i = 0; i < each; ++i)
-      next.push_back(LLVM::ExtractValueOp::create(b, loc, block, ArrayRef<int64_t>{i}));
+    llvm::append_range(next, sumsOfStruct(block));
   return next;
 }
 
@@ -355,6 +370,36 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
   registers.erase(held.result);
 }
 
+/// 64 rows of a warpgroup, `left` as mma.sync has them, times the panel that `right` describes, 16 deep: not waited for. NVVM's operation takes its left
+/// operand from shared memory only.
+SmallVector<Value> ThreadLowering::multiplyRowsByGroup(ValueRange left, Value right, bool rightAlongK,
+                                                       ValueRange sums) {
+  size_t count = sums.size();
+  auto list = [](size_t first, size_t count) {
+    std::string text;
+    for (size_t i = 0; i < count; ++i)
+      text += (i ? ", $" : "$") + std::to_string(first + i);
+    return "{" + text + "}";
+  };
+  std::string text = "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" +
+                     std::to_string(count * 2) + "k16.f32.bf16.bf16 " + list(0, count) + ", " + list(2 * count, 4) +
+                     ", $" + std::to_string(2 * count + 4) + ", p, 1, 1, " + (rightAlongK ? "0" : "1") + "; }";
+  std::string constraints;
+  for (size_t i = 0; i < count; ++i)
+    constraints += "=f,";
+  for (size_t i = 0; i < count; ++i)
+    constraints += std::to_string(i) + ",";
+  constraints += "r,r,r,r,l";
+  SmallVector<Value> operands(sums);
+  llvm::append_range(operands, left);
+  operands.push_back(right);
+  auto product = LLVM::InlineAsmOp::create(b, loc, TypeRange{registersOf(b, static_cast<int64_t>(count))}, operands,
+                                           text, constraints, /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                           LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+  product->setAttr(kGroupProductAttr, b.getI32IntegerAttr(!rightAlongK));
+  return sumsOfStruct(product.getResult(0));
+}
+
 /// Nothing that reads the sums may come before: they pass through the instruction that waits.
 SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums) {
   std::string constraints;
@@ -365,8 +410,5 @@ SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums) {
   auto wait = LLVM::InlineAsmOp::create(b, loc, TypeRange{registersOf(b, sums.size())}, sums, kAwaitProducts,
                                         constraints, /*has_side_effects=*/true, /*is_align_stack=*/false,
                                         LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
-  SmallVector<Value> done;
-  for (size_t i = 0; i < sums.size(); ++i)
-    done.push_back(LLVM::ExtractValueOp::create(b, loc, wait.getResult(0), ArrayRef<int64_t>{static_cast<int64_t>(i)}));
-  return done;
+  return sumsOfStruct(wait.getResult(0));
 }

@@ -10,6 +10,7 @@ namespace braid::lower {
 inline constexpr int64_t kBlockColumns = 64, kRowBytes = 128, kChunk = 8,
                          kChunkBytes = 16; // of a panel; a chunk: elements
 inline constexpr int64_t kPatternBytes = 1024; // eight rows
+inline constexpr int64_t kGroupRows = 64; // of wgmma
 inline constexpr int64_t kNarrowRows = 16; // of a product that waits for memory, not for tensor cores
 
 /// A tile in a stage.
@@ -18,6 +19,16 @@ struct Panel {
   bool alongK; ///< the columns run along k
   int64_t blockBytes() const { return rows * kRowBytes; }
   int64_t bytes() const { return llvm::divideCeil(columns, kBlockColumns) * blockBytes(); }
+};
+
+/// A tile as rows multiply it, a panel of its own.
+inline Panel panelOf(VectorType type) { return {type.getDimSize(0), type.getDimSize(1), 0, false}; }
+
+/// Where one lies, and whether its columns run along k of this product.
+struct ThreadLowering::PanelAt {
+  View view;
+  Panel panel;
+  bool alongK;
 };
 
 /// Who computes what of the sum: a warpgroup `rows` blocks of 64 x `columns`, a warp `rows` x `columns` blocks of 16 x 8;

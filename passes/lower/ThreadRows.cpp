@@ -7,7 +7,7 @@
 // computed the other way round.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
-#include "passes/lower/ThreadLowering.h"
+#include "passes/lower/ThreadProducts.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -221,13 +221,66 @@ void ThreadLowering::planRows() {
     return;
   inRows = std::move(*found);
   threads = owned / kOwnRows * kWarp;
+  planPanels();
   // A vector that is repeated along rows or columns is read by every lane: from shared memory.
   SmallVector<Value> repeated;
   kernel.walk([&](tile::ExpandOp expand) {
     if (expand.getSource().getDefiningOp<tile::LoadOp>() && tileType(expand.getSource()).getRank() == 1)
       repeated.push_back(expand.getSource());
   });
-  plan.drop(llvm::to_vector(llvm::make_first_range(inRows)), repeated);
+  SmallVector<Value> elsewhere = llvm::to_vector(llvm::make_first_range(inRows));
+  llvm::append_range(elsewhere, panels);
+  plan.drop(elsewhere, repeated);
+}
+
+/// Loads that only rows multiply, where warpgroups do: 64 rows a group.
+void ThreadLowering::planPanels() {
+  if (!limits.wgmma || threads % (4 * kWarp) != 0)
+    return;
+  kernel.walk([&](tile::LoadOp load) {
+    VectorType type = tileType(load.getResult());
+    if (load.getRows() || type.getRank() != 2 || !type.getElementType().isBF16() || type.getDimSize(0) % 16 != 0 ||
+        type.getDimSize(1) % 16 != 0 || type.getDimSize(0) > 256 || type.getDimSize(1) > 256 ||
+        load.getDims().back() + 1 != load.getSource().getType().getRank() ||
+        load.getSource().getType().getStridesAndOffset().first.back() != 1 || load->use_empty())
+      return;
+    bool all = llvm::all_of(load->getUsers(), [&](Operation *user) {
+      auto dot = dyn_cast<tile::DotOp>(user);
+      auto it = dot ? inRows.find(dot.getResult()) : inRows.end();
+      if (it == inRows.end() || dot.getA() == dot.getB() || load.getResult() == dot.getAcc())
+        return false;
+      // Rows that stay from one block to the next, or what they meet in their own.
+      Value right = it->second ? dot.getA() : dot.getB();
+      return (load.getResult() == right) == (dot->getBlock() == load->getBlock());
+    });
+    if (all)
+      panels.insert(load.getResult());
+  });
+  patterned |= !panels.empty();
+}
+
+Buffer *ThreadLowering::allocatePanel(VectorType type) {
+  return allocate(b.getBF16Type(), panelOf(type).bytes() / 2, kPatternBytes);
+}
+
+/// Nobody addresses its elements.
+View ThreadLowering::panelView(Buffer *buffer) const { return {buffer->memref, {}, buffer}; }
+
+void ThreadLowering::fillPanel(const View &view, tile::LoadOp load) {
+  Phase phase(*this);
+  touched(arguments[load.getSource()], false);
+  touched(view, true);
+  copyPanel(load, accesses[load], rowsAligned(load, accesses[load]), view, constant(0));
+  NVVM::CpAsyncCommitGroupOp::create(b, loc);
+  started = true;
+}
+
+/// What they have written is ordered before what wgmma reads behind the next barrier.
+void ThreadLowering::awaitCopies() {
+  NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+  if (!panels.empty())
+    NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
+                               NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
 }
 
 //===- Elements in registers --------------------------------------------------------------------------------------===//
@@ -320,11 +373,42 @@ void ThreadLowering::fetchOperands(tile::DotOp op) {
       auto load = operand.getDefiningOp<tile::LoadOp>();
       if (!load || load->getBlock() != &block || !load->isBeforeInBlock(op) || views.count(operand))
         continue;
+      if (panels.count(operand)) {
+        View view = panelView(allocatePanel(tileType(operand)));
+        fillPanel(view, load);
+        own(operand, view);
+        continue;
+      }
       View view = viewOf(allocate(tileType(operand)), tileType(operand));
       fill(view, tileType(operand), operand);
       own(operand, view);
     }
   }
+}
+
+/// By wgmma, waited for: 16 of the 64 rows are this warp's. The left operand lies in a panel, or in registers, 16 columns each.
+SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held,
+                                                  const PanelAt &right, int64_t depth, SmallVector<Value> sums) {
+  Value group = mul(divide(warp, 4), constant(left.alongK ? kGroupRows * kRowBytes : left.panel.blockBytes()));
+  Value first = held.empty() ? add(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, left.view.memref), group)
+                             : Value(),
+        base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, right.view.memref);
+  auto describe = [&](const PanelAt &of, Value begin, int64_t k) {
+    int64_t block = of.panel.blockBytes();
+    int64_t deep = of.alongK ? k / kBlockColumns * block + k % kBlockColumns * 2 : k * kRowBytes;
+    return describePanel(add(begin, deep), block);
+  };
+  NVVM::WgmmaFenceAlignedOp::create(b, loc);
+  Value whole = held.empty() ? structOfSums(sums) : Value();
+  for (int64_t k = 0; k < depth; k += 16) {
+    Value y = describe(right, base, k);
+    if (held.empty())
+      whole = multiplyByGroup(describe(left, first, k), left.alongK, y, right.alongK, whole);
+    else
+      sums = multiplyRowsByGroup(held[static_cast<size_t>(k / 16)], y, right.alongK, sums);
+  }
+  NVVM::WgmmaGroupSyncAlignedOp::create(b, loc);
+  return awaitProducts(whole ? sumsOfStruct(whole) : sums);
 }
 
 /// A product whose rows are this warp's: of what lies in shared memory, or of a left operand in registers.
@@ -335,8 +419,19 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   bool inRegisters = owned.count(op.getA()) || inRows.count(op.getA());
   // Turned, it is the transposed right operand times the transposed left one.
   fetchOperands(op);
-  View left = inRegisters ? View() : packed(turned ? op.getB() : op.getA(), temporary),
-       right = packed(turned ? op.getA() : op.getB(), temporary);
+  Value rightTile = turned ? op.getA() : op.getB();
+  bool byGroup = panels.count(rightTile);
+  Value leftTile = turned ? op.getB() : op.getA();
+  View left = inRegisters ? View() : panels.count(leftTile) ? views[leftTile] : packed(leftTile, temporary), right;
+  if (!byGroup) {
+    right = packed(rightTile, temporary);
+  } else if (auto it = views.find(rightTile); it != views.end()) {
+    right = it->second;
+  } else {
+    right = panelView(allocatePanel(tileType(rightTile)));
+    fillPanel(right, rightTile.getDefiningOp<tile::LoadOp>());
+    own(rightTile, right);
+  }
   bool leftTurned = turned ? !op.getTransposeB() : op.getTransposeA(),
        rightTurned = turned ? !op.getTransposeA() : op.getTransposeB();
   Phase phase(*this);
@@ -356,6 +451,11 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   }
   Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
   Value firstRow = mul(warp, constant(kOwnRows));
+  auto leftAt = [&](Value k0) {
+    Value row = add(firstRow, mul(low, constant(8))), k = add(k0, mul(high, constant(8)));
+    (leftTurned ? k : row) = add(leftTurned ? k : row, inMatrix);
+    return leftTurned ? loadMatrices(left, k, row, 4, true) : loadMatrices(left, row, k, 4, false);
+  };
   auto step = [&](Value k0, ArrayRef<Value> x, ValueRange carried) {
     SmallVector<Value> next;
     for (int64_t c = 0; c < columns; c += 2) {
@@ -369,16 +469,21 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
     }
     return next;
   };
-  if (inRegisters) {
+  if (byGroup) {
+    SmallVector<SmallVector<Value>> held;
+    PanelAt rows{left, panelOf(tileType(leftTile)), !leftTurned};
+    if (panels.count(leftTile))
+      touched(left, false);
+    else
+      for (int64_t k = 0; k < depth; k += 16)
+        held.push_back(inRegisters ? SmallVector<Value>(ArrayRef<Value>(given).slice(k / 4, 4)) : leftAt(constant(k)));
+    touched(right, false);
+    sums = multiplyPanels(rows, held, {right, panelOf(tileType(rightTile)), rightTurned}, depth, sums);
+  } else if (inRegisters) {
     for (int64_t k = 0; k < depth; k += 16)
       sums = step(constant(k), ArrayRef<Value>(given).slice(k / 4, 4), sums);
   } else {
-    sums = repeat(0, depth, 16, sums, [&](Value k0, ValueRange carried) {
-      Value row = add(firstRow, mul(low, constant(8))), k = add(k0, mul(high, constant(8)));
-      (leftTurned ? k : row) = add(leftTurned ? k : row, inMatrix);
-      SmallVector<Value> x = leftTurned ? loadMatrices(left, k, row, 4, true) : loadMatrices(left, row, k, 4, false);
-      return step(k0, x, carried);
-    });
+    sums = repeat(0, depth, 16, sums, [&](Value k0, ValueRange carried) { return step(k0, leftAt(k0), carried); });
   }
   for (Buffer *buffer : temporary)
     giveBack(buffer);
@@ -534,6 +639,16 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   }
   if (inRows.empty())
     return false;
+  if (auto load = dyn_cast<tile::LoadOp>(op); load && panels.count(load.getResult())) {
+    accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+    // What rows meet in this block is copied where the first of them is computed.
+    if (llvm::none_of(load->getUsers(), [&](Operation *user) { return user->getBlock() == load->getBlock(); })) {
+      View view = panelView(allocatePanel(tileType(load.getResult())));
+      fillPanel(view, load);
+      own(load.getResult(), view);
+    }
+    return true;
+  }
   if (auto store = dyn_cast<tile::StoreOp>(op)) {
     if (!inRows.count(store.getValue()))
       return false;

@@ -415,15 +415,15 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
     return {select(le(k.at(in.documents, {b, t0}), lastKey), now[0] + 1.0, now[0])};
   })[0];
   auto add = [&](Var t0, Var h, std::optional<tile::Keep> half, llvm::ArrayRef<Var> now) -> Vars {
-    Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
+    Var queries = a.loadRows(in.q, b, t0, h, R, tokens), d = a.loadRows(in.d, b, t0, h, R, tokens);
     auto numbers = [&](Var buffer) { return k.load(buffer, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}}); };
     auto seen = a.rowIntervals(in.documents, b, t0, R);
     auto masked = [&](Var scores) {
       return a.masked(half ? Attention::Interval() : a.common(in.documents, b, t0, R), s0, R, scores,
                       [&] { return a.visible(seen, s0, R); });
     };
-    // q carries the scale already.
-    auto tiles = gradTiles(dotTB(queries, ks), dotTB(d, vs), numbers(in.lse), numbers(deltas), 1, half, masked);
+    // Queries are multiplied as they lie in memory.
+    auto tiles = gradTiles(dotTB(queries, ks) * scale, dotTB(d, vs), numbers(in.lse), numbers(deltas), 1, half, masked);
     return {dotTA(tiles.ds, queries, now[0]), dotTA(tiles.p, d, now[1])};
   };
   Vars out = k.loop(0, shape.perGroup(), 1, {k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)},
@@ -440,7 +440,7 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
     Var total = shape.adds ? a.loadRows(sums, b, s0, g, R, keyCount) + tile : tile;
     k.store(cast(total, to.element()), to, {b, s0, g, 0}, {.limit = keyCount, .dims = {1, 3}});
   };
-  store(out[0], dkSum, dk);
+  store(out[0] * scale, dkSum, dk);
   store(out[1], dvSum, dv);
 }
 

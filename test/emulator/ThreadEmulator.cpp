@@ -123,10 +123,11 @@ struct Touched {
 };
 constexpr int32_t kSeveral = -1; ///< threads
 
-/// wgmma m64nNk16, bf16 in, both operands described as the PTX ISA has it.
+/// wgmma m64nNk16, bf16 in, operands described as the PTX ISA has it, the left one perhaps in registers.
 struct GroupProduct {
   uint64_t a, b;
   int32_t n, turnedA, turnedB; ///< turned: MN-major
+  bool inRegisters = false; ///< a: each thread's `registers`
   bool operator==(const GroupProduct &) const = default;
 };
 
@@ -241,7 +242,7 @@ public:
     // The last one is not committed yet.
     while (static_cast<int64_t>(groups.size()) - 1 > most) {
       for (const InFlight &one : groups.front())
-        if (one.a != operand(one.product.a, one.product.turnedA, 64) ||
+        if ((!one.product.inRegisters && one.a != operand(one.product.a, one.product.turnedA, 64)) ||
             one.b != operand(one.product.b, one.product.turnedB, one.product.n))
           fail("operands of a wgmma were overwritten before it was waited for", current);
       groups.pop_front();
@@ -387,9 +388,21 @@ private:
     return values;
   }
 
+  /// 64 x 16 of the registers of a warpgroup: of 16 rows of each warp, a lane has those numbered lane / 4 and eight below, two neighbours at a time, and those eight further.
+  std::vector<uint16_t> held(int64_t first) {
+    std::vector<uint16_t> values(64 * 16);
+    for (int thread = 0; thread < kGroup; ++thread)
+      for (int i = 0; i < 4; ++i) {
+        int lane = thread % kWarp, row = thread / kWarp * 16 + lane / 4 + i % 2 * 8, k = lane % 4 * 2 + i / 2 * 8;
+        std::memcpy(&values[static_cast<size_t>(row * 16 + k)], &fibers[first + thread].registers[i], 4);
+      }
+    return values;
+  }
+
   void multiplyGroup(int64_t first) {
     const GroupProduct product = *fibers[first].product;
-    InFlight one{product, operand(product.a, product.turnedA, 64), operand(product.b, product.turnedB, product.n)};
+    InFlight one{product, product.inRegisters ? held(first) : operand(product.a, product.turnedA, 64),
+                 operand(product.b, product.turnedB, product.n)};
     auto floats = [](const std::vector<uint16_t> &bits) {
       std::vector<float> values(bits.size());
       std::transform(bits.begin(), bits.end(), values.begin(), fromBf16);
@@ -596,6 +609,15 @@ void braid_emulate_wgmma(int64_t a, int64_t b, int32_t n, int32_t turnedA, int32
   Fiber &self = theBlock().self();
   self.product = &product;
   self.sums = static_cast<float *>(sums);
+  theBlock().wait(State::atGroupMultiply);
+}
+/// `fields`: 4 registers of a, then the sums.
+void braid_emulate_wgmma_rows(int64_t b, int32_t n, int32_t turnedB, void *fields) {
+  GroupProduct product{0, static_cast<uint64_t>(b), n, 0, turnedB, /*inRegisters=*/true};
+  Fiber &self = theBlock().self();
+  self.product = &product;
+  self.registers = static_cast<uint32_t *>(fields);
+  self.sums = static_cast<float *>(fields) + 4;
   theBlock().wait(State::atGroupMultiply);
 }
 void braid_emulate_wgmma_commit() { theBlock().commitProducts(); }
