@@ -36,6 +36,8 @@ ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, T
     planRows();
   if (!scratched && inRows.empty())
     plan.hold(kernel, threads);
+  if (!scratched && inRows.empty() && thrift == Thrift::none)
+    planRowWalk();
 }
 
 //===- Phases -----------------------------------------------------------------------------------------------------===//
@@ -476,7 +478,8 @@ void ThreadLowering::buildEntry() {
 
 LogicalResult ThreadLowering::run() {
   buildEntry();
-  if (failed(lowerBlock(kernel.front())))
+  bool alone = rowWalk && kernel.getOps<scf::ForOp>().empty();
+  if (alone ? !lowerRowWalk() || failedOnce : failed(lowerBlock(kernel.front())))
     return failure();
   if (doesNotFit()) {
     lowered.erase();

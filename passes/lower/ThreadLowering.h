@@ -64,6 +64,8 @@ protected:
   bool lowerLoop(scf::ForOp op) override {
     if (llvm::any_of(op.getResults(), [&](Value v) { return inRows.count(v); }))
       return succeeded(lowerRowLoop(op)) || failedOnce;
+    if (rowWalk)
+      return lowerRowWalk();
     return lowerProduct(op) || lowerWalk(op);
   }
   bool lowerInRegisters(Operation *op) override;
@@ -196,6 +198,12 @@ private:
   bool mayShare(Value x, Value y);
   bool lowerWalk(scf::ForOp op);
 
+  // ThreadRowWalks.cpp
+  struct RowWalk;
+  std::optional<RowWalk> rowWalkOf(Block &body, scf::ForOp loop);
+  void planRowWalk();
+  bool lowerRowWalk();
+
   // ThreadRows.cpp
   void planRows();
   void eachOwned(int64_t columns, function_ref<void(Value row, Value column, int64_t half, size_t element)> body);
@@ -261,6 +269,7 @@ private:
   int64_t threads;
   Value thread, lane, warp, shared, scratch;
   ArrayRef<int64_t> planned;
+  std::shared_ptr<RowWalk> rowWalk; ///< of the one loop of a kernel, or of a kernel without one
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
   DenseSet<Value> panels; ///< loads that rows multiply by wgmma: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result

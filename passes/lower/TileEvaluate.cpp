@@ -363,6 +363,14 @@ void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const S
 
 //===- Lazy tiles -------------------------------------------------------------------------------------------------===//
 
+std::vector<void *> TileLowering::keyOf(Value v, ArrayRef<Value> lead, const Strip &strip) {
+  std::vector<void *> key{v.getAsOpaquePointer(), strip.column.getAsOpaquePointer(),
+                          reinterpret_cast<void *>(strip.width)};
+  for (Value index : lead)
+    key.push_back(index.getAsOpaquePointer());
+  return key;
+}
+
 Value TileLowering::eval(Value v, ArrayRef<Value> lead, const Strip &strip) {
   VectorType type = tileType(v);
   if (!type)
@@ -370,10 +378,7 @@ Value TileLowering::eval(Value v, ArrayRef<Value> lead, const Strip &strip) {
   assert(static_cast<int64_t>(lead.size()) == type.getRank() - 1 && "one index per leading dimension");
   if (auto it = registers.find(v); it != registers.end())
     return it->second;
-  std::vector<void *> key{v.getAsOpaquePointer(), strip.column.getAsOpaquePointer(),
-                          reinterpret_cast<void *>(strip.width)};
-  for (Value index : lead)
-    key.push_back(index.getAsOpaquePointer());
+  std::vector<void *> key = keyOf(v, lead, strip);
   if (auto it = cache.find(key); it != cache.end())
     return it->second;
   Value result;

@@ -298,6 +298,11 @@ protected:
 
   // TileEvaluate.cpp
   Value eval(Value v, ArrayRef<Value> lead, const Strip &strip);
+  /// What eval() answers there until the strip ends.
+  void remember(Value v, ArrayRef<Value> lead, const Strip &strip, Value value) {
+    cache[keyOf(v, lead, strip)] = value;
+  }
+  static std::vector<void *> keyOf(Value v, ArrayRef<Value> lead, const Strip &strip);
   Value evalOp(Operation *op, Value v, ArrayRef<Value> lead, const Strip &strip);
   Value evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip &strip);
   Value evalShapeCast(vector::ShapeCastOp op, ArrayRef<Value> lead, const Strip &strip);

@@ -14,6 +14,10 @@ from written_kernels import Kernels, launch
 ROUNDING = {"f32": 2e-6, "f64": 1e-14, "bf16": 4e-3}  # of sums of a few thousand terms; of one rounding
 
 
+# Rows in half a warp, a warp, and several warps; heads in them; several vectors of a row for each thread; sixteen rows at a time; no whole vectors.
+ROW_WALKS = ((4, 1, 128, "f32"), (4, 1, 256, "bf16"), (2, 1, 1024, "bf16"), (2, 1, 2048, "bf16"), (2, 8, 128, "bf16"), (2, 2, 1024, "f32"), (16, 1, 64, "f32"), (4, 3, 20, "f32"))
+
+
 def shifted(f, name, shape, dtype, by):
     """An input that begins `by` elements behind where buffers do."""
     size = int(np.prod(shape))
@@ -66,6 +70,83 @@ def add_rows(program, rng, rows, width, dtype, by):
     inputs, seen = numbers(rng, f, by, shapes)
     y = seen["x"] * seen["w"] / np.sqrt(np.mean(seen["x"] ** 2, axis=1, keepdims=True))
     program.check(f, inputs, {"y": y}, ROUNDING[dtype])
+
+
+def add_row_walk(program, rng, rows, block, heads, width, dtype, rounds, by):
+    """r = 1 / sqrt(mean(x^2) + 1), m = sum(x g w), n = sum(g r w): y = g r - x (m + n); dw = sum over rows of g x r. Three blocks of rows a program;
+    the last one of the last is not whole. One round: n is not there."""
+    name, wide = f"walk_{block}x{heads}x{width}_{dtype}_{rounds}", "f32"
+    shape = (heads, width) if heads > 1 else (width,)
+    lead, last = "x".join(map(str, shape)), len(shape)
+    tile, kept = f"vector<{block}x{lead}x{wide}>", f"vector<{block}x{lead}x{dtype}>"
+    runs = f"vector<{'x'.join(map(str, (block, *shape[:-1])))}x{wide}>"
+    stored = "x".join(map(str, ("?", *shape[:-1]))) + "xf32"
+    zeros = ", ".join(["%c0"] * len(shape))
+    dims = ", ".join(map(str, range(len(shape) + 1)))
+    at = f"[%j, {zeros}] limit %n {{dims = array<i64: {dims}>}}"
+    parts = f"?x{lead}xf32"
+    widen = lambda v: f"arith.extf %{v}0 : {kept} to {tile}" if dtype != wide else f"arith.addf %{v}0, %none : {tile}"
+    if by == 0:
+        second = f"""      %gr = arith.mulf %gw, %re : {tile}
+      %n1 = tile.reduce add %gr {{axis = {last} : i64}} : {tile}, {runs}
+      %mn = arith.addf %m1, %n1 : {runs}"""
+        program.kernel(
+            name,
+            {"x": f"?x{lead}x{dtype}", "g": f"?x{lead}x{dtype}", "w": f"{width}xf32", "y": f"?x{lead}x{dtype}", "m": stored, "dw": parts},
+            f"""    %i = tile.program : index
+    %none = arith.constant dense<0.0> : {tile}
+    %zero = arith.constant dense<0.0> : vector<{lead}xf32>
+    %share = arith.constant dense<{1 / width:e}> : {runs}
+    %one = arith.constant dense<1.0> : {runs}
+    %block = arith.constant {block} : index
+    %span = arith.constant {3 * block} : index
+    %w1 = tile.load %w[%c0] {{dims = array<i64: 0>}} : memref<{width}xf32>, vector<{width}xf32>
+    %lo = arith.muli %i, %span : index
+    %next = arith.addi %lo, %span : index
+    %hi = arith.minsi %next, %n : index
+    %sum = scf.for %j = %lo to %hi step %block iter_args(%before = %zero) -> (vector<{lead}xf32>) {{
+      %x0 = tile.load %x{at} : memref<?x{lead}x{dtype}>, {kept}
+      %g0 = tile.load %g{at} : memref<?x{lead}x{dtype}>, {kept}
+      %v = {widen("x")}
+      %gv = {widen("g")}
+      %q = arith.mulf %v, %v : {tile}
+      %s = tile.reduce add %q {{axis = {last} : i64}} : {tile}, {runs}
+      %mean = arith.mulf %s, %share : {runs}
+      %more = arith.addf %mean, %one : {runs}
+      %r = math.rsqrt %more : {runs}
+      %re = tile.expand %r {{axis = {last} : i64}} : {runs}, {tile}
+      %we = vector.broadcast %w1 : vector<{width}xf32> to {tile}
+      %gw = arith.mulf %gv, %we : {tile}
+      %xgw = arith.mulf %v, %gw : {tile}
+      %m1 = tile.reduce add %xgw {{axis = {last} : i64}} : {tile}, {runs}
+{second if rounds == 2 else f"      %mn = arith.addf %m1, %one : {runs}"}
+      %me = tile.expand %mn {{axis = {last} : i64}} : {runs}, {tile}
+      %a = arith.mulf %gv, %re : {tile}
+      %b = arith.mulf %v, %me : {tile}
+      %y1 = arith.subf %a, %b : {tile}
+      %d = arith.mulf %a, %v : {tile}
+      %dw1 = tile.reduce add %d {{axis = 0 : i64}} : {tile}, vector<{lead}xf32>
+      %after = arith.addf %before, %dw1 : vector<{lead}xf32>
+      %o = {f"arith.truncf %y1 : {tile} to {kept}" if dtype != wide else f"arith.addf %y1, %none : {tile}"}
+      tile.store %o, %y{at} : {kept}, memref<?x{lead}x{dtype}>
+      tile.store %mn, %m{"[%j" + ", %c0" * (len(shape) - 1)}] limit %n {{dims = array<i64: {", ".join(map(str, range(len(shape))))}>}} : {runs}, memref<{stored}>
+      scf.yield %after : vector<{lead}xf32>
+    }}
+    tile.store %sum, %dw[%i, {zeros}] {{dims = array<i64: {", ".join(map(str, range(1, len(shape) + 1)))}>}} : vector<{lead}xf32>, memref<{parts}>""",
+        )
+    programs = -(-rows // (3 * block))
+    f = program.function(f"{name}_{by}")
+    shapes = {"x": (rows, *shape), "g": (rows, *shape), "w": (width,)}
+    given = {n: shifted(f, n, s, "f32" if n == "w" else dtype, by) for n, s in shapes.items()}
+    outputs = {"y": Type((rows, *shape), dtype), "m": Type((rows, *shape[:-1])), "dw": Type((programs, *shape))}
+    f.outputs = launch(f, name, (programs,), given, outputs, n=rows)
+    inputs, seen = numbers(rng, f, by, shapes)
+    x, g, w = seen["x"], seen["g"], seen["w"]
+    r = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1)
+    m = np.sum(x * g * w, axis=-1, keepdims=True) + (np.sum(g * r * w, axis=-1, keepdims=True) if rounds == 2 else 1)
+    dw = [np.sum((g * x * r)[p * 3 * block : (p + 1) * 3 * block], axis=0) for p in range(programs)]
+    references = {"y": g * r - x * m, "m": m[..., 0], "dw": np.stack(dw)}
+    program.check(f, inputs, references, {"y": ROUNDING[dtype], "m": 4e-6, "dw": ROUNDING["f32"]})
 
 
 def add_update(program, rng, size, by):
@@ -198,6 +279,9 @@ def main():
     for by in (0, 1, 4):  # elements: on 16 bytes, on none, on 16 bytes of f32 only
         for width, dtype in ((256, "f32"), (512, "bf16"), (130, "bf16"), (256, "f64"), (100, "f32")):
             add_rows(program, rng, 7, width, dtype, by)
+        for block, heads, width, dtype in ROW_WALKS:
+            for rounds in (1, 2):
+                add_row_walk(program, rng, 5 * block - 1, block, heads, width, dtype, rounds, by)
         for size in (4096, 5001):
             add_update(program, rng, size, by)
         for keys, values in ((64, 64), (40, 20), (8, 7)):

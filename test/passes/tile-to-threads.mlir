@@ -33,7 +33,7 @@ func.func @chain(%x: memref<?x64xf32> {tile.name = "x"}, %y: memref<?x64xf32> {t
 
 // -----
 
-// A row is a warp: five shuffles, and one lane writes. What all threads read next stands behind one barrier; rows of 64
+// Rows that are no whole vectors of threads (tile-to-threads-row-walks.mlir): a row is a warp, five shuffles, and one lane writes. What all threads read next stands behind one barrier; rows of 60
 // f32 are 68 apart.
 // CHECK-LABEL: func.func @softmax
 // CHECK:       memref.view {{.*}} to memref<272xf32, #gpu.address_space<workgroup>>
@@ -47,18 +47,18 @@ func.func @chain(%x: memref<?x64xf32> {tile.name = "x"}, %y: memref<?x64xf32> {t
 // CHECK:       gpu.barrier
 // CHECK:       arith.divf
 // CHECK-NOT:   gpu.barrier
-func.func @softmax(%x: memref<?x64xf32> {tile.name = "x"}, %y: memref<?x64xf32> {tile.name = "y"}) attributes {tile.kernel, tile.grid = ["row"]} {
+func.func @softmax(%x: memref<?x60xf32> {tile.name = "x"}, %y: memref<?x60xf32> {tile.name = "y"}) attributes {tile.kernel, tile.grid = ["row"]} {
   %c0 = arith.constant 0 : index
   %i = tile.program : index
-  %v = tile.load %x[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<4x64xf32>
-  %m = tile.reduce max %v {axis = 1 : i64} : vector<4x64xf32>, vector<4xf32>
-  %me = tile.expand %m {axis = 1 : i64} : vector<4xf32>, vector<4x64xf32>
-  %d = arith.subf %v, %me : vector<4x64xf32>
-  %e = math.exp %d : vector<4x64xf32>
-  %s = tile.reduce add %e {axis = 1 : i64} : vector<4x64xf32>, vector<4xf32>
-  %se = tile.expand %s {axis = 1 : i64} : vector<4xf32>, vector<4x64xf32>
-  %o = arith.divf %e, %se : vector<4x64xf32>
-  tile.store %o, %y[%i, %c0] {dims = array<i64: 0, 1>} : vector<4x64xf32>, memref<?x64xf32>
+  %v = tile.load %x[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x60xf32>, vector<4x60xf32>
+  %m = tile.reduce max %v {axis = 1 : i64} : vector<4x60xf32>, vector<4xf32>
+  %me = tile.expand %m {axis = 1 : i64} : vector<4xf32>, vector<4x60xf32>
+  %d = arith.subf %v, %me : vector<4x60xf32>
+  %e = math.exp %d : vector<4x60xf32>
+  %s = tile.reduce add %e {axis = 1 : i64} : vector<4x60xf32>, vector<4xf32>
+  %se = tile.expand %s {axis = 1 : i64} : vector<4xf32>, vector<4x60xf32>
+  %o = arith.divf %e, %se : vector<4x60xf32>
+  tile.store %o, %y[%i, %c0] {dims = array<i64: 0, 1>} : vector<4x60xf32>, memref<?x60xf32>
   return
 }
 

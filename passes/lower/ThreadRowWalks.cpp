@@ -1,0 +1,715 @@
+//===- ThreadRowWalks.cpp - rows whose elements stay with their threads --------------------------------------------===//
+//
+//   for rows r, R at a time:  dx[r] = f(x[r], dy[r], sum of x[r]^2, sum of x[r] dy[r]);  dw += g(x[r], dy[r])
+//
+// A formula of rows that needs sums along them, and may add up over all rows, is computed without a tile in shared memory: each element of a row
+// belongs to one thread, from its load to its store, and so does the sum of its column over all rows. Neighbouring threads add up what they have of
+// a row; only rows of several warps meet in shared memory, with all sums that can be known at a time behind one barrier. What the next iteration reads
+// is asked for before this one computes.
+//
+// A thread has 8 neighbouring elements, whatever their type: in which order a row is added up follows from its length alone.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/ThreadLowering.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+/// Neighbouring elements of a thread; threads of a row and of a block; elements of a tile that a thread has registers for.
+static constexpr int64_t kEach = 8, kRowThreads = 128, kBlockThreads = 128, kMostElements = 32;
+/// Words of 32 bits that a thread asks for an iteration ahead, and where no row waits for other warps: with more a multiprocessor would have registers for three
+/// blocks, not four, which all programs of a sum over rows take.
+static constexpr int64_t kMostAhead = 24, kMostAheadAlone = 16;
+
+struct ThreadLowering::RowWalk {
+  RowWalk(Block &body, scf::ForOp loop) : body(&body), loop(loop) {}
+  Block *body;
+  scf::ForOp loop; ///< null: the kernel itself is the one iteration
+  SmallVector<int64_t> shape; ///< rows, features
+  int64_t lanes = 0, threads = 0; ///< of a row; of a block
+  int64_t strips = 0, rows = 0; ///< of a thread: vectors of a row, and rows
+  SmallVector<tile::LoadOp> loads, numbers; ///< of elements; of a number for each row
+  SmallVector<tile::StoreOp> stores;
+  SmallVector<Value> outside; ///< what does not depend on the row, and is known before the loop
+  SmallVector<tile::ReduceOp> carried; ///< over rows: what each result of the loop adds up
+  SmallVector<SmallVector<tile::ReduceOp>> rounds; ///< sums along rows; each needs some of those before it
+
+  /// How the elements of a tile are those of rows: at a place of each, one for each run along the last dimension or for each row, or, in all
+  /// rows alike, at a place or for each run.
+  enum class Kind : uint8_t { full, run, row, column, columnRun };
+  bool collect();
+  bool collectPlaces();
+  std::optional<int64_t> visit(Value tile, Kind kind); ///< how many rounds it needs
+  std::optional<int64_t> visitOp(Operation *op, Value tile, Kind kind);
+  bool isInside(Value v) const { return v.getParentBlock() == body; }
+  int64_t groups() const { return threads / lanes; }
+  /// Threads that share a run along the last dimension; whether a thread has several vectors of it.
+  int64_t runLanes() const { return std::min(shape.back() / kEach, lanes); }
+  bool joined() const { return shape.back() / kEach > lanes; }
+  bool meets() const { return !rounds.empty() && runLanes() > kWarp; }
+
+  DenseMap<std::pair<Value, unsigned>, std::optional<int64_t>> known;
+};
+
+std::optional<int64_t> ThreadLowering::RowWalk::visit(Value tile, Kind kind) {
+  if (!isTile(tile))
+    return 0;
+  ArrayRef<int64_t> own = tileType(tile).getShape(), all = shape;
+  bool fits = false;
+  switch (kind) {
+  case Kind::full: fits = own == all; break;
+  case Kind::run: fits = own == all.drop_back(); break;
+  case Kind::row: fits = own == all.take_front(); break;
+  case Kind::column: fits = own.size() < all.size() && own == all.take_back(own.size()); break;
+  case Kind::columnRun: fits = own.size() < all.size() - 1 && own == all.drop_back().take_back(own.size()); break;
+  }
+  Operation *op = tile.getDefiningOp();
+  if (!fits || !op)
+    return std::nullopt;
+  auto key = std::pair(tile, static_cast<unsigned>(kind));
+  if (auto it = known.find(key); it != known.end())
+    return it->second;
+  std::optional<int64_t> needs = visitOp(op, tile, kind);
+  return known[key] = needs;
+}
+
+std::optional<int64_t> ThreadLowering::RowWalk::visitOp(Operation *op, Value tile, Kind kind) {
+  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+    return isa<SplatElementsAttr>(constant.getValue()) ? std::optional<int64_t>(0) : std::nullopt;
+  if (isa<tile::IotaOp>(op))
+    return kind == Kind::full ? std::optional<int64_t>(0) : std::nullopt;
+  if (auto load = dyn_cast<tile::LoadOp>(op)) {
+    bool contiguous = load.getDims().back() == static_cast<int64_t>(load.getIndices().size()) - 1;
+    Type element = tileType(tile).getElementType();
+    if (!isInside(tile) || kind == Kind::column) {
+      if (kind != Kind::column || (loop && isInside(tile)) || load.getLimit() || load.getRows() || !contiguous ||
+          bytesOf(element) > 4)
+        return std::nullopt;
+      if (!llvm::is_contained(outside, tile))
+        outside.push_back(tile);
+      return 0;
+    }
+    if (kind == Kind::full && contiguous && bytesOf(element) <= 4) {
+      std::optional<int64_t> needs = load.getRows() ? visit(load.getRows(), Kind::row) : 0;
+      return needs == 0 ? needs : std::nullopt;
+    }
+    return (kind == Kind::run || kind == Kind::row) && !load.getRows() ? std::optional<int64_t>(0) : std::nullopt;
+  }
+  if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
+    auto source = tileType(reduce.getSource());
+    bool runs = kind == Kind::run || (kind == Kind::row && shape.size() == 2);
+    if (!runs || !isInside(tile) || static_cast<int64_t>(reduce.getAxis()) != source.getRank() - 1 ||
+        storageType(source.getElementType()) != source.getElementType() || bytesOf(source.getElementType()) > 4)
+      return std::nullopt;
+    std::optional<int64_t> before = visit(reduce.getSource(), Kind::full);
+    if (!before)
+      return std::nullopt;
+    if (static_cast<int64_t>(rounds.size()) <= *before)
+      rounds.resize(*before + 1);
+    if (!llvm::is_contained(rounds[*before], reduce))
+      rounds[*before].push_back(reduce);
+    return *before + 1;
+  }
+  if (auto expand = dyn_cast<tile::ExpandOp>(op)) {
+    int64_t axis = expand.getAxis(), last = tileType(tile).getRank() - 1;
+    if (kind == Kind::full && axis == last)
+      return visit(expand.getSource(), Kind::run);
+    if (kind == Kind::full && axis == 0)
+      return visit(expand.getSource(), Kind::column);
+    if (kind == Kind::run && axis == last)
+      return visit(expand.getSource(), Kind::row);
+    return std::nullopt;
+  }
+  if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
+    if (!isTile(broadcast.getSource()))
+      return 0;
+    if (kind == Kind::full || kind == Kind::column)
+      return visit(broadcast.getSource(), Kind::column);
+    return kind == Kind::run ? visit(broadcast.getSource(), Kind::columnRun) : std::nullopt;
+  }
+  if (!OpTrait::hasElementwiseMappableTraits(op))
+    return std::nullopt;
+  int64_t needs = 0;
+  for (Value operand : op->getOperands()) {
+    std::optional<int64_t> one = visit(operand, kind);
+    if (!one)
+      return std::nullopt;
+    needs = std::max(needs, *one);
+  }
+  return needs;
+}
+
+/// The loads and stores of an iteration are those of its own rows.
+bool ThreadLowering::RowWalk::collectPlaces() {
+  std::optional<int64_t> step = loop ? getConstantIntValue(loop.getStep()) : std::nullopt;
+  if (loop && step != shape.front())
+    return false;
+  auto follows = [&](ValueRange indices, ArrayRef<int64_t> dims, Value limit, bool elsewhere) {
+    if (!loop)
+      return true;
+    if (limit && isInside(limit))
+      return false;
+    return llvm::all_of(llvm::enumerate(indices), [&](auto each) {
+      bool isRow = !elsewhere && static_cast<int64_t>(each.index()) == dims.front();
+      return isRow ? each.value() == loop.getInductionVar() : !isInside(each.value());
+    });
+  };
+  return llvm::all_of(loads,
+                      [&](tile::LoadOp load) {
+                        return follows(load.getIndices(), load.getDims(), load.getLimit(), bool(load.getRows()));
+                      }) &&
+         llvm::all_of(
+             numbers,
+             [&](tile::LoadOp load) { return follows(load.getIndices(), load.getDims(), load.getLimit(), false); }) &&
+         llvm::all_of(stores, [&](tile::StoreOp store) {
+           return follows(store.getIndices(), store.getDims(), store.getLimit(), false);
+         });
+}
+
+bool ThreadLowering::RowWalk::collect() {
+  for (Operation &inside : *body) {
+    if (auto store = dyn_cast<tile::StoreOp>(inside)) {
+      ArrayRef<int64_t> own = tileType(store.getValue()).getShape();
+      if (store.getRows())
+        return false;
+      stores.push_back(store);
+      if (own.size() > shape.size())
+        shape.assign(own.begin(), own.end());
+    } else if (auto load = dyn_cast<tile::LoadOp>(inside)) {
+      ArrayRef<int64_t> own = tileType(load.getResult()).getShape();
+      if (own.size() > shape.size())
+        shape.assign(own.begin(), own.end());
+    } else if (!inside.hasTrait<OpTrait::IsTerminator>() &&
+               (inside.getNumRegions() != 0 || !isMemoryEffectFree(&inside) ||
+                (inside.getNumResults() != 1 && !isa<tile::ProgramOp>(inside)))) {
+      return false;
+    } else if (inside.getNumResults() == 1 && !isTile(inside.getResult(0)) &&
+               (llvm::any_of(inside.getOperands(), isTile) ||
+                !isa<arith::ArithDialect, math::MathDialect, memref::MemRefDialect, tile::TileDialect>(
+                    inside.getDialect()))) {
+      return false;
+    }
+  }
+  if (shape.size() < 2)
+    return false;
+  int64_t features = ShapedType::getNumElements(ArrayRef(shape).drop_front()), run = shape.back() / kEach;
+  if (shape.back() % kEach != 0 || !llvm::isPowerOf2_64(shape.front()))
+    return false;
+  lanes = std::min(features / kEach, kRowThreads);
+  threads = std::min(shape.front() * lanes, kBlockThreads);
+  if (!llvm::isPowerOf2_64(lanes) || threads < kWarp || features / kEach % lanes != 0 ||
+      !(run <= lanes ? llvm::isPowerOf2_64(run) : shape.back() == features))
+    return false;
+  strips = features / kEach / lanes;
+  rows = shape.front() / groups();
+  if (strips * rows * kEach > kMostElements)
+    return false;
+  for (Operation &inside : *body)
+    if (auto load = dyn_cast<tile::LoadOp>(inside))
+      (tileType(load.getResult()).getShape() == ArrayRef(shape) ? loads : numbers).push_back(load);
+  if (!collectPlaces())
+    return false;
+  for (tile::StoreOp store : stores) {
+    bool full = tileType(store.getValue()).getShape() == ArrayRef(shape);
+    Type element = tileType(store.getValue()).getElementType();
+    bool contiguous = store.getDims().back() == static_cast<int64_t>(store.getIndices().size()) - 1;
+    if (!visit(store.getValue(), full ? Kind::full : Kind::run) || (full && (!contiguous || bytesOf(element) > 4)))
+      return false;
+  }
+  if (loop)
+    for (auto [yielded, argument] : llvm::zip(loop.getYieldedValues(), loop.getRegionIterArgs())) {
+      auto sum = yielded.getDefiningOp<arith::AddFOp>();
+      if (!sum || !isInside(yielded) || !argument.hasOneUse() || *argument.user_begin() != sum)
+        return false;
+      auto reduce = (sum.getLhs() == argument ? sum.getRhs() : sum.getLhs()).getDefiningOp<tile::ReduceOp>();
+      if (!reduce || !isInside(reduce.getResult()) || reduce.getAxis() != 0 ||
+          reduce.getKind() != tile::ReduceKind::add || !visit(reduce.getSource(), Kind::full) ||
+          !tileType(yielded).getElementType().isF32())
+        return false;
+      carried.push_back(reduce);
+    }
+  // Rows without sums are other lowerings' work.
+  return !rounds.empty() || !carried.empty();
+}
+
+std::optional<ThreadLowering::RowWalk> ThreadLowering::rowWalkOf(Block &body, scf::ForOp loop) {
+  RowWalk walk(body, loop);
+  if (!walk.collect())
+    return std::nullopt;
+  // What is written may be what is read only at the same place.
+  for (tile::StoreOp store : walk.stores) {
+    auto apart = [&](tile::LoadOp load) {
+      bool same = !load.getRows() && load.getIndices() == store.getIndices() && load.getDims() == store.getDims() &&
+                  load.getType() == store.getValue().getType() && load->isBeforeInBlock(store);
+      return same || !mayShare(load.getSource(), store.getTarget());
+    };
+    bool ordered = llvm::all_of(walk.loads, apart) && llvm::all_of(walk.numbers, apart) &&
+                   llvm::none_of(walk.outside, [&](Value tile) {
+                     return mayShare(tile.getDefiningOp<tile::LoadOp>().getSource(), store.getTarget());
+                   });
+    bool once = llvm::none_of(walk.stores, [&](tile::StoreOp other) {
+      return other != store && other.getTarget() == store.getTarget() && other.getIndices() == store.getIndices();
+    });
+    if (!ordered || !once)
+      return std::nullopt;
+  }
+  return walk;
+}
+
+/// The kernel's rows, if it has any, decide how many threads it has.
+void ThreadLowering::planRowWalk() {
+  bool products = false;
+  SmallVector<scf::ForOp> loops;
+  kernel.walk([&](Operation *op) {
+    products |= isa<tile::DotOp, tile::SolveOp>(op);
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      loops.push_back(loop);
+  });
+  if (products || threads < kWarp || loops.size() > 1)
+    return;
+  std::optional<RowWalk> walk = loops.empty() ? rowWalkOf(kernel.front(), {})
+                                : loops.front()->getParentOp() == kernel
+                                    ? rowWalkOf(*loops.front().getBody(), loops.front())
+                                    : std::nullopt;
+  if (!walk)
+    return;
+  rowWalk = std::make_shared<RowWalk>(std::move(*walk));
+  threads = rowWalk->threads;
+}
+
+bool ThreadLowering::lowerRowWalk() {
+  RowWalk &walk = *rowWalk;
+  int64_t groups = walk.groups(), runLanes = walk.runLanes(), warps = std::max<int64_t>(walk.lanes / kWarp, 1);
+  // Where a thread's elements are.
+  struct Place {
+    SmallVector<Value> lead;
+    Strip strip;
+  };
+  using Row = SmallVector<Place>; // by vector
+  Value group = divide(thread, walk.lanes), inRow = remainder(thread, walk.lanes);
+  SmallVector<int64_t> counts(ArrayRef(walk.shape).drop_front());
+  counts.back() /= kEach;
+  Row any; // in a row
+  for (int64_t s = 0; s < walk.strips; ++s) {
+    SmallVector<Value> lead = coordinates(add(inRow, s * walk.lanes), counts);
+    Value column = mul(lead.pop_back_val(), constant(kEach));
+    any.push_back({std::move(lead), {column, 0, walk.shape.back(), kEach, kEach}});
+  }
+  auto rowOf = [&](Value number) { // of the thread's rows
+    Value row = groups == 1 ? number : add(group, mul(number, constant(groups)));
+    Row places = any;
+    for (Place &at : places)
+      at.lead.insert(at.lead.begin(), row);
+    return places;
+  };
+  SmallVector<Row> all;
+  for (int64_t r = 0; r < walk.rows; ++r)
+    all.push_back(rowOf(constant(r)));
+  auto runOf = [&](const Place &place) { // and where it stands in a tile of one number for each
+    return std::pair(ArrayRef<Value>(place.lead).drop_back(), Strip{place.lead.back(), 0, walk.shape.back(), 0, 1});
+  };
+
+  size_t most = 0;
+  for (ArrayRef<tile::ReduceOp> round : walk.rounds)
+    most = std::max(most, round.size());
+  // A place for the parts of each round; two, in turn, where there is but one and rows follow each other.
+  Buffer *parts = nullptr;
+  int64_t runs = walk.joined() ? 1 : walk.strips,
+          partsEach = static_cast<int64_t>(most) * walk.shape.front() * runs * warps,
+          stages = std::max<int64_t>(static_cast<int64_t>(walk.rounds.size()), walk.loop || walk.rows > 1 ? 2 : 1);
+  if (walk.meets())
+    parts = allocate(b.getF32Type(), partsEach * stages, 16);
+  SmallVector<View> results, partial;
+  if (walk.loop)
+    for (Value result : walk.loop.getResults()) {
+      VectorType type = tileType(result);
+      results.push_back(viewOf(allocate(type), type));
+      if (groups == 1)
+        continue;
+      SmallVector<int64_t> each(type.getShape());
+      each.insert(each.begin(), groups);
+      auto all = VectorType::get(each, type.getElementType());
+      partial.push_back(viewOf(allocate(all), all));
+    }
+  auto phase = std::make_unique<Phase>(*this);
+
+  SmallVector<Operation *> accessed(walk.loads.begin(), walk.loads.end()), given;
+  for (tile::StoreOp store : walk.stores)
+    if (tileType(store.getValue()).getShape() == ArrayRef(walk.shape))
+      accessed.push_back(store);
+  for (Value tile : walk.outside)
+    given.push_back(tile.getDefiningOp());
+  auto alignment = [&](Operation *op) {
+    auto load = dyn_cast<tile::LoadOp>(op);
+    Value tile = load ? load.getResult() : cast<tile::StoreOp>(op).getValue();
+    return llvm::Align(std::min<int64_t>(16, kEach * bytesOf(tileType(tile).getElementType())));
+  };
+  auto trust = [&](ArrayRef<Operation *> ops) {
+    for (Operation *op : ops)
+      trusted[op] = alignment(op);
+  };
+  auto place = [&](Value number) { // of the iteration
+    if (walk.loop)
+      scalars.map(walk.loop.getInductionVar(), number);
+    for (Operation &inside : walk.body->without_terminator()) {
+      if (auto load = dyn_cast<tile::LoadOp>(inside))
+        accesses[load] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+      else if (auto store = dyn_cast<tile::StoreOp>(inside))
+        accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
+      else if (inside.getNumResults() != 1 || !isTile(inside.getResult(0)))
+        if (failed(lowerScalar(&inside)))
+          failedOnce = true;
+    }
+  };
+
+  // What all rows read alike is read once.
+  struct Known {
+    Value tile;
+    SmallVector<Value> lead;
+    Strip strip;
+  };
+  if (!walk.loop)
+    place({});
+  SmallVector<Known> wanted;
+  for (Value tile : walk.outside)
+    for (const Place &at : any)
+      wanted.push_back({tile, SmallVector<Value>(ArrayRef(at.lead).take_back(tileType(tile).getRank() - 1)), at.strip});
+  SmallVector<Value> shared;
+  if (!wanted.empty()) {
+    SmallVector<Type> types;
+    for (const Known &each : wanted)
+      types.push_back(typed(tileType(each.tile).getElementType(), kEach));
+    Vectors vectors{kEach, {}};
+    vectors.accesses.insert(given.begin(), given.end());
+    shared = onTrust(vectors, {}, types, [&](bool) {
+      SmallVector<Value> values;
+      for (const Known &each : wanted)
+        values.push_back(eval(each.tile, each.lead, each.strip));
+      return values;
+    });
+  }
+
+  auto load = [&](ArrayRef<Row> rows, ArrayRef<tile::LoadOp> loads) { // [load][row][strip]
+    SmallVector<Value> values;
+    for (tile::LoadOp load : loads)
+      for (const Row &row : rows)
+        for (const Place &at : row)
+          values.push_back(eval(load.getResult(), at.lead, at.strip));
+    return values;
+  };
+  // All sums of a round, of these rows.
+  auto addUp = [&](size_t round, ArrayRef<Row> rows, Value stage, function_ref<void()> meanwhile) {
+    MutableArrayRef<tile::ReduceOp> sums = walk.rounds[round];
+    SmallVector<Value> totals; // [sum][row][run]
+    for (tile::ReduceOp op : sums)
+      for (const Row &row : rows) {
+        SmallVector<Value> vectors;
+        for (const Place &at : row) {
+          Value next = eval(op.getSource(), at.lead, at.strip);
+          if (walk.joined() && !vectors.empty())
+            vectors.back() = combine(op.getKind(), vectors.back(), next);
+          else
+            vectors.push_back(next);
+        }
+        for (Value vector : vectors)
+          totals.push_back(
+              allLanes(op.getKind(), horizontal(op.getKind(), vector), std::min<int64_t>(runLanes, kWarp)));
+      }
+    if (runLanes > kWarp) {
+      // [total][group][warp of a row]
+      int64_t each = groups * warps, runWarps = runLanes / kWarp;
+      Value base = add(mul(stage, constant(partsEach)), mul(divide(thread, kWarp), constant(1)));
+      Value first = mul(divide(divide(thread, kWarp), runWarps), constant(runWarps));
+      auto type = [&](size_t i) { return totals[i].getType(); };
+      auto viewAs = [&](Type element) {
+        View view{parts->memref, {constant(1)}, parts};
+        if (!element.isF32()) {
+          auto space = cast<MemRefType>(this->shared.getType()).getMemorySpace();
+          view.memref = memref::ViewOp::create(
+              b, loc, MemRefType::get({parts->capacity}, element, MemRefLayoutAttrInterface(), space), this->shared,
+              constant(parts->offset), ValueRange());
+        }
+        return view;
+      };
+      onlyIf(less(lane, 1), [&] {
+        for (size_t i = 0; i < totals.size(); ++i)
+          writeView(viewAs(type(i)), {}, {add(base, static_cast<int64_t>(i) * each), 0, 0, 0, 1}, totals[i], false);
+      });
+      if (meanwhile)
+        meanwhile();
+      gpu::BarrierOp::create(b, loc);
+      int64_t perSum = static_cast<int64_t>(totals.size() / sums.size());
+      for (size_t i = 0; i < totals.size(); ++i) {
+        Value from = add(add(mul(stage, constant(partsEach)), first), static_cast<int64_t>(i) * each), sum;
+        Type element = type(i);
+        Value all = readView(viewAs(element), element, {}, {from, 0, 0, runWarps, runWarps});
+        for (int64_t w = 0; w < runWarps; ++w) {
+          Value part = vector::ExtractOp::create(b, loc, all, w);
+          sum = sum ? combine(sums[i / perSum].getKind(), sum, part) : part;
+        }
+        totals[i] = sum;
+      }
+    }
+    size_t next = 0;
+    for (tile::ReduceOp op : sums)
+      for (const Row &row : rows) {
+        for (const Place &at : row) {
+          auto [lead, strip] = runOf(at);
+          remember(op.getResult(), lead, strip, totals[next]);
+          if (!walk.joined())
+            ++next;
+        }
+        if (walk.joined())
+          ++next;
+      }
+  };
+  auto storeRows = [&](ArrayRef<Row> rows) {
+    SmallVector<std::function<void()>> writes;
+    for (const Row &row : rows)
+      for (tile::StoreOp store : walk.stores)
+        for (const Place &at : row) {
+          bool full = tileType(store.getValue()).getShape() == ArrayRef(walk.shape);
+          const Access &to = accesses[store];
+          if (!full && walk.joined() && &at != row.begin())
+            continue;
+          auto [lead, strip] = full ? std::pair(ArrayRef<Value>(at.lead), at.strip) : runOf(at);
+          Value value = eval(store.getValue(), lead, strip), condition;
+          if (!full)
+            condition =
+                arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(inRow, runLanes), constant(0));
+          bool guarded = !lead.empty() && to.limit && !trusted.contains(store);
+          if (guarded) {
+            Value inside = inBounds(add(to.row, at.lead.front()), to.limit);
+            condition = condition ? arith::AndIOp::create(b, loc, condition, inside).getResult() : inside;
+          }
+          writes.push_back([=, this] { onlyIf(condition, [&] { writeArgument(store, lead, strip, value); }); });
+        }
+    for (const auto &write : writes)
+      write();
+  };
+  // What these rows add to the sums over rows; stores what they are to become.
+  auto compute = [&](ArrayRef<Row> rows, ArrayRef<Value> loaded, Value stage, function_ref<void()> meanwhile) {
+    for (auto [each, value] : llvm::zip_equal(wanted, shared))
+      remember(each.tile, each.lead, each.strip, value);
+    size_t next = 0;
+    for (tile::LoadOp load : walk.loads)
+      for (const Row &row : rows)
+        for (const Place &at : row)
+          remember(load.getResult(), at.lead, at.strip, loaded[next++]);
+    SmallVector<Value> sums(walk.carried.size() * walk.strips);
+    auto part = [&](ArrayRef<Row> rows) {
+      for (size_t round = 0; round < walk.rounds.size(); ++round)
+        addUp(round, rows, walk.rounds.size() == 1 ? stage : constant(static_cast<int64_t>(round)),
+              round + 1 == walk.rounds.size() ? meanwhile : nullptr);
+      for (auto [i, reduce] : llvm::enumerate(walk.carried))
+        for (const Row &row : rows)
+          for (auto [s, at] : llvm::enumerate(row)) {
+            Value value = eval(reduce.getSource(), at.lead, at.strip), &sum = sums[i * walk.strips + s];
+            sum = sum ? combine(tile::ReduceKind::add, sum, value) : value;
+          }
+      storeRows(rows);
+    };
+    if (walk.meets()) { // at one barrier for all rows
+      part(rows);
+      return sums;
+    }
+    for (const Row &row : rows) { // one after the other, fewer numbers are alive
+      if (meanwhile && &row == &rows.back())
+        meanwhile();
+      part(row);
+    }
+    return sums;
+  };
+  // The same where nothing is trusted: seldom, so in little code, row by row.
+  auto computeEach = [&](Value stage) {
+    SmallVector<Value> nothing;
+    for (tile::ReduceOp reduce : walk.carried)
+      nothing.append(walk.strips, zero(typed(tileType(reduce.getSource()).getElementType(), kEach)));
+    return repeat(0, walk.rows, 1, nothing, [&](Value number, ValueRange before) {
+      startStrip();
+      Row row = rowOf(number);
+      SmallVector<Value> sums =
+          compute(row, load(row, walk.loads), remainder(add(mul(stage, constant(walk.rows)), number), 2), nullptr);
+      for (auto [sum, other] : llvm::zip_equal(sums, before))
+        sum = combine(tile::ReduceKind::add, other, sum);
+      startStrip();
+      return sums;
+    });
+  };
+  auto addTo = [&](ValueRange carried, ValueRange sums) {
+    return llvm::map_to_vector(llvm::zip_equal(carried, sums), [&](auto pair) {
+      return combine(tile::ReduceKind::add, std::get<0>(pair), std::get<1>(pair));
+    });
+  };
+
+  if (!walk.loop) {
+    Vectors vectors{kEach, {}};
+    vectors.accesses.insert(accessed.begin(), accessed.end());
+    onTrust(vectors, {}, {}, [&](bool trust) -> SmallVector<Value> {
+      if (trust)
+        compute(all, load(all, walk.loads), constant(0), nullptr);
+      else
+        computeEach(constant(0));
+      return {};
+    });
+    phase.reset();
+    if (parts)
+      giveBack(parts);
+    return true;
+  }
+
+  scf::ForOp op = walk.loop;
+  Value lo = scalars.lookup(op.getLowerBound()), hi = scalars.lookup(op.getUpperBound());
+  int64_t step = walk.shape.front();
+  SmallVector<Value> carried;
+  startStrip();
+  for (Value init : op.getInitArgs())
+    for (const Place &at : any) {
+      // One group begins with it, the others with nothing.
+      Value begin = eval(init, at.lead, at.strip);
+      Attribute constantValue;
+      bool nothing = matchPattern(begin, m_Constant(&constantValue)) && isa<SplatElementsAttr>(constantValue) &&
+                     cast<SplatElementsAttr>(constantValue).getSplatValue<APFloat>().isZero();
+      if (groups > 1 && !nothing)
+        begin = arith::SelectOp::create(b, loc, less(group, 1), begin, zero(begin.getType()));
+      carried.push_back(begin);
+    }
+  startStrip();
+  // Blocks of rows that are all there, read and written 16 bytes at a time.
+  place(lo);
+  Value end = hi;
+  for (Operation *access : accessed)
+    if (Value limit = accesses[access].limit; limit && end != limit)
+      end = arith::MinSIOp::create(b, loc, end, limit);
+  Value count = arith::DivUIOp::create(
+      b, loc, arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, end, lo), constant(0)), constant(step));
+  // Of the first block: places, and that it is there. With none there is nothing to trust.
+  Value condition = isTrusted(accessed, kEach);
+  if (condition)
+    count = arith::SelectOp::create(b, loc, condition, count, constant(0));
+  Value middle = add(lo, mul(count, constant(step)));
+  auto stageOf = [&](Value at) { return divide(arith::SubIOp::create(b, loc, at, lo), step); };
+  // The loads that are asked for an iteration ahead come first.
+  int64_t words = 0;
+  auto *split = std::stable_partition(walk.loads.begin(), walk.loads.end(), [&](tile::LoadOp load) {
+    int64_t more = bytesOf(tileType(load.getResult()).getElementType()) * kEach * walk.strips * walk.rows / 4;
+    bool ahead = !load.getRows() && words + more <= (walk.meets() ? kMostAhead : kMostAheadAlone);
+    words += ahead ? more : 0;
+    return ahead;
+  });
+  ArrayRef<tile::LoadOp> early(walk.loads.begin(), split), late(split, walk.loads.end());
+  SmallVector<Type> types(ValueRange(carried).getTypes());
+  auto some =
+      scf::IfOp::create(b, loc, types, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, count, constant(0)),
+                        /*withElseRegion=*/true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    auto into = [&](Block &block) {
+      if (types.empty())
+        b.setInsertionPoint(block.getTerminator());
+      else
+        b.setInsertionPointToEnd(&block);
+    };
+    into(*some.thenBlock());
+    trust(accessed);
+    // bf16 travels as words, two in each.
+    auto packed = [&](Value value) -> Value {
+      auto vector = cast<VectorType>(value.getType());
+      return vector.getElementType().isBF16()
+                 ? vector::BitCastOp::create(b, loc, VectorType::get({kEach / 2}, b.getI32Type()), value).getResult()
+                 : value;
+    };
+    SmallVector<Value> state = carried, loaded;
+    place(lo);
+    startStrip();
+    loaded = load(all, early);
+    for (Value value : loaded)
+      state.push_back(packed(value));
+    Value last = arith::SubIOp::create(b, loc, middle, constant(step));
+    SmallVector<Value> after = repeat(lo, middle, constant(step), state, [&](Value at, ValueRange now) {
+      SmallVector<Value> values, next;
+      startStrip();
+      for (auto [value, first] : llvm::zip_equal(now.drop_front(carried.size()), loaded))
+        values.push_back(value.getType() == first.getType()
+                             ? Value(value)
+                             : vector::BitCastOp::create(b, loc, first.getType(), value).getResult());
+      place(at);
+      llvm::append_range(values, load(all, late));
+      auto askNext = [&] {
+        auto current = std::exchange(cache, {});
+        place(arith::MinSIOp::create(b, loc, add(at, step), last));
+        for (Value value : load(all, early))
+          next.push_back(packed(value));
+        place(at);
+        cache = std::move(current);
+      };
+      SmallVector<Value> sums =
+          addTo(now.take_front(carried.size()), compute(all, values, remainder(stageOf(at), 2), askNext));
+      startStrip();
+      llvm::append_range(sums, next);
+      return sums;
+    });
+    for (Operation *op : accessed)
+      trusted.erase(op);
+    if (!types.empty()) {
+      scf::YieldOp::create(b, loc, ValueRange(after).take_front(types.size()));
+      into(*some.elseBlock());
+      scf::YieldOp::create(b, loc, carried);
+    }
+  }
+  SmallVector<Value> whole(some.getResults());
+  if (walk.meets() && walk.rounds.size() == 1) // places in turn begin anew
+    gpu::BarrierOp::create(b, loc);
+  carried = repeat(middle, hi, constant(step), whole, [&](Value at, ValueRange now) {
+    startStrip();
+    place(at);
+    SmallVector<Value> sums = addTo(now, computeEach(stageOf(at)));
+    startStrip();
+    return sums;
+  });
+  ArrayRef<View> targets = groups == 1 ? results : partial;
+  for (auto [i, target] : llvm::enumerate(targets))
+    for (auto [s, at] : llvm::enumerate(any)) {
+      SmallVector<Value> lead(at.lead);
+      if (groups > 1)
+        lead.insert(lead.begin(), group);
+      writeView(target, lead, at.strip, carried[i * walk.strips + s], false);
+    }
+  phase.reset();
+  if (groups > 1) {
+    Phase sum(*this);
+    for (auto [result, source, value] : llvm::zip_equal(results, partial, op.getResults())) {
+      VectorType type = tileType(value);
+      eachThread(type.getNumElements(), [&](Value linear) {
+        SmallVector<Value> lead = coordinates(linear, type.getShape());
+        Strip one{lead.pop_back_val(), 0, type.getShape().back(), 0, 1};
+        Value total;
+        for (int64_t g = 0; g < groups; ++g) {
+          SmallVector<Value> from(lead);
+          from.insert(from.begin(), constant(g));
+          Value part = readView(source, type.getElementType(), from, one);
+          total = total ? combine(tile::ReduceKind::add, total, part) : part;
+        }
+        writeView(result, lead, one, total, false);
+      });
+    }
+  }
+  for (View &view : partial)
+    giveBack(view.buffer);
+  if (parts)
+    giveBack(parts);
+  for (Operation &inside : *op.getBody())
+    for (Value operand : inside.getOperands())
+      if (isTile(operand) && operand.getParentBlock() != op.getBody())
+        release(operand, op->getBlock());
+  for (auto [init, result, view] : llvm::zip(op.getInitArgs(), op.getResults(), results)) {
+    release(init, op->getBlock());
+    own(result, view);
+    if (result.use_empty()) {
+      usesLeft[result] = 1;
+      useDone(result);
+    }
+  }
+  return true;
+}
