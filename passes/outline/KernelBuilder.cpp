@@ -236,13 +236,19 @@ void KernelBuilder::approximate() {
 }
 
 void KernelBuilder::approximateRounded() {
-  bool rounded = true;
+  bool rounded = true, any = false;
   func.walk([&](Operation *op) {
-    if (auto store = dyn_cast<tile::StoreOp>(op))
-      rounded &= cast<VectorType>(store.getValue().getType()).getElementType().isBF16();
+    if (auto store = dyn_cast<tile::StoreOp>(op)) {
+      bool isRounded = cast<VectorType>(store.getValue().getType()).getElementType().isBF16();
+      Value sum = store.getValue();
+      while (auto reduce = sum.getDefiningOp<tile::ReduceOp>())
+        sum = reduce.getSource();
+      rounded &= isRounded || sum.getDefiningOp<scf::ForOp>();
+      any |= isRounded;
+    }
     rounded &= !isa<memref::StoreOp>(op);
   });
-  if (rounded)
+  if (rounded && any)
     approximate();
 }
 

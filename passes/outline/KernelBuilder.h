@@ -202,7 +202,7 @@ public:
   void roundProducts();
   /// Exponentials and quotients so far, of f32 tiles, may be approximate. For what is rounded to bf16 in the end.
   void approximate();
-  /// The same where bf16 is all that the kernel stores.
+  /// The same where bf16, and what loops have added up beside it, is all that the kernel stores.
   void approximateRounded();
 
   mlir::Type f32() { return builder.getF32Type(); }

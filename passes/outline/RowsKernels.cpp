@@ -300,6 +300,42 @@ LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, Muta
   return success();
 }
 
+/// A sum over rows that is added up over heads, too, is so once behind the loop: until then each element of a row adds to its own, and
+/// a GPU's threads need not meet. Zeros to begin with have no order.
+static void addHeadsLater(KernelBuilder &k, Vars &totals) {
+  auto loop = Value(totals.front()).getDefiningOp<scf::ForOp>();
+  OpBuilder b(loop);
+  auto sumOf = [&](Value v) {
+    auto sum = v.getDefiningOp<tile::ReduceOp>();
+    return sum && sum.getKind() == tile::ReduceKind::add && sum.getAxis() == 0 && sum->getBlock() == loop.getBody()
+               ? sum
+               : nullptr;
+  };
+  for (auto [i, yielded] : llvm::enumerate(loop.getYieldedValues())) {
+    auto total = yielded.getDefiningOp<arith::AddFOp>();
+    BlockArgument carried = loop.getRegionIterArg(i);
+    if (!total || total.getLhs() != carried || !carried.hasOneUse() || !total->hasOneUse() ||
+        !matchPattern(loop.getInitArgs()[i], m_AnyZeroFloat()))
+      continue;
+    tile::ReduceOp heads = sumOf(total.getRhs()), rows = heads ? sumOf(heads.getSource()) : nullptr;
+    if (!rows || !heads->hasOneUse())
+      continue;
+    Value each = rows.getResult();
+    Type type = each.getType();
+    b.setInsertionPoint(loop);
+    Value zero = arith::ConstantOp::create(b, loop.getLoc(), b.getZeroAttr(type));
+    loop.getInitArgsMutable()[i].assign(zero);
+    carried.setType(type);
+    total.getRhsMutable().assign(each);
+    total.getResult().setType(type);
+    OpResult result = loop->getResult(i);
+    result.setType(type);
+    totals[i] = k.wrap(tile::ReduceOp::create(k.builder, heads.getLoc(), heads.getResult().getType(), result,
+                                              heads.getAxis(), heads.getKind()));
+    heads.erase();
+  }
+}
+
 LogicalResult RowsKernel::write(KernelBuilder &k) {
   for (Input &input : inputs) {
     Type element = tensorType(input.value).getElementType();
@@ -345,6 +381,8 @@ LogicalResult RowsKernel::write(KernelBuilder &k) {
   });
   if (failed(status))
     return failure();
+  if (context.gpu)
+    addHeadsLater(k, totals);
   size_t next = 0;
   for (auto [output, buffer] : llvm::zip_equal(outputs, outputBuffers)) {
     if (!output.piece)
