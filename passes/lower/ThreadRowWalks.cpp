@@ -20,7 +20,7 @@ using namespace braid::lower;
 static constexpr int64_t kEach = 8, kRowThreads = 128, kBlockThreads = 128, kMostElements = 32;
 /// Words of 32 bits that a thread asks for an iteration ahead, and where no row waits for other warps: with more a multiprocessor would have registers for three
 /// blocks, not four, which all programs of a sum over rows take.
-static constexpr int64_t kMostAhead = 24, kMostAheadAlone = 16;
+static constexpr int64_t kMostAhead = 24, kMostAheadAlone = 8;
 
 struct ThreadLowering::RowWalk {
   RowWalk(Block &body, scf::ForOp loop) : body(&body), loop(loop) {}
@@ -94,7 +94,12 @@ std::optional<int64_t> ThreadLowering::RowWalk::visitOp(Operation *op, Value til
       std::optional<int64_t> needs = load.getRows() ? visit(load.getRows(), Kind::row) : 0;
       return needs == 0 ? needs : std::nullopt;
     }
-    return (kind == Kind::run || kind == Kind::row) && !load.getRows() ? std::optional<int64_t>(0) : std::nullopt;
+    if (kind != Kind::run && kind != Kind::row)
+      return std::nullopt;
+    if (!load.getRows())
+      return 0;
+    bool alone = kind == Kind::row || shape.size() == 2;
+    return alone && visit(load.getRows(), Kind::row) == 0 ? std::optional<int64_t>(0) : std::nullopt;
   }
   if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
     auto source = tileType(reduce.getSource());
@@ -229,8 +234,9 @@ bool ThreadLowering::RowWalk::collect() {
         return false;
       carried.push_back(reduce);
     }
-  // Rows without sums are other lowerings' work.
-  return !rounds.empty() || !carried.empty();
+  // Rows without sums are other lowerings' work, but for one that numbers choose: they would lie in shared memory.
+  bool chosen = !loop && llvm::count_if(loads, [](tile::LoadOp load) { return bool(load.getRows()); }) == 1;
+  return chosen || !rounds.empty() || !carried.empty();
 }
 
 std::optional<ThreadLowering::RowWalk> ThreadLowering::rowWalkOf(Block &body, scf::ForOp loop) {

@@ -36,10 +36,11 @@ static LogicalResult outlineGather(EmbedOp op, OutlineContext &context) {
 static LogicalResult outlineScatter(EmbedGradOp op, OutlineContext &context) {
   auto type = tensorType(op.getDtable());
   int64_t vocabulary = type.getDimSize(0), width = type.getDimSize(1), count = product(shapeOf(op.getTokens()));
-  // A program looks at a block of tokens in less time than it takes to add up one.
-  constexpr int64_t rows = 16, block = 64, mostOwners = 128;
-  int64_t columns = divisorUpTo(width, 256);
-  int64_t owners = std::clamp<int64_t>(std::min(count / block, ceilDiv(vocabulary, rows)), 1, mostOwners);
+  // A program looks at a block of tokens in less time than it takes to add up one; on a GPU it waits for each block and for each token that it adds,
+  // so blocks are as long as it has threads, and programs as many as run at a time.
+  constexpr int64_t rows = 16, fewest = 64;
+  int64_t block = context.gpu ? 256 : fewest, mostOwners = context.gpu ? 192 : 128, columns = divisorUpTo(width, 256);
+  int64_t owners = std::clamp<int64_t>(std::min(count / fewest, ceilDiv(vocabulary, rows)), 1, mostOwners);
   Type element = tensorType(op.getDy()).getElementType(), sumType = type.getElementType();
   std::string name = "embed_grad_d" + std::to_string(width) + "_" + typeName(element);
   std::string kernel = context.kernel(name, {"column", "owner"}, [&](KernelBuilder &k) {

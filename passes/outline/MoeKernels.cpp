@@ -115,16 +115,18 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   Type cotangent = tensorType(op.getDy()).getElementType(), weightType = tensorType(op.getWeights()).getElementType();
   int64_t width = shapeOf(op.getDy()).back(), slots = shapeOf(op.getInverse()).back(),
           tokens = rowCount(op.getInverse());
-  int64_t rows = rowCount(op.getReturned()), block = rowsPerProgram(width);
+  // Rows of an assignment have nothing to add up: a GPU's threads ask for several of them at a time.
+  int64_t rows = rowCount(op.getReturned()), block = rowsPerProgram(width),
+          rowsBlock = context.gpu ? rowsPerProgram(width / 2) : block;
   std::string suffix = "_k" + std::to_string(slots) + "_d" + std::to_string(width) + "_" + typeName(element);
   std::string rowsKernel = context.kernel("moe_combine_grad_rows" + suffix, {"row"}, [&](KernelBuilder &k) {
     Var dy = k.buffer("dy", cotangent, {kDynamic, width}), perm = k.buffer("perm", k.i32(), {kDynamic});
     Var weights = k.buffer("weights", weightType, {kDynamic}), drows = k.buffer("drows", element, {kDynamic, width});
-    Var rows = k.index("rows"), first = k.program(0) * block;
-    Var assignment = k.load(perm, {first}, {block}, {.limit = rows});
-    Var weight = cast(k.load(weights, {0}, {block}, {.rows = assignment}), real);
+    Var rows = k.index("rows"), first = k.program(0) * rowsBlock;
+    Var assignment = k.load(perm, {first}, {rowsBlock}, {.limit = rows});
+    Var weight = cast(k.load(weights, {0}, {rowsBlock}, {.rows = assignment}), real);
     Var source = tokenOf(assignment, k.number(slots));
-    Var d = cast(k.load(dy, {0, 0}, {block, width}, {.rows = source}), real) * expand(weight, 1, width);
+    Var d = cast(k.load(dy, {0, 0}, {rowsBlock, width}, {.rows = source}), real) * expand(weight, 1, width);
     k.store(cast(d, element), drows, {first, 0}, {.limit = rows});
   });
   std::string weightsKernel = context.kernel("moe_combine_grad_weights" + suffix, {"token"}, [&](KernelBuilder &k) {
@@ -144,7 +146,7 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   Value weights = context.view(op, op.getWeights(), {tokens * slots});
   Value returned = context.view(op, op.getReturned(), {rows, width}),
         inverse = context.view(op, op.getInverse(), {tokens, slots});
-  Value drows = context.launch(op, rowsKernel, {ceilDiv(rows, block)})
+  Value drows = context.launch(op, rowsKernel, {ceilDiv(rows, rowsBlock)})
                     .arg("dy", dy)
                     .arg("perm", perm)
                     .arg("weights", weights)

@@ -63,34 +63,41 @@ void braid::registerCudaCodegen(DialectRegistry &registry) {
 //===- To the NVVM dialect ----------------------------------------------------------------------------------------===//
 
 /// exp(x) that may be approximate is 2^(x / ln 2), one instruction of the GPU: its relative error is 2^-22, and 2^-24 for
-/// each unit of x / ln 2.
-static void approximateExponentials(ModuleOp module) {
-  SmallVector<math::ExpOp> ops;
-  module.walk([&](math::ExpOp op) {
-    if (bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::afn) && getElementTypeOrSelf(op.getType()).isF32())
+/// each unit of x / ln 2. Such a quotient is off by two units in the last place; numbers below 2^-126 count as 0 in both.
+static void approximate(ModuleOp module) {
+  SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) {
+    auto may = dyn_cast<arith::ArithFastMathInterface>(op);
+    if (isa<math::ExpOp, arith::DivFOp>(op) && getElementTypeOrSelf(op->getResult(0).getType()).isF32() && may &&
+        bitEnumContainsAll(may.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn))
       ops.push_back(op);
   });
-  for (math::ExpOp op : ops) {
+  for (Operation *op : ops) {
     OpBuilder b(op);
-    Location loc = op.getLoc();
+    Location loc = op->getLoc();
     Type f32 = b.getF32Type();
-    auto power = [&](Value x) -> Value {
-      Value factor = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(1.44269504f));
-      x = arith::MulFOp::create(b, loc, x, factor);
-      return LLVM::CallIntrinsicOp::create(b, loc, f32, b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"), ValueRange{x})
-          .getResults();
+    auto call = [&](StringRef name, ValueRange operands) -> Value {
+      return LLVM::CallIntrinsicOp::create(b, loc, f32, b.getStringAttr(name), operands).getResults();
     };
-    Value x = op.getOperand(), result;
-    if (auto vector = dyn_cast<VectorType>(op.getType())) {
+    auto one = [&](ValueRange operands) {
+      if (isa<arith::DivFOp>(op))
+        return call("llvm.nvvm.div.approx.ftz.f", operands);
+      Value factor = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(1.44269504f));
+      Value x = arith::MulFOp::create(b, loc, operands.front(), factor);
+      return call("llvm.nvvm.ex2.approx.ftz.f", x);
+    };
+    Value result;
+    if (auto vector = dyn_cast<VectorType>(op->getResult(0).getType())) {
       SmallVector<Value> lanes;
       for (int64_t lane = 0; lane < vector.getNumElements(); ++lane)
-        lanes.push_back(power(vector::ExtractOp::create(b, loc, x, lane)));
+        lanes.push_back(one(llvm::map_to_vector(
+            op->getOperands(), [&](Value x) -> Value { return vector::ExtractOp::create(b, loc, x, lane); })));
       result = vector::FromElementsOp::create(b, loc, vector, lanes);
     } else {
-      result = power(x);
+      result = one(op->getOperands());
     }
-    op.replaceAllUsesWith(result);
-    op.erase();
+    op->getResult(0).replaceAllUsesWith(result);
+    op->erase();
   }
 }
 
@@ -339,7 +346,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   job.kernel.threads = function->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt();
   job.kernel.sharedBytes = function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt();
   job.kernel.scratchBytes = function->getAttrOfType<IntegerAttr>(kScratchBytesAttr).getInt();
-  approximateExponentials(module);
+  approximate(module);
   if (failed(expandMath(module, /*hasScale=*/false, /*hasBf16=*/true)))
     return failure();
   if (failed(callDeviceLibrary(module)))
