@@ -235,15 +235,24 @@ void KernelBuilder::approximate() {
   });
 }
 
+/// Whether a loop has added the tile up: sums of many terms are no more exact than these.
+static bool isAddedUp(Value tile) {
+  while (auto reduce = tile.getDefiningOp<tile::ReduceOp>())
+    tile = reduce.getSource();
+  auto loop = tile.getDefiningOp<scf::ForOp>();
+  if (!loop)
+    return false;
+  unsigned number = cast<OpResult>(tile).getResultNumber();
+  auto sum = loop.getYieldedValues()[number].getDefiningOp<arith::AddFOp>();
+  return sum && llvm::is_contained(sum->getOperands(), loop.getRegionIterArg(number));
+}
+
 void KernelBuilder::approximateRounded() {
   bool rounded = true, any = false;
   func.walk([&](Operation *op) {
     if (auto store = dyn_cast<tile::StoreOp>(op)) {
       bool isRounded = cast<VectorType>(store.getValue().getType()).getElementType().isBF16();
-      Value sum = store.getValue();
-      while (auto reduce = sum.getDefiningOp<tile::ReduceOp>())
-        sum = reduce.getSource();
-      rounded &= isRounded || sum.getDefiningOp<scf::ForOp>();
+      rounded &= isRounded || isAddedUp(store.getValue());
       any |= isRounded;
     }
     rounded &= !isa<memref::StoreOp>(op);
