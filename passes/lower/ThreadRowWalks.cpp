@@ -17,7 +17,7 @@ using namespace braid;
 using namespace braid::lower;
 
 /// Neighbouring elements of a thread; threads of a row and of a block; elements of a tile that a thread has registers for.
-static constexpr int64_t kEach = 8, kRowThreads = 128, kBlockThreads = 128, kMostElements = 32;
+static constexpr int64_t kEach = 8, kRowThreads = 256, kBlockThreads = 128, kMostElements = 32;
 /// Words of 32 bits that a thread asks for an iteration ahead, and where no row waits for other warps: with more a multiprocessor would have registers for three
 /// blocks, not four, which all programs of a sum over rows take.
 static constexpr int64_t kMostAhead = 24, kMostAheadAlone = 8;
@@ -202,7 +202,7 @@ bool ThreadLowering::RowWalk::collect() {
   if (shape.back() % kEach != 0 || !llvm::isPowerOf2_64(shape.front()))
     return false;
   lanes = std::min(features / kEach, kRowThreads);
-  threads = std::min(shape.front() * lanes, kBlockThreads);
+  threads = std::min(shape.front() * lanes, std::max(lanes, kBlockThreads));
   if (!llvm::isPowerOf2_64(lanes) || threads < kWarp || features / kEach % lanes != 0 ||
       !(run <= lanes ? llvm::isPowerOf2_64(run) : shape.back() == features))
     return false;

@@ -14,8 +14,11 @@ from written_kernels import Kernels, launch
 ROUNDING = {"f32": 2e-6, "f64": 1e-14, "bf16": 4e-3}  # of sums of a few thousand terms; of one rounding
 
 
-# Rows in half a warp, a warp, and several warps; heads in them; several vectors of a row for each thread; sixteen rows at a time; no whole vectors.
-ROW_WALKS = ((4, 1, 128, "f32"), (4, 1, 256, "bf16"), (2, 1, 1024, "bf16"), (2, 1, 2048, "bf16"), (2, 8, 128, "bf16"), (2, 2, 1024, "f32"), (16, 1, 64, "f32"), (4, 3, 20, "f32"))
+# Rows in half a warp, a warp, and several warps; heads in them; several vectors of a row, or of heads, for each thread; sixteen rows at a time; no whole vectors.
+ROW_WALKS = (
+    *((4, 1, 128, "f32"), (4, 1, 256, "bf16"), (2, 1, 1024, "bf16"), (2, 1, 2048, "bf16"), (1, 1, 4096, "bf16")),
+    *((2, 8, 128, "bf16"), (2, 2, 1024, "f32"), (1, 4, 1024, "bf16"), (16, 1, 64, "f32"), (4, 3, 20, "f32")),
+)
 
 
 def shifted(f, name, shape, dtype, by):

@@ -49,3 +49,31 @@ func.func @triangles(%k: tensor<1x64x2x16xbf16>, %v: tensor<1x64x2x128xbf16>, %g
     : (tensor<1x64x2x16xbf16>, tensor<1x64x2x128xbf16>, tensor<1x64x2xf32>, tensor<1x64x2xf32>, tensor<1x3x4xi32>) -> (tensor<1x3x2x16x128xf32>, tensor<1x3x2x19x16xbf16>)
   return %x, %p : tensor<1x3x2x16x128xf32>, tensor<1x3x2x19x16xbf16>
 }
+
+// Heads are added up behind the loop over rows, so that each element of a row adds to its own until then. Beside bf16 only that sum is stored, so
+// exponentials and quotients may be approximate.
+// CHECK-LABEL: func.func @rows_gated_norm_grad_
+// CHECK: %[[SUM:.*]] = scf.for {{.*}} -> (vector<2x128xf32>)
+// CHECK: math.exp {{.*}} fastmath<afn>
+// CHECK: arith.divf {{.*}} fastmath<afn>
+// CHECK: %[[ROWS:.*]] = tile.reduce add {{.*}} {axis = 0 : i64} : vector<{{[0-9]+}}x2x128xf32>, vector<2x128xf32>
+// CHECK: arith.addf %{{.*}}, %[[ROWS]] : vector<2x128xf32>
+// CHECK: %[[W:.*]] = tile.reduce add %[[SUM]] {axis = 0 : i64} : vector<2x128xf32>, vector<128xf32>
+// CHECK: tile.store %[[W]]
+// CPU-LABEL: func.func @rows_gated_norm_grad_
+// CPU: scf.for {{.*}} -> (vector<128xf32>)
+// CPU-NOT: afn
+func.func @gated(%x: tensor<2x1000x2x128xbf16>, %g: tensor<2x1000x2x128xbf16>, %w: tensor<128xf32>, %dy: tensor<2x1000x2x128xbf16>)
+    -> (tensor<2x1000x2x128xbf16>, tensor<2x1000x2x128xbf16>, tensor<128xf32>) {
+  %d:3 = braid.rows_grad "braid.gated_norm"(%x, %g, %w) cotangents(%dy) {op_attributes = {activation = "silu", eps = 1.0e-05 : f64}, wanted = array<i64: 0, 1, 2>}
+    : (tensor<2x1000x2x128xbf16>, tensor<2x1000x2x128xbf16>, tensor<128xf32>, tensor<2x1000x2x128xbf16>) -> (tensor<2x1000x2x128xbf16>, tensor<2x1000x2x128xbf16>, tensor<128xf32>)
+  return %d#0, %d#1, %d#2 : tensor<2x1000x2x128xbf16>, tensor<2x1000x2x128xbf16>, tensor<128xf32>
+}
+
+// A state that a scan carries is no such sum: what it forgets in each chunk is exact, though the states in front of chunks are stored as bf16.
+// CHECK-LABEL: func.func @lsm_state_scan_v_h8_k128_v128_w8_f32_pbf16
+// CHECK: math.exp %{{[0-9]+}} : vector<128xf32>
+func.func @rounded_states(%x: !m, %p: !p, %s: !s, %c: !c) -> (tensor<1x72x8x128x128xbf16>, !s) {
+  %m, %f = braid.lsm.state_scan V %x transition(%p) initial_state(%s) chunks(%c) : (!m, !p, !s, !c) -> (tensor<1x72x8x128x128xbf16>, !s)
+  return %m, %f : tensor<1x72x8x128x128xbf16>, !s
+}
