@@ -72,6 +72,8 @@ inline constexpr int64_t kSharePrograms = 2048;
 mlir::Value sumOverRows(mlir::Operation *op, mlir::Value partials, OutlineContext &context, mlir::Value addend = {});
 /// Into how many parts a sum over many rows, or elements, is cut at most: a GPU must have enough loads under way.
 inline int64_t sumPrograms(const OutlineContext &context) { return context.gpu ? 512 : 64; }
+/// The same over rows with sums along them: blocks of up to 168 registers a thread, of which a multiprocessor has three, so that all run at a time on 132 of them.
+inline int64_t rowSumPrograms(const OutlineContext &context) { return context.gpu ? 384 : 64; }
 /// `sumPrograms` partial sums of the elements (or their squares), each in a fixed order; the number follows from the size.
 mlir::Value partialSums(mlir::Operation *op, mlir::Value x, bool squared, mlir::Type sumType, OutlineContext &context);
 /// How many labels are >= 0, as [1].
