@@ -17,7 +17,7 @@ using namespace braid;
 using namespace braid::lower;
 
 /// Neighbouring elements of a thread; threads of a row and of a block; elements of a tile that a thread has registers for.
-static constexpr int64_t kEach = 8, kRowThreads = 256, kBlockThreads = 128, kMostElements = 32;
+static constexpr int64_t kEach = 8, kRowThreads = 256, kBlockThreads = 128, kMostElements = 16;
 /// Words of 32 bits that a thread asks for an iteration ahead, and where no row waits for other warps: with more a multiprocessor would have registers for two
 /// blocks, not three, which all programs of a sum over rows take.
 static constexpr int64_t kMostAhead = 24, kMostAheadAlone = 8;

@@ -256,6 +256,13 @@ void ThreadLowering::planPanels() {
     if (all)
       panels.insert(load.getResult());
   });
+  // Sums that go from one loop to the next inside of another (heads that share keys) are more than wgmma leaves registers for.
+  bool nested = llvm::any_of(panels, [&](Value load) {
+    Operation *loop = load.getParentBlock()->getParentOp();
+    return loop != kernel && loop->getParentOp() != kernel;
+  });
+  if (nested)
+    panels.clear();
   patterned |= !panels.empty();
 }
 

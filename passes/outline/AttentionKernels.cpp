@@ -43,6 +43,10 @@ struct AttentionShape {
   void round(KernelBuilder &k) const {
     if (token.isBF16())
       k.roundProducts();
+    // What l and m' become is multiplied into sums that are rounded too. An exact quotient has a slow path, which is a call: beside calls the assembler
+    // lets no two products by wgmma be under way.
+    if (branches)
+      k.approximate();
   }
   std::string kernelName(llvm::StringRef what) const {
     std::string name = llvm::formatv("attn_{0}_h{1}_g{2}_d{3}_{4}", what, heads, groups, size, typeName(token));

@@ -220,10 +220,14 @@ Value sumInParts(Operation *op, const Product &p, RankedTensorType type, Outline
   int64_t parts = sumsAlongK(tensorCores, m, n, k);
   if (!context.gpu || !p.transposeA || p.transposeB || p.apart || parts < 2 || !type.getElementType().isF32() ||
       tensorType(p.b).getElementType() != element || !(tensorCores || element.isF32()) || !isContiguous(p.a) ||
-      !isContiguous(p.b) || (tensorCores && (m % kGrain != 0 || n % kGrain != 0)))
+      !isContiguous(p.b))
     return {};
   Sides sides = sidesFor(tensorCores, m, n, ceilDiv(k, parts), parts);
   int64_t rows = sideOf(m, sides.m), columns = sideOf(n, sides.n);
+  // Widths that no tile divides are cut by the kernels of whole sums.
+  auto fits = [&](int64_t length, int64_t side) { return side % kGrain == 0 || (!tensorCores && side == length); };
+  if (!fits(m, rows) || !fits(n, columns))
+    return {};
   std::string name = llvm::formatv("gemm_parts_{0}_{1}x{2}x{3}", typeName(element), rows, columns, sides.k);
   std::string kernel = context.kernel(name, {"column", "row", "part"}, [&](KernelBuilder &t) {
     Var a = t.buffer("a", element, {kDynamic, kDynamic}), b = t.buffer("b", element, {kDynamic, kDynamic});

@@ -407,7 +407,9 @@ LogicalResult RowsKernel::run() {
   if (failed(status))
     return failure();
   int64_t blocks = ceilDiv(totalRows, rows);
-  int64_t programs = sums ? std::min(blocks, rowSumPrograms(context)) : ends ? std::min(blocks, kSharePrograms) : blocks;
+  int64_t programs = sums   ? std::min(blocks, rowSumPrograms(context))
+                     : ends ? std::min(blocks, kSharePrograms)
+                            : blocks;
   int64_t span = ceilDiv(blocks, programs) * rows;
   if (sums)
     programs = ceilDiv(totalRows, span);

@@ -66,6 +66,16 @@ func.func @weights(%x: tensor<1x16384x1024xbf16>, %dy: tensor<1x16384x1024xbf16>
   return %dw, %short : tensor<1024x1024xf32>, tensor<1024x1024xf32>
 }
 
+// No tile divides 202: as other products, in whole tiles and a rest. 7 columns are one tile.
+// CHECK-LABEL: func.func @odd(
+// CHECK: tile.gemm {{.*}}transpose_a
+// CHECK: tile.launch @gemm_parts_f32_16x7x256
+func.func @odd(%x: tensor<1x4096x202xf32>, %y: tensor<1x4096x48xf32>, %dy: tensor<1x4096x7xf32>) -> (tensor<202x7xf32>, tensor<48x7xf32>) {
+  %dw = "braid.linear_grad_weight"(%x, %dy) {operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x4096x202xf32>, tensor<1x4096x7xf32>) -> tensor<202x7xf32>
+  %dv = "braid.linear_grad_weight"(%y, %dy) {operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x4096x48xf32>, tensor<1x4096x7xf32>) -> tensor<48x7xf32>
+  return %dw, %dv : tensor<202x7xf32>, tensor<48x7xf32>
+}
+
 // The kernel that was launched above: which projection a step is of is chosen between the buffers.
 // CHECK: func.func @[[SUM]](
 // CHECK: %[[NARROW:.*]] = scf.for
