@@ -294,7 +294,7 @@ private:
         k.store(cast(sum, tile.c), c, {row, column}, inside);
       });
     });
-    int64_t parts = shareGroups(rows, groups, tile.m, n / tile.n);
+    int64_t parts = shareGroups(rows, groups, tile.m, n / tile.n, tile.runsAlone());
     int64_t height = tile.transposeB ? n : k, lda = op.getLda(), ldb = op.getLdb(), ldc = op.getLdc();
     Arguments arguments(&getContext());
     arguments.buffer("a", op.getA(), {rows, k}, {lda});

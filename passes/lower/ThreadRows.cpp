@@ -256,6 +256,18 @@ void ThreadLowering::planPanels() {
     if (all)
       panels.insert(load.getResult());
   });
+  // A left operand is read by ldmatrix where the right one is not wgmma's.
+  for (size_t before = 0; before != panels.size();) {
+    before = panels.size();
+    kernel.walk([&](tile::DotOp dot) {
+      auto it = inRows.find(dot.getResult());
+      if (it == inRows.end())
+        return;
+      auto [left, right] = it->second ? std::pair(dot.getB(), dot.getA()) : std::pair(dot.getA(), dot.getB());
+      if (panels.count(left) && !panels.count(right))
+        panels.erase(left);
+    });
+  }
   // Sums that go from one loop to the next inside of another (heads that share keys) are more than wgmma leaves registers for.
   bool nested = llvm::any_of(panels, [&](Value load) {
     Operation *loop = load.getParentBlock()->getParentOp();

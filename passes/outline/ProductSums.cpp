@@ -69,7 +69,9 @@ public:
         walks.push_back({first, end, stepOf(first, end, sides.k)});
 
     int64_t tiles = ceilDiv(rows, m), across = n / columns;
-    int64_t parts = offsets ? shareGroups(rows, groups, m, across) : alone() ? shareRows(tiles, across) : tiles;
+    int64_t parts = offsets   ? shareGroups(rows, groups, m, across, alone())
+                    : alone() ? shareRows(tiles, across)
+                              : tiles;
     int64_t band = bandOf(parts, across);
     std::string kernel = offsets ? groupsKernel() : rowsKernel();
     auto launch = offsets ? context.launch(op, kernel, {across, parts, groups})

@@ -74,11 +74,11 @@ int64_t shareRows(int64_t rows, int64_t others, int64_t most) {
   return rows / best;
 }
 
-int64_t shareGroups(int64_t rows, int64_t groups, int64_t side, int64_t columns) {
+int64_t shareGroups(int64_t rows, int64_t groups, int64_t side, int64_t columns, bool alone) {
   constexpr int64_t mostParts = 16, tiles = 4; // of a program, were all groups equal
   int64_t equal = ceilDiv(rows, groups), enough = ceilDiv(2 * kHopper, columns * groups);
   int64_t parts = std::clamp<int64_t>(ceilDiv(2 * equal <= side ? 2 * equal : rows, side), 1, mostParts);
-  return runsAlone(true, side, side) ? std::min(parts, std::max(enough, ceilDiv(equal, tiles * side))) : parts;
+  return alone ? std::min(parts, std::max(enough, ceilDiv(equal, tiles * side))) : parts;
 }
 
 void eachTile(KernelBuilder &k, Var part, int64_t side, bool alone, llvm::function_ref<void(Var row)> body) {

@@ -32,7 +32,7 @@ int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k);
 /// At most `most` tiles a program: few where some have longer sums than others.
 int64_t shareRows(int64_t rows, int64_t others, int64_t most = 8);
 /// The same where rows lie in `groups`, as they are found on the device: programs for a group, few of which may have most of the rows.
-int64_t shareGroups(int64_t rows, int64_t groups, int64_t side, int64_t columns);
+int64_t shareGroups(int64_t rows, int64_t groups, int64_t side, int64_t columns, bool alone);
 /// Whether a multiprocessor has room for one program with tiles of C of this size at a time: nothing else runs while it waits.
 bool runsAlone(bool tensorCores, int64_t m, int64_t n);
 /// body(row) for so many tiles of `side` rows that are the turn of `part` of `parts`; for one, if the program does not run alone.

@@ -82,3 +82,34 @@ func.func @stays(%q: memref<64x32xbf16> {tile.name = "q"}, %k: memref<?x32xbf16>
   tile.store %r, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x32xf32>, memref<64x32xf32>
   return
 }
+
+// -----
+
+// What is computed lies in rows, and so does what stays beside it: by ldmatrix and mma.sync. The sum's right operand is the panel.
+// CHECK-LABEL: func.func @mixed
+// CHECK:       scf.for
+// CHECK:         nvvm.ldmatrix
+// CHECK:         nvvm.mma.sync
+// CHECK-COUNT-4: wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {{.*}}, p, 1, 1, 1; }"
+func.func @mixed(%q: memref<64x32xbf16> {tile.name = "q"}, %k: memref<?x32xbf16> {tile.name = "k"}, %v: memref<?x32xbf16> {tile.name = "v"}, %y: memref<64x32xf32> {tile.name = "y"},
+                 %n: index {tile.name = "n"}, %s: f32 {tile.name = "s"}) attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %zero = arith.constant dense<0.0> : vector<64x32xf32>
+  %factor = vector.broadcast %s : f32 to vector<64x32xf32>
+  %qv = tile.load %q[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x32xbf16>, vector<64x32xbf16>
+  %r = scf.for %j = %c0 to %n step %c64 iter_args(%sum = %zero) -> (vector<64x32xf32>) {
+    %raw = tile.load %k[%j, %c0] {dims = array<i64: 0, 1>} : memref<?x32xbf16>, vector<64x32xbf16>
+    %wide = arith.extf %raw : vector<64x32xbf16> to vector<64x32xf32>
+    %scaled = arith.mulf %wide, %factor : vector<64x32xf32>
+    %kv = arith.truncf %scaled : vector<64x32xf32> to vector<64x32xbf16>
+    %vv = tile.load %v[%j, %c0] {dims = array<i64: 0, 1>} : memref<?x32xbf16>, vector<64x32xbf16>
+    %d = tile.dot %kv, %qv, %none {transpose_b} : vector<64x32xbf16>, vector<64x32xbf16>, vector<64x64xf32>
+    %t = arith.truncf %d : vector<64x64xf32> to vector<64x64xbf16>
+    %next = tile.dot %t, %vv, %sum {transpose_a} : vector<64x64xbf16>, vector<64x32xbf16>, vector<64x32xf32>
+    scf.yield %next : vector<64x32xf32>
+  }
+  tile.store %r, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x32xf32>, memref<64x32xf32>
+  return
+}
