@@ -196,6 +196,8 @@ private:
   struct Walk;
   std::optional<Walk> walkOf(scf::ForOp op);
   bool mayShare(Value x, Value y);
+  /// Behind a loop whose body was not walked op by op: its operands are released, its results lie there.
+  void leaveLoop(scf::ForOp op, ArrayRef<View> results);
   bool lowerWalk(scf::ForOp op);
 
   // ThreadRowWalks.cpp

@@ -705,17 +705,6 @@ bool ThreadLowering::lowerRowWalk() {
     giveBack(view.buffer);
   if (parts)
     giveBack(parts);
-  for (Operation &inside : *op.getBody())
-    for (Value operand : inside.getOperands())
-      if (isTile(operand) && operand.getParentBlock() != op.getBody())
-        release(operand, op->getBlock());
-  for (auto [init, result, view] : llvm::zip(op.getInitArgs(), op.getResults(), results)) {
-    release(init, op->getBlock());
-    own(result, view);
-    if (result.use_empty()) {
-      usesLeft[result] = 1;
-      useDone(result);
-    }
-  }
+  leaveLoop(op, results);
   return true;
 }

@@ -206,6 +206,21 @@ std::optional<ThreadLowering::Walk> ThreadLowering::walkOf(scf::ForOp op) {
   return walk;
 }
 
+void ThreadLowering::leaveLoop(scf::ForOp op, ArrayRef<View> results) {
+  for (Operation &inside : *op.getBody())
+    for (Value operand : inside.getOperands())
+      if (isTile(operand) && operand.getParentBlock() != op.getBody())
+        release(operand, op->getBlock());
+  for (auto [init, result, view] : llvm::zip(op.getInitArgs(), op.getResults(), results)) {
+    release(init, op->getBlock());
+    own(result, view);
+    if (result.use_empty()) {
+      usesLeft[result] = 1;
+      useDone(result);
+    }
+  }
+}
+
 bool ThreadLowering::lowerWalk(scf::ForOp op) {
   std::optional<Walk> found = walkOf(op);
   if (!found)
@@ -378,17 +393,6 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
     if (rest)
       onlyIf(less(thread, rest), [&] { walkThrough({add(thread, full * threads)}); });
   }
-  for (Operation &inside : *op.getBody())
-    for (Value operand : inside.getOperands())
-      if (isTile(operand) && operand.getParentBlock() != op.getBody())
-        release(operand, op->getBlock());
-  for (auto [init, result, view] : llvm::zip(op.getInitArgs(), op.getResults(), results)) {
-    release(init, op->getBlock());
-    own(result, view);
-    if (result.use_empty()) {
-      usesLeft[result] = 1;
-      useDone(result);
-    }
-  }
+  leaveLoop(op, results);
   return true;
 }
