@@ -142,9 +142,18 @@ private:
     }
   }
 
+  /// Commands that would say the same, one behind the other, are one line.
   void list(Block &block, double times, unsigned indent) {
+    std::string last;
+    int64_t alike = 0;
+    auto flush = [&] {
+      if (alike > 0)
+        os << last << (alike > 1 ? " (" + std::to_string(alike) + " of these)" : std::string()) << "\n";
+      alike = 0;
+    };
     for (Operation &op : block) {
       if (auto repeat = dyn_cast<cmd::RepeatOp>(op)) {
+        flush();
         os.indent(indent) << "repeat " << repeat.getCount() << "\n";
         list(repeat.getBody().front(), times * repeat.getCount(), indent + 2);
         continue;
@@ -165,9 +174,15 @@ private:
         llvm::interleave(layers.asArrayRef(), stream, " ");
         stream << "]";
       }
-      os << llvm::formatv("{0,-46} {1,-52} {2,10} {3,10} {4,7}  {5}\n", text, facts.what,
-                          facts.flops ? shortNumber(facts.flops) : "-", shortNumber(facts.bytes), share, why);
+      std::string line =
+          llvm::formatv("{0,-46} {1,-52} {2,10} {3,10} {4,7}  {5}", text, facts.what,
+                        facts.flops ? shortNumber(facts.flops) : "-", shortNumber(facts.bytes), share, why);
+      if (line != last)
+        flush();
+      last = std::move(line);
+      ++alike;
     }
+    flush();
   }
 
   SymbolTable symbols;
@@ -217,7 +232,12 @@ void braid::explain(ModuleOp module, ArrayRef<StageTime> times, ArrayRef<CudaKer
       printSchedules(metadata, os);
     }
     EntryPage page(module, os);
-    for (auto entry : program.getOps<cmd::EntryOp>())
+    // What runs once comes last.
+    SmallVector<cmd::EntryOp> entries(program.getOps<cmd::EntryOp>());
+    llvm::stable_sort(entries, [](cmd::EntryOp x, cmd::EntryOp y) {
+      return !x.getSymName().starts_with("init") && y.getSymName().starts_with("init");
+    });
+    for (cmd::EntryOp entry : entries)
       page.print(entry);
     os << "memory per rank\n";
     int64_t total = 0;
