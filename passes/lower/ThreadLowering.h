@@ -204,6 +204,28 @@ private:
   struct RowWalk;
   std::optional<RowWalk> rowWalkOf(Block &body, scf::ForOp loop);
   void planRowWalk();
+  /// Where a thread's elements are: of a vector, and of a row by vector.
+  struct RowPlace {
+    SmallVector<Value> lead;
+    Strip strip;
+  };
+  struct RowState;
+  using RowPlaces = SmallVector<RowPlace>;
+  RowPlaces rowOf(const RowState &state, Value number);
+  static std::pair<ArrayRef<Value>, Strip> runOf(const RowState &state, const RowPlace &place);
+  void placeRows(RowState &state, Value number);
+  void readShared(RowState &state);
+  SmallVector<Value> loadRows(ArrayRef<RowPlaces> rows, ArrayRef<tile::LoadOp> loads);
+  void addUpRows(RowState &state, size_t round, ArrayRef<RowPlaces> rows, Value stage, function_ref<void()> meanwhile);
+  void storeRows(RowState &state, ArrayRef<RowPlaces> rows);
+  SmallVector<Value> computeRows(RowState &state, ArrayRef<RowPlaces> rows, ArrayRef<Value> loaded, Value stage,
+                                 function_ref<void()> meanwhile);
+  SmallVector<Value> computeEachRow(RowState &state, Value stage);
+  SmallVector<Value> addPairs(ValueRange carried, ValueRange sums);
+  SmallVector<Value> walkWhole(RowState &state, Value lo, Value end, ArrayRef<Value> carried);
+  SmallVector<Value> walkRows(RowState &state);
+  void walkOnce(RowState &state);
+  void addGroups(const View &result, const View &source, VectorType type, int64_t groups);
   bool lowerRowWalk();
 
   // ThreadRows.cpp

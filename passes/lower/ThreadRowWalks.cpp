@@ -284,327 +284,265 @@ void ThreadLowering::planRowWalk() {
   threads = rowWalk->threads;
 }
 
-bool ThreadLowering::lowerRowWalk() {
-  RowWalk &walk = *rowWalk;
-  int64_t groups = walk.groups(), runLanes = walk.runLanes(), warps = std::max<int64_t>(walk.lanes / kWarp, 1);
-  // Where a thread's elements are.
-  struct Place {
-    SmallVector<Value> lead;
-    Strip strip;
-  };
-  using Row = SmallVector<Place>; // by vector
-  Value group = divide(thread, walk.lanes), inRow = remainder(thread, walk.lanes);
-  SmallVector<int64_t> counts(ArrayRef(walk.shape).drop_front());
-  counts.back() /= kEach;
-  Row any; // in a row
-  for (int64_t s = 0; s < walk.strips; ++s) {
-    SmallVector<Value> lead = coordinates(add(inRow, s * walk.lanes), counts);
-    Value column = mul(lead.pop_back_val(), constant(kEach));
-    any.push_back({std::move(lead), {column, 0, walk.shape.back(), kEach, kEach}});
-  }
-  auto rowOf = [&](Value number) { // of the thread's rows
-    Value row = groups == 1 ? number : add(group, mul(number, constant(groups)));
-    Row places = any;
-    for (Place &at : places)
-      at.lead.insert(at.lead.begin(), row);
-    return places;
-  };
-  SmallVector<Row> all;
-  for (int64_t r = 0; r < walk.rows; ++r)
-    all.push_back(rowOf(constant(r)));
-  auto runOf = [&](const Place &place) { // and where it stands in a tile of one number for each
-    return std::pair(ArrayRef<Value>(place.lead).drop_back(), Strip{place.lead.back(), 0, walk.shape.back(), 0, 1});
-  };
-
-  size_t most = 0;
-  for (ArrayRef<tile::ReduceOp> round : walk.rounds)
-    most = std::max(most, round.size());
-  // A place for the parts of each round; two, in turn, where there is but one and rows follow each other.
-  Buffer *parts = nullptr;
-  int64_t runs = walk.joined() ? 1 : walk.strips,
-          partsEach = static_cast<int64_t>(most) * walk.shape.front() * runs * warps,
-          stages = std::max<int64_t>(static_cast<int64_t>(walk.rounds.size()), walk.loop || walk.rows > 1 ? 2 : 1);
-  if (walk.meets())
-    parts = allocate(b.getF32Type(), partsEach * stages, 16);
-  SmallVector<View> results, partial;
-  if (walk.loop)
-    for (Value result : walk.loop.getResults()) {
-      VectorType type = tileType(result);
-      results.push_back(viewOf(allocate(type), type));
-      if (groups == 1)
-        continue;
-      SmallVector<int64_t> each(type.getShape());
-      each.insert(each.begin(), groups);
-      auto all = VectorType::get(each, type.getElementType());
-      partial.push_back(viewOf(allocate(all), all));
-    }
-  auto phase = std::make_unique<Phase>(*this);
-
-  SmallVector<Operation *> accessed(walk.loads.begin(), walk.loads.end()), given;
-  for (tile::StoreOp store : walk.stores)
-    if (tileType(store.getValue()).getShape() == ArrayRef(walk.shape))
-      accessed.push_back(store);
-  for (Value tile : walk.outside)
-    given.push_back(tile.getDefiningOp());
-  auto alignment = [&](Operation *op) {
-    auto load = dyn_cast<tile::LoadOp>(op);
-    Value tile = load ? load.getResult() : cast<tile::StoreOp>(op).getValue();
-    return llvm::Align(std::min<int64_t>(16, kEach * bytesOf(tileType(tile).getElementType())));
-  };
-  auto trust = [&](ArrayRef<Operation *> ops) {
-    for (Operation *op : ops)
-      trusted[op] = alignment(op);
-  };
-  auto place = [&](Value number) { // of the iteration
-    if (walk.loop)
-      scalars.map(walk.loop.getInductionVar(), number);
-    for (Operation &inside : walk.body->without_terminator()) {
-      if (auto load = dyn_cast<tile::LoadOp>(inside))
-        accesses[load] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
-      else if (auto store = dyn_cast<tile::StoreOp>(inside))
-        accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
-      else if (inside.getNumResults() != 1 || !isTile(inside.getResult(0)))
-        if (failed(lowerScalar(&inside)))
-          failedOnce = true;
-    }
-  };
-
-  // What all rows read alike is read once.
+/// Of a walk while it is lowered.
+struct ThreadLowering::RowState {
+  /// What all rows read alike, at a place.
   struct Known {
     Value tile;
     SmallVector<Value> lead;
     Strip strip;
   };
-  if (!walk.loop)
-    place({});
-  SmallVector<Known> wanted;
-  for (Value tile : walk.outside)
-    for (const Place &at : any)
-      wanted.push_back({tile, SmallVector<Value>(ArrayRef(at.lead).take_back(tileType(tile).getRank() - 1)), at.strip});
-  SmallVector<Value> shared;
-  if (!wanted.empty()) {
+  RowWalk &walk;
+  int64_t groups, runLanes, warps; ///< of a block; threads of a run; warps of a row
+  Value group, inRow; ///< this thread's, and its place there
+  RowPlaces any = {}; ///< in a row
+  SmallVector<RowPlaces> all = {}; ///< of this thread's rows
+  Buffer *parts =
+      nullptr; ///< a place for the parts of each round; two, in turn, where there is but one and rows follow each other
+  int64_t partsEach = 0;
+  SmallVector<Operation *> accessed = {}; ///< loads and stores of elements
+  SmallVector<Known> wanted = {};
+  SmallVector<Value> shared = {}; ///< their values
+};
+
+/// Of the thread's rows.
+ThreadLowering::RowPlaces ThreadLowering::rowOf(const RowState &state, Value number) {
+  Value row = state.groups == 1 ? number : add(state.group, mul(number, constant(state.groups)));
+  RowPlaces places = state.any;
+  for (RowPlace &at : places)
+    at.lead.insert(at.lead.begin(), row);
+  return places;
+}
+
+/// Where the run of a place stands in a tile of one number for each.
+std::pair<ArrayRef<Value>, Strip> ThreadLowering::runOf(const RowState &state, const RowPlace &place) {
+  return {ArrayRef<Value>(place.lead).drop_back(), Strip{place.lead.back(), 0, state.walk.shape.back(), 0, 1}};
+}
+
+/// Scalars and accesses of the iteration `number`.
+void ThreadLowering::placeRows(RowState &state, Value number) {
+  if (state.walk.loop)
+    scalars.map(state.walk.loop.getInductionVar(), number);
+  for (Operation &inside : state.walk.body->without_terminator()) {
+    if (auto load = dyn_cast<tile::LoadOp>(inside))
+      accesses[load] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+    else if (auto store = dyn_cast<tile::StoreOp>(inside))
+      accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
+    else if (inside.getNumResults() != 1 || !isTile(inside.getResult(0)))
+      if (failed(lowerScalar(&inside)))
+        failedOnce = true;
+  }
+}
+
+void ThreadLowering::readShared(RowState &state) {
+  for (Value tile : state.walk.outside)
+    for (const RowPlace &at : state.any)
+      state.wanted.push_back(
+          {tile, SmallVector<Value>(ArrayRef(at.lead).take_back(tileType(tile).getRank() - 1)), at.strip});
+  if (!state.wanted.empty()) {
     SmallVector<Type> types;
-    for (const Known &each : wanted)
+    for (const RowState::Known &each : state.wanted)
       types.push_back(typed(tileType(each.tile).getElementType(), kEach));
     Vectors vectors{kEach, {}};
-    vectors.accesses.insert(given.begin(), given.end());
-    shared = onTrust(vectors, {}, types, [&](bool) {
+    for (Value tile : state.walk.outside)
+      vectors.accesses.insert(tile.getDefiningOp());
+    state.shared = onTrust(vectors, {}, types, [&](bool) {
       SmallVector<Value> values;
-      for (const Known &each : wanted)
+      for (const RowState::Known &each : state.wanted)
         values.push_back(eval(each.tile, each.lead, each.strip));
       return values;
     });
   }
+}
 
-  auto load = [&](ArrayRef<Row> rows, ArrayRef<tile::LoadOp> loads) { // [load][row][strip]
-    SmallVector<Value> values;
-    for (tile::LoadOp load : loads)
-      for (const Row &row : rows)
-        for (const Place &at : row)
-          values.push_back(eval(load.getResult(), at.lead, at.strip));
-    return values;
-  };
-  // All sums of a round, of these rows.
-  auto addUp = [&](size_t round, ArrayRef<Row> rows, Value stage, function_ref<void()> meanwhile) {
-    MutableArrayRef<tile::ReduceOp> sums = walk.rounds[round];
-    SmallVector<Value> totals; // [sum][row][run]
-    for (tile::ReduceOp op : sums)
-      for (const Row &row : rows) {
-        SmallVector<Value> vectors;
-        for (const Place &at : row) {
-          Value next = eval(op.getSource(), at.lead, at.strip);
-          if (walk.joined() && !vectors.empty())
-            vectors.back() = combine(op.getKind(), vectors.back(), next);
-          else
-            vectors.push_back(next);
-        }
-        for (Value vector : vectors)
-          totals.push_back(
-              allLanes(op.getKind(), horizontal(op.getKind(), vector), std::min<int64_t>(runLanes, kWarp)));
+/// [load][row][strip]
+SmallVector<Value> ThreadLowering::loadRows(ArrayRef<RowPlaces> rows, ArrayRef<tile::LoadOp> loads) {
+  SmallVector<Value> values;
+  for (tile::LoadOp load : loads)
+    for (const RowPlaces &row : rows)
+      for (const RowPlace &at : row)
+        values.push_back(eval(load.getResult(), at.lead, at.strip));
+  return values;
+}
+
+/// All sums of a round, of these rows.
+void ThreadLowering::addUpRows(RowState &state, size_t round, ArrayRef<RowPlaces> rows, Value stage,
+                               function_ref<void()> meanwhile) {
+  MutableArrayRef<tile::ReduceOp> sums = state.walk.rounds[round];
+  SmallVector<Value> totals; // [sum][row][run]
+  for (tile::ReduceOp op : sums)
+    for (const RowPlaces &row : rows) {
+      SmallVector<Value> vectors;
+      for (const RowPlace &at : row) {
+        Value next = eval(op.getSource(), at.lead, at.strip);
+        if (state.walk.joined() && !vectors.empty())
+          vectors.back() = combine(op.getKind(), vectors.back(), next);
+        else
+          vectors.push_back(next);
       }
-    if (runLanes > kWarp) {
-      // [total][group][warp of a row]
-      int64_t each = groups * warps, runWarps = runLanes / kWarp;
-      Value base = add(mul(stage, constant(partsEach)), mul(divide(thread, kWarp), constant(1)));
-      Value first = mul(divide(divide(thread, kWarp), runWarps), constant(runWarps));
-      auto type = [&](size_t i) { return totals[i].getType(); };
-      auto viewAs = [&](Type element) {
-        View view{parts->memref, {constant(1)}, parts};
-        if (!element.isF32()) {
-          auto space = cast<MemRefType>(this->shared.getType()).getMemorySpace();
-          view.memref = memref::ViewOp::create(
-              b, loc, MemRefType::get({parts->capacity}, element, MemRefLayoutAttrInterface(), space), this->shared,
-              constant(parts->offset), ValueRange());
-        }
-        return view;
-      };
-      onlyIf(less(lane, 1), [&] {
-        for (size_t i = 0; i < totals.size(); ++i)
-          writeView(viewAs(type(i)), {}, {add(base, static_cast<int64_t>(i) * each), 0, 0, 0, 1}, totals[i], false);
-      });
-      if (meanwhile)
-        meanwhile();
-      gpu::BarrierOp::create(b, loc);
-      int64_t perSum = static_cast<int64_t>(totals.size() / sums.size());
-      for (size_t i = 0; i < totals.size(); ++i) {
-        Value from = add(add(mul(stage, constant(partsEach)), first), static_cast<int64_t>(i) * each), sum;
-        Type element = type(i);
-        Value all = readView(viewAs(element), element, {}, {from, 0, 0, runWarps, runWarps});
-        for (int64_t w = 0; w < runWarps; ++w) {
-          Value part = vector::ExtractOp::create(b, loc, all, w);
-          sum = sum ? combine(sums[i / perSum].getKind(), sum, part) : part;
-        }
-        totals[i] = sum;
-      }
+      for (Value vector : vectors)
+        totals.push_back(
+            allLanes(op.getKind(), horizontal(op.getKind(), vector), std::min<int64_t>(state.runLanes, kWarp)));
     }
-    size_t next = 0;
-    for (tile::ReduceOp op : sums)
-      for (const Row &row : rows) {
-        for (const Place &at : row) {
-          auto [lead, strip] = runOf(at);
-          remember(op.getResult(), lead, strip, totals[next]);
-          if (!walk.joined())
-            ++next;
-        }
-        if (walk.joined())
+  if (state.runLanes > kWarp) {
+    // [total][group][warp of a row]
+    int64_t each = state.groups * state.warps, runWarps = state.runLanes / kWarp;
+    Value base = add(mul(stage, constant(state.partsEach)), mul(divide(thread, kWarp), constant(1)));
+    Value first = mul(divide(divide(thread, kWarp), runWarps), constant(runWarps));
+    auto type = [&](size_t i) { return totals[i].getType(); };
+    auto viewAs = [&](Type element) {
+      View view{state.parts->memref, {constant(1)}, state.parts};
+      if (!element.isF32()) {
+        auto space = cast<MemRefType>(this->shared.getType()).getMemorySpace();
+        view.memref = memref::ViewOp::create(
+            b, loc, MemRefType::get({state.parts->capacity}, element, MemRefLayoutAttrInterface(), space), this->shared,
+            constant(state.parts->offset), ValueRange());
+      }
+      return view;
+    };
+    onlyIf(less(lane, 1), [&] {
+      for (size_t i = 0; i < totals.size(); ++i)
+        writeView(viewAs(type(i)), {}, {add(base, static_cast<int64_t>(i) * each), 0, 0, 0, 1}, totals[i], false);
+    });
+    if (meanwhile)
+      meanwhile();
+    gpu::BarrierOp::create(b, loc);
+    int64_t perSum = static_cast<int64_t>(totals.size() / sums.size());
+    for (size_t i = 0; i < totals.size(); ++i) {
+      Value from = add(add(mul(stage, constant(state.partsEach)), first), static_cast<int64_t>(i) * each), sum;
+      Type element = type(i);
+      Value all = readView(viewAs(element), element, {}, {from, 0, 0, runWarps, runWarps});
+      for (int64_t w = 0; w < runWarps; ++w) {
+        Value part = vector::ExtractOp::create(b, loc, all, w);
+        sum = sum ? combine(sums[i / perSum].getKind(), sum, part) : part;
+      }
+      totals[i] = sum;
+    }
+  }
+  size_t next = 0;
+  for (tile::ReduceOp op : sums)
+    for (const RowPlaces &row : rows) {
+      for (const RowPlace &at : row) {
+        auto [lead, strip] = runOf(state, at);
+        remember(op.getResult(), lead, strip, totals[next]);
+        if (!state.walk.joined())
           ++next;
       }
-  };
-  auto storeRows = [&](ArrayRef<Row> rows) {
-    SmallVector<std::function<void()>> writes;
-    for (const Row &row : rows)
-      for (tile::StoreOp store : walk.stores)
-        for (const Place &at : row) {
-          bool full = tileType(store.getValue()).getShape() == ArrayRef(walk.shape);
-          const Access &to = accesses[store];
-          if (!full && walk.joined() && &at != row.begin())
-            continue;
-          auto [lead, strip] = full ? std::pair(ArrayRef<Value>(at.lead), at.strip) : runOf(at);
-          Value value = eval(store.getValue(), lead, strip), condition;
-          if (!full)
-            condition =
-                arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(inRow, runLanes), constant(0));
-          bool guarded = !lead.empty() && to.limit && !trusted.contains(store);
-          if (guarded) {
-            Value inside = inBounds(add(to.row, at.lead.front()), to.limit);
-            condition = condition ? arith::AndIOp::create(b, loc, condition, inside).getResult() : inside;
-          }
-          writes.push_back([=, this] { onlyIf(condition, [&] { writeArgument(store, lead, strip, value); }); });
+      if (state.walk.joined())
+        ++next;
+    }
+}
+
+void ThreadLowering::storeRows(RowState &state, ArrayRef<RowPlaces> rows) {
+  SmallVector<std::function<void()>> writes;
+  for (const RowPlaces &row : rows)
+    for (tile::StoreOp store : state.walk.stores)
+      for (const RowPlace &at : row) {
+        bool full = tileType(store.getValue()).getShape() == ArrayRef(state.walk.shape);
+        const Access &to = accesses[store];
+        if (!full && state.walk.joined() && &at != row.begin())
+          continue;
+        auto [lead, strip] = full ? std::pair(ArrayRef<Value>(at.lead), at.strip) : runOf(state, at);
+        Value value = eval(store.getValue(), lead, strip), condition;
+        if (!full)
+          condition = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(state.inRow, state.runLanes),
+                                            constant(0));
+        bool guarded = !lead.empty() && to.limit && !trusted.contains(store);
+        if (guarded) {
+          Value inside = inBounds(add(to.row, at.lead.front()), to.limit);
+          condition = condition ? arith::AndIOp::create(b, loc, condition, inside).getResult() : inside;
         }
-    for (const auto &write : writes)
-      write();
+        writes.push_back([=, this] { onlyIf(condition, [&] { writeArgument(store, lead, strip, value); }); });
+      }
+  for (const auto &write : writes)
+    write();
+}
+
+/// What these rows add to the sums over rows; stores what they are to become.
+SmallVector<Value> ThreadLowering::computeRows(RowState &state, ArrayRef<RowPlaces> rows, ArrayRef<Value> loaded,
+                                               Value stage, function_ref<void()> meanwhile) {
+  for (auto [each, value] : llvm::zip_equal(state.wanted, state.shared))
+    remember(each.tile, each.lead, each.strip, value);
+  size_t next = 0;
+  for (tile::LoadOp load : state.walk.loads)
+    for (const RowPlaces &row : rows)
+      for (const RowPlace &at : row)
+        remember(load.getResult(), at.lead, at.strip, loaded[next++]);
+  SmallVector<Value> sums(state.walk.carried.size() * state.walk.strips);
+  auto part = [&](ArrayRef<RowPlaces> rows) {
+    for (size_t round = 0; round < state.walk.rounds.size(); ++round)
+      addUpRows(state, round, rows, state.walk.rounds.size() == 1 ? stage : constant(static_cast<int64_t>(round)),
+                round + 1 == state.walk.rounds.size() ? meanwhile : nullptr);
+    for (auto [i, reduce] : llvm::enumerate(state.walk.carried))
+      for (const RowPlaces &row : rows)
+        for (auto [s, at] : llvm::enumerate(row)) {
+          Value value = eval(reduce.getSource(), at.lead, at.strip), &sum = sums[i * state.walk.strips + s];
+          sum = sum ? combine(tile::ReduceKind::add, sum, value) : value;
+        }
+    storeRows(state, rows);
   };
-  // What these rows add to the sums over rows; stores what they are to become.
-  auto compute = [&](ArrayRef<Row> rows, ArrayRef<Value> loaded, Value stage, function_ref<void()> meanwhile) {
-    for (auto [each, value] : llvm::zip_equal(wanted, shared))
-      remember(each.tile, each.lead, each.strip, value);
-    size_t next = 0;
-    for (tile::LoadOp load : walk.loads)
-      for (const Row &row : rows)
-        for (const Place &at : row)
-          remember(load.getResult(), at.lead, at.strip, loaded[next++]);
-    SmallVector<Value> sums(walk.carried.size() * walk.strips);
-    auto part = [&](ArrayRef<Row> rows) {
-      for (size_t round = 0; round < walk.rounds.size(); ++round)
-        addUp(round, rows, walk.rounds.size() == 1 ? stage : constant(static_cast<int64_t>(round)),
-              round + 1 == walk.rounds.size() ? meanwhile : nullptr);
-      for (auto [i, reduce] : llvm::enumerate(walk.carried))
-        for (const Row &row : rows)
-          for (auto [s, at] : llvm::enumerate(row)) {
-            Value value = eval(reduce.getSource(), at.lead, at.strip), &sum = sums[i * walk.strips + s];
-            sum = sum ? combine(tile::ReduceKind::add, sum, value) : value;
-          }
-      storeRows(rows);
-    };
-    if (walk.meets()) { // at one barrier for all rows
-      part(rows);
-      return sums;
-    }
-    for (const Row &row : rows) { // one after the other, fewer numbers are alive
-      if (meanwhile && &row == &rows.back())
-        meanwhile();
-      part(row);
-    }
+  if (state.walk.meets()) { // at one barrier for all rows
+    part(rows);
     return sums;
-  };
-  // The same where nothing is trusted: seldom, so in little code, row by row.
-  auto computeEach = [&](Value stage) {
-    SmallVector<Value> nothing;
-    for (tile::ReduceOp reduce : walk.carried)
-      nothing.append(walk.strips, zero(typed(tileType(reduce.getSource()).getElementType(), kEach)));
-    return repeat(0, walk.rows, 1, nothing, [&](Value number, ValueRange before) {
-      startStrip();
-      Row row = rowOf(number);
-      SmallVector<Value> sums =
-          compute(row, load(row, walk.loads), remainder(add(mul(stage, constant(walk.rows)), number), 2), nullptr);
-      for (auto [sum, other] : llvm::zip_equal(sums, before))
-        sum = combine(tile::ReduceKind::add, other, sum);
-      startStrip();
-      return sums;
-    });
-  };
-  auto addTo = [&](ValueRange carried, ValueRange sums) {
-    return llvm::map_to_vector(llvm::zip_equal(carried, sums), [&](auto pair) {
-      return combine(tile::ReduceKind::add, std::get<0>(pair), std::get<1>(pair));
-    });
-  };
-
-  if (!walk.loop) {
-    Vectors vectors{kEach, {}};
-    vectors.accesses.insert(accessed.begin(), accessed.end());
-    onTrust(vectors, {}, {}, [&](bool trust) -> SmallVector<Value> {
-      if (trust)
-        compute(all, load(all, walk.loads), constant(0), nullptr);
-      else
-        computeEach(constant(0));
-      return {};
-    });
-    phase.reset();
-    if (parts)
-      giveBack(parts);
-    return true;
   }
+  for (const RowPlaces &row : rows) { // one after the other, fewer numbers are alive
+    if (meanwhile && &row == &rows.back())
+      meanwhile();
+    part(row);
+  }
+  return sums;
+}
 
+/// The same where nothing is trusted: seldom, so in little code, row by row.
+SmallVector<Value> ThreadLowering::computeEachRow(RowState &state, Value stage) {
+  SmallVector<Value> nothing;
+  for (tile::ReduceOp reduce : state.walk.carried)
+    nothing.append(state.walk.strips, zero(typed(tileType(reduce.getSource()).getElementType(), kEach)));
+  return repeat(0, state.walk.rows, 1, nothing, [&](Value number, ValueRange before) {
+    startStrip();
+    RowPlaces row = rowOf(state, number);
+    SmallVector<Value> sums = computeRows(state, row, loadRows(row, state.walk.loads),
+                                          remainder(add(mul(stage, constant(state.walk.rows)), number), 2), nullptr);
+    for (auto [sum, other] : llvm::zip_equal(sums, before))
+      sum = combine(tile::ReduceKind::add, other, sum);
+    startStrip();
+    return sums;
+  });
+}
+
+/// Sums over rows: what a thread has of each column, behind all rows of the loop.
+SmallVector<Value> ThreadLowering::walkRows(RowState &state) {
+  RowWalk &walk = state.walk;
   scf::ForOp op = walk.loop;
   Value lo = scalars.lookup(op.getLowerBound()), hi = scalars.lookup(op.getUpperBound());
   int64_t step = walk.shape.front();
   SmallVector<Value> carried;
   startStrip();
   for (Value init : op.getInitArgs())
-    for (const Place &at : any) {
+    for (const RowPlace &at : state.any) {
       // One group begins with it, the others with nothing.
       Value begin = eval(init, at.lead, at.strip);
       Attribute constantValue;
       bool nothing = matchPattern(begin, m_Constant(&constantValue)) && isa<SplatElementsAttr>(constantValue) &&
                      cast<SplatElementsAttr>(constantValue).getSplatValue<APFloat>().isZero();
-      if (groups > 1 && !nothing)
-        begin = arith::SelectOp::create(b, loc, less(group, 1), begin, zero(begin.getType()));
+      if (state.groups > 1 && !nothing)
+        begin = arith::SelectOp::create(b, loc, less(state.group, 1), begin, zero(begin.getType()));
       carried.push_back(begin);
     }
   startStrip();
   // Blocks of rows that are all there, read and written 16 bytes at a time.
-  place(lo);
+  placeRows(state, lo);
   Value end = hi;
-  for (Operation *access : accessed)
+  for (Operation *access : state.accessed)
     if (Value limit = accesses[access].limit; limit && end != limit)
       end = arith::MinSIOp::create(b, loc, end, limit);
   Value count = arith::DivUIOp::create(
       b, loc, arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, end, lo), constant(0)), constant(step));
   // Of the first block: places, and that it is there. With none there is nothing to trust.
-  Value condition = isTrusted(accessed, kEach);
+  Value condition = isTrusted(state.accessed, kEach);
   if (condition)
     count = arith::SelectOp::create(b, loc, condition, count, constant(0));
   Value middle = add(lo, mul(count, constant(step)));
-  auto stageOf = [&](Value at) { return divide(arith::SubIOp::create(b, loc, at, lo), step); };
-  // The loads that are asked for an iteration ahead come first.
-  int64_t words = 0;
-  auto *split = std::stable_partition(walk.loads.begin(), walk.loads.end(), [&](tile::LoadOp load) {
-    int64_t more = bytesOf(tileType(load.getResult()).getElementType()) * kEach * walk.strips * walk.rows / 4;
-    bool ahead = !load.getRows() && words + more <= (walk.meets() ? kMostAhead : kMostAheadAlone);
-    words += ahead ? more : 0;
-    return ahead;
-  });
-  ArrayRef<tile::LoadOp> early(walk.loads.begin(), split), late(split, walk.loads.end());
   SmallVector<Type> types(ValueRange(carried).getTypes());
   auto some =
       scf::IfOp::create(b, loc, types, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, count, constant(0)),
@@ -618,48 +556,9 @@ bool ThreadLowering::lowerRowWalk() {
         b.setInsertionPointToEnd(&block);
     };
     into(*some.thenBlock());
-    trust(accessed);
-    // bf16 travels as words, two in each.
-    auto packed = [&](Value value) -> Value {
-      auto vector = cast<VectorType>(value.getType());
-      return vector.getElementType().isBF16()
-                 ? vector::BitCastOp::create(b, loc, VectorType::get({kEach / 2}, b.getI32Type()), value).getResult()
-                 : value;
-    };
-    SmallVector<Value> state = carried, loaded;
-    place(lo);
-    startStrip();
-    loaded = load(all, early);
-    for (Value value : loaded)
-      state.push_back(packed(value));
-    Value last = arith::SubIOp::create(b, loc, middle, constant(step));
-    SmallVector<Value> after = repeat(lo, middle, constant(step), state, [&](Value at, ValueRange now) {
-      SmallVector<Value> values, next;
-      startStrip();
-      for (auto [value, first] : llvm::zip_equal(now.drop_front(carried.size()), loaded))
-        values.push_back(value.getType() == first.getType()
-                             ? Value(value)
-                             : vector::BitCastOp::create(b, loc, first.getType(), value).getResult());
-      place(at);
-      llvm::append_range(values, load(all, late));
-      auto askNext = [&] {
-        auto current = std::exchange(cache, {});
-        place(arith::MinSIOp::create(b, loc, add(at, step), last));
-        for (Value value : load(all, early))
-          next.push_back(packed(value));
-        place(at);
-        cache = std::move(current);
-      };
-      SmallVector<Value> sums =
-          addTo(now.take_front(carried.size()), compute(all, values, remainder(stageOf(at), 2), askNext));
-      startStrip();
-      llvm::append_range(sums, next);
-      return sums;
-    });
-    for (Operation *op : accessed)
-      trusted.erase(op);
+    SmallVector<Value> after = walkWhole(state, lo, middle, carried);
     if (!types.empty()) {
-      scf::YieldOp::create(b, loc, ValueRange(after).take_front(types.size()));
+      scf::YieldOp::create(b, loc, after);
       into(*some.elseBlock());
       scf::YieldOp::create(b, loc, carried);
     }
@@ -667,44 +566,179 @@ bool ThreadLowering::lowerRowWalk() {
   SmallVector<Value> whole(some.getResults());
   if (walk.meets() && walk.rounds.size() == 1) // places in turn begin anew
     gpu::BarrierOp::create(b, loc);
-  carried = repeat(middle, hi, constant(step), whole, [&](Value at, ValueRange now) {
+  return repeat(middle, hi, constant(step), whole, [&](Value at, ValueRange now) {
     startStrip();
-    place(at);
-    SmallVector<Value> sums = addTo(now, computeEach(stageOf(at)));
+    placeRows(state, at);
+    SmallVector<Value> sums = addPairs(now, computeEachRow(state, divide(arith::SubIOp::create(b, loc, at, lo), step)));
     startStrip();
     return sums;
   });
-  ArrayRef<View> targets = groups == 1 ? results : partial;
-  for (auto [i, target] : llvm::enumerate(targets))
-    for (auto [s, at] : llvm::enumerate(any)) {
-      SmallVector<Value> lead(at.lead);
-      if (groups > 1)
-        lead.insert(lead.begin(), group);
-      writeView(target, lead, at.strip, carried[i * walk.strips + s], false);
+}
+
+SmallVector<Value> ThreadLowering::addPairs(ValueRange carried, ValueRange sums) {
+  return llvm::map_to_vector(llvm::zip_equal(carried, sums), [&](auto pair) {
+    return combine(tile::ReduceKind::add, std::get<0>(pair), std::get<1>(pair));
+  });
+}
+
+/// Blocks [lo, end) of rows that are all there; the next one's loads are asked for before a block is computed.
+SmallVector<Value> ThreadLowering::walkWhole(RowState &state, Value lo, Value end, ArrayRef<Value> carried) {
+  RowWalk &walk = state.walk;
+  int64_t step = walk.shape.front(), words = 0;
+  // The loads that are asked for an iteration ahead come first.
+  auto *split = std::stable_partition(walk.loads.begin(), walk.loads.end(), [&](tile::LoadOp load) {
+    int64_t more = bytesOf(tileType(load.getResult()).getElementType()) * kEach * walk.strips * walk.rows / 4;
+    bool ahead = !load.getRows() && words + more <= (walk.meets() ? kMostAhead : kMostAheadAlone);
+    words += ahead ? more : 0;
+    return ahead;
+  });
+  ArrayRef<tile::LoadOp> early(walk.loads.begin(), split), late(split, walk.loads.end());
+  for (Operation *op : state.accessed) {
+    auto load = dyn_cast<tile::LoadOp>(op);
+    Value tile = load ? load.getResult() : cast<tile::StoreOp>(op).getValue();
+    trusted[op] = llvm::Align(std::min<int64_t>(16, kEach * bytesOf(tileType(tile).getElementType())));
+  }
+  // bf16 travels as words, two in each.
+  auto packed = [&](Value value) -> Value {
+    auto vector = cast<VectorType>(value.getType());
+    return vector.getElementType().isBF16()
+               ? vector::BitCastOp::create(b, loc, VectorType::get({kEach / 2}, b.getI32Type()), value).getResult()
+               : value;
+  };
+  SmallVector<Value> first(carried), loaded;
+  placeRows(state, lo);
+  startStrip();
+  loaded = loadRows(state.all, early);
+  for (Value value : loaded)
+    first.push_back(packed(value));
+  Value last = arith::SubIOp::create(b, loc, end, constant(step));
+  SmallVector<Value> after = repeat(lo, end, constant(step), first, [&](Value at, ValueRange now) {
+    SmallVector<Value> values, next;
+    startStrip();
+    for (auto [value, before] : llvm::zip_equal(now.drop_front(carried.size()), loaded))
+      values.push_back(value.getType() == before.getType()
+                           ? Value(value)
+                           : vector::BitCastOp::create(b, loc, before.getType(), value).getResult());
+    placeRows(state, at);
+    llvm::append_range(values, loadRows(state.all, late));
+    auto askNext = [&] {
+      auto current = std::exchange(cache, {});
+      placeRows(state, arith::MinSIOp::create(b, loc, add(at, step), last));
+      for (Value value : loadRows(state.all, early))
+        next.push_back(packed(value));
+      placeRows(state, at);
+      cache = std::move(current);
+    };
+    Value stage = remainder(divide(arith::SubIOp::create(b, loc, at, lo), step), 2);
+    SmallVector<Value> sums =
+        addPairs(now.take_front(carried.size()), computeRows(state, state.all, values, stage, askNext));
+    startStrip();
+    llvm::append_range(sums, next);
+    return sums;
+  });
+  for (Operation *op : state.accessed)
+    trusted.erase(op);
+  after.resize(carried.size());
+  return after;
+}
+
+/// The kernel itself is the one iteration.
+void ThreadLowering::walkOnce(RowState &state) {
+  Vectors vectors{kEach, {}};
+  vectors.accesses.insert(state.accessed.begin(), state.accessed.end());
+  onTrust(vectors, {}, {}, [&](bool trust) -> SmallVector<Value> {
+    if (trust)
+      computeRows(state, state.all, loadRows(state.all, state.walk.loads), constant(0), nullptr);
+    else
+      computeEachRow(state, constant(0));
+    return {};
+  });
+}
+
+bool ThreadLowering::lowerRowWalk() {
+  RowWalk &walk = *rowWalk;
+  int64_t groups = walk.groups();
+  Value group = divide(thread, walk.lanes), inRow = remainder(thread, walk.lanes);
+  RowState state{walk, groups, walk.runLanes(), std::max<int64_t>(walk.lanes / kWarp, 1), group, inRow};
+  SmallVector<int64_t> counts(ArrayRef(walk.shape).drop_front());
+  counts.back() /= kEach;
+  for (int64_t s = 0; s < walk.strips; ++s) {
+    SmallVector<Value> lead = coordinates(add(inRow, s * walk.lanes), counts);
+    Value column = mul(lead.pop_back_val(), constant(kEach));
+    state.any.push_back({std::move(lead), {column, 0, walk.shape.back(), kEach, kEach}});
+  }
+  for (int64_t r = 0; r < walk.rows; ++r)
+    state.all.push_back(rowOf(state, constant(r)));
+
+  size_t most = 0;
+  for (ArrayRef<tile::ReduceOp> round : walk.rounds)
+    most = std::max(most, round.size());
+  int64_t runs = walk.joined() ? 1 : walk.strips,
+          stages = std::max<int64_t>(static_cast<int64_t>(walk.rounds.size()), walk.loop || walk.rows > 1 ? 2 : 1);
+  state.partsEach = static_cast<int64_t>(most) * walk.shape.front() * runs * state.warps;
+  if (walk.meets())
+    state.parts = allocate(b.getF32Type(), state.partsEach * stages, 16);
+  SmallVector<View> results, partial; // of all groups, of each
+  if (walk.loop)
+    for (Value result : walk.loop.getResults()) {
+      VectorType type = tileType(result);
+      results.push_back(viewOf(allocate(type), type));
+      if (groups == 1)
+        continue;
+      SmallVector<int64_t> each(type.getShape());
+      each.insert(each.begin(), groups);
+      auto all = VectorType::get(each, type.getElementType());
+      partial.push_back(viewOf(allocate(all), all));
     }
-  phase.reset();
-  if (groups > 1) {
-    Phase sum(*this);
-    for (auto [result, source, value] : llvm::zip_equal(results, partial, op.getResults())) {
-      VectorType type = tileType(value);
-      eachThread(type.getNumElements(), [&](Value linear) {
-        SmallVector<Value> lead = coordinates(linear, type.getShape());
-        Strip one{lead.pop_back_val(), 0, type.getShape().back(), 0, 1};
-        Value total;
-        for (int64_t g = 0; g < groups; ++g) {
-          SmallVector<Value> from(lead);
-          from.insert(from.begin(), constant(g));
-          Value part = readView(source, type.getElementType(), from, one);
-          total = total ? combine(tile::ReduceKind::add, total, part) : part;
+  state.accessed.append(walk.loads.begin(), walk.loads.end());
+  for (tile::StoreOp store : walk.stores)
+    if (tileType(store.getValue()).getShape() == ArrayRef(walk.shape))
+      state.accessed.push_back(store);
+  {
+    Phase phase(*this);
+    if (!walk.loop)
+      placeRows(state, {});
+    readShared(state);
+    if (!walk.loop) {
+      walkOnce(state);
+    } else {
+      SmallVector<Value> carried = walkRows(state);
+      ArrayRef<View> targets = groups == 1 ? results : partial;
+      for (auto [i, target] : llvm::enumerate(targets))
+        for (auto [s, at] : llvm::enumerate(state.any)) {
+          SmallVector<Value> lead(at.lead);
+          if (groups > 1)
+            lead.insert(lead.begin(), group);
+          writeView(target, lead, at.strip, carried[i * walk.strips + s], false);
         }
-        writeView(result, lead, one, total, false);
-      });
     }
+  }
+  if (walk.loop && groups > 1) {
+    Phase phase(*this);
+    for (auto [result, source, value] : llvm::zip_equal(results, partial, walk.loop.getResults()))
+      addGroups(result, source, tileType(value), groups);
   }
   for (View &view : partial)
     giveBack(view.buffer);
-  if (parts)
-    giveBack(parts);
-  leaveLoop(op, results);
+  if (state.parts)
+    giveBack(state.parts);
+  if (walk.loop)
+    leaveLoop(walk.loop, results);
   return true;
+}
+
+/// Of a tile of `groups` tiles, in their order.
+void ThreadLowering::addGroups(const View &result, const View &source, VectorType type, int64_t groups) {
+  eachThread(type.getNumElements(), [&](Value linear) {
+    SmallVector<Value> lead = coordinates(linear, type.getShape());
+    Strip one{lead.pop_back_val(), 0, type.getShape().back(), 0, 1};
+    Value total;
+    for (int64_t g = 0; g < groups; ++g) {
+      SmallVector<Value> from(lead);
+      from.insert(from.begin(), constant(g));
+      Value part = readView(source, type.getElementType(), from, one);
+      total = total ? combine(tile::ReduceKind::add, total, part) : part;
+    }
+    writeView(result, lead, one, total, false);
+  });
 }
