@@ -348,7 +348,7 @@ struct GradTiles {
   Var p, ds;
 };
 /// `scores`, `dp`: Q K^T and dO V^T, or both transposed; lse and delta are repeated along `axis`. `half`: what a
-/// diagonal tile keeps. `mask` leaves the least of scores where rows and keys do not meet: exp may overflow there.
+/// diagonal tile keeps. `masked` leaves the least of scores where rows and keys do not meet: exp may overflow there.
 GradTiles gradTiles(Var scores, Var dp, Var lse, Var delta, int64_t axis, std::optional<tile::Keep> half,
                     llvm::function_ref<Var(Var)> masked) {
   auto keep = [&](Var x) { return half ? mask(x, *half) : x; };

@@ -220,8 +220,8 @@ Value matrixProduct(Operation *op, const Product &p, Type type, OutlineContext &
   if (tensor.getElementType().isF64())
     return gemmF64(op, p, tensor, context);
   if (context.ownProducts())
-    if (Value sum = sumInParts(op, p, tensor, context))
-      return sum;
+    if (Value sum = sumInParts(op, p, tensor.clone(Float32Type::get(tensor.getContext())), context))
+      return roundTo(op, sum, tensor, context);
   context.rewriter.setInsertionPoint(op);
   return tile::GemmOp::create(context.rewriter, op->getLoc(), type, p.a, p.b, p.c, p.aColumns, p.bColumns, p.cColumns,
                               p.transposeA, p.transposeB, p.apart);

@@ -47,7 +47,7 @@ mlir::Value matrixProduct(mlir::Operation *op, const Product &p, mlir::Type type
 /// [.., n]; with `offsets` b_i has a matrix for each group of rows.
 mlir::Value sumInOneKernel(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRange bs, mlir::Value offsets,
                            bool transposeB, mlir::RankedTensorType type, OutlineContext &context);
-/// The same, of a^T b (+ c, in its place) where its sum is long and its results are few.
+/// The same, of a^T b (+ c, in its place) in f32, where its sum is long and its results are few.
 mlir::Value sumInParts(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
 /// Up to here products are best computed while their weights stream by; the library's GEMM first packs them.
 inline constexpr int64_t kFewRows = 4, kFewExpertRows = 16;

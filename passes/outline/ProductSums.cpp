@@ -220,7 +220,7 @@ Value sumInParts(Operation *op, const Product &p, RankedTensorType type, Outline
   bool tensorCores = element.isBF16();
   int64_t m = p.aColumns, n = p.bColumns, k = product(shapeOf(p.a)) / m;
   int64_t parts = sumsAlongK(tensorCores, m, n, k);
-  if (!context.gpu || !p.transposeA || p.transposeB || p.apart || parts < 2 || !type.getElementType().isF32() ||
+  if (!context.gpu || !p.transposeA || p.transposeB || p.apart || parts < 2 || (p.c && p.c.getType() != type) ||
       tensorType(p.b).getElementType() != element || !(tensorCores || element.isF32()) || !isContiguous(p.a) ||
       !isContiguous(p.b))
     return {};
