@@ -163,6 +163,63 @@ Status checkTensors(const Program &program) {
   return Status::success();
 }
 
+// What the driver would refuse of any launch; the rest depends on its arguments (cuda/TensorMaps).
+Status checkTensorMap(const schema::Kernel &kernel, const schema::TensorMap &map) {
+  size_t params = kernel.params() ? kernel.params()->size() : 0;
+  if (map.param() >= params)
+    return corrupt("parameter {} of {}", map.param(), params);
+  const schema::Param &param = *kernel.params()->Get(map.param());
+  auto type = static_cast<DType>(param.type());
+  if (param.kind() != schema::ParamKind::pointer)
+    return corrupt("parameter '{}' is no pointer", param.name()->string_view());
+  if (type != DType::bf16 && type != DType::f32)
+    return corrupt("parameter '{}' has elements of type {}, but bulk copies bring bf16 or f32",
+                   param.name()->string_view(), type > DType::u8 ? "unknown" : toString(type));
+  size_t rank = map.sizes()->size();
+  if (map.strides()->size() != rank || map.box()->size() != rank)
+    return corrupt("'{}' has {} sizes, {} strides and {} extents of a box", param.name()->string_view(), rank,
+                   map.strides()->size(), map.box()->size());
+  if (constexpr size_t most = 5; rank == 0 || rank > most)
+    return corrupt("'{}' has {} dimensions; valid: 1 to {}", param.name()->string_view(), rank, most);
+  for (const auto *list : {map.sizes(), map.strides()})
+    for (int64_t entry : *list) {
+      const char *what = list == map.sizes() ? "size" : "stride";
+      if (entry >= 0)
+        continue;
+      auto named = static_cast<uint64_t>(-1 - entry);
+      if (named >= params)
+        return corrupt("a {} of '{}' is that in parameter {} of {}", what, param.name()->string_view(), named, params);
+      if (const auto *other = kernel.params()->Get(static_cast<uint32_t>(named));
+          other->kind() != schema::ParamKind::i64)
+        return corrupt("a {} of '{}' is that in parameter '{}', which is no i64", what, param.name()->string_view(),
+                       other->name()->string_view());
+    }
+  auto last = static_cast<uint32_t>(rank - 1);
+  if (int64_t stride = map.strides()->Get(last); stride != 1)
+    return corrupt("the last stride of '{}' is {}, not 1", param.name()->string_view(), stride);
+  for (uint32_t extent : *map.box())
+    if (constexpr uint32_t most = 256; extent == 0 || extent > most)
+      return corrupt("a box of '{}' has {} elements in a dimension; valid: 1 to {}", param.name()->string_view(),
+                     extent, most);
+  if (constexpr size_t row = 128; map.box()->Get(last) * sizeOf(type) != row)
+    return corrupt("a row of the box of '{}' has {} bytes, not {}", param.name()->string_view(),
+                   map.box()->Get(last) * sizeOf(type), row);
+  return Status::success();
+}
+
+Status checkTensorMaps(const Program &program, const schema::Kernel &kernel) {
+  size_t maps = kernel.maps() ? kernel.maps()->size() : 0;
+  if (maps > 0 && program.target() != "cuda")
+    return corrupt("kernel '{}': {} tensor maps, but target {} has none; valid: cuda", kernel.name()->string_view(),
+                   maps, program.target());
+  if (constexpr size_t most = 16; maps > most)
+    return corrupt("kernel '{}': {} tensor maps; a kernel has at most {}", kernel.name()->string_view(), maps, most);
+  for (uint32_t i = 0; i < maps; ++i)
+    BRAID_TRY(checkTensorMap(kernel, *kernel.maps()->Get(i))
+                  .withContext(fmt::format("kernel '{}': tensor map {}", kernel.name()->string_view(), i)));
+  return Status::success();
+}
+
 Status checkKernels(const Program &program) {
   Names kernels;
   for (const auto *kernel : *program.file().kernels()) {
@@ -192,6 +249,7 @@ Status checkKernels(const Program &program) {
           return corrupt("kernel '{}': parameter '{}' names {} axes but has {} sizes", name,
                          param->name()->string_view(), axes, sizes);
       }
+    BRAID_TRY(checkTensorMaps(program, *kernel));
   }
   if (!kernels.empty() && !program.file().code())
     return corrupt("{} kernels but no code", kernels.size());

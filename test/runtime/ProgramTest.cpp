@@ -70,6 +70,17 @@ struct Sample : TestProgram {
     metadata.push_back(std::move(pair));
   }
 
+  // A valid tensor map of 'coordinates', which is for a GPU then.
+  schema::TensorMapT &theMap() {
+    target = "cuda";
+    for (auto &kernel : kernels)
+      kernel->threads = 32, kernel->image_bytes = code->bytes.size();
+    kernels[coordinates]->params[0]->type = schema::DType::f32;
+    auto &map = *kernels[coordinates]->maps.emplace_back(std::make_unique<schema::TensorMapT>());
+    map.sizes = {-2, 32}, map.strides = {-2, 1}, map.box = {8, 32}; // -2: the value of 'base'
+    return map;
+  }
+
   schema::CommandT &at(size_t i) { return *entries[0]->commands[i]; }
   schema::LaunchT &theLaunch() { return *at(0).body.AsLaunch(); }
   schema::CopyT &theCopy() { return *at(1).body.AsRepeat()->commands[0]->body.AsCopy(); }
@@ -126,6 +137,39 @@ const Case cases[] = {
      [](Sample &p) { p.target = "cuda", p.kernels[0]->image_bytes = 1; }},
     {"kernel 'add_scaled': 1073741825 bytes of scratch; a block has at most 1073741824",
      [](Sample &p) { p.kernels[0]->scratch_bytes = (1 << 30) + 1; }},
+    {"kernel 'coordinates': 1 tensor maps, but target cpu has none; valid: cuda",
+     [](Sample &p) { p.theMap(), p.target = "cpu"; }},
+    {"kernel 'coordinates': 17 tensor maps; a kernel has at most 16",
+     [](Sample &p) { for (int i = 0; i < 17; ++i) p.theMap(); }},
+    {"kernel 'coordinates': tensor map 1: parameter 3 of 3", [](Sample &p) { p.theMap(), p.theMap().param = 3; }},
+    {"kernel 'coordinates': tensor map 0: parameter 'base' is no pointer", [](Sample &p) { p.theMap().param = 1; }},
+    {"tensor map 0: parameter 'out' has elements of type f64, but bulk copies bring bf16 or f32",
+     [](Sample &p) { p.theMap(), p.kernels[coordinates]->params[0]->type = schema::DType::f64; }},
+    {"tensor map 0: parameter 'out' has elements of type unknown, but",
+     [](Sample &p) { p.theMap(), p.kernels[coordinates]->params[0]->type = static_cast<schema::DType>(77); }},
+    {"tensor map 0: 'out' has 3 sizes, 2 strides and 2 extents of a box", [](Sample &p) { p.theMap().sizes = {2, 2, 32}; }},
+    {"tensor map 0: 'out' has 2 sizes, 1 strides and 2 extents of a box", [](Sample &p) { p.theMap().strides = {1}; }},
+    {"tensor map 0: 'out' has 2 sizes, 2 strides and 1 extents of a box", [](Sample &p) { p.theMap().box = {32}; }},
+    {"tensor map 0: 'out' has 0 dimensions; valid: 1 to 5",
+     [](Sample &p) { auto &map = p.theMap(); map.sizes = {}, map.strides = {}, map.box = {}; }},
+    {"tensor map 0: 'out' has 6 dimensions; valid: 1 to 5",
+     [](Sample &p) { auto &map = p.theMap(); map.sizes.resize(6), map.strides.resize(6), map.box.resize(6); }},
+    {"tensor map 0: a size of 'out' is that in parameter 3 of 3", [](Sample &p) { p.theMap().sizes[0] = -4; }},
+    {"tensor map 0: a stride of 'out' is that in parameter 9223372036854775807 of 3",
+     [](Sample &p) { p.theMap().strides[0] = INT64_MIN; }},
+    {"tensor map 0: a size of 'out' is that in parameter 'gain', which is no i64",
+     [](Sample &p) { p.theMap().sizes[1] = -3; }},
+    {"tensor map 0: a stride of 'out' is that in parameter 'out', which is no i64",
+     [](Sample &p) { p.theMap().strides[0] = -1; }},
+    {"tensor map 0: the last stride of 'out' is 2, not 1", [](Sample &p) { p.theMap().strides[1] = 2; }},
+    {"tensor map 0: the last stride of 'out' is -2, not 1", [](Sample &p) { p.theMap().strides[1] = -2; }},
+    {"tensor map 0: a box of 'out' has 0 elements in a dimension; valid: 1 to 256",
+     [](Sample &p) { p.theMap().box[0] = 0; }},
+    {"tensor map 0: a box of 'out' has 257 elements in a dimension; valid: 1 to 256",
+     [](Sample &p) { p.theMap().box[0] = 257; }},
+    {"tensor map 0: a row of the box of 'out' has 256 bytes, not 128", [](Sample &p) { p.theMap().box[1] = 64; }},
+    {"tensor map 0: a row of the box of 'out' has 64 bytes, not 128",
+     [](Sample &p) { p.theMap(), p.kernels[coordinates]->params[0]->type = schema::DType::bf16; }},
     {"6 kernels but no code", [](Sample &p) { p.code.reset(); }},
     {"no streams: stream 0 must be compute", [](Sample &p) { p.streams.clear(); }},
     {"stream 0 'compute' must be compute, but has axis 'dp'", [](Sample &p) { p.streams[0]->axis = "dp"; }},
