@@ -154,7 +154,11 @@ Status CudaDevice::loadKernels() {
       modules.push_back(module);
       loaded = kernel->image_offset();
     }
-    Kernel made{nullptr, kernel->threads(), static_cast<unsigned>(kernel->shared_bytes()), kernel->scratch_bytes(), 0};
+    BRAID_ASSIGN(TensorMaps maps, TensorMaps::create(driver, *kernel));
+    if (!maps.empty())
+      parameters.resize(std::max(parameters.size(), maps.blockBytes()));
+    Kernel made{nullptr, kernel->threads(), static_cast<unsigned>(kernel->shared_bytes()), kernel->scratch_bytes(),
+                0,       std::move(maps)};
     BRAID_TRY(
         failed(driver.check(driver.cuModuleGetFunction(&made.function, modules.back(), name), "cuModuleGetFunction")));
     if (kernel->shared_bytes() > static_cast<uint64_t>(mostShared))
@@ -171,7 +175,7 @@ Status CudaDevice::loadKernels() {
                                     "cuOccupancyMaxActiveBlocksPerMultiprocessor")));
       made.resident = std::max<int64_t>(int64_t(blocks) * multiprocessors, 1);
     }
-    kernels.push_back(made);
+    kernels.push_back(std::move(made));
   }
   return Status::success();
 }
@@ -372,8 +376,13 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
     return Status::error(ErrorCode::unsupported, "{} programs of @{}; a device takes at most {}", blocks,
                          program.kernels()[kernel], std::numeric_limits<int32_t>::max());
   size_t bytes = slots.size_bytes();
-  void *extra[] = {launchParamBuffer, const_cast<int64_t *>(slots.data()), launchParamBufferSize, &bytes,
-                   launchParamEnd};
+  void *block = const_cast<int64_t *>(slots.data());
+  if (!found.maps.empty()) {
+    BRAID_TRY(found.maps.write(driver, slots, parameters.data()));
+    bytes = found.maps.blockBytes();
+    block = parameters.data();
+  }
+  void *extra[] = {launchParamBuffer, block, launchParamBufferSize, &bytes, launchParamEnd};
   BRAID_CUDA(cuLaunchKernel, found.function, static_cast<unsigned>(blocks), 1, 1, found.threads, 1, 1,
              found.sharedBytes, streams[stream], nullptr, extra);
   return Status::success();

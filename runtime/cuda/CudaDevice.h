@@ -14,6 +14,7 @@
 
 #include "runtime/Arenas.h"
 #include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/TensorMaps.h"
 
 #include <chrono>
 #include <functional>
@@ -98,6 +99,7 @@ private:
     unsigned threads, sharedBytes;
     uint64_t scratchBytes; // of a block
     int64_t resident; // blocks that run at a time, where they have scratch
+    cuda::TensorMaps maps;
   };
   struct Range {
     uint32_t arena;
@@ -133,6 +135,7 @@ private:
   std::string deviceName;
   std::vector<cuda::Module> modules;
   std::vector<Kernel> kernels;
+  std::vector<std::byte> parameters; // room for those of any kernel that has maps; the driver copies them
   cuda::Address memory = 0;
   std::vector<uint64_t> offsets; // of the arenas
   uint64_t scratchOffset = 0;

@@ -25,10 +25,11 @@ Status start(Driver &driver) {
   if (!driver.name && !missing)                                                                                        \
     missing = #name;
   BRAID_CUDA_FUNCTIONS(BRAID_CUDA_FIND)
-#undef BRAID_CUDA_FIND
   if (missing)
     return Status::error(ErrorCode::unsupported, "libcuda.so.1 is no CUDA driver, or too old a one: it lacks {}",
                          missing);
+  BRAID_CUDA_NEWER_FUNCTIONS(BRAID_CUDA_FIND)
+#undef BRAID_CUDA_FIND
   if (int code = driver.cuInit(0); code == noDevice)
     return Status::error(ErrorCode::unsupported, "no device: the CUDA driver knows 0 GPUs");
   else if (code != success)

@@ -48,6 +48,15 @@ enum class FunctionAttribute : int { dynamicSharedBytes = 8 };
 constexpr unsigned streamNonBlocking = 1;
 constexpr unsigned eventDisableTiming = 2;
 constexpr int captureThreadLocal = 1;
+// How bulk copies see a buffer, as the device reads it: a part of a kernel's parameters.
+struct alignas(128) TensorMap { // as the toolkit has it since CUDA 13.0; the device reads it from any 64 bytes on
+  uint64_t words[16];
+};
+enum class TensorMapType : int { f32 = 7, bf16 = 9 };
+constexpr int interleaveNone = 0;
+constexpr int swizzle128Bytes = 3;
+constexpr int promotion256Bytes = 3; // what a miss of the L2 cache fetches at least
+constexpr int fillZeros = 0; // of elements outside of the buffer
 // Of cuLaunchKernel's `extra`: the parameters as one block of memory.
 inline void *const launchParamEnd = nullptr;
 inline void *const launchParamBuffer = reinterpret_cast<void *>(uintptr_t(1));
@@ -102,9 +111,16 @@ inline void *const launchParamBufferSize = reinterpret_cast<void *>(uintptr_t(2)
     (Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,              \
      unsigned blockZ, unsigned dynamicSharedBytes, Stream stream, void **parameters, void **extra))
 
+// Those that drivers older than CUDA 12.0 lack, where they are null: programs that do without run there.
+#define BRAID_CUDA_NEWER_FUNCTIONS(X)                                                                                  \
+  X(cuTensorMapEncodeTiled, (TensorMap * map, TensorMapType type, unsigned rank, void *address, const uint64_t *sizes, \
+                             const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave,      \
+                             int swizzle, int promotion, int fill))
+
 struct Driver {
 #define BRAID_CUDA_MEMBER(name, parameters) int(*name) parameters = nullptr;
   BRAID_CUDA_FUNCTIONS(BRAID_CUDA_MEMBER)
+  BRAID_CUDA_NEWER_FUNCTIONS(BRAID_CUDA_MEMBER)
 #undef BRAID_CUDA_MEMBER
 
   // Opened and started once in a process, and never closed. An error says what is missing: the driver (libcuda.so.1), a

@@ -260,6 +260,22 @@ CUstream_st *newStream(CUctx_st &of) {
 CUstream_st &streamOf(cuda::Stream stream) { return stream ? *stream : device().legacy; }
 char *pointer(cuda::Address address) { return reinterpret_cast<char *>(address); }
 
+/// How many of a launch's words are slots. The rest are tensor maps, before which zeros fill the last 64 bytes; the last
+/// slot is an address.
+size_t slotsOf(const std::vector<int64_t> &words) {
+  constexpr size_t line = 64 / sizeof(int64_t), map = sizeof(cuda::TensorMap) / sizeof(int64_t);
+  size_t end = words.size();
+  while (end > map && words[end - map] == static_cast<int64_t>(StubTensorMap::theMark))
+    end -= map;
+  if (end == words.size())
+    return end;
+  if (end % line)
+    fail("cuLaunchKernel: tensor maps begin at " + std::to_string(end * sizeof(int64_t)) + ", no multiple of 64");
+  for (size_t zeros = 0; zeros + 1 < line && words[end - 1] == 0; ++zeros)
+    --end;
+  return end;
+}
+
 void checkDevice(cuda::Address address, size_t bytes, const char *call, cuda::Stream stream) {
   if (!(stream ? *stream->device : device()).owns(address, bytes))
     fail(std::string(call) + ": " + std::to_string(bytes) + " bytes that are not of one allocation");
@@ -690,6 +706,42 @@ int cuEventRecord(cuda::Event event, cuda::Stream stream) {
   return success;
 }
 
+int cuTensorMapEncodeTiled(cuda::TensorMap *map, cuda::TensorMapType type, unsigned rank, void *address,
+                           const uint64_t *sizes, const uint64_t *strides, const unsigned *box, const unsigned *steps,
+                           int interleave, int swizzle, int promotion, int fill) {
+  constexpr uint64_t mostSize = uint64_t(1) << 32, endOfStrides = uint64_t(1) << 40;
+  bool isF32 = type == cuda::TensorMapType::f32;
+  if (reinterpret_cast<uintptr_t>(map) % 64 || (!isF32 && type != cuda::TensorMapType::bf16) || rank < 1 || rank > 5 ||
+      !address || reinterpret_cast<uintptr_t>(address) % 16 || interleave != cuda::interleaveNone ||
+      swizzle != cuda::swizzle128Bytes || promotion < 0 || promotion > 3 || fill < 0 || fill > 1)
+    return invalidValue;
+  StubTensorMap made;
+  made.address = reinterpret_cast<uintptr_t>(address);
+  made.type = static_cast<uint32_t>(type);
+  made.rank = rank;
+  std::string text;
+  for (unsigned d = 0; d < rank; ++d) {
+    if (sizes[d] < 1 || sizes[d] > mostSize || box[d] < 1 || box[d] > 256 || steps[d] < 1 || steps[d] > 8)
+      return invalidValue;
+    // That stride 0 is refused the header does not say.
+    if (d > 0 && (strides[d - 1] == 0 || strides[d - 1] % 16 || strides[d - 1] >= endOfStrides))
+      return invalidValue;
+    made.sizes[d] = sizes[d];
+    made.box[d] = box[d];
+    text += " " + std::to_string(sizes[d]);
+    if (d > 0) {
+      made.strides[d - 1] = strides[d - 1];
+      text += "@" + std::to_string(strides[d - 1]);
+    }
+    text += "/" + std::to_string(box[d]);
+  }
+  if (unsigned row = box[0] * (isF32 ? 4 : 2); row % 16 || row > 128)
+    return invalidValue;
+  std::memcpy(map->words, &made, sizeof(made));
+  log("cuTensorMapEncodeTiled %s%s", isF32 ? "f32" : "bf16", text.c_str());
+  return success;
+}
+
 int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
                    unsigned blockY, unsigned blockZ, unsigned sharedBytes, cuda::Stream stream, void **parameters,
                    void **extra) {
@@ -704,8 +756,9 @@ int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsi
   std::vector<int64_t> slots(first, first + *static_cast<size_t *>(extra[3]) / sizeof(int64_t));
   log("cuLaunchKernel %s blocks %u threads %u shared %u stream %d", function->name.c_str(), gridX, blockX, sharedBytes,
       streamOf(stream).number);
+  char *scratch = reinterpret_cast<char *>(slots[slotsOf(slots) - 1]);
   put(stream, [=] {
-    braid_emulate_launch(gridX, blockX, sharedBytes, reinterpret_cast<char *>(slots.back()));
+    braid_emulate_launch(gridX, blockX, sharedBytes, scratch);
     function->run(slots.data(), 0, gridX);
     braid_emulate_launch(0, 0, 0, nullptr);
   });
@@ -730,3 +783,4 @@ void braidStubCheck(const void *bytes, size_t size, const char *call, cuda::Stre
 #define BRAID_CUDA_SAME(name, parameters)                                                                              \
   static_assert(std::is_same_v<decltype(&name), decltype(cuda::Driver::name)>, #name);
 BRAID_CUDA_FUNCTIONS(BRAID_CUDA_SAME)
+BRAID_CUDA_NEWER_FUNCTIONS(BRAID_CUDA_SAME)

@@ -17,6 +17,7 @@ namespace {
   static_assert(test::Alike<decltype(Driver::name), decltype(&::name)>::value,                                         \
                 #name " has another signature in cuda.h");
 BRAID_CUDA_FUNCTIONS(BRAID_CUDA_ALIKE)
+BRAID_CUDA_NEWER_FUNCTIONS(BRAID_CUDA_ALIKE)
 #undef BRAID_CUDA_ALIKE
 
 TEST(CudaDriver, NumbersAreThoseOfTheToolkit) {
@@ -31,6 +32,13 @@ TEST(CudaDriver, NumbersAreThoseOfTheToolkit) {
   EXPECT_EQ(streamNonBlocking, CU_STREAM_NON_BLOCKING);
   EXPECT_EQ(eventDisableTiming, CU_EVENT_DISABLE_TIMING);
   EXPECT_EQ(captureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) >= alignof(CUtensorMap));
+  EXPECT_EQ(static_cast<int>(TensorMapType::f32), CU_TENSOR_MAP_DATA_TYPE_FLOAT32);
+  EXPECT_EQ(static_cast<int>(TensorMapType::bf16), CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+  EXPECT_EQ(interleaveNone, CU_TENSOR_MAP_INTERLEAVE_NONE);
+  EXPECT_EQ(swizzle128Bytes, CU_TENSOR_MAP_SWIZZLE_128B);
+  EXPECT_EQ(promotion256Bytes, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+  EXPECT_EQ(fillZeros, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   EXPECT_EQ(launchParamEnd, CU_LAUNCH_PARAM_END);
   EXPECT_EQ(launchParamBuffer, CU_LAUNCH_PARAM_BUFFER_POINTER);
   EXPECT_EQ(launchParamBufferSize, CU_LAUNCH_PARAM_BUFFER_SIZE);

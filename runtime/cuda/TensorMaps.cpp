@@ -1,0 +1,116 @@
+#include "runtime/cuda/TensorMaps.h"
+
+#include "runtime/schema/Program_generated.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace braid::runtime::cuda {
+namespace {
+
+constexpr size_t gridSlots = 3; // before the parameters'
+constexpr size_t mostRank = 5;
+constexpr int64_t alignment = 16;
+constexpr int64_t mostSize = int64_t(1) << 32;
+constexpr int64_t mostStride = (int64_t(1) << 40) - alignment; // in bytes
+
+int64_t valueOf(int64_t entry, std::span<const int64_t> slots) {
+  return entry >= 0 ? entry : slots[gridSlots + static_cast<size_t>(-1 - entry)];
+}
+
+} // namespace
+
+Expected<TensorMaps> TensorMaps::create(const Driver &driver, const schema::Kernel &kernel) {
+  TensorMaps result;
+  if (!kernel.maps() || kernel.maps()->size() == 0)
+    return result;
+  result.kernel = kernel.name()->str();
+  if (!driver.cuTensorMapEncodeTiled) {
+    int version = 0;
+    BRAID_TRY(driver.check(driver.cuDriverGetVersion(&version), "cuDriverGetVersion"));
+    return Status::error(ErrorCode::unsupported,
+                         "kernel @{} has {} tensor maps, but the driver is too old for them: it is for CUDA {} and "
+                         "lacks cuTensorMapEncodeTiled; valid: a driver for CUDA 12.0 or later",
+                         result.kernel, kernel.maps()->size(), versionText(version));
+  }
+  result.slotCount = gridSlots + kernel.params()->size() + 1; // and the scratch's
+  for (const auto *map : *kernel.maps()) {
+    const schema::Param &param = *kernel.params()->Get(map->param());
+    bool isF32 = param.type() == schema::DType::f32;
+    Map &made = result.maps.emplace_back(Map{param.name()->str(),
+                                             gridSlots + map->param(),
+                                             isF32 ? TensorMapType::f32 : TensorMapType::bf16,
+                                             isF32 ? 4 : 2,
+                                             {}});
+    for (uint32_t i = map->sizes()->size(); i-- > 0;)
+      made.dimensions.push_back({map->sizes()->Get(i), map->strides()->Get(i), map->box()->Get(i)});
+  }
+  return result;
+}
+
+Status TensorMaps::write(const Driver &driver, std::span<const int64_t> slots, std::byte *block) const {
+  assert(slots.size() == slotCount && "slots of another kernel");
+  std::memcpy(block, slots.data(), slots.size_bytes());
+  std::memset(block + slots.size_bytes(), 0, mapsBegin() - slots.size_bytes());
+  std::byte *to = block + mapsBegin();
+  for (const Map &map : maps) {
+    auto made = encode(driver, map, slots);
+    if (!made)
+      return made.status().withContext(fmt::format("kernel @{}: tensor map of '{}'", kernel, map.name));
+    std::memcpy(to, &*made, sizeof(TensorMap));
+    to += sizeof(TensorMap);
+  }
+  return Status::success();
+}
+
+Expected<TensorMap> TensorMaps::encode(const Driver &driver, const Map &map, std::span<const int64_t> slots) {
+  auto rank = static_cast<unsigned>(map.dimensions.size());
+  uint64_t sizes[mostRank] = {}, strides[mostRank] = {};
+  unsigned box[mostRank] = {}, steps[mostRank] = {};
+  bool isEmpty = false;
+  for (unsigned i = 0; i < rank; ++i) {
+    int64_t size = valueOf(map.dimensions[i].size, slots);
+    if (size < 0 || size > mostSize)
+      return Status::error("dimension {} of {} has size {}; bulk copies take at most {}", rank - 1 - i, rank, size,
+                           mostSize);
+    isEmpty |= size == 0;
+    sizes[i] = static_cast<uint64_t>(size);
+    box[i] = map.dimensions[i].box;
+    steps[i] = 1;
+  }
+  // Of a buffer without elements nothing is read, and what is said of it need not make sense; a map has no size 0.
+  auto address = static_cast<uint64_t>(slots[map.slot]);
+  if (isEmpty) {
+    std::fill_n(sizes, rank, 1);
+    address -= address % alignment;
+  }
+  if (address % alignment)
+    return Status::error("it begins at address {:#x}, {} bytes behind a multiple of {}, on which buffers of bulk "
+                         "copies begin",
+                         address, address % alignment, alignment);
+  int64_t inside = static_cast<int64_t>(sizes[0]) * map.elementBytes; // from the first element of a dimension's part to
+  // its last; more than a stride can be is as much
+  for (unsigned i = 1; i < rank; ++i) {
+    int64_t stride = (inside + alignment - 1) / alignment * alignment; // of size 1 any will do
+    if (sizes[i] > 1) {
+      int64_t elements = valueOf(map.dimensions[i].stride, slots);
+      if (elements <= 0 || elements > mostStride / map.elementBytes || elements * map.elementBytes % alignment)
+        return Status::error("dimension {} of {} has a stride of {} elements of {} bytes; bulk copies take multiples "
+                             "of {} bytes, from {} to {}",
+                             rank - 1 - i, rank, elements, map.elementBytes, alignment, alignment, mostStride);
+      stride = elements * map.elementBytes;
+    }
+    strides[i - 1] = static_cast<uint64_t>(stride);
+    auto size = static_cast<int64_t>(sizes[i]);
+    inside = size > mostStride / stride ? mostStride : std::max(inside, size * stride);
+  }
+  TensorMap result;
+  BRAID_TRY(driver.check(driver.cuTensorMapEncodeTiled(&result, map.type, rank, reinterpret_cast<void *>(address),
+                                                       sizes, strides, box, steps, interleaveNone, swizzle128Bytes,
+                                                       promotion256Bytes, fillZeros),
+                         "cuTensorMapEncodeTiled"));
+  return result;
+}
+
+} // namespace braid::runtime::cuda
