@@ -176,12 +176,15 @@ Status checkTensorMap(const schema::Kernel &kernel, const schema::TensorMap &map
     return corrupt("parameter '{}' has elements of type {}, but bulk copies bring bf16 or f32",
                    param.name()->string_view(), type > DType::u8 ? "unknown" : toString(type));
   size_t rank = map.sizes()->size();
-  if (map.strides()->size() != rank || map.box()->size() != rank)
-    return corrupt("'{}' has {} sizes, {} strides and {} extents of a box", param.name()->string_view(), rank,
-                   map.strides()->size(), map.box()->size());
+  size_t strides = map.strides() ? map.strides()->size() : rank; // absent: row-major
+  if (strides != rank || map.box()->size() != rank)
+    return corrupt("'{}' has {} sizes, {} strides and {} extents of a box", param.name()->string_view(), rank, strides,
+                   map.box()->size());
   if (constexpr size_t most = 5; rank == 0 || rank > most)
     return corrupt("'{}' has {} dimensions; valid: 1 to {}", param.name()->string_view(), rank, most);
-  for (const auto *list : {map.sizes(), map.strides()})
+  for (const auto *list : {map.sizes(), map.strides()}) {
+    if (!list)
+      continue;
     for (int64_t entry : *list) {
       const char *what = list == map.sizes() ? "size" : "stride";
       if (entry >= 0)
@@ -194,8 +197,9 @@ Status checkTensorMap(const schema::Kernel &kernel, const schema::TensorMap &map
         return corrupt("a {} of '{}' is that in parameter '{}', which is no i64", what, param.name()->string_view(),
                        other->name()->string_view());
     }
+  }
   auto last = static_cast<uint32_t>(rank - 1);
-  if (int64_t stride = map.strides()->Get(last); stride != 1)
+  if (int64_t stride = map.strides() ? map.strides()->Get(last) : 1; stride != 1)
     return corrupt("the last stride of '{}' is {}, not 1", param.name()->string_view(), stride);
   for (uint32_t extent : *map.box())
     if (constexpr uint32_t most = 256; extent == 0 || extent > most)

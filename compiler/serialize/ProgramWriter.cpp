@@ -196,9 +196,21 @@ private:
         image = {cubins.size(), compiled.cubin.size()};
         cubins.insert(cubins.end(), compiled.cubin.begin(), compiled.cubin.end());
       }
+      fb::Offset<fb::Vector<fb::Offset<schema::TensorMap>>> maps;
+      if (!compiled.maps.empty()) {
+        Offsets<schema::TensorMap> list;
+        for (const TensorMap &map : compiled.maps) {
+          SmallVector<uint32_t> box(map.box.begin(), map.box.end());
+          auto sizes = builder.CreateVector(map.sizes.data(), map.sizes.size());
+          auto strides = map.strides.empty() ? 0 : builder.CreateVector(map.strides.data(), map.strides.size());
+          list.push_back(schema::CreateTensorMap(builder, static_cast<uint32_t>(map.param), sizes, strides,
+                                                 builder.CreateVector(box.data(), box.size())));
+        }
+        maps = builder.CreateVector(list);
+      }
       table.push_back(schema::CreateKernel(builder, name, list, compiled.threads, compiled.sharedBytes,
                                            compiled.registers, compiled.spillBytes, compiled.stackBytes, image.first,
-                                           image.second, compiled.scratchBytes));
+                                           image.second, compiled.scratchBytes, maps));
     }
     return table;
   }

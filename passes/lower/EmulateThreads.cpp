@@ -17,6 +17,8 @@ namespace braid {
 
 namespace {
 
+constexpr size_t kMostDimensions = 5; // of a tensor map
+
 /// Calls of the emulator (test/emulator/ThreadEmulator.cpp), declared on first use.
 class Emulation {
 public:
@@ -137,6 +139,10 @@ private:
       call("braid_emulate_copies_commit", {}, {});
     } else if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op)) {
       call("braid_emulate_copies_wait", {}, {number(i32, wait.getN())});
+    } else if (auto barrier = dyn_cast<NVVM::BarrierOp>(op)) {
+      call("braid_emulate_named_barrier", {}, {barrier.getBarrierId(), barrier.getNumberOfThreads()});
+    } else if (auto code = dyn_cast<LLVM::InlineAsmOp>(op); code && code->hasAttr(kBulkAttr)) {
+      bulk(code);
     } else if (isa<NVVM::FenceProxyOp>(op)) {
       call("braid_emulate_fence_async", {}, {});
     } else if (isa<NVVM::WgmmaFenceAlignedOp>(op)) {
@@ -184,6 +190,37 @@ private:
     return success();
   }
 
+  /// Operands are said in LowerKernels.h. Of a map that is copied by, the emulator is told what the driver makes it of.
+  void bulk(LLVM::InlineAsmOp code) {
+    StringRef kind = code->getAttrOfType<StringAttr>(kBulkAttr).getValue();
+    SmallVector<Value> operands(code.getOperands());
+    if (kind == "copy") {
+      auto function = code->getParentOfType<func::FuncOp>();
+      Value slots = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), function.getArgument(0));
+      SmallVector<Value> fields;
+      auto add = [&](int64_t value) { fields.push_back(number(b.getI64Type(), value)); };
+      SmallVector<TensorMap> maps = tensorMapsOf(function);
+      add(static_cast<int64_t>(maps.size()));
+      for (const TensorMap &map : maps) {
+        add(map.param);
+        add(static_cast<int64_t>(map.sizes.size()));
+        for (const auto &list : {map.sizes, map.strides, map.box})
+          for (size_t i = 0; i < kMostDimensions; ++i)
+            add(i < list.size() ? list[i] : 0);
+      }
+      for (Value coordinate : ArrayRef(operands).drop_front(3))
+        fields.push_back(arith::ExtSIOp::create(b, loc, b.getI64Type(), coordinate));
+      Value all = structOf(fields), place = stack(all.getType());
+      LLVM::StoreOp::create(b, loc, all, place);
+      // A map's address is that of the slots and its place behind them.
+      Value index = arith::SubIOp::create(b, loc, operands[1], slots);
+      index = arith::SubIOp::create(b, loc, index, number(b.getI64Type(), mapsOffsetOf(function)));
+      index = arith::DivSIOp::create(b, loc, index, number(b.getI64Type(), kMapBytes));
+      operands = {operands[0], operands[2], index, function.getArgument(0), place};
+    }
+    call(("braid_emulate_bulk_" + kind).str(), {}, operands);
+  }
+
   Value structOf(ValueRange values) {
     SmallVector<Type> parts(values.getTypes());
     Value fields = LLVM::PoisonOp::create(b, loc, LLVM::LLVMStructType::getLiteral(b.getContext(), parts));
@@ -222,6 +259,7 @@ private:
     thread->removeAttr(kThreadsAttr);
     thread->removeAttr(kSharedBytesAttr);
     thread->removeAttr(kScratchBytesAttr);
+    thread->removeAttr(kMapsAttr);
   }
 
   /// All memory is alike on a CPU.

@@ -53,6 +53,7 @@ struct Tile {
   Type a, b, c;
   Type addend = {}; ///< of another matrix that is added; null: none
   SmallVector<int64_t, 2> rest = {}; ///< of k, behind the steps of the loop
+  bool aligned = false; ///< bf16 operands that begin on 16 bytes, as all of their rows do
 
   std::string name(StringRef kind) const {
     auto letter = [](bool transposed) { return transposed ? "t" : "n"; };
@@ -63,7 +64,7 @@ struct Tile {
       text += "_plus_" + typeName(addend);
     for (int64_t step : rest)
       text += "_" + std::to_string(step);
-    return text;
+    return runsAlone() && !aligned ? text + "_unaligned" : text;
   }
   bool runsAlone() const { return braid::runsAlone(a.isBF16() && b.isBF16(), m, n); }
   /// The matrix that the sum begins with: C, another, or none.
@@ -147,10 +148,13 @@ private:
   }
 
   template <typename Op>
-  cmd::LaunchOp launch(Op op, const std::string &kernel, Shape grid, const Arguments &arguments) {
+  cmd::LaunchOp launch(Op op, const Tile &tile, const std::string &kernel, Shape grid, const Arguments &arguments) {
     OpBuilder b(op);
+    auto function = getOperation().lookupSymbol<func::FuncOp>(kernel);
     // C shares no byte with A and B, and what is added is C itself or another matrix.
-    getOperation().lookupSymbol<func::FuncOp>(kernel)->setAttr(tile::kInPlaceAttr, b.getArrayAttr({}));
+    function->setAttr(tile::kInPlaceAttr, b.getArrayAttr({}));
+    if (tile.aligned)
+      function->setAttr(tile::kAlignedRowsAttr, b.getUnitAttr());
     return cmd::LaunchOp::create(b, op.getLoc(), FlatSymbolRefAttr::get(op.getContext(), kernel),
                                  b.getDenseI64ArrayAttr(grid), arguments.list.getDictionary(op.getContext()),
                                  op.getStreamAttr(), op.getNameAttr());
@@ -184,6 +188,13 @@ private:
                                 at.getStrides());
   }
 
+  /// Whether a matrix with these strides in elements begins on 16 bytes at every place, and all of its rows do. 0 is not a stride.
+  static bool isAligned(cmd::BufferAttr at, Shape strides) {
+    constexpr int64_t bytes = 16, element = 2;
+    return at.getOffset() % bytes == 0 && llvm::all_of(at.getStrides(), [](int64_t s) { return s % bytes == 0; }) &&
+           llvm::all_of(strides, [](int64_t s) { return s > 0 && s * element % bytes == 0; });
+  }
+
   template <typename Op> static Tile tileOf(Op op, int64_t m, int64_t n, int64_t k, bool transposeA) {
     Type addend = op.getTypeAddend().value_or(Type());
     return {
@@ -208,6 +219,13 @@ private:
     int64_t steps = std::min(depths.front().length, k);
     for (const Part &part : ArrayRef(depths).drop_front())
       tile.rest.push_back(part.side);
+    int64_t rowsOfB = tile.transposeB ? op.getLdb() : 1, rowsOfA = tile.transposeA ? 1 : op.getLda();
+    auto isAlignedIn = [&](cmd::BufferAttr at, int64_t leading, int64_t stride) {
+      return isAligned(at, batch == 1 ? Shape(leading) : Shape({leading, stride}));
+    };
+    tile.aligned = onTensorCores(op) &&
+                   isAlignedIn(from(op.getA(), rows.first * rowsOfA, tile.a), op.getLda(), op.getBatchStrideA()) &&
+                   isAlignedIn(from(op.getB(), columns.first * rowsOfB, tile.b), op.getLdb(), op.getBatchStrideB());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
@@ -241,7 +259,6 @@ private:
         std::swap(rows, columns);
       arguments.buffer(name, at, {batch, rows, columns}, {stride, leading});
     };
-    int64_t rowsOfB = tile.transposeB ? op.getLdb() : 1, rowsOfA = tile.transposeA ? 1 : op.getLda();
     matrix("a", from(op.getA(), rows.first * rowsOfA, tile.a), m, k, tile.transposeA, op.getLda(),
            op.getBatchStrideA());
     matrix("b", from(op.getB(), columns.first * rowsOfB, tile.b), k, n, tile.transposeB, op.getLdb(),
@@ -259,7 +276,7 @@ private:
     arguments.index("band", batch == 1 ? band : 0);
     arguments.index("batches", batch == 1 ? 0 : 1);
     shareTiles(arguments, tile, parts, down);
-    return launch(op, kernel, {band, across, batch == 1 ? parts / band : batch}, arguments);
+    return launch(op, tile, kernel, {band, across, batch == 1 ? parts / band : batch}, arguments);
   }
 
   static Var boundary(KernelBuilder &k, Var offsets, Var group) {
@@ -273,6 +290,7 @@ private:
     int64_t each = std::min(rows, 2 * ceilDiv(rows, std::max<int64_t>(groups, 1)));
     Sides sides = sidesFor(onTensorCores(op), each, n, k, std::min(groups, rows));
     Tile tile = tileOf(op, guardedSideOf(each, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
+    tile.aligned = onTensorCores(op) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
@@ -304,7 +322,7 @@ private:
       arguments.buffer("addend", *op.getAddend(), {rows, n}, {ldc});
     arguments.buffer("offsets", op.getOffsets(), {groups + 1}, {});
     arguments.index("parts", parts);
-    return launch(op, kernel, {n / tile.n, parts, groups}, arguments);
+    return launch(op, tile, kernel, {n / tile.n, parts, groups}, arguments);
   }
 
   /// C[g] = A_g^T B_g; a group without rows gives 0.
@@ -320,6 +338,7 @@ private:
               op.getTypeA(),
               op.getTypeB(),
               op.getTypeC()};
+    tile.aligned = onTensorCores(op) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
@@ -346,7 +365,7 @@ private:
     arguments.buffer("offsets", op.getOffsets(), {groups + 1}, {});
     int64_t down = m / tile.m, parts = tile.runsAlone() ? shareRows(down, n / tile.n * groups, /*most=*/2) : down;
     shareTiles(arguments, tile, parts, down);
-    return launch(op, kernel, {n / tile.n, parts, groups}, arguments);
+    return launch(op, tile, kernel, {n / tile.n, parts, groups}, arguments);
   }
 };
 

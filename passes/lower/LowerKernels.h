@@ -32,6 +32,27 @@ llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale, bool hasBf1
 inline constexpr llvm::StringLiteral kThreadsAttr = "threads.block", kSharedBytesAttr = "threads.shared_bytes",
                                      kScratchBytesAttr = "threads.scratch_bytes",
                                      kScratchFunction = "braid_threads_scratch";
+/// How bulk copies of a kernel see a buffer, as the schema's TensorMap has it: a negative number, -1 - i, is the value of parameter i. No
+/// strides: row-major.
+struct TensorMap {
+  int64_t param;
+  llvm::SmallVector<int64_t> sizes, strides, box;
+  bool operator==(const TensorMap &) const = default;
+};
+/// Of a function that braid-tile-to-threads made: its maps, which lie behind its slots.
+inline constexpr llvm::StringLiteral kMapsAttr = "threads.maps";
+inline constexpr int64_t kMapBytes = 128;
+/// `slots`: with those of the grid and of scratch.
+void setTensorMaps(mlir::Operation *function, llvm::ArrayRef<TensorMap> maps, int64_t slots);
+llvm::SmallVector<TensorMap> tensorMapsOf(mlir::Operation *function);
+/// Bytes from the first slot of a function with maps to the first of them.
+int64_t mapsOffsetOf(mlir::Operation *function);
+inline int64_t mapsOffset(int64_t slots) { return static_cast<int64_t>(llvm::alignTo(slots * 8, kMapBytes)); }
+/// Of the inline assembly for bulk copies, which of these it is; operands: addresses of shared memory as i64, i32 numbers.
+///   begin B count: barrier B waits for so many arrivals;  begun: all of them can be seen;  arrive B;
+///   expect B bytes: an arrival, and so many bytes to come;  await B parity: the phases of that parity are over;
+///   copy target map B coordinates, innermost first
+inline constexpr llvm::StringLiteral kBulkAttr = "threads.bulk";
 /// The inline assembly that waits for all products by wgmma; the sums pass through it.
 inline constexpr llvm::StringLiteral kAwaitProducts = "wgmma.wait_group.sync.aligned 0;";
 /// Of the inline assembly that multiplies 64 rows in registers by wgmma (sums, four registers of a, b): whether b is MN-major.

@@ -56,8 +56,8 @@ ThreadLowering::Phase::Phase(ThreadLowering &lowering) : lowering(lowering), out
 }
 
 /// The barrier at the beginning of the phase stays where the phase meets an earlier one.
-ThreadLowering::Phase::~Phase() {
-  if (!outermost)
+void ThreadLowering::Phase::end() {
+  if (!std::exchange(outermost, false))
     return;
   auto meet = [](ArrayRef<Bytes> x, ArrayRef<Bytes> y) {
     return llvm::any_of(x, [&](const Bytes &a) { return llvm::any_of(y, [&](const Bytes &b) { return a.meets(b); }); });
@@ -495,7 +495,10 @@ LogicalResult ThreadLowering::run() {
     sharedBytes = llvm::alignTo(sharedBytes, 1024);
   if (sharedBytes == 0)
     shared.getDefiningOp()->erase();
-  lowered->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads));
+  lowered->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads + (maps.empty() ? 0 : kWarp)));
+  int64_t slots = KernelSignature::kGridSlots + static_cast<int64_t>(KernelSignature::of(kernel).slots.size()) + 1;
+  if (!maps.empty())
+    setTensorMaps(lowered, maps, slots);
   lowered->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
   lowered->setAttr(kScratchBytesAttr, b.getI64IntegerAttr(scratchBytes));
   kernel.erase();

@@ -25,6 +25,8 @@ inline int64_t bytesOf(Type stored) {
   return stored.isIndex() ? 8 : llvm::divideCeil(stored.getIntOrFloatBitWidth(), 8);
 }
 
+struct Panel;
+
 /// Threads of a block that `kernel` is worth: one where it has no tiles.
 int64_t chooseThreads(func::FuncOp kernel);
 
@@ -110,7 +112,8 @@ private:
   class Phase {
   public:
     explicit Phase(ThreadLowering &lowering);
-    ~Phase();
+    ~Phase() { end(); }
+    void end(); ///< before it goes out of scope
 
   private:
     ThreadLowering &lowering;
@@ -282,11 +285,24 @@ private:
   std::pair<Access, Access> placesOf(const Pipeline &pipe, const CopyPlace &place);
   Value nextStage(const Product &p, Value stage);
   CopyPlace copyStep(const Pipeline &pipe, const CopyPlace &place);
+  void atPlace(const Pipeline &pipe, const CopyPlace &place, function_ref<void()> body);
   std::shared_ptr<Pipeline> beginSum(const Product &p, scf::ForOp sum, scf::ForOp tiles);
   bool beginTiles(scf::ForOp op);
   void endTiles(scf::ForOp op);
   bool goesOn(scf::ForOp op, const Product &p);
   bool lowerProduct(scf::ForOp op);
+
+  // ThreadBulkCopies.cpp
+  bool copiesInBulk(const Pipeline &pipe);
+  void beginBulkCopies(Pipeline &pipe);
+  void endBulkCopies(Pipeline &pipe);
+  void copyInBulk(const Pipeline &pipe);
+  void copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier);
+  SmallVector<Value> nextFilled(const Product &p, Value stage, Value parity);
+  Value mapAddress(Value source, tile::LoadOp load, int64_t rows);
+  void clearPastEnd(const Pipeline &pipe, Value step, Value stage);
+  void leaveStage(const Pipeline &pipe, Value behind);
+  SmallVector<Value> multiplyInBulk(const Pipeline &pipe, Value step, ValueRange now, std::pair<Value, Value> panels);
 
   const BlockLimits limits;
   const bool mayCopyAhead, scratched;
@@ -320,6 +336,7 @@ private:
   bool copying = false; ///< asynchronous copies may be under way
   bool oneByOne = false; ///< no vectors: they would not be trusted here
   bool copied = false; ///< a loop copies ahead
+  SmallVector<TensorMap> maps; ///< of bulk copies, which the warp behind all others starts
   bool patterned = false; ///< shared memory begins, and ends, on a pattern of 1024 bytes
 };
 

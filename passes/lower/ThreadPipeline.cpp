@@ -13,26 +13,6 @@ using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
 
-/// The ring of a sum, and what is copied to it.
-struct ThreadLowering::Pipeline {
-  Product p;
-  scf::ForOp sum;
-  scf::ForOp tiles; ///< the loop around it whose next sum is copied early; null: none
-  SmallVector<Operation *> places; ///< its scalars that say where, in order
-  Buffer *buffer = nullptr;
-  View ring;
-  int64_t ahead = 0; ///< steps
-  Value lo, count; ///< of the loop over k; steps
-  int64_t step = 0;
-  Value aheadTiles, aheadSteps; ///< `ahead` from the first step of a tile
-  Value alignedA, alignedB; ///< whether 16 bytes are copied at a time; null: each copy asks
-};
-
-/// What is copied next: a step of the sum, with `tiles` the sum of the tile at `tile`, to `stage`.
-struct ThreadLowering::CopyPlace {
-  Value tile, step, stage;
-};
-
 /// `panel`: bytes from the ring's beginning to it.
 void ThreadLowering::copyPanel(tile::LoadOp load, const Access &at, Value aligned, const View &ring, Value panel) {
   const View &source = arguments[load.getSource()];
@@ -79,9 +59,8 @@ void ThreadLowering::copyPanel(tile::LoadOp load, const Access &at, Value aligne
 
 static bool isChosen(tile::LoadOp load) { return load.getSource().getDefiningOp<arith::SelectOp>(); }
 
-/// The tiles of A and B in a step.
-std::pair<ThreadLowering::Access, ThreadLowering::Access> ThreadLowering::placesOf(const Pipeline &pipe,
-                                                                                   const CopyPlace &place) {
+/// What `body` asks of scalars is so at this place: in a step of a tile.
+void ThreadLowering::atPlace(const Pipeline &pipe, const CopyPlace &place, function_ref<void()> body) {
   IRMapping here = scalars;
   auto lower = [&](Operation *op) {
     if (failed(lowerScalar(op)))
@@ -97,11 +76,20 @@ std::pair<ThreadLowering::Access, ThreadLowering::Access> ThreadLowering::places
   for (Operation &inside : sum.getBody()->without_terminator())
     if (!isa<tile::LoadOp, tile::DotOp>(inside))
       lower(&inside);
-  auto of = [&](tile::LoadOp load) {
-    return access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
-  };
-  std::pair result(of(pipe.p.a), of(pipe.p.b));
+  body();
   scalars = here;
+}
+
+/// The tiles of A and B in a step.
+std::pair<ThreadLowering::Access, ThreadLowering::Access> ThreadLowering::placesOf(const Pipeline &pipe,
+                                                                                   const CopyPlace &place) {
+  std::pair<Access, Access> result;
+  atPlace(pipe, place, [&] {
+    auto of = [&](tile::LoadOp load) {
+      return access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+    };
+    result = {of(pipe.p.a), of(pipe.p.b)};
+  });
   return result;
 }
 
@@ -216,6 +204,12 @@ bool ThreadLowering::beginTiles(scf::ForOp op) {
   ++pipe->buffer->pins;
   pipe->places = places.takeVector();
   llvm::sort(pipe->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  pipelines[op] = pipelines[sum] = pipe;
+  if (copiesInBulk(*pipe)) {
+    phase.end();
+    beginBulkCopies(*pipe);
+    return true;
+  }
   // Of no steps there is nothing to copy.
   Value some = arith::MaxSIOp::create(b, loc, pipe->count, constant(1));
   some = arith::IndexCastOp::create(b, loc, b.getI32Type(), some); // 32 bits are divided soon
@@ -226,7 +220,6 @@ bool ThreadLowering::beginTiles(scf::ForOp op) {
   CopyPlace place{scalars.lookup(op.getLowerBound()), constant(0), constant(0)};
   for (int64_t i = 0; i < pipe->ahead; ++i)
     place = copyStep(*pipe, place);
-  pipelines[op] = pipelines[sum] = pipe;
   return true;
 }
 
@@ -234,7 +227,10 @@ void ThreadLowering::endTiles(scf::ForOp op) {
   std::shared_ptr<Pipeline> pipe = pipelines.lookup(op);
   if (!pipe)
     return;
-  NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+  if (pipe->inBulk())
+    endBulkCopies(*pipe);
+  else
+    NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
   --pipe->buffer->pins;
   giveBack(pipe->buffer);
   pipelines.erase(pipe->sum);
@@ -268,15 +264,18 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   {
     Phase phase(*this);
     CopyPlace place;
-    Value first = constant(0); // stage
+    Value first = constant(0), parity; // the stage, and of how often it was filled before
     if (begun) {
       scf::ForOp tiles = pipe->tiles;
       int64_t step = *getConstantIntValue(tiles.getStep());
       Value tile = scalars.lookup(tiles.getInductionVar());
       Value number = divide(arith::SubIOp::create(b, loc, tile, scalars.lookup(tiles.getLowerBound())), step);
-      first = remainder(mul(number, pipe->count), p.stages);
-      place = {add(tile, mul(pipe->aheadTiles, constant(step))), pipe->aheadSteps,
-               remainder(add(first, pipe->ahead), p.stages)};
+      Value before = mul(number, pipe->count);
+      first = remainder(before, p.stages);
+      parity = remainder(divide(before, p.stages), 2);
+      if (!pipe->inBulk())
+        place = {add(tile, mul(pipe->aheadTiles, constant(step))), pipe->aheadSteps,
+                 remainder(add(first, pipe->ahead), p.stages)};
     } else {
       pipe = beginSum(p, op, {});
     }
@@ -307,16 +306,23 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
     SmallVector<Value> carried = {first, place.step, place.stage};
     if (begun)
       carried.push_back(place.tile);
+    if (pipe->inBulk())
+      carried = {first, parity};
     size_t others = carried.size();
     llvm::append_range(carried, sums);
-    auto iteration = [&](Value, ValueRange now) -> SmallVector<Value> {
+    auto panels = [&](Value stage) -> std::pair<Value, Value> {
+      Value start = add(base, mul(stage, constant(p.stageBytes)));
+      return {add(start, p.left.offset), add(start, p.right.offset)};
+    };
+    auto iteration = [&](Value step, ValueRange now) -> SmallVector<Value> {
+      if (pipe->inBulk())
+        return multiplyInBulk(*pipe, step, now, panels(now[0]));
       NVVM::CpAsyncWaitGroupOp::create(b, loc, pipe->ahead - 1);
       if (p.wgmma)
         NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
                                    NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
       gpu::BarrierOp::create(b, loc);
-      Value start = add(base, mul(now[0], constant(p.stageBytes)));
-      Value left = add(start, p.left.offset), right = add(start, p.right.offset);
+      auto [left, right] = panels(now[0]);
       SmallVector<Value> products;
       if (p.wgmma)
         products = multiplyByGroups(p, left, right, now.drop_front(others));
@@ -345,7 +351,10 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       scf::YieldOp::create(b, loc, sums);
       b.setInsertionPointToEnd(&branch.getThenRegion().front());
       loop();
-      scf::YieldOp::create(b, loc, awaitProducts(sums));
+      sums = awaitProducts(sums);
+      if (pipe->inBulk())
+        leaveStage(*pipe, carried.front());
+      scf::YieldOp::create(b, loc, sums);
       sums = branch.getResults();
     } else {
       loop();

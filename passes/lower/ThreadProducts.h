@@ -1,5 +1,5 @@
 //===- ThreadProducts.h - a sum of tensor-core products: its tiles in shared memory, who computes what -------------===//
-// Private to ThreadProducts.cpp (products) and ThreadPipeline.cpp (copies, the loop).
+// Private to ThreadProducts.cpp (products), ThreadPipeline.cpp (copies, the loop) and ThreadBulkCopies.cpp.
 #ifndef PASSES_LOWER_THREADPRODUCTS_H
 #define PASSES_LOWER_THREADPRODUCTS_H
 
@@ -47,6 +47,30 @@ struct ThreadLowering::Product {
   /// Whether the sum can be dealt out so.
   bool dealToGroups(int64_t threads);
   bool dealToWarps(int64_t threads);
+};
+
+/// The ring of a sum, and what is copied to it.
+struct ThreadLowering::Pipeline {
+  Product p;
+  scf::ForOp sum;
+  scf::ForOp tiles; ///< the loop around it whose next sum is copied early; null: none
+  SmallVector<Operation *> places; ///< its scalars that say where, in order
+  Buffer *buffer = nullptr;
+  View ring;
+  int64_t ahead = 0; ///< steps
+  Value lo, count; ///< of the loop over k; steps
+  int64_t step = 0;
+  Value aheadTiles, aheadSteps; ///< `ahead` from the first step of a tile
+  Value alignedA, alignedB; ///< whether 16 bytes are copied at a time; null: each copy asks
+  // Of bulk copies (ThreadBulkCopies.cpp).
+  Buffer *barriers = nullptr; ///< of each stage: that it is full, then that it is empty; null: threads copy
+  scf::IfOp roles; ///< the warp that copies, and all others
+  bool inBulk() const { return barriers != nullptr; }
+};
+
+/// What is copied next: a step of the sum, with `tiles` the sum of the tile at `tile`, to `stage`.
+struct ThreadLowering::CopyPlace {
+  Value tile, step, stage;
 };
 
 struct ThreadLowering::LoopSums {

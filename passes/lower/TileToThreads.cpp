@@ -17,6 +17,30 @@ namespace braid {
 #include "passes/Passes.h.inc"
 } // namespace braid
 
+void braid::setTensorMaps(Operation *function, ArrayRef<TensorMap> maps, int64_t slots) {
+  Builder b(function->getContext());
+  SmallVector<Attribute> list = {b.getI64IntegerAttr(mapsOffset(slots))};
+  for (const TensorMap &map : maps)
+    list.push_back(b.getArrayAttr({b.getI64IntegerAttr(map.param), b.getDenseI64ArrayAttr(map.sizes),
+                                   b.getDenseI64ArrayAttr(map.strides), b.getDenseI64ArrayAttr(map.box)}));
+  function->setAttr(kMapsAttr, b.getArrayAttr(list));
+}
+
+SmallVector<TensorMap> braid::tensorMapsOf(Operation *function) {
+  SmallVector<TensorMap> maps;
+  if (auto list = function->getAttrOfType<ArrayAttr>(kMapsAttr))
+    for (Attribute one : list.getValue().drop_front()) {
+      auto map = cast<ArrayAttr>(one);
+      auto numbers = [&](size_t i) { return SmallVector<int64_t>(cast<DenseI64ArrayAttr>(map[i]).asArrayRef()); };
+      maps.push_back({cast<IntegerAttr>(map[0]).getInt(), numbers(1), numbers(2), numbers(3)});
+    }
+  return maps;
+}
+
+int64_t braid::mapsOffsetOf(Operation *function) {
+  return cast<IntegerAttr>(function->getAttrOfType<ArrayAttr>(kMapsAttr)[0]).getInt();
+}
+
 LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &limits) {
   IRRewriter rewriter(module.getContext());
   DominanceInfo dominance(module);

@@ -125,16 +125,25 @@ private:
   /// Two loops over k have no registers for the places of a loop over tiles.
   bool alone() const { return runsAlone(/*tensorCores=*/true, m, columns) && walks.size() == 1; }
 
+  /// Whether the rows of all operands begin on 16 bytes.
+  bool aligned() const {
+    constexpr int64_t together = 8; // of bf16
+    return (transposeB || n % together == 0) &&
+           llvm::all_of(terms, [](const Term &term) { return term.depth % together == 0; });
+  }
+
   std::string nameOf(StringRef kind) const {
     std::string name = llvm::formatv("gemm_sum{0}_{1}_{2}_{3}x{4}", kind, typeName(type.getElementType()),
                                      transposeB ? "nt" : "nn", m, columns);
     for (const Walk &walk : walks)
       name += llvm::formatv("_{0}x{1}", walk.end - walk.first, walk.step);
-    return name;
+    return alone() && !aligned() ? name + "_unaligned" : name;
   }
 
   Operands declare(KernelBuilder &k) const {
     Operands operands;
+    if (aligned())
+      k.alignedRows();
     const int64_t any[] = {kDynamic, kDynamic, kDynamic};
     Type bf16 = k.builder.getBF16Type();
     for (auto [w, walk] : llvm::enumerate(walks)) {
@@ -230,24 +239,31 @@ Value sumInParts(Operation *op, const Product &p, RankedTensorType type, Outline
   auto fits = [&](int64_t length, int64_t side) { return side % kGrain == 0 || (!tensorCores && side == length); };
   if (!fits(m, rows) || !fits(n, columns))
     return {};
+  bool alone = runsAlone(tensorCores, rows, columns);
   std::string name = llvm::formatv("gemm_parts_{0}_{1}x{2}x{3}", typeName(element), rows, columns, sides.k);
   std::string kernel = context.kernel(name, {"column", "row", "part"}, [&](KernelBuilder &t) {
     Var a = t.buffer("a", element, {kDynamic, kDynamic}), b = t.buffer("b", element, {kDynamic, kDynamic});
     Var y = t.buffer("y", t.f32(), {kDynamic, kDynamic, kDynamic}), depth = t.index("k"), length = t.index("length");
-    Var column = t.program(0) * columns, row = t.program(1) * rows, part = t.program(2);
-    AccessOptions inside{.limit = min(part * length + length, depth)};
-    Vars sum = t.loop(part * length, inside.limit, sides.k, {t.tile({rows, columns}, t.f32())},
-                      [&](Var at, ArrayRef<Var> sum) {
-                        return Vars{dotTA(t.load(a, {at, row}, {sides.k, rows}, inside),
-                                          t.load(b, {at, column}, {sides.k, columns}, inside), sum[0])};
-                      });
-    t.store(sum[0], y, {part, row, column});
+    Var column = t.program(0) * columns, part = t.program(2), begin = part * length;
+    Var end = min(begin + length, depth); // a multiple of the step, where there are further tokens
+    if (tensorCores)
+      t.alignedRows(); // whose widths are multiples of the grain
+    eachTile(t, t.program(1), rows, alone, [&](Var row) {
+      Vars sum = t.loop(begin, end, sides.k, {t.tile({rows, columns}, t.f32())}, [&](Var at, ArrayRef<Var> sum) {
+        return Vars{dotTA(t.load(a, {at, row}, {sides.k, rows}, {.limit = t.size(a, 0)}),
+                          t.load(b, {at, column}, {sides.k, columns}, {.limit = t.size(b, 0)}), sum[0])};
+      });
+      t.store(sum[0], y, {part, row, column});
+    });
   });
   int64_t length = llvm::alignTo(ceilDiv(k, parts), sides.k);
   parts = ceilDiv(k, length);
   Value left = context.view(op, p.a, {k, m}), right = context.view(op, p.b, {k, n});
-  auto launch = context.launch(op, kernel, {n / columns, m / rows, parts});
+  int64_t down = m / rows, programs = alone ? shareRows(down, n / columns * parts, /*most=*/2) : down;
+  auto launch = context.launch(op, kernel, {n / columns, programs, parts});
   launch.arg("a", left).arg("b", right).index("k", k).index("length", length);
+  if (alone)
+    launch.index("parts", programs).index("tiles", down / programs);
   Value partials = withProducts(launch.result("y", type.clone({parts, m, n})).run()[0], m * n * k);
   Value addend = p.c ? context.view(op, p.c, {m, n}) : Value();
   return context.view(op, sumOverRows(op, partials, context, addend), type.getShape());

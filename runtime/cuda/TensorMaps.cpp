@@ -42,9 +42,10 @@ Expected<TensorMaps> TensorMaps::create(const Driver &driver, const schema::Kern
                                              gridSlots + map->param(),
                                              isF32 ? TensorMapType::f32 : TensorMapType::bf16,
                                              isF32 ? 4 : 2,
+                                             map->strides() == nullptr,
                                              {}});
     for (uint32_t i = map->sizes()->size(); i-- > 0;)
-      made.dimensions.push_back({map->sizes()->Get(i), map->strides()->Get(i), map->box()->Get(i)});
+      made.dimensions.push_back({map->sizes()->Get(i), made.rowMajor ? 1 : map->strides()->Get(i), map->box()->Get(i)});
   }
   return result;
 }
@@ -89,12 +90,15 @@ Expected<TensorMap> TensorMaps::encode(const Driver &driver, const Map &map, std
     return Status::error("it begins at address {:#x}, {} bytes behind a multiple of {}, on which buffers of bulk "
                          "copies begin",
                          address, address % alignment, alignment);
+  int64_t contained = 1; // elements, where they stand row-major
   int64_t inside = static_cast<int64_t>(sizes[0]) * map.elementBytes; // from the first element of a dimension's part to
   // its last; more than a stride can be is as much
   for (unsigned i = 1; i < rank; ++i) {
+    if (map.rowMajor && contained <= mostStride / static_cast<int64_t>(sizes[i - 1]))
+      contained *= static_cast<int64_t>(sizes[i - 1]);
     int64_t stride = (inside + alignment - 1) / alignment * alignment; // of size 1 any will do
     if (sizes[i] > 1) {
-      int64_t elements = valueOf(map.dimensions[i].stride, slots);
+      int64_t elements = map.rowMajor ? contained : valueOf(map.dimensions[i].stride, slots);
       if (elements <= 0 || elements > mostStride / map.elementBytes || elements * map.elementBytes % alignment)
         return Status::error("dimension {} of {} has a stride of {} elements of {} bytes; bulk copies take multiples "
                              "of {} bytes, from {} to {}",

@@ -1,5 +1,5 @@
 // TensorMaps: how a kernel's bulk copies see its buffers (schema: TensorMap), as parameters of its launches. These are the slots of
-// the launch, zeros up to the next multiple of 64 bytes, and 128 bytes for each map, made by the driver of addresses, sizes
+// the launch, zeros up to the next multiple of 128 bytes, and 128 bytes for each map, made by the driver of addresses, sizes
 // and strides in the slots.
 //
 // What the program file says of maps is read once: a launch reads nothing of the file and allocates nothing.
@@ -39,10 +39,11 @@ private:
     size_t slot;
     TensorMapType type;
     int64_t elementBytes;
+    bool rowMajor; // strides follow from sizes
     std::vector<Dimension> dimensions; // innermost first
   };
   static Expected<TensorMap> encode(const Driver &driver, const Map &map, std::span<const int64_t> slots);
-  size_t mapsBegin() const { return (slotCount * sizeof(int64_t) + 63) / 64 * 64; }
+  size_t mapsBegin() const { return (slotCount * sizeof(int64_t) + 127) / 128 * 128; }
 
   std::string kernel;
   size_t slotCount = 0;

@@ -16,10 +16,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
@@ -61,7 +63,17 @@ constexpr size_t kStackBytes = 256 << 10, kGuardBytes = 4096;
 
 constexpr int kGroup = 4 * kWarp; // a warpgroup
 
-enum class State : uint8_t { ready, atShuffle, atLoad, atMultiply, atGroupMultiply, atBarrier, done };
+enum class State : uint8_t {
+  ready,
+  atShuffle,
+  atLoad,
+  atMultiply,
+  atGroupMultiply,
+  atPhase,
+  atNamedBarrier,
+  atBarrier,
+  done
+};
 
 constexpr bool waitsForWarp(State state) {
   return state == State::atShuffle || state == State::atLoad || state == State::atMultiply;
@@ -109,6 +121,19 @@ struct Fragments {
   float c[4];
 };
 
+/// A barrier in shared memory (mbarrier) that some arrivals and some bytes complete a phase of.
+struct PhaseBarrier {
+  int64_t arrivals, missing; ///< of every phase, of this one
+  int64_t bytes = 0; ///< to come
+  int64_t phases = 0; ///< that are over
+};
+
+/// A box on its way to shared memory, in whole chunks of 16 bytes.
+struct BoxCopy {
+  char *barrier;
+  std::vector<std::pair<char *, std::vector<char>>> chunks;
+};
+
 struct Copy {
   char *target;
   const char *source;
@@ -142,6 +167,7 @@ struct Fiber {
   std::unique_ptr<Pages> stack;
   State state = State::ready;
   int32_t value = 0, offset = 0, mode = 0, result = 0; ///< of a shuffle
+  char *barrier = nullptr; ///< whose phases of parity `value` it waits for
   Fragments *fragments = nullptr;
   std::vector<Copy> copies; ///< under way
   std::vector<size_t> copyGroups; ///< where each group of them that was committed ends
@@ -180,6 +206,8 @@ public:
     ++barriers;
     global = nullptr;
     inFlight.assign(static_cast<size_t>((count + kGroup - 1) / kGroup), {});
+    phaseBarriers.clear();
+    boxes.clear();
     for (int64_t i = 0; i < count; ++i)
       begin(i);
     while (step()) {
@@ -230,6 +258,32 @@ public:
     touch(address, bytes, writes, /*several=*/false, barriers);
   }
 
+  //===- Barriers in shared memory, and boxes that are copied -------------------------------------------------------===//
+
+  void beginPhases(char *barrier, int64_t arrivals) { phaseBarriers[barrier] = {arrivals, arrivals}; }
+  void arrive(char *barrier, int64_t bytes) {
+    PhaseBarrier &found = phasesOf(barrier);
+    if (found.missing == 0)
+      fail("more arrivals at a barrier than it waits for", current);
+    --found.missing;
+    found.bytes += bytes;
+    endPhase(found);
+  }
+  void await(char *barrier, int32_t parity) {
+    while (phasesOf(barrier).phases % 2 == parity) {
+      self().barrier = barrier;
+      self().value = parity;
+      wait(State::atPhase);
+    }
+  }
+  /// It may be there at once, or not before everybody waits for it.
+  void send(BoxCopy copy) {
+    static const bool atOnce = isSet("BRAID_EMULATE_ORDER", "reverse");
+    boxes.push_back(std::move(copy));
+    if (atOnce)
+      deliver();
+  }
+
   void commitProducts() {
     if (current % kGroup == 0)
       inFlight[current / kGroup].emplace_back();
@@ -250,6 +304,64 @@ public:
   }
 
 private:
+  PhaseBarrier &phasesOf(char *barrier) {
+    auto found = phaseBarriers.find(barrier);
+    if (found == phaseBarriers.end())
+      fail("a barrier in shared memory that was not begun", current);
+    return found->second;
+  }
+  void endPhase(PhaseBarrier &barrier) {
+    if (barrier.bytes < 0)
+      fail("more bytes come to a barrier than it was told to expect", current);
+    if (barrier.missing != 0 || barrier.bytes != 0)
+      return;
+    barrier.missing = barrier.arrivals;
+    ++barrier.phases;
+    ++barriers; // those behind it have seen what those before it did
+  }
+  void deliver() {
+    for (BoxCopy &copy : std::exchange(boxes, {})) {
+      for (auto &[target, bytes] : copy.chunks)
+        std::memcpy(target, bytes.data(), bytes.size());
+      PhaseBarrier &barrier = phasesOf(copy.barrier);
+      for (auto &chunk : copy.chunks)
+        barrier.bytes -= static_cast<int64_t>(chunk.second.size());
+      endPhase(barrier);
+    }
+  }
+  /// Those whose phases are over, once all copies are there, go on.
+  bool releasePhases() {
+    deliver();
+    bool released = false;
+    for (int64_t i = 0; i < threads; ++i)
+      if (Fiber &fiber = fibers[i];
+          fiber.state == State::atPhase && phasesOf(fiber.barrier).phases % 2 != fiber.value) {
+        fiber.state = State::ready;
+        released = true;
+      }
+    return released;
+  }
+  /// The barrier that so many threads of the block wait at.
+  bool releaseNamed() {
+    for (int64_t i = 0; i < threads; ++i) {
+      if (fibers[i].state != State::atNamedBarrier)
+        continue;
+      auto same = [&](const Fiber &fiber) {
+        return fiber.state == State::atNamedBarrier && fiber.value == fibers[i].value;
+      };
+      auto end = fibers.begin() + threads;
+      if (std::count_if(fibers.begin(), end, same) != fibers[i].offset)
+        continue;
+      int32_t name = fibers[i].value;
+      for (auto fiber = fibers.begin(); fiber != end; ++fiber)
+        if (fiber->state == State::atNamedBarrier && fiber->value == name)
+          fiber->state = State::ready;
+      ++barriers;
+      return true;
+    }
+    return false;
+  }
+
   static char *take(std::unique_ptr<Pages> &pages, int64_t count) {
     auto bytes = static_cast<size_t>((count + 15) / 16 * 16);
     if (!pages || pages->size() < bytes)
@@ -297,7 +409,7 @@ private:
       warpReleased |= releaseWarp(first, std::min<int64_t>(first + kWarp, threads));
     for (int64_t first = 0; first < threads; first += kGroup)
       warpReleased |= releaseGroup(first, std::min<int64_t>(first + kGroup, threads));
-    if (warpReleased)
+    if (warpReleased || releaseNamed() || releasePhases())
       return true;
     int64_t atBarrier = 0, done = 0;
     for (int64_t i = 0; i < threads; ++i) {
@@ -309,8 +421,9 @@ private:
     if (atBarrier != threads)
       for (int64_t i = 0; i < threads; ++i)
         if (fibers[i].state != State::atBarrier)
-          fail(fibers[i].state == State::done
-                   ? "a barrier that not all threads of the block reach; one is at its end"
+          fail(fibers[i].state == State::done ? "a barrier that not all threads of the block reach; one is at its end"
+               : fibers[i].state == State::atPhase
+                   ? "a phase of a barrier in shared memory that never ends"
                    : "a barrier that not all threads of the block reach; one waits for its warp or warpgroup",
                i);
     ++barriers;
@@ -482,6 +595,8 @@ private:
 
   std::vector<Fiber> fibers;
   std::vector<std::deque<std::vector<InFlight>>> inFlight; ///< of each warpgroup, by groups that were committed
+  std::map<char *, PhaseBarrier> phaseBarriers;
+  std::vector<BoxCopy> boxes; ///< that are under way
   int64_t sharedSize = 0;
   std::vector<Touched> touches; ///< of each byte of shared memory
   uint64_t barriers = 0; ///< so far, with one in front of each block
@@ -599,6 +714,77 @@ void braid_emulate_copies_wait(int32_t most) {
 /// A load or a store of shared memory comes next.
 void braid_emulate_touch(int64_t address, int32_t bytes, int32_t writes) {
   theBlock().touch(reinterpret_cast<const void *>(address), bytes, writes != 0);
+}
+
+/// Barriers in shared memory, by their addresses.
+void braid_emulate_bulk_begin(int64_t barrier, int32_t arrivals) {
+  theBlock().beginPhases(reinterpret_cast<char *>(barrier), arrivals);
+}
+void braid_emulate_bulk_begun() {}
+void braid_emulate_bulk_arrive(int64_t barrier) { theBlock().arrive(reinterpret_cast<char *>(barrier), 0); }
+void braid_emulate_bulk_expect(int64_t barrier, int32_t bytes) {
+  theBlock().arrive(reinterpret_cast<char *>(barrier), bytes);
+}
+void braid_emulate_bulk_await(int64_t barrier, int32_t parity) {
+  theBlock().await(reinterpret_cast<char *>(barrier), parity);
+}
+/// `count` threads of the block meet.
+void braid_emulate_named_barrier(int32_t name, int32_t count) {
+  theBlock().self().value = name;
+  theBlock().self().offset = count;
+  theBlock().wait(State::atNamedBarrier);
+}
+
+/// cp.async.bulk.tensor of bf16 by map number `index`, which the driver makes of `slots` and what is `told`: the number of maps; for each a parameter,
+/// dimensions, and five sizes, strides (all 0: row-major) and sides of the box; then the coordinates of this copy, innermost first.
+void braid_emulate_bulk_copy(int64_t target, int64_t barrier, int64_t index, const int64_t *slots,
+                             const int64_t *told) {
+  constexpr int64_t most = 5, perMap = 2 + 3 * most, elementBytes = 2, chunkBytes = 16, rowBytes = 128;
+  constexpr int64_t chunk = chunkBytes / elementBytes, patternBytes = 1024;
+  const int64_t *parameters = slots + 3; // behind the grid
+  int64_t thread = theBlock().thread();
+  if (index < 0 || index >= told[0] || target % patternBytes != 0)
+    fail("a bulk copy by a map that the kernel has not, or to where no pattern begins", thread);
+  const int64_t *map = told + 1 + index * perMap, *coordinates = told + 1 + told[0] * perMap;
+  int64_t rank = map[1], at[most], size[most], stride[most], box[most];
+  const auto *source = reinterpret_cast<const char *>(parameters[map[0]]);
+  auto value = [&](int64_t number) { return number < 0 ? parameters[-1 - number] : number; };
+  bool rowMajor = map[2 + most + rank - 1] == 0;
+  for (int64_t d = rank - 1; d >= 0; --d) {
+    at[d] = coordinates[rank - 1 - d];
+    size[d] = value(map[2 + d]);
+    box[d] = map[2 + 2 * most + d];
+    stride[d] = !rowMajor ? value(map[2 + most + d]) : d == rank - 1 ? 1 : stride[d + 1] * size[d + 1];
+    if (d < rank - 1 && size[d] > 1 && stride[d] * elementBytes % chunkBytes != 0)
+      fail("a bulk copy of rows that do not begin on 16 bytes", thread);
+  }
+  if (reinterpret_cast<uint64_t>(source) % chunkBytes != 0 || stride[rank - 1] != 1 ||
+      box[rank - 1] * elementBytes != rowBytes)
+    fail("a bulk copy of a buffer that does not begin on 16 bytes, or whose rows are not what the swizzle takes",
+         thread);
+  int64_t rows = 1;
+  for (int64_t d = 0; d < rank - 1; ++d)
+    rows *= box[d];
+  BoxCopy copy{reinterpret_cast<char *>(barrier), {}};
+  for (int64_t row = 0; row < rows; ++row) {
+    const char *from = source;
+    bool inside = true;
+    for (int64_t d = rank - 2, rest = row; d >= 0; rest /= box[d--]) {
+      int64_t place = at[d] + rest % box[d];
+      inside &= place >= 0 && place < size[d];
+      from += place * stride[d] * elementBytes;
+    }
+    for (int64_t first = 0; first < box[rank - 1]; first += chunk) {
+      std::vector<char> bytes(chunkBytes, 0);
+      for (int64_t i = 0; i < chunk; ++i)
+        if (int64_t column = at[rank - 1] + first + i; inside && column >= 0 && column < size[rank - 1])
+          std::memcpy(&bytes[i * elementBytes], from + column * elementBytes, elementBytes);
+      int64_t turned = first / chunk ^ row % 8;
+      copy.chunks.emplace_back(reinterpret_cast<char *>(target) + row * rowBytes + turned * chunkBytes,
+                               std::move(bytes));
+    }
+  }
+  theBlock().send(std::move(copy));
 }
 
 void braid_emulate_fence_async() { theBlock().self().unfenced = false; }

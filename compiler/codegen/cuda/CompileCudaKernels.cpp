@@ -251,12 +251,14 @@ static void expandGroupProducts(ModuleOp module) {
   }
 }
 
-/// The slots of a kernel arrive in its parameter memory, by value.
-static void declareKernel(func::FuncOp function, int64_t slots) {
+/// The slots of a kernel arrive in its parameter memory, by value, and tensor maps behind them.
+static void declareKernel(func::FuncOp function, int64_t slots, size_t maps) {
   OpBuilder b(function);
-  auto list = LLVM::LLVMArrayType::get(b.getI64Type(), slots);
+  int64_t bytes = maps ? mapsOffset(slots) + static_cast<int64_t>(maps) * kMapBytes : slots * 8;
+  auto list = LLVM::LLVMArrayType::get(b.getI64Type(), bytes / 8);
   function.setArgAttr(0, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(list));
-  function.setArgAttr(0, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(8));
+  function.setArgAttr(0, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(maps ? kMapBytes : 8));
+  function->removeAttr(kMapsAttr);
   function.setArgAttr(0, NVVM::NVVMDialect::getGridConstantAttrName(), b.getUnitAttr());
   auto threads = static_cast<int32_t>(function->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt());
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
@@ -346,6 +348,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   job.kernel.threads = function->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt();
   job.kernel.sharedBytes = function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt();
   job.kernel.scratchBytes = function->getAttrOfType<IntegerAttr>(kScratchBytesAttr).getInt();
+  job.kernel.maps = tensorMapsOf(function);
   approximate(module);
   if (failed(expandMath(module, /*hasScale=*/false, /*hasBf16=*/true)))
     return failure();
@@ -353,7 +356,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
     return failure();
   declareSharedMemory(module);
   addressScratch(function, slots);
-  declareKernel(function, slots);
+  declareKernel(function, slots, job.kernel.maps.size());
   if (failed(convertToNVVM(module)))
     return failure();
   expandGroupProducts(module);
@@ -408,11 +411,27 @@ static std::string describe(const CudaTarget &target) {
 
 using KernelNumbers = std::array<int64_t, 6>;
 
+/// The numbers of a kernel's maps, each list behind its length.
+static std::vector<int64_t> flatten(ArrayRef<TensorMap> maps) {
+  std::vector<int64_t> flat = {static_cast<int64_t>(maps.size())};
+  for (const TensorMap &map : maps) {
+    flat.push_back(map.param);
+    for (const auto *list : {&map.sizes, &map.strides, &map.box}) {
+      flat.push_back(static_cast<int64_t>(list->size()));
+      flat.insert(flat.end(), list->begin(), list->end());
+    }
+  }
+  return flat;
+}
+
 static std::vector<char> pack(const CudaKernel &kernel) {
   const KernelNumbers numbers = {kernel.threads,   kernel.sharedBytes, kernel.scratchBytes,
                                  kernel.registers, kernel.stackBytes,  kernel.spillBytes};
   std::vector<char> packed(sizeof numbers);
   std::memcpy(packed.data(), &numbers, sizeof numbers);
+  std::vector<int64_t> maps = flatten(kernel.maps);
+  const auto *bytes = reinterpret_cast<const char *>(maps.data());
+  packed.insert(packed.end(), bytes, bytes + maps.size() * sizeof(int64_t));
   llvm::append_range(packed, kernel.cubin);
   return packed;
 }
@@ -422,7 +441,22 @@ static void unpack(ArrayRef<char> packed, CudaKernel &kernel) {
   std::memcpy(&numbers, packed.data(), sizeof numbers);
   std::tie(kernel.threads, kernel.sharedBytes, kernel.scratchBytes, kernel.registers, kernel.stackBytes,
            kernel.spillBytes) = std::tuple_cat(numbers);
-  llvm::append_range(kernel.cubin, packed.drop_front(sizeof numbers));
+  packed = packed.drop_front(sizeof numbers);
+  auto next = [&] {
+    int64_t number;
+    std::memcpy(&number, packed.data(), sizeof number);
+    packed = packed.drop_front(sizeof number);
+    return number;
+  };
+  kernel.maps.resize(next());
+  for (TensorMap &map : kernel.maps) {
+    map.param = next();
+    for (auto *list : {&map.sizes, &map.strides, &map.box}) {
+      list->resize(next());
+      std::generate(list->begin(), list->end(), next);
+    }
+  }
+  llvm::append_range(kernel.cubin, packed);
 }
 
 FailureOr<std::vector<CudaKernel>> braid::compileCudaKernels(ModuleOp kernels, const CudaTarget &target,

@@ -10,6 +10,7 @@
 #include "compiler/codegen/KernelCache.h"
 #include "compiler/codegen/KernelTime.h"
 #include "compiler/codegen/cuda/CudaTarget.h"
+#include "passes/lower/LowerKernels.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include <vector>
@@ -24,6 +25,7 @@ struct CudaKernel {
   int64_t sharedBytes = 0; ///< of a block
   int64_t scratchBytes = 0; ///< of a block, in global memory
   int64_t registers = 0, stackBytes = 0, spillBytes = 0;
+  llvm::SmallVector<TensorMap, 0> maps; ///< behind its slots
 };
 
 /// Registers the dialects and translations that compileCudaKernels needs; call it before the context is made.

@@ -34,6 +34,7 @@ FailureOr<std::vector<CudaKernel>> braid::emulateCudaKernels(ModuleOp kernels, c
     kernel.threads = number(kThreadsAttr);
     kernel.sharedBytes = number(kSharedBytesAttr);
     kernel.scratchBytes = number(kScratchBytesAttr);
+    kernel.maps = tensorMapsOf(function);
   }
   FailureOr<std::vector<char>> object = compileKernels(kernels, *cpu, nullptr, times, cache);
   if (failed(object))
