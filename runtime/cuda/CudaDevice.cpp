@@ -154,13 +154,13 @@ Status CudaDevice::loadKernels() {
       modules.push_back(module);
       loaded = kernel->image_offset();
     }
-    BRAID_ASSIGN(TensorMaps maps, TensorMaps::create(driver, *kernel));
-    if (!maps.empty())
-      parameters.resize(std::max(parameters.size(), maps.blockBytes()));
-    Kernel made{nullptr, kernel->threads(), static_cast<unsigned>(kernel->shared_bytes()), kernel->scratch_bytes(),
-                0,       std::move(maps)};
+    Kernel made{nullptr, kernel->threads(), static_cast<unsigned>(kernel->shared_bytes()), kernel->scratch_bytes(), 0,
+                {}};
     BRAID_TRY(
         failed(driver.check(driver.cuModuleGetFunction(&made.function, modules.back(), name), "cuModuleGetFunction")));
+    BRAID_ASSIGN(made.maps, TensorMaps::create(driver, *kernel, made.function));
+    if (!made.maps.empty())
+      parameters.resize(std::max(parameters.size(), made.maps.blockBytes()));
     if (kernel->shared_bytes() > static_cast<uint64_t>(mostShared))
       return Status::error(ErrorCode::unsupported,
                            "kernel @{} needs {} bytes of shared memory in a block, but the device ({}) has {}", name,

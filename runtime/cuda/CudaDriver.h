@@ -111,8 +111,9 @@ inline void *const launchParamBufferSize = reinterpret_cast<void *>(uintptr_t(2)
     (Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,              \
      unsigned blockZ, unsigned dynamicSharedBytes, Stream stream, void **parameters, void **extra))
 
-// Those that drivers older than CUDA 12.0 lack, where they are null: programs that do without run there.
+// Those that drivers older than CUDA 12.4 lack, where they are null: programs that do without run there.
 #define BRAID_CUDA_NEWER_FUNCTIONS(X)                                                                                  \
+  X(cuFuncGetParamInfo, (Function function, size_t number, size_t *offset, size_t *bytes))                             \
   X(cuTensorMapEncodeTiled, (TensorMap * map, TensorMapType type, unsigned rank, void *address, const uint64_t *sizes, \
                              const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave,      \
                              int swizzle, int promotion, int fill))

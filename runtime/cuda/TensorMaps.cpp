@@ -21,19 +21,21 @@ int64_t valueOf(int64_t entry, std::span<const int64_t> slots) {
 
 } // namespace
 
-Expected<TensorMaps> TensorMaps::create(const Driver &driver, const schema::Kernel &kernel) {
+Expected<TensorMaps> TensorMaps::create(const Driver &driver, const schema::Kernel &kernel, Function function) {
   TensorMaps result;
   if (!kernel.maps() || kernel.maps()->size() == 0)
     return result;
   result.kernel = kernel.name()->str();
-  if (!driver.cuTensorMapEncodeTiled) {
+  if (!driver.cuTensorMapEncodeTiled || !driver.cuFuncGetParamInfo) {
     int version = 0;
     BRAID_TRY(driver.check(driver.cuDriverGetVersion(&version), "cuDriverGetVersion"));
     return Status::error(ErrorCode::unsupported,
                          "kernel @{} has {} tensor maps, but the driver is too old for them: it is for CUDA {} and "
-                         "lacks cuTensorMapEncodeTiled; valid: a driver for CUDA 12.0 or later",
+                         "lacks cuTensorMapEncodeTiled or cuFuncGetParamInfo; valid: a driver for CUDA 12.4 or later",
                          result.kernel, kernel.maps()->size(), versionText(version));
   }
+  size_t bytes = 0;
+  BRAID_TRY(driver.check(driver.cuFuncGetParamInfo(function, 0, &result.offset, &bytes), "cuFuncGetParamInfo"));
   result.slotCount = gridSlots + kernel.params()->size() + 1; // and the scratch's
   for (const auto *map : *kernel.maps()) {
     const schema::Param &param = *kernel.params()->Get(map->param());
@@ -52,6 +54,8 @@ Expected<TensorMaps> TensorMaps::create(const Driver &driver, const schema::Kern
 
 Status TensorMaps::write(const Driver &driver, std::span<const int64_t> slots, std::byte *block) const {
   assert(slots.size() == slotCount && "slots of another kernel");
+  std::memset(block, 0, offset);
+  block += offset;
   std::memcpy(block, slots.data(), slots.size_bytes());
   std::memset(block + slots.size_bytes(), 0, mapsBegin() - slots.size_bytes());
   std::byte *to = block + mapsBegin();

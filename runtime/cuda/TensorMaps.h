@@ -2,6 +2,7 @@
 // the launch, zeros up to the next multiple of 128 bytes, and 128 bytes for each map, made by the driver of addresses, sizes
 // and strides in the slots.
 //
+// Zeros come first, too, where the device aligns the parameter.
 // What the program file says of maps is read once: a launch reads nothing of the file and allocates nothing.
 #pragma once
 
@@ -19,12 +20,12 @@ namespace braid::runtime::cuda {
 
 class TensorMaps {
 public:
-  // Of a program that has been checked. An error: the kernel has maps, and the driver is older than they are.
-  static Expected<TensorMaps> create(const Driver &driver, const schema::Kernel &kernel);
+  // Of a program that has been checked, and its kernel on the device. An error: the kernel has maps, and the driver is older than they are.
+  static Expected<TensorMaps> create(const Driver &driver, const schema::Kernel &kernel, Function function);
 
   bool empty() const { return maps.empty(); }
   // Of the parameters of a launch.
-  size_t blockBytes() const { return mapsBegin() + maps.size() * sizeof(TensorMap); }
+  size_t blockBytes() const { return offset + mapsBegin() + maps.size() * sizeof(TensorMap); }
   // Them, to `block` of so many bytes. An error names kernel, parameter and number: an address or a stride that is no multiple of
   // 16 bytes, a size or a stride that is out of range. A buffer without elements is no error, and its map nothing to copy by.
   Status write(const Driver &driver, std::span<const int64_t> slots, std::byte *block) const;
@@ -47,6 +48,8 @@ private:
 
   std::string kernel;
   size_t slotCount = 0;
+  size_t offset =
+      0; // of the parameter, which is aligned as maps are: where the memory of parameters begins depends on the GPU
   std::vector<Map> maps;
 };
 

@@ -49,6 +49,8 @@ struct CUfunc_st {
   void (*run)(const int64_t *slots, int64_t begin, int64_t end);
   std::string name;
   int sharedBytes = 48 << 10;
+  size_t offset =
+      0; ///< of its parameter, once somebody has asked: it is 0 unless the parameter is aligned to more than 16 bytes
 };
 struct CUgraph_st;
 /// Of a stream that is captured: how much of every stream comes before.
@@ -260,17 +262,17 @@ CUstream_st *newStream(CUctx_st &of) {
 CUstream_st &streamOf(cuda::Stream stream) { return stream ? *stream : device().legacy; }
 char *pointer(cuda::Address address) { return reinterpret_cast<char *>(address); }
 
-/// How many of a launch's words are slots. The rest are tensor maps, before which zeros fill the last 64 bytes; the last
+/// How many of a launch's words are slots. The rest are tensor maps, before which zeros fill the last 128 bytes; the last
 /// slot is an address.
 size_t slotsOf(const std::vector<int64_t> &words) {
-  constexpr size_t line = 64 / sizeof(int64_t), map = sizeof(cuda::TensorMap) / sizeof(int64_t);
+  constexpr size_t line = 128 / sizeof(int64_t), map = sizeof(cuda::TensorMap) / sizeof(int64_t);
   size_t end = words.size();
   while (end > map && words[end - map] == static_cast<int64_t>(StubTensorMap::theMark))
     end -= map;
   if (end == words.size())
     return end;
   if (end % line)
-    fail("cuLaunchKernel: tensor maps begin at " + std::to_string(end * sizeof(int64_t)) + ", no multiple of 64");
+    fail("cuLaunchKernel: tensor maps begin at " + std::to_string(end * sizeof(int64_t)) + ", no multiple of 128");
   for (size_t zeros = 0; zeros + 1 < line && words[end - 1] == 0; ++zeros)
     --end;
   return end;
@@ -706,6 +708,16 @@ int cuEventRecord(cuda::Event event, cuda::Stream stream) {
   return success;
 }
 
+int cuFuncGetParamInfo(cuda::Function function, size_t number, size_t *offset, size_t *bytes) {
+  constexpr size_t begin = 0x210, alignment = 128; // of the memory of parameters, and of one with tensor maps
+  if (number != 0)
+    return invalidValue;
+  std::lock_guard lock(mutex);
+  *offset = function->offset = (begin + alignment - 1) / alignment * alignment - begin;
+  *bytes = 0; // not known here
+  return success;
+}
+
 int cuTensorMapEncodeTiled(cuda::TensorMap *map, cuda::TensorMapType type, unsigned rank, void *address,
                            const uint64_t *sizes, const uint64_t *strides, const unsigned *box, const unsigned *steps,
                            int interleave, int swizzle, int promotion, int fill) {
@@ -752,8 +764,9 @@ int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsi
       extra[4] != cuda::launchParamEnd)
     return invalidValue;
   std::lock_guard lock(mutex);
-  auto *first = static_cast<const int64_t *>(extra[1]);
-  std::vector<int64_t> slots(first, first + *static_cast<size_t *>(extra[3]) / sizeof(int64_t));
+  size_t bytes = *static_cast<size_t *>(extra[3]) - function->offset;
+  auto *first = reinterpret_cast<const int64_t *>(static_cast<const char *>(extra[1]) + function->offset);
+  std::vector<int64_t> slots(first, first + bytes / sizeof(int64_t));
   log("cuLaunchKernel %s blocks %u threads %u shared %u stream %d", function->name.c_str(), gridX, blockX, sharedBytes,
       streamOf(stream).number);
   char *scratch = reinterpret_cast<char *>(slots[slotsOf(slots) - 1]);

@@ -37,10 +37,15 @@ int encode(TensorMap *map, TensorMapType type, unsigned rank, void *address, con
   return answer;
 }
 
+constexpr size_t offsetOfParameter = 48;
+
 cuda::Driver aDriver() {
   answer = 0;
   cuda::Driver driver;
   driver.cuTensorMapEncodeTiled = encode;
+  driver.cuFuncGetParamInfo = [](cuda::Function, size_t, size_t *offset, size_t *bytes) {
+    return *offset = offsetOfParameter, *bytes = 0, 0;
+  };
   driver.cuDriverGetVersion = [](int *version) { return *version = 11080, 0; };
   driver.cuGetErrorName = driver.cuGetErrorString = [](int, const char **text) { return *text = "told", 0; };
   return driver;
@@ -68,7 +73,7 @@ struct MappedKernel : schema::KernelT {
   Expected<TensorMaps> on(const cuda::Driver &driver) const {
     flatbuffers::FlatBufferBuilder builder;
     builder.Finish(schema::Kernel::Pack(builder, this));
-    return TensorMaps::create(driver, *flatbuffers::GetRoot<schema::Kernel>(builder.GetBufferPointer()));
+    return TensorMaps::create(driver, *flatbuffers::GetRoot<schema::Kernel>(builder.GetBufferPointer()), nullptr);
   }
 };
 
@@ -113,22 +118,25 @@ TEST(TensorMaps, DimensionsAreInnermostFirstAndStridesInBytes) {
   EXPECT_EQ(std::vector(map.box, map.box + 3), (std::vector<uint32_t>{64, 16, 1}));
 }
 
-TEST(TensorMaps, StandBehindSlotsFromTheNext64BytesOn) {
+TEST(TensorMaps, StandBehindSlotsFromTheNext128BytesOn) {
   MappedKernel kernel(0, {ofRows, 64}, {64, 1}, {8, 64});
   kernel.add(1, {ofRows, 32}, {ofStride, 1}, {8, 32});
-  for (size_t more : {0, 1}) { // 8 slots, which end on 64 bytes, and 9
+  while (kernel.params.size() < 12)
+    kernel.params.emplace_back(std::make_unique<schema::ParamT>())->name = "more";
+  for (size_t more : {0, 1}) { // 16 slots, which end on 128 bytes, and 17
     if (more)
       kernel.params.emplace_back(std::make_unique<schema::ParamT>())->name = "more";
     cuda::Driver driver = aDriver();
     auto maps = kernel.on(driver);
     ASSERT_TRUE(maps) << maps.message();
-    EXPECT_EQ(maps->blockBytes(), (more ? 128u : 64u) + 256u);
+    EXPECT_EQ(maps->blockBytes(), offsetOfParameter + (more ? 256u : 128u) + 256u);
     std::vector<int64_t> launched = slots(0x1000, 0x2000, 7, 64);
-    launched.resize(8 + more, 0x9000);
+    launched.resize(16 + more, 0x9000);
     std::vector<uint64_t> found(maps->blockBytes() / 8, UINT64_MAX);
     ASSERT_TRUE(maps->write(driver, launched, reinterpret_cast<std::byte *>(found.data())).ok());
-    std::vector<uint64_t> expected(launched.begin(), launched.end());
-    expected.resize(more ? 16 : 8);
+    std::vector<uint64_t> expected(offsetOfParameter / 8);
+    expected.insert(expected.end(), launched.begin(), launched.end());
+    expected.resize(offsetOfParameter / 8 + (more ? 32 : 16));
     for (auto [address, type, stride, box] : {std::tuple(0x1000, 9, 128, 64), std::tuple(0x2000, 7, 256, 32)}) {
       StubTensorMap map;
       map.address = static_cast<uint64_t>(address), map.type = static_cast<uint32_t>(type), map.rank = 2;
@@ -180,6 +188,15 @@ TEST(TensorMaps, RefusesWhatBulkCopiesCannotDo) {
   EXPECT_EQ(refusalOf(kernel, slots(0, 0x2000, 2, (int64_t(1) << 38) - 4)), "");
 }
 
+TEST(TensorMaps, WithoutStridesAreRowMajor) {
+  MappedKernel kernel(0, {3, ofRows, 96}, {}, {1, 16, 64});
+  EXPECT_EQ(firstOf(askedOf(kernel, slots(0x1000, 0x2000, 7, 0)).strides, 2), (std::vector<uint64_t>{192, 7 * 192}));
+  MappedKernel odd(0, {ofRows, 20}, {}, {16, 64});
+  EXPECT_EQ(refusalOf(odd, slots(0x1000, 0x2000, 7, 0)),
+            "kernel @k: tensor map of 'x': dimension 0 of 2 has a stride of 20 elements of 2 bytes; bulk copies take "
+            "multiples of 16 bytes, from 16 to 1099511627760");
+}
+
 TEST(TensorMaps, TellWhatTheDriverSays) {
   MappedKernel kernel(0, {64}, {1}, {64});
   cuda::Driver driver = aDriver();
@@ -197,7 +214,7 @@ TEST(TensorMaps, AnOldDriverIsEnoughForKernelsWithout) {
   MappedKernel kernel(0, {64}, {1}, {64});
   EXPECT_EQ(kernel.on(driver).message(),
             "kernel @k has 1 tensor maps, but the driver is too old for them: it is for CUDA 11.8 and lacks "
-            "cuTensorMapEncodeTiled; valid: a driver for CUDA 12.0 or later");
+            "cuTensorMapEncodeTiled or cuFuncGetParamInfo; valid: a driver for CUDA 12.4 or later");
   kernel.maps.clear();
   auto none = kernel.on(driver);
   ASSERT_TRUE(none) << none.message();
@@ -252,7 +269,7 @@ struct ReadParameters : TestProgram {
 } // namespace
 
 TEST_F(TensorMapsOnStub, ALaunchHasThemBehindItsSlots) {
-  constexpr int64_t count = 8 + 2 * 16; // 7 slots, a zero, two maps
+  constexpr int64_t count = 16 + 2 * 16; // 7 slots, zeros, two maps
   ReadParameters program(count, 5);
   auto session = program.session();
   ASSERT_TRUE(session);
@@ -264,10 +281,10 @@ TEST_F(TensorMapsOnStub, ALaunchHasThemBehindItsSlots) {
     EXPECT_EQ(out[4], count);
     EXPECT_EQ(out[5], 5);
     EXPECT_NE(out[6], 0); // the scratch's
-    EXPECT_EQ(out[7], 0);
+    EXPECT_EQ(std::vector<int64_t>(out.begin() + 7, out.begin() + 16), std::vector<int64_t>(9));
     for (size_t i : {0, 1}) {
       StubTensorMap map;
-      std::memcpy(&map, &out[8 + 16 * i], sizeof(map));
+      std::memcpy(&map, &out[16 + 16 * i], sizeof(map));
       EXPECT_EQ(map.mark, StubTensorMap::theMark);
       EXPECT_EQ(map.address, static_cast<uint64_t>(out[3]));
       EXPECT_EQ(firstOf(map.sizes, 2), (std::vector<uint64_t>{64, 5}));
