@@ -13,6 +13,8 @@ using namespace braid;
 using namespace braid::lower;
 
 int64_t lower::chooseThreads(func::FuncOp kernel) {
+  if (int64_t threads = threadsOfOuterSum(kernel))
+    return threads;
   int64_t most = 0, dots = 0;
   bool product = false;
   kernel.walk([&](Operation *op) {

@@ -29,6 +29,8 @@ struct Panel;
 
 /// Threads of a block that `kernel` is worth: one where it has no tiles.
 int64_t chooseThreads(func::FuncOp kernel);
+/// Of a kernel whose one product is a sum that ThreadOuter.cpp deals out; 0: there is none.
+int64_t threadsOfOuterSum(func::FuncOp kernel);
 
 /// Whether the shapes and types of a product are those of the tensor cores.
 bool onTensorCores(tile::DotOp op);
@@ -68,10 +70,10 @@ protected:
       return succeeded(lowerRowLoop(op)) || failedOnce;
     if (rowWalk)
       return lowerRowWalk();
-    return lowerProduct(op) || lowerWalk(op);
+    return lowerProduct(op) || lowerOuterSum(op) || lowerWalk(op);
   }
   bool lowerInRegisters(Operation *op) override;
-  bool isAtHand(Value v) const override { return owned.count(v) || loopSums.count(v); }
+  bool isAtHand(Value v) const override { return owned.count(v) || loopSums.count(v) || outerSums.count(v); }
   Buffer *allocate(VectorType type) override;
   void giveBack(Buffer *buffer) override;
   Type storage(Type element) override;
@@ -278,6 +280,11 @@ private:
   Value multiplyByGroup(Value left, bool leftAlongK, Value right, bool rightAlongK, Value sums);
   SmallVector<Value> multiplyRowsByGroup(ValueRange left, Value right, bool rightAlongK, ValueRange sums);
 
+  // ThreadOuter.cpp
+  class OuterSum;
+  bool lowerOuterSum(scf::ForOp op);
+  bool storeOuterSum(tile::StoreOp store);
+
   // ThreadPipeline.cpp
   struct Pipeline;
   struct CopyPlace;
@@ -313,6 +320,8 @@ private:
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
   DenseSet<Value> panels; ///< loads that rows multiply by wgmma: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
+  DenseMap<Value, std::shared_ptr<const OuterSum>>
+      outerSums; ///< by the loop's result: their store takes them from registers
   DenseMap<Operation *, std::shared_ptr<const Ahead>> aheads; ///< by the loop
   DenseMap<Operation *, std::shared_ptr<Pipeline>> pipelines; ///< that loops over tiles have begun, by the loop over k
   DenseMap<Operation *, View> fetched; ///< what loads of this iteration read, by copies of the one before

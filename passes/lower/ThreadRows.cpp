@@ -656,6 +656,8 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
     own(load.getResult(), it->second);
     return true;
   }
+  if (auto store = dyn_cast<tile::StoreOp>(op); store && storeOuterSum(store))
+    return true;
   if (inRows.empty())
     return false;
   if (auto load = dyn_cast<tile::LoadOp>(op); load && panels.count(load.getResult())) {

@@ -1,4 +1,4 @@
-"""Products of bf16 in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
+"""Products, most of bf16, in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
 16 bytes, sums that are added to, groups of rows of any length, sums of several products, long sums in parts.
 
     check_products.py [ring]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
@@ -14,11 +14,11 @@ from harness import Program, Type, rounded
 from check_linear import limits
 
 
-def add_linear(program, rng, B, T, K, N, transposed):
+def add_linear(program, rng, B, T, K, N, transposed, dtype="bf16"):
     """y = x w, dx = dy w^T, dw = x^T dy and the same added to s; w^T for w where transposed."""
-    f = program.function(f"linear_{B * T}x{K}x{N}{'_t' if transposed else ''}", "bf16")
+    f = program.function(f"linear_{B * T}x{K}x{N}{'_t' if transposed else ''}_{dtype}", dtype)
     x, dy, w = f.input("x", (B, T, K)), f.input("dy", (B, T, N)), f.input("w", (N, K) if transposed else (K, N))
-    z, s = f.input("z", (B, T, N)), f.input("s", w.type.shape, "f32")
+    z, s = f.input("z", (B, T, N)), f.input("s", w.type.shape, "f64" if dtype == "f64" else "f32")
     weight = lambda *sums: f.op("braid.linear_grad_weight", [x, [dy], [*sums]], [w.type], segments=True, transposed=transposed)[0]
     f.output("y", f.op("braid.linear", [x, w], [dy.type], transposed=transposed)[0])
     f.output("yz", f.op("braid.linear_add", [x, w, z], dy.type, transposed=transposed))
@@ -30,7 +30,7 @@ def add_linear(program, rng, B, T, K, N, transposed):
     rows, cotangents, m = a["x"].reshape(-1, K), a["dy"].reshape(-1, N), turn(a["w"])
     y, dw = (rows @ m).reshape(B, T, N), turn(rows.T @ cotangents)
     references = {"y": y, "yz": y + a["z"], "dx": (cotangents @ m.T).reshape(B, T, K), "dw": dw, "dsum": dw + a["s"]}
-    program.check(f, a, references, limits("bf16", ("dx", "dw", "dsum"))(references))
+    program.check(f, a, references, limits(dtype, ("dx", "dw", "dsum"))(references))
 
 
 def add_groups(program, rng, R, M, F, lengths):
@@ -130,6 +130,13 @@ def main(parts=""):
     add_groups(program, rng, 4096, 64, 512, (3000, 0, 1000, 96))
     add_groups(program, rng, 300, 512, 512, (30, 0, 7, 0, 0, 100, 64, 65, 1, 0, 0, 20, 0, 0, 3, 0, 0, 0, 0, 2))
     add_linear(program, rng, 1, 3328, 48, 2560, False)
+    # On the FMA units: more iterations than the ring has stages, parts of tiles, a tile of 64 x 48; steps of 30, which threads read one by one.
+    for dtype in ("f32", "f64"):
+        for transposed in (False, True):
+            add_linear(program, rng, 1, 200, 320, 192, transposed, dtype)
+            add_linear(program, rng, 1, 67, 330, 64, transposed, dtype)
+            add_linear(program, rng, 2, 70, 128, 48, transposed, dtype)
+            add_linear(program, rng, 2, 70, 96, 80, transposed, dtype)
     for dtype in ("bf16", "f32"):
         add_long_sum(program, rng, dtype, 2300, 96, 80)
         add_long_sum(program, rng, dtype, 4100, 256, 48)
