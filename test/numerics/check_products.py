@@ -33,10 +33,10 @@ def add_linear(program, rng, B, T, K, N, transposed, dtype="bf16"):
     program.check(f, a, references, limits(dtype, ("dx", "dw", "dsum"))(references))
 
 
-def add_groups(program, rng, R, M, F, lengths):
+def add_groups(program, rng, R, M, F, lengths, dtype="bf16"):
     """Groups of so many rows; behind them rows of none, which nobody asks for."""
     E = len(lengths)
-    f = program.function(f"groups_{R}x{M}x{F}_{E}", "bf16")
+    f = program.function(f"groups_{R}x{M}x{F}_{E}_{dtype}", dtype)
     x, dy, w, offsets = f.input("x", (1, R, M)), f.input("dy", (1, R, F)), f.input("w", (E, M, F)), f.input("offsets", (E + 1,), "i32")
     s = f.input("s", (E, M, F), "f32")
     weight = lambda *sums: f.op("braid.moe.grouped_linear_grad_weight", [x, offsets, [dy], [*sums]], [w.type], segments=True)[0]
@@ -54,7 +54,7 @@ def add_groups(program, rng, R, M, F, lengths):
         y[0, rows], dx[0, rows] = a["x"][0, rows] @ a["w"][e], a["dy"][0, rows] @ a["w"][e].T
         dw[e] = a["x"][0, rows].T @ a["dy"][0, rows]
     references = {"y": y, "dx": dx, "dw": dw, "dsum": dw + a["s"]}
-    program.check(f, a | {"offsets": ends}, references, limits("bf16", ("dx", "dw", "dsum"))(references))
+    program.check(f, a | {"offsets": ends}, references, limits(dtype, ("dx", "dw", "dsum"))(references))
 
 
 def add_sums(program, rng, T, M, widths, transposed):
@@ -137,6 +137,7 @@ def main(parts=""):
             add_linear(program, rng, 1, 67, 330, 64, transposed, dtype)
             add_linear(program, rng, 2, 70, 128, 48, transposed, dtype)
             add_linear(program, rng, 2, 70, 96, 80, transposed, dtype)
+    add_groups(program, rng, 300, 96, 128, (130, 0, 1, 63, 90, 16), "f32")
     for dtype in ("bf16", "f32"):
         add_long_sum(program, rng, dtype, 2300, 96, 80)
         add_long_sum(program, rng, dtype, 4100, 256, 48)
