@@ -181,21 +181,20 @@ bool ThreadLowering::OuterSum::fits() {
 /// warp are then served at a time.
 void ThreadLowering::OuterSum::place() {
   int64_t down = found.m / kRows, across = found.n / kColumns;
+  bool fewer = l.threads > found.parts();
+  if (fewer)
+    live = l.less(l.thread, found.parts());
+  // Threads behind the last part compute what others do, too.
+  auto clamped = [&](Value i, int64_t count) { return fewer ? l.least(i, count - 1) : i; };
   Value y, x;
   if (down % 4 == 0 && across % 8 == 0) {
+    Value number = clamped(l.warp, found.parts() / kWarp);
     auto bit = [&](int64_t from, int64_t to) { return l.mul(l.remainder(l.divide(l.lane, from), 2), l.constant(to)); };
-    y = l.add(l.add(bit(2, 1), bit(8, 2)), l.mul(l.divide(l.warp, across / 8), l.constant(4)));
+    y = l.add(l.add(bit(2, 1), bit(8, 2)), l.mul(l.divide(number, across / 8), l.constant(4)));
     x = l.add(l.add(bit(1, 1), bit(4, 2)), bit(16, 4));
-    x = l.add(x, l.mul(l.remainder(l.warp, across / 8), l.constant(8)));
-    if (l.threads > found.parts())
-      live = l.less(l.thread, found.parts());
+    x = l.add(x, l.mul(l.remainder(number, across / 8), l.constant(8)));
   } else {
-    // Threads behind the last part compute it, too.
-    Value part = l.thread;
-    if (l.threads > found.parts()) {
-      live = l.less(part, found.parts());
-      part = l.least(part, found.parts() - 1);
-    }
+    Value part = clamped(l.thread, found.parts());
     y = l.divide(part, across);
     x = l.remainder(part, across);
   }

@@ -111,3 +111,27 @@ func.func @sums(%a: memref<?x?xf64, strided<[?, 1]>> {tile.name = "a"}, %b: memr
   tile.store %sum, %c[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x64xf64>, memref<?x?xf64, strided<[?, 1]>>
   return
 }
+
+// Beside another product: a block has as many threads as any kernel, here more than there are parts. Those behind the last one read what others do.
+// CHECK-LABEL: func.func @fewer({{.*}}threads.block = 256 : i64
+// CHECK:         arith.cmpi ult, %{{.*}}, %c192
+// CHECK:         arith.minui %{{.*}}, %c5
+// CHECK:         scf.for
+// CHECK:           nvvm.cp.async.wait.group 1
+func.func @fewer(%a: memref<?x?xf32, strided<[?, 1]>> {tile.name = "a"}, %b: memref<?x?xf32, strided<[?, 1]>> {tile.name = "b"},
+                 %c: memref<?x?xf32, strided<[?, 1]>> {tile.name = "c"}, %k: index {tile.name = "k"}) attributes {tile.kernel, tile.grid = ["all"]} {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %zero = arith.constant dense<0.0> : vector<96x64xf32>
+  %sum = scf.for %at = %c0 to %k step %c32 iter_args(%now = %zero) -> (vector<96x64xf32>) {
+    %x = tile.load %a[%c0, %at] {dims = array<i64: 0, 1>} : memref<?x?xf32, strided<[?, 1]>>, vector<96x32xf32>
+    %y = tile.load %b[%at, %c0] {dims = array<i64: 0, 1>} : memref<?x?xf32, strided<[?, 1]>>, vector<32x64xf32>
+    %next = tile.dot %x, %y, %now : vector<96x32xf32>, vector<32x64xf32>, vector<96x64xf32>
+    scf.yield %next : vector<96x64xf32>
+  }
+  %x = tile.load %a[%c0, %k] {dims = array<i64: 0, 1>} : memref<?x?xf32, strided<[?, 1]>>, vector<96x4xf32>
+  %y = tile.load %b[%k, %c0] {dims = array<i64: 0, 1>} : memref<?x?xf32, strided<[?, 1]>>, vector<4x64xf32>
+  %all = tile.dot %x, %y, %sum : vector<96x4xf32>, vector<4x64xf32>, vector<96x64xf32>
+  tile.store %all, %c[%c0, %c0] {dims = array<i64: 0, 1>} : vector<96x64xf32>, memref<?x?xf32, strided<[?, 1]>>
+  return
+}
