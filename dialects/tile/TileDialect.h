@@ -32,8 +32,9 @@ inline constexpr llvm::StringLiteral kRoundsEachAttr = "tile.rounds_each";
 /// Of a kernel, once its launches are commands: pairs of parameters, [new_state, state], which are one buffer in some of them.
 /// All others lie apart.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "tile.in_place";
-/// Of a kernel: its buffers of bf16, and all of their rows, begin on 16 bytes.
-inline constexpr llvm::StringLiteral kAlignedRowsAttr = "tile.aligned_rows";
+/// Of a kernel: the operands of its products are at least as large as the tiles of them that it loads, and they and all of their rows begin on 16
+/// bytes: they can be copied in boxes.
+inline constexpr llvm::StringLiteral kBoxesAttr = "tile.boxes";
 /// Of an scf.for inside another one: how far it walks for one iteration of that one, in the mean, since its bounds come from
 /// what is in memory: inside a loop over n rows it walks n times as far over all of them. Only what counts work reads it.
 inline constexpr llvm::StringLiteral kMeanWalkAttr = "tile.mean_walk";

@@ -53,7 +53,7 @@ struct Tile {
   Type a, b, c;
   Type addend = {}; ///< of another matrix that is added; null: none
   SmallVector<int64_t, 2> rest = {}; ///< of k, behind the steps of the loop
-  bool aligned = false; ///< bf16 operands that begin on 16 bytes, as all of their rows do
+  bool boxes = false; ///< bf16 operands that can be copied in boxes
 
   std::string name(StringRef kind) const {
     auto letter = [](bool transposed) { return transposed ? "t" : "n"; };
@@ -64,8 +64,10 @@ struct Tile {
       text += "_plus_" + typeName(addend);
     for (int64_t step : rest)
       text += "_" + std::to_string(step);
-    return runsAlone() && !aligned ? text + "_unaligned" : text;
+    return runsAlone() && !boxes ? text + "_by_rows" : text;
   }
+  /// Whether the matrices of this product are as large as their tiles at least.
+  bool fits(int64_t ofM, int64_t ofN, int64_t ofK) const { return m <= ofM && n <= ofN && k <= ofK; }
   bool runsAlone() const { return braid::runsAlone(a.isBF16() && b.isBF16(), m, n); }
   /// The matrix that the sum begins with: C, another, or none.
   Var begin(KernelBuilder &k, Var target, Shape sizes) const {
@@ -153,8 +155,8 @@ private:
     auto function = getOperation().lookupSymbol<func::FuncOp>(kernel);
     // C shares no byte with A and B, and what is added is C itself or another matrix.
     function->setAttr(tile::kInPlaceAttr, b.getArrayAttr({}));
-    if (tile.aligned)
-      function->setAttr(tile::kAlignedRowsAttr, b.getUnitAttr());
+    if (tile.boxes)
+      function->setAttr(tile::kBoxesAttr, b.getUnitAttr());
     return cmd::LaunchOp::create(b, op.getLoc(), FlatSymbolRefAttr::get(op.getContext(), kernel),
                                  b.getDenseI64ArrayAttr(grid), arguments.list.getDictionary(op.getContext()),
                                  op.getStreamAttr(), op.getNameAttr());
@@ -223,7 +225,7 @@ private:
     auto isAlignedIn = [&](cmd::BufferAttr at, int64_t leading, int64_t stride) {
       return isAligned(at, batch == 1 ? Shape(leading) : Shape({leading, stride}));
     };
-    tile.aligned = onTensorCores(op) &&
+    tile.boxes = onTensorCores(op) && tile.fits(m, n, k) &&
                    isAlignedIn(from(op.getA(), rows.first * rowsOfA, tile.a), op.getLda(), op.getBatchStrideA()) &&
                    isAlignedIn(from(op.getB(), columns.first * rowsOfB, tile.b), op.getLdb(), op.getBatchStrideB());
     OutlineContext context(getOperation());
@@ -290,7 +292,7 @@ private:
     int64_t each = std::min(rows, 2 * ceilDiv(rows, std::max<int64_t>(groups, 1)));
     Sides sides = sidesFor(onTensorCores(op), each, n, k, std::min(groups, rows));
     Tile tile = tileOf(op, guardedSideOf(each, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
-    tile.aligned = onTensorCores(op) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
+    tile.boxes = onTensorCores(op) && tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
@@ -338,7 +340,7 @@ private:
               op.getTypeA(),
               op.getTypeB(),
               op.getTypeC()};
-    tile.aligned = onTensorCores(op) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
+    tile.boxes = onTensorCores(op) && tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);

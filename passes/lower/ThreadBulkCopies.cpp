@@ -15,8 +15,6 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-
-using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
 
@@ -53,11 +51,12 @@ static void arrive(OpBuilder &b, Location loc, Value barrier) {
 
 //===- Where they are used ----------------------------------------------------------------------------------------===//
 
-/// A loop over tiles, alone in a kernel whose operands begin on 16 bytes as all of their rows do.
+/// A loop over tiles, alone in a kernel whose operands can be copied in boxes. Boxes are not larger than what they are cut from, so that is as wide as
+/// a block of columns.
 bool ThreadLowering::copiesInBulk(const Pipeline &pipe) {
   const Product &p = pipe.p;
   scf::ForOp tiles = pipe.tiles;
-  if (!p.wgmma || !kernel->hasAttr(tile::kAlignedRowsAttr) || tiles->getBlock() != &kernel.front())
+  if (!p.wgmma || !kernel->hasAttr(tile::kBoxesAttr) || tiles->getBlock() != &kernel.front())
     return false;
   for (Operation &op : kernel.front())
     if (&op != tiles && !isa<arith::ConstantOp>(op) &&
@@ -66,7 +65,7 @@ bool ThreadLowering::copiesInBulk(const Pipeline &pipe) {
       return false;
   for (auto [load, panel] : {std::pair(pipe.p.a, &p.left), std::pair(pipe.p.b, &p.right)}) {
     int64_t rank = cast<MemRefType>(load.getSource().getType()).getRank();
-    if (panel->rows > kMostRows || load.getDims().back() != rank - 1)
+    if (panel->rows > kMostRows || panel->columns < kBlockColumns || load.getDims().back() != rank - 1)
       return false;
     bool plain = true;
     eachArgument(load.getSource(), [&](Value argument) {

@@ -200,8 +200,8 @@ public:
   /// Products so far read their operands rounded to bf16; sums stay as they are, exponentials of tiles may be
   /// approximate (`afn`). For kernels on bf16 tokens.
   void roundProducts();
-  /// Buffers of bf16, and all of their rows, begin on 16 bytes at every launch.
-  void alignedRows() { func->setAttr(tile::kAlignedRowsAttr, builder.getUnitAttr()); }
+  /// At every launch the operands of products are as large as their tiles at least, and they and all of their rows begin on 16 bytes.
+  void inBoxes() { func->setAttr(tile::kBoxesAttr, builder.getUnitAttr()); }
   /// Exponentials and quotients so far, of f32 tiles, may be approximate. For what is rounded to bf16 in the end.
   void approximate();
   /// The same where bf16, and what loops have added up beside it, is all that the kernel stores.

@@ -125,10 +125,10 @@ private:
   /// Two loops over k have no registers for the places of a loop over tiles.
   bool alone() const { return runsAlone(/*tensorCores=*/true, m, columns) && walks.size() == 1; }
 
-  /// Whether the rows of all operands begin on 16 bytes.
-  bool aligned() const {
+  /// Whether all operands can be copied in boxes: widths are multiples of those of tiles.
+  bool inBoxes() const {
     constexpr int64_t together = 8; // of bf16
-    return (transposeB || n % together == 0) &&
+    return rows >= m && (transposeB || n % together == 0) &&
            llvm::all_of(terms, [](const Term &term) { return term.depth % together == 0; });
   }
 
@@ -137,13 +137,13 @@ private:
                                      transposeB ? "nt" : "nn", m, columns);
     for (const Walk &walk : walks)
       name += llvm::formatv("_{0}x{1}", walk.end - walk.first, walk.step);
-    return alone() && !aligned() ? name + "_unaligned" : name;
+    return alone() && !inBoxes() ? name + "_by_rows" : name;
   }
 
   Operands declare(KernelBuilder &k) const {
     Operands operands;
-    if (aligned())
-      k.alignedRows();
+    if (inBoxes())
+      k.inBoxes();
     const int64_t any[] = {kDynamic, kDynamic, kDynamic};
     Type bf16 = k.builder.getBF16Type();
     for (auto [w, walk] : llvm::enumerate(walks)) {
@@ -247,7 +247,7 @@ Value sumInParts(Operation *op, const Product &p, RankedTensorType type, Outline
     Var column = t.program(0) * columns, part = t.program(2), begin = part * length;
     Var end = min(begin + length, depth); // a multiple of the step, where there are further tokens
     if (tensorCores)
-      t.alignedRows(); // whose widths are multiples of the grain
+      t.inBoxes(); // whose widths are multiples of the grain
     eachTile(t, t.program(1), rows, alone, [&](Var row) {
       Vars sum = t.loop(begin, end, sides.k, {t.tile({rows, columns}, t.f32())}, [&](Var at, ArrayRef<Var> sum) {
         return Vars{dotTA(t.load(a, {at, row}, {sides.k, rows}, {.limit = t.size(a, 0)}),

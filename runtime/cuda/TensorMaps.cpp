@@ -86,6 +86,10 @@ Expected<TensorMap> TensorMaps::encode(const Driver &driver, const Map &map, std
   }
   // Of a buffer without elements nothing is read, and what is said of it need not make sense; a map has no size 0.
   auto address = static_cast<uint64_t>(slots[map.slot]);
+  for (unsigned i = 0; i < rank && !isEmpty; ++i) // the driver takes it, and the copy never ends
+    if (sizes[i] < box[i])
+      return Status::error("dimension {} of {} has size {}, less than the {} of a box", rank - 1 - i, rank, sizes[i],
+                           box[i]);
   if (isEmpty) {
     std::fill_n(sizes, rank, 1);
     address -= address % alignment;

@@ -754,6 +754,8 @@ void braid_emulate_bulk_copy(int64_t target, int64_t barrier, int64_t index, con
     at[d] = coordinates[rank - 1 - d];
     size[d] = value(map[2 + d]);
     box[d] = map[2 + 2 * most + d];
+    if (box[d] > size[d])
+      fail("a box that is larger than what it is cut from: a GPU would wait for it for ever", thread);
     stride[d] = !rowMajor ? value(map[2 + most + d]) : d == rank - 1 ? 1 : stride[d + 1] * size[d + 1];
     if (d < rank - 1 && size[d] > 1 && stride[d] * elementBytes % chunkBytes != 0)
       fail("a bulk copy of rows that do not begin on 16 bytes", thread);
