@@ -109,12 +109,12 @@ std::vector<uint64_t> firstOf(const uint64_t *values, size_t count) { return {va
 
 TEST(TensorMaps, DimensionsAreInnermostFirstAndStridesInBytes) {
   MappedKernel kernel(0, {3, ofRows, 96}, {ofStride, 96, 1}, {1, 16, 64});
-  StubTensorMap map = askedOf(kernel, slots(0x1010, 0x2000, 7, 800));
+  StubTensorMap map = askedOf(kernel, slots(0x1010, 0x2000, 17, 1640));
   EXPECT_EQ(map.address, 0x1010u);
   EXPECT_EQ(map.type, 9u); // bf16
   EXPECT_EQ(map.rank, 3u);
-  EXPECT_EQ(firstOf(map.sizes, 3), (std::vector<uint64_t>{96, 7, 3}));
-  EXPECT_EQ(firstOf(map.strides, 2), (std::vector<uint64_t>{192, 1600}));
+  EXPECT_EQ(firstOf(map.sizes, 3), (std::vector<uint64_t>{96, 17, 3}));
+  EXPECT_EQ(firstOf(map.strides, 2), (std::vector<uint64_t>{192, 3280}));
   EXPECT_EQ(std::vector(map.box, map.box + 3), (std::vector<uint32_t>{64, 16, 1}));
 }
 
@@ -130,7 +130,7 @@ TEST(TensorMaps, StandBehindSlotsFromTheNext128BytesOn) {
     auto maps = kernel.on(driver);
     ASSERT_TRUE(maps) << maps.message();
     EXPECT_EQ(maps->blockBytes(), offsetOfParameter + (more ? 256u : 128u) + 256u);
-    std::vector<int64_t> launched = slots(0x1000, 0x2000, 7, 64);
+    std::vector<int64_t> launched = slots(0x1000, 0x2000, 9, 64);
     launched.resize(16 + more, 0x9000);
     std::vector<uint64_t> found(maps->blockBytes() / 8, UINT64_MAX);
     ASSERT_TRUE(maps->write(driver, launched, reinterpret_cast<std::byte *>(found.data())).ok());
@@ -140,7 +140,7 @@ TEST(TensorMaps, StandBehindSlotsFromTheNext128BytesOn) {
     for (auto [address, type, stride, box] : {std::tuple(0x1000, 9, 128, 64), std::tuple(0x2000, 7, 256, 32)}) {
       StubTensorMap map;
       map.address = static_cast<uint64_t>(address), map.type = static_cast<uint32_t>(type), map.rank = 2;
-      map.sizes[0] = map.box[0] = static_cast<uint32_t>(box), map.sizes[1] = 7, map.box[1] = 8;
+      map.sizes[0] = map.box[0] = static_cast<uint32_t>(box), map.sizes[1] = 9, map.box[1] = 8;
       map.strides[0] = static_cast<uint64_t>(stride);
       expected.resize(expected.size() + 16);
       std::memcpy(&expected[expected.size() - 16], &map, sizeof(map));
@@ -150,7 +150,7 @@ TEST(TensorMaps, StandBehindSlotsFromTheNext128BytesOn) {
 }
 
 TEST(TensorMaps, ADimensionOfSizeOneHasAStrideThatTheDriverTakes) {
-  MappedKernel kernel(0, {2, ofRows, 1, 20}, {160, ofStride, 3, 1}, {1, 1, 1, 64});
+  MappedKernel kernel(0, {2, ofRows, 1, 20}, {160, ofStride, 3, 1}, {1, 1, 1, 16});
   for (int64_t stride : {0, 7, -1}) {
     StubTensorMap map = askedOf(kernel, slots(0x1000, 0, 1, stride));
     EXPECT_EQ(firstOf(map.sizes, 4), (std::vector<uint64_t>{20, 1, 1, 2}));
@@ -188,11 +188,22 @@ TEST(TensorMaps, RefusesWhatBulkCopiesCannotDo) {
   EXPECT_EQ(refusalOf(kernel, slots(0, 0x2000, 2, (int64_t(1) << 38) - 4)), "");
 }
 
+TEST(TensorMaps, RefusesBoxesThatAreLargerThanWhatTheyAreCutFrom) {
+  MappedKernel rows(1, {2, ofRows, 32}, {ofStride, 32, 1}, {1, 4, 32});
+  EXPECT_EQ(refusalOf(rows, slots(0, 0x2000, 3, 128)),
+            "kernel @k: tensor map of 'y': dimension 1 of 3 has size 3, less than the 4 of a box");
+  EXPECT_EQ(refusalOf(rows, slots(0, 0x2000, 4, 128)), "");
+  MappedKernel columns(0, {8, ofRows}, {ofStride, 1}, {8, 64});
+  EXPECT_EQ(refusalOf(columns, slots(0x1000, 0, 56, 64)),
+            "kernel @k: tensor map of 'x': dimension 1 of 2 has size 56, less than the 64 of a box");
+  EXPECT_EQ(refusalOf(columns, slots(0x1000, 0, 64, 64)), "");
+}
+
 TEST(TensorMaps, WithoutStridesAreRowMajor) {
   MappedKernel kernel(0, {3, ofRows, 96}, {}, {1, 16, 64});
-  EXPECT_EQ(firstOf(askedOf(kernel, slots(0x1000, 0x2000, 7, 0)).strides, 2), (std::vector<uint64_t>{192, 7 * 192}));
-  MappedKernel odd(0, {ofRows, 20}, {}, {16, 64});
-  EXPECT_EQ(refusalOf(odd, slots(0x1000, 0x2000, 7, 0)),
+  EXPECT_EQ(firstOf(askedOf(kernel, slots(0x1000, 0x2000, 17, 0)).strides, 2), (std::vector<uint64_t>{192, 17 * 192}));
+  MappedKernel odd(0, {ofRows, 20}, {}, {16, 16});
+  EXPECT_EQ(refusalOf(odd, slots(0x1000, 0x2000, 17, 0)),
             "kernel @k: tensor map of 'x': dimension 0 of 2 has a stride of 20 elements of 2 bytes; bulk copies take "
             "multiples of 16 bytes, from 16 to 1099511627760");
 }
@@ -270,7 +281,7 @@ struct ReadParameters : TestProgram {
 
 TEST_F(TensorMapsOnStub, ALaunchHasThemBehindItsSlots) {
   constexpr int64_t count = 16 + 2 * 16; // 7 slots, zeros, two maps
-  ReadParameters program(count, 5);
+  ReadParameters program(count, 9);
   auto session = program.session();
   ASSERT_TRUE(session);
   for (int run = 0; run < 2; ++run) { // of what was recorded once
@@ -279,7 +290,7 @@ TEST_F(TensorMapsOnStub, ALaunchHasThemBehindItsSlots) {
     ASSERT_EQ(out.size(), 64u);
     EXPECT_EQ(out[0] * out[1] * out[2], 1);
     EXPECT_EQ(out[4], count);
-    EXPECT_EQ(out[5], 5);
+    EXPECT_EQ(out[5], 9);
     EXPECT_NE(out[6], 0); // the scratch's
     EXPECT_EQ(std::vector<int64_t>(out.begin() + 7, out.begin() + 16), std::vector<int64_t>(9));
     for (size_t i : {0, 1}) {
@@ -287,7 +298,7 @@ TEST_F(TensorMapsOnStub, ALaunchHasThemBehindItsSlots) {
       std::memcpy(&map, &out[16 + 16 * i], sizeof(map));
       EXPECT_EQ(map.mark, StubTensorMap::theMark);
       EXPECT_EQ(map.address, static_cast<uint64_t>(out[3]));
-      EXPECT_EQ(firstOf(map.sizes, 2), (std::vector<uint64_t>{64, 5}));
+      EXPECT_EQ(firstOf(map.sizes, 2), (std::vector<uint64_t>{64, 9}));
       EXPECT_EQ(map.strides[0], 128u);
       EXPECT_EQ(map.box[1], i == 0 ? 4u : 8u);
     }
@@ -295,7 +306,7 @@ TEST_F(TensorMapsOnStub, ALaunchHasThemBehindItsSlots) {
 }
 
 TEST_F(TensorMapsOnStub, AnUnalignedBufferIsAnErrorThatNamesTheCommand) {
-  ReadParameters program(1, 5, 8);
+  ReadParameters program(1, 9, 8);
   auto parsed = program.parse();
   ASSERT_TRUE(parsed) << parsed.message();
   std::string message = Session::create(*parsed, {}).message();
