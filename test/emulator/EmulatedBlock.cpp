@@ -1,0 +1,460 @@
+#include "test/emulator/EmulatedBlock.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include <sys/mman.h>
+
+/// Puts the registers that a function keeps, and the rounding mode, on the stack, goes on where `other` says, and leaves in
+/// `self` where it was. As swapcontext, without its two system calls.
+extern "C" void braidSwitch(void **self, void *other);
+asm(R"(
+.text
+.globl braidSwitch
+.hidden braidSwitch
+.type braidSwitch, @function
+braidSwitch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  subq $8, %rsp
+  stmxcsr (%rsp)
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  ldmxcsr (%rsp)
+  addq $8, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+
+namespace braid::emulator {
+
+static constexpr size_t kStackBytes = 256 << 10, kGuardBytes = 4096;
+
+static constexpr bool waitsForWarp(State state) {
+  return state == State::atShuffle || state == State::atLoad || state == State::atMultiply;
+}
+
+void fail(const char *message, long thread) {
+  std::fprintf(stderr, "thread emulator: %s (thread %ld)\n", message, thread);
+  std::abort();
+}
+
+bool isSet(const char *variable, const char *value) {
+  const char *text = std::getenv(variable);
+  return text && std::strcmp(text, value) == 0;
+}
+
+Pages::Pages(size_t bytes) : bytes((bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes) {
+  base = static_cast<char *>(mmap(nullptr, this->bytes + 2 * kGuardBytes, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (base == MAP_FAILED)
+    fail("no memory for a stack or a block", 0);
+  mprotect(base, kGuardBytes, PROT_NONE);
+  mprotect(end(), kGuardBytes, PROT_NONE);
+}
+
+Pages::~Pages() { munmap(base, bytes + 2 * kGuardBytes); }
+
+char *Pages::end() const { return base + kGuardBytes + bytes; }
+
+char *Pages::last(size_t count) const {
+  std::memset(end() - count, 0xff, count);
+  return end() - count;
+}
+
+static float fromBf16(uint32_t bits) {
+  bits <<= 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+Block &theBlock() {
+  thread_local Block block;
+  return block;
+}
+
+//===- Threads ---------------------------------------------------------------------------------------------------===//
+
+void Block::run(void (*body)(void *), void *args, int64_t program, int64_t count, int64_t sharedBytes) {
+  entry = body;
+  arguments = args;
+  number = program;
+  if (static_cast<int64_t>(fibers.size()) < count)
+    fibers.resize(count);
+  threads = count;
+  // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
+  shared = take(sharedPages, sharedBytes);
+  sharedSize = sharedBytes;
+  touches.resize(std::max(touches.size(), static_cast<size_t>(sharedBytes)));
+  ++barriers;
+  global = nullptr;
+  inFlight.assign(static_cast<size_t>((count + kGroup - 1) / kGroup), {});
+  phaseBarriers.clear();
+  boxes.clear();
+  for (int64_t i = 0; i < count; ++i)
+    begin(i);
+  while (step()) {
+  }
+}
+
+char *Block::take(std::unique_ptr<Pages> &pages, int64_t count) {
+  auto bytes = static_cast<size_t>((count + 15) / 16 * 16);
+  if (!pages || pages->size() < bytes)
+    pages = std::make_unique<Pages>(bytes);
+  return pages->last(bytes);
+}
+
+void *Block::scratch(int64_t bytes) {
+  if (!global)
+    global = take(globalPages, bytes);
+  return global;
+}
+
+void Block::begin(int64_t i) {
+  Fiber &fiber = fibers[i];
+  if (!fiber.stack)
+    fiber.stack = std::make_unique<Pages>(kStackBytes);
+  // What braidSwitch takes from a stack: the rounding mode, six registers, where to go on.
+  auto *words = reinterpret_cast<uint64_t *>(fiber.stack->end()) - 11; // a function begins 8 bytes off 16
+  std::fill_n(words, 11, 0);
+  asm volatile("stmxcsr %0" : "=m"(*reinterpret_cast<uint32_t *>(words)));
+  words[7] = reinterpret_cast<uint64_t>(&Block::start);
+  fiber.context = words;
+  fiber.state = State::ready;
+  fiber.copies.clear();
+  fiber.copyGroups.clear();
+  fiber.unfenced = false;
+  if (i % kGroup == 0)
+    inFlight[i / kGroup].assign(1, {});
+}
+
+void Block::start() {
+  Block &block = theBlock();
+  block.entry(block.arguments);
+  block.wait(State::done);
+}
+
+void Block::wait(State state) {
+  Fiber &fiber = fibers[current];
+  fiber.state = state;
+  braidSwitch(&fiber.context, scheduler);
+}
+
+bool Block::step() {
+  order.resize(threads);
+  std::iota(order.begin(), order.end(), 0);
+  static const bool reverse = isSet("BRAID_EMULATE_ORDER", "reverse"),
+                    shuffled = isSet("BRAID_EMULATE_ORDER", "shuffled");
+  if (reverse)
+    std::reverse(order.begin(), order.end());
+  else if (shuffled)
+    std::shuffle(order.begin(), order.end(), random);
+  for (int64_t i : order) {
+    if (fibers[i].state != State::ready)
+      continue;
+    current = i;
+    braidSwitch(&scheduler, fibers[i].context);
+  }
+  bool warpReleased = false;
+  for (int64_t first = 0; first < threads; first += kWarp)
+    warpReleased |= releaseWarp(first, std::min<int64_t>(first + kWarp, threads));
+  for (int64_t first = 0; first < threads; first += kGroup)
+    warpReleased |= releaseGroup(first, std::min<int64_t>(first + kGroup, threads));
+  if (warpReleased || releaseNamed() || releasePhases())
+    return true;
+  int64_t atBarrier = 0, done = 0;
+  for (int64_t i = 0; i < threads; ++i) {
+    atBarrier += fibers[i].state == State::atBarrier;
+    done += fibers[i].state == State::done;
+  }
+  if (done == threads)
+    return false;
+  if (atBarrier != threads)
+    for (int64_t i = 0; i < threads; ++i)
+      if (fibers[i].state != State::atBarrier)
+        fail(fibers[i].state == State::done ? "a barrier that not all threads of the block reach; one is at its end"
+             : fibers[i].state == State::atPhase
+                 ? "a phase of a barrier in shared memory that never ends"
+                 : "a barrier that not all threads of the block reach; one waits for its warp or warpgroup",
+             i);
+  ++barriers;
+  for (int64_t i = 0; i < threads; ++i)
+    fibers[i].state = State::ready;
+  return true;
+}
+
+bool Block::releaseWarp(int64_t first, int64_t end) {
+  State state = fibers[first].state;
+  for (int64_t i = first; i < end; ++i) {
+    bool waits = waitsForWarp(fibers[i].state);
+    if (waits && fibers[i].state != state)
+      fail("lanes of a warp wait in different places", i);
+    if (!waits && state != fibers[i].state && waitsForWarp(state))
+      fail("a shuffle that not all lanes of the warp reach", i);
+  }
+  if (!waitsForWarp(state))
+    return false;
+  if (end - first != kWarp)
+    fail("a warp of fewer than 32 threads", first);
+  if (state == State::atShuffle)
+    exchange(first);
+  else if (state == State::atLoad)
+    loadMatrices(first);
+  else
+    multiply(first);
+  for (int64_t i = first; i < end; ++i)
+    fibers[i].state = State::ready;
+  return true;
+}
+
+bool Block::releaseGroup(int64_t first, int64_t end) {
+  auto waits = [&](int64_t i) { return fibers[i].state == State::atGroupMultiply; };
+  for (int64_t i = first; i < end; ++i)
+    if (!waits(i))
+      return false;
+  if (end - first != kGroup)
+    fail("a warpgroup of fewer than 128 threads", first);
+  for (int64_t i = first; i < end; ++i)
+    if (!(*fibers[i].product == *fibers[first].product))
+      fail("threads of a warpgroup multiply different matrices", i);
+  for (int64_t i = 0; i < threads; ++i)
+    if (fibers[i].unfenced)
+      fail("a wgmma behind copies of a thread without a fence of the async proxy", i);
+  multiplyGroup(first);
+  for (int64_t i = first; i < end; ++i)
+    fibers[i].state = State::ready;
+  return true;
+}
+
+bool Block::releaseNamed() {
+  for (int64_t i = 0; i < threads; ++i) {
+    if (fibers[i].state != State::atNamedBarrier)
+      continue;
+    auto same = [&](const Fiber &fiber) {
+      return fiber.state == State::atNamedBarrier && fiber.value == fibers[i].value;
+    };
+    auto end = fibers.begin() + threads;
+    if (std::count_if(fibers.begin(), end, same) != fibers[i].offset)
+      continue;
+    int32_t name = fibers[i].value;
+    for (auto fiber = fibers.begin(); fiber != end; ++fiber)
+      if (fiber->state == State::atNamedBarrier && fiber->value == name)
+        fiber->state = State::ready;
+    ++barriers;
+    return true;
+  }
+  return false;
+}
+
+//===- Barriers in shared memory, and boxes that are copied ------------------------------------------------------===//
+
+void Block::arrive(char *barrier, int64_t bytes) {
+  PhaseBarrier &found = phasesOf(barrier);
+  if (found.missing == 0)
+    fail("more arrivals at a barrier than it waits for", current);
+  --found.missing;
+  found.bytes += bytes;
+  endPhase(found);
+}
+
+void Block::await(char *barrier, int32_t parity) {
+  while (phasesOf(barrier).phases % 2 == parity) {
+    self().barrier = barrier;
+    self().value = parity;
+    wait(State::atPhase);
+  }
+}
+
+void Block::send(BoxCopy copy) {
+  static const bool atOnce = isSet("BRAID_EMULATE_ORDER", "reverse");
+  boxes.push_back(std::move(copy));
+  if (atOnce)
+    deliver();
+}
+
+PhaseBarrier &Block::phasesOf(char *barrier) {
+  auto found = phaseBarriers.find(barrier);
+  if (found == phaseBarriers.end())
+    fail("a barrier in shared memory that was not begun", current);
+  return found->second;
+}
+
+void Block::endPhase(PhaseBarrier &barrier) {
+  if (barrier.bytes < 0)
+    fail("more bytes come to a barrier than it was told to expect", current);
+  if (barrier.missing != 0 || barrier.bytes != 0)
+    return;
+  barrier.missing = barrier.arrivals;
+  ++barrier.phases;
+  ++barriers; // those behind it have seen what those before it did
+}
+
+void Block::deliver() {
+  for (BoxCopy &copy : std::exchange(boxes, {})) {
+    for (auto &[target, bytes] : copy.chunks)
+      std::memcpy(target, bytes.data(), bytes.size());
+    PhaseBarrier &barrier = phasesOf(copy.barrier);
+    for (auto &chunk : copy.chunks)
+      barrier.bytes -= static_cast<int64_t>(chunk.second.size());
+    endPhase(barrier);
+  }
+}
+
+bool Block::releasePhases() {
+  deliver();
+  bool released = false;
+  for (int64_t i = 0; i < threads; ++i)
+    if (Fiber &fiber = fibers[i]; fiber.state == State::atPhase && phasesOf(fiber.barrier).phases % 2 != fiber.value) {
+      fiber.state = State::ready;
+      released = true;
+    }
+  return released;
+}
+
+//===- Products of a warpgroup -----------------------------------------------------------------------------------===//
+
+void Block::commitProducts() {
+  if (current % kGroup == 0)
+    inFlight[current / kGroup].emplace_back();
+}
+
+void Block::awaitProducts(int32_t most) {
+  if (current % kGroup != 0)
+    return;
+  auto &groups = inFlight[current / kGroup];
+  // The last one is not committed yet.
+  while (static_cast<int64_t>(groups.size()) - 1 > most) {
+    for (const InFlight &one : groups.front())
+      if ((!one.product.inRegisters && one.a != operand(one.product.a, one.product.turnedA, 64)) ||
+          one.b != operand(one.product.b, one.product.turnedB, one.product.n))
+        fail("operands of a wgmma were overwritten before it was waited for", current);
+    groups.pop_front();
+  }
+}
+
+std::vector<uint16_t> Block::operand(uint64_t descriptor, int32_t turned, int32_t count) {
+  constexpr uint64_t space = uint64_t(1) << 18;
+  if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0)
+    fail("a matrix of wgmma whose swizzle is not of 128 bytes, or has an offset", current);
+  auto field = [&](int bit) { return (descriptor >> bit & 0x3fff) * 16; };
+  uint64_t begin = field(0), leading = field(16), stride = field(32);
+  auto base = reinterpret_cast<uint64_t>(shared);
+  std::vector<uint16_t> values(static_cast<size_t>(count) * 16);
+  for (uint64_t i = 0; i < static_cast<uint64_t>(count); ++i)
+    for (uint64_t k = 0; k < 16; ++k) {
+      uint64_t at = begin + (turned ? i / 64 * leading + i % 64 * 2 + k / 8 * stride + k % 8 * 128
+                                    : i / 8 * stride + i % 8 * 128 + k * 2);
+      at ^= (at >> 7 & 7) << 4;
+      uint64_t offset = (at - base % space) % space; // from where shared memory begins
+      if (offset + 2 > static_cast<uint64_t>(sharedSize))
+        fail("a wgmma reads behind the end of shared memory", current);
+      touch(shared + offset, 2, /*writes=*/false, /*several=*/true, barriers);
+      std::memcpy(&values[i * 16 + k], shared + offset, 2);
+    }
+  return values;
+}
+
+std::vector<uint16_t> Block::held(int64_t first) {
+  std::vector<uint16_t> values(64 * 16);
+  for (int thread = 0; thread < kGroup; ++thread)
+    for (int i = 0; i < 4; ++i) {
+      int lane = thread % kWarp, row = thread / kWarp * 16 + lane / 4 + i % 2 * 8, k = lane % 4 * 2 + i / 2 * 8;
+      std::memcpy(&values[static_cast<size_t>(row * 16 + k)], &fibers[first + thread].registers[i], 4);
+    }
+  return values;
+}
+
+void Block::multiplyGroup(int64_t first) {
+  const GroupProduct product = *fibers[first].product;
+  InFlight one{product, product.inRegisters ? held(first) : operand(product.a, product.turnedA, 64),
+               operand(product.b, product.turnedB, product.n)};
+  auto floats = [](const std::vector<uint16_t> &bits) {
+    std::vector<float> values(bits.size());
+    std::transform(bits.begin(), bits.end(), values.begin(), fromBf16);
+    return values;
+  };
+  std::vector<float> a = floats(one.a), b = floats(one.b);
+  for (int thread = 0; thread < kGroup; ++thread)
+    for (int i = 0; i < product.n / 2; ++i) {
+      int lane = thread % kWarp, row = thread / kWarp * 16 + lane / 4 + i / 2 % 2 * 8;
+      int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      float sum = fibers[first + thread].sums[i];
+      for (int k = 0; k < 16; ++k)
+        sum += a[row * 16 + k] * b[column * 16 + k];
+      fibers[first + thread].sums[i] = sum;
+    }
+  inFlight[first / kGroup].back().push_back(std::move(one));
+}
+
+//===- What the lanes of a warp do together ----------------------------------------------------------------------===//
+
+void Block::exchange(int64_t first) {
+  for (int lane = 0; lane < kWarp; ++lane) {
+    Fiber &fiber = fibers[first + lane];
+    int from = lane;
+    switch (fiber.mode) {
+    case 0: from = lane ^ fiber.offset; break;
+    case 1: from = lane + fiber.offset; break;
+    case 2: from = lane - fiber.offset; break;
+    case 3: from = fiber.offset; break;
+    default: fail("a shuffle of unknown mode", first + lane);
+    }
+    if (from < 0 || from >= kWarp)
+      from = lane;
+    fiber.result = fibers[first + from].value;
+  }
+}
+
+void Block::loadMatrices(int64_t first) {
+  for (int lane = 0; lane < kWarp; ++lane) {
+    Fiber &fiber = fibers[first + lane];
+    if (lane < 8 * fiber.value)
+      touch(fiber.row, 16, /*writes=*/false, /*several=*/true, barriers);
+    for (int matrix = 0; matrix < fiber.value; ++matrix) {
+      int major = lane / 4, minor = lane % 4 * 2;
+      auto element = [&](int row, int column) -> uint32_t { return fibers[first + 8 * matrix + row].row[column]; };
+      fiber.registers[matrix] = fiber.mode ? element(minor, major) | element(minor + 1, major) << 16
+                                           : element(major, minor) | element(major, minor + 1) << 16;
+    }
+  }
+}
+
+void Block::multiply(int64_t first) {
+  float a[16][16], b[16][8];
+  for (int lane = 0; lane < kWarp; ++lane) {
+    const Fragments &f = *fibers[first + lane].fragments;
+    int row = lane / 4, pair = lane % 4 * 2;
+    for (int half = 0; half < 2; ++half) {
+      auto part = [&](uint32_t bits) { return fromBf16(half ? bits >> 16 : bits & 0xffff); };
+      a[row][pair + half] = part(f.a[0]);
+      a[row + 8][pair + half] = part(f.a[1]);
+      a[row][pair + 8 + half] = part(f.a[2]);
+      a[row + 8][pair + 8 + half] = part(f.a[3]);
+      b[pair + half][row] = part(f.b[0]);
+      b[pair + 8 + half][row] = part(f.b[1]);
+    }
+  }
+  for (int lane = 0; lane < kWarp; ++lane) {
+    Fragments &f = *fibers[first + lane].fragments;
+    for (int i = 0; i < 4; ++i) {
+      int row = lane / 4 + (i / 2) * 8, column = lane % 4 * 2 + i % 2;
+      for (int k = 0; k < 16; ++k)
+        f.c[i] += a[row][k] * b[k][column];
+    }
+  }
+}
+
+} // namespace braid::emulator

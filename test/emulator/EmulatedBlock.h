@@ -1,0 +1,236 @@
+//===- EmulatedBlock.h - a block of a GPU: its threads, and what they wait for -----------------------------------===//
+//
+// Every thread is a fiber, which waits where the functions of ThreadEmulator.cpp say. Nothing of this is seen outside of the
+// library that it is linked into: a process may have two, one that is preloaded and one inside of the driver's stub.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#ifndef TEST_EMULATOR_EMULATEDBLOCK_H
+#define TEST_EMULATOR_EMULATEDBLOCK_H
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace braid {
+namespace [[gnu::visibility("hidden")]] emulator {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kGroup = 4 * kWarp; // a warpgroup
+
+enum class State : uint8_t {
+  ready,
+  atShuffle,
+  atLoad,
+  atMultiply,
+  atGroupMultiply,
+  atPhase,
+  atNamedBarrier,
+  atBarrier,
+  done
+};
+
+/// Ends the process.
+[[noreturn]] void fail(const char *message, long thread);
+/// Whether a variable of the environment says so.
+bool isSet(const char *variable, const char *value);
+
+/// Whole pages, with one in front and one behind that nobody may touch.
+class Pages {
+public:
+  explicit Pages(size_t bytes);
+  Pages(const Pages &) = delete;
+  ~Pages();
+  size_t size() const { return bytes; }
+  char *end() const;
+  /// `count` bytes that end where the pages do, each of them NaN.
+  char *last(size_t count) const;
+
+private:
+  size_t bytes;
+  char *base;
+};
+
+/// mma.sync m16n8k16, bf16 in, f32 accumulated: registers of one lane.
+struct Fragments {
+  uint32_t a[4], b[2];
+  float c[4];
+};
+
+/// A barrier in shared memory (mbarrier) that some arrivals and some bytes complete a phase of.
+struct PhaseBarrier {
+  int64_t arrivals, missing; ///< of every phase, of this one
+  int64_t bytes = 0; ///< to come
+  int64_t phases = 0; ///< that are over
+};
+
+/// A box on its way to shared memory, in whole chunks of 16 bytes.
+struct BoxCopy {
+  char *barrier;
+  std::vector<std::pair<char *, std::vector<char>>> chunks;
+};
+
+struct Copy {
+  char *target;
+  const char *source;
+  int32_t size, live;
+  uint64_t begun; ///< behind so many barriers
+};
+
+/// Which threads wrote and read a byte of shared memory last, and behind how many barriers.
+struct Touched {
+  uint64_t written = 0, read = 0;
+  int32_t writer = 0, reader = 0;
+};
+inline constexpr int32_t kSeveral = -1; ///< threads
+
+/// wgmma m64nNk16, bf16 in, operands described as the PTX ISA has it, the left one perhaps in registers.
+struct GroupProduct {
+  uint64_t a, b;
+  int32_t n, turnedA, turnedB; ///< turned: MN-major
+  bool inRegisters = false; ///< a: each thread's `registers`
+  bool operator==(const GroupProduct &) const = default;
+};
+
+/// One that is under way, and what it read.
+struct InFlight {
+  GroupProduct product;
+  std::vector<uint16_t> a, b;
+};
+
+struct Fiber {
+  void *context = nullptr; ///< its stack, where it waits
+  std::unique_ptr<Pages> stack;
+  State state = State::ready;
+  int32_t value = 0, offset = 0, mode = 0, result = 0; ///< of a shuffle
+  char *barrier = nullptr; ///< whose phases of parity `value` it waits for
+  Fragments *fragments = nullptr;
+  std::vector<Copy> copies; ///< under way
+  std::vector<size_t> copyGroups; ///< where each group of them that was committed ends
+  bool unfenced = false; ///< what copies wrote is not ordered before wgmma yet
+  const GroupProduct *product = nullptr;
+  float *sums = nullptr; ///< of this thread
+  const uint16_t *row = nullptr; ///< of a matrix: 8 elements
+  uint32_t *registers = nullptr; ///< what ldmatrix gives this lane: `value` of them, turned if `mode` is not 0
+};
+
+class Block {
+public:
+  void run(void (*body)(void *), void *args, int64_t program, int64_t count, int64_t sharedBytes);
+
+  int64_t thread() const { return current; }
+  int64_t block() const { return number; }
+  char *memory() const { return shared; }
+
+  /// The same for all threads of the block; NaN before the first of them writes it.
+  void *scratch(int64_t bytes);
+
+  void wait(State state);
+  Fiber &self() { return fibers[current]; }
+
+  uint64_t barriersSoFar() const { return barriers; }
+  /// This thread, or `several` of its warp or warpgroup, read or write shared memory, at any time since there were `since`
+  /// barriers: no other thread may have touched the same bytes since then if one of the two writes.
+  void touch(const void *address, int64_t bytes, bool writes, bool several, uint64_t since) {
+    static const bool off = isSet("BRAID_EMULATE_BARRIERS", "off");
+    int64_t first = static_cast<const char *>(address) - shared;
+    if (off || first < 0 || first + bytes > sharedSize)
+      return;
+    auto thread = several ? kSeveral : static_cast<int32_t>(current);
+    for (int64_t i = first; i < first + bytes; ++i) {
+      Touched &byte = touches[i];
+      if ((byte.written >= since && byte.writer != thread) || (writes && byte.read >= since && byte.reader != thread))
+        fail("no barrier between two threads that touch the same byte of shared memory, one of which writes", current);
+      if (writes) {
+        byte.written = barriers;
+        byte.writer = thread;
+      } else {
+        byte.reader = byte.read == barriers && byte.reader != thread ? kSeveral : thread;
+        byte.read = barriers;
+      }
+    }
+  }
+  void touch(const void *address, int64_t bytes, bool writes) {
+    touch(address, bytes, writes, /*several=*/false, barriers);
+  }
+
+  //===- Barriers in shared memory, and boxes that are copied -------------------------------------------------------===//
+
+  void beginPhases(char *barrier, int64_t arrivals) { phaseBarriers[barrier] = {arrivals, arrivals}; }
+  void arrive(char *barrier, int64_t bytes);
+  void await(char *barrier, int32_t parity);
+  /// It may be there at once, or not before everybody waits for it.
+  void send(BoxCopy copy);
+
+  void commitProducts();
+  /// Nobody may have overwritten, until now, what products read that are done from here on.
+  void awaitProducts(int32_t most);
+
+private:
+  PhaseBarrier &phasesOf(char *barrier);
+  void endPhase(PhaseBarrier &barrier);
+  void deliver();
+  /// Those whose phases are over, once all copies are there, go on.
+  bool releasePhases();
+  /// The barrier that so many threads of the block wait at.
+  bool releaseNamed();
+
+  static char *take(std::unique_ptr<Pages> &pages, int64_t count);
+
+  void begin(int64_t i);
+  static void start();
+
+  /// Lets every thread run to where it waits, then releases those whose warp or block is complete. False: all are done.
+  bool step();
+
+  bool releaseWarp(int64_t first, int64_t end);
+
+  /// A warpgroup multiplies when all of its warps are there.
+  bool releaseGroup(int64_t first, int64_t end);
+
+  /// Element [i of m or n, k] for all of `count` x 16. Addresses: bits 0-13 of the descriptor, 16-29 (LBO) and 32-45 (SBO), in units of 16 bytes; with a
+  /// swizzle of 128 bytes, bits 4-6 of an address are combined with bits 7-9. A K-major matrix has eight rows of 128 bytes, SBO from those to the next;
+  /// an MN-major one eight k of 64 elements, SBO to the next eight, LBO to the next 64.
+  std::vector<uint16_t> operand(uint64_t descriptor, int32_t turned, int32_t count);
+
+  /// 64 x 16 of the registers of a warpgroup: of 16 rows of each warp, a lane has those numbered lane / 4 and eight below, two neighbours at a time, and those eight further.
+  std::vector<uint16_t> held(int64_t first);
+
+  void multiplyGroup(int64_t first);
+
+  /// gpu.shuffle: XOR, DOWN, UP, IDX in the order of its enumeration. A lane outside of the warp gives its own value.
+  void exchange(int64_t first);
+
+  /// Lane 8 i + r gave row r of matrix i; a lane gets elements 2 (lane % 4), + 1 of row lane / 4, or of that column.
+  void loadMatrices(int64_t first);
+
+  /// Products are exact in f32; the hardware's order of summation is not known, here it is that of k.
+  void multiply(int64_t first);
+
+  std::vector<Fiber> fibers;
+  std::vector<std::deque<std::vector<InFlight>>> inFlight; ///< of each warpgroup, by groups that were committed
+  std::map<char *, PhaseBarrier> phaseBarriers;
+  std::vector<BoxCopy> boxes; ///< that are under way
+  int64_t sharedSize = 0;
+  std::vector<Touched> touches; ///< of each byte of shared memory
+  uint64_t barriers = 0; ///< so far, with one in front of each block
+  std::vector<int64_t> order;
+  std::unique_ptr<Pages> sharedPages, globalPages;
+  char *shared = nullptr, *global = nullptr; ///< of the block that runs
+  std::mt19937 random{1};
+  void *scheduler = nullptr;
+  void (*entry)(void *) = nullptr;
+  void *arguments = nullptr;
+  int64_t number = 0, threads = 0, current = 0;
+};
+
+/// The one that this thread of the CPU runs.
+Block &theBlock();
+
+} // namespace emulator
+} // namespace braid
+
+#endif // TEST_EMULATOR_EMULATEDBLOCK_H
