@@ -226,8 +226,8 @@ private:
       return isAligned(at, batch == 1 ? Shape(leading) : Shape({leading, stride}));
     };
     tile.boxes = onTensorCores(op) && tile.fits(m, n, k) &&
-                   isAlignedIn(from(op.getA(), rows.first * rowsOfA, tile.a), op.getLda(), op.getBatchStrideA()) &&
-                   isAlignedIn(from(op.getB(), columns.first * rowsOfB, tile.b), op.getLdb(), op.getBatchStrideB());
+                 isAlignedIn(from(op.getA(), rows.first * rowsOfA, tile.a), op.getLda(), op.getBatchStrideA()) &&
+                 isAlignedIn(from(op.getB(), columns.first * rowsOfB, tile.b), op.getLdb(), op.getBatchStrideB());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
@@ -292,7 +292,8 @@ private:
     int64_t each = std::min(rows, 2 * ceilDiv(rows, std::max<int64_t>(groups, 1)));
     Sides sides = sidesFor(onTensorCores(op), each, n, k, std::min(groups, rows));
     Tile tile = tileOf(op, guardedSideOf(each, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
-    tile.boxes = onTensorCores(op) && tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
+    tile.boxes = onTensorCores(op) && tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda()) &&
+                 isAligned(op.getB(), op.getLdb());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
@@ -340,7 +341,8 @@ private:
               op.getTypeA(),
               op.getTypeB(),
               op.getTypeC()};
-    tile.boxes = onTensorCores(op) && tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
+    tile.boxes = onTensorCores(op) && tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda()) &&
+                 isAligned(op.getB(), op.getLdb());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
