@@ -139,8 +139,8 @@ private:
       call("braid_emulate_copies_commit", {}, {});
     } else if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op)) {
       call("braid_emulate_copies_wait", {}, {number(i32, wait.getN())});
-    } else if (auto barrier = dyn_cast<NVVM::BarrierOp>(op)) {
-      call("braid_emulate_named_barrier", {}, {barrier.getBarrierId(), barrier.getNumberOfThreads()});
+    } else if (isa<NVVM::SyncWarpOp>(op)) {
+      // Lanes here wait for each other where they must.
     } else if (auto code = dyn_cast<LLVM::InlineAsmOp>(op); code && code->hasAttr(kBulkAttr)) {
       bulk(code);
     } else if (isa<NVVM::FenceProxyOp>(op)) {

@@ -53,7 +53,9 @@ struct Tile {
   Type a, b, c;
   Type addend = {}; ///< of another matrix that is added; null: none
   SmallVector<int64_t, 2> rest = {}; ///< of k, behind the steps of the loop
-  bool boxes = false; ///< bf16 operands that can be copied in boxes
+  /// bf16 operands that can be copied in boxes, and are: a training step in which sums that are added to C and those over the rows of groups were too
+  /// stood still now and then on an H200.
+  bool boxes = false;
 
   std::string name(StringRef kind) const {
     auto letter = [](bool transposed) { return transposed ? "t" : "n"; };
@@ -64,7 +66,7 @@ struct Tile {
       text += "_plus_" + typeName(addend);
     for (int64_t step : rest)
       text += "_" + std::to_string(step);
-    return runsAlone() && !boxes ? text + "_by_rows" : text;
+    return runsAlone() && !boxes && !accumulate && kind != "gemm_weights" ? text + "_by_rows" : text;
   }
   /// Whether the matrices of this product are as large as their tiles at least.
   bool fits(int64_t ofM, int64_t ofN, int64_t ofK) const { return m <= ofM && n <= ofN && k <= ofK; }
@@ -225,7 +227,7 @@ private:
     auto isAlignedIn = [&](cmd::BufferAttr at, int64_t leading, int64_t stride) {
       return isAligned(at, batch == 1 ? Shape(leading) : Shape({leading, stride}));
     };
-    tile.boxes = onTensorCores(op) && tile.fits(m, n, k) &&
+    tile.boxes = onTensorCores(op) && !tile.accumulate && tile.fits(m, n, k) &&
                  isAlignedIn(from(op.getA(), rows.first * rowsOfA, tile.a), op.getLda(), op.getBatchStrideA()) &&
                  isAlignedIn(from(op.getB(), columns.first * rowsOfB, tile.b), op.getLdb(), op.getBatchStrideB());
     OutlineContext context(getOperation());
@@ -341,8 +343,6 @@ private:
               op.getTypeA(),
               op.getTypeB(),
               op.getTypeC()};
-    tile.boxes = onTensorCores(op) && tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda()) &&
-                 isAligned(op.getB(), op.getLdb());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);

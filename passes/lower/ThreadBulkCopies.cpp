@@ -51,12 +51,33 @@ static void arrive(OpBuilder &b, Location loc, Value barrier) {
 
 //===- Where they are used ----------------------------------------------------------------------------------------===//
 
+/// Whether rows of a panel that run along k may end before those of the buffer: boxes are zero past the end of a buffer only.
+static bool endsEarly(tile::LoadOp load, const Panel &panel) {
+  if (panel.alongK || !load.getLimit())
+    return false;
+  auto size = load.getLimit().getDefiningOp<memref::DimOp>();
+  return !size || size.getSource() != load.getSource() ||
+         getConstantIntValue(size.getIndex()) != load.getDims().front();
+}
+
+/// Whether nothing of the loop's body lies in shared memory but what the ring holds.
+static bool staysInRegisters(scf::ForOp tiles) {
+  return llvm::all_of(tiles.getBody()->without_terminator(), [](Operation &op) {
+    if (isa<scf::ForOp>(op))
+      return true;
+    return !isa<tile::ReduceOp, tile::CumsumOp, tile::DotOp, tile::SolveOp, tile::TransposeOp>(op) &&
+           llvm::all_of(op.getResults(), [](Value v) { return !isTile(v) || v.hasOneUse(); });
+  });
+}
+
 /// A loop over tiles, alone in a kernel whose operands can be copied in boxes. Boxes are not larger than what they are cut from, so that is as wide as
-/// a block of columns.
+/// a block of columns. What rows read past a limit along m or n is not stored.
 bool ThreadLowering::copiesInBulk(const Pipeline &pipe) {
   const Product &p = pipe.p;
   scf::ForOp tiles = pipe.tiles;
-  if (!p.wgmma || !kernel->hasAttr(tile::kBoxesAttr) || tiles->getBlock() != &kernel.front())
+  int64_t barriers = 2 * p.stages * kBarrierBytes;
+  if (!p.wgmma || scratched || !kernel->hasAttr(tile::kBoxesAttr) || tiles->getBlock() != &kernel.front() ||
+      !staysInRegisters(tiles) || freeOffset(barriers, kBarrierBytes) + barriers > limits.sharedBytes)
     return false;
   for (Operation &op : kernel.front())
     if (&op != tiles && !isa<arith::ConstantOp>(op) &&
@@ -65,7 +86,8 @@ bool ThreadLowering::copiesInBulk(const Pipeline &pipe) {
       return false;
   for (auto [load, panel] : {std::pair(pipe.p.a, &p.left), std::pair(pipe.p.b, &p.right)}) {
     int64_t rank = cast<MemRefType>(load.getSource().getType()).getRank();
-    if (panel->rows > kMostRows || panel->columns < kBlockColumns || load.getDims().back() != rank - 1)
+    if (panel->rows > kMostRows || panel->columns < kBlockColumns || load.getDims().back() != rank - 1 ||
+        endsEarly(load, *panel))
       return false;
     bool plain = true;
     eachArgument(load.getSource(), [&](Value argument) {
@@ -115,8 +137,8 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe) {
   b.setInsertionPoint(pipe.roles.elseBlock()->getTerminator());
 }
 
-/// Tiles are independent of each other and no thread reads what another wrote, so nobody waits for the whole block, which not all of it would
-/// reach.
+/// Tiles are independent of each other and no thread reads what another wrote, so nobody waits for the whole block, which the warp that copies would
+/// not reach.
 void ThreadLowering::endBulkCopies(Pipeline &pipe) {
   SmallVector<gpu::BarrierOp> barriers;
   pipe.roles.walk([&](gpu::BarrierOp barrier) { barriers.push_back(barrier); });
@@ -226,7 +248,8 @@ SmallVector<Value> ThreadLowering::multiplyInBulk(const Pipeline &pipe, Value st
                                                   std::pair<Value, Value> panels) {
   const Product &p = pipe.p;
   await(b, loc, barrierOf(b, loc, pipe.barriers->memref, p.stages, /*empty=*/false, now[0]), now[1]);
-  clearPastEnd(pipe, step, now[0]);
+  // Lanes may have left the loop that waits one after the other.
+  NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   SmallVector<Value> next = nextFilled(p, now[0], now[1]);
   llvm::append_range(next, multiplyByGroups(p, panels.first, panels.second, now.drop_front(2)));
   NVVM::WgmmaWaitGroupSyncOp::create(b, loc, 1);
@@ -242,47 +265,4 @@ void ThreadLowering::leaveStage(const Pipeline &pipe, Value behind) {
   before = arith::SelectOp::create(b, loc, less(behind, 1), constant(p.stages - 1), before);
   onlyIf(less(lane, 1),
          [&] { arrive(b, loc, barrierOf(b, loc, pipe.barriers->memref, p.stages, /*empty=*/true, before)); });
-}
-
-/// Boxes are zero past the end of a buffer only. Where rows run along k and end before, those behind are cleared.
-void ThreadLowering::clearPastEnd(const Pipeline &pipe, Value step, Value stage) {
-  const Product &p = pipe.p;
-  scf::ForOp tiles = pipe.tiles;
-  SmallVector<std::pair<tile::LoadOp, const Panel *>> ending;
-  for (auto [load, panel] : {std::pair(p.a, &p.left), std::pair(p.b, &p.right)}) {
-    auto size = load.getLimit() ? load.getLimit().getDefiningOp<memref::DimOp>() : memref::DimOp();
-    bool ofBuffer =
-        size && size.getSource() == load.getSource() && getConstantIntValue(size.getIndex()) == load.getDims().front();
-    if (load.getLimit() && !panel->alongK && !ofBuffer)
-      ending.push_back({load, panel});
-  }
-  if (ending.empty())
-    return;
-  atPlace(pipe, {scalars.lookup(tiles.getInductionVar()), step, stage}, [&] {
-    // One after the other: each has rows and an end of its own, all alike in every thread.
-    for (auto [load, panel] : ending) {
-      Value row = scalars.lookup(load.getIndices()[load.getDims().front()]), end = scalars.lookup(load.getLimit());
-      Value live = arith::SubIOp::create(b, loc, end, row);
-      int64_t chunks = llvm::divideCeil(panel->columns, kChunk), rows = panel->rows;
-      Value first = divide(add(mul(stage, constant(p.stageBytes)), panel->offset), 2);
-      Value cut = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, live, constant(rows));
-      onlyIf(cut, [&] {
-        Type chunk = VectorType::get({kChunk}, b.getBF16Type());
-        eachThread(rows * chunks, [&](Value i) {
-          Value at = remainder(i, rows), column = divide(i, rows);
-          Value dead = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, at, live);
-          onlyIf(dead, [&] {
-            Value element = add(mul(divide(column, 8), constant(panel->blockBytes() / 2)),
-                                add(mul(at, constant(kRowBytes / 2)), mul(remainder(column, 8), constant(kChunk))));
-            vector::StoreOp::create(b, loc, zero(chunk), pipe.ring.memref, ValueRange{add(first, element)});
-          });
-        });
-        NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
-                                   NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
-        auto number = [&](int64_t v) -> Value { return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(v)); };
-        NVVM::BarrierOp::create(b, loc, TypeRange{}, /*barrierId=*/number(1), /*numberOfThreads=*/number(threads),
-                                NVVM::BarrierReductionAttr(), /*reductionPredicate=*/Value());
-      });
-    }
-  });
 }

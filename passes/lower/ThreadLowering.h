@@ -307,7 +307,6 @@ private:
   void copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier);
   SmallVector<Value> nextFilled(const Product &p, Value stage, Value parity);
   Value mapAddress(Value source, tile::LoadOp load, int64_t rows);
-  void clearPastEnd(const Pipeline &pipe, Value step, Value stage);
   void leaveStage(const Pipeline &pipe, Value behind);
   SmallVector<Value> multiplyInBulk(const Pipeline &pipe, Value step, ValueRange now, std::pair<Value, Value> panels);
 

@@ -173,7 +173,7 @@ bool Block::step() {
     warpReleased |= releaseWarp(first, std::min<int64_t>(first + kWarp, threads));
   for (int64_t first = 0; first < threads; first += kGroup)
     warpReleased |= releaseGroup(first, std::min<int64_t>(first + kGroup, threads));
-  if (warpReleased || releaseNamed() || releasePhases())
+  if (warpReleased || releasePhases())
     return true;
   int64_t atBarrier = 0, done = 0;
   for (int64_t i = 0; i < threads; ++i) {
@@ -237,26 +237,6 @@ bool Block::releaseGroup(int64_t first, int64_t end) {
   for (int64_t i = first; i < end; ++i)
     fibers[i].state = State::ready;
   return true;
-}
-
-bool Block::releaseNamed() {
-  for (int64_t i = 0; i < threads; ++i) {
-    if (fibers[i].state != State::atNamedBarrier)
-      continue;
-    auto same = [&](const Fiber &fiber) {
-      return fiber.state == State::atNamedBarrier && fiber.value == fibers[i].value;
-    };
-    auto end = fibers.begin() + threads;
-    if (std::count_if(fibers.begin(), end, same) != fibers[i].offset)
-      continue;
-    int32_t name = fibers[i].value;
-    for (auto fiber = fibers.begin(); fiber != end; ++fiber)
-      if (fiber->state == State::atNamedBarrier && fiber->value == name)
-        fiber->state = State::ready;
-    ++barriers;
-    return true;
-  }
-  return false;
 }
 
 //===- Barriers in shared memory, and boxes that are copied ------------------------------------------------------===//

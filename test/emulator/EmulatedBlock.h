@@ -21,17 +21,7 @@ namespace [[gnu::visibility("hidden")]] emulator {
 inline constexpr int kWarp = 32;
 inline constexpr int kGroup = 4 * kWarp; // a warpgroup
 
-enum class State : uint8_t {
-  ready,
-  atShuffle,
-  atLoad,
-  atMultiply,
-  atGroupMultiply,
-  atPhase,
-  atNamedBarrier,
-  atBarrier,
-  done
-};
+enum class State : uint8_t { ready, atShuffle, atLoad, atMultiply, atGroupMultiply, atPhase, atBarrier, done };
 
 /// Ends the process.
 [[noreturn]] void fail(const char *message, long thread);
@@ -175,8 +165,6 @@ private:
   void deliver();
   /// Those whose phases are over, once all copies are there, go on.
   bool releasePhases();
-  /// The barrier that so many threads of the block wait at.
-  bool releaseNamed();
 
   static char *take(std::unique_ptr<Pages> &pages, int64_t count);
 

@@ -2,7 +2,7 @@
 //
 // Preloaded into a program that executes kernels compiled with --cpu=native,threads (braid-emulate-threads), which call what is
 // here. Every thread of a block is a fiber (EmulatedBlock.h); it runs until it waits for its warp (a shuffle, a matrix
-// instruction), for its block (a barrier), for some threads of it (a named barrier) or for a phase of a barrier in shared
+// instruction), for its block (a barrier) or for a phase of a barrier in shared
 // memory. Between two barriers threads run one after the other, in the order that BRAID_EMULATE_ORDER says: `forward`,
 // `reverse` or `shuffled`. A kernel that lacks a barrier gives other results in another order; BRAID_EMULATE_BARRIERS=off
 // leaves them all out. What a thread writes to shared memory no other one may touch before the next barrier, in no order
@@ -139,13 +139,6 @@ void braid_emulate_bulk_expect(int64_t barrier, int32_t bytes) {
 void braid_emulate_bulk_await(int64_t barrier, int32_t parity) {
   theBlock().await(reinterpret_cast<char *>(barrier), parity);
 }
-/// `count` threads of the block meet.
-void braid_emulate_named_barrier(int32_t name, int32_t count) {
-  theBlock().self().value = name;
-  theBlock().self().offset = count;
-  theBlock().wait(State::atNamedBarrier);
-}
-
 /// cp.async.bulk.tensor of bf16 by map number `index`, which the driver makes of `slots` and what is `told`: the number of maps; for each a parameter,
 /// dimensions, and five sizes, strides (all 0: row-major) and sides of the box; then the coordinates of this copy, innermost first.
 void braid_emulate_bulk_copy(int64_t target, int64_t barrier, int64_t index, const int64_t *slots,

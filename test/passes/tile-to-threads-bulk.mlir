@@ -268,34 +268,11 @@ func.func @to_the_end(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<
 
 // -----
 
-// Those of a group end before the next one's begin: in the last step all threads that multiply clear what is behind, of one panel and of the other,
-// and meet before any of them multiplies. The warp that copies is not asked.
+// Those of a group end before the next one's begin, whose rows a box would bring: threads copy, and write zeros behind the end.
 // CHECK-LABEL: func.func @of_a_group(
-// CHECK-SAME:  threads.block = 288 : i64
-// CHECK:       } else {
-// CHECK:         threads.bulk = "await"
-// CHECK:         %[[LIVE:.*]] = arith.subi %{{.*}}, %{{.*}} : index
-// CHECK:         %[[CUT:.*]] = arith.cmpi slt, %[[LIVE]], %c64 : index
-// CHECK-NEXT:    scf.if %[[CUT]] {
-// CHECK-NEXT:      scf.for %[[I:.*]] = %{{.*}} to %c1024 step %c256 {
-// CHECK-NEXT:        %[[ROW:.*]] = arith.remui %[[I]], %c64
-// CHECK:             %[[DEAD:.*]] = arith.cmpi sge, %[[ROW]], %[[LIVE]]
-// CHECK-NEXT:        scf.if %[[DEAD]] {
-// CHECK:               vector.store %{{.*}} : memref<65536xbf16, #gpu.address_space<workgroup>>, vector<8xbf16>
-// CHECK:           nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
-// CHECK-NEXT:      nvvm.barrier id = %c1_i32 number_of_threads = %c256_i32
-// CHECK-NEXT:    }
-// CHECK:         scf.if %[[CUT]] {
-// CHECK:           vector.store
-// CHECK:           nvvm.fence.proxy
-// CHECK-NEXT:      nvvm.barrier id = %c1_i32 number_of_threads = %c256_i32
-// CHECK-NEXT:    }
-// CHECK:         nvvm.wgmma.fence.aligned
-// CHECK:         return
-
-// EMULATED-LABEL: func.func private @of_a_group__thread(
-// EMULATED:        call @braid_emulate_fence_async()
-// EMULATED:        call @braid_emulate_named_barrier(
+// CHECK-SAME:  threads.block = 256 : i64
+// CHECK-NOT:   threads.bulk
+// CHECK:       nvvm.cp.async.shared.global
 #rows = strided<[?, 1]>
 func.func @of_a_group(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<?x?xbf16, #rows> {tile.name = "b"}, %c: memref<?x?xbf16, #rows> {tile.name = "c"},
     %offsets: memref<?xi32> {tile.name = "offsets"}, %parts: index {tile.name = "parts"}, %tiles: index {tile.name = "tiles"})
