@@ -39,8 +39,8 @@ cmd.program {
     cmd.gemm 128 x 8 x 50 a <@io, 0, 12800> ld 128 : bf16 b <@io, 16384, 800> ld 8 : bf16 c <@io, 65536, 4096> ld 8 : f32 {accumulate, transpose_a, name = "gemm"}
     // CHECK: cmd.launch @gemm_f32_f32_f32_nt_16x7x13 grid [1, 1, 1]
     cmd.gemm 4 x 7 x 13 a <@io, 0, 208> ld 13 : f32 b <@io, 4096, 364> ld 13 : f32 c <@io, 65536, 112> ld 7 : f32 {transpose_b, name = "gemm"}
-    // Widths that no tile divides: 147 columns are a tile of 128, one of 16, one of 3, and 82 along k a step of 64, one of 16, one of 2.
-    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x128x64_16_2 grid [1, 1, 65] args {a = #cmd.buffer<@wide, 0, 1344800>, {{.*}}b = #cmd.buffer<@wide, 2097152, 24108>, {{.*}}c = #cmd.buffer<@wide, 4194304, 4821600>, {{.*}}k = 64 : i64, parts = 65 : i64, tiles = 1 : i64} {cmd.work = #cmd.work<"linear", flops = 172134400,
+    // Rows of 164 and 294 bytes are no rows of boxes, which begin on 16. Widths that no tile divides: 147 columns are a tile of 128, one of 16, one of 3, and 82 along k a step of 64, one of 16, one of 2.
+    // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x128x64_16_2_by_rows grid [1, 1, 65] args {a = #cmd.buffer<@wide, 0, 1344800>, {{.*}}b = #cmd.buffer<@wide, 2097152, 24108>, {{.*}}c = #cmd.buffer<@wide, 4194304, 4821600>, {{.*}}k = 64 : i64, parts = 65 : i64, tiles = 1 : i64} {cmd.work = #cmd.work<"linear", flops = 172134400,
     // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x16x64_16_2 grid [1, 1, 65] args {a = #cmd.buffer<@wide, 0, 1344800>, {{.*}}b = #cmd.buffer<@wide, 2097408, 23852>, {{.*}}c = #cmd.buffer<@wide, 4194816, 4821088>
     // CHECK: cmd.launch @gemm_bf16_bf16_f32_nn_128x3x64_16_2 grid [1, 1, 65] args {{.*}}b = #cmd.buffer<@wide, 2097440, 23820>, {{.*}}c = #cmd.buffer<@wide, 4194880, 4821024>
     cmd.gemm 8200 x 147 x 82 a <@wide, 0, 1344800> ld 82 : bf16 b <@wide, 2097152, 24108> ld 147 : bf16 c <@wide, 4194304, 4821600> ld 147 : f32 {cmd.work = #cmd.work<"linear", flops = 197685600, bytes = 76748, "">, name = "gemm"}
@@ -61,7 +61,7 @@ cmd.program {
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_128x128x64 grid [1, 8, 17]
     cmd.gemm 2100 x 1024 x 64 a <@wide, 0, 268800> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 4300800> ld 1024 : bf16 {name = "gemm"}
     // With steps behind the loop its sums lie in shared memory twice: half as wide. 256 tiles for 132 multiprocessors: two for each program.
-    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nt_128x128x64_16_2 grid [1, 8, 16] args {{.*}}parts = 16 : i64, tiles = 2 : i64}
+    // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nt_128x128x64_16_2_by_rows grid [1, 8, 16] args {{.*}}parts = 16 : i64, tiles = 2 : i64}
     cmd.gemm 4096 x 1024 x 82 a <@wide, 0, 671744> ld 82 : bf16 b <@wide, 1048576, 167936> ld 82 : bf16 c <@wide, 2097152, 8388608> ld 1024 : bf16 {transpose_b, name = "gemm"}
     // CHECK: cmd.launch @gemm_bf16_bf16_bf16_nn_64x128x64 grid [1, 8, 16]
     cmd.gemm 1000 x 1024 x 64 a <@wide, 0, 128000> ld 64 : bf16 b <@wide, 1048576, 131072> ld 1024 : bf16 c <@wide, 2097152, 2048000> ld 1024 : bf16 {name = "gemm"}
@@ -97,7 +97,7 @@ cmd.program {
 // CHECK:           scf.for
 // CHECK-LABEL: func.func @gemm_weights_f32_f32_f32_tn_8x16x128(
 // The rest along k is behind the loop, what the tensor cores take of it on them.
-// THREADS-LABEL: func.func @gemm_bf16_bf16_f32_nn_128x128x64_16_2(
+// THREADS-LABEL: func.func @gemm_bf16_bf16_f32_nn_128x128x64_16_2_by_rows(
 // THREADS:         scf.for
 // THREADS:           nvvm.mma.sync
 // THREADS:         nvvm.mma.sync

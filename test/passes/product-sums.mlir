@@ -49,7 +49,7 @@ func.func @chain(%a: tensor<1x512x64xbf16>, %b: tensor<1x512x24xbf16>, %wa: tens
 
 // 32 tiles for 128 multiprocessors: the tokens in four parts. Behind what others gave, in its place.
 // CHECK-LABEL: func.func @weights(
-// CHECK: %[[PARTS:.*]] = tile.launch @gemm_parts_bf16_128x256x64 grid [4, 8, 4]({{.*}}scalars = {k = 16384 : index, length = 4096 : index}{{.*}} -> tensor<4x1024x1024xf32>
+// CHECK: %[[PARTS:.*]] = tile.launch @gemm_parts_bf16_128x256x64 grid [4, 8, 4]({{.*}}scalars = {k = 16384 : index, length = 4096 : index, parts = 8 : index, tiles = 1 : index}{{.*}} -> tensor<4x1024x1024xf32>
 // CHECK: tile.launch @sum_rows_f32_add
 // CHECK-SAME: inplace = array<i64: 1>
 // CHECK: tile.gemm {{.*}}transpose_a

@@ -46,6 +46,7 @@
 // CHECK:           arith.remui %{{.*}}, %c2
 // CHECK:           scf.for %[[STEP:.*]] = %c0 to
 // CHECK:             threads.bulk = "await"
+// CHECK-NEXT:        nvvm.bar.warp.sync %c-1_i32
 // CHECK:             nvvm.wgmma.fence.aligned
 // CHECK-COUNT-4:     nvvm.wgmma.mma_async
 // CHECK:             nvvm.wgmma.commit.group.sync.aligned
