@@ -2,7 +2,7 @@
 //
 // Copies of step i + ahead start in step i, into the stage that the step before has left. Where a loop over tiles has nothing but such a sum and the store of
 // it, the ring outlives the sum: the last steps of a tile copy the first of the next one, which need not wait for memory, and the sums are
-// stored meanwhile.
+// stored meanwhile. On Hopper a warp of its own may start the copies of such a loop: ThreadBulkCopies.cpp.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"

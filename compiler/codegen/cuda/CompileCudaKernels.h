@@ -1,6 +1,6 @@
 //===- CompileCudaKernels.h - kernels -> machine code of NVIDIA GPUs ----------------------------------------------===//
 // tile -> threads of a block -> NVVM -> PTX -> cubin, each kernel in a module of its own. A kernel has one parameter: its
-// slots by value, 8 bytes each in the order of passes/lower/KernelSignature.h, behind the three extents of its grid. It
+// slots by value, 8 bytes each in the order of passes/lower/KernelSignature.h, behind the three extents of its grid, and its tensor maps behind them. It
 // is launched with one block per program, in one dimension. One more slot is the address of the scratch of all blocks, for every
 // kernel; those that have scratch take any number of blocks. No GPU is needed. What goes wrong is an error at the kernel: a tile
 // op without a lowering, what the assembler says.
