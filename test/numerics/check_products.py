@@ -1,9 +1,9 @@
 """Products, most of bf16, in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
 16 bytes, sums that are added to, groups of rows of any length, sums of several products, long sums in parts.
 
-    check_products.py [ring]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
+    check_products.py [ring|boxes|group_boxes]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
-`ring`: only products whose ring of stages goes round several times. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`: one in tiles of 128 x 256, for devices too. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
 """
 
 import sys
@@ -98,7 +98,26 @@ def add_long_sum(program, rng, dtype, T, K, N):
     program.check(f, a, references, {n: 4e-3 if n == "drounded" else 5e-6 for n in references})  # sums of bf16 are f32 too
 
 
+def add_seen(program, rng, R, K, N, lengths=()):
+    """A product in large tiles, of which a few sums over all rows are looked at: what is recorded of it is small."""
+    f = program.function(f"seen_{R}x{K}x{N}_{len(lengths)}", "bf16")
+    x, a = f.input("x", (1, R, K)), f.input("a", (1, R, 16))
+    w, y = f.input("w", (len(lengths), K, N) if lengths else (K, N)), Type((1, R, N), "bf16")
+    product = f.op("braid.moe.grouped_linear", [x, f.input("offsets", (len(lengths) + 1,), "i32"), w], [y]) if lengths else f.op("braid.linear", [x, w], [y])
+    f.output("s", f.op("braid.linear_grad_weight", [a, [product[0]], []], [Type((16, N), "f32")], segments=True)[0])
+    v = {n: rounded([rng.standard_normal(o.type.shape)], "bf16")[0] for n, o in f.inputs.items() if n != "offsets"}
+    ends = np.concatenate([[0], np.cumsum(lengths or (R,))]).astype(np.int32)
+    weights = v["w"].reshape(-1, K, N)
+    rows = np.concatenate([v["x"][0, begin:end] @ w for begin, end, w in zip(ends, ends[1:], weights)])
+    program.check(f, v | ({"offsets": ends} if lengths else {}), {"s": v["a"][0].T @ rows}, {"s": 4e-3})
+
+
 def main(parts=""):
+    if parts in ("boxes", "group_boxes"):
+        # Tiles of 128 x 256, whose operands a warp of its own copies in boxes, one behind the other in each program.
+        program, rng = Program(f"products-{parts.replace('_', '-')}"), np.random.default_rng(7)
+        add_seen(program, rng, *((2048, 64, 2304) if parts == "boxes" else (4096, 64, 512, (2900, 0, 1000, 196))))
+        return program.finish()
     program, rng = Program("products"), np.random.default_rng(7)
     if parts == "ring":
         add_linear(program, rng, 1, 70, 330, 256, True)
