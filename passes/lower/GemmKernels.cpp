@@ -68,6 +68,8 @@ struct Tile {
       text += "_" + std::to_string(step);
     return runsAlone() && !boxes && !accumulate && kind != "gemm_weights" ? text + "_by_rows" : text;
   }
+  /// Of a kernel whose name says so where they are not.
+  bool inBoxes() const { return boxes && runsAlone(); }
   /// Whether the matrices of this product are as large as their tiles at least.
   bool fits(int64_t ofM, int64_t ofN, int64_t ofK) const { return m <= ofM && n <= ofN && k <= ofK; }
   bool runsAlone() const { return braid::runsAlone(a.isBF16() && b.isBF16(), m, n); }
@@ -157,7 +159,7 @@ private:
     auto function = getOperation().lookupSymbol<func::FuncOp>(kernel);
     // C shares no byte with A and B, and what is added is C itself or another matrix.
     function->setAttr(tile::kInPlaceAttr, b.getArrayAttr({}));
-    if (tile.boxes)
+    if (tile.inBoxes())
       function->setAttr(tile::kBoxesAttr, b.getUnitAttr());
     return cmd::LaunchOp::create(b, op.getLoc(), FlatSymbolRefAttr::get(op.getContext(), kernel),
                                  b.getDenseI64ArrayAttr(grid), arguments.list.getDictionary(op.getContext()),

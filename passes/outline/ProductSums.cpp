@@ -142,7 +142,7 @@ private:
 
   Operands declare(KernelBuilder &k) const {
     Operands operands;
-    if (inBoxes())
+    if (alone() && inBoxes())
       k.inBoxes();
     const int64_t any[] = {kDynamic, kDynamic, kDynamic};
     Type bf16 = k.builder.getBF16Type();
@@ -246,7 +246,7 @@ Value sumInParts(Operation *op, const Product &p, RankedTensorType type, Outline
     Var y = t.buffer("y", t.f32(), {kDynamic, kDynamic, kDynamic}), depth = t.index("k"), length = t.index("length");
     Var column = t.program(0) * columns, part = t.program(2), begin = part * length;
     Var end = min(begin + length, depth); // a multiple of the step, where there are further tokens
-    if (tensorCores)
+    if (alone)
       t.inBoxes(); // whose widths are multiples of the grain
     eachTile(t, t.program(1), rows, alone, [&](Var row) {
       Vars sum = t.loop(begin, end, sides.k, {t.tile({rows, columns}, t.f32())}, [&](Var at, ArrayRef<Var> sum) {
