@@ -30,6 +30,8 @@ struct KernelSignature {
   static constexpr unsigned kGridSlots = 3;
   std::string name;
   std::vector<KernelSlot> slots; ///< slots[i] is args[kGridSlots + i]
+  /// Of a GPU's kernel, with those of the grid and the one of scratch.
+  int64_t slotsOnDevice() const { return kGridSlots + static_cast<int64_t>(slots.size()) + 1; }
 
   /// Of a func.func with tile.kernel (verified IR). A buffer is a pointer, then its dynamic sizes, then its dynamic
   /// strides.

@@ -234,8 +234,7 @@ Value ThreadLowering::mapAddress(Value source, tile::LoadOp load, int64_t rows) 
   size_t at = std::distance(maps.begin(), llvm::find(maps, map));
   if (at == maps.size())
     maps.push_back(map);
-  int64_t offset = mapsOffset(KernelSignature::kGridSlots + static_cast<int64_t>(signature.slots.size()) + 1) +
-                   static_cast<int64_t>(at) * kMapBytes;
+  int64_t offset = mapsOffset(signature.slotsOnDevice()) + static_cast<int64_t>(at) * kMapBytes;
   Value address = LLVM::GEPOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), b.getI8Type(),
                                       lowered.getArgument(0), ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(offset)});
   return LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), address);

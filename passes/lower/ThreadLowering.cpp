@@ -498,9 +498,8 @@ LogicalResult ThreadLowering::run() {
   if (sharedBytes == 0)
     shared.getDefiningOp()->erase();
   lowered->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads + (maps.empty() ? 0 : kWarp)));
-  int64_t slots = KernelSignature::kGridSlots + static_cast<int64_t>(KernelSignature::of(kernel).slots.size()) + 1;
   if (!maps.empty())
-    setTensorMaps(lowered, maps, slots);
+    setTensorMaps(lowered, maps, KernelSignature::of(kernel).slotsOnDevice());
   lowered->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
   lowered->setAttr(kScratchBytesAttr, b.getI64IntegerAttr(scratchBytes));
   kernel.erase();

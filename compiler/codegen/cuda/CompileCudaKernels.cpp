@@ -339,8 +339,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   ThreadClock clock;
   ModuleOp module = *job.module;
   func::FuncOp kernel = *module.getOps<func::FuncOp>().begin();
-  // The grid, the slots of the kernel, the address of scratch.
-  int64_t slots = KernelSignature::kGridSlots + KernelSignature::of(kernel).slots.size() + 1;
+  int64_t slots = KernelSignature::of(kernel).slotsOnDevice();
   bool roundsEach = kernel->hasAttr(tile::kRoundsEachAttr);
   if (failed(lowerTilesToThreads(module, target.limits)))
     return failure();
