@@ -140,7 +140,7 @@ private:
     } else if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op)) {
       call("braid_emulate_copies_wait", {}, {number(i32, wait.getN())});
     } else if (isa<NVVM::SyncWarpOp>(op)) {
-      // Lanes here wait for each other where they must.
+      call("braid_emulate_meet", {}, {});
     } else if (auto code = dyn_cast<LLVM::InlineAsmOp>(op); code && code->hasAttr(kBulkAttr)) {
       bulk(code);
     } else if (isa<NVVM::FenceProxyOp>(op)) {

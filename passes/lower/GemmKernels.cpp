@@ -53,9 +53,8 @@ struct Tile {
   Type a, b, c;
   Type addend = {}; ///< of another matrix that is added; null: none
   SmallVector<int64_t, 2> rest = {}; ///< of k, behind the steps of the loop
-  /// Whether operands can be copied in boxes. None: they are not, whatever they are. A training step in which sums that are added to C and those over
-  /// the rows of groups were too stood still now and then on an H200.
-  std::optional<bool> boxes = {};
+  /// Whether operands can be copied in boxes.
+  bool boxes = false;
 
   std::string name(StringRef kind) const {
     auto letter = [](bool transposed) { return transposed ? "t" : "n"; };
@@ -66,10 +65,10 @@ struct Tile {
       text += "_plus_" + typeName(addend);
     for (int64_t step : rest)
       text += "_" + std::to_string(step);
-    return runsAlone() && boxes == false ? text + "_by_rows" : text;
+    return runsAlone() && !boxes ? text + "_by_rows" : text;
   }
   /// Of a kernel whose name says so where they are not.
-  bool inBoxes() const { return boxes == true && runsAlone(); }
+  bool inBoxes() const { return boxes && runsAlone(); }
   /// Whether the matrices of this product are as large as their tiles at least.
   bool fits(int64_t ofM, int64_t ofN, int64_t ofK) const { return m <= ofM && n <= ofN && k <= ofK; }
   bool runsAlone() const { return braid::runsAlone(a.isBF16() && b.isBF16(), m, n); }
@@ -229,10 +228,9 @@ private:
     auto isAlignedIn = [&](cmd::BufferAttr at, int64_t leading, int64_t stride) {
       return isAligned(at, batch == 1 ? Shape(leading) : Shape({leading, stride}));
     };
-    if (!tile.accumulate)
-      tile.boxes = tile.fits(m, n, k) &&
-                   isAlignedIn(from(op.getA(), rows.first * rowsOfA, tile.a), op.getLda(), op.getBatchStrideA()) &&
-                   isAlignedIn(from(op.getB(), columns.first * rowsOfB, tile.b), op.getLdb(), op.getBatchStrideB());
+    tile.boxes = tile.fits(m, n, k) &&
+                 isAlignedIn(from(op.getA(), rows.first * rowsOfA, tile.a), op.getLda(), op.getBatchStrideA()) &&
+                 isAlignedIn(from(op.getB(), columns.first * rowsOfB, tile.b), op.getLdb(), op.getBatchStrideB());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
@@ -297,8 +295,7 @@ private:
     int64_t each = std::min(rows, 2 * ceilDiv(rows, std::max<int64_t>(groups, 1)));
     Sides sides = sidesFor(onTensorCores(op), each, n, k, std::min(groups, rows));
     Tile tile = tileOf(op, guardedSideOf(each, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
-    if (!tile.accumulate)
-      tile.boxes = tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
+    tile.boxes = tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
@@ -346,6 +343,7 @@ private:
               op.getTypeA(),
               op.getTypeB(),
               op.getTypeC()};
+    tile.boxes = tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);

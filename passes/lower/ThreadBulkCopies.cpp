@@ -8,6 +8,9 @@
 // Each stage has two barriers in shared memory (PTX ISA, mbarrier). `full` ends a phase when the bytes of both tiles are there, `empty` when every warp
 // has multiplied them. The stage that is filled for the n-th time, from 0, has parity n mod 2.
 //
+// A box brings zeros past the end of a buffer only. Where rows along k end before, what lies behind them is another group's: the boxes of such a step
+// end a phase of a third kind of barrier, `cut`, the lanes of the warp that copies clear what is behind the end, and then the stage is full.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/KernelSignature.h"
 #include "passes/lower/ThreadProducts.h"
@@ -38,6 +41,10 @@ static Value asNumber(OpBuilder &b, Location loc, Value v, Type type) {
   return arith::IndexCastOp::create(b, loc, type, v);
 }
 
+static Value word(OpBuilder &b, Location loc, int64_t v) {
+  return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(v)));
+}
+
 /// Waits for the phases of this parity.
 static void await(OpBuilder &b, Location loc, Value barrier, Value parity) {
   emit(b, loc, "await",
@@ -51,7 +58,7 @@ static void arrive(OpBuilder &b, Location loc, Value barrier) {
 
 //===- Where they are used ----------------------------------------------------------------------------------------===//
 
-/// Whether rows of a panel that run along k may end before those of the buffer: boxes are zero past the end of a buffer only.
+/// Whether rows of a panel that run along k may end before those of the buffer.
 static bool endsEarly(tile::LoadOp load, const Panel &panel) {
   if (panel.alongK || !load.getLimit())
     return false;
@@ -75,7 +82,7 @@ static bool staysInRegisters(scf::ForOp tiles) {
 bool ThreadLowering::copiesInBulk(const Pipeline &pipe) {
   const Product &p = pipe.p;
   scf::ForOp tiles = pipe.tiles;
-  int64_t barriers = 2 * p.stages * kBarrierBytes;
+  int64_t barriers = (2 * p.stages + 1) * kBarrierBytes;
   if (!p.wgmma || scratched || !kernel->hasAttr(tile::kBoxesAttr) || tiles->getBlock() != &kernel.front() ||
       !staysInRegisters(tiles) || freeOffset(barriers, kBarrierBytes) + barriers > limits.sharedBytes)
     return false;
@@ -86,8 +93,7 @@ bool ThreadLowering::copiesInBulk(const Pipeline &pipe) {
       return false;
   for (auto [load, panel] : {std::pair(pipe.p.a, &p.left), std::pair(pipe.p.b, &p.right)}) {
     int64_t rank = cast<MemRefType>(load.getSource().getType()).getRank();
-    if (panel->rows > kMostRows || panel->columns < kBlockColumns || load.getDims().back() != rank - 1 ||
-        endsEarly(load, *panel))
+    if (panel->rows > kMostRows || panel->columns < kBlockColumns || load.getDims().back() != rank - 1)
       return false;
     bool plain = true;
     eachArgument(load.getSource(), [&](Value argument) {
@@ -100,32 +106,39 @@ bool ThreadLowering::copiesInBulk(const Pipeline &pipe) {
   return true;
 }
 
-/// The barrier of a stage, `empty` or `full`, as i64.
-static Value barrierOf(OpBuilder &b, Location loc, Value barriers, int64_t stages, bool empty, Value stage) {
+/// Barrier number `first` + `stage`, as i64.
+static Value barrierAt(OpBuilder &b, Location loc, Value barriers, int64_t first, Value stage) {
   auto number = [&](int64_t v) -> Value { return arith::ConstantIndexOp::create(b, loc, v); };
-  Value first = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, barriers);
+  Value begin = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, barriers);
   Value offset = arith::MulIOp::create(b, loc, stage, number(kBarrierBytes));
-  if (empty)
-    offset = arith::AddIOp::create(b, loc, offset, number(stages * kBarrierBytes));
-  return asNumber(b, loc, arith::AddIOp::create(b, loc, first, offset), b.getI64Type());
+  if (first != 0)
+    offset = arith::AddIOp::create(b, loc, offset, number(first * kBarrierBytes));
+  return asNumber(b, loc, arith::AddIOp::create(b, loc, begin, offset), b.getI64Type());
+}
+
+Value ThreadLowering::fullBarrier(const Pipeline &pipe, Value stage) {
+  return barrierAt(b, loc, pipe.barriers->memref, 0, stage);
+}
+
+Value ThreadLowering::emptyBarrier(const Pipeline &pipe, Value stage) {
+  return barrierAt(b, loc, pipe.barriers->memref, pipe.p.stages, stage);
 }
 
 /// Behind this the threads that multiply go on; those that copy have done so.
 void ThreadLowering::beginBulkCopies(Pipeline &pipe) {
   const Product &p = pipe.p;
+  pipe.cuts = endsEarly(p.a, p.left) || endsEarly(p.b, p.right);
   {
     Phase phase(*this);
-    pipe.barriers = allocate(b.getI64Type(), 2 * p.stages, kBarrierBytes);
+    int64_t count = 2 * p.stages + (pipe.cuts ? 1 : 0);
+    pipe.barriers = allocate(b.getI64Type(), count, kBarrierBytes);
     ++pipe.barriers->pins;
     onlyIf(less(thread, 1), [&] {
-      auto begin = [&](bool empty, int64_t arrivals) {
-        for (int64_t stage = 0; stage < p.stages; ++stage)
-          emit(b, loc, "begin", "mbarrier.init.shared::cta.b64 [$0], $1;", "l,r",
-               {barrierOf(b, loc, pipe.barriers->memref, p.stages, empty, constant(stage)),
-                arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(arrivals)))});
-      };
-      begin(/*empty=*/false, 1);
-      begin(/*empty=*/true, threads / kWarp);
+      for (int64_t i = 0; i < count; ++i) {
+        bool empty = i >= p.stages && i < 2 * p.stages;
+        emit(b, loc, "begin", "mbarrier.init.shared::cta.b64 [$0], $1;", "l,r",
+             {barrierAt(b, loc, pipe.barriers->memref, i, constant(0)), word(b, loc, empty ? threads / kWarp : 1)});
+      }
       emit(b, loc, "begun", "fence.mbarrier_init.release.cluster;", "", {});
     });
   }
@@ -133,7 +146,7 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe) {
   Value copies = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge, warp, constant(threads / kWarp));
   pipe.roles = scf::IfOp::create(b, loc, copies, /*withElseRegion=*/true);
   b.setInsertionPoint(pipe.roles.thenBlock()->getTerminator());
-  onlyIf(less(lane, 1), [&] { copyInBulk(pipe); });
+  copyInBulk(pipe);
   b.setInsertionPoint(pipe.roles.elseBlock()->getTerminator());
 }
 
@@ -151,31 +164,91 @@ void ThreadLowering::endBulkCopies(Pipeline &pipe) {
 
 //===- The warp that copies ---------------------------------------------------------------------------------------===//
 
-/// All tiles of this program, by one thread.
+/// All tiles of this program: by one thread, or where rows may have to be cleared by a warp, whose first thread copies.
 void ThreadLowering::copyInBulk(const Pipeline &pipe) {
-  const Product &p = pipe.p;
   scf::ForOp tiles = pipe.tiles;
-  Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, pipe.ring.memref);
-  auto copyStep = [&](Value tile, Value step, Value stage, Value parity) {
-    Value full = barrierOf(b, loc, pipe.barriers->memref, p.stages, /*empty=*/false, stage);
-    await(b, loc, barrierOf(b, loc, pipe.barriers->memref, p.stages, /*empty=*/true, stage),
-          arith::SubIOp::create(b, loc, constant(1), parity));
-    emit(b, loc, "expect", "{ .reg .b64 t; mbarrier.arrive.expect_tx.shared::cta.b64 t, [$0], $1; }", "l,r",
-         {full, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(p.stageBytes)))});
-    Value start = add(memory, mul(stage, constant(p.stageBytes)));
-    atPlace(pipe, {tile, step, stage}, [&] {
-      copyPanelInBulk(p.a, p.left, add(start, p.left.offset), full);
-      copyPanelInBulk(p.b, p.right, add(start, p.right.offset), full);
-    });
+  auto copySteps = [&] {
+    // The stage that is filled, its parity, that of `cut`.
+    SmallVector<Value> begin(pipe.cuts ? 3 : 2, constant(0));
+    repeat(scalars.lookup(tiles.getLowerBound()), scalars.lookup(tiles.getUpperBound()),
+           scalars.lookup(tiles.getStep()), begin, [&](Value tile, ValueRange ring) {
+             return repeat(constant(0), pipe.count, constant(1), ring,
+                           [&](Value step, ValueRange ring) -> SmallVector<Value> {
+                             SmallVector<Value> next = nextFilled(pipe.p, ring[0], ring[1]);
+                             if (pipe.cuts)
+                               next.push_back(copyStepAndCut(pipe, {tile, step, ring[0]}, ring[1], ring[2]));
+                             else
+                               copyStepInBulk(pipe, {tile, step, ring[0]}, ring[1], fullBarrier(pipe, ring[0]));
+                             return next;
+                           });
+           });
   };
-  repeat(scalars.lookup(tiles.getLowerBound()), scalars.lookup(tiles.getUpperBound()), scalars.lookup(tiles.getStep()),
-         ValueRange{constant(0), constant(0)}, [&](Value tile, ValueRange ring) {
-           return repeat(constant(0), pipe.count, constant(1), ring,
-                         [&](Value step, ValueRange ring) -> SmallVector<Value> {
-                           copyStep(tile, step, ring[0], ring[1]);
-                           return nextFilled(p, ring[0], ring[1]);
-                         });
-         });
+  if (pipe.cuts)
+    copySteps();
+  else
+    onlyIf(less(lane, 1), copySteps);
+}
+
+/// Both tiles of a step to its stage, once that is empty; their bytes end a phase of `barrier`.
+void ThreadLowering::copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier) {
+  const Product &p = pipe.p;
+  await(b, loc, emptyBarrier(pipe, place.stage), arith::SubIOp::create(b, loc, constant(1), parity));
+  emit(b, loc, "expect", "{ .reg .b64 t; mbarrier.arrive.expect_tx.shared::cta.b64 t, [$0], $1; }", "l,r",
+       {barrier, word(b, loc, p.stageBytes)});
+  Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, pipe.ring.memref);
+  Value start = add(memory, mul(place.stage, constant(p.stageBytes)));
+  atPlace(pipe, place, [&] {
+    copyPanelInBulk(p.a, p.left, add(start, p.left.offset), barrier);
+    copyPanelInBulk(p.b, p.right, add(start, p.right.offset), barrier);
+  });
+}
+
+/// By all lanes: rows behind the end of those along k are cleared once they are there. Gives the parity of `cut` for the next time.
+Value ThreadLowering::copyStepAndCut(const Pipeline &pipe, const CopyPlace &place, Value parity, Value cutParity) {
+  const Product &p = pipe.p;
+  Value full = fullBarrier(pipe, place.stage),
+        cut = barrierAt(b, loc, pipe.barriers->memref, 2 * p.stages, constant(0));
+  SmallVector<std::pair<const Panel *, Value>> ending; // and how many of its rows are wanted
+  atPlace(pipe, place, [&] {
+    for (auto [load, panel] : {std::pair(p.a, &p.left), std::pair(p.b, &p.right)})
+      if (endsEarly(load, *panel)) {
+        Value row = scalars.lookup(load.getIndices()[load.getDims().front()]);
+        ending.push_back({panel, arith::SubIOp::create(b, loc, scalars.lookup(load.getLimit()), row)});
+      }
+  });
+  Value cuts;
+  for (auto [panel, live] : ending) {
+    Value here = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, live, constant(panel->rows));
+    cuts = cuts ? arith::OrIOp::create(b, loc, cuts, here).getResult() : here;
+  }
+  Value barrier = arith::SelectOp::create(b, loc, cuts, cut, full);
+  onlyIf(less(lane, 1), [&] { copyStepInBulk(pipe, place, parity, barrier); });
+  onlyIf(cuts, [&] {
+    await(b, loc, cut, cutParity);
+    for (auto [panel, live] : ending)
+      clearRows(*panel, live, pipe.ring, add(mul(place.stage, constant(p.stageBytes)), panel->offset));
+    NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
+                               NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+    NVVM::SyncWarpOp::create(b, loc, word(b, loc, -1));
+    onlyIf(less(lane, 1), [&] { arrive(b, loc, full); });
+  });
+  return arith::SelectOp::create(b, loc, cuts, arith::SubIOp::create(b, loc, constant(1), cutParity), cutParity);
+}
+
+/// By a warp: the rows from `live` on of a panel at so many bytes of the ring.
+void ThreadLowering::clearRows(const Panel &panel, Value live, const View &ring, Value offset) {
+  constexpr int64_t chunksInRow = kRowBytes / (2 * kChunk);
+  Type chunk = VectorType::get({kChunk}, b.getBF16Type());
+  Value first = divide(offset, 2);
+  for (int64_t block = 0; block * kBlockColumns < panel.columns; ++block) {
+    Value begin = add(mul(arith::MaxSIOp::create(b, loc, live, constant(0)), constant(chunksInRow)), lane);
+    repeat(begin, constant(panel.rows * chunksInRow), constant(kWarp), {},
+           [&](Value i, ValueRange) -> SmallVector<Value> {
+             Value element = add(mul(i, constant(kChunk)), block * panel.blockBytes() / 2);
+             vector::StoreOp::create(b, loc, zero(chunk), ring.memref, ValueRange{add(first, element)});
+             return {};
+           });
+  }
 }
 
 /// The stage behind this one, and the parity with which it is filled.
@@ -246,9 +319,7 @@ Value ThreadLowering::mapAddress(Value source, tile::LoadOp load, int64_t rows) 
 SmallVector<Value> ThreadLowering::multiplyInBulk(const Pipeline &pipe, Value step, ValueRange now,
                                                   std::pair<Value, Value> panels) {
   const Product &p = pipe.p;
-  await(b, loc, barrierOf(b, loc, pipe.barriers->memref, p.stages, /*empty=*/false, now[0]), now[1]);
-  // Lanes may have left the loop that waits one after the other.
-  NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
+  await(b, loc, fullBarrier(pipe, now[0]), now[1]);
   SmallVector<Value> next = nextFilled(p, now[0], now[1]);
   llvm::append_range(next, multiplyByGroups(p, panels.first, panels.second, now.drop_front(2)));
   NVVM::WgmmaWaitGroupSyncOp::create(b, loc, 1);
@@ -262,6 +333,5 @@ void ThreadLowering::leaveStage(const Pipeline &pipe, Value behind) {
   const Product &p = pipe.p;
   Value before = arith::SubIOp::create(b, loc, behind, constant(1));
   before = arith::SelectOp::create(b, loc, less(behind, 1), constant(p.stages - 1), before);
-  onlyIf(less(lane, 1),
-         [&] { arrive(b, loc, barrierOf(b, loc, pipe.barriers->memref, p.stages, /*empty=*/true, before)); });
+  onlyIf(less(lane, 1), [&] { arrive(b, loc, emptyBarrier(pipe, before)); });
 }

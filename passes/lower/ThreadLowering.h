@@ -303,7 +303,12 @@ private:
   bool copiesInBulk(const Pipeline &pipe);
   void beginBulkCopies(Pipeline &pipe);
   void endBulkCopies(Pipeline &pipe);
+  Value fullBarrier(const Pipeline &pipe, Value stage);
+  Value emptyBarrier(const Pipeline &pipe, Value stage);
   void copyInBulk(const Pipeline &pipe);
+  void copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier);
+  Value copyStepAndCut(const Pipeline &pipe, const CopyPlace &place, Value parity, Value cutParity);
+  void clearRows(const Panel &panel, Value live, const View &ring, Value offset);
   void copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier);
   SmallVector<Value> nextFilled(const Product &p, Value stage, Value parity);
   Value mapAddress(Value source, tile::LoadOp load, int64_t rows);

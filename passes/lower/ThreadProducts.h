@@ -63,7 +63,8 @@ struct ThreadLowering::Pipeline {
   Value aheadTiles, aheadSteps; ///< `ahead` from the first step of a tile
   Value alignedA, alignedB; ///< whether 16 bytes are copied at a time; null: each copy asks
   // Of bulk copies (ThreadBulkCopies.cpp).
-  Buffer *barriers = nullptr; ///< of each stage: that it is full, then that it is empty; null: threads copy
+  Buffer *barriers = nullptr; ///< of each stage: that it is full, then that it is empty; then `cut`; null: threads copy
+  bool cuts = false; ///< rows along k may end before those of their buffer
   scf::IfOp roles; ///< the warp that copies, and all others
   bool inBulk() const { return barriers != nullptr; }
 };

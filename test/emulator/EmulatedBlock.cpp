@@ -169,8 +169,10 @@ bool Block::step() {
     braidSwitch(&scheduler, fibers[i].context);
   }
   bool warpReleased = false;
-  for (int64_t first = 0; first < threads; first += kWarp)
-    warpReleased |= releaseWarp(first, std::min<int64_t>(first + kWarp, threads));
+  for (int64_t first = 0; first < threads; first += kWarp) {
+    int64_t end = std::min<int64_t>(first + kWarp, threads);
+    warpReleased |= releaseMeeting(first, end) || releaseWarp(first, end);
+  }
   for (int64_t first = 0; first < threads; first += kGroup)
     warpReleased |= releaseGroup(first, std::min<int64_t>(first + kGroup, threads));
   if (warpReleased || releasePhases())
@@ -215,6 +217,15 @@ bool Block::releaseWarp(int64_t first, int64_t end) {
     loadMatrices(first);
   else
     multiply(first);
+  for (int64_t i = first; i < end; ++i)
+    fibers[i].state = State::ready;
+  return true;
+}
+
+bool Block::releaseMeeting(int64_t first, int64_t end) {
+  for (int64_t i = first; i < end; ++i)
+    if (fibers[i].state != State::atMeeting)
+      return false;
   for (int64_t i = first; i < end; ++i)
     fibers[i].state = State::ready;
   return true;

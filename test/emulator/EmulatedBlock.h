@@ -21,7 +21,17 @@ namespace [[gnu::visibility("hidden")]] emulator {
 inline constexpr int kWarp = 32;
 inline constexpr int kGroup = 4 * kWarp; // a warpgroup
 
-enum class State : uint8_t { ready, atShuffle, atLoad, atMultiply, atGroupMultiply, atPhase, atBarrier, done };
+enum class State : uint8_t {
+  ready,
+  atShuffle,
+  atLoad,
+  atMultiply,
+  atGroupMultiply,
+  atMeeting,
+  atPhase,
+  atBarrier,
+  done
+};
 
 /// Ends the process.
 [[noreturn]] void fail(const char *message, long thread);
@@ -175,6 +185,9 @@ private:
   bool step();
 
   bool releaseWarp(int64_t first, int64_t end);
+
+  /// Lanes that wait for the others of their warp (bar.warp.sync), while those may wait for anything else.
+  bool releaseMeeting(int64_t first, int64_t end);
 
   /// A warpgroup multiplies when all of its warps are there.
   bool releaseGroup(int64_t first, int64_t end);

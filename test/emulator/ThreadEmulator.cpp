@@ -73,6 +73,8 @@ void braid_emulate_barrier() {
     theBlock().wait(State::atBarrier);
 }
 
+void braid_emulate_meet() { theBlock().wait(State::atMeeting); }
+
 int32_t braid_emulate_shuffle(int32_t value, int32_t offset, int32_t mode) {
   Fiber &self = theBlock().self();
   self.value = value;

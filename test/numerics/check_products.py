@@ -112,11 +112,27 @@ def add_seen(program, rng, R, K, N, lengths=()):
     program.check(f, v | ({"offsets": ends} if lengths else {}), {"s": v["a"][0].T @ rows}, {"s": 4e-3})
 
 
+def add_seen_weights(program, rng, M, N, lengths):
+    """Sums over the rows of groups in large tiles, each looked at in one direction."""
+    R, E = sum(lengths), len(lengths)
+    f = program.function(f"seen_weights_{R}x{M}x{N}_{E}", "bf16")
+    x, dy, z = f.input("x", (1, R, M)), f.input("dy", (1, R, N)), f.input("z", (1, E, M))
+    offsets, each = f.input("offsets", (E + 1,), "i32"), f.input("each", (E + 1,), "i32")
+    sums = f.op("braid.moe.grouped_linear_grad_weight", [x, offsets, [dy], []], [Type((E, M, N), "f32")], segments=True)[0]
+    f.output("y", f.op("braid.moe.grouped_linear", [z, each, f.op("braid.cast", [sums], [Type((E, M, N), "bf16")])[0]], [Type((1, E, N), "bf16")])[0])
+    v = {n: rounded([rng.standard_normal(o.type.shape)], "bf16")[0] for n, o in f.inputs.items() if o.type.dtype != "i32"}
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    seen = [v["z"][0, e] @ v["x"][0, begin:end].T @ v["dy"][0, begin:end] for e, (begin, end) in enumerate(zip(ends, ends[1:]))]
+    program.check(f, v | {"offsets": ends, "each": np.arange(E + 1, dtype=np.int32)}, {"y": np.stack(seen)[None]}, {"y": 6e-3})
+
+
 def main(parts=""):
     if parts in ("boxes", "group_boxes"):
         # Tiles of 128 x 256, whose operands a warp of its own copies in boxes, one behind the other in each program.
         program, rng = Program(f"products-{parts.replace('_', '-')}"), np.random.default_rng(7)
         add_seen(program, rng, *((2048, 64, 2304) if parts == "boxes" else (4096, 64, 512, (2900, 0, 1000, 196))))
+        if parts == "group_boxes":  # rows of other groups behind the last ones of most
+            add_seen_weights(program, rng, 512, 512, (200, 0, 7, 0, 0, 64, 65, 1, 0, 0, 20, 0, 0, 3, 0, 0, 0, 0, 2, 0))
         return program.finish()
     program, rng = Program("products"), np.random.default_rng(7)
     if parts == "ring":
