@@ -50,6 +50,7 @@ int64_t mapsOffsetOf(mlir::Operation *function);
 inline int64_t mapsOffset(int64_t slots) { return static_cast<int64_t>(llvm::alignTo(slots * 8, kMapBytes)); }
 /// Of the inline assembly for bulk copies, which of these it is; operands: addresses of shared memory as i64, i32 numbers.
 ///   begin B count: barrier B waits for so many arrivals;  begun: all of them can be seen;  arrive B;
+///   copied B: an arrival when what this thread copies by cp.async is there;
 ///   expect B bytes: an arrival, and so many bytes to come;  await B parity: the phases of that parity are over;
 ///   copy target map B coordinates, innermost first
 inline constexpr llvm::StringLiteral kBulkAttr = "threads.bulk";

@@ -151,7 +151,7 @@ void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
 }
 
 void ThreadLowering::beforeLoop(scf::ForOp op) {
-  if (beginTiles(op))
+  if (beginTiles(op) || beginBoxes(op))
     return;
   std::shared_ptr<const Ahead> ahead = loadsAhead(op);
   if (!ahead)
@@ -167,6 +167,8 @@ void ThreadLowering::beforeLoop(scf::ForOp op) {
 }
 
 void ThreadLowering::enterIteration(scf::ForOp op, Value at) {
+  if (std::shared_ptr<RowBoxes> boxes = rowBoxes.lookup(op))
+    return enterBoxes(*boxes, at);
   std::shared_ptr<const Ahead> ahead = aheads.lookup(op);
   if (!ahead)
     return;
@@ -181,6 +183,8 @@ void ThreadLowering::enterIteration(scf::ForOp op, Value at) {
 }
 
 void ThreadLowering::leaveIteration(scf::ForOp op) {
+  if (std::shared_ptr<RowBoxes> boxes = rowBoxes.lookup(op))
+    return leaveBoxes(*boxes);
   if (!aheads.count(op))
     return;
   awaitCopies();
@@ -189,6 +193,8 @@ void ThreadLowering::leaveIteration(scf::ForOp op) {
 
 void ThreadLowering::afterLoop(scf::ForOp op) {
   endTiles(op);
+  if (std::shared_ptr<RowBoxes> boxes = rowBoxes.lookup(op))
+    endBoxes(*boxes);
   std::shared_ptr<const Ahead> ahead = aheads.lookup(op);
   if (!ahead)
     return;

@@ -21,15 +21,12 @@
 using namespace braid;
 using namespace braid::lower;
 
-namespace {
-constexpr int64_t kMostRows = 256; // of a box
-constexpr int64_t kBarrierBytes = 8;
-} // namespace
+static constexpr int64_t kMostRows = 256; // of a box
 
 //===- Their instructions -----------------------------------------------------------------------------------------===//
 
-static void emit(OpBuilder &b, Location loc, StringRef kind, StringRef text, StringRef constraints,
-                 ValueRange operands) {
+void lower::emitBulk(OpBuilder &b, Location loc, StringRef kind, StringRef text, StringRef constraints,
+                     ValueRange operands) {
   auto code = LLVM::InlineAsmOp::create(b, loc, TypeRange{}, operands, text,
                                         (constraints + (constraints.empty() ? "" : ",") + "~{memory}").str(),
                                         /*has_side_effects=*/true, /*is_align_stack=*/false,
@@ -41,25 +38,39 @@ static Value asNumber(OpBuilder &b, Location loc, Value v, Type type) {
   return arith::IndexCastOp::create(b, loc, type, v);
 }
 
-static Value word(OpBuilder &b, Location loc, int64_t v) {
-  return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(v)));
+void lower::awaitPhase(OpBuilder &b, Location loc, Value barrier, Value parity) {
+  emitBulk(
+      b, loc, "await",
+      "{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @p bra done; bra again; done: }",
+      "l,r", {barrier, asNumber(b, loc, parity, b.getI32Type())});
 }
 
-/// Waits for the phases of this parity.
-static void await(OpBuilder &b, Location loc, Value barrier, Value parity) {
-  emit(b, loc, "await",
-       "{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @p bra done; bra again; done: }",
-       "l,r", {barrier, asNumber(b, loc, parity, b.getI32Type())});
+void lower::arriveAt(OpBuilder &b, Location loc, Value barrier) {
+  emitBulk(b, loc, "arrive", "{ .reg .b64 t; mbarrier.arrive.shared::cta.b64 t, [$0]; }", "l", {barrier});
 }
 
-static void arrive(OpBuilder &b, Location loc, Value barrier) {
-  emit(b, loc, "arrive", "{ .reg .b64 t; mbarrier.arrive.shared::cta.b64 t, [$0]; }", "l", {barrier});
+void lower::expectBytes(OpBuilder &b, Location loc, Value barrier, int64_t bytes) {
+  emitBulk(b, loc, "expect", "{ .reg .b64 t; mbarrier.arrive.expect_tx.shared::cta.b64 t, [$0], $1; }", "l,r",
+           {barrier, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(bytes)))});
+}
+
+static void beginPhase(OpBuilder &b, Location loc, Value barrier, int64_t arrivals) {
+  emitBulk(b, loc, "begin", "mbarrier.init.shared::cta.b64 [$0], $1;", "l,r",
+           {barrier, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(arrivals)))});
+}
+
+void lower::beginPhases(OpBuilder &b, Location loc, Value barriers, int64_t stages, int64_t toFill, int64_t toLeave) {
+  for (bool empty : {false, true})
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      Value number = arith::ConstantIndexOp::create(b, loc, stage);
+      beginPhase(b, loc, barrierOf(b, loc, barriers, stages, empty, number), empty ? toLeave : toFill);
+    }
+  emitBulk(b, loc, "begun", "fence.mbarrier_init.release.cluster;", "", {});
 }
 
 //===- Where they are used ----------------------------------------------------------------------------------------===//
 
-/// Whether rows of a panel that run along k may end before those of the buffer.
-static bool endsEarly(tile::LoadOp load, const Panel &panel) {
+bool lower::endsEarly(tile::LoadOp load, const Panel &panel) {
   if (panel.alongK || !load.getLimit())
     return false;
   auto size = load.getLimit().getDefiningOp<memref::DimOp>();
@@ -91,38 +102,40 @@ bool ThreadLowering::copiesInBulk(const Pipeline &pipe) {
         (op.getNumRegions() != 0 || llvm::any_of(op.getOperands(), isTile) || llvm::any_of(op.getResults(), isTile) ||
          isa<memref::StoreOp>(op)))
       return false;
-  for (auto [load, panel] : {std::pair(pipe.p.a, &p.left), std::pair(pipe.p.b, &p.right)}) {
-    int64_t rank = cast<MemRefType>(load.getSource().getType()).getRank();
-    if (panel->rows > kMostRows || panel->columns < kBlockColumns || load.getDims().back() != rank - 1)
-      return false;
-    bool plain = true;
-    eachArgument(load.getSource(), [&](Value argument) {
-      auto type = cast<MemRefType>(argument.getType());
-      plain &= type.getElementType().isBF16() && type.getRank() == rank && isa<BlockArgument>(argument);
-    });
-    if (!plain)
-      return false;
-  }
-  return true;
+  return isBox(p.a, p.left) && isBox(p.b, p.right);
 }
 
-/// Barrier number `first` + `stage`, as i64.
-static Value barrierAt(OpBuilder &b, Location loc, Value barriers, int64_t first, Value stage) {
+bool ThreadLowering::isBox(tile::LoadOp load, const Panel &panel) {
+  int64_t rank = cast<MemRefType>(load.getSource().getType()).getRank();
+  if (panel.rows > kMostRows || panel.columns < kBlockColumns || load.getDims().back() != rank - 1)
+    return false;
+  bool plain = true;
+  eachArgument(load.getSource(), [&](Value argument) {
+    auto type = cast<MemRefType>(argument.getType());
+    plain &= type.getElementType().isBF16() && type.getRank() == rank && isa<BlockArgument>(argument);
+  });
+  return plain;
+}
+
+Value lower::barrierOf(OpBuilder &b, Location loc, Value barriers, int64_t stages, bool empty, Value stage) {
   auto number = [&](int64_t v) -> Value { return arith::ConstantIndexOp::create(b, loc, v); };
-  Value begin = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, barriers);
+  Value first = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, barriers);
   Value offset = arith::MulIOp::create(b, loc, stage, number(kBarrierBytes));
-  if (first != 0)
-    offset = arith::AddIOp::create(b, loc, offset, number(first * kBarrierBytes));
-  return asNumber(b, loc, arith::AddIOp::create(b, loc, begin, offset), b.getI64Type());
+  if (empty)
+    offset = arith::AddIOp::create(b, loc, offset, number(stages * kBarrierBytes));
+  return asNumber(b, loc, arith::AddIOp::create(b, loc, first, offset), b.getI64Type());
 }
 
 Value ThreadLowering::fullBarrier(const Pipeline &pipe, Value stage) {
-  return barrierAt(b, loc, pipe.barriers->memref, 0, stage);
+  return barrierOf(b, loc, pipe.barriers->memref, pipe.p.stages, /*empty=*/false, stage);
 }
 
 Value ThreadLowering::emptyBarrier(const Pipeline &pipe, Value stage) {
-  return barrierAt(b, loc, pipe.barriers->memref, pipe.p.stages, stage);
+  return barrierOf(b, loc, pipe.barriers->memref, pipe.p.stages, /*empty=*/true, stage);
 }
+
+/// It lies behind all others.
+Value ThreadLowering::cutBarrier(const Pipeline &pipe) { return emptyBarrier(pipe, constant(pipe.p.stages)); }
 
 /// Behind this the threads that multiply go on; those that copy have done so.
 void ThreadLowering::beginBulkCopies(Pipeline &pipe) {
@@ -130,18 +143,15 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe) {
   pipe.cuts = endsEarly(p.a, p.left) || endsEarly(p.b, p.right);
   {
     Phase phase(*this);
-    int64_t count = 2 * p.stages + (pipe.cuts ? 1 : 0);
-    pipe.barriers = allocate(b.getI64Type(), count, kBarrierBytes);
+    pipe.barriers = allocate(b.getI64Type(), 2 * p.stages + (pipe.cuts ? 1 : 0), kBarrierBytes);
     ++pipe.barriers->pins;
     onlyIf(less(thread, 1), [&] {
-      for (int64_t i = 0; i < count; ++i) {
-        bool empty = i >= p.stages && i < 2 * p.stages;
-        emit(b, loc, "begin", "mbarrier.init.shared::cta.b64 [$0], $1;", "l,r",
-             {barrierAt(b, loc, pipe.barriers->memref, i, constant(0)), word(b, loc, empty ? threads / kWarp : 1)});
-      }
-      emit(b, loc, "begun", "fence.mbarrier_init.release.cluster;", "", {});
+      if (pipe.cuts)
+        beginPhase(b, loc, cutBarrier(pipe), 1);
+      beginPhases(b, loc, pipe.barriers->memref, p.stages, /*toFill=*/1, /*toLeave=*/threads / kWarp);
     });
   }
+  copiers = kWarp;
   gpu::BarrierOp::create(b, loc);
   Value copies = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge, warp, constant(threads / kWarp));
   pipe.roles = scf::IfOp::create(b, loc, copies, /*withElseRegion=*/true);
@@ -192,9 +202,8 @@ void ThreadLowering::copyInBulk(const Pipeline &pipe) {
 /// Both tiles of a step to its stage, once that is empty; their bytes end a phase of `barrier`.
 void ThreadLowering::copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier) {
   const Product &p = pipe.p;
-  await(b, loc, emptyBarrier(pipe, place.stage), arith::SubIOp::create(b, loc, constant(1), parity));
-  emit(b, loc, "expect", "{ .reg .b64 t; mbarrier.arrive.expect_tx.shared::cta.b64 t, [$0], $1; }", "l,r",
-       {barrier, word(b, loc, p.stageBytes)});
+  awaitPhase(b, loc, emptyBarrier(pipe, place.stage), arith::SubIOp::create(b, loc, constant(1), parity));
+  expectBytes(b, loc, barrier, p.stageBytes);
   Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, pipe.ring.memref);
   Value start = add(memory, mul(place.stage, constant(p.stageBytes)));
   atPlace(pipe, place, [&] {
@@ -206,8 +215,7 @@ void ThreadLowering::copyStepInBulk(const Pipeline &pipe, const CopyPlace &place
 /// By all lanes: rows behind the end of those along k are cleared once they are there. Gives the parity of `cut` for the next time.
 Value ThreadLowering::copyStepAndCut(const Pipeline &pipe, const CopyPlace &place, Value parity, Value cutParity) {
   const Product &p = pipe.p;
-  Value full = fullBarrier(pipe, place.stage),
-        cut = barrierAt(b, loc, pipe.barriers->memref, 2 * p.stages, constant(0));
+  Value full = fullBarrier(pipe, place.stage), cut = cutBarrier(pipe);
   SmallVector<std::pair<const Panel *, Value>> ending; // and how many of its rows are wanted
   atPlace(pipe, place, [&] {
     for (auto [load, panel] : {std::pair(p.a, &p.left), std::pair(p.b, &p.right)})
@@ -224,13 +232,13 @@ Value ThreadLowering::copyStepAndCut(const Pipeline &pipe, const CopyPlace &plac
   Value barrier = arith::SelectOp::create(b, loc, cuts, cut, full);
   onlyIf(less(lane, 1), [&] { copyStepInBulk(pipe, place, parity, barrier); });
   onlyIf(cuts, [&] {
-    await(b, loc, cut, cutParity);
+    awaitPhase(b, loc, cut, cutParity);
     for (auto [panel, live] : ending)
       clearRows(*panel, live, pipe.ring, add(mul(place.stage, constant(p.stageBytes)), panel->offset));
     NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
                                NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
-    NVVM::SyncWarpOp::create(b, loc, word(b, loc, -1));
-    onlyIf(less(lane, 1), [&] { arrive(b, loc, full); });
+    NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
+    onlyIf(less(lane, 1), [&] { arriveAt(b, loc, full); });
   });
   return arith::SelectOp::create(b, loc, cuts, arith::SubIOp::create(b, loc, constant(1), cutParity), cutParity);
 }
@@ -278,7 +286,7 @@ void ThreadLowering::copyPanelInBulk(tile::LoadOp load, const Panel &panel, Valu
                                    barrier};
     for (auto [i, at] : llvm::enumerate(place))
       operands.push_back(asNumber(b, loc, i == 0 ? add(at, block * kBlockColumns) : at, b.getI32Type()));
-    emit(b, loc, "copy", text, constraints, operands);
+    emitBulk(b, loc, "copy", text, constraints, operands);
   }
 }
 
@@ -319,7 +327,7 @@ Value ThreadLowering::mapAddress(Value source, tile::LoadOp load, int64_t rows) 
 SmallVector<Value> ThreadLowering::multiplyInBulk(const Pipeline &pipe, Value step, ValueRange now,
                                                   std::pair<Value, Value> panels) {
   const Product &p = pipe.p;
-  await(b, loc, fullBarrier(pipe, now[0]), now[1]);
+  awaitPhase(b, loc, fullBarrier(pipe, now[0]), now[1]);
   SmallVector<Value> next = nextFilled(p, now[0], now[1]);
   llvm::append_range(next, multiplyByGroups(p, panels.first, panels.second, now.drop_front(2)));
   NVVM::WgmmaWaitGroupSyncOp::create(b, loc, 1);
@@ -333,5 +341,5 @@ void ThreadLowering::leaveStage(const Pipeline &pipe, Value behind) {
   const Product &p = pipe.p;
   Value before = arith::SubIOp::create(b, loc, behind, constant(1));
   before = arith::SelectOp::create(b, loc, less(behind, 1), constant(p.stages - 1), before);
-  onlyIf(less(lane, 1), [&] { arrive(b, loc, emptyBarrier(pipe, before)); });
+  onlyIf(less(lane, 1), [&] { arriveAt(b, loc, emptyBarrier(pipe, before)); });
 }

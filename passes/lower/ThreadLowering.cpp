@@ -497,7 +497,7 @@ LogicalResult ThreadLowering::run() {
     sharedBytes = llvm::alignTo(sharedBytes, 1024);
   if (sharedBytes == 0)
     shared.getDefiningOp()->erase();
-  lowered->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads + (maps.empty() ? 0 : kWarp)));
+  lowered->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads + copiers));
   if (!maps.empty())
     setTensorMaps(lowered, maps, KernelSignature::of(kernel).slotsOnDevice());
   lowered->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));

@@ -260,6 +260,16 @@ private:
   void fetchAhead(const Ahead &ahead, Value at, Value stage);
   static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places);
 
+  // ThreadRowBoxes.cpp
+  struct RowBoxes;
+  std::shared_ptr<RowBoxes> boxesOf(scf::ForOp op);
+  bool beginBoxes(scf::ForOp op);
+  void copyBoxes(const RowBoxes &boxes, Value at, Value number);
+  void copyNumbers(tile::LoadOp load, Value target);
+  void enterBoxes(RowBoxes &boxes, Value at);
+  void leaveBoxes(const RowBoxes &boxes);
+  void endBoxes(RowBoxes &boxes);
+
   // ThreadProducts.cpp
   struct Product;
   /// The sums of a product that the one store of them takes from registers.
@@ -301,10 +311,12 @@ private:
 
   // ThreadBulkCopies.cpp
   bool copiesInBulk(const Pipeline &pipe);
+  static bool isBox(tile::LoadOp load, const Panel &panel);
   void beginBulkCopies(Pipeline &pipe);
   void endBulkCopies(Pipeline &pipe);
   Value fullBarrier(const Pipeline &pipe, Value stage);
   Value emptyBarrier(const Pipeline &pipe, Value stage);
+  Value cutBarrier(const Pipeline &pipe);
   void copyInBulk(const Pipeline &pipe);
   void copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier);
   Value copyStepAndCut(const Pipeline &pipe, const CopyPlace &place, Value parity, Value cutParity);
@@ -327,6 +339,7 @@ private:
   DenseMap<Value, std::shared_ptr<const OuterSum>>
       outerSums; ///< by the loop's result: their store takes them from registers
   DenseMap<Operation *, std::shared_ptr<const Ahead>> aheads; ///< by the loop
+  DenseMap<Operation *, std::shared_ptr<RowBoxes>> rowBoxes; ///< by the loop
   DenseMap<Operation *, std::shared_ptr<Pipeline>> pipelines; ///< that loops over tiles have begun, by the loop over k
   DenseMap<Operation *, View> fetched; ///< what loads of this iteration read, by copies of the one before
   DenseMap<Value, SmallVector<Value>> owned; ///< the elements of a lane: c (of 8 columns), two halves, two neighbours
@@ -349,7 +362,8 @@ private:
   bool copying = false; ///< asynchronous copies may be under way
   bool oneByOne = false; ///< no vectors: they would not be trusted here
   bool copied = false; ///< a loop copies ahead
-  SmallVector<TensorMap> maps; ///< of bulk copies, which the warp behind all others starts
+  SmallVector<TensorMap> maps; ///< of bulk copies
+  int64_t copiers = 0; ///< threads behind all others, which start them
   bool patterned = false; ///< shared memory begins, and ends, on a pattern of 1024 bytes
 };
 

@@ -1,5 +1,5 @@
 //===- ThreadProducts.h - a sum of tensor-core products: its tiles in shared memory, who computes what -------------===//
-// Private to ThreadProducts.cpp (products), ThreadPipeline.cpp (copies, the loop) and ThreadBulkCopies.cpp.
+// Private to ThreadProducts.cpp (products), ThreadPipeline.cpp (copies, the loop), ThreadBulkCopies.cpp, and to those whose rows multiply panels.
 #ifndef PASSES_LOWER_THREADPRODUCTS_H
 #define PASSES_LOWER_THREADPRODUCTS_H
 
@@ -11,6 +11,7 @@ inline constexpr int64_t kBlockColumns = 64, kRowBytes = 128, kChunk = 8,
                          kChunkBytes = 16; // of a panel; a chunk: elements
 inline constexpr int64_t kPatternBytes = 1024; // eight rows
 inline constexpr int64_t kGroupRows = 64; // of wgmma
+inline constexpr int64_t kBarrierBytes = 8; // of one in shared memory
 inline constexpr int64_t kNarrowRows = 16; // of a product that waits for memory, not for tensor cores
 
 /// A tile in a stage.
@@ -73,6 +74,19 @@ struct ThreadLowering::Pipeline {
 struct ThreadLowering::CopyPlace {
   Value tile, step, stage;
 };
+
+/// Whether rows of a panel that run along k may end before those of the buffer: boxes are zero past the end of a buffer only.
+bool endsEarly(tile::LoadOp load, const Panel &panel);
+/// Barriers in shared memory, as i64, and bulk copies: inline assembly that says what it is (kBulkAttr). Of a ring of stages first those that say that one is full.
+void emitBulk(OpBuilder &b, Location loc, StringRef kind, StringRef text, StringRef constraints, ValueRange operands);
+Value barrierOf(OpBuilder &b, Location loc, Value barriers, int64_t stages, bool empty, Value stage);
+/// `toFill` arrivals make a stage full, `toLeave` make it empty.
+void beginPhases(OpBuilder &b, Location loc, Value barriers, int64_t stages, int64_t toFill, int64_t toLeave);
+/// Waits for the phases of this parity.
+void awaitPhase(OpBuilder &b, Location loc, Value barrier, Value parity);
+void arriveAt(OpBuilder &b, Location loc, Value barrier);
+/// An arrival, and so many bytes to come.
+void expectBytes(OpBuilder &b, Location loc, Value barrier, int64_t bytes);
 
 struct ThreadLowering::LoopSums {
   Product product;

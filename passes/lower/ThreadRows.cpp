@@ -165,7 +165,9 @@ std::optional<DenseMap<Value, bool>> RowSearch::run() {
     else if (auto branch = dyn_cast<scf::IfOp>(op)) // of formulas
       others |= branch.getNumResults() == 0 || !llvm::all_of(branch->getRegions(), [](Region &region) {
                   return llvm::all_of(region.getOps(), [](Operation &inside) {
-                    return isa<arith::ArithDialect>(inside.getDialect()) ||
+                    auto load = dyn_cast<tile::LoadOp>(inside); // of numbers that masks depend on
+                    return isa<arith::ArithDialect, memref::MemRefDialect>(inside.getDialect()) ||
+                           (load && !load.getRows() && tileType(load.getResult()).getRank() == 1) ||
                            isa<scf::YieldOp, tile::IotaOp, tile::ExpandOp, vector::BroadcastOp>(inside);
                   });
                 });
@@ -230,6 +232,10 @@ void ThreadLowering::planRows() {
   });
   SmallVector<Value> elsewhere = llvm::to_vector(llvm::make_first_range(inRows));
   llvm::append_range(elsewhere, panels);
+  // What only a branch reads is computed there: few take it.
+  kernel.walk([&](scf::IfOp branch) {
+    branch.walk([&](Operation *inside) { llvm::append_range(elsewhere, inside->getResults()); });
+  });
   plan.drop(elsewhere, repeated);
 }
 

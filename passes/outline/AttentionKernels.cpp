@@ -11,8 +11,9 @@
 //   backward  P = exp(S - lse), delta = rowsum(dO * O), dS = P * (dO V^T - delta) scale:
 //             dQ = dS K;   dK = sum over the group's heads of dS^T Q, dV = .. P^T dO, in head order
 //
-// Tiles are square. In training the keys of a tile of queries are the tiles before its first row and the diagonal tile,
-// of which every product does one half. Where queries stay and keys pass by, scores stand transposed, [keys, rows]: the
+// On a CPU tiles are square. In training the keys of a tile of queries are the tiles before its first row and the diagonal tile,
+// of which every product does one half. A GPU has no halves: there all keys pass by in one loop, and where it has enough to do, the rows that stay
+// are two tiles, so that what passes by is copied half as often. Where queries stay and keys pass by, scores stand transposed, [keys, rows]: the
 // tile that stays is the one that is turned, and statistics of rows run along vectors. Where scores lie in registers (bf16 on a GPU), a tile whose keys all of its
 // queries see is not masked.
 //
@@ -35,11 +36,14 @@ struct AttentionShape {
   bool sharded, earlier; ///< along sp: keys of all ranks; a block of keys that lies before the tokens
   bool bounded; ///< along sp: some keys may lie before the row
   bool branches; ///< tiles that need no mask have none: on a GPU scores lie in registers, a CPU would copy them
+  bool wide; ///< programs own two tiles of rows, and what passes by is copied in boxes
   Type token, compute;
   Type gradients = {}; ///< element of dk and dv
   bool adds = false; ///< to what other tokens gave
   int64_t perGroup() const { return heads / groups; }
   int64_t tileRows() const { return size <= 128 ? 64 : 32; } ///< queries, and keys, of a tile
+  int64_t ownRows() const { return wide ? 2 * tileRows() : tileRows(); } ///< of a program
+  bool oneLoop() const { return branches && !cache; } ///< over the diagonal too
   void round(KernelBuilder &k) const {
     if (token.isBF16())
       k.roundProducts();
@@ -52,6 +56,8 @@ struct AttentionShape {
     std::string name = llvm::formatv("attn_{0}_h{1}_g{2}_d{3}_{4}", what, heads, groups, size, typeName(token));
     if (window)
       name += llvm::formatv("_w{0}", window);
+    if (wide)
+      name += "_r" + std::to_string(ownRows());
     return name +
            (ring      ? "_ring"
             : cache   ? "_cache"
@@ -181,6 +187,18 @@ public:
     Var row = select(lt(position, cast(limit, k.i32())), position % size, -1.0);
     return cast(k.load(buffer, {b, 0, g, 0}, {count, shape.size}, {.rows = row, .dims = {1, 3}}), shape.compute);
   }
+  /// Rows that pass by. In boxes there are always some: those at or past `limit` are masked.
+  Var passingRows(Var buffer, Var b, Var first, Var h, Var limit) {
+    return loadRows(buffer, b, first, h, shape.tileRows(), shape.wide ? k.size(buffer, 1) : limit);
+  }
+  /// The first row of this program's. On a GPU the longest come first: what is left at the end are short ones.
+  Var firstQuery(Var q) {
+    auto own = static_cast<double>(shape.ownRows());
+    Var block = k.program(0);
+    if (shape.oneLoop())
+      block = (k.size(q, 1) + (own - 1.0)) / own - 1.0 - block;
+    return block * own;
+  }
   void storeRows(Var tile, Var buffer, Var b, Var first, Var h) {
     k.store(cast(tile, buffer.element()), buffer, {b, first, h, 0}, {.limit = k.size(buffer, 1), .dims = {1, 3}});
   }
@@ -247,15 +265,15 @@ public:
 
 //===- Forward ----------------------------------------------------------------------------------------------------===//
 
-/// Program (block of query rows, head, batch).
+/// Program (block of query rows, head, batch). On a GPU in the order of attention's longest rows first.
 void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   Attention a(k, shape);
   Var q = a.queries("q"), keys = a.keys("k"), values = a.keys("v"),
       documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
   Var o = a.queries("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
   a.loadPrefix(q);
-  int64_t R = shape.tileRows();
-  Var t0 = k.program(0) * static_cast<double>(R), h = k.program(1), b = k.program(2);
+  int64_t R = shape.ownRows(), C = shape.tileRows();
+  Var t0 = a.firstQuery(q), h = k.program(1), b = k.program(2);
   Var tokens = k.size(q, 1), g = h / static_cast<double>(shape.perGroup());
   Var keyCount = shape.cache ? k.size(keys, 1) : a.keyCount;
   Var queries = a.loadRows(q, b, t0, h, R, tokens) * scale;
@@ -265,17 +283,20 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   auto before = seen;
   if (!shape.cache) {
     diagonal = t0 + a.prefix;
-    hi = shape.earlier ? min(diagonal, keyCount) : diagonal;
+    hi = shape.earlier ? min(diagonal, keyCount) : shape.oneLoop() ? hi : diagonal;
     before = a.before(seen, hi);
   }
   auto common = a.common(documents, b, t0, R);
   if (common.last)
     common.last = min(common.last, cast(hi, k.i32()) - 1.0);
-  Vars state = k.loop(lo, hi, R, a.attendNothing(R), [&](Var s0, llvm::ArrayRef<Var> now) {
-    Var ks = a.loadKeys(keys, b, s0, g, R, hi), vs = a.loadKeys(values, b, s0, g, R, hi);
+  Vars state = k.loop(lo, hi, C, a.attendNothing(R), [&](Var s0, llvm::ArrayRef<Var> now) {
+    auto load = [&](Var buffer) {
+      return shape.wide ? a.passingRows(buffer, b, s0, g, hi) : a.loadKeys(buffer, b, s0, g, C, hi);
+    };
+    Var ks = load(keys), vs = load(values);
     return a.attendTile(queries, ks, vs, before, common, s0, /*diagonal=*/false, now);
   });
-  if (!shape.cache && !shape.earlier) {
+  if (!shape.cache && !shape.earlier && !shape.oneLoop()) {
     Var ks = a.loadRows(keys, b, diagonal, g, R, keyCount), vs = a.loadRows(values, b, diagonal, g, R, keyCount);
     state = a.attendTile(queries, ks, vs, seen, {}, diagonal, /*diagonal=*/true, state);
   }
@@ -364,30 +385,33 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   Var o = a.queries("o"), dq = a.queries("dq"), deltas = a.rowNumbers("delta"),
       scale = k.scalar("scale", shape.compute);
   a.loadPrefix(in.q);
-  int64_t R = shape.tileRows();
-  Var t0 = k.program(0) * static_cast<double>(R), h = k.program(1), b = k.program(2);
+  int64_t R = shape.ownRows(), C = shape.tileRows();
+  Var t0 = a.firstQuery(in.q), h = k.program(1), b = k.program(2);
   Var tokens = k.size(in.q, 1), keyCount = a.keyCount, g = h / static_cast<double>(shape.perGroup());
   Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
   Var delta = sum(d * a.loadRows(o, b, t0, h, R, tokens), 1);
   k.store(delta, deltas, {b, h, t0}, {.limit = tokens, .dims = {2}});
   Var lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
   auto seen = a.rowIntervals(in.documents, b, t0, R);
-  Var lo = a.range(seen).first, diagonal = t0 + a.prefix, end = shape.earlier ? min(diagonal, keyCount) : diagonal;
+  auto [lo, hi] = a.range(seen);
+  Var diagonal = t0 + a.prefix, end = shape.earlier    ? min(diagonal, keyCount)
+                                      : shape.oneLoop() ? min(hi, keyCount)
+                                                        : diagonal;
   auto before = a.before(seen, end);
   auto common = a.common(in.documents, b, t0, R);
   if (common.last)
     common.last = min(common.last, cast(end, k.i32()) - 1.0);
   auto add = [&](Var s0, Var limit, const Attention::Interval &keys, std::optional<tile::Keep> half, Var sum) {
-    Var ks = a.loadRows(in.keys, b, s0, g, R, limit), vs = a.loadRows(in.values, b, s0, g, R, limit);
+    Var ks = a.passingRows(in.keys, b, s0, g, limit), vs = a.passingRows(in.values, b, s0, g, limit);
     auto masked = [&](Var scores) {
-      return a.masked(half ? Attention::Interval() : common, s0, R, scores,
-                      [&] { return a.visible(keys, s0, R, /*turned=*/true); });
+      return a.masked(half ? Attention::Interval() : common, s0, C, scores,
+                      [&] { return a.visible(keys, s0, C, /*turned=*/true); });
     };
     return dotTA(gradTiles(dotTB(ks, queries), dotTB(vs, d), lse, delta, 0, half, masked).ds, ks, sum);
   };
-  Vars out = k.loop(lo, end, R, {k.tile({R, shape.size}, shape.compute)},
+  Vars out = k.loop(lo, end, C, {k.tile({R, shape.size}, shape.compute)},
                     [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, end, before, {}, now[0])}; });
-  Var total = shape.earlier ? out[0] : add(diagonal, keyCount, seen, tile::Keep::upper, out[0]);
+  Var total = shape.earlier || shape.oneLoop() ? out[0] : add(diagonal, keyCount, seen, tile::Keep::upper, out[0]);
   a.storeRows(total * scale, dq, b, t0, h);
 }
 
@@ -400,7 +424,7 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
     dkSum = a.keyGradients("dk_sum"), dvSum = a.keyGradients("dv_sum");
   Var dk = a.keyGradients("dk"), dv = a.keyGradients("dv"), scale = k.scalar("scale", shape.compute);
   a.loadPrefix(in.q);
-  int64_t R = shape.tileRows(), D = shape.size;
+  int64_t R = shape.ownRows(), C = shape.tileRows(), D = shape.size;
   Var s0 = k.program(0) * static_cast<double>(R), g = k.program(1), b = k.program(2);
   Var tokens = k.size(in.q, 1), keyCount = a.keyCount;
   Var ks = a.loadRows(in.keys, b, s0, g, R, keyCount), vs = a.loadRows(in.values, b, s0, g, R, keyCount);
@@ -410,34 +434,54 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   Var origin = s0 - a.prefix, endQuery = tokens;
   if (shape.window)
     endQuery = min(endQuery, origin + static_cast<double>(R - 1 + shape.window));
+  auto every = static_cast<double>(C);
   Var hasDiagonal = ge(origin, 0.0);
-  Var firstBlock = select(hasDiagonal, 1.0, max(-origin, 0.0) / static_cast<double>(R));
-  Var countBlocks = (max(endQuery - origin, 0.0) + static_cast<double>(R - 1)) / static_cast<double>(R);
+  Var firstBlock = select(hasDiagonal, shape.oneLoop() ? 0.0 : 1.0, max(-origin, 0.0) / every);
+  Var countBlocks = (max(endQuery - origin, 0.0) + (every - 1.0)) / every;
   Var lastKey = cast(origin + static_cast<double>(R - 1), k.i32());
-  Var blocks = k.loop(firstBlock, countBlocks, 1, {firstBlock}, [&](Var block, llvm::ArrayRef<Var> now) -> Vars {
-    Var t0 = max(origin + block * static_cast<double>(R), 0.0);
-    return {select(le(k.at(in.documents, {b, t0}), lastKey), now[0] + 1.0, now[0])};
-  })[0];
+  auto begins = [&](Var block) { // at or before the last key
+    Var t0 = min(max(origin + block * every, 0.0), tokens - 1.0);
+    return le(k.at(in.documents, {b, t0}), lastKey);
+  };
+  // Mostly they are all of one document.
+  Var all = begins(countBlocks - 1.0);
+  Var blocks = k.loop(select(all, countBlocks, firstBlock), countBlocks, 1, {select(all, countBlocks, firstBlock)},
+                      [&](Var block, llvm::ArrayRef<Var> now) -> Vars {
+                        return {select(begins(block), now[0] + 1.0, now[0])};
+                      })[0];
   auto add = [&](Var t0, Var h, std::optional<tile::Keep> half, llvm::ArrayRef<Var> now) -> Vars {
-    Var queries = a.loadRows(in.q, b, t0, h, R, tokens), d = a.loadRows(in.d, b, t0, h, R, tokens);
-    auto numbers = [&](Var buffer) { return k.load(buffer, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}}); };
-    auto seen = a.rowIntervals(in.documents, b, t0, R);
+    Var queries = a.passingRows(in.q, b, t0, h, tokens), d = a.passingRows(in.d, b, t0, h, tokens);
+    auto numbers = [&](Var buffer) { return k.load(buffer, {b, h, t0}, {C}, {.limit = tokens, .dims = {2}}); };
+    // What masks depend on is read before products begin.
+    auto common = half ? Attention::Interval() : a.common(in.documents, b, t0, C);
     auto masked = [&](Var scores) {
-      return a.masked(half ? Attention::Interval() : a.common(in.documents, b, t0, R), s0, R, scores,
-                      [&] { return a.visible(seen, s0, R); });
+      auto live = [&] { return a.visible(a.rowIntervals(in.documents, b, t0, C), s0, R); };
+      return a.masked(common, s0, R, scores, live);
     };
     // Queries are multiplied as they lie in memory.
     auto tiles = gradTiles(dotTB(queries, ks) * scale, dotTB(d, vs), numbers(in.lse), numbers(deltas), 1, half, masked);
     return {dotTA(tiles.ds, queries, now[0]), dotTA(tiles.p, d, now[1])};
   };
-  Vars out = k.loop(0, shape.perGroup(), 1, {k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)},
+  Vars none{k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)};
+  // Copies run on from one head to the next.
+  auto inOneLoop = [&] {
+    Var count = max(blocks - firstBlock, 0.0), heads = k.number(shape.perGroup());
+    return k.loop(0, count * heads, 1, none, [&](Var i, llvm::ArrayRef<Var> now) {
+      Var member = shape.perGroup() == 1 ? k.number(0) : i / count;
+      Var h = g * static_cast<double>(shape.perGroup()) + member;
+      return add(origin + (firstBlock + (i - member * count)) * every, h, {}, now);
+    });
+  };
+  Vars out = shape.oneLoop()
+                 ? inOneLoop()
+                 : k.loop(0, shape.perGroup(), 1, none,
                     [&](Var member, llvm::ArrayRef<Var> sums) -> Vars {
                       Var h = g * static_cast<double>(shape.perGroup()) + member;
                       Vars first =
                           k.loop(0, select(hasDiagonal, k.number(1), k.number(0)), 1, sums,
                                  [&](Var, llvm::ArrayRef<Var> now) { return add(origin, h, tile::Keep::lower, now); });
                       return k.loop(firstBlock, blocks, 1, first, [&](Var block, llvm::ArrayRef<Var> now) {
-                        return add(origin + block * static_cast<double>(R), h, {}, now);
+                        return add(origin + block * every, h, {}, now);
                       });
                     });
   auto store = [&](Var tile, Var sums, Var to) {
@@ -500,8 +544,19 @@ template <typename Op> AttentionShape shapeOfOp(Op op, const OutlineContext &con
           !cache && keys <= static_cast<int64_t>(op.getPrefix()),
           op.getCoordinate() && keys <= static_cast<int64_t>(op.getPrefix()) + q[1],
           context.gpu && token.isBF16() && q[3] <= 128,
+          /*wide=*/false,
           token,
           computeType(token)};
+}
+
+/// Of `rows` rows of `heads` heads each: whether programs that own twice the rows still fill a GPU's multiprocessors, and what passes by them can be
+/// copied in boxes: it is as large as a tile, and no row is there that is not to be read.
+template <typename Op> bool isWide(Op op, const AttentionShape &shape, int64_t rows, int64_t heads) {
+  constexpr int64_t fill = 128, boxColumns = 64;
+  Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());
+  int64_t tile = shape.tileRows();
+  return shape.oneLoop() && shape.size >= boxColumns && op.keyCount() == keys[1] && q[1] >= tile && keys[1] >= tile &&
+         ceilDiv(rows, 2 * tile) * heads * q[0] >= fill;
 }
 
 /// How many programs share the keys of a token and group: enough for two on each of a GPU's multiprocessors, none of them
@@ -516,6 +571,7 @@ int64_t decodeParts(int64_t programs, int64_t rows) {
 LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   AttentionShape shape = shapeOfOp(op, context, op.getCache(), op.getRing());
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1];
+  shape.wide = isWide(op, shape, tokens, shape.heads);
   bool decode = tokens == 1;
   int64_t parts = decode && shape.cache && context.gpu ? decodeParts(shape.groups * batch, shapeOf(op.getK())[1]) : 1;
   std::string kernel =
@@ -525,13 +581,15 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
                                  [&](KernelBuilder &k) { writeDecode(k, shape, 1); })
                 : context.kernel(shape.kernelName("causal"), {"rows", "head", "batch"}, [&](KernelBuilder &k) {
                    writeForward(k, shape);
+                   if (shape.wide)
+                     k.inBoxes();
                    shape.round(k);
                   });
   llvm::SmallVector<int64_t, 3> grid{shape.groups, batch};
   if (parts > 1)
     grid.push_back(parts);
   if (!decode)
-    grid = {ceilDiv(tokens, shape.tileRows()), shape.heads, batch};
+    grid = {ceilDiv(tokens, shape.ownRows()), shape.heads, batch};
   auto launch = context.launch(op, kernel, grid);
   launch.arg("q", op.getQ()).arg("k", op.getK()).arg("v", op.getV()).arg("documents", op.getDocuments());
   if (op.getCoordinate())
@@ -547,7 +605,7 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   auto made = launch.run();
   if (parts > 1) {
     AttentionShape all{shape.heads, shape.groups, shape.size, 0,     0,           false,        false,
-                       false,       false,        false,      false, shape.token, shape.compute};
+                       false,       false,        false,      false, false, shape.token, shape.compute};
     std::string merge = context.kernel(all.kernelName("decode_merge") + "_parts" + std::to_string(parts),
                                        {"head", "batch"}, [&](KernelBuilder &k) { writeDecodeMerge(k, all, parts); });
     made = context.launch(op, merge, {shape.heads, batch})
@@ -568,6 +626,8 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
                    llvm::ArrayRef<int64_t> grid) {
     std::string kernel = context.kernel(shape.kernelName(what), {rows, "head", "batch"}, [&](KernelBuilder &k) {
       write(k, shape);
+      if (shape.wide)
+        k.inBoxes();
       shape.round(k);
     });
     auto launch = context.launch(op, kernel, grid);
@@ -579,9 +639,11 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
     launch.index("prefix", shape.prefix);
     return launch;
   };
-  auto queries = begin("grad_q", "rows", writeGradQueries, {ceilDiv(tokens, shape.tileRows()), shape.heads, batch});
+  shape.wide = isWide(op, shape, tokens, shape.heads);
+  auto queries = begin("grad_q", "rows", writeGradQueries, {ceilDiv(tokens, shape.ownRows()), shape.heads, batch});
   queries.arg("o", op.getO()).result("dq", op.getDq().getType()).result("delta", op.getLse().getType());
   auto dqDelta = queries.run();
+  shape.wide = isWide(op, shape, keys, shape.groups);
   shape.gradients = tensorType(op.getDk()).getElementType();
   shape.adds = !op.getSums().empty();
   std::string what = "grad_kv";
@@ -589,7 +651,7 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
     what += "_" + typeName(shape.gradients);
   if (shape.adds)
     what += "_sum";
-  auto keyed = begin(what, "keys", writeGradKeys, {ceilDiv(keys, shape.tileRows()), shape.groups, batch});
+  auto keyed = begin(what, "keys", writeGradKeys, {ceilDiv(keys, shape.ownRows()), shape.groups, batch});
   keyed.arg("delta", dqDelta[1]);
   if (shape.adds)
     keyed.arg("dk_sum", op.getSums()[0]).arg("dv_sum", op.getSums()[1]);
@@ -603,7 +665,7 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
 LogicalResult outlineMerge(AttnMergeOp op, OutlineContext &context) {
   Shape o = shapeOf(op.getO());
   Type token = tensorType(op.getO()).getElementType();
-  AttentionShape shape{o[2], o[2], o[3], 0, 0, false, false, false, false, false, false, token, computeType(token)};
+  AttentionShape shape{o[2], o[2], o[3], 0, 0, false, false, false, false, false, false, false, token, computeType(token)};
   std::string kernel = context.kernel(shape.kernelName("merge"), {"rows", "head", "batch"},
                                       [&](KernelBuilder &k) { writeMerge(k, shape); });
   auto launch = context.launch(op, kernel, {ceilDiv(o[1], shape.tileRows()), o[2], o[0]});

@@ -135,6 +135,14 @@ void braid_emulate_bulk_begin(int64_t barrier, int32_t arrivals) {
 }
 void braid_emulate_bulk_begun() {}
 void braid_emulate_bulk_arrive(int64_t barrier) { theBlock().arrive(reinterpret_cast<char *>(barrier), 0); }
+/// An arrival when all copies of the thread are done: here, at the last. What they wrote threads read, not wgmma.
+void braid_emulate_bulk_copied(int64_t barrier) {
+  bool unfenced = theBlock().self().unfenced;
+  braid_emulate_copies_commit();
+  braid_emulate_copies_wait(0);
+  theBlock().self().unfenced = unfenced;
+  theBlock().arrive(reinterpret_cast<char *>(barrier), 0);
+}
 void braid_emulate_bulk_expect(int64_t barrier, int32_t bytes) {
   theBlock().arrive(reinterpret_cast<char *>(barrier), bytes);
 }

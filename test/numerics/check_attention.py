@@ -77,6 +77,20 @@ def add_packed(program, rng):
         a.check("mixed", rng, documents_of([[-31, -7, 5, 33], [-9, 0, 1, 33]], 33))
 
 
+def add_wide(program, rng):
+    """So many rows and heads that on a GPU a program owns two tiles of rows: rows that end inside of the second, or before it; a prefix; heads that share keys."""
+    for B, T, H, G, D, window, prefix in (
+        (8, 200, 8, 8, 64, 0, 0),
+        (8, 150, 16, 8, 64, 70, 0),
+        (4, 70, 32, 32, 64, 0, 67),
+        (1, 129, 64, 64, 128, 0, 0),
+    ):
+        a = Attention(program, B, T, H, G, D, window, prefix, dtype="bf16")
+        a.check("one document", rng, one_document(B, T, -prefix))
+        cut = [[-prefix, 1, T // 2, T], [-(prefix // 2), 66, T - 3, T - 3], [0, 1, 1, 1]]
+        a.check("packed", rng, documents_of([cut[i % 3] for i in range(B)], T))
+
+
 def add_room(program, rng):
     """A slice in the middle of a row: keys and values have room for later ones, which are not read (NaN); cotangents are added to what later slices gave."""
     B, T, H, G, D, prefix, room = 2, 40, 4, 2, 16, 31, 100
@@ -334,6 +348,10 @@ def add_ring(program, rng):
 
 def main():
     rng = np.random.default_rng(3)
+    if sys.argv[1:] == ["wide"]:
+        wide = Program("attention-wide")
+        add_wide(wide, rng)
+        return wide.finish()
     program = Program("attention")
     add_packed(program, rng)
     add_room(program, rng)
