@@ -126,13 +126,6 @@ SmallVector<Value> ThreadLowering::multiplyFragments(ValueRange a, ValueRange b1
   return next;
 }
 
-/// How the warps of a block share an m x n product: each has rows x columns blocks of 16 x 8 at a time, the first at
-/// [row, column]. Of each block a lane has two neighbours in two rows.
-struct ThreadLowering::Fragments {
-  int64_t rows = 1, columns = 1, width;
-  Value row = {}, column = {};
-};
-
 void ThreadLowering::eachFragment(VectorType type, function_ref<void(const Fragments &at)> body) {
   int64_t rowBlocks = type.getDimSize(0) / kMmaRows, columnBlocks = type.getDimSize(1) / kMmaColumns,
           warps = threads / kWarp;
@@ -239,6 +232,11 @@ SmallVector<Value> ThreadLowering::beginOf(tile::DotOp op, const HeldOperands &o
 }
 
 SmallVector<Value> ThreadLowering::sumsOf(tile::DotOp op, const HeldOperands &operands, const Fragments &at) {
+  return sumsOf(op, operands, at, beginOf(op, operands, at));
+}
+
+SmallVector<Value> ThreadLowering::sumsOf(tile::DotOp op, const HeldOperands &operands, const Fragments &at,
+                                          ValueRange begin) {
   const auto &[left, right] = operands.at(op);
   auto a = cast<VectorType>(op.getA().getType());
   int64_t depth = a.getDimSize(op.getTransposeA() ? 0 : 1), rows = at.rows, columns = at.columns;
@@ -247,7 +245,7 @@ SmallVector<Value> ThreadLowering::sumsOf(tile::DotOp op, const HeldOperands &op
   auto load = [&](const View &view, Value major, Value minor, int64_t count, bool turned, bool stored) {
     return stored ? loadMatrices(view, minor, major, count, turned) : loadMatrices(view, major, minor, count, turned);
   };
-  return repeat(0, depth, kMmaDepth, beginOf(op, operands, at), [&](Value k0, ValueRange carried) {
+  return repeat(0, depth, kMmaDepth, begin, [&](Value k0, ValueRange carried) {
     SmallVector<SmallVector<Value>> x, y;
     // a as 16 x 16: rows 0-7 and 8-15 for k 0-7, then for k 8-15.
     for (int64_t r = 0; r < rows; ++r) {

@@ -36,9 +36,11 @@ ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, T
       scratched(scratched), threads(chooseThreads(kernel)), planned(planned) {
   if (!scratched)
     planRows();
-  if (!scratched && inRows.empty())
-    plan.hold(kernel, threads);
-  if (!scratched && inRows.empty() && thrift == Thrift::none)
+  if (scratched || !inRows.empty())
+    return;
+  plan.hold(kernel, threads);
+  planColumns();
+  if (inColumns.empty() && thrift == Thrift::none)
     planRowWalk();
 }
 

@@ -179,7 +179,12 @@ private:
   Value least(Value x, int64_t y);
 
   // ThreadFragments.cpp
-  struct Fragments;
+  /// How the warps of a block share an m x n product: each has rows x columns blocks of 16 x 8 at a time, the first at
+  /// [row, column]. Of each block a lane has two neighbours in two rows.
+  struct Fragments {
+    int64_t rows = 1, columns = 1, width;
+    Value row = {}, column = {};
+  };
   using HeldOperands = DenseMap<Operation *, std::pair<View, View>>;
   using HeldSums = SmallVector<std::pair<Value, SmallVector<Value>>>;
   void eachFragment(VectorType type, function_ref<void(const Fragments &at)> body);
@@ -190,6 +195,7 @@ private:
   HeldSums sumsOf(ArrayRef<tile::DotOp> products, const HeldOperands &operands, const Fragments &at);
   SmallVector<Value> beginOf(tile::DotOp op, const HeldOperands &operands, const Fragments &at);
   SmallVector<Value> sumsOf(tile::DotOp op, const HeldOperands &operands, const Fragments &at);
+  SmallVector<Value> sumsOf(tile::DotOp op, const HeldOperands &operands, const Fragments &at, ValueRange begin);
   void overFragments(const Elements &elements, ArrayRef<tile::DotOp> products, function_ref<Value(Value row)> guard,
                      Body body);
   SmallVector<Value> loadMatrices(const View &view, Value row, Value column, int64_t count, bool turned);
@@ -233,9 +239,27 @@ private:
   void addGroups(const View &result, const View &source, VectorType type, int64_t groups);
   bool lowerRowWalk();
 
+  // ThreadColumns.cpp
+  void planColumns();
+  Fragments columnsOf(VectorType type);
+  SmallVector<Value> loadColumns(tile::LoadOp op);
+  SmallVector<Value> roundColumns(arith::TruncFOp op);
+  SmallVector<Value> multiplyColumns(tile::DotOp op);
+  SmallVector<Value> addUpColumns(tile::CumsumOp op);
+  SmallVector<Value> moveColumns(tile::InsertRowsOp op);
+  void reduceColumns(tile::ReduceOp op);
+  void takeRow(tile::RowsOp op);
+  void keepColumns(Value v, ArrayRef<Value> elements);
+  bool lowerInColumns(Operation *op);
+  Value laneOf(Value value, Value from);
+
   // ThreadRows.cpp
   void planRows();
-  void eachOwned(int64_t columns, function_ref<void(Value row, Value column, int64_t half, size_t element)> body);
+  using OwnedBody = function_ref<void(Value row, Value column, int64_t half, size_t element)>;
+  void eachOwned(int64_t columns, OwnedBody body);
+  /// The same in the columns of a warp, where tiles lie so.
+  void eachOwned(VectorType type, bool turned, OwnedBody body);
+  bool liesInRegisters(Value v) const { return inRows.count(v) || inColumns.contains(v); }
   SmallVector<Value> ownedLeaves(ValueRange formulas) const;
   SmallVector<Value> ownedOf(Value v, bool turned);
   SmallVector<Value> reduceOwned(tile::ReduceOp op);
@@ -334,6 +358,7 @@ private:
   ArrayRef<int64_t> planned;
   std::shared_ptr<RowWalk> rowWalk; ///< of the one loop of a kernel, or of a kernel without one
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
+  DenseSet<Value> inColumns; ///< what lies in the columns of warps
   DenseSet<Value> panels; ///< loads that rows multiply by wgmma: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
   DenseMap<Value, std::shared_ptr<const OuterSum>>

@@ -322,6 +322,15 @@ void ThreadLowering::eachOwned(int64_t columns,
         body(rowsOf[half], add(pair, c + i), half, element++);
 }
 
+void ThreadLowering::eachOwned(VectorType type, bool turned, OwnedBody body) {
+  bool isVector = type.getRank() == 1;
+  if (inColumns.empty())
+    return eachOwned(isVector ? 8 : type.getDimSize(turned ? 0 : 1), body);
+  eachHeld(columnsOf(type), {}, /*pairs=*/false, [&](Value row, const Strip &strip, size_t element) {
+    body(row, strip.column, static_cast<int64_t>(element / 2 % 2), element);
+  });
+}
+
 /// The values in registers that a formula reads.
 SmallVector<Value> ThreadLowering::ownedLeaves(ValueRange formulas) const {
   SmallVector<Value> leaves, work(formulas);
@@ -345,7 +354,7 @@ SmallVector<Value> ThreadLowering::ownedOf(Value v, bool turned) {
   VectorType type = tileType(v);
   Operation *op = v.getDefiningOp();
   bool isVector = type.getRank() == 1;
-  SmallVector<Value> leaves = ownedLeaves(op && inRows.count(v) ? ValueRange(op->getOperands()) : ValueRange(v)),
+  SmallVector<Value> leaves = ownedLeaves(op && liesInRegisters(v) ? ValueRange(op->getOperands()) : ValueRange(v)),
                      values;
   startStrip();
   auto one = [&](Value row, Value column, int64_t half, size_t element) {
@@ -359,9 +368,9 @@ SmallVector<Value> ThreadLowering::ownedOf(Value v, bool turned) {
       lead.push_back(turned ? column : row);
       strip.column = turned ? row : column;
     }
-    values.push_back(op && inRows.count(v) ? evalOp(op, v, lead, strip) : eval(v, lead, strip));
+    values.push_back(op && liesInRegisters(v) ? evalOp(op, v, lead, strip) : eval(v, lead, strip));
   };
-  eachOwned(isVector ? 8 : type.getDimSize(turned ? 0 : 1), one);
+  eachOwned(type, turned, one);
   startStrip();
   for (Value leaf : leaves)
     registers.erase(leaf);
@@ -532,7 +541,7 @@ void ThreadLowering::storeOwned(tile::StoreOp store) {
   registers[value] = elements.front();
   Vectors vectors = vectorsOf({}, {store}, 2);
   onTrust(vectors, {}, {}, [&](bool trust) -> SmallVector<Value> {
-    eachOwned(type.getDimSize(1), [&](Value row, Value column, int64_t, size_t element) {
+    eachOwned(type, false, [&](Value row, Value column, int64_t, size_t element) {
       if (trust && element % 2 != 0)
         return;
       onlyIf(at.limit && !trust ? inBounds(add(at.row, row), at.limit) : Value(), [&] {
@@ -665,7 +674,7 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   if (auto store = dyn_cast<tile::StoreOp>(op); store && storeOuterSum(store))
     return true;
   if (inRows.empty())
-    return false;
+    return lowerInColumns(op);
   if (auto load = dyn_cast<tile::LoadOp>(op); load && panels.count(load.getResult())) {
     accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
     // What rows meet in this block is copied where the first of them is computed.

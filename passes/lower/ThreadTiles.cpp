@@ -43,6 +43,9 @@ Value ThreadLowering::widened(Value value) {
              : value;
 }
 
+/// Of a row that is added up: two vectors of bf16.
+static constexpr int64_t kElementsOfLane = 16;
+
 //===- Reductions and scans ---------------------------------------------------------------------------------------===//
 
 Value ThreadLowering::reduceEvery(tile::ReduceOp op, ArrayRef<Value> lead, Value first, int64_t step, Type sum,
@@ -103,8 +106,12 @@ void ThreadLowering::reduceLast(tile::ReduceOp op) {
   if (isTile(op.getResult())) {
     View target = destination(op.getResult());
     Phase phase(*this);
-    int64_t lanes = std::min<int64_t>(kWarp, llvm::PowerOf2Ceil(length));
-    eachGroup(source.getNumElements() / length, lanes, [&](Value row, Value inside) {
+    // A lane has a few vectors of a row, where there are rows for all: the fewer lanes, the fewer steps add them up.
+    int64_t rows = source.getNumElements() / length,
+            lanes = std::max(static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(threads / rows))),
+                             static_cast<int64_t>(llvm::PowerOf2Ceil(length)) / kElementsOfLane);
+    lanes = std::clamp<int64_t>(lanes, 1, std::min<int64_t>(kWarp, llvm::PowerOf2Ceil(length)));
+    eachGroup(rows, lanes, [&](Value row, Value inside) {
       SmallVector<Value> lead = coordinates(row, source.getShape().drop_back());
       Value lane = remainder(thread, lanes);
       Value total = allLanes(op.getKind(), reduceEvery(op, lead, lane, lanes, sum), lanes), writer = less(lane, 1);

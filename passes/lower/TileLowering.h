@@ -69,6 +69,9 @@ public:
   ArrayRef<tile::StoreOp> group(tile::StoreOp store) const;
   /// The same for reductions along the rows of tiles of one shape.
   ArrayRef<tile::ReduceOp> group(tile::ReduceOp reduce) const;
+  /// Of whichever of its members.
+  ArrayRef<tile::StoreOp> groupOf(tile::StoreOp store) const { return group(cast<tile::StoreOp>(leader(store))); }
+  ArrayRef<tile::ReduceOp> groupOf(tile::ReduceOp reduce) const { return group(cast<tile::ReduceOp>(leader(reduce))); }
   static bool isAlongRows(tile::ReduceOp reduce);
   /// The one store that reads `v`, through a formula that is evaluated where it stores, or null.
   tile::StoreOp storeOf(Value v) const;
@@ -87,6 +90,8 @@ public:
   bool holdsAny() const { return !held.empty(); }
   /// Tiles that are in no buffer, whose stores are nobody else's, and others that are in one (ThreadRows.cpp).
   void drop(ArrayRef<Value> tiles, ArrayRef<Value> others);
+  /// Tiles that are computed where they stand, and those of them that are also kept (ThreadColumns.cpp).
+  void compute(ArrayRef<Value> tiles, ArrayRef<Value> alsoKept, func::FuncOp kernel);
   /// Whether nothing writes what a load reads before the last that reads its tile.
   bool staysInMemory(Value load) const { return unwritten.contains(load); }
 

@@ -321,6 +321,18 @@ void TilePlan::drop(ArrayRef<Value> tiles, ArrayRef<Value> others) {
     llvm::erase_if(stores, [&](tile::StoreOp store) { return llvm::is_contained(tiles, store.getValue()); });
 }
 
+void TilePlan::compute(ArrayRef<Value> tiles, ArrayRef<Value> alsoKept, func::FuncOp kernel) {
+  DenseSet<Value> all(tiles.begin(), tiles.end());
+  for (Value tile : tiles)
+    held.erase(tile);
+  for (auto &[last, stores] : groups)
+    llvm::erase_if(stores, [&](tile::StoreOp store) { return all.contains(store.getValue()); });
+  settleLoads(kernel);
+  for (Value tile : tiles)
+    kept.erase(tile);
+  kept.insert(alsoKept.begin(), alsoKept.end());
+}
+
 /// Which operations evaluate a tile, and how often; those of its users are known.
 TilePlan::Sinks TilePlan::sinksOf(Value v, const DenseMap<Value, Sinks> &evaluations) const {
   Sinks found;

@@ -220,10 +220,11 @@ void KernelBuilder::roundProducts() {
       operand->set(known);
     }
   });
-  // Tiles of exponentials are multiplied too: eight digits of them are not needed.
-  func.walk([](math::ExpOp exp) {
-    if (auto type = dyn_cast<VectorType>(exp.getType()); type && type.getRank() == 2 && type.getElementType().isF32())
-      exp.setFastmath(arith::FastMathFlags::afn);
+  // Tiles of exponentials, and of their reciprocals, are multiplied too: eight digits of them are not needed.
+  func.walk([](Operation *op) {
+    auto type = op->getNumResults() == 1 ? dyn_cast<VectorType>(op->getResult(0).getType()) : nullptr;
+    if (type && type.getRank() == 2 && type.getElementType().isF32() && isa<math::ExpOp, arith::DivFOp>(op))
+      op->setAttr("fastmath", arith::FastMathFlagsAttr::get(op->getContext(), arith::FastMathFlags::afn));
   });
 }
 

@@ -2,6 +2,7 @@
 #include "passes/outline/LsmChunk.h"
 
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 
@@ -31,6 +32,8 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
     name += llvm::formatv("_c{0}{1}", chunk, mild ? "_mild" : "");
   if (mostColumns != kMostColumns)
     name += llvm::formatv("_w{0}", mostColumns);
+  if (wholeRows)
+    name += "_whole";
   if (product)
     name += "_product";
   if (scoreRows != kScoreRows)
@@ -126,7 +129,7 @@ void ChunkMath::loadValueDecay(Var valueDecay) {
 
 void ChunkMath::eitherWay(llvm::function_ref<void()> body) {
   if (!hasTwoWays() || !vector.mild)
-    return body();
+    return withWholeRows(body);
   DecayTable unsettled = vector;
   std::optional<DecayTable> unsettledValues = onlyValues;
   auto run = [&](Way now) -> Vars {
@@ -134,7 +137,7 @@ void ChunkMath::eitherWay(llvm::function_ref<void()> body) {
     vector = settled(unsettled);
     if (onlyValues)
       onlyValues = settled(*unsettledValues);
-    body();
+    now == Way::mild ? withWholeRows(body) : body();
     return {};
   };
   Var mild = valuesMild ? both(vector.mild, valuesMild) : vector.mild;
@@ -142,6 +145,11 @@ void ChunkMath::eitherWay(llvm::function_ref<void()> body) {
   way = Way::open;
   vector = std::move(unsettled);
   onlyValues = std::move(unsettledValues);
+}
+
+void ChunkMath::withWholeRows(llvm::function_ref<void()> body) {
+  llvm::SaveAndRestore block(VB, shape.wholeRows ? shape.values : VB);
+  body();
 }
 
 DecayTable ChunkMath::settled(const DecayTable &table) const {

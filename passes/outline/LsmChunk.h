@@ -31,6 +31,8 @@ inline constexpr int64_t kKeptElements = 16384;
 
 /// Of values in a tile, where nothing else was chosen.
 inline constexpr int64_t kMostColumns = 64;
+/// Of values, where all columns are one tile (LsmShape::wholeRows).
+inline constexpr int64_t kMostWholeRow = 128;
 
 /// The transition class and everything else the code of an LSM kernel depends on.
 struct LsmShape {
@@ -44,6 +46,7 @@ struct LsmShape {
   bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
+  bool wholeRows = false; ///< vector decays: all value columns in one tile where decays are mild, read once
 
   ScanTraits traits() const { return ScanTraits(classId); }
   mlir::Type multipliedType() const { return multiplied ? multiplied : state; }
@@ -171,6 +174,8 @@ private:
   Var tokensFrom(Var token, Var buffer, Index first, int64_t size);
   /// Whether eitherWay() has two ways: solves are not written twice.
   bool hasTwoWays() const { return shape.vectorDecay() && !shape.lowRank(); }
+  /// `body` with all value columns in one tile, if the shape says so.
+  void withWholeRows(llvm::function_ref<void()> body);
 
   /// What eitherWay() has settled for the body that it runs.
   enum class Way : uint8_t { open, mild, strong };

@@ -137,6 +137,9 @@ public:
                              elementOf(grad.getM()), grad.getChunkSize());
     if (shape.product) // of which the kernel keeps a block for every token
       shape.mostColumns = std::clamp<int64_t>(kKeptElements / (shape.chunk * shape.keys), 1, shape.mostColumns);
+    // What a block of threads multiplies on tensor cores it reads once, in one piece: its sums are in registers.
+    shape.wholeRows = context.gpu && shape.classId == LsmClass::V && shape.token.isBF16() &&
+                      elementOf(grad.getM()).isBF16() && shape.values <= kMostWholeRow;
     auto write = shape.elementDecay()  ? writeElementChunkGrad
                  : shape.vectorDecay() ? writeVectorChunkGrad
                                        : writeChunkGrad;

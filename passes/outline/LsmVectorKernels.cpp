@@ -46,15 +46,13 @@ struct VectorGradKernel {
     if (dValueDecay)
       outputs.push_back({dValueDecay, shape.values});
     forChunk(math, outputs, [&] {
-      queries = math.keysOf(queriesIn) * scale;
-      keys = math.keysOf(keysIn);
+      if (!shape.lowRank() && !shape.valueDecay()) {
+        math.loadDecay(decayIn, /*scores=*/true);
+        return math.eitherWay([&] { writeVector(); });
+      }
+      loadTokens();
       math.loadDecay(decayIn, /*scores=*/true);
-      if (shape.lowRank())
-        writeLowRank();
-      else if (shape.valueDecay())
-        writeRank1();
-      else
-        writeVector();
+      shape.lowRank() ? writeLowRank() : writeRank1();
     });
   }
 
@@ -84,6 +82,10 @@ private:
     Vars tiles;
   };
 
+  void loadTokens() {
+    queries = math.keysOf(queriesIn) * scale;
+    keys = math.keysOf(keysIn);
+  }
   void writeVector();
   void writeLowRank();
   void writeRank1();
@@ -136,9 +138,11 @@ llvm::SmallVector<Vars> VectorGradKernel::finish(Sums &sums, llvm::ArrayRef<Var>
   return scores.s;
 }
 
+/// In one way of eitherWay(), which shares nothing but decays with the other: sums stay where they are used.
 void VectorGradKernel::writeVector() {
   int64_t VB = math.VB;
   Sums sums(*this, 1, 1);
+  Var cotangents, dStates; // of all value columns, where they are one block and stay
   sums.loop(math, [&](Index first, Sums &now) {
     Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
     Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
@@ -146,13 +150,15 @@ void VectorGradKernel::writeVector() {
     now.left(0) = dotTB(d, state, now.left(0));
     now.right(0) = dotTB(values, dState, now.right(0));
     now.tail() = now.tail() + sum(state * dState, 1);
+    if (shape.wholeRows && VB == shape.values)
+      std::tie(cotangents, dStates) = std::pair(d, dState);
   });
-  math.eitherWay([&] {
-    Var scores = finish(sums, {queries}, {keys}, /*wantScores=*/true)[0][0], keysToEnd = math.toEnd(keys);
-    math.valueLoop([&](Index first) {
-      Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);
-      math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, first);
-    });
+  loadTokens();
+  Var scores = finish(sums, {queries}, {keys}, /*wantScores=*/true)[0][0], keysToEnd = math.toEnd(keys);
+  math.valueLoop([&](Index first) {
+    Var d = cotangents ? cotangents : math.tokens(doIn, first, VB);
+    Var dState = dStates ? dStates : math.state(dx, first, VB);
+    math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, first);
   });
 }
 
