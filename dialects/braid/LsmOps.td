@@ -125,6 +125,10 @@ def Braid_LsmInnerStepGradOp : Braid_LsmOp<"inner_step_grad"> {
 // cotangents D' and dense P are bf16 where tokens are: [B, n, H, K + 3, K] then, P less diag(exp(c_C)) and the decays exp(c_C) as three rows
 // whose sum they are exactly: what decays is not rounded.
 // VH has no chunk form of its own: it becomes D before.
+// Where tokens are bf16 and chunks no longer than keys are wide, dense P and X of a GPU are not made. Kept is what they are products of (factors):
+//   P = diag(decay) + write_1^T read,   X = write^T u,   write [B, n, H, R, K], read [B, n, H, C, K], u [B, n, H, R, V], decay exp(c_C)
+//   H, GH: R = C, write = K exp(c_C - c), read = -W, u = U0;   D: R = 2 C, write = [B; K] exp(c_C - c), read = (I - A_ab)^-1 A exp(c^), u = [Z0; V]
+//   with write_1 and u_1 their first C rows; of a token, written = u_1 + read M is U (H, GH) or Z (D): chunk_output reads it.
 class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegments]> : Braid_Op<"lsm." # mnemonic, !listconcat([Pure], traits)> {
   let hasVerifier = 1;
 }
@@ -151,11 +155,37 @@ def Braid_LsmStateScanOp : Braid_ChunkOp<"state_scan", []> {
   let results = (outs AnyRankedTensor:$m, AnyRankedTensor:$final_state);
   let assemblyFormat = !strconcat("$class_id $x (`transition` `(` $p^ `)`)? `initial_state` `(` $initial_state `)` ", chunksFormat, " ", typesFormat);
 }
+def Braid_LsmChunkFactorsOp : Braid_ChunkOp<"chunk_factors"> {
+  let summary = "dense P and X of every chunk as products of few rows";
+  let arguments = (ins AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$beta,
+                   Optional<AnyRankedTensor>:$a, Optional<AnyRankedTensor>:$b, Optional<AnyRankedTensor>:$value_decay,
+                   AnyRankedTensor:$chunks, Braid_LsmClass:$class_id, I64Attr:$chunk_size);
+  let results = (outs AnyRankedTensor:$u, AnyRankedTensor:$write, AnyRankedTensor:$read, Optional<AnyRankedTensor>:$decay);
+  let assemblyFormat = !strconcat("$class_id $k `,` $v ", gatesFormat, " ", chunksFormat, " ", typesFormat);
+}
+def Braid_LsmFactorScanOp : Braid_ChunkOp<"factor_scan", []> {
+  let summary = "state_scan by factors: written = u + read M, M <- decay M + write^T written";
+  let arguments = (ins AnyRankedTensor:$u, AnyRankedTensor:$write, AnyRankedTensor:$read, Optional<AnyRankedTensor>:$decay,
+                   AnyRankedTensor:$initial_state, AnyRankedTensor:$chunks, Braid_LsmClass:$class_id);
+  let results = (outs AnyRankedTensor:$m, AnyRankedTensor:$written, AnyRankedTensor:$final_state);
+  let assemblyFormat = !strconcat("$class_id $u `factors` `(` $write `,` $read (`,` $decay^)? `)` `initial_state` `(` $initial_state `)` ",
+                                  chunksFormat, " ", typesFormat);
+}
+def Braid_LsmFactorScanGradOp : Braid_ChunkOp<"factor_scan_grad", []> {
+  let summary = "state_scan_grad by factors: D <- decay D + read^T write_1 D + dM, last chunk first";
+  let arguments = (ins AnyRankedTensor:$dm, AnyRankedTensor:$write, AnyRankedTensor:$read, Optional<AnyRankedTensor>:$decay,
+                   AnyRankedTensor:$dfinal_state, AnyRankedTensor:$chunks, Braid_LsmClass:$class_id);
+  let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dinitial_state);
+  let assemblyFormat = !strconcat("$class_id `factors` `(` $write `,` $read (`,` $decay^)? `)` `cotangents` `(` $dm `,` $dfinal_state `)` ",
+                                  chunksFormat, " ", typesFormat);
+}
 def Braid_LsmChunkOutputOp : Braid_ChunkOp<"chunk_output"> {
   let summary = "o of every chunk from its in-state (lsm-family 4.1 to 4.6)";
-  let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, AnyRankedTensor:$chunks), scanAttrs, (ins I64Attr:$chunk_size));
+  let description = [{ `written`: [B, n, H, C, V], where factors are scanned. }];
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, Optional<AnyRankedTensor>:$written, AnyRankedTensor:$chunks), scanAttrs,
+                       (ins I64Attr:$chunk_size));
   let results = (outs AnyRankedTensor:$o);
-  let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` ", chunksFormat, " ", typesFormat);
+  let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` (`written` `(` $written^ `)`)? ", chunksFormat, " ", typesFormat);
 }
 def Braid_LsmChunkOutputGradStateOp : Braid_ChunkOp<"chunk_output_grad_state"> {
   let summary = "cotangent of every chunk's in-state through its own outputs only";

@@ -28,6 +28,8 @@ struct ScanTraits {
         lowRank(id == LsmClass::D), valueDecay(id == LsmClass::R), dense(beta || lowRank), id(id) {}
 
   bool trainsDecay() const { return decay && id != LsmClass::S0; }
+  /// Rows of the factors that write the state, of a chunk of so many tokens (lsm.chunk_factors).
+  int64_t writtenRows(int64_t chunk) const { return lowRank ? 2 * chunk : chunk; }
   /// Trailing dimensions of P [B, n, H, ..] as the class stores it; class I stores none. `rounded`: a dense one in bf16.
   llvm::SmallVector<int64_t> transition(int64_t keys, int64_t values, bool rounded = false) const {
     if (dense)

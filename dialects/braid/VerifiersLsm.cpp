@@ -301,6 +301,70 @@ LogicalResult LsmStateScanGradOp::verify() {
                          {"chunks", getChunks()}, {"dx", getDx()}, {"dinitial_state", getDinitialState()});
 }
 
+/// Rows [B, n, H, rows, K or V] of a factor, for states x [B, n, H, K, V] whose dimension `width` they are as wide as.
+static LogicalResult verifyFactor(Operation *op, Named factor, LsmClass kind, Named x, int64_t width, int64_t rows) {
+  if (!ScanTraits(kind).dense)
+    return op->emitOpError() << "class " << stringifyLsmClass(kind) << " has no factors: its transitions are not dense";
+  CHECK(hasRank(op, factor, 5));
+  CHECK(isFloat(op, factor));
+  static constexpr StringLiteral words[] = {"batch", "chunk", "head"};
+  for (int64_t i = 0; i < 3; ++i)
+    CHECK(sameDim(op, words[i], x, i, factor, i));
+  if (factor.dim(3) != rows)
+    return op->emitOpError() << factor.name << " has " << factor.dim(3) << " rows per chunk but must have " << rows;
+  return sameDim(op, width == 3 ? "key dimension" : "value dimension", x, width, factor, 4);
+}
+
+/// write, read and decay of chunks with states x.
+static LogicalResult verifyChunkFactors(Operation *op, LsmClass kind, Named write, Named read, Value decay, Named x) {
+  ScanTraits traits(kind);
+  CHECK(hasRank(op, read, 5));
+  CHECK(verifyFactor(op, read, kind, x, 3, read.dim(3)));
+  CHECK(verifyFactor(op, write, kind, x, 3, traits.writtenRows(read.dim(3))));
+  CHECK(hasOperand(op, kind, "decay", traits.decay, decay));
+  if (!decay)
+    return success();
+  Named across{"decay", decay};
+  CHECK(hasRank(op, across, traits.vectorDecay ? 4 : 3));
+  CHECK(isFloat(op, across));
+  static constexpr StringLiteral words[] = {"batch", "chunk", "head", "key dimension"};
+  for (int64_t i = 0; i < across.rank(); ++i)
+    CHECK(sameDim(op, words[i], x, i, across, i));
+  return success();
+}
+
+LogicalResult LsmChunkFactorsOp::verify() {
+  Named k{"k", getK()}, v{"v", getV()}, chunks{"chunks", getChunks()}, u{"u", getU()}, write{"write", getWrite()},
+      read{"read", getRead()};
+  CHECK(verifyTokens(*this, Value()));
+  CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
+  CHECK(verifyChunks(*this, chunks, k));
+  CHECK(hasRank(*this, u, 5));
+  CHECK(sameDim(*this, "value dimension", v, 3, u, 4));
+  CHECK(hasRank(*this, read, 5));
+  CHECK(sameDim(*this, "batch", k, 0, read, 0));
+  CHECK(sameDim(*this, "chunk", chunks, 1, read, 1));
+  CHECK(sameDim(*this, "head", k, 2, read, 2));
+  CHECK(sameDim(*this, "key dimension", k, 3, read, 4));
+  auto chunk = static_cast<int64_t>(getChunkSize());
+  CHECK(verifyFactor(*this, u, getClassId(), u, 4, ScanTraits(getClassId()).writtenRows(chunk)));
+  return verifyFactor(*this, read, getClassId(), read, 4, chunk);
+}
+LogicalResult LsmFactorScanOp::verify() {
+  Named u{"u", getU()}, m{"m", getM()}, write{"write", getWrite()}, read{"read", getRead()}, chunks{"chunks", getChunks()};
+  CHECK(verifyStateScan(*this, LsmClass::I, Value(), m, {"initial_state", getInitialState()}, chunks, m,
+                        {"final_state", getFinalState()}));
+  CHECK(verifyChunkFactors(*this, getClassId(), write, read, getDecay(), m));
+  CHECK(verifyFactor(*this, u, getClassId(), m, 4, write.dim(3)));
+  return verifyFactor(*this, {"written", getWritten()}, getClassId(), m, 4, read.dim(3));
+}
+LogicalResult LsmFactorScanGradOp::verify() {
+  Named dm{"dm", getDm()};
+  CHECK(verifyStateScan(*this, LsmClass::I, Value(), dm, {"dfinal_state", getDfinalState()}, {"chunks", getChunks()},
+                        {"dx", getDx()}, {"dinitial_state", getDinitialState()}));
+  return verifyChunkFactors(*this, getClassId(), {"write", getWrite()}, {"read", getRead()}, getDecay(), dm);
+}
+
 /// Shared by the ops on tokens and per-chunk states.
 template <typename Op> static LogicalResult verifyChunkTokens(Op op, ArrayRef<Named> states) {
   Named k{"k", op.getK()}, chunks{"chunks", op.getChunks()};
@@ -313,6 +377,8 @@ template <typename Op> static LogicalResult verifyChunkTokens(Op op, ArrayRef<Na
 }
 LogicalResult LsmChunkOutputOp::verify() {
   CHECK(verifyChunkTokens(*this, {{"m", getM()}}));
+  if (Named written{"written", getWritten()}; written.value)
+    CHECK(verifyFactor(*this, written, getClassId(), {"m", getM()}, 4, static_cast<int64_t>(getChunkSize())));
   return isLike(*this, {"o", getO()}, {"v", getV()});
 }
 LogicalResult LsmChunkOutputGradStateOp::verify() {

@@ -70,6 +70,13 @@ static int64_t stateScan(LsmClass id, Value states, int64_t maxDocuments) {
   return s[0] * chunks * s[2] * each;
 }
 
+/// dm or m [B, n, H, K, V] of a scan by factors: `read` rows times the state, and times `write` rows the sums.
+static int64_t factorScan(Value states, Value read, int64_t write, int64_t maxDocuments) {
+  ArrayRef<int64_t> s = shapeOf(states);
+  int64_t chunks = std::max<int64_t>(s[1] - maxDocuments, 1), rows = shapeOf(read)[3] + write;
+  return s[0] * chunks * s[2] * (2 * rows + 1) * s[3] * s[4];
+}
+
 /// P m + x for states or transitions of segments; a dense P is [.., K, K].
 static int64_t applied(Value p, Value x) {
   ArrayRef<int64_t> factor = shapeOf(p);
@@ -89,8 +96,16 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
           return c.state() + (isDelta(s.getClassId()) ? delta : isLowRank(s.getClassId()) ? low : 0);
         });
       })
+      .Case([](LsmChunkFactorsOp s) {
+        return inChunks(s, s.getK(), s.getV(), [&](ChunkCosts c) {
+          // delta: A = K K^T, (I + A)^-1 applied to V and K. Low rank: A_ak, A_ab, A_ak V, (I - A_ab)^-1 applied to that and to A.
+          return isDelta(s.getClassId()) ? 2 * c.strictK() + c.strictV() : 3 * c.strictK() + 2 * c.strictV();
+        });
+      })
       .Case([](LsmChunkOutputOp o) {
         return inChunks(o, o.getQ(), o.getV(), [&](ChunkCosts c) {
+          if (o.getWritten()) // Q K^T, S U, Q M; low rank: Q B^T, A_qb Z
+            return c.state() + (isLowRank(o.getClassId()) ? 2 : 1) * (c.lowerK() + c.lowerV());
           // Q K^T, S V, Q M; delta: A, K M, substitution.
           int64_t delta = c.strictK() + c.state() + c.strictV();
           // Low rank: Q B^T, A_ak, A_ab, A_ak V, A M, substitution, A_qb Z.
@@ -134,6 +149,8 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
       })
       .Case([&](LsmStateScanOp s) { return stateScan(s.getClassId(), s.getX(), maxDocuments); })
       .Case([&](LsmStateScanGradOp s) { return stateScan(s.getClassId(), s.getDm(), maxDocuments); })
+      .Case([&](LsmFactorScanOp s) { return factorScan(s.getM(), s.getRead(), shapeOf(s.getWrite())[3], maxDocuments); })
+      .Case([&](LsmFactorScanGradOp s) { return factorScan(s.getDm(), s.getRead(), shapeOf(s.getRead())[3], maxDocuments); })
       .Case([&](LsmSegmentScanOp s) {
         int64_t states = stateScan(s.getClassId(), s.getX(), maxDocuments);
         ArrayRef<int64_t> x = shapeOf(s.getX());
@@ -291,7 +308,14 @@ static bool holdsChunks(Operation *op, Value value) {
       .Case([&](LsmStateScanOp s) { return value == s.getX() || value == s.getP() || value == s.getM(); })
       .Case([&](LsmSegmentScanOp s) { return value == s.getX() || value == s.getP(); })
       .Case([&](LsmStateScanGradOp s) { return value == s.getDm() || value == s.getP() || value == s.getDx(); })
-      .Case([&](LsmChunkOutputOp o) { return value == o.getM(); })
+      .Case([&](LsmChunkFactorsOp s) { return llvm::is_contained(s->getResults(), value); })
+      .Case([&](LsmFactorScanOp s) {
+        return llvm::is_contained({s.getU(), s.getWrite(), s.getRead(), s.getDecay(), s.getM(), s.getWritten()}, value);
+      })
+      .Case([&](LsmFactorScanGradOp s) {
+        return llvm::is_contained({s.getDm(), s.getWrite(), s.getRead(), s.getDecay(), s.getDx()}, value);
+      })
+      .Case([&](LsmChunkOutputOp o) { return value == o.getM() || value == o.getWritten(); })
       .Case([&](LsmChunkOutputGradStateOp g) { return value == g.getDm(); })
       .Case([&](LsmChunkGradOp g) { return value == g.getM() || value == g.getDx(); })
       .Case<LsmInnerStatesOp, LsmInnerOutputOp, LsmInnerGradOp>([&](auto inner) { return value == inner.getStates(); })

@@ -3,6 +3,7 @@
 //   scan       chunk_table -> chunk_state (X, P) -> state_scan (M, final) -> chunk_output
 //   scan_grad  chunk_table -> chunk_state, state_scan (the same ops: CSE shares them with the forward where both stand
 //              in one function) -> chunk_output_grad_state (dM) -> state_scan_grad (D', dinitial) -> chunk_grad
+//              dense transitions of bf16 on a GPU: chunk_factors -> factor_scan (M, written) -> chunk_output, factor_scan_grad
 //   scan of one token -> step
 //   inner_step       chunk_table, aligned with mini-batches -> inner_states -> inner_output; of one token it stays
 //   inner_step_grad  chunk_table, inner_states (shared with the forward) -> inner_grad
@@ -29,6 +30,12 @@ using namespace braid;
 
 namespace {
 
+/// What the chunks of all scans of a module depend on.
+struct Tables {
+  int64_t maxDocuments = 1;
+  bool gpu = false, segments = false; // whether ranks exchange what segments are
+};
+
 /// What the chunk ops of one scan have in common: dimensions, types, and the forward's first half.
 template <typename Scan> struct Chunked {
   Scan scan;
@@ -38,15 +45,18 @@ template <typename Scan> struct Chunked {
   Type element; // of states
   Type multiplied; // of states and dense transitions that only products read
   int64_t size, rows; // tokens of a chunk, rows of the table
-  Value chunks, x, p, m, finalState;
+  bool factored; // dense transitions stay products of few rows
+  Value chunks, x, p, u, write, read, decay, m, written, finalState;
 
   /// `state`: any value that holds states.
-  Chunked(Scan scan, Value state, int64_t maxDocuments, bool gpu)
+  Chunked(Scan scan, Value state, const Tables &tables)
       : scan(scan), builder(scan), loc(scan.getLoc()), k(cast<RankedTensorType>(scan.getK().getType())),
         v(cast<RankedTensorType>(scan.getV().getType())), element(getElementTypeOrSelf(state.getType())),
-        size(*scan.getChunkSize()), rows(llvm::divideCeil(k.getDimSize(1), size) + maxDocuments) {
-    bool narrow = gpu && k.getElementType().isBF16() && !ScanTraits(scan.getClassId()).elementDecay;
+        size(*scan.getChunkSize()), rows(llvm::divideCeil(k.getDimSize(1), size) + tables.maxDocuments) {
+    bool narrow = tables.gpu && k.getElementType().isBF16() && !ScanTraits(scan.getClassId()).elementDecay;
     multiplied = narrow ? k.getElementType() : element;
+    // C rows of K and V each way are less than K of them. What ranks exchange are whole transitions, which scans then share.
+    factored = narrow && ScanTraits(scan.getClassId()).dense && size <= k.getDimSize(3) && !tables.segments;
   }
 
   /// What --explain says about the sizes of a chunk op, what they are, and what is known of its decays.
@@ -72,10 +82,29 @@ template <typename Scan> struct Chunked {
     return perChunk(traits.transition(k.getDimSize(3), v.getDimSize(3), type.isBF16()), type);
   }
 
-  /// chunks, x and p.
-  void buildChunks() {
+  void buildTable() {
     auto table = RankedTensorType::get({k.getDimSize(0), rows, 4}, builder.getI32Type());
     chunks = LsmChunkTableOp::create(builder, loc, table, scan.getDocuments(), size, /*aligned=*/false);
+  }
+  /// u, write, read and decay.
+  void buildFactors() {
+    ScanTraits traits(scan.getClassId());
+    int64_t K = k.getDimSize(3), V = v.getDimSize(3), written = traits.writtenRows(size);
+    Type decays;
+    if (traits.decay)
+      decays = perChunk(traits.vectorDecay ? ArrayRef<int64_t>(K) : ArrayRef<int64_t>(), element);
+    auto factors = LsmChunkFactorsOp::create(builder, loc, perChunk({written, V}, multiplied),
+                                             perChunk({written, K}, multiplied), perChunk({size, K}, multiplied), decays,
+                                             scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(),
+                                             scan.getB(), scan.getValueDecay(), chunks, scan.getClassId(), size);
+    u = explained(factors).getU();
+    write = factors.getWrite();
+    read = factors.getRead();
+    decay = factors.getDecay();
+  }
+  /// chunks, x and p.
+  void buildChunks() {
+    buildTable();
     auto chunkState = LsmChunkStateOp::create(builder, loc, statePerChunk(element), transitionType(), scan.getK(),
                                               scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
                                               scan.getValueDecay(), chunks, scan.getClassId(), size);
@@ -84,8 +113,19 @@ template <typename Scan> struct Chunked {
   }
   /// m and finalState too.
   void buildStates() {
-    buildChunks();
     Type state = scan.getInitialState().getType();
+    if (factored) {
+      buildTable();
+      buildFactors();
+      auto factorScan = LsmFactorScanOp::create(builder, loc, statePerChunk(multiplied),
+                                                perChunk({size, v.getDimSize(3)}, multiplied), state, u, write, read,
+                                                decay, scan.getInitialState(), chunks, scan.getClassId());
+      m = factorScan.getM();
+      written = factorScan.getWritten();
+      finalState = factorScan.getFinalState();
+      return;
+    }
+    buildChunks();
     auto stateScan = LsmStateScanOp::create(builder, loc, statePerChunk(multiplied), state, x, p,
                                             scan.getInitialState(), chunks, scan.getClassId());
     m = stateScan.getM();
@@ -93,19 +133,19 @@ template <typename Scan> struct Chunked {
   }
 };
 
-void tile(LsmScanOp scan, int64_t maxDocuments, bool gpu) {
-  Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), maxDocuments, gpu);
+void tile(LsmScanOp scan, const Tables &tables) {
+  Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), tables);
   chunked.buildStates();
   auto output = LsmChunkOutputOp::create(chunked.builder, chunked.loc, scan.getO().getType(), scan.getQ(), scan.getK(),
                                          scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
-                                         scan.getValueDecay(), chunked.m, chunked.chunks, scan.getClassId(),
+                                         scan.getValueDecay(), chunked.m, chunked.written, chunked.chunks, scan.getClassId(),
                                          scan.getScale(), chunked.size);
   scan.replaceAllUsesWith(ValueRange{chunked.explained(output).getO(), chunked.finalState});
   scan.erase();
 }
 
-void tile(LsmScanGradOp scan, int64_t maxDocuments, bool gpu) {
-  Chunked<LsmScanGradOp> chunked(scan, scan.getInitialState(), maxDocuments, gpu);
+void tile(LsmScanGradOp scan, const Tables &tables) {
+  Chunked<LsmScanGradOp> chunked(scan, scan.getInitialState(), tables);
   OpBuilder &builder = chunked.builder;
   Location loc = chunked.loc;
   chunked.buildStates();
@@ -113,22 +153,27 @@ void tile(LsmScanGradOp scan, int64_t maxDocuments, bool gpu) {
       builder, loc, chunked.statePerChunk(chunked.element), scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(),
       scan.getBeta(), scan.getA(), scan.getB(), scan.getValueDecay(), scan.getDO(), chunked.chunks, scan.getClassId(),
       scan.getScale(), chunked.size));
-  auto stateGrad = LsmStateScanGradOp::create(builder, loc, chunked.statePerChunk(chunked.multiplied),
-                                              scan.getDinitialState().getType(), dm, chunked.p, scan.getDfinalState(),
-                                              chunked.chunks, scan.getClassId());
+  Type dStates = chunked.statePerChunk(chunked.multiplied), dInitial = scan.getDinitialState().getType();
+  Operation *stateGrad;
+  if (chunked.factored)
+    stateGrad = LsmFactorScanGradOp::create(builder, loc, dStates, dInitial, dm, chunked.write, chunked.read, chunked.decay,
+                                            scan.getDfinalState(), chunked.chunks, scan.getClassId());
+  else
+    stateGrad = LsmStateScanGradOp::create(builder, loc, dStates, dInitial, dm, chunked.p, scan.getDfinalState(),
+                                           chunked.chunks, scan.getClassId());
   auto grad = LsmChunkGradOp::create(builder, loc, scan.getDq().getType(), scan.getDk().getType(),
                                      scan.getDv().getType(), scan.getDgates().getTypes(), scan.getQ(), scan.getK(),
                                      scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
-                                     scan.getValueDecay(), chunked.m, stateGrad.getDx(), scan.getDO(), chunked.chunks,
+                                     scan.getValueDecay(), chunked.m, stateGrad->getResult(0), scan.getDO(), chunked.chunks,
                                      scan.getClassId(), scan.getScale(), chunked.size);
   SmallVector<Value> results(chunked.explained(grad).getResults());
-  results.push_back(stateGrad.getDinitialState());
+  results.push_back(stateGrad->getResult(1));
   scan.replaceAllUsesWith(results);
   scan.erase();
 }
 
-void tile(LsmSegmentOp segment, int64_t maxDocuments, bool gpu) {
-  Chunked<LsmSegmentOp> chunked(segment, segment.getX(), maxDocuments, gpu);
+void tile(LsmSegmentOp segment, const Tables &tables) {
+  Chunked<LsmSegmentOp> chunked(segment, segment.getX(), tables);
   chunked.buildChunks();
   auto scan = LsmSegmentScanOp::create(chunked.builder, chunked.loc, segment.getP().getType(), segment.getX().getType(),
                                        chunked.x, chunked.p, chunked.chunks, segment.getClassId(), /*adjoint=*/false);
@@ -136,8 +181,8 @@ void tile(LsmSegmentOp segment, int64_t maxDocuments, bool gpu) {
   segment.erase();
 }
 
-void tile(LsmSegmentGradOp segment, int64_t maxDocuments, bool gpu) {
-  Chunked<LsmSegmentGradOp> chunked(segment, segment.getDx(), maxDocuments, gpu);
+void tile(LsmSegmentGradOp segment, const Tables &tables) {
+  Chunked<LsmSegmentGradOp> chunked(segment, segment.getDx(), tables);
   OpBuilder &builder = chunked.builder;
   chunked.buildChunks();
   Value dm = chunked.explained(LsmChunkOutputGradStateOp::create(
@@ -231,11 +276,12 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
   using ChunkTilingPassBase::ChunkTilingPassBase;
 
   void runOnOperation() override {
-    int64_t maxDocuments = 1;
+    Tables tables{.gpu = gpu};
     if (auto attr = getOperation()->getAttrOfType<IntegerAttr>(attrs::maxDocuments))
-      maxDocuments = attr.getInt();
+      tables.maxDocuments = attr.getInt();
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
+      tables.segments |= isa<LsmSegmentOp>(op);
       if (isa<LsmScanOp, LsmScanGradOp, LsmInnerStepOp, LsmInnerStepGradOp, LsmSegmentOp, LsmSegmentGradOp>(op))
         ops.push_back(op);
     });
@@ -243,26 +289,26 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
       auto scan = dyn_cast<LsmScanOp>(op);
       if (scan && cast<RankedTensorType>(scan.getQ().getType()).getDimSize(1) == 1)
         step(scan);
-      else if (failed(tileAny(op, maxDocuments, gpu)))
+      else if (failed(tileAny(op, tables)))
         return signalPassFailure();
     }
   }
 
-  static LogicalResult tileAny(Operation *op, int64_t maxDocuments, bool gpu) {
+  static LogicalResult tileAny(Operation *op, const Tables &tables) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case([&](LsmInnerStepOp step) {
           if (cast<RankedTensorType>(step.getQ().getType()).getDimSize(1) > 1)
-            tile(step, maxDocuments);
+            tile(step, tables.maxDocuments);
           return success();
         })
         .Case([&](LsmInnerStepGradOp grad) {
-          tile(grad, maxDocuments);
+          tile(grad, tables.maxDocuments);
           return success();
         })
         .Case<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>([&](auto inChunks) {
           if (failed(checkSizes(inChunks, inChunks.getClassId(), inChunks.getChunkSize())))
             return failure();
-          tile(inChunks, maxDocuments, gpu);
+          tile(inChunks, tables);
           return success();
         });
   }

@@ -83,8 +83,8 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
                : library && !gpu ? "library: one product per expert, rows known on the device"
                                  : "generated: one product per expert, rows known on the device (braid-gemm-kernels)";
       })
-      .Case<LsmChunkStateOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>(chunked)
-      .Case([](LsmStateScanOp scan) {
+      .Case<LsmChunkStateOp, LsmChunkFactorsOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkGradOp>(chunked)
+      .Case<LsmStateScanOp, LsmFactorScanOp>([](auto scan) {
         auto states = cast<RankedTensorType>(scan.getM().getType());
         return llvm::formatv("the only part in order: one step per chunk; a state for each of {0} chunks, {1} bytes "
                              "(longer chunks, --chunk-size, keep fewer)",
@@ -92,7 +92,7 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
                              states.getNumElements() * states.getElementTypeBitWidth() / 8)
             .str();
       })
-      .Case([](LsmStateScanGradOp) { return "the only part in order: one step per chunk"; })
+      .Case<LsmStateScanGradOp, LsmFactorScanGradOp>([](auto) { return "the only part in order: one step per chunk"; })
       .Case<LsmInnerStatesOp, LsmInnerOutputOp, LsmInnerGradOp>([](auto inner) {
         return llvm::formatv("mini-batches of {0} tokens, class {1}: matrix products inside a mini-batch",
                              inner.getMiniBatch(), InnerTraits(inner).className())

@@ -38,6 +38,8 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
     name += "_product";
   if (scoreRows != kScoreRows)
     name += llvm::formatv("_s{0}", scoreRows);
+  if (factored)
+    name += "_factored";
   name += "_" + typeName(token ? token : state);
   // Gates and states normally have the type computed in.
   for (auto [mark, type] : {std::pair("g", gate), std::pair("b", beta), std::pair("m", state)})

@@ -47,6 +47,7 @@ struct LsmShape {
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
   bool wholeRows = false; ///< vector decays: all value columns in one tile where decays are mild, read once
+  bool factored = false; ///< a kernel for chunks whose dense transitions are factors
 
   ScanTraits traits() const { return ScanTraits(classId); }
   mlir::Type multipliedType() const { return multiplied ? multiplied : state; }
@@ -57,6 +58,7 @@ struct LsmShape {
   bool valueDecay() const { return traits().valueDecay; }
   bool lowRank() const { return traits().lowRank; }
   bool delta() const { return traits().beta; } ///< writes beta (v - k M)
+  int64_t writtenRows() const { return traits().writtenRows(chunk); } ///< of factors
   bool decayGradient() const { return traits().trainsDecay(); }
   /// Value columns per tile: states of 256 x 256 do not fit a cache.
   int64_t valueBlock() const { return divisorUpTo(values, mostColumns); }

@@ -26,8 +26,7 @@ using namespace mlir;
 
 namespace braid {
 
-/// beta_i k_i k_j^T exp(c_i - c_j): solve() reads its strictly lower triangle.
-static Var deltaMatrix(ChunkMath &math, Var keys, Var beta) {
+Var deltaMatrix(ChunkMath &math, Var keys, Var beta) {
   return math.decayed(dotTB(keys, keys)) * expand(beta, 1, math.C);
 }
 
@@ -173,6 +172,33 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
         }
         math.storeTokens(dot(scores, values, fromState), o, first);
       });
+    });
+  });
+}
+
+/// O = (Q exp(c)) M + S U; low rank: + A_qk V + A_qb Z. U and Z are what the scan wrote.
+void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = shape.lowRank() ? in.values("v") : Var();
+  Var decayIn = in.logDecay(), bIn = in.lowRank("b"), m = in.states("m");
+  Var writtenIn = in.factor("written", shape.chunk, "value", shape.values), chunks = in.chunks(), o = in.values("o");
+  Var scale = k.scalar("scale", shape.compute);
+  ChunkMath math(k, shape, chunks);
+  forChunk(math, {{o, shape.values}}, [&] {
+    Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
+    math.loadDecay(decayIn, /*scores=*/true);
+    Vars scores;
+    if (shape.lowRank())
+      scores = pairScores(k, math.keyDecay(), {queries}, {keys, math.keysOf(bIn)}).s[0];
+    else
+      scores.push_back(math.scores(queries, keys));
+    Var queriesFromStart = math.fromStart(queries);
+    math.valueLoop([&](Index first) {
+      Var written = cast(k.load(writtenIn, {math.b, math.n, math.h, 0, first}, {math.C, math.VB}), shape.compute);
+      Var sum = dot(scores.back(), written, dot(queriesFromStart, math.state(m, first, math.VB)));
+      if (shape.lowRank())
+        sum = dot(scores.front(), math.tokens(valuesIn, first, math.VB), sum);
+      math.storeTokens(sum, o, first);
     });
   });
 }

@@ -105,7 +105,67 @@ public:
     return success();
   }
 
+  LogicalResult factors(LsmChunkFactorsOp factors) {
+    LsmShape shape = ofChunk(factors.getClassId(), factors.getK(), factors.getV(), factors.getLogDecay(),
+                             factors.getBeta(), stateOfFactors(factors), factors.getChunkSize());
+    shape.multiplied = elementOf(factors.getRead());
+    auto launch =
+        begin("chunk_factors", shape, writeChunkFactors, chunkGrid, chunkExtents(factors.getChunks(), shape));
+    launch.arg("k", factors.getK()).arg("v", factors.getV());
+    gates(launch, factors);
+    launch.arg("chunks", factors.getChunks());
+    for (auto [name, result] : llvm::zip(StringRefs{"u", "write", "read", "decay"}, factors->getResults()))
+      launch.result(name, result.getType());
+    context.replace(op, launch.run());
+    return success();
+  }
+
+  LogicalResult factorScan(LsmFactorScanOp scan) {
+    LsmShape shape = ofFactors(scan.getClassId(), scan.getM(), scan.getFinalState(), scan.getRead());
+    auto launch = begin("factor_scan", shape, writeFactorScan, columnGrid, columnExtents(scan.getM(), shape));
+    launch.arg("u", scan.getU()).arg("write", scan.getWrite()).arg("read", scan.getRead());
+    optional(launch, "decay", scan.getDecay());
+    launch.arg("initial_state", scan.getInitialState()).arg("chunks", scan.getChunks());
+    context.replace(op, launch.result("m", scan.getM().getType())
+                            .result("written", scan.getWritten().getType())
+                            .result("final_state", scan.getFinalState().getType())
+                            .run());
+    return success();
+  }
+
+  LogicalResult factorScanGrad(LsmFactorScanGradOp scan) {
+    LsmShape shape = ofFactors(scan.getClassId(), scan.getDx(), scan.getDm(), scan.getRead());
+    auto launch = begin("factor_scan_grad", shape, writeFactorScanGrad, columnGrid, columnExtents(scan.getDm(), shape));
+    launch.arg("dm", scan.getDm()).arg("write", scan.getWrite()).arg("read", scan.getRead());
+    optional(launch, "decay", scan.getDecay());
+    launch.arg("dfinal_state", scan.getDfinalState()).arg("chunks", scan.getChunks());
+    context.replace(op, launch.result("dx", scan.getDx().getType())
+                            .result("dinitial_state", scan.getDinitialState().getType())
+                            .run());
+    return success();
+  }
+
+  /// From what the scan wrote of each token.
+  LogicalResult factoredOutput(LsmChunkOutputOp output) {
+    LsmShape shape = ofChunk(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(), output.getBeta(),
+                             elementOf(output.getM()), output.getChunkSize());
+    shape.factored = true;
+    auto launch = begin("chunk_output", shape, writeFactoredChunkOutput, chunkGrid,
+                        chunkExtents(output.getChunks(), shape));
+    launch.arg("q", output.getQ()).arg("k", output.getK());
+    if (shape.lowRank())
+      launch.arg("v", output.getV());
+    optional(launch, "log_decay", output.getLogDecay());
+    optional(launch, "b", output.getB());
+    launch.arg("m", output.getM()).arg("written", output.getWritten()).arg("chunks", output.getChunks());
+    launch.result("o", output.getO().getType());
+    context.replace(op, launch.scalar("scale", output.getScale().convertToDouble(), shape.compute).run());
+    return success();
+  }
+
   LogicalResult output(LsmChunkOutputOp output) {
+    if (output.getWritten())
+      return factoredOutput(output);
     LsmShape shape = ofChunk(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(), output.getBeta(),
                              elementOf(output.getM()), output.getChunkSize());
     auto launch = begin("chunk_output", shape, shape.elementDecay() ? writeElementChunkOutput : writeChunkOutput,
@@ -245,8 +305,22 @@ public:
   }
 
 private:
+  using StringRefs = std::initializer_list<llvm::StringRef>;
   using Extents = llvm::SmallVector<int64_t, 3>;
 
+  /// Of a scan by factors, over states [B, n, H, K, V]; `state`: a value of the type that is carried.
+  LsmShape ofFactors(LsmClass classId, Value states, Value state, Value read) {
+    LsmShape shape = shapeOfStates(classId, states);
+    shape.state = elementOf(state);
+    shape.compute = computeType(shape.state);
+    shape.multiplied = elementOf(states);
+    shape.chunk = shapeOf(read)[3];
+    return spread(shape, states);
+  }
+  /// Decays are states' numbers; class H has none.
+  static Type stateOfFactors(LsmChunkFactorsOp factors) {
+    return factors.getDecay() ? elementOf(factors.getDecay()) : Float32Type::get(factors.getContext());
+  }
   /// With what passes found out about the decays.
   template <typename... Args> LsmShape ofChunk(Args... args) {
     LsmShape shape = shapeOfTokens(args...);
@@ -316,6 +390,9 @@ LogicalResult outlineLsm(Operation *op, OutlineContext &context) {
       .Case([&](LsmChunkTableOp table) { return outline.table(table); })
       .Case([&](LsmChunkStateOp state) { return outline.state(state); })
       .Case([&](LsmStateScanOp scan) { return outline.scan(scan); })
+      .Case([&](LsmChunkFactorsOp factors) { return outline.factors(factors); })
+      .Case([&](LsmFactorScanOp scan) { return outline.factorScan(scan); })
+      .Case([&](LsmFactorScanGradOp scan) { return outline.factorScanGrad(scan); })
       .Case([&](LsmStateScanGradOp scan) { return outline.scanGrad(scan); })
       .Case([&](LsmChunkOutputOp output) { return outline.output(output); })
       .Case([&](LsmChunkOutputGradStateOp grad) { return outline.outputGradState(grad); })

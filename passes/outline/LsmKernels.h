@@ -26,7 +26,12 @@ void writeComposeTransitionGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmChunkKernels.cpp
 void writeChunkState(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutput(KernelBuilder &k, const LsmShape &shape);
+void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape);
+// LsmFactorKernels.cpp: H, GH, D
+void writeChunkFactors(KernelBuilder &k, const LsmShape &shape);
+void writeFactorScan(KernelBuilder &k, const LsmShape &shape);
+void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmVectorKernels.cpp: V, D, R
@@ -85,6 +90,19 @@ struct LsmBuffers {
       axes.push_back({"feature", size});
     return k.buffer("p", type, axes);
   }
+  /// Of chunks [B, n, H, rows, width].
+  Var factor(llvm::StringRef name, int64_t rows, llvm::StringRef feature, int64_t width) {
+    return k.buffer(name, shape.multipliedType(),
+                    {{"row"}, {"chunk"}, {"head", shape.heads}, {"token", rows}, {feature, width}});
+  }
+  /// exp(c_C) of every chunk.
+  Var decayOfChunks() {
+    if (!shape.decays())
+      return {};
+    llvm::SmallVector<Axis> axes{{"row"}, {"chunk"}, {"head", shape.heads}};
+    axes.append(shape.vectorDecay(), {"key", shape.keys});
+    return k.buffer("decay", shape.state, axes);
+  }
   /// Factors of segments [s, B, H, ..].
   Var factors(llvm::StringRef name) {
     llvm::SmallVector<Axis> axes{{"segment"}, {"row"}, {"head", shape.heads}};
@@ -106,6 +124,9 @@ private:
     return k.buffer(name, element, axes);
   }
 };
+
+/// beta_i k_i k_j^T exp(c_i - c_j): solve() reads its strictly lower triangle.
+Var deltaMatrix(ChunkMath &math, Var keys, Var beta);
 
 /// Class D in a chunk (lsm-family 4.5): what all its kernels need.
 struct LowRankTiles {

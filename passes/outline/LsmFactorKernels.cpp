@@ -1,0 +1,154 @@
+//===- LsmFactorKernels.cpp - dense transitions as products of few rows, and the scans by them --------------------===//
+//
+//   P = diag(decay) + W^T R, X = W^T u (write, read and u of lsm.chunk_factors), w the decay to the end of the chunk
+//   delta (H, GH)  W = w K,       R = -(I + A)^-1 beta exp(c) K,       u = (I + A)^-1 beta V
+//   low rank (D)   W = w [B; K],  R = (I - A_ab)^-1 (A exp(c^)),       u = [(I - A_ab)^-1 A_ak V; V]
+//
+//   scan           Z = u_1 + R M,   M <- decay M + W^T [Z; u_2];   Z is what the chunk writes: U of H and GH (LsmChunkKernels.cpp)
+//   its adjoint    D <- decay D + R^T (W_1 D) + dM, last chunk first
+//
+// A scan multiplies the state, which stays in registers (ThreadRows.cpp), twice a chunk by C rows that are on their way while the chunk before is
+// multiplied; a matrix P would be K rows, and made first. What an iteration asks for outside of tiles, the decay and whether a document begins,
+// is asked for by the one before.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/outline/LsmKernels.h"
+
+using namespace mlir;
+
+namespace braid {
+
+void writeChunkFactors(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var keysIn = in.keys("k"), valuesIn = in.values("v"), decayIn = in.logDecay(), betaIn = in.beta();
+  Var aIn = in.lowRank("a"), bIn = in.lowRank("b"), chunks = in.chunks();
+  Var u = in.factor("u", shape.writtenRows(), "value", shape.values),
+      write = in.factor("write", shape.writtenRows(), "key", shape.keys),
+      read = in.factor("read", shape.chunk, "key", shape.keys), decay = in.decayOfChunks();
+  ChunkMath math(k, shape, chunks);
+  auto store = [&](Var tile, Var buffer, int64_t row, Index first) {
+    k.store(cast(tile, buffer.element()), buffer, {math.b, math.n, math.h, row, first});
+  };
+  forChunk(math, {}, [&] {
+    Var keys = math.keysOf(keysIn);
+    math.loadDecay(decayIn, /*scores=*/shape.lowRank());
+    if (shape.delta()) {
+      Var beta = math.gate(betaIn), a = deltaMatrix(math, keys, beta);
+      store(-solve(a, math.fromStart(keys) * expand(beta, 1, math.K)), read, 0, 0);
+      store(math.toEnd(keys), write, 0, 0);
+      math.valueLoop([&](Index first) {
+        store(solve(a, math.tokens(valuesIn, first, math.VB) * expand(beta, 1, math.VB)), u, 0, first);
+      });
+    } else {
+      LowRankTiles low(math, aIn, bIn, keys);
+      store(solve(low.minusAb, low.aBefore), read, 0, 0);
+      store(math.toEnd(low.b), write, 0, 0);
+      store(math.toEnd(keys), write, math.C, 0);
+      math.valueLoop([&](Index first) {
+        Var values = math.tokens(valuesIn, first, math.VB);
+        store(solve(low.minusAb, dot(low.ak, values)), u, 0, first);
+        store(values, u, math.C, first);
+      });
+    }
+    if (!decay)
+      return;
+    Var across = cast(math.acrossChunk(), decay.element());
+    if (shape.vectorDecay())
+      k.store(across, decay, {math.b, math.n, math.h, 0});
+    else
+      k.put(across, decay, {math.b, math.n, math.h});
+  });
+}
+
+namespace {
+
+/// The state of a block of value columns, and the factors of chunks.
+struct FactorScan {
+  FactorScan(KernelBuilder &k, const LsmShape &shape, Var write, Var read, Var decay, Var chunks)
+      : k(k), shape(shape), kernel(k, shape, TransitionKernel::Of::chunks, {}), table{k, chunks, kernel.b}, write(write),
+        read(read), decay(decay), used(table.used()) {}
+
+  /// The rows [first, first + C) of a factor.
+  Var rowsOf(Var factor, Var n, int64_t first) {
+    return cast(k.load(factor, kernel.at(n, {first, 0}), {shape.chunk, shape.keys}), shape.compute);
+  }
+  Var valuesOf(Var rows, Var n, int64_t first) {
+    return cast(k.load(rows, kernel.at(n, {first, kernel.first}), {shape.chunk, kernel.VB}), shape.compute);
+  }
+  /// What an iteration reads of chunk n besides tiles: whether a document begins there, and the decay if it is a number.
+  Vars numbersOf(Var n) {
+    Vars numbers{k.at(table.chunks, {kernel.b, n, 2})};
+    if (decay && !shape.vectorDecay())
+      numbers.push_back(k.at(decay, kernel.at(n, {})));
+    return numbers;
+  }
+  Var decayed(Var state, Var n, llvm::ArrayRef<Var> numbers) {
+    if (!decay)
+      return state;
+    if (shape.vectorDecay())
+      return state * expand(cast(k.load(decay, kernel.at(n, {0}), {shape.keys}), shape.compute), 1, kernel.VB);
+    return state * cast(numbers[1], shape.compute);
+  }
+  static Var unless(Var restart, Var state) { return select(ne(restart, 0.0), 0.0, state); }
+  /// Carries the state over all chunks, first to last or the other way.
+  Var walk(Var begin, bool backwards, llvm::function_ref<Var(Var n, Var state, llvm::ArrayRef<Var> numbers)> body) {
+    Var last = used - 1.0;
+    auto chunk = [&](Var i) { return backwards ? last - i : i; };
+    Vars carried{begin};
+    carried.append(numbersOf(max(chunk(k.number(0)), 0.0)));
+    return k.loop(0, used, 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
+      Vars next{Var()};
+      next.append(numbersOf(chunk(min(i + 1.0, last))));
+      next[0] = body(chunk(i), now[0], now.drop_front());
+      return next;
+    })[0];
+  }
+
+  KernelBuilder &k;
+  const LsmShape &shape;
+  TransitionKernel kernel;
+  ChunkRows table;
+  Var write, read, decay, used;
+};
+
+} // namespace
+
+void writeFactorScan(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var u = in.factor("u", shape.writtenRows(), "value", shape.values),
+      write = in.factor("write", shape.writtenRows(), "key", shape.keys),
+      read = in.factor("read", shape.chunk, "key", shape.keys), decay = in.decayOfChunks();
+  Var initial = in.rowState("initial_state"), chunks = in.chunks();
+  Var m = in.multipliedStates("m"), written = in.factor("written", shape.chunk, "value", shape.values),
+      final = in.rowState("final_state");
+  FactorScan scan(k, shape, write, read, decay, chunks);
+  TransitionKernel &kernel = scan.kernel;
+  auto body = [&](Var n, Var carried, llvm::ArrayRef<Var> numbers) {
+    Var state = FactorScan::unless(numbers[0], carried);
+    kernel.store(state, m, n);
+    Var rows = dot(scan.rowsOf(read, n, 0), state, scan.valuesOf(u, n, 0));
+    k.store(cast(rows, written.element()), written, kernel.at(n, {0, kernel.first}));
+    Var next = dotTA(scan.rowsOf(write, n, 0), rows, scan.decayed(state, n, numbers));
+    return shape.lowRank() ? dotTA(scan.rowsOf(write, n, shape.chunk), scan.valuesOf(u, n, shape.chunk), next) : next;
+  };
+  kernel.storeRow(scan.walk(kernel.loadRow(initial), /*backwards=*/false, body), final);
+}
+
+void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var dm = in.states("dm"), write = in.factor("write", shape.writtenRows(), "key", shape.keys),
+      read = in.factor("read", shape.chunk, "key", shape.keys), decay = in.decayOfChunks();
+  Var dFinal = in.rowState("dfinal_state"), chunks = in.chunks();
+  Var dx = in.multipliedStates("dx"), dInitial = in.rowState("dinitial_state");
+  FactorScan scan(k, shape, write, read, decay, chunks);
+  TransitionKernel &kernel = scan.kernel;
+  auto body = [&](Var n, Var state, llvm::ArrayRef<Var> numbers) {
+    kernel.store(state, dx, n);
+    Var rows = dot(scan.rowsOf(write, n, 0), state);
+    Var sum = dotTA(scan.rowsOf(read, n, 0), rows, scan.decayed(state, n, numbers) + kernel.load(dm, n));
+    return FactorScan::unless(numbers[0], sum);
+  };
+  kernel.storeRow(scan.walk(kernel.loadRow(dFinal), /*backwards=*/true, body), dInitial);
+}
+
+} // namespace braid
