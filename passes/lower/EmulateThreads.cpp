@@ -154,6 +154,8 @@ private:
     } else if (auto wait = dyn_cast<LLVM::InlineAsmOp>(op); wait && wait.getAsmString() == kAwaitProducts) {
       call("braid_emulate_wgmma_wait", {}, {number(i32, 0)});
       op->replaceAllUsesWith(ValueRange{structOf(wait.getOperands())});
+    } else if (auto turn = dyn_cast<LLVM::InlineAsmOp>(op); turn && turn.getAsmString() == kTransposeBlock) {
+      op->replaceAllUsesWith(ValueRange{transposeBlock(turn.getOperands().front())});
     } else if (auto product = dyn_cast<LLVM::InlineAsmOp>(op); product && product->hasAttr(kGroupProductAttr)) {
       // Sums, four registers of a, b.
       ValueRange operands = product.getOperands();
@@ -188,6 +190,26 @@ private:
     }
     op->erase();
     return success();
+  }
+
+  /// Lane 4 r + c has elements 2 c and 2 c + 1 of row r; it gets those of column r of rows 2 c and 2 c + 1.
+  Value transposeBlock(Value pair) {
+    Type i32 = b.getI32Type();
+    Value thread = arith::TruncIOp::create(b, loc, i32, call("braid_emulate_thread", b.getI64Type(), {}));
+    auto bits = [&](int64_t low, int64_t count) -> Value {
+      Value shifted = arith::ShRUIOp::create(b, loc, thread, number(i32, low));
+      return arith::AndIOp::create(b, loc, shifted, number(i32, (int64_t(1) << count) - 1));
+    };
+    Value column = bits(2, 3), first = arith::MulIOp::create(b, loc, bits(0, 2), number(i32, 8));
+    first = arith::AddIOp::create(b, loc, first, arith::ShRUIOp::create(b, loc, column, number(i32, 1)));
+    Value shift = arith::MulIOp::create(b, loc, arith::AndIOp::create(b, loc, column, number(i32, 1)), number(i32, 16));
+    auto element = [&](int64_t row) -> Value {
+      Value from = arith::AddIOp::create(b, loc, first, number(i32, 4 * row));
+      Value both = call("braid_emulate_shuffle", i32, {pair, from, number(i32, static_cast<int64_t>(gpu::ShuffleMode::IDX))});
+      return arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, both, shift), number(i32, 0xffff));
+    };
+    Value low = element(0), high = arith::ShLIOp::create(b, loc, element(1), number(i32, 16));
+    return arith::OrIOp::create(b, loc, low, high);
   }
 
   /// Operands are said in LowerKernels.h. Of a map that is copied by, the emulator is told what the driver makes it of.

@@ -55,6 +55,7 @@ inline int64_t mapsOffset(int64_t slots) { return static_cast<int64_t>(llvm::ali
 ///   copy target map B coordinates, innermost first
 inline constexpr llvm::StringLiteral kBulkAttr = "threads.bulk";
 /// The inline assembly that waits for all products by wgmma; the sums pass through it.
+inline constexpr llvm::StringLiteral kTransposeBlock = "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;";
 inline constexpr llvm::StringLiteral kAwaitProducts = "wgmma.wait_group.sync.aligned 0;";
 /// Of the inline assembly that multiplies 64 rows in registers by wgmma (sums, four registers of a, b): whether b is MN-major.
 inline constexpr llvm::StringLiteral kGroupProductAttr = "threads.wgmma_rows";

@@ -3,23 +3,27 @@
 // A loop whose products read what the iteration before has computed cannot begin an iteration early, but it can ask for what that one reads of
 // memory: attention for its next keys, the scan over the states of chunks for its next transition. Each such operand has two places in shared
 // memory, in turn. Copies to one start where an iteration begins that reads the other; the barrier at the end of an iteration has seen all
-// readers of the first and all copies to the second.
+// readers of the first and all copies to the second. Where a block is two warps, which nothing else hides the way of memory from, there are four
+// places, and the copies of an iteration start three iterations before.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
 
+/// Iterations that have a place in shared memory, where a block has few warps.
+static constexpr int64_t kFewWarps = 2, kMostStages = 4;
 /// Of a loop in rows: beyond so many carried elements a thread has no registers for the addresses of two iterations.
 static constexpr int64_t kMostCarriedAhead = 96;
 
 struct ThreadLowering::Ahead {
   scf::ForOp loop;
-  int64_t step;
+  int64_t step, stages = 2;
   SmallVector<tile::LoadOp> loads;
   SmallVector<Operation *> places; ///< scalars of an iteration that say where, in order
   SmallVector<Buffer *> buffers;
@@ -73,8 +77,13 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
     return panels.count(load.getResult()) ? panelOf(type).bytes()
                                           : llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
   };
+  // What products in rows of few warps begin with, or add to, is asked for early too.
+  bool few = rows && threads <= kFewWarps * kWarp;
+  auto added = [&](tile::LoadOp load) {
+    return few && llvm::all_of(load->getUsers(), [&](Operation *user) { return user->getBlock() == op.getBody(); });
+  };
   auto multiplied = [&](tile::LoadOp load) {
-    return llvm::any_of(load->getUsers(), [&](Operation *user) -> bool {
+    return added(load) || llvm::any_of(load->getUsers(), [&](Operation *user) -> bool {
       auto dot = dyn_cast<tile::DotOp>(user);
       if (!dot || dot->getBlock() != op.getBody() || load.getResult() == dot.getAcc() || !onTensorCores(dot))
         return false;
@@ -96,16 +105,20 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
         !multiplied(load) || !llvm::all_of(numbers, [&](Value v) { return collectPlaces(v, op, places); }))
       continue;
     ahead->loads.push_back(load);
-    bytes += 2 * bytesOfOne(load);
+    bytes += bytesOfOne(load);
   }
   // Two blocks may share a multiprocessor, and keep doing so.
-  if (ahead->loads.empty() || freeOffset(bytes, 16) + bytes > limits.sharedBytes / 2)
+  auto fit = [&] { return freeOffset(ahead->stages * bytes, 16) + ahead->stages * bytes <= limits.sharedBytes / 2; };
+  if (few)
+    for (ahead->stages = kMostStages; ahead->stages > 2 && !fit();)
+      --ahead->stages;
+  if (ahead->loads.empty() || !fit())
     return nullptr;
   ahead->places = places.takeVector();
   llvm::sort(ahead->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   for (tile::LoadOp load : ahead->loads) {
     bool panel = panels.count(load.getResult());
-    Buffer *buffer = allocate(b.getI8Type(), 2 * bytesOfOne(load), panel ? kPatternBytes : 16);
+    Buffer *buffer = allocate(b.getI8Type(), ahead->stages * bytesOfOne(load), panel ? kPatternBytes : 16);
     ++buffer->pins;
     ahead->buffers.push_back(buffer);
   }
@@ -121,18 +134,19 @@ View ThreadLowering::stageOf(const Ahead &ahead, size_t i, Value stage) {
   View view = panel ? panelView(buffer) : viewOf(buffer, type);
   auto space = cast<MemRefType>(shared.getType()).getMemorySpace();
   auto memref = MemRefType::get({length}, storage(type.getElementType()), MemRefLayoutAttrInterface(), space);
-  Value at = add(mul(stage, constant(buffer->bytes / 2)), buffer->offset);
+  Value at = add(mul(stage, constant(buffer->bytes / ahead.stages)), buffer->offset);
   view.memref = memref::ViewOp::create(b, loc, memref, shared, at, ValueRange());
   return view;
 }
 
-/// Starts the copies of iteration `at`, if there is one; only the end of an iteration waits for them.
+/// Starts the copies of iteration `at`, if there is one, as one group; only the end of the iteration before waits for them.
 void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
   scf::ForOp op = ahead.loop;
   Value hi = scalars.lookup(op.getUpperBound());
   onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at, hi), [&] {
     Accesses before = std::exchange(pending, {});
     bool others = std::exchange(copying, false);
+    llvm::SaveAndRestore together(grouped, ahead.stages > 2);
     scalars.map(op.getInductionVar(), at);
     for (Operation *place : ahead.places)
       if (failed(lowerScalar(place)))
@@ -148,6 +162,8 @@ void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
     pending = std::move(before);
     copying = others;
   });
+  if (ahead.stages > 2)
+    NVVM::CpAsyncCommitGroupOp::create(b, loc);
 }
 
 void ThreadLowering::beforeLoop(scf::ForOp op) {
@@ -159,8 +175,10 @@ void ThreadLowering::beforeLoop(scf::ForOp op) {
   aheads[op] = ahead;
   copied = true;
   gpu::BarrierOp::create(b, loc); // nobody reads any more what lay there
-  fetchAhead(*ahead, scalars.lookup(op.getLowerBound()), constant(0));
-  awaitCopies();
+  Value first = scalars.lookup(op.getLowerBound());
+  for (int64_t i = 0; i + 1 < ahead->stages; ++i)
+    fetchAhead(*ahead, i ? add(first, i * ahead->step) : first, constant(i));
+  awaitCopies(ahead->stages - 2);
   gpu::BarrierOp::create(b, loc);
   pending = {};
   copying = false;
@@ -173,8 +191,11 @@ void ThreadLowering::enterIteration(scf::ForOp op, Value at) {
   if (!ahead)
     return;
   Value first = scalars.lookup(op.getLowerBound());
-  Value stage = remainder(divide(arith::SubIOp::create(b, loc, at, first), ahead->step), 2);
-  fetchAhead(*ahead, add(at, ahead->step), arith::SubIOp::create(b, loc, constant(1), stage));
+  Value stage = remainder(divide(arith::SubIOp::create(b, loc, at, first), ahead->step), ahead->stages);
+  int64_t before = ahead->stages - 1;
+  Value other = before == 1 ? arith::SubIOp::create(b, loc, constant(1), stage).getResult()
+                            : remainder(add(stage, before), ahead->stages);
+  fetchAhead(*ahead, add(at, before * ahead->step), other);
   scalars.map(op.getInductionVar(), at);
   for (size_t i = 0; i < ahead->loads.size(); ++i) {
     tile::LoadOp load = ahead->loads[i];
@@ -185,9 +206,10 @@ void ThreadLowering::enterIteration(scf::ForOp op, Value at) {
 void ThreadLowering::leaveIteration(scf::ForOp op) {
   if (std::shared_ptr<RowBoxes> boxes = rowBoxes.lookup(op))
     return leaveBoxes(*boxes);
-  if (!aheads.count(op))
+  std::shared_ptr<const Ahead> ahead = aheads.lookup(op);
+  if (!ahead)
     return;
-  awaitCopies();
+  awaitCopies(ahead->stages - 2);
   writes = true;
 }
 

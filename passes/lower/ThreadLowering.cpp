@@ -410,7 +410,8 @@ void ThreadLowering::startCopy(tile::LoadOp load, const View &target) {
     return add(to, mul(offsetIn(target, {row}, mul(chunk, constant(16 / size))), constant(size)));
   };
   copyRows(load, at, {place, 1, rowLength(type) * size});
-  NVVM::CpAsyncCommitGroupOp::create(b, loc);
+  if (!grouped)
+    NVVM::CpAsyncCommitGroupOp::create(b, loc);
   started = true;
 }
 

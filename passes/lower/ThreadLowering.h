@@ -262,17 +262,19 @@ private:
   bool liesInRegisters(Value v) const { return inRows.count(v) || inColumns.contains(v); }
   SmallVector<Value> ownedLeaves(ValueRange formulas) const;
   SmallVector<Value> ownedOf(Value v, bool turned);
+  SmallVector<Value> pairsOf(Value v, bool turned);
   SmallVector<Value> reduceOwned(tile::ReduceOp op);
   void fetchOperands(tile::DotOp op);
   void planPanels();
   Buffer *allocatePanel(VectorType type);
   View panelView(Buffer *buffer) const;
   void fillPanel(const View &view, tile::LoadOp load);
-  void awaitCopies();
+  void awaitCopies(int64_t underWay = 0);
   struct PanelAt;
   SmallVector<Value> multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held, const PanelAt &right,
                                     int64_t depth, SmallVector<Value> sums);
   SmallVector<Value> multiplyOwned(tile::DotOp op, bool turned);
+  void storeTurned(tile::StoreOp store, const Vectors &vectors, ArrayRef<Value> elements);
   void storeOwned(tile::StoreOp store);
   LogicalResult lowerRowLoop(scf::ForOp op);
   LogicalResult lowerRowBranch(scf::IfOp op);
@@ -384,6 +386,7 @@ private:
   std::vector<Saved> loops, branches;
   bool writes = false; ///< since the innermost loop began
   bool started = false; ///< a copy, by the phase being emitted
+  bool grouped = false; ///< copies that are started are a group with those behind them
   bool copying = false; ///< asynchronous copies may be under way
   bool oneByOne = false; ///< no vectors: they would not be trusted here
   bool copied = false; ///< a loop copies ahead

@@ -4,11 +4,13 @@
 // Where a loop carries such sums, each warp owns 16 of their rows over the whole kernel: products, formulas of them, what
 // is reduced along their rows and what loops carry stay in its registers, and a product is the left operand of the next
 // one without passing through memory; so do the results of a branch between formulas (a mask that most tiles do not need). A tile may have its rows along its second dimension ("turned"): its product is
-// computed the other way round.
+// computed the other way round. Where what loops carry is turned (the states of a scan, whose columns do not meet), all products are, and what was
+// computed is their right operand, which is the left one of the product that is computed.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
@@ -34,7 +36,7 @@ namespace {
 /// Finds the values of a kernel that lie in the rows of warps: all that depends on products and on what loops carry.
 class RowSearch {
 public:
-  RowSearch(func::FuncOp kernel, int64_t rows) : kernel(kernel), rows(rows) {}
+  RowSearch(func::FuncOp kernel, int64_t rows, bool turned) : kernel(kernel), rows(rows), allTurned(turned) {}
   std::optional<DenseMap<Value, bool>> run();
 
 private:
@@ -48,6 +50,7 @@ private:
 
   func::FuncOp kernel;
   int64_t rows;
+  bool allTurned; ///< what loops carry is turned
   DenseMap<Value, bool> found; ///< whether it is turned
   DenseMap<Value, bool> dependent;
 };
@@ -84,6 +87,12 @@ bool RowSearch::requireBranch(scf::IfOp branch, unsigned i, bool turned) {
 }
 
 bool RowSearch::requireDot(tile::DotOp dot, bool turned) {
+  if (allTurned) {
+    if (!turned || !readsShared(dot) || depends(dot.getA()) ||
+        (depends(dot.getB()) && !require(dot.getB(), !dot.getTransposeB())))
+      return false;
+    return requireOperand(dot.getAcc(), turned);
+  }
   if (!readsShared(dot) || depends(dot.getB()) || (turned && depends(dot.getA())))
     return false;
   if (depends(dot.getA()) && !require(dot.getA(), dot.getTransposeA()))
@@ -132,7 +141,10 @@ bool RowSearch::requireOperand(Value v, bool turned) {
 bool RowSearch::requireUse(Value v, OpOperand &use) {
   Operation *user = use.getOwner();
   bool turned = found[v];
-  if (auto dot = dyn_cast<tile::DotOp>(user))
+  auto dot = dyn_cast<tile::DotOp>(user);
+  if (dot && allTurned && v != dot.getAcc())
+    return v == dot.getB() && v != dot.getA() && dot.getTransposeB() != turned && require(dot.getResult(), true);
+  if (dot)
     return v == dot.getAcc()
                ? require(dot.getResult(), turned)
                : v == dot.getA() && v != dot.getB() && dot.getTransposeA() == turned && require(dot.getResult(), false);
@@ -152,7 +164,7 @@ bool RowSearch::requireUse(Value v, OpOperand &use) {
     return isa<scf::ForOp, scf::IfOp>(user->getParentOp()) &&
            require(user->getParentOp()->getResult(use.getOperandNumber()), turned);
   if (auto store = dyn_cast<tile::StoreOp>(user))
-    return !store.getRows() && !turned;
+    return !store.getRows() && turned == allTurned;
   return keepsPlaces(user) && require(user->getResult(0), turned);
 }
 
@@ -178,7 +190,7 @@ std::optional<DenseMap<Value, bool>> RowSearch::run() {
     return {};
   for (scf::ForOp loop : loops)
     for (unsigned i = 0; i < loop.getNumResults(); ++i)
-      if (isTile(loop.getResult(i)) && !require(loop.getResult(i), false))
+      if (isTile(loop.getResult(i)) && !require(loop.getResult(i), allTurned))
         return {};
   for (size_t before = 0; before != found.size();) {
     before = found.size();
@@ -195,23 +207,37 @@ std::optional<DenseMap<Value, bool>> RowSearch::run() {
 
 void ThreadLowering::planRows() {
   // The first tile that a loop carries and a product adds to.
-  int64_t carried = 0, owned = 0; // at a time; rows
+  int64_t carried = 0, owned = 0, columns = 0; // at a time; rows of the tile, and its columns
   kernel.walk([&](scf::ForOp loop) {
     for (auto [argument, yielded] : llvm::zip(loop.getRegionIterArgs(), loop.getYieldedValues())) {
       VectorType type = tileType(argument);
       auto dot = type ? yielded.getDefiningOp<tile::DotOp>() : nullptr;
-      if (dot && onTensorCores(dot) && owned == 0)
+      if (dot && onTensorCores(dot) && owned == 0) {
         owned = type.getDimSize(0);
+        columns = type.getDimSize(1);
+      }
     }
     carried = std::max(carried, carriedInRows(loop));
   });
   // Without a product of what the loop has computed, memory is all that there is to wait for (ThreadProducts.cpp).
-  bool chained = false;
-  kernel.walk(
-      [&](tile::DotOp dot) { chained |= dot->getParentOp() != kernel && dot.getA().getDefiningOp<arith::TruncFOp>(); });
-  if (!chained || owned % kOwnRows != 0 || owned < 2 * kOwnRows || owned > 8 * kOwnRows || carried > kMostCarried)
-    return;
-  std::optional<DenseMap<Value, bool>> found = RowSearch(kernel, owned).run();
+  bool chained = false, chainedRight = false;
+  kernel.walk([&](tile::DotOp dot) {
+    chained |= dot->getParentOp() != kernel && dot.getA().getDefiningOp<arith::TruncFOp>();
+    chainedRight |= dot->getParentOp() != kernel && dot.getB().getDefiningOp<arith::TruncFOp>();
+  });
+  auto search = [&](int64_t rows, bool turned) -> std::optional<DenseMap<Value, bool>> {
+    if (rows % kOwnRows != 0 || rows < 2 * kOwnRows || rows > 8 * kOwnRows)
+      return {};
+    return RowSearch(kernel, rows, turned).run();
+  };
+  std::optional<DenseMap<Value, bool>> found;
+  if (chained && carried <= kMostCarried)
+    found = search(owned, /*turned=*/false);
+  bool turned = !found && chainedRight && owned / 2 <= kMostCarried;
+  if (turned) {
+    found = search(columns, /*turned=*/true);
+    owned = columns;
+  }
   // Stores that are written together are all from registers, or none is.
   bool mixed = false;
   kernel.walk([&](tile::StoreOp store) {
@@ -223,7 +249,8 @@ void ThreadLowering::planRows() {
     return;
   inRows = std::move(*found);
   threads = owned / kOwnRows * kWarp;
-  planPanels();
+  if (!turned)
+    planPanels();
   // A vector that is repeated along rows or columns is read by every lane: from shared memory.
   SmallVector<Value> repeated;
   kernel.walk([&](tile::ExpandOp expand) {
@@ -296,13 +323,14 @@ void ThreadLowering::fillPanel(const View &view, tile::LoadOp load) {
   touched(arguments[load.getSource()], false);
   touched(view, true);
   copyPanel(load, accesses[load], rowsAligned(load, accesses[load]), view, constant(0));
-  NVVM::CpAsyncCommitGroupOp::create(b, loc);
+  if (!grouped)
+    NVVM::CpAsyncCommitGroupOp::create(b, loc);
   started = true;
 }
 
 /// What they have written is ordered before what wgmma reads behind the next barrier.
-void ThreadLowering::awaitCopies() {
-  NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+void ThreadLowering::awaitCopies(int64_t underWay) {
+  NVVM::CpAsyncWaitGroupOp::create(b, loc, underWay);
   if (!panels.empty())
     NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
                                NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
@@ -375,6 +403,21 @@ SmallVector<Value> ThreadLowering::ownedOf(Value v, bool turned) {
   for (Value leaf : leaves)
     registers.erase(leaf);
   return values;
+}
+
+/// Two neighbours at a time, rounded to bf16 if they are not, in a register.
+SmallVector<Value> ThreadLowering::pairsOf(Value v, bool turned) {
+  auto rounded = owned.count(v) ? nullptr : v.getDefiningOp<arith::TruncFOp>();
+  SmallVector<Value> elements = ownedOf(rounded ? rounded.getIn() : v, turned), pairs;
+  for (size_t i = 0; i < elements.size(); i += 2) {
+    auto pairType = VectorType::get({2}, elements[i].getType());
+    Value pair = vector::FromElementsOp::create(b, loc, pairType, ArrayRef<Value>(elements).slice(i, 2));
+    if (!elementOf(pair).isBF16())
+      pair = arith::TruncFOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), pair);
+    pair = vector::BitCastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), pair);
+    pairs.push_back(vector::ExtractOp::create(b, loc, pair, 0));
+  }
+  return pairs;
 }
 
 /// Along the columns of the rows: those of this lane, then those of the four lanes that share a row.
@@ -450,12 +493,10 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   auto type = cast<VectorType>(op.getType()), a = cast<VectorType>(op.getA().getType());
   int64_t depth = a.getDimSize(op.getTransposeA() ? 0 : 1), columns = type.getDimSize(turned ? 0 : 1) / 8;
   SmallVector<Buffer *> temporary;
-  bool inRegisters = owned.count(op.getA()) || inRows.count(op.getA());
   // Turned, it is the transposed right operand times the transposed left one.
   fetchOperands(op);
-  Value rightTile = turned ? op.getA() : op.getB();
-  bool byGroup = panels.count(rightTile);
-  Value leftTile = turned ? op.getB() : op.getA();
+  Value rightTile = turned ? op.getA() : op.getB(), leftTile = turned ? op.getB() : op.getA();
+  bool inRegisters = owned.count(leftTile) || inRows.count(leftTile), byGroup = panels.count(rightTile);
   View left = inRegisters ? View() : panels.count(leftTile) ? views[leftTile] : packed(leftTile, temporary), right;
   if (!byGroup) {
     right = packed(rightTile, temporary);
@@ -470,19 +511,8 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
        rightTurned = turned ? !op.getTransposeA() : op.getTransposeB();
   Phase phase(*this);
   SmallVector<Value> sums = ownedOf(op.getAcc(), turned), given;
-  if (inRegisters) {
-    // Two neighbours at a time are rounded.
-    auto rounded = owned.count(op.getA()) ? nullptr : op.getA().getDefiningOp<arith::TruncFOp>();
-    SmallVector<Value> elements = ownedOf(rounded ? rounded.getIn() : op.getA(), op.getTransposeA());
-    for (size_t i = 0; i < elements.size(); i += 2) {
-      auto pairType = VectorType::get({2}, elements[i].getType());
-      Value pair = vector::FromElementsOp::create(b, loc, pairType, ArrayRef<Value>(elements).slice(i, 2));
-      if (!elementOf(pair).isBF16())
-        pair = arith::TruncFOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), pair);
-      pair = vector::BitCastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), pair);
-      given.push_back(vector::ExtractOp::create(b, loc, pair, 0));
-    }
-  }
+  if (inRegisters)
+    given = pairsOf(leftTile, leftTurned);
   Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
   Value firstRow = mul(warp, constant(kOwnRows));
   auto leftAt = [&](Value k0) {
@@ -524,9 +554,46 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   return sums;
 }
 
+/// A turned tile of bf16: of each block of 8 x 8 elements a lane has two neighbours of one memory row once it is transposed.
+void ThreadLowering::storeTurned(tile::StoreOp store, const Vectors &vectors, ArrayRef<Value> elements) {
+  VectorType type = tileType(store.getValue());
+  auto each = [&](function_ref<void(Value row, Value column, int64_t width, Value value)> write) {
+    SmallVector<Value> pairs = pairsOf(store.getValue(), true);
+    Value inBlock = divide(lane, 4), pair = mul(remainder(lane, 4), constant(2)), first = mul(warp, constant(kOwnRows));
+    for (auto [i, value] : llvm::enumerate(pairs)) {
+      auto half = static_cast<int64_t>(i % 2);
+      Value turned = LLVM::InlineAsmOp::create(b, loc, TypeRange{b.getI32Type()}, ValueRange{value}, kTransposeBlock,
+                                               "=r,r", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                               LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
+                                               ArrayAttr())
+                         .getResult(0);
+      turned = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), turned);
+      turned = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), turned);
+      write(add(inBlock, static_cast<int64_t>(i / 2) * 8), add(add(first, pair), half * 8), 2, turned);
+    }
+  };
+  const Access &at = accesses[store];
+  int64_t columns = type.getDimSize(1);
+  onTrust(vectors, {}, {}, [&](bool trust) -> SmallVector<Value> {
+    auto write = [&](Value row, Value column, int64_t width, Value value) {
+      onlyIf(at.limit && !trust ? inBounds(add(at.row, row), at.limit) : Value(), [&] {
+        writeArgument(store, {row}, {column, 0, columns, width > 1 ? width : 0, width}, value);
+      });
+    };
+    if (trust)
+      each(write);
+    else
+      eachOwned(type.getDimSize(0), [&](Value row, Value column, int64_t, size_t element) {
+        write(column, row, 1, elements[element]);
+      });
+    return {};
+  });
+}
+
 void ThreadLowering::storeOwned(tile::StoreOp store) {
   Value value = store.getValue();
-  SmallVector<Value> elements = ownedOf(value, false);
+  bool turned = inRows.lookup(value) && tileType(value).getRank() == 2;
+  SmallVector<Value> elements = ownedOf(value, turned);
   accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
   const Access &at = accesses[store];
   VectorType type = tileType(value);
@@ -539,7 +606,14 @@ void ThreadLowering::storeOwned(tile::StoreOp store) {
       });
     });
   registers[value] = elements.front();
-  Vectors vectors = vectorsOf({}, {store}, 2);
+  Vectors vectors;
+  if (!turned || type.getElementType().isBF16())
+    vectors = vectorsOf({}, {store}, 2);
+  if (turned) {
+    storeTurned(store, vectors, elements);
+    registers.erase(value);
+    return;
+  }
   onTrust(vectors, {}, {}, [&](bool trust) -> SmallVector<Value> {
     eachOwned(type, false, [&](Value row, Value column, int64_t, size_t element) {
       if (trust && element % 2 != 0)
@@ -664,6 +738,13 @@ LogicalResult ThreadLowering::lowerRowBranch(scf::IfOp op) {
   return success(!failedOnce);
 }
 
+/// By products, and by the stores beside them.
+static bool roundedWhereRead(Operation *op) {
+  return isa<arith::TruncFOp>(op) && llvm::any_of(op->getUsers(), [](Operation *user) { return isa<tile::DotOp>(user); }) &&
+         (op->hasOneUse() ||
+          llvm::all_of(op->getUsers(), [](Operation *user) { return isa<tile::DotOp, tile::StoreOp>(user); }));
+}
+
 bool ThreadLowering::lowerInRegisters(Operation *op) {
   if (auto it = fetched.find(op); it != fetched.end()) {
     auto load = cast<tile::LoadOp>(op);
@@ -708,7 +789,7 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   } else if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
     Phase phase(*this);
     owned[result] = reduceOwned(reduce);
-  } else if (!(isa<arith::TruncFOp>(op) && op->hasOneUse() && isa<tile::DotOp>(*op->user_begin()))) { // rounded there
+  } else if (!roundedWhereRead(op)) {
     Phase phase(*this);
     owned[result] = ownedOf(result, turned);
   } else {

@@ -75,33 +75,35 @@ struct FactorScan {
   Var valuesOf(Var rows, Var n, int64_t first) {
     return cast(k.load(rows, kernel.at(n, {first, kernel.first}), {shape.chunk, kernel.VB}), shape.compute);
   }
-  /// What an iteration reads of chunk n besides tiles: whether a document begins there, and the decay if it is a number.
-  Vars numbersOf(Var n) {
-    Vars numbers{k.at(table.chunks, {kernel.b, n, 2})};
-    if (decay && !shape.vectorDecay())
-      numbers.push_back(k.at(decay, kernel.at(n, {})));
-    return numbers;
-  }
-  Var decayed(Var state, Var n, llvm::ArrayRef<Var> numbers) {
+  Var decayed(Var state, Var n, Var decayOfChunk) {
     if (!decay)
       return state;
     if (shape.vectorDecay())
       return state * expand(cast(k.load(decay, kernel.at(n, {0}), {shape.keys}), shape.compute), 1, kernel.VB);
-    return state * cast(numbers[1], shape.compute);
+    return state * cast(decayOfChunk, shape.compute);
   }
-  static Var unless(Var restart, Var state) { return select(ne(restart, 0.0), 0.0, state); }
-  /// Carries the state over all chunks, first to last or the other way.
-  Var walk(Var begin, bool backwards, llvm::function_ref<Var(Var n, Var state, llvm::ArrayRef<Var> numbers)> body) {
+  /// Carries the state over all chunks, first to last or the other way, and from zero where a document begins between two. `body` gets the decay
+  /// of its chunk if that is a number.
+  Var walk(Var begin, bool backwards, llvm::function_ref<Var(Var n, Var state, Var decayOfChunk)> body) {
     Var last = used - 1.0;
     auto chunk = [&](Var i) { return backwards ? last - i : i; };
-    Vars carried{begin};
-    carried.append(numbersOf(max(chunk(k.number(0)), 0.0)));
-    return k.loop(0, used, 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
-      Vars next{Var()};
-      next.append(numbersOf(chunk(min(i + 1.0, last))));
-      next[0] = body(chunk(i), now[0], now.drop_front());
+    auto restarts = [&](Var n) { return k.at(table.chunks, {kernel.b, n, 2}); };
+    auto unless = [](Var restart, Var state) { return select(ne(restart, 0.0), 0.0, state); };
+    bool number = decay && !shape.vectorDecay();
+    // Asked for by the iteration before. Where a chunk restarts nothing goes into it, and backwards nothing out of it.
+    Var first = max(chunk(k.number(0)), 0.0);
+    Vars carried{begin, backwards ? k.constant(k.i32(), 0) : restarts(first)};
+    if (number)
+      carried.push_back(k.at(decay, kernel.at(first, {})));
+    Vars out = k.loop(0, used, 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
+      Var after = chunk(min(i + 1.0, last));
+      Vars next{Var(), restarts(backwards ? chunk(i) : after)};
+      if (number)
+        next.push_back(k.at(decay, kernel.at(after, {})));
+      next[0] = body(chunk(i), unless(now[1], now[0]), now.back());
       return next;
-    })[0];
+    });
+    return backwards ? unless(out[1], out[0]) : out[0];
   }
 
   KernelBuilder &k;
@@ -123,12 +125,11 @@ void writeFactorScan(KernelBuilder &k, const LsmShape &shape) {
       final = in.rowState("final_state");
   FactorScan scan(k, shape, write, read, decay, chunks);
   TransitionKernel &kernel = scan.kernel;
-  auto body = [&](Var n, Var carried, llvm::ArrayRef<Var> numbers) {
-    Var state = FactorScan::unless(numbers[0], carried);
+  auto body = [&](Var n, Var state, Var decayOfChunk) {
     kernel.store(state, m, n);
     Var rows = dot(scan.rowsOf(read, n, 0), state, scan.valuesOf(u, n, 0));
     k.store(cast(rows, written.element()), written, kernel.at(n, {0, kernel.first}));
-    Var next = dotTA(scan.rowsOf(write, n, 0), rows, scan.decayed(state, n, numbers));
+    Var next = dotTA(scan.rowsOf(write, n, 0), rows, scan.decayed(state, n, decayOfChunk));
     return shape.lowRank() ? dotTA(scan.rowsOf(write, n, shape.chunk), scan.valuesOf(u, n, shape.chunk), next) : next;
   };
   kernel.storeRow(scan.walk(kernel.loadRow(initial), /*backwards=*/false, body), final);
@@ -142,11 +143,10 @@ void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape) {
   Var dx = in.multipliedStates("dx"), dInitial = in.rowState("dinitial_state");
   FactorScan scan(k, shape, write, read, decay, chunks);
   TransitionKernel &kernel = scan.kernel;
-  auto body = [&](Var n, Var state, llvm::ArrayRef<Var> numbers) {
+  auto body = [&](Var n, Var state, Var decayOfChunk) {
     kernel.store(state, dx, n);
     Var rows = dot(scan.rowsOf(write, n, 0), state);
-    Var sum = dotTA(scan.rowsOf(read, n, 0), rows, scan.decayed(state, n, numbers) + kernel.load(dm, n));
-    return FactorScan::unless(numbers[0], sum);
+    return dotTA(scan.rowsOf(read, n, 0), rows, scan.decayed(state, n, decayOfChunk) + kernel.load(dm, n));
   };
   kernel.storeRow(scan.walk(kernel.loadRow(dFinal), /*backwards=*/true, body), dInitial);
 }

@@ -315,7 +315,9 @@ private:
     shape.compute = computeType(shape.state);
     shape.multiplied = elementOf(states);
     shape.chunk = shapeOf(read)[3];
-    return spread(shape, states);
+    // Two warps of 16 columns: what a chunk's products wait for each other no other warp makes shorter.
+    shape.mostColumns = 32;
+    return shape;
   }
   /// Decays are states' numbers; class H has none.
   static Type stateOfFactors(LsmChunkFactorsOp factors) {
