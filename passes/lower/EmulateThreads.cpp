@@ -151,8 +151,11 @@ private:
       call("braid_emulate_wgmma_commit", {}, {});
     } else if (auto wait = dyn_cast<NVVM::WgmmaWaitGroupSyncOp>(op)) {
       call("braid_emulate_wgmma_wait", {}, {number(i32, wait.getGroup())});
-    } else if (auto wait = dyn_cast<LLVM::InlineAsmOp>(op); wait && wait.getAsmString() == kAwaitProducts) {
-      call("braid_emulate_wgmma_wait", {}, {number(i32, 0)});
+    } else if (auto wait = dyn_cast<LLVM::InlineAsmOp>(op); wait && wait.getAsmString().starts_with(kAwaitProducts)) {
+      int64_t most = 0;
+      StringRef text = wait.getAsmString().drop_front(kAwaitProducts.size());
+      text.consumeInteger(10, most);
+      call("braid_emulate_wgmma_wait", {}, {number(i32, most)});
       op->replaceAllUsesWith(ValueRange{structOf(wait.getOperands())});
     } else if (auto turn = dyn_cast<LLVM::InlineAsmOp>(op); turn && turn.getAsmString() == kTransposeBlock) {
       op->replaceAllUsesWith(ValueRange{transposeBlock(turn.getOperands().front())});

@@ -54,9 +54,9 @@ inline int64_t mapsOffset(int64_t slots) { return static_cast<int64_t>(llvm::ali
 ///   expect B bytes: an arrival, and so many bytes to come;  await B parity: the phases of that parity are over;
 ///   copy target map B coordinates, innermost first
 inline constexpr llvm::StringLiteral kBulkAttr = "threads.bulk";
-/// The inline assembly that waits for all products by wgmma; the sums pass through it.
 inline constexpr llvm::StringLiteral kTransposeBlock = "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;";
-inline constexpr llvm::StringLiteral kAwaitProducts = "wgmma.wait_group.sync.aligned 0;";
+/// How the inline assembly begins that waits for products by wgmma; behind it, how many of the last may go on. The sums pass through it.
+inline constexpr llvm::StringLiteral kAwaitProducts = "wgmma.wait_group.sync.aligned ";
 /// Of the inline assembly that multiplies 64 rows in registers by wgmma (sums, four registers of a, b): whether b is MN-major.
 inline constexpr llvm::StringLiteral kGroupProductAttr = "threads.wgmma_rows";
 /// The flat memref<?xi8> over the memory at `pointer`, in the form that conversion to LLVM gives it.

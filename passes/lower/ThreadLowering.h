@@ -264,6 +264,9 @@ private:
   SmallVector<Value> ownedOf(Value v, bool turned);
   SmallVector<Value> pairsOf(Value v, bool turned);
   SmallVector<Value> reduceOwned(tile::ReduceOp op);
+  void settle(Value v);
+  void settleAll();
+  void settleReads(Region &region);
   void fetchOperands(tile::DotOp op);
   void planPanels();
   Buffer *allocatePanel(VectorType type);
@@ -310,7 +313,8 @@ private:
   Value placeOf(const Product &p);
   SmallVector<Value> multiplyByWarps(const Product &p, Value left, Value right, ValueRange sums);
   void eachSum(const Product &p, function_ref<void(Value row, const Strip &strip)> body);
-  SmallVector<Value> awaitProducts(ValueRange sums);
+  /// `others`: groups behind that of these sums that may go on.
+  SmallVector<Value> awaitProducts(ValueRange sums, int64_t others = 0);
   Value structOfSums(ValueRange sums);
   SmallVector<Value> sumsOfStruct(Value whole);
   Value multiplyByGroup(Value left, bool leftAlongK, Value right, bool rightAlongK, Value sums);
@@ -370,6 +374,8 @@ private:
   DenseMap<Operation *, std::shared_ptr<Pipeline>> pipelines; ///< that loops over tiles have begun, by the loop over k
   DenseMap<Operation *, View> fetched; ///< what loads of this iteration read, by copies of the one before
   DenseMap<Value, SmallVector<Value>> owned; ///< the elements of a lane: c (of 8 columns), two halves, two neighbours
+  llvm::MapVector<Value, int64_t> inFlight; ///< products whose sums are not awaited yet, by their group's number
+  int64_t groups = 0, awaited = 0; ///< of products so far, and how many of them are done
   SmallVector<Lifetime> lifetimes;
   DenseMap<const Buffer *, size_t> lifetimeOf;
   int64_t events = 0;

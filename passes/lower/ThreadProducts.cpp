@@ -401,14 +401,14 @@ SmallVector<Value> ThreadLowering::multiplyRowsByGroup(ValueRange left, Value ri
 }
 
 /// Nothing that reads the sums may come before: they pass through the instruction that waits.
-SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums) {
+SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums, int64_t others) {
   std::string constraints;
   for (size_t i = 0; i < sums.size(); ++i)
     constraints += "=f,";
   for (size_t i = 0; i < sums.size(); ++i)
     constraints += std::to_string(i) + (i + 1 < sums.size() ? "," : "");
-  auto wait = LLVM::InlineAsmOp::create(b, loc, TypeRange{registersOf(b, sums.size())}, sums, kAwaitProducts,
-                                        constraints, /*has_side_effects=*/true, /*is_align_stack=*/false,
+  auto wait = LLVM::InlineAsmOp::create(b, loc, TypeRange{registersOf(b, sums.size())}, sums,
+                                        (kAwaitProducts + Twine(others) + ";").str(), constraints, /*has_side_effects=*/true, /*is_align_stack=*/false,
                                         LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
   return sumsOfStruct(wait.getResult(0));
 }

@@ -190,6 +190,7 @@ void ThreadLowering::enterBoxes(RowBoxes &boxes, Value at) {
 
 /// Nothing of this warp reads the stage any more.
 void ThreadLowering::leaveBoxes(const RowBoxes &boxes) {
+  settleAll();
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   onlyIf(less(lane, 1), [&] {
     arriveAt(b, loc, barrierOf(b, loc, boxes.barriers->memref, boxes.stages, /*empty=*/true, boxes.stage));

@@ -189,9 +189,13 @@ std::optional<DenseMap<Value, bool>> RowSearch::run() {
   if (others)
     return {};
   for (scf::ForOp loop : loops)
-    for (unsigned i = 0; i < loop.getNumResults(); ++i)
-      if (isTile(loop.getResult(i)) && !require(loop.getResult(i), allTurned))
+    for (Value result : loop.getResults()) {
+      VectorType type = tileType(result);
+      bool turned =
+          allTurned || (type && type.getRank() == 2 && type.getDimSize(0) != rows && type.getDimSize(1) == rows);
+      if (type && !require(result, turned))
         return {};
+    }
   for (size_t before = 0; before != found.size();) {
     before = found.size();
     SmallVector<Value> values(llvm::make_first_range(found));
@@ -211,8 +215,13 @@ void ThreadLowering::planRows() {
   kernel.walk([&](scf::ForOp loop) {
     for (auto [argument, yielded] : llvm::zip(loop.getRegionIterArgs(), loop.getYieldedValues())) {
       VectorType type = tileType(argument);
-      auto dot = type ? yielded.getDefiningOp<tile::DotOp>() : nullptr;
-      if (dot && onTensorCores(dot) && owned == 0) {
+      auto adds = [&](tile::DotOp dot) { return dot && onTensorCores(dot) && owned == 0; };
+      bool isSum = type && adds(yielded.getDefiningOp<tile::DotOp>());
+      for (Operation *user : argument.getUsers()) {
+        auto dot = dyn_cast<tile::DotOp>(user);
+        isSum |= adds(dot) && dot.getAcc() == argument;
+      }
+      if (isSum) {
         owned = type.getDimSize(0);
         columns = type.getDimSize(1);
       }
@@ -377,6 +386,7 @@ SmallVector<Value> ThreadLowering::ownedLeaves(ValueRange formulas) const {
 
 /// The elements of a formula, which the rows of this lane have.
 SmallVector<Value> ThreadLowering::ownedOf(Value v, bool turned) {
+  settle(v);
   if (auto it = owned.find(v); it != owned.end())
     return it->second;
   VectorType type = tileType(v);
@@ -384,6 +394,7 @@ SmallVector<Value> ThreadLowering::ownedOf(Value v, bool turned) {
   bool isVector = type.getRank() == 1;
   SmallVector<Value> leaves = ownedLeaves(op && liesInRegisters(v) ? ValueRange(op->getOperands()) : ValueRange(v)),
                      values;
+  llvm::for_each(leaves, [&](Value leaf) { settle(leaf); });
   startStrip();
   auto one = [&](Value row, Value column, int64_t half, size_t element) {
     if (isVector && element % 4 % 2 != 0)
@@ -420,14 +431,41 @@ SmallVector<Value> ThreadLowering::pairsOf(Value v, bool turned) {
   return pairs;
 }
 
+/// What lies in a ring until the iteration ends (ThreadRowBoxes.cpp) may be multiplied while formulas are computed: sums are awaited where they are read.
+void ThreadLowering::settle(Value v) {
+  auto it = inFlight.find(v);
+  if (it == inFlight.end())
+    return;
+  awaited = std::max(awaited, it->second);
+  owned[v] = awaitProducts(owned[v], groups - awaited);
+  inFlight.erase(it);
+}
+
+void ThreadLowering::settleAll() {
+  while (!inFlight.empty())
+    settle(inFlight.front().first);
+}
+
+/// A branch may not wait: what follows it would not have.
+void ThreadLowering::settleReads(Region &region) {
+  region.walk([&](Operation *inside) {
+    for (Value leaf : ownedLeaves(inside->getOperands()))
+      settle(leaf);
+  });
+}
+
 /// Along the columns of the rows: those of this lane, then those of the four lanes that share a row.
 SmallVector<Value> ThreadLowering::reduceOwned(tile::ReduceOp op) {
-  SmallVector<Value> values = ownedOf(op.getSource(), inRows.lookup(op.getSource())), sums(2);
+  SmallVector<Value> values = ownedOf(op.getSource(), inRows.lookup(op.getSource())), halves[2], sums;
   Type element = elementOf(op.getResult()), sum = storageType(element);
-  for (auto [i, value] : llvm::enumerate(values)) {
-    Value &total = sums[i / 2 % 2];
-    value = widened(value);
-    total = total ? combine(op.getKind(), total, value) : value;
+  for (auto [i, value] : llvm::enumerate(values))
+    halves[i / 2 % 2].push_back(widened(value));
+  // In pairs, of which none waits for another.
+  for (SmallVector<Value> &half : halves) {
+    for (; half.size() > 1; half.resize(llvm::divideCeil(half.size(), 2)))
+      for (size_t i = 0; i < half.size(); i += 2)
+        half[i / 2] = i + 1 < half.size() ? combine(op.getKind(), half[i], half[i + 1]) : half[i];
+    sums.push_back(half.front());
   }
   for (Value &total : sums) {
     total = allLanes(op.getKind(), total, 4);
@@ -463,29 +501,35 @@ void ThreadLowering::fetchOperands(tile::DotOp op) {
   }
 }
 
-/// By wgmma, waited for: 16 of the 64 rows are this warp's. The left operand lies in a panel, or in registers, 16 columns each.
+/// By wgmma, not waited for: 16 of the 64 rows are this warp's. The left operand lies in a panel, or in registers, 16 columns each.
 SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held,
                                                   const PanelAt &right, int64_t depth, SmallVector<Value> sums) {
   Value group = mul(divide(warp, 4), constant(left.alongK ? kGroupRows * kRowBytes : left.panel.blockBytes()));
   Value first = held.empty() ? add(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, left.view.memref), group)
                              : Value(),
         base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, right.view.memref);
-  auto describe = [&](const PanelAt &of, Value begin, int64_t k) {
-    int64_t block = of.panel.blockBytes();
-    int64_t deep = of.alongK ? k / kBlockColumns * block + k % kBlockColumns * 2 : k * kRowBytes;
-    return describePanel(add(begin, deep), block);
+  // Of a panel that is described, what lies further is a sum: addresses count 16 bytes, and none is past their field's end.
+  auto further = [&](const PanelAt &of, Value description, int64_t k) -> Value {
+    int64_t deep = of.alongK ? k / kBlockColumns * of.panel.blockBytes() + k % kBlockColumns * 2 : k * kRowBytes;
+    if (deep == 0)
+      return description;
+    return arith::AddIOp::create(b, loc, description,
+                                 arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(deep / kChunkBytes)));
   };
+  if (first)
+    first = describePanel(first, left.panel.blockBytes());
+  base = describePanel(base, right.panel.blockBytes());
   NVVM::WgmmaFenceAlignedOp::create(b, loc);
   Value whole = held.empty() ? structOfSums(sums) : Value();
   for (int64_t k = 0; k < depth; k += 16) {
-    Value y = describe(right, base, k);
+    Value y = further(right, base, k);
     if (held.empty())
-      whole = multiplyByGroup(describe(left, first, k), left.alongK, y, right.alongK, whole);
+      whole = multiplyByGroup(further(left, first, k), left.alongK, y, right.alongK, whole);
     else
       sums = multiplyRowsByGroup(held[static_cast<size_t>(k / 16)], y, right.alongK, sums);
   }
   NVVM::WgmmaGroupSyncAlignedOp::create(b, loc);
-  return awaitProducts(whole ? sumsOfStruct(whole) : sums);
+  return whole ? sumsOfStruct(whole) : sums;
 }
 
 /// A product whose rows are this warp's: of what lies in shared memory, or of a left operand in registers.
@@ -543,6 +587,10 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
         held.push_back(inRegisters ? SmallVector<Value>(ArrayRef<Value>(given).slice(k / 4, 4)) : leftAt(constant(k)));
     touched(right, false);
     sums = multiplyPanels(rows, held, {right, panelOf(tileType(rightTile)), rightTurned}, depth, sums);
+    if (rowBoxes.empty())
+      sums = awaitProducts(sums);
+    else
+      inFlight[op.getResult()] = ++groups;
   } else if (inRegisters) {
     for (int64_t k = 0; k < depth; k += 16)
       sums = step(constant(k), ArrayRef<Value>(given).slice(k / 4, 4), sums);
@@ -562,11 +610,11 @@ void ThreadLowering::storeTurned(tile::StoreOp store, const Vectors &vectors, Ar
     Value inBlock = divide(lane, 4), pair = mul(remainder(lane, 4), constant(2)), first = mul(warp, constant(kOwnRows));
     for (auto [i, value] : llvm::enumerate(pairs)) {
       auto half = static_cast<int64_t>(i % 2);
-      Value turned = LLVM::InlineAsmOp::create(b, loc, TypeRange{b.getI32Type()}, ValueRange{value}, kTransposeBlock,
-                                               "=r,r", /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                               LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
-                                               ArrayAttr())
-                         .getResult(0);
+      Value turned =
+          LLVM::InlineAsmOp::create(b, loc, TypeRange{b.getI32Type()}, ValueRange{value}, kTransposeBlock, "=r,r",
+                                    /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                    LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+              .getResult(0);
       turned = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), turned);
       turned = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), turned);
       write(add(inBlock, static_cast<int64_t>(i / 2) * 8), add(add(first, pair), half * 8), 2, turned);
@@ -576,16 +624,14 @@ void ThreadLowering::storeTurned(tile::StoreOp store, const Vectors &vectors, Ar
   int64_t columns = type.getDimSize(1);
   onTrust(vectors, {}, {}, [&](bool trust) -> SmallVector<Value> {
     auto write = [&](Value row, Value column, int64_t width, Value value) {
-      onlyIf(at.limit && !trust ? inBounds(add(at.row, row), at.limit) : Value(), [&] {
-        writeArgument(store, {row}, {column, 0, columns, width > 1 ? width : 0, width}, value);
-      });
+      onlyIf(at.limit && !trust ? inBounds(add(at.row, row), at.limit) : Value(),
+             [&] { writeArgument(store, {row}, {column, 0, columns, width > 1 ? width : 0, width}, value); });
     };
     if (trust)
       each(write);
     else
-      eachOwned(type.getDimSize(0), [&](Value row, Value column, int64_t, size_t element) {
-        write(column, row, 1, elements[element]);
-      });
+      eachOwned(type.getDimSize(0),
+                [&](Value row, Value column, int64_t, size_t element) { write(column, row, 1, elements[element]); });
     return {};
   });
 }
@@ -704,6 +750,8 @@ LogicalResult ThreadLowering::lowerRowBranch(scf::IfOp op) {
     counts.push_back(count);
     types.append(count, isTile(result) ? elementOf(result) : result.getType());
   }
+  settleReads(op.getThenRegion());
+  settleReads(op.getElseRegion());
   auto branch = scf::IfOp::create(b, loc, types, scalars.lookup(op.getCondition()), /*withElseRegion=*/true);
   for (auto [from, to] : {std::pair(&op.getThenRegion(), &branch.getThenRegion()),
                           std::pair(&op.getElseRegion(), &branch.getElseRegion())}) {
@@ -740,7 +788,8 @@ LogicalResult ThreadLowering::lowerRowBranch(scf::IfOp op) {
 
 /// By products, and by the stores beside them.
 static bool roundedWhereRead(Operation *op) {
-  return isa<arith::TruncFOp>(op) && llvm::any_of(op->getUsers(), [](Operation *user) { return isa<tile::DotOp>(user); }) &&
+  return isa<arith::TruncFOp>(op) &&
+         llvm::any_of(op->getUsers(), [](Operation *user) { return isa<tile::DotOp>(user); }) &&
          (op->hasOneUse() ||
           llvm::all_of(op->getUsers(), [](Operation *user) { return isa<tile::DotOp, tile::StoreOp>(user); }));
 }

@@ -244,6 +244,17 @@ public:
     Var keep = exp(now[0] - highest);
     return {highest, now[1] * keep + sum(p, 0), dotTA(p, vs, now[2] * expand(keep, 1, shape.size))};
   }
+  /// The same where P of the tile before is multiplied with its values `vs` beside the exponentials of this one; `now`: m, l, O', P.
+  Vars attendTileLater(Var q, Var ks, Var vs, const Interval &keys, const Interval &common, Var s0,
+                       llvm::ArrayRef<Var> now) {
+    int64_t count = ks.dim(0);
+    // A branch first: no product may go on beside one.
+    Var scores = masked(common, s0, count, dotTB(ks, q), [&] { return visible(keys, s0, count, /*turned=*/true); });
+    Var out = dotTA(now[3], vs, now[2]);
+    Var highest = max(now[0], maximum(scores, 0)), keep = exp(now[0] - highest);
+    Var p = exp(scores - expand(highest, 0, count));
+    return {highest, now[1] * keep + sum(p, 0), out * expand(keep, 1, shape.size), p};
+  }
   Vars attendNothing(int64_t rows) {
     return {k.tile({rows}, shape.compute, kLowest), k.tile({rows}, shape.compute),
             k.tile({rows, shape.size}, shape.compute)};
@@ -289,13 +300,21 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   auto common = a.common(documents, b, t0, R);
   if (common.last)
     common.last = min(common.last, cast(hi, k.i32()) - 1.0);
-  Vars state = k.loop(lo, hi, C, a.attendNothing(R), [&](Var s0, llvm::ArrayRef<Var> now) {
-    auto load = [&](Var buffer) {
-      return shape.wide ? a.passingRows(buffer, b, s0, g, hi) : a.loadKeys(buffer, b, s0, g, C, hi);
-    };
-    Var ks = load(keys), vs = load(values);
-    return a.attendTile(queries, ks, vs, before, common, s0, /*diagonal=*/false, now);
-  });
+  Vars state = a.attendNothing(R);
+  if (shape.wide) {
+    // Values come one tile behind their keys: nothing is multiplied with those of the first, and no key of the last is attended.
+    auto each = static_cast<double>(C);
+    state.push_back(k.tile({C, R}, shape.compute));
+    state = k.loop(lo, select(lt(lo, hi), hi + each, hi), C, state, [&](Var s0, llvm::ArrayRef<Var> now) {
+      Var ks = a.passingRows(keys, b, s0, g, hi), vs = a.passingRows(values, b, max(s0 - each, lo), g, hi);
+      return a.attendTileLater(queries, ks, vs, before, common, s0, now);
+    });
+  } else {
+    state = k.loop(lo, hi, C, state, [&](Var s0, llvm::ArrayRef<Var> now) {
+      Var ks = a.loadKeys(keys, b, s0, g, C, hi), vs = a.loadKeys(values, b, s0, g, C, hi);
+      return a.attendTile(queries, ks, vs, before, common, s0, /*diagonal=*/false, now);
+    });
+  }
   if (!shape.cache && !shape.earlier && !shape.oneLoop()) {
     Var ks = a.loadRows(keys, b, diagonal, g, R, keyCount), vs = a.loadRows(values, b, diagonal, g, R, keyCount);
     state = a.attendTile(queries, ks, vs, seen, {}, diagonal, /*diagonal=*/true, state);
@@ -364,18 +383,18 @@ struct GradBuffers {
   Var q, keys, values, documents, lse, d;
 };
 
-/// One pair of tiles: P, and dS without its factor.
-struct GradTiles {
-  Var p, ds;
-};
-/// `scores`, `dp`: Q K^T and dO V^T, or both transposed; lse and delta are repeated along `axis`. `half`: what a
+/// Of one pair of tiles P, and dS without its factor, from Q K^T and dO V^T, or both transposed; lse and delta are repeated along `axis`. `half`: what a
 /// diagonal tile keeps. `masked` leaves the least of scores where rows and keys do not meet: exp may overflow there.
-GradTiles gradTiles(Var scores, Var dp, Var lse, Var delta, int64_t axis, std::optional<tile::Keep> half,
-                    llvm::function_ref<Var(Var)> masked) {
+/// `dp` is asked for last: on a GPU it is multiplied while P is computed, but not beside a branch.
+std::pair<Var, Var> gradP(Var scores, Var lse, int64_t axis, std::optional<tile::Keep> half,
+                          llvm::function_ref<Var(Var)> masked, llvm::function_ref<Var()> dp) {
   auto keep = [&](Var x) { return half ? mask(x, *half) : x; };
-  int64_t count = scores.dim(axis);
-  Var p = keep(exp(masked(keep(scores) - expand(lse, axis, count))));
-  return {p, keep(p * (keep(dp) - expand(delta, axis, count)))};
+  Var exponents = masked(keep(scores) - expand(lse, axis, scores.dim(axis))), product = dp();
+  return {keep(exp(exponents)), product};
+}
+Var gradScores(Var p, Var dp, Var delta, int64_t axis, std::optional<tile::Keep> half) {
+  auto keep = [&](Var x) { return half ? mask(x, *half) : x; };
+  return keep(p * (keep(dp) - expand(delta, axis, p.dim(axis))));
 }
 
 /// dq, and delta for the keys: program (block of query rows, head, batch).
@@ -407,7 +426,8 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
       return a.masked(half ? Attention::Interval() : common, s0, C, scores,
                       [&] { return a.visible(keys, s0, C, /*turned=*/true); });
     };
-    return dotTA(gradTiles(dotTB(ks, queries), dotTB(vs, d), lse, delta, 0, half, masked).ds, ks, sum);
+    auto [p, dp] = gradP(dotTB(ks, queries), lse, 0, half, masked, [&] { return dotTB(vs, d); });
+    return dotTA(gradScores(p, dp, delta, 0, half), ks, sum);
   };
   Vars out = k.loop(lo, end, C, {k.tile({R, shape.size}, shape.compute)},
                     [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, end, before, {}, now[0])}; });
@@ -459,8 +479,10 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
       return a.masked(common, s0, R, scores, live);
     };
     // Queries are multiplied as they lie in memory.
-    auto tiles = gradTiles(dotTB(queries, ks) * scale, dotTB(d, vs), numbers(in.lse), numbers(deltas), 1, half, masked);
-    return {dotTA(tiles.ds, queries, now[0]), dotTA(tiles.p, d, now[1])};
+    Var lse = numbers(in.lse), delta = numbers(deltas), scores = dotTB(queries, ks) * scale;
+    auto [p, dp] = gradP(scores, lse, 1, half, masked, [&] { return dotTB(d, vs); });
+    Var dvs = dotTA(p, d, now[1]);
+    return {dotTA(gradScores(p, dp, delta, 1, half), queries, now[0]), dvs};
   };
   Vars none{k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)};
   // Copies run on from one head to the next.

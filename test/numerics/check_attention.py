@@ -84,6 +84,7 @@ def add_wide(program, rng):
         (8, 150, 16, 8, 64, 70, 0),
         (4, 70, 32, 32, 64, 0, 67),
         (1, 129, 64, 64, 128, 0, 0),
+        (1, 520, 26, 26, 64, 0, 0),  # so many tiles that the ring goes round
     ):
         a = Attention(program, B, T, H, G, D, window, prefix, dtype="bf16")
         a.check("one document", rng, one_document(B, T, -prefix))
