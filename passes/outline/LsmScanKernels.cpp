@@ -18,6 +18,7 @@ namespace braid {
 //
 void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned, bool gpu) {
   int64_t ahead = gpu ? 2048 : chunkSize, together = gpu ? 64 : 1; // tokens that are looked at, rows that are written
+  constexpr int64_t turns = 16;
   Var documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic}), chunks = chunkTable(k);
   Var b = k.program(0), tokens = k.size(documents, 1), count = k.size(chunks, 1);
   Type i32 = k.i32();
@@ -64,9 +65,16 @@ void writeChunkTable(KernelBuilder &k, int64_t chunkSize, bool aligned, bool gpu
     k.loop(index(row), stop, together, writeRows, /*meanWalk=*/1);
     return {end, row + length};
   };
-  k.loop(0, count, 1, {zero, zero}, [&](Var, llvm::ArrayRef<Var> now) -> Vars {
+  // There are as many turns as rows, of which few documents need few: those behind the last one are passed over many at a time.
+  auto whileRows = [&](llvm::ArrayRef<Var> now, llvm::function_ref<Vars(Var token, Var row)> walk) {
     Var token = now[0], row = now[1];
-    return k.when(lt(row, rows), [&] { return document(token, row); }, [&] { return Vars{token, row}; });
+    return k.when(lt(row, rows), [&] { return walk(token, row); }, [&] { return Vars{token, row}; });
+  };
+  k.loop(0, count, turns, {zero, zero}, [&](Var, llvm::ArrayRef<Var> now) -> Vars {
+    return whileRows(now, [&](Var token, Var row) {
+      return k.loop(0, turns, 1, {token, row},
+                    [&](Var, llvm::ArrayRef<Var> now) -> Vars { return whileRows(now, document); });
+    });
   });
 }
 
