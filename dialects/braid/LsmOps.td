@@ -126,7 +126,7 @@ def Braid_LsmInnerStepGradOp : Braid_LsmOp<"inner_step_grad"> {
 // whose sum they are exactly: what decays is not rounded.
 // VH has no chunk form of its own: it becomes D before.
 // Where tokens are bf16 and chunks no longer than keys are wide, dense P and X of a GPU are not made. Kept is what they are products of (factors):
-//   P = diag(decay) + write_1^T read,   X = write^T u,   write [B, n, H, R, K], read [B, n, H, C, K], u [B, n, H, R, V], decay exp(c_C)
+//   P = diag(decay) + write_1^T read,   X = write^T u,   write [B, n, H, R, K], read [B, n, H, C, K], u [B, n, H, R, V], decay exp(c_C): [B, n, H], D: [B, n, H, 1, K]
 //   H, GH: R = C, write = K exp(c_C - c), read = -W, u = U0;   D: R = 2 C, write = [B; K] exp(c_C - c), read = (I - A_ab)^-1 A exp(c^), u = [Z0; V]
 //   with write_1 and u_1 their first C rows; of a token, written = u_1 + read M is U (H, GH) or Z (D): chunk_output reads it.
 class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegments]> : Braid_Op<"lsm." # mnemonic, !listconcat([Pure], traits)> {

@@ -325,10 +325,12 @@ static LogicalResult verifyChunkFactors(Operation *op, LsmClass kind, Named writ
   if (!decay)
     return success();
   Named across{"decay", decay};
-  CHECK(hasRank(op, across, traits.vectorDecay ? 4 : 3));
+  if (traits.vectorDecay)
+    return verifyFactor(op, across, kind, x, 3, 1);
+  CHECK(hasRank(op, across, 3));
   CHECK(isFloat(op, across));
-  static constexpr StringLiteral words[] = {"batch", "chunk", "head", "key dimension"};
-  for (int64_t i = 0; i < across.rank(); ++i)
+  static constexpr StringLiteral words[] = {"batch", "chunk", "head"};
+  for (int64_t i = 0; i < 3; ++i)
     CHECK(sameDim(op, words[i], x, i, across, i));
   return success();
 }

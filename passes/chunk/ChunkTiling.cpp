@@ -92,7 +92,7 @@ template <typename Scan> struct Chunked {
     int64_t K = k.getDimSize(3), V = v.getDimSize(3), written = traits.writtenRows(size);
     Type decays;
     if (traits.decay)
-      decays = perChunk(traits.vectorDecay ? ArrayRef<int64_t>(K) : ArrayRef<int64_t>(), element);
+      decays = perChunk(traits.vectorDecay ? SmallVector<int64_t>{1, K} : SmallVector<int64_t>(), element);
     auto factors = LsmChunkFactorsOp::create(builder, loc, perChunk({written, V}, multiplied),
                                              perChunk({written, K}, multiplied), perChunk({size, K}, multiplied), decays,
                                              scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(),

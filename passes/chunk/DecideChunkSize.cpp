@@ -31,9 +31,10 @@ struct Chunked {
   Operation *op;
   Value k, v, state; ///< `state`: any value that holds states
   LsmClass classId;
+  StringRef alone = ""; ///< what distinguishes it from scans whose function has their gradient
 
   int64_t tokens() const { return cast<RankedTensorType>(k.getType()).getDimSize(1); }
-  /// Equal for what shares kernels: the class, widths, element types and what is known of the decays.
+  /// Equal for what is cut alike: the class, widths, element types and what is known of the decays.
   std::string kernels() const {
     auto last = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape().back(); };
     std::string key;
@@ -42,7 +43,7 @@ struct Chunked {
        << ' ' << getElementTypeOrSelf(state.getType());
     if (Attribute least = op->getAttr(attrs::leastLogDecay))
       os << ' ' << least;
-    return key;
+    return (key + alone).str();
   }
   /// Whether a chunk of `size` tokens may have to make its scores in tiles.
   bool tilesScores(int64_t size) const {
@@ -64,6 +65,12 @@ std::optional<Chunked> chunkedOp(Operation *op) {
       .Default([](Operation *) { return std::nullopt; });
 }
 
+bool hasGradient(func::FuncOp function) {
+  return function && function.walk([](Operation *op) {
+    return isa<LsmScanGradOp, LsmSegmentGradOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+  }).wasInterrupted();
+}
+
 struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideChunkSizePass> {
   using DecideChunkSizePassBase::DecideChunkSizePassBase;
 
@@ -80,6 +87,9 @@ struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideC
       std::optional<Chunked> scan = chunkedOp(op);
       if (!scan || op->hasAttr("chunk_size"))
         return;
+      // Shared memory ends the chunks of a gradient first. A function without it shares nothing with one, so its chunks are its own.
+      if (sharedBytes && !hasGradient(op->getParentOfType<func::FuncOp>()))
+        scan->alone = " alone";
       undecided.push_back(*scan);
       SmallVector<Operation *> &same = alike[scan->kernels()];
       if (llvm::none_of(same, [&](Operation *other) { return other->getName() == op->getName(); }))

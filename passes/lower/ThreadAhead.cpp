@@ -3,8 +3,8 @@
 // A loop whose products read what the iteration before has computed cannot begin an iteration early, but it can ask for what that one reads of
 // memory: attention for its next keys, the scan over the states of chunks for its next transition. Each such operand has two places in shared
 // memory, in turn. Copies to one start where an iteration begins that reads the other; the barrier at the end of an iteration has seen all
-// readers of the first and all copies to the second. Where a block is two warps, which nothing else hides the way of memory from, there are four
-// places, and the copies of an iteration start three iterations before.
+// readers of the first and all copies to the second. Where two warps carry the columns of a state, which nothing else hides the way of memory from,
+// there are four places, and the copies of an iteration start three iterations before.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
@@ -77,8 +77,8 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
     return panels.count(load.getResult()) ? panelOf(type).bytes()
                                           : llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
   };
-  // What products in rows of few warps begin with, or add to, is asked for early too.
-  bool few = rows && threads <= kFewWarps * kWarp;
+  // What a scan of few warps adds to its products is asked for early too.
+  bool few = threads <= kFewWarps * kWarp && llvm::any_of(op.getResults(), [&](Value v) { return inRows.lookup(v); });
   auto added = [&](tile::LoadOp load) {
     return few && llvm::all_of(load->getUsers(), [&](Operation *user) { return user->getBlock() == op.getBody(); });
   };

@@ -423,7 +423,7 @@ void ThreadLowering::fill(View target, VectorType type, Value value) {
   if (!load || !isShared(target) || type.getRank() != 2 || load.getRows() ||
       storage(type.getElementType()) != type.getElementType() ||
       getConstantIntValue(accesses[load].strides.back()) != 1 || type.getDimSize(1) * size % 16 != 0 ||
-      rowLength(type) * size % 16 != 0 || type.getNumElements() * size < 1024)
+      rowLength(type) * size % 16 != 0 || (type.getNumElements() * size < 1024 && !grouped))
     return TileLowering::fill(target, type, value);
   Phase phase(*this);
   auto branch = scf::IfOp::create(b, loc, rowsAligned(load, accesses[load]), /*withElseRegion=*/true);

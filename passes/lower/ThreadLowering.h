@@ -87,6 +87,7 @@ protected:
   View inMemory(tile::LoadOp) override { return {}; } ///< matrix units read shared memory
   void dot(tile::DotOp op) override;
   void solve(tile::SolveOp op) override;
+  void invert(tile::SolveOp op);
   void transpose(tile::TransposeOp op) override;
   void touched(const View &view, bool written) override;
   void beforeLoop(scf::ForOp op) override;

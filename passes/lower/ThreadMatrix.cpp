@@ -71,12 +71,105 @@ void ThreadLowering::multiply(tile::DotOp op, const View &left, const View &righ
   });
 }
 
+/// Whether it gives (I + L)^-1 - I: the right side is -L.
+static bool isInverse(tile::SolveOp op) {
+  auto negated = op.getB().getDefiningOp<arith::NegFOp>();
+  auto mask = negated ? negated.getOperand().getDefiningOp<tile::MaskOp>() : nullptr;
+  return mask && mask.getKeep() == tile::Keep::strict_lower && mask.getSource() == op.getA() && !op.getTranspose();
+}
+
+/// X = (I + L)^-1 - I in blocks of 16 x 16, for all threads: those on the diagonal by substitution, a thread for each column; then the ones next to
+/// them, and so on: S_ij = L_ij + sum of L_ik X_kj over j <= k < i, X_ij = -(S_ij + X_ii S_ij). No more than substitution multiplies, and as exact:
+/// nothing is a power of L.
+void ThreadLowering::invert(tile::SolveOp op) {
+  constexpr int64_t side = 16;
+  auto type = cast<VectorType>(op.getType());
+  Type element = type.getElementType();
+  int64_t size = type.getDimSize(0), blocks = size / side, wide = element.isF64() ? 2 : 4;
+  SmallVector<Buffer *> temporary;
+  View a = packed(op.getA(), temporary), target = destination(op.getResult());
+  auto sumsType = VectorType::get({std::max<int64_t>(size - side, side), side}, element);
+  temporary.push_back(allocate(sumsType));
+  View sums = viewOf(temporary.back(), sumsType);
+  Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(storageType(element), 0));
+  auto one = [&](Value column, int64_t columns) { return Strip{column, 0, columns, 0, 1}; };
+  auto read = [&](const View &view, Type stored, Value row, Value column, int64_t columns) {
+    return widened(readView(view, stored, {row}, one(column, columns)));
+  };
+  // Elements [column, column + wide) of a row.
+  auto readRow = [&](const View &view, Type stored, Value row, Value column) {
+    Value vector = widened(readView(view, stored, {row}, {column, 0, size, wide, wide}));
+    return llvm::map_to_vector(llvm::seq(wide), [&](int64_t j) -> Value { return vector::ExtractOp::create(b, loc, vector, j); });
+  };
+  {
+    Phase phase(*this);
+    eachThread(size, [&](Value column) {
+      Value inside = remainder(column, side), first = arith::SubIOp::create(b, loc, column, inside);
+      SmallVector<Value> x;
+      for (int64_t i = 0; i < side; ++i) {
+        Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, inside, constant(i));
+        Value negated = arith::NegFOp::create(b, loc, read(a, elementOf(op.getA()), add(first, i), column, size));
+        x.push_back(arith::SelectOp::create(b, loc, below, negated, zero));
+      }
+      for (int64_t i = 1; i < side; ++i) {
+        SmallVector<Value> row;
+        for (int64_t k = 0; k < i; k += wide)
+          llvm::append_range(row, readRow(a, elementOf(op.getA()), add(first, i), add(first, k)));
+        for (int64_t k = 0; k < i; ++k)
+          x[i] = math::FmaOp::create(b, loc, arith::NegFOp::create(b, loc, row[k]), x[k], x[i]);
+      }
+      for (int64_t i = 0; i < side; ++i)
+        writeView(target, {add(first, i)}, one(column, size), x[i], false);
+    });
+    if (blocks > 1)
+      eachThread(size * size, [&](Value linear) {
+        Value row = divide(linear, size), column = remainder(linear, size);
+        Value above =
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, divide(column, side), divide(row, side));
+        onlyIf(above, [&] { writeView(target, {row}, one(column, size), zero, false); });
+      });
+  }
+  for (int64_t away = 1; away < blocks; ++away) {
+    // Element (r, c) of the block in row `at` + away and column `at` of blocks.
+    auto each = [&](function_ref<void(Value at, Value r, Value c, Value row, Value column)> body) {
+      Phase phase(*this);
+      eachThread((blocks - away) * side * side, [&](Value linear) {
+        Value at = divide(linear, side * side), r = remainder(divide(linear, side), side), c = remainder(linear, side);
+        Value first = mul(at, constant(side));
+        body(first, r, c, add(add(first, r), away * side), add(first, c));
+      });
+    };
+    each([&](Value first, Value r, Value c, Value row, Value column) {
+      Value sum = read(a, elementOf(op.getA()), row, column, size);
+      sum = repeat(0, away * side, wide, {sum}, [&](Value k, ValueRange carried) -> SmallVector<Value> {
+        Value at = add(first, k), next = carried.front();
+        for (auto [j, factor] : llvm::enumerate(readRow(a, elementOf(op.getA()), row, at)))
+          next = math::FmaOp::create(b, loc, factor, read(target, element, add(at, static_cast<int64_t>(j)), column, size), next);
+        return {next};
+      })[0];
+      writeView(sums, {add(first, r)}, one(c, side), sum, false);
+    });
+    each([&](Value first, Value r, Value c, Value row, Value column) {
+      Value sum = read(sums, element, add(first, r), c, side), diagonal = add(first, away * side);
+      for (int64_t k = 0; k < side; k += wide)
+        for (auto [j, factor] : llvm::enumerate(readRow(target, element, row, add(diagonal, k))))
+          sum = math::FmaOp::create(b, loc, factor, read(sums, element, add(first, k + static_cast<int64_t>(j)), c, side), sum);
+      writeView(target, {row}, one(column, size), arith::NegFOp::create(b, loc, sum), false);
+    });
+  }
+  for (Buffer *buffer : temporary)
+    giveBack(buffer);
+  own(op.getResult(), target);
+}
+
 /// Substitution, in blocks of rows: a thread owns a column of the result, holds a block of it in registers and needs
 /// nothing of the others. Coefficients are the same in every lane of a warp and are read several at a time.
 void ThreadLowering::solve(tile::SolveOp op) {
   constexpr int64_t blockRows = 16;
   auto type = cast<VectorType>(op.getType());
   int64_t size = type.getDimSize(0), columns = type.getDimSize(1), full = size / blockRows * blockRows;
+  if (full == size && isInverse(op))
+    return invert(op);
   bool up = op.getTranspose();
   SmallVector<Buffer *> temporary;
   View a = packed(op.getA(), temporary), right = packed(op.getB(), temporary), target = destination(op.getResult());

@@ -54,7 +54,7 @@ void writeChunkFactors(KernelBuilder &k, const LsmShape &shape) {
       return;
     Var across = cast(math.acrossChunk(), decay.element());
     if (shape.vectorDecay())
-      k.store(across, decay, {math.b, math.n, math.h, 0});
+      k.store(across, decay, {math.b, math.n, math.h, 0, 0});
     else
       k.put(across, decay, {math.b, math.n, math.h});
   });
@@ -78,8 +78,8 @@ struct FactorScan {
   Var decayed(Var state, Var n, Var decayOfChunk) {
     if (!decay)
       return state;
-    if (shape.vectorDecay())
-      return state * expand(cast(k.load(decay, kernel.at(n, {0}), {shape.keys}), shape.compute), 1, kernel.VB);
+    if (shape.vectorDecay()) // a row of one: what an iteration reads early has rows
+      return state * expand(reshape(cast(k.load(decay, kernel.at(n, {0, 0}), {1, shape.keys}), shape.compute), {shape.keys}), 1, kernel.VB);
     return state * cast(decayOfChunk, shape.compute);
   }
   /// Carries the state over all chunks, first to last or the other way, and from zero where a document begins between two. `body` gets the decay
@@ -88,7 +88,9 @@ struct FactorScan {
     Var last = used - 1.0;
     auto chunk = [&](Var i) { return backwards ? last - i : i; };
     auto restarts = [&](Var n) { return k.at(table.chunks, {kernel.b, n, 2}); };
-    auto unless = [](Var restart, Var state) { return select(ne(restart, 0.0), 0.0, state); };
+    auto unless = [&](Var restart, Var state) {
+      return k.when(ne(restart, 0.0), [&]() -> Vars { return {state.like(0)}; }, [&]() -> Vars { return {state}; })[0];
+    };
     bool number = decay && !shape.vectorDecay();
     // Asked for by the iteration before. Where a chunk restarts nothing goes into it, and backwards nothing out of it.
     Var first = max(chunk(k.number(0)), 0.0);

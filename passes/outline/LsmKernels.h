@@ -100,7 +100,8 @@ struct LsmBuffers {
     if (!shape.decays())
       return {};
     llvm::SmallVector<Axis> axes{{"row"}, {"chunk"}, {"head", shape.heads}};
-    axes.append(shape.vectorDecay(), {"key", shape.keys});
+    if (shape.vectorDecay())
+      axes.append({{"token", 1}, {"key", shape.keys}});
     return k.buffer("decay", shape.state, axes);
   }
   /// Factors of segments [s, B, H, ..].

@@ -153,3 +153,45 @@ func.func @mean_walk(%x: memref<?x64xf32> {tile.name = "x"}, %y: memref<?x64xf32
   }
   return
 }
+
+// -----
+
+// A scan: columns of the state do not meet, so each warp carries 16 of them in registers. The state is the right operand of the first product and what
+// that gives of the second; both are computed the other way round. Its in-states are stored as rows of memory by lanes that have transposed 8 x 8
+// elements. What an iteration reads has been on its way for three: one group of copies for each.
+// CHECK-LABEL: func.func @scan
+// CHECK-SAME: threads.block = 64 : i64
+// CHECK-COUNT-3: nvvm.cp.async.commit.group
+// CHECK: nvvm.cp.async.wait.group 2
+// CHECK-NEXT: gpu.barrier
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: nvvm.cp.async.shared.global
+// CHECK: nvvm.cp.async.commit.group
+// CHECK-NOT: nvvm.cp.async.wait.group
+// CHECK: movmatrix.sync.aligned.m8n8.trans.b16
+// CHECK: vector.store {{.*}} vector<2xbf16>
+// CHECK: nvvm.mma.sync
+// CHECK-NOT: gpu.barrier
+// CHECK: nvvm.cp.async.wait.group 2
+// CHECK-NEXT: gpu.barrier
+func.func @scan(%r: memref<?x16x64xbf16> {tile.name = "r"}, %w: memref<?x16x64xbf16> {tile.name = "w"}, %u: memref<?x16x32xbf16> {tile.name = "u"},
+                %m: memref<?x64x32xbf16> {tile.name = "m"}, %s: memref<64x32xf32> {tile.name = "s"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["one"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %first = tile.load %s[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x32xf32>, vector<64x32xf32>
+  %last = scf.for %i = %c0 to %n step %c1 iter_args(%state = %first) -> vector<64x32xf32> {
+    %t = arith.truncf %state : vector<64x32xf32> to vector<64x32xbf16>
+    tile.store %t, %m[%i, %c0, %c0] {dims = array<i64: 1, 2>} : vector<64x32xbf16>, memref<?x64x32xbf16>
+    %read = tile.load %r[%i, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x16x64xbf16>, vector<16x64xbf16>
+    %write = tile.load %w[%i, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x16x64xbf16>, vector<16x64xbf16>
+    %given = tile.load %u[%i, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x16x32xbf16>, vector<16x32xbf16>
+    %wide = arith.extf %given : vector<16x32xbf16> to vector<16x32xf32>
+    %rows = tile.dot %read, %t, %wide : vector<16x64xbf16>, vector<64x32xbf16>, vector<16x32xf32>
+    %z = arith.truncf %rows : vector<16x32xf32> to vector<16x32xbf16>
+    %next = tile.dot %write, %z, %state {transpose_a} : vector<16x64xbf16>, vector<16x32xbf16>, vector<64x32xf32>
+    scf.yield %next : vector<64x32xf32>
+  }
+  tile.store %last, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x32xf32>, memref<64x32xf32>
+  return
+}
