@@ -75,7 +75,7 @@ bool RowSearch::requireCarried(scf::ForOp loop, unsigned i, bool turned) {
   for (Value v : {argument, result})
     if (!found.try_emplace(v, turned).second && found[v] != turned)
       return false;
-  return requireOperand(loop.getInitArgs()[i], turned) && require(loop.getYieldedValues()[i], turned);
+  return requireOperand(loop.getInitArgs()[i], turned) && requireOperand(loop.getYieldedValues()[i], turned);
 }
 
 /// Both branches give registers.
@@ -564,13 +564,33 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
     (leftTurned ? k : row) = add(leftTurned ? k : row, inMatrix);
     return leftTurned ? loadMatrices(left, k, row, 4, true) : loadMatrices(left, row, k, 4, false);
   };
+  // Where everything but the lane's own place is known, it is a number behind that.
+  Value origin;
+  auto rightAt = [&](Value k0, int64_t c) {
+    auto at = [&](Value k, Value column) {
+      k = add(k, mul(low, constant(8)));
+      column = add(mul(high, constant(8)), column);
+      (rightTurned ? column : k) = add(rightTurned ? column : k, inMatrix);
+      return rightTurned ? std::pair(column, k) : std::pair(k, column);
+    };
+    std::optional<int64_t> known = getConstantIntValue(k0), row = getConstantIntValue(right.strides.front());
+    if (!known || !row) {
+      auto [major, minor] = at(k0, constant(c * 8));
+      return loadMatrices(right, major, minor, 4, !rightTurned);
+    }
+    touched(right, false);
+    if (!origin) {
+      auto [major, minor] = at(constant(0), constant(0));
+      Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, right.memref);
+      origin = add(start, mul(offsetIn(right, {major}, minor), constant(2)));
+    }
+    int64_t further = rightTurned ? c * 8 * *row + *known : *known * *row + c * 8;
+    return loadMatrices(add(origin, further * 2), 4, !rightTurned);
+  };
   auto step = [&](Value k0, ArrayRef<Value> x, ValueRange carried) {
     SmallVector<Value> next;
     for (int64_t c = 0; c < columns; c += 2) {
-      Value column = add(mul(high, constant(8)), c * 8), k = add(k0, mul(low, constant(8)));
-      (rightTurned ? column : k) = add(rightTurned ? column : k, inMatrix);
-      SmallVector<Value> y =
-          rightTurned ? loadMatrices(right, column, k, 4, false) : loadMatrices(right, k, column, 4, true);
+      SmallVector<Value> y = rightAt(k0, c);
       for (int64_t part = 0; part < 2; ++part)
         llvm::append_range(
             next, multiplyFragments(x, ArrayRef<Value>(y).slice(2 * part, 2), carried.slice((c + part) * 4, 4)));

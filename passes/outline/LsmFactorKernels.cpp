@@ -88,8 +88,10 @@ struct FactorScan {
     Var last = used - 1.0;
     auto chunk = [&](Var i) { return backwards ? last - i : i; };
     auto restarts = [&](Var n) { return k.at(table.chunks, {kernel.b, n, 2}); };
-    auto unless = [&](Var restart, Var state) {
-      return k.when(ne(restart, 0.0), [&]() -> Vars { return {state.like(0)}; }, [&]() -> Vars { return {state}; })[0];
+    // Hardly ever: no choice for each element.
+    auto unless = [&](Var restart, Var state, int64_t meanWalk) {
+      auto zero = [&](Var, llvm::ArrayRef<Var>) -> Vars { return {state.like(0)}; };
+      return k.loop(0, cast(restart, k.builder.getIndexType()), 1, {state}, zero, meanWalk)[0];
     };
     bool number = decay && !shape.vectorDecay();
     // Asked for by the iteration before. Where a chunk restarts nothing goes into it, and backwards nothing out of it.
@@ -102,10 +104,10 @@ struct FactorScan {
       Vars next{Var(), restarts(backwards ? chunk(i) : after)};
       if (number)
         next.push_back(k.at(decay, kernel.at(after, {})));
-      next[0] = body(chunk(i), unless(now[1], now[0]), now.back());
+      next[0] = body(chunk(i), unless(now[1], now[0], 1), now.back());
       return next;
     });
-    return backwards ? unless(out[1], out[0]) : out[0];
+    return backwards ? unless(out[1], out[0], 0) : out[0];
   }
 
   KernelBuilder &k;

@@ -528,3 +528,39 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x40x3x8xf32>, %v: tensor<2x40
   %0:4 = braid.lsm.chunk_grad S %q, %k, %v log_decay(%log_decay) in_state(%m) cotangents(%dx, %d_o) chunks(%chunks) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>)
   return
 }
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %g: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class S has no factors: its transitions are not dense}}
+  %0:4 = braid.lsm.chunk_factors S %k, %v log_decay(%g) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{read has 8 rows per chunk but must have 16}}
+  %0:3 = braid.lsm.chunk_factors H %k, %v beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x8x8xbf16>)
+  return
+}
+
+// -----
+
+func.func @f(%u: tensor<2x4x3x16x4xbf16>, %w: tensor<2x4x3x16x8xbf16>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class GH needs decay}}
+  %0:3 = braid.lsm.factor_scan GH %u factors(%w, %w) initial_state(%s) chunks(%c) : (tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x8x4xbf16>, tensor<2x4x3x16x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%dm: tensor<2x4x3x8x4xf32>, %w: tensor<2x4x3x16x8xbf16>, %d: tensor<2x4x3x1x8xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{write has 16 rows per chunk but must have 32}}
+  %0:2 = braid.lsm.factor_scan_grad D factors(%w, %w, %d) cotangents(%dm, %s) chunks(%c) : (tensor<2x4x3x8x4xf32>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x1x8xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x8x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
