@@ -200,6 +200,10 @@ bool Block::step() {
 
 bool Block::releaseWarp(int64_t first, int64_t end) {
   State state = fibers[first].state;
+  // Lanes that wait for a phase come later: it may have ended between one lane and the next.
+  for (int64_t i = first; i < end; ++i)
+    if (fibers[i].state == State::atPhase)
+      return false;
   for (int64_t i = first; i < end; ++i) {
     bool waits = waitsForWarp(fibers[i].state);
     if (waits && fibers[i].state != state)
