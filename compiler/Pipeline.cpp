@@ -52,18 +52,31 @@ static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options
 
 /// What a chunk costs depends on what its kernels are compiled for. A target that is wrong has been
 /// reported by the driver.
-static DecideChunkSizePassOptions chunkOptions(const CompileOptions &options) {
-  DecideChunkSizePassOptions chunks;
-  chunks.chunkSize = options.chunkSize;
+/// Of a target whose kernels are blocks of threads, be they emulated.
+static std::optional<BlockLimits> blockLimits(const CompileOptions &options) {
+  std::optional<BlockLimits> limits;
   if (options.target == "cuda") {
     if (llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch))
-      chunks.sharedBytes = target->limits.sharedBytes;
+      limits = target->limits;
     else
       llvm::consumeError(target.takeError());
   } else if (llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu)) {
+    limits = target->emulated;
+  } else {
+    llvm::consumeError(target.takeError());
+  }
+  return limits;
+}
+
+static DecideChunkSizePassOptions chunkOptions(const CompileOptions &options) {
+  DecideChunkSizePassOptions chunks;
+  chunks.chunkSize = options.chunkSize;
+  chunks.sharedBytes = blockLimits(options).value_or(BlockLimits()).sharedBytes;
+  if (options.target == "cuda")
+    return chunks;
+  if (llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu)) {
     chunks.vectorBytes = target->vectorBytes();
     chunks.bf16Dots = target->has("avx512bf16");
-    chunks.sharedBytes = target->emulated ? target->emulated->sharedBytes : 0;
   } else {
     llvm::consumeError(target.takeError());
   }
@@ -157,7 +170,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createCountWorkPass({.gpu = gpu, .library = options.target != "cuda" || options.gemm == "cublaslt"}));
     // Every op turns into a launch, a library call or a view; equal kernels are one function.
     // cuBLASLt adds nothing of another type than its result.
-    pm.addPass(createOutlinePass({.cublaslt = options.gemm == "cublaslt", .gpu = gpu}));
+    bool boxes = blockLimits(options).value_or(BlockLimits()).wgmma;
+    pm.addPass(createOutlinePass({.cublaslt = options.gemm == "cublaslt", .gpu = gpu, .boxes = boxes}));
     // Views of views and equal reshapes would only be noise for the memory plan.
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());

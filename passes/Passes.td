@@ -269,9 +269,12 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
     blocks of the loss four times as many rows as the projection has features. Products of bf16 that are added up are one kernel, whose sum is in no
     memory before it is complete (`tile.launch @gemm_sum4_..`), and a gradient of a weight, a long sum for few results, is computed in parts
     (`@gemm_parts_..`, `@sum_rows_f32`); with `cublaslt` only what is a product of groups.
+    With `boxes` too a program of attention owns two tiles of rows, by which those of the other operand pass in boxes, where that leaves 128 programs or
+    more (`@attn_causal_.._r128`).
   }];
   let options = [Option<"cublaslt", "cublaslt", "bool", "false", "matrix products are cuBLASLt's where it has them">,
-                 Option<"gpu", "gpu", "bool", "false", "the target runs hundreds of programs at a time">];
+                 Option<"gpu", "gpu", "bool", "false", "the target runs hundreds of programs at a time">,
+                 Option<"boxes", "boxes", "bool", "false", "the target copies tiles in boxes, past its threads, and warpgroups multiply them">];
   let dependentDialects = ["::braid::tile::TileDialect", "::braid::cmd::CmdDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect"];
 }

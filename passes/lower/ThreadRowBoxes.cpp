@@ -67,12 +67,12 @@ std::shared_ptr<ThreadLowering::RowBoxes> ThreadLowering::boxesOf(scf::ForOp op)
   boxes->places = places.takeVector();
   llvm::sort(boxes->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   boxes->stageBytes = boxes->boxBytes + llvm::alignTo(boxes->stageBytes, kPatternBytes);
-  for (boxes->stages = kMostStages; boxes->stages >= kLeastStages; --boxes->stages) {
-    int64_t bytes = boxes->stages * boxes->stageBytes + kPatternBytes;
-    if (freeOffset(bytes, kPatternBytes) + bytes <= limits.sharedBytes)
-      return boxes;
-  }
-  return nullptr;
+  // Between what lies there now there may be no place for all of it; packed there is (TileToThreads.cpp).
+  int64_t taken = 2 * kPatternBytes;
+  for (const Buffer *buffer : live)
+    taken += llvm::alignTo(buffer->bytes, kPatternBytes);
+  boxes->stages = std::min(kMostStages, (limits.sharedBytes - taken) / boxes->stageBytes);
+  return boxes->stages < kLeastStages ? nullptr : boxes;
 }
 
 /// The ring, and the copies of its first stages.

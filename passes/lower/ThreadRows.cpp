@@ -266,6 +266,13 @@ void ThreadLowering::planRows() {
     if (expand.getSource().getDefiningOp<tile::LoadOp>() && tileType(expand.getSource()).getRank() == 1)
       repeated.push_back(expand.getSource());
   });
+  // Where one block has a multiprocessor, nobody else computes while its first tiles come: they are asked for together, not row by row.
+  if (!panels.empty() && kernel->hasAttr(tile::kBoxesAttr))
+    for (auto load : kernel.getOps<tile::LoadOp>()) {
+      VectorType type = tileType(load.getResult());
+      if (type.getRank() == 2 && type.getElementType().isBF16() && !load.getRows() && !panels.count(load.getResult()))
+        repeated.push_back(load.getResult());
+    }
   SmallVector<Value> elsewhere = llvm::to_vector(llvm::make_first_range(inRows));
   llvm::append_range(elsewhere, panels);
   // What only a branch reads is computed there: few take it.

@@ -287,7 +287,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   Var t0 = a.firstQuery(q), h = k.program(1), b = k.program(2);
   Var tokens = k.size(q, 1), g = h / static_cast<double>(shape.perGroup());
   Var keyCount = shape.cache ? k.size(keys, 1) : a.keyCount;
-  Var queries = a.loadRows(q, b, t0, h, R, tokens) * scale;
+  Var queries = a.loadRows(q, b, t0, h, R, tokens);
   auto seen = a.rowIntervals(documents, b, t0, R);
   auto [lo, end] = a.range(seen);
   Var hi = shape.ring ? end : min(end, keyCount), diagonal;
@@ -300,6 +300,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   auto common = a.common(documents, b, t0, R);
   if (common.last)
     common.last = min(common.last, cast(hi, k.i32()) - 1.0);
+  queries = queries * scale; // what has to be read has been asked for
   Vars state = a.attendNothing(R);
   if (shape.wide) {
     // Values come one tile behind their keys: nothing is multiplied with those of the first, and no key of the last is attended.
@@ -407,10 +408,8 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   int64_t R = shape.ownRows(), C = shape.tileRows();
   Var t0 = a.firstQuery(in.q), h = k.program(1), b = k.program(2);
   Var tokens = k.size(in.q, 1), keyCount = a.keyCount, g = h / static_cast<double>(shape.perGroup());
-  Var queries = a.loadRows(in.q, b, t0, h, R, tokens) * scale, d = a.loadRows(in.d, b, t0, h, R, tokens);
-  Var delta = sum(d * a.loadRows(o, b, t0, h, R, tokens), 1);
-  k.store(delta, deltas, {b, h, t0}, {.limit = tokens, .dims = {2}});
-  Var lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
+  Var queries = a.loadRows(in.q, b, t0, h, R, tokens), d = a.loadRows(in.d, b, t0, h, R, tokens);
+  Var out = a.loadRows(o, b, t0, h, R, tokens), lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
   auto seen = a.rowIntervals(in.documents, b, t0, R);
   auto [lo, hi] = a.range(seen);
   Var diagonal = t0 + a.prefix, end = shape.earlier    ? min(diagonal, keyCount)
@@ -420,6 +419,10 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   auto common = a.common(in.documents, b, t0, R);
   if (common.last)
     common.last = min(common.last, cast(end, k.i32()) - 1.0);
+  // What has to be read has been asked for.
+  Var delta = sum(d * out, 1);
+  k.store(delta, deltas, {b, h, t0}, {.limit = tokens, .dims = {2}});
+  queries = queries * scale;
   auto add = [&](Var s0, Var limit, const Attention::Interval &keys, std::optional<tile::Keep> half, Var sum) {
     Var ks = a.passingRows(in.keys, b, s0, g, limit), vs = a.passingRows(in.values, b, s0, g, limit);
     auto masked = [&](Var scores) {
@@ -429,9 +432,10 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
     auto [p, dp] = gradP(dotTB(ks, queries), lse, 0, half, masked, [&] { return dotTB(vs, d); });
     return dotTA(gradScores(p, dp, delta, 0, half), ks, sum);
   };
-  Vars out = k.loop(lo, end, C, {k.tile({R, shape.size}, shape.compute)},
-                    [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, end, before, {}, now[0])}; });
-  Var total = shape.earlier || shape.oneLoop() ? out[0] : add(diagonal, keyCount, seen, tile::Keep::upper, out[0]);
+  Var total = k.loop(lo, end, C, {k.tile({R, shape.size}, shape.compute)},
+                     [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, end, before, {}, now[0])}; })[0];
+  if (!shape.earlier && !shape.oneLoop())
+    total = add(diagonal, keyCount, seen, tile::Keep::upper, total);
   a.storeRows(total * scale, dq, b, t0, h);
 }
 
@@ -489,7 +493,8 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   auto inOneLoop = [&] {
     Var count = max(blocks - firstBlock, 0.0), heads = k.number(shape.perGroup());
     return k.loop(0, count * heads, 1, none, [&](Var i, llvm::ArrayRef<Var> now) {
-      Var member = shape.perGroup() == 1 ? k.number(0) : i / count;
+      // Of 32 bits: they are divided soon.
+      Var member = shape.perGroup() == 1 ? k.number(0) : a.index(cast(i, k.i32()) / cast(count, k.i32()));
       Var h = g * static_cast<double>(shape.perGroup()) + member;
       return add(origin + (firstBlock + (i - member * count)) * every, h, {}, now);
     });
@@ -573,11 +578,12 @@ template <typename Op> AttentionShape shapeOfOp(Op op, const OutlineContext &con
 
 /// Of `rows` rows of `heads` heads each: whether programs that own twice the rows still fill a GPU's multiprocessors, and what passes by them can be
 /// copied in boxes: it is as large as a tile, and no row is there that is not to be read.
-template <typename Op> bool isWide(Op op, const AttentionShape &shape, int64_t rows, int64_t heads) {
+template <typename Op>
+bool isWide(Op op, const AttentionShape &shape, int64_t rows, int64_t heads, const OutlineContext &context) {
   constexpr int64_t fill = 128, boxColumns = 64;
   Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());
   int64_t tile = shape.tileRows();
-  return shape.oneLoop() && shape.size >= boxColumns && op.keyCount() == keys[1] && q[1] >= tile && keys[1] >= tile &&
+  return context.boxes && shape.oneLoop() && shape.size >= boxColumns && op.keyCount() == keys[1] && q[1] >= tile && keys[1] >= tile &&
          ceilDiv(rows, 2 * tile) * heads * q[0] >= fill;
 }
 
@@ -593,7 +599,7 @@ int64_t decodeParts(int64_t programs, int64_t rows) {
 LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   AttentionShape shape = shapeOfOp(op, context, op.getCache(), op.getRing());
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1];
-  shape.wide = isWide(op, shape, tokens, shape.heads);
+  shape.wide = isWide(op, shape, tokens, shape.heads, context);
   bool decode = tokens == 1;
   int64_t parts = decode && shape.cache && context.gpu ? decodeParts(shape.groups * batch, shapeOf(op.getK())[1]) : 1;
   std::string kernel =
@@ -661,11 +667,11 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
     launch.index("prefix", shape.prefix);
     return launch;
   };
-  shape.wide = isWide(op, shape, tokens, shape.heads);
+  shape.wide = isWide(op, shape, tokens, shape.heads, context);
   auto queries = begin("grad_q", "rows", writeGradQueries, {ceilDiv(tokens, shape.ownRows()), shape.heads, batch});
   queries.arg("o", op.getO()).result("dq", op.getDq().getType()).result("delta", op.getLse().getType());
   auto dqDelta = queries.run();
-  shape.wide = isWide(op, shape, keys, shape.groups);
+  shape.wide = isWide(op, shape, keys, shape.groups, context);
   shape.gradients = tensorType(op.getDk()).getElementType();
   shape.adds = !op.getSums().empty();
   std::string what = "grad_kv";

@@ -163,6 +163,7 @@ struct OutlinePass : impl::OutlinePassBase<OutlinePass> {
     ModuleOp module = getOperation();
     OutlineContext context(module);
     context.gpu = gpu;
+    context.boxes = boxes;
     context.cublaslt = cublaslt;
     SmallVector<Block *> blocks;
     for (auto func : module.getOps<func::FuncOp>())
