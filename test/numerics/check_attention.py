@@ -1,6 +1,8 @@
 """attn.causal, its gradient and attn.append against full score matrices. Limits: forward 2e-6, gradients 1e-5; f64 1e-9.
 
 bf16: operands of products rounded where the CPU multiplies bf16, sums in f32: 5e-3; gradients read the rounded o too, 1.5e-2.
+
+    check_attention.py [wide]   `wide`: only so many rows and heads that on a GPU a program owns two tiles of rows
 """
 
 import sys
