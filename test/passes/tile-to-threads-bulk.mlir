@@ -273,8 +273,8 @@ func.func @to_the_end(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<
 // CHECK-LABEL: func.func @of_a_group(
 // CHECK-SAME:  threads.block = 288 : i64
 // CHECK-SAME:  array<i64: 64, 64>], [4, array<i64: -6, -7>, array<i64: -8, 1>, array<i64: 64, 64>]]
+// CHECK-COUNT-5: mbarrier.init.shared::cta.b64 [$0], $1;", "l,r,~{memory}" %{{.*}}, %c1_i32
 // CHECK-COUNT-4: mbarrier.init.shared::cta.b64 [$0], $1;", "l,r,~{memory}" %{{.*}}, %c8_i32
-// CHECK:         mbarrier.init.shared::cta.b64 [$0], $1;", "l,r,~{memory}" %{{.*}}, %c1_i32
 // CHECK:       scf.for %{{.*}} iter_args(%{{.*}} = %c0, %{{.*}} = %c0, %{{.*}} = %c0) -> (index, index, index) {
 // CHECK-NEXT:    scf.for %{{.*}} iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[CUTS:.*]] = %{{.*}}) -> (index, index, index) {
 // CHECK:           arith.cmpi slt, %{{.*}}, %c64 : index
