@@ -51,6 +51,10 @@ public:
   bool run();
   llvm::SetVector<Value> found;
   bool isInside(OpOperand &use) const;
+  /// Whether others find it elsewhere than in registers: in memory, or by the same formula of what is in memory.
+  bool isElsewhere(Value v) const;
+  /// Whether it is made of nothing but what is in memory, and so may be made where it is first read.
+  bool isMade(Value v, DenseMap<Value, bool> &known) const;
 
 private:
   bool fits(VectorType type) const;
@@ -59,6 +63,7 @@ private:
     return type && type.getShape() == shape.getShape();
   }
   bool mayBe(Operation *op) const;
+  bool multiplies(Block &block) const;
 
   func::FuncOp kernel;
   const TilePlan &plan;
@@ -105,19 +110,68 @@ bool ColumnSearch::isInside(OpOperand &use) const {
   return user->getNumResults() == 1 && isFound(user->getResult(0)) && !isa<tile::InsertRowsOp>(user);
 }
 
-/// Blocks that add up products along rows, and those around them.
+bool ColumnSearch::isMade(Value v, DenseMap<Value, bool> &known) const {
+  if (!isTile(v))
+    return true;
+  Operation *op = v.getDefiningOp();
+  if (!op)
+    return false;
+  if (auto it = known.find(v); it != known.end())
+    return it->second;
+  auto load = dyn_cast<tile::LoadOp>(op);
+  bool made = load ? plan.staysInMemory(v) && !plan.isKept(v)
+                   : (isa<arith::ConstantOp>(op) || (found.contains(v) && !isa<tile::DotOp>(op))) &&
+                         llvm::all_of(op->getOperands(), [&](Value operand) { return isMade(operand, known); });
+  return known[v] = made;
+}
+
+bool ColumnSearch::isElsewhere(Value v) const {
+  Operation *op = v.getDefiningOp();
+  if (isa_and_nonnull<arith::ConstantOp>(op))
+    return true;
+  if (isa_and_nonnull<tile::LoadOp>(op))
+    return !plan.isKept(v);
+  if (!op || plan.isKept(v) || !(keepsPlaces(op) || isa<vector::BroadcastOp>(op)) ||
+      llvm::any_of(v.getUses(), [&](OpOperand &use) { return isa<tile::DotOp>(use.getOwner()) && !isInside(use); }))
+    return false;
+  return llvm::all_of(op->getOperands(), [&](Value operand) { return !isTile(operand) || isElsewhere(operand); });
+}
+
+/// Whether the block multiplies what is computed in tiles of the shape, or adds products to them.
+bool ColumnSearch::multiplies(Block &block) const {
+  return llvm::any_of(block, [&](Operation &op) {
+    auto isOperand = [&](Operation *user) {
+      auto dot = dyn_cast<tile::DotOp>(user);
+      return dot && dot.getAcc() != op.getResult(0) && readsShared(dot);
+    };
+    if (isa<arith::TruncFOp>(op))
+      return hasShape(op.getResult(0)) && llvm::any_of(op.getUsers(), isOperand);
+    auto dot = dyn_cast<tile::DotOp>(op);
+    return dot && dot.getType() == shape && readsShared(dot);
+  });
+}
+
+/// Blocks that multiply what depends on sums along rows, and those around them.
 bool ColumnSearch::run() {
   SmallVector<Block *> blocks;
   kernel.walk([&](tile::CumsumOp sum) {
-    Block *block = sum->getBlock();
     auto type = cast<VectorType>(sum.getType());
-    if (!isAlongRows(sum) || !fits(type) || (shape && shape != type) || llvm::is_contained(blocks, block) ||
-        llvm::none_of(block->getOps<tile::DotOp>(),
-                      [&](tile::DotOp dot) { return dot.getType() == type && readsShared(dot); }))
+    if (!isAlongRows(sum) || !fits(type) || (shape && shape != type))
       return;
     shape = type;
-    blocks.push_back(block);
+    auto visit = [&](auto &self, Block &block) -> void {
+      if (multiplies(block) && !llvm::is_contained(blocks, &block))
+        blocks.push_back(&block);
+      for (auto branch : block.getOps<scf::IfOp>())
+        for (Region *region : branch.getRegions())
+          for (Block &inside : *region)
+            self(self, inside);
+    };
+    if (!sum->getParentOfType<scf::ForOp>())
+      visit(visit, *sum->getBlock());
   });
+  if (blocks.empty())
+    return false;
   llvm::SetVector<Block *> all(blocks.begin(), blocks.end());
   for (Block *block : blocks)
     for (Operation *op = block->getParentOp(); isa<scf::IfOp>(op) && !isa<scf::ForOp>(op->getParentOp());
@@ -127,13 +181,16 @@ bool ColumnSearch::run() {
     for (Operation &op : *block)
       if (mayBe(&op))
         found.insert(op.getResult(0));
-  // What blocks around compute for others too is at hand for those only where it is kept anyway.
+  // What blocks around compute for others too is at hand for those only where it is kept anyway; what nobody here reads is no
+  // concern of these registers.
   for (size_t before = 0; before != found.size();) {
     before = found.size();
     found.remove_if([&](Value v) {
       bool own = llvm::is_contained(blocks, v.getParentBlock());
-      return !own && !plan.isKept(v) && !v.getDefiningOp<tile::LoadOp>() &&
-             !llvm::all_of(v.getUses(), [&](OpOperand &use) { return isInside(use); });
+      auto inside = [&](OpOperand &use) { return isInside(use); };
+      if (isElsewhere(v))
+        return llvm::none_of(v.getUses(), inside);
+      return !own && !plan.isKept(v) && !llvm::all_of(v.getUses(), inside);
     });
   }
   return !found.empty();
@@ -146,12 +203,17 @@ void ThreadLowering::planColumns() {
   if (!search.run())
     return;
   SmallVector<Value> alsoKept;
-  for (Value v : search.found)
-    if (!v.getDefiningOp<tile::LoadOp>() &&
-        !llvm::all_of(v.getUses(), [&](OpOperand &use) { return search.isInside(use); }))
+  DenseMap<Value, bool> made;
+  for (Value v : search.found) {
+    if (!search.isElsewhere(v) && !llvm::all_of(v.getUses(), [&](OpOperand &use) { return search.isInside(use); }))
       alsoKept.push_back(v);
+    else if (search.isMade(v, made) && llvm::all_of(v.getUses(), [&](OpOperand &use) {
+               return !search.isInside(use) || use.getOwner()->getBlock() == v.getParentBlock();
+             }))
+      madeLate.insert(v);
+  }
   inColumns.insert(search.found.begin(), search.found.end());
-  plan.compute(search.found.getArrayRef(), alsoKept, kernel);
+  plan.compute(search.found.getArrayRef(), alsoKept);
 }
 
 //===- Elements in registers --------------------------------------------------------------------------------------===//
@@ -354,28 +416,19 @@ void ThreadLowering::keepColumns(Value v, ArrayRef<Value> elements) {
 
 //===- The walk ---------------------------------------------------------------------------------------------------===//
 
-bool ThreadLowering::lowerInColumns(Operation *op) {
-  if (inColumns.empty())
-    return false;
-  if (auto store = dyn_cast<tile::StoreOp>(op); store && !store.getRows() && inColumns.contains(store.getValue())) {
-    storeOwned(store);
-    releaseOperands(op);
-    return true;
+/// What is made where it is first read, of what this operation reads.
+void ThreadLowering::makeColumns(Operation *reader) {
+  for (Value v : reader->getOperands()) {
+    if (auto rows = v.getDefiningOp<tile::RowsOp>(); rows && isa<tile::InsertRowsOp>(reader))
+      v = rows.getSource();
+    if (!madeLate.contains(v) || owned.count(v))
+      continue;
+    makeColumns(v.getDefiningOp());
+    computeColumns(v.getDefiningOp());
   }
-  if (auto reduce = dyn_cast<tile::ReduceOp>(op); reduce && reduce.getAxis() == 0 && owned.count(reduce.getSource())) {
-    if (!llvm::all_of(plan.groupOf(reduce), [&](tile::ReduceOp one) { return inColumns.contains(one.getSource()); }))
-      return false;
-    reduceColumns(reduce);
-    releaseOperands(op);
-    return true;
-  }
-  if (auto rows = dyn_cast<tile::RowsOp>(op); rows && owned.count(rows.getSource()) && isKnownRow(rows)) {
-    takeRow(rows);
-    releaseOperands(op);
-    return true;
-  }
-  if (op->getNumResults() != 1 || !inColumns.contains(op->getResult(0)))
-    return false;
+}
+
+void ThreadLowering::computeColumns(Operation *op) {
   Value result = op->getResult(0);
   SmallVector<Value> elements;
   if (auto dot = dyn_cast<tile::DotOp>(op)) {
@@ -395,6 +448,34 @@ bool ThreadLowering::lowerInColumns(Operation *op) {
   if (plan.isKept(result))
     keepColumns(result, elements);
   owned[result] = std::move(elements);
+}
+
+bool ThreadLowering::lowerInColumns(Operation *op) {
+  if (inColumns.empty())
+    return false;
+  auto store = dyn_cast<tile::StoreOp>(op);
+  auto reduce = dyn_cast<tile::ReduceOp>(op);
+  auto rows = dyn_cast<tile::RowsOp>(op);
+  auto lies = [&](tile::ReduceOp one) { return inColumns.contains(one.getSource()); };
+  if (store && !store.getRows() && inColumns.contains(store.getValue())) {
+    makeColumns(op);
+    storeOwned(store);
+  } else if (reduce && reduce.getAxis() == 0 && lies(reduce) && llvm::all_of(plan.groupOf(reduce), lies)) {
+    makeColumns(op);
+    reduceColumns(reduce);
+  } else if (rows && inColumns.contains(rows.getSource()) && isKnownRow(rows)) {
+    makeColumns(op);
+    takeRow(rows);
+  } else if (op->getNumResults() != 1 || !inColumns.contains(op->getResult(0))) {
+    return false;
+  } else if (!madeLate.contains(op->getResult(0))) {
+    makeColumns(op);
+    computeColumns(op);
+  } else {
+    if (auto load = dyn_cast<tile::LoadOp>(op))
+      accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+    return true;
+  }
   releaseOperands(op);
   return true;
 }

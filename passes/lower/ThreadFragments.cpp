@@ -47,6 +47,8 @@ std::pair<Value, Operation *> TilePlan::sinkOf(Value v) const {
       return {v, user};
     if (auto store = dyn_cast<tile::StoreOp>(user))
       return {v, store.getRows() ? nullptr : leader(user)};
+    if (auto insert = dyn_cast<tile::InsertRowsOp>(user))
+      return {v, v == insert.getValue() && insert.getValue() != insert.getTarget() ? user : nullptr};
     if (!keepsPlaces(user) || user->getNumResults() != 1)
       return {};
     v = user->getResult(0);
@@ -66,7 +68,7 @@ tile::StoreOp TilePlan::storeOf(Value v) const {
 void TilePlan::hold(func::FuncOp kernel, int64_t threads) {
   DenseMap<Operation *, int64_t> registers; // of a thread, by where they are written
   kernel.walk([&](tile::DotOp dot) {
-    auto [value, sink] = readsShared(dot) ? sinkOf(dot.getResult()) : std::pair<Value, Operation *>();
+    auto [value, sink] = readsShared(dot) && !computed.contains(dot) ? sinkOf(dot.getResult()) : std::pair<Value, Operation *>();
     if (!sink || !breaks(value, /*definition=*/true).empty())
       return;
     if (auto store = dyn_cast<tile::StoreOp>(sink))

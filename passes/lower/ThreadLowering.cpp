@@ -38,8 +38,8 @@ ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, T
     planRows();
   if (scratched || !inRows.empty())
     return;
-  plan.hold(kernel, threads);
   planColumns();
+  plan.hold(kernel, threads);
   if (inColumns.empty() && thrift == Thrift::none)
     planRowWalk();
 }

@@ -60,6 +60,8 @@ public:
   /// Whether it failed for want of shared memory, which another plan may do without: there was no error then, and the
   /// kernel is as it was.
   bool copiesAhead() const { return copied; }
+  /// Whether warps have columns of tiles, which need little but registers (ThreadColumns.cpp).
+  bool liesInColumns() const { return !inColumns.empty(); }
   bool doesNotFit() const { return sharedBytes > limits.sharedBytes && !failedOnce; }
 
 protected:
@@ -252,6 +254,8 @@ private:
   void reduceColumns(tile::ReduceOp op);
   void takeRow(tile::RowsOp op);
   void keepColumns(Value v, ArrayRef<Value> elements);
+  void makeColumns(Operation *reader);
+  void computeColumns(Operation *op);
   bool lowerInColumns(Operation *op);
   Value laneOf(Value value, Value from);
 
@@ -366,7 +370,7 @@ private:
   ArrayRef<int64_t> planned;
   std::shared_ptr<RowWalk> rowWalk; ///< of the one loop of a kernel, or of a kernel without one
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
-  DenseSet<Value> inColumns; ///< what lies in the columns of warps
+  DenseSet<Value> inColumns, madeLate; ///< what lies in the columns of warps; of that, what is made where it is first read
   DenseSet<Value> panels; ///< loads that rows multiply by wgmma: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
   DenseMap<Value, std::shared_ptr<const OuterSum>>

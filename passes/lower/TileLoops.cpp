@@ -403,6 +403,27 @@ void TileLowering::cumsumLast(tile::CumsumOp op) {
 
 //===- Other kept tiles -------------------------------------------------------------------------------------------===//
 
+/// Counts how often `value`, a formula that nobody else waits for, reads the rows of the insertion's target that it becomes. Whether it reads
+/// nothing else of the buffer.
+bool TileLowering::readsSameRows(Value value, tile::InsertRowsOp op, int64_t &count) {
+  if (!isTile(value))
+    return true;
+  Buffer *buffer = views[op.getTarget()].buffer;
+  if (auto it = views.find(value); it != views.end())
+    return it->second.buffer != buffer;
+  Operation *made = value.getDefiningOp();
+  bool any = true;
+  if (auto rows = dyn_cast_or_null<tile::RowsOp>(made); rows && rows.getSource() == op.getTarget()) {
+    ++count;
+    return usesLeft[value] == 1 && rows.getOffset() == op.getOffset() &&
+           rows.getResult().getType() == op.getValue().getType();
+  }
+  if (!made || !reads(value, buffer, any))
+    return true;
+  return usesLeft[value] == 1 && OpTrait::hasElementwiseMappableTraits(made) &&
+         llvm::all_of(made->getOperands(), [&](Value operand) { return readsSameRows(operand, op, count); });
+}
+
 void TileLowering::insertRows(tile::InsertRowsOp op) {
   auto type = cast<VectorType>(op.getType());
   auto valueType = cast<VectorType>(op.getValue().getType());
@@ -410,7 +431,10 @@ void TileLowering::insertRows(tile::InsertRowsOp op) {
   View target;
   bool onlySame = true;
   auto it = views.find(op.getTarget());
-  if (it != views.end() && it->second.buffer && dies(op.getTarget(), 1) && !reads(value, it->second.buffer, onlySame)) {
+  int64_t same = 0; // reads of just those rows
+  bool inPlace = it != views.end() && it->second.buffer && readsSameRows(value, op, same) &&
+                 dies(op.getTarget(), 1 + same) && (same > 0 || !reads(value, it->second.buffer, onlySame));
+  if (inPlace) {
     target = it->second;
   } else {
     target = destination(op.getResult(), op.getTarget());

@@ -53,9 +53,10 @@ Triangles triangleRead(Value tile);
 /// body(buffer) for each argument that `buffer` may be (arith.select).
 void eachArgument(Value buffer, function_ref<void(Value argument)> body);
 
-/// Whether loads, too, are made again so that less need be kept. What was computed is not: the formulas of a gradient, each
-/// inserted into the next, have no end.
-enum class Thrift : uint8_t { none, loads };
+/// What is made again so that less need be kept: nothing; what formulas read of memory, widened and scaled too; what
+/// products read of it. What else was computed is not: the formulas of a gradient, each inserted
+/// into the next, have no end.
+enum class Thrift : uint8_t { none, formulas, loads };
 
 /// The `vectorBytes` of a GPU's thread.
 inline constexpr int64_t kThreadBytes = 4;
@@ -91,7 +92,7 @@ public:
   /// Tiles that are in no buffer, whose stores are nobody else's, and others that are in one (ThreadRows.cpp).
   void drop(ArrayRef<Value> tiles, ArrayRef<Value> others);
   /// Tiles that are computed where they stand, and those of them that are also kept (ThreadColumns.cpp).
-  void compute(ArrayRef<Value> tiles, ArrayRef<Value> alsoKept, func::FuncOp kernel);
+  void compute(ArrayRef<Value> tiles, ArrayRef<Value> alsoKept);
   /// Whether nothing writes what a load reads before the last that reads its tile.
   bool staysInMemory(Value load) const { return unwritten.contains(load); }
 
@@ -116,7 +117,7 @@ private:
 
   int64_t vectorBytes;
   Thrift thrift;
-  DenseSet<Value> kept, held, unwritten;
+  DenseSet<Value> kept, held, computed, unwritten;
   DenseMap<Operation *, SmallVector<tile::StoreOp>> groups;
   DenseMap<Operation *, SmallVector<tile::ReduceOp>> reductions;
   DenseMap<Operation *, Operation *> leaders;
@@ -260,6 +261,7 @@ protected:
   void reduceRows(ArrayRef<tile::ReduceOp> ops);
   void cumsumRows(tile::CumsumOp op);
   virtual void cumsumLast(tile::CumsumOp op);
+  bool readsSameRows(Value value, tile::InsertRowsOp op, int64_t &count);
   void insertRows(tile::InsertRowsOp op);
   void reshape(vector::ShapeCastOp op);
   void keepConstant(arith::ConstantOp op);

@@ -321,16 +321,23 @@ void TilePlan::drop(ArrayRef<Value> tiles, ArrayRef<Value> others) {
     llvm::erase_if(stores, [&](tile::StoreOp store) { return llvm::is_contained(tiles, store.getValue()); });
 }
 
-void TilePlan::compute(ArrayRef<Value> tiles, ArrayRef<Value> alsoKept, func::FuncOp kernel) {
-  DenseSet<Value> all(tiles.begin(), tiles.end());
-  for (Value tile : tiles)
-    held.erase(tile);
+void TilePlan::compute(ArrayRef<Value> tiles, ArrayRef<Value> alsoKept) {
+  computed.insert(tiles.begin(), tiles.end());
   for (auto &[last, stores] : groups)
-    llvm::erase_if(stores, [&](tile::StoreOp store) { return all.contains(store.getValue()); });
-  settleLoads(kernel);
+    llvm::erase_if(stores, [&](tile::StoreOp store) { return computed.contains(store.getValue()); });
   for (Value tile : tiles)
     kept.erase(tile);
   kept.insert(alsoKept.begin(), alsoKept.end());
+}
+
+/// A load, or one that is only widened and scaled.
+static bool isLoaded(Value v) {
+  Operation *op = v.getDefiningOp();
+  if (isa_and_nonnull<arith::MulFOp>(op) && op->getOperand(1).getDefiningOp<vector::BroadcastOp>())
+    op = op->getOperand(0).getDefiningOp();
+  if (isa_and_nonnull<arith::ExtFOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<tile::LoadOp>(op);
 }
 
 /// Which operations evaluate a tile, and how often; those of its users are known.
@@ -339,7 +346,8 @@ TilePlan::Sinks TilePlan::sinksOf(Value v, const DenseMap<Value, Sinks> &evaluat
   auto count = [&](Operation *sink, int64_t times) { found[sink] = std::max(found[sink], times); };
   for (Operation *user : v.getUsers()) {
     int64_t times = loopDepth(user, v.getParentBlock()) > 0 ? 4 : 1;
-    bool lazyUser = user->getNumResults() == 1 && isTile(user->getResult(0)) && !isKept(user->getResult(0));
+    bool lazyUser = user->getNumResults() == 1 && isTile(user->getResult(0)) && !isKept(user->getResult(0)) &&
+                    !computed.contains(user->getResult(0));
     if (!lazyUser) {
       count(leader(user), times);
       continue;
@@ -373,7 +381,7 @@ void TilePlan::settleLoads(func::FuncOp kernel) {
       if (!isTile(v))
         continue;
       evaluations[v] = sinksOf(v, evaluations);
-      if (auto load = dyn_cast<tile::LoadOp>(op))
+      if (auto load = dyn_cast<tile::LoadOp>(op); load && !computed.contains(v))
         (written(load, evaluations[v]) ? kept : unwritten).insert(v);
     }
 }
@@ -417,7 +425,7 @@ TilePlan::TilePlan(func::FuncOp kernel, int64_t vectorBytes, Thrift thrift) : ve
           if (v.hasOneUse())
             begin.push_back(v);
         }
-        bool again = thrift == Thrift::loads && isa<tile::LoadOp>(op);
+        bool again = thrift == Thrift::loads ? isa<tile::LoadOp>(op) : thrift == Thrift::formulas && isLoaded(v);
         // What is repeated is kept once, not its copies.
         again |= isa<tile::ExpandOp, vector::BroadcastOp>(op);
         if (hazard) {

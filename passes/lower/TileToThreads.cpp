@@ -41,6 +41,47 @@ int64_t braid::mapsOffsetOf(Operation *function) {
   return cast<IntegerAttr>(function->getAttrOfType<ArrayAttr>(kMapsAttr)[0]).getInt();
 }
 
+/// Shared memory that the system takes of each block.
+static constexpr int64_t kBlockOverhead = 1024;
+
+/// Where the tiles do not fit, they are packed by what the walk took; nothing is copied ahead; loads are made again, those of formulas
+/// first; where they then still do not fit, some lie in scratch.
+static LogicalResult lowerKernel(func::FuncOp kernel, const BlockLimits &limits, bool mayScratch, bool &done) {
+  struct Try {
+    Thrift thrift;
+    bool ahead, scratched;
+  };
+  bool ahead = true;
+  for (auto [thrift, mayCopyAhead, scratched] : {Try{Thrift::none, true, false},
+                                                 {Thrift::none, false, false},
+                                                 {Thrift::formulas, false, false},
+                                                 {Thrift::loads, false, false},
+                                                 {Thrift::loads, false, true}}) {
+    if (thrift == Thrift::none && !mayCopyAhead && !ahead)
+      continue; // as it was before
+    if (!mayScratch && thrift == Thrift::loads)
+      break;
+    ThreadLowering lowering(kernel, limits, thrift, mayCopyAhead, scratched);
+    if ((done = succeeded(lowering.run())))
+      return success();
+    if (!lowering.doesNotFit())
+      return failure();
+    ahead = lowering.copiesAhead();
+    SmallVector<int64_t> offsets = pack(lowering.taken());
+    bool fits = llvm::all_of(llvm::zip(offsets, lowering.taken()), [&](auto piece) {
+      return std::get<0>(piece) + std::get<1>(piece).bytes <= limits.sharedBytes;
+    });
+    if (scratched || !fits)
+      continue;
+    ThreadLowering again(kernel, limits, thrift, mayCopyAhead, scratched, offsets);
+    if ((done = succeeded(again.run())))
+      return success();
+    if (!again.doesNotFit())
+      return failure();
+  }
+  return success();
+}
+
 LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &limits) {
   IRRewriter rewriter(module.getContext());
   DominanceInfo dominance(module);
@@ -51,37 +92,20 @@ LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &lim
       kernels.push_back(kernel);
   for (func::FuncOp kernel : kernels) {
     prepareTiles(kernel, /*bf16Dots=*/true, /*turn=*/false);
-    // Where the tiles do not fit, they are packed by what the walk took; nothing is copied ahead; loads are made again; where they then still do not
-    // fit, some lie in scratch.
-    struct Try {
-      Thrift thrift;
-      bool ahead, scratched;
-    };
-    bool done = false, ahead = true;
-    for (auto [thrift, mayCopyAhead, scratched] : {Try{Thrift::none, true, false},
-                                                   {Thrift::none, false, false},
-                                                   {Thrift::loads, false, false},
-                                                   {Thrift::loads, false, true}}) {
-      if (thrift == Thrift::none && !mayCopyAhead && !ahead)
-        continue; // as it was before
-      ThreadLowering lowering(kernel, limits, thrift, mayCopyAhead, scratched);
-      if ((done = succeeded(lowering.run())))
-        break;
-      if (!lowering.doesNotFit())
+    // What two blocks of a multiprocessor have room for waits less, so kernels that are small but for ways they seldom take have those
+    // make again what they can.
+    bool done = false;
+    std::string name = kernel.getName().str();
+    if (limits.sharedBytes > 2 * kBlockOverhead && ThreadLowering(kernel, limits, Thrift::none, true, false).liesInColumns()) {
+      BlockLimits half = limits;
+      half.sharedBytes = (limits.sharedBytes + kBlockOverhead) / 2 - kBlockOverhead;
+      if (failed(lowerKernel(kernel, half, /*mayScratch=*/false, done)))
         return failure();
-      ahead = lowering.copiesAhead();
-      SmallVector<int64_t> offsets = pack(lowering.taken());
-      bool fits = llvm::all_of(llvm::zip(offsets, lowering.taken()), [&](auto piece) {
-        return std::get<0>(piece) + std::get<1>(piece).bytes <= limits.sharedBytes;
-      });
-      if (scratched || !fits)
-        continue;
-      ThreadLowering again(kernel, limits, thrift, mayCopyAhead, scratched, offsets);
-      if ((done = succeeded(again.run())))
-        break;
-      if (!again.doesNotFit())
-        return failure();
+      if (done)
+        module.lookupSymbol(name)->setAttr(kTogetherAttr, Builder(module.getContext()).getI64IntegerAttr(2));
     }
+    if (!done && failed(lowerKernel(kernel, limits, /*mayScratch=*/true, done)))
+      return failure();
     if (!done)
       return failure();
   }

@@ -139,7 +139,7 @@ void ChunkMath::eitherWay(llvm::function_ref<void()> body) {
     vector = settled(unsettled);
     if (onlyValues)
       onlyValues = settled(*unsettledValues);
-    now == Way::mild ? withWholeRows(body) : body();
+    withWholeRows(body);
     return {};
   };
   Var mild = valuesMild ? both(vector.mild, valuesMild) : vector.mild;

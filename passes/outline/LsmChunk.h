@@ -46,7 +46,7 @@ struct LsmShape {
   bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
-  bool wholeRows = false; ///< vector decays: all value columns in one tile where decays are mild, read once
+  bool wholeRows = false; ///< vector decays: all value columns in one tile
   bool factored = false; ///< a kernel for chunks whose dense transitions are factors
 
   ScanTraits traits() const { return ScanTraits(classId); }
@@ -109,6 +109,12 @@ struct PairScores {
 PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
                       llvm::ArrayRef<Vars> ds = {}, bool scores = true, llvm::ArrayRef<Var> states = {},
                       bool shares = true);
+/// The same under strong decays in two parts, between which little is kept: dLeft and dRight of the strictly lower triangle
+/// alone, then what completes them.
+PairScores strongPairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
+                       llvm::ArrayRef<Vars> ds);
+void completeStrong(KernelBuilder &k, const DecayTable &decay, PairScores &pairs, llvm::ArrayRef<Var> lefts,
+                    llvm::ArrayRef<Var> rights, llvm::ArrayRef<Vars> ds, llvm::ArrayRef<Var> states);
 
 /// Row i of x in row i - 1 of the result (the last is 0), and the other way (the first is 0). x [C, ..].
 Var up(KernelBuilder &k, Var x);
@@ -146,6 +152,8 @@ public:
   /// Runs `body`, which stores: for decays per channel once where they are mild, those of value columns too, and once where
   /// they are strong, so that what it computes of them need not be the same for both.
   void eitherWay(llvm::function_ref<void()> body);
+  /// Whether this is the body of eitherWay for strong decays.
+  bool isStrong() const { return way == Way::strong; }
   /// The decays of a block of value columns, for the body of eitherWay.
   DecayTable valueDecay(Index first);
   Var fromStart(Var x); ///< x * exp(c), x [C, K]

@@ -142,7 +142,13 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
   Var scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
   forChunk(math, {{o, shape.values}}, [&] {
-    Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
+    Var keys, queries;
+    auto loadTokens = [&] {
+      keys = math.keysOf(keysIn);
+      queries = math.keysOf(queriesIn) * scale;
+    };
+    if (shape.lowRank())
+      loadTokens();
     math.loadDecay(decayIn, /*scores=*/true);
     if (shape.valueDecay())
       math.loadValueDecay(valueDecayIn);
@@ -150,6 +156,8 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
     if (shape.lowRank())
       low.emplace(math, aIn, bIn, keys, queries);
     math.eitherWay([&] {
+      if (!low) // each way what it reads
+        loadTokens();
       Var scores = low ? low->qk : math.scores(queries, keys), queriesFromStart = math.fromStart(queries);
       Var beta, a, keysFromStart;
       if (shape.delta()) {

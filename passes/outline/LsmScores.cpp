@@ -91,6 +91,11 @@ public:
       given.append(line.begin(), line.end());
   }
   PairScores run();
+  /// What the states add to run(), then.
+  void addStates(PairScores &out) const {
+    for (size_t l = 0; l < states.size(); ++l)
+      out.dLeft[l] = out.dLeft[l] + decay.fromStart(states[l]);
+  }
   /// What run() gives, for a chunk of mild decays. `diagonal`: the products are of the diagonal, too.
   PairScores runMild(bool diagonal);
   /// Adds the diagonal, and the shares, to what is of the strictly lower triangle.
@@ -180,8 +185,6 @@ PairScores Pairs::run() {
         out.s[l][r] = insertRows(concat(tiles), out.s[l][r], at);
       }
   }
-  for (size_t l = 0; l < states.size(); ++l)
-    out.dLeft[l] = out.dLeft[l] + decay.fromStart(states[l]);
   return out;
 }
 
@@ -345,6 +348,7 @@ PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<
     return pairs.runMild(/*diagonal=*/!shares);
   if (!decay.mild) {
     PairScores all = pairs.run();
+    pairs.addStates(all);
     pairs.complete(all);
     return all;
   }
@@ -366,7 +370,11 @@ PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<
     return list;
   };
   auto mild = [&] { return listed(pairs.runMild(/*diagonal=*/false)); };
-  Vars found = k.when(decay.mild, mild, [&] { return listed(pairs.run()); });
+  Vars found = k.when(decay.mild, mild, [&] {
+    PairScores strong = pairs.run();
+    pairs.addStates(strong);
+    return listed(strong);
+  });
   PairScores all;
   all.s.assign(lefts.size(), Vars(rights.size()));
   if (!ds.empty()) {
@@ -377,6 +385,18 @@ PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<
   visit(all, [&](Var &tile) { tile = *next++; });
   pairs.complete(all);
   return all;
+}
+
+PairScores strongPairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
+                       llvm::ArrayRef<Vars> ds) {
+  return Pairs(k, decay, lefts, rights, ds, /*scores=*/true, {}).run();
+}
+
+void completeStrong(KernelBuilder &k, const DecayTable &decay, PairScores &pairs, llvm::ArrayRef<Var> lefts,
+                    llvm::ArrayRef<Var> rights, llvm::ArrayRef<Vars> ds, llvm::ArrayRef<Var> states) {
+  Pairs all(k, decay, lefts, rights, ds, /*scores=*/true, states);
+  all.addStates(pairs);
+  all.complete(pairs);
 }
 
 } // namespace braid

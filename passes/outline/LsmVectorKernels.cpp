@@ -87,6 +87,7 @@ private:
     keys = math.keysOf(keysIn);
   }
   void writeVector();
+  void writeStrong();
   void writeLowRank();
   void writeRank1();
 
@@ -96,6 +97,7 @@ private:
   /// Stores the cotangents of lefts (into dq, da) and rights (into dk, db) and of the log decay. Returns the scores, if
   /// they are wanted.
   llvm::SmallVector<Vars> finish(Sums &sums, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights, bool wantScores);
+  void store(const PairScores &scores, Sums &sums, llvm::ArrayRef<Var> rights);
 
   KernelBuilder &k;
   const LsmShape &shape;
@@ -117,29 +119,40 @@ llvm::SmallVector<Vars> VectorGradKernel::finish(Sums &sums, llvm::ArrayRef<Var>
     states.push_back(l ? up(k, sums.left(l)) : sums.left(l));
   }
   PairScores scores = pairScores(k, math.keyDecay(), lefts, rights, ds, wantScores, states);
+  store(scores, sums, rights);
+  return scores.s;
+}
+
+/// All sums before the first store: what they read is then read where it lies.
+void VectorGradKernel::store(const PairScores &scores, Sums &sums, llvm::ArrayRef<Var> rights) {
   Var pairs, ends;
+  Vars dRights;
   auto plus = [](Var a, Var b) { return a ? a + b : b; };
-  for (size_t l = 0; l < lefts.size(); ++l) {
+  for (Var share : scores.leftShare)
+    pairs = plus(pairs, share);
+  for (size_t r = 0; r < rights.size(); ++r) {
+    dRights.push_back(math.toEnd(sums.right(r)) + scores.dRight[r]);
+    pairs = pairs - scores.rightShare[r];
+    ends = plus(ends, math.toEnd(rights[r]) * sums.right(r));
+  }
+  Var tail = expand(sums.tail() * math.acrossChunk(), 0, math.C);
+  Var difference = cumsum(pairs, 0, /*reverse=*/true) + before(ends) + tail;
+  for (size_t l = 0; l < scores.dLeft.size(); ++l) {
     Var all = scores.dLeft[l];
-    pairs = plus(pairs, scores.leftShare[l]);
     if (l) // the first token reads the in-state itself
       math.storeTokens(insertRows(rows(sums.left(l), k.number(0), 1), down(k, all), k.number(0)), da, 0);
     else
       math.storeTokens(all * scale, dq, 0);
   }
-  for (size_t r = 0; r < rights.size(); ++r) {
-    Var all = math.toEnd(sums.right(r)) + scores.dRight[r];
-    pairs = pairs - scores.rightShare[r];
-    ends = plus(ends, math.toEnd(rights[r]) * sums.right(r));
-    math.storeTokens(all, r ? db : dk, 0);
-  }
-  Var tail = expand(sums.tail() * math.acrossChunk(), 0, math.C);
-  math.storeTokens(math.keyDecay().cotangent(cumsum(pairs, 0, /*reverse=*/true) + before(ends) + tail), dLogDecay, 0);
-  return scores.s;
+  for (size_t r = 0; r < rights.size(); ++r)
+    math.storeTokens(dRights[r], r ? db : dk, 0);
+  math.storeTokens(math.keyDecay().cotangent(difference), dLogDecay, 0);
 }
 
 /// In one way of eitherWay(), which shares nothing but decays with the other: sums stay where they are used.
 void VectorGradKernel::writeVector() {
+  if (shape.wholeRows && math.isStrong())
+    return writeStrong();
   int64_t VB = math.VB;
   Sums sums(*this, 1, 1);
   Var cotangents, dStates; // of all value columns, where they are one block and stay
@@ -160,6 +173,26 @@ void VectorGradKernel::writeVector() {
     Var dState = dStates ? dStates : math.state(dx, first, VB);
     math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, first);
   });
+}
+
+/// The many tiles of pairs under strong decays, and the sums over all value columns, one behind the other: not kept at a time.
+void VectorGradKernel::writeStrong() {
+  loadTokens();
+  Sums sums(*this, 1, 1);
+  Var &ds = sums.ds(0, 0);
+  int64_t block = divisorUpTo(shape.values, kMostColumns);
+  ds = k.loop(0, shape.values, block, {ds}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+    return {dotTB(math.tokens(doIn, first, block), math.tokens(valuesIn, first, block), now[0])};
+  })[0];
+  PairScores pairs = strongPairs(k, math.keyDecay(), {queries}, {keys}, {Vars{ds}});
+  Var d = math.tokens(doIn, 0, math.VB), state = math.state(m, 0, math.VB), dState = math.state(dx, 0, math.VB);
+  sums.left(0) = dotTB(d, state, sums.left(0));
+  sums.tail() = sum(state * dState, 1);
+  completeStrong(k, math.keyDecay(), pairs, {queries}, {keys}, {Vars{ds}}, {sums.left(0)});
+  sums.right(0) = dotTB(math.tokens(valuesIn, 0, math.VB), dState, sums.right(0));
+  Var dValues = dotTA(pairs.s[0][0], d, dot(math.toEnd(keys), dState));
+  store(pairs, sums, {keys});
+  math.storeTokens(dValues, dv, 0);
 }
 
 void VectorGradKernel::writeLowRank() {

@@ -2,7 +2,7 @@
 // RUN: braid-opt %s --braid-decide-chunk-size=chunk-size=32 --split-input-file | FileCheck %s --check-prefix=OVERRIDE
 // RUN: not braid-opt %s --braid-decide-chunk-size=chunk-size=24 --split-input-file 2>&1 | FileCheck %s --check-prefix=WRONG
 // RUN: braid-opt %s --braid-decide-chunk-size=vector-bytes=32 --split-input-file | FileCheck %s --check-prefix=NARROW
-// RUN: braid-opt %s --braid-decide-chunk-size=shared-bytes=100000 --split-input-file | FileCheck %s --check-prefix=GPU
+// RUN: braid-opt %s --braid-decide-chunk-size=shared-bytes=80000 --split-input-file | FileCheck %s --check-prefix=GPU
 
 // WRONG: error: chunk-size = 24 is not a multiple of 16 from 16 to 128 (0 chooses by what the kernels cost)
 

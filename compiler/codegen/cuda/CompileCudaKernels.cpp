@@ -263,6 +263,8 @@ static void declareKernel(func::FuncOp function, int64_t slots, size_t maps) {
   auto threads = static_cast<int32_t>(function->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt());
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({threads, 1, 1}));
+  if (auto together = function->getAttrOfType<IntegerAttr>(kTogetherAttr))
+    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(together.getInt()));
 }
 
 //===- To PTX -----------------------------------------------------------------------------------------------------===//
