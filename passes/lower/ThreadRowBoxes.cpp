@@ -2,9 +2,9 @@
 //
 // Where warpgroups own rows (ThreadRows.cpp) and tiles pass by, all of them read the same tiles, but nothing else of each other: so each of
 // them goes through the loop at its own pace, which lets one multiply while another computes exponentials. Tiles travel in boxes
-// (ThreadBulkCopies.cpp) to a ring of stages, with barriers in shared memory that say which stage is full and which is empty. The first warp, which also multiplies,
-// starts the copies of an iteration two before the last that the ring has room for: so it never waits for those that are less than an iteration
-// behind. Vectors that are read beside a tile, of which no box need be, its lanes copy by themselves.
+// (ThreadBulkCopies.cpp) to a ring of stages, with barriers in shared memory that say which stage is full and which is empty. The warps, which all multiply, take turns to
+// start the copies of the iteration two before the last that the ring has room for: so nobody waits for those that are less than an iteration
+// behind. Vectors that are read beside a tile, of which no box need be, the lanes copy by themselves.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
@@ -102,11 +102,12 @@ bool ThreadLowering::beginBoxes(scf::ForOp op) {
   return true;
 }
 
-/// Starts the copies of iteration `number`, which is at `at`, if there is one: by the first warp.
+/// Starts the copies of iteration `number`, which is at `at`, if there is one: by the warp whose turn it is.
 void ThreadLowering::copyBoxes(const RowBoxes &boxes, Value at, Value number) {
   scf::ForOp op = boxes.loop;
   Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at, scalars.lookup(op.getUpperBound()));
-  onlyIf(arith::AndIOp::create(b, loc, less(warp, 1), there), [&] {
+  Value turn = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, warp, remainder(number, threads / kWarp));
+  onlyIf(arith::AndIOp::create(b, loc, turn, there), [&] {
     Accesses before = std::exchange(pending, {});
     bool others = std::exchange(copying, false);
     IRMapping here = scalars;

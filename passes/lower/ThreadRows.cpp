@@ -539,6 +539,24 @@ SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<
   return whole ? sumsOfStruct(whole) : sums;
 }
 
+/// Whether rows that are multiplied in every iteration are read once: where it is these alone, a thread has registers for them.
+bool ThreadLowering::staysHeld(Value left, Operation *loop) const {
+  constexpr int64_t mostHeld = 32; // registers
+  if (!rowBoxes.count(loop) || left.getParentBlock()->getParentOp() == loop)
+    return false;
+  DenseSet<Value> read;
+  cast<scf::ForOp>(loop).walk([&](tile::DotOp dot) {
+    auto it = inRows.find(dot.getResult());
+    if (it == inRows.end())
+      return;
+    Value other = it->second ? dot.getB() : dot.getA();
+    if (!panels.count(other) && other.getParentBlock()->getParentOp() != loop)
+      read.insert(other);
+  });
+  VectorType type = tileType(left);
+  return read.size() == 1 && type.getNumElements() / threads / 2 <= mostHeld;
+}
+
 /// A product whose rows are this warp's: of what lies in shared memory, or of a left operand in registers.
 SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   auto type = cast<VectorType>(op.getType()), a = cast<VectorType>(op.getA().getType());
@@ -564,10 +582,11 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   SmallVector<Value> sums = ownedOf(op.getAcc(), turned), given;
   if (inRegisters)
     given = pairsOf(leftTile, leftTurned);
-  Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
-  Value firstRow = mul(warp, constant(kOwnRows));
+  auto places = [&] { return std::array{remainder(lane, 8), remainder(divide(lane, 8), 2), divide(lane, 16)}; };
+  auto [inMatrix, low, high] = places();
   auto leftAt = [&](Value k0) {
-    Value row = add(firstRow, mul(low, constant(8))), k = add(k0, mul(high, constant(8)));
+    auto [inMatrix, low, high] = places();
+    Value row = add(mul(warp, constant(kOwnRows)), mul(low, constant(8))), k = add(k0, mul(high, constant(8)));
     (leftTurned ? k : row) = add(leftTurned ? k : row, inMatrix);
     return leftTurned ? loadMatrices(left, k, row, 4, true) : loadMatrices(left, row, k, 4, false);
   };
@@ -607,11 +626,16 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   if (byGroup) {
     SmallVector<SmallVector<Value>> held;
     PanelAt rows{left, panelOf(tileType(leftTile)), !leftTurned};
-    if (panels.count(leftTile))
+    if (panels.count(leftTile)) {
       touched(left, false);
-    else
+    } else {
+      // Before the loop nobody writes any more what a block that passes boxes reads in it.
+      OpBuilder::InsertionGuard guard(b);
+      if (!inRegisters && staysHeld(leftTile, op->getParentOp()))
+        b.setInsertionPoint(b.getInsertionBlock()->getParentOp());
       for (int64_t k = 0; k < depth; k += 16)
         held.push_back(inRegisters ? SmallVector<Value>(ArrayRef<Value>(given).slice(k / 4, 4)) : leftAt(constant(k)));
+    }
     touched(right, false);
     sums = multiplyPanels(rows, held, {right, panelOf(tileType(rightTile)), rightTurned}, depth, sums);
     if (rowBoxes.empty())
