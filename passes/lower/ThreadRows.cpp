@@ -360,10 +360,12 @@ void ThreadLowering::eachOwned(int64_t columns,
   Value quad = add(divide(lane, 4), mul(warp, constant(kOwnRows))), pair = mul(remainder(lane, 4), constant(2));
   Value rowsOf[2] = {quad, add(quad, 8)};
   size_t element = 0;
-  for (int64_t c = 0; c < columns; c += 8)
+  for (int64_t c = 0; c < columns; c += 8) {
+    Value columnsOf[2] = {add(pair, c), add(pair, c + 1)}; // what depends on columns alone is evaluated once
     for (int64_t half = 0; half < 2; ++half)
       for (int64_t i = 0; i < 2; ++i)
-        body(rowsOf[half], add(pair, c + i), half, element++);
+        body(rowsOf[half], columnsOf[i], half, element++);
+  }
 }
 
 void ThreadLowering::eachOwned(VectorType type, bool turned, OwnedBody body) {
