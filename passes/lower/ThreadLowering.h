@@ -168,7 +168,6 @@ private:
   class VectorCheck;
   Vectors vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores, function_ref<bool(int64_t width)> fits);
   Vectors vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores, int64_t width);
-  static bool isWhole(const Vectors &vectors);
   /// Whether all vectors of these loads and stores begin on their bytes and all of their tiles are within the limits: the
   /// same in every thread; null: known without looking.
   Value isTrusted(ArrayRef<Operation *> ops, int64_t width);

@@ -104,22 +104,9 @@ bool ThreadLowering::VectorCheck::visitOp(Operation *op, Value tile) {
 ThreadLowering::Vectors ThreadLowering::vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores,
                                                   function_ref<bool(int64_t width)> fits) {
   for (int64_t width : {8, 4, 2})
-    if (Vectors vectors = fits(width) ? vectorsOf(tiles, stores, width) : Vectors();
-        vectors.width && isWhole(vectors))
+    if (Vectors vectors = fits(width) ? vectorsOf(tiles, stores, width) : Vectors(); vectors.width)
       return vectors;
   return {};
-}
-
-/// A vector of more than 16 bytes is moved in two parts, of which each is half of a sector of 32 bytes in every lane: not most of the bytes.
-bool ThreadLowering::isWhole(const Vectors &vectors) {
-  int64_t bytes = 0, whole = 0;
-  for (Operation *op : vectors.accesses) {
-    auto load = dyn_cast<tile::LoadOp>(op);
-    int64_t size = bytesOf(tileType(load ? load.getResult() : cast<tile::StoreOp>(op).getValue()).getElementType());
-    bytes += size;
-    whole += size * vectors.width <= kVectorBytes ? size : 0;
-  }
-  return 2 * whole >= bytes;
 }
 
 ThreadLowering::Vectors ThreadLowering::vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores,
