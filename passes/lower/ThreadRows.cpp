@@ -541,22 +541,15 @@ SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<
   return whole ? sumsOfStruct(whole) : sums;
 }
 
-/// Whether rows that are multiplied in every iteration are read once: where it is these alone, a thread has registers for them.
+/// Whether rows that are multiplied in every iteration are read once: those that it begins with, for which it would wait. A thread has registers for no more.
 bool ThreadLowering::staysHeld(Value left, Operation *loop) const {
   constexpr int64_t mostHeld = 32; // registers
   if (!rowBoxes.count(loop) || left.getParentBlock()->getParentOp() == loop)
     return false;
-  DenseSet<Value> read;
-  cast<scf::ForOp>(loop).walk([&](tile::DotOp dot) {
-    auto it = inRows.find(dot.getResult());
-    if (it == inRows.end())
-      return;
-    Value other = it->second ? dot.getB() : dot.getA();
-    if (!panels.count(other) && other.getParentBlock()->getParentOp() != loop)
-      read.insert(other);
-  });
-  VectorType type = tileType(left);
-  return read.size() == 1 && type.getNumElements() / threads / 2 <= mostHeld;
+  auto dots = cast<scf::ForOp>(loop).getBody()->getOps<tile::DotOp>();
+  auto first = llvm::find_if(dots, [&](tile::DotOp dot) { return inRows.count(dot.getResult()); });
+  bool begins = left == (inRows.lookup((*first).getResult()) ? (*first).getB() : (*first).getA());
+  return begins && tileType(left).getNumElements() / threads / 2 <= mostHeld;
 }
 
 /// A product whose rows are this warp's: of what lies in shared memory, or of a left operand in registers.
