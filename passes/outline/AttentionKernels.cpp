@@ -244,16 +244,17 @@ public:
     Var keep = exp(now[0] - highest);
     return {highest, now[1] * keep + sum(p, 0), dotTA(p, vs, now[2] * expand(keep, 1, shape.size))};
   }
-  /// The same where P of the tile before is multiplied with its values `vs` beside the exponentials of this one; `now`: m, l, O', P.
+  /// The same where P of the tile before is multiplied with its values `vs` beside the exponentials of this one. `now`: m, l, O' of the tiles before that one,
+  /// P, and exp(m - m') of it, by which O' is multiplied beside the maximum: behind the product everybody would wait for it.
   Vars attendTileLater(Var q, Var ks, Var vs, const Interval &keys, const Interval &common, Var s0,
                        llvm::ArrayRef<Var> now) {
     int64_t count = ks.dim(0);
-    // A branch first: no product may go on beside one.
+    // A branch, then the next product: none may go on beside one.
     Var scores = masked(common, s0, count, dotTB(ks, q), [&] { return visible(keys, s0, count, /*turned=*/true); });
-    Var out = dotTA(now[3], vs, now[2]);
+    Var out = dotTA(now[3], vs, now[2] * expand(now[4], 1, shape.size));
     Var highest = max(now[0], maximum(scores, 0)), keep = exp(now[0] - highest);
     Var p = exp(scores - expand(highest, 0, count));
-    return {highest, now[1] * keep + sum(p, 0), out * expand(keep, 1, shape.size), p};
+    return {highest, now[1] * keep + sum(p, 0), out, p, keep};
   }
   Vars attendNothing(int64_t rows) {
     return {k.tile({rows}, shape.compute, kLowest), k.tile({rows}, shape.compute),
@@ -305,7 +306,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   if (shape.wide) {
     // Values come one tile behind their keys: nothing is multiplied with those of the first, and no key of the last is attended.
     auto each = static_cast<double>(C);
-    state.push_back(k.tile({C, R}, shape.compute));
+    state.append({k.tile({C, R}, shape.compute), k.tile({R}, shape.compute, 1)});
     state = k.loop(lo, select(lt(lo, hi), hi + each, hi), C, state, [&](Var s0, llvm::ArrayRef<Var> now) {
       Var ks = a.passingRows(keys, b, s0, g, hi), vs = a.passingRows(values, b, max(s0 - each, lo), g, hi);
       return a.attendTileLater(queries, ks, vs, before, common, s0, now);

@@ -27,15 +27,16 @@ func.func @room(%q: tensor<1x300x64x64xbf16>, %k: tensor<1x400x64x64xbf16>, %v: 
   return %o : tensor<1x300x64x64xbf16>
 }
 
-// The kernel: one loop over tiles of 64 keys that goes on for one more, as values come one tile behind; P of the tile before is multiplied while this one's is computed.
+// The kernel: one loop over tiles of 64 keys that goes on for one more, as values come one tile behind; P of the tile before is multiplied while this one's is computed, which is added to what was summed up before it, scaled.
 // CHECK: func.func @attn_causal_h24_g8_d64_bf16_r128({{.*}}tile.boxes
-// CHECK: scf.for %[[AT:.*]] = %[[LO:.*]] to %{{.*}} step %c64 iter_args({{.*}}) -> (vector<128xf32>, vector<128xf32>, vector<128x64xf32>, vector<64x128xf32>)
+// CHECK: scf.for %[[AT:.*]] = %[[LO:.*]] to %{{.*}} step %c64 iter_args({{.*}}) -> (vector<128xf32>, vector<128xf32>, vector<128x64xf32>, vector<64x128xf32>, vector<128xf32>)
 // CHECK: tile.load %arg1[%{{.*}}, %[[AT]], {{.*}}vector<64x64xbf16>
 // CHECK: %[[BEHIND:.*]] = arith.subi %[[AT]], %c64
 // CHECK: %[[FROM:.*]] = arith.maxsi %[[BEHIND]], %[[LO]]
 // CHECK: tile.load %arg2[%{{.*}}, %[[FROM]], {{.*}}vector<64x64xbf16>
 // CHECK: tile.dot {{.*}}, vector<64x128xf32>
 // CHECK: scf.if
-// CHECK: tile.dot {{.*}}, vector<128x64xf32>
+// CHECK: %[[SCALED:.*]] = arith.mulf {{.*}} : vector<128x64xf32>
+// CHECK: tile.dot %{{.*}}, %{{.*}}, %[[SCALED]] {transpose_a}
 // CHECK: tile.reduce max
 // CHECK: math.exp
