@@ -32,7 +32,7 @@ llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale, bool hasBf1
 inline constexpr llvm::StringLiteral kThreadsAttr = "threads.block", kSharedBytesAttr = "threads.shared_bytes",
                                      kScratchBytesAttr = "threads.scratch_bytes",
                                      kTogetherAttr = "threads.blocks_together", ///< on a multiprocessor, by registers
-                                     kScratchFunction = "braid_threads_scratch";
+    kScratchFunction = "braid_threads_scratch";
 /// How bulk copies of a kernel see a buffer, as the schema's TensorMap has it: a negative number, -1 - i, is the value of parameter i. No
 /// strides: row-major.
 struct TensorMap {

@@ -32,9 +32,7 @@ static Value movedDown(tile::InsertRowsOp op) {
   return moved ? rows.getSource() : Value();
 }
 
-static bool isAlongRows(tile::CumsumOp op) {
-  return op.getAxis() == 0 && tileType(op.getResult()).getRank() == 2;
-}
+static bool isAlongRows(tile::CumsumOp op) { return op.getAxis() == 0 && tileType(op.getResult()).getRank() == 2; }
 
 /// A row of a tile, at a place that is known.
 static bool isKnownRow(tile::RowsOp op) {
@@ -96,7 +94,8 @@ bool ColumnSearch::isInside(OpOperand &use) const {
   Operation *user = use.getOwner();
   auto isFound = [&](Value v) { return found.contains(v); };
   if (auto store = dyn_cast<tile::StoreOp>(user))
-    return !store.getRows() && llvm::all_of(plan.groupOf(store), [&](tile::StoreOp one) { return isFound(one.getValue()); });
+    return !store.getRows() &&
+           llvm::all_of(plan.groupOf(store), [&](tile::StoreOp one) { return isFound(one.getValue()); });
   if (auto reduce = dyn_cast<tile::ReduceOp>(user)) {
     auto alone = [&](tile::ReduceOp one) { return isFound(one.getSource()); };
     return reduce.getAxis() == 0 && llvm::all_of(plan.groupOf(reduce), alone);
@@ -391,7 +390,8 @@ void ThreadLowering::takeRow(tile::RowsOp op) {
       for (int64_t column = 0; column < at.columns * 2; ++column) {
         int64_t eight = wanted / 8;
         auto element = static_cast<size_t>(((eight / 2 * at.columns + column / 2) * 2 + eight % 2) * 2 + column % 2);
-        Value place = add(add(at.column, mul(remainder(lane, 4), constant(2))), column / 2 * kBlockColumns + column % 2);
+        Value place =
+            add(add(at.column, mul(remainder(lane, 4), constant(2))), column / 2 * kBlockColumns + column % 2);
         writeView(target, {}, {place, 0, type.getDimSize(1), 0, 1}, values[element], false);
       }
     });

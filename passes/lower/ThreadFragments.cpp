@@ -68,7 +68,8 @@ tile::StoreOp TilePlan::storeOf(Value v) const {
 void TilePlan::hold(func::FuncOp kernel, int64_t threads) {
   DenseMap<Operation *, int64_t> registers; // of a thread, by where they are written
   kernel.walk([&](tile::DotOp dot) {
-    auto [value, sink] = readsShared(dot) && !computed.contains(dot) ? sinkOf(dot.getResult()) : std::pair<Value, Operation *>();
+    auto [value, sink] =
+        readsShared(dot) && !computed.contains(dot) ? sinkOf(dot.getResult()) : std::pair<Value, Operation *>();
     if (!sink || !breaks(value, /*definition=*/true).empty())
       return;
     if (auto store = dyn_cast<tile::StoreOp>(sink))

@@ -370,7 +370,8 @@ private:
   ArrayRef<int64_t> planned;
   std::shared_ptr<RowWalk> rowWalk; ///< of the one loop of a kernel, or of a kernel without one
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
-  DenseSet<Value> inColumns, madeLate; ///< what lies in the columns of warps; of that, what is made where it is first read
+  DenseSet<Value> inColumns,
+      madeLate; ///< what lies in the columns of warps; of that, what is made where it is first read
   DenseSet<Value> panels; ///< loads that rows multiply by wgmma: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
   DenseMap<Value, std::shared_ptr<const OuterSum>>

@@ -96,7 +96,8 @@ LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &lim
     // make again what they can.
     bool done = false;
     std::string name = kernel.getName().str();
-    if (limits.sharedBytes > 2 * kBlockOverhead && ThreadLowering(kernel, limits, Thrift::none, true, false).liesInColumns()) {
+    if (limits.sharedBytes > 2 * kBlockOverhead &&
+        ThreadLowering(kernel, limits, Thrift::none, true, false).liesInColumns()) {
       BlockLimits half = limits;
       half.sharedBytes = (limits.sharedBytes + kBlockOverhead) / 2 - kBlockOverhead;
       if (failed(lowerKernel(kernel, half, /*mayScratch=*/false, done)))
