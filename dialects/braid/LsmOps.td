@@ -171,12 +171,20 @@ def Braid_LsmFactorScanOp : Braid_ChunkOp<"factor_scan", []> {
   let assemblyFormat = !strconcat("$class_id $u `factors` `(` $write `,` $read (`,` $decay^)? `)` `initial_state` `(` $initial_state `)` ",
                                   chunksFormat, " ", typesFormat);
 }
+def Braid_LsmChunkOutputFactorsOp : Braid_ChunkOp<"chunk_output_factors"> {
+  let summary = "factors of the cotangent of every chunk's in-state through its own outputs: dM = g^T d";
+  let description = [{ o = g M + what the chunk writes: g [B, n, H, C, K], `read` that of chunk_factors. d [B, n, H, C, V] is d_o, chunk by chunk. }];
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$read, AnyRankedTensor:$d_o, AnyRankedTensor:$chunks), scanAttrs,
+                       (ins I64Attr:$chunk_size));
+  let results = (outs AnyRankedTensor:$g, AnyRankedTensor:$d);
+  let assemblyFormat = !strconcat(tokensFormat, " `factors` `(` $read `)` `cotangents` `(` $d_o `)` ", chunksFormat, " ", typesFormat);
+}
 def Braid_LsmFactorScanGradOp : Braid_ChunkOp<"factor_scan_grad", []> {
-  let summary = "state_scan_grad by factors: D <- decay D + read^T write_1 D + dM, last chunk first";
-  let arguments = (ins AnyRankedTensor:$dm, AnyRankedTensor:$write, AnyRankedTensor:$read, Optional<AnyRankedTensor>:$decay,
+  let summary = "state_scan_grad by factors: D <- decay D + read^T write_1 D + g^T d, last chunk first";
+  let arguments = (ins AnyRankedTensor:$g, AnyRankedTensor:$d, AnyRankedTensor:$write, AnyRankedTensor:$read, Optional<AnyRankedTensor>:$decay,
                    AnyRankedTensor:$dfinal_state, AnyRankedTensor:$chunks, Braid_LsmClass:$class_id);
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dinitial_state);
-  let assemblyFormat = !strconcat("$class_id `factors` `(` $write `,` $read (`,` $decay^)? `)` `cotangents` `(` $dm `,` $dfinal_state `)` ",
+  let assemblyFormat = !strconcat("$class_id `factors` `(` $write `,` $read (`,` $decay^)? `)` `cotangents` `(` $g `,` $d `,` $dfinal_state `)` ",
                                   chunksFormat, " ", typesFormat);
 }
 def Braid_LsmChunkOutputOp : Braid_ChunkOp<"chunk_output"> {

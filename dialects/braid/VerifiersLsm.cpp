@@ -361,10 +361,12 @@ LogicalResult LsmFactorScanOp::verify() {
   return verifyFactor(*this, {"written", getWritten()}, getClassId(), m, 4, read.dim(3));
 }
 LogicalResult LsmFactorScanGradOp::verify() {
-  Named dm{"dm", getDm()};
-  CHECK(verifyStateScan(*this, LsmClass::I, Value(), dm, {"dfinal_state", getDfinalState()}, {"chunks", getChunks()},
-                        {"dx", getDx()}, {"dinitial_state", getDinitialState()}));
-  return verifyChunkFactors(*this, getClassId(), {"write", getWrite()}, {"read", getRead()}, getDecay(), dm);
+  Named dx{"dx", getDx()}, read{"read", getRead()};
+  CHECK(verifyStateScan(*this, LsmClass::I, Value(), dx, {"dfinal_state", getDfinalState()}, {"chunks", getChunks()}, dx,
+                        {"dinitial_state", getDinitialState()}));
+  CHECK(verifyChunkFactors(*this, getClassId(), {"write", getWrite()}, read, getDecay(), dx));
+  CHECK(verifyFactor(*this, {"g", getG()}, getClassId(), dx, 3, read.dim(3)));
+  return verifyFactor(*this, {"d", getD()}, getClassId(), dx, 4, read.dim(3));
 }
 
 /// Shared by the ops on tokens and per-chunk states.
@@ -386,6 +388,19 @@ LogicalResult LsmChunkOutputOp::verify() {
 LogicalResult LsmChunkOutputGradStateOp::verify() {
   CHECK(verifyChunkTokens(*this, {{"dm", getDm()}}));
   return isLike(*this, {"d_o", getDO()}, {"v", getV()});
+}
+LogicalResult LsmChunkOutputFactorsOp::verify() {
+  Named read{"read", getRead()}, d{"d", getD()}, chunks{"chunks", getChunks()};
+  CHECK(verifyChunkTokens(*this, {}));
+  CHECK(isLike(*this, {"d_o", getDO()}, {"v", getV()}));
+  auto size = static_cast<int64_t>(getChunkSize());
+  CHECK(verifyFactor(*this, read, getClassId(), read, 4, size));
+  CHECK(sameDim(*this, "chunk", chunks, 1, read, 1));
+  CHECK(sameDim(*this, "key dimension", {"k", getK()}, 3, read, 4));
+  CHECK(isLike(*this, {"g", getG()}, read));
+  CHECK(verifyFactor(*this, d, getClassId(), d, 4, size));
+  CHECK(sameDim(*this, "chunk", chunks, 1, d, 1));
+  return sameDim(*this, "value dimension", {"v", getV()}, 3, d, 4);
 }
 LogicalResult LsmChunkGradOp::verify() {
   CHECK(verifyChunkTokens(*this, {{"m", getM()}, {"dx", getDx()}}));

@@ -129,6 +129,10 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
           return c.state() + (isDelta(g.getClassId()) || isLowRank(g.getClassId()) ? delta : 0);
         });
       })
+      .Case([](LsmChunkOutputFactorsOp g) {
+        // Q K^T, or Q B^T; times what reads.
+        return inChunks(g, g.getQ(), g.getV(), [&](ChunkCosts c) { return 2 * c.lowerK(); });
+      })
       .Case([](LsmChunkGradOp g) {
         return inChunks(g, g.getQ(), g.getV(), [&](ChunkCosts c) {
           // S = Q K^T, dS = dO V^T, dV = S^T dO + K dX, dQ = dS K + dO M^T, dK = dS^T Q + V dX^T; delta: A, R from K M
@@ -150,7 +154,7 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
       .Case([&](LsmStateScanOp s) { return stateScan(s.getClassId(), s.getX(), maxDocuments); })
       .Case([&](LsmStateScanGradOp s) { return stateScan(s.getClassId(), s.getDm(), maxDocuments); })
       .Case([&](LsmFactorScanOp s) { return factorScan(s.getM(), s.getRead(), shapeOf(s.getWrite())[3], maxDocuments); })
-      .Case([&](LsmFactorScanGradOp s) { return factorScan(s.getDm(), s.getRead(), shapeOf(s.getRead())[3], maxDocuments); })
+      .Case([&](LsmFactorScanGradOp s) { return factorScan(s.getDx(), s.getRead(), 2 * shapeOf(s.getRead())[3], maxDocuments); })
       .Case([&](LsmSegmentScanOp s) {
         int64_t states = stateScan(s.getClassId(), s.getX(), maxDocuments);
         ArrayRef<int64_t> x = shapeOf(s.getX());
@@ -313,8 +317,9 @@ static bool holdsChunks(Operation *op, Value value) {
         return llvm::is_contained({s.getU(), s.getWrite(), s.getRead(), s.getDecay(), s.getM(), s.getWritten()}, value);
       })
       .Case([&](LsmFactorScanGradOp s) {
-        return llvm::is_contained({s.getDm(), s.getWrite(), s.getRead(), s.getDecay(), s.getDx()}, value);
+        return llvm::is_contained({s.getG(), s.getD(), s.getWrite(), s.getRead(), s.getDecay(), s.getDx()}, value);
       })
+      .Case([&](LsmChunkOutputFactorsOp g) { return value == g.getRead() || value == g.getG() || value == g.getD(); })
       .Case([&](LsmChunkOutputOp o) { return value == o.getM() || value == o.getWritten(); })
       .Case([&](LsmChunkOutputGradStateOp g) { return value == g.getDm(); })
       .Case([&](LsmChunkGradOp g) { return value == g.getM() || value == g.getDx(); })

@@ -3,7 +3,8 @@
 //   scan       chunk_table -> chunk_state (X, P) -> state_scan (M, final) -> chunk_output
 //   scan_grad  chunk_table -> chunk_state, state_scan (the same ops: CSE shares them with the forward where both stand
 //              in one function) -> chunk_output_grad_state (dM) -> state_scan_grad (D', dinitial) -> chunk_grad
-//              dense transitions of bf16 on a GPU: chunk_factors -> factor_scan (M, written) -> chunk_output, factor_scan_grad
+//              dense transitions of bf16 on a GPU: chunk_factors -> factor_scan (M, written) -> chunk_output;
+//              chunk_output_factors -> factor_scan_grad (D') -> chunk_grad
 //   scan of one token -> step
 //   inner_step       chunk_table, aligned with mini-batches -> inner_states -> inner_output; of one token it stays
 //   inner_step_grad  chunk_table, inner_states (shared with the forward) -> inner_grad
@@ -149,18 +150,25 @@ void tile(LsmScanGradOp scan, const Tables &tables) {
   OpBuilder &builder = chunked.builder;
   Location loc = chunked.loc;
   chunked.buildStates();
-  Value dm = chunked.explained(LsmChunkOutputGradStateOp::create(
-      builder, loc, chunked.statePerChunk(chunked.element), scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(),
-      scan.getBeta(), scan.getA(), scan.getB(), scan.getValueDecay(), scan.getDO(), chunked.chunks, scan.getClassId(),
-      scan.getScale(), chunked.size));
   Type dStates = chunked.statePerChunk(chunked.multiplied), dInitial = scan.getDinitialState().getType();
   Operation *stateGrad;
-  if (chunked.factored)
-    stateGrad = LsmFactorScanGradOp::create(builder, loc, dStates, dInitial, dm, chunked.write, chunked.read, chunked.decay,
-                                            scan.getDfinalState(), chunked.chunks, scan.getClassId());
-  else
+  if (chunked.factored) {
+    Type d = chunked.perChunk({chunked.size, chunked.v.getDimSize(3)}, chunked.multiplied);
+    auto factors = chunked.explained(LsmChunkOutputFactorsOp::create(
+        builder, loc, chunked.read.getType(), d, scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(),
+        scan.getBeta(), scan.getA(), scan.getB(), scan.getValueDecay(), chunked.read, scan.getDO(), chunked.chunks,
+        scan.getClassId(), scan.getScale(), chunked.size));
+    stateGrad = LsmFactorScanGradOp::create(builder, loc, dStates, dInitial, factors.getG(), factors.getD(),
+                                            chunked.write, chunked.read, chunked.decay, scan.getDfinalState(),
+                                            chunked.chunks, scan.getClassId());
+  } else {
+    Value dm = chunked.explained(LsmChunkOutputGradStateOp::create(
+        builder, loc, chunked.statePerChunk(chunked.element), scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(),
+        scan.getBeta(), scan.getA(), scan.getB(), scan.getValueDecay(), scan.getDO(), chunked.chunks, scan.getClassId(),
+        scan.getScale(), chunked.size));
     stateGrad = LsmStateScanGradOp::create(builder, loc, dStates, dInitial, dm, chunked.p, scan.getDfinalState(),
                                            chunked.chunks, scan.getClassId());
+  }
   auto grad = LsmChunkGradOp::create(builder, loc, scan.getDq().getType(), scan.getDk().getType(),
                                      scan.getDv().getType(), scan.getDgates().getTypes(), scan.getQ(), scan.getK(),
                                      scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),

@@ -5,7 +5,8 @@
 //   low rank (D)   W = w [B; K],  R = (I - A_ab)^-1 (A exp(c^)),       u = [(I - A_ab)^-1 A_ak V; V]
 //
 //   scan           Z = u_1 + R M,   M <- decay M + W^T [Z; u_2];   Z is what the chunk writes: U of H and GH (LsmChunkKernels.cpp)
-//   its adjoint    D <- decay D + R^T (W_1 D) + dM, last chunk first
+//   its adjoint    D <- decay D + R^T (W_1 D) + G^T dO, last chunk first
+//   G = exp(c) Q + S R (D: A_qb R): the rows by which outputs read the in-state, for U = u + R M. So dM = G^T dO, without a solve.
 //
 // A scan multiplies the state, which stays in registers (ThreadRows.cpp), twice a chunk by C rows that are on their way while the chunk before is
 // multiplied; a matrix P would be K rows, and made first. What an iteration asks for outside of tiles, the decay and whether a document begins,
@@ -139,9 +140,30 @@ void writeFactorScan(KernelBuilder &k, const LsmShape &shape) {
   kernel.storeRow(scan.walk(kernel.loadRow(initial), /*backwards=*/false, body), final);
 }
 
+void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var queriesIn = in.keys("q"), keysIn = shape.lowRank() ? in.lowRank("b") : in.keys("k"), decayIn = in.logDecay();
+  Var readIn = in.factor("read", shape.chunk, "key", shape.keys), doIn = in.values("d_o"), chunks = in.chunks();
+  Var g = in.factor("g", shape.chunk, "key", shape.keys), d = in.factor("d", shape.chunk, "value", shape.values);
+  Var scale = k.scalar("scale", shape.compute);
+  ChunkMath math(k, shape, chunks);
+  forChunk(math, {}, [&] {
+    Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
+    math.loadDecay(decayIn, /*scores=*/true);
+    Var scores = math.scores(queries, keys);
+    auto at = [&](Index first) { return llvm::SmallVector<Index, 5>{math.b, math.n, math.h, 0, first}; };
+    Var read = cast(k.load(readIn, at(0), {math.C, math.K}), shape.compute);
+    k.store(cast(dot(scores, read, math.fromStart(queries)), g.element()), g, at(0));
+    math.valueLoop([&](Index first) {
+      k.store(cast(math.tokens(doIn, first, math.VB), d.element()), d, at(first));
+    });
+  });
+}
+
 void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
-  Var dm = in.states("dm"), write = in.factor("write", shape.writtenRows(), "key", shape.keys),
+  Var g = in.factor("g", shape.chunk, "key", shape.keys), d = in.factor("d", shape.chunk, "value", shape.values);
+  Var write = in.factor("write", shape.writtenRows(), "key", shape.keys),
       read = in.factor("read", shape.chunk, "key", shape.keys), decay = in.decayOfChunks();
   Var dFinal = in.rowState("dfinal_state"), chunks = in.chunks();
   Var dx = in.multipliedStates("dx"), dInitial = in.rowState("dinitial_state");
@@ -150,7 +172,8 @@ void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape) {
   auto body = [&](Var n, Var state, Var decayOfChunk) {
     kernel.store(state, dx, n);
     Var rows = dot(scan.rowsOf(write, n, 0), state);
-    return dotTA(scan.rowsOf(read, n, 0), rows, scan.decayed(state, n, decayOfChunk) + kernel.load(dm, n));
+    Var sum = dotTA(scan.rowsOf(read, n, 0), rows, scan.decayed(state, n, decayOfChunk));
+    return dotTA(scan.rowsOf(g, n, 0), scan.valuesOf(d, n, 0), sum);
   };
   kernel.storeRow(scan.walk(kernel.loadRow(dFinal), /*backwards=*/true, body), dInitial);
 }

@@ -134,14 +134,33 @@ public:
   }
 
   LogicalResult factorScanGrad(LsmFactorScanGradOp scan) {
-    LsmShape shape = ofFactors(scan.getClassId(), scan.getDx(), scan.getDm(), scan.getRead());
-    auto launch = begin("factor_scan_grad", shape, writeFactorScanGrad, columnGrid, columnExtents(scan.getDm(), shape));
-    launch.arg("dm", scan.getDm()).arg("write", scan.getWrite()).arg("read", scan.getRead());
+    LsmShape shape = ofFactors(scan.getClassId(), scan.getDx(), scan.getDfinalState(), scan.getRead());
+    auto launch = begin("factor_scan_grad", shape, writeFactorScanGrad, columnGrid, columnExtents(scan.getDx(), shape));
+    launch.arg("g", scan.getG()).arg("d", scan.getD()).arg("write", scan.getWrite()).arg("read", scan.getRead());
     optional(launch, "decay", scan.getDecay());
     launch.arg("dfinal_state", scan.getDfinalState()).arg("chunks", scan.getChunks());
     context.replace(op, launch.result("dx", scan.getDx().getType())
                             .result("dinitial_state", scan.getDinitialState().getType())
                             .run());
+    return success();
+  }
+
+  LogicalResult outputFactors(LsmChunkOutputFactorsOp factors) {
+    Type state = computeType(elementOf(factors.getRead()));
+    LsmShape shape = ofChunk(factors.getClassId(), factors.getQ(), factors.getDO(), factors.getLogDecay(),
+                             factors.getBeta(), state, factors.getChunkSize());
+    shape.multiplied = elementOf(factors.getRead());
+    auto launch = begin("chunk_output_factors", shape, writeChunkOutputFactors, chunkGrid,
+                        chunkExtents(factors.getChunks(), shape));
+    launch.arg("q", factors.getQ());
+    if (shape.lowRank())
+      launch.arg("b", factors.getB());
+    else
+      launch.arg("k", factors.getK());
+    optional(launch, "log_decay", factors.getLogDecay());
+    launch.arg("read", factors.getRead()).arg("d_o", factors.getDO()).arg("chunks", factors.getChunks());
+    launch.result("g", factors.getG().getType()).result("d", factors.getD().getType());
+    context.replace(op, launch.scalar("scale", factors.getScale().convertToDouble(), shape.compute).run());
     return success();
   }
 
@@ -393,6 +412,7 @@ LogicalResult outlineLsm(Operation *op, OutlineContext &context) {
       .Case([&](LsmChunkStateOp state) { return outline.state(state); })
       .Case([&](LsmStateScanOp scan) { return outline.scan(scan); })
       .Case([&](LsmChunkFactorsOp factors) { return outline.factors(factors); })
+      .Case([&](LsmChunkOutputFactorsOp factors) { return outline.outputFactors(factors); })
       .Case([&](LsmFactorScanOp scan) { return outline.factorScan(scan); })
       .Case([&](LsmFactorScanGradOp scan) { return outline.factorScanGrad(scan); })
       .Case([&](LsmStateScanGradOp scan) { return outline.scanGrad(scan); })

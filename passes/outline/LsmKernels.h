@@ -30,6 +30,7 @@ void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape);
 // LsmFactorKernels.cpp: H, GH, D
 void writeChunkFactors(KernelBuilder &k, const LsmShape &shape);
+void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScan(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH

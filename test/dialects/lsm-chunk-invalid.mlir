@@ -558,9 +558,9 @@ func.func @f(%u: tensor<2x4x3x16x4xbf16>, %w: tensor<2x4x3x16x8xbf16>, %s: tenso
 
 // -----
 
-func.func @f(%dm: tensor<2x4x3x8x4xf32>, %w: tensor<2x4x3x16x8xbf16>, %d: tensor<2x4x3x1x8xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+func.func @f(%d: tensor<2x4x3x16x4xbf16>, %w: tensor<2x4x3x16x8xbf16>, %p: tensor<2x4x3x1x8xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
   // expected-error @+1 {{write has 16 rows per chunk but must have 32}}
-  %0:2 = braid.lsm.factor_scan_grad D factors(%w, %w, %d) cotangents(%dm, %s) chunks(%c) : (tensor<2x4x3x8x4xf32>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x1x8xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>)
+  %0:2 = braid.lsm.factor_scan_grad D factors(%w, %w, %p) cotangents(%w, %d, %s) chunks(%c) : (tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x1x8xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>)
       -> (tensor<2x4x3x8x4xbf16>, tensor<2x3x8x4xf32>)
   return
 }

@@ -222,7 +222,7 @@ func.func @chunks_GH(%q: !k, %k: !k, %v: !v, %g: !g, %b: !g, %state: !s, %docume
 
 // Dense transitions as products of few rows.
 // CHECK-LABEL: func.func @factors_GH(
-func.func @factors_GH(%q: !k, %k: !k, %v: !v, %g: !g, %b: !g, %state: !s, %c: !c, %d: !m) {
+func.func @factors_GH(%q: !k, %k: !k, %v: !v, %g: !g, %b: !g, %state: !s, %c: !c) {
   // CHECK: %u, %write, %read, %decay = braid.lsm.chunk_factors GH %arg1, %arg2 log_decay(%arg3) beta(%arg4) chunks(%arg6) {chunk_size = 16 : i64} : {{.*}} -> (tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3xf32>)
   %u, %w, %r, %p = braid.lsm.chunk_factors GH %k, %v log_decay(%g) beta(%b) chunks(%c) {chunk_size = 16 : i64} : (!k, !v, !g, !g, !c) -> (!wide, !rows, !rows, !p)
   // CHECK: %m, %written, %final_state = braid.lsm.factor_scan GH %u factors(%write, %read, %decay) initial_state(%arg5) chunks(%arg6) :
@@ -230,8 +230,11 @@ func.func @factors_GH(%q: !k, %k: !k, %v: !v, %g: !g, %b: !g, %state: !s, %c: !c
   // CHECK: braid.lsm.chunk_output GH %arg0, %arg1, %arg2 log_decay(%arg3) beta(%arg4) in_state(%m) written(%written) chunks(%arg6) {chunk_size = 16 : i64, scale = 1.000000e+00 : f64} :
   %o = braid.lsm.chunk_output GH %q, %k, %v log_decay(%g) beta(%b) in_state(%m) written(%z) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64}
       : (!k, !k, !v, !g, !g, !bm, !wide, !c) -> !v
-  // CHECK: %dx, %dinitial_state = braid.lsm.factor_scan_grad GH factors(%write, %read, %decay) cotangents(%arg7, %final_state) chunks(%arg6) :
-  %dx, %ds = braid.lsm.factor_scan_grad GH factors(%w, %r, %p) cotangents(%d, %final) chunks(%c) : (!m, !rows, !rows, !p, !s, !c) -> (!bm, !s)
+  // CHECK: %g, %d = braid.lsm.chunk_output_factors GH %arg0, %arg1, %arg2 log_decay(%arg3) beta(%arg4) factors(%read) cotangents(%arg2) chunks(%arg6) {chunk_size = 16 : i64, scale = 1.000000e+00 : f64} :
+  %dg, %d = braid.lsm.chunk_output_factors GH %q, %k, %v log_decay(%g) beta(%b) factors(%r) cotangents(%v) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64}
+      : (!k, !k, !v, !g, !g, !rows, !v, !c) -> (!rows, !wide)
+  // CHECK: %dx, %dinitial_state = braid.lsm.factor_scan_grad GH factors(%write, %read, %decay) cotangents(%g, %d, %final_state) chunks(%arg6) :
+  %dx, %ds = braid.lsm.factor_scan_grad GH factors(%w, %r, %p) cotangents(%dg, %d, %final) chunks(%c) : (!rows, !wide, !rows, !rows, !p, !s, !c) -> (!bm, !s)
   return
 }
 
