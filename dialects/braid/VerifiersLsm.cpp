@@ -353,7 +353,8 @@ LogicalResult LsmChunkFactorsOp::verify() {
   return verifyFactor(*this, read, getClassId(), read, 4, chunk);
 }
 LogicalResult LsmFactorScanOp::verify() {
-  Named u{"u", getU()}, m{"m", getM()}, write{"write", getWrite()}, read{"read", getRead()}, chunks{"chunks", getChunks()};
+  Named u{"u", getU()}, m{"m", getM()}, write{"write", getWrite()}, read{"read", getRead()},
+      chunks{"chunks", getChunks()};
   CHECK(verifyStateScan(*this, LsmClass::I, Value(), m, {"initial_state", getInitialState()}, chunks, m,
                         {"final_state", getFinalState()}));
   CHECK(verifyChunkFactors(*this, getClassId(), write, read, getDecay(), m));
@@ -362,8 +363,8 @@ LogicalResult LsmFactorScanOp::verify() {
 }
 LogicalResult LsmFactorScanGradOp::verify() {
   Named dx{"dx", getDx()}, read{"read", getRead()};
-  CHECK(verifyStateScan(*this, LsmClass::I, Value(), dx, {"dfinal_state", getDfinalState()}, {"chunks", getChunks()}, dx,
-                        {"dinitial_state", getDinitialState()}));
+  CHECK(verifyStateScan(*this, LsmClass::I, Value(), dx, {"dfinal_state", getDfinalState()}, {"chunks", getChunks()},
+                        dx, {"dinitial_state", getDinitialState()}));
   CHECK(verifyChunkFactors(*this, getClassId(), {"write", getWrite()}, read, getDecay(), dx));
   CHECK(verifyFactor(*this, {"g", getG()}, getClassId(), dx, 3, read.dim(3)));
   return verifyFactor(*this, {"d", getD()}, getClassId(), dx, 4, read.dim(3));

@@ -153,8 +153,11 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
       })
       .Case([&](LsmStateScanOp s) { return stateScan(s.getClassId(), s.getX(), maxDocuments); })
       .Case([&](LsmStateScanGradOp s) { return stateScan(s.getClassId(), s.getDm(), maxDocuments); })
-      .Case([&](LsmFactorScanOp s) { return factorScan(s.getM(), s.getRead(), shapeOf(s.getWrite())[3], maxDocuments); })
-      .Case([&](LsmFactorScanGradOp s) { return factorScan(s.getDx(), s.getRead(), 2 * shapeOf(s.getRead())[3], maxDocuments); })
+      .Case(
+          [&](LsmFactorScanOp s) { return factorScan(s.getM(), s.getRead(), shapeOf(s.getWrite())[3], maxDocuments); })
+      .Case([&](LsmFactorScanGradOp s) {
+        return factorScan(s.getDx(), s.getRead(), 2 * shapeOf(s.getRead())[3], maxDocuments);
+      })
       .Case([&](LsmSegmentScanOp s) {
         int64_t states = stateScan(s.getClassId(), s.getX(), maxDocuments);
         ArrayRef<int64_t> x = shapeOf(s.getX());

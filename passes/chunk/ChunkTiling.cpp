@@ -94,10 +94,10 @@ template <typename Scan> struct Chunked {
     Type decays;
     if (traits.decay)
       decays = perChunk(traits.vectorDecay ? SmallVector<int64_t>{1, K} : SmallVector<int64_t>(), element);
-    auto factors = LsmChunkFactorsOp::create(builder, loc, perChunk({written, V}, multiplied),
-                                             perChunk({written, K}, multiplied), perChunk({size, K}, multiplied), decays,
-                                             scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(),
-                                             scan.getB(), scan.getValueDecay(), chunks, scan.getClassId(), size);
+    auto factors = LsmChunkFactorsOp::create(
+        builder, loc, perChunk({written, V}, multiplied), perChunk({written, K}, multiplied),
+        perChunk({size, K}, multiplied), decays, scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(),
+        scan.getA(), scan.getB(), scan.getValueDecay(), chunks, scan.getClassId(), size);
     u = explained(factors).getU();
     write = factors.getWrite();
     read = factors.getRead();
@@ -139,8 +139,8 @@ void tile(LsmScanOp scan, const Tables &tables) {
   chunked.buildStates();
   auto output = LsmChunkOutputOp::create(chunked.builder, chunked.loc, scan.getO().getType(), scan.getQ(), scan.getK(),
                                          scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
-                                         scan.getValueDecay(), chunked.m, chunked.written, chunked.chunks, scan.getClassId(),
-                                         scan.getScale(), chunked.size);
+                                         scan.getValueDecay(), chunked.m, chunked.written, chunked.chunks,
+                                         scan.getClassId(), scan.getScale(), chunked.size);
   scan.replaceAllUsesWith(ValueRange{chunked.explained(output).getO(), chunked.finalState});
   scan.erase();
 }
@@ -172,8 +172,8 @@ void tile(LsmScanGradOp scan, const Tables &tables) {
   auto grad = LsmChunkGradOp::create(builder, loc, scan.getDq().getType(), scan.getDk().getType(),
                                      scan.getDv().getType(), scan.getDgates().getTypes(), scan.getQ(), scan.getK(),
                                      scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
-                                     scan.getValueDecay(), chunked.m, stateGrad->getResult(0), scan.getDO(), chunked.chunks,
-                                     scan.getClassId(), scan.getScale(), chunked.size);
+                                     scan.getValueDecay(), chunked.m, stateGrad->getResult(0), scan.getDO(),
+                                     chunked.chunks, scan.getClassId(), scan.getScale(), chunked.size);
   SmallVector<Value> results(chunked.explained(grad).getResults());
   results.push_back(stateGrad->getResult(1));
   scan.replaceAllUsesWith(results);

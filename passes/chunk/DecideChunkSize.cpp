@@ -66,9 +66,12 @@ std::optional<Chunked> chunkedOp(Operation *op) {
 }
 
 bool hasGradient(func::FuncOp function) {
-  return function && function.walk([](Operation *op) {
-    return isa<LsmScanGradOp, LsmSegmentGradOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
-  }).wasInterrupted();
+  return function && function
+                         .walk([](Operation *op) {
+                           return isa<LsmScanGradOp, LsmSegmentGradOp>(op) ? WalkResult::interrupt()
+                                                                           : WalkResult::advance();
+                         })
+                         .wasInterrupted();
 }
 
 struct DecideChunkSizePass : public braid::impl::DecideChunkSizePassBase<DecideChunkSizePass> {

@@ -208,7 +208,8 @@ private:
     Value shift = arith::MulIOp::create(b, loc, arith::AndIOp::create(b, loc, column, number(i32, 1)), number(i32, 16));
     auto element = [&](int64_t row) -> Value {
       Value from = arith::AddIOp::create(b, loc, first, number(i32, 4 * row));
-      Value both = call("braid_emulate_shuffle", i32, {pair, from, number(i32, static_cast<int64_t>(gpu::ShuffleMode::IDX))});
+      Value both =
+          call("braid_emulate_shuffle", i32, {pair, from, number(i32, static_cast<int64_t>(gpu::ShuffleMode::IDX))});
       return arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, both, shift), number(i32, 0xffff));
     };
     Value low = element(0), high = arith::ShLIOp::create(b, loc, element(1), number(i32, 16));

@@ -84,12 +84,12 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
   };
   auto multiplied = [&](tile::LoadOp load) {
     return added(load) || llvm::any_of(load->getUsers(), [&](Operation *user) -> bool {
-      auto dot = dyn_cast<tile::DotOp>(user);
-      if (!dot || dot->getBlock() != op.getBody() || load.getResult() == dot.getAcc() || !onTensorCores(dot))
-        return false;
-      Value other = load.getResult() == dot.getA() ? dot.getB() : dot.getA();
-      return rows ? inRows.count(dot.getResult()) : isCarried(other, op);
-    });
+             auto dot = dyn_cast<tile::DotOp>(user);
+             if (!dot || dot->getBlock() != op.getBody() || load.getResult() == dot.getAcc() || !onTensorCores(dot))
+               return false;
+             Value other = load.getResult() == dot.getA() ? dot.getB() : dot.getA();
+             return rows ? inRows.count(dot.getResult()) : isCarried(other, op);
+           });
   };
   auto ahead = std::make_shared<Ahead>();
   ahead->loop = op;

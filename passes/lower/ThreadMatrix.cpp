@@ -99,7 +99,8 @@ void ThreadLowering::invert(tile::SolveOp op) {
   // Elements [column, column + wide) of a row.
   auto readRow = [&](const View &view, Type stored, Value row, Value column) {
     Value vector = widened(readView(view, stored, {row}, {column, 0, size, wide, wide}));
-    return llvm::map_to_vector(llvm::seq(wide), [&](int64_t j) -> Value { return vector::ExtractOp::create(b, loc, vector, j); });
+    return llvm::map_to_vector(llvm::seq(wide),
+                               [&](int64_t j) -> Value { return vector::ExtractOp::create(b, loc, vector, j); });
   };
   {
     Phase phase(*this);
@@ -124,8 +125,7 @@ void ThreadLowering::invert(tile::SolveOp op) {
     if (blocks > 1)
       eachThread(size * size, [&](Value linear) {
         Value row = divide(linear, size), column = remainder(linear, size);
-        Value above =
-            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, divide(column, side), divide(row, side));
+        Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, divide(column, side), divide(row, side));
         onlyIf(above, [&] { writeView(target, {row}, one(column, size), zero, false); });
       });
   }
@@ -144,7 +144,8 @@ void ThreadLowering::invert(tile::SolveOp op) {
       sum = repeat(0, away * side, wide, {sum}, [&](Value k, ValueRange carried) -> SmallVector<Value> {
         Value at = add(first, k), next = carried.front();
         for (auto [j, factor] : llvm::enumerate(readRow(a, elementOf(op.getA()), row, at)))
-          next = math::FmaOp::create(b, loc, factor, read(target, element, add(at, static_cast<int64_t>(j)), column, size), next);
+          next = math::FmaOp::create(b, loc, factor,
+                                     read(target, element, add(at, static_cast<int64_t>(j)), column, size), next);
         return {next};
       })[0];
       writeView(sums, {add(first, r)}, one(c, side), sum, false);
@@ -153,7 +154,8 @@ void ThreadLowering::invert(tile::SolveOp op) {
       Value sum = read(sums, element, add(first, r), c, side), diagonal = add(first, away * side);
       for (int64_t k = 0; k < side; k += wide)
         for (auto [j, factor] : llvm::enumerate(readRow(target, element, row, add(diagonal, k))))
-          sum = math::FmaOp::create(b, loc, factor, read(sums, element, add(first, k + static_cast<int64_t>(j)), c, side), sum);
+          sum = math::FmaOp::create(b, loc, factor,
+                                    read(sums, element, add(first, k + static_cast<int64_t>(j)), c, side), sum);
       writeView(target, {row}, one(column, size), arith::NegFOp::create(b, loc, sum), false);
     });
   }

@@ -66,8 +66,8 @@ namespace {
 /// The state of a block of value columns, and the factors of chunks.
 struct FactorScan {
   FactorScan(KernelBuilder &k, const LsmShape &shape, Var write, Var read, Var decay, Var chunks)
-      : k(k), shape(shape), kernel(k, shape, TransitionKernel::Of::chunks, {}), table{k, chunks, kernel.b}, write(write),
-        read(read), decay(decay), used(table.used()) {}
+      : k(k), shape(shape), kernel(k, shape, TransitionKernel::Of::chunks, {}), table{k, chunks, kernel.b},
+        write(write), read(read), decay(decay), used(table.used()) {}
 
   /// The rows [first, first + C) of a factor.
   Var rowsOf(Var factor, Var n, int64_t first) {
@@ -80,7 +80,9 @@ struct FactorScan {
     if (!decay)
       return state;
     if (shape.vectorDecay()) // a row of one: what an iteration reads early has rows
-      return state * expand(reshape(cast(k.load(decay, kernel.at(n, {0, 0}), {1, shape.keys}), shape.compute), {shape.keys}), 1, kernel.VB);
+      return state *
+             expand(reshape(cast(k.load(decay, kernel.at(n, {0, 0}), {1, shape.keys}), shape.compute), {shape.keys}), 1,
+                    kernel.VB);
     return state * cast(decayOfChunk, shape.compute);
   }
   /// Carries the state over all chunks, first to last or the other way, and from zero where a document begins between two. `body` gets the decay
@@ -154,9 +156,7 @@ void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape) {
     auto at = [&](Index first) { return llvm::SmallVector<Index, 5>{math.b, math.n, math.h, 0, first}; };
     Var read = cast(k.load(readIn, at(0), {math.C, math.K}), shape.compute);
     k.store(cast(dot(scores, read, math.fromStart(queries)), g.element()), g, at(0));
-    math.valueLoop([&](Index first) {
-      k.store(cast(math.tokens(doIn, first, math.VB), d.element()), d, at(first));
-    });
+    math.valueLoop([&](Index first) { k.store(cast(math.tokens(doIn, first, math.VB), d.element()), d, at(first)); });
   });
 }
 

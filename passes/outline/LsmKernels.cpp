@@ -109,8 +109,7 @@ public:
     LsmShape shape = ofChunk(factors.getClassId(), factors.getK(), factors.getV(), factors.getLogDecay(),
                              factors.getBeta(), stateOfFactors(factors), factors.getChunkSize());
     shape.multiplied = elementOf(factors.getRead());
-    auto launch =
-        begin("chunk_factors", shape, writeChunkFactors, chunkGrid, chunkExtents(factors.getChunks(), shape));
+    auto launch = begin("chunk_factors", shape, writeChunkFactors, chunkGrid, chunkExtents(factors.getChunks(), shape));
     launch.arg("k", factors.getK()).arg("v", factors.getV());
     gates(launch, factors);
     launch.arg("chunks", factors.getChunks());
@@ -139,9 +138,9 @@ public:
     launch.arg("g", scan.getG()).arg("d", scan.getD()).arg("write", scan.getWrite()).arg("read", scan.getRead());
     optional(launch, "decay", scan.getDecay());
     launch.arg("dfinal_state", scan.getDfinalState()).arg("chunks", scan.getChunks());
-    context.replace(op, launch.result("dx", scan.getDx().getType())
-                            .result("dinitial_state", scan.getDinitialState().getType())
-                            .run());
+    context.replace(
+        op,
+        launch.result("dx", scan.getDx().getType()).result("dinitial_state", scan.getDinitialState().getType()).run());
     return success();
   }
 
@@ -169,8 +168,8 @@ public:
     LsmShape shape = ofChunk(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(), output.getBeta(),
                              elementOf(output.getM()), output.getChunkSize());
     shape.factored = true;
-    auto launch = begin("chunk_output", shape, writeFactoredChunkOutput, chunkGrid,
-                        chunkExtents(output.getChunks(), shape));
+    auto launch =
+        begin("chunk_output", shape, writeFactoredChunkOutput, chunkGrid, chunkExtents(output.getChunks(), shape));
     launch.arg("q", output.getQ()).arg("k", output.getK());
     if (shape.lowRank())
       launch.arg("v", output.getV());
