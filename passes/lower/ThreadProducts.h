@@ -7,6 +7,9 @@
 
 namespace braid::lower {
 
+/// Of tiles that lie in rows, a warp's.
+inline constexpr int64_t kOwnRows = 16;
+
 inline constexpr int64_t kBlockColumns = 64, kRowBytes = 128, kChunk = 8,
                          kChunkBytes = 16; // of a panel; a chunk: elements
 inline constexpr int64_t kPatternBytes = 1024; // eight rows

@@ -1,0 +1,107 @@
+//===- ThreadRowStores.cpp - tiles that lie in the rows of warps go to memory -------------------------------------===//
+//
+// Neighbours of a row are two elements of a lane, which it writes together. Of a turned tile a row of memory is a column of the warp: lanes of bf16
+// exchange 8 x 8 elements first (ThreadRows.cpp).
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/ThreadProducts.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+/// Whether pairs of a tile's columns begin on 4 bytes whatever the buffer: a dense one begins there, with the rows of another or by itself.
+static bool beginsOnPairs(tile::StoreOp store) {
+  MemRefType type = store.getTarget().getType();
+  Value column = store.getIndices().back();
+  if (auto product = column.getDefiningOp<arith::MulIOp>())
+    column = product.getRhs();
+  std::optional<int64_t> known = getConstantIntValue(column);
+  return type.getLayout().isIdentity() && !type.isDynamicDim(type.getRank() - 1) && type.getShape().back() % 2 == 0 &&
+         known && *known % 2 == 0;
+}
+
+/// A turned tile of bf16: of each block of 8 x 8 elements a lane has two neighbours of one memory row once it is transposed.
+void ThreadLowering::storeTurned(tile::StoreOp store, const Vectors &vectors, ArrayRef<Value> elements) {
+  VectorType type = tileType(store.getValue());
+  auto each = [&](function_ref<void(Value row, Value column, int64_t width, Value value)> write) {
+    SmallVector<Value> pairs = pairsOf(store.getValue(), true);
+    Value inBlock = divide(lane, 4), pair = mul(remainder(lane, 4), constant(2)), first = mul(warp, constant(kOwnRows));
+    for (auto [i, value] : llvm::enumerate(pairs)) {
+      auto half = static_cast<int64_t>(i % 2);
+      Value turned =
+          LLVM::InlineAsmOp::create(b, loc, TypeRange{b.getI32Type()}, ValueRange{value}, kTransposeBlock, "=r,r",
+                                    /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                    LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+              .getResult(0);
+      turned = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), turned);
+      turned = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), turned);
+      write(add(inBlock, static_cast<int64_t>(i / 2) * 8), add(add(first, pair), half * 8), 2, turned);
+    }
+  };
+  const Access &at = accesses[store];
+  int64_t columns = type.getDimSize(1);
+  auto stored = [&](bool trust) -> SmallVector<Value> {
+    auto write = [&](Value row, Value column, int64_t width, Value value) {
+      onlyIf(at.limit && !trust ? inBounds(add(at.row, row), at.limit) : Value(),
+             [&] { writeArgument(store, {row}, {column, 0, columns, width > 1 ? width : 0, width}, value); });
+    };
+    if (trust)
+      each(write);
+    else
+      eachOwned(type.getDimSize(0),
+                [&](Value row, Value column, int64_t, size_t element) { write(column, row, 1, elements[element]); });
+    return {};
+  };
+  // Code without a branch is shuffled with the products around it.
+  if (!vectors.width || at.limit || !beginsOnPairs(store)) {
+    onTrust(vectors, {}, {}, stored);
+    return;
+  }
+  trusted[store] = llvm::Align(4);
+  stored(true);
+  trusted.erase(store);
+}
+
+void ThreadLowering::storeOwned(tile::StoreOp store) {
+  Value value = store.getValue();
+  bool turned = inRows.lookup(value) && tileType(value).getRank() == 2;
+  SmallVector<Value> elements = ownedOf(value, turned);
+  accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
+  const Access &at = accesses[store];
+  VectorType type = tileType(value);
+  Phase phase(*this);
+  if (type.getRank() == 1) // by one of the four lanes that share a row
+    return onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(lane, 4), constant(0)), [&] {
+      eachOwned(8, [&](Value row, Value, int64_t half, size_t element) {
+        if (element % 4 % 2 == 0)
+          writeArgument(store, {}, {row, 0, type.getDimSize(0), 0, 1}, elements[half]);
+      });
+    });
+  registers[value] = elements.front();
+  Vectors vectors;
+  if (!turned || type.getElementType().isBF16())
+    vectors = vectorsOf({}, {store}, 2);
+  if (turned) {
+    storeTurned(store, vectors, elements);
+    registers.erase(value);
+    return;
+  }
+  onTrust(vectors, {}, {}, [&](bool trust) -> SmallVector<Value> {
+    eachOwned(type, false, [&](Value row, Value column, int64_t, size_t element) {
+      if (trust && element % 2 != 0)
+        return;
+      onlyIf(at.limit && !trust ? inBounds(add(at.row, row), at.limit) : Value(), [&] {
+        Value written = elements[element];
+        if (trust)
+          written = vector::FromElementsOp::create(b, loc, VectorType::get({2}, written.getType()),
+                                                   ArrayRef<Value>(elements).slice(element, 2));
+        writeArgument(store, {row}, {column, 0, type.getDimSize(1), trust ? 2 : 0, trust ? 2 : 1}, written);
+      });
+    });
+    return {};
+  });
+  registers.erase(value);
+}
