@@ -107,17 +107,29 @@ void ThreadLowering::reduceLast(tile::ReduceOp op) {
     View target = destination(op.getResult());
     Phase phase(*this);
     // A lane has a few vectors of a row, where there are rows for all: the fewer lanes, the fewer steps add them up.
-    int64_t rows = source.getNumElements() / length,
+    int64_t rows = source.getNumElements() / length, together = 1,
             lanes = std::max(static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(threads / rows))),
                              static_cast<int64_t>(llvm::PowerOf2Ceil(length)) / kElementsOfLane);
     lanes = std::clamp<int64_t>(lanes, 1, std::min<int64_t>(kWarp, llvm::PowerOf2Ceil(length)));
-    eachGroup(rows, lanes, [&](Value row, Value inside) {
-      SmallVector<Value> lead = coordinates(row, source.getShape().drop_back());
+    // Where one block has a multiprocessor, a warp has several rows at a time: their shuffles need not wait for each other.
+    if (!panels.empty() && kernel->hasAttr(tile::kBoxesAttr) && rows * lanes % (4 * threads) == 0)
+      together = 4;
+    eachGroup(rows / together, lanes, [&](Value first, Value inside) {
+      SmallVector<SmallVector<Value>> leads;
+      SmallVector<Value> totals;
       Value lane = remainder(thread, lanes);
-      Value total = allLanes(op.getKind(), reduceEvery(op, lead, lane, lanes, sum), lanes), writer = less(lane, 1);
+      for (int64_t i = 0; i < together; ++i) {
+        leads.push_back(coordinates(add(first, i * (rows / together)), source.getShape().drop_back()));
+        totals.push_back(reduceEvery(op, leads.back(), lane, lanes, sum));
+      }
+      for (Value &total : totals)
+        total = allLanes(op.getKind(), total, lanes);
+      Value writer = less(lane, 1);
       onlyIf(inside ? arith::AndIOp::create(b, loc, writer, inside).getResult() : writer, [&] {
-        Value column = lead.pop_back_val();
-        writeView(target, lead, {column, 0, 0, 0, 1}, total, false);
+        for (auto [lead, total] : llvm::zip(leads, totals)) {
+          Value column = lead.pop_back_val();
+          writeView(target, lead, {column, 0, 0, 0, 1}, total, false);
+        }
       });
     });
     return own(op.getResult(), target);
