@@ -408,7 +408,8 @@ SmallVector<Value> ThreadLowering::awaitProducts(ValueRange sums, int64_t others
   for (size_t i = 0; i < sums.size(); ++i)
     constraints += std::to_string(i) + (i + 1 < sums.size() ? "," : "");
   auto wait = LLVM::InlineAsmOp::create(b, loc, TypeRange{registersOf(b, sums.size())}, sums,
-                                        (kAwaitProducts + Twine(others) + ";").str(), constraints, /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                        (kAwaitProducts + Twine(others) + ";").str(), constraints,
+                                        /*has_side_effects=*/true, /*is_align_stack=*/false,
                                         LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
   return sumsOfStruct(wait.getResult(0));
 }

@@ -516,17 +516,20 @@ SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<
   Value first = held.empty() ? add(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, left.view.memref), group)
                              : Value(),
         base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, right.view.memref);
-  // Of a panel that is described, what lies further is a sum: addresses count 16 bytes, and none is past their field's end.
-  auto further = [&](const PanelAt &of, Value description, int64_t k) -> Value {
+  // Of a panel that is described, what lies further is a sum: addresses count 16 bytes, and none is past their field's end. Where two blocks share a
+  // multiprocessor descriptions would be registers that a thread has not: a panel's place is known to the compiler, and so are they.
+  bool known = rowBoxes.empty();
+  auto further = [&](const PanelAt &of, Value begin, int64_t k) -> Value {
     int64_t deep = of.alongK ? k / kBlockColumns * of.panel.blockBytes() + k % kBlockColumns * 2 : k * kRowBytes;
-    if (deep == 0)
-      return description;
-    return arith::AddIOp::create(b, loc, description,
-                                 arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(deep / kChunkBytes)));
+    if (known)
+      return describePanel(add(begin, deep), of.panel.blockBytes());
+    Value offset = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(deep / kChunkBytes));
+    return deep == 0 ? begin : arith::AddIOp::create(b, loc, begin, offset);
   };
-  if (first)
-    first = describePanel(first, left.panel.blockBytes());
-  base = describePanel(base, right.panel.blockBytes());
+  if (!known) {
+    base = describePanel(base, right.panel.blockBytes());
+    first = first ? describePanel(first, left.panel.blockBytes()) : Value();
+  }
   NVVM::WgmmaFenceAlignedOp::create(b, loc);
   Value whole = held.empty() ? structOfSums(sums) : Value();
   for (int64_t k = 0; k < depth; k += 16) {

@@ -12,8 +12,8 @@
 //             dQ = dS K;   dK = sum over the group's heads of dS^T Q, dV = .. P^T dO, in head order
 //
 // On a CPU tiles are square. In training the keys of a tile of queries are the tiles before its first row and the diagonal tile,
-// of which every product does one half. A GPU has no halves: there all keys pass by in one loop, and where it has enough to do, the rows that stay
-// are two tiles, so that what passes by is copied half as often. Where queries stay and keys pass by, scores stand transposed, [keys, rows]: the
+// of which every product does one half. Where a GPU has enough to do, the rows that stay are two tiles (`wide`), so that what passes by is copied half as
+// often, all of it in one loop. Where queries stay and keys pass by, scores stand transposed, [keys, rows]: the
 // tile that stays is the one that is turned, and statistics of rows run along vectors. Where scores lie in registers (bf16 on a GPU), a tile whose keys all of its
 // queries see is not masked.
 //
@@ -43,7 +43,6 @@ struct AttentionShape {
   int64_t perGroup() const { return heads / groups; }
   int64_t tileRows() const { return size <= 128 ? 64 : 32; } ///< queries, and keys, of a tile
   int64_t ownRows() const { return wide ? 2 * tileRows() : tileRows(); } ///< of a program
-  bool oneLoop() const { return branches && !cache; } ///< over the diagonal too
   void round(KernelBuilder &k) const {
     if (token.isBF16())
       k.roundProducts();
@@ -195,7 +194,7 @@ public:
   Var firstQuery(Var q) {
     auto own = static_cast<double>(shape.ownRows());
     Var block = k.program(0);
-    if (shape.oneLoop())
+    if (shape.wide)
       block = (k.size(q, 1) + (own - 1.0)) / own - 1.0 - block;
     return block * own;
   }
@@ -295,7 +294,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   auto before = seen;
   if (!shape.cache) {
     diagonal = t0 + a.prefix;
-    hi = shape.earlier ? min(diagonal, keyCount) : shape.oneLoop() ? hi : diagonal;
+    hi = shape.earlier ? min(diagonal, keyCount) : shape.wide ? hi : diagonal;
     before = a.before(seen, hi);
   }
   auto common = a.common(documents, b, t0, R);
@@ -317,7 +316,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
       return a.attendTile(queries, ks, vs, before, common, s0, /*diagonal=*/false, now);
     });
   }
-  if (!shape.cache && !shape.earlier && !shape.oneLoop()) {
+  if (!shape.cache && !shape.earlier && !shape.wide) {
     Var ks = a.loadRows(keys, b, diagonal, g, R, keyCount), vs = a.loadRows(values, b, diagonal, g, R, keyCount);
     state = a.attendTile(queries, ks, vs, seen, {}, diagonal, /*diagonal=*/true, state);
   }
@@ -387,7 +386,7 @@ struct GradBuffers {
 
 /// Of one pair of tiles P, and dS without its factor, from Q K^T and dO V^T, or both transposed; lse and delta are repeated along `axis`. `half`: what a
 /// diagonal tile keeps. `masked` leaves the least of scores where rows and keys do not meet: exp may overflow there.
-/// `dp` is asked for last: on a GPU it is multiplied while P is computed, but not beside a branch.
+/// `dp` is asked for last: where products go on beside formulas it is multiplied while P is computed, but not beside a branch.
 std::pair<Var, Var> gradP(Var scores, Var lse, int64_t axis, std::optional<tile::Keep> half,
                           llvm::function_ref<Var(Var)> masked, llvm::function_ref<Var()> dp) {
   auto keep = [&](Var x) { return half ? mask(x, *half) : x; };
@@ -413,9 +412,9 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   Var out = a.loadRows(o, b, t0, h, R, tokens), lse = k.load(in.lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}});
   auto seen = a.rowIntervals(in.documents, b, t0, R);
   auto [lo, hi] = a.range(seen);
-  Var diagonal = t0 + a.prefix, end = shape.earlier    ? min(diagonal, keyCount)
-                                      : shape.oneLoop() ? min(hi, keyCount)
-                                                        : diagonal;
+  Var diagonal = t0 + a.prefix, end = shape.earlier ? min(diagonal, keyCount)
+                                      : shape.wide  ? min(hi, keyCount)
+                                                    : diagonal;
   auto before = a.before(seen, end);
   auto common = a.common(in.documents, b, t0, R);
   if (common.last)
@@ -430,12 +429,13 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
       return a.masked(half ? Attention::Interval() : common, s0, C, scores,
                       [&] { return a.visible(keys, s0, C, /*turned=*/true); });
     };
-    auto [p, dp] = gradP(dotTB(ks, queries), lse, 0, half, masked, [&] { return dotTB(vs, d); });
+    Var scores = dotTB(ks, queries), early = shape.wide ? Var() : dotTB(vs, d);
+    auto [p, dp] = gradP(scores, lse, 0, half, masked, [&] { return early ? early : dotTB(vs, d); });
     return dotTA(gradScores(p, dp, delta, 0, half), ks, sum);
   };
   Var total = k.loop(lo, end, C, {k.tile({R, shape.size}, shape.compute)},
                      [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, end, before, {}, now[0])}; })[0];
-  if (!shape.earlier && !shape.oneLoop())
+  if (!shape.earlier && !shape.wide)
     total = add(diagonal, keyCount, seen, tile::Keep::upper, total);
   a.storeRows(total * scale, dq, b, t0, h);
 }
@@ -461,32 +461,44 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
     endQuery = min(endQuery, origin + static_cast<double>(R - 1 + shape.window));
   auto every = static_cast<double>(C);
   Var hasDiagonal = ge(origin, 0.0);
-  Var firstBlock = select(hasDiagonal, shape.oneLoop() ? 0.0 : 1.0, max(-origin, 0.0) / every);
+  Var firstBlock = select(hasDiagonal, shape.wide ? 0.0 : 1.0, max(-origin, 0.0) / every);
   Var countBlocks = (max(endQuery - origin, 0.0) + (every - 1.0)) / every;
   Var lastKey = cast(origin + static_cast<double>(R - 1), k.i32());
   auto begins = [&](Var block) { // at or before the last key
-    Var t0 = min(max(origin + block * every, 0.0), tokens - 1.0);
+    Var t0 = max(origin + block * every, 0.0);
+    if (shape.wide)
+      t0 = min(t0, tokens - 1.0);
     return le(k.at(in.documents, {b, t0}), lastKey);
   };
-  // Mostly they are all of one document.
-  Var all = begins(countBlocks - 1.0);
-  Var blocks = k.loop(select(all, countBlocks, firstBlock), countBlocks, 1, {select(all, countBlocks, firstBlock)},
-                      [&](Var block, llvm::ArrayRef<Var> now) -> Vars {
-                        return {select(begins(block), now[0] + 1.0, now[0])};
-                      })[0];
+  // Mostly they are all of one document: then a GPU need not look at each, one after the other.
+  Var from = shape.wide ? select(begins(countBlocks - 1.0), countBlocks, firstBlock) : firstBlock;
+  Var blocks = k.loop(from, countBlocks, 1, {from}, [&](Var block, llvm::ArrayRef<Var> now) -> Vars {
+    return {select(begins(block), now[0] + 1.0, now[0])};
+  })[0];
   auto add = [&](Var t0, Var h, std::optional<tile::Keep> half, llvm::ArrayRef<Var> now) -> Vars {
     Var queries = a.passingRows(in.q, b, t0, h, tokens), d = a.passingRows(in.d, b, t0, h, tokens);
     auto numbers = [&](Var buffer) { return k.load(buffer, {b, h, t0}, {C}, {.limit = tokens, .dims = {2}}); };
-    // What masks depend on is read before products begin.
-    auto common = half ? Attention::Interval() : a.common(in.documents, b, t0, C);
+    // Of what boxes bring nothing is masked but by numbers that a branch reads itself: threads that wait for each other would all have to.
+    Attention::Interval seen, common;
+    if (shape.wide)
+      common = a.common(in.documents, b, t0, C);
+    else
+      seen = a.rowIntervals(in.documents, b, t0, C);
     auto masked = [&](Var scores) {
-      auto live = [&] { return a.visible(a.rowIntervals(in.documents, b, t0, C), s0, R); };
+      if (!shape.wide && !half)
+        common = a.common(in.documents, b, t0, C);
+      auto live = [&] { return a.visible(shape.wide ? a.rowIntervals(in.documents, b, t0, C) : seen, s0, R); };
       return a.masked(common, s0, R, scores, live);
     };
     // Queries are multiplied as they lie in memory.
-    Var lse = numbers(in.lse), delta = numbers(deltas), scores = dotTB(queries, ks) * scale;
-    auto [p, dp] = gradP(scores, lse, 1, half, masked, [&] { return dotTB(d, vs); });
-    Var dvs = dotTA(p, d, now[1]);
+    Var scores = dotTB(queries, ks) * scale, early = shape.wide ? Var() : dotTB(d, vs);
+    Var lse = numbers(in.lse), delta = numbers(deltas);
+    auto [p, dp] = gradP(scores, lse, 1, half, masked, [&] { return early ? early : dotTB(d, vs); });
+    if (!shape.wide) {
+      Var dks = dotTA(gradScores(p, dp, delta, 1, half), queries, now[0]);
+      return {dks, dotTA(p, d, now[1])};
+    }
+    Var dvs = dotTA(p, d, now[1]); // multiplied while dS is computed
     return {dotTA(gradScores(p, dp, delta, 1, half), queries, now[0]), dvs};
   };
   Vars none{k.tile({R, D}, shape.compute), k.tile({R, D}, shape.compute)};
@@ -500,18 +512,17 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
       return add(origin + (firstBlock + (i - member * count)) * every, h, {}, now);
     });
   };
-  Vars out = shape.oneLoop()
+  Vars out = shape.wide
                  ? inOneLoop()
-                 : k.loop(0, shape.perGroup(), 1, none,
-                    [&](Var member, llvm::ArrayRef<Var> sums) -> Vars {
-                      Var h = g * static_cast<double>(shape.perGroup()) + member;
-                      Vars first =
-                          k.loop(0, select(hasDiagonal, k.number(1), k.number(0)), 1, sums,
-                                 [&](Var, llvm::ArrayRef<Var> now) { return add(origin, h, tile::Keep::lower, now); });
-                      return k.loop(firstBlock, blocks, 1, first, [&](Var block, llvm::ArrayRef<Var> now) {
-                        return add(origin + block * every, h, {}, now);
-                      });
-                    });
+                 : k.loop(0, shape.perGroup(), 1, none, [&](Var member, llvm::ArrayRef<Var> sums) -> Vars {
+                     Var h = g * static_cast<double>(shape.perGroup()) + member;
+                     Vars first =
+                         k.loop(0, select(hasDiagonal, k.number(1), k.number(0)), 1, sums,
+                                [&](Var, llvm::ArrayRef<Var> now) { return add(origin, h, tile::Keep::lower, now); });
+                     return k.loop(firstBlock, blocks, 1, first, [&](Var block, llvm::ArrayRef<Var> now) {
+                       return add(origin + block * every, h, {}, now);
+                     });
+                   });
   auto store = [&](Var tile, Var sums, Var to) {
     Var total = shape.adds ? a.loadRows(sums, b, s0, g, R, keyCount) + tile : tile;
     k.store(cast(total, to.element()), to, {b, s0, g, 0}, {.limit = keyCount, .dims = {1, 3}});
@@ -584,8 +595,8 @@ bool isWide(Op op, const AttentionShape &shape, int64_t rows, int64_t heads, con
   constexpr int64_t fill = 128, boxColumns = 64;
   Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());
   int64_t tile = shape.tileRows();
-  return context.boxes && shape.oneLoop() && shape.size >= boxColumns && op.keyCount() == keys[1] && q[1] >= tile && keys[1] >= tile &&
-         ceilDiv(rows, 2 * tile) * heads * q[0] >= fill;
+  return context.boxes && shape.branches && !shape.cache && shape.size >= boxColumns && op.keyCount() == keys[1] &&
+         q[1] >= tile && keys[1] >= tile && ceilDiv(rows, 2 * tile) * heads * q[0] >= fill;
 }
 
 /// How many programs share the keys of a token and group: enough for two on each of a GPU's multiprocessors, none of them
@@ -633,7 +644,7 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
     launch.index("keys", op.keyCount()).index("prefix", shape.prefix);
   auto made = launch.run();
   if (parts > 1) {
-    AttentionShape all{shape.heads, shape.groups, shape.size, 0,     0,           false,        false,
+    AttentionShape all{shape.heads, shape.groups, shape.size, 0,     0,     false,       false,
                        false,       false,        false,      false, false, shape.token, shape.compute};
     std::string merge = context.kernel(all.kernelName("decode_merge") + "_parts" + std::to_string(parts),
                                        {"head", "batch"}, [&](KernelBuilder &k) { writeDecodeMerge(k, all, parts); });
@@ -694,7 +705,8 @@ LogicalResult outlineCausalGrad(AttnCausalGradOp op, OutlineContext &context) {
 LogicalResult outlineMerge(AttnMergeOp op, OutlineContext &context) {
   Shape o = shapeOf(op.getO());
   Type token = tensorType(op.getO()).getElementType();
-  AttentionShape shape{o[2], o[2], o[3], 0, 0, false, false, false, false, false, false, false, token, computeType(token)};
+  AttentionShape shape{o[2],  o[2],  o[3],  0,     0,     false, false,
+                       false, false, false, false, false, token, computeType(token)};
   std::string kernel = context.kernel(shape.kernelName("merge"), {"rows", "head", "batch"},
                                       [&](KernelBuilder &k) { writeMerge(k, shape); });
   auto launch = context.launch(op, kernel, {ceilDiv(o[1], shape.tileRows()), o[2], o[0]});

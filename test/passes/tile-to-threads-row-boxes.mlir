@@ -22,7 +22,7 @@
 // CHECK-NOT:   threads.bulk = "copy"
 // CHECK:       scf.for %[[AT:.*]] = %c0 to %{{.*}} step %c64 iter_args
 // CHECK-NOT:     gpu.barrier
-// The one behind the next, by the first warp.
+// The one behind the next, by the warp whose turn it is.
 // CHECK:         scf.if
 // CHECK:           threads.bulk = "await"
 // CHECK:           threads.bulk = "expect"{{.*}}, %c8192_i32

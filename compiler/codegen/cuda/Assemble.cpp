@@ -125,7 +125,7 @@ Expected<Assembled> braid::assemble(StringRef ptx, StringRef arch) {
   library.destroy(&handle);
   StringRef(all).split(lines, '\n');
   for (StringRef line : lines)
-    if (line.contains("Performance Loss") || line.contains("wait is injected"))
+    if (line.contains("Performance Loss") || line.contains("is injected"))
       result.loss = line.trim().str();
     else
       info += line.str() + "\n";
