@@ -38,6 +38,29 @@ def add(program, rng, size, columns, dtype, up):
     program.check(f, inputs, {"x": np.linalg.solve(system.T if up else system, inputs["b"])}, ROUNDING[dtype])
 
 
+def add_inverse(program, rng, size, dtype):
+    """(I + L)^-1 - I: in blocks of 16 x 16, where these divide the size."""
+    name, square = f"inverse_{size}_{dtype}", f"{size}x{size}x{dtype}"
+    program.kernel(
+        name,
+        {"a": square, "x": square},
+        f"""    %i = tile.program : index
+    %av = tile.load %a[%c0, %c0] {{dims = array<i64: 0, 1>}} : memref<{square}>, vector<{square}>
+    %l = tile.mask strict_lower %av : vector<{square}>
+    %n = arith.negf %l : vector<{square}>
+    %s = tile.solve %av, %n : vector<{square}>, vector<{square}>
+    tile.store %s, %x[%c0, %c0] {{dims = array<i64: 0, 1>}} : vector<{square}>, memref<{square}>""",
+        scalars=(),
+    )
+    f = program.function(f"call_{name}", dtype)
+    given = {"a": f.input("a", (size, size), dtype)}
+    f.outputs = launch(f, name, (1,), given, {"x": Type((size, size), dtype)})
+    a = rng.standard_normal((size, size)) * 0.7 / np.sqrt(size)
+    if dtype == "f32":
+        a = a.astype(np.float32).astype(np.float64)
+    program.check(f, {"a": a}, {"x": np.linalg.inv(np.eye(size) + np.tril(a, -1)) - np.eye(size)}, ROUNDING[dtype])
+
+
 def main():
     program, rng = Kernels("solve"), np.random.default_rng(5)
     for up in (False, True):
@@ -45,6 +68,9 @@ def main():
             add(program, rng, size, columns, "f32", up)
         for size, columns in ((64, 64), (20, 33), (17, 5)):
             add(program, rng, size, columns, "f64", up)
+    for size in (16, 32, 64, 128, 40):
+        add_inverse(program, rng, size, "f32")
+    add_inverse(program, rng, 48, "f64")
     return program.finish()
 
 
