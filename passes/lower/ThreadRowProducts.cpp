@@ -1,0 +1,180 @@
+//===- ThreadRowProducts.cpp - products whose rows are those of warps, in registers --------------------------------===//
+//
+// By mma.sync, of what ldmatrix brings from shared memory and of rows that are in registers already; or by wgmma of a warpgroup's 64 rows, whose
+// operands lie in panels as it reads them (ThreadRows.cpp). Where panels pass in boxes, a product is awaited only where its sums are read.
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/ThreadProducts.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace braid;
+using namespace braid::lower;
+
+/// What later products of this block read of memory is on its way while this one is computed.
+void ThreadLowering::fetchOperands(tile::DotOp op) {
+  Block &block = *op->getBlock();
+  if (!block.getOps<tile::StoreOp>().empty())
+    return;
+  for (Operation *next = op; next; next = next->getNextNode()) {
+    auto dot = dyn_cast<tile::DotOp>(next);
+    if (!dot || !inRows.count(dot.getResult()))
+      continue;
+    for (Value operand : {dot.getA(), dot.getB()}) {
+      auto load = operand.getDefiningOp<tile::LoadOp>();
+      if (!load || load->getBlock() != &block || !load->isBeforeInBlock(op) || views.count(operand))
+        continue;
+      if (panels.count(operand)) {
+        View view = panelView(allocatePanel(tileType(operand)));
+        fillPanel(view, load);
+        own(operand, view);
+        continue;
+      }
+      View view = viewOf(allocate(tileType(operand)), tileType(operand));
+      fill(view, tileType(operand), operand);
+      own(operand, view);
+    }
+  }
+}
+
+/// By wgmma, not waited for: 16 of the 64 rows are this warp's. The left operand lies in a panel, or in registers, 16 columns each.
+SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held,
+                                                  const PanelAt &right, int64_t depth, SmallVector<Value> sums) {
+  Value group = mul(divide(warp, 4), constant(left.alongK ? kGroupRows * kRowBytes : left.panel.blockBytes()));
+  Value first = held.empty() ? add(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, left.view.memref), group)
+                             : Value(),
+        base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, right.view.memref);
+  // Of a panel that is described, what lies further is a sum: addresses count 16 bytes, and none is past their field's end. Where two blocks share a
+  // multiprocessor descriptions would be registers that a thread has not: a panel's place is known to the compiler, and so are they.
+  bool known = rowBoxes.empty();
+  auto further = [&](const PanelAt &of, Value begin, int64_t k) -> Value {
+    int64_t deep = of.alongK ? k / kBlockColumns * of.panel.blockBytes() + k % kBlockColumns * 2 : k * kRowBytes;
+    if (known)
+      return describePanel(add(begin, deep), of.panel.blockBytes());
+    Value offset = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(deep / kChunkBytes));
+    return deep == 0 ? begin : arith::AddIOp::create(b, loc, begin, offset);
+  };
+  if (!known) {
+    base = describePanel(base, right.panel.blockBytes());
+    first = first ? describePanel(first, left.panel.blockBytes()) : Value();
+  }
+  NVVM::WgmmaFenceAlignedOp::create(b, loc);
+  Value whole = held.empty() ? structOfSums(sums) : Value();
+  for (int64_t k = 0; k < depth; k += 16) {
+    Value y = further(right, base, k);
+    if (held.empty())
+      whole = multiplyByGroup(further(left, first, k), left.alongK, y, right.alongK, whole);
+    else
+      sums = multiplyRowsByGroup(held[static_cast<size_t>(k / 16)], y, right.alongK, sums);
+  }
+  NVVM::WgmmaGroupSyncAlignedOp::create(b, loc);
+  return whole ? sumsOfStruct(whole) : sums;
+}
+
+/// Whether rows that are multiplied in every iteration are read once: those that it begins with, for which it would wait. A thread has registers for no more.
+bool ThreadLowering::staysHeld(Value left, Operation *loop) const {
+  constexpr int64_t mostHeld = 32; // registers
+  if (!rowBoxes.count(loop) || left.getParentBlock()->getParentOp() == loop)
+    return false;
+  auto dots = cast<scf::ForOp>(loop).getBody()->getOps<tile::DotOp>();
+  auto first = llvm::find_if(dots, [&](tile::DotOp dot) { return inRows.count(dot.getResult()); });
+  bool begins = left == (inRows.lookup((*first).getResult()) ? (*first).getB() : (*first).getA());
+  return begins && tileType(left).getNumElements() / threads / 2 <= mostHeld;
+}
+
+/// A product whose rows are this warp's: of what lies in shared memory, or of a left operand in registers.
+SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
+  auto type = cast<VectorType>(op.getType()), a = cast<VectorType>(op.getA().getType());
+  int64_t depth = a.getDimSize(op.getTransposeA() ? 0 : 1), columns = type.getDimSize(turned ? 0 : 1) / 8;
+  SmallVector<Buffer *> temporary;
+  // Turned, it is the transposed right operand times the transposed left one.
+  fetchOperands(op);
+  Value rightTile = turned ? op.getA() : op.getB(), leftTile = turned ? op.getB() : op.getA();
+  bool inRegisters = owned.count(leftTile) || inRows.count(leftTile), byGroup = panels.count(rightTile);
+  View left = inRegisters ? View() : panels.count(leftTile) ? views[leftTile] : packed(leftTile, temporary), right;
+  if (!byGroup) {
+    right = packed(rightTile, temporary);
+  } else if (auto it = views.find(rightTile); it != views.end()) {
+    right = it->second;
+  } else {
+    right = panelView(allocatePanel(tileType(rightTile)));
+    fillPanel(right, rightTile.getDefiningOp<tile::LoadOp>());
+    own(rightTile, right);
+  }
+  bool leftTurned = turned ? !op.getTransposeB() : op.getTransposeA(),
+       rightTurned = turned ? !op.getTransposeA() : op.getTransposeB();
+  Phase phase(*this);
+  SmallVector<Value> sums = ownedOf(op.getAcc(), turned), given;
+  if (inRegisters)
+    given = pairsOf(leftTile, leftTurned);
+  auto places = [&] { return std::array{remainder(lane, 8), remainder(divide(lane, 8), 2), divide(lane, 16)}; };
+  auto [inMatrix, low, high] = places();
+  auto leftAt = [&](Value k0) {
+    auto [inMatrix, low, high] = places();
+    Value row = add(mul(warp, constant(kOwnRows)), mul(low, constant(8))), k = add(k0, mul(high, constant(8)));
+    (leftTurned ? k : row) = add(leftTurned ? k : row, inMatrix);
+    return leftTurned ? loadMatrices(left, k, row, 4, true) : loadMatrices(left, row, k, 4, false);
+  };
+  // Where everything but the lane's own place is known, it is a number behind that.
+  Value origin;
+  auto rightAt = [&](Value k0, int64_t c) {
+    auto at = [&](Value k, Value column) {
+      k = add(k, mul(low, constant(8)));
+      column = add(mul(high, constant(8)), column);
+      (rightTurned ? column : k) = add(rightTurned ? column : k, inMatrix);
+      return rightTurned ? std::pair(column, k) : std::pair(k, column);
+    };
+    std::optional<int64_t> known = getConstantIntValue(k0), row = getConstantIntValue(right.strides.front());
+    if (!known || !row) {
+      auto [major, minor] = at(k0, constant(c * 8));
+      return loadMatrices(right, major, minor, 4, !rightTurned);
+    }
+    touched(right, false);
+    if (!origin) {
+      auto [major, minor] = at(constant(0), constant(0));
+      Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, right.memref);
+      origin = add(start, mul(offsetIn(right, {major}, minor), constant(2)));
+    }
+    int64_t further = rightTurned ? c * 8 * *row + *known : *known * *row + c * 8;
+    return loadMatrices(add(origin, further * 2), 4, !rightTurned);
+  };
+  auto step = [&](Value k0, ArrayRef<Value> x, ValueRange carried) {
+    SmallVector<Value> next;
+    for (int64_t c = 0; c < columns; c += 2) {
+      SmallVector<Value> y = rightAt(k0, c);
+      for (int64_t part = 0; part < 2; ++part)
+        llvm::append_range(
+            next, multiplyFragments(x, ArrayRef<Value>(y).slice(2 * part, 2), carried.slice((c + part) * 4, 4)));
+    }
+    return next;
+  };
+  if (byGroup) {
+    SmallVector<SmallVector<Value>> held;
+    PanelAt rows{left, panelOf(tileType(leftTile)), !leftTurned};
+    if (panels.count(leftTile)) {
+      touched(left, false);
+    } else {
+      // Before the loop nobody writes any more what a block that passes boxes reads in it.
+      OpBuilder::InsertionGuard guard(b);
+      if (!inRegisters && staysHeld(leftTile, op->getParentOp()))
+        b.setInsertionPoint(b.getInsertionBlock()->getParentOp());
+      for (int64_t k = 0; k < depth; k += 16)
+        held.push_back(inRegisters ? SmallVector<Value>(ArrayRef<Value>(given).slice(k / 4, 4)) : leftAt(constant(k)));
+    }
+    touched(right, false);
+    sums = multiplyPanels(rows, held, {right, panelOf(tileType(rightTile)), rightTurned}, depth, sums);
+    if (rowBoxes.empty())
+      sums = awaitProducts(sums);
+    else
+      inFlight[op.getResult()] = ++groups;
+  } else if (inRegisters) {
+    for (int64_t k = 0; k < depth; k += 16)
+      sums = step(constant(k), ArrayRef<Value>(given).slice(k / 4, 4), sums);
+  } else {
+    sums = repeat(0, depth, 16, sums, [&](Value k0, ValueRange carried) { return step(k0, leftAt(k0), carried); });
+  }
+  for (Buffer *buffer : temporary)
+    giveBack(buffer);
+  return sums;
+}
