@@ -328,6 +328,8 @@ SmallVector<Value> ThreadLowering::multiplyInBulk(const Pipeline &pipe, Value st
                                                   std::pair<Value, Value> panels) {
   const Product &p = pipe.p;
   awaitPhase(b, loc, fullBarrier(pipe, now[0]), now[1]);
+  // Lanes may have left the loop that waits one after the other.
+  NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   SmallVector<Value> next = nextFilled(p, now[0], now[1]);
   llvm::append_range(next, multiplyByGroups(p, panels.first, panels.second, now.drop_front(2)));
   NVVM::WgmmaWaitGroupSyncOp::create(b, loc, 1);

@@ -106,11 +106,14 @@ void ThreadLowering::reduceLast(tile::ReduceOp op) {
   if (isTile(op.getResult())) {
     View target = destination(op.getResult());
     Phase phase(*this);
-    // A lane has a few vectors of a row, where there are rows for all: the fewer lanes, the fewer steps add them up.
     int64_t rows = source.getNumElements() / length, together = 1,
-            lanes = std::max(static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(threads / rows))),
-                             static_cast<int64_t>(llvm::PowerOf2Ceil(length)) / kElementsOfLane);
-    lanes = std::clamp<int64_t>(lanes, 1, std::min<int64_t>(kWarp, llvm::PowerOf2Ceil(length)));
+            lanes = std::min<int64_t>(kWarp, llvm::PowerOf2Ceil(length));
+    // Beside columns of warps a lane has a few vectors of a row, where there are rows for all: the fewer lanes, the fewer steps add them up. Elsewhere
+    // the order of a sum does not depend on what else its kernel computes.
+    if (liesInColumns())
+      lanes = std::clamp<int64_t>(std::max(static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(threads / rows))),
+                                           static_cast<int64_t>(llvm::PowerOf2Ceil(length)) / kElementsOfLane),
+                                  1, lanes);
     // Where one block has a multiprocessor, a warp has several rows at a time: their shuffles need not wait for each other.
     if (!panels.empty() && kernel->hasAttr(tile::kBoxesAttr) && rows * lanes % (4 * threads) == 0)
       together = 4;

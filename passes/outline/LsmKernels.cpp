@@ -334,7 +334,9 @@ private:
     shape.multiplied = elementOf(states);
     shape.chunk = shapeOf(read)[3];
     // Two warps of 16 columns: what a chunk's products wait for each other no other warp makes shorter.
-    shape.mostColumns = 32;
+    constexpr int64_t ofTwoWarps = 32;
+    if (shape.values % ofTwoWarps == 0)
+      shape.mostColumns = ofTwoWarps;
     return shape;
   }
   /// Decays are states' numbers; class H has none.

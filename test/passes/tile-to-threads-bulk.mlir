@@ -46,6 +46,7 @@
 // CHECK:           arith.remui %{{.*}}, %c2
 // CHECK:           scf.for %[[STEP:.*]] = %c0 to
 // CHECK:             threads.bulk = "await"
+// CHECK-NEXT:        nvvm.bar.warp.sync %c-1_i32
 // CHECK:             nvvm.wgmma.fence.aligned
 // CHECK-COUNT-4:     nvvm.wgmma.mma_async
 // CHECK:             nvvm.wgmma.commit.group.sync.aligned
@@ -294,7 +295,7 @@ func.func @to_the_end(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<
 // CHECK:           arith.select %[[CUT]]
 // CHECK:       } else {
 // CHECK-NOT:     nvvm.fence.proxy
-// CHECK-NOT:     nvvm.bar
+// CHECK-NOT:     nvvm.barrier
 // CHECK:         nvvm.wgmma.mma_async
 // EMULATED-LABEL: func.func private @of_a_group__thread(
 // EMULATED:        call @braid_emulate_fence_async()
