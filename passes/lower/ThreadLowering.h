@@ -281,7 +281,7 @@ private:
   struct PanelAt;
   SmallVector<Value> multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held, const PanelAt &right,
                                     int64_t depth, SmallVector<Value> sums);
-  bool staysHeld(Value left, Operation *loop) const;
+  bool areReadEarly(Value left, Operation *loop) const;
   SmallVector<Value> multiplyOwned(tile::DotOp op, bool turned);
   void storeTurned(tile::StoreOp store, const Vectors &vectors, ArrayRef<Value> elements);
   void storeOwned(tile::StoreOp store);

@@ -72,8 +72,10 @@ SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<
   return whole ? sumsOfStruct(whole) : sums;
 }
 
-/// Whether rows that are multiplied in every iteration are read once: those that it begins with, for which it would wait. A thread has registers for no more.
-bool ThreadLowering::staysHeld(Value left, Operation *loop) const {
+/// Whether rows that are multiplied in every iteration are read where it begins: those of its first product, which would wait for them. A thread has
+/// registers for no more. They are never held from one iteration to the next: ptxas (CUDA 13.0) gives what wgmma reads of a register that a loop does not
+/// write the registers of another product's rows, and does not restore it.
+bool ThreadLowering::areReadEarly(Value left, Operation *loop) const {
   constexpr int64_t mostHeld = 32; // registers
   if (!rowBoxes.count(loop) || left.getParentBlock()->getParentOp() == loop)
     return false;
@@ -155,10 +157,10 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
     if (panels.count(leftTile)) {
       touched(left, false);
     } else {
-      // Before the loop nobody writes any more what a block that passes boxes reads in it.
+      // Nobody writes any more what a block that passes boxes reads in its loop.
       OpBuilder::InsertionGuard guard(b);
-      if (!inRegisters && staysHeld(leftTile, op->getParentOp()))
-        b.setInsertionPoint(b.getInsertionBlock()->getParentOp());
+      if (!inRegisters && areReadEarly(leftTile, op->getParentOp()))
+        b.setInsertionPointToStart(b.getInsertionBlock());
       for (int64_t k = 0; k < depth; k += 16)
         held.push_back(inRegisters ? SmallVector<Value>(ArrayRef<Value>(given).slice(k / 4, 4)) : leftAt(constant(k)));
     }

@@ -20,7 +20,10 @@
 // Two iterations are asked for.
 // CHECK-COUNT-2: threads.bulk = "copy"
 // CHECK-NOT:   threads.bulk = "copy"
+// CHECK-NOT:   nvvm.ldmatrix
 // CHECK:       scf.for %[[AT:.*]] = %c0 to %{{.*}} step %c64 iter_args
+// Rows that all tiles meet are read again for each, where the iteration begins: what wgmma reads of registers may not be held by a loop.
+// CHECK-COUNT-4: nvvm.ldmatrix
 // CHECK-NOT:     gpu.barrier
 // The one behind the next, by the warp whose turn it is.
 // CHECK:         scf.if
