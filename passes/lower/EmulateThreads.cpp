@@ -5,6 +5,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -156,13 +157,21 @@ private:
       StringRef text = wait.getAsmString().drop_front(kAwaitProducts.size());
       text.consumeInteger(10, most);
       call("braid_emulate_wgmma_wait", {}, {number(i32, most)});
-      op->replaceAllUsesWith(ValueRange{structOf(wait.getOperands())});
+      // What stands for sums under way becomes them.
+      Value sums = structOf(wait.getOperands()), place = stack(sums.getType());
+      LLVM::StoreOp::create(b, loc, sums, place);
+      call("braid_emulate_wgmma_sums", {}, {number(i32, static_cast<int64_t>(wait.getOperands().size())), place});
+      op->replaceAllUsesWith(ValueRange{LLVM::LoadOp::create(b, loc, sums.getType(), place).getResult()});
     } else if (auto turn = dyn_cast<LLVM::InlineAsmOp>(op); turn && turn.getAsmString() == kTransposeBlock) {
       op->replaceAllUsesWith(ValueRange{transposeBlock(turn.getOperands().front())});
     } else if (auto product = dyn_cast<LLVM::InlineAsmOp>(op); product && product->hasAttr(kGroupProductAttr)) {
       // Sums, four registers of a, b.
       ValueRange operands = product.getOperands();
       size_t sums = operands.size() - 5;
+      // ptxas (CUDA 13.0) gives registers that a loop reads so, but does not write, to other products.
+      auto loop = product->getParentOfType<scf::ForOp>();
+      if (loop && llvm::any_of(operands.slice(sums, 4), [&](Value v) { return loop.isDefinedOutsideOfLoop(v); }))
+        return op->emitOpError("multiplies rows in registers that its loop does not write");
       SmallVector<Value> fields(operands.slice(sums, 4));
       llvm::append_range(fields, operands.take_front(sums));
       Value all = structOf(fields), place = stack(all.getType());

@@ -137,6 +137,9 @@ void Block::begin(int64_t i) {
   fiber.copies.clear();
   fiber.copyGroups.clear();
   fiber.unfenced = false;
+  fiber.committed = fiber.finished = 0;
+  fiber.pendingSums.assign(1, {}); // a NaN without a number is one
+  fiber.freeSums.clear();
   if (i % kGroup == 0)
     inFlight[i / kGroup].assign(1, {});
 }
@@ -321,12 +324,54 @@ bool Block::releasePhases() {
 
 //===- Products of a warpgroup -----------------------------------------------------------------------------------===//
 
+static constexpr uint32_t kPendingNaN = 0x7fc00000;
+
+static uint32_t bitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+PendingSum *Block::pendingOf(Fiber &fiber, float sum) {
+  uint32_t number = bitsOf(sum) ^ kPendingNaN;
+  return number != 0 && number < fiber.pendingSums.size() ? &fiber.pendingSums[number] : nullptr;
+}
+
+float Block::promise(Fiber &fiber, float before, float value) {
+  if (PendingSum *pending = pendingOf(fiber, before)) {
+    *pending = {value, fiber.committed};
+    return before;
+  }
+  if (fiber.freeSums.empty()) {
+    fiber.freeSums.push_back(static_cast<uint32_t>(fiber.pendingSums.size()));
+    fiber.pendingSums.emplace_back();
+  }
+  uint32_t number = fiber.freeSums.back(), bits = kPendingNaN | number;
+  fiber.freeSums.pop_back();
+  fiber.pendingSums[number] = {value, fiber.committed};
+  float sum;
+  std::memcpy(&sum, &bits, sizeof(sum));
+  return sum;
+}
+
+void Block::settleSums(float *sums, int32_t count) {
+  for (float *sum = sums; sum != sums + count; ++sum)
+    if (const PendingSum *pending = pendingOf(self(), *sum)) {
+      if (pending->group >= self().finished)
+        fail("sums of a wgmma are read that was not waited for", current);
+      self().freeSums.push_back(bitsOf(*sum) ^ kPendingNaN);
+      *sum = pending->value;
+    }
+}
+
 void Block::commitProducts() {
+  ++self().committed;
   if (current % kGroup == 0)
     inFlight[current / kGroup].emplace_back();
 }
 
 void Block::awaitProducts(int32_t most) {
+  self().finished = std::max(self().finished, self().committed - most);
   if (current % kGroup != 0)
     return;
   auto &groups = inFlight[current / kGroup];
@@ -386,10 +431,12 @@ void Block::multiplyGroup(int64_t first) {
     for (int i = 0; i < product.n / 2; ++i) {
       int lane = thread % kWarp, row = thread / kWarp * 16 + lane / 4 + i / 2 % 2 * 8;
       int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-      float sum = fibers[first + thread].sums[i];
+      Fiber &fiber = fibers[first + thread];
+      const PendingSum *pending = pendingOf(fiber, fiber.sums[i]);
+      float sum = pending ? pending->value : fiber.sums[i];
       for (int k = 0; k < 16; ++k)
         sum += a[row * 16 + k] * b[column * 16 + k];
-      fibers[first + thread].sums[i] = sum;
+      fiber.sums[i] = promise(fiber, fiber.sums[i], sum);
     }
   inFlight[first / kGroup].back().push_back(std::move(one));
 }

@@ -101,6 +101,12 @@ struct InFlight {
   std::vector<uint16_t> a, b;
 };
 
+/// A sum that a product of a thread's group number `group` is to write.
+struct PendingSum {
+  float value;
+  int64_t group;
+};
+
 struct Fiber {
   void *context = nullptr; ///< its stack, where it waits
   std::unique_ptr<Pages> stack;
@@ -113,6 +119,9 @@ struct Fiber {
   bool unfenced = false; ///< what copies wrote is not ordered before wgmma yet
   const GroupProduct *product = nullptr;
   float *sums = nullptr; ///< of this thread
+  int64_t committed = 0, finished = 0; ///< groups of products
+  std::vector<PendingSum> pendingSums; ///< by the numbers of the NaNs that stand for them
+  std::vector<uint32_t> freeSums; ///< of these numbers
   const uint16_t *row = nullptr; ///< of a matrix: 8 elements
   uint32_t *registers = nullptr; ///< what ldmatrix gives this lane: `value` of them, turned if `mode` is not 0
 };
@@ -168,8 +177,14 @@ public:
   void commitProducts();
   /// Nobody may have overwritten, until now, what products read that are done from here on.
   void awaitProducts(int32_t most);
+  /// Of this thread; those that are not done yet end the process.
+  void settleSums(float *sums, int32_t count);
 
 private:
+  /// Until products are waited for, their sums are NaNs to the program, each with a number: whoever reads or moves them by more than a copy has a NaN.
+  static PendingSum *pendingOf(Fiber &fiber, float sum);
+  static float promise(Fiber &fiber, float before, float value);
+
   PhaseBarrier &phasesOf(char *barrier);
   void endPhase(PhaseBarrier &barrier);
   void deliver();

@@ -224,6 +224,8 @@ void braid_emulate_wgmma_rows(int64_t b, int32_t n, int32_t turnedB, void *field
 }
 void braid_emulate_wgmma_commit() { theBlock().commitProducts(); }
 void braid_emulate_wgmma_wait(int32_t most) { theBlock().awaitProducts(most); }
+/// `count` sums that the program reads from here on.
+void braid_emulate_wgmma_sums(int32_t count, float *sums) { theBlock().settleSums(sums, count); }
 
 /// `row`: the address of 8 elements, a multiple of 16; `registers` receives `count`.
 void braid_emulate_ldmatrix(int64_t row, int32_t count, int32_t turned, void *registers) {
