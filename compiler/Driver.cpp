@@ -47,6 +47,7 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
       {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
       {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked},
       {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands},
+      {"--attention", options.attention != "rows", Phase::kernels, Phase::kernels},
       {"--gemm", options.gemm != "kernels", Phase::commands, Phase::commands}};
   for (const Flag &flag : flags) {
     if (!flag.given || (from < flag.last && flag.first <= to))
@@ -78,7 +79,12 @@ static bool checkTarget(CompileOptions &options) {
                   " says what kernels for CPUs may use, and --target=cuda compiles for GPUs; "
                   "valid: --arch");
     llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
-    return target ? true : fail("--target=cuda: " + llvm::toString(target.takeError()));
+    if (!target)
+      return fail("--target=cuda: " + llvm::toString(target.takeError()));
+    if (options.attention == "boxes" && !target->limits.wgmma)
+      return fail("--attention=boxes copies tiles in boxes, which --arch=" + options.arch +
+                  " does not; valid: --arch=sm_90a");
+    return true;
   }
   if (options.arch != CompileOptions().arch)
     return fail("--arch=" + options.arch + " names a GPU, and --target=" + options.target +
@@ -88,6 +94,9 @@ static bool checkTarget(CompileOptions &options) {
     return fail("--gemm=" + options.gemm + " names a library of GPUs, and --target=" + options.target +
                 " compiles for CPUs; "
                 "valid: with --target=cuda");
+  if (options.attention != CompileOptions().attention)
+    return fail("--attention=" + options.attention + " says how tiles come to a GPU's kernels, and --target=" +
+                options.target + " compiles for CPUs; valid: with --target=cuda");
   llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
   return target ? true : fail("--cpu: " + llvm::toString(target.takeError()));
 }

@@ -168,8 +168,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createCountWorkPass({.gpu = gpu, .library = options.target != "cuda" || options.gemm == "cublaslt"}));
     // Every op turns into a launch, a library call or a view; equal kernels are one function.
     // cuBLASLt adds nothing of another type than its result.
-    // Attention in boxes (`boxes`) waits for a device to show that it is right: test/benchmark/results/README.md.
-    pm.addPass(createOutlinePass({.cublaslt = options.gemm == "cublaslt", .gpu = gpu}));
+    pm.addPass(
+        createOutlinePass({.cublaslt = options.gemm == "cublaslt", .gpu = gpu, .boxes = options.attention == "boxes"}));
     // Views of views and equal reshapes would only be noise for the memory plan.
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());

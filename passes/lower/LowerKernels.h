@@ -55,6 +55,7 @@ inline int64_t mapsOffset(int64_t slots) { return static_cast<int64_t>(llvm::ali
 ///   expect B bytes: an arrival, and so many bytes to come;  await B parity: the phases of that parity are over;
 ///   copy target map B coordinates, innermost first
 inline constexpr llvm::StringLiteral kBulkAttr = "threads.bulk";
+/// The inline assembly that transposes 8 x 8 elements of bf16, two neighbours in each lane.
 inline constexpr llvm::StringLiteral kTransposeBlock = "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;";
 /// How the inline assembly begins that waits for products by wgmma; behind it, how many of the last may go on. The sums pass through it.
 inline constexpr llvm::StringLiteral kAwaitProducts = "wgmma.wait_group.sync.aligned ";

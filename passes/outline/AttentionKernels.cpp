@@ -595,8 +595,8 @@ bool isWide(Op op, const AttentionShape &shape, int64_t rows, int64_t heads, con
   constexpr int64_t fill = 128, boxColumns = 64;
   Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());
   int64_t tile = shape.tileRows();
-  return context.boxes && shape.branches && !shape.cache && shape.size >= boxColumns && op.keyCount() == keys[1] &&
-         q[1] >= tile && keys[1] >= tile && ceilDiv(rows, 2 * tile) * heads * q[0] >= fill;
+  return context.boxes && shape.branches && !shape.cache && shape.size >= boxColumns && shape.size % 16 == 0 &&
+         op.keyCount() == keys[1] && q[1] >= tile && keys[1] >= tile && ceilDiv(rows, 2 * tile) * heads * q[0] >= fill;
 }
 
 /// How many programs share the keys of a token and group: enough for two on each of a GPU's multiprocessors, none of them

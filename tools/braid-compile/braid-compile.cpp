@@ -55,6 +55,12 @@ int main(int argc, char **argv) {
                        "braid-run then opens: kernels or cublaslt (default kernels)"),
         {"kernels", "cublaslt"})
       ->type_name("NAME");
+  oneOf(
+      app.add_option("--attention", options.attention,
+                     "with --target=cuda --arch=sm_90a: how keys and values come to attention of many rows: by rows or "
+                     "in boxes, which is faster, but which no device has shown to be right (default rows)"),
+      {"rows", "boxes"})
+      ->type_name("NAME");
   app.add_option("--cpu", options.cpu,
                  "what the kernels may use: native, x86-64-v3 or x86-64-v4, with features to add, as in "
                  "x86-64-v4,avx512bf16 (default native)")
