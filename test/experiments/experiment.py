@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -19,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/dev"))
 import results
 CLUSTER = ROOT / "models/clusters/2x-cpu.json"
+MOVED = 0.01  # part of the rows of a step that rounding may send to other experts
 WARM = 2  # steps of a training that are not measured
 
 
@@ -26,7 +28,8 @@ class Measured:
     """Of one program: seconds of steps over all rounds, bytes per step and rank, and from the trace what waited."""
 
     def __init__(self):
-        self.steps, self.bytes, self.exposed, self.communication, self.losses = [], [], [], [], []
+        self.steps, self.bytes, self.exposed, self.communication = [], [], [], []
+        self.losses, self.norms, self.choices = [], [], []  # of every step of the last run; `choices`: how many rows each expert of each layer got
         self.data = None  # bytes of data that a rank hands to others in a step, counted by the ranks; `bytes` are what links carried
         self.events = []  # of the traced step of rank 0: (stream, name, begin, end), seconds
 
@@ -53,6 +56,36 @@ def seconds_of(metrics):
     return [after - before for before, after in zip(seconds, seconds[1:])]
 
 
+def difference(measured, alone):
+    """The largest differences of losses and of gradient norms (over the norm), in the steps before one in which a few rows, a hundredth at most, went to
+    other experts than in the run of one rank. Where two experts are as good to the last bit, rounding chooses; that token's loss is another, and so is
+    every later step. The first step is always compared, by its gradients too."""
+    alike = 1
+    while alike < len(alone.losses) and not 0 < moved(measured.choices[alike], alone.choices[alike]) <= MOVED:
+        alike += 1
+    return {"loss_difference": max(abs(a - b) for a, b in zip(measured.losses[:alike], alone.losses)),
+            "norm_difference": max(abs(a - b) / b for a, b in zip(measured.norms[:alike], alone.norms)), "steps_alike": alike}
+
+
+def moved(counts, others):
+    """Part of the rows that other experts got."""
+    pairs = [(a, b) for layer, other in zip(counts or [], others or []) for a, b in zip(layer, other)]
+    return sum(abs(a - b) for a, b in pairs) / 2 / max(1, sum(b for _, b in pairs))
+
+
+def made_up_text(words=60_000):
+    """Sentences of 2000 made-up words, frequent ones first, the same wherever and whenever it runs."""
+    draw = random.Random(1)
+    syllables = [a + b for a in "bdfghklmnprstvz" for b in "aeiou"]
+    lexicon = ["".join(draw.choice(syllables) for _ in range(1 + rank // 400)) for rank in range(2000)]
+    text = []
+    for i in range(words):
+        text.append(lexicon[int(len(lexicon) ** draw.random()) - 1])
+        if draw.random() < 0.1:
+            text[-1] += "."
+    return " ".join(text) + "\n"
+
+
 class Experiment:
     def __init__(self, build, folder):
         self.bin = pathlib.Path(build).resolve() / "bin"
@@ -60,8 +93,7 @@ class Experiment:
         self.programs = {}
         self.efficiency = 1.0
         self.text = self.folder / "text.txt"
-        self.text.write_bytes(b"".join((ROOT / name / "README.md").read_bytes()
-                                       for name in ("models", "passes", "dialects", "runtime", "tools", "test")) * 4)
+        self.text.write_text(made_up_text())
 
     def run(self, program, *words, environment=None, prefix=()):
         done = subprocess.run([*prefix, str(self.bin / program), *map(str, words)], capture_output=True, text=True, check=False,
@@ -102,7 +134,9 @@ class Experiment:
         if net is not None:
             measured.bytes.append(statistics.mean(net.sent()) / steps)
         measured.steps += seconds_of(metrics)[WARM - 1:]
-        measured.losses = [line["loss"] for line in lines_of(metrics)]
+        lines = lines_of(metrics)
+        measured.losses, measured.norms = [line["loss"] for line in lines], [line["grad_norm"] for line in lines]
+        measured.choices = [line.get("expert_counts") for line in lines]
         return measured
 
     def train_beside(self, name, ranks, steps):

@@ -84,9 +84,8 @@ def run_link(test, arguments, names, bits, rounds, alone):
     plain, planned = statistics.median(found["none"].steps), test.plan("none", cluster)["step"]
     for name, (pipeline, degree) in names.items():
         step = test.plan(name, cluster)["step"]
-        worst = max(abs(a - b) for a, b in zip(found[name].losses, alone.losses))
-        row = {"pipeline": pipeline, "degree": degree} | found[name].report()
-        row |= {"gain": plain / row["step_seconds"], "loss_difference": worst,
+        row = {"pipeline": pipeline, "degree": degree} | found[name].report() | experiment.difference(found[name], alone)
+        row |= {"gain": plain / row["step_seconds"],
                 "predicted": {"step_seconds": step["time"], "exposed_seconds": step["exposed_comm"], "gain": planned["time"] / step["time"]}}
         link["programs"].append(row)
     return link, found, cluster

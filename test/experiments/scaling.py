@@ -69,7 +69,7 @@ def measure(test, arguments, machine):
             sent = sum(axis["bytes"] for axis in step.get("communication", []))
             # More ranks than cores share them: the best there is takes that much longer.
             cores = min(ranks, result["machine"]["cores"])
-            row = {"name": name, "ranks": ranks, "shares_cores": shared} | found[name].report()
+            row = {"name": name, "ranks": ranks, "shares_cores": shared} | found[name].report() | experiment.difference(found[name], alone)
             row |= {"efficiency": base / (cores * row["step_seconds"]), "loss": found[name].losses[-1],
                     "one_rank_loss": alone.losses[-1],
                     "predicted": {"step_seconds": step["time"], "exposed_seconds": step["exposed_comm"],
