@@ -22,7 +22,7 @@ from cuda_run import check, must, run
 
 LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "libfmt.so.9"}
 SUITES = ["--suite=linear", "--case-bytes=40000"]
-SMALL = ["--arch=sm_90a,emulated", "--batch=1x40", "--steps=3", "--scans=40", "--attention=1x40", "--products=40"]
+SMALL = ["--arch=sm_90a,emulated", "--batch=1x40", "--steps=3", "--scans=40", "--attention=1x40", "--products=40", "--sizes=attention-boxes,scan-GH"]
 SANITIZER = """#!/bin/bash
 # compute-sanitizer --tool T --error-exitcode N PROGRAM ..: finds something where it is told to, or hangs with what it has started.
 echo "$2" >>"${0%/*}/asked"
@@ -157,7 +157,7 @@ def main():
     listed = re.findall(r"^\S.* (\S+/\S+)$", said, re.MULTILINE)
     check(code == 0 and listed == ["curve/bundled", "attention/1x40"] and statuses(gpu_check.known()) == before, f"what is chosen: {said.strip()}")
     code, said = gpu_check("--jobs=3")
-    check(code == 0 and f"{14 - sum(s == 'passed' for s in before.values())} of 14 items to do" in said and "0 failed, 0 left" in said, said.strip())
+    check(code == 0 and f"{16 - sum(s == 'passed' for s in before.values())} of 16 items to do" in said and "0 failed, 0 left" in said, said.strip())
     again = [name for name, status in before.items() if status == "passed" and f" {name}:" in said]
     check(not again, f"nothing that had passed is done again {again}")
     page = (folder / "results" / "no-device.md").read_text()
@@ -192,10 +192,10 @@ def main():
     (tools / "races").touch()
     code, said = with_sanitizer()
     check(said.index(" racecheck/bundled-step:") < said.index(" memcheck/linear:"), "what was under way comes last")
-    check(code == 1 and len(re.findall(r"^failed   racecheck/.*RACECHECK SUMMARY: 1 hazard", said, re.MULTILINE)) == 2 and "4 of 14" in said, said.strip())
+    check(code == 1 and len(re.findall(r"^failed   racecheck/.*RACECHECK SUMMARY: 1 hazard", said, re.MULTILINE)) == 2 and "4 of 16" in said, said.strip())
     (tools / "races").unlink()
     code, said = with_sanitizer("--retry")
-    check(code == 0 and "2 of 14" in said and set(statuses(with_sanitizer.known()).values()) == {"passed"}, said.strip())
+    check(code == 0 and "2 of 16" in said and set(statuses(with_sanitizer.known()).values()) == {"passed"}, said.strip())
     check((tools / "asked").read_text().split() == ["memcheck"] * 2 + ["racecheck"] * 2 + ["memcheck"] + ["racecheck"] * 2, "what was asked of it")
 
     wanted = damage(bundle, "items/linear.tar.xz")
@@ -204,9 +204,17 @@ def main():
     code, said = Check(bundle, folder / "damaged", LD_LIBRARY_PATH=stub, **alone)()
     check(code == 1 and wanted in said and "failed   scans/40: " in said and "2 failed, 0 left" in said,
           f"a reference that is another, an archive that is cut: {[line for line in said.splitlines() if line.startswith('failed')]}")
+    exact = json.loads(manifest)
+    outputs = next(item for item in exact["items"] if item["id"] == "sizes/scan-GH")["calls"][0]["outputs"]
+    outputs["o"]["limit"] = 1e-9
+    (bundle / "manifest.json").write_text(json.dumps(exact))
+    code, said = Check(bundle, folder / "exact", LD_LIBRARY_PATH=stub, **alone)("--only=^sizes")
+    (bundle / "manifest.json").write_text(manifest)
+    check(code == 1 and "passed   sizes/attention-boxes: 2 calls, worst " in said and re.search(r"failed   sizes/scan-GH: 1 outputs of 2 calls: GH, .*: o is off by [0-9.e-]+ \(max", said),
+          f"bf16 is not as exact as f32: {said.strip()}")
     begin = time.monotonic()
     code, said = Check(bundle, folder / "short", LD_LIBRARY_PATH=stub, **alone)("--minutes=0.0001")
-    check(code == 0 and "0 failed, 14 left" in said and time.monotonic() - begin < 60, f"out of minutes: {said.strip()}")
+    check(code == 0 and "0 failed, 16 left" in said and time.monotonic() - begin < 60, f"out of minutes: {said.strip()}")
     left = list((folder / "temporary").iterdir())
     check(not left, f"nothing of it stays, of the killed run either {left}")
     check_names(bundle, folder)
