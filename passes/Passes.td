@@ -25,6 +25,7 @@ def ClassifyScansPass : Pass<"braid-classify-scans", "::mlir::ModuleOp"> {
 def DecideRecomputePass : Pass<"braid-decide-recompute", "::mlir::ModuleOp"> {
   let summary = "marks the ops of layer functions that the backward executes again instead of keeping their results";
   let description = [{
+    Pointwise results that only row-wise ops read are marked where their operands are kept anyway: they cost nothing.
     A layer function with `braid.recompute` keeps its inputs and its routes only; with `activation_budget` (bytes per rank)
     in braid.train ops are marked until what all layers keep on a rank of the mesh fits, those first that free most bytes for
     their time, or until no more can be; where the mesh makes rows of experts travel, they count as what buffers hold.
@@ -233,7 +234,8 @@ def FuseRowsPass : Pass<"braid-fuse-rows", "::mlir::ModuleOp"> {
     Invariant: the members of a cluster are adjacent; nothing between them belongs to another.
   }];
   let options = [Option<"maxOps", "max-ops", "int64_t", "12", "ops per cluster">,
-                 Option<"maxValues", "max-values", "int64_t", "32", "operands and results per cluster">];
+                 Option<"maxValues", "max-values", "int64_t", "32", "operands and results per cluster">,
+                 Option<"maxBytes", "max-bytes", "int64_t", "33554432", "of one row of each of them, if all were as wide as the widest: tiles must fit a stack">];
 }
 
 def CountWorkPass : Pass<"braid-count-work", "::mlir::ModuleOp"> {

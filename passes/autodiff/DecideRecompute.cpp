@@ -1,6 +1,7 @@
 //===- DecideRecompute.cpp - what the backward makes again instead of keeping -------------------------------------===//
-// Layers marked as a whole keep their inputs, their routes and what other ranks sent. With a byte budget more ops are
-// marked, in all calls of a layer function at once, those first that free most bytes for their time.
+// Layers marked as a whole keep their inputs, their routes and what other ranks sent. In all layers what costs nothing to
+// make again is marked. With a byte budget more ops are, in all calls of a layer function at once, those first that free
+// most bytes for their time.
 #include "dialects/cmd/CmdDialect.h"
 #include "passes/Passes.h"
 #include "passes/autodiff/BlockGradient.h"
@@ -60,6 +61,11 @@ static double timeOf(Operation *op) {
   return time;
 }
 
+/// Each element of the result follows from elements at its place and from weights.
+static bool isPointwise(Operation *op) {
+  return isa<AddOp, MulOp, ScaleOp, OffsetOp, ClampOp, BiasOp, WeightedOp, ActivationOp, LogSigmoidOp, LogDecayOp>(op);
+}
+
 namespace {
 
 /// By logical value, on one rank; where none is known a rank has the whole.
@@ -77,7 +83,7 @@ struct LayerChoice {
   int64_t calls = 0; ///< in one step
   SmallVector<Value> read;
   BitVector freeArguments; ///< held for other reasons: weights, constants, integers of the whole batch
-  llvm::DenseSet<Operation *> again;
+  llvm::DenseSet<Operation *> again, beside; ///< `beside`: those that cost nothing
 
   /// What must be kept, and the time of what is executed again, when `again` and `more` are marked.
   struct Outcome {
@@ -99,7 +105,8 @@ struct LayerChoice {
         continue;
       if (op && (isa<ReshapeOp>(op) || again.contains(op) || more.contains(op))) {
         if (result.executed.insert(op)) {
-          result.time += isa<ReshapeOp>(op) ? 0.0 : timeOf(op) * static_cast<double>(calls);
+          if (!isa<ReshapeOp>(op) && !beside.contains(op))
+            result.time += timeOf(op) * static_cast<double>(calls);
           llvm::append_range(open, op->getOperands());
         }
         continue;
@@ -146,6 +153,7 @@ private:
   using Layers = llvm::MapVector<Operation *, LayerChoice>;
 
   LogicalResult collect(Block &block, int64_t times, Activity &activity, SymbolTable &symbols, Layers &layers);
+  void makeBeside(LayerChoice &choice);
   void meetBudget(Layers &layers, int64_t budget);
   LogicalResult decide(func::FuncOp function);
   Travels travels() const { return {exchanges, sequence}; }
@@ -208,6 +216,28 @@ LogicalResult DecideRecomputePass::collect(Block &block, int64_t times, Activity
   return success();
 }
 
+/// Pointwise results that only row-wise ops read, of operands that are kept anyway: the forward then writes nothing of
+/// them, since its kernel goes on with them in registers, and a kernel of the backward, which has the rows at hand, makes
+/// them where it reads them now. Bytes are saved in memory, and twice on the way there.
+void DecideRecomputePass::makeBeside(LayerChoice &choice) {
+  for (Operation &op : choice.layer.getBody().front()) {
+    if (!isPointwise(&op) || choice.again.contains(&op))
+      continue;
+    LayerChoice::Outcome now = choice.outcome();
+    auto isThere = [&](Value value) {
+      Operation *def = value.getDefiningOp();
+      return now.kept.contains(value) ||
+             (def && (def->hasTrait<OpTrait::ConstantLike>() || choice.beside.contains(def))) ||
+             (isa<BlockArgument>(value) && choice.freeArguments.test(cast<BlockArgument>(value).getArgNumber()));
+    };
+    if (now.kept.contains(op.getResult(0)) && llvm::all_of(op.getOperands(), isThere) &&
+        llvm::all_of(op.getUsers(), [](Operation *user) { return isa<RowsOpInterface>(user); })) {
+      choice.again.insert(&op);
+      choice.beside.insert(&op);
+    }
+  }
+}
+
 /// As far as that is possible: what is kept in the end is reported.
 void DecideRecomputePass::meetBudget(Layers &layers, int64_t budget) {
   int64_t total = keptBytes(layers);
@@ -264,6 +294,8 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
       for (Operation &inner : choice.layer.getBody().front())
         if (canRecompute(&inner, travels()) && !inner.hasTrait<OpTrait::ConstantLike>())
           choice.again.insert(&inner);
+  for (auto &[op, choice] : layers)
+    makeBeside(choice);
   auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");
   if (auto budget = settings.getAs<IntegerAttr>("activation_budget")) {
     meetBudget(layers, budget.getInt());

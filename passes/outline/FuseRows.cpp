@@ -50,12 +50,23 @@ struct Cluster {
   Operation *anchor;
   llvm::SetVector<Value> values; // operands and results
   DenseSet<Value> rows; // those that have the rows
+  int64_t rowBytes = 0; // of the widest of them
   int64_t rowsOfSum = 0; // of those members that sum over rows
 };
 
+/// Of one row of a value, in the type that kernels compute in.
+int64_t rowBytesOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  int64_t elements = 1;
+  for (int64_t size : type.getShape().drop_front(std::min<int64_t>(2, type.getRank())))
+    elements *= size;
+  return elements * std::max<int64_t>(4, type.getElementTypeBitWidth() / 8);
+}
+
 class Fuser {
 public:
-  Fuser(Block &block, int64_t maxOps, int64_t maxValues) : block(block), maxOps(maxOps), maxValues(maxValues) {}
+  Fuser(Block &block, int64_t maxOps, int64_t maxValues, int64_t maxBytes)
+      : block(block), maxOps(maxOps), maxValues(maxValues), maxBytes(maxBytes) {}
 
   void run(int64_t &nextId) {
     for (auto [i, op] : llvm::enumerate(block))
@@ -119,16 +130,29 @@ private:
       if (rowsOperandKind(op, operand.getOperandNumber()) == TokenKind::token)
         cluster.rows.insert(operand.get());
     cluster.rows.insert(op->result_begin(), op->result_end());
+    cluster.rowBytes = std::max(cluster.rowBytes, widestRow(op));
     owner[op] = &cluster;
     if (int64_t rows = rowsOfSum(op))
       cluster.rowsOfSum = rows;
+  }
+
+  static int64_t widestRow(Operation *op) {
+    int64_t bytes = 0;
+    for (OpOperand &operand : op->getOpOperands())
+      if (rowsOperandKind(op, operand.getOperandNumber()) == TokenKind::token)
+        bytes = std::max(bytes, rowBytesOf(operand.get()));
+    return bytes;
   }
 
   bool related(Operation *op, Cluster &cluster) {
     int64_t rows = rowsOfSum(op);
     return (!rows || !cluster.rowsOfSum || rows == cluster.rowsOfSum) &&
            static_cast<int64_t>(cluster.members.size()) < maxOps &&
-           static_cast<int64_t>(cluster.values.size()) < maxValues && rowDims(op) == rowDims(cluster.anchor) &&
+           static_cast<int64_t>(cluster.values.size()) < maxValues &&
+           static_cast<int64_t>(cluster.values.size() + op->getNumResults()) *
+                   std::max(cluster.rowBytes, widestRow(op)) <
+               maxBytes &&
+           rowDims(op) == rowDims(cluster.anchor) &&
            llvm::any_of(
                op->getOpOperands(),
                [&](OpOperand &operand) {
@@ -176,7 +200,7 @@ private:
   }
 
   Block &block;
-  int64_t maxOps, maxValues;
+  int64_t maxOps, maxValues, maxBytes;
   llvm::DenseMap<Operation *, int64_t> index;
   llvm::DenseMap<Operation *, Cluster *> owner;
   std::vector<std::unique_ptr<Cluster>> clusters;
@@ -191,7 +215,7 @@ struct FuseRowsPass : impl::FuseRowsPassBase<FuseRowsPass> {
       SmallVector<Block *> blocks;
       func.walk([&](Block *block) { blocks.push_back(block); });
       for (Block *block : blocks)
-        Fuser(*block, maxOps, maxValues).run(nextId);
+        Fuser(*block, maxOps, maxValues, maxBytes).run(nextId);
     });
   }
 };

