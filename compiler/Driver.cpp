@@ -203,7 +203,7 @@ static bool checkFiles(const CompileJob &job, Phase from, Phase to) {
         outputs.push_back({"--dump-phases-to=" + job.options.dumpPhasesTo, dumpPath(job.options.dumpPhasesTo, phase)});
   if (!job.options.dumpPhasesTo.empty() && job.options.target == "cuda" && !job.options.toPhase)
     outputs.push_back({"--dump-phases-to=" + job.options.dumpPhasesTo, ptxPath(job.options.dumpPhasesTo)});
-  llvm::Error same = checkOutputs({"the input " + job.input, job.input}, outputs);
+  llvm::Error same = checkOutputs(NamedFile{"the input " + job.input, job.input}, outputs);
   return same ? fail(llvm::toString(std::move(same))) : true;
 }
 

@@ -54,12 +54,13 @@ static bool isSameFile(StringRef a, StringRef b) {
 /// Where every output can go at once: terminals, pipes, /dev/null.
 static bool isShared(StringRef path) { return path != "-" && sys::fs::exists(path) && !sys::fs::is_regular_file(path); }
 
-Error braid::checkOutputs(const NamedFile &input, ArrayRef<NamedFile> outputs) {
+Error braid::checkOutputs(ArrayRef<NamedFile> inputs, ArrayRef<NamedFile> outputs) {
   for (auto [i, output] : enumerate(outputs)) {
     if (isShared(output.path))
       continue;
-    if (isSameFile(output.path, input.path))
-      return createStringError(output.name + " would overwrite " + input.name);
+    for (const NamedFile &input : inputs)
+      if (isSameFile(output.path, input.path))
+        return createStringError(output.name + " would overwrite " + input.name);
     for (const NamedFile &other : outputs.take_front(i))
       if (isSameFile(output.path, other.path))
         return createStringError(output.name + " and " + other.name + " both write " +

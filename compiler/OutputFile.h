@@ -16,9 +16,9 @@ struct NamedFile {
   std::string name, path;
 };
 
-/// An error that says both names where an output is the input, or another output, by whatever path, link or hard link.
+/// An error that says both names where an output is an input, or another output, by whatever path, link or hard link.
 /// "-" is standard output.
-llvm::Error checkOutputs(const NamedFile &input, llvm::ArrayRef<NamedFile> outputs);
+llvm::Error checkOutputs(llvm::ArrayRef<NamedFile> inputs, llvm::ArrayRef<NamedFile> outputs);
 
 /// What writeOutput would meet at once, found before there is anything to write: no such folder, no right to write there.
 /// Nothing is changed.

@@ -3,6 +3,7 @@
 #ifndef TOOLS_BRAIDPLAN_COMMANDS_H
 #define TOOLS_BRAIDPLAN_COMMANDS_H
 
+#include "compiler/OutputFile.h"
 #include "schedule/Problem.h"
 
 #include "llvm/ADT/Twine.h"
@@ -26,6 +27,9 @@ int fail(const llvm::Twine &message);
 struct Pictures {
   std::string svg, trace; ///< paths; empty: none
   void addOptions(CLI::App &command);
+  /// Before anything is planned: 0, or 1 after a message, where a picture would stand in the place of one of `inputs` or of
+  /// the other picture, or could not be written.
+  int check(llvm::ArrayRef<NamedFile> inputs) const;
   /// 0, or 1 after a message. `unitSeconds`: of the problem's times; `unit`: its name, empty: any. `ranks`: how many do it, 0:
   /// not known.
   int write(const schedule::Problem &problem, const schedule::Schedule &schedule, const std::string &title,

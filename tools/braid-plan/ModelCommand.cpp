@@ -335,6 +335,10 @@ int run(Options options) {
     if (!cluster && !path->empty())
       return plan::fail(llvm::Twine(flag) + " " + *path + " draws times, which need devices and links; valid: with " +
                         "--cluster (models/clusters)");
+  if (cluster)
+    if (int code = options.pictures.check(
+            {NamedFile{"the input " + input, input}, NamedFile{"--cluster " + options.cluster, options.cluster}}))
+      return code;
   CompileOptions asked = options.job.options;
   std::shared_ptr<const Program> program = load(options, cluster);
   if (!program)

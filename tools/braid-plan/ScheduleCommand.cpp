@@ -66,6 +66,8 @@ void printText(const Plan &plan, const Measures &measures, int64_t width) {
 }
 
 int run(const Options &options) {
+  if (int code = options.pictures.check(NamedFile{"--stages " + options.stages, options.stages}))
+    return code;
   std::optional<std::string> text = readFile(options.stages);
   if (!text)
     return 1;

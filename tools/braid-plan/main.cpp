@@ -1,8 +1,9 @@
 //===- main.cpp - braid-plan: what a schedule, a slicing or a model on a cluster will do, before anything runs ----===//
-#include "compiler/OutputFile.h"
 #include "schedule/Draw.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/common/ToolMain.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 using namespace braid;
 
@@ -15,6 +16,19 @@ int plan::fail(const llvm::Twine &message) {
 void plan::Pictures::addOptions(CLI::App &command) {
   command.add_option("--svg", svg, "also draw the schedule into this file")->type_name("F.svg");
   command.add_option("--trace", trace, "also write it for chrome://tracing")->type_name("F.json");
+}
+
+int plan::Pictures::check(llvm::ArrayRef<NamedFile> inputs) const {
+  std::vector<NamedFile> outputs = {{"the plan", "-"}};
+  for (auto [flag, path] : {std::pair("--svg", &svg), std::pair("--trace", &trace)})
+    if (!path->empty())
+      outputs.push_back({std::string(flag) + " " + *path, *path});
+  if (llvm::Error same = checkOutputs(inputs, outputs))
+    return fail(llvm::toString(std::move(same)));
+  for (const NamedFile &output : llvm::drop_begin(outputs))
+    if (llvm::Error failed = checkWritable(output.path))
+      return fail(llvm::toString(std::move(failed)));
+  return 0;
 }
 
 int plan::Pictures::write(const schedule::Problem &problem, const schedule::Schedule &schedule,

@@ -414,7 +414,7 @@ bool Tuner::run() {
   std::string input = options.job.input;
   std::vector<NamedFile> outputs = {{"-o " + options.output, options.output}};
   if (!options.clusterFile.empty())
-    if (!isDone(checkOutputs({"--cluster " + options.clusterFile, options.clusterFile}, outputs)))
+    if (!isDone(checkOutputs(NamedFile{"--cluster " + options.clusterFile, options.clusterFile}, outputs)))
       return false;
   if (!isDone(checkWritable(options.output)))
     return false;
