@@ -12,11 +12,12 @@ using namespace braid::json;
 using namespace braid::plan;
 using llvm::StringRef;
 
-static constexpr double maxRate = 1e24;
+/// Of bytes and operations, per second too. Below, times of a step would no longer be numbers.
+static constexpr double minRate = 1, maxRate = 1e24, minEfficiency = 1e-6;
 
 static void requireNumber(Reader &r, StringRef key, double &value, double most, StringRef hint) {
   if (r.has(key))
-    r.number(key, value, 0, most, /*leastAllowed=*/false);
+    r.number(key, value, minRate, most);
   else
     r.require(key, hint);
 }
@@ -29,7 +30,7 @@ static void readLink(Reader &parent, Errors &errors, StringRef key, bool needed,
     return;
   }
   Reader r(*value, parent.pathOf(key), errors);
-  requireNumber(r, "bandwidth", link.bandwidth, maxRate, "valid: bytes per second, above 0");
+  requireNumber(r, "bandwidth", link.bandwidth, maxRate, "valid: bytes per second, at least 1");
   r.number("latency", link.latency, 0, 3600);
   r.number("processor_per_message", link.perMessage, 0, 3600);
   r.number("processor_per_byte", link.perByte, 0, 3600);
@@ -52,21 +53,21 @@ std::optional<Cluster> plan::parseCluster(StringRef text, StringRef filename, Di
       d.string("name", cluster.device.name);
       if (const Value *flops = d.objectAt("flops")) {
         Reader f(*flops, "device.flops", errors);
-        requireNumber(f, "f32", cluster.device.f32Flops, maxRate, "valid: operations per second, above 0");
-        f.number("bf16", cluster.device.bf16Flops, 0, maxRate, /*leastAllowed=*/false);
-        f.number("f64", cluster.device.f64Flops, 0, maxRate, /*leastAllowed=*/false);
+        requireNumber(f, "f32", cluster.device.f32Flops, maxRate, "valid: operations per second, at least 1");
+        f.number("bf16", cluster.device.bf16Flops, minRate, maxRate);
+        f.number("f64", cluster.device.f64Flops, minRate, maxRate);
       } else if (!d.has("flops")) {
         d.error("flops", "is missing; valid: {\"f32\": operations per second, ..}");
       }
-      requireNumber(d, "bandwidth", cluster.device.bandwidth, maxRate, "valid: bytes per second, above 0");
-      requireNumber(d, "memory", cluster.device.memory, maxRate, "valid: bytes, above 0");
+      requireNumber(d, "bandwidth", cluster.device.bandwidth, maxRate, "valid: bytes per second, at least 1");
+      requireNumber(d, "memory", cluster.device.memory, maxRate, "valid: bytes, at least 1");
       d.number("cache", cluster.device.cache, 0, maxRate);
       if (cluster.device.cache > 0 || d.has("cache_bandwidth"))
         requireNumber(d, "cache_bandwidth", cluster.device.cacheBandwidth, maxRate,
-                      "valid: bytes per second, above 0, where cache is given");
+                      "valid: bytes per second, at least 1, where cache is given");
       if (cluster.device.cacheBandwidth > 0 && cluster.device.cache == 0)
         d.error("cache", "is missing; valid: the bytes that are read at cache_bandwidth");
-      d.number("efficiency", cluster.device.efficiency, 0, 1, /*leastAllowed=*/false);
+      d.number("efficiency", cluster.device.efficiency, minEfficiency, 1);
       d.number("overhead", cluster.device.overhead, 0, 3600);
     } else if (!r.has("device")) {
       r.error("device", "is missing; valid: {\"flops\": .., \"bandwidth\": .., \"memory\": ..}");
@@ -152,13 +153,20 @@ Machine plan::machineOf(const Cluster &cluster, const Mesh &mesh, llvm::StringRe
     for (const Mesh::Axis &axis : *from)
       to->push_back({axis.name, static_cast<uint32_t>(axis.size)});
   std::vector<uint32_t> members = ranks.members(0, "ep").value_or(std::vector<uint32_t>{0});
-  auto seconds = [&](double bytes) { return collectiveSeconds(cluster, CollectiveKind::allToAll, members, bytes); };
+  // Apart: of a large latency and a small time of the bytes the sum keeps only the first.
+  Cluster instant = cluster;
+  for (Link *link : {&instant.node, &instant.network, instant.exchanges ? &*instant.exchanges : nullptr})
+    if (link)
+      link->latency = 0;
+  auto seconds = [&](const Cluster &on, double bytes) {
+    return collectiveSeconds(on, CollectiveKind::allToAll, members, bytes);
+  };
   const Device &device = cluster.device;
   Machine machine{device.flops(dtype) * device.efficiency, device.bandwidth * device.efficiency, device.overhead, 1e10,
                   0};
   if (members.size() > 1) {
-    machine.linkBandwidth = 1e9 / (seconds(1e9) - seconds(0));
-    machine.linkLatency = seconds(0);
+    machine.linkBandwidth = std::min(maxRate, 1e9 / seconds(instant, 1e9)); // what a description may say
+    machine.linkLatency = seconds(cluster, 0);
   }
   return machine;
 }
