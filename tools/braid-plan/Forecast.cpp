@@ -76,6 +76,7 @@ public:
 
   Forecast run(const schema::Entry &entry) {
     experts = expertsOf(program, entry.name()->str());
+    result.emptyCaches = readsKeyCaches(entry.name()->str());
     walk(*entry.commands());
     std::optional<schedule::Schedule> timed = schedule::simulate(result.problem, orders);
     result.schedule = std::move(*timed); // a list that a stream walks in order has no circle
@@ -86,6 +87,15 @@ public:
   }
 
 private:
+  /// How many keys a cache holds is known only while running, so the compiler counts none of them (passes/analysis/Work).
+  bool readsKeyCaches(const std::string &entry) const {
+    auto info = program.findEntry(entry);
+    return info && llvm::any_of(info->inputs, [&](uint32_t index) {
+             const runtime::TensorInfo &tensor = program.tensors()[index];
+             return tensor.role == runtime::Role::cache && llvm::StringRef(tensor.name).ends_with(".attn.k");
+           });
+  }
+
   void walk(const CommandList &list) {
     for (const schema::Command *command : list) {
       if (const schema::Repeat *repeat = command->body_as_Repeat()) {

@@ -29,6 +29,7 @@ struct Forecast {
   };
   std::vector<Axis> axes;
   bool balanced = false; ///< rows that the router decides on are counted as if every expert got as many
+  bool emptyCaches = false; ///< keys and values of earlier calls, which attention reads too, are not counted
 };
 
 /// The entry must exist. A program that was compiled from a description has it with it: by that rows which the router

@@ -245,6 +245,7 @@ Json toJson(const Program &program, const Memory &memory, const plan::Cluster *c
                   {"bytes", forecast->bytes},
                   {"commands", forecast->commands},
                   {"balanced_routing_assumed", forecast->balanced},
+                  {"empty_caches_assumed", forecast->emptyCaches},
                   {"communication", std::move(axes)}};
   return json;
 }
@@ -317,6 +318,11 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
                "rows that "
                "buffers have room for (braid-run info)\n",
                forecast->flops, forecast->mostFlops);
+  if (forecast->emptyCaches)
+    fmt::print(
+        "  caches are taken to be empty: keys and values of up to context_len = {:.0f} tokens before, which attention "
+        "reads too, count neither as FLOPs nor as bytes\n",
+        number(program, "context_len"));
   if (asked.machine && program.metadata("pipeline").value_or("none") != "none")
     fmt::print("  orders are those that are best on this cluster, or on the model's schedule.machine; braid-compile "
                "knows the cluster by that key (braid-tune)\n");
