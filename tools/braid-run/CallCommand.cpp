@@ -46,6 +46,7 @@ struct Call {
   const EntryInfo *entry = nullptr;
   std::vector<Binding> inputs, outputs;
   uint64_t rounds = 0; // timed runs behind the first
+  std::string line; // FILE:LINE in --calls; empty: the call of the command line
 };
 
 Expected<std::vector<Binding>> parseBindings(const Program &program, const EntryInfo &entry,
@@ -159,8 +160,10 @@ public:
         return Status::error("--seed={} sets the inputs of @{}: leave --input {} away, or --seed", *options.seed,
                              entry.name, tensor.name);
       if (tensor.role == Role::input && !given.count(&tensor) && !tensor.coordinateAxis() && !seedsItself())
-        return Status::error("input '{}' ({} {}) of @{} is not given: add --input {}=FILE.npy", tensor.name,
-                             toString(tensor.dtype), formatShape(tensor.shape), entry.name, tensor.name);
+        return Status::error("input '{}' ({} {}) of @{} is not given: add {}", tensor.name, toString(tensor.dtype),
+                             formatShape(tensor.shape), entry.name,
+                             options.calls.empty() ? fmt::format("--input {}=FILE.npy", tensor.name)
+                                                   : fmt::format("\"{}\": \"FILE.npy\" to its inputs", tensor.name));
     }
     return Status::success();
   }
@@ -292,7 +295,9 @@ Expected<std::vector<Call>> readCalls(const Program &program, const std::string 
     if (text.find_first_not_of(" \t\r", begin) >= end)
       continue;
     Expected<Call> call = parseCall(program, std::string_view(text).substr(begin, end - begin), ranks);
-    BRAID_TRY(call.status().withContext(fmt::format("{}:{}", path, number)));
+    std::string line = fmt::format("{}:{}", path, number);
+    BRAID_TRY(call.status().withContext(line));
+    call->line = std::move(line);
     calls.push_back(std::move(*call));
   }
   if (calls.empty())
@@ -313,7 +318,8 @@ Status run(const Options &options) {
   }
   BRAID_TRY(checkFiles(options, all, calls));
   for (const Call &call : calls)
-    BRAID_TRY(Caller(call, options).checkInputs(*program));
+    if (Status inputs = Caller(call, options).checkInputs(*program); !inputs.ok())
+      return call.line.empty() ? inputs : inputs.withContext(call.line);
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_TRY(Caller(calls.front(), options).begin(rank, calls));
     for (const Call &call : calls) {
