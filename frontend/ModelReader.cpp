@@ -679,6 +679,13 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
     errors.report("", "the file holds " + describe(*root) + "; valid: one object");
     return llvm::failure();
   }
+  // One answer instead of an unknown key for each of its.
+  if (const Value *type = root->find("model_type"); type && !root->find("mixers")) {
+    errors.report("model_type", describe(*type) + " is of a config.json of Hugging Face's transformers, which is not "
+                                                  "read; valid: a description with mixers, layer_pattern and ffns "
+                                                  "(models/README.md)");
+    return llvm::failure();
+  }
   ModelSpec spec;
   spec.source = text.str();
   readModel(*root, spec, errors);
