@@ -99,6 +99,10 @@ std::string describeComplete(const std::string &directory, uint64_t below) {
 Expected<std::string> resolveCheckpoint(const std::string &path) {
   if (pathExists(path + "/index.json"))
     return path;
+  std::error_code unknown;
+  if (std::filesystem::is_regular_file(path, unknown))
+    return Status::error("{}: is a file; valid: a checkpoint, which is a directory, or a directory of checkpoints",
+                         path);
   if (auto [parent, step] = splitCheckpoint(path); step && pathExists(path))
     return Status::error(ErrorCode::notFound, "{}: has no index.json, so it is no whole checkpoint{}", path,
                          describeComplete(parent, *step));
@@ -107,8 +111,9 @@ Expected<std::string> resolveCheckpoint(const std::string &path) {
     // A run that was killed between its first checkpoint and the pointer: what has its final name is complete.
     BRAID_ASSIGN(std::vector<uint64_t> steps, listCheckpoints(path));
     if (steps.empty())
-      return Status::error(ErrorCode::notFound, "{}: holds no checkpoint (neither 'index.json' nor 'latest' is there)",
-                           path);
+      return Status::error(ErrorCode::notFound, "{}: holds no checkpoint ({})", path,
+                           pathExists(path) ? "neither 'index.json' nor 'latest' is there"
+                                            : "there is no such directory");
     return path + "/" + checkpointName(steps.back());
   }
   BRAID_ASSIGN(std::string name, readTextFile(pointer, 4096));
