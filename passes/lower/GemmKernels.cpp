@@ -26,27 +26,6 @@ namespace {
 
 constexpr int64_t kMostBehind = 128; // columns of a tile that is added to behind the loop
 
-struct Part {
-  int64_t first, length, side;
-};
-
-/// A dimension in parts that their sides divide: whole tiles, one of a multiple of the grain, one below it. One part where tiles of a good
-/// size divide it: the tensor cores take multiples of the grain, which others do not need, and of many tiles large ones.
-SmallVector<Part, 3> partsOf(int64_t length, int64_t most, bool tensorCores) {
-  int64_t side = sideOf(length, most);
-  bool small = tensorCores && 4 * side < 3 * most && length >= 16 * most;
-  if (length <= kGrain || (length % kGrain == 0 && !small) || (!tensorCores && side >= kGrain))
-    return {{0, length, side}};
-  SmallVector<Part, 3> parts;
-  int64_t first = 0;
-  for (int64_t unit : {most, kGrain, int64_t(1)})
-    if (int64_t part = (length - first) / unit * unit) {
-      parts.push_back({first, part, unit == most ? most : part});
-      first += part;
-    }
-  return parts;
-}
-
 struct Tile {
   int64_t m, n, k;
   bool transposeA = false, transposeB = false, accumulate = false;

@@ -78,10 +78,10 @@ bool lower::endsEarly(tile::LoadOp load, const Panel &panel) {
          getConstantIntValue(size.getIndex()) != load.getDims().front();
 }
 
-/// Whether nothing of the loop's body lies in shared memory but what the ring holds.
-static bool staysInRegisters(scf::ForOp tiles) {
-  return llvm::all_of(tiles.getBody()->without_terminator(), [](Operation &op) {
-    if (isa<scf::ForOp>(op))
+/// Whether nothing of the loop's body lies in shared memory but what the ring holds; `ofSums`: whether this tile is read from the registers of sums.
+static bool staysInRegisters(scf::ForOp tiles, function_ref<bool(Value)> ofSums) {
+  return llvm::all_of(tiles.getBody()->without_terminator(), [&](Operation &op) {
+    if (isa<scf::ForOp>(op) || (op.getNumResults() == 1 && ofSums(op.getResult(0))))
       return true;
     return !isa<tile::ReduceOp, tile::CumsumOp, tile::DotOp, tile::SolveOp, tile::TransposeOp>(op) &&
            llvm::all_of(op.getResults(), [](Value v) { return !isTile(v) || v.hasOneUse(); });
@@ -90,12 +90,14 @@ static bool staysInRegisters(scf::ForOp tiles) {
 
 /// A loop over tiles, alone in a kernel whose operands can be copied in boxes. Boxes are not larger than what they are cut from, so that is as wide as
 /// a block of columns. What rows read past a limit along m or n is not stored.
-bool ThreadLowering::copiesInBulk(const Pipeline &pipe) {
+bool ThreadLowering::copiesInBulk(const Pipeline &pipe, const SumReads &reads) {
   const Product &p = pipe.p;
   scf::ForOp tiles = pipe.tiles;
+  bool meet = p.across > 1; // warps that share rows, in shared memory
+  auto ofSums = [&](Value v) { return reads.formulas.contains(v) || (!meet && reads.rows.contains(v)); };
   int64_t barriers = (2 * p.stages + 1) * kBarrierBytes;
   if (!p.wgmma || scratched || !kernel->hasAttr(tile::kBoxesAttr) || tiles->getBlock() != &kernel.front() ||
-      !staysInRegisters(tiles) || freeOffset(barriers, kBarrierBytes) + barriers > limits.sharedBytes)
+      !staysInRegisters(tiles, ofSums) || freeOffset(barriers, kBarrierBytes) + barriers > limits.sharedBytes)
     return false;
   for (Operation &op : kernel.front())
     if (&op != tiles && !isa<arith::ConstantOp>(op) &&

@@ -1,6 +1,6 @@
 //===- ThreadLowering.cpp - phases, barriers, shared memory; tiles dealt out to threads ---------------------------===//
-#include "passes/lower/ThreadLowering.h"
 #include "passes/lower/LoopWork.h"
+#include "passes/lower/ThreadProducts.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -293,7 +293,7 @@ void ThreadLowering::overElements(const Elements &elements, function_ref<Value(V
   if (SmallVector<tile::DotOp> products = heldIn(elements.tiles); !products.empty())
     return overFragments(elements, products, guard, body);
   for (const auto &[result, sums] : loopSums)
-    if (elements.stores.size() == 1 && plan.storeOf(result) == elements.stores.front())
+    if (elements.stores.size() == 1 && sums->reads.store == elements.stores.front())
       return overSums(elements, *sums, guard, body);
   Phase phase(*this);
   SmallVector<int64_t> ends(elements.cuts), piece(elements.shape);

@@ -75,7 +75,9 @@ protected:
     return lowerProduct(op) || lowerOuterSum(op) || lowerWalk(op);
   }
   bool lowerInRegisters(Operation *op) override;
-  bool isAtHand(Value v) const override { return owned.count(v) || loopSums.count(v) || outerSums.count(v); }
+  bool isAtHand(Value v) const override {
+    return owned.count(v) || loopSums.count(v) || sumRows.count(v) || outerSums.count(v);
+  }
   Buffer *allocate(VectorType type) override;
   void giveBack(Buffer *buffer) override;
   Type storage(Type element) override;
@@ -307,7 +309,7 @@ private:
 
   // ThreadProducts.cpp
   struct Product;
-  /// The sums of a product that the one store of them takes from registers.
+  /// The sums of a product that those who read them take from registers.
   struct LoopSums;
   int64_t blocksOf(const Product &p) const;
   void storeBlocks(const LoopSums &held, tile::StoreOp store);
@@ -325,6 +327,16 @@ private:
   SmallVector<Value> sumsOfStruct(Value whole);
   Value multiplyByGroup(Value left, bool leftAlongK, Value right, bool rightAlongK, Value sums);
   SmallVector<Value> multiplyRowsByGroup(ValueRange left, Value right, bool rightAlongK, ValueRange sums);
+
+  // ThreadSumRows.cpp
+  /// Who reads a sum that may stay in registers: a store, and what is reduced along its rows.
+  struct SumReads;
+  struct SumRows;
+  std::optional<SumReads> readsOf(Value sum) const;
+  Value besideOf(const Product &p);
+  SmallVector<Value> reduceSums(const LoopSums &held, tile::ReduceOp op);
+  void storeSumRows(tile::StoreOp store, const SumRows &rows);
+  bool lowerSumRows(Operation *op);
 
   // ThreadOuter.cpp
   class OuterSum;
@@ -346,7 +358,7 @@ private:
   bool lowerProduct(scf::ForOp op);
 
   // ThreadBulkCopies.cpp
-  bool copiesInBulk(const Pipeline &pipe);
+  bool copiesInBulk(const Pipeline &pipe, const SumReads &reads);
   static bool isBox(tile::LoadOp load, const Panel &panel);
   void beginBulkCopies(Pipeline &pipe);
   void endBulkCopies(Pipeline &pipe);
@@ -374,6 +386,7 @@ private:
       madeLate; ///< what lies in the columns of warps; of that, what is made where it is first read
   DenseSet<Value> panels; ///< loads that rows multiply by wgmma: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
+  DenseMap<Value, std::shared_ptr<const SumRows>> sumRows; ///< by what is reduced of them
   DenseMap<Value, std::shared_ptr<const OuterSum>>
       outerSums; ///< by the loop's result: their store takes them from registers
   DenseMap<Operation *, std::shared_ptr<const Ahead>> aheads; ///< by the loop

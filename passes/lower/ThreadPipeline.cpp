@@ -156,7 +156,7 @@ std::shared_ptr<ThreadLowering::Pipeline> ThreadLowering::beginSum(const Product
 }
 
 /// What the sums of a loop over tiles read, where copies for one may start before the one before it is stored: no results but stores of
-/// sums from registers to memory that nobody reads here, and as many steps in every tile.
+/// sums, and of what is reduced of them, from registers to memory that nobody reads here, and as many steps in every tile.
 bool ThreadLowering::beginTiles(scf::ForOp op) {
   if (threads < kWarp || op.getNumResults() != 0 || !getConstantIntValue(op.getStep()))
     return false;
@@ -173,8 +173,8 @@ bool ThreadLowering::beginTiles(scf::ForOp op) {
   std::optional<Product> p = sum ? productOf(sum) : std::nullopt;
   if (!p || p->deep != 1 || p->m <= kNarrowRows) // of few rows there is one tile
     return false;
-  tile::StoreOp end = plan.storeOf(sum.getResult(0));
-  if (!end || !heldIn({end.getValue()}).empty())
+  std::optional<SumReads> reads = readsOf(sum.getResult(0));
+  if (!reads)
     return false;
   SmallVector<Value> outside = {sum.getLowerBound(), sum.getUpperBound()}, numbers;
   for (Operation &inside : sum.getBody()->without_terminator()) {
@@ -205,7 +205,7 @@ bool ThreadLowering::beginTiles(scf::ForOp op) {
   pipe->places = places.takeVector();
   llvm::sort(pipe->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   pipelines[op] = pipelines[sum] = pipe;
-  if (copiesInBulk(*pipe)) {
+  if (copiesInBulk(*pipe, *reads)) {
     phase.end();
     beginBulkCopies(*pipe);
     return true;
@@ -366,9 +366,10 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   if (!begun)
     giveBack(pipe->buffer);
   // Sums that are stored next, or that the next loop goes on with, need not pass through shared memory.
-  tile::StoreOp store = p.deep == 1 ? plan.storeOf(op.getResult(0)) : tile::StoreOp();
-  if ((store && heldIn({store.getValue()}).empty()) || goesOn(op, p)) {
-    loopSums[op.getResult(0)] = std::make_shared<const LoopSums>(LoopSums{p, op.getResult(0), std::move(sums)});
+  std::optional<SumReads> reads = p.deep == 1 ? readsOf(op.getResult(0)) : std::nullopt;
+  if (reads || goesOn(op, p)) {
+    loopSums[op.getResult(0)] =
+        std::make_shared<const LoopSums>(LoopSums{p, op.getResult(0), std::move(sums), reads.value_or(SumReads())});
     return true;
   }
   // The parts of k, one below the other: what they add up to takes the place of the first.

@@ -91,10 +91,21 @@ void arriveAt(OpBuilder &b, Location loc, Value barrier);
 /// An arrival, and so many bytes to come.
 void expectBytes(OpBuilder &b, Location loc, Value barrier, int64_t bytes);
 
+struct ThreadLowering::SumReads {
+  tile::StoreOp store; ///< null: only the next loop
+  llvm::SetVector<Value> formulas, rows; ///< tiles as large as the sum, itself among them; what is reduced of them
+};
+
 struct ThreadLowering::LoopSums {
   Product product;
   Value result;
   SmallVector<Value> sums; ///< of this thread, in the order of eachSum()
+  SumReads reads;
+};
+
+struct ThreadLowering::SumRows {
+  std::shared_ptr<const LoopSums> held;
+  SmallVector<Value> rows; ///< of this thread: two halves of each block of rows
 };
 
 } // namespace braid::lower

@@ -608,6 +608,8 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   }
   if (auto store = dyn_cast<tile::StoreOp>(op); store && storeOuterSum(store))
     return true;
+  if (lowerSumRows(op))
+    return true;
   if (inRows.empty())
     return lowerInColumns(op);
   if (auto load = dyn_cast<tile::LoadOp>(op); load && panels.count(load.getResult())) {

@@ -155,10 +155,16 @@ struct Head {
   int64_t width() const { return shapeOf(weight)[transposed ? 1 : 0]; }
   int64_t vocabulary() const { return shapeOf(weight)[transposed ? 0 : 1]; }
 
-  Value logits(Operation *at, Value x, OutlineContext &context) const {
+  Product product(Value x) const {
     int64_t m = width(), v = vocabulary();
-    auto type = RankedTensorType::get({shapeOf(x)[0], v}, computeType(tensorType(x).getElementType()));
-    return matrixProduct(at, {x, weight, {}, m, transposed ? m : v, v, false, transposed}, type, context);
+    return {x, weight, {}, m, transposed ? m : v, v, false, transposed};
+  }
+  RankedTensorType type(Value x) const {
+    return RankedTensorType::get({shapeOf(x)[0], vocabulary()}, computeType(tensorType(x).getElementType()));
+  }
+  /// For a loss.
+  Logits logits(Operation *at, Value x, OutlineContext &context) const {
+    return logitsOf(at, product(x), type(x), context);
   }
   bool rounded() const { return tensorType(weight).getElementType().isBF16(); }
 };
@@ -197,9 +203,10 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
-    Value x = perRow[0], labels = perRow[1], logits = head.logits(at, x, context);
+    Value x = perRow[0], labels = perRow[1];
+    Logits logits = head.logits(at, x, context);
     SmallVector<Value> rows = rowLosses(at, logits, labels, head.rounded(), context);
-    Value d = rowGradients(at, logits, labels, rows[0], op.getDsum(), element, context);
+    Value d = rowGradients(at, logits.values, labels, rows[0], op.getDsum(), element, context);
     SmallVector<Value> out = blockGradients(at, head, x, d, dweight, piece, context);
     out.push_back(rows[1]);
     return out;
@@ -224,8 +231,8 @@ LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &conte
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
-    Value d = rowGradients(at, head.logits(at, perRow[0], context), perRow[1], perRow[2], op.getDsum(), element,
-                           context, op.getCoordinate());
+    Value logits = matrixProduct(at, head.product(perRow[0]), head.type(perRow[0]), context);
+    Value d = rowGradients(at, logits, perRow[1], perRow[2], op.getDsum(), element, context, op.getCoordinate());
     return blockGradients(at, head, perRow[0], d, dweight, piece, context);
   };
   SmallVector<Value> out =

@@ -16,29 +16,82 @@ static int64_t wordsOfBlock(const OutlineContext &context) { return context.gpu 
 /// Blocks that one exponential of the maximum so far serves.
 static constexpr int64_t kBlocksTogether = 4;
 
+namespace {
+
+/// Parameters of a kernel of losses, and what it writes of a row once its lse is known:
+///   loss = lse - x[label]  (0 for label < 0), live
+/// With `coordinate` c the row is the words [c size, (c + 1) size) of a vocabulary: target = x[label] or 0 takes the place of loss and live.
+class LossRows {
+public:
+  LossRows(KernelBuilder &k, Type element, bool part)
+      : k(k), real(computeType(element)), part(part), logits(k.buffer("logits", element, {kDynamic, kDynamic})),
+        labels(k.buffer("labels", k.i32(), {kDynamic})), place(part ? k.buffer("coordinate", k.i32(), {1}) : Var()),
+        lse(k.buffer("lse", real, {kDynamic})), loss(k.buffer(part ? "target" : "loss", real, {kDynamic})),
+        live(part ? Var() : k.buffer("live", real, {kDynamic})), count(k.index("count")), size(k.index("vocabulary")) {}
+
+  void put(Var n, Var row) const {
+    Var label = k.at(labels, {n});
+    if (part) {
+      Var words = cast(size, k.i32()), word = label - k.at(place, {0}) * words;
+      Var here = both(ge(word, 0), lt(word, words));
+      Var index = cast(select(here, word, word.like(0)), k.builder.getIndexType());
+      Var target = cast(k.at(logits, {n, index}), real);
+      k.put(row, lse, {n});
+      k.put(select(here, target, row.like(0)), loss, {n});
+      return;
+    }
+    Var target = cast(k.at(logits, {n, cast(max(label, 0), k.builder.getIndexType())}), real);
+    Var counts = ge(label, 0);
+    k.put(row, lse, {n});
+    k.put(select(counts, row - target, row.like(0)), loss, {n});
+    k.put(select(counts, row.like(1), row.like(0)), live, {n});
+  }
+
+  KernelBuilder &k;
+  Type real;
+  bool part;
+  Var logits, labels, place, lse, loss, live, count, size;
+};
+
+/// Rows and tiles at a time of a program that joins what a product says of tiles: enough programs, and 16 bytes of each tile.
+constexpr int64_t kRowsOfTiles = 4, kTilesTogether = 256;
+
+/// Of each row m_t and s_t of its tiles:  m = max m_t,  lse = m + log sum s_t exp(m_t - m), lanes apart; exponentials may be approximate as those in s_t.
+std::string lossOfTiles(StringRef name, Type element, bool part, OutlineContext &context) {
+  return context.kernel((name + "_of_tiles").str(), {"rows"}, [&](KernelBuilder &k) {
+    LossRows rows(k, element, part);
+    Var greatest = k.buffer("greatest", rows.real, {kDynamic, kDynamic}),
+        sums = k.buffer("sums", rows.real, {kDynamic, kDynamic});
+    Var tiles = k.size(greatest, 0), first = k.program(0) * kRowsOfTiles;
+    const int64_t shape[] = {kTilesTogether, kRowsOfTiles};
+    Var lowest = k.tile(shape, rows.real, -3.0e38), lane = k.iota(shape, 0);
+    Vars lanes = k.loop(0, tiles, kTilesTogether, {lowest, lowest.like(0)}, [&](Var t, ArrayRef<Var> now) {
+      Var x = k.load(greatest, {t, first}, shape, {.limit = tiles});
+      x = select(lt(lane, cast(tiles - t, k.i32())), x, lowest);
+      Var s = k.load(sums, {t, first}, shape, {.limit = tiles}), top = max(now[0], x);
+      return Vars{top, now[1] * exp(now[0] - top) + s * exp(x - top)};
+    });
+    Var m = maximum(lanes[0], 0);
+    Var lse = m + log(sum(lanes[1] * exp(lanes[0] - expand(m, 0, kTilesTogether)), 0));
+    k.loop(first, min(first + kRowsOfTiles, rows.count), 1, [&](Var n) { rows.put(n, row(lse, n - first)); });
+    k.approximate();
+  });
+}
+
 /// Two walks over a row's vocabulary in blocks, lanes apart:
-///   m = max x,  lse = m + log sum exp(x - m),  loss = lse - x[label]  (0 for label < 0)
+///   m = max x,  lse = m + log sum exp(x - m)
 /// A GPU, whose programs run beside each other and have no row in a cache, walks once: s <- s exp(m - m') + sum exp(x - m').
-/// With `coordinate` c the row is the words [c size, (c + 1) size) of a vocabulary: target = x[label] or 0 takes the
-/// place of loss and live.
-SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, bool rounded, OutlineContext &context,
-                             Value coordinate) {
-  int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
-  Type element = tensorType(logits).getElementType(), real = computeType(element);
-  int64_t rows = rowsOfProgram(context), width = wordsOfBlock(context);
+std::string lossOfWords(StringRef name, Type element, bool part, bool rounded, OutlineContext &context) {
   bool once = context.gpu;
-  std::string name = std::string("cross_entropy_") + (coordinate ? "part_" : "") + typeName(element) +
-                     (once && rounded && !element.isBF16() ? "_rounded" : "");
-  std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
-    Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
-    Var place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
-    Var lse = k.buffer("lse", real, {kDynamic}), loss = k.buffer(coordinate ? "target" : "loss", real, {kDynamic}),
-        live = coordinate ? Var() : k.buffer("live", real, {kDynamic});
-    Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * rows;
-    Var lowest = k.tile({width}, real, -3.0e38), lane = k.iota({width}, 0);
-    k.loop(first, min(first + rows, count), 1, [&](Var n) {
+  int64_t programRows = rowsOfProgram(context), width = wordsOfBlock(context);
+  std::string full = name.str() + (once && rounded && !element.isBF16() ? "_rounded" : "");
+  return context.kernel(full, {"token"}, [&](KernelBuilder &k) {
+    LossRows rows(k, element, part);
+    Var size = rows.size, first = k.program(0) * programRows;
+    Var lowest = k.tile({width}, rows.real, -3.0e38), lane = k.iota({width}, 0);
+    k.loop(first, min(first + programRows, rows.count), 1, [&](Var n) {
       auto block = [&](Var v) {
-        Var x = cast(k.load(logits, {n, v}, {width}, {.limit = size}), real);
+        Var x = cast(k.load(rows.logits, {n, v}, {width}, {.limit = size}), rows.real);
         return select(lt(lane, cast(size - v, k.i32())), x, lowest);
       };
       Var m, total;
@@ -65,28 +118,28 @@ SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, bool rou
                            [&](Var v, ArrayRef<Var> s) { return Vars{s[0] + exp(block(v) - m)}; })[0],
                     0);
       }
-      Var row = m + log(total), label = k.at(labels, {n});
-      if (coordinate) {
-        Var words = cast(size, k.i32()), word = label - k.at(place, {0}) * words;
-        Var here = both(ge(word, 0), lt(word, words));
-        Var index = cast(select(here, word, word.like(0)), k.builder.getIndexType());
-        Var target = cast(k.at(logits, {n, index}), real);
-        k.put(row, lse, {n});
-        k.put(select(here, target, row.like(0)), loss, {n});
-        return;
-      }
-      Var target = cast(k.at(logits, {n, cast(max(label, 0), k.builder.getIndexType())}), real);
-      Var counts = ge(label, 0);
-      k.put(row, lse, {n});
-      k.put(select(counts, row - target, row.like(0)), loss, {n});
-      k.put(select(counts, row.like(1), row.like(0)), live, {n});
+      rows.put(n, m + log(total));
     });
     if (once && rounded)
       k.approximate();
   });
-  auto perToken = RankedTensorType::get({count}, real);
-  auto launch = context.launch(op, kernel, {ceilDiv(count, rows)});
-  launch.arg("logits", logits).arg("labels", labels);
+}
+
+} // namespace
+
+SmallVector<Value> rowLosses(Operation *op, const Logits &logits, Value labels, bool rounded, OutlineContext &context,
+                             Value coordinate) {
+  int64_t count = shapeOf(logits.values)[0], vocabulary = shapeOf(logits.values)[1];
+  Type element = tensorType(logits.values).getElementType();
+  bool part = static_cast<bool>(coordinate), ofTiles = static_cast<bool>(logits.greatest);
+  std::string name = std::string("cross_entropy_") + (part ? "part_" : "") + typeName(element);
+  std::string kernel =
+      ofTiles ? lossOfTiles(name, element, part, context) : lossOfWords(name, element, part, rounded, context);
+  auto perToken = RankedTensorType::get({count}, computeType(element));
+  auto launch = context.launch(op, kernel, {ceilDiv(count, ofTiles ? kRowsOfTiles : rowsOfProgram(context))});
+  launch.arg("logits", logits.values).arg("labels", labels);
+  if (ofTiles)
+    launch.arg("greatest", logits.greatest).arg("sums", logits.sums);
   if (coordinate)
     launch.arg("coordinate", coordinate).result("lse", perToken).result("target", perToken);
   else
@@ -157,7 +210,7 @@ LogicalResult crossEntropy(CrossEntropyOp op, OutlineContext &context) {
   int64_t vocabulary = shapeOf(op.getLogits()).back(), count = product(shapeOf(op.getLabels()));
   Value logits = context.view(op, op.getLogits(), {count, vocabulary}),
         labels = context.view(op, op.getLabels(), {count});
-  SmallVector<Value> rows = rowLosses(op, logits, labels, tensorType(logits).getElementType().isBF16(), context);
+  SmallVector<Value> rows = rowLosses(op, {logits}, labels, tensorType(logits).getElementType().isBF16(), context);
   Value total = sumAll(op, rows[1], tensorType(op.getSum()).getElementType(), context);
   Value live = sumAll(op, rows[2], tensorType(op.getCount()).getElementType(), context);
   context.replace(op, {total, live, rows[0]});

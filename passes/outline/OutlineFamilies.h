@@ -43,6 +43,13 @@ struct Product {
 };
 /// The product as a library call (f64: a launch) before `op`.
 mlir::Value matrixProduct(mlir::Operation *op, const Product &p, mlir::Type type, OutlineContext &context);
+/// Logits [rows, words], and where their product says so, of each row and tile of words the greatest and the sum of exp(x - greatest): [tiles, rows], rows
+/// rounded up.
+struct Logits {
+  mlir::Value values, greatest = {}, sums = {};
+};
+/// The product a op(b) as logits; with what a softmax needs of its tiles where a kernel of a GPU has them in registers (ProductSums.cpp).
+Logits logitsOf(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
 /// On a GPU (ProductSums.cpp), nothing where that has no such kernel: the sum of a_i op(b_i), a_i [.., k_i], b_i [k_i, n] or transposed, of bf16, as `type`
 /// [.., n]; with `offsets` b_i has a matrix for each group of rows.
 mlir::Value sumInOneKernel(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRange bs, mlir::Value offsets,
@@ -60,7 +67,7 @@ mlir::Value fewExpertRows(mlir::Operation *op, mlir::Value a, mlir::Value weight
                           mlir::RankedTensorType type, OutlineContext &context);
 /// Cross entropy of every row of logits [rows, words] with labels [rows]: lse, loss and live (1 for label >= 0). Of one
 /// part of the words (`coordinate`): lse and the label's logit. `rounded`: the logits are products of bf16, so exponentials may be approximate.
-llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits, mlir::Value labels, bool rounded,
+llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, const Logits &logits, mlir::Value labels, bool rounded,
                                          OutlineContext &context, mlir::Value coordinate = {});
 /// Its gradient [rows, words] of element type `result`, in the place of `logits` if it has their type.
 mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value labels, mlir::Value lse, mlir::Value dsum,

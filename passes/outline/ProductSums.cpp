@@ -1,10 +1,12 @@
 //===- ProductSums.cpp - sums of matrix products that a GPU computes in one kernel --------------------------------===//
 //
 //   C = sum_i A_i op(B_i)                      the gradient of what several projections, or experts' projections, read: one sum along all k_i
+//   C = A op(B), m = max C_t, s = sum exp(C_t - m)   logits, and of each row and tile t of words what their softmax needs
 //   C = sum_p A[p-th part of k]^T B[.. ]       the gradient of a weight: the sum over tokens in parts, added up by a second kernel
 //
 // A product that adds what another one has left in memory writes and reads f32: of 131,072 rows for experts that is half a gigabyte each way, as much time
-// as half the product. And a gradient of weights alone has too few tiles for the multiprocessors of a GPU.
+// as half the product. Logits are the largest matrix of a step: a loss that finds the greatest of each tile and its sum reads them once less. And a gradient of
+// weights alone has too few tiles for the multiprocessors of a GPU.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -32,12 +34,12 @@ Value withProducts(Value result, int64_t products) {
   return result;
 }
 
-/// C = sum_i A_i op(B_i) as one launch.
+/// C = sum_i A_i op(B_i) as one launch, with `softmax` one for each width of tiles.
 class OneSum {
 public:
   OneSum(Operation *op, ValueRange as, ValueRange bs, Value offsets, bool transposeB, RankedTensorType type,
-         OutlineContext &context)
-      : op(op), offsets(offsets), transposeB(transposeB), type(type), context(context) {
+         OutlineContext &context, bool softmax = false)
+      : op(op), offsets(offsets), transposeB(transposeB), softmax(softmax), type(type), context(context) {
     for (auto [a, b] : llvm::zip_equal(as, bs))
       terms.push_back({a, b, shapeOf(b).drop_front(offsets ? 1 : 0)[transposeB ? 1 : 0]});
     n = type.getShape().back();
@@ -46,20 +48,59 @@ public:
   }
 
   bool fits() const {
-    return terms.size() > 1 && n % kGrain == 0 && llvm::all_of(terms, [](const Term &term) {
+    return (softmax || terms.size() > 1) && n % kGrain == 0 && llvm::all_of(terms, [](const Term &term) {
              return isBf16(term.a) && isBf16(term.b) && term.depth > 0 && term.depth % kGrain == 0 &&
                     isContiguous(term.a) && isContiguous(term.b);
            });
   }
 
   Value run() {
+    Sides sides = plan();
+    columns = sideOf(n, sides.n);
+    return context.view(op, launch({0, n, columns}, {type.clone({rows, n})}, {})[0], type.getShape());
+  }
+
+  /// C, and what the softmax of its rows needs of each tile of columns. Tiles are those of a product alone; the narrower ones behind are another launch,
+  /// which writes its columns in the same place.
+  Logits runWithSoftmax() {
+    SmallVector<Part, 3> parts = partsOf(n, plan().n, /*tensorCores=*/true);
+    int64_t tiles = 0;
+    for (const Part &part : parts)
+      tiles += part.length / part.side;
+    auto ofTiles = type.clone({tiles, ceilDiv(rows, m) * m});
+    SmallVector<Value> results;
+    firstTile = 0;
+    for (const Part &part : parts) {
+      columns = part.side;
+      results = launch(part, {type.clone({rows, n}), ofTiles, ofTiles}, results);
+      firstTile += part.length / part.side;
+    }
+    return {context.view(op, results[0], type.getShape()), results[1], results[2]};
+  }
+
+private:
+  struct Term {
+    Value a, b;
+    int64_t depth; ///< k_i
+  };
+  /// Terms [first, end), one behind the other along k.
+  struct Walk {
+    size_t first, end;
+    int64_t step;
+  };
+  /// Parameters of the kernel.
+  struct Operands {
+    Vars a, b, begins, depths; ///< where a term begins in its walk, how long walks are
+  };
+
+  /// Rows of tiles and steps along k.
+  Sides plan() {
     // As if all groups had equally many rows. A tile has room for twice as many: a program goes on to the rest of its group, which reads the weights again.
-    int64_t each = offsets ? std::min(rows, 2 * ceilDiv(rows, groups)) : rows, depth = 0;
+    int64_t each = offsets ? std::min(rows, 2 * ceilDiv(rows, groups)) : rows;
     for (const Term &term : terms)
       depth += term.depth;
     Sides sides = sidesFor(/*tensorCores=*/true, each, n, depth, std::min(groups, rows));
     m = guardedSideOf(each, sides.m);
-    columns = sideOf(n, sides.n);
     // Those that long steps do not divide come first, in a loop of their own: all others have long ones.
     auto isLong = [&](const Term &term) { return term.depth % sides.k == 0; };
     std::stable_partition(terms.begin(), terms.end(), [&](const Term &term) { return !isLong(term); });
@@ -67,13 +108,17 @@ public:
     for (auto [first, end] : {std::pair<size_t, size_t>(0, others), {others, terms.size()}})
       if (first != end)
         walks.push_back({first, end, stepOf(first, end, sides.k)});
+    return sides;
+  }
 
-    int64_t tiles = ceilDiv(rows, m), across = n / columns;
+  /// The tiles of these columns. Other columns are those of `before`.
+  SmallVector<Value> launch(const Part &part, ArrayRef<Type> types, ArrayRef<Value> before) {
+    int64_t tiles = ceilDiv(rows, m), across = part.length / columns;
     int64_t parts = offsets   ? shareGroups(rows, groups, m, across, alone())
                     : alone() ? shareRows(tiles, across)
                               : tiles;
     int64_t band = bandOf(parts, across);
-    std::string kernel = offsets ? groupsKernel() : rowsKernel();
+    std::string kernel = offsets ? groupsKernel() : rowsKernel(!before.empty());
     auto launch = offsets ? context.launch(op, kernel, {across, parts, groups})
                           : context.launch(op, kernel, {band, across, parts / band});
     SmallVector<Value> left;
@@ -96,24 +141,19 @@ public:
       launch.index("parts", parts);
     if (!offsets && alone())
       launch.index("tiles", tiles / parts);
-    Value sum = launch.result("y", type.clone({rows, n})).run()[0];
-    return context.view(op, withProducts(sum, rows * n * depth), type.getShape());
+    if (softmax)
+      launch.index("first_column", part.first).index("first_tile", firstTile);
+    for (auto [i, value] : llvm::enumerate(before))
+      launch.arg(beforeOf(kResults[i]), value);
+    for (auto [i, result] : llvm::enumerate(types))
+      launch.result(kResults[i], result, before.empty() ? "" : beforeOf(kResults[i]));
+    SmallVector<Value> results = launch.run();
+    withProducts(results[0], rows * part.length * depth);
+    return results;
   }
 
-private:
-  struct Term {
-    Value a, b;
-    int64_t depth; ///< k_i
-  };
-  /// Terms [first, end), one behind the other along k.
-  struct Walk {
-    size_t first, end;
-    int64_t step;
-  };
-  /// Parameters of the kernel.
-  struct Operands {
-    Vars a, b, begins, depths; ///< where a term begins in its walk, how long walks are
-  };
+  static constexpr StringLiteral kResults[] = {"y", "greatest", "sums"};
+  static std::string beforeOf(StringRef result) { return result.str() + "_before"; }
 
   int64_t stepOf(size_t first, size_t end, int64_t most) const {
     int64_t common = 0;
@@ -181,15 +221,35 @@ private:
     return cast(sum, type.getElementType());
   }
 
-  Var result(KernelBuilder &k) const { return k.buffer("y", type.getElementType(), {kDynamic, kDynamic}); }
+  Var result(KernelBuilder &k, StringRef name = kResults[0]) const {
+    return k.buffer(name, type.getElementType(), {kDynamic, kDynamic});
+  }
 
-  std::string rowsKernel() const {
-    return context.kernel(nameOf(""), {"row", "column", "outer"}, [&](KernelBuilder &k) {
+  /// `behind`: other columns are there already.
+  std::string rowsKernel(bool behind) const {
+    std::string name = nameOf(!softmax ? "" : behind ? "_softmax_behind" : "_softmax");
+    return context.kernel(name, {"row", "column", "outer"}, [&](KernelBuilder &k) {
       Operands operands = declare(k);
+      if (behind)
+        for (StringRef there : kResults)
+          result(k, beforeOf(there));
       Var y = result(k), rows = k.index("rows");
       Var part = k.program(2) * k.index("band") + k.program(0), column = k.program(1) * columns;
-      eachTile(k, part, m, alone(),
-               [&](Var row) { k.store(tile(k, operands, {}, row, column, rows), y, {row, column}, {.limit = rows}); });
+      if (!softmax)
+        return eachTile(k, part, m, alone(), [&](Var row) {
+          k.store(tile(k, operands, {}, row, column, rows), y, {row, column}, {.limit = rows});
+        });
+      Var greatest = result(k, kResults[1]), sums = result(k, kResults[2]);
+      Var number = k.index("first_tile") + k.program(1);
+      column = k.index("first_column") + column;
+      eachTile(k, part, m, alone(), [&](Var row) {
+        Var logits = tile(k, operands, {}, row, column, rows);
+        k.store(logits, y, {row, column}, {.limit = rows});
+        Var top = maximum(logits, 1), total = sum(exp(logits - expand(top, 1, columns)), 1);
+        k.store(top, greatest, {number, row});
+        k.store(total, sums, {number, row});
+      });
+      k.approximate(); // of products of bf16
     });
   }
 
@@ -209,10 +269,10 @@ private:
   Operation *op;
   SmallVector<Term> terms;
   Value offsets;
-  bool transposeB;
+  bool transposeB, softmax;
   RankedTensorType type;
   OutlineContext &context;
-  int64_t n, rows, groups, m = 0, columns = 0;
+  int64_t n, rows, groups, m = 0, columns = 0, depth = 0, firstTile = 0;
   SmallVector<Walk, 2> walks;
 };
 
@@ -222,6 +282,13 @@ Value sumInOneKernel(Operation *op, ValueRange as, ValueRange bs, Value offsets,
                      OutlineContext &context) {
   OneSum sum(op, as, bs, offsets, transposeB, type, context);
   return context.gpu && sum.fits() ? sum.run() : Value();
+}
+
+Logits logitsOf(Operation *op, const Product &p, RankedTensorType type, OutlineContext &context) {
+  OneSum product(op, p.a, p.b, {}, p.transposeB, type, context, /*softmax=*/true);
+  if (context.ownProducts() && product.fits())
+    return product.runWithSoftmax();
+  return {matrixProduct(op, p, type, context), {}, {}};
 }
 
 Value sumInParts(Operation *op, const Product &p, RankedTensorType type, OutlineContext &context) {

@@ -22,6 +22,21 @@ int64_t guardedSideOf(int64_t length, int64_t most) {
   return std::min(most, static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(length, 1), kGrain)));
 }
 
+llvm::SmallVector<Part, 3> partsOf(int64_t length, int64_t most, bool tensorCores) {
+  int64_t side = sideOf(length, most);
+  bool small = tensorCores && 4 * side < 3 * most && length >= 16 * most;
+  if (length <= kGrain || (length % kGrain == 0 && !small) || (!tensorCores && side >= kGrain))
+    return {{0, length, side}};
+  llvm::SmallVector<Part, 3> parts;
+  int64_t first = 0;
+  for (int64_t unit : {most, kGrain, int64_t(1)})
+    if (int64_t part = (length - first) / unit * unit) {
+      parts.push_back({first, part, unit == most ? most : part});
+      first += part;
+    }
+  return parts;
+}
+
 int64_t bandOf(int64_t rows, int64_t columns) {
   if (std::min(rows, columns) <= 2 * kMostBand)
     return rows <= columns ? rows : 1;

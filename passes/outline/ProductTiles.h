@@ -18,6 +18,13 @@ struct Sides {
 int64_t sideOf(int64_t length, int64_t most);
 /// The same where rows past the end read 0 and are not written.
 int64_t guardedSideOf(int64_t length, int64_t most);
+/// Columns, or rows, of a matrix.
+struct Part {
+  int64_t first, length, side;
+};
+/// A dimension in parts that their sides divide: whole tiles, one of a multiple of the grain, one below it. One part where tiles of a good
+/// size divide it: the tensor cores take multiples of the grain, which others do not need, and of many tiles large ones.
+llvm::SmallVector<Part, 3> partsOf(int64_t length, int64_t most, bool tensorCores);
 /// For `count` products of m x k and k x n.
 Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t k, int64_t count);
 /// Programs that run at a time should read the same of A and B, so that both come from memory once: tiles of `rows` x `columns` are

@@ -161,15 +161,20 @@ def add_loss(program, rng, dtype):
 
 
 def add_linear_loss(program, rng, dtype):
-    """Few rows: one block of logits; 300 rows of 4100 words: blocks of 112, 112 and 76 rows."""
-    one = Type((1,), dtype)
-    for B, T, M, V, transposed in ((2, 21, 12, 70, False), (2, 150, 8, 4100, False), (2, 150, 8, 4100, True)):
+    """Few rows: one block of logits; 300 rows of 4100 words: blocks of 112, 112 and 76 rows. Of bf16, widths that tensor cores take: on a GPU the product says
+    of its tiles what the loss needs; 4128 words are 16 tiles of 256 and one of 32."""
+    wide = "f32" if dtype == "bf16" else dtype
+    one = Type((1,), wide)
+    cases = ((2, 21, 12, 70, False), (2, 150, 8, 4100, False), (2, 150, 8, 4100, True))
+    if dtype == "bf16":
+        cases = ((2, 21, 16, 80, False), (2, 150, 32, 4128, False), (2, 150, 32, 4128, True), (2, 21, 12, 70, False))
+    for B, T, M, V, transposed in cases:
         f = program.function(f"linear_cross_entropy_v{V}_{'t_' if transposed else ''}{dtype}", dtype)
         x, w = f.input("x", (B, T, M)), f.input("w", (V, M) if transposed else (M, V))
-        labels, dsum = f.input("labels", (B, T), "i32"), f.input("dsum", (1,))
+        labels, dsum = f.input("labels", (B, T), "i32"), f.input("dsum", (1,), wide)
         total, count = f.op("braid.linear_cross_entropy", [x, w, labels], [one, one], transposed=transposed)
         dx, dw, again = f.op(
-            "braid.linear_cross_entropy_grad", [x, w, labels, dsum], [x.type, w.type, one], transposed=transposed
+            "braid.linear_cross_entropy_grad", [x, w, labels, dsum], [x.type, Type(w.type.shape, wide), one], transposed=transposed
         )
         for name, value in {"sum": total, "count": count, "dx": dx, "dw": dw, "again": again}.items():
             f.output(name, value)
@@ -193,25 +198,26 @@ def add_linear_loss(program, rng, dtype):
 
 def add_loss_parts(program, rng, dtype):
     """The loss over words that are cut in parts: what each part says of a token, joined; the gradients of each part."""
-    B, T, M, V, parts = 2, 21, 12, 70, 2
-    size, one, tokens = V // parts, Type((1,), dtype), Type((B, T), dtype)
+    B, T, M, V, parts = (2, 21, 16, 96, 2) if dtype == "bf16" else (2, 21, 12, 70, 2)
+    wide = "f32" if dtype == "bf16" else dtype
+    size, one, tokens = V // parts, Type((1,), wide), Type((B, T), wide)
     for transposed in (False, True):
         f = program.function(f"linear_loss_parts_{'t_' if transposed else ''}{dtype}", dtype)
-        x, labels, dsum = f.input("x", (B, T, M)), f.input("labels", (B, T), "i32"), f.input("dsum", (1,))
+        x, labels, dsum = f.input("x", (B, T, M)), f.input("labels", (B, T), "i32"), f.input("dsum", (1,), wide)
         ws = [f.input(f"w{i}", (size, M) if transposed else (M, size)) for i in range(parts)]
         places = [f.input(f"coordinate{i}", (1,), "i32") for i in range(parts)]
         said = [f.op("braid.linear_loss_part", [x, w, labels, c], [tokens, tokens], transposed=transposed)
                 for w, c in zip(ws, places)]
-        column = Type((B, T, 1), dtype)
+        column = Type((B, T, 1), wide)
         columns = [f.op("braid.reshape", [lse], column) for lse, _ in said]
-        lse = f.rows("log_sum_exp", [f.op("braid.concat", columns, Type((B, T, parts), dtype), dim=2)], tokens)
+        lse = f.rows("log_sum_exp", [f.op("braid.concat", columns, Type((B, T, parts), wide), dim=2)], tokens)
         target = f.rows("add", [t for _, t in said], tokens)
         losses = f.rows("token_loss", [lse, target, labels], tokens)
         f.output("lse", lse)
         f.output("losses", losses)
         f.output("sum", f.op("braid.sum", [losses], one))
         for i, (w, c) in enumerate(zip(ws, places)):
-            dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, c, lse, dsum], [x.type, w.type], transposed=transposed)
+            dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, c, lse, dsum], [x.type, Type(w.type.shape, wide)], transposed=transposed)
             f.output(f"dx{i}", dx)
             f.output(f"dw{i}", dw)
         for label, scale, low in (("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 20.0, 0)):
@@ -295,6 +301,8 @@ def main():
         add_loss_parts(program, rng, dtype)
     add_linear(program, rng, "bf16")
     add_conv(program, rng, "bf16")
+    add_linear_loss(program, rng, "bf16")
+    add_loss_parts(program, rng, "bf16")
     add_views(program, rng)
     return program.finish()
 

@@ -1,9 +1,9 @@
 """Products, most of bf16, in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
 16 bytes, sums that are added to, groups of rows of any length, sums of several products, long sums in parts.
 
-    check_products.py [ring|boxes|group_boxes]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
+    check_products.py [ring|boxes|group_boxes|loss]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
-`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`: one in tiles of 128 x 256, for devices too. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `loss`: one in tiles of 128 x 256, for devices too. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
 """
 
 import sys
@@ -12,6 +12,7 @@ import numpy as np
 
 from harness import Program, Type, rounded
 from check_linear import limits
+from train import cross_entropy
 
 
 def add_linear(program, rng, B, T, K, N, transposed, dtype="bf16"):
@@ -126,7 +127,28 @@ def add_seen_weights(program, rng, M, N, lengths):
     program.check(f, v | {"offsets": ends, "each": np.arange(E + 1, dtype=np.int32)}, {"y": np.stack(seen)[None]}, {"y": 6e-3})
 
 
+def add_loss(program, rng, R, K, N):
+    """The loss of a vocabulary in large tiles: the product says of each what a softmax needs; the tiles behind them are narrower. Words of both, and none."""
+    f = program.function(f"loss_{R}x{K}x{N}", "bf16")
+    x, w, labels, dsum = f.input("x", (1, R, K)), f.input("w", (K, N)), f.input("labels", (1, R), "i32"), f.input("dsum", (1,), "f32")
+    one = Type((1,), "f32")
+    f.output("sum", f.op("braid.linear_cross_entropy", [x, w, labels], [one, one])[0])
+    dx, _, again = f.op("braid.linear_cross_entropy_grad", [x, w, labels, dsum], [x.type, Type((K, N), "f32"), one])
+    f.output("dx", dx)
+    f.output("again", again)
+    ids = rng.integers(-N // 4, N, (1, R))
+    ids[0, :3] = 0, N - 1, N - N % 256 - 1
+    a, b = rounded([rng.standard_normal((1, R, K)), rng.standard_normal((K, N))], "bf16")
+    (s, _, _), pull = cross_entropy(a @ b, ids)
+    references = {"sum": np.array([s]), "again": np.array([s]), "dx": pull(0.25) @ b.T}
+    program.check(f, {"x": a, "w": b, "labels": ids, "dsum": [0.25]}, references, {"sum": 1e-6, "again": 1e-6, "dx": 4e-3})
+
+
 def main(parts=""):
+    if parts == "loss":
+        program, rng = Program("products-loss"), np.random.default_rng(7)
+        add_loss(program, rng, 288, 64, 65 * 256 + 128)  # two blocks of logits
+        return program.finish()
     if parts in ("boxes", "group_boxes"):
         # Tiles of 128 x 256, whose operands a warp of its own copies in boxes, one behind the other in each program.
         program, rng = Program(f"products-{parts.replace('_', '-')}"), np.random.default_rng(7)

@@ -66,6 +66,24 @@ func.func @weights(%x: tensor<1x16384x1024xbf16>, %dy: tensor<1x16384x1024xbf16>
   return %dw, %short : tensor<1024x1024xf32>, tensor<1024x1024xf32>
 }
 
+// Logits: of each row the greatest of every tile and the sum of its exponentials come with the product, in whole tiles and one of 128 columns behind them; the loss
+// reads one logit of a row. With a library, for f32, and on a CPU it reads all of them.
+// CHECK-LABEL: func.func @loss(
+// CHECK: %[[FIRST:.*]]:3 = tile.launch @gemm_sum_softmax_f32_nn_128x256_1x64 grid [2, 65, 1]({{.*}}scalars = {band = 2 : index, first_column = 0 : index, first_tile = 0 : index,
+// CHECK-SAME: -> (tensor<1024x16768xf32>, tensor<66x1024xf32>, tensor<66x1024xf32>)
+// CHECK: %[[ALL:.*]]:3 = tile.launch @gemm_sum_softmax_behind_f32_nn_128x128_1x64 grid [1, 1, 8]({{.*}}, %[[FIRST]]#0, %[[FIRST]]#1, %[[FIRST]]#2)
+// CHECK-SAME: first_column = 16640 : index, first_tile = 65 : index
+// CHECK: tile.launch @cross_entropy_f32_of_tiles grid [256](%[[ALL]]#0, %{{.*}}, %[[ALL]]#1, %[[ALL]]#2)
+// CHAIN-LABEL: func.func @loss(
+// CHAIN: tile.launch @cross_entropy_f32 grid
+// LIBRARY-LABEL: func.func @loss(
+// LIBRARY: tile.gemm
+// LIBRARY: tile.launch @cross_entropy_f32_rounded grid
+func.func @loss(%x: tensor<1x1024x256xbf16>, %w: tensor<256x16768xbf16>, %labels: tensor<1x1024xi32>) -> tensor<1xf32> {
+  %sum, %count = braid.linear_cross_entropy %x, %w, %labels : (tensor<1x1024x256xbf16>, tensor<256x16768xbf16>, tensor<1x1024xi32>) -> (tensor<1xf32>, tensor<1xf32>)
+  return %sum : tensor<1xf32>
+}
+
 // No tile divides 202: as other products, in whole tiles and a rest. 7 columns are one tile.
 // CHECK-LABEL: func.func @odd(
 // CHECK: tile.gemm {{.*}}transpose_a

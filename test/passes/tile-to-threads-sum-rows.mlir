@@ -1,0 +1,66 @@
+// What is reduced along the rows of sums in registers: the greatest of a row of a tile, and the sum of its exponentials (a product of logits, outline/ProductSums.cpp).
+// RUN: braid-opt %s --braid-tile-to-threads=wgmma=true --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,GROUPS
+// RUN: braid-opt %s --braid-tile-to-threads --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,WARPS
+
+// Four lanes share a row, of which each thread has two halves of 64 elements; nothing but the ring and its barriers lies in shared memory, and behind the
+// beginning of roles nobody waits for the block.
+// CHECK-LABEL: func.func @rows(
+// GROUPS-SAME:  threads.block = 288 : i64
+// GROUPS-SAME:  threads.shared_bytes = 197632 : i64
+// Where warps stand side by side, each leaves its part of 128 rows behind the ring, in place of the part before.
+// WARPS-SAME:   threads.block = 256 : i64
+// WARPS-SAME:   threads.shared_bytes = 198720 : i64
+// GROUPS:       threads.bulk = "copy"
+// GROUPS:       nvvm.wgmma.mma_async
+// GROUPS-NOT:   gpu.barrier
+// WARPS:        nvvm.mma.sync
+// CHECK:        vector.store {{.*}}vector<2xf32>
+// CHECK:        arith.maximumf
+// CHECK:        gpu.shuffle xor
+// WARPS:        memref.store {{.*}}#gpu.address_space<workgroup>>
+// WARPS:        gpu.barrier
+// WARPS-COUNT-4: memref.load {{.*}}#gpu.address_space<workgroup>>
+// Each exponential is added when it is there: 128 of them have no registers.
+// CHECK:        %[[E0:.*]] = math.exp
+// CHECK:        math.exp
+// CHECK-NOT:    gpu.shuffle
+// CHECK:        arith.addf %[[E0]], %{{.*}} : f32
+// CHECK:        gpu.shuffle xor
+// By one lane of the four, at the tile's number.
+// CHECK:        scf.if
+// CHECK-COUNT-2: memref.store
+// CHECK:        scf.if
+// CHECK-COUNT-2: memref.store
+func.func @rows(%a: memref<?x?xbf16> {tile.name = "a"}, %b: memref<?x?xbf16> {tile.name = "b"}, %c: memref<?x?xf32> {tile.name = "c"},
+    %greatest: memref<?x?xf32> {tile.name = "greatest"}, %sums: memref<?x?xf32> {tile.name = "sums"}, %k: index {tile.name = "k"}, %parts: index {tile.name = "parts"}, %tiles: index {tile.name = "tiles"})
+    attributes {tile.boxes, tile.kernel, tile.grid = ["row", "column"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %step = arith.constant 64 : index
+  %side = arith.constant 128 : index
+  %wide = arith.constant 256 : index
+  %zero = arith.constant dense<0.0> : vector<128x256xf32>
+  %p:2 = tile.program : index, index
+  %column = arith.muli %p#1, %wide : index
+  %rows = memref.dim %a, %c0 : memref<?x?xbf16>
+  scf.for %t = %c0 to %tiles step %c1 {
+    %before = arith.muli %t, %parts : index
+    %tile = arith.addi %p#0, %before : index
+    %row = arith.muli %tile, %side : index
+    %sum = scf.for %at = %c0 to %k step %step iter_args(%now = %zero) -> (vector<128x256xf32>) {
+      %x = tile.load %a[%row, %at] limit %rows {dims = array<i64: 0, 1>} : memref<?x?xbf16>, vector<128x64xbf16>
+      %y = tile.load %b[%at, %column] {dims = array<i64: 0, 1>} : memref<?x?xbf16>, vector<64x256xbf16>
+      %next = tile.dot %x, %y, %now : vector<128x64xbf16>, vector<64x256xbf16>, vector<128x256xf32>
+      scf.yield %next : vector<128x256xf32>
+    }
+    tile.store %sum, %c[%row, %column] limit %rows {dims = array<i64: 0, 1>} : vector<128x256xf32>, memref<?x?xf32>
+    %top = tile.reduce max %sum {axis = 1 : i64} : vector<128x256xf32>, vector<128xf32>
+    %all = tile.expand %top {axis = 1 : i64} : vector<128xf32>, vector<128x256xf32>
+    %below = arith.subf %sum, %all : vector<128x256xf32>
+    %e = math.exp %below : vector<128x256xf32>
+    %total = tile.reduce add %e {axis = 1 : i64} : vector<128x256xf32>, vector<128xf32>
+    tile.store %top, %greatest[%p#1, %row] {dims = array<i64: 1>} : vector<128xf32>, memref<?x?xf32>
+    tile.store %total, %sums[%p#1, %row] {dims = array<i64: 1>} : vector<128xf32>, memref<?x?xf32>
+  }
+  return
+}
