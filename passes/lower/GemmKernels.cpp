@@ -329,17 +329,12 @@ private:
       Var b = k.buffer("b", tile.b, {kDynamic, kDynamic}, /*strided=*/true);
       Var c = k.buffer("c", tile.c, {kDynamic, kDynamic, kDynamic}, /*strided=*/true);
       Var offsets = k.buffer("offsets", k.i32(), {kDynamic});
-      Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2);
-      AccessOptions inside{.limit = boundary(k, offsets, group + 1)};
-      Var first = boundary(k, offsets, group), begin = tile.begin(k, c, {});
-      eachTile(k, part, tile.m, tile.runsAlone(), [&](Var row) {
-        Var sum = k.loop(first, inside.limit, tile.k, {tile.start(k, begin, {group, row, column}, {})},
-                         [&](Var at, ArrayRef<Var> sum) {
-                           return Vars{tile.multiply(k.load(a, {at, row}, {tile.k, tile.m}, inside),
-                                                     k.load(b, {at, column}, {tile.k, tile.n}, inside), sum[0])};
-                         })[0];
-        k.store(cast(sum, tile.c), c, {group, row, column});
-      });
+      Var begin = tile.begin(k, c, {});
+      eachWeightTile(
+          k, {tile.m, tile.n, tile.k}, tile.runsAlone(), a, b, offsets,
+          [&](Indices at) { return tile.start(k, begin, at, {}); },
+          [&](Var left, Var right, Var sum) { return tile.multiply(left, right, sum); },
+          [&](Indices at, Var sum) { k.store(cast(sum, tile.c), c, at); });
     });
     int64_t lda = op.getLda(), ldb = op.getLdb(), ldc = op.getLdc();
     Arguments arguments(&getContext());

@@ -258,6 +258,14 @@ LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
       .Case([&](MoeGroupedLinearGradWeightOp grad) {
         SmallVector<Value> results;
         for (auto [i, dy, dw] : llvm::enumerate(grad.getDys(), grad.getDws())) {
+          if (Value squares = context.squares.lookup(dw)) {
+            SmallVector<Value> both = weightsWithSquares(grad, i, context);
+            results.push_back(both[0]);
+            context.rewriter.replaceAllUsesWith(squares, both[1]);
+            context.squares.erase(dw);
+            context.squares[both[0]] = both[1];
+            continue;
+          }
           // The library walks a group's rows in blocks: several products.
           Value sum = grad.getSums().empty() ? Value() : grad.getSums()[i];
           Type type = sum ? sum.getType() : sumType(dw, 2);

@@ -165,6 +165,7 @@ struct OutlinePass : impl::OutlinePassBase<OutlinePass> {
     context.gpu = gpu;
     context.boxes = boxes;
     context.cublaslt = cublaslt;
+    handSquares(context);
     SmallVector<Block *> blocks;
     for (auto func : module.getOps<func::FuncOp>())
       if (!isKernel(func))

@@ -71,6 +71,8 @@ public:
   bool boxes = false; ///< a GPU's tiles may be copied past its threads, to be multiplied by warpgroups
   /// Products are calls of cuBLASLt where it has them; it adds only what has the type of its result.
   bool cublaslt = false;
+  /// Of gradients whose product adds up the squares of their rows (GradientSquares.cpp): the sums, or what stands for them until that product is outlined.
+  llvm::DenseMap<mlir::Value, mlir::Value> squares;
   /// Whether every product is a kernel of ours.
   bool ownProducts() const { return gpu && !cublaslt; }
 };

@@ -54,7 +54,13 @@ Logits logitsOf(mlir::Operation *op, const Product &p, mlir::RankedTensorType ty
 /// [.., n]; with `offsets` b_i has a matrix for each group of rows.
 mlir::Value sumInOneKernel(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRange bs, mlir::Value offsets,
                            bool transposeB, mlir::RankedTensorType type, OutlineContext &context);
-/// The same, of a^T b (+ c, in its place) in f32, where its sum is long and its results are few.
+/// Of the i-th gradient of experts' weights (ProductSums.cpp): the type of the sums of squares of its rows [tiles of columns, groups, m] where a kernel computes them
+/// beside it, and both by such a kernel.
+mlir::RankedTensorType squaresOfWeights(MoeGroupedLinearGradWeightOp op, unsigned i, const OutlineContext &context);
+llvm::SmallVector<mlir::Value> weightsWithSquares(MoeGroupedLinearGradWeightOp op, unsigned i, OutlineContext &context);
+/// Sums of squares go the way that gradients go, before any op is outlined (GradientSquares.cpp).
+void handSquares(OutlineContext &context);
+/// As sumInOneKernel(), a^T b (+ c, in its place) in f32, where its sum is long and its results are few.
 mlir::Value sumInParts(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
 /// Up to here products are best computed while their weights stream by; the library's GEMM first packs them.
 inline constexpr int64_t kFewRows = 4, kFewExpertRows = 16;

@@ -336,4 +336,69 @@ Value sumInParts(Operation *op, const Product &p, RankedTensorType type, Outline
   return context.view(op, sumOverRows(op, partials, context, addend), type.getShape());
 }
 
+//===- Gradients of experts' weights ------------------------------------------------------------------------------===//
+
+namespace {
+
+/// dw[g] = x_g^T dy_g, m x n.
+struct WeightGradient {
+  WeightGradient(MoeGroupedLinearGradWeightOp op, unsigned i)
+      : m(shapeOf(op.getX()).back()), n(shapeOf(op.getDys()[i]).back()), rows(product(shapeOf(op.getX())) / m),
+        groups(shapeOf(op.getOffsets())[0] - 1),
+        sides(sidesFor(/*tensorCores=*/true, m, n, ceilDiv(rows, groups), groups)) {
+    sides = {sideOf(m, sides.m), sideOf(n, sides.n), guardedSideOf(rows, sides.k)};
+  }
+  bool alone() const { return runsAlone(/*tensorCores=*/true, sides.m, sides.n); }
+  int64_t m, n, rows, groups;
+  Sides sides;
+};
+
+} // namespace
+
+RankedTensorType squaresOfWeights(MoeGroupedLinearGradWeightOp op, unsigned i, const OutlineContext &context) {
+  auto type = tensorType(op.getDws()[i]);
+  Value x = op.getX(), dy = op.getDys()[i];
+  if (!context.gpu || !op.getSums().empty() || !type.getElementType().isF32() || !isBf16(x) || !isBf16(dy) ||
+      shapeOf(x).back() % kGrain != 0 || shapeOf(dy).back() % kGrain != 0 || !isContiguous(x) || !isContiguous(dy))
+    return {};
+  WeightGradient gradient(op, i);
+  return type.clone({gradient.n / gradient.sides.n, gradient.groups, gradient.m});
+}
+
+SmallVector<Value> weightsWithSquares(MoeGroupedLinearGradWeightOp op, unsigned i, OutlineContext &context) {
+  WeightGradient gradient(op, i);
+  auto [m, n, depth] = gradient.sides;
+  bool alone = gradient.alone(), boxes = alone && gradient.rows >= depth;
+  std::string name =
+      llvm::formatv("gemm_weights_squares_f32_{0}x{1}x{2}{3}", m, n, depth, alone && !boxes ? "_by_rows" : "");
+  std::string kernel = context.kernel(name, {"column", "row", "group"}, [&](KernelBuilder &k) {
+    Type bf16 = k.builder.getBF16Type();
+    Var a = k.buffer("a", bf16, {kDynamic, kDynamic}), b = k.buffer("b", bf16, {kDynamic, kDynamic});
+    Var y = k.buffer("y", k.f32(), {kDynamic, kDynamic, kDynamic});
+    Var squares = k.buffer("squares", k.f32(), {kDynamic, kDynamic, kDynamic});
+    Var offsets = k.buffer("offsets", k.i32(), {kDynamic});
+    if (boxes)
+      k.inBoxes();
+    eachWeightTile(
+        k, gradient.sides, alone, a, b, offsets, [&](Indices) { return k.tile({m, n}, k.f32()); },
+        [&](Var left, Var right, Var sum) { return dotTA(left, right, sum); },
+        [&](Indices at, Var sum) {
+          k.store(sum, y, at);
+          k.store(braid::sum(sum * sum, 1), squares, {k.program(0), at[0], at[1]});
+        });
+  });
+  int64_t down = gradient.m / m, across = gradient.n / n, rows = gradient.rows, groups = gradient.groups;
+  int64_t parts = alone ? shareRows(down, across * groups, /*most=*/2) : down;
+  Value left = context.view(op, op.getX(), {rows, gradient.m}),
+        right = context.view(op, op.getDys()[i], {rows, gradient.n});
+  auto launch = context.launch(op, kernel, {across, parts, groups});
+  launch.arg("a", left).arg("b", right).arg("offsets", op.getOffsets());
+  launch.result("y", op.getDws()[i].getType()).result("squares", squaresOfWeights(op, i, context));
+  if (alone)
+    launch.index("parts", parts).index("tiles", down / parts);
+  SmallVector<Value> results = launch.run();
+  withProducts(results[0], rows * gradient.m * gradient.n);
+  return results;
+}
+
 } // namespace braid

@@ -114,4 +114,22 @@ void eachTile(KernelBuilder &k, Var begin, Var end, Var part, int64_t side, bool
   k.loop(0, cast(tiles, k.builder.getIndexType()), 1, [&](Var t) { body(first + t * further); });
 }
 
+void eachWeightTile(KernelBuilder &k, const Sides &sides, bool alone, Var a, Var b, Var offsets,
+                    llvm::function_ref<Var(Indices at)> start,
+                    llvm::function_ref<Var(Var left, Var right, Var sum)> multiply,
+                    llvm::function_ref<void(Indices at, Var sum)> body) {
+  Var column = k.program(0) * sides.n, group = k.program(2);
+  auto boundary = [&](Var at) { return cast(k.at(offsets, {at}), k.builder.getIndexType()); };
+  AccessOptions inside{.limit = boundary(group + 1)};
+  Var first = boundary(group);
+  eachTile(k, k.program(1), sides.m, alone, [&](Var row) {
+    const Index place[] = {group, row, column};
+    Vars sum = k.loop(first, inside.limit, sides.k, {start(place)}, [&](Var at, llvm::ArrayRef<Var> sum) {
+      return Vars{multiply(k.load(a, {at, row}, {sides.k, sides.m}, inside),
+                           k.load(b, {at, column}, {sides.k, sides.n}, inside), sum[0])};
+    });
+    body(place, sum[0]);
+  });
+}
+
 } // namespace braid

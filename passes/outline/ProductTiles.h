@@ -48,6 +48,13 @@ void eachTile(KernelBuilder &k, Var part, int64_t side, bool alone, llvm::functi
 void eachTile(KernelBuilder &k, Var begin, Var end, Var part, int64_t side, bool alone,
               llvm::function_ref<void(Var row)> body);
 
+/// Tiles of C[g] = A_g^T B_g, A [rows, m], B [rows, n], whose rows of group g are [offsets[g], offsets[g + 1]): body(place, sum) for those of a program
+/// (column, part, group), from start(place) on.
+void eachWeightTile(KernelBuilder &k, const Sides &sides, bool alone, Var a, Var b, Var offsets,
+                    llvm::function_ref<Var(Indices at)> start,
+                    llvm::function_ref<Var(Var left, Var right, Var sum)> multiply,
+                    llvm::function_ref<void(Indices at, Var sum)> body);
+
 } // namespace braid
 
 #endif // PASSES_OUTLINE_PRODUCTTILES_H

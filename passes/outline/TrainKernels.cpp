@@ -11,8 +11,10 @@ namespace {
 
 LogicalResult sumSquares(SumSquaresOp op, OutlineContext &context) {
   Type element = tensorType(op.getResult()).getElementType();
-  SmallVector<Value> parts =
-      llvm::map_to_vector(op.getXs(), [&](Value x) { return partialSums(op, x, /*squared=*/true, element, context); });
+  SmallVector<Value> parts = llvm::map_to_vector(op.getXs(), [&](Value x) {
+    Value squares = context.squares.lookup(x);
+    return partialSums(op, squares ? squares : x, /*squared=*/!squares, element, context);
+  });
   Value all = parts.front();
   if (parts.size() > 1) {
     int64_t size = 0;

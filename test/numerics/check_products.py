@@ -45,6 +45,10 @@ def add_groups(program, rng, R, M, F, lengths, dtype="bf16"):
     f.output("dx", f.op("braid.moe.grouped_linear_grad_data", [[dy], [offsets], [w]], x.type, segments=True))
     f.output("dw", weight())
     f.output("dsum", weight(s))
+    if dtype == "bf16":  # as the norm of gradients reads them: squares that the product adds up
+        wide = f.op("braid.moe.grouped_linear_grad_weight", [x, offsets, [dy], []], [s.type], segments=True)[0]
+        f.output("wide", wide)
+        f.output("squares", f.op("braid.sum_squares", [wide], Type((1,), "f32")))
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     a = {n: rounded([rng.standard_normal(o.type.shape)], o.type.dtype)[0] for n, o in f.inputs.items() if n != "offsets"}
     for name in ("x", "dy"):
@@ -55,7 +59,9 @@ def add_groups(program, rng, R, M, F, lengths, dtype="bf16"):
         y[0, rows], dx[0, rows] = a["x"][0, rows] @ a["w"][e], a["dy"][0, rows] @ a["w"][e].T
         dw[e] = a["x"][0, rows].T @ a["dy"][0, rows]
     references = {"y": y, "dx": dx, "dw": dw, "dsum": dw + a["s"]}
-    program.check(f, a | {"offsets": ends}, references, limits(dtype, ("dx", "dw", "dsum"))(references))
+    if dtype == "bf16":
+        references |= {"wide": dw, "squares": np.array([(dw * dw).sum()])}
+    program.check(f, a | {"offsets": ends}, references, limits(dtype, ("dx", "dw", "dsum"))(references) | {"wide": 5e-6, "squares": 5e-6})
 
 
 def add_sums(program, rng, T, M, widths, transposed):
@@ -120,11 +126,13 @@ def add_seen_weights(program, rng, M, N, lengths):
     x, dy, z = f.input("x", (1, R, M)), f.input("dy", (1, R, N)), f.input("z", (1, E, M))
     offsets, each = f.input("offsets", (E + 1,), "i32"), f.input("each", (E + 1,), "i32")
     sums = f.op("braid.moe.grouped_linear_grad_weight", [x, offsets, [dy], []], [Type((E, M, N), "f32")], segments=True)[0]
+    f.output("squares", f.op("braid.sum_squares", [sums], Type((1,), "f32")))
     f.output("y", f.op("braid.moe.grouped_linear", [z, each, f.op("braid.cast", [sums], [Type((E, M, N), "bf16")])[0]], [Type((1, E, N), "bf16")])[0])
     v = {n: rounded([rng.standard_normal(o.type.shape)], "bf16")[0] for n, o in f.inputs.items() if o.type.dtype != "i32"}
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    seen = [v["z"][0, e] @ v["x"][0, begin:end].T @ v["dy"][0, begin:end] for e, (begin, end) in enumerate(zip(ends, ends[1:]))]
-    program.check(f, v | {"offsets": ends, "each": np.arange(E + 1, dtype=np.int32)}, {"y": np.stack(seen)[None]}, {"y": 6e-3})
+    weights = [v["x"][0, begin:end].T @ v["dy"][0, begin:end] for begin, end in zip(ends, ends[1:])]
+    references = {"y": np.stack([v["z"][0, e] @ w for e, w in enumerate(weights)])[None], "squares": np.array([sum((w * w).sum() for w in weights)])}
+    program.check(f, v | {"offsets": ends, "each": np.arange(E + 1, dtype=np.int32)}, references, {"y": 6e-3, "squares": 5e-6})
 
 
 def add_loss(program, rng, R, K, N):
