@@ -155,6 +155,17 @@ def Braid_LsmStateScanOp : Braid_ChunkOp<"state_scan", []> {
   let results = (outs AnyRankedTensor:$m, AnyRankedTensor:$final_state);
   let assemblyFormat = !strconcat("$class_id $x (`transition` `(` $p^ `)`)? `initial_state` `(` $initial_state `)` ", chunksFormat, " ", typesFormat);
 }
+def Braid_LsmStateWalkOp : Braid_ChunkOp<"state_walk", []> {
+  let summary = "chunk_state and state_scan in one (S, V): every chunk's in-state, and the state after the last token; no X or P in memory";
+  let description = [{
+    M <- exp(c_C) M + (K exp(c_C - c))^T V. `adjoint`: chunk_output_grad_state and state_scan_grad, of q and d_o, last chunk first: m is D' of
+    every chunk's out-state, D <- exp(c_C) D + scale (Q exp(c))^T dO.
+  }];
+  let arguments = (ins AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$log_decay, AnyRankedTensor:$state, AnyRankedTensor:$chunks,
+                   Braid_LsmClass:$class_id, F64Attr:$scale, I64Attr:$chunk_size, UnitAttr:$adjoint);
+  let results = (outs AnyRankedTensor:$m, AnyRankedTensor:$last);
+  let assemblyFormat = !strconcat("$class_id $k `,` $v `log_decay` `(` $log_decay `)` `state` `(` $state `)` ", chunksFormat, " ", typesFormat);
+}
 def Braid_LsmChunkFactorsOp : Braid_ChunkOp<"chunk_factors"> {
   let summary = "dense P and X of every chunk as products of few rows";
   let arguments = (ins AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$beta,

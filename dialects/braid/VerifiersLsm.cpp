@@ -301,6 +301,27 @@ LogicalResult LsmStateScanGradOp::verify() {
                          {"chunks", getChunks()}, {"dx", getDx()}, {"dinitial_state", getDinitialState()});
 }
 
+LogicalResult LsmStateWalkOp::verify() {
+  Named k{"k", getK()}, v{"v", getV()}, decay{"log_decay", getLogDecay()}, m{"m", getM()},
+      chunks{"chunks", getChunks()};
+  LsmClass kind = getClassId();
+  if (kind != LsmClass::S && kind != LsmClass::V)
+    return emitOpError() << "class " << stringifyLsmClass(kind) << " has no walk: S and V have";
+  CHECK(hasRank(*this, k, 4));
+  CHECK(isFloat(*this, k));
+  CHECK(hasRank(*this, v, 4));
+  CHECK(isFloat(*this, v));
+  CHECK(sameTokens(*this, k, v));
+  CHECK(sameDim(*this, "head", k, 2, v, 2));
+  int64_t rank = kind == LsmClass::V ? 4 : 3;
+  CHECK(hasRank(*this, decay, rank));
+  CHECK(verifyGate(*this, k, decay, rank));
+  CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
+  CHECK(verifyChunks(*this, chunks, k));
+  CHECK(verifyStates(*this, m, k, v, chunks));
+  return verifyStateScan(*this, LsmClass::I, Value(), m, {"state", getState()}, chunks, m, {"last", getLast()});
+}
+
 /// Rows [B, n, H, rows, K or V] of a factor, for states x [B, n, H, K, V] whose dimension `width` they are as wide as.
 static LogicalResult verifyFactor(Operation *op, Named factor, LsmClass kind, Named x, int64_t width, int64_t rows) {
   if (!ScanTraits(kind).dense)

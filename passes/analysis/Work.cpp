@@ -153,6 +153,10 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
       })
       .Case([&](LsmStateScanOp s) { return stateScan(s.getClassId(), s.getX(), maxDocuments); })
       .Case([&](LsmStateScanGradOp s) { return stateScan(s.getClassId(), s.getDm(), maxDocuments); })
+      .Case([&](LsmStateWalkOp s) {
+        int64_t products = inChunks(s, s.getK(), s.getV(), [](ChunkCosts c) { return c.state(); });
+        return products + stateScan(s.getClassId(), s.getM(), maxDocuments);
+      })
       .Case(
           [&](LsmFactorScanOp s) { return factorScan(s.getM(), s.getRead(), shapeOf(s.getWrite())[3], maxDocuments); })
       .Case([&](LsmFactorScanGradOp s) {
@@ -313,6 +317,7 @@ static bool holdsChunks(Operation *op, Value value) {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case([&](LsmChunkStateOp s) { return value == s.getX() || value == s.getP(); })
       .Case([&](LsmStateScanOp s) { return value == s.getX() || value == s.getP() || value == s.getM(); })
+      .Case([&](LsmStateWalkOp s) { return value == s.getM(); })
       .Case([&](LsmSegmentScanOp s) { return value == s.getX() || value == s.getP(); })
       .Case([&](LsmStateScanGradOp s) { return value == s.getDm() || value == s.getP() || value == s.getDx(); })
       .Case([&](LsmChunkFactorsOp s) { return llvm::is_contained(s->getResults(), value); })

@@ -3,6 +3,7 @@
 //   scan       chunk_table -> chunk_state (X, P) -> state_scan (M, final) -> chunk_output
 //   scan_grad  chunk_table -> chunk_state, state_scan (the same ops: CSE shares them with the forward where both stand
 //              in one function) -> chunk_output_grad_state (dM) -> state_scan_grad (D', dinitial) -> chunk_grad
+//              S and V of bf16 on a GPU: chunk_table -> state_walk (M, final), adjoint state_walk (D', dinitial), where that is counted to be faster
 //              dense transitions of bf16 on a GPU: chunk_factors -> factor_scan (M, written) -> chunk_output;
 //              chunk_output_factors -> factor_scan_grad (D') -> chunk_grad
 //   scan of one token -> step
@@ -16,6 +17,7 @@
 #include "dialects/braid/PassAttributes.h"
 #include "dialects/braid/ScanTraits.h"
 #include "passes/Passes.h"
+#include "passes/analysis/StateWalk.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
@@ -47,6 +49,7 @@ template <typename Scan> struct Chunked {
   Type multiplied; // of states and dense transitions that only products read
   int64_t size, rows; // tokens of a chunk, rows of the table
   bool factored; // dense transitions stay products of few rows
+  bool walked; // states are added up where they are multiplied
   Value chunks, x, p, u, write, read, decay, m, written, finalState;
 
   /// `state`: any value that holds states.
@@ -57,6 +60,8 @@ template <typename Scan> struct Chunked {
     bool narrow = tables.gpu && k.getElementType().isBF16() && !ScanTraits(scan.getClassId()).elementDecay;
     multiplied = narrow ? k.getElementType() : element;
     // C rows of K and V each way are less than K of them. What ranks exchange are whole transitions, which scans then share.
+    walked = narrow && !tables.segments && scan.getLogDecay() &&
+             walksStates(ScanSizes::of(scan, size), getElementTypeOrSelf(scan.getLogDecay()));
     factored = narrow && ScanTraits(scan.getClassId()).dense && size <= k.getDimSize(3) && !tables.segments;
   }
 
@@ -112,9 +117,23 @@ template <typename Scan> struct Chunked {
     x = explained(chunkState).getX();
     p = chunkState.getP();
   }
+  /// The walk over k and v, or its adjoint over q and d_o.
+  LsmStateWalkOp buildWalk(Value keys, Value values, Value state, bool adjoint) {
+    APFloat scale = adjoint ? scan.getScale() : APFloat(1.0);
+    return explained(LsmStateWalkOp::create(builder, loc, statePerChunk(multiplied), state.getType(), keys, values,
+                                            scan.getLogDecay(), state, chunks, scan.getClassId(), scale, size,
+                                            adjoint));
+  }
   /// m and finalState too.
   void buildStates() {
     Type state = scan.getInitialState().getType();
+    if (walked) {
+      buildTable();
+      LsmStateWalkOp walk = buildWalk(scan.getK(), scan.getV(), scan.getInitialState(), /*adjoint=*/false);
+      m = walk.getM();
+      finalState = walk.getLast();
+      return;
+    }
     if (factored) {
       buildTable();
       buildFactors();
@@ -152,7 +171,9 @@ void tile(LsmScanGradOp scan, const Tables &tables) {
   chunked.buildStates();
   Type dStates = chunked.statePerChunk(chunked.multiplied), dInitial = scan.getDinitialState().getType();
   Operation *stateGrad;
-  if (chunked.factored) {
+  if (chunked.walked) {
+    stateGrad = chunked.buildWalk(scan.getQ(), scan.getDO(), scan.getDfinalState(), /*adjoint=*/true);
+  } else if (chunked.factored) {
     Type d = chunked.perChunk({chunked.size, chunked.v.getDimSize(3)}, chunked.multiplied);
     auto factors = chunked.explained(LsmChunkOutputFactorsOp::create(
         builder, loc, chunked.read.getType(), d, scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(),

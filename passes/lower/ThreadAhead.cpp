@@ -4,7 +4,9 @@
 // memory: attention for its next keys, the scan over the states of chunks for its next transition. Each such operand has two places in shared
 // memory, in turn. Copies to one start where an iteration begins that reads the other; the barrier at the end of an iteration has seen all
 // readers of the first and all copies to the second. Where two warps carry the columns of a state, which nothing else hides the way of memory from,
-// there are four places, and the copies of an iteration start three iterations before.
+// there are four places, and the copies of an iteration start three iterations before. So it is where a loop adds up, in registers, what it then
+// multiplies (ThreadRows.cpp): all that an iteration reads comes early, numbers of tokens too, and where its tiles lie says a table, which is read
+// as early.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
@@ -18,12 +20,15 @@ using namespace braid::lower;
 
 /// Iterations that have a place in shared memory, where a block has few warps.
 static constexpr int64_t kFewWarps = 2, kMostStages = 4;
+/// Stages for which a block has a multiprocessor to itself, if need be.
+static constexpr int64_t kWantedStages = 3;
 /// Of a loop in rows: beyond so many carried elements a thread has no registers for the addresses of two iterations.
 static constexpr int64_t kMostCarriedAhead = 96;
 
 struct ThreadLowering::Ahead {
   scf::ForOp loop;
   int64_t step, stages = 2;
+  bool grouped = false; ///< copies of an iteration are one group
   SmallVector<tile::LoadOp> loads;
   SmallVector<Operation *> places; ///< scalars of an iteration that say where, in order
   SmallVector<Buffer *> buffers;
@@ -45,13 +50,15 @@ static bool isCarried(Value v, scf::ForOp loop) {
   return false;
 }
 
-/// What an iteration's place depends on is known without one: the induction variable, arithmetic, what lies outside.
-bool ThreadLowering::collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places) {
+/// What an iteration's place depends on is known without one: the induction variable, arithmetic, what lies outside, and, if wanted, numbers in
+/// tables.
+bool ThreadLowering::collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places, bool tables) {
   if (v.getParentBlock() != loop.getBody() || v == loop.getInductionVar())
     return true;
   Operation *made = v.getDefiningOp();
-  if (!made || !isa<arith::ArithDialect, memref::MemRefDialect>(made->getDialect()) || !isMemoryEffectFree(made) ||
-      !llvm::all_of(made->getOperands(), [&](Value u) { return !isTile(u) && collectPlaces(u, loop, places); }))
+  if (!made || !isa<arith::ArithDialect, memref::MemRefDialect>(made->getDialect()) ||
+      !(isMemoryEffectFree(made) || (tables && isa<memref::LoadOp>(made))) ||
+      !llvm::all_of(made->getOperands(), [&](Value u) { return !isTile(u) && collectPlaces(u, loop, places, tables); }))
     return false;
   places.insert(made);
   return true;
@@ -77,10 +84,21 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
     return panels.count(load.getResult()) ? panelOf(type).bytes()
                                           : llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
   };
-  // What a scan of few warps adds to its products is asked for early too.
+  // What a scan of few warps adds to its products is asked for early too, and what a walk makes them of.
   bool few = threads <= kFewWarps * kWarp && llvm::any_of(op.getResults(), [&](Value v) { return inRows.lookup(v); });
+  bool walk = rows && llvm::any_of(*op.getBody(), [&](Operation &inside) {
+                return isRunningSum(&inside) && inRows.count(inside.getResult(0));
+              });
+  auto stays = [&](Value source) {
+    return llvm::none_of(written, [&](Value target) { return mayShare(source, target); });
+  };
+  auto isNumbers = [&](tile::LoadOp load) {
+    return walk && tileType(load.getResult()).getRank() == 1 &&
+           tileType(load.getResult()).getElementTypeBitWidth() == 8 * kNumberBytes;
+  };
   auto added = [&](tile::LoadOp load) {
-    return few && llvm::all_of(load->getUsers(), [&](Operation *user) { return user->getBlock() == op.getBody(); });
+    return (few || walk) &&
+           llvm::all_of(load->getUsers(), [&](Operation *user) { return user->getBlock() == op.getBody(); });
   };
   auto multiplied = [&](tile::LoadOp load) {
     return added(load) || llvm::any_of(load->getUsers(), [&](Operation *user) -> bool {
@@ -100,20 +118,35 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
     SmallVector<Value> numbers(load.getIndices());
     if (load.getLimit())
       numbers.push_back(load.getLimit());
-    bool stays = llvm::none_of(written, [&](Value target) { return mayShare(load.getSource(), target); });
-    if (load.getRows() || tileType(load.getResult()).getRank() != 2 || views.count(load.getResult()) || !stays ||
-        !multiplied(load) || !llvm::all_of(numbers, [&](Value v) { return collectPlaces(v, op, places); }))
+    bool isTileOrNumbers = tileType(load.getResult()).getRank() == 2 || isNumbers(load);
+    if (load.getRows() || !isTileOrNumbers || views.count(load.getResult()) || !stays(load.getSource()) ||
+        !multiplied(load) ||
+        !llvm::all_of(numbers, [&](Value v) { return collectPlaces(v, op, places, /*tables=*/walk); }))
       continue;
     ahead->loads.push_back(load);
     bytes += bytesOfOne(load);
   }
-  // Two blocks may share a multiprocessor, and keep doing so.
-  auto fit = [&] { return freeOffset(ahead->stages * bytes, 16) + ahead->stages * bytes <= limits.sharedBytes / 2; };
-  if (few)
-    for (ahead->stages = kMostStages; ahead->stages > 2 && !fit();)
-      --ahead->stages;
-  if (ahead->loads.empty() || !fit())
+  bool moved = llvm::any_of(places, [&](Operation *place) { // by the loop itself
+    auto table = dyn_cast<memref::LoadOp>(place);
+    return table && !stays(table.getMemRef());
+  });
+  if (ahead->loads.empty() || moved)
     return nullptr;
+  // Two blocks may share a multiprocessor, and keep doing so.
+  int64_t room = limits.sharedBytes / 2;
+  auto fit = [&] { return freeOffset(ahead->stages * bytes, 16) + ahead->stages * bytes <= room; };
+  auto most = [&](int64_t least) {
+    for (ahead->stages = kMostStages; ahead->stages > least && !fit();)
+      --ahead->stages;
+    return fit();
+  };
+  if (walk && !most(kWantedStages))
+    room = limits.sharedBytes - kPatternBytes * static_cast<int64_t>(ahead->loads.size());
+  if (few || walk)
+    most(2);
+  if (!fit())
+    return nullptr;
+  ahead->grouped = walk || ahead->stages > 2;
   ahead->places = places.takeVector();
   llvm::sort(ahead->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   for (tile::LoadOp load : ahead->loads) {
@@ -146,7 +179,7 @@ void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
   onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at, hi), [&] {
     Accesses before = std::exchange(pending, {});
     bool others = std::exchange(copying, false);
-    llvm::SaveAndRestore together(grouped, ahead.stages > 2);
+    llvm::SaveAndRestore together(grouped, ahead.grouped);
     scalars.map(op.getInductionVar(), at);
     for (Operation *place : ahead.places)
       if (failed(lowerScalar(place)))
@@ -156,13 +189,16 @@ void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
       accesses[load] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
       if (panels.count(load.getResult()))
         fillPanel(stageOf(ahead, i, stage), load);
+      else if (tileType(load.getResult()).getRank() == 1)
+        copyNumbers(load, memref::ExtractAlignedPointerAsIndexOp::create(b, loc, stageOf(ahead, i, stage).memref),
+                    thread, threads);
       else
         fill(stageOf(ahead, i, stage), tileType(load.getResult()), load.getResult());
     }
     pending = std::move(before);
     copying = others;
   });
-  if (ahead.stages > 2)
+  if (ahead.grouped)
     NVVM::CpAsyncCommitGroupOp::create(b, loc);
 }
 

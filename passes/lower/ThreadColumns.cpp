@@ -34,8 +34,7 @@ static Value movedDown(tile::InsertRowsOp op) {
 
 static bool isAlongRows(tile::CumsumOp op) { return op.getAxis() == 0 && tileType(op.getResult()).getRank() == 2; }
 
-/// A row of a tile, at a place that is known.
-static bool isKnownRow(tile::RowsOp op) {
+bool lower::isKnownRow(tile::RowsOp op) {
   VectorType type = tileType(op.getResult());
   return type && type.getRank() == 1 && tileType(op.getSource()).getRank() == 2 && getConstantIntValue(op.getOffset());
 }

@@ -38,6 +38,12 @@ bool onTensorCores(tile::DotOp op);
 bool readsShared(tile::DotOp dot);
 /// Elements of a thread, of the tiles that a loop of rows in registers carries.
 int64_t carriedInRows(scf::ForOp loop);
+/// Bytes of a number that threads copy one by one.
+inline constexpr int64_t kNumberBytes = 4;
+/// Whether the loop carries tiles in the rows of warps, and adds up what it multiplies along the others (ThreadRows.cpp).
+bool isRunningSum(Operation *op);
+/// A row of a tile, at a place that is known.
+bool isKnownRow(tile::RowsOp op);
 /// Whether each element of the result depends on the same element of every operand, or on its place.
 inline bool keepsPlaces(Operation *op) { return OpTrait::hasElementwiseMappableTraits(op) || isa<tile::MaskOp>(op); }
 
@@ -271,6 +277,8 @@ private:
   SmallVector<Value> ownedOf(Value v, bool turned);
   SmallVector<Value> pairsOf(Value v, bool turned);
   SmallVector<Value> reduceOwned(tile::ReduceOp op);
+  SmallVector<Value> addUpOwned(tile::CumsumOp op);
+  SmallVector<Value> takeOwned(tile::RowsOp op);
   void settle(Value v);
   void settleAll();
   void settleReads(Region &region);
@@ -286,6 +294,7 @@ private:
   bool areReadEarly(Value left, Operation *loop) const;
   SmallVector<Value> multiplyOwned(tile::DotOp op, bool turned);
   void storeTurned(tile::StoreOp store, const Vectors &vectors, ArrayRef<Value> elements);
+  void storeFours(tile::StoreOp store);
   void storeOwned(tile::StoreOp store);
   LogicalResult lowerRowLoop(scf::ForOp op);
   LogicalResult lowerRowBranch(scf::IfOp op);
@@ -295,14 +304,14 @@ private:
   std::shared_ptr<const Ahead> loadsAhead(scf::ForOp op);
   View stageOf(const Ahead &ahead, size_t i, Value stage);
   void fetchAhead(const Ahead &ahead, Value at, Value stage);
-  static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places);
+  static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places, bool tables = false);
 
   // ThreadRowBoxes.cpp
   struct RowBoxes;
   std::shared_ptr<RowBoxes> boxesOf(scf::ForOp op);
   bool beginBoxes(scf::ForOp op);
   void copyBoxes(const RowBoxes &boxes, Value at, Value number);
-  void copyNumbers(tile::LoadOp load, Value target);
+  void copyNumbers(tile::LoadOp load, Value target, Value first, int64_t together);
   void enterBoxes(RowBoxes &boxes, Value at);
   void leaveBoxes(const RowBoxes &boxes);
   void endBoxes(RowBoxes &boxes);

@@ -18,7 +18,6 @@ using namespace braid::lower;
 namespace {
 constexpr int64_t kMostStages = 4, kLeastStages = 3;
 constexpr int64_t kBehind = 2; // iterations that warps may be apart, and one
-constexpr int64_t kNumberBytes = 4;
 } // namespace
 
 struct ThreadLowering::RowBoxes {
@@ -131,7 +130,7 @@ void ThreadLowering::copyBoxes(const RowBoxes &boxes, Value at, Value number) {
       }
     });
     for (tile::LoadOp load : boxes.vectors) {
-      copyNumbers(load, add(target, offset));
+      copyNumbers(load, add(target, offset), lane, kWarp);
       offset += tileType(load.getResult()).getNumElements() * kNumberBytes;
     }
     // An arrival of each lane, when what it has copied is there.
@@ -144,21 +143,25 @@ void ThreadLowering::copyBoxes(const RowBoxes &boxes, Value at, Value number) {
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
 }
 
-/// A vector, by the lanes of a warp; zeros at and past its limit.
-void ThreadLowering::copyNumbers(tile::LoadOp load, Value target) {
+/// A vector, by the lanes of a warp or the threads of a block, `together` of them, of which this is the one numbered `first`; zeros at and past its limit.
+void ThreadLowering::copyNumbers(tile::LoadOp load, Value target, Value number, int64_t together) {
   Access at = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
   Value from = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, arguments[load.getSource()].memref);
   auto bytes = [&](int64_t count) { return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(count)); };
-  for (int64_t first = 0; first < tileType(load.getResult()).getNumElements(); first += kWarp) {
-    Value i = add(lane, first), live;
-    if (at.limit)
-      live = arith::SelectOp::create(b, loc, inBounds(add(at.row, i), at.limit), bytes(kNumberBytes), bytes(0));
-    Value source = add(from, mul(add(at.offset, mul(i, at.strides.back())), constant(kNumberBytes)));
-    NVVM::CpAsyncOp::create(
-        b, loc,
-        pointer(add(target, mul(i, constant(kNumberBytes))), static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared)),
-        pointer(source, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global)), kNumberBytes,
-        NVVM::LoadCacheModifierKind::CA, live);
+  int64_t count = tileType(load.getResult()).getNumElements();
+  for (int64_t first = 0; first < count; first += together) {
+    Value i = add(number, first);
+    onlyIf(first + together > count ? less(i, count) : Value(), [&] {
+      Value live;
+      if (at.limit)
+        live = arith::SelectOp::create(b, loc, inBounds(add(at.row, i), at.limit), bytes(kNumberBytes), bytes(0));
+      Value source = add(from, mul(add(at.offset, mul(i, at.strides.back())), constant(kNumberBytes)));
+      NVVM::CpAsyncOp::create(
+          b, loc,
+          pointer(add(target, mul(i, constant(kNumberBytes))), static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared)),
+          pointer(source, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global)), kNumberBytes,
+          NVVM::LoadCacheModifierKind::CA, live);
+    });
   }
 }
 

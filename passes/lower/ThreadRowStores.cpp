@@ -12,15 +12,15 @@ using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
 
-/// Whether pairs of a tile's columns begin on 4 bytes whatever the buffer: a dense one begins there, with the rows of another or by itself.
-static bool beginsOnPairs(tile::StoreOp store) {
+/// Whether so many columns of a tile begin on their bytes whatever the buffer: a dense one begins there, with the rows of another or by itself.
+static bool beginsOn(tile::StoreOp store, int64_t count) {
   MemRefType type = store.getTarget().getType();
   Value column = store.getIndices().back();
   if (auto product = column.getDefiningOp<arith::MulIOp>())
     column = product.getRhs();
   std::optional<int64_t> known = getConstantIntValue(column);
-  return type.getLayout().isIdentity() && !type.isDynamicDim(type.getRank() - 1) && type.getShape().back() % 2 == 0 &&
-         known && *known % 2 == 0;
+  return type.getLayout().isIdentity() && !type.isDynamicDim(type.getRank() - 1) &&
+         type.getShape().back() % count == 0 && known && *known % count == 0;
 }
 
 /// A turned tile of bf16: of each block of 8 x 8 elements a lane has two neighbours of one memory row once it is transposed.
@@ -56,7 +56,7 @@ void ThreadLowering::storeTurned(tile::StoreOp store, const Vectors &vectors, Ar
     return {};
   };
   // Code without a branch is shuffled with the products around it.
-  if (!vectors.width || at.limit || !beginsOnPairs(store)) {
+  if (!vectors.width || at.limit || !beginsOn(store, 2)) {
     onTrust(vectors, {}, {}, stored);
     return;
   }
@@ -65,13 +65,40 @@ void ThreadLowering::storeTurned(tile::StoreOp store, const Vectors &vectors, Ar
   trusted.erase(store);
 }
 
+/// Rows of bf16: two lanes exchange pairs, so that each has four neighbours, and the four of a row 32 bytes, what memory writes at a time.
+void ThreadLowering::storeFours(tile::StoreOp store) {
+  Value value = store.getValue();
+  SmallVector<Value> pairs = pairsOf(value, false); // of 8 columns, two halves
+  Value odd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, remainder(lane, 2), constant(0));
+  Value quad = add(divide(lane, 4), mul(warp, constant(kOwnRows)));
+  Value column = add(mul(remainder(lane, 2), constant(8)), mul(remainder(divide(lane, 2), 2), constant(4)));
+  auto choose = [&](Value x, Value y) -> Value { return arith::SelectOp::create(b, loc, odd, x, y); };
+  int64_t columns = tileType(value).getDimSize(1);
+  trusted[store] = llvm::Align(8);
+  for (int64_t c = 0; c < columns / 8; c += 2)
+    for (int64_t half = 0; half < 2; ++half) {
+      Value here = pairs[static_cast<size_t>(c * 2 + half)], there = pairs[static_cast<size_t>((c + 1) * 2 + half)];
+      Value other = shuffle(choose(here, there), 1, gpu::ShuffleMode::XOR);
+      Value four = vector::FromElementsOp::create(b, loc, VectorType::get({2}, b.getI32Type()),
+                                                  ValueRange{choose(other, here), choose(there, other)});
+      four = vector::BitCastOp::create(b, loc, VectorType::get({4}, b.getBF16Type()), four);
+      writeArgument(store, {add(quad, half * 8)}, {add(column, c * 8), 0, columns, 4, 4}, four);
+    }
+  trusted.erase(store);
+}
+
 void ThreadLowering::storeOwned(tile::StoreOp store) {
   Value value = store.getValue();
   bool turned = inRows.lookup(value) && tileType(value).getRank() == 2;
-  SmallVector<Value> elements = ownedOf(value, turned);
   accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
   const Access &at = accesses[store];
   VectorType type = tileType(value);
+  if (inColumns.empty() && !turned && type.getRank() == 2 && type.getElementType().isBF16() && !at.limit &&
+      beginsOn(store, 4)) {
+    Phase phase(*this);
+    return storeFours(store);
+  }
+  SmallVector<Value> elements = ownedOf(value, turned);
   Phase phase(*this);
   if (type.getRank() == 1) // by one of the four lanes that share a row
     return onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(lane, 4), constant(0)), [&] {

@@ -7,6 +7,9 @@
 // computed the other way round. Where what loops carry is turned (the states of a scan, whose columns do not meet), all products are, and what was
 // computed is their right operand, which is the left one of the product that is computed.
 //
+// A loop that adds products to a state may make what it multiplies of running sums: log decays of the tokens of a chunk, in the channels that a warp
+// has of the state. Such a tile is turned, so a sum along tokens is one along the rows of a warp, and the product takes the tile from registers.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
 
@@ -25,6 +28,12 @@ int64_t lower::carriedInRows(scf::ForOp loop) {
     if (VectorType type = tileType(argument); type && type.getRank() == 2)
       elements += type.getDimSize(1) / 2;
   return elements;
+}
+
+bool lower::isRunningSum(Operation *op) {
+  auto sum = dyn_cast<tile::CumsumOp>(op);
+  return sum && sum.getAxis() == 0 && tileType(sum.getResult()).getRank() == 2 &&
+         tileType(sum.getResult()).getElementType().isF32() && isa<scf::ForOp>(sum->getParentOp());
 }
 
 //===- What lies in rows ------------------------------------------------------------------------------------------===//
@@ -63,7 +72,7 @@ bool RowSearch::depends(Value v) {
   if (auto it = dependent.find(v); it != dependent.end())
     return it->second;
   auto dot = dyn_cast<tile::DotOp>(op);
-  bool result = isa<scf::ForOp, scf::IfOp>(op) || (dot && onTensorCores(dot)) ||
+  bool result = isa<scf::ForOp, scf::IfOp>(op) || (dot && onTensorCores(dot)) || (!allTurned && isRunningSum(op)) ||
                 llvm::any_of(op->getOperands(), [&](Value u) { return depends(u); });
   return dependent[v] = result;
 }
@@ -120,6 +129,10 @@ bool RowSearch::require(Value v, bool turned) {
     return requireDot(dot, turned);
   if (auto reduce = dyn_cast<tile::ReduceOp>(op))
     return tileType(reduce.getSource()).getRank() == 2 && require(reduce.getSource(), reduce.getAxis() == 0);
+  if (auto sum = dyn_cast<tile::CumsumOp>(op))
+    return !allTurned && turned && isRunningSum(sum) && requireOperand(sum.getSource(), turned);
+  if (auto taken = dyn_cast<tile::RowsOp>(op))
+    return !allTurned && isKnownRow(taken) && require(taken.getSource(), /*turned=*/true);
   return keepsPlaces(op) &&
          llvm::all_of(op->getOperands(), [&](Value u) { return !isTile(u) || requireOperand(u, turned); });
 }
@@ -148,6 +161,10 @@ bool RowSearch::requireUse(Value v, OpOperand &use) {
                : v == dot.getA() && v != dot.getB() && dot.getTransposeA() == turned && require(dot.getResult(), false);
   if (auto reduce = dyn_cast<tile::ReduceOp>(user))
     return isTile(reduce.getResult()) && (reduce.getAxis() == 0) == turned && require(reduce.getResult(), false);
+  if (isa<tile::CumsumOp>(user))
+    return require(user->getResult(0), turned);
+  if (auto taken = dyn_cast<tile::RowsOp>(user))
+    return turned && isTile(taken.getResult()) && require(taken.getResult(), false);
   if (auto expand = dyn_cast<tile::ExpandOp>(user)) {
     return tileType(expand.getResult()).getRank() == 2 && llvm::all_of(expand->getUsers(), [&](Operation *reader) {
              bool isRow = keepsPlaces(reader) || isa<tile::DotOp>(reader);
@@ -482,6 +499,59 @@ SmallVector<Value> ThreadLowering::reduceOwned(tile::ReduceOp op) {
   return sums;
 }
 
+/// Running sums along the columns of turned rows: of the eight that four lanes share, then of all before those. Nothing is taken off a sum again: what
+/// came before a large one would be lost.
+SmallVector<Value> ThreadLowering::addUpOwned(tile::CumsumOp op) {
+  SmallVector<Value> values = ownedOf(op.getSource(), true), sums(values.size());
+  bool reverse = op.getReverse();
+  // Where all rows are one vector, so are their sums.
+  auto repeated = op.getSource().getDefiningOp<tile::ExpandOp>();
+  bool alike = repeated && repeated.getAxis() == 1;
+  auto bit = [&](int64_t of) {
+    Value set = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, remainder(divide(lane, of), 2), constant(0));
+    return set;
+  };
+  Value odd = bit(1), high = bit(2), none = number(b.getF32Type(), 0);
+  auto plus = [&](Value x, Value y) -> Value { return arith::AddFOp::create(b, loc, x, y); };
+  // Of the neighbour's and the other two lanes' sums those that come before this lane's.
+  auto before = [&](Value isLater, Value sum) -> Value {
+    return reverse ? arith::SelectOp::create(b, loc, isLater, none, sum)
+                   : arith::SelectOp::create(b, loc, isLater, sum, none);
+  };
+  auto blocks = static_cast<int64_t>(values.size() / 4);
+  for (size_t half = 0; half < (alike ? 1 : 2); ++half) {
+    Value all; // of the blocks before this one
+    for (int64_t i = 0; i < blocks; ++i) {
+      size_t first = static_cast<size_t>(reverse ? blocks - 1 - i : i) * 4 + half * 2, one = first + reverse,
+             other = first + !reverse;
+      Value pair = plus(values[one], values[other]), neighbour = shuffle(pair, 1, gpu::ShuffleMode::XOR),
+            four = plus(pair, neighbour), others = shuffle(four, 2, gpu::ShuffleMode::XOR);
+      Value start = plus(before(odd, neighbour), before(high, others));
+      if (all)
+        start = plus(all, start);
+      sums[one] = plus(start, values[one]);
+      sums[other] = plus(start, pair);
+      if (alike) {
+        sums[one + 2] = sums[one];
+        sums[other + 2] = sums[other];
+      }
+      Value eight = plus(four, others);
+      all = all ? plus(all, eight) : eight;
+    }
+  }
+  return sums;
+}
+
+/// A column of turned rows: of the lane that has it, for all four of a row.
+SmallVector<Value> ThreadLowering::takeOwned(tile::RowsOp op) {
+  SmallVector<Value> values = ownedOf(op.getSource(), true), taken;
+  int64_t wanted = *getConstantIntValue(op.getOffset());
+  Value from = add(mul(divide(lane, 4), constant(4)), wanted % 8 / 2);
+  for (int64_t half = 0; half < 2; ++half)
+    taken.push_back(laneOf(values[static_cast<size_t>(wanted / 8 * 4 + half * 2 + wanted % 2)], from));
+  return taken;
+}
+
 //===- The walk ---------------------------------------------------------------------------------------------------===//
 
 /// A loop that carries only what lies in registers, and scalars.
@@ -591,12 +661,11 @@ LogicalResult ThreadLowering::lowerRowBranch(scf::IfOp op) {
   return success(!failedOnce);
 }
 
-/// By products, and by the stores beside them.
+/// By products, and by the stores beside them, or by a store alone: two at a time.
 static bool roundedWhereRead(Operation *op) {
-  return isa<arith::TruncFOp>(op) &&
-         llvm::any_of(op->getUsers(), [](Operation *user) { return isa<tile::DotOp>(user); }) &&
-         (op->hasOneUse() ||
-          llvm::all_of(op->getUsers(), [](Operation *user) { return isa<tile::DotOp, tile::StoreOp>(user); }));
+  return isa<arith::TruncFOp>(op) && tileType(op->getResult(0)).getRank() == 2 &&
+         (op->hasOneUse() || llvm::any_of(op->getUsers(), [](Operation *user) { return isa<tile::DotOp>(user); })) &&
+         llvm::all_of(op->getUsers(), [](Operation *user) { return isa<tile::DotOp, tile::StoreOp>(user); });
 }
 
 bool ThreadLowering::lowerInRegisters(Operation *op) {
@@ -645,6 +714,12 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   } else if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
     Phase phase(*this);
     owned[result] = reduceOwned(reduce);
+  } else if (auto sum = dyn_cast<tile::CumsumOp>(op)) {
+    Phase phase(*this);
+    owned[result] = addUpOwned(sum);
+  } else if (auto taken = dyn_cast<tile::RowsOp>(op)) {
+    Phase phase(*this);
+    owned[result] = takeOwned(taken);
   } else if (!roundedWhereRead(op)) {
     Phase phase(*this);
     owned[result] = ownedOf(result, turned);

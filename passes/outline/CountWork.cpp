@@ -85,7 +85,7 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
       })
       .Case<LsmChunkStateOp, LsmChunkFactorsOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkOutputFactorsOp,
             LsmChunkGradOp>(chunked)
-      .Case<LsmStateScanOp, LsmFactorScanOp>([](auto scan) {
+      .Case<LsmStateScanOp, LsmFactorScanOp, LsmStateWalkOp>([](auto scan) {
         auto states = cast<RankedTensorType>(scan.getM().getType());
         return llvm::formatv("the only part in order: one step per chunk; a state for each of {0} chunks, {1} bytes "
                              "(longer chunks, --chunk-size, keep fewer)",

@@ -32,6 +32,8 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
     name += llvm::formatv("_c{0}{1}", chunk, mild ? "_mild" : "");
   if (mostColumns != kMostColumns)
     name += llvm::formatv("_w{0}", mostColumns);
+  if (mostKeys)
+    name += llvm::formatv("_r{0}", mostKeys);
   if (wholeRows)
     name += "_whole";
   if (product)

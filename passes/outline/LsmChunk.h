@@ -43,6 +43,7 @@ struct LsmShape {
   mlir::Type compute; ///< f32, or f64 where the state is f64
   bool mild = false; ///< vector decays: known to be mild in every chunk (passes/analysis/DecayRange.h)
   int64_t mostColumns = kMostColumns; ///< of values in a tile
+  int64_t mostKeys = 0; ///< of keys in a tile of a walk over states; 0: all
   bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
@@ -63,6 +64,7 @@ struct LsmShape {
   /// Value columns per tile: states of 256 x 256 do not fit a cache.
   int64_t valueBlock() const { return divisorUpTo(values, mostColumns); }
   int64_t valueBlocks() const { return values / valueBlock(); }
+  int64_t keyBlock() const { return mostKeys ? divisorUpTo(keys, mostKeys) : keys; }
   /// lsm_<what>_<class>_<dimensions>_<types>
   std::string kernelName(llvm::StringRef what) const;
   llvm::StringRef className() const;
@@ -70,6 +72,9 @@ struct LsmShape {
 
 /// Rows or columns of a K x K transition in a kernel at a time: of wide keys it fits no stack.
 inline constexpr int64_t kDenseRows = 128;
+
+/// exp of sums of log decays, at most 1. A comparison, not a minimum: NaN passes it, in one instruction.
+inline Var decayFactor(Var exponent) { return exp(select(gt(exponent, 0.0), 0.0, exponent)); }
 
 /// Log decays of a vector of channels over a chunk, [C, width] each.
 struct DecayTable {

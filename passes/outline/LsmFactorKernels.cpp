@@ -85,32 +85,11 @@ struct FactorScan {
                     kernel.VB);
     return state * cast(decayOfChunk, shape.compute);
   }
-  /// Carries the state over all chunks, first to last or the other way, and from zero where a document begins between two. `body` gets the decay
-  /// of its chunk if that is a number.
   Var walk(Var begin, bool backwards, llvm::function_ref<Var(Var n, Var state, Var decayOfChunk)> body) {
-    Var last = used - 1.0;
-    auto chunk = [&](Var i) { return backwards ? last - i : i; };
-    auto restarts = [&](Var n) { return k.at(table.chunks, {kernel.b, n, 2}); };
-    // Hardly ever: no choice for each element.
-    auto unless = [&](Var restart, Var state, int64_t meanWalk) {
-      auto zero = [&](Var, llvm::ArrayRef<Var>) -> Vars { return {state.like(0)}; };
-      return k.loop(0, cast(restart, k.builder.getIndexType()), 1, {state}, zero, meanWalk)[0];
-    };
-    bool number = decay && !shape.vectorDecay();
-    // Asked for by the iteration before. Where a chunk restarts nothing goes into it, and backwards nothing out of it.
-    Var first = max(chunk(k.number(0)), 0.0);
-    Vars carried{begin, backwards ? k.constant(k.i32(), 0) : restarts(first)};
-    if (number)
-      carried.push_back(k.at(decay, kernel.at(first, {})));
-    Vars out = k.loop(0, used, 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
-      Var after = chunk(min(i + 1.0, last));
-      Vars next{Var(), restarts(backwards ? chunk(i) : after)};
-      if (number)
-        next.push_back(k.at(decay, kernel.at(after, {})));
-      next[0] = body(chunk(i), unless(now[1], now[0], 1), now.back());
-      return next;
-    });
-    return backwards ? unless(out[1], out[0], 0) : out[0];
+    auto number = [&](Var n) { return k.at(decay, kernel.at(n, {})); };
+    if (decay && !shape.vectorDecay())
+      return table.walk(used, begin, backwards, number, body);
+    return table.walk(used, begin, backwards, {}, body);
   }
 
   KernelBuilder &k;

@@ -2,6 +2,7 @@
 #include "passes/outline/LsmKernels.h"
 #include "dialects/braid/PassAttributes.h"
 #include "passes/analysis/DecayRange.h"
+#include "passes/analysis/StateWalk.h"
 #include "passes/outline/OutlineFamilies.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -102,6 +103,31 @@ public:
     context.replace(
         op,
         launch.result("dx", scan.getDx().getType()).result("dinitial_state", scan.getDinitialState().getType()).run());
+    return success();
+  }
+
+  LogicalResult walk(LsmStateWalkOp walk) {
+    LsmShape shape = shapeOfTokens(walk.getClassId(), walk.getK(), walk.getV(), walk.getLogDecay(), {},
+                                   elementOf(walk.getState()), walk.getChunkSize());
+    shape.multiplied = elementOf(walk.getM());
+    std::optional<WalkBlocks> blocks = walkBlocks(ScanSizes::of(walk, shape.chunk));
+    if (!blocks)
+      return walk.emitOpError(
+          "has no kernel: keys must be a multiple of 32, values of 16, chunks of at most 128 tokens");
+    shape.mostKeys = blocks->keys;
+    shape.mostColumns = blocks->values;
+    bool adjoint = walk.getAdjoint();
+    auto launch =
+        begin(adjoint ? "state_walk_grad" : "state_walk", shape, adjoint ? writeStateWalkGrad : writeStateWalk,
+              columnGrid, {blocks->perHead, shape.heads, shapeOf(walk.getK())[0]});
+    launch.arg(adjoint ? "q" : "k", walk.getK()).arg(adjoint ? "d_o" : "v", walk.getV());
+    launch.arg("log_decay", walk.getLogDecay()).arg("chunks", walk.getChunks());
+    launch.arg(adjoint ? "dfinal_state" : "initial_state", walk.getState());
+    launch.result(adjoint ? "dx" : "m", walk.getM().getType());
+    launch.result(adjoint ? "dinitial_state" : "final_state", walk.getLast().getType());
+    if (adjoint)
+      launch.scalar("scale", walk.getScale().convertToDouble(), shape.compute);
+    context.replace(op, launch.run());
     return success();
   }
 
@@ -412,6 +438,7 @@ LogicalResult outlineLsm(Operation *op, OutlineContext &context) {
       .Case([&](LsmChunkTableOp table) { return outline.table(table); })
       .Case([&](LsmChunkStateOp state) { return outline.state(state); })
       .Case([&](LsmStateScanOp scan) { return outline.scan(scan); })
+      .Case([&](LsmStateWalkOp walk) { return outline.walk(walk); })
       .Case([&](LsmChunkFactorsOp factors) { return outline.factors(factors); })
       .Case([&](LsmChunkOutputFactorsOp factors) { return outline.outputFactors(factors); })
       .Case([&](LsmFactorScanOp scan) { return outline.factorScan(scan); })

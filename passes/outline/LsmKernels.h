@@ -33,6 +33,9 @@ void writeChunkFactors(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScan(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape);
+// LsmWalkKernels.cpp: S, V
+void writeStateWalk(KernelBuilder &k, const LsmShape &shape);
+void writeStateWalkGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmVectorKernels.cpp: V, D, R
@@ -184,6 +187,10 @@ struct ChunkRows {
   Var chunks, b;
   Var used(); ///< chunks with tokens: the first rows of the table
   Var unlessRestart(Var n, Var state); ///< `state`, or zero where chunk n begins a document
+  /// Carries a state over the `used` chunks, first to last or the other way, and from zero where a document begins between two: what it is behind
+  /// them. `number`, if there is one, of a chunk, and whether it begins a document, are asked for by the iteration before.
+  Var walk(Var used, Var begin, bool backwards, llvm::function_ref<Var(Var n)> number,
+           llvm::function_ref<Var(Var n, Var state, Var number)> body);
 };
 
 } // namespace braid

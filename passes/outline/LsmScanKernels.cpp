@@ -173,6 +173,32 @@ Var ChunkRows::used() {
 }
 Var ChunkRows::unlessRestart(Var n, Var state) { return select(ne(k.at(chunks, {b, n, 2}), 0.0), 0.0, state); }
 
+Var ChunkRows::walk(Var used, Var begin, bool backwards, llvm::function_ref<Var(Var)> number,
+                    llvm::function_ref<Var(Var, Var, Var)> body) {
+  Var last = used - 1.0;
+  auto chunk = [&](Var i) { return backwards ? last - i : i; };
+  auto restarts = [&](Var n) { return k.at(chunks, {b, n, 2}); };
+  // Hardly ever: no choice for each element.
+  auto unless = [&](Var restart, Var state, int64_t meanWalk) {
+    auto zero = [&](Var, llvm::ArrayRef<Var>) -> Vars { return {state.like(0)}; };
+    return k.loop(0, cast(restart, k.builder.getIndexType()), 1, {state}, zero, meanWalk)[0];
+  };
+  // Where a chunk restarts nothing goes into it, and backwards nothing out of it.
+  Var first = max(chunk(k.number(0)), 0.0);
+  Vars carried{begin, backwards ? k.constant(k.i32(), 0) : restarts(first)};
+  if (number)
+    carried.push_back(number(first));
+  Vars out = k.loop(0, used, 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
+    Var after = chunk(min(i + 1.0, last));
+    Vars next{Var(), restarts(backwards ? chunk(i) : after)};
+    if (number)
+      next.push_back(number(after));
+    next[0] = body(chunk(i), unless(now[1], now[0], 1), now.back());
+    return next;
+  });
+  return backwards ? unless(out[1], out[0], 0) : out[0];
+}
+
 void writeStateScan(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var x = in.states("x"), p = in.transition(), initial = in.rowState("initial_state"), chunks = in.chunks();

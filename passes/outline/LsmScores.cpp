@@ -24,9 +24,6 @@ using namespace mlir;
 
 namespace braid {
 
-/// A comparison, not a minimum: NaN passes it, in one instruction.
-static Var decayFactor(Var exponent) { return exp(select(gt(exponent, 0.0), 0.0, exponent)); }
-
 Var DecayTable::fromStart(Var x) const { return x * (start ? start : decayFactor(c)); }
 Var DecayTable::toEnd(Var x) const {
   if (inverse)

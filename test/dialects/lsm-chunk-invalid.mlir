@@ -564,3 +564,31 @@ func.func @f(%d: tensor<2x4x3x16x4xbf16>, %w: tensor<2x4x3x16x8xbf16>, %p: tenso
       -> (tensor<2x4x3x8x4xbf16>, tensor<2x3x8x4xf32>)
   return
 }
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class GH has no walk: S and V have}}
+  %0:2 = braid.lsm.state_walk GH %k, %v log_decay(%g) state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x8x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{log_decay has rank 3 but must have 4}}
+  %0:2 = braid.lsm.state_walk V %k, %v log_decay(%g) state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x8x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%k: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{key dimension mismatch}}
+  %0:2 = braid.lsm.state_walk S %k, %v log_decay(%g) state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x4x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}

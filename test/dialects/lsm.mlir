@@ -215,6 +215,16 @@ func.func @chunks_GH(%q: !k, %k: !k, %v: !v, %g: !g, %b: !g, %state: !s, %docume
   return
 }
 
+// States that are added up where they are multiplied, both ways.
+// CHECK-LABEL: func.func @walk_V(
+func.func @walk_V(%q: !k, %k: !k, %v: !v, %g: !k, %d: !v, %state: !s, %c: !c) {
+  // CHECK: %m, %last = braid.lsm.state_walk V %arg1, %arg2 log_decay(%arg3) state(%arg5) chunks(%arg6) {chunk_size = 16 : i64, scale = 1.000000e+00 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3x8xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x8x4xf32>, tensor<2x3x8x4xf32>)
+  %m, %final = braid.lsm.state_walk V %k, %v log_decay(%g) state(%state) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (!k, !v, !k, !s, !c) -> (!m, !s)
+  // CHECK: braid.lsm.state_walk V %arg0, %arg4 log_decay(%arg3) state(%last) chunks(%arg6) {adjoint, chunk_size = 16 : i64, scale = 5.000000e-01 : f64} :
+  %dx, %ds = braid.lsm.state_walk V %q, %d log_decay(%g) state(%final) chunks(%c) {adjoint, chunk_size = 16 : i64, scale = 0.5 : f64} : (!k, !v, !k, !s, !c) -> (!m, !s)
+  return
+}
+
 !rows = tensor<2x4x3x16x8xbf16>
 !wide = tensor<2x4x3x16x4xbf16>
 !p = tensor<2x4x3xf32>

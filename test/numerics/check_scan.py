@@ -169,8 +169,8 @@ def add_extremes(scan, kind, rng, T, packed):
     """What a chunk must survive: rows of documents, states that vanish at once or never, writes that undo each other."""
     scan.check("packed", rng, packed)
     if has_decay(kind):
-        scan.check("decay -500 per token", rng, one_document(1, T, -1), decay=(499.0, 500.0), cancels=True)
-        scan.check("decay from 0 to -30", rng, one_document(1, T, -1), change=mixed_decay(rng))
+        scan.check("decay -500 per token", rng, one_document(len(packed), T, -1), decay=(499.0, 500.0), cancels=True)
+        scan.check("decay from 0 to -30", rng, one_document(len(packed), T, -1), change=mixed_decay(rng))
     if kind == "R":  # one side strong, the other mild
         for gate in ("log_decay", "value_decay"):
             scan.check(f"strong {gate}", rng, packed, change=lambda x, gate=gate: np.multiply(x[gate], 7, out=x[gate]))
@@ -178,7 +178,7 @@ def add_extremes(scan, kind, rng, T, packed):
         # Every write undoes the one before it: gradients are differences of values that were rounded to bf16 (worst seen 0.023 of
         # beta's, 0.10 of b's).
         keys = dict(decay=(0.0, 0.01), change=identical_keys, bf16_share=8 if kind == "D" else 2)
-        scan.check("identical keys, beta 1", rng, one_document(1, T, -1), **keys)
+        scan.check("identical keys, beta 1", rng, one_document(len(packed), T, -1), **keys)
 
 
 # (B, T, H, K, V, chunk, type) and the classes that check it every time: long chunks where they are the default, heads as wide as
@@ -189,6 +189,7 @@ WIDE = [
     ((1, 130, 1, 128, 128, 32, "bf16"), ("V",)),
     ((1, 70, 1, 64, 128, 32, "bf16"), ("V",)),
     ((1, 130, 1, 64, 64, 64, "bf16"), ("D", "R")),
+    ((12, 20, 11, 64, 128, 16, "bf16"), ("S", "V")),
     ((1, 40, 1, 256, 256, 32, "f32"), ("GH",)),
     ((1, 150, 1, 256, 256, 64, "f32"), ()),
     ((1, 70, 1, 256, 512, 64, "f32"), ()),
@@ -198,7 +199,7 @@ WIDE = [
 def add_wide(program, kind, rng, everything=False):
     for (B, T, H, K, V, chunk, dtype), kinds in WIDE:
         if everything or kind in kinds:
-            packed = documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]], T)
+            packed = documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]] * B, T)
             add_extremes(Scan(program, kind, B, T, H, K, V, chunk, dtype), kind, rng, T, packed)
 
 

@@ -60,3 +60,53 @@ func.func @channels(%q: !tok, %g: !channels, %m: !state, %d: !doc) -> (!tok, !st
       : (!tok, !tok, !tok, !channels, !state, !doc) -> (!tok, !state)
   return %o, %f : !tok, !state
 }
+
+// Decays of numbers or of channels, keys and values that warps can share: states of chunks are added up where they are multiplied, and so are their
+// cotangents. Sums of chunks, and what decays, are in no memory.
+!wide = tensor<2x100x16x64xbf16>
+!widechannels = tensor<2x100x16x64xf32>
+!widegate = tensor<2x100x16xf32>
+!widestate = tensor<2x16x64x64xf32>
+// CHECK-LABEL: func.func @walk
+// CHECK-NOT: braid.lsm.chunk_state
+// CHECK: %[[M:.*]], %{{.*}} = braid.lsm.state_walk V %arg0, %arg0 log_decay(%arg1) state(%arg2) {{.*}} {chunk_size = 32 : i64, scale = 1.000000e+00 : f64} : {{.*}} -> (tensor<2x5x16x64x64xbf16>, tensor<2x16x64x64xf32>)
+// CHECK: %[[D:.*]], %[[DS:.*]] = braid.lsm.state_walk V %arg0, %arg0 log_decay(%arg1) state(%arg2) {{.*}} {adjoint, chunk_size = 32 : i64, scale = 5.000000e-01 : f64}
+// CHECK: braid.lsm.chunk_grad V {{.*}} in_state(%[[M]]) cotangents(%[[D]],
+// CPU-LABEL: func.func @walk
+// CPU: braid.lsm.chunk_state V
+// CPU: braid.lsm.state_scan V
+// CPU: braid.lsm.state_scan_grad V
+func.func @walk(%q: !wide, %g: !widechannels, %m: !widestate, %d: !doc) -> (!wide, !widestate) {
+  %r:5 = braid.lsm.scan_grad V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) cotangents(%q, %m) {chunk_size = 32 : i64, scale = 0.5 : f64}
+      : (!wide, !wide, !wide, !widechannels, !widestate, !doc, !wide, !widestate) -> (!wide, !wide, !wide, !widechannels, !widestate)
+  return %r#0, %r#4 : !wide, !widestate
+}
+
+// CHECK-LABEL: func.func @walk_numbers
+// CHECK: braid.lsm.state_walk S
+// CPU-LABEL: func.func @walk_numbers
+// CPU: braid.lsm.state_scan S
+func.func @walk_numbers(%q: !wide, %g: !widegate, %m: !widestate, %d: !doc) -> (!wide, !widestate) {
+  %o, %f = braid.lsm.scan S %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 0.5 : f64}
+      : (!wide, !wide, !wide, !widegate, !widestate, !doc) -> (!wide, !widestate)
+  return %o, %f : !wide, !widestate
+}
+
+// Few heads of a long row leave a walk too few programs for so many chunks, one behind the other: sums of all chunks at once, then a scan over them.
+// CHECK-LABEL: func.func @long
+// CHECK: braid.lsm.chunk_state V
+// CHECK: braid.lsm.state_scan V
+func.func @long(%q: tensor<1x16384x8x128xbf16>, %g: tensor<1x16384x8x128xf32>, %m: tensor<1x8x128x128xf32>, %d: tensor<1x16384xi32>) -> tensor<1x16384x8x128xbf16> {
+  %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64}
+      : (tensor<1x16384x8x128xbf16>, tensor<1x16384x8x128xbf16>, tensor<1x16384x8x128xbf16>, tensor<1x16384x8x128xf32>, tensor<1x8x128x128xf32>, tensor<1x16384xi32>) -> (tensor<1x16384x8x128xbf16>, tensor<1x8x128x128xf32>)
+  return %o : tensor<1x16384x8x128xbf16>
+}
+
+// As many tokens and heads, in eight rows.
+// CHECK-LABEL: func.func @rows
+// CHECK: braid.lsm.state_walk V
+func.func @rows(%q: tensor<8x2048x8x128xbf16>, %g: tensor<8x2048x8x128xf32>, %m: tensor<8x8x128x128xf32>, %d: tensor<8x2048xi32>) -> tensor<8x2048x8x128xbf16> {
+  %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64}
+      : (tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xf32>, tensor<8x8x128x128xf32>, tensor<8x2048xi32>) -> (tensor<8x2048x8x128xbf16>, tensor<8x8x128x128xf32>)
+  return %o : tensor<8x2048x8x128xbf16>
+}

@@ -1,0 +1,42 @@
+//===- StateWalk.h - which states of chunks a GPU adds up in one walk ----------------------------------------------===//
+//
+// Two ways give the in-states of chunks: chunk_state for all chunks at once, then state_scan over its sums in memory; or one walk over the chunks of
+// a head, which multiplies what it adds (lsm.state_walk). The walk moves a fifth to a half of the bytes, but its chunks stand one behind the other, so
+// it needs enough programs. Both are counted, in bytes, programs and what an iteration waits for (StateWalk.cpp).
+//
+//===-------------------------------------------------------------------------------------------------------------===//
+#ifndef PASSES_ANALYSIS_STATEWALK_H
+#define PASSES_ANALYSIS_STATEWALK_H
+
+#include "dialects/braid/BraidDialect.h"
+
+namespace braid {
+
+struct ScanSizes {
+  LsmClass classId;
+  int64_t rows, tokens, heads, keys, values, chunk;
+
+  template <typename Op> static ScanSizes of(Op op, int64_t chunk) {
+    auto k = mlir::cast<mlir::RankedTensorType>(op.getK().getType()).getShape();
+    auto v = mlir::cast<mlir::RankedTensorType>(op.getV().getType()).getShape();
+    return {op.getClassId(), k[0], k[1], k[2], k[3], v[3], chunk};
+  }
+};
+
+/// What a program of the walk has of a head's state: so many keys by so many values.
+struct WalkBlocks {
+  int64_t keys, values;
+  int64_t perHead; ///< programs
+  double microseconds; ///< expected
+};
+/// The best blocks. Nothing where warps cannot share the keys, or a thread has no registers for the chunk.
+std::optional<WalkBlocks> walkBlocks(const ScanSizes &sizes);
+/// Microseconds of the two kernels instead.
+double separateStates(const ScanSizes &sizes);
+
+/// Whether the states of a scan of bf16 tokens, with gates of type `gate`, are walked.
+bool walksStates(const ScanSizes &sizes, mlir::Type gate);
+
+} // namespace braid
+
+#endif // PASSES_ANALYSIS_STATEWALK_H

@@ -1,0 +1,93 @@
+// A walk over chunks with a state in the rows of warps: what it multiplies is made of running sums, in the registers of the same warps.
+// RUN: braid-opt %s --split-input-file --braid-tile-to-threads --canonicalize --cse | FileCheck %s
+// RUN: braid-opt %s --split-input-file --braid-tile-to-threads=wgmma --canonicalize --cse | FileCheck %s --check-prefix=GROUPS
+
+// Four warps own 16 of 64 keys each, 8 elements of a lane. Copies of three iterations are under way, where their tokens lie says the table, which is
+// read as early. Of eight tokens a lane has two: a sum takes two exchanges, and nothing of it lies in shared memory. Two lanes exchange pairs of what
+// is stored, so that each writes four.
+// CHECK-LABEL: func.func @walk
+// CHECK-SAME:  threads.block = 128 : i64
+// CHECK:       scf.if
+// CHECK:         memref.load %{{.*}} : memref<?xi32>
+// CHECK:         nvvm.cp.async.shared.global
+// CHECK:       nvvm.cp.async.commit.group
+// CHECK:       nvvm.cp.async.wait.group 2
+// CHECK-NEXT:  gpu.barrier
+// CHECK:       scf.for {{.*}} -> (f32, f32, f32, f32, f32, f32, f32, f32)
+// CHECK:         scf.if
+// CHECK:           memref.load %{{.*}} : memref<?xi32>
+// CHECK:           nvvm.cp.async.shared.global
+// CHECK:         nvvm.cp.async.commit.group
+// CHECK-NOT:     gpu.barrier
+// CHECK:         gpu.shuffle xor
+// CHECK:         vector.store {{.*}} : memref<?xbf16>, vector<4xbf16>
+// CHECK:         gpu.shuffle xor %[[PAIR:.*]], %c1_i32
+// CHECK:         gpu.shuffle xor %{{.*}}, %c2_i32
+// CHECK:         gpu.shuffle idx
+// CHECK-NOT:     gpu.barrier
+// CHECK:         nvvm.mma.sync
+// CHECK:         nvvm.cp.async.wait.group 2
+// CHECK-NEXT:    gpu.barrier
+// CHECK:       return
+// GROUPS-LABEL: func.func @walk
+// GROUPS:       scf.for
+// GROUPS:         nvvm.wgmma.fence.aligned
+// GROUPS-NOT:     nvvm.mma.sync
+// GROUPS:       return
+func.func @walk(%k: memref<?x64xbf16> {tile.name = "k"}, %v: memref<?x16xbf16> {tile.name = "v"}, %g: memref<?x64xf32> {tile.name = "g"},
+                %c: memref<?xi32> {tile.name = "chunks"}, %m: memref<?x64x16xbf16> {tile.name = "m"}, %s: memref<64x16xf32> {tile.name = "s"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["one"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %begin = tile.load %s[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x16xf32>, vector<64x16xf32>
+  %last = scf.for %i = %c0 to %n step %c1 iter_args(%state = %begin) -> vector<64x16xf32> {
+    %rounded = arith.truncf %state : vector<64x16xf32> to vector<64x16xbf16>
+    tile.store %rounded, %m[%i, %c0, %c0] {dims = array<i64: 1, 2>} : vector<64x16xbf16>, memref<?x64x16xbf16>
+    %number = memref.load %c[%i] : memref<?xi32>
+    %lo = arith.index_cast %number : i32 to index
+    %kv = tile.load %k[%lo, %c0] {dims = array<i64: 0, 1>} : memref<?x64xbf16>, vector<32x64xbf16>
+    %gv = tile.load %g[%lo, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<32x64xf32>
+    %vv = tile.load %v[%lo, %c0] {dims = array<i64: 0, 1>} : memref<?x16xbf16>, vector<32x16xbf16>
+    %sums = tile.cumsum %gv {axis = 0 : i64, reverse} : vector<32x64xf32>
+    %decay = math.exp %sums : vector<32x64xf32>
+    %wide = arith.extf %kv : vector<32x64xbf16> to vector<32x64xf32>
+    %decayed = arith.mulf %wide, %decay : vector<32x64xf32>
+    %left = arith.truncf %decayed : vector<32x64xf32> to vector<32x64xbf16>
+    %total = tile.rows %sums[%c0] : vector<32x64xf32>, vector<64xf32>
+    %across = math.exp %total : vector<64xf32>
+    %all = tile.expand %across {axis = 1 : i64} : vector<64xf32>, vector<64x16xf32>
+    %kept = arith.mulf %state, %all : vector<64x16xf32>
+    %next = tile.dot %left, %vv, %kept {transpose_a} : vector<32x64xbf16>, vector<32x16xbf16>, vector<64x16xf32>
+    scf.yield %next : vector<64x16xf32>
+  }
+  tile.store %last, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x16xf32>, memref<64x16xf32>
+  return
+}
+
+// -----
+
+// Numbers of tokens are copied one by one, and all keys have the same sums.
+// CHECK-LABEL: func.func @numbers
+// CHECK:       scf.for
+// CHECK:         nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 4, cache =  ca
+// CHECK:         nvvm.mma.sync
+func.func @numbers(%k: memref<?x32xbf16> {tile.name = "k"}, %g: memref<?xf32> {tile.name = "g"}, %s: memref<32x16xf32> {tile.name = "s"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["one"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %begin = tile.load %s[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x16xf32>, vector<32x16xf32>
+  %last = scf.for %i = %c0 to %n step %c32 iter_args(%state = %begin) -> vector<32x16xf32> {
+    %kv = tile.load %k[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x32xbf16>, vector<32x32xbf16>
+    %vv = tile.load %k[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x32xbf16>, vector<32x16xbf16>
+    %gv = tile.load %g[%i] {dims = array<i64: 0>} : memref<?xf32>, vector<32xf32>
+    %rows = tile.expand %gv {axis = 1 : i64} : vector<32xf32>, vector<32x32xf32>
+    %sums = tile.cumsum %rows {axis = 0 : i64} : vector<32x32xf32>
+    %wide = arith.extf %kv : vector<32x32xbf16> to vector<32x32xf32>
+    %decayed = arith.mulf %wide, %sums : vector<32x32xf32>
+    %left = arith.truncf %decayed : vector<32x32xf32> to vector<32x32xbf16>
+    %next = tile.dot %left, %vv, %state {transpose_a} : vector<32x32xbf16>, vector<32x16xbf16>, vector<32x16xf32>
+    scf.yield %next : vector<32x16xf32>
+  }
+  tile.store %last, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x16xf32>, memref<32x16xf32>
+  return
+}
