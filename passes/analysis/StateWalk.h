@@ -2,7 +2,7 @@
 //
 // Two ways give the in-states of chunks: chunk_state for all chunks at once, then state_scan over its sums in memory; or one walk over the chunks of
 // a head, which multiplies what it adds (lsm.state_walk). The walk moves a fifth to a half of the bytes, but its chunks stand one behind the other, so
-// it needs enough programs. Both are counted, in bytes, programs and what an iteration waits for (StateWalk.cpp).
+// it needs enough programs: where heads are few, of segments of a row. Both are counted, in bytes, programs and what an iteration waits for (StateWalk.cpp).
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef PASSES_ANALYSIS_STATEWALK_H
@@ -26,16 +26,18 @@ struct ScanSizes {
 /// What a program of the walk has of a head's state: so many keys by so many values.
 struct WalkBlocks {
   int64_t keys, values;
-  int64_t perHead; ///< programs
+  int64_t perHead; ///< programs, for each segment
+  int64_t segments; ///< of a row's chunks, walked side by side, twice: first for what each of them leaves
   double microseconds; ///< expected
 };
-/// The best blocks. Nothing where warps cannot share the keys, or a thread has no registers for the chunk.
-std::optional<WalkBlocks> walkBlocks(const ScanSizes &sizes);
+/// The best blocks, of as many segments where `op`, a scan or a walk, says how many (attrs::walkSegments). Nothing where warps cannot share the keys, or
+/// a thread has no registers for the chunk.
+std::optional<WalkBlocks> walkBlocks(const ScanSizes &sizes, mlir::Operation *op);
 /// Microseconds of the two kernels instead.
 double separateStates(const ScanSizes &sizes);
 
 /// Whether the states of a scan of bf16 tokens, with gates of type `gate`, are walked.
-bool walksStates(const ScanSizes &sizes, mlir::Type gate);
+bool walksStates(const ScanSizes &sizes, mlir::Type gate, mlir::Operation *op);
 
 } // namespace braid
 

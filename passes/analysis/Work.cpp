@@ -3,6 +3,7 @@
 
 #include "dialects/braid/InnerTraits.h"
 #include "dialects/braid/ScanTraits.h"
+#include "passes/analysis/StateWalk.h"
 #include "passes/analysis/Views.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -68,6 +69,12 @@ static int64_t stateScan(LsmClass id, Value states, int64_t maxDocuments) {
   int64_t chunks = std::max<int64_t>(s[1] - maxDocuments, 1), K = s[3], V = s[4];
   int64_t each = ScanTraits(id).dense ? (2 * K + 1) * K * V : id == LsmClass::I ? K * V : 2 * K * V;
   return s[0] * chunks * s[2] * each;
+}
+
+/// Of the tokens of a row: in segments it needs two.
+static int64_t walksOf(LsmStateWalkOp walk) {
+  auto blocks = walkBlocks(ScanSizes::of(walk, static_cast<int64_t>(walk.getChunkSize())), walk);
+  return blocks && blocks->segments > 1 ? 2 : 1;
 }
 
 /// dm or m [B, n, H, K, V] of a scan by factors: `read` rows times the state, and times `write` rows the sums.
@@ -155,7 +162,7 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
       .Case([&](LsmStateScanGradOp s) { return stateScan(s.getClassId(), s.getDm(), maxDocuments); })
       .Case([&](LsmStateWalkOp s) {
         int64_t products = inChunks(s, s.getK(), s.getV(), [](ChunkCosts c) { return c.state(); });
-        return products + stateScan(s.getClassId(), s.getM(), maxDocuments);
+        return walksOf(s) * products + stateScan(s.getClassId(), s.getM(), maxDocuments);
       })
       .Case(
           [&](LsmFactorScanOp s) { return factorScan(s.getM(), s.getRead(), shapeOf(s.getWrite())[3], maxDocuments); })
@@ -344,6 +351,9 @@ static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t ma
     return all / chunks * std::max<int64_t>(chunks - maxDocuments, 1);
   }
   return llvm::TypeSwitch<Operation *, int64_t>(op)
+      .Case([&](LsmStateWalkOp s) {
+        return llvm::is_contained({s.getK(), s.getV(), s.getLogDecay()}, value) ? walksOf(s) * all : all;
+      })
       // Rows of the table that tokens name, at most one each.
       .Case([&](EmbedOp e) { return value == e.getTable() ? std::min(all, bytesOf(e.getResult())) : all; })
       .Case([&](LastTokenOp l) { return value == l.getX() ? bytesOf(l.getResult()) : all; })

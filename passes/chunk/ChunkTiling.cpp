@@ -61,13 +61,14 @@ template <typename Scan> struct Chunked {
     multiplied = narrow ? k.getElementType() : element;
     // C rows of K and V each way are less than K of them. What ranks exchange are whole transitions, which scans then share.
     walked = narrow && !tables.segments && scan.getLogDecay() &&
-             walksStates(ScanSizes::of(scan, size), getElementTypeOrSelf(scan.getLogDecay()));
+             walksStates(ScanSizes::of(scan, size), getElementTypeOrSelf(scan.getLogDecay()), scan);
     factored = narrow && ScanTraits(scan.getClassId()).dense && size <= k.getDimSize(3) && !tables.segments;
   }
 
   /// What --explain says about the sizes of a chunk op, what they are, and what is known of its decays.
   template <typename Op> Op explained(Op op) {
-    attrs::keep(scan, op, {attrs::chunkCosts, attrs::leastLogDecay, attrs::scoreRows, attrs::scoreCosts});
+    attrs::keep(scan, op,
+                {attrs::chunkCosts, attrs::leastLogDecay, attrs::scoreRows, attrs::scoreCosts, attrs::walkSegments});
     return op;
   }
 

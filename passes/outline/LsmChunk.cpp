@@ -34,6 +34,8 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
     name += llvm::formatv("_w{0}", mostColumns);
   if (mostKeys)
     name += llvm::formatv("_r{0}", mostKeys);
+  if (segments > 1)
+    name += llvm::formatv("_p{0}", segments);
   if (wholeRows)
     name += "_whole";
   if (product)

@@ -44,6 +44,7 @@ struct LsmShape {
   bool mild = false; ///< vector decays: known to be mild in every chunk (passes/analysis/DecayRange.h)
   int64_t mostColumns = kMostColumns; ///< of values in a tile
   int64_t mostKeys = 0; ///< of keys in a tile of a walk over states; 0: all
+  int64_t segments = 1; ///< of a row's chunks, walked side by side
   bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C

@@ -86,10 +86,12 @@ struct FactorScan {
     return state * cast(decayOfChunk, shape.compute);
   }
   Var walk(Var begin, bool backwards, llvm::function_ref<Var(Var n, Var state, Var decayOfChunk)> body) {
+    ChunkRows::Range all{used, k.number(0), used, backwards};
+    auto step = [&](const ChunkRows::Step &at) -> Vars { return {body(at.n, at.now[0], at.number)}; };
     auto number = [&](Var n) { return k.at(decay, kernel.at(n, {})); };
     if (decay && !shape.vectorDecay())
-      return table.walk(used, begin, backwards, number, body);
-    return table.walk(used, begin, backwards, {}, body);
+      return table.walk(all, {begin}, number, step)[0];
+    return table.walk(all, {begin}, {}, step)[0];
   }
 
   KernelBuilder &k;

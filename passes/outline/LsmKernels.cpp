@@ -110,24 +110,44 @@ public:
     LsmShape shape = shapeOfTokens(walk.getClassId(), walk.getK(), walk.getV(), walk.getLogDecay(), {},
                                    elementOf(walk.getState()), walk.getChunkSize());
     shape.multiplied = elementOf(walk.getM());
-    std::optional<WalkBlocks> blocks = walkBlocks(ScanSizes::of(walk, shape.chunk));
+    std::optional<WalkBlocks> blocks = walkBlocks(ScanSizes::of(walk, shape.chunk), walk);
     if (!blocks)
       return walk.emitOpError(
           "has no kernel: keys must be a multiple of 32, values of 16, chunks of at most 128 tokens");
     shape.mostKeys = blocks->keys;
     shape.mostColumns = blocks->values;
+    shape.segments = blocks->segments;
     bool adjoint = walk.getAdjoint();
+    int64_t rows = shapeOf(walk.getK())[0];
+    auto tokens = [&](OutlineContext::Launch &launch) {
+      launch.arg(adjoint ? "q" : "k", walk.getK()).arg(adjoint ? "d_o" : "v", walk.getV());
+      launch.arg("log_decay", walk.getLogDecay()).arg("chunks", walk.getChunks());
+    };
+    auto run = [&](OutlineContext::Launch &launch) {
+      if (adjoint)
+        launch.scalar("scale", walk.getScale().convertToDouble(), shape.compute);
+      return launch.run();
+    };
+    SmallVector<Value> ends; // of all segments but the last
+    if (int64_t others = shape.segments - 1; others > 0) {
+      auto launch = begin(adjoint ? "state_walk_grad_ends" : "state_walk_ends", shape,
+                          adjoint ? writeStateWalkGradEnds : writeStateWalkEnds, columnGrid,
+                          {blocks->perHead * others, shape.heads, rows});
+      tokens(launch);
+      launch.result("x", RankedTensorType::get({others, rows, shape.heads, shape.keys, shape.values}, shape.state));
+      launch.result("p", RankedTensorType::get({others, rows, shape.heads, shape.keys}, shape.state));
+      ends = run(launch);
+    }
     auto launch =
         begin(adjoint ? "state_walk_grad" : "state_walk", shape, adjoint ? writeStateWalkGrad : writeStateWalk,
-              columnGrid, {blocks->perHead, shape.heads, shapeOf(walk.getK())[0]});
-    launch.arg(adjoint ? "q" : "k", walk.getK()).arg(adjoint ? "d_o" : "v", walk.getV());
-    launch.arg("log_decay", walk.getLogDecay()).arg("chunks", walk.getChunks());
+              columnGrid, {blocks->perHead * shape.segments, shape.heads, rows});
+    tokens(launch);
     launch.arg(adjoint ? "dfinal_state" : "initial_state", walk.getState());
+    if (!ends.empty())
+      launch.arg("x", ends[0]).arg("p", ends[1]);
     launch.result(adjoint ? "dx" : "m", walk.getM().getType());
     launch.result(adjoint ? "dinitial_state" : "final_state", walk.getLast().getType());
-    if (adjoint)
-      launch.scalar("scale", walk.getScale().convertToDouble(), shape.compute);
-    context.replace(op, launch.run());
+    context.replace(op, run(launch));
     return success();
   }
 

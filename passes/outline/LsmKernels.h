@@ -36,6 +36,8 @@ void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmWalkKernels.cpp: S, V
 void writeStateWalk(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkGrad(KernelBuilder &k, const LsmShape &shape);
+void writeStateWalkEnds(KernelBuilder &k, const LsmShape &shape);
+void writeStateWalkGradEnds(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmVectorKernels.cpp: V, D, R
@@ -187,10 +189,20 @@ struct ChunkRows {
   Var chunks, b;
   Var used(); ///< chunks with tokens: the first rows of the table
   Var unlessRestart(Var n, Var state); ///< `state`, or zero where chunk n begins a document
-  /// Carries a state over the `used` chunks, first to last or the other way, and from zero where a document begins between two: what it is behind
-  /// them. `number`, if there is one, of a chunk, and whether it begins a document, are asked for by the iteration before.
-  Var walk(Var used, Var begin, bool backwards, llvm::function_ref<Var(Var n)> number,
-           llvm::function_ref<Var(Var n, Var state, Var number)> body);
+  /// Chunks [from, to) in the order of a walk over the `used` ones, first to last or the other way.
+  struct Range {
+    Var used, from, to;
+    bool backwards;
+  };
+  /// What the body of a walk gets: a chunk, whether a document begins there (or backwards, as `restarts`), what the walk carries, and the chunk's number.
+  struct Step {
+    Var n, restarts, number;
+    llvm::ArrayRef<Var> now;
+  };
+  /// Carries a state, the first of `begin`, and what else there is over chunks, and the state from zero where a document begins between two: what they are
+  /// behind them. `number`, if there is one, of a chunk, and whether it begins a document, are asked for by the iteration before.
+  Vars walk(const Range &range, Vars begin, llvm::function_ref<Var(Var n)> number,
+            llvm::function_ref<Vars(const Step &)> body);
 };
 
 } // namespace braid

@@ -173,9 +173,10 @@ Var ChunkRows::used() {
 }
 Var ChunkRows::unlessRestart(Var n, Var state) { return select(ne(k.at(chunks, {b, n, 2}), 0.0), 0.0, state); }
 
-Var ChunkRows::walk(Var used, Var begin, bool backwards, llvm::function_ref<Var(Var)> number,
-                    llvm::function_ref<Var(Var, Var, Var)> body) {
-  Var last = used - 1.0;
+Vars ChunkRows::walk(const Range &range, Vars begin, llvm::function_ref<Var(Var)> number,
+                     llvm::function_ref<Vars(const Step &)> body) {
+  bool backwards = range.backwards;
+  Var last = range.used - 1.0;
   auto chunk = [&](Var i) { return backwards ? last - i : i; };
   auto restarts = [&](Var n) { return k.at(chunks, {b, n, 2}); };
   // Hardly ever: no choice for each element.
@@ -184,19 +185,27 @@ Var ChunkRows::walk(Var used, Var begin, bool backwards, llvm::function_ref<Var(
     return k.loop(0, cast(restart, k.builder.getIndexType()), 1, {state}, zero, meanWalk)[0];
   };
   // Where a chunk restarts nothing goes into it, and backwards nothing out of it.
-  Var first = max(chunk(k.number(0)), 0.0);
-  Vars carried{begin, backwards ? k.constant(k.i32(), 0) : restarts(first)};
+  Var first = max(chunk(min(range.from, last)), 0.0);
+  Vars carried = begin;
+  carried.push_back(backwards ? k.constant(k.i32(), 0) : restarts(first));
   if (number)
     carried.push_back(number(first));
-  Vars out = k.loop(0, used, 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
-    Var after = chunk(min(i + 1.0, last));
-    Vars next{Var(), restarts(backwards ? chunk(i) : after)};
+  size_t flag = begin.size();
+  Vars out = k.loop(range.from, range.to, 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
+    Var after = chunk(min(i + 1.0, last)), restart = restarts(backwards ? chunk(i) : after),
+        next = number ? number(after) : Var();
+    Vars here(now.take_front(flag));
+    here[0] = unless(now[flag], now[0], 1);
+    Vars results = body({chunk(i), backwards ? restart : now[flag], now.back(), here});
+    results.push_back(restart);
     if (number)
-      next.push_back(number(after));
-    next[0] = body(chunk(i), unless(now[1], now[0], 1), now.back());
-    return next;
+      results.push_back(next);
+    return results;
   });
-  return backwards ? unless(out[1], out[0], 0) : out[0];
+  if (backwards)
+    out[0] = unless(out[flag], out[0], 0);
+  out.truncate(flag);
+  return out;
 }
 
 void writeStateScan(KernelBuilder &k, const LsmShape &shape) {

@@ -308,6 +308,15 @@ def add_updates(program, kind, rng):
             single.check(f"one token, begin {begin}", rng, one_document(B, 1, begin))
 
 
+def add_segments(program, kind, rng):
+    """States walked in segments of a row: some without a chunk, with a document's beginning, or in which all but nothing is left of a state."""
+    for segments, (B, T, H, K, V, chunk) in ((2, (2, 75, 2, 32, 48, 16)), (8, (1, 100, 1, 64, 32, 16))):
+        s = Scan(program, kind, B, T, H, K, V, chunk, "bf16", known={"walk_segments": segments})
+        add_extremes(s, kind, rng, T, documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]] * B, T))
+        s.check("continues a state", rng, one_document(B, T, -3))
+        s.check("padding only behind 1 token", rng, documents_of([[-1, 1, 1, 1, 1]] * B, T))
+
+
 def add_known(program, kind, rng):
     """Tiles of scores under strong decays that were not chosen; decays of which gates prove that they are mild in every chunk."""
     for rows, (B, T, H, K, V, chunk) in ((8, (1, 70, 2, 16, 24, 32)), (32, (1, 70, 2, 20, 16, 64))):
@@ -334,6 +343,8 @@ def main(kind, wide=""):
     add_updates(program, kind, rng)
     if kind in ("V", "D", "R"):
         add_known(program, kind, rng)
+    if kind in ("S", "V"):
+        add_segments(program, kind, rng)
     baseline = Program(f"scan-{kind}-x86-64-v3", options=["--cpu=x86-64-v3"])
     B, T, H, K, V, chunk = shapes()[1]
     packed = documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]], T)

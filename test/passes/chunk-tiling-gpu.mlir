@@ -92,21 +92,30 @@ func.func @walk_numbers(%q: !wide, %g: !widegate, %m: !widestate, %d: !doc) -> (
   return %o, %f : !wide, !widestate
 }
 
-// Few heads of a long row leave a walk too few programs for so many chunks, one behind the other: sums of all chunks at once, then a scan over them.
+// One head of a long row leaves a walk too few programs for so many chunks, one behind the other: sums of all chunks at once, then a scan over them.
 // CHECK-LABEL: func.func @long
 // CHECK: braid.lsm.chunk_state V
 // CHECK: braid.lsm.state_scan V
-func.func @long(%q: tensor<1x16384x8x128xbf16>, %g: tensor<1x16384x8x128xf32>, %m: tensor<1x8x128x128xf32>, %d: tensor<1x16384xi32>) -> tensor<1x16384x8x128xbf16> {
+func.func @long(%q: tensor<1x4096x1x128xbf16>, %g: tensor<1x4096x1x128xf32>, %m: tensor<1x1x128x128xf32>, %d: tensor<1x4096xi32>) -> tensor<1x4096x1x128xbf16> {
   %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64}
-      : (tensor<1x16384x8x128xbf16>, tensor<1x16384x8x128xbf16>, tensor<1x16384x8x128xbf16>, tensor<1x16384x8x128xf32>, tensor<1x8x128x128xf32>, tensor<1x16384xi32>) -> (tensor<1x16384x8x128xbf16>, tensor<1x8x128x128xf32>)
-  return %o : tensor<1x16384x8x128xbf16>
+      : (tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xf32>, tensor<1x1x128x128xf32>, tensor<1x4096xi32>) -> (tensor<1x4096x1x128xbf16>, tensor<1x1x128x128xf32>)
+  return %o : tensor<1x4096x1x128xbf16>
 }
 
-// As many tokens and heads, in eight rows.
+// Eight heads of eight rows have a program for each multiprocessor.
 // CHECK-LABEL: func.func @rows
 // CHECK: braid.lsm.state_walk V
 func.func @rows(%q: tensor<8x2048x8x128xbf16>, %g: tensor<8x2048x8x128xf32>, %m: tensor<8x8x128x128xf32>, %d: tensor<8x2048xi32>) -> tensor<8x2048x8x128xbf16> {
   %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64}
       : (tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xf32>, tensor<8x8x128x128xf32>, tensor<8x2048xi32>) -> (tensor<8x2048x8x128xbf16>, tensor<8x8x128x128xf32>)
   return %o : tensor<8x2048x8x128xbf16>
+}
+
+// Where a number of segments is given, nothing is counted.
+// CHECK-LABEL: func.func @given
+// CHECK: braid.lsm.state_walk V {{.*}}braid.walk_segments = 4 : i64
+func.func @given(%q: tensor<1x4096x1x128xbf16>, %g: tensor<1x4096x1x128xf32>, %m: tensor<1x1x128x128xf32>, %d: tensor<1x4096xi32>) -> tensor<1x4096x1x128xbf16> {
+  %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64, braid.walk_segments = 4 : i64}
+      : (tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xf32>, tensor<1x1x128x128xf32>, tensor<1x4096xi32>) -> (tensor<1x4096x1x128xbf16>, tensor<1x1x128x128xf32>)
+  return %o : tensor<1x4096x1x128xbf16>
 }

@@ -57,3 +57,18 @@ func.func @delta(%q: !k, %v: !v, %g: !g, %b: !g, %m: !s, %d: !d) -> (!k, !k, !v,
       : (!k, !k, !v, !g, !g, !s, !d, !v, !s) -> (!k, !k, !v, !g, !g, !s)
   return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !k, !k, !v, !g, !g, !s
 }
+
+// -----
+
+// A walk over two chunks of 64 tokens, K = V = 64: K^T V (128 * 2 K V) and 2 K V a chunk; k, v, both states, and the in-states of both chunks, are 16384 bytes each, log decays 512, the
+// table 48. In segments k, v and log decays are read, and multiplied, twice.
+// CHECK-LABEL: func.func @walk
+// CHECK: braid.lsm.state_walk S {{.*}}#cmd.work<"lsm.state_walk", flops = 1064960, bytes = 82480,
+// CHECK: braid.lsm.state_walk S {{.*}}#cmd.work<"lsm.state_walk", flops = 2113536, bytes = 115760,
+func.func @walk(%k: tensor<1x128x1x64xbf16>, %v: tensor<1x128x1x64xbf16>, %g: tensor<1x128x1xf32>, %s: tensor<1x1x64x64xf32>, %c: tensor<1x3x4xi32>) -> (tensor<1x3x1x64x64xbf16>, tensor<1x3x1x64x64xbf16>) {
+  %m, %f = braid.lsm.state_walk S %k, %v log_decay(%g) state(%s) chunks(%c) {chunk_size = 64 : i64, scale = 1.0 : f64}
+      : (tensor<1x128x1x64xbf16>, tensor<1x128x1x64xbf16>, tensor<1x128x1xf32>, tensor<1x1x64x64xf32>, tensor<1x3x4xi32>) -> (tensor<1x3x1x64x64xbf16>, tensor<1x1x64x64xf32>)
+  %n, %h = braid.lsm.state_walk S %k, %v log_decay(%g) state(%s) chunks(%c) {chunk_size = 64 : i64, scale = 1.0 : f64, braid.walk_segments = 2 : i64}
+      : (tensor<1x128x1x64xbf16>, tensor<1x128x1x64xbf16>, tensor<1x128x1xf32>, tensor<1x1x64x64xf32>, tensor<1x3x4xi32>) -> (tensor<1x3x1x64x64xbf16>, tensor<1x1x64x64xf32>)
+  return %m, %n : tensor<1x3x1x64x64xbf16>, tensor<1x3x1x64x64xbf16>
+}
