@@ -200,7 +200,7 @@ struct ChunkRows {
     llvm::ArrayRef<Var> now;
   };
   /// Carries a state, the first of `begin`, and what else there is over chunks, and the state from zero where a document begins between two: what they are
-  /// behind them. `number`, if there is one, of a chunk, and whether it begins a document, are asked for by the iteration before.
+  /// behind them. `number`, if there is one, of a chunk, 0 or more, and whether it begins a document, are asked for by the iteration before.
   Vars walk(const Range &range, Vars begin, llvm::function_ref<Var(Var n)> number,
             llvm::function_ref<Vars(const Step &)> body);
 };

@@ -184,12 +184,13 @@ Vars ChunkRows::walk(const Range &range, Vars begin, llvm::function_ref<Var(Var)
     auto zero = [&](Var, llvm::ArrayRef<Var>) -> Vars { return {state.like(0)}; };
     return k.loop(0, cast(restart, k.builder.getIndexType()), 1, {state}, zero, meanWalk)[0];
   };
-  // Where a chunk restarts nothing goes into it, and backwards nothing out of it.
+  // Where a chunk restarts nothing goes into it, and backwards nothing out of it. What the first iteration is given has been computed with: of a number
+  // that is still on its way when the loop begins, ptxas has every iteration wait until all numbers asked for have come, its own for the next one too.
   Var first = max(chunk(min(range.from, last)), 0.0);
   Vars carried = begin;
-  carried.push_back(backwards ? k.constant(k.i32(), 0) : restarts(first));
+  carried.push_back(backwards ? k.constant(k.i32(), 0) : min(restarts(first), 1.0));
   if (number)
-    carried.push_back(number(first));
+    carried.push_back(max(number(first), 0.0));
   size_t flag = begin.size();
   Vars out = k.loop(range.from, range.to, 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
     Var after = chunk(min(i + 1.0, last)), restart = restarts(backwards ? chunk(i) : after),
