@@ -78,29 +78,29 @@ static bool isInverse(tile::SolveOp op) {
   return mask && mask.getKeep() == tile::Keep::strict_lower && mask.getSource() == op.getA() && !op.getTranspose();
 }
 
-/// X = (I + L)^-1 - I in blocks of 16 x 16, for all threads: those on the diagonal by substitution, a thread for each column; then the ones next to
-/// them, and so on: S_ij = L_ij + sum of L_ik X_kj over j <= k < i, X_ij = -(S_ij + X_ii S_ij). No more than substitution multiplies, and as exact:
-/// nothing is a power of L.
+/// X = (I + L)^-1 - I for all threads: blocks of 16 x 16 on the diagonal by substitution, a thread for each column; then pairs of them, and pairs of
+/// those: of what lies left of the second one, S = L (I + X_1) and X = -(I + X_2) S. No more than substitution multiplies, and as exact: nothing is
+/// a power of L. A thread has `wide` neighbours of a row.
 void ThreadLowering::invert(tile::SolveOp op) {
   constexpr int64_t side = 16;
   auto type = cast<VectorType>(op.getType());
   Type element = type.getElementType();
-  int64_t size = type.getDimSize(0), blocks = size / side, wide = element.isF64() ? 2 : 4;
+  int64_t size = type.getDimSize(0), wide = element.isF64() ? 2 : 4;
   SmallVector<Buffer *> temporary;
   View a = packed(op.getA(), temporary), target = destination(op.getResult());
-  auto sumsType = VectorType::get({std::max<int64_t>(size - side, side), side}, element);
+  int64_t half = std::max(size / 2, side);
+  auto sumsType = VectorType::get({half, half}, element);
   temporary.push_back(allocate(sumsType));
   View sums = viewOf(temporary.back(), sumsType);
   Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(storageType(element), 0));
-  auto one = [&](Value column, int64_t columns) { return Strip{column, 0, columns, 0, 1}; };
-  auto read = [&](const View &view, Type stored, Value row, Value column, int64_t columns) {
-    return widened(readView(view, stored, {row}, one(column, columns)));
+  auto one = [&](Value column) { return Strip{column, 0, size, 0, 1}; };
+  auto read = [&](const View &view, Type stored, Value row, Value column) {
+    return widened(readView(view, stored, {row}, one(column)));
   };
   // Elements [column, column + wide) of a row.
+  auto few = [&](Value column) { return Strip{column, 0, size, wide, wide}; };
   auto readRow = [&](const View &view, Type stored, Value row, Value column) {
-    Value vector = widened(readView(view, stored, {row}, {column, 0, size, wide, wide}));
-    return llvm::map_to_vector(llvm::seq(wide),
-                               [&](int64_t j) -> Value { return vector::ExtractOp::create(b, loc, vector, j); });
+    return widened(readView(view, stored, {row}, few(column)));
   };
   {
     Phase phase(*this);
@@ -109,54 +109,63 @@ void ThreadLowering::invert(tile::SolveOp op) {
       SmallVector<Value> x;
       for (int64_t i = 0; i < side; ++i) {
         Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, inside, constant(i));
-        Value negated = arith::NegFOp::create(b, loc, read(a, elementOf(op.getA()), add(first, i), column, size));
+        Value negated = arith::NegFOp::create(b, loc, read(a, elementOf(op.getA()), add(first, i), column));
         x.push_back(arith::SelectOp::create(b, loc, below, negated, zero));
       }
       for (int64_t i = 1; i < side; ++i) {
         SmallVector<Value> row;
-        for (int64_t k = 0; k < i; k += wide)
-          llvm::append_range(row, readRow(a, elementOf(op.getA()), add(first, i), add(first, k)));
+        for (int64_t k = 0; k < i; k += wide) {
+          Value factors = readRow(a, elementOf(op.getA()), add(first, i), add(first, k));
+          for (int64_t j = 0; j < wide; ++j)
+            row.push_back(vector::ExtractOp::create(b, loc, factors, j));
+        }
         for (int64_t k = 0; k < i; ++k)
           x[i] = math::FmaOp::create(b, loc, arith::NegFOp::create(b, loc, row[k]), x[k], x[i]);
       }
       for (int64_t i = 0; i < side; ++i)
-        writeView(target, {add(first, i)}, one(column, size), x[i], false);
+        writeView(target, {add(first, i)}, one(column), x[i], false);
     });
-    if (blocks > 1)
-      eachThread(size * size, [&](Value linear) {
-        Value row = divide(linear, size), column = remainder(linear, size);
+    Value zeros = splat(zero, wide);
+    if (size > side)
+      eachThread(size * size / wide, [&](Value linear) {
+        Value row = divide(linear, size / wide), column = mul(remainder(linear, size / wide), constant(wide));
         Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, divide(column, side), divide(row, side));
-        onlyIf(above, [&] { writeView(target, {row}, one(column, size), zero, false); });
+        onlyIf(above, [&] { writeView(target, {row}, few(column), zeros, false); });
       });
   }
-  for (int64_t away = 1; away < blocks; ++away) {
-    // Element (r, c) of the block in row `at` + away and column `at` of blocks.
-    auto each = [&](function_ref<void(Value at, Value r, Value c, Value row, Value column)> body) {
+  for (int64_t known = side; known < size; known *= 2) {
+    // Elements [c, c + wide) of row r of what lies left of the second block, of `known` rows, of a pair; the first one's begin is `first`.
+    auto each = [&](function_ref<void(Value first, Value row, Value column, Value sumRow)> body) {
       Phase phase(*this);
-      eachThread((blocks - away) * side * side, [&](Value linear) {
-        Value at = divide(linear, side * side), r = remainder(divide(linear, side), side), c = remainder(linear, side);
-        Value first = mul(at, constant(side));
-        body(first, r, c, add(add(first, r), away * side), add(first, c));
+      eachThread(size / 2 * (known / wide), [&](Value linear) {
+        Value sumRow = divide(linear, known / wide), pair = divide(sumRow, known), r = remainder(sumRow, known);
+        Value first = mul(pair, constant(2 * known)), column = mul(remainder(linear, known / wide), constant(wide));
+        body(first, add(add(first, r), known), column, sumRow);
       });
     };
-    each([&](Value first, Value r, Value c, Value row, Value column) {
-      Value sum = read(a, elementOf(op.getA()), row, column, size);
-      sum = repeat(0, away * side, wide, {sum}, [&](Value k, ValueRange carried) -> SmallVector<Value> {
-        Value at = add(first, k), next = carried.front();
-        for (auto [j, factor] : llvm::enumerate(readRow(a, elementOf(op.getA()), row, at)))
-          next = math::FmaOp::create(b, loc, factor,
-                                     read(target, element, add(at, static_cast<int64_t>(j)), column, size), next);
+    // sum + factors x, of `known` rows of x.
+    auto addUp = [&](Value sum, function_ref<Value(Value k)> factors, function_ref<Value(Value k)> x) {
+      return repeat(0, known, wide, {sum}, [&](Value k, ValueRange carried) -> SmallVector<Value> {
+        Value next = carried.front(), row = factors(k);
+        for (int64_t j = 0; j < wide; ++j) {
+          Value factor = vector::ExtractOp::create(b, loc, row, j);
+          next = math::FmaOp::create(b, loc, splat(factor, wide), x(add(k, j)), next);
+        }
         return {next};
       })[0];
-      writeView(sums, {add(first, r)}, one(c, side), sum, false);
+    };
+    each([&](Value first, Value row, Value column, Value sumRow) {
+      auto factors = [&](Value k) { return readRow(a, elementOf(op.getA()), row, add(first, k)); };
+      auto x = [&](Value k) { return readRow(target, element, add(first, k), add(first, column)); };
+      Value sum = addUp(readRow(a, elementOf(op.getA()), row, add(first, column)), factors, x);
+      writeView(sums, {sumRow}, few(column), sum, false);
     });
-    each([&](Value first, Value r, Value c, Value row, Value column) {
-      Value sum = read(sums, element, add(first, r), c, side), diagonal = add(first, away * side);
-      for (int64_t k = 0; k < side; k += wide)
-        for (auto [j, factor] : llvm::enumerate(readRow(target, element, row, add(diagonal, k))))
-          sum = math::FmaOp::create(b, loc, factor,
-                                    read(sums, element, add(first, k + static_cast<int64_t>(j)), c, side), sum);
-      writeView(target, {row}, one(column, size), arith::NegFOp::create(b, loc, sum), false);
+    each([&](Value first, Value row, Value column, Value sumRow) {
+      Value second = add(first, known), begin = arith::SubIOp::create(b, loc, sumRow, arith::SubIOp::create(b, loc, row, second));
+      auto factors = [&](Value k) { return readRow(target, element, row, add(second, k)); };
+      auto x = [&](Value k) { return readRow(sums, element, add(begin, k), column); };
+      Value sum = addUp(readRow(sums, element, sumRow, column), factors, x);
+      writeView(target, {row}, few(add(first, column)), arith::NegFOp::create(b, loc, sum), false);
     });
   }
   for (Buffer *buffer : temporary)
@@ -170,7 +179,7 @@ void ThreadLowering::solve(tile::SolveOp op) {
   constexpr int64_t blockRows = 16;
   auto type = cast<VectorType>(op.getType());
   int64_t size = type.getDimSize(0), columns = type.getDimSize(1), full = size / blockRows * blockRows;
-  if (full == size && isInverse(op))
+  if (llvm::isPowerOf2_64(size) && full == size && isInverse(op))
     return invert(op);
   bool up = op.getTranspose();
   SmallVector<Buffer *> temporary;

@@ -166,7 +166,7 @@ DecayTable ChunkMath::valueDecay(Index first) {
   return onlyValues ? *onlyValues : settled(decayTable(valueDecayIn, first, VB, /*scores=*/true));
 }
 
-Var ChunkMath::exponential(Var difference) { return exp(cast(min(difference, 0.0), shape.compute)); }
+Var ChunkMath::exponential(Var difference) { return exp(min(cast(difference, shape.compute), 0.0)); }
 
 Var ChunkMath::total() { return shape.vectorDecay() ? vector.total() : row(c, k.number(C - 1)); }
 
