@@ -1,10 +1,10 @@
 //===- ThreadColumns.cpp - tiles of tokens by channels: a warp has all tokens of its channels ----------------------===//
 //
 // The gradient of a chunk under a decay per channel is formulas of products, each read by several others, and sums along
-// tokens of them. Where a kernel adds up products so, each warp has the same columns of all tiles of their shape, every
-// row of them, in the fragments of mma.sync: formulas stay in registers, a sum along rows is shuffles of one warp, and
-// memory sees only what products read as operands. A row of such a tile, or a sum of its rows, is a vector in shared
-// memory.
+// tokens of them; that of a delta rule multiplies tiles of tokens by what pairs of tokens make of them. Where a kernel
+// does so, each warp has the same columns of all tiles of their shape, every row of them, in the fragments of mma.sync:
+// formulas stay in registers, a sum along rows is shuffles of one warp, and memory sees only what products read as
+// operands. A row of such a tile, or a sum of its rows or columns, is a vector in shared memory.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadLowering.h"
@@ -30,6 +30,19 @@ static Value movedDown(tile::InsertRowsOp op) {
                getConstantIntValue(op.getOffset()) == 1 && rows->hasOneUse() &&
                op.getTarget().getDefiningOp<arith::ConstantOp>();
   return moved ? rows.getSource() : Value();
+}
+
+/// A product along tokens of what was computed in a tile of the result's shape: its columns are those of the result.
+static bool mixesRows(tile::DotOp dot) {
+  auto rounded = dot.getB().getDefiningOp<arith::TruncFOp>();
+  return rounded && !dot.getTransposeB() && readsShared(dot) && tileType(rounded.getIn()) == dot.getType();
+}
+
+/// Whether nothing but systems of equations reads it.
+static bool isSolved(Operation *op) {
+  return !op->use_empty() && llvm::all_of(op->getUsers(), [](Operation *user) {
+    return isa<tile::SolveOp>(user) || (keepsPlaces(user) && isSolved(user));
+  });
 }
 
 static bool isAlongRows(tile::CumsumOp op) { return op.getAxis() == 0 && tileType(op.getResult()).getRank() == 2; }
@@ -85,6 +98,8 @@ bool ColumnSearch::mayBe(Operation *op) const {
     return insert.getType() == shape && movedDown(insert);
   if (auto load = dyn_cast<tile::LoadOp>(op))
     return !load.getRows() && !plan.isKept(load);
+  if (isSolved(op))
+    return false;
   return keepsPlaces(op) || isa<tile::ExpandOp, vector::BroadcastOp>(op);
 }
 
@@ -97,7 +112,7 @@ bool ColumnSearch::isInside(OpOperand &use) const {
            llvm::all_of(plan.groupOf(store), [&](tile::StoreOp one) { return isFound(one.getValue()); });
   if (auto reduce = dyn_cast<tile::ReduceOp>(user)) {
     auto alone = [&](tile::ReduceOp one) { return isFound(one.getSource()); };
-    return reduce.getAxis() == 0 && llvm::all_of(plan.groupOf(reduce), alone);
+    return reduce.getAxis() == 1 || llvm::all_of(plan.groupOf(reduce), alone);
   }
   if (auto rows = dyn_cast<tile::RowsOp>(user)) {
     auto insert = rows->hasOneUse() ? dyn_cast<tile::InsertRowsOp>(*rows->user_begin()) : nullptr;
@@ -149,12 +164,12 @@ bool ColumnSearch::multiplies(Block &block) const {
   });
 }
 
-/// Blocks that multiply what depends on sums along rows, and those around them.
+/// Blocks that multiply what depends on sums along rows, or on products along them, and those around them.
 bool ColumnSearch::run() {
   SmallVector<Block *> blocks;
-  kernel.walk([&](tile::CumsumOp sum) {
-    auto type = cast<VectorType>(sum.getType());
-    if (!isAlongRows(sum) || !fits(type) || (shape && shape != type))
+  auto begin = [&](Operation *op) {
+    auto type = cast<VectorType>(op->getResult(0).getType());
+    if (!fits(type) || (shape && shape != type))
       return;
     shape = type;
     auto visit = [&](auto &self, Block &block) -> void {
@@ -165,8 +180,16 @@ bool ColumnSearch::run() {
           for (Block &inside : *region)
             self(self, inside);
     };
-    if (!sum->getParentOfType<scf::ForOp>())
-      visit(visit, *sum->getBlock());
+    if (!op->getParentOfType<scf::ForOp>())
+      visit(visit, *op->getBlock());
+  };
+  kernel.walk([&](tile::DotOp dot) {
+    if (mixesRows(dot))
+      begin(dot);
+  });
+  kernel.walk([&](tile::CumsumOp sum) {
+    if (isAlongRows(sum))
+      begin(sum);
   });
   if (blocks.empty())
     return false;
@@ -375,6 +398,43 @@ void ThreadLowering::reduceColumns(tile::ReduceOp op) {
   own(op.getResult(), target);
 }
 
+/// Along columns: every warp adds up its own of each row, and then a thread what the warps have of a row, in their order.
+void ThreadLowering::reduceAcross(tile::ReduceOp op) {
+  VectorType type = tileType(op.getSource());
+  int64_t rows = type.getDimSize(0), warps = threads / kWarp;
+  auto partsType = VectorType::get({warps, rows}, elementOf(op.getResult()));
+  Buffer *buffer = allocate(partsType);
+  View parts = viewOf(buffer, partsType), target = destination(op.getResult());
+  {
+    Phase phase(*this);
+    SmallVector<Value> values = ownedOf(op.getSource(), false), totals(rows / 8);
+    Fragments at = columnsOf(type);
+    for (auto [i, value] : llvm::enumerate(values)) {
+      Value &total = totals[i / (4 * at.columns) * 2 + i / 2 % 2];
+      total = total ? combine(op.getKind(), total, value) : value;
+    }
+    for (Value &total : totals)
+      total = allLanes(op.getKind(), total, 4);
+    onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(lane, 4), constant(0)), [&] {
+      for (auto [eight, total] : llvm::enumerate(totals))
+        writeView(parts, {warp}, {add(divide(lane, 4), static_cast<int64_t>(eight) * 8), 0, rows, 0, 1}, total, false);
+    });
+  }
+  {
+    Phase phase(*this);
+    eachThread(rows, [&](Value row) {
+      Value total;
+      for (int64_t i = 0; i < warps; ++i) {
+        Value part = readView(parts, partsType.getElementType(), {constant(i)}, {row, 0, rows, 0, 1});
+        total = total ? combine(op.getKind(), total, part) : part;
+      }
+      writeView(target, {}, {row, 0, rows, 0, 1}, total, false);
+    });
+  }
+  giveBack(buffer);
+  own(op.getResult(), target);
+}
+
 void ThreadLowering::takeRow(tile::RowsOp op) {
   VectorType type = tileType(op.getSource());
   int64_t wanted = *getConstantIntValue(op.getOffset());
@@ -462,6 +522,9 @@ bool ThreadLowering::lowerInColumns(Operation *op) {
   } else if (reduce && reduce.getAxis() == 0 && lies(reduce) && llvm::all_of(plan.groupOf(reduce), lies)) {
     makeColumns(op);
     reduceColumns(reduce);
+  } else if (reduce && reduce.getAxis() == 1 && lies(reduce)) {
+    makeColumns(op);
+    reduceAcross(reduce);
   } else if (rows && inColumns.contains(rows.getSource()) && isKnownRow(rows)) {
     makeColumns(op);
     takeRow(rows);

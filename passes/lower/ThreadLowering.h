@@ -259,6 +259,7 @@ private:
   SmallVector<Value> addUpColumns(tile::CumsumOp op);
   SmallVector<Value> moveColumns(tile::InsertRowsOp op);
   void reduceColumns(tile::ReduceOp op);
+  void reduceAcross(tile::ReduceOp op);
   void takeRow(tile::RowsOp op);
   void keepColumns(Value v, ArrayRef<Value> elements);
   void makeColumns(Operation *reader);

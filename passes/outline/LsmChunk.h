@@ -33,6 +33,8 @@ inline constexpr int64_t kKeptElements = 16384;
 inline constexpr int64_t kMostColumns = 64;
 /// Of values, where all columns are one tile (LsmShape::wholeRows).
 inline constexpr int64_t kMostWholeRow = 128;
+/// Elements of such a tile that the threads of a GPU's block have in registers, and its columns in their warps (lower/ThreadColumns.cpp).
+inline constexpr int64_t kMostWholeTile = 8192, kWholeColumns = 64;
 
 /// The transition class and everything else the code of an LSM kernel depends on.
 struct LsmShape {
@@ -48,7 +50,7 @@ struct LsmShape {
   bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
-  bool wholeRows = false; ///< vector decays: all value columns in one tile
+  bool wholeRows = false; ///< class V, delta rules: all value columns in one tile
   bool factored = false; ///< a kernel for chunks whose dense transitions are factors
 
   ScanTraits traits() const { return ScanTraits(classId); }
@@ -156,7 +158,7 @@ public:
   /// Reads the log decays of value columns (R); valueDecay needs it.
   void loadValueDecay(Var valueDecay);
   /// Runs `body`, which stores: for decays per channel once where they are mild, those of value columns too, and once where
-  /// they are strong, so that what it computes of them need not be the same for both.
+  /// they are strong, so that what it computes of them need not be the same for both. With all value columns in one tile, if the shape says so.
   void eitherWay(llvm::function_ref<void()> body);
   /// Whether this is the body of eitherWay for strong decays.
   bool isStrong() const { return way == Way::strong; }

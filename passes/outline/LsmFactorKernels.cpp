@@ -35,10 +35,12 @@ void writeChunkFactors(KernelBuilder &k, const LsmShape &shape) {
     math.loadDecay(decayIn, /*scores=*/shape.lowRank());
     if (shape.delta()) {
       Var beta = math.gate(betaIn), a = deltaMatrix(math, keys, beta);
-      store(-solve(a, math.fromStart(keys) * expand(beta, 1, math.K)), read, 0, 0);
-      store(math.toEnd(keys), write, 0, 0);
-      math.valueLoop([&](Index first) {
-        store(solve(a, math.tokens(valuesIn, first, math.VB) * expand(beta, 1, math.VB)), u, 0, first);
+      math.eitherWay([&] {
+        store(-solve(a, math.fromStart(keys) * expand(beta, 1, math.K)), read, 0, 0);
+        store(math.toEnd(keys), write, 0, 0);
+        math.valueLoop([&](Index first) {
+          store(solve(a, math.tokens(valuesIn, first, math.VB) * expand(beta, 1, math.VB)), u, 0, first);
+        });
       });
     } else {
       LowRankTiles low(math, aIn, bIn, keys);

@@ -39,9 +39,12 @@ struct GradKernel {
     if (dBeta)
       outputs.push_back({dBeta, 0});
     forChunk(math, outputs, [&] {
-      queries = math.keysOf(queriesIn) * scale;
+      queries = math.keysOf(queriesIn);
       keys = math.keysOf(keysIn);
       math.loadDecay(decayIn, /*scores=*/true);
+      if (shape.wholeRows)
+        return math.eitherWay([&] { writeWholeDelta(); });
+      queries = queries * scale;
       shape.delta() ? writeDelta() : writePlain();
     });
   }
@@ -49,6 +52,7 @@ struct GradKernel {
 private:
   void writePlain();
   void writeDelta();
+  void writeWholeDelta();
 
   Var zeros(Shape tile) { return k.tile(tile, shape.compute); }
   /// dg of the scalar classes: W, a, b as above and rowsum(M D').
@@ -135,6 +139,37 @@ void GradKernel::writeDelta() {
     Var start = sum(queries * dQueriesState - keys * dKeysState, 1);
     storeScalarDecay(w, start, sum(keysToEnd * sums[4], 1), sums[6]);
   }
+}
+
+/// All value columns are one tile, and what is computed of tokens lies in registers (lower/ThreadColumns.cpp): products read what memory holds as it is,
+/// rows are decayed and scaled behind them, and nothing of a token is kept but to be multiplied. Products with states come first: they take most room.
+void GradKernel::writeWholeDelta() {
+  int64_t C = math.C, K = math.K, VB = math.VB;
+  Var beta = math.gate(betaIn), betaOfPairs = expand(beta, 1, C), betaRows = expand(beta, 1, VB);
+  Var state = math.state(m, 0, VB), dState = math.state(dx, 0, VB);
+  Var similar = math.decayed(dotTB(keys, keys)), a = similar * betaOfPairs;
+  Var residual = math.tokens(valuesIn, 0, VB) - math.fromStart(dot(keys, state));
+  Var u = solve(a, residual * betaRows);
+  Var d = math.tokens(doIn, 0, VB), scores = math.scores(queries, keys) * scale;
+  Var dh = solve(a, dotTA(scores, d, math.toEnd(dot(keys, dState))), /*transpose=*/true);
+  Var own = sum(dh * residual, 1);
+  math.storeTokens(dh * betaRows, dv, 0);
+  Var dQueriesState = math.fromStart(dotTB(d, state)) * scale;
+  Var dKeysState = math.fromStart(dotTB(dh, state)) * expand(beta, 1, K), dKeysEnd = math.toEnd(dotTB(u, dState));
+  Var md, start, end;
+  if (dLogDecay) {
+    md = sum(state * dState, 1);
+    start = sum(queries * dQueriesState - keys * dKeysState, 1);
+    end = sum(keys * dKeysEnd, 1);
+  }
+  Var dKeys = dKeysEnd - dKeysState;
+  Var du = dotTB(d, u), da = -mask(dotTB(dh, u), tile::Keep::strict_lower), daScaled = da * betaOfPairs;
+  math.storeGate(own + sum(da * similar, 1), dBeta);
+  Var z = math.decayed(du) * scale, y = math.decayed(daScaled);
+  if (dLogDecay)
+    storeScalarDecay(mask(du * scores + daScaled * similar, tile::Keep::strict_lower), start, end, md);
+  math.storeTokens(dot(z, keys, dQueriesState), dq, 0);
+  math.storeTokens(dotTA(y, keys, dot(y, keys, dotTA(z, queries, dKeys))), dk, 0);
 }
 
 } // namespace

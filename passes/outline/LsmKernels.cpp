@@ -155,6 +155,7 @@ public:
     LsmShape shape = ofChunk(factors.getClassId(), factors.getK(), factors.getV(), factors.getLogDecay(),
                              factors.getBeta(), stateOfFactors(factors), factors.getChunkSize());
     shape.multiplied = elementOf(factors.getRead());
+    shape.wholeRows = hasWholeRows(shape);
     auto launch = begin("chunk_factors", shape, writeChunkFactors, chunkGrid, chunkExtents(factors.getChunks(), shape));
     launch.arg("k", factors.getK()).arg("v", factors.getV());
     gates(launch, factors);
@@ -261,9 +262,7 @@ public:
                              elementOf(grad.getM()), grad.getChunkSize());
     if (shape.product) // of which the kernel keeps a block for every token
       shape.mostColumns = std::clamp<int64_t>(kKeptElements / (shape.chunk * shape.keys), 1, shape.mostColumns);
-    // What a block of threads multiplies on tensor cores it reads once, in one piece: its sums are in registers.
-    shape.wholeRows = context.gpu && shape.classId == LsmClass::V && shape.token.isBF16() &&
-                      elementOf(grad.getM()).isBF16() && shape.values <= kMostWholeRow;
+    shape.wholeRows = elementOf(grad.getM()).isBF16() && hasWholeRows(shape);
     auto write = shape.elementDecay()  ? writeElementChunkGrad
                  : shape.vectorDecay() ? writeVectorChunkGrad
                                        : writeChunkGrad;
@@ -384,6 +383,15 @@ private:
     if (shape.values % ofTwoWarps == 0)
       shape.mostColumns = ofTwoWarps;
     return shape;
+  }
+  /// What a block of threads multiplies on tensor cores it reads once, in one piece, where its sums are in registers: under a delta rule tiles of tokens
+  /// by keys and by values, all in the same columns.
+  bool hasWholeRows(const LsmShape &shape) const {
+    if (!context.gpu || !shape.token.isBF16() || shape.values > kMostWholeRow)
+      return false;
+    return shape.classId == LsmClass::V ||
+           (shape.delta() && shape.keys == shape.values && shape.values % kWholeColumns == 0 &&
+            shape.chunk * shape.values <= kMostWholeTile);
   }
   /// Decays are states' numbers; class H has none.
   static Type stateOfFactors(LsmChunkFactorsOp factors) {

@@ -2,12 +2,12 @@
 
 // Factors of a chunk: the inverse of its triangle, once, and products; outputs read what the scan wrote, and the adjoint what reads a state: no triangle.
 // CHECK-LABEL: func.func @factors
-// CHECK: tile.launch @lsm_chunk_factors_gh_h2_k64_v64_c32_bf16_pbf16 grid [2, 3, 1]
+// CHECK: tile.launch @lsm_chunk_factors_gh_h2_k64_v64_c32_whole_bf16_pbf16 grid [2, 3, 1]
 // CHECK: tile.launch @lsm_factor_scan_gh_h2_k64_v64_c32_w32_f32_pbf16 grid [2, 2, 1]
 // CHECK: tile.launch @lsm_chunk_output_gh_h2_k64_v64_c32_factored_bf16_mbf16 grid [2, 3, 1]
 // CHECK: tile.launch @lsm_chunk_output_factors_gh_h2_k64_v64_c32_bf16_pbf16 grid [2, 3, 1]
 // CHECK: tile.launch @lsm_factor_scan_grad_gh_h2_k64_v64_c32_w32_f32_pbf16 grid [2, 2, 1]
-// CHECK-LABEL: func.func @lsm_chunk_factors_gh_h2_k64_v64_c32_bf16_pbf16(
+// CHECK-LABEL: func.func @lsm_chunk_factors_gh_h2_k64_v64_c32_whole_bf16_pbf16(
 // CHECK: %[[T:.*]] = tile.solve
 // CHECK: %[[B:.*]] = arith.truncf %[[T]] : vector<32x32xf32> to vector<32x32xbf16>
 // CHECK-COUNT-2: tile.dot %[[B]]

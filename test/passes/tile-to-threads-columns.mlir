@@ -48,12 +48,18 @@ func.func @decayed(%g: memref<32x64xf32> {tile.name = "g"}, %k: memref<32x64xbf1
 
 // -----
 
-// What is reduced along its columns others read too: it is in both places. A row of a tile, and the sum of its rows, are vectors in shared
-// memory, written by the lanes that have them.
+// A row of a tile, and the sums of its rows and of its columns, are vectors in shared memory, written by the lanes that have them: each warp
+// has summed up its own columns of a row, and a thread adds those of eight warps. The tile itself is in registers alone.
 // CHECK-LABEL: func.func @vectors
+// CHECK-NOT:   memref<2176xf32, #gpu.address_space<workgroup>>
 // CHECK-DAG:   gpu.shuffle xor
 // CHECK-DAG:   memref.store {{.*}} : memref<64xf32, #gpu.address_space<workgroup>>
-// CHECK:       vector.store {{.*}} : memref<2176xf32, #gpu.address_space<workgroup>>, vector<2xf32>
+// CHECK:       nvvm.mma.sync
+// CHECK-COUNT-2: gpu.shuffle xor
+// CHECK:       memref.store {{.*}} : memref<288xf32, #gpu.address_space<workgroup>>
+// CHECK:       gpu.barrier
+// CHECK-COUNT-8: memref.load {{.*}} : memref<288xf32, #gpu.address_space<workgroup>>
+// CHECK-NOT:   memref<2176xf32, #gpu.address_space<workgroup>>
 // CHECK:       return
 func.func @vectors(%g: memref<32x64xf32> {tile.name = "g"}, %m: memref<64x64xbf16> {tile.name = "m"}, %y: memref<32xf32> {tile.name = "y"},
                    %s: memref<64xf32> {tile.name = "s"}, %z: memref<64x64xf32> {tile.name = "z"}) attributes {tile.kernel, tile.grid = ["one"]} {
@@ -74,5 +80,34 @@ func.func @vectors(%g: memref<32x64xf32> {tile.name = "g"}, %m: memref<64x64xbf1
   tile.store %r, %y[%c0] {dims = array<i64: 0>} : vector<32xf32>, memref<32xf32>
   %o = tile.dot %t, %t, %square {transpose_a} : vector<32x64xbf16>, vector<32x64xbf16>, vector<64x64xf32>
   tile.store %o, %z[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// Without a sum along rows: a product along tokens of what a product has made, as a delta rule multiplies by the inverse of a triangle. The first
+// product is rounded in registers, where the second begins with it too; in shared memory it lies in bf16 alone.
+// CHECK-LABEL: func.func @mixed
+// CHECK-NOT:   memref<2176xf32, #gpu.address_space<workgroup>>
+// CHECK:       nvvm.mma.sync
+// CHECK:       arith.truncf {{.*}} : vector<2xf32> to vector<2xbf16>
+// CHECK:       vector.store {{.*}} : memref<2304xbf16, #gpu.address_space<workgroup>>, vector<2xbf16>
+// CHECK:       gpu.barrier
+// CHECK:       nvvm.mma.sync
+// CHECK-NOT:   gpu.barrier
+// CHECK:       vector.store {{.*}} : memref<?xf32>, vector<2xf32>
+// CHECK-NOT:   memref<2176xf32, #gpu.address_space<workgroup>>
+// CHECK:       return
+func.func @mixed(%k: memref<32x64xbf16> {tile.name = "k"}, %m: memref<64x64xbf16> {tile.name = "m"}, %x: memref<32x32xbf16> {tile.name = "x"},
+                 %y: memref<32x64xf32> {tile.name = "y"}) attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant dense<0.0> : vector<32x64xf32>
+  %kv = tile.load %k[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x64xbf16>, vector<32x64xbf16>
+  %mv = tile.load %m[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xbf16>, vector<64x64xbf16>
+  %xv = tile.load %x[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x32xbf16>, vector<32x32xbf16>
+  %p = tile.dot %kv, %mv, %zero : vector<32x64xbf16>, vector<64x64xbf16>, vector<32x64xf32>
+  %t = arith.truncf %p : vector<32x64xf32> to vector<32x64xbf16>
+  %q = tile.dot %xv, %t, %p : vector<32x32xbf16>, vector<32x64xbf16>, vector<32x64xf32>
+  tile.store %q, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x64xf32>, memref<32x64xf32>
   return
 }
