@@ -154,14 +154,16 @@ void GradKernel::writeWholeDelta() {
   Var dh = solve(a, dotTA(scores, d, math.toEnd(dot(keys, dState))), /*transpose=*/true);
   Var own = sum(dh * residual, 1);
   math.storeTokens(dh * betaRows, dv, 0);
+  Var md = dLogDecay ? sum(state * dState, 1) : Var(), start, end;
   Var dQueriesState = math.fromStart(dotTB(d, state)) * scale;
-  Var dKeysState = math.fromStart(dotTB(dh, state)) * expand(beta, 1, K), dKeysEnd = math.toEnd(dotTB(u, dState));
-  Var md, start, end;
-  if (dLogDecay) {
-    md = sum(state * dState, 1);
-    start = sum(queries * dQueriesState - keys * dKeysState, 1);
+  if (dLogDecay)
+    start = sum(queries * dQueriesState, 1);
+  Var dKeysState = math.fromStart(dotTB(dh, state)) * expand(beta, 1, K);
+  if (dLogDecay)
+    start = start - sum(keys * dKeysState, 1);
+  Var dKeysEnd = math.toEnd(dotTB(u, dState));
+  if (dLogDecay)
     end = sum(keys * dKeysEnd, 1);
-  }
   Var dKeys = dKeysEnd - dKeysState;
   Var du = dotTB(d, u), da = -mask(dotTB(dh, u), tile::Keep::strict_lower), daScaled = da * betaOfPairs;
   math.storeGate(own + sum(da * similar, 1), dBeta);
