@@ -154,10 +154,14 @@ void GradKernel::writeWholeDelta() {
   Var dh = solve(a, dotTA(scores, d, math.toEnd(dot(keys, dState))), /*transpose=*/true);
   Var own = sum(dh * residual, 1);
   math.storeTokens(dh * betaRows, dv, 0);
-  Var md = dLogDecay ? sum(state * dState, 1) : Var(), start, end;
-  Var dQueriesState = math.fromStart(dotTB(d, state)) * scale;
-  if (dLogDecay)
+  // Without decays to add up nobody wants what queries read before their cotangents do: it would only be held.
+  auto queriesState = [&] { return math.fromStart(dotTB(d, state)) * scale; };
+  Var md, start, end, dQueriesState;
+  if (dLogDecay) {
+    md = sum(state * dState, 1);
+    dQueriesState = queriesState();
     start = sum(queries * dQueriesState, 1);
+  }
   Var dKeysState = math.fromStart(dotTB(dh, state)) * expand(beta, 1, K);
   if (dLogDecay)
     start = start - sum(keys * dKeysState, 1);
@@ -170,8 +174,8 @@ void GradKernel::writeWholeDelta() {
   Var z = math.decayed(du) * scale, y = math.decayed(daScaled);
   if (dLogDecay)
     storeScalarDecay(mask(du * scores + daScaled * similar, tile::Keep::strict_lower), start, end, md);
-  math.storeTokens(dot(z, keys, dQueriesState), dq, 0);
   math.storeTokens(dotTA(y, keys, dot(y, keys, dotTA(z, queries, dKeys))), dk, 0);
+  math.storeTokens(dot(z, keys, dQueriesState ? dQueriesState : queriesState()), dq, 0);
 }
 
 } // namespace
