@@ -93,6 +93,17 @@ static int64_t loopDepth(Operation *from, Block *to) {
   return depth;
 }
 
+/// Whether `op` is multiplied behind another product of its block, before which `v` was loaded: a GPU copies it meanwhile.
+static bool isOnItsWay(Value v, Operation *op) {
+  auto load = v.getDefiningOp<tile::LoadOp>();
+  if (!load || load.getRows() || load->getBlock() != op->getBlock())
+    return false;
+  for (Operation *between = op->getPrevNode(); between != load; between = between->getPrevNode())
+    if (isa<tile::DotOp>(between))
+      return true;
+  return false;
+}
+
 /// Operands that must be addressed freely.
 void TilePlan::forceOperands(Operation *op) {
   auto force = [&](Value v) {
@@ -103,8 +114,8 @@ void TilePlan::forceOperands(Operation *op) {
   // packing is part of its product.)
   auto forceIfShared = [&](Value v) {
     bool again = thrift == Thrift::loads && v.getDefiningOp<tile::LoadOp>();
-    bool repeated =
-        vectorBytes == kThreadBytes && v.getDefiningOp() && loopDepth(op, v.getDefiningOp()->getBlock()) > 0;
+    bool repeated = vectorBytes == kThreadBytes && v.getDefiningOp() &&
+                    (loopDepth(op, v.getDefiningOp()->getBlock()) > 0 || isOnItsWay(v, op));
     if ((!v.hasOneUse() || repeated) && !again)
       force(v);
   };

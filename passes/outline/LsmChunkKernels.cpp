@@ -192,7 +192,20 @@ void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape) {
   Var writtenIn = in.factor("written", shape.chunk, "value", shape.values), chunks = in.chunks(), o = in.values("o");
   Var scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
+  auto writtenAt = [&](Index first) {
+    return cast(k.load(writtenIn, {math.b, math.n, math.h, 0, first}, {math.C, math.VB}), shape.compute);
+  };
+  // One tile of values: all that is multiplied is on its way before anything is computed, and multiplied as it is.
+  auto whole = [&] {
+    Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn), state = math.state(m, 0, math.VB);
+    Var written = writtenAt(0);
+    math.loadDecay(decayIn, /*scores=*/true);
+    Var scores = math.scores(queries, keys) * scale, fromState = math.fromStart(dot(queries, state)) * scale;
+    math.storeTokens(dot(scores, written, fromState), o, 0);
+  };
   forChunk(math, {{o, shape.values}}, [&] {
+    if (shape.wholeRows)
+      return math.eitherWay(whole);
     Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
     math.loadDecay(decayIn, /*scores=*/true);
     Vars scores;
@@ -202,8 +215,7 @@ void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape) {
       scores.push_back(math.scores(queries, keys));
     Var queriesFromStart = math.fromStart(queries);
     math.valueLoop([&](Index first) {
-      Var written = cast(k.load(writtenIn, {math.b, math.n, math.h, 0, first}, {math.C, math.VB}), shape.compute);
-      Var sum = dot(scores.back(), written, dot(queriesFromStart, math.state(m, first, math.VB)));
+      Var sum = dot(scores.back(), writtenAt(first), dot(queriesFromStart, math.state(m, first, math.VB)));
       if (shape.lowRank())
         sum = dot(scores.front(), math.tokens(valuesIn, first, math.VB), sum);
       math.storeTokens(sum, o, first);

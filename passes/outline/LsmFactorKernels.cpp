@@ -132,14 +132,19 @@ void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape) {
   Var g = in.factor("g", shape.chunk, "key", shape.keys), d = in.factor("d", shape.chunk, "value", shape.values);
   Var scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
+  auto at = [&](Index first) { return llvm::SmallVector<Index, 5>{math.b, math.n, math.h, 0, first}; };
   forChunk(math, {}, [&] {
-    Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
-    math.loadDecay(decayIn, /*scores=*/true);
-    Var scores = math.scores(queries, keys);
-    auto at = [&](Index first) { return llvm::SmallVector<Index, 5>{math.b, math.n, math.h, 0, first}; };
+    Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn), number;
     Var read = cast(k.load(readIn, at(0), {math.C, math.K}), shape.compute);
-    k.store(cast(dot(scores, read, math.fromStart(queries)), g.element()), g, at(0));
+    if (shape.vectorDecay())
+      queries = queries * scale;
+    else
+      number = scale; // behind the product, which multiplies what memory holds
+    auto scaled = [&](Var x) { return number ? x * number : x; };
     math.valueLoop([&](Index first) { k.store(cast(math.tokens(doIn, first, math.VB), d.element()), d, at(first)); });
+    math.loadDecay(decayIn, /*scores=*/true);
+    Var scores = scaled(math.scores(queries, keys));
+    k.store(cast(dot(scores, read, scaled(math.fromStart(queries))), g.element()), g, at(0));
   });
 }
 

@@ -215,6 +215,7 @@ public:
     LsmShape shape = ofChunk(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(), output.getBeta(),
                              elementOf(output.getM()), output.getChunkSize());
     shape.factored = true;
+    shape.wholeRows = hasWholeRows(shape);
     auto launch =
         begin("chunk_output", shape, writeFactoredChunkOutput, chunkGrid, chunkExtents(output.getChunks(), shape));
     launch.arg("q", output.getQ()).arg("k", output.getK());
