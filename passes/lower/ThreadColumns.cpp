@@ -47,6 +47,12 @@ static bool isSolved(Operation *op) {
 
 static bool isAlongRows(tile::CumsumOp op) { return op.getAxis() == 0 && tileType(op.getResult()).getRank() == 2; }
 
+/// Whether a triangle is inverted behind a load, or a system solved: few warps compute meanwhile, so what is loaded may as well be on its way.
+static bool isBeforeSolve(tile::LoadOp load) {
+  return llvm::any_of(load->getBlock()->getOps<tile::SolveOp>(),
+                      [&](tile::SolveOp solve) { return load->isBeforeInBlock(solve); });
+}
+
 bool lower::isKnownRow(tile::RowsOp op) {
   VectorType type = tileType(op.getResult());
   return type && type.getRank() == 1 && tileType(op.getSource()).getRank() == 2 && getConstantIntValue(op.getOffset());
@@ -246,7 +252,7 @@ ThreadLowering::Fragments ThreadLowering::columnsOf(VectorType type) {
 }
 
 /// All of them are under way before the first is waited for: bf16 as words of two.
-SmallVector<Value> ThreadLowering::loadColumns(tile::LoadOp op) {
+SmallVector<Value> ThreadLowering::fetchColumns(tile::LoadOp op) {
   accesses[op] = access(op.getSource(), op.getIndices(), op.getDims(), op.getLimit());
   VectorType type = tileType(op.getResult());
   Type element = type.getElementType();
@@ -255,7 +261,7 @@ SmallVector<Value> ThreadLowering::loadColumns(tile::LoadOp op) {
   int64_t count = at.rows * at.columns * 4;
   SmallVector<Type> types(words ? count / 2 : count, words ? Type(b.getI32Type()) : element);
   Vectors vectors = vectorsOf({op.getResult()}, {}, 2);
-  SmallVector<Value> loaded = onTrust(vectors, {}, types, [&](bool trust) {
+  return onTrust(vectors, {}, types, [&](bool trust) {
     SmallVector<Value> values, pair;
     eachHeld(at, {}, trust, [&](Value row, const Strip &strip, size_t) {
       startStrip();
@@ -278,7 +284,14 @@ SmallVector<Value> ThreadLowering::loadColumns(tile::LoadOp op) {
     startStrip();
     return values;
   });
-  if (!words)
+}
+
+/// Words that were asked for earlier are taken apart only now: that waits for them.
+SmallVector<Value> ThreadLowering::loadColumns(tile::LoadOp op) {
+  auto it = asked.find(op);
+  SmallVector<Value> loaded = it == asked.end() ? fetchColumns(op) : it->second;
+  Type element = elementOf(op.getResult());
+  if (!element.isBF16())
     return loaded;
   SmallVector<Value> values;
   for (Value word : loaded) {
@@ -534,8 +547,13 @@ bool ThreadLowering::lowerInColumns(Operation *op) {
     makeColumns(op);
     computeColumns(op);
   } else {
-    if (auto load = dyn_cast<tile::LoadOp>(op))
+    if (auto load = dyn_cast<tile::LoadOp>(op)) {
       accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+      if (elementOf(load.getResult()).isBF16() && isBeforeSolve(load)) {
+        Phase phase(*this);
+        asked[op] = fetchColumns(load);
+      }
+    }
     return true;
   }
   releaseOperands(op);

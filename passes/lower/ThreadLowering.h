@@ -253,6 +253,7 @@ private:
   // ThreadColumns.cpp
   void planColumns();
   Fragments columnsOf(VectorType type);
+  SmallVector<Value> fetchColumns(tile::LoadOp op);
   SmallVector<Value> loadColumns(tile::LoadOp op);
   SmallVector<Value> roundColumns(arith::TruncFOp op);
   SmallVector<Value> multiplyColumns(tile::DotOp op);
@@ -394,6 +395,8 @@ private:
   DenseMap<Value, bool> inRows; ///< what lies in the rows of warps; whether its rows are its second dimension
   DenseSet<Value> inColumns,
       madeLate; ///< what lies in the columns of warps; of that, what is made where it is first read
+  DenseMap<Operation *, SmallVector<Value>>
+      asked; ///< words of loads in columns that are on their way to where they are first read
   DenseSet<Value> panels; ///< loads that rows multiply by wgmma: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
   DenseMap<Value, std::shared_ptr<const SumRows>> sumRows; ///< by what is reduced of them

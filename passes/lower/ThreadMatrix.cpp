@@ -161,7 +161,8 @@ void ThreadLowering::invert(tile::SolveOp op) {
       writeView(sums, {sumRow}, few(column), sum, false);
     });
     each([&](Value first, Value row, Value column, Value sumRow) {
-      Value second = add(first, known), begin = arith::SubIOp::create(b, loc, sumRow, arith::SubIOp::create(b, loc, row, second));
+      Value second = add(first, known),
+            begin = arith::SubIOp::create(b, loc, sumRow, arith::SubIOp::create(b, loc, row, second));
       auto factors = [&](Value k) { return readRow(target, element, row, add(second, k)); };
       auto x = [&](Value k) { return readRow(sums, element, add(begin, k), column); };
       Value sum = addUp(readRow(sums, element, sumRow, column), factors, x);

@@ -34,23 +34,28 @@ void writeChunkFactors(KernelBuilder &k, const LsmShape &shape) {
     Var keys = math.keysOf(keysIn);
     math.loadDecay(decayIn, /*scores=*/shape.lowRank());
     if (shape.delta()) {
-      Var beta = math.gate(betaIn), a = deltaMatrix(math, keys, beta);
       math.eitherWay([&] {
+        // Of all columns, if they are one tile: on their way while the triangle is inverted.
+        Var all = math.VB == shape.values ? math.tokens(valuesIn, 0, math.VB) : Var();
+        Var beta = math.gate(betaIn), a = deltaMatrix(math, keys, beta);
         store(-solve(a, math.fromStart(keys) * expand(beta, 1, math.K)), read, 0, 0);
         store(math.toEnd(keys), write, 0, 0);
         math.valueLoop([&](Index first) {
-          store(solve(a, math.tokens(valuesIn, first, math.VB) * expand(beta, 1, math.VB)), u, 0, first);
+          Var values = all ? all : math.tokens(valuesIn, first, math.VB);
+          store(solve(a, values * expand(beta, 1, math.VB)), u, 0, first);
         });
       });
     } else {
       LowRankTiles low(math, aIn, bIn, keys);
-      store(solve(low.minusAb, low.aBefore), read, 0, 0);
-      store(math.toEnd(low.b), write, 0, 0);
-      store(math.toEnd(keys), write, math.C, 0);
-      math.valueLoop([&](Index first) {
-        Var values = math.tokens(valuesIn, first, math.VB);
-        store(solve(low.minusAb, dot(low.ak, values)), u, 0, first);
-        store(values, u, math.C, first);
+      math.eitherWay([&] {
+        store(solve(low.minusAb, low.aBefore), read, 0, 0);
+        store(math.toEnd(low.b), write, 0, 0);
+        store(math.toEnd(keys), write, math.C, 0);
+        math.valueLoop([&](Index first) {
+          Var values = math.tokens(valuesIn, first, math.VB);
+          store(solve(low.minusAb, dot(low.ak, values)), u, 0, first);
+          store(values, u, math.C, first);
+        });
       });
     }
     if (!decay)

@@ -146,9 +146,9 @@ void GradKernel::writeDelta() {
 void GradKernel::writeWholeDelta() {
   int64_t C = math.C, K = math.K, VB = math.VB;
   Var beta = math.gate(betaIn), betaOfPairs = expand(beta, 1, C), betaRows = expand(beta, 1, VB);
-  Var state = math.state(m, 0, VB), dState = math.state(dx, 0, VB);
+  Var state = math.state(m, 0, VB), dState = math.state(dx, 0, VB), values = math.tokens(valuesIn, 0, VB);
   Var similar = math.decayed(dotTB(keys, keys)), a = similar * betaOfPairs;
-  Var residual = math.tokens(valuesIn, 0, VB) - math.fromStart(dot(keys, state));
+  Var residual = values - math.fromStart(dot(keys, state));
   Var u = solve(a, residual * betaRows);
   Var d = math.tokens(doIn, 0, VB), scores = math.scores(queries, keys) * scale;
   Var dh = solve(a, dotTA(scores, d, math.toEnd(dot(keys, dState))), /*transpose=*/true);

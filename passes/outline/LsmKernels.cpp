@@ -215,7 +215,7 @@ public:
     LsmShape shape = ofChunk(output.getClassId(), output.getK(), output.getV(), output.getLogDecay(), output.getBeta(),
                              elementOf(output.getM()), output.getChunkSize());
     shape.factored = true;
-    shape.wholeRows = hasWholeRows(shape);
+    shape.wholeRows = shape.delta() && hasWholeRows(shape);
     auto launch =
         begin("chunk_output", shape, writeFactoredChunkOutput, chunkGrid, chunkExtents(output.getChunks(), shape));
     launch.arg("q", output.getQ()).arg("k", output.getK());
@@ -385,13 +385,13 @@ private:
       shape.mostColumns = ofTwoWarps;
     return shape;
   }
-  /// What a block of threads multiplies on tensor cores it reads once, in one piece, where its sums are in registers: under a delta rule tiles of tokens
+  /// What a block of threads multiplies on tensor cores it reads once, in one piece, where its sums are in registers: where triangles are inverted tiles of tokens
   /// by keys and by values, all in the same columns.
   bool hasWholeRows(const LsmShape &shape) const {
     if (!context.gpu || !shape.token.isBF16() || shape.values > kMostWholeRow)
       return false;
     return shape.classId == LsmClass::V ||
-           (shape.delta() && shape.keys == shape.values && shape.values % kWholeColumns == 0 &&
+           ((shape.delta() || shape.lowRank()) && shape.keys == shape.values && shape.values % kWholeColumns == 0 &&
             shape.chunk * shape.values <= kMostWholeTile);
   }
   /// Decays are states' numbers; class H has none.

@@ -52,7 +52,9 @@ struct VectorGradKernel {
       }
       loadTokens();
       math.loadDecay(decayIn, /*scores=*/true);
-      shape.lowRank() ? writeLowRank() : writeRank1();
+      if (!shape.lowRank())
+        return writeRank1();
+      math.eitherWay([&] { writeLowRank(); });
     });
   }
 
