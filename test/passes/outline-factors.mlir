@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @factors
 // CHECK: tile.launch @lsm_chunk_factors_gh_h2_k64_v64_c32_whole_bf16_pbf16 grid [2, 3, 1]
 // CHECK: tile.launch @lsm_factor_scan_gh_h2_k64_v64_c32_w32_f32_pbf16 grid [2, 2, 1]
-// CHECK: tile.launch @lsm_chunk_output_gh_h2_k64_v64_c32_factored_bf16_mbf16 grid [2, 3, 1]
+// CHECK: tile.launch @lsm_chunk_output_gh_h2_k64_v64_c32_whole_factored_bf16_mbf16 grid [2, 3, 1]
 // CHECK: tile.launch @lsm_chunk_output_factors_gh_h2_k64_v64_c32_bf16_pbf16 grid [2, 3, 1]
 // CHECK: tile.launch @lsm_factor_scan_grad_gh_h2_k64_v64_c32_w32_f32_pbf16 grid [2, 2, 1]
 // CHECK-LABEL: func.func @lsm_chunk_factors_gh_h2_k64_v64_c32_whole_bf16_pbf16(
@@ -15,7 +15,7 @@
 // CHECK-NOT: tile.solve
 // CHECK: tile.dot {{.*}} : vector<32x64xbf16>, vector<64x32xbf16>, vector<32x32xf32>
 // CHECK: tile.dot {{.*}} {transpose_a} : vector<32x64xbf16>, vector<32x32xbf16>, vector<64x32xf32>
-// CHECK-LABEL: func.func @lsm_chunk_output_gh_h2_k64_v64_c32_factored_bf16_mbf16(
+// CHECK-LABEL: func.func @lsm_chunk_output_gh_h2_k64_v64_c32_whole_factored_bf16_mbf16(
 // CHECK-NOT: tile.solve
 // CHECK-LABEL: func.func @lsm_chunk_output_factors_gh_h2_k64_v64_c32_bf16_pbf16(
 // CHECK-NOT: tile.solve
