@@ -6,12 +6,8 @@
 #include "tools/braid-plan/Forecast.h"
 #include "tools/braid-tune/Evidence.h"
 #include "tools/common/IntegerFlag.h"
+#include "tools/common/ToolMain.h"
 #include "tools/common/WordFlag.h"
-
-#include "llvm/Support/Process.h"
-
-#include <csignal>
-#include <iostream>
 
 using namespace braid;
 
@@ -26,12 +22,8 @@ static void addPhase(CLI::App &app, const char *flag, std::optional<Phase> &phas
 }
 
 int main(int argc, char **argv) {
-  // A closed standard output would give its number to the first file that is opened.
-  if (std::error_code error = llvm::sys::Process::FixupStandardFileDescriptors()) {
-    std::cerr << "braid-compile: error: standard files: " << error.message() << '\n';
-    return 1;
-  }
-  std::signal(SIGXFSZ, SIG_IGN); // a file over the limit of its size is an error of write() that names the file
+  if (int code = beginTool("braid-compile"))
+    return code;
   CLI::App app("Compiles a model description (.json) or a module (.mlir) into one executable program file.\n"
                "Phases: " +
                    phaseNames() + ".",
@@ -130,24 +122,10 @@ int main(int argc, char **argv) {
       ->envname("BRAID_KERNEL_CACHE")
       ->type_name("DIR");
   app.add_flag("--explain", options.explain, "what every command does, planned memory, compile time");
-  app.failure_message([](const CLI::App *, const CLI::Error &error) {
-    return "braid-compile: error: " + std::string(error.what()) + " (see braid-compile --help)\n";
+  return runTool(app, argc, argv, [&] {
+    if (std::string warning = tune::staleWarning(job.input, options); !warning.empty())
+      std::cerr << "braid-compile: warning: " << warning << '\n';
+    options.secondsOf = plan::secondsOnMachine;
+    return compile(job) ? 0 : 1;
   });
-  if (std::string message = checkEmptyFlags(argc, argv); !message.empty()) {
-    std::cerr << "braid-compile: error: " << message << '\n';
-    return 2;
-  }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError &error) {
-    int code = app.exit(error) == 0 ? 0 : 2;
-    if (std::cout.flush())
-      return code;
-    std::cerr << "braid-compile: error: cannot write standard output\n";
-    return 1;
-  }
-  if (std::string warning = tune::staleWarning(job.input, options); !warning.empty())
-    std::cerr << "braid-compile: warning: " << warning << '\n';
-  options.secondsOf = plan::secondsOnMachine;
-  return compile(job) ? 0 : 1;
 }

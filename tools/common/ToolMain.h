@@ -34,7 +34,10 @@ inline int beginTool(const char *name) {
 /// main returns: 0 done, 1 it failed, 2 the command line was wrong.
 inline int runTool(CLI::App &app, int argc, char **argv, llvm::function_ref<int()> work) {
   app.failure_message([](const CLI::App *app, const CLI::Error &error) {
-    return app->get_name() + ": error: " + error.what() + " (see " + app->get_name() + " --help)\n";
+    std::string command = app->get_name();
+    for (const CLI::App *chosen : app->get_subcommands())
+      command += " " + chosen->get_name();
+    return app->get_name() + ": error: " + error.what() + " (see " + command + " --help)\n";
   });
   if (std::string message = checkEmptyFlags(argc, argv); !message.empty()) {
     printError(message);
