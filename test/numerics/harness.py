@@ -340,19 +340,25 @@ class Program(Report):
     def record(self, folder, largest):
         """program.mlir, options.json, and cases.json with the NumPy files of inputs and references that it names: `largest` bytes of them.
 
-        The first case of every function goes before the others; what is in f64 is left away.
+        The first case of every function goes before the others, the smallest of them first; what is in f64 is left away.
         """
-        cases, single, names = [], [case for case in self.pending if not callable(case)], set()
-        for first in (True, False):
-            for case in single:
-                function, inputs, references, limit, label, floors = case
-                types = {name: function.outputs[name].type.dtype for name in references}
-                files = {("inputs", n): stored(inputs[n], o.type.dtype) for n, o in function.inputs.items()}
-                files |= {("outputs", n): np.asarray(r, TYPES[types[n]]) for n, r in references.items()}
-                size = sum(array.nbytes for array in files.values())
-                if "f64" in [function.dtype, *types.values()] or size > largest or first == (function.name in names):
-                    continue
-                names.add(function.name)
+        found = []
+        for case in self.pending:
+            if callable(case):
+                continue
+            function, inputs, references, *_ = case
+            types = {name: function.outputs[name].type.dtype for name in references}
+            if "f64" in [function.dtype, *types.values()]:
+                continue
+            files = {("inputs", n): stored(inputs[n], o.type.dtype) for n, o in function.inputs.items()}
+            files |= {("outputs", n): np.asarray(r, TYPES[types[n]]) for n, r in references.items()}
+            found.append((sum(array.nbytes for array in files.values()), case, files, types))
+        firsts = {one[1][0].name: one for one in reversed(found)}
+        others = [one for one in found if all(one is not first for first in firsts.values())]
+        cases, names = [], set()
+        for size, case, files, types in [*sorted(firsts.values(), key=lambda one: one[0]), *others]:
+            if size <= largest and (case[0].name in names or firsts[case[0].name][1] is case):
+                names.add(case[0].name)
                 largest -= size
                 cases.append((case, files, types))
         if not cases:
