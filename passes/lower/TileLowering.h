@@ -109,6 +109,7 @@ private:
   /// Of what a dot may begin with as it is computed.
   int64_t shortFormula() const { return vectorBytes == kThreadBytes ? 6 : 4; }
   std::pair<Value, Operation *> sinkOf(Value v) const;
+  void leaveGroups(llvm::function_ref<bool(Value)> leaves);
   Operation *leader(Operation *op) const;
   using Sinks = DenseMap<Operation *, int64_t>;
   Sinks sinksOf(Value v, const DenseMap<Value, Sinks> &evaluations) const;

@@ -324,18 +324,35 @@ static bool overlapsShifted(tile::LoadOp load, Operation *sink, ArrayRef<tile::S
   return false;
 }
 
+/// Stores of such values are lowered each by itself; the last of the others is now where their group is.
+void TilePlan::leaveGroups(llvm::function_ref<bool(Value)> leaves) {
+  auto before = std::move(groups);
+  groups.clear();
+  for (auto &[last, stores] : before) {
+    llvm::erase_if(stores, [&](tile::StoreOp store) {
+      bool left = leaves(store.getValue());
+      if (left)
+        leaders[store] = store;
+      return left;
+    });
+    if (stores.empty())
+      continue;
+    for (tile::StoreOp store : stores)
+      leaders[store] = stores.back();
+    groups[stores.back()] = stores;
+  }
+}
+
 void TilePlan::drop(ArrayRef<Value> tiles, ArrayRef<Value> others) {
   kept.insert(others.begin(), others.end());
   for (Value tile : tiles)
     kept.erase(tile);
-  for (auto &[last, stores] : groups)
-    llvm::erase_if(stores, [&](tile::StoreOp store) { return llvm::is_contained(tiles, store.getValue()); });
+  leaveGroups([&](Value v) { return llvm::is_contained(tiles, v); });
 }
 
 void TilePlan::compute(ArrayRef<Value> tiles, ArrayRef<Value> alsoKept) {
   computed.insert(tiles.begin(), tiles.end());
-  for (auto &[last, stores] : groups)
-    llvm::erase_if(stores, [&](tile::StoreOp store) { return computed.contains(store.getValue()); });
+  leaveGroups([&](Value v) { return computed.contains(v); });
   for (Value tile : tiles)
     kept.erase(tile);
   kept.insert(alsoKept.begin(), alsoKept.end());

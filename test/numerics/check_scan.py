@@ -331,11 +331,12 @@ def add_known(program, kind, rng):
         s.check("all but strong", rng, one_document(1, 70, -1), decay=(0.485, 0.49))
 
 
-def main(kind, wide=""):
+def main(kind, only=""):
+    """`only`: "wide", the shapes of WIDE for any class, or "models", those of this class: the widths of published models."""
     rng = np.random.default_rng(list(GATES).index(kind))
-    if wide:
-        program = Program(f"scan-{kind}-wide")
-        add_wide(program, kind, rng, everything=True)
+    if only:
+        program = Program(f"scan-{kind}-{only}")
+        add_wide(program, kind, rng, everything=only == "wide")
         return program.finish()
     program = Program(f"scan-{kind}")
     add_scans(program, kind, rng)
