@@ -114,8 +114,7 @@ bool ColumnSearch::isInside(OpOperand &use) const {
   Operation *user = use.getOwner();
   auto isFound = [&](Value v) { return found.contains(v); };
   if (auto store = dyn_cast<tile::StoreOp>(user))
-    return !store.getRows() &&
-           llvm::all_of(plan.groupOf(store), [&](tile::StoreOp one) { return isFound(one.getValue()); });
+    return !store.getRows() && isFound(store.getValue());
   if (auto reduce = dyn_cast<tile::ReduceOp>(user)) {
     auto alone = [&](tile::ReduceOp one) { return isFound(one.getSource()); };
     return reduce.getAxis() == 1 || llvm::all_of(plan.groupOf(reduce), alone);

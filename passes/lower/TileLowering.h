@@ -71,7 +71,6 @@ public:
   /// The same for reductions along the rows of tiles of one shape.
   ArrayRef<tile::ReduceOp> group(tile::ReduceOp reduce) const;
   /// Of whichever of its members.
-  ArrayRef<tile::StoreOp> groupOf(tile::StoreOp store) const { return group(cast<tile::StoreOp>(leader(store))); }
   ArrayRef<tile::ReduceOp> groupOf(tile::ReduceOp reduce) const { return group(cast<tile::ReduceOp>(leader(reduce))); }
   static bool isAlongRows(tile::ReduceOp reduce);
   /// The one store that reads `v`, through a formula that is evaluated where it stores, or null.

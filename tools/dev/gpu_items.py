@@ -32,9 +32,11 @@ def read_npy(path):
     return shape, array.array(kind, data[size:])
 
 
-def widened(values):
-    """bf16 bits as floats."""
-    return array.array("f", array.array("I", (bits << 16 for bits in values)).tobytes())
+def widened(bits):
+    """Bytes of bf16 as those of the same numbers in f32."""
+    whole = bytearray(2 * len(bits))
+    whole[2::4], whole[3::4] = bits[0::2], bits[1::2]
+    return bytes(whole)
 
 
 def compare(path, expected, folder):
@@ -51,8 +53,7 @@ def compare(path, expected, folder):
         differ = float(sum(a != b for a, b in zip(values, wanted)))
         return differ, differ
     if dtype == "bf16":
-        values = widened(values)
-        wanted = widened(wanted) if wanted.typecode == "H" else wanted
+        values, wanted = (array.array("f", widened(a.tobytes())) if a.typecode == "H" else a for a in (values, wanted))
     if not all(map(math.isfinite, values)):
         return math.inf, math.inf
     distance = norm = top = far = 0.0
@@ -227,10 +228,8 @@ def widen(source, path):
     with open(source, "rb") as file:
         data = file.read()
     size = int.from_bytes(data[8:10], "little") + 10
-    bits, whole = data[size:], bytearray(2 * (len(data) - size))
-    whole[2::4], whole[3::4] = bits[0::2], bits[1::2]
     with open(path, "wb") as file:
-        file.write(data[:size].replace(b"<u2", b"<f4") + whole)
+        file.write(data[:size].replace(b"<u2", b"<f4") + widened(data[size:]))
 
 
 def sizes_item(runner, item):
