@@ -33,8 +33,8 @@ inline constexpr llvm::StringLiteral kRoundsEachAttr = "tile.rounds_each";
 /// All others lie apart.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "tile.in_place";
 /// Of a kernel: the operands of its products are at least as large as the tiles of them that it loads, and they and all of their rows begin on 16
-/// bytes: they can be copied in boxes.
-inline constexpr llvm::StringLiteral kBoxesAttr = "tile.boxes";
+/// bytes: they can be copied in boxes. So can its results, unless the second attribute says that they do not begin so.
+inline constexpr llvm::StringLiteral kBoxesAttr = "tile.boxes", kResultsByRowsAttr = "tile.results_by_rows";
 /// Of an scf.for inside another one: how far it walks for one iteration of that one, in the mean, since its bounds come from
 /// what is in memory: inside a loop over n rows it walks n times as far over all of them. Only what counts work reads it.
 inline constexpr llvm::StringLiteral kMeanWalkAttr = "tile.mean_walk";

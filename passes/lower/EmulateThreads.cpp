@@ -131,6 +131,12 @@ private:
       call("braid_emulate_ldmatrix", {},
            {address, number(i32, load.getNum()), number(i32, load.getLayout() == NVVM::MMALayout::col), place});
       op->replaceAllUsesWith(ValueRange{LLVM::LoadOp::create(b, loc, op->getResult(0).getType(), place).getResult()});
+    } else if (auto store = dyn_cast<NVVM::StMatrixOp>(op)) {
+      Value all = structOf(store.getSources()), place = stack(all.getType());
+      LLVM::StoreOp::create(b, loc, all, place);
+      call("braid_emulate_stmatrix", {},
+           {LLVM::PtrToIntOp::create(b, loc, i64, store.getPtr()),
+            number(i32, static_cast<int64_t>(store.getSources().size())), place});
     } else if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op)) {
       Value live = copy.getCpSize() ? copy.getCpSize() : number(i32, copy.getSize());
       call("braid_emulate_copy", {},
@@ -229,7 +235,13 @@ private:
   void bulk(LLVM::InlineAsmOp code) {
     StringRef kind = code->getAttrOfType<StringAttr>(kBulkAttr).getValue();
     SmallVector<Value> operands(code.getOperands());
-    if (kind == "copy") {
+    if (kind == "read") {
+      int64_t most = 0;
+      code.getAsmString().drop_front(kAwaitRead.size()).consumeInteger(10, most);
+      operands = {number(b.getI32Type(), most)};
+    }
+    bool copies = kind == "copy", stores = kind.starts_with("store_") || kind.starts_with("add_");
+    if (copies || stores) {
       auto function = code->getParentOfType<func::FuncOp>();
       Value slots = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), function.getArgument(0));
       SmallVector<Value> fields;
@@ -243,7 +255,7 @@ private:
           for (size_t i = 0; i < kMostDimensions; ++i)
             add(i < list.size() ? list[i] : 0);
       }
-      for (Value coordinate : ArrayRef(operands).drop_front(3))
+      for (Value coordinate : ArrayRef(operands).drop_front(copies ? 3 : 2))
         fields.push_back(arith::ExtSIOp::create(b, loc, b.getI64Type(), coordinate));
       Value all = structOf(fields), place = stack(all.getType());
       LLVM::StoreOp::create(b, loc, all, place);
@@ -251,7 +263,8 @@ private:
       Value index = arith::SubIOp::create(b, loc, operands[1], slots);
       index = arith::SubIOp::create(b, loc, index, number(b.getI64Type(), mapsOffsetOf(function)));
       index = arith::DivSIOp::create(b, loc, index, number(b.getI64Type(), kMapBytes));
-      operands = {operands[0], operands[2], index, function.getArgument(0), place};
+      operands = copies ? SmallVector<Value>{operands[0], operands[2], index, function.getArgument(0), place}
+                        : SmallVector<Value>{operands[0], index, function.getArgument(0), place};
     }
     call(("braid_emulate_bulk_" + kind).str(), {}, operands);
   }

@@ -32,8 +32,8 @@ struct Tile {
   Type a, b, c;
   Type addend = {}; ///< of another matrix that is added; null: none
   SmallVector<int64_t, 2> rest = {}; ///< of k, behind the steps of the loop
-  /// Whether operands can be copied in boxes.
-  bool boxes = false;
+  /// Whether operands can be copied in boxes, and whether C can.
+  bool boxes = false, resultBoxes = false;
 
   std::string name(StringRef kind) const {
     auto letter = [](bool transposed) { return transposed ? "t" : "n"; };
@@ -44,7 +44,9 @@ struct Tile {
       text += "_plus_" + typeName(addend);
     for (int64_t step : rest)
       text += "_" + std::to_string(step);
-    return runsAlone() && !boxes ? text + "_by_rows" : text;
+    if (inBoxes() && !resultBoxes)
+      text += "_results";
+    return runsAlone() && !(boxes && resultBoxes) ? text + "_by_rows" : text;
   }
   /// Of a kernel whose name says so where they are not.
   bool inBoxes() const { return boxes && runsAlone(); }
@@ -139,6 +141,8 @@ private:
     function->setAttr(tile::kInPlaceAttr, b.getArrayAttr({}));
     if (tile.inBoxes())
       function->setAttr(tile::kBoxesAttr, b.getUnitAttr());
+    if (tile.inBoxes() && !tile.resultBoxes)
+      function->setAttr(tile::kResultsByRowsAttr, b.getUnitAttr());
     return cmd::LaunchOp::create(b, op.getLoc(), FlatSymbolRefAttr::get(op.getContext(), kernel),
                                  b.getDenseI64ArrayAttr(grid), arguments.list.getDictionary(op.getContext()),
                                  op.getStreamAttr(), op.getNameAttr());
@@ -173,10 +177,11 @@ private:
   }
 
   /// Whether a matrix with these strides in elements begins on 16 bytes at every place, and all of its rows do. 0 is not a stride.
-  static bool isAligned(cmd::BufferAttr at, Shape strides) {
-    constexpr int64_t bytes = 16, element = 2;
+  static bool isAligned(cmd::BufferAttr at, Shape strides, Type type) {
+    constexpr int64_t bytes = 16;
+    int64_t element = type.getIntOrFloatBitWidth() / 8;
     return at.getOffset() % bytes == 0 && llvm::all_of(at.getStrides(), [](int64_t s) { return s % bytes == 0; }) &&
-           llvm::all_of(strides, [](int64_t s) { return s > 0 && s * element % bytes == 0; });
+           llvm::all_of(strides, [=](int64_t s) { return s > 0 && s * element % bytes == 0; });
   }
 
   template <typename Op> static Tile tileOf(Op op, int64_t m, int64_t n, int64_t k, bool transposeA) {
@@ -204,12 +209,14 @@ private:
     for (const Part &part : ArrayRef(depths).drop_front())
       tile.rest.push_back(part.side);
     int64_t rowsOfB = tile.transposeB ? op.getLdb() : 1, rowsOfA = tile.transposeA ? 1 : op.getLda();
-    auto isAlignedIn = [&](cmd::BufferAttr at, int64_t leading, int64_t stride) {
-      return isAligned(at, batch == 1 ? Shape(leading) : Shape({leading, stride}));
+    auto isAlignedFrom = [&](cmd::BufferAttr at, int64_t first, Type type, int64_t leading, int64_t stride) {
+      return isAligned(from(at, first, type), batch == 1 ? Shape(leading) : Shape({leading, stride}), type);
     };
     tile.boxes = tile.fits(m, n, k) &&
-                 isAlignedIn(from(op.getA(), rows.first * rowsOfA, tile.a), op.getLda(), op.getBatchStrideA()) &&
-                 isAlignedIn(from(op.getB(), columns.first * rowsOfB, tile.b), op.getLdb(), op.getBatchStrideB());
+                 isAlignedFrom(op.getA(), rows.first * rowsOfA, tile.a, op.getLda(), op.getBatchStrideA()) &&
+                 isAlignedFrom(op.getB(), columns.first * rowsOfB, tile.b, op.getLdb(), op.getBatchStrideB());
+    tile.resultBoxes = isAlignedFrom(op.getC(), rows.first * op.getLdc() + columns.first, tile.c, op.getLdc(),
+                                     op.getBatchStrideC());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
@@ -274,7 +281,9 @@ private:
     int64_t each = std::min(rows, 2 * ceilDiv(rows, std::max<int64_t>(groups, 1)));
     Sides sides = sidesFor(onTensorCores(op), each, n, k, std::min(groups, rows));
     Tile tile = tileOf(op, guardedSideOf(each, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
-    tile.boxes = tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
+    tile.boxes = tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda(), tile.a) &&
+                 isAligned(op.getB(), op.getLdb(), tile.b);
+    tile.resultBoxes = isAligned(op.getC(), op.getLdc(), tile.c);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
@@ -322,7 +331,9 @@ private:
               op.getTypeA(),
               op.getTypeB(),
               op.getTypeC()};
-    tile.boxes = tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda()) && isAligned(op.getB(), op.getLdb());
+    tile.boxes = tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda(), tile.a) &&
+                 isAligned(op.getB(), op.getLdb(), tile.b);
+    tile.resultBoxes = isAligned(op.getC(), op.getLdc(), tile.c);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);

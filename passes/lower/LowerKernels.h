@@ -53,8 +53,12 @@ inline int64_t mapsOffset(int64_t slots) { return static_cast<int64_t>(llvm::ali
 ///   begin B count: barrier B waits for so many arrivals;  begun: all of them can be seen;  arrive B;
 ///   copied B: an arrival when what this thread copies by cp.async is there;
 ///   expect B bytes: an arrival, and so many bytes to come;  await B parity: the phases of that parity are over;
-///   copy target map B coordinates, innermost first
+///   copy target map B coordinates, innermost first;
+///   store_bf16, store_f32 source map coordinates: the other way; add_f32: added to what is there;  commit: those of this thread so far are a group;
+///   read: shared memory of all groups but the last so many, which its text ends with, may be written again;  stored: all groups are in memory
 inline constexpr llvm::StringLiteral kBulkAttr = "threads.bulk";
+/// How the inline assembly of "read" begins.
+inline constexpr llvm::StringLiteral kAwaitRead = "cp.async.bulk.wait_group.read ";
 /// The inline assembly that transposes 8 x 8 elements of bf16, two neighbours in each lane.
 inline constexpr llvm::StringLiteral kTransposeBlock = "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;";
 /// How the inline assembly begins that waits for products by wgmma; behind it, how many of the last may go on. The sums pass through it.

@@ -140,7 +140,7 @@ Value ThreadLowering::emptyBarrier(const Pipeline &pipe, Value stage) {
 Value ThreadLowering::cutBarrier(const Pipeline &pipe) { return emptyBarrier(pipe, constant(pipe.p.stages)); }
 
 /// Behind this the threads that multiply go on; those that copy have done so.
-void ThreadLowering::beginBulkCopies(Pipeline &pipe) {
+void ThreadLowering::beginBulkCopies(Pipeline &pipe, const SumReads &reads) {
   const Product &p = pipe.p;
   pipe.cuts = endsEarly(p.a, p.left) || endsEarly(p.b, p.right);
   {
@@ -153,6 +153,7 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe) {
       beginPhases(b, loc, pipe.barriers->memref, p.stages, /*toFill=*/1, /*toLeave=*/threads / kWarp);
     });
   }
+  pipe.results = resultBoxesOf(pipe, reads);
   copiers = kWarp;
   gpu::BarrierOp::create(b, loc);
   Value copies = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge, warp, constant(threads / kWarp));
@@ -165,6 +166,8 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe) {
 /// Tiles are independent of each other and no thread reads what another wrote, so nobody waits for the whole block, which the warp that copies would
 /// not reach.
 void ThreadLowering::endBulkCopies(Pipeline &pipe) {
+  if (pipe.results)
+    endResultBoxes(*pipe.results);
   SmallVector<gpu::BarrierOp> barriers;
   pipe.roles.walk([&](gpu::BarrierOp barrier) { barriers.push_back(barrier); });
   for (gpu::BarrierOp barrier : barriers)
@@ -271,7 +274,7 @@ SmallVector<Value> ThreadLowering::nextFilled(const Product &p, Value stage, Val
 
 /// A box for each block of 64 columns, at the coordinates of the load.
 void ThreadLowering::copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier) {
-  Value map = mapAddress(load.getSource(), load, panel.rows);
+  Value map = mapAddress(load.getSource(), load.getDims(), panel.rows, kBlockColumns);
   SmallVector<Value> place;
   for (Value index : llvm::reverse(load.getIndices()))
     place.push_back(scalars.lookup(index));
@@ -292,12 +295,12 @@ void ThreadLowering::copyPanelInBulk(tile::LoadOp load, const Panel &panel, Valu
   }
 }
 
-/// Where the map lies by which boxes of 64 columns of the buffer are copied, as i64.
-Value ThreadLowering::mapAddress(Value source, tile::LoadOp load, int64_t rows) {
+/// Where the map lies by which such boxes of the buffer are copied, as i64.
+Value ThreadLowering::mapAddress(Value source, ArrayRef<int64_t> dims, int64_t rows, int64_t columns) {
   if (auto choice = source.getDefiningOp<arith::SelectOp>())
     return arith::SelectOp::create(b, loc, scalars.lookup(choice.getCondition()),
-                                   mapAddress(choice.getTrueValue(), load, rows),
-                                   mapAddress(choice.getFalseValue(), load, rows));
+                                   mapAddress(choice.getTrueValue(), dims, rows, columns),
+                                   mapAddress(choice.getFalseValue(), dims, rows, columns));
   auto type = cast<MemRefType>(source.getType());
   KernelSignature signature = KernelSignature::of(kernel);
   TensorMap map{0, SmallVector<int64_t>(type.getShape()), {}, SmallVector<int64_t>(type.getRank(), 1)};
@@ -312,8 +315,8 @@ Value ThreadLowering::mapAddress(Value source, tile::LoadOp load, int64_t rows) 
     else
       (slot.part == SlotPart::size ? map.sizes : map.strides)[slot.dimension] = -1 - number;
   }
-  map.box[load.getDims().front()] = rows;
-  map.box.back() = kBlockColumns;
+  map.box[dims.front()] = rows;
+  map.box.back() = columns;
   size_t at = std::distance(maps.begin(), llvm::find(maps, map));
   if (at == maps.size())
     maps.push_back(map);

@@ -371,7 +371,7 @@ private:
   // ThreadBulkCopies.cpp
   bool copiesInBulk(const Pipeline &pipe, const SumReads &reads);
   static bool isBox(tile::LoadOp load, const Panel &panel);
-  void beginBulkCopies(Pipeline &pipe);
+  void beginBulkCopies(Pipeline &pipe, const SumReads &reads);
   void endBulkCopies(Pipeline &pipe);
   Value fullBarrier(const Pipeline &pipe, Value stage);
   Value emptyBarrier(const Pipeline &pipe, Value stage);
@@ -382,9 +382,22 @@ private:
   void clearRows(const Panel &panel, Value live, const View &ring, Value offset);
   void copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier);
   SmallVector<Value> nextFilled(const Product &p, Value stage, Value parity);
-  Value mapAddress(Value source, tile::LoadOp load, int64_t rows);
+  /// Of boxes of rows x columns along these dimensions of the buffer.
+  Value mapAddress(Value source, ArrayRef<int64_t> dims, int64_t rows, int64_t columns);
   void leaveStage(const Pipeline &pipe, Value behind);
   SmallVector<Value> multiplyInBulk(const Pipeline &pipe, Value step, ValueRange now, std::pair<Value, Value> panels);
+
+  // ThreadResultBoxes.cpp
+  struct ResultBoxes;
+  std::shared_ptr<const ResultBoxes> resultBoxesOf(const Pipeline &pipe, const SumReads &reads);
+  bool addsToResult(const Product &p, scf::ForOp sum, tile::StoreOp store);
+  std::shared_ptr<const ResultBoxes> resultBoxesOf(const LoopSums &held) const;
+  void storeInBoxes(const ResultBoxes &boxes, const LoopSums &held, function_ref<void(int64_t r)> byRows);
+  struct Staging;
+  void stagePart(const Staging &staging, const LoopSums &held, int64_t r, ArrayRef<std::pair<Value, Value>> places);
+  void sendPart(const Staging &staging, Value firstRow, Value firstColumn);
+  void endResultBoxes(const ResultBoxes &boxes);
+  void storeMatrices(Value address, ArrayRef<Value> registers);
 
   const BlockLimits limits;
   const bool mayCopyAhead, scratched;

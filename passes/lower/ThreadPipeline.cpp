@@ -207,7 +207,7 @@ bool ThreadLowering::beginTiles(scf::ForOp op) {
   pipelines[op] = pipelines[sum] = pipe;
   if (copiesInBulk(*pipe, *reads)) {
     phase.end();
-    beginBulkCopies(*pipe);
+    beginBulkCopies(*pipe, *reads);
     return true;
   }
   // Of no steps there is nothing to copy.
@@ -285,7 +285,8 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       sums = before->sums;
     else
       eachSum(p, [&](Value row, const Strip &strip) {
-        Value start = eval(init, {row}, strip);
+        bool none = pipe->results && pipe->results->adds;
+        Value start = none ? zero(b.getF32Type()) : eval(init, {row}, strip);
         if (isFirst)
           start = arith::SelectOp::create(b, loc, isFirst, start, zero(start.getType()));
         sums.push_back(start);

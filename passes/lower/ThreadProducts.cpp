@@ -338,23 +338,17 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
   Phase phase(*this);
   registers[held.result] = held.sums.front();
   tile::StoreOp store = elements.stores.front();
-  Vectors pairs = vectorsOf(elements.tiles, elements.stores, 2), whole;
-  if (elementOf(store.getValue()).isBF16() && blocksOf(held.product) % kTogether == 0 && pairs.width &&
-      vectorsOf(elements.tiles, {}, 2).accesses.empty())
-    whole = vectorsOf({}, elements.stores, 8);
-  onTrust(whole.width ? whole : pairs, {}, {}, [&](bool trusted) -> SmallVector<Value> {
-    if (trusted && whole.width) {
-      storeBlocks(held, store);
-      return {};
-    }
+  // The sums of one block of rows, or of all of them, one by one or in pairs.
+  auto each = [&](bool inPairs, std::optional<int64_t> block) {
+    auto inBlock = static_cast<size_t>(blocksOf(held.product) * 4);
     size_t number = 0;
     eachSum(held.product, [&](Value row, const Strip &strip) {
       size_t at = number++;
-      if (trusted && at % 2 != 0)
+      if ((inPairs && at % 2 != 0) || (block && at / inBlock != static_cast<size_t>(*block)))
         return;
       Strip pair = strip;
       registers[held.result] = held.sums[at];
-      if (trusted) {
+      if (inPairs) {
         pair.width = pair.valid = 2;
         auto type = VectorType::get({2}, held.sums[at].getType());
         registers[held.result] = vector::FromElementsOp::create(b, loc, type, ArrayRef<Value>(held.sums).slice(at, 2));
@@ -365,6 +359,28 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
         startStrip();
       });
     });
+  };
+  Vectors read = vectorsOf(elements.tiles, {}, 2);
+  if (std::shared_ptr<const ResultBoxes> boxes = resultBoxesOf(held); boxes && read.width) {
+    onTrust(read, {}, {}, [&](bool trusted) -> SmallVector<Value> {
+      if (trusted)
+        storeInBoxes(*boxes, held, [&](int64_t r) { each(/*inPairs=*/false, r); });
+      else
+        each(/*inPairs=*/false, {});
+      return {};
+    });
+    registers.erase(held.result);
+    return;
+  }
+  Vectors pairs = vectorsOf(elements.tiles, elements.stores, 2), whole;
+  if (elementOf(store.getValue()).isBF16() && blocksOf(held.product) % kTogether == 0 && pairs.width &&
+      read.accesses.empty())
+    whole = vectorsOf({}, elements.stores, 8);
+  onTrust(whole.width ? whole : pairs, {}, {}, [&](bool trusted) -> SmallVector<Value> {
+    if (trusted && whole.width)
+      storeBlocks(held, store);
+    else
+      each(trusted, {});
     return {};
   });
   registers.erase(held.result);

@@ -69,6 +69,7 @@ struct ThreadLowering::Pipeline {
   // Of bulk copies (ThreadBulkCopies.cpp).
   Buffer *barriers = nullptr; ///< of each stage: that it is full, then that it is empty; then `cut`; null: threads copy
   bool cuts = false; ///< rows along k may end before those of their buffer
+  std::shared_ptr<const ResultBoxes> results; ///< how sums are stored; null: by threads
   scf::IfOp roles; ///< the warp that copies, and all others
   bool inBulk() const { return barriers != nullptr; }
 };
@@ -94,6 +95,15 @@ void expectBytes(OpBuilder &b, Location loc, Value barrier, int64_t bytes);
 struct ThreadLowering::SumReads {
   tile::StoreOp store; ///< null: only the next loop
   llvm::SetVector<Value> formulas, rows; ///< tiles as large as the sum, itself among them; what is reduced of them
+};
+
+/// Sums of a warp that go to memory in boxes of 16 rows (ThreadResultBoxes.cpp).
+struct ThreadLowering::ResultBoxes {
+  tile::StoreOp store;
+  Buffer *memory = nullptr; ///< `count` pieces for each warp
+  int64_t count = 0;
+  bool adds = false; ///< to what is there, which the sum then does not begin with
+  bool ends = false; ///< rows may end before those of the buffer: a box would write the next group's
 };
 
 struct ThreadLowering::LoopSums {

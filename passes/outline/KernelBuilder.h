@@ -200,7 +200,7 @@ public:
   /// Products so far read their operands rounded to bf16; sums stay as they are, exponentials of tiles may be
   /// approximate (`afn`). For kernels on bf16 tokens.
   void roundProducts();
-  /// At every launch the operands of products are as large as their tiles at least, and they and all of their rows begin on 16 bytes.
+  /// At every launch the operands of products, and results, are as large as their tiles at least, and they and all of their rows begin on 16 bytes.
   void inBoxes() { func->setAttr(tile::kBoxesAttr, builder.getUnitAttr()); }
   /// Exponentials and quotients so far, of f32 tiles, may be approximate. For what is rounded to bf16 in the end.
   void approximate();

@@ -54,7 +54,7 @@ struct alignas(128) TensorMap { // as the toolkit has it since CUDA 13.0; the de
 };
 enum class TensorMapType : int { f32 = 7, bf16 = 9 };
 constexpr int interleaveNone = 0;
-constexpr int swizzle128Bytes = 3;
+constexpr int swizzle32Bytes = 1, swizzle64Bytes = 2, swizzle128Bytes = 3;
 constexpr int promotion256Bytes = 3; // what a miss of the L2 cache fetches at least
 constexpr int fillZeros = 0; // of elements outside of the buffer
 // Of cuLaunchKernel's `extra`: the parameters as one block of memory.

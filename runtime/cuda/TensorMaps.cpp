@@ -117,9 +117,11 @@ Expected<TensorMap> TensorMaps::encode(const Driver &driver, const Map &map, std
     auto size = static_cast<int64_t>(sizes[i]);
     inside = size > mostStride / stride ? mostStride : std::max(inside, size * stride);
   }
+  int64_t row = int64_t(box[0]) * map.elementBytes; // of a program that was checked
+  int swizzle = row == 128 ? swizzle128Bytes : row == 64 ? swizzle64Bytes : swizzle32Bytes;
   TensorMap result;
   BRAID_TRY(driver.check(driver.cuTensorMapEncodeTiled(&result, map.type, rank, reinterpret_cast<void *>(address),
-                                                       sizes, strides, box, steps, interleaveNone, swizzle128Bytes,
+                                                       sizes, strides, box, steps, interleaveNone, swizzle,
                                                        promotion256Bytes, fillZeros),
                          "cuTensorMapEncodeTiled"));
   return result;

@@ -43,7 +43,7 @@ namespace braid::emulator {
 static constexpr size_t kStackBytes = 256 << 10, kGuardBytes = 4096;
 
 static constexpr bool waitsForWarp(State state) {
-  return state == State::atShuffle || state == State::atLoad || state == State::atMultiply;
+  return state == State::atShuffle || state == State::atLoad || state == State::atStore || state == State::atMultiply;
 }
 
 void fail(const char *message, long thread) {
@@ -99,7 +99,7 @@ void Block::run(void (*body)(void *), void *args, int64_t program, int64_t count
   shared = take(sharedPages, sharedBytes);
   sharedSize = sharedBytes;
   touches.resize(std::max(touches.size(), static_cast<size_t>(sharedBytes)));
-  ++barriers;
+  begun = ++barriers;
   global = nullptr;
   inFlight.assign(static_cast<size_t>((count + kGroup - 1) / kGroup), {});
   phaseBarriers.clear();
@@ -137,6 +137,8 @@ void Block::begin(int64_t i) {
   fiber.copies.clear();
   fiber.copyGroups.clear();
   fiber.unfenced = false;
+  fiber.stores.clear();
+  fiber.storeGroups.clear();
   fiber.committed = fiber.finished = 0;
   fiber.pendingSums.assign(1, {}); // a NaN without a number is one
   fiber.freeSums.clear();
@@ -147,6 +149,8 @@ void Block::begin(int64_t i) {
 void Block::start() {
   Block &block = theBlock();
   block.entry(block.arguments);
+  if (!block.self().stores.empty())
+    fail("boxes that are stored are not waited for before a thread ends", block.thread());
   block.wait(State::done);
 }
 
@@ -222,6 +226,8 @@ bool Block::releaseWarp(int64_t first, int64_t end) {
     exchange(first);
   else if (state == State::atLoad)
     loadMatrices(first);
+  else if (state == State::atStore)
+    storeMatrices(first);
   else
     multiply(first);
   for (int64_t i = first; i < end; ++i)
@@ -281,6 +287,65 @@ void Block::send(BoxCopy copy) {
   boxes.push_back(std::move(copy));
   if (atOnce)
     deliver();
+}
+
+void Block::execute(const BoxStore &store) {
+  for (const BoxStore::Piece &piece : store.pieces) {
+    const char *from = store.found.data() + (piece.from - store.begin);
+    if (!store.adds) {
+      std::memcpy(piece.to, from, piece.bytes);
+      continue;
+    }
+    for (size_t i = 0; i < piece.bytes; i += sizeof(float)) {
+      float there, more;
+      std::memcpy(&there, piece.to + i, sizeof(float));
+      std::memcpy(&more, from + i, sizeof(float));
+      there += more;
+      std::memcpy(piece.to + i, &there, sizeof(float));
+    }
+  }
+}
+
+static bool storesAtOnce() {
+  static const bool atOnce = isSet("BRAID_EMULATE_ORDER", "reverse");
+  return atOnce;
+}
+
+void Block::store(BoxStore store, int64_t bytes) {
+  int64_t first = store.begin - shared;
+  if (first < 0 || first + bytes > sharedSize)
+    fail("a box is stored that is not in shared memory", current);
+  for (int64_t i = first; i < first + bytes && !ignoresBarriers(); ++i)
+    if (touches[i].written >= begun && fibers[touches[i].last].fences == touches[i].fences)
+      fail("a box is stored that a thread wrote without a fence of the async proxy", touches[i].last);
+  store.found.assign(store.begin, store.begin + bytes);
+  if (storesAtOnce())
+    execute(store);
+  self().stores.push_back(std::move(store));
+}
+
+void Block::awaitRead(int32_t most) {
+  std::vector<size_t> &groups = self().storeGroups;
+  if (static_cast<int64_t>(groups.size()) <= most)
+    return;
+  for (size_t i = 0; i < groups[groups.size() - 1 - static_cast<size_t>(most)]; ++i) {
+    BoxStore &store = self().stores[i];
+    if (std::exchange(store.read, true))
+      continue;
+    if (!std::equal(store.found.begin(), store.found.end(), store.begin))
+      fail("shared memory was overwritten before the box was read that is stored from there", current);
+    std::fill_n(touches.begin() + (store.begin - shared), store.found.size(), Touched());
+  }
+}
+
+void Block::awaitStored() {
+  awaitRead(0);
+  std::vector<BoxStore> &stores = self().stores;
+  size_t done = self().storeGroups.empty() ? 0 : self().storeGroups.back();
+  for (size_t i = 0; i < done && !storesAtOnce(); ++i)
+    execute(stores[i]);
+  stores.erase(stores.begin(), stores.begin() + static_cast<int64_t>(done));
+  self().storeGroups.clear();
 }
 
 PhaseBarrier &Block::phasesOf(char *barrier) {
@@ -472,6 +537,16 @@ void Block::loadMatrices(int64_t first) {
                                            : element(major, minor) | element(major, minor + 1) << 16;
     }
   }
+}
+
+void Block::storeMatrices(int64_t first) {
+  for (int matrix = 0; matrix < fibers[first].value; ++matrix)
+    for (int lane = 0; lane < kWarp; ++lane) {
+      const uint16_t *row = fibers[first + 8 * matrix + lane / 4].row;
+      auto *to = reinterpret_cast<char *>(const_cast<uint16_t *>(row)) + lane % 4 * 4;
+      touch(to, 4, /*writes=*/true, static_cast<int32_t>(first + lane), barriers);
+      std::memcpy(to, &fibers[first + lane].registers[matrix], 4);
+    }
 }
 
 void Block::multiply(int64_t first) {

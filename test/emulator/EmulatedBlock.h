@@ -25,6 +25,7 @@ enum class State : uint8_t {
   ready,
   atShuffle,
   atLoad,
+  atStore,
   atMultiply,
   atGroupMultiply,
   atMeeting,
@@ -73,6 +74,20 @@ struct BoxCopy {
   std::vector<std::pair<char *, std::vector<char>>> chunks;
 };
 
+/// A box on its way to global memory, or to be added to what is there.
+struct BoxStore {
+  struct Piece {
+    const char *from;
+    char *to;
+    size_t bytes;
+  };
+  std::vector<Piece> pieces; ///< what lies in the buffer
+  const char *begin = nullptr; ///< of shared memory
+  std::vector<char> found; ///< there, when the copy began
+  bool adds = false; ///< f32
+  bool read = false; ///< somebody has waited for that
+};
+
 struct Copy {
   char *target;
   const char *source;
@@ -84,6 +99,8 @@ struct Copy {
 struct Touched {
   uint64_t written = 0, read = 0;
   int32_t writer = 0, reader = 0;
+  uint64_t fences = 0; ///< of the thread that wrote it last, so far
+  int32_t last = 0; ///< that thread
 };
 inline constexpr int32_t kSeveral = -1; ///< threads
 
@@ -117,6 +134,9 @@ struct Fiber {
   std::vector<Copy> copies; ///< under way
   std::vector<size_t> copyGroups; ///< where each group of them that was committed ends
   bool unfenced = false; ///< what copies wrote is not ordered before wgmma yet
+  uint64_t fences = 0; ///< of the async proxy, in all blocks
+  std::vector<BoxStore> stores; ///< that this thread has begun
+  std::vector<size_t> storeGroups; ///< where each group of them that was committed ends
   const GroupProduct *product = nullptr;
   float *sums = nullptr; ///< of this thread
   int64_t committed = 0, finished = 0; ///< groups of products
@@ -144,23 +164,7 @@ public:
   /// This thread, or `several` of its warp or warpgroup, read or write shared memory, at any time since there were `since`
   /// barriers: no other thread may have touched the same bytes since then if one of the two writes.
   void touch(const void *address, int64_t bytes, bool writes, bool several, uint64_t since) {
-    static const bool off = isSet("BRAID_EMULATE_BARRIERS", "off");
-    int64_t first = static_cast<const char *>(address) - shared;
-    if (off || first < 0 || first + bytes > sharedSize)
-      return;
-    auto thread = several ? kSeveral : static_cast<int32_t>(current);
-    for (int64_t i = first; i < first + bytes; ++i) {
-      Touched &byte = touches[i];
-      if ((byte.written >= since && byte.writer != thread) || (writes && byte.read >= since && byte.reader != thread))
-        fail("no barrier between two threads that touch the same byte of shared memory, one of which writes", current);
-      if (writes) {
-        byte.written = barriers;
-        byte.writer = thread;
-      } else {
-        byte.reader = byte.read == barriers && byte.reader != thread ? kSeveral : thread;
-        byte.read = barriers;
-      }
-    }
+    touch(address, bytes, writes, several ? kSeveral : static_cast<int32_t>(current), since);
   }
   void touch(const void *address, int64_t bytes, bool writes) {
     touch(address, bytes, writes, /*several=*/false, barriers);
@@ -173,6 +177,13 @@ public:
   void await(char *barrier, int32_t parity);
   /// It may be there at once, or not before everybody waits for it.
   void send(BoxCopy copy);
+  /// `bytes` of shared memory from `begin` on, which every thread that wrote there has fenced. It may be read and stored at once, or not before the
+  /// thread waits for that.
+  void store(BoxStore store, int64_t bytes);
+  void commitStores() { self().storeGroups.push_back(self().stores.size()); }
+  /// All groups but the last `most` are read: nobody may have written there meanwhile, anybody may now.
+  void awaitRead(int32_t most);
+  void awaitStored();
 
   void commitProducts();
   /// Nobody may have overwritten, until now, what products read that are done from here on.
@@ -181,6 +192,31 @@ public:
   void settleSums(float *sums, int32_t count);
 
 private:
+  void touch(const void *address, int64_t bytes, bool writes, int32_t thread, uint64_t since) {
+    int64_t first = static_cast<const char *>(address) - shared;
+    if (ignoresBarriers() || first < 0 || first + bytes > sharedSize)
+      return;
+    for (int64_t i = first; i < first + bytes; ++i) {
+      Touched &byte = touches[i];
+      if ((byte.written >= since && byte.writer != thread) || (writes && byte.read >= since && byte.reader != thread))
+        fail("no barrier between two threads that touch the same byte of shared memory, one of which writes", current);
+      if (writes) {
+        byte.written = barriers;
+        byte.writer = thread;
+        byte.last = thread == kSeveral ? static_cast<int32_t>(current) : thread;
+        byte.fences = fibers[byte.last].fences;
+      } else {
+        byte.reader = byte.read == barriers && byte.reader != thread ? kSeveral : thread;
+        byte.read = barriers;
+      }
+    }
+  }
+  static bool ignoresBarriers() {
+    static const bool off = isSet("BRAID_EMULATE_BARRIERS", "off");
+    return off;
+  }
+  static void execute(const BoxStore &store);
+
   /// Until products are waited for, their sums are NaNs to the program, each with a number: whoever reads or moves them by more than a copy has a NaN.
   static PendingSum *pendingOf(Fiber &fiber, float sum);
   static float promise(Fiber &fiber, float before, float value);
@@ -222,6 +258,8 @@ private:
 
   /// Lane 8 i + r gave row r of matrix i; a lane gets elements 2 (lane % 4), + 1 of row lane / 4, or of that column.
   void loadMatrices(int64_t first);
+  /// The other way.
+  void storeMatrices(int64_t first);
 
   /// Products are exact in f32; the hardware's order of summation is not known, here it is that of k.
   void multiply(int64_t first);
@@ -233,6 +271,7 @@ private:
   int64_t sharedSize = 0;
   std::vector<Touched> touches; ///< of each byte of shared memory
   uint64_t barriers = 0; ///< so far, with one in front of each block
+  uint64_t begun = 0; ///< so many when this block began
   std::vector<int64_t> order;
   std::unique_ptr<Pages> sharedPages, globalPages;
   char *shared = nullptr, *global = nullptr; ///< of the block that runs

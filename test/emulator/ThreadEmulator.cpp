@@ -42,6 +42,78 @@ void execute(const Copy &copy) {
   std::memset(copy.target + copy.live, 0, copy.size - copy.live);
 }
 
+constexpr int64_t chunkBytes = 16;
+
+/// body(shared, global, bytes) for each chunk of 16 bytes of a box; of those there are so many in the buffer, which come first. A row of a box has 128, 64
+/// or 32 bytes; as many of bits 4 to 6 of a place as it has chunks for are combined with those of bits 7 to 9.
+template <typename Body>
+void eachChunk(int64_t place, int64_t index, const int64_t *slots, const int64_t *told, int64_t elementBytes,
+               Body body) {
+  constexpr int64_t most = 5, perMap = 2 + 3 * most;
+  const int64_t chunk = chunkBytes / elementBytes;
+  const int64_t *parameters = slots + 3; // behind the grid
+  int64_t thread = theBlock().thread();
+  if (index < 0 || index >= told[0])
+    fail("a bulk copy by a map that the kernel has not", thread);
+  const int64_t *map = told + 1 + index * perMap, *coordinates = told + 1 + told[0] * perMap;
+  int64_t rank = map[1], at[most], size[most], stride[most], box[most];
+  auto *buffer = reinterpret_cast<char *>(parameters[map[0]]);
+  auto value = [&](int64_t number) { return number < 0 ? parameters[-1 - number] : number; };
+  bool rowMajor = map[2 + most + rank - 1] == 0;
+  for (int64_t d = rank - 1; d >= 0; --d) {
+    at[d] = coordinates[rank - 1 - d];
+    size[d] = value(map[2 + d]);
+    box[d] = map[2 + 2 * most + d];
+    if (box[d] > size[d])
+      fail("a box that is larger than what it is cut from: a GPU would wait for it for ever", thread);
+    stride[d] = !rowMajor ? value(map[2 + most + d]) : d == rank - 1 ? 1 : stride[d + 1] * size[d + 1];
+    if (d < rank - 1 && size[d] > 1 && stride[d] * elementBytes % chunkBytes != 0)
+      fail("a bulk copy of rows that do not begin on 16 bytes", thread);
+  }
+  int64_t rowBytes = box[rank - 1] * elementBytes, chunks = rowBytes / chunkBytes;
+  if (reinterpret_cast<uint64_t>(buffer) % chunkBytes != 0 || stride[rank - 1] != 1 ||
+      (rowBytes != 128 && rowBytes != 64 && rowBytes != 32))
+    fail("a bulk copy of a buffer that does not begin on 16 bytes, or whose rows are not what the swizzle takes",
+         thread);
+  if (place % (8 * rowBytes) != 0)
+    fail("a bulk copy to or from where no pattern begins", thread);
+  int64_t rows = 1;
+  for (int64_t d = 0; d < rank - 1; ++d)
+    rows *= box[d];
+  for (int64_t row = 0; row < rows; ++row) {
+    char *global = buffer;
+    bool inside = true;
+    for (int64_t d = rank - 2, rest = row; d >= 0; rest /= box[d--]) {
+      int64_t number = at[d] + rest % box[d];
+      inside &= number >= 0 && number < size[d];
+      global += number * stride[d] * elementBytes;
+    }
+    for (int64_t first = 0; first < box[rank - 1]; first += chunk) {
+      int64_t column = at[rank - 1] + first, rest = size[rank - 1] - column;
+      if (column < 0)
+        fail("a bulk copy from in front of a row", thread);
+      int64_t there = !inside || rest <= 0 ? 0 : rest < chunk ? rest : chunk;
+      int64_t offset = row * rowBytes + first * elementBytes;
+      offset ^= (offset >> 7 & (chunks - 1)) << 4;
+      body(reinterpret_cast<char *>(place) + offset, global + column * elementBytes, there * elementBytes);
+    }
+  }
+}
+
+void storeBox(int64_t source, int64_t index, const int64_t *slots, const int64_t *told, int64_t elementBytes,
+              bool adds) {
+  BoxStore store;
+  store.begin = reinterpret_cast<const char *>(source);
+  store.adds = adds;
+  int64_t bytes = 0;
+  eachChunk(source, index, slots, told, elementBytes, [&](char *shared, char *global, int64_t count) {
+    bytes += chunkBytes;
+    if (count)
+      store.pieces.push_back({shared, global, static_cast<size_t>(count)});
+  });
+  theBlock().store(std::move(store), bytes);
+}
+
 } // namespace
 
 extern "C" {
@@ -149,61 +221,38 @@ void braid_emulate_bulk_expect(int64_t barrier, int32_t bytes) {
 void braid_emulate_bulk_await(int64_t barrier, int32_t parity) {
   theBlock().await(reinterpret_cast<char *>(barrier), parity);
 }
-/// cp.async.bulk.tensor of bf16 by map number `index`, which the driver makes of `slots` and what is `told`: the number of maps; for each a parameter,
+/// cp.async.bulk.tensor of bf16 to `target` by map number `index`, which the driver makes of `slots` and what is `told`: the number of maps; for each a parameter,
 /// dimensions, and five sizes, strides (all 0: row-major) and sides of the box; then the coordinates of this copy, innermost first.
 void braid_emulate_bulk_copy(int64_t target, int64_t barrier, int64_t index, const int64_t *slots,
                              const int64_t *told) {
-  constexpr int64_t most = 5, perMap = 2 + 3 * most, elementBytes = 2, chunkBytes = 16, rowBytes = 128;
-  constexpr int64_t chunk = chunkBytes / elementBytes, patternBytes = 1024;
-  const int64_t *parameters = slots + 3; // behind the grid
-  int64_t thread = theBlock().thread();
-  if (index < 0 || index >= told[0] || target % patternBytes != 0)
-    fail("a bulk copy by a map that the kernel has not, or to where no pattern begins", thread);
-  const int64_t *map = told + 1 + index * perMap, *coordinates = told + 1 + told[0] * perMap;
-  int64_t rank = map[1], at[most], size[most], stride[most], box[most];
-  const auto *source = reinterpret_cast<const char *>(parameters[map[0]]);
-  auto value = [&](int64_t number) { return number < 0 ? parameters[-1 - number] : number; };
-  bool rowMajor = map[2 + most + rank - 1] == 0;
-  for (int64_t d = rank - 1; d >= 0; --d) {
-    at[d] = coordinates[rank - 1 - d];
-    size[d] = value(map[2 + d]);
-    box[d] = map[2 + 2 * most + d];
-    if (box[d] > size[d])
-      fail("a box that is larger than what it is cut from: a GPU would wait for it for ever", thread);
-    stride[d] = !rowMajor ? value(map[2 + most + d]) : d == rank - 1 ? 1 : stride[d + 1] * size[d + 1];
-    if (d < rank - 1 && size[d] > 1 && stride[d] * elementBytes % chunkBytes != 0)
-      fail("a bulk copy of rows that do not begin on 16 bytes", thread);
-  }
-  if (reinterpret_cast<uint64_t>(source) % chunkBytes != 0 || stride[rank - 1] != 1 ||
-      box[rank - 1] * elementBytes != rowBytes)
-    fail("a bulk copy of a buffer that does not begin on 16 bytes, or whose rows are not what the swizzle takes",
-         thread);
-  int64_t rows = 1;
-  for (int64_t d = 0; d < rank - 1; ++d)
-    rows *= box[d];
   BoxCopy copy{reinterpret_cast<char *>(barrier), {}};
-  for (int64_t row = 0; row < rows; ++row) {
-    const char *from = source;
-    bool inside = true;
-    for (int64_t d = rank - 2, rest = row; d >= 0; rest /= box[d--]) {
-      int64_t place = at[d] + rest % box[d];
-      inside &= place >= 0 && place < size[d];
-      from += place * stride[d] * elementBytes;
-    }
-    for (int64_t first = 0; first < box[rank - 1]; first += chunk) {
-      std::vector<char> bytes(chunkBytes, 0);
-      for (int64_t i = 0; i < chunk; ++i)
-        if (int64_t column = at[rank - 1] + first + i; inside && column >= 0 && column < size[rank - 1])
-          std::memcpy(&bytes[i * elementBytes], from + column * elementBytes, elementBytes);
-      int64_t turned = first / chunk ^ row % 8;
-      copy.chunks.emplace_back(reinterpret_cast<char *>(target) + row * rowBytes + turned * chunkBytes,
-                               std::move(bytes));
-    }
-  }
+  eachChunk(target, index, slots, told, /*elementBytes=*/2, [&](char *shared, const char *global, int64_t bytes) {
+    std::vector<char> found(chunkBytes, 0);
+    if (bytes)
+      std::memcpy(found.data(), global, static_cast<size_t>(bytes));
+    copy.chunks.emplace_back(shared, std::move(found));
+  });
   theBlock().send(std::move(copy));
 }
 
-void braid_emulate_fence_async() { theBlock().self().unfenced = false; }
+/// The same from `source` to global memory, of which nothing is written past the end of the buffer.
+void braid_emulate_bulk_store_bf16(int64_t source, int64_t index, const int64_t *slots, const int64_t *told) {
+  storeBox(source, index, slots, told, /*elementBytes=*/2, /*adds=*/false);
+}
+void braid_emulate_bulk_store_f32(int64_t source, int64_t index, const int64_t *slots, const int64_t *told) {
+  storeBox(source, index, slots, told, /*elementBytes=*/4, /*adds=*/false);
+}
+void braid_emulate_bulk_add_f32(int64_t source, int64_t index, const int64_t *slots, const int64_t *told) {
+  storeBox(source, index, slots, told, /*elementBytes=*/4, /*adds=*/true);
+}
+void braid_emulate_bulk_commit() { theBlock().commitStores(); }
+void braid_emulate_bulk_read(int32_t most) { theBlock().awaitRead(most); }
+void braid_emulate_bulk_stored() { theBlock().awaitStored(); }
+
+void braid_emulate_fence_async() {
+  theBlock().self().unfenced = false;
+  ++theBlock().self().fences;
+}
 
 /// `sums`: n / 2 numbers of this thread of the warpgroup.
 void braid_emulate_wgmma(int64_t a, int64_t b, int32_t n, int32_t turnedA, int32_t turnedB, void *sums) {
@@ -237,6 +286,17 @@ void braid_emulate_ldmatrix(int64_t row, int32_t count, int32_t turned, void *re
   self.mode = turned;
   self.registers = static_cast<uint32_t *>(registers);
   theBlock().wait(State::atLoad);
+}
+
+/// `row`: where 8 elements of matrix number lane / 8 go; `registers`: this lane's `count`.
+void braid_emulate_stmatrix(int64_t row, int32_t count, void *registers) {
+  Fiber &self = theBlock().self();
+  if (row % 16 != 0)
+    fail("a row of a matrix that is not aligned to 16 bytes", theBlock().thread());
+  self.row = reinterpret_cast<const uint16_t *>(row);
+  self.value = count;
+  self.registers = static_cast<uint32_t *>(registers);
+  theBlock().wait(State::atStore);
 }
 
 /// `fragments`: 4 registers of a, 2 of b, 4 of c, which receive the result.

@@ -30,7 +30,8 @@ int encode(TensorMap *map, TensorMapType type, unsigned rank, void *address, con
       asked.strides[i - 1] = strides[i - 1];
   }
   EXPECT_EQ(interleave, 0);
-  EXPECT_EQ(swizzle, 3);   // 128 bytes
+  unsigned row = box[0] * (type == TensorMapType::f32 ? 4 : 2);
+  EXPECT_EQ(swizzle, row == 128 ? 3 : row == 64 ? 2 : 1); // as many bytes
   EXPECT_EQ(promotion, 3); // 256 bytes
   EXPECT_EQ(fill, 0);
   std::memcpy(map, &asked, sizeof(asked));
@@ -208,6 +209,13 @@ TEST(TensorMaps, WithoutStridesAreRowMajor) {
             "multiples of 16 bytes, from 16 to 1099511627760");
 }
 
+TEST(TensorMaps, HaveTheSwizzleOfTheirRows) {
+  MappedKernel kernel(0, {ofRows, 96}, {ofStride, 1}, {16, 32}); // 64 bytes; what is asked for is seen in encode()
+  EXPECT_EQ(askedOf(kernel, slots(0x1000, 0x2000, 17, 96)).box[0], 32u);
+  kernel.add(1, {ofRows, 96}, {ofStride, 1}, {16, 8}); // 32 bytes
+  EXPECT_EQ(askedOf(kernel, slots(0x1000, 0x2000, 17, 96)).box[0], 8u);
+}
+
 TEST(TensorMaps, TellWhatTheDriverSays) {
   MappedKernel kernel(0, {64}, {1}, {64});
   cuda::Driver driver = aDriver();
@@ -341,6 +349,11 @@ TEST_F(TensorMapsOnStub, TheStubKnowsTheRules) {
       {0, [](Arguments &a) { a.box[0] = 8; }},
       {0, [](Arguments &a) { a.type = TensorMapType::f32, a.box[0] = 32; }},
       {1, [](Arguments &a) { a.type = TensorMapType::f32; }}, // rows of 256 bytes
+      {0, [](Arguments &a) { a.box[0] = 32, a.swizzle = 2; }},
+      {0, [](Arguments &a) { a.box[0] = 16, a.swizzle = 1; }},
+      {1, [](Arguments &a) { a.swizzle = 2; }}, // rows of 128 bytes in a pattern of 64
+      {1, [](Arguments &a) { a.box[0] = 32, a.swizzle = 1; }},
+      {1, [](Arguments &a) { a.swizzle = 4; }},
       {1, [](Arguments &a) { a.type = static_cast<TensorMapType>(99); }},
       {1, [](Arguments &a) { a.rank = 0; }},
       {1, [](Arguments &a) { a.rank = 6; }},
