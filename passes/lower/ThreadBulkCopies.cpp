@@ -3,7 +3,7 @@
 // Hopper copies a box of a matrix by one instruction of one thread (PTX ISA, cp.async.bulk.tensor), past the registers and the caches of
 // threads, which bring 32 bytes a cycle to a multiprocessor's shared memory and no more; boxes come faster, and with the swizzle that wgmma
 // reads. So where a kernel is nothing but a loop over tiles of sums, one warp more than there are to multiply walks the same loops and
-// starts the copies, as far ahead as the ring has room: past the end of a tile, while its sums are stored.
+// starts the copies, as far ahead as the ring has room: past the end of a tile, while its sums are stored, in boxes too (ThreadResultBoxes.cpp).
 //
 // Each stage has two barriers in shared memory (PTX ISA, mbarrier). `full` ends a phase when the bytes of both tiles are there, `empty` when every warp
 // has multiplied them. The stage that is filled for the n-th time, from 0, has parity n mod 2.

@@ -239,8 +239,10 @@ bool Block::releaseMeeting(int64_t first, int64_t end) {
   for (int64_t i = first; i < end; ++i)
     if (fibers[i].state != State::atMeeting)
       return false;
-  for (int64_t i = first; i < end; ++i)
+  for (int64_t i = first; i < end; ++i) {
     fibers[i].state = State::ready;
+    ++fibers[i].meetings;
+  }
   return true;
 }
 
@@ -315,9 +317,17 @@ void Block::store(BoxStore store, int64_t bytes) {
   int64_t first = store.begin - shared;
   if (first < 0 || first + bytes > sharedSize)
     fail("a box is stored that is not in shared memory", current);
-  for (int64_t i = first; i < first + bytes && !ignoresBarriers(); ++i)
-    if (touches[i].written >= begun && fibers[touches[i].last].fences == touches[i].fences)
-      fail("a box is stored that a thread wrote without a fence of the async proxy", touches[i].last);
+  for (int64_t i = first; i < first + bytes && !ignoresBarriers(); ++i) {
+    const Touched &byte = touches[i];
+    if (byte.written < begun)
+      fail("a box is stored of which a byte was not written", current);
+    const Fiber &writer = fibers[byte.last];
+    if (writer.fences == byte.fences)
+      fail("a box is stored that a thread wrote without a fence of the async proxy", byte.last);
+    bool met = byte.last / kWarp == current / kWarp && writer.meetings != byte.meetings;
+    if (byte.last != current && byte.written == barriers && !met)
+      fail("a box is stored that a thread wrote which did not meet this one since", byte.last);
+  }
   store.found.assign(store.begin, store.begin + bytes);
   if (storesAtOnce())
     execute(store);

@@ -99,7 +99,7 @@ struct Copy {
 struct Touched {
   uint64_t written = 0, read = 0;
   int32_t writer = 0, reader = 0;
-  uint64_t fences = 0; ///< of the thread that wrote it last, so far
+  uint64_t fences = 0, meetings = 0; ///< of the thread that wrote it last, so far
   int32_t last = 0; ///< that thread
 };
 inline constexpr int32_t kSeveral = -1; ///< threads
@@ -134,7 +134,7 @@ struct Fiber {
   std::vector<Copy> copies; ///< under way
   std::vector<size_t> copyGroups; ///< where each group of them that was committed ends
   bool unfenced = false; ///< what copies wrote is not ordered before wgmma yet
-  uint64_t fences = 0; ///< of the async proxy, in all blocks
+  uint64_t fences = 0, meetings = 0; ///< of the async proxy, of its warp, in all blocks
   std::vector<BoxStore> stores; ///< that this thread has begun
   std::vector<size_t> storeGroups; ///< where each group of them that was committed ends
   const GroupProduct *product = nullptr;
@@ -177,7 +177,7 @@ public:
   void await(char *barrier, int32_t parity);
   /// It may be there at once, or not before everybody waits for it.
   void send(BoxCopy copy);
-  /// `bytes` of shared memory from `begin` on, which every thread that wrote there has fenced. It may be read and stored at once, or not before the
+  /// `bytes` of shared memory from `begin` on, which every thread that wrote there has fenced before it met this one. It may be read and stored at once, or not before the
   /// thread waits for that.
   void store(BoxStore store, int64_t bytes);
   void commitStores() { self().storeGroups.push_back(self().stores.size()); }
@@ -205,6 +205,7 @@ private:
         byte.writer = thread;
         byte.last = thread == kSeveral ? static_cast<int32_t>(current) : thread;
         byte.fences = fibers[byte.last].fences;
+        byte.meetings = fibers[byte.last].meetings;
       } else {
         byte.reader = byte.read == barriers && byte.reader != thread ? kSeveral : thread;
         byte.read = barriers;

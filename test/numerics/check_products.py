@@ -160,9 +160,9 @@ def main(parts=""):
     if parts in ("boxes", "group_boxes"):
         # Tiles of 128 x 256, whose operands a warp of its own copies in boxes, one behind the other in each program.
         program, rng = Program(f"products-{parts.replace('_', '-')}"), np.random.default_rng(7)
-        add_seen(program, rng, *((2048, 64, 2304) if parts == "boxes" else (4096, 64, 512, (2900, 0, 1000, 196))))
+        add_seen(program, rng, *((2048, 64, 2304) if parts == "boxes" else (4096, 64, 480, (2900, 0, 1000, 196))))  # 480: results in tiles of 240, of which boxes of 64, 32 and 16 columns are stored
         if parts == "group_boxes":  # rows of other groups behind the last ones of most
-            add_seen_weights(program, rng, 512, 512, (200, 0, 7, 0, 0, 64, 65, 1, 0, 0, 20, 0, 0, 3, 0, 0, 0, 0, 2, 0))
+            add_seen_weights(program, rng, 512, 480, (200, 0, 7, 0, 0, 64, 65, 1, 0, 0, 20, 0, 0, 3, 0, 0, 0, 0, 2, 0))
         return program.finish()
     program, rng = Program("products"), np.random.default_rng(7)
     if parts == "ring":

@@ -12,6 +12,9 @@ cmd.program {
     // A beginning that is no multiple of 16 bytes.
     // CHECK: cmd.launch @gemm_groups_bf16_bf16_f32_nn_128x256x64_by_rows grid
     cmd.grouped_gemm rows groups 4 rows 16384 m 0 n 1024 k 64 a <@wide, 8, 2097152> ld 64 : bf16 b <@wide, 4194304, 524288> ld 1024 : bf16 c <@wide, 8388608, 67108864> ld 1024 : f32 offsets <@io, 0, 20> {name = "by rows"}
+    // The same of C alone: operands come in boxes, results do not leave so.
+    // CHECK: cmd.launch @gemm_groups_bf16_bf16_f32_nn_128x256x64_results_by_rows grid
+    cmd.grouped_gemm rows groups 4 rows 16384 m 0 n 1024 k 64 a <@wide, 0, 2097152> ld 64 : bf16 b <@wide, 4194304, 524288> ld 1024 : bf16 c <@wide, 8388608, 67239936> ld 1026 : f32 offsets <@io, 0, 20> {name = "results by rows"}
     // Sums that are added to C, and those over the rows of groups, too.
     // CHECK: cmd.launch @gemm_groups_bf16_bf16_f32_nn_add_128x256x64 grid
     cmd.grouped_gemm rows groups 4 rows 16384 m 0 n 1024 k 64 a <@wide, 0, 2097152> ld 64 : bf16 b <@wide, 4194304, 524288> ld 1024 : bf16 c <@wide, 8388608, 67108864> ld 1024 : f32 offsets <@io, 0, 20> {accumulate, name = "add"}
@@ -24,6 +27,9 @@ cmd.program {
 // CHECK-SAME: tile.boxes
 // CHECK:      func.func @gemm_groups_bf16_bf16_f32_nn_128x256x64_by_rows(
 // CHECK-NOT:  tile.boxes
+// CHECK:      func.func @gemm_groups_bf16_bf16_f32_nn_128x256x64_results_by_rows(
+// CHECK-SAME: tile.boxes
+// CHECK-SAME: tile.results_by_rows
 // CHECK:      func.func @gemm_groups_bf16_bf16_f32_nn_add_128x256x64(
 // CHECK-SAME: tile.boxes
 // CHECK:      func.func @gemm_weights_bf16_bf16_f32_tn_128x256x64(

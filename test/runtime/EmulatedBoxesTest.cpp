@@ -1,0 +1,117 @@
+// Boxes that kernels store from shared memory, on the emulator inside of the driver's stub: what arrives, and what a GPU would do wrong at times.
+#include <gtest/gtest.h>
+
+#ifdef BRAID_TEST_CUDA_STUBS
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+
+namespace braid::runtime::test {
+namespace {
+
+template <typename Function> Function *emulated(const char *name) {
+  static void *stub = dlopen(BRAID_TEST_CUDA_STUBS "/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  auto *found = reinterpret_cast<Function *>(dlsym(stub, (std::string("braid_emulate_") + name).c_str()));
+  EXPECT_NE(found, nullptr) << name;
+  return found;
+}
+
+// A block of one warp stores two boxes of 16 rows of 32 f32 from the same shared memory, to a buffer of 24 rows, or adds them.
+struct TwoBoxes {
+  bool fences = true, meets = true, awaitsRead = true, awaitsStored = true, adds = false;
+  std::vector<float> buffer = std::vector<float>(32 * 32, 1); // with 8 rows behind it
+
+  static float valueOf(int64_t row, int64_t column) { return static_cast<float>(row * 100 + column); }
+
+  void run() {
+    theCase = this;
+    emulated<void(void (*)(void *), void *, int64_t, int64_t, int64_t, int64_t)>("blocks")(
+        [](void *) { theCase->thread(); }, nullptr, 0, 1, 32, 2048);
+  }
+
+private:
+  void thread() {
+    auto *shared = static_cast<char *>(emulated<void *()>("shared")());
+    auto place = reinterpret_cast<int64_t>(shared);
+    auto meet = emulated<void()>("meet");
+    int64_t lane = emulated<int64_t()>("thread")();
+    for (int64_t box = 0; box < 2; ++box) {
+      if (box && awaitsRead) {
+        if (lane == 0)
+          emulated<void(int32_t)>("bulk_read")(0);
+        meet();
+      }
+      int64_t row = lane / 2;
+      for (int64_t chunk = lane % 2 * 4; chunk < lane % 2 * 4 + 4; ++chunk) {
+        float four[4];
+        for (int64_t i = 0; i < 4; ++i)
+          four[i] = valueOf(box * 16 + row, chunk * 4 + i);
+        int64_t offset = row * 128 + (chunk ^ row % 8) * 16;
+        emulated<void(int64_t, int32_t, int32_t)>("touch")(place + offset, 16, 1);
+        std::memcpy(shared + offset, four, sizeof(four));
+      }
+      if (fences)
+        emulated<void()>("fence_async")();
+      if (meets)
+        meet();
+      if (lane != 0)
+        continue;
+      // The grid and the buffer; one map of it, and where the box goes, innermost first.
+      int64_t slots[] = {1, 1, 1, reinterpret_cast<int64_t>(buffer.data())};
+      int64_t told[] = {1, 0, 2, 24, 32, 0, 0, 0, 32, 1, 0, 0, 0, 16, 32, 0, 0, 0, 0, box * 16};
+      emulated<void(int64_t, int64_t, const int64_t *, const int64_t *)>(adds ? "bulk_add_f32" : "bulk_store_f32")(
+          place, 0, slots, told);
+      emulated<void()>("bulk_commit")();
+    }
+    if (lane == 0 && awaitsStored)
+      emulated<void()>("bulk_stored")();
+  }
+
+  static inline TwoBoxes *theCase = nullptr;
+};
+
+void expectStored(const TwoBoxes &boxes) {
+  for (int64_t row = 0; row < 32; ++row)
+    for (int64_t column = 0; column < 32; ++column) {
+      float value = TwoBoxes::valueOf(row, column) + (boxes.adds ? 1.0f : 0.0f);
+      ASSERT_EQ(boxes.buffer[static_cast<size_t>(row * 32 + column)], row < 24 ? value : 1.0f) << row << ", " << column;
+    }
+}
+
+} // namespace
+
+TEST(EmulatedBoxes, AreStoredUpToTheEndOfTheirBuffer) {
+  TwoBoxes boxes;
+  boxes.run();
+  expectStored(boxes);
+}
+
+TEST(EmulatedBoxes, AreAdded) {
+  TwoBoxes boxes;
+  boxes.adds = true;
+  boxes.run();
+  expectStored(boxes);
+}
+
+TEST(EmulatedBoxesDeathTest, WhatAGpuWouldDoWrongAtTimesEndsTheProcess) {
+  struct {
+    bool TwoBoxes::*forgotten;
+    const char *message;
+  } cases[] = {{&TwoBoxes::fences, "without a fence of the async proxy"},
+               {&TwoBoxes::meets, "a byte was not written|did not meet this one since"},
+               {&TwoBoxes::awaitsRead, "overwritten before the box was read"},
+               {&TwoBoxes::awaitsStored, "not waited for before a thread ends"}};
+  for (auto &one : cases) {
+    TwoBoxes boxes;
+    boxes.*one.forgotten = false;
+    EXPECT_DEATH(boxes.run(), one.message);
+  }
+}
+
+} // namespace braid::runtime::test
+
+#endif
